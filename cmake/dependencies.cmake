@@ -1,0 +1,46 @@
+# The libraries tutti stands on, all of them distribution packages (tools/packages.txt lists them).
+# Modules name these targets in NEEDS.
+
+# tutti-worker's only dependency. Debian's libtorch is found as it is; a Python wheel tells where its CMake files lie.
+if(NOT TUTTI_SANITIZE STREQUAL "thread")
+  find_package(Torch QUIET)
+  if(NOT Torch_FOUND)
+    execute_process(COMMAND python3 -c "import torch; print(torch.utils.cmake_prefix_path)"
+      OUTPUT_VARIABLE torch_prefix OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    if(torch_prefix)
+      find_package(Torch QUIET PATHS "${torch_prefix}")
+    endif()
+  endif()
+  if(Torch_FOUND)
+    add_library(libtorch INTERFACE)
+    target_include_directories(libtorch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
+    target_link_libraries(libtorch INTERFACE ${TORCH_LIBRARIES})
+    separate_arguments(torch_flags UNIX_COMMAND "${TORCH_CXX_FLAGS}")
+    target_compile_options(libtorch INTERFACE ${torch_flags})
+  endif()
+endif()
+
+if(TUTTI_WORKERS_ONLY)
+  if(NOT Torch_FOUND)
+    message(FATAL_ERROR "TUTTI_WORKERS_ONLY needs libtorch, and none was found.\n"
+      "Install libtorch-dev, or pass -DCMAKE_PREFIX_PATH=DIR with the folder that holds TorchConfig.cmake.")
+  endif()
+  return()
+endif()
+if(NOT Torch_FOUND)
+  message(STATUS "libtorch: not found, tutti-worker is not built")
+endif()
+
+# `tutti` is one file that runs on any server with a glibc, so what it uses is linked into it. Debian ships fmt
+# and spdlog as shared libraries only; both can be compiled in: fmt once, here, and spdlog inside src/log.
+add_library(fmt_static STATIC "${CMAKE_CURRENT_LIST_DIR}/fmt.cpp")
+
+find_library(yaml_cpp_archive NAMES libyaml-cpp.a REQUIRED)
+add_library(yaml_cpp INTERFACE)
+target_link_libraries(yaml_cpp INTERFACE "${yaml_cpp_archive}")
+
+find_library(xxhash_archive NAMES libxxhash.a REQUIRED)
+add_library(xxhash INTERFACE)
+target_link_libraries(xxhash INTERFACE "${xxhash_archive}")
+
+find_package(GTest REQUIRED)

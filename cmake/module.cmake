@@ -1,0 +1,108 @@
+# tutti_module(NAME LAYER layer [USES modules…] [NEEDS targets…] [TESTS_USE modules…] [PROGRAM name] [DIR folder])
+#
+# One folder, one library. Of the folder's sources, `x_test.cpp` go into the test program NAME_test, `main.cpp` into
+# the program PROGRAM, all others into the library. USES are modules of this tree, NEEDS are targets of
+# dependencies.cmake. tools/tidy reads these calls too: LAYER and USES are the declared architecture.
+#
+# A module's headers are reached as "NAME/x.hpp", through a folder of links that only the modules which declare
+# the use have on their include path: an undeclared include does not compile.
+function(tutti_module name)
+  cmake_parse_arguments(PARSE_ARGV 1 module "" "LAYER;PROGRAM;DIR" "USES;NEEDS;TESTS_USE")
+  if(NOT module_DIR)
+    set(module_DIR "${CMAKE_SOURCE_DIR}/src/${name}")
+  endif()
+  string(REPLACE "/" "_" target "tutti_${name}")
+  tutti_link_headers(${name} ${target} "${module_DIR}")
+
+  file(GLOB sources CONFIGURE_DEPENDS "${module_DIR}/*.cpp")
+  set(tests ${sources})
+  set(mains ${sources})
+  list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
+  list(FILTER mains INCLUDE REGEX "/main\\.cpp$")
+  list(FILTER sources EXCLUDE REGEX "(_test|/main)\\.cpp$")
+
+  set(uses ${module_USES})
+  list(TRANSFORM uses REPLACE "/" "_")
+  list(TRANSFORM uses PREPEND "tutti_")
+  if(sources)
+    add_library(${target} STATIC ${sources})
+    set(scope PUBLIC)
+    target_link_libraries(${target} PRIVATE tutti_flags PRIVATE ${module_NEEDS})
+    set_target_properties(${target} PROPERTIES INTERPROCEDURAL_OPTIMIZATION ${TUTTI_LTO})
+    tutti_lint(${target} "${module_LAYER}" "${sources}")
+  else()
+    add_library(${target} INTERFACE)
+    set(scope INTERFACE)
+    target_link_libraries(${target} INTERFACE ${module_NEEDS})
+  endif()
+  target_include_directories(${target} ${scope} "${CMAKE_BINARY_DIR}/include/${target}")
+  target_link_libraries(${target} ${scope} ${uses})
+
+  if(module_PROGRAM)
+    add_executable(${module_PROGRAM} ${mains})
+    target_link_libraries(${module_PROGRAM} PRIVATE tutti_flags ${target} ${module_NEEDS})
+    set_target_properties(${module_PROGRAM} PROPERTIES INTERPROCEDURAL_OPTIMIZATION ${TUTTI_LTO})
+    if(NOT module_LAYER STREQUAL "workers" AND NOT TUTTI_SANITIZE)
+      target_link_options(${module_PROGRAM} PRIVATE -static-libstdc++ -static-libgcc)
+    endif()
+  endif()
+  if(tests AND NOT TUTTI_WORKERS_ONLY)
+    list(TRANSFORM module_TESTS_USE REPLACE "/" "_")
+    list(TRANSFORM module_TESTS_USE PREPEND "tutti_")
+    string(REPLACE "/" "_" test_name "${name}_test")
+    tutti_test(${test_name} SOURCES ${tests} USES ${target} ${module_TESTS_USE} ${module_NEEDS})
+  endif()
+endfunction()
+
+# A GoogleTest program; each of its cases is a test of ctest.
+function(tutti_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 test "" "" "SOURCES;USES")
+  add_executable(${name} ${test_SOURCES})
+  target_link_libraries(${name} PRIVATE tutti_flags ${test_USES} GTest::gtest_main)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+    TEST_PREFIX "${name}: " PROPERTIES TIMEOUT 300)
+endfunction()
+
+# build/PRESET/include/TARGET/NAME/x.hpp -> src/NAME/x.hpp, one link a header, so that a folder inside a
+# module's folder stays a module of its own.
+function(tutti_link_headers name target dir)
+  set(root "${CMAKE_BINARY_DIR}/include/${target}")
+  file(GLOB headers CONFIGURE_DEPENDS "${dir}/*.hpp")
+  file(REMOVE_RECURSE "${root}")
+  file(MAKE_DIRECTORY "${root}/${name}")
+  foreach(header IN LISTS headers)
+    cmake_path(GET header FILENAME file)
+    file(CREATE_LINK "${header}" "${root}/${name}/${file}" SYMBOLIC)
+  endforeach()
+endfunction()
+
+# clang-tidy over a module's sources, as files of the build: the stamp of a source depends on its object, which
+# Ninja rebuilds exactly when something that the source includes has changed. `./dev lint` builds them all.
+find_program(TUTTI_CLANG_TIDY clang-tidy)
+if(NOT TARGET lint)
+  add_custom_target(lint)
+endif()
+function(tutti_lint target layer sources)
+  # torch's headers parse under clang 14 only as C++17, which our sources are not.
+  if(NOT TUTTI_CLANG_TIDY OR layer STREQUAL "workers")
+    return()
+  endif()
+  set(stamps "")
+  foreach(source IN LISTS sources)
+    cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" OUTPUT_VARIABLE path)
+    set(stamp "${CMAKE_CURRENT_BINARY_DIR}/lint/${path}.ok")
+    cmake_path(GET stamp PARENT_PATH stamp_dir)
+    file(MAKE_DIRECTORY "${stamp_dir}")
+    add_custom_command(OUTPUT "${stamp}"
+      COMMAND "${TUTTI_CLANG_TIDY}" --quiet -p "${CMAKE_BINARY_DIR}" "${source}"
+      COMMAND "${CMAKE_COMMAND}" -E touch "${stamp}"
+      DEPENDS "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir/${path}${CMAKE_CXX_OUTPUT_EXTENSION}"
+              "${CMAKE_SOURCE_DIR}/.clang-tidy"
+      COMMENT "clang-tidy ${path}" VERBATIM)
+    list(APPEND stamps "${stamp}")
+  endforeach()
+  add_custom_target(lint_${target} DEPENDS ${stamps})
+  add_dependencies(lint lint_${target})
+endfunction()
+
+include(GoogleTest)

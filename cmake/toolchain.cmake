@@ -1,0 +1,41 @@
+# Compiler, linker and warnings for our own code. Everything here is inherited by the targets of module.cmake
+# through tutti_flags, so that third-party targets keep their own flags.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
+
+find_program(TUTTI_CCACHE ccache)
+if(TUTTI_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${TUTTI_CCACHE}")
+endif()
+
+find_program(TUTTI_MOLD mold)
+if(TUTTI_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+add_library(tutti_flags INTERFACE)
+target_compile_definitions(tutti_flags INTERFACE _GLIBCXX_ASSERTIONS)
+target_compile_options(tutti_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Werror -Wshadow -Wconversion -Wsign-conversion -Wold-style-cast -Wnon-virtual-dtor
+  -Woverloaded-virtual -Wduplicated-cond -Wlogical-op -Wformat=2 -Wundef -Wsuggest-override
+  -Wimplicit-fallthrough=5
+  -Wno-restrict  # g++ 12 reports std::string operations that are fine
+  # Paths in debug info and check messages start at the repository, wherever it was cloned.
+  "-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=")
+
+if(TUTTI_SANITIZE)
+  add_compile_options(-fsanitize=${TUTTI_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${TUTTI_SANITIZE})
+endif()
+
+# LTO pays only where users run the result; the other presets want short links. Off with sanitizers.
+set(TUTTI_LTO OFF)
+if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT TUTTI_SANITIZE AND NOT TUTTI_WORKERS_ONLY)
+  set(TUTTI_LTO ON)
+endif()
