@@ -1,0 +1,25 @@
+// Small helpers for words that people typed.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti {
+
+// How many letters must be added, removed, replaced or swapped with their neighbour to turn one into the
+// other.
+std::size_t edit_distance(std::string_view a, std::string_view b);
+
+// The candidate that `word` was probably meant to be: close enough, the first one among equals.
+std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates);
+
+// "did you mean 'x'?", or nothing when no candidate is close.
+std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
+
+std::vector<std::string_view> split(std::string_view text, char separator);
+std::string_view trim(std::string_view text);
+
+}  // namespace tutti
