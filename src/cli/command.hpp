@@ -1,0 +1,41 @@
+// What `tutti COMMAND` is made of. Each command is a file of its own with a class that declares its flags and
+// runs; table.cpp lists them. Used by the main thread only.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/result.hpp"
+#include "config/flags.hpp"
+
+namespace tutti::cli {
+
+constexpr int exit_success = 0;
+constexpr int exit_failed = 1;
+constexpr int exit_usage = 2;
+
+class Command {
+ public:
+  Command() = default;
+  Command(const Command&) = delete;
+  Command& operator=(const Command&) = delete;
+  virtual ~Command() = default;
+
+  // Declares the flags, bound to members of the command.
+  virtual void declare(config::Flags& flags) = 0;
+  // The exit code, or what to tell the user.
+  virtual Result<int> run() = 0;
+};
+
+struct CommandEntry {
+  std::string name;
+  std::string arguments;  // as the usage line shows them
+  std::string summary;    // one sentence; its first line stands in `tutti help`
+  std::unique_ptr<Command> (*make)();
+};
+
+// In the order in which `tutti help` shows them.
+std::span<const CommandEntry> commands();
+
+}  // namespace tutti::cli

@@ -1,0 +1,117 @@
+#include "cli/dispatch.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+
+#include "base/text.hpp"
+#include "cli/command.hpp"
+#include "log/log.hpp"
+
+namespace tutti::cli {
+namespace {
+
+Result<const CommandEntry*> find_command(const std::string& name) {
+  const auto table = commands();
+  const auto found =
+      std::find_if(table.begin(), table.end(), [&](const auto& entry) { return entry.name == name; });
+  if (found != table.end()) return &*found;
+  std::vector<std::string> names;
+  for (const auto& entry : table) names.push_back(entry.name);
+  const bool flag = name.starts_with("-");
+  const std::string what = (flag ? "unknown flag '" : "unknown command '") + name.substr(0, 64) + "'";
+  if (flag) names = {"--help", "--version"};
+  return invalid(flag ? "only --help and --version may stand before a command" : "there is no such command")
+      .within(what)
+      .remedy(did_you_mean(name, names))
+      .remedy("`tutti help` lists all commands");
+}
+
+void declare_log(config::Flags& flags, log::Options& options) {
+  flags.add(
+      "log-level", "LEVEL",
+      [&options](std::string_view text) -> Result<> {
+        auto level = log::parse_level(text);
+        if (!level) return std::move(level).error();
+        options.level = *level;
+        return {};
+      },
+      "debug, info, warning (the default), error or off; the log goes to stderr");
+  flags.add("log-json", options.json, "log one JSON object a line");
+}
+
+// A command with its flags declared and bound.
+struct Bound {
+  explicit Bound(const CommandEntry& entry)
+      : command(entry.make()), flags(entry.name, entry.arguments, entry.summary) {
+    command->declare(flags);
+    declare_log(flags, log);
+  }
+  Bound(const Bound&) = delete;
+  Bound& operator=(const Bound&) = delete;
+
+  std::unique_ptr<Command> command;
+  config::Flags flags;
+  log::Options log;
+};
+
+Result<int> run_command(const std::vector<std::string>& words) {
+  auto entry = find_command(words.front());
+  if (!entry) return std::move(entry).error();
+  Bound bound(**entry);
+  auto parsed = bound.flags.parse(std::span(words).subspan(1));
+  if (!parsed) return std::move(parsed).error();
+  if (bound.flags.help_wanted()) {
+    std::fputs(bound.flags.help().c_str(), stdout);
+    return exit_success;
+  }
+  log::setup(bound.log);
+  return bound.command->run();
+}
+
+// tutti: WHAT : WHY, and below it what to do.
+int report(const Error& error) {
+  std::fprintf(stderr, "tutti: %s\n", error.text().c_str());
+  if (!error.remedy().empty()) std::fprintf(stderr, "  %s\n", error.remedy().c_str());
+  return error.code() == ErrorCode::invalid ? exit_usage : exit_failed;
+}
+
+std::vector<std::string> without_shorthands(std::vector<std::string> words) {
+  if (words.empty() || words.front() == "--help" || words.front() == "-h") return {"help"};
+  if (words.front() == "--version" || words.front() == "-V") words.front() = "version";
+  return words;
+}
+
+}  // namespace
+
+std::string overview() {
+  std::string text =
+      "tutti makes a fleet of GPU servers behave as one computer.\n\n"
+      "usage: tutti COMMAND [flags]\n\ncommands:\n";
+  for (const auto& entry : commands()) {
+    std::string row = "  " + entry.name;
+    row.append(row.size() < 14 ? 14 - row.size() : 1, ' ');
+    text += row + entry.summary.substr(0, entry.summary.find('\n')) + "\n";
+  }
+  return text +
+         "\n`tutti help COMMAND` explains one of them. Exit codes: 0 success, 1 failed work, 2 wrong "
+         "usage.\n";
+}
+
+Result<std::string> help_text(std::string_view command) {
+  auto entry = find_command(std::string(command));
+  if (!entry) return std::move(entry).error();
+  return Bound(**entry).flags.help();
+}
+
+int dispatch(const std::vector<std::string>& words) {
+  auto code = run_command(without_shorthands(words));
+  // A full disk shows only when the buffer is written.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    const int reason = errno;
+    if (code) return report(failed_errno("cannot be written", reason).within("standard output"));
+  }
+  return code ? *code : report(code.error());
+}
+
+}  // namespace tutti::cli

@@ -1,0 +1,51 @@
+// tutti-worker: the executable that links libtorch. `tutti` starts it on the nodes; people only check it.
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "base/text.hpp"
+#include "version/version.hpp"
+#include "worker/check.hpp"
+
+namespace {
+
+constexpr const char* usage_text =
+    "usage: tutti-worker --version    which worker and which libtorch this is\n"
+    "       tutti-worker check        multiplies matrices on every device and compares with the exact "
+    "result\n";
+
+int report(const tutti::Error& error) {
+  std::fprintf(stderr, "tutti-worker: %s\n", error.text().c_str());
+  if (!error.remedy().empty()) std::fprintf(stderr, "  %s\n", error.remedy().c_str());
+  return error.code() == tutti::ErrorCode::invalid ? 2 : 1;
+}
+
+int print_version() {
+  const std::string number(tutti::version());
+  const std::string at(tutti::commit());
+  std::printf("tutti-worker %s (%s), %s\n", number.c_str(), at.c_str(), tutti::worker::describe().c_str());
+  return 0;
+}
+
+int check() {
+  const auto checked = tutti::worker::check();
+  if (!checked) return report(checked.error());
+  std::printf("tutti-worker: %s; matrix products are exact on %s\n", tutti::worker::describe().c_str(),
+              checked->c_str());
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  const std::string word = words.size() == 1 ? words.front() : "";
+  if (word == "--version") return print_version();
+  if (word == "check") return check();
+  if (word == "--help" || word == "help") return std::fputs(usage_text, stdout) < 0 ? 1 : 0;
+  const std::vector<std::string> known{"--version", "check", "--help"};
+  return report(tutti::invalid(words.size() > 1 ? "expected one word" : "unknown word '" + word + "'")
+                    .within("command line")
+                    .remedy(tutti::did_you_mean(word, known))
+                    .remedy("`tutti-worker --help` shows the usage"));
+}
