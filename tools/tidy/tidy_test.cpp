@@ -1,0 +1,283 @@
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "tidy/rules.hpp"
+
+namespace tutti::tidy {
+namespace {
+
+// "file:line rule", one for each finding: what a test compares.
+std::vector<std::string> places(const Findings& findings) {
+  std::vector<std::string> places;
+  for (const auto& finding : findings)
+    places.push_back(finding.file + ":" + std::to_string(finding.line) + " " + finding.rule);
+  std::sort(places.begin(), places.end());
+  return places;
+}
+using Places = std::vector<std::string>;
+
+// A small house in good order; each test breaks one rule in it.
+Tree house() {
+  Tree tree;
+  tree.plant("src/CMakeLists.txt",
+             "tutti_module(base LAYER base)\n"
+             "tutti_module(cluster LAYER pure USES base)\n"
+             "tutti_module(store LAYER ports USES base)\n"
+             "tutti_module(controller LAYER shells USES base cluster store\n"
+             "  NEEDS boost)\n"
+             "tutti_module(comm LAYER workers USES base)\n");
+  tree.plant("src/base/result.hpp", "#pragma once\n#include <string>\n");
+  tree.plant("src/base/result.cpp", "#include \"base/result.hpp\"\n");
+  tree.plant("src/cluster/state.hpp", "#pragma once\n#include \"base/result.hpp\"\n");
+  tree.plant("src/cluster/state.cpp", "#include \"cluster/state.hpp\"\n");
+  tree.plant("src/controller/loop.cpp", "#include <boost/asio.hpp>\n#include \"cluster/state.hpp\"\n");
+  tree.plant("README.md", "```sh\n./dev test\n```\n");
+  return tree;
+}
+
+TEST(Tidy, AHouseInOrderHasNoFindings) {
+  const Tree tree = house();
+  const auto modules = read_modules(tree);
+  ASSERT_EQ(modules.size(), 5U);
+  EXPECT_EQ(modules[3].uses, (std::vector<std::string>{"base", "cluster", "store"}));
+  EXPECT_EQ(places(check_layers(modules)), Places());
+  EXPECT_EQ(places(check_includes(tree, modules)), Places());
+  EXPECT_EQ(places(check_borders(tree, modules)), Places());
+  EXPECT_EQ(places(check_unordered(tree, modules)), Places());
+  EXPECT_EQ(places(check_dead_files(tree, modules)), Places());
+  EXPECT_EQ(places(check_long_files(tree)), Places());
+  EXPECT_EQ(places(check_commented_code(tree)), Places());
+  EXPECT_EQ(places(check_home_paths(tree)), Places());
+}
+
+TEST(Tidy, FindsALayerThatLooksUp) {
+  Tree tree = house();
+  tree.plant("src/CMakeLists.txt",
+             "tutti_module(base LAYER base)\n"
+             "tutti_module(cluster LAYER pure USES base store)\n"
+             "tutti_module(store LAYER ports USES base)\n"
+             "tutti_module(comm LAYER workers USES base store)\n"
+             "tutti_module(plan LAYER pure USES base)\n"
+             "tutti_module(train LAYER workers USES base comm plan)\n"
+             "tutti_module(odd LAYER cellar)\n"
+             "tutti_module(lost LAYER pure USES nothing)\n");
+  EXPECT_EQ(places(check_layers(read_modules(tree))),
+            (Places{"src/CMakeLists.txt:2 layers", "src/CMakeLists.txt:4 layers",
+                    "src/CMakeLists.txt:7 layers", "src/CMakeLists.txt:8 layers"}));
+}
+
+TEST(Tidy, FindsACircle) {
+  Tree tree;
+  tree.plant("src/CMakeLists.txt", "tutti_module(a LAYER pure USES b)\ntutti_module(b LAYER pure USES a)\n");
+  EXPECT_EQ(places(check_layers(read_modules(tree))),
+            (Places{"src/CMakeLists.txt:1 layers", "src/CMakeLists.txt:2 layers"}));
+}
+
+TEST(Tidy, FindsAnUndeclaredInclude) {
+  Tree tree = house();
+  tree.plant("src/cluster/state.cpp", "#include \"cluster/state.hpp\"\n\n#include \"store/store.hpp\"\n");
+  tree.plant("src/store/store.hpp", "#pragma once\n");
+  EXPECT_EQ(places(check_includes(tree, read_modules(tree))), (Places{"src/cluster/state.cpp:3 includes"}));
+}
+
+TEST(Tidy, FindsAnIncludeOfNoModule) {
+  Tree tree = house();
+  tree.plant("src/cluster/state.cpp", "#include \"state.hpp\"\n#include \"base/absent.hpp\"\n");
+  EXPECT_EQ(places(check_includes(tree, read_modules(tree))),
+            (Places{"src/cluster/state.cpp:1 includes", "src/cluster/state.cpp:2 includes"}));
+}
+
+TEST(Tidy, FindsTorchOutsideTheWorkers) {
+  Tree tree = house();
+  tree.plant("src/controller/loop.cpp", "#include <torch/torch.h>\n");
+  tree.plant("src/comm/ring.cpp", "#include <torch/torch.h>\n");
+  EXPECT_EQ(places(check_includes(tree, read_modules(tree))), (Places{"src/controller/loop.cpp:1 includes"}));
+}
+
+TEST(Tidy, FindsAHeavyHeaderThatCrossesABorder) {
+  Tree tree = house();
+  tree.plant("src/store/store.hpp", "#pragma once\n#include \"store/detail.hpp\"\n");
+  tree.plant("src/store/detail.hpp", "#pragma once\n#include <boost/json.hpp>\n");
+  EXPECT_EQ(places(check_borders(tree, read_modules(tree))), Places()) << "inside its own module it is fine";
+  tree.plant("src/controller/loop.cpp", "#include \"store/store.hpp\"\n");
+  EXPECT_EQ(places(check_borders(tree, read_modules(tree))), (Places{"src/store/detail.hpp:2 borders"}));
+}
+
+TEST(Tidy, FindsAnUnorderedContainerInAPureModule) {
+  Tree tree = house();
+  const std::string text = "#include <unordered_map>\nstd::unordered_map<int, int> ids;\n";
+  tree.plant("src/cluster/state.cpp", text);
+  tree.plant("src/controller/loop.cpp", text);
+  EXPECT_EQ(places(check_unordered(tree, read_modules(tree))),
+            (Places{"src/cluster/state.cpp:1 unordered", "src/cluster/state.cpp:2 unordered"}));
+}
+
+// Compiles a library that does what pure code must not, and one that does not.
+class Symbols : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "tidy_XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern + "/";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  Findings check(const std::string& source) {
+    std::ofstream(folder_ + "planted.cpp") << source;
+    const std::string build =
+        "cd " + folder_ +
+        " && g++ -std=c++20 -g -c planted.cpp && rm -f planted.a && ar cr planted.a planted.o";
+    EXPECT_EQ(std::system(build.c_str()), 0);
+    auto findings = check_symbols({.name = "cluster",
+                                   .layer = "pure",
+                                   .folder = "src/cluster",
+                                   .uses = {},
+                                   .tests_use = {},
+                                   .file = "",
+                                   .line = 0},
+                                  folder_ + "planted.a");
+    EXPECT_TRUE(findings.ok());
+    return std::move(findings).value_or({});
+  }
+
+  // The line and the reason of the one finding.
+  std::string only(const std::string& source) {
+    const auto findings = check(source);
+    if (findings.size() != 1) return std::to_string(findings.size()) + " findings";
+    const bool named = findings[0].file.ends_with("planted.cpp");
+    return (named ? "" : findings[0].file + ":") + std::to_string(findings[0].line) + ": " +
+           findings[0].message;
+  }
+
+  std::string folder_;
+};
+
+TEST_F(Symbols, PureCodePasses) {
+  EXPECT_EQ(check("#include <cstdio>\n#include <map>\nint f(std::map<int, int>& m) { std::fputs(\"x\", "
+                  "stderr); return m[1]; }\n")
+                .size(),
+            0U);
+}
+TEST_F(Symbols, FindsClocks) {
+  EXPECT_EQ(only("#include <ctime>\nlong f() {\n  return time(nullptr);\n}\n"),
+            "3: the pure module cluster reads a clock: time");
+  EXPECT_NE(only("#include <chrono>\nauto f() { return std::chrono::steady_clock::now(); }\n")
+                .find("reads a clock"),
+            std::string::npos);
+}
+TEST_F(Symbols, FindsTheEnvironment) {
+  EXPECT_EQ(only("#include <cstdlib>\nchar* f() {\n  return std::getenv(\"HOME\");\n}\n"),
+            "3: the pure module cluster reads the environment: getenv");
+}
+TEST_F(Symbols, FindsRandomDevices) {
+  const auto findings =
+      check("#include <random>\nunsigned f() {\n  std::random_device device;\n  return device();\n}\n");
+  ASSERT_FALSE(findings.empty());
+  EXPECT_NE(findings[0].message.find("no seed controls"), std::string::npos);
+}
+TEST_F(Symbols, FindsFileStreams) {
+  const auto findings = check("#include <fstream>\nvoid f() {\n  std::ofstream(\"x\") << 1;\n}\n");
+  ASSERT_FALSE(findings.empty());
+  EXPECT_NE(findings[0].message.find("touches files"), std::string::npos);
+}
+TEST_F(Symbols, FindsThreadsSocketsAndProcesses) {
+  EXPECT_EQ(only("#include <unistd.h>\nvoid f() {\n  usleep(1);\n}\n"),
+            "3: the pure module cluster starts threads or waits: usleep");
+  EXPECT_EQ(only("#include <sys/socket.h>\nint f() {\n  return socket(1, 1, 0);\n}\n"),
+            "3: the pure module cluster opens sockets: socket");
+  EXPECT_EQ(only("#include <unistd.h>\nint f() {\n  return fork();\n}\n"),
+            "3: the pure module cluster deals with processes: fork");
+}
+
+TEST(Tidy, FindsDeadFiles) {
+  Tree tree = house();
+  tree.plant("src/base/forgotten.hpp", "#pragma once\n");
+  tree.plant("src/attic/old.cpp", "int old;\n");
+  tree.plant("docs/lost.md", "Nobody links here.\n");
+  tree.plant("docs/linked.md", "Somebody does.\n");
+  tree.plant("docs/README.md", "[see](linked.md)\n");
+  EXPECT_EQ(places(check_dead_files(tree, read_modules(tree))),
+            (Places{"docs/lost.md:1 dead", "src/attic/old.cpp:1 dead", "src/base/forgotten.hpp:1 dead"}));
+}
+
+TEST(Tidy, FindsLongFiles) {
+  Tree tree = house();
+  std::string text;
+  for (int line = 0; line < 800; ++line) text += "int x;\n";
+  tree.plant("src/base/result.cpp", text);
+  EXPECT_EQ(places(check_long_files(tree)), Places());
+  tree.plant("src/base/result.cpp", text + "int y;\n");
+  EXPECT_EQ(places(check_long_files(tree)), (Places{"src/base/result.cpp:801 long"}));
+}
+
+TEST(Tidy, FindsCommentedOutCode) {
+  const std::string slashes = "//";
+  for (const char* code :
+       {" int old = compute(3);", " return false;", " if (ready) {", " }", " send(message);",
+        "#include <map>", " state.count++;", " std::string name;", " else {"}) {
+    Tree tree;
+    tree.plant("src/base/a.cpp", "int kept;\n" + slashes + code + "\nint also;  " + slashes + code + "\n");
+    EXPECT_EQ(places(check_commented_code(tree)),
+              (Places{"src/base/a.cpp:2 commented-out", "src/base/a.cpp:3 commented-out"}))
+        << code;
+  }
+}
+
+TEST(Tidy, LeavesProseAlone) {
+  const std::string slashes = "//";
+  for (const char* prose :
+       {" If the disk is full, the commit fails; the driver reloads.",
+        " Durable before visible: commit, then send.", "   auto example = indented(by_three);",
+        " namespace tutti", " for each rank, in order", " see f(x) = x;  y"}) {
+    Tree tree;
+    tree.plant("src/base/a.cpp", slashes + prose + "\n");
+    EXPECT_EQ(places(check_commented_code(tree)), Places()) << prose;
+  }
+  Tree tree;
+  tree.plant("src/base/a.cpp", "const char* url = \"http:" + slashes + "host/f(x);\";\n");
+  EXPECT_EQ(places(check_commented_code(tree)), Places()) << "a string is no comment";
+}
+
+TEST(Tidy, FindsHomePaths) {
+  const std::string slash = "/";
+  Tree tree;
+  tree.plant("docs/a.md", "fine: /usr/lib, ~/.tutti, home/x, http://host/home/x\nbad: " + slash +
+                              "home/ada/run\n" + slash + "root/x\n");
+  EXPECT_EQ(places(check_home_paths(tree)), (Places{"docs/a.md:2 home-path", "docs/a.md:3 home-path"}));
+}
+
+TEST(Tidy, FindsCommandsThatDoNotExist) {
+  const HelpOf help_of = [](const std::string& program,
+                            const std::string& command) -> std::optional<std::string> {
+    if (program == "./dev" && command == "test") return "test";
+    if (program == "tutti" && command == "run") return "--ranks N  --help";
+    return std::nullopt;
+  };
+  Tree tree;
+  tree.plant("tools/demo", "");
+  tree.plant("README.md",
+             "Run `./dev test`, not `./dev tset`; `tutti COMMAND` is a shape.\n"  // 1: tset
+             "```console\n"
+             "$ ./dev test -R x\n"
+             "$ tutti run --ranks 2 -- python3 train.py --lr 1\n"
+             "$ tutti run --rnaks 2\n"  // 5
+             "$ tutti fly\n"            // 6
+             "tutti fly is output here\n"
+             "```\n"
+             "```sh\n"
+             "git clone URL\n"
+             "tools/demo\n"
+             "./absent\n"    // 12
+             "frobnicate\n"  // 13
+             "```\n");
+  EXPECT_EQ(places(check_commands(tree, help_of)),
+            (Places{"README.md:1 commands", "README.md:12 commands", "README.md:13 commands",
+                    "README.md:5 commands", "README.md:6 commands"}));
+}
+
+}  // namespace
+}  // namespace tutti::tidy
