@@ -1,0 +1,103 @@
+// ./dev as a newcomer meets it. Set-up is tried against stand-ins for apt and sudo: nothing is installed.
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "support/process.hpp"
+
+namespace tutti {
+namespace {
+
+using support::Finished;
+using support::run;
+
+const std::string dev_script = TUTTI_SOURCE_DIR "/dev";
+
+// A PATH with the ordinary tools and the stand-ins of a test, and nothing else.
+class Dev : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* tool :
+         {"bash", "env", "sed", "xargs", "comm", "sort", "dirname", "cat", "grep", "echo", "id"}) {
+      for (const char* bin : {"/usr/bin/", "/bin/"}) {
+        const std::string from = std::string(bin) + tool;
+        if (!std::filesystem::exists(from)) continue;
+        std::filesystem::create_symlink(from, folder_.path() + "/" + tool);
+        break;
+      }
+    }
+  }
+
+  void stand_in(const std::string& name, const std::string& script) {
+    const std::string path = folder_.path() + "/" + name;
+    std::ofstream(path) << "#!/usr/bin/env bash\n" << script << "\n";
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  }
+
+  Finished dev(const std::vector<std::string>& words) {
+    std::vector<std::string> command{folder_.path() + "/bash", dev_script};
+    command.insert(command.end(), words.begin(), words.end());
+    return run(command, {.env = {{"PATH", folder_.path()}, {"TMPDIR", folder_.path()}}, .stdout_to = ""});
+  }
+
+  std::string logged() const {
+    std::ifstream file(folder_.path() + "/log");
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+
+  support::TempFolder folder_;
+};
+
+TEST_F(Dev, HelpExplainsEachCommandInALine) {
+  const auto help = dev({"help"});
+  EXPECT_EQ(help.exit_code, 0);
+  for (const char* command : {"setup", "build", "test", "bench", "demo", "lint", "format", "clean", "help"}) {
+    EXPECT_NE(help.out.find("\n  " + std::string(command) + " "), std::string::npos) << command;
+  }
+}
+
+TEST_F(Dev, UnknownWordsAreWrongUsage) {
+  EXPECT_EQ(dev({"biuld"}).exit_code, 2);
+  EXPECT_EQ(dev({"build", "fast"}).exit_code, 2);
+  EXPECT_EQ(dev({"bench", "nothing"}).exit_code, 2);
+}
+
+TEST_F(Dev, SetupWithoutAptPrintsTheListAndStops) {
+  const auto setup = dev({"setup"});
+  EXPECT_EQ(setup.exit_code, 1);
+  EXPECT_NE(setup.err.find("no apt here"), std::string::npos) << setup.err;
+  EXPECT_NE(setup.err.find("\n  libtorch-dev\n"), std::string::npos) << setup.err;
+  EXPECT_EQ(dev({"test"}).exit_code, 1) << "nothing is built where set-up cannot be done";
+}
+
+TEST_F(Dev, SetupInstallsWhatIsMissingAndSaysSo) {
+  stand_in("dpkg-query",
+           "shift 3; for package; do [[ $package == mold ]] || echo \"installed $package\"; done; exit 1");
+  stand_in("apt-get", "echo \"apt-get $*\" >>\"$TMPDIR/log\"");
+  stand_in("sudo", "echo sudo >>\"$TMPDIR/log\"; exec \"$@\"");
+  const auto setup = dev({"setup"});
+  EXPECT_EQ(setup.exit_code, 0) << setup.err;
+  EXPECT_EQ(setup.out, "dev: installing mold\n");
+  EXPECT_NE(logged().find("install -y -qq --no-install-recommends mold\n"), std::string::npos) << logged();
+}
+
+TEST_F(Dev, SetupDoesNothingWhenNothingIsMissing) {
+  stand_in("dpkg-query", "shift 3; for package; do echo \"installed $package\"; done");
+  stand_in("apt-get", "echo called >>\"$TMPDIR/log\"");
+  const auto setup = dev({"setup"});
+  EXPECT_EQ(setup.exit_code, 0) << setup.err;
+  EXPECT_EQ(setup.out + setup.err + logged(), "");
+}
+
+TEST_F(Dev, AFailedInstallStopsTheBuild) {
+  stand_in("dpkg-query", "exit 1");
+  stand_in("apt-get", "echo 'E: Unable to locate package' >&2; exit 100");
+  stand_in("sudo", "exec \"$@\"");
+  const auto build = dev({"build"});
+  EXPECT_NE(build.exit_code, 0);
+  EXPECT_NE(build.err.find("Unable to locate package"), std::string::npos) << build.err;
+}
+
+}  // namespace
+}  // namespace tutti
