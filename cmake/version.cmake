@@ -15,7 +15,7 @@ set(version_source "${CMAKE_BINARY_DIR}/generated/version.cpp")
 add_custom_target(version_now BYPRODUCTS "${version_source}"
   COMMAND "${CMAKE_COMMAND}" -DSOURCE=${CMAKE_SOURCE_DIR} -DOUTPUT=${version_source} -DVERSION=${PROJECT_VERSION}
           -P "${CMAKE_CURRENT_LIST_FILE}"
-  COMMENT "" VERBATIM)
+  COMMENT "Reading the commit" VERBATIM)
 add_library(version_object STATIC "${version_source}")
 add_dependencies(version_object version_now)
 target_link_libraries(version_object PRIVATE tutti_flags)
