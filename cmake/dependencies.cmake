@@ -44,3 +44,30 @@ add_library(xxhash INTERFACE)
 target_link_libraries(xxhash INTERFACE "${xxhash_archive}")
 
 find_package(GTest REQUIRED)
+
+find_library(sqlite3_archive NAMES libsqlite3.a REQUIRED)
+add_library(sqlite3 INTERFACE)
+target_link_libraries(sqlite3 INTERFACE "${sqlite3_archive}" ${CMAKE_DL_LIBS})
+
+find_library(protobuf_archive NAMES libprotobuf.a REQUIRED)
+find_program(PROTOC protoc REQUIRED)
+add_library(protobuf_runtime INTERFACE)
+target_link_libraries(protobuf_runtime INTERFACE "${protobuf_archive}" z)
+
+find_library(ssl_archive NAMES libssl.a REQUIRED)
+find_library(crypto_archive NAMES libcrypto.a REQUIRED)
+add_library(openssl INTERFACE)
+target_link_libraries(openssl INTERFACE "${ssl_archive}" "${crypto_archive}" ${CMAKE_DL_LIBS})
+
+# Boost.Asio and Beast are headers only.
+find_path(boost_headers boost/beast/version.hpp REQUIRED)
+add_library(boost_net INTERFACE)
+target_include_directories(boost_net SYSTEM INTERFACE "${boost_headers}")
+target_compile_definitions(boost_net INTERFACE BOOST_ASIO_NO_DEPRECATED BOOST_ASIO_DISABLE_BOOST_ARRAY)
+target_link_libraries(boost_net INTERFACE openssl)
+
+# Only hwloc's types: its archive needs libudev, which not every server has, so the library is opened at run time.
+find_path(hwloc_include hwloc.h REQUIRED)
+add_library(hwloc_headers INTERFACE)
+target_include_directories(hwloc_headers SYSTEM INTERFACE "${hwloc_include}")
+target_link_libraries(hwloc_headers INTERFACE ${CMAKE_DL_LIBS})

@@ -26,6 +26,7 @@ target_compile_options(tutti_flags INTERFACE
   -Woverloaded-virtual -Wduplicated-cond -Wlogical-op -Wformat=2 -Wundef -Wsuggest-override
   -Wimplicit-fallthrough=5
   -Wno-restrict  # g++ 12 reports std::string operations that are fine
+  -Wno-missing-field-initializers  # options structs are set by name, the rest keeps its default
   # Paths in debug info and check messages start at the repository, wherever it was cloned.
   "-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=")
 

@@ -1,0 +1,239 @@
+#include <algorithm>
+
+#include "cluster/machine.hpp"
+
+namespace tutti::cluster {
+namespace {
+
+constexpr std::int32_t master_port_min = 20'000;  // below the ports that systems hand out by themselves
+constexpr std::int32_t master_port_count = 10'000;
+
+std::set<NodeName> nodes_of(const Job& job) {
+  std::set<NodeName> nodes;
+  for (const RankPlace& place : job.places) nodes.insert(place.node);
+  return nodes;
+}
+
+using Room = std::map<NodeName, sched::NodeView>;
+
+bool take_rank(sched::NodeView& view, const sched::Shape& shape, const RankPlace& place) {
+  view.cpus_free -= shape.cpus;
+  view.memory_free -= shape.memory;
+  if ((shape.cpus > 0 && view.cpus_free < 0) || (shape.memory.count() > 0 && view.memory_free.count() < 0))
+    return false;
+  std::int32_t share = 0;
+  for (const sched::DeviceShare& device : place.devices) {
+    if (device.device < 0 || static_cast<std::size_t>(device.device) >= view.devices.size() ||
+        device.share <= 0)
+      return false;
+    if ((view.devices[static_cast<std::size_t>(device.device)].share_free -= device.share) < 0) return false;
+    share += device.share;
+  }
+  return share == shape.gpu_share;
+}
+
+// Takes the whole gang out of the room, or leaves the room as it was.
+bool take_room(Room& room, const sched::Shape& shape, const std::vector<RankPlace>& places) {
+  if (places.size() != static_cast<std::size_t>(shape.ranks)) return false;
+  Room touched;
+  for (const RankPlace& place : places) {
+    const auto node = room.find(place.node);
+    if (node == room.end()) return false;
+    auto& view = touched.try_emplace(place.node, node->second).first->second;
+    if (!take_rank(view, shape, place)) return false;
+  }
+  for (auto& [name, view] : touched) room[name] = std::move(view);
+  return true;
+}
+
+std::string describe_exit(const Job& job, std::int32_t rank, const RankStatus& status) {
+  const std::string who =
+      "rank " + std::to_string(rank) + " on node " + job.places[static_cast<std::size_t>(rank)].node;
+  if (status.vanished) return who + ": " + status.detail;
+  const std::string how = status.exit_code > 128
+                              ? "was ended by signal " + std::to_string(status.exit_code - 128)
+                              : "exited with " + std::to_string(status.exit_code);
+  return who + " " + how + (status.detail.empty() ? "" : "; " + status.detail);
+}
+
+}  // namespace
+
+// The plan was made from a snapshot: a placement becomes truth only if there is still room for all of it.
+void Machine::on(const Planned& event) {
+  Room room;
+  for (auto& view : free_room(state_)) room.emplace(view.name, std::move(view));
+  for (const sched::Placement& placement : event.plan.starts) {
+    Job* job = find(placement.job);
+    if (job == nullptr || job->finished() || job->placed() || job->attempt != placement.attempt) continue;
+    if (!eligible(state_, *job)) continue;
+    if (take_room(room, job->spec.shape, placement.ranks)) {
+      start(*job, placement.ranks);
+    } else {
+      effects_.schedule = true;
+    }
+  }
+  for (const auto& [id, reason] : event.plan.waiting) {
+    Job* job = find(id);
+    if (job != nullptr && !job->finished() && !job->placed())
+      job->reason = reason;  // not stored: the next pass tells it again
+  }
+}
+
+void Machine::start(Job& job, const std::vector<RankPlace>& places) {
+  job.holds = true;
+  job.places = places;
+  job.ranks.assign(places.size(), {});
+  job.state = JobState::starting;
+  job.started_at = now_;
+  job.reason.clear();
+  job.ending = EndCause::none;
+  job.master_port = free_port(state_.nodes.at(places.front().node).address);
+  touch(job);
+  std::map<NodeName, std::vector<std::int32_t>> by_node;
+  for (std::size_t rank = 0; rank < places.size(); ++rank)
+    by_node[places[rank].node].push_back(static_cast<std::int32_t>(rank));
+  for (auto& [node, ranks] : by_node)
+    effects_.sends.push_back(StartRanks{node, job.id, job.attempt, std::move(ranks)});
+}
+
+// Unique among the gangs whose first rank has the same address, and different from attempt to attempt.
+std::int32_t Machine::free_port(const std::string& address) const {
+  std::set<std::int32_t> taken;
+  std::uint64_t attempts = 0;
+  for (const JobId id : state_.active) {
+    const Job& other = state_.jobs.at(id);
+    attempts += static_cast<std::uint64_t>(other.attempt);
+    if (other.placed() && state_.nodes.at(other.places.front().node).address == address)
+      taken.insert(other.master_port);
+  }
+  auto offset = static_cast<std::int32_t>((state_.next_job + attempts) % master_port_count);
+  while (taken.contains(master_port_min + offset)) offset = (offset + 1) % master_port_count;
+  return master_port_min + offset;
+}
+
+void Machine::on(const Reported& event) { apply(event.node, event.rank); }
+
+// A report about the running attempt moves it on; about anything else it is answered, never believed.
+void Machine::apply(const NodeName& node, const RankReport& report) {
+  Job* job = find(report.job);
+  const bool current = job != nullptr && job->placed() && job->attempt == report.attempt &&
+                       report.rank >= 0 && static_cast<std::size_t>(report.rank) < job->places.size() &&
+                       job->places[static_cast<std::size_t>(report.rank)].node == node;
+  if (!current) return answer_stale(node, report);
+  const RankStatus& known = job->ranks[static_cast<std::size_t>(report.rank)];
+  if (known.vanished && report.status.state != RankState::exited) return answer_stale(node, report);
+  // States only move forward: a late or doubled message changes nothing.
+  if (report.status.state <= known.state) return;
+  set_rank(*job, report.rank, report.status);
+}
+
+void Machine::answer_stale(const NodeName& node, const RankReport& report) {
+  if (report.status.state == RankState::exited) {
+    effects_.sends.push_back(ForgetRanks{node, report.job, report.attempt});
+  } else {
+    effects_.sends.push_back(EndRanks{node, report.job, report.attempt});
+  }
+}
+
+void Machine::set_rank(Job& job, std::int32_t rank, RankStatus status) {
+  status.vanished = status.vanished && status.state == RankState::exited;
+  job.ranks[static_cast<std::size_t>(rank)] = status;
+  touch(job);
+  if (status.state == RankState::exited && status.vanished) {
+    end(job, EndCause::node_lost, describe_exit(job, rank, status));
+  } else if (status.state == RankState::exited && status.exit_code != 0) {
+    if (job.ending == EndCause::none) job.exit_code = status.exit_code;
+    end(job, EndCause::rank_failed, describe_exit(job, rank, status));
+  }
+  settle(job);
+}
+
+// The whole gang ends; the first cause decides what comes after.
+void Machine::end(Job& job, EndCause cause, std::string reason) {
+  if (job.ending != EndCause::none) return;
+  job.ending = cause;
+  job.reason = std::move(reason);
+  touch(job);
+  send_end(job);
+}
+
+void Machine::send_end(const Job& job) {
+  std::set<NodeName> nodes;
+  for (std::size_t rank = 0; rank < job.places.size(); ++rank) {
+    if (job.ranks[rank].state != RankState::exited) nodes.insert(job.places[rank].node);
+  }
+  for (const NodeName& node : nodes) effects_.sends.push_back(EndRanks{node, job.id, job.attempt});
+}
+
+// What follows from the ranks' states: running when all have started, over when all have ended.
+void Machine::settle(Job& job) {
+  const auto all = [&](auto test) { return std::all_of(job.ranks.begin(), job.ranks.end(), test); };
+  if (!all([](const RankStatus& rank) { return rank.state == RankState::exited; })) {
+    const bool started = all([](const RankStatus& rank) { return rank.state != RankState::assigned; });
+    if (started && job.state == JobState::starting) job.state = JobState::running;
+    return;
+  }
+  switch (job.ending) {
+    case EndCause::none:
+      return finish(job, JobState::succeeded, "");
+    case EndCause::cancelled:
+      return finish(job, JobState::cancelled, job.reason);
+    case EndCause::time_limit:
+      return finish(job, JobState::failed, job.reason);
+    case EndCause::drained:
+      return requeue(job);
+    case EndCause::rank_failed:
+      if (++job.failures <= job.spec.restart_on_failure) return requeue(job);
+      return finish(job, JobState::failed, job.reason);
+    case EndCause::node_lost:
+      if (++job.losses <= job.spec.restarts) return requeue(job);
+      return finish(job, JobState::failed,
+                    job.reason + "; it was restarted " + std::to_string(job.spec.restarts) +
+                        " times, which is its limit");
+  }
+}
+
+void Machine::finish(Job& job, JobState state, std::string reason) {
+  release(job);
+  job.state = state;
+  job.reason = std::move(reason);
+  job.finished_at = now_;
+  if (state == JobState::succeeded) job.exit_code = 0;
+  if (state != JobState::succeeded && job.exit_code == 0) job.exit_code = 1;
+  state_.active.erase(job.id);
+  touch(job);
+  effects_.schedule = true;
+  // What was to come after this one's success will now never start.
+  for (const JobId id : std::set(state_.active)) {
+    Job& waiting = state_.jobs.at(id);
+    if (waiting.placed() || waiting.finished() || state == JobState::succeeded) continue;
+    const auto& after = waiting.spec.after;
+    const bool doomed = std::any_of(after.begin(), after.end(),
+                                    [&](const Dependency& d) { return d.success && d.job == job.id; });
+    if (doomed)
+      finish(waiting, JobState::cancelled,
+             "job " + job.id.text() + ", whose success it needs, " + std::string(name_of(state)));
+  }
+}
+
+void Machine::requeue(Job& job) {
+  release(job);
+  ++job.attempt;
+  job.state = JobState::restarting;
+  job.exit_code = 0;
+  job.reason = "attempt " + std::to_string(job.attempt) + " waits for room; before it: " + job.reason;
+  touch(job);
+  effects_.schedule = true;
+}
+
+// The end of the attempt is about to be stored: its nodes need not report it any more.
+void Machine::release(Job& job) {
+  if (!job.placed()) return;
+  for (const NodeName& node : nodes_of(job)) {
+    if (!state_.nodes.at(node).lost) effects_.sends.push_back(ForgetRanks{node, job.id, job.attempt});
+  }
+  job.holds = false;
+  job.ending = EndCause::none;
+}
+
+}  // namespace tutti::cluster

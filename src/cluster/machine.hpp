@@ -1,0 +1,64 @@
+// The inside of step(): one event at work on the state, with the effects it gathers. Not for other modules.
+#pragma once
+
+#include "cluster/step.hpp"
+
+namespace tutti::cluster {
+
+class Machine {
+ public:
+  Machine(State& state, Instant now, Effects& effects) : state_(state), now_(now), effects_(effects) {}
+
+  // requests.cpp
+  void on(const Submit& event);
+  void on(const Cancel& event);
+  void on(const Drain& event);
+  void on(const Resume& event);
+  // nodes.cpp
+  void on(const Hello& event);
+  void on(const Heard& event);
+  void on(const Tick& event);
+  // attempts.cpp
+  void on(const Reported& event);
+  void on(const Planned& event);
+
+ private:
+  // requests.cpp
+  Result<> admit(const JobSpec& spec) const;
+
+  // nodes.cpp
+  void lose(Node& node);
+  void compare(const Hello& hello, Job& job);
+  void answer_stale(const NodeName& node, const RankReport& report);
+
+  // attempts.cpp: the life of one attempt
+  void start(Job& job, const std::vector<RankPlace>& places);
+  void apply(const NodeName& node, const RankReport& report);
+  void set_rank(Job& job, std::int32_t rank, RankStatus status);
+  void end(Job& job, EndCause cause, std::string reason);
+  void send_end(const Job& job);
+  void settle(Job& job);
+  void finish(Job& job, JobState state, std::string reason);
+  void requeue(Job& job);
+  void release(Job& job);
+  std::int32_t free_port(const std::string& address) const;
+
+  void touch(const Job& job) { effects_.jobs.insert(job.id); }
+  void touch(const Node& node) { effects_.nodes.insert(node.name); }
+  void fail(Error error) { effects_.reply = std::move(error); }
+  Job* find(JobId id);
+  Node* find(const NodeName& name);
+
+  State& state_;
+  Instant now_;
+  Effects& effects_;
+};
+
+// views.cpp: may this queued job start, apart from room? If not, why.
+Result<> eligible(const State& state, const Job& job);
+// The room on nodes that take work, less what placed gangs use.
+std::vector<sched::NodeView> free_room(const State& state);
+// The room of the whole cluster if it were empty and all of it there.
+std::vector<sched::NodeView> full_room(const State& state);
+
+}  // namespace tutti::cluster

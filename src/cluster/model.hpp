@@ -1,0 +1,176 @@
+// The cluster as plain data: what is durable, and what follows from it. Owned by one loop at a time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/time.hpp"
+#include "base/units.hpp"
+#include "sched/sched.hpp"
+
+namespace tutti::cluster {
+
+using sched::JobId;
+using sched::NodeName;
+using sched::RankPlace;
+using QueueName = std::string;
+
+constexpr std::size_t queued_jobs_max = 200'000;
+constexpr std::int32_t ranks_max = 100'000;
+constexpr std::int32_t array_elements_max = 10'000;
+
+// ---- nodes
+
+struct Device {
+  std::string model;
+  Bytes memory;
+  std::string uuid;
+  std::int32_t numa = -1;  // the NUMA node of the host that it is attached to, -1 if unknown
+
+  friend bool operator==(const Device&, const Device&) = default;
+};
+
+struct Inventory {
+  std::vector<Device> devices;
+  std::int32_t cpus = 0;
+  Bytes memory;
+
+  friend bool operator==(const Inventory&, const Inventory&) = default;
+};
+
+enum class NodeState { ready, draining, drained, lost };
+
+struct Node {
+  NodeName name;
+  std::string location;
+  std::string address;  // where other nodes reach it: MASTER_ADDR of gangs whose rank 0 is here
+  std::int64_t agent_pid = 0;
+  Inventory inventory;
+  bool draining = false;  // asked for by a person; stays over a loss
+  bool lost = false;
+
+  // Not durable: after a restart of the controller each node gets a full lease to be heard.
+  Instant heard_at;
+
+  friend bool operator==(const Node&, const Node&) = default;
+};
+
+// ---- jobs
+
+struct Dependency {
+  JobId job;
+  bool success = false;  // it must have succeeded, not only ended
+
+  friend bool operator==(const Dependency&, const Dependency&) = default;
+};
+
+// One element of an array job: element `index` of the array whose first job is `first`.
+struct ArrayPart {
+  JobId first;
+  std::int32_t index = 0;
+  std::int32_t count = 0;
+  std::int32_t limit = 0;  // how many run at once; 0: all
+
+  friend bool operator==(const ArrayPart&, const ArrayPart&) = default;
+};
+
+struct JobSpec {
+  std::string name;
+  std::vector<std::string> command;
+  std::vector<std::string> env;  // K=V
+  std::string workdir;           // where ranks start
+  std::string sync;              // hash of the manifest of a shipped folder, "" for none
+  std::string output;            // a file for the logs of all ranks as well, "" for none
+  std::string user;
+  sched::Shape shape;
+  QueueName queue = "default";
+  std::int32_t priority = 0;
+  Duration time_limit{};                // 0: none
+  Duration grace = 10s;                 // between SIGTERM and SIGKILL
+  std::int32_t restarts = 3;            // after the loss of a node
+  std::int32_t restart_on_failure = 0;  // after a failure of the program's own
+  bool slurm_variables = false;         // ranks see SLURM_* too
+  std::optional<ArrayPart> array;
+  std::vector<Dependency> after;
+
+  friend bool operator==(const JobSpec&, const JobSpec&) = default;
+};
+
+enum class JobState { queued, starting, running, restarting, succeeded, failed, cancelled };
+
+enum class RankState { assigned, started, exited };
+
+struct RankStatus {
+  RankState state = RankState::assigned;
+  std::int32_t exit_code = 0;  // 128 + signal for a signal
+  std::string detail;          // why it could not start, or the last lines of its log if it failed
+  bool vanished = false;       // with its node, or without a trace: not the program's fault
+
+  friend bool operator==(const RankStatus&, const RankStatus&) = default;
+};
+
+// Why an attempt is being ended, and so what comes after it.
+enum class EndCause { none, cancelled, rank_failed, node_lost, time_limit, drained };
+
+struct Job {
+  JobId id;
+  JobSpec spec;
+  JobState state = JobState::queued;
+  std::int32_t attempt = 0;
+  std::int32_t losses = 0;    // attempts that ended with a lost node
+  std::int32_t failures = 0;  // attempts that ended with a failure of the program
+  Instant submitted_at;
+  Instant started_at;   // of the running attempt; zero before
+  Instant finished_at;  // zero before
+  std::int32_t exit_code = 0;
+  std::string reason;  // why it waits, or why it ended
+
+  // Of the running attempt, or of the last one: what `holds` tells apart.
+  bool holds = false;  // the places below are in use
+  std::vector<RankPlace> places;
+  std::vector<RankStatus> ranks;
+  std::int32_t master_port = 0;
+  EndCause ending = EndCause::none;
+
+  bool finished() const {
+    return state == JobState::succeeded || state == JobState::failed || state == JobState::cancelled;
+  }
+  bool placed() const { return holds; }
+
+  friend bool operator==(const Job&, const Job&) = default;
+};
+
+struct Queue {
+  QueueName name;
+
+  friend bool operator==(const Queue&, const Queue&) = default;
+};
+
+// ---- everything
+
+struct State {
+  std::map<NodeName, Node> nodes;
+  std::map<JobId, Job> jobs;
+  std::map<QueueName, Queue> queues;
+  std::uint64_t next_job = 1;
+
+  // Derived, rebuilt by derive(): jobs that are not finished.
+  std::set<JobId> active;
+  std::uint64_t revision = 0;  // counts the steps that changed something
+};
+
+// Fills in what is derived after the durable parts were loaded; `now` starts every lease anew.
+void derive(State& state, Instant now);
+
+NodeState node_state(const State& state, const Node& node);
+std::string_view name_of(NodeState state);
+std::string_view name_of(JobState state);
+
+// How many devices a job uses, in thousandths.
+std::int64_t gpu_share_total(const JobSpec& spec);
+
+}  // namespace tutti::cluster

@@ -1,0 +1,110 @@
+#include "cluster/machine.hpp"
+
+namespace tutti::cluster {
+namespace {
+
+std::string describe_cluster(const State& state) {
+  std::map<std::string, std::int64_t> devices;
+  std::int64_t cpus = 0;
+  for (const auto& [name, node] : state.nodes) {
+    for (const Device& device : node.inventory.devices) ++devices[device.model];
+    cpus += node.inventory.cpus;
+  }
+  std::string text = "the cluster has " + std::to_string(state.nodes.size()) + " nodes";
+  for (const auto& [model, count] : devices) text += ", " + std::to_string(count) + " " + model;
+  return text + ", " + std::to_string(cpus) + " CPUs";
+}
+
+}  // namespace
+
+// Refuses what can never run; what merely has to wait is let in.
+Result<> Machine::admit(const JobSpec& spec) const {
+  if (auto sound = sched::validate(spec.shape); !sound) return sound;
+  if (spec.shape.ranks > ranks_max)
+    return invalid("a gang has at most " + std::to_string(ranks_max) + " ranks");
+  if (spec.command.empty()) return invalid("a job needs a command");
+  if (!state_.queues.contains(spec.queue)) {
+    return invalid("there is no queue '" + spec.queue + "'").remedy("`tutti queues` lists them");
+  }
+  for (const Dependency& dependency : spec.after) {
+    if (!state_.jobs.contains(dependency.job))
+      return invalid("there is no job " + dependency.job.text() + " to come after");
+  }
+  if (state_.nodes.empty()) return {};
+  auto room = full_room(state_);
+  if (auto fits = sched::place(spec.shape, room); !fits) {
+    return invalid("this job can never run here: " + fits.error().message()).remedy(describe_cluster(state_));
+  }
+  return {};
+}
+
+void Machine::on(const Submit& event) {
+  if (event.specs.empty()) return fail(invalid("nothing to submit"));
+  if (event.specs.size() > static_cast<std::size_t>(array_elements_max)) {
+    return fail(invalid("an array has at most " + std::to_string(array_elements_max) + " elements"));
+  }
+  if (state_.active.size() + event.specs.size() > queued_jobs_max) {
+    return fail(failed("the cluster holds " + std::to_string(state_.active.size()) +
+                       " unfinished jobs and takes no more")
+                    .remedy("submit again when some have ended"));
+  }
+  // The elements of an array differ only in their index.
+  if (auto admitted = admit(event.specs.front()); !admitted) return fail(std::move(admitted).error());
+  std::vector<JobId> ids;
+  const JobId first(state_.next_job);
+  for (const JobSpec& spec : event.specs) {
+    Job job;
+    job.id = JobId(state_.next_job++);
+    job.spec = spec;
+    if (job.spec.array) job.spec.array->first = first;
+    job.submitted_at = now_;
+    job.reason = "waits for the scheduler";
+    ids.push_back(job.id);
+    state_.active.insert(job.id);
+    touch(job);
+    state_.jobs.emplace(job.id, std::move(job));
+  }
+  effects_.reply = std::move(ids);
+  effects_.schedule = true;
+}
+
+void Machine::on(const Cancel& event) {
+  Job* job = find(event.job);
+  if (job == nullptr) return fail(invalid("there is no job " + event.job.text()));
+  if (job->finished())
+    return fail(
+        invalid("job " + event.job.text() + " has ended already: " + std::string(name_of(job->state))));
+  const std::string reason = "cancelled" + (event.by.empty() ? "" : " by " + event.by);
+  effects_.reply = std::vector<JobId>{job->id};
+  if (!job->placed()) return finish(*job, JobState::cancelled, reason);
+  job->ending = EndCause::none;  // a cancel overrides whatever else would come after the attempt
+  end(*job, EndCause::cancelled, reason);
+}
+
+void Machine::on(const Drain& event) {
+  Node* node = find(event.node);
+  if (node == nullptr)
+    return fail(invalid("there is no node '" + event.node + "'").remedy("`tutti nodes` lists them"));
+  node->draining = true;
+  touch(*node);
+  if (!event.now) return;
+  for (const JobId id : std::set(state_.active)) {
+    Job& job = state_.jobs.at(id);
+    for (const RankPlace& place : job.places) {
+      if (!job.placed() || place.node != event.node) continue;
+      end(job, EndCause::drained, "moved: node " + event.node + " is being drained");
+      break;
+    }
+  }
+}
+
+void Machine::on(const Resume& event) {
+  Node* node = find(event.node);
+  if (node == nullptr)
+    return fail(invalid("there is no node '" + event.node + "'").remedy("`tutti nodes` lists them"));
+  node->draining = false;
+  touch(*node);
+  effects_.schedule = true;
+}
+
+}  // namespace tutti::cluster

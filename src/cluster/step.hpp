@@ -1,0 +1,107 @@
+// The cluster as a state machine: what users ask, agents report and time brings goes in as events; what must
+// be stored, sent and answered comes out as effects. No I/O, no clock: `now` is an argument.
+//
+// The driver's duty: step a batch of events, commit what changed, and only then send and answer.
+#pragma once
+
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "cluster/model.hpp"
+
+namespace tutti::cluster {
+
+// A node that was not heard for this long is lost.
+constexpr Duration lease = 3s;
+constexpr Duration heartbeat_every = 1s;
+
+// ---- events
+
+struct Submit {
+  std::vector<JobSpec> specs;  // one, or the elements of one array
+};
+struct Cancel {
+  JobId job;
+  std::string by;  // for the reason
+};
+struct RankReport {
+  JobId job;
+  std::int32_t attempt = 0;
+  std::int32_t rank = 0;
+  RankStatus status;
+};
+// A node's agent has connected: what it has, and every rank it still answers for.
+struct Hello {
+  NodeName node;
+  std::string location;
+  std::string address;
+  std::int64_t agent_pid = 0;
+  Inventory inventory;
+  std::vector<RankReport> ranks;
+};
+struct Heard {
+  NodeName node;
+};
+struct Reported {
+  NodeName node;
+  RankReport rank;
+};
+struct Planned {
+  sched::Plan plan;
+};
+struct Drain {
+  NodeName node;
+  bool now = false;  // its gangs move at once
+};
+struct Resume {
+  NodeName node;
+};
+struct Tick {};
+
+using Event = std::variant<Submit, Cancel, Hello, Heard, Reported, Planned, Drain, Resume, Tick>;
+
+// ---- effects
+
+// Start these ranks of the job's running attempt. Idempotent.
+struct StartRanks {
+  NodeName node;
+  JobId job;
+  std::int32_t attempt = 0;
+  std::vector<std::int32_t> ranks;
+};
+// End every rank of this attempt. Idempotent; each end is reported.
+struct EndRanks {
+  NodeName node;
+  JobId job;
+  std::int32_t attempt = 0;
+};
+// The attempt's end is stored: the node need not report it again.
+struct ForgetRanks {
+  NodeName node;
+  JobId job;
+  std::int32_t attempt = 0;
+};
+using Send = std::variant<StartRanks, EndRanks, ForgetRanks>;
+
+struct Effects {
+  std::vector<Send> sends;
+  std::set<JobId> jobs;                                     // changed: to be stored
+  std::set<NodeName> nodes;                                 // changed: to be stored
+  bool schedule = false;                                    // room or demand changed: ask the scheduler
+  Result<std::vector<JobId>> reply = std::vector<JobId>();  // to Submit and the other requests
+};
+
+Effects step(State& state, Instant now, const Event& event);
+
+// What the scheduler sees: nodes that take work with their free room, and the gangs that may start.
+sched::Snapshot snapshot(const State& state);
+
+// The variables every rank of the running attempt gets, beyond the job's own.
+std::vector<std::string> rank_environment(const State& state, const Job& job, std::int32_t rank);
+
+// Facts that hold after every step; the error names the broken one.
+Result<> invariants(const State& state);
+
+}  // namespace tutti::cluster

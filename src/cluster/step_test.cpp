@@ -1,0 +1,405 @@
+#include "cluster/step.hpp"
+
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include "base/prng.hpp"
+
+namespace tutti::cluster {
+namespace {
+
+JobSpec spec(std::int32_t ranks, std::int32_t gpu_share = 1000) {
+  JobSpec spec;
+  spec.name = "job";
+  spec.command = {"true"};
+  spec.shape.ranks = ranks;
+  spec.shape.gpu_share = gpu_share;
+  return spec;
+}
+
+// A cluster with a scheduler beside it and agents that do what they are told only when the test says so.
+struct ClusterTest : testing::Test {
+  State state;
+  Instant now{1000s};
+  std::vector<Send> sends;
+
+  void SetUp() override { derive(state, now); }
+
+  Effects happen(const Event& event) {
+    Effects effects = step(state, now, event);
+    const auto checked = invariants(state);
+    EXPECT_TRUE(checked.ok()) << (checked ? "" : checked.error().text());
+    sends.insert(sends.end(), effects.sends.begin(), effects.sends.end());
+    if (effects.schedule) happen(Planned{sched::schedule(snapshot(state), now)});
+    return effects;
+  }
+
+  void join(const NodeName& name, int gpus, std::vector<RankReport> ranks = {}) {
+    Hello hello{name, "", "10.0.0." + name, 1, {}, std::move(ranks)};
+    for (int gpu = 0; gpu < gpus; ++gpu) hello.inventory.devices.push_back({"H100", gib(80), "uuid"});
+    hello.inventory.cpus = 16;
+    hello.inventory.memory = gib(64);
+    happen(hello);
+  }
+
+  JobId submit(const JobSpec& what) {
+    auto effects = happen(Submit{{what}});
+    EXPECT_TRUE(effects.reply.ok()) << (effects.reply ? "" : effects.reply.error().text());
+    return effects.reply ? effects.reply->front() : JobId();
+  }
+
+  Job& job(JobId id) { return state.jobs.at(id); }
+
+  void report(JobId id, std::int32_t rank, RankStatus status) {
+    happen(Reported{job(id).places[static_cast<std::size_t>(rank)].node,
+                    {id, job(id).attempt, rank, std::move(status)}});
+  }
+  void all_start(JobId id) {
+    for (std::int32_t rank = 0; rank < job(id).spec.shape.ranks; ++rank)
+      report(id, rank, {RankState::started});
+  }
+  void all_exit(JobId id, std::int32_t code = 0) {
+    const std::int32_t attempt = job(id).attempt;
+    for (std::int32_t rank = 0; rank < job(id).spec.shape.ranks; ++rank) {
+      if (job(id).placed() && job(id).attempt == attempt) report(id, rank, {RankState::exited, code, ""});
+    }
+  }
+  void pass(Duration time) {
+    now += time;
+    happen(Tick{});
+  }
+  template <class T>
+  std::size_t sent() const {
+    return static_cast<std::size_t>(std::count_if(
+        sends.begin(), sends.end(), [](const Send& s) { return std::holds_alternative<T>(s); }));
+  }
+};
+
+TEST_F(ClusterTest, AJobRunsToItsEnd) {
+  join("a", 8);
+  const JobId id = submit(spec(4));
+  EXPECT_EQ(job(id).state, JobState::starting);
+  EXPECT_EQ(sent<StartRanks>(), 1U);
+  all_start(id);
+  EXPECT_EQ(job(id).state, JobState::running);
+  all_exit(id);
+  EXPECT_EQ(job(id).state, JobState::succeeded);
+  EXPECT_EQ(job(id).exit_code, 0);
+  EXPECT_EQ(sent<ForgetRanks>(), 1U);
+  EXPECT_FALSE(state.active.contains(id));
+}
+
+TEST_F(ClusterTest, WhatCanNeverFitIsRefusedWithWhatThereIs) {
+  join("a", 8);
+  const auto effects = happen(Submit{{spec(9)}});
+  ASSERT_FALSE(effects.reply.ok());
+  EXPECT_EQ(effects.reply.error().code(), ErrorCode::invalid);
+  EXPECT_NE(effects.reply.error().message().find("this job can never run here: needs 9 ranks of 1 GPU"),
+            std::string::npos);
+  EXPECT_EQ(effects.reply.error().remedy(), "the cluster has 1 nodes, 8 H100, 16 CPUs");
+  EXPECT_TRUE(state.jobs.empty());
+}
+
+TEST_F(ClusterTest, AWaitingJobSaysWhyAndStartsWhenThereIsRoom) {
+  join("a", 8);
+  const JobId first = submit(spec(8));
+  const JobId second = submit(spec(1));
+  EXPECT_EQ(job(second).state, JobState::queued);
+  EXPECT_NE(job(second).reason.find("0 matching GPUs are free"), std::string::npos) << job(second).reason;
+  all_exit(first);
+  EXPECT_EQ(job(second).state, JobState::starting);
+}
+
+TEST_F(ClusterTest, OneFailedRankEndsTheWholeGangAndIsNamed) {
+  join("a", 1);
+  join("b", 1);
+  const JobId id = submit(spec(2));
+  all_start(id);
+  report(id, 1, {RankState::exited, 3, "last line"});
+  EXPECT_EQ(sent<EndRanks>(), 1U);
+  EXPECT_EQ(job(id).state, JobState::running) << "until the other rank has ended";
+  report(id, 0, {RankState::exited, 143, ""});
+  EXPECT_EQ(job(id).state, JobState::failed);
+  EXPECT_EQ(job(id).exit_code, 3);
+  EXPECT_EQ(job(id).reason, "rank 1 on node b exited with 3; last line");
+}
+
+TEST_F(ClusterTest, AProgramsFailureIsRestartedOnlyWhenAskedFor) {
+  join("a", 1);
+  JobSpec wanted = spec(1);
+  wanted.restart_on_failure = 1;
+  const JobId id = submit(wanted);
+  all_exit(id, 1);
+  EXPECT_EQ(job(id).attempt, 1);
+  EXPECT_EQ(job(id).state, JobState::starting);
+  all_exit(id, 1);
+  EXPECT_EQ(job(id).state, JobState::failed);
+}
+
+TEST_F(ClusterTest, ALostNodeRestartsItsGangsElsewhere) {
+  join("a", 2);
+  join("b", 2);
+  join("c", 2);
+  const JobId id = submit(spec(4));
+  all_start(id);
+  const NodeName victim = job(id).places[0].node;
+  const NodeName survivor = job(id).places[2].node;
+  now += 2s;
+  for (const auto& name : {"a", "b", "c"}) {
+    if (name != victim) happen(Heard{name});
+  }
+  pass(1500ms);
+  EXPECT_EQ(node_state(state, state.nodes.at(victim)), NodeState::lost);
+  EXPECT_EQ(job(id).state, JobState::running) << "no new attempt before the survivors have ended";
+  happen(Reported{survivor, {id, 0, 2, {RankState::exited, 143, ""}}});
+  happen(Reported{survivor, {id, 0, 3, {RankState::exited, 143, ""}}});
+  EXPECT_EQ(job(id).attempt, 1);
+  EXPECT_EQ(job(id).state, JobState::starting);
+  for (const auto& place : job(id).places) EXPECT_NE(place.node, victim);
+}
+
+TEST_F(ClusterTest, ALostNodeThatComesBackHasItsOldRanksEnded) {
+  join("a", 1);
+  join("b", 1);
+  const JobId id = submit(spec(1));
+  all_start(id);
+  const NodeName victim = job(id).places[0].node;
+  const NodeName other = victim == "a" ? "b" : "a";
+  now += 3s;
+  happen(Heard{other});
+  pass(1s);
+  ASSERT_EQ(job(id).attempt, 1);
+  sends.clear();
+  join(victim, 1, {{id, 0, 0, {RankState::started}}});
+  ASSERT_EQ(sends.size(), 1U);
+  const auto& end = std::get<EndRanks>(sends[0]);
+  EXPECT_EQ(end.attempt, 0);
+  EXPECT_EQ(end.node, victim);
+  // Its end is acknowledged and changes nothing.
+  happen(Reported{victim, {id, 0, 0, {RankState::exited, 137, ""}}});
+  EXPECT_EQ(job(id).attempt, 1);
+  EXPECT_EQ(sent<ForgetRanks>(), 1U);
+}
+
+TEST_F(ClusterTest, RestartsAreBounded) {
+  join("a", 1);
+  const JobId id = submit(spec(1));
+  for (int loss = 0; loss < 4; ++loss) {
+    all_start(id);
+    pass(4s);
+    join("a", 1);
+  }
+  EXPECT_EQ(job(id).state, JobState::failed);
+  EXPECT_NE(job(id).reason.find("restarted 3 times, which is its limit"), std::string::npos)
+      << job(id).reason;
+}
+
+TEST_F(ClusterTest, AnAgentThatRestartsKeepsItsRanks) {
+  join("a", 1);
+  const JobId id = submit(spec(1));
+  all_start(id);
+  sends.clear();
+  join("a", 1, {{id, 0, 0, {RankState::started}}});
+  EXPECT_EQ(job(id).state, JobState::running);
+  EXPECT_TRUE(sends.empty());
+  join("a", 1, {{id, 0, 0, {RankState::exited, 0, ""}}});
+  EXPECT_EQ(job(id).state, JobState::succeeded);
+}
+
+TEST_F(ClusterTest, AStartThatWasLostIsSentAgain) {
+  join("a", 1);
+  const JobId id = submit(spec(1));
+  sends.clear();
+  join("a", 1);
+  EXPECT_EQ(sent<StartRanks>(), 1U);
+  EXPECT_EQ(job(id).attempt, 0);
+}
+
+TEST_F(ClusterTest, ARankThatVanishedIsRestarted) {
+  join("a", 1);
+  const JobId id = submit(spec(1));
+  all_start(id);
+  join("a", 1);
+  EXPECT_EQ(job(id).attempt, 1);
+  EXPECT_EQ(job(id).losses, 1);
+}
+
+TEST_F(ClusterTest, LateAndDoubledReportsChangeNothing) {
+  join("a", 1);
+  const JobId id = submit(spec(1));
+  all_exit(id);
+  const State before = state;
+  happen(Reported{"a", {id, 0, 0, {RankState::started}}});
+  happen(Reported{"a", {id, 0, 0, {RankState::exited, 9, ""}}});
+  happen(Reported{"a", {id, 5, 0, {RankState::exited, 9, ""}}});
+  happen(Reported{"a", {JobId(99), 0, 0, {RankState::started}}});
+  happen(Reported{"nobody", {id, 0, 7, {RankState::started}}});
+  EXPECT_EQ(state.jobs, before.jobs);
+}
+
+TEST_F(ClusterTest, CancelEndsTheGangFirst) {
+  join("a", 1);
+  const JobId running = submit(spec(1));
+  const JobId queued = submit(spec(1));
+  all_start(running);
+  happen(Cancel{queued, "ada"});
+  EXPECT_EQ(job(queued).state, JobState::cancelled);
+  happen(Cancel{running, "ada"});
+  EXPECT_EQ(job(running).state, JobState::running);
+  all_exit(running, 143);
+  EXPECT_EQ(job(running).state, JobState::cancelled);
+  EXPECT_EQ(job(running).reason, "cancelled by ada");
+  EXPECT_FALSE(happen(Cancel{running, ""}).reply.ok());
+  EXPECT_FALSE(happen(Cancel{JobId(99), ""}).reply.ok());
+}
+
+TEST_F(ClusterTest, ATimeLimitEndsAJob) {
+  join("a", 1);
+  JobSpec limited = spec(1);
+  limited.time_limit = 2s;
+  const JobId id = submit(limited);
+  all_start(id);
+  pass(1s);
+  EXPECT_EQ(sent<EndRanks>(), 0U);
+  happen(Heard{"a"});
+  pass(1500ms);
+  EXPECT_EQ(sent<EndRanks>(), 1U);
+  all_exit(id, 143);
+  EXPECT_EQ(job(id).state, JobState::failed);
+  EXPECT_EQ(job(id).reason, "ran past its time limit of 2s");
+}
+
+TEST_F(ClusterTest, DependenciesHoldAJobBackOrEndIt) {
+  join("a", 8);
+  const JobId first = submit(spec(1));
+  JobSpec after = spec(1);
+  after.after = {{first, false}};
+  JobSpec needs = spec(1);
+  needs.after = {{first, true}};
+  const JobId second = submit(after);
+  const JobId third = submit(needs);
+  EXPECT_FALSE(job(second).placed());
+  all_exit(first, 1);
+  EXPECT_TRUE(job(second).placed());
+  EXPECT_EQ(job(third).state, JobState::cancelled);
+  EXPECT_EQ(job(third).reason, "job 1, whose success it needs, failed");
+  JobSpec unknown = spec(1);
+  unknown.after = {{JobId(77), false}};
+  EXPECT_FALSE(happen(Submit{{unknown}}).reply.ok());
+}
+
+TEST_F(ClusterTest, AnArrayRunsAtMostItsLimitAtOnce) {
+  join("a", 8);
+  std::vector<JobSpec> elements;
+  for (std::int32_t index = 0; index < 5; ++index) {
+    elements.push_back(spec(1));
+    elements.back().array = ArrayPart{JobId(), index, 5, 2};
+  }
+  const auto ids = happen(Submit{elements}).reply.value();
+  ASSERT_EQ(ids.size(), 5U);
+  const auto running = [&] {
+    return std::count_if(ids.begin(), ids.end(), [&](JobId id) { return job(id).placed(); });
+  };
+  EXPECT_EQ(running(), 2);
+  all_exit(ids[0]);
+  EXPECT_EQ(running(), 2);
+  EXPECT_EQ(job(ids[3]).spec.array->first, ids[0]);
+}
+
+TEST_F(ClusterTest, ADrainedNodeTakesNothingNewAndCanBeEmptied) {
+  join("a", 1);
+  join("b", 1);
+  const JobId id = submit(spec(1));
+  const NodeName home = job(id).places[0].node;
+  all_start(id);
+  happen(Drain{home, false});
+  EXPECT_EQ(node_state(state, state.nodes.at(home)), NodeState::draining);
+  EXPECT_TRUE(job(id).placed());
+  happen(Drain{home, true});
+  all_exit(id, 143);
+  EXPECT_EQ(node_state(state, state.nodes.at(home)), NodeState::drained);
+  EXPECT_EQ(job(id).attempt, 1);
+  EXPECT_EQ(job(id).losses, 0) << "a move is no loss";
+  EXPECT_NE(job(id).places[0].node, home);
+  happen(Resume{home});
+  EXPECT_EQ(node_state(state, state.nodes.at(home)), NodeState::ready);
+}
+
+TEST_F(ClusterTest, RanksSeeWhatLaunchersPromise) {
+  join("a", 2);
+  join("b", 2);
+  JobSpec wanted = spec(4);
+  wanted.slurm_variables = true;
+  const JobId id = submit(wanted);
+  const auto env = rank_environment(state, job(id), 3);
+  const auto has = [&](const std::string& entry) {
+    return std::find(env.begin(), env.end(), entry) != env.end();
+  };
+  for (const char* entry : {"RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "NODE_RANK=1",
+                            "CUDA_VISIBLE_DEVICES=1", "TUTTI_JOB=1", "TUTTI_ATTEMPT=0", "SLURM_PROCID=3",
+                            "SLURM_NNODES=2", "SLURM_JOB_NODELIST=a,b"}) {
+    EXPECT_TRUE(has(entry)) << entry;
+  }
+  EXPECT_TRUE(has("MASTER_ADDR=10.0.0.a"));
+}
+
+// Random histories: agents that answer late, twice, never, or die; users that submit and cancel. The
+// invariants are checked after each step, attempts never go back, and what has ended stays as it is.
+TEST_F(ClusterTest, RandomHistoriesKeepTheInvariants) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    state = {};
+    now = Instant(1000s);
+    derive(state, now);
+    Prng prng(seed);
+    const std::vector<NodeName> names{"a", "b", "c", "d"};
+    std::map<JobId, std::pair<std::int32_t, JobState>> seen;
+    for (int round = 0; round < 400; ++round) {
+      now += std::chrono::milliseconds(prng.below(900));
+      const NodeName& node = names[prng.below(names.size())];
+      switch (prng.below(8)) {
+        case 0:
+          join(node, 4);
+          break;
+        case 1: {
+          JobSpec wanted = spec(static_cast<std::int32_t>(prng.between(1, 6)), prng.chance(0.5) ? 1000 : 500);
+          wanted.restart_on_failure = static_cast<std::int32_t>(prng.below(3));
+          happen(Submit{{wanted}});
+          break;
+        }
+        case 2:
+          happen(Tick{});
+          break;
+        case 3:
+          happen(Heard{node});
+          break;
+        case 4:
+          if (prng.chance(0.2)) happen(Drain{node, prng.chance(0.5)});
+          if (prng.chance(0.5)) happen(Resume{node});
+          break;
+        case 5:
+          if (prng.chance(0.1)) happen(Cancel{JobId(prng.below(state.next_job) + 1), "x"});
+          break;
+        default: {
+          const JobId id(prng.below(state.next_job) + 1);
+          RankStatus status{prng.chance(0.4) ? RankState::started : RankState::exited,
+                            prng.chance(0.8) ? 0 : 1, ""};
+          happen(Reported{node,
+                          {id, static_cast<std::int32_t>(prng.below(3)),
+                           static_cast<std::int32_t>(prng.below(6)), status}});
+        }
+      }
+      for (const auto& [id, known] : state.jobs) {
+        const auto before = seen.find(id);
+        const bool known_before = before != seen.end();
+        const bool ended = known_before && before->second.second >= JobState::succeeded;
+        ASSERT_TRUE(!known_before || known.attempt >= before->second.first) << "seed " << seed;
+        ASSERT_TRUE(!ended || known.state == before->second.second) << "seed " << seed;
+        seen[id] = {known.attempt, known.state};
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti::cluster

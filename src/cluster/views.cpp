@@ -1,0 +1,94 @@
+#include <algorithm>
+
+#include "cluster/machine.hpp"
+
+namespace tutti::cluster {
+namespace {
+
+sched::NodeView empty_view(const Node& node) {
+  sched::NodeView view{node.name, node.location, {}, node.inventory.cpus, node.inventory.memory};
+  for (const Device& device : node.inventory.devices)
+    view.devices.push_back({device.model, device.memory, sched::whole_share});
+  return view;
+}
+
+void take(sched::NodeView& view, const Job& job, const RankPlace& place) {
+  view.cpus_free -= job.spec.shape.cpus;
+  view.memory_free -= job.spec.shape.memory;
+  for (const auto& device : place.devices) {
+    // A node may have come back with fewer devices than the gang was placed on.
+    if (static_cast<std::size_t>(device.device) >= view.devices.size()) continue;
+    view.devices[static_cast<std::size_t>(device.device)].share_free -= device.share;
+  }
+}
+
+std::int32_t running_elements(const State& state, const ArrayPart& part) {
+  std::int32_t running = 0;
+  for (std::int32_t at = 0; at < part.count; ++at) {
+    const auto job = state.jobs.find(JobId(part.first.number() + static_cast<std::uint64_t>(at)));
+    running += job != state.jobs.end() && job->second.placed() ? 1 : 0;
+  }
+  return running;
+}
+
+}  // namespace
+
+std::vector<sched::NodeView> full_room(const State& state) {
+  std::vector<sched::NodeView> room;
+  for (const auto& [name, node] : state.nodes) room.push_back(empty_view(node));
+  return room;
+}
+
+std::vector<sched::NodeView> free_room(const State& state) {
+  std::map<NodeName, sched::NodeView> by_name;
+  for (const auto& [name, node] : state.nodes) {
+    if (!node.lost && !node.draining) by_name.emplace(name, empty_view(node));
+  }
+  for (const JobId id : state.active) {
+    const Job& job = state.jobs.at(id);
+    if (!job.placed()) continue;
+    for (const RankPlace& place : job.places) {
+      if (const auto view = by_name.find(place.node); view != by_name.end()) take(view->second, job, place);
+    }
+  }
+  std::vector<sched::NodeView> room;
+  room.reserve(by_name.size());
+  for (auto& [name, view] : by_name) room.push_back(std::move(view));
+  return room;
+}
+
+Result<> eligible(const State& state, const Job& job) {
+  for (const Dependency& dependency : job.spec.after) {
+    const auto before = state.jobs.find(dependency.job);
+    if (before != state.jobs.end() && !before->second.finished()) {
+      return failed("waits for job " + dependency.job.text() + " to " +
+                    (dependency.success ? "succeed" : "end"));
+    }
+  }
+  const auto& part = job.spec.array;
+  if (part && part->limit > 0 && running_elements(state, *part) >= part->limit) {
+    return failed("waits for other elements of its array: at most " + std::to_string(part->limit) +
+                  " run at once");
+  }
+  return {};
+}
+
+sched::Snapshot snapshot(const State& state) {
+  sched::Snapshot snapshot;
+  snapshot.revision = state.revision;
+  snapshot.nodes = free_room(state);
+  std::map<JobId, std::int32_t> array_room;  // elements of an array that this pass may still start
+  for (const JobId id : state.active) {
+    const Job& job = state.jobs.at(id);
+    if (job.placed() || !eligible(state, job)) continue;
+    if (const auto& part = job.spec.array; part && part->limit > 0) {
+      const auto room =
+          array_room.try_emplace(part->first, part->limit - running_elements(state, *part)).first;
+      if (room->second-- <= 0) continue;
+    }
+    snapshot.queued.push_back({job.id, job.attempt, job.spec.priority, job.submitted_at, job.spec.shape});
+  }
+  return snapshot;
+}
+
+}  // namespace tutti::cluster
