@@ -1,0 +1,27 @@
+// An exclusive lock that lasts as long as its holder's process: the kernel releases it on kill -9 too. The
+// lock file holds the holder's pid for people, and stays behind: removing it would race with the next holder.
+// One thread at a time.
+#pragma once
+
+#include <string>
+
+#include "base/result.hpp"
+
+namespace tutti::store {
+
+class FileLock {
+ public:
+  // Refuses at once if somebody holds the lock.
+  static Result<FileLock> take(const std::string& path);
+
+  FileLock(FileLock&& other) noexcept;
+  FileLock& operator=(FileLock&&) = delete;
+  ~FileLock();
+
+ private:
+  explicit FileLock(int descriptor) : descriptor_(descriptor) {}
+
+  int descriptor_;
+};
+
+}  // namespace tutti::store

@@ -1,0 +1,48 @@
+// The port to what outlives a crash: objects by key, a revision that grows with each commit, atomic commits.
+// One loop calls it; an adapter may be slow, and says so in its own header.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/result.hpp"
+
+namespace tutti::store {
+
+struct Write {
+  std::string key;
+  std::optional<std::string> value;  // nothing: the key is removed
+};
+
+struct Contents {
+  std::uint64_t revision = 0;
+  std::map<std::string, std::string> objects;
+};
+
+struct CommitResult {
+  enum class Status {
+    done,
+    conflict,  // somebody else has written: nothing of this commit landed
+    unknown,   // it may have landed or not: load again
+  };
+  Status status = Status::done;
+  std::uint64_t revision = 0;  // of the store after a commit that is done
+  std::string why;             // for people, if it is not done
+};
+
+class Store {
+ public:
+  Store() = default;
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+  virtual ~Store() = default;
+
+  virtual Result<Contents> load() = 0;
+  // All of the writes or none, durable when it returns `done`. `revision` is the one this writer saw last.
+  virtual CommitResult commit(std::uint64_t revision, std::span<const Write> writes) = 0;
+};
+
+}  // namespace tutti::store
