@@ -1,0 +1,49 @@
+// The memory and CPU limits of one rank: a cgroup where this process may make one (version 2, or the
+// controllers of version 1), and a limit on each process's data where it may not. Used by the shim,
+// single-threaded.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/units.hpp"
+
+namespace tutti::rank {
+
+struct LimitRequest {
+  std::string name;       // of the cgroup
+  std::int32_t cpus = 0;  // 0: no limit
+  Bytes memory;           // 0: no limit
+};
+
+class RankLimits {
+ public:
+  // Makes the cgroups below `root`; asks for none when nothing is limited.
+  explicit RankLimits(LimitRequest request, std::string root = "/sys/fs/cgroup");
+  ~RankLimits();
+  RankLimits(const RankLimits&) = delete;
+  RankLimits& operator=(const RankLimits&) = delete;
+
+  // Puts the calling process, and so all it starts, under the limits.
+  void enter() const;
+
+  // Has the kernel killed a process of the rank because of the limit? Only a cgroup can tell.
+  bool memory_limit_reached() const;
+
+  bool memory_has_cgroup() const { return !memory_events_.empty(); }
+  bool cpus_have_cgroup() const { return cpus_have_cgroup_; }
+
+ private:
+  void make_unified();
+  void make_memory_controller();
+  void make_cpu_controller();
+
+  LimitRequest request_;
+  std::string root_;
+  std::vector<std::string> cgroups_;  // folders that the rank is put into, and that are removed at the end
+  std::string memory_events_;         // the file that counts kills, "" without a cgroup for memory
+  bool cpus_have_cgroup_ = false;
+};
+
+}  // namespace tutti::rank

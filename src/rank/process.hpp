@@ -1,0 +1,29 @@
+// Processes as /proc shows them: who is alive, who descends from whom. Any thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace tutti::rank {
+
+struct ProcessStatus {
+  char state = '?';  // 'R', 'S', …; 'Z' for one that has ended and waits to be reaped
+  pid_t parent = 0;
+  std::uint64_t start_time =
+      0;  // in ticks since the machine started: tells a process from a later one of its pid
+};
+
+// Nothing if there is no such process.
+std::optional<ProcessStatus> read_process(pid_t pid);
+
+// Children, their children and so on, parents first, without those that have ended. What forks meanwhile may
+// be missing: whoever wants to reach all repeats until there are none.
+std::vector<pid_t> descendants_of(pid_t ancestor);
+
+// The same from the parents of all processes of the machine, for kernels that do not list children.
+std::vector<pid_t> descendants_by_scan(pid_t ancestor);
+
+}  // namespace tutti::rank

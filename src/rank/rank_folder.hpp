@@ -1,0 +1,69 @@
+// What the agent and the shim tell each other, through the files of one folder per rank: `spec`, written by
+// the agent before the shim starts; `shim`, the shim's first act; `exit`, its last; and between them the log
+// (log_segments.hpp). Files outlive both, so a new agent finds the ranks of the one before it. Any thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "base/units.hpp"
+
+namespace tutti::rank {
+
+constexpr std::size_t spec_bytes_max = std::size_t{4} << 20;
+constexpr std::size_t detail_bytes_max = 4096;
+constexpr std::int32_t cpus_max = 65'536;
+constexpr Duration grace_max = 24h * 7;
+constexpr Bytes log_bytes_smallest = kib(16);
+constexpr Bytes log_bytes_largest = gib(1024);
+
+struct RankSpec {
+  std::vector<std::string> command;
+  std::vector<std::string> env;   // K=V, the complete environment
+  std::string workdir;            // where the command starts
+  std::string cgroup;             // a name for this rank on this machine, such as "tutti-n1-7.0.3"
+  std::int32_t cpus = 0;          // 0: no limit
+  Bytes memory;                   // 0: no limit
+  Duration grace = 10s;           // between SIGTERM and SIGKILL
+  Bytes log_bytes_max = mib(64);  // older output is dropped
+  std::string output;             // a file that gets a copy of the log, "" for none
+
+  friend bool operator==(const RankSpec&, const RankSpec&) = default;
+};
+
+struct RankExit {
+  std::int32_t exit_code = 0;  // 128 + signal for a signal, as in a shell
+  std::string detail;          // why it could not start or was killed, "" otherwise
+
+  friend bool operator==(const RankExit&, const RankExit&) = default;
+};
+
+struct ShimProcess {
+  pid_t pid = 0;
+  std::uint64_t start_time = 0;
+
+  friend bool operator==(const ShimProcess&, const ShimProcess&) = default;
+};
+
+// Both refuse a specification that no shim could follow.
+Result<> write_spec(const std::string& folder, const RankSpec& spec);
+Result<RankSpec> read_spec(const std::string& folder);
+
+// Nothing while the rank has not ended.
+Result<> write_exit(const std::string& folder, const RankExit& exit);
+Result<std::optional<RankExit>> read_exit(const std::string& folder);
+
+// Nothing while the shim has not written it.
+Result<> write_shim(const std::string& folder, const ShimProcess& shim);
+Result<std::optional<ShimProcess>> read_shim(const std::string& folder);
+
+// The process of this very start: one that has ended or that got the same pid later does not count.
+bool is_alive(const ShimProcess& shim);
+
+}  // namespace tutti::rank
