@@ -1,0 +1,82 @@
+// HTTP as the shells see it: plain requests, answers, streams and sockets. Everything from outside is
+// bounded.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/result.hpp"
+#include "base/time.hpp"
+
+namespace tutti::net {
+
+constexpr std::size_t header_bytes_max = 16 << 10;
+constexpr std::size_t body_bytes_max = 16 << 20;
+constexpr std::size_t frame_bytes_max = 16 << 20;
+constexpr std::size_t backlog_bytes_max = 64 << 20;  // of one slow reader, who is then dropped
+constexpr Duration request_time_max = 30s;           // to send a whole request, and between two of them
+constexpr std::size_t connections_max = 65'536;
+
+struct Request {
+  std::string method;  // "GET"
+  std::string path;    // "/api/v1/jobs", decoded
+  std::map<std::string, std::string> query;
+  std::string bearer;  // the token of the Authorization header
+  std::string body;
+  std::string remote;  // the address of the other side
+  bool websocket = false;
+};
+
+struct Response {
+  int status = 200;
+  std::string body;
+  std::string type = "application/json";
+};
+
+// A response whose body goes on: server-sent events. From any thread.
+class Stream {
+ public:
+  Stream() = default;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  virtual ~Stream() = default;
+
+  virtual void write(std::string chunk) = 0;
+  virtual void close() = 0;
+};
+
+// A WebSocket. send() and close() from any thread; the callbacks run on the loop, none after on_close.
+class Socket {
+ public:
+  Socket() = default;
+  Socket(const Socket&) = delete;
+  Socket& operator=(const Socket&) = delete;
+  virtual ~Socket() = default;
+
+  virtual void send(std::string frame) = 0;
+  virtual void close() = 0;
+
+  std::function<void(std::string)> on_message;
+  std::function<void(const std::string& why)> on_close;
+};
+
+// One request that waits for its answer: exactly one of these is called, once, from any thread.
+class Exchange {
+ public:
+  Exchange() = default;
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+  virtual ~Exchange() = default;
+
+  virtual const Request& request() const = 0;
+  virtual void answer(Response response) = 0;
+  // `on_close` runs on the loop when the other side has gone or close() is done.
+  virtual std::shared_ptr<Stream> stream(std::function<void()> on_close) = 0;
+  // `ready` runs on the loop with the open socket, and must set its callbacks before it returns.
+  virtual void upgrade(std::function<void(std::shared_ptr<Socket>)> ready) = 0;
+};
+
+}  // namespace tutti::net

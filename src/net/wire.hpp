@@ -1,0 +1,111 @@
+// One connection, plain or TLS, as a single type. Beast's operations are templates over their stream: with
+// one type they are compiled once, which halves the build of this module. For this module's own files only.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/async_result.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/beast/core/role.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+
+#include "base/result.hpp"
+#include "base/time.hpp"
+
+namespace boost::asio::ssl {
+class context;
+}
+
+namespace tutti::net {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+class Wire {
+ public:
+  using executor_type = asio::any_io_executor;
+  using Done = std::function<void(error_code, std::size_t)>;
+
+  // What differs between plain and TLS.
+  class Layer {
+   public:
+    Layer() = default;
+    Layer(const Layer&) = delete;
+    Layer& operator=(const Layer&) = delete;
+    virtual ~Layer() = default;
+    virtual boost::beast::tcp_stream& lowest() = 0;
+    virtual void read_some(asio::mutable_buffer buffer, Done done) = 0;
+    virtual void write_some(asio::const_buffer buffer, Done done) = 0;
+    // The TLS handshake; at once for a plain connection.
+    virtual void handshake(boost::beast::role_type role, const std::string& host,
+                           std::function<void(error_code)> done) = 0;
+  };
+
+  // `tls` may be null; it outlives the connection.
+  Wire(boost::beast::tcp_stream stream, std::shared_ptr<asio::ssl::context> tls);
+
+  executor_type get_executor() { return layer_->lowest().get_executor(); }
+  boost::beast::tcp_stream& lowest() { return layer_->lowest(); }
+  asio::awaitable<error_code> handshake(boost::beast::role_type role, const std::string& host);
+  void close();
+
+  template <class Buffers, class Handler>
+  auto async_read_some(const Buffers& buffers, Handler&& handler) {
+    return asio::async_initiate<Handler, void(error_code, std::size_t)>(
+        [layer = layer_.get(), buffer = first<asio::mutable_buffer>(buffers)](auto completed) {
+          layer->read_some(buffer, erase(std::move(completed)));
+        },
+        handler);
+  }
+  template <class Buffers, class Handler>
+  auto async_write_some(const Buffers& buffers, Handler&& handler) {
+    return asio::async_initiate<Handler, void(error_code, std::size_t)>(
+        [layer = layer_.get(), buffer = first<asio::const_buffer>(buffers)](auto completed) {
+          layer->write_some(buffer, erase(std::move(completed)));
+        },
+        handler);
+  }
+
+ private:
+  // "Some" may be as little as the first buffer that is not empty.
+  template <class Buffer, class Buffers>
+  static Buffer first(const Buffers& buffers) {
+    for (auto at = asio::buffer_sequence_begin(buffers); at != asio::buffer_sequence_end(buffers); ++at) {
+      if (Buffer(*at).size() > 0) return *at;
+    }
+    return {};
+  }
+  // Handlers can only be moved, std::function wants to copy.
+  template <class Handler>
+  static Done erase(Handler handler) {
+    return [kept = std::make_shared<Handler>(std::move(handler))](error_code failure, std::size_t bytes) {
+      (*kept)(failure, bytes);
+    };
+  }
+
+  std::unique_ptr<Layer> layer_;
+};
+
+// How Beast takes leave of its stream; it looks for these names.
+inline void beast_close_socket(Wire& wire) { wire.close(); }
+inline void teardown(boost::beast::role_type, Wire& wire, error_code& failure) {
+  wire.close();
+  failure = {};
+}
+template <class Handler>
+void async_teardown(boost::beast::role_type, Wire& wire, Handler&& handler) {
+  wire.close();
+  asio::post(wire.get_executor(), [kept = std::forward<Handler>(handler)]() mutable { kept(error_code()); });
+}
+
+// A context for the server's side, or for the client's; null where no file is given.
+Result<std::shared_ptr<asio::ssl::context>> server_tls(const std::string& certificate_file,
+                                                       const std::string& key_file);
+Result<std::shared_ptr<asio::ssl::context>> client_tls(const std::string& ca_file);
+
+}  // namespace tutti::net
