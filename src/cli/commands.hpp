@@ -1,4 +1,4 @@
-// The makers that table.cpp lists, one for each command's file.
+// The makers that table.cpp lists; each stands in the file of its command.
 #pragma once
 
 #include <memory>
@@ -7,6 +7,24 @@
 
 namespace tutti::cli {
 
+std::unique_ptr<Command> make_up();
+std::unique_ptr<Command> make_down();
+std::unique_ptr<Command> make_local();
+std::unique_ptr<Command> make_run();
+std::unique_ptr<Command> make_submit();
+std::unique_ptr<Command> make_jobs();
+std::unique_ptr<Command> make_show();
+std::unique_ptr<Command> make_logs();
+std::unique_ptr<Command> make_wait();
+std::unique_ptr<Command> make_cancel();
+std::unique_ptr<Command> make_status();
+std::unique_ptr<Command> make_nodes();
+std::unique_ptr<Command> make_queues();
+std::unique_ptr<Command> make_drain();
+std::unique_ptr<Command> make_resume();
+std::unique_ptr<Command> make_controller();
+std::unique_ptr<Command> make_agent();
+std::unique_ptr<Command> make_shim();
 std::unique_ptr<Command> make_help();
 std::unique_ptr<Command> make_version();
 

@@ -6,6 +6,28 @@ namespace tutti::cli {
 
 std::span<const CommandEntry> commands() {
   static const std::array table{
+      CommandEntry{"up", "[flags]",
+                   "Starts a local cluster on this machine and returns when every node is ready.", make_up},
+      CommandEntry{"down", "[flags]", "Ends the local cluster and every process it made.", make_down},
+      CommandEntry{"local", "ACTION NODE", "Pulls the plug on a local node, or plugs it in again.",
+                   make_local},
+      CommandEntry{"run", "[flags] -- COMMAND [ARGS]",
+                   "Submits a job, streams its logs and exits with its exit code.", make_run},
+      CommandEntry{"submit", "FILE [ARGS]", "Submits a job file or script and prints the job's id.",
+                   make_submit},
+      CommandEntry{"jobs", "[flags]", "Lists jobs.", make_jobs},
+      CommandEntry{"show", "JOB", "Shows one job: why it waits, where it runs, why it failed.", make_show},
+      CommandEntry{"logs", "JOB [flags]", "Prints the logs of a job's ranks.", make_logs},
+      CommandEntry{"wait", "JOB…", "Waits for jobs to end.", make_wait},
+      CommandEntry{"cancel", "JOB…", "Ends jobs: SIGTERM, and SIGKILL after the grace period.", make_cancel},
+      CommandEntry{"status", "[flags]", "Shows the cluster in a few numbers.", make_status},
+      CommandEntry{"nodes", "[flags]", "Lists nodes and their devices.", make_nodes},
+      CommandEntry{"queues", "[flags]", "Lists queues and what they use.", make_queues},
+      CommandEntry{"drain", "NODE [flags]", "Lets nothing new land on a node.", make_drain},
+      CommandEntry{"resume", "NODE", "Lets a drained node take work again.", make_resume},
+      CommandEntry{"controller", "[init] [flags]", "Runs the controller of a cluster.", make_controller},
+      CommandEntry{"agent", "[flags]", "Joins this server to a cluster as a node.", make_agent},
+      CommandEntry{"shim", "FOLDER", "Runs one rank; agents call it.", make_shim},
       CommandEntry{"help", "[COMMAND]", "Explains tutti, or one command.", make_help},
       CommandEntry{"version", "", "Tells which tutti this is.", make_version},
   };

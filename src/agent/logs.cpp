@@ -1,0 +1,84 @@
+#include "agent/logs.hpp"
+
+#include "rank/log_segments.hpp"
+
+namespace tutti::agent {
+namespace {
+
+constexpr std::size_t piece_bytes = 128 << 10;
+constexpr Duration look_every = 50ms;
+constexpr std::size_t tail_bytes_max = 1 << 20;
+
+}  // namespace
+
+Logs::Logs(net::Loop& loop, const Ranks& ranks, std::function<void(wire::AgentMessage)> send)
+    : loop_(loop), ranks_(ranks), send_(std::move(send)) {}
+
+void Logs::read(const wire::ReadLogs& request) {
+  Reader& reader = readers_[request.stream];
+  reader.request = request;
+  find_sources(reader);
+  turn();
+}
+
+void Logs::find_sources(Reader& reader) {
+  const auto& request = reader.request;
+  for (auto& [rank, folder] : ranks_.log_folders(request.job, request.attempt)) {
+    if (request.rank >= 0 && request.rank != rank) continue;
+    const bool added = reader.sources.try_emplace(rank, Source{folder, 0}).second;
+    if (!added || request.tail_lines <= 0) continue;
+    const auto tail = rank::last_lines(folder, static_cast<std::size_t>(request.tail_lines), tail_bytes_max);
+    const auto end = rank::log_end(folder);
+    if (tail && end) reader.sources[rank].offset = *end - std::min<std::uint64_t>(*end, tail->size());
+  }
+}
+
+bool Logs::send_piece(const Reader& reader, std::int32_t rank, Source& source) {
+  auto chunk = rank::read_log(source.folder, source.offset, piece_bytes);
+  if (!chunk || chunk->bytes.empty()) return false;
+  source.offset = chunk->offset + chunk->bytes.size();
+  send_(wire::LogChunk{reader.request.stream, rank, std::move(chunk->bytes)});
+  return true;
+}
+
+bool Logs::send_some(Reader& reader) {
+  bool sent = false;
+  for (auto& [rank, source] : reader.sources) sent = send_piece(reader, rank, source) || sent;
+  return sent;
+}
+
+// One piece of every log, and again soon: a long log does not keep the loop from its other work.
+void Logs::turn() {
+  bool busy = false;
+  for (auto at = readers_.begin(); at != readers_.end();) {
+    Reader& reader = at->second;
+    const bool sent = send_some(reader);
+    busy = busy || sent;
+    bool running = false;
+    if (reader.request.follow) {
+      for (const auto& [rank, source] : reader.sources) {
+        running = running || ranks_.running({reader.request.job, reader.request.attempt, rank});
+      }
+    }
+    if (sent || running) {
+      ++at;
+      continue;
+    }
+    send_(wire::LogEnd{reader.request.stream});
+    at = readers_.erase(at);
+  }
+  timer_.reset();
+  if (!readers_.empty()) timer_ = loop_.after(busy ? Duration(2ms) : look_every, [this] { turn(); });
+}
+
+void Logs::flush(const RankKey& key) {
+  for (auto& [stream, reader] : readers_) {
+    if (reader.request.job != key.job || reader.request.attempt != key.attempt) continue;
+    find_sources(reader);
+    const auto source = reader.sources.find(key.rank);
+    if (source == reader.sources.end()) continue;
+    while (send_piece(reader, key.rank, source->second)) continue;
+  }
+}
+
+}  // namespace tutti::agent

@@ -1,0 +1,101 @@
+#include "cli/cluster.hpp"
+
+#include <pwd.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.hpp"
+#include "controller/controller.hpp"
+#include "wire/objects.hpp"
+
+namespace tutti::cli {
+namespace {
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::string first_line(const std::string& file) {
+  std::ifstream stream(file);
+  std::string line;
+  std::getline(stream, line);
+  return std::string(trim(line));
+}
+
+}  // namespace
+
+std::string home_folder() {
+  if (const std::string chosen = variable("TUTTI_HOME"); !chosen.empty()) return chosen;
+  if (const std::string home = variable("HOME"); !home.empty()) return home + "/.tutti";
+  const passwd* user = ::getpwuid(::getuid());
+  return std::string(user == nullptr ? "/tmp" : user->pw_dir) + "/.tutti";
+}
+
+std::string user_name() {
+  const passwd* user = ::getpwuid(::getuid());
+  return user == nullptr ? std::to_string(::getuid()) : user->pw_name;
+}
+
+Result<Cluster> Cluster::find() {
+  const std::string home = home_folder();
+  std::string address = variable("TUTTI_ADDR");
+  const bool local = address.empty();
+  if (local) address = first_line(home + "/address");
+  if (address.empty()) {
+    return failed("there is no cluster here")
+        .within("no cluster")
+        .remedy("`tutti up` starts one on this machine; TUTTI_ADDR=HOST:PORT names another one");
+  }
+  auto target = net::parse_target(address);
+  if (!target) return std::move(target).error().within(local ? home + "/address" : "TUTTI_ADDR");
+  target->ca_file = variable("TUTTI_CA_FILE");
+  std::string token_file = variable("TUTTI_TOKEN_FILE");
+  if (token_file.empty()) token_file = home + "/controller/admin.token";
+  auto token = controller::read_token(token_file);
+  if (!token) return std::move(token).error().remedy("TUTTI_TOKEN_FILE names the file that holds the token");
+  return Cluster(std::move(*target), std::move(*token));
+}
+
+Result<nlohmann::json> Cluster::request(const std::string& method, const std::string& path,
+                                        const std::string& body) {
+  auto response = client_.request(method, "/api/v1/" + path, body);
+  if (!response) return std::move(response).error();
+  if (response->status >= 400) return wire::decode_error(response->status, response->body);
+  auto parsed = nlohmann::json::parse(response->body, nullptr, false);
+  if (parsed.is_discarded())
+    return failed("it does not answer with JSON").within("controller " + target_.text());
+  return parsed;
+}
+
+Result<nlohmann::json> Cluster::get(const std::string& path) { return request("GET", path, ""); }
+Result<nlohmann::json> Cluster::post(const std::string& path, const std::string& body) {
+  return request("POST", path, body);
+}
+Result<> Cluster::put(const std::string& path, const std::string& body) {
+  auto done = request("PUT", path, body);
+  if (!done) return std::move(done).error();
+  return {};
+}
+
+std::string url_encode(std::string_view text) {
+  constexpr std::string_view digits = "0123456789ABCDEF";
+  std::string encoded;
+  for (const char letter : text) {
+    const auto byte = static_cast<unsigned char>(letter);
+    if (std::isalnum(byte) != 0 || letter == '.' || letter == '_' || letter == '-') {
+      encoded += letter;
+    } else {
+      encoded += '%';
+      encoded += digits[byte >> 4];
+      encoded += digits[byte & 15];
+    }
+  }
+  return encoded;
+}
+
+}  // namespace tutti::cli

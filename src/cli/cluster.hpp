@@ -1,0 +1,44 @@
+// The cluster that a command talks to: found through TUTTI_ADDR and TUTTI_TOKEN_FILE, else in the home of the
+// local cluster. Used by the main thread only.
+#pragma once
+
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "base/result.hpp"
+#include "net/client.hpp"
+
+namespace tutti::cli {
+
+// Where `tutti up` keeps its cluster: TUTTI_HOME, else ~/.tutti.
+std::string home_folder();
+
+// The name of whoever runs this.
+std::string user_name();
+
+class Cluster {
+ public:
+  static Result<Cluster> find();
+
+  Result<nlohmann::json> get(const std::string& path);
+  Result<nlohmann::json> post(const std::string& path, const std::string& body = {});
+  Result<> put(const std::string& path, const std::string& body);
+  net::Client& client() { return client_; }
+  // A second connection: a stream of events occupies one.
+  net::Client another() const { return net::Client(target_, token_); }
+
+ private:
+  Cluster(net::Target target, std::string token)
+      : target_(target), token_(token), client_(std::move(target), std::move(token)) {}
+  Result<nlohmann::json> request(const std::string& method, const std::string& path, const std::string& body);
+
+  net::Target target_;
+  std::string token_;
+  net::Client client_;
+};
+
+// For a part of a path or query: everything but letters, digits and "._-" becomes %XX.
+std::string url_encode(std::string_view text);
+
+}  // namespace tutti::cli

@@ -1,0 +1,184 @@
+#include "cli/follow.hpp"
+
+#include <signal.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <thread>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/command.hpp"
+
+namespace tutti::cli {
+namespace {
+
+constexpr auto reconnect_for = std::chrono::minutes(10);
+constexpr auto reconnect_every = std::chrono::milliseconds(200);
+
+std::atomic<int> interrupts{0};
+void count_interrupt(int) { ++interrupts; }
+
+// Prints what arrives line by line. After a reconnect the log comes again from its beginning: what was
+// already printed of this attempt is passed over.
+class LogPrinter {
+ public:
+  explicit LogPrinter(bool prefix) : prefix_(prefix) {}
+
+  void begin_stream() {
+    for (auto& [rank, state] : ranks_) state.to_skip = state.printed;
+  }
+  void begin_attempt() { ranks_.clear(); }
+
+  void take(std::int32_t rank, std::string_view text) {
+    Rank& state = ranks_[rank];
+    const std::size_t skipped = std::min(state.to_skip, text.size());
+    state.to_skip -= skipped;
+    text.remove_prefix(skipped);
+    state.printed += text.size();
+    while (!text.empty()) {
+      const auto end = text.find('\n');
+      if (end == std::string_view::npos) {
+        state.partial += text;
+        return;
+      }
+      line(rank, state.partial + std::string(text.substr(0, end)));
+      state.partial.clear();
+      text.remove_prefix(end + 1);
+    }
+    std::fflush(stdout);
+  }
+
+  void finish() {
+    for (auto& [rank, state] : ranks_) {
+      if (!state.partial.empty()) line(rank, state.partial);
+      state.partial.clear();
+    }
+    std::fflush(stdout);
+  }
+
+ private:
+  struct Rank {
+    std::string partial;
+    std::size_t printed = 0;
+    std::size_t to_skip = 0;
+  };
+
+  void line(std::int32_t rank, const std::string& text) const {
+    if (prefix_) std::printf("[%d] ", rank);
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fputc('\n', stdout);
+  }
+
+  bool prefix_;
+  std::map<std::int32_t, Rank> ranks_;
+};
+
+class Follower {
+ public:
+  Follower(Cluster& cluster, const FollowOptions& options)
+      : cluster_(cluster), options_(options), printer_(options.prefix) {}
+
+  Result<int> run(bool to_the_end) {
+    if (to_the_end && options_.cancels) ::signal(SIGINT, count_interrupt);
+    std::string path = "/api/v1/jobs/" + options_.job +
+                       "/logs?rank=" + std::to_string(options_.logs ? options_.rank : 1 << 30) +
+                       "&tail=" + std::to_string(options_.tail_lines);
+    if (to_the_end) path += "&follow=1";
+    auto give_up_at = std::chrono::steady_clock::now() + reconnect_for;
+    for (;;) {
+      printer_.begin_stream();
+      auto done = cluster_.client().events(
+          path, [this](auto event, auto data) { return on(event, data); }, [this] { return on_idle(); });
+      printer_.finish();
+      if (left_) return 128 + SIGINT;
+      if (missing_)
+        return invalid("there is no job " + options_.job)
+            .within("job " + options_.job)
+            .remedy("`tutti jobs --all` lists them");
+      if (!to_the_end && done) return exit_success;
+      if (finished_) return end();
+      if (std::chrono::steady_clock::now() > give_up_at || (!done && !seen_))
+        return done ? failed("the stream ended") : std::move(done).error();
+      std::this_thread::sleep_for(reconnect_every);
+    }
+  }
+
+ private:
+  bool on(std::string_view event, std::string_view data) {
+    const auto body = nlohmann::json::parse(data, nullptr, false);
+    if (body.is_discarded()) return true;
+    seen_ = true;
+    if (event == "log") printer_.take(body.value("rank", 0), body.value("text", ""));
+    if (event == "note") std::fprintf(stderr, "tutti: %s\n", body.value("text", "").c_str());
+    if (event == "job") on_job(body);
+    return !missing_ && !left_;
+  }
+
+  void on_job(const nlohmann::json& job) {
+    missing_ = job.empty();
+    const int attempt = job.value("attempt", 0);
+    if (attempt > attempt_) {
+      printer_.finish();
+      if (options_.says_end)
+        std::fprintf(stderr, "tutti: job %s : %s\n", options_.job.c_str(), job.value("reason", "").c_str());
+      if (job.value("state", "") != "restarting") printer_.begin_attempt();
+      attempt_ = attempt;
+    }
+    finished_ = job.contains("exit_code");
+    job_ = job;
+  }
+
+  bool on_idle() {
+    const int count = interrupts.load();
+    if (count == answered_) return true;
+    answered_ = count;
+    if (count == 1) {
+      std::fprintf(stderr, "\ntutti: job %s : still runs; Ctrl-C again cancels it\n", options_.job.c_str());
+    } else if (count == 2) {
+      std::fprintf(stderr, "\ntutti: job %s : is being cancelled; Ctrl-C again leaves without waiting\n",
+                   options_.job.c_str());
+      auto client = cluster_.another();
+      static_cast<void>(
+          client.request("POST", "/api/v1/jobs/" + options_.job + "/cancel?by=" + url_encode(user_name())));
+    } else {
+      left_ = true;
+      return false;
+    }
+    return true;
+  }
+
+  Result<int> end() const {
+    const std::string state = job_.value("state", "");
+    if (state != "succeeded" && options_.says_end) {
+      std::fprintf(stderr, "tutti: job %s : %s: %s\n", options_.job.c_str(), state.c_str(),
+                   job_.value("reason", "").c_str());
+      std::fprintf(stderr, "  `tutti show %s` tells more\n", options_.job.c_str());
+    }
+    return job_.value("exit_code", 1);
+  }
+
+  Cluster& cluster_;
+  const FollowOptions& options_;
+  LogPrinter printer_;
+  nlohmann::json job_;
+  int attempt_ = 0;
+  int answered_ = 0;
+  bool seen_ = false;
+  bool missing_ = false;
+  bool finished_ = false;
+  bool left_ = false;
+};
+
+}  // namespace
+
+Result<int> follow(Cluster& cluster, const FollowOptions& options) {
+  return Follower(cluster, options).run(true);
+}
+Result<int> print_logs(Cluster& cluster, const FollowOptions& options) {
+  return Follower(cluster, options).run(false);
+}
+
+}  // namespace tutti::cli

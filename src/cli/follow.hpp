@@ -1,0 +1,27 @@
+// Following a job from the command line: its logs as they come, its end, Ctrl-C.
+#pragma once
+
+#include <string>
+
+#include "base/result.hpp"
+#include "cli/cluster.hpp"
+
+namespace tutti::cli {
+
+struct FollowOptions {
+  std::string job;
+  bool logs = true;
+  std::int64_t rank = -1;
+  std::int64_t tail_lines = 0;
+  bool prefix = true;    // "[rank] " before each line
+  bool cancels = false;  // the second Ctrl-C cancels the job
+  bool says_end = true;  // why it failed, on stderr
+};
+
+// Until the job ends; its exit code. A controller that goes away is waited for.
+Result<int> follow(Cluster& cluster, const FollowOptions& options);
+
+// The logs as they are now.
+Result<int> print_logs(Cluster& cluster, const FollowOptions& options);
+
+}  // namespace tutti::cli

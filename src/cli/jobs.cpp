@@ -1,0 +1,247 @@
+// Commands about jobs: jobs, show, logs, wait, cancel.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include <nlohmann/json.hpp>
+
+#include "base/id.hpp"
+#include "cli/cluster.hpp"
+#include "cli/commands.hpp"
+#include "cli/follow.hpp"
+#include "cli/text_table.hpp"
+
+namespace tutti::cli {
+namespace {
+
+using nlohmann::json;
+
+std::string text_of(const json& object, const char* key) {
+  return object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
+}
+
+std::string short_number(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", number);
+  return text;
+}
+
+// "2026-11-15T09:05:00.250Z" as "11-15 09:05:00".
+std::string short_time(const std::string& time) {
+  return time.size() < 19 ? "-" : time.substr(5, 5) + " " + time.substr(11, 8);
+}
+
+std::string node_summary(const json& job) {
+  const auto& nodes = job["nodes"];
+  if (nodes.empty()) return "-";
+  const std::string first = nodes.front().get<std::string>();
+  return nodes.size() == 1 ? first : first + " +" + std::to_string(nodes.size() - 1);
+}
+
+std::string first_line(std::string text, std::size_t width) {
+  text = text.substr(0, text.find('\n'));
+  if (text.size() > width) text = text.substr(0, width - 3) + "...";
+  return text;
+}
+
+std::string jobs_table(const json& jobs) {
+  TextTable table(
+      {"JOB", "NAME", "STATE", "RANKS", "GPUS", "NODES", "ATTEMPT", "USER", "SUBMITTED", "REASON"});
+  for (const auto& job : jobs) {
+    table.add({text_of(job, "id"), first_line(text_of(job, "name"), 24), text_of(job, "state"),
+               std::to_string(job["ranks"].get<int>()), short_number(job["gpus"].get<double>()),
+               node_summary(job), std::to_string(job["attempt"].get<int>()), text_of(job, "user"),
+               short_time(text_of(job, "submitted_at")), first_line(text_of(job, "reason"), 60)});
+  }
+  return table.text();
+}
+
+class Jobs final : public Command {
+ public:
+  void declare(config::Flags& flags) override {
+    flags.add("all", all_, "finished jobs too");
+    flags.add("limit", limit_, "at most this many, newest first (default: 100)", {.min = 1, .max = 100'000});
+    flags.add("watch", watch_, "show them again each second, until Ctrl-C");
+    flags.add("json", json_, "a JSON array");
+  }
+
+  Result<int> run() override {
+    auto cluster = Cluster::find();
+    if (!cluster) return std::move(cluster).error();
+    for (;;) {
+      auto jobs = read(*cluster);
+      if (!jobs) return std::move(jobs).error();
+      if (watch_) std::fputs("\033[H\033[2J", stdout);
+      std::printf(
+          "%s\n",
+          json_ ? jobs->dump().c_str()
+                : (jobs_table(*jobs) + (jobs->empty() ? "(none; --all shows finished ones)" : "")).c_str());
+      std::fflush(stdout);
+      if (!watch_) return exit_success;
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+    }
+  }
+
+ private:
+  // Page after page, newest first.
+  Result<json> read(Cluster& cluster) const {
+    auto jobs = json::array();
+    std::string before;
+    while (static_cast<std::int64_t>(jobs.size()) < limit_) {
+      const std::int64_t left = std::min<std::int64_t>(limit_ - static_cast<std::int64_t>(jobs.size()), 1000);
+      auto page = cluster.get("jobs?limit=" + std::to_string(left) + (all_ ? "&all=1" : "") +
+                              (before.empty() ? "" : "&before=" + before));
+      if (!page) return std::move(page).error();
+      for (auto& job : (*page)["jobs"]) jobs.push_back(std::move(job));
+      before = text_of(*page, "next");
+      if (before.empty()) break;
+    }
+    return jobs;
+  }
+
+  bool all_ = false;
+  bool watch_ = false;
+  bool json_ = false;
+  std::int64_t limit_ = 100;
+};
+
+class Show final : public Command {
+ public:
+  void declare(config::Flags& flags) override {
+    flags.add_word("JOB", job_, "the job's id");
+    flags.add("json", json_, "a JSON object");
+  }
+
+  Result<int> run() override {
+    auto cluster = Cluster::find();
+    if (!cluster) return std::move(cluster).error();
+    auto job = cluster->get("jobs/" + url_encode(job_));
+    if (!job) return std::move(job).error().within("show " + job_);
+    if (json_) {
+      std::printf("%s\n", job->dump().c_str());
+    } else {
+      print(*job);
+    }
+    return exit_success;
+  }
+
+ private:
+  static void print(const json& job) {
+    const std::string state = text_of(job, "state");
+    std::printf("job %s  %s  %s\n", text_of(job, "id").c_str(), text_of(job, "name").c_str(), state.c_str());
+    std::string command;
+    for (const auto& word : job["command"])
+      command += (command.empty() ? "" : " ") + first_line(word.get<std::string>(), 100);
+    std::printf("  command    %s\n", command.c_str());
+    std::printf("  needs      %d ranks, %s GPUs, queue %s\n", job["ranks"].get<int>(),
+                short_number(job["gpus"].get<double>()).c_str(), text_of(job, "queue").c_str());
+    std::printf("  submitted  %s by %s\n", text_of(job, "submitted_at").c_str(),
+                text_of(job, "user").c_str());
+    if (job.contains("started_at"))
+      std::printf("  started    %s, attempt %d\n", text_of(job, "started_at").c_str(),
+                  job["attempt"].get<int>());
+    if (job.contains("finished_at"))
+      std::printf("  finished   %s, exit code %d\n", text_of(job, "finished_at").c_str(),
+                  job.value("exit_code", 0));
+    const std::string reason = text_of(job, "reason");
+    if (!reason.empty())
+      std::printf("  %s %s\n", state == "queued" || state == "restarting" ? "waits     " : "because   ",
+                  reason.c_str());
+    if (job["rank_states"].empty()) return;
+    TextTable table({"  RANK", "NODE", "STATE", "EXIT", "DEVICES"});
+    for (const auto& rank : job["rank_states"]) {
+      std::string devices;
+      for (const auto& device : rank["devices"])
+        devices += (devices.empty() ? "" : ",") + std::to_string(device.get<int>());
+      const bool ended = text_of(rank, "state") == "ended";
+      table.add({"  " + std::to_string(rank["rank"].get<int>()), text_of(rank, "node"),
+                 text_of(rank, "state"), ended ? std::to_string(rank["exit_code"].get<int>()) : "-",
+                 devices.empty() ? "-" : devices});
+    }
+    std::fputs(table.text().c_str(), stdout);
+  }
+
+  std::string job_;
+  bool json_ = false;
+};
+
+class Logs final : public Command {
+ public:
+  void declare(config::Flags& flags) override {
+    flags.add_word("JOB", options_.job, "the job's id");
+    flags.add("follow", follow_, "go on until the job ends");
+    flags.add("rank", options_.rank, "only this rank", {.min = 0, .max = 1 << 24});
+    flags.add("tail", options_.tail_lines, "only the last N lines of each rank", {.min = 0, .max = 1 << 24});
+    flags.add("no-prefix", no_prefix_, "do not put [rank] before each line");
+  }
+
+  Result<int> run() override {
+    auto cluster = Cluster::find();
+    if (!cluster) return std::move(cluster).error();
+    if (auto id = parse_id_number(options_.job); !id) return std::move(id).error().within("logs");
+    options_.prefix = !no_prefix_;
+    options_.says_end = false;
+    if (!follow_) return print_logs(*cluster, options_);
+    auto done = tutti::cli::follow(*cluster, options_);
+    if (!done) return done;
+    return exit_success;
+  }
+
+ private:
+  FollowOptions options_;
+  bool follow_ = false;
+  bool no_prefix_ = false;
+};
+
+class Wait final : public Command {
+ public:
+  void declare(config::Flags& flags) override {
+    flags.add_rest("JOB", jobs_, "ids of jobs; the exit code is that of the first that failed");
+  }
+
+  Result<int> run() override {
+    auto cluster = Cluster::find();
+    if (!cluster) return std::move(cluster).error();
+    int code = exit_success;
+    for (const auto& job : jobs_) {
+      if (auto id = parse_id_number(job); !id) return std::move(id).error().within("wait");
+      auto done = tutti::cli::follow(*cluster, {.job = job, .logs = false});
+      if (!done) return done;
+      if (code == exit_success) code = *done;
+    }
+    return code;
+  }
+
+ private:
+  std::vector<std::string> jobs_;
+};
+
+class Cancel final : public Command {
+ public:
+  void declare(config::Flags& flags) override { flags.add_rest("JOB", jobs_, "ids of jobs"); }
+
+  Result<int> run() override {
+    auto cluster = Cluster::find();
+    if (!cluster) return std::move(cluster).error();
+    for (const auto& job : jobs_) {
+      auto done = cluster->post("jobs/" + url_encode(job) + "/cancel?by=" + url_encode(user_name()));
+      if (!done) return std::move(done).error().within("cancel " + job);
+    }
+    return exit_success;
+  }
+
+ private:
+  std::vector<std::string> jobs_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_jobs() { return std::make_unique<Jobs>(); }
+std::unique_ptr<Command> make_show() { return std::make_unique<Show>(); }
+std::unique_ptr<Command> make_logs() { return std::make_unique<Logs>(); }
+std::unique_ptr<Command> make_wait() { return std::make_unique<Wait>(); }
+std::unique_ptr<Command> make_cancel() { return std::make_unique<Cancel>(); }
+
+}  // namespace tutti::cli

@@ -1,0 +1,237 @@
+#include "cli/local.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "base/text.hpp"
+#include "controller/controller.hpp"
+#include "rank/files.hpp"
+#include "rank/launch.hpp"
+#include "rank/process.hpp"
+#include "rank/rank_folder.hpp"
+
+namespace tutti::cli {
+namespace {
+
+constexpr Duration ready_time_max = 30s;
+
+std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
+
+// A part's note: "PID START_TIME", then one word of its command line a line.
+struct Note {
+  rank::ShimProcess process;
+  std::vector<std::string> words;
+};
+
+std::optional<Note> read_note(const std::string& file) {
+  std::ifstream stream(file);
+  Note note;
+  if (!(stream >> note.process.pid >> note.process.start_time)) return std::nullopt;
+  std::string line;
+  std::getline(stream, line);
+  while (std::getline(stream, line)) note.words.push_back(line);
+  return note;
+}
+
+// Waits until the process is gone. It may be somebody else's child.
+bool wait_for_end(const rank::ShimProcess& process, Duration patience) {
+  if (!rank::is_alive(process)) return true;
+  auto pidfd = rank::open_pidfd(process.pid);
+  if (!pidfd) return true;
+  pollfd waited{pidfd->get(), POLLIN, 0};
+  return ::poll(&waited, 1, static_cast<int>(patience / 1ms)) > 0 || !rank::is_alive(process);
+}
+
+Result<std::string> read_line(int descriptor, Duration patience) {
+  std::string line;
+  pollfd waited{descriptor, POLLIN, 0};
+  while (line.find('\n') == std::string::npos) {
+    std::array<char, 256> buffer;
+    if (::poll(&waited, 1, static_cast<int>(patience / 1ms)) <= 0)
+      return failed("it did not get ready in time");
+    const ssize_t got = ::read(descriptor, buffer.data(), buffer.size());
+    if (got <= 0) return failed("it ended at once");
+    line.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+  return line.substr(0, line.find('\n'));
+}
+
+std::string last_log_line(const std::string& file) {
+  std::ifstream stream(file);
+  std::string last;
+  for (std::string line; std::getline(stream, line);) {
+    if (!trim(line).empty()) last = line;
+  }
+  return last;
+}
+
+// Starts a detached process in a session of its own, its output in a log file.
+pid_t spawn(const std::vector<std::string>& words, const std::string& log, int ready_fd) {
+  std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
+  for (const auto& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  ::setsid();
+  const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ::dup2(null, STDIN_FILENO);
+  ::dup2(out, STDOUT_FILENO);
+  ::dup2(out, STDERR_FILENO);
+  if (ready_fd >= 0) ::fcntl(ready_fd, F_SETFD, 0);
+  ::execv(arguments[0], arguments.data());
+  ::_exit(127);
+}
+
+}  // namespace
+
+bool LocalCluster::running() const {
+  const auto note_of_controller = read_note(note("controller"));
+  return note_of_controller && rank::is_alive(note_of_controller->process);
+}
+
+std::string LocalCluster::address() const {
+  std::ifstream stream(home_ + "/address");
+  std::string line;
+  std::getline(stream, line);
+  return line;
+}
+
+std::vector<std::string> LocalCluster::nodes() const {
+  std::set<std::string> names;
+  std::error_code failure;
+  for (const auto& entry : std::filesystem::directory_iterator(home_ + "/processes", failure)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("node-")) names.insert(name.substr(5));
+  }
+  return {names.begin(), names.end()};
+}
+
+Result<> LocalCluster::start(const std::string& part, const std::vector<std::string>& words, int ready_fd) {
+  std::error_code failure;
+  std::filesystem::create_directories(home_ + "/processes", failure);
+  std::filesystem::create_directories(home_ + "/logs", failure);
+  if (failure) return failed(failure.message()).within("cannot make " + home_);
+  const pid_t pid = spawn(words, home_ + "/logs/" + part + ".log", ready_fd);
+  if (pid < 0) return failed_errno("cannot start", errno).within(part);
+  const auto process = rank::read_process(pid);
+  std::string text = std::to_string(pid) + " " + std::to_string(process ? process->start_time : 0) + "\n";
+  for (const auto& word : words) text += word + "\n";
+  return rank::replace_file(note(part), text);
+}
+
+Result<> LocalCluster::start_controller() {
+  if (auto made = controller::init_folder(home_ + "/controller"); !made) return made;
+  std::array<int, 2> ready{};
+  if (::pipe2(ready.data(), O_CLOEXEC) != 0) return failed_errno("cannot make a pipe", errno);
+  rank::FileDescriptor reader(ready[0]);
+  rank::FileDescriptor writer(ready[1]);
+  auto started = start("controller",
+                       {own_program(), "controller", "--data", home_ + "/controller", "--listen",
+                        "127.0.0.1:0", "--ready-fd", std::to_string(writer.get()), "--log-level", "info"},
+                       writer.get());
+  if (!started) return started;
+  writer.reset();
+  auto address = read_line(reader.get(), ready_time_max);
+  if (!address) {
+    return std::move(address)
+        .error()
+        .within("controller")
+        .remedy(last_log_line(home_ + "/logs/controller.log"));
+  }
+  return rank::replace_file(home_ + "/address", *address + "\n");
+}
+
+Result<> LocalCluster::start_node(const std::string& name, const std::vector<std::string>& flags) {
+  std::vector<std::string> words{own_program(),
+                                 "agent",
+                                 "--controller",
+                                 address(),
+                                 "--join-token-file",
+                                 home_ + "/controller/join.token",
+                                 "--name",
+                                 name,
+                                 "--data",
+                                 home_ + "/nodes/" + name,
+                                 "--checkpoints",
+                                 home_ + "/checkpoints",
+                                 "--log-level",
+                                 "info"};
+  words.insert(words.end(), flags.begin(), flags.end());
+  return start("node-" + name, words, -1);
+}
+
+Result<> LocalCluster::restart_node(const std::string& name) {
+  const auto known = read_note(note("node-" + name));
+  if (!known) return invalid("there is no local node '" + name + "'").remedy("`tutti nodes` lists them");
+  if (rank::is_alive(known->process)) return invalid("node '" + name + "' runs already");
+  // The controller may have another port by now.
+  std::vector<std::string> words = known->words;
+  for (std::size_t at = 0; at + 1 < words.size(); ++at) {
+    if (words[at] == "--controller") words[at + 1] = address();
+  }
+  return start("node-" + name, words, -1);
+}
+
+// Shims first: a rank without its shim can still be found, as a descendant, before the shim is gone.
+void LocalCluster::kill_ranks(const std::string& node) const {
+  std::error_code failure;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(home_ + "/nodes/" + node + "/ranks", failure)) {
+    const auto shim = rank::read_shim(entry.path().string());
+    if (!shim || !*shim || !rank::is_alive(**shim)) continue;
+    ::kill((*shim)->pid, SIGSTOP);
+    for (auto family = rank::descendants_of((*shim)->pid); !family.empty();
+         family = rank::descendants_of((*shim)->pid)) {
+      for (const pid_t pid : family) ::kill(pid, SIGKILL);
+      // They end as zombies of the stopped shim, which descendants_of() leaves out.
+    }
+    ::kill((*shim)->pid, SIGKILL);
+    wait_for_end(**shim, 5s);
+  }
+}
+
+Result<> LocalCluster::kill_node(const std::string& name) {
+  const auto known = read_note(note("node-" + name));
+  if (!known) return invalid("there is no local node '" + name + "'").remedy("`tutti nodes` lists them");
+  if (rank::is_alive(known->process)) ::kill(known->process.pid, SIGKILL);
+  wait_for_end(known->process, 5s);
+  kill_ranks(name);
+  return {};
+}
+
+void LocalCluster::end_part(const std::string& part, Duration patience) const {
+  const auto known = read_note(note(part));
+  if (known && rank::is_alive(known->process)) {
+    ::kill(known->process.pid, SIGTERM);
+    if (!wait_for_end(known->process, patience)) ::kill(known->process.pid, SIGKILL);
+    wait_for_end(known->process, patience);
+  }
+  std::error_code ignored;
+  std::filesystem::remove(note(part), ignored);
+}
+
+Result<> LocalCluster::stop() {
+  const auto names = nodes();
+  for (const auto& name : names) {
+    end_part("node-" + name, 5s);
+    kill_ranks(name);
+  }
+  end_part("controller", 5s);
+  std::error_code ignored;
+  std::filesystem::remove(home_ + "/address", ignored);
+  return {};
+}
+
+}  // namespace tutti::cli

@@ -1,0 +1,41 @@
+// A cluster on this machine, as processes: a controller and agents, each with a folder and a note of how it
+// was started. Used by the main thread only.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/time.hpp"
+
+namespace tutti::cli {
+
+class LocalCluster {
+ public:
+  explicit LocalCluster(std::string home) : home_(std::move(home)) {}
+
+  bool running() const;
+  std::string address() const;
+  std::vector<std::string> nodes() const;
+
+  // Starts the controller and returns when its port is open.
+  Result<> start_controller();
+  // `flags` are those of `tutti agent` beyond the ones that every local agent gets.
+  Result<> start_node(const std::string& name, const std::vector<std::string>& flags);
+  // As it was started before.
+  Result<> restart_node(const std::string& name);
+  // kill -9 of the agent and of every process of its ranks, as a power cut would.
+  Result<> kill_node(const std::string& name);
+  // Ends the agents, every rank, and the controller.
+  Result<> stop();
+
+ private:
+  std::string note(const std::string& part) const { return home_ + "/processes/" + part; }
+  Result<> start(const std::string& part, const std::vector<std::string>& words, int ready_fd);
+  void end_part(const std::string& part, Duration patience) const;
+  void kill_ranks(const std::string& node) const;
+
+  std::string home_;
+};
+
+}  // namespace tutti::cli

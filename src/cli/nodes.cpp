@@ -1,0 +1,147 @@
+// Commands about the cluster and its nodes: status, nodes, queues, drain, resume.
+#include <cstdio>
+#include <map>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/cluster.hpp"
+#include "cli/commands.hpp"
+#include "cli/text_table.hpp"
+
+namespace tutti::cli {
+namespace {
+
+using nlohmann::json;
+
+std::string short_number(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", number);
+  return text;
+}
+
+// A command that shows one document of the API, as a table or as it is.
+class View : public Command {
+ public:
+  void declare(config::Flags& flags) override { flags.add("json", json_, "JSON for scripts"); }
+
+  Result<int> run() final {
+    auto cluster = Cluster::find();
+    if (!cluster) return std::move(cluster).error();
+    auto document = cluster->get(path());
+    if (!document) return std::move(document).error();
+    const json body = select(std::move(*document));
+    std::fputs(json_ ? (body.dump() + "\n").c_str() : table(body).c_str(), stdout);
+    return exit_success;
+  }
+
+ protected:
+  virtual std::string path() const = 0;
+  virtual json select(json document) const { return document; }
+  virtual std::string table(const json& body) const = 0;
+
+ private:
+  bool json_ = false;
+};
+
+class Status final : public View {
+  std::string path() const override { return "status"; }
+  std::string table(const json& status) const override {
+    std::string text = "tutti " + status["version"].get<std::string>() + "\n";
+    text += "nodes  " + std::to_string(status["nodes_ready"].get<int>()) + " ready of " +
+            std::to_string(status["nodes"].get<int>()) + "\n";
+    text += "GPUs   " + short_number(status["gpus_free"].get<double>()) + " free of " +
+            std::to_string(status["gpus"].get<int>()) + "\n";
+    text += "jobs   " + std::to_string(status["jobs_running"].get<int>()) + " running, " +
+            std::to_string(status["jobs_queued"].get<int>()) + " queued, " +
+            std::to_string(status["jobs_finished"].get<int>()) + " finished\n";
+    if (!status["store_ok"].get<bool>())
+      text += "store  cannot be written: " + status["store_error"].get<std::string>() + "\n";
+    return text;
+  }
+};
+
+class Nodes final : public View {
+  std::string path() const override { return "nodes"; }
+  json select(json document) const override { return document["nodes"]; }
+
+  std::string table(const json& nodes) const override {
+    TextTable table({"NODE", "STATE", "GPUS FREE", "MODEL", "CPUS", "MEMORY", "LOCATION", "JOBS"});
+    for (const auto& node : nodes) {
+      std::map<std::string, int> models;
+      double free = 0;
+      for (const auto& device : node["devices"]) {
+        ++models[device["model"].get<std::string>()];
+        free += device["share_free"].get<double>() / 1000;
+      }
+      std::string model;
+      for (const auto& [name, count] : models)
+        model += (model.empty() ? "" : ", ") + std::to_string(count) + "x" + name;
+      std::string jobs;
+      for (const auto& job : node["jobs"]) jobs += (jobs.empty() ? "" : ",") + job.get<std::string>();
+      table.add({node["name"].get<std::string>(), node["state"].get<std::string>(),
+                 short_number(free) + "/" + std::to_string(node["devices"].size()),
+                 model.empty() ? "-" : model, std::to_string(node["cpus"].get<int>()),
+                 std::to_string(node["memory_mib"].get<int>() / 1024) + " GiB",
+                 node["location"].get<std::string>().empty() ? "-" : node["location"].get<std::string>(),
+                 jobs.empty() ? "-" : jobs});
+    }
+    return table.text();
+  }
+};
+
+class Queues final : public View {
+  std::string path() const override { return "queues"; }
+  json select(json document) const override { return document["queues"]; }
+  std::string table(const json& queues) const override {
+    TextTable table({"QUEUE", "QUEUED", "RUNNING", "GPUS IN USE"});
+    for (const auto& queue : queues) {
+      table.add({queue["name"].get<std::string>(), std::to_string(queue["queued"].get<int>()),
+                 std::to_string(queue["running"].get<int>()), short_number(queue["gpus"].get<double>())});
+    }
+    return table.text();
+  }
+};
+
+class Drain final : public Command {
+ public:
+  void declare(config::Flags& flags) override {
+    flags.add_word("NODE", node_, "the node's name");
+    flags.add("now", now_, "move its gangs at once instead of waiting for their end");
+  }
+  Result<int> run() override {
+    auto cluster = Cluster::find();
+    if (!cluster) return std::move(cluster).error();
+    auto done = cluster->post("nodes/" + url_encode(node_) + "/drain", json{{"now", now_}}.dump());
+    if (!done) return std::move(done).error().within("drain " + node_);
+    return exit_success;
+  }
+
+ private:
+  std::string node_;
+  bool now_ = false;
+};
+
+class Resume final : public Command {
+ public:
+  void declare(config::Flags& flags) override { flags.add_word("NODE", node_, "the node's name"); }
+  Result<int> run() override {
+    auto cluster = Cluster::find();
+    if (!cluster) return std::move(cluster).error();
+    auto done = cluster->post("nodes/" + url_encode(node_) + "/resume");
+    if (!done) return std::move(done).error().within("resume " + node_);
+    return exit_success;
+  }
+
+ private:
+  std::string node_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_status() { return std::make_unique<Status>(); }
+std::unique_ptr<Command> make_nodes() { return std::make_unique<Nodes>(); }
+std::unique_ptr<Command> make_queues() { return std::make_unique<Queues>(); }
+std::unique_ptr<Command> make_drain() { return std::make_unique<Drain>(); }
+std::unique_ptr<Command> make_resume() { return std::make_unique<Resume>(); }
+
+}  // namespace tutti::cli

@@ -1,0 +1,161 @@
+// The parts of a cluster as commands: controller, agent, shim.
+#include <unistd.h>
+
+#include <climits>
+#include <cstdio>
+#include <filesystem>
+
+#include "agent/agent.hpp"
+#include "cli/cluster.hpp"
+#include "cli/commands.hpp"
+#include "controller/controller.hpp"
+#include "devices/fake/fake.hpp"
+#include "devices/host/host.hpp"
+#include "devices/nvml/nvml.hpp"
+#include "log/log.hpp"
+#include "rank/shim.hpp"
+#include "wire/messages.hpp"
+
+namespace tutti::cli {
+namespace {
+
+class Controller final : public Command {
+ public:
+  void declare(config::Flags& flags) override {
+    flags.add_word("init", action_, "make the folder with its tokens, and stop", false);
+    flags.add("data", options_.folder,
+              "the folder of the store and the tokens (default: ~/.tutti/controller)");
+    flags.add("listen", options_.listen, "HOST:PORT; port 0 lets the system pick (default: 127.0.0.1:7070)");
+    flags.add("tls-certificate", options_.tls_certificate, "serve TLS with this certificate chain (PEM)");
+    flags.add("tls-key", options_.tls_key, "the certificate's private key (PEM)");
+    flags.add("ready-fd", ready_fd_, "write the address to this descriptor when the port is open",
+              {.min = 0, .max = 1 << 20});
+  }
+
+  Result<int> run() override {
+    if (options_.folder.empty()) options_.folder = home_folder() + "/controller";
+    if (!action_.empty() && action_ != "init")
+      return invalid("unknown word '" + action_ + "'").within("controller").remedy("did you mean 'init'?");
+    if (action_ == "init") return init();
+    auto done = controller::run_controller(options_, [this](const std::string& address) { tell(address); });
+    if (!done) return std::move(done).error();
+    return exit_success;
+  }
+
+ private:
+  Result<int> init() {
+    if (auto made = controller::init_folder(options_.folder); !made) return std::move(made).error();
+    std::printf("admin token: %s/admin.token\njoin token:  %s/join.token\n", options_.folder.c_str(),
+                options_.folder.c_str());
+    std::printf("start it:    tutti controller --data %s\n", options_.folder.c_str());
+    return exit_success;
+  }
+
+  void tell(const std::string& address) const {
+    const std::string line = address + "\n";
+    if (ready_fd_ >= 0) {
+      if (::write(static_cast<int>(ready_fd_), line.data(), line.size()) < 0)
+        log::warning("nobody waits for the address");
+      ::close(static_cast<int>(ready_fd_));
+    } else {
+      std::fprintf(stderr, "tutti: controller listens on %s\n", address.c_str());
+    }
+  }
+
+  controller::ControllerOptions options_;
+  std::string action_;
+  std::int64_t ready_fd_ = -1;
+};
+
+std::string host_name() {
+  char name[HOST_NAME_MAX + 1] = "node";
+  ::gethostname(name, HOST_NAME_MAX);
+  return name;
+}
+
+class Agent final : public Command {
+ public:
+  void declare(config::Flags& flags) override {
+    flags.add("controller", controller_, "HOST:PORT of the controller");
+    flags.add("join-token-file", token_file_, "the file that holds the join token");
+    flags.add("ca-file", ca_file_, "TLS with this certificate authority (PEM)");
+    flags.add("name", options_.name, "what to call the node (default: the host's name)");
+    flags.add("location", options_.location, "where it stands: site/pod/rack");
+    flags.add("address", options_.address,
+              "where other nodes reach this one (default: as the controller sees it)");
+    flags.add("data", options_.folder, "the folder of ranks and logs (default: ~/.tutti/nodes/NAME)");
+    flags.add("checkpoints", options_.checkpoints,
+              "a folder that all nodes share, for TUTTI_CHECKPOINT_DIR (default: in the data folder)");
+    flags.add("fake-gpus", fake_gpus_, "devices that are not there, such as 8xH100, for trying things out");
+    flags.add("cpus", cpus_, "offer this many CPUs instead of what the host has", {.min = 0, .max = 1 << 16});
+  }
+
+  Result<int> run() override {
+    if (controller_.empty())
+      return invalid("--controller is missing").within("agent").remedy("name the controller as HOST:PORT");
+    if (token_file_.empty())
+      return invalid("--join-token-file is missing")
+          .within("agent")
+          .remedy("`tutti controller init` makes the token");
+    auto target = net::parse_target(controller_);
+    if (!target) return std::move(target).error().within("--controller");
+    options_.controller = std::move(*target);
+    options_.controller.ca_file = ca_file_;
+    auto token = controller::read_token(token_file_);
+    if (!token) return std::move(token).error();
+    options_.token = std::move(*token);
+    if (options_.name.empty()) options_.name = host_name();
+    if (auto named = wire::check_node_name(options_.name); !named)
+      return std::move(named).error().within("--name");
+    if (options_.folder.empty()) options_.folder = home_folder() + "/nodes/" + options_.name;
+    if (options_.checkpoints.empty()) options_.checkpoints = options_.folder + "/checkpoints";
+    options_.tutti_program = std::filesystem::read_symlink("/proc/self/exe").string();
+    if (auto found = find_inventory(); !found) return std::move(found).error();
+    auto done = agent::run_agent(options_, [this] { log::info("joined {}", controller_); });
+    if (!done) return std::move(done).error();
+    return exit_success;
+  }
+
+ private:
+  Result<> find_inventory() {
+    if (fake_gpus_.empty()) {
+      auto found = devices::find_nvml();
+      for (const auto& warning : found.warnings) log::warning("{}", warning);
+      options_.inventory = std::move(found.inventory);
+    } else {
+      auto fake = devices::fake_inventory(fake_gpus_);
+      if (!fake) return std::move(fake).error().within("--fake-gpus");
+      options_.inventory = std::move(*fake);
+    }
+    const auto host = devices::find_host();
+    options_.inventory.cpus = cpus_ > 0 ? static_cast<std::int32_t>(cpus_) : host.cpus;
+    options_.inventory.memory = host.memory;
+    return {};
+  }
+
+  agent::AgentOptions options_;
+  std::string controller_;
+  std::string token_file_;
+  std::string ca_file_;
+  std::string fake_gpus_;
+  std::int64_t cpus_ = 0;
+};
+
+class Shim final : public Command {
+ public:
+  void declare(config::Flags& flags) override {
+    flags.add_word("FOLDER", folder_, "the rank's folder, made by the agent");
+  }
+  Result<int> run() override { return rank::run_shim(folder_); }
+
+ private:
+  std::string folder_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_controller() { return std::make_unique<Controller>(); }
+std::unique_ptr<Command> make_agent() { return std::make_unique<Agent>(); }
+std::unique_ptr<Command> make_shim() { return std::make_unique<Shim>(); }
+
+}  // namespace tutti::cli

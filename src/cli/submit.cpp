@@ -1,0 +1,96 @@
+// `tutti run` and `tutti submit`: from flags, files and scripts to a job.
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/cluster.hpp"
+#include "cli/commands.hpp"
+#include "cli/follow.hpp"
+#include "cli/ship.hpp"
+#include "jobfile/job_file.hpp"
+#include "wire/objects.hpp"
+
+namespace tutti::cli {
+namespace {
+
+// Submits the draft and returns the id of the job, or of the first element of an array.
+Result<std::string> submit(Cluster& cluster, jobfile::Draft& draft) {
+  if (draft.workdir.empty()) draft.workdir = std::filesystem::current_path().string();
+  auto specs = draft.finish();
+  if (!specs) return std::move(specs).error();
+  std::string shipped;
+  if (!draft.sync_folder.empty()) {
+    auto manifest = ship(cluster, draft.sync_folder);
+    if (!manifest) return std::move(manifest).error();
+    shipped = std::move(*manifest);
+  }
+  for (auto& spec : *specs) {
+    spec.user = user_name();
+    spec.sync = shipped;
+  }
+  auto answer = cluster.post("jobs", wire::encode_submit(*specs));
+  if (!answer) return std::move(answer).error().within("submit");
+  auto ids = wire::decode_submitted(answer->dump());
+  if (!ids || ids->empty()) return failed("the controller gave no id");
+  return ids->front();
+}
+
+class Run final : public Command {
+ public:
+  void declare(config::Flags& flags) override {
+    draft_.declare(flags);
+    flags.add("detach", detach_, "print the job's id and return");
+    flags.add("no-prefix", no_prefix_, "do not put [rank] before each line");
+    flags.add_rest("COMMAND", draft_.command, "what each rank runs, with its arguments");
+  }
+
+  Result<int> run() override {
+    auto cluster = Cluster::find();
+    if (!cluster) return std::move(cluster).error();
+    auto job = submit(*cluster, draft_);
+    if (!job) return std::move(job).error();
+    if (detach_ || !draft_.array.indices.empty()) {
+      std::printf("%s\n", job->c_str());
+      return exit_success;
+    }
+    return follow(*cluster, {.job = *job, .prefix = !no_prefix_, .cancels = true});
+  }
+
+ private:
+  jobfile::Draft draft_;
+  bool detach_ = false;
+  bool no_prefix_ = false;
+};
+
+class Submit final : public Command {
+ public:
+  void declare(config::Flags& flags) override {
+    flags.add_rest("FILE", words_,
+                   "a job file (.yaml) or a script with #TUTTI or #SBATCH lines, and the script's arguments");
+  }
+
+  Result<int> run() override {
+    auto file = jobfile::read_job_file(words_.front());
+    if (!file) return std::move(file).error();
+    for (const auto& warning : file->warnings) std::fprintf(stderr, "tutti: %s\n", warning.c_str());
+    file->draft.command.insert(file->draft.command.end(), words_.begin() + 1, words_.end());
+    auto cluster = Cluster::find();
+    if (!cluster) return std::move(cluster).error();
+    auto job = submit(*cluster, file->draft);
+    if (!job) return std::move(job).error().within(words_.front());
+    std::printf("%s\n", job->c_str());
+    return exit_success;
+  }
+
+ private:
+  std::vector<std::string> words_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_run() { return std::make_unique<Run>(); }
+std::unique_ptr<Command> make_submit() { return std::make_unique<Submit>(); }
+
+}  // namespace tutti::cli

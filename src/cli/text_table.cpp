@@ -1,0 +1,25 @@
+#include "cli/text_table.hpp"
+
+#include <algorithm>
+
+namespace tutti::cli {
+
+std::string TextTable::text() const {
+  std::vector<std::size_t> widths(rows_.front().size());
+  for (const auto& row : rows_) {
+    for (std::size_t at = 0; at < row.size(); ++at) widths[at] = std::max(widths[at], row[at].size());
+  }
+  std::string text;
+  for (const auto& row : rows_) {
+    std::string line;
+    for (std::size_t at = 0; at < row.size(); ++at) {
+      line += row[at];
+      if (at + 1 < row.size()) line.append(widths[at] - row[at].size() + 2, ' ');
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+}  // namespace tutti::cli

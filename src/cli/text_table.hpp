@@ -1,0 +1,19 @@
+// Rows and columns for people: each column as wide as its widest cell, the last one as long as it is.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tutti::cli {
+
+class TextTable {
+ public:
+  explicit TextTable(std::vector<std::string> titles) : rows_{std::move(titles)} {}
+  void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  std::string text() const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace tutti::cli

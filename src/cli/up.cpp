@@ -1,0 +1,142 @@
+// `tutti up`, `tutti down` and `tutti local`: a cluster on this machine.
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <thread>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/cluster.hpp"
+#include "cli/commands.hpp"
+#include "cli/local.hpp"
+#include "devices/nvml/nvml.hpp"
+
+namespace tutti::cli {
+namespace {
+
+constexpr auto nodes_time_max = std::chrono::seconds(60);
+
+// Until every one of these nodes is ready.
+Result<> wait_for_nodes(const std::vector<std::string>& names) {
+  auto cluster = Cluster::find();
+  if (!cluster) return std::move(cluster).error();
+  const auto give_up_at = std::chrono::steady_clock::now() + nodes_time_max;
+  for (;;) {
+    auto document = cluster->get("nodes");
+    if (!document) return std::move(document).error();
+    std::size_t ready = 0;
+    for (const auto& node : (*document)["nodes"]) {
+      const bool wanted =
+          std::find(names.begin(), names.end(), node["name"].get<std::string>()) != names.end();
+      if (wanted && node["state"] != "lost") ++ready;
+    }
+    if (ready == names.size()) return {};
+    if (std::chrono::steady_clock::now() > give_up_at) {
+      return failed(std::to_string(ready) + " of " + std::to_string(names.size()) + " nodes are ready")
+          .within("up")
+          .remedy("the logs are in " + home_folder() + "/logs");
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+class Up final : public Command {
+ public:
+  void declare(config::Flags& flags) override {
+    flags.add("nodes", nodes_, "how many nodes (default: 1)", {.min = 1, .max = 512});
+    flags.add("gpus", gpus_,
+              "fake GPUs a node (default: the real ones on the first node if there are any, else 8)",
+              {.min = 0, .max = 64});
+    flags.add("gpu-model", model_, "the model of the fake GPUs (default: H100)");
+  }
+
+  Result<int> run() override {
+    LocalCluster local(home_folder());
+    if (local.running()) {
+      return failed("a local cluster runs already at " + local.address())
+          .within("up")
+          .remedy("`tutti down` ends it; TUTTI_HOME keeps another one apart");
+    }
+    static_cast<void>(local.stop());  // what a crash may have left
+    if (auto started = local.start_controller(); !started) return std::move(started).error().within("up");
+    std::vector<std::string> names;
+    const bool real = gpus_ < 0 && model_.empty() && !devices::find_nvml().inventory.devices.empty();
+    for (std::int64_t at = 1; at <= nodes_; ++at) {
+      names.push_back("n" + std::to_string(at));
+      if (auto started = local.start_node(names.back(), agent_flags(real, at)); !started)
+        return std::move(started).error().within("up");
+    }
+    if (auto ready = wait_for_nodes(names); !ready) return std::move(ready).error();
+    std::printf("%lld node%s ready at %s; `tutti nodes` shows them, `tutti down` ends them\n",
+                static_cast<long long>(nodes_), nodes_ == 1 ? "" : "s", local.address().c_str());
+    return exit_success;
+  }
+
+ private:
+  std::vector<std::string> agent_flags(bool real, std::int64_t at) const {
+    std::vector<std::string> flags{"--location", "local/pod1/rack" + std::to_string((at - 1) / 8 + 1)};
+    if (real && at == 1) return flags;
+    const std::string count = std::to_string(real ? 0 : gpus_ < 0 ? 8 : gpus_);
+    flags.insert(flags.end(), {"--fake-gpus", count + "x" + (model_.empty() ? "H100" : model_)});
+    return flags;
+  }
+
+  std::int64_t nodes_ = 1;
+  std::int64_t gpus_ = -1;
+  std::string model_;
+};
+
+class Down final : public Command {
+ public:
+  void declare(config::Flags& flags) override { flags.add("clean", clean_, "forget its jobs and logs too"); }
+
+  Result<int> run() override {
+    LocalCluster local(home_folder());
+    if (auto stopped = local.stop(); !stopped) return std::move(stopped).error();
+    std::error_code ignored;
+    if (clean_) {
+      for (const char* part : {"controller", "nodes", "logs", "processes", "checkpoints"})
+        std::filesystem::remove_all(home_folder() + "/" + part, ignored);
+    }
+    return exit_success;
+  }
+
+ private:
+  bool clean_ = false;
+};
+
+class Local final : public Command {
+ public:
+  void declare(config::Flags& flags) override {
+    flags.add_word("ACTION", action_,
+                   "kill-node: a power cut, kill -9 of the node with all its ranks; start-node: back again");
+    flags.add_word("NODE", node_, "the node's name");
+  }
+
+  Result<int> run() override {
+    LocalCluster local(home_folder());
+    if (action_ != "kill-node" && action_ != "start-node") {
+      return invalid("unknown action '" + action_ + "'")
+          .within("local")
+          .remedy("the actions are kill-node and start-node");
+    }
+    auto done = action_ == "kill-node" ? local.kill_node(node_) : local.restart_node(node_);
+    if (!done) return std::move(done).error().within(action_);
+    if (action_ == "start-node") {
+      if (auto ready = wait_for_nodes({node_}); !ready) return std::move(ready).error();
+    }
+    return exit_success;
+  }
+
+ private:
+  std::string action_;
+  std::string node_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_up() { return std::make_unique<Up>(); }
+std::unique_ptr<Command> make_down() { return std::make_unique<Down>(); }
+std::unique_ptr<Command> make_local() { return std::make_unique<Local>(); }
+
+}  // namespace tutti::cli

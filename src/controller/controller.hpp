@@ -1,0 +1,28 @@
+// The controller as a program: its folder with store and tokens, its port, its loops.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/result.hpp"
+
+namespace tutti::controller {
+
+struct ControllerOptions {
+  std::string folder;                     // made by init_folder()
+  std::string listen = "127.0.0.1:7070";  // port 0: the system picks one
+  std::string tls_certificate;
+  std::string tls_key;
+};
+
+// Makes the folder with an admin token and a join token, files 0600. Keeps what is already there.
+Result<> init_folder(const std::string& folder);
+
+// The first line of a token file.
+Result<std::string> read_token(const std::string& file);
+
+// Runs until SIGTERM or SIGINT. `ready` is called with "HOST:PORT" once the port is open.
+Result<> run_controller(const ControllerOptions& options,
+                        const std::function<void(const std::string&)>& ready);
+
+}  // namespace tutti::controller

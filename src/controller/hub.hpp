@@ -1,0 +1,72 @@
+// Who is connected: agents by node, readers of events and of logs. Everything here runs on the network loop.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "controller/core.hpp"
+#include "net/http.hpp"
+#include "net/loop.hpp"
+
+namespace tutti::controller {
+
+struct LogRequest {
+  cluster::JobId job;
+  std::int32_t rank = -1;
+  bool follow = false;
+  std::int64_t tail_lines = 0;
+};
+
+class Hub {
+ public:
+  Hub(net::Loop& loop, Core& core) : loop_(loop), core_(core) {}
+  Hub(const Hub&) = delete;
+  Hub& operator=(const Hub&) = delete;
+
+  // An agent's socket; its first message must be a Hello.
+  void add_agent(std::shared_ptr<net::Socket> socket, std::string remote);
+  // Server-sent events of every change.
+  void add_watcher(net::Exchange& exchange);
+  // The logs of a job, as events `log` {rank, text}, `job` and `note`.
+  void add_log_reader(net::Exchange& exchange, const LogRequest& request);
+
+  void deliver(Delivery delivery);
+
+ private:
+  struct Agent {
+    std::shared_ptr<net::Socket> socket;
+    std::string node;  // "" before its Hello
+    std::string remote;
+  };
+  struct LogReader {
+    std::uint64_t id = 0;
+    LogRequest request;
+    std::shared_ptr<net::Stream> stream;
+    std::set<std::pair<std::string, std::int32_t>> asked;  // node, attempt
+    std::set<std::string> open;                            // nodes that have not sent all, when not following
+    bool follows = false;                                  // the job still runs
+  };
+
+  void receive(const std::shared_ptr<Agent>& agent, const std::string& frame);
+  void drop(const std::shared_ptr<Agent>& agent, const std::string& why);
+  void begin_reading(std::uint64_t reader, const cluster::Job& job);
+  void ask_for_logs(LogReader& reader, const std::string& node, std::int32_t attempt);
+  void end_reading(std::uint64_t reader);
+  void close_if_done(LogReader& reader);
+
+  net::Loop& loop_;
+  Core& core_;
+  std::map<std::string, std::shared_ptr<Agent>> agents_;
+  std::map<std::uint64_t, std::shared_ptr<net::Stream>> watchers_;
+  std::map<std::uint64_t, LogReader> readers_;
+  std::uint64_t next_id_ = 1;
+};
+
+// One server-sent event.
+std::string event_text(std::string_view name, std::string_view data);
+
+}  // namespace tutti::controller

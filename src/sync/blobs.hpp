@@ -1,0 +1,53 @@
+// Contents on disk, each in a file named by its hash: "ab/cdef…" below the store's folder, readable by the
+// owner only. Any thread, and any number of processes may share a store: a blob appears whole or not at all.
+// Nothing is flushed to the disk. Every read is verified instead, and a blob that a crash has damaged is
+// dropped, so that it counts as missing and is sent again.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/units.hpp"
+
+namespace tutti::sync {
+
+class BlobStore {
+ public:
+  // The folder is made with the first blob; the one above it must be there.
+  explicit BlobStore(std::string folder) : folder_(std::move(folder)) {}
+
+  // False for what is no hash.
+  bool has(std::string_view hash) const;
+
+  // Refuses bytes that do not have this hash.
+  Result<> put(std::string_view hash, std::span<const std::byte> bytes);
+
+  Result<std::string> get(std::string_view hash) const;
+
+  // Makes a new file with the blob's content and returns its size. The two share no bytes that a writer could
+  // change: where the file system can, they share blocks until one is written.
+  Result<Bytes> copy(std::string_view hash, const std::string& path, bool executable) const;
+
+  // Removes the blobs that were not used for the longest time until the others hold `bytes_max` at most.
+  Result<> trim(Bytes bytes_max);
+
+  // The hash must be one.
+  std::string path_of(std::string_view hash) const;
+
+ private:
+  struct Blob;
+
+  // Drops the blob if this is not its hash.
+  Result<> verify(std::string_view hash, std::string_view found) const;
+  Result<std::vector<Blob>> list() const;
+  void remove_abandoned(const std::string& path) const;
+
+  std::string folder_;
+};
+
+}  // namespace tutti::sync

@@ -1,0 +1,52 @@
+// What a folder holds, without the content of its files: each of those is named by its hash. A manifest comes
+// over the network, so decode() trusts nothing. Values: safe on any thread.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/units.hpp"
+
+namespace tutti::sync {
+
+struct Entry {
+  enum class Kind { file, folder, link };
+
+  std::string path;  // relative to the folder, parts joined by '/'
+  Kind kind = Kind::file;
+  std::string hash;         // of a file: see digest.hpp
+  std::string link_target;  // of a link
+  Bytes bytes;              // of a file
+  bool executable = false;  // of a file
+
+  friend bool operator==(const Entry&, const Entry&) = default;
+};
+
+struct Manifest {
+  std::vector<Entry> entries;  // sorted by path, byte by byte; every folder is listed, an empty one too
+
+  friend bool operator==(const Manifest&, const Manifest&) = default;
+};
+
+struct Limits {
+  std::size_t entries_max = 100'000;
+  Bytes bytes_max = gib(10);  // all files together
+  Bytes encoded_bytes_max = mib(64);
+};
+
+// Same manifest, same bytes, and different ones for a different manifest: the bytes can be hashed in turn.
+std::string encode(const Manifest& manifest);
+Result<Manifest> decode(std::string_view encoded, const Limits& limits = {});
+
+// Whether the manifest can be laid out below a folder and nothing of it lands or points outside.
+Result<> validate(const Manifest& manifest, const Limits& limits = {});
+
+// Whether a link at `path` cannot lead out of the folder, whatever the other links are. A target may climb
+// only at its beginning, where it passes through true folders: behind a link, ".." is not the folder it seems
+// to be.
+bool link_stays_inside(std::string_view path, std::string_view target);
+
+}  // namespace tutti::sync

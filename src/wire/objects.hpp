@@ -1,0 +1,51 @@
+// Jobs and nodes as the store keeps them, and as the REST API shows them. Pure functions: any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/result.hpp"
+#include "cluster/step.hpp"
+
+namespace tutti::wire {
+
+// ---- the store
+
+std::string job_key(cluster::JobId id);         // "job/00000000000000000042": keys sort as ids do
+std::string node_key(const std::string& name);  // "node/n1"
+std::string encode(const cluster::Job& job);
+std::string encode(const cluster::Node& node);
+// Adds one stored object to the state; unknown keys are an error.
+Result<> decode_into(cluster::State& state, std::string_view key, std::string_view bytes);
+
+// ---- REST, as JSON
+
+std::string job_json(const cluster::State& state, const cluster::Job& job, bool detailed);
+std::string node_json(const cluster::State& state, const cluster::Node& node);
+std::string nodes_json(const cluster::State& state);
+std::string queues_json(const cluster::State& state);
+
+struct JobQuery {
+  bool all = false;          // finished ones too
+  std::uint64_t before = 0;  // only ids below this one; 0: from the newest
+  std::size_t limit = 100;
+};
+std::string jobs_json(const cluster::State& state, const JobQuery& query);
+
+struct StoreHealth {
+  bool ok = true;
+  std::string error;
+};
+std::string status_json(const cluster::State& state, const StoreHealth& health, std::string_view version);
+
+Result<std::vector<cluster::JobSpec>> decode_submit(std::string_view json);
+std::string encode_submit(const std::vector<cluster::JobSpec>& specs);
+std::string submitted_json(const std::vector<cluster::JobId>& ids);
+Result<std::vector<std::string>> decode_submitted(std::string_view json);
+Result<bool> decode_drain(std::string_view json);
+
+std::string error_json(const Error& error);
+// The error that an answer with a status of 400 or more carries.
+Error decode_error(int status, std::string_view json);
+
+}  // namespace tutti::wire

@@ -1,0 +1,291 @@
+// The REST views, through protobuf's JSON mapping with the names of the schema.
+#include <algorithm>
+#include <map>
+
+#include <google/protobuf/util/json_util.h>
+
+#include "wire/convert.hpp"
+#include "wire/objects.hpp"
+
+namespace tutti::wire {
+namespace {
+
+namespace json = google::protobuf::util;
+
+std::string print(const google::protobuf::Message& message) {
+  json::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  options.always_print_primitive_fields = true;
+  std::string text;
+  const auto printed = json::MessageToJsonString(message, &text, options);
+  TUTTI_CHECK(printed.ok());
+  return text;
+}
+
+Result<> parse(std::string_view text, google::protobuf::Message& message) {
+  const auto parsed = json::JsonStringToMessage({text.data(), text.size()}, &message);
+  if (parsed.ok()) return {};
+  return invalid("the body is not the JSON that is expected here: " +
+                 std::string(parsed.message()).substr(0, 200));
+}
+
+double gpus(std::int64_t share) { return static_cast<double>(share) / sched::whole_share; }
+
+std::string_view name_of(cluster::RankState state) {
+  switch (state) {
+    case cluster::RankState::assigned:
+      return "assigned";
+    case cluster::RankState::started:
+      return "running";
+    case cluster::RankState::exited:
+      return "ended";
+  }
+  return "";
+}
+
+void fill_places(const cluster::Job& job, proto::JobView& view) {
+  std::map<std::string, proto::JobDevices*> by_node;
+  for (const auto& place : job.places) {
+    auto& entry = by_node[place.node];
+    if (entry == nullptr) {
+      view.add_nodes(place.node);
+      entry = view.add_devices();
+      entry->set_node(place.node);
+    }
+    for (const auto& device : place.devices) {
+      const auto& known = entry->devices();
+      if (std::find(known.begin(), known.end(), device.device) == known.end())
+        entry->add_devices(device.device);
+    }
+  }
+}
+
+void fill_detail(const cluster::Job& job, proto::JobView& view) {
+  add_strings(job.spec.command, *view.mutable_command());
+  view.set_workdir(job.spec.workdir);
+  for (std::size_t rank = 0; rank < job.ranks.size(); ++rank) {
+    auto* added = view.add_rank_states();
+    added->set_rank(static_cast<std::int32_t>(rank));
+    added->set_node(job.places[rank].node);
+    added->set_state(std::string(name_of(job.ranks[rank].state)));
+    added->set_exit_code(job.ranks[rank].exit_code);
+    added->set_detail(job.ranks[rank].detail);
+    for (const auto& device : job.places[rank].devices) added->add_devices(device.device);
+  }
+}
+
+void fill(const cluster::Job& job, bool detailed, proto::JobView& view) {
+  view.set_id(job.id.text());
+  view.set_name(job.spec.name);
+  view.set_state(std::string(cluster::name_of(job.state)));
+  view.set_queue(job.spec.queue);
+  view.set_ranks(job.spec.shape.ranks);
+  view.set_gpus(gpus(cluster::gpu_share_total(job.spec)));
+  view.set_attempt(job.attempt);
+  view.set_submitted_at(format_instant(job.submitted_at));
+  if (job.started_at != Instant()) view.set_started_at(format_instant(job.started_at));
+  if (job.finished_at != Instant()) view.set_finished_at(format_instant(job.finished_at));
+  if (job.finished()) view.set_exit_code(job.exit_code);
+  view.set_reason(job.reason);
+  view.set_user(job.spec.user);
+  view.set_priority(job.spec.priority);
+  if (job.spec.array) {
+    view.set_array_id(job.spec.array->first.text());
+    view.set_array_index(job.spec.array->index);
+  }
+  fill_places(job, view);
+  if (detailed) fill_detail(job, view);
+}
+
+// What placed gangs use of each node.
+struct Use {
+  std::map<std::int32_t, std::int32_t> shares;
+  std::int32_t cpus = 0;
+  Bytes memory;
+  std::vector<std::string> jobs;
+};
+
+std::map<std::string, Use> uses(const cluster::State& state) {
+  std::map<std::string, Use> uses;
+  for (const auto id : state.active) {
+    const auto& job = state.jobs.at(id);
+    if (!job.placed()) continue;
+    for (const auto& place : job.places) {
+      Use& use = uses[place.node];
+      use.cpus += job.spec.shape.cpus;
+      use.memory += job.spec.shape.memory;
+      for (const auto& device : place.devices) use.shares[device.device] += device.share;
+      if (use.jobs.empty() || use.jobs.back() != id.text()) use.jobs.push_back(id.text());
+    }
+  }
+  return uses;
+}
+
+std::int32_t to_mib(Bytes bytes) { return static_cast<std::int32_t>(bytes.count() >> 20); }
+
+void fill(const cluster::State& state, const cluster::Node& node, const Use& use, proto::NodeView& view) {
+  view.set_name(node.name);
+  view.set_state(std::string(cluster::name_of(cluster::node_state(state, node))));
+  view.set_location(node.location);
+  view.set_address(node.address);
+  for (std::size_t at = 0; at < node.inventory.devices.size(); ++at) {
+    const auto& device = node.inventory.devices[at];
+    const auto used = use.shares.find(static_cast<std::int32_t>(at));
+    auto* added = view.add_devices();
+    added->set_index(static_cast<std::int32_t>(at));
+    added->set_model(device.model);
+    added->set_memory_mib(to_mib(device.memory));
+    added->set_share_free(sched::whole_share - (used == use.shares.end() ? 0 : used->second));
+  }
+  view.set_cpus(node.inventory.cpus);
+  view.set_cpus_free(node.inventory.cpus - use.cpus);
+  view.set_memory_mib(to_mib(node.inventory.memory));
+  view.set_memory_free_mib(to_mib(node.inventory.memory - use.memory));
+  if (node.agent_pid > 0) view.set_agent_pid(static_cast<std::int32_t>(node.agent_pid));
+  add_strings(use.jobs, *view.mutable_jobs());
+}
+
+}  // namespace
+
+std::string job_json(const cluster::State&, const cluster::Job& job, bool detailed) {
+  proto::JobView view;
+  fill(job, detailed, view);
+  return print(view);
+}
+
+std::string jobs_json(const cluster::State& state, const JobQuery& query) {
+  proto::JobList list;
+  const auto add = [&](const cluster::Job& job) {
+    if (static_cast<std::size_t>(list.jobs_size()) == query.limit) return false;
+    fill(job, false, *list.add_jobs());
+    return true;
+  };
+  const cluster::JobId end(query.before == 0 ? ~std::uint64_t{0} : query.before);
+  bool complete = true;
+  if (query.all) {
+    for (auto at = state.jobs.lower_bound(end); complete && at != state.jobs.begin();)
+      complete = add((--at)->second);
+  } else {
+    for (auto at = state.active.lower_bound(end); complete && at != state.active.begin();)
+      complete = add(state.jobs.at(*--at));
+  }
+  if (!complete) list.set_next(list.jobs(list.jobs_size() - 1).id());
+  return print(list);
+}
+
+std::string node_json(const cluster::State& state, const cluster::Node& node) {
+  proto::NodeView view;
+  fill(state, node, uses(state)[node.name], view);
+  return print(view);
+}
+
+std::string nodes_json(const cluster::State& state) {
+  proto::NodeList list;
+  auto used = uses(state);
+  for (const auto& [name, node] : state.nodes) fill(state, node, used[name], *list.add_nodes());
+  return print(list);
+}
+
+std::string queues_json(const cluster::State& state) {
+  std::map<std::string, proto::QueueView> views;
+  for (const auto& [name, queue] : state.queues) views[name].set_name(name);
+  for (const auto id : state.active) {
+    const auto& job = state.jobs.at(id);
+    auto& view = views[job.spec.queue];
+    if (!job.placed()) {
+      view.set_queued(view.queued() + 1);
+      continue;
+    }
+    view.set_running(view.running() + 1);
+    view.set_gpus(view.gpus() + gpus(cluster::gpu_share_total(job.spec)));
+  }
+  proto::QueueList list;
+  for (auto& [name, view] : views) *list.add_queues() = view;
+  return print(list);
+}
+
+std::string status_json(const cluster::State& state, const StoreHealth& health, std::string_view version) {
+  proto::StatusView view;
+  view.set_version(std::string(version));
+  std::int64_t share_free = 0;
+  auto used = uses(state);
+  for (const auto& [name, node] : state.nodes) {
+    view.set_nodes(view.nodes() + 1);
+    view.set_gpus(view.gpus() + static_cast<std::int32_t>(node.inventory.devices.size()));
+    if (cluster::node_state(state, node) != cluster::NodeState::ready) continue;
+    view.set_nodes_ready(view.nodes_ready() + 1);
+    share_free += sched::whole_share * static_cast<std::int64_t>(node.inventory.devices.size());
+    for (const auto& [device, share] : used[name].shares) share_free -= share;
+  }
+  view.set_gpus_free(gpus(share_free));
+  for (const auto id : state.active) {
+    if (state.jobs.at(id).placed()) {
+      view.set_jobs_running(view.jobs_running() + 1);
+    } else {
+      view.set_jobs_queued(view.jobs_queued() + 1);
+    }
+  }
+  view.set_jobs_finished(static_cast<std::int32_t>(state.jobs.size() - state.active.size()));
+  view.set_store_ok(health.ok);
+  view.set_store_error(health.error);
+  return print(view);
+}
+
+Result<std::vector<cluster::JobSpec>> decode_submit(std::string_view text) {
+  proto::SubmitRequest request;
+  if (auto parsed = parse(text, request); !parsed) return std::move(parsed).error();
+  std::vector<cluster::JobSpec> specs;
+  for (auto& job : *request.mutable_jobs()) {
+    if (job.queue().empty()) job.set_queue("default");
+    auto spec = from_proto(job);
+    if (!spec) return std::move(spec).error();
+    specs.push_back(std::move(*spec));
+  }
+  return specs;
+}
+
+std::string encode_submit(const std::vector<cluster::JobSpec>& specs) {
+  proto::SubmitRequest request;
+  for (const auto& spec : specs) to_proto(spec, *request.add_jobs());
+  return print(request);
+}
+
+std::string submitted_json(const std::vector<cluster::JobId>& ids) {
+  proto::SubmitReply reply;
+  for (const auto id : ids) reply.add_ids(id.text());
+  return print(reply);
+}
+
+Result<std::vector<std::string>> decode_submitted(std::string_view text) {
+  proto::SubmitReply reply;
+  if (auto parsed = parse(text, reply); !parsed) return std::move(parsed).error();
+  return strings(reply.ids());
+}
+
+Result<bool> decode_drain(std::string_view text) {
+  proto::DrainRequest request;
+  if (text.empty()) return false;
+  if (auto parsed = parse(text, request); !parsed) return std::move(parsed).error();
+  return request.now();
+}
+
+std::string error_json(const Error& error) {
+  proto::ErrorReply reply;
+  reply.mutable_error()->set_message(error.message());
+  reply.mutable_error()->set_context(error.context());
+  reply.mutable_error()->set_remedy(error.remedy());
+  reply.mutable_error()->set_wrong_request(error.code() == ErrorCode::invalid);
+  return print(reply);
+}
+
+Error decode_error(int status, std::string_view text) {
+  proto::ErrorReply reply;
+  if (!parse(text, reply) || reply.error().message().empty())
+    return failed("it answered with HTTP status " + std::to_string(status));
+  const ErrorCode code = reply.error().wrong_request() ? ErrorCode::invalid : ErrorCode::failed;
+  Error error(code, reply.error().message());
+  if (!reply.error().context().empty()) error = std::move(error).within(reply.error().context());
+  return std::move(error).remedy(reply.error().remedy());
+}
+
+}  // namespace tutti::wire
