@@ -1,7 +1,7 @@
 # tutti_module(NAME LAYER layer [USES modules…] [NEEDS targets…] [TESTS_USE modules…] [PROGRAM name] [DIR folder])
 #
-# One folder, one library. Of the folder's sources, `x_test.cpp` go into the test program NAME_test, `main.cpp` into
-# the program PROGRAM, all others into the library. USES are modules of this tree, NEEDS are targets of
+# One folder, one library. Of the folder's sources, `x_test.cpp` go into the test program NAME_test, each `x_fuzz.cpp`
+# is a fuzz target fuzz_x, `main.cpp` goes into the program PROGRAM, all others into the library. USES are modules of this tree, NEEDS are targets of
 # dependencies.cmake. tools/tidy reads these calls too: LAYER and USES are the declared architecture.
 #
 # A module's headers are reached as "NAME/x.hpp", through a folder of links that only the modules which declare
@@ -16,10 +16,12 @@ function(tutti_module name)
 
   file(GLOB sources CONFIGURE_DEPENDS "${module_DIR}/*.cpp")
   set(tests ${sources})
+  set(fuzzers ${sources})
   set(mains ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
+  list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cpp$")
   list(FILTER mains INCLUDE REGEX "/main\\.cpp$")
-  list(FILTER sources EXCLUDE REGEX "(_test|/main)\\.cpp$")
+  list(FILTER sources EXCLUDE REGEX "(_test|_fuzz|/main)\\.cpp$")
 
   set(uses ${module_USES})
   list(TRANSFORM uses REPLACE "/" "_")
@@ -46,11 +48,30 @@ function(tutti_module name)
       target_link_options(${module_PROGRAM} PRIVATE -static-libstdc++ -static-libgcc)
     endif()
   endif()
+  if(NOT TUTTI_WORKERS_ONLY)
+    foreach(fuzzer IN LISTS fuzzers)
+      tutti_fuzz(${target} ${fuzzer})
+    endforeach()
+  endif()
   if(tests AND NOT TUTTI_WORKERS_ONLY)
     list(TRANSFORM module_TESTS_USE REPLACE "/" "_")
     list(TRANSFORM module_TESTS_USE PREPEND "tutti_")
     string(REPLACE "/" "_" test_name "${name}_test")
     tutti_test(${test_name} SOURCES ${tests} USES ${target} ${module_TESTS_USE} ${module_NEEDS})
+  endif()
+endfunction()
+
+# A parser of bytes from outside. With TUTTI_FUZZ libFuzzer drives it; else its corpus is run as a test.
+function(tutti_fuzz target source)
+  cmake_path(GET source STEM stem)
+  string(REGEX REPLACE "_fuzz$" "" name "${stem}")
+  add_executable(fuzz_${name} ${source})
+  target_link_libraries(fuzz_${name} PRIVATE tutti_flags ${target})
+  if(TUTTI_FUZZ)
+    target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+  else()
+    target_sources(fuzz_${name} PRIVATE "${CMAKE_SOURCE_DIR}/tests/corpus/replay.cpp")
+    add_test(NAME "fuzz_${name}: the corpus" COMMAND fuzz_${name} "${CMAKE_SOURCE_DIR}/tests/corpus/${name}")
   endif()
 endfunction()
 

@@ -30,6 +30,11 @@ target_compile_options(tutti_flags INTERFACE
   # Paths in debug info and check messages start at the repository, wherever it was cloned.
   "-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=")
 
+if(TUTTI_FUZZ)
+  # clang lacks some of g++'s warnings; g++ has checked the code already.
+  add_compile_options(-fsanitize=fuzzer-no-link -w)
+endif()
+
 if(TUTTI_SANITIZE)
   add_compile_options(-fsanitize=${TUTTI_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${TUTTI_SANITIZE})

@@ -141,7 +141,7 @@ class Agent {
       spec.cpus = start.cpus;
       spec.memory = start.memory;
       spec.grace = start.grace;
-      spec.output = start.output;
+      spec.output = rank.output;
       ranks_.start(key, spec);
     }
   }

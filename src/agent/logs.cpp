@@ -1,5 +1,7 @@
 #include "agent/logs.hpp"
 
+#include <algorithm>
+
 #include "rank/log_segments.hpp"
 
 namespace tutti::agent {
@@ -9,14 +11,26 @@ constexpr std::size_t piece_bytes = 128 << 10;
 constexpr Duration look_every = 50ms;
 constexpr std::size_t tail_bytes_max = 1 << 20;
 
+// How many bytes at the end are the beginning of a letter whose rest is still to come. In UTF-8 the first
+// byte says how many follow; what is no UTF-8 has no such end.
+std::size_t begun_letter_bytes(std::string_view bytes) {
+  for (std::size_t back = 1; back <= std::min<std::size_t>(3, bytes.size()); ++back) {
+    const auto byte = static_cast<unsigned char>(bytes[bytes.size() - back]);
+    if ((byte & 0xC0) == 0x80) continue;
+    const std::size_t letter_bytes = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
+    return letter_bytes > back ? back : 0;
+  }
+  return 0;
+}
+
 }  // namespace
 
 Logs::Logs(net::Loop& loop, const Ranks& ranks, std::function<void(wire::AgentMessage)> send)
     : loop_(loop), ranks_(ranks), send_(std::move(send)) {}
 
 void Logs::read(const wire::ReadLogs& request) {
-  Reader& reader = readers_[request.stream];
-  reader.request = request;
+  // The same stream asks again when the next attempt lands here: what it read before is over.
+  Reader& reader = readers_[request.stream] = Reader{request, {}};
   find_sources(reader);
   turn();
 }
@@ -35,7 +49,12 @@ void Logs::find_sources(Reader& reader) {
 
 bool Logs::send_piece(const Reader& reader, std::int32_t rank, Source& source) {
   auto chunk = rank::read_log(source.folder, source.offset, piece_bytes);
-  if (!chunk || chunk->bytes.empty()) return false;
+  if (!chunk) return false;
+  // Pieces go on as JSON, which holds whole letters only.
+  const bool goes_on = chunk->bytes.size() == piece_bytes ||
+                       ranks_.running({reader.request.job, reader.request.attempt, rank});
+  if (goes_on) chunk->bytes.resize(chunk->bytes.size() - begun_letter_bytes(chunk->bytes));
+  if (chunk->bytes.empty()) return false;
   source.offset = chunk->offset + chunk->bytes.size();
   send_(wire::LogChunk{reader.request.stream, rank, std::move(chunk->bytes)});
   return true;
@@ -54,8 +73,13 @@ void Logs::turn() {
     Reader& reader = at->second;
     const bool sent = send_some(reader);
     busy = busy || sent;
-    bool running = false;
+    // A follower may be here before the ranks, whose folder is still being shipped.
+    bool running = reader.request.follow && reader.sources.empty();
+    if (running) find_sources(reader);
     if (reader.request.follow) {
+      // A shipped folder is fetched before its ranks start: their logs are still to come.
+      if (reader.sources.empty()) find_sources(reader);
+      running = reader.sources.empty();
       for (const auto& [rank, source] : reader.sources) {
         running = running || ranks_.running({reader.request.job, reader.request.attempt, rank});
       }

@@ -19,6 +19,10 @@ std::optional<std::string> nearest(std::string_view word, std::span<const std::s
 // "did you mean 'x'?", or nothing when no candidate is close.
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
 
+// The text with every byte that is not part of valid UTF-8 replaced by U+FFFD: programs write any bytes,
+// protocols take only text.
+std::string valid_utf8(std::string_view text);
+
 std::vector<std::string_view> split(std::string_view text, char separator);
 std::string_view trim(std::string_view text);
 

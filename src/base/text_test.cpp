@@ -30,6 +30,20 @@ TEST(Nearest, DoesNotGuessWildly) {
   EXPECT_EQ(did_you_mean("frobnicate", commands), "");
 }
 
+TEST(Text, ValidUtf8StaysAndTheRestIsReplaced) {
+  const std::string fine = "a \u00e9 \u20ac \U0001F600\n";
+  EXPECT_EQ(valid_utf8(fine), fine);
+  EXPECT_EQ(valid_utf8("a\xff"
+                       "b"),
+            "a\xEF\xBF\xBD"
+            "b");
+  EXPECT_EQ(valid_utf8(fine.substr(0, 3)), "a \xEF\xBF\xBD") << "a character cut in two";
+  for (const char* wrong :
+       {"\xC0\x80", "\xE0\x80\x80", "\xED\xA0\x80", "\xF5\x80\x80\x80", "\xF0\x80\x80\x80", "\x80"}) {
+    EXPECT_EQ(valid_utf8(wrong).find("\xEF\xBF\xBD"), 0U);
+  }
+}
+
 TEST(Text, SplitKeepsEmptyParts) {
   EXPECT_EQ(split("a,,b", ','), (std::vector<std::string_view>{"a", "", "b"}));
   EXPECT_EQ(split("", ','), (std::vector<std::string_view>{""}));

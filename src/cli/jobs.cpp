@@ -74,10 +74,9 @@ class Jobs final : public Command {
       auto jobs = read(*cluster);
       if (!jobs) return std::move(jobs).error();
       if (watch_) std::fputs("\033[H\033[2J", stdout);
-      std::printf(
-          "%s\n",
-          json_ ? jobs->dump().c_str()
-                : (jobs_table(*jobs) + (jobs->empty() ? "(none; --all shows finished ones)" : "")).c_str());
+      const std::string text = json_ ? jobs->dump() + "\n" : jobs_table(*jobs);
+      std::fputs(text.c_str(), stdout);
+      if (!json_ && jobs->empty()) std::fputs("(none; --all shows finished ones)\n", stdout);
       std::fflush(stdout);
       if (!watch_) return exit_success;
       std::this_thread::sleep_for(std::chrono::seconds(1));

@@ -30,7 +30,9 @@ Result<std::string> submit(Cluster& cluster, jobfile::Draft& draft) {
     spec.user = user_name();
     spec.sync = shipped;
   }
-  auto answer = cluster.post("jobs", wire::encode_submit(*specs));
+  auto request = wire::encode_submit(*specs);
+  if (!request) return std::move(request).error().within("submit");
+  auto answer = cluster.post("jobs", *request);
   if (!answer) return std::move(answer).error().within("submit");
   auto ids = wire::decode_submitted(answer->dump());
   if (!ids || ids->empty()) return failed("the controller gave no id");

@@ -85,7 +85,7 @@ void Machine::start(Job& job, const std::vector<RankPlace>& places) {
   job.ranks.assign(places.size(), {});
   job.state = JobState::starting;
   job.started_at = now_;
-  job.reason.clear();
+  job.reason = job.last_end.empty() ? "" : "started again: " + job.last_end;
   job.ending = EndCause::none;
   job.master_port = free_port(state_.nodes.at(places.front().node).address);
   touch(job);
@@ -221,7 +221,8 @@ void Machine::requeue(Job& job) {
   ++job.attempt;
   job.state = JobState::restarting;
   job.exit_code = 0;
-  job.reason = "attempt " + std::to_string(job.attempt) + " waits for room; before it: " + job.reason;
+  job.last_end = job.reason;
+  job.reason = "waits to start again: " + job.last_end;
   touch(job);
   effects_.schedule = true;
 }

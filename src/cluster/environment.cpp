@@ -83,4 +83,39 @@ std::vector<std::string> rank_environment(const State& state, const Job& job, st
   return env;
 }
 
+std::string output_file(const Job& job, std::int32_t rank) {
+  const auto& array = job.spec.array;
+  std::string file;
+  for (std::size_t at = 0; at < job.spec.output.size(); ++at) {
+    const char letter = job.spec.output[at];
+    if (letter != '%' || at + 1 == job.spec.output.size()) {
+      file += letter;
+      continue;
+    }
+    switch (job.spec.output[++at]) {
+      case 'j':
+        file += job.id.text();
+        break;
+      case 'x':
+        file += job.spec.name;
+        break;
+      case 'A':
+        file += array ? array->first.text() : job.id.text();
+        break;
+      case 'a':
+        file += std::to_string(array ? array->index : 0);
+        break;
+      case 't':
+        file += std::to_string(rank);
+        break;
+      case '%':
+        file += '%';
+        break;
+      default:
+        file += std::string("%") + job.spec.output[at];
+    }
+  }
+  return file;
+}
+
 }  // namespace tutti::cluster

@@ -127,7 +127,8 @@ struct Job {
   Instant started_at;   // of the running attempt; zero before
   Instant finished_at;  // zero before
   std::int32_t exit_code = 0;
-  std::string reason;  // why it waits, or why it ended
+  std::string reason;    // why it waits, or why it ended
+  std::string last_end;  // why the attempt before this one ended
 
   // Of the running attempt, or of the last one: what `holds` tells apart.
   bool holds = false;  // the places below are in use

@@ -101,6 +101,11 @@ sched::Snapshot snapshot(const State& state);
 // The variables every rank of the running attempt gets, beyond the job's own.
 std::vector<std::string> rank_environment(const State& state, const Job& job, std::int32_t rank);
 
+// The file that takes the logs as well: %j is the job's id, %x its name, %A the array's id, %a the index, %t
+// the rank
+// ("" stays "").
+std::string output_file(const Job& job, std::int32_t rank);
+
 // Facts that hold after every step; the error names the broken one.
 Result<> invariants(const State& state);
 

@@ -344,6 +344,17 @@ TEST_F(ClusterTest, RanksSeeWhatLaunchersPromise) {
   EXPECT_TRUE(has("MASTER_ADDR=10.0.0.a"));
 }
 
+TEST_F(ClusterTest, OutputPatternsNameJobArrayAndRank) {
+  join("a", 2);
+  JobSpec wanted = spec(2);
+  wanted.name = "train";
+  wanted.output = "logs/%x-%j-%A_%a.%t%%q%z%";
+  const JobId id = submit(wanted);
+  EXPECT_EQ(output_file(job(id), 1), "logs/train-1-1_0.1%q%z%");
+  job(id).spec.array = ArrayPart{JobId(7), 3, 5, 0};
+  EXPECT_EQ(output_file(job(id), 0), "logs/train-1-7_3.0%q%z%");
+}
+
 // Random histories: agents that answer late, twice, never, or die; users that submit and cancel. The
 // invariants are checked after each step, attempts never go back, and what has ended stays as it is.
 TEST_F(ClusterTest, RandomHistoriesKeepTheInvariants) {

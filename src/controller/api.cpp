@@ -213,7 +213,8 @@ void Api::handle_blobs(const Shared& exchange, const std::string& rest) {
     return exchange->answer({.status = 200, .body = missing.dump() + "\n"});
   }
   if (request.method == "PUT") {
-    if (auto put = blobs_.put(rest, as_bytes(request.body)); !put) return exchange->answer(reply(put.error()));
+    if (auto put = blobs_.put(rest, as_bytes(request.body)); !put)
+      return exchange->answer(reply(put.error()));
     return exchange->answer({.status = 200, .body = "{}\n"});
   }
   auto content = blobs_.get(rest);

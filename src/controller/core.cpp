@@ -31,12 +31,12 @@ wire::StartRanks start_message(const cluster::State& state, const cluster::Start
   message.env = job.spec.env;
   message.workdir = job.spec.workdir;
   message.sync = job.spec.sync;
-  message.output = job.spec.output;
   message.cpus = job.spec.shape.cpus;
   message.memory = job.spec.shape.memory;
   message.grace = job.spec.grace;
   for (const std::int32_t rank : start.ranks)
-    message.ranks.push_back({rank, cluster::rank_environment(state, job, rank)});
+    message.ranks.push_back(
+        {rank, cluster::rank_environment(state, job, rank), cluster::output_file(job, rank)});
   return message;
 }
 

@@ -1,5 +1,7 @@
 #include "wire/convert.hpp"
 
+#include "base/text.hpp"
+
 namespace tutti::wire {
 namespace {
 
@@ -145,8 +147,8 @@ void to_proto(const cluster::RankStatus& from, proto::RankStatus& to) {
 Result<cluster::RankStatus> from_proto(const proto::RankStatus& from) {
   if (from.state() < 0 || from.state() > 2) return invalid("a rank has no such state");
   if (from.exit_code() < 0 || from.exit_code() > 255) return invalid("an exit code is out of range");
-  return cluster::RankStatus{static_cast<cluster::RankState>(from.state()), from.exit_code(), from.detail(),
-                             from.vanished()};
+  return cluster::RankStatus{static_cast<cluster::RankState>(from.state()), from.exit_code(),
+                             valid_utf8(from.detail()), from.vanished()};
 }
 
 void to_proto(const cluster::Inventory& from, proto::Inventory& to) {

@@ -2,10 +2,18 @@
 
 #include <algorithm>
 
+#include <google/protobuf/stubs/logging.h>
+
 #include "wire/convert.hpp"
 
 namespace tutti::wire {
 namespace {
+
+// Bad bytes are answered with an error of ours; protobuf need not write to stderr as well.
+[[maybe_unused]] const bool quiet = [] {
+  google::protobuf::SetLogHandler(nullptr);
+  return true;
+}();
 
 template <class... Cases>
 struct Overload : Cases... {
@@ -43,18 +51,17 @@ Result<AgentMessage> from_proto(const proto::Hello& from) {
 }
 
 StartRanks from_proto(const proto::StartRanks& from) {
-  StartRanks to{cluster::JobId(from.job()),
-                from.attempt(),
-                strings(from.command()),
-                strings(from.env()),
-                from.workdir(),
-                from.sync(),
-                from.output(),
-                from.cpus(),
-                Bytes(from.memory_bytes()),
-                std::chrono::milliseconds(from.grace_ms()),
-                {}};
-  for (const auto& rank : from.ranks()) to.ranks.push_back({rank.rank(), strings(rank.env())});
+  StartRanks to;
+  to.job = cluster::JobId(from.job());
+  to.attempt = from.attempt();
+  to.command = strings(from.command());
+  to.env = strings(from.env());
+  to.workdir = from.workdir();
+  to.sync = from.sync();
+  to.cpus = from.cpus();
+  to.memory = Bytes(from.memory_bytes());
+  to.grace = std::chrono::milliseconds(from.grace_ms());
+  for (const auto& rank : from.ranks()) to.ranks.push_back({rank.rank(), strings(rank.env()), rank.output()});
   return to;
 }
 
@@ -65,7 +72,6 @@ void to_proto(const StartRanks& from, proto::StartRanks& to) {
   add_strings(from.env, *to.mutable_env());
   to.set_workdir(from.workdir);
   to.set_sync(from.sync);
-  to.set_output(from.output);
   to.set_cpus(from.cpus);
   to.set_memory_bytes(from.memory.count());
   to.set_grace_ms(from.grace / 1ms);
@@ -73,6 +79,7 @@ void to_proto(const StartRanks& from, proto::StartRanks& to) {
     auto* added = to.add_ranks();
     added->set_rank(rank.rank);
     add_strings(rank.env, *added->mutable_env());
+    added->set_output(rank.output);
   }
 }
 

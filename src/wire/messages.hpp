@@ -36,6 +36,7 @@ Result<AgentMessage> decode_agent_message(std::string_view bytes);
 struct StartRank {
   std::int32_t rank = 0;
   std::vector<std::string> env;
+  std::string output;
 };
 struct StartRanks {
   cluster::JobId job;
@@ -44,7 +45,6 @@ struct StartRanks {
   std::vector<std::string> env;
   std::string workdir;
   std::string sync;
-  std::string output;
   std::int32_t cpus = 0;
   Bytes memory;
   Duration grace{};

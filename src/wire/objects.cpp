@@ -40,6 +40,7 @@ Result<cluster::Job> job_from(const proto::StoredJob& from) {
   }
   to.master_port = from.master_port();
   to.ending = static_cast<cluster::EndCause>(from.ending());
+  to.last_end = from.last_end();
   return to;
 }
 
@@ -71,6 +72,7 @@ std::string encode(const cluster::Job& job) {
   for (const auto& rank : job.ranks) to_proto(rank, *to.add_ranks());
   to.set_master_port(job.master_port);
   to.set_ending(static_cast<std::int32_t>(job.ending));
+  to.set_last_end(job.last_end);
   return to.SerializeAsString();
 }
 

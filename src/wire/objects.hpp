@@ -39,7 +39,8 @@ struct StoreHealth {
 std::string status_json(const cluster::State& state, const StoreHealth& health, std::string_view version);
 
 Result<std::vector<cluster::JobSpec>> decode_submit(std::string_view json);
-std::string encode_submit(const std::vector<cluster::JobSpec>& specs);
+// Refuses what is not UTF-8, which JSON cannot carry.
+Result<std::string> encode_submit(const std::vector<cluster::JobSpec>& specs);
 std::string submitted_json(const std::vector<cluster::JobId>& ids);
 Result<std::vector<std::string>> decode_submitted(std::string_view json);
 Result<bool> decode_drain(std::string_view json);

@@ -244,9 +244,15 @@ Result<std::vector<cluster::JobSpec>> decode_submit(std::string_view text) {
   return specs;
 }
 
-std::string encode_submit(const std::vector<cluster::JobSpec>& specs) {
+Result<std::string> encode_submit(const std::vector<cluster::JobSpec>& specs) {
   proto::SubmitRequest request;
   for (const auto& spec : specs) to_proto(spec, *request.add_jobs());
+  // Protobuf writes any bytes as text, and refuses them only when it reads them back.
+  if (proto::JobSpec copy;
+      request.jobs_size() > 0 && !copy.ParseFromString(request.jobs(0).SerializeAsString())) {
+    return invalid("the job holds bytes that are not UTF-8 text")
+        .remedy("names, paths, commands and variables must be text");
+  }
   return print(request);
 }
 

@@ -8,7 +8,8 @@
 namespace tutti::tidy {
 namespace {
 
-// Lowest first. A module uses its own layer and those below it; `workers` and `tools` stand beside the pile.
+// Lowest first. A module uses its own layer and those below it; `workers` and `tools` stand beside the pile,
+// and tools (tests among them) may use all of it.
 constexpr std::array<std::string_view, 7> pile{"base",     "pure",   "host", "ports",
                                                "adapters", "shells", "front"};
 
@@ -19,8 +20,7 @@ int height(std::string_view layer) {
 
 bool may_use(const Module& user, const Module& used) {
   if (user.layer == "workers") return used.layer == "base" || used.layer == "workers" || used.name == "plan";
-  if (user.layer == "tools")
-    return used.layer == "tools" || (height(used.layer) >= 0 && height(used.layer) <= height("host"));
+  if (user.layer == "tools") return used.layer != "workers";
   return height(used.layer) >= 0 && height(used.layer) <= height(user.layer);
 }
 

@@ -92,8 +92,12 @@ std::string system_bus_id(std::string_view bus_id) {
 }  // namespace
 
 Host find_host(const std::string& library) {
-  if (auto host = ask_hwloc(library)) return *std::move(host);
-  return ask_system();
+  Host system = ask_system();
+  auto host = ask_hwloc(library);
+  if (!host) return system;
+  // Bound to some CPUs, hwloc counts only the memory beside them; a rank may use all of it.
+  host->memory = system.memory;
+  return *std::move(host);
 }
 
 std::int32_t numa_of_pci(std::string_view bus_id, const std::string& root) {

@@ -1,0 +1,222 @@
+#include <gtest/gtest.h>
+
+#include "base/prng.hpp"
+#include "wire/messages.hpp"
+#include "wire/objects.hpp"
+
+namespace tutti::wire {
+namespace {
+
+cluster::JobSpec full_spec() {
+  cluster::JobSpec spec;
+  spec.name = "train";
+  spec.command = {"python3", "train.py"};
+  spec.env = {"A=1", "B="};
+  spec.workdir = "/data";
+  spec.sync = "hash";
+  spec.output = "out-%j";
+  spec.user = "ada";
+  spec.shape = {.ranks = 4,
+                .ranks_per_node = 2,
+                .nodes = 2,
+                .gpu_share = 1000,
+                .cpus = 3,
+                .memory = gib(2),
+                .gpu_model = "H100",
+                .gpu_memory = gib(40)};
+  spec.priority = -3;
+  spec.time_limit = 90min;
+  spec.grace = 20s;
+  spec.restarts = 7;
+  spec.restart_on_failure = 2;
+  spec.slurm_variables = true;
+  spec.array = cluster::ArrayPart{cluster::JobId(40), 2, 5, 3};
+  spec.after = {{cluster::JobId(7), true}, {cluster::JobId(8), false}};
+  return spec;
+}
+
+cluster::Job full_job() {
+  cluster::Job job;
+  job.id = cluster::JobId(42);
+  job.spec = full_spec();
+  job.state = cluster::JobState::running;
+  job.attempt = 2;
+  job.losses = 1;
+  job.failures = 1;
+  job.submitted_at = Instant(1'700'000'000s);
+  job.started_at = Instant(1'700'000'001s);
+  job.exit_code = 3;
+  job.reason = "because";
+  job.last_end = "before";
+  job.holds = true;
+  job.places = {{"a", {{0, 1000}}}, {"a", {{1, 1000}}}, {"b", {{0, 1000}}}, {"b", {{1, 1000}}}};
+  job.ranks = {{cluster::RankState::started}, {cluster::RankState::exited, 9, "x", true}, {}, {}};
+  job.master_port = 20'001;
+  job.ending = cluster::EndCause::node_lost;
+  return job;
+}
+
+TEST(Store, JobsAndNodesComeBackAsTheyWere) {
+  cluster::State state;
+  const cluster::Job job = full_job();
+  ASSERT_TRUE(decode_into(state, job_key(job.id), encode(job)).ok());
+  EXPECT_EQ(state.jobs.at(job.id), job);
+  const cluster::Node node{"n1", "s/p/r", "10.0.0.1", 77, {{{"H100", gib(80), "uuid", 1}}, 16, gib(64)},
+                           true, true,    {}};
+  ASSERT_TRUE(decode_into(state, node_key("n1"), encode(node)).ok());
+  EXPECT_EQ(state.nodes.at("n1"), node);
+}
+
+TEST(Store, KeysSortAsIds) { EXPECT_LT(job_key(cluster::JobId(9)), job_key(cluster::JobId(10))); }
+
+TEST(Store, DamageIsNoticed) {
+  cluster::State state;
+  EXPECT_FALSE(decode_into(state, "job/1", "\xff\xff").ok());
+  EXPECT_FALSE(decode_into(state, "planet/earth", "").ok());
+}
+
+TEST(Submit, SpecsTravelAsJson) {
+  const auto specs = decode_submit(encode_submit({full_spec(), full_spec()}).value());
+  ASSERT_TRUE(specs.ok()) << specs.error().text();
+  ASSERT_EQ(specs->size(), 2U);
+  EXPECT_EQ(specs->front(), full_spec());
+}
+
+TEST(Submit, RefusesWhatIsNotText) {
+  cluster::JobSpec spec = full_spec();
+  spec.command.push_back("\xff");
+  EXPECT_FALSE(encode_submit({spec}).ok());
+}
+
+TEST(Messages, WhatAProgramWroteNeedNotBeText) {
+  const cluster::RankReport report{cluster::JobId(1),
+                                   0,
+                                   0,
+                                   {cluster::RankState::exited, 1,
+                                    "a\xff"
+                                    "b"}};
+  const auto back = decode_agent_message(encode(AgentMessage(report)));
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(std::get<cluster::RankReport>(*back).status.detail, "a\uFFFDb");
+}
+
+TEST(Submit, RefusesWhatIsOutOfRange) {
+  const auto why = [](const std::string& job) {
+    const auto specs = decode_submit("{\"jobs\":[" + job + "]}");
+    return specs ? "fine" : specs.error().message();
+  };
+  EXPECT_EQ(why(R"({"command":["true"],"shape":{"ranks":1}})"), "fine");
+  EXPECT_EQ(why(R"({"command":["true"],"shape":{"ranks":0}})"), "a gang has at least one rank");
+  EXPECT_EQ(why(R"({"command":["true"],"shape":{"ranks":100001}})"),
+            "a number in the job's shape is out of range");
+  EXPECT_EQ(why(R"({"command":["true"],"shape":{"ranks":1,"gpu_share":-1}})"),
+            "a gang cannot need less than nothing");
+  EXPECT_EQ(why(R"({"command":[],"shape":{"ranks":1}})"), "a job needs a command");
+  EXPECT_EQ(why(R"({"command":["true"],"env":["=x"],"shape":{"ranks":1}})"),
+            "'=x' is not of the form NAME=VALUE");
+  EXPECT_EQ(why(R"({"command":["true"],"shape":{"ranks":1},"time_limit_ms":"-5"})"),
+            "a time is out of range");
+  EXPECT_NE(why(R"({"command":["true"],"colour":"red"})").find("not the JSON that is expected"),
+            std::string::npos);
+  EXPECT_NE(why("]").find("not the JSON that is expected"), std::string::npos);
+}
+
+TEST(Messages, TravelBothWays) {
+  const cluster::Hello hello{"n1",
+                             "s/p/r",
+                             "10.0.0.1",
+                             7,
+                             {{{"H100", gib(80), "u", 0}}, 8, gib(1)},
+                             {{cluster::JobId(3), 1, 2, {cluster::RankState::exited, 9, "why", true}}}};
+  const auto back = decode_agent_message(encode(AgentMessage(hello)));
+  ASSERT_TRUE(back.ok()) << back.error().text();
+  const auto& same = std::get<cluster::Hello>(*back);
+  EXPECT_EQ(same.node, "n1");
+  EXPECT_EQ(same.inventory, hello.inventory);
+  ASSERT_EQ(same.ranks.size(), 1U);
+  EXPECT_EQ(same.ranks[0].status, hello.ranks[0].status);
+
+  StartRanks start;
+  start.job = cluster::JobId(3);
+  start.command = {"true"};
+  start.ranks = {{5, {"RANK=5"}, "out"}};
+  const auto started = decode_controller_message(encode(ControllerMessage(start)));
+  ASSERT_TRUE(started.ok());
+  EXPECT_EQ(std::get<StartRanks>(*started).ranks[0].output, "out");
+}
+
+TEST(Messages, BadOnesAreRefused) {
+  EXPECT_FALSE(decode_agent_message("").ok());
+  EXPECT_FALSE(decode_agent_message("\xff\xff\xff").ok());
+  EXPECT_FALSE(decode_controller_message("\xff").ok());
+  for (const char* name : {"", "a/b", "..", "-x", "a b", "a\n"}) {
+    EXPECT_FALSE(decode_agent_message(encode(AgentMessage(cluster::Hello{name, "", "", 0, {}, {}}))).ok())
+        << name;
+  }
+  const cluster::RankReport report{cluster::JobId(1), 0, 0, {cluster::RankState::exited, 4711, ""}};
+  EXPECT_FALSE(decode_agent_message(encode(AgentMessage(report))).ok()) << "no such exit code";
+}
+
+// Bytes that were changed on the way are refused or harmless, never a crash.
+TEST(Messages, SurviveChangedBytes) {
+  Prng prng(5);
+  const std::string fine = encode(AgentMessage(cluster::Hello{
+      "n1", "s", "a", 7, {{{"H100", gib(80), "u", 0}}, 8, gib(1)}, {{cluster::JobId(3), 1, 2, {}}}}));
+  for (int round = 0; round < 20'000; ++round) {
+    std::string bytes = fine;
+    for (std::uint64_t change = 0; change <= prng.below(4); ++change)
+      bytes[prng.below(bytes.size())] = static_cast<char>(prng.below(256));
+    if (prng.chance(0.3)) bytes.resize(prng.below(bytes.size()));
+    static_cast<void>(decode_agent_message(bytes));
+    static_cast<void>(decode_controller_message(bytes));
+  }
+}
+
+TEST(Views, ShowWhatScriptsReadByName) {
+  cluster::State state;
+  state.nodes["a"] = {"a",   "s/p/r", "10.0.0.1", 7, {{{"H100", gib(80), "u", 0}}, 8, gib(1)},
+                      false, false,   {}};
+  state.nodes["b"] = state.nodes["a"];
+  state.nodes["b"].name = "b";
+  state.jobs[cluster::JobId(42)] = full_job();
+  cluster::derive(state, Instant(1s));
+  const std::string job = job_json(state, state.jobs.at(cluster::JobId(42)), false);
+  for (const char* part : {R"("id":"42")", R"("state":"running")", R"("gpus":4)", R"("nodes":["a","b"])",
+                           R"("devices":[{"node":"a","devices":[0,1]})",
+                           R"("submitted_at":"2023-11-14T22:13:20.000Z")", R"("reason":"because")"}) {
+    EXPECT_NE(job.find(part), std::string::npos) << part << " in " << job;
+  }
+  const std::string nodes = nodes_json(state);
+  EXPECT_NE(nodes.find(R"("devices":[{"index":0,"model":"H100","memory_mib":81920,"share_free":0}])"),
+            std::string::npos)
+      << nodes;
+}
+
+TEST(Views, PagesGoFromNewToOld) {
+  cluster::State state;
+  for (std::uint64_t id = 1; id <= 5; ++id) {
+    cluster::Job job = full_job();
+    job.id = cluster::JobId(id);
+    job.holds = false;
+    job.state = id % 2 == 0 ? cluster::JobState::queued : cluster::JobState::succeeded;
+    state.jobs[job.id] = job;
+  }
+  cluster::derive(state, Instant(1s));
+  const std::string first = jobs_json(state, {.all = true, .before = 0, .limit = 2});
+  EXPECT_LT(first.find(R"("id":"5")"), first.find(R"("id":"4")"));
+  EXPECT_NE(first.find(R"("next":"4")"), std::string::npos) << first;
+  const std::string last = jobs_json(state, {.all = true, .before = 2, .limit = 2});
+  EXPECT_NE(last.find(R"("id":"1")"), std::string::npos);
+  EXPECT_NE(last.find(R"("next":"")"), std::string::npos);
+  EXPECT_EQ(jobs_json(state, {.all = false, .before = 0, .limit = 9}).find(R"("id":"5")"), std::string::npos)
+      << "finished";
+}
+
+TEST(Errors, KeepTheirPartsOverHttp) {
+  const Error error = invalid("too many").within("submit").remedy("take fewer");
+  EXPECT_EQ(decode_error(400, error_json(error)), error);
+  EXPECT_EQ(decode_error(502, "<html>").message(), "it answered with HTTP status 502");
+}
+
+}  // namespace
+}  // namespace tutti::wire
