@@ -36,9 +36,9 @@ class Agent {
         joined_(std::move(joined)),
         ranks_(
             loop_, options.folder + "/ranks", options.tutti_program,
-            [this](cluster::RankReport report) { send(std::move(report)); },
+            [this](const cluster::RankReport& report) { send(report); },
             [this](const RankKey& key) { logs_.flush(key); }),
-        logs_(loop_, ranks_, [this](wire::AgentMessage message) { send(std::move(message)); }),
+        logs_(loop_, ranks_, [this](const wire::AgentMessage& message) { send(message); }),
         shipped_(options.controller, options.token, options.folder) {}
 
   Result<> run() {
@@ -83,7 +83,7 @@ class Agent {
     timer_ = loop_.after(delay_, [this] { dial(); });
   }
 
-  void connected(std::shared_ptr<net::Socket> socket) {
+  void connected(const std::shared_ptr<net::Socket>& socket) {
     delay_ = redial_min;
     socket_ = socket;
     socket->on_message = [this](const std::string& frame) { receive(frame); };
@@ -103,7 +103,7 @@ class Agent {
   }
 
   // What cannot be sent now is in the Hello of the next connection.
-  void send(wire::AgentMessage message) {
+  void send(const wire::AgentMessage& message) {
     if (socket_) socket_->send(wire::encode(message));
   }
 
@@ -120,7 +120,7 @@ class Agent {
         });
     if (start.sync.empty() || all_known) return start_all(start, start.workdir);
     shipped_.prepare(start.sync, start.job.text() + "." + std::to_string(start.attempt),
-                     [this, start](Result<std::string> folder) {
+                     [this, start](const Result<std::string>& folder) {
                        loop_.post([this, start, folder] {
                          if (folder) return start_all(start, *folder);
                          for (const auto& rank : start.ranks)

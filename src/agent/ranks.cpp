@@ -81,8 +81,8 @@ Result<> Ranks::adopt() {
 void Ranks::adopt_one(const RankKey& key) {
   const std::string folder = folder_of(key);
   Entry& entry = ranks_[key];
+  const auto shim = rank::take_over(folder);
   const auto exit = rank::read_exit(folder);
-  const auto shim = rank::read_shim(folder);
   if (exit && *exit) {
     entry.status = {cluster::RankState::exited, (*exit)->exit_code,
                     (*exit)->exit_code == 0 ? "" : describe_failure(folder, **exit)};

@@ -30,7 +30,7 @@ std::string first_line(const std::string& file) {
 }  // namespace
 
 std::string home_folder() {
-  if (const std::string chosen = variable("TUTTI_HOME"); !chosen.empty()) return chosen;
+  if (std::string chosen = variable("TUTTI_HOME"); !chosen.empty()) return chosen;
   if (const std::string home = variable("HOME"); !home.empty()) return home + "/.tutti";
   const passwd* user = ::getpwuid(::getuid());
   return std::string(user == nullptr ? "/tmp" : user->pw_dir) + "/.tutti";

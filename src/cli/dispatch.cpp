@@ -46,6 +46,7 @@ struct Bound {
       : command(entry.make()), flags(entry.name, entry.arguments, entry.summary) {
     command->declare(flags);
     declare_log(flags, log);
+    log.part = entry.name;
   }
   Bound(const Bound&) = delete;
   Bound& operator=(const Bound&) = delete;

@@ -189,7 +189,7 @@ void LocalCluster::kill_ranks(const std::string& node) const {
   std::error_code failure;
   for (const auto& entry :
        std::filesystem::directory_iterator(home_ + "/nodes/" + node + "/ranks", failure)) {
-    const auto shim = rank::read_shim(entry.path().string());
+    const auto shim = rank::take_over(entry.path().string());
     if (!shim || !*shim || !rank::is_alive(**shim)) continue;
     ::kill((*shim)->pid, SIGSTOP);
     for (auto family = rank::descendants_of((*shim)->pid); !family.empty();

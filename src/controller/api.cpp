@@ -53,7 +53,7 @@ bool is_set(const net::Request& request, const std::string& name) {
 Api::Api(net::Loop& loop, Core& core, Hub& hub, Tokens tokens, std::string blob_folder)
     : loop_(loop), core_(core), hub_(hub), tokens_(std::move(tokens)), blobs_(std::move(blob_folder)) {}
 
-void Api::handle(std::shared_ptr<net::Exchange> exchange) {
+void Api::handle(const std::shared_ptr<net::Exchange>& exchange) {
   const net::Request& request = exchange->request();
   if (!request.path.starts_with(prefix))
     return exchange->answer(no_such_thing("page " + request.path.substr(0, 100)));
@@ -64,7 +64,7 @@ void Api::handle(std::shared_ptr<net::Exchange> exchange) {
   if (path == "agent" && request.websocket) {
     const std::string remote = request.remote;
     return exchange->upgrade(
-        [this, remote](std::shared_ptr<net::Socket> socket) { hub_.add_agent(std::move(socket), remote); });
+        [this, remote](const std::shared_ptr<net::Socket>& socket) { hub_.add_agent(socket, remote); });
   }
   const std::string_view kind = std::string_view(path).substr(0, path.find('/'));
   const std::string rest = path.size() > kind.size() ? path.substr(kind.size() + 1) : "";

@@ -20,7 +20,7 @@ class Api {
  public:
   Api(net::Loop& loop, Core& core, Hub& hub, Tokens tokens, std::string blob_folder);
 
-  void handle(std::shared_ptr<net::Exchange> exchange);
+  void handle(const std::shared_ptr<net::Exchange>& exchange);
 
  private:
   using Shared = std::shared_ptr<net::Exchange>;

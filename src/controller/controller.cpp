@@ -115,7 +115,7 @@ Result<> run_controller(const ControllerOptions& options,
   Api api(loop, core, hub, {std::move(*admin), std::move(*join)}, options.folder + "/blobs");
   auto server =
       net::Server::listen(loop, {listen->host, listen->port, options.tls_certificate, options.tls_key},
-                          [&](std::shared_ptr<net::Exchange> exchange) { api.handle(std::move(exchange)); });
+                          [&](const std::shared_ptr<net::Exchange>& exchange) { api.handle(exchange); });
   if (!server) return std::move(server).error();
   if (auto started = core.start(); !started) return started;
   const auto signals = loop.on_signals({SIGTERM, SIGINT}, [&](int) { loop.stop(); });

@@ -8,6 +8,7 @@ namespace {
 
 constexpr Duration tick_every = 200ms;
 constexpr Duration probe_every = 1s;
+constexpr Duration pass_short_max = 2ms;  // passes this short may follow each other at once
 // A turn that comes this late means that this process was stopped, not that the nodes were silent.
 constexpr Duration stall_min = 1s;
 
@@ -98,8 +99,11 @@ void Core::ask(Query query) {
 }
 
 std::vector<Core::Item> Core::take() {
+  // A pass that was put off is due before the next tick.
+  const Duration until_pass = std::max<Duration>(next_pass_ - now_on_the_wall(), 0s);
+  const Duration patience = pass_wanted_ ? std::min<Duration>(tick_every, until_pass) : tick_every;
   std::unique_lock lock(mutex_);
-  woken_.wait_for(lock, tick_every, [this] { return !waiting_.empty() || stopping_; });
+  woken_.wait_for(lock, patience, [this] { return !waiting_.empty() || stopping_; });
   return std::exchange(waiting_, {});
 }
 
@@ -156,7 +160,8 @@ void Core::schedule(Batch& batch, Instant now) {
   effects.schedule = false;
   merge(batch.effects, std::move(effects));
   const Instant done = now_on_the_wall();
-  next_pass_ = done + std::min<Duration>(done - now, 1s);
+  const Duration took = done - now;
+  next_pass_ = took < pass_short_max ? done : done + std::min<Duration>(took, 1s);
 }
 
 void Core::finish(Batch& batch, Instant now) {

@@ -24,7 +24,7 @@ std::string event_text(std::string_view name, std::string_view data) {
 
 // ---- agents
 
-void Hub::add_agent(std::shared_ptr<net::Socket> socket, std::string remote) {
+void Hub::add_agent(const std::shared_ptr<net::Socket>& socket, std::string remote) {
   auto agent = std::make_shared<Agent>(Agent{socket, "", std::move(remote)});
   socket->on_message = [this, agent](const std::string& frame) { receive(agent, frame); };
   socket->on_close = [this, agent](const std::string& why) { drop(agent, why); };

@@ -28,7 +28,7 @@ class Hub {
   Hub& operator=(const Hub&) = delete;
 
   // An agent's socket; its first message must be a Hello.
-  void add_agent(std::shared_ptr<net::Socket> socket, std::string remote);
+  void add_agent(const std::shared_ptr<net::Socket>& socket, std::string remote);
   // Server-sent events of every change.
   void add_watcher(net::Exchange& exchange);
   // The logs of a job, as events `log` {rank, text}, `job` and `note`.

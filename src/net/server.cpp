@@ -266,7 +266,7 @@ class BeastServer final : public Server {
   void serve(beast::tcp_stream stream, const std::string& remote) {
     ++open_;
     auto connection = std::make_shared<Connection>(context_, Wire(std::move(stream), tls_), handler_, remote);
-    asio::co_spawn(context_, connection->run(), [this](std::exception_ptr) { --open_; });
+    asio::co_spawn(context_, connection->run(), [this](const std::exception_ptr&) { --open_; });
   }
 
   asio::io_context& context_;

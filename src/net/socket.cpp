@@ -75,7 +75,7 @@ asio::awaitable<void> run_socket(std::shared_ptr<WebSocket> stream, std::shared_
                                  asio::io_context& context) {
   auto written = std::make_shared<Signal>(context.get_executor());
   asio::co_spawn(context, write_frames(stream, socket->outbox),
-                 [written](std::exception_ptr) { written->set(); });
+                 [written](const std::exception_ptr&) { written->set(); });
   const std::string why = co_await read_frames(stream, socket);
   socket->outbox->close();
   co_await written->wait();

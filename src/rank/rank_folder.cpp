@@ -1,5 +1,7 @@
 #include "rank/rank_folder.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstring>
@@ -211,6 +213,17 @@ Result<std::optional<ShimProcess>> read_shim(const std::string& folder) {
     return failed("it is damaged").within(path);
   return std::optional(shim);
 }
+
+// The shim writes its file first and then looks for the mark; here it is the other way round. So one of the
+// two sees the other, whoever was faster.
+Result<std::optional<ShimProcess>> take_over(const std::string& folder) {
+  auto shim = read_shim(folder);
+  if (!shim || *shim) return shim;
+  if (auto marked = replace_file(path_of(folder, "given_up"), ""); !marked) return std::move(marked).error();
+  return read_shim(folder);
+}
+
+bool is_given_up(const std::string& folder) { return access(path_of(folder, "given_up").c_str(), F_OK) == 0; }
 
 bool is_alive(const ShimProcess& shim) {
   const auto status = read_process(shim.pid);

@@ -63,6 +63,11 @@ Result<std::optional<RankExit>> read_exit(const std::string& folder);
 Result<> write_shim(const std::string& folder, const ShimProcess& shim);
 Result<std::optional<ShimProcess>> read_shim(const std::string& folder);
 
+// For whoever comes after the agent that started the rank, and cannot know how far that got: the shim, or
+// nothing, and then none will come any more, because a late one finds the rank given up and ends.
+Result<std::optional<ShimProcess>> take_over(const std::string& folder);
+bool is_given_up(const std::string& folder);
+
 // The process of this very start: one that has ended or that got the same pid later does not count.
 bool is_alive(const ShimProcess& shim);
 

@@ -119,6 +119,21 @@ TEST_F(RankFolder, AShimIsReadAsItWasWritten) {
   }
 }
 
+TEST_F(RankFolder, ATakeOverFindsTheShimOrKeepsALateOneOut) {
+  const auto none = take_over(folder());
+  ASSERT_TRUE(none);
+  EXPECT_FALSE(*none);
+  EXPECT_TRUE(is_given_up(folder()));
+}
+
+TEST_F(RankFolder, ATakeOverDoesNotGiveUpARankThatHasItsShim) {
+  ASSERT_TRUE(write_shim(folder(), {.pid = 42, .start_time = 77}));
+  const auto shim = take_over(folder());
+  ASSERT_TRUE(shim && *shim);
+  EXPECT_EQ(**shim, (ShimProcess{.pid = 42, .start_time = 77}));
+  EXPECT_FALSE(is_given_up(folder()));
+}
+
 TEST(IsAlive, TellsAProcessFromALaterOneOfTheSamePid) {
   const auto status = read_process(getpid());
   ASSERT_TRUE(status);

@@ -323,11 +323,13 @@ Result<> announce(const std::string& folder) {
   return write_shim(folder, {.pid = getpid(), .start_time = status->start_time});
 }
 
-RankExit run_rank(const std::string& folder) {
+// Nothing if the rank was given up before it began.
+std::optional<RankExit> run_rank(const std::string& folder) {
   if (auto announced = announce(folder); !announced)
-    return {.exit_code = exit_code_not_runnable, .detail = announced.error().text()};
+    return RankExit{.exit_code = exit_code_not_runnable, .detail = announced.error().text()};
+  if (is_given_up(folder)) return std::nullopt;
   auto spec = read_spec(folder);
-  if (!spec) return {.exit_code = exit_code_not_runnable, .detail = spec.error().text()};
+  if (!spec) return RankExit{.exit_code = exit_code_not_runnable, .detail = spec.error().text()};
   return Shim(folder, *std::move(spec)).run();
 }
 
@@ -335,11 +337,11 @@ RankExit run_rank(const std::string& folder) {
 
 int run_shim(const std::string& folder) {
   prepare_process();
-  const RankExit exit = run_rank(folder);
-  if (write_exit(folder, exit)) return 0;
+  const auto exit = run_rank(folder);
+  if (!exit || write_exit(folder, *exit)) return 0;
   // On a full disk the end of the rank is worth more than the beginning of its log.
   drop_oldest_segment(folder);
-  return write_exit(folder, exit) ? 0 : 1;
+  return write_exit(folder, *exit) ? 0 : 1;
 }
 
 }  // namespace tutti::rank

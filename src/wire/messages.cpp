@@ -19,6 +19,8 @@ template <class... Cases>
 struct Overload : Cases... {
   using Cases::operator()...;
 };
+template <class... Cases>
+Overload(Cases...) -> Overload<Cases...>;
 
 void to_proto(const cluster::RankReport& from, proto::RankReport& to) {
   to.set_job(from.job.number());

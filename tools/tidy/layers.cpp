@@ -86,7 +86,7 @@ class BorderWalk {
     for (const Include& include : includes(path, file->second)) {
       if (include.quoted && !include.path.ends_with(".pb.h"))
         walk(file_of(modules_, include.path), home, seen, findings);
-      if (is_heavy(include) && module != nullptr && module->name != home.name) {
+      if (is_heavy(include) && module != nullptr && module->name != home.name && module->layer != "tools") {
         findings.insert({path, include.line, "borders",
                          "<" + include.path + "> in this header reaches the module " + home.name +
                              "; keep it behind a forward declaration or a pimpl"});
