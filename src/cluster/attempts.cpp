@@ -62,10 +62,11 @@ std::string describe_exit(const Job& job, std::int32_t rank, const RankStatus& s
 void Machine::on(const Planned& event) {
   Room room;
   for (auto& view : free_room(state_)) room.emplace(view.name, std::move(view));
+  ArrayRoom array_room(state_);
   for (const sched::Placement& placement : event.plan.starts) {
     Job* job = find(placement.job);
     if (job == nullptr || job->finished() || job->placed() || job->attempt != placement.attempt) continue;
-    if (!eligible(state_, *job)) continue;
+    if (!waits_for(state_, *job).empty() || !array_room.take(*job)) continue;
     if (take_room(room, job->spec.shape, placement.ranks)) {
       start(*job, placement.ranks);
     } else {
@@ -81,6 +82,7 @@ void Machine::on(const Planned& event) {
 
 void Machine::start(Job& job, const std::vector<RankPlace>& places) {
   job.holds = true;
+  state_.holding.insert(job.id);
   job.places = places;
   job.ranks.assign(places.size(), {});
   job.state = JobState::starting;
@@ -100,11 +102,10 @@ void Machine::start(Job& job, const std::vector<RankPlace>& places) {
 std::int32_t Machine::free_port(const std::string& address) const {
   std::set<std::int32_t> taken;
   std::uint64_t attempts = 0;
-  for (const JobId id : state_.active) {
+  for (const JobId id : state_.holding) {
     const Job& other = state_.jobs.at(id);
     attempts += static_cast<std::uint64_t>(other.attempt);
-    if (other.placed() && state_.nodes.at(other.places.front().node).address == address)
-      taken.insert(other.master_port);
+    if (state_.nodes.at(other.places.front().node).address == address) taken.insert(other.master_port);
   }
   auto offset = static_cast<std::int32_t>((state_.next_job + attempts) % master_port_count);
   while (taken.contains(master_port_min + offset)) offset = (offset + 1) % master_port_count;
@@ -203,10 +204,11 @@ void Machine::finish(Job& job, JobState state, std::string reason) {
   state_.active.erase(job.id);
   touch(job);
   effects_.schedule = true;
+  if (state == JobState::succeeded) return;
   // What was to come after this one's success will now never start.
   for (const JobId id : std::set(state_.active)) {
     Job& waiting = state_.jobs.at(id);
-    if (waiting.placed() || waiting.finished() || state == JobState::succeeded) continue;
+    if (waiting.placed() || waiting.finished()) continue;
     const auto& after = waiting.spec.after;
     const bool doomed = std::any_of(after.begin(), after.end(),
                                     [&](const Dependency& d) { return d.success && d.job == job.id; });
@@ -234,6 +236,7 @@ void Machine::release(Job& job) {
     if (!state_.nodes.at(node).lost) effects_.sends.push_back(ForgetRanks{node, job.id, job.attempt});
   }
   job.holds = false;
+  state_.holding.erase(job.id);
   job.ending = EndCause::none;
 }
 

@@ -13,6 +13,7 @@ Result<> check_job(const State& state, const Job& job) {
   if (job.finished() && job.placed()) return broken(job, "a finished job holds devices");
   if (running && !job.placed()) return broken(job, "it runs nowhere");
   if (job.finished() == state.active.contains(job.id)) return broken(job, "the set of active jobs is wrong");
+  if (job.placed() != state.holding.contains(job.id)) return broken(job, "the set of holding jobs is wrong");
   for (const RankPlace& place : job.places) {
     if (job.placed() && !state.nodes.contains(place.node))
       return broken(job, "it is placed on an unknown node");

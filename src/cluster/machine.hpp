@@ -54,8 +54,20 @@ class Machine {
   Effects& effects_;
 };
 
-// views.cpp: may this queued job start, apart from room? If not, why.
-Result<> eligible(const State& state, const Job& job);
+// views.cpp: which job this one waits for, "" if for none.
+std::string waits_for(const State& state, const Job& job);
+
+// How many more elements of each array may run at once.
+class ArrayRoom {
+ public:
+  explicit ArrayRoom(const State& state);
+  // True if one more element of the job's array may start, which is then counted.
+  bool take(const Job& job);
+
+ private:
+  std::map<JobId, std::int32_t> running_;
+};
+
 // The room on nodes that take work, less what placed gangs use.
 std::vector<sched::NodeView> free_room(const State& state);
 // The room of the whole cluster if it were empty and all of it there.

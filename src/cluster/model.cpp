@@ -4,8 +4,10 @@ namespace tutti::cluster {
 
 void derive(State& state, Instant now) {
   state.active.clear();
+  state.holding.clear();
   for (const auto& [id, job] : state.jobs) {
     if (!job.finished()) state.active.insert(id);
+    if (job.placed()) state.holding.insert(id);
     state.next_job = std::max(state.next_job, id.number() + 1);
   }
   for (auto& [name, node] : state.nodes) node.heard_at = now;
@@ -15,10 +17,9 @@ void derive(State& state, Instant now) {
 NodeState node_state(const State& state, const Node& node) {
   if (node.lost) return NodeState::lost;
   if (!node.draining) return NodeState::ready;
-  for (const JobId id : state.active) {
-    const Job& job = state.jobs.at(id);
-    for (const RankPlace& place : job.places) {
-      if (job.placed() && place.node == node.name) return NodeState::draining;
+  for (const JobId id : state.holding) {
+    for (const RankPlace& place : state.jobs.at(id).places) {
+      if (place.node == node.name) return NodeState::draining;
     }
   }
   return NodeState::drained;

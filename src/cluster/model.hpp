@@ -159,8 +159,11 @@ struct State {
   std::map<QueueName, Queue> queues;
   std::uint64_t next_job = 1;
 
-  // Derived, rebuilt by derive(): jobs that are not finished.
+  // Derived, rebuilt by derive(): jobs that are not finished, and those among them that hold places. Most
+  // jobs of a full cluster wait, and most of a long-lived one are finished: what runs is found without
+  // walking past them.
   std::set<JobId> active;
+  std::set<JobId> holding;
   std::uint64_t revision = 0;  // counts the steps that changed something
 };
 

@@ -20,7 +20,7 @@ void Machine::on(const Hello& event) {
   node = std::move(fresh);
   node.heard_at = now_;
   for (const RankReport& report : event.ranks) apply(node.name, report);
-  for (const JobId id : std::set(state_.active)) compare(event, state_.jobs.at(id));
+  for (const JobId id : std::set(state_.holding)) compare(event, state_.jobs.at(id));
   effects_.schedule = true;
 }
 
@@ -60,7 +60,7 @@ void Machine::on(const Heard& event) {
 void Machine::lose(Node& node) {
   node.lost = true;
   touch(node);
-  for (const JobId id : std::set(state_.active)) {
+  for (const JobId id : std::set(state_.holding)) {
     Job& job = state_.jobs.at(id);
     for (std::size_t rank = 0; rank < job.places.size() && job.placed(); ++rank) {
       if (job.places[rank].node != node.name || job.ranks[rank].state == RankState::exited) continue;
@@ -75,10 +75,10 @@ void Machine::on(const Tick&) {
   for (auto& [name, node] : state_.nodes) {
     if (!node.lost && now_ - node.heard_at > lease) lose(node);
   }
-  for (const JobId id : std::set(state_.active)) {
+  for (const JobId id : state_.holding) {
     Job& job = state_.jobs.at(id);
     const bool over = job.spec.time_limit > Duration::zero() && now_ - job.started_at > job.spec.time_limit;
-    if (job.placed() && job.ending == EndCause::none && over) {
+    if (job.ending == EndCause::none && over) {
       end(job, EndCause::time_limit, "ran past its time limit of " + format_duration(job.spec.time_limit));
     }
   }

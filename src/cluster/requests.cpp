@@ -88,10 +88,10 @@ void Machine::on(const Drain& event) {
   node->draining = true;
   touch(*node);
   if (!event.now) return;
-  for (const JobId id : std::set(state_.active)) {
+  for (const JobId id : state_.holding) {
     Job& job = state_.jobs.at(id);
     for (const RankPlace& place : job.places) {
-      if (!job.placed() || place.node != event.node) continue;
+      if (place.node != event.node) continue;
       end(job, EndCause::drained, "moved: node " + event.node + " is being drained");
       break;
     }

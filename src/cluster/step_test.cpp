@@ -280,6 +280,8 @@ TEST_F(ClusterTest, DependenciesHoldAJobBackOrEndIt) {
   const JobId second = submit(after);
   const JobId third = submit(needs);
   EXPECT_FALSE(job(second).placed());
+  EXPECT_EQ(job(second).reason, "waits for job 1 to end");
+  EXPECT_EQ(job(third).reason, "waits for job 1 to succeed");
   all_exit(first, 1);
   EXPECT_TRUE(job(second).placed());
   EXPECT_EQ(job(third).state, JobState::cancelled);
@@ -302,6 +304,7 @@ TEST_F(ClusterTest, AnArrayRunsAtMostItsLimitAtOnce) {
     return std::count_if(ids.begin(), ids.end(), [&](JobId id) { return job(id).placed(); });
   };
   EXPECT_EQ(running(), 2);
+  EXPECT_EQ(job(ids[4]).reason, "waits for other elements of its array: at most 2 run at once");
   all_exit(ids[0]);
   EXPECT_EQ(running(), 2);
   EXPECT_EQ(job(ids[3]).spec.array->first, ids[0]);

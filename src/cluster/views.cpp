@@ -22,15 +22,6 @@ void take(sched::NodeView& view, const Job& job, const RankPlace& place) {
   }
 }
 
-std::int32_t running_elements(const State& state, const ArrayPart& part) {
-  std::int32_t running = 0;
-  for (std::int32_t at = 0; at < part.count; ++at) {
-    const auto job = state.jobs.find(JobId(part.first.number() + static_cast<std::uint64_t>(at)));
-    running += job != state.jobs.end() && job->second.placed() ? 1 : 0;
-  }
-  return running;
-}
-
 }  // namespace
 
 std::vector<sched::NodeView> full_room(const State& state) {
@@ -44,9 +35,8 @@ std::vector<sched::NodeView> free_room(const State& state) {
   for (const auto& [name, node] : state.nodes) {
     if (!node.lost && !node.draining) by_name.emplace(name, empty_view(node));
   }
-  for (const JobId id : state.active) {
+  for (const JobId id : state.holding) {
     const Job& job = state.jobs.at(id);
-    if (!job.placed()) continue;
     for (const RankPlace& place : job.places) {
       if (const auto view = by_name.find(place.node); view != by_name.end()) take(view->second, job, place);
     }
@@ -57,36 +47,46 @@ std::vector<sched::NodeView> free_room(const State& state) {
   return room;
 }
 
-Result<> eligible(const State& state, const Job& job) {
+std::string waits_for(const State& state, const Job& job) {
   for (const Dependency& dependency : job.spec.after) {
     const auto before = state.jobs.find(dependency.job);
-    if (before != state.jobs.end() && !before->second.finished()) {
-      return failed("waits for job " + dependency.job.text() + " to " +
-                    (dependency.success ? "succeed" : "end"));
-    }
+    if (before == state.jobs.end() || before->second.finished()) continue;
+    return "waits for job " + dependency.job.text() + " to " + (dependency.success ? "succeed" : "end");
   }
+  return "";
+}
+
+ArrayRoom::ArrayRoom(const State& state) {
+  for (const JobId id : state.holding) {
+    if (const auto& part = state.jobs.at(id).spec.array) ++running_[part->first];
+  }
+}
+
+bool ArrayRoom::take(const Job& job) {
   const auto& part = job.spec.array;
-  if (part && part->limit > 0 && running_elements(state, *part) >= part->limit) {
-    return failed("waits for other elements of its array: at most " + std::to_string(part->limit) +
-                  " run at once");
-  }
-  return {};
+  if (!part || part->limit == 0) return true;
+  std::int32_t& running = running_[part->first];
+  if (running >= part->limit) return false;
+  ++running;
+  return true;
 }
 
 sched::Snapshot snapshot(const State& state) {
   sched::Snapshot snapshot;
   snapshot.revision = state.revision;
   snapshot.nodes = free_room(state);
-  std::map<JobId, std::int32_t> array_room;  // elements of an array that this pass may still start
+  ArrayRoom array_room(state);
   for (const JobId id : state.active) {
     const Job& job = state.jobs.at(id);
-    if (job.placed() || !eligible(state, job)) continue;
-    if (const auto& part = job.spec.array; part && part->limit > 0) {
-      const auto room =
-          array_room.try_emplace(part->first, part->limit - running_elements(state, *part)).first;
-      if (room->second-- <= 0) continue;
+    if (job.placed()) continue;
+    if (std::string why = waits_for(state, job); !why.empty()) {
+      snapshot.held[id] = std::move(why);
+    } else if (!array_room.take(job)) {
+      snapshot.held[id] = "waits for other elements of its array: at most " +
+                          std::to_string(job.spec.array->limit) + " run at once";
+    } else {
+      snapshot.queued.push_back({job.id, job.attempt, job.spec.priority, job.submitted_at, job.spec.shape});
     }
-    snapshot.queued.push_back({job.id, job.attempt, job.spec.priority, job.submitted_at, job.spec.shape});
   }
   return snapshot;
 }

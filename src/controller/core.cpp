@@ -166,7 +166,7 @@ void Core::schedule(Batch& batch, Instant now) {
 
 void Core::finish(Batch& batch, Instant now) {
   if (commit(batch.effects)) {
-    deliver_(delivery(batch.effects));
+    if (auto news = delivery(batch.effects); !news.empty()) deliver_(std::move(news));
   } else {
     next_probe_ = now + probe_every;
     for (Answer& answer : batch.answers) {

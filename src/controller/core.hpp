@@ -36,6 +36,8 @@ struct Delivery {
   std::vector<JobChange> jobs;
   std::vector<std::string> nodes;  // JSON of changed nodes
   bool resync = false;             // what agents said last may be lost: ask them again
+
+  bool empty() const { return messages.empty() && jobs.empty() && nodes.empty() && !resync; }
 };
 
 class Core {

@@ -24,8 +24,8 @@ std::int32_t ranks_by_devices(const Shape& shape, const NodeView& node) {
   return shape.gpu_share < whole_share ? ranks : whole / (shape.gpu_share / whole_share);
 }
 
-// How many ranks of this shape the node can take now; more than the gang has, so that a tight node can be told from a
-// roomy one.
+// How many ranks of this shape the node can take now; more than the gang has, so that a tight node can be
+// told from a roomy one.
 std::int32_t capacity(const Shape& shape, const NodeView& node) {
   std::int32_t ranks = ranks_by_devices(shape, node);
   if (shape.cpus > 0) ranks = std::min(ranks, node.cpus_free / shape.cpus);

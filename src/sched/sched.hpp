@@ -58,8 +58,9 @@ struct JobView {
 
 struct Snapshot {
   std::uint64_t revision = 0;
-  std::vector<NodeView> nodes;  // only those that take work, by name
-  std::vector<JobView> queued;  // only those that may start now
+  std::vector<NodeView> nodes;        // only those that take work, by name
+  std::vector<JobView> queued;        // only those that may start now
+  std::map<JobId, std::string> held;  // the others, and what each waits for
 };
 
 struct DeviceShare {

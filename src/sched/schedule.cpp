@@ -33,6 +33,7 @@ std::vector<const JobView*> in_order(const Snapshot& snapshot) {
 Plan schedule(const Snapshot& snapshot, Instant /*now*/) {
   Plan plan;
   plan.revision = snapshot.revision;
+  plan.waiting = snapshot.held;
   std::vector<NodeView> nodes = snapshot.nodes;
   // Room only shrinks within a pass: what did not fit once is not tried again.
   std::map<Shape, std::string, ShapeOrder> refused;

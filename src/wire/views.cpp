@@ -107,9 +107,8 @@ struct Use {
 
 std::map<std::string, Use> uses(const cluster::State& state) {
   std::map<std::string, Use> uses;
-  for (const auto id : state.active) {
+  for (const auto id : state.holding) {
     const auto& job = state.jobs.at(id);
-    if (!job.placed()) continue;
     for (const auto& place : job.places) {
       Use& use = uses[place.node];
       use.cpus += job.spec.shape.cpus;
@@ -218,13 +217,8 @@ std::string status_json(const cluster::State& state, const StoreHealth& health, 
     for (const auto& [device, share] : used[name].shares) share_free -= share;
   }
   view.set_gpus_free(gpus(share_free));
-  for (const auto id : state.active) {
-    if (state.jobs.at(id).placed()) {
-      view.set_jobs_running(view.jobs_running() + 1);
-    } else {
-      view.set_jobs_queued(view.jobs_queued() + 1);
-    }
-  }
+  view.set_jobs_running(static_cast<std::int32_t>(state.holding.size()));
+  view.set_jobs_queued(static_cast<std::int32_t>(state.active.size() - state.holding.size()));
   view.set_jobs_finished(static_cast<std::int32_t>(state.jobs.size() - state.active.size()));
   view.set_store_ok(health.ok);
   view.set_store_error(health.error);
