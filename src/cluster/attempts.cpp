@@ -195,6 +195,11 @@ void Machine::settle(Job& job) {
 }
 
 void Machine::finish(Job& job, JobState state, std::string reason) {
+  end_job(job, state, std::move(reason));
+  if (state != JobState::succeeded) cancel_dependents(job);
+}
+
+void Machine::end_job(Job& job, JobState state, std::string reason) {
   release(job);
   job.state = state;
   job.reason = std::move(reason);
@@ -204,17 +209,24 @@ void Machine::finish(Job& job, JobState state, std::string reason) {
   state_.active.erase(job.id);
   touch(job);
   effects_.schedule = true;
-  if (state == JobState::succeeded) return;
-  // What was to come after this one's success will now never start.
-  for (const JobId id : std::set(state_.active)) {
-    Job& waiting = state_.jobs.at(id);
-    if (waiting.placed() || waiting.finished()) continue;
-    const auto& after = waiting.spec.after;
-    const bool doomed = std::any_of(after.begin(), after.end(),
-                                    [&](const Dependency& d) { return d.success && d.job == job.id; });
-    if (doomed)
-      finish(waiting, JobState::cancelled,
-             "job " + job.id.text() + ", whose success it needs, " + std::string(name_of(state)));
+}
+
+// What needs the success of a job that had none will never start, nor will what needs the success of that. A
+// job comes after jobs that were there before it, so one walk in the order of ids finds them all.
+void Machine::cancel_dependents(const Job& job) {
+  std::map<JobId, JobId> doomed;  // and by whom
+  doomed.emplace(job.id, job.id);
+  for (auto at = state_.active.upper_bound(job.id); at != state_.active.end(); ++at) {
+    const Job& waiting = state_.jobs.at(*at);
+    if (waiting.placed()) continue;
+    for (const Dependency& dependency : waiting.spec.after) {
+      if (dependency.success && doomed.contains(dependency.job)) doomed.emplace(*at, dependency.job);
+    }
+  }
+  doomed.erase(job.id);
+  for (const auto& [id, by] : doomed) {
+    const std::string how(name_of(state_.jobs.at(by).state));
+    end_job(state_.jobs.at(id), JobState::cancelled, "job " + by.text() + ", whose success it needs, " + how);
   }
 }
 

@@ -39,6 +39,8 @@ class Machine {
   void send_end(const Job& job);
   void settle(Job& job);
   void finish(Job& job, JobState state, std::string reason);
+  void end_job(Job& job, JobState state, std::string reason);
+  void cancel_dependents(const Job& job);
   void requeue(Job& job);
   void release(Job& job);
   std::int32_t free_port(const std::string& address) const;

@@ -53,8 +53,13 @@ void Machine::compare(const Hello& hello, Job& job) {
 
 void Machine::on(const Heard& event) {
   Node* node = find(event.node);
-  if (node == nullptr || node->lost) return;  // a lost node comes back with a Hello, not with a sign of life
-  node->heard_at = now_;
+  if (node == nullptr) return;
+  // A lost node is taken back only with all that it runs: it may still have ranks of attempts that are over.
+  if (node->lost) {
+    effects_.sends.emplace_back(AskHello{event.node});
+  } else {
+    node->heard_at = now_;
+  }
 }
 
 void Machine::lose(Node& node) {

@@ -27,8 +27,14 @@ Result<> Machine::admit(const JobSpec& spec) const {
     return invalid("there is no queue '" + spec.queue + "'").remedy("`tutti queues` lists them");
   }
   for (const Dependency& dependency : spec.after) {
-    if (!state_.jobs.contains(dependency.job))
+    const auto before = state_.jobs.find(dependency.job);
+    if (before == state_.jobs.end())
       return invalid("there is no job " + dependency.job.text() + " to come after");
+    const bool hopeless = before->second.finished() && before->second.state != JobState::succeeded;
+    if (dependency.success && hopeless) {
+      return invalid("job " + dependency.job.text() + ", whose success it needs, has already ended: " +
+                     std::string(name_of(before->second.state)));
+    }
   }
   if (state_.nodes.empty()) return {};
   auto room = full_room(state_);
@@ -48,8 +54,16 @@ void Machine::on(const Submit& event) {
                        " unfinished jobs and takes no more")
                     .remedy("submit again when some have ended"));
   }
-  // The elements of an array differ only in their index.
-  if (auto admitted = admit(event.specs.front()); !admitted) return fail(std::move(admitted).error());
+  // The elements of an array differ only in their index, and are admitted together.
+  JobSpec first_spec = event.specs.front();
+  if (auto admitted = admit(first_spec); !admitted) return fail(std::move(admitted).error());
+  for (const JobSpec& spec : event.specs) {
+    first_spec.array = spec.array;
+    if (spec != first_spec || (event.specs.size() > 1 && !spec.array)) {
+      return fail(invalid("several jobs in one request must be the elements of one array")
+                      .remedy("send other jobs one by one"));
+    }
+  }
   std::vector<JobId> ids;
   const JobId first(state_.next_job);
   for (const JobSpec& spec : event.specs) {

@@ -83,7 +83,11 @@ struct ForgetRanks {
   JobId job;
   std::int32_t attempt = 0;
 };
-using Send = std::variant<StartRanks, EndRanks, ForgetRanks>;
+// Say Hello again: the node was given up and is heard once more on its old connection.
+struct AskHello {
+  NodeName node;
+};
+using Send = std::variant<StartRanks, EndRanks, ForgetRanks, AskHello>;
 
 struct Effects {
   std::vector<Send> sends;

@@ -182,6 +182,16 @@ TEST_F(ClusterTest, ALostNodeThatComesBackHasItsOldRanksEnded) {
   EXPECT_EQ(sent<ForgetRanks>(), 1U);
 }
 
+TEST_F(ClusterTest, ALostNodeThatIsHeardAgainIsAskedForAHello) {
+  join("a", 1);
+  pass(4s);
+  ASSERT_TRUE(state.nodes.at("a").lost);
+  sends.clear();
+  happen(Heard{"a"});
+  EXPECT_EQ(sent<AskHello>(), 1U);
+  EXPECT_TRUE(state.nodes.at("a").lost) << "until it has said what it runs";
+}
+
 TEST_F(ClusterTest, RestartsAreBounded) {
   join("a", 1);
   const JobId id = submit(spec(1));
@@ -286,9 +296,36 @@ TEST_F(ClusterTest, DependenciesHoldAJobBackOrEndIt) {
   EXPECT_TRUE(job(second).placed());
   EXPECT_EQ(job(third).state, JobState::cancelled);
   EXPECT_EQ(job(third).reason, "job 1, whose success it needs, failed");
+  EXPECT_FALSE(happen(Submit{{needs}}).reply.ok()) << "it has failed already";
   JobSpec unknown = spec(1);
   unknown.after = {{JobId(77), false}};
   EXPECT_FALSE(happen(Submit{{unknown}}).reply.ok());
+}
+
+TEST_F(ClusterTest, AChainOfDependentsEndsWithItsFirstLink) {
+  join("a", 8);
+  std::vector<JobId> chain{submit(spec(1))};
+  for (int link = 0; link < 3; ++link) {
+    JobSpec next = spec(1);
+    next.after = {{chain.back(), true}};
+    chain.push_back(submit(next));
+  }
+  all_exit(chain[0], 1);
+  EXPECT_EQ(job(chain[1]).reason, "job 1, whose success it needs, failed");
+  EXPECT_EQ(job(chain[3]).reason, "job 3, whose success it needs, cancelled");
+  EXPECT_TRUE(state.active.empty());
+}
+
+TEST_F(ClusterTest, JobsOfOneRequestAreOneArray) {
+  join("a", 8);
+  JobSpec first = spec(1);
+  JobSpec other = spec(1);
+  EXPECT_FALSE(happen(Submit{{first, other}}).reply.ok());
+  first.array = ArrayPart{JobId(), 0, 2, 0};
+  other.array = ArrayPart{JobId(), 1, 2, 0};
+  EXPECT_TRUE(happen(Submit{{first, other}}).reply.ok());
+  other.queue = "nobody";
+  EXPECT_FALSE(happen(Submit{{first, other}}).reply.ok()) << "each of them is looked at";
 }
 
 TEST_F(ClusterTest, AnArrayRunsAtMostItsLimitAtOnce) {

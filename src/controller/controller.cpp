@@ -51,7 +51,11 @@ struct Listen {
 
 // Like a target, but the port may be 0.
 Result<Listen> parse_listen(const std::string& text) {
-  if (text.ends_with(":0")) return Listen{text.substr(0, text.size() - 2), 0};
+  if (text.ends_with(":0")) {
+    const auto any_port = parse_listen(text.substr(0, text.size() - 1) + "1");
+    if (!any_port) return any_port;
+    return Listen{any_port->host, 0};
+  }
   auto target = net::parse_target(text);
   if (!target) return std::move(target).error().within("--listen");
   return Listen{target->host, target->port};

@@ -119,8 +119,11 @@ void Core::run() {
     if (!health_.ok) probe(now);
     Batch batch;
     for (Item& item : items) step(batch, now, item);
-    Item tick{cluster::Tick{}, nullptr, nullptr};
-    step(batch, now, tick);
+    if (now >= next_tick_) {
+      next_tick_ = now + tick_every;
+      Item tick{cluster::Tick{}, nullptr, nullptr};
+      step(batch, now, tick);
+    }
     if (health_.ok) schedule(batch, now);
     finish(batch, now);
   }
@@ -130,6 +133,7 @@ void Core::run() {
 void Core::keep_leases(Instant now) {
   if (now - last_turn_ > stall_min || now < last_turn_) {
     for (auto& [name, node] : state_.nodes) node.heard_at = now;
+    next_tick_ = next_probe_ = next_pass_ = now;
   }
   last_turn_ = now;
 }
@@ -240,6 +244,9 @@ Delivery Core::delivery(const cluster::Effects& effects) const {
            {},
            0,
            false});
+    } else if (const auto* ask = std::get_if<cluster::AskHello>(&send)) {
+      delivery.messages.push_back(
+          {ask->node, wire::encode(wire::ControllerMessage(wire::Resync{})), {}, 0, false});
     }
   }
   if (watchers.load() == 0) return delivery;

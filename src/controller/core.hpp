@@ -97,6 +97,7 @@ class Core {
   std::uint64_t revision_ = 0;
   wire::StoreHealth health_;
   Instant last_turn_;
+  Instant next_tick_;
   Instant next_probe_;
   Instant next_pass_;
   bool pass_wanted_ = false;

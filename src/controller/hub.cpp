@@ -49,6 +49,7 @@ void Hub::receive(const std::shared_ptr<Agent>& agent, const std::string& frame)
     known = agent;
     log::info("node {} at {} says hello with {} devices and {} ranks", hello->node, agent->remote,
               hello->inventory.devices.size(), hello->ranks.size());
+    restart_followers(agent->node);
     return core_.happen(std::move(*hello), nullptr);
   }
   if (agents_[agent->node] != agent) return;
@@ -68,6 +69,16 @@ void Hub::receive(const std::shared_ptr<Agent>& agent, const std::string& frame)
     if (reader == readers_.end()) return;
     reader->second.open.erase(agent->node);
     close_if_done(reader->second);
+  }
+}
+
+// An agent that is back knows nothing of who read its logs. Their streams end; the readers come again and
+// pass over what they have.
+void Hub::restart_followers(const std::string& node) {
+  for (auto& [id, reader] : readers_) {
+    const auto asked = reader.asked.lower_bound({node, 0});
+    const bool was_asked = asked != reader.asked.end() && asked->first == node;
+    if (reader.follows && was_asked && !reader.open.contains(node)) reader.stream->close();
   }
 }
 

@@ -53,6 +53,7 @@ class Hub {
 
   void receive(const std::shared_ptr<Agent>& agent, const std::string& frame);
   void drop(const std::shared_ptr<Agent>& agent, const std::string& why);
+  void restart_followers(const std::string& node);
   void begin_reading(std::uint64_t reader, const cluster::Job& job);
   void ask_for_logs(LogReader& reader, const std::string& node, std::int32_t attempt);
   void end_reading(std::uint64_t reader);

@@ -32,6 +32,10 @@ Error unreachable(const Target& target, const std::string& why) {
   return failed(why).within("controller " + target.text());
 }
 
+constexpr const char* plain_hint =
+    "if it speaks TLS, TUTTI_CA_FILE (or --ca-file) must name its certificate authority";
+constexpr const char* tls_hint = "if it does not speak TLS, TUTTI_CA_FILE must not be set";
+
 std::string why_errno() { return failed_errno("", errno).message().substr(2); }
 
 // Waits until the descriptor is ready. False when the time is over or `idle` gives up.
@@ -287,7 +291,8 @@ Result<Response> Client::request(const std::string& method, const std::string& p
         parser, connection.unread, [&] { return connection.receive(); }, [] { return true; });
   if (!done) {
     connection_.reset();
-    return unreachable(target_, done.error().message());
+    return unreachable(target_, done.error().message())
+        .remedy(target_.ca_file.empty() ? plain_hint : tls_hint);
   }
   const bool keep = parser.get().keep_alive();
   auto answer = parser.release();
@@ -318,7 +323,9 @@ Result<> Client::events(const std::string& path, const OnEvent& on_event, const 
   }
   connection_.reset();  // what is left of a stream is of no use to another request
   if (given_up) return {};
-  if (!done) return unreachable(target_, done.error().message());
+  if (!done)
+    return unreachable(target_, done.error().message())
+        .remedy(target_.ca_file.empty() ? plain_hint : tls_hint);
   if (parser.get().result_int() != 200) {
     return failed(parser.get().body()).within("HTTP " + std::to_string(parser.get().result_int()));
   }

@@ -1,6 +1,9 @@
-// Runs a program to its end, as a test needs it: bounded in time, its output kept.
+// Runs programs as a test needs them: to their end, bounded in time, or beside the test until it ends them.
 #pragma once
 
+#include <sys/types.h>
+
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -24,6 +27,39 @@ struct RunOptions {
 
 // words[0] is a path or a name to be looked up in PATH.
 Finished run(const std::vector<std::string>& words, const RunOptions& options = {});
+
+// A program that runs beside the test; it is killed with its object at the latest.
+class Process {
+ public:
+  // Its standard output is appended to the file `output`, its errors to `output`.err.
+  Process(const std::vector<std::string>& words, const std::string& output,
+          const std::map<std::string, std::string>& env = {});
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  ~Process();
+
+  pid_t pid() const { return pid_; }
+  void signal(int number) const;
+  // Waits for its end: the exit code, 128 + signal if a signal ended it.
+  int wait();
+
+ private:
+  pid_t pid_ = -1;
+  int exit_code_ = -1;
+  bool ended_ = false;
+};
+
+// Looks every 20 ms until the condition holds. False when the time is over.
+bool eventually(const std::function<bool()>& condition, Duration patience = 60s);
+
+// The processes whose command line or environment names the text, without this one.
+std::vector<pid_t> processes_naming(const std::string& text);
+// The words of a process's environment, K=V; nothing if it has ended.
+std::vector<std::string> environment_of(pid_t pid);
+
+std::string read_text(const std::string& path);
+void write_text(const std::string& path, const std::string& text);
+std::vector<std::string> lines_of(const std::string& text);
 
 // A folder that is removed with all it holds.
 class TempFolder {

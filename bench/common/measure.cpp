@@ -1,0 +1,106 @@
+#include "common/measure.hpp"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <ctime>
+#include <optional>
+#include <sstream>
+#include <thread>
+
+#include "base/text.hpp"
+#include "support/process.hpp"
+
+namespace tutti::bench {
+namespace {
+
+std::atomic<bool> signalled{false};
+void note_signal(int) { signalled = true; }
+
+}  // namespace
+
+void catch_interrupts() {
+  ::signal(SIGINT, note_signal);
+  ::signal(SIGTERM, note_signal);
+}
+
+bool interrupted() { return signalled; }
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  TUTTI_CHECK(!values.empty());
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+Result<std::string> run_command(const std::vector<std::string>& words, const Environment& env,
+                                Duration timeout) {
+  if (interrupted()) return failed("interrupted");
+  auto finished = support::run(words, {.env = env, .stdout_to = "", .timeout = timeout});
+  if (finished.exit_code == 0 && !finished.timed_out) return std::move(finished.out);
+  std::string line;
+  for (const auto& word : words) line += (line.empty() ? "" : " ") + word;
+  const std::string said(trim(finished.err));
+  return failed(finished.timed_out ? "did not end in time"
+                : said.empty()     ? "failed without a word"
+                                   : said)
+      .within(line);
+}
+
+Result<double> median_command_ms(const std::vector<std::string>& words, const Environment& env, int runs) {
+  std::vector<double> times;
+  for (int run = 0; run <= runs; ++run) {
+    const auto start = Clock::now();
+    if (auto done = run_command(words, env); !done) return std::move(done).error();
+    if (run > 0) times.push_back(seconds_since(start) * 1e3);
+  }
+  return median(std::move(times));
+}
+
+Result<> in_parallel(int workers, const std::function<Result<>(int)>& work) {
+  std::vector<std::optional<Error>> errors(static_cast<std::size_t>(workers));
+  std::vector<std::thread> threads;
+  for (int worker = 0; worker < workers; ++worker) {
+    threads.emplace_back([&, worker] {
+      if (auto done = work(worker); !done) errors[static_cast<std::size_t>(worker)] = done.error();
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  for (auto& error : errors) {
+    if (error) return std::move(*error);
+  }
+  return {};
+}
+
+Result<> wait_until(const std::string& what, Duration patience, Duration every,
+                    const std::function<Result<bool>()>& condition) {
+  const auto give_up_at = Clock::now() + patience;
+  for (;;) {
+    auto holds = condition();
+    if (!holds) return std::move(holds).error().within(what);
+    if (*holds) return {};
+    if (Clock::now() > give_up_at) return failed("not within " + format_duration(patience)).within(what);
+    std::this_thread::sleep_for(every);
+  }
+}
+
+Result<Usage> usage_of(pid_t pid) {
+  clockid_t clock = 0;
+  timespec used{};
+  if (::clock_getcpuclockid(pid, &clock) != 0 || ::clock_gettime(clock, &used) != 0)
+    return failed("it has ended").within("process " + std::to_string(pid));
+  std::istringstream pages(support::read_text("/proc/" + std::to_string(pid) + "/statm"));
+  double size_pages = 0;
+  double resident_pages = 0;
+  pages >> size_pages >> resident_pages;
+  return Usage{static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) / 1e9,
+               resident_pages * static_cast<double>(::sysconf(_SC_PAGESIZE)) / (1 << 20)};
+}
+
+}  // namespace tutti::bench

@@ -1,0 +1,49 @@
+// What every benchmark does: take the time of commands, many at once or one after another. Any thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/time.hpp"
+
+namespace tutti::bench {
+
+using Clock = std::chrono::steady_clock;
+using Environment = std::map<std::string, std::string>;
+
+// From here on Ctrl-C and SIGTERM make commands and requests fail, so that what was started is ended in
+// order.
+void catch_interrupts();
+bool interrupted();
+
+double seconds_since(Clock::time_point start);
+double median(std::vector<double> values);
+
+// Runs a command to its end: what it printed, or why it failed.
+Result<std::string> run_command(const std::vector<std::string>& words, const Environment& env,
+                                Duration timeout = 120s);
+
+// From the start of the command to its exit, over so many runs after one that only warms up.
+Result<double> median_command_ms(const std::vector<std::string>& words, const Environment& env, int runs);
+
+// `work(worker)` on so many threads at once; the first error, if there is one.
+Result<> in_parallel(int workers, const std::function<Result<>(int worker)>& work);
+
+// Looks every few milliseconds until the condition holds; fails when it does not in time.
+Result<> wait_until(const std::string& what, Duration patience, Duration every,
+                    const std::function<Result<bool>()>& condition);
+
+// What a process has used so far.
+struct Usage {
+  double cpu_seconds = 0;
+  double resident_mib = 0;
+};
+Result<Usage> usage_of(pid_t pid);
+
+}  // namespace tutti::bench

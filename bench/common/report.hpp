@@ -1,0 +1,46 @@
+// The numbers of a benchmark, beside the peer's and the bar that is set for them. One thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+
+namespace tutti::bench {
+
+struct Bar {
+  enum class Kind { ratio_at_most, ratio_at_least, value_at_most };
+  Kind kind = Kind::value_at_most;
+  double limit = 0;
+};
+
+struct Row {
+  std::string name;  // in the JSON file
+  std::string what;  // in the table
+  std::string unit;
+  double tutti = 0;
+  std::optional<double> peer;
+  std::optional<Bar> bar;
+  std::string note;
+
+  std::optional<double> ratio() const;
+  // Whether the bar is held; nothing without a bar, or without the peer that it is measured by.
+  std::optional<bool> held() const;
+};
+
+class Report {
+ public:
+  explicit Report(std::string peer) : peer_(std::move(peer)) {}
+
+  void print_head() const;
+  // Prints the row at once: a benchmark takes minutes.
+  void add(Row row);
+  Result<> write_json(const std::string& file) const;
+
+ private:
+  std::string peer_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace tutti::bench

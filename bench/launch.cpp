@@ -1,0 +1,518 @@
+// bench/launch: how fast gangs start, jobs pass, submits are kept and lost nodes replaced, beside Slurm.
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <optional>
+#include <thread>
+
+#include "common/local.hpp"
+#include "common/report.hpp"
+#include "common/slurm.hpp"
+
+namespace tutti::bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr int nodes = 16;
+constexpr int gpus = 8;
+constexpr int clients = 4;
+
+// How often each thing is done. Each worker submits its share, so they are multiples of `clients`.
+struct Counts {
+  int launches = 20;
+  int jobs = 1000;
+  int command_submits = 600;
+  int api_submits = 8000;
+  int kills = 3;
+  int idle_seconds = 10;
+  int finished_jobs = 100'000;
+};
+constexpr Counts quick_counts{.launches = 3,
+                              .jobs = 100,
+                              .command_submits = 40,
+                              .api_submits = 400,
+                              .kills = 1,
+                              .idle_seconds = 2,
+                              .finished_jobs = 20'000};
+
+struct Bench {
+  Counts counts;
+  Report report{"Slurm"};
+  std::unique_ptr<SlurmCluster> slurm;  // null where it cannot be measured
+};
+
+Result<std::unique_ptr<LocalCluster>> start_tutti() { return LocalCluster::start(nodes, gpus); }
+
+// ---- gang: command to exit
+
+Result<> measure_gang(Bench& bench, const LocalCluster& tutti, int gang_nodes, double ratio_max) {
+  const std::string size = std::to_string(gang_nodes);
+  const std::string devices = std::to_string(gpus);
+  auto ours = median_command_ms(LocalCluster::command({"run", "--nodes", size, "--ranks", size,
+                                                       "--gpus-per-rank", devices, "--", "true"}),
+                                tutti.env(), bench.counts.launches);
+  if (!ours) return std::move(ours).error();
+  Row row{.name = "gang_" + size + "_nodes",
+          .what = "gang of true on " + size + (gang_nodes == 1 ? " node" : " nodes") + ", command to exit",
+          .unit = "ms",
+          .tutti = *ours,
+          .peer = {},
+          .bar = Bar{Bar::Kind::ratio_at_most, ratio_max},
+          .note = ""};
+  if (bench.slurm) {
+    auto theirs = median_command_ms({"srun", "-N", size, "--gres=gpu:" + devices, "true"}, bench.slurm->env(),
+                                    bench.counts.launches);
+    if (!theirs) return std::move(theirs).error();
+    row.peer = *theirs;
+  }
+  bench.report.add(std::move(row));
+  return {};
+}
+
+Result<> measure_gangs(Bench& bench) {
+  auto tutti = start_tutti();
+  if (!tutti) return std::move(tutti).error();
+  if (auto done = measure_gang(bench, **tutti, nodes, 0.4); !done) return done;
+  return measure_gang(bench, **tutti, 1, 0.7);
+}
+
+// ---- jobs: first submit to last end
+
+// Submits `count` jobs over several connections, one job a request.
+Result<> submit_over_api(const LocalCluster& tutti, int count, const json& job) {
+  const json jobs = json::array({job});
+  return in_parallel(clients, [&](int) -> Result<> {
+    Api api = tutti.make_api();
+    for (int at = 0; at < count / clients; ++at) {
+      if (auto submitted = api.submit(jobs); !submitted) return std::move(submitted).error();
+    }
+    return {};
+  });
+}
+
+Result<> wait_until_finished(Api& api, int count) {
+  return wait_until("the jobs end", 120s, 5ms, [&]() -> Result<bool> {
+    auto status = api.get("status");
+    if (!status) return std::move(status).error();
+    return status->value("jobs_finished", 0) >= count;
+  });
+}
+
+Result<> check_all_succeeded(Api& api, int count) {
+  auto page = api.get("jobs?all=1&limit=" + std::to_string(count));
+  if (!page) return std::move(page).error();
+  int succeeded = 0;
+  for (const auto& job : (*page)["jobs"]) succeeded += job.value("state", "") == "succeeded" ? 1 : 0;
+  if (succeeded == count) return {};
+  return failed(std::to_string(succeeded) + " of " + std::to_string(count) + " jobs succeeded");
+}
+
+// Each job holds one of the 128 GPUs, so that most of them have to wait for room.
+Result<double> tutti_jobs_per_second(int count) {
+  auto tutti = start_tutti();
+  if (!tutti) return std::move(tutti).error();
+  Api api = (*tutti)->make_api();
+  const json job{{"command", {"true"}}, {"workdir", "/"}, {"shape", {{"ranks", 1}, {"gpu_share", 1000}}}};
+  const auto start = Clock::now();
+  if (auto submitted = submit_over_api(**tutti, count, job); !submitted) return std::move(submitted).error();
+  if (auto ended = wait_until_finished(api, count); !ended) return std::move(ended).error();
+  const double seconds = seconds_since(start);
+  if (auto checked = check_all_succeeded(api, count); !checked) return std::move(checked).error();
+  return count / seconds;
+}
+
+Result<> sbatch_in_parallel(const SlurmCluster& slurm, int count, const std::vector<std::string>& flags) {
+  std::vector<std::string> words{"sbatch", "-o", "/dev/null", "--wrap", "true"};
+  words.insert(words.begin() + 1, flags.begin(), flags.end());
+  return in_parallel(clients, [&](int) -> Result<> {
+    for (int at = 0; at < count / clients; ++at) {
+      if (auto submitted = slurm.run(words); !submitted) return std::move(submitted).error();
+    }
+    return {};
+  });
+}
+
+Result<> wait_until_empty(const SlurmCluster& slurm) {
+  return wait_until("Slurm's jobs end", 180s, 200ms, [&]() -> Result<bool> {
+    auto left = slurm.unfinished();
+    if (!left) return std::move(left).error();
+    return *left == 0;
+  });
+}
+
+// One core each, which is the least that Slurm can give.
+Result<double> slurm_jobs_per_second(const SlurmCluster& slurm, int count) {
+  const auto start = Clock::now();
+  if (auto submitted = sbatch_in_parallel(slurm, count, {"-n1"}); !submitted)
+    return std::move(submitted).error();
+  if (auto ended = wait_until_empty(slurm); !ended) return std::move(ended).error();
+  return count / seconds_since(start);
+}
+
+Result<> measure_jobs(Bench& bench) {
+  const int count = bench.counts.jobs;
+  auto ours = tutti_jobs_per_second(count);
+  if (!ours) return std::move(ours).error();
+  Row row{.name = "jobs_per_second",
+          .what = std::to_string(count) + " jobs of true, first submit to last end",
+          .unit = "jobs/s",
+          .tutti = *ours,
+          .peer = {},
+          .bar = Bar{Bar::Kind::ratio_at_least, 4},
+          .note = ""};
+  if (bench.slurm) {
+    auto theirs = slurm_jobs_per_second(*bench.slurm, count);
+    if (!theirs) return std::move(theirs).error();
+    row.peer = *theirs;
+  }
+  bench.report.add(std::move(row));
+  return {};
+}
+
+// ---- submits: how many are kept for good in a second
+
+// What cannot start while the job with this id runs.
+json waiting_job(const std::string& blocker) {
+  return {{"command", {"true"}},
+          {"workdir", "/"},
+          {"shape", {{"ranks", 1}}},
+          {"after", {{{"job", blocker}, {"success", true}}}}};
+}
+
+Result<std::string> submit_blocker(Api& api) {
+  return api.submit(
+      json::array({{{"command", {"sleep", "1000"}}, {"workdir", "/"}, {"shape", {{"ranks", 1}}}}}));
+}
+
+Result<double> command_submits_per_second(const LocalCluster& tutti, const std::string& blocker, int count) {
+  const auto start = Clock::now();
+  auto submitted = in_parallel(clients, [&](int) -> Result<> {
+    for (int at = 0; at < count / clients; ++at) {
+      if (auto done = tutti.run({"run", "--detach", "--after", blocker, "--", "true"}); !done)
+        return std::move(done).error();
+    }
+    return {};
+  });
+  if (!submitted) return std::move(submitted).error();
+  return count / seconds_since(start);
+}
+
+Result<double> api_submits_per_second(const LocalCluster& tutti, const std::string& blocker, int count) {
+  const auto start = Clock::now();
+  if (auto submitted = submit_over_api(tutti, count, waiting_job(blocker)); !submitted)
+    return std::move(submitted).error();
+  return count / seconds_since(start);
+}
+
+Result<double> slurm_submits_per_second(const SlurmCluster& slurm, int count) {
+  const auto start = Clock::now();
+  if (auto submitted = sbatch_in_parallel(slurm, count, {"--hold"}); !submitted)
+    return std::move(submitted).error();
+  const double rate = count / seconds_since(start);
+  if (auto cancelled = slurm.run({"scancel", "-u", "root"}); !cancelled) return std::move(cancelled).error();
+  if (auto ended = wait_until_empty(slurm); !ended) return std::move(ended).error();
+  return rate;
+}
+
+void add_submits(Bench& bench, const std::string& name, const std::string& what, double ours,
+                 std::optional<double> theirs, double ratio_min) {
+  bench.report.add({.name = name,
+                    .what = what,
+                    .unit = "/s",
+                    .tutti = ours,
+                    .peer = theirs,
+                    .bar = Bar{Bar::Kind::ratio_at_least, ratio_min},
+                    .note = ""});
+}
+
+Result<> measure_submits(Bench& bench) {
+  auto tutti = start_tutti();
+  if (!tutti) return std::move(tutti).error();
+  Api api = (*tutti)->make_api();
+  auto blocker = submit_blocker(api);
+  if (!blocker) return std::move(blocker).error();
+  auto by_command = command_submits_per_second(**tutti, *blocker, bench.counts.command_submits);
+  if (!by_command) return std::move(by_command).error();
+  auto by_api = api_submits_per_second(**tutti, *blocker, bench.counts.api_submits);
+  if (!by_api) return std::move(by_api).error();
+  std::optional<double> theirs;
+  if (bench.slurm) {
+    auto rate = slurm_submits_per_second(*bench.slurm, bench.counts.command_submits);
+    if (!rate) return std::move(rate).error();
+    theirs = *rate;
+  }
+  add_submits(bench, "submits_by_command", "durable submits, 4 command lines", *by_command, theirs, 0.7);
+  add_submits(bench, "submits_over_api", "durable submits, 4 connections to the API", *by_api, theirs, 4);
+  return {};
+}
+
+// ---- failover: a node is killed, its gang runs elsewhere
+
+Result<json> wait_for_attempt(Api& api, const std::string& job, int attempt) {
+  json view;
+  auto running = wait_until(
+      "job " + job + " runs as attempt " + std::to_string(attempt), 60s, 5ms, [&]() -> Result<bool> {
+        auto answer = api.get("jobs/" + job);
+        if (!answer) return std::move(answer).error();
+        view = std::move(*answer);
+        if (view.contains("exit_code")) return failed("it has ended: " + view.value("reason", ""));
+        return view.value("state", "") == "running" && view.value("attempt", -1) == attempt;
+      });
+  if (!running) return std::move(running).error();
+  return view;
+}
+
+Result<> check_log(const LocalCluster& tutti, const std::string& job, const std::string& line) {
+  return wait_until("the log says '" + line + "'", 10s, 50ms, [&]() -> Result<bool> {
+    auto log = tutti.run({"logs", job});
+    if (!log) return std::move(log).error();
+    return log->find(line) != std::string::npos;
+  });
+}
+
+Result<double> kill_and_wait(const LocalCluster& tutti, Api& api) {
+  const json shape{{"ranks", 2}, {"nodes", 2}, {"gpu_share", gpus * 1000}};
+  auto job =
+      api.submit(json::array({{{"command", {"sh", "-c", "echo attempt $TUTTI_ATTEMPT; exec sleep 1000"}},
+                               {"workdir", "/"},
+                               {"shape", shape},
+                               {"grace_ms", 10'000},
+                               {"restarts", 3}}}));
+  if (!job) return std::move(job).error();
+  auto before = wait_for_attempt(api, *job, 0);
+  if (!before) return std::move(before).error();
+  const auto victim = before->at("nodes").back().get<std::string>();
+  const auto start = Clock::now();
+  if (auto killed = tutti.run({"local", "kill-node", victim}); !killed) return std::move(killed).error();
+  auto after = wait_for_attempt(api, *job, 1);
+  if (!after) return std::move(after).error();
+  const double seconds = seconds_since(start);
+  if (auto checked = check_log(tutti, *job, "attempt 1"); !checked) return std::move(checked).error();
+  if (auto cancelled = api.post("jobs/" + *job + "/cancel"); !cancelled) return std::move(cancelled).error();
+  if (auto back = tutti.run({"local", "start-node", victim}); !back) return std::move(back).error();
+  return seconds;
+}
+
+Result<> measure_failover(Bench& bench) {
+  auto tutti = start_tutti();
+  if (!tutti) return std::move(tutti).error();
+  Api api = (*tutti)->make_api();
+  std::vector<double> times;
+  for (int kill = 0; kill < bench.counts.kills; ++kill) {
+    auto seconds = kill_and_wait(**tutti, api);
+    if (!seconds) return std::move(seconds).error();
+    times.push_back(*seconds);
+  }
+  bench.report.add(
+      {.name = "failover",
+       .what = "node killed, its 2-node gang runs, worst of " + std::to_string(times.size()),
+       .unit = "s",
+       .tutti = *std::max_element(times.begin(), times.end()),
+       .peer = {},
+       .bar = Bar{Bar::Kind::value_at_most, 5},
+       .note = "Slurm, not measured in this run: 530 s with its defaults, 18.5 s at its best tuning"});
+  return {};
+}
+
+// ---- idle: what the controllers use when nothing happens
+
+struct Idle {
+  double resident_mib = 0;
+  double cpu_seconds_per_minute = 0;
+};
+
+Result<Idle> idle_between(const Usage& before, Result<Usage> after, double seconds) {
+  if (!after) return std::move(after).error();
+  return Idle{after->resident_mib, (after->cpu_seconds - before.cpu_seconds) * 60 / seconds};
+}
+
+Result<> measure_idle(Bench& bench) {
+  auto tutti = start_tutti();
+  if (!tutti) return std::move(tutti).error();
+  const pid_t ours_pid = (*tutti)->controller_pid();
+  const pid_t theirs_pid = bench.slurm ? bench.slurm->controller_pid() : 0;
+  std::this_thread::sleep_for(1s);  // what the start left to do is no part of being idle
+  auto ours_before = usage_of(ours_pid);
+  if (!ours_before) return std::move(ours_before).error();
+  const Usage theirs_before = theirs_pid > 0 ? usage_of(theirs_pid).value_or({}) : Usage{};
+  const auto start = Clock::now();
+  std::this_thread::sleep_for(std::chrono::seconds(bench.counts.idle_seconds));
+  auto ours = idle_between(*ours_before, usage_of(ours_pid), seconds_since(start));
+  if (!ours) return std::move(ours).error();
+  Row memory{.name = "idle_memory",
+             .what = "controller with 16 idle nodes, resident memory",
+             .unit = "MiB",
+             .tutti = ours->resident_mib,
+             .peer = {},
+             .bar = {},
+             .note = ""};
+  Row processor{.name = "idle_cpu",
+                .what = "controller with 16 idle nodes, CPU a minute",
+                .unit = "s",
+                .tutti = ours->cpu_seconds_per_minute,
+                .peer = {},
+                .bar = {},
+                .note = ""};
+  if (theirs_pid > 0) {
+    auto theirs = idle_between(theirs_before, usage_of(theirs_pid), seconds_since(start));
+    if (!theirs) return std::move(theirs).error();
+    memory.peer = theirs->resident_mib;
+    processor.peer = theirs->cpu_seconds_per_minute;
+  }
+  bench.report.add(std::move(memory));
+  bench.report.add(std::move(processor));
+  return {};
+}
+
+// ---- list: one page of a long history
+
+constexpr int array_elements_max = 10'000;
+constexpr Duration fill_time_max = 120s;
+
+// One array that waits for a job which is then cancelled: all of it has ended with two small requests more.
+Result<> add_finished_jobs(Api& api, int count) {
+  auto blocker = submit_blocker(api);
+  if (!blocker) return std::move(blocker).error();
+  json jobs = json::array();
+  json element = waiting_job(*blocker);
+  for (int index = 0; index < count; ++index) {
+    element["array"] = {{"index", index}, {"count", count}};
+    jobs.push_back(element);
+  }
+  if (auto submitted = api.submit(jobs); !submitted) return std::move(submitted).error();
+  if (auto cancelled = api.post("jobs/" + *blocker + "/cancel"); !cancelled)
+    return std::move(cancelled).error();
+  return {};
+}
+
+// How many there are in the end: less than asked for if it takes too long.
+Result<int> fill_history(Api& api, int count) {
+  const auto start = Clock::now();
+  int finished = 0;
+  while (finished < count && Clock::now() - start < fill_time_max) {
+    const int elements = std::min(array_elements_max, count - finished);
+    if (auto added = add_finished_jobs(api, elements); !added) return std::move(added).error();
+    if (auto ended = wait_until_finished(api, finished + elements); !ended) return std::move(ended).error();
+    finished += elements;
+  }
+  return finished;
+}
+
+Result<> measure_list(Bench& bench) {
+  auto tutti = start_tutti();
+  if (!tutti) return std::move(tutti).error();
+  Api api = (*tutti)->make_api();
+  const auto start = Clock::now();
+  auto finished = fill_history(api, bench.counts.finished_jobs);
+  if (!finished) return std::move(finished).error();
+  const int fill_seconds = static_cast<int>(seconds_since(start));
+  auto ours =
+      median_command_ms(LocalCluster::command({"jobs", "--all"}), (*tutti)->env(), bench.counts.launches);
+  if (!ours) return std::move(ours).error();
+  bench.report.add({.name = "list",
+                    .what = "tutti jobs --all, one page of " + std::to_string(*finished) + " jobs",
+                    .unit = "ms",
+                    .tutti = *ours,
+                    .peer = {},
+                    .bar = Bar{Bar::Kind::value_at_most, 50},
+                    .note = "filled in " + std::to_string(fill_seconds) + " s"});
+  return {};
+}
+
+// ---- the program
+
+struct Part {
+  const char* name;
+  bool needs_slurm;
+  Result<> (*measure)(Bench&);
+};
+constexpr std::array<Part, 6> parts{{{"gang", true, measure_gangs},
+                                     {"jobs", true, measure_jobs},
+                                     {"submits", true, measure_submits},
+                                     {"failover", false, measure_failover},
+                                     {"idle", true, measure_idle},
+                                     {"list", false, measure_list}}};
+
+struct Options {
+  std::string json_file;
+  std::string only;
+  bool quick = false;
+};
+
+bool is_wanted(const Part& part, const Options& options) {
+  return options.only.empty() || options.only == part.name;
+}
+
+Result<> measure(Bench& bench, const Options& options) {
+  const bool wants_slurm = std::any_of(parts.begin(), parts.end(), [&](const Part& part) {
+    return part.needs_slurm && is_wanted(part, options);
+  });
+  if (wants_slurm) {
+    auto slurm = SlurmCluster::start(nodes, gpus);
+    if (slurm) {
+      bench.slurm = std::move(*slurm);
+    } else {
+      std::printf("Slurm: %s\n", slurm.error().text().c_str());
+    }
+  }
+  std::printf("%d local nodes of %d fake GPUs, medians of %d\n", nodes, gpus, bench.counts.launches);
+  bench.report.print_head();
+  for (const Part& part : parts) {
+    if (!is_wanted(part, options)) continue;
+    if (auto done = part.measure(bench); !done) return std::move(done).error().within(part.name);
+  }
+  return {};
+}
+
+Result<> check_name(const std::string& only) {
+  std::string names;
+  for (const Part& part : parts) {
+    if (only.empty() || only == part.name) return {};
+    names += (names.empty() ? "" : ", ") + std::string(part.name);
+  }
+  return invalid("there is no part '" + only + "'").within("--only").remedy("the parts are " + names);
+}
+
+Result<Options> parse(const std::vector<std::string>& words) {
+  Options options;
+  for (std::size_t at = 0; at < words.size(); ++at) {
+    const bool has_value = at + 1 < words.size();
+    if (words[at] == "--quick") {
+      options.quick = true;
+    } else if (words[at] == "--only" && has_value) {
+      options.only = words[++at];
+    } else if (words[at] == "--json" && has_value) {
+      options.json_file = words[++at];
+    } else {
+      return invalid("unknown or without a value")
+          .within(words[at])
+          .remedy(
+              "usage: bench_launch [--quick] [--only PART] [--json FILE]; --quick: few repeats, to see that "
+              "it works");
+    }
+  }
+  if (auto known = check_name(options.only); !known) return std::move(known).error();
+  return options;
+}
+
+Result<> run(const std::vector<std::string>& words) {
+  auto options = parse(words);
+  if (!options) return std::move(options).error();
+  catch_interrupts();
+  Bench bench{.counts = options->quick ? quick_counts : Counts{}, .slurm = nullptr};
+  if (auto done = measure(bench, *options); !done) return done;
+  if (options->json_file.empty()) return {};
+  return bench.report.write_json(options->json_file);
+}
+
+}  // namespace
+}  // namespace tutti::bench
+
+int main(int count, char** words) {
+  const auto done = tutti::bench::run({words + 1, words + count});
+  if (done) return 0;
+  std::fprintf(stderr, "bench_launch: %s\n", done.error().text().c_str());
+  if (!done.error().remedy().empty()) std::fprintf(stderr, "  %s\n", done.error().remedy().c_str());
+  return done.error().code() == tutti::ErrorCode::invalid ? 2 : 1;
+}

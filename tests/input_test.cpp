@@ -1,0 +1,504 @@
+// Input that nobody should send, from people, programs and agents: each is answered with a clear error, and
+// after each the cluster still runs a job.
+#include <arpa/inet.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "net/client.hpp"
+#include "support/cluster.hpp"
+#include "wire/messages.hpp"
+
+namespace tutti {
+namespace {
+
+using nlohmann::json;
+using support::eventually;
+using support::PartsCluster;
+using support::read_text;
+using support::TestCluster;
+using support::write_text;
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::string token(const TestCluster& cluster, const std::string& kind) {
+  return read_text(cluster.home() + "/controller/" + kind + ".token").substr(0, 64);
+}
+
+net::Target target_of(const TestCluster& cluster) {
+  const std::string address = read_text(cluster.home() + "/address");
+  return *net::parse_target(address.substr(0, address.size() - 1));
+}
+
+void expect_works(const support::Cluster& cluster) {
+  const auto run = cluster.run({}, "echo works");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(run.out, "[0] works\n");
+}
+
+// ---- people
+
+class Refused : public testing::Test {
+ protected:
+  // The words are wrong usage, and the error says this.
+  void expect(const std::vector<std::string>& words, const std::string& part) const {
+    const auto done = cluster_.tutti(words);
+    EXPECT_EQ(done.exit_code, 2) << words[1] << ": " << done.err;
+    EXPECT_TRUE(has(done.err, part)) << done.err;
+    EXPECT_EQ(done.out, "");
+  }
+  void TearDown() override {
+    EXPECT_EQ(cluster_.json({"jobs", "--all"}), json::array()) << "none of it became a job";
+    expect_works(cluster_);
+  }
+
+  TestCluster cluster_{1, 2};
+};
+
+TEST_F(Refused, AFileOfTenMegabytes) {
+  write_text(cluster_.file("job.yaml"), "command: echo\nname: " + std::string(10 << 20, 'x') + "\n");
+  expect({"submit", cluster_.file("job.yaml")}, "larger than 1 MiB");
+}
+
+TEST_F(Refused, AnUnknownKey) {
+  write_text(cluster_.file("job.yaml"), "command: echo\nrnaks: 2\n");
+  expect({"submit", cluster_.file("job.yaml")}, "did you mean 'ranks'?");
+  write_text(cluster_.file("job.yaml"), "command: [echo\n");
+  expect({"submit", cluster_.file("job.yaml")}, "job.yaml");
+  write_text(cluster_.file("job.txt"), std::string(1000, '\0'));
+  expect({"submit", cluster_.file("job.txt")}, "neither a YAML file nor a script");
+}
+
+TEST_F(Refused, WhatCanNeverFit) {
+  expect({"run", "--gpus", "3", "--", "true"}, "can never run here");
+  expect({"run", "--gpus", "1", "--gpu-model", "B300", "--", "true"}, "can never run here");
+  expect({"run", "--nodes", "2", "--", "true"}, "can never run here");
+  expect({"run", "--memory-per-rank", "1000T", "--", "true"}, "");
+  expect({"run", "--queue", "nobody", "--", "true"}, "there is no queue 'nobody'");
+  expect({"run", "--after", "12345", "--", "true"}, "there is no job 12345");
+}
+
+TEST_F(Refused, NumbersOutOfRange) {
+  expect({"run", "--ranks", "-1", "--", "true"}, "ranks");
+  expect({"run", "--ranks", "0", "--", "true"}, "ranks");
+  expect({"run", "--ranks", "99999999999999999999", "--", "true"}, "ranks");
+  expect({"run", "--ranks", "2147483648", "--", "true"}, "ranks");
+  expect({"run", "--ranks", "two", "--", "true"}, "ranks");
+  expect({"run", "--gpus-per-rank", "-0.5", "--", "true"}, "gpus-per-rank");
+  expect({"run", "--gpus-per-rank", "1.5", "--", "true"}, "gpus-per-rank");
+  expect({"run", "--gpus-per-rank", "1e9", "--", "true"}, "gpus-per-rank");
+  expect({"run", "--time", "-5s", "--", "true"}, "time");
+  expect({"run", "--time", "99999999999999d", "--", "true"}, "time");
+  expect({"run", "--memory-per-rank", "-1G", "--", "true"}, "memory-per-rank");
+  expect({"run", "--memory-per-rank", "99999999999999999999G", "--", "true"}, "memory-per-rank");
+  expect({"run", "--priority", "100000", "--", "true"}, "priority");
+  expect({"run", "--array", "0-99999999", "--", "true"}, "array");
+  expect({"run", "--array", "5-1", "--", "true"}, "array");
+  expect({"run", "--array", "0-3%0", "--", "true"}, "array");
+  expect({"run", "--env", "=x", "--", "true"}, "env");
+  expect({"run", "--", ""}, "no command");
+  expect({"show", "-1"}, "");
+  expect({"show", "18446744073709551616"}, "");
+  expect({"cancel", "7"}, "there is no job 7");
+  expect({"wait", "7"}, "there is no job 7");
+  expect({"resume", "../n1"}, "resume ../n1");
+  expect({"resume", "n7"}, "there is no node 'n7'");
+}
+
+TEST(Input, ACommandThatDoesNotExist) {
+  const TestCluster cluster;
+  const auto missing = cluster.tutti({"run", "--", "/no/such/program"});
+  EXPECT_EQ(missing.exit_code, 127);
+  EXPECT_TRUE(has(missing.err, "cannot run '/no/such/program'")) << missing.err;
+  const auto folder = cluster.tutti({"run", "--workdir", "/no/such/folder", "--", "true"});
+  EXPECT_EQ(folder.exit_code, 126);
+  EXPECT_TRUE(has(folder.err, "cannot enter the folder '/no/such/folder'")) << folder.err;
+  expect_works(cluster);
+}
+
+TEST(Input, NoClusterAndNoToken) {
+  const support::TempFolder empty;
+  const auto none = support::run({support::tutti_program, "jobs"},
+                                 {.env = {{"TUTTI_HOME", empty.path()}}, .stdout_to = ""});
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_TRUE(has(none.err, "`tutti up` starts one")) << none.err;
+  TestCluster cluster;
+  write_text(cluster.file("wrong.token"), std::string(64, '0') + "\n");
+  cluster.env()["TUTTI_TOKEN_FILE"] = cluster.file("wrong.token");
+  const auto wrong = cluster.tutti({"jobs"});
+  EXPECT_NE(wrong.exit_code, 0);
+  EXPECT_TRUE(has(wrong.err, "the token is wrong")) << wrong.err;
+  cluster.env()["TUTTI_TOKEN_FILE"] = cluster.file("no.token");
+  EXPECT_TRUE(has(cluster.tutti({"jobs"}).err, "no.token"));
+  cluster.env()["TUTTI_TOKEN_FILE"] = "";
+  expect_works(cluster);
+}
+
+// ---- programs that speak HTTP, or something else
+
+// A plain connection to the controller's port.
+class Connection {
+ public:
+  explicit Connection(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  ~Connection() { ::close(socket_); }
+
+  void send(const std::string& bytes) const {
+    std::size_t sent = 0;
+    while (sent < bytes.size()) {
+      const ssize_t part = ::send(socket_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+      if (part <= 0) return;  // the other side has heard enough
+      sent += static_cast<std::size_t>(part);
+    }
+  }
+  // All that comes until the other side closes.
+  std::string read() const {
+    std::string text;
+    std::array<char, 4096> buffer;
+    pollfd waited{socket_, POLLIN, 0};
+    while (::poll(&waited, 1, 20'000) > 0) {
+      const ssize_t got = ::recv(socket_, buffer.data(), buffer.size(), 0);
+      if (got <= 0) return text;
+      text.append(buffer.data(), static_cast<std::size_t>(got));
+    }
+    ADD_FAILURE() << "the connection stays open";
+    return text;
+  }
+
+ private:
+  int socket_;
+};
+
+TEST(Input, WhatIsNotHttp) {
+  const TestCluster cluster;
+  const auto port = target_of(cluster).port;
+  const auto answer = [&](const std::string& bytes) {
+    const Connection connection(port);
+    connection.send(bytes);
+    return connection.read();
+  };
+  std::string garbage;
+  for (int at = 0; at < 5000; ++at) garbage += static_cast<char>(at * 131 % 251);
+  EXPECT_TRUE(has(answer(garbage), " 400 "));
+  EXPECT_TRUE(has(answer("GET nowhere HTTP/1.1\r\n\r\n"), " 400 "));
+  EXPECT_TRUE(has(answer("GET / HTTP/1.1\r\nX: " + std::string(100'000, 'x') + "\r\n\r\n"), " 413 "));
+  EXPECT_TRUE(has(answer("POST /api/v1/jobs HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n"), " 413 "));
+  EXPECT_TRUE(has(answer("POST /api/v1/jobs HTTP/1.1\r\nContent-Length: -5\r\n\r\n"), " 400 "));
+  EXPECT_TRUE(has(answer("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + std::string(600, '\1')), " 400 "));
+  EXPECT_TRUE(has(answer("GET /../../etc/passwd HTTP/1.1\r\nConnection: close\r\n\r\n"), " 404 "));
+  expect_works(cluster);
+}
+
+TEST(Input, HalfARequestHoldsUpNobody) {
+  const TestCluster cluster;
+  std::vector<std::unique_ptr<Connection>> open;
+  for (int at = 0; at < 200; ++at) {
+    open.push_back(std::make_unique<Connection>(target_of(cluster).port));
+    open.back()->send(at % 2 == 0 ? "POST /api/v1/jobs HT"
+                                  : "POST /api/v1/jobs HTTP/1.1\r\nContent-Length: 100\r\n\r\n{");
+  }
+  expect_works(cluster);
+}
+
+TEST(Input, Tokens) {
+  const TestCluster cluster;
+  const net::Target target = target_of(cluster);
+  const auto status = [&](const std::string& secret, const std::string& path) {
+    net::Client client(target, secret);
+    const auto response = client.request("GET", path);
+    EXPECT_TRUE(response) << response.error().text();
+    return response ? response->status : 0;
+  };
+  EXPECT_EQ(status("", "/api/v1/jobs"), 401);
+  EXPECT_EQ(status(std::string(64, '0'), "/api/v1/jobs"), 401);
+  EXPECT_EQ(status(token(cluster, "join"), "/api/v1/jobs"), 401) << "agents may join, not rule";
+  EXPECT_EQ(status("", "/api/v1/health"), 200);
+  EXPECT_EQ(status("", "/api/v1/openapi.json"), 200);
+  EXPECT_EQ(status(token(cluster, "admin"), "/api/v1/jobs"), 200);
+  EXPECT_TRUE(eventually([&] { return status("guess", "/api/v1/jobs") == 429; }));
+  EXPECT_EQ(status(token(cluster, "admin"), "/api/v1/jobs"), 200) << "whoever knows the token is let in";
+  expect_works(cluster);
+}
+
+TEST(Input, BodiesThatAreNotWhatTheApiExpects) {
+  const TestCluster cluster;
+  net::Client client(target_of(cluster), token(cluster, "admin"));
+  const auto post = [&](const std::string& path, const std::string& body) {
+    const auto response = client.request("POST", "/api/v1/" + path, body);
+    EXPECT_TRUE(response) << body.substr(0, 200) << ": " << response.error().text();
+    if (!response) return 0;
+    EXPECT_TRUE(has(response->body, "\"message\"")) << response->body;
+    return response->status;
+  };
+  const auto submit = [&](const std::string& shape) {
+    return post("jobs", R"({"jobs":[{"command":["true"],"shape":)" + shape + "}]}");
+  };
+  EXPECT_EQ(post("jobs", ""), 400);
+  EXPECT_EQ(post("jobs", "{"), 400);
+  EXPECT_EQ(post("jobs", "[]"), 400);
+  EXPECT_EQ(post("jobs", std::string(100'000, '[')), 400);
+  EXPECT_EQ(post("jobs", R"({"jobs":[]})"), 400);
+  EXPECT_EQ(post("jobs", R"({"jobs":[{"command":[]}]})"), 400);
+  EXPECT_EQ(post("jobs", R"({"jobs":[{"command":["true"],"nonsense":1}]})"), 400);
+  EXPECT_EQ(submit(R"({"ranks":-1})"), 400);
+  EXPECT_EQ(submit(R"({"ranks":0})"), 400);
+  EXPECT_EQ(submit(R"({"ranks":2147483647})"), 400);
+  EXPECT_EQ(submit(R"({"ranks":1,"gpu_share":-500})"), 400);
+  EXPECT_EQ(submit(R"({"ranks":1,"gpu_share":1500})"), 400);
+  EXPECT_EQ(submit(R"({"ranks":1,"memory_bytes":"-1"})"), 400);
+  EXPECT_EQ(submit(R"({"ranks":1,"cpus":-3})"), 400);
+  EXPECT_EQ(submit(R"({"ranks":1,"nodes":-3})"), 400);
+  // Only the first of several is fine.
+  EXPECT_EQ(post("jobs", R"({"jobs":[{"command":["true"],"shape":{"ranks":1}},)"
+                         R"({"command":["true"],"shape":{"ranks":-7}}]})"),
+            400);
+  EXPECT_EQ(post("jobs", R"({"jobs":[{"command":["true"],"shape":{"ranks":1}},)"
+                         R"({"command":["true"],"queue":"nobody","shape":{"ranks":1}}]})"),
+            400);
+  EXPECT_EQ(post("jobs", R"({"jobs":[{"command":["true"],"shape":{"ranks":1},)"
+                         R"("array":{"count":10000,"limit":-1}}]})"),
+            400);
+  EXPECT_EQ(post("nodes/n1/drain", "nonsense"), 400);
+  EXPECT_EQ(post("blobs/missing", "{}"), 400);
+  EXPECT_EQ(cluster.json({"jobs", "--all"}), json::array());
+  expect_works(cluster);
+}
+
+// ---- agents
+
+// Speaks as an agent does, and says what it is told to.
+class FakeAgent {
+ public:
+  FakeAgent(const net::Target& target, const std::string& secret) : thread_([this] { loop_.run(); }) {
+    loop_.post([this, target, secret] {
+      heartbeat_ = loop_.every(cluster::heartbeat_every, [this] {
+        if (greeted_) send(wire::Heartbeat{});
+      });
+      net::dial(loop_, target, "/api/v1/agent", secret,
+                [this](Result<std::shared_ptr<net::Socket>> socket) { dialled(std::move(socket)); });
+    });
+    EXPECT_TRUE(eventually([this] {
+      const std::lock_guard lock(mutex_);
+      return socket_ != nullptr || closed_;
+    }));
+  }
+  FakeAgent(const FakeAgent&) = delete;
+  FakeAgent& operator=(const FakeAgent&) = delete;
+  ~FakeAgent() {
+    loop_.post([this] {
+      heartbeat_.reset();
+      loop_.stop();
+    });
+    thread_.join();
+  }
+
+  void send(const std::string& frame) {
+    const std::lock_guard lock(mutex_);
+    if (socket_) socket_->send(frame);
+  }
+  void send(const wire::AgentMessage& message) { send(wire::encode(message)); }
+  void hello(const std::string& name) {
+    cluster::Inventory inventory;
+    inventory.devices.push_back({"FAKE", gib(80), "", -1});
+    inventory.cpus = 4;
+    inventory.memory = gib(8);
+    send(cluster::Hello{name, "", "127.0.0.1", 1, inventory, {}});
+    greeted_ = true;
+  }
+  void report(std::uint64_t job, std::int32_t attempt, std::int32_t rank, cluster::RankStatus status) {
+    send(cluster::RankReport{cluster::JobId(job), attempt, rank, std::move(status)});
+  }
+
+  bool closed() {
+    const std::lock_guard lock(mutex_);
+    return closed_;
+  }
+  std::string why() {
+    const std::lock_guard lock(mutex_);
+    return why_;
+  }
+  // Has it been asked to start this attempt?
+  bool started(std::uint64_t job, std::int32_t attempt) {
+    const std::lock_guard lock(mutex_);
+    return std::any_of(frames_.begin(), frames_.end(), [&](const std::string& frame) {
+      const auto message = wire::decode_controller_message(frame);
+      const auto* start = message ? std::get_if<wire::StartRanks>(&*message) : nullptr;
+      return start != nullptr && start->job.number() == job && start->attempt == attempt;
+    });
+  }
+
+ private:
+  void dialled(Result<std::shared_ptr<net::Socket>> socket) {
+    const std::lock_guard lock(mutex_);
+    if (!socket) {
+      closed_ = true;
+      why_ = socket.error().text();
+      return;
+    }
+    socket_ = *socket;
+    socket_->on_message = [this](std::string frame) {
+      const std::lock_guard inner(mutex_);
+      frames_.push_back(std::move(frame));
+    };
+    socket_->on_close = [this](const std::string& why) {
+      const std::lock_guard inner(mutex_);
+      closed_ = true;
+      why_ = why;
+    };
+  }
+
+  net::Loop loop_;
+  std::mutex mutex_;
+  std::shared_ptr<net::Socket> socket_;
+  std::vector<std::string> frames_;
+  std::string why_;
+  bool closed_ = false;
+  std::atomic<bool> greeted_ = false;
+  std::shared_ptr<net::Loop::Handle> heartbeat_;
+  std::thread thread_;
+};
+
+TEST(Input, AgentsThatSpeakGarbageAreDisconnected) {
+  const TestCluster cluster;
+  const net::Target target = target_of(cluster);
+  const std::string join = token(cluster, "join");
+  const auto disconnects = [&](const std::string& frame) {
+    FakeAgent agent(target, join);
+    agent.send(frame);
+    return eventually([&] { return agent.closed(); }, 20s);
+  };
+  EXPECT_TRUE(disconnects("garbage"));
+  EXPECT_TRUE(disconnects(""));
+  EXPECT_TRUE(disconnects(std::string(100'000, '\xff')));
+  EXPECT_TRUE(disconnects(std::string(net::frame_bytes_max + 1, '\1')));
+  EXPECT_TRUE(disconnects(wire::encode(wire::AgentMessage(wire::Heartbeat{})))) << "no Hello came first";
+  for (const std::string name : {"", ".", "..", "../../etc", "a/b", "-rf", "a b", "n\n1", "n\xff"}) {
+    EXPECT_TRUE(disconnects(wire::encode(wire::AgentMessage(cluster::Hello{name, "", "", 1, {}, {}}))))
+        << name;
+  }
+  EXPECT_EQ(cluster.json({"nodes"}).size(), 1U);
+  expect_works(cluster);
+}
+
+TEST(Input, AnAgentNeedsTheToken) {
+  const TestCluster cluster;
+  for (const std::string& secret : {std::string(), std::string(64, '0')}) {
+    FakeAgent agent(target_of(cluster), secret);
+    EXPECT_TRUE(agent.closed());
+    EXPECT_TRUE(has(agent.why(), "refuses the token")) << agent.why();
+  }
+  expect_works(cluster);
+}
+
+TEST(Input, ReportsReplayedReorderedAndInvented) {
+  using State = cluster::RankState;
+  const TestCluster cluster;
+  const std::string gate = cluster.file("gate");
+  const std::string other = cluster.submit({}, "while [ ! -e '" + gate + "' ]; do sleep 0.02; done");
+  ASSERT_TRUE(cluster.becomes(other, "running"));
+  FakeAgent agent(target_of(cluster), token(cluster, "join"));
+  agent.hello("fake");
+  ASSERT_TRUE(cluster.node_becomes("fake", "ready"));
+  const std::string id = cluster.submit({"--gpus", "1", "--gpu-model", "FAKE"}, "true");
+  const std::uint64_t job = std::stoull(id);
+  ASSERT_TRUE(eventually([&] { return agent.started(job, 0); }));
+  // About what is not its own, or is not there.
+  agent.report(std::stoull(other), 0, 0, {State::exited, 9, "invented", false});
+  agent.report(std::stoull(other), 0, 0, {State::exited, 0, "invented", true});
+  agent.report(777, 0, 0, {State::started, 0, "", false});
+  agent.report(job, 5, 0, {State::exited, 9, "", false});
+  agent.report(job, -1, 0, {State::exited, 9, "", false});
+  agent.report(job, 0, 1, {State::exited, 9, "", false});
+  agent.report(job, 0, -1, {State::exited, 9, "", false});
+  agent.report(job, 0, 0, {State::started, 0, "", false});
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  agent.report(job, 0, 0, {State::assigned, 0, "", false});
+  agent.report(job, 0, 0, {State::started, 0, "", false});
+  agent.report(job, 0, 0, {State::exited, 0, "", false});
+  agent.report(job, 0, 0, {State::exited, 9, "", false});
+  agent.report(job, 0, 0, {State::started, 0, "", false});
+  agent.report(job, 0, 0, {State::exited, 0, "", true});
+  EXPECT_EQ(cluster.wait(id), 0);
+  expect_works(cluster);
+  EXPECT_EQ(cluster.job(id)["attempt"], 0);
+  EXPECT_EQ(cluster.job(id)["exit_code"], 0);
+  EXPECT_EQ(cluster.state(other), "running");
+  write_text(gate, "");
+  EXPECT_EQ(cluster.wait(other), 0);
+  EXPECT_EQ(cluster.job(other)["attempt"], 0);
+}
+
+// ---- how a controller may be reached
+
+TEST(Input, AListenerForOthersNeedsTls) {
+  const support::TempFolder folder;
+  const std::string data = folder.path() + "/controller";
+  ASSERT_EQ(support::run({support::tutti_program, "controller", "init", "--data", data}).exit_code, 0);
+  for (const char* address : {"0.0.0.0:0", "[::]:0"}) {
+    const auto refused = support::run(
+        {support::tutti_program, "controller", "--data", data, "--listen", address}, {.timeout = 10s});
+    EXPECT_EQ(refused.exit_code, 2) << address << refused.err;
+    EXPECT_TRUE(has(refused.err, "--tls-certificate")) << refused.err;
+  }
+  const auto half = support::run({support::tutti_program, "controller", "--data", data, "--listen",
+                                  "0.0.0.0:0", "--tls-certificate", "/etc/hostname"},
+                                 {.timeout = 10s});
+  EXPECT_EQ(half.exit_code, 2) << half.err;
+  const auto open = std::filesystem::status(data + "/admin.token").permissions();
+  EXPECT_EQ(open & std::filesystem::perms(077), std::filesystem::perms::none) << "tokens are for their owner";
+}
+
+TEST(Input, Tls) {
+  const support::TempFolder folder;
+  const std::string key = folder.path() + "/key.pem";
+  const std::string certificate = folder.path() + "/certificate.pem";
+  const auto made = support::run({"openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
+                                  "-subj", "/CN=tutti", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout",
+                                  key, "-out", certificate});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  support::PartsOptions options;
+  options.controller_flags = {"--tls-certificate", certificate, "--tls-key", key};
+  options.agent_flags = {"--ca-file", certificate};
+  PartsCluster cluster(options);
+  cluster.env()["TUTTI_CA_FILE"] = certificate;
+  ASSERT_TRUE(cluster.start_agent("n1")) << read_text(cluster.file("agent-n1.err"));
+  expect_works(cluster);
+  const std::string work = cluster.file("work");
+  std::filesystem::create_directories(work);
+  write_text(work + "/data", "shipped\n");
+  EXPECT_EQ(cluster.run({"--sync", work, "--no-prefix"}, "cat data").out, "shipped\n");
+  cluster.env()["TUTTI_CA_FILE"] = "";
+  const auto plain = cluster.tutti({"jobs"});
+  EXPECT_EQ(plain.exit_code, 1);
+  EXPECT_TRUE(has(plain.err, "TUTTI_CA_FILE") || has(plain.err, "TLS")) << plain.err;
+  ASSERT_EQ(support::run({"openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj",
+                          "/CN=other", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key + ".other",
+                          "-out", certificate + ".other"})
+                .exit_code,
+            0);
+  cluster.env()["TUTTI_CA_FILE"] = certificate + ".other";
+  const auto other = cluster.tutti({"jobs"});
+  EXPECT_EQ(other.exit_code, 1);
+  EXPECT_TRUE(has(other.err, "certificate")) << other.err;
+  cluster.env()["TUTTI_CA_FILE"] = certificate;
+  expect_works(cluster);
+}
+
+}  // namespace
+}  // namespace tutti
