@@ -6,6 +6,8 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include "base/text.hpp"
+
 namespace tutti::config {
 namespace {
 
@@ -73,6 +75,21 @@ class Copier {
   std::size_t values_ = 0;
 };
 
+// The line on which a second document begins, 0 if there is none. YAML::LoadAll would tell, but it never
+// returns from some inputs, such as ",-a:b".
+int second_document(std::string_view yaml) {
+  bool begun = false;
+  int line_number = 0;
+  for (const std::string_view line : split(yaml, '\n')) {
+    ++line_number;
+    const bool marker = line == "---" || line.starts_with("--- ") || line.starts_with("---\r");
+    if (marker && begun) return line_number;
+    const bool content = !trim(line).empty() && !line.starts_with("#") && !line.starts_with("%");
+    begun = begun || content;
+  }
+  return 0;
+}
+
 Error too_large(std::string_view name) {
   return invalid("the file is larger than 1 MiB")
       .within(name)
@@ -92,14 +109,14 @@ Error Document::error(int line, std::string_view key, std::string why) const {
 
 Result<Document> parse_document(std::string_view yaml, std::string_view name) {
   if (yaml.size() > document_bytes_max) return too_large(name);
+  if (const int line = second_document(yaml); line > 0) {
+    return at_line(name, line, "a second document begins here; one file holds one");
+  }
   try {
-    const std::vector<YAML::Node> nodes = YAML::LoadAll(std::string(yaml));
-    if (nodes.empty() || nodes.front().IsNull()) return invalid("the file is empty").within(name);
-    if (nodes.size() > 1)
-      return at_line(name, line_of(nodes[1].Mark()), "a second document begins here; one file holds one");
-    if (!nodes.front().IsMap())
-      return at_line(name, line_of(nodes.front().Mark()), "expected lines of the form 'key: value'");
-    auto root = Copier(name).copy(nodes.front(), 0);
+    const YAML::Node node = YAML::Load(std::string(yaml));
+    if (node.IsNull()) return invalid("the file is empty").within(name);
+    if (!node.IsMap()) return at_line(name, line_of(node.Mark()), "expected lines of the form 'key: value'");
+    auto root = Copier(name).copy(node, 0);
     if (!root) return std::move(root).error();
     return Document{std::string(name), std::move(*root)};
   } catch (const YAML::Exception& thrown) {

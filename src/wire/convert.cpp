@@ -7,8 +7,6 @@ namespace {
 
 constexpr std::int32_t devices_max = 64;
 constexpr std::int32_t share_max = devices_max * sched::whole_share;
-constexpr std::int64_t time_ms_max = 100LL * 365 * 86'400'000;  // a century
-constexpr std::int64_t bytes_max = 1LL << 50;
 
 void to_proto(const sched::Shape& from, proto::Shape& to) {
   to.set_ranks(from.ranks);

@@ -6,6 +6,10 @@
 
 namespace tutti::wire {
 
+// Beyond these a number is a mistake, or an attack on the arithmetic.
+constexpr std::int64_t time_ms_max = 100LL * 365 * 86'400'000;  // a century
+constexpr std::int64_t bytes_max = 1LL << 50;
+
 void to_proto(const cluster::JobSpec& from, proto::JobSpec& to);
 Result<cluster::JobSpec> from_proto(const proto::JobSpec& from);
 void to_proto(const sched::RankPlace& from, proto::RankPlace& to);

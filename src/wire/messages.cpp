@@ -52,7 +52,10 @@ Result<AgentMessage> from_proto(const proto::Hello& from) {
   return AgentMessage(std::move(to));
 }
 
-StartRanks from_proto(const proto::StartRanks& from) {
+Result<ControllerMessage> from_proto(const proto::StartRanks& from) {
+  const bool in_range = from.grace_ms() >= 0 && from.grace_ms() <= time_ms_max && from.memory_bytes() >= 0 &&
+                        from.memory_bytes() <= bytes_max && from.cpus() >= 0;
+  if (!in_range) return invalid("a number in the start of ranks is out of range");
   StartRanks to;
   to.job = cluster::JobId(from.job());
   to.attempt = from.attempt();
@@ -64,7 +67,7 @@ StartRanks from_proto(const proto::StartRanks& from) {
   to.memory = Bytes(from.memory_bytes());
   to.grace = std::chrono::milliseconds(from.grace_ms());
   for (const auto& rank : from.ranks()) to.ranks.push_back({rank.rank(), strings(rank.env()), rank.output()});
-  return to;
+  return ControllerMessage(std::move(to));
 }
 
 void to_proto(const StartRanks& from, proto::StartRanks& to) {
@@ -179,7 +182,7 @@ Result<ControllerMessage> decode_controller_message(std::string_view bytes) {
     return invalid("not a message of a controller");
   switch (from.body_case()) {
     case proto::ControllerMessage::kStart:
-      return ControllerMessage(from_proto(from.start()));
+      return from_proto(from.start());
     case proto::ControllerMessage::kEnd:
       return ControllerMessage(EndRanks{cluster::JobId(from.end().job()), from.end().attempt()});
     case proto::ControllerMessage::kForget:
