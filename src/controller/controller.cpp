@@ -52,7 +52,7 @@ struct Listen {
 // Like a target, but the port may be 0.
 Result<Listen> parse_listen(const std::string& text) {
   if (text.ends_with(":0")) {
-    const auto any_port = parse_listen(text.substr(0, text.size() - 1) + "1");
+    auto any_port = parse_listen(text.substr(0, text.size() - 1) + "1");
     if (!any_port) return any_port;
     return Listen{any_port->host, 0};
   }
