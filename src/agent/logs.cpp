@@ -29,9 +29,19 @@ Logs::Logs(net::Loop& loop, const Ranks& ranks, std::function<void(wire::AgentMe
     : loop_(loop), ranks_(ranks), send_(std::move(send)) {}
 
 void Logs::read(const wire::ReadLogs& request) {
+  if (request.finish) return finish(request.stream);
   // The same stream asks again when the next attempt lands here: what it read before is over.
   Reader& reader = readers_[request.stream] = Reader{request, {}};
   find_sources(reader);
+  turn();
+}
+
+// A stream that is not here any more has sent its end already; it is sent again, which harms nobody.
+void Logs::finish(std::uint64_t stream) {
+  const auto reader = readers_.find(stream);
+  if (reader == readers_.end()) return send_(wire::LogEnd{stream});
+  reader->second.request.follow = false;
+  find_sources(reader->second);
   turn();
 }
 
@@ -73,18 +83,9 @@ void Logs::turn() {
     Reader& reader = at->second;
     const bool sent = send_some(reader);
     busy = busy || sent;
-    // A follower may be here before the ranks, whose folder is still being shipped.
-    bool running = reader.request.follow && reader.sources.empty();
-    if (running) find_sources(reader);
-    if (reader.request.follow) {
-      // A shipped folder is fetched before its ranks start: their logs are still to come.
-      if (reader.sources.empty()) find_sources(reader);
-      running = reader.sources.empty();
-      for (const auto& [rank, source] : reader.sources) {
-        running = running || ranks_.running({reader.request.job, reader.request.attempt, rank});
-      }
-    }
-    if (sent || running) {
+    // A shipped folder is fetched before its ranks start: their logs are still to come.
+    if (reader.sources.empty()) find_sources(reader);
+    if (sent || goes_on(reader)) {
       ++at;
       continue;
     }
@@ -95,13 +96,27 @@ void Logs::turn() {
   if (!readers_.empty()) timer_ = loop_.after(busy ? Duration(2ms) : look_every, [this] { turn(); });
 }
 
+bool Logs::goes_on(const Reader& reader) const {
+  if (!reader.request.follow) return false;
+  return reader.sources.empty() ||
+         std::any_of(reader.sources.begin(), reader.sources.end(), [&](const auto& source) {
+           return ranks_.running({reader.request.job, reader.request.attempt, source.first});
+         });
+}
+
+// With the last rank's end goes the end of the stream: a job that is over then waits for no log.
 void Logs::flush(const RankKey& key) {
-  for (auto& [stream, reader] : readers_) {
+  for (auto at = readers_.begin(); at != readers_.end();) {
+    Reader& reader = (at++)->second;
     if (reader.request.job != key.job || reader.request.attempt != key.attempt) continue;
     find_sources(reader);
     const auto source = reader.sources.find(key.rank);
     if (source == reader.sources.end()) continue;
     while (send_piece(reader, key.rank, source->second)) continue;
+    if (goes_on(reader)) continue;
+    const std::uint64_t stream = reader.request.stream;
+    send_(wire::LogEnd{stream});
+    readers_.erase(stream);
   }
 }
 

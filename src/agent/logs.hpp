@@ -33,8 +33,11 @@ class Logs {
     std::map<std::int32_t, Source> sources;  // by rank
   };
 
+  void finish(std::uint64_t stream);
   void turn();
   void find_sources(Reader& reader);
+  // More may come: it follows, and its ranks have not all ended.
+  bool goes_on(const Reader& reader) const;
   // One piece of each source. False when there was nothing to send.
   bool send_some(Reader& reader);
   bool send_piece(const Reader& reader, std::int32_t rank, Source& source);

@@ -119,7 +119,7 @@ void Hub::deliver(Delivery delivery) {
     for (auto& [id, reader] : readers_) {
       if (reader.request.job != change.job || !reader.follows) continue;
       reader.stream->write(text);
-      if (change.finished) reader.stream->close();
+      if (change.finished) finish_reading(reader);
     }
   }
   for (const auto& json : delivery.nodes) {
@@ -188,6 +188,19 @@ void Hub::ask_for_logs(LogReader& reader, const std::string& node, std::int32_t 
   agent->second->socket->send(wire::encode(
       wire::ControllerMessage(wire::ReadLogs{reader.id, reader.request.job, attempt, reader.request.rank,
                                              reader.follows, reader.request.tail_lines})));
+}
+
+// The job is over; its logs may not be: a short job ends before anybody was asked for them.
+void Hub::finish_reading(LogReader& reader) {
+  reader.follows = false;
+  wire::ReadLogs rest;
+  rest.stream = reader.id;
+  rest.finish = true;
+  const std::string frame = wire::encode(wire::ControllerMessage(rest));
+  for (const auto& node : reader.open) {
+    if (const auto agent = agents_.find(node); agent != agents_.end()) agent->second->socket->send(frame);
+  }
+  close_if_done(reader);
 }
 
 void Hub::close_if_done(LogReader& reader) {

@@ -56,6 +56,7 @@ class Hub {
   void restart_followers(const std::string& node);
   void begin_reading(std::uint64_t reader, const cluster::Job& job);
   void ask_for_logs(LogReader& reader, const std::string& node, std::int32_t attempt);
+  void finish_reading(LogReader& reader);
   void end_reading(std::uint64_t reader);
   void close_if_done(LogReader& reader);
 

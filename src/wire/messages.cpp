@@ -168,6 +168,7 @@ std::string encode(const ControllerMessage& message) {
                    body.set_rank(read.rank);
                    body.set_follow(read.follow);
                    body.set_tail_lines(read.tail_lines);
+                   body.set_finish(read.finish);
                  },
                  [&](const StopLogs& stop) { to.mutable_stop_logs()->set_stream(stop.stream); },
                  [&](const Resync&) { to.mutable_resync(); },
@@ -190,7 +191,7 @@ Result<ControllerMessage> decode_controller_message(std::string_view bytes) {
     case proto::ControllerMessage::kReadLogs: {
       const auto& read = from.read_logs();
       return ControllerMessage(ReadLogs{read.stream(), cluster::JobId(read.job()), read.attempt(),
-                                        read.rank(), read.follow(), read.tail_lines()});
+                                        read.rank(), read.follow(), read.tail_lines(), read.finish()});
     }
     case proto::ControllerMessage::kStopLogs:
       return ControllerMessage(StopLogs{from.stop_logs().stream()});

@@ -65,6 +65,7 @@ struct ReadLogs {
   std::int32_t rank = -1;
   bool follow = false;
   std::int64_t tail_lines = 0;
+  bool finish = false;
 };
 struct StopLogs {
   std::uint64_t stream = 0;
