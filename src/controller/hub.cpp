@@ -117,7 +117,8 @@ void Hub::deliver(Delivery delivery) {
     const std::string text = event_text("job", change.json);
     for (auto& [id, stream] : watchers_) stream->write(text);
     for (auto& [id, reader] : readers_) {
-      if (reader.request.job != change.job || !reader.follows) continue;
+      // Who does not know yet where the job stands is told the end by begin_reading().
+      if (reader.request.job != change.job || !reader.follows || !reader.begun) continue;
       reader.stream->write(text);
       if (change.finished) finish_reading(reader);
     }
@@ -146,7 +147,7 @@ void Hub::add_log_reader(net::Exchange& exchange, const LogRequest& request) {
   ++core_.watchers;
   auto stream = exchange.stream([this, id] { end_reading(id); });
   // It follows from now on: what happens between here and the answer to the question below is not missed.
-  readers_[id] = {id, request, std::move(stream), {}, {}, request.follow};
+  readers_[id] = {id, request, std::move(stream), {}, {}, false, request.follow};
   core_.ask([this, id, job = request.job](const cluster::State& state, const wire::StoreHealth&) {
     const auto found = state.jobs.find(job);
     std::optional<cluster::Job> copy;
@@ -164,6 +165,7 @@ void Hub::add_log_reader(net::Exchange& exchange, const LogRequest& request) {
 
 void Hub::begin_reading(std::uint64_t id, const cluster::Job& job) {
   LogReader& reader = readers_.at(id);
+  reader.begun = true;
   if (job.finished()) reader.follows = false;
   std::set<std::string> nodes;
   for (std::size_t rank = 0; rank < job.places.size(); ++rank) {

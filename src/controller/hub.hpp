@@ -48,6 +48,7 @@ class Hub {
     std::shared_ptr<net::Stream> stream;
     std::set<std::pair<std::string, std::int32_t>> asked;  // node, attempt
     std::set<std::string> open;                            // nodes that have not sent all, when not following
+    bool begun = false;                                    // it knows where the job stands
     bool follows = false;                                  // the job still runs
   };
 
