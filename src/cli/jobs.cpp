@@ -22,12 +22,6 @@ std::string text_of(const json& object, const char* key) {
   return object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
 }
 
-std::string short_number(double number) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", number);
-  return text;
-}
-
 // "2026-11-15T09:05:00.250Z" as "11-15 09:05:00".
 std::string short_time(const std::string& time) {
   return time.size() < 19 ? "-" : time.substr(5, 5) + " " + time.substr(11, 8);

@@ -13,12 +13,6 @@ namespace {
 
 using nlohmann::json;
 
-std::string short_number(double number) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", number);
-  return text;
-}
-
 // A command that shows one document of the API, as a table or as it is.
 class View : public Command {
  public:

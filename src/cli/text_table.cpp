@@ -1,8 +1,15 @@
 #include "cli/text_table.hpp"
 
 #include <algorithm>
+#include <cstdio>
 
 namespace tutti::cli {
+
+std::string short_number(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", number);
+  return text;
+}
 
 std::string TextTable::text() const {
   std::vector<std::size_t> widths(rows_.front().size());

@@ -16,4 +16,7 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
+// Four digits at most: 8, 0.25, 1.5.
+std::string short_number(double number);
+
 }  // namespace tutti::cli
