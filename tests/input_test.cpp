@@ -110,7 +110,10 @@ TEST_F(Refused, NumbersOutOfRange) {
   expect({"show", "18446744073709551616"}, "");
   expect({"cancel", "7"}, "there is no job 7");
   expect({"wait", "7"}, "there is no job 7");
-  expect({"resume", "../n1"}, "resume ../n1");
+  expect({"resume", "../n1"}, "there is no node '../n1'");
+  expect({"drain", "n1/resume"}, "there is no node 'n1/resume'");
+  expect({"show", "../nodes"}, "there is no job '../nodes'");
+  expect({"cancel", "7/../8"}, "there is no job '7/../8'");
   expect({"resume", "n7"}, "there is no node 'n7'");
 }
 
@@ -236,6 +239,30 @@ TEST(Input, Tokens) {
   expect_works(cluster);
 }
 
+TEST(Input, WhoAsksTooOftenIsToldWhenToComeAgain) {
+  support::PartsOptions options;
+  options.controller_flags = {"--requests-per-second", "5"};
+  PartsCluster cluster(options);
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  net::Client client(*net::parse_target(cluster.address()),
+                     read_text(cluster.data() + "/admin.token").substr(0, 64));
+  ASSERT_TRUE(eventually([&] { return client.request("GET", "/api/v1/status")->status == 429; }));
+  std::string refused;
+  ASSERT_TRUE(eventually([&] {
+    const Connection connection(net::parse_target(cluster.address())->port);
+    connection.send("GET /api/v1/status HTTP/1.1\r\nAuthorization: Bearer " +
+                    read_text(cluster.data() + "/admin.token").substr(0, 64) +
+                    "\r\nConnection: close\r\n\r\n");
+    refused = connection.read();
+    return has(refused, " 429 ");
+  }));
+  EXPECT_TRUE(has(refused, "Retry-After: 1\r\n")) << refused;
+  EXPECT_TRUE(has(refused, "too many requests from this address")) << refused;
+  EXPECT_EQ(client.request("GET", "/api/v1/health")->status, 200) << "the connection lives on";
+  EXPECT_TRUE(eventually([&] { return client.request("GET", "/api/v1/status")->status == 200; }))
+      << "it passes by itself";
+}
+
 TEST(Input, BodiesThatAreNotWhatTheApiExpects) {
   const TestCluster cluster;
   net::Client client(target_of(cluster), token(cluster, "admin"));
@@ -275,6 +302,10 @@ TEST(Input, BodiesThatAreNotWhatTheApiExpects) {
                          R"("array":{"count":10000,"limit":-1}}]})"),
             400);
   EXPECT_EQ(post("nodes/n1/drain", "nonsense"), 400);
+  EXPECT_EQ(post("nodes/..%2Fn1/resume", ""), 404);
+  EXPECT_EQ(post("nodes/n7/resume", ""), 404);
+  EXPECT_EQ(post("jobs/..%2F1/cancel", ""), 404);
+  EXPECT_EQ(post("status/more", ""), 404);
   EXPECT_EQ(post("blobs/missing", "{}"), 400);
   EXPECT_EQ(cluster.json({"jobs", "--all"}), json::array());
   expect_works(cluster);

@@ -1,5 +1,6 @@
 // Jobs as a user meets them: what ranks see, what ends them, what is printed and what scripts can rely on.
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -142,6 +143,71 @@ TEST(Jobs, CancelEndsEveryProcessOfTheRank) {
   EXPECT_TRUE(has(again.err, "has ended already")) << again.err;
 }
 
+// `tutti run` with a job that goes on until it is cancelled, and Ctrl-C for it.
+class Interrupted : public testing::Test {
+ protected:
+  void run(const std::string& script, const std::string& grace = "500ms") {
+    const std::string begin = "echo begun >" + cluster_.file("begun") + "; ";
+    run_ = cluster_.start({"run", "--grace", grace, "--", "sh", "-c", begin + script}, "out");
+    ASSERT_TRUE(eventually([&] { return std::filesystem::exists(cluster_.file("begun")); }));
+    ASSERT_TRUE(cluster_.becomes("1", "running"));
+    // The log has begun to arrive, so the command follows the job.
+    ASSERT_TRUE(eventually([&] { return !read_text(cluster_.file("out")).empty(); }));
+  }
+  // Ctrl-C, and what is said then.
+  bool says(const std::string& part) {
+    run_->signal(SIGINT);
+    return eventually([&] { return has(read_text(cluster_.file("out.err")), part); });
+  }
+
+  TestCluster cluster_;
+  std::unique_ptr<support::Process> run_;
+};
+
+TEST_F(Interrupted, TheFirstCtrlCAsksAndTheSecondCancels) {
+  const std::string go_on = cluster_.file("go-on");
+  run("echo first words; " + until(go_on, "echo later words; exec sleep 1000"));
+  ASSERT_TRUE(says("job 1 : still runs; Ctrl-C again cancels it")) << read_text(cluster_.file("out.err"));
+  write_text(go_on, "");
+  EXPECT_TRUE(eventually([&] { return has(read_text(cluster_.file("out")), "[0] later words\n"); }))
+      << "the job goes on, and so do its logs";
+  EXPECT_EQ(cluster_.state("1"), "running");
+  ASSERT_TRUE(says("job 1 : is being cancelled")) << read_text(cluster_.file("out.err"));
+  EXPECT_EQ(run_->wait(), 130);
+  EXPECT_EQ(cluster_.state("1"), "cancelled");
+  EXPECT_TRUE(cluster_.ranks_on("n1").empty());
+}
+
+TEST_F(Interrupted, AJobThatPrintsWithoutAPauseIsCancelledToo) {
+  run("exec yes");
+  ASSERT_TRUE(says("still runs"));
+  ASSERT_TRUE(says("is being cancelled"));
+  EXPECT_EQ(run_->wait(), 130);
+  EXPECT_EQ(cluster_.state("1"), "cancelled");
+}
+
+TEST_F(Interrupted, TheThirdCtrlCLeavesAJobThatDoesNotWantToEnd) {
+  const std::string gate = cluster_.file("gate");
+  run("trap '' TERM; echo stubborn; " + until(gate), "1h");
+  ASSERT_TRUE(says("still runs"));
+  ASSERT_TRUE(says("is being cancelled"));
+  run_->signal(SIGINT);
+  EXPECT_EQ(run_->wait(), 130);
+  EXPECT_EQ(cluster_.state("1"), "running") << "its grace period is not over";
+  write_text(gate, "");
+  EXPECT_NE(cluster_.wait("1"), 0);
+  EXPECT_EQ(cluster_.state("1"), "cancelled");
+}
+
+TEST_F(Interrupted, WhoWaitsForAControllerThatIsAwayCanLeave) {
+  run("echo words; exec sleep 1000");
+  ASSERT_EQ(::kill(cluster_.controller_pid(), SIGKILL), 0);
+  ASSERT_TRUE(says("still runs"));
+  ASSERT_TRUE(says("cannot be cancelled now"));
+  run_->signal(SIGINT);
+  EXPECT_EQ(run_->wait(), 130);
+}
+
 TEST(Jobs, AQueuedJobIsCancelledWithoutHavingRun) {
   const TestCluster cluster(1, 1);
   const std::string gate = cluster.file("gate");
@@ -202,6 +268,54 @@ TEST(Jobs, AnArrayKeepsItsLimit) {
   std::multiset<std::string> indices;
   for (const auto& index : lines_of(read_text(cluster.file("indices")))) indices.insert(index);
   EXPECT_EQ(indices, (std::multiset<std::string>{"10", "3", "4", "5", "6", "7", "8", "9"}));
+}
+
+TEST(Jobs, AnArrayIsHandledAsAWhole) {
+  const TestCluster cluster;
+  const std::string gate = cluster.file("gate");
+  const std::string other = cluster.submit({}, until(gate));
+  const std::string id = cluster.submit(
+      {"--array", "1-4"}, until(gate, "echo index $TUTTI_ARRAY_INDEX; exit $((TUTTI_ARRAY_INDEX % 4))"));
+  const std::string last = std::to_string(std::stoi(id) + 3);
+  const json elements = cluster.json({"jobs", "--array", last});
+  ASSERT_EQ(elements.size(), 4U);
+  std::set<std::string> indices;
+  for (const auto& element : elements) {
+    EXPECT_EQ(element["array_id"], id);
+    EXPECT_EQ(element["array_count"], 4);
+    indices.insert(element["array_index"].dump());
+  }
+  EXPECT_EQ(indices, (std::set<std::string>{"1", "2", "3", "4"}));
+  EXPECT_TRUE(has(cluster.tutti({"show", last}).out, "index 4 of the 4 of array " + id))
+      << cluster.tutti({"show", last}).out;
+  const auto waits = cluster.start({"wait", last, "--array"}, "out");
+  write_text(gate, "");
+  EXPECT_EQ(waits->wait(), 3) << "the worst of them: " << read_text(cluster.file("out.err"));
+  EXPECT_EQ(cluster.tutti({"wait", "--array", id}).exit_code, 3) << "also when all of it is over";
+  EXPECT_EQ(cluster.json({"jobs", "--array", id}).size(), 4U);
+  EXPECT_EQ(cluster.tutti({"logs", id, "--array"}).out,
+            "[1.0] index 1\n[2.0] index 2\n[3.0] index 3\n[4.0] index 4\n");
+  const auto alone = cluster.tutti({"wait", other, "--array"});
+  EXPECT_EQ(alone.exit_code, 2);
+  EXPECT_TRUE(has(alone.err, "job " + other + " is not an element of an array")) << alone.err;
+}
+
+TEST(Jobs, AnArrayIsCancelledAsAWhole) {
+  const TestCluster cluster;
+  const std::string gate = cluster.file("gate");
+  const std::string other = cluster.submit({}, until(gate));
+  const std::string id = cluster.submit({"--array", "0-9%2", "--grace", "200ms"}, "sleep 1000");
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  EXPECT_EQ(cluster.tutti({"cancel", std::to_string(std::stoi(id) + 7), "--array"}).exit_code, 0);
+  EXPECT_NE(cluster.tutti({"wait", id, "--array"}).exit_code, 0);
+  const json elements = cluster.json({"jobs", "--array", id});
+  ASSERT_EQ(elements.size(), 10U);
+  for (const auto& element : elements) EXPECT_EQ(element["state"], "cancelled") << element;
+  EXPECT_EQ(cluster.tutti({"cancel", id, "--array"}).exit_code, 2) << "all of it has ended";
+  EXPECT_EQ(cluster.tutti({"cancel", other, "--array"}).exit_code, 2) << "it is no array";
+  EXPECT_EQ(cluster.state(other), "running");
+  write_text(gate, "");
+  EXPECT_EQ(cluster.wait(other), 0);
 }
 
 TEST(Jobs, OneAfterAnother) {
@@ -309,6 +423,49 @@ TEST(Jobs, SyncShipsAFolder) {
   EXPECT_FALSE(has(second.out, "first words\n")) << second.out;
 }
 
+// The contents that a program keeps below a folder, each with the number of its file: one that is stored anew
+// has another number.
+std::map<std::string, std::uint64_t> blobs_in(const std::string& folder) {
+  std::map<std::string, std::uint64_t> found;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    struct stat status {};
+    if (entry.is_regular_file() && ::stat(entry.path().c_str(), &status) == 0)
+      found[entry.path()] = status.st_ino;
+  }
+  return found;
+}
+
+TEST(Jobs, OfALargeFileOnlyWhatChangedIsShipped) {
+  const TestCluster cluster(1, 1);
+  const std::string work = cluster.file("work");
+  std::filesystem::create_directories(work);
+  std::string content;
+  for (int line = 0; content.size() < 40U << 20; ++line) content += "line " + std::to_string(line) + "\n";
+  content.resize(40U << 20);
+  const auto ship = [&] {
+    write_text(work + "/large", content);
+    const auto local = support::run({"sha256sum", work + "/large"});
+    const auto run = cluster.run({"--sync", work, "--no-prefix"}, "sha256sum <large");
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_EQ(run.out.substr(0, 64), local.out.substr(0, 64));
+  };
+  const std::vector<std::string> stores{cluster.home() + "/controller/blobs",
+                                        cluster.home() + "/nodes/n1/blobs"};
+  ship();
+  std::vector<std::map<std::string, std::uint64_t>> before;
+  for (const auto& store : stores) {
+    before.push_back(blobs_in(store));
+    EXPECT_EQ(before.back().size(), 6U) << "five chunks of 8 MiB and the manifest in " << store;
+  }
+  content[20U << 20] = '!';
+  ship();
+  for (std::size_t at = 0; at < stores.size(); ++at) {
+    const auto after = blobs_in(stores[at]);
+    EXPECT_EQ(after.size(), 8U) << "one other chunk and one other manifest in " << stores[at];
+    for (const auto& [path, number] : before[at]) EXPECT_EQ(after.at(path), number) << "sent again: " << path;
+  }
+}
+
 // ---- logs
 
 TEST(Jobs, RunStreamsEachLineWithItsRank) {
@@ -409,9 +566,10 @@ TEST(Jobs, JsonHasTheDocumentedKeys) {
   auto running = always;
   running.insert("started_at");
   json job = cluster.json({"jobs"})[0];
-  // What only `show` tells comes as empty lists and texts here.
-  for (const char* key : {"command", "rank_states", "workdir"}) job.erase(key);
   EXPECT_EQ(keys_of(job), running);
+  auto shown = running;
+  shown.insert({"command", "rank_states", "workdir"});
+  EXPECT_EQ(keys_of(cluster.job(id)), shown) << "what a list of jobs would only repeat";
   EXPECT_EQ(job["id"], id);
   EXPECT_EQ(job["name"], "one");
   EXPECT_EQ(job["state"], "running");
@@ -433,7 +591,6 @@ TEST(Jobs, JsonHasTheDocumentedKeys) {
   EXPECT_EQ(cluster.wait(id), 4);
   EXPECT_EQ(cluster.json({"jobs"}), json::array()) << "finished ones only with --all";
   job = cluster.json({"jobs", "--all"})[0];
-  for (const char* key : {"command", "rank_states", "workdir"}) job.erase(key);
   auto finished = running;
   finished.insert({"finished_at", "exit_code"});
   EXPECT_EQ(keys_of(job), finished);

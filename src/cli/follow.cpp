@@ -11,12 +11,16 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.hpp"
+#include "wire/objects.hpp"
 
 namespace tutti::cli {
 namespace {
 
 constexpr auto reconnect_for = std::chrono::minutes(10);
 constexpr auto reconnect_every = std::chrono::milliseconds(200);
+constexpr Duration cancel_time_max = 10s;  // of a controller that does not answer
+
+constexpr int exit_interrupted = 128 + SIGINT;
 
 std::atomic<int> interrupts{0};
 void count_interrupt(int) { ++interrupts; }
@@ -25,7 +29,7 @@ void count_interrupt(int) { ++interrupts; }
 // already printed of this attempt is passed over.
 class LogPrinter {
  public:
-  explicit LogPrinter(bool prefix) : prefix_(prefix) {}
+  LogPrinter(bool prefix, std::string label) : prefix_(prefix), label_(std::move(label)) {}
 
   void begin_stream() {
     for (auto& [rank, state] : ranks_) state.to_skip = state.printed;
@@ -67,19 +71,20 @@ class LogPrinter {
   };
 
   void line(std::int32_t rank, const std::string& text) const {
-    if (prefix_) std::printf("[%d] ", rank);
+    if (prefix_) std::printf("[%s%d] ", label_.c_str(), rank);
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fputc('\n', stdout);
   }
 
   bool prefix_;
+  std::string label_;
   std::map<std::int32_t, Rank> ranks_;
 };
 
 class Follower {
  public:
   Follower(Cluster& cluster, const FollowOptions& options)
-      : cluster_(cluster), options_(options), printer_(options.prefix) {}
+      : cluster_(cluster), options_(options), printer_(options.prefix, options.label) {}
 
   Result<int> run(bool to_the_end) {
     if (to_the_end && options_.cancels) ::signal(SIGINT, count_interrupt);
@@ -91,9 +96,12 @@ class Follower {
     for (;;) {
       printer_.begin_stream();
       auto done = cluster_.client().events(
-          path, [this](auto event, auto data) { return on(event, data); }, [this] { return on_idle(); });
+          path, [this](auto event, auto data) { return on(event, data); },
+          [this] { return answer_interrupts(); });
       printer_.finish();
-      if (left_) return 128 + SIGINT;
+      // While the controller is away there is no stream that would look at Ctrl-C.
+      answer_interrupts();
+      if (left_) return exit_interrupted;
       if (missing_)
         return invalid("there is no job " + options_.job)
             .within("job " + options_.job)
@@ -114,7 +122,8 @@ class Follower {
     if (event == "log") printer_.take(body.value("rank", 0), body.value("text", ""));
     if (event == "note") std::fprintf(stderr, "tutti: %s\n", body.value("text", "").c_str());
     if (event == "job") on_job(body);
-    return !missing_ && !left_;
+    // A job that prints without a pause leaves no idle moment to look at Ctrl-C.
+    return answer_interrupts() && !missing_;
   }
 
   void on_job(const nlohmann::json& job) {
@@ -131,23 +140,38 @@ class Follower {
     job_ = job;
   }
 
-  bool on_idle() {
+  // The first Ctrl-C asks, the second cancels, the third leaves. False: leave.
+  bool answer_interrupts() {
     const int count = interrupts.load();
-    if (count == answered_) return true;
-    answered_ = count;
-    if (count == 1) {
-      std::fprintf(stderr, "\ntutti: job %s : still runs; Ctrl-C again cancels it\n", options_.job.c_str());
-    } else if (count == 2) {
-      std::fprintf(stderr, "\ntutti: job %s : is being cancelled; Ctrl-C again leaves without waiting\n",
-                   options_.job.c_str());
-      auto client = cluster_.another();
-      static_cast<void>(
-          client.request("POST", "/api/v1/jobs/" + options_.job + "/cancel?by=" + url_encode(user_name())));
-    } else {
-      left_ = true;
-      return false;
+    while (answered_ < count && !left_) {
+      ++answered_;
+      if (answered_ == 1) {
+        say("still runs; Ctrl-C again cancels it");
+      } else if (answered_ == 2) {
+        cancel();
+      } else {
+        left_ = true;
+      }
     }
-    return true;
+    return !left_;
+  }
+
+  void cancel() {
+    say("is being cancelled; Ctrl-C again leaves without waiting");
+    auto client = cluster_.another();
+    const auto answer =
+        client.request("POST", "/api/v1/jobs/" + options_.job + "/cancel?by=" + url_encode(user_name()), "",
+                       cancel_time_max);
+    cancelled_ = answer && answer->status == 200;
+    if (!answer) {
+      say("cannot be cancelled now: " + answer.error().text());
+    } else if (!cancelled_) {
+      say("cannot be cancelled: " + wire::decode_error(answer->status, answer->body).text());
+    }
+  }
+
+  void say(const std::string& what) const {
+    std::fprintf(stderr, "\ntutti: job %s : %s\n", options_.job.c_str(), what.c_str());
   }
 
   Result<int> end() const {
@@ -157,7 +181,7 @@ class Follower {
                    job_.value("reason", "").c_str());
       std::fprintf(stderr, "  `tutti show %s` tells more\n", options_.job.c_str());
     }
-    return job_.value("exit_code", 1);
+    return cancelled_ && state == "cancelled" ? exit_interrupted : job_.value("exit_code", 1);
   }
 
   Cluster& cluster_;
@@ -170,6 +194,7 @@ class Follower {
   bool missing_ = false;
   bool finished_ = false;
   bool left_ = false;
+  bool cancelled_ = false;  // by Ctrl-C
 };
 
 }  // namespace

@@ -14,6 +14,7 @@ struct FollowOptions {
   std::int64_t rank = -1;
   std::int64_t tail_lines = 0;
   bool prefix = true;    // "[rank] " before each line
+  std::string label;     // before the rank: "3." for "[3.0] "
   bool cancels = false;  // the second Ctrl-C cancels the job
   bool says_end = true;  // why it failed, on stderr
 };

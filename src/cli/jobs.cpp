@@ -1,6 +1,7 @@
 // Commands about jobs: jobs, show, logs, wait, cancel.
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <thread>
@@ -12,6 +13,7 @@
 #include "cli/commands.hpp"
 #include "cli/follow.hpp"
 #include "cli/text_table.hpp"
+#include "cluster/model.hpp"
 
 namespace tutti::cli {
 namespace {
@@ -52,10 +54,34 @@ std::string jobs_table(const json& jobs) {
   return table.text();
 }
 
+// Page after page, newest first.
+Result<json> read_jobs(Cluster& cluster, const std::string& query, std::int64_t limit) {
+  auto jobs = json::array();
+  std::string before;
+  while (static_cast<std::int64_t>(jobs.size()) < limit) {
+    const std::int64_t left = std::min<std::int64_t>(limit - static_cast<std::int64_t>(jobs.size()), 1000);
+    auto page = cluster.get("jobs?limit=" + std::to_string(left) + query +
+                            (before.empty() ? "" : "&before=" + before));
+    if (!page) return std::move(page).error();
+    for (auto& job : (*page)["jobs"]) jobs.push_back(std::move(job));
+    before = text_of(*page, "next");
+    if (before.empty()) break;
+  }
+  return jobs;
+}
+
+// The elements of the array that the job belongs to, in order.
+Result<json> read_array(Cluster& cluster, const std::string& job) {
+  auto elements = read_jobs(cluster, "&all=1&array=" + url_encode(job), cluster::array_elements_max);
+  if (elements) std::reverse(elements->begin(), elements->end());
+  return elements;
+}
+
 class Jobs final : public Command {
  public:
   void declare(config::Flags& flags) override {
     flags.add("all", all_, "finished jobs too");
+    flags.add("array", array_, "only the elements of the array that this job belongs to, finished ones too");
     flags.add("limit", limit_, "at most this many, newest first (default: 100)", {.min = 1, .max = 100'000});
     flags.add("watch", watch_, "show them again each second, until Ctrl-C");
     flags.add("json", json_, "a JSON array");
@@ -64,9 +90,14 @@ class Jobs final : public Command {
   Result<int> run() override {
     auto cluster = Cluster::find();
     if (!cluster) return std::move(cluster).error();
+    std::string query = all_ || !array_.empty() ? "&all=1" : "";
+    if (!array_.empty()) {
+      if (auto id = parse_id_number(array_); !id) return std::move(id).error().within("jobs --array");
+      query += "&array=" + array_;
+    }
     for (;;) {
-      auto jobs = read(*cluster);
-      if (!jobs) return std::move(jobs).error();
+      auto jobs = read_jobs(*cluster, query, limit_);
+      if (!jobs) return std::move(jobs).error().within("jobs");
       if (watch_) std::fputs("\033[H\033[2J", stdout);
       const std::string text = json_ ? jobs->dump() + "\n" : jobs_table(*jobs);
       std::fputs(text.c_str(), stdout);
@@ -78,22 +109,7 @@ class Jobs final : public Command {
   }
 
  private:
-  // Page after page, newest first.
-  Result<json> read(Cluster& cluster) const {
-    auto jobs = json::array();
-    std::string before;
-    while (static_cast<std::int64_t>(jobs.size()) < limit_) {
-      const std::int64_t left = std::min<std::int64_t>(limit_ - static_cast<std::int64_t>(jobs.size()), 1000);
-      auto page = cluster.get("jobs?limit=" + std::to_string(left) + (all_ ? "&all=1" : "") +
-                              (before.empty() ? "" : "&before=" + before));
-      if (!page) return std::move(page).error();
-      for (auto& job : (*page)["jobs"]) jobs.push_back(std::move(job));
-      before = text_of(*page, "next");
-      if (before.empty()) break;
-    }
-    return jobs;
-  }
-
+  std::string array_;
   bool all_ = false;
   bool watch_ = false;
   bool json_ = false;
@@ -130,6 +146,10 @@ class Show final : public Command {
     std::printf("  command    %s\n", command.c_str());
     std::printf("  needs      %d ranks, %s GPUs, queue %s\n", job["ranks"].get<int>(),
                 short_number(job["gpus"].get<double>()).c_str(), text_of(job, "queue").c_str());
+    if (job.contains("array_id"))
+      std::printf("  array      index %d of the %d of array %s, which `tutti jobs --array %s` lists\n",
+                  job["array_index"].get<int>(), job["array_count"].get<int>(),
+                  text_of(job, "array_id").c_str(), text_of(job, "array_id").c_str());
     std::printf("  submitted  %s by %s\n", text_of(job, "submitted_at").c_str(),
                 text_of(job, "user").c_str());
     if (job.contains("started_at"))
@@ -168,6 +188,7 @@ class Logs final : public Command {
     flags.add("rank", options_.rank, "only this rank", {.min = 0, .max = 1 << 24});
     flags.add("tail", options_.tail_lines, "only the last N lines of each rank", {.min = 0, .max = 1 << 24});
     flags.add("no-prefix", no_prefix_, "do not put [rank] before each line");
+    flags.add("array", array_, "of every element of the job's array, one after the other: [index.rank]");
   }
 
   Result<int> run() override {
@@ -176,14 +197,27 @@ class Logs final : public Command {
     if (auto id = parse_id_number(options_.job); !id) return std::move(id).error().within("logs");
     options_.prefix = !no_prefix_;
     options_.says_end = false;
-    if (!follow_) return print_logs(*cluster, options_);
-    auto done = tutti::cli::follow(*cluster, options_);
-    if (!done) return done;
+    if (!array_) return print(*cluster);
+    auto elements = read_array(*cluster, options_.job);
+    if (!elements) return std::move(elements).error().within("logs " + options_.job);
+    for (const auto& element : *elements) {
+      options_.job = text_of(element, "id");
+      options_.label = std::to_string(element["array_index"].get<int>()) + ".";
+      if (auto done = print(*cluster); !done) return done;
+    }
     return exit_success;
   }
 
  private:
+  Result<int> print(Cluster& cluster) const {
+    if (!follow_) return print_logs(cluster, options_);
+    auto done = tutti::cli::follow(cluster, options_);
+    if (!done) return done;
+    return exit_success;
+  }
+
   FollowOptions options_;
+  bool array_ = false;
   bool follow_ = false;
   bool no_prefix_ = false;
 };
@@ -191,7 +225,8 @@ class Logs final : public Command {
 class Wait final : public Command {
  public:
   void declare(config::Flags& flags) override {
-    flags.add_rest("JOB", jobs_, "ids of jobs; the exit code is that of the first that failed");
+    flags.add_words("JOB", jobs_, "ids of jobs; the exit code is that of the first that failed");
+    flags.add("array", array_, "for the whole array of each; the exit code is the worst one of all");
   }
 
   Result<int> run() override {
@@ -200,26 +235,50 @@ class Wait final : public Command {
     int code = exit_success;
     for (const auto& job : jobs_) {
       if (auto id = parse_id_number(job); !id) return std::move(id).error().within("wait");
-      auto done = tutti::cli::follow(*cluster, {.job = job, .logs = false});
+      auto done =
+          array_ ? wait_for_array(*cluster, job) : tutti::cli::follow(*cluster, {.job = job, .logs = false});
       if (!done) return done;
-      if (code == exit_success) code = *done;
+      if (array_) {
+        code = std::max(code, *done);
+      } else if (code == exit_success) {
+        code = *done;
+      }
     }
     return code;
   }
 
  private:
+  static Result<int> wait_for_array(Cluster& cluster, const std::string& job) {
+    auto elements = read_array(cluster, job);
+    if (!elements) return std::move(elements).error().within("wait " + job);
+    int worst = exit_success;
+    for (const auto& element : *elements) {
+      // What has succeeded already has nothing to tell.
+      if (text_of(element, "state") == "succeeded") continue;
+      auto done = tutti::cli::follow(cluster, {.job = text_of(element, "id"), .logs = false});
+      if (!done) return done;
+      worst = std::max(worst, *done);
+    }
+    return worst;
+  }
+
   std::vector<std::string> jobs_;
+  bool array_ = false;
 };
 
 class Cancel final : public Command {
  public:
-  void declare(config::Flags& flags) override { flags.add_rest("JOB", jobs_, "ids of jobs"); }
+  void declare(config::Flags& flags) override {
+    flags.add_words("JOB", jobs_, "ids of jobs");
+    flags.add("array", array_, "every element of the array that each belongs to");
+  }
 
   Result<int> run() override {
     auto cluster = Cluster::find();
     if (!cluster) return std::move(cluster).error();
     for (const auto& job : jobs_) {
-      auto done = cluster->post("jobs/" + url_encode(job) + "/cancel?by=" + url_encode(user_name()));
+      auto done = cluster->post("jobs/" + url_encode(job) + "/cancel?by=" + url_encode(user_name()) +
+                                (array_ ? "&array=1" : ""));
       if (!done) return std::move(done).error().within("cancel " + job);
     }
     return exit_success;
@@ -227,6 +286,7 @@ class Cancel final : public Command {
 
  private:
   std::vector<std::string> jobs_;
+  bool array_ = false;
 };
 
 }  // namespace

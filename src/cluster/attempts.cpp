@@ -196,7 +196,7 @@ void Machine::settle(Job& job) {
 
 void Machine::finish(Job& job, JobState state, std::string reason) {
   end_job(job, state, std::move(reason));
-  if (state != JobState::succeeded) cancel_dependents(job);
+  if (state != JobState::succeeded) cancel_dependents({job.id});
 }
 
 void Machine::end_job(Job& job, JobState state, std::string reason) {
@@ -212,18 +212,20 @@ void Machine::end_job(Job& job, JobState state, std::string reason) {
 }
 
 // What needs the success of a job that had none will never start, nor will what needs the success of that. A
-// job comes after jobs that were there before it, so one walk in the order of ids finds them all.
-void Machine::cancel_dependents(const Job& job) {
+// job comes after jobs that were there before it, so one walk in the order of ids finds them all. The jobs
+// come in that order too.
+void Machine::cancel_dependents(const std::vector<JobId>& without_success) {
+  if (without_success.empty()) return;
   std::map<JobId, JobId> doomed;  // and by whom
-  doomed.emplace(job.id, job.id);
-  for (auto at = state_.active.upper_bound(job.id); at != state_.active.end(); ++at) {
+  for (const JobId id : without_success) doomed.emplace(id, id);
+  for (auto at = state_.active.upper_bound(without_success.front()); at != state_.active.end(); ++at) {
     const Job& waiting = state_.jobs.at(*at);
     if (waiting.placed()) continue;
     for (const Dependency& dependency : waiting.spec.after) {
       if (dependency.success && doomed.contains(dependency.job)) doomed.emplace(*at, dependency.job);
     }
   }
-  doomed.erase(job.id);
+  for (const JobId id : without_success) doomed.erase(id);
   for (const auto& [id, by] : doomed) {
     const std::string how(name_of(state_.jobs.at(by).state));
     end_job(state_.jobs.at(id), JobState::cancelled, "job " + by.text() + ", whose success it needs, " + how);

@@ -25,6 +25,8 @@ class Machine {
  private:
   // requests.cpp
   Result<> admit(const JobSpec& spec) const;
+  void cancel_array(const Cancel& event, const std::string& reason);
+  void cancel_placed(Job& job, const std::string& reason);
 
   // nodes.cpp
   void lose(Node& node);
@@ -40,7 +42,7 @@ class Machine {
   void settle(Job& job);
   void finish(Job& job, JobState state, std::string reason);
   void end_job(Job& job, JobState state, std::string reason);
-  void cancel_dependents(const Job& job);
+  void cancel_dependents(const std::vector<JobId>& without_success);
   void requeue(Job& job);
   void release(Job& job);
   std::int32_t free_port(const std::string& address) const;

@@ -59,6 +59,22 @@ std::string_view name_of(JobState state) {
   return "";
 }
 
+Result<std::vector<JobId>> array_elements(const State& state, JobId job) {
+  const auto known = state.jobs.find(job);
+  if (known == state.jobs.end()) return invalid("there is no job " + job.text());
+  if (!known->second.spec.array)
+    return invalid("job " + job.text() + " is not an element of an array").remedy("leave --array out");
+  // They were submitted together, so their ids follow each other.
+  const JobId first = known->second.spec.array->first;
+  std::vector<JobId> elements;
+  for (auto at = state.jobs.find(first); at != state.jobs.end(); ++at) {
+    const auto& part = at->second.spec.array;
+    if (!part || part->first != first) break;
+    elements.push_back(at->first);
+  }
+  return elements;
+}
+
 std::int64_t gpu_share_total(const JobSpec& spec) {
   return std::int64_t{spec.shape.ranks} * spec.shape.gpu_share;
 }

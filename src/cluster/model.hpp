@@ -174,6 +174,9 @@ NodeState node_state(const State& state, const Node& node);
 std::string_view name_of(NodeState state);
 std::string_view name_of(JobState state);
 
+// The elements of the array that the job belongs to, in the order of their ids.
+Result<std::vector<JobId>> array_elements(const State& state, JobId job);
+
 // How many devices a job uses, in thousandths.
 std::int64_t gpu_share_total(const JobSpec& spec);
 

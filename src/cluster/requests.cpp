@@ -83,16 +83,45 @@ void Machine::on(const Submit& event) {
 }
 
 void Machine::on(const Cancel& event) {
+  const std::string reason = "cancelled" + (event.by.empty() ? "" : " by " + event.by);
+  if (event.whole_array) return cancel_array(event, reason);
   Job* job = find(event.job);
   if (job == nullptr) return fail(invalid("there is no job " + event.job.text()));
   if (job->finished())
     return fail(
         invalid("job " + event.job.text() + " has ended already: " + std::string(name_of(job->state))));
-  const std::string reason = "cancelled" + (event.by.empty() ? "" : " by " + event.by);
   effects_.reply = std::vector<JobId>{job->id};
   if (!job->placed()) return finish(*job, JobState::cancelled, reason);
-  job->ending = EndCause::none;  // a cancel overrides whatever else would come after the attempt
-  end(*job, EndCause::cancelled, reason);
+  cancel_placed(*job, reason);
+}
+
+// A cancel overrides whatever else would come after the attempt.
+void Machine::cancel_placed(Job& job, const std::string& reason) {
+  job.ending = EndCause::none;
+  end(job, EndCause::cancelled, reason);
+}
+
+void Machine::cancel_array(const Cancel& event, const std::string& reason) {
+  auto elements = array_elements(state_, event.job);
+  if (!elements) return fail(std::move(elements).error());
+  std::vector<JobId> ended;
+  std::vector<JobId> cancelled;
+  for (const JobId id : *elements) {
+    Job& job = state_.jobs.at(id);
+    if (job.finished()) continue;
+    cancelled.push_back(id);
+    if (job.placed()) {
+      cancel_placed(job, reason);
+    } else {
+      end_job(job, JobState::cancelled, reason);
+      ended.push_back(id);
+    }
+  }
+  // One walk for all of them: an array may have as many elements as there are jobs that wait.
+  cancel_dependents(ended);
+  if (cancelled.empty())
+    return fail(invalid("every element of the array of job " + event.job.text() + " has ended already"));
+  effects_.reply = std::move(cancelled);
 }
 
 void Machine::on(const Drain& event) {

@@ -24,7 +24,8 @@ struct Submit {
 };
 struct Cancel {
   JobId job;
-  std::string by;  // for the reason
+  std::string by;            // for the reason
+  bool whole_array = false;  // every element of the job's array that has not ended
 };
 struct RankReport {
   JobId job;

@@ -347,6 +347,38 @@ TEST_F(ClusterTest, AnArrayRunsAtMostItsLimitAtOnce) {
   EXPECT_EQ(job(ids[3]).spec.array->first, ids[0]);
 }
 
+TEST_F(ClusterTest, AnArrayIsCancelledAsAWhole) {
+  join("a", 8);
+  const JobId before = submit(spec(1));
+  std::vector<JobSpec> elements;
+  for (std::int32_t index = 0; index < 4; ++index) {
+    elements.push_back(spec(1));
+    elements.back().array = ArrayPart{JobId(), index, 4, 2};
+  }
+  const auto ids = happen(Submit{elements}).reply.value();
+  JobSpec needs = spec(1);
+  needs.after = {{ids[3], true}};
+  const JobId dependent = submit(needs);
+  const JobId other = submit(spec(1));
+  all_exit(ids[0]);
+  EXPECT_FALSE(happen(Cancel{before, "ada", true}).reply.ok()) << "it is no element of an array";
+  EXPECT_FALSE(happen(Cancel{JobId(99), "ada", true}).reply.ok());
+
+  EXPECT_EQ(happen(Cancel{ids[2], "ada", true}).reply.value(), (std::vector<JobId>{ids[1], ids[2], ids[3]}));
+  EXPECT_EQ(job(ids[0]).state, JobState::succeeded) << "what has ended stays as it is";
+  EXPECT_EQ(job(ids[3]).state, JobState::cancelled) << "it had not begun";
+  EXPECT_EQ(job(ids[3]).reason, "cancelled by ada");
+  EXPECT_EQ(job(dependent).state, JobState::cancelled);
+  for (const JobId id : {ids[1], ids[2]}) {
+    EXPECT_FALSE(job(id).finished()) << "its ranks are being ended";
+    all_exit(id, 143);
+    EXPECT_EQ(job(id).state, JobState::cancelled);
+  }
+  EXPECT_TRUE(job(before).placed());
+  EXPECT_TRUE(job(other).placed());
+  EXPECT_FALSE(happen(Cancel{ids[2], "ada", true}).reply.ok()) << "all of it has ended";
+}
+
 TEST_F(ClusterTest, ADrainedNodeTakesNothingNewAndCanBeEmptied) {
   join("a", 1);
   join("b", 1);

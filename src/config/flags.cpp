@@ -130,6 +130,10 @@ void Flags::add(std::string name, std::string shape, Setter setter, std::string 
 void Flags::add_word(std::string name, std::string& target, std::string help, bool required) {
   words_.push_back({std::move(name), std::move(help), &target, required});
 }
+void Flags::add_words(std::string name, std::vector<std::string>& target, std::string help) {
+  many_ = {std::move(name), std::move(help), nullptr, true};
+  many_target_ = &target;
+}
 void Flags::add_rest(std::string name, std::vector<std::string>& target, std::string help, bool required) {
   rest_name_ = std::move(name);
   rest_help_ = std::move(help);
@@ -220,11 +224,14 @@ Result<> Flags::take_words(std::vector<std::string> words) {
     }
     if (next < words_.size()) {
       *words_[next++].target = word;
+    } else if (many_target_ != nullptr) {
+      many_target_->push_back(word);
     } else {
       break;
     }
   }
   if (next < words_.size() && words_[next].required) return usage("missing " + words_[next].name);
+  if (many_target_ != nullptr && many_target_->empty()) return usage("missing " + many_.name);
   if (at < words.size() && rest_ == nullptr)
     return usage("unexpected word '" + words[at].substr(0, 64) + "'");
   if (rest_ != nullptr) rest_->assign(words.begin() + static_cast<std::ptrdiff_t>(at), words.end());
@@ -270,8 +277,9 @@ Result<> Flags::read_key(const Document& document, const std::string& key, int k
 std::string Flags::help() const {
   std::string text = "usage: tutti " + command_ + (arguments_.empty() ? "" : " " + arguments_) + "\n\n";
   text += wrap(summary_, 0, help_width) + "\n";
-  if (!words_.empty() || rest_ != nullptr) text += "\n";
+  if (!words_.empty() || many_target_ != nullptr || rest_ != nullptr) text += "\n";
   for (const Word& word : words_) text += help_row(word.name, word.help);
+  if (many_target_ != nullptr) text += help_row(many_.name, many_.help);
   if (rest_ != nullptr) text += help_row(rest_name_, rest_help_);
   text += "\nflags:\n";
   for (const Option& option : options_) {

@@ -46,6 +46,8 @@ class Flags {
 
   // Words without a dash, in the order of declaration.
   void add_word(std::string name, std::string& target, std::string help, bool required = true);
+  // One word or more after those, flags between them.
+  void add_words(std::string name, std::vector<std::string>& target, std::string help);
   // All words from the first one on, or from `--` on, untouched: another program's command line.
   void add_rest(std::string name, std::vector<std::string>& target, std::string help, bool required = true);
 
@@ -86,6 +88,8 @@ class Flags {
   std::string summary_;
   std::vector<Option> options_;
   std::vector<Word> words_;
+  Word many_{};  // the words after those, all into one list
+  std::vector<std::string>* many_target_ = nullptr;
   std::string rest_name_;
   std::string rest_help_;
   std::vector<std::string>* rest_ = nullptr;

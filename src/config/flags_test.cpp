@@ -141,5 +141,26 @@ TEST(Words, AreTakenInOrder) {
   EXPECT_EQ(parse({"1", "2", "3"}), "show : unexpected word '3'");
 }
 
+TEST(Words, ManyOfThemWithFlagsBetween) {
+  std::vector<std::string> jobs;
+  bool array = false;
+  Flags flags("cancel", "JOB…", "Ends jobs.");
+  flags.add_words("JOB", jobs, "ids of jobs");
+  flags.add("array", array, "the whole array");
+  const auto parse = [&](std::vector<std::string> arguments) {
+    jobs.clear();
+    const auto parsed = flags.parse(arguments);
+    return parsed ? "fine" : parsed.error().text();
+  };
+  EXPECT_EQ(parse({"7", "--array", "8"}), "fine");
+  EXPECT_EQ(jobs, (std::vector<std::string>{"7", "8"}));
+  EXPECT_TRUE(array);
+  EXPECT_EQ(parse({"7", "--", "-8"}), "fine");
+  EXPECT_EQ(jobs.back(), "-8");
+  EXPECT_EQ(parse({"--array"}), "cancel : missing JOB");
+  EXPECT_EQ(parse({"7", "--arary"}), "cancel : unknown flag '--arary'");
+  EXPECT_NE(flags.help().find("ids of jobs"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace tutti::config

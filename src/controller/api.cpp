@@ -8,14 +8,16 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.hpp"
+#include "base/text.hpp"
 #include "version/version.hpp"
+#include "wire/messages.hpp"
 
 namespace tutti::controller {
 namespace {
 
-constexpr std::string_view prefix = "/api/v1/";
 constexpr std::size_t page_jobs_max = 1000;
-constexpr int failed_tokens_max = 20;  // per address and second
+constexpr Rate wrong_tokens_max{.per_second = 20, .burst = 20};    // per address
+constexpr Rate open_pages_max{.per_second = 1000, .burst = 2000};  // per address
 
 net::Response reply(const Error& error, int status = 0) {
   if (status == 0) status = error.code() == ErrorCode::invalid ? 400 : 503;
@@ -24,6 +26,26 @@ net::Response reply(const Error& error, int status = 0) {
 
 net::Response no_such_thing(const std::string& what) {
   return reply(invalid("there is no " + what).remedy("/api/v1/openapi.json describes the API"), 404);
+}
+
+// What stands at this place below /api/v1, "" if nothing does.
+std::string part_of(const net::Request& request, std::size_t at) {
+  return at + 2 < request.parts.size() ? request.parts[at + 2] : "";
+}
+
+// Pages of the API have at most three parts: jobs/7/cancel.
+bool is_of_api(const net::Request& request) {
+  return request.parts.size() >= 3 && request.parts.size() <= 5 && request.parts[0] == "api" &&
+         request.parts[1] == "v1";
+}
+
+// "status" of /api/v1/status: a page without parts of its own.
+std::string page_of(const net::Request& request) {
+  return is_of_api(request) && request.parts.size() == 3 ? part_of(request, 0) : "";
+}
+
+net::Response no_such_page(const net::Request& request) {
+  return no_such_thing("page " + valid_utf8(request.path.substr(0, 100)));
 }
 
 bool same_secret(const std::string& given, const std::string& expected) {
@@ -50,68 +72,84 @@ bool is_set(const net::Request& request, const std::string& name) {
 
 }  // namespace
 
-Api::Api(net::Loop& loop, Core& core, Hub& hub, Tokens tokens, std::string blob_folder)
-    : loop_(loop), core_(core), hub_(hub), tokens_(std::move(tokens)), blobs_(std::move(blob_folder)) {}
+Api::Api(net::Loop& loop, Core& core, Hub& hub, ApiOptions options)
+    : loop_(loop),
+      core_(core),
+      hub_(hub),
+      tokens_(std::move(options.tokens)),
+      blobs_(std::move(options.blob_folder)),
+      requests_(options.requests),
+      open_pages_(open_pages_max),
+      wrong_tokens_(wrong_tokens_max) {}
 
 void Api::handle(const std::shared_ptr<net::Exchange>& exchange) {
   const net::Request& request = exchange->request();
-  if (!request.path.starts_with(prefix))
-    return exchange->answer(no_such_thing("page " + request.path.substr(0, 100)));
-  const std::string path = request.path.substr(prefix.size());
-  if (path == "health") return exchange->answer({.status = 200, .body = "{\"alive\":true}\n"});
-  if (path == "openapi.json") return exchange->answer({.status = 200, .body = openapi_json()});
+  const std::string kind = is_of_api(request) ? part_of(request, 0) : "";
+  const std::string page = page_of(request);
+  if (kind.empty() || page == "health" || page == "openapi.json") return handle_open(exchange);
   if (!authorize(exchange)) return;
-  if (path == "agent" && request.websocket) {
+  if (page == "agent" && request.websocket) {
     const std::string remote = request.remote;
     return exchange->upgrade(
         [this, remote](const std::shared_ptr<net::Socket>& socket) { hub_.add_agent(socket, remote); });
   }
-  const std::string_view kind = std::string_view(path).substr(0, path.find('/'));
-  const std::string rest = path.size() > kind.size() ? path.substr(kind.size() + 1) : "";
-  if (kind == "jobs") return handle_jobs(exchange, rest);
-  if (kind == "nodes") return handle_nodes(exchange, rest);
-  if (kind == "blobs") return handle_blobs(exchange, rest);
-  if (path == "events") return hub_.add_watcher(*exchange);
-  if (path == "queues")
+  if (kind == "jobs") return handle_jobs(exchange);
+  if (kind == "nodes") return handle_nodes(exchange);
+  if (kind == "blobs") return handle_blobs(exchange);
+  if (page == "events") return hub_.add_watcher(*exchange);
+  if (page == "queues")
     return show(exchange, [](const auto& state, const auto&) { return wire::queues_json(state); });
-  if (path == "status") {
+  if (page == "status") {
     return show(exchange, [](const auto& state, const auto& health) {
       return wire::status_json(state, health, version());
     });
   }
-  exchange->answer(no_such_thing("page " + request.path.substr(0, 100)));
+  exchange->answer(no_such_page(request));
+}
+
+// What anybody may read.
+void Api::handle_open(const Shared& exchange) {
+  if (!within(open_pages_, exchange, "requests")) return;
+  const net::Request& request = exchange->request();
+  const std::string page = page_of(request);
+  if (page == "health") return exchange->answer({.status = 200, .body = "{\"alive\":true}\n"});
+  if (page == "openapi.json") return exchange->answer({.status = 200, .body = openapi_json()});
+  exchange->answer(no_such_page(request));
 }
 
 // Agents come with the join token and reach only what they need; everything else asks for the admin token.
 bool Api::authorize(const Shared& exchange) {
   const net::Request& request = exchange->request();
-  const bool for_agents = request.path == "/api/v1/agent" ||
-                          (request.path.starts_with("/api/v1/blobs/") && request.method == "GET");
+  const std::string kind = part_of(request, 0);
+  const bool for_agents = kind == "agent" || (kind == "blobs" && request.method == "GET");
   const bool known =
       same_secret(request.bearer, tokens_.admin) || (for_agents && same_secret(request.bearer, tokens_.join));
-  if (known) return true;
-  if (too_many_failures(request.remote)) {
-    exchange->answer(reply(failed("too many wrong tokens from this address").remedy("wait a second"), 429));
-    return false;
-  }
+  if (known) return within(requests_, exchange, "requests");
+  if (!within(wrong_tokens_, exchange, "wrong tokens")) return false;
   const std::string what = request.bearer.empty() ? "the request has no token" : "the token is wrong";
   exchange->answer(reply(invalid(what).remedy("TUTTI_TOKEN_FILE names the file that holds the token"), 401));
   return false;
 }
 
-bool Api::too_many_failures(const std::string& remote) {
+bool Api::within(RateLimits& limits, const Shared& exchange, const std::string& what) {
   const Instant now(
       std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));
-  if (failures_.size() > 10'000) failures_.clear();
-  Attempts& attempts = failures_[remote];
-  if (now - attempts.since > 1s) attempts = {0, now};
-  return ++attempts.failed > failed_tokens_max;
+  const Duration wait = limits.take(exchange->request().remote, now);
+  if (wait == Duration::zero()) return true;
+  const auto seconds = static_cast<int>(std::chrono::ceil<std::chrono::seconds>(wait).count());
+  net::Response refusal = reply(failed("too many " + what + " from this address")
+                                    .remedy("try again in " + std::to_string(seconds) + " s"),
+                                429);
+  refusal.retry_after_seconds = seconds;
+  exchange->answer(std::move(refusal));
+  return false;
 }
 
 // Runs on the core's thread after the commit; the exchange takes answers from any thread.
-void Api::change(const Shared& exchange, cluster::Event event) {
-  core_.happen(std::move(event), [exchange](Result<std::vector<cluster::JobId>> done) {
-    if (!done) return exchange->answer(reply(done.error()));
+void Api::change(const Shared& exchange, cluster::Event event, int status_if_wrong) {
+  core_.happen(std::move(event), [exchange, status_if_wrong](Result<std::vector<cluster::JobId>> done) {
+    const bool wrong = !done && done.error().code() == ErrorCode::invalid;
+    if (!done) return exchange->answer(reply(done.error(), wrong ? status_if_wrong : 0));
     exchange->answer({.status = 200, .body = wire::submitted_json(*done) + "\n"});
   });
 }
@@ -131,23 +169,30 @@ void Api::submit(const Shared& exchange) {
   change(exchange, cluster::Submit{std::move(*specs)});
 }
 
-void Api::handle_jobs(const Shared& exchange, const std::string& rest) {
+void Api::list_jobs(const Shared& exchange) {
   const net::Request& request = exchange->request();
-  if (rest.empty() && request.method == "POST") return submit(exchange);
-  if (rest.empty()) {
-    const auto before = number_of(request, "before", 0);
-    const auto limit = number_of(request, "limit", 100);
-    if (!before || !limit || *limit < 1)
-      return exchange->answer(reply(invalid("before and limit are whole numbers")));
-    const wire::JobQuery query{is_set(request, "all"),
-                               static_cast<std::uint64_t>(std::max<std::int64_t>(*before, 0)),
-                               std::min(static_cast<std::size_t>(*limit), page_jobs_max)};
-    return show(exchange, [query](const auto& state, const auto&) { return wire::jobs_json(state, query); });
-  }
-  const auto slash = rest.find('/');
-  const auto job = parse_id<sched::JobTag>(rest.substr(0, slash));
-  if (!job) return exchange->answer(reply(job.error()));
-  handle_job(exchange, *job, slash == std::string::npos ? "" : rest.substr(slash + 1));
+  const auto before = number_of(request, "before", 0);
+  const auto limit = number_of(request, "limit", 100);
+  const auto array = number_of(request, "array", 0);
+  if (!before || !limit || *limit < 1 || !array || *array < 0)
+    return exchange->answer(reply(invalid("before, limit and array are whole numbers")));
+  const wire::JobQuery query{.all = is_set(request, "all"),
+                             .array = static_cast<std::uint64_t>(*array),
+                             .before = static_cast<std::uint64_t>(std::max<std::int64_t>(*before, 0)),
+                             .limit = std::min(static_cast<std::size_t>(*limit), page_jobs_max)};
+  show(exchange, [query](const auto& state, const auto&) { return wire::jobs_json(state, query); });
+}
+
+void Api::handle_jobs(const Shared& exchange) {
+  const net::Request& request = exchange->request();
+  const std::string id = part_of(request, 1);
+  if (id.empty() && request.method == "POST") return submit(exchange);
+  if (id.empty()) return list_jobs(exchange);
+  const auto job = parse_id<sched::JobTag>(id);
+  if (!job)
+    return exchange->answer(reply(
+        invalid("there is no job '" + valid_utf8(id.substr(0, 64)) + "'").remedy(job.error().remedy()), 404));
+  handle_job(exchange, *job, part_of(request, 2));
 }
 
 void Api::handle_job(const Shared& exchange, cluster::JobId job, const std::string& verb) {
@@ -162,7 +207,8 @@ void Api::handle_job(const Shared& exchange, cluster::JobId job, const std::stri
   }
   if (verb == "cancel" && request.method == "POST") {
     const auto by = request.query.find("by");
-    return change(exchange, cluster::Cancel{job, by == request.query.end() ? "" : by->second.substr(0, 64)});
+    return change(exchange, cluster::Cancel{job, by == request.query.end() ? "" : by->second.substr(0, 64),
+                                            is_set(request, "array")});
   }
   if (verb == "logs" && request.method == "GET") {
     const auto rank = number_of(request, "rank", -1);
@@ -175,13 +221,12 @@ void Api::handle_job(const Shared& exchange, cluster::JobId job, const std::stri
   exchange->answer(no_such_thing("such request for a job"));
 }
 
-void Api::handle_nodes(const Shared& exchange, const std::string& rest) {
+void Api::handle_nodes(const Shared& exchange) {
   const net::Request& request = exchange->request();
-  if (rest.empty())
+  const std::string name = valid_utf8(part_of(request, 1).substr(0, wire::node_name_bytes_max));
+  const std::string verb = part_of(request, 2);
+  if (name.empty())
     return show(exchange, [](const auto& state, const auto&) { return wire::nodes_json(state); });
-  const auto slash = rest.find('/');
-  const std::string name = rest.substr(0, slash);
-  const std::string verb = slash == std::string::npos ? "" : rest.substr(slash + 1);
   if (verb.empty()) {
     return show(exchange, [name](const auto& state, const auto&) -> Result<std::string> {
       const auto found = state.nodes.find(name);
@@ -190,19 +235,20 @@ void Api::handle_nodes(const Shared& exchange, const std::string& rest) {
       return wire::node_json(state, found->second);
     });
   }
-  if (verb == "resume" && request.method == "POST") return change(exchange, cluster::Resume{name});
+  if (verb == "resume" && request.method == "POST") return change(exchange, cluster::Resume{name}, 404);
   if (verb == "drain" && request.method == "POST") {
     const auto now = wire::decode_drain(request.body);
     if (!now) return exchange->answer(reply(now.error()));
-    return change(exchange, cluster::Drain{name, *now});
+    return change(exchange, cluster::Drain{name, *now}, 404);
   }
   exchange->answer(no_such_thing("such request for a node"));
 }
 
 // The contents of shipped folders: PUT and GET by hash; `missing` tells which of a list are not here.
-void Api::handle_blobs(const Shared& exchange, const std::string& rest) {
+void Api::handle_blobs(const Shared& exchange) {
   const net::Request& request = exchange->request();
-  if (rest == "missing" && request.method == "POST") {
+  const std::string name = part_of(request, 1);
+  if (name == "missing" && request.method == "POST") {
     const auto asked = nlohmann::json::parse(request.body, nullptr, false);
     if (!asked.is_array()) return exchange->answer(reply(invalid("expected a list of hashes")));
     auto missing = nlohmann::json::array();
@@ -213,11 +259,11 @@ void Api::handle_blobs(const Shared& exchange, const std::string& rest) {
     return exchange->answer({.status = 200, .body = missing.dump() + "\n"});
   }
   if (request.method == "PUT") {
-    if (auto put = blobs_.put(rest, as_bytes(request.body)); !put)
+    if (auto put = blobs_.put(name, as_bytes(request.body)); !put)
       return exchange->answer(reply(put.error()));
     return exchange->answer({.status = 200, .body = "{}\n"});
   }
-  auto content = blobs_.get(rest);
+  auto content = blobs_.get(name);
   if (!content) return exchange->answer(reply(content.error(), 404));
   exchange->answer({.status = 200, .body = std::move(*content), .type = "application/octet-stream"});
 }

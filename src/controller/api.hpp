@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "base/rate.hpp"
 #include "controller/core.hpp"
 #include "controller/hub.hpp"
 #include "net/http.hpp"
@@ -16,27 +17,33 @@ struct Tokens {
   std::string join;
 };
 
+struct ApiOptions {
+  Tokens tokens;
+  std::string blob_folder;
+  Rate requests;  // of one address that knows a token
+};
+
 class Api {
  public:
-  Api(net::Loop& loop, Core& core, Hub& hub, Tokens tokens, std::string blob_folder);
+  Api(net::Loop& loop, Core& core, Hub& hub, ApiOptions options);
 
   void handle(const std::shared_ptr<net::Exchange>& exchange);
 
  private:
   using Shared = std::shared_ptr<net::Exchange>;
-  struct Attempts {
-    int failed = 0;
-    Instant since;
-  };
 
   bool authorize(const Shared& exchange);
-  bool too_many_failures(const std::string& remote);
-  void handle_jobs(const Shared& exchange, const std::string& rest);
+  // False when the address has asked too often, which is then answered.
+  bool within(RateLimits& limits, const Shared& exchange, const std::string& what);
+  void handle_open(const Shared& exchange);
+  void handle_jobs(const Shared& exchange);
   void handle_job(const Shared& exchange, cluster::JobId job, const std::string& verb);
-  void handle_nodes(const Shared& exchange, const std::string& rest);
-  void handle_blobs(const Shared& exchange, const std::string& rest);
+  void handle_nodes(const Shared& exchange);
+  void handle_blobs(const Shared& exchange);
   void submit(const Shared& exchange);
-  void change(const Shared& exchange, cluster::Event event);
+  void list_jobs(const Shared& exchange);
+  // A wrong request is answered with this status.
+  void change(const Shared& exchange, cluster::Event event, int status_if_wrong = 400);
   void show(const Shared& exchange,
             std::function<Result<std::string>(const cluster::State&, const wire::StoreHealth&)> view);
 
@@ -45,7 +52,9 @@ class Api {
   Hub& hub_;
   Tokens tokens_;
   sync::BlobStore blobs_;
-  std::map<std::string, Attempts> failures_;
+  RateLimits requests_;      // by address
+  RateLimits open_pages_;    // by address, without a token
+  RateLimits wrong_tokens_;  // by address
 };
 
 // The description of the API, as OpenAPI 3 in JSON.

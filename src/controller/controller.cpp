@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <openssl/rand.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -72,6 +73,14 @@ Result<> check_exposure(const ControllerOptions& options, const std::string& hos
       .remedy("give --tls-certificate and --tls-key, or listen on 127.0.0.1");
 }
 
+// Systems let a process open 1024 files unless it asks for more, and each connection is one.
+void allow_many_connections() {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  if (::setrlimit(RLIMIT_NOFILE, &files) != 0) log::warning("the limit of open files cannot be raised");
+}
+
 }  // namespace
 
 Result<> init_folder(const std::string& folder) {
@@ -116,10 +125,19 @@ Result<> run_controller(const ControllerOptions& options,
   });
   Hub hub(loop, core);
   hub_address = &hub;
-  Api api(loop, core, hub, {std::move(*admin), std::move(*join)}, options.folder + "/blobs");
-  auto server =
-      net::Server::listen(loop, {listen->host, listen->port, options.tls_certificate, options.tls_key},
-                          [&](const std::shared_ptr<net::Exchange>& exchange) { api.handle(exchange); });
+  const auto per_second = static_cast<double>(options.requests_per_second);
+  Api api(loop, core, hub,
+          {.tokens = {std::move(*admin), std::move(*join)},
+           .blob_folder = options.folder + "/blobs",
+           .requests = {.per_second = per_second, .burst = 2 * per_second}});
+  net::ServerOptions port;
+  port.address = listen->host;
+  port.port = listen->port;
+  port.certificate_file = options.tls_certificate;
+  port.key_file = options.tls_key;
+  allow_many_connections();
+  auto server = net::Server::listen(
+      loop, port, [&](const std::shared_ptr<net::Exchange>& exchange) { api.handle(exchange); });
   if (!server) return std::move(server).error();
   if (auto started = core.start(); !started) return started;
   const auto signals = loop.on_signals({SIGTERM, SIGINT}, [&](int) { loop.stop(); });

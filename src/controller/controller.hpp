@@ -1,6 +1,7 @@
 // The controller as a program: its folder with store and tokens, its port, its loops.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -13,6 +14,7 @@ struct ControllerOptions {
   std::string listen = "127.0.0.1:7070";  // port 0: the system picks one
   std::string tls_certificate;
   std::string tls_key;
+  std::int64_t requests_per_second = 20'000;  // of one address; twice as many at once after a rest
 };
 
 // Makes the folder with an admin token and a join token, files 0600. Keeps what is already there.

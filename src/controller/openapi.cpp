@@ -14,6 +14,7 @@ json operation(const std::string& summary, const std::string& answer) {
            {{"200", {{"description", answer}}},
             {"400", {{"description", "the request is wrong: {error: {message, context, remedy}}"}}},
             {"401", {{"description", "no token, or a wrong one"}}},
+            {"429", {{"description", "too often from one address: see Retry-After"}}},
             {"503", {{"description", "it cannot be done now"}}}}}};
 }
 
@@ -39,12 +40,16 @@ std::string openapi_json() {
   paths["/api/v1/status"]["get"] = operation("The cluster in a few numbers", "StatusView");
   paths["/api/v1/jobs"]["get"] = with(operation("Jobs, newest first, a page at a time", "JobList"),
                                       {{"all", "1: finished ones too"},
+                                       {"array", "only the elements of this job's array"},
                                        {"limit", "jobs a page, at most 1000"},
                                        {"before", "the `next` of the page before"}});
   paths["/api/v1/jobs"]["post"] =
       operation("Submits a job, or all elements of an array: SubmitRequest", "SubmitReply");
   paths["/api/v1/jobs/{id}"] = of({{"get", operation("One job with its ranks", "JobView")}}, "id");
-  paths["/api/v1/jobs/{id}/cancel"] = of({{"post", operation("Ends a job", "SubmitReply")}}, "id");
+  paths["/api/v1/jobs/{id}/cancel"] =
+      of({{"post", with(operation("Ends a job", "SubmitReply: what is being ended"),
+                        {{"array", "1: every element of its array"}, {"by", "who, for the reason"}})}},
+         "id");
   paths["/api/v1/jobs/{id}/logs"] = of(
       {{"get",
         with(operation("Logs as server-sent events: log {rank, text}, job, note {text}", "text/event-stream"),

@@ -7,7 +7,9 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "base/rate.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
 
@@ -19,10 +21,14 @@ constexpr std::size_t frame_bytes_max = 16 << 20;
 constexpr std::size_t backlog_bytes_max = 64 << 20;  // of one slow reader, who is then dropped
 constexpr Duration request_time_max = 30s;           // to send a whole request, and between two of them
 constexpr std::size_t connections_max = 65'536;
+constexpr std::size_t connections_per_address_max = 16'384;
+constexpr Rate frame_rate_max{.per_second = 10'000, .burst = 20'000};  // of one WebSocket
 
 struct Request {
   std::string method;  // "GET"
-  std::string path;    // "/api/v1/jobs", decoded
+  std::string path;    // "/api/v1/jobs", decoded: for people
+  // "api", "v1", "jobs": each decoded by itself, so that a name may hold a '/'.
+  std::vector<std::string> parts;
   std::map<std::string, std::string> query;
   std::string bearer;  // the token of the Authorization header
   std::string body;
@@ -34,6 +40,7 @@ struct Response {
   int status = 200;
   std::string body;
   std::string type = "application/json";
+  int retry_after_seconds = 0;  // of a refusal that ends by itself; 0: not said
 };
 
 // A response whose body goes on: server-sent events. From any thread.

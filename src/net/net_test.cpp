@@ -18,8 +18,8 @@ namespace {
 // A server on a thread of its own, with a handler of the test's.
 class Net : public testing::Test {
  protected:
-  void serve(Server::Handler handler) {
-    auto listening = Server::listen(loop_, {}, std::move(handler));
+  void serve(Server::Handler handler, const ServerOptions& options = {}) {
+    auto listening = Server::listen(loop_, options, std::move(handler));
     ASSERT_TRUE(listening.ok()) << listening.error().text();
     server_ = std::move(*listening);
     thread_ = std::thread([this] { loop_.run(); });
@@ -68,6 +68,18 @@ TEST_F(Net, AnswersRequestsOnOneConnection) {
     EXPECT_EQ(response->status, 201);
     EXPECT_EQ(response->body, "POST /x/y 1/2 secret body");
   }
+}
+
+TEST_F(Net, APartOfAPathMayHoldASlash) {
+  serve([](auto exchange) {
+    std::string parts;
+    for (const auto& part : exchange->request().parts) parts += "<" + part + ">";
+    exchange->answer({.status = 200, .body = parts});
+  });
+  Client client(target(), "");
+  EXPECT_EQ(client.request("GET", "/nodes/..%2Fn1/resume?x=1")->body, "<nodes><../n1><resume>");
+  EXPECT_EQ(client.request("GET", "/nodes/../n1")->body, "<nodes><..><n1>") << "nothing is climbed";
+  EXPECT_EQ(client.request("GET", "/")->body, "");
 }
 
 TEST_F(Net, StreamsEvents) {
@@ -130,6 +142,68 @@ TEST_F(Net, SocketsCarryFramesBothWays) {
   });
   EXPECT_EQ(received.get_future().get().size(), 100'005U);
   closed.get_future().wait();
+}
+
+TEST_F(Net, AFastSocketIsReadMoreSlowlyAndLosesNothing) {
+  constexpr int frames = 60;
+  ServerOptions options;
+  options.frames = {.per_second = 100, .burst = 10};
+  std::vector<std::string> seen;
+  std::promise<void> all;
+  serve(
+      [&](auto exchange) {
+        exchange->upgrade([&](std::shared_ptr<Socket> socket) {
+          socket->on_message = [&](std::string frame) {
+            seen.push_back(std::move(frame));
+            if (seen.size() == frames) all.set_value();
+          };
+        });
+      },
+      options);
+  const auto begin = std::chrono::steady_clock::now();
+  std::shared_ptr<Socket> kept;
+  loop_.post([&] {
+    dial(loop_, target(), "/agent", "secret", [&](Result<std::shared_ptr<Socket>> socket) {
+      ASSERT_TRUE(socket.ok()) << socket.error().text();
+      kept = *socket;
+      for (int at = 0; at < frames; ++at) kept->send(std::to_string(at));
+    });
+  });
+  all.get_future().wait();
+  // Fifty of them had to wait for their token. Slower is fine, faster is not.
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, 490ms);
+  for (int at = 0; at < frames; ++at) EXPECT_EQ(seen[static_cast<std::size_t>(at)], std::to_string(at));
+}
+
+TEST_F(Net, OneAddressHoldsOnlySoManyConnections) {
+  ServerOptions options;
+  options.connections_per_address = 2;
+  serve([](auto exchange) { exchange->answer({.status = 200, .body = "fine"}); }, options);
+  auto first = std::make_unique<Client>(target(), "");
+  Client second(target(), "");
+  EXPECT_EQ(first->request("GET", "/")->body, "fine");
+  EXPECT_EQ(second.request("GET", "/")->body, "fine");
+  Client third(target(), "");
+  EXPECT_FALSE(third.request("GET", "/").ok());
+  EXPECT_EQ(second.request("GET", "/")->body, "fine") << "who is in stays in";
+  first.reset();
+  const auto give_up_at = std::chrono::steady_clock::now() + 60s;
+  while (!third.request("GET", "/").ok()) ASSERT_LT(std::chrono::steady_clock::now(), give_up_at);
+}
+
+TEST_F(Net, AllAddressesTogetherHoldOnlySoManyConnections) {
+  ServerOptions options;
+  options.connections = 1;
+  serve([](auto exchange) { exchange->answer({.status = 200, .body = "fine"}); }, options);
+  Client first(target(), "");
+  EXPECT_EQ(first.request("GET", "/")->body, "fine");
+  Client second(target(), "");
+  EXPECT_FALSE(second.request("GET", "/").ok());
+}
+
+TEST_F(Net, ARefusalSaysWhenToComeAgain) {
+  serve([](auto exchange) { exchange->answer({.status = 429, .body = "", .retry_after_seconds = 7}); });
+  EXPECT_NE(raw("GET / HTTP/1.1\r\n\r\n").find("\r\nRetry-After: 7\r\n"), std::string::npos);
 }
 
 TEST_F(Net, ARefusedDialSaysWhy) {

@@ -85,6 +85,7 @@ std::optional<Request> to_request(Message& message, std::string remote) {
   Request request;
   request.method = std::string(message.method_string());
   request.path = target->path();
+  for (const auto part : target->segments()) request.parts.emplace_back(part);
   for (const auto parameter : target->params()) request.query[parameter.key] = parameter.value;
   const auto authorization = message[http::field::authorization];
   if (authorization.starts_with("Bearer ")) request.bearer = std::string(authorization.substr(7));
@@ -94,12 +95,15 @@ std::optional<Request> to_request(Message& message, std::string remote) {
   return request;
 }
 
-http::response<http::string_body> to_message(const Response& response, unsigned version, bool keep_alive) {
+// Takes the body out of the response: it may be large, and many are under way at once.
+http::response<http::string_body> to_message(Response& response, unsigned version, bool keep_alive) {
   http::response<http::string_body> message{static_cast<http::status>(response.status), version};
   message.set(http::field::content_type, response.type);
   message.set(http::field::cache_control, "no-store");
+  if (response.retry_after_seconds > 0)
+    message.set(http::field::retry_after, std::to_string(response.retry_after_seconds));
   message.keep_alive(keep_alive);
-  message.body() = response.body;
+  message.body() = std::move(response.body);
   message.prepare_payload();
   return message;
 }
@@ -119,8 +123,13 @@ Response refuse(error_code failure) {
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(asio::io_context& context, Wire stream, const Server::Handler& handler, std::string remote)
-      : context_(context), stream_(std::move(stream)), handler_(handler), remote_(std::move(remote)) {}
+  Connection(asio::io_context& context, Wire stream, const Server::Handler& handler, std::string remote,
+             Rate frames)
+      : context_(context),
+        stream_(std::move(stream)),
+        handler_(handler),
+        remote_(std::move(remote)),
+        frames_(frames) {}
 
   asio::awaitable<void> run() {
     const auto self = shared_from_this();
@@ -146,7 +155,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (failure == http::error::end_of_stream || failure == beast::error::timeout) co_return false;
     if (failure) {
       // Named, not a temporary inside co_await: g++ 12 destroys those twice.
-      const Response refusal = refuse(failure);
+      Response refusal = refuse(failure);
       if (refusal.status != 0) co_await write(refusal, 11, false);
       co_return false;
     }
@@ -155,7 +164,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     const unsigned version = message.version();
     auto request = to_request(message, remote_);
     if (!request) {
-      const Response refusal = bad_request("the target is not a path");
+      Response refusal = bad_request("the target is not a path");
       co_await write(refusal, version, false);
       co_return false;
     }
@@ -175,7 +184,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     co_return false;
   }
 
-  asio::awaitable<bool> write(const Response& response, unsigned version, bool keep_alive) {
+  asio::awaitable<bool> write(Response& response, unsigned version, bool keep_alive) {
     auto message = to_message(response, version, keep_alive);
     lowest().expires_after(request_time_max);
     const auto [failure, written] = co_await http::async_write(stream_, message, as_values);
@@ -221,23 +230,25 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (failure) co_return;
     auto socket = std::make_shared<OutboxSocket>(context_);
     ready(socket);
-    co_await run_socket(stream, socket, context_);
+    co_await run_socket(stream, socket, context_, frames_);
   }
 
   asio::io_context& context_;
   Wire stream_;
   const Server::Handler& handler_;
   std::string remote_;
+  Rate frames_;
   bool upgraded_ = false;
 };
 
 class BeastServer final : public Server {
  public:
   BeastServer(asio::io_context& context, tcp::acceptor acceptor, std::shared_ptr<asio::ssl::context> tls,
-              Handler handler)
+              const ServerOptions& options, Handler handler)
       : context_(context),
         acceptor_(std::move(acceptor)),
         tls_(std::move(tls)),
+        options_(options),
         handler_(std::move(handler)) {}
 
   std::uint16_t port() const override { return acceptor_.local_endpoint().port(); }
@@ -258,22 +269,35 @@ class BeastServer final : public Server {
       error_code ignored;
       const std::string remote = socket.remote_endpoint(ignored).address().to_string();
       socket.set_option(tcp::no_delay(true), ignored);
-      if (open_ >= connections_max) continue;
+      if (open_ >= options_.connections) continue;
+      const auto here = open_by_address_.find(remote);
+      if (here != open_by_address_.end() && here->second >= options_.connections_per_address) continue;
       serve(beast::tcp_stream(std::move(socket)), remote);
     }
   }
 
   void serve(beast::tcp_stream stream, const std::string& remote) {
     ++open_;
-    auto connection = std::make_shared<Connection>(context_, Wire(std::move(stream), tls_), handler_, remote);
-    asio::co_spawn(context_, connection->run(), [this](const std::exception_ptr&) { --open_; });
+    ++open_by_address_[remote];
+    auto connection = std::make_shared<Connection>(context_, Wire(std::move(stream), tls_), handler_, remote,
+                                                   options_.frames);
+    asio::co_spawn(context_, connection->run(),
+                   [this, remote](const std::exception_ptr&) { closed(remote); });
+  }
+
+  void closed(const std::string& remote) {
+    --open_;
+    const auto here = open_by_address_.find(remote);
+    if (--here->second == 0) open_by_address_.erase(here);
   }
 
   asio::io_context& context_;
   tcp::acceptor acceptor_;
   std::shared_ptr<asio::ssl::context> tls_;
+  ServerOptions options_;
   Handler handler_;
   std::size_t open_ = 0;
+  std::map<std::string, std::size_t> open_by_address_;
 };
 
 }  // namespace
@@ -299,7 +323,7 @@ Result<std::unique_ptr<Server>> Server::listen(Loop& loop, const ServerOptions& 
         .remedy("is another controller running? `--listen` takes another port");
   }
   auto server = std::make_unique<BeastServer>(loop.core().context, std::move(acceptor), std::move(*tls),
-                                              std::move(handler));
+                                              options, std::move(handler));
   server->start();
   return std::unique_ptr<Server>(std::move(server));
 }

@@ -15,6 +15,10 @@ struct ServerOptions {
   std::uint16_t port = 0;  // 0: the system picks one
   std::string certificate_file;
   std::string key_file;  // both or none
+  // Beyond these a connection is closed as soon as it is there.
+  std::size_t connections = connections_max;
+  std::size_t connections_per_address = connections_per_address_max;
+  Rate frames = frame_rate_max;  // of one WebSocket; a faster one is read more slowly
 };
 
 class Server {

@@ -101,9 +101,10 @@ class OutboxSocket final : public Socket {
 
 using WebSocket = websocket::stream<Wire, false>;  // no compression: frames are small and hosts are near
 
-// Runs an open WebSocket to its end: one coroutine reads, one writes.
+// Runs an open WebSocket to its end: one coroutine reads, one writes. Frames that come faster than the rate
+// wait in the sender.
 asio::awaitable<void> run_socket(std::shared_ptr<WebSocket> stream, std::shared_ptr<OutboxSocket> socket,
-                                 asio::io_context& context);
+                                 asio::io_context& context, Rate frames);
 void set_socket_limits(WebSocket& stream);
 
 }  // namespace tutti::net

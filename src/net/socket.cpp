@@ -21,11 +21,23 @@ asio::awaitable<void> write_frames(std::shared_ptr<WebSocket> stream, std::share
   co_await stream->async_close(websocket::close_code::normal, as_values);
 }
 
-// Reads until the other side is gone; the reason is for people.
+Instant steady_now() {
+  return Instant(std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));
+}
+
+// Reads until the other side is gone; the reason is for people. While nothing is read, the kernel's buffers
+// fill and the other side cannot send: that is how a faster one is slowed down.
 asio::awaitable<std::string> read_frames(std::shared_ptr<WebSocket> stream,
-                                         std::shared_ptr<OutboxSocket> socket) {
+                                         std::shared_ptr<OutboxSocket> socket, Rate rate) {
   beast::flat_buffer buffer;
+  TokenBucket bucket(rate, steady_now());
+  asio::steady_timer pause(stream->get_executor());
   for (;;) {
+    for (Duration wait = bucket.take(steady_now()); wait > Duration::zero();
+         wait = bucket.take(steady_now())) {
+      pause.expires_after(wait);
+      co_await pause.async_wait(as_values);
+    }
     const auto [failure, got] = co_await stream->async_read(buffer, as_values);
     if (failure) co_return failure.message();
     std::string frame(static_cast<const char*>(buffer.data().data()), buffer.size());
@@ -66,17 +78,17 @@ asio::awaitable<void> dial_socket(asio::io_context& context, Wire wire, Target t
   }
   auto socket = std::make_shared<OutboxSocket>(context);
   done(std::shared_ptr<Socket>(socket));
-  co_await run_socket(stream, socket, context);
+  co_await run_socket(stream, socket, context, frame_rate_max);
 }
 
 }  // namespace
 
 asio::awaitable<void> run_socket(std::shared_ptr<WebSocket> stream, std::shared_ptr<OutboxSocket> socket,
-                                 asio::io_context& context) {
+                                 asio::io_context& context, Rate frames) {
   auto written = std::make_shared<Signal>(context.get_executor());
   asio::co_spawn(context, write_frames(stream, socket->outbox),
                  [written](const std::exception_ptr&) { written->set(); });
-  const std::string why = co_await read_frames(stream, socket);
+  const std::string why = co_await read_frames(stream, socket, frames);
   socket->outbox->close();
   co_await written->wait();
   if (socket->on_close) socket->on_close(why);

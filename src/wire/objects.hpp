@@ -27,10 +27,11 @@ std::string queues_json(const cluster::State& state);
 
 struct JobQuery {
   bool all = false;          // finished ones too
+  std::uint64_t array = 0;   // only elements of this job's array; 0: all jobs
   std::uint64_t before = 0;  // only ids below this one; 0: from the newest
   std::size_t limit = 100;
 };
-std::string jobs_json(const cluster::State& state, const JobQuery& query);
+Result<std::string> jobs_json(const cluster::State& state, const JobQuery& query);
 
 struct StoreHealth {
   bool ok = true;

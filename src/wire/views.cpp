@@ -60,7 +60,7 @@ void fill_places(const cluster::Job& job, proto::JobView& view) {
   }
 }
 
-void fill_detail(const cluster::Job& job, proto::JobView& view) {
+void fill_detail(const cluster::Job& job, proto::JobDetail& view) {
   add_strings(job.spec.command, *view.mutable_command());
   view.set_workdir(job.spec.workdir);
   for (std::size_t rank = 0; rank < job.ranks.size(); ++rank) {
@@ -74,7 +74,7 @@ void fill_detail(const cluster::Job& job, proto::JobView& view) {
   }
 }
 
-void fill(const cluster::Job& job, bool detailed, proto::JobView& view) {
+void fill(const cluster::Job& job, proto::JobView& view) {
   view.set_id(job.id.text());
   view.set_name(job.spec.name);
   view.set_state(std::string(cluster::name_of(job.state)));
@@ -92,9 +92,15 @@ void fill(const cluster::Job& job, bool detailed, proto::JobView& view) {
   if (job.spec.array) {
     view.set_array_id(job.spec.array->first.text());
     view.set_array_index(job.spec.array->index);
+    view.set_array_count(job.spec.array->count);
   }
   fill_places(job, view);
-  if (detailed) fill_detail(job, view);
+}
+
+// Two objects as one. Neither is empty.
+std::string beside(std::string first, const std::string& second) {
+  first.back() = ',';
+  return first + second.substr(1);
 }
 
 // What placed gangs use of each node.
@@ -148,20 +154,31 @@ void fill(const cluster::State& state, const cluster::Node& node, const Use& use
 
 std::string job_json(const cluster::State&, const cluster::Job& job, bool detailed) {
   proto::JobView view;
-  fill(job, detailed, view);
-  return print(view);
+  fill(job, view);
+  if (!detailed) return print(view);
+  proto::JobDetail detail;
+  fill_detail(job, detail);
+  return beside(print(view), print(detail));
 }
 
-std::string jobs_json(const cluster::State& state, const JobQuery& query) {
+Result<std::string> jobs_json(const cluster::State& state, const JobQuery& query) {
   proto::JobList list;
   const auto add = [&](const cluster::Job& job) {
     if (static_cast<std::size_t>(list.jobs_size()) == query.limit) return false;
-    fill(job, false, *list.add_jobs());
+    fill(job, *list.add_jobs());
     return true;
   };
   const cluster::JobId end(query.before == 0 ? ~std::uint64_t{0} : query.before);
   bool complete = true;
-  if (query.all) {
+  if (query.array != 0) {
+    const auto elements = cluster::array_elements(state, cluster::JobId(query.array));
+    if (!elements) return elements.error();
+    for (auto at = std::lower_bound(elements->begin(), elements->end(), end);
+         complete && at != elements->begin();) {
+      const auto& job = state.jobs.at(*--at);
+      if (query.all || !job.finished()) complete = add(job);
+    }
+  } else if (query.all) {
     for (auto at = state.jobs.lower_bound(end); complete && at != state.jobs.begin();)
       complete = add((--at)->second);
   } else {

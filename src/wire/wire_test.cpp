@@ -186,6 +186,13 @@ TEST(Views, ShowWhatScriptsReadByName) {
                            R"("submitted_at":"2023-11-14T22:13:20.000Z")", R"("reason":"because")"}) {
     EXPECT_NE(job.find(part), std::string::npos) << part << " in " << job;
   }
+  // What a list of thousands need not repeat stands in the view of one job only.
+  const std::string detailed = job_json(state, state.jobs.at(cluster::JobId(42)), true);
+  EXPECT_TRUE(detailed.starts_with(job.substr(0, job.size() - 1) + ",")) << detailed;
+  for (const char* part : {R"("command":)", R"("rank_states":)", R"("workdir":)"}) {
+    EXPECT_EQ(job.find(part), std::string::npos) << part << " in " << job;
+    EXPECT_NE(detailed.find(part), std::string::npos) << part << " in " << detailed;
+  }
   const std::string nodes = nodes_json(state);
   EXPECT_NE(nodes.find(R"("devices":[{"index":0,"model":"H100","memory_mib":81920,"share_free":0}])"),
             std::string::npos)
@@ -202,14 +209,44 @@ TEST(Views, PagesGoFromNewToOld) {
     state.jobs[job.id] = job;
   }
   cluster::derive(state, Instant(1s));
-  const std::string first = jobs_json(state, {.all = true, .before = 0, .limit = 2});
+  const std::string first = *jobs_json(state, {.all = true, .limit = 2});
   EXPECT_LT(first.find(R"("id":"5")"), first.find(R"("id":"4")"));
   EXPECT_NE(first.find(R"("next":"4")"), std::string::npos) << first;
-  const std::string last = jobs_json(state, {.all = true, .before = 2, .limit = 2});
+  const std::string last = *jobs_json(state, {.all = true, .before = 2, .limit = 2});
   EXPECT_NE(last.find(R"("id":"1")"), std::string::npos);
   EXPECT_NE(last.find(R"("next":"")"), std::string::npos);
-  EXPECT_EQ(jobs_json(state, {.all = false, .before = 0, .limit = 9}).find(R"("id":"5")"), std::string::npos)
+  EXPECT_EQ(jobs_json(state, {.all = false, .limit = 9})->find(R"("id":"5")"), std::string::npos)
       << "finished";
+}
+
+TEST(Views, TheElementsOfAnArrayAreFoundByOneOfThem) {
+  cluster::State state;
+  for (std::uint64_t id = 1; id <= 6; ++id) {
+    cluster::Job job = full_job();
+    job.id = cluster::JobId(id);
+    job.holds = false;
+    job.state = id == 3 ? cluster::JobState::succeeded : cluster::JobState::queued;
+    job.spec.array.reset();
+    if (id >= 2 && id <= 4)
+      job.spec.array = cluster::ArrayPart{cluster::JobId(2), static_cast<std::int32_t>(id), 3, 0};
+    state.jobs[job.id] = job;
+  }
+  cluster::derive(state, Instant(1s));
+  const auto ids = [&](const JobQuery& query) {
+    std::string found;
+    const std::string text = *jobs_json(state, query);
+    for (std::size_t at = text.find(R"("id":")"); at != std::string::npos;
+         at = text.find(R"("id":")", at + 1))
+      found += text[at + 6];
+    return found;
+  };
+  EXPECT_EQ(ids({.all = true, .array = 3}), "432");
+  EXPECT_EQ(ids({.all = false, .array = 3}), "42");
+  EXPECT_EQ(ids({.all = true, .array = 3, .before = 4, .limit = 1}), "3");
+  EXPECT_NE(jobs_json(state, {.array = 2})->find(R"("array_id":"2","array_index":4,"array_count":3)"),
+            std::string::npos);
+  EXPECT_FALSE(jobs_json(state, {.array = 1}).ok()) << "not an element of an array";
+  EXPECT_FALSE(jobs_json(state, {.array = 7}).ok());
 }
 
 TEST(Errors, KeepTheirPartsOverHttp) {
