@@ -12,13 +12,16 @@
 #include "agent/logs.hpp"
 #include "agent/ranks.hpp"
 #include "agent/shipped.hpp"
+#include "files/descriptor.hpp"
 #include "log/log.hpp"
 
 namespace tutti::agent {
 namespace {
 
 constexpr Duration redial_min = 100ms;
-constexpr Duration redial_max = 2s;
+// Well below a lease: a controller that is back hears every node before it would give one up.
+constexpr Duration redial_max = 1s;
+static_assert(redial_max * 3 <= cluster::lease);
 
 // What ranks inherit from the agent; everything else comes from the job.
 constexpr std::array<const char*, 10> inherited{"PATH",   "HOME", "USER",   "LOGNAME",         "LANG",
@@ -59,7 +62,7 @@ class Agent {
     std::filesystem::create_directories(options_.folder, failure);
     if (failure) return failed(failure.message()).within("cannot make " + options_.folder);
     const std::string file = options_.folder + "/lock";
-    lock_ = rank::FileDescriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    lock_ = files::FileDescriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     if (!lock_.valid()) return failed_errno("cannot be opened", errno).within(file);
     if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
       return failed("another agent uses this folder")
@@ -175,7 +178,7 @@ class Agent {
   const AgentOptions& options_;
   std::function<void()> joined_;
   net::Loop loop_;
-  rank::FileDescriptor lock_;
+  files::FileDescriptor lock_;
   Ranks ranks_;
   Logs logs_;
   Shipped shipped_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cluster/step.hpp"
+#include "files/descriptor.hpp"
 #include "net/loop.hpp"
 #include "rank/launch.hpp"
 #include "rank/rank_folder.hpp"
@@ -56,7 +57,7 @@ class Ranks {
   struct Entry {
     cluster::RankStatus status;
     rank::ShimProcess shim;
-    rank::FileDescriptor pidfd;
+    files::FileDescriptor pidfd;
     std::shared_ptr<net::Loop::Handle> watch;
     bool ours = false;  // a child of this process, to be reaped
   };

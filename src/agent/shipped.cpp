@@ -8,7 +8,7 @@
 namespace tutti::agent {
 namespace {
 
-constexpr Bytes cache_bytes_max = gib(20);
+constexpr Bytes cache_bytes_max = sync::folder_bytes_max;
 
 }  // namespace
 

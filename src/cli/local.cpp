@@ -15,6 +15,7 @@
 
 #include "base/text.hpp"
 #include "controller/controller.hpp"
+#include "files/descriptor.hpp"
 #include "rank/files.hpp"
 #include "rank/launch.hpp"
 #include "rank/process.hpp"
@@ -135,8 +136,8 @@ Result<> LocalCluster::start_controller() {
   if (auto made = controller::init_folder(home_ + "/controller"); !made) return made;
   std::array<int, 2> ready{};
   if (::pipe2(ready.data(), O_CLOEXEC) != 0) return failed_errno("cannot make a pipe", errno);
-  rank::FileDescriptor reader(ready[0]);
-  rank::FileDescriptor writer(ready[1]);
+  files::FileDescriptor reader(ready[0]);
+  files::FileDescriptor writer(ready[1]);
   auto started = start("controller",
                        {own_program(), "controller", "--data", home_ + "/controller", "--listen",
                         "127.0.0.1:0", "--ready-fd", std::to_string(writer.get()), "--log-level", "info"},

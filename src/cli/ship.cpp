@@ -1,14 +1,12 @@
 #include "cli/ship.hpp"
 
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <map>
 
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.hpp"
-#include "base/units.hpp"
+#include "sync/chunks.hpp"
 #include "sync/digest.hpp"
 #include "sync/manifest.hpp"
 #include "sync/scan.hpp"
@@ -16,10 +14,21 @@
 namespace tutti::cli {
 namespace {
 
-Result<std::string> read_all(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return failed_errno("cannot be read", errno).within(path);
-  return std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+// Where the content of a hash can be read.
+struct Source {
+  std::string path;
+  sync::ChunkPlace place;
+};
+
+std::map<std::string, Source> sources_of(const sync::Manifest& manifest, const std::string& folder) {
+  std::map<std::string, Source> sources;
+  for (const auto& entry : manifest.entries) {
+    for (std::size_t at = 0; at < entry.chunks.size(); ++at) {
+      const std::string& hash = entry.chunks[at];
+      sources.try_emplace(hash, Source{folder + "/" + entry.path, {entry.bytes, at, hash}});
+    }
+  }
+  return sources;
 }
 
 }  // namespace
@@ -28,24 +37,21 @@ Result<std::string> ship(Cluster& cluster, const std::string& folder) {
   auto scanned = sync::scan(folder);
   if (!scanned) return std::move(scanned).error().within("--sync");
   for (const auto& warning : scanned->warnings) std::fprintf(stderr, "tutti: %s\n", warning.c_str());
-  std::map<std::string, std::string> paths;  // by hash
-  for (const auto& entry : scanned->manifest.entries) {
-    if (!entry.hash.empty()) paths[entry.hash] = folder + "/" + entry.path;
-  }
+  const auto sources = sources_of(scanned->manifest, folder);
   const std::string manifest = sync::encode(scanned->manifest);
   const std::string manifest_hash = sync::hash_bytes(as_bytes(manifest));
   auto asked = nlohmann::json::array();
-  for (const auto& [hash, path] : paths) asked.push_back(hash);
+  for (const auto& [hash, source] : sources) asked.push_back(hash);
   auto missing = cluster.post("blobs/missing", asked.dump());
   if (!missing) return std::move(missing).error();
   for (const auto& hash : *missing) {
     const std::string name = hash.get<std::string>();
-    const auto path = paths.find(name);
-    if (path == paths.end()) return failed("the controller asks for what was not offered");
-    auto content = read_all(path->second);
-    if (!content) return std::move(content).error();
+    const auto source = sources.find(name);
+    if (source == sources.end()) return failed("the controller asks for what was not offered");
+    auto content = sync::read_chunk(source->second.path, source->second.place);
+    if (!content) return std::move(content).error().within("--sync");
     if (auto put = cluster.put("blobs/" + name, *content); !put)
-      return std::move(put).error().within("shipping " + path->second);
+      return std::move(put).error().within("shipping " + source->second.path);
   }
   if (auto put = cluster.put("blobs/" + manifest_hash, manifest); !put) return std::move(put).error();
   return manifest_hash;

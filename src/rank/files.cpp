@@ -1,5 +1,7 @@
 #include "rank/files.hpp"
 
+#include "files/descriptor.hpp"
+
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -8,19 +10,8 @@
 
 namespace tutti::rank {
 
-FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
-  if (this == &other) return *this;
-  reset();
-  number_ = other.release();
-  return *this;
-}
-
-void FileDescriptor::reset() {
-  if (number_ >= 0) close(std::exchange(number_, -1));
-}
-
 Result<std::optional<std::string>> read_file(const std::string& path, std::size_t bytes_max) {
-  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const files::FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.valid() && errno == ENOENT) return std::optional<std::string>();
   if (!file.valid()) return failed_errno("cannot read " + path, errno);
   std::string content;
@@ -51,7 +42,7 @@ Result<> write_all(int file, std::string_view content, const std::string& path) 
 
 Result<> replace_file(const std::string& path, std::string_view content) {
   const std::string fresh = path + ".new";
-  FileDescriptor file(open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  files::FileDescriptor file(open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   if (!file.valid()) return failed_errno("cannot write " + fresh, errno);
   if (auto written = write_all(file.get(), content, fresh); !written) {
     unlink(fresh.c_str());
@@ -63,7 +54,7 @@ Result<> replace_file(const std::string& path, std::string_view content) {
 }
 
 bool write_existing(const std::string& path, std::string_view content) {
-  const FileDescriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  const files::FileDescriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
   if (!file.valid()) return false;
   return write(file.get(), content.data(), content.size()) == static_cast<ssize_t>(content.size());
 }

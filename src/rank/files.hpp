@@ -1,33 +1,14 @@
-// Files and descriptors as the rank's folder needs them: small, whole, and never half written. Any thread.
+// Files as the rank's folder needs them: small, whole, and never half written. Any thread.
 #pragma once
 
 #include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "base/result.hpp"
 
 namespace tutti::rank {
-
-// Owns a descriptor and closes it.
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  explicit FileDescriptor(int number) : number_(number) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : number_(other.release()) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
-  ~FileDescriptor() { reset(); }
-
-  int get() const { return number_; }
-  bool valid() const { return number_ >= 0; }
-  int release() { return std::exchange(number_, -1); }
-  void reset();
-
- private:
-  int number_ = -1;
-};
 
 // The whole file, or nothing if there is none; a file above `bytes_max` is refused.
 Result<std::optional<std::string>> read_file(const std::string& path, std::size_t bytes_max);

@@ -1,5 +1,7 @@
 #include "rank/launch.hpp"
 
+#include "files/descriptor.hpp"
+
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -78,15 +80,15 @@ Result<pid_t> start_shim(const std::string& tutti_program, const std::string& fo
   return pid;
 }
 
-Result<FileDescriptor> open_pidfd(pid_t pid) {
-  FileDescriptor process(pidfd_open(pid));
+Result<files::FileDescriptor> open_pidfd(pid_t pid) {
+  files::FileDescriptor process(pidfd_open(pid));
   if (!process.valid()) return failed_errno("cannot watch process " + std::to_string(pid), errno);
   return process;
 }
 
 Result<> end_shim(const ShimProcess& shim, bool at_once) {
   // The descriptor holds on to one process, so what is_alive says after it was opened stays true of it.
-  const FileDescriptor process(pidfd_open(shim.pid));
+  const files::FileDescriptor process(pidfd_open(shim.pid));
   if (!process.valid() && errno == ESRCH) return {};
   if (!process.valid()) return failed_errno("cannot reach process " + std::to_string(shim.pid), errno);
   if (!is_alive(shim)) return {};

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/result.hpp"
+#include "files/descriptor.hpp"
 #include "rank/files.hpp"
 #include "rank/rank_folder.hpp"
 
@@ -16,7 +17,7 @@ namespace tutti::rank {
 Result<pid_t> start_shim(const std::string& tutti_program, const std::string& folder);
 
 // Becomes readable when the process ends, whoever its parent is.
-Result<FileDescriptor> open_pidfd(pid_t pid);
+Result<files::FileDescriptor> open_pidfd(pid_t pid);
 
 // Asks the shim to end its rank, within the grace period or at once. A shim that is gone already is fine: its
 // rank has ended; a stranger with the same pid is left alone.

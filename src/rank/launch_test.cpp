@@ -7,6 +7,7 @@
 
 #include <fstream>
 
+#include "files/descriptor.hpp"
 #include "rank/folder_test.hpp"
 #include "rank/process.hpp"
 
@@ -25,7 +26,7 @@ class Launch : public FolderTest {
 
 TEST_F(Launch, TheShimGetsItsFolderAndNoDescriptors) {
   // Without close-on-exec, as a careless library would open it.
-  const FileDescriptor careless(open("/dev/null", O_RDONLY));
+  const files::FileDescriptor careless(open("/dev/null", O_RDONLY));
   const auto pid =
       start_shim(program("echo \"$1 $2\" > $2/told; (readlink /proc/$$/fd/*; true) >> $2/told"), folder());
   ASSERT_TRUE(pid) << pid.error().text();

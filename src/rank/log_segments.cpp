@@ -1,5 +1,7 @@
 #include "rank/log_segments.hpp"
 
+#include "files/descriptor.hpp"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -56,7 +58,7 @@ enum class SegmentRead { done, gone, broken };
 // Appends what segment `first` holds from the end of `chunk` on.
 SegmentRead append_segment(const std::string& path, std::uint64_t first, std::size_t bytes_max,
                            LogChunk& chunk) {
-  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const files::FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.valid()) return errno == ENOENT ? SegmentRead::gone : SegmentRead::broken;
   while (chunk.bytes.size() < bytes_max) {
     char buffer[65536];
@@ -121,7 +123,7 @@ bool LogWriter::open_segment() {
   // Before the new one is made: on a full disk this is what makes room for it.
   drop_old_segments();
   const std::string path = segment_path(folder_, offset_);
-  segment_ = FileDescriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  segment_ = files::FileDescriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   segment_bytes_ = 0;
   return segment_.valid();
 }

@@ -9,6 +9,7 @@
 
 #include "base/result.hpp"
 #include "base/units.hpp"
+#include "files/descriptor.hpp"
 #include "rank/files.hpp"
 
 namespace tutti::rank {
@@ -37,7 +38,7 @@ class LogWriter {
   std::uint64_t offset_ = 0;         // of the next byte
   std::uint64_t segment_bytes_ = 0;  // in the open segment
   std::uint64_t dropped_bytes_ = 0;  // since the last note
-  FileDescriptor segment_;
+  files::FileDescriptor segment_;
 };
 
 struct LogChunk {

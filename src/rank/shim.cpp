@@ -14,6 +14,7 @@
 #include <optional>
 #include <vector>
 
+#include "files/descriptor.hpp"
 #include "rank/files.hpp"
 #include "rank/limits.hpp"
 #include "rank/log_segments.hpp"
@@ -39,14 +40,14 @@ sigset_t shim_signals() {
 }
 
 struct Pipe {
-  FileDescriptor read_end;
-  FileDescriptor write_end;
+  files::FileDescriptor read_end;
+  files::FileDescriptor write_end;
 };
 
 Result<Pipe> make_pipe() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return failed_errno("cannot make a pipe", errno);
-  Pipe made{.read_end = FileDescriptor(ends[0]), .write_end = FileDescriptor(ends[1])};
+  Pipe made{.read_end = files::FileDescriptor(ends[0]), .write_end = files::FileDescriptor(ends[1])};
   fcntl(made.read_end.get(), F_SETFL, O_NONBLOCK);
   return made;
 }
@@ -78,7 +79,7 @@ void reset_signals() {
 }
 
 void connect_streams(int output) {
-  const FileDescriptor nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const files::FileDescriptor nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
   dup2(nothing.get(), STDIN_FILENO);
   dup2(output, STDOUT_FILENO);
   dup2(output, STDERR_FILENO);
@@ -141,10 +142,10 @@ class Shim {
   RankSpec spec_;
   LogWriter log_;
   RankLimits limits_;
-  FileDescriptor copy_;
-  FileDescriptor signals_;
-  FileDescriptor output_;
-  FileDescriptor status_;
+  files::FileDescriptor copy_;
+  files::FileDescriptor signals_;
+  files::FileDescriptor output_;
+  files::FileDescriptor status_;
   pid_t main_ = -1;
   int exit_code_ = 0;
   bool all_gone_ = false;
@@ -169,7 +170,7 @@ void Shim::open_copy() {
   if (spec_.output.empty()) return;
   const std::string path = spec_.output.front() == '/' ? spec_.output : spec_.workdir + "/" + spec_.output;
   // Not blocking: a named pipe without a reader must not hold up the rank.
-  copy_ = FileDescriptor(
+  copy_ = files::FileDescriptor(
       open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0644));
   if (!copy_.valid()) log_.append("tutti: " + failed_errno("cannot write " + path, errno).text() + "\n");
 }
@@ -179,7 +180,7 @@ Result<> Shim::start() {
   auto status = make_pipe();
   if (!output || !status) return (output ? std::move(status).error() : std::move(output).error());
   const sigset_t signals = shim_signals();
-  signals_ = FileDescriptor(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  signals_ = files::FileDescriptor(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_.valid()) return failed_errno("cannot receive signals", errno);
   const pid_t shim = getpid();
   main_ = fork();

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "files/descriptor.hpp"
 #include "rank/folder_test.hpp"
 #include "rank/launch.hpp"
 #include "rank/limits.hpp"
@@ -30,7 +31,7 @@ class ShimTest : public FolderTest {
  protected:
   ShimTest() {
     EXPECT_EQ(mkfifo(path("said").c_str(), 0600), 0);
-    said_ = FileDescriptor(open(path("said").c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+    said_ = files::FileDescriptor(open(path("said").c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
   }
   ~ShimTest() override {
     if (shim_ <= 0) return;
@@ -98,7 +99,7 @@ class ShimTest : public FolderTest {
   }
 
  private:
-  FileDescriptor said_;
+  files::FileDescriptor said_;
   pid_t shim_ = -1;
 };
 

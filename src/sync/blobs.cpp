@@ -14,6 +14,7 @@
 
 #include "base/bytes.hpp"
 #include "base/check.hpp"
+#include "files/descriptor.hpp"
 #include "sync/digest.hpp"
 #include "sync/files.hpp"
 
@@ -69,7 +70,7 @@ Result<> copy_content(int from, int to, const std::string& path) {
 
 // Writes a file beside its place and moves it there.
 Result<> write_fresh(std::string fresh, const std::string& path, std::span<const std::byte> bytes) {
-  const FileDescriptor file(mkostemp(fresh.data(), O_CLOEXEC));
+  const files::FileDescriptor file(mkostemp(fresh.data(), O_CLOEXEC));
   if (!file.valid()) return failed_errno("cannot write " + shown(fresh), errno);
   auto written = write_all(file.get(), bytes, fresh);
   if (written && rename(fresh.c_str(), path.c_str()) != 0) {
@@ -112,7 +113,7 @@ Result<> BlobStore::verify(std::string_view hash, std::string_view found) const 
 Result<std::string> BlobStore::get(std::string_view hash) const {
   if (!is_hash(hash)) return no_hash(hash);
   const std::string path = path_of(hash);
-  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  const files::FileDescriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   struct stat status {};
   if (!file.valid() || fstat(file.get(), &status) != 0) return no_blob(hash, errno);
   std::string content(static_cast<std::size_t>(status.st_size), '\0');
@@ -129,23 +130,36 @@ Result<std::string> BlobStore::get(std::string_view hash) const {
   return content;
 }
 
-Result<Bytes> BlobStore::copy(std::string_view hash, const std::string& path, bool executable) const {
-  if (!is_hash(hash)) return no_hash(hash);
-  const FileDescriptor from(open(path_of(hash).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
-  if (!from.valid()) return no_blob(hash, errno);
+Result<Bytes> BlobStore::copy(std::span<const std::string> hashes, const std::string& path,
+                              bool executable) const {
+  for (const auto& hash : hashes) {
+    if (!is_hash(hash)) return no_hash(hash);
+    if (!has(hash)) return no_blob(hash, ENOENT);
+  }
   const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-  const FileDescriptor to(open(path.c_str(), flags, executable ? 0755 : 0644));
+  const files::FileDescriptor to(open(path.c_str(), flags, executable ? 0755 : 0644));
   if (!to.valid()) return failed_errno("cannot write " + shown(path), errno);
-
-  if (auto copied = copy_content(from.get(), to.get(), path); !copied) return std::move(copied).error();
-  const off_t bytes = lseek(to.get(), 0, SEEK_END);
-  if (bytes < 0 || lseek(to.get(), 0, SEEK_SET) != 0)
-    return failed_errno("cannot read " + shown(path), errno);
-  const auto found = hash_descriptor(to.get(), path);
-  if (!found) return found.error();
-  if (auto verified = verify(hash, *found); !verified) return std::move(verified).error();
-  mark_used(from.get());
+  for (const auto& hash : hashes) {
+    if (auto appended = append(hash, to.get(), path); !appended) return std::move(appended).error();
+  }
+  const off_t bytes = lseek(to.get(), 0, SEEK_CUR);
+  if (bytes < 0) return failed_errno("cannot read " + shown(path), errno);
   return Bytes(bytes);
+}
+
+// What is verified is what was written. The descriptor stands at the end of the file, before and after.
+Result<> BlobStore::append(std::string_view hash, int to, const std::string& path) const {
+  const files::FileDescriptor from(open(path_of(hash).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (!from.valid()) return no_blob(hash, errno);
+  const off_t begin = lseek(to, 0, SEEK_CUR);
+  if (begin < 0) return failed_errno("cannot read " + shown(path), errno);
+  if (auto copied = copy_content(from.get(), to, path); !copied) return copied;
+  if (lseek(to, begin, SEEK_SET) != begin) return failed_errno("cannot read " + shown(path), errno);
+  const auto found = hash_descriptor(to, path);
+  if (!found) return found.error();
+  if (auto verified = verify(hash, *found); !verified) return verified;
+  mark_used(from.get());
+  return {};
 }
 
 void BlobStore::remove_abandoned(const std::string& path) const {

@@ -29,9 +29,9 @@ class BlobStore {
 
   Result<std::string> get(std::string_view hash) const;
 
-  // Makes a new file with the blob's content and returns its size. The two share no bytes that a writer could
-  // change: where the file system can, they share blocks until one is written.
-  Result<Bytes> copy(std::string_view hash, const std::string& path, bool executable) const;
+  // Makes a new file of these blobs, one behind the other, and returns its size. File and blobs share no
+  // bytes that a writer could change: where the file system can, they share blocks until one is written.
+  Result<Bytes> copy(std::span<const std::string> hashes, const std::string& path, bool executable) const;
 
   // Removes the blobs that were not used for the longest time until the others hold `bytes_max` at most.
   Result<> trim(Bytes bytes_max);
@@ -42,6 +42,7 @@ class BlobStore {
  private:
   struct Blob;
 
+  Result<> append(std::string_view hash, int to, const std::string& path) const;
   // Drops the blob if this is not its hash.
   Result<> verify(std::string_view hash, std::string_view found) const;
   Result<std::vector<Blob>> list() const;

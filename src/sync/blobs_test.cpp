@@ -11,6 +11,8 @@
 namespace tutti::sync {
 namespace {
 
+using Hashes = std::vector<std::string>;
+
 class Blobs : public FolderTest {
  protected:
   std::string put(const std::string& content) {
@@ -64,7 +66,7 @@ TEST_F(Blobs, AreNamedByHashesOnly) {
     EXPECT_FALSE(store_.has(name));
     EXPECT_FALSE(store_.put(name, {}));
     EXPECT_FALSE(store_.get(name));
-    EXPECT_FALSE(store_.copy(name, path("copy"), false));
+    EXPECT_FALSE(store_.copy(Hashes{name}, path("copy"), false));
   }
   EXPECT_FALSE(std::filesystem::exists(path("copy")));
 }
@@ -78,7 +80,7 @@ TEST_F(Blobs, ThatAreDamagedAreDropped) {
 
     put("right");
     std::ofstream(store_.path_of(hash)) << damage;
-    EXPECT_FALSE(store_.copy(hash, path("copy"), false));
+    EXPECT_FALSE(store_.copy(Hashes{hash}, path("copy"), false));
     EXPECT_FALSE(store_.has(hash));
     std::filesystem::remove(path("copy"));
   }
@@ -87,11 +89,24 @@ TEST_F(Blobs, ThatAreDamagedAreDropped) {
 TEST_F(Blobs, CopiesAreFilesOfTheirOwn) {
   const std::string content(300'000, 'x');
   const auto hash = put(content);
-  EXPECT_EQ(store_.copy(hash, path("copy"), true).value(), Bytes(300'000));
+  EXPECT_EQ(store_.copy(Hashes{hash}, path("copy"), true).value(), Bytes(300'000));
   std::ofstream(path("copy"), std::ios::app) << "more";
   EXPECT_EQ(read("copy"), content + "more");
   EXPECT_EQ(store_.get(hash).value(), content);
-  EXPECT_FALSE(store_.copy(hash, path("copy"), true)) << "a file that exists is not overwritten";
+  EXPECT_FALSE(store_.copy(Hashes{hash}, path("copy"), true)) << "a file that exists is not overwritten";
+}
+
+TEST_F(Blobs, ManyOfThemMakeOneFile) {
+  const auto first = put(std::string(100'000, 'a'));
+  const auto last = put("z");
+  EXPECT_EQ(store_.copy(Hashes{first, last, first}, path("copy"), false).value(), Bytes(200'001));
+  EXPECT_EQ(read("copy"), std::string(100'000, 'a') + "z" + std::string(100'000, 'a'));
+  EXPECT_FALSE(store_.copy(Hashes{first, hash_bytes(as_bytes("absent"))}, path("other"), false));
+  EXPECT_FALSE(std::filesystem::exists(path("other"))) << "not begun when a part is missing";
+  std::ofstream(store_.path_of(last)) << "y";
+  EXPECT_FALSE(store_.copy(Hashes{first, last}, path("other"), false));
+  EXPECT_FALSE(store_.has(last)) << "the damaged one is dropped";
+  EXPECT_TRUE(store_.has(first));
 }
 
 TEST_F(Blobs, TrimRemovesTheLeastRecentlyUsed) {
@@ -105,7 +120,7 @@ TEST_F(Blobs, TrimRemovesTheLeastRecentlyUsed) {
   set_age(store_.path_of(copied), 40s);
   set_age(store_.path_of(fresh), 20s);
   ASSERT_TRUE(store_.get(used));
-  ASSERT_TRUE(store_.copy(copied, path("copied"), false));
+  ASSERT_TRUE(store_.copy(Hashes{copied}, path("copied"), false));
 
   ASSERT_TRUE(store_.trim(Bytes(16)));
   EXPECT_TRUE(store_.has(old));

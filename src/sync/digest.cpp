@@ -10,6 +10,7 @@
 
 #include "base/bytes.hpp"
 #include "base/check.hpp"
+#include "files/descriptor.hpp"
 #include "sync/files.hpp"
 
 namespace tutti::sync {
@@ -59,19 +60,21 @@ std::string hash_bytes(std::span<const std::byte> bytes) {
   return hash.finish();
 }
 
-Result<std::string> hash_descriptor(int file, const std::string& path) {
+Result<std::string> hash_descriptor(int file, const std::string& path, Bytes bytes_max) {
   Sha256 hash;
   std::array<std::byte, buffer_bytes> buffer;
-  while (true) {
-    const auto count = read_some(file, buffer, path);
+  for (auto left = static_cast<std::size_t>(bytes_max.count()); left > 0;) {
+    const auto count = read_some(file, std::span(buffer).first(std::min(left, buffer.size())), path);
     if (!count) return count.error();
-    if (*count == 0) return hash.finish();
+    if (*count == 0) break;
     hash.add(std::span(buffer).first(*count));
+    left -= *count;
   }
+  return hash.finish();
 }
 
 Result<std::string> hash_file(const std::string& path) {
-  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const files::FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.valid()) return failed_errno("cannot read " + shown(path), errno);
   return hash_descriptor(file.get(), path);
 }

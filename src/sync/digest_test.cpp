@@ -1,6 +1,9 @@
 #include "sync/digest.hpp"
 
+#include <fcntl.h>
+
 #include "base/bytes.hpp"
+#include "files/descriptor.hpp"
 #include "sync/folder_test.hpp"
 
 namespace tutti::sync {
@@ -23,6 +26,11 @@ TEST_F(Digest, OfAFileIsTheOneOfItsBytes) {
   write("long", longer_than_a_buffer);
   EXPECT_EQ(hash_file(path("empty")).value(), hash_of_nothing);
   EXPECT_EQ(hash_file(path("long")).value(), hash_bytes(as_bytes(longer_than_a_buffer)));
+  const files::FileDescriptor parts(open(path("long").c_str(), O_RDONLY));
+  const auto head = std::string_view(longer_than_a_buffer).substr(0, 70'000);
+  const auto tail = std::string_view(longer_than_a_buffer).substr(70'000);
+  EXPECT_EQ(hash_descriptor(parts.get(), "", Bytes(70'000)).value(), hash_bytes(as_bytes(head)));
+  EXPECT_EQ(hash_descriptor(parts.get(), "").value(), hash_bytes(as_bytes(tail)));
   EXPECT_FALSE(hash_file(path("absent")));
   EXPECT_FALSE(hash_file(folder()));
 }

@@ -9,10 +9,6 @@
 
 namespace tutti::sync {
 
-FileDescriptor::~FileDescriptor() {
-  if (number_ >= 0) close(number_);
-}
-
 Result<std::size_t> read_some(int file, std::span<std::byte> buffer, const std::string& path) {
   while (true) {
     const ssize_t count = read(file, buffer.data(), buffer.size());

@@ -1,4 +1,4 @@
-// Descriptors, folders and names as this module needs them. Any thread.
+// Folders and names as this module needs them. Any thread.
 #pragma once
 
 #include <sys/types.h>
@@ -12,21 +12,6 @@
 #include "base/result.hpp"
 
 namespace tutti::sync {
-
-// Owns a descriptor and closes it.
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int number) : number_(number) {}
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  ~FileDescriptor();
-
-  int get() const { return number_; }
-  bool valid() const { return number_ >= 0; }
-
- private:
-  int number_;
-};
 
 // Fills what it can of the buffer and says how much; 0 is the end of the file. `path` is for the message.
 Result<std::size_t> read_some(int file, std::span<std::byte> buffer, const std::string& path);

@@ -7,6 +7,7 @@
 
 #include "base/id.hpp"
 #include "base/text.hpp"
+#include "sync/chunks.hpp"
 #include "sync/digest.hpp"
 #include "sync/files.hpp"
 
@@ -16,7 +17,7 @@ namespace {
 // The form: a first line, then one record an entry, the sign of its kind in front. No path holds a NUL, so a
 // NUL ends it whatever else it holds.
 //   d PATH NUL
-//   f HASH BYTES PATH NUL        x for an executable file
+//   f HASH,HASH… BYTES PATH NUL  x for an executable file; one hash for each chunk
 //   l PATH NUL TARGET NUL
 constexpr std::string_view first_line = "tutti manifest 1\n";
 constexpr char end_of_text = '\0';
@@ -24,14 +25,20 @@ constexpr char end_of_text = '\0';
 constexpr std::size_t path_bytes_max = 4095;  // of Linux
 constexpr std::size_t name_bytes_max = 255;   // of Linux
 
+std::string joined(const std::vector<std::string>& hashes) {
+  std::string text;
+  for (const auto& hash : hashes) text += (text.empty() ? "" : ",") + hash;
+  return text;
+}
+
 void append_entry(std::string& encoded, const Entry& entry) {
   switch (entry.kind) {
     case Entry::Kind::folder:
       encoded += "d " + entry.path;
       break;
     case Entry::Kind::file:
-      encoded += (entry.executable ? "x " : "f ") + entry.hash + ' ' + std::to_string(entry.bytes.count()) +
-                 ' ' + entry.path;
+      encoded += (entry.executable ? "x " : "f ") + joined(entry.chunks) + ' ' +
+                 std::to_string(entry.bytes.count()) + ' ' + entry.path;
       break;
     case Entry::Kind::link:
       encoded += "l " + entry.path + end_of_text + entry.link_target;
@@ -71,15 +78,16 @@ class Reader {
   }
 
   std::optional<Entry> file(bool executable) {
-    const auto hash = until(' ');
+    const auto hashes = until(' ');
     const auto number = until(' ');
     const auto path = until(end_of_text);
-    if (!hash || !number || !path) return std::nullopt;
+    if (!hashes || !number || !path) return std::nullopt;
     const auto bytes = parse_id_number(*number);
     if (!bytes || *bytes > std::numeric_limits<std::int64_t>::max()) return std::nullopt;
+    const auto chunks = split(*hashes, ',');
     return Entry{.path = std::string(*path),
                  .kind = Entry::Kind::file,
-                 .hash = std::string(*hash),
+                 .chunks = {chunks.begin(), chunks.end()},
                  .bytes = Bytes(static_cast<std::int64_t>(*bytes)),
                  .executable = executable};
   }
@@ -140,8 +148,11 @@ class Validator {
   }
 
   Result<> check_file(const Entry& entry) {
-    if (!is_hash(entry.hash)) return invalid("the hash is not 64 hexadecimal digits");
+    if (!std::all_of(entry.chunks.begin(), entry.chunks.end(), is_hash))
+      return invalid("the hash is not 64 hexadecimal digits");
     if (entry.bytes < Bytes(0)) return invalid("the size is negative");
+    if (entry.chunks.size() != chunk_count(entry.bytes))
+      return invalid("the file has not as many chunks as its size asks for");
     if (entry.bytes > limits_.bytes_max - bytes_) {
       return invalid("the files hold more than " + format_bytes(limits_.bytes_max));
     }

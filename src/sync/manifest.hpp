@@ -1,5 +1,5 @@
-// What a folder holds, without the content of its files: each of those is named by its hash. A manifest comes
-// over the network, so decode() trusts nothing. Values: safe on any thread.
+// What a folder holds, without the content of its files: the chunks of those are named by their hashes. A
+// manifest comes over the network, so decode() trusts nothing. Values: safe on any thread.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,10 @@ struct Entry {
 
   std::string path;  // relative to the folder, parts joined by '/'
   Kind kind = Kind::file;
-  std::string hash;         // of a file: see digest.hpp
-  std::string link_target;  // of a link
-  Bytes bytes;              // of a file
-  bool executable = false;  // of a file
+  std::vector<std::string> chunks;  // of a file, in order: the hash of each, see chunks.hpp and digest.hpp
+  std::string link_target;          // of a link
+  Bytes bytes;                      // of a file
+  bool executable = false;          // of a file
 
   friend bool operator==(const Entry&, const Entry&) = default;
 };
@@ -31,10 +31,13 @@ struct Manifest {
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 
+// What a node keeps of shipped files holds one folder of this size.
+constexpr Bytes folder_bytes_max = gib(20);
+
 struct Limits {
   std::size_t entries_max = 100'000;
-  Bytes bytes_max = gib(10);  // all files together
-  Bytes encoded_bytes_max = mib(64);
+  Bytes bytes_max = folder_bytes_max;  // all files together
+  Bytes encoded_bytes_max = mib(16);   // what one request of the API may carry
 };
 
 // Same manifest, same bytes, and different ones for a different manifest: the bytes can be hashed in turn.

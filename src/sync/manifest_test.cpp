@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "sync/chunks.hpp"
+
 namespace tutti::sync {
 namespace {
 
@@ -13,7 +15,11 @@ using namespace std::string_literals;
 const std::string hash(64, 'a');
 
 Entry file(std::string path, Bytes bytes = Bytes(1)) {
-  return {.path = std::move(path), .kind = Entry::Kind::file, .hash = hash, .bytes = bytes};
+  const std::size_t chunks = bytes < Bytes(0) ? 1 : chunk_count(bytes);
+  return {.path = std::move(path),
+          .kind = Entry::Kind::file,
+          .chunks = std::vector<std::string>(chunks, hash),
+          .bytes = bytes};
 }
 Entry folder(std::string path) { return {.path = std::move(path), .kind = Entry::Kind::folder}; }
 Entry link(std::string path, std::string target) {
@@ -93,8 +99,21 @@ TEST(Manifest, LinksThatLeadOutAreRefused) {
 TEST(Manifest, AHashIsAHash) {
   for (const auto& wrong : {""s, std::string(63, 'a'), std::string(64, 'A'), "../"s + std::string(61, 'a')}) {
     Entry entry = file("a");
-    entry.hash = wrong;
+    entry.chunks = {wrong};
     EXPECT_NE(refusal({{entry}}), "") << wrong;
+    entry.bytes = chunk_bytes * 2;
+    entry.chunks = {hash, wrong};
+    EXPECT_NE(refusal({{entry}}), "") << wrong;
+  }
+}
+
+TEST(Manifest, AFileHasAsManyChunksAsItsSizeAsksFor) {
+  EXPECT_EQ(refusal({{file("a", chunk_bytes)}}), "");
+  EXPECT_EQ(refusal({{file("a", chunk_bytes + Bytes(1))}}), "");
+  for (const std::size_t count : {0U, 1U, 3U}) {
+    Entry entry = file("a", chunk_bytes + Bytes(1));
+    entry.chunks.assign(count, hash);
+    EXPECT_NE(refusal({{entry}}), "") << count;
   }
 }
 
@@ -109,7 +128,11 @@ TEST(Manifest, LimitsHold) {
 
   // A sum that would wrap around.
   const Bytes most(std::numeric_limits<std::int64_t>::max());
-  EXPECT_NE(refusal({{file("a", most), file("b", most)}}, {.bytes_max = most}), "");
+  Entry large = file("a");
+  large.bytes = most;
+  Entry other = large;
+  other.path = "b";
+  EXPECT_NE(refusal({{large, other}}, {.bytes_max = most}), "");
 }
 
 TEST(Manifest, ARefusalNamesTheEntryWithoutItsControlBytes) {

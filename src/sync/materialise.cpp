@@ -34,11 +34,11 @@ Result<> make_link(const Entry& entry, const std::string& path) {
 
 // The size is the manifest's word for what the limits were checked against, so it has to be true.
 Result<> make_file(const Entry& entry, const BlobStore& blobs, const std::string& path) {
-  auto bytes = blobs.copy(entry.hash, path, entry.executable);
+  auto bytes = blobs.copy(entry.chunks, path, entry.executable);
   if (!bytes) return std::move(bytes).error().within("file " + shown(entry.path));
   if (*bytes == entry.bytes) return {};
   return invalid("the manifest says " + std::to_string(entry.bytes.count()) + " bytes for " +
-                 shown(entry.path) + ", and the blob has " + std::to_string(bytes->count()));
+                 shown(entry.path) + ", and its chunks have " + std::to_string(bytes->count()));
 }
 
 Result<> make_entry(const Entry& entry, const BlobStore& blobs, const std::string& path) {
@@ -73,7 +73,7 @@ Result<> move_into_place(const std::string& partial, const std::string& target) 
 std::vector<std::string> missing(const Manifest& manifest, const BlobStore& blobs) {
   std::set<std::string_view> hashes;
   for (const auto& entry : manifest.entries) {
-    if (entry.kind == Entry::Kind::file) hashes.insert(entry.hash);
+    hashes.insert(entry.chunks.begin(), entry.chunks.end());
   }
   std::vector<std::string> lacking;
   for (const auto hash : hashes) {

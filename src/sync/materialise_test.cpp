@@ -9,6 +9,7 @@
 #include <csignal>
 
 #include "base/bytes.hpp"
+#include "sync/chunks.hpp"
 #include "sync/digest.hpp"
 #include "sync/folder_test.hpp"
 #include "sync/scan.hpp"
@@ -37,8 +38,12 @@ class Materialise : public FolderTest {
     EXPECT_TRUE(manifest) << manifest.error().text();
     for (const auto& entry : manifest->entries) {
       if (entry.kind != Entry::Kind::file) continue;
-      const auto stored = store_.put(entry.hash, as_bytes(read("from/" + entry.path)));
-      EXPECT_TRUE(stored) << stored.error().text();
+      for (std::size_t at = 0; at < entry.chunks.size(); ++at) {
+        const auto chunk = read_chunk(path("from/" + entry.path), {entry.bytes, at, entry.chunks[at]});
+        EXPECT_TRUE(chunk) << chunk.error().text();
+        const auto stored = store_.put(entry.chunks[at], as_bytes(*chunk));
+        EXPECT_TRUE(stored) << stored.error().text();
+      }
     }
     return *manifest;
   }
@@ -54,7 +59,7 @@ TEST_F(Materialise, AFolderArrivesAsItWas) {
   write("from/a/b/c/deep", "deep");
   write("from/a.txt", "beside a/");
   write("from/line\nbreak \xff", "odd name");
-  write("from/large", std::string(300'000, 'x'));
+  write("from/large", std::string(static_cast<std::size_t>(chunk_bytes.count()), 'x') + "and more");
   write("from/bin/run", "#!/bin/sh\n");
   chmod(path("from/bin/run").c_str(), 0755);
   std::filesystem::create_directories(path("from/empty folder/inner"));

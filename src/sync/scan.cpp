@@ -13,6 +13,8 @@
 #include <optional>
 #include <utility>
 
+#include "files/descriptor.hpp"
+#include "sync/chunks.hpp"
 #include "sync/digest.hpp"
 #include "sync/files.hpp"
 #include "sync/ignore.hpp"
@@ -238,24 +240,28 @@ Result<> check_limits(const Walk& walk, const Limits& limits) {
 }
 
 // Reads the file that was listed. The state is compared after the last byte, so a change at any time shows.
-Result<std::string> hash_found(const std::string& root, const Found& found) {
+Result<std::vector<std::string>> hash_found(const std::string& root, const Found& found) {
   const auto& path = found.entry.path;
-  const FileDescriptor file(
+  const files::FileDescriptor file(
       open((root + '/' + path).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file.valid() && (errno == ENOENT || errno == ENOTDIR)) return vanished(path);
   if (!file.valid() && errno == ELOOP) return changed(path);
   if (!file.valid()) return unreadable(path, errno);
-  auto hash = hash_descriptor(file.get(), path);
-  if (!hash) return hash;
+  std::vector<std::string> chunks;
+  for (std::size_t at = 0; at < chunk_count(found.entry.bytes); ++at) {
+    auto hash = hash_descriptor(file.get(), path, chunk_size(found.entry.bytes, at));
+    if (!hash) return std::move(hash).error();
+    chunks.push_back(std::move(*hash));
+  }
   struct stat status {};
   if (fstat(file.get(), &status) != 0) return unreadable(path, errno);
   if (state_of(status) != found.state) return changed(path);
-  return hash;
+  return chunks;
 }
 
 Result<IgnoreRules> read_rules(const std::string& root) {
   const std::string path = root + '/' + std::string(ignore_file);
-  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const files::FileDescriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!file.valid() && errno == ENOENT) return IgnoreRules("");
   if (!file.valid()) return failed_errno("cannot read " + shown(path), errno);
   std::string text(static_cast<std::size_t>(ignore_file_bytes_max.count()) + 1, '\0');
@@ -284,9 +290,9 @@ Result<ScanResult> scan_root(const std::string& root, const ScanOptions& options
   for (auto& found : walk.take_found()) {
     if (found.entry.kind == Entry::Kind::file) {
       if (options.on_file) options.on_file(found.entry.path);
-      auto hash = hash_found(root, found);
-      if (!hash) return std::move(hash).error();
-      found.entry.hash = std::move(*hash);
+      auto chunks = hash_found(root, found);
+      if (!chunks) return std::move(chunks).error();
+      found.entry.chunks = std::move(*chunks);
     }
     result.manifest.entries.push_back(std::move(found.entry));
   }

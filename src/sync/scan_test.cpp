@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/bytes.hpp"
+#include "sync/chunks.hpp"
 #include "sync/digest.hpp"
 #include "sync/folder_test.hpp"
 
@@ -38,17 +39,17 @@ TEST_F(Scan, FindsFilesFoldersAndLinksInOrder) {
   ASSERT_TRUE(result) << result.error().text();
   const Manifest expected{{
       {.path = "d", .kind = Entry::Kind::folder},
-      {.path = "d.txt", .kind = Entry::Kind::file, .hash = hash_bytes({})},
+      {.path = "d.txt", .kind = Entry::Kind::file, .chunks = {hash_bytes({})}},
       {.path = "d/e", .kind = Entry::Kind::folder},
       {.path = "d/e/f",
        .kind = Entry::Kind::file,
-       .hash = hash_bytes(as_bytes("content")),
+       .chunks = {hash_bytes(as_bytes("content"))},
        .bytes = Bytes(7)},
       {.path = "d/link", .kind = Entry::Kind::link, .link_target = "e/f"},
       {.path = "empty", .kind = Entry::Kind::folder},
       {.path = "run.sh",
        .kind = Entry::Kind::file,
-       .hash = hash_bytes(as_bytes("#!/bin/sh\n")),
+       .chunks = {hash_bytes(as_bytes("#!/bin/sh\n"))},
        .bytes = Bytes(10),
        .executable = true},
   }};
@@ -58,6 +59,24 @@ TEST_F(Scan, FindsFilesFoldersAndLinksInOrder) {
 
   EXPECT_TRUE(decode(encode(result->manifest)));
   EXPECT_EQ(encode(scan(folder())->manifest), encode(result->manifest));
+}
+
+TEST_F(Scan, OneChangeInALargeFileIsOneOtherChunk) {
+  std::string content(static_cast<std::size_t>(2 * chunk_bytes.count()), 'a');
+  write("large", content + "tail");
+  const auto before = scan(folder());
+  ASSERT_TRUE(before) << before.error().text();
+  const auto& chunks = before->manifest.entries[0].chunks;
+  ASSERT_EQ(chunks.size(), 3U);
+  EXPECT_EQ(chunks[0], chunks[1]) << "the same content has the same name";
+  EXPECT_EQ(chunks[2], hash_bytes(as_bytes("tail")));
+  content[static_cast<std::size_t>(chunk_bytes.count())] = 'b';
+  write("large", content + "tail");
+  const auto after = scan(folder());
+  ASSERT_TRUE(after) << after.error().text();
+  EXPECT_EQ(after->manifest.entries[0].chunks[0], chunks[0]);
+  EXPECT_NE(after->manifest.entries[0].chunks[1], chunks[1]);
+  EXPECT_EQ(after->manifest.entries[0].chunks[2], chunks[2]);
 }
 
 TEST_F(Scan, LeavesOutWhatTheRulesSayAndGit) {
@@ -171,8 +190,8 @@ TEST_F(Scan, TooManyBytesAreRefusedAndTheLargestFolderIsNamed) {
 TEST_F(Scan, TheLimitCountsWhatAFileClaimsNotWhatItTakesOnDisk) {
   write("a", "");
   write("b", "");
-  std::filesystem::resize_file(path("a"), static_cast<std::uintmax_t>(gib(6).count()));
-  std::filesystem::resize_file(path("b"), static_cast<std::uintmax_t>(gib(6).count()));
+  std::filesystem::resize_file(path("a"), static_cast<std::uintmax_t>(gib(12).count()));
+  std::filesystem::resize_file(path("b"), static_cast<std::uintmax_t>(gib(12).count()));
   EXPECT_FALSE(scan(folder()));
 }
 
