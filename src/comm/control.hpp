@@ -1,0 +1,86 @@
+// A rank's line to the hub: what all ranks tell one another, faults, and answers to inquests. It has one
+// thread, which sleeps unless the hub has something to say. Any thread may call it.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "comm/fault.hpp"
+#include "comm/frame.hpp"
+#include "comm/socket.hpp"
+#include "comm/verdict.hpp"
+
+namespace tutti::comm {
+
+class Control {
+ public:
+  // Answers an inquest; called on the control thread.
+  using Answer = std::function<Report(const Question&)>;
+
+  // Dials until the deadline: the hub's rank may start late.
+  static Result<std::unique_ptr<Control>> connect(const std::string& host, std::uint16_t port, int rank,
+                                                  int ranks, const std::string& node,
+                                                  Clock::time_point deadline, Fault& fault);
+
+  // Says goodbye.
+  ~Control();
+
+  void answer_with(Answer answer);
+
+  // Tells `count` ranks what this one, the `index`th, has to say, and returns what all say. Every one of them
+  // must call it with the same tag. The error names who is missing, as indices.
+  struct Missing {
+    std::vector<std::uint32_t> indices;
+  };
+  Result<std::vector<std::string>> exchange(std::uint64_t tag, std::uint32_t count, std::uint32_t index,
+                                            std::string_view told, Clock::time_point deadline,
+                                            Missing* missing = nullptr);
+
+  // Tells all ranks that this one gives up.
+  void abort(std::string_view why);
+
+  // Has the hub find out who is to blame; the verdict becomes the fault. False if there is no hub that
+  // answers until the deadline.
+  bool ask(const Question& question, Clock::time_point deadline);
+
+  // Waits for a fault that others have surely noticed too.
+  bool wait_fault(Clock::time_point deadline);
+
+ private:
+  Control(Socket socket, Fault& fault);
+
+  struct Answered {
+    bool done = false;
+    std::vector<std::string> told;
+    std::vector<std::uint32_t> missing;
+  };
+
+  void run();
+  void handle(FrameKind kind, std::string_view content);
+  void handle_exchanged(std::string_view content);
+  void handle_missing(std::string_view content);
+  void send(FrameKind kind, std::string_view content);
+
+  Socket socket_;
+  Fault& fault_;
+  int stop_ = -1;
+
+  std::mutex send_mutex_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::uint64_t, Answered> waiting_;
+  Answer answer_;
+  bool hub_gone_ = false;
+  std::thread thread_;
+};
+
+}  // namespace tutti::comm

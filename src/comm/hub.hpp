@@ -1,0 +1,29 @@
+// Where the ranks of a world meet: a small server in rank 0's process, with one connection for each rank. It
+// hands out what all ranks tell one another, notices at once when a connection ends without a farewell, and
+// holds the inquest when an operation does not come to its end. One thread of its own.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <thread>
+
+#include "base/result.hpp"
+#include "comm/socket.hpp"
+
+namespace tutti::comm {
+
+class Hub {
+ public:
+  // Takes over the listener.
+  static Result<std::unique_ptr<Hub>> start(Socket listener, int ranks);
+
+  // Ends the thread, after a goodbye to the ranks that are still there.
+  ~Hub();
+
+ private:
+  Hub() = default;
+  int stop_ = -1;
+  std::thread thread_;
+};
+
+}  // namespace tutti::comm

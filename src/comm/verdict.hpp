@@ -1,0 +1,59 @@
+// Who is to blame: joins what the ranks recorded into one sentence. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/recorder.hpp"
+
+namespace tutti::comm {
+
+// The operation that did not come to its end, as the rank that asks sees it.
+struct Question {
+  std::uint64_t group = 0;
+  std::string group_name;
+  std::vector<int> members;  // ranks of the world
+  int asker = 0;
+  std::int64_t waited_ns = 0;
+  OperationRecord operation;
+
+  std::string encode() const;
+  static std::optional<Question> decode(std::string_view bytes);
+};
+
+// A process as seen from its host.
+struct ProcessState {
+  int rank = 0;
+  char state = 0;  // as in /proc: R, S, D, T …; 0: gone
+  int cpu_percent = -1;
+};
+
+// What one rank says about itself and the ranks beside it.
+struct Report {
+  int rank = 0;
+  std::uint64_t last_sequence = 0;      // it entered in the group; 0: none
+  std::optional<OperationRecord> same;  // its operation of the asked number
+  std::vector<ProcessState> processes;
+
+  std::string encode() const;
+  static std::optional<Report> decode(std::string_view bytes);
+};
+
+// A rank of the world by its number: "rank 3 on node n2".
+std::string rank_text(int rank, std::string_view node);
+
+// What the hub knows of a rank.
+struct Attendance {
+  std::string node;
+  bool left = false;  // it has closed its communicator
+};
+
+// `ranks` by their numbers; those without a report did not answer.
+std::string judge(const Question& question, std::span<const Report> reports,
+                  std::span<const Attendance> ranks);
+
+}  // namespace tutti::comm

@@ -1,0 +1,74 @@
+// All ranks of one job, as one of them sees it: who they are, the line to the hub, the flight recorder, the
+// fault. Shared by the communicators of a process. Any thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "comm/collectives.hpp"
+#include "comm/communicator.hpp"
+#include "comm/control.hpp"
+#include "comm/fault.hpp"
+#include "comm/hub.hpp"
+#include "comm/links.hpp"
+#include "comm/recorder.hpp"
+
+namespace tutti::comm {
+
+struct Member {
+  std::string node;
+  pid_t pid = 0;
+  Address address;
+};
+
+class World {
+ public:
+  static Result<std::shared_ptr<World>> connect(const Options& options);
+  ~World();
+
+  // The collectives of a group of these ranks, this one among them; all of them call it. `group` must be the
+  // same for all of them and unlike any other group's.
+  Result<std::unique_ptr<Collectives>> establish(std::uint64_t group, const std::vector<int>& ranks,
+                                                 Clock::time_point deadline);
+
+  // Finds out who is to blame for an operation that did not end, tells everybody, and returns it as this
+  // rank's error.
+  Error blame(const Question& question, const Outcome& outcome);
+
+  std::string text_of(int rank) const;
+
+  const Options& options() const { return options_; }
+  const std::vector<Member>& members() const { return members_; }
+  Fault& fault() { return fault_; }
+  Recorder& recorder() { return recorder_; }
+  Control& control() { return *control_; }
+
+ private:
+  explicit World(Options options) : options_(std::move(options)) {}
+
+  Result<> open_hub(Clock::time_point deadline);
+  Result<> meet(Clock::time_point deadline);
+  Report answer(const Question& question);
+  bool shares_memory(int a, int b) const;
+  std::string missing_text(const Control::Missing& missing, const std::vector<int>& ranks,
+                           const Error& error) const;
+
+  Options options_;
+  Fault fault_;
+  Recorder recorder_;
+  std::vector<Member> members_;
+  // The order of ending: first no more links, then the farewell, the hub last.
+  std::unique_ptr<Hub> hub_;
+  std::unique_ptr<Control> control_;
+  std::unique_ptr<Links> links_;
+};
+
+// Mixes a number into another: names of groups are made from their parent's.
+std::uint64_t mix(std::uint64_t a, std::uint64_t b);
+
+}  // namespace tutti::comm
