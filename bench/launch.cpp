@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "common/local.hpp"
+#include "common/options.hpp"
 #include "common/report.hpp"
 #include "common/slurm.hpp"
 
@@ -434,19 +435,9 @@ constexpr std::array<Part, 6> parts{{{"gang", true, measure_gangs},
                                      {"idle", true, measure_idle},
                                      {"list", false, measure_list}}};
 
-struct Options {
-  std::string json_file;
-  std::string only;
-  bool quick = false;
-};
-
-bool is_wanted(const Part& part, const Options& options) {
-  return options.only.empty() || options.only == part.name;
-}
-
 Result<> measure(Bench& bench, const Options& options) {
   const bool wants_slurm = std::any_of(parts.begin(), parts.end(), [&](const Part& part) {
-    return part.needs_slurm && is_wanted(part, options);
+    return part.needs_slurm && options.wants(part.name);
   });
   if (wants_slurm) {
     auto slurm = SlurmCluster::start(nodes, gpus);
@@ -459,45 +450,14 @@ Result<> measure(Bench& bench, const Options& options) {
   std::printf("%d local nodes of %d fake GPUs, medians of %d\n", nodes, gpus, bench.counts.launches);
   bench.report.print_head();
   for (const Part& part : parts) {
-    if (!is_wanted(part, options)) continue;
+    if (!options.wants(part.name)) continue;
     if (auto done = part.measure(bench); !done) return std::move(done).error().within(part.name);
   }
   return {};
 }
 
-Result<> check_name(const std::string& only) {
-  std::string names;
-  for (const Part& part : parts) {
-    if (only.empty() || only == part.name) return {};
-    names += (names.empty() ? "" : ", ") + std::string(part.name);
-  }
-  return invalid("there is no part '" + only + "'").within("--only").remedy("the parts are " + names);
-}
-
-Result<Options> parse(const std::vector<std::string>& words) {
-  Options options;
-  for (std::size_t at = 0; at < words.size(); ++at) {
-    const bool has_value = at + 1 < words.size();
-    if (words[at] == "--quick") {
-      options.quick = true;
-    } else if (words[at] == "--only" && has_value) {
-      options.only = words[++at];
-    } else if (words[at] == "--json" && has_value) {
-      options.json_file = words[++at];
-    } else {
-      return invalid("unknown or without a value")
-          .within(words[at])
-          .remedy(
-              "usage: bench_launch [--quick] [--only PART] [--json FILE]; --quick: few repeats, to see that "
-              "it works");
-    }
-  }
-  if (auto known = check_name(options.only); !known) return std::move(known).error();
-  return options;
-}
-
 Result<> run(const std::vector<std::string>& words) {
-  auto options = parse(words);
+  auto options = parse_options(words, names_of(parts));
   if (!options) return std::move(options).error();
   catch_interrupts();
   Bench bench{.counts = options->quick ? quick_counts : Counts{}, .slurm = nullptr};
@@ -510,9 +470,5 @@ Result<> run(const std::vector<std::string>& words) {
 }  // namespace tutti::bench
 
 int main(int count, char** words) {
-  const auto done = tutti::bench::run({words + 1, words + count});
-  if (done) return 0;
-  std::fprintf(stderr, "bench_launch: %s\n", done.error().text().c_str());
-  if (!done.error().remedy().empty()) std::fprintf(stderr, "  %s\n", done.error().remedy().c_str());
-  return done.error().code() == tutti::ErrorCode::invalid ? 2 : 1;
+  return tutti::bench::exit_code("bench_launch", tutti::bench::run({words + 1, words + count}));
 }

@@ -19,6 +19,17 @@ namespace {
 std::atomic<bool> signalled{false};
 void note_signal(int) { signalled = true; }
 
+// What all cores together have worked since the host started.
+double busy_seconds() {
+  std::istringstream line(support::read_text("/proc/stat"));
+  std::string name;
+  double user = 0;
+  double nice = 0;
+  double system = 0;
+  line >> name >> user >> nice >> system;
+  return (user + nice + system) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+}
+
 }  // namespace
 
 void catch_interrupts() {
@@ -63,6 +74,20 @@ Result<double> median_command_ms(const std::vector<std::string>& words, const En
   return median(std::move(times));
 }
 
+Result<std::vector<double>> medians_in_turns(const std::vector<Measurement>& measurements, int turns) {
+  std::vector<std::vector<double>> values(measurements.size());
+  for (int turn = 0; turn < turns; ++turn) {
+    for (std::size_t at = 0; at < measurements.size(); ++at) {
+      auto value = measurements[at]();
+      if (!value) return std::move(value).error();
+      values[at].push_back(*value);
+    }
+  }
+  std::vector<double> medians;
+  for (auto& of_one : values) medians.push_back(median(std::move(of_one)));
+  return medians;
+}
+
 Result<> in_parallel(int workers, const std::function<Result<>(int)>& work) {
   std::vector<std::optional<Error>> errors(static_cast<std::size_t>(workers));
   std::vector<std::thread> threads;
@@ -101,6 +126,13 @@ Result<Usage> usage_of(pid_t pid) {
   pages >> size_pages >> resident_pages;
   return Usage{static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) / 1e9,
                resident_pages * static_cast<double>(::sysconf(_SC_PAGESIZE)) / (1 << 20)};
+}
+
+double busy_cores(Duration during) {
+  const double before = busy_seconds();
+  const auto start = Clock::now();
+  std::this_thread::sleep_for(during);
+  return (busy_seconds() - before) / seconds_since(start);
 }
 
 }  // namespace tutti::bench

@@ -32,6 +32,11 @@ Result<std::string> run_command(const std::vector<std::string>& words, const Env
 // From the start of the command to its exit, over so many runs after one that only warms up.
 Result<double> median_command_ms(const std::vector<std::string>& words, const Environment& env, int runs);
 
+// Runs all of them so many times, in turns, so that what else happens on the host meets them alike: the
+// median of each.
+using Measurement = std::function<Result<double>()>;
+Result<std::vector<double>> medians_in_turns(const std::vector<Measurement>& measurements, int turns);
+
 // `work(worker)` on so many threads at once; the first error, if there is one.
 Result<> in_parallel(int workers, const std::function<Result<>(int worker)>& work);
 
@@ -45,5 +50,7 @@ struct Usage {
   double resident_mib = 0;
 };
 Result<Usage> usage_of(pid_t pid);
+// How many of the host's cores work, over that time.
+double busy_cores(Duration during);
 
 }  // namespace tutti::bench

@@ -8,7 +8,7 @@
 namespace tutti::bench {
 namespace {
 
-constexpr const char* line_format = "%-46s %14s %14s %7s  %-7s %s\n";
+constexpr const char* line_format = "%-46s %14s %20s %7s  %-7s %s\n";
 
 std::string number(double value) {
   char text[32];
@@ -16,23 +16,29 @@ std::string number(double value) {
   return text;
 }
 
-std::string text_of(const Bar& bar) {
-  return (bar.kind == Bar::Kind::ratio_at_least ? ">= " : "<= ") + number(bar.limit);
+bool is_at_least(const Bar& bar) {
+  return bar.kind == Bar::Kind::ratio_at_least || bar.kind == Bar::Kind::value_at_least;
+}
+
+std::string text_of(const Bar& bar) { return (is_at_least(bar) ? ">= " : "<= ") + number(bar.limit); }
+
+std::string text_of(std::optional<double> value, const std::string& unit) {
+  return value ? number(*value) + " " + unit : "-";
 }
 
 }  // namespace
 
 std::optional<double> Row::ratio() const {
-  if (!peer || *peer <= 0) return std::nullopt;
-  return tutti / *peer;
+  if (!tutti || !peer || *peer <= 0) return std::nullopt;
+  return *tutti / *peer;
 }
 
 std::optional<bool> Row::held() const {
   if (!bar) return std::nullopt;
-  if (bar->kind == Bar::Kind::value_at_most) return tutti <= bar->limit;
-  const auto measured = ratio();
+  const bool by_peer = bar->kind == Bar::Kind::ratio_at_most || bar->kind == Bar::Kind::ratio_at_least;
+  const auto measured = by_peer ? ratio() : tutti;
   if (!measured) return std::nullopt;
-  return bar->kind == Bar::Kind::ratio_at_most ? *measured <= bar->limit : *measured >= bar->limit;
+  return is_at_least(*bar) ? *measured >= bar->limit : *measured <= bar->limit;
 }
 
 void Report::print_head() const {
@@ -42,10 +48,10 @@ void Report::print_head() const {
 void Report::add(Row row) {
   const auto ratio = row.ratio();
   const auto held = row.held();
-  std::printf(line_format, row.what.c_str(), (number(row.tutti) + " " + row.unit).c_str(),
-              row.peer ? (number(*row.peer) + " " + row.unit).c_str() : "-",
-              ratio ? number(*ratio).c_str() : "-", row.bar ? text_of(*row.bar).c_str() : "-",
-              held ? *held ? "yes" : "no" : "-");
+  const std::string name = row.peer && !row.peer_name.empty() ? row.peer_name + " " : "";
+  std::printf(line_format, row.what.c_str(), text_of(row.tutti, row.unit).c_str(),
+              (name + text_of(row.peer, row.unit)).c_str(), ratio ? number(*ratio).c_str() : "-",
+              row.bar ? text_of(*row.bar).c_str() : "-", held ? *held ? "yes" : "no" : "-");
   if (!row.note.empty()) std::printf("    %s\n", row.note.c_str());
   std::fflush(stdout);
   rows_.push_back(std::move(row));
@@ -54,8 +60,9 @@ void Report::add(Row row) {
 Result<> Report::write_json(const std::string& file) const {
   auto rows = nlohmann::json::array();
   for (const Row& row : rows_) {
-    nlohmann::json written{{"name", row.name}, {"unit", row.unit}, {"tutti", row.tutti}};
-    if (row.peer) written[peer_] = *row.peer;
+    nlohmann::json written{{"name", row.name}, {"unit", row.unit}};
+    if (row.tutti) written["tutti"] = *row.tutti;
+    if (row.peer) written[row.peer_name.empty() ? peer_ : row.peer_name] = *row.peer;
     if (const auto ratio = row.ratio()) written["ratio"] = *ratio;
     if (row.bar) written["bar"] = text_of(*row.bar);
     if (const auto held = row.held()) written["held"] = *held;

@@ -10,7 +10,7 @@
 namespace tutti::bench {
 
 struct Bar {
-  enum class Kind { ratio_at_most, ratio_at_least, value_at_most };
+  enum class Kind { ratio_at_most, ratio_at_least, value_at_most, value_at_least };
   Kind kind = Kind::value_at_most;
   double limit = 0;
 };
@@ -19,8 +19,9 @@ struct Row {
   std::string name;  // in the JSON file
   std::string what;  // in the table
   std::string unit;
-  double tutti = 0;
+  std::optional<double> tutti;  // nothing where it could not be measured; the note says why
   std::optional<double> peer;
+  std::string peer_name;  // where it is another one than the report's
   std::optional<Bar> bar;
   std::string note;
 
