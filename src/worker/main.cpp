@@ -6,13 +6,16 @@
 #include "base/text.hpp"
 #include "version/version.hpp"
 #include "worker/check.hpp"
+#include "worker/check_comm.hpp"
 
 namespace {
 
 constexpr const char* usage_text =
     "usage: tutti-worker --version    which worker and which libtorch this is\n"
     "       tutti-worker check        multiplies matrices on every device and compares with the exact "
-    "result\n";
+    "result\n"
+    "       tutti-worker check-comm   as a rank of a job: runs every collective on tensors and compares with "
+    "libtorch\n";
 
 int report(const tutti::Error& error) {
   std::fprintf(stderr, "tutti-worker: %s\n", error.text().c_str());
@@ -35,6 +38,13 @@ int check() {
   return 0;
 }
 
+int check_comm() {
+  const auto checked = tutti::worker::check_comm();
+  if (!checked) return report(checked.error());
+  std::fputs(checked->c_str(), stdout);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -42,8 +52,9 @@ int main(int argc, char** argv) {
   const std::string word = words.size() == 1 ? words.front() : "";
   if (word == "--version") return print_version();
   if (word == "check") return check();
+  if (word == "check-comm") return check_comm();
   if (word == "--help" || word == "help") return std::fputs(usage_text, stdout) < 0 ? 1 : 0;
-  const std::vector<std::string> known{"--version", "check", "--help"};
+  const std::vector<std::string> known{"--version", "check", "check-comm", "--help"};
   return report(tutti::invalid(words.size() > 1 ? "expected one word" : "unknown word '" + word + "'")
                     .within("command line")
                     .remedy(tutti::did_you_mean(word, known))

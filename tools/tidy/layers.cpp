@@ -19,7 +19,9 @@ int height(std::string_view layer) {
 }
 
 bool may_use(const Module& user, const Module& used) {
-  if (user.layer == "workers") return used.layer == "base" || used.layer == "workers" || used.name == "plan";
+  if (user.layer == "workers") {
+    return used.layer == "base" || used.layer == "workers" || used.name == "comm" || used.name == "plan";
+  }
   if (user.layer == "tools") return used.layer != "workers";
   return height(used.layer) >= 0 && height(used.layer) <= height(user.layer);
 }
