@@ -48,7 +48,10 @@ class Agent {
     if (auto locked = lock(); !locked) return locked;
     if (auto adopted = ranks_.adopt(); !adopted) return adopted;
     const auto signals = loop_.on_signals({SIGTERM, SIGINT}, [this](int) { loop_.stop(); });
-    const auto heartbeat = loop_.every(cluster::heartbeat_every, [this] { send(wire::Heartbeat{}); });
+    const auto heartbeat = loop_.every(cluster::heartbeat_every, [this] {
+      ranks_.look_at_verdicts();
+      send(wire::Heartbeat{});
+    });
     dial();
     loop_.run();
     shipped_.finish();

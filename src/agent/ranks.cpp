@@ -40,6 +40,10 @@ std::string marker(const std::string& folder) { return folder + "/acknowledged";
 // What a reader of `tutti show` needs to see of a rank that failed.
 std::string describe_failure(const std::string& folder, const rank::RankExit& exit) {
   std::string detail = exit.detail;
+  // Who hung or died, by the judgement of all ranks, says more than what this one printed.
+  if (const std::string verdict = rank::read_verdict(folder); !verdict.empty()) {
+    detail += (detail.empty() ? "" : "; ") + verdict;
+  }
   auto lines = rank::last_lines(folder, detail_lines, detail_bytes);
   if (lines && !lines->empty())
     detail += (detail.empty() ? "" : "; ") + ("last lines of its log:\n" + *lines);
@@ -102,7 +106,9 @@ void Ranks::start(const RankKey& key, const rank::RankSpec& spec) {
   std::error_code failure;
   std::filesystem::create_directories(folder, failure);
   if (failure) return fail(key, "cannot make " + folder + ": " + failure.message());
-  if (auto written = rank::write_spec(folder, spec); !written) return fail(key, written.error().text());
+  rank::RankSpec whole = spec;
+  whole.env.push_back("TUTTI_VERDICT_FILE=" + rank::verdict_path(folder));
+  if (auto written = rank::write_spec(folder, whole); !written) return fail(key, written.error().text());
   auto pid = rank::start_shim(tutti_program_, folder);
   if (!pid) return fail(key, pid.error().text());
   Entry& entry = ranks_[key];
@@ -187,6 +193,16 @@ void Ranks::trim() {
 }
 
 void Ranks::report(const RankKey& key) { report_({key.job, key.attempt, key.rank, ranks_.at(key).status}); }
+
+void Ranks::look_at_verdicts() {
+  for (auto& [key, entry] : ranks_) {
+    if (entry.status.state != cluster::RankState::started) continue;
+    std::string verdict = rank::read_verdict(folder_of(key));
+    if (verdict == entry.status.detail) continue;
+    entry.status.detail = std::move(verdict);
+    report(key);
+  }
+}
 
 std::vector<cluster::RankReport> Ranks::reports() const {
   std::vector<cluster::RankReport> reports;

@@ -22,6 +22,8 @@ std::unique_ptr<Command> make_nodes();
 std::unique_ptr<Command> make_queues();
 std::unique_ptr<Command> make_drain();
 std::unique_ptr<Command> make_resume();
+std::unique_ptr<Command> make_fabric();
+std::unique_ptr<Command> make_bench();
 std::unique_ptr<Command> make_controller();
 std::unique_ptr<Command> make_agent();
 std::unique_ptr<Command> make_shim();

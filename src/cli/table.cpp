@@ -18,13 +18,24 @@ std::span<const CommandEntry> commands() {
       CommandEntry{"jobs", "[flags]", "Lists jobs.", make_jobs},
       CommandEntry{"show", "JOB", "Shows one job: why it waits, where it runs, why it failed.", make_show},
       CommandEntry{"logs", "JOB [flags]", "Prints the logs of a job's ranks.", make_logs},
-      CommandEntry{"wait", "JOB…", "Waits for jobs to end.", make_wait},
-      CommandEntry{"cancel", "JOB…", "Ends jobs: SIGTERM, and SIGKILL after the grace period.", make_cancel},
+      CommandEntry{"wait", "JOB… [flags]", "Waits for jobs to end.", make_wait},
+      CommandEntry{"cancel", "JOB… [flags]", "Ends jobs: SIGTERM, and SIGKILL after the grace period.",
+                   make_cancel},
       CommandEntry{"status", "[flags]", "Shows the cluster in a few numbers.", make_status},
       CommandEntry{"nodes", "[flags]", "Lists nodes and their devices.", make_nodes},
       CommandEntry{"queues", "[flags]", "Lists queues and what they use.", make_queues},
       CommandEntry{"drain", "NODE [flags]", "Lets nothing new land on a node.", make_drain},
       CommandEntry{"resume", "NODE", "Lets a drained node take work again.", make_resume},
+      CommandEntry{
+          "fabric", "[flags]",
+          "Measures the network between every pair of nodes, and finds slow links.\n\n"
+          "A gang with one rank on each ready node measures all pairs in turns: latency, and bandwidth "
+          "each way. The cluster keeps the result. A link is slow with less than 70% of the bandwidth, "
+          "or more than 3 times the latency, of the links around it. Other traffic shows in the "
+          "numbers.",
+          make_fabric},
+      CommandEntry{"bench", "comm|fabric [flags]",
+                   "Measures the collectives here, beside the machine's own limit.", make_bench},
       CommandEntry{"controller", "[init] [flags]", "Runs the controller of a cluster.", make_controller},
       CommandEntry{"agent", "[flags]", "Joins this server to a cluster as a node.", make_agent},
       CommandEntry{"shim", "FOLDER", "Runs one rank; agents call it.", make_shim},

@@ -123,9 +123,17 @@ void Machine::apply(const NodeName& node, const RankReport& report) {
   if (!current) return answer_stale(node, report);
   const RankStatus& known = job->ranks[static_cast<std::size_t>(report.rank)];
   if (known.vanished && report.status.state != RankState::exited) return answer_stale(node, report);
+  // A running rank may say what keeps it waiting, and take it back.
+  const bool same = report.status.state == RankState::started && known.state == RankState::started;
+  if (same && report.status.detail != known.detail) return note(*job, report.rank, report.status.detail);
   // States only move forward: a late or doubled message changes nothing.
   if (report.status.state <= known.state) return;
   set_rank(*job, report.rank, report.status);
+}
+
+void Machine::note(Job& job, std::int32_t rank, const std::string& detail) {
+  job.ranks[static_cast<std::size_t>(rank)].detail = detail;
+  touch(job);
 }
 
 void Machine::answer_stale(const NodeName& node, const RankReport& report) {

@@ -21,6 +21,16 @@ Result<> check_job(const State& state, const Job& job) {
   return {};
 }
 
+Result<> check_fabric(const State& state) {
+  for (const auto& [ends, link] : *state.fabric) {
+    const std::string name = "the link from " + link.from + " to " + link.to;
+    if (ends != std::pair(link.from, link.to)) return failed(name + " is stored as another one");
+    if (!state.nodes.contains(link.from) || !state.nodes.contains(link.to))
+      return failed(name + " joins an unknown node");
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<> invariants(const State& state) {
@@ -37,7 +47,7 @@ Result<> invariants(const State& state) {
       }
     }
   }
-  return {};
+  return check_fabric(state);
 }
 
 }  // namespace tutti::cluster

@@ -14,6 +14,7 @@ class Machine {
   void on(const Cancel& event);
   void on(const Drain& event);
   void on(const Resume& event);
+  void on(const FabricMeasured& event);
   // nodes.cpp
   void on(const Hello& event);
   void on(const Heard& event);
@@ -31,6 +32,7 @@ class Machine {
   // nodes.cpp
   void lose(Node& node);
   void compare(const Hello& hello, Job& job);
+  void note(Job& job, std::int32_t rank, const std::string& detail);
   void answer_stale(const NodeName& node, const RankReport& report);
 
   // attempts.cpp: the life of one attempt

@@ -12,6 +12,13 @@ void derive(State& state, Instant now) {
   }
   for (auto& [name, node] : state.nodes) node.heard_at = now;
   state.queues.try_emplace("default", Queue{"default"});
+  state.fabric = std::make_shared<const Fabric>(only_between(*state.fabric, node_names(state)));
+}
+
+std::set<NodeName> node_names(const State& state) {
+  std::set<NodeName> names;
+  for (const auto& [name, node] : state.nodes) names.insert(name);
+  return names;
 }
 
 NodeState node_state(const State& state, const Node& node) {

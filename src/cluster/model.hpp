@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -10,12 +11,12 @@
 
 #include "base/time.hpp"
 #include "base/units.hpp"
+#include "cluster/fabric.hpp"
 #include "sched/sched.hpp"
 
 namespace tutti::cluster {
 
 using sched::JobId;
-using sched::NodeName;
 using sched::RankPlace;
 using QueueName = std::string;
 
@@ -158,6 +159,8 @@ struct State {
   std::map<JobId, Job> jobs;
   std::map<QueueName, Queue> queues;
   std::uint64_t next_job = 1;
+  // Replaced as a whole and never changed, so that snapshots share it.
+  std::shared_ptr<const Fabric> fabric = std::make_shared<const Fabric>();
 
   // Derived, rebuilt by derive(): jobs that are not finished, and those among them that hold places. Most
   // jobs of a full cluster wait, and most of a long-lived one are finished: what runs is found without
@@ -167,9 +170,11 @@ struct State {
   std::uint64_t revision = 0;  // counts the steps that changed something
 };
 
-// Fills in what is derived after the durable parts were loaded; `now` starts every lease anew.
+// Fills in what is derived after the durable parts were loaded; `now` starts every lease anew. Links of nodes
+// that are gone are dropped.
 void derive(State& state, Instant now);
 
+std::set<NodeName> node_names(const State& state);
 NodeState node_state(const State& state, const Node& node);
 std::string_view name_of(NodeState state);
 std::string_view name_of(JobState state);

@@ -150,4 +150,12 @@ void Machine::on(const Resume& event) {
   effects_.schedule = true;
 }
 
+void Machine::on(const FabricMeasured& event) {
+  auto fabric = make_fabric(event.links, node_names(state_));
+  if (!fabric) return fail(std::move(fabric).error());
+  for (auto& [ends, link] : *fabric) link.measured_at = now_;
+  state_.fabric = std::make_shared<const Fabric>(std::move(*fabric));
+  effects_.fabric = true;
+}
+
 }  // namespace tutti::cluster

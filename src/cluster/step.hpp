@@ -59,9 +59,14 @@ struct Drain {
 struct Resume {
   NodeName node;
 };
+// The links between nodes were measured: these, and no others.
+struct FabricMeasured {
+  std::vector<Link> links;  // each is stamped with the time of the event
+};
 struct Tick {};
 
-using Event = std::variant<Submit, Cancel, Hello, Heard, Reported, Planned, Drain, Resume, Tick>;
+using Event =
+    std::variant<Submit, Cancel, Hello, Heard, Reported, Planned, Drain, Resume, FabricMeasured, Tick>;
 
 // ---- effects
 
@@ -94,6 +99,7 @@ struct Effects {
   std::vector<Send> sends;
   std::set<JobId> jobs;                                     // changed: to be stored
   std::set<NodeName> nodes;                                 // changed: to be stored
+  bool fabric = false;                                      // replaced: to be stored
   bool schedule = false;                                    // room or demand changed: ask the scheduler
   Result<std::vector<JobId>> reply = std::vector<JobId>();  // to Submit and the other requests
 };

@@ -427,6 +427,51 @@ TEST_F(ClusterTest, OutputPatternsNameJobArrayAndRank) {
   EXPECT_EQ(output_file(job(id), 0), "logs/train-1-7_3.0%q%z%");
 }
 
+TEST_F(ClusterTest, AMeasurementReplacesTheFabric) {
+  join("a", 1);
+  join("b", 1);
+  join("c", 1);
+  const Link there{"a", "b", 5us, Bytes(1000), {}};
+  const Link back{"b", "a", 5us, Bytes(1000), {}};
+  const std::uint64_t before = state.revision;
+  EXPECT_TRUE(happen(FabricMeasured{{there, back}}).fabric);
+  EXPECT_GT(state.revision, before);
+  EXPECT_EQ(state.fabric->size(), 2U);
+  EXPECT_EQ(state.fabric->at({"b", "a"}).measured_at, now);
+  const sched::Snapshot shared = snapshot(state);
+  EXPECT_EQ(shared.fabric, state.fabric) << "shared, not copied";
+  pass(1s);
+  EXPECT_TRUE(happen(FabricMeasured{{{"a", "c", 5us, Bytes(1000), {}}}}).fabric);
+  EXPECT_EQ(state.fabric->size(), 1U);
+  EXPECT_EQ(state.fabric->at({"a", "c"}).measured_at, now);
+  EXPECT_EQ(shared.fabric->size(), 2U) << "who has the old one keeps it";
+}
+
+TEST_F(ClusterTest, AWrongMeasurementChangesNothing) {
+  join("a", 1);
+  join("b", 1);
+  happen(FabricMeasured{{{"a", "b", 5us, Bytes(1000), {}}}});
+  const auto fabric = state.fabric;
+  const auto refused = happen(FabricMeasured{{{"a", "x", 5us, Bytes(1000), {}}}});
+  EXPECT_FALSE(refused.fabric);
+  ASSERT_FALSE(refused.reply.ok());
+  EXPECT_EQ(refused.reply.error().text(), "link from 'a' to 'x' : there is no node 'x'");
+  EXPECT_EQ(state.fabric, fabric);
+}
+
+TEST_F(ClusterTest, LinksOfNodesThatAreGoneAreDroppedAtTheStart) {
+  join("a", 1);
+  join("b", 1);
+  join("c", 1);
+  happen(FabricMeasured{{{"a", "b", 5us, Bytes(1000), {}}, {"a", "c", 5us, Bytes(1000), {}}}});
+  state.nodes.erase("c");
+  EXPECT_FALSE(invariants(state).ok());
+  derive(state, now);
+  EXPECT_TRUE(invariants(state).ok());
+  EXPECT_EQ(state.fabric->size(), 1U);
+  EXPECT_TRUE(state.fabric->contains({"a", "b"}));
+}
+
 // Random histories: agents that answer late, twice, never, or die; users that submit and cancel. The
 // invariants are checked after each step, attempts never go back, and what has ended stays as it is.
 TEST_F(ClusterTest, RandomHistoriesKeepTheInvariants) {
@@ -461,6 +506,7 @@ TEST_F(ClusterTest, RandomHistoriesKeepTheInvariants) {
           if (prng.chance(0.5)) happen(Resume{node});
           break;
         case 5:
+          happen(FabricMeasured{{{node, names[prng.below(names.size())], 5us, Bytes(1000), {}}}});
           if (prng.chance(0.1)) happen(Cancel{JobId(prng.below(state.next_job) + 1), "x"});
           break;
         default: {

@@ -75,6 +75,7 @@ sched::Snapshot snapshot(const State& state) {
   sched::Snapshot snapshot;
   snapshot.revision = state.revision;
   snapshot.nodes = free_room(state);
+  snapshot.fabric = state.fabric;
   ArrayRoom array_room(state);
   for (const JobId id : state.active) {
     const Job& job = state.jobs.at(id);

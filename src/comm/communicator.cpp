@@ -58,7 +58,7 @@ struct Track {
     const auto deadline =
         began + (work.deadline > Duration::zero() ? work.deadline : world->options().deadline);
     if (!collectives) {
-      auto made = world->establish(id, ranks, deadline);
+      auto made = world->establish(id, name, ranks, deadline);
       if (!made) {
         world->control().abort(made.error().text());
         world->fault().raise(made.error().text());
@@ -232,7 +232,7 @@ Result<Communicator> Communicator::connect(const Options& options) {
   if (!world) return std::move(world).error();
   std::vector<int> ranks(static_cast<std::size_t>(options.size));
   for (int rank = 0; rank < options.size; ++rank) ranks[static_cast<std::size_t>(rank)] = rank;
-  auto collectives = (*world)->establish(0, ranks, Clock::now() + options.connect_timeout);
+  auto collectives = (*world)->establish(0, "world", ranks, Clock::now() + options.connect_timeout);
   if (!collectives) return std::move(collectives).error();
   return Communicator(std::make_shared<Group>(std::move(*world), 0, "world", std::move(ranks), options.rank,
                                               std::move(*collectives)));
@@ -332,9 +332,9 @@ Result<Communicator> Communicator::split(int color, int key, const std::string& 
     ranks.push_back(track.ranks[static_cast<std::size_t>(member)]);
   }
   const std::uint64_t group = mix(id, static_cast<std::uint64_t>(static_cast<std::uint32_t>(color)));
-  auto collectives = world.establish(group, ranks, deadline);
-  if (!collectives) return std::move(collectives).error().within("split of group " + track.name);
   const std::string label = name.empty() ? track.name + "/" + std::to_string(color) : name;
+  auto collectives = world.establish(group, label, ranks, deadline);
+  if (!collectives) return std::move(collectives).error().within("split of group " + track.name);
   return Communicator(
       std::make_shared<Group>(track.world, group, label, std::move(ranks), me, std::move(*collectives)));
 }

@@ -15,6 +15,7 @@
 namespace tutti::comm {
 namespace {
 
+constexpr int watch_interval_ms = 500;
 constexpr auto send_time = std::chrono::seconds(5);
 constexpr auto dial_pause_max = std::chrono::milliseconds(100);
 
@@ -68,9 +69,9 @@ Control::~Control() {
   close(stop_);
 }
 
-void Control::answer_with(Answer answer) {
+void Control::begin(Duties duties) {
   const std::lock_guard lock(mutex_);
-  answer_ = std::move(answer);
+  duties_ = std::move(duties);
 }
 
 void Control::send(FrameKind kind, std::string_view content) {
@@ -84,8 +85,10 @@ void Control::run() {
   std::array<char, 65536> buffer;
   for (;;) {
     std::array<pollfd, 2> entries{pollfd{stop_, POLLIN, 0}, pollfd{socket_.get(), POLLIN, 0}};
-    if (poll(entries.data(), entries.size(), -1) < 0 && errno != EINTR) return;
+    const int ready = poll(entries.data(), entries.size(), watch_interval_ms);
+    if (ready < 0 && errno != EINTR) return;
     if (entries[0].revents != 0) return;
+    if (ready == 0) look();
     if (entries[1].revents == 0) continue;
     const ssize_t got = recv(socket_.get(), buffer.data(), buffer.size(), 0);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
@@ -120,15 +123,14 @@ void Control::handle(FrameKind kind, std::string_view content) {
       break;
     }
     case FrameKind::question: {
-      Answer answer;
-      {
-        const std::lock_guard lock(mutex_);
-        answer = answer_;
-      }
+      const Duties duties = current_duties();
       const auto question = Question::decode(content);
-      if (question && answer) send(FrameKind::report, answer(*question).encode());
+      if (question && duties.answer) send(FrameKind::report, duties.answer(*question).encode());
       break;
     }
+    case FrameKind::verdict:
+      if (const Duties duties = current_duties(); duties.heard) duties.heard(std::string(content));
+      break;
     case FrameKind::hello:
     case FrameKind::exchange:
     case FrameKind::abort:
@@ -208,6 +210,17 @@ void Control::abort(std::string_view why) {
   Writer frame;
   frame.text(why);
   send(FrameKind::abort, frame.take());
+}
+
+void Control::wonder(const Question& question) { send(FrameKind::ask, question.encode()); }
+
+void Control::look() {
+  if (const Duties duties = current_duties(); duties.watch) duties.watch();
+}
+
+Control::Duties Control::current_duties() {
+  const std::lock_guard lock(mutex_);
+  return duties_;
 }
 
 bool Control::ask(const Question& question, Clock::time_point deadline) {

@@ -34,7 +34,13 @@ class Control {
   // Says goodbye.
   ~Control();
 
-  void answer_with(Answer answer);
+  // What the control thread does for its rank; all three are called on that thread.
+  struct Duties {
+    Answer answer;
+    std::function<void()> watch;                         // now and then
+    std::function<void(const std::string& text)> heard;  // a verdict that is no fault
+  };
+  void begin(Duties duties);
 
   // Tells `count` ranks what this one, the `index`th, has to say, and returns what all say. Every one of them
   // must call it with the same tag. The error names who is missing, as indices.
@@ -52,6 +58,9 @@ class Control {
   // answers until the deadline.
   bool ask(const Question& question, Clock::time_point deadline);
 
+  // Has the hub find out without consequences; the verdict is heard later.
+  void wonder(const Question& question);
+
   // Waits for a fault that others have surely noticed too.
   bool wait_fault(Clock::time_point deadline);
 
@@ -65,6 +74,8 @@ class Control {
   };
 
   void run();
+  void look();
+  Duties current_duties();
   void handle(FrameKind kind, std::string_view content);
   void handle_exchanged(std::string_view content);
   void handle_missing(std::string_view content);
@@ -78,7 +89,7 @@ class Control {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::uint64_t, Answered> waiting_;
-  Answer answer_;
+  Duties duties_;
   bool hub_gone_ = false;
   std::thread thread_;
 };

@@ -12,7 +12,8 @@ namespace tutti::comm {
 
 class Fault {
  public:
-  Fault();
+  // The text also goes to this file, if it has a name: whoever started the rank finds it there.
+  explicit Fault(std::string file = "");
   ~Fault();
   Fault(const Fault&) = delete;
   Fault& operator=(const Fault&) = delete;
@@ -22,6 +23,9 @@ class Fault {
   // Keeps the first text and wakes every sleeper. Says whether this one was the first.
   bool raise(std::string text);
 
+  // Leaves a text in the file that is no fault yet, or takes it back with "".
+  void note(const std::string& text);
+
   // Only after raised().
   Error error() const;
 
@@ -29,9 +33,14 @@ class Fault {
   int event() const { return event_; }
 
  private:
+  static constexpr std::size_t file_bytes_max = 2048;
+
+  void write_file(const std::string& text) const;
+
   std::atomic<bool> raised_{false};
   mutable std::mutex mutex_;
   std::string text_;
+  std::string file_;
   int event_ = -1;
 };
 

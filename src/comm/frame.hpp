@@ -83,6 +83,7 @@ enum class FrameKind : std::uint8_t {
   exchanged,
   missing,
   question,
+  verdict,
   fault,
 };
 

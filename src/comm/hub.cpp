@@ -47,6 +47,7 @@ struct Inquest {
   Question question;
   std::vector<Report> reports;
   Clock::time_point deadline;
+  std::vector<Connection*> askers;
 };
 
 class Server {
@@ -162,13 +163,14 @@ class Server {
       case FrameKind::abort:
         return abort(connection, frame.content);
       case FrameKind::ask:
-        return ask(frame.content);
+        return ask(connection, frame.content);
       case FrameKind::report:
         return report(connection, frame.content);
       case FrameKind::hello:
       case FrameKind::exchanged:
       case FrameKind::missing:
       case FrameKind::question:
+      case FrameKind::verdict:
       case FrameKind::fault:
         return false;
     }
@@ -247,11 +249,17 @@ class Server {
     return true;
   }
 
-  bool ask(std::string_view content) {
+  bool ask(Connection& connection, std::string_view content) {
     auto question = Question::decode(content);
     if (!question) return false;
-    if (inquest_ || !fault_.empty()) return true;
-    inquest_ = Inquest{std::move(*question), {}, Clock::now() + inquest_time};
+    if (!fault_.empty()) return true;
+    if (inquest_) {
+      // A rank whose time is up counts for more than one that only wonders.
+      if (question->final && !inquest_->question.final) inquest_->question = std::move(*question);
+      inquest_->askers.push_back(&connection);
+      return true;
+    }
+    inquest_ = Inquest{std::move(*question), {}, Clock::now() + inquest_time, {&connection}};
     const std::string bytes = inquest_->question.encode();
     for (const auto& one : connections_) {
       if (one->rank >= 0 && !one->closed) queue(*one, FrameKind::question, bytes);
@@ -271,7 +279,14 @@ class Server {
   }
 
   void close_inquest() {
-    raise(judge(inquest_->question, inquest_->reports, attendance_));
+    const std::string text = judge(inquest_->question, inquest_->reports, attendance_);
+    if (inquest_->question.final) {
+      raise(text);
+    } else {
+      for (Connection* asker : inquest_->askers) {
+        if (!asker->closed) queue(*asker, FrameKind::verdict, text);
+      }
+    }
     inquest_.reset();
   }
 

@@ -17,6 +17,7 @@ namespace {
 
 using tutti::comm::DataType;
 using tutti::comm::Kernels;
+using tutti::comm::ReduceJob;
 using tutti::comm::Reduction;
 
 // Elements that are worked on at a time: sums stay in the first-level cache while the sources stream by.
@@ -239,26 +240,26 @@ inline void reduce_tile(typename Accumulator<T>::type* sums, const std::byte* co
 }
 
 template <class T, class Op>
-void reduce_kernel(void* target, const std::byte* const* sources, std::size_t source_count, std::size_t count,
-                   std::size_t divide_by, bool stream) {
+void reduce_kernel(const ReduceJob& job) {
   using A = typename Accumulator<T>::type;
-  T* out = static_cast<T*>(target);
   alignas(64) A sums[tile_count];
   alignas(64) T narrowed[tile_count];
   if constexpr (__is_same(T, A)) {
-    if (source_count == 2 && divide_by == 0 && !stream) {  // the common case needs no tile
-      const T* a = reinterpret_cast<const T*>(sources[0]);
-      const T* b = reinterpret_cast<const T*>(sources[1]);
+    if (job.source_count == 2 && job.target_count == 1 && job.divide_by == 0 && !job.stream) {
+      // The common case needs no tile.
+      T* out = reinterpret_cast<T*>(job.targets[0]);
+      const T* a = reinterpret_cast<const T*>(job.sources[0]);
+      const T* b = reinterpret_cast<const T*>(job.sources[1]);
 #pragma GCC ivdep
-      for (std::size_t i = 0; i < count; ++i) out[i] = Op::apply(a[i], b[i]);
+      for (std::size_t i = 0; i < job.count; ++i) out[i] = Op::apply(a[i], b[i]);
       return;
     }
   }
-  for (std::size_t first = 0; first < count; first += tile_count) {
-    const std::size_t here = count - first < tile_count ? count - first : tile_count;
-    reduce_tile<T, Op>(sums, sources, source_count, first, here);
-    if (divide_by != 0) {
-      const A divisor = static_cast<A>(divide_by);
+  for (std::size_t first = 0; first < job.count; first += tile_count) {
+    const std::size_t here = job.count - first < tile_count ? job.count - first : tile_count;
+    reduce_tile<T, Op>(sums, job.sources, job.source_count, first, here);
+    if (job.divide_by != 0) {
+      const A divisor = static_cast<A>(job.divide_by);
       for (std::size_t i = 0; i < here; ++i) sums[i] = static_cast<A>(sums[i] / divisor);
     }
     const T* done = narrowed;
@@ -267,14 +268,16 @@ void reduce_kernel(void* target, const std::byte* const* sources, std::size_t so
     } else {
       narrow(sums, narrowed, here);
     }
-    std::byte* place = reinterpret_cast<std::byte*>(out + first);
-    if (stream) {
-      stream_without_fence(place, reinterpret_cast<const std::byte*>(done), here * sizeof(T));
-    } else {
-      __builtin_memcpy(place, done, here * sizeof(T));
+    for (std::size_t target = 0; target < job.target_count; ++target) {
+      std::byte* place = job.targets[target] + first * sizeof(T);
+      if (job.stream) {
+        stream_without_fence(place, reinterpret_cast<const std::byte*>(done), here * sizeof(T));
+      } else {
+        __builtin_memcpy(place, done, here * sizeof(T));
+      }
     }
   }
-  if (stream) stream_fence();
+  if (job.stream) stream_fence();
 }
 
 template <class T>

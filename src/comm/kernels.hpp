@@ -7,8 +7,16 @@
 
 namespace tutti::comm {
 
-using ReduceKernel = void (*)(void* target, const std::byte* const* sources, std::size_t source_count,
-                              std::size_t count, std::size_t divide_by, bool stream);
+struct ReduceJob {
+  std::byte* const* targets;
+  std::size_t target_count;
+  const std::byte* const* sources;
+  std::size_t source_count;
+  std::size_t count;
+  std::size_t divide_by;
+  bool stream;
+};
+using ReduceKernel = void (*)(const ReduceJob& job);
 
 struct Kernels {
   const char* name;

@@ -45,6 +45,15 @@ void Recorder::ended(std::uint64_t handle, std::int64_t now_ns) {
   if (place.handle.load(relaxed) == handle) place.ended_ns.store(now_ns, relaxed);
 }
 
+std::optional<OperationRecord> Recorder::longest_pending() const {
+  std::optional<OperationRecord> found;
+  for (const OperationRecord& record : records()) {
+    if (record.started_ns == 0 || record.ended_ns != 0) continue;
+    if (!found || record.started_ns < found->started_ns) found = record;
+  }
+  return found;
+}
+
 std::vector<OperationRecord> Recorder::records() const {
   std::vector<OperationRecord> all;
   const std::uint64_t last = last_.load(relaxed);

@@ -38,6 +38,9 @@ class Recorder {
   void started(std::uint64_t handle, std::int64_t now_ns);
   void ended(std::uint64_t handle, std::int64_t now_ns);
 
+  // The operation that began first of those that have not ended.
+  std::optional<OperationRecord> longest_pending() const;
+
   // What is there, the oldest first; an operation that is being overwritten is left out.
   std::vector<OperationRecord> records() const;
 

@@ -28,12 +28,18 @@ const Kernels& kernels() {
 
 }  // namespace
 
-void reduce(const Reduce& how, std::byte* target, std::span<const std::byte* const> sources,
+void reduce(const Reduce& how, std::span<std::byte* const> targets, std::span<const std::byte* const> sources,
             std::size_t count, Store store) {
   TUTTI_CHECK(!sources.empty());
   const bool divide = how.reduction == Reduction::average;
-  kernels().reduce[static_cast<std::size_t>(how.type)][static_cast<std::size_t>(how.reduction)](
-      target, sources.data(), sources.size(), count, divide ? how.divide_by : 0, store == Store::stream);
+  const ReduceJob job{.targets = targets.data(),
+                      .target_count = targets.size(),
+                      .sources = sources.data(),
+                      .source_count = sources.size(),
+                      .count = count,
+                      .divide_by = divide ? how.divide_by : 0,
+                      .stream = store == Store::stream};
+  kernels().reduce[static_cast<std::size_t>(how.type)][static_cast<std::size_t>(how.reduction)](job);
 }
 
 void copy_bytes(std::byte* target, const std::byte* source, std::size_t bytes, Store store) {

@@ -24,10 +24,14 @@ struct Reduce {
   std::size_t divide_by = 0;
 };
 
-// target[i] = source 0 [i] . source 1 [i] . … for `count` elements. The target may be one of the sources, but
-// not overlap one otherwise. One source is a copy (divided, for an average).
-void reduce(const Reduce& how, std::byte* target, std::span<const std::byte* const> sources,
+// target[i] = source 0 [i] . source 1 [i] . … for `count` elements, in every target. A target may be one of
+// the sources, but not overlap one otherwise. One source is a copy (divided, for an average).
+void reduce(const Reduce& how, std::span<std::byte* const> targets, std::span<const std::byte* const> sources,
             std::size_t count, Store store = Store::cached);
+inline void reduce(const Reduce& how, std::byte* target, std::span<const std::byte* const> sources,
+                   std::size_t count, Store store = Store::cached) {
+  reduce(how, std::span<std::byte* const>(&target, 1), sources, count, store);
+}
 
 // memcpy, or the same around the caches.
 void copy_bytes(std::byte* target, const std::byte* source, std::size_t bytes, Store store = Store::cached);

@@ -21,8 +21,11 @@ std::vector<const Kernels*> instruction_sets() {
   return sets;
 }
 
-ReduceKernel kernel(const Kernels& set, DataType type, Reduction reduction) {
-  return set.reduce[static_cast<std::size_t>(type)][static_cast<std::size_t>(reduction)];
+void run(const Kernels& set, DataType type, Reduction reduction, void* out,
+         std::span<const std::byte* const> sources, std::size_t count, bool stream) {
+  std::byte* const target = static_cast<std::byte*>(out);
+  const ReduceJob job{&target, 1, sources.data(), sources.size(), count, 0, stream};
+  set.reduce[static_cast<std::size_t>(type)][static_cast<std::size_t>(reduction)](job);
 }
 
 template <class T>
@@ -37,7 +40,7 @@ std::vector<std::uint16_t> through(const Kernels& set, DataType type, Reduction 
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
   std::vector<std::uint16_t> out(all.size());
   const std::byte* const sources[] = {bytes(all), bytes(other)};
-  kernel(set, type, reduction)(out.data(), sources, other.empty() ? 1 : 2, all.size(), 0, false);
+  run(set, type, reduction, out.data(), std::span(sources, other.empty() ? 1 : 2), all.size(), false);
   return out;
 }
 
@@ -86,7 +89,7 @@ TEST(Reduce, KnownHalves) {
   for (const Kernels* const set : instruction_sets()) {
     std::vector<std::uint16_t> out(4);
     const std::byte* const sources[] = {bytes(a), bytes(b)};
-    kernel(*set, DataType::f16, Reduction::sum)(out.data(), sources, 2, 4, 0, false);
+    run(*set, DataType::f16, Reduction::sum, out.data(), sources, 4, false);
     EXPECT_EQ(out, expected) << set->name;
   }
 }
@@ -107,7 +110,8 @@ TEST(Reduce, AnySizeAndPlaceIsRightWithEitherStore) {
         for (const bool stream : {false, true}) {
           for (std::size_t n = 1; n <= 5; ++n) {
             std::vector<float> out(count + 16, -1.0F);
-            kernel(*set, DataType::f32, Reduction::sum)(out.data() + 3, sources.data(), n, count, 0, stream);
+            run(*set, DataType::f32, Reduction::sum, out.data() + 3, std::span(sources).first(n), count,
+                stream);
             for (std::size_t i = 0; i < count; ++i) {
               float sum = 0;
               for (std::size_t s = 0; s < n; ++s) sum += data[s][i + shift];

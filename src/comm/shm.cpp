@@ -13,8 +13,6 @@ namespace {
 constexpr std::size_t stream_bytes_min = std::size_t{8} << 20;
 // Up to here every member reduces everything itself, which takes one wait instead of two.
 constexpr std::size_t one_phase_bytes_max = std::size_t{32} << 10;
-// Work on mapped buffers goes in pieces that stay in the second-level cache.
-constexpr std::size_t direct_tile_bytes = std::size_t{16} << 10;
 constexpr std::size_t line_bytes = 64;
 
 std::size_t round_up(std::size_t value, std::size_t granule) {
@@ -253,16 +251,12 @@ Outcome SharedMemory::all_reduce_direct(const Reduce& how, const Places& places,
   const std::size_t end = std::min(count * element, begin + slice);
   const Store store = store_for(count * element * members);
   std::vector<const std::byte*> sources(members);
-  alignas(64) std::array<std::byte, direct_tile_bytes> tile;
-  for (std::size_t at = begin; at < end; at += direct_tile_bytes) {
-    const std::size_t bytes = std::min(direct_tile_bytes, end - at);
-    for (std::size_t m = 0; m < members; ++m) sources[m] = places.in[m] + at;
-    comm::reduce(how, tile.data(), sources, bytes / element);
-    for (std::size_t m = 0; m < members; ++m) {
-      if (root >= 0 && root != static_cast<int>(m)) continue;
-      copy_bytes(places.out[m] + at, tile.data(), bytes, store);
-    }
+  std::vector<std::byte*> targets;
+  for (std::size_t m = 0; m < members; ++m) {
+    sources[m] = places.in[m] + begin;
+    if (root < 0 || root == static_cast<int>(m)) targets.push_back(places.out[m] + begin);
   }
+  comm::reduce(how, std::span<std::byte* const>(targets), sources, (end - begin) / element, store);
   return finish_direct(limits);
 }
 

@@ -232,6 +232,7 @@ std::string rank_text(int rank, std::string_view node) {
 std::string Question::encode() const {
   Writer writer;
   writer.number(group).text(group_name).number(asker).number(waited_ns);
+  writer.number(static_cast<std::uint8_t>(final ? 1 : 0));
   writer.number(static_cast<std::uint32_t>(members.size()));
   for (const int member : members) writer.number(member);
   put(writer, operation);
@@ -245,6 +246,7 @@ std::optional<Question> Question::decode(std::string_view bytes) {
   question.group_name = reader.text();
   question.asker = reader.number<int>();
   question.waited_ns = reader.number<std::int64_t>();
+  question.final = reader.number<std::uint8_t>() != 0;
   const auto count = reader.number<std::uint32_t>();
   if (count > ranks_max) return std::nullopt;
   for (std::uint32_t i = 0; i < count && reader.ok(); ++i) question.members.push_back(reader.number<int>());

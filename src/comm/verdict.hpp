@@ -19,6 +19,7 @@ struct Question {
   std::vector<int> members;  // ranks of the world
   int asker = 0;
   std::int64_t waited_ns = 0;
+  bool final = true;  // the verdict becomes everybody's fault; else it only answers the asker
   OperationRecord operation;
 
   std::string encode() const;

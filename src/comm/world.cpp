@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <random>
 #include <thread>
 
@@ -19,6 +20,8 @@ namespace {
 constexpr auto sample_time = std::chrono::milliseconds(100);
 // The hub's verdict, or another rank's, is worth waiting for.
 constexpr auto verdict_time = std::chrono::milliseconds(1500);
+// An operation that takes this long is worth a question.
+constexpr auto slow_time = std::chrono::seconds(2);
 constexpr auto closed_time = std::chrono::milliseconds(1000);
 constexpr std::size_t addresses_max = 64;
 
@@ -75,6 +78,13 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
   hash = (hash ^ hash >> 33) * 0xc4ceb9fe1a85ec53ULL;
   return hash ^ hash >> 29;
 }
+
+// Agents name a file for the verdict in the environment of their ranks.
+World::World(Options options)
+    : options_(std::move(options)), fault_([] {
+        const char* const file = std::getenv("TUTTI_VERDICT_FILE");
+        return std::string(file != nullptr ? file : "");
+      }()) {}
 
 World::~World() {
   // Whoever answers an inquest looks at this object: the line ends before it does.
@@ -151,7 +161,9 @@ Result<> World::meet(Clock::time_point deadline) {
     members_.push_back(std::move(*member));
   }
   links_->open(options_.rank, mine.address.host, cookie);
-  control_->answer_with([this](const Question& question) { return answer(question); });
+  control_->begin({.answer = [this](const Question& question) { return answer(question); },
+                   .watch = [this] { watch(); },
+                   .heard = [this](const std::string& text) { fault_.note(text); }});
   return {};
 }
 
@@ -161,8 +173,13 @@ bool World::shares_memory(int a, int b) const {
          members_[static_cast<std::size_t>(b)].address.host;
 }
 
-Result<std::unique_ptr<Collectives>> World::establish(std::uint64_t group, const std::vector<int>& ranks,
+Result<std::unique_ptr<Collectives>> World::establish(std::uint64_t group, const std::string& name,
+                                                      const std::vector<int>& ranks,
                                                       Clock::time_point deadline) {
+  {
+    const std::lock_guard lock(groups_mutex_);
+    groups_[group] = {name, ranks};
+  }
   const int me = static_cast<int>(std::find(ranks.begin(), ranks.end(), options_.rank) - ranks.begin());
   std::vector<std::string> hosts;
   std::vector<Address> addresses;
@@ -287,6 +304,35 @@ Report World::answer(const Question& question) {
     if (record.sequence == question.operation.sequence) report.same = record;
   }
   return report;
+}
+
+// On the control thread: an operation that takes long is looked into before its deadline, so that people who
+// look at the job see who keeps it waiting.
+void World::watch() {
+  const auto pending = recorder_.longest_pending();
+  const auto now_ns =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
+  const bool slow = pending && now_ns - pending->started_ns > std::chrono::nanoseconds(slow_time).count();
+  if (!slow) {
+    if (wondered_) fault_.note("");
+    wondered_.reset();
+    return;
+  }
+  const std::pair what(pending->group, pending->sequence);
+  if (wondered_ == what) return;
+  wondered_ = what;
+  Question question{.group = pending->group,
+                    .asker = options_.rank,
+                    .waited_ns = now_ns - pending->started_ns,
+                    .final = false,
+                    .operation = *pending};
+  {
+    const std::lock_guard lock(groups_mutex_);
+    const GroupName& group = groups_[pending->group];
+    question.group_name = group.name;
+    question.members = group.ranks;
+  }
+  control_->wonder(question);
 }
 
 Error World::blame(const Question& question, const Outcome& outcome) {

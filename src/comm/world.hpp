@@ -5,7 +5,10 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,9 +35,9 @@ class World {
   ~World();
 
   // The collectives of a group of these ranks, this one among them; all of them call it. `group` must be the
-  // same for all of them and unlike any other group's.
-  Result<std::unique_ptr<Collectives>> establish(std::uint64_t group, const std::vector<int>& ranks,
-                                                 Clock::time_point deadline);
+  // same for all of them and unlike any other group's; the name is for messages.
+  Result<std::unique_ptr<Collectives>> establish(std::uint64_t group, const std::string& name,
+                                                 const std::vector<int>& ranks, Clock::time_point deadline);
 
   // Finds out who is to blame for an operation that did not end, tells everybody, and returns it as this
   // rank's error.
@@ -49,11 +52,12 @@ class World {
   Control& control() { return *control_; }
 
  private:
-  explicit World(Options options) : options_(std::move(options)) {}
+  explicit World(Options options);
 
   Result<> open_hub(Clock::time_point deadline);
   Result<> meet(Clock::time_point deadline);
   Report answer(const Question& question);
+  void watch();
   bool shares_memory(int a, int b) const;
   std::string missing_text(const Control::Missing& missing, const std::vector<int>& ranks,
                            const Error& error) const;
@@ -62,6 +66,14 @@ class World {
   Fault fault_;
   Recorder recorder_;
   std::vector<Member> members_;
+  struct GroupName {
+    std::string name;
+    std::vector<int> ranks;
+  };
+  std::mutex groups_mutex_;
+  std::map<std::uint64_t, GroupName> groups_;
+  // Of the control thread: the operation that it has wondered about.
+  std::optional<std::pair<std::uint64_t, std::uint64_t>> wondered_;
   // The order of ending: first no more links, then the farewell, the hub last.
   std::unique_ptr<Hub> hub_;
   std::unique_ptr<Control> control_;

@@ -96,6 +96,7 @@ void Api::handle(const std::shared_ptr<net::Exchange>& exchange) {
   if (kind == "jobs") return handle_jobs(exchange);
   if (kind == "nodes") return handle_nodes(exchange);
   if (kind == "blobs") return handle_blobs(exchange);
+  if (page == "fabric") return handle_fabric(exchange);
   if (page == "events") return hub_.add_watcher(*exchange);
   if (page == "queues")
     return show(exchange, [](const auto& state, const auto&) { return wire::queues_json(state); });
@@ -242,6 +243,17 @@ void Api::handle_nodes(const Shared& exchange) {
     return change(exchange, cluster::Drain{name, *now}, 404);
   }
   exchange->answer(no_such_thing("such request for a node"));
+}
+
+// What was measured between nodes: the last measurement, and a new one in its place.
+void Api::handle_fabric(const Shared& exchange) {
+  const net::Request& request = exchange->request();
+  if (request.method == "GET")
+    return show(exchange, [](const auto& state, const auto&) { return wire::fabric_json(*state.fabric); });
+  if (request.method != "PUT") return exchange->answer(no_such_thing("such request for the fabric"));
+  auto links = wire::decode_fabric(request.body);
+  if (!links) return exchange->answer(reply(links.error()));
+  change(exchange, cluster::FabricMeasured{std::move(*links)});
 }
 
 // The contents of shipped folders: PUT and GET by hash; `missing` tells which of a list are not here.

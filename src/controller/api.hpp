@@ -40,6 +40,7 @@ class Api {
   void handle_job(const Shared& exchange, cluster::JobId job, const std::string& verb);
   void handle_nodes(const Shared& exchange);
   void handle_blobs(const Shared& exchange);
+  void handle_fabric(const Shared& exchange);
   void submit(const Shared& exchange);
   void list_jobs(const Shared& exchange);
   // A wrong request is answered with this status.

@@ -20,6 +20,7 @@ void merge(cluster::Effects& into, cluster::Effects&& from) {
   std::move(from.sends.begin(), from.sends.end(), std::back_inserter(into.sends));
   into.jobs.merge(from.jobs);
   into.nodes.merge(from.nodes);
+  into.fabric = into.fabric || from.fabric;
   into.schedule = into.schedule || from.schedule;
 }
 
@@ -185,11 +186,12 @@ void Core::finish(Batch& batch, Instant now) {
 }
 
 bool Core::commit(const cluster::Effects& effects) {
-  if (effects.jobs.empty() && effects.nodes.empty()) return true;
+  if (effects.jobs.empty() && effects.nodes.empty() && !effects.fabric) return true;
   std::vector<store::Write> writes;
   for (const auto& id : effects.jobs) writes.push_back({wire::job_key(id), wire::encode(state_.jobs.at(id))});
   for (const auto& name : effects.nodes)
     writes.push_back({wire::node_key(name), wire::encode(state_.nodes.at(name))});
+  if (effects.fabric) writes.push_back({wire::fabric_key(), wire::encode(*state_.fabric)});
   const auto committed = store_.commit(revision_, writes);
   if (committed.status == store::CommitResult::Status::done) {
     revision_ = committed.revision;

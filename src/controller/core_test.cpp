@@ -92,6 +92,22 @@ TEST_F(CoreTest, WhatWasAcceptedSurvivesARestart) {
   EXPECT_EQ(happen(submit())->front(), cluster::JobId(2)) << "ids go on";
 }
 
+TEST_F(CoreTest, TheFabricSurvivesARestart) {
+  ASSERT_TRUE(happen(hello("a")).ok());
+  ASSERT_TRUE(happen(hello("b")).ok());
+  ASSERT_TRUE(happen(cluster::FabricMeasured{{{"a", "b", 5us, Bytes(1000), {}}}}).ok());
+  const auto fabric = [this] {
+    std::promise<cluster::Fabric> seen;
+    core_->ask([&](const cluster::State& state, const wire::StoreHealth&) { seen.set_value(*state.fabric); });
+    return seen.get_future().get();
+  };
+  const cluster::Fabric before = fabric();
+  EXPECT_EQ(before.size(), 1U);
+  core_.reset();
+  make();
+  EXPECT_EQ(fabric(), before);
+}
+
 TEST_F(CoreTest, ACommitThatFailsChangesNothingAndTellsNobody) {
   ASSERT_TRUE(happen(hello("a")).ok());
   store_.fail_next(store::CommitResult::Status::unknown, false);

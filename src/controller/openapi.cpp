@@ -63,6 +63,10 @@ std::string openapi_json() {
       of({{"post", operation("Nothing new lands; {now: true} moves its gangs", "SubmitReply")}}, "name");
   paths["/api/v1/nodes/{name}/resume"] = of({{"post", operation("Takes work again", "SubmitReply")}}, "name");
   paths["/api/v1/queues"]["get"] = operation("Queues and who uses what", "QueueList");
+  paths["/api/v1/fabric"]["get"] = operation("The links between nodes as last measured", "FabricView");
+  paths["/api/v1/fabric"]["put"] = operation("Replaces them by a new measurement: FabricRequest, at most " +
+                                                 std::to_string(cluster::fabric_links_max) + " links",
+                                             "SubmitReply");
   paths["/api/v1/events"]["get"] =
       operation("Every change as server-sent events: job, node", "text/event-stream");
   paths["/api/v1/blobs/missing"]["post"] =

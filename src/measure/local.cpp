@@ -25,7 +25,7 @@ constexpr std::string_view failure_mark = "!";
 // The forked ranks with a pipe from each.
 class Ranks {
  public:
-  static Result<Ranks> start(int count, comm::Transport transport, const RankBody& body) {
+  static Result<Ranks> start(const LocalRanks& wanted, const RankBody& body) {
     auto endpoint = comm::Endpoint::of("127.0.0.1", 0);
     if (!endpoint) return std::move(endpoint).error();
     auto listener = comm::listen_on(*endpoint);
@@ -33,8 +33,12 @@ class Ranks {
     auto port = comm::port_of(*listener);
     if (!port) return std::move(port).error();
     Ranks ranks;
-    for (int rank = 0; rank < count; ++rank) {
-      comm::Options options{.rank = rank, .size = count, .master_port = *port, .transport = transport};
+    for (int rank = 0; rank < wanted.count; ++rank) {
+      comm::Options options{.rank = rank,
+                            .size = wanted.count,
+                            .master_port = *port,
+                            .deadline = wanted.deadline,
+                            .transport = wanted.transport};
       if (rank == 0) options.hub_listener = dup(listener->get());
       if (auto forked = ranks.fork_one(options, body); !forked) return std::move(forked).error();
       if (rank == 0) close(options.hub_listener);
@@ -133,8 +137,8 @@ std::int64_t now_ns() {
 
 }  // namespace
 
-Result<> run_local(int ranks, comm::Transport transport, const RankBody& body, const Hear& hear) {
-  auto started = Ranks::start(ranks, transport, body);
+Result<> run_local(const LocalRanks& ranks, const RankBody& body, const Hear& hear) {
+  auto started = Ranks::start(ranks, body);
   if (!started) return std::move(started).error();
   Result<> first;
   for (auto [rank, line] = started->next(); rank >= 0; std::tie(rank, line) = started->next()) {
@@ -147,7 +151,7 @@ Result<> run_local(int ranks, comm::Transport transport, const RankBody& body, c
   return first;
 }
 
-Result<Killed> measure_kill(int ranks, int victim, std::size_t bytes, comm::Transport transport) {
+Result<Killed> measure_kill(const LocalRanks& ranks, int victim, std::size_t bytes) {
   const std::size_t count = bytes / sizeof(float);
   const RankBody body = [&](comm::Communicator& world, const Say& say) -> Result<> {
     std::vector<float> data(count, 1.0F);
@@ -161,7 +165,7 @@ Result<Killed> measure_kill(int ranks, int victim, std::size_t bytes, comm::Tran
       if (round == 100) say("running");
     }
   };
-  auto started = Ranks::start(ranks, transport, body);
+  auto started = Ranks::start(ranks, body);
   if (!started) return std::move(started).error();
   int running = 0;
   int ended = 0;
@@ -170,7 +174,7 @@ Result<Killed> measure_kill(int ranks, int victim, std::size_t bytes, comm::Tran
   for (auto [rank, line] = started->next(); rank >= 0; std::tie(rank, line) = started->next()) {
     if (line.starts_with(failure_mark)) return failed(line.substr(failure_mark.size()));
     if (line == "running") {
-      if (++running < ranks) continue;
+      if (++running < ranks.count) continue;
       killed_ns = now_ns();
       kill(started->pid(victim), SIGKILL);
       continue;
@@ -182,7 +186,8 @@ Result<Killed> measure_kill(int ranks, int victim, std::size_t bytes, comm::Tran
     result.error = line.substr(space + 1);
     ++ended;
   }
-  if (ended != ranks - 1) return failed(std::to_string(ranks - 1 - ended) + " ranks got no error");
+  if (ended != ranks.count - 1)
+    return failed(std::to_string(ranks.count - 1 - ended) + " ranks got no error");
   return result;
 }
 

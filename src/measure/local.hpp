@@ -18,14 +18,20 @@ using RankBody = std::function<Result<>(comm::Communicator& world, const Say& sa
 // Whose line it is, and the line.
 using Hear = std::function<void(int rank, const std::string& line)>;
 
-// Runs `body` on so many ranks and returns when all have ended; the first error counts.
-Result<> run_local(int ranks, comm::Transport transport, const RankBody& body, const Hear& hear);
+struct LocalRanks {
+  int count = 2;
+  comm::Transport transport = comm::Transport::automatic;
+  Duration deadline = 5s;  // of each operation
+};
 
-// The rank `victim` of so many is killed with -9 in the middle of all-reduces of this size.
+// Runs `body` on so many ranks and returns when all have ended; the first error counts.
+Result<> run_local(const LocalRanks& ranks, const RankBody& body, const Hear& hear);
+
+// The rank `victim` is killed with -9 in the middle of all-reduces of this size.
 struct Killed {
   double error_ms = 0;  // from the kill to the error on the last of the others
   std::string error;
 };
-Result<Killed> measure_kill(int ranks, int victim, std::size_t bytes, comm::Transport transport);
+Result<Killed> measure_kill(const LocalRanks& ranks, int victim, std::size_t bytes);
 
 }  // namespace tutti::measure

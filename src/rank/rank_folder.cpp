@@ -196,6 +196,13 @@ Result<std::optional<RankExit>> read_exit(const std::string& folder) {
   return std::optional(std::move(exit));
 }
 
+std::string verdict_path(const std::string& folder) { return folder + "/verdict"; }
+
+std::string read_verdict(const std::string& folder) {
+  auto content = read_file(verdict_path(folder), verdict_bytes_max);
+  return content && *content ? valid_utf8(**content) : "";
+}
+
 Result<> write_shim(const std::string& folder, const ShimProcess& shim) {
   return replace_file(path_of(folder, "shim"),
                       std::to_string(shim.pid) + " " + std::to_string(shim.start_time) + "\n");

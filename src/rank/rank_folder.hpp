@@ -18,6 +18,7 @@ namespace tutti::rank {
 
 constexpr std::size_t spec_bytes_max = std::size_t{4} << 20;
 constexpr std::size_t detail_bytes_max = 4096;
+constexpr std::size_t verdict_bytes_max = 2048;
 constexpr std::int32_t cpus_max = 65'536;
 constexpr Duration grace_max = 24h * 7;
 constexpr Bytes log_bytes_smallest = kib(16);
@@ -58,6 +59,11 @@ Result<RankSpec> read_spec(const std::string& folder);
 // Nothing while the rank has not ended.
 Result<> write_exit(const std::string& folder, const RankExit& exit);
 Result<std::optional<RankExit>> read_exit(const std::string& folder);
+
+// Where the rank's collectives leave what they know about a fault, as a sentence; "" if they have left
+// nothing.
+std::string verdict_path(const std::string& folder);
+std::string read_verdict(const std::string& folder);
 
 // Nothing while the shim has not written it.
 Result<> write_shim(const std::string& folder, const ShimProcess& shim);

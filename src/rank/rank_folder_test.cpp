@@ -44,6 +44,14 @@ TEST_F(RankFolder, ASpecificationIsReadAsItWasWritten) {
   EXPECT_EQ(*spec, full_spec());
 }
 
+TEST_F(RankFolder, AVerdictIsTextOfBoundedLength) {
+  EXPECT_EQ(read_verdict(folder()), "");
+  write(verdict_path(folder()), "rank 3 on node n2 died\xff");
+  EXPECT_EQ(read_verdict(folder()), "rank 3 on node n2 died\xEF\xBF\xBD");
+  write(verdict_path(folder()), std::string(verdict_bytes_max + 1, 'x'));
+  EXPECT_EQ(read_verdict(folder()), "");
+}
+
 TEST_F(RankFolder, AMissingSpecificationIsAFailure) { EXPECT_FALSE(read_spec(folder())); }
 
 // Every length but the right one, and garbage in the place of each byte of the lengths and the mark.

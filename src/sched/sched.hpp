@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,11 +12,11 @@
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "base/units.hpp"
+#include "sched/fabric.hpp"
 
 namespace tutti::sched {
 
 using JobId = Id<struct JobTag>;
-using NodeName = std::string;
 
 // A device is shared in thousandths.
 constexpr std::int32_t whole_share = 1000;
@@ -61,6 +62,8 @@ struct Snapshot {
   std::vector<NodeView> nodes;        // only those that take work, by name
   std::vector<JobView> queued;        // only those that may start now
   std::map<JobId, std::string> held;  // the others, and what each waits for
+  // The links between all nodes as they were last measured, shared with the state. No decision uses them yet.
+  std::shared_ptr<const Fabric> fabric = std::make_shared<const Fabric>();
 };
 
 struct DeviceShare {

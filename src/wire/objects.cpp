@@ -1,6 +1,8 @@
 #include "wire/objects.hpp"
 
 #include <cstdio>
+#include <memory>
+#include <set>
 
 #include "wire/convert.hpp"
 
@@ -9,6 +11,7 @@ namespace {
 
 constexpr std::string_view job_prefix = "job/";
 constexpr std::string_view node_prefix = "node/";
+constexpr std::string_view the_fabric = "fabric";
 
 Error damaged(std::string_view key) {
   return failed("the stored object is damaged").within(key).remedy("restore the store from a copy");
@@ -44,6 +47,17 @@ Result<cluster::Job> job_from(const proto::StoredJob& from) {
   return to;
 }
 
+Result<cluster::Fabric> fabric_from(const proto::StoredFabric& from) {
+  std::vector<cluster::Link> links;
+  std::set<std::string> nodes;
+  for (const auto& link : from.links()) {
+    links.push_back({link.from(), link.to(), Duration(link.latency_ns()), Bytes(link.bandwidth_bytes_s()),
+                     Instant(Duration(link.measured_at_ns()))});
+    nodes.insert({link.from(), link.to()});
+  }
+  return cluster::make_fabric(links, nodes);
+}
+
 }  // namespace
 
 std::string job_key(cluster::JobId id) {
@@ -53,6 +67,8 @@ std::string job_key(cluster::JobId id) {
 }
 
 std::string node_key(const std::string& name) { return std::string(node_prefix) + name; }
+
+std::string fabric_key() { return std::string(the_fabric); }
 
 std::string encode(const cluster::Job& job) {
   proto::StoredJob to;
@@ -88,6 +104,19 @@ std::string encode(const cluster::Node& node) {
   return to.SerializeAsString();
 }
 
+std::string encode(const cluster::Fabric& fabric) {
+  proto::StoredFabric to;
+  for (const auto& [ends, link] : fabric) {
+    auto* added = to.add_links();
+    added->set_from(link.from);
+    added->set_to(link.to);
+    added->set_latency_ns(link.latency.count());
+    added->set_bandwidth_bytes_s(link.bandwidth.count());
+    added->set_measured_at_ns(link.measured_at.time_since_epoch().count());
+  }
+  return to.SerializeAsString();
+}
+
 Result<> decode_into(cluster::State& state, std::string_view key, std::string_view bytes) {
   const int size = static_cast<int>(bytes.size());
   if (key.starts_with(job_prefix)) {
@@ -97,6 +126,14 @@ Result<> decode_into(cluster::State& state, std::string_view key, std::string_vi
     if (!job) return damaged(key);
     const cluster::JobId id = job->id;
     state.jobs.insert_or_assign(id, std::move(*job));
+    return {};
+  }
+  if (key == the_fabric) {
+    proto::StoredFabric from;
+    if (!from.ParseFromArray(bytes.data(), size)) return damaged(key);
+    auto fabric = fabric_from(from);
+    if (!fabric) return damaged(key);
+    state.fabric = std::make_shared<const cluster::Fabric>(std::move(*fabric));
     return {};
   }
   proto::StoredNode from;

@@ -1,4 +1,4 @@
-// Jobs and nodes as the store keeps them, and as the REST API shows them. Pure functions: any thread.
+// Jobs, nodes and links as the store keeps them, and as the REST API shows them. Pure functions: any thread.
 #pragma once
 
 #include <string>
@@ -13,8 +13,10 @@ namespace tutti::wire {
 
 std::string job_key(cluster::JobId id);         // "job/00000000000000000042": keys sort as ids do
 std::string node_key(const std::string& name);  // "node/n1"
+std::string fabric_key();                       // "fabric": all links are one object
 std::string encode(const cluster::Job& job);
 std::string encode(const cluster::Node& node);
+std::string encode(const cluster::Fabric& fabric);
 // Adds one stored object to the state; unknown keys are an error.
 Result<> decode_into(cluster::State& state, std::string_view key, std::string_view bytes);
 
@@ -24,6 +26,7 @@ std::string job_json(const cluster::State& state, const cluster::Job& job, bool 
 std::string node_json(const cluster::State& state, const cluster::Node& node);
 std::string nodes_json(const cluster::State& state);
 std::string queues_json(const cluster::State& state);
+std::string fabric_json(const cluster::Fabric& fabric);
 
 struct JobQuery {
   bool all = false;          // finished ones too
@@ -45,6 +48,8 @@ Result<std::string> encode_submit(const std::vector<cluster::JobSpec>& specs);
 std::string submitted_json(const std::vector<cluster::JobId>& ids);
 Result<std::vector<std::string>> decode_submitted(std::string_view json);
 Result<bool> decode_drain(std::string_view json);
+// Links with names and numbers in range; whether there are such nodes is for the cluster to say.
+Result<std::vector<cluster::Link>> decode_fabric(std::string_view json);
 
 std::string error_json(const Error& error);
 // The error that an answer with a status of 400 or more carries.

@@ -1,10 +1,12 @@
 // The REST views, through protobuf's JSON mapping with the names of the schema.
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include <google/protobuf/util/json_util.h>
 
 #include "wire/convert.hpp"
+#include "wire/messages.hpp"
 #include "wire/objects.hpp"
 
 namespace tutti::wire {
@@ -150,6 +152,30 @@ void fill(const cluster::State& state, const cluster::Node& node, const Use& use
   add_strings(use.jobs, *view.mutable_jobs());
 }
 
+constexpr double ns_per_us = 1e3;
+constexpr double bytes_per_gb = 1e9;
+
+Result<cluster::Link> from_proto(const proto::LinkMeasured& from) {
+  for (const std::string& name : {from.from(), from.to()}) {
+    if (auto named = check_node_name(name); !named) return std::move(named).error();
+  }
+  const double latency_ns = from.latency_us() * ns_per_us;
+  const double bandwidth = from.bandwidth_gb_s() * bytes_per_gb;
+  const bool in_range =
+      latency_ns > 0 && latency_ns <= static_cast<double>(cluster::link_latency_max.count()) &&
+      bandwidth > 0 && bandwidth <= static_cast<double>(cluster::link_bandwidth_max.count());
+  if (!in_range) {
+    return invalid("latency_us and bandwidth_gb_s are numbers above 0, at most 60000000 and 1000000")
+        .within("link from " + from.from() + " to " + from.to());
+  }
+  // What is there is never rounded to nothing.
+  return cluster::Link{from.from(),
+                       from.to(),
+                       Duration(std::max(std::llround(latency_ns), 1LL)),
+                       Bytes(std::max(std::llround(bandwidth), 1LL)),
+                       {}};
+}
+
 }  // namespace
 
 std::string job_json(const cluster::State&, const cluster::Job& job, bool detailed) {
@@ -242,6 +268,23 @@ std::string status_json(const cluster::State& state, const StoreHealth& health, 
   return print(view);
 }
 
+std::string fabric_json(const cluster::Fabric& fabric) {
+  const auto slow = cluster::slow_links(fabric);
+  proto::FabricView list;
+  for (const auto& [ends, link] : fabric) {
+    auto* view = list.add_links();
+    view->set_from(link.from);
+    view->set_to(link.to);
+    view->set_latency_us(static_cast<double>(link.latency.count()) / ns_per_us);
+    view->set_bandwidth_gb_s(static_cast<double>(link.bandwidth.count()) / bytes_per_gb);
+    view->set_measured_at(format_instant(link.measured_at));
+    const auto found = slow.find(ends);
+    view->set_slow(found != slow.end());
+    if (found != slow.end()) view->set_reason(found->second.text());
+  }
+  return print(list);
+}
+
 Result<std::vector<cluster::JobSpec>> decode_submit(std::string_view text) {
   proto::SubmitRequest request;
   if (auto parsed = parse(text, request); !parsed) return std::move(parsed).error();
@@ -284,6 +327,18 @@ Result<bool> decode_drain(std::string_view text) {
   if (text.empty()) return false;
   if (auto parsed = parse(text, request); !parsed) return std::move(parsed).error();
   return request.now();
+}
+
+Result<std::vector<cluster::Link>> decode_fabric(std::string_view text) {
+  proto::FabricRequest request;
+  if (auto parsed = parse(text, request); !parsed) return std::move(parsed).error();
+  std::vector<cluster::Link> links;
+  for (const auto& measured : request.links()) {
+    auto link = from_proto(measured);
+    if (!link) return std::move(link).error();
+    links.push_back(std::move(*link));
+  }
+  return links;
 }
 
 std::string error_json(const Error& error) {

@@ -67,6 +67,24 @@ TEST(Store, JobsAndNodesComeBackAsTheyWere) {
   EXPECT_EQ(state.nodes.at("n1"), node);
 }
 
+cluster::Fabric three_links() {
+  const Instant at(1'700'000'000s);
+  return {{{"a", "b"}, {"a", "b", 10us, Bytes(4'100'000'000), at}},
+          {{"a", "c"}, {"a", "c", 12'500ns, Bytes(10'000'000'000), at}},
+          {{"b", "c"}, {"b", "c", 10us, Bytes(10'000'000'000), at}}};
+}
+
+TEST(Store, TheFabricComesBackAsItWas) {
+  cluster::State state;
+  ASSERT_TRUE(decode_into(state, fabric_key(), encode(three_links())).ok());
+  EXPECT_EQ(*state.fabric, three_links());
+  cluster::Fabric broken = three_links();
+  broken.begin()->second.latency = {};
+  EXPECT_FALSE(decode_into(state, fabric_key(), encode(broken)).ok());
+  EXPECT_FALSE(decode_into(state, fabric_key(), "\xff\xff").ok());
+  EXPECT_EQ(*state.fabric, three_links());
+}
+
 TEST(Store, KeysSortAsIds) { EXPECT_LT(job_key(cluster::JobId(9)), job_key(cluster::JobId(10))); }
 
 TEST(Store, DamageIsNoticed) {
@@ -247,6 +265,42 @@ TEST(Views, TheElementsOfAnArrayAreFoundByOneOfThem) {
             std::string::npos);
   EXPECT_FALSE(jobs_json(state, {.array = 1}).ok()) << "not an element of an array";
   EXPECT_FALSE(jobs_json(state, {.array = 7}).ok());
+}
+
+TEST(Views, ASlowLinkSaysWhy) {
+  const std::string text = fabric_json(three_links());
+  EXPECT_TRUE(text.starts_with(R"({"links":[{"from":"a","to":"b","latency_us":10,"bandwidth_gb_s":4.1,)"
+                               R"("slow":true,"measured_at":"2023-11-14T22:13:20.000Z",)"
+                               R"("reason":"41% of its neighbours"},)"
+                               R"({"from":"a","to":"c","latency_us":12.5,"bandwidth_gb_s":10,"slow":false,)"))
+      << text;
+  EXPECT_EQ(fabric_json({}), R"({"links":[]})");
+}
+
+TEST(Fabric, LinksAreReadWithNamesAndNumbersInRange) {
+  const auto why = [](const std::string& link) {
+    const auto links = decode_fabric("{\"links\":[" + link + "]}");
+    return links ? "fine" : links.error().text();
+  };
+  const auto with = [&](const std::string& latency, const std::string& bandwidth) {
+    return why(R"({"from":"a","to":"b","latency_us":)" + latency + R"(,"bandwidth_gb_s":)" + bandwidth + "}");
+  };
+  EXPECT_EQ(with("1", "1"), "fine");
+  EXPECT_EQ(with("1e-9", "1e-12"), "fine");
+  const std::string range =
+      "link from a to b : latency_us and bandwidth_gb_s are numbers above 0, at most 60000000 and 1000000";
+  for (const std::string number : {"0", "-1", "1e300", R"("NaN")", R"("Infinity")"}) {
+    EXPECT_EQ(with(number, "1"), range) << number;
+    EXPECT_EQ(with("1", number), range) << number;
+  }
+  EXPECT_EQ(why(R"({"from":"../a","to":"b","latency_us":1,"bandwidth_gb_s":1})"),
+            "'../a' is no name for a node");
+  EXPECT_EQ(why("{}"), "'' is no name for a node");
+  EXPECT_NE(why(R"({"form":"a"})").find("not the JSON that is expected"), std::string::npos);
+  const auto tiny =
+      decode_fabric(R"({"links":[{"from":"a","to":"b","latency_us":0.2405,"bandwidth_gb_s":1e-12}]})");
+  ASSERT_TRUE(tiny.ok());
+  EXPECT_EQ(tiny->front(), (cluster::Link{"a", "b", 241ns, Bytes(1), {}}));
 }
 
 TEST(Errors, KeepTheirPartsOverHttp) {

@@ -103,6 +103,14 @@ pid_t TestCluster::controller_pid() const { return std::stoi(read_text(home() + 
 
 // ---- PartsCluster
 
+PartsOptions with_own_address() {
+  const auto pid = static_cast<unsigned>(::getpid());
+  PartsOptions options;
+  options.agent_flags = {"--address", "127." + std::to_string(1 + (pid >> 16) % 200) + "." +
+                                          std::to_string((pid >> 8) % 256) + "." + std::to_string(pid % 256)};
+  return options;
+}
+
 PartsCluster::PartsCluster(PartsOptions options) : options_(std::move(options)) {
   std::filesystem::create_directories(home());
   const auto made = tutti({"controller", "init", "--data", data()});

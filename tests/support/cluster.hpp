@@ -78,6 +78,10 @@ struct PartsOptions {
   int gpus = 8;
 };
 
+// Every cluster counts the ports of its gangs from the same one: ranks that do meet need an address of the
+// test's own, so that tests can run beside each other.
+PartsOptions with_own_address();
+
 // Controller and agents as children of the test, which can end and start each of them. The controller keeps
 // its port.
 class PartsCluster final : public Cluster {
