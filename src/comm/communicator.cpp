@@ -29,6 +29,7 @@ struct Track {
   std::vector<int> ranks;  // of the world
   std::uint64_t last_sequence = 0;
   std::atomic<cuda::Stream> stream{nullptr};
+  std::atomic<const char*> device_way{nullptr};
   std::unique_ptr<Collectives> collectives;   // of a pair: made at the first message
   std::unique_ptr<DeviceCollectives> device;  // made at the first use of device memory
 
@@ -91,7 +92,9 @@ struct Track {
       device = std::make_unique<DeviceCollectives>(*collectives, static_cast<int>(ranks.size()),
                                                    static_cast<int>(me));
     }
-    return device->run(work.call, work.ready, limits);
+    Outcome outcome = device->run(work.call, work.ready, limits);
+    device_way.store(device->way(), std::memory_order_relaxed);
+    return outcome;
   }
 
   Clock::time_point last_ended_{};
@@ -343,6 +346,11 @@ void Communicator::use_stream(void* stream) {
   const std::lock_guard lock(group_->mutex);
   group_->track->stream.store(stream, std::memory_order_relaxed);
   for (auto& [ranks, pair] : group_->pairs) pair.first->stream.store(stream, std::memory_order_relaxed);
+}
+
+std::string Communicator::device_way() const {
+  const char* const way = group_->track->device_way.load(std::memory_order_relaxed);
+  return way != nullptr ? way : "";
 }
 
 void Communicator::abort(const std::string& why) {

@@ -96,6 +96,8 @@ class Communicator {
   // or a cudaStream_t) is the one that the caller's kernels run on: an operation begins after what is on it
   // when it is called. The default stream at first.
   void use_stream(void* stream);
+  // How the last operation on device memory went: "nccl", "ipc", "host", or "" before the first.
+  std::string device_way() const;
 
   // Ends every wait of every rank with an error that gives the reason.
   void abort(const std::string& why);

@@ -110,7 +110,8 @@ Outcome DeviceCollectives::run(const Call& call, cuda::Event ready, const Limits
   if (ready != nullptr) cuda::driver()->stream_wait_event(stream_, ready, 0);
   std::vector<Place> places;
   if (auto met = meet(call, limits, places); !met.ok()) return met;
-  switch (choose(call, places)) {
+  way_ = choose(call, places);
+  switch (way_) {
     case Way::nccl:
       return run_nccl(call, limits);
     case Way::ipc:
@@ -119,6 +120,18 @@ Outcome DeviceCollectives::run(const Call& call, cuda::Event ready, const Limits
       return run_host(call, limits);
   }
   return {};
+}
+
+const char* DeviceCollectives::way() const {
+  switch (way_) {
+    case Way::nccl:
+      return "nccl";
+    case Way::ipc:
+      return "ipc";
+    case Way::host:
+      return "host";
+  }
+  return "";
 }
 
 // The ranks tell one another where their data lies; by then it is complete.

@@ -25,6 +25,9 @@ class DeviceCollectives {
   // `ready` marks when the input is complete on the caller's stream. Returns when the output is.
   Outcome run(const Call& call, cuda::Event ready, const Limits& limits);
 
+  // How the last operation went.
+  const char* way() const;
+
  private:
   enum class Way { nccl, ipc, host };
   struct Place;  // where a rank's data lies, as it tells the others
@@ -48,6 +51,7 @@ class DeviceCollectives {
   Collectives& host_;
   int size_;
   int me_;
+  Way way_ = Way::host;
   cuda::Context context_ = nullptr;
   cuda::Stream stream_ = nullptr;
   cuda::DeviceId device_{};

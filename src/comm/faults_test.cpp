@@ -244,9 +244,11 @@ TEST(Connecting, ALateRankIsWaitedFor) {
     EXPECT_TRUE(add_up(*world, 10).ok());
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(300));  // what lateness is
-  auto world = Communicator::connect(late);
-  ASSERT_TRUE(world.ok()) << world.error().text();
-  EXPECT_TRUE(add_up(*world, 10).ok());
+  {
+    auto world = Communicator::connect(late);
+    ASSERT_TRUE(world.ok()) << world.error().text();
+    EXPECT_TRUE(add_up(*world, 10).ok());
+  }
   first.join();
 }
 

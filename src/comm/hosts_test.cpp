@@ -117,10 +117,48 @@ TEST_F(HostFaults, AKilledRankOfAnotherHostIsNamed) {
 }
 
 TEST_F(HostFaults, AHostThatIsCutOffIsNamed) {
+  const auto near_side = until_fault({"rank 2 on node h1", "cannot be reached or it is frozen"}, pipe_[1]);
   // Who is on the wrong side of the cut only knows that rank 0 does not answer.
-  Gang gang(hosts_, {0, 0, 1}, 2s, until_fault({"rank "}, pipe_[1]));
+  const auto far_side = until_fault({"rank 0"}, pipe_[1]);
+  Gang gang(hosts_, {0, 0, 1}, 2s,
+            [&](Communicator& world) { (world.rank() < 2 ? near_side : far_side)(world); });
   wait_running(3);
   ASSERT_TRUE(hosts_.cut(1));
+  for (const std::size_t rank : {0UL, 1UL, 2UL}) EXPECT_EQ(gang.wait(rank), 0);
+}
+
+TEST_F(HostFaults, AFrozenRankIsNamedByItsNeighbour) {
+  Gang gang(hosts_, {0, 1, 1}, 2s, until_fault({"rank 2 on node h1", "it is stopped (SIGSTOP)"}, pipe_[1]));
+  wait_running(3);
+  kill(gang.pid(2), SIGSTOP);
+  for (const std::size_t rank : {0UL, 1UL}) EXPECT_EQ(gang.wait(rank), 0);
+}
+
+TEST_F(HostFaults, DifferentOperationsAreToldApart) {
+  Gang gang(hosts_, {0, 0, 1, 1}, 20s, [](Communicator& world) {
+    float value = 0;
+    Result<> done = world.rank() == 3
+                        ? world.broadcast(&value, 1, DataType::f32, 0).wait()
+                        : world.all_reduce(&value, &value, 1, DataType::f32, Reduction::sum).wait();
+    if (done.ok()) done = world.barrier().wait();
+    ASSERT_FALSE(done.ok());
+    const std::string text = done.error().text();
+    EXPECT_NE(text.find("rank 3 on node h1 called broadcast #1 where the others called all_reduce"),
+              std::string::npos)
+        << text;
+  });
+  for (const std::size_t rank : {0UL, 1UL, 2UL, 3UL}) EXPECT_EQ(gang.wait(rank), 0);
+}
+
+TEST_F(HostFaults, AbortReachesTheOtherHost) {
+  Gang gang(hosts_, {0, 1, 1}, 60s, [](Communicator& world) {
+    float value = 0;
+    if (world.rank() == 2) world.abort("no more data");
+    auto done = world.rank() == 2 ? world.barrier().wait() : world.recv(&value, 1, DataType::f32, 2).wait();
+    ASSERT_FALSE(done.ok());
+    EXPECT_NE(done.error().text().find("rank 2 on node h1 aborted: no more data"), std::string::npos)
+        << done.error().text();
+  });
   for (const std::size_t rank : {0UL, 1UL, 2UL}) EXPECT_EQ(gang.wait(rank), 0);
 }
 

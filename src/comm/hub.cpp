@@ -52,14 +52,15 @@ struct Inquest {
 
 class Server {
  public:
-  Server(Socket listener, int stop, int ranks)
+  Server(Socket listener, int stop, int ranks, Duration linger)
       : listener_(std::move(listener)),
         stop_(stop),
+        linger_(linger),
         attendance_(static_cast<std::size_t>(ranks)),
         ranks_(ranks) {}
 
   void run() {
-    while (!stopped_) {
+    while (!over()) {
       wait();
       for (auto& connection : connections_) flush(*connection);
       expire();
@@ -69,6 +70,13 @@ class Server {
   }
 
  private:
+  bool over() const {
+    if (!stopped_) return false;
+    const bool alone = std::all_of(connections_.begin(), connections_.end(),
+                                   [](const auto& one) { return one->rank < 0 || one->closed || one->left; });
+    return alone || !fault_.empty() || Clock::now() >= stay_until_;
+  }
+
   // So that the ranks which go on do not take the end of the hub for a death.
   void say_goodbye() {
     const auto deadline = Clock::now() + farewell_time;
@@ -80,14 +88,18 @@ class Server {
   }
 
   void wait() {
-    std::vector<pollfd> entries{{stop_, POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+    const short until_stopped = stopped_ ? 0 : POLLIN;
+    std::vector<pollfd> entries{{stop_, until_stopped, 0}, {listener_.get(), POLLIN, 0}};
     for (const auto& one : connections_) {
       if (one->closed) continue;
       entries.push_back(
           {one->socket.get(), static_cast<short>(POLLIN | (one->outgoing.empty() ? 0 : POLLOUT)), 0});
     }
     if (poll(entries.data(), entries.size(), timeout_ms()) < 0) return;
-    if (entries[0].revents != 0) stopped_ = true;
+    if (entries[0].revents != 0 && !stopped_) {
+      stopped_ = true;
+      stay_until_ = Clock::now() + linger_;
+    }
     std::size_t at = 2;
     for (const auto& one : connections_) {
       if (one->closed) continue;
@@ -101,6 +113,7 @@ class Server {
     auto next = Clock::now() + std::chrono::seconds(10);
     for (const auto& [tag, exchange] : exchanges_) next = std::min(next, exchange.deadline);
     if (inquest_) next = std::min(next, inquest_->deadline);
+    if (stopped_) next = std::min(next, stay_until_);
     return milliseconds_until(next);
   }
 
@@ -279,12 +292,12 @@ class Server {
   }
 
   void close_inquest() {
-    const std::string text = judge(inquest_->question, inquest_->reports, attendance_);
-    if (inquest_->question.final) {
-      raise(text);
+    const Verdict verdict = judge(inquest_->question, inquest_->reports, attendance_);
+    if (inquest_->question.final || verdict.hopeless) {
+      raise(verdict.text);
     } else {
       for (Connection* asker : inquest_->askers) {
-        if (!asker->closed) queue(*asker, FrameKind::verdict, text);
+        if (!asker->closed) queue(*asker, FrameKind::verdict, verdict.text);
       }
     }
     inquest_.reset();
@@ -361,6 +374,8 @@ class Server {
   Socket listener_;
   int stop_;
   bool stopped_ = false;
+  Duration linger_;
+  Clock::time_point stay_until_{};
   std::vector<std::unique_ptr<Connection>> connections_;
   std::vector<Attendance> attendance_;
   int ranks_;
@@ -371,11 +386,11 @@ class Server {
 
 }  // namespace
 
-Result<std::unique_ptr<Hub>> Hub::start(Socket listener, int ranks) {
+Result<std::unique_ptr<Hub>> Hub::start(Socket listener, int ranks, Duration linger) {
   std::unique_ptr<Hub> hub(new Hub);
   hub->stop_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (hub->stop_ < 0) return failed_errno("eventfd", errno);
-  auto server = std::make_shared<Server>(std::move(listener), hub->stop_, ranks);
+  auto server = std::make_shared<Server>(std::move(listener), hub->stop_, ranks, linger);
   hub->thread_ = std::thread([server] { server->run(); });
   return hub;
 }

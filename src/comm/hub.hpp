@@ -8,16 +8,18 @@
 #include <thread>
 
 #include "base/result.hpp"
+#include "base/time.hpp"
 #include "comm/socket.hpp"
 
 namespace tutti::comm {
 
 class Hub {
  public:
-  // Takes over the listener.
-  static Result<std::unique_ptr<Hub>> start(Socket listener, int ranks);
+  // Takes over the listener. At its end the hub stays this long for ranks that are still there: they may be
+  // making groups, and only lose their meeting point after it.
+  static Result<std::unique_ptr<Hub>> start(Socket listener, int ranks, Duration linger);
 
-  // Ends the thread, after a goodbye to the ranks that are still there.
+  // Ends the thread when all ranks have left, or with a goodbye to those that have not.
   ~Hub();
 
  private:

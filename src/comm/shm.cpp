@@ -11,8 +11,8 @@ namespace {
 
 // Data beyond this no longer fits into the caches together with its peers': it is written around them.
 constexpr std::size_t stream_bytes_min = std::size_t{8} << 20;
-// Up to here every member reduces everything itself, which takes one wait instead of two.
-constexpr std::size_t one_phase_bytes_max = std::size_t{32} << 10;
+// Up to here, for all members together, every member reduces everything itself: one wait instead of two.
+constexpr std::size_t one_phase_bytes_max = std::size_t{64} << 10;
 constexpr std::size_t line_bytes = 64;
 
 std::size_t round_up(std::size_t value, std::size_t granule) {
@@ -22,6 +22,23 @@ std::size_t round_up(std::size_t value, std::size_t granule) {
 Store store_for(std::size_t bytes) { return bytes >= stream_bytes_min ? Store::stream : Store::cached; }
 
 }  // namespace
+
+Store SharedMemory::StagingSpeeds::next() {
+  ++operations_;
+  const Store better = ns_per_mib_[1] < ns_per_mib_[0] ? Store::stream : Store::cached;
+  const Store other = better == Store::stream ? Store::cached : Store::stream;
+  const bool unknown = ns_per_mib_[0] == 0 || ns_per_mib_[1] == 0;
+  if (unknown) return ns_per_mib_[1] == 0 ? Store::stream : Store::cached;
+  return operations_ % try_other_every == 0 ? other : better;
+}
+
+void SharedMemory::StagingSpeeds::took(Store store, std::size_t bytes, Clock::duration time) {
+  const double now =
+      std::chrono::duration<double, std::nano>(time).count() / (static_cast<double>(bytes) / (1 << 20));
+  double& known = ns_per_mib_[store == Store::stream ? 1 : 0];
+  // A change of the machine shows at the next try; a single late peer does not turn the choice for long.
+  known = known == 0 ? now : (known + now) / 2;
+}
 
 // A cache line for each thing that others wait for, so that waiting for one does not disturb the other.
 struct SharedMemory::Line {
@@ -35,6 +52,7 @@ struct SharedMemory::Line {
 struct SharedMemory::Header {
   SharedPlace in;
   SharedPlace out;
+  Store staging = Store::cached;  // what the first member wants for this operation
 };
 
 std::size_t SharedMemory::lines_bytes(int members) {
@@ -194,6 +212,7 @@ Outcome SharedMemory::exchange_places(std::span<const std::byte> in, bool need_i
   };
   mine.in = place(in, need_in);
   mine.out = place(out, need_out);
+  mine.staging = speeds_.next();
   std::memcpy(slot(me_, ticket), &mine, sizeof mine);
   publish(ticket, limits);
   if (auto there = all_published(ticket, limits); !there.ok()) return there;
@@ -207,6 +226,7 @@ Outcome SharedMemory::exchange_places(std::span<const std::byte> in, bool need_i
       if (shown.id == 0 && shown.buffer_bytes != 0) places.direct = false;
     }
   }
+  places.staging = headers.front().staging;
   if (!places.direct) return {};
   places.in.resize(members);
   places.out.resize(members);
@@ -278,7 +298,7 @@ Outcome SharedMemory::reduce_at_once(const Reduce& how, const std::byte* in, std
 }
 
 Outcome SharedMemory::reduce_in_slices(const Reduce& how, const std::byte* in, std::byte* out,
-                                       std::size_t count, int root, const Limits& limits) {
+                                       std::size_t count, int root, Store staging, const Limits& limits) {
   const std::size_t bytes = count * size_of(how.type);
   const auto members = static_cast<std::size_t>(size());
   const auto me = static_cast<std::size_t>(me_);
@@ -307,7 +327,7 @@ Outcome SharedMemory::reduce_in_slices(const Reduce& how, const std::byte* in, s
       for (std::size_t m = 0; m < members; ++m) {
         if (m == me) continue;
         const auto [at, length] = slice_of(i, m);
-        copy_bytes(slot(me_, ticket) + m * slice_max, in + at, length);
+        copy_bytes(slot(me_, ticket) + m * slice_max, in + at, length, staging);
       }
       publish(ticket, limits);
     }
@@ -319,9 +339,13 @@ Outcome SharedMemory::reduce_in_slices(const Reduce& how, const std::byte* in, s
         sources[m] = m == me ? in + at : slot(static_cast<int>(m), ticket) + me * slice_max;
       }
       std::byte* const result = result_slot(me_, ticket);
-      comm::reduce(how, result, sources, length / size_of(how.type));
+      const std::array<std::byte*, 2> targets{result, wants ? out + at : nullptr};
+      // Around the caches both copies are written at once; else the sum is shown first, and copied from the
+      // cache.
+      const bool both = wants && staging == Store::stream;
+      comm::reduce(how, std::span(targets).first(both ? 2 : 1), sources, length / size_of(how.type), staging);
       line(me_).reduced.advance(ticket + 1);
-      if (wants) copy_bytes(out + at, result, length, store);
+      if (wants && !both) copy_bytes(out + at, result, length, store);
     }
     if (i >= 2 && wants) {
       const std::uint32_t ticket = first + static_cast<std::uint32_t>(i - 2);
@@ -346,15 +370,21 @@ Outcome SharedMemory::reduce(const Reduce& how, const std::byte* in, std::byte* 
                              int root, const Limits& limits) {
   const std::size_t element = size_of(how.type);
   const std::size_t bytes = count * element;
-  if (bytes <= one_phase_bytes_max) return reduce_at_once(how, in, out, count, root, limits);
+  if (bytes * pids_.size() <= one_phase_bytes_max) return reduce_at_once(how, in, out, count, root, limits);
   if (bytes >= direct_bytes_min) {
     Places places;
     const bool writes = root < 0 || root == me_;
     const std::span<std::byte> target(out, writes ? bytes : 0);
     if (auto met = exchange_places({in, bytes}, true, target, writes, limits, places); !met.ok()) return met;
     if (places.direct) return all_reduce_direct(how, places, count, root, limits);
+    if (bytes >= stream_bytes_min) {
+      const auto begin = Clock::now();
+      auto done = reduce_in_slices(how, in, out, count, root, places.staging, limits);
+      speeds_.took(places.staging, bytes, Clock::now() - begin);
+      return done;
+    }
   }
-  return reduce_in_slices(how, in, out, count, root, limits);
+  return reduce_in_slices(how, in, out, count, root, Store::cached, limits);
 }
 
 Outcome SharedMemory::reduce_scatter(const Reduce& how, const std::byte* in, std::byte* out,

@@ -10,6 +10,7 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -93,11 +94,12 @@ class SharedMemory {
   // Two phases, for what is large: each member reduces a slice of each chunk, then copies the others' slices.
   // `root` -1: everyone gets the result.
   Outcome reduce_in_slices(const Reduce& how, const std::byte* in, std::byte* out, std::size_t count,
-                           int root, const Limits& limits);
+                           int root, Store staging, const Limits& limits);
 
   // Shows where `in` and `out` lie, and learns it of all others. `direct` is the same answer on every member.
   struct Places {
     bool direct = false;
+    Store staging = Store::cached;
     std::vector<const std::byte*> in;
     std::vector<std::byte*> out;
   };
@@ -118,6 +120,20 @@ class SharedMemory {
   Outcome all_published(std::uint32_t ticket, const Limits& limits);
   Outcome await(Signal& signal, int member, std::uint32_t target, const Limits& limits) const;
 
+  // Whether large chunks are better handed over through the caches or through memory depends on how near the
+  // members' CPUs are, which may change while they run: both are tried, and the faster one is used. The first
+  // member decides for all.
+  class StagingSpeeds {
+   public:
+    Store next();
+    void took(Store store, std::size_t bytes, Clock::duration time);
+
+   private:
+    static constexpr std::uint64_t try_other_every = 32;
+    std::uint64_t operations_ = 0;
+    std::array<double, 2> ns_per_mib_{};  // cached, stream; 0: not tried yet
+  };
+
   Segment segment_;
   std::vector<pid_t> pids_;
   int me_;
@@ -126,6 +142,7 @@ class SharedMemory {
   std::uint32_t finished_ = 0;       // direct operations so far
   std::vector<std::uint32_t> seen_;  // of each member's published number
   SharedMappings mappings_;
+  StagingSpeeds speeds_;
 };
 
 }  // namespace tutti::comm

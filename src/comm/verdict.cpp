@@ -115,16 +115,20 @@ class Judge {
     }
   }
 
-  std::string verdict() const {
-    if (auto text = mismatch(); !text.empty()) return text;
-    if (auto text = gone(); !text.empty()) return text;
-    if (auto text = absent(); !text.empty()) return text;
-    if (auto text = silent(); !text.empty()) return text;
+  Verdict verdict() const {
+    if (auto text = mismatch(); !text.empty()) return {text, true};
+    if (auto text = gone(); !text.empty()) return {text};
+    if (auto text = absent(); !text.empty()) return {text};
+    if (auto text = silent(); !text.empty()) return {text};
+    return {stuck()};
+  }
+
+ private:
+  std::string stuck() const {
     return operation_text() + " did not finish within " + seconds(question_.waited_ns) +
            ": every rank has entered it and answers, so the data is not moving between them";
   }
 
- private:
   const Report* report_of(int rank) const {
     const auto found = reports_.find(rank);
     return found == reports_.end() ? nullptr : found->second;
@@ -287,8 +291,7 @@ std::optional<Report> Report::decode(std::string_view bytes) {
   return report;
 }
 
-std::string judge(const Question& question, std::span<const Report> reports,
-                  std::span<const Attendance> ranks) {
+Verdict judge(const Question& question, std::span<const Report> reports, std::span<const Attendance> ranks) {
   return Judge(question, reports, ranks).verdict();
 }
 

@@ -53,8 +53,12 @@ struct Attendance {
   bool left = false;  // it has closed its communicator
 };
 
+struct Verdict {
+  std::string text;
+  bool hopeless = false;  // no waiting can help: the ranks are in different operations
+};
+
 // `ranks` by their numbers; those without a report did not answer.
-std::string judge(const Question& question, std::span<const Report> reports,
-                  std::span<const Attendance> ranks);
+Verdict judge(const Question& question, std::span<const Report> reports, std::span<const Attendance> ranks);
 
 }  // namespace tutti::comm

@@ -35,7 +35,7 @@ TEST(Verdict, ARankThatNeverEntered) {
       entered(2, all_reduce(812)),
       {.rank = 3, .last_sequence = 811, .same = {}, .processes = {{3, 'R', 100}}}};
   EXPECT_EQ(
-      judge(question(), reports, four()),
+      judge(question(), reports, four()).text,
       "rank 3 on node n2 never entered all_reduce #812 (4 MiB, group dp); the others have waited 5.0 s; "
       "it is running, 100% CPU");
 }
@@ -46,15 +46,16 @@ TEST(Verdict, ARankInAnotherOperation) {
   other.root = 0;
   const std::vector<Report> reports{entered(0, all_reduce(812)), entered(1, all_reduce(812)),
                                     entered(2, all_reduce(812)), entered(3, other)};
-  EXPECT_EQ(judge(question(), reports, four()),
+  EXPECT_EQ(judge(question(), reports, four()).text,
             "rank 3 on node n2 called broadcast #812 where the others called all_reduce (group dp)");
+  EXPECT_TRUE(judge(question(), reports, four()).hopeless);
 }
 
 TEST(Verdict, ARankWithAnotherSize) {
   const std::vector<Report> reports{entered(0, all_reduce(812)), entered(1, all_reduce(812, 400)),
                                     entered(2, all_reduce(812)), entered(3, all_reduce(812))};
   EXPECT_EQ(
-      judge(question(), reports, four()),
+      judge(question(), reports, four()).text,
       "rank 1 on node n1 called all_reduce of 400 B f32 sum #812 where the others called all_reduce of 4 MiB "
       "f32 sum (group dp)");
 }
@@ -64,14 +65,14 @@ TEST(Verdict, AFrozenRankIsSeenByItsNeighbour) {
   neighbour.processes.push_back({3, 'T', 0});
   const std::vector<Report> reports{entered(0, all_reduce(812)), entered(1, all_reduce(812)), neighbour};
   EXPECT_EQ(
-      judge(question(), reports, four()),
+      judge(question(), reports, four()).text,
       "rank 3 on node n2 does not answer in all_reduce #812 (4 MiB, group dp); the others have waited 5.0 s; "
       "it is stopped (SIGSTOP)");
 }
 
 TEST(Verdict, AHostThatCannotBeReached) {
   const std::vector<Report> reports{entered(0, all_reduce(812)), entered(1, all_reduce(812))};
-  EXPECT_EQ(judge(question(), reports, four()),
+  EXPECT_EQ(judge(question(), reports, four()).text,
             "rank 2 on node n2 (and 1 more: 3) does not answer in all_reduce #812 (4 MiB, group dp); the "
             "others have "
             "waited 5.0 s; its host cannot be reached or it is frozen");
@@ -82,7 +83,7 @@ TEST(Verdict, ARankThatLeft) {
   ranks[1].left = true;
   const std::vector<Report> reports{entered(0, all_reduce(812)), entered(2, all_reduce(812)),
                                     entered(3, all_reduce(812))};
-  EXPECT_EQ(judge(question(), reports, ranks),
+  EXPECT_EQ(judge(question(), reports, ranks).text,
             "rank 1 on node n1 left without entering all_reduce #812 (4 MiB, group dp); the others have "
             "waited 5.0 s");
 }
@@ -90,7 +91,7 @@ TEST(Verdict, ARankThatLeft) {
 TEST(Verdict, WithoutACulpritTheNetworkIsNamed) {
   std::vector<Report> reports;
   for (int rank = 0; rank < 4; ++rank) reports.push_back(entered(rank, all_reduce(812)));
-  EXPECT_EQ(judge(question(), reports, four()),
+  EXPECT_EQ(judge(question(), reports, four()).text,
             "all_reduce #812 (4 MiB, group dp) did not finish within 5.0 s: every rank has entered it and "
             "answers, so "
             "the data is not moving between them");
@@ -104,9 +105,9 @@ TEST(Verdict, ASendThatMeetsARecvIsNoMismatch) {
   recv.operation = Operation::recv;
   recv.root = 0;
   asked.operation = recv;
-  EXPECT_NE(
-      judge(asked, std::vector<Report>{entered(0, send), entered(1, recv)}, four()).find("did not finish"),
-      std::string::npos);
+  EXPECT_NE(judge(asked, std::vector<Report>{entered(0, send), entered(1, recv)}, four())
+                .text.find("did not finish"),
+            std::string::npos);
 }
 
 TEST(Verdict, QuestionsAndReportsTravel) {

@@ -119,7 +119,7 @@ Result<> World::open_hub(Clock::time_point deadline) {
           .within("the port at which the ranks meet")
           .remedy("set MASTER_PORT to a free port");
     }
-    auto hub = Hub::start(std::move(*listener), options_.size);
+    auto hub = Hub::start(std::move(*listener), options_.size, options_.deadline);
     if (!hub) return std::move(hub).error();
     hub_ = std::move(*hub);
   }
