@@ -132,9 +132,7 @@ class Bench final : public Command {
   }
 
   Result<> measure_collectives_on(comm::Communicator& world, const measure::Say& say) {
-    bool one_host = transport_ != comm::Transport::tcp;
-    for (int rank = 1; rank < world.size(); ++rank) one_host = one_host && world.node(rank) == world.node(0);
-    auto limit = measure::measure_limit(world, one_host);
+    auto limit = measure::measure_limit(world, plan_);
     if (!limit) return std::move(limit).error();
     if (world.rank() == 0 && !json_) say(head(world, *limit));
     bool first = true;

@@ -67,7 +67,7 @@ struct Track {
       }
       collectives = std::move(*made);
     }
-    const Limits limits{deadline, &world->fault(), work.call.fingerprint()};
+    const Limits limits{deadline, &world->fault(), fingerprint(work)};
     const Outcome outcome =
         work.on_device ? run_on_device(work, limits) : collectives->run(work.call, limits);
     const auto ended = Clock::now();
@@ -86,6 +86,12 @@ struct Track {
   }
 
  private:
+  // Ranks that give host memory and ranks that give device memory are in different operations.
+  static std::uint32_t fingerprint(const Work::State& work) {
+    constexpr std::uint32_t device = 0x5bd1e994;
+    return work.call.fingerprint() ^ (work.on_device ? device : 0);
+  }
+
   Outcome run_on_device(const Work::State& work, const Limits& limits) {
     if (!device) {
       const auto me = std::find(ranks.begin(), ranks.end(), world->options().rank) - ranks.begin();
@@ -160,7 +166,10 @@ struct Communicator::Group {
     lane = make_lane(track);
   }
 
-  Work push(const Call& call, Duration deadline) { return push(*track, lane, call, deadline); }
+  Work push(const Call& call, Duration deadline) {
+    if (auto fine = check_overlap(call); !fine) return refuse(std::move(fine).error());
+    return push(*track, lane, call, deadline);
+  }
 
   static Work push(Track& on, const std::shared_ptr<Lane>& lane, const Call& call, Duration deadline) {
     auto state = std::make_shared<Work::State>();
@@ -191,6 +200,45 @@ struct Communicator::Group {
       pair_lane = make_lane(pair_track);
     }
     return push(*pair_track, pair_lane, call, deadline);
+  }
+
+  // Input and output may be one buffer, or the one this rank's block of the other; anything else would be
+  // overwritten while it is still needed.
+  Result<> check_overlap(const Call& call) const {
+    const std::size_t bytes = call.bytes();
+    const std::size_t all = bytes * track->ranks.size();
+    const std::size_t mine = bytes * static_cast<std::size_t>(me);
+    const bool root = call.root == me;
+    const auto refuse_if = [&](bool overlaps) -> Result<> {
+      if (!overlaps) return {};
+      return invalid("the input and the output of " + std::string(name_of(call.operation)) + " overlap")
+          .remedy("they may be apart, or the smaller one this rank's block of the larger one");
+    };
+    const auto apart = [&](std::size_t in_bytes, std::size_t out_bytes) {
+      return call.in + in_bytes <= call.out || call.out + out_bytes <= call.in;
+    };
+    switch (call.operation) {
+      case Operation::all_gather:
+        return refuse_if(!apart(bytes, all) && call.in != call.out + mine);
+      case Operation::gather:
+        return refuse_if(root && !apart(bytes, all) && call.in != call.out + mine);
+      case Operation::reduce_scatter:
+        return refuse_if(!apart(all, bytes) && call.out != call.in + mine);
+      case Operation::scatter:
+        return refuse_if(root && !apart(all, bytes) && call.out != call.in + mine);
+      case Operation::all_to_all:
+        return refuse_if(!apart(all, all) && call.in != call.out);
+      case Operation::all_reduce:
+        return refuse_if(!apart(bytes, bytes) && call.in != call.out);
+      case Operation::reduce:
+        return refuse_if(root && !apart(bytes, bytes) && call.in != call.out);
+      case Operation::broadcast:
+      case Operation::send:
+      case Operation::recv:
+      case Operation::barrier:
+        return {};
+    }
+    return {};
   }
 
   // A root that does not exist must not reach the others.
@@ -248,6 +296,12 @@ const std::string& Communicator::node(int rank) const {
   const auto& ranks = group_->track->ranks;
   return group_->track->world->members()[static_cast<std::size_t>(ranks.at(static_cast<std::size_t>(rank)))]
       .node;
+}
+
+bool Communicator::on_one_host() const {
+  const auto& ranks = group_->track->ranks;
+  return std::all_of(ranks.begin(), ranks.end(),
+                     [&](int rank) { return group_->track->world->shares_memory(ranks.front(), rank); });
 }
 
 namespace {
@@ -355,7 +409,7 @@ std::string Communicator::device_way() const {
 
 void Communicator::abort(const std::string& why) {
   World& world = *group_->track->world;
-  if (size() > 1) world.control().abort(why);
+  if (world.options().size > 1) world.control().abort(why);
   world.fault().raise(world.text_of(world.options().rank) + " aborted: " + why);
 }
 

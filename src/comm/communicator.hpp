@@ -68,10 +68,12 @@ class Communicator {
   const std::string& name() const;
   // The node that a rank of this communicator runs on.
   const std::string& node(int rank) const;
+  // Whether all ranks share memory, and use it.
+  bool on_one_host() const;
 
-  // Buffers may be the same for input and output. `count` is in elements: of the whole for the first, third
-  // and fourth, of one rank's block for the others. The deadline counts from when the operation begins on
-  // this rank; 0 takes the one of the options.
+  // Input and output may be the same buffer; of blocks, a rank's own may lie in its place in the whole.
+  // `count` is in elements: of the whole for the first, third and fourth, of one rank's block for the others.
+  // The deadline counts from when the operation begins on this rank; 0 takes the one of the options.
   Work all_reduce(const void* in, void* out, std::size_t count, DataType type, Reduction reduction,
                   Duration deadline = {});
   Work reduce_scatter(const void* in, void* out, std::size_t count, DataType type, Reduction reduction,

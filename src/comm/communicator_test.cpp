@@ -198,6 +198,14 @@ TEST(Communicator, WrongCallsAreRefusedWithoutHarm) {
     EXPECT_FALSE(world.broadcast(&value, 1, DataType::f32, 2).wait().ok());
     EXPECT_FALSE(world.send(&value, 1, DataType::f32, world.rank()).wait().ok());
     EXPECT_FALSE(world.recv(&value, 1, DataType::f32, -1).wait().ok());
+    std::vector<float> data(8);
+    const int other = 1 - world.rank();
+    EXPECT_FALSE(world.all_gather(data.data() + other * 4, data.data(), 4, DataType::f32).wait().ok());
+    EXPECT_FALSE(world.reduce_scatter(data.data(), data.data() + other * 4, 4, DataType::f32, Reduction::sum)
+                     .wait()
+                     .ok());
+    EXPECT_FALSE(
+        world.all_reduce(data.data(), data.data() + 1, 4, DataType::f32, Reduction::sum).wait().ok());
     EXPECT_TRUE(world.all_reduce(&value, &value, 1, DataType::f32, Reduction::sum).wait().ok());
     EXPECT_EQ(value, 2.0F);
   });

@@ -19,6 +19,8 @@ constexpr int not_ready = 600;
 constexpr unsigned threads_of_block = 256;
 constexpr unsigned blocks_max = 1024;
 constexpr std::size_t line_bytes = 64;
+// The caller's own kernels may take this long.
+constexpr auto ready_time_max = std::chrono::minutes(10);
 // Host memory that data passes through, at most.
 constexpr std::size_t ranks_of_table_max = 256;
 
@@ -67,6 +69,8 @@ struct DeviceCollectives::Place {
   std::int64_t pid = 0;
   std::uint32_t nccl = 0;
   std::uint32_t shareable = 0;
+  std::uint32_t on_device = 1;  // all of it
+  std::uint32_t unused = 0;
   struct Piece {
     cuda::IpcHandle handle{};
     std::uint64_t allocation = 0;  // 0: this rank has no such buffer in the operation
@@ -108,6 +112,20 @@ Outcome DeviceCollectives::run(const Call& call, cuda::Event ready, const Limits
   const cuda::ContextGuard guard(context);
   if (auto prepared = prepare(context); !prepared) return Outcome::failed(prepared.error().text());
   if (ready != nullptr) cuda::driver()->stream_wait_event(stream_, ready, 0);
+  // What the caller still computes is its own time, and not a peer's fault.
+  const auto begin = Clock::now();
+  Limits own = limits;
+  own.deadline = begin + ready_time_max;
+  if (auto complete = finish(own); !complete.ok()) {
+    return complete.kind == Outcome::Kind::late
+               ? Outcome::failed("the device does not finish what the operation waits for")
+               : complete;
+  }
+  own.deadline = limits.deadline + (Clock::now() - begin);
+  return run_ready(call, own);
+}
+
+Outcome DeviceCollectives::run_ready(const Call& call, const Limits& limits) {
   std::vector<Place> places;
   if (auto met = meet(call, limits, places); !met.ok()) return met;
   way_ = choose(call, places);
@@ -153,15 +171,13 @@ Outcome DeviceCollectives::meet(const Call& call, const Limits& limits, std::vec
     const bool found = place.device && driver.address_range(&base, &length, cuda::pointer(data)) == 0 &&
                        driver.ipc_get(&piece.handle, base) == 0;
     if (!found) mine.shareable = 0;
+    if (!place.device) mine.on_device = 0;
     piece.offset = cuda::pointer(data) - base;
   };
   describe(call.in, sizes.in, mine.in);
   describe(call.out, sizes.out, mine.out);
   // Blocks that arrive where others still read would be lost.
   if (call.operation == Operation::all_to_all && call.in == call.out) mine.shareable = 0;
-  if (auto done = cuda::check(driver.stream_synchronize(stream_), "the data is not ready"); !done) {
-    return Outcome::failed(done.error().text());
-  }
   places.resize(static_cast<std::size_t>(size_));
   const Call gather{.operation = Operation::all_gather,
                     .in = reinterpret_cast<const std::byte*>(&mine),
@@ -175,7 +191,7 @@ DeviceCollectives::Way DeviceCollectives::choose(const Call& call, const std::ve
   bool nccl = call.operation != Operation::barrier;
   bool ipc = places.size() <= ranks_of_table_max;
   for (const Place& one : places) {
-    nccl = nccl && one.nccl != 0;
+    nccl = nccl && one.nccl != 0 && one.on_device != 0;
     ipc = ipc && one.shareable != 0 && one.host == places.front().host && one.device == places.front().device;
     for (const Place& other : places) {
       const bool same_device = one.host == other.host && one.device == other.device;

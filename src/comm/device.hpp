@@ -32,6 +32,7 @@ class DeviceCollectives {
   enum class Way { nccl, ipc, host };
   struct Place;  // where a rank's data lies, as it tells the others
 
+  Outcome run_ready(const Call& call, const Limits& limits);
   Result<> prepare(cuda::Context context);
   Outcome meet(const Call& call, const Limits& limits, std::vector<Place>& places);
   Way choose(const Call& call, const std::vector<Place>& places) const;

@@ -217,6 +217,18 @@ TEST_P(Faults, AbortWakesEveryWaiter) {
   });
 }
 
+TEST_P(Faults, AbortOfAGroupOfOneReachesEverybody) {
+  Meeting meeting = meet(2, 60s);
+  run_threads(meeting, [&](Communicator& world) {
+    auto alone = world.split(world.rank(), 0);
+    ASSERT_TRUE(alone.ok());
+    if (world.rank() == 1) alone->abort("enough");
+    auto done = world.barrier().wait();
+    ASSERT_FALSE(done.ok());
+    EXPECT_NE(done.error().text().find("aborted: enough"), std::string::npos) << done.error().text();
+  });
+}
+
 TEST_P(Faults, NoSharedMemoryIsLeftWhenAllAreKilled) {
   const auto shared_files = [] {
     std::vector<std::string> names;

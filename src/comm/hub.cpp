@@ -23,6 +23,7 @@ constexpr auto inquest_time = std::chrono::milliseconds(600);
 // Connections that may knock without being a rank yet.
 constexpr std::size_t strangers_max = 64;
 constexpr auto farewell_time = std::chrono::milliseconds(200);
+constexpr int reads_of_turn = 16;
 constexpr auto hello_time = std::chrono::seconds(10);
 
 struct Connection {
@@ -131,20 +132,15 @@ class Server {
 
   void read(Connection& connection) {
     std::array<char, 65536> buffer;
-    for (;;) {
+    // So many bytes a turn: one rank does not keep the hub from the others.
+    for (int turn = 0; turn < reads_of_turn && !connection.closed; ++turn) {
       const ssize_t got = recv(connection.socket.get(), buffer.data(), buffer.size(), 0);
-      if (got > 0) {
-        connection.reader.add({buffer.data(), static_cast<std::size_t>(got)});
-        if (static_cast<std::size_t>(got) == buffer.size()) continue;
-        break;
-      }
       if (got < 0 && errno == EINTR) continue;
-      if (got < 0 && errno == EAGAIN) break;
+      if (got < 0 && errno == EAGAIN) return;
+      if (got <= 0) return lost(connection);
+      connection.reader.add({buffer.data(), static_cast<std::size_t>(got)});
       handle_frames(connection);
-      lost(connection);
-      return;
     }
-    handle_frames(connection);
   }
 
   void handle_frames(Connection& connection) {
@@ -266,12 +262,13 @@ class Server {
     auto question = Question::decode(content);
     if (!question) return false;
     if (!fault_.empty()) return true;
-    if (inquest_) {
-      // A rank whose time is up counts for more than one that only wonders.
-      if (question->final && !inquest_->question.final) inquest_->question = std::move(*question);
+    // A rank whose time is up counts for more than one that only wonders, and asks something else.
+    const bool takes_over = inquest_ && question->final && !inquest_->question.final;
+    if (inquest_ && !takes_over) {
       inquest_->askers.push_back(&connection);
       return true;
     }
+    question->number = ++questions_;
     inquest_ = Inquest{std::move(*question), {}, Clock::now() + inquest_time, {&connection}};
     const std::string bytes = inquest_->question.encode();
     for (const auto& one : connections_) {
@@ -283,7 +280,7 @@ class Server {
   bool report(const Connection& connection, std::string_view content) {
     auto report = Report::decode(content);
     if (!report || report->rank != connection.rank) return false;
-    if (!inquest_) return true;
+    if (!inquest_ || report->number != inquest_->question.number) return true;
     inquest_->reports.push_back(std::move(*report));
     const auto alive = std::count_if(connections_.begin(), connections_.end(),
                                      [](const auto& one) { return one->rank >= 0 && !one->closed; });
@@ -381,6 +378,7 @@ class Server {
   int ranks_;
   std::map<std::uint64_t, Exchange> exchanges_;
   std::optional<Inquest> inquest_;
+  std::uint32_t questions_ = 0;
   std::string fault_;
 };
 

@@ -148,6 +148,11 @@ inline void check_reductions(Communicator& world, DataType type, std::size_t cou
     ASSERT_TRUE(world.reduce_scatter(wide.data(), part.data(), count, type, reduction).wait().ok()) << label;
     EXPECT_EQ(part, reduced(type, reduction, ranks, count * static_cast<std::size_t>(world.rank()), count))
         << "reduce_scatter " << label;
+    auto own = wide;
+    const std::size_t at = in.size() * static_cast<std::size_t>(world.rank());
+    ASSERT_TRUE(world.reduce_scatter(own.data(), own.data() + at, count, type, reduction).wait().ok())
+        << label;
+    EXPECT_EQ(slice(own, at, in.size()), part) << "reduce_scatter in place " << label;
   }
 }
 
@@ -166,6 +171,10 @@ inline void check_moves(Communicator& world, DataType type, std::size_t count) {
   }
   ASSERT_TRUE(world.all_gather(mine.data(), all.data(), count, type).wait().ok()) << label;
   EXPECT_EQ(all, expected) << "all_gather " << label;
+  std::vector<std::byte> whole(bytes * size);
+  std::copy(mine.begin(), mine.end(), whole.begin() + static_cast<std::ptrdiff_t>(me * bytes));
+  ASSERT_TRUE(world.all_gather(whole.data() + me * bytes, whole.data(), count, type).wait().ok()) << label;
+  EXPECT_EQ(whole, expected) << "all_gather in place " << label;
 
   const int root = static_cast<int>((count + 1) % size);
   auto data = mine;

@@ -310,6 +310,10 @@ Outcome SharedMemory::reduce_in_slices(const Reduce& how, const std::byte* in, s
   const std::uint32_t first = ticket_;
   ticket_ += static_cast<std::uint32_t>(chunks);
 
+  // Sums have a count of their own: a number that stood still while others went round would lie.
+  const std::uint32_t sums_before = sums_;
+  sums_ += static_cast<std::uint32_t>(chunks);
+
   // Slice m of chunk i: where it begins in a buffer, and how long it is.
   const auto slice_of = [&](std::size_t i, std::size_t m) {
     const std::size_t begin = i * chunk;
@@ -344,7 +348,7 @@ Outcome SharedMemory::reduce_in_slices(const Reduce& how, const std::byte* in, s
       // cache.
       const bool both = wants && staging == Store::stream;
       comm::reduce(how, std::span(targets).first(both ? 2 : 1), sources, length / size_of(how.type), staging);
-      line(me_).reduced.advance(ticket + 1);
+      line(me_).reduced.advance(sums_before + static_cast<std::uint32_t>(i));
       if (wants && !both) copy_bytes(out + at, result, length, store);
     }
     if (i >= 2 && wants) {
@@ -352,7 +356,10 @@ Outcome SharedMemory::reduce_in_slices(const Reduce& how, const std::byte* in, s
       for (std::size_t m = 0; m < members; ++m) {
         if (m == me) continue;
         const int member = static_cast<int>(m);
-        if (auto there = await(line(member).reduced, member, ticket + 1, limits); !there.ok()) return there;
+        if (auto there =
+                await(line(member).reduced, member, sums_before + static_cast<std::uint32_t>(i - 1), limits);
+            !there.ok())
+          return there;
         const auto [at, length] = slice_of(i - 2, m);
         copy_bytes(out + at, result_slot(member, ticket), length, store);
       }

@@ -139,6 +139,7 @@ class SharedMemory {
   int me_;
   Patience patience_;
   std::uint32_t ticket_ = 0;         // the next one
+  std::uint32_t sums_ = 0;           // chunks that were reduced in slices so far
   std::uint32_t finished_ = 0;       // direct operations so far
   std::vector<std::uint32_t> seen_;  // of each member's published number
   SharedMappings mappings_;

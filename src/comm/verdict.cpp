@@ -235,7 +235,7 @@ std::string rank_text(int rank, std::string_view node) {
 
 std::string Question::encode() const {
   Writer writer;
-  writer.number(group).text(group_name).number(asker).number(waited_ns);
+  writer.number(number).number(group).text(group_name).number(asker).number(waited_ns);
   writer.number(static_cast<std::uint8_t>(final ? 1 : 0));
   writer.number(static_cast<std::uint32_t>(members.size()));
   for (const int member : members) writer.number(member);
@@ -246,6 +246,7 @@ std::string Question::encode() const {
 std::optional<Question> Question::decode(std::string_view bytes) {
   Reader reader(bytes);
   Question question;
+  question.number = reader.number<std::uint32_t>();
   question.group = reader.number<std::uint64_t>();
   question.group_name = reader.text();
   question.asker = reader.number<int>();
@@ -260,7 +261,7 @@ std::optional<Question> Question::decode(std::string_view bytes) {
 
 std::string Report::encode() const {
   Writer writer;
-  writer.number(rank).number(last_sequence).number(static_cast<std::uint8_t>(same ? 1 : 0));
+  writer.number(rank).number(number).number(last_sequence).number(static_cast<std::uint8_t>(same ? 1 : 0));
   put(writer, same.value_or(OperationRecord{}));
   writer.number(static_cast<std::uint32_t>(processes.size()));
   for (const ProcessState& process : processes) {
@@ -273,6 +274,7 @@ std::optional<Report> Report::decode(std::string_view bytes) {
   Reader reader(bytes);
   Report report;
   report.rank = reader.number<int>();
+  report.number = reader.number<std::uint32_t>();
   report.last_sequence = reader.number<std::uint64_t>();
   const bool has = reader.number<std::uint8_t>() != 0;
   OperationRecord record;

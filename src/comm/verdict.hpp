@@ -14,6 +14,7 @@ namespace tutti::comm {
 
 // The operation that did not come to its end, as the rank that asks sees it.
 struct Question {
+  std::uint32_t number = 0;  // the hub's, so that a late answer is not taken for one to the next question
   std::uint64_t group = 0;
   std::string group_name;
   std::vector<int> members;  // ranks of the world
@@ -36,6 +37,7 @@ struct ProcessState {
 // What one rank says about itself and the ranks beside it.
 struct Report {
   int rank = 0;
+  std::uint32_t number = 0;             // of the question
   std::uint64_t last_sequence = 0;      // it entered in the group; 0: none
   std::optional<OperationRecord> same;  // its operation of the asked number
   std::vector<ProcessState> processes;

@@ -163,7 +163,10 @@ Result<> World::meet(Clock::time_point deadline) {
   links_->open(options_.rank, mine.address.host, cookie);
   control_->begin({.answer = [this](const Question& question) { return answer(question); },
                    .watch = [this] { watch(); },
-                   .heard = [this](const std::string& text) { fault_.note(text); }});
+                   .heard =
+                       [this](const std::string& text) {
+                         if (wondered_) fault_.note(text);
+                       }});
   return {};
 }
 
@@ -194,24 +197,35 @@ Result<std::unique_ptr<Collectives>> World::establish(std::uint64_t group, const
   if (options_.transport == Transport::shm && layout.hosts.size() > 1) {
     return invalid("ranks of several hosts share no memory").remedy("leave the transport automatic");
   }
-  const auto& neighbours = layout.hosts[layout.my_host()];
-  if (neighbours.size() > static_cast<std::size_t>(SharedMemory::members_max)) {
-    return invalid(std::to_string(neighbours.size()) + " ranks of one group on one host are too many");
+  for (const auto& members : layout.hosts) {
+    if (members.size() > static_cast<std::size_t>(SharedMemory::members_max)) {
+      return invalid(std::to_string(members.size()) + " ranks of one group on one host are too many");
+    }
   }
+  const auto& neighbours = layout.hosts[layout.my_host()];
   const bool leads = layout.local_rank() == 0;
+  // What goes wrong here is told to all: nobody waits for a rank that has given up.
+  std::string trouble;
+  const auto note = [&](const Error& error) { trouble = text_of(options_.rank) + ": " + error.text(); };
   Segment segment;
   Cost mine{};
   if (leads && neighbours.size() > 1) {
     auto made =
         Segment::create("tutti-comm", SharedMemory::segment_bytes(static_cast<int>(neighbours.size())));
-    if (!made) return std::move(made).error();
-    segment = std::move(*made);
+    if (made) {
+      segment = std::move(*made);
+    } else {
+      note(made.error());
+    }
   }
   if (leads && layout.hosts.size() > 1) {
     const int next = layout.hosts[(layout.my_host() + 1) % layout.hosts.size()].front();
     auto route = links_->route(addresses[static_cast<std::size_t>(next)], deadline);
-    if (!route) return std::move(route).error();
-    mine = route->cost;
+    if (route) {
+      mine = route->cost;
+    } else {
+      note(route.error());
+    }
   }
   Writer telling;
   telling.number(segment.descriptor()).number(mine.latency_s).number(mine.message_s).number(mine.bytes_per_s);
@@ -236,18 +250,17 @@ Result<std::unique_ptr<Collectives>> World::establish(std::uint64_t group, const
             std::min(cost.bytes_per_s, bandwidth)};
   }
   std::unique_ptr<SharedMemory> local;
-  std::string trouble;
   if (neighbours.size() > 1) {
     std::vector<pid_t> pids;
     for (const int member : neighbours) {
       pids.push_back(members_[static_cast<std::size_t>(ranks[static_cast<std::size_t>(member)])].pid);
     }
-    if (!leads) {
+    if (!leads && trouble.empty()) {
       const auto first = static_cast<std::size_t>(neighbours.front());
       auto opened = Segment::open(pids.front(), descriptors[first],
                                   SharedMemory::segment_bytes(static_cast<int>(neighbours.size())));
       if (opened) segment = std::move(*opened);
-      if (!opened) trouble = text_of(options_.rank) + ": " + opened.error().text();
+      if (!opened) note(opened.error());
     }
     if (trouble.empty()) {
       // The ranks of the world on this host share its CPUs, whatever group they are in.
@@ -281,7 +294,7 @@ std::string World::text_of(int rank) const {
 
 // On the control thread.
 Report World::answer(const Question& question) {
-  Report report{.rank = options_.rank};
+  Report report{.rank = options_.rank, .number = question.number};
   std::vector<std::pair<int, ProcessSample>> before;
   for (int rank = 0; rank < options_.size; ++rank) {
     const Member& member = members_[static_cast<std::size_t>(rank)];
@@ -342,6 +355,12 @@ Error World::blame(const Question& question, const Outcome& outcome) {
     return outcome.member >= 0 && index < question.members.size() ? text_of(question.members[index])
                                                                   : "a rank";
   };
+  if (!control_) {  // a world of one has nobody to ask
+    const bool late = outcome.kind == Outcome::Kind::late;
+    fault_.raise(late ? std::string(name_of(question.operation.operation)) + " did not finish in time"
+                      : outcome.text);
+    return fault_.error();
+  }
   switch (outcome.kind) {
     case Outcome::Kind::done:
       TUTTI_CHECK(false, "nobody is to blame");

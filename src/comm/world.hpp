@@ -45,6 +45,8 @@ class World {
 
   std::string text_of(int rank) const;
 
+  bool shares_memory(int a, int b) const;
+
   const Options& options() const { return options_; }
   const std::vector<Member>& members() const { return members_; }
   Fault& fault() { return fault_; }
@@ -58,7 +60,6 @@ class World {
   Result<> meet(Clock::time_point deadline);
   Report answer(const Question& question);
   void watch();
-  bool shares_memory(int a, int b) const;
   std::string missing_text(const Control::Missing& missing, const std::vector<int>& ranks,
                            const Error& error) const;
 

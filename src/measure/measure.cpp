@@ -21,7 +21,8 @@ using comm::Reduction;
 
 constexpr std::size_t size_step = 4;
 constexpr std::size_t bytes_max = std::size_t{16} << 30;
-constexpr std::size_t limit_bytes = std::size_t{64} << 20;
+constexpr std::size_t limit_bytes_min = std::size_t{64} << 20;
+constexpr std::size_t limit_bytes_max = std::size_t{256} << 20;
 constexpr int limit_runs = 5;
 constexpr int limit_copies = 4;
 constexpr std::int64_t iterations_max = 100'000;
@@ -155,7 +156,7 @@ class Runner {
 };
 
 // Streams one block of memory into another on all ranks at once.
-Result<double> memory_speed(Communicator& world) {
+Result<double> memory_speed(Communicator& world, std::size_t limit_bytes) {
   auto from = Memory::make(Buffers::ordinary, limit_bytes);
   auto to = Memory::make(Buffers::ordinary, limit_bytes);
   if (!from) return std::move(from).error();
@@ -178,7 +179,7 @@ Result<double> memory_speed(Communicator& world) {
 }
 
 // One long message from rank 0 to the last rank, which is the farthest away.
-Result<double> link_speed(Communicator& world) {
+Result<double> link_speed(Communicator& world, std::size_t limit_bytes) {
   auto memory = Memory::make(Buffers::ordinary, limit_bytes);
   if (!memory) return std::move(memory).error();
   const int last = world.size() - 1;
@@ -287,10 +288,14 @@ std::string Measurement::json() const {
          ", \"limit_percent\": " + number(limit_percent) + "}";
 }
 
-Result<Limit> measure_limit(Communicator& world, bool by_memory) {
+Result<Limit> measure_limit(Communicator& world, const Plan& plan) {
+  const bool by_memory = world.on_one_host();
   Limit limit;
   if (world.size() == 1) return limit;
-  auto speed = by_memory ? memory_speed(world) : link_speed(world);
+  // Of buffers as large as those of the operations: finding the pages of larger ones takes longer.
+  const std::size_t largest = *std::max_element(plan.bytes.begin(), plan.bytes.end());
+  const std::size_t bytes = std::clamp(largest, limit_bytes_min, limit_bytes_max);
+  auto speed = by_memory ? memory_speed(world, bytes) : link_speed(world, limit_bytes_min);
   if (!speed) return std::move(speed).error();
   (by_memory ? limit.memory_gb_s : limit.link_gb_s) = *speed;
   return limit;

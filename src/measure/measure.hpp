@@ -51,7 +51,7 @@ struct Limit {
 };
 
 // `each` is called on rank 0 as soon as a size is done.
-Result<Limit> measure_limit(comm::Communicator& world, bool by_memory);
+Result<Limit> measure_limit(comm::Communicator& world, const Plan& plan);
 Result<std::vector<Measurement>> measure(comm::Communicator& world, const Plan& plan, const Limit& limit,
                                          const std::function<void(const Measurement&)>& each);
 
