@@ -306,7 +306,9 @@ Result<std::vector<Measurement>> measure(Communicator& world, const Plan& plan, 
   std::vector<Measurement> all;
   const double bus = bus_factor(plan.operation, world.size());
   const double memory = memory_factor(plan.operation, world.size());
-  for (const std::size_t bytes : plan.bytes) {
+  // A barrier moves nothing, so it has one size.
+  const bool empty = plan.operation == Operation::barrier;
+  for (const std::size_t bytes : empty ? std::vector<std::size_t>{0} : plan.bytes) {
     auto seconds = Runner(world, plan, bytes).run();
     if (!seconds) return std::move(seconds).error();
     Measurement one{.operation = plan.operation,
