@@ -20,6 +20,12 @@ if(NOT TUTTI_SANITIZE STREQUAL "thread")
   endif()
 endif()
 
+# Two libraries that are headers only, for tutti and its workers alike.
+find_path(xxhash_include xxhash.h REQUIRED)
+add_library(xxhash INTERFACE)
+target_include_directories(xxhash SYSTEM INTERFACE "${xxhash_include}")
+find_path(json_include nlohmann/json.hpp REQUIRED)
+
 if(TUTTI_WORKERS_ONLY)
   if(NOT Torch_FOUND)
     message(FATAL_ERROR "TUTTI_WORKERS_ONLY needs libtorch, and none was found.\n"
@@ -38,10 +44,6 @@ add_library(fmt_static STATIC "${CMAKE_CURRENT_LIST_DIR}/fmt.cpp")
 find_library(yaml_cpp_archive NAMES libyaml-cpp.a REQUIRED)
 add_library(yaml_cpp INTERFACE)
 target_link_libraries(yaml_cpp INTERFACE "${yaml_cpp_archive}")
-
-find_library(xxhash_archive NAMES libxxhash.a REQUIRED)
-add_library(xxhash INTERFACE)
-target_link_libraries(xxhash INTERFACE "${xxhash_archive}")
 
 find_package(GTest REQUIRED)
 

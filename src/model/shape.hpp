@@ -1,0 +1,81 @@
+// A decoder transformer on paper: its sizes, the tensors it is made of, and what Hugging Face calls them. No
+// tensor library: the planner, the checkpoints and the trainer all read it. Values, any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+
+namespace tutti::model {
+
+enum class Family {
+  gpt2,   // learned positions, LayerNorm, GELU, biases
+  llama,  // rotary positions, RMSNorm, SwiGLU, grouped-query attention, no biases
+};
+
+struct Shape {
+  Family family = Family::gpt2;
+  std::int64_t vocabulary = 0;
+  std::int64_t layers = 0;
+  std::int64_t hidden = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;  // = heads unless queries share keys and values
+  std::int64_t intermediate = 0;
+  std::int64_t context = 0;  // the longest sequence
+  double norm_epsilon = 1e-5;
+  double rope_theta = 10000;
+  bool tied = true;  // the head is the embedding
+
+  std::int64_t head_size() const { return hidden / heads; }
+  friend bool operator==(const Shape&, const Shape&) = default;
+};
+
+std::string_view name_of(Family family);
+Result<Family> parse_family(std::string_view word);
+
+// A config.json of Hugging Face (model_type gpt2 or llama), and back.
+Result<Shape> parse_config(std::string_view json);
+std::string config_json(const Shape& shape);
+
+// Whether such a model can be: sizes that divide, within bounds.
+Result<> check(const Shape& shape);
+
+// How tensor parallelism cuts a tensor. The vocabulary is padded until it divides.
+enum class Split { whole, rows, columns, vocabulary };
+
+struct Tensor {
+  std::string name;
+  std::vector<std::int64_t> shape;  // {out, in} of a matrix
+  Split split = Split::whole;
+  bool decays = false;         // weight decay is for matrices
+  double deviation = 0;        // of the normal distribution it starts from; 0: zeros
+  bool starts_at_one = false;  // the scale of a norm
+
+  std::int64_t elements() const;
+};
+
+// What is computed, gathered and reduced as one: the embedding, each block, the head.
+struct Unit {
+  enum class Kind { embedding, block, head };
+  Kind kind = Kind::block;
+  std::int64_t layer = 0;  // of a block
+  std::vector<Tensor> tensors;
+};
+
+// In the order of the forward pass. A tied head has no matrix of its own here.
+std::vector<Unit> units(const Shape& shape);
+std::int64_t parameters(const Shape& shape);
+
+// A tensor of a Hugging Face checkpoint: ours, one below the other, transposed where theirs is {in, out}.
+struct ForeignTensor {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::vector<std::string> parts;  // names of ours
+  bool transposed = false;
+};
+std::vector<ForeignTensor> foreign_tensors(const Shape& shape);
+
+}  // namespace tutti::model
