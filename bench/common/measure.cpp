@@ -74,7 +74,8 @@ Result<double> median_command_ms(const std::vector<std::string>& words, const En
   return median(std::move(times));
 }
 
-Result<std::vector<double>> medians_in_turns(const std::vector<Measurement>& measurements, int turns) {
+Result<std::vector<std::vector<double>>> measure_in_turns(const std::vector<Measurement>& measurements,
+                                                          int turns) {
   std::vector<std::vector<double>> values(measurements.size());
   for (int turn = 0; turn < turns; ++turn) {
     for (std::size_t at = 0; at < measurements.size(); ++at) {
@@ -83,9 +84,7 @@ Result<std::vector<double>> medians_in_turns(const std::vector<Measurement>& mea
       values[at].push_back(*value);
     }
   }
-  std::vector<double> medians;
-  for (auto& of_one : values) medians.push_back(median(std::move(of_one)));
-  return medians;
+  return values;
 }
 
 Result<> in_parallel(int workers, const std::function<Result<>(int)>& work) {

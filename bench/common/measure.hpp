@@ -33,9 +33,10 @@ Result<std::string> run_command(const std::vector<std::string>& words, const Env
 Result<double> median_command_ms(const std::vector<std::string>& words, const Environment& env, int runs);
 
 // Runs all of them so many times, in turns, so that what else happens on the host meets them alike: the
-// median of each.
+// values of each.
 using Measurement = std::function<Result<double>()>;
-Result<std::vector<double>> medians_in_turns(const std::vector<Measurement>& measurements, int turns);
+Result<std::vector<std::vector<double>>> measure_in_turns(const std::vector<Measurement>& measurements,
+                                                          int turns);
 
 // `work(worker)` on so many threads at once; the first error, if there is one.
 Result<> in_parallel(int workers, const std::function<Result<>(int worker)>& work);
