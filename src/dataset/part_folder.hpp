@@ -1,0 +1,32 @@
+// A folder that is filled beside its place and then moved there. One thread at a time.
+#pragma once
+
+#include <string>
+
+#include "base/result.hpp"
+
+namespace tutti::dataset {
+
+class PartFolder {
+ public:
+  // `place` must be free, or hold a dataset if that may be replaced.
+  static Result<PartFolder> create(std::string place, bool replace);
+  PartFolder(PartFolder&& other) noexcept;
+  PartFolder& operator=(PartFolder&& other) noexcept;
+  // Removes the folder with all that is in it, unless it was moved.
+  ~PartFolder() { remove(); }
+
+  const std::string& path() const { return path_; }
+  Result<> move_to_place();
+
+ private:
+  PartFolder(std::string place, std::string path, bool replace)
+      : place_(std::move(place)), path_(std::move(path)), replace_(replace) {}
+  void remove();
+
+  std::string place_;
+  std::string path_;  // empty once there is nothing to remove
+  bool replace_;
+};
+
+}  // namespace tutti::dataset
