@@ -1,0 +1,178 @@
+// `tutti checkpoint`: what a training has saved, whether it is sound, and as files that others load.
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/export.hpp"
+#include "checkpoint/files.hpp"
+#include "checkpoint/folder.hpp"
+#include "checkpoint/read.hpp"
+#include "cli/commands.hpp"
+#include "cli/progress_bar.hpp"
+#include "cli/text_table.hpp"
+
+namespace tutti::cli {
+namespace {
+
+using checkpoint::Listed;
+using nlohmann::json;
+
+constexpr std::size_t tokenizer_bytes_max = std::size_t{256} << 20;
+
+std::string size_text(std::uint64_t bytes) { return format_bytes(Bytes(static_cast<std::int64_t>(bytes))); }
+
+Result<safetensors::Type> parse_type(std::string_view word) {
+  if (word == "f32") return safetensors::Type::f32;
+  if (word == "bf16") return safetensors::Type::bf16;
+  if (word == "f16") return safetensors::Type::f16;
+  return invalid("'" + std::string(word) + "' is no type of weights").remedy("one of: f32, bf16, f16");
+}
+
+// What the path names: a checkpoint, a folder of them, or a run that has such a folder.
+Result<std::vector<Listed>> find_checkpoints(const std::string& path) {
+  if (!checkpoint::is_folder(path)) return invalid("there is no folder " + path);
+  std::error_code ignored;
+  if (std::filesystem::exists(path + "/" + checkpoint::manifest_name, ignored)) {
+    return std::vector{checkpoint::describe(path)};
+  }
+  const std::string of_run = path + "/checkpoints";
+  return checkpoint::list(checkpoint::is_folder(of_run) ? of_run : path);
+}
+
+class CheckpointCommand final : public Command {
+ public:
+  void declare(config::Flags& flags) override {
+    flags.add_word("ls|verify|export", what_,
+                   "list checkpoints, read all their bytes, or write one for others");
+    flags.add_word("DIR", path_,
+                   "a run's folder, its checkpoints, or one of them; export takes the newest of several");
+    flags.add("json", json_, "ls and verify: print a JSON list");
+    flags.add("out", out_, "export: the folder to make");
+    flags.add("format", format_, "export: hf (the default), the files of Hugging Face");
+    flags.add(
+        "type", "TYPE",
+        [this](std::string_view word) -> Result<> {
+          auto type = parse_type(word);
+          if (!type) return std::move(type).error();
+          options_.type = *type;
+          return {};
+        },
+        "export: f32 (the default), bf16 or f16");
+    flags.add("tokenizer", tokenizer_, "export: a tokenizer.json to put beside the weights");
+  }
+
+  Result<int> run() override {
+    if (what_ != "ls" && what_ != "verify" && what_ != "export") {
+      return invalid("unknown action '" + what_ + "'").remedy("one of: ls, verify, export");
+    }
+    auto found = find_checkpoints(path_);
+    if (!found) return std::move(found).error().within("checkpoint");
+    if (what_ == "ls") return show(*found);
+    if (found->empty()) return failed("there is no checkpoint in " + path_).within("checkpoint");
+    auto done = what_ == "verify" ? verify(*found) : write(*found);
+    if (!done) return std::move(done).error().within("checkpoint");
+    return done;
+  }
+
+ private:
+  int show(const std::vector<Listed>& all) const {
+    if (json_) {
+      json list = json::array();
+      for (const Listed& entry : all) list.push_back(to_json(entry));
+      std::printf("%s\n", list.dump().c_str());
+      return exit_success;
+    }
+    TextTable table({"STEP", "SIZE", "FILES", "ATTEMPT", "MESH", "LOSS", "WRITTEN", ""});
+    for (const Listed& entry : all) {
+      const std::string step = std::to_string(entry.step);
+      if (!entry.problem.empty()) {
+        table.add({step, "", "", "", "", "", "", "damaged: " + entry.problem});
+        continue;
+      }
+      table.add({step, size_text(entry.bytes), std::to_string(entry.files), std::to_string(entry.attempt),
+                 entry.mesh, std::isnan(entry.loss) ? "" : short_number(entry.loss),
+                 format_instant(entry.written_at), ""});
+    }
+    std::fputs(table.text().c_str(), stdout);
+    return exit_success;
+  }
+
+  // A loss that is not known is null.
+  static json to_json(const Listed& entry) {
+    if (!entry.problem.empty())
+      return {{"step", entry.step}, {"path", entry.path}, {"problem", entry.problem}};
+    return {{"step", entry.step},       {"path", entry.path},
+            {"bytes", entry.bytes},     {"files", entry.files},
+            {"attempt", entry.attempt}, {"mesh", entry.mesh},
+            {"loss", entry.loss},       {"written_at", format_instant(entry.written_at)}};
+  }
+
+  // All of them, whatever is found on the way: the exit code tells whether something was.
+  Result<int> verify(const std::vector<Listed>& all) const {
+    json list = json::array();
+    bool sound = true;
+    for (const Listed& entry : all) {
+      const std::string problem = entry.problem.empty() ? damage_in(entry) : entry.problem;
+      sound = sound && problem.empty();
+      if (json_) {
+        list.push_back(
+            {{"step", entry.step}, {"path", entry.path}, {"sound", problem.empty()}, {"problem", problem}});
+      } else if (problem.empty()) {
+        std::printf("step %lld is sound: %s in %zu files\n", static_cast<long long>(entry.step),
+                    size_text(entry.bytes).c_str(), entry.files);
+      } else {
+        std::fprintf(stderr, "tutti: %s\n", problem.c_str());
+      }
+    }
+    if (json_) std::printf("%s\n", list.dump().c_str());
+    return sound ? exit_success : exit_failed;
+  }
+
+  static std::string damage_in(const Listed& entry) {
+    const auto opened = checkpoint::Checkpoint::open(entry.path);
+    if (!opened) return opened.error().text();
+    ProgressBar bar("verifying step " + std::to_string(entry.step));
+    const auto verified = opened->verify([&](auto done, auto of) { bar.show_bytes(done, of); });
+    return verified ? "" : verified.error().text();
+  }
+
+  Result<int> write(const std::vector<Listed>& all) {
+    if (format_ != "hf") return invalid("unknown format '" + format_ + "'").remedy("one of: hf");
+    if (out_.empty()) return invalid("export needs a folder to write to").remedy("--out DIR");
+    auto opened = checkpoint::Checkpoint::open(all.back().path);
+    if (!opened) return std::move(opened).error();
+    if (auto read = read_tokenizer(); !read) return std::move(read).error();
+    {
+      ProgressBar bar("exporting step " + std::to_string(opened->state().step));
+      options_.progress = [&](auto done, auto of) { bar.show_bytes(done, of); };
+      if (auto done = checkpoint::export_hf(*opened, out_, options_); !done) return std::move(done).error();
+    }
+    std::printf("step %lld is in %s\n", static_cast<long long>(opened->state().step), out_.c_str());
+    return exit_success;
+  }
+
+  Result<> read_tokenizer() {
+    if (tokenizer_.empty()) return {};
+    auto text = checkpoint::read_file(tokenizer_, tokenizer_bytes_max);
+    if (!text) return std::move(text).error();
+    if (!*text) return invalid("there is no file " + tokenizer_);
+    options_.tokenizer = std::move(**text);
+    return {};
+  }
+
+  std::string what_;
+  std::string path_;
+  bool json_ = false;
+  std::string out_;
+  std::string format_ = "hf";
+  std::string tokenizer_;
+  checkpoint::ExportOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_checkpoint() { return std::make_unique<CheckpointCommand>(); }
+
+}  // namespace tutti::cli
