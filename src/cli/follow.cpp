@@ -1,6 +1,7 @@
 #include "cli/follow.hpp"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -29,7 +30,10 @@ void count_interrupt(int) { ++interrupts; }
 // already printed of this attempt is passed over.
 class LogPrinter {
  public:
-  LogPrinter(bool prefix, std::string label) : prefix_(prefix), label_(std::move(label)) {}
+  LogPrinter(bool prefix, std::string label, std::string live_line)
+      : prefix_(prefix),
+        label_(std::move(label)),
+        live_line_(isatty(STDOUT_FILENO) == 1 ? std::move(live_line) : "") {}
 
   void begin_stream() {
     for (auto& [rank, state] : ranks_) state.to_skip = state.printed;
@@ -60,6 +64,7 @@ class LogPrinter {
       if (!state.partial.empty()) line(rank, state.partial);
       state.partial.clear();
     }
+    if (std::exchange(live_shown_, false)) std::fputc('\n', stdout);
     std::fflush(stdout);
   }
 
@@ -70,21 +75,25 @@ class LogPrinter {
     std::size_t to_skip = 0;
   };
 
-  void line(std::int32_t rank, const std::string& text) const {
+  void line(std::int32_t rank, const std::string& text) {
+    const bool live = !live_line_.empty() && text.starts_with(live_line_);
+    if (std::exchange(live_shown_, live)) std::fputs(live ? "\r\033[K" : "\n", stdout);
     if (prefix_) std::printf("[%s%d] ", label_.c_str(), rank);
     std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fputc('\n', stdout);
+    if (!live) std::fputc('\n', stdout);
   }
 
   bool prefix_;
   std::string label_;
+  std::string live_line_;
+  bool live_shown_ = false;  // the cursor stands behind a line that the next one may replace
   std::map<std::int32_t, Rank> ranks_;
 };
 
 class Follower {
  public:
   Follower(Cluster& cluster, const FollowOptions& options)
-      : cluster_(cluster), options_(options), printer_(options.prefix, options.label) {}
+      : cluster_(cluster), options_(options), printer_(options.prefix, options.label, options.live_line) {}
 
   Result<int> run(bool to_the_end) {
     if (to_the_end && options_.cancels) ::signal(SIGINT, count_interrupt);

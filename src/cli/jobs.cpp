@@ -37,6 +37,14 @@ std::string node_summary(const json& job) {
   return nodes.size() == 1 ? first : first + " +" + std::to_string(nodes.size() - 1);
 }
 
+// "8", or "4 of 8" where the attempt has fewer than are wanted.
+std::string rank_summary(const json& job) {
+  const std::string ranks = std::to_string(job["ranks"].get<int>());
+  return job["ranks"] == job["ranks_wanted"]
+             ? ranks
+             : ranks + " of " + std::to_string(job["ranks_wanted"].get<int>());
+}
+
 std::string first_line(std::string text, std::size_t width) {
   text = text.substr(0, text.find('\n'));
   if (text.size() > width) text = text.substr(0, width - 3) + "...";
@@ -48,8 +56,8 @@ std::string jobs_table(const json& jobs) {
       {"JOB", "NAME", "STATE", "RANKS", "GPUS", "NODES", "ATTEMPT", "USER", "SUBMITTED", "REASON"});
   for (const auto& job : jobs) {
     table.add({text_of(job, "id"), first_line(text_of(job, "name"), 24), text_of(job, "state"),
-               std::to_string(job["ranks"].get<int>()), short_number(job["gpus"].get<double>()),
-               node_summary(job), std::to_string(job["attempt"].get<int>()), text_of(job, "user"),
+               rank_summary(job), short_number(job["gpus"].get<double>()), node_summary(job),
+               std::to_string(job["attempt"].get<int>()), text_of(job, "user"),
                short_time(text_of(job, "submitted_at")), first_line(text_of(job, "reason"), 60)});
   }
   return table.text();
@@ -145,7 +153,7 @@ class Show final : public Command {
     for (const auto& word : job["command"])
       command += (command.empty() ? "" : " ") + first_line(word.get<std::string>(), 100);
     std::printf("  command    %s\n", command.c_str());
-    std::printf("  needs      %d ranks, %s GPUs, queue %s\n", job["ranks"].get<int>(),
+    std::printf("  gang       ranks %s, %s GPUs, queue %s\n", rank_summary(job).c_str(),
                 short_number(job["gpus"].get<double>()).c_str(), text_of(job, "queue").c_str());
     if (job.contains("array_id"))
       std::printf("  array      index %d of the %d of array %s, which `tutti jobs --array %s` lists\n",

@@ -9,13 +9,11 @@
 #include "cli/commands.hpp"
 #include "cli/follow.hpp"
 #include "cli/ship.hpp"
+#include "cli/submit.hpp"
 #include "jobfile/job_file.hpp"
 #include "wire/objects.hpp"
 
 namespace tutti::cli {
-namespace {
-
-// Submits the draft and returns the id of the job, or of the first element of an array.
 Result<std::string> submit(Cluster& cluster, jobfile::Draft& draft) {
   if (draft.workdir.empty()) draft.workdir = std::filesystem::current_path().string();
   auto specs = draft.finish();
@@ -38,6 +36,8 @@ Result<std::string> submit(Cluster& cluster, jobfile::Draft& draft) {
   if (!ids || ids->empty()) return failed("the controller gave no id");
   return ids->front();
 }
+
+namespace {
 
 class Run final : public Command {
  public:

@@ -27,6 +27,26 @@ std::span<const CommandEntry> commands() {
       CommandEntry{"drain", "NODE [flags]", "Lets nothing new land on a node.", make_drain},
       CommandEntry{"resume", "NODE", "Lets a drained node take work again.", make_resume},
       CommandEntry{
+          "train", "CONFIG [flags]",
+          "Trains a language model on the cluster, and goes on when servers die.\n\n"
+          "Without --gpus and --ranks it takes the ranks of the recipe's mesh, or every GPU of the cluster. "
+          "The run's "
+          "folder holds the recipe, metrics.jsonl and the checkpoints; all nodes must reach it and the data.",
+          make_train},
+      CommandEntry{"generate", "RUN [flags]", "Writes text with the model of a training run.", make_generate},
+      CommandEntry{
+          "data", "pack|tokenizer|show PATH… [flags]",
+          "Turns text into datasets for training, and shows what is in them.\n\n"
+          "Each file of text is one document. A tokenizer.json may be any byte-level BPE, such as those "
+          "of GPT-2, Llama 3 and Qwen2; files that are not UTF-8 are left out and counted.",
+          make_data},
+      CommandEntry{
+          "checkpoint", "ls|verify|export DIR [flags]",
+          "Shows what a training has saved, proves that it is sound, and exports it.\n\n"
+          "verify reads every byte and compares it with the hash that was noted when it was written. export "
+          "writes config.json and model.safetensors, which the libraries of Hugging Face load.",
+          make_checkpoint},
+      CommandEntry{
           "fabric", "[flags]",
           "Measures the network between every pair of nodes, and finds slow links.\n\n"
           "A gang with one rank on each ready node measures all pairs in turns: latency, and bandwidth "

@@ -1,12 +1,16 @@
 // tutti-worker: the executable that links libtorch. `tutti` starts it on the nodes; people only check it.
+#include <algorithm>
 #include <cstdio>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/text.hpp"
+#include "train/check.hpp"
 #include "version/version.hpp"
 #include "worker/check.hpp"
 #include "worker/check_comm.hpp"
+#include "worker/train.hpp"
 
 namespace {
 
@@ -15,13 +19,22 @@ constexpr const char* usage_text =
     "       tutti-worker check        multiplies matrices on every device and compares with the exact "
     "result\n"
     "       tutti-worker check-comm   as a rank of a job: runs every collective on tensors and compares with "
-    "libtorch\n";
+    "libtorch\n"
+    "       tutti-worker check-train  compares the trainer's arithmetic with libtorch's, on a GPU if there "
+    "is "
+    "one\n"
+    "       tutti-worker train RUN    as a rank of a job: trains what RUN/recipe.json says; `tutti train` "
+    "submits "
+    "it\n"
+    "       tutti-worker generate RUN PROMPT TOKENS TEMPERATURE SEED   what `tutti generate` runs\n";
 
 int report(const tutti::Error& error) {
   std::fprintf(stderr, "tutti-worker: %s\n", error.text().c_str());
   if (!error.remedy().empty()) std::fprintf(stderr, "  %s\n", error.remedy().c_str());
   return error.code() == tutti::ErrorCode::invalid ? 2 : 1;
 }
+
+int exit_code(const tutti::Result<int>& result) { return result ? *result : report(result.error()); }
 
 int print_version() {
   const std::string number(tutti::version());
@@ -45,18 +58,35 @@ int check_comm() {
   return 0;
 }
 
+int check_train() {
+  const auto checked = tutti::train::check([](const std::string& line) {
+    std::puts(line.c_str());
+    std::fflush(stdout);
+  });
+  return checked ? 0 : report(checked.error());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
-  const std::string word = words.size() == 1 ? words.front() : "";
-  if (word == "--version") return print_version();
-  if (word == "check") return check();
-  if (word == "check-comm") return check_comm();
-  if (word == "--help" || word == "help") return std::fputs(usage_text, stdout) < 0 ? 1 : 0;
-  const std::vector<std::string> known{"--version", "check", "check-comm", "--help"};
-  return report(tutti::invalid(words.size() > 1 ? "expected one word" : "unknown word '" + word + "'")
-                    .within("command line")
-                    .remedy(tutti::did_you_mean(word, known))
-                    .remedy("`tutti-worker --help` shows the usage"));
+  const std::string word = words.empty() ? "" : words.front();
+  const std::span<const std::string> rest(words.begin() + (words.empty() ? 0 : 1), words.end());
+  if (word == "train" && rest.size() == 1) return exit_code(tutti::worker::train(rest.front()));
+  if (word == "generate") return exit_code(tutti::worker::generate(rest));
+  if (rest.empty()) {
+    if (word == "--version") return print_version();
+    if (word == "check") return check();
+    if (word == "check-comm") return check_comm();
+    if (word == "check-train") return check_train();
+    if (word == "--help" || word == "help") return std::fputs(usage_text, stdout) < 0 ? 1 : 0;
+  }
+  const std::vector<std::string> known{"--version", "check",    "check-comm", "check-train",
+                                       "train",     "generate", "--help"};
+  const bool is_known = std::find(known.begin(), known.end(), word) != known.end();
+  return report(
+      tutti::invalid(is_known ? "'" + word + "' has other arguments" : "unknown word '" + word + "'")
+          .within("command line")
+          .remedy(is_known ? "" : tutti::did_you_mean(word, known))
+          .remedy("`tutti-worker --help` shows the usage"));
 }

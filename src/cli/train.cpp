@@ -1,0 +1,249 @@
+// `tutti train`: from a recipe to a job that trains, and `tutti generate`: text from what it trained.
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "checkpoint/folder.hpp"
+#include "cli/cluster.hpp"
+#include "cli/commands.hpp"
+#include "cli/follow.hpp"
+#include "cli/recipe_file.hpp"
+#include "cli/submit.hpp"
+#include "dataset/dataset.hpp"
+#include "recipe/choose.hpp"
+
+namespace tutti::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t config_bytes_max = std::size_t{1} << 20;
+// A run goes on from its checkpoints: servers that die are no reason to give up.
+constexpr std::int64_t restarts = 1000;
+constexpr std::int64_t restarts_on_failure = 20;
+
+// Beside this program, or wherever the nodes have it.
+std::string worker_program() {
+  const fs::path beside = fs::read_symlink("/proc/self/exe").parent_path() / "tutti-worker";
+  std::error_code ignored;
+  return fs::exists(beside, ignored) ? beside.string() : "tutti-worker";
+}
+
+// The text of the config.json that the recipe's model names; empty if it names a family.
+Result<std::string> config_of(const recipe::Recipe& recipe) {
+  if (model::parse_family(recipe.model)) return std::string();
+  fs::path path = recipe.model;
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) path /= "config.json";
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  if (!in || text.str().size() > config_bytes_max) {
+    return invalid("cannot be read")
+        .within(path.string())
+        .remedy("model: is gpt2, llama, or the path of a config.json");
+  }
+  return text.str();
+}
+
+Result<> write_text(const fs::path& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out << text;
+  out.close();
+  if (!out) return failed_errno(path.string(), errno);
+  return {};
+}
+
+// What the cluster has, as far as a run is concerned.
+struct Machines {
+  int gpus = 0;
+  int gpus_of_node = 0;
+  std::int64_t gpu_memory = 0;  // of the smallest
+};
+
+Machines machines_of(const nlohmann::json& nodes) {
+  Machines machines;
+  for (const auto& node : nodes.value("nodes", nlohmann::json::array())) {
+    const auto devices = node.value("devices", nlohmann::json::array());
+    machines.gpus += static_cast<int>(devices.size());
+    machines.gpus_of_node = std::max(machines.gpus_of_node, static_cast<int>(devices.size()));
+    for (const auto& device : devices) {
+      const std::int64_t bytes = std::int64_t{device.value("memory_mib", 0)} << 20;
+      if (bytes > 0 && (machines.gpu_memory == 0 || bytes < machines.gpu_memory)) machines.gpu_memory = bytes;
+    }
+  }
+  return machines;
+}
+
+class Train final : public Command {
+ public:
+  void declare(config::Flags& flags) override {
+    flags.add_word("CONFIG", config_, "a recipe in YAML; `tutti train --keys` lists its keys", false);
+    flags.add("gpus", gpus_, "train on so many GPUs, a rank on each", {.min = 1, .max = plan::ranks_max});
+    flags.add("ranks", ranks_, "train on so many ranks without GPUs", {.min = 1, .max = plan::ranks_max});
+    flags.add("steps", steps_, "instead of the recipe's steps", {.min = 1});
+    flags.add("resume", resume_, "go on with a run that has checkpoints");
+    flags.add("set", settings_, "key=value, over the recipe's; may be given several times");
+    flags.add("fixed", fixed_, "wait for all ranks after a server died, instead of going on with fewer");
+    flags.add("name", name_, "of the job (default: the run's folder)");
+    flags.add("queue", queue_, "that the job waits in");
+    flags.add("priority", priority_, "higher starts first");
+    flags.add("detach", detach_, "print the job's id and return");
+    flags.add("keys", keys_, "list the keys of a recipe");
+  }
+
+  Result<int> run() override {
+    if (keys_) {
+      std::fputs(describe_recipe_keys().c_str(), stdout);
+      return exit_success;
+    }
+    if (config_.empty()) {
+      return invalid("CONFIG is missing")
+          .within("command line")
+          .remedy("`tutti train --help` shows the usage");
+    }
+    if (gpus_ > 0 && ranks_ > 0)
+      return invalid("--gpus and --ranks exclude each other").within("command line");
+    if (steps_ > 0) settings_.push_back("steps=" + std::to_string(steps_));
+    auto recipe = read_recipe(config_, settings_);
+    if (!recipe) return std::move(recipe).error();
+    auto shape = shape_of(*recipe);
+    if (!shape) return std::move(shape).error();
+    auto cluster = Cluster::find();
+    if (!cluster) return std::move(cluster).error();
+    auto nodes = cluster->get("nodes");
+    if (!nodes) return std::move(nodes).error();
+    auto draft = plan(*recipe, *shape, machines_of(*nodes));
+    if (!draft) return std::move(draft).error();
+    if (auto written = write_run(*recipe, *shape); !written) return std::move(written).error();
+    auto job = submit(*cluster, *draft);
+    if (!job) return std::move(job).error();
+    if (detach_) {
+      std::printf("%s\n", job->c_str());
+      return exit_success;
+    }
+    return follow(*cluster, {.job = *job, .rank = 0, .prefix = false, .cancels = true, .live_line = "step "});
+  }
+
+ private:
+  static Result<model::Shape> shape_of(const recipe::Recipe& recipe) {
+    auto data = dataset::Dataset::open(recipe.data);
+    if (!data) return std::move(data).error();
+    auto config = config_of(recipe);
+    if (!config) return std::move(config).error();
+    return recipe::shape_of(recipe, *config, data->vocabulary());
+  }
+
+  // How many ranks, and whether the model fits.
+  Result<jobfile::Draft> plan(const recipe::Recipe& recipe, const model::Shape& shape,
+                              const Machines& machines) const {
+    const bool on_gpus = ranks_ == 0 && (gpus_ > 0 || machines.gpus > 0);
+    std::int64_t ranks = on_gpus ? gpus_ : ranks_;
+    if (ranks == 0 && recipe.parallel != "auto") ranks = plan::parse_mesh(recipe.parallel)->size();
+    if (ranks == 0) ranks = on_gpus ? machines.gpus : 1;
+    recipe::Ground ground{
+        .ranks = static_cast<int>(ranks),
+        .ranks_of_node = on_gpus ? std::max(1, machines.gpus_of_node) : static_cast<int>(ranks),
+        .place = on_gpus ? recipe::Place::gpu : recipe::Place::host,
+        .memory = on_gpus ? machines.gpu_memory : 0};
+    if (auto mesh = recipe::choose_mesh(recipe, shape, ground); !mesh) return std::move(mesh).error();
+    jobfile::Draft draft;
+    const std::vector<int> counts =
+        fixed_ ? std::vector<int>{ground.ranks} : rank_counts(recipe, shape, ground);
+    draft.rank_counts.assign(counts.begin(), counts.end());
+    if (on_gpus) draft.gpu_share = 1000;
+    draft.name = name_.empty() ? fs::path(recipe.run).filename().string() : name_;
+    draft.queue = queue_;
+    draft.priority = priority_;
+    draft.restarts = restarts;
+    draft.restart_on_failure = restarts_on_failure;
+    draft.grace = 60s;  // for a checkpoint
+    draft.command = {worker_program(), "train", recipe.run};
+    return draft;
+  }
+
+  // The run's folder, as the ranks expect it.
+  Result<> write_run(const recipe::Recipe& recipe, const model::Shape& shape) const {
+    std::error_code error;
+    fs::create_directories(recipe.run, error);
+    if (error) return failed(error.message()).within(recipe.run);
+    auto steps = checkpoint::steps_in(recipe.run + "/checkpoints");
+    if (!steps) return std::move(steps).error();
+    if (!steps->empty() && !resume_) {
+      return invalid("there is a run in it, with a checkpoint of step " + std::to_string(steps->back()))
+          .within(recipe.run)
+          .remedy("--resume goes on with it; --set run=ANOTHER begins a new one");
+    }
+    if (steps->empty() && resume_) {
+      return invalid("there is no checkpoint to go on with")
+          .within(recipe.run)
+          .remedy("without --resume it begins");
+    }
+    if (auto done = write_text(fs::path(recipe.run) / "recipe.json", recipe::json_of(recipe)); !done)
+      return done;
+    return write_text(fs::path(recipe.run) / "config.json", model::config_json(shape));
+  }
+
+  std::string config_;
+  std::int64_t gpus_ = 0;
+  std::int64_t ranks_ = 0;
+  std::int64_t steps_ = 0;
+  bool resume_ = false;
+  std::vector<std::string> settings_;
+  bool fixed_ = false;
+  std::string name_;
+  std::string queue_ = "default";
+  std::int64_t priority_ = 0;
+  bool detach_ = false;
+  bool keys_ = false;
+};
+
+class Generate final : public Command {
+ public:
+  void declare(config::Flags& flags) override {
+    flags.add_word("RUN", run_, "the folder of a training run");
+    flags.add("prompt", prompt_, "what the text begins with");
+    flags.add("tokens", tokens_, "how many to write at most (default: 64)", {.min = 1, .max = 1 << 20});
+    flags.add("temperature", temperature_, "how freely: 0 always takes the likeliest (default: 0.8)");
+    flags.add("seed", seed_, "of the choice (default: 1)", {.min = 0});
+  }
+
+  // The worker takes over: it alone links libtorch.
+  Result<int> run() override {
+    if (!(temperature_ >= 0)) return invalid("--temperature cannot be negative").within("command line");
+    std::vector<std::string> words{worker_program(),
+                                   "generate",
+                                   fs::absolute(run_).lexically_normal().string(),
+                                   prompt_,
+                                   std::to_string(tokens_),
+                                   std::to_string(temperature_),
+                                   std::to_string(seed_)};
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    std::fflush(stdout);
+    execvp(arguments.front(), arguments.data());
+    return failed_errno(words.front(), errno)
+        .remedy("tutti-worker lies beside tutti; `./dev build` makes both");
+  }
+
+ private:
+  std::string run_;
+  std::string prompt_;
+  std::int64_t tokens_ = 64;
+  double temperature_ = 0.8;
+  std::int64_t seed_ = 1;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_train() { return std::make_unique<Train>(); }
+std::unique_ptr<Command> make_generate() { return std::make_unique<Generate>(); }
+
+}  // namespace tutti::cli

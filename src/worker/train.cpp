@@ -1,0 +1,115 @@
+#include "worker/train.hpp"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <dlfcn.h>
+#include <malloc.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+
+#include "comm/communicator.hpp"
+#include "train/generate.hpp"
+#include "train/trainer.hpp"
+
+namespace tutti::worker {
+namespace {
+
+// A death is noticed at once, by its closed connection; this is for a rank that is there and does not come.
+constexpr Duration operation_deadline = std::chrono::minutes(5);
+
+std::atomic<bool> stop_asked{false};
+
+void ask_to_stop(int) { stop_asked = true; }
+
+std::int64_t number_from(const char* name, std::int64_t otherwise) {
+  const char* const text = std::getenv(name);
+  if (text == nullptr) return otherwise;
+  std::int64_t value = otherwise;
+  const std::string_view view(text);
+  std::from_chars(view.data(), view.data() + view.size(), value);
+  return value;
+}
+
+std::string text_from(const char* name) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? "" : text;
+}
+
+// The ranks of a host share its cores. OpenBLAS, where libtorch has it, counts its own threads.
+void share_cores(std::int64_t ranks_of_node) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  const int cores = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+  const auto threads =
+      static_cast<int>(std::max<std::int64_t>(1, cores / std::max<std::int64_t>(1, ranks_of_node)));
+  at::set_num_threads(threads);
+  using SetThreads = void (*)(int);
+  if (auto* const set = reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "openblas_set_num_threads")))
+    set(threads);
+}
+
+// Activations come and go with each step: the memory stays with the process instead of being zeroed by the
+// kernel each time.
+void keep_memory() {
+  constexpr int never = 1 << 30;
+  mallopt(M_MMAP_THRESHOLD, never);
+  mallopt(M_TRIM_THRESHOLD, never);
+  mallopt(M_TOP_PAD, 64 << 20);
+}
+
+int gpu_of_rank(std::int64_t local_rank) {
+  const int count = at::hasCUDA() ? static_cast<int>(at::detail::getCUDAHooks().getNumGPUs()) : 0;
+  return count == 0 ? -1 : static_cast<int>(local_rank % count);
+}
+
+}  // namespace
+
+Result<int> train(const std::string& folder) {
+  auto options = comm::Options::from_environment();
+  if (!options) return std::move(options).error();
+  const std::int64_t ranks_of_node = number_from("LOCAL_WORLD_SIZE", options->size);
+  keep_memory();
+  share_cores(ranks_of_node);
+  std::signal(SIGTERM, ask_to_stop);
+
+  train::RunOptions run{.folder = folder,
+                        .attempt = number_from("TUTTI_ATTEMPT", 0),
+                        .ranks_of_node = static_cast<int>(ranks_of_node),
+                        .device = gpu_of_rank(number_from("LOCAL_RANK", 0)),
+                        .progress_file = text_from("TUTTI_PROGRESS_FILE")};
+  options->device_memory = run.device >= 0;
+  options->deadline = operation_deadline;
+  auto world = comm::Communicator::connect(*options);
+  if (!world) return std::move(world).error();
+  auto ending = train::train(run, std::move(*world), [] { return stop_asked.load(); });
+  if (!ending) return std::move(ending).error();
+  if (*ending == train::Ending::stopped) {
+    std::signal(SIGTERM, SIG_DFL);
+    std::raise(SIGTERM);
+  }
+  return 0;
+}
+
+Result<int> generate(std::span<const std::string> words) {
+  if (words.size() != 5) return invalid("generate takes RUN PROMPT TOKENS TEMPERATURE SEED");
+  train::GenerateOptions options{.run = words[0], .prompt = words[1]};
+  options.tokens = std::strtoll(words[2].c_str(), nullptr, 10);
+  options.temperature = std::strtod(words[3].c_str(), nullptr);
+  options.seed = std::strtoull(words[4].c_str(), nullptr, 10);
+  keep_memory();
+  auto done = train::generate(options, [](std::string_view piece) {
+    std::fwrite(piece.data(), 1, piece.size(), stdout);
+    std::fflush(stdout);
+  });
+  if (!done) return std::move(done).error();
+  std::fputc('\n', stdout);
+  return 0;
+}
+
+}  // namespace tutti::worker
