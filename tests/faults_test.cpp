@@ -321,6 +321,37 @@ TEST(Faults, AGangMovesFromADeadNode) {
   EXPECT_EQ(cluster.run({"--nodes", "3", "--gpus-per-rank", "1"}, "true").exit_code, 0);
 }
 
+TEST(Faults, AnElasticGangGoesOnWithFewerRanks) {
+  const TestCluster cluster(4, 2);
+  const std::string gate = cluster.file("gate");
+  const std::string id = cluster.submit({"--ranks", "8,4", "--gpus-per-rank", "1", "--grace", "200ms"},
+                                        until(gate, "echo WORLD_SIZE=$WORLD_SIZE of $TUTTI_RANKS_WANTED"));
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  EXPECT_EQ(cluster.job(id)["ranks"], 8);
+  const std::string dead = cluster.job(id)["nodes"][3];
+  ASSERT_EQ(cluster.tutti({"local", "kill-node", dead}).exit_code, 0);
+  ASSERT_TRUE(runs_attempt(cluster, id, 1)) << "it does not wait for the dead node";
+  EXPECT_EQ(cluster.node(dead)["state"], "lost");
+  ASSERT_EQ(cluster.tutti({"local", "start-node", dead}).exit_code, 0);
+  const json job = cluster.job(id);
+  EXPECT_EQ(job["attempt"], 1) << "room for more ranks disturbs nobody";
+  EXPECT_EQ(job["state"], "running");
+  EXPECT_EQ(job["ranks"], 4);
+  EXPECT_EQ(job["ranks_wanted"], 8);
+  EXPECT_EQ(job["gpus"], 4.0);
+  EXPECT_EQ(job["nodes"].size(), 2U);
+  EXPECT_EQ(job["rank_states"].size(), 4U);
+  EXPECT_TRUE(has(cluster.tutti({"show", id}).out, "ranks 4 of 8, 4 GPUs"))
+      << cluster.tutti({"show", id}).out;
+  EXPECT_TRUE(has(cluster.tutti({"jobs"}).out, "4 of 8")) << cluster.tutti({"jobs"}).out;
+  write_text(gate, "");
+  EXPECT_EQ(cluster.wait(id), 0);
+  EXPECT_EQ(cluster.state(id), "succeeded");
+  EXPECT_EQ(cluster.job(id)["attempt"], 1);
+  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(cluster.log(id, rank), "WORLD_SIZE=4 of 8\n");
+  EXPECT_EQ(cluster.log(id, 4), "");
+}
+
 TEST(Faults, AGangThatLosesItsNodeTooOftenFails) {
   const TestCluster cluster(2, 1);
   const std::string id = cluster.submit({"--gpus", "1", "--restarts", "0"}, "sleep 1000");

@@ -553,6 +553,48 @@ TEST(Jobs, DrainNowMovesGangs) {
   EXPECT_EQ(cluster.wait(id), 0);
 }
 
+TEST(Jobs, RanksThatEndWellWhenTheyAreMovedAreNotDone) {
+  const TestCluster cluster(2, 2);
+  const std::string gate = cluster.file("gate");
+  // What a program does that saves its work when it is asked to end. The file tells that it is listening.
+  const std::string script = "trap 'echo >" + cluster.file("saved") + ".$RANK; exit 0' TERM; echo >" +
+                             cluster.file("ready") + ".$RANK; " +
+                             until(gate, "echo attempt $TUTTI_ATTEMPT of $WORLD_SIZE");
+  const std::string id =
+      cluster.submit({"--ranks", "2:4", "--gpus-per-rank", "1", "--restarts", "0", "--grace", "30s"}, script);
+  const auto all_have = [&](const std::string& name) {
+    return eventually([&] {
+      for (const char* rank : {".0", ".1", ".2", ".3"}) {
+        if (!std::filesystem::exists(cluster.file(name + rank))) return false;
+      }
+      return true;
+    });
+  };
+  ASSERT_TRUE(all_have("ready"));
+  EXPECT_EQ(cluster.tutti({"drain", "--now", "n2"}).exit_code, 0);
+  ASSERT_TRUE(eventually([&] { return cluster.job(id)["attempt"] == 1 && cluster.state(id) == "running"; }))
+      << cluster.job(id);
+  EXPECT_TRUE(all_have("saved"));
+  EXPECT_EQ(cluster.job(id)["nodes"], json({"n1"}));
+  write_text(gate, "");
+  EXPECT_EQ(cluster.wait(id), 0);
+  EXPECT_EQ(cluster.log(id, 0), "attempt 1 of 2\n");
+}
+
+TEST(Jobs, RanksInNumbersThatNoGangCanHaveAreRefused) {
+  const TestCluster cluster(1, 2);
+  const auto refused = [&](const std::string& ranks) {
+    const auto run = cluster.run({"--ranks", ranks, "--gpus-per-rank", "1"}, "true");
+    EXPECT_EQ(run.exit_code, 2) << run.err;
+    return run.err;
+  };
+  EXPECT_TRUE(has(refused("4:2"), "--ranks : '4:2' is not a range of ranks")) << refused("4:2");
+  EXPECT_TRUE(has(refused("2,4"), "--ranks : 4 comes after 2")) << refused("2,4");
+  EXPECT_TRUE(has(refused("8,4"), "can never run here: needs at least 4 of 8 ranks of 1 GPU"))
+      << refused("8,4");
+  EXPECT_EQ(cluster.run({"--ranks", "8,4,2", "--gpus-per-rank", "1"}, "true").exit_code, 0);
+}
+
 // ---- what scripts rely on
 
 TEST(Jobs, JsonHasTheDocumentedKeys) {
@@ -560,9 +602,9 @@ TEST(Jobs, JsonHasTheDocumentedKeys) {
   const std::string gate = cluster.file("gate");
   const std::string id = cluster.submit({"--gpus", "1", "--name", "one"}, until(gate, "exit 4"));
   ASSERT_TRUE(cluster.becomes(id, "running"));
-  const std::set<std::string> always{"id",     "name",    "state",   "queue",   "ranks",
-                                     "gpus",   "attempt", "nodes",   "devices", "submitted_at",
-                                     "reason", "user",    "priority"};
+  const std::set<std::string> always{"id",           "name",   "state",   "queue",   "ranks",
+                                     "ranks_wanted", "gpus",   "attempt", "nodes",   "devices",
+                                     "submitted_at", "reason", "user",    "priority"};
   auto running = always;
   running.insert("started_at");
   json job = cluster.json({"jobs"})[0];
@@ -575,6 +617,7 @@ TEST(Jobs, JsonHasTheDocumentedKeys) {
   EXPECT_EQ(job["state"], "running");
   EXPECT_EQ(job["queue"], "default");
   EXPECT_EQ(job["ranks"], 1);
+  EXPECT_EQ(job["ranks_wanted"], 1);
   EXPECT_EQ(job["gpus"], 1.0);
   EXPECT_EQ(job["nodes"], json({"n1"}));
   EXPECT_EQ(job["devices"], json({{{"node", "n1"}, {"devices", {0}}}}));

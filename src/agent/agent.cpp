@@ -49,7 +49,7 @@ class Agent {
     if (auto adopted = ranks_.adopt(); !adopted) return adopted;
     const auto signals = loop_.on_signals({SIGTERM, SIGINT}, [this](int) { loop_.stop(); });
     const auto heartbeat = loop_.every(cluster::heartbeat_every, [this] {
-      ranks_.look_at_verdicts();
+      ranks_.look_at_sentences();
       send(wire::Heartbeat{});
     });
     dial();

@@ -108,6 +108,7 @@ void Ranks::start(const RankKey& key, const rank::RankSpec& spec) {
   if (failure) return fail(key, "cannot make " + folder + ": " + failure.message());
   rank::RankSpec whole = spec;
   whole.env.push_back("TUTTI_VERDICT_FILE=" + rank::verdict_path(folder));
+  whole.env.push_back("TUTTI_PROGRESS_FILE=" + rank::progress_path(folder));
   if (auto written = rank::write_spec(folder, whole); !written) return fail(key, written.error().text());
   auto pid = rank::start_shim(tutti_program_, folder);
   if (!pid) return fail(key, pid.error().text());
@@ -194,12 +195,13 @@ void Ranks::trim() {
 
 void Ranks::report(const RankKey& key) { report_({key.job, key.attempt, key.rank, ranks_.at(key).status}); }
 
-void Ranks::look_at_verdicts() {
+void Ranks::look_at_sentences() {
   for (auto& [key, entry] : ranks_) {
     if (entry.status.state != cluster::RankState::started) continue;
-    std::string verdict = rank::read_verdict(folder_of(key));
-    if (verdict == entry.status.detail) continue;
-    entry.status.detail = std::move(verdict);
+    std::string said = rank::read_verdict(folder_of(key));
+    if (said.empty()) said = rank::read_progress(folder_of(key));
+    if (said == entry.status.detail) continue;
+    entry.status.detail = std::move(said);
     report(key);
   }
 }

@@ -51,7 +51,7 @@ class Ranks {
   std::vector<cluster::RankReport> reports() const;
 
   // Reports what the collectives of running ranks have found out since the last call.
-  void look_at_verdicts();
+  void look_at_sentences();
   // Where the logs of the attempt's ranks on this node are, finished ones too: by rank.
   std::map<std::int32_t, std::string> log_folders(cluster::JobId job, std::int32_t attempt) const;
   bool running(const RankKey& key) const;

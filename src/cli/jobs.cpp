@@ -183,16 +183,16 @@ class Show final : public Command {
                  devices.empty() ? "-" : devices});
     }
     std::fputs(table.text().c_str(), stdout);
-    print_waits(job);
+    print_details(job);
   }
 
-  // What the collectives of running ranks have found out, each sentence once.
-  static void print_waits(const json& job) {
+  // How far running ranks are, or whom they wait for, each sentence once.
+  static void print_details(const json& job) {
     std::set<std::string> told;
     for (const auto& rank : job["rank_states"]) {
       const std::string detail = text_of(rank, "detail");
       if (text_of(rank, "state") != "running" || detail.empty() || !told.insert(detail).second) continue;
-      std::printf("  rank %d waits: %s\n", rank["rank"].get<int>(), detail.c_str());
+      std::printf("  rank %d: %s\n", rank["rank"].get<int>(), detail.c_str());
     }
   }
 

@@ -34,7 +34,7 @@ bool take_rank(sched::NodeView& view, const sched::Shape& shape, const RankPlace
 
 // Takes the whole gang out of the room, or leaves the room as it was.
 bool take_room(Room& room, const sched::Shape& shape, const std::vector<RankPlace>& places) {
-  if (places.size() != static_cast<std::size_t>(shape.ranks)) return false;
+  if (!sched::runs_with(shape, places.size())) return false;
   Room touched;
   for (const RankPlace& place : places) {
     const auto node = room.find(place.node);
@@ -159,6 +159,15 @@ void Machine::set_rank(Job& job, std::int32_t rank, RankStatus status) {
 
 // The whole gang ends; the first cause decides what comes after.
 void Machine::end(Job& job, EndCause cause, std::string reason) {
+  if (job.ending == EndCause::rank_failed && cause == EndCause::node_lost) {
+    // Ranks notice that a peer is gone before the controller knows that its whole node is: the node is the
+    // cause.
+    job.ending = cause;
+    job.exit_code = 0;
+    job.reason = std::move(reason);
+    touch(job);
+    return;
+  }
   if (job.ending != EndCause::none) return;
   job.ending = cause;
   job.reason = std::move(reason);

@@ -61,6 +61,7 @@ std::vector<std::string> rank_environment(const State& state, const Job& job, st
   set("TUTTI_JOB", job.id.text());
   set("TUTTI_ATTEMPT", count(job.attempt));
   set("TUTTI_NODE", place.node);
+  set("TUTTI_RANKS_WANTED", count(job.spec.shape.ranks));
   if (job.spec.array) set("TUTTI_ARRAY_INDEX", count(job.spec.array->index));
   if (!job.spec.slurm_variables) return env;
   set("SLURM_JOB_ID", job.id.text());

@@ -6,7 +6,7 @@ namespace {
 Error broken(const Job& job, const std::string& what) { return failed("job " + job.id.text() + ": " + what); }
 
 Result<> check_job(const State& state, const Job& job) {
-  const bool whole = job.places.size() == static_cast<std::size_t>(job.spec.shape.ranks);
+  const bool whole = sched::runs_with(job.spec.shape, job.places.size());
   const bool running = job.state == JobState::starting || job.state == JobState::running;
   if (job.placed() && !whole) return broken(job, "half a gang is placed");
   if (job.placed() && job.places.size() != job.ranks.size()) return broken(job, "ranks without a place");

@@ -82,8 +82,12 @@ Result<std::vector<JobId>> array_elements(const State& state, JobId job) {
   return elements;
 }
 
-std::int64_t gpu_share_total(const JobSpec& spec) {
-  return std::int64_t{spec.shape.ranks} * spec.shape.gpu_share;
+std::int32_t rank_count(const Job& job) {
+  return job.places.empty() ? job.spec.shape.ranks : static_cast<std::int32_t>(job.places.size());
+}
+
+std::int64_t gpu_share_total(const Job& job) {
+  return std::int64_t{rank_count(job)} * job.spec.shape.gpu_share;
 }
 
 }  // namespace tutti::cluster

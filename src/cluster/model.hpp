@@ -132,8 +132,8 @@ struct Job {
   std::string last_end;  // why the attempt before this one ended
 
   // Of the running attempt, or of the last one: what `holds` tells apart.
-  bool holds = false;  // the places below are in use
-  std::vector<RankPlace> places;
+  bool holds = false;             // the places below are in use
+  std::vector<RankPlace> places;  // by rank: each attempt has a number of them of its own
   std::vector<RankStatus> ranks;
   std::int32_t master_port = 0;
   EndCause ending = EndCause::none;
@@ -182,7 +182,10 @@ std::string_view name_of(JobState state);
 // The elements of the array that the job belongs to, in the order of their ids.
 Result<std::vector<JobId>> array_elements(const State& state, JobId job);
 
-// How many devices a job uses, in thousandths.
-std::int64_t gpu_share_total(const JobSpec& spec);
+// The ranks of the running attempt, or of the last one; as many as are wanted before the first.
+std::int32_t rank_count(const Job& job);
+
+// How many devices those ranks use, in thousandths.
+std::int64_t gpu_share_total(const Job& job);
 
 }  // namespace tutti::cluster

@@ -18,6 +18,12 @@ JobSpec spec(std::int32_t ranks, std::int32_t gpu_share = 1000) {
   return spec;
 }
 
+JobSpec elastic_spec(std::vector<std::int32_t> rank_counts) {
+  JobSpec elastic = spec(rank_counts.front());
+  elastic.shape.rank_counts = std::move(rank_counts);
+  return elastic;
+}
+
 // A cluster with a scheduler beside it and agents that do what they are told only when the test says so.
 struct ClusterTest : testing::Test {
   State state;
@@ -56,14 +62,22 @@ struct ClusterTest : testing::Test {
                     {id, job(id).attempt, rank, std::move(status)}});
   }
   void all_start(JobId id) {
-    for (std::int32_t rank = 0; rank < job(id).spec.shape.ranks; ++rank)
-      report(id, rank, {RankState::started});
+    for (std::int32_t rank = 0; rank < rank_count(job(id)); ++rank) report(id, rank, {RankState::started});
   }
   void all_exit(JobId id, std::int32_t code = 0) {
     const std::int32_t attempt = job(id).attempt;
-    for (std::int32_t rank = 0; rank < job(id).spec.shape.ranks; ++rank) {
+    for (std::int32_t rank = 0; rank < rank_count(job(id)); ++rank) {
       if (job(id).placed() && job(id).attempt == attempt) report(id, rank, {RankState::exited, code, ""});
     }
+  }
+  // The node is silent for longer than its lease, the others are not.
+  void lose(const NodeName& silent) {
+    now += lease;
+    for (const auto& [name, node] : std::map(state.nodes)) {
+      if (name != silent && !node.lost) happen(Heard{name});
+    }
+    pass(1s);
+    EXPECT_TRUE(state.nodes.at(silent).lost);
   }
   void pass(Duration time) {
     now += time;
@@ -159,6 +173,29 @@ TEST_F(ClusterTest, ALostNodeRestartsItsGangsElsewhere) {
   for (const auto& place : job(id).places) EXPECT_NE(place.node, victim);
 }
 
+TEST_F(ClusterTest, RanksThatFailBecauseANodeWasLostAreNotToBlame) {
+  join("a", 1);
+  join("b", 1);
+  join("c", 1);
+  JobSpec wanted = spec(2);
+  wanted.restart_on_failure = 0;
+  const JobId id = submit(wanted);
+  all_start(id);
+  const NodeName victim = job(id).places[1].node;
+  report(id, 0, {RankState::exited, 1, "its peer is gone"});
+  EXPECT_EQ(job(id).attempt, 0);
+  now += 3s;
+  for (const auto& name : {"a", "b", "c"}) {
+    if (name != victim) happen(Heard{name});
+  }
+  pass(1s);
+  EXPECT_EQ(job(id).attempt, 1);
+  EXPECT_EQ(job(id).state, JobState::starting);
+  EXPECT_EQ(job(id).failures, 0);
+  EXPECT_NE(job(id).last_end.find("node " + std::string(victim) + " was lost"), std::string::npos)
+      << job(id).last_end;
+}
+
 TEST_F(ClusterTest, ALostNodeThatComesBackHasItsOldRanksEnded) {
   join("a", 1);
   join("b", 1);
@@ -180,6 +217,83 @@ TEST_F(ClusterTest, ALostNodeThatComesBackHasItsOldRanksEnded) {
   happen(Reported{victim, {id, 0, 0, {RankState::exited, 137, ""}}});
   EXPECT_EQ(job(id).attempt, 1);
   EXPECT_EQ(sent<ForgetRanks>(), 1U);
+}
+
+TEST_F(ClusterTest, AnElasticGangGoesOnWithWhatIsLeftOfTheCluster) {
+  for (const char* name : {"a", "b", "c", "d"}) join(name, 2);
+  const JobId id = submit(elastic_spec({8, 4}));
+  ASSERT_EQ(job(id).places.size(), 8U);
+  all_start(id);
+  const NodeName victim = job(id).places.back().node;
+  lose(victim);
+  ASSERT_EQ(job(id).attempt, 0) << "no new attempt before the survivors have ended";
+  all_exit(id, 143);
+  EXPECT_EQ(job(id).attempt, 1);
+  EXPECT_EQ(job(id).losses, 1);
+  EXPECT_EQ(job(id).state, JobState::starting);
+  ASSERT_EQ(job(id).places.size(), 4U) << "six GPUs are free, and six ranks are not listed";
+  EXPECT_EQ(job(id).ranks, std::vector<RankStatus>(4));
+  EXPECT_EQ(gpu_share_total(job(id)), 4000);
+  const auto env = rank_environment(state, job(id), 3);
+  for (const char* entry : {"RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "NODE_RANK=1",
+                            "TUTTI_RANKS_WANTED=8"}) {
+    EXPECT_EQ(std::count(env.begin(), env.end(), entry), 1) << entry;
+  }
+  all_start(id);
+  EXPECT_EQ(job(id).state, JobState::running);
+
+  sends.clear();
+  const auto places = job(id).places;
+  join(victim, 2, {{id, 0, 7, {RankState::started}}});
+  EXPECT_EQ(job(id).attempt, 1) << "room for more ranks does not disturb those that run";
+  EXPECT_EQ(job(id).places, places);
+  ASSERT_EQ(sends.size(), 1U);
+  EXPECT_EQ(std::get<EndRanks>(sends[0]).attempt, 0);
+  happen(Reported{places[0].node, {id, 1, 7, {RankState::exited, 1, ""}}});
+  EXPECT_EQ(job(id).state, JobState::running) << "the attempt has no rank 7";
+  sends.clear();
+  derive(state, now);
+  join(places[0].node, 2, {{id, 1, 0, {RankState::started}}, {id, 1, 1, {RankState::started}}});
+  EXPECT_TRUE(sends.empty()) << "controller and agent start again, and agree on what runs";
+  all_exit(id);
+  EXPECT_EQ(job(id).state, JobState::succeeded);
+  EXPECT_EQ(rank_count(job(id)), 4);
+}
+
+TEST_F(ClusterTest, AnElasticGangGrowsWithItsNextAttempt) {
+  join("a", 2);
+  JobSpec wanted = elastic_spec({4, 3, 2});
+  wanted.restart_on_failure = 1;
+  const JobId id = submit(wanted);
+  ASSERT_EQ(job(id).places.size(), 2U);
+  join("b", 1);
+  ASSERT_EQ(job(id).places.size(), 2U);
+  all_exit(id, 1);
+  EXPECT_EQ(job(id).attempt, 1);
+  EXPECT_EQ(job(id).places.size(), 3U);
+}
+
+TEST_F(ClusterTest, AnElasticGangIsRefusedOnlyIfItsSmallestCountCanNeverFit) {
+  join("a", 2);
+  EXPECT_EQ(job(submit(elastic_spec({8, 4, 2}))).places.size(), 2U);
+  const auto refused = happen(Submit{{elastic_spec({8, 4})}});
+  ASSERT_FALSE(refused.reply.ok());
+  EXPECT_NE(refused.reply.error().message().find("can never run here: needs at least 4 of 8 ranks of 1 GPU"),
+            std::string::npos)
+      << refused.reply.error().message();
+}
+
+TEST_F(ClusterTest, APlanWithAnotherNumberOfRanksIsNotBelieved) {
+  join("a", 4);
+  const JobId id = step(state, now, Submit{{elastic_spec({4, 2})}}).reply->front();
+  sched::Plan plan = sched::schedule(snapshot(state), now);
+  ASSERT_EQ(plan.starts.front().ranks.size(), 4U);
+  plan.starts.front().ranks.pop_back();
+  EXPECT_TRUE(step(state, now, Planned{plan}).schedule) << "another plan is asked for";
+  EXPECT_FALSE(job(id).placed());
+  plan.starts.front().ranks.pop_back();
+  step(state, now, Planned{plan});
+  EXPECT_EQ(job(id).places.size(), 2U);
 }
 
 TEST_F(ClusterTest, ALostNodeThatIsHeardAgainIsAskedForAHello) {
@@ -398,6 +512,28 @@ TEST_F(ClusterTest, ADrainedNodeTakesNothingNewAndCanBeEmptied) {
   EXPECT_EQ(node_state(state, state.nodes.at(home)), NodeState::ready);
 }
 
+TEST_F(ClusterTest, RanksThatEndAfterANoticeAreStartedAgainWhichCountsAsNothing) {
+  join("a", 2);
+  join("b", 2);
+  JobSpec wanted = elastic_spec({4, 2});
+  wanted.restarts = 0;
+  const JobId id = submit(wanted);
+  all_start(id);
+  happen(Drain{"b", true});
+  EXPECT_EQ(sent<EndRanks>(), 2U) << "the whole gang has notice, not only the ranks of the drained node";
+  for (const auto& [rank, code] : {std::pair(0, 0), std::pair(1, 143), std::pair(2, 0), std::pair(3, 1)}) {
+    EXPECT_EQ(job(id).attempt, 0);
+    report(id, rank, {RankState::exited, code, ""});
+  }
+  EXPECT_EQ(job(id).attempt, 1);
+  EXPECT_EQ(job(id).losses, 0);
+  EXPECT_EQ(job(id).failures, 0);
+  ASSERT_EQ(job(id).places.size(), 2U);
+  for (const RankPlace& place : job(id).places) EXPECT_EQ(place.node, "a");
+  all_exit(id);
+  EXPECT_EQ(job(id).state, JobState::succeeded) << "without notice an end is the end";
+}
+
 TEST_F(ClusterTest, RanksSeeWhatLaunchersPromise) {
   join("a", 2);
   join("b", 2);
@@ -408,9 +544,10 @@ TEST_F(ClusterTest, RanksSeeWhatLaunchersPromise) {
   const auto has = [&](const std::string& entry) {
     return std::find(env.begin(), env.end(), entry) != env.end();
   };
-  for (const char* entry : {"RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "NODE_RANK=1",
-                            "CUDA_VISIBLE_DEVICES=1", "TUTTI_JOB=1", "TUTTI_ATTEMPT=0", "SLURM_PROCID=3",
-                            "SLURM_NNODES=2", "SLURM_JOB_NODELIST=a,b"}) {
+  for (const char* entry :
+       {"RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "NODE_RANK=1",
+        "CUDA_VISIBLE_DEVICES=1", "TUTTI_JOB=1", "TUTTI_ATTEMPT=0", "TUTTI_RANKS_WANTED=4", "SLURM_PROCID=3",
+        "SLURM_NNODES=2", "SLURM_JOB_NODELIST=a,b"}) {
     EXPECT_TRUE(has(entry)) << entry;
   }
   EXPECT_TRUE(has("MASTER_ADDR=10.0.0.a"));
@@ -491,6 +628,8 @@ TEST_F(ClusterTest, RandomHistoriesKeepTheInvariants) {
           break;
         case 1: {
           JobSpec wanted = spec(static_cast<std::int32_t>(prng.between(1, 6)), prng.chance(0.5) ? 1000 : 500);
+          for (auto count = wanted.shape.ranks; count > 0 && prng.chance(0.5); --count)
+            wanted.shape.rank_counts.push_back(count);
           wanted.restart_on_failure = static_cast<std::int32_t>(prng.below(3));
           happen(Submit{{wanted}});
           break;

@@ -70,10 +70,27 @@ TEST(JobFile, TheCommandLineOverridesTheFile) {
   EXPECT_EQ(spec.env, (Words{"B=1", "A=2"}));
 }
 
+TEST(JobFile, SeveralNumbersOfRanks) {
+  using Counts = std::vector<std::int32_t>;
+  const auto counts = [](std::string_view ranks) {
+    const auto file = parse_job_file("command: [x]\nranks: " + std::string(ranks) + "\n", "job.yaml");
+    EXPECT_TRUE(file.ok()) << file.error().text();
+    return file->draft.finish()->front().shape.rank_counts;
+  };
+  EXPECT_EQ(counts("4:6"), (Counts{6, 5, 4}));
+  EXPECT_EQ(counts("16,8,4"), (Counts{16, 8, 4}));
+  EXPECT_EQ(counts("8"), Counts{});
+  const auto script = parse_job_file("#!/bin/bash\n#SBATCH -n 8\n#TUTTI --ranks 8,4\necho\n", "job.sh");
+  ASSERT_TRUE(script.ok()) << script.error().text();
+  EXPECT_EQ(script->draft.finish()->front().shape.rank_counts, (Counts{8, 4}));
+}
+
 TEST(JobFile, ErrorsNameFileLineAndKey) {
   EXPECT_EQ(why("name: a\nrnaks: 4\n"), "job.yaml:2: rnaks : unknown key / did you mean 'ranks'?");
   EXPECT_EQ(why("comand: x\n"), "job.yaml:1: comand : unknown key / did you mean 'command'?");
   EXPECT_EQ(why("ranks: 0\n"), "job.yaml:1: ranks : 0 is less than 1 / ");
+  EXPECT_EQ(why("ranks: 4,8\n"),
+            "job.yaml:1: ranks : 8 comes after 4 / write the largest number of ranks first: 16,8,4");
   EXPECT_EQ(why("env:\n  - A=1\n  - B\n"),
             "job.yaml:3: env : 'B' is not of the form K=V / "
             "K holds letters, digits and '_', and does not begin with a digit");
@@ -118,6 +135,8 @@ TEST(JobFile, TakesAnyBytes) {
                      "-N",
                      "-n ",
                      "8",
+                     "16,8",
+                     "4:16",
                      "0-9%",
                      "\n",
                      "'",

@@ -26,13 +26,13 @@ std::int32_t narrow(std::int64_t number) { return static_cast<std::int32_t>(numb
 
 // What the counts say together; gpus, ranks, ranks-per-node and nodes fill in one another.
 Result<std::int64_t> count_ranks(const Draft& draft) {
-  if (draft.gpus > 0 && draft.ranks > 0)
+  if (draft.gpus > 0 && !draft.rank_counts.empty())
     return invalid("is short for ranks of one GPU each: leave out ranks").within("gpus");
   if (draft.gpus > 0 && draft.gpu_share)
     return invalid("is short for ranks of one GPU each: leave out gpus-per-rank").within("gpus");
   const std::int64_t nodes = std::max<std::int64_t>(draft.nodes, 1);
   const std::int64_t places = nodes * std::max<std::int64_t>(draft.ranks_per_node, 1);
-  const std::int64_t given = std::max(draft.gpus, draft.ranks);
+  const std::int64_t given = draft.rank_counts.empty() ? draft.gpus : draft.rank_counts.front();
   const std::int64_t ranks = given > 0 ? given : places;
   if (ranks > ranks_max)
     return invalid("a job has at most " + std::to_string(ranks_max) + " ranks, not " + std::to_string(ranks))
@@ -52,6 +52,7 @@ Result<sched::Shape> make_shape(const Draft& draft) {
   if (!ranks) return std::move(ranks).error();
   sched::Shape shape;
   shape.ranks = narrow(*ranks);
+  if (draft.rank_counts.size() > 1) shape.rank_counts = draft.rank_counts;
   shape.nodes = narrow(draft.nodes);
   const bool nodes_alone = draft.nodes > 0 && draft.ranks_per_node == 0 && *ranks == draft.nodes;
   shape.ranks_per_node = nodes_alone ? 1 : narrow(draft.ranks_per_node);
@@ -147,7 +148,8 @@ Result<std::vector<cluster::JobSpec>> spread(const cluster::JobSpec& spec, const
 
 void Draft::declare(config::Flags& flags) {
   flags.add("name", "NAME", store(name, parse_name), "what to call the job; otherwise its command's name");
-  flags.add("ranks", ranks, "how many ranks the gang has", {1, ranks_max});
+  flags.add("ranks", "N", store(rank_counts, parse_rank_counts),
+            "how many ranks the gang has; 4:16 or 16,8,4: the most of these that fit");
   flags.add("ranks-per-node", ranks_per_node, "at most so many on one node", {1, ranks_max});
   flags.add("nodes", nodes, "on exactly so many nodes; alone: one rank on each", {1, ranks_max});
   flags.add("gpus-per-rank", "G", store(gpu_share, parse_gpu_share),

@@ -19,8 +19,8 @@ namespace tutti::jobfile {
 // file and then declared to the flags of a command line is overridden by that line; the lists grow, and of
 // two values of one environment variable the later one holds.
 struct Draft {
-  std::string name;  // "": after the command
-  std::int64_t ranks = 0;
+  std::string name;                       // "": after the command
+  std::vector<std::int32_t> rank_counts;  // descending; none: not given
   std::int64_t ranks_per_node = 0;
   std::int64_t nodes = 0;
   std::optional<std::int32_t> gpu_share;  // per rank, in thousandths

@@ -136,6 +136,22 @@ TEST(JobFlags, CountsFillInOneAnother) {
   EXPECT_EQ(counts({"--ranks", "2", "--gpus-per-rank", "8"}), (Counts{2, 0, 0, 8000}));
 }
 
+TEST(JobFlags, AGangMayRunWithSeveralNumbersOfRanks) {
+  using Counts = std::vector<std::int32_t>;
+  const auto listed = spec({"--ranks", "16,8,4", "--gpus-per-rank", "1"}).shape;
+  EXPECT_EQ(listed.ranks, 16);
+  EXPECT_EQ(listed.rank_counts, (Counts{16, 8, 4}));
+  const auto range = spec({"--ranks", "4:6", "--nodes", "3"}).shape;
+  EXPECT_EQ(range.ranks, 6);
+  EXPECT_EQ(range.rank_counts, (Counts{6, 5, 4}));
+  EXPECT_EQ(spec({"--ranks", "2:4", "--nodes", "4"}).shape.ranks_per_node, 1);
+  EXPECT_EQ(spec({"--ranks", "8"}).shape.rank_counts, Counts{}) << "one number is the plain form";
+  EXPECT_EQ(why({"--ranks", "16:4"}), "run: --ranks : '16:4' is not a range of ranks");
+  EXPECT_EQ(why({"--ranks", "4,2", "--gpus", "4"}),
+            "gpus : is short for ranks of one GPU each: leave out ranks");
+  EXPECT_EQ(why({"--ranks", "4,2", "--nodes", "5"}), "nodes : 5 are more than the 4 ranks");
+}
+
 TEST(JobFlags, CountsThatContradict) {
   EXPECT_EQ(why({"--gpus", "8", "--ranks", "8"}),
             "gpus : is short for ranks of one GPU each: leave out ranks");

@@ -73,7 +73,7 @@ TEST(Script, Shells) {
 TEST(Script, TuttiLinesHoldOverSlurmLines) {
   const auto file = parse_script("#!/bin/bash\n#TUTTI --ranks 2\n#SBATCH -n 4 -t 10\necho\n", "a.sh");
   ASSERT_TRUE(file.ok());
-  EXPECT_EQ(file->draft.ranks, 2);
+  EXPECT_EQ(file->draft.rank_counts, std::vector<std::int32_t>{2});
   EXPECT_EQ(file->draft.time_limit, 10min);
   EXPECT_TRUE(file->draft.slurm_variables);
 }

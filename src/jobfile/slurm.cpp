@@ -247,7 +247,7 @@ Result<> SlurmReader::finish() {
   auto gpus = gpus_per_rank(laid_out);
   if (!gpus) return std::move(gpus).error();
   draft_.nodes = counts_.nodes;
-  draft_.ranks = counts_.tasks;
+  if (counts_.tasks > 0) draft_.rank_counts = {static_cast<std::int32_t>(counts_.tasks)};
   draft_.ranks_per_node = counts_.tasks_per_node;
   // GPUs that were asked for a node come from one node, also where nobody said how many nodes.
   if (counts_.gpus_per_node && counts_.tasks_per_node == 0) draft_.ranks_per_node = laid_out.ranks_per_node;

@@ -70,6 +70,25 @@ Result<Duration> bounded(Result<Duration> duration, Duration most) {
   return duration;
 }
 
+Error too_many_rank_counts() {
+  return invalid("a gang names at most " + std::to_string(sched::rank_counts_max) + " numbers of ranks")
+      .remedy("write those that matter: 512,256,128");
+}
+
+// FEWEST:MOST
+Result<std::vector<std::int32_t>> parse_rank_range(std::string_view text, std::size_t colon) {
+  const auto fewest = parse_count(text.substr(0, colon), {1, cluster::ranks_max});
+  if (!fewest) return fewest.error();
+  const auto most = parse_count(text.substr(colon + 1), {1, cluster::ranks_max});
+  if (!most) return most.error();
+  if (*fewest > *most) return not_a(text, "a range of ranks").remedy("write the smaller number first: 4:16");
+  if (*most - *fewest >= static_cast<std::int64_t>(sched::rank_counts_max)) return too_many_rank_counts();
+  std::vector<std::int32_t> counts;
+  for (std::int64_t count = *most; count >= *fewest; --count)
+    counts.push_back(static_cast<std::int32_t>(count));
+  return counts;
+}
+
 Error bad_array(std::string_view text) {
   return not_a(text, "an array").remedy("write 0-99, 0-99%8 (eight at once), 0-10:2 or 1,3,5");
 }
@@ -118,6 +137,22 @@ Result<std::int64_t> parse_count(std::string_view text, config::Range range) {
   if (*number > range.max)
     return invalid(std::to_string(*number) + " is more than " + std::to_string(range.max));
   return *number;
+}
+
+Result<std::vector<std::int32_t>> parse_rank_counts(std::string_view text) {
+  if (const auto colon = text.find(':'); colon != std::string_view::npos)
+    return parse_rank_range(text, colon);
+  std::vector<std::int32_t> counts;
+  for (const std::string_view piece : split(text, ',')) {
+    const auto count = parse_count(piece, {1, cluster::ranks_max});
+    if (!count) return count.error();
+    if (counts.size() == sched::rank_counts_max) return too_many_rank_counts();
+    if (!counts.empty() && *count >= counts.back())
+      return invalid(std::string(piece) + " comes after " + std::to_string(counts.back()))
+          .remedy("write the largest number of ranks first: 16,8,4");
+    counts.push_back(static_cast<std::int32_t>(*count));
+  }
+  return counts;
 }
 
 Result<std::int32_t> parse_gpu_share(std::string_view text) {

@@ -40,6 +40,9 @@ struct ArrayRange {
 
 // Digits only, within the range.
 Result<std::int64_t> parse_count(std::string_view text, config::Range range);
+// "8", "4:16" (each number from 16 down to 4), "16,8,4": the numbers of ranks that a gang can run with,
+// descending.
+Result<std::vector<std::int32_t>> parse_rank_counts(std::string_view text);
 // "2", "0.25": in thousandths of a GPU; more than one GPU are whole ones.
 Result<std::int32_t> parse_gpu_share(std::string_view text);
 // "2h", or Slurm's forms: MM, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS. 0 is no limit.

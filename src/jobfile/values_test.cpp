@@ -18,6 +18,32 @@ TEST(Values, Counts) {
     EXPECT_EQ(why(parse_count(text, {})), "'" + std::string(text) + "' is not a whole number");
 }
 
+TEST(Values, RankCounts) {
+  using Counts = std::vector<std::int32_t>;
+  EXPECT_EQ(*parse_rank_counts("8"), Counts{8});
+  EXPECT_EQ(*parse_rank_counts("4:7"), (Counts{7, 6, 5, 4}));
+  EXPECT_EQ(*parse_rank_counts("4:4"), Counts{4});
+  EXPECT_EQ(*parse_rank_counts("16,8,1"), (Counts{16, 8, 1}));
+  EXPECT_EQ(parse_rank_counts("1:256")->size(), sched::rank_counts_max);
+  EXPECT_EQ(*parse_rank_counts("100000"), Counts{100'000});
+}
+
+TEST(Values, BadRankCounts) {
+  EXPECT_EQ(why(parse_rank_counts("16:4")), "'16:4' is not a range of ranks");
+  EXPECT_EQ(why(parse_rank_counts("8,16")), "16 comes after 8");
+  EXPECT_EQ(parse_rank_counts("8,16").error().remedy(), "write the largest number of ranks first: 16,8,4");
+  EXPECT_EQ(why(parse_rank_counts("8,8")), "8 comes after 8");
+  EXPECT_EQ(why(parse_rank_counts("0:4")), "0 is less than 1");
+  EXPECT_EQ(why(parse_rank_counts("4,0")), "0 is less than 1");
+  EXPECT_EQ(why(parse_rank_counts("1:100001")), "100001 is more than 100000");
+  for (const char* text : {"", "8,", ",8", "8:", "4:8:12", "8,4:2", "x", "-4", "4 8"})
+    EXPECT_NE(why(parse_rank_counts(text)).find("is not a whole number"), std::string::npos) << text;
+  EXPECT_EQ(why(parse_rank_counts("1:257")), "a gang names at most 256 numbers of ranks");
+  std::string many = "1000";
+  for (int count = 999; count > 999 - 256; --count) many += "," + std::to_string(count);
+  EXPECT_EQ(why(parse_rank_counts(many)), "a gang names at most 256 numbers of ranks");
+}
+
 TEST(Values, GpuShares) {
   EXPECT_EQ(*parse_gpu_share("0"), 0);
   EXPECT_EQ(*parse_gpu_share("0.25"), 250);

@@ -198,10 +198,20 @@ Result<std::optional<RankExit>> read_exit(const std::string& folder) {
 
 std::string verdict_path(const std::string& folder) { return folder + "/verdict"; }
 
-std::string read_verdict(const std::string& folder) {
-  auto content = read_file(verdict_path(folder), verdict_bytes_max);
+std::string progress_path(const std::string& folder) { return folder + "/progress"; }
+
+namespace {
+
+// What a rank has written for people, if it is short enough.
+std::string read_sentence(const std::string& path) {
+  auto content = read_file(path, verdict_bytes_max);
   return content && *content ? valid_utf8(**content) : "";
 }
+
+}  // namespace
+
+std::string read_verdict(const std::string& folder) { return read_sentence(verdict_path(folder)); }
+std::string read_progress(const std::string& folder) { return read_sentence(progress_path(folder)); }
 
 Result<> write_shim(const std::string& folder, const ShimProcess& shim) {
   return replace_file(path_of(folder, "shim"),

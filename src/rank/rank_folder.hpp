@@ -64,6 +64,9 @@ Result<std::optional<RankExit>> read_exit(const std::string& folder);
 // nothing.
 std::string verdict_path(const std::string& folder);
 std::string read_verdict(const std::string& folder);
+// Where the rank may say how far it is, in a line (TUTTI_PROGRESS_FILE). As bounded as a verdict.
+std::string progress_path(const std::string& folder);
+std::string read_progress(const std::string& folder);
 
 // Nothing while the shim has not written it.
 Result<> write_shim(const std::string& folder, const ShimProcess& shim);

@@ -45,6 +45,8 @@ TEST_F(RankFolder, ASpecificationIsReadAsItWasWritten) {
 }
 
 TEST_F(RankFolder, AVerdictIsTextOfBoundedLength) {
+  write(progress_path(folder()), "step 3/10");
+  EXPECT_EQ(read_progress(folder()), "step 3/10");
   EXPECT_EQ(read_verdict(folder()), "");
   write(verdict_path(folder()), "rank 3 on node n2 died\xff");
   EXPECT_EQ(read_verdict(folder()), "rank 3 on node n2 died\xEF\xBF\xBD");

@@ -1,5 +1,8 @@
 #include <algorithm>
+#include <functional>
 #include <limits>
+#include <span>
+#include <utility>
 
 #include "sched/sched.hpp"
 
@@ -7,6 +10,18 @@ namespace tutti::sched {
 namespace {
 
 constexpr std::int32_t unlimited = std::numeric_limits<std::int32_t>::max();
+
+// Descending. The shape must outlive them.
+std::span<const std::int32_t> counts_of(const Shape& shape) {
+  if (shape.rank_counts.empty()) return {&shape.ranks, 1};
+  return shape.rank_counts;
+}
+
+// Rounded up, so that no node has to take more ranks of a smaller gang than of the whole one.
+std::int32_t nodes_for(const Shape& shape, std::int32_t ranks) {
+  const std::int64_t of_whole = std::int64_t{shape.nodes} * ranks;
+  return static_cast<std::int32_t>((of_whole + shape.ranks - 1) / shape.ranks);
+}
 
 bool matches(const Shape& shape, const DeviceView& device) {
   return (shape.gpu_model.empty() || device.model == shape.gpu_model) && device.memory >= shape.gpu_memory;
@@ -42,27 +57,37 @@ struct Slot {
   std::int32_t ranks = 0;  // how many it could take, and then how many it gets
 };
 
-// Exactly shape.nodes nodes, the ranks spread evenly, the fuller nodes first so that empty ones stay whole.
-std::vector<Slot> spread(const Shape& shape, std::vector<Slot> slots) {
-  const std::int32_t most = (shape.ranks + shape.nodes - 1) / shape.nodes;
-  std::erase_if(slots, [&](const Slot& slot) { return slot.ranks < most; });
-  if (slots.size() < static_cast<std::size_t>(shape.nodes)) return {};
-  std::stable_sort(slots.begin(), slots.end(),
-                   [](const Slot& a, const Slot& b) { return a.ranks < b.ranks; });
-  slots.resize(static_cast<std::size_t>(shape.nodes));
-  for (std::int32_t at = 0; at < shape.nodes; ++at) {
-    slots[static_cast<std::size_t>(at)].ranks =
-        shape.ranks / shape.nodes + (at < shape.ranks % shape.nodes ? 1 : 0);
+// In the order in which a gang takes them: the fuller nodes first where it asks for a number of nodes, so
+// that empty ones stay whole, and otherwise the roomier ones.
+std::vector<Slot> find_slots(const Shape& shape, const std::vector<NodeView>& nodes) {
+  std::vector<Slot> slots;
+  for (std::size_t at = 0; at < nodes.size(); ++at) {
+    const std::int32_t ranks = capacity(shape, nodes[at]);
+    if (ranks > 0) slots.push_back({at, ranks});
+  }
+  if (shape.nodes > 0) {
+    std::ranges::stable_sort(slots, std::less(), &Slot::ranks);
+  } else {
+    std::ranges::stable_sort(slots, std::greater(), &Slot::ranks);
   }
   return slots;
 }
 
+// Exactly so many nodes, the ranks spread evenly.
+std::vector<Slot> spread(const std::vector<Slot>& slots, std::int32_t ranks, std::int32_t nodes) {
+  const std::int32_t most = (ranks + nodes - 1) / nodes;
+  const auto first = std::ranges::lower_bound(slots, most, std::less(), &Slot::ranks);
+  if (slots.end() - first < nodes) return {};
+  std::vector<Slot> chosen(first, first + nodes);
+  for (std::int32_t at = 0; at < nodes; ++at)
+    chosen[static_cast<std::size_t>(at)].ranks = ranks / nodes + (at < ranks % nodes ? 1 : 0);
+  return chosen;
+}
+
 // As few nodes as fit: the roomiest ones until the rest of the gang fits into one, and for that the tightest.
-std::vector<Slot> pack(const Shape& shape, std::vector<Slot> slots) {
-  std::stable_sort(slots.begin(), slots.end(),
-                   [](const Slot& a, const Slot& b) { return a.ranks > b.ranks; });
+std::vector<Slot> pack(const std::vector<Slot>& slots, std::int32_t ranks) {
   std::vector<Slot> chosen;
-  std::int32_t left = shape.ranks;
+  std::int32_t left = ranks;
   for (std::size_t at = 0; at < slots.size() && left > 0; ++at) {
     if (slots[at].ranks < left) {
       chosen.push_back(slots[at]);
@@ -74,6 +99,19 @@ std::vector<Slot> pack(const Shape& shape, std::vector<Slot> slots) {
     left = 0;
   }
   return left == 0 ? chosen : std::vector<Slot>();
+}
+
+// For the largest count that fits; none if no count does.
+std::vector<Slot> choose(const Shape& shape, const std::vector<Slot>& slots) {
+  std::int64_t room = 0;
+  for (const Slot& slot : slots) room += slot.ranks;
+  for (const std::int32_t ranks : counts_of(shape)) {
+    // Most counts of a gang that is far too large end here, and not with a walk over all nodes.
+    if (ranks > room) continue;
+    auto chosen = shape.nodes > 0 ? spread(slots, ranks, nodes_for(shape, ranks)) : pack(slots, ranks);
+    if (!chosen.empty()) return chosen;
+  }
+  return {};
 }
 
 // A share goes to the fullest device that still has room for it; whole devices go by index.
@@ -105,8 +143,11 @@ std::vector<DeviceShare> take_devices(const Shape& shape, NodeView& node) {
 }
 
 std::string describe_need(const Shape& shape) {
+  const std::int32_t fewest = counts_of(shape).back();
+  const std::int32_t nodes = nodes_for(shape, fewest);
   std::string text = std::to_string(shape.ranks) + (shape.ranks == 1 ? " rank" : " ranks");
-  if (shape.nodes > 0) text += " on " + std::to_string(shape.nodes) + " nodes";
+  if (fewest < shape.ranks) text = "at least " + std::to_string(fewest) + " of " + text;
+  if (nodes > 0) text += " on " + std::to_string(nodes) + (nodes == 1 ? " node" : " nodes");
   if (shape.ranks_per_node > 0) text += ", " + std::to_string(shape.ranks_per_node) + " a node";
   if (shape.gpu_share > 0) {
     char share[32];
@@ -134,10 +175,30 @@ std::string describe_free(const Shape& shape, const std::vector<NodeView>& nodes
   return text + ", " + std::to_string(ranks) + " such ranks would fit";
 }
 
+Result<> validate_counts(const Shape& shape) {
+  const auto counts = counts_of(shape);
+  if (counts.size() > rank_counts_max)
+    return invalid("rank_counts has more than " + std::to_string(rank_counts_max) + " entries");
+  if (counts.front() != shape.ranks)
+    return invalid("rank_counts begins with " + std::to_string(counts.front()) + " and ranks is " +
+                   std::to_string(shape.ranks) + ": they must be the same");
+  const auto rise = std::ranges::adjacent_find(counts, std::less_equal());
+  if (rise != counts.end())
+    return invalid("rank_counts must descend, and " + std::to_string(rise[1]) + " comes after " +
+                   std::to_string(rise[0]));
+  if (counts.back() < 1) return invalid("a gang has at least one rank");
+  return {};
+}
+
 }  // namespace
 
+bool runs_with(const Shape& shape, std::size_t ranks) {
+  return std::ranges::any_of(counts_of(shape),
+                             [&](std::int32_t count) { return std::cmp_equal(count, ranks); });
+}
+
 Result<> validate(const Shape& shape) {
-  if (shape.ranks < 1) return invalid("a gang has at least one rank");
+  if (auto sound = validate_counts(shape); !sound) return sound;
   if (shape.nodes < 0 || shape.ranks_per_node < 0 || shape.gpu_share < 0 || shape.cpus < 0 ||
       shape.memory.count() < 0) {
     return invalid("a gang cannot need less than nothing");
@@ -154,12 +215,7 @@ Result<> validate(const Shape& shape) {
 }
 
 Result<std::vector<RankPlace>> place(const Shape& shape, std::vector<NodeView>& nodes) {
-  std::vector<Slot> slots;
-  for (std::size_t at = 0; at < nodes.size(); ++at) {
-    const std::int32_t ranks = capacity(shape, nodes[at]);
-    if (ranks > 0) slots.push_back({at, ranks});
-  }
-  const auto chosen = shape.nodes > 0 ? spread(shape, std::move(slots)) : pack(shape, std::move(slots));
+  const auto chosen = choose(shape, find_slots(shape, nodes));
   if (chosen.empty()) return failed("needs " + describe_need(shape) + "; " + describe_free(shape, nodes));
   std::vector<RankPlace> places;
   places.reserve(static_cast<std::size_t>(shape.ranks));

@@ -83,6 +83,44 @@ TEST(Place, HonoursModelMemoryCpus) {
   EXPECT_TRUE(place({.ranks = 1, .memory = gib(64)}, nodes).ok());
 }
 
+std::size_t ranks_placed(const Shape& shape, std::vector<NodeView> nodes) {
+  const auto places = place(shape, nodes);
+  return places ? places->size() : 0;
+}
+
+TEST(Place, AnElasticGangGetsTheLargestOfItsCountsThatFits) {
+  const Shape listed{.ranks = 16, .rank_counts = {16, 8, 4}, .gpu_share = 1000};
+  EXPECT_EQ(ranks_placed(listed, {node("a", 8), node("b", 8)}), 16U);
+  EXPECT_EQ(ranks_placed(listed, {node("a", 8), node("b", 7)}), 8U) << "15 would fit, and are not listed";
+  EXPECT_EQ(ranks_placed(listed, {node("a", 4), node("b", 3)}), 4U);
+  EXPECT_EQ(ranks_placed(listed, {node("a", 3)}), 0U);
+  const Shape any{.ranks = 4, .rank_counts = {4, 3, 2, 1}, .gpu_share = 1000};
+  EXPECT_EQ(ranks_placed(any, {node("a", 2), node("b", 1)}), 3U);
+  EXPECT_EQ(ranks_placed(any, {node("a", 1)}), 1U);
+}
+
+TEST(Place, AnElasticGangWithoutRoomNamesItsSmallestCount) {
+  std::vector<NodeView> nodes{node("a", 3)};
+  const auto places = place({.ranks = 16, .rank_counts = {16, 8, 4}, .nodes = 4, .gpu_share = 1000}, nodes);
+  ASSERT_FALSE(places.ok());
+  EXPECT_EQ(places.error().message(),
+            "needs at least 4 of 16 ranks on 1 node of 1 GPU; 1 node takes work, 3 matching GPUs are free, 3 "
+            "such ranks would fit");
+  EXPECT_EQ(nodes[0].devices[0].share_free, whole_share) << "nothing was taken";
+}
+
+TEST(Place, ASmallerGangTakesInProportionFewerNodes) {
+  const Shape shape{.ranks = 8, .rank_counts = {8, 6, 5, 4}, .nodes = 4, .gpu_share = 1000};
+  std::vector<NodeView> nodes{node("a", 2), node("b", 2), node("c", 2)};
+  const auto three = place(shape, nodes);
+  ASSERT_TRUE(three.ok());
+  EXPECT_EQ(three->size(), 6U);
+  EXPECT_EQ(nodes_of(*three).size(), 3U);
+  EXPECT_EQ(ranks_placed(shape, {node("a", 2), node("b", 2), node("c", 1)}), 4U)
+      << "6 and 5 need three nodes with room for two";
+  EXPECT_EQ(ranks_placed(shape, {node("a", 8)}), 0U) << "four ranks are two nodes";
+}
+
 TEST(Schedule, PriorityThenTimeThenId) {
   Snapshot snapshot{.revision = 7, .nodes = {node("a", 1)}, .queued = {}};
   const Shape one{.ranks = 1, .gpu_share = 1000};
@@ -94,6 +132,20 @@ TEST(Schedule, PriorityThenTimeThenId) {
   EXPECT_EQ(plan.waiting.size(), 2U);
 }
 
+TEST(Schedule, AnElasticGangLeavesTheRestToTheNext) {
+  Snapshot snapshot{.revision = 1, .nodes = {node("a", 6)}, .queued = {}};
+  const Shape elastic{.ranks = 8, .rank_counts = {8, 4}, .gpu_share = 1000};
+  snapshot.queued = {job(1, elastic), job(2, elastic), job(3, {.ranks = 2, .gpu_share = 1000})};
+  const Plan plan = schedule(snapshot, {});
+  ASSERT_EQ(plan.starts.size(), 2U);
+  EXPECT_EQ(plan.starts[0].job, JobId(1));
+  EXPECT_EQ(plan.starts[0].ranks.size(), 4U);
+  EXPECT_EQ(plan.starts[1].job, JobId(3));
+  EXPECT_EQ(plan.waiting.at(JobId(2)),
+            "needs at least 4 of 8 ranks of 1 GPU; 1 node takes work, 2 matching GPUs are free, 2 such ranks "
+            "would fit");
+}
+
 TEST(Validate, RefusesUnsoundShapes) {
   EXPECT_TRUE(validate({.ranks = 1}).ok());
   EXPECT_FALSE(validate({.ranks = 0}).ok());
@@ -101,6 +153,25 @@ TEST(Validate, RefusesUnsoundShapes) {
   EXPECT_FALSE(validate({.ranks = 5, .ranks_per_node = 2, .nodes = 2}).ok());
   EXPECT_FALSE(validate({.ranks = 1, .gpu_share = 1500}).ok());
   EXPECT_FALSE(validate({.ranks = 1, .gpu_share = -1}).ok());
+}
+
+TEST(Validate, CountsOfRanksDescendFromWhatIsWanted) {
+  const auto why = [](std::int32_t ranks, std::vector<std::int32_t> counts) {
+    const auto sound = validate({.ranks = ranks, .rank_counts = std::move(counts)});
+    return sound ? "fine" : sound.error().message();
+  };
+  EXPECT_EQ(why(8, {}), "fine");
+  EXPECT_EQ(why(8, {8}), "fine");
+  EXPECT_EQ(why(8, {8, 4, 1}), "fine");
+  EXPECT_EQ(why(8, {4}), "rank_counts begins with 4 and ranks is 8: they must be the same");
+  EXPECT_EQ(why(8, {8, 4, 4}), "rank_counts must descend, and 4 comes after 4");
+  EXPECT_EQ(why(8, {8, 2, 4}), "rank_counts must descend, and 4 comes after 2");
+  EXPECT_EQ(why(8, {8, 0}), "a gang has at least one rank");
+  std::vector<std::int32_t> many;
+  for (std::int32_t count = 257; count > 0; --count) many.push_back(count);
+  EXPECT_EQ(why(257, many), "rank_counts has more than 256 entries");
+  many.erase(many.begin());
+  EXPECT_EQ(why(256, many), "fine");
 }
 
 // Whatever is asked for: no device gives more than it has, gangs are whole, and the same input gives the same
@@ -115,6 +186,8 @@ TEST(Schedule, NeverOverCommits) {
       Shape shape{.ranks = static_cast<std::int32_t>(prng.between(1, 12))};
       const std::int32_t shares[] = {0, 100, 250, 500, 1000, 2000, 8000};
       shape.gpu_share = shares[prng.below(7)];
+      for (auto count = shape.ranks; count > 0 && prng.chance(0.4); --count)
+        shape.rank_counts.push_back(count);
       if (prng.chance(0.3)) shape.nodes = static_cast<std::int32_t>(prng.between(1, shape.ranks));
       if (prng.chance(0.3)) shape.cpus = static_cast<std::int32_t>(prng.between(1, 8));
       snapshot.queued.push_back(job(id, shape));
@@ -123,7 +196,7 @@ TEST(Schedule, NeverOverCommits) {
     std::map<std::pair<std::string, std::int32_t>, std::int32_t> used;
     for (const auto& start : plan.starts) {
       const auto& shape = snapshot.queued[start.job.number() - 1].shape;
-      ASSERT_EQ(start.ranks.size(), static_cast<std::size_t>(shape.ranks));
+      ASSERT_TRUE(runs_with(shape, start.ranks.size()));
       for (const auto& rank : start.ranks) {
         std::int32_t share = 0;
         for (const auto& device : rank.devices) {

@@ -1,5 +1,5 @@
 // The first policy. Assumes: nothing about durations; a gang that does not fit now may be overtaken by one
-// that does.
+// that does, and one that can start with fewer ranks than it wants does not wait for the rest.
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -11,8 +11,8 @@ namespace {
 
 struct ShapeOrder {
   static auto key(const Shape& s) {
-    return std::tie(s.ranks, s.ranks_per_node, s.nodes, s.gpu_share, s.cpus, s.memory, s.gpu_model,
-                    s.gpu_memory);
+    return std::tie(s.ranks, s.rank_counts, s.ranks_per_node, s.nodes, s.gpu_share, s.cpus, s.memory,
+                    s.gpu_model, s.gpu_memory);
   }
   bool operator()(const Shape& a, const Shape& b) const { return key(a) < key(b); }
 };

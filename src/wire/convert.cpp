@@ -10,6 +10,7 @@ constexpr std::int32_t share_max = devices_max * sched::whole_share;
 
 void to_proto(const sched::Shape& from, proto::Shape& to) {
   to.set_ranks(from.ranks);
+  to.mutable_rank_counts()->Assign(from.rank_counts.begin(), from.rank_counts.end());
   to.set_ranks_per_node(from.ranks_per_node);
   to.set_nodes(from.nodes);
   to.set_gpu_share(from.gpu_share);
@@ -22,6 +23,7 @@ void to_proto(const sched::Shape& from, proto::Shape& to) {
 Result<sched::Shape> from_proto(const proto::Shape& from) {
   sched::Shape to;
   to.ranks = from.ranks();
+  to.rank_counts.assign(from.rank_counts().begin(), from.rank_counts().end());
   to.ranks_per_node = from.ranks_per_node();
   to.nodes = from.nodes();
   to.gpu_share = from.gpu_share();

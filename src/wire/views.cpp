@@ -81,8 +81,9 @@ void fill(const cluster::Job& job, proto::JobView& view) {
   view.set_name(job.spec.name);
   view.set_state(std::string(cluster::name_of(job.state)));
   view.set_queue(job.spec.queue);
-  view.set_ranks(job.spec.shape.ranks);
-  view.set_gpus(gpus(cluster::gpu_share_total(job.spec)));
+  view.set_ranks(cluster::rank_count(job));
+  view.set_ranks_wanted(job.spec.shape.ranks);
+  view.set_gpus(gpus(cluster::gpu_share_total(job)));
   view.set_attempt(job.attempt);
   view.set_submitted_at(format_instant(job.submitted_at));
   if (job.started_at != Instant()) view.set_started_at(format_instant(job.started_at));
@@ -239,7 +240,7 @@ std::string queues_json(const cluster::State& state) {
       continue;
     }
     view.set_running(view.running() + 1);
-    view.set_gpus(view.gpus() + gpus(cluster::gpu_share_total(job.spec)));
+    view.set_gpus(view.gpus() + gpus(cluster::gpu_share_total(job)));
   }
   proto::QueueList list;
   for (auto& [name, view] : views) *list.add_queues() = view;

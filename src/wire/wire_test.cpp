@@ -16,9 +16,10 @@ cluster::JobSpec full_spec() {
   spec.sync = "hash";
   spec.output = "out-%j";
   spec.user = "ada";
-  spec.shape = {.ranks = 4,
+  spec.shape = {.ranks = 6,
+                .rank_counts = {6, 5, 4},
                 .ranks_per_node = 2,
-                .nodes = 2,
+                .nodes = 3,
                 .gpu_share = 1000,
                 .cpus = 3,
                 .memory = gib(2),
@@ -125,6 +126,13 @@ TEST(Submit, RefusesWhatIsOutOfRange) {
   };
   EXPECT_EQ(why(R"({"command":["true"],"shape":{"ranks":1}})"), "fine");
   EXPECT_EQ(why(R"({"command":["true"],"shape":{"ranks":0}})"), "a gang has at least one rank");
+  EXPECT_EQ(why(R"({"command":["true"],"shape":{"ranks":8,"rank_counts":[8,4]}})"), "fine");
+  EXPECT_EQ(why(R"({"command":["true"],"shape":{"ranks":8,"rank_counts":[4]}})"),
+            "rank_counts begins with 4 and ranks is 8: they must be the same");
+  EXPECT_EQ(why(R"({"command":["true"],"shape":{"ranks":8,"rank_counts":[8,4,5]}})"),
+            "rank_counts must descend, and 5 comes after 4");
+  EXPECT_EQ(why(R"({"command":["true"],"shape":{"ranks":8,"rank_counts":[8,-1]}})"),
+            "a gang has at least one rank");
   EXPECT_EQ(why(R"({"command":["true"],"shape":{"ranks":100001}})"),
             "a number in the job's shape is out of range");
   EXPECT_EQ(why(R"({"command":["true"],"shape":{"ranks":1,"gpu_share":-1}})"),
@@ -199,9 +207,10 @@ TEST(Views, ShowWhatScriptsReadByName) {
   state.jobs[cluster::JobId(42)] = full_job();
   cluster::derive(state, Instant(1s));
   const std::string job = job_json(state, state.jobs.at(cluster::JobId(42)), false);
-  for (const char* part : {R"("id":"42")", R"("state":"running")", R"("gpus":4)", R"("nodes":["a","b"])",
-                           R"("devices":[{"node":"a","devices":[0,1]})",
-                           R"("submitted_at":"2023-11-14T22:13:20.000Z")", R"("reason":"because")"}) {
+  for (const char* part :
+       {R"("id":"42")", R"("state":"running")", R"("ranks":4)", R"("ranks_wanted":6)", R"("gpus":4)",
+        R"("nodes":["a","b"])", R"("devices":[{"node":"a","devices":[0,1]})",
+        R"("submitted_at":"2023-11-14T22:13:20.000Z")", R"("reason":"because")"}) {
     EXPECT_NE(job.find(part), std::string::npos) << part << " in " << job;
   }
   // What a list of thousands need not repeat stands in the view of one job only.

@@ -1,0 +1,223 @@
+// Training as a user runs it: on a cluster whose servers die.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "base/prng.hpp"
+#include "checkpoint/folder.hpp"
+#include "checkpoint/read.hpp"
+#include "support/cluster.hpp"
+
+namespace tutti::support {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr bool has_worker = TUTTI_HAS_WORKER;
+
+// A cluster with packed data, and recipes on it.
+class Training : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_worker) GTEST_SKIP() << "tutti-worker is not built: there is no libtorch";
+    PartsOptions options = with_own_address();
+    options.gpus = 2;
+    cluster_.emplace(std::move(options));
+    std::string text;
+    for (int line = 0; line < 2000; ++line)
+      text += "line " + std::to_string(line * 37 % 101) + " of a text to learn\n";
+    write_text(file("text.txt"), text);
+    const auto packed =
+        cluster_->tutti({"data", "pack", file("text.txt"), "--tokenizer", "bytes", "--out", file("data")});
+    ASSERT_EQ(packed.exit_code, 0) << packed.err;
+  }
+
+  std::string file(const std::string& name) const { return cluster_->file(name); }
+
+  void start_nodes(std::initializer_list<const char*> names) {
+    for (const char* name : names) ASSERT_TRUE(cluster_->start_agent(name)) << name;
+  }
+
+  std::string recipe(const std::string& run, const std::string& mesh, int steps,
+                     const std::string& more = "") {
+    const std::string path = file(run + ".yaml");
+    write_text(
+        path, "data: " + file("data") + "\nrun: " + file(run) + "\nparallel: " + mesh +
+                  "\nlayers: 4\nhidden: 32\nheads: 4\ncontext: 32\nbatch: 8\nwarmup: 5\nlearning_rate: 3e-3\n"
+                  "checkpoint_every: 5\nsteps: " +
+                  std::to_string(steps) + "\n" + more);
+    return path;
+  }
+
+  std::string submit(const std::vector<std::string>& words) {
+    std::vector<std::string> all{"train", "--detach"};
+    all.insert(all.end(), words.begin(), words.end());
+    const auto submitted = cluster_->tutti(all);
+    EXPECT_EQ(submitted.exit_code, 0) << submitted.err;
+    return submitted.out.substr(0, submitted.out.find('\n'));
+  }
+
+  std::map<std::int64_t, nlohmann::json> metrics(const std::string& run) {
+    std::map<std::int64_t, nlohmann::json> lines;
+    for (const std::string& line : lines_of(read_text(file(run) + "/metrics.jsonl"))) {
+      const auto value = nlohmann::json::parse(line, nullptr, false);
+      if (value.is_discarded()) continue;  // the last one may be half written
+      EXPECT_TRUE(lines.emplace(value["step"], value).second) << "a step is there twice: " << line;
+    }
+    return lines;
+  }
+  std::size_t steps_done(const std::string& run) {
+    return fs::exists(file(run) + "/metrics.jsonl") ? metrics(run).size() : 0;
+  }
+  bool reaches(const std::string& run, std::size_t steps) {
+    return eventually([&] { return steps_done(run) >= steps; }, 120s);
+  }
+
+  std::map<std::string, std::vector<float>> weights(const std::string& run, std::int64_t step) {
+    auto opened = checkpoint::Checkpoint::open(file(run) + "/checkpoints", step);
+    EXPECT_TRUE(opened.ok()) << opened.error().text();
+    std::map<std::string, std::vector<float>> tensors;
+    for (const auto& [name, stored] : opened->tensors()) {
+      const auto box = checkpoint::whole(stored.shape);
+      auto& values = tensors[name];
+      values.resize(static_cast<std::size_t>(box.elements()));
+      EXPECT_TRUE(opened->read(name, box, std::as_writable_bytes(std::span(values))).ok());
+    }
+    return tensors;
+  }
+
+  // kill -9 of the agent and of everything it started.
+  void pull_plug(const std::string& node) {
+    const auto ranks = cluster_->ranks_on(node);
+    cluster_->agent(node).signal(SIGKILL);
+    for (const pid_t pid : ranks) kill(pid, SIGKILL);
+  }
+
+  std::optional<PartsCluster> cluster_;
+};
+
+TEST_F(Training, ADeadNodeChangesNoBitOnTheSameMesh) {
+  start_nodes({"a", "b"});
+  const std::string whole = submit({recipe("whole", "dp2 tp2", 30), "--gpus", "4"});
+  ASSERT_EQ(cluster_->wait(whole), 0) << cluster_->log(whole, 0);
+
+  const std::string job = submit({recipe("broken", "dp2 tp2", 30), "--gpus", "4", "--fixed"});
+  ASSERT_TRUE(reaches("broken", 12));
+  pull_plug("a");
+  ASSERT_TRUE(cluster_->node_becomes("a", "lost"));
+  ASSERT_TRUE(cluster_->start_agent("a"));
+  ASSERT_EQ(cluster_->wait(job), 0) << cluster_->log(job, 0);
+  EXPECT_EQ(weights("whole", 30), weights("broken", 30));
+  const auto expected = metrics("whole");
+  for (const auto& [step, line] : metrics("broken")) {
+    EXPECT_EQ(line["loss"], expected.at(step)["loss"]) << step;
+    EXPECT_EQ(line["data"], expected.at(step)["data"]) << step;
+  }
+}
+
+TEST_F(Training, GoesOnWithWhatIsLeft) {
+  start_nodes({"a", "b", "c", "d"});
+  const std::string whole = submit({recipe("whole", "dp2 tp2 pp2", 24), "--gpus", "8"});
+  ASSERT_EQ(cluster_->wait(whole), 0) << cluster_->log(whole, 0);
+
+  const std::string job = submit({recipe("shrunk", "dp2 tp2 pp2", 24, "zero: 1\n"), "--gpus", "8"});
+  ASSERT_TRUE(reaches("shrunk", 8));
+  pull_plug("c");
+  ASSERT_EQ(cluster_->wait(job), 0) << cluster_->log(job, 0);
+  EXPECT_EQ(cluster_->job(job)["attempt"], 1);
+  EXPECT_NE(cluster_->log(job, 0).find("replayed: "), std::string::npos) << cluster_->log(job, 0);
+  const auto expected = metrics("whole");
+  const auto lines = metrics("shrunk");
+  EXPECT_EQ(lines.size(), 24U);
+  for (const auto& [step, line] : lines) {
+    EXPECT_NEAR(line["loss"].get<double>() / expected.at(step)["loss"].get<double>(), 1.0, 1e-4) << step;
+    EXPECT_EQ(line["data"], expected.at(step)["data"]) << step;
+  }
+}
+
+TEST_F(Training, TenRandomKillsLoseNoSampleAndNoBit) {
+  start_nodes({"a", "b"});
+  const std::string whole = submit({recipe("whole", "dp2 pp2", 80), "--gpus", "4"});
+  ASSERT_EQ(cluster_->wait(whole), 0) << cluster_->log(whole, 0);
+
+  const std::string job = submit({recipe("killed", "dp2 pp2", 80), "--gpus", "4", "--fixed"});
+  Prng random(2026);
+  int kills = 0;
+  for (; kills < 10; ++kills) {
+    // Somewhere in the next steps, also before the first checkpoint and while one is written.
+    const int attempt = cluster_->job(job).value("attempt", 0);
+    ASSERT_TRUE(reaches("killed", std::min<std::size_t>(74, steps_done("killed") + 1 + random.below(9))));
+    const auto ranks = cluster_->ranks_on(random.chance(0.5) ? "a" : "b");
+    if (ranks.empty()) continue;
+    kill(ranks[random.below(ranks.size())], SIGKILL);
+    ASSERT_TRUE(eventually([&] { return cluster_->job(job).value("attempt", 0) > attempt; }))
+        << cluster_->tutti({"show", job}).out;
+  }
+  ASSERT_EQ(cluster_->wait(job), 0) << cluster_->tutti({"show", job}).out << cluster_->log(job, 0);
+  EXPECT_EQ(weights("whole", 80), weights("killed", 80));
+  const auto expected = metrics("whole");
+  const auto lines = metrics("killed");
+  EXPECT_EQ(lines.size(), 80U);
+  for (const auto& [step, line] : lines) EXPECT_EQ(line["data"], expected.at(step)["data"]) << step;
+}
+
+TEST_F(Training, ADrainedNodeLeavesACheckpointBehind) {
+  start_nodes({"a", "b"});
+  const std::string job =
+      submit({recipe("drained", "dp2", 4000), "--gpus", "2", "--set", "checkpoint_every=100000"});
+  ASSERT_TRUE(reaches("drained", 5));
+  const std::string node = cluster_->job(job)["nodes"][0];
+  ASSERT_EQ(cluster_->tutti({"drain", node, "--now"}).exit_code, 0);
+  ASSERT_TRUE(eventually([&] { return cluster_->job(job).value("attempt", 0) == 1; }));
+  ASSERT_TRUE(eventually([&] { return cluster_->log(job, 0).find("resumed at step ") != std::string::npos; }))
+      << cluster_->log(job, 0);
+  ASSERT_EQ(cluster_->tutti({"cancel", job}).exit_code, 0);
+  ASSERT_TRUE(cluster_->becomes(job, "cancelled"));
+}
+
+TEST_F(Training, ARunIsContinuedOnlyWhenAsked) {
+  start_nodes({"a"});
+  const std::string config = recipe("again", "1", 10);
+  ASSERT_EQ(cluster_->wait(submit({config, "--ranks", "1"})), 0);
+  const auto refused = cluster_->tutti({"train", config, "--ranks", "1"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.err.find("--resume goes on with it"), std::string::npos) << refused.err;
+  ASSERT_EQ(cluster_->wait(submit({config, "--ranks", "1", "--resume", "--steps", "15"})), 0);
+  EXPECT_EQ(metrics("again").size(), 15U);
+  const auto text = cluster_->tutti(
+      {"generate", file("again"), "--prompt", "line ", "--tokens", "5", "--temperature", "0"});
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_TRUE(text.out.starts_with("line ")) << text.out;
+}
+
+TEST_F(Training, SaysWhatIsWrongBeforeItStarts) {
+  start_nodes({"a"});
+  const auto refused = [&](const std::vector<std::string>& words, const std::string& why) {
+    std::vector<std::string> all{"train"};
+    all.insert(all.end(), words.begin(), words.end());
+    const auto finished = cluster_->tutti(all);
+    EXPECT_NE(finished.exit_code, 0) << finished.out;
+    EXPECT_NE(finished.err.find(why), std::string::npos) << finished.err;
+  };
+  const std::string config = recipe("wrong", "auto", 10);
+  refused({}, "CONFIG is missing");
+  refused({file("missing.yaml")}, "missing.yaml");
+  refused({config, "--ranks", "1", "--set", "learning_rte=1"}, "learning_rate");
+  refused({config, "--ranks", "1", "--set", "steps=0"}, "steps");
+  refused({config, "--ranks", "1", "--set", "precision=f8"}, "f32 or bf16");
+  refused({config, "--ranks", "3", "--set", "parallel=dp2"}, "ranks");
+  refused({config, "--ranks", "7"}, "batch of 8");
+  refused({config, "--ranks", "1", "--set", "data=" + file("nowhere")}, "nowhere");
+  refused({config, "--gpus", "1", "--ranks", "1"}, "exclude");
+  refused({config, "--ranks", "1", "--resume"}, "no checkpoint");
+  // A model that no GPU here can hold, with what would fit.
+  refused({config, "--gpus", "8", "--set", "model=llama", "--set", "layers=40", "--set", "hidden=5120",
+           "--set", "heads=40", "--set", "parallel=dp8"},
+          "this would fit: parallel: ");
+  EXPECT_FALSE(fs::exists(file("wrong") + "/recipe.json"));
+}
+
+}  // namespace
+}  // namespace tutti::support
