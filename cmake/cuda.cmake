@@ -1,0 +1,37 @@
+# CUDA C++ for the workers. nvcc is called as a tool beside the C++ compiler: wherever it is, the kernels are compiled,
+# so that they stay sound; they are linked where libtorch has CUDA too.
+if(CMAKE_CUDA_COMPILER)
+  set(TUTTI_NVCC "${CMAKE_CUDA_COMPILER}")
+else()
+  find_program(TUTTI_NVCC nvcc HINTS /usr/local/cuda/bin)
+endif()
+set(TUTTI_CUDA OFF)
+if(TUTTI_NVCC AND TARGET torch_cuda)
+  find_package(CUDAToolkit QUIET)
+  set(TUTTI_CUDA ${CUDAToolkit_FOUND})
+endif()
+message(STATUS "CUDA: nvcc is '${TUTTI_NVCC}', tutti-worker trains on GPUs: ${TUTTI_CUDA}")
+
+# Machine code for Ampere and Hopper; later GPUs compile from Hopper's.
+set(nvcc_flags -O3 -std=c++17 -Werror all-warnings -Xcompiler -fPIC,-Wall,-Wextra
+  -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 -gencode arch=compute_90,code=compute_90)
+
+# tutti_cuda(LIBRARY MODULE): the .cu files of a module's folder as a library. The module's headers are on the path.
+function(tutti_cuda library name)
+  string(REPLACE "/" "_" target "tutti_${name}")
+  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/${name}/*.cu")
+  set(folder "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${library}.dir")
+  file(MAKE_DIRECTORY "${folder}")
+  set(objects "")
+  foreach(source IN LISTS sources)
+    cmake_path(GET source FILENAME file)
+    set(object "${folder}/${file}.o")
+    add_custom_command(OUTPUT "${object}"
+      COMMAND "${TUTTI_NVCC}" ${nvcc_flags} "-I${CMAKE_BINARY_DIR}/include/${target}" -MMD -MF "${object}.d"
+              -c "${source}" -o "${object}"
+      DEPENDS "${source}" DEPFILE "${object}.d" COMMENT "nvcc ${name}/${file}" VERBATIM)
+    list(APPEND objects "${object}")
+  endforeach()
+  add_library(${library} STATIC ${objects})
+  set_target_properties(${library} PROPERTIES LINKER_LANGUAGE CXX)
+endfunction()
