@@ -1,5 +1,6 @@
 // `tutti checkpoint` as a user meets it, on checkpoints that two ranks have written.
 #include <filesystem>
+#include <limits>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

@@ -1,6 +1,9 @@
 #include "common/measure.hpp"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -132,6 +135,19 @@ double busy_cores(Duration during) {
   const auto start = Clock::now();
   std::this_thread::sleep_for(during);
   return (busy_seconds() - before) / seconds_since(start);
+}
+
+Result<int> free_port() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  auto* const plain = reinterpret_cast<sockaddr*>(&address);
+  const bool found = ::bind(socket, plain, length) == 0 && ::getsockname(socket, plain, &length) == 0;
+  ::close(socket);
+  if (!found) return failed("there is no free port");
+  return ntohs(address.sin_port);
 }
 
 }  // namespace tutti::bench

@@ -41,6 +41,9 @@ Result<std::vector<std::vector<double>>> measure_in_turns(const std::vector<Meas
 // `work(worker)` on so many threads at once; the first error, if there is one.
 Result<> in_parallel(int workers, const std::function<Result<>(int worker)>& work);
 
+// A port of loopback that nobody has just now.
+Result<int> free_port();
+
 // Looks every few milliseconds until the condition holds; fails when it does not in time.
 Result<> wait_until(const std::string& what, Duration patience, Duration every,
                     const std::function<Result<bool>()>& condition);

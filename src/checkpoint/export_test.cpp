@@ -1,5 +1,8 @@
 #include "checkpoint/export.hpp"
 
+#include <array>
+#include <map>
+
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/import.hpp"

@@ -1,6 +1,7 @@
 #include "checkpoint/files.hpp"
 
 #include <fcntl.h>
+#include <ftw.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -79,11 +80,13 @@ Result<> make_folders(const std::string& path) {
   return {};
 }
 
+// The C library's way: libtorch brings a std::filesystem of its own along in places, and removing with a
+// mixture of two ends the program.
 Result<> remove_folder(const std::string& path) {
-  std::error_code why;
-  std::filesystem::remove_all(path, why);
-  if (why) return cannot("remove", path, why);
-  return {};
+  constexpr int descriptors = 16;
+  const auto remove_one = [](const char* one, const struct stat*, int, FTW*) { return ::remove(one); };
+  if (nftw(path.c_str(), remove_one, descriptors, FTW_DEPTH | FTW_PHYS) == 0 || errno == ENOENT) return {};
+  return failed_errno("cannot remove " + path, errno);
 }
 
 bool is_folder(const std::string& path) {

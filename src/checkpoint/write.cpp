@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <future>
 #include <set>
+#include <thread>
 
 #include "base/bytes.hpp"
 #include "base/units.hpp"
@@ -125,7 +125,7 @@ Result<> write_durably(const std::string& path, const Parts& parts) {
   if (reserve(file.get(), parts.bytes()) && write_parts(file.get(), parts) && fsync(file.get()) == 0)
     return {};
   const int error_number = errno;
-  static_cast<void>(ftruncate(file.get(), 0));
+  [[maybe_unused]] const int emptied = ftruncate(file.get(), 0);
   unlink(path.c_str());
   return cannot_write(path, file.get(), parts.bytes(), error_number);
 }
@@ -166,11 +166,10 @@ Result<FileRecord> write_file(const std::string& part_folder, int rank, std::spa
   for (const Piece& piece : pieces) parts.add(piece.bytes);
 
   FileRecord record{.name = "rank-" + padded(rank, rank_digits) + ".safetensors", .bytes = parts.bytes()};
-  auto hashes = std::async(std::launch::async, [&parts] { return hash_blocks(parts); });
-  if (auto written = write_durably(part_folder + "/" + record.name, parts); !written) {
-    return std::move(written).error();
-  }
-  record.blocks = hashes.get();
+  std::thread hashing([&] { record.blocks = hash_blocks(parts); });
+  auto written = write_durably(part_folder + "/" + record.name, parts);
+  hashing.join();
+  if (!written) return std::move(written).error();
   for (std::size_t at = 0; at < pieces.size(); ++at) {
     const Piece& piece = pieces[at];
     record.pieces.push_back(

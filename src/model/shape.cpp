@@ -265,6 +265,11 @@ std::int64_t parameters(const Shape& shape) {
   return sum;
 }
 
+double operations_per_token(const Shape& shape, std::int64_t length) {
+  const auto width = static_cast<double>(shape.hidden * shape.layers);
+  return 6.0 * static_cast<double>(parameters(shape)) + 12.0 * width * static_cast<double>(length);
+}
+
 std::vector<ForeignTensor> foreign_tensors(const Shape& shape) {
   std::vector<ForeignTensor> all;
   const bool gpt2 = shape.family == Family::gpt2;

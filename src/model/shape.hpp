@@ -68,6 +68,8 @@ struct Unit {
 // In the order of the forward pass. A tied head has no matrix of its own here.
 std::vector<Unit> units(const Shape& shape);
 std::int64_t parameters(const Shape& shape);
+// Forward and backward, as the field counts them: 6 a parameter, and attention over the whole context.
+double operations_per_token(const Shape& shape, std::int64_t length);
 
 // A tensor of a Hugging Face checkpoint: ours, one below the other, transposed where theirs is {in, out}.
 struct ForeignTensor {

@@ -4,7 +4,6 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <vector>
 
@@ -13,7 +12,7 @@ namespace {
 
 // The inner loops are compiled for several generations of CPUs and chosen when the program starts.
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
-#define TUTTI_CLONES __attribute__((target_clones("default", "arch=haswell", "arch=skylake-avx512")))
+#define TUTTI_CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
 #else
 #define TUTTI_CLONES
 #endif
@@ -38,11 +37,16 @@ void for_elements(std::int64_t count, const F& each) {
   at::parallel_for(0, count, elements_per_task, each);
 }
 
+// What a loop of several generations calls must be part of it: the compiler inlines no ordinary function
+// there, not even one of the standard library. Hence the builtins.
+#define TUTTI_INLINE __attribute__((always_inline)) inline
+
 // e^x to within 2 units of the last place: 2^n · e^r with |r| ≤ ln 2 / 2, the second by a polynomial. Written
-// out so that the compiler can put it into vector registers.
-inline float exponential(float x) {
-  x = std::min(std::max(x, -87.0F), 88.0F);
-  const float n = std::floor(x * 1.44269504F + 0.5F);
+// out so that the compiler can put it into vector registers. NaN stays NaN.
+TUTTI_INLINE float exponential(float x) {
+  x = x < -87.0F ? -87.0F : x;
+  x = x > 88.0F ? 88.0F : x;
+  const float n = __builtin_floorf(x * 1.44269504F + 0.5F);
   const float r = (x - n * 0.693359375F) + n * 2.12194440e-4F;
   float p = 1.9875691500e-4F;
   p = p * r + 1.3981999507e-3F;
@@ -51,10 +55,10 @@ inline float exponential(float x) {
   p = p * r + 1.6666665459e-1F;
   p = p * r + 5.0000001201e-1F;
   p = p * r * r + r + 1.0F;
-  return p * std::bit_cast<float>((static_cast<std::int32_t>(n) + 127) << 23);
+  return p * __builtin_bit_cast(float, (static_cast<std::int32_t>(n) + 127) << 23);
 }
 
-inline float sigmoid(float x) { return 1.0F / (1.0F + exponential(-x)); }
+TUTTI_INLINE float sigmoid(float x) { return 1.0F / (1.0F + exponential(-x)); }
 
 // GELU by tanh is x · sigmoid(2u).
 constexpr float gelu_factor = 1.5957691216F;  // 2 · sqrt(2 / pi)
@@ -174,7 +178,7 @@ TUTTI_CLONES void rotate_head(std::int64_t half, const float* cosine, const floa
 
 TUTTI_CLONES float max_row(std::int64_t columns, const float* x) {
   float largest = x[0];
-  for (std::int64_t i = 1; i < columns; ++i) largest = std::max(largest, x[i]);
+  for (std::int64_t i = 1; i < columns; ++i) largest = x[i] > largest ? x[i] : largest;
   return largest;
 }
 
@@ -222,7 +226,7 @@ TUTTI_CLONES void adamw_loop(std::int64_t count, const AdamW& o, const float* gr
     const float g = gradient[i] * scale;
     first[i] = beta1 * first[i] + (1.0F - beta1) * g;
     second[i] = beta2 * second[i] + (1.0F - beta2) * g * g;
-    weight[i] = keep * weight[i] - step * first[i] / (std::sqrt(second[i]) * unbias + epsilon);
+    weight[i] = keep * weight[i] - step * first[i] / (__builtin_sqrtf(second[i]) * unbias + epsilon);
   }
 }
 

@@ -61,6 +61,13 @@ void finish(at::Device device) {
   }
 }
 
+double peak_operations(at::Device device, at::ScalarType type) {
+  if constexpr (with_cuda) {
+    if (device.is_cuda() && type == at::kBFloat16) return gpu::peak_bf16_operations(device);
+  }
+  return 0;
+}
+
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   return bias.defined() ? at::addmm(bias, x, weight.t()) : at::mm(x, weight.t());
 }

@@ -13,6 +13,9 @@ std::int64_t vocabulary_multiple(at::Device device);
 // Until all that was begun on the device is done; the host is never behind.
 void finish(at::Device device);
 
+// Operations a second that the maker promises for dense matrix products of this type; 0 if not known.
+double peak_operations(at::Device device, at::ScalarType type);
+
 // x wᵀ (+ bias)
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
 // dy w

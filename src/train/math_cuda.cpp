@@ -7,8 +7,10 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
+#include <string_view>
 
 #include "base/check.hpp"
 #include "train/cuda/kernels.hpp"
@@ -80,6 +82,22 @@ cuda::Logits logits_of(const at::Tensor& logits, const Slice& slice, const at::T
 void finish(at::Device device) {
   const c10::cuda::CUDAGuard guard(device);
   c10::cuda::device_synchronize();
+}
+
+double peak_bf16_operations(at::Device device) {
+  struct Known {
+    std::string_view name;
+    double operations;
+  };
+  constexpr std::array known{Known{"B200", 2250e12}, Known{"H200", 989e12}, Known{"H100", 989e12},
+                             Known{"A100", 312e12}, Known{"L40S", 362e12}};
+  cudaDeviceProp properties{};
+  if (cudaGetDeviceProperties(&properties, device.index()) != cudaSuccess) return 0;
+  const std::string_view name = properties.name;
+  for (const Known& one : known) {
+    if (name.find(one.name) != std::string_view::npos) return one.operations;
+  }
+  return 0;
 }
 
 void bias_backward(const at::Tensor& dy, at::Tensor gradient) {

@@ -8,6 +8,7 @@
 namespace tutti::train::math::gpu {
 
 void finish(at::Device device);
+double peak_bf16_operations(at::Device device);
 
 void bias_backward(const at::Tensor& dy, at::Tensor gradient);
 

@@ -211,9 +211,8 @@ std::vector<Piece> Storage::pieces(std::int64_t begin, std::int64_t end) const {
   return all;
 }
 
-// From the master weights to the weights that are computed with, on all ranks.
-void Storage::publish() {
-  if (master_.data_ptr() != own_weights_.data_ptr()) own_weights_.copy_(master_);
+// The owned part of the weights goes to the other ranks.
+void Storage::share() {
   if (owner_.keeping_.zero == Zero::optimizer || owner_.keeping_.zero == Zero::gradients) {
     gathering_ = owner_.groups_.data.begin_all_gather(weights_);
   }
@@ -299,7 +298,11 @@ void Parameters::fill(const Source& source, bool with_moments) {
 }
 
 void Parameters::publish() {
-  for (const auto& storage : storages_) storage->publish();
+  for (const auto& storage : storages_) {
+    if (storage->master_.data_ptr() != storage->own_weights_.data_ptr())
+      storage->own_weights_.copy_(storage->master_);
+    storage->share();
+  }
 }
 
 at::Tensor Parameters::owned_gradient(Storage& storage) {
@@ -405,7 +408,7 @@ double Parameters::update(const UpdateOptions& options) {
     };
     apply(0, border, options.decay);
     apply(border, owned, 0);
-    storage->publish();
+    storage->share();
   }
   return norm;
 }

@@ -98,7 +98,7 @@ class Storage {
   void fold();
   at::Tensor part(const at::Tensor& flat) const;
   std::vector<Piece> pieces(std::int64_t begin, std::int64_t end) const;
-  void publish();
+  void share();
 
   Parameters& owner_;
   std::vector<Slot> slots_;

@@ -1,12 +1,15 @@
 #include "train/saver.hpp"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 
 #include "checkpoint/folder.hpp"
 #include "checkpoint/write.hpp"
+#include "comm/reduce.hpp"
 #include "train/failure.hpp"
 #include "train/math.hpp"
 
@@ -16,6 +19,28 @@ namespace {
 // Disks of a busy fleet are slow, and the slowest rank counts.
 constexpr Duration meeting_deadline = std::chrono::minutes(30);
 constexpr std::size_t record_bytes_max = std::size_t{1} << 30;
+
+std::int64_t count_of(const std::vector<Parameters::Saved>& saved) {
+  std::int64_t count = 0;
+  for (const auto& one : saved) count += one.values.numel();
+  return count;
+}
+
+// A piece of memory to copy, small enough that the threads share the work evenly.
+struct Part {
+  std::byte* to;
+  const std::byte* from;
+  std::size_t bytes;
+};
+constexpr std::size_t part_bytes_max = std::size_t{4} << 20;
+
+void add_parts(const at::Tensor& to, const at::Tensor& from, std::vector<Part>& parts) {
+  auto* const target = static_cast<std::byte*>(to.data_ptr());
+  const auto* const source = static_cast<const std::byte*>(from.data_ptr());
+  for (std::size_t begin = 0; begin < from.nbytes(); begin += part_bytes_max) {
+    parts.push_back({target + begin, source + begin, std::min(part_bytes_max, from.nbytes() - begin)});
+  }
+}
 
 }  // namespace
 
@@ -40,26 +65,46 @@ Saver::~Saver() {
     if (loss_wanted_ && !loss_) loss_ = std::numeric_limits<double>::quiet_NaN();
   }
   changed_.notify_all();
-  if (running_.valid()) static_cast<void>(running_.get().ok());
+  if (preparing_.joinable()) preparing_.join();
+  if (running_.joinable()) running_.join();
+}
+
+void Saver::make_room(std::int64_t count, bool pinned) {
+  staging_ = at::empty({count}, at::TensorOptions(at::kFloat).pinned_memory(pinned));
+  std::memset(staging_.data_ptr(), 0, staging_.nbytes());
+}
+
+void Saver::prepare(Parameters& parameters) {
+  preparing_ = std::thread([this, count = count_of(parameters.saved()),
+                            pinned = parameters.keeping().device.is_cuda()] { make_room(count, pinned); });
 }
 
 // Everything into one buffer of the host, which is kept for the next time.
 void Saver::copy(Parameters& parameters) {
+  if (preparing_.joinable()) preparing_.join();
   saved_ = parameters.saved();
-  std::int64_t count = 0;
-  for (const auto& saved : saved_) count += saved.values.numel();
-  if (!staging_.defined() || staging_.numel() != count) {
-    const bool pinned = parameters.keeping().device.is_cuda();
-    staging_ = at::empty({count}, at::TensorOptions(at::kFloat).pinned_memory(pinned));
-  }
+  const bool on_gpu = parameters.keeping().device.is_cuda();
+  const std::int64_t count = count_of(saved_);
+  if (!staging_.defined() || staging_.numel() != count) make_room(count, on_gpu);
   std::int64_t at = 0;
+  std::vector<Part> parts;
   for (auto& saved : saved_) {
     at::Tensor place = staging_.slice(0, at, at + saved.values.numel());
-    place.copy_(saved.values, true);
+    if (on_gpu) {
+      place.copy_(saved.values, true);
+    } else {
+      add_parts(place, saved.values, parts);
+    }
     saved.values = place;
     at += place.numel();
   }
   math::finish(parameters.keeping().device);
+  at::parallel_for(0, static_cast<std::int64_t>(parts.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const Part& part = parts[static_cast<std::size_t>(i)];
+      comm::copy_bytes(part.to, part.from, part.bytes, comm::Store::stream);
+    }
+  });
 }
 
 double Saver::begin(Parameters& parameters, const checkpoint::State& state) {
@@ -74,7 +119,7 @@ double Saver::begin(Parameters& parameters, const checkpoint::State& state) {
     loss_wanted_ = true;
     loss_.reset();
   }
-  running_ = std::async(std::launch::async, [this, state] { return write_and_commit(state); });
+  running_ = std::thread([this, state] { ended_ = write_and_commit(state); });
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
@@ -93,8 +138,9 @@ bool Saver::waits_for_loss() {
 }
 
 Result<> Saver::finish() {
-  if (!running_.valid()) return {};
-  return running_.get();
+  if (!running_.joinable()) return {};
+  running_.join();
+  return std::exchange(ended_, Result<>());
 }
 
 std::optional<Error> Saver::take_problem() {

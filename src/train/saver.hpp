@@ -4,10 +4,11 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <future>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "checkpoint/manifest.hpp"
 #include "comm/communicator.hpp"
@@ -29,6 +30,8 @@ class Saver {
   Saver& operator=(const Saver&) = delete;
   ~Saver();
 
+  // Makes room for the copies, beside the first steps: memory that was never touched is slow.
+  void prepare(Parameters& parameters);
   // Begins to save; waits first for one that is still under way. Seconds that training stood still.
   double begin(Parameters& parameters, const checkpoint::State& state);
   // The loss of the step that follows the state: a checkpoint is committed when it is known.
@@ -46,13 +49,16 @@ class Saver {
   Result<> commit(checkpoint::State state, const std::vector<std::string>& records);
   Result<std::vector<std::string>> exchange(const std::string& mine);
   Result<double> wait_for_loss();
+  void make_room(std::int64_t count, bool pinned);
   void copy(Parameters& parameters);
 
   SaverOptions options_;
   comm::Communicator communicator_;
   std::vector<Parameters::Saved> saved_;
   at::Tensor staging_;
-  std::future<Result<>> running_;
+  std::thread preparing_;
+  std::thread running_;
+  Result<> ended_;  // of running_, once it is joined
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool loss_wanted_ = false;

@@ -20,6 +20,7 @@
 #include "dataset/order.hpp"
 #include "recipe/choose.hpp"
 #include "train/failure.hpp"
+#include "train/math.hpp"
 #include "train/saver.hpp"
 #include "train/transformer.hpp"
 
@@ -117,6 +118,7 @@ class Trainer {
   Clock::time_point started_ = Clock::now();
   std::int64_t started_at_ = 0;
   Clock::time_point printed_{};
+  double peak_ = 0;  // of one device, in operations a second; 0: not known
 };
 
 Trainer::Trainer(const RunOptions& options, comm::Communicator world)
@@ -159,8 +161,10 @@ Trainer::Trainer(const RunOptions& options, comm::Communicator world)
                   .microbatches = static_cast<int>(recipe_.batch / mesh.data / microbatch_)},
       .parts = static_cast<int>(recipe_.interleave)};
   model.setup.recompute = recipe_.recompute;
+  peak_ = math::peak_operations(device_, model.keeping.type);
   model_.emplace(std::move(model), groups_);
   load();
+  saver_->prepare(model_->parameters());
   if (rank_ == 0) metrics_ = require(MetricsFile::open(options.folder + "/metrics.jsonl", step_));
 }
 
@@ -218,6 +222,8 @@ bool Trainer::load_checkpoint() {
     std::fprintf(stderr, "rank %d: checkpoint of step %lld is refused: %s\n", rank_,
                  static_cast<long long>(step), problem.c_str());
     say("checkpoint of step " + std::to_string(step) + " is damaged, the one before it is tried");
+    // In its place the step will be saved again.
+    if (rank_ == 0) require(checkpoint::discard(checkpoints(), step));
     before = step;
   }
 }
@@ -342,11 +348,19 @@ std::string Trainer::progress(const StepMetrics& m) const {
   const auto left =
       std::chrono::seconds(std::llround(per_step * static_cast<double>(recipe_.steps - m.step)));
   const std::int64_t saved = saver_->committed_step();
+  // How much of what the GPUs could do at most.
+  std::array<char, 32> used{};
+  if (peak_ > 0) {
+    std::snprintf(
+        used.data(), used.size(), "  MFU %.0f%%",
+        100 * m.tokens_per_s * model::operations_per_token(shape_, recipe_.context) / (peak_ * ranks_));
+  }
   std::array<char, 256> line{};
   std::snprintf(line.data(), line.size(),
-                "step %lld/%lld  loss %.4f  %.0f tokens/s (%.0f a rank)  norm %.3f  lr %.2e  %s left  %s",
+                "step %lld/%lld  loss %.4f  %.0f tokens/s (%.0f a rank)%s  norm %.3f  lr %.2e  %s left  %s",
                 static_cast<long long>(m.step), static_cast<long long>(recipe_.steps), m.loss, m.tokens_per_s,
-                m.tokens_per_s / ranks_, m.grad_norm, m.learning_rate, format_duration(left).c_str(),
+                m.tokens_per_s / ranks_, used.data(), m.grad_norm, m.learning_rate,
+                format_duration(left).c_str(),
                 saved < 0 ? "no checkpoint yet" : ("checkpoint " + std::to_string(saved)).c_str());
   return line.data();
 }

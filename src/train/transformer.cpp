@@ -101,9 +101,10 @@ Head::Outcome Head::forward(const Stream& stream, const at::Tensor& targets, dou
   Outcome outcome{.loss = at::zeros({}, x.options().dtype(at::kDouble))};
   at::Tensor dnormed = with_gradients ? at::empty_like(x) : at::Tensor();
   const std::int64_t logits_max = x.is_cpu() ? logits_max_cpu : logits_max_gpu;
-  const std::int64_t rows_max = std::clamp<std::int64_t>(logits_max / matrix_.rows, 1, x.size(0));
-  for (std::int64_t begin = 0; begin < x.size(0); begin += rows_max) {
-    const std::int64_t end = std::min(begin + rows_max, x.size(0));
+  const std::int64_t pieces = std::clamp<std::int64_t>(x.size(0) * matrix_.rows / logits_max, 1, x.size(0));
+  for (std::int64_t piece = 0; piece < pieces; ++piece) {
+    const std::int64_t begin = x.size(0) * piece / pieces;
+    const std::int64_t end = x.size(0) * (piece + 1) / pieces;
     const at::Tensor some = x.slice(0, begin, end);
     at::Tensor logits = math::linear(some, matrix);
     outcome.loss += loss_of(logits, targets.slice(0, begin, end), factor, with_gradients);

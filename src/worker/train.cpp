@@ -74,7 +74,6 @@ Result<int> train(const std::string& folder) {
   auto options = comm::Options::from_environment();
   if (!options) return std::move(options).error();
   const std::int64_t ranks_of_node = number_from("LOCAL_WORLD_SIZE", options->size);
-  keep_memory();
   share_cores(ranks_of_node);
   std::signal(SIGTERM, ask_to_stop);
 
@@ -83,6 +82,7 @@ Result<int> train(const std::string& folder) {
                         .ranks_of_node = static_cast<int>(ranks_of_node),
                         .device = gpu_of_rank(number_from("LOCAL_RANK", 0)),
                         .progress_file = text_from("TUTTI_PROGRESS_FILE")};
+  if (run.device < 0) keep_memory();
   options->device_memory = run.device >= 0;
   options->deadline = operation_deadline;
   auto world = comm::Communicator::connect(*options);
