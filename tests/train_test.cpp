@@ -177,6 +177,19 @@ TEST_F(Training, ADrainedNodeLeavesACheckpointBehind) {
   ASSERT_TRUE(cluster_->becomes(job, "cancelled"));
 }
 
+TEST(Demo, TellsTheWholeStory) {
+  if (!has_worker) GTEST_SKIP() << "tutti-worker is not built: there is no libtorch";
+  const auto shown =
+      run({"bash", TUTTI_SOURCE_DIR "/tools/demo"},
+          {.env = {{"TUTTI_DEMO_STEPS", "60"}, {"TUTTI_DEMO_PROGRAMS", TUTTI_BUILD_DIR "/bin"}},
+           .timeout = 280s});
+  EXPECT_EQ(shown.exit_code, 0) << shown.out << shown.err;
+  for (const char* part :
+       {"mesh dp2 tp2 pp2 of 8", "resumed at step ", "replayed: ", "60 of 60", "In one screen"}) {
+    EXPECT_NE(shown.out.find(part), std::string::npos) << part << " is not in " << shown.out;
+  }
+}
+
 TEST_F(Training, ARunIsContinuedOnlyWhenAsked) {
   start_nodes({"a"});
   const std::string config = recipe("again", "1", 10);

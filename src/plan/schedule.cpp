@@ -35,6 +35,7 @@ std::vector<Action> schedule(int stages, int parts, int microbatches, int stage)
   const int ahead = parts == 1 ? stages - stage - 1 : (stages - stage - 1) * 2 + (parts - 1) * stages;
   const int warm_up = std::min(all, ahead);
   std::vector<Action> actions;
+  actions.reserve(2 * static_cast<std::size_t>(all));
   for (int number = 0; number < warm_up; ++number) {
     actions.push_back(numbered(Action::Kind::forward, number, stages, parts));
   }

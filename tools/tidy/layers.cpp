@@ -20,7 +20,8 @@ int height(std::string_view layer) {
 
 bool may_use(const Module& user, const Module& used) {
   if (user.layer == "workers") {
-    // What reads files and nothing else; that it builds without the rest, the build of the workers alone proves.
+    // What reads files and nothing else; that it builds without the rest, the build of the workers alone
+    // proves.
     return used.layer == "base" || used.layer == "pure" || used.layer == "host" || used.layer == "workers" ||
            used.name == "comm";
   }
