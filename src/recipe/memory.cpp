@@ -33,7 +33,9 @@ Elements elements_of_stage(const model::Shape& shape, const plan::Mesh& mesh, in
   for (int part = 0; part < parts; ++part) {
     const plan::Span span = plan::span_of(static_cast<int>(shape.layers), mesh.pipeline, parts, stage, part);
     if (span.has_embedding) add(units.front());
-    for (int i = 0; i < span.layers; ++i) add(units.at(static_cast<std::size_t>(1 + span.first_layer + i)));
+    for (int layer = span.first_layer; layer < span.first_layer + span.layers; ++layer) {
+      add(units.at(static_cast<std::size_t>(layer) + 1));
+    }
     if (span.has_head) add(units.back());
     if (span.has_head && shape.tied && mesh.pipeline > 1) add(units.front());
   }

@@ -149,7 +149,7 @@ std::int64_t microbatch_of(const Recipe& r, const plan::Mesh& mesh) {
   if (r.microbatch > 0) return std::min(r.microbatch, replica);
   // A pipeline wants several microbatches for each of its stages; else as large as is useful.
   std::int64_t most = std::max<std::int64_t>(1, rows_wanted / r.context);
-  if (mesh.pipeline > 1) most = std::min(most, std::max<std::int64_t>(1, replica / (2 * mesh.pipeline)));
+  if (mesh.pipeline > 1) most = std::min(most, std::max<std::int64_t>(1, replica / mesh.pipeline / 2));
   std::int64_t best = 1;
   for (std::int64_t size = 1; size <= std::min(most, replica); ++size) {
     const bool whole_rounds = r.interleave == 1 || (replica / size) % mesh.pipeline == 0;
