@@ -225,6 +225,7 @@ class Generate final : public Command {
                                    std::to_string(temperature_),
                                    std::to_string(seed_)};
     std::vector<char*> arguments;
+    arguments.reserve(words.size() + 1);
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
     std::fflush(stdout);
