@@ -212,7 +212,7 @@ TEST_F(TrainerTest, TakesTheCheckpointBeforeADamagedOne) {
   EXPECT_NE(errors.find("rank-00001.safetensors"), std::string::npos) << errors;
   EXPECT_NE(errors.find("rank-00000.safetensors"), std::string::npos) << errors;
   EXPECT_NE(printed.find("resumed at step 4 "), std::string::npos) << printed;
-  EXPECT_TRUE(checkpoint::Checkpoint::open(folder + "/checkpoints", 8)->verify({}).ok())
+  EXPECT_TRUE(checkpoint::Checkpoint::open(folder + "/checkpoints", 8)->verify([](auto, auto) {}).ok())
       << "it was saved again";
   EXPECT_EQ(steps_of(folder).size(), 12U);
 }
