@@ -466,6 +466,7 @@ TEST(Input, ReportsReplayedReorderedAndInvented) {
   agent.report(job, 0, 0, {State::started, 0, "", false});
   agent.report(job, 0, 0, {State::exited, 0, "", true});
   EXPECT_EQ(cluster.wait(id), 0);
+  ASSERT_EQ(cluster.tutti({"drain", "fake"}).exit_code, 0) << "it would never run what it is given";
   expect_works(cluster);
   EXPECT_EQ(cluster.job(id)["attempt"], 0);
   EXPECT_EQ(cluster.job(id)["exit_code"], 0);

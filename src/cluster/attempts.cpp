@@ -14,38 +14,6 @@ std::set<NodeName> nodes_of(const Job& job) {
   return nodes;
 }
 
-using Room = std::map<NodeName, sched::NodeView>;
-
-bool take_rank(sched::NodeView& view, const sched::Shape& shape, const RankPlace& place) {
-  view.cpus_free -= shape.cpus;
-  view.memory_free -= shape.memory;
-  if ((shape.cpus > 0 && view.cpus_free < 0) || (shape.memory.count() > 0 && view.memory_free.count() < 0))
-    return false;
-  std::int32_t share = 0;
-  for (const sched::DeviceShare& device : place.devices) {
-    if (device.device < 0 || static_cast<std::size_t>(device.device) >= view.devices.size() ||
-        device.share <= 0)
-      return false;
-    if ((view.devices[static_cast<std::size_t>(device.device)].share_free -= device.share) < 0) return false;
-    share += device.share;
-  }
-  return share == shape.gpu_share;
-}
-
-// Takes the whole gang out of the room, or leaves the room as it was.
-bool take_room(Room& room, const sched::Shape& shape, const std::vector<RankPlace>& places) {
-  if (!sched::runs_with(shape, places.size())) return false;
-  Room touched;
-  for (const RankPlace& place : places) {
-    const auto node = room.find(place.node);
-    if (node == room.end()) return false;
-    auto& view = touched.try_emplace(place.node, node->second).first->second;
-    if (!take_rank(view, shape, place)) return false;
-  }
-  for (auto& [name, view] : touched) room[name] = std::move(view);
-  return true;
-}
-
 std::string describe_exit(const Job& job, std::int32_t rank, const RankStatus& status) {
   const std::string who =
       "rank " + std::to_string(rank) + " on node " + job.places[static_cast<std::size_t>(rank)].node;
@@ -60,24 +28,33 @@ std::string describe_exit(const Job& job, std::int32_t rank, const RankStatus& s
 
 // The plan was made from a snapshot: a placement becomes truth only if there is still room for all of it.
 void Machine::on(const Planned& event) {
-  Room room;
-  for (auto& view : free_room(state_)) room.emplace(view.name, std::move(view));
+  if (event.generation != state_.index.generation()) {
+    effects_.schedule = true;  // nodes came or changed since: its numbers mean others now
+    return;
+  }
+  for (const sched::Stop& stopped : event.plan.stops) stop(stopped);
   ArrayRoom array_room(state_);
-  for (const sched::Placement& placement : event.plan.starts) {
-    Job* job = find(placement.job);
-    if (job == nullptr || job->finished() || job->placed() || job->attempt != placement.attempt) continue;
+  for (const sched::Start& planned : event.plan.starts) {
+    Job* job = find(planned.job);
+    if (job == nullptr || job->finished() || job->placed() || job->attempt != planned.attempt) continue;
     if (!waits_for(state_, *job).empty() || !array_room.take(*job)) continue;
-    if (take_room(room, job->spec.shape, placement.ranks)) {
-      start(*job, placement.ranks);
+    const sched::Room& room = state_.index.room(state_);
+    const sched::Shape& shape = job->spec.shape;
+    if (sched::runs_with(shape, static_cast<std::size_t>(planned.places.ranks())) &&
+        room.fits(shape, planned.places)) {
+      start(*job, room.expand(shape, planned.places));
     } else {
       effects_.schedule = true;
     }
   }
-  for (const auto& [id, reason] : event.plan.waiting) {
-    Job* job = find(id);
-    if (job != nullptr && !job->finished() && !job->placed())
-      job->reason = reason;  // not stored: the next pass tells it again
-  }
+  state_.index.planned(event.plan);
+}
+
+// The gang is told, saves its work within its grace period, and goes back to its place in the queue.
+void Machine::stop(const sched::Stop& planned) {
+  Job* job = find(planned.job);
+  if (job == nullptr || !job->placed() || job->attempt != planned.attempt) return;
+  end(*job, EndCause::preempted, planned.why);
 }
 
 void Machine::start(Job& job, const std::vector<RankPlace>& places) {
@@ -87,9 +64,12 @@ void Machine::start(Job& job, const std::vector<RankPlace>& places) {
   job.ranks.assign(places.size(), {});
   job.state = JobState::starting;
   job.started_at = now_;
+  job.saved_at = {};
   job.reason = job.last_end.empty() ? "" : "started again: " + job.last_end;
   job.ending = EndCause::none;
-  job.master_port = free_port(state_.nodes.at(places.front().node).address);
+  const std::string& address = state_.nodes.at(places.front().node).address;
+  job.master_port = free_port(job, address);
+  state_.index.starts(job, address);
   touch(job);
   std::map<NodeName, std::vector<std::int32_t>> by_node;
   for (std::size_t rank = 0; rank < places.size(); ++rank)
@@ -99,16 +79,11 @@ void Machine::start(Job& job, const std::vector<RankPlace>& places) {
 }
 
 // Unique among the gangs whose first rank has the same address, and different from attempt to attempt.
-std::int32_t Machine::free_port(const std::string& address) const {
-  std::set<std::int32_t> taken;
-  std::uint64_t attempts = 0;
-  for (const JobId id : state_.holding) {
-    const Job& other = state_.jobs.at(id);
-    attempts += static_cast<std::uint64_t>(other.attempt);
-    if (state_.nodes.at(other.places.front().node).address == address) taken.insert(other.master_port);
-  }
-  auto offset = static_cast<std::int32_t>((state_.next_job + attempts) % master_port_count);
-  while (taken.contains(master_port_min + offset)) offset = (offset + 1) % master_port_count;
+std::int32_t Machine::free_port(const Job& job, const std::string& address) const {
+  const std::uint64_t wanted = job.id.number() + static_cast<std::uint64_t>(job.attempt) * 97;
+  auto offset = static_cast<std::int32_t>(wanted % master_port_count);
+  while (state_.index.port_taken(address, master_port_min + offset))
+    offset = (offset + 1) % master_port_count;
   return master_port_min + offset;
 }
 
@@ -171,6 +146,7 @@ void Machine::end(Job& job, EndCause cause, std::string reason) {
   if (job.ending != EndCause::none) return;
   job.ending = cause;
   job.reason = std::move(reason);
+  state_.index.ends(job);
   touch(job);
   send_end(job);
 }
@@ -200,6 +176,9 @@ void Machine::settle(Job& job) {
       return finish(job, JobState::failed, job.reason);
     case EndCause::drained:
       return requeue(job);
+    case EndCause::preempted:
+      ++job.preemptions;
+      return requeue(job);
     case EndCause::rank_failed:
       if (++job.failures <= job.spec.restart_on_failure) return requeue(job);
       return finish(job, JobState::failed, job.reason);
@@ -224,6 +203,7 @@ void Machine::end_job(Job& job, JobState state, std::string reason) {
   if (state == JobState::succeeded) job.exit_code = 0;
   if (state != JobState::succeeded && job.exit_code == 0) job.exit_code = 1;
   state_.active.erase(job.id);
+  state_.index.finishes(job, now_);
   touch(job);
   effects_.schedule = true;
 }
@@ -256,6 +236,8 @@ void Machine::requeue(Job& job) {
   job.exit_code = 0;
   job.last_end = job.reason;
   job.reason = "waits to start again: " + job.last_end;
+  job.queued_at = now_;
+  state_.index.waits(job);
   touch(job);
   effects_.schedule = true;
 }
@@ -266,6 +248,9 @@ void Machine::release(Job& job) {
   for (const NodeName& node : nodes_of(job)) {
     if (!state_.nodes.at(node).lost) effects_.sends.push_back(ForgetRanks{node, job.id, job.attempt});
   }
+  state_.index.releases(job, now_);
+  job.served += static_cast<double>(gpu_share_total(job)) / sched::whole_share *
+                std::chrono::duration<double>(now_ - job.started_at).count();
   job.holds = false;
   state_.holding.erase(job.id);
   job.ending = EndCause::none;

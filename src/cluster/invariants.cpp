@@ -47,6 +47,7 @@ Result<> invariants(const State& state) {
       }
     }
   }
+  if (auto checked = state.index.check(state); !checked) return checked;
   return check_fabric(state);
 }
 

@@ -15,6 +15,9 @@ class Machine {
   void on(const Drain& event);
   void on(const Resume& event);
   void on(const FabricMeasured& event);
+  // queues.cpp
+  void on(const SetQueue& event);
+  void on(const RemoveQueue& event);
   // nodes.cpp
   void on(const Hello& event);
   void on(const Heard& event);
@@ -25,7 +28,8 @@ class Machine {
 
  private:
   // requests.cpp
-  Result<> admit(const JobSpec& spec) const;
+  Result<> admit(const JobSpec& spec);
+  Result<> admit_share(const JobSpec& spec) const;
   void cancel_array(const Cancel& event, const std::string& reason);
   void cancel_placed(Job& job, const std::string& reason);
 
@@ -47,7 +51,8 @@ class Machine {
   void cancel_dependents(const std::vector<JobId>& without_success);
   void requeue(Job& job);
   void release(Job& job);
-  std::int32_t free_port(const std::string& address) const;
+  void stop(const sched::Stop& stop);
+  std::int32_t free_port(const Job& job, const std::string& address) const;
 
   void touch(const Job& job) { effects_.jobs.insert(job.id); }
   void touch(const Node& node) { effects_.nodes.insert(node.name); }
@@ -73,10 +78,5 @@ class ArrayRoom {
  private:
   std::map<JobId, std::int32_t> running_;
 };
-
-// The room on nodes that take work, less what placed gangs use.
-std::vector<sched::NodeView> free_room(const State& state);
-// The room of the whole cluster if it were empty and all of it there.
-std::vector<sched::NodeView> full_room(const State& state);
 
 }  // namespace tutti::cluster

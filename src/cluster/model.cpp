@@ -11,7 +11,8 @@ void derive(State& state, Instant now) {
     state.next_job = std::max(state.next_job, id.number() + 1);
   }
   for (auto& [name, node] : state.nodes) node.heard_at = now;
-  state.queues.try_emplace("default", Queue{"default"});
+  state.queues.try_emplace(default_queue, Queue{default_queue});
+  state.index.rebuild(state, now);
   state.fabric = std::make_shared<const Fabric>(only_between(*state.fabric, node_names(state)));
 }
 
@@ -24,12 +25,7 @@ std::set<NodeName> node_names(const State& state) {
 NodeState node_state(const State& state, const Node& node) {
   if (node.lost) return NodeState::lost;
   if (!node.draining) return NodeState::ready;
-  for (const JobId id : state.holding) {
-    for (const RankPlace& place : state.jobs.at(id).places) {
-      if (place.node == node.name) return NodeState::draining;
-    }
-  }
-  return NodeState::drained;
+  return state.index.jobs_on(node.name).empty() ? NodeState::drained : NodeState::draining;
 }
 
 std::string_view name_of(NodeState state) {
@@ -84,6 +80,13 @@ Result<std::vector<JobId>> array_elements(const State& state, JobId job) {
 
 std::int32_t rank_count(const Job& job) {
   return job.places.empty() ? job.spec.shape.ranks : static_cast<std::int32_t>(job.places.size());
+}
+
+std::string reason_of(const State& state, const Job& job) {
+  if (!job.finished() && !job.placed()) {
+    if (const std::string* why = state.index.why_waiting(job.id)) return *why;
+  }
+  return job.reason;
 }
 
 std::int64_t gpu_share_total(const Job& job) {

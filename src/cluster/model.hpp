@@ -12,6 +12,7 @@
 #include "base/time.hpp"
 #include "base/units.hpp"
 #include "cluster/fabric.hpp"
+#include "cluster/index.hpp"
 #include "sched/sched.hpp"
 
 namespace tutti::cluster {
@@ -19,6 +20,8 @@ namespace tutti::cluster {
 using sched::JobId;
 using sched::RankPlace;
 using QueueName = std::string;
+
+inline const QueueName default_queue = "default";
 
 constexpr std::size_t queued_jobs_max = 200'000;
 constexpr std::int32_t ranks_max = 100'000;
@@ -88,13 +91,14 @@ struct JobSpec {
   std::string output;            // a file for the logs of all ranks as well, "" for none
   std::string user;
   sched::Shape shape;
-  QueueName queue = "default";
+  QueueName queue = default_queue;
   std::int32_t priority = 0;
   Duration time_limit{};                // 0: none
   Duration grace = 10s;                 // between SIGTERM and SIGKILL
   std::int32_t restarts = 3;            // after the loss of a node
   std::int32_t restart_on_failure = 0;  // after a failure of the program's own
   bool slurm_variables = false;         // ranks see SLURM_* too
+  bool yields = false;                  // saves its work when asked to end: may be put aside and resumed
   std::optional<ArrayPart> array;
   std::vector<Dependency> after;
 
@@ -115,17 +119,21 @@ struct RankStatus {
 };
 
 // Why an attempt is being ended, and so what comes after it.
-enum class EndCause { none, cancelled, rank_failed, node_lost, time_limit, drained };
+enum class EndCause { none, cancelled, rank_failed, node_lost, time_limit, drained, preempted };
 
 struct Job {
   JobId id;
   JobSpec spec;
   JobState state = JobState::queued;
   std::int32_t attempt = 0;
-  std::int32_t losses = 0;    // attempts that ended with a lost node
-  std::int32_t failures = 0;  // attempts that ended with a failure of the program
+  std::int32_t losses = 0;       // attempts that ended with a lost node
+  std::int32_t failures = 0;     // attempts that ended with a failure of the program
+  std::int32_t preemptions = 0;  // attempts that ended for the sake of others, or to grow
+  double served = 0;             // device-seconds of earlier attempts
   Instant submitted_at;
+  Instant queued_at;    // when it came into the queue, or came back
   Instant started_at;   // of the running attempt; zero before
+  Instant saved_at;     // its last checkpoint, as far as its nodes have told; zero before
   Instant finished_at;  // zero before
   std::int32_t exit_code = 0;
   std::string reason;    // why it waits, or why it ended
@@ -146,8 +154,18 @@ struct Job {
   friend bool operator==(const Job&, const Job&) = default;
 };
 
+constexpr std::size_t queues_max = 1'000;
+constexpr std::size_t queue_name_max = 100;
+constexpr std::int64_t queue_share_max = 1'000'000'000;  // a million devices
+
+// A tenant's share of the cluster: "research/vision" is a part of "research". Shares are thousandths of
+// devices.
 struct Queue {
   QueueName name;
+  std::int64_t guarantee = 0;
+  std::int64_t limit = sched::no_limit;
+  std::int64_t user_limit = sched::no_limit;  // for each user
+  double weight = 1;
 
   friend bool operator==(const Queue&, const Queue&) = default;
 };
@@ -167,6 +185,7 @@ struct State {
   // walking past them.
   std::set<JobId> active;
   std::set<JobId> holding;
+  Index index;
   std::uint64_t revision = 0;  // counts the steps that changed something
 };
 
@@ -184,6 +203,9 @@ Result<std::vector<JobId>> array_elements(const State& state, JobId job);
 
 // The ranks of the running attempt, or of the last one; as many as are wanted before the first.
 std::int32_t rank_count(const Job& job);
+
+// Why it waits, or why it ended.
+std::string reason_of(const State& state, const Job& job);
 
 // How many devices those ranks use, in thousandths.
 std::int64_t gpu_share_total(const Job& job);

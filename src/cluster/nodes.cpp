@@ -17,10 +17,13 @@ void Machine::on(const Hello& event) {
   fresh.inventory = event.inventory;
   fresh.lost = false;
   if (added || fresh != node) touch(fresh);
+  if (added || fresh.inventory != node.inventory || fresh.location != node.location)
+    state_.index.nodes_changed();
   node = std::move(fresh);
+  state_.index.opens(node);
   node.heard_at = now_;
   for (const RankReport& report : event.ranks) apply(node.name, report);
-  for (const JobId id : std::set(state_.holding)) compare(event, state_.jobs.at(id));
+  for (const JobId id : std::set(state_.index.jobs_on(event.node))) compare(event, state_.jobs.at(id));
   effects_.schedule = true;
 }
 
@@ -64,8 +67,9 @@ void Machine::on(const Heard& event) {
 
 void Machine::lose(Node& node) {
   node.lost = true;
+  state_.index.opens(node);
   touch(node);
-  for (const JobId id : std::set(state_.holding)) {
+  for (const JobId id : std::set(state_.index.jobs_on(node.name))) {
     Job& job = state_.jobs.at(id);
     for (std::size_t rank = 0; rank < job.places.size() && job.placed(); ++rank) {
       if (job.places[rank].node != node.name || job.ranks[rank].state == RankState::exited) continue;
@@ -87,6 +91,7 @@ void Machine::on(const Tick&) {
       end(job, EndCause::time_limit, "ran past its time limit of " + format_duration(job.spec.time_limit));
     }
   }
+  if (now_ >= state_.index.wake()) effects_.schedule = true;
 }
 
 }  // namespace tutti::cluster

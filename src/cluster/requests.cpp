@@ -18,7 +18,7 @@ std::string describe_cluster(const State& state) {
 }  // namespace
 
 // Refuses what can never run; what merely has to wait is let in.
-Result<> Machine::admit(const JobSpec& spec) const {
+Result<> Machine::admit(const JobSpec& spec) {
   if (auto sound = sched::validate(spec.shape); !sound) return sound;
   if (spec.shape.ranks > ranks_max)
     return invalid("a gang has at most " + std::to_string(ranks_max) + " ranks");
@@ -36,12 +36,13 @@ Result<> Machine::admit(const JobSpec& spec) const {
                      std::string(name_of(before->second.state)));
     }
   }
-  if (state_.nodes.empty()) return {};
-  auto room = full_room(state_);
-  if (auto fits = sched::place(spec.shape, room); !fits) {
-    return invalid("this job can never run here: " + fits.error().message()).remedy(describe_cluster(state_));
+  if (state_.nodes.empty()) return admit_share(spec);
+  const sched::Room& room = state_.index.full_room(state_);
+  if (!sched::place(room, spec.shape, sched::TightestNode())) {
+    return invalid("this job can never run here: " + sched::describe_refusal(room, spec.shape))
+        .remedy(describe_cluster(state_));
   }
-  return {};
+  return admit_share(spec);
 }
 
 void Machine::on(const Submit& event) {
@@ -71,10 +72,11 @@ void Machine::on(const Submit& event) {
     job.id = JobId(state_.next_job++);
     job.spec = spec;
     if (job.spec.array) job.spec.array->first = first;
-    job.submitted_at = now_;
+    job.submitted_at = job.queued_at = now_;
     job.reason = "waits for the scheduler";
     ids.push_back(job.id);
     state_.active.insert(job.id);
+    state_.index.waits(job);
     touch(job);
     state_.jobs.emplace(job.id, std::move(job));
   }
@@ -129,16 +131,11 @@ void Machine::on(const Drain& event) {
   if (node == nullptr)
     return fail(invalid("there is no node '" + event.node + "'").remedy("`tutti nodes` lists them"));
   node->draining = true;
+  state_.index.opens(*node);
   touch(*node);
   if (!event.now) return;
-  for (const JobId id : state_.holding) {
-    Job& job = state_.jobs.at(id);
-    for (const RankPlace& place : job.places) {
-      if (place.node != event.node) continue;
-      end(job, EndCause::drained, "moved: node " + event.node + " is being drained");
-      break;
-    }
-  }
+  for (const JobId id : state_.index.jobs_on(event.node))
+    end(state_.jobs.at(id), EndCause::drained, "moved: node " + event.node + " is being drained");
 }
 
 void Machine::on(const Resume& event) {
@@ -146,6 +143,7 @@ void Machine::on(const Resume& event) {
   if (node == nullptr)
     return fail(invalid("there is no node '" + event.node + "'").remedy("`tutti nodes` lists them"));
   node->draining = false;
+  state_.index.opens(*node);
   touch(*node);
   effects_.schedule = true;
 }

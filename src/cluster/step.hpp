@@ -51,6 +51,7 @@ struct Reported {
 };
 struct Planned {
   sched::Plan plan;
+  std::uint64_t generation = 0;  // of the state's index when the plan's snapshot was taken
 };
 struct Drain {
   NodeName node;
@@ -63,10 +64,17 @@ struct Resume {
 struct FabricMeasured {
   std::vector<Link> links;  // each is stamped with the time of the event
 };
+// Creates a queue, or changes the one of that name.
+struct SetQueue {
+  Queue queue;
+};
+struct RemoveQueue {
+  QueueName name;
+};
 struct Tick {};
 
-using Event =
-    std::variant<Submit, Cancel, Hello, Heard, Reported, Planned, Drain, Resume, FabricMeasured, Tick>;
+using Event = std::variant<Submit, Cancel, Hello, Heard, Reported, Planned, Drain, Resume, FabricMeasured,
+                           SetQueue, RemoveQueue, Tick>;
 
 // ---- effects
 
@@ -99,6 +107,7 @@ struct Effects {
   std::vector<Send> sends;
   std::set<JobId> jobs;                                     // changed: to be stored
   std::set<NodeName> nodes;                                 // changed: to be stored
+  std::set<QueueName> queues;                               // changed, or gone: to be stored, or removed
   bool fabric = false;                                      // replaced: to be stored
   bool schedule = false;                                    // room or demand changed: ask the scheduler
   Result<std::vector<JobId>> reply = std::vector<JobId>();  // to Submit and the other requests
@@ -106,8 +115,8 @@ struct Effects {
 
 Effects step(State& state, Instant now, const Event& event);
 
-// What the scheduler sees: nodes that take work with their free room, and the gangs that may start.
-sched::Snapshot snapshot(const State& state);
+// What the scheduler sees; it points into the state.
+sched::Snapshot snapshot(State& state, Instant now);
 
 // The variables every rank of the running attempt gets, beyond the job's own.
 std::vector<std::string> rank_environment(const State& state, const Job& job, std::int32_t rank);

@@ -37,9 +37,11 @@ struct ClusterTest : testing::Test {
     const auto checked = invariants(state);
     EXPECT_TRUE(checked.ok()) << (checked ? "" : checked.error().text());
     sends.insert(sends.end(), effects.sends.begin(), effects.sends.end());
-    if (effects.schedule) happen(Planned{sched::schedule(snapshot(state), now)});
+    if (effects.schedule) happen(planned());
     return effects;
   }
+
+  Planned planned() { return {sched::schedule(snapshot(state, now), now), state.index.generation()}; }
 
   void join(const NodeName& name, int gpus, std::vector<RankReport> ranks = {}) {
     Hello hello{name, "", "10.0.0." + name, 1, {}, std::move(ranks)};
@@ -56,6 +58,7 @@ struct ClusterTest : testing::Test {
   }
 
   Job& job(JobId id) { return state.jobs.at(id); }
+  std::string why(JobId id) { return reason_of(state, job(id)); }
 
   void report(JobId id, std::int32_t rank, RankStatus status) {
     happen(Reported{job(id).places[static_cast<std::size_t>(rank)].node,
@@ -120,7 +123,7 @@ TEST_F(ClusterTest, AWaitingJobSaysWhyAndStartsWhenThereIsRoom) {
   const JobId first = submit(spec(8));
   const JobId second = submit(spec(1));
   EXPECT_EQ(job(second).state, JobState::queued);
-  EXPECT_NE(job(second).reason.find("0 matching GPUs are free"), std::string::npos) << job(second).reason;
+  EXPECT_NE(why(second).find("0 matching GPUs are free"), std::string::npos) << why(second);
   all_exit(first);
   EXPECT_EQ(job(second).state, JobState::starting);
 }
@@ -286,13 +289,16 @@ TEST_F(ClusterTest, AnElasticGangIsRefusedOnlyIfItsSmallestCountCanNeverFit) {
 TEST_F(ClusterTest, APlanWithAnotherNumberOfRanksIsNotBelieved) {
   join("a", 4);
   const JobId id = step(state, now, Submit{{elastic_spec({4, 2})}}).reply->front();
-  sched::Plan plan = sched::schedule(snapshot(state), now);
-  ASSERT_EQ(plan.starts.front().ranks.size(), 4U);
-  plan.starts.front().ranks.pop_back();
-  EXPECT_TRUE(step(state, now, Planned{plan}).schedule) << "another plan is asked for";
+  Planned plan = planned();
+  sched::Places& places = plan.plan.starts.front().places;
+  ASSERT_EQ(places.ranks(), 4);
+  places.slots[0].ranks = 3;
+  places.devices.pop_back();
+  EXPECT_TRUE(step(state, now, plan).schedule) << "another plan is asked for";
   EXPECT_FALSE(job(id).placed());
-  plan.starts.front().ranks.pop_back();
-  step(state, now, Planned{plan});
+  places.slots[0].ranks = 2;
+  places.devices.pop_back();
+  step(state, now, plan);
   EXPECT_EQ(job(id).places.size(), 2U);
 }
 
@@ -404,8 +410,8 @@ TEST_F(ClusterTest, DependenciesHoldAJobBackOrEndIt) {
   const JobId second = submit(after);
   const JobId third = submit(needs);
   EXPECT_FALSE(job(second).placed());
-  EXPECT_EQ(job(second).reason, "waits for job 1 to end");
-  EXPECT_EQ(job(third).reason, "waits for job 1 to succeed");
+  EXPECT_EQ(why(second), "waits for job 1 to end");
+  EXPECT_EQ(why(third), "waits for job 1 to succeed");
   all_exit(first, 1);
   EXPECT_TRUE(job(second).placed());
   EXPECT_EQ(job(third).state, JobState::cancelled);
@@ -455,7 +461,7 @@ TEST_F(ClusterTest, AnArrayRunsAtMostItsLimitAtOnce) {
     return std::count_if(ids.begin(), ids.end(), [&](JobId id) { return job(id).placed(); });
   };
   EXPECT_EQ(running(), 2);
-  EXPECT_EQ(job(ids[4]).reason, "waits for other elements of its array: at most 2 run at once");
+  EXPECT_EQ(why(ids[4]), "waits for other elements of its array: at most 2 run at once");
   all_exit(ids[0]);
   EXPECT_EQ(running(), 2);
   EXPECT_EQ(job(ids[3]).spec.array->first, ids[0]);
@@ -575,7 +581,7 @@ TEST_F(ClusterTest, AMeasurementReplacesTheFabric) {
   EXPECT_GT(state.revision, before);
   EXPECT_EQ(state.fabric->size(), 2U);
   EXPECT_EQ(state.fabric->at({"b", "a"}).measured_at, now);
-  const sched::Snapshot shared = snapshot(state);
+  const sched::Snapshot shared = snapshot(state, now);
   EXPECT_EQ(shared.fabric, state.fabric) << "shared, not copied";
   pass(1s);
   EXPECT_TRUE(happen(FabricMeasured{{{"a", "c", 5us, Bytes(1000), {}}}}).fabric);

@@ -20,6 +20,7 @@ void merge(cluster::Effects& into, cluster::Effects&& from) {
   std::move(from.sends.begin(), from.sends.end(), std::back_inserter(into.sends));
   into.jobs.merge(from.jobs);
   into.nodes.merge(from.nodes);
+  into.queues.merge(from.queues);
   into.fabric = into.fabric || from.fabric;
   into.schedule = into.schedule || from.schedule;
 }
@@ -159,8 +160,8 @@ void Core::schedule(Batch& batch, Instant now) {
   pass_wanted_ = pass_wanted_ || batch.effects.schedule;
   if (!pass_wanted_ || now < next_pass_) return;
   pass_wanted_ = false;
-  const auto plan = sched::schedule(cluster::snapshot(state_), now);
-  cluster::Effects effects = cluster::step(state_, now, cluster::Planned{plan});
+  const auto plan = sched::schedule(cluster::snapshot(state_, now), now);
+  cluster::Effects effects = cluster::step(state_, now, cluster::Planned{plan, state_.index.generation()});
   pass_wanted_ = effects.schedule;
   effects.schedule = false;
   merge(batch.effects, std::move(effects));
@@ -186,11 +187,16 @@ void Core::finish(Batch& batch, Instant now) {
 }
 
 bool Core::commit(const cluster::Effects& effects) {
-  if (effects.jobs.empty() && effects.nodes.empty() && !effects.fabric) return true;
+  if (effects.jobs.empty() && effects.nodes.empty() && effects.queues.empty() && !effects.fabric) return true;
   std::vector<store::Write> writes;
   for (const auto& id : effects.jobs) writes.push_back({wire::job_key(id), wire::encode(state_.jobs.at(id))});
   for (const auto& name : effects.nodes)
     writes.push_back({wire::node_key(name), wire::encode(state_.nodes.at(name))});
+  for (const auto& name : effects.queues) {
+    const auto queue = state_.queues.find(name);
+    writes.push_back({wire::queue_key(name), std::nullopt});
+    if (queue != state_.queues.end()) writes.back().value = wire::encode(queue->second);
+  }
   if (effects.fabric) writes.push_back({wire::fabric_key(), wire::encode(*state_.fabric)});
   const auto committed = store_.commit(revision_, writes);
   if (committed.status == store::CommitResult::Status::done) {

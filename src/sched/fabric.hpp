@@ -7,10 +7,9 @@
 
 #include "base/time.hpp"
 #include "base/units.hpp"
+#include "sched/shape.hpp"
 
 namespace tutti::sched {
-
-using NodeName = std::string;
 
 struct Link {
   NodeName from;

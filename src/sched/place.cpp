@@ -1,232 +1,283 @@
-#include <algorithm>
-#include <functional>
-#include <limits>
-#include <span>
-#include <utility>
+#include "sched/place.hpp"
 
-#include "sched/sched.hpp"
+#include <algorithm>
+#include <limits>
 
 namespace tutti::sched {
 namespace {
 
-constexpr std::int32_t unlimited = std::numeric_limits<std::int32_t>::max();
+// A vertex whose sums promise enough may still lack CPUs or memory. So many of one level are looked into
+// before the next larger parts are, unless the gang insists on that level.
+constexpr int tries_max = 8;
 
-// Descending. The shape must outlive them.
-std::span<const std::int32_t> counts_of(const Shape& shape) {
-  if (shape.rank_counts.empty()) return {&shape.ranks, 1};
-  return shape.rank_counts;
-}
+std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
-// Rounded up, so that no node has to take more ranks of a smaller gang than of the whole one.
-std::int32_t nodes_for(const Shape& shape, std::int32_t ranks) {
-  const std::int64_t of_whole = std::int64_t{shape.nodes} * ranks;
-  return static_cast<std::int32_t>((of_whole + shape.ranks - 1) / shape.ranks);
-}
-
-bool matches(const Shape& shape, const DeviceView& device) {
-  return (shape.gpu_model.empty() || device.model == shape.gpu_model) && device.memory >= shape.gpu_memory;
-}
-
-std::int32_t ranks_by_devices(const Shape& shape, const NodeView& node) {
-  if (shape.gpu_share == 0) return unlimited;
-  std::int32_t ranks = 0;
-  std::int32_t whole = 0;
-  for (const DeviceView& device : node.devices) {
-    if (!matches(shape, device)) continue;
-    if (device.share_free == whole_share) ++whole;
-    if (shape.gpu_share < whole_share) ranks += device.share_free / shape.gpu_share;
+// An upper bound on the ranks that the open nodes of a vertex can take, from its sums alone.
+std::int64_t bound(const Room& room, const Need& need, VertexIndex vertex) {
+  if (need.devices == 0) return std::numeric_limits<std::int32_t>::max();
+  if (!need.whole()) return room.share_free(vertex, need.kinds) / need.share;
+  if (need.devices == 1 && need.ranks_per_node == 0) return room.whole_in(vertex, need.kinds);
+  std::int64_t ranks = 0;
+  for (std::size_t kind = 0; kind < room.kinds(); ++kind) {
+    if ((need.kinds >> kind & 1) == 0) continue;
+    for (std::int32_t whole = need.devices; whole <= room.widest(); ++whole) {
+      std::int32_t each = whole / need.devices;
+      if (need.ranks_per_node > 0) each = std::min(each, need.ranks_per_node);
+      ranks += std::int64_t{each} * room.nodes_with(vertex, kind, whole);
+    }
   }
-  return shape.gpu_share < whole_share ? ranks : whole / (shape.gpu_share / whole_share);
+  return ranks;
 }
 
-// How many ranks of this shape the node can take now; more than the gang has, so that a tight node can be
-// told from a roomy one.
-std::int32_t capacity(const Shape& shape, const NodeView& node) {
-  std::int32_t ranks = ranks_by_devices(shape, node);
-  if (shape.cpus > 0) ranks = std::min(ranks, node.cpus_free / shape.cpus);
-  if (shape.memory.count() > 0) {
-    ranks = static_cast<std::int32_t>(
-        std::min<std::int64_t>(ranks, node.memory_free.count() / shape.memory.count()));
+// How many nodes of a vertex can take so many ranks each, at most.
+std::int64_t nodes_bound(const Room& room, const Need& need, VertexIndex vertex, std::int32_t each) {
+  if (need.devices == 0 || !need.whole()) return std::numeric_limits<std::int32_t>::max();
+  std::int64_t nodes = 0;
+  for (std::size_t kind = 0; kind < room.kinds(); ++kind) {
+    if ((need.kinds >> kind & 1) == 0) continue;
+    for (std::int32_t whole = each * need.devices; whole <= room.widest(); ++whole)
+      nodes += room.nodes_with(vertex, kind, whole);
   }
-  if (ranks == unlimited) ranks = shape.ranks;
-  return shape.ranks_per_node > 0 ? std::min(ranks, shape.ranks_per_node) : ranks;
+  return nodes;
 }
 
-struct Slot {
-  std::size_t node = 0;
-  std::int32_t ranks = 0;  // how many it could take, and then how many it gets
+// Gathers the nodes of one gang.
+class Gathering {
+ public:
+  Gathering(const Room& room, const Need& need, std::int32_t ranks)
+      : room_(room), need_(need), ranks_(ranks), left_(ranks) {}
+
+  bool done() const { return left_ == 0; }
+  std::vector<Places::Slot>& slots() { return slots_; }
+
+  // As few parts and nodes as fit: the roomiest until the rest fits into one, and for that the tightest.
+  void pack(VertexIndex at) {
+    const Room::Vertex& vertex = room_.vertex(at);
+    std::vector<Part> parts;
+    parts.reserve(static_cast<std::size_t>(vertex.children_last - vertex.children_first) +
+                  static_cast<std::size_t>(vertex.direct - vertex.first));
+    for (VertexIndex child = vertex.children_first; child < vertex.children_last; ++child) {
+      if (const std::int64_t holds = bound(room_, need_, child); holds > 0)
+        parts.push_back({holds, child, -1});
+    }
+    for (NodeIndex node = vertex.first; node < vertex.direct; ++node) {
+      if (const std::int32_t holds = room_.capacity(need_, node, ranks_); holds > 0)
+        parts.push_back({holds, -1, node});
+    }
+    std::stable_sort(parts.begin(), parts.end(),
+                     [](const Part& a, const Part& b) { return a.holds > b.holds; });
+    std::vector<bool> used(parts.size());
+    for (std::size_t next = 0; next < parts.size() && left_ > 0; ++next) {
+      if (used[next]) continue;
+      // The tightest of those that hold all of the rest, if any does.
+      std::size_t chosen = next;
+      while (chosen + 1 < parts.size() && parts[chosen + 1].holds >= left_) ++chosen;
+      while (used[chosen]) --chosen;
+      enter(parts[chosen]);
+      used[chosen] = true;
+      if (chosen != next) --next;  // its sums promised too much: the others are still there
+    }
+  }
+
+  // Exactly so many nodes, the ranks spread evenly, on the tightest ones.
+  void spread(VertexIndex at, std::int32_t nodes) {
+    const std::int32_t most = (ranks_ + nodes - 1) / nodes;
+    const Room::Vertex& vertex = room_.vertex(at);
+    std::vector<Part> roomy;
+    for (NodeIndex node = vertex.first; node < vertex.last; ++node) {
+      // More than the gang has, so that a tight node can be told from a roomy one.
+      const std::int32_t holds = room_.capacity(need_, node, std::numeric_limits<std::int32_t>::max());
+      if (holds >= most) roomy.push_back({holds, -1, node});
+    }
+    if (std::cmp_less(roomy.size(), nodes)) return;
+    std::stable_sort(roomy.begin(), roomy.end(),
+                     [](const Part& a, const Part& b) { return a.holds < b.holds; });
+    roomy.resize(static_cast<std::size_t>(nodes));
+    std::sort(roomy.begin(), roomy.end(), [](const Part& a, const Part& b) { return a.node < b.node; });
+    for (std::int32_t index = 0; index < nodes; ++index)
+      slots_.push_back({roomy[at_(index)].node, ranks_ / nodes + (index < ranks_ % nodes ? 1 : 0)});
+    left_ = 0;
+  }
+
+ private:
+  struct Part {
+    std::int64_t holds = 0;
+    VertexIndex vertex = -1;
+    NodeIndex node = -1;
+  };
+
+  static std::size_t at_(std::int32_t index) { return static_cast<std::size_t>(index); }
+
+  void enter(const Part& part) {
+    if (part.vertex >= 0) return pack(part.vertex);
+    const auto ranks = static_cast<std::int32_t>(std::min<std::int64_t>(part.holds, left_));
+    slots_.push_back({part.node, ranks});
+    left_ -= ranks;
+  }
+
+  const Room& room_;
+  const Need& need_;
+  std::int32_t ranks_;
+  std::int32_t left_;
+  std::vector<Places::Slot> slots_;
 };
 
-// In the order in which a gang takes them: the fuller nodes first where it asks for a number of nodes, so
-// that empty ones stay whole, and otherwise the roomier ones.
-std::vector<Slot> find_slots(const Shape& shape, const std::vector<NodeView>& nodes) {
-  std::vector<Slot> slots;
-  for (std::size_t at = 0; at < nodes.size(); ++at) {
-    const std::int32_t ranks = capacity(shape, nodes[at]);
-    if (ranks > 0) slots.push_back({at, ranks});
-  }
-  if (shape.nodes > 0) {
-    std::ranges::stable_sort(slots, std::less(), &Slot::ranks);
+Places finish(const Room& room, const Need& need, std::vector<Places::Slot> slots, const NodeChoice& choice) {
+  std::sort(slots.begin(), slots.end(),
+            [](const Places::Slot& a, const Places::Slot& b) { return a.node < b.node; });
+  Places places;
+  places.slots = std::move(slots);
+  places.devices.reserve(at(places.ranks()) * at(need.devices));
+  for (const Places::Slot& slot : places.slots)
+    choice.devices(room, need, slot.node, slot.ranks, places.devices);
+  return places;
+}
+
+// Into this vertex, or nothing.
+std::vector<Places::Slot> gather(const Room& room, const Need& need, VertexIndex vertex, std::int32_t ranks,
+                                 std::int32_t nodes) {
+  Gathering gathering(room, need, ranks);
+  if (nodes > 0) {
+    gathering.spread(vertex, nodes);
   } else {
-    std::ranges::stable_sort(slots, std::greater(), &Slot::ranks);
+    gathering.pack(vertex);
   }
-  return slots;
+  if (!gathering.done()) return {};
+  return std::move(gathering.slots());
 }
 
-// Exactly so many nodes, the ranks spread evenly.
-std::vector<Slot> spread(const std::vector<Slot>& slots, std::int32_t ranks, std::int32_t nodes) {
-  const std::int32_t most = (ranks + nodes - 1) / nodes;
-  const auto first = std::ranges::lower_bound(slots, most, std::less(), &Slot::ranks);
-  if (slots.end() - first < nodes) return {};
-  std::vector<Slot> chosen(first, first + nodes);
-  for (std::int32_t at = 0; at < nodes; ++at)
-    chosen[static_cast<std::size_t>(at)].ranks = ranks / nodes + (at < ranks % nodes ? 1 : 0);
-  return chosen;
-}
-
-// As few nodes as fit: the roomiest ones until the rest of the gang fits into one, and for that the tightest.
-std::vector<Slot> pack(const std::vector<Slot>& slots, std::int32_t ranks) {
-  std::vector<Slot> chosen;
-  std::int32_t left = ranks;
-  for (std::size_t at = 0; at < slots.size() && left > 0; ++at) {
-    if (slots[at].ranks < left) {
-      chosen.push_back(slots[at]);
-      left -= slots[at].ranks;
-      continue;
-    }
-    while (at + 1 < slots.size() && slots[at + 1].ranks >= left) ++at;
-    chosen.push_back({slots[at].node, left});
-    left = 0;
+// The part of one level that holds the gang with the least to spare.
+std::vector<Places::Slot> into_level(const Room& room, const Need& need, Level level, std::int32_t ranks,
+                                     std::int32_t nodes, int tries) {
+  const auto [first, last] = room.vertices(level);
+  struct Candidate {
+    std::int64_t holds;
+    VertexIndex vertex;
+  };
+  std::vector<Candidate> candidates;
+  Candidate best{std::numeric_limits<std::int64_t>::max(), -1};
+  const std::int32_t most = nodes > 0 ? (ranks + nodes - 1) / nodes : 0;
+  const auto holds_enough = [&](VertexIndex vertex, std::int64_t holds) {
+    return holds >= ranks && (nodes == 0 || nodes_bound(room, need, vertex, most) >= nodes);
+  };
+  for (VertexIndex vertex = first; vertex < last; ++vertex) {
+    const std::int64_t holds = bound(room, need, vertex);
+    if (holds < best.holds && holds_enough(vertex, holds)) best = {holds, vertex};
   }
-  return left == 0 ? chosen : std::vector<Slot>();
-}
-
-// For the largest count that fits; none if no count does.
-std::vector<Slot> choose(const Shape& shape, const std::vector<Slot>& slots) {
-  std::int64_t room = 0;
-  for (const Slot& slot : slots) room += slot.ranks;
-  for (const std::int32_t ranks : counts_of(shape)) {
-    // Most counts of a gang that is far too large end here, and not with a walk over all nodes.
-    if (ranks > room) continue;
-    auto chosen = shape.nodes > 0 ? spread(slots, ranks, nodes_for(shape, ranks)) : pack(slots, ranks);
-    if (!chosen.empty()) return chosen;
+  if (best.vertex < 0) return {};
+  if (auto slots = gather(room, need, best.vertex, ranks, nodes); !slots.empty()) return slots;
+  // The sums promised what CPUs or memory do not keep: try the others, the tighter first.
+  for (VertexIndex vertex = first; vertex < last; ++vertex) {
+    const std::int64_t holds = bound(room, need, vertex);
+    if (vertex != best.vertex && holds_enough(vertex, holds)) candidates.push_back({holds, vertex});
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.holds < b.holds; });
+  if (std::cmp_greater(candidates.size(), tries)) candidates.resize(static_cast<std::size_t>(tries));
+  for (const Candidate& candidate : candidates) {
+    if (auto slots = gather(room, need, candidate.vertex, ranks, nodes); !slots.empty()) return slots;
   }
   return {};
 }
 
-// A share goes to the fullest device that still has room for it; whole devices go by index.
-std::vector<DeviceShare> take_devices(const Shape& shape, NodeView& node) {
-  std::vector<DeviceShare> taken;
-  if (shape.gpu_share == 0) return taken;
-  if (shape.gpu_share < whole_share) {
-    std::size_t best = node.devices.size();
-    for (std::size_t at = 0; at < node.devices.size(); ++at) {
-      const DeviceView& device = node.devices[at];
-      if (!matches(shape, device) || device.share_free < shape.gpu_share) continue;
-      if (best == node.devices.size() || device.share_free < node.devices[best].share_free) best = at;
-    }
-    TUTTI_CHECK(best < node.devices.size());
-    node.devices[best].share_free -= shape.gpu_share;
-    taken.push_back({static_cast<std::int32_t>(best), shape.gpu_share});
-    return taken;
+// A gang of devices that are all alike runs at one pace: each kind alone, and only then all together.
+std::vector<Kinds> choices_of(Kinds kinds) {
+  std::vector<Kinds> choices;
+  for (std::size_t kind = 0; kind < kinds_max; ++kind) {
+    if ((kinds >> kind & 1) != 0) choices.push_back(Kinds{1} << kind);
   }
-  std::int32_t wanted = shape.gpu_share / whole_share;
-  for (std::size_t at = 0; at < node.devices.size() && wanted > 0; ++at) {
-    DeviceView& device = node.devices[at];
-    if (!matches(shape, device) || device.share_free != whole_share) continue;
-    device.share_free = 0;
-    taken.push_back({static_cast<std::int32_t>(at), whole_share});
-    --wanted;
-  }
-  TUTTI_CHECK(wanted == 0);
-  return taken;
-}
-
-std::string describe_need(const Shape& shape) {
-  const std::int32_t fewest = counts_of(shape).back();
-  const std::int32_t nodes = nodes_for(shape, fewest);
-  std::string text = std::to_string(shape.ranks) + (shape.ranks == 1 ? " rank" : " ranks");
-  if (fewest < shape.ranks) text = "at least " + std::to_string(fewest) + " of " + text;
-  if (nodes > 0) text += " on " + std::to_string(nodes) + (nodes == 1 ? " node" : " nodes");
-  if (shape.ranks_per_node > 0) text += ", " + std::to_string(shape.ranks_per_node) + " a node";
-  if (shape.gpu_share > 0) {
-    char share[32];
-    std::snprintf(share, sizeof share, "%.4g", shape.gpu_share / 1000.0);
-    text += " of " + std::string(share) + " GPU" + (shape.gpu_model.empty() ? "" : " " + shape.gpu_model);
-    if (shape.gpu_memory.count() > 0) text += " with " + format_bytes(shape.gpu_memory);
-  }
-  if (shape.cpus > 0) text += ", " + std::to_string(shape.cpus) + " CPUs";
-  if (shape.memory.count() > 0) text += ", " + format_bytes(shape.memory);
-  return text;
-}
-
-std::string describe_free(const Shape& shape, const std::vector<NodeView>& nodes) {
-  std::int64_t share = 0;
-  std::int64_t ranks = 0;
-  for (const NodeView& node : nodes) {
-    ranks += capacity(shape, node);
-    for (const DeviceView& device : node.devices) share += matches(shape, device) ? device.share_free : 0;
-  }
-  char gpus[32];
-  std::snprintf(gpus, sizeof gpus, "%.4g", static_cast<double>(share) / 1000.0);
-  std::string text =
-      std::to_string(nodes.size()) + (nodes.size() == 1 ? " node takes" : " nodes take") + " work";
-  if (shape.gpu_share > 0) text += ", " + std::string(gpus) + " matching GPUs are free";
-  return text + ", " + std::to_string(ranks) + " such ranks would fit";
-}
-
-Result<> validate_counts(const Shape& shape) {
-  const auto counts = counts_of(shape);
-  if (counts.size() > rank_counts_max)
-    return invalid("rank_counts has more than " + std::to_string(rank_counts_max) + " entries");
-  if (counts.front() != shape.ranks)
-    return invalid("rank_counts begins with " + std::to_string(counts.front()) + " and ranks is " +
-                   std::to_string(shape.ranks) + ": they must be the same");
-  const auto rise = std::ranges::adjacent_find(counts, std::less_equal());
-  if (rise != counts.end())
-    return invalid("rank_counts must descend, and " + std::to_string(rise[1]) + " comes after " +
-                   std::to_string(rise[0]));
-  if (counts.back() < 1) return invalid("a gang has at least one rank");
-  return {};
+  if (choices.size() != 1) choices.push_back(kinds);
+  return choices;
 }
 
 }  // namespace
 
-bool runs_with(const Shape& shape, std::size_t ranks) {
-  return std::ranges::any_of(counts_of(shape),
-                             [&](std::int32_t count) { return std::cmp_equal(count, ranks); });
+std::optional<NodeIndex> TightestNode::choose(const Room& room, const Need& need, std::int32_t ranks) const {
+  const std::int32_t wanted = need.devices * ranks;
+  if (need.devices > 0 && need.whole()) {
+    // Down the tree to a node with the fewest whole devices that do, through the fullest parts.
+    std::int32_t tightest = room.widest() + 1;
+    std::size_t of_kind = 0;
+    for (std::size_t kind = 0; kind < room.kinds(); ++kind) {
+      if ((need.kinds >> kind & 1) == 0) continue;
+      for (std::int32_t whole = wanted; whole < tightest; ++whole) {
+        if (room.nodes_with(0, kind, whole) > 0) tightest = whole, of_kind = kind;
+      }
+    }
+    const Kinds one = Kinds{1} << of_kind;
+    // A node of several kinds may hold it although none of its kinds does alone: the walk below finds it.
+    for (VertexIndex vertex = 0; tightest <= room.widest();) {
+      const Room::Vertex& here = room.vertex(vertex);
+      for (NodeIndex node = here.first; node < here.direct; ++node) {
+        if (room.open(node) && room.whole_on(node, one) == tightest &&
+            room.capacity(need, node, ranks) == ranks)
+          return node;
+      }
+      VertexIndex next = -1;
+      for (VertexIndex child = here.children_first; child < here.children_last; ++child) {
+        if (room.nodes_with(child, of_kind, tightest) == 0) continue;
+        if (next < 0 || room.whole_in(child, one) < room.whole_in(next, one)) next = child;
+      }
+      if (next < 0) break;
+      vertex = next;
+    }
+    if (tightest > room.widest() && room.kinds() == 1) return std::nullopt;
+  }
+  std::optional<NodeIndex> best;
+  std::int64_t best_left = std::numeric_limits<std::int64_t>::max();
+  for (NodeIndex node = 0; node < room.nodes(); ++node) {
+    if (room.capacity(need, node, ranks) < ranks) continue;
+    std::int64_t left = 0;
+    for (const std::int16_t share : room.shares_free(node)) left += share;
+    if (need.devices == 0) left = left * 1000 + room.cpus_free(node);
+    if (left < best_left) best_left = left, best = node;
+  }
+  return best;
 }
 
-Result<> validate(const Shape& shape) {
-  if (auto sound = validate_counts(shape); !sound) return sound;
-  if (shape.nodes < 0 || shape.ranks_per_node < 0 || shape.gpu_share < 0 || shape.cpus < 0 ||
-      shape.memory.count() < 0) {
-    return invalid("a gang cannot need less than nothing");
+std::optional<Places> place(const Room& room, const Shape& shape, std::int32_t ranks,
+                            const NodeChoice& choice) {
+  Need need = room.need(shape);
+  if (bound(room, need, 0) < ranks) return std::nullopt;
+  const std::int32_t nodes = nodes_for(shape, ranks);
+  if (nodes <= 1 && (need.ranks_per_node == 0 || need.ranks_per_node >= ranks)) {
+    if (const auto node = choice.choose(room, need, ranks))
+      return finish(room, need, {{*node, ranks}}, choice);
+    if (nodes == 1) return std::nullopt;
   }
-  if (shape.nodes > shape.ranks) return invalid("a gang cannot have more nodes than ranks");
-  if (shape.nodes > 0 && shape.ranks_per_node > 0 &&
-      static_cast<std::int64_t>(shape.nodes) * shape.ranks_per_node < shape.ranks) {
-    return invalid("the ranks do not fit into that many nodes with that many ranks a node");
+  const std::vector<Kinds> choices = choices_of(need.kinds);
+  for (auto level = static_cast<int>(levels) - 1; level >= static_cast<int>(shape.within); --level) {
+    const bool last = level == static_cast<int>(shape.within);
+    for (const Kinds kinds : choices) {
+      need.kinds = kinds;
+      auto slots = into_level(room, need, static_cast<Level>(level), ranks, nodes,
+                              last ? std::numeric_limits<int>::max() : tries_max);
+      if (!slots.empty()) return finish(room, need, std::move(slots), choice);
+    }
   }
-  if (shape.gpu_share > whole_share && shape.gpu_share % whole_share != 0) {
-    return invalid("more than one GPU per rank must be whole GPUs");
-  }
-  return {};
+  return std::nullopt;
 }
 
-Result<std::vector<RankPlace>> place(const Shape& shape, std::vector<NodeView>& nodes) {
-  const auto chosen = choose(shape, find_slots(shape, nodes));
-  if (chosen.empty()) return failed("needs " + describe_need(shape) + "; " + describe_free(shape, nodes));
-  std::vector<RankPlace> places;
-  places.reserve(static_cast<std::size_t>(shape.ranks));
-  for (const Slot& slot : chosen) {
-    NodeView& node = nodes[slot.node];
-    for (std::int32_t rank = 0; rank < slot.ranks; ++rank)
-      places.push_back({node.name, take_devices(shape, node)});
-    node.cpus_free -= shape.cpus * slot.ranks;
-    node.memory_free -= shape.memory * slot.ranks;
+std::optional<Places> place(const Room& room, const Shape& shape, const NodeChoice& choice) {
+  for (const std::int32_t ranks : counts_of(shape)) {
+    if (auto places = place(room, shape, ranks, choice)) return places;
   }
-  return places;
+  return std::nullopt;
+}
+
+bool may_hold(const Room& room, const Shape& shape, std::int32_t ranks) {
+  return bound(room, room.need(shape), 0) >= ranks;
+}
+
+std::string describe_refusal(const Room& room, const Shape& shape) {
+  const Need need = room.need(shape);
+  std::int64_t ranks = 0;
+  for (NodeIndex node = 0; node < room.nodes(); ++node) ranks += room.capacity(need, node, shape.ranks);
+  std::string text = "needs " + describe_need(shape) + "; " + std::to_string(room.open_nodes()) +
+                     (room.open_nodes() == 1 ? " node takes" : " nodes take") + " work";
+  if (shape.gpu_share > 0)
+    text += ", " + format_gpus(room.share_free(0, need.kinds)) + " matching GPUs are free";
+  return text + ", " + std::to_string(ranks) + " such ranks would fit";
 }
 
 }  // namespace tutti::sched

@@ -1,56 +1,54 @@
-// The scheduler: a function of an immutable snapshot. It decides which queued gangs start now and where; the
-// state machine verifies the plan again before it becomes truth. Plain data and pure functions: any thread.
+// The scheduler: a function of an immutable snapshot. It decides which queued gangs start now and where,
+// which running ones make way, and what is promised to those that wait; the state machine verifies the plan
+// again before it becomes truth. Plain data and pure functions: any thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "base/id.hpp"
-#include "base/result.hpp"
 #include "base/time.hpp"
-#include "base/units.hpp"
 #include "sched/fabric.hpp"
+#include "sched/place.hpp"
+#include "sched/room.hpp"
+#include "sched/shape.hpp"
 
 namespace tutti::sched {
 
-using JobId = Id<struct JobTag>;
+using QueueIndex = std::int32_t;
+using UserIndex = std::int32_t;
 
-// A device is shared in thousandths.
-constexpr std::int32_t whole_share = 1000;
+constexpr std::int64_t no_limit = -1;
+constexpr Instant never = Instant::max();
 
-// A gang names at most so many numbers of ranks that it can run with.
-constexpr std::size_t rank_counts_max = 256;
+// The first so many gangs that cannot start are promised a time and a place.
+constexpr std::size_t promises_max = 4;
+// A gang that runs with fewer ranks than it wants is not restarted with more before it has run this long.
+constexpr Duration grow_after = 10min;
 
-// What a gang needs. Zero means "not asked for" where it can.
-struct Shape {
-  std::int32_t ranks = 1;                 // as many as are wanted
-  std::vector<std::int32_t> rank_counts;  // all it can run with, descending from `ranks`; none: only `ranks`
-  std::int32_t ranks_per_node = 0;        // 0: as many as fit on a node
-  std::int32_t nodes = 0;                 // 0: as few as fit
-  std::int32_t gpu_share = 0;             // of devices, per rank: 250 is a quarter, 8000 eight whole devices
-  std::int32_t cpus = 0;                  // per rank
-  Bytes memory;                           // per rank
-  std::string gpu_model;                  // "" any
-  Bytes gpu_memory;                       // each device has at least this much
+// ---- what there is
 
-  friend bool operator==(const Shape&, const Shape&) = default;
+struct QueueView {
+  std::string name;
+  QueueIndex parent = -1;      // comes before it
+  std::int64_t guarantee = 0;  // in thousandths of devices, like all of these
+  std::int64_t limit = no_limit;
+  std::int64_t user_limit = no_limit;
+  double weight = 1;
+  std::int64_t in_use = 0;  // with the queues below it
+  double past = 0;          // what it used lately, on average
 };
 
-struct DeviceView {
-  std::string model;
-  Bytes memory;
-  std::int32_t share_free = whole_share;
-};
-
-struct NodeView {
-  NodeName name;
-  std::string location;
-  std::vector<DeviceView> devices;
-  std::int32_t cpus_free = 0;
-  Bytes memory_free;
+// One user of one queue.
+struct UserView {
+  std::string name;
+  QueueIndex queue = 0;
+  std::int64_t in_use = 0;
+  double past = 0;
 };
 
 struct JobView {
@@ -58,58 +56,109 @@ struct JobView {
   std::int32_t attempt = 0;
   std::int32_t priority = 0;
   Instant submitted_at;
-  Shape shape;
+  Instant queued_at;  // when it came into the queue, or came back
+  std::shared_ptr<const Shape> shape;
+  std::uint32_t shape_class = 0;  // equal for equal shapes
+  QueueIndex queue = 0;
+  UserIndex user = 0;
+  Duration grace{};
+  Duration expected{};   // how long it will run: its limit, or what its user's jobs usually take; 0: unknown
+  Duration remaining{};  // how long it really will: only simulations know, and only policies that say so look
+  double served = 0;     // device-seconds it has had, of earlier attempts
+  bool yields = false;   // it saves its work when asked to end, so it may be put aside for work that had less
+
+  // Of a running one:
+  Instant started_at;
+  Instant saved_at;  // its last checkpoint; zero: none in this attempt
+  bool ending = false;
+  Places places;
 };
 
+struct Held {
+  JobId job;
+  std::string why;
+};
+
+// Points into the state that it was made from: it lives until that changes.
 struct Snapshot {
   std::uint64_t revision = 0;
-  std::vector<NodeView> nodes;        // only those that take work, by name
-  std::vector<JobView> queued;        // only those that may start now
-  std::map<JobId, std::string> held;  // the others, and what each waits for
-  // The links between all nodes as they were last measured, shared with the state. No decision uses them yet.
+  Room room;
+  std::vector<const JobView*> queued;   // those that may start now
+  std::vector<const JobView*> running;  // those that hold places, the ending ones too
+  std::vector<Held> held;               // what waits for something else than room
+  std::vector<QueueView> queues;        // parents first; at least one
+  std::vector<UserView> users;
+  std::uint32_t shape_classes = 0;  // all classes are below this
+  // What gangs ask for in this cluster, and how often: by shape class.
+  std::shared_ptr<const std::vector<std::pair<Shape, double>>> mix;
+  // The links between all nodes as they were last measured, shared with the state.
   std::shared_ptr<const Fabric> fabric = std::make_shared<const Fabric>();
 };
 
-struct DeviceShare {
-  std::int32_t device = 0;  // its index on the node
-  std::int32_t share = 0;
+// ---- what is to be done
 
-  friend bool operator==(const DeviceShare&, const DeviceShare&) = default;
-};
-
-// Where one rank goes.
-struct RankPlace {
-  NodeName node;
-  std::vector<DeviceShare> devices;
-
-  friend bool operator==(const RankPlace&, const RankPlace&) = default;
-};
-
-struct Placement {
+struct Start {
   JobId job;
   std::int32_t attempt = 0;
-  std::vector<RankPlace> ranks;  // by rank: as many as the gang starts with
+  Places places;
+};
+
+struct Stop {
+  JobId job;
+  std::int32_t attempt = 0;
+  std::string why;
+};
+
+struct Promise {
+  JobId job;
+  Instant start;
+  Places places;
+};
+
+// Why each of those that do not start waits.
+struct Waiting {
+  struct Entry {
+    JobId job;
+    std::uint32_t why = 0;
+  };
+  std::vector<Entry> jobs;  // by id
+  std::vector<std::string> whys;
+
+  const std::string* find(JobId job) const;
 };
 
 struct Plan {
   std::uint64_t revision = 0;
-  std::vector<Placement> starts;
-  std::map<JobId, std::string> waiting;  // why each of the others waits
+  std::vector<Start> starts;
+  std::vector<Stop> stops;
+  std::vector<Promise> promises;
+  std::shared_ptr<const Waiting> waiting = std::make_shared<const Waiting>();
+  Instant wake = never;  // the plan may change by then although nothing happens
 };
 
-// Gangs in the order of priority, then submit time, then id; each whole or not at all, packed into few nodes,
-// with the largest of its counts that fits. A gang of which none fits is passed over.
+// ---- policies
+
+struct Policy {
+  std::string_view name;
+  std::string_view assumes;  // one line for people
+  Plan (*schedule)(const Snapshot& snapshot, Instant now);
+};
+
+std::span<const Policy> policies();
+Result<const Policy*> find_policy(std::string_view name);
+
+// The default policy.
 Plan schedule(const Snapshot& snapshot, Instant now);
 
-// Places one gang of a sound shape on nodes as they are, with the largest of its counts that fits, or says
-// why it cannot be placed. Fewer ranks take in proportion fewer nodes where the shape names a number of
-// nodes. Takes what it places out of `nodes`.
-Result<std::vector<RankPlace>> place(const Shape& shape, std::vector<NodeView>& nodes);
+// ---- time
 
-// Is this one of the numbers of ranks that the gang can run with?
-bool runs_with(const Shape& shape, std::size_t ranks);
+// When it is expected to end if it started at `start`; `never` if nothing is known. Not in the past.
+Instant expected_end(const JobView& job, Instant start, Instant now);
 
-// Is the shape itself sound: counts in range, shares whole or below one device?
-Result<> validate(const Shape& shape);
+// How much it has had by now, in device-seconds.
+double served_by(const JobView& job, Instant now);
+
+// The devices it uses, or wants: 2.5 are two and a half.
+double devices_of(const JobView& job);
 
 }  // namespace tutti::sched

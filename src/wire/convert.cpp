@@ -18,6 +18,7 @@ void to_proto(const sched::Shape& from, proto::Shape& to) {
   to.set_memory_bytes(from.memory.count());
   to.set_gpu_model(from.gpu_model);
   to.set_gpu_memory_bytes(from.gpu_memory.count());
+  if (from.within != sched::Level::cluster) to.set_within(std::string(sched::name_of(from.within)));
 }
 
 Result<sched::Shape> from_proto(const proto::Shape& from) {
@@ -31,6 +32,11 @@ Result<sched::Shape> from_proto(const proto::Shape& from) {
   to.memory = Bytes(from.memory_bytes());
   to.gpu_model = from.gpu_model();
   to.gpu_memory = Bytes(from.gpu_memory_bytes());
+  if (!from.within().empty()) {
+    auto within = sched::parse_level(from.within());
+    if (!within) return std::move(within).error();
+    to.within = *within;
+  }
   const bool in_range = to.ranks <= cluster::ranks_max && to.gpu_share <= share_max && to.cpus <= 1 << 16 &&
                         to.memory.count() <= bytes_max && to.gpu_memory.count() <= bytes_max &&
                         to.gpu_memory.count() >= 0;
@@ -67,6 +73,7 @@ void to_proto(const cluster::JobSpec& from, proto::JobSpec& to) {
   to.set_restarts(from.restarts);
   to.set_restart_on_failure(from.restart_on_failure);
   to.set_slurm_variables(from.slurm_variables);
+  to.set_yields(from.yields);
   if (from.array) {
     to.mutable_array()->set_first(from.array->first.number());
     to.mutable_array()->set_index(from.array->index);
@@ -101,6 +108,7 @@ Result<cluster::JobSpec> from_proto(const proto::JobSpec& from) {
   to.restarts = from.restarts();
   to.restart_on_failure = from.restart_on_failure();
   to.slurm_variables = from.slurm_variables();
+  to.yields = from.yields();
   if (from.has_array()) {
     const auto& array = from.array();
     const bool sound = array.index() >= 0 && array.count() > 0 &&

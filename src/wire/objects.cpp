@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::string_view job_prefix = "job/";
 constexpr std::string_view node_prefix = "node/";
+constexpr std::string_view queue_prefix = "queue/";
 constexpr std::string_view the_fabric = "fabric";
 
 Error damaged(std::string_view key) {
@@ -20,7 +21,7 @@ Error damaged(std::string_view key) {
 Result<cluster::Job> job_from(const proto::StoredJob& from) {
   auto spec = from_proto(from.spec());
   if (!spec) return std::move(spec).error();
-  if (from.state() < 0 || from.state() > 6 || from.ending() < 0 || from.ending() > 5)
+  if (from.state() < 0 || from.state() > 6 || from.ending() < 0 || from.ending() > 6)
     return invalid("no such state");
   cluster::Job to;
   to.id = cluster::JobId(from.id());
@@ -29,6 +30,10 @@ Result<cluster::Job> job_from(const proto::StoredJob& from) {
   to.attempt = from.attempt();
   to.losses = from.losses();
   to.failures = from.failures();
+  to.preemptions = from.preemptions();
+  to.served = from.served();
+  to.saved_at = Instant(Duration(from.saved_at_ns()));
+  to.queued_at = Instant(Duration(from.queued_at_ns()));
   to.submitted_at = Instant(Duration(from.submitted_at_ns()));
   to.started_at = Instant(Duration(from.started_at_ns()));
   to.finished_at = Instant(Duration(from.finished_at_ns()));
@@ -68,6 +73,8 @@ std::string job_key(cluster::JobId id) {
 
 std::string node_key(const std::string& name) { return std::string(node_prefix) + name; }
 
+std::string queue_key(const std::string& name) { return std::string(queue_prefix) + name; }
+
 std::string fabric_key() { return std::string(the_fabric); }
 
 std::string encode(const cluster::Job& job) {
@@ -78,6 +85,10 @@ std::string encode(const cluster::Job& job) {
   to.set_attempt(job.attempt);
   to.set_losses(job.losses);
   to.set_failures(job.failures);
+  to.set_preemptions(job.preemptions);
+  to.set_served(job.served);
+  to.set_saved_at_ns(job.saved_at.time_since_epoch().count());
+  to.set_queued_at_ns(job.queued_at.time_since_epoch().count());
   to.set_submitted_at_ns(job.submitted_at.time_since_epoch().count());
   to.set_started_at_ns(job.started_at.time_since_epoch().count());
   to.set_finished_at_ns(job.finished_at.time_since_epoch().count());
@@ -101,6 +112,16 @@ std::string encode(const cluster::Node& node) {
   to_proto(node.inventory, *to.mutable_inventory());
   to.set_draining(node.draining);
   to.set_lost(node.lost);
+  return to.SerializeAsString();
+}
+
+std::string encode(const cluster::Queue& queue) {
+  proto::StoredQueue to;
+  to.set_name(queue.name);
+  to.set_guarantee(queue.guarantee);
+  to.set_limit(queue.limit);
+  to.set_user_limit(queue.user_limit);
+  to.set_weight(queue.weight);
   return to.SerializeAsString();
 }
 
@@ -134,6 +155,13 @@ Result<> decode_into(cluster::State& state, std::string_view key, std::string_vi
     auto fabric = fabric_from(from);
     if (!fabric) return damaged(key);
     state.fabric = std::make_shared<const cluster::Fabric>(std::move(*fabric));
+    return {};
+  }
+  if (key.starts_with(queue_prefix)) {
+    proto::StoredQueue from;
+    if (!from.ParseFromArray(bytes.data(), size)) return damaged(key);
+    state.queues.insert_or_assign(from.name(), cluster::Queue{from.name(), from.guarantee(), from.limit(),
+                                                              from.user_limit(), from.weight()});
     return {};
   }
   proto::StoredNode from;

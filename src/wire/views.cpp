@@ -76,7 +76,7 @@ void fill_detail(const cluster::Job& job, proto::JobDetail& view) {
   }
 }
 
-void fill(const cluster::Job& job, proto::JobView& view) {
+void fill(const cluster::State& state, const cluster::Job& job, proto::JobView& view) {
   view.set_id(job.id.text());
   view.set_name(job.spec.name);
   view.set_state(std::string(cluster::name_of(job.state)));
@@ -89,7 +89,7 @@ void fill(const cluster::Job& job, proto::JobView& view) {
   if (job.started_at != Instant()) view.set_started_at(format_instant(job.started_at));
   if (job.finished_at != Instant()) view.set_finished_at(format_instant(job.finished_at));
   if (job.finished()) view.set_exit_code(job.exit_code);
-  view.set_reason(job.reason);
+  view.set_reason(cluster::reason_of(state, job));
   view.set_user(job.spec.user);
   view.set_priority(job.spec.priority);
   if (job.spec.array) {
@@ -179,9 +179,9 @@ Result<cluster::Link> from_proto(const proto::LinkMeasured& from) {
 
 }  // namespace
 
-std::string job_json(const cluster::State&, const cluster::Job& job, bool detailed) {
+std::string job_json(const cluster::State& state, const cluster::Job& job, bool detailed) {
   proto::JobView view;
-  fill(job, view);
+  fill(state, job, view);
   if (!detailed) return print(view);
   proto::JobDetail detail;
   fill_detail(job, detail);
@@ -192,7 +192,7 @@ Result<std::string> jobs_json(const cluster::State& state, const JobQuery& query
   proto::JobList list;
   const auto add = [&](const cluster::Job& job) {
     if (static_cast<std::size_t>(list.jobs_size()) == query.limit) return false;
-    fill(job, *list.add_jobs());
+    fill(state, job, *list.add_jobs());
     return true;
   };
   const cluster::JobId end(query.before == 0 ? ~std::uint64_t{0} : query.before);
