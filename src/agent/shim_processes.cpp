@@ -210,6 +210,8 @@ void ShimProcesses::end(const RankKey& key) {
 
 void ShimProcesses::forget(const RankKey& key) {
   const std::string folder = folder_of(key);
+  // A rank that never started has none.
+  if (std::error_code ignored; !std::filesystem::exists(folder, ignored)) return;
   if (auto marked = rank::replace_file(marker(folder), ""); !marked)
     log::warning("{}", marked.error().text());
   finished_.push_back(folder);

@@ -1,5 +1,5 @@
-// The ranks of this node as Linux processes: each under a shim of its own, in a folder of its own, so that they
-// outlive the agent that started them. Runs on the agent's loop.
+// The ranks of this node as Linux processes: each under a shim of its own, in a folder of its own, so that
+// they outlive the agent that started them. Runs on the agent's loop.
 #pragma once
 
 #include <functional>

@@ -19,6 +19,8 @@ void Machine::on(const Hello& event) {
   if (added || fresh != node) touch(fresh);
   node = std::move(fresh);
   node.heard_at = now_;
+  node.greeted = true;
+  node.strays.clear();
   for (const RankReport& report : event.ranks) apply(node.name, report);
   for (const JobId id : std::set(state_.holding)) compare(event, state_.jobs.at(id));
   effects_.schedule = true;
@@ -36,8 +38,10 @@ void Machine::compare(const Hello& hello, Job& job) {
       return report.job == job.id && report.attempt == job.attempt && report.rank == rank;
     });
     if (known) continue;
-    if (status.state == RankState::assigned && job.ending == EndCause::none) {
-      missing.ranks.push_back(rank);
+    // One that was told to start and is not there: the start may still be under way to the node. It is sent
+    // again, or, if the attempt is being ended, the end is, which the node answers.
+    if (status.state == RankState::assigned) {
+      if (job.ending == EndCause::none) missing.ranks.push_back(rank);
     } else {
       vanished.push_back(rank);
     }

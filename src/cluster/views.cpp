@@ -33,7 +33,7 @@ std::vector<sched::NodeView> full_room(const State& state) {
 std::vector<sched::NodeView> free_room(const State& state) {
   std::map<NodeName, sched::NodeView> by_name;
   for (const auto& [name, node] : state.nodes) {
-    if (!node.lost && !node.draining) by_name.emplace(name, empty_view(node));
+    if (takes_work(node)) by_name.emplace(name, empty_view(node));
   }
   for (const JobId id : state.holding) {
     const Job& job = state.jobs.at(id);

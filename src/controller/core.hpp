@@ -1,5 +1,5 @@
-// The controller's heart: the thread that takes queued events from turn to turn (driver/turns.hpp), and sends and
-// answers what a turn has brought. Sockets and timers only enqueue.
+// The controller's heart: the thread that takes queued events from turn to turn (driver/turns.hpp), and sends
+// and answers what a turn has brought. Sockets and timers only enqueue.
 #pragma once
 
 #include <atomic>

@@ -42,6 +42,7 @@ void Hub::greet(Agent& agent, cluster::Hello hello) {
   agent.node = hello.node;
   if (hello.address.empty()) hello.address = agent.remote;
   const auto greeting = speakers_.greet(agent.node, agent.connection);
+  if (!greeting.accepted) return refuse(agent, "a newer connection has spoken for " + agent.node);
   if (const auto replaced = agents_.find(greeting.replaced); replaced != agents_.end())
     replaced->second->socket->close();
   log::info("node {} at {} says hello with {} devices and {} ranks", hello.node, agent.remote,

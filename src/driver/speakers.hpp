@@ -1,5 +1,5 @@
-// Which connection speaks for which node. A node has one agent and an agent one connection, but a network that
-// breaks and heals leaves older ones behind, and what was sent on those may still arrive. One thread.
+// Which connection speaks for which node. A node has one agent and an agent one connection, but a network
+// that breaks and heals leaves older ones behind, and what was sent on those may still arrive. One thread.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ using Connection = std::uint64_t;
 class Speakers {
  public:
   struct Greeting {
-    bool accepted = false;
+    bool accepted = false;    // else it is older than what the node has said since, and should be closed
     Connection replaced = 0;  // has no say any more and should be closed; 0: none
   };
 
@@ -27,10 +27,15 @@ class Speakers {
   // It is closed. True if it spoke for the node.
   bool drop(const std::string& node, Connection connection);
 
-  const std::map<std::string, Connection>& all() const { return speakers_; }
+  std::map<std::string, Connection> all() const;
 
  private:
-  std::map<std::string, Connection> speakers_;
+  struct Speaker {
+    Connection newest = 0;
+    bool open = false;
+  };
+  // Also those that are closed: an older connection must not come back after the newest one is gone.
+  std::map<std::string, Speaker> speakers_;
 };
 
 }  // namespace tutti::driver

@@ -26,6 +26,17 @@ TEST(Speakers, ASecondHelloReplacesNothing) {
   EXPECT_EQ(greeting.replaced, 0U);
 }
 
+// What was sent before a network broke may arrive when the agent has long opened another connection.
+TEST(Speakers, AnOlderConnectionDoesNotComeBack) {
+  Speakers speakers;
+  speakers.greet("a", 2);
+  EXPECT_FALSE(speakers.greet("a", 1).accepted);
+  EXPECT_TRUE(speakers.speaks("a", 2));
+  speakers.drop("a", 2);
+  EXPECT_FALSE(speakers.greet("a", 1).accepted) << "nor when nobody else speaks";
+  EXPECT_TRUE(speakers.greet("a", 3).accepted);
+}
+
 TEST(Speakers, OnlyTheSpeakerIsMissed) {
   Speakers speakers;
   speakers.greet("a", 1);

@@ -52,7 +52,9 @@ class Letters {
     messages_.push_back({start.node, wire::encode(wire::ControllerMessage(start_message(state_, start))),
                          start.job, start.attempt, true});
   }
-  void operator()(const cluster::EndRanks& end) { add(end.node, wire::EndRanks{end.job, end.attempt}); }
+  void operator()(const cluster::EndRanks& end) {
+    add(end.node, wire::EndRanks{end.job, end.attempt, end.ranks});
+  }
   void operator()(const cluster::ForgetRanks& forget) {
     add(forget.node, wire::ForgetRanks{forget.job, forget.attempt});
   }

@@ -1,7 +1,7 @@
-// The controller's loop without its thread, its sockets and its clock: a turn takes what has happened, steps the
-// state machine, lets the scheduler look, commits what changed, and gives back what may become visible now.
-// Nothing that it gives back is ahead of the store. Whoever drives it brings the clock: a thread on the wall's,
-// the simulator on its own. One thread at a time.
+// The controller's loop without its thread, its sockets and its clock: a turn takes what has happened, steps
+// the state machine, lets the scheduler look, commits what changed, and gives back what may become visible
+// now. Nothing that it gives back is ahead of the store. Whoever drives it brings the clock: a thread on the
+// wall's, the simulator on its own. One thread at a time.
 #pragma once
 
 #include <functional>

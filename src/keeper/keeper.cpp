@@ -57,8 +57,11 @@ void Keeper::on(const wire::StartRanks& start) {
     for (const wire::StartRank& rank : fresh.ranks) this->start(fresh, rank, fresh.workdir);
     return;
   }
-  const bool added = preparing_.insert_or_assign(Attempt(start.job, start.attempt), fresh).second;
-  if (added) processes_.prepare(fresh);
+  for (const wire::StartRank& rank : fresh.ranks) ranks_[{start.job, start.attempt, rank.rank}] = {};
+  const auto [waiting, added] = preparing_.try_emplace(Attempt(start.job, start.attempt), fresh);
+  if (added) return processes_.prepare(fresh);
+  auto& ranks = waiting->second.ranks;
+  ranks.insert(ranks.end(), fresh.ranks.begin(), fresh.ranks.end());
 }
 
 void Keeper::prepared(cluster::JobId job, std::int32_t attempt, const Result<std::string>& folder) {
@@ -66,12 +69,17 @@ void Keeper::prepared(cluster::JobId job, std::int32_t attempt, const Result<std
   if (waiting.empty()) return;
   const wire::StartRanks& ready = waiting.mapped();
   for (const wire::StartRank& rank : ready.ranks) {
+    const RankKey key{job, attempt, rank.rank};
+    const auto known = ranks_.find(key);
+    // It was ended while it waited.
+    if (known == ranks_.end() || known->second.state != RankState::assigned) continue;
     if (folder) {
       start(ready, rank, *folder);
     } else {
-      fail({job, attempt, rank.rank}, folder.error().text());
+      fail(key, folder.error().text());
     }
   }
+  release_if_unused(job, attempt);
 }
 
 void Keeper::start(const wire::StartRanks& attempt, const wire::StartRank& rank, const std::string& workdir) {
@@ -102,8 +110,11 @@ std::pair<Keeper::Ranks::iterator, Keeper::Ranks::iterator> Keeper::ranks_of(clu
 }
 
 void Keeper::on(const wire::EndRanks& end) {
+  const cluster::RankStatus never_started{RankState::exited, 143, "it was ended before it started"};
+  for (const std::int32_t rank : end.ranks) ranks_.try_emplace({end.job, end.attempt, rank}, never_started);
   const auto [begin, behind] = ranks_of(end.job, end.attempt);
   for (auto at = begin; at != behind; ++at) {
+    if (at->second.state == RankState::assigned) at->second = never_started;
     if (at->second.state == RankState::exited) {
       report(at->first);
     } else {
@@ -122,7 +133,12 @@ void Keeper::on(const wire::ForgetRanks& forget) {
       ++at;
     }
   }
-  processes_.release(forget.job, forget.attempt);
+  release_if_unused(forget.job, forget.attempt);
+}
+
+void Keeper::release_if_unused(cluster::JobId job, std::int32_t attempt) {
+  const auto [begin, behind] = ranks_of(job, attempt);
+  if (begin == behind && !preparing_.contains(Attempt(job, attempt))) processes_.release(job, attempt);
 }
 
 void Keeper::report(const RankKey& key) {

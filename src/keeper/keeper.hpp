@@ -1,6 +1,6 @@
-// What an agent knows and does: the ranks that its node answers for, started here or found after a restart, and
-// the conversation with the controller about them. No sockets and no processes of its own: those are ports, so
-// that the simulator drives the same code. One loop calls all of it.
+// What an agent knows and does: the ranks that its node answers for, started here or found after a restart,
+// and the conversation with the controller about them. No sockets and no processes of its own: those are
+// ports, so that the simulator drives the same code. One loop calls all of it.
 #pragma once
 
 #include <functional>
@@ -58,6 +58,7 @@ class Keeper {
   void start(const wire::StartRanks& attempt, const wire::StartRank& rank, const std::string& workdir);
   void fail(const RankKey& key, const std::string& why);
   void report(const RankKey& key);
+  void release_if_unused(cluster::JobId job, std::int32_t attempt);
   void look_at_sentences();
 
   cluster::Hello self_;
@@ -65,7 +66,7 @@ class Keeper {
   Send send_;
   BeforeEnd before_end_;
   Ranks ranks_;
-  std::map<Attempt, wire::StartRanks> preparing_;
+  std::map<Attempt, wire::StartRanks> preparing_;  // their folder is under way; the ranks are `assigned`
 };
 
 }  // namespace tutti::keeper

@@ -77,7 +77,7 @@ TEST_F(KeeperTest, AnEndIsToldUntilItIsForgotten) {
   keeper.on(start({0}));
   keeper.on(wire::ForgetRanks{cluster::JobId(7), 0});
   EXPECT_TRUE(processes.forgotten.empty()) << "it still runs";
-  keeper.on(wire::EndRanks{cluster::JobId(7), 0});
+  keeper.on(wire::EndRanks{cluster::JobId(7), 0, {0}});
   EXPECT_EQ(processes.ended, std::vector{key(0)});
   keeper.exited(key(0), {RankState::exited, 143, ""});
   keeper.exited(key(0), {RankState::exited, 0, ""});
@@ -102,6 +102,39 @@ TEST_F(KeeperTest, AShippedFolderIsLaidOutFirstAndOnce) {
   EXPECT_TRUE(processes.started.empty());
   keeper.prepared(cluster::JobId(7), 0, std::string("/work/7.0"));
   EXPECT_EQ(processes.started.size(), 2U);
+}
+
+TEST_F(KeeperTest, WhatIsEndedBeforeItsFolderIsThereDoesNotStart) {
+  keeper.on(start({0, 1}, "hash"));
+  EXPECT_EQ(hello().ranks.front().status.state, RankState::assigned)
+      << "it is told, so that nobody gives it up";
+  keeper.on(wire::EndRanks{cluster::JobId(7), 0, {0, 1}});
+  EXPECT_EQ(last_report().status.state, RankState::exited);
+  EXPECT_EQ(last_report().status.detail, "it was ended before it started");
+  keeper.on(wire::ForgetRanks{cluster::JobId(7), 0});
+  EXPECT_TRUE(processes.released.empty()) << "the folder is still being laid out";
+  keeper.prepared(cluster::JobId(7), 0, std::string("/work/7.0"));
+  EXPECT_TRUE(processes.started.empty());
+  EXPECT_EQ(processes.released, std::vector<std::string>{"7.0"});
+}
+
+TEST_F(KeeperTest, AnEndThatOvertakesItsStartIsAnswered) {
+  keeper.on(wire::EndRanks{cluster::JobId(7), 0, {1}});
+  EXPECT_EQ(last_report().rank, 1);
+  EXPECT_EQ(last_report().status.state, RankState::exited);
+  keeper.on(start({0, 1}));
+  EXPECT_EQ(processes.started, std::vector{key(0)});
+}
+
+TEST_F(KeeperTest, TheFolderStaysWhileARankUsesIt) {
+  keeper.on(start({0, 1}, "hash"));
+  keeper.prepared(cluster::JobId(7), 0, std::string("/work/7.0"));
+  keeper.exited(key(0), {RankState::exited, 0, ""});
+  keeper.on(wire::ForgetRanks{cluster::JobId(7), 0});
+  EXPECT_TRUE(processes.released.empty());
+  keeper.exited(key(1), {RankState::exited, 0, ""});
+  keeper.on(wire::ForgetRanks{cluster::JobId(7), 0});
+  EXPECT_EQ(processes.released, std::vector<std::string>{"7.0"});
 }
 
 TEST_F(KeeperTest, SentencesGoOutWhenTheyChange) {

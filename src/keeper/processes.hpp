@@ -1,5 +1,5 @@
-// The port to what runs on a node and to the folders that outlive an agent. The keeper calls it; how a rank came
-// to its end is told to the keeper as a call of exited(). One loop calls all of it.
+// The port to what runs on a node and to the folders that outlive an agent. The keeper calls it; how a rank
+// came to its end is told to the keeper as a call of exited(). One loop calls all of it.
 #pragma once
 
 #include <map>
@@ -19,11 +19,12 @@ class Processes {
   Processes& operator=(const Processes&) = delete;
   virtual ~Processes() = default;
 
-  // What an earlier agent left and no controller has acknowledged: each rank runs, or has ended. Those that run
-  // are watched from now on. A rank whose start was cut short has ended, and will not start any more.
+  // What an earlier agent left and no controller has acknowledged: each rank runs, or has ended. Those that
+  // run are watched from now on. A rank whose start was cut short has ended, and will not start any more.
   virtual Result<std::map<RankKey, cluster::RankStatus>> adopt() = 0;
 
-  // Lays out the folder that was shipped with the attempt; the keeper's prepared() is called with where it is.
+  // Lays out the folder that was shipped with the attempt; the keeper's prepared() is called with where it
+  // is.
   virtual void prepare(const wire::StartRanks& start) = 0;
   // What was prepared for the attempt is not needed any more.
   virtual void release(cluster::JobId job, std::int32_t attempt) = 0;

@@ -15,9 +15,7 @@ struct RankKey {
   std::int32_t rank = 0;
 
   // "7.0.3" is rank 3 of attempt 0 of job 7.
-  std::string text() const {
-    return job.text() + "." + std::to_string(attempt) + "." + std::to_string(rank);
-  }
+  std::string text() const { return job.text() + "." + std::to_string(attempt) + "." + std::to_string(rank); }
 
   friend auto operator<=>(const RankKey&, const RankKey&) = default;
 };
