@@ -28,8 +28,6 @@ sched::NodeView view_of(const Node& node) {
   return view;
 }
 
-bool takes_work(const Node& node) { return !node.lost && !node.draining; }
-
 // "a/b/c", "a/b", "a".
 template <class Visit>
 void up_from(const std::string& queue, Visit visit) {
