@@ -120,6 +120,26 @@ TEST_P(Faults, AFrozenRankIsNamedAfterTheDeadline) {
   }
 }
 
+// Rank 0 does not come to what rank 2 waits in, because it waits for rank 1 itself.
+TEST_P(Faults, ARankThatWaitsForAFrozenOneIsNotBlamed) {
+  Meeting meeting = meet(3, 2s);
+  RankProcesses ranks(meeting, [&](Communicator& world) {
+    if (world.rank() == 1) raise(SIGSTOP);
+    float value = 0;
+    // Longer than the others' deadline: rank 2 is to ask first.
+    auto done = world.rank() == 0 ? world.recv(&value, 1, DataType::f32, 1, 60s).wait() : add_up(world, 10);
+    ASSERT_FALSE(done.ok());
+    board_.write(world.rank(), done.error().text());
+  });
+  for (const int rank : {0, 2}) {
+    EXPECT_EQ(ranks.wait(rank), 0);
+    const std::string text = board_.read(rank);
+    EXPECT_TRUE(text.starts_with("rank 1 on node ")) << text;
+    EXPECT_NE(text.find(" does not answer in recv #1 "), std::string::npos) << text;
+    EXPECT_NE(text.find("stopped (SIGSTOP)"), std::string::npos) << text;
+  }
+}
+
 TEST_P(Faults, AFrozenRankZeroDoesNotHangTheOthers) {
   Meeting meeting = meet(3, 2s);
   RankProcesses ranks(meeting, busy(board_, 1000));

@@ -58,6 +58,8 @@ class World {
 
   Result<> open_hub(Clock::time_point deadline);
   Result<> meet(Clock::time_point deadline);
+  // What this rank would ask about an operation of its own that has begun.
+  Question question_about(const OperationRecord& pending);
   Report answer(const Question& question);
   void watch();
   std::string missing_text(const Control::Missing& missing, const std::vector<int>& ranks,
