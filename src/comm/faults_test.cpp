@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "comm/links.hpp"
 #include "comm/process.hpp"
 #include "comm/ranks_test.hpp"
 
@@ -186,6 +187,22 @@ TEST_P(Faults, ARankThatLeftIsNamed) {
   });
 }
 
+TEST_P(Faults, ARankThatLeftBeforeAnythingWasSentIsNamed) {
+  Meeting meeting = meet(2, 2s);
+  run_threads(meeting, [&](Communicator& world) {
+    if (world.rank() == 1) {
+      { const Communicator left = std::move(world); }
+      ++board_.count();
+      return;
+    }
+    wait_until([&] { return board_.count() == 1; });
+    auto done = world.barrier().wait();
+    ASSERT_FALSE(done.ok());
+    EXPECT_TRUE(done.error().text().starts_with("rank 1 on node ")) << done.error().text();
+    EXPECT_NE(done.error().text().find("barrier #1"), std::string::npos) << done.error().text();
+  });
+}
+
 TEST_P(Faults, DifferentOperationsAreToldApart) {
   Meeting meeting = meet(4, 20s);
   run_threads(meeting, [&](Communicator& world) {
@@ -265,6 +282,22 @@ TEST_P(Faults, NoSharedMemoryIsLeftWhenAllAreKilled) {
   for (int rank = 0; rank < 3; ++rank) kill(ranks.pid(rank), SIGKILL);
   for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(WIFSIGNALED(ranks.wait(rank)));
   EXPECT_TRUE(shared_files().empty());
+}
+
+// A peer that is not there any more is knocked at until the deadline, unless it is known to have died.
+TEST(Connecting, AFaultEndsTheSearchForARoad) {
+  auto links = Links::start(true);
+  ASSERT_TRUE(links.ok()) << links.error().text();
+  auto closed = listen_on(*Endpoint::of("127.0.0.1", 0));
+  ASSERT_TRUE(closed.ok());
+  const Address peer{.rank = 1, .host = "elsewhere", .addresses = {"127.0.0.1"}, .port = *port_of(*closed)};
+  *closed = Socket();
+  Fault fault;
+  std::thread hub([&] { fault.raise("rank 1 died"); });
+  const auto road = (*links)->route(peer, Clock::now() + std::chrono::minutes(10), fault);
+  hub.join();
+  ASSERT_FALSE(road.ok());
+  EXPECT_EQ(road.error().text(), "rank 1 died");
 }
 
 TEST(Connecting, ALateRankIsWaitedFor) {

@@ -224,7 +224,7 @@ Result<std::unique_ptr<Collectives>> World::establish(std::uint64_t group, const
   }
   if (leads && layout.hosts.size() > 1) {
     const int next = layout.hosts[(layout.my_host() + 1) % layout.hosts.size()].front();
-    auto route = links_->route(addresses[static_cast<std::size_t>(next)], deadline);
+    auto route = links_->route(addresses[static_cast<std::size_t>(next)], deadline, fault_);
     if (route) {
       mine = route->cost;
     } else {
@@ -359,6 +359,12 @@ void World::watch() {
   control_->wonder(question_about(pending.front()));
 }
 
+// Here first: what comes back from the hub says that this rank aborted.
+void World::fail(const std::string& text) {
+  fault_.raise(text);
+  control_->abort(text);
+}
+
 Error World::blame(const Question& question, const Outcome& outcome) {
   const auto now = Clock::now();
   const auto member_text = [&] {
@@ -378,17 +384,18 @@ Error World::blame(const Question& question, const Outcome& outcome) {
     case Outcome::Kind::fault:
       break;
     case Outcome::Kind::failed:
-      control_->abort(outcome.text);
-      fault_.raise(outcome.text);
+      fail(outcome.text);
       break;
     case Outcome::Kind::closed:
       // The hub knows whether it died; if it only left, nobody else says so.
       if (!control_->wait_fault(now + closed_time)) {
-        const std::string text = member_text() + " closed its connection in the middle of " +
-                                 std::string(name_of(question.operation.operation)) + " #" +
-                                 std::to_string(question.operation.sequence);
-        control_->abort(text);
-        fault_.raise(text);
+        const bool dialled = !outcome.text.empty();
+        const std::string text =
+            member_text() +
+            (dialled ? " cannot be reached in " : " closed its connection in the middle of ") +
+            std::string(name_of(question.operation.operation)) + " #" +
+            std::to_string(question.operation.sequence) + (dialled ? ": " + outcome.text : "");
+        fail(text);
       }
       break;
     case Outcome::Kind::late:

@@ -62,6 +62,7 @@ class World {
   Question question_about(const OperationRecord& pending);
   Report answer(const Question& question);
   void watch();
+  void fail(const std::string& text);
   std::string missing_text(const Control::Missing& missing, const std::vector<int>& ranks,
                            const Error& error) const;
 
