@@ -1,17 +1,15 @@
 #include "agent/agent.hpp"
 
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <thread>
 
+#include "agent/folder_lock.hpp"
 #include "agent/logs.hpp"
 #include "agent/shim_processes.hpp"
 #include "agent/shipped.hpp"
-#include "files/descriptor.hpp"
 #include "keeper/keeper.hpp"
 #include "log/log.hpp"
 
@@ -44,7 +42,8 @@ class Agent {
                .send = [this](const wire::AgentMessage& message) { send(message); }}) {}
 
   Result<> run() {
-    if (auto locked = lock(); !locked) return locked;
+    const auto lock = FolderLock::take(options_.folder);
+    if (!lock) return lock.error();
     if (auto adopted = keeper_.adopt(); !adopted) return adopted;
     const auto signals = loop_.on_signals({SIGTERM, SIGINT}, [this](int) { loop_.stop(); });
     const auto heartbeat = loop_.every(cluster::heartbeat_every, [this] { keeper_.heartbeat(); });
@@ -55,22 +54,6 @@ class Agent {
   }
 
  private:
-  // Two agents on one folder would both answer for its ranks.
-  Result<> lock() {
-    std::error_code failure;
-    std::filesystem::create_directories(options_.folder, failure);
-    if (failure) return failed(failure.message()).within("cannot make " + options_.folder);
-    const std::string file = options_.folder + "/lock";
-    lock_ = files::FileDescriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    if (!lock_.valid()) return failed_errno("cannot be opened", errno).within(file);
-    if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
-      return failed("another agent uses this folder")
-          .within(options_.folder)
-          .remedy("give each agent a --data folder of its own");
-    }
-    return {};
-  }
-
   void dial() {
     net::dial(loop_, options_.controller, "/api/v1/agent", options_.token,
               [this](Result<std::shared_ptr<net::Socket>> socket) {
@@ -120,7 +103,6 @@ class Agent {
   const AgentOptions& options_;
   std::function<void()> joined_;
   net::Loop loop_;
-  files::FileDescriptor lock_;
   Shipped shipped_;
   ShimProcesses processes_;
   keeper::Keeper keeper_;
