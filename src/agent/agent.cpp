@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -55,7 +54,9 @@ class Agent {
   }
 
  private:
-  // Two agents on one folder would both answer for its ranks.
+  // Two agents on one folder would both answer for its ranks. The lock is the process's own (fcntl, not
+  // flock): a child that is about to become a shim when its agent is killed does not hold it against the next
+  // agent.
   Result<> lock() {
     std::error_code failure;
     std::filesystem::create_directories(options_.folder, failure);
@@ -63,7 +64,10 @@ class Agent {
     const std::string file = options_.folder + "/lock";
     lock_ = files::FileDescriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     if (!lock_.valid()) return failed_errno("cannot be opened", errno).within(file);
-    if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
+    struct flock whole {};
+    whole.l_type = F_WRLCK;
+    whole.l_whence = SEEK_SET;
+    if (::fcntl(lock_.get(), F_SETLK, &whole) != 0) {
       return failed("another agent uses this folder")
           .within(options_.folder)
           .remedy("give each agent a --data folder of its own");
