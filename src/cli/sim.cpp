@@ -19,6 +19,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t events_shown = 30;
+constexpr std::int64_t minutes_max = 1440;
 constexpr int exit_interrupted = 128 + SIGINT;
 
 std::atomic<bool> interrupted{false};
@@ -53,7 +54,7 @@ class Sim final : public Command {
     flags.add("seeds", "A-B", set, "chaos: the worlds to run, each from its seed (default: 1-100)");
     flags.add("seed", "S", set, "chaos: one world, as a failed run names it");
     flags.add("minutes", minutes_, "chaos: virtual minutes of faults in each world (default: 2)",
-              {.min = 1, .max = 24 * 60});
+              {.min = 1, .max = minutes_max});
     flags.add("trace", trace_, "chaos: print every event of the first world");
     flags.add("json", json_, "print a JSON object");
   }

@@ -36,7 +36,7 @@ sched::Shape Users::some_shape() {
       break;
     case 1:  // a share of one
       shape.gpu_share = prng.chance(0.5) ? 250 : 500;
-      shape.ranks = static_cast<std::int32_t>(prng.between(1, 2 * nodes));
+      shape.ranks = static_cast<std::int32_t>(prng.between(1, std::int64_t{2} * nodes));
       break;
     case 2:  // so many ranks on so many nodes
       shape.gpu_share = 1000;
@@ -50,7 +50,7 @@ sched::Shape Users::some_shape() {
       break;
     default:  // none
       shape.cpus = static_cast<std::int32_t>(prng.between(0, 4));
-      shape.ranks = static_cast<std::int32_t>(prng.between(1, 2 * nodes));
+      shape.ranks = static_cast<std::int32_t>(prng.between(1, std::int64_t{2} * nodes));
       break;
   }
   if (shape.nodes == 0 && prng.chance(0.2)) add_elasticity(shape);

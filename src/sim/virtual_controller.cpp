@@ -13,7 +13,7 @@ constexpr Duration restart_after_failure = 1s;
 constexpr std::uint64_t compare_every_turns = 64;
 
 std::string describe(const cluster::RankReport& report) {
-  const std::string rank =
+  std::string rank =
       report.job.text() + "." + std::to_string(report.attempt) + "." + std::to_string(report.rank);
   switch (report.status.state) {
     case cluster::RankState::assigned:
