@@ -11,6 +11,7 @@
 #include "base/text.hpp"
 #include "cli/commands.hpp"
 #include "cli/progress_bar.hpp"
+#include "cli/sim_replay.hpp"
 #include "sim/campaign.hpp"
 
 namespace tutti::cli {
@@ -49,14 +50,24 @@ Result<> parse_seeds(std::string_view text, sim::Campaign& campaign) {
 class Sim final : public Command {
  public:
   void declare(config::Flags& flags) override {
-    flags.add_word("chaos", what_, "faults against the real logic of controller and agents");
-    const auto set = [this](std::string_view text) { return parse_seeds(text, campaign_); };
-    flags.add("seeds", "A-B", set, "chaos: the worlds to run, each from its seed (default: 1-100)");
+    flags.add_word(
+        "run|saturate|scale|chaos", what_,
+        "a trace of jobs, how full a cluster gets, how fast the scheduler is, or faults against the real "
+        "logic of controller and agents");
+    replay_.declare(flags);
+    const auto set = [this](std::string_view text) -> Result<> {
+      if (auto parsed = parse_seeds(text, campaign_); !parsed) return parsed;
+      replay_.seed_first = campaign_.first;
+      replay_.seed_last = campaign_.last;
+      return {};
+    };
+    flags.add("seeds", "A-B", set,
+              "chaos: the worlds to run, each from its seed (default: 1-100); saturate: default 42-51");
     flags.add("seed", "S", set, "chaos: one world, as a failed run names it");
     flags.add("minutes", minutes_, "chaos: virtual minutes of faults in each world (default: 2)",
               {.min = 1, .max = minutes_max});
-    flags.add("trace", trace_, "chaos: print every event of the first world");
-    flags.add("json", json_, "print a JSON object");
+    flags.add("events", trace_, "chaos: print every event of the first world");
+    flags.add("json", replay_.json, "write the results as JSON to this file; - is stdout");
   }
 
   Result<int> run() override {
@@ -64,7 +75,10 @@ class Sim final : public Command {
       const char* name;
       Result<int> (Sim::*run)();
     };
-    static constexpr std::array<Action, 1> actions{{{"chaos", &Sim::chaos}}};
+    static constexpr std::array<Action, 4> actions{{{"run", &Sim::run_trace},
+                                                    {"saturate", &Sim::saturate},
+                                                    {"scale", &Sim::scale},
+                                                    {"chaos", &Sim::chaos}}};
     std::string names;
     for (const Action& action : actions) {
       if (what_ == action.name) return (this->*action.run)();
@@ -74,6 +88,10 @@ class Sim final : public Command {
   }
 
  private:
+  Result<int> run_trace() { return replay_.run(); }
+  Result<int> saturate() { return replay_.saturate(); }
+  Result<int> scale() { return replay_.scale(); }
+
   // ---- chaos
 
   Result<int> chaos() {
@@ -85,11 +103,10 @@ class Sim final : public Command {
     const sim::Tally tally = run_campaign();
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (interrupted && tally.broken.empty()) return exit_interrupted;
-    if (json_) {
-      tell_json(tally, seconds);
-    } else {
-      tell(tally, seconds);
+    if (!replay_.json.empty()) {
+      if (auto told = tell_json(tally, seconds); !told) return std::move(told).error();
     }
+    if (replay_.json != "-") tell(tally, seconds);
     return tally.broken.empty() ? exit_success : exit_failed;
   }
 
@@ -138,7 +155,7 @@ class Sim final : public Command {
 
   static unsigned long long number(std::uint64_t value) { return value; }
 
-  void tell_json(const sim::Tally& tally, double seconds) const {
+  Result<> tell_json(const sim::Tally& tally, double seconds) const {
     json told{{"seeds", tally.seeds},
               {"violations", json::array()},
               {"faults", tally.faults},
@@ -153,7 +170,7 @@ class Sim final : public Command {
                                     {"replay", replay(report.seed)},
                                     {"events", report.history}});
     }
-    std::printf("%s\n", told.dump().c_str());
+    return write_report(replay_.json, told.dump() + "\n");
   }
 
   static constexpr std::int64_t minutes_usual = 2;
@@ -162,7 +179,7 @@ class Sim final : public Command {
   sim::Campaign campaign_{.first = 1, .last = 100};
   std::int64_t minutes_ = minutes_usual;
   bool trace_ = false;
-  bool json_ = false;
+  ReplayCommands replay_;
 };
 
 }  // namespace

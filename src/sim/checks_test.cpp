@@ -47,7 +47,11 @@ struct ChecksTest : testing::Test {
   cluster::Job& job(std::uint64_t number) { return state.jobs.at(cluster::JobId(number)); }
   static RankKey key(std::uint64_t job, std::int32_t attempt) { return {cluster::JobId(job), attempt, 0}; }
 
-  void turned() { checks.turned(10s, state); }
+  // The states of these stories are made by hand, and so is what follows from them.
+  void turned() {
+    state.index.rebuild(state, Instant());
+    checks.turned(10s, state);
+  }
   void start(std::uint64_t job, std::int32_t attempt) { checks.process_started("n1", 7, key(job, attempt)); }
 };
 
