@@ -90,7 +90,12 @@ class Fleet {
   Result<> join() {
     if (auto loaded = turns_.load(); !loaded) return loaded;
     for (int node = 0; node < fleet_nodes; ++node) {
-      cluster::Hello hello{name_of(node), "site/pod" + std::to_string(node / 512), "10.0.0.1", 1, {}, {}};
+      cluster::Hello hello{name_of(node),
+                           "site/pod" + std::to_string(node / 512) + "/rack" + std::to_string(node / 16),
+                           "10.0." + std::to_string(node / 250) + "." + std::to_string(node % 250),
+                           1,
+                           {},
+                           {}};
       for (int gpu = 0; gpu < node_gpus; ++gpu) hello.inventory.devices.push_back({"H100", gib(80), "uuid"});
       hello.inventory.cpus = 128;
       hello.inventory.memory = gib(1024);

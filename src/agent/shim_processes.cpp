@@ -1,5 +1,6 @@
 #include "agent/shim_processes.hpp"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -232,6 +233,13 @@ void ShimProcesses::trim() {
 std::string ShimProcesses::said(const RankKey& key) {
   std::string sentence = rank::read_verdict(folder_of(key));
   return sentence.empty() ? rank::read_progress(folder_of(key)) : sentence;
+}
+
+Instant ShimProcesses::saved_at(const RankKey& key) {
+  struct stat folder {};
+  if (::stat((options_.checkpoints + "/" + key.job.text()).c_str(), &folder) != 0) return {};
+  return Instant(std::chrono::seconds(folder.st_mtim.tv_sec) +
+                 std::chrono::nanoseconds(folder.st_mtim.tv_nsec));
 }
 
 std::map<std::int32_t, std::string> ShimProcesses::log_folders(cluster::JobId job,

@@ -45,6 +45,7 @@ class ShimProcesses final : public keeper::Processes {
   void end(const RankKey& key) override;
   void forget(const RankKey& key) override;
   std::string said(const RankKey& key) override;
+  Instant saved_at(const RankKey& key) override;
 
   // Where the logs of the attempt's ranks on this node are, finished ones too: by rank.
   std::map<std::int32_t, std::string> log_folders(cluster::JobId job, std::int32_t attempt) const;

@@ -28,6 +28,7 @@ std::unique_ptr<Command> make_train();
 std::unique_ptr<Command> make_generate();
 std::unique_ptr<Command> make_fabric();
 std::unique_ptr<Command> make_bench();
+std::unique_ptr<Command> make_record();
 std::unique_ptr<Command> make_sim();
 std::unique_ptr<Command> make_controller();
 std::unique_ptr<Command> make_agent();

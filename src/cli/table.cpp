@@ -56,9 +56,18 @@ std::span<const CommandEntry> commands() {
           make_fabric},
       CommandEntry{"bench", "comm|fabric [flags]",
                    "Measures the collectives here, beside the machine's own limit.", make_bench},
+      CommandEntry{"record", "[flags]",
+                   "Writes what the cluster was asked to do, and how long it took, as a trace.\n\n"
+                   "One line for each job that has run and ended. The queue of a job is its partition there; "
+                   "`tutti sim run` "
+                   "replays the trace on other machines or with another policy.",
+                   make_record},
       CommandEntry{
-          "sim", "chaos [flags]",
+          "sim", "run|saturate|scale|chaos [flags]",
           "Runs the cluster on virtual time, without a server.\n\n"
+          "run replays a trace of jobs with the state machine and the policies of the controller. saturate "
+          "fills "
+          "a cluster with tasks until nothing fits any more. scale times the scheduler. "
           "chaos lets everything fail: connections, nodes, agents, ranks, the controller, its disk and its "
           "clock, "
           "and checks after each step that no promise is broken; then the faults stop, and everything that "

@@ -78,12 +78,15 @@ void Machine::start(Job& job, const std::vector<RankPlace>& places) {
     effects_.sends.push_back(StartRanks{node, job.id, job.attempt, std::move(ranks)});
 }
 
-// Unique among the gangs whose first rank has the same address, and different from attempt to attempt.
+// Unique among the gangs whose first rank has the same address, and different from attempt to attempt. Should
+// there be more gangs than ports on one address, which takes thousands on one node, they share.
 std::int32_t Machine::free_port(const Job& job, const std::string& address) const {
   const std::uint64_t wanted = job.id.number() + static_cast<std::uint64_t>(job.attempt) * 97;
   auto offset = static_cast<std::int32_t>(wanted % master_port_count);
-  while (state_.index.port_taken(address, master_port_min + offset))
+  for (std::int32_t tried = 0; tried < master_port_count; ++tried) {
+    if (!state_.index.port_taken(address, master_port_min + offset)) break;
     offset = (offset + 1) % master_port_count;
+  }
   return master_port_min + offset;
 }
 
@@ -101,14 +104,21 @@ void Machine::apply(const NodeName& node, const RankReport& report) {
   if (known.vanished && report.status.state != RankState::exited) return answer_stale(node, report);
   // A running rank may say what keeps it waiting, and take it back.
   const bool same = report.status.state == RankState::started && known.state == RankState::started;
-  if (same && report.status.detail != known.detail) return note(*job, report.rank, report.status.detail);
+  if (same && (report.status.detail != known.detail || report.status.saved_at != known.saved_at))
+    return note(*job, report.rank, report.status);
   // States only move forward: a late or doubled message changes nothing.
   if (report.status.state <= known.state) return;
   set_rank(*job, report.rank, report.status);
 }
 
-void Machine::note(Job& job, std::int32_t rank, const std::string& detail) {
-  job.ranks[static_cast<std::size_t>(rank)].detail = detail;
+void Machine::note(Job& job, std::int32_t rank, const RankStatus& status) {
+  job.ranks[static_cast<std::size_t>(rank)].detail = status.detail;
+  job.ranks[static_cast<std::size_t>(rank)].saved_at = status.saved_at;
+  // The folder may be older than the attempt, and a node's clock may be ahead.
+  if (status.saved_at > job.started_at && status.saved_at > job.saved_at && status.saved_at <= now_) {
+    job.saved_at = status.saved_at;
+    state_.index.saved(job);
+  }
   touch(job);
 }
 

@@ -152,7 +152,7 @@ void Index::starts(const Job& job, const std::string& address) {
   use(job, gpu_share_total(job));
   count_nodes(job, true);
   ports_[job.id] = {address, job.master_port};
-  ports_taken_.insert(ports_[job.id]);
+  ++ports_taken_[ports_[job.id]];
   if (stale_) return;
   auto places = room_.compact(job.spec.shape, job.places);
   TUTTI_CHECK(places.has_value());
@@ -167,7 +167,7 @@ void Index::releases(const Job& job, Instant now) {
   running_.erase(at);
   use(job, -gpu_share_total(job));
   count_nodes(job, false);
-  ports_taken_.erase(ports_[job.id]);
+  if (const auto taken = ports_taken_.find(ports_[job.id]); --taken->second == 0) ports_taken_.erase(taken);
   ports_.erase(job.id);
   const double amount =
       static_cast<double>(gpu_share_total(job)) / sched::whole_share * seconds(now - job.started_at);
@@ -364,7 +364,7 @@ Result<> Index::check(const State& state) const {
   if (ids(waiting_jobs_) != ids(fresh.waiting_jobs_)) return failed("the index of waiting jobs is wrong");
   if (ids(running_) != ids(fresh.running_)) return failed("the index of running jobs is wrong");
   if (on_node_ != fresh.on_node_) return failed("the index of nodes is wrong");
-  if (ports_taken_.size() != ports_.size()) return failed("a port is given out twice");
+  if (ports_taken_ != fresh.ports_taken_) return failed("the index of ports is wrong");
   for (const auto& [name, used] : queues_) {
     if (used.in_use != fresh.use_of_queue(name, {}).in_use)
       return failed("what queue " + name + " uses is counted wrong");

@@ -103,9 +103,9 @@ class Index {
   std::map<sched::JobId, sched::JobView> waiting_jobs_;
   std::map<sched::JobId, sched::JobView> running_;
   std::map<std::string, std::set<sched::JobId>> on_node_;
-  std::map<sched::JobId, std::pair<std::string, std::int32_t>> ports_;  // address and port of rank 0
-  std::set<std::pair<std::string, std::int32_t>> ports_taken_;
-  std::map<std::string, Used> queues_;  // with the queues below
+  std::map<sched::JobId, std::pair<std::string, std::int32_t>> ports_;        // address and port of rank 0
+  std::map<std::pair<std::string, std::int32_t>, std::int32_t> ports_taken_;  // by how many
+  std::map<std::string, Used> queues_;                                        // with the queues below
   std::map<UserKey, Used> users_;
   std::map<std::string, double> usual_s_;  // by user
   std::map<sched::JobId, Duration> remaining_;

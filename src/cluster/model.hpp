@@ -127,6 +127,7 @@ struct RankStatus {
   std::int32_t exit_code = 0;  // 128 + signal for a signal
   std::string detail;          // why it could not start, or the last lines of its log if it failed
   bool vanished = false;       // with its node, or without a trace: not the program's fault
+  Instant saved_at;            // when something in its checkpoint folder last changed; zero: not known
 
   friend bool operator==(const RankStatus&, const RankStatus&) = default;
 };

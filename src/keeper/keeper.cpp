@@ -34,8 +34,10 @@ void Keeper::look_at_sentences() {
   for (auto& [key, status] : ranks_) {
     if (status.state != RankState::started) continue;
     std::string said = processes_.said(key);
-    if (said == status.detail) continue;
+    const Instant saved_at = processes_.saved_at(key);
+    if (said == status.detail && saved_at == status.saved_at) continue;
     status.detail = std::move(said);
+    status.saved_at = saved_at;
     report(key);
   }
 }

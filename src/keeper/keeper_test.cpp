@@ -17,6 +17,7 @@ struct FakeProcesses final : Processes {
   int prepared = 0;
   bool broken = false;
   std::string sentence;
+  Instant saved;
 
   Result<std::map<RankKey, cluster::RankStatus>> adopt() override { return on_disk; }
   void prepare(const wire::StartRanks&) override { ++prepared; }
@@ -31,6 +32,7 @@ struct FakeProcesses final : Processes {
   void end(const RankKey& key) override { ended.push_back(key); }
   void forget(const RankKey& key) override { forgotten.push_back(key); }
   std::string said(const RankKey&) override { return sentence; }
+  Instant saved_at(const RankKey&) override { return saved; }
 };
 
 struct KeeperTest : testing::Test {
@@ -147,6 +149,16 @@ TEST_F(KeeperTest, SentencesGoOutWhenTheyChange) {
   keeper.heartbeat();
   EXPECT_EQ(sent.size(), 4U);
   EXPECT_EQ(std::get<cluster::RankReport>(sent[1]).status.detail, "step 7");
+}
+
+TEST_F(KeeperTest, ACheckpointIsReportedOnce) {
+  keeper.on(start({0}));
+  sent.clear();
+  processes.saved = Instant(7s);
+  keeper.heartbeat();
+  keeper.heartbeat();
+  ASSERT_EQ(sent.size(), 3U);
+  EXPECT_EQ(std::get<cluster::RankReport>(sent[0]).status.saved_at, Instant(7s));
 }
 
 }  // namespace

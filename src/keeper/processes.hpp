@@ -38,6 +38,8 @@ class Processes {
   virtual void forget(const RankKey& key) = 0;
   // What a running rank says about itself, for people; "" if nothing.
   virtual std::string said(const RankKey& key) = 0;
+  // When its job last saved something in the folder for checkpoints; zero if it is not known.
+  virtual Instant saved_at(const RankKey& key) = 0;
 };
 
 }  // namespace tutti::keeper

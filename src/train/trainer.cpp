@@ -1,5 +1,8 @@
 #include "train/trainer.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -113,6 +116,7 @@ class Trainer {
   Clock::time_point started_ = Clock::now();
   std::int64_t started_at_ = 0;
   Clock::time_point printed_{};
+  std::int64_t told_step_ = -1;  // the checkpoint that the agent was last shown
   double peak_ = 0;  // of one device, in operations a second; 0: not known
 };
 
@@ -368,6 +372,13 @@ void Trainer::report(const StepMetrics& metrics, bool force) {
   const std::string line = progress(metrics);
   say(line);
   if (!options_.progress_file.empty()) std::ofstream(options_.progress_file) << line;
+  // Checkpoints lie in the run's folder: the agent, which looks at the job's, is shown that there is a new
+  // one.
+  if (const std::int64_t saved = saver_->committed_step();
+      saved != told_step_ && !options_.saved_folder.empty()) {
+    ::utimensat(AT_FDCWD, options_.saved_folder.c_str(), nullptr, 0);
+    told_step_ = saved;
+  }
 }
 
 Ending Trainer::run(const std::function<bool()>& stop) {

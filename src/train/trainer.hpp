@@ -23,6 +23,7 @@ struct RunOptions {
   int device = -1;            // the GPU of this rank; -1: the host
   std::int64_t memory = 0;    // of the rank, 0: not known
   std::string progress_file;  // where the newest line is put for the agent, or empty
+  std::string saved_folder;   // whose time of change tells the agent of the last checkpoint, or empty
 };
 
 enum class Ending { finished, stopped };

@@ -150,13 +150,15 @@ void to_proto(const cluster::RankStatus& from, proto::RankStatus& to) {
   to.set_exit_code(from.exit_code);
   to.set_detail(from.detail);
   to.set_vanished(from.vanished);
+  to.set_saved_at_ns(from.saved_at.time_since_epoch().count());
 }
 
 Result<cluster::RankStatus> from_proto(const proto::RankStatus& from) {
   if (from.state() < 0 || from.state() > 2) return invalid("a rank has no such state");
   if (from.exit_code() < 0 || from.exit_code() > 255) return invalid("an exit code is out of range");
   return cluster::RankStatus{static_cast<cluster::RankState>(from.state()), from.exit_code(),
-                             valid_utf8(from.detail()), from.vanished()};
+                             valid_utf8(from.detail()), from.vanished(),
+                             Instant(Duration(from.saved_at_ns()))};
 }
 
 void to_proto(const cluster::Inventory& from, proto::Inventory& to) {

@@ -95,7 +95,8 @@ Result<int> train(const std::string& folder) {
                         .attempt = number_from("TUTTI_ATTEMPT", 0),
                         .ranks_of_node = static_cast<int>(ranks_of_node),
                         .device = gpu_of_rank(number_from("LOCAL_RANK", 0)),
-                        .progress_file = text_from("TUTTI_PROGRESS_FILE")};
+                        .progress_file = text_from("TUTTI_PROGRESS_FILE"),
+                        .saved_folder = text_from("TUTTI_CHECKPOINT_DIR")};
   if (run.device < 0) keep_memory();
   options->device_memory = run.device >= 0;
   options->deadline = operation_deadline;
