@@ -103,6 +103,17 @@ TEST(Pass, WhatIsNotPromisedIsFreeForAll) {
   EXPECT_EQ(started(world.plan(Instant(10min))), Ids{3}) << "it runs on c, which is not promised";
 }
 
+TEST(Pass, WhatIsPromisedIsNotClaimedByWhatMustGoAroundIt) {
+  World world({node("a", 8), node("b", 8)});
+  world.run(1, gpus(8), Instant(0s)).expected = 5h;
+  world.add(2, gpus(16), 0, Instant(1s));
+  world.add(3, gpus(8), 0, Instant(2s)).expected = 8h;
+  world.add(4, gpus(8), 0, Instant(3s)).expected = 1h;
+  const Plan plan = world.plan(Instant(1h));
+  EXPECT_EQ(started(plan), Ids{4}) << "3 would not be over, and nothing is ending that it could wait for";
+  EXPECT_EQ(why(plan, 3).find("are ending"), std::string::npos) << why(plan, 3);
+}
+
 // ---- queues
 
 TEST(Pass, QueuesGetTheirGuaranteesFirst) {
