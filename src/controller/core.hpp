@@ -44,7 +44,8 @@ class Core {
  public:
   using Deliver = std::function<void(Delivery)>;
   using Reply = std::function<void(Result<std::vector<cluster::JobId>>)>;
-  using Query = std::function<void(const cluster::State&, const wire::StoreHealth&)>;
+  // The state is not const because its index fills in at the first question what follows from the rest.
+  using Query = std::function<void(cluster::State&, const wire::StoreHealth&)>;
 
   Core(store::Store& store, Deliver deliver);
   Core(const Core&) = delete;
