@@ -57,18 +57,20 @@ std::string past_text(const json& view) {
   return past > 0 && past < 0.01 ? "<0.01" : short_number(std::round(past * 100) / 100);
 }
 
-void add_rows(const json& queue, TextTable& table) {
+// In the tree a queue stands below the one it is a part of.
+void add_rows(const json& queue, bool in_tree, TextTable& table) {
   const std::string name = queue["name"].get<std::string>();
-  const auto depth = static_cast<std::size_t>(std::count(name.begin(), name.end(), '/'));
+  const auto depth = in_tree ? static_cast<std::size_t>(std::count(name.begin(), name.end(), '/')) : 0;
   const std::string indent(2 * depth, ' ');
   const auto counts = [](const json& view) {
     return std::array{short_number(view["gpus"].get<double>()), past_text(view),
                       std::to_string(view["running"].get<int>()), std::to_string(view["queued"].get<int>())};
   };
   const auto own = counts(queue);
-  table.add({indent + name.substr(name.rfind('/') + 1), short_number(queue["guarantee_gpus"].get<double>()),
-             limit_text(queue, "limit_gpus"), limit_text(queue, "user_limit_gpus"),
-             short_number(queue["weight"].get<double>()), own[0], own[1], own[2], own[3]});
+  table.add({indent + (in_tree ? name.substr(name.rfind('/') + 1) : name),
+             short_number(queue["guarantee_gpus"].get<double>()), limit_text(queue, "limit_gpus"),
+             limit_text(queue, "user_limit_gpus"), short_number(queue["weight"].get<double>()), own[0],
+             own[1], own[2], own[3]});
   for (const auto& user : queue["users"]) {
     const auto of_user = counts(user);
     table.add({indent + "  user " + user["name"].get<std::string>(), "", "", "", "", of_user[0], of_user[1],
@@ -76,10 +78,10 @@ void add_rows(const json& queue, TextTable& table) {
   }
 }
 
-std::string table_of(const json& queues) {
+std::string table_of(const json& queues, bool in_tree) {
   TextTable table(
       {"QUEUE", "GUARANTEE", "LIMIT", "PER USER", "WEIGHT", "GPUS IN USE", "LATELY", "RUNNING", "QUEUED"});
-  for (const auto& queue : queues) add_rows(queue, table);
+  for (const auto& queue : queues) add_rows(queue, in_tree, table);
   return table.text();
 }
 
@@ -146,14 +148,12 @@ class Queues final : public Command {
   Result<int> show(Cluster& cluster) const {
     auto document = cluster.get("queues");
     if (!document) return std::move(document).error().within("queues");
-    json queues = std::move((*document)["queues"]);
-    if (!name_.empty()) {
-      queues.erase(std::remove_if(queues.begin(), queues.end(),
-                                  [&](const json& queue) { return queue["name"] != name_; }),
-                   queues.end());
+    json queues = json::array();
+    for (auto& queue : (*document)["queues"]) {
+      if (name_.empty() || queue["name"] == name_) queues.push_back(std::move(queue));
     }
-    const bool one = !name_.empty() && queues.size() == 1;
-    std::fputs(json_ ? ((one ? queues[0] : queues).dump() + "\n").c_str() : table_of(queues).c_str(), stdout);
+    const json& shown = name_.empty() || queues.empty() ? queues : queues.front();
+    std::fputs(json_ ? (shown.dump() + "\n").c_str() : table_of(queues, name_.empty()).c_str(), stdout);
     return exit_success;
   }
 

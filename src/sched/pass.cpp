@@ -62,6 +62,7 @@ class Pass {
     bool around = false;  // with what is not promised
     bool evicting = false;
     std::uint32_t why = 0;
+    std::uint32_t why_around = 0;
   };
 
   // False if it was the last one.
@@ -93,10 +94,21 @@ class Pass {
       refusal.evicting = true;
     }
     if (rules_.promises && plan_.promises.size() < promises_max && promise(job)) return;
-    if (refusal.why == 0) {
-      refusal.why = say(describe_refusal(room_, *job.shape)) + 1;
-    }
-    wait(job.id, refusal.why - 1);
+    const bool may_be_promised = around && !refusal.now;
+    std::uint32_t& why = may_be_promised ? refusal.why_around : refusal.why;
+    if (why == 0) why = say(may_be_promised ? describe_around(job) : describe_refusal(room_, *job.shape)) + 1;
+    wait(job.id, why - 1);
+  }
+
+  // There may be room that is only promised to another.
+  std::string describe_around(const JobView& job) const {
+    if (!place(room_, *job.shape, counts_of(*job.shape).back(), *rules_.choice))
+      return describe_refusal(room_, *job.shape);
+    const auto first = std::min_element(plan_.promises.begin(), plan_.promises.end(),
+                                        [](const Promise& a, const Promise& b) { return a.start < b.start; });
+    return std::string("the room for it is promised to ") +
+           (plan_.promises.size() > 1 ? "others, first to " : "") + "job " + first->job.text() + " at " +
+           format_instant(first->start) + ", and it is not known to be over by then";
   }
 
   // Must it leave alone what is promised? Not if it is over by then.
