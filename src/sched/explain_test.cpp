@@ -134,6 +134,7 @@ TEST(Explain, HeldJobsSayWhatTheyWaitFor) {
 
 TEST(Explain, FewerNodes) {
   std::vector<NodeView> nodes;
+  nodes.reserve(8);
   for (int at = 0; at < 8; ++at) nodes.push_back(node("n" + std::to_string(at), 8));
   World world(nodes);
   world.run(1, gpus(8), Instant(0s)).expected = 5h;
