@@ -45,6 +45,10 @@ find_library(yaml_cpp_archive NAMES libyaml-cpp.a REQUIRED)
 add_library(yaml_cpp INTERFACE)
 target_link_libraries(yaml_cpp INTERFACE "${yaml_cpp_archive}")
 
+find_library(zlib_archive NAMES libz.a REQUIRED)
+add_library(zlib INTERFACE)
+target_link_libraries(zlib INTERFACE "${zlib_archive}")
+
 find_package(GTest REQUIRED)
 
 find_library(sqlite3_archive NAMES libsqlite3.a REQUIRED)
@@ -54,7 +58,7 @@ target_link_libraries(sqlite3 INTERFACE "${sqlite3_archive}" ${CMAKE_DL_LIBS})
 find_library(protobuf_archive NAMES libprotobuf.a REQUIRED)
 find_program(PROTOC protoc REQUIRED)
 add_library(protobuf_runtime INTERFACE)
-target_link_libraries(protobuf_runtime INTERFACE "${protobuf_archive}" z)
+target_link_libraries(protobuf_runtime INTERFACE "${protobuf_archive}" zlib)
 
 find_library(ssl_archive NAMES libssl.a REQUIRED)
 find_library(crypto_archive NAMES libcrypto.a REQUIRED)

@@ -23,12 +23,17 @@ Result<Options> parse_options(const std::vector<std::string>& words, const std::
       options.quick = true;
     } else if (words[at] == "--only" && has_value) {
       options.only = words[++at];
+    } else if (words[at] == "--traces" && has_value) {
+      options.traces = words[++at];
     } else if (words[at] == "--json" && has_value) {
       options.json_file = words[++at];
     } else {
       return invalid("unknown or without a value")
           .within(words[at])
-          .remedy("flags: [--quick] [--only PART] [--json FILE]; --quick: few repeats, to see that it works");
+          .remedy(
+              "flags: [--quick] [--only PART] [--json FILE], and [--traces DIR] where traces are replayed; "
+              "--quick: few "
+              "repeats, to see that it works");
     }
   }
   if (auto known = check_name(options.only, parts); !known) return std::move(known).error();

@@ -11,6 +11,7 @@ namespace tutti::bench {
 struct Options {
   std::string json_file;
   std::string only;
+  std::string traces;  // a folder
   bool quick = false;
 
   bool wants(const std::string& part) const { return only.empty() || only == part; }

@@ -1,18 +1,16 @@
 #include "agent/agent.hpp"
 
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
+#include "agent/folder_lock.hpp"
 #include "agent/logs.hpp"
-#include "agent/ranks.hpp"
+#include "agent/shim_processes.hpp"
 #include "agent/shipped.hpp"
-#include "files/descriptor.hpp"
+#include "keeper/keeper.hpp"
 #include "log/log.hpp"
 
 namespace tutti::agent {
@@ -23,35 +21,32 @@ constexpr Duration redial_min = 100ms;
 constexpr Duration redial_max = 1s;
 static_assert(redial_max * 3 <= cluster::lease);
 
-// What ranks inherit from the agent; everything else comes from the job.
-constexpr std::array<const char*, 10> inherited{"PATH",   "HOME", "USER",   "LOGNAME",         "LANG",
-                                                "LC_ALL", "TZ",   "TMPDIR", "LD_LIBRARY_PATH", "SHELL"};
-
-void set(std::map<std::string, std::string>& env, const std::string& entry) {
-  const auto equals = entry.find('=');
-  env[entry.substr(0, equals)] = equals == std::string::npos ? "" : entry.substr(equals + 1);
-}
-
 class Agent {
  public:
   explicit Agent(const AgentOptions& options, std::function<void()> joined)
       : options_(options),
         joined_(std::move(joined)),
-        ranks_(
-            loop_, options.folder + "/ranks", options.tutti_program,
-            [this](const cluster::RankReport& report) { send(report); },
-            [this](const RankKey& key) { logs_.flush(key); }),
-        logs_(loop_, ranks_, [this](const wire::AgentMessage& message) { send(message); }),
-        shipped_(options.controller, options.token, options.folder) {}
+        shipped_(options.controller, options.token, options.folder),
+        processes_(loop_, {options.name, options.folder, options.checkpoints, options.tutti_program},
+                   shipped_,
+                   {.exited = [this](const auto& key, const auto& status) { keeper_.exited(key, status); },
+                    .prepared = [this](auto job, auto attempt,
+                                       const auto& folder) { keeper_.prepared(job, attempt, folder); }}),
+        keeper_(
+            {options.name, options.location, options.address, ::getpid(), options.inventory, {}}, processes_,
+            [this](const wire::AgentMessage& message) { send(message); },
+            [this](const keeper::RankKey& key) { logs_.flush(key); }),
+        logs_(loop_,
+              {.folders = [this](auto job, auto attempt) { return processes_.log_folders(job, attempt); },
+               .running = [this](const auto& key) { return keeper_.running(key); },
+               .send = [this](const wire::AgentMessage& message) { send(message); }}) {}
 
   Result<> run() {
-    if (auto locked = lock(); !locked) return locked;
-    if (auto adopted = ranks_.adopt(); !adopted) return adopted;
+    const auto lock = FolderLock::take(options_.folder);
+    if (!lock) return lock.error();
+    if (auto adopted = keeper_.adopt(); !adopted) return adopted;
     const auto signals = loop_.on_signals({SIGTERM, SIGINT}, [this](int) { loop_.stop(); });
-    const auto heartbeat = loop_.every(cluster::heartbeat_every, [this] {
-      ranks_.look_at_sentences();
-      send(wire::Heartbeat{});
-    });
+    const auto heartbeat = loop_.every(cluster::heartbeat_every, [this] { keeper_.heartbeat(); });
     dial();
     loop_.run();
     shipped_.finish();
@@ -59,22 +54,6 @@ class Agent {
   }
 
  private:
-  // Two agents on one folder would both answer for its ranks.
-  Result<> lock() {
-    std::error_code failure;
-    std::filesystem::create_directories(options_.folder, failure);
-    if (failure) return failed(failure.message()).within("cannot make " + options_.folder);
-    const std::string file = options_.folder + "/lock";
-    lock_ = files::FileDescriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    if (!lock_.valid()) return failed_errno("cannot be opened", errno).within(file);
-    if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
-      return failed("another agent uses this folder")
-          .within(options_.folder)
-          .remedy("give each agent a --data folder of its own");
-    }
-    return {};
-  }
-
   void dial() {
     net::dial(loop_, options_.controller, "/api/v1/agent", options_.token,
               [this](Result<std::shared_ptr<net::Socket>> socket) {
@@ -99,13 +78,8 @@ class Agent {
       logs_.stop_all();
       redial();
     };
-    say_hello();
+    keeper_.say_hello();
     joined_();
-  }
-
-  void say_hello() {
-    send(cluster::Hello{options_.name, options_.location, options_.address, ::getpid(), options_.inventory,
-                        ranks_.reports()});
   }
 
   // What cannot be sent now is in the Hello of the next connection.
@@ -119,72 +93,20 @@ class Agent {
     std::visit([this](const auto& body) { on(body); }, *message);
   }
 
-  void on(const wire::StartRanks& start) {
-    const bool all_known =
-        std::all_of(start.ranks.begin(), start.ranks.end(), [&](const wire::StartRank& rank) {
-          return ranks_.knows({start.job, start.attempt, rank.rank});
-        });
-    if (start.sync.empty() || all_known) return start_all(start, start.workdir);
-    shipped_.prepare(start.sync, start.job.text() + "." + std::to_string(start.attempt),
-                     [this, start](const Result<std::string>& folder) {
-                       loop_.post([this, start, folder] {
-                         if (folder) return start_all(start, *folder);
-                         for (const auto& rank : start.ranks)
-                           ranks_.fail({start.job, start.attempt, rank.rank}, folder.error().text());
-                       });
-                     });
-  }
-
-  void start_all(const wire::StartRanks& start, const std::string& workdir) {
-    for (const wire::StartRank& rank : start.ranks) {
-      const RankKey key{start.job, start.attempt, rank.rank};
-      rank::RankSpec spec;
-      spec.command = start.command;
-      spec.env = environment(start, rank);
-      spec.workdir = workdir.empty() ? "/" : workdir;
-      spec.cgroup = "tutti-" + options_.name + "-" + start.job.text() + "." + std::to_string(start.attempt) +
-                    "." + std::to_string(rank.rank);
-      spec.cpus = start.cpus;
-      spec.memory = start.memory;
-      spec.grace = start.grace;
-      spec.output = rank.output;
-      ranks_.start(key, spec);
-    }
-  }
-
-  std::vector<std::string> environment(const wire::StartRanks& start, const wire::StartRank& rank) {
-    std::map<std::string, std::string> env;
-    for (const char* name : inherited) {
-      if (const char* value = std::getenv(name); value != nullptr) env[name] = value;
-    }
-    const std::string checkpoints = options_.checkpoints + "/" + start.job.text();
-    std::error_code ignored;
-    std::filesystem::create_directories(checkpoints, ignored);
-    env["TUTTI_CHECKPOINT_DIR"] = checkpoints;
-    for (const auto& entry : start.env) set(env, entry);
-    for (const auto& entry : rank.env) set(env, entry);
-    std::vector<std::string> entries;
-    entries.reserve(env.size());
-    for (const auto& [name, value] : env) entries.push_back(name + "=" + value);
-    return entries;
-  }
-
-  void on(const wire::EndRanks& end) { ranks_.end(end.job, end.attempt); }
-  void on(const wire::ForgetRanks& forget) {
-    ranks_.forget(forget.job, forget.attempt);
-    shipped_.remove(forget.job.text() + "." + std::to_string(forget.attempt));
-  }
+  void on(const wire::StartRanks& start) { keeper_.on(start); }
+  void on(const wire::EndRanks& end) { keeper_.on(end); }
+  void on(const wire::ForgetRanks& forget) { keeper_.on(forget); }
   void on(const wire::ReadLogs& read) { logs_.read(read); }
   void on(const wire::StopLogs& stop) { logs_.stop(stop.stream); }
-  void on(const wire::Resync&) { say_hello(); }
+  void on(const wire::Resync&) { keeper_.say_hello(); }
 
   const AgentOptions& options_;
   std::function<void()> joined_;
   net::Loop loop_;
-  files::FileDescriptor lock_;
-  Ranks ranks_;
-  Logs logs_;
   Shipped shipped_;
+  ShimProcesses processes_;
+  keeper::Keeper keeper_;
+  Logs logs_;
   std::shared_ptr<net::Socket> socket_;
   std::shared_ptr<net::Loop::Handle> timer_;
   Duration delay_ = redial_min;

@@ -25,9 +25,6 @@ std::size_t begun_letter_bytes(std::string_view bytes) {
 
 }  // namespace
 
-Logs::Logs(net::Loop& loop, const Ranks& ranks, std::function<void(wire::AgentMessage)> send)
-    : loop_(loop), ranks_(ranks), send_(std::move(send)) {}
-
 void Logs::read(const wire::ReadLogs& request) {
   if (request.finish) return finish(request.stream);
   // The same stream asks again when the next attempt lands here: what it read before is over.
@@ -39,7 +36,7 @@ void Logs::read(const wire::ReadLogs& request) {
 // A stream that is not here any more has sent its end already; it is sent again, which harms nobody.
 void Logs::finish(std::uint64_t stream) {
   const auto reader = readers_.find(stream);
-  if (reader == readers_.end()) return send_(wire::LogEnd{stream});
+  if (reader == readers_.end()) return calls_.send(wire::LogEnd{stream});
   reader->second.request.follow = false;
   find_sources(reader->second);
   turn();
@@ -47,7 +44,7 @@ void Logs::finish(std::uint64_t stream) {
 
 void Logs::find_sources(Reader& reader) {
   const auto& request = reader.request;
-  for (auto& [rank, folder] : ranks_.log_folders(request.job, request.attempt)) {
+  for (auto& [rank, folder] : calls_.folders(request.job, request.attempt)) {
     if (request.rank >= 0 && request.rank != rank) continue;
     const bool added = reader.sources.try_emplace(rank, Source{folder, 0}).second;
     if (!added || request.tail_lines <= 0) continue;
@@ -62,11 +59,11 @@ bool Logs::send_piece(const Reader& reader, std::int32_t rank, Source& source) {
   if (!chunk) return false;
   // Pieces go on as JSON, which holds whole letters only.
   const bool goes_on = chunk->bytes.size() == piece_bytes ||
-                       ranks_.running({reader.request.job, reader.request.attempt, rank});
+                       calls_.running({reader.request.job, reader.request.attempt, rank});
   if (goes_on) chunk->bytes.resize(chunk->bytes.size() - begun_letter_bytes(chunk->bytes));
   if (chunk->bytes.empty()) return false;
   source.offset = chunk->offset + chunk->bytes.size();
-  send_(wire::LogChunk{reader.request.stream, rank, std::move(chunk->bytes)});
+  calls_.send(wire::LogChunk{reader.request.stream, rank, std::move(chunk->bytes)});
   return true;
 }
 
@@ -89,7 +86,7 @@ void Logs::turn() {
       ++at;
       continue;
     }
-    send_(wire::LogEnd{reader.request.stream});
+    calls_.send(wire::LogEnd{reader.request.stream});
     at = readers_.erase(at);
   }
   timer_.reset();
@@ -100,7 +97,7 @@ bool Logs::goes_on(const Reader& reader) const {
   if (!reader.request.follow) return false;
   return reader.sources.empty() ||
          std::any_of(reader.sources.begin(), reader.sources.end(), [&](const auto& source) {
-           return ranks_.running({reader.request.job, reader.request.attempt, source.first});
+           return calls_.running({reader.request.job, reader.request.attempt, source.first});
          });
 }
 
@@ -115,7 +112,7 @@ void Logs::flush(const RankKey& key) {
     while (send_piece(reader, key.rank, source->second)) continue;
     if (goes_on(reader)) continue;
     const std::uint64_t stream = reader.request.stream;
-    send_(wire::LogEnd{stream});
+    calls_.send(wire::LogEnd{stream});
     readers_.erase(stream);
   }
 }

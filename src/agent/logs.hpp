@@ -7,15 +7,24 @@
 #include <memory>
 #include <string>
 
-#include "agent/ranks.hpp"
+#include "keeper/rank_key.hpp"
 #include "net/loop.hpp"
 #include "wire/messages.hpp"
 
 namespace tutti::agent {
 
+using keeper::RankKey;
+
 class Logs {
  public:
-  Logs(net::Loop& loop, const Ranks& ranks, std::function<void(wire::AgentMessage)> send);
+  struct Calls {
+    // Where the logs of an attempt's ranks are: by rank.
+    std::function<std::map<std::int32_t, std::string>(cluster::JobId, std::int32_t attempt)> folders;
+    std::function<bool(const RankKey&)> running;
+    std::function<void(const wire::AgentMessage&)> send;
+  };
+
+  Logs(net::Loop& loop, Calls calls) : loop_(loop), calls_(std::move(calls)) {}
 
   void read(const wire::ReadLogs& request);
   void stop(std::uint64_t stream) { readers_.erase(stream); }
@@ -43,8 +52,7 @@ class Logs {
   bool send_piece(const Reader& reader, std::int32_t rank, Source& source);
 
   net::Loop& loop_;
-  const Ranks& ranks_;
-  std::function<void(wire::AgentMessage)> send_;
+  Calls calls_;
   std::map<std::uint64_t, Reader> readers_;
   std::shared_ptr<net::Loop::Handle> timer_;
 };

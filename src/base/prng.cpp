@@ -8,13 +8,6 @@
 namespace tutti {
 namespace {
 
-std::uint64_t splitmix64(std::uint64_t& state) {
-  std::uint64_t mixed = state += 0x9e3779b97f4a7c15;
-  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
-  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
-  return mixed ^ (mixed >> 31);
-}
-
 struct Product {
   std::uint64_t high;
   std::uint64_t low;
@@ -29,7 +22,10 @@ Product multiply(std::uint64_t a, std::uint64_t b) {
 }  // namespace
 
 Prng::Prng(std::uint64_t seed) {
-  for (auto& word : state_) word = splitmix64(seed);
+  for (auto& word : state_) {
+    word = mixed(seed);
+    seed += golden_step;
+  }
 }
 
 std::uint64_t Prng::next() {

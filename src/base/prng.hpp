@@ -11,6 +11,17 @@
 
 namespace tutti {
 
+// 2^64 over the golden ratio.
+constexpr std::uint64_t golden_step = 0x9e3779b97f4a7c15;
+
+// What splitmix64 draws in this state: each bit of the value changes half of the result.
+constexpr std::uint64_t mixed(std::uint64_t value) {
+  value += golden_step;
+  value = (value ^ value >> 30) * 0xbf58476d1ce4e5b9;
+  value = (value ^ value >> 27) * 0x94d049bb133111eb;
+  return value ^ value >> 31;
+}
+
 class Prng {
  public:
   explicit Prng(std::uint64_t seed);

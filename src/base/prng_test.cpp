@@ -24,6 +24,7 @@ TEST(Prng, SequenceIsFixedForever) {
   EXPECT_EQ(prng.next(), 0x53175d61490b23dfU);
   EXPECT_EQ(prng.next(), 0x61da6f3dc380d507U);
   EXPECT_EQ(prng.next(), 0x5c0fdf91ec9a7bfcU);
+  EXPECT_EQ(mixed(0), 0xe220a8397b1dcdafU);  // the first draw of splitmix64 from 0
 }
 
 TEST(Prng, BoundedDrawsStayInBoundsAndReachThem) {

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <future>
 #include <set>
-#include <thread>
 
 #include "base/bytes.hpp"
 #include "base/units.hpp"
@@ -166,9 +166,9 @@ Result<FileRecord> write_file(const std::string& part_folder, int rank, std::spa
   for (const Piece& piece : pieces) parts.add(piece.bytes);
 
   FileRecord record{.name = "rank-" + padded(rank, rank_digits) + ".safetensors", .bytes = parts.bytes()};
-  std::thread hashing([&] { record.blocks = hash_blocks(parts); });
+  auto hashes = std::async(std::launch::async, [&] { return hash_blocks(parts); });
   auto written = write_durably(part_folder + "/" + record.name, parts);
-  hashing.join();
+  record.blocks = hashes.get();
   if (!written) return std::move(written).error();
   for (std::size_t at = 0; at < pieces.size(); ++at) {
     const Piece& piece = pieces[at];

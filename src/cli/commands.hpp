@@ -29,6 +29,7 @@ std::unique_ptr<Command> make_train();
 std::unique_ptr<Command> make_generate();
 std::unique_ptr<Command> make_fabric();
 std::unique_ptr<Command> make_bench();
+std::unique_ptr<Command> make_sim();
 std::unique_ptr<Command> make_controller();
 std::unique_ptr<Command> make_agent();
 std::unique_ptr<Command> make_shim();

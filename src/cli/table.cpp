@@ -72,6 +72,15 @@ std::span<const CommandEntry> commands() {
           make_fabric},
       CommandEntry{"bench", "comm|fabric [flags]",
                    "Measures the collectives here, beside the machine's own limit.", make_bench},
+      CommandEntry{
+          "sim", "chaos [flags]",
+          "Runs the cluster on virtual time, without a server.\n\n"
+          "chaos lets everything fail: connections, nodes, agents, ranks, the controller, its disk and its "
+          "clock, "
+          "and checks after each step that no promise is broken; then the faults stop, and everything that "
+          "was "
+          "accepted must finish. One seed is one history: a failure prints the seed that shows it again.",
+          make_sim},
       CommandEntry{"controller", "[init] [flags]", "Runs the controller of a cluster.", make_controller},
       CommandEntry{"agent", "[flags]", "Joins this server to a cluster as a node.", make_agent},
       CommandEntry{"shim", "FOLDER", "Runs one rank; agents call it.", make_shim},

@@ -91,6 +91,7 @@ void Machine::on(const Reported& event) { apply(event.node, event.rank); }
 
 // A report about the running attempt moves it on; about anything else it is answered, never believed.
 void Machine::apply(const NodeName& node, const RankReport& report) {
+  if (report.status.state == RankState::exited) remove_stray(node, report);
   Job* job = find(report.job);
   const bool current = job != nullptr && job->placed() && job->attempt == report.attempt &&
                        report.rank >= 0 && static_cast<std::size_t>(report.rank) < job->places.size() &&
@@ -115,8 +116,19 @@ void Machine::answer_stale(const NodeName& node, const RankReport& report) {
   if (report.status.state == RankState::exited) {
     effects_.sends.push_back(ForgetRanks{node, report.job, report.attempt});
   } else {
-    effects_.sends.push_back(EndRanks{node, report.job, report.attempt});
+    effects_.sends.push_back(EndRanks{node, report.job, report.attempt, {report.rank}});
+    if (Node* home = find(node); home != nullptr) {
+      home->strays.insert({report.job, report.attempt, report.rank});
+      state_.index.opens(*home);
+    }
   }
+}
+
+void Machine::remove_stray(const NodeName& node, const RankReport& report) {
+  Node* home = find(node);
+  if (home == nullptr || home->strays.erase({report.job, report.attempt, report.rank}) == 0) return;
+  state_.index.opens(*home);
+  if (home->strays.empty()) effects_.schedule = true;
 }
 
 void Machine::set_rank(Job& job, std::int32_t rank, RankStatus status) {
@@ -152,11 +164,13 @@ void Machine::end(Job& job, EndCause cause, std::string reason) {
 }
 
 void Machine::send_end(const Job& job) {
-  std::set<NodeName> nodes;
+  std::map<NodeName, std::vector<std::int32_t>> by_node;
   for (std::size_t rank = 0; rank < job.places.size(); ++rank) {
-    if (job.ranks[rank].state != RankState::exited) nodes.insert(job.places[rank].node);
+    if (job.ranks[rank].state != RankState::exited)
+      by_node[job.places[rank].node].push_back(static_cast<std::int32_t>(rank));
   }
-  for (const NodeName& node : nodes) effects_.sends.push_back(EndRanks{node, job.id, job.attempt});
+  for (auto& [node, ranks] : by_node)
+    effects_.sends.push_back(EndRanks{node, job.id, job.attempt, std::move(ranks)});
 }
 
 // What follows from the ranks' states: running when all have started, over when all have ended.

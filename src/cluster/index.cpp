@@ -28,8 +28,6 @@ sched::NodeView view_of(const Node& node) {
   return view;
 }
 
-bool takes_work(const Node& node) { return !node.lost && !node.draining; }
-
 // "a/b/c", "a/b", "a".
 template <class Visit>
 void up_from(const std::string& queue, Visit visit) {
@@ -282,15 +280,15 @@ Duration Index::usual(const std::string& user) const {
 }
 
 void Index::refresh_mix() {
-  // Made anew when an eighth more has been seen: it changes slowly.
-  if (mix_ && seen_ < seen_at_mix_ * 1.125 + 16) return;
+  // Made anew when half as much again has been seen: it changes slowly.
+  if (mix_ && seen_ < seen_at_mix_ * 1.5 + 16) return;
   std::vector<std::pair<sched::Shape, double>> mix;
   for (const auto& [shape, known] : shapes_) {
     if (known.seen > 0) mix.emplace_back(shape, known.seen);
   }
   std::stable_sort(mix.begin(), mix.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
   if (mix.size() > mix_shapes_max) mix.resize(mix_shapes_max);
-  mix_ = std::make_shared<const std::vector<std::pair<sched::Shape, double>>>(std::move(mix));
+  mix_ = std::make_shared<const sched::Mix>(sched::make_mix(std::move(mix)));
   seen_at_mix_ = seen_;
 }
 

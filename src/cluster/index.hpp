@@ -112,7 +112,7 @@ class Index {
   std::map<sched::Shape, ShapeClass, sched::ShapeOrder> shapes_;
   double seen_ = 0;
   double seen_at_mix_ = 0;
-  std::shared_ptr<const std::vector<std::pair<sched::Shape, double>>> mix_;
+  std::shared_ptr<const sched::Mix> mix_;
   std::shared_ptr<const sched::Waiting> waiting_ = std::make_shared<const sched::Waiting>();
   std::vector<sched::Promise> promises_;
   Instant wake_ = sched::never;

@@ -39,6 +39,7 @@ class Machine {
   void compare(const Hello& hello, Job& job);
   void note(Job& job, std::int32_t rank, const std::string& detail);
   void answer_stale(const NodeName& node, const RankReport& report);
+  void remove_stray(const NodeName& node, const RankReport& report);
 
   // attempts.cpp: the life of one attempt
   void start(Job& job, const std::vector<RankPlace>& places);

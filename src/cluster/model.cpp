@@ -10,7 +10,11 @@ void derive(State& state, Instant now) {
     if (job.placed()) state.holding.insert(id);
     state.next_job = std::max(state.next_job, id.number() + 1);
   }
-  for (auto& [name, node] : state.nodes) node.heard_at = now;
+  for (auto& [name, node] : state.nodes) {
+    node.heard_at = now;
+    node.greeted = false;
+    node.strays.clear();
+  }
   state.queues.try_emplace(default_queue, Queue{default_queue});
   state.index.rebuild(state, now);
   state.fabric = std::make_shared<const Fabric>(only_between(*state.fabric, node_names(state)));
@@ -25,6 +29,10 @@ std::set<NodeName> node_names(const State& state) {
   std::set<NodeName> names;
   for (const auto& [name, node] : state.nodes) names.insert(name);
   return names;
+}
+
+bool takes_work(const Node& node) {
+  return !node.lost && !node.draining && node.greeted && node.strays.empty();
 }
 
 NodeState node_state(const State& state, const Node& node) {

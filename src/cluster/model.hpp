@@ -48,6 +48,16 @@ struct Inventory {
 
 enum class NodeState { ready, draining, drained, lost };
 
+// A rank that runs on a node, and should not: its attempt was given up while the node could not be reached.
+// It has been told to end, and uses its devices until it has.
+struct Stray {
+  JobId job;
+  std::int32_t attempt = 0;
+  std::int32_t rank = 0;
+
+  friend auto operator<=>(const Stray&, const Stray&) = default;
+};
+
 struct Node {
   NodeName name;
   std::string location;
@@ -57,8 +67,11 @@ struct Node {
   bool draining = false;  // asked for by a person; stays over a loss
   bool lost = false;
 
-  // Not durable: after a restart of the controller each node gets a full lease to be heard.
+  // Not durable: after a restart of the controller each node gets a full lease to be heard, and says anew
+  // what runs on it.
   Instant heard_at;
+  bool greeted = false;  // it has said Hello since the state was loaded
+  std::set<Stray> strays;
 
   friend bool operator==(const Node&, const Node&) = default;
 };
@@ -198,6 +211,9 @@ void derive(State& state, Instant now);
 
 std::set<NodeName> node_names(const State& state);
 NodeState node_state(const State& state, const Node& node);
+// May gangs be placed on it? Only if all that runs on it is known and wanted: else devices would be given out
+// while a rank of an attempt that is over still uses them.
+bool takes_work(const Node& node);
 std::string_view name_of(NodeState state);
 std::string_view name_of(JobState state);
 

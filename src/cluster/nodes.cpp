@@ -20,8 +20,10 @@ void Machine::on(const Hello& event) {
   if (added || fresh.inventory != node.inventory || fresh.location != node.location)
     state_.index.nodes_changed();
   node = std::move(fresh);
-  state_.index.opens(node);
   node.heard_at = now_;
+  node.greeted = true;
+  node.strays.clear();
+  state_.index.opens(node);
   for (const RankReport& report : event.ranks) apply(node.name, report);
   for (const JobId id : std::set(state_.index.jobs_on(event.node))) compare(event, state_.jobs.at(id));
   effects_.schedule = true;
@@ -39,8 +41,10 @@ void Machine::compare(const Hello& hello, Job& job) {
       return report.job == job.id && report.attempt == job.attempt && report.rank == rank;
     });
     if (known) continue;
-    if (status.state == RankState::assigned && job.ending == EndCause::none) {
-      missing.ranks.push_back(rank);
+    // One that was told to start and is not there: the start may still be under way to the node. It is sent
+    // again, or, if the attempt is being ended, the end is, which the node answers.
+    if (status.state == RankState::assigned) {
+      if (job.ending == EndCause::none) missing.ranks.push_back(rank);
     } else {
       vanished.push_back(rank);
     }

@@ -90,11 +90,13 @@ struct StartRanks {
   std::int32_t attempt = 0;
   std::vector<std::int32_t> ranks;
 };
-// End every rank of this attempt. Idempotent; each end is reported.
+// End every rank of this attempt. Idempotent; the end of each of `ranks` is reported, also of one whose start
+// has not come through: it will not start any more.
 struct EndRanks {
   NodeName node;
   JobId job;
   std::int32_t attempt = 0;
+  std::vector<std::int32_t> ranks;
 };
 // The attempt's end is stored: the node need not report it again.
 struct ForgetRanks {

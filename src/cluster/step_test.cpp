@@ -222,6 +222,61 @@ TEST_F(ClusterTest, ALostNodeThatComesBackHasItsOldRanksEnded) {
   EXPECT_EQ(sent<ForgetRanks>(), 1U);
 }
 
+TEST_F(ClusterTest, ANodeTakesNoWorkWhileRanksOfAnOldAttemptRunOnIt) {
+  join("a", 1);
+  const JobId id = submit(spec(1));
+  all_start(id);
+  lose("a");
+  ASSERT_EQ(job(id).attempt, 1);
+  join("a", 1, {{id, 0, 0, {RankState::started}}});
+  EXPECT_FALSE(job(id).placed()) << "the old rank still uses the device";
+  happen(Reported{"a", {id, 0, 0, {RankState::exited, 143, ""}}});
+  EXPECT_TRUE(job(id).placed());
+}
+
+// The survivors of the attempt are still being ended when the lost node comes back with its part of it.
+TEST_F(ClusterTest, AnOldRankOfAnAttemptThatIsNotOverYetKeepsItsNodeBusyToo) {
+  join("a", 2);
+  join("b", 1);
+  JobSpec spread = spec(2);
+  spread.shape.ranks_per_node = 1;
+  const JobId id = submit(spread);
+  all_start(id);
+  lose("a");
+  const std::int32_t rank = job(id).places[0].node == "a" ? 0 : 1;
+  join("a", 2, {{id, 0, rank, {RankState::started}}});
+  const JobId other = submit(spec(1));
+  EXPECT_FALSE(job(other).placed());
+  happen(Reported{"a", {id, 0, rank, {RankState::exited, 143, ""}}});
+  EXPECT_TRUE(job(other).placed());
+}
+
+TEST_F(ClusterTest, ANodeTakesNoWorkBeforeItHasSaidWhatRunsOnIt) {
+  join("a", 1);
+  derive(state, now);
+  const JobId id = submit(spec(1));
+  EXPECT_FALSE(job(id).placed()) << "the controller was restarted and knows nothing of the node's ranks";
+  happen(Heard{"a"});
+  EXPECT_FALSE(job(id).placed());
+  join("a", 1);
+  EXPECT_TRUE(job(id).placed());
+}
+
+// The start may be under way to the node when it says what it has: that it is not there yet does not mean
+// that it will not come.
+TEST_F(ClusterTest, ARankThatMayStillStartIsNotGivenUpBeforeTheNodeHasAnswered) {
+  join("a", 1);
+  const JobId id = submit(spec(1));
+  happen(Cancel{id, ""});
+  sends.clear();
+  join("a", 1);
+  EXPECT_EQ(job(id).state, JobState::starting);
+  ASSERT_EQ(sends.size(), 1U);
+  EXPECT_EQ(std::get<EndRanks>(sends[0]).ranks, std::vector<std::int32_t>{0});
+  report(id, 0, {RankState::exited, 143, "it was ended before it started"});
+  EXPECT_EQ(job(id).state, JobState::cancelled);
+}
+
 TEST_F(ClusterTest, AnElasticGangGoesOnWithWhatIsLeftOfTheCluster) {
   for (const char* name : {"a", "b", "c", "d"}) join(name, 2);
   const JobId id = submit(elastic_spec({8, 4}));

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "comm/links.hpp"
 #include "comm/process.hpp"
 #include "comm/ranks_test.hpp"
 
@@ -120,6 +121,26 @@ TEST_P(Faults, AFrozenRankIsNamedAfterTheDeadline) {
   }
 }
 
+// Rank 0 does not come to what rank 2 waits in, because it waits for rank 1 itself.
+TEST_P(Faults, ARankThatWaitsForAFrozenOneIsNotBlamed) {
+  Meeting meeting = meet(3, 2s);
+  RankProcesses ranks(meeting, [&](Communicator& world) {
+    if (world.rank() == 1) raise(SIGSTOP);
+    float value = 0;
+    // Longer than the others' deadline: rank 2 is to ask first.
+    auto done = world.rank() == 0 ? world.recv(&value, 1, DataType::f32, 1, 60s).wait() : add_up(world, 10);
+    ASSERT_FALSE(done.ok());
+    board_.write(world.rank(), done.error().text());
+  });
+  for (const int rank : {0, 2}) {
+    EXPECT_EQ(ranks.wait(rank), 0);
+    const std::string text = board_.read(rank);
+    EXPECT_TRUE(text.starts_with("rank 1 on node ")) << text;
+    EXPECT_NE(text.find(" does not answer in recv #1 "), std::string::npos) << text;
+    EXPECT_NE(text.find("stopped (SIGSTOP)"), std::string::npos) << text;
+  }
+}
+
 TEST_P(Faults, AFrozenRankZeroDoesNotHangTheOthers) {
   Meeting meeting = meet(3, 2s);
   RankProcesses ranks(meeting, busy(board_, 1000));
@@ -163,6 +184,22 @@ TEST_P(Faults, ARankThatLeftIsNamed) {
     auto done = add_up(world, 10);
     ASSERT_FALSE(done.ok());
     EXPECT_NE(done.error().text().find("rank 1 on node "), std::string::npos) << done.error().text();
+  });
+}
+
+TEST_P(Faults, ARankThatLeftBeforeAnythingWasSentIsNamed) {
+  Meeting meeting = meet(2, 2s);
+  run_threads(meeting, [&](Communicator& world) {
+    if (world.rank() == 1) {
+      { const Communicator left = std::move(world); }
+      ++board_.count();
+      return;
+    }
+    wait_until([&] { return board_.count() == 1; });
+    auto done = world.barrier().wait();
+    ASSERT_FALSE(done.ok());
+    EXPECT_TRUE(done.error().text().starts_with("rank 1 on node ")) << done.error().text();
+    EXPECT_NE(done.error().text().find("barrier #1"), std::string::npos) << done.error().text();
   });
 }
 
@@ -245,6 +282,22 @@ TEST_P(Faults, NoSharedMemoryIsLeftWhenAllAreKilled) {
   for (int rank = 0; rank < 3; ++rank) kill(ranks.pid(rank), SIGKILL);
   for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(WIFSIGNALED(ranks.wait(rank)));
   EXPECT_TRUE(shared_files().empty());
+}
+
+// A peer that is not there any more is knocked at until the deadline, unless it is known to have died.
+TEST(Connecting, AFaultEndsTheSearchForARoad) {
+  auto links = Links::start(true);
+  ASSERT_TRUE(links.ok()) << links.error().text();
+  auto closed = listen_on(*Endpoint::of("127.0.0.1", 0));
+  ASSERT_TRUE(closed.ok());
+  const Address peer{.rank = 1, .host = "elsewhere", .addresses = {"127.0.0.1"}, .port = *port_of(*closed)};
+  *closed = Socket();
+  Fault fault;
+  std::thread hub([&] { fault.raise("rank 1 died"); });
+  const auto road = (*links)->route(peer, Clock::now() + std::chrono::minutes(10), fault);
+  hub.join();
+  ASSERT_FALSE(road.ok());
+  EXPECT_EQ(road.error().text(), "rank 1 died");
 }
 
 TEST(Connecting, ALateRankIsWaitedFor) {

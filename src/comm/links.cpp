@@ -236,7 +236,7 @@ Result<Route> Links::measure(const Address& peer, const Endpoint& endpoint,
   return route;
 }
 
-Result<Route> Links::route(const Address& peer, Clock::time_point deadline) {
+Result<Route> Links::route(const Address& peer, Clock::time_point deadline, const Fault& fault) {
   {
     const std::lock_guard lock(mutex_);
     const auto found = routes_.find(peer.host);
@@ -265,6 +265,7 @@ Result<Route> Links::route(const Address& peer, Clock::time_point deadline) {
       }
     }
     if (best.cost.bytes_per_s > 0) break;
+    if (fault.raised()) return fault.error();
     if (addresses.empty() || Clock::now() >= deadline) {
       return failed("rank " + std::to_string(peer.rank) + " cannot be reached: " + why);
     }
@@ -279,7 +280,7 @@ Result<Link> Links::connect(std::uint64_t group, const Address& peer, std::size_
                             Clock::time_point deadline, const Fault& fault) {
   Link link{.rank = peer.rank, .sockets = {}};
   if (rank_ < peer.rank) {
-    auto road = route(peer, deadline);
+    auto road = route(peer, deadline, fault);
     if (!road) return std::move(road).error();
     for (std::uint32_t i = 0; i < sockets; ++i) {
       auto socket =

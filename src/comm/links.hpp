@@ -61,7 +61,7 @@ class Links {
                        Clock::time_point deadline, const Fault& fault);
 
   // The best of the peer's addresses, measured at the first call for its host.
-  Result<Route> route(const Address& peer, Clock::time_point deadline);
+  Result<Route> route(const Address& peer, Clock::time_point deadline, const Fault& fault);
 
  private:
   Links() = default;

@@ -114,7 +114,9 @@ Outcome Network::link(int member, const Limits& limits, Link*& found) {
     auto made = links_.connect(group_, peer, sockets_of_link, limits.deadline, *limits.fault);
     if (!made) {
       if (limits.fault->raised()) return Outcome::fault();
-      return Clock::now() >= limits.deadline ? Outcome::late(member) : Outcome::failed(made.error().text());
+      // A rank that has died does not listen any more; the hub knows whether it has.
+      return Clock::now() >= limits.deadline ? Outcome::late(member)
+                                             : Outcome::closed(member, made.error().text());
     }
     known = connected_.emplace(member, std::move(*made)).first;
   }

@@ -21,7 +21,7 @@ struct Outcome {
     done,
     late,      // `member` did not come in time
     mismatch,  // `member` is in another operation
-    closed,    // the connection to `member` has ended
+    closed,    // the connection to `member` has ended, or could not be made: then `text` says why
     fault,     // the world's fault says why
     failed,    // `text` says why
   };
@@ -33,7 +33,7 @@ struct Outcome {
 
   static Outcome late(int member) { return {Kind::late, member}; }
   static Outcome mismatch(int member) { return {Kind::mismatch, member}; }
-  static Outcome closed(int member) { return {Kind::closed, member}; }
+  static Outcome closed(int member, std::string why = {}) { return {Kind::closed, member, std::move(why)}; }
   static Outcome fault() { return {Kind::fault}; }
   static Outcome failed(std::string text) { return {Kind::failed, -1, std::move(text)}; }
 };

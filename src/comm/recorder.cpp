@@ -1,5 +1,7 @@
 #include "comm/recorder.hpp"
 
+#include <algorithm>
+
 namespace tutti::comm {
 namespace {
 
@@ -45,13 +47,12 @@ void Recorder::ended(std::uint64_t handle, std::int64_t now_ns) {
   if (place.handle.load(relaxed) == handle) place.ended_ns.store(now_ns, relaxed);
 }
 
-std::optional<OperationRecord> Recorder::longest_pending() const {
-  std::optional<OperationRecord> found;
-  for (const OperationRecord& record : records()) {
-    if (record.started_ns == 0 || record.ended_ns != 0) continue;
-    if (!found || record.started_ns < found->started_ns) found = record;
-  }
-  return found;
+std::vector<OperationRecord> Recorder::pending() const {
+  std::vector<OperationRecord> begun = records();
+  std::erase_if(begun, [](const auto& record) { return record.started_ns == 0 || record.ended_ns != 0; });
+  std::sort(begun.begin(), begun.end(),
+            [](const auto& a, const auto& b) { return a.started_ns < b.started_ns; });
+  return begun;
 }
 
 std::vector<OperationRecord> Recorder::records() const {

@@ -5,7 +5,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "comm/signal.hpp"
@@ -38,8 +37,8 @@ class Recorder {
   void started(std::uint64_t handle, std::int64_t now_ns);
   void ended(std::uint64_t handle, std::int64_t now_ns);
 
-  // The operation that began first of those that have not ended.
-  std::optional<OperationRecord> longest_pending() const;
+  // The operations that have begun and not ended, in the order of their beginnings.
+  std::vector<OperationRecord> pending() const;
 
   // What is there, the oldest first; an operation that is being overwritten is left out.
   std::vector<OperationRecord> records() const;

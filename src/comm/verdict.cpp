@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <iterator>
 #include <map>
 #include <tuple>
 
@@ -13,6 +14,11 @@ namespace tutti::comm {
 namespace {
 
 constexpr std::size_t ranks_max = 1'000'000;
+// A wait that has only just begun, compared with the one that is asked about, holds nobody up: ranks that
+// work come and go.
+constexpr std::int64_t short_wait = 10;
+// Ranks that wait for one another in a row, such as the stages of a pipeline.
+constexpr int chain_max = 1000;
 
 void put(Writer& writer, const OperationRecord& record) {
   writer.number(record.group).number(record.sequence).number(static_cast<std::uint8_t>(record.operation));
@@ -115,17 +121,16 @@ class Judge {
     }
   }
 
-  Verdict verdict() const {
+  Verdict verdict() {
     if (auto text = mismatch(); !text.empty()) return {text, true};
-    if (auto text = gone(); !text.empty()) return {text};
-    if (auto text = absent(); !text.empty()) return {text};
-    if (auto text = silent(); !text.empty()) return {text};
+    if (auto text = culprit(question_, 0); !text.empty()) return {text};
+    if (auto text = absent(question_, missing(question_)); !text.empty()) return {text};
     return {stuck()};
   }
 
  private:
   std::string stuck() const {
-    return operation_text() + " did not finish within " + seconds(question_.waited_ns) +
+    return operation_text(question_) + " did not finish within " + seconds(question_.waited_ns) +
            ": every rank has entered it and answers, so the data is not moving between them";
   }
 
@@ -141,11 +146,12 @@ class Judge {
     const auto index = static_cast<std::size_t>(rank);
     return rank_text(rank, index < ranks_.size() ? ranks_[index].node : "");
   }
-  std::string operation_text() const {
-    return std::string(name_of(question_.operation.operation)) + number_of(question_.operation) +
-           place_text(question_);
+  static std::string operation_text(const Question& asked) {
+    return std::string(name_of(asked.operation.operation)) + number_of(asked.operation) + place_text(asked);
   }
-  std::string waited_text() const { return "the others have waited " + seconds(question_.waited_ns); }
+  static std::string waited_text(const Question& asked) {
+    return "the others have waited " + seconds(asked.waited_ns);
+  }
 
   std::string mismatch() const {
     std::map<decltype(kind_of(OperationRecord{})), std::vector<int>> kinds;
@@ -175,37 +181,76 @@ class Judge {
            question_.group_name + ")";
   }
 
-  std::string gone() const {
+  // Who keeps the operation from ending, as a sentence. A rank that is late because it waits for another one
+  // is not to blame: who is at the end of that chain? "" if there is none, because the members have entered
+  // the operation and answer, or because ranks wait for one another. Each operation is looked into once.
+  std::string culprit(const Question& asked, int depth) {
+    const auto [at, fresh] = culprits_.try_emplace({asked.operation.group, asked.operation.sequence});
+    if (!fresh || depth > chain_max) return at->second;
+    const std::vector<int> late = missing(asked);
+    std::vector<int> idle;
+    std::copy_if(late.begin(), late.end(), std::back_inserter(idle),
+                 [&](int rank) { return !waits(*report_of(rank)); });
+    std::string text = gone(asked);
+    if (text.empty()) text = absent(asked, idle);
+    if (text.empty()) text = behind(late, depth);
+    if (text.empty()) text = silent(asked);
+    return at->second = text;
+  }
+
+  // Members that answer, and have not entered it. Without an answer nobody knows: silent() names those.
+  std::vector<int> missing(const Question& asked) const {
+    std::vector<int> late;
+    for (const int member : asked.members) {
+      const Report* const report = report_of(member);
+      if (report != nullptr && !report->entered(asked.operation)) late.push_back(member);
+    }
+    return late;
+  }
+
+  bool is_long(const Question& wait) const { return wait.waited_ns >= question_.waited_ns / short_wait; }
+
+  bool waits(const Report& report) const {
+    const bool in_asked = report.same && report.same->ended_ns == 0;
+    return in_asked || std::any_of(report.waits.begin(), report.waits.end(),
+                                   [&](const Question& wait) { return is_long(wait); });
+  }
+
+  std::string behind(const std::vector<int>& late, int depth) {
+    for (const int rank : late) {
+      for (const Question& wait : report_of(rank)->waits) {
+        if (!is_long(wait)) continue;
+        if (std::string text = culprit(wait, depth + 1); !text.empty()) return text;
+      }
+    }
+    return "";
+  }
+
+  std::string gone(const Question& asked) const {
     std::vector<int> left;
-    for (const int member : question_.members) {
+    for (const int member : asked.members) {
       const auto index = static_cast<std::size_t>(member);
       if (index < ranks_.size() && ranks_[index].left) left.push_back(member);
     }
-    return left.empty() ? ""
-                        : list(left) + " left without entering " + operation_text() + "; " + waited_text();
+    return left.empty()
+               ? ""
+               : list(left) + " left without entering " + operation_text(asked) + "; " + waited_text(asked);
   }
 
-  std::string absent() const {
-    std::vector<int> missing;
-    for (const int member : question_.members) {
-      const Report* const report = report_of(member);
-      const bool entered = report != nullptr && report->last_sequence >= question_.operation.sequence;
-      // Without an answer nobody knows; a stopped process is named by silent().
-      if (report != nullptr && !entered) missing.push_back(member);
-    }
-    if (missing.empty()) return "";
-    return list(missing) + " never entered " + operation_text() + "; " + waited_text() + "; " +
-           process_text(process_of(missing.front()), true);
+  std::string absent(const Question& asked, const std::vector<int>& late) const {
+    if (late.empty()) return "";
+    return list(late) + " never entered " + operation_text(asked) + "; " + waited_text(asked) + "; " +
+           process_text(process_of(late.front()), true);
   }
 
-  std::string silent() const {
+  std::string silent(const Question& asked) const {
     std::vector<int> quiet;
-    for (const int member : question_.members) {
+    for (const int member : asked.members) {
       if (report_of(member) == nullptr) quiet.push_back(member);
     }
     if (quiet.empty()) return "";
     const ProcessState* const process = process_of(quiet.front());
-    return list(quiet) + " does not answer in " + operation_text() + "; " + waited_text() + "; " +
+    return list(quiet) + " does not answer in " + operation_text(asked) + "; " + waited_text(asked) + "; " +
            (process == nullptr ? "its host cannot be reached or it is frozen" : process_text(process, false));
   }
 
@@ -225,6 +270,7 @@ class Judge {
   std::span<const Attendance> ranks_;
   std::map<int, const Report*> reports_;
   std::map<int, ProcessState> processes_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::string> culprits_;  // by group and sequence
 };
 
 }  // namespace
@@ -259,10 +305,19 @@ std::optional<Question> Question::decode(std::string_view bytes) {
   return question;
 }
 
+bool Report::entered(const OperationRecord& operation) const {
+  const auto found = sequences.find(operation.group);
+  return found != sequences.end() && found->second >= operation.sequence;
+}
+
 std::string Report::encode() const {
   Writer writer;
-  writer.number(rank).number(number).number(last_sequence).number(static_cast<std::uint8_t>(same ? 1 : 0));
+  writer.number(rank).number(number).number(static_cast<std::uint32_t>(sequences.size()));
+  for (const auto& [group, sequence] : sequences) writer.number(group).number(sequence);
+  writer.number(static_cast<std::uint8_t>(same ? 1 : 0));
   put(writer, same.value_or(OperationRecord{}));
+  writer.number(static_cast<std::uint32_t>(waits.size()));
+  for (const Question& wait : waits) writer.text(wait.encode());
   writer.number(static_cast<std::uint32_t>(processes.size()));
   for (const ProcessState& process : processes) {
     writer.number(process.rank).number(process.state).number(process.cpu_percent);
@@ -275,11 +330,23 @@ std::optional<Report> Report::decode(std::string_view bytes) {
   Report report;
   report.rank = reader.number<int>();
   report.number = reader.number<std::uint32_t>();
-  report.last_sequence = reader.number<std::uint64_t>();
+  const auto groups = reader.number<std::uint32_t>();
+  if (groups > Recorder::records_max) return std::nullopt;
+  for (std::uint32_t i = 0; i < groups && reader.ok(); ++i) {
+    const auto group = reader.number<std::uint64_t>();
+    report.sequences[group] = reader.number<std::uint64_t>();
+  }
   const bool has = reader.number<std::uint8_t>() != 0;
   OperationRecord record;
   if (!get(reader, record)) return std::nullopt;
   if (has) report.same = record;
+  const auto waits = reader.number<std::uint32_t>();
+  if (waits > waits_max) return std::nullopt;
+  for (std::uint32_t i = 0; i < waits; ++i) {
+    auto wait = Question::decode(reader.text());
+    if (!wait) return std::nullopt;
+    report.waits.push_back(std::move(*wait));
+  }
   const auto count = reader.number<std::uint32_t>();
   if (count > ranks_max) return std::nullopt;
   for (std::uint32_t i = 0; i < count && reader.ok(); ++i) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,11 +37,16 @@ struct ProcessState {
 
 // What one rank says about itself and the ranks beside it.
 struct Report {
+  static constexpr std::size_t waits_max = 16;
+
   int rank = 0;
-  std::uint32_t number = 0;             // of the question
-  std::uint64_t last_sequence = 0;      // it entered in the group; 0: none
-  std::optional<OperationRecord> same;  // its operation of the asked number
+  std::uint32_t number = 0;                          // of the question
+  std::map<std::uint64_t, std::uint64_t> sequences;  // by group: the last operation it entered there
+  std::optional<OperationRecord> same;               // its operation of the asked number
+  std::vector<Question> waits;  // what it could ask itself: the other operations that it is in
   std::vector<ProcessState> processes;
+
+  bool entered(const OperationRecord& operation) const;
 
   std::string encode() const;
   static std::optional<Report> decode(std::string_view bytes);

@@ -27,6 +27,10 @@ constexpr std::size_t addresses_max = 64;
 
 enum class Round : std::uint64_t { members = 1, segment = 2, ready = 3 };
 
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
+}
+
 std::uint64_t tag(std::uint64_t group, Round round) { return mix(group, static_cast<std::uint64_t>(round)); }
 
 std::string encode(const Member& member, const Cookie& cookie) {
@@ -220,7 +224,7 @@ Result<std::unique_ptr<Collectives>> World::establish(std::uint64_t group, const
   }
   if (leads && layout.hosts.size() > 1) {
     const int next = layout.hosts[(layout.my_host() + 1) % layout.hosts.size()].front();
-    auto route = links_->route(addresses[static_cast<std::size_t>(next)], deadline);
+    auto route = links_->route(addresses[static_cast<std::size_t>(next)], deadline, fault_);
     if (route) {
       mine = route->cost;
     } else {
@@ -292,6 +296,18 @@ std::string World::text_of(int rank) const {
   return rank_text(rank, members_[static_cast<std::size_t>(rank)].node);
 }
 
+Question World::question_about(const OperationRecord& pending) {
+  const std::lock_guard lock(groups_mutex_);
+  const GroupName& group = groups_[pending.group];
+  return {.group = pending.group,
+          .group_name = group.name,
+          .members = group.ranks,
+          .asker = options_.rank,
+          .waited_ns = now_ns() - pending.started_ns,
+          .final = false,
+          .operation = pending};
+}
+
 // On the control thread.
 Report World::answer(const Question& question) {
   Report report{.rank = options_.rank, .number = question.number};
@@ -311,10 +327,17 @@ Report World::answer(const Question& question) {
     report.processes.push_back({rank, after.state, static_cast<int>(std::lround(used * 100))});
   }
   // Looked up last, so that who was only a little late is there.
+  const auto is_asked = [&](const OperationRecord& record) {
+    return record.group == question.group && record.sequence == question.operation.sequence;
+  };
   for (const OperationRecord& record : recorder_.records()) {
-    if (record.group != question.group) continue;
-    report.last_sequence = std::max(report.last_sequence, record.sequence);
-    if (record.sequence == question.operation.sequence) report.same = record;
+    std::uint64_t& last = report.sequences[record.group];
+    last = std::max(last, record.sequence);
+    if (is_asked(record)) report.same = record;
+  }
+  for (const OperationRecord& record : recorder_.pending()) {
+    if (!is_asked(record) && report.waits.size() < Report::waits_max)
+      report.waits.push_back(question_about(record));
   }
   return report;
 }
@@ -322,30 +345,24 @@ Report World::answer(const Question& question) {
 // On the control thread: an operation that takes long is looked into before its deadline, so that people who
 // look at the job see who keeps it waiting.
 void World::watch() {
-  const auto pending = recorder_.longest_pending();
-  const auto now_ns =
-      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
-  const bool slow = pending && now_ns - pending->started_ns > std::chrono::nanoseconds(slow_time).count();
+  const auto pending = recorder_.pending();
+  const bool slow =
+      !pending.empty() && now_ns() - pending.front().started_ns > std::chrono::nanoseconds(slow_time).count();
   if (!slow) {
     if (wondered_) fault_.note("");
     wondered_.reset();
     return;
   }
-  const std::pair what(pending->group, pending->sequence);
+  const std::pair what(pending.front().group, pending.front().sequence);
   if (wondered_ == what) return;
   wondered_ = what;
-  Question question{.group = pending->group,
-                    .asker = options_.rank,
-                    .waited_ns = now_ns - pending->started_ns,
-                    .final = false,
-                    .operation = *pending};
-  {
-    const std::lock_guard lock(groups_mutex_);
-    const GroupName& group = groups_[pending->group];
-    question.group_name = group.name;
-    question.members = group.ranks;
-  }
-  control_->wonder(question);
+  control_->wonder(question_about(pending.front()));
+}
+
+// Here first: what comes back from the hub says that this rank aborted.
+void World::fail(const std::string& text) {
+  fault_.raise(text);
+  control_->abort(text);
 }
 
 Error World::blame(const Question& question, const Outcome& outcome) {
@@ -367,17 +384,18 @@ Error World::blame(const Question& question, const Outcome& outcome) {
     case Outcome::Kind::fault:
       break;
     case Outcome::Kind::failed:
-      control_->abort(outcome.text);
-      fault_.raise(outcome.text);
+      fail(outcome.text);
       break;
     case Outcome::Kind::closed:
       // The hub knows whether it died; if it only left, nobody else says so.
       if (!control_->wait_fault(now + closed_time)) {
-        const std::string text = member_text() + " closed its connection in the middle of " +
-                                 std::string(name_of(question.operation.operation)) + " #" +
-                                 std::to_string(question.operation.sequence);
-        control_->abort(text);
-        fault_.raise(text);
+        const bool dialled = !outcome.text.empty();
+        const std::string text =
+            member_text() +
+            (dialled ? " cannot be reached in " : " closed its connection in the middle of ") +
+            std::string(name_of(question.operation.operation)) + " #" +
+            std::to_string(question.operation.sequence) + (dialled ? ": " + outcome.text : "");
+        fail(text);
       }
       break;
     case Outcome::Kind::late:

@@ -58,8 +58,11 @@ class World {
 
   Result<> open_hub(Clock::time_point deadline);
   Result<> meet(Clock::time_point deadline);
+  // What this rank would ask about an operation of its own that has begun.
+  Question question_about(const OperationRecord& pending);
   Report answer(const Question& question);
   void watch();
+  void fail(const std::string& text);
   std::string missing_text(const Control::Missing& missing, const std::vector<int>& ranks,
                            const Error& error) const;
 

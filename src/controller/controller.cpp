@@ -119,8 +119,8 @@ Result<> run_controller(const ControllerOptions& options,
   ::signal(SIGPIPE, SIG_IGN);
   net::Loop loop;
   Hub* hub_address = nullptr;
-  Core core(**store, [&](Delivery delivery) {
-    auto shared = std::make_shared<Delivery>(std::move(delivery));
+  Core core(**store, [&](driver::Delivery delivery) {
+    auto shared = std::make_shared<driver::Delivery>(std::move(delivery));
     loop.post([&hub_address, shared] { hub_address->deliver(std::move(*shared)); });
   });
   Hub hub(loop, core);

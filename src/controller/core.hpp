@@ -1,5 +1,5 @@
-// The controller's heart: one thread that takes queued events, steps the state machine, commits what changed
-// and only then sends and answers. Sockets and timers only enqueue.
+// The controller's heart: the thread that takes queued events from turn to turn (driver/turns.hpp), and sends
+// and answers what a turn has brought. Sockets and timers only enqueue.
 #pragma once
 
 #include <atomic>
@@ -10,42 +10,19 @@
 #include <thread>
 #include <vector>
 
-#include "cluster/step.hpp"
+#include "driver/turns.hpp"
 #include "store/store.hpp"
-#include "wire/objects.hpp"
 
 namespace tutti::controller {
 
 constexpr std::size_t waiting_items_max = 200'000;  // beyond it requests are refused
 
-// What becomes visible after a commit. Called on the core's thread; must not block.
-struct Delivery {
-  struct Message {
-    std::string node;
-    std::string frame;
-    cluster::JobId job;  // of a start: log readers follow it
-    std::int32_t attempt = 0;
-    bool start = false;
-  };
-  struct JobChange {
-    cluster::JobId job;
-    bool finished = false;
-    std::string json;
-  };
-  std::vector<Message> messages;
-  std::vector<JobChange> jobs;
-  std::vector<std::string> nodes;  // JSON of changed nodes
-  bool resync = false;             // what agents said last may be lost: ask them again
-
-  bool empty() const { return messages.empty() && jobs.empty() && nodes.empty() && !resync; }
-};
-
 class Core {
  public:
-  using Deliver = std::function<void(Delivery)>;
-  using Reply = std::function<void(Result<std::vector<cluster::JobId>>)>;
-  // The state is not const because its index fills in at the first question what follows from the rest.
-  using Query = std::function<void(cluster::State&, const wire::StoreHealth&)>;
+  // Called on the core's thread; must not block.
+  using Deliver = std::function<void(driver::Delivery)>;
+  using Reply = driver::Reply;
+  using Query = driver::Query;
 
   Core(store::Store& store, Deliver deliver);
   Core(const Core&) = delete;
@@ -65,47 +42,18 @@ class Core {
   std::atomic<int> watchers{0};
 
  private:
-  struct Item {
-    cluster::Event event;
-    Reply reply;
-    Query query;
-  };
-  struct Answer {
-    Reply reply;
-    Result<std::vector<cluster::JobId>> result;
-  };
-  struct Batch {
-    cluster::Effects effects;  // of all its events
-    std::vector<Answer> answers;
-    std::vector<Query> queries;
-  };
-
   void run();
-  std::vector<Item> take();
-  void step(Batch& batch, Instant now, Item& item);
-  void schedule(Batch& batch, Instant now);
-  void finish(Batch& batch, Instant now);
-  bool commit(const cluster::Effects& effects);
-  Delivery delivery(const cluster::Effects& effects) const;
-  void recover(std::string why);
-  void probe(Instant now);
-  void keep_leases(Instant now);
-  Result<> load();
+  // False when the core is to stop and nothing waits any more.
+  bool take(std::vector<driver::Item>& items);
+  void log_health(bool was_well) const;
 
-  store::Store& store_;
   Deliver deliver_;
-  cluster::State state_;
-  std::uint64_t revision_ = 0;
-  wire::StoreHealth health_;
-  Instant last_turn_;
-  Instant next_tick_;
-  Instant next_probe_;
-  Instant next_pass_;
-  bool pass_wanted_ = false;
+  driver::Turns turns_;
 
   std::mutex mutex_;
   std::condition_variable woken_;
-  std::vector<Item> waiting_;
+  std::vector<driver::Item> waiting_;
+  bool missed_ = false;  // something that needs no answer was dropped
   bool stopping_ = false;
   std::thread thread_;
 };

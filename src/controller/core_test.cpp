@@ -30,7 +30,7 @@ class CoreTest : public testing::Test {
   void SetUp() override { make(); }
 
   void make() {
-    core_ = std::make_unique<Core>(store_, [this](Delivery delivery) {
+    core_ = std::make_unique<Core>(store_, [this](driver::Delivery delivery) {
       const std::lock_guard lock(mutex_);
       for (auto& message : delivery.messages) messages_.push_back(std::move(message));
       resyncs_ += delivery.resync ? 1 : 0;
@@ -65,7 +65,7 @@ class CoreTest : public testing::Test {
 
   store::MemoryStore store_;
   std::mutex mutex_;
-  std::vector<Delivery::Message> messages_;
+  std::vector<driver::Delivery::Message> messages_;
   int resyncs_ = 0;
   std::unique_ptr<Core> core_;
 };

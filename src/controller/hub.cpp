@@ -25,38 +25,50 @@ std::string event_text(std::string_view name, std::string_view data) {
 // ---- agents
 
 void Hub::add_agent(const std::shared_ptr<net::Socket>& socket, std::string remote) {
-  auto agent = std::make_shared<Agent>(Agent{socket, "", std::move(remote)});
-  socket->on_message = [this, agent](const std::string& frame) { receive(agent, frame); };
-  socket->on_close = [this, agent](const std::string& why) { drop(agent, why); };
+  const driver::Connection connection = next_id_++;
+  auto agent = std::make_shared<Agent>(Agent{socket, "", std::move(remote), connection});
+  agents_[connection] = agent;
+  socket->on_message = [this, agent](const std::string& frame) { receive(*agent, frame); };
+  socket->on_close = [this, agent](const std::string& why) { drop(*agent, why); };
 }
 
-void Hub::receive(const std::shared_ptr<Agent>& agent, const std::string& frame) {
+Hub::Agent* Hub::speaker(const std::string& node) const {
+  const auto connection = speakers_.of(node);
+  const auto agent = connection ? agents_.find(*connection) : agents_.end();
+  return agent == agents_.end() ? nullptr : agent->second.get();
+}
+
+void Hub::greet(Agent& agent, cluster::Hello hello) {
+  agent.node = hello.node;
+  if (hello.address.empty()) hello.address = agent.remote;
+  const auto greeting = speakers_.greet(agent.node, agent.connection);
+  if (!greeting.accepted) return refuse(agent, "a newer connection has spoken for " + agent.node);
+  if (const auto replaced = agents_.find(greeting.replaced); replaced != agents_.end())
+    replaced->second->socket->close();
+  log::info("node {} at {} says hello with {} devices and {} ranks", hello.node, agent.remote,
+            hello.inventory.devices.size(), hello.ranks.size());
+  restart_followers(agent.node);
+  core_.happen(std::move(hello), nullptr);
+}
+
+void Hub::refuse(const Agent& agent, const std::string& why) {
+  log::warning("agent at {}: {}; it is disconnected", agent.remote, why);
+  agent.socket->close();
+}
+
+void Hub::receive(Agent& agent, const std::string& frame) {
   auto message = wire::decode_agent_message(frame);
   auto* hello = message ? std::get_if<cluster::Hello>(&*message) : nullptr;
-  if (!message || (agent->node.empty() && hello == nullptr)) {
-    log::warning("agent at {}: {}; it is disconnected", agent->remote,
-                 message ? "no Hello" : message.error().text());
-    agent->socket->close();
-    return;
-  }
-  if (hello != nullptr) {
-    agent->node = hello->node;
-    if (hello->address.empty()) hello->address = agent->remote;
-    auto& known = agents_[agent->node];
-    // The newest connection speaks for the node; an older one is a leftover of a broken network, or of a
-    // twin.
-    if (known != nullptr && known != agent) known->socket->close();
-    known = agent;
-    log::info("node {} at {} says hello with {} devices and {} ranks", hello->node, agent->remote,
-              hello->inventory.devices.size(), hello->ranks.size());
-    restart_followers(agent->node);
-    return core_.happen(std::move(*hello), nullptr);
-  }
-  if (agents_[agent->node] != agent) return;
+  if (!message) return refuse(agent, message.error().text());
+  if (agent.node.empty() && hello == nullptr) return refuse(agent, "no Hello");
+  if (hello != nullptr && !agent.node.empty() && hello->node != agent.node)
+    return refuse(agent, "it was " + agent.node + " and now says " + hello->node);
+  if (hello != nullptr) return greet(agent, std::move(*hello));
+  if (!speakers_.speaks(agent.node, agent.connection)) return;
   if (std::holds_alternative<wire::Heartbeat>(*message))
-    return core_.happen(cluster::Heard{agent->node}, nullptr);
+    return core_.happen(cluster::Heard{agent.node}, nullptr);
   if (auto* report = std::get_if<cluster::RankReport>(&*message)) {
-    return core_.happen(cluster::Reported{agent->node, std::move(*report)}, nullptr);
+    return core_.happen(cluster::Reported{agent.node, std::move(*report)}, nullptr);
   }
   if (const auto* chunk = std::get_if<wire::LogChunk>(&*message)) {
     const auto reader = readers_.find(chunk->stream);
@@ -67,7 +79,7 @@ void Hub::receive(const std::shared_ptr<Agent>& agent, const std::string& frame)
   if (const auto* end = std::get_if<wire::LogEnd>(&*message)) {
     const auto reader = readers_.find(end->stream);
     if (reader == readers_.end()) return;
-    reader->second.open.erase(agent->node);
+    reader->second.open.erase(agent.node);
     close_if_done(reader->second);
   }
 }
@@ -82,27 +94,26 @@ void Hub::restart_followers(const std::string& node) {
   }
 }
 
-void Hub::drop(const std::shared_ptr<Agent>& agent, const std::string& why) {
-  const auto known = agents_.find(agent->node);
-  if (known == agents_.end() || known->second != agent) return;
-  log::info("node {} has disconnected: {}", agent->node, why);
-  agents_.erase(known);
+void Hub::drop(const Agent& agent, const std::string& why) {
+  agents_.erase(agent.connection);
+  if (!speakers_.drop(agent.node, agent.connection)) return;
+  log::info("node {} has disconnected: {}", agent.node, why);
   for (auto& [id, reader] : readers_) {
-    if (reader.open.erase(agent->node) == 0) continue;
+    if (reader.open.erase(agent.node) == 0) continue;
     reader.stream->write(event_text(
-        "note", note_json("node " + agent->node + " cannot be reached: its logs are missing here")));
+        "note", note_json("node " + agent.node + " cannot be reached: its logs are missing here")));
     close_if_done(reader);
   }
 }
 
 // ---- what a commit made visible
 
-void Hub::deliver(Delivery delivery) {
+void Hub::deliver(driver::Delivery delivery) {
   for (auto& message : delivery.messages) {
-    const auto agent = agents_.find(message.node);
+    const Agent* agent = speaker(message.node);
     // A node that is away gets what it missed when it says Hello.
-    if (agent == agents_.end()) continue;
-    agent->second->socket->send(std::move(message.frame));
+    if (agent == nullptr) continue;
+    agent->socket->send(std::move(message.frame));
     if (!message.start) continue;
     for (auto& [id, reader] : readers_) {
       if (reader.request.job == message.job && reader.follows)
@@ -111,7 +122,9 @@ void Hub::deliver(Delivery delivery) {
   }
   if (delivery.resync) {
     const std::string frame = wire::encode(wire::ControllerMessage(wire::Resync{}));
-    for (auto& [node, agent] : agents_) agent->socket->send(frame);
+    for (const auto& [node, connection] : speakers_.all()) {
+      if (const Agent* agent = speaker(node); agent != nullptr) agent->socket->send(frame);
+    }
   }
   for (const auto& change : delivery.jobs) {
     const std::string text = event_text("job", change.json);
@@ -180,14 +193,14 @@ void Hub::begin_reading(std::uint64_t id, const cluster::Job& job) {
 
 void Hub::ask_for_logs(LogReader& reader, const std::string& node, std::int32_t attempt) {
   if (attempt < 0 || !reader.asked.emplace(node, attempt).second) return;
-  const auto agent = agents_.find(node);
-  if (agent == agents_.end()) {
+  const Agent* agent = speaker(node);
+  if (agent == nullptr) {
     reader.stream->write(
         event_text("note", note_json("node " + node + " cannot be reached: its logs are missing here")));
     return;
   }
   reader.open.insert(node);
-  agent->second->socket->send(wire::encode(
+  agent->socket->send(wire::encode(
       wire::ControllerMessage(wire::ReadLogs{reader.id, reader.request.job, attempt, reader.request.rank,
                                              reader.follows, reader.request.tail_lines})));
 }
@@ -200,7 +213,7 @@ void Hub::finish_reading(LogReader& reader) {
   rest.finish = true;
   const std::string frame = wire::encode(wire::ControllerMessage(rest));
   for (const auto& node : reader.open) {
-    if (const auto agent = agents_.find(node); agent != agents_.end()) agent->second->socket->send(frame);
+    if (const Agent* agent = speaker(node); agent != nullptr) agent->socket->send(frame);
   }
   close_if_done(reader);
 }
@@ -215,7 +228,7 @@ void Hub::end_reading(std::uint64_t id) {
   --core_.watchers;
   const std::string frame = wire::encode(wire::ControllerMessage(wire::StopLogs{id}));
   for (const auto& node : reader->second.open) {
-    if (const auto agent = agents_.find(node); agent != agents_.end()) agent->second->socket->send(frame);
+    if (const Agent* agent = speaker(node); agent != nullptr) agent->socket->send(frame);
   }
   readers_.erase(reader);
 }

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "controller/core.hpp"
+#include "driver/speakers.hpp"
 #include "net/http.hpp"
 #include "net/loop.hpp"
 
@@ -34,13 +35,14 @@ class Hub {
   // The logs of a job, as events `log` {rank, text}, `job` and `note`.
   void add_log_reader(net::Exchange& exchange, const LogRequest& request);
 
-  void deliver(Delivery delivery);
+  void deliver(driver::Delivery delivery);
 
  private:
   struct Agent {
     std::shared_ptr<net::Socket> socket;
     std::string node;  // "" before its Hello
     std::string remote;
+    driver::Connection connection = 0;
   };
   struct LogReader {
     std::uint64_t id = 0;
@@ -52,8 +54,12 @@ class Hub {
     bool follows = false;                                  // the job still runs
   };
 
-  void receive(const std::shared_ptr<Agent>& agent, const std::string& frame);
-  void drop(const std::shared_ptr<Agent>& agent, const std::string& why);
+  void receive(Agent& agent, const std::string& frame);
+  static void refuse(const Agent& agent, const std::string& why);
+  void greet(Agent& agent, cluster::Hello hello);
+  void drop(const Agent& agent, const std::string& why);
+  // Null if nobody speaks for the node now.
+  Agent* speaker(const std::string& node) const;
   void restart_followers(const std::string& node);
   void begin_reading(std::uint64_t reader, const cluster::Job& job);
   void ask_for_logs(LogReader& reader, const std::string& node, std::int32_t attempt);
@@ -63,7 +69,8 @@ class Hub {
 
   net::Loop& loop_;
   Core& core_;
-  std::map<std::string, std::shared_ptr<Agent>> agents_;
+  driver::Speakers speakers_;
+  std::map<driver::Connection, std::shared_ptr<Agent>> agents_;
   std::map<std::uint64_t, std::shared_ptr<net::Stream>> watchers_;
   std::map<std::uint64_t, LogReader> readers_;
   std::uint64_t next_id_ = 1;

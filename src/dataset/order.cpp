@@ -8,19 +8,12 @@
 #include <bit>
 
 #include "base/check.hpp"
+#include "base/prng.hpp"
 
 namespace tutti::dataset {
 namespace {
 
 constexpr unsigned rounds = 6;
-
-// The finaliser of splitmix64: each bit of the input changes half of the output.
-std::uint64_t mixed(std::uint64_t value) {
-  value += 0x9E3779B97F4A7C15;
-  value = (value ^ value >> 30U) * 0xBF58476D1CE4E5B9;
-  value = (value ^ value >> 27U) * 0x94D049BB133111EB;
-  return value ^ value >> 31U;
-}
 
 struct Network {
   std::uint64_t key;

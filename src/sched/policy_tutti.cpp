@@ -11,6 +11,7 @@
 #include <array>
 #include <cmath>
 
+#include "sched/least_waste.hpp"
 #include "sched/policies.hpp"
 
 namespace tutti::sched {
@@ -101,10 +102,10 @@ Plan schedule_tutti(const Snapshot& snapshot, Instant now) { return schedule_tut
 
 Plan schedule_tutti(const Snapshot& snapshot, Instant now, LastTurn last_turn) {
   const Tutti tutti(snapshot, now);
-  const TightestNode tightest;
+  const LeastWaste least_waste(*snapshot.mix);
   Rules rules;
   rules.order = [&](const JobView& job) { return tutti.order(job); };
-  rules.choice = &tightest;
+  rules.choice = &least_waste;
   rules.shares = rules.promises = rules.grows = true;
   rules.displaces = [&](const Shares& shares, const JobView& waiting, const JobView& running) {
     return tutti.displaces(shares, waiting, running);

@@ -189,7 +189,7 @@ Room::Room(std::vector<NodeView> views) {
     layout->add_devices(node, from.devices);
     layout->nodes.push_back(std::move(node));
     paths.push_back(std::move(path));
-    free_.push_back({from.memory_free.count(), from.cpus_free, from.open});
+    free_.push_back({from.memory_free.count(), from.cpus_free, from.open, 0});
     for (const DeviceView& device : from.devices)
       shares_.push_back(static_cast<std::int16_t>(device.share_free));
   }
@@ -434,6 +434,7 @@ void Room::change(const Shape& shape, const Places& places, std::int32_t sign) {
       std::int16_t& left = shares_[at(first + index)];
       left = static_cast<std::int16_t>(left + sign * share);
     }
+    ++free.version;
     recount(slot.node);
     if (free.open) add_to_parents(slot.node, 1);
   }

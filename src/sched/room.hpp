@@ -102,6 +102,8 @@ class Room {
   // How many open nodes of a vertex have exactly so many whole free devices of a kind.
   std::int32_t nodes_with(VertexIndex at, std::size_t kind, std::int32_t whole) const;
   std::int32_t open_nodes() const { return open_nodes_; }
+  // Grows with each change of the node.
+  std::uint32_t version(NodeIndex node) const { return free_[at(node)].version; }
 
   // How many ranks the node can take now; `most` where nothing bounds it.
   std::int32_t capacity(const Need& need, NodeIndex node, std::int32_t most) const;
@@ -130,8 +132,11 @@ class Room {
     std::int64_t memory = 0;
     std::int32_t cpus = 0;
     bool open = true;
+    std::uint32_t version = 0;
 
-    friend bool operator==(const Free&, const Free&) = default;
+    friend bool operator==(const Free& a, const Free& b) {
+      return a.memory == b.memory && a.cpus == b.cpus && a.open == b.open;
+    }
   };
   struct Sum {
     std::int64_t share = 0;

@@ -13,6 +13,7 @@
 
 #include "base/time.hpp"
 #include "sched/fabric.hpp"
+#include "sched/mix.hpp"
 #include "sched/place.hpp"
 #include "sched/room.hpp"
 #include "sched/shape.hpp"
@@ -90,8 +91,7 @@ struct Snapshot {
   std::vector<QueueView> queues;        // parents first; at least one
   std::vector<UserView> users;
   std::uint32_t shape_classes = 0;  // all classes are below this
-  // What gangs ask for in this cluster, and how often: by shape class.
-  std::shared_ptr<const std::vector<std::pair<Shape, double>>> mix;
+  std::shared_ptr<const Mix> mix = std::make_shared<const Mix>();
   // The links between all nodes as they were last measured, shared with the state.
   std::shared_ptr<const Fabric> fabric = std::make_shared<const Fabric>();
 };

@@ -9,6 +9,7 @@
 
 #include "base/bytes.hpp"
 #include "base/check.hpp"
+#include "base/prng.hpp"
 #include "hash/hash.hpp"
 #include "train/failure.hpp"
 #include "train/math.hpp"
@@ -453,13 +454,6 @@ namespace {
 
 // A number in (0, 1] from 53 bits.
 double unit(std::uint64_t bits) { return (static_cast<double>(bits >> 11) + 1.0) * 0x1.0p-53; }
-
-std::uint64_t mixed(std::uint64_t value) {
-  value += 0x9e3779b97f4a7c15U;
-  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9U;
-  value = (value ^ (value >> 27)) * 0x94d049bb133111ebU;
-  return value ^ (value >> 31);
-}
 
 double normal(std::uint64_t key, std::uint64_t element) {
   const double radius = std::sqrt(-2.0 * std::log(unit(mixed(key ^ (2 * element)))));

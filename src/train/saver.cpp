@@ -75,8 +75,11 @@ void Saver::make_room(std::int64_t count, bool pinned) {
 }
 
 void Saver::prepare(Parameters& parameters) {
-  preparing_ = std::thread([this, count = count_of(parameters.saved()),
-                            pinned = parameters.keeping().device.is_cuda()] { make_room(count, pinned); });
+  preparing_ = std::thread(
+      [this, count = count_of(parameters.saved()), pinned = parameters.keeping().device.is_cuda()] {
+        // copy() makes the room that is not there, and what it throws is an error of the training.
+        [[maybe_unused]] const auto made = caught([&] { make_room(count, pinned); });
+      });
 }
 
 // Everything into one buffer of the host, which is kept for the next time.
@@ -119,7 +122,7 @@ double Saver::begin(Parameters& parameters, const checkpoint::State& state) {
     loss_wanted_ = true;
     loss_.reset();
   }
-  running_ = std::thread([this, state] { ended_ = write_and_commit(state); });
+  running_ = std::thread([this, state] { ended_ = save(state); });
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
@@ -214,8 +217,18 @@ Result<> Saver::commit(checkpoint::State state, const std::vector<std::string>& 
   return checkpoint::prune(options_.folder, static_cast<std::size_t>(options_.kept));
 }
 
-Result<> Saver::write_and_commit(checkpoint::State state) {
-  auto mine = write_mine(state);
+// The border of the thread: what is thrown beyond it would end the process.
+Result<> Saver::save(const checkpoint::State& state) {
+  auto done = caught([&] { return write_and_commit(state); });
+  if (done) return std::move(*done);
+  // The others would wait for this rank where they meet.
+  Error error = std::move(done).error().within("checkpoint of step " + std::to_string(state.step));
+  communicator_.abort(error.text());
+  return error;
+}
+
+Result<> Saver::write_and_commit(const checkpoint::State& state) {
+  auto mine = caught([&] { return require(write_mine(state)); });
   // A rank that could not write says so with a text that is no record, so that none waits for it.
   constexpr std::string_view no_record = "!";
   auto records = exchange(mine ? *mine : std::string(no_record) + mine.error().text());
@@ -227,7 +240,8 @@ Result<> Saver::write_and_commit(checkpoint::State state) {
       problem = "rank " + std::to_string(rank) + ": " + text.substr(no_record.size());
   }
   if (problem.empty() && communicator_.rank() == 0) {
-    if (auto done = commit(state, *records); !done) problem = done.error().text();
+    const auto done = caught([&] { require(commit(state, *records)); });
+    if (!done) problem = done.error().text();
   }
   // Rank 0 tells how it ended.
   auto ends = exchange(problem);

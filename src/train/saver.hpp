@@ -44,7 +44,8 @@ class Saver {
   std::int64_t committed_step() const;
 
  private:
-  Result<> write_and_commit(checkpoint::State state);
+  Result<> save(const checkpoint::State& state);
+  Result<> write_and_commit(const checkpoint::State& state);
   Result<std::string> write_mine(const checkpoint::State& state);
   Result<> commit(checkpoint::State state, const std::vector<std::string>& records);
   Result<std::vector<std::string>> exchange(const std::string& mine);

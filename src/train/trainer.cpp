@@ -12,6 +12,7 @@
 #include <sstream>
 #include <utility>
 
+#include "base/prng.hpp"
 #include "base/text.hpp"
 #include "checkpoint/folder.hpp"
 #include "checkpoint/import.hpp"
@@ -53,16 +54,10 @@ std::string read_text(const std::string& path) {
   return text.str();
 }
 
-std::uint64_t mixed(std::uint64_t value) {
-  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9U;
-  value = (value ^ (value >> 27)) * 0x94d049bb133111ebU;
-  return value ^ (value >> 31);
-}
-
 // What the samples of a step were, as a sum that does not depend on their order, exact as a double.
 double sum_of_samples(const std::vector<std::uint64_t>& samples) {
   double sum = 0;
-  for (const std::uint64_t sample : samples) sum += static_cast<double>(mixed(sample + 1) & 0xffffffffU);
+  for (const std::uint64_t sample : samples) sum += static_cast<double>(mixed(sample) & 0xffffffffU);
   return sum;
 }
 

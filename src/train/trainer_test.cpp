@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/prng.hpp"
 #include "checkpoint/folder.hpp"
 #include "checkpoint/read.hpp"
 #include "comm/ranks_test.hpp"
@@ -181,10 +182,7 @@ TEST_F(TrainerTest, SeesEverySampleOfAnEpochOnce) {
     for (std::uint64_t i = 0; i < 8; ++i) {
       const std::uint64_t sample = order.sample(static_cast<std::uint64_t>(step - 1) * 8 + i);
       EXPECT_TRUE(seen.insert(sample).second);
-      std::uint64_t mixed = sample + 1;
-      mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9U;
-      mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111ebU;
-      sum += (mixed ^ (mixed >> 31)) & 0xffffffffU;
+      sum += mixed(sample) & 0xffffffffU;
     }
     EXPECT_EQ(line.data, sum) << "step " << step;
   }

@@ -159,7 +159,10 @@ std::string encode(const ControllerMessage& message) {
   proto::ControllerMessage to;
   std::visit(Overload{
                  [&](const StartRanks& start) { to_proto(start, *to.mutable_start()); },
-                 [&](const EndRanks& end) { name_attempt(end, *to.mutable_end()); },
+                 [&](const EndRanks& end) {
+                   name_attempt(end, *to.mutable_end());
+                   for (const std::int32_t rank : end.ranks) to.mutable_end()->add_ranks(rank);
+                 },
                  [&](const ForgetRanks& forget) { name_attempt(forget, *to.mutable_forget()); },
                  [&](const ReadLogs& read) {
                    auto& body = *to.mutable_read_logs();
@@ -185,7 +188,9 @@ Result<ControllerMessage> decode_controller_message(std::string_view bytes) {
     case proto::ControllerMessage::kStart:
       return from_proto(from.start());
     case proto::ControllerMessage::kEnd:
-      return ControllerMessage(EndRanks{cluster::JobId(from.end().job()), from.end().attempt()});
+      return ControllerMessage(EndRanks{cluster::JobId(from.end().job()),
+                                        from.end().attempt(),
+                                        {from.end().ranks().begin(), from.end().ranks().end()}});
     case proto::ControllerMessage::kForget:
       return ControllerMessage(ForgetRanks{cluster::JobId(from.forget().job()), from.forget().attempt()});
     case proto::ControllerMessage::kReadLogs: {

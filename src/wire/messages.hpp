@@ -1,5 +1,10 @@
 // What agents and controller say to each other, as plain data; protobuf stays inside this module. Decoding
 // checks everything that the rest relies on, because the bytes come from outside. Pure functions: any thread.
+//
+// What is relied on: the messages of one connection arrive in the order in which they were sent (it is a TCP
+// stream). An agent answers an end after the starts that were sent before it, and its Hello tells everything
+// that it reported before. Between connections there is no order: only the newest one of a node is listened
+// to (driver/speakers.hpp). A message that comes twice in a row changes nothing.
 #pragma once
 
 #include <string>
@@ -53,6 +58,8 @@ struct StartRanks {
 struct EndRanks {
   cluster::JobId job;
   std::int32_t attempt = 0;
+  std::vector<std::int32_t>
+      ranks;  // whose ends are waited for; the end of one that never came is reported too
 };
 struct ForgetRanks {
   cluster::JobId job;

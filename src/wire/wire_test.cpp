@@ -171,6 +171,11 @@ TEST(Messages, TravelBothWays) {
   const auto started = decode_controller_message(encode(ControllerMessage(start)));
   ASSERT_TRUE(started.ok());
   EXPECT_EQ(std::get<StartRanks>(*started).ranks[0].output, "out");
+
+  const auto ended =
+      decode_controller_message(encode(ControllerMessage(EndRanks{cluster::JobId(3), 1, {5, 7}})));
+  ASSERT_TRUE(ended.ok());
+  EXPECT_EQ(std::get<EndRanks>(*ended).ranks, (std::vector<std::int32_t>{5, 7}));
 }
 
 TEST(Messages, BadOnesAreRefused) {

@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 
 #include "comm/communicator.hpp"
 #include "train/generate.hpp"
@@ -22,6 +23,8 @@ namespace {
 
 // A death is noticed at once, by its closed connection; this is for a rank that is there and does not come.
 constexpr Duration operation_deadline = std::chrono::minutes(5);
+
+constexpr std::int64_t generated_tokens_max = 1 << 20;
 
 std::atomic<bool> stop_asked{false};
 
@@ -34,6 +37,17 @@ std::int64_t number_from(const char* name, std::int64_t otherwise) {
   const std::string_view view(text);
   std::from_chars(view.data(), view.data() + view.size(), value);
   return value;
+}
+
+// The whole word, and nothing else.
+template <class Number>
+Result<Number> parse(const char* name, std::string_view word, Number smallest, Number largest) {
+  Number value{};
+  const char* const end = word.data() + word.size();
+  const auto parsed = std::from_chars(word.data(), end, value);
+  const bool inside = value >= smallest && value <= largest;  // a NaN is not
+  if (parsed.ec == std::errc() && parsed.ptr == end && inside) return value;
+  return invalid("'" + std::string(word.substr(0, 64)) + "' cannot be " + name).within("command line");
 }
 
 std::string text_from(const char* name) {
@@ -98,10 +112,14 @@ Result<int> train(const std::string& folder) {
 
 Result<int> generate(std::span<const std::string> words) {
   if (words.size() != 5) return invalid("generate takes RUN PROMPT TOKENS TEMPERATURE SEED");
-  train::GenerateOptions options{.run = words[0], .prompt = words[1]};
-  options.tokens = std::strtoll(words[2].c_str(), nullptr, 10);
-  options.temperature = std::strtod(words[3].c_str(), nullptr);
-  options.seed = std::strtoull(words[4].c_str(), nullptr, 10);
+  const auto tokens = parse<std::int64_t>("TOKENS", words[2], 1, generated_tokens_max);
+  if (!tokens) return tokens.error();
+  const auto temperature = parse<double>("TEMPERATURE", words[3], 0, std::numeric_limits<double>::max());
+  if (!temperature) return temperature.error();
+  const auto seed = parse<std::uint64_t>("SEED", words[4], 0, std::numeric_limits<std::uint64_t>::max());
+  if (!seed) return seed.error();
+  const train::GenerateOptions options{
+      .run = words[0], .prompt = words[1], .tokens = *tokens, .temperature = *temperature, .seed = *seed};
   keep_memory();
   auto done = train::generate(options, [](std::string_view piece) {
     std::fwrite(piece.data(), 1, piece.size(), stdout);
