@@ -283,6 +283,23 @@ TEST(Input, BodiesThatAreNotWhatTheApiExpects) {
   EXPECT_EQ(post("jobs", R"({"jobs":[]})"), 400);
   EXPECT_EQ(post("jobs", R"({"jobs":[{"command":[]}]})"), 400);
   EXPECT_EQ(post("jobs", R"({"jobs":[{"command":["true"],"nonsense":1}]})"), 400);
+  EXPECT_EQ(post("explain", ""), 400);
+  EXPECT_EQ(post("explain", R"({"jobs":[]})"), 400);
+  EXPECT_EQ(post("explain", R"({"jobs":[{"command":["true"],"queue":"nobody","shape":{"ranks":1}}]})"), 400);
+  EXPECT_EQ(client.request("GET", "/api/v1/jobs/7/explain")->status, 404);
+  const auto put_queue = [&](const std::string& name, const std::string& body) {
+    return client.request("PUT", "/api/v1/queues/" + name, body)->status;
+  };
+  EXPECT_EQ(put_queue("a", "["), 400);
+  EXPECT_EQ(put_queue("a", R"({"limit":1})"), 400);
+  EXPECT_EQ(put_queue("a", R"({"limit_gpus":-7})"), 400);
+  EXPECT_EQ(put_queue("a", R"({"guarantee_gpus":1e30})"), 400);
+  EXPECT_EQ(put_queue("a", R"({"weight":"NaN"})"), 400);
+  EXPECT_EQ(put_queue(std::string(101, 'a'), "{}"), 400);
+  EXPECT_EQ(put_queue("a%2F%2Fb", "{}"), 400);
+  EXPECT_EQ(put_queue("a%00b", "{}"), 400);
+  EXPECT_EQ(put_queue("a/b", "{}"), 404) << "a name is one part of the path";
+  EXPECT_EQ(client.request("DELETE", "/api/v1/queues/a")->status, 400);
   EXPECT_EQ(submit(R"({"ranks":-1})"), 400);
   EXPECT_EQ(submit(R"({"ranks":0})"), 400);
   EXPECT_EQ(submit(R"({"ranks":2147483647})"), 400);

@@ -82,6 +82,12 @@ Result<> Cluster::put(const std::string& path, const std::string& body) {
   return {};
 }
 
+Result<> Cluster::remove(const std::string& path) {
+  auto done = request("DELETE", path, "");
+  if (!done) return std::move(done).error();
+  return {};
+}
+
 std::string url_encode(std::string_view text) {
   constexpr std::string_view digits = "0123456789ABCDEF";
   std::string encoded;

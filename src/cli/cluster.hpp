@@ -24,6 +24,7 @@ class Cluster {
   Result<nlohmann::json> get(const std::string& path);
   Result<nlohmann::json> post(const std::string& path, const std::string& body = {});
   Result<> put(const std::string& path, const std::string& body);
+  Result<> remove(const std::string& path);
   net::Client& client() { return client_; }
   // A second connection: a stream of events occupies one.
   net::Client another() const { return net::Client(target_, token_); }

@@ -14,6 +14,7 @@ std::unique_ptr<Command> make_run();
 std::unique_ptr<Command> make_submit();
 std::unique_ptr<Command> make_jobs();
 std::unique_ptr<Command> make_show();
+std::unique_ptr<Command> make_explain();
 std::unique_ptr<Command> make_logs();
 std::unique_ptr<Command> make_wait();
 std::unique_ptr<Command> make_cancel();

@@ -12,7 +12,9 @@
 #include "base/id.hpp"
 #include "cli/cluster.hpp"
 #include "cli/commands.hpp"
+#include "cli/explain.hpp"
 #include "cli/follow.hpp"
+#include "cli/local_time.hpp"
 #include "cli/text_table.hpp"
 #include "cluster/model.hpp"
 
@@ -140,13 +142,13 @@ class Show final : public Command {
     if (json_) {
       std::printf("%s\n", job->dump().c_str());
     } else {
-      print(*job);
+      print(*cluster, *job);
     }
     return exit_success;
   }
 
  private:
-  static void print(const json& job) {
+  static void print(Cluster& cluster, const json& job) {
     const std::string state = text_of(job, "state");
     std::printf("job %s  %s  %s\n", text_of(job, "id").c_str(), text_of(job, "name").c_str(), state.c_str());
     std::string command;
@@ -167,10 +169,10 @@ class Show final : public Command {
     if (job.contains("finished_at"))
       std::printf("  finished   %s, exit code %d\n", text_of(job, "finished_at").c_str(),
                   job.value("exit_code", 0));
-    const std::string reason = text_of(job, "reason");
-    if (!reason.empty())
-      std::printf("  %s %s\n", state == "queued" || state == "restarting" ? "waits     " : "because   ",
-                  reason.c_str());
+    const std::string reason = with_local_times(text_of(job, "reason"));
+    const bool waits = state == "queued" || state == "restarting";
+    if (!reason.empty()) std::printf("  %s %s\n", waits ? "waits     " : "because   ", reason.c_str());
+    if (waits) print_expected(cluster, text_of(job, "id"));
     if (job["rank_states"].empty()) return;
     TextTable table({"  RANK", "NODE", "STATE", "EXIT", "DEVICES"});
     for (const auto& rank : job["rank_states"]) {
@@ -184,6 +186,14 @@ class Show final : public Command {
     }
     std::fputs(table.text().c_str(), stdout);
     print_details(job);
+  }
+
+  // When it will start; nothing if the answer does not come, for the rest is true without it.
+  static void print_expected(Cluster& cluster, const std::string& job) {
+    const auto view = cluster.get("jobs/" + url_encode(job) + "/explain");
+    if (!view || text_of(*view, "queue").empty()) return;
+    std::printf("  expected   %s; `tutti explain %s` tells more\n", expected_text(*view).c_str(),
+                job.c_str());
   }
 
   // How far running ranks are, or whom they wait for, each sentence once.

@@ -1,4 +1,4 @@
-// Commands about the cluster and its nodes: status, nodes, queues, drain, resume.
+// Commands about the cluster and its nodes: status, nodes, drain, resume.
 #include <cstdio>
 #include <map>
 
@@ -83,19 +83,6 @@ class Nodes final : public View {
   }
 };
 
-class Queues final : public View {
-  std::string path() const override { return "queues"; }
-  json select(json document) const override { return document["queues"]; }
-  std::string table(const json& queues) const override {
-    TextTable table({"QUEUE", "QUEUED", "RUNNING", "GPUS IN USE"});
-    for (const auto& queue : queues) {
-      table.add({queue["name"].get<std::string>(), std::to_string(queue["queued"].get<int>()),
-                 std::to_string(queue["running"].get<int>()), short_number(queue["gpus"].get<double>())});
-    }
-    return table.text();
-  }
-};
-
 class Drain final : public Command {
  public:
   void declare(config::Flags& flags) override {
@@ -134,7 +121,6 @@ class Resume final : public Command {
 
 std::unique_ptr<Command> make_status() { return std::make_unique<Status>(); }
 std::unique_ptr<Command> make_nodes() { return std::make_unique<Nodes>(); }
-std::unique_ptr<Command> make_queues() { return std::make_unique<Queues>(); }
 std::unique_ptr<Command> make_drain() { return std::make_unique<Drain>(); }
 std::unique_ptr<Command> make_resume() { return std::make_unique<Resume>(); }
 

@@ -7,6 +7,7 @@
 
 #include "cli/cluster.hpp"
 #include "cli/commands.hpp"
+#include "cli/explain.hpp"
 #include "cli/follow.hpp"
 #include "cli/ship.hpp"
 #include "cli/submit.hpp"
@@ -14,9 +15,31 @@
 #include "wire/objects.hpp"
 
 namespace tutti::cli {
-Result<std::string> submit(Cluster& cluster, jobfile::Draft& draft) {
+namespace {
+
+Result<std::vector<cluster::JobSpec>> specs_of(jobfile::Draft& draft) {
   if (draft.workdir.empty()) draft.workdir = std::filesystem::current_path().string();
   auto specs = draft.finish();
+  if (!specs) return specs;
+  for (auto& spec : *specs) spec.user = user_name();
+  return specs;
+}
+
+// What would happen to it, as an ExplainView. Nothing is shipped or changed.
+Result<nlohmann::json> try_out(Cluster& cluster, jobfile::Draft& draft) {
+  auto specs = specs_of(draft);
+  if (!specs) return std::move(specs).error();
+  auto request = wire::encode_submit(*specs);
+  if (!request) return std::move(request).error().within("dry run");
+  auto answer = cluster.post("explain", *request);
+  if (!answer) return std::move(answer).error().within("dry run");
+  return answer;
+}
+
+}  // namespace
+
+Result<std::string> submit(Cluster& cluster, jobfile::Draft& draft) {
+  auto specs = specs_of(draft);
   if (!specs) return std::move(specs).error();
   std::string shipped;
   if (!draft.sync_folder.empty()) {
@@ -24,10 +47,7 @@ Result<std::string> submit(Cluster& cluster, jobfile::Draft& draft) {
     if (!manifest) return std::move(manifest).error();
     shipped = std::move(*manifest);
   }
-  for (auto& spec : *specs) {
-    spec.user = user_name();
-    spec.sync = shipped;
-  }
+  for (auto& spec : *specs) spec.sync = shipped;
   auto request = wire::encode_submit(*specs);
   if (!request) return std::move(request).error().within("submit");
   auto answer = cluster.post("jobs", *request);
@@ -45,12 +65,22 @@ class Run final : public Command {
     draft_.declare(flags);
     flags.add("detach", detach_, "print the job's id and return");
     flags.add("no-prefix", no_prefix_, "do not put [rank] before each line");
+    flags.add("dry-run", dry_run_,
+              "submit nothing: tell whether it would wait, why, how long, and what would start it sooner");
+    flags.add("json", json_, "with --dry-run: a JSON object");
     flags.add_rest("COMMAND", draft_.command, "what each rank runs, with its arguments");
   }
 
   Result<int> run() override {
+    if (json_ && !dry_run_) return invalid("--json is for --dry-run").within("run");
     auto cluster = Cluster::find();
     if (!cluster) return std::move(cluster).error();
+    if (dry_run_) {
+      auto view = try_out(*cluster, draft_);
+      if (!view) return std::move(view).error();
+      std::fputs(json_ ? (view->dump() + "\n").c_str() : explanation_text(*view).c_str(), stdout);
+      return exit_success;
+    }
     auto job = submit(*cluster, draft_);
     if (!job) return std::move(job).error();
     if (detach_ || !draft_.array.indices.empty()) {
@@ -64,6 +94,8 @@ class Run final : public Command {
   jobfile::Draft draft_;
   bool detach_ = false;
   bool no_prefix_ = false;
+  bool dry_run_ = false;
+  bool json_ = false;
 };
 
 class Submit final : public Command {

@@ -17,13 +17,29 @@ std::span<const CommandEntry> commands() {
                    make_submit},
       CommandEntry{"jobs", "[flags]", "Lists jobs.", make_jobs},
       CommandEntry{"show", "JOB", "Shows one job: why it waits, where it runs, why it failed.", make_show},
+      CommandEntry{
+          "explain", "JOB [flags]",
+          "Explains why a job waits, when it will start, and what would start it sooner.\n\n"
+          "Each answer is the scheduler's own, tried on a copy of the cluster as it is now; jobs that are "
+          "still to come are not in it. `tutti run --dry-run` answers the same before you submit.",
+          make_explain},
       CommandEntry{"logs", "JOB [flags]", "Prints the logs of a job's ranks.", make_logs},
       CommandEntry{"wait", "JOB… [flags]", "Waits for jobs to end.", make_wait},
       CommandEntry{"cancel", "JOB… [flags]", "Ends jobs: SIGTERM, and SIGKILL after the grace period.",
                    make_cancel},
       CommandEntry{"status", "[flags]", "Shows the cluster in a few numbers.", make_status},
       CommandEntry{"nodes", "[flags]", "Lists nodes and their devices.", make_nodes},
-      CommandEntry{"queues", "[flags]", "Lists queues and what they use.", make_queues},
+      CommandEntry{
+          "queues", "[set NAME|rm NAME] [flags]",
+          "Shows queues and who uses what; creates, changes and removes them.\n\n"
+          "A queue may use what others leave: GPUs beyond its guarantee are borrowed, and go back when those "
+          "to whom they are guaranteed need them. What nobody is guaranteed is shared by weight, and what a "
+          "queue or user had lately counts against it. Numbers of a queue include those of its parts. What "
+          "`set` does not name stays as it is:\n\n"
+          "  tutti queues set research --guarantee 8 --limit 16\n"
+          "  tutti queues set research/vision --guarantee 4 --user-limit 2\n"
+          "  tutti run --queue research/vision --gpus 2 -- python3 train.py",
+          make_queues},
       CommandEntry{"drain", "NODE [flags]", "Lets nothing new land on a node.", make_drain},
       CommandEntry{"resume", "NODE", "Lets a drained node take work again.", make_resume},
       CommandEntry{

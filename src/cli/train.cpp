@@ -164,6 +164,7 @@ class Train final : public Command {
     draft.restarts = restarts;
     draft.restart_on_failure = restarts_on_failure;
     draft.grace = 60s;  // for a checkpoint
+    draft.yields = true;
     draft.command = {worker_program(), "train", recipe.run};
     return draft;
   }

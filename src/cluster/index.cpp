@@ -112,6 +112,7 @@ void Index::fill(const Job& job, sched::JobView& view) {
   view.shape = known.shape;
   view.shape_class = known.number;
   view.grace = job.spec.grace;
+  view.time_limit = job.spec.time_limit;
   view.expected = job.spec.time_limit > Duration::zero() ? job.spec.time_limit : usual(job.spec.user);
   if (const auto real = remaining_.find(job.id); real != remaining_.end()) view.remaining = real->second;
   view.served = job.served;

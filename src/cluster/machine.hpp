@@ -10,6 +10,7 @@ class Machine {
   Machine(State& state, Instant now, Effects& effects) : state_(state), now_(now), effects_(effects) {}
 
   // requests.cpp
+  Result<> admit(const Submit& event);
   void on(const Submit& event);
   void on(const Cancel& event);
   void on(const Drain& event);

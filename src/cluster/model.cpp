@@ -20,6 +20,11 @@ void derive(State& state, Instant now) {
   state.fabric = std::make_shared<const Fabric>(only_between(*state.fabric, node_names(state)));
 }
 
+QueueName parent_of(const QueueName& name) {
+  const auto slash = name.rfind('/');
+  return slash == std::string::npos ? "" : name.substr(0, slash);
+}
+
 std::set<NodeName> node_names(const State& state) {
   std::set<NodeName> names;
   for (const auto& [name, node] : state.nodes) names.insert(name);

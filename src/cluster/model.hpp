@@ -184,6 +184,9 @@ struct Queue {
   friend bool operator==(const Queue&, const Queue&) = default;
 };
 
+// The queue that it is a part of, "" if it is none.
+QueueName parent_of(const QueueName& name);
+
 // ---- everything
 
 struct State {

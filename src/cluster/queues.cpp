@@ -42,11 +42,6 @@ bool is_below(const QueueName& name, const QueueName& other) {
   return name.size() > other.size() + 1 && name.starts_with(other) && name[other.size()] == '/';
 }
 
-QueueName parent_of(const QueueName& name) {
-  const auto slash = name.rfind('/');
-  return slash == std::string::npos ? "" : name.substr(0, slash);
-}
-
 // What a parent guarantees is shared out among its parts, and not more than that.
 Result<> check_parts(const State& state, const Queue& queue) {
   const QueueName parent = parent_of(queue.name);
@@ -77,14 +72,19 @@ Result<> check_parts(const State& state, const Queue& queue) {
 }  // namespace
 
 void Machine::on(const SetQueue& event) {
-  if (auto sound = check(event.queue); !sound)
-    return fail(std::move(sound).error().within("queue " + event.queue.name));
-  if (auto fits = check_parts(state_, event.queue); !fits)
-    return fail(std::move(fits).error().within("queue " + event.queue.name));
-  if (!state_.queues.contains(event.queue.name) && state_.queues.size() >= queues_max)
+  const auto known = state_.queues.find(event.name);
+  Queue queue = known == state_.queues.end() ? Queue{event.name} : known->second;
+  queue.guarantee = event.guarantee.value_or(queue.guarantee);
+  queue.limit = event.limit.value_or(queue.limit);
+  queue.user_limit = event.user_limit.value_or(queue.user_limit);
+  queue.weight = event.weight.value_or(queue.weight);
+  if (auto sound = check(queue); !sound) return fail(std::move(sound).error().within("queue " + event.name));
+  if (auto fits = check_parts(state_, queue); !fits)
+    return fail(std::move(fits).error().within("queue " + event.name));
+  if (known == state_.queues.end() && state_.queues.size() >= queues_max)
     return fail(invalid("there are " + std::to_string(queues_max) + " queues, which is the most"));
-  state_.queues[event.queue.name] = event.queue;
-  effects_.queues.insert(event.queue.name);
+  state_.queues[event.name] = queue;
+  effects_.queues.insert(event.name);
   effects_.schedule = true;
 }
 

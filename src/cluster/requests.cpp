@@ -45,26 +45,35 @@ Result<> Machine::admit(const JobSpec& spec) {
   return admit_share(spec);
 }
 
-void Machine::on(const Submit& event) {
-  if (event.specs.empty()) return fail(invalid("nothing to submit"));
-  if (event.specs.size() > static_cast<std::size_t>(array_elements_max)) {
-    return fail(invalid("an array has at most " + std::to_string(array_elements_max) + " elements"));
-  }
+Result<> Machine::admit(const Submit& event) {
+  if (event.specs.empty()) return invalid("nothing to submit");
+  if (event.specs.size() > static_cast<std::size_t>(array_elements_max))
+    return invalid("an array has at most " + std::to_string(array_elements_max) + " elements");
   if (state_.active.size() + event.specs.size() > queued_jobs_max) {
-    return fail(failed("the cluster holds " + std::to_string(state_.active.size()) +
-                       " unfinished jobs and takes no more")
-                    .remedy("submit again when some have ended"));
+    return failed("the cluster holds " + std::to_string(state_.active.size()) +
+                  " unfinished jobs and takes no more")
+        .remedy("submit again when some have ended");
   }
   // The elements of an array differ only in their index, and are admitted together.
   JobSpec first_spec = event.specs.front();
-  if (auto admitted = admit(first_spec); !admitted) return fail(std::move(admitted).error());
+  if (auto admitted = admit(first_spec); !admitted) return admitted;
   for (const JobSpec& spec : event.specs) {
     first_spec.array = spec.array;
     if (spec != first_spec || (event.specs.size() > 1 && !spec.array)) {
-      return fail(invalid("several jobs in one request must be the elements of one array")
-                      .remedy("send other jobs one by one"));
+      return invalid("several jobs in one request must be the elements of one array")
+          .remedy("send other jobs one by one");
     }
   }
+  return {};
+}
+
+Result<> admit(State& state, Instant now, const Submit& event) {
+  Effects none;
+  return Machine(state, now, none).admit(event);
+}
+
+void Machine::on(const Submit& event) {
+  if (auto admitted = admit(event); !admitted) return fail(std::move(admitted).error());
   std::vector<JobId> ids;
   const JobId first(state_.next_job);
   for (const JobSpec& spec : event.specs) {

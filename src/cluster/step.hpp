@@ -4,6 +4,7 @@
 // The driver's duty: step a batch of events, commit what changed, and only then send and answer.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <variant>
@@ -64,9 +65,13 @@ struct Resume {
 struct FabricMeasured {
   std::vector<Link> links;  // each is stamped with the time of the event
 };
-// Creates a queue, or changes the one of that name.
+// Creates a queue, or changes of the one of that name what is given.
 struct SetQueue {
-  Queue queue;
+  QueueName name;
+  std::optional<std::int64_t> guarantee;
+  std::optional<std::int64_t> limit;
+  std::optional<std::int64_t> user_limit;
+  std::optional<double> weight;
 };
 struct RemoveQueue {
   QueueName name;
@@ -119,6 +124,9 @@ Effects step(State& state, Instant now, const Event& event);
 
 // What the scheduler sees; it points into the state.
 sched::Snapshot snapshot(State& state, Instant now);
+
+// Would these be accepted?
+Result<> admit(State& state, Instant now, const Submit& event);
 
 // The variables every rank of the running attempt gets, beyond the job's own.
 std::vector<std::string> rank_environment(const State& state, const Job& job, std::int32_t rank);

@@ -56,11 +56,13 @@ Flags::Setter store(T& target, Parse parse) {
 }
 
 // Breaks `text` at blanks so that no line passes `width`; lines after the first begin with `indent` blanks.
+// Its own line breaks stay.
 std::string wrap(std::string_view text, std::size_t indent, std::size_t width) {
   std::string out;
   std::size_t column = indent;
   for (const std::string_view word : split(text, ' ')) {
-    if (!out.empty() && column + 1 + word.size() > width) {
+    const auto line_end = word.rfind('\n');
+    if (!out.empty() && column + 1 + std::min(word.size(), word.find('\n')) > width) {
       out += "\n" + std::string(indent, ' ');
       column = indent;
     } else if (!out.empty()) {
@@ -68,7 +70,7 @@ std::string wrap(std::string_view text, std::size_t indent, std::size_t width) {
       ++column;
     }
     out += word;
-    column += word.size();
+    column = line_end == std::string_view::npos ? column + word.size() : word.size() - line_end - 1;
   }
   return out;
 }

@@ -48,6 +48,10 @@ net::Response no_such_page(const net::Request& request) {
   return no_such_thing("page " + valid_utf8(request.path.substr(0, 100)));
 }
 
+Instant now_on_the_wall() {
+  return Instant(std::chrono::duration_cast<Duration>(std::chrono::system_clock::now().time_since_epoch()));
+}
+
 bool same_secret(const std::string& given, const std::string& expected) {
   return !expected.empty() && given.size() == expected.size() &&
          CRYPTO_memcmp(given.data(), expected.data(), given.size()) == 0;
@@ -72,10 +76,11 @@ bool is_set(const net::Request& request, const std::string& name) {
 
 }  // namespace
 
-Api::Api(net::Loop& loop, Core& core, Hub& hub, ApiOptions options)
+Api::Api(net::Loop& loop, Core& core, Hub& hub, Explainer& explainer, ApiOptions options)
     : loop_(loop),
       core_(core),
       hub_(hub),
+      explainer_(explainer),
       tokens_(std::move(options.tokens)),
       blobs_(std::move(options.blob_folder)),
       requests_(options.requests),
@@ -98,8 +103,8 @@ void Api::handle(const std::shared_ptr<net::Exchange>& exchange) {
   if (kind == "blobs") return handle_blobs(exchange);
   if (page == "fabric") return handle_fabric(exchange);
   if (page == "events") return hub_.add_watcher(*exchange);
-  if (page == "queues")
-    return show(exchange, [](const auto& state, const auto&) { return wire::queues_json(state); });
+  if (kind == "queues") return handle_queues(exchange);
+  if (page == "explain" && request.method == "POST") return explain_submit(exchange);
   if (page == "status") {
     return show(exchange, [](const auto& state, const auto& health) {
       return wire::status_json(state, health, version());
@@ -206,6 +211,7 @@ void Api::handle_job(const Shared& exchange, cluster::JobId job, const std::stri
       return wire::job_json(state, found->second, true);
     });
   }
+  if (verb == "explain" && request.method == "GET") return explain_job(exchange, job);
   if (verb == "cancel" && request.method == "POST") {
     const auto by = request.query.find("by");
     return change(exchange, cluster::Cancel{job, by == request.query.end() ? "" : by->second.substr(0, 64),
@@ -243,6 +249,56 @@ void Api::handle_nodes(const Shared& exchange) {
     return change(exchange, cluster::Drain{name, *now}, 404);
   }
   exchange->answer(no_such_thing("such request for a node"));
+}
+
+void Api::handle_queues(const Shared& exchange) {
+  const net::Request& request = exchange->request();
+  const std::string name = valid_utf8(part_of(request, 1).substr(0, cluster::queue_name_max + 1));
+  if (name.empty() && request.method == "GET") {
+    return show(exchange,
+                [](const auto& state, const auto&) { return wire::queues_json(state, now_on_the_wall()); });
+  }
+  if (name.empty() || !part_of(request, 2).empty())
+    return exchange->answer(no_such_thing("such request for a queue"));
+  if (request.method == "DELETE") return change(exchange, cluster::RemoveQueue{name});
+  if (request.method != "PUT") return exchange->answer(no_such_thing("such request for a queue"));
+  auto queue = wire::decode_queue(name, request.body);
+  if (!queue) return exchange->answer(reply(queue.error()));
+  change(exchange, std::move(*queue));
+}
+
+// The question is put together on the core's thread and answered on the explainer's.
+void Api::explain_job(const Shared& exchange, cluster::JobId job) {
+  core_.ask([this, exchange, job](cluster::State& state, const wire::StoreHealth&) {
+    const auto found = state.jobs.find(job);
+    if (found == state.jobs.end()) {
+      const Error unknown = invalid("there is no job " + job.text()).remedy("`tutti jobs --all` lists them");
+      return exchange->answer(reply(unknown, 404));
+    }
+    const cluster::Job& known = found->second;
+    if (known.finished() || known.placed())
+      return exchange->answer({.status = 200, .body = wire::explain_json(state, known) + "\n"});
+    explainer_.ask(cluster::question_about(state, now_on_the_wall(), known),
+                   [exchange, job, state_name = std::string(cluster::name_of(known.state))](auto answer) {
+                     if (!answer) return exchange->answer(reply(answer.error()));
+                     exchange->answer(
+                         {.status = 200, .body = wire::explain_json(*answer, job.text(), state_name) + "\n"});
+                   });
+  });
+}
+
+void Api::explain_submit(const Shared& exchange) {
+  auto specs = wire::decode_submit(exchange->request().body);
+  if (!specs) return exchange->answer(reply(specs.error()));
+  core_.ask([this, exchange, submit = cluster::Submit{std::move(*specs)}](cluster::State& state,
+                                                                          const wire::StoreHealth&) {
+    auto question = cluster::question_about(state, now_on_the_wall(), submit);
+    if (!question) return exchange->answer(reply(question.error()));
+    explainer_.ask(std::move(*question), [exchange](auto answer) {
+      if (!answer) return exchange->answer(reply(answer.error()));
+      exchange->answer({.status = 200, .body = wire::explain_json(*answer, "", "") + "\n"});
+    });
+  });
 }
 
 // What was measured between nodes: the last measurement, and a new one in its place.

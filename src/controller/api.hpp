@@ -6,6 +6,7 @@
 
 #include "base/rate.hpp"
 #include "controller/core.hpp"
+#include "controller/explainer.hpp"
 #include "controller/hub.hpp"
 #include "net/http.hpp"
 #include "sync/blobs.hpp"
@@ -25,7 +26,7 @@ struct ApiOptions {
 
 class Api {
  public:
-  Api(net::Loop& loop, Core& core, Hub& hub, ApiOptions options);
+  Api(net::Loop& loop, Core& core, Hub& hub, Explainer& explainer, ApiOptions options);
 
   void handle(const std::shared_ptr<net::Exchange>& exchange);
 
@@ -40,7 +41,10 @@ class Api {
   void handle_job(const Shared& exchange, cluster::JobId job, const std::string& verb);
   void handle_nodes(const Shared& exchange);
   void handle_blobs(const Shared& exchange);
+  void handle_queues(const Shared& exchange);
   void handle_fabric(const Shared& exchange);
+  void explain_job(const Shared& exchange, cluster::JobId job);
+  void explain_submit(const Shared& exchange);
   void submit(const Shared& exchange);
   void list_jobs(const Shared& exchange);
   // A wrong request is answered with this status.
@@ -51,6 +55,7 @@ class Api {
   net::Loop& loop_;
   Core& core_;
   Hub& hub_;
+  Explainer& explainer_;
   Tokens tokens_;
   sync::BlobStore blobs_;
   RateLimits requests_;      // by address

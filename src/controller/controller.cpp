@@ -126,7 +126,8 @@ Result<> run_controller(const ControllerOptions& options,
   Hub hub(loop, core);
   hub_address = &hub;
   const auto per_second = static_cast<double>(options.requests_per_second);
-  Api api(loop, core, hub,
+  Explainer explainer;
+  Api api(loop, core, hub, explainer,
           {.tokens = {std::move(*admin), std::move(*join)},
            .blob_folder = options.folder + "/blobs",
            .requests = {.per_second = per_second, .burst = 2 * per_second}});
@@ -146,6 +147,7 @@ Result<> run_controller(const ControllerOptions& options,
   ready(address);
   loop.run();
   core.stop();
+  explainer.stop();
   return {};
 }
 

@@ -69,7 +69,7 @@ void Core::run() {
     log_health(was_well);
     if (!outcome.delivery.empty()) deliver_(std::move(outcome.delivery));
     for (auto& answer : outcome.answers) answer.reply(std::move(answer.result));
-    for (const Query& query : outcome.queries) query(turns_.state(), turns_.health());
+    for (const Query& query : outcome.queries) turns_.answer(query);
   }
 }
 

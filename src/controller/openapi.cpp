@@ -62,7 +62,16 @@ std::string openapi_json() {
   paths["/api/v1/nodes/{name}/drain"] =
       of({{"post", operation("Nothing new lands; {now: true} moves its gangs", "SubmitReply")}}, "name");
   paths["/api/v1/nodes/{name}/resume"] = of({{"post", operation("Takes work again", "SubmitReply")}}, "name");
+  paths["/api/v1/jobs/{id}/explain"] =
+      of({{"get", operation("Why it waits, when it will start, what would start it sooner", "ExplainView")}},
+         "id");
+  paths["/api/v1/explain"]["post"] =
+      operation("The same of a job that is not submitted: SubmitRequest", "ExplainView");
   paths["/api/v1/queues"]["get"] = operation("Queues and who uses what", "QueueList");
+  paths["/api/v1/queues/{name}"] =
+      of({{"put", operation("Creates a queue, or changes what the body names: QueueRequest", "SubmitReply")},
+          {"delete", operation("Removes a queue without parts and unfinished jobs", "SubmitReply")}},
+         "name");
   paths["/api/v1/fabric"]["get"] = operation("The links between nodes as last measured", "FabricView");
   paths["/api/v1/fabric"]["put"] = operation("Replaces them by a new measurement: FabricRequest, at most " +
                                                  std::to_string(cluster::fabric_links_max) + " links",

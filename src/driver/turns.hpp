@@ -39,7 +39,8 @@ struct Delivery {
 };
 
 using Reply = std::function<void(Result<std::vector<cluster::JobId>>)>;
-using Query = std::function<void(const cluster::State&, const wire::StoreHealth&)>;
+// The state is not const because its index fills in at the first question what follows from the rest.
+using Query = std::function<void(cluster::State&, const wire::StoreHealth&)>;
 
 // Something that waits for a turn: an event, or a question if there is a query.
 struct Item {
@@ -78,6 +79,7 @@ class Turns {
   void miss() { resync_ = true; }
 
   const cluster::State& state() const { return state_; }
+  void answer(const Query& query) { query(state_, health_); }
   const wire::StoreHealth& health() const { return health_; }
 
  private:

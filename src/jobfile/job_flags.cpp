@@ -61,6 +61,7 @@ Result<sched::Shape> make_shape(const Draft& draft) {
   shape.memory = draft.memory_per_rank;
   shape.gpu_model = draft.gpu_model;
   shape.gpu_memory = draft.gpu_memory;
+  shape.within = draft.within;
   const bool asks_for_device = !shape.gpu_model.empty() || shape.gpu_memory > Bytes(0);
   if (asks_for_device && shape.gpu_share == 0)
     return invalid("says which GPUs, and the job asks for none")
@@ -160,14 +161,18 @@ void Draft::declare(config::Flags& flags) {
             "memory for each rank, such as 16G");
   flags.add("gpu-model", "MODEL", store(gpu_model, parse_name), "only GPUs of this model");
   flags.add("gpu-memory", "SIZE", store(gpu_memory, parse_memory), "only GPUs with at least so much memory");
-  flags.add("queue", "QUEUE", store(queue, parse_word), "the queue whose share the job uses");
-  flags.add("priority", priority, "higher ones start first", {-1000, 1000});
+  flags.add("within", "PART", store(within, sched::parse_level),
+            "all ranks in one part of the fabric: nvlink, rack, pod or site");
+  flags.add("queue", "QUEUE", store(queue, parse_queue), "the queue whose share the job uses");
+  flags.add("priority", priority, "higher ones start first, and lower ones make way for them", {-1000, 1000});
   flags.add("time", "TIME", store(time_limit, parse_time_limit), "ends the job after 2h, 30m or 1-12:00:00");
   flags.add("env", env, "K=V in the environment of every rank; may be repeated");
   flags.add("sync", "DIR", store(sync_folder, parse_path), "ships this folder to the nodes");
   flags.add("restarts", restarts, "how often to start again after the loss of a node", {0, 1000});
   flags.add("restart-on-failure", restart_on_failure, "how often to start again after the program failed",
             {0, 1000});
+  flags.add("yields", yields,
+            "saves its work when asked to end: may be put aside for work that has had less, and is resumed");
   flags.add("grace", "TIME", store(grace, parse_grace), "how long ranks may take to end when asked to");
   flags.add("array", "RANGE", store(array, parse_array),
             "one job for each of 0-99, 0-10:2 or 1,3,5; %8: eight at once");
@@ -200,6 +205,7 @@ Result<std::vector<cluster::JobSpec>> Draft::finish() const {
   spec.restarts = narrow(restarts);
   spec.restart_on_failure = narrow(restart_on_failure);
   spec.slurm_variables = slurm_variables;
+  spec.yields = yields;
   spec.after = std::move(*dependencies);
   return spread(spec, array);
 }

@@ -29,6 +29,7 @@ struct Draft {
   Bytes memory_per_rank;
   std::string gpu_model;
   Bytes gpu_memory;
+  sched::Level within = sched::Level::cluster;
   std::string queue = "default";
   std::int64_t priority = 0;
   Duration time_limit{};
@@ -37,6 +38,7 @@ struct Draft {
   std::string sync_folder;  // as written; shipping it and putting its hash into the spec is the caller's part
   std::int64_t restarts = 3;
   std::int64_t restart_on_failure = 0;
+  bool yields = false;
   ArrayRange array;
   std::vector<std::string> after;
   std::vector<std::string> after_success;

@@ -56,8 +56,11 @@ TEST(JobFlags, EveryFlag) {
                            "H100",
                            "--gpu-memory",
                            "80GB",
+                           "--within",
+                           "rack",
+                           "--yields",
                            "--queue",
-                           "research",
+                           "research/vision",
                            "--priority=-5",
                            "--time",
                            "2h",
@@ -92,8 +95,10 @@ TEST(JobFlags, EveryFlag) {
                                        .cpus = 4,
                                        .memory = gib(16),
                                        .gpu_model = "H100",
-                                       .gpu_memory = Bytes(80'000'000'000)}));
-  EXPECT_EQ(found.queue, "research");
+                                       .gpu_memory = Bytes(80'000'000'000),
+                                       .within = sched::Level::rack}));
+  EXPECT_EQ(found.queue, "research/vision");
+  EXPECT_TRUE(found.yields);
   EXPECT_EQ(found.priority, -5);
   EXPECT_EQ(found.time_limit, 2h);
   EXPECT_EQ(found.env, (Words{"B=x y", "A=2"}));
@@ -108,6 +113,12 @@ TEST(JobFlags, EveryFlag) {
   EXPECT_EQ(found.sync, "");
   EXPECT_FALSE(found.slurm_variables);
   EXPECT_FALSE(found.array.has_value());
+}
+
+TEST(JobFlags, APartOfTheFabricIsOneOfFour) {
+  for (const char* part : {"site", "pod", "rack", "nvlink"})
+    EXPECT_EQ(sched::name_of(spec({"--within", part}).shape.within), part);
+  EXPECT_EQ(why({"--within", "room"}), "run: --within : 'room' is no part of a location");
 }
 
 TEST(JobFlags, TheFolderToSyncStaysInTheDraft) {

@@ -97,7 +97,7 @@ Result<> set_array(Counts&, Draft& draft, std::string_view value) {
   return put(parse_array(value), draft.array);
 }
 Result<> set_queue(Counts&, Draft& draft, std::string_view value) {
-  return put(parse_word(value), draft.queue);
+  return put(parse_queue(value), draft.queue);
 }
 
 // afterok:1:2,afterany:3

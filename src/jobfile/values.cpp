@@ -222,6 +222,13 @@ Result<std::string> parse_word(std::string_view text) {
   return parse_letters(text, is_word_letter, "letters, digits, '.', '_' and '-'");
 }
 
+Result<std::string> parse_queue(std::string_view text) {
+  for (const std::string_view part : split(text, '/')) {
+    if (auto word = parse_word(part); !word) return std::move(word).error().remedy("such as research/vision");
+  }
+  return std::string(text);
+}
+
 Result<std::string> parse_path(std::string_view text) {
   if (text.empty()) return invalid("a path is missing");
   if (text.size() > path_bytes_max)

@@ -57,6 +57,8 @@ Result<cluster::JobId> parse_job(std::string_view text);
 Result<std::string> parse_name(std::string_view text);
 // The same without blanks.
 Result<std::string> parse_word(std::string_view text);
+// Such words joined by '/': research/vision is a part of research.
+Result<std::string> parse_queue(std::string_view text);
 Result<std::string> parse_path(std::string_view text);
 // One K=V.
 Result<> check_env(std::string_view entry);

@@ -127,6 +127,8 @@ TEST(Values, Names) {
   EXPECT_EQ(why(parse_name(std::string(129, 'x'))), "a name has at most 128 bytes");
   EXPECT_EQ(*parse_word("research.a"), "research.a");
   EXPECT_EQ(why(parse_word("a b")), "'a b' is not a name");
+  EXPECT_EQ(*parse_queue("research/vision"), "research/vision");
+  for (const char* text : {"/research", "research/", "a//b", "a b", ""}) EXPECT_FALSE(parse_queue(text).ok());
   EXPECT_EQ(as_name("a/b+c.sh"), "a_b_c.sh");
   EXPECT_EQ(as_name(""), "job");
   EXPECT_EQ(as_name(std::string(200, 'x')).size(), 128U);

@@ -37,9 +37,11 @@ class Pass {
     for (const Held& held : snapshot_.held) wait(held.job, say(held.why));
     if (rules_.shares) {
       Lineup lineup(snapshot_, shares_, rules_.order);
-      while (const JobView* job = lineup.next()) consider(*job);
+      for (const JobView* job = lineup.next(); job != nullptr && take_turn(*job);) job = lineup.next();
     } else {
-      for (const JobView* job : sorted(snapshot_.queued, rules_.order)) consider(*job);
+      for (const JobView* job : sorted(snapshot_.queued, rules_.order)) {
+        if (!take_turn(*job)) break;
+      }
     }
     if (rules_.grows && !blocked_) grow_one();
     if (rules_.changes_at) {
@@ -60,7 +62,14 @@ class Pass {
     bool around = false;  // with what is not promised
     bool evicting = false;
     std::uint32_t why = 0;
+    std::uint32_t why_around = 0;
   };
+
+  // False if it was the last one.
+  bool take_turn(const JobView& job) {
+    consider(job);
+    return !rules_.last_turn || !rules_.last_turn(job);
+  }
 
   void consider(const JobView& job) {
     const std::int64_t least = std::int64_t{counts_of(*job.shape).back()} * job.shape->gpu_share;
@@ -85,10 +94,21 @@ class Pass {
       refusal.evicting = true;
     }
     if (rules_.promises && plan_.promises.size() < promises_max && promise(job)) return;
-    if (refusal.why == 0) {
-      refusal.why = say(describe_refusal(room_, *job.shape)) + 1;
-    }
-    wait(job.id, refusal.why - 1);
+    const bool may_be_promised = around && !refusal.now;
+    std::uint32_t& why = may_be_promised ? refusal.why_around : refusal.why;
+    if (why == 0) why = say(may_be_promised ? describe_around(job) : describe_refusal(room_, *job.shape)) + 1;
+    wait(job.id, why - 1);
+  }
+
+  // There may be room that is only promised to another.
+  std::string describe_around(const JobView& job) const {
+    if (!place(room_, *job.shape, counts_of(*job.shape).back(), *rules_.choice))
+      return describe_refusal(room_, *job.shape);
+    const auto first = std::min_element(plan_.promises.begin(), plan_.promises.end(),
+                                        [](const Promise& a, const Promise& b) { return a.start < b.start; });
+    return std::string("the room for it is promised to ") +
+           (plan_.promises.size() > 1 ? "others, first to " : "") + "job " + first->job.text() + " at " +
+           format_instant(first->start) + ", and it is not known to be over by then";
   }
 
   // Must it leave alone what is promised? Not if it is over by then.
@@ -125,7 +145,7 @@ class Pass {
   }
 
   // The room when all that ends now has ended, less what of it is spoken for.
-  Room& soon() {
+  const Room& soon() {
     if (!soon_) {
       soon_ = room_;
       for (const JobView* running : snapshot_.running) {
@@ -135,15 +155,35 @@ class Pass {
     return *soon_;
   }
 
+  // When all that ends now has ended, at the latest.
+  Instant ended_by() const {
+    Instant latest = now_;
+    for (const JobView* running : snapshot_.running) {
+      if (running->ending) latest = std::max(latest, now_ + running->grace);
+    }
+    return latest;
+  }
+
+  // The same less what is promised, for a gang that must leave that alone.
+  Room soon_around() const {
+    Room room = *around_;
+    for (const JobView* running : snapshot_.running) {
+      if (running->ending || stopped_.contains(running->id)) room.give(*running->shape, running->places);
+    }
+    return room;
+  }
+
   // True if it will start when others have ended, and the room for it is spoken for.
   bool evict_for(const JobView& job) {
     const std::int32_t ranks = counts_of(*job.shape).back();
-    if (auto places = place(soon(), *job.shape, ranks, *rules_.choice)) {
+    Room trial = soon();
+    if (goes_around(job)) trial = soon_around();
+    if (auto places = place(trial, *job.shape, ranks, *rules_.choice)) {
       claim(job, *places);
       wait(job.id, say("starts when gangs that are ending have ended"));
+      plan_.soon.push_back({job.id, ended_by()});
       return true;
     }
-    Room trial = soon();
     std::vector<const JobView*> chosen;
     std::optional<Places> places;
     for (const JobView* victim : victims()) {
@@ -154,13 +194,16 @@ class Pass {
     }
     if (!places) return false;
     spare_the_unneeded(job, ranks, trial, chosen, *places);
-    soon_ = std::move(trial);
     for (const JobView* victim : chosen) {
+      soon_->give(*victim->shape, victim->places);
       stopped_.insert(victim->id);
       plan_.stops.push_back({victim->id, victim->attempt, "makes way for job " + job.id.text()});
       shares_.add(*victim, -share_of(*victim));
     }
     claim(job, *places);
+    Instant start = ended_by();
+    for (const JobView* victim : chosen) start = std::max(start, now_ + victim->grace);
+    plan_.soon.push_back({job.id, start});
     wait(job.id,
          say(chosen.size() == 1 ? "starts when job " + chosen.front()->id.text() + " has made way"
                                 : "starts when " + std::to_string(chosen.size()) + " gangs have made way"));

@@ -9,6 +9,9 @@
 
 namespace tutti::sched {
 
+// Told of each waiting gang when its turn has come; true ends the pass after it.
+using LastTurn = std::function<bool(const JobView&)>;
+
 struct Rules {
   OrderOf order;  // among the jobs of one user, or among all of them where nothing is shared
   const NodeChoice* choice = nullptr;
@@ -21,6 +24,7 @@ struct Rules {
   OrderOf stop_order;
   // When this may come out otherwise by itself: asked for each running gang that does not end.
   std::function<Instant(const JobView&)> changes_at;
+  LastTurn last_turn;  // null: all have their turn
 };
 
 Plan run_pass(const Snapshot& snapshot, Instant now, const Rules& rules);

@@ -103,6 +103,20 @@ TEST(Pass, WhatIsNotPromisedIsFreeForAll) {
   EXPECT_EQ(started(world.plan(Instant(10min))), Ids{3}) << "it runs on c, which is not promised";
 }
 
+TEST(Pass, WhatIsPromisedIsNotClaimedByWhatMustGoAroundIt) {
+  World world({node("a", 8), node("b", 8)});
+  world.run(1, gpus(8), Instant(0s)).expected = 5h;
+  world.add(2, gpus(16), 0, Instant(1s));
+  world.add(3, gpus(8), 0, Instant(2s)).expected = 8h;
+  world.add(4, gpus(8), 0, Instant(3s)).expected = 1h;
+  const Plan plan = world.plan(Instant(1h));
+  EXPECT_EQ(started(plan), Ids{4}) << "3 would not be over, and nothing is ending that it could wait for";
+  EXPECT_EQ(
+      why(plan, 3),
+      "the room for it is promised to job 2 at 1970-01-01T05:00:00.000Z, and it is not known to be over by "
+      "then");
+}
+
 // ---- queues
 
 TEST(Pass, QueuesGetTheirGuaranteesFirst) {

@@ -6,6 +6,7 @@
 namespace tutti::sched {
 
 Plan schedule_tutti(const Snapshot& snapshot, Instant now);
+Plan schedule_tutti(const Snapshot& snapshot, Instant now, LastTurn last_turn);
 Plan schedule_fifo(const Snapshot& snapshot, Instant now);
 Plan schedule_srtf(const Snapshot& snapshot, Instant now);
 Plan schedule_best_fit(const Snapshot& snapshot, Instant now);

@@ -98,7 +98,9 @@ class Tutti {
 
 }  // namespace
 
-Plan schedule_tutti(const Snapshot& snapshot, Instant now) {
+Plan schedule_tutti(const Snapshot& snapshot, Instant now) { return schedule_tutti(snapshot, now, {}); }
+
+Plan schedule_tutti(const Snapshot& snapshot, Instant now, LastTurn last_turn) {
   const Tutti tutti(snapshot, now);
   const LeastWaste least_waste(*snapshot.mix);
   Rules rules;
@@ -110,6 +112,7 @@ Plan schedule_tutti(const Snapshot& snapshot, Instant now) {
   };
   rules.stop_order = [&](const JobView& job) { return tutti.stop_order(job); };
   rules.changes_at = [&](const JobView& job) { return tutti.changes_at(job); };
+  rules.last_turn = std::move(last_turn);
   return run_pass(snapshot, now, rules);
 }
 

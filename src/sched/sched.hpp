@@ -63,7 +63,8 @@ struct JobView {
   QueueIndex queue = 0;
   UserIndex user = 0;
   Duration grace{};
-  Duration expected{};   // how long it will run: its limit, or what its user's jobs usually take; 0: unknown
+  Duration time_limit{};  // 0: none
+  Duration expected{};    // how long it will run: its limit, or what its user's jobs usually take; 0: unknown
   Duration remaining{};  // how long it really will: only simulations know, and only policies that say so look
   double served = 0;     // device-seconds it has had, of earlier attempts
   bool yields = false;   // it saves its work when asked to end, so it may be put aside for work that had less
@@ -115,6 +116,12 @@ struct Promise {
   Places places;
 };
 
+// The room for this one is being made: others end for it, or end anyway.
+struct Soon {
+  JobId job;
+  Instant start;  // at the latest
+};
+
 // Why each of those that do not start waits.
 struct Waiting {
   struct Entry {
@@ -132,6 +139,7 @@ struct Plan {
   std::vector<Start> starts;
   std::vector<Stop> stops;
   std::vector<Promise> promises;
+  std::vector<Soon> soon;
   std::shared_ptr<const Waiting> waiting = std::make_shared<const Waiting>();
   Instant wake = never;  // the plan may change by then although nothing happens
 };

@@ -6,6 +6,7 @@
 
 #include "base/result.hpp"
 #include "cluster/step.hpp"
+#include "sched/explain.hpp"
 
 namespace tutti::wire {
 
@@ -27,7 +28,12 @@ Result<> decode_into(cluster::State& state, std::string_view key, std::string_vi
 std::string job_json(const cluster::State& state, const cluster::Job& job, bool detailed);
 std::string node_json(const cluster::State& state, const cluster::Node& node);
 std::string nodes_json(const cluster::State& state);
-std::string queues_json(const cluster::State& state);
+std::string queues_json(const cluster::State& state, Instant now);
+// Of a job that waits, or of one that is not submitted, whose id and state are "".
+std::string explain_json(const sched::Explanation& explanation, const std::string& id,
+                         const std::string& state);
+// Of a job that runs or has ended: there is nothing to explain but that.
+std::string explain_json(const cluster::State& state, const cluster::Job& job);
 std::string fabric_json(const cluster::Fabric& fabric);
 
 struct JobQuery {
@@ -50,6 +56,8 @@ Result<std::string> encode_submit(const std::vector<cluster::JobSpec>& specs);
 std::string submitted_json(const std::vector<cluster::JobId>& ids);
 Result<std::vector<std::string>> decode_submitted(std::string_view json);
 Result<bool> decode_drain(std::string_view json);
+// Numbers in range; whether they fit those of other queues is for the cluster to say.
+Result<cluster::SetQueue> decode_queue(const std::string& name, std::string_view json);
 // Links with names and numbers in range; whether there are such nodes is for the cluster to say.
 Result<std::vector<cluster::Link>> decode_fabric(std::string_view json);
 

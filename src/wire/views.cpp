@@ -153,6 +153,28 @@ void fill(const cluster::State& state, const cluster::Node& node, const Use& use
   add_strings(use.jobs, *view.mutable_jobs());
 }
 
+// Used on average, lately: what is less is not worth a line.
+constexpr double past_gpus_min = 0.001;
+
+void fill(const cluster::State& state, const cluster::Queue& queue, Instant now, proto::QueueView& view) {
+  const auto use = state.index.use_of_queue(queue.name, now);
+  view.set_name(queue.name);
+  view.set_gpus(gpus(use.in_use));
+  view.set_gpus_past(use.past / sched::whole_share);
+  view.set_guarantee_gpus(gpus(queue.guarantee));
+  if (queue.limit != sched::no_limit) view.set_limit_gpus(gpus(queue.limit));
+  if (queue.user_limit != sched::no_limit) view.set_user_limit_gpus(gpus(queue.user_limit));
+  view.set_weight(queue.weight);
+}
+
+// From GPUs to thousandths; what is no such number becomes one that no queue may have.
+std::int64_t to_share(double gpus) {
+  const double share = gpus * sched::whole_share;
+  if (!(share >= 0 && share <= static_cast<double>(cluster::queue_share_max)))
+    return cluster::queue_share_max + 1;
+  return std::llround(share);
+}
+
 constexpr double ns_per_us = 1e3;
 constexpr double bytes_per_gb = 1e9;
 
@@ -229,22 +251,66 @@ std::string nodes_json(const cluster::State& state) {
   return print(list);
 }
 
-std::string queues_json(const cluster::State& state) {
+std::string queues_json(const cluster::State& state, Instant now) {
   std::map<std::string, proto::QueueView> views;
-  for (const auto& [name, queue] : state.queues) views[name].set_name(name);
+  std::map<std::pair<std::string, std::string>, proto::QueueUserView> users;  // by queue and name
+  for (const auto& [name, queue] : state.queues) {
+    fill(state, queue, now, views[name]);
+    for (const auto& [user, use] : state.index.users_of_queue(name, now)) {
+      auto& view = users[{name, user}];
+      view.set_gpus(gpus(use.in_use));
+      view.set_gpus_past(use.past / sched::whole_share);
+    }
+  }
   for (const auto id : state.active) {
     const auto& job = state.jobs.at(id);
-    auto& view = views[job.spec.queue];
-    if (!job.placed()) {
-      view.set_queued(view.queued() + 1);
-      continue;
-    }
-    view.set_running(view.running() + 1);
-    view.set_gpus(view.gpus() + gpus(cluster::gpu_share_total(job)));
+    const auto count = [&](auto& view) {
+      job.placed() ? view.set_running(view.running() + 1) : view.set_queued(view.queued() + 1);
+    };
+    for (std::string name = job.spec.queue; !name.empty(); name = cluster::parent_of(name))
+      count(views[name]);
+    count(users[{job.spec.queue, job.spec.user}]);
+  }
+  for (auto& [key, user] : users) {
+    // Who was here months ago has nothing to do with it any more.
+    if (user.queued() == 0 && user.running() == 0 && user.gpus_past() < past_gpus_min) continue;
+    auto* added = views[key.first].add_users();
+    *added = user;
+    added->set_name(key.second);
   }
   proto::QueueList list;
   for (auto& [name, view] : views) *list.add_queues() = view;
   return print(list);
+}
+
+std::string explain_json(const sched::Explanation& explanation, const std::string& id,
+                         const std::string& state) {
+  proto::ExplainView view;
+  view.set_id(id);
+  view.set_state(state);
+  view.set_why(explanation.why);
+  view.set_starts_now(explanation.starts_now);
+  view.set_queue(explanation.queue);
+  view.set_ahead(static_cast<std::int32_t>(explanation.ahead));
+  for (const auto ahead : explanation.ahead_ids) view.add_ahead_ids(ahead.text());
+  if (explanation.expected_start) view.set_expected_start(format_instant(*explanation.expected_start));
+  view.set_unknown(explanation.unknown);
+  for (const auto& suggestion : explanation.suggestions) {
+    auto* added = view.add_suggestions();
+    added->set_change(suggestion.change);
+    added->set_start(format_instant(suggestion.start));
+    added->set_now(suggestion.now);
+  }
+  return print(view);
+}
+
+std::string explain_json(const cluster::State& state, const cluster::Job& job) {
+  proto::ExplainView view;
+  view.set_id(job.id.text());
+  view.set_state(std::string(cluster::name_of(job.state)));
+  view.set_why(cluster::reason_of(state, job));
+  view.set_queue(job.spec.queue);
+  return print(view);
 }
 
 std::string status_json(const cluster::State& state, const StoreHealth& health, std::string_view version) {
@@ -328,6 +394,19 @@ Result<bool> decode_drain(std::string_view text) {
   if (text.empty()) return false;
   if (auto parsed = parse(text, request); !parsed) return std::move(parsed).error();
   return request.now();
+}
+
+Result<cluster::SetQueue> decode_queue(const std::string& name, std::string_view text) {
+  proto::QueueRequest request;
+  if (auto parsed = parse(text.empty() ? "{}" : text, request); !parsed) return std::move(parsed).error();
+  const auto limit = [](double gpus) { return gpus == -1 ? sched::no_limit : to_share(gpus); };
+  cluster::SetQueue queue;
+  queue.name = name;
+  if (request.has_guarantee_gpus()) queue.guarantee = to_share(request.guarantee_gpus());
+  if (request.has_limit_gpus()) queue.limit = limit(request.limit_gpus());
+  if (request.has_user_limit_gpus()) queue.user_limit = limit(request.user_limit_gpus());
+  if (request.has_weight()) queue.weight = request.weight();
+  return queue;
 }
 
 Result<std::vector<cluster::Link>> decode_fabric(std::string_view text) {

@@ -24,13 +24,15 @@ cluster::JobSpec full_spec() {
                 .cpus = 3,
                 .memory = gib(2),
                 .gpu_model = "H100",
-                .gpu_memory = gib(40)};
+                .gpu_memory = gib(40),
+                .within = sched::Level::rack};
   spec.priority = -3;
   spec.time_limit = 90min;
   spec.grace = 20s;
   spec.restarts = 7;
   spec.restart_on_failure = 2;
   spec.slurm_variables = true;
+  spec.yields = true;
   spec.array = cluster::ArrayPart{cluster::JobId(40), 2, 5, 3};
   spec.after = {{cluster::JobId(7), true}, {cluster::JobId(8), false}};
   return spec;
@@ -279,6 +281,68 @@ TEST(Views, TheElementsOfAnArrayAreFoundByOneOfThem) {
             std::string::npos);
   EXPECT_FALSE(jobs_json(state, {.array = 1}).ok()) << "not an element of an array";
   EXPECT_FALSE(jobs_json(state, {.array = 7}).ok());
+}
+
+TEST(Views, AQueueShowsWhoUsesWhat) {
+  cluster::State state;
+  state.queues["research"] = {"research", 4000, 8000, sched::no_limit, 2};
+  state.queues["research/vision"] = {"research/vision"};
+  cluster::Job job = full_job();
+  job.id = cluster::JobId(1);
+  job.holds = false;
+  job.places.clear();
+  job.ranks.clear();
+  job.state = cluster::JobState::queued;
+  job.spec.queue = "research/vision";
+  job.spec.user = "ada";
+  job.served = 0;
+  state.jobs[job.id] = job;
+  cluster::derive(state, Instant(1s));
+  EXPECT_EQ(queues_json(state, Instant(1s)),
+            R"({"queues":[{"name":"default","queued":0,"running":0,"gpus":0,"guarantee_gpus":0,"weight":1,)"
+            R"("gpus_past":0,"users":[]},)"
+            R"({"name":"research","queued":1,"running":0,"gpus":0,"guarantee_gpus":4,"weight":2,)"
+            R"("gpus_past":0,"users":[],"limit_gpus":8},)"
+            R"({"name":"research/vision","queued":1,"running":0,"gpus":0,"guarantee_gpus":0,"weight":1,)"
+            R"("gpus_past":0,"users":[{"name":"ada","gpus":0,"gpus_past":0,"queued":1,"running":0}]}]})");
+}
+
+TEST(Views, AnExplanationHasTheDocumentedKeys) {
+  sched::Explanation answer;
+  answer.why = "needs 8 GPUs";
+  answer.queue = "default";
+  answer.ahead = 7;
+  answer.ahead_ids = {cluster::JobId(3)};
+  answer.unknown = "job 12 runs without a time limit";
+  answer.suggestions = {{"7 instead of 8 nodes", Instant(1s), true}};
+  const std::string common = R"({"id":"9","state":"queued","why":"needs 8 GPUs","starts_now":false,)"
+                             R"("queue":"default","ahead":7,"ahead_ids":["3"],)";
+  const std::string suggestions =
+      R"("suggestions":[{"change":"7 instead of 8 nodes","start":"1970-01-01T00:00:01.000Z","now":true}])";
+  EXPECT_EQ(explain_json(answer, "9", "queued"),
+            common + R"("unknown":"job 12 runs without a time limit",)" + suggestions + "}");
+  answer.unknown = "";
+  answer.expected_start = Instant(2s);
+  EXPECT_EQ(explain_json(answer, "9", "queued"),
+            common + R"("unknown":"",)" + suggestions + R"(,"expected_start":"1970-01-01T00:00:02.000Z"})");
+}
+
+TEST(Queues, AreReadInGpus) {
+  const auto queue = decode_queue("a/b", R"({"guarantee_gpus":1.5,"limit_gpus":-1,"weight":0.5})");
+  ASSERT_TRUE(queue.ok());
+  EXPECT_EQ(queue->name, "a/b");
+  EXPECT_EQ(queue->guarantee, 1500);
+  EXPECT_EQ(queue->limit, sched::no_limit);
+  EXPECT_FALSE(queue->user_limit.has_value());
+  EXPECT_EQ(queue->weight, 0.5);
+  EXPECT_TRUE(decode_queue("a", "").ok());
+  EXPECT_FALSE(decode_queue("a", "[]").ok());
+  EXPECT_FALSE(decode_queue("a", R"({"limit":3})").ok());
+  for (const char* number : {"-2", "1e300", R"("NaN")", R"("Infinity")"}) {
+    const auto wrong = decode_queue("a", std::string(R"({"limit_gpus":)") + number + "}");
+    ASSERT_TRUE(wrong.ok()) << number;
+    EXPECT_GT(*wrong->limit, cluster::queue_share_max) << "which no queue may have";
+  }
 }
 
 TEST(Views, ASlowLinkSaysWhy) {

@@ -1,0 +1,27 @@
+// A question to the scheduler about one job, with a copy of all that the answer depends on: it may be
+// answered on any thread while the state goes on.
+#pragma once
+
+#include <vector>
+
+#include "cluster/step.hpp"
+#include "sched/explain.hpp"
+
+namespace tutti::cluster {
+
+struct Question {
+  std::vector<sched::JobView> views;  // what the snapshot points to
+  sched::Snapshot snapshot;
+  sched::JobView job;
+  Instant now;
+
+  sched::Explanation answer() const { return sched::explain(snapshot, job, now); }
+};
+
+// About a job that waits.
+Question question_about(State& state, Instant now, const Job& waiting);
+// About one that is not submitted, or about the first element of an array; nothing changes. An error if it
+// would be refused.
+Result<Question> question_about(State& state, Instant now, const Submit& submit);
+
+}  // namespace tutti::cluster
