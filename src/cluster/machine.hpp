@@ -31,6 +31,7 @@ class Machine {
 
   // nodes.cpp
   void lose(Node& node);
+  void ask_for_strays(const Hello& hello, Node& node);
   void compare(const Hello& hello, Job& job);
   void note(Job& job, std::int32_t rank, const std::string& detail);
   void answer_stale(const NodeName& node, const RankReport& report);

@@ -75,6 +75,13 @@ void VirtualController::kill() {
   for (const Network::Id id : std::exchange(connections_, {})) world_.network.close(id, Side::controller);
 }
 
+// A stall is not stretched: what it holds up would then come in another order.
+void VirtualController::stall(Duration time) {
+  if (world_.agenda.now() < stalled_until_) return;
+  world_.note("controller stalls for " + format_duration(time));
+  stalled_until_ = world_.agenda.now() + time;
+}
+
 void VirtualController::later(Duration delay, std::function<void()> task) {
   world_.agenda.after(delay, [this, life = life_, task = std::move(task)]() mutable {
     if (life != life_) return;
