@@ -157,7 +157,11 @@ void VirtualController::turn() {
     world_.agenda.after(world_.between(10ms, 5s), [this] { start(); });
     return;
   }
-  if (well()) world_.checks.turned(world_.agenda.now(), state());
+  if (well()) {
+    world_.checks.turned(world_.agenda.now(), state());
+  } else {
+    world_.checks.stored(world_.agenda.now(), disk_.contents());
+  }
   if (well() && ++turns_taken_ % compare_every_turns == 0) world_.checks.same(state(), disk_.contents());
   if (items > 0 || !outcome.delivery.empty())
     world_.note("turn of " + std::to_string(items) + ", " + std::to_string(outcome.delivery.messages.size()) +
