@@ -147,7 +147,7 @@ TEST_F(Questions, ALimitHoldsAJobBackAndAnotherQueueIsSuggested) {
   submit(spec(2, "research"));
   const JobId job = submit(spec(1, "research"));
   const auto answer = question_about(state, now, state.jobs.at(job)).answer();
-  EXPECT_EQ(answer.why, "needs 1 GPUs; queue research uses 2 of at most 2");
+  EXPECT_EQ(answer.why, "needs 1 GPU; queue research uses 2 of at most 2");
   ASSERT_EQ(answer.suggestions.size(), 1U);
   EXPECT_EQ(answer.suggestions[0].change, "queue default instead of research");
   EXPECT_EQ(refusal(Submit{{spec(3, "research")}}),

@@ -36,6 +36,7 @@ class Machine {
 
   // nodes.cpp
   void lose(Node& node);
+  void ask_for_strays(const Hello& hello, Node& node);
   void compare(const Hello& hello, Job& job);
   void note(Job& job, std::int32_t rank, const RankStatus& status);
   void answer_stale(const NodeName& node, const RankReport& report);

@@ -31,6 +31,13 @@ std::set<NodeName> node_names(const State& state) {
   return names;
 }
 
+void keep_strays(State& fresh, const State& before) {
+  for (auto& [name, node] : fresh.nodes) {
+    if (const auto known = before.nodes.find(name); known != before.nodes.end())
+      node.strays = known->second.strays;
+  }
+}
+
 bool takes_work(const Node& node) {
   return !node.lost && !node.draining && node.greeted && node.strays.empty();
 }

@@ -48,8 +48,8 @@ struct Inventory {
 
 enum class NodeState { ready, draining, drained, lost };
 
-// A rank that runs on a node, and should not: its attempt was given up while the node could not be reached.
-// It has been told to end, and uses its devices until it has.
+// A rank that runs on a node or may still start there, and should not: its attempt was given up while the
+// node could not be reached. It uses its devices until the node has told its end.
 struct Stray {
   JobId job;
   std::int32_t attempt = 0;
@@ -209,6 +209,10 @@ struct State {
 // Fills in what is derived after the durable parts were loaded; `now` starts every lease anew. Links of nodes
 // that are gone are dropped.
 void derive(State& state, Instant now);
+
+// The state was loaded again while the connections to the nodes went on: what may still come over them is not
+// forgotten.
+void keep_strays(State& fresh, const State& before);
 
 std::set<NodeName> node_names(const State& state);
 NodeState node_state(const State& state, const Node& node);

@@ -22,11 +22,29 @@ void Machine::on(const Hello& event) {
   node = std::move(fresh);
   node.heard_at = now_;
   node.greeted = true;
-  node.strays.clear();
-  state_.index.opens(node);
   for (const RankReport& report : event.ranks) apply(node.name, report);
+  ask_for_strays(event, node);
+  state_.index.opens(node);
   for (const JobId id : std::set(state_.index.jobs_on(event.node))) compare(event, state_.jobs.at(id));
   effects_.schedule = true;
+}
+
+// What was sent to the node before it was given up may still be under way: that a stray is not there yet does
+// not mean that it will not come. The node is told to end it, and answers.
+void Machine::ask_for_strays(const Hello& hello, Node& node) {
+  for (auto at = node.strays.begin(); at != node.strays.end();) {
+    const Stray stray = *at++;
+    const Job* job = find(stray.job);
+    const auto rank = static_cast<std::size_t>(stray.rank);
+    const bool wanted = job != nullptr && job->placed() && job->attempt == stray.attempt &&
+                        rank < job->ranks.size() && !job->ranks[rank].vanished;
+    if (wanted) node.strays.erase(stray);
+    const bool told = std::any_of(hello.ranks.begin(), hello.ranks.end(), [&](const RankReport& report) {
+      return Stray{report.job, report.attempt, report.rank} == stray;
+    });
+    if (!wanted && !told)
+      effects_.sends.push_back(EndRanks{node.name, stray.job, stray.attempt, {stray.rank}});
+  }
 }
 
 void Machine::compare(const Hello& hello, Job& job) {
@@ -77,6 +95,7 @@ void Machine::lose(Node& node) {
     Job& job = state_.jobs.at(id);
     for (std::size_t rank = 0; rank < job.places.size() && job.placed(); ++rank) {
       if (job.places[rank].node != node.name || job.ranks[rank].state == RankState::exited) continue;
+      node.strays.insert({job.id, job.attempt, static_cast<std::int32_t>(rank)});
       set_rank(job, static_cast<std::int32_t>(rank),
                {RankState::exited, 0, "node " + node.name + " was lost", true});
     }

@@ -251,6 +251,27 @@ TEST_F(ClusterTest, AnOldRankOfAnAttemptThatIsNotOverYetKeepsItsNodeBusyToo) {
   EXPECT_TRUE(job(other).placed());
 }
 
+// It says Hello with nothing, because a start that was sent before it was given up has not reached it yet.
+TEST_F(ClusterTest, ANodeTakesNoWorkBeforeItHasAnsweredForWhatItWasGivenUpWith) {
+  join("a", 1);
+  const JobId id = submit(spec(1));
+  lose("a");
+  ASSERT_EQ(job(id).attempt, 1);
+  sends.clear();
+  join("a", 1);
+  ASSERT_EQ(sends.size(), 1U);
+  EXPECT_EQ(std::get<EndRanks>(sends[0]).attempt, 0);
+  EXPECT_FALSE(job(id).placed());
+  State again = state;
+  derive(again, now);
+  keep_strays(again, state);
+  EXPECT_EQ(again.nodes.at("a").strays.size(), 1U) << "nor after the state was loaded again";
+  happen(Reported{"a", {id, 0, 0, {RankState::started}}});
+  EXPECT_FALSE(job(id).placed());
+  happen(Reported{"a", {id, 0, 0, {RankState::exited, 143, ""}}});
+  EXPECT_TRUE(job(id).placed());
+}
+
 TEST_F(ClusterTest, ANodeTakesNoWorkBeforeItHasSaidWhatRunsOnIt) {
   join("a", 1);
   derive(state, now);
@@ -305,8 +326,10 @@ TEST_F(ClusterTest, AnElasticGangGoesOnWithWhatIsLeftOfTheCluster) {
   join(victim, 2, {{id, 0, 7, {RankState::started}}});
   EXPECT_EQ(job(id).attempt, 1) << "room for more ranks does not disturb those that run";
   EXPECT_EQ(job(id).places, places);
-  ASSERT_EQ(sends.size(), 1U);
-  EXPECT_EQ(std::get<EndRanks>(sends[0]).attempt, 0);
+  ASSERT_EQ(sends.size(), 2U) << "the rank that it told of, and the one that it did not";
+  EXPECT_EQ(std::get<EndRanks>(sends[0]).ranks, std::vector<std::int32_t>{7});
+  EXPECT_EQ(std::get<EndRanks>(sends[1]).ranks, std::vector<std::int32_t>{6});
+  EXPECT_EQ(std::get<EndRanks>(sends[1]).attempt, 0);
   happen(Reported{places[0].node, {id, 1, 7, {RankState::exited, 1, ""}}});
   EXPECT_EQ(job(id).state, JobState::running) << "the attempt has no rank 7";
   sends.clear();
@@ -443,6 +466,7 @@ TEST_F(ClusterTest, RestartsAreBounded) {
     all_start(id);
     pass(4s);
     join("a", 1);
+    happen(Reported{"a", {id, loss, 0, {RankState::exited, 143, ""}}});
   }
   EXPECT_EQ(job(id).state, JobState::failed);
   EXPECT_NE(job(id).reason.find("restarted 3 times, which is its limit"), std::string::npos)

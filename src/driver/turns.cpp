@@ -89,6 +89,7 @@ Result<> Turns::read_store() {
     if (auto decoded = wire::decode_into(state, key, bytes); !decoded) return decoded;
   }
   cluster::derive(state, clock_());
+  cluster::keep_strays(state, state_);
   state.revision = state_.revision + 1;
   state_ = std::move(state);
   revision_ = contents->revision;

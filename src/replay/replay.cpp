@@ -183,7 +183,7 @@ class Replay {
       if (const auto* start = std::get_if<cluster::StartRanks>(&send)) {
         starting_.insert(start->job);
       } else if (const auto* end = std::get_if<cluster::EndRanks>(&send)) {
-        ending_.insert(end->job);
+        ending_.push_back(*end);
       }
     }
     for (const cluster::JobId id : effects.jobs) settle(id);
@@ -233,15 +233,28 @@ class Replay {
     report_all(id, {cluster::RankState::started, 0, "", false});
   }
 
+  // The nodes do at once what they are told, also about ranks of old attempts.
+  void answer_ends() {
+    while (!ending_.empty()) {
+      for (const cluster::EndRanks& end : std::exchange(ending_, {})) {
+        for (const std::int32_t rank : end.ranks) {
+          cluster::RankReport report{end.job, end.attempt, rank, {}};
+          report.status.state = cluster::RankState::exited;
+          report.status.exit_code = 143;
+          step(cluster::Reported{end.node, std::move(report)});
+        }
+      }
+    }
+  }
+
   // Until nothing more is to be done at this instant.
   void plan() {
+    answer_ends();
     while (wanted_) {
       wanted_ = false;
       const sched::Plan plan = options_.policy->schedule(cluster::snapshot(state_, now_), now_);
       step(cluster::Planned{plan, state_.index.generation()});
-      for (const cluster::JobId id : std::exchange(ending_, {})) {
-        if (state_.jobs.at(id).placed()) report_all(id, {cluster::RankState::exited, 143, "", false});
-      }
+      answer_ends();
       for (const cluster::JobId id : std::exchange(starting_, {})) begin(id);
     }
     const Instant wake = state_.index.wake();
@@ -274,7 +287,7 @@ class Replay {
   std::map<cluster::JobId, Duration> worked_;   // of those that are not over
   std::map<cluster::JobId, Running> running_;
   std::set<cluster::JobId> starting_;
-  std::set<cluster::JobId> ending_;
+  std::vector<cluster::EndRanks> ending_;
   std::set<cluster::JobId> lost_;
   std::int32_t widest_ = 1;
   double busy_ = 0;

@@ -42,12 +42,13 @@ std::string Shares::describe_limit(const JobView& job, std::int64_t share) const
   for (QueueIndex at_queue = job.queue; at_queue >= 0; at_queue = queue(at_queue).parent) {
     const QueueView& known = queue(at_queue);
     if (known.limit != no_limit && known.in_use + share > known.limit)
-      return "needs " + format_gpus(share) + " GPUs; queue " + known.name + " uses " +
-             format_gpus(known.in_use) + " of at most " + format_gpus(known.limit);
+      return "needs " + format_gpus(share) + (share == whole_share ? " GPU" : " GPUs") + "; queue " +
+             known.name + " uses " + format_gpus(known.in_use) + " of at most " + format_gpus(known.limit);
   }
   const UserView& known = user(job.user);
-  return "needs " + format_gpus(share) + " GPUs; user " + known.name + " uses " + format_gpus(known.in_use) +
-         " of at most " + format_gpus(queue(job.queue).user_limit) + " in queue " + queue(job.queue).name;
+  return "needs " + format_gpus(share) + (share == whole_share ? " GPU" : " GPUs") + "; user " + known.name +
+         " uses " + format_gpus(known.in_use) + " of at most " + format_gpus(queue(job.queue).user_limit) +
+         " in queue " + queue(job.queue).name;
 }
 
 // The queue itself or one above it.

@@ -60,7 +60,6 @@ class Pass {
   struct Refusal {
     bool now = false;     // with all of the room
     bool around = false;  // with what is not promised
-    bool evicting = false;
     std::uint32_t why = 0;
     std::uint32_t why_around = 0;
   };
@@ -88,10 +87,11 @@ class Pass {
       }
     }
     blocked_ = true;
-    if (rules_.displaces && !refusal.evicting && evictions_tried_ < evictions_tried_max) {
+    if (rules_.displaces && evictions_tried_ < evictions_tried_max &&
+        !cannot_evict_.contains(evicting_as(job))) {
       ++evictions_tried_;
       if (evict_for(job)) return;
-      refusal.evicting = true;
+      cannot_evict_.insert(evicting_as(job));
     }
     if (rules_.promises && plan_.promises.size() < promises_max && promise(job)) return;
     const bool may_be_promised = around && !refusal.now;
@@ -132,6 +132,13 @@ class Pass {
   }
 
   // ---- making way
+
+  // Those for whom the same gangs would make way, or fewer: a user's gangs come in the order of what they
+  // had.
+  using EvictingAs = std::tuple<std::uint32_t, QueueIndex, std::int32_t, UserIndex>;
+  static EvictingAs evicting_as(const JobView& job) {
+    return {job.shape_class, job.queue, job.priority, job.user};
+  }
 
   const std::vector<const JobView*>& victims() {
     if (!victims_) {
@@ -340,6 +347,7 @@ class Pass {
   std::vector<Refusal> refusals_;  // by shape class
   bool blocked_ = false;
   int evictions_tried_ = 0;
+  std::set<EvictingAs> cannot_evict_;
   std::optional<std::vector<const JobView*>> victims_;
   std::set<JobId> stopped_;
   std::optional<Room> soon_;  // once something has to make way

@@ -166,7 +166,7 @@ TEST(Pass, ALimitHoldsForTheQueuesBelow) {
   }
   const Plan plan = world.plan();
   EXPECT_EQ(plan.starts.size(), 3U);
-  EXPECT_EQ(why(plan, 6), "needs 1 GPUs; queue r uses 3 of at most 3");
+  EXPECT_EQ(why(plan, 6), "needs 1 GPU; queue r uses 3 of at most 3");
 }
 
 TEST(Pass, AUserHasALimitInAQueue) {
@@ -177,7 +177,7 @@ TEST(Pass, AUserHasALimitInAQueue) {
   world.add(5, one).user = 1;
   const Plan plan = world.plan();
   EXPECT_EQ(plan.starts.size(), 3U);
-  EXPECT_EQ(why(plan, 3), "needs 1 GPUs; user ada uses 2 of at most 2 in queue default");
+  EXPECT_EQ(why(plan, 3), "needs 1 GPU; user ada uses 2 of at most 2 in queue default");
 }
 
 // ---- making way
@@ -258,6 +258,16 @@ TEST(Pass, WhatHasHadMuchYieldsToWhatHasHadLittle) {
   EXPECT_TRUE(stopped(world.plan(Instant(1min))).empty()) << "1 has not had much yet";
   EXPECT_GT(world.plan(Instant(1min)).wake, Instant(1min));
   EXPECT_LT(world.plan(Instant(1min)).wake, Instant(1000h));
+}
+
+TEST(Pass, OneThatCannotDisplaceSaysNothingAboutAnotherUser) {
+  World world({node("a", 8)});
+  world.users = {{.name = "ada"}, {.name = "bob", .past = 1e6}};
+  world.run(1, gpus(8), Instant(0s)).yields = true;
+  world.jobs[0].served = 1e9;
+  world.add(2, gpus(8), 0, Instant(0s)).served = 1e9;
+  world.add(3, gpus(8), 0, Instant(1s)).user = 1;
+  EXPECT_EQ(stopped(world.plan(Instant(1001h))), Ids{1}) << "for bob, although ada comes before him";
 }
 
 TEST(Pass, EqualsNeverDisplaceEachOther) {

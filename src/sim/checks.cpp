@@ -79,13 +79,26 @@ void Checks::acknowledged(const std::vector<cluster::JobId>& jobs) {
 
 void Checks::turned(Duration now, const cluster::State& state) {
   if (auto held = cluster::invariants(state); !held) violate(held.error().text());
-  for (const auto& [name, node] : state.nodes) {
-    if (node.lost) lost_at_[name] = now;
-  }
+  note_lost(now, state);
   for (const cluster::JobId id : acknowledged_) {
     if (!state.jobs.contains(id)) violate("job " + id.text() + " was acknowledged and is forgotten");
   }
   for (const auto& [id, job] : state.jobs) check_job(now, job);
+}
+
+void Checks::note_lost(Duration now, const cluster::State& state) {
+  for (const auto& [name, node] : state.nodes) {
+    if (node.lost) lost_at_[name] = now;
+  }
+}
+
+void Checks::stored(Duration now, const store::Contents& contents) {
+  cluster::State state;
+  for (const auto& [key, bytes] : contents.objects) {
+    if (auto decoded = wire::decode_into(state, key, bytes); !decoded)
+      return violate("what was stored cannot be read: " + decoded.error().text());
+  }
+  note_lost(now, state);
 }
 
 void Checks::check_job(Duration now, const cluster::Job& job) {

@@ -35,6 +35,9 @@ class Checks {
 
   // After each turn, with the state that it has stored.
   void turned(Duration now, const cluster::State& state);
+  // After a turn that could not be stored, or that nobody knows of whether it was: what is on the disk
+  // counts.
+  void stored(Duration now, const store::Contents& contents);
   // What is in memory is what is on the disk.
   void same(const cluster::State& state, const store::Contents& contents);
   // After the faults: everything is finished.
@@ -47,6 +50,7 @@ class Checks {
     std::vector<cluster::RankPlace> places;
   };
 
+  void note_lost(Duration now, const cluster::State& state);
   void check_devices(const std::string& node, const RankKey& key, const cluster::RankPlace& place);
   void check_other_attempts(const RankKey& key);
   void check_job(Duration now, const cluster::Job& job);

@@ -143,11 +143,7 @@ void Faults::kill_controller_in_commit() {
                                                 : FaultyDisk::Death::before_commit);
 }
 
-void Faults::stall_controller() {
-  const Duration time = world_.between(100ms, 10s);
-  world_.note("controller stalls for " + format_duration(time));
-  controller_.stall(time);
-}
+void Faults::stall_controller() { controller_.stall(world_.between(100ms, 10s)); }
 
 void Faults::break_disk() {
   constexpr std::array moods{FaultyDisk::Mood::full, FaultyDisk::Mood::uncertain, FaultyDisk::Mood::dead};

@@ -75,6 +75,13 @@ void VirtualController::kill() {
   for (const Network::Id id : std::exchange(connections_, {})) world_.network.close(id, Side::controller);
 }
 
+// A stall is not stretched: what it holds up would then come in another order.
+void VirtualController::stall(Duration time) {
+  if (world_.agenda.now() < stalled_until_) return;
+  world_.note("controller stalls for " + format_duration(time));
+  stalled_until_ = world_.agenda.now() + time;
+}
+
 void VirtualController::later(Duration delay, std::function<void()> task) {
   world_.agenda.after(delay, [this, life = life_, task = std::move(task)]() mutable {
     if (life != life_) return;
@@ -150,7 +157,11 @@ void VirtualController::turn() {
     world_.agenda.after(world_.between(10ms, 5s), [this] { start(); });
     return;
   }
-  if (well()) world_.checks.turned(world_.agenda.now(), state());
+  if (well()) {
+    world_.checks.turned(world_.agenda.now(), state());
+  } else {
+    world_.checks.stored(world_.agenda.now(), disk_.contents());
+  }
   if (well() && ++turns_taken_ % compare_every_turns == 0) world_.checks.same(state(), disk_.contents());
   if (items > 0 || !outcome.delivery.empty())
     world_.note("turn of " + std::to_string(items) + ", " + std::to_string(outcome.delivery.messages.size()) +

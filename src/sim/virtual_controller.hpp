@@ -27,7 +27,7 @@ class VirtualController {
   // ---- faults and their end
   void start();
   void kill();
-  void stall(Duration time) { stalled_until_ = world_.agenda.now() + time; }
+  void stall(Duration time);
   void jump_clock(Duration by) { clock_offset_ += by; }
 
   // ---- agents

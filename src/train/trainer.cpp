@@ -117,7 +117,7 @@ class Trainer {
   std::int64_t started_at_ = 0;
   Clock::time_point printed_{};
   std::int64_t told_step_ = -1;  // the checkpoint that the agent was last shown
-  double peak_ = 0;  // of one device, in operations a second; 0: not known
+  double peak_ = 0;              // of one device, in operations a second; 0: not known
 };
 
 Trainer::Trainer(const RunOptions& options, comm::Communicator world)
