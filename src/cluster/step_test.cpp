@@ -434,8 +434,8 @@ TEST_F(ClusterTest, OfTwoThatCouldMakeWayTheOneWithTheNewerCheckpointDoes) {
 }
 
 TEST_F(ClusterTest, QueuesAreCheckedAndKept) {
-  const auto why_not = [&](const Queue& queue) {
-    const auto effects = happen(SetQueue{queue});
+  const auto why_not = [&](const SetQueue& queue) {
+    const auto effects = happen(queue);
     return effects.reply ? "" : effects.reply.error().text();
   };
   EXPECT_EQ(why_not({.name = "research", .guarantee = 4000}), "");
