@@ -2,96 +2,11 @@
 
 #include <algorithm>
 
-#include <gtest/gtest.h>
-
 #include "base/prng.hpp"
+#include "cluster/cluster_test.hpp"
 
 namespace tutti::cluster {
 namespace {
-
-JobSpec spec(std::int32_t ranks, std::int32_t gpu_share = 1000) {
-  JobSpec spec;
-  spec.name = "job";
-  spec.command = {"true"};
-  spec.shape.ranks = ranks;
-  spec.shape.gpu_share = gpu_share;
-  return spec;
-}
-
-JobSpec elastic_spec(std::vector<std::int32_t> rank_counts) {
-  JobSpec elastic = spec(rank_counts.front());
-  elastic.shape.rank_counts = std::move(rank_counts);
-  return elastic;
-}
-
-// A cluster with a scheduler beside it and agents that do what they are told only when the test says so.
-struct ClusterTest : testing::Test {
-  State state;
-  Instant now{1000s};
-  std::vector<Send> sends;
-
-  void SetUp() override { derive(state, now); }
-
-  Effects happen(const Event& event) {
-    Effects effects = step(state, now, event);
-    const auto checked = invariants(state);
-    EXPECT_TRUE(checked.ok()) << (checked ? "" : checked.error().text());
-    sends.insert(sends.end(), effects.sends.begin(), effects.sends.end());
-    if (effects.schedule) happen(planned());
-    return effects;
-  }
-
-  Planned planned() { return {sched::schedule(snapshot(state, now), now), state.index.generation()}; }
-
-  void join(const NodeName& name, int gpus, std::vector<RankReport> ranks = {}) {
-    Hello hello{name, "", "10.0.0." + name, 1, {}, std::move(ranks)};
-    for (int gpu = 0; gpu < gpus; ++gpu) hello.inventory.devices.push_back({"H100", gib(80), "uuid"});
-    hello.inventory.cpus = 16;
-    hello.inventory.memory = gib(64);
-    happen(hello);
-  }
-
-  JobId submit(const JobSpec& what) {
-    auto effects = happen(Submit{{what}});
-    EXPECT_TRUE(effects.reply.ok()) << (effects.reply ? "" : effects.reply.error().text());
-    return effects.reply ? effects.reply->front() : JobId();
-  }
-
-  Job& job(JobId id) { return state.jobs.at(id); }
-  std::string why(JobId id) { return reason_of(state, job(id)); }
-
-  void report(JobId id, std::int32_t rank, RankStatus status) {
-    happen(Reported{job(id).places[static_cast<std::size_t>(rank)].node,
-                    {id, job(id).attempt, rank, std::move(status)}});
-  }
-  void all_start(JobId id) {
-    for (std::int32_t rank = 0; rank < rank_count(job(id)); ++rank) report(id, rank, {RankState::started});
-  }
-  void all_exit(JobId id, std::int32_t code = 0) {
-    const std::int32_t attempt = job(id).attempt;
-    for (std::int32_t rank = 0; rank < rank_count(job(id)); ++rank) {
-      if (job(id).placed() && job(id).attempt == attempt) report(id, rank, {RankState::exited, code, ""});
-    }
-  }
-  // The node is silent for longer than its lease, the others are not.
-  void lose(const NodeName& silent) {
-    now += lease;
-    for (const auto& [name, node] : std::map(state.nodes)) {
-      if (name != silent && !node.lost) happen(Heard{name});
-    }
-    pass(1s);
-    EXPECT_TRUE(state.nodes.at(silent).lost);
-  }
-  void pass(Duration time) {
-    now += time;
-    happen(Tick{});
-  }
-  template <class T>
-  std::size_t sent() const {
-    return static_cast<std::size_t>(std::count_if(
-        sends.begin(), sends.end(), [](const Send& s) { return std::holds_alternative<T>(s); }));
-  }
-};
 
 TEST_F(ClusterTest, AJobRunsToItsEnd) {
   join("a", 8);
@@ -388,75 +303,6 @@ TEST_F(ClusterTest, ALostNodeThatIsHeardAgainIsAskedForAHello) {
   happen(Heard{"a"});
   EXPECT_EQ(sent<AskHello>(), 1U);
   EXPECT_TRUE(state.nodes.at("a").lost) << "until it has said what it runs";
-}
-
-TEST_F(ClusterTest, AGangThatMakesWayKeepsItsPlaceAndIsNotBlamed) {
-  join("a", 1);
-  const JobId low = submit(spec(1));
-  all_start(low);
-  JobSpec important = spec(1);
-  important.priority = 5;
-  const JobId high = submit(important);
-  EXPECT_EQ(job(low).ending, EndCause::preempted);
-  EXPECT_EQ(why(high), "starts when job " + low.text() + " has made way");
-  now += 5s;
-  report(low, 0, {RankState::exited, 143, ""});
-  EXPECT_EQ(job(low).state, JobState::restarting);
-  EXPECT_EQ(job(low).preemptions, 1);
-  EXPECT_EQ(job(low).failures, 0);
-  EXPECT_EQ(job(low).last_end, "makes way for job " + high.text());
-  EXPECT_GT(job(low).served, 0);
-  ASSERT_TRUE(job(high).placed());
-  all_start(high);
-  report(high, 0, {RankState::exited, 0, ""});
-  EXPECT_TRUE(job(low).placed()) << "it is back";
-  EXPECT_EQ(job(low).attempt, 1);
-}
-
-TEST_F(ClusterTest, OfTwoThatCouldMakeWayTheOneWithTheNewerCheckpointDoes) {
-  join("a", 2);
-  const JobId first = submit(spec(1));
-  const JobId second = submit(spec(1));
-  all_start(first);
-  all_start(second);
-  now += 60s;
-  RankStatus saved{RankState::started, 0, ""};
-  saved.saved_at = now - 1s;
-  report(first, 0, saved);
-  saved.saved_at = now + 3600s;
-  report(second, 0, saved);
-  EXPECT_EQ(job(second).saved_at, Instant()) << "its node's clock is ahead";
-  JobSpec important = spec(1);
-  important.priority = 5;
-  submit(important);
-  EXPECT_EQ(job(first).ending, EndCause::preempted);
-  EXPECT_EQ(job(second).ending, EndCause::none);
-}
-
-TEST_F(ClusterTest, QueuesAreCheckedAndKept) {
-  const auto why_not = [&](const SetQueue& queue) {
-    const auto effects = happen(queue);
-    return effects.reply ? "" : effects.reply.error().text();
-  };
-  EXPECT_EQ(why_not({.name = "research", .guarantee = 4000}), "");
-  EXPECT_EQ(why_not({.name = "research/vision", .guarantee = 3000}), "");
-  EXPECT_NE(why_not({.name = "research/speech", .guarantee = 2000}), "") << "research itself has only four";
-  EXPECT_NE(why_not({.name = "other/part"}), "") << "there is no other";
-  EXPECT_NE(why_not({.name = "a//b"}), "");
-  EXPECT_NE(why_not({.name = "small", .guarantee = 2000, .limit = 1000}), "");
-  EXPECT_NE(why_not({.name = "light", .weight = 0}), "");
-  EXPECT_FALSE(happen(RemoveQueue{"research"}).reply.ok()) << "it has a part";
-  EXPECT_FALSE(happen(RemoveQueue{"default"}).reply.ok());
-  JobSpec in_it = spec(1);
-  in_it.queue = "research/vision";
-  const JobId id = submit(in_it);
-  EXPECT_FALSE(happen(RemoveQueue{"research/vision"}).reply.ok()) << "it has a job";
-  happen(Cancel{id, ""});
-  EXPECT_TRUE(happen(RemoveQueue{"research/vision"}).reply.ok());
-  EXPECT_EQ(why_not({.name = "tiny", .limit = 1000}), "");
-  in_it.queue = "tiny";
-  in_it.shape.ranks = 2;
-  EXPECT_FALSE(happen(Submit{{in_it}}).reply.ok()) << "it would wait for ever";
 }
 
 TEST_F(ClusterTest, RestartsAreBounded) {
