@@ -86,7 +86,8 @@ void Index::rebuild(const State& state, Instant now) {
             [&](const std::string& name) { queues_[name].add(job->served, job->finished_at); });
     users_[{job->spec.queue, job->spec.user}].add(job->served, job->finished_at);
   }
-  for (const auto& [id, job] : state.jobs) {
+  for (const auto& entry : state.jobs) {
+    const Job& job = entry.second;  // a binding cannot be captured
     if (job.finished() || job.served == 0) continue;
     up_from(job.spec.queue, [&](const std::string& name) { queues_[name].add(job.served, now); });
     users_[{job.spec.queue, job.spec.user}].add(job.served, now);
@@ -359,6 +360,7 @@ Result<> Index::check(const State& state) const {
   fresh.refresh(state);
   const auto ids = [](const std::map<sched::JobId, sched::JobView>& views) {
     std::vector<std::tuple<sched::JobId, std::int32_t, bool>> found;
+    found.reserve(views.size());
     for (const auto& [id, view] : views) found.emplace_back(id, view.attempt, view.ending);
     return found;
   };

@@ -85,6 +85,7 @@ Saturated saturate(const Fleet& fleet, const std::vector<sched::Shape>& tasks, c
     at->second.often += 1;
   }
   std::vector<std::pair<sched::Shape, double>> shapes;
+  shapes.reserve(classes.size());
   for (const auto& [shape, known] : classes) shapes.emplace_back(shape, known.often);
   const auto mix = std::make_shared<const sched::Mix>(sched::make_mix(std::move(shapes)));
 
