@@ -177,6 +177,55 @@ TEST_F(Training, ADrainedNodeLeavesACheckpointBehind) {
   ASSERT_TRUE(cluster_->becomes(job, "cancelled"));
 }
 
+// Another program, another language, gradients by autograd: what it computes is what the trainer is to
+// compute.
+TEST_F(Training, LossesAndGradientsAreThoseOfPytorch) {
+  if (run({"/usr/bin/python3", "-c", "import torch"}).exit_code != 0)
+    GTEST_SKIP() << "python3-torch is not installed";
+  // As many samples as a step takes: each step sees all of them, whatever their order.
+  constexpr std::size_t batch = 8;
+  constexpr std::size_t context = 32;
+  constexpr int steps = 5;
+  Prng random(7);
+  std::string text;
+  while (text.size() < batch * context + 1) text += static_cast<char>('a' + random.below(26));
+  write_text(file("letters.txt"), text);
+  const auto packed = cluster_->tutti(
+      {"data", "pack", file("letters.txt"), "--tokenizer", "bytes", "--out", file("letters")});
+  ASSERT_EQ(packed.exit_code, 0) << packed.err;
+  start_nodes({"a"});
+  for (const std::string family : {"gpt2", "llama"}) {
+    const std::string config = file(family + ".yaml");
+    const std::string model = file(family + ".model");
+    write_text(config, "data: " + file("letters") + "\nrun: " + file(family) + "\nmodel: " + model +
+                           "\nweights: " + model + "\nparallel: dp2\ncontext: " + std::to_string(context) +
+                           "\nbatch: " + std::to_string(batch) + "\nsteps: " + std::to_string(steps) +
+                           "\nwarmup: 2\nlearning_rate: 3e-3\nfinal_learning_rate: 3e-4\n"
+                           "weight_decay: 0.1\nbeta1: 0.9\nbeta2: 0.95\nclip: 1\nseed: 1\n");
+    const auto computed = run({"/usr/bin/python3", TUTTI_SOURCE_DIR "/tests/support/torch_gpt.py", family,
+                               config, file("letters.txt")},
+                              {.env = {{"OMP_NUM_THREADS", "1"}}});
+    ASSERT_EQ(computed.exit_code, 0) << computed.err;
+    const auto expected = lines_of(computed.out);
+    ASSERT_EQ(expected.size(), static_cast<std::size_t>(steps)) << computed.out;
+
+    const std::string job = submit({config, "--gpus", "2"});
+    ASSERT_EQ(cluster_->wait(job), 0) << cluster_->log(job, 0);
+    const auto lines = metrics(family);
+    ASSERT_EQ(lines.size(), expected.size());
+    for (const std::string& text_of_step : expected) {
+      const auto theirs = nlohmann::json::parse(text_of_step);
+      const auto& ours = lines.at(theirs["step"]);
+      const auto ratio = [&](const char* key) { return ours[key].get<double>() / theirs[key].get<double>(); };
+      // f32 against f64 differ by about 1e-7; another epsilon in a norm, or the other GELU, by 2e-6 and
+      // more.
+      EXPECT_NEAR(ratio("loss"), 1.0, 1e-6) << family << ours << theirs;
+      EXPECT_NEAR(ratio("grad_norm"), 1.0, 1e-6) << family << ours << theirs;
+      EXPECT_NEAR(ratio("lr"), 1.0, 1e-12) << family << ours << theirs;
+    }
+  }
+}
+
 TEST(Demo, TellsTheWholeStory) {
   if (!has_worker) GTEST_SKIP() << "tutti-worker is not built: there is no libtorch";
   const auto shown =
