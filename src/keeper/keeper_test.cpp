@@ -102,7 +102,7 @@ TEST_F(KeeperTest, AShippedFolderIsLaidOutFirstAndOnce) {
   keeper.on(start({0, 1}, "hash"));
   EXPECT_EQ(processes.prepared, 1);
   EXPECT_TRUE(processes.started.empty());
-  keeper.prepared(cluster::JobId(7), 0, std::string("/work/7.0"));
+  keeper.prepared(cluster::JobId(7), 0, std::string("/shipped/7.0"));
   EXPECT_EQ(processes.started.size(), 2U);
 }
 
@@ -115,7 +115,7 @@ TEST_F(KeeperTest, WhatIsEndedBeforeItsFolderIsThereDoesNotStart) {
   EXPECT_EQ(last_report().status.detail, "it was ended before it started");
   keeper.on(wire::ForgetRanks{cluster::JobId(7), 0});
   EXPECT_TRUE(processes.released.empty()) << "the folder is still being laid out";
-  keeper.prepared(cluster::JobId(7), 0, std::string("/work/7.0"));
+  keeper.prepared(cluster::JobId(7), 0, std::string("/shipped/7.0"));
   EXPECT_TRUE(processes.started.empty());
   EXPECT_EQ(processes.released, std::vector<std::string>{"7.0"});
 }
@@ -130,7 +130,7 @@ TEST_F(KeeperTest, AnEndThatOvertakesItsStartIsAnswered) {
 
 TEST_F(KeeperTest, TheFolderStaysWhileARankUsesIt) {
   keeper.on(start({0, 1}, "hash"));
-  keeper.prepared(cluster::JobId(7), 0, std::string("/work/7.0"));
+  keeper.prepared(cluster::JobId(7), 0, std::string("/shipped/7.0"));
   keeper.exited(key(0), {RankState::exited, 0, ""});
   keeper.on(wire::ForgetRanks{cluster::JobId(7), 0});
   EXPECT_TRUE(processes.released.empty());
