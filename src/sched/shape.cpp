@@ -94,7 +94,7 @@ std::string describe_need(const Shape& shape) {
   if (nodes > 0) text += " on " + std::to_string(nodes) + (nodes == 1 ? " node" : " nodes");
   if (shape.ranks_per_node > 0) text += ", " + std::to_string(shape.ranks_per_node) + " a node";
   if (shape.gpu_share > 0) {
-    text += " of " + format_gpus(shape.gpu_share) + " GPU";
+    text += " of " + format_gpus(shape.gpu_share) + (shape.gpu_share > whole_share ? " GPUs" : " GPU");
     if (!shape.gpu_model.empty()) text += " " + shape.gpu_model;
     if (shape.gpu_memory.count() > 0) text += " with " + format_bytes(shape.gpu_memory);
   }
