@@ -127,7 +127,7 @@ void Machine::answer_stale(const NodeName& node, const RankReport& report) {
     effects_.sends.push_back(ForgetRanks{node, report.job, report.attempt});
   } else {
     effects_.sends.push_back(EndRanks{node, report.job, report.attempt, {report.rank}});
-    if (Node* home = find(node); home != nullptr) {
+    if (Node* home = find(node); home != nullptr && home->strays.size() < strays_max) {
       home->strays.insert({report.job, report.attempt, report.rank});
       state_.index.opens(*home);
     }

@@ -57,6 +57,7 @@ struct Stray {
 
   friend auto operator<=>(const Stray&, const Stray&) = default;
 };
+constexpr std::size_t strays_max = 100'000;  // of one node: an agent may invent ranks, but not without end
 
 struct Node {
   NodeName name;

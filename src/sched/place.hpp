@@ -16,7 +16,7 @@ class NodeChoice {
   NodeChoice& operator=(const NodeChoice&) = delete;
   virtual ~NodeChoice() = default;
 
-  // A node of [first, last) with room for so many ranks, or nothing.
+  // A node with room for so many ranks, or nothing.
   virtual std::optional<NodeIndex> choose(const Room& room, const Need& need, std::int32_t ranks) const = 0;
   // The devices there, appended; by default as the room chooses.
   virtual void devices(const Room& room, const Need& need, NodeIndex node, std::int32_t ranks,
