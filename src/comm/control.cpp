@@ -62,11 +62,16 @@ Result<std::unique_ptr<Control>> Control::connect(const std::string& host, std::
 }
 
 Control::~Control() {
+  leave();
+  close(stop_);
+}
+
+void Control::leave() {
+  if (!thread_.joinable()) return;
   send(FrameKind::goodbye, "");
   const std::uint64_t one = 1;
   [[maybe_unused]] const auto written = write(stop_, &one, sizeof one);
-  if (thread_.joinable()) thread_.join();
-  close(stop_);
+  thread_.join();
 }
 
 void Control::begin(Duties duties) {

@@ -31,8 +31,10 @@ class Control {
                                                   int ranks, const std::string& node,
                                                   Clock::time_point deadline, Fault& fault);
 
-  // Says goodbye.
   ~Control();
+
+  // Says goodbye and ends the thread: from here on no duty is called.
+  void leave();
 
   // What the control thread does for its rank; all three are called on that thread.
   struct Duties {

@@ -91,8 +91,9 @@ World::World(Options options)
       }()) {}
 
 World::~World() {
-  // Whoever answers an inquest looks at this object: the line ends before it does.
+  // The control thread looks at this object, and at control_ in it: it ends before any of that is gone.
   links_.reset();
+  if (control_) control_->leave();
   control_.reset();
   hub_.reset();
 }
