@@ -278,6 +278,10 @@ TEST_F(Training, SaysWhatIsWrongBeforeItStarts) {
   refused({config, "--gpus", "8", "--set", "model=llama", "--set", "layers=40", "--set", "hidden=5120",
            "--set", "heads=40", "--set", "parallel=dp8"},
           "this would fit: parallel: ");
+  // Nor any host: a terabyte of optimizer state.
+  refused({config, "--ranks", "1", "--set", "model=llama", "--set", "layers=80", "--set", "hidden=8192",
+           "--set", "heads=64"},
+          "GiB optimizer");
   EXPECT_FALSE(fs::exists(file("wrong") + "/recipe.json"));
 }
 

@@ -65,12 +65,14 @@ struct Machines {
   int gpus = 0;
   int gpus_of_node = 0;
   std::int64_t gpu_memory = 0;  // of the smallest
+  std::vector<std::int64_t> host_memory;
 };
 
 Machines machines_of(const nlohmann::json& nodes) {
   Machines machines;
   for (const auto& node : nodes.value("nodes", nlohmann::json::array())) {
     const auto devices = node.value("devices", nlohmann::json::array());
+    machines.host_memory.push_back(std::int64_t{node.value("memory_mib", 0)} << 20);
     machines.gpus += static_cast<int>(devices.size());
     machines.gpus_of_node = std::max(machines.gpus_of_node, static_cast<int>(devices.size()));
     for (const auto& device : devices) {
@@ -151,13 +153,18 @@ class Train final : public Command {
         .ranks = static_cast<int>(ranks),
         .ranks_of_node = on_gpus ? std::max(1, machines.gpus_of_node) : static_cast<int>(ranks),
         .place = on_gpus ? recipe::Place::gpu : recipe::Place::host,
-        .memory = on_gpus ? machines.gpu_memory : 0};
+        .memory = on_gpus ? machines.gpu_memory
+                          : recipe::memory_of_each(machines.host_memory, static_cast<int>(ranks))};
     if (auto mesh = recipe::choose_mesh(recipe, shape, ground); !mesh) return std::move(mesh).error();
     jobfile::Draft draft;
     const std::vector<int> counts =
         fixed_ ? std::vector<int>{ground.ranks} : rank_counts(recipe, shape, ground);
     draft.rank_counts.assign(counts.begin(), counts.end());
-    if (on_gpus) draft.gpu_share = 1000;
+    if (on_gpus) {
+      draft.gpu_share = 1000;
+    } else {
+      draft.memory_per_rank = Bytes(recipe::most_memory(recipe, shape, ground, counts));
+    }
     draft.name = name_.empty() ? fs::path(recipe.run).filename().string() : name_;
     draft.queue = queue_;
     draft.priority = priority_;
@@ -165,7 +172,7 @@ class Train final : public Command {
     draft.restart_on_failure = restarts_on_failure;
     draft.grace = 60s;  // for a checkpoint
     draft.yields = true;
-    draft.command = {worker_program(), "train", recipe.run};
+    draft.command = {worker_program(), "train", recipe.run, std::to_string(ground.memory)};
     return draft;
   }
 

@@ -103,6 +103,11 @@ Index::ShapeClass& Index::intern(const sched::Shape& shape) {
   return at->second;
 }
 
+std::uint32_t Index::kind_of(const Job& job) {
+  const KindKey key{{job.spec.queue, job.spec.user}, intern(job.spec.shape).number};
+  return kinds_.try_emplace(key, static_cast<std::uint32_t>(kinds_.size())).first->second;
+}
+
 void Index::fill(const Job& job, sched::JobView& view) {
   const ShapeClass& known = intern(job.spec.shape);
   view.id = job.id;
@@ -112,6 +117,7 @@ void Index::fill(const Job& job, sched::JobView& view) {
   view.queued_at = job.queued_at;
   view.shape = known.shape;
   view.shape_class = known.number;
+  view.kind = kind_of(job);
   view.grace = job.spec.grace;
   view.time_limit = job.spec.time_limit;
   view.expected = job.spec.time_limit > Duration::zero() ? job.spec.time_limit : usual(job.spec.user);
@@ -180,6 +186,11 @@ void Index::releases(const Job& job, Instant now) {
 void Index::finishes(const Job& job, Instant now) {
   waiting_jobs_.erase(job.id);
   remaining_.erase(job.id);
+  if (job.served > 0) {
+    const double devices =
+        static_cast<double>(job.spec.shape.ranks) * job.spec.shape.gpu_share / sched::whole_share;
+    past_.add(kind_of(job), job.submitted_at, job.served / devices, devices);
+  }
   if (job.state != JobState::succeeded || job.spec.user.empty()) return;
   const double took = seconds(now - job.started_at);
   const auto [at, first] = usual_s_.try_emplace(job.spec.user, took);
@@ -211,8 +222,10 @@ void Index::knows(sched::JobId job, Duration remaining) {
 }
 
 void Index::refresh(const State& state) {
-  if (shapes_.size() > shapes_max) {
+  if (std::max(shapes_.size(), kinds_.size()) > shapes_max) {
     shapes_.clear();
+    kinds_.clear();
+    past_ = {};
     for (auto& [id, view] : waiting_jobs_) fill(state.jobs.at(id), view);
     for (auto& [id, view] : running_) fill(state.jobs.at(id), view);
   }
@@ -301,6 +314,7 @@ sched::Snapshot Index::snapshot(const State& state, Instant now) {
   snapshot.room = room_;
   snapshot.fabric = state.fabric;
   snapshot.mix = mix_;
+  snapshot.past = &past_;
   snapshot.shape_classes = static_cast<std::uint32_t>(shapes_.size());
   std::map<std::string, sched::QueueIndex> numbers;
   for (const auto& [name, queue] : state.queues) {

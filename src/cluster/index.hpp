@@ -83,6 +83,11 @@ class Index {
     std::string user;
     friend auto operator<=>(const UserKey&, const UserKey&) = default;
   };
+  struct KindKey {
+    UserKey user;
+    std::uint32_t shape_class = 0;
+    friend auto operator<=>(const KindKey&, const KindKey&) = default;
+  };
   struct ShapeClass {
     std::shared_ptr<const sched::Shape> shape;
     std::uint32_t number = 0;
@@ -91,6 +96,7 @@ class Index {
 
   void refresh(const State& state);
   ShapeClass& intern(const sched::Shape& shape);
+  std::uint32_t kind_of(const Job& job);
   void fill(const Job& job, sched::JobView& view);
   void count_nodes(const Job& job, bool there);
   void use(const Job& job, std::int64_t share);
@@ -110,6 +116,8 @@ class Index {
   std::map<std::string, double> usual_s_;  // by user
   std::map<sched::JobId, Duration> remaining_;
   std::map<sched::Shape, ShapeClass, sched::ShapeOrder> shapes_;
+  std::map<KindKey, std::uint32_t> kinds_;
+  sched::Past past_;
   double seen_ = 0;
   double seen_at_mix_ = 0;
   std::shared_ptr<const sched::Mix> mix_;

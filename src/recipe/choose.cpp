@@ -1,5 +1,6 @@
 #include "recipe/choose.hpp"
 
+#include <algorithm>
 #include <optional>
 
 #include "base/units.hpp"
@@ -54,6 +55,22 @@ Error does_not_fit(const Recipe& recipe, const model::Shape& shape, const plan::
 
 }  // namespace
 
+std::int64_t memory_of_each(const std::vector<std::int64_t>& hosts, int ranks) {
+  if (hosts.empty() || *std::min_element(hosts.begin(), hosts.end()) <= 0) return 0;
+  const auto enough = [&](std::int64_t each) {
+    std::int64_t held = 0;
+    for (const std::int64_t host : hosts) held += host / each;
+    return held >= ranks;
+  };
+  std::int64_t least = 0;
+  std::int64_t too_much = *std::max_element(hosts.begin(), hosts.end()) + 1;
+  while (too_much - least > 1) {
+    const std::int64_t middle = least + (too_much - least) / 2;
+    (enough(middle) ? least : too_much) = middle;
+  }
+  return least;
+}
+
 Result<plan::Mesh> choose_mesh(const Recipe& recipe, const model::Shape& shape, const Ground& ground) {
   std::optional<plan::Mesh> named;
   if (recipe.parallel != "auto") {
@@ -94,6 +111,18 @@ std::vector<int> rank_counts(const Recipe& recipe, const model::Shape& shape, co
     if (choose_mesh(recipe, shape, smaller)) counts.push_back(ranks);
   }
   return counts;
+}
+
+std::int64_t most_memory(const Recipe& recipe, const model::Shape& shape, const Ground& ground,
+                         const std::vector<int>& counts) {
+  std::int64_t most = 0;
+  for (const int ranks : counts) {
+    Ground smaller = ground;
+    smaller.ranks = ranks;
+    if (const auto mesh = choose_mesh(recipe, shape, smaller))
+      most = std::max(most, memory_of(recipe, shape, *mesh, ground.place).total());
+  }
+  return most;
 }
 
 }  // namespace tutti::recipe

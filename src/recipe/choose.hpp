@@ -22,9 +22,17 @@ struct Ground {
   std::int64_t memory = 0;  // of a rank; 0: not known, anything fits
 };
 
+// The most memory that each of so many ranks can have on these hosts, however they are spread; 0: one of the
+// hosts does not say what it has, or there is none.
+std::int64_t memory_of_each(const std::vector<std::int64_t>& hosts, int ranks);
+
 Result<plan::Mesh> choose_mesh(const Recipe& recipe, const model::Shape& shape, const Ground& ground);
 
 // The numbers of ranks up to `ground.ranks` with which the run can go on, the largest first.
 std::vector<int> rank_counts(const Recipe& recipe, const model::Shape& shape, const Ground& ground);
+
+// What a rank needs, whichever of these numbers of ranks the run has.
+std::int64_t most_memory(const Recipe& recipe, const model::Shape& shape, const Ground& ground,
+                         const std::vector<int>& counts);
 
 }  // namespace tutti::recipe

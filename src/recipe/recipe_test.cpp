@@ -142,6 +142,29 @@ TEST(Choose, RefusesWithTheNumbersAndAMeshThatWouldFit) {
   EXPECT_NE(hopeless.error().remedy().find("no mesh of 8 ranks would fit"), std::string::npos);
 }
 
+TEST(Choose, RanksShareTheMemoryOfTheirHosts) {
+  EXPECT_EQ(memory_of_each({64, 64}, 1), 64);
+  EXPECT_EQ(memory_of_each({64, 64}, 2), 64);
+  EXPECT_EQ(memory_of_each({64, 64}, 3), 32);
+  EXPECT_EQ(memory_of_each({90, 10}, 3), 30);  // all on the large one
+  EXPECT_EQ(memory_of_each({10, 10}, 32), 0);  // not a byte for each
+  EXPECT_EQ(memory_of_each({64, 0}, 2), 0);    // not known
+  EXPECT_EQ(memory_of_each({}, 2), 0);
+}
+
+TEST(Choose, AsksForWhatTheSmallestGangNeeds) {
+  Recipe recipe = large();
+  recipe.parallel = "auto";
+  recipe.zero = 1;
+  const Ground ground{.ranks = 4, .ranks_of_node = 4};
+  const auto need = [&](int ranks) {
+    return memory_of(recipe, gpt2_124m(), {.data = ranks}, Place::host).total();
+  };
+  EXPECT_LT(need(4), need(1));
+  EXPECT_EQ(most_memory(recipe, gpt2_124m(), ground, {4}), need(4));
+  EXPECT_EQ(most_memory(recipe, gpt2_124m(), ground, {4, 2, 1}), need(1));
+}
+
 TEST(Choose, ASmallerGangKeepsSlicesAndStages) {
   Recipe recipe = large();
   recipe.parallel = "dp4 tp2 pp2";

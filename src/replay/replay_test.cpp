@@ -83,12 +83,24 @@ TEST(Replay, SrtfPutsTheLongerAside) {
 }
 
 TEST(Replay, TuttiPutsAsideWhatHasHadMuch) {
-  // Eight devices leave the first level after 21 minutes.
-  const auto out = played(machines(1), {job("long", 0s, 8, 10h), job("short", 1h, 8, 60s)}, "tutti");
+  const auto out = played(machines(1), {job("long", 0s, 8, 10h), job("short", 1h, 4, 60s)}, "tutti");
   EXPECT_DOUBLE_EQ(end_of(out, "short"), 3660);
   EXPECT_DOUBLE_EQ(end_of(out, "long"), 36060);
-  const auto early = played(machines(1), {job("long", 0s, 8, 1000s), job("short", 60s, 8, 60s)}, "tutti");
+  const auto early = played(machines(1), {job("long", 0s, 8, 500s), job("short", 60s, 4, 60s)}, "tutti");
   EXPECT_EQ(early.preemptions, 0U) << "both are new";
+}
+
+TEST(Replay, TuttiLearnsFromThoseThatCameTogether) {
+  // One of a sweep has shown how long they take: the others let the short ones pass, which came later.
+  std::vector<TraceJob> jobs{job("pilot", 0s, 8, 1000s)};
+  for (int at = 0; at < 4; ++at) jobs.push_back(job("sweep", 1s, 8, 1000s));
+  jobs.push_back(job("pilot of the short", 500s, 4, 10s));
+  for (int at = 0; at < 4; ++at) jobs.push_back(job("short", 1100s, 4, 10s));
+  const auto out = played(machines(1), jobs, "tutti");
+  for (const ReplayedJob& one : out.jobs) {
+    if (one.name != "short") continue;
+    EXPECT_LT(one.end, Duration(2100s)) << "after the one that runs, before the rest";
+  }
 }
 
 TEST(Replay, LargeGangsTakeWholeNodes) {

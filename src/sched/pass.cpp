@@ -11,6 +11,7 @@ namespace {
 // stays short when a full cluster has a long queue.
 constexpr int evictions_tried_max = 64;
 constexpr int futures_tried_max = 256;
+constexpr int clearings_tried_max = 64;
 
 std::size_t at(std::uint32_t index) { return index; }
 
@@ -44,7 +45,7 @@ class Pass {
       }
     }
     if (rules_.grows && !blocked_) grow_one();
-    if (rules_.changes_at) {
+    if (rules_.changes_at && blocked_) {
       for (const JobView* job : snapshot_.running) {
         if (!job->ending) plan_.wake = std::min(plan_.wake, rules_.changes_at(*job));
       }
@@ -90,7 +91,7 @@ class Pass {
     if (rules_.displaces && evictions_tried_ < evictions_tried_max &&
         !cannot_evict_.contains(evicting_as(job))) {
       ++evictions_tried_;
-      if (evict_for(job)) return;
+      if (evict_for(job) || move_for(job)) return;
       cannot_evict_.insert(evicting_as(job));
     }
     if (rules_.promises && plan_.promises.size() < promises_max && promise(job)) return;
@@ -201,19 +202,100 @@ class Pass {
     }
     if (!places) return false;
     spare_the_unneeded(job, ranks, trial, chosen, *places);
-    for (const JobView* victim : chosen) {
-      soon_->give(*victim->shape, victim->places);
-      stopped_.insert(victim->id);
-      plan_.stops.push_back({victim->id, victim->attempt, "makes way for job " + job.id.text()});
-      shares_.add(*victim, -share_of(*victim));
+    stop(chosen, "makes way for job " + job.id.text());
+    start_after(chosen, job, *places, "made way");
+    return true;
+  }
+
+  void stop(const std::vector<const JobView*>& gangs, const std::string& why) {
+    for (const JobView* gang : gangs) {
+      soon_->give(*gang->shape, gang->places);
+      stopped_.insert(gang->id);
+      plan_.stops.push_back({gang->id, gang->attempt, why});
+      shares_.add(*gang, -share_of(*gang));
     }
-    claim(job, *places);
+  }
+
+  void start_after(const std::vector<const JobView*>& gangs, const JobView& job, const Places& places,
+                   const std::string& what_they_did) {
+    claim(job, places);
     Instant start = ended_by();
-    for (const JobView* victim : chosen) start = std::max(start, now_ + victim->grace);
+    for (const JobView* gang : gangs) start = std::max(start, now_ + gang->grace);
     plan_.soon.push_back({job.id, start});
-    wait(job.id,
-         say(chosen.size() == 1 ? "starts when job " + chosen.front()->id.text() + " has made way"
-                                : "starts when " + std::to_string(chosen.size()) + " gangs have made way"));
+    wait(job.id, say(gangs.size() == 1
+                         ? "starts when job " + gangs.front()->id.text() + " has " + what_they_did
+                         : "starts when " + std::to_string(gangs.size()) + " gangs have " + what_they_did));
+  }
+
+  // ---- moving
+
+  // A node on which all that runs could as well run elsewhere.
+  struct Clearing {
+    double devices = 0;  // in use
+    std::vector<const JobView*> gangs;
+    bool fixed = false;  // something there stays
+  };
+
+  // Those with the least to move first.
+  const std::vector<Clearing>& clearings() {
+    if (clearings_) return *clearings_;
+    std::vector<Clearing> nodes(static_cast<std::size_t>(room_.nodes()));
+    for (const JobView* running : snapshot_.running) {
+      const bool moves = !running->ending && running->places.slots.size() == 1 && rules_.moves(*running);
+      for (const Places::Slot& slot : running->places.slots) {
+        Clearing& here = nodes[static_cast<std::size_t>(slot.node)];
+        here.fixed = here.fixed || !moves;
+        if (here.fixed) continue;
+        here.devices += devices_of(*running);
+        here.gangs.push_back(running);
+      }
+    }
+    std::erase_if(nodes, [](const Clearing& node) { return node.fixed || node.gangs.empty(); });
+    std::stable_sort(nodes.begin(), nodes.end(),
+                     [](const Clearing& a, const Clearing& b) { return a.devices < b.devices; });
+    return clearings_.emplace(std::move(nodes));
+  }
+
+  // May all of these move for the sake of the job?
+  bool may_move(const std::vector<const JobView*>& gangs, const JobView& job) const {
+    return std::all_of(gangs.begin(), gangs.end(), [&](const JobView* gang) {
+      return !stopped_.contains(gang->id) && gang->priority <= job.priority &&
+             devices_of(*gang) < devices_of(job);
+    });
+  }
+
+  // There is room enough, but in pieces: smaller gangs go elsewhere, all of them at once. True if they do.
+  bool move_for(const JobView& job) {
+    if (!rules_.moves || goes_around(job)) return false;
+    const std::int32_t ranks = counts_of(*job.shape).back();
+    Room trial = soon();
+    std::vector<const JobView*> chosen;
+    std::optional<Places> places;
+    int tried = 0;
+    for (const Clearing& clearing : clearings()) {
+      if (places || ++tried > clearings_tried_max) break;
+      if (!may_move(clearing.gangs, job)) continue;
+      for (const JobView* gang : clearing.gangs) trial.give(*gang->shape, gang->places);
+      chosen.insert(chosen.end(), clearing.gangs.begin(), clearing.gangs.end());
+      if (may_hold(trial, *job.shape, ranks)) places = place(trial, *job.shape, ranks, *rules_.choice);
+    }
+    if (!places) return false;
+    spare_the_unneeded(job, ranks, trial, chosen, *places);
+    trial.take(*job.shape, *places);
+    if (!all_fit(std::move(trial), chosen)) return false;
+    stop(chosen, "moves, so that there is room for job " + job.id.text());
+    start_after(chosen, job, *places, "moved");
+    return true;
+  }
+
+  bool all_fit(Room room, std::vector<const JobView*> gangs) const {
+    std::stable_sort(gangs.begin(), gangs.end(),
+                     [](const JobView* a, const JobView* b) { return devices_of(*a) > devices_of(*b); });
+    for (const JobView* gang : gangs) {
+      const auto places = place(room, *gang->shape, gang->places.ranks(), *rules_.choice);
+      if (!places) return false;
+      room.take(*gang->shape, *places);
+    }
     return true;
   }
 
@@ -348,6 +430,7 @@ class Pass {
   bool blocked_ = false;
   int evictions_tried_ = 0;
   std::set<EvictingAs> cannot_evict_;
+  std::optional<std::vector<Clearing>> clearings_;
   std::optional<std::vector<const JobView*>> victims_;
   std::set<JobId> stopped_;
   std::optional<Room> soon_;  // once something has to make way

@@ -22,6 +22,8 @@ struct Rules {
   std::function<bool(const Shares&, const JobView& waiting, const JobView& running)> displaces;
   // Which of the running gangs are rather stopped.
   OrderOf stop_order;
+  // May the running one be stopped to start again elsewhere at once? Null: nothing is ever moved.
+  std::function<bool(const JobView&)> moves;
   // When this may come out otherwise by itself: asked for each running gang that does not end.
   std::function<Instant(const JobView&)> changes_at;
   LastTurn last_turn;  // null: all have their turn

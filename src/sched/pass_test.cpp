@@ -105,7 +105,9 @@ TEST(Pass, WhatIsNotPromisedIsFreeForAll) {
 
 TEST(Pass, WhatIsPromisedIsNotClaimedByWhatMustGoAroundIt) {
   World world({node("a", 8), node("b", 8)});
-  world.run(1, gpus(8), Instant(0s)).expected = 5h;
+  JobView& running = world.run(1, gpus(8), Instant(0s));
+  running.expected = 5h;
+  running.kind = 9;  // tells nothing about the others
   world.add(2, gpus(16), 0, Instant(1s));
   world.add(3, gpus(8), 0, Instant(2s)).expected = 8h;
   world.add(4, gpus(8), 0, Instant(3s)).expected = 1h;
@@ -258,6 +260,31 @@ TEST(Pass, WhatHasHadMuchYieldsToWhatHasHadLittle) {
   EXPECT_TRUE(stopped(world.plan(Instant(1min))).empty()) << "1 has not had much yet";
   EXPECT_GT(world.plan(Instant(1min)).wake, Instant(1min));
   EXPECT_LT(world.plan(Instant(1min)).wake, Instant(1000h));
+}
+
+// A small gang on each node, and one that needs a whole node.
+TEST(Pass, SmallGangsMoveSoThatALargeOneHasRoomInOnePiece) {
+  World world({node("a", 8), node("b", 8)});
+  JobView& first = world.run(1, gpus(2), Instant(0s));
+  world.room.set_open(
+      *world.room.find(nodes_of(world.room.expand(*first.shape, first.places)).begin()->c_str()), false);
+  JobView& second = world.run(2, gpus(3), Instant(0s));
+  for (const char* name : {"a", "b"}) world.room.set_open(*world.room.find(name), true);
+  ASSERT_NE(first.places.slots.front().node, second.places.slots.front().node);
+  const JobView& large = world.add(3, {.ranks = 1, .gpu_share = 8 * whole_share}, 0, Instant(1min));
+  for (int job = 0; job < 5; ++job) world.past.add(large.kind, large.submitted_at, 1e6, 8);
+  EXPECT_TRUE(stopped(world.plan(Instant(40min))).empty()) << "none says that it can be stopped";
+  first.yields = second.yields = true;
+  EXPECT_TRUE(stopped(world.plan(Instant(10min))).empty()) << "they have only begun";
+  const Plan plan = world.plan(Instant(40min));
+  EXPECT_EQ(stopped(plan), Ids{1}) << "the one with the fewest devices";
+  EXPECT_EQ(plan.stops.front().why, "moves, so that there is room for job 3");
+  EXPECT_EQ(why(plan, 3), "starts when job 1 has moved");
+  first.priority = second.priority = 1;
+  EXPECT_TRUE(stopped(world.plan(Instant(40min))).empty()) << "they are more important";
+  first.priority = second.priority = 0;
+  world.run(4, gpus(4), Instant(39min));
+  EXPECT_TRUE(stopped(world.plan(Instant(40min))).empty()) << "there is no room elsewhere for the first";
 }
 
 TEST(Pass, OneThatCannotDisplaceSaysNothingAboutAnotherUser) {

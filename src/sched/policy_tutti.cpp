@@ -1,42 +1,36 @@
-// tutti, the default. Assumes nothing about how long gangs run beyond what their time limits and their users'
-// earlier jobs say.
+// tutti, the default. Assumes nothing about how long gangs run beyond what their time limits say and what
+// gangs of their kind took (outlook.hpp).
 //
 // Queues come first that have less than their guarantee, then those that had the least for their weight; in a
-// queue the higher priority, then the user who had the least. Among a user's gangs it is time-sharing in
-// three levels: a gang that has had much of the machine, large ones sooner than small ones, makes way for
-// those that had little, if it says that it can (`yields`). Inside a level what was begun is finished first,
-// and equals never displace each other: as levels only rise, a gang is put aside at most twice for each
-// newcomer, and nobody takes turns.
+// queue the higher priority, then the user who had the least. Among a user's gangs those come first that are
+// likely to be over the soonest, for each device that they hold. A gang that says that it can (`yields`)
+// makes way for one that is likely to be over in a fifth of its time: as what runs comes nearer to its end,
+// the two change places again only if the newcomer has proved to be several times as long as it looked. It
+// also moves to other nodes if a larger one then has room in one piece.
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "sched/least_waste.hpp"
+#include "sched/outlook.hpp"
 #include "sched/policies.hpp"
 
 namespace tutti::sched {
 namespace {
 
-// Seconds of one device after which a gang leaves a level. A gang of n devices ages n√n times as fast: 8 h
-// and 64 h are 21 minutes and 2.8 hours for eight.
-constexpr std::array<double, 2> level_ends{8 * 3600.0, 64 * 3600.0};
+// How much sooner one must be over to displace another.
+constexpr double much_sooner = 5;
 
-// A gang that needs several nodes finds them free at once only if others make way, which those of its own
-// level do not: after so long in the queue they do.
+// A gang that runs looks longer the longer it runs. It is looked at again when it is a tenth older.
+constexpr double older_by = 0.1;
+constexpr Duration looked_at_after = 10min;
+
+// A gang that yields runs on for so long before others displace it, and before it is moved.
+constexpr Duration undisturbed = 10min;
+constexpr Duration unmoved = 30min;
+
+// A gang that needs several nodes finds them free at once only if others make way: after so long in the queue
+// they do.
 constexpr Duration patience = 21 * 24h;
-
-double weight_of(const JobView& job) { return std::sqrt(devices_of(job)); }
-
-int level_of(const JobView& job, Instant now) {
-  const double aged = served_by(job, now) * weight_of(job);
-  return static_cast<int>(
-      std::count_if(level_ends.begin(), level_ends.end(), [&](double end) { return aged >= end; }));
-}
-
-double run_seconds(const JobView& job, Instant now) {
-  const double devices = devices_of(job);
-  return devices > 0 ? served_by(job, now) / devices : 0;
-}
 
 // What is lost if it is stopped now, in device-seconds.
 double loss(const JobView& job, Instant now) {
@@ -46,12 +40,12 @@ double loss(const JobView& job, Instant now) {
 
 class Tutti {
  public:
-  Tutti(const Snapshot& snapshot, Instant now) : now_(now), widest_(snapshot.room.widest()) {}
+  Tutti(const Snapshot& snapshot, Instant now)
+      : outlook_(snapshot, now), now_(now), widest_(snapshot.room.widest()) {}
 
   OrderKey order(const JobView& job) const {
     const bool patient = !lost_patience(job);
-    return {level_of(job, now_), patient ? 1 : 0, patient ? -run_seconds(job, now_) : 0, job.submitted_at,
-            job.id};
+    return {patient ? 1 : 0, patient ? outlook_.cost(job) : 0, 0, job.submitted_at, job.id};
   }
 
   bool displaces(const Shares& shares, const JobView& waiting, const JobView& running) const {
@@ -64,26 +58,25 @@ class Tutti {
              shares.borrowed(running, share(running, running.places.ranks()), waiting);
     }
     if (running.priority != waiting.priority) return running.priority < waiting.priority;
-    if (!running.yields) return false;
-    const int of_waiting = level_of(waiting, now_);
-    const int of_running = level_of(running, now_);
-    if (of_running != of_waiting) return of_running > of_waiting;
-    return lost_patience(waiting) && !lost_patience(running) && running.submitted_at > waiting.submitted_at;
+    if (!running.yields || lost_patience(running)) return false;
+    if (lost_patience(waiting) && running.submitted_at > waiting.submitted_at) return true;
+    if (now_ - running.started_at < undisturbed) return false;
+    return outlook_.cost(waiting) * much_sooner < outlook_.cost(running);
   }
 
-  // The least important first, then those that had the most, then what loses the least.
+  // The least important first, then those that yield, the longest by far before the shorter ones, then what
+  // loses the least.
   OrderKey stop_order(const JobView& job) const {
-    return {job.priority, -level_of(job, now_), loss(job, now_), job.submitted_at, job.id};
+    const double length = std::floor(std::log(std::max(outlook_.cost(job), 1.0)) / std::log(much_sooner));
+    return {job.priority, job.yields ? -1 - length : 0, loss(job, now_), job.submitted_at, job.id};
   }
 
-  // Its level rises while it runs.
+  bool moves(const JobView& job) const { return job.yields && now_ - job.started_at >= unmoved; }
+
   Instant changes_at(const JobView& job) const {
-    const int level = level_of(job, now_);
-    const double pace = devices_of(job) * weight_of(job);
-    if (!job.yields || pace <= 0 || static_cast<std::size_t>(level) == level_ends.size()) return never;
-    const double missing =
-        level_ends[static_cast<std::size_t>(level)] - served_by(job, now_) * weight_of(job);
-    return now_ + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(missing / pace)) + 1ms;
+    if (!job.yields) return never;
+    const std::chrono::duration<double> until(run_seconds(job, now_) * older_by);
+    return now_ + std::max(looked_at_after, std::chrono::duration_cast<Duration>(until));
   }
 
  private:
@@ -92,6 +85,7 @@ class Tutti {
     return devices_of(job) > widest_ && until - job.queued_at >= patience;
   }
 
+  Outlook outlook_;
   Instant now_;
   std::int32_t widest_;
 };
@@ -111,6 +105,7 @@ Plan schedule_tutti(const Snapshot& snapshot, Instant now, LastTurn last_turn) {
     return tutti.displaces(shares, waiting, running);
   };
   rules.stop_order = [&](const JobView& job) { return tutti.stop_order(job); };
+  rules.moves = [&](const JobView& job) { return tutti.moves(job); };
   rules.changes_at = [&](const JobView& job) { return tutti.changes_at(job); };
   rules.last_turn = std::move(last_turn);
   return run_pass(snapshot, now, rules);

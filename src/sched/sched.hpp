@@ -14,6 +14,7 @@
 #include "base/time.hpp"
 #include "sched/fabric.hpp"
 #include "sched/mix.hpp"
+#include "sched/past.hpp"
 #include "sched/place.hpp"
 #include "sched/room.hpp"
 #include "sched/shape.hpp"
@@ -60,6 +61,7 @@ struct JobView {
   Instant queued_at;  // when it came into the queue, or came back
   std::shared_ptr<const Shape> shape;
   std::uint32_t shape_class = 0;  // equal for equal shapes
+  std::uint32_t kind = 0;         // equal for equal shapes of one user in one queue
   QueueIndex queue = 0;
   UserIndex user = 0;
   Duration grace{};
@@ -91,6 +93,7 @@ struct Snapshot {
   std::vector<QueueView> queues;        // parents first; at least one
   std::vector<UserView> users;
   std::uint32_t shape_classes = 0;  // all classes are below this
+  const Past* past = &no_past;
   std::shared_ptr<const Mix> mix = std::make_shared<const Mix>();
   // The links between all nodes as they were last measured, shared with the state.
   std::shared_ptr<const Fabric> fabric = std::make_shared<const Fabric>();

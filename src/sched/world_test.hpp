@@ -29,6 +29,7 @@ struct World {
   std::vector<UserView> users{{.name = "ada"}};
   std::vector<Held> held;
   std::deque<JobView> jobs;
+  Past past;
   std::map<Shape, std::uint32_t, ShapeOrder> classes;
 
   explicit World(std::vector<NodeView> nodes) : room(std::move(nodes)) {}
@@ -39,7 +40,7 @@ struct World {
     job.priority = priority;
     job.submitted_at = at;
     job.shape = std::make_shared<const Shape>(shape);
-    job.shape_class = classes.try_emplace(shape, classes.size()).first->second;
+    job.shape_class = job.kind = classes.try_emplace(shape, classes.size()).first->second;
     return job;
   }
 
@@ -63,6 +64,7 @@ struct World {
     snapshot.queues = queues;
     snapshot.users = users;
     snapshot.held = held;
+    snapshot.past = &past;
     snapshot.shape_classes = static_cast<std::uint32_t>(classes.size());
     for (const JobView& job : jobs)
       (job.places.slots.empty() ? snapshot.queued : snapshot.running).push_back(&job);

@@ -21,9 +21,8 @@ constexpr const char* usage_text =
     "       tutti-worker check-comm   as a rank of a job: runs every collective on tensors and compares with "
     "libtorch\n"
     "       tutti-worker check-train  compares the trainer's arithmetic with libtorch's on this machine\n"
-    "       tutti-worker train RUN    as a rank of a job: trains what RUN/recipe.json says; `tutti train` "
-    "submits "
-    "it\n"
+    "       tutti-worker train RUN [BYTES]   as a rank of a job that has so much memory: trains what "
+    "RUN/recipe.json says; `tutti train` submits it\n"
     "       tutti-worker generate RUN PROMPT TOKENS TEMPERATURE SEED   what `tutti generate` runs\n";
 
 int report(const tutti::Error& error) {
@@ -70,7 +69,7 @@ int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   const std::string word = words.empty() ? "" : words.front();
   const std::span<const std::string> rest(words.begin() + (words.empty() ? 0 : 1), words.end());
-  if (word == "train" && rest.size() == 1) return exit_code(tutti::worker::train(rest.front()));
+  if (word == "train") return exit_code(tutti::worker::train(rest));
   if (word == "generate") return exit_code(tutti::worker::generate(rest));
   if (rest.empty()) {
     if (word == "--version") return print_version();

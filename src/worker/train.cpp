@@ -84,17 +84,22 @@ int gpu_of_rank(std::int64_t local_rank) {
 
 }  // namespace
 
-Result<int> train(const std::string& folder) {
+Result<int> train(std::span<const std::string> words) {
+  if (words.empty() || words.size() > 2) return invalid("train takes RUN, and how much memory a rank has");
+  const auto memory = parse<std::int64_t>("BYTES", words.size() > 1 ? words[1] : "0", 0,
+                                          std::numeric_limits<std::int64_t>::max());
+  if (!memory) return memory.error();
   auto options = comm::Options::from_environment();
   if (!options) return std::move(options).error();
   const std::int64_t ranks_of_node = number_from("LOCAL_WORLD_SIZE", options->size);
   share_cores(ranks_of_node);
   std::signal(SIGTERM, ask_to_stop);
 
-  train::RunOptions run{.folder = folder,
+  train::RunOptions run{.folder = words[0],
                         .attempt = number_from("TUTTI_ATTEMPT", 0),
                         .ranks_of_node = static_cast<int>(ranks_of_node),
                         .device = gpu_of_rank(number_from("LOCAL_RANK", 0)),
+                        .memory = *memory,
                         .progress_file = text_from("TUTTI_PROGRESS_FILE"),
                         .saved_folder = text_from("TUTTI_CHECKPOINT_DIR")};
   if (run.device < 0) keep_memory();

@@ -9,7 +9,7 @@
 namespace tutti::worker {
 
 // The exit code. A rank that was asked to stop ends by that signal, after its checkpoint.
-Result<int> train(const std::string& folder);
+Result<int> train(std::span<const std::string> words);
 
 // RUN PROMPT TOKENS TEMPERATURE SEED, as `tutti generate` hands them over.
 Result<int> generate(std::span<const std::string> words);
