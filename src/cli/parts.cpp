@@ -28,6 +28,8 @@ class Controller final : public Command {
     flags.add("listen", options_.listen, "HOST:PORT; port 0 lets the system pick (default: 127.0.0.1:7070)");
     flags.add("tls-certificate", options_.tls_certificate, "serve TLS with this certificate chain (PEM)");
     flags.add("tls-key", options_.tls_key, "the certificate's private key (PEM)");
+    flags.add("record", options_.record,
+              "add a line to this file for each job that ran, as a trace for `tutti sim run`");
     flags.add("requests-per-second", options_.requests_per_second,
               "at most this many of one address, twice as many at once after a rest (default: 20000)",
               {.min = 1, .max = 1'000'000});

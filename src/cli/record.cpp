@@ -11,6 +11,7 @@
 #include "cli/cluster.hpp"
 #include "cli/commands.hpp"
 #include "cli/sim_replay.hpp"
+#include "replay/row.hpp"
 
 namespace tutti::cli {
 namespace {
@@ -27,14 +28,6 @@ double seconds_of(const json& job, const char* key) {
   const char* rest = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
   if (rest == nullptr) return 0;
   return static_cast<double>(::timegm(&parts)) + (*rest == '.' ? std::strtod(rest, nullptr) : 0);
-}
-
-// A comma or a line break would begin another cell or row.
-std::string cell(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char letter) { return letter == ',' || letter == '\n' || letter == '"'; },
-      '_');
-  return text;
 }
 
 class Record final : public Command {
@@ -66,14 +59,16 @@ class Record final : public Command {
 
  private:
   static std::string table(const std::vector<json>& jobs) {
-    std::string text = "job_id,submit_s,gpus,duration_s,gpu_type,user,status,partition\n";
-    const double first = jobs.empty() ? 0 : seconds_of(jobs.front(), "submitted_at");
+    std::string text = replay::header_line();
     for (const json& job : jobs) {
-      char numbers[96];
-      std::snprintf(numbers, sizeof numbers, "%.3f,%g,%.3f", seconds_of(job, "submitted_at") - first,
-                    job.value("gpus", 0.0), seconds_of(job, "finished_at") - seconds_of(job, "started_at"));
-      text += job.value("id", "") + "," + numbers + ",," + cell(job.value("user", "")) + "," +
-              job.value("state", "") + "," + cell(job.value("queue", "")) + "\n";
+      text += replay::line_of({.id = job.value("id", ""),
+                               .submit_s = seconds_of(job, "submitted_at"),
+                               .gpus = job.value("gpus", 0.0),
+                               .duration_s = seconds_of(job, "finished_at") - seconds_of(job, "started_at"),
+                               .gpu_type = "",
+                               .user = job.value("user", ""),
+                               .status = job.value("state", ""),
+                               .partition = job.value("queue", "")});
     }
     return text;
   }

@@ -160,11 +160,7 @@ class Train final : public Command {
     const std::vector<int> counts =
         fixed_ ? std::vector<int>{ground.ranks} : rank_counts(recipe, shape, ground);
     draft.rank_counts.assign(counts.begin(), counts.end());
-    if (on_gpus) {
-      draft.gpu_share = 1000;
-    } else {
-      draft.memory_per_rank = Bytes(recipe::most_memory(recipe, shape, ground, counts));
-    }
+    if (on_gpus) draft.gpu_share = 1000;
     draft.name = name_.empty() ? fs::path(recipe.run).filename().string() : name_;
     draft.queue = queue_;
     draft.priority = priority_;

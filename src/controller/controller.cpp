@@ -11,10 +11,12 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "base/bytes.hpp"
 #include "base/text.hpp"
 #include "controller/api.hpp"
+#include "controller/recording.hpp"
 #include "log/log.hpp"
 #include "net/client.hpp"
 #include "net/server.hpp"
@@ -116,13 +118,23 @@ Result<> run_controller(const ControllerOptions& options,
   auto store = store::SqliteStore::open(options.folder + "/store.db");
   if (!store) return std::move(store).error();
 
+  std::optional<Recording> recording;
+  Core::Ended ended;
+  if (!options.record.empty()) {
+    auto opened = Recording::open(options.record);
+    if (!opened) return std::move(opened).error();
+    recording.emplace(std::move(*opened));
+    ended = [&](const cluster::State& state, const cluster::Job& job) { recording->ended(state, job); };
+  }
+
   ::signal(SIGPIPE, SIG_IGN);
   net::Loop loop;
   Hub* hub_address = nullptr;
-  Core core(**store, [&](driver::Delivery delivery) {
+  const auto deliver = [&](driver::Delivery delivery) {
     auto shared = std::make_shared<driver::Delivery>(std::move(delivery));
     loop.post([&hub_address, shared] { hub_address->deliver(std::move(*shared)); });
-  });
+  };
+  Core core(**store, deliver, std::move(ended));
   Hub hub(loop, core);
   hub_address = &hub;
   const auto per_second = static_cast<double>(options.requests_per_second);

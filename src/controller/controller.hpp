@@ -14,6 +14,7 @@ struct ControllerOptions {
   std::string listen = "127.0.0.1:7070";  // port 0: the system picks one
   std::string tls_certificate;
   std::string tls_key;
+  std::string record;                         // a file that gets a line for each job that ran, "" for none
   std::int64_t requests_per_second = 20'000;  // of one address; twice as many at once after a rest
 };
 

@@ -11,8 +11,8 @@ Instant now_on_the_wall() {
 
 }  // namespace
 
-Core::Core(store::Store& store, Deliver deliver)
-    : deliver_(std::move(deliver)), turns_(store, now_on_the_wall) {}
+Core::Core(store::Store& store, Deliver deliver, Ended ended)
+    : deliver_(std::move(deliver)), ended_(std::move(ended)), turns_(store, now_on_the_wall) {}
 
 Core::~Core() { stop(); }
 
@@ -68,6 +68,9 @@ void Core::run() {
     auto outcome = turns_.turn(std::move(items), watchers.load() > 0);
     log_health(was_well);
     if (!outcome.delivery.empty()) deliver_(std::move(outcome.delivery));
+    if (ended_) {
+      for (const cluster::JobId id : outcome.ended) ended_(turns_.state(), turns_.state().jobs.at(id));
+    }
     for (auto& answer : outcome.answers) answer.reply(std::move(answer.result));
     for (const Query& query : outcome.queries) turns_.answer(query);
   }

@@ -24,7 +24,10 @@ class Core {
   using Reply = driver::Reply;
   using Query = driver::Query;
 
-  Core(store::Store& store, Deliver deliver);
+  // Called on the core's thread when a job has ended.
+  using Ended = std::function<void(const cluster::State&, const cluster::Job&)>;
+
+  Core(store::Store& store, Deliver deliver, Ended ended = nullptr);
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
   ~Core();
@@ -48,6 +51,7 @@ class Core {
   void log_health(bool was_well) const;
 
   Deliver deliver_;
+  Ended ended_;
   driver::Turns turns_;
 
   std::mutex mutex_;

@@ -117,6 +117,11 @@ Turns::Outcome Turns::turn(std::vector<Item> items, bool watched) {
   if (health_.ok) schedule(effects, now);
   if (commit(effects)) {
     outcome.delivery = delivery(effects, watched);
+    for (const cluster::JobId id : effects.jobs) {
+      // One that ended earlier may be touched once more.
+      const cluster::Job& job = state_.jobs.at(id);
+      if (job.finished() && job.finished_at == now) outcome.ended.push_back(id);
+    }
     outcome.delivery.resync = std::exchange(resync_, false);
   } else {
     refuse(outcome, now);

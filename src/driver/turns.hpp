@@ -60,6 +60,7 @@ class Turns {
       Result<std::vector<cluster::JobId>> result;
     };
     Delivery delivery;
+    std::vector<cluster::JobId> ended;  // jobs
     std::vector<Answer> answers;
     std::vector<Query> queries;
   };

@@ -159,7 +159,8 @@ void Draft::declare(config::Flags& flags) {
   flags.add("cpus-per-rank", cpus_per_rank, "processor cores for each rank", {1, cpus_per_rank_max});
   flags.add("memory-per-rank", "SIZE", store(memory_per_rank, parse_memory),
             "memory for each rank, such as 16G");
-  flags.add("gpu-model", "MODEL", store(gpu_model, parse_name), "only GPUs of this model");
+  flags.add("gpu-model", "MODEL", store(gpu_model, parse_models),
+            "only GPUs of this model, or of one of several: A100,H100");
   flags.add("gpu-memory", "SIZE", store(gpu_memory, parse_memory), "only GPUs with at least so much memory");
   flags.add("within", "PART", store(within, sched::parse_level),
             "all ranks in one part of the fabric: nvlink, rack, pod or site");

@@ -256,5 +256,12 @@ TEST(JobFlags, TheDefaultNameIsMadeOfTheCommand) {
   EXPECT_EQ(specs({}, {"dir/"})->front().name, "job");
 }
 
+TEST(JobFlags, SeveralModelsMeanAnyOfThem) {
+  EXPECT_EQ(parse_models("H100").value(), "H100");
+  EXPECT_EQ(parse_models("A100,H100").value(), "A100|H100");
+  for (const char* wrong : {"", ",", "A100,", "A100,,H100", "A100|H100"})
+    EXPECT_FALSE(parse_models(wrong)) << wrong;
+}
+
 }  // namespace
 }  // namespace tutti::jobfile

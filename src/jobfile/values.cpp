@@ -222,6 +222,16 @@ Result<std::string> parse_word(std::string_view text) {
   return parse_letters(text, is_word_letter, "letters, digits, '.', '_' and '-'");
 }
 
+Result<std::string> parse_models(std::string_view text) {
+  std::string models;
+  for (const std::string_view part : split(text, ',')) {
+    auto name = parse_name(part);
+    if (!name) return std::move(name).error().remedy("such as H100, or A100,H100 for any of them");
+    models += (models.empty() ? "" : "|") + *name;
+  }
+  return models;
+}
+
 Result<std::string> parse_queue(std::string_view text) {
   for (const std::string_view part : split(text, '/')) {
     if (auto word = parse_word(part); !word) return std::move(word).error().remedy("such as research/vision");

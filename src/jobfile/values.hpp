@@ -55,6 +55,9 @@ Result<cluster::JobId> parse_job(std::string_view text);
 
 // Letters, digits, . _ - and blanks.
 Result<std::string> parse_name(std::string_view text);
+
+// "H100" or "A100,H100": any of them; the way a shape has it, "A100|H100".
+Result<std::string> parse_models(std::string_view text);
 // The same without blanks.
 Result<std::string> parse_word(std::string_view text);
 // Such words joined by '/': research/vision is a part of research.

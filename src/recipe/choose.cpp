@@ -113,16 +113,4 @@ std::vector<int> rank_counts(const Recipe& recipe, const model::Shape& shape, co
   return counts;
 }
 
-std::int64_t most_memory(const Recipe& recipe, const model::Shape& shape, const Ground& ground,
-                         const std::vector<int>& counts) {
-  std::int64_t most = 0;
-  for (const int ranks : counts) {
-    Ground smaller = ground;
-    smaller.ranks = ranks;
-    if (const auto mesh = choose_mesh(recipe, shape, smaller))
-      most = std::max(most, memory_of(recipe, shape, *mesh, ground.place).total());
-  }
-  return most;
-}
-
 }  // namespace tutti::recipe

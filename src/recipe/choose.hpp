@@ -31,8 +31,4 @@ Result<plan::Mesh> choose_mesh(const Recipe& recipe, const model::Shape& shape, 
 // The numbers of ranks up to `ground.ranks` with which the run can go on, the largest first.
 std::vector<int> rank_counts(const Recipe& recipe, const model::Shape& shape, const Ground& ground);
 
-// What a rank needs, whichever of these numbers of ranks the run has.
-std::int64_t most_memory(const Recipe& recipe, const model::Shape& shape, const Ground& ground,
-                         const std::vector<int>& counts);
-
 }  // namespace tutti::recipe

@@ -152,19 +152,6 @@ TEST(Choose, RanksShareTheMemoryOfTheirHosts) {
   EXPECT_EQ(memory_of_each({}, 2), 0);
 }
 
-TEST(Choose, AsksForWhatTheSmallestGangNeeds) {
-  Recipe recipe = large();
-  recipe.parallel = "auto";
-  recipe.zero = 1;
-  const Ground ground{.ranks = 4, .ranks_of_node = 4};
-  const auto need = [&](int ranks) {
-    return memory_of(recipe, gpt2_124m(), {.data = ranks}, Place::host).total();
-  };
-  EXPECT_LT(need(4), need(1));
-  EXPECT_EQ(most_memory(recipe, gpt2_124m(), ground, {4}), need(4));
-  EXPECT_EQ(most_memory(recipe, gpt2_124m(), ground, {4, 2, 1}), need(1));
-}
-
 TEST(Choose, ASmallerGangKeepsSlicesAndStages) {
   Recipe recipe = large();
   recipe.parallel = "dp4 tp2 pp2";

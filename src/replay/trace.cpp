@@ -10,7 +10,7 @@ namespace tutti::replay {
 namespace {
 
 constexpr double gpus_max = 1'000'000;
-constexpr double seconds_max = 1e9;  // thirty years
+constexpr double seconds_max = 1e10;  // three hundred years
 
 Duration from_seconds(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
@@ -57,6 +57,7 @@ Result<std::vector<TraceJob>> read_trace(const std::string& file, const std::str
   }
   std::stable_sort(jobs.begin(), jobs.end(),
                    [](const TraceJob& a, const TraceJob& b) { return a.submit < b.submit; });
+  for (const Duration first = jobs.front().submit; TraceJob & job : jobs) job.submit -= first;
   return jobs;
 }
 

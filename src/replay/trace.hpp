@@ -12,7 +12,7 @@ namespace tutti::replay {
 
 struct TraceJob {
   std::string name;
-  Duration submit{};  // after the trace's first event
+  Duration submit{};  // after the trace's first job
   std::int32_t gpus = 1;
   Duration duration{};
   std::string gpu_type;  // "" any

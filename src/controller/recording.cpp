@@ -1,0 +1,74 @@
+#include "controller/recording.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "log/log.hpp"
+#include "replay/row.hpp"
+
+namespace tutti::controller {
+namespace {
+
+double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+// Of the device of its first rank: gangs seldom mix models.
+std::string model_of(const cluster::State& state, const cluster::Job& job) {
+  if (job.places.empty() || job.places.front().devices.empty()) return "";
+  const auto node = state.nodes.find(job.places.front().node);
+  const auto device = static_cast<std::size_t>(job.places.front().devices.front().device);
+  if (node == state.nodes.end() || device >= node->second.inventory.devices.size()) return "";
+  return node->second.inventory.devices[device].model;
+}
+
+}  // namespace
+
+Result<Recording> Recording::open(const std::string& file) {
+  const int descriptor = ::open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+  if (descriptor < 0) return failed_errno("cannot be opened", errno).within("--record " + file);
+  Recording recording(file, descriptor);
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode))
+    return invalid("is not a file").within("--record " + file);
+  if (status.st_size == 0 && !recording.write(replay::header_line()))
+    return failed_errno("cannot be written", errno).within("--record " + file);
+  return recording;
+}
+
+Recording::Recording(Recording&& other) noexcept
+    : file_(std::move(other.file_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+Recording::~Recording() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void Recording::ended(const cluster::State& state, const cluster::Job& job) {
+  if (job.started_at == Instant()) return;
+  // All attempts together, as if with all the devices that it wanted.
+  const double devices =
+      static_cast<double>(job.spec.shape.ranks) * job.spec.shape.gpu_share / sched::whole_share;
+  const std::string line = replay::line_of(
+      {.id = job.id.text(),
+       .submit_s = seconds(job.submitted_at.time_since_epoch()),
+       .gpus = devices,
+       .duration_s = job.served > 0 ? job.served / devices : seconds(job.finished_at - job.started_at),
+       .gpu_type = model_of(state, job),
+       .user = job.spec.user,
+       .status = std::string(name_of(job.state)),
+       .partition = job.spec.queue});
+  const bool written = write(line);
+  if (!written && !failing_) log::error("cannot record: {}: {}", file_, std::strerror(errno));
+  if (written && failing_) log::warning("records again: {}", file_);
+  failing_ = !written;
+}
+
+// A line at a time, whole or not at all as far as the system can: rows are short.
+bool Recording::write(const std::string& text) {
+  return ::write(descriptor_, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+}
+
+}  // namespace tutti::controller
