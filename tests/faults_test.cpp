@@ -1,7 +1,6 @@
 // Faults, made on purpose: programs killed and frozen, a disk that fills up, two controllers at once. What
 // the cluster promised before holds after.
 #include <signal.h>
-#include <sys/mount.h>
 
 #include <algorithm>
 #include <atomic>
@@ -15,6 +14,7 @@
 
 #include "base/prng.hpp"
 #include "support/cluster.hpp"
+#include "support/small_disk.hpp"
 
 namespace tutti {
 namespace {
@@ -404,31 +404,9 @@ TEST(Faults, AFrozenNodeThatThawsDisturbsNobody) {
 
 // ---- the disk fills up
 
-// A small disk of its own, unmounted with its object.
-class SmallDisk {
- public:
-  explicit SmallDisk(std::string path) : path_(std::move(path)) {
-    std::filesystem::create_directories(path_);
-    mounted_ = ::mount("tutti-test", path_.c_str(), "tmpfs", 0, "size=4m") == 0;
-  }
-  SmallDisk(const SmallDisk&) = delete;
-  SmallDisk& operator=(const SmallDisk&) = delete;
-  ~SmallDisk() {
-    if (mounted_) ::umount2(path_.c_str(), MNT_DETACH);
-  }
-
-  bool mounted() const { return mounted_; }
-  void fill() const { write_text(path_ + "/filler", std::string(8 << 20, 'x')); }
-  void empty() const { std::filesystem::remove(path_ + "/filler"); }
-
- private:
-  std::string path_;
-  bool mounted_ = false;
-};
-
 TEST(Faults, AFullDiskRefusesWorkAndLosesNone) {
   const support::TempFolder mount_point;
-  const SmallDisk disk(mount_point.path() + "/disk");
+  const support::SmallDisk disk(mount_point.path() + "/disk");
   if (!disk.mounted()) GTEST_SKIP() << "mounting a small disk needs root";
   PartsCluster cluster(
       {.data = mount_point.path() + "/disk/controller", .controller_flags = {}, .agent_flags = {}});

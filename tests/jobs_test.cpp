@@ -681,6 +681,45 @@ TEST(Jobs, PytorchTrainsOverTwoNodes) {
     EXPECT_TRUE(has(run.out, "[" + std::to_string(rank) + "] trained by 4\n")) << run.out;
 }
 
+// With a pause in it, so that a node can die in the middle.
+TEST(Jobs, TheScriptOfTheReadmeGoesOnFromItsCheckpoint) {
+  if (support::run({"/usr/bin/python3", "-c", "import torch"}).exit_code != 0)
+    GTEST_SKIP() << "python3-torch is not installed";
+  const std::string readme = read_text(TUTTI_SOURCE_DIR "/README.md");
+  const auto begin = readme.find("# ddp.py");
+  ASSERT_NE(begin, std::string::npos);
+  std::string script = readme.substr(begin, readme.find("```", begin) - begin);
+  const std::string counts = "    step += 1\n";
+  ASSERT_NE(script.find(counts), std::string::npos) << script;
+  const support::TempFolder shared;
+  const std::string reached = shared.path() + "/reached";
+  const std::string first = shared.path() + "/first";
+  script.replace(script.find(counts), counts.size(),
+                 counts + "    if os.environ['TUTTI_ATTEMPT'] == '1' and not os.path.exists('" + first +
+                     "'): open('" + first + "', 'w').write(str(step))\n" +
+                     "    if os.environ['TUTTI_ATTEMPT'] == '0' and step == 25:\n        open('" + reached +
+                     "', 'w'); __import__('time').sleep(600)\n");
+  PartsCluster cluster({.data = "",
+                        .controller_flags = {},
+                        .agent_flags = {"--checkpoints", shared.path() + "/checkpoints"},
+                        .gpus = 2});
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  ASSERT_TRUE(cluster.start_agent("n2"));
+  write_text(cluster.file("ddp.py"), script);
+  const auto submitted =
+      cluster.tutti({"run", "--detach", "--gpus", "4", "--restarts", "10", "--env", "OMP_NUM_THREADS=1", "--",
+                     "/usr/bin/python3", cluster.file("ddp.py")});
+  ASSERT_EQ(submitted.exit_code, 0) << submitted.err;
+  const std::string job = lines_of(submitted.out).front();
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(reached); }));
+  cluster.pull_plug("n2");
+  ASSERT_TRUE(cluster.node_becomes("n2", "lost"));
+  ASSERT_TRUE(cluster.start_agent("n2"));
+  EXPECT_EQ(cluster.wait(job), 0) << cluster.log(job, 0);
+  EXPECT_EQ(cluster.log(job, 0), "attempt 1 ends at step 50\n");
+  EXPECT_EQ(read_text(first), "21");
+}
+
 TEST(Jobs, ARecordedClusterCanBeReplayed) {
   support::PartsOptions options;
   const support::TempFolder folder;

@@ -142,6 +142,33 @@ TEST(Explain, ADryRunSubmitsNothing) {
   EXPECT_EQ(cluster.wait(id), 0);
 }
 
+TEST(Queues, WhatIsBorrowedGoesBack) {
+  const TestCluster cluster(1, 4);
+  for (const char* name : {"ours", "theirs"})
+    ASSERT_EQ(cluster.tutti({"queues", "set", name, "--guarantee", "2"}).exit_code, 0);
+  const std::string gate = cluster.file("gate");
+  std::vector<std::string> borrowers;
+  for (int job = 0; job < 2; ++job)
+    borrowers.push_back(cluster.submit({"--gpus", "2", "--queue", "theirs", "--restarts", "0"}, until(gate)));
+  for (const std::string& job : borrowers) ASSERT_TRUE(cluster.becomes(job, "running")) << cluster.job(job);
+  EXPECT_EQ(queue(cluster, "theirs")["gpus"], 4) << queue(cluster, "theirs");
+  // One of them has what is guaranteed to its queue, and stays.
+  const std::string owner = cluster.submit({"--gpus", "2", "--queue", "ours"}, until(gate));
+  ASSERT_TRUE(cluster.becomes(owner, "running")) << cluster.job(owner);
+  const auto waiting = [&] {
+    return std::count_if(borrowers.begin(), borrowers.end(),
+                         [&](const std::string& job) { return cluster.job(job)["state"] == "restarting"; });
+  };
+  ASSERT_TRUE(eventually([&] { return waiting() == 1; }));
+  const std::string second = cluster.submit({"--gpus", "2", "--queue", "ours"}, "true");
+  EXPECT_TRUE(has(cluster.tutti({"explain", second}).out, "waits: ")) << "it would only borrow";
+  EXPECT_EQ(waiting(), 1);
+  write_text(gate, "");
+  for (const std::string& job : borrowers) EXPECT_EQ(cluster.wait(job), 0) << cluster.job(job);
+  EXPECT_EQ(cluster.wait(owner), 0);
+  EXPECT_EQ(cluster.wait(second), 0);
+}
+
 TEST(Priority, ARunningJobMakesWayAndIsResumed) {
   const TestCluster cluster(1, 2);
   const std::string gate = cluster.file("gate");

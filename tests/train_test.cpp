@@ -9,6 +9,7 @@
 #include "checkpoint/folder.hpp"
 #include "checkpoint/read.hpp"
 #include "support/cluster.hpp"
+#include "support/small_disk.hpp"
 
 namespace tutti::support {
 namespace {
@@ -88,12 +89,7 @@ class Training : public testing::Test {
     return tensors;
   }
 
-  // kill -9 of the agent and of everything it started.
-  void pull_plug(const std::string& node) {
-    const auto ranks = cluster_->ranks_on(node);
-    cluster_->agent(node).signal(SIGKILL);
-    for (const pid_t pid : ranks) kill(pid, SIGKILL);
-  }
+  void pull_plug(const std::string& node) { cluster_->pull_plug(node); }
 
   std::optional<PartsCluster> cluster_;
 };
@@ -252,6 +248,26 @@ TEST_F(Training, ARunIsContinuedOnlyWhenAsked) {
       {"generate", file("again"), "--prompt", "line ", "--tokens", "5", "--temperature", "0"});
   EXPECT_EQ(text.exit_code, 0) << text.err;
   EXPECT_TRUE(text.out.starts_with("line ")) << text.out;
+}
+
+TEST_F(Training, AFullDiskIsToldAndNothingOfTheRunIsLost) {
+  const SmallDisk disk(file("full"), 16);
+  if (!disk.mounted()) GTEST_SKIP() << "mounting a small disk needs root";
+  start_nodes({"a"});
+  const std::string config = recipe("full", "1", 4000, "checkpoints_kept: 2\n");
+  const std::string job = submit({config, "--ranks", "1"});
+  ASSERT_TRUE(reaches("full", 20));
+  disk.fill();
+  EXPECT_NE(cluster_->wait(job), 0);
+  EXPECT_NE(cluster_->log(job, 0).find("No space left on device"), std::string::npos)
+      << cluster_->log(job, 0);
+  disk.empty();
+  // It goes on from the last checkpoint that is whole.
+  const auto steps = checkpoint::steps_in(file("full") + "/checkpoints");
+  ASSERT_TRUE(steps.ok() && !steps->empty());
+  const std::int64_t last = steps->back() + 10;
+  ASSERT_EQ(cluster_->wait(submit({config, "--ranks", "1", "--resume", "--steps", std::to_string(last)})), 0);
+  EXPECT_EQ(static_cast<std::int64_t>(metrics("full").size()), last);
 }
 
 TEST_F(Training, SaysWhatIsWrongBeforeItStarts) {

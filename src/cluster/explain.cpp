@@ -42,6 +42,8 @@ Question question_about(State& state, Instant now, const Job& waiting) {
   for (auto* list : {&question.snapshot.queued, &question.snapshot.running}) {
     for (const sched::JobView*& view : *list) view = &question.views.emplace_back(*view);
   }
+  question.past = std::make_shared<const sched::Past>(*question.snapshot.past);
+  question.snapshot.past = question.past.get();
   return question;
 }
 

@@ -2,6 +2,7 @@
 // answered on any thread while the state goes on.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "cluster/step.hpp"
@@ -10,7 +11,9 @@
 namespace tutti::cluster {
 
 struct Question {
-  std::vector<sched::JobView> views;  // what the snapshot points to
+  // What the snapshot points to, so that the question can be answered elsewhere while the state goes on.
+  std::vector<sched::JobView> views;
+  std::shared_ptr<const sched::Past> past;
   sched::Snapshot snapshot;
   sched::JobView job;
   Instant now;

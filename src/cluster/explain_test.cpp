@@ -49,6 +49,18 @@ struct Questions : testing::Test {
   }
 };
 
+TEST_F(Questions, StandAlone) {
+  submit(spec(4));
+  const JobId waits = submit(spec(2));
+  const Question question = question_about(state, now, state.jobs.at(waits));
+  const auto here = snapshot(state, now);
+  EXPECT_NE(question.snapshot.past, here.past) << "which changes whenever a job ends";
+  for (const sched::JobView* view : question.snapshot.running)
+    EXPECT_EQ(std::count(here.running.begin(), here.running.end(), view), 0);
+  state = {};
+  EXPECT_FALSE(question.answer().why.empty());
+}
+
 TEST_F(Questions, AWaitingJobIsAskedAbout) {
   const JobId first = submit(spec(4));
   const JobId second = submit(spec(2));

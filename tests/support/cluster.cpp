@@ -133,6 +133,12 @@ std::string PartsCluster::data() const {
   return options_.data.empty() ? home() + "/controller" : options_.data;
 }
 
+void PartsCluster::pull_plug(const std::string& node) {
+  const auto ranks = ranks_on(node);
+  agent(node).signal(SIGKILL);
+  for (const pid_t pid : ranks) ::kill(pid, SIGKILL);
+}
+
 bool PartsCluster::start_controller() {
   const std::string ready = file("address");
   std::filesystem::remove(ready);

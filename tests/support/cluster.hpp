@@ -99,6 +99,8 @@ class PartsCluster final : public Cluster {
   void kill_controller() { controller_.reset(); }
   // Returns when the node is ready.
   bool start_agent(const std::string& name);
+  // kill -9 of the agent and of everything it started.
+  void pull_plug(const std::string& node);
 
  private:
   PartsOptions options_;
