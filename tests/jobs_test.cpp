@@ -727,11 +727,11 @@ TEST(Jobs, ARecordedClusterCanBeReplayed) {
   options.controller_flags = {"--record", trace};
   PartsCluster cluster(options);
   ASSERT_TRUE(cluster.start_agent("n1"));
-  EXPECT_EQ(cluster.wait(cluster.submit({"--gpus", "2", "--name", "a"}, "true")), 0);
+  EXPECT_EQ(cluster.wait(cluster.submit({"--gpus", "2", "--gpu-model", "H100"}, "true")), 0);
   cluster.kill_controller();
   ASSERT_TRUE(eventually([&] { return cluster.start_controller(); }))
       << read_text(cluster.file("controller.err"));
-  EXPECT_EQ(cluster.wait(cluster.submit({"--gpus", "4", "--name", "b"}, "exit 3")), 3);
+  EXPECT_EQ(cluster.wait(cluster.submit({"--gpus", "4"}, "exit 3")), 3);
   ASSERT_TRUE(eventually([&] { return lines_of(read_text(trace)).size() == 3; })) << read_text(trace);
   const auto lines = lines_of(read_text(trace));
   EXPECT_EQ(lines[0], "job_id,submit_s,gpus,duration_s,gpu_type,user,status,partition");

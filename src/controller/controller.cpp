@@ -124,7 +124,7 @@ Result<> run_controller(const ControllerOptions& options,
     auto opened = Recording::open(options.record);
     if (!opened) return std::move(opened).error();
     recording.emplace(std::move(*opened));
-    ended = [&](const cluster::State& state, const cluster::Job& job) { recording->ended(state, job); };
+    ended = [&](const cluster::Job& job) { recording->ended(job); };
   }
 
   ::signal(SIGPIPE, SIG_IGN);

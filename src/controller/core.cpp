@@ -69,7 +69,7 @@ void Core::run() {
     log_health(was_well);
     if (!outcome.delivery.empty()) deliver_(std::move(outcome.delivery));
     if (ended_) {
-      for (const cluster::JobId id : outcome.ended) ended_(turns_.state(), turns_.state().jobs.at(id));
+      for (const cluster::JobId id : outcome.ended) ended_(turns_.state().jobs.at(id));
     }
     for (auto& answer : outcome.answers) answer.reply(std::move(answer.result));
     for (const Query& query : outcome.queries) turns_.answer(query);

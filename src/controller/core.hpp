@@ -25,7 +25,7 @@ class Core {
   using Query = driver::Query;
 
   // Called on the core's thread when a job has ended.
-  using Ended = std::function<void(const cluster::State&, const cluster::Job&)>;
+  using Ended = std::function<void(const cluster::Job&)>;
 
   Core(store::Store& store, Deliver deliver, Ended ended = nullptr);
   Core(const Core&) = delete;

@@ -16,15 +16,6 @@ namespace {
 
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-// Of the device of its first rank: gangs seldom mix models.
-std::string model_of(const cluster::State& state, const cluster::Job& job) {
-  if (job.places.empty() || job.places.front().devices.empty()) return "";
-  const auto node = state.nodes.find(job.places.front().node);
-  const auto device = static_cast<std::size_t>(job.places.front().devices.front().device);
-  if (node == state.nodes.end() || device >= node->second.inventory.devices.size()) return "";
-  return node->second.inventory.devices[device].model;
-}
-
 }  // namespace
 
 Result<Recording> Recording::open(const std::string& file) {
@@ -46,17 +37,19 @@ Recording::~Recording() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-void Recording::ended(const cluster::State& state, const cluster::Job& job) {
+void Recording::ended(const cluster::Job& job) {
   if (job.started_at == Instant()) return;
   // All attempts together, as if with all the devices that it wanted.
   const double devices =
       static_cast<double>(job.spec.shape.ranks) * job.spec.shape.gpu_share / sched::whole_share;
+  const std::string& model = job.spec.shape.gpu_model;
   const std::string line = replay::line_of(
       {.id = job.id.text(),
        .submit_s = seconds(job.submitted_at.time_since_epoch()),
        .gpus = devices,
        .duration_s = job.served > 0 ? job.served / devices : seconds(job.finished_at - job.started_at),
-       .gpu_type = model_of(state, job),
+       // What it asked for, as a replay asks for it again; a trace has room for one.
+       .gpu_type = model.find('|') == std::string::npos ? model : "",
        .user = job.spec.user,
        .status = std::string(name_of(job.state)),
        .partition = job.spec.queue});
@@ -66,9 +59,16 @@ void Recording::ended(const cluster::State& state, const cluster::Job& job) {
   failing_ = !written;
 }
 
-// A line at a time, whole or not at all as far as the system can: rows are short.
+// A whole line or none of it.
 bool Recording::write(const std::string& text) {
-  return ::write(descriptor_, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const off_t before = ::lseek(descriptor_, 0, SEEK_END);
+  const ssize_t written = ::write(descriptor_, text.data(), text.size());
+  if (written == static_cast<ssize_t>(text.size())) return true;
+  if (written >= 0) {
+    if (::ftruncate(descriptor_, before) != 0) log::warning("half a line is left in {}", file_);
+    errno = ENOSPC;
+  }
+  return false;
 }
 
 }  // namespace tutti::controller

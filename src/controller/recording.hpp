@@ -17,7 +17,7 @@ class Recording {
   ~Recording();
 
   // One that never ran leaves no line.
-  void ended(const cluster::State& state, const cluster::Job& job);
+  void ended(const cluster::Job& job);
 
  private:
   Recording(std::string file, int descriptor) : file_(std::move(file)), descriptor_(descriptor) {}

@@ -20,7 +20,7 @@ struct Failure {
   std::string node;
   Duration down{};
 };
-// Columns at_s, node, down_s.
+// Columns at_s (after the submission of the first job), node, down_s.
 Result<std::vector<Failure>> read_failures(const std::string& file);
 
 struct ReplayOptions {

@@ -10,7 +10,8 @@ namespace tutti::replay {
 namespace {
 
 constexpr double gpus_max = 1'000'000;
-constexpr double seconds_max = 1e10;  // three hundred years
+constexpr double seconds_max = 1e9;  // thirty years
+constexpr double submit_max = 4e9;   // seconds since 1970 may be used, too
 
 Duration from_seconds(double seconds) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
@@ -46,7 +47,7 @@ Result<std::vector<TraceJob>> read_trace(const std::string& file, const std::str
       if (!*value) return value->error();
     }
     if (*gpus < 1) continue;  // nothing for a scheduler of devices
-    if (*gpus > gpus_max || *submit > seconds_max || *duration > seconds_max)
+    if (*gpus > gpus_max || *submit > submit_max || *duration > seconds_max)
       return csv->error(row, "a number is out of range");
     jobs.push_back({cell(row, at[0]), from_seconds(*submit), static_cast<std::int32_t>(std::ceil(*gpus)),
                     std::max<Duration>(from_seconds(*duration), 1ms), cell(row, type), cell(row, user)});
@@ -57,7 +58,10 @@ Result<std::vector<TraceJob>> read_trace(const std::string& file, const std::str
   }
   std::stable_sort(jobs.begin(), jobs.end(),
                    [](const TraceJob& a, const TraceJob& b) { return a.submit < b.submit; });
-  for (const Duration first = jobs.front().submit; TraceJob & job : jobs) job.submit -= first;
+  const Duration first = jobs.front().submit;
+  if (jobs.back().submit - first > from_seconds(seconds_max))
+    return invalid("the first and the last job are more than thirty years apart").within(file);
+  for (TraceJob& job : jobs) job.submit -= first;
   return jobs;
 }
 

@@ -228,5 +228,16 @@ TEST(Explain, NothingIsChanged) {
   EXPECT_EQ(snapshot.queued.size(), 1U);
 }
 
+// What yields is looked at again and again, and the forecast with it: it ends all the same.
+TEST(Explain, AForecastDoesNotGoOnForEver) {
+  World world({node("a", 8)});
+  world.run(1, gpus(4), Instant(0s));
+  world.run(2, gpus(4), Instant(0s)).yields = true;
+  JobView& job = world.add(3, gpus(8), 0, Instant(0s));
+  const Explanation answer = explain(world.snapshot(), job, Instant(1h));
+  EXPECT_FALSE(answer.expected_start.has_value());
+  EXPECT_NE(answer.unknown.find("jobs 1, 2 run without a time limit"), std::string::npos) << answer.unknown;
+}
+
 }  // namespace
 }  // namespace tutti::sched

@@ -118,6 +118,9 @@ class Future {
   std::multimap<Instant, End> ends_;
 };
 
+// Nobody plans further ahead.
+constexpr Duration horizon = 366 * 24h;
+
 // Its start, if the plan says when.
 std::optional<Instant> start_in(const Plan& plan, JobId job, Instant now) {
   for (const Start& start : plan.starts) {
@@ -160,8 +163,9 @@ Forecast forecast(const Snapshot& snapshot, JobId job, Instant now, const Foreca
     if (found.start) return found;
     future.apply(plan, time);
     const Instant next = std::min(future.next_end(), plan.wake);
-    if (next == never) found.unknown = future.describe_endless();
-    if (next >= limits.until || next == never) return found;
+    const bool endless = next == never || next > now + horizon;
+    if (endless) found.unknown = future.describe_endless();
+    if (next >= limits.until || endless) return found;
     time = std::max(time, next);
     future.advance(time);
   }

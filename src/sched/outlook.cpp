@@ -80,7 +80,7 @@ void visit_nearest(const Entries& entries, Instant submitted, Visit visit) {
 }  // namespace
 
 double run_seconds(const JobView& job, Instant now) {
-  const double devices = devices_of(job);
+  const double devices = static_cast<double>(job.shape->ranks) * job.shape->gpu_share / whole_share;
   return devices > 0 ? served_by(job, now) / devices : 0;
 }
 
@@ -106,9 +106,11 @@ double Outlook::cost(const JobView& job) const {
   const auto nearness = [&](Instant submitted) {
     return 1 / (1 + apart_s(submitted, job.submitted_at) / half_as_much_s);
   };
-  // A time limit is kept.
-  const double limit = std::chrono::duration<double>(job.time_limit).count();
-  Samples samples(limit > 0 ? std::max(limit - age, 1.0) * weight : std::numeric_limits<double>::max());
+  // A time limit is kept, by each attempt.
+  const Duration had = job.places.slots.empty() ? Duration() : now_ - job.started_at;
+  const double left = std::chrono::duration<double>(job.time_limit - had).count();
+  Samples samples(job.time_limit > Duration::zero() ? std::max(left, 1.0) * weight
+                                                    : std::numeric_limits<double>::max());
   std::size_t seen = 0;
   visit_nearest(past_.of(job.kind), job.submitted_at, [&](const Past::Ended& other) {
     if (other.seconds > age) samples.add((other.seconds - age) * weight, nearness(other.submitted));

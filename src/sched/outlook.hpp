@@ -30,7 +30,7 @@ class Outlook {
   std::vector<std::vector<Begun>> begun_;  // by kind, in the order of submission
 };
 
-// How long it has run, all attempts together, as if with the devices that it has or wants.
+// How long it has run, all attempts together, as if with all the devices that it wants.
 double run_seconds(const JobView& job, Instant now);
 
 }  // namespace tutti::sched

@@ -110,6 +110,8 @@ TEST(Outlook, NobodyIsOverLaterThanItsLimit) {
   job.time_limit = 10min;
   EXPECT_LT(cost(world, job), without / 10);
   EXPECT_NEAR(cost(world, job), 600, 1);
+  job.served = 590;
+  EXPECT_NEAR(cost(world, job), 600, 1) << "each attempt has all of it";
 }
 
 }  // namespace

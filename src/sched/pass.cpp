@@ -134,8 +134,7 @@ class Pass {
 
   // ---- making way
 
-  // Those for whom the same gangs would make way, or fewer: a user's gangs come in the order of what they
-  // had.
+  // Those for whom the same gangs would make way, or fewer: a user's gangs come in the order of their cost.
   using EvictingAs = std::tuple<std::uint32_t, QueueIndex, std::int32_t, UserIndex>;
   static EvictingAs evicting_as(const JobView& job) {
     return {job.shape_class, job.queue, job.priority, job.user};
@@ -241,7 +240,9 @@ class Pass {
     if (clearings_) return *clearings_;
     std::vector<Clearing> nodes(static_cast<std::size_t>(room_.nodes()));
     for (const JobView* running : snapshot_.running) {
-      const bool moves = !running->ending && running->places.slots.size() == 1 && rules_.moves(*running);
+      // One that runs with fewer ranks than it wants would come back with more.
+      const bool moves = !running->ending && running->yields && running->places.slots.size() == 1 &&
+                         running->places.ranks() == running->shape->ranks;
       for (const Places::Slot& slot : running->places.slots) {
         Clearing& here = nodes[static_cast<std::size_t>(slot.node)];
         here.fixed = here.fixed || !moves;
@@ -256,11 +257,17 @@ class Pass {
     return clearings_.emplace(std::move(nodes));
   }
 
+  // The least that it does with, or what it has.
+  static std::int64_t size_of(const JobView& job) {
+    const std::int32_t ranks = job.places.slots.empty() ? counts_of(*job.shape).back() : job.places.ranks();
+    return std::int64_t{ranks} * job.shape->gpu_share;
+  }
+
   // May all of these move for the sake of the job?
   bool may_move(const std::vector<const JobView*>& gangs, const JobView& job) const {
     return std::all_of(gangs.begin(), gangs.end(), [&](const JobView* gang) {
-      return !stopped_.contains(gang->id) && gang->priority <= job.priority &&
-             devices_of(*gang) < devices_of(job);
+      return !stopped_.contains(gang->id) && size_of(*gang) < size_of(job) &&
+             rules_.moves(shares_, job, *gang);
     });
   }
 
@@ -281,8 +288,12 @@ class Pass {
     }
     if (!places) return false;
     spare_the_unneeded(job, ranks, trial, chosen, *places);
-    trial.take(*job.shape, *places);
-    if (!all_fit(std::move(trial), chosen)) return false;
+    // They go to what is free now and promised to nobody.
+    Room free = around_ ? *around_ : room_;
+    for (const JobView* gang : chosen) free.give(*gang->shape, gang->places);
+    if (!free.fits(*job.shape, *places)) return false;
+    free.take(*job.shape, *places);
+    if (!all_fit(std::move(free), chosen)) return false;
     stop(chosen, "moves, so that there is room for job " + job.id.text());
     start_after(chosen, job, *places, "moved");
     return true;

@@ -22,8 +22,9 @@ struct Rules {
   std::function<bool(const Shares&, const JobView& waiting, const JobView& running)> displaces;
   // Which of the running gangs are rather stopped.
   OrderOf stop_order;
-  // May the running one be stopped to start again elsewhere at once? Null: nothing is ever moved.
-  std::function<bool(const JobView&)> moves;
+  // May the running one, which is smaller, be stopped and start again elsewhere, so that there is room for
+  // the waiting one in one piece? Null: nothing is ever moved.
+  std::function<bool(const Shares&, const JobView& waiting, const JobView& running)> moves;
   // When this may come out otherwise by itself: asked for each running gang that does not end.
   std::function<Instant(const JobView&)> changes_at;
   LastTurn last_turn;  // null: all have their turn

@@ -273,25 +273,42 @@ TEST(Pass, SmallGangsMoveSoThatALargeOneHasRoomInOnePiece) {
   ASSERT_NE(first.places.slots.front().node, second.places.slots.front().node);
   const JobView& large = world.add(3, {.ranks = 1, .gpu_share = 8 * whole_share}, 0, Instant(1min));
   for (int job = 0; job < 5; ++job) world.past.add(large.kind, large.submitted_at, 1e6, 8);
-  EXPECT_TRUE(stopped(world.plan(Instant(40min))).empty()) << "none says that it can be stopped";
+  EXPECT_TRUE(stopped(world.plan(Instant(70min))).empty()) << "none says that it can be stopped";
   first.yields = second.yields = true;
-  EXPECT_TRUE(stopped(world.plan(Instant(10min))).empty()) << "they have only begun";
-  const Plan plan = world.plan(Instant(40min));
+  EXPECT_TRUE(stopped(world.plan(Instant(40min))).empty()) << "they have not run for long";
+  const Plan plan = world.plan(Instant(70min));
   EXPECT_EQ(stopped(plan), Ids{1}) << "the one with the fewest devices";
   EXPECT_EQ(plan.stops.front().why, "moves, so that there is room for job 3");
   EXPECT_EQ(why(plan, 3), "starts when job 1 has moved");
   first.priority = second.priority = 1;
-  EXPECT_TRUE(stopped(world.plan(Instant(40min))).empty()) << "they are more important";
+  EXPECT_TRUE(stopped(world.plan(Instant(70min))).empty()) << "they are more important";
   first.priority = second.priority = 0;
-  world.run(4, gpus(4), Instant(39min));
-  EXPECT_TRUE(stopped(world.plan(Instant(40min))).empty()) << "there is no room elsewhere for the first";
+  world.run(4, gpus(4), Instant(69min));
+  EXPECT_TRUE(stopped(world.plan(Instant(70min))).empty()) << "there is no room elsewhere for the first";
+}
+
+// The other's gang would have its turn first when it is back in the queue, and take its place again.
+TEST(Pass, NobodyDisplacesTheGangOfAUserWhoHasLess) {
+  World world({node("a", 8), node("b", 8)});
+  world.users = {{.name = "ada"}, {.name = "bob"}};
+  JobView& of_ada = world.run(1, gpus(8), Instant(0s));
+  of_ada.yields = true;
+  JobView& of_bob = world.add(3, {.ranks = 1, .gpu_share = whole_share}, 0, Instant(99h));
+  of_bob.user = 1;
+  JobView& fixed = world.run(2, gpus(8), Instant(0s));
+  EXPECT_EQ(stopped(world.plan(Instant(100h))), Ids{1}) << "bob has nothing";
+  fixed.user = 1;
+  world.users[0].in_use = world.users[1].in_use = 8 * whole_share;
+  EXPECT_TRUE(stopped(world.plan(Instant(100h))).empty()) << "without it ada would have less than bob";
 }
 
 TEST(Pass, OneThatCannotDisplaceSaysNothingAboutAnotherUser) {
   World world({node("a", 8)});
-  world.users = {{.name = "ada"}, {.name = "bob", .past = 1e6}};
-  world.run(1, gpus(8), Instant(0s)).yields = true;
-  world.jobs[0].served = 1e9;
+  world.users = {{.name = "ada"}, {.name = "bob", .past = 1}, {.name = "carol", .past = 1e6}};
+  JobView& of_carol = world.run(1, gpus(8), Instant(0s));
+  of_carol.yields = true;
+  of_carol.user = 2;
+  of_carol.served = 1e9;
   world.add(2, gpus(8), 0, Instant(0s)).served = 1e9;
   world.add(3, gpus(8), 0, Instant(1s)).user = 1;
   EXPECT_EQ(stopped(world.plan(Instant(1001h))), Ids{1}) << "for bob, although ada comes before him";

@@ -1,4 +1,4 @@
-// `tutti-worker train FOLDER`, as a rank of a job, and `tutti-worker generate`.
+// `tutti-worker train FOLDER [BYTES]`, as a rank of a job, and `tutti-worker generate`.
 #pragma once
 
 #include <span>
