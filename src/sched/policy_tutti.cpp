@@ -9,7 +9,7 @@
 // also moves to other nodes if a larger one then has room in one piece.
 #include <algorithm>
 #include <cmath>
-#include <unordered_map>
+#include <map>
 
 #include "sched/least_waste.hpp"
 #include "sched/outlook.hpp"
@@ -28,7 +28,7 @@ constexpr double longest_s = 30 * 24 * 3600;
 
 // A gang that yields runs on for so long before others displace it, and before it is moved.
 constexpr Duration undisturbed = 10min;
-constexpr Duration unmoved = 60min;
+constexpr Duration unmoved = 45min;
 
 // A gang that needs several nodes finds them free at once only if others make way: after so long in the queue
 // they do.
@@ -47,7 +47,7 @@ class Tutti {
 
   OrderKey order(const JobView& job) const {
     const bool patient = !lost_patience(job);
-    return {patient ? 1 : 0, patient ? cost(job) : 0, 0, job.submitted_at, job.id};
+    return {patient ? 1 : 0, patient ? outlook_.cost(job) : 0, 0, job.submitted_at, job.id};
   }
 
   bool displaces(const Shares& shares, const JobView& waiting, const JobView& running) const {
@@ -93,7 +93,7 @@ class Tutti {
  private:
   // Asked again for each pair of gangs.
   double cost(const JobView& job) const {
-    const auto [at, added] = costs_.try_emplace(&job, 0);
+    const auto [at, added] = costs_.try_emplace(job.id, 0);
     if (added) at->second = outlook_.cost(job);
     return at->second;
   }
@@ -115,7 +115,7 @@ class Tutti {
   }
 
   Outlook outlook_;
-  mutable std::unordered_map<const JobView*, double> costs_;
+  mutable std::map<JobId, double> costs_;
   Instant now_;
   std::int32_t widest_;
 };
