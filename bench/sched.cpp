@@ -10,10 +10,10 @@
 
 #include "common/options.hpp"
 #include "common/worlds.hpp"
-#include "replay/csv.hpp"
-#include "replay/replay.hpp"
-#include "replay/saturate.hpp"
-#include "replay/scale.hpp"
+#include "lab/replay/csv.hpp"
+#include "lab/replay/replay.hpp"
+#include "lab/replay/saturate.hpp"
+#include "lab/replay/scale.hpp"
 
 namespace tutti::bench {
 namespace {

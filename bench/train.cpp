@@ -9,11 +9,11 @@
 #include <thread>
 
 #include "base/text.hpp"
-#include "checkpoint/write.hpp"
 #include "common/measure.hpp"
 #include "common/options.hpp"
 #include "common/report.hpp"
-#include "recipe/recipe.hpp"
+#include "learn/checkpoint/write.hpp"
+#include "learn/recipe/recipe.hpp"
 #include "support/process.hpp"
 
 namespace tutti::bench {

@@ -38,7 +38,7 @@ if(NOT Torch_FOUND)
 endif()
 
 # `tutti` is one file that runs on any server with a glibc, so what it uses is linked into it. Debian ships fmt
-# and spdlog as shared libraries only; both can be compiled in: fmt once, here, and spdlog inside src/log.
+# and spdlog as shared libraries only; both can be compiled in: fmt once, here, and spdlog inside src/base/log.
 add_library(fmt_static STATIC "${CMAKE_CURRENT_LIST_DIR}/fmt.cpp")
 
 find_library(yaml_cpp_archive NAMES libyaml-cpp.a REQUIRED)

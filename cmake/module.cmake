@@ -1,8 +1,17 @@
+# tutti_room(NAME [USES rooms…])
+#
+# A folder of modules with one purpose, declared in its own CMakeLists.txt. tools/tidy reads USES: which rooms the
+# modules of this one may use.
+function(tutti_room name)
+  add_subdirectory(${name})
+endfunction()
+
 # tutti_module(NAME LAYER layer [USES modules…] [NEEDS targets…] [TESTS_USE modules…] [PROGRAM name] [DIR folder])
 #
 # One folder, one library. Of the folder's sources, `x_test.cpp` go into the test program NAME_test, each `x_fuzz.cpp`
-# is a fuzz target fuzz_x, `main.cpp` goes into the program PROGRAM, all others into the library. USES are modules of this tree, NEEDS are targets of
-# dependencies.cmake. tools/tidy reads these calls too: LAYER and USES are the declared architecture.
+# is a fuzz target fuzz_x, `main.cpp` goes into the program PROGRAM, all others into the library. USES are modules of this
+# tree, NEEDS are targets of dependencies.cmake. tools/tidy reads these calls too: LAYER and USES are the declared
+# architecture.
 #
 # A module's headers are reached as "NAME/x.hpp", through a folder of links that only the modules which declare
 # the use have on their include path: an undeclared include does not compile.
@@ -30,7 +39,11 @@ function(tutti_module name)
     add_library(${target} STATIC ${sources})
     set(scope PUBLIC)
     target_link_libraries(${target} PRIVATE tutti_flags PRIVATE ${module_NEEDS})
-    tutti_lint(${target} "${module_LAYER}" "${sources}")
+    tutti_batch(${target} "${sources}" units)
+    # torch's headers parse under clang 14 only as C++17, which our sources are not.
+    if(NOT module_LAYER STREQUAL "workers")
+      tutti_lint(${target} "${units}")
+    endif()
   else()
     add_library(${target} INTERFACE)
     set(scope INTERFACE)
@@ -68,7 +81,7 @@ function(tutti_fuzz target source)
   if(TUTTI_FUZZ)
     target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
   else()
-    target_sources(fuzz_${name} PRIVATE "${CMAKE_SOURCE_DIR}/tests/corpus/replay.cpp")
+    target_link_libraries(fuzz_${name} PRIVATE tutti_corpus)
     add_test(NAME "fuzz_${name}: the corpus" COMMAND fuzz_${name} "${CMAKE_SOURCE_DIR}/tests/corpus/${name}")
   endif()
 endfunction()
@@ -77,6 +90,7 @@ endfunction()
 function(tutti_test name)
   cmake_parse_arguments(PARSE_ARGV 1 test "" "" "SOURCES;USES")
   add_executable(${name} ${test_SOURCES})
+  tutti_batch(${name} "${test_SOURCES}" units)
   target_link_libraries(${name} PRIVATE tutti_flags ${test_USES} GTest::gtest_main)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     TEST_PREFIX "${name}: " PROPERTIES TIMEOUT 300)
@@ -95,29 +109,64 @@ function(tutti_link_headers name target dir)
   endforeach()
 endfunction()
 
-# clang-tidy over a module's sources, as files of the build: the stamp of a source depends on its object, which
-# Ninja rebuilds exactly when something that the source includes has changed. `./dev lint` builds them all.
+# Sources are compiled in batches of about this size, each as one unit: what they include is read once, and the
+# templates that they share are made once. What has flags of its own stays alone. -DTUTTI_BATCH_BYTES=0 compiles every
+# source by itself.
+set(TUTTI_BATCH_BYTES 48000 CACHE STRING "Bytes of source that are compiled as one unit, 0 for one source a unit")
+# UNITS becomes the list of what is compiled, as paths below the target's folder of objects.
+function(tutti_batch target sources units)
+  set(batched "")
+  set(filled 0)
+  set(number 0)
+  foreach(source IN LISTS sources)
+    cmake_path(GET source FILENAME file)
+    cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" OUTPUT_VARIABLE path)
+    if(TUTTI_BATCH_BYTES EQUAL 0 OR file MATCHES "^kernels")
+      list(APPEND batched "${path}")
+      continue()
+    endif()
+    file(SIZE "${source}" size)
+    math(EXPR filled "${filled} + ${size}")
+    if(filled GREATER TUTTI_BATCH_BYTES AND NOT filled EQUAL size)
+      set(filled ${size})
+      math(EXPR number "${number} + 1")
+    endif()
+    set_property(SOURCE "${source}" PROPERTY UNITY_GROUP ${number})
+    list(APPEND batched "Unity/unity_${number}_cxx.cxx")
+  endforeach()
+  if(NOT TUTTI_BATCH_BYTES EQUAL 0)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  endif()
+  list(REMOVE_DUPLICATES batched)
+  set(${units} "${batched}" PARENT_SCOPE)
+endfunction()
+
+# clang-tidy over a target's units, as files of the build: the stamp of a unit depends on its object, which Ninja
+# rebuilds exactly when something that the unit includes has changed. `./dev lint` builds them all.
 find_program(TUTTI_CLANG_TIDY clang-tidy)
 if(NOT TARGET lint)
   add_custom_target(lint)
 endif()
-function(tutti_lint target layer sources)
-  # torch's headers parse under clang 14 only as C++17, which our sources are not.
-  if(NOT TUTTI_CLANG_TIDY OR layer STREQUAL "workers")
+function(tutti_lint target units)
+  if(NOT TUTTI_CLANG_TIDY)
     return()
   endif()
+  set(objects "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir")
   set(stamps "")
-  foreach(source IN LISTS sources)
-    cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" OUTPUT_VARIABLE path)
-    set(stamp "${CMAKE_CURRENT_BINARY_DIR}/lint/${path}.ok")
+  foreach(unit IN LISTS units)
+    if(unit MATCHES "^Unity/")
+      set(source "${objects}/${unit}")
+    else()
+      set(source "${CMAKE_CURRENT_SOURCE_DIR}/${unit}")
+    endif()
+    set(stamp "${CMAKE_CURRENT_BINARY_DIR}/lint/${target}/${unit}.ok")
     cmake_path(GET stamp PARENT_PATH stamp_dir)
     file(MAKE_DIRECTORY "${stamp_dir}")
     add_custom_command(OUTPUT "${stamp}"
       COMMAND "${TUTTI_CLANG_TIDY}" --quiet -p "${CMAKE_BINARY_DIR}" "${source}"
       COMMAND "${CMAKE_COMMAND}" -E touch "${stamp}"
-      DEPENDS "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir/${path}${CMAKE_CXX_OUTPUT_EXTENSION}"
-              "${CMAKE_SOURCE_DIR}/.clang-tidy"
-      COMMENT "clang-tidy ${path}" VERBATIM)
+      DEPENDS "${objects}/${unit}${CMAKE_CXX_OUTPUT_EXTENSION}" "${CMAKE_SOURCE_DIR}/.clang-tidy"
+      COMMENT "clang-tidy ${target} ${unit}" VERBATIM)
     list(APPEND stamps "${stamp}")
   endforeach()
   add_custom_target(lint_${target} DEPENDS ${stamps})

@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/folder.hpp"
-#include "checkpoint/import.hpp"
-#include "checkpoint/write.hpp"
-#include "model/shape.hpp"
+#include "learn/checkpoint/folder.hpp"
+#include "learn/checkpoint/import.hpp"
+#include "learn/checkpoint/write.hpp"
+#include "learn/model/shape.hpp"
 #include "support/process.hpp"
 
 namespace tutti {
@@ -16,13 +16,11 @@ namespace {
 
 using nlohmann::json;
 using support::Finished;
+using support::has;
 using support::read_text;
 using support::run;
+using support::tutti_program;
 using support::write_text;
-
-const std::string tutti_program = TUTTI_BUILD_DIR "/bin/tutti";
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 const model::Shape tiny{.family = model::Family::llama,
                         .vocabulary = 10,

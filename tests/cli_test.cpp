@@ -7,8 +7,7 @@ namespace tutti {
 namespace {
 
 using support::run;
-
-const std::string tutti_program = TUTTI_BUILD_DIR "/bin/tutti";
+using support::tutti_program;
 
 TEST(Cli, TellsItsVersion) {
   const auto version = run({tutti_program, "--version"});

@@ -14,10 +14,9 @@ namespace tutti {
 namespace {
 
 using nlohmann::json;
+using support::has;
 using support::write_text;
 namespace fs = std::filesystem;
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 class Data : public testing::Test {
  protected:

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "net/client.hpp"
+#include "net/http/client.hpp"
 #include "support/cluster.hpp"
 
 namespace tutti {
@@ -14,11 +14,10 @@ namespace {
 
 using nlohmann::json;
 using support::eventually;
+using support::has;
 using support::PartsCluster;
 using support::read_text;
 using support::TestCluster;
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 net::Client client_of(const PartsCluster& cluster, const std::string& token = "admin") {
   return {*net::parse_target(cluster.address()),

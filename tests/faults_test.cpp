@@ -21,17 +21,13 @@ namespace {
 
 using nlohmann::json;
 using support::eventually;
+using support::has;
 using support::lines_of;
 using support::PartsCluster;
 using support::read_text;
 using support::TestCluster;
+using support::until;
 using support::write_text;
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-std::string until(const std::string& file, const std::string& then = "true") {
-  return "while [ ! -e '" + file + "' ]; do sleep 0.02; done; " + then;
-}
 
 // Prints 0, 1, 2, … until the file is there.
 std::string count_until(const std::string& file) {

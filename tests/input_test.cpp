@@ -14,21 +14,20 @@
 
 #include <gtest/gtest.h>
 
-#include "net/client.hpp"
+#include "control/wire/messages.hpp"
+#include "net/http/client.hpp"
 #include "support/cluster.hpp"
-#include "wire/messages.hpp"
 
 namespace tutti {
 namespace {
 
 using nlohmann::json;
 using support::eventually;
+using support::has;
 using support::PartsCluster;
 using support::read_text;
 using support::TestCluster;
 using support::write_text;
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 std::string token(const TestCluster& cluster, const std::string& kind) {
   return read_text(cluster.home() + "/controller/" + kind + ".token").substr(0, 64);

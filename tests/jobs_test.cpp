@@ -16,18 +16,13 @@ namespace {
 
 using nlohmann::json;
 using support::eventually;
+using support::has;
 using support::lines_of;
 using support::PartsCluster;
 using support::read_text;
 using support::TestCluster;
+using support::until;
 using support::write_text;
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-// A script that goes on when the file is there, and then does the rest.
-std::string until(const std::string& file, const std::string& then = "true") {
-  return "while [ ! -e '" + file + "' ]; do sleep 0.02; done; " + then;
-}
 
 std::map<std::string, std::string> variables(const std::string& env) {
   std::map<std::string, std::string> found;

@@ -12,15 +12,10 @@ namespace {
 
 using nlohmann::json;
 using support::eventually;
+using support::has;
 using support::TestCluster;
+using support::until;
 using support::write_text;
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-// A script that goes on when the file is there, and then does the rest.
-std::string until(const std::string& file, const std::string& then = "true") {
-  return "while [ ! -e '" + file + "' ]; do sleep 0.02; done; " + then;
-}
 
 json queue(const TestCluster& cluster, const std::string& name) {
   const json queues = cluster.json({"queues"});

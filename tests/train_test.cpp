@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "base/prng.hpp"
-#include "checkpoint/folder.hpp"
-#include "checkpoint/read.hpp"
+#include "learn/checkpoint/folder.hpp"
+#include "learn/checkpoint/read.hpp"
 #include "support/cluster.hpp"
 #include "support/small_disk.hpp"
 

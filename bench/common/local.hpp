@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/measure.hpp"
-#include "net/client.hpp"
+#include "net/http/client.hpp"
 #include "support/process.hpp"
 
 namespace tutti::bench {

@@ -42,10 +42,6 @@ void catch_interrupts() {
 
 bool interrupted() { return signalled; }
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 double median(std::vector<double> values) {
   TUTTI_CHECK(!values.empty());
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

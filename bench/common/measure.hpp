@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock/clock.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
 
@@ -22,7 +23,6 @@ using Environment = std::map<std::string, std::string>;
 void catch_interrupts();
 bool interrupted();
 
-double seconds_since(Clock::time_point start);
 double median(std::vector<double> values);
 
 // Runs a command to its end: what it printed, or why it failed.

@@ -6,19 +6,16 @@
 #include <cstdio>
 #include <deque>
 
-#include "driver/turns.hpp"
-#include "sim/campaign.hpp"
-#include "store/memory/memory_store.hpp"
-#include "wire/messages.hpp"
+#include "base/clock/clock.hpp"
+#include "control/driver/turns.hpp"
+#include "control/store/memory/memory_store.hpp"
+#include "control/wire/messages.hpp"
+#include "lab/sim/campaign.hpp"
 
 namespace tutti::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 }  // namespace
 

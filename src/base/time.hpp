@@ -23,6 +23,8 @@ using Instant = Timeline::time_point;
 
 using namespace std::chrono_literals;
 
+constexpr double in_seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
 // "90s", "1h30m", "250ms", "2d", "1.5h": a number with its unit, the largest unit first. Never negative.
 Result<Duration> parse_duration(std::string_view text);
 

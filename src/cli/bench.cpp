@@ -9,9 +9,9 @@
 
 #include "cli/commands.hpp"
 #include "comm/reduce.hpp"
-#include "measure/local.hpp"
-#include "measure/measure.hpp"
-#include "measure/pairs.hpp"
+#include "lab/measure/local.hpp"
+#include "lab/measure/measure.hpp"
+#include "lab/measure/pairs.hpp"
 
 namespace tutti::cli {
 namespace {

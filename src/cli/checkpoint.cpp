@@ -5,13 +5,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/export.hpp"
-#include "checkpoint/files.hpp"
-#include "checkpoint/folder.hpp"
-#include "checkpoint/read.hpp"
 #include "cli/commands.hpp"
 #include "cli/progress_bar.hpp"
 #include "cli/text_table.hpp"
+#include "learn/checkpoint/export.hpp"
+#include "learn/checkpoint/files.hpp"
+#include "learn/checkpoint/folder.hpp"
+#include "learn/checkpoint/read.hpp"
 
 namespace tutti::cli {
 namespace {

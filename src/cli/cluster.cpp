@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.hpp"
-#include "controller/controller.hpp"
-#include "wire/objects.hpp"
+#include "control/controller/controller.hpp"
+#include "control/wire/objects.hpp"
 
 namespace tutti::cli {
 namespace {

@@ -2,12 +2,14 @@
 // local cluster. Used by the main thread only.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include <nlohmann/json_fwd.hpp>
 
 #include "base/result.hpp"
-#include "net/client.hpp"
+#include "base/time.hpp"
+#include "net/http/client.hpp"
 
 namespace tutti::cli {
 
@@ -16,6 +18,10 @@ std::string home_folder();
 
 // The name of whoever runs this.
 std::string user_name();
+
+// While the controller is away it is asked again this often; a cancelling command waits this long for it.
+constexpr auto reconnect_every = std::chrono::milliseconds(200);
+constexpr Duration cancel_time_max = 10s;
 
 class Cluster {
  public:

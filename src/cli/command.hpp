@@ -6,14 +6,15 @@
 #include <span>
 #include <string>
 
+#include "base/config/flags.hpp"
 #include "base/result.hpp"
-#include "config/flags.hpp"
 
 namespace tutti::cli {
 
 constexpr int exit_success = 0;
 constexpr int exit_failed = 1;
 constexpr int exit_usage = 2;
+constexpr int exit_interrupted = 130;  // 128 + SIGINT, as shells have it
 
 class Command {
  public:

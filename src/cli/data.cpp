@@ -12,17 +12,18 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/clock/clock.hpp"
 #include "base/text.hpp"
 #include "cli/commands.hpp"
 #include "cli/progress_bar.hpp"
 #include "cli/text_files.hpp"
 #include "cli/text_table.hpp"
-#include "dataset/dataset.hpp"
-#include "dataset/writer.hpp"
-#include "sync/files.hpp"
-#include "tokenizer/definition.hpp"
-#include "tokenizer/tokenizer.hpp"
-#include "tokenizer/train.hpp"
+#include "learn/dataset/dataset.hpp"
+#include "learn/dataset/writer.hpp"
+#include "learn/tokenizer/definition.hpp"
+#include "learn/tokenizer/tokenizer.hpp"
+#include "learn/tokenizer/train.hpp"
+#include "net/sync/files.hpp"
 
 namespace tutti::cli {
 namespace {
@@ -32,7 +33,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t vocabulary_default = 8192;
 constexpr std::size_t piece_bytes = std::size_t{1} << 20U;  // between two looks at Ctrl-C
-constexpr int exit_interrupted = 128 + SIGINT;
 
 std::atomic<bool> interrupted{false};
 void note_interrupt(int) { interrupted = true; }
@@ -54,10 +54,6 @@ class OrderlyEnd {
 };
 
 std::string bytes_text(std::uint64_t bytes) { return format_bytes(Bytes(static_cast<std::int64_t>(bytes))); }
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 Result<tokenizer::Tokenizer> load_tokenizer(const std::string& name) {
   if (name == "bytes") return tokenizer::Tokenizer::bytes();

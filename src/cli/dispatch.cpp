@@ -4,9 +4,9 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "base/log/log.hpp"
 #include "base/text.hpp"
 #include "cli/command.hpp"
-#include "log/log.hpp"
 
 namespace tutti::cli {
 namespace {

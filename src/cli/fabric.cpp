@@ -13,8 +13,8 @@
 #include "cli/cluster.hpp"
 #include "cli/commands.hpp"
 #include "cli/text_table.hpp"
-#include "cluster/fabric.hpp"
-#include "wire/objects.hpp"
+#include "control/cluster/fabric.hpp"
+#include "control/wire/objects.hpp"
 
 namespace tutti::cli {
 namespace {
@@ -24,9 +24,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr Duration timeout_default = 5min;
 constexpr Duration timeout_min = 1s;
-constexpr Duration cancel_time_max = 10s;  // of a controller that does not answer
-constexpr auto reconnect_every = std::chrono::milliseconds(200);
-constexpr int exit_interrupted = 128 + SIGINT;
 
 // In a rank this is the program of its agent: ranks are children of `tutti shim`.
 constexpr const char* tutti_of_the_node = "/proc/self/exe";

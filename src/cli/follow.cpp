@@ -12,16 +12,12 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.hpp"
-#include "wire/objects.hpp"
+#include "control/wire/objects.hpp"
 
 namespace tutti::cli {
 namespace {
 
 constexpr auto reconnect_for = std::chrono::minutes(10);
-constexpr auto reconnect_every = std::chrono::milliseconds(200);
-constexpr Duration cancel_time_max = 10s;  // of a controller that does not answer
-
-constexpr int exit_interrupted = 128 + SIGINT;
 
 std::atomic<int> interrupts{0};
 void count_interrupt(int) { ++interrupts; }

@@ -16,7 +16,7 @@
 #include "cli/follow.hpp"
 #include "cli/local_time.hpp"
 #include "cli/text_table.hpp"
-#include "cluster/model.hpp"
+#include "control/cluster/model.hpp"
 
 namespace tutti::cli {
 namespace {

@@ -13,13 +13,13 @@
 #include <sstream>
 #include <thread>
 
+#include "base/files/descriptor.hpp"
 #include "base/text.hpp"
-#include "controller/controller.hpp"
-#include "files/descriptor.hpp"
-#include "rank/files.hpp"
-#include "rank/launch.hpp"
-#include "rank/process.hpp"
-#include "rank/rank_folder.hpp"
+#include "control/controller/controller.hpp"
+#include "node/rank/files.hpp"
+#include "node/rank/launch.hpp"
+#include "node/rank/process.hpp"
+#include "node/rank/rank_folder.hpp"
 
 namespace tutti::cli {
 namespace {

@@ -5,16 +5,16 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "agent/agent.hpp"
+#include "base/log/log.hpp"
 #include "cli/cluster.hpp"
 #include "cli/commands.hpp"
-#include "controller/controller.hpp"
-#include "devices/fake/fake.hpp"
-#include "devices/host/host.hpp"
-#include "devices/nvml/nvml.hpp"
-#include "log/log.hpp"
-#include "rank/shim.hpp"
-#include "wire/messages.hpp"
+#include "control/controller/controller.hpp"
+#include "control/wire/messages.hpp"
+#include "node/agent/agent.hpp"
+#include "node/devices/fake/fake.hpp"
+#include "node/devices/host/host.hpp"
+#include "node/devices/nvml/nvml.hpp"
+#include "node/rank/shim.hpp"
 
 namespace tutti::cli {
 namespace {

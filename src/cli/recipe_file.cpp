@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "config/document.hpp"
-#include "config/flags.hpp"
+#include "base/config/document.hpp"
+#include "base/config/flags.hpp"
 
 namespace tutti::cli {
 namespace {

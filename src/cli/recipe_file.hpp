@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/result.hpp"
-#include "recipe/recipe.hpp"
+#include "learn/recipe/recipe.hpp"
 
 namespace tutti::cli {
 

@@ -11,7 +11,7 @@
 #include "cli/cluster.hpp"
 #include "cli/commands.hpp"
 #include "cli/sim_replay.hpp"
-#include "replay/row.hpp"
+#include "control/trace/row.hpp"
 
 namespace tutti::cli {
 namespace {
@@ -59,16 +59,16 @@ class Record final : public Command {
 
  private:
   static std::string table(const std::vector<json>& jobs) {
-    std::string text = replay::header_line();
+    std::string text = trace::header_line();
     for (const json& job : jobs) {
-      text += replay::line_of({.id = job.value("id", ""),
-                               .submit_s = seconds_of(job, "submitted_at"),
-                               .gpus = job.value("gpus", 0.0),
-                               .duration_s = seconds_of(job, "finished_at") - seconds_of(job, "started_at"),
-                               .gpu_type = "",
-                               .user = job.value("user", ""),
-                               .status = job.value("state", ""),
-                               .partition = job.value("queue", "")});
+      text += trace::line_of({.id = job.value("id", ""),
+                              .submit_s = seconds_of(job, "submitted_at"),
+                              .gpus = job.value("gpus", 0.0),
+                              .duration_s = seconds_of(job, "finished_at") - seconds_of(job, "started_at"),
+                              .gpu_type = "",
+                              .user = job.value("user", ""),
+                              .status = job.value("state", ""),
+                              .partition = job.value("queue", "")});
     }
     return text;
   }

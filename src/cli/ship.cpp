@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.hpp"
-#include "sync/chunks.hpp"
-#include "sync/digest.hpp"
-#include "sync/manifest.hpp"
-#include "sync/scan.hpp"
+#include "net/sync/chunks.hpp"
+#include "net/sync/digest.hpp"
+#include "net/sync/manifest.hpp"
+#include "net/sync/scan.hpp"
 
 namespace tutti::cli {
 namespace {

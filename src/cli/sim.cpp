@@ -12,7 +12,7 @@
 #include "cli/commands.hpp"
 #include "cli/progress_bar.hpp"
 #include "cli/sim_replay.hpp"
-#include "sim/campaign.hpp"
+#include "lab/sim/campaign.hpp"
 
 namespace tutti::cli {
 namespace {
@@ -21,7 +21,6 @@ using nlohmann::json;
 
 constexpr std::size_t events_shown = 30;
 constexpr std::int64_t minutes_max = 1440;
-constexpr int exit_interrupted = 128 + SIGINT;
 
 std::atomic<bool> interrupted{false};
 void note_interrupt(int) { interrupted = true; }

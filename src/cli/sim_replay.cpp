@@ -7,9 +7,9 @@
 
 #include "cli/command.hpp"
 #include "cli/progress_bar.hpp"
-#include "replay/replay.hpp"
-#include "replay/saturate.hpp"
-#include "replay/scale.hpp"
+#include "lab/replay/replay.hpp"
+#include "lab/replay/saturate.hpp"
+#include "lab/replay/scale.hpp"
 
 namespace tutti::cli {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <string>
 
+#include "base/config/flags.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
-#include "config/flags.hpp"
 
 namespace tutti::cli {
 

@@ -9,10 +9,10 @@
 #include "cli/commands.hpp"
 #include "cli/explain.hpp"
 #include "cli/follow.hpp"
+#include "cli/jobfile/job_file.hpp"
 #include "cli/ship.hpp"
 #include "cli/submit.hpp"
-#include "jobfile/job_file.hpp"
-#include "wire/objects.hpp"
+#include "control/wire/objects.hpp"
 
 namespace tutti::cli {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "base/result.hpp"
 #include "cli/cluster.hpp"
-#include "jobfile/job_flags.hpp"
+#include "cli/jobfile/job_flags.hpp"
 
 namespace tutti::cli {
 

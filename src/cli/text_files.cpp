@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "base/units.hpp"
-#include "dataset/files.hpp"
-#include "sync/files.hpp"
-#include "tokenizer/unicode.hpp"
+#include "learn/dataset/files.hpp"
+#include "learn/tokenizer/unicode.hpp"
+#include "net/sync/files.hpp"
 
 namespace tutti::cli {
 namespace {

@@ -9,14 +9,14 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "checkpoint/folder.hpp"
 #include "cli/cluster.hpp"
 #include "cli/commands.hpp"
 #include "cli/follow.hpp"
 #include "cli/recipe_file.hpp"
 #include "cli/submit.hpp"
-#include "dataset/dataset.hpp"
-#include "recipe/choose.hpp"
+#include "learn/checkpoint/folder.hpp"
+#include "learn/dataset/dataset.hpp"
+#include "learn/recipe/choose.hpp"
 
 namespace tutti::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include "cli/cluster.hpp"
 #include "cli/commands.hpp"
 #include "cli/local.hpp"
-#include "devices/nvml/nvml.hpp"
+#include "node/devices/nvml/nvml.hpp"
 
 namespace tutti::cli {
 namespace {

@@ -1,7 +1,7 @@
 #include <cstdio>
 
+#include "base/version/version.hpp"
 #include "cli/commands.hpp"
-#include "version/version.hpp"
 
 namespace tutti::cli {
 namespace {

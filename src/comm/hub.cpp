@@ -24,7 +24,6 @@ constexpr auto inquest_time = std::chrono::milliseconds(600);
 constexpr std::size_t strangers_max = 64;
 constexpr auto farewell_time = std::chrono::milliseconds(200);
 constexpr int reads_of_turn = 16;
-constexpr auto hello_time = std::chrono::seconds(10);
 
 struct Connection {
   Socket socket;

@@ -10,12 +10,13 @@
 #include <cstring>
 #include <list>
 
+#include "base/clock/clock.hpp"
+
 namespace tutti::comm {
 namespace {
 
 constexpr std::size_t visitors_max = 4096;
 constexpr std::size_t arrivals_max = 65536;
-constexpr auto hello_time = std::chrono::seconds(10);
 // An address that does not answer in this time is not the road to take.
 constexpr auto knock_time = std::chrono::seconds(1);
 constexpr auto knock_pause = std::chrono::milliseconds(20);
@@ -27,10 +28,6 @@ constexpr auto burst_time = std::chrono::milliseconds(4);
 constexpr char welcome = 'w';
 
 enum class Purpose : std::uint32_t { link = 1, measure = 2 };
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 }  // namespace
 

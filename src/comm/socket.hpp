@@ -15,6 +15,9 @@
 
 namespace tutti::comm {
 
+// Who connects and does not say who it is by then is turned away.
+inline constexpr auto hello_time = std::chrono::seconds(10);
+
 // Owns a descriptor.
 class Socket {
  public:

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/text.hpp"
-#include "train/check.hpp"
-#include "version/version.hpp"
+#include "base/version/version.hpp"
+#include "learn/train/check.hpp"
 #include "worker/check.hpp"
 #include "worker/check_comm.hpp"
 #include "worker/train.hpp"

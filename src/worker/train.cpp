@@ -15,8 +15,8 @@
 #include <limits>
 
 #include "comm/communicator.hpp"
-#include "train/generate.hpp"
-#include "train/trainer.hpp"
+#include "learn/train/generate.hpp"
+#include "learn/train/trainer.hpp"
 
 namespace tutti::worker {
 namespace {

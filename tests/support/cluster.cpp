@@ -9,8 +9,6 @@
 
 namespace tutti::support {
 
-const std::string tutti_program = TUTTI_BUILD_DIR "/bin/tutti";
-
 // ---- Cluster
 
 Cluster::Cluster() {

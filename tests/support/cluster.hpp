@@ -109,6 +109,4 @@ class PartsCluster final : public Cluster {
   std::map<std::string, std::unique_ptr<Process>> agents_;
 };
 
-extern const std::string tutti_program;
-
 }  // namespace tutti::support

@@ -59,6 +59,8 @@ int exit_code_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 
 
 }  // namespace
 
+const std::string tutti_program = TUTTI_BUILD_DIR "/bin/tutti";
+
 Finished run(const std::vector<std::string>& words, const RunOptions& options) {
   std::array<int, 2> out{};
   std::array<int, 2> err{};
@@ -152,6 +154,12 @@ std::vector<std::string> environment_of(pid_t pid) {
   const std::string text = read_text("/proc/" + std::to_string(pid) + "/environ");
   for (const auto word : split(text, '\0')) words.emplace_back(word);
   return words;
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::string until(const std::string& file, const std::string& then) {
+  return "while [ ! -e '" + file + "' ]; do sleep 0.02; done; " + then;
 }
 
 std::string read_text(const std::string& path) {

@@ -12,6 +12,9 @@
 
 namespace tutti::support {
 
+// The `tutti` of this build.
+extern const std::string tutti_program;
+
 struct Finished {
   int exit_code = -1;  // 128 + signal if a signal ended it
   bool timed_out = false;
@@ -56,6 +59,11 @@ bool eventually(const std::function<bool()>& condition, Duration patience = 60s)
 std::vector<pid_t> processes_naming(const std::string& text);
 // The words of a process's environment, K=V; nothing if it has ended.
 std::vector<std::string> environment_of(pid_t pid);
+
+bool has(const std::string& text, const std::string& part);
+
+// A script that goes on when the file is there, and then does the rest.
+std::string until(const std::string& file, const std::string& then = "true");
 
 std::string read_text(const std::string& path);
 void write_text(const std::string& path, const std::string& text);

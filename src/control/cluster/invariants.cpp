@@ -1,0 +1,54 @@
+#include "control/cluster/step.hpp"
+
+namespace tutti::cluster {
+namespace {
+
+Error broken(const Job& job, const std::string& what) { return failed("job " + job.id.text() + ": " + what); }
+
+Result<> check_job(const State& state, const Job& job) {
+  const bool whole = sched::runs_with(job.spec.shape, job.places.size());
+  const bool running = job.state == JobState::starting || job.state == JobState::running;
+  if (job.placed() && !whole) return broken(job, "half a gang is placed");
+  if (job.placed() && job.places.size() != job.ranks.size()) return broken(job, "ranks without a place");
+  if (job.finished() && job.placed()) return broken(job, "a finished job holds devices");
+  if (running && !job.placed()) return broken(job, "it runs nowhere");
+  if (job.finished() == state.active.contains(job.id)) return broken(job, "the set of active jobs is wrong");
+  if (job.placed() != state.holding.contains(job.id)) return broken(job, "the set of holding jobs is wrong");
+  for (const RankPlace& place : job.places) {
+    if (job.placed() && !state.nodes.contains(place.node))
+      return broken(job, "it is placed on an unknown node");
+  }
+  return {};
+}
+
+Result<> check_fabric(const State& state) {
+  for (const auto& [ends, link] : *state.fabric) {
+    const std::string name = "the link from " + link.from + " to " + link.to;
+    if (ends != std::pair(link.from, link.to)) return failed(name + " is stored as another one");
+    if (!state.nodes.contains(link.from) || !state.nodes.contains(link.to))
+      return failed(name + " joins an unknown node");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<> invariants(const State& state) {
+  std::map<std::pair<NodeName, std::int32_t>, std::int64_t> shares;
+  for (const auto& [id, job] : state.jobs) {
+    if (auto checked = check_job(state, job); !checked) return checked;
+    if (!job.placed()) continue;
+    for (const RankPlace& place : job.places) {
+      for (const auto& device : place.devices) {
+        if ((shares[std::pair(place.node, device.device)] += device.share) > sched::whole_share) {
+          return broken(job, "device " + std::to_string(device.device) + " of node " + place.node +
+                                 " is given out twice");
+        }
+      }
+    }
+  }
+  if (auto checked = state.index.check(state); !checked) return checked;
+  return check_fabric(state);
+}
+
+}  // namespace tutti::cluster

@@ -1,0 +1,85 @@
+// The inside of step(): one event at work on the state, with the effects it gathers. Not for other modules.
+#pragma once
+
+#include "control/cluster/step.hpp"
+
+namespace tutti::cluster {
+
+class Machine {
+ public:
+  Machine(State& state, Instant now, Effects& effects) : state_(state), now_(now), effects_(effects) {}
+
+  // requests.cpp
+  Result<> admit(const Submit& event);
+  void on(const Submit& event);
+  void on(const Cancel& event);
+  void on(const Drain& event);
+  void on(const Resume& event);
+  void on(const FabricMeasured& event);
+  // queues.cpp
+  void on(const SetQueue& event);
+  void on(const RemoveQueue& event);
+  // nodes.cpp
+  void on(const Hello& event);
+  void on(const Heard& event);
+  void on(const Tick& event);
+  // attempts.cpp
+  void on(const Reported& event);
+  void on(const Planned& event);
+
+ private:
+  // requests.cpp
+  Result<> admit(const JobSpec& spec);
+  Result<> admit_share(const JobSpec& spec) const;
+  void cancel_array(const Cancel& event, const std::string& reason);
+  void cancel_placed(Job& job, const std::string& reason);
+
+  // nodes.cpp
+  void lose(Node& node);
+  void ask_for_strays(const Hello& hello, Node& node);
+  void compare(const Hello& hello, Job& job);
+  void note(Job& job, std::int32_t rank, const RankStatus& status);
+  void answer_stale(const NodeName& node, const RankReport& report);
+  void remove_stray(const NodeName& node, const RankReport& report);
+
+  // attempts.cpp: the life of one attempt
+  void start(Job& job, const std::vector<RankPlace>& places);
+  void apply(const NodeName& node, const RankReport& report);
+  void set_rank(Job& job, std::int32_t rank, RankStatus status);
+  void end(Job& job, EndCause cause, std::string reason);
+  void send_end(const Job& job);
+  void settle(Job& job);
+  void finish(Job& job, JobState state, std::string reason);
+  void end_job(Job& job, JobState state, std::string reason);
+  void cancel_dependents(const std::vector<JobId>& without_success);
+  void requeue(Job& job);
+  void release(Job& job);
+  void stop(const sched::Stop& stop);
+  std::int32_t free_port(const Job& job, const std::string& address) const;
+
+  void touch(const Job& job) { effects_.jobs.insert(job.id); }
+  void touch(const Node& node) { effects_.nodes.insert(node.name); }
+  void fail(Error error) { effects_.reply = std::move(error); }
+  Job* find(JobId id);
+  Node* find(const NodeName& name);
+
+  State& state_;
+  Instant now_;
+  Effects& effects_;
+};
+
+// views.cpp: which job this one waits for, "" if for none.
+std::string waits_for(const State& state, const Job& job);
+
+// How many more elements of each array may run at once.
+class ArrayRoom {
+ public:
+  explicit ArrayRoom(const State& state);
+  // True if one more element of the job's array may start, which is then counted.
+  bool take(const Job& job);
+
+ private:
+  std::map<JobId, std::int32_t> running_;
+};
+
+}  // namespace tutti::cluster

@@ -1,0 +1,126 @@
+#include "control/cluster/model.hpp"
+
+namespace tutti::cluster {
+
+void derive(State& state, Instant now) {
+  state.active.clear();
+  state.holding.clear();
+  for (const auto& [id, job] : state.jobs) {
+    if (!job.finished()) state.active.insert(id);
+    if (job.placed()) state.holding.insert(id);
+    state.next_job = std::max(state.next_job, id.number() + 1);
+  }
+  for (auto& [name, node] : state.nodes) {
+    node.heard_at = now;
+    node.greeted = false;
+    node.strays.clear();
+  }
+  state.queues.try_emplace(default_queue, Queue{default_queue});
+  state.index.rebuild(state, now);
+  state.fabric = std::make_shared<const Fabric>(only_between(*state.fabric, node_names(state)));
+}
+
+QueueName parent_of(const QueueName& name) {
+  const auto slash = name.rfind('/');
+  return slash == std::string::npos ? "" : name.substr(0, slash);
+}
+
+std::set<NodeName> node_names(const State& state) {
+  std::set<NodeName> names;
+  for (const auto& [name, node] : state.nodes) names.insert(name);
+  return names;
+}
+
+void keep_strays(State& fresh, const State& before) {
+  for (auto& [name, node] : fresh.nodes) {
+    if (const auto known = before.nodes.find(name); known != before.nodes.end())
+      node.strays = known->second.strays;
+  }
+}
+
+bool takes_work(const Node& node) {
+  return !node.lost && !node.draining && node.greeted && node.strays.empty();
+}
+
+NodeState node_state(const State& state, const Node& node) {
+  if (node.lost) return NodeState::lost;
+  if (!node.draining) return NodeState::ready;
+  return state.index.jobs_on(node.name).empty() ? NodeState::drained : NodeState::draining;
+}
+
+std::string_view name_of(NodeState state) {
+  switch (state) {
+    case NodeState::ready:
+      return "ready";
+    case NodeState::draining:
+      return "draining";
+    case NodeState::drained:
+      return "drained";
+    case NodeState::lost:
+      return "lost";
+  }
+  return "";
+}
+
+std::string_view name_of(JobState state) {
+  switch (state) {
+    case JobState::queued:
+      return "queued";
+    case JobState::starting:
+      return "starting";
+    case JobState::running:
+      return "running";
+    case JobState::restarting:
+      return "restarting";
+    case JobState::succeeded:
+      return "succeeded";
+    case JobState::failed:
+      return "failed";
+    case JobState::cancelled:
+      return "cancelled";
+  }
+  return "";
+}
+
+Result<std::vector<JobId>> array_elements(const State& state, JobId job) {
+  const auto known = state.jobs.find(job);
+  if (known == state.jobs.end()) return invalid("there is no job " + job.text());
+  if (!known->second.spec.array)
+    return invalid("job " + job.text() + " is not an element of an array").remedy("leave --array out");
+  // They were submitted together, so their ids follow each other.
+  const JobId first = known->second.spec.array->first;
+  std::vector<JobId> elements;
+  for (auto at = state.jobs.find(first); at != state.jobs.end(); ++at) {
+    const auto& part = at->second.spec.array;
+    if (!part || part->first != first) break;
+    elements.push_back(at->first);
+  }
+  return elements;
+}
+
+std::set<NodeName> nodes_of(const Job& job) {
+  std::set<NodeName> nodes;
+  const NodeName* last = nullptr;
+  for (const RankPlace& place : job.places) {
+    if (last == nullptr || *last != place.node) nodes.insert(place.node);
+    last = &place.node;
+  }
+  return nodes;
+}
+
+std::int32_t rank_count(const Job& job) {
+  return job.places.empty() ? job.spec.shape.ranks : static_cast<std::int32_t>(job.places.size());
+}
+
+std::string reason_of(const State& state, const Job& job) {
+  if (!job.finished() && !job.placed()) {
+    if (const std::string* why = state.index.why_waiting(job.id)) return *why;
+  }
+  return job.reason;
+}
+
+std::int64_t gpu_share_total(const Job& job) {
+  return std::int64_t{rank_count(job)} * job.spec.shape.gpu_share;
+}
+
+}  // namespace tutti::cluster

@@ -1,0 +1,240 @@
+// The cluster as plain data: what is durable, and what follows from it. Owned by one loop at a time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/time.hpp"
+#include "base/units.hpp"
+#include "control/cluster/fabric.hpp"
+#include "control/cluster/index.hpp"
+#include "control/sched/sched.hpp"
+
+namespace tutti::cluster {
+
+using sched::JobId;
+using sched::RankPlace;
+using QueueName = std::string;
+
+inline const QueueName default_queue = "default";
+
+constexpr std::size_t queued_jobs_max = 200'000;
+constexpr std::int32_t ranks_max = 100'000;
+constexpr std::int32_t array_elements_max = 10'000;
+
+// ---- nodes
+
+struct Device {
+  std::string model;
+  Bytes memory;
+  std::string uuid;
+  std::int32_t numa = -1;  // the NUMA node of the host that it is attached to, -1 if unknown
+
+  friend bool operator==(const Device&, const Device&) = default;
+};
+
+struct Inventory {
+  std::vector<Device> devices;
+  std::int32_t cpus = 0;
+  Bytes memory;
+
+  friend bool operator==(const Inventory&, const Inventory&) = default;
+};
+
+enum class NodeState { ready, draining, drained, lost };
+
+// A rank that runs on a node or may still start there, and should not: its attempt was given up while the
+// node could not be reached. It uses its devices until the node has told its end.
+struct Stray {
+  JobId job;
+  std::int32_t attempt = 0;
+  std::int32_t rank = 0;
+
+  friend auto operator<=>(const Stray&, const Stray&) = default;
+};
+constexpr std::size_t strays_max = 100'000;  // of one node: an agent may invent ranks, but not without end
+
+struct Node {
+  NodeName name;
+  std::string location;
+  std::string address;  // where other nodes reach it: MASTER_ADDR of gangs whose rank 0 is here
+  std::int64_t agent_pid = 0;
+  Inventory inventory;
+  bool draining = false;  // asked for by a person; stays over a loss
+  bool lost = false;
+
+  // Not durable: after a restart of the controller each node gets a full lease to be heard, and says anew
+  // what runs on it.
+  Instant heard_at;
+  bool greeted = false;  // it has said Hello since the state was loaded
+  std::set<Stray> strays;
+
+  friend bool operator==(const Node&, const Node&) = default;
+};
+
+// ---- jobs
+
+struct Dependency {
+  JobId job;
+  bool success = false;  // it must have succeeded, not only ended
+
+  friend bool operator==(const Dependency&, const Dependency&) = default;
+};
+
+// One element of an array job: element `index` of the array whose first job is `first`.
+struct ArrayPart {
+  JobId first;
+  std::int32_t index = 0;
+  std::int32_t count = 0;
+  std::int32_t limit = 0;  // how many run at once; 0: all
+
+  friend bool operator==(const ArrayPart&, const ArrayPart&) = default;
+};
+
+struct JobSpec {
+  std::string name;
+  std::vector<std::string> command;
+  std::vector<std::string> env;  // K=V
+  std::string workdir;           // where ranks start
+  std::string sync;              // hash of the manifest of a shipped folder, "" for none
+  std::string output;            // a file for the logs of all ranks as well, "" for none
+  std::string user;
+  sched::Shape shape;
+  QueueName queue = default_queue;
+  std::int32_t priority = 0;
+  Duration time_limit{};                // 0: none
+  Duration grace = 10s;                 // between SIGTERM and SIGKILL
+  std::int32_t restarts = 3;            // after the loss of a node
+  std::int32_t restart_on_failure = 0;  // after a failure of the program's own
+  bool slurm_variables = false;         // ranks see SLURM_* too
+  bool yields = false;                  // saves its work when asked to end: may be put aside and resumed
+  std::optional<ArrayPart> array;
+  std::vector<Dependency> after;
+
+  friend bool operator==(const JobSpec&, const JobSpec&) = default;
+};
+
+enum class JobState { queued, starting, running, restarting, succeeded, failed, cancelled };
+
+enum class RankState { assigned, started, exited };
+
+struct RankStatus {
+  RankState state = RankState::assigned;
+  std::int32_t exit_code = 0;  // 128 + signal for a signal
+  std::string detail;          // why it could not start, or the last lines of its log if it failed
+  bool vanished = false;       // with its node, or without a trace: not the program's fault
+  Instant saved_at;            // when something in its checkpoint folder last changed; zero: not known
+
+  friend bool operator==(const RankStatus&, const RankStatus&) = default;
+};
+
+// Why an attempt is being ended, and so what comes after it.
+enum class EndCause { none, cancelled, rank_failed, node_lost, time_limit, drained, preempted };
+
+struct Job {
+  JobId id;
+  JobSpec spec;
+  JobState state = JobState::queued;
+  std::int32_t attempt = 0;
+  std::int32_t losses = 0;       // attempts that ended with a lost node
+  std::int32_t failures = 0;     // attempts that ended with a failure of the program
+  std::int32_t preemptions = 0;  // attempts that ended for the sake of others, or to grow
+  double served = 0;             // device-seconds of earlier attempts
+  Instant submitted_at;
+  Instant queued_at;    // when it came into the queue, or came back
+  Instant started_at;   // of the running attempt; zero before
+  Instant saved_at;     // its last checkpoint, as far as its nodes have told; zero before
+  Instant finished_at;  // zero before
+  std::int32_t exit_code = 0;
+  std::string reason;    // why it waits, or why it ended
+  std::string last_end;  // why the attempt before this one ended
+
+  // Of the running attempt, or of the last one: what `holds` tells apart.
+  bool holds = false;             // the places below are in use
+  std::vector<RankPlace> places;  // by rank: each attempt has a number of them of its own
+  std::vector<RankStatus> ranks;
+  std::int32_t master_port = 0;
+  EndCause ending = EndCause::none;
+
+  bool finished() const {
+    return state == JobState::succeeded || state == JobState::failed || state == JobState::cancelled;
+  }
+  bool placed() const { return holds; }
+
+  friend bool operator==(const Job&, const Job&) = default;
+};
+
+constexpr std::size_t queues_max = 1'000;
+constexpr std::size_t queue_name_max = 100;
+constexpr std::int64_t queue_share_max = 1'000'000'000;  // a million devices
+
+// A tenant's share of the cluster: "research/vision" is a part of "research". Shares are thousandths of
+// devices.
+struct Queue {
+  QueueName name;
+  std::int64_t guarantee = 0;
+  std::int64_t limit = sched::no_limit;
+  std::int64_t user_limit = sched::no_limit;  // for each user
+  double weight = 1;
+
+  friend bool operator==(const Queue&, const Queue&) = default;
+};
+
+// The queue that it is a part of, "" if it is none.
+QueueName parent_of(const QueueName& name);
+
+// ---- everything
+
+struct State {
+  std::map<NodeName, Node> nodes;
+  std::map<JobId, Job> jobs;
+  std::map<QueueName, Queue> queues;
+  std::uint64_t next_job = 1;
+  // Replaced as a whole and never changed, so that snapshots share it.
+  std::shared_ptr<const Fabric> fabric = std::make_shared<const Fabric>();
+
+  // Derived, rebuilt by derive(): jobs that are not finished, and those among them that hold places. Most
+  // jobs of a full cluster wait, and most of a long-lived one are finished: what runs is found without
+  // walking past them.
+  std::set<JobId> active;
+  std::set<JobId> holding;
+  Index index;
+  std::uint64_t revision = 0;  // counts the steps that changed something
+};
+
+// Fills in what is derived after the durable parts were loaded; `now` starts every lease anew. Links of nodes
+// that are gone are dropped.
+void derive(State& state, Instant now);
+
+// The state was loaded again while the connections to the nodes went on: what may still come over them is not
+// forgotten.
+void keep_strays(State& fresh, const State& before);
+
+std::set<NodeName> node_names(const State& state);
+NodeState node_state(const State& state, const Node& node);
+// May gangs be placed on it? Only if all that runs on it is known and wanted: else devices would be given out
+// while a rank of an attempt that is over still uses them.
+bool takes_work(const Node& node);
+std::string_view name_of(NodeState state);
+std::string_view name_of(JobState state);
+
+// The elements of the array that the job belongs to, in the order of their ids.
+Result<std::vector<JobId>> array_elements(const State& state, JobId job);
+
+// The ranks of the running attempt, or of the last one; as many as are wanted before the first.
+std::int32_t rank_count(const Job& job);
+// Where its ranks are.
+std::set<NodeName> nodes_of(const Job& job);
+
+// Why it waits, or why it ended.
+std::string reason_of(const State& state, const Job& job);
+
+// How many devices those ranks use, in thousandths.
+std::int64_t gpu_share_total(const Job& job);
+
+}  // namespace tutti::cluster

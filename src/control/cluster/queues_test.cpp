@@ -1,0 +1,77 @@
+// Queues, and gangs that make way.
+#include "control/cluster/cluster_test.hpp"
+
+namespace tutti::cluster {
+namespace {
+
+TEST_F(ClusterTest, AGangThatMakesWayKeepsItsPlaceAndIsNotBlamed) {
+  join("a", 1);
+  const JobId low = submit(spec(1));
+  all_start(low);
+  JobSpec important = spec(1);
+  important.priority = 5;
+  const JobId high = submit(important);
+  EXPECT_EQ(job(low).ending, EndCause::preempted);
+  EXPECT_EQ(why(high), "starts when job " + low.text() + " has made way");
+  now += 5s;
+  report(low, 0, {RankState::exited, 143, ""});
+  EXPECT_EQ(job(low).state, JobState::restarting);
+  EXPECT_EQ(job(low).preemptions, 1);
+  EXPECT_EQ(job(low).failures, 0);
+  EXPECT_EQ(job(low).last_end, "makes way for job " + high.text());
+  EXPECT_GT(job(low).served, 0);
+  ASSERT_TRUE(job(high).placed());
+  all_start(high);
+  report(high, 0, {RankState::exited, 0, ""});
+  EXPECT_TRUE(job(low).placed()) << "it is back";
+  EXPECT_EQ(job(low).attempt, 1);
+}
+
+TEST_F(ClusterTest, OfTwoThatCouldMakeWayTheOneWithTheNewerCheckpointDoes) {
+  join("a", 2);
+  const JobId first = submit(spec(1));
+  const JobId second = submit(spec(1));
+  all_start(first);
+  all_start(second);
+  now += 60s;
+  RankStatus saved{RankState::started, 0, ""};
+  saved.saved_at = now - 1s;
+  report(first, 0, saved);
+  saved.saved_at = now + 3600s;
+  report(second, 0, saved);
+  EXPECT_EQ(job(second).saved_at, Instant()) << "its node's clock is ahead";
+  JobSpec important = spec(1);
+  important.priority = 5;
+  submit(important);
+  EXPECT_EQ(job(first).ending, EndCause::preempted);
+  EXPECT_EQ(job(second).ending, EndCause::none);
+}
+
+TEST_F(ClusterTest, QueuesAreCheckedAndKept) {
+  const auto why_not = [&](const SetQueue& queue) {
+    const auto effects = happen(queue);
+    return effects.reply ? "" : effects.reply.error().text();
+  };
+  EXPECT_EQ(why_not({.name = "research", .guarantee = 4000}), "");
+  EXPECT_EQ(why_not({.name = "research/vision", .guarantee = 3000}), "");
+  EXPECT_NE(why_not({.name = "research/speech", .guarantee = 2000}), "") << "research itself has only four";
+  EXPECT_NE(why_not({.name = "other/part"}), "") << "there is no other";
+  EXPECT_NE(why_not({.name = "a//b"}), "");
+  EXPECT_NE(why_not({.name = "small", .guarantee = 2000, .limit = 1000}), "");
+  EXPECT_NE(why_not({.name = "light", .weight = 0}), "");
+  EXPECT_FALSE(happen(RemoveQueue{"research"}).reply.ok()) << "it has a part";
+  EXPECT_FALSE(happen(RemoveQueue{"default"}).reply.ok());
+  JobSpec in_it = spec(1);
+  in_it.queue = "research/vision";
+  const JobId id = submit(in_it);
+  EXPECT_FALSE(happen(RemoveQueue{"research/vision"}).reply.ok()) << "it has a job";
+  happen(Cancel{id, ""});
+  EXPECT_TRUE(happen(RemoveQueue{"research/vision"}).reply.ok());
+  EXPECT_EQ(why_not({.name = "tiny", .limit = 1000}), "");
+  in_it.queue = "tiny";
+  in_it.shape.ranks = 2;
+  EXPECT_FALSE(happen(Submit{{in_it}}).reply.ok()) << "it would wait for ever";
+}
+
+}  // namespace
+}  // namespace tutti::cluster

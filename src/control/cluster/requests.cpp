@@ -1,0 +1,168 @@
+#include "control/cluster/machine.hpp"
+
+namespace tutti::cluster {
+namespace {
+
+std::string describe_cluster(const State& state) {
+  std::map<std::string, std::int64_t> devices;
+  std::int64_t cpus = 0;
+  for (const auto& [name, node] : state.nodes) {
+    for (const Device& device : node.inventory.devices) ++devices[device.model];
+    cpus += node.inventory.cpus;
+  }
+  std::string text = "the cluster has " + std::to_string(state.nodes.size()) + " nodes";
+  for (const auto& [model, count] : devices) text += ", " + std::to_string(count) + " " + model;
+  return text + ", " + std::to_string(cpus) + " CPUs";
+}
+
+}  // namespace
+
+// Refuses what can never run; what merely has to wait is let in.
+Result<> Machine::admit(const JobSpec& spec) {
+  if (auto sound = sched::validate(spec.shape); !sound) return sound;
+  if (spec.shape.ranks > ranks_max)
+    return invalid("a gang has at most " + std::to_string(ranks_max) + " ranks");
+  if (spec.command.empty()) return invalid("a job needs a command");
+  if (!state_.queues.contains(spec.queue)) {
+    return invalid("there is no queue '" + spec.queue + "'").remedy("`tutti queues` lists them");
+  }
+  for (const Dependency& dependency : spec.after) {
+    const auto before = state_.jobs.find(dependency.job);
+    if (before == state_.jobs.end())
+      return invalid("there is no job " + dependency.job.text() + " to come after");
+    const bool hopeless = before->second.finished() && before->second.state != JobState::succeeded;
+    if (dependency.success && hopeless) {
+      return invalid("job " + dependency.job.text() + ", whose success it needs, has already ended: " +
+                     std::string(name_of(before->second.state)));
+    }
+  }
+  if (state_.nodes.empty()) return admit_share(spec);
+  const sched::Room& room = state_.index.full_room(state_);
+  if (!sched::place(room, spec.shape, sched::TightestNode())) {
+    return invalid("this job can never run here: " + sched::describe_refusal(room, spec.shape))
+        .remedy(describe_cluster(state_));
+  }
+  return admit_share(spec);
+}
+
+Result<> Machine::admit(const Submit& event) {
+  if (event.specs.empty()) return invalid("nothing to submit");
+  if (event.specs.size() > static_cast<std::size_t>(array_elements_max))
+    return invalid("an array has at most " + std::to_string(array_elements_max) + " elements");
+  if (state_.active.size() + event.specs.size() > queued_jobs_max) {
+    return failed("the cluster holds " + std::to_string(state_.active.size()) +
+                  " unfinished jobs and takes no more")
+        .remedy("submit again when some have ended");
+  }
+  // The elements of an array differ only in their index, and are admitted together.
+  JobSpec first_spec = event.specs.front();
+  if (auto admitted = admit(first_spec); !admitted) return admitted;
+  for (const JobSpec& spec : event.specs) {
+    first_spec.array = spec.array;
+    if (spec != first_spec || (event.specs.size() > 1 && !spec.array)) {
+      return invalid("several jobs in one request must be the elements of one array")
+          .remedy("send other jobs one by one");
+    }
+  }
+  return {};
+}
+
+Result<> admit(State& state, Instant now, const Submit& event) {
+  Effects none;
+  return Machine(state, now, none).admit(event);
+}
+
+void Machine::on(const Submit& event) {
+  if (auto admitted = admit(event); !admitted) return fail(std::move(admitted).error());
+  std::vector<JobId> ids;
+  const JobId first(state_.next_job);
+  for (const JobSpec& spec : event.specs) {
+    Job job;
+    job.id = JobId(state_.next_job++);
+    job.spec = spec;
+    if (job.spec.array) job.spec.array->first = first;
+    job.submitted_at = job.queued_at = now_;
+    job.reason = "waits for the scheduler";
+    ids.push_back(job.id);
+    state_.active.insert(job.id);
+    state_.index.waits(job);
+    touch(job);
+    state_.jobs.emplace(job.id, std::move(job));
+  }
+  effects_.reply = std::move(ids);
+  effects_.schedule = true;
+}
+
+void Machine::on(const Cancel& event) {
+  const std::string reason = "cancelled" + (event.by.empty() ? "" : " by " + event.by);
+  if (event.whole_array) return cancel_array(event, reason);
+  Job* job = find(event.job);
+  if (job == nullptr) return fail(invalid("there is no job " + event.job.text()));
+  if (job->finished())
+    return fail(
+        invalid("job " + event.job.text() + " has ended already: " + std::string(name_of(job->state))));
+  effects_.reply = std::vector<JobId>{job->id};
+  if (!job->placed()) return finish(*job, JobState::cancelled, reason);
+  cancel_placed(*job, reason);
+}
+
+// A cancel overrides whatever else would come after the attempt.
+void Machine::cancel_placed(Job& job, const std::string& reason) {
+  job.ending = EndCause::none;
+  end(job, EndCause::cancelled, reason);
+}
+
+void Machine::cancel_array(const Cancel& event, const std::string& reason) {
+  auto elements = array_elements(state_, event.job);
+  if (!elements) return fail(std::move(elements).error());
+  std::vector<JobId> ended;
+  std::vector<JobId> cancelled;
+  for (const JobId id : *elements) {
+    Job& job = state_.jobs.at(id);
+    if (job.finished()) continue;
+    cancelled.push_back(id);
+    if (job.placed()) {
+      cancel_placed(job, reason);
+    } else {
+      end_job(job, JobState::cancelled, reason);
+      ended.push_back(id);
+    }
+  }
+  // One walk for all of them: an array may have as many elements as there are jobs that wait.
+  cancel_dependents(ended);
+  if (cancelled.empty())
+    return fail(invalid("every element of the array of job " + event.job.text() + " has ended already"));
+  effects_.reply = std::move(cancelled);
+}
+
+void Machine::on(const Drain& event) {
+  Node* node = find(event.node);
+  if (node == nullptr)
+    return fail(invalid("there is no node '" + event.node + "'").remedy("`tutti nodes` lists them"));
+  node->draining = true;
+  state_.index.opens(*node);
+  touch(*node);
+  if (!event.now) return;
+  for (const JobId id : state_.index.jobs_on(event.node))
+    end(state_.jobs.at(id), EndCause::drained, "moved: node " + event.node + " is being drained");
+}
+
+void Machine::on(const Resume& event) {
+  Node* node = find(event.node);
+  if (node == nullptr)
+    return fail(invalid("there is no node '" + event.node + "'").remedy("`tutti nodes` lists them"));
+  node->draining = false;
+  state_.index.opens(*node);
+  touch(*node);
+  effects_.schedule = true;
+}
+
+void Machine::on(const FabricMeasured& event) {
+  auto fabric = make_fabric(event.links, node_names(state_));
+  if (!fabric) return fail(std::move(fabric).error());
+  for (auto& [ends, link] : *fabric) link.measured_at = now_;
+  state_.fabric = std::make_shared<const Fabric>(std::move(*fabric));
+  effects_.fabric = true;
+}
+
+}  // namespace tutti::cluster

@@ -1,0 +1,24 @@
+#include "control/cluster/machine.hpp"
+
+namespace tutti::cluster {
+
+Job* Machine::find(JobId id) {
+  const auto found = state_.jobs.find(id);
+  return found == state_.jobs.end() ? nullptr : &found->second;
+}
+
+Node* Machine::find(const NodeName& name) {
+  const auto found = state_.nodes.find(name);
+  return found == state_.nodes.end() ? nullptr : &found->second;
+}
+
+Effects step(State& state, Instant now, const Event& event) {
+  Effects effects;
+  Machine machine(state, now, effects);
+  std::visit([&](const auto& happened) { machine.on(happened); }, event);
+  if (!effects.jobs.empty() || !effects.nodes.empty() || !effects.queues.empty() || effects.fabric)
+    ++state.revision;
+  return effects;
+}
+
+}  // namespace tutti::cluster

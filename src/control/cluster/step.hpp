@@ -1,0 +1,142 @@
+// The cluster as a state machine: what users ask, agents report and time brings goes in as events; what must
+// be stored, sent and answered comes out as effects. No I/O, no clock: `now` is an argument.
+//
+// The driver's duty: step a batch of events, commit what changed, and only then send and answer.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "control/cluster/model.hpp"
+
+namespace tutti::cluster {
+
+// A node that was not heard for this long is lost.
+constexpr Duration lease = 3s;
+constexpr Duration heartbeat_every = 1s;
+
+// ---- events
+
+struct Submit {
+  std::vector<JobSpec> specs;  // one, or the elements of one array
+};
+struct Cancel {
+  JobId job;
+  std::string by;            // for the reason
+  bool whole_array = false;  // every element of the job's array that has not ended
+};
+struct RankReport {
+  JobId job;
+  std::int32_t attempt = 0;
+  std::int32_t rank = 0;
+  RankStatus status;
+};
+// A node's agent has connected: what it has, and every rank it still answers for.
+struct Hello {
+  NodeName node;
+  std::string location;
+  std::string address;
+  std::int64_t agent_pid = 0;
+  Inventory inventory;
+  std::vector<RankReport> ranks;
+};
+struct Heard {
+  NodeName node;
+};
+struct Reported {
+  NodeName node;
+  RankReport rank;
+};
+struct Planned {
+  sched::Plan plan;
+  std::uint64_t generation = 0;  // of the state's index when the plan's snapshot was taken
+};
+struct Drain {
+  NodeName node;
+  bool now = false;  // its gangs move at once
+};
+struct Resume {
+  NodeName node;
+};
+// The links between nodes were measured: these, and no others.
+struct FabricMeasured {
+  std::vector<Link> links;  // each is stamped with the time of the event
+};
+// Creates a queue, or changes of the one of that name what is given.
+struct SetQueue {
+  QueueName name;
+  std::optional<std::int64_t> guarantee;
+  std::optional<std::int64_t> limit;
+  std::optional<std::int64_t> user_limit;
+  std::optional<double> weight;
+};
+struct RemoveQueue {
+  QueueName name;
+};
+struct Tick {};
+
+using Event = std::variant<Submit, Cancel, Hello, Heard, Reported, Planned, Drain, Resume, FabricMeasured,
+                           SetQueue, RemoveQueue, Tick>;
+
+// ---- effects
+
+// Start these ranks of the job's running attempt. Idempotent.
+struct StartRanks {
+  NodeName node;
+  JobId job;
+  std::int32_t attempt = 0;
+  std::vector<std::int32_t> ranks;
+};
+// End every rank of this attempt. Idempotent; the end of each of `ranks` is reported, also of one whose start
+// has not come through: it will not start any more.
+struct EndRanks {
+  NodeName node;
+  JobId job;
+  std::int32_t attempt = 0;
+  std::vector<std::int32_t> ranks;
+};
+// The attempt's end is stored: the node need not report it again.
+struct ForgetRanks {
+  NodeName node;
+  JobId job;
+  std::int32_t attempt = 0;
+};
+// Say Hello again: the node was given up and is heard once more on its old connection.
+struct AskHello {
+  NodeName node;
+};
+using Send = std::variant<StartRanks, EndRanks, ForgetRanks, AskHello>;
+
+struct Effects {
+  std::vector<Send> sends;
+  std::set<JobId> jobs;                                     // changed: to be stored
+  std::set<NodeName> nodes;                                 // changed: to be stored
+  std::set<QueueName> queues;                               // changed, or gone: to be stored, or removed
+  bool fabric = false;                                      // replaced: to be stored
+  bool schedule = false;                                    // room or demand changed: ask the scheduler
+  Result<std::vector<JobId>> reply = std::vector<JobId>();  // to Submit and the other requests
+};
+
+Effects step(State& state, Instant now, const Event& event);
+
+// What the scheduler sees; it points into the state.
+sched::Snapshot snapshot(State& state, Instant now);
+
+// Would these be accepted?
+Result<> admit(State& state, Instant now, const Submit& event);
+
+// The variables every rank of the running attempt gets, beyond the job's own.
+std::vector<std::string> rank_environment(const State& state, const Job& job, std::int32_t rank);
+
+// The file that takes the logs as well: %j is the job's id, %x its name, %A the array's id, %a the index, %t
+// the rank
+// ("" stays "").
+std::string output_file(const Job& job, std::int32_t rank);
+
+// Facts that hold after every step; the error names the broken one.
+Result<> invariants(const State& state);
+
+}  // namespace tutti::cluster

@@ -1,0 +1,673 @@
+#include "control/cluster/step.hpp"
+
+#include <algorithm>
+
+#include "base/prng.hpp"
+#include "control/cluster/cluster_test.hpp"
+
+namespace tutti::cluster {
+namespace {
+
+TEST_F(ClusterTest, AJobRunsToItsEnd) {
+  join("a", 8);
+  const JobId id = submit(spec(4));
+  EXPECT_EQ(job(id).state, JobState::starting);
+  EXPECT_EQ(sent<StartRanks>(), 1U);
+  all_start(id);
+  EXPECT_EQ(job(id).state, JobState::running);
+  all_exit(id);
+  EXPECT_EQ(job(id).state, JobState::succeeded);
+  EXPECT_EQ(job(id).exit_code, 0);
+  EXPECT_EQ(sent<ForgetRanks>(), 1U);
+  EXPECT_FALSE(state.active.contains(id));
+}
+
+TEST_F(ClusterTest, WhatCanNeverFitIsRefusedWithWhatThereIs) {
+  join("a", 8);
+  const auto effects = happen(Submit{{spec(9)}});
+  ASSERT_FALSE(effects.reply.ok());
+  EXPECT_EQ(effects.reply.error().code(), ErrorCode::invalid);
+  EXPECT_NE(effects.reply.error().message().find("this job can never run here: needs 9 ranks of 1 GPU"),
+            std::string::npos);
+  EXPECT_EQ(effects.reply.error().remedy(), "the cluster has 1 nodes, 8 H100, 16 CPUs");
+  EXPECT_TRUE(state.jobs.empty());
+}
+
+TEST_F(ClusterTest, AWaitingJobSaysWhyAndStartsWhenThereIsRoom) {
+  join("a", 8);
+  const JobId first = submit(spec(8));
+  const JobId second = submit(spec(1));
+  EXPECT_EQ(job(second).state, JobState::queued);
+  EXPECT_NE(why(second).find("0 matching GPUs are free"), std::string::npos) << why(second);
+  all_exit(first);
+  EXPECT_EQ(job(second).state, JobState::starting);
+}
+
+TEST_F(ClusterTest, OneFailedRankEndsTheWholeGangAndIsNamed) {
+  join("a", 1);
+  join("b", 1);
+  const JobId id = submit(spec(2));
+  all_start(id);
+  report(id, 1, {RankState::exited, 3, "last line"});
+  EXPECT_EQ(sent<EndRanks>(), 1U);
+  EXPECT_EQ(job(id).state, JobState::running) << "until the other rank has ended";
+  report(id, 0, {RankState::exited, 143, ""});
+  EXPECT_EQ(job(id).state, JobState::failed);
+  EXPECT_EQ(job(id).exit_code, 3);
+  EXPECT_EQ(job(id).reason, "rank 1 on node b exited with 3; last line");
+}
+
+TEST_F(ClusterTest, AProgramsFailureIsRestartedOnlyWhenAskedFor) {
+  join("a", 1);
+  JobSpec wanted = spec(1);
+  wanted.restart_on_failure = 1;
+  const JobId id = submit(wanted);
+  all_exit(id, 1);
+  EXPECT_EQ(job(id).attempt, 1);
+  EXPECT_EQ(job(id).state, JobState::starting);
+  all_exit(id, 1);
+  EXPECT_EQ(job(id).state, JobState::failed);
+}
+
+TEST_F(ClusterTest, ALostNodeRestartsItsGangsElsewhere) {
+  join("a", 2);
+  join("b", 2);
+  join("c", 2);
+  const JobId id = submit(spec(4));
+  all_start(id);
+  const NodeName victim = job(id).places[0].node;
+  const NodeName survivor = job(id).places[2].node;
+  now += 2s;
+  for (const auto& name : {"a", "b", "c"}) {
+    if (name != victim) happen(Heard{name});
+  }
+  pass(1500ms);
+  EXPECT_EQ(node_state(state, state.nodes.at(victim)), NodeState::lost);
+  EXPECT_EQ(job(id).state, JobState::running) << "no new attempt before the survivors have ended";
+  happen(Reported{survivor, {id, 0, 2, {RankState::exited, 143, ""}}});
+  happen(Reported{survivor, {id, 0, 3, {RankState::exited, 143, ""}}});
+  EXPECT_EQ(job(id).attempt, 1);
+  EXPECT_EQ(job(id).state, JobState::starting);
+  for (const auto& place : job(id).places) EXPECT_NE(place.node, victim);
+}
+
+TEST_F(ClusterTest, RanksThatFailBecauseANodeWasLostAreNotToBlame) {
+  join("a", 1);
+  join("b", 1);
+  join("c", 1);
+  JobSpec wanted = spec(2);
+  wanted.restart_on_failure = 0;
+  const JobId id = submit(wanted);
+  all_start(id);
+  const NodeName victim = job(id).places[1].node;
+  report(id, 0, {RankState::exited, 1, "its peer is gone"});
+  EXPECT_EQ(job(id).attempt, 0);
+  now += 3s;
+  for (const auto& name : {"a", "b", "c"}) {
+    if (name != victim) happen(Heard{name});
+  }
+  pass(1s);
+  EXPECT_EQ(job(id).attempt, 1);
+  EXPECT_EQ(job(id).state, JobState::starting);
+  EXPECT_EQ(job(id).failures, 0);
+  EXPECT_NE(job(id).last_end.find("node " + std::string(victim) + " was lost"), std::string::npos)
+      << job(id).last_end;
+}
+
+TEST_F(ClusterTest, ALostNodeThatComesBackHasItsOldRanksEnded) {
+  join("a", 1);
+  join("b", 1);
+  const JobId id = submit(spec(1));
+  all_start(id);
+  const NodeName victim = job(id).places[0].node;
+  const NodeName other = victim == "a" ? "b" : "a";
+  now += 3s;
+  happen(Heard{other});
+  pass(1s);
+  ASSERT_EQ(job(id).attempt, 1);
+  sends.clear();
+  join(victim, 1, {{id, 0, 0, {RankState::started}}});
+  ASSERT_EQ(sends.size(), 1U);
+  const auto& end = std::get<EndRanks>(sends[0]);
+  EXPECT_EQ(end.attempt, 0);
+  EXPECT_EQ(end.node, victim);
+  // Its end is acknowledged and changes nothing.
+  happen(Reported{victim, {id, 0, 0, {RankState::exited, 137, ""}}});
+  EXPECT_EQ(job(id).attempt, 1);
+  EXPECT_EQ(sent<ForgetRanks>(), 1U);
+}
+
+TEST_F(ClusterTest, ANodeTakesNoWorkWhileRanksOfAnOldAttemptRunOnIt) {
+  join("a", 1);
+  const JobId id = submit(spec(1));
+  all_start(id);
+  lose("a");
+  ASSERT_EQ(job(id).attempt, 1);
+  join("a", 1, {{id, 0, 0, {RankState::started}}});
+  EXPECT_FALSE(job(id).placed()) << "the old rank still uses the device";
+  happen(Reported{"a", {id, 0, 0, {RankState::exited, 143, ""}}});
+  EXPECT_TRUE(job(id).placed());
+}
+
+// The survivors of the attempt are still being ended when the lost node comes back with its part of it.
+TEST_F(ClusterTest, AnOldRankOfAnAttemptThatIsNotOverYetKeepsItsNodeBusyToo) {
+  join("a", 2);
+  join("b", 1);
+  JobSpec spread = spec(2);
+  spread.shape.ranks_per_node = 1;
+  const JobId id = submit(spread);
+  all_start(id);
+  lose("a");
+  const std::int32_t rank = job(id).places[0].node == "a" ? 0 : 1;
+  join("a", 2, {{id, 0, rank, {RankState::started}}});
+  const JobId other = submit(spec(1));
+  EXPECT_FALSE(job(other).placed());
+  happen(Reported{"a", {id, 0, rank, {RankState::exited, 143, ""}}});
+  EXPECT_TRUE(job(other).placed());
+}
+
+// It says Hello with nothing, because a start that was sent before it was given up has not reached it yet.
+TEST_F(ClusterTest, ANodeTakesNoWorkBeforeItHasAnsweredForWhatItWasGivenUpWith) {
+  join("a", 1);
+  const JobId id = submit(spec(1));
+  lose("a");
+  ASSERT_EQ(job(id).attempt, 1);
+  sends.clear();
+  join("a", 1);
+  ASSERT_EQ(sends.size(), 1U);
+  EXPECT_EQ(std::get<EndRanks>(sends[0]).attempt, 0);
+  EXPECT_FALSE(job(id).placed());
+  State again = state;
+  derive(again, now);
+  keep_strays(again, state);
+  EXPECT_EQ(again.nodes.at("a").strays.size(), 1U) << "nor after the state was loaded again";
+  happen(Reported{"a", {id, 0, 0, {RankState::started}}});
+  EXPECT_FALSE(job(id).placed());
+  happen(Reported{"a", {id, 0, 0, {RankState::exited, 143, ""}}});
+  EXPECT_TRUE(job(id).placed());
+}
+
+TEST_F(ClusterTest, ANodeTakesNoWorkBeforeItHasSaidWhatRunsOnIt) {
+  join("a", 1);
+  derive(state, now);
+  const JobId id = submit(spec(1));
+  EXPECT_FALSE(job(id).placed()) << "the controller was restarted and knows nothing of the node's ranks";
+  happen(Heard{"a"});
+  EXPECT_FALSE(job(id).placed());
+  join("a", 1);
+  EXPECT_TRUE(job(id).placed());
+}
+
+// The start may be under way to the node when it says what it has: that it is not there yet does not mean
+// that it will not come.
+TEST_F(ClusterTest, ARankThatMayStillStartIsNotGivenUpBeforeTheNodeHasAnswered) {
+  join("a", 1);
+  const JobId id = submit(spec(1));
+  happen(Cancel{id, ""});
+  sends.clear();
+  join("a", 1);
+  EXPECT_EQ(job(id).state, JobState::starting);
+  ASSERT_EQ(sends.size(), 1U);
+  EXPECT_EQ(std::get<EndRanks>(sends[0]).ranks, std::vector<std::int32_t>{0});
+  report(id, 0, {RankState::exited, 143, "it was ended before it started"});
+  EXPECT_EQ(job(id).state, JobState::cancelled);
+}
+
+TEST_F(ClusterTest, AnElasticGangGoesOnWithWhatIsLeftOfTheCluster) {
+  for (const char* name : {"a", "b", "c", "d"}) join(name, 2);
+  const JobId id = submit(elastic_spec({8, 4}));
+  ASSERT_EQ(job(id).places.size(), 8U);
+  all_start(id);
+  const NodeName victim = job(id).places.back().node;
+  lose(victim);
+  ASSERT_EQ(job(id).attempt, 0) << "no new attempt before the survivors have ended";
+  all_exit(id, 143);
+  EXPECT_EQ(job(id).attempt, 1);
+  EXPECT_EQ(job(id).losses, 1);
+  EXPECT_EQ(job(id).state, JobState::starting);
+  ASSERT_EQ(job(id).places.size(), 4U) << "six GPUs are free, and six ranks are not listed";
+  EXPECT_EQ(job(id).ranks, std::vector<RankStatus>(4));
+  EXPECT_EQ(gpu_share_total(job(id)), 4000);
+  const auto env = rank_environment(state, job(id), 3);
+  for (const char* entry : {"RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "NODE_RANK=1",
+                            "TUTTI_RANKS_WANTED=8"}) {
+    EXPECT_EQ(std::count(env.begin(), env.end(), entry), 1) << entry;
+  }
+  all_start(id);
+  EXPECT_EQ(job(id).state, JobState::running);
+
+  sends.clear();
+  const auto places = job(id).places;
+  join(victim, 2, {{id, 0, 7, {RankState::started}}});
+  EXPECT_EQ(job(id).attempt, 1) << "room for more ranks does not disturb those that run";
+  EXPECT_EQ(job(id).places, places);
+  ASSERT_EQ(sends.size(), 2U) << "the rank that it told of, and the one that it did not";
+  EXPECT_EQ(std::get<EndRanks>(sends[0]).ranks, std::vector<std::int32_t>{7});
+  EXPECT_EQ(std::get<EndRanks>(sends[1]).ranks, std::vector<std::int32_t>{6});
+  EXPECT_EQ(std::get<EndRanks>(sends[1]).attempt, 0);
+  happen(Reported{places[0].node, {id, 1, 7, {RankState::exited, 1, ""}}});
+  EXPECT_EQ(job(id).state, JobState::running) << "the attempt has no rank 7";
+  sends.clear();
+  derive(state, now);
+  join(places[0].node, 2, {{id, 1, 0, {RankState::started}}, {id, 1, 1, {RankState::started}}});
+  EXPECT_TRUE(sends.empty()) << "controller and agent start again, and agree on what runs";
+  all_exit(id);
+  EXPECT_EQ(job(id).state, JobState::succeeded);
+  EXPECT_EQ(rank_count(job(id)), 4);
+}
+
+TEST_F(ClusterTest, AnElasticGangGrowsWithItsNextAttempt) {
+  join("a", 2);
+  JobSpec wanted = elastic_spec({4, 3, 2});
+  wanted.restart_on_failure = 1;
+  const JobId id = submit(wanted);
+  ASSERT_EQ(job(id).places.size(), 2U);
+  join("b", 1);
+  ASSERT_EQ(job(id).places.size(), 2U);
+  all_exit(id, 1);
+  EXPECT_EQ(job(id).attempt, 1);
+  EXPECT_EQ(job(id).places.size(), 3U);
+}
+
+TEST_F(ClusterTest, AnElasticGangIsRefusedOnlyIfItsSmallestCountCanNeverFit) {
+  join("a", 2);
+  EXPECT_EQ(job(submit(elastic_spec({8, 4, 2}))).places.size(), 2U);
+  const auto refused = happen(Submit{{elastic_spec({8, 4})}});
+  ASSERT_FALSE(refused.reply.ok());
+  EXPECT_NE(refused.reply.error().message().find("can never run here: needs at least 4 of 8 ranks of 1 GPU"),
+            std::string::npos)
+      << refused.reply.error().message();
+}
+
+TEST_F(ClusterTest, APlanWithAnotherNumberOfRanksIsNotBelieved) {
+  join("a", 4);
+  const JobId id = step(state, now, Submit{{elastic_spec({4, 2})}}).reply->front();
+  Planned plan = planned();
+  sched::Places& places = plan.plan.starts.front().places;
+  ASSERT_EQ(places.ranks(), 4);
+  places.slots[0].ranks = 3;
+  places.devices.pop_back();
+  EXPECT_TRUE(step(state, now, plan).schedule) << "another plan is asked for";
+  EXPECT_FALSE(job(id).placed());
+  places.slots[0].ranks = 2;
+  places.devices.pop_back();
+  step(state, now, plan);
+  EXPECT_EQ(job(id).places.size(), 2U);
+}
+
+TEST_F(ClusterTest, ALostNodeThatIsHeardAgainIsAskedForAHello) {
+  join("a", 1);
+  pass(4s);
+  ASSERT_TRUE(state.nodes.at("a").lost);
+  sends.clear();
+  happen(Heard{"a"});
+  EXPECT_EQ(sent<AskHello>(), 1U);
+  EXPECT_TRUE(state.nodes.at("a").lost) << "until it has said what it runs";
+}
+
+TEST_F(ClusterTest, RestartsAreBounded) {
+  join("a", 1);
+  const JobId id = submit(spec(1));
+  for (int loss = 0; loss < 4; ++loss) {
+    all_start(id);
+    pass(4s);
+    join("a", 1);
+    happen(Reported{"a", {id, loss, 0, {RankState::exited, 143, ""}}});
+  }
+  EXPECT_EQ(job(id).state, JobState::failed);
+  EXPECT_NE(job(id).reason.find("restarted 3 times, which is its limit"), std::string::npos)
+      << job(id).reason;
+}
+
+TEST_F(ClusterTest, AnAgentThatRestartsKeepsItsRanks) {
+  join("a", 1);
+  const JobId id = submit(spec(1));
+  all_start(id);
+  sends.clear();
+  join("a", 1, {{id, 0, 0, {RankState::started}}});
+  EXPECT_EQ(job(id).state, JobState::running);
+  EXPECT_TRUE(sends.empty());
+  join("a", 1, {{id, 0, 0, {RankState::exited, 0, ""}}});
+  EXPECT_EQ(job(id).state, JobState::succeeded);
+}
+
+TEST_F(ClusterTest, AStartThatWasLostIsSentAgain) {
+  join("a", 1);
+  const JobId id = submit(spec(1));
+  sends.clear();
+  join("a", 1);
+  EXPECT_EQ(sent<StartRanks>(), 1U);
+  EXPECT_EQ(job(id).attempt, 0);
+}
+
+TEST_F(ClusterTest, ARankThatVanishedIsRestarted) {
+  join("a", 1);
+  const JobId id = submit(spec(1));
+  all_start(id);
+  join("a", 1);
+  EXPECT_EQ(job(id).attempt, 1);
+  EXPECT_EQ(job(id).losses, 1);
+}
+
+TEST_F(ClusterTest, LateAndDoubledReportsChangeNothing) {
+  join("a", 1);
+  const JobId id = submit(spec(1));
+  all_exit(id);
+  const State before = state;
+  happen(Reported{"a", {id, 0, 0, {RankState::started}}});
+  happen(Reported{"a", {id, 0, 0, {RankState::exited, 9, ""}}});
+  happen(Reported{"a", {id, 5, 0, {RankState::exited, 9, ""}}});
+  happen(Reported{"a", {JobId(99), 0, 0, {RankState::started}}});
+  happen(Reported{"nobody", {id, 0, 7, {RankState::started}}});
+  EXPECT_EQ(state.jobs, before.jobs);
+}
+
+TEST_F(ClusterTest, CancelEndsTheGangFirst) {
+  join("a", 1);
+  const JobId running = submit(spec(1));
+  const JobId queued = submit(spec(1));
+  all_start(running);
+  happen(Cancel{queued, "ada"});
+  EXPECT_EQ(job(queued).state, JobState::cancelled);
+  happen(Cancel{running, "ada"});
+  EXPECT_EQ(job(running).state, JobState::running);
+  all_exit(running, 143);
+  EXPECT_EQ(job(running).state, JobState::cancelled);
+  EXPECT_EQ(job(running).reason, "cancelled by ada");
+  EXPECT_FALSE(happen(Cancel{running, ""}).reply.ok());
+  EXPECT_FALSE(happen(Cancel{JobId(99), ""}).reply.ok());
+}
+
+TEST_F(ClusterTest, ATimeLimitEndsAJob) {
+  join("a", 1);
+  JobSpec limited = spec(1);
+  limited.time_limit = 2s;
+  const JobId id = submit(limited);
+  all_start(id);
+  pass(1s);
+  EXPECT_EQ(sent<EndRanks>(), 0U);
+  happen(Heard{"a"});
+  pass(1500ms);
+  EXPECT_EQ(sent<EndRanks>(), 1U);
+  all_exit(id, 143);
+  EXPECT_EQ(job(id).state, JobState::failed);
+  EXPECT_EQ(job(id).reason, "ran past its time limit of 2s");
+}
+
+TEST_F(ClusterTest, DependenciesHoldAJobBackOrEndIt) {
+  join("a", 8);
+  const JobId first = submit(spec(1));
+  JobSpec after = spec(1);
+  after.after = {{first, false}};
+  JobSpec needs = spec(1);
+  needs.after = {{first, true}};
+  const JobId second = submit(after);
+  const JobId third = submit(needs);
+  EXPECT_FALSE(job(second).placed());
+  EXPECT_EQ(why(second), "waits for job 1 to end");
+  EXPECT_EQ(why(third), "waits for job 1 to succeed");
+  all_exit(first, 1);
+  EXPECT_TRUE(job(second).placed());
+  EXPECT_EQ(job(third).state, JobState::cancelled);
+  EXPECT_EQ(job(third).reason, "job 1, whose success it needs, failed");
+  EXPECT_FALSE(happen(Submit{{needs}}).reply.ok()) << "it has failed already";
+  JobSpec unknown = spec(1);
+  unknown.after = {{JobId(77), false}};
+  EXPECT_FALSE(happen(Submit{{unknown}}).reply.ok());
+}
+
+TEST_F(ClusterTest, AChainOfDependentsEndsWithItsFirstLink) {
+  join("a", 8);
+  std::vector<JobId> chain{submit(spec(1))};
+  for (int link = 0; link < 3; ++link) {
+    JobSpec next = spec(1);
+    next.after = {{chain.back(), true}};
+    chain.push_back(submit(next));
+  }
+  all_exit(chain[0], 1);
+  EXPECT_EQ(job(chain[1]).reason, "job 1, whose success it needs, failed");
+  EXPECT_EQ(job(chain[3]).reason, "job 3, whose success it needs, cancelled");
+  EXPECT_TRUE(state.active.empty());
+}
+
+TEST_F(ClusterTest, JobsOfOneRequestAreOneArray) {
+  join("a", 8);
+  JobSpec first = spec(1);
+  JobSpec other = spec(1);
+  EXPECT_FALSE(happen(Submit{{first, other}}).reply.ok());
+  first.array = ArrayPart{JobId(), 0, 2, 0};
+  other.array = ArrayPart{JobId(), 1, 2, 0};
+  EXPECT_TRUE(happen(Submit{{first, other}}).reply.ok());
+  other.queue = "nobody";
+  EXPECT_FALSE(happen(Submit{{first, other}}).reply.ok()) << "each of them is looked at";
+}
+
+TEST_F(ClusterTest, AnArrayRunsAtMostItsLimitAtOnce) {
+  join("a", 8);
+  std::vector<JobSpec> elements;
+  for (std::int32_t index = 0; index < 5; ++index) {
+    elements.push_back(spec(1));
+    elements.back().array = ArrayPart{JobId(), index, 5, 2};
+  }
+  const auto ids = happen(Submit{elements}).reply.value();
+  ASSERT_EQ(ids.size(), 5U);
+  const auto running = [&] {
+    return std::count_if(ids.begin(), ids.end(), [&](JobId id) { return job(id).placed(); });
+  };
+  EXPECT_EQ(running(), 2);
+  EXPECT_EQ(why(ids[4]), "waits for other elements of its array: at most 2 run at once");
+  all_exit(ids[0]);
+  EXPECT_EQ(running(), 2);
+  EXPECT_EQ(job(ids[3]).spec.array->first, ids[0]);
+}
+
+TEST_F(ClusterTest, AnArrayIsCancelledAsAWhole) {
+  join("a", 8);
+  const JobId before = submit(spec(1));
+  std::vector<JobSpec> elements;
+  for (std::int32_t index = 0; index < 4; ++index) {
+    elements.push_back(spec(1));
+    elements.back().array = ArrayPart{JobId(), index, 4, 2};
+  }
+  const auto ids = happen(Submit{elements}).reply.value();
+  JobSpec needs = spec(1);
+  needs.after = {{ids[3], true}};
+  const JobId dependent = submit(needs);
+  const JobId other = submit(spec(1));
+  all_exit(ids[0]);
+  EXPECT_FALSE(happen(Cancel{before, "ada", true}).reply.ok()) << "it is no element of an array";
+  EXPECT_FALSE(happen(Cancel{JobId(99), "ada", true}).reply.ok());
+
+  EXPECT_EQ(happen(Cancel{ids[2], "ada", true}).reply.value(), (std::vector<JobId>{ids[1], ids[2], ids[3]}));
+  EXPECT_EQ(job(ids[0]).state, JobState::succeeded) << "what has ended stays as it is";
+  EXPECT_EQ(job(ids[3]).state, JobState::cancelled) << "it had not begun";
+  EXPECT_EQ(job(ids[3]).reason, "cancelled by ada");
+  EXPECT_EQ(job(dependent).state, JobState::cancelled);
+  for (const JobId id : {ids[1], ids[2]}) {
+    EXPECT_FALSE(job(id).finished()) << "its ranks are being ended";
+    all_exit(id, 143);
+    EXPECT_EQ(job(id).state, JobState::cancelled);
+  }
+  EXPECT_TRUE(job(before).placed());
+  EXPECT_TRUE(job(other).placed());
+  EXPECT_FALSE(happen(Cancel{ids[2], "ada", true}).reply.ok()) << "all of it has ended";
+}
+
+TEST_F(ClusterTest, ADrainedNodeTakesNothingNewAndCanBeEmptied) {
+  join("a", 1);
+  join("b", 1);
+  const JobId id = submit(spec(1));
+  const NodeName home = job(id).places[0].node;
+  all_start(id);
+  happen(Drain{home, false});
+  EXPECT_EQ(node_state(state, state.nodes.at(home)), NodeState::draining);
+  EXPECT_TRUE(job(id).placed());
+  happen(Drain{home, true});
+  all_exit(id, 143);
+  EXPECT_EQ(node_state(state, state.nodes.at(home)), NodeState::drained);
+  EXPECT_EQ(job(id).attempt, 1);
+  EXPECT_EQ(job(id).losses, 0) << "a move is no loss";
+  EXPECT_NE(job(id).places[0].node, home);
+  happen(Resume{home});
+  EXPECT_EQ(node_state(state, state.nodes.at(home)), NodeState::ready);
+}
+
+TEST_F(ClusterTest, RanksThatEndAfterANoticeAreStartedAgainWhichCountsAsNothing) {
+  join("a", 2);
+  join("b", 2);
+  JobSpec wanted = elastic_spec({4, 2});
+  wanted.restarts = 0;
+  const JobId id = submit(wanted);
+  all_start(id);
+  happen(Drain{"b", true});
+  EXPECT_EQ(sent<EndRanks>(), 2U) << "the whole gang has notice, not only the ranks of the drained node";
+  for (const auto& [rank, code] : {std::pair(0, 0), std::pair(1, 143), std::pair(2, 0), std::pair(3, 1)}) {
+    EXPECT_EQ(job(id).attempt, 0);
+    report(id, rank, {RankState::exited, code, ""});
+  }
+  EXPECT_EQ(job(id).attempt, 1);
+  EXPECT_EQ(job(id).losses, 0);
+  EXPECT_EQ(job(id).failures, 0);
+  ASSERT_EQ(job(id).places.size(), 2U);
+  for (const RankPlace& place : job(id).places) EXPECT_EQ(place.node, "a");
+  all_exit(id);
+  EXPECT_EQ(job(id).state, JobState::succeeded) << "without notice an end is the end";
+}
+
+TEST_F(ClusterTest, RanksSeeWhatLaunchersPromise) {
+  join("a", 2);
+  join("b", 2);
+  JobSpec wanted = spec(4);
+  wanted.slurm_variables = true;
+  const JobId id = submit(wanted);
+  const auto env = rank_environment(state, job(id), 3);
+  const auto has = [&](const std::string& entry) {
+    return std::find(env.begin(), env.end(), entry) != env.end();
+  };
+  for (const char* entry :
+       {"RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "NODE_RANK=1",
+        "CUDA_VISIBLE_DEVICES=1", "TUTTI_JOB=1", "TUTTI_ATTEMPT=0", "TUTTI_RANKS_WANTED=4", "SLURM_PROCID=3",
+        "SLURM_NNODES=2", "SLURM_JOB_NODELIST=a,b"}) {
+    EXPECT_TRUE(has(entry)) << entry;
+  }
+  EXPECT_TRUE(has("MASTER_ADDR=10.0.0.a"));
+}
+
+TEST_F(ClusterTest, OutputPatternsNameJobArrayAndRank) {
+  join("a", 2);
+  JobSpec wanted = spec(2);
+  wanted.name = "train";
+  wanted.output = "logs/%x-%j-%A_%a.%t%%q%z%";
+  const JobId id = submit(wanted);
+  EXPECT_EQ(output_file(job(id), 1), "logs/train-1-1_0.1%q%z%");
+  job(id).spec.array = ArrayPart{JobId(7), 3, 5, 0};
+  EXPECT_EQ(output_file(job(id), 0), "logs/train-1-7_3.0%q%z%");
+}
+
+TEST_F(ClusterTest, AMeasurementReplacesTheFabric) {
+  join("a", 1);
+  join("b", 1);
+  join("c", 1);
+  const Link there{"a", "b", 5us, Bytes(1000), {}};
+  const Link back{"b", "a", 5us, Bytes(1000), {}};
+  const std::uint64_t before = state.revision;
+  EXPECT_TRUE(happen(FabricMeasured{{there, back}}).fabric);
+  EXPECT_GT(state.revision, before);
+  EXPECT_EQ(state.fabric->size(), 2U);
+  EXPECT_EQ(state.fabric->at({"b", "a"}).measured_at, now);
+  const sched::Snapshot shared = snapshot(state, now);
+  EXPECT_EQ(shared.fabric, state.fabric) << "shared, not copied";
+  pass(1s);
+  EXPECT_TRUE(happen(FabricMeasured{{{"a", "c", 5us, Bytes(1000), {}}}}).fabric);
+  EXPECT_EQ(state.fabric->size(), 1U);
+  EXPECT_EQ(state.fabric->at({"a", "c"}).measured_at, now);
+  EXPECT_EQ(shared.fabric->size(), 2U) << "who has the old one keeps it";
+}
+
+TEST_F(ClusterTest, AWrongMeasurementChangesNothing) {
+  join("a", 1);
+  join("b", 1);
+  happen(FabricMeasured{{{"a", "b", 5us, Bytes(1000), {}}}});
+  const auto fabric = state.fabric;
+  const auto refused = happen(FabricMeasured{{{"a", "x", 5us, Bytes(1000), {}}}});
+  EXPECT_FALSE(refused.fabric);
+  ASSERT_FALSE(refused.reply.ok());
+  EXPECT_EQ(refused.reply.error().text(), "link from 'a' to 'x' : there is no node 'x'");
+  EXPECT_EQ(state.fabric, fabric);
+}
+
+TEST_F(ClusterTest, LinksOfNodesThatAreGoneAreDroppedAtTheStart) {
+  join("a", 1);
+  join("b", 1);
+  join("c", 1);
+  happen(FabricMeasured{{{"a", "b", 5us, Bytes(1000), {}}, {"a", "c", 5us, Bytes(1000), {}}}});
+  state.nodes.erase("c");
+  EXPECT_FALSE(invariants(state).ok());
+  derive(state, now);
+  EXPECT_TRUE(invariants(state).ok());
+  EXPECT_EQ(state.fabric->size(), 1U);
+  EXPECT_TRUE(state.fabric->contains({"a", "b"}));
+}
+
+// Random histories: agents that answer late, twice, never, or die; users that submit and cancel. The
+// invariants are checked after each step, attempts never go back, and what has ended stays as it is.
+TEST_F(ClusterTest, RandomHistoriesKeepTheInvariants) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    state = {};
+    now = Instant(1000s);
+    derive(state, now);
+    Prng prng(seed);
+    const std::vector<NodeName> names{"a", "b", "c", "d"};
+    std::map<JobId, std::pair<std::int32_t, JobState>> seen;
+    for (int round = 0; round < 400; ++round) {
+      now += std::chrono::milliseconds(prng.below(900));
+      const NodeName& node = names[prng.below(names.size())];
+      switch (prng.below(8)) {
+        case 0:
+          join(node, 4);
+          break;
+        case 1: {
+          JobSpec wanted = spec(static_cast<std::int32_t>(prng.between(1, 6)), prng.chance(0.5) ? 1000 : 500);
+          for (auto count = wanted.shape.ranks; count > 0 && prng.chance(0.5); --count)
+            wanted.shape.rank_counts.push_back(count);
+          wanted.restart_on_failure = static_cast<std::int32_t>(prng.below(3));
+          happen(Submit{{wanted}});
+          break;
+        }
+        case 2:
+          happen(Tick{});
+          break;
+        case 3:
+          happen(Heard{node});
+          break;
+        case 4:
+          if (prng.chance(0.2)) happen(Drain{node, prng.chance(0.5)});
+          if (prng.chance(0.5)) happen(Resume{node});
+          break;
+        case 5:
+          happen(FabricMeasured{{{node, names[prng.below(names.size())], 5us, Bytes(1000), {}}}});
+          if (prng.chance(0.1)) happen(Cancel{JobId(prng.below(state.next_job) + 1), "x"});
+          break;
+        default: {
+          const JobId id(prng.below(state.next_job) + 1);
+          RankStatus status{prng.chance(0.4) ? RankState::started : RankState::exited,
+                            prng.chance(0.8) ? 0 : 1, ""};
+          happen(Reported{node,
+                          {id, static_cast<std::int32_t>(prng.below(3)),
+                           static_cast<std::int32_t>(prng.below(6)), status}});
+        }
+      }
+      for (const auto& [id, known] : state.jobs) {
+        const auto before = seen.find(id);
+        const bool known_before = before != seen.end();
+        const bool ended = known_before && before->second.second >= JobState::succeeded;
+        ASSERT_TRUE(!known_before || known.attempt >= before->second.first) << "seed " << seed;
+        ASSERT_TRUE(!ended || known.state == before->second.second) << "seed " << seed;
+        seen[id] = {known.attempt, known.state};
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti::cluster

@@ -1,0 +1,166 @@
+#include "control/controller/controller.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <openssl/rand.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+#include "base/bytes.hpp"
+#include "base/log/log.hpp"
+#include "base/text.hpp"
+#include "control/controller/api.hpp"
+#include "control/controller/recording.hpp"
+#include "control/store/sqlite/sqlite_store.hpp"
+#include "net/http/client.hpp"
+#include "net/http/server.hpp"
+
+namespace tutti::controller {
+namespace {
+
+constexpr std::size_t token_bytes = 32;
+constexpr std::size_t token_file_bytes_max = 4096;
+
+Result<> write_token(const std::string& file) {
+  if (std::filesystem::exists(file)) return {};
+  std::array<std::byte, token_bytes> secret;
+  if (RAND_bytes(reinterpret_cast<unsigned char*>(secret.data()), static_cast<int>(secret.size())) != 1) {
+    return failed("the system gives no random bytes");
+  }
+  const std::string text = to_hex(secret) + "\n";
+  const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (descriptor < 0) return failed_errno("cannot be written", errno).within(file);
+  const bool written = ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const int reason = errno;
+  ::close(descriptor);
+  if (written) return {};
+  std::filesystem::remove(file);
+  return failed_errno("cannot be written", reason).within(file);
+}
+
+bool is_loopback(const std::string& host) { return host.starts_with("127.") || host == "::1"; }
+
+struct Listen {
+  std::string host;
+  std::uint16_t port = 0;
+};
+
+// Like a target, but the port may be 0.
+Result<Listen> parse_listen(const std::string& text) {
+  if (text.ends_with(":0")) {
+    auto any_port = parse_listen(text.substr(0, text.size() - 1) + "1");
+    if (!any_port) return any_port;
+    return Listen{any_port->host, 0};
+  }
+  auto target = net::parse_target(text);
+  if (!target) return std::move(target).error().within("--listen");
+  return Listen{target->host, target->port};
+}
+
+Result<> check_exposure(const ControllerOptions& options, const std::string& host) {
+  if (options.tls_certificate.empty() != options.tls_key.empty()) {
+    return invalid("a certificate and its key go together")
+        .remedy("give both --tls-certificate and --tls-key");
+  }
+  if (is_loopback(host) || !options.tls_certificate.empty()) return {};
+  return invalid("tokens would cross the network in the clear")
+      .within("--listen " + options.listen)
+      .remedy("give --tls-certificate and --tls-key, or listen on 127.0.0.1");
+}
+
+// Systems let a process open 1024 files unless it asks for more, and each connection is one.
+void allow_many_connections() {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  if (::setrlimit(RLIMIT_NOFILE, &files) != 0) log::warning("the limit of open files cannot be raised");
+}
+
+}  // namespace
+
+Result<> init_folder(const std::string& folder) {
+  std::error_code failure;
+  std::filesystem::create_directories(folder, failure);
+  if (failure) return failed(failure.message()).within("cannot make " + folder);
+  ::chmod(folder.c_str(), 0700);
+  if (auto written = write_token(folder + "/admin.token"); !written) return written;
+  return write_token(folder + "/join.token");
+}
+
+Result<std::string> read_token(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) return failed_errno("cannot be read", errno).within("token file " + file);
+  std::string text(token_file_bytes_max, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(stream.gcount()));
+  const std::string token(trim(std::string_view(text).substr(0, text.find('\n'))));
+  if (token.size() < 16) return invalid("it holds no token").within("token file " + file);
+  return token;
+}
+
+Result<> run_controller(const ControllerOptions& options,
+                        const std::function<void(const std::string&)>& ready) {
+  auto listen = parse_listen(options.listen);
+  if (!listen) return std::move(listen).error();
+  if (auto safe = check_exposure(options, listen->host); !safe) return safe;
+  const std::string remedy = "`tutti controller init --data " + options.folder + "` makes the tokens";
+  auto admin = read_token(options.folder + "/admin.token");
+  if (!admin) return std::move(admin).error().remedy(remedy);
+  auto join = read_token(options.folder + "/join.token");
+  if (!join) return std::move(join).error().remedy(remedy);
+  auto store = store::SqliteStore::open(options.folder + "/store.db");
+  if (!store) return std::move(store).error();
+
+  std::optional<Recording> recording;
+  Core::Ended ended;
+  if (!options.record.empty()) {
+    auto opened = Recording::open(options.record);
+    if (!opened) return std::move(opened).error();
+    recording.emplace(std::move(*opened));
+    ended = [&](const cluster::Job& job) { recording->ended(job); };
+  }
+
+  ::signal(SIGPIPE, SIG_IGN);
+  net::Loop loop;
+  Hub* hub_address = nullptr;
+  const auto deliver = [&](driver::Delivery delivery) {
+    auto shared = std::make_shared<driver::Delivery>(std::move(delivery));
+    loop.post([&hub_address, shared] { hub_address->deliver(std::move(*shared)); });
+  };
+  Core core(**store, deliver, std::move(ended));
+  Hub hub(loop, core);
+  hub_address = &hub;
+  const auto per_second = static_cast<double>(options.requests_per_second);
+  Explainer explainer;
+  Api api(loop, core, hub, explainer,
+          {.tokens = {std::move(*admin), std::move(*join)},
+           .blob_folder = options.folder + "/blobs",
+           .requests = {.per_second = per_second, .burst = 2 * per_second}});
+  net::ServerOptions port;
+  port.address = listen->host;
+  port.port = listen->port;
+  port.certificate_file = options.tls_certificate;
+  port.key_file = options.tls_key;
+  allow_many_connections();
+  auto server = net::Server::listen(
+      loop, port, [&](const std::shared_ptr<net::Exchange>& exchange) { api.handle(exchange); });
+  if (!server) return std::move(server).error();
+  if (auto started = core.start(); !started) return started;
+  const auto signals = loop.on_signals({SIGTERM, SIGINT}, [&](int) { loop.stop(); });
+  const std::string address = listen->host + ":" + std::to_string((*server)->port());
+  log::info("listening on {}", address);
+  ready(address);
+  loop.run();
+  core.stop();
+  explainer.stop();
+  return {};
+}
+
+}  // namespace tutti::controller

@@ -1,0 +1,143 @@
+#include "control/controller/core.hpp"
+
+#include <future>
+
+#include <gtest/gtest.h>
+
+#include "control/store/memory/memory_store.hpp"
+
+namespace tutti::controller {
+namespace {
+
+cluster::Hello hello(const std::string& name) {
+  cluster::Hello hello{name, "", "127.0.0.1", 1, {}, {}};
+  hello.inventory.devices = {{"H100", gib(80), "u"}};
+  hello.inventory.cpus = 2;
+  return hello;
+}
+
+cluster::Submit submit() {
+  cluster::JobSpec spec;
+  spec.name = "job";
+  spec.command = {"true"};
+  spec.shape.gpu_share = 1000;
+  return {{spec}};
+}
+
+// A core with a store that fails when told to, and a record of what became visible.
+class CoreTest : public testing::Test {
+ protected:
+  void SetUp() override { make(); }
+
+  void make() {
+    core_ = std::make_unique<Core>(store_, [this](driver::Delivery delivery) {
+      const std::lock_guard lock(mutex_);
+      for (auto& message : delivery.messages) messages_.push_back(std::move(message));
+      resyncs_ += delivery.resync ? 1 : 0;
+    });
+    ASSERT_TRUE(core_->start().ok());
+  }
+
+  Result<std::vector<cluster::JobId>> happen(cluster::Event event) {
+    std::promise<Result<std::vector<cluster::JobId>>> done;
+    core_->happen(std::move(event), [&](auto result) { done.set_value(std::move(result)); });
+    return done.get_future().get();
+  }
+
+  // How many jobs there are, and whether the store is well.
+  std::pair<std::size_t, bool> look() {
+    std::promise<std::pair<std::size_t, bool>> seen;
+    core_->ask([&](const cluster::State& state, const wire::StoreHealth& health) {
+      seen.set_value({state.jobs.size(), health.ok});
+    });
+    return seen.get_future().get();
+  }
+
+  std::size_t starts() {
+    const std::lock_guard lock(mutex_);
+    return static_cast<std::size_t>(
+        std::count_if(messages_.begin(), messages_.end(), [](const auto& message) { return message.start; }));
+  }
+  int resyncs() {
+    const std::lock_guard lock(mutex_);
+    return resyncs_;
+  }
+
+  store::MemoryStore store_;
+  std::mutex mutex_;
+  std::vector<driver::Delivery::Message> messages_;
+  int resyncs_ = 0;
+  std::unique_ptr<Core> core_;
+};
+
+TEST_F(CoreTest, AnswersAfterTheCommitAndStartsWhatFits) {
+  ASSERT_TRUE(happen(hello("a")).ok());
+  const auto ids = happen(submit());
+  ASSERT_TRUE(ids.ok());
+  EXPECT_EQ(ids->front(), cluster::JobId(1));
+  EXPECT_EQ(starts(), 1U);
+  EXPECT_EQ(store_.load()->objects.size(), 2U) << "the node and the job";
+}
+
+TEST_F(CoreTest, WhatWasAcceptedSurvivesARestart) {
+  ASSERT_TRUE(happen(hello("a")).ok());
+  ASSERT_TRUE(happen(submit()).ok());
+  core_.reset();
+  make();
+  EXPECT_EQ(look().first, 1U);
+  // The agent knows nothing of the rank: its start was stored and never sent.
+  const std::size_t before = starts();
+  ASSERT_TRUE(happen(hello("a")).ok());
+  EXPECT_EQ(starts(), before + 1);
+  EXPECT_EQ(happen(submit())->front(), cluster::JobId(2)) << "ids go on";
+}
+
+TEST_F(CoreTest, TheFabricSurvivesARestart) {
+  ASSERT_TRUE(happen(hello("a")).ok());
+  ASSERT_TRUE(happen(hello("b")).ok());
+  ASSERT_TRUE(happen(cluster::FabricMeasured{{{"a", "b", 5us, Bytes(1000), {}}}}).ok());
+  const auto fabric = [this] {
+    std::promise<cluster::Fabric> seen;
+    core_->ask([&](const cluster::State& state, const wire::StoreHealth&) { seen.set_value(*state.fabric); });
+    return seen.get_future().get();
+  };
+  const cluster::Fabric before = fabric();
+  EXPECT_EQ(before.size(), 1U);
+  core_.reset();
+  make();
+  EXPECT_EQ(fabric(), before);
+}
+
+TEST_F(CoreTest, ACommitThatFailsChangesNothingAndTellsNobody) {
+  ASSERT_TRUE(happen(hello("a")).ok());
+  store_.fail_next(store::CommitResult::Status::unknown, false);
+  const auto refused = happen(submit());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code(), ErrorCode::failed);
+  EXPECT_NE(refused.error().message().find("it could not be stored"), std::string::npos);
+  EXPECT_EQ(starts(), 0U);
+  EXPECT_EQ(look().first, 0U);
+  EXPECT_GE(resyncs(), 1) << "what agents said in this batch is lost, so they are asked again";
+  // The next probe finds the store well again.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!look().second && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  EXPECT_TRUE(look().second);
+  EXPECT_TRUE(happen(submit()).ok());
+}
+
+TEST_F(CoreTest, ACommitThatMayHaveLandedIsReadBack) {
+  ASSERT_TRUE(happen(hello("a")).ok());
+  store_.fail_next(store::CommitResult::Status::unknown, true);
+  EXPECT_FALSE(happen(submit()).ok()) << "nobody can say that it is stored";
+  EXPECT_EQ(look().first, 1U) << "but it is, and will run";
+}
+
+TEST_F(CoreTest, AnotherWriterIsNoticed) {
+  ASSERT_TRUE(happen(hello("a")).ok());
+  store_.fail_next(store::CommitResult::Status::conflict, false);
+  EXPECT_FALSE(happen(submit()).ok());
+  EXPECT_EQ(look().first, 0U);
+}
+
+}  // namespace
+}  // namespace tutti::controller

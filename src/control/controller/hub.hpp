@@ -1,0 +1,82 @@
+// Who is connected: agents by node, readers of events and of logs. Everything here runs on the network loop.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "control/controller/core.hpp"
+#include "control/driver/speakers.hpp"
+#include "net/http/http.hpp"
+#include "net/http/loop.hpp"
+
+namespace tutti::controller {
+
+struct LogRequest {
+  cluster::JobId job;
+  std::int32_t rank = -1;
+  bool follow = false;
+  std::int64_t tail_lines = 0;
+};
+
+class Hub {
+ public:
+  Hub(net::Loop& loop, Core& core) : loop_(loop), core_(core) {}
+  Hub(const Hub&) = delete;
+  Hub& operator=(const Hub&) = delete;
+
+  // An agent's socket; its first message must be a Hello.
+  void add_agent(const std::shared_ptr<net::Socket>& socket, std::string remote);
+  // Server-sent events of every change.
+  void add_watcher(net::Exchange& exchange);
+  // The logs of a job, as events `log` {rank, text}, `job` and `note`.
+  void add_log_reader(net::Exchange& exchange, const LogRequest& request);
+
+  void deliver(driver::Delivery delivery);
+
+ private:
+  struct Agent {
+    std::shared_ptr<net::Socket> socket;
+    std::string node;  // "" before its Hello
+    std::string remote;
+    driver::Connection connection = 0;
+  };
+  struct LogReader {
+    std::uint64_t id = 0;
+    LogRequest request;
+    std::shared_ptr<net::Stream> stream;
+    std::set<std::pair<std::string, std::int32_t>> asked;  // node, attempt
+    std::set<std::string> open;                            // nodes that have not sent all, when not following
+    bool begun = false;                                    // it knows where the job stands
+    bool follows = false;                                  // the job still runs
+  };
+
+  void receive(Agent& agent, const std::string& frame);
+  static void refuse(const Agent& agent, const std::string& why);
+  void greet(Agent& agent, cluster::Hello hello);
+  void drop(const Agent& agent, const std::string& why);
+  // Null if nobody speaks for the node now.
+  Agent* speaker(const std::string& node) const;
+  void restart_followers(const std::string& node);
+  void begin_reading(std::uint64_t reader, const cluster::Job& job);
+  void ask_for_logs(LogReader& reader, const std::string& node, std::int32_t attempt);
+  void finish_reading(LogReader& reader);
+  void end_reading(std::uint64_t reader);
+  void close_if_done(LogReader& reader);
+
+  net::Loop& loop_;
+  Core& core_;
+  driver::Speakers speakers_;
+  std::map<driver::Connection, std::shared_ptr<Agent>> agents_;
+  std::map<std::uint64_t, std::shared_ptr<net::Stream>> watchers_;
+  std::map<std::uint64_t, LogReader> readers_;
+  std::uint64_t next_id_ = 1;
+};
+
+// One server-sent event.
+std::string event_text(std::string_view name, std::string_view data);
+
+}  // namespace tutti::controller

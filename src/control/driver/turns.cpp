@@ -1,0 +1,233 @@
+#include "control/driver/turns.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "control/wire/messages.hpp"
+
+namespace tutti::driver {
+namespace {
+
+constexpr Duration probe_every = 1s;
+constexpr Duration pass_short_max = 2ms;  // passes this short may follow each other at once
+// A turn that comes this late means that this process was stopped, not that the nodes were silent.
+constexpr Duration stall_min = 1s;
+
+void merge(cluster::Effects& into, cluster::Effects&& from) {
+  std::move(from.sends.begin(), from.sends.end(), std::back_inserter(into.sends));
+  into.jobs.merge(from.jobs);
+  into.nodes.merge(from.nodes);
+  into.queues.merge(from.queues);
+  into.fabric = into.fabric || from.fabric;
+  into.schedule = into.schedule || from.schedule;
+}
+
+wire::StartRanks start_message(const cluster::State& state, const cluster::StartRanks& start) {
+  const cluster::Job& job = state.jobs.at(start.job);
+  wire::StartRanks message;
+  message.job = job.id;
+  message.attempt = job.attempt;
+  message.command = job.spec.command;
+  message.env = job.spec.env;
+  message.workdir = job.spec.workdir;
+  message.sync = job.spec.sync;
+  message.cpus = job.spec.shape.cpus;
+  message.memory = job.spec.shape.memory;
+  message.grace = job.spec.grace;
+  for (const std::int32_t rank : start.ranks)
+    message.ranks.push_back(
+        {rank, cluster::rank_environment(state, job, rank), cluster::output_file(job, rank)});
+  return message;
+}
+
+// One effect as a message to its node; nothing if it is out of date by the end of the turn.
+class Letters {
+ public:
+  Letters(const cluster::State& state, std::vector<Delivery::Message>& messages)
+      : state_(state), messages_(messages) {}
+
+  void operator()(const cluster::StartRanks& start) {
+    const cluster::Job& job = state_.jobs.at(start.job);
+    // A later event of the same turn may have ended the attempt that this one started.
+    if (!job.placed() || job.attempt != start.attempt) return;
+    messages_.push_back({start.node, wire::encode(wire::ControllerMessage(start_message(state_, start))),
+                         start.job, start.attempt, true});
+  }
+  void operator()(const cluster::EndRanks& end) {
+    add(end.node, wire::EndRanks{end.job, end.attempt, end.ranks});
+  }
+  void operator()(const cluster::ForgetRanks& forget) {
+    add(forget.node, wire::ForgetRanks{forget.job, forget.attempt});
+  }
+  void operator()(const cluster::AskHello& ask) { add(ask.node, wire::Resync{}); }
+
+ private:
+  void add(const cluster::NodeName& node, const wire::ControllerMessage& message) {
+    messages_.push_back({node, wire::encode(message), {}, 0, false});
+  }
+
+  const cluster::State& state_;
+  std::vector<Delivery::Message>& messages_;
+};
+
+}  // namespace
+
+Turns::Turns(store::Store& store, Clock clock) : store_(store), clock_(std::move(clock)) {}
+
+Result<> Turns::load() {
+  if (auto read = read_store(); !read) return read;
+  last_turn_ = clock_();
+  pass_wanted_ = true;
+  return {};
+}
+
+Result<> Turns::read_store() {
+  auto contents = store_.load();
+  if (!contents) return std::move(contents).error();
+  cluster::State state;
+  for (const auto& [key, bytes] : contents->objects) {
+    if (auto decoded = wire::decode_into(state, key, bytes); !decoded) return decoded;
+  }
+  cluster::derive(state, clock_());
+  cluster::keep_strays(state, state_);
+  state.revision = state_.revision + 1;
+  state_ = std::move(state);
+  revision_ = contents->revision;
+  return {};
+}
+
+// A pass that was put off is due before the next tick.
+Duration Turns::patience() const {
+  if (!pass_wanted_) return tick_every;
+  return std::clamp<Duration>(next_pass_ - clock_(), 0s, tick_every);
+}
+
+Turns::Outcome Turns::turn(std::vector<Item> items, bool watched) {
+  const Instant now = clock_();
+  keep_leases(now);
+  if (!health_.ok) probe(now);
+  Outcome outcome;
+  cluster::Effects effects;
+  for (Item& item : items) step(outcome, effects, now, item);
+  if (now >= next_tick_) {
+    next_tick_ = now + tick_every;
+    Item tick{cluster::Tick{}, nullptr, nullptr};
+    step(outcome, effects, now, tick);
+  }
+  if (health_.ok) schedule(effects, now);
+  if (commit(effects)) {
+    outcome.delivery = delivery(effects, watched);
+    for (const cluster::JobId id : effects.jobs) {
+      // One that ended earlier may be touched once more.
+      const cluster::Job& job = state_.jobs.at(id);
+      if (job.finished() && job.finished_at == now) outcome.ended.push_back(id);
+    }
+    outcome.delivery.resync = std::exchange(resync_, false);
+  } else {
+    refuse(outcome, now);
+  }
+  return outcome;
+}
+
+// Silence is measured in turns of this loop: when the loop itself stood still, every lease starts anew.
+void Turns::keep_leases(Instant now) {
+  if (now - last_turn_ > stall_min || now < last_turn_) {
+    for (auto& [name, node] : state_.nodes) node.heard_at = now;
+    next_tick_ = next_probe_ = next_pass_ = now;
+  }
+  last_turn_ = now;
+}
+
+// Looks whether the store works again: what is in it is the truth, and agents tell the rest once more.
+void Turns::probe(Instant now) {
+  if (now < next_probe_) return;
+  next_probe_ = now + probe_every;
+  if (!read_store()) return;
+  const auto committed = store_.commit(revision_, {});
+  if (committed.status != store::CommitResult::Status::done) return;
+  revision_ = committed.revision;
+  health_ = {};
+  pass_wanted_ = true;
+  resync_ = true;
+}
+
+void Turns::step(Outcome& outcome, cluster::Effects& effects, Instant now, Item& item) {
+  if (item.query) {
+    outcome.queries.push_back(std::move(item.query));
+    return;
+  }
+  if (!health_.ok) {
+    if (item.reply)
+      outcome.answers.push_back(
+          {std::move(item.reply), failed("nothing can be stored now: " + health_.error)});
+    return;
+  }
+  cluster::Effects happened = cluster::step(state_, now, item.event);
+  if (item.reply) outcome.answers.push_back({std::move(item.reply), std::move(happened.reply)});
+  merge(effects, std::move(happened));
+}
+
+// A pass that took long is not repeated at once: at most half of the time goes into scheduling.
+void Turns::schedule(cluster::Effects& effects, Instant now) {
+  pass_wanted_ = pass_wanted_ || effects.schedule;
+  if (!pass_wanted_ || now < next_pass_) return;
+  const Instant begun = clock_();
+  const auto plan = sched::schedule(cluster::snapshot(state_, now), now);
+  cluster::Effects planned = cluster::step(state_, now, cluster::Planned{plan, state_.index.generation()});
+  pass_wanted_ = planned.schedule;
+  planned.schedule = false;
+  merge(effects, std::move(planned));
+  const Instant done = clock_();
+  const Duration took = done - begun;
+  next_pass_ = took < pass_short_max ? done : done + std::min<Duration>(took, 1s);
+}
+
+// If it does not work, what is in memory may be more than what is stored: back to what is stored.
+bool Turns::commit(const cluster::Effects& effects) {
+  if (effects.jobs.empty() && effects.nodes.empty() && effects.queues.empty() && !effects.fabric) return true;
+  std::vector<store::Write> writes;
+  for (const auto& id : effects.jobs) writes.push_back({wire::job_key(id), wire::encode(state_.jobs.at(id))});
+  for (const auto& name : effects.nodes)
+    writes.push_back({wire::node_key(name), wire::encode(state_.nodes.at(name))});
+  for (const auto& name : effects.queues) {
+    const auto queue = state_.queues.find(name);
+    writes.push_back({wire::queue_key(name), std::nullopt});
+    if (queue != state_.queues.end()) writes.back().value = wire::encode(queue->second);
+  }
+  if (effects.fabric) writes.push_back({wire::fabric_key(), wire::encode(*state_.fabric)});
+  const auto committed = store_.commit(revision_, writes);
+  if (committed.status == store::CommitResult::Status::done) {
+    revision_ = committed.revision;
+    return true;
+  }
+  health_ = {false, committed.why};
+  if (auto read = read_store(); !read) health_.error += "; and it cannot be read: " + read.error().text();
+  return false;
+}
+
+// Nothing of the turn becomes visible but that it failed. Agents tell again what they told in it.
+void Turns::refuse(Outcome& outcome, Instant now) {
+  next_probe_ = now + probe_every;
+  for (Outcome::Answer& answer : outcome.answers) {
+    if (answer.result)
+      answer.result = failed("it could not be stored: " + health_.error)
+                          .remedy("nothing was changed; try again when the disk is well");
+  }
+  outcome.delivery.resync = true;
+}
+
+Delivery Turns::delivery(const cluster::Effects& effects, bool watched) const {
+  Delivery delivery;
+  Letters letters(state_, delivery.messages);
+  for (const cluster::Send& send : effects.sends) std::visit(letters, send);
+  if (!watched) return delivery;
+  for (const auto& id : effects.jobs) {
+    const cluster::Job& job = state_.jobs.at(id);
+    delivery.jobs.push_back({id, job.finished(), wire::job_json(state_, job, false)});
+  }
+  for (const auto& name : effects.nodes)
+    delivery.nodes.push_back(wire::node_json(state_, state_.nodes.at(name)));
+  return delivery;
+}
+
+}  // namespace tutti::driver

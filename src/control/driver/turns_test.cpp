@@ -1,0 +1,109 @@
+#include "control/driver/turns.hpp"
+
+#include <gtest/gtest.h>
+
+#include "control/store/memory/memory_store.hpp"
+
+namespace tutti::driver {
+namespace {
+
+cluster::Hello hello(const std::string& name) {
+  cluster::Hello hello{name, "", "127.0.0.1", 1, {}, {}};
+  hello.inventory.devices = {{"H100", gib(80), "u"}};
+  hello.inventory.cpus = 2;
+  return hello;
+}
+
+cluster::Submit submit() {
+  cluster::JobSpec spec;
+  spec.name = "job";
+  spec.command = {"true"};
+  spec.shape.gpu_share = 1000;
+  return {{spec}};
+}
+
+struct TurnsTest : testing::Test {
+  store::MemoryStore store;
+  Instant now{1000s};
+  Turns turns{store, [this] { return now; }};
+
+  void SetUp() override { ASSERT_TRUE(turns.load().ok()); }
+
+  Turns::Outcome happen(cluster::Event event) {
+    std::vector<Item> items;
+    items.push_back({std::move(event), nullptr, nullptr});
+    return turns.turn(std::move(items), false);
+  }
+  void pass(Duration time) {
+    now += time;
+    turns.turn({}, false);
+  }
+  bool lost(const std::string& node) const { return turns.state().nodes.at(node).lost; }
+};
+
+TEST_F(TurnsTest, ANodeThatIsSilentIsLost) {
+  happen(hello("a"));
+  for (int turn = 0; turn < 20; ++turn) pass(200ms);
+  EXPECT_TRUE(lost("a"));
+}
+
+TEST_F(TurnsTest, ALoopThatStoodStillBlamesNobody) {
+  happen(hello("a"));
+  pass(60s);
+  EXPECT_FALSE(lost("a"));
+  pass(-30s);
+  EXPECT_FALSE(lost("a")) << "nor does a clock that was set back";
+  for (int turn = 0; turn < 20; ++turn) pass(200ms);
+  EXPECT_TRUE(lost("a")) << "but silence counts from then on";
+}
+
+TEST_F(TurnsTest, NothingIsSentOfATurnThatWasNotStored) {
+  happen(hello("a"));
+  store.fail_next(store::CommitResult::Status::unknown, false);
+  const auto outcome = happen(submit());
+  EXPECT_TRUE(outcome.delivery.messages.empty());
+  EXPECT_TRUE(outcome.delivery.resync);
+  EXPECT_FALSE(turns.health().ok);
+  EXPECT_TRUE(turns.state().jobs.empty());
+}
+
+TEST_F(TurnsTest, AStoreThatIsWellAgainIsFoundByAProbe) {
+  happen(hello("a"));
+  store.fail_next(store::CommitResult::Status::unknown, true);
+  happen(submit());
+  now += 500ms;
+  EXPECT_FALSE(turns.turn({}, false).delivery.resync) << "not before a second has passed";
+  EXPECT_FALSE(turns.health().ok);
+  now += 600ms;
+  const auto outcome = turns.turn({}, false);
+  EXPECT_TRUE(turns.health().ok);
+  EXPECT_TRUE(outcome.delivery.resync);
+  EXPECT_EQ(turns.state().jobs.size(), 1U) << "the commit had landed";
+}
+
+TEST_F(TurnsTest, WhatWasMissedIsAskedForOnce) {
+  turns.miss();
+  EXPECT_TRUE(turns.turn({}, false).delivery.resync);
+  EXPECT_FALSE(turns.turn({}, false).delivery.resync);
+}
+
+// A clock that runs while the scheduler works: each look at it takes 10 ms.
+TEST(Turns, ALongPassIsNotRepeatedAtOnce) {
+  store::MemoryStore store;
+  Instant now{1000s};
+  Turns turns(store, [&] { return now += 10ms; });
+  ASSERT_TRUE(turns.load().ok());
+  turns.turn({}, false);
+  std::vector<Item> items;
+  items.push_back({hello("a"), nullptr, nullptr});
+  items.push_back({submit(), nullptr, nullptr});
+  now -= 20ms;
+  EXPECT_TRUE(turns.turn(std::move(items), false).delivery.messages.empty()) << "the pass is put off";
+  const Duration patience = turns.patience();
+  EXPECT_LT(patience, tick_every);
+  now += patience;
+  EXPECT_EQ(turns.turn({}, false).delivery.messages.size(), 1U);
+}
+
+}  // namespace
+}  // namespace tutti::driver

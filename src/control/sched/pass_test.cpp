@@ -1,0 +1,343 @@
+#include <gtest/gtest.h>
+
+#include "base/prng.hpp"
+#include "control/sched/world_test.hpp"
+
+namespace tutti::sched {
+namespace {
+
+using Ids = std::vector<std::uint64_t>;
+
+const Shape one{.ranks = 1, .gpu_share = 1000};
+
+TEST(Pass, PriorityThenTimeThenId) {
+  World world({node("a", 1)});
+  world.add(1, one, 0, Instant(2s));
+  world.add(2, one, 0, Instant(1s));
+  world.add(3, one, 5, Instant(3s));
+  const Plan plan = world.plan();
+  EXPECT_EQ(plan.revision, 7U);
+  EXPECT_EQ(started(plan), Ids{3});
+  EXPECT_EQ(plan.waiting->jobs.size(), 2U);
+}
+
+TEST(Pass, AnElasticGangLeavesTheRestToTheNext) {
+  World world({node("a", 6)});
+  const Shape elastic{.ranks = 8, .rank_counts = {8, 4}, .gpu_share = 1000};
+  world.add(1, elastic);
+  world.add(2, elastic);
+  world.add(3, gpus(2));
+  const Plan plan = world.plan();
+  EXPECT_EQ(started(plan), (Ids{1, 3}));
+  EXPECT_EQ(plan.starts[0].places.ranks(), 4);
+  EXPECT_EQ(why(plan, 2),
+            "needs at least 4 of 8 ranks of 1 GPU; 1 node takes work, 2 matching GPUs are free, 2 such ranks "
+            "would fit");
+}
+
+// Whatever is asked for: no device gives more than it has, gangs are whole, and the same input gives the same
+// plan.
+TEST(Pass, NeverOverCommits) {
+  Prng prng(11);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<NodeView> nodes;
+    for (int at = 0; at < 6; ++at)
+      nodes.push_back(node("n" + std::to_string(at), static_cast<int>(prng.below(9)), "H100", 16,
+                           "s/p/r" + std::to_string(at / 2)));
+    World world(nodes);
+    for (std::uint64_t id = 1; id <= 20; ++id) {
+      Shape shape{.ranks = static_cast<std::int32_t>(prng.between(1, 12))};
+      const std::int32_t shares[] = {0, 100, 250, 500, 1000, 2000, 8000};
+      shape.gpu_share = shares[prng.below(7)];
+      for (auto count = shape.ranks; count > 0 && prng.chance(0.4); --count)
+        shape.rank_counts.push_back(count);
+      if (prng.chance(0.3)) shape.nodes = static_cast<std::int32_t>(prng.between(1, shape.ranks));
+      if (prng.chance(0.3)) shape.cpus = static_cast<std::int32_t>(prng.between(1, 8));
+      if (prng.chance(0.3)) shape.within = Level::rack;
+      world.add(id, shape).expected = prng.chance(0.5) ? 1h : 0h;
+    }
+    const Plan plan = world.plan();
+    Room room = world.room;
+    for (const auto& start : plan.starts) {
+      const Shape& shape = *world.jobs[start.job.number() - 1].shape;
+      ASSERT_TRUE(runs_with(shape, static_cast<std::size_t>(start.places.ranks())));
+      ASSERT_TRUE(room.fits(shape, start.places));
+      room.take(shape, start.places);
+    }
+    ASSERT_EQ(plan.starts.size() + plan.waiting->jobs.size(), world.jobs.size());
+    ASSERT_EQ(started(plan), started(world.plan()));
+  }
+}
+
+// ---- promises
+
+TEST(Pass, TheFirstThatIsBlockedIsPromisedATimeAndAPlace) {
+  World world({node("a", 8), node("b", 8)});
+  world.run(1, gpus(8), Instant(0s)).expected = 2h;
+  world.run(2, gpus(4), Instant(0s)).expected = 1h;
+  world.add(3, gpus(16), 0, Instant(1s));
+  const Plan plan = world.plan(Instant(10min));
+  ASSERT_EQ(plan.promises.size(), 1U);
+  EXPECT_EQ(plan.promises[0].job, JobId(3));
+  EXPECT_EQ(plan.promises[0].start, Instant(2h));
+}
+
+TEST(Pass, SmallWorkRunsAroundAPromiseOnlyIfItIsOverByThen) {
+  World world({node("a", 8), node("b", 8)});
+  world.run(1, gpus(8), Instant(0s)).expected = 1h;
+  world.add(2, gpus(16), 0, Instant(1s));
+  world.add(3, gpus(2), 0, Instant(2s)).expected = 2h;
+  world.add(4, gpus(2), 0, Instant(3s)).expected = 30min;
+  world.add(5, gpus(2), 0, Instant(4s));
+  const Plan plan = world.plan(Instant(10min));
+  EXPECT_EQ(started(plan), Ids{4}) << "3 would delay the promise, and of 5 nothing is known";
+}
+
+TEST(Pass, WhatIsNotPromisedIsFreeForAll) {
+  World world({node("a", 8), node("b", 8), node("c", 4)});
+  world.run(1, gpus(8), Instant(0s)).expected = 1h;
+  world.add(2, gpus(16), 0, Instant(1s)).expected = 1h;
+  world.add(3, gpus(4), 0, Instant(2s)).expected = 100h;
+  EXPECT_EQ(started(world.plan(Instant(10min))), Ids{3}) << "it runs on c, which is not promised";
+}
+
+TEST(Pass, WhatIsPromisedIsNotClaimedByWhatMustGoAroundIt) {
+  World world({node("a", 8), node("b", 8)});
+  JobView& running = world.run(1, gpus(8), Instant(0s));
+  running.expected = 5h;
+  running.kind = 9;  // tells nothing about the others
+  world.add(2, gpus(16), 0, Instant(1s));
+  world.add(3, gpus(8), 0, Instant(2s)).expected = 8h;
+  world.add(4, gpus(8), 0, Instant(3s)).expected = 1h;
+  const Plan plan = world.plan(Instant(1h));
+  EXPECT_EQ(started(plan), Ids{4}) << "3 would not be over, and nothing is ending that it could wait for";
+  EXPECT_EQ(
+      why(plan, 3),
+      "the room for it is promised to job 2 at 1970-01-01T05:00:00.000Z, and it is not known to be over by "
+      "then");
+}
+
+// ---- queues
+
+TEST(Pass, QueuesGetTheirGuaranteesFirst) {
+  World world({node("a", 4)});
+  world.queues = {{.name = "a"}, {.name = "b", .guarantee = 2000}};
+  world.users = {{.name = "ada", .queue = 0}, {.name = "bob", .queue = 1}};
+  for (std::uint64_t id = 1; id <= 4; ++id) world.add(id, one, 0, Instant(1s));
+  for (std::uint64_t id = 5; id <= 8; ++id) {
+    JobView& job = world.add(id, one, 0, Instant(2s));
+    job.queue = 1, job.user = 1;
+  }
+  const auto ids = started(world.plan());
+  EXPECT_EQ(std::set(ids.begin(), ids.end()), (std::set<std::uint64_t>{1, 2, 5, 6}));
+}
+
+TEST(Pass, WeightsShareWhatIsNotGuaranteed) {
+  World world({node("a", 8)});
+  world.queues = {{.name = "a", .weight = 3}, {.name = "b", .weight = 1}};
+  world.users = {{.name = "ada", .queue = 0}, {.name = "bob", .queue = 1}};
+  for (std::uint64_t id = 1; id <= 16; ++id) {
+    JobView& job = world.add(id, one);
+    job.queue = job.user = static_cast<std::int32_t>(id % 2);
+  }
+  int of_a = 0;
+  for (const std::uint64_t id : started(world.plan())) of_a += id % 2 == 0 ? 1 : 0;
+  EXPECT_EQ(of_a, 6);
+}
+
+TEST(Pass, WhatWasUsedLatelyCounts) {
+  World world({node("a", 1)});
+  world.queues = {{.name = "a", .past = 4000}, {.name = "b"}};
+  world.users = {{.name = "ada", .queue = 0}, {.name = "bob", .queue = 1}};
+  world.add(1, one, 0, Instant(1s));
+  JobView& job = world.add(2, one, 0, Instant(2s));
+  job.queue = job.user = 1;
+  EXPECT_EQ(started(world.plan()), Ids{2});
+}
+
+TEST(Pass, ALimitHoldsForTheQueuesBelow) {
+  World world({node("a", 8)});
+  world.queues = {{.name = "r", .limit = 3000}, {.name = "r/v", .parent = 0}, {.name = "r/w", .parent = 0}};
+  world.users = {{.name = "ada", .queue = 1}, {.name = "bob", .queue = 2}};
+  for (std::uint64_t id = 1; id <= 6; ++id) {
+    JobView& job = world.add(id, one);
+    job.user = static_cast<std::int32_t>(id % 2);
+    job.queue = job.user + 1;
+  }
+  const Plan plan = world.plan();
+  EXPECT_EQ(plan.starts.size(), 3U);
+  EXPECT_EQ(why(plan, 6), "needs 1 GPU; queue r uses 3 of at most 3");
+}
+
+TEST(Pass, AUserHasALimitInAQueue) {
+  World world({node("a", 8)});
+  world.queues = {{.name = "default", .user_limit = 2000}};
+  world.users = {{.name = "ada"}, {.name = "bob"}};
+  for (std::uint64_t id = 1; id <= 4; ++id) world.add(id, one);
+  world.add(5, one).user = 1;
+  const Plan plan = world.plan();
+  EXPECT_EQ(plan.starts.size(), 3U);
+  EXPECT_EQ(why(plan, 3), "needs 1 GPU; user ada uses 2 of at most 2 in queue default");
+}
+
+// ---- making way
+
+TEST(Pass, AHigherPriorityHasWholeGangsMakeWay) {
+  World world({node("a", 8), node("b", 8)});
+  world.run(1, gpus(8), Instant(0s), 0);
+  world.run(2, gpus(8), Instant(0s), 5);
+  world.add(3, gpus(4), 5, Instant(1s));
+  const Plan plan = world.plan(Instant(60s));
+  EXPECT_EQ(stopped(plan), Ids{1}) << "2 is as important";
+  EXPECT_EQ(why(plan, 3), "starts when job 1 has made way");
+}
+
+TEST(Pass, TheGangThatLosesTheLeastMakesWay) {
+  World world({node("a", 8), node("b", 8)});
+  world.run(1, gpus(8), Instant(0s));
+  world.run(2, gpus(8), Instant(0s)).saved_at = Instant(59min);
+  world.add(3, gpus(8), 1, Instant(1s));
+  EXPECT_EQ(stopped(world.plan(Instant(1h))), Ids{2});
+}
+
+TEST(Pass, NoMoreMakeWayThanNeeded) {
+  World world({node("a", 8), node("b", 8)});
+  world.run(1, gpus(2), Instant(10min));
+  world.run(2, gpus(6), Instant(10min));
+  world.run(3, gpus(8), Instant(0s));
+  world.add(4, gpus(8), 1, Instant(1s));
+  EXPECT_EQ(stopped(world.plan(Instant(11min))).size(), 2U) << "1 and 2 lose less than 3 does";
+  World other({node("a", 8), node("b", 8)});
+  other.run(1, gpus(2), Instant(10min));
+  other.run(2, gpus(8), Instant(0s)).saved_at = Instant(10min);
+  other.run(3, gpus(6), Instant(0s));
+  other.add(4, gpus(8), 1, Instant(1s));
+  EXPECT_EQ(stopped(other.plan(Instant(11min))), Ids{2}) << "stopping 1 would not have helped";
+}
+
+TEST(Pass, WhatEndsAlreadyIsWaitedFor) {
+  World world({node("a", 8), node("b", 8)});
+  world.run(1, gpus(8)).ending = true;
+  world.run(2, gpus(8));
+  world.add(3, gpus(8), 1, Instant(1s));
+  const Plan plan = world.plan(Instant(60s));
+  EXPECT_TRUE(plan.stops.empty());
+  EXPECT_EQ(why(plan, 3), "starts when gangs that are ending have ended");
+}
+
+TEST(Pass, RoomThatIsBeingMadeIsNotGivenAway) {
+  World world({node("a", 8)});
+  world.run(1, gpus(4)).ending = true;
+  world.add(2, gpus(8), 1, Instant(1s));
+  world.add(3, gpus(4), 0, Instant(2s));
+  const Plan plan = world.plan(Instant(60s));
+  EXPECT_TRUE(plan.starts.empty()) << "the four that are free belong to 2";
+}
+
+TEST(Pass, BorrowedDevicesGoBack) {
+  World world({node("a", 8)});
+  world.queues = {{.name = "a", .guarantee = 4000}, {.name = "b", .guarantee = 4000}};
+  world.users = {{.name = "ada", .queue = 0}, {.name = "bob", .queue = 1}};
+  world.run(1, gpus(4), Instant(0s));
+  world.run(2, gpus(2), Instant(5s));
+  world.run(3, gpus(2), Instant(0s));
+  JobView& job = world.add(4, gpus(4), 0, Instant(1s));
+  job.queue = job.user = 1;
+  EXPECT_EQ(stopped(world.plan(Instant(60s))), (Ids{2, 3})) << "a keeps what is guaranteed to it";
+  world.jobs.back().shape = std::make_shared<const Shape>(gpus(5));
+  EXPECT_TRUE(stopped(world.plan(Instant(60s))).empty()) << "b has no claim to five";
+}
+
+TEST(Pass, WhatHasHadMuchYieldsToWhatHasHadLittle) {
+  World world({node("a", 8)});
+  JobView& old = world.run(1, gpus(8), Instant(0s));
+  world.add(2, gpus(8), 0, Instant(1000h));
+  EXPECT_TRUE(stopped(world.plan(Instant(1000h))).empty()) << "1 does not say that it can yield";
+  old.yields = true;
+  EXPECT_EQ(stopped(world.plan(Instant(1000h))), Ids{1});
+  EXPECT_TRUE(stopped(world.plan(Instant(1min))).empty()) << "1 has not had much yet";
+  EXPECT_GT(world.plan(Instant(1min)).wake, Instant(1min));
+  EXPECT_LT(world.plan(Instant(1min)).wake, Instant(1000h));
+}
+
+// A small gang on each node, and one that needs a whole node.
+TEST(Pass, SmallGangsMoveSoThatALargeOneHasRoomInOnePiece) {
+  World world({node("a", 8), node("b", 8)});
+  JobView& first = world.run(1, gpus(2), Instant(0s));
+  world.room.set_open(
+      *world.room.find(nodes_of(world.room.expand(*first.shape, first.places)).begin()->c_str()), false);
+  JobView& second = world.run(2, gpus(3), Instant(0s));
+  for (const char* name : {"a", "b"}) world.room.set_open(*world.room.find(name), true);
+  ASSERT_NE(first.places.slots.front().node, second.places.slots.front().node);
+  const JobView& large = world.add(3, {.ranks = 1, .gpu_share = 8 * whole_share}, 0, Instant(1min));
+  for (int job = 0; job < 5; ++job) world.past.add(large.kind, large.submitted_at, 1e6, 8);
+  EXPECT_TRUE(stopped(world.plan(Instant(70min))).empty()) << "none says that it can be stopped";
+  first.yields = second.yields = true;
+  EXPECT_TRUE(stopped(world.plan(Instant(40min))).empty()) << "they have not run for long";
+  const Plan plan = world.plan(Instant(70min));
+  EXPECT_EQ(stopped(plan), Ids{1}) << "the one with the fewest devices";
+  EXPECT_EQ(plan.stops.front().why, "moves, so that there is room for job 3");
+  EXPECT_EQ(why(plan, 3), "starts when job 1 has moved");
+  first.priority = second.priority = 1;
+  EXPECT_TRUE(stopped(world.plan(Instant(70min))).empty()) << "they are more important";
+  first.priority = second.priority = 0;
+  world.run(4, gpus(4), Instant(69min));
+  EXPECT_TRUE(stopped(world.plan(Instant(70min))).empty()) << "there is no room elsewhere for the first";
+}
+
+// The other's gang would have its turn first when it is back in the queue, and take its place again.
+TEST(Pass, NobodyDisplacesTheGangOfAUserWhoHasLess) {
+  World world({node("a", 8), node("b", 8)});
+  world.users = {{.name = "ada"}, {.name = "bob"}};
+  JobView& of_ada = world.run(1, gpus(8), Instant(0s));
+  of_ada.yields = true;
+  JobView& of_bob = world.add(3, {.ranks = 1, .gpu_share = whole_share}, 0, Instant(99h));
+  of_bob.user = 1;
+  JobView& fixed = world.run(2, gpus(8), Instant(0s));
+  EXPECT_EQ(stopped(world.plan(Instant(100h))), Ids{1}) << "bob has nothing";
+  fixed.user = 1;
+  world.users[0].in_use = world.users[1].in_use = 8 * whole_share;
+  EXPECT_TRUE(stopped(world.plan(Instant(100h))).empty()) << "without it ada would have less than bob";
+}
+
+TEST(Pass, OneThatCannotDisplaceSaysNothingAboutAnotherUser) {
+  World world({node("a", 8)});
+  world.users = {{.name = "ada"}, {.name = "bob", .past = 1}, {.name = "carol", .past = 1e6}};
+  JobView& of_carol = world.run(1, gpus(8), Instant(0s));
+  of_carol.yields = true;
+  of_carol.user = 2;
+  of_carol.served = 1e9;
+  world.add(2, gpus(8), 0, Instant(0s)).served = 1e9;
+  world.add(3, gpus(8), 0, Instant(1s)).user = 1;
+  EXPECT_EQ(stopped(world.plan(Instant(1001h))), Ids{1}) << "for bob, although ada comes before him";
+}
+
+TEST(Pass, EqualsNeverDisplaceEachOther) {
+  World world({node("a", 8)});
+  world.run(1, gpus(8), Instant(1000h)).yields = true;
+  world.jobs[0].served = 1e9;
+  JobView& waiting = world.add(2, gpus(8), 0, Instant(0s));
+  waiting.yields = true;
+  waiting.served = 1e9;
+  EXPECT_TRUE(stopped(world.plan(Instant(1001h))).empty());
+}
+
+// ---- growing
+
+TEST(Pass, AnElasticGangGrowsWhenNothingElseWaits) {
+  World world({node("a", 8)});
+  JobView& blocker = world.run(1, gpus(4));
+  const Shape elastic{.ranks = 8, .rank_counts = {8, 4}, .gpu_share = 1000};
+  world.run(2, elastic, Instant(0s));
+  EXPECT_TRUE(stopped(world.plan(Instant(1h))).empty());
+  world.room.give(*blocker.shape, blocker.places);
+  world.jobs.pop_front();
+  EXPECT_EQ(stopped(world.plan(Instant(1h))), Ids{2});
+  EXPECT_TRUE(stopped(world.plan(Instant(1min))).empty()) << "it has only just begun";
+  EXPECT_EQ(world.plan(Instant(1min)).wake, Instant(10min));
+  world.add(3, gpus(5), 0, Instant(1s));
+  EXPECT_TRUE(stopped(world.plan(Instant(1h))).empty()) << "3 waits for that room";
+}
+
+}  // namespace
+}  // namespace tutti::sched

@@ -1,0 +1,147 @@
+#include "control/sched/place.hpp"
+
+#include <gtest/gtest.h>
+
+#include "control/sched/world_test.hpp"
+
+namespace tutti::sched {
+namespace {
+
+// Places and takes; no ranks if it does not fit.
+std::vector<RankPlace> placed(Room& room, const Shape& shape) {
+  const auto places = place(room, shape, TightestNode());
+  if (!places) return {};
+  EXPECT_TRUE(room.fits(shape, *places));
+  room.take(shape, *places);
+  return room.expand(shape, *places);
+}
+
+std::vector<RankPlace> placed(std::vector<NodeView> nodes, const Shape& shape) {
+  Room room(std::move(nodes));
+  return placed(room, shape);
+}
+
+TEST(Place, PacksAGangIntoFewNodes) {
+  const auto places = placed({node("a", 4), node("b", 8), node("c", 8)}, {.ranks = 12, .gpu_share = 1000});
+  EXPECT_EQ(nodes_of(places).size(), 2U);
+  EXPECT_EQ(nodes_of(places).count("a"), 1U) << "the rest of four goes to the node that it fills";
+}
+
+TEST(Place, ASmallGangGoesToTheTightestNode) {
+  const auto places = placed({node("a", 8), node("b", 2), node("c", 8)}, {.ranks = 2, .gpu_share = 1000});
+  EXPECT_EQ(nodes_of(places), std::set<std::string>{"b"});
+}
+
+TEST(Place, IsAllOrNothing) {
+  const Room room({node("a", 4), node("b", 4)});
+  const Shape nine{.ranks = 9, .gpu_share = 1000};
+  EXPECT_FALSE(place(room, nine, TightestNode()));
+  EXPECT_EQ(describe_refusal(room, nine),
+            "needs 9 ranks of 1 GPU; 2 nodes take work, 8 matching GPUs are free, 8 such ranks would fit");
+}
+
+TEST(Place, SharesADeviceAndKeepsOthersWhole) {
+  Room room({node("a", 2)});
+  for (const auto& rank : placed(room, {.ranks = 4, .gpu_share = 250}))
+    EXPECT_EQ(rank.devices, (std::vector<DeviceShare>{{0, 250}}));
+  EXPECT_EQ(room.shares_free(0)[1], whole_share);
+  EXPECT_TRUE(placed(room, {.ranks = 2, .gpu_share = 1000}).empty()) << "one device is full";
+}
+
+TEST(Place, HonoursNodesAndRanksPerNode) {
+  const std::vector<NodeView> nodes{node("a", 8), node("b", 8), node("c", 8)};
+  const auto spread = placed(nodes, {.ranks = 4, .nodes = 2, .gpu_share = 1000});
+  ASSERT_EQ(nodes_of(spread).size(), 2U);
+  EXPECT_EQ(spread[0].node, spread[1].node) << "ranks of one node are neighbours";
+  EXPECT_EQ(nodes_of(placed(nodes, {.ranks = 6, .ranks_per_node = 2, .gpu_share = 1000})).size(), 3U);
+}
+
+TEST(Place, HonoursModelMemoryCpus) {
+  const Room room({node("a", 8, "A100"), node("b", 8, "H100", 4)});
+  const auto fits = [&](const Shape& shape) { return place(room, shape, TightestNode()).has_value(); };
+  Room copy = room;
+  EXPECT_EQ(placed(copy, {.ranks = 1, .gpu_share = 1000, .gpu_model = "H100"})[0].node, "b");
+  EXPECT_TRUE(fits({.ranks = 16, .gpu_share = 1000, .gpu_model = "H100|A100"}));
+  EXPECT_FALSE(fits({.ranks = 9, .gpu_share = 1000, .gpu_model = "H100"}));
+  EXPECT_FALSE(fits({.ranks = 1, .gpu_share = 1000, .gpu_model = "V100"}));
+  EXPECT_FALSE(fits({.ranks = 1, .gpu_share = 1000, .gpu_memory = gib(100)}));
+  EXPECT_FALSE(fits({.ranks = 5, .nodes = 1, .gpu_share = 1000, .cpus = 4}));
+  EXPECT_FALSE(fits({.ranks = 1, .memory = gib(65)}));
+  EXPECT_TRUE(fits({.ranks = 1, .memory = gib(64)}));
+}
+
+TEST(Place, AnElasticGangGetsTheLargestOfItsCountsThatFits) {
+  const Shape listed{.ranks = 16, .rank_counts = {16, 8, 4}, .gpu_share = 1000};
+  EXPECT_EQ(placed({node("a", 8), node("b", 8)}, listed).size(), 16U);
+  EXPECT_EQ(placed({node("a", 8), node("b", 7)}, listed).size(), 8U) << "15 would fit, and are not listed";
+  EXPECT_EQ(placed({node("a", 4), node("b", 3)}, listed).size(), 4U);
+  EXPECT_EQ(placed({node("a", 3)}, listed).size(), 0U);
+  const Shape any{.ranks = 4, .rank_counts = {4, 3, 2, 1}, .gpu_share = 1000};
+  EXPECT_EQ(placed({node("a", 2), node("b", 1)}, any).size(), 3U);
+  EXPECT_EQ(placed({node("a", 1)}, any).size(), 1U);
+}
+
+TEST(Place, AnElasticGangWithoutRoomNamesItsSmallestCount) {
+  EXPECT_EQ(describe_refusal(Room({node("a", 3)}),
+                             {.ranks = 16, .rank_counts = {16, 8, 4}, .nodes = 4, .gpu_share = 1000}),
+            "needs at least 4 of 16 ranks on 1 node of 1 GPU; 1 node takes work, 3 matching GPUs are free, 3 "
+            "such ranks would fit");
+}
+
+TEST(Place, ASmallerGangTakesInProportionFewerNodes) {
+  const Shape shape{.ranks = 8, .rank_counts = {8, 6, 5, 4}, .nodes = 4, .gpu_share = 1000};
+  const auto three = placed({node("a", 2), node("b", 2), node("c", 2)}, shape);
+  EXPECT_EQ(three.size(), 6U);
+  EXPECT_EQ(nodes_of(three).size(), 3U);
+  EXPECT_EQ(placed({node("a", 2), node("b", 2), node("c", 1)}, shape).size(), 4U)
+      << "6 and 5 need three nodes with room for two";
+  EXPECT_TRUE(placed({node("a", 8)}, shape).empty()) << "four ranks are two nodes";
+}
+
+// Two pods of two racks of two nodes.
+std::vector<NodeView> fabric(int gpus = 8) {
+  std::vector<NodeView> nodes;
+  for (const char* place : {"p1/r1", "p1/r2", "p2/r1", "p2/r2"}) {
+    for (const char* name : {"a", "b"})
+      nodes.push_back(node(std::string(place) + "-" + name, gpus, "H100", 16, "s/" + std::string(place)));
+  }
+  return nodes;
+}
+
+TEST(Place, AGangGoesToTheSmallestPartThatHoldsIt) {
+  Room room(fabric());
+  EXPECT_EQ(nodes_of(placed(room, {.ranks = 16, .gpu_share = 1000})),
+            (std::set<std::string>{"p1/r1-a", "p1/r1-b"}));
+  // A whole pod is kept for what needs it: four go to the rest of the pod that is begun.
+  EXPECT_EQ(nodes_of(placed(room, {.ranks = 4, .gpu_share = 1000})), std::set<std::string>{"p1/r2-a"});
+  EXPECT_EQ(nodes_of(placed(room, {.ranks = 32, .gpu_share = 1000})).size(), 4U);
+  EXPECT_EQ(room.whole_in(0, ~Kinds{0}), 12);
+}
+
+TEST(Place, WithinIsKept) {
+  Room room(fabric(2));
+  const Shape five{.ranks = 5, .gpu_share = 1000, .within = Level::rack};
+  EXPECT_TRUE(placed(room, five).empty());
+  EXPECT_FALSE(placed(room, {.ranks = 4, .gpu_share = 1000, .within = Level::rack}).empty());
+  EXPECT_TRUE(placed(room, {.ranks = 3, .gpu_share = 1000, .within = Level::nvlink}).empty())
+      << "without a name for it, a node is its own NVLink group";
+  const auto pod = placed(room, {.ranks = 8, .gpu_share = 1000, .within = Level::pod});
+  ASSERT_EQ(pod.size(), 8U);
+  for (const auto& rank : pod) EXPECT_TRUE(rank.node.starts_with("p2/")) << rank.node;
+}
+
+TEST(Place, RanksFollowTheFabric) {
+  const auto places = placed(fabric(), {.ranks = 64, .gpu_share = 1000});
+  ASSERT_EQ(places.size(), 64U);
+  for (std::size_t rank = 1; rank < places.size(); ++rank)
+    EXPECT_LE(places[rank - 1].node, places[rank].node);
+}
+
+TEST(Place, AGangDoesNotMixModelsWhereItNeedNot) {
+  const auto places = placed({node("a", 8, "A100"), node("b", 8), node("c", 8, "A100"), node("d", 8)},
+                             {.ranks = 16, .gpu_share = 1000});
+  EXPECT_EQ(nodes_of(places), (std::set<std::string>{"a", "c"}));
+}
+
+}  // namespace
+}  // namespace tutti::sched

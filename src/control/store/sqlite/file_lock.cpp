@@ -1,0 +1,54 @@
+#include "control/store/sqlite/file_lock.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "base/id.hpp"
+#include "base/text.hpp"
+
+namespace tutti::store {
+namespace {
+
+Error in_use(int descriptor) {
+  char buffer[32];
+  const ssize_t length = pread(descriptor, buffer, sizeof buffer, 0);
+  const std::string_view text = trim({buffer, length > 0 ? static_cast<std::size_t>(length) : 0});
+  // A holder that has only just locked has not written its pid yet.
+  const auto pid = parse_id_number(text);
+  const std::string who =
+      pid ? "another controller (pid " + std::to_string(*pid) + ")" : "another controller";
+  return failed(who + " uses this store").remedy("stop it first, or give each controller a store of its own");
+}
+
+Result<> write_pid(int descriptor) {
+  const std::string text = std::to_string(getpid()) + "\n";
+  if (ftruncate(descriptor, 0) != 0 || pwrite(descriptor, text.data(), text.size(), 0) < 0)
+    return failed_errno("the lock file cannot be written", errno);
+  return {};
+}
+
+}  // namespace
+
+Result<FileLock> FileLock::take(const std::string& path) {
+  const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (descriptor < 0) return failed_errno("the lock file cannot be opened", errno).within(path);
+  FileLock lock(descriptor);
+  if (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) return in_use(descriptor);
+    return failed_errno("cannot be locked", errno).within(path);
+  }
+  if (auto written = write_pid(descriptor); !written) return std::move(written).error().within(path);
+  return lock;
+}
+
+FileLock::FileLock(FileLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+FileLock::~FileLock() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+}  // namespace tutti::store

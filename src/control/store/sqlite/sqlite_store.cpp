@@ -1,0 +1,197 @@
+#include "control/store/sqlite/sqlite_store.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "base/check.hpp"
+#include "control/store/sqlite/database.hpp"
+#include "control/store/sqlite/file_lock.hpp"
+
+namespace tutti::store {
+namespace {
+
+constexpr std::int64_t schema_version = 1;
+
+// SQLite would create the file with the umask's permissions; its companions copy those of the file.
+Result<> create_file(const std::string& path) {
+  const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (descriptor < 0) return failed_errno("the store cannot be opened", errno);
+  close(descriptor);
+  return {};
+}
+
+Result<std::int64_t> ask_number(sqlite3* database, const char* sql) {
+  Statement statement(database, sql);
+  auto row = statement.step();
+  if (!row) return std::move(row).error();
+  TUTTI_CHECK(*row, "a question for one number has an answer");
+  return statement.number(0);
+}
+
+Result<> create_schema(sqlite3* database) {
+  auto created = execute(database,
+                         "BEGIN IMMEDIATE;"
+                         "CREATE TABLE objects(key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;"
+                         "CREATE TABLE meta(id INTEGER PRIMARY KEY CHECK (id = 1), schema INTEGER NOT NULL,"
+                         " revision INTEGER NOT NULL);");
+  if (!created) return created;
+  const std::string row = "INSERT INTO meta VALUES (1, " + std::to_string(schema_version) + ", 0); COMMIT;";
+  return execute(database, row.c_str());
+}
+
+Result<> check_schema(sqlite3* database) {
+  auto ours = ask_number(
+      database, "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('objects', 'meta')");
+  if (!ours) return std::move(ours).error();
+  if (*ours != 2)
+    return failed("the file is a database of something else").remedy("give the controller a path of its own");
+  auto version = ask_number(database, "SELECT coalesce(max(schema), 0) FROM meta");
+  if (!version) return std::move(version).error();
+  if (*version > schema_version)
+    return failed("a newer tutti has written this store (schema " + std::to_string(*version) +
+                  ", this one knows " + std::to_string(schema_version) + ")")
+        .remedy("start the newer tutti");
+  if (*version < 1) return failed("the store has lost its version").remedy("restore it from a backup");
+  return {};
+}
+
+// Walks the whole file once, so that damage stops the start and not, days later, a commit.
+Result<> check_damage(sqlite3* database) {
+  Statement check(database, "PRAGMA quick_check(1)");
+  auto row = check.step();
+  if (!row) return std::move(row).error();
+  const std::string answer = check.bytes(0);
+  if (answer == "ok") return {};
+  return failed("the file is damaged: " + answer)
+      .remedy("restore it from a backup, or move it away to begin with an empty store");
+}
+
+// Where the write-ahead log is impossible, SQLite keeps another mode and reports no error.
+Result<> set_durability(sqlite3* database) {
+  Statement mode(database, "PRAGMA journal_mode = WAL");
+  auto row = mode.step();
+  if (!row) return std::move(row).error();
+  if (mode.bytes(0) != "wal")
+    return failed("the file system does not support the store's write-ahead log")
+        .remedy("put the store onto a local disk");
+  mode.reset();
+  return execute(database, "PRAGMA synchronous = FULL");
+}
+
+// Nothing is changed before it is clear that the file is ours.
+Result<> prepare_file(sqlite3* database) {
+  auto tables = ask_number(database, "SELECT count(*) FROM sqlite_schema");
+  if (!tables) return std::move(tables).error();
+  if (*tables > 0) {
+    if (auto checked = check_schema(database); !checked) return checked;
+  }
+  if (auto set = set_durability(database); !set) return set;
+  return *tables == 0 ? create_schema(database) : check_damage(database);
+}
+
+}  // namespace
+
+// Taken apart from the last to the first: the statements, their connection, the lock.
+struct SqliteStore::Parts {
+  FileLock lock;
+  Database database;
+  Statement get_revision{database.get(), "SELECT revision FROM meta WHERE id = 1"};
+  Statement set_revision{database.get(), "UPDATE meta SET revision = ?1 WHERE id = 1"};
+  Statement get_objects{database.get(), "SELECT key, value FROM objects"};
+  Statement put_object{database.get(), "INSERT OR REPLACE INTO objects VALUES (?1, ?2)"};
+  Statement remove_object{database.get(), "DELETE FROM objects WHERE key = ?1"};
+
+  Result<std::uint64_t> revision();
+  Result<> write(const Write& write);
+  // Both run inside a transaction that the caller has begun.
+  Result<Contents> read_all();
+  Result<bool> write_all(std::uint64_t expected, std::span<const Write> writes);
+  // Ends a transaction that went wrong; some errors have ended it already.
+  void roll_back();
+};
+
+Result<std::uint64_t> SqliteStore::Parts::revision() {
+  auto row = get_revision.step();
+  if (row && !*row) row = failed("the store has lost its revision").remedy("restore it from a backup");
+  const std::int64_t found = row ? get_revision.number(0) : 0;
+  get_revision.reset();
+  if (!row) return std::move(row).error();
+  return static_cast<std::uint64_t>(found);
+}
+
+Result<> SqliteStore::Parts::write(const Write& write) {
+  if (!write.value) return remove_object.bind_text(1, write.key).run();
+  return put_object.bind_text(1, write.key).bind_blob(2, *write.value).run();
+}
+
+Result<Contents> SqliteStore::Parts::read_all() {
+  auto found = revision();
+  if (!found) return std::move(found).error();
+  Contents contents{*found, {}};
+  auto row = get_objects.step();
+  for (; row && *row; row = get_objects.step())
+    contents.objects.emplace_hint(contents.objects.end(), get_objects.bytes(0), get_objects.bytes(1));
+  get_objects.reset();
+  if (!row) return std::move(row).error();
+  return contents;
+}
+
+// False, and nothing written, if somebody else has moved the revision on.
+Result<bool> SqliteStore::Parts::write_all(std::uint64_t expected, std::span<const Write> writes) {
+  auto found = revision();
+  if (!found) return std::move(found).error();
+  if (*found != expected) return false;
+  for (const Write& one : writes) {
+    if (auto written = write(one); !written) return std::move(written).error();
+  }
+  auto moved = set_revision.bind_number(1, static_cast<std::int64_t>(expected + 1)).run();
+  if (!moved) return std::move(moved).error();
+  return true;
+}
+
+void SqliteStore::Parts::roll_back() {
+  if (sqlite3_get_autocommit(database.get()) == 0) (void)execute(database.get(), "ROLLBACK");
+}
+
+SqliteStore::SqliteStore(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+SqliteStore::~SqliteStore() = default;
+
+Result<std::unique_ptr<SqliteStore>> SqliteStore::open(const std::string& path) {
+  auto lock = FileLock::take(path + ".lock");
+  if (!lock) return std::move(lock).error().within(path);
+  if (auto created = create_file(path); !created) return std::move(created).error().within(path);
+  auto database = open_database(path);
+  if (!database) return std::move(database).error().within(path);
+  if (auto prepared = prepare_file(database->get()); !prepared)
+    return std::move(prepared).error().within(path);
+  auto parts = std::unique_ptr<Parts>(new Parts{std::move(*lock), std::move(*database)});
+  return std::unique_ptr<SqliteStore>(new SqliteStore(std::move(parts)));
+}
+
+Result<Contents> SqliteStore::load() {
+  if (auto begun = execute(parts_->database.get(), "BEGIN"); !begun) return std::move(begun).error();
+  auto contents = parts_->read_all();
+  parts_->roll_back();
+  return contents;
+}
+
+CommitResult SqliteStore::commit(std::uint64_t revision, std::span<const Write> writes) {
+  const auto unknown = [this](const Error& error) -> CommitResult {
+    parts_->roll_back();
+    return {CommitResult::Status::unknown, 0, error.message()};
+  };
+  if (auto begun = execute(parts_->database.get(), "BEGIN IMMEDIATE"); !begun) return unknown(begun.error());
+  const auto written = parts_->write_all(revision, writes);
+  if (!written) return unknown(written.error());
+  if (!*written) {
+    parts_->roll_back();
+    return {CommitResult::Status::conflict, 0, "somebody else has written to the store"};
+  }
+  if (auto ended = execute(parts_->database.get(), "COMMIT"); !ended) return unknown(ended.error());
+  return {CommitResult::Status::done, revision + 1, ""};
+}
+
+}  // namespace tutti::store

@@ -1,0 +1,35 @@
+// The store in one SQLite file. A commit returns when the disk has it, which takes milliseconds and may take
+// seconds on a bad disk: the caller's loop waits. One thread at a time.
+//
+// Beside PATH lie PATH-wal and PATH-shm, which belong to it, and PATH.lock, which keeps a second controller
+// out. People may read the file with `sqlite3` while a controller uses it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "control/store/store.hpp"
+
+namespace tutti::store {
+
+class SqliteStore final : public Store {
+ public:
+  // Creates the file if there is none. Refuses a file that is in use, damaged, of something else, or of a
+  // newer tutti.
+  static Result<std::unique_ptr<SqliteStore>> open(const std::string& path);
+  ~SqliteStore() override;
+
+  Result<Contents> load() override;
+  // A commit that failed for whatever reason is `unknown`; later ones work again as soon as the disk does.
+  CommitResult commit(std::uint64_t revision, std::span<const Write> writes) override;
+
+ private:
+  struct Parts;
+  explicit SqliteStore(std::unique_ptr<Parts> parts);
+
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace tutti::store

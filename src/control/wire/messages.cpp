@@ -1,0 +1,211 @@
+#include "control/wire/messages.hpp"
+
+#include <algorithm>
+
+#include <google/protobuf/stubs/logging.h>
+
+#include "control/wire/convert.hpp"
+
+namespace tutti::wire {
+namespace {
+
+// Bad bytes are answered with an error of ours; protobuf need not write to stderr as well.
+[[maybe_unused]] const bool quiet = [] {
+  google::protobuf::SetLogHandler(nullptr);
+  return true;
+}();
+
+template <class... Cases>
+struct Overload : Cases... {
+  using Cases::operator()...;
+};
+template <class... Cases>
+Overload(Cases...) -> Overload<Cases...>;
+
+void to_proto(const cluster::RankReport& from, proto::RankReport& to) {
+  to.set_job(from.job.number());
+  to.set_attempt(from.attempt);
+  to.set_rank(from.rank);
+  wire::to_proto(from.status, *to.mutable_status());
+}
+
+Result<cluster::RankReport> report_from(const proto::RankReport& from) {
+  auto status = from_proto(from.status());
+  if (!status) return std::move(status).error();
+  if (status->detail.size() > detail_bytes_max) return invalid("the detail of a rank is too long");
+  return cluster::RankReport{cluster::JobId(from.job()), from.attempt(), from.rank(), std::move(*status)};
+}
+
+Result<AgentMessage> hello_from(const proto::Hello& from) {
+  if (auto named = check_node_name(from.node()); !named) return std::move(named).error();
+  if (from.location().size() > 256 || from.address().size() > 256)
+    return invalid("a location or address is too long");
+  auto inventory = from_proto(from.inventory());
+  if (!inventory) return std::move(inventory).error();
+  cluster::Hello to{from.node(),      from.location(),       from.address(),
+                    from.agent_pid(), std::move(*inventory), {}};
+  for (const auto& rank : from.ranks()) {
+    auto report = report_from(rank);
+    if (!report) return std::move(report).error();
+    to.ranks.push_back(std::move(*report));
+  }
+  return AgentMessage(std::move(to));
+}
+
+Result<ControllerMessage> start_from(const proto::StartRanks& from) {
+  const bool in_range = from.grace_ms() >= 0 && from.grace_ms() <= time_ms_max && from.memory_bytes() >= 0 &&
+                        from.memory_bytes() <= bytes_max && from.cpus() >= 0;
+  if (!in_range) return invalid("a number in the start of ranks is out of range");
+  StartRanks to;
+  to.job = cluster::JobId(from.job());
+  to.attempt = from.attempt();
+  to.command = strings(from.command());
+  to.env = strings(from.env());
+  to.workdir = from.workdir();
+  to.sync = from.sync();
+  to.cpus = from.cpus();
+  to.memory = Bytes(from.memory_bytes());
+  to.grace = std::chrono::milliseconds(from.grace_ms());
+  for (const auto& rank : from.ranks()) to.ranks.push_back({rank.rank(), strings(rank.env()), rank.output()});
+  return ControllerMessage(std::move(to));
+}
+
+void to_proto(const StartRanks& from, proto::StartRanks& to) {
+  to.set_job(from.job.number());
+  to.set_attempt(from.attempt);
+  add_strings(from.command, *to.mutable_command());
+  add_strings(from.env, *to.mutable_env());
+  to.set_workdir(from.workdir);
+  to.set_sync(from.sync);
+  to.set_cpus(from.cpus);
+  to.set_memory_bytes(from.memory.count());
+  to.set_grace_ms(from.grace / 1ms);
+  for (const auto& rank : from.ranks) {
+    auto* added = to.add_ranks();
+    added->set_rank(rank.rank);
+    add_strings(rank.env, *added->mutable_env());
+    added->set_output(rank.output);
+  }
+}
+
+template <class From, class To>
+void name_attempt(const From& from, To& to) {
+  to.set_job(from.job.number());
+  to.set_attempt(from.attempt);
+}
+
+}  // namespace
+
+Result<> check_node_name(std::string_view name) {
+  const bool fine = !name.empty() && name.size() <= node_name_bytes_max && name.front() != '.' &&
+                    name.front() != '-' && std::all_of(name.begin(), name.end(), [](unsigned char letter) {
+                      return std::isalnum(letter) != 0 || letter == '.' || letter == '_' || letter == '-';
+                    });
+  if (fine) return {};
+  return invalid("'" + std::string(name.substr(0, 64)) + "' is no name for a node")
+      .remedy("use letters, digits, '.', '_' and '-'");
+}
+
+std::string encode(const AgentMessage& message) {
+  proto::AgentMessage to;
+  std::visit(Overload{
+                 [&](const cluster::Hello& hello) {
+                   auto& body = *to.mutable_hello();
+                   body.set_node(hello.node);
+                   body.set_location(hello.location);
+                   body.set_address(hello.address);
+                   body.set_agent_pid(hello.agent_pid);
+                   wire::to_proto(hello.inventory, *body.mutable_inventory());
+                   for (const auto& rank : hello.ranks) to_proto(rank, *body.add_ranks());
+                 },
+                 [&](const Heartbeat&) { to.mutable_heartbeat(); },
+                 [&](const cluster::RankReport& report) { to_proto(report, *to.mutable_rank()); },
+                 [&](const LogChunk& chunk) {
+                   to.mutable_log()->set_stream(chunk.stream);
+                   to.mutable_log()->set_rank(chunk.rank);
+                   to.mutable_log()->set_data(chunk.data);
+                 },
+                 [&](const LogEnd& end) { to.mutable_log_end()->set_stream(end.stream); },
+             },
+             message);
+  return to.SerializeAsString();
+}
+
+Result<AgentMessage> decode_agent_message(std::string_view bytes) {
+  proto::AgentMessage from;
+  if (!from.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
+    return invalid("not a message of an agent");
+  switch (from.body_case()) {
+    case proto::AgentMessage::kHello:
+      return hello_from(from.hello());
+    case proto::AgentMessage::kHeartbeat:
+      return AgentMessage(Heartbeat{});
+    case proto::AgentMessage::kRank: {
+      auto report = report_from(from.rank());
+      if (!report) return std::move(report).error();
+      return AgentMessage(std::move(*report));
+    }
+    case proto::AgentMessage::kLog:
+      return AgentMessage(LogChunk{from.log().stream(), from.log().rank(), from.log().data()});
+    case proto::AgentMessage::kLogEnd:
+      return AgentMessage(LogEnd{from.log_end().stream()});
+    case proto::AgentMessage::BODY_NOT_SET:
+      break;
+  }
+  return invalid("an empty message of an agent");
+}
+
+std::string encode(const ControllerMessage& message) {
+  proto::ControllerMessage to;
+  std::visit(Overload{
+                 [&](const StartRanks& start) { to_proto(start, *to.mutable_start()); },
+                 [&](const EndRanks& end) {
+                   name_attempt(end, *to.mutable_end());
+                   for (const std::int32_t rank : end.ranks) to.mutable_end()->add_ranks(rank);
+                 },
+                 [&](const ForgetRanks& forget) { name_attempt(forget, *to.mutable_forget()); },
+                 [&](const ReadLogs& read) {
+                   auto& body = *to.mutable_read_logs();
+                   name_attempt(read, body);
+                   body.set_stream(read.stream);
+                   body.set_rank(read.rank);
+                   body.set_follow(read.follow);
+                   body.set_tail_lines(read.tail_lines);
+                   body.set_finish(read.finish);
+                 },
+                 [&](const StopLogs& stop) { to.mutable_stop_logs()->set_stream(stop.stream); },
+                 [&](const Resync&) { to.mutable_resync(); },
+             },
+             message);
+  return to.SerializeAsString();
+}
+
+Result<ControllerMessage> decode_controller_message(std::string_view bytes) {
+  proto::ControllerMessage from;
+  if (!from.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
+    return invalid("not a message of a controller");
+  switch (from.body_case()) {
+    case proto::ControllerMessage::kStart:
+      return start_from(from.start());
+    case proto::ControllerMessage::kEnd:
+      return ControllerMessage(EndRanks{cluster::JobId(from.end().job()),
+                                        from.end().attempt(),
+                                        {from.end().ranks().begin(), from.end().ranks().end()}});
+    case proto::ControllerMessage::kForget:
+      return ControllerMessage(ForgetRanks{cluster::JobId(from.forget().job()), from.forget().attempt()});
+    case proto::ControllerMessage::kReadLogs: {
+      const auto& read = from.read_logs();
+      return ControllerMessage(ReadLogs{read.stream(), cluster::JobId(read.job()), read.attempt(),
+                                        read.rank(), read.follow(), read.tail_lines(), read.finish()});
+    }
+    case proto::ControllerMessage::kStopLogs:
+      return ControllerMessage(StopLogs{from.stop_logs().stream()});
+    case proto::ControllerMessage::kResync:
+      return ControllerMessage(Resync{});
+    case proto::ControllerMessage::BODY_NOT_SET:
+      break;
+  }
+  return invalid("an empty message of a controller");
+}
+
+}  // namespace tutti::wire

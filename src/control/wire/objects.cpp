@@ -1,0 +1,177 @@
+#include "control/wire/objects.hpp"
+
+#include <cstdio>
+#include <memory>
+#include <set>
+
+#include "control/wire/convert.hpp"
+
+namespace tutti::wire {
+namespace {
+
+constexpr std::string_view job_prefix = "job/";
+constexpr std::string_view node_prefix = "node/";
+constexpr std::string_view queue_prefix = "queue/";
+constexpr std::string_view the_fabric = "fabric";
+
+Error damaged(std::string_view key) {
+  return failed("the stored object is damaged").within(key).remedy("restore the store from a copy");
+}
+
+Result<cluster::Job> job_from(const proto::StoredJob& from) {
+  auto spec = from_proto(from.spec());
+  if (!spec) return std::move(spec).error();
+  if (from.state() < 0 || from.state() > 6 || from.ending() < 0 || from.ending() > 6)
+    return invalid("no such state");
+  cluster::Job to;
+  to.id = cluster::JobId(from.id());
+  to.spec = std::move(*spec);
+  to.state = static_cast<cluster::JobState>(from.state());
+  to.attempt = from.attempt();
+  to.losses = from.losses();
+  to.failures = from.failures();
+  to.preemptions = from.preemptions();
+  to.served = from.served();
+  to.saved_at = Instant(Duration(from.saved_at_ns()));
+  to.queued_at = Instant(Duration(from.queued_at_ns()));
+  to.submitted_at = Instant(Duration(from.submitted_at_ns()));
+  to.started_at = Instant(Duration(from.started_at_ns()));
+  to.finished_at = Instant(Duration(from.finished_at_ns()));
+  to.exit_code = from.exit_code();
+  to.reason = from.reason();
+  to.holds = from.holds();
+  for (const auto& place : from.places()) to.places.push_back(from_proto(place));
+  for (const auto& rank : from.ranks()) {
+    auto status = from_proto(rank);
+    if (!status) return std::move(status).error();
+    to.ranks.push_back(std::move(*status));
+  }
+  to.master_port = from.master_port();
+  to.ending = static_cast<cluster::EndCause>(from.ending());
+  to.last_end = from.last_end();
+  return to;
+}
+
+Result<cluster::Fabric> fabric_from(const proto::StoredFabric& from) {
+  std::vector<cluster::Link> links;
+  std::set<std::string> nodes;
+  for (const auto& link : from.links()) {
+    links.push_back({link.from(), link.to(), Duration(link.latency_ns()), Bytes(link.bandwidth_bytes_s()),
+                     Instant(Duration(link.measured_at_ns()))});
+    nodes.insert({link.from(), link.to()});
+  }
+  return cluster::make_fabric(links, nodes);
+}
+
+}  // namespace
+
+std::string job_key(cluster::JobId id) {
+  char text[32];
+  std::snprintf(text, sizeof text, "job/%020llu", static_cast<unsigned long long>(id.number()));
+  return text;
+}
+
+std::string node_key(const std::string& name) { return std::string(node_prefix) + name; }
+
+std::string queue_key(const std::string& name) { return std::string(queue_prefix) + name; }
+
+std::string fabric_key() { return std::string(the_fabric); }
+
+std::string encode(const cluster::Job& job) {
+  proto::StoredJob to;
+  to.set_id(job.id.number());
+  to_proto(job.spec, *to.mutable_spec());
+  to.set_state(static_cast<std::int32_t>(job.state));
+  to.set_attempt(job.attempt);
+  to.set_losses(job.losses);
+  to.set_failures(job.failures);
+  to.set_preemptions(job.preemptions);
+  to.set_served(job.served);
+  to.set_saved_at_ns(job.saved_at.time_since_epoch().count());
+  to.set_queued_at_ns(job.queued_at.time_since_epoch().count());
+  to.set_submitted_at_ns(job.submitted_at.time_since_epoch().count());
+  to.set_started_at_ns(job.started_at.time_since_epoch().count());
+  to.set_finished_at_ns(job.finished_at.time_since_epoch().count());
+  to.set_exit_code(job.exit_code);
+  to.set_reason(job.reason);
+  to.set_holds(job.holds);
+  for (const auto& place : job.places) to_proto(place, *to.add_places());
+  for (const auto& rank : job.ranks) to_proto(rank, *to.add_ranks());
+  to.set_master_port(job.master_port);
+  to.set_ending(static_cast<std::int32_t>(job.ending));
+  to.set_last_end(job.last_end);
+  return to.SerializeAsString();
+}
+
+std::string encode(const cluster::Node& node) {
+  proto::StoredNode to;
+  to.set_name(node.name);
+  to.set_location(node.location);
+  to.set_address(node.address);
+  to.set_agent_pid(node.agent_pid);
+  to_proto(node.inventory, *to.mutable_inventory());
+  to.set_draining(node.draining);
+  to.set_lost(node.lost);
+  return to.SerializeAsString();
+}
+
+std::string encode(const cluster::Queue& queue) {
+  proto::StoredQueue to;
+  to.set_name(queue.name);
+  to.set_guarantee(queue.guarantee);
+  to.set_limit(queue.limit);
+  to.set_user_limit(queue.user_limit);
+  to.set_weight(queue.weight);
+  return to.SerializeAsString();
+}
+
+std::string encode(const cluster::Fabric& fabric) {
+  proto::StoredFabric to;
+  for (const auto& [ends, link] : fabric) {
+    auto* added = to.add_links();
+    added->set_from(link.from);
+    added->set_to(link.to);
+    added->set_latency_ns(link.latency.count());
+    added->set_bandwidth_bytes_s(link.bandwidth.count());
+    added->set_measured_at_ns(link.measured_at.time_since_epoch().count());
+  }
+  return to.SerializeAsString();
+}
+
+Result<> decode_into(cluster::State& state, std::string_view key, std::string_view bytes) {
+  const int size = static_cast<int>(bytes.size());
+  if (key.starts_with(job_prefix)) {
+    proto::StoredJob from;
+    if (!from.ParseFromArray(bytes.data(), size)) return damaged(key);
+    auto job = job_from(from);
+    if (!job) return damaged(key);
+    const cluster::JobId id = job->id;
+    state.jobs.insert_or_assign(id, std::move(*job));
+    return {};
+  }
+  if (key == the_fabric) {
+    proto::StoredFabric from;
+    if (!from.ParseFromArray(bytes.data(), size)) return damaged(key);
+    auto fabric = fabric_from(from);
+    if (!fabric) return damaged(key);
+    state.fabric = std::make_shared<const cluster::Fabric>(std::move(*fabric));
+    return {};
+  }
+  if (key.starts_with(queue_prefix)) {
+    proto::StoredQueue from;
+    if (!from.ParseFromArray(bytes.data(), size)) return damaged(key);
+    state.queues.insert_or_assign(from.name(), cluster::Queue{from.name(), from.guarantee(), from.limit(),
+                                                              from.user_limit(), from.weight()});
+    return {};
+  }
+  proto::StoredNode from;
+  if (!key.starts_with(node_prefix) || !from.ParseFromArray(bytes.data(), size)) return damaged(key);
+  auto inventory = from_proto(from.inventory());
+  if (!inventory) return damaged(key);
+  cluster::Node node{from.name(),           from.location(), from.address(), from.agent_pid(),
+                     std::move(*inventory), from.draining(), from.lost(),    {}};
+  state.nodes.insert_or_assign(from.name(), std::move(node));
+  return {};
+}
+
+}  // namespace tutti::wire

@@ -1,0 +1,12 @@
+#include <cstdint>
+
+#include "control/wire/objects.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  if (auto specs = tutti::wire::decode_submit(bytes)) static_cast<void>(tutti::wire::encode_submit(*specs));
+  static_cast<void>(tutti::wire::decode_error(400, bytes));
+  static_cast<void>(tutti::wire::decode_drain(bytes));
+  static_cast<void>(tutti::wire::decode_fabric(bytes));
+  return 0;
+}

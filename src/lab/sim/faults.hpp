@@ -1,0 +1,60 @@
+// What goes wrong in a simulated world, and when. Each seed has a weather of its own: some kinds of faults
+// often, some never, because what breaks a system is often a few kinds that meet. One thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "lab/sim/virtual_controller.hpp"
+#include "lab/sim/virtual_node.hpp"
+#include "lab/sim/world.hpp"
+
+namespace tutti::sim {
+
+class Faults {
+ public:
+  Faults(World& world, VirtualController& controller, std::vector<std::unique_ptr<VirtualNode>>& nodes);
+
+  // From now on, for so long.
+  void begin(Duration time);
+  // No more of them, and everything that is broken is mended.
+  void end();
+
+  std::uint64_t count() const { return count_; }
+
+ private:
+  using Fault = void (Faults::*)();
+  static constexpr std::size_t kinds = 15;
+
+  void choose_weather();
+  void next();
+  std::size_t some_node() { return world_.prng.below(nodes_.size()); }
+
+  void cut_connection();
+  void block_node();
+  void freeze_node();
+  void kill_agent();
+  void power_off();
+  void wipe_node();
+  void kill_process();
+  void kill_controller();
+  void kill_controller_in_commit();
+  void stall_controller();
+  void break_disk();
+  void disturb_disk();
+  void jump_clock();
+  void double_messages();
+  void slow_network();
+
+  World& world_;
+  VirtualController& controller_;
+  std::vector<std::unique_ptr<VirtualNode>>& nodes_;
+  Duration until_{};
+  Duration mean_gap_{};
+  std::array<double, kinds> weights_{};
+  std::uint64_t count_ = 0;
+};
+
+}  // namespace tutti::sim

@@ -1,0 +1,42 @@
+#include "lab/sim/faulty_disk.hpp"
+
+#include <utility>
+
+namespace tutti::sim {
+
+using store::CommitResult;
+
+Result<store::Contents> FaultyDisk::load() {
+  if (mood_ == Mood::dead) return failed("the disk cannot be read");
+  return store_.load();
+}
+
+CommitResult FaultyDisk::commit(std::uint64_t revision, std::span<const store::Write> writes) {
+  const Death death = std::exchange(death_, Death::none);
+  died_ = died_ || death != Death::none;
+  if (death == Death::before_commit && lie_ == Lie::before_death)
+    return {CommitResult::Status::done, revision + 1, ""};
+  if (death == Death::before_commit) return {CommitResult::Status::unknown, 0, "the process died"};
+  if (death == Death::after_commit) return land(revision, writes);
+  switch (mood_) {
+    case Mood::well:
+      return land(revision, writes);
+    case Mood::full:
+    case Mood::dead:
+      return {CommitResult::Status::unknown, 0, "the disk is full"};
+    case Mood::uncertain: {
+      CommitResult landed = land(revision, writes);
+      if (landed.status != CommitResult::Status::done) return landed;
+      return {CommitResult::Status::unknown, 0, "the disk does not answer"};
+    }
+  }
+  return {CommitResult::Status::unknown, 0, ""};
+}
+
+CommitResult FaultyDisk::land(std::uint64_t revision, std::span<const store::Write> writes) {
+  return lie_ == Lie::always ? store_.commit(revision, {}) : store_.commit(revision, writes);
+}
+
+bool FaultyDisk::process_died() { return std::exchange(died_, false); }
+
+}  // namespace tutti::sim

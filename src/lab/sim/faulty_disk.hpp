@@ -1,0 +1,49 @@
+// The controller's disk: a store in memory that fails as disks do. A commit may fail, or land and yet not be
+// confirmed; the process may die in the middle of one. What was confirmed is never lost. One thread.
+#pragma once
+
+#include "control/store/memory/memory_store.hpp"
+
+namespace tutti::sim {
+
+class FaultyDisk final : public store::Store {
+ public:
+  enum class Mood {
+    well,
+    full,       // commits fail and leave nothing
+    uncertain,  // commits fail and have landed
+    dead,       // as full, and nothing can be read
+  };
+  // What happens to the process at its next commit.
+  enum class Death { none, before_commit, after_commit };
+
+  Result<store::Contents> load() override;
+  store::CommitResult commit(std::uint64_t revision, std::span<const store::Write> writes) override;
+
+  void set_mood(Mood mood) { mood_ = mood; }
+  Mood mood() const { return mood_; }
+  void kill_at_next_commit(Death death) { death_ = death; }
+  // Somebody else writes: the next commit is a conflict.
+  void disturb() { store_.fail_next(store::CommitResult::Status::conflict, false); }
+
+  // True once after a commit at which the process died.
+  bool process_died();
+
+  // For tests of the checks: it confirms what it has not stored.
+  enum class Lie { none, always, before_death };
+  void set_lie(Lie lie) { lie_ = lie; }
+
+  // What is on the disk, whatever its mood.
+  store::Contents contents() { return *store_.load(); }
+
+ private:
+  store::CommitResult land(std::uint64_t revision, std::span<const store::Write> writes);
+
+  store::MemoryStore store_;
+  Mood mood_ = Mood::well;
+  Death death_ = Death::none;
+  bool died_ = false;
+  Lie lie_ = Lie::none;
+};
+
+}  // namespace tutti::sim

@@ -1,0 +1,125 @@
+#include "lab/sim/users.hpp"
+
+#include <algorithm>
+
+#include "lab/sim/program.hpp"
+
+namespace tutti::sim {
+
+void Users::ask(const std::string& what, cluster::Event event, bool submits) {
+  world_.note("user: " + what);
+  controller_.happen(std::move(event), [this, submits](const Result<std::vector<cluster::JobId>>& answer) {
+    if (!answer || !submits) return;
+    world_.checks.acknowledged(*answer);
+    jobs_.insert(jobs_.end(), answer->begin(), answer->end());
+  });
+}
+
+void Users::act() {
+  const double what = world_.prng.unit();
+  if (what < 0.70) return submit();
+  if (what < 0.85) return cancel();
+  if (what < 0.92) return drain();
+  resume(nodes_[world_.prng.below(nodes_.size())]);
+}
+
+// ---- jobs
+
+sched::Shape Users::some_shape() {
+  Prng& prng = world_.prng;
+  const auto nodes = static_cast<std::int32_t>(nodes_.size());
+  sched::Shape shape;
+  switch (prng.below(5)) {
+    case 0:  // whole devices, up to all there are
+      shape.gpu_share = 1000;
+      shape.ranks = static_cast<std::int32_t>(prng.between(1, prng.chance(0.2) ? gpus_ : 4));
+      break;
+    case 1:  // a share of one
+      shape.gpu_share = prng.chance(0.5) ? 250 : 500;
+      shape.ranks = static_cast<std::int32_t>(prng.between(1, std::int64_t{2} * nodes));
+      break;
+    case 2:  // so many ranks on so many nodes
+      shape.gpu_share = 1000;
+      shape.nodes = static_cast<std::int32_t>(prng.between(1, nodes));
+      shape.ranks_per_node = static_cast<std::int32_t>(prng.between(1, node_gpus_min));
+      shape.ranks = shape.nodes * shape.ranks_per_node;
+      break;
+    case 3:  // several devices a rank
+      shape.gpu_share = 2000;
+      shape.ranks = static_cast<std::int32_t>(prng.between(1, nodes));
+      break;
+    default:  // none
+      shape.cpus = static_cast<std::int32_t>(prng.between(0, 4));
+      shape.ranks = static_cast<std::int32_t>(prng.between(1, std::int64_t{2} * nodes));
+      break;
+  }
+  if (shape.nodes == 0 && prng.chance(0.2)) add_elasticity(shape);
+  return shape;
+}
+
+void Users::add_elasticity(sched::Shape& shape) {
+  for (std::int32_t ranks = shape.ranks; ranks > 0; ranks /= 2) shape.rank_counts.push_back(ranks);
+}
+
+cluster::JobSpec Users::some_spec() {
+  Prng& prng = world_.prng;
+  cluster::JobSpec spec;
+  spec.name = "job";
+  spec.command = some_program(prng);
+  spec.shape = some_shape();
+  spec.priority = static_cast<std::int32_t>(prng.between(-1, 1));
+  spec.restarts = static_cast<std::int32_t>(prng.between(0, 4));
+  spec.restart_on_failure = static_cast<std::int32_t>(prng.below(3));
+  spec.grace = world_.between(10ms, 5s);
+  if (prng.chance(0.3)) spec.time_limit = world_.between(1s, 20s);
+  if (prng.chance(0.2)) spec.sync = "manifest";
+  if (!jobs_.empty() && prng.chance(0.2))
+    spec.after.push_back({jobs_[prng.below(jobs_.size())], prng.chance(0.5)});
+  return spec;
+}
+
+void Users::submit() {
+  const cluster::JobSpec spec = some_spec();
+  cluster::Submit submit{{spec}};
+  if (world_.prng.chance(0.15)) {
+    const auto count = static_cast<std::int32_t>(world_.prng.between(2, 5));
+    const auto limit = static_cast<std::int32_t>(world_.prng.below(3));
+    submit.specs.assign(static_cast<std::size_t>(count), spec);
+    for (std::int32_t index = 0; index < count; ++index)
+      submit.specs[static_cast<std::size_t>(index)].array = cluster::ArrayPart{{}, index, count, limit};
+  }
+  const std::string what = "submit " + std::to_string(submit.specs.size()) + " of " +
+                           std::to_string(spec.shape.ranks) + " ranks that " + spec.command.front();
+  ask(what, std::move(submit), true);
+}
+
+void Users::cancel() {
+  if (jobs_.empty()) return;
+  const cluster::JobId job = jobs_[world_.prng.below(jobs_.size())];
+  ask("cancel " + job.text(), cluster::Cancel{job, "somebody", world_.prng.chance(0.2)}, false);
+}
+
+// ---- nodes
+
+void Users::drain() {
+  const std::string& node = nodes_[world_.prng.below(nodes_.size())];
+  const bool now = world_.prng.chance(0.5);
+  ask("drain " + node + (now ? " now" : ""), cluster::Drain{node, now}, false);
+}
+
+void Users::resume(const std::string& node) { ask("resume " + node, cluster::Resume{node}, false); }
+
+void Users::clean_up() {
+  if (!controller_.well()) return;
+  for (const auto& [name, node] : controller_.state().nodes) {
+    if (node.draining) resume(name);
+  }
+  for (const cluster::JobId id : controller_.state().active) {
+    const cluster::Job& job = controller_.state().jobs.at(id);
+    const bool being_cancelled = job.ending == cluster::EndCause::cancelled;
+    if (hangs(job.spec.command) && !being_cancelled)
+      ask("cancel " + id.text(), cluster::Cancel{id, "somebody", false}, false);
+  }
+}
+
+}  // namespace tutti::sim

@@ -1,0 +1,287 @@
+#include "lab/sim/virtual_node.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "lab/sim/program.hpp"
+
+namespace tutti::sim {
+namespace {
+
+constexpr Duration redial_min = 100ms;
+constexpr Duration redial_max = 1s;
+constexpr Duration progress_every = 5s;
+
+std::uint64_t new_disk(World& world) { return world.prng.next(); }
+
+std::string describe(const wire::ControllerMessage& message) {
+  const auto of = [](const auto& body) { return body.job.text() + "." + std::to_string(body.attempt); };
+  if (const auto* start = std::get_if<wire::StartRanks>(&message)) {
+    std::string text = "start " + of(*start) + " ranks";
+    for (const auto& rank : start->ranks) text += " " + std::to_string(rank.rank);
+    return text;
+  }
+  if (const auto* end = std::get_if<wire::EndRanks>(&message)) return "end " + of(*end);
+  if (const auto* forget = std::get_if<wire::ForgetRanks>(&message)) return "forget " + of(*forget);
+  return "say hello";
+}
+
+}  // namespace
+
+VirtualNode::VirtualNode(World& world, cluster::Hello self, Dial dial)
+    : world_(world), self_(std::move(self)), dial_(std::move(dial)), disk_life_(new_disk(world)) {}
+
+// ---- time
+
+void VirtualNode::when_thawed(std::function<void()> task) {
+  if (frozen_) {
+    late_.push_back(std::move(task));
+  } else {
+    task();
+  }
+}
+
+void VirtualNode::node_later(Duration delay, std::function<void()> task) {
+  world_.agenda.after(delay, [this, life = power_life_, task = std::move(task)]() mutable {
+    when_thawed([this, life, task = std::move(task)] {
+      if (life == power_life_) task();
+    });
+  });
+}
+
+void VirtualNode::agent_later(Duration delay, std::function<void()> task) {
+  node_later(delay, [this, life = agent_life_, task = std::move(task)] {
+    if (life == agent_life_ && keeper_ != nullptr && !doomed_) task();
+  });
+}
+
+// ---- faults
+
+void VirtualNode::power_on() {
+  if (powered_) return;
+  powered_ = true;
+  world_.note(name() + ": power on");
+  start_agent();
+}
+
+void VirtualNode::power_off(bool wipe_disk) {
+  if (!powered_) return;
+  world_.note(name() + ": power off" + (wipe_disk ? ", and the disk is lost" : ""));
+  powered_ = frozen_ = false;
+  late_.clear();
+  ++power_life_;
+  ++agent_life_;
+  keeper_.reset();
+  for (const Network::Id id : {connection_, dialing_}) world_.network.vanish(id, Side::agent);
+  connection_ = dialing_ = 0;
+  for (auto& [key, folder] : disk_) {
+    if (std::exchange(folder.process, 0) != 0) world_.checks.process_ended(key, std::nullopt);
+  }
+  if (!wipe_disk) return;
+  disk_.clear();
+  disk_life_ = new_disk(world_);
+}
+
+void VirtualNode::start_agent() {
+  if (!powered_ || keeper_ != nullptr) return;
+  ++agent_life_;
+  doomed_ = false;
+  self_.agent_pid = static_cast<std::int64_t>(agent_life_);
+  keeper::Processes& processes = *this;
+  keeper_ = std::make_unique<keeper::Keeper>(
+      self_, processes, [this](const wire::AgentMessage& message) { send(message); }, [](const RankKey&) {});
+  static_cast<void>(keeper_->adopt());
+  world_.note(name() + ": agent starts with " + std::to_string(keeper_->ranks().size()) + " ranks");
+  redial_ = redial_min;
+  agent_later(cluster::heartbeat_every, [this] { beat(); });
+  dial();
+}
+
+void VirtualNode::kill_agent() {
+  if (keeper_ == nullptr) return;
+  world_.note(name() + ": agent dies");
+  ++agent_life_;
+  keeper_.reset();
+  for (const Network::Id id : {connection_, dialing_}) world_.network.close(id, Side::agent);
+  connection_ = dialing_ = 0;
+}
+
+void VirtualNode::doom() {
+  doomed_ = true;
+  node_later(Duration::zero(), [this, life = agent_life_] {
+    if (life == agent_life_) kill_agent();
+  });
+  // Whatever looks after services brings it back.
+  node_later(world_.between(10ms, 5s), [this] { start_agent(); });
+}
+
+void VirtualNode::freeze() {
+  if (!powered_) return;
+  frozen_ = true;
+  world_.note(name() + ": frozen");
+}
+
+void VirtualNode::thaw() {
+  if (!frozen_) return;
+  frozen_ = false;
+  world_.note(name() + ": thawed");
+  for (auto& task : std::exchange(late_, {})) task();
+}
+
+void VirtualNode::kill_process() {
+  std::vector<RankKey> running;
+  for (const auto& [key, folder] : disk_) {
+    if (folder.process != 0) running.push_back(key);
+  }
+  if (running.empty()) return;
+  const RankKey key = running[world_.prng.below(running.size())];
+  exit_process(key, disk_.at(key).process, std::nullopt);
+}
+
+// ---- processes
+
+Result<std::map<RankKey, cluster::RankStatus>> VirtualNode::adopt() {
+  std::map<RankKey, cluster::RankStatus> found;
+  if (world_.sabotage == Sabotage::agent_forgets_its_disk) return found;
+  for (const auto& [key, folder] : disk_) {
+    if (folder.acknowledged) continue;
+    if (folder.exit) {
+      found[key] = *folder.exit;
+    } else if (folder.process != 0) {
+      found[key] = {cluster::RankState::started};
+    } else {
+      found[key] = {cluster::RankState::exited, 137, "it was gone when its agent came back", true};
+    }
+  }
+  return found;
+}
+
+void VirtualNode::prepare(const wire::StartRanks& start) {
+  agent_later(world_.between(10ms, 4s), [this, job = start.job, attempt = start.attempt] {
+    if (world_.prng.chance(world_.weather.prepare_fails)) {
+      keeper_->prepared(job, attempt, failed("the controller does not have it"));
+    } else {
+      keeper_->prepared(job, attempt, std::string("/work"));
+    }
+  });
+}
+
+void VirtualNode::release(cluster::JobId /*job*/, std::int32_t /*attempt*/) {}
+
+Result<> VirtualNode::start(const wire::StartRanks& attempt, const wire::StartRank& rank,
+                            const std::string& /*workdir*/) {
+  if (doomed_) return {};
+  const RankKey key{attempt.job, attempt.attempt, rank.rank};
+  if (world_.prng.chance(world_.weather.start_fails)) return failed("the disk is full");
+  Folder& folder = disk_[key];
+  if (world_.prng.chance(world_.weather.dies_in_start)) {
+    doom();
+    // Its folder is there; its shim may have come up or not.
+    if (world_.prng.chance(0.5)) return {};
+  }
+  launch(key, folder, attempt);
+  return {};
+}
+
+void VirtualNode::launch(const RankKey& key, Folder& folder, const wire::StartRanks& attempt) {
+  folder.process = next_process_++;
+  folder.grace = attempt.grace;
+  folder.ending = false;
+  world_.note(name() + ": rank " + key.text() + " starts");
+  world_.checks.process_started(name(), disk_life_, key);
+  const auto ending = ending_of(attempt.command, key);
+  if (!ending) return;
+  node_later(ending->after, [this, key, process = folder.process, code = ending->exit_code] {
+    exit_process(key, process, code);
+  });
+}
+
+void VirtualNode::exit_process(const RankKey& key, std::uint64_t process, std::optional<std::int32_t> code) {
+  const auto found = disk_.find(key);
+  if (found == disk_.end() || found->second.process != process) return;
+  Folder& folder = found->second;
+  folder.process = 0;
+  world_.note(name() + ": rank " + key.text() +
+              (code ? " exits with " + std::to_string(*code) : " is killed"));
+  world_.checks.process_ended(key, code);
+  cluster::RankStatus status{cluster::RankState::exited, 137, "its shim was killed", true};
+  if (code) folder.exit = status = {cluster::RankState::exited, *code, ""};
+  if (keeper_ == nullptr) return;
+  agent_later(world_.between(0ms, 2ms), [this, key, status] { keeper_->exited(key, status); });
+}
+
+void VirtualNode::end(const RankKey& key) {
+  const auto found = disk_.find(key);
+  if (doomed_ || found == disk_.end() || found->second.process == 0 || found->second.ending) return;
+  found->second.ending = true;
+  node_later(world_.between(1ms, found->second.grace),
+             [this, key, process = found->second.process] { exit_process(key, process, 143); });
+}
+
+void VirtualNode::forget(const RankKey& key) {
+  if (doomed_) return;
+  if (world_.prng.chance(world_.weather.dies_in_forget)) {
+    doom();
+    if (world_.prng.chance(0.5)) return;
+  }
+  disk_[key].acknowledged = true;
+}
+
+// Some programs tell how far they are.
+std::string VirtualNode::said(const RankKey& key) {
+  return key.job.number() % 4 == 0 ? "step " + std::to_string(world_.agenda.now() / progress_every) : "";
+}
+
+// ---- the controller
+
+void VirtualNode::send(const wire::AgentMessage& message) {
+  if (!doomed_ && connection_ != 0) world_.network.send(connection_, Side::agent, wire::encode(message));
+}
+
+void VirtualNode::beat() {
+  keeper_->heartbeat();
+  agent_later(cluster::heartbeat_every, [this] { beat(); });
+}
+
+void VirtualNode::dial() {
+  agent_later(world_.between(1ms, 20ms), [this] {
+    const auto opened = dial_();
+    if (!opened) return redial();
+    dialing_ = *opened;
+    agent_later(world_.between(1ms, 20ms), [this, id = *opened] {
+      if (dialing_ != id) return;
+      connection_ = std::exchange(dialing_, 0);
+      redial_ = redial_min;
+      keeper_->say_hello();
+      if (world_.prng.chance(world_.weather.dies_after_hello)) doom();
+    });
+  });
+}
+
+void VirtualNode::redial() {
+  redial_ = std::min<Duration>(redial_ * 2, redial_max);
+  agent_later(redial_, [this] { dial(); });
+}
+
+void VirtualNode::closed(Network::Id connection) {
+  agent_later(Duration::zero(), [this, connection] {
+    if (connection != connection_ && connection != dialing_) return;
+    (connection == connection_ ? connection_ : dialing_) = 0;
+    redial();
+  });
+}
+
+void VirtualNode::receive(Network::Id connection, const std::string& frame) {
+  agent_later(Duration::zero(), [this, connection, frame] {
+    if (connection != connection_) return;
+    const auto message = wire::decode_controller_message(frame);
+    if (!message) return world_.checks.violate("a message cannot be read: " + message.error().text());
+    world_.note(name() + " hears: " + describe(*message));
+    if (const auto* start = std::get_if<wire::StartRanks>(&*message)) keeper_->on(*start);
+    if (const auto* end = std::get_if<wire::EndRanks>(&*message)) keeper_->on(*end);
+    if (const auto* forget = std::get_if<wire::ForgetRanks>(&*message)) keeper_->on(*forget);
+    if (std::holds_alternative<wire::Resync>(*message)) keeper_->say_hello();
+  });
+}
+
+}  // namespace tutti::sim

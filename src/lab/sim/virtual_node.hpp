@@ -1,0 +1,100 @@
+// A server in the simulator: its power, its disk, the ranks that run on it, and the real logic of an agent
+// (keeper/keeper.hpp) that answers for them. One thread.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/sim/world.hpp"
+#include "node/keeper/keeper.hpp"
+
+namespace tutti::sim {
+
+class VirtualNode final : private keeper::Processes {
+ public:
+  // Opens a connection to the controller; nothing if it cannot be reached.
+  using Dial = std::function<std::optional<Network::Id>()>;
+
+  VirtualNode(World& world, cluster::Hello self, Dial dial);
+
+  const std::string& name() const { return self_.node; }
+  bool powered() const { return powered_; }
+  bool frozen() const { return frozen_; }
+  bool has_agent() const { return keeper_ != nullptr; }
+  Network::Id connection() const { return connection_; }
+  // The agent answers for nothing any more.
+  bool idle() const { return keeper_ != nullptr && keeper_->ranks().empty(); }
+
+  // ---- faults and their end
+  void power_on();
+  void power_off(bool wipe_disk);
+  void start_agent();
+  void kill_agent();
+  void freeze();
+  void thaw();
+  // Kills the shim of one of the ranks that run.
+  void kill_process();
+
+  // ---- the network
+  void receive(Network::Id connection, const std::string& frame);
+  void closed(Network::Id connection);
+
+ private:
+  // What the disk knows of a rank, and the process that may run there.
+  struct Folder {
+    bool acknowledged = false;
+    std::optional<cluster::RankStatus> exit;
+    std::uint64_t process = 0;  // 0: none runs
+    Duration grace{};
+    bool ending = false;
+  };
+
+  Result<std::map<RankKey, cluster::RankStatus>> adopt() override;
+  void prepare(const wire::StartRanks& start) override;
+  void release(cluster::JobId job, std::int32_t attempt) override;
+  Result<> start(const wire::StartRanks& attempt, const wire::StartRank& rank,
+                 const std::string& workdir) override;
+  void end(const RankKey& key) override;
+  void forget(const RankKey& key) override;
+  std::string said(const RankKey& key) override;
+  Instant saved_at(const RankKey&) override { return {}; }
+
+  // Runs it after the delay if the agent of now is still alive then; a frozen node is late.
+  void agent_later(Duration delay, std::function<void()> task);
+  // The same for as long as there is power.
+  void node_later(Duration delay, std::function<void()> task);
+  void when_thawed(std::function<void()> task);
+  // The agent dies at this very point: nothing that it still does has an effect.
+  void doom();
+
+  void launch(const RankKey& key, Folder& folder, const wire::StartRanks& attempt);
+  void exit_process(const RankKey& key, std::uint64_t process, std::optional<std::int32_t> code);
+  void send(const wire::AgentMessage& message);
+  void beat();
+  void dial();
+  void redial();
+
+  World& world_;
+  cluster::Hello self_;
+  Dial dial_;
+  bool powered_ = false;
+  bool frozen_ = false;
+  std::uint64_t power_life_ = 0;
+  std::uint64_t agent_life_ = 0;
+  std::uint64_t disk_life_;
+  std::uint64_t next_process_ = 1;
+  std::vector<std::function<void()>> late_;  // what a frozen node will do first
+  std::map<RankKey, Folder> disk_;
+
+  std::unique_ptr<keeper::Keeper> keeper_;
+  bool doomed_ = false;
+  Network::Id connection_ = 0;
+  Network::Id dialing_ = 0;
+  Duration redial_{};
+};
+
+}  // namespace tutti::sim

@@ -1,0 +1,96 @@
+#include "learn/checkpoint/blocks.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/hash/hash.hpp"
+#include "learn/safetensors/file.hpp"
+
+namespace tutti::checkpoint {
+namespace {
+
+constexpr std::size_t kept_max =
+    64;  // blocks: one for each of the files that a tensor is usually spread over
+constexpr std::size_t open_max = 128;  // files
+
+}  // namespace
+
+Result<int> Blocks::descriptor(std::size_t file) {
+  if (const auto found = open_.find(file); found != open_.end()) return found->second.get();
+  if (open_.size() >= open_max) open_.clear();
+  const std::string& name = files_[file].name;
+  files::FileDescriptor opened(open((folder_ + "/" + name).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!opened.valid() && errno == ENOENT) return failed(name + " is missing").within(folder_);
+  if (!opened.valid()) return failed_errno("cannot read " + name, errno).within(folder_);
+  // Blocks are read one behind the other: the kernel may read ahead further than usual.
+  static_cast<void>(posix_fadvise(opened.get(), 0, 0, POSIX_FADV_SEQUENTIAL));
+  return open_.emplace(file, std::move(opened)).first->second.get();
+}
+
+Result<> Blocks::fill(Kept& kept) {
+  const FileRecord& record = files_[kept.file];
+  const auto file = descriptor(kept.file);
+  if (!file) return file.error();
+  const std::uint64_t begin = kept.block * block_bytes;
+  kept.bytes.resize(std::min(block_bytes, record.bytes - begin));
+  const auto damaged = [&](const std::string& why) {
+    return failed(record.name + ": block " + std::to_string(kept.block) + " is damaged" + why)
+        .within(folder_);
+  };
+  if (auto read = safetensors::read_at(*file, begin, kept.bytes, record.name); !read) {
+    return damaged(": " + read.error().message());
+  }
+  bytes_read_ += kept.bytes.size();
+  if (hash64(kept.bytes) != record.blocks[kept.block]) return damaged("");
+  return {};
+}
+
+Result<std::span<const std::byte>> Blocks::read(std::size_t file, std::uint64_t block) {
+  auto found =
+      std::ranges::find_if(kept_, [&](const Kept& kept) { return kept.file == file && kept.block == block; });
+  const bool fresh = found == kept_.end();
+  if (fresh && kept_.size() < kept_max) {
+    kept_.emplace_front();
+    found = kept_.begin();
+  } else if (fresh) {
+    found = std::prev(kept_.end());  // its memory serves again
+  }
+  kept_.splice(kept_.begin(), kept_, found);
+  if (fresh) {
+    found->file = file;
+    found->block = block;
+    if (auto filled = fill(*found); !filled) {
+      kept_.erase(found);
+      return std::move(filled).error();
+    }
+  }
+  return std::span<const std::byte>(found->bytes);
+}
+
+Result<> Blocks::copy(std::size_t file, std::uint64_t begin, std::span<std::byte> bytes) {
+  while (!bytes.empty()) {
+    const auto block = read(file, begin / block_bytes);
+    if (!block) return block.error();
+    const auto from = block->subspan(begin % block_bytes);
+    const std::size_t count = std::min(from.size(), bytes.size());
+    std::ranges::copy(from.first(count), bytes.begin());
+    bytes = bytes.subspan(count);
+    begin += count;
+  }
+  return {};
+}
+
+Result<> Blocks::check_size(std::size_t file) {
+  const auto number = descriptor(file);
+  if (!number) return number.error();
+  const FileRecord& record = files_[file];
+  struct stat status {};
+  if (fstat(*number, &status) != 0) return failed_errno("cannot read " + record.name, errno).within(folder_);
+  if (static_cast<std::uint64_t>(status.st_size) <= record.bytes) return {};
+  return failed(record.name + " is longer than it was written").within(folder_);
+}
+
+}  // namespace tutti::checkpoint

@@ -1,0 +1,169 @@
+#include "learn/checkpoint/import.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include "base/check.hpp"
+#include "learn/checkpoint/files.hpp"
+#include "learn/checkpoint/foreign.hpp"
+
+namespace tutti::checkpoint {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t index_bytes_max = std::size_t{64} << 20;
+
+// The names of the files that an index lists.
+Result<std::set<std::string>> parse_index(std::string_view text) {
+  const json index = json::parse(text, nullptr, false);
+  const auto wrong = [] {
+    return invalid("its weight_map is no map from tensors to files").within(index_name);
+  };
+  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) return wrong();
+  std::set<std::string> names;
+  for (const json& file : index["weight_map"]) {
+    if (!file.is_string() || !is_file_name(file.get_ref<const std::string&>())) return wrong();
+    names.insert(file.get<std::string>());
+  }
+  return names;
+}
+
+Result<std::vector<std::string>> paths_of(const std::string& path) {
+  if (!is_folder(path)) return std::vector{path};
+  const auto names = names_in(path);
+  if (!names) return names.error();
+  if (std::ranges::binary_search(*names, weights_name)) return std::vector{path + "/" + weights_name};
+  const auto index = read_file(path + "/" + index_name, index_bytes_max);
+  if (!index) return index.error();
+  if (!*index) return invalid("it has neither " + std::string(weights_name) + " nor " + index_name);
+  auto files = parse_index(**index);
+  if (!files) return std::move(files).error();
+  std::vector<std::string> paths;
+  for (const auto& file : *files) paths.push_back(path + "/" + file);
+  return paths;
+}
+
+// Constants that some files carry along with the weights.
+bool is_buffer(std::string_view name) {
+  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
+         name.ends_with(".rotary_emb.inv_freq");
+}
+
+}  // namespace
+
+// Matches the tensors of the files with those of the model.
+class ForeignWeights::Finder {
+ public:
+  Finder(ForeignWeights& weights, const model::Shape& shape)
+      : weights_(weights), shape_(shape), shapes_(shapes_of(shape)) {}
+
+  Result<> run() {
+    if (auto collected = collect(); !collected) return collected;
+    for (const auto& tensor : model::foreign_tensors(shape_)) {
+      if (auto found = find(tensor); !found) {
+        return std::move(found).error().within("tensor '" + tensor.name + "'");
+      }
+    }
+    for (const auto& [name, place] : left_) {
+      const bool tied_head = shape_.tied && name == head_name;
+      if (!tied_head && !is_buffer(name))
+        return invalid("this model has no such tensor").within("tensor '" + name + "'");
+    }
+    return {};
+  }
+
+ private:
+  // By their names without the prefix.
+  Result<> collect() {
+    for (std::size_t file = 0; file < weights_.files_.size(); ++file) {
+      for (const auto& entry : weights_.files_[file].header().entries) {
+        const bool prefixed = shape_.family == model::Family::gpt2 && entry.name.starts_with(gpt2_prefix);
+        const std::string name =
+            prefixed ? entry.name.substr(std::string_view(gpt2_prefix).size()) : entry.name;
+        if (!left_.try_emplace(name, file, entry).second) {
+          return invalid("it is there twice").within("tensor '" + name + "'");
+        }
+      }
+    }
+    return {};
+  }
+
+  Result<> find(const model::ForeignTensor& tensor) {
+    const auto found = left_.find(tensor.name);
+    if (found == left_.end()) return invalid("it is missing");
+    const auto& [file, entry] = found->second;
+    if (entry.shape != tensor.shape) {
+      return invalid("it is " + whole(entry.shape).text() + ", and the model asks for " +
+                     whole(tensor.shape).text());
+    }
+    if (!safetensors::is_weight(entry.type)) {
+      return invalid("it is of " + std::string(safetensors::name_of(entry.type)) +
+                     ", and F32, F16 or BF16 is known");
+    }
+    std::int64_t row = 0;
+    for (const std::string& part : tensor.parts) {
+      const auto& shape = shapes_.at(part);
+      weights_.sources_.emplace(part, Source{shape, file, entry, row, tensor.transposed});
+      row += shape[0];
+    }
+    left_.erase(found);
+    return {};
+  }
+
+  ForeignWeights& weights_;
+  const model::Shape& shape_;
+  std::map<std::string, std::vector<std::int64_t>> shapes_;
+  std::map<std::string, std::pair<std::size_t, safetensors::Entry>> left_;  // not yet asked for
+};
+
+Result<ForeignWeights> ForeignWeights::open(const std::string& path, const model::Shape& shape) {
+  const auto paths = paths_of(path);
+  if (!paths) return Error(paths.error()).within(path);
+  ForeignWeights weights;
+  weights.path_ = path;
+  for (const std::string& name : *paths) {
+    auto file = safetensors::File::open(name);
+    if (!file) return std::move(file).error();
+    weights.files_.push_back(std::move(*file));
+  }
+  if (auto found = Finder(weights, shape).run(); !found) return std::move(found).error().within(path);
+  return weights;
+}
+
+Result<> ForeignWeights::read(const std::string& name, const Box& box, std::span<float> floats) const {
+  const auto found = sources_.find(name);
+  if (found == sources_.end()) return invalid("there is no tensor '" + name + "'").within(path_);
+  const Source& source = found->second;
+  if (!is_inside(box, source.shape)) {
+    return invalid("tensor '" + name + "' has no " + box.text()).within(path_);
+  }
+  TUTTI_CHECK(static_cast<std::int64_t>(floats.size()) == box.elements());
+  Box theirs = box;
+  theirs.offset[0] += source.first_row;
+  if (source.transposed) {
+    std::ranges::reverse(theirs.offset);
+    std::ranges::reverse(theirs.extent);
+  }
+  const std::size_t size = safetensors::size_of(source.entry.type);
+  std::vector<std::byte> bytes(floats.size() * size);
+  SharedRuns runs(whole(source.entry.shape), theirs);
+  while (const auto run = runs.next()) {
+    const auto out = std::span(bytes).subspan(static_cast<std::size_t>(run->wanted) * size,
+                                              static_cast<std::size_t>(run->elements) * size);
+    const std::uint64_t begin = source.entry.begin + static_cast<std::uint64_t>(run->source) * size;
+    if (auto done = files_[source.file].read(begin, out); !done) return done;
+  }
+  if (!source.transposed) {
+    safetensors::to_floats(source.entry.type, bytes, floats);
+    return {};
+  }
+  std::vector<float> turned(floats.size());
+  safetensors::to_floats(source.entry.type, bytes, turned);
+  transpose(turned, theirs.extent[0], theirs.extent[1], floats);
+  return {};
+}
+
+}  // namespace tutti::checkpoint

@@ -1,0 +1,43 @@
+// The weights of a Hugging Face folder under our names: what a training can start from. It is const after
+// open(): any thread, several at a time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "learn/checkpoint/box.hpp"
+#include "learn/model/shape.hpp"
+#include "learn/safetensors/file.hpp"
+
+namespace tutti::checkpoint {
+
+class ForeignWeights {
+ public:
+  // A folder with model.safetensors or its index, or one .safetensors file. Every tensor of the model must be
+  // there in its shape, as 32-bit or 16-bit floats; buffers that are computed anew are passed over.
+  static Result<ForeignWeights> open(const std::string& path, const model::Shape& shape);
+
+  // A box of a tensor of ours, without "model/" in front; `floats` has room for exactly it.
+  Result<> read(const std::string& name, const Box& box, std::span<float> floats) const;
+
+ private:
+  // Where one of our tensors lies: rows of theirs, or columns.
+  struct Source {
+    std::vector<std::int64_t> shape;  // of ours
+    std::size_t file = 0;
+    safetensors::Entry entry;
+    std::int64_t first_row = 0;
+    bool transposed = false;
+  };
+  class Finder;
+
+  std::string path_;
+  std::vector<safetensors::File> files_;
+  std::map<std::string, Source> sources_;
+};
+
+}  // namespace tutti::checkpoint

@@ -1,0 +1,278 @@
+#include "learn/checkpoint/manifest.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.hpp"
+#include "base/hash/hash.hpp"
+#include "learn/checkpoint/files.hpp"
+
+namespace tutti::checkpoint {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t manifest_bytes_max = std::size_t{1} << 30;
+constexpr std::string_view format_name = "tutti checkpoint 1";
+// {"content":…,"hash":"0123456789abcdef"}: the hash is of the content's very bytes.
+constexpr std::string_view before_content = "{\"content\":";
+constexpr std::string_view before_hash = ",\n\"hash\":\"";
+constexpr std::string_view behind_hash = "\"}\n";
+constexpr std::size_t hash_digits = 16;
+
+std::string hex(std::uint64_t hash) {
+  std::array<char, hash_digits> digits{};
+  digits.fill('0');
+  std::array<char, hash_digits> written{};
+  const auto end = std::to_chars(written.begin(), written.end(), hash, 16).ptr;
+  std::copy(written.begin(), end, digits.end() - (end - written.begin()));
+  return {digits.begin(), digits.end()};
+}
+
+std::optional<std::uint64_t> parse_hex(std::string_view digits) {
+  std::uint64_t hash = 0;
+  const auto* end = digits.data() + digits.size();
+  const auto parsed = std::from_chars(digits.data(), end, hash, 16);
+  if (digits.size() != hash_digits || parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
+  return hash;
+}
+
+std::string hash_of(std::string_view text) { return hex(hash64(as_bytes(text))); }
+
+std::string text_of(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
+
+// Takes the fields of an object, and remembers the first that is missing or of another kind.
+class Fields {
+ public:
+  explicit Fields(const json& object) : object_(object) {}
+
+  std::string text(const char* key) {
+    const json& value = field(key, [](const json& found) { return found.is_string(); });
+    return value.is_null() ? "" : value.get<std::string>();
+  }
+  std::uint64_t count(const char* key) {
+    const json& value = field(key, [](const json& found) { return found.is_number_unsigned(); });
+    return value.is_null() ? 0 : value.get<std::uint64_t>();
+  }
+  std::int64_t whole(const char* key) {
+    const std::uint64_t value = count(key);
+    if (value > std::numeric_limits<std::int64_t>::max()) note(key);
+    return static_cast<std::int64_t>(value);
+  }
+  double number_or_nan(const char* key) {
+    const json& value = field(key, [](const json& found) { return found.is_number() || found.is_null(); });
+    return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+  }
+  std::vector<std::int64_t> sizes(const char* key) {
+    std::vector<std::int64_t> all;
+    for (const json& value : list(key)) {
+      constexpr std::uint64_t size_max = std::numeric_limits<std::int64_t>::max();
+      const bool is_size = value.is_number_unsigned() && value.get<std::uint64_t>() <= size_max;
+      if (!is_size) note(key);
+      all.push_back(is_size ? value.get<std::int64_t>() : 0);
+    }
+    return all;
+  }
+  const json& list(const char* key) {
+    return field(key, [](const json& found) { return found.is_array(); });
+  }
+  const json& object(const char* key) {
+    return field(key, [](const json& found) { return found.is_object(); });
+  }
+  safetensors::Type type(const char* key) {
+    const auto parsed = safetensors::parse_type(text(key));
+    if (!parsed) note(key);
+    return parsed ? *parsed : safetensors::Type::f32;
+  }
+  void note(const char* key) {
+    if (problem_.empty()) problem_ = "'" + std::string(key) + "' is missing or wrong";
+  }
+  const std::string& problem() const { return problem_; }
+
+ private:
+  // Null if it is not there or not right.
+  template <class Right>
+  const json& field(const char* key, Right right) {
+    static const json nothing;
+    const auto found = object_.find(key);
+    if (found != object_.end() && right(*found)) return *found;
+    note(key);
+    return nothing;
+  }
+
+  const json& object_;
+  std::string problem_;
+};
+
+Result<> check(const PieceRecord& piece, std::uint64_t file_bytes) {
+  const auto wrong = [&](const char* why) { return invalid(why).within("tensor '" + piece.tensor + "'"); };
+  if (!safetensors::bytes_of(piece.type, piece.shape)) return wrong("its shape is none");
+  if (!is_inside(piece.box, piece.shape)) return wrong("a piece does not lie inside it");
+  if (piece.begin > piece.end || piece.end > file_bytes) return wrong("a piece does not lie inside its file");
+  if (safetensors::bytes_of(piece.type, piece.box.extent) != piece.end - piece.begin) {
+    return wrong("a piece has not as many bytes as elements");
+  }
+  return {};
+}
+
+Result<> check(const FileRecord& file) {
+  if (!is_file_name(file.name)) return invalid("a file's name is not one inside the folder");
+  const std::uint64_t blocks = file.bytes / block_bytes + (file.bytes % block_bytes == 0 ? 0 : 1);
+  if (file.blocks.size() != blocks) return invalid("it has not as many hashes as blocks").within(file.name);
+  for (const PieceRecord& piece : file.pieces) {
+    if (auto fine = check(piece, file.bytes); !fine) return std::move(fine).error().within(file.name);
+  }
+  return {};
+}
+
+json to_json(const PieceRecord& piece) {
+  return {{"tensor", piece.tensor},
+          {"type", safetensors::name_of(piece.type)},
+          {"shape", piece.shape},
+          {"offset", piece.box.offset},
+          {"extent", piece.box.extent},
+          {"begin", piece.begin},
+          {"end", piece.end}};
+}
+
+Result<PieceRecord> parse_piece(const json& object) {
+  Fields fields(object);
+  PieceRecord piece{.tensor = fields.text("tensor"),
+                    .type = fields.type("type"),
+                    .shape = fields.sizes("shape"),
+                    .box = {fields.sizes("offset"), fields.sizes("extent")},
+                    .begin = fields.count("begin"),
+                    .end = fields.count("end")};
+  if (!fields.problem().empty()) return invalid(fields.problem()).within("a piece");
+  return piece;
+}
+
+json to_json(const FileRecord& file) {
+  json pieces = json::array();
+  for (const PieceRecord& piece : file.pieces) pieces.push_back(to_json(piece));
+  std::string hashes;
+  for (const std::uint64_t hash : file.blocks) hashes += hex(hash);
+  return {{"name", file.name}, {"bytes", file.bytes}, {"blocks", hashes}, {"pieces", std::move(pieces)}};
+}
+
+Result<std::vector<std::uint64_t>> parse_blocks(std::string_view digits) {
+  std::vector<std::uint64_t> hashes;
+  for (std::size_t at = 0; at < digits.size(); at += hash_digits) {
+    const auto hash = parse_hex(digits.substr(at, hash_digits));
+    if (!hash) return invalid("'blocks' are no hashes");
+    hashes.push_back(*hash);
+  }
+  return hashes;
+}
+
+Result<FileRecord> parse_file(const json& object) {
+  if (!object.is_object()) return invalid("the record of a file is no JSON object");
+  Fields fields(object);
+  FileRecord file{.name = fields.text("name"), .bytes = fields.count("bytes")};
+  auto blocks = parse_blocks(fields.text("blocks"));
+  const json& pieces = fields.list("pieces");
+  if (!fields.problem().empty()) return invalid(fields.problem()).within("the record of a file");
+  if (!blocks) return std::move(blocks).error();
+  file.blocks = std::move(*blocks);
+  for (const json& value : pieces) {
+    auto piece = value.is_object() ? parse_piece(value) : invalid("a piece is no JSON object");
+    if (!piece) return std::move(piece).error();
+    file.pieces.push_back(std::move(*piece));
+  }
+  if (auto fine = check(file); !fine) return std::move(fine).error();
+  return file;
+}
+
+json to_json(const State& state) {
+  return {{"step", state.step},
+          {"attempt", state.attempt},
+          {"mesh", state.mesh},
+          {"samples_seen", state.samples_seen},
+          {"tokens_seen", state.tokens_seen},
+          {"seed", state.seed},
+          {"loss", state.loss},  // null if it is not known
+          {"data_fingerprint", state.data_fingerprint},
+          {"recipe", state.recipe},
+          {"model_config", state.model_config}};
+}
+
+Result<State> parse_state(const json& object) {
+  Fields fields(object);
+  State state{.step = fields.whole("step"),
+              .attempt = fields.whole("attempt"),
+              .mesh = fields.text("mesh"),
+              .samples_seen = fields.count("samples_seen"),
+              .tokens_seen = fields.count("tokens_seen"),
+              .seed = fields.count("seed"),
+              .loss = fields.number_or_nan("loss"),
+              .data_fingerprint = fields.text("data_fingerprint"),
+              .recipe = fields.text("recipe"),
+              .model_config = fields.text("model_config")};
+  if (!fields.problem().empty()) return invalid(fields.problem()).within("the state");
+  return state;
+}
+
+// What stands between the two frames of the text, if its hash is the one behind it.
+std::optional<std::string_view> verified_content(std::string_view text) {
+  const std::size_t tail = before_hash.size() + hash_digits + behind_hash.size();
+  if (text.size() < before_content.size() + tail || !text.starts_with(before_content)) return std::nullopt;
+  const std::string_view content =
+      text.substr(before_content.size(), text.size() - before_content.size() - tail);
+  const std::string wanted = std::string(before_hash) + hash_of(content) + std::string(behind_hash);
+  if (!text.ends_with(wanted)) return std::nullopt;
+  return content;
+}
+
+}  // namespace
+
+std::string FileRecord::json() const { return text_of(to_json(*this)); }
+
+Result<FileRecord> FileRecord::parse(std::string_view text) {
+  return parse_file(nlohmann::json::parse(text, nullptr, false));
+}
+
+std::string encode(const Manifest& manifest) {
+  // One file a line, so that a person can read it with a pager.
+  std::string content = "{\"format\":" + text_of(format_name) +
+                        ",\n\"state\":" + text_of(to_json(manifest.state)) + ",\n\"files\":[";
+  for (std::size_t at = 0; at < manifest.files.size(); ++at) {
+    content += (at == 0 ? "\n" : ",\n") + manifest.files[at].json();
+  }
+  content += "]}";
+  return std::string(before_content) + content + std::string(before_hash) + hash_of(content) +
+         std::string(behind_hash);
+}
+
+Result<Manifest> decode(std::string_view text) {
+  const auto content = verified_content(text);
+  if (!content) return failed("the manifest is damaged: its content does not fit its hash");
+  const json object = json::parse(*content, nullptr, false);
+  if (!object.is_object()) return failed("the manifest is no JSON object");
+  Fields fields(object);
+  if (fields.text("format") != format_name) return failed("the manifest is of another format");
+  auto state = parse_state(fields.object("state"));
+  if (!state) return std::move(state).error().within("the manifest");
+  Manifest manifest{.state = std::move(*state)};
+  for (const json& value : fields.list("files")) {
+    auto file = parse_file(value);
+    if (!file) return std::move(file).error().within("the manifest");
+    manifest.files.push_back(std::move(*file));
+  }
+  if (!fields.problem().empty()) return failed(fields.problem()).within("the manifest");
+  return manifest;
+}
+
+Result<Manifest> load_manifest(const std::string& checkpoint) {
+  const auto text = read_file(checkpoint + "/" + manifest_name, manifest_bytes_max);
+  if (!text) return text.error();
+  if (!*text) return failed("it has no manifest.json").within(checkpoint);
+  auto manifest = decode(**text);
+  if (!manifest) return std::move(manifest).error().within(checkpoint);
+  return manifest;
+}
+
+}  // namespace tutti::checkpoint

@@ -1,0 +1,98 @@
+#include "learn/dataset/part_folder.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+
+#include "base/files/descriptor.hpp"
+#include "learn/dataset/files.hpp"
+#include "learn/dataset/format.hpp"
+
+namespace tutti::dataset {
+namespace {
+
+bool exists(const std::string& path) {
+  struct stat status {};
+  return ::lstat(path.c_str(), &status) == 0;
+}
+
+Result<> check_place(const std::string& place, bool replace) {
+  if (place.empty()) return invalid("the dataset needs a folder");
+  if (!exists(place)) return {};
+  if (!replace)
+    return invalid(place + " exists already").remedy("--replace writes a new dataset in its place");
+  if (!exists(place + "/" + description_name))
+    return invalid(place + " is no dataset, and is not replaced").remedy("name another folder");
+  return {};
+}
+
+std::string without_slashes_at_the_end(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+Result<> rename_folder(const std::string& from, const std::string& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0)
+    return failed_errno("cannot move " + from + " to " + to, errno);
+  return {};
+}
+
+// Names are durable when the folder that holds them is.
+Result<> flush_folder(const std::string& path) {
+  const files::FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.valid()) return failed_errno("cannot read " + path, errno);
+  return flush_to_disk(folder.get(), path);
+}
+
+}  // namespace
+
+Result<PartFolder> PartFolder::create(std::string place, bool replace) {
+  place = without_slashes_at_the_end(std::move(place));
+  if (auto free = check_place(place, replace); !free) return std::move(free).error();
+  std::string path = place + ".part-" + std::to_string(::getpid());
+  std::error_code ignored;
+  std::filesystem::remove_all(path, ignored);  // of a process of this number that was killed
+  if (::mkdir(path.c_str(), 0777) != 0) return failed_errno("cannot make the folder " + path, errno);
+  return PartFolder(std::move(place), std::move(path), replace);
+}
+
+PartFolder::PartFolder(PartFolder&& other) noexcept
+    : place_(std::move(other.place_)), path_(std::exchange(other.path_, "")), replace_(other.replace_) {}
+
+PartFolder& PartFolder::operator=(PartFolder&& other) noexcept {
+  std::swap(place_, other.place_);
+  std::swap(path_, other.path_);
+  std::swap(replace_, other.replace_);
+  return *this;
+}
+
+void PartFolder::remove() {
+  std::error_code ignored;
+  if (!path_.empty()) std::filesystem::remove_all(std::exchange(path_, ""), ignored);
+}
+
+// What is replaced steps aside first, and comes back if the new one cannot take its place.
+Result<> PartFolder::move_to_place() {
+  if (auto flushed = flush_folder(path_); !flushed) return flushed;
+  if (auto free = check_place(place_, replace_); !free) return free;
+  const std::string aside = path_ + ".old";
+  const bool replaces = exists(place_);
+  if (replaces) {
+    if (auto moved = rename_folder(place_, aside); !moved) return moved;
+  }
+  if (auto moved = rename_folder(path_, place_); !moved) {
+    if (replaces) ::rename(aside.c_str(), place_.c_str());
+    return moved;
+  }
+  path_ = replaces ? aside : "";
+  remove();
+  const auto parent = std::filesystem::path(place_).parent_path();
+  return flush_folder(parent.empty() ? "." : parent.string());
+}
+
+}  // namespace tutti::dataset

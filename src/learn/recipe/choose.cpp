@@ -1,0 +1,116 @@
+#include "learn/recipe/choose.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/units.hpp"
+
+namespace tutti::recipe {
+namespace {
+
+bool fits(const Recipe& recipe, const model::Shape& shape, const plan::Mesh& mesh, const Ground& ground) {
+  return ground.memory == 0 || memory_of(recipe, shape, mesh, ground.place).total() <= ground.memory;
+}
+
+// All meshes of so many ranks that the recipe allows, in the order of the rule.
+std::vector<plan::Mesh> candidates(const Recipe& recipe, const model::Shape& shape, const Ground& ground) {
+  std::vector<plan::Mesh> all;
+  for (int model = 1; model <= ground.ranks; ++model) {
+    if (ground.ranks % model != 0) continue;
+    for (int pipeline = 1; pipeline <= model; ++pipeline) {
+      const plan::Mesh mesh{.data = ground.ranks / model, .tensor = model / pipeline, .pipeline = pipeline};
+      if (model % pipeline == 0 && mesh.tensor <= ground.ranks_of_node && check_mesh(recipe, shape, mesh)) {
+        all.push_back(mesh);
+      }
+    }
+  }
+  return all;
+}
+
+Error does_not_fit(const Recipe& recipe, const model::Shape& shape, const plan::Mesh& mesh,
+                   const Ground& ground) {
+  const Memory memory = memory_of(recipe, shape, mesh, ground.place);
+  Error error = invalid("a rank needs " + format_bytes(Bytes(memory.total())) + " (" + memory.text() +
+                        ") and has " + format_bytes(Bytes(ground.memory)))
+                    .within("mesh " + mesh.text());
+  // What would help: another way to cut, sharding, computing again.
+  for (const bool again : {false, true}) {
+    for (const std::int64_t zero : {recipe.zero, std::int64_t{1}, std::int64_t{3}}) {
+      Recipe other = recipe;
+      other.zero = zero;
+      other.recompute = recipe.recompute || again;
+      for (const plan::Mesh& candidate : candidates(other, shape, ground)) {
+        if (!fits(other, shape, candidate, ground)) continue;
+        return std::move(error).remedy(
+            "this would fit: parallel: " + candidate.text() + ", zero: " + std::to_string(zero) +
+            (other.recompute ? ", recompute: true" : "") + " (" +
+            format_bytes(Bytes(memory_of(other, shape, candidate, ground.place).total())) + " a rank)");
+      }
+    }
+  }
+  return std::move(error).remedy(
+      "no mesh of " + std::to_string(ground.ranks) +
+      " ranks would fit: more ranks, a smaller microbatch or a smaller model would");
+}
+
+}  // namespace
+
+std::int64_t memory_of_each(const std::vector<std::int64_t>& hosts, int ranks) {
+  if (hosts.empty() || *std::min_element(hosts.begin(), hosts.end()) <= 0) return 0;
+  const auto enough = [&](std::int64_t each) {
+    std::int64_t held = 0;
+    for (const std::int64_t host : hosts) held += host / each;
+    return held >= ranks;
+  };
+  std::int64_t least = 0;
+  std::int64_t too_much = *std::max_element(hosts.begin(), hosts.end()) + 1;
+  while (too_much - least > 1) {
+    const std::int64_t middle = least + (too_much - least) / 2;
+    (enough(middle) ? least : too_much) = middle;
+  }
+  return least;
+}
+
+Result<plan::Mesh> choose_mesh(const Recipe& recipe, const model::Shape& shape, const Ground& ground) {
+  std::optional<plan::Mesh> named;
+  if (recipe.parallel != "auto") {
+    auto parsed = plan::parse_mesh(recipe.parallel);
+    if (!parsed) return parsed;
+    named = *parsed;
+    const int model = parsed->tensor * parsed->pipeline;
+    if (ground.ranks > parsed->size()) {
+      return invalid("mesh " + parsed->text() + " has " + std::to_string(parsed->size()) + " ranks, not " +
+                     std::to_string(ground.ranks));
+    }
+    // A gang that came back smaller has fewer replicas.
+    if (ground.ranks % model == 0) {
+      const plan::Mesh mesh{
+          .data = ground.ranks / model, .tensor = parsed->tensor, .pipeline = parsed->pipeline};
+      auto fine = check_mesh(recipe, shape, mesh);
+      if (fine && fits(recipe, shape, mesh, ground)) return mesh;
+      if (fine) return does_not_fit(recipe, shape, mesh, ground);
+      if (mesh == *parsed) return std::move(fine).error();
+    }
+  }
+  const auto all = candidates(recipe, shape, ground);
+  for (const plan::Mesh& mesh : all) {
+    if (fits(recipe, shape, mesh, ground)) return mesh;
+  }
+  if (!all.empty()) return does_not_fit(recipe, shape, all.back(), ground);
+  auto why = check_mesh(recipe, shape, {.data = ground.ranks});
+  return (why ? invalid("no mesh of " + std::to_string(ground.ranks) + " ranks suits this model and batch")
+              : std::move(why).error())
+      .remedy("another number of ranks, or a batch that the replicas can share evenly");
+}
+
+std::vector<int> rank_counts(const Recipe& recipe, const model::Shape& shape, const Ground& ground) {
+  std::vector<int> counts;
+  for (int ranks = ground.ranks; ranks > 0; --ranks) {
+    Ground smaller = ground;
+    smaller.ranks = ranks;
+    if (choose_mesh(recipe, shape, smaller)) counts.push_back(ranks);
+  }
+  return counts;
+}
+
+}  // namespace tutti::recipe

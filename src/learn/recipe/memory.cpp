@@ -1,0 +1,118 @@
+#include "learn/recipe/memory.hpp"
+
+#include <algorithm>
+
+#include "base/units.hpp"
+
+namespace tutti::recipe {
+namespace {
+
+// The elements of a rank's tensors: of all its units, and of the largest one.
+struct Elements {
+  std::int64_t all = 0;
+  std::int64_t largest = 0;
+};
+
+std::int64_t elements_of(const model::Unit& unit, std::int64_t slices) {
+  std::int64_t sum = 0;
+  for (const model::Tensor& tensor : unit.tensors) {
+    const std::int64_t here = tensor.split == model::Split::whole ? 1 : slices;
+    sum += (tensor.elements() + here - 1) / here;
+  }
+  return sum;
+}
+
+Elements elements_of_stage(const model::Shape& shape, const plan::Mesh& mesh, int parts, int stage) {
+  const auto units = model::units(shape);
+  Elements elements;
+  const auto add = [&](const model::Unit& unit) {
+    const std::int64_t count = elements_of(unit, mesh.tensor);
+    elements.all += count;
+    elements.largest = std::max(elements.largest, count);
+  };
+  for (int part = 0; part < parts; ++part) {
+    const plan::Span span = plan::span_of(static_cast<int>(shape.layers), mesh.pipeline, parts, stage, part);
+    if (span.has_embedding) add(units.front());
+    for (int layer = span.first_layer; layer < span.first_layer + span.layers; ++layer) {
+      add(units.at(static_cast<std::size_t>(layer) + 1));
+    }
+    if (span.has_head) add(units.back());
+    if (span.has_head && shape.tied && mesh.pipeline > 1) add(units.front());
+  }
+  return elements;
+}
+
+// What a block keeps of a microbatch for its backward pass.
+std::int64_t activations_of_block(const Recipe& r, const model::Shape& shape, const plan::Mesh& mesh,
+                                  Place place, bool recompute) {
+  const std::int64_t sequences = microbatch_of(r, mesh);
+  const std::int64_t rows = sequences * r.context;
+  const std::int64_t slices = mesh.tensor;
+  if (recompute) return rows * shape.hidden / slices;
+  const std::int64_t kv = shape.kv_heads * shape.head_size();
+  const std::int64_t mlp = shape.family == model::Family::llama ? 3 : 2;
+  std::int64_t elements = 2 * rows * shape.hidden / slices + 2 * rows * shape.hidden;  // norms: in and out
+  elements +=
+      rows * (shape.hidden + 2 * kv) / slices + rows * shape.hidden / slices;  // q, k, v; attention's result
+  elements += mlp * rows * shape.intermediate / slices;
+  if (place == Place::host) elements += sequences * shape.heads / slices * r.context * r.context;
+  return elements;
+}
+
+Memory memory_of_stage(const Recipe& r, const model::Shape& shape, const plan::Mesh& mesh, Place place,
+                       int stage) {
+  const Elements elements = elements_of_stage(shape, mesh, static_cast<int>(r.interleave), stage);
+  const std::int64_t size = r.precision == "bf16" ? 2 : 4;
+  const std::int64_t replicas = mesh.data;
+  const std::int64_t microbatches = r.batch / mesh.data / microbatch_of(r, mesh);
+  constexpr std::int64_t buffers = 3;  // units that are gathered or reduced at a time
+  const bool half = size == 2;
+  Memory memory;
+  memory.weights =
+      r.zero == 3 ? elements.all * size / replicas + buffers * elements.largest * size : elements.all * size;
+  if (r.zero >= 2) {
+    memory.gradients = elements.all * 4 / replicas + buffers * elements.largest * size;
+  } else {
+    memory.gradients = elements.all * size + (half && microbatches > 1 ? elements.all * 4 : 0);
+  }
+  memory.optimizer = elements.all * (half ? 12 : 8) / (r.zero >= 1 ? replicas : 1);
+
+  const std::int64_t stages_after = mesh.pipeline - stage;
+  const std::int64_t held =
+      std::min(microbatches * r.interleave,
+               r.interleave == 1 ? stages_after : 2 * stages_after + r.interleave * mesh.pipeline);
+  const std::int64_t blocks =
+      (shape.layers + mesh.pipeline * r.interleave - 1) / (mesh.pipeline * r.interleave);
+  memory.activations = held * blocks * activations_of_block(r, shape, mesh, place, r.recompute) * size;
+  if (r.recompute) memory.activations += activations_of_block(r, shape, mesh, place, false) * size;
+
+  if (stage == mesh.pipeline - 1) {
+    const std::int64_t at_a_time = place == Place::host ? std::int64_t{1} << 22 : std::int64_t{1} << 29;
+    const std::int64_t rows = microbatch_of(r, mesh) * r.context;
+    memory.logits =
+        (std::min(at_a_time, rows * shape.vocabulary / mesh.tensor) + 2 * rows * shape.hidden) * size;
+  }
+  return memory;
+}
+
+}  // namespace
+
+std::string Memory::text() const {
+  const auto part = [](std::int64_t bytes, const char* name) {
+    return format_bytes(Bytes(bytes)) + " " + name;
+  };
+  return part(weights, "weights") + ", " + part(gradients, "gradients") + ", " +
+         part(optimizer, "optimizer") + ", " + part(activations, "activations") + ", " +
+         part(logits, "logits");
+}
+
+Memory memory_of(const Recipe& recipe, const model::Shape& shape, const plan::Mesh& mesh, Place place) {
+  Memory most;
+  for (int stage = 0; stage < mesh.pipeline; ++stage) {
+    const Memory one = memory_of_stage(recipe, shape, mesh, place, stage);
+    if (one.total() > most.total()) most = one;
+  }
+  return most;
+}
+
+}  // namespace tutti::recipe

@@ -1,0 +1,31 @@
+// How much memory a rank of a mesh needs, counted from what the trainer keeps. An estimate for the fullest
+// rank: the first stage of a pipeline, which holds the most microbatches. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "learn/model/shape.hpp"
+#include "learn/plan/mesh.hpp"
+#include "learn/recipe/recipe.hpp"
+
+namespace tutti::recipe {
+
+struct Memory {
+  std::int64_t weights = 0;
+  std::int64_t gradients = 0;
+  std::int64_t optimizer = 0;    // moments, and master weights where they are apart
+  std::int64_t activations = 0;  // of all microbatches under way
+  std::int64_t logits = 0;
+
+  std::int64_t total() const { return weights + gradients + optimizer + activations + logits; }
+  // "2.1 GiB weights, 2.1 GiB gradients, …"
+  std::string text() const;
+};
+
+// Where the ranks compute: the host keeps attention's probabilities, a GPU does not.
+enum class Place { host, gpu };
+
+Memory memory_of(const Recipe& recipe, const model::Shape& shape, const plan::Mesh& mesh, Place place);
+
+}  // namespace tutti::recipe

@@ -1,0 +1,180 @@
+#include "learn/recipe/recipe.hpp"
+
+#include <gtest/gtest.h>
+
+#include "learn/recipe/choose.hpp"
+#include "learn/recipe/memory.hpp"
+
+namespace tutti::recipe {
+namespace {
+
+model::Shape gpt2_124m() {
+  return {.vocabulary = 50257,
+          .layers = 12,
+          .hidden = 768,
+          .heads = 12,
+          .kv_heads = 12,
+          .intermediate = 3072,
+          .context = 1024};
+}
+Recipe large() {
+  Recipe recipe;
+  recipe.context = 1024;
+  recipe.batch = 64;
+  recipe.precision = "bf16";
+  return recipe;
+}
+model::Shape llama_7b() {
+  return {.family = model::Family::llama,
+          .vocabulary = 32000,
+          .layers = 32,
+          .hidden = 4096,
+          .heads = 32,
+          .kv_heads = 32,
+          .intermediate = 11008,
+          .context = 2048,
+          .tied = false};
+}
+
+TEST(Recipe, TravelsAsJson) {
+  Recipe recipe;
+  recipe.data = "/data/with \"quotes\"";
+  recipe.learning_rate = 1.0 / 3;
+  recipe.recompute = true;
+  recipe.steps = 12345678901;
+  auto back = parse_recipe(json_of(recipe));
+  ASSERT_TRUE(back.ok()) << back.error().text();
+  EXPECT_EQ(json_of(*back), json_of(recipe));
+}
+
+TEST(Recipe, RefusesWhatIsWrong) {
+  EXPECT_FALSE(parse_recipe("").ok());
+  EXPECT_FALSE(parse_recipe("[]").ok());
+  EXPECT_FALSE(parse_recipe("{}").ok());
+  const std::string good = json_of(Recipe{});
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    text.replace(text.find(from), from.size(), to);
+    return parse_recipe(text);
+  };
+  EXPECT_FALSE(with("\"steps\": 1000", "\"steps\": 0").ok());
+  EXPECT_FALSE(with("\"steps\": 1000", "\"steps\": \"many\"").ok());
+  EXPECT_FALSE(with("\"precision\": \"f32\"", "\"precision\": \"f8\"").ok());
+  EXPECT_FALSE(with("\"parallel\": \"auto\"", "\"parallel\": \"zp2\"").ok());
+  EXPECT_FALSE(with("\"zero\": 0", "\"zero\": 4").ok());
+  EXPECT_FALSE(with("\"beta1\": 0.9", "\"beta1\": 1.0").ok());
+}
+
+TEST(Recipe, TheLearningRateWarmsUpAndFollowsACosine) {
+  Recipe recipe;
+  recipe.steps = 110;
+  recipe.warmup = 10;
+  recipe.learning_rate = 1.0;
+  recipe.final_learning_rate = 0.1;
+  EXPECT_DOUBLE_EQ(learning_rate_at(recipe, 0), 0.1);
+  EXPECT_DOUBLE_EQ(learning_rate_at(recipe, 9), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate_at(recipe, 10), 1.0);
+  EXPECT_NEAR(learning_rate_at(recipe, 60), 0.55, 1e-12);
+  EXPECT_NEAR(learning_rate_at(recipe, 110), 0.1, 1e-12);
+  EXPECT_NEAR(learning_rate_at(recipe, 1000), 0.1, 1e-12);
+}
+
+TEST(Recipe, AMeshMustDivideWhatItCuts) {
+  const Recipe recipe = large();
+  const auto shape = gpt2_124m();
+  EXPECT_TRUE(check_mesh(recipe, shape, {.data = 2, .tensor = 2, .pipeline = 2}).ok());
+  for (const plan::Mesh& mesh : {plan::Mesh{.tensor = 5}, plan::Mesh{.pipeline = 13}, plan::Mesh{.data = 3},
+                                 plan::Mesh{.data = 128}}) {
+    auto no = check_mesh(recipe, shape, mesh);
+    ASSERT_FALSE(no.ok()) << mesh.text();
+    EXPECT_NE(no.error().text().find(mesh.text()), std::string::npos) << no.error().text();
+  }
+  Recipe interleaved = recipe;
+  interleaved.interleave = 2;
+  EXPECT_TRUE(check_mesh(interleaved, shape, {.pipeline = 2}).ok());
+  EXPECT_FALSE(check_mesh(interleaved, shape, {.data = 2}).ok());
+}
+
+TEST(Memory, CountsWhatTheLiteratureCounts) {
+  Recipe recipe = large();
+  recipe.microbatch = 1;
+  recipe.batch = 1;
+  const auto parameters = model::parameters(llama_7b());
+  // bf16 weights and gradients, f32 master weights and two moments: 16 bytes a parameter.
+  const Memory one = memory_of(recipe, llama_7b(), {}, Place::gpu);
+  EXPECT_EQ(one.weights + one.gradients + one.optimizer, 16 * parameters);
+  recipe.batch = 8;
+  recipe.zero = 1;
+  const Memory sharded = memory_of(recipe, llama_7b(), {.data = 8}, Place::gpu);
+  EXPECT_EQ(sharded.optimizer, 12 * parameters / 8);
+  recipe.zero = 3;
+  EXPECT_LT(memory_of(recipe, llama_7b(), {.data = 8}, Place::gpu).total(), sharded.total() * 2 / 3);
+  EXPECT_LT(memory_of(recipe, llama_7b(), {.tensor = 8}, Place::gpu).total(), one.total() / 6);
+}
+
+TEST(Choose, TakesReplicasWhereTheModelFits) {
+  EXPECT_EQ(*choose_mesh(large(), gpt2_124m(),
+                         {.ranks = 8, .ranks_of_node = 8, .place = Place::gpu, .memory = 80LL << 30}),
+            (plan::Mesh{.data = 8}));
+  EXPECT_EQ(*choose_mesh(large(), gpt2_124m(), {.ranks = 1}), plan::Mesh{});
+}
+
+TEST(Choose, CutsAModelThatDoesNotFit) {
+  const Ground ground{.ranks = 8, .ranks_of_node = 8, .place = Place::gpu, .memory = 40LL << 30};
+  const auto mesh = choose_mesh(large(), llama_7b(), ground);
+  ASSERT_TRUE(mesh.ok()) << mesh.error().text();
+  EXPECT_GT(mesh->tensor * mesh->pipeline, 1);
+  EXPECT_LE(memory_of(large(), llama_7b(), *mesh, Place::gpu).total(), ground.memory);
+}
+
+TEST(Choose, RefusesWithTheNumbersAndAMeshThatWouldFit) {
+  Recipe recipe = large();
+  recipe.parallel = "dp8";
+  const Ground ground{.ranks = 8, .ranks_of_node = 8, .place = Place::gpu, .memory = 40LL << 30};
+  const auto refused = choose_mesh(recipe, llama_7b(), ground);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().text().find("GiB weights"), std::string::npos) << refused.error().text();
+  EXPECT_NE(refused.error().remedy().find("this would fit: parallel: "), std::string::npos)
+      << refused.error().remedy();
+  const auto hopeless = choose_mesh(recipe, llama_7b(),
+                                    {.ranks = 8, .ranks_of_node = 8, .place = Place::gpu, .memory = 1 << 20});
+  ASSERT_FALSE(hopeless.ok());
+  EXPECT_NE(hopeless.error().remedy().find("no mesh of 8 ranks would fit"), std::string::npos);
+}
+
+TEST(Choose, RanksShareTheMemoryOfTheirHosts) {
+  EXPECT_EQ(memory_of_each({64, 64}, 1), 64);
+  EXPECT_EQ(memory_of_each({64, 64}, 2), 64);
+  EXPECT_EQ(memory_of_each({64, 64}, 3), 32);
+  EXPECT_EQ(memory_of_each({90, 10}, 3), 30);  // all on the large one
+  EXPECT_EQ(memory_of_each({10, 10}, 32), 0);  // not a byte for each
+  EXPECT_EQ(memory_of_each({64, 0}, 2), 0);    // not known
+  EXPECT_EQ(memory_of_each({}, 2), 0);
+}
+
+TEST(Choose, ASmallerGangKeepsSlicesAndStages) {
+  Recipe recipe = large();
+  recipe.parallel = "dp4 tp2 pp2";
+  const auto at = [&](int ranks) {
+    return choose_mesh(recipe, gpt2_124m(), {.ranks = ranks, .ranks_of_node = 8});
+  };
+  EXPECT_EQ(*at(16), (plan::Mesh{.data = 4, .tensor = 2, .pipeline = 2}));
+  EXPECT_EQ(*at(8), (plan::Mesh{.data = 2, .tensor = 2, .pipeline = 2}));
+  EXPECT_EQ(*at(4), (plan::Mesh{.tensor = 2, .pipeline = 2}));
+  EXPECT_FALSE(at(32).ok());
+  EXPECT_EQ(*at(2), (plan::Mesh{.data = 2}));  // too few for that: the rule without a name
+}
+
+TEST(Choose, ListsTheCountsThatWork) {
+  Recipe recipe = large();
+  recipe.parallel = "auto";
+  recipe.batch = 8;
+  const auto counts = rank_counts(recipe, gpt2_124m(), {.ranks = 8, .ranks_of_node = 8});
+  ASSERT_FALSE(counts.empty());
+  EXPECT_EQ(counts.front(), 8);
+  EXPECT_EQ(counts.back(), 1);
+  for (std::size_t i = 1; i < counts.size(); ++i) EXPECT_LT(counts[i], counts[i - 1]);
+}
+
+}  // namespace
+}  // namespace tutti::recipe

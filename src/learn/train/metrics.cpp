@@ -1,0 +1,54 @@
+#include "learn/train/metrics.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace tutti::train {
+namespace {
+
+using nlohmann::json;
+
+// The lines up to a step, and where they end in the file.
+std::int64_t end_of_steps(const std::string& path, std::int64_t step) {
+  std::ifstream in(path);
+  std::string line;
+  std::int64_t end = 0;
+  while (std::getline(in, line) && !in.eof()) {
+    const json value = json::parse(line, nullptr, false);
+    if (!value.is_object() || !value.contains("step") || !value["step"].is_number_integer()) break;
+    if (value["step"].get<std::int64_t>() > step) break;
+    end += static_cast<std::int64_t>(line.size()) + 1;
+  }
+  return end;
+}
+
+}  // namespace
+
+std::string StepMetrics::json() const {
+  nlohmann::ordered_json line{
+      {"step", step},           {"loss", loss},        {"tokens", tokens},   {"tokens_per_s", tokens_per_s},
+      {"grad_norm", grad_norm}, {"lr", learning_rate}, {"step_ms", step_ms}, {"data", data}};
+  return line.dump() + "\n";
+}
+
+Result<MetricsFile> MetricsFile::open(const std::string& path, std::int64_t step) {
+  files::FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0644));
+  if (!file.valid()) return failed_errno(path, errno);
+  if (ftruncate(file.get(), end_of_steps(path, step)) != 0) return failed_errno(path, errno);
+  return MetricsFile(std::move(file), path);
+}
+
+Result<> MetricsFile::append(const StepMetrics& metrics) {
+  const std::string line = metrics.json();
+  if (write(file_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+    return failed_errno(path_, errno);
+  }
+  return {};
+}
+
+}  // namespace tutti::train

@@ -1,0 +1,127 @@
+// A checkpoint of any mesh, loaded by any other one and saved again, holds the same bits.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+
+#include "comm/ranks_test.hpp"
+#include "learn/checkpoint/folder.hpp"
+#include "learn/checkpoint/read.hpp"
+#include "learn/train/failure.hpp"
+#include "learn/train/saver.hpp"
+#include "learn/train/transformer.hpp"
+
+namespace tutti::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+model::Shape shape_of(model::Family family) {
+  return {.family = family,
+          .vocabulary = 61,
+          .layers = 4,
+          .hidden = 32,
+          .heads = 4,
+          .kv_heads = family == model::Family::gpt2 ? 4 : 2,
+          .intermediate = 96,
+          .context = 16,
+          .tied = family == model::Family::gpt2};
+}
+
+// Weights as a new model has them; moments that tell every element from every other one.
+Parameters::Source recognisable_values() {
+  return [weights = initial_values(3)](Kind kind, const model::Tensor& tensor, const checkpoint::Box& box,
+                                       std::span<float> out) {
+    weights(Kind::weight, tensor, box, out);
+    for (float& value : out)
+      value = value * 3 + (kind == Kind::first_moment ? 1.0F : kind == Kind::weight ? 0.0F : 2.0F);
+  };
+}
+
+struct Way {
+  plan::Mesh mesh;
+  Zero zero = Zero::none;
+};
+
+// Each rank fills its part from the source and saves it as a checkpoint of that step.
+void save(const Way& way, const model::Shape& shape, const std::string& folder, std::int64_t step,
+          const std::string& load_from) {
+  comm::run_threads(way.mesh.size(), comm::Transport::automatic, [&](comm::Communicator& world) {
+    const auto done = caught([&] {
+      Saver saver({.folder = folder, .kept = 100}, world);
+      Groups groups = Groups::make(world, way.mesh);
+      Transformer model({.setup = Setup::make(shape, groups, 2, 16, at::kCPU), .keeping = {.zero = way.zero}},
+                        groups);
+      if (load_from.empty()) {
+        model.parameters().fill(recognisable_values(), true);
+      } else {
+        const auto opened = require(checkpoint::Checkpoint::open(load_from));
+        model.parameters().fill(
+            [&](Kind kind, const model::Tensor& tensor, const checkpoint::Box& box, std::span<float> out) {
+              require(opened.read(stored_name(kind, tensor.name), box, std::as_writable_bytes(out)));
+            },
+            true);
+        EXPECT_LT(opened.bytes_read(), fs::file_size(load_from + "/rank-00000.safetensors") * 100);
+      }
+      model.parameters().publish();
+      saver.begin(model.parameters(),
+                  {.step = step, .mesh = way.mesh.text(), .model_config = model::config_json(shape)});
+      saver.provide_loss(1.0);
+      require(saver.finish());
+    });
+    EXPECT_TRUE(done.ok()) << done.error().text();
+  });
+}
+
+std::map<std::string, std::vector<float>> tensors_of(const std::string& path) {
+  auto opened = checkpoint::Checkpoint::open(path);
+  EXPECT_TRUE(opened.ok()) << opened.error().text();
+  std::map<std::string, std::vector<float>> tensors;
+  for (const auto& [name, stored] : opened->tensors()) {
+    const auto box = checkpoint::whole(stored.shape);
+    std::vector<float>& values = tensors[name];
+    values.resize(static_cast<std::size_t>(box.elements()));
+    EXPECT_TRUE(opened->read(name, box, std::as_writable_bytes(std::span(values))).ok());
+  }
+  return tensors;
+}
+
+TEST(Resharding, ThereAndBackIsTheSame) {
+  std::string name = (fs::temp_directory_path() / "resharding_test_XXXXXX").string();
+  ASSERT_NE(mkdtemp(name.data()), nullptr);
+  const Way cube{{.data = 2, .tensor = 2, .pipeline = 2}};
+  const std::vector<Way> others{{{}},
+                                {{.tensor = 2}},
+                                {{.data = 2, .pipeline = 2}},
+                                {{.data = 2}, Zero::optimizer},
+                                {{.data = 3}, Zero::parameters},
+                                {{.data = 2, .tensor = 2}, Zero::gradients},
+                                {{.pipeline = 4}}};
+  for (const auto family : {model::Family::gpt2, model::Family::llama}) {
+    const auto shape = shape_of(family);
+    const std::string folder = name + "/" + std::string(model::name_of(family));
+    ASSERT_TRUE(checkpoint::claim(folder, 0).ok());
+    std::int64_t step = 1;
+    save(cube, shape, folder, step, "");
+    const auto expected = tensors_of(checkpoint::checkpoint_path(folder, step));
+    EXPECT_EQ(
+        expected.size(), 3 * [&] {
+          std::size_t count = 0;
+          for (const auto& unit : model::units(shape)) count += unit.tensors.size();
+          return count;
+        }());
+    for (const Way& other : others) {
+      save(other, shape, folder, step + 1, checkpoint::checkpoint_path(folder, step));
+      EXPECT_EQ(tensors_of(checkpoint::checkpoint_path(folder, step + 1)), expected) << other.mesh.text();
+      save(cube, shape, folder, step + 2, checkpoint::checkpoint_path(folder, step + 1));
+      EXPECT_EQ(tensors_of(checkpoint::checkpoint_path(folder, step + 2)), expected)
+          << "back from " << other.mesh.text();
+      step += 2;
+    }
+  }
+  fs::remove_all(name);
+}
+
+}  // namespace
+}  // namespace tutti::train

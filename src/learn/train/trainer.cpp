@@ -1,0 +1,425 @@
+#include "learn/train/trainer.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include "base/clock/clock.hpp"
+#include "base/prng.hpp"
+#include "base/text.hpp"
+#include "learn/checkpoint/folder.hpp"
+#include "learn/checkpoint/import.hpp"
+#include "learn/checkpoint/read.hpp"
+#include "learn/dataset/dataset.hpp"
+#include "learn/dataset/order.hpp"
+#include "learn/recipe/choose.hpp"
+#include "learn/train/failure.hpp"
+#include "learn/train/math.hpp"
+#include "learn/train/saver.hpp"
+#include "learn/train/transformer.hpp"
+
+namespace tutti::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t description_bytes_max = std::size_t{1} << 20;
+constexpr double print_every_s = 1.0;
+
+// How far a replayed loss may lie from the recorded one: another mesh adds up in another order, and bf16 has
+// three digits. The same mesh gives the same bits.
+constexpr double replay_same_mesh = 1e-7;
+constexpr double replay_f32 = 1e-4;
+constexpr double replay_bf16 = 2e-2;
+
+std::string read_text(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  if (!in || text.str().size() > description_bytes_max) {
+    throw Failure(
+        failed("cannot be read").within(path).remedy("`tutti train` writes it into the run's folder"));
+  }
+  return text.str();
+}
+
+// What the samples of a step were, as a sum that does not depend on their order, exact as a double.
+double sum_of_samples(const std::vector<std::uint64_t>& samples) {
+  double sum = 0;
+  for (const std::uint64_t sample : samples) sum += static_cast<double>(mixed(sample) & 0xffffffffU);
+  return sum;
+}
+
+class Trainer {
+ public:
+  Trainer(const RunOptions& options, comm::Communicator world);
+  Ending run(const std::function<bool()>& stop);
+
+ private:
+  struct Batch {
+    std::vector<Microbatch> microbatches;
+    std::vector<std::uint64_t> samples;
+  };
+  // What all ranks know after the forward pass.
+  struct Shared {
+    double loss = 0;
+    std::uint64_t data = 0;
+    bool stop = false;
+  };
+
+  void load();
+  bool load_checkpoint();
+  bool filled_everywhere(const Parameters::Source& source, bool with_moments, std::string& problem);
+  Batch batch_at(std::uint64_t samples_seen) const;
+  Shared share(double loss_sum, const Batch& batch, bool stop);
+  void check_replay(double loss);
+  void save();
+  void finish_saving();
+  void report(const StepMetrics& metrics, bool force);
+  std::string progress(const StepMetrics& metrics) const;
+  checkpoint::State state() const;
+  void say(const std::string& line) const;
+  std::string checkpoints() const { return options_.folder + "/checkpoints"; }
+  double rows_of_step() const { return static_cast<double>(recipe_.batch * recipe_.context); }
+
+  RunOptions options_;
+  int rank_;
+  int ranks_;
+  recipe::Recipe recipe_;
+  std::string config_;
+  model::Shape shape_;
+  dataset::Dataset data_;
+  dataset::Order order_;
+  at::Device device_ = at::kCPU;
+  Groups groups_;
+  std::optional<Saver> saver_;
+  std::optional<Transformer> model_;
+  std::optional<MetricsFile> metrics_;
+  std::int64_t microbatch_ = 1;
+  std::int64_t step_ = 0;  // done so far
+  std::uint64_t samples_seen_ = 0;
+  std::optional<checkpoint::State> replay_;  // what the first step must repeat
+  Clock::time_point started_ = Clock::now();
+  std::int64_t started_at_ = 0;
+  Clock::time_point printed_{};
+  std::int64_t told_step_ = -1;  // the checkpoint that the agent was last shown
+  double peak_ = 0;              // of one device, in operations a second; 0: not known
+};
+
+Trainer::Trainer(const RunOptions& options, comm::Communicator world)
+    : options_(options),
+      rank_(world.rank()),
+      ranks_(world.size()),
+      recipe_(require(recipe::parse_recipe(read_text(options.folder + "/recipe.json")))),
+      config_(read_text(options.folder + "/config.json")),
+      shape_(require(model::parse_config(config_))),
+      data_(require(dataset::Dataset::open(recipe_.data))) {
+  if (data_.vocabulary() > shape_.vocabulary)
+    throw Failure(invalid("the data has more tokens than the model"));
+  const auto length = static_cast<std::uint64_t>(recipe_.context);
+  if (data_.tokens() <= length) {
+    throw Failure(invalid("the data has " + std::to_string(data_.tokens()) + " tokens, a sequence needs " +
+                          std::to_string(length + 1))
+                      .within(recipe_.data));
+  }
+  order_ = {.seed = static_cast<std::uint64_t>(recipe_.seed), .samples = (data_.tokens() - 1) / length};
+
+  device_ = options.device < 0 ? at::Device(at::kCPU)
+                               : at::Device(at::kCUDA, static_cast<at::DeviceIndex>(options.device));
+  const recipe::Ground ground{.ranks = ranks_,
+                              .ranks_of_node = options.ranks_of_node,
+                              .place = device_.is_cpu() ? recipe::Place::host : recipe::Place::gpu,
+                              .memory = options.memory};
+  const plan::Mesh mesh = require(recipe::choose_mesh(recipe_, shape_, ground));
+  microbatch_ = recipe::microbatch_of(recipe_, mesh);
+  if (recipe_.precision == "bf16" && device_.is_cpu()) {
+    throw Failure(invalid("bf16 needs a GPU").remedy("precision: f32 trains on the host"));
+  }
+
+  saver_.emplace(SaverOptions{checkpoints(), options.attempt, recipe_.checkpoints_kept}, world);
+  groups_ = Groups::make(std::move(world), mesh);
+  TransformerOptions model{
+      .setup = Setup::make(shape_, groups_, microbatch_, recipe_.context, device_),
+      .keeping = {.zero = static_cast<Zero>(recipe_.zero),
+                  .device = device_,
+                  .type = recipe_.precision == "bf16" ? at::kBFloat16 : at::kFloat,
+                  .microbatches = static_cast<int>(recipe_.batch / mesh.data / microbatch_)},
+      .parts = static_cast<int>(recipe_.interleave)};
+  model.setup.recompute = recipe_.recompute;
+  peak_ = math::peak_operations(device_, model.keeping.type);
+  model_.emplace(std::move(model), groups_);
+  load();
+  saver_->prepare(model_->parameters());
+  if (rank_ == 0) metrics_ = require(MetricsFile::open(options.folder + "/metrics.jsonl", step_));
+}
+
+void Trainer::say(const std::string& line) const {
+  if (rank_ != 0) return;
+  std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
+}
+
+// ---- where the state comes from
+
+// Each rank fills its own; true if all of them could. Else `problem` says what the first of them met.
+bool Trainer::filled_everywhere(const Parameters::Source& source, bool with_moments, std::string& problem) {
+  const auto done = caught([&] { model_->parameters().fill(source, with_moments); });
+  if (!done) problem = done.error().text();
+  at::Tensor failures = at::full({1}, done ? 0.0 : 1.0, at::kDouble);
+  groups_.world.all_reduce(failures);
+  if (failures.item<double>() == 0) return true;
+  if (problem.empty()) problem = "another rank could not read its part";
+  return false;
+}
+
+// The newest checkpoint that is whole on every rank, if there is one.
+bool Trainer::load_checkpoint() {
+  std::optional<std::int64_t> before;
+  for (;;) {
+    // Rank 0 looks, so that all ranks take the same one.
+    auto found =
+        rank_ == 0 ? checkpoint::open_latest(checkpoints(), before) : std::optional<checkpoint::Checkpoint>();
+    const bool there = found && found->has_value();
+    at::Tensor choice =
+        at::full({1}, there ? static_cast<double>((*found)->state().step) + 1 : 0.0, at::kDouble);
+    groups_.world.all_reduce(choice);
+    if (choice.item<double>() == 0) {
+      if (!found) throw Failure(found.error());
+      return false;
+    }
+    const auto step = static_cast<std::int64_t>(choice.item<double>()) - 1;
+    std::string problem;
+    auto mine = checkpoint::Checkpoint::open(checkpoints(), step);
+    const Parameters::Source source = [&](Kind kind, const model::Tensor& tensor, const checkpoint::Box& box,
+                                          std::span<float> out) {
+      if (!mine) throw Failure(mine.error());
+      require(mine->read(stored_name(kind, tensor.name), box, std::as_writable_bytes(out)));
+    };
+    if (filled_everywhere(source, true, problem)) {
+      const checkpoint::State& state = mine->state();
+      if (state.seed != order_.seed) throw Failure(invalid("the checkpoint was made with another seed"));
+      step_ = state.step;
+      samples_seen_ = state.samples_seen;
+      replay_ = state;
+      say("resumed at step " + std::to_string(step_) + " from " + mine->path());
+      return true;
+    }
+    std::fprintf(stderr, "rank %d: checkpoint of step %lld is refused: %s\n", rank_,
+                 static_cast<long long>(step), problem.c_str());
+    say("checkpoint of step " + std::to_string(step) + " is damaged, the one before it is tried");
+    // In its place the step will be saved again.
+    if (rank_ == 0) require(checkpoint::discard(checkpoints(), step));
+    before = step;
+  }
+}
+
+void Trainer::load() {
+  if (rank_ == 0) require(checkpoint::claim(checkpoints(), options_.attempt));
+  at::Tensor meeting = at::zeros({1}, at::kDouble);
+  groups_.world.all_reduce(meeting);
+  say("mesh " + groups_.mesh.text() + " of " + std::to_string(ranks_) + " rank(s), " +
+      std::to_string(model::parameters(shape_)) + " parameters, zero " + std::to_string(recipe_.zero) +
+      ", microbatches of " + std::to_string(microbatch_) + " sequence(s)");
+  if (!load_checkpoint()) {
+    std::string problem;
+    Parameters::Source source = initial_values(static_cast<std::uint64_t>(recipe_.seed));
+    std::optional<checkpoint::ForeignWeights> foreign;
+    if (!recipe_.weights.empty()) {
+      foreign = require(checkpoint::ForeignWeights::open(recipe_.weights, shape_));
+      source = [&foreign](Kind, const model::Tensor& tensor, const checkpoint::Box& box,
+                          std::span<float> out) { require(foreign->read(tensor.name, box, out)); };
+    }
+    if (!filled_everywhere(source, false, problem)) throw Failure(failed(problem).within("initial weights"));
+  }
+  model_->parameters().publish();
+}
+
+// ---- a step
+
+Trainer::Batch Trainer::batch_at(std::uint64_t samples_seen) const {
+  const std::int64_t replica = recipe_.batch / groups_.mesh.data;
+  const std::int64_t length = recipe_.context;
+  Batch batch;
+  std::vector<std::uint32_t> window(static_cast<std::size_t>(length + 1));
+  const auto first = samples_seen + static_cast<std::uint64_t>(replica * groups_.place.replica);
+  for (std::int64_t begin = 0; begin < replica; begin += microbatch_) {
+    at::Tensor tokens = at::empty({microbatch_ * length}, at::kLong);
+    at::Tensor targets = at::empty({microbatch_ * length}, at::kLong);
+    for (std::int64_t i = 0; i < microbatch_; ++i) {
+      const std::uint64_t sample = order_.sample(first + static_cast<std::uint64_t>(begin + i));
+      batch.samples.push_back(sample);
+      data_.read(sample * static_cast<std::uint64_t>(length), window);
+      std::copy(window.begin(), window.end() - 1, tokens.data_ptr<std::int64_t>() + i * length);
+      std::copy(window.begin() + 1, window.end(), targets.data_ptr<std::int64_t>() + i * length);
+    }
+    batch.microbatches.push_back({tokens.to(device_), targets.to(device_)});
+  }
+  return batch;
+}
+
+Trainer::Shared Trainer::share(double loss_sum, const Batch& batch, bool stop) {
+  // One rank of each replica counts: the slices and stages of a replica see the same samples.
+  const bool counts = groups_.place.slice == 0;
+  const bool first_stage = groups_.place.stage == 0;
+  at::Tensor sums = at::zeros({3}, at::kDouble);
+  auto* const values = sums.data_ptr<double>();
+  values[0] = counts ? loss_sum : 0.0;
+  values[1] = counts && first_stage ? sum_of_samples(batch.samples) : 0.0;
+  values[2] = stop ? 1.0 : 0.0;
+  groups_.world.all_reduce(sums);
+  return {values[0] / rows_of_step(), static_cast<std::uint64_t>(values[1]), values[2] > 0};
+}
+
+// The first step after loading must give the loss that was recorded when the state was saved.
+void Trainer::check_replay(double loss) {
+  if (!replay_) return;
+  const checkpoint::State recorded = *std::exchange(replay_, std::nullopt);
+  if (std::isnan(recorded.loss)) return;
+  const recipe::Recipe then = require(recipe::parse_recipe(recorded.recipe));
+  if (recorded.data_fingerprint != data_.fingerprint().hex() || then.batch != recipe_.batch ||
+      then.context != recipe_.context || then.precision != recipe_.precision) {
+    return say("the data or the batch is another one than before: the loss cannot be compared");
+  }
+  const bool same_mesh = recorded.mesh == groups_.mesh.text() && then.zero == recipe_.zero;
+  const double tolerance = recipe_.precision == "bf16" ? replay_bf16
+                           : same_mesh                 ? replay_same_mesh
+                                                       : replay_f32;
+  std::array<char, 160> numbers{};
+  std::snprintf(numbers.data(), numbers.size(),
+                "step %lld gives a loss of %.9g, and gave %.9g when it was saved",
+                static_cast<long long>(recorded.step + 1), loss, recorded.loss);
+  if (!(std::abs(loss - recorded.loss) <= tolerance * std::abs(recorded.loss))) {
+    throw Failure(
+        failed(numbers.data()).within("resume").remedy("the state is not what it was: the run stops here"));
+  }
+  say(std::string("replayed: ") + numbers.data());
+}
+
+checkpoint::State Trainer::state() const {
+  return {.step = step_,
+          .attempt = options_.attempt,
+          .mesh = groups_.mesh.text(),
+          .samples_seen = samples_seen_,
+          .tokens_seen = samples_seen_ * static_cast<std::uint64_t>(recipe_.context),
+          .seed = order_.seed,
+          .data_fingerprint = data_.fingerprint().hex(),
+          .recipe = recipe::json_of(recipe_),
+          .model_config = config_};
+}
+
+void Trainer::save() {
+  const double stall = saver_->begin(model_->parameters(), state());
+  std::array<char, 96> line{};
+  std::snprintf(line.data(), line.size(), "checkpoint of step %lld: training waited %.0f ms",
+                static_cast<long long>(step_), stall * 1e3);
+  say(line.data());
+  if (const auto problem = saver_->take_problem())
+    say("checkpoint failed, training goes on: " + problem->text());
+}
+
+// The last checkpoint is committed with the loss of a step that is not taken any more.
+void Trainer::finish_saving() {
+  if (saver_->waits_for_loss()) {
+    const Batch next = batch_at(samples_seen_);
+    saver_->provide_loss(share(model_->evaluate(next.microbatches), next, false).loss);
+  }
+  require(saver_->finish());
+  say("checkpoint of step " + std::to_string(step_) + " is in " + checkpoints());
+}
+
+std::string Trainer::progress(const StepMetrics& m) const {
+  const double per_step =
+      seconds_since(started_) / static_cast<double>(std::max<std::int64_t>(1, m.step - started_at_));
+  const auto left =
+      std::chrono::seconds(std::llround(per_step * static_cast<double>(recipe_.steps - m.step)));
+  const std::int64_t saved = saver_->committed_step();
+  // How much of what the GPUs could do at most.
+  std::array<char, 32> used{};
+  if (peak_ > 0) {
+    std::snprintf(
+        used.data(), used.size(), "  MFU %.0f%%",
+        100 * m.tokens_per_s * model::operations_per_token(shape_, recipe_.context) / (peak_ * ranks_));
+  }
+  std::array<char, 256> line{};
+  std::snprintf(line.data(), line.size(),
+                "step %lld/%lld  loss %.4f  %.0f tokens/s (%.0f a rank)%s  norm %.3f  lr %.2e  %s left  %s",
+                static_cast<long long>(m.step), static_cast<long long>(recipe_.steps), m.loss, m.tokens_per_s,
+                m.tokens_per_s / ranks_, used.data(), m.grad_norm, m.learning_rate,
+                format_duration(left).c_str(),
+                saved < 0 ? "no checkpoint yet" : ("checkpoint " + std::to_string(saved)).c_str());
+  return line.data();
+}
+
+void Trainer::report(const StepMetrics& metrics, bool force) {
+  if (rank_ != 0) return;
+  require(metrics_->append(metrics));
+  if (!force && seconds_since(printed_) < print_every_s) return;
+  printed_ = Clock::now();
+  const std::string line = progress(metrics);
+  say(line);
+  if (!options_.progress_file.empty()) std::ofstream(options_.progress_file) << line;
+  // Checkpoints lie in the run's folder: the agent, which looks at the job's, is shown that there is a new
+  // one.
+  if (const std::int64_t saved = saver_->committed_step();
+      saved != told_step_ && !options_.saved_folder.empty()) {
+    ::utimensat(AT_FDCWD, options_.saved_folder.c_str(), nullptr, 0);
+    told_step_ = saved;
+  }
+}
+
+Ending Trainer::run(const std::function<bool()>& stop) {
+  started_ = Clock::now();
+  started_at_ = step_;
+  bool stopped = false;
+  while (step_ < recipe_.steps && !stopped) {
+    const auto begin = Clock::now();
+    const Batch batch = batch_at(samples_seen_);
+    const double sum = model_->run(batch.microbatches, 1.0 / rows_of_step());
+    const Shared shared = share(sum, batch, stop());
+    if (!std::isfinite(shared.loss)) throw Failure(failed("the loss is not a number any more"));
+    check_replay(shared.loss);
+    if (saver_->waits_for_loss()) saver_->provide_loss(shared.loss);
+    const double rate = recipe::learning_rate_at(recipe_, step_);
+    const double norm = model_->parameters().update({.learning_rate = rate,
+                                                     .beta1 = recipe_.beta1,
+                                                     .beta2 = recipe_.beta2,
+                                                     .decay = recipe_.weight_decay,
+                                                     .clip = recipe_.clip,
+                                                     .step = step_ + 1});
+    ++step_;
+    samples_seen_ += static_cast<std::uint64_t>(recipe_.batch);
+    stopped = shared.stop;
+    const double seconds = seconds_since(begin);
+    report({.step = step_,
+            .loss = shared.loss,
+            .tokens = static_cast<std::int64_t>(samples_seen_) * recipe_.context,
+            .tokens_per_s = rows_of_step() / seconds,
+            .grad_norm = norm,
+            .learning_rate = rate,
+            .step_ms = seconds * 1e3,
+            .data = shared.data},
+           step_ == recipe_.steps || stopped);
+    if (step_ % recipe_.checkpoint_every == 0 || step_ == recipe_.steps || stopped) save();
+  }
+  finish_saving();
+  return step_ < recipe_.steps ? Ending::stopped : Ending::finished;
+}
+
+}  // namespace
+
+Result<Ending> train(const RunOptions& options, comm::Communicator world, const std::function<bool()>& stop) {
+  return caught([&] { return Trainer(options, std::move(world)).run(stop); });
+}
+
+}  // namespace tutti::train

@@ -1,0 +1,35 @@
+// One rank of a training run, from its folder to its end. The folder has:
+//
+//   recipe.json    what to train and how (src/recipe)
+//   config.json    the model, as Hugging Face describes it
+//   metrics.jsonl  a line for each step
+//   checkpoints/   what the run can go on from
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "base/result.hpp"
+#include "comm/communicator.hpp"
+#include "learn/train/metrics.hpp"
+
+namespace tutti::train {
+
+struct RunOptions {
+  std::string folder;
+  std::int64_t attempt = 0;
+  int ranks_of_node = 1;
+  int device = -1;            // the GPU of this rank; -1: the host
+  std::int64_t memory = 0;    // of the rank, 0: not known
+  std::string progress_file;  // where the newest line is put for the agent, or empty
+  std::string saved_folder;   // whose time of change tells the agent of the last checkpoint, or empty
+};
+
+enum class Ending { finished, stopped };
+
+// Trains until the last step, or until `stop` says so (asked between steps; one rank's word is enough), and
+// leaves a checkpoint. Rank 0 prints.
+Result<Ending> train(const RunOptions& options, comm::Communicator world, const std::function<bool()>& stop);
+
+}  // namespace tutti::train

@@ -1,0 +1,335 @@
+// A blocking client needs no event loop: a socket with deadlines, OpenSSL over it where asked for, and
+// Beast's parser.
+#include "net/http/client.hpp"
+
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http.hpp>
+
+namespace tutti::net {
+namespace {
+
+namespace beast = boost::beast;
+namespace http = beast::http;
+using Clock = std::chrono::steady_clock;
+
+constexpr Duration connect_time_max = 10s;
+constexpr std::size_t answer_bytes_max = 256 << 20;
+
+Error unreachable(const Target& target, const std::string& why) {
+  return failed(why).within("controller " + target.text());
+}
+
+constexpr const char* plain_hint =
+    "if it speaks TLS, TUTTI_CA_FILE (or --ca-file) must name its certificate authority";
+constexpr const char* tls_hint = "if it does not speak TLS, TUTTI_CA_FILE must not be set";
+
+std::string why_errno() { return failed_errno("", errno).message().substr(2); }
+
+// Waits until the descriptor is ready. False when the time is over or `idle` gives up.
+bool wait_for(int descriptor, short events, Clock::time_point deadline, const std::function<bool()>& idle) {
+  for (;;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    if (left <= 0 && deadline != Clock::time_point::max()) return false;
+    const bool slices = idle != nullptr || left > 100'000'000;
+    pollfd poll_one{descriptor, events, 0};
+    const int ready = ::poll(&poll_one, 1, slices ? 100 : static_cast<int>(left) + 1);
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) return false;
+    if (idle != nullptr && !idle()) return false;
+  }
+}
+
+// Splits a stream of server-sent events: "event: x\ndata: y\n\n".
+class EventSplitter {
+ public:
+  // False when the callback wants no more.
+  bool feed(std::string_view bytes, const Client::OnEvent& on_event) {
+    pending_ += bytes;
+    std::size_t begin = 0;
+    for (;;) {
+      const auto end = pending_.find("\n\n", begin);
+      if (end == std::string::npos) break;
+      std::string event;
+      std::string data;
+      std::string_view block = std::string_view(pending_).substr(begin, end - begin);
+      while (!block.empty()) {
+        const auto line = block.substr(0, block.find('\n'));
+        if (line.starts_with("event: ")) event = line.substr(7);
+        if (line.starts_with("data: ")) data += line.substr(6);
+        block.remove_prefix(std::min(block.size(), line.size() + 1));
+      }
+      begin = end + 2;
+      if (!event.empty() && !on_event(event, data)) return false;
+    }
+    pending_.erase(0, begin);
+    return true;
+  }
+
+ private:
+  std::string pending_;
+};
+
+}  // namespace
+
+Result<Target> parse_target(std::string_view text) {
+  const auto colon = text.rfind(':');
+  const Error wrong = invalid("'" + std::string(text.substr(0, 128)) + "' is not an address")
+                          .remedy("write HOST:PORT, such as 127.0.0.1:7070");
+  if (colon == std::string_view::npos || colon == 0) return wrong;
+  Target target;
+  target.host = text.substr(0, colon);
+  if (target.host.front() == '[' && target.host.back() == ']')
+    target.host = target.host.substr(1, target.host.size() - 2);
+  const std::string_view port = text.substr(colon + 1);
+  const auto parsed = std::from_chars(port.data(), port.data() + port.size(), target.port);
+  if (parsed.ec != std::errc() || parsed.ptr != port.data() + port.size() || target.port == 0) return wrong;
+  return target;
+}
+
+// An open connection; every call is bounded by `deadline`.
+struct Client::Connection {
+  int descriptor = -1;
+  SSL_CTX* tls_context = nullptr;
+  SSL* tls = nullptr;
+  Clock::time_point deadline = Clock::time_point::max();
+  std::function<bool()> idle;
+  std::string unread;  // of the next answer
+
+  Connection() = default;
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  ~Connection() {
+    SSL_free(tls);
+    SSL_CTX_free(tls_context);
+    if (descriptor >= 0) ::close(descriptor);
+  }
+
+  Result<> open(const Target& target);
+  Result<> open_tls(const Target& target);
+  Result<> send(std::string_view bytes);
+  // At least one byte, nothing at the end of the stream.
+  Result<std::string> receive();
+
+ private:
+  Result<> connect_to(const addrinfo& address);
+  // What a call of OpenSSL's waits for. False: an error.
+  bool wait_tls(int result) {
+    const int need = SSL_get_error(tls, result);
+    if (need == SSL_ERROR_WANT_READ) return wait_for(descriptor, POLLIN, deadline, idle);
+    if (need == SSL_ERROR_WANT_WRITE) return wait_for(descriptor, POLLOUT, deadline, idle);
+    return false;
+  }
+};
+
+Result<> Client::Connection::connect_to(const addrinfo& address) {
+  if (descriptor >= 0) ::close(descriptor);
+  descriptor = ::socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (descriptor < 0) return failed(why_errno());
+  const int on = 1;
+  ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  if (::connect(descriptor, address.ai_addr, address.ai_addrlen) == 0) return {};
+  if (errno != EINPROGRESS) return failed(why_errno());
+  if (!wait_for(descriptor, POLLOUT, deadline, nullptr)) return failed("no answer");
+  int failure = 0;
+  socklen_t size = sizeof failure;
+  ::getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &failure, &size);
+  errno = failure;
+  return failure == 0 ? Result<>() : failed(why_errno());
+}
+
+Result<> Client::Connection::open(const Target& target) {
+  deadline = Clock::now() + connect_time_max;
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int unresolved =
+      ::getaddrinfo(target.host.c_str(), std::to_string(target.port).c_str(), &hints, &found);
+  if (unresolved != 0) return failed(::gai_strerror(unresolved));
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses(found, ::freeaddrinfo);
+  Result<> connected = failed("it has no address");
+  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+    connected = connect_to(*at);
+    if (connected) break;
+  }
+  if (!connected || target.ca_file.empty()) return connected;
+  return open_tls(target);
+}
+
+Result<> Client::Connection::open_tls(const Target& target) {
+  tls_context = SSL_CTX_new(TLS_client_method());
+  SSL_CTX_set_verify(tls_context, SSL_VERIFY_PEER, nullptr);
+  if (SSL_CTX_load_verify_locations(tls_context, target.ca_file.c_str(), nullptr) != 1) {
+    return failed("cannot be read").within("certificate authority " + target.ca_file);
+  }
+  tls = SSL_new(tls_context);
+  SSL_set_fd(tls, descriptor);
+  SSL_ctrl(tls, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name,
+           const_cast<char*>(target.host.c_str()));
+  X509_VERIFY_PARAM* parameters = SSL_get0_param(tls);
+  if (X509_VERIFY_PARAM_set1_ip_asc(parameters, target.host.c_str()) != 1)
+    SSL_set1_host(tls, target.host.c_str());
+  for (;;) {
+    const int done = SSL_connect(tls);
+    if (done == 1) return {};
+    if (wait_tls(done)) continue;
+    const long verdict = SSL_get_verify_result(tls);
+    return failed(verdict == X509_V_OK ? "the TLS handshake failed" : X509_verify_cert_error_string(verdict));
+  }
+}
+
+Result<> Client::Connection::send(std::string_view bytes) {
+  while (!bytes.empty()) {
+    ssize_t sent = 0;
+    if (tls != nullptr) {
+      sent = SSL_write(tls, bytes.data(), static_cast<int>(std::min<std::size_t>(bytes.size(), 1 << 20)));
+      if (sent <= 0 && wait_tls(static_cast<int>(sent))) continue;
+    } else {
+      sent = ::send(descriptor, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (sent < 0 && errno == EAGAIN && wait_for(descriptor, POLLOUT, deadline, idle)) continue;
+    }
+    if (sent <= 0) return failed(errno == EAGAIN ? "no answer" : why_errno());
+    bytes.remove_prefix(static_cast<std::size_t>(sent));
+  }
+  return {};
+}
+
+Result<std::string> Client::Connection::receive() {
+  std::array<char, 65536> buffer;
+  for (;;) {
+    ssize_t got = 0;
+    if (tls != nullptr) {
+      got = SSL_read(tls, buffer.data(), static_cast<int>(buffer.size()));
+      if (got <= 0 && SSL_get_error(tls, static_cast<int>(got)) == SSL_ERROR_ZERO_RETURN)
+        return std::string();
+      if (got <= 0 && wait_tls(static_cast<int>(got))) continue;
+    } else {
+      got = ::recv(descriptor, buffer.data(), buffer.size(), 0);
+      if (got < 0 && errno == EAGAIN && wait_for(descriptor, POLLIN, deadline, idle)) continue;
+    }
+    if (got < 0) return failed(errno == EAGAIN ? "no answer in time" : why_errno());
+    return std::string(buffer.data(), static_cast<std::size_t>(got));
+  }
+}
+
+Client::Client(Target target, std::string token) : target_(std::move(target)), token_(std::move(token)) {}
+Client::Client(Client&&) noexcept = default;
+Client& Client::operator=(Client&&) noexcept = default;
+Client::~Client() = default;
+
+Result<> Client::connect() {
+  if (connection_) return {};
+  auto connection = std::make_unique<Connection>();
+  if (auto opened = connection->open(target_); !opened) {
+    return unreachable(target_, opened.error().text())
+        .remedy("is it running? `tutti up` starts a local cluster; TUTTI_ADDR names another one");
+  }
+  connection_ = std::move(connection);
+  return {};
+}
+
+namespace {
+
+std::string make_message(const Target& target, const std::string& token, const std::string& method,
+                         const std::string& path, const std::string& body) {
+  std::string text =
+      method + " " + path + " HTTP/1.1\r\nHost: " + target.text() + "\r\nUser-Agent: tutti\r\n";
+  if (!token.empty()) text += "Authorization: Bearer " + token + "\r\n";
+  return text + "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+}
+
+// Feeds what arrives to the parser until it is done; `progress` may stop earlier by returning false.
+template <class Parser, class Receive>
+Result<> parse(Parser& parser, std::string& unread, const Receive& receive,
+               const std::function<bool()>& progress) {
+  beast::error_code failure;
+  parser.eager(true);
+  while (!parser.is_done()) {
+    if (!unread.empty()) {
+      const std::size_t used = parser.put(boost::asio::buffer(unread), failure);
+      unread.erase(0, used);
+      if (failure && failure != http::error::need_more)
+        return failed("it does not speak HTTP: " + failure.message());
+      if (!progress()) return {};
+      if (used > 0) continue;
+    }
+    if (parser.is_done()) break;
+    auto bytes = receive();
+    if (!bytes) return std::move(bytes).error();
+    if (bytes->empty()) return failed("it closed the connection");
+    unread += *bytes;
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Response> Client::request(const std::string& method, const std::string& path, const std::string& body,
+                                 Duration timeout) {
+  if (auto connected = connect(); !connected) return std::move(connected).error();
+  Connection& connection = *connection_;
+  connection.deadline = Clock::now() + timeout;
+  connection.idle = nullptr;
+  auto done = connection.send(make_message(target_, token_, method, path, body));
+  http::response_parser<http::string_body> parser;
+  parser.body_limit(answer_bytes_max);
+  if (done)
+    done = parse(
+        parser, connection.unread, [&] { return connection.receive(); }, [] { return true; });
+  if (!done) {
+    connection_.reset();
+    return unreachable(target_, done.error().message())
+        .remedy(target_.ca_file.empty() ? plain_hint : tls_hint);
+  }
+  const bool keep = parser.get().keep_alive();
+  auto answer = parser.release();
+  if (!keep) connection_.reset();
+  return Response{static_cast<int>(answer.result_int()), std::move(answer.body()),
+                  std::string(answer[http::field::content_type])};
+}
+
+Result<> Client::events(const std::string& path, const OnEvent& on_event, const std::function<bool()>& idle) {
+  if (auto connected = connect(); !connected) return std::move(connected).error();
+  Connection& connection = *connection_;
+  bool given_up = false;
+  connection.deadline = Clock::time_point::max();
+  connection.idle = [&] { return !(given_up = !idle()); };
+  auto done = connection.send(make_message(target_, token_, "GET", path, ""));
+  http::response_parser<http::string_body> parser;
+  parser.body_limit(boost::none);
+  EventSplitter splitter;
+  if (done) {
+    done = parse(
+        parser, connection.unread, [&] { return connection.receive(); },
+        [&] {
+          if (!parser.is_header_done() || parser.get().result_int() != 200) return true;
+          const std::string part = std::move(parser.get().body());
+          parser.get().body().clear();
+          return !(given_up = !splitter.feed(part, on_event));
+        });
+  }
+  connection_.reset();  // what is left of a stream is of no use to another request
+  if (given_up) return {};
+  if (!done)
+    return unreachable(target_, done.error().message())
+        .remedy(target_.ca_file.empty() ? plain_hint : tls_hint);
+  if (parser.get().result_int() != 200) {
+    return failed(parser.get().body()).within("HTTP " + std::to_string(parser.get().result_int()));
+  }
+  return {};
+}
+
+}  // namespace tutti::net

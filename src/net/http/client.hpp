@@ -1,0 +1,55 @@
+// The other end of server.hpp: a blocking client for commands, and a WebSocket for agents.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "net/http/http.hpp"
+#include "net/http/loop.hpp"
+
+namespace tutti::net {
+
+struct Target {
+  std::string host;
+  std::uint16_t port = 0;
+  std::string ca_file;  // TLS with this certificate authority; "" for plain HTTP
+
+  std::string text() const { return host + ":" + std::to_string(port); }
+};
+
+// "HOST:PORT" or "[::1]:PORT".
+Result<Target> parse_target(std::string_view text);
+
+// One connection, opened at the first request and kept. One thread.
+class Client {
+ public:
+  Client(Target target, std::string token);
+  Client(Client&&) noexcept;
+  Client& operator=(Client&&) noexcept;
+  ~Client();
+
+  Result<Response> request(const std::string& method, const std::string& path, const std::string& body = {},
+                           Duration timeout = 60s);
+
+  // Server-sent events until the server ends the stream or a callback returns false. `idle` is called several
+  // times a second, also while nothing arrives.
+  using OnEvent = std::function<bool(std::string_view event, std::string_view data)>;
+  Result<> events(const std::string& path, const OnEvent& on_event, const std::function<bool()>& idle);
+
+ private:
+  struct Connection;
+  Result<> connect();
+
+  Target target_;
+  std::string token_;
+  std::unique_ptr<Connection> connection_;
+};
+
+// Dials a WebSocket. `done` runs on the loop with the open socket or with why there is none, and must set the
+// socket's callbacks before it returns.
+void dial(Loop& loop, const Target& target, const std::string& path, const std::string& token,
+          std::function<void(Result<std::shared_ptr<Socket>>)> done);
+
+}  // namespace tutti::net

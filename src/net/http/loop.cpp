@@ -1,0 +1,120 @@
+#include "net/http/loop.hpp"
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "net/http/core.hpp"
+
+namespace tutti::net {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+// The pending operation holds only a weak pointer: when the handle is gone, the callback is too.
+class Timer final : public Loop::Handle, public std::enable_shared_from_this<Timer> {
+ public:
+  Timer(asio::io_context& context, Duration period, bool repeats, std::function<void()> task)
+      : timer_(context), period_(period), repeats_(repeats), task_(std::move(task)) {}
+
+  void arm() {
+    timer_.expires_after(period_);
+    timer_.async_wait([weak = weak_from_this()](error_code failure) {
+      const auto self = weak.lock();
+      if (failure || self == nullptr) return;
+      const auto task = self->task_;
+      if (self->repeats_) self->arm();
+      task();
+    });
+  }
+
+ private:
+  asio::steady_timer timer_;
+  Duration period_;
+  bool repeats_;
+  std::function<void()> task_;
+};
+
+class Watch final : public Loop::Handle, public std::enable_shared_from_this<Watch> {
+ public:
+  Watch(asio::io_context& context, int descriptor, std::function<void()> ready)
+      : descriptor_(context, descriptor), ready_(std::move(ready)) {}
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+  ~Watch() override { descriptor_.release(); }
+
+  void arm() {
+    descriptor_.async_wait(asio::posix::stream_descriptor::wait_read,
+                           [weak = weak_from_this()](error_code failure) {
+                             const auto self = weak.lock();
+                             if (failure || self == nullptr) return;
+                             self->ready_();
+                             // The callback may have dropped the handle; then this was the last call.
+                             if (self.use_count() > 1) self->arm();
+                           });
+  }
+
+ private:
+  asio::posix::stream_descriptor descriptor_;
+  std::function<void()> ready_;
+};
+
+class Signals final : public Loop::Handle, public std::enable_shared_from_this<Signals> {
+ public:
+  Signals(asio::io_context& context, std::initializer_list<int> signals, std::function<void(int)> caught)
+      : set_(context), caught_(std::move(caught)) {
+    for (const int signal : signals) set_.add(signal);
+  }
+
+  void arm() {
+    set_.async_wait([weak = weak_from_this()](error_code failure, int signal) {
+      const auto self = weak.lock();
+      if (failure || self == nullptr) return;
+      self->arm();
+      self->caught_(signal);
+    });
+  }
+
+ private:
+  asio::signal_set set_;
+  std::function<void(int)> caught_;
+};
+
+}  // namespace
+
+Loop::Loop() : core_(std::make_unique<Core>()) {}
+Loop::~Loop() = default;
+
+void Loop::run() {
+  const auto guard = asio::make_work_guard(core_->context);
+  core_->context.run();
+}
+void Loop::stop() { core_->context.stop(); }
+void Loop::post(std::function<void()> task) { asio::post(core_->context, std::move(task)); }
+
+std::shared_ptr<Loop::Handle> Loop::after(Duration delay, std::function<void()> task) {
+  auto timer = std::make_shared<Timer>(core_->context, delay, false, std::move(task));
+  timer->arm();
+  return timer;
+}
+std::shared_ptr<Loop::Handle> Loop::every(Duration period, std::function<void()> task) {
+  auto timer = std::make_shared<Timer>(core_->context, period, true, std::move(task));
+  timer->arm();
+  return timer;
+}
+std::shared_ptr<Loop::Handle> Loop::when_readable(int descriptor, std::function<void()> ready) {
+  auto watch = std::make_shared<Watch>(core_->context, descriptor, std::move(ready));
+  watch->arm();
+  return watch;
+}
+std::shared_ptr<Loop::Handle> Loop::on_signals(std::initializer_list<int> signals,
+                                               std::function<void(int)> caught) {
+  auto set = std::make_shared<Signals>(core_->context, signals, std::move(caught));
+  set->arm();
+  return set;
+}
+
+}  // namespace tutti::net

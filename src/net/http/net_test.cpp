@@ -1,0 +1,267 @@
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <future>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "net/http/client.hpp"
+#include "net/http/server.hpp"
+
+namespace tutti::net {
+namespace {
+
+// A server on a thread of its own, with a handler of the test's.
+class Net : public testing::Test {
+ protected:
+  void serve(Server::Handler handler, const ServerOptions& options = {}) {
+    auto listening = Server::listen(loop_, options, std::move(handler));
+    ASSERT_TRUE(listening.ok()) << listening.error().text();
+    server_ = std::move(*listening);
+    thread_ = std::thread([this] { loop_.run(); });
+  }
+  void TearDown() override {
+    loop_.stop();
+    if (thread_.joinable()) thread_.join();
+  }
+  Target target() const { return {"127.0.0.1", server_->port(), ""}; }
+
+  // Sends raw bytes and reads until the other side closes.
+  std::string raw(const std::string& bytes) {
+    const int descriptor = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(server_->port());
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(::send(descriptor, bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
+    ::shutdown(descriptor, SHUT_WR);
+    std::string answer;
+    char buffer[4096];
+    for (ssize_t got = 0; (got = ::recv(descriptor, buffer, sizeof buffer, 0)) > 0;)
+      answer.append(buffer, static_cast<std::size_t>(got));
+    ::close(descriptor);
+    return answer;
+  }
+
+  Loop loop_;
+  std::unique_ptr<Server> server_;
+  std::thread thread_;
+};
+
+TEST_F(Net, AnswersRequestsOnOneConnection) {
+  serve([](auto exchange) {
+    const Request& request = exchange->request();
+    exchange->answer({.status = 201,
+                      .body = request.method + " " + request.path + " " + request.query.at("a b") + " " +
+                              request.bearer + " " + request.body});
+  });
+  Client client(target(), "secret");
+  for (int round = 0; round < 3; ++round) {
+    const auto response = client.request("POST", "/x/y?a%20b=1%2F2", "body");
+    ASSERT_TRUE(response.ok()) << response.error().text();
+    EXPECT_EQ(response->status, 201);
+    EXPECT_EQ(response->body, "POST /x/y 1/2 secret body");
+  }
+}
+
+TEST_F(Net, APartOfAPathMayHoldASlash) {
+  serve([](auto exchange) {
+    std::string parts;
+    for (const auto& part : exchange->request().parts) parts += "<" + part + ">";
+    exchange->answer({.status = 200, .body = parts});
+  });
+  Client client(target(), "");
+  EXPECT_EQ(client.request("GET", "/nodes/..%2Fn1/resume?x=1")->body, "<nodes><../n1><resume>");
+  EXPECT_EQ(client.request("GET", "/nodes/../n1")->body, "<nodes><..><n1>") << "nothing is climbed";
+  EXPECT_EQ(client.request("GET", "/")->body, "");
+}
+
+TEST_F(Net, StreamsEvents) {
+  std::promise<void> closed;
+  serve([&](auto exchange) {
+    auto stream = exchange->stream([&] { closed.set_value(); });
+    stream->write("event: log\ndata: one\n\nevent: l");
+    stream->write("og\ndata: two\n\n");
+    stream->close();
+  });
+  std::vector<std::string> seen;
+  Client client(target(), "");
+  const auto done = client.events(
+      "/events",
+      [&](auto event, auto data) {
+        seen.push_back(std::string(event) + "=" + std::string(data));
+        return true;
+      },
+      [] { return true; });
+  EXPECT_TRUE(done.ok());
+  EXPECT_EQ(seen, (std::vector<std::string>{"log=one", "log=two"}));
+  closed.get_future().wait();
+}
+
+TEST_F(Net, NoticesAReaderThatLeaves) {
+  std::promise<void> closed;
+  std::shared_ptr<Stream> kept;
+  serve([&](auto exchange) {
+    kept = exchange->stream([&] { closed.set_value(); });
+    kept->write("event: log\ndata: one\n\n");
+  });
+  Client client(target(), "");
+  EXPECT_TRUE(client
+                  .events(
+                      "/events", [](auto, auto) { return false; }, [] { return true; })
+                  .ok());
+  closed.get_future().wait();
+}
+
+TEST_F(Net, SocketsCarryFramesBothWays) {
+  serve([](auto exchange) {
+    exchange->upgrade([](std::shared_ptr<Socket> socket) {
+      socket->on_message = [weak = std::weak_ptr(socket)](std::string frame) {
+        if (auto alive = weak.lock()) alive->send("echo " + frame);
+      };
+    });
+  });
+  std::promise<std::string> received;
+  std::promise<void> closed;
+  loop_.post([&] {
+    dial(loop_, target(), "/agent", "secret", [&](Result<std::shared_ptr<Socket>> socket) {
+      ASSERT_TRUE(socket.ok()) << socket.error().text();
+      (*socket)->on_message = [&, weak = std::weak_ptr(*socket)](std::string frame) {
+        received.set_value(std::move(frame));
+        weak.lock()->close();
+      };
+      (*socket)->on_close = [&](const std::string&) { closed.set_value(); };
+      (*socket)->send(std::string(100'000, 'x'));
+    });
+  });
+  EXPECT_EQ(received.get_future().get().size(), 100'005U);
+  closed.get_future().wait();
+}
+
+TEST_F(Net, AFastSocketIsReadMoreSlowlyAndLosesNothing) {
+  constexpr int frames = 60;
+  ServerOptions options;
+  options.frames = {.per_second = 100, .burst = 10};
+  std::vector<std::string> seen;
+  std::promise<void> all;
+  serve(
+      [&](auto exchange) {
+        exchange->upgrade([&](std::shared_ptr<Socket> socket) {
+          socket->on_message = [&](std::string frame) {
+            seen.push_back(std::move(frame));
+            if (seen.size() == frames) all.set_value();
+          };
+        });
+      },
+      options);
+  const auto begin = std::chrono::steady_clock::now();
+  std::shared_ptr<Socket> kept;
+  loop_.post([&] {
+    dial(loop_, target(), "/agent", "secret", [&](Result<std::shared_ptr<Socket>> socket) {
+      ASSERT_TRUE(socket.ok()) << socket.error().text();
+      kept = *socket;
+      for (int at = 0; at < frames; ++at) kept->send(std::to_string(at));
+    });
+  });
+  all.get_future().wait();
+  // Fifty of them had to wait for their token. Slower is fine, faster is not.
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, 490ms);
+  for (int at = 0; at < frames; ++at) EXPECT_EQ(seen[static_cast<std::size_t>(at)], std::to_string(at));
+}
+
+TEST_F(Net, OneAddressHoldsOnlySoManyConnections) {
+  ServerOptions options;
+  options.connections_per_address = 2;
+  serve([](auto exchange) { exchange->answer({.status = 200, .body = "fine"}); }, options);
+  auto first = std::make_unique<Client>(target(), "");
+  Client second(target(), "");
+  EXPECT_EQ(first->request("GET", "/")->body, "fine");
+  EXPECT_EQ(second.request("GET", "/")->body, "fine");
+  Client third(target(), "");
+  EXPECT_FALSE(third.request("GET", "/").ok());
+  EXPECT_EQ(second.request("GET", "/")->body, "fine") << "who is in stays in";
+  first.reset();
+  const auto give_up_at = std::chrono::steady_clock::now() + 60s;
+  while (!third.request("GET", "/").ok()) ASSERT_LT(std::chrono::steady_clock::now(), give_up_at);
+}
+
+TEST_F(Net, AllAddressesTogetherHoldOnlySoManyConnections) {
+  ServerOptions options;
+  options.connections = 1;
+  serve([](auto exchange) { exchange->answer({.status = 200, .body = "fine"}); }, options);
+  Client first(target(), "");
+  EXPECT_EQ(first.request("GET", "/")->body, "fine");
+  Client second(target(), "");
+  EXPECT_FALSE(second.request("GET", "/").ok());
+}
+
+TEST_F(Net, ARefusalSaysWhenToComeAgain) {
+  serve([](auto exchange) { exchange->answer({.status = 429, .body = "", .retry_after_seconds = 7}); });
+  EXPECT_NE(raw("GET / HTTP/1.1\r\n\r\n").find("\r\nRetry-After: 7\r\n"), std::string::npos);
+}
+
+TEST_F(Net, ARefusedDialSaysWhy) {
+  serve([](auto exchange) { exchange->answer({.status = 401, .body = ""}); });
+  std::promise<std::string> why;
+  loop_.post([&] {
+    dial(loop_, target(), "/agent", "wrong",
+         [&](Result<std::shared_ptr<Socket>> socket) { why.set_value(socket.error().text()); });
+  });
+  EXPECT_NE(why.get_future().get().find("it refuses the token"), std::string::npos);
+}
+
+TEST_F(Net, GarbageIsAnsweredAndHarmsNobody) {
+  serve([](auto exchange) { exchange->answer({.status = 200, .body = "fine"}); });
+  EXPECT_NE(raw("\x16\x03\x01 garbage\r\n\r\n").find("400"), std::string::npos);
+  EXPECT_NE(raw("GET http://[ HTTP/1.1\r\n\r\n").find("400"), std::string::npos);
+  EXPECT_NE(raw("POST / HTTP/1.1\r\nContent-Length: 999999999999\r\n\r\n").find("413"), std::string::npos);
+  EXPECT_NE(raw("GET /" + std::string(20'000, 'x') + " HTTP/1.1\r\n\r\n").find("413"), std::string::npos);
+  EXPECT_EQ(raw(""), "");
+  Client client(target(), "");
+  EXPECT_EQ(client.request("GET", "/")->body, "fine");
+}
+
+TEST_F(Net, NobodyListensIsAClearError) {
+  Client client({"127.0.0.1", 1, ""}, "");
+  const auto response = client.request("GET", "/");
+  ASSERT_FALSE(response.ok());
+  EXPECT_EQ(response.error().text(), "controller 127.0.0.1:1 : Connection refused");
+  EXPECT_NE(response.error().remedy().find("tutti up"), std::string::npos);
+}
+
+TEST_F(Net, APortInUseIsAClearError) {
+  serve([](auto exchange) { exchange->answer({}); });
+  Loop other;
+  const auto second = Server::listen(other, {.address = "127.0.0.1", .port = server_->port()}, [](auto) {});
+  ASSERT_FALSE(second.ok());
+  EXPECT_NE(second.error().text().find("Address already in use"), std::string::npos);
+}
+
+TEST(Target, Parses) {
+  EXPECT_EQ(parse_target("host:80")->text(), "host:80");
+  EXPECT_EQ(parse_target("[::1]:80")->host, "::1");
+  for (const char* text : {"", "host", ":80", "host:", "host:0", "host:99999", "host:x"})
+    EXPECT_FALSE(parse_target(text).ok()) << text;
+}
+
+TEST(Loop, TimersAndWatchesEndWithTheirHandle) {
+  Loop loop;
+  int fired = 0;
+  auto dropped = loop.after(1ms, [&] { fired += 100; });
+  dropped.reset();
+  std::shared_ptr<Loop::Handle> repeating;
+  repeating = loop.every(1ms, [&] {
+    if (++fired == 3) loop.stop();
+  });
+  loop.run();
+  EXPECT_EQ(fired, 3);
+}
+
+}  // namespace
+}  // namespace tutti::net

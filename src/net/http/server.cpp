@@ -1,0 +1,331 @@
+#include "net/http/server.hpp"
+
+#include <boost/asio/ssl/context.hpp>
+#include <boost/url/parse.hpp>
+#include <boost/url/src.hpp>
+
+#include "net/http/session.hpp"
+
+namespace tutti::net {
+namespace {
+
+using tcp = asio::ip::tcp;
+
+// What the handler decided about a request; filled from any thread, read by the connection's coroutine.
+struct Decision {
+  std::optional<Response> response;
+  std::shared_ptr<Outbox> stream;
+  std::function<void()> on_stream_close;
+  std::function<void(std::shared_ptr<Socket>)> on_socket;
+};
+
+class PendingExchange final : public Exchange {
+ public:
+  PendingExchange(asio::io_context& context, Request request)
+      : context_(context),
+        request_(std::move(request)),
+        decided_(std::make_shared<Signal>(context.get_executor())) {}
+
+  const Request& request() const override { return request_; }
+
+  void answer(Response response) override {
+    decide([response = std::move(response)](Decision& decision) mutable {
+      decision.response = std::move(response);
+    });
+  }
+
+  std::shared_ptr<Stream> stream(std::function<void()> on_close) override {
+    auto outbox = std::make_shared<Outbox>(context_);
+    decide([outbox, on_close = std::move(on_close)](Decision& decision) mutable {
+      decision.stream = outbox;
+      decision.on_stream_close = std::move(on_close);
+    });
+    class OutboxStream final : public Stream {
+     public:
+      explicit OutboxStream(std::shared_ptr<Outbox> box) : outbox_(std::move(box)) {}
+      void write(std::string chunk) override { outbox_->put(std::move(chunk)); }
+      void close() override { outbox_->close(); }
+
+     private:
+      std::shared_ptr<Outbox> outbox_;
+    };
+    return std::make_shared<OutboxStream>(outbox);
+  }
+
+  void upgrade(std::function<void(std::shared_ptr<Socket>)> ready) override {
+    decide([ready = std::move(ready)](Decision& decision) mutable { decision.on_socket = std::move(ready); });
+  }
+
+  asio::awaitable<std::shared_ptr<Decision>> decision() {
+    co_await decided_->wait();
+    co_return decision_;
+  }
+
+ private:
+  template <class Change>
+  void decide(Change change) {
+    asio::post(context_, [decision = decision_, decided = decided_, change = std::move(change)]() mutable {
+      change(*decision);
+      decided->set();
+    });
+  }
+
+  asio::io_context& context_;
+  Request request_;
+  std::shared_ptr<Signal> decided_;
+  std::shared_ptr<Decision> decision_ = std::make_shared<Decision>();
+};
+
+using Message = http::request<http::string_body>;
+
+// Nothing if the target is no path.
+std::optional<Request> to_request(Message& message, std::string remote) {
+  const auto target = boost::urls::parse_origin_form({message.target().data(), message.target().size()});
+  if (!target) return std::nullopt;
+  Request request;
+  request.method = std::string(message.method_string());
+  request.path = target->path();
+  for (const auto part : target->segments()) request.parts.emplace_back(part);
+  for (const auto parameter : target->params()) request.query[parameter.key] = parameter.value;
+  const auto authorization = message[http::field::authorization];
+  if (authorization.starts_with("Bearer ")) request.bearer = std::string(authorization.substr(7));
+  request.websocket = websocket::is_upgrade(message);
+  request.body = std::move(message.body());
+  request.remote = std::move(remote);
+  return request;
+}
+
+// Takes the body out of the response: it may be large, and many are under way at once.
+http::response<http::string_body> to_message(Response& response, unsigned version, bool keep_alive) {
+  http::response<http::string_body> message{static_cast<http::status>(response.status), version};
+  message.set(http::field::content_type, response.type);
+  message.set(http::field::cache_control, "no-store");
+  if (response.retry_after_seconds > 0)
+    message.set(http::field::retry_after, std::to_string(response.retry_after_seconds));
+  message.keep_alive(keep_alive);
+  message.body() = std::move(response.body);
+  message.prepare_payload();
+  return message;
+}
+
+Response bad_request(const std::string& why) {
+  return {.status = 400, .body = "{\"error\":{\"message\":\"" + why + "\"}}\n"};
+}
+
+// What to tell somebody whose request could not be read; status 0 for nothing, because nobody listens.
+Response refuse(error_code failure) {
+  if (failure == http::error::body_limit || failure == http::error::header_limit) {
+    return {.status = 413, .body = "{\"error\":{\"message\":\"the request is too large\"}}\n"};
+  }
+  const bool not_http = failure.category() == http::make_error_code(http::error::bad_method).category();
+  return not_http ? bad_request("this is not HTTP") : Response{.status = 0};
+}
+
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(asio::io_context& context, Wire stream, const Server::Handler& handler, std::string remote,
+             Rate frames)
+      : context_(context),
+        stream_(std::move(stream)),
+        handler_(handler),
+        remote_(std::move(remote)),
+        frames_(frames) {}
+
+  asio::awaitable<void> run() {
+    const auto self = shared_from_this();
+    lowest().expires_after(std::chrono::seconds(10));
+    const std::string no_name;
+    const error_code refused = co_await stream_.handshake(beast::role_type::server, no_name);
+    if (refused) co_return;
+    beast::flat_buffer buffer;
+    while (co_await serve_one(buffer)) continue;
+    if (!upgraded_) stream_.close();
+  }
+
+ private:
+  beast::tcp_stream& lowest() { return stream_.lowest(); }
+
+  // Reads one request and answers it. False when the connection is over.
+  asio::awaitable<bool> serve_one(beast::flat_buffer& buffer) {
+    http::request_parser<http::string_body> parser;
+    parser.header_limit(header_bytes_max);
+    parser.body_limit(body_bytes_max);
+    lowest().expires_after(request_time_max);
+    const auto [failure, got] = co_await http::async_read(stream_, buffer, parser, as_values);
+    if (failure == http::error::end_of_stream || failure == beast::error::timeout) co_return false;
+    if (failure) {
+      // Named, not a temporary inside co_await: g++ 12 destroys those twice.
+      Response refusal = refuse(failure);
+      if (refusal.status != 0) co_await write(refusal, 11, false);
+      co_return false;
+    }
+    Message message = parser.release();
+    const bool keep_alive = message.keep_alive();
+    const unsigned version = message.version();
+    auto request = to_request(message, remote_);
+    if (!request) {
+      Response refusal = bad_request("the target is not a path");
+      co_await write(refusal, version, false);
+      co_return false;
+    }
+    lowest().expires_never();
+    auto exchange = std::make_shared<PendingExchange>(context_, std::move(*request));
+    handler_(exchange);
+    const auto decision = co_await exchange->decision();
+    if (decision->response) {
+      const bool goes_on = co_await write(*decision->response, version, keep_alive);
+      co_return goes_on;
+    }
+    if (decision->stream) {
+      co_await write_stream(*decision, version);
+      co_return false;
+    }
+    co_await serve_socket(std::move(message), decision->on_socket);
+    co_return false;
+  }
+
+  asio::awaitable<bool> write(Response& response, unsigned version, bool keep_alive) {
+    auto message = to_message(response, version, keep_alive);
+    lowest().expires_after(request_time_max);
+    const auto [failure, written] = co_await http::async_write(stream_, message, as_values);
+    co_return !failure && keep_alive;
+  }
+
+  // Chunks as they come. A reader who has gone is noticed by reading, one who is slow by the size of the
+  // backlog.
+  asio::awaitable<void> write_stream(Decision& decision, unsigned version) {
+    http::response<http::empty_body> head{http::status::ok, version};
+    head.set(http::field::content_type, "text/event-stream");
+    head.set(http::field::cache_control, "no-store");
+    head.chunked(true);
+    http::response_serializer<http::empty_body> serializer(head);
+    asio::co_spawn(
+        context_,
+        [self = shared_from_this(), outbox = decision.stream]() -> asio::awaitable<void> {
+          char byte = 0;
+          co_await self->stream_.async_read_some(asio::buffer(&byte, 1), as_values);
+          outbox->close();
+        },
+        asio::detached);
+    auto [failure, written] = co_await http::async_write_header(stream_, serializer, as_values);
+    while (!failure) {
+      const auto chunk = co_await decision.stream->next();
+      if (!chunk) break;
+      lowest().expires_after(request_time_max);
+      std::tie(failure, written) =
+          co_await asio::async_write(stream_, http::make_chunk(asio::buffer(*chunk)), as_values);
+      lowest().expires_never();
+    }
+    if (!failure) co_await asio::async_write(stream_, http::make_chunk_last(), as_values);
+    decision.stream->close();
+    if (decision.on_stream_close) decision.on_stream_close();
+  }
+
+  asio::awaitable<void> serve_socket(Message message,
+                                     const std::function<void(std::shared_ptr<Socket>)>& ready) {
+    upgraded_ = true;
+    auto stream = std::make_shared<WebSocket>(std::move(stream_));
+    set_socket_limits(*stream);
+    const auto [failure] = co_await stream->async_accept(message, as_values);
+    if (failure) co_return;
+    auto socket = std::make_shared<OutboxSocket>(context_);
+    ready(socket);
+    co_await run_socket(stream, socket, context_, frames_);
+  }
+
+  asio::io_context& context_;
+  Wire stream_;
+  const Server::Handler& handler_;
+  std::string remote_;
+  Rate frames_;
+  bool upgraded_ = false;
+};
+
+class BeastServer final : public Server {
+ public:
+  BeastServer(asio::io_context& context, tcp::acceptor acceptor, std::shared_ptr<asio::ssl::context> tls,
+              const ServerOptions& options, Handler handler)
+      : context_(context),
+        acceptor_(std::move(acceptor)),
+        tls_(std::move(tls)),
+        options_(options),
+        handler_(std::move(handler)) {}
+
+  std::uint16_t port() const override { return acceptor_.local_endpoint().port(); }
+
+  void start() { asio::co_spawn(context_, accept_all(), asio::detached); }
+
+ private:
+  asio::awaitable<void> accept_all() {
+    for (;;) {
+      auto [failure, socket] = co_await acceptor_.async_accept(as_values);
+      if (failure == asio::error::operation_aborted) co_return;
+      if (failure) {
+        // Out of descriptors: give the others time to end.
+        asio::steady_timer pause(context_, std::chrono::milliseconds(50));
+        co_await pause.async_wait(as_values);
+        continue;
+      }
+      error_code ignored;
+      const std::string remote = socket.remote_endpoint(ignored).address().to_string();
+      socket.set_option(tcp::no_delay(true), ignored);
+      if (open_ >= options_.connections) continue;
+      const auto here = open_by_address_.find(remote);
+      if (here != open_by_address_.end() && here->second >= options_.connections_per_address) continue;
+      serve(beast::tcp_stream(std::move(socket)), remote);
+    }
+  }
+
+  void serve(beast::tcp_stream stream, const std::string& remote) {
+    ++open_;
+    ++open_by_address_[remote];
+    auto connection = std::make_shared<Connection>(context_, Wire(std::move(stream), tls_), handler_, remote,
+                                                   options_.frames);
+    asio::co_spawn(context_, connection->run(),
+                   [this, remote](const std::exception_ptr&) { closed(remote); });
+  }
+
+  void closed(const std::string& remote) {
+    --open_;
+    const auto here = open_by_address_.find(remote);
+    if (--here->second == 0) open_by_address_.erase(here);
+  }
+
+  asio::io_context& context_;
+  tcp::acceptor acceptor_;
+  std::shared_ptr<asio::ssl::context> tls_;
+  ServerOptions options_;
+  Handler handler_;
+  std::size_t open_ = 0;
+  std::map<std::string, std::size_t> open_by_address_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Server>> Server::listen(Loop& loop, const ServerOptions& options, Handler handler) {
+  const std::string where = options.address + ":" + std::to_string(options.port);
+  auto tls = server_tls(options.certificate_file, options.key_file);
+  if (!tls) return std::move(tls).error();
+  error_code failure;
+  const auto address = asio::ip::make_address(options.address, failure);
+  if (failure)
+    return invalid("'" + options.address + "' is not an address")
+        .remedy("write an IP address such as 127.0.0.1 or 0.0.0.0");
+  tcp::acceptor acceptor(loop.core().context);
+  const tcp::endpoint endpoint(address, options.port);
+  acceptor.open(endpoint.protocol(), failure);
+  if (!failure) acceptor.set_option(asio::socket_base::reuse_address(true), failure);
+  if (!failure) acceptor.bind(endpoint, failure);
+  if (!failure) acceptor.listen(4096, failure);
+  if (failure) {
+    return failed(failure.message())
+        .within("cannot listen on " + where)
+        .remedy("is another controller running? `--listen` takes another port");
+  }
+  auto server = std::make_unique<BeastServer>(loop.core().context, std::move(acceptor), std::move(*tls),
+                                              options, std::move(handler));
+  server->start();
+  return std::unique_ptr<Server>(std::move(server));
+}
+
+}  // namespace tutti::net

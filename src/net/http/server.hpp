@@ -1,0 +1,37 @@
+// The one port of a controller: HTTP and WebSocket, over TLS where a certificate is given.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "net/http/http.hpp"
+#include "net/http/loop.hpp"
+
+namespace tutti::net {
+
+struct ServerOptions {
+  std::string address = "127.0.0.1";
+  std::uint16_t port = 0;  // 0: the system picks one
+  std::string certificate_file;
+  std::string key_file;  // both or none
+  // Beyond these a connection is closed as soon as it is there.
+  std::size_t connections = connections_max;
+  std::size_t connections_per_address = connections_per_address_max;
+  Rate frames = frame_rate_max;  // of one WebSocket; a faster one is read more slowly
+};
+
+class Server {
+ public:
+  // `handler` runs on the loop and must not block.
+  using Handler = std::function<void(std::shared_ptr<Exchange>)>;
+  static Result<std::unique_ptr<Server>> listen(Loop& loop, const ServerOptions& options, Handler handler);
+
+  virtual ~Server() = default;
+  virtual std::uint16_t port() const = 0;
+
+ protected:
+  Server() = default;
+};
+
+}  // namespace tutti::net

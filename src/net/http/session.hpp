@@ -1,0 +1,110 @@
+// What server and dialled sockets share: signals, outboxes, the two halves of a WebSocket. For this module's
+// own files only.
+#pragma once
+
+#include <deque>
+#include <optional>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+#include <boost/beast/websocket.hpp>
+
+#include "net/http/core.hpp"
+#include "net/http/http.hpp"
+#include "net/http/wire.hpp"
+
+namespace tutti::net {
+
+namespace beast = boost::beast;
+namespace http = beast::http;
+namespace websocket = beast::websocket;
+
+// Errors come back as values: co_await returns a tuple.
+constexpr auto as_values = asio::as_tuple(asio::use_awaitable);
+
+// A wake-up that cannot be missed: set before or after the wait begins.
+class Signal {
+ public:
+  explicit Signal(const asio::any_io_executor& executor)
+      : timer_(executor, asio::steady_timer::time_point::max()) {}
+  void set() {
+    set_ = true;
+    timer_.cancel();
+  }
+  asio::awaitable<void> wait() {
+    while (!set_) co_await timer_.async_wait(as_values);
+    set_ = false;
+  }
+
+ private:
+  asio::steady_timer timer_;
+  bool set_ = false;
+};
+
+// A queue of bytes to be written by one coroutine, filled from any thread.
+class Outbox : public std::enable_shared_from_this<Outbox> {
+ public:
+  explicit Outbox(asio::io_context& context) : context_(context), signal_(context.get_executor()) {}
+
+  void put(std::string bytes) {
+    asio::post(context_, [self = shared_from_this(), bytes = std::move(bytes)]() mutable {
+      if (self->closing_) return;
+      self->bytes_ += bytes.size();
+      self->waiting_.push_back(std::move(bytes));
+      if (self->bytes_ > backlog_bytes_max) self->closing_ = self->overrun_ = true;
+      self->signal_.set();
+    });
+  }
+  void close() {
+    asio::post(context_, [self = shared_from_this()] {
+      self->closing_ = true;
+      self->signal_.set();
+    });
+  }
+
+  // Of the writing coroutine. Nothing: closed, and all of it written.
+  asio::awaitable<std::optional<std::string>> next() {
+    while (waiting_.empty() && !closing_) co_await signal_.wait();
+    if (waiting_.empty() || overrun_) co_return std::nullopt;
+    std::string bytes = std::move(waiting_.front());
+    waiting_.pop_front();
+    bytes_ -= bytes.size();
+    co_return bytes;
+  }
+
+ private:
+  asio::io_context& context_;
+  Signal signal_;
+  std::deque<std::string> waiting_;
+  std::size_t bytes_ = 0;
+  bool closing_ = false;
+  bool overrun_ = false;
+};
+
+// The live end of a WebSocket, for server and client alike: one coroutine reads, one writes.
+class OutboxSocket final : public Socket {
+ public:
+  explicit OutboxSocket(asio::io_context& context) : outbox(std::make_shared<Outbox>(context)) {}
+  void send(std::string frame) override { outbox->put(std::move(frame)); }
+  void close() override { outbox->close(); }
+
+  std::shared_ptr<Outbox> outbox;
+};
+
+using WebSocket = websocket::stream<Wire, false>;  // no compression: frames are small and hosts are near
+
+// Runs an open WebSocket to its end: one coroutine reads, one writes. Frames that come faster than the rate
+// wait in the sender.
+asio::awaitable<void> run_socket(std::shared_ptr<WebSocket> stream, std::shared_ptr<OutboxSocket> socket,
+                                 asio::io_context& context, Rate frames);
+void set_socket_limits(WebSocket& stream);
+
+}  // namespace tutti::net

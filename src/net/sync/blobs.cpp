@@ -1,0 +1,210 @@
+#include "net/sync/blobs.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <tuple>
+
+#include "base/bytes.hpp"
+#include "base/check.hpp"
+#include "base/files/descriptor.hpp"
+#include "net/sync/digest.hpp"
+#include "net/sync/files.hpp"
+
+namespace tutti::sync {
+
+struct BlobStore::Blob {
+  std::string path;
+  Bytes bytes;
+  timespec used{};
+};
+
+namespace {
+
+constexpr std::size_t prefix_letters = 2;
+constexpr std::size_t copy_buffer_bytes = 64 << 10;
+constexpr std::size_t copy_range_bytes_max = std::size_t{1} << 30;
+// A file that a put() left behind when its process ended.
+constexpr std::string_view fresh_prefix = "new-";
+constexpr time_t abandoned_after_seconds = 3600;
+
+Error no_hash(std::string_view hash) { return invalid(shown(hash) + " is not the hash of a blob"); }
+
+Error no_blob(std::string_view hash, int error_number) {
+  if (error_number == ENOENT) return failed("blob " + std::string(hash) + " is not in the store");
+  return failed_errno("cannot read blob " + std::string(hash), error_number);
+}
+
+// For trim(). A blob that cannot be touched can be read all the same.
+void mark_used(int file) { static_cast<void>(futimens(file, nullptr)); }
+
+Result<> copy_by_hand(int from, int to, const std::string& path) {
+  std::array<std::byte, copy_buffer_bytes> buffer;
+  while (true) {
+    const auto count = read_some(from, buffer, path);
+    if (!count) return count.error();
+    if (*count == 0) return {};
+    if (auto written = write_all(to, std::span(buffer).first(*count), path); !written) return written;
+  }
+}
+
+// The kernel shares blocks or copies, as the file system can. Where it does neither, the copy goes on by hand
+// from the same place; after a whole copy, that finds nothing left.
+Result<> copy_content(int from, int to, const std::string& path) {
+  while (true) {
+    const ssize_t count = copy_file_range(from, nullptr, to, nullptr, copy_range_bytes_max, 0);
+    if (count > 0 || (count < 0 && errno == EINTR)) continue;
+    const bool unsupported = count == 0 || errno == EXDEV || errno == ENOSYS || errno == EOPNOTSUPP ||
+                             errno == EINVAL || errno == EPERM;
+    if (!unsupported) return failed_errno("cannot write " + shown(path), errno);
+    return copy_by_hand(from, to, path);
+  }
+}
+
+// Writes a file beside its place and moves it there.
+Result<> write_fresh(std::string fresh, const std::string& path, std::span<const std::byte> bytes) {
+  const files::FileDescriptor file(mkostemp(fresh.data(), O_CLOEXEC));
+  if (!file.valid()) return failed_errno("cannot write " + shown(fresh), errno);
+  auto written = write_all(file.get(), bytes, fresh);
+  if (written && rename(fresh.c_str(), path.c_str()) != 0) {
+    written = failed_errno("cannot write " + shown(path), errno);
+  }
+  if (!written) unlink(fresh.c_str());
+  return written;
+}
+
+}  // namespace
+
+std::string BlobStore::path_of(std::string_view hash) const {
+  TUTTI_CHECK(is_hash(hash), "a blob is named by a hash");
+  return folder_ + '/' + std::string(hash.substr(0, prefix_letters)) + '/' +
+         std::string(hash.substr(prefix_letters));
+}
+
+bool BlobStore::has(std::string_view hash) const {
+  struct stat status {};
+  return is_hash(hash) && lstat(path_of(hash).c_str(), &status) == 0 && S_ISREG(status.st_mode);
+}
+
+Result<> BlobStore::put(std::string_view hash, std::span<const std::byte> bytes) {
+  if (!is_hash(hash)) return no_hash(hash);
+  if (hash_bytes(bytes) != hash)
+    return invalid("the bytes sent as blob " + std::string(hash) + " are not its");
+  const std::string path = path_of(hash);
+  for (const auto& folder : {folder_, path.substr(0, path.rfind('/'))}) {
+    if (auto made = ensure_folder(folder, 0700); !made) return made;
+  }
+  return write_fresh(folder_ + '/' + std::string(fresh_prefix) + "XXXXXX", path, bytes);
+}
+
+Result<> BlobStore::verify(std::string_view hash, std::string_view found) const {
+  if (found == hash) return {};
+  unlink(path_of(hash).c_str());
+  return failed("blob " + std::string(hash) + " was damaged and is dropped").remedy("send it again");
+}
+
+Result<std::string> BlobStore::get(std::string_view hash) const {
+  if (!is_hash(hash)) return no_hash(hash);
+  const std::string path = path_of(hash);
+  const files::FileDescriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat status {};
+  if (!file.valid() || fstat(file.get(), &status) != 0) return no_blob(hash, errno);
+  std::string content(static_cast<std::size_t>(status.st_size), '\0');
+  for (std::span<char> left(content); !left.empty();) {
+    const auto count = read_some(file.get(), std::as_writable_bytes(left), path);
+    if (!count) return count.error();
+    if (*count == 0) return failed("blob " + std::string(hash) + " shrank while it was read");
+    left = left.subspan(*count);
+  }
+  if (auto verified = verify(hash, hash_bytes(as_bytes(content))); !verified) {
+    return std::move(verified).error();
+  }
+  mark_used(file.get());
+  return content;
+}
+
+Result<Bytes> BlobStore::copy(std::span<const std::string> hashes, const std::string& path,
+                              bool executable) const {
+  for (const auto& hash : hashes) {
+    if (!is_hash(hash)) return no_hash(hash);
+    if (!has(hash)) return no_blob(hash, ENOENT);
+  }
+  const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+  const files::FileDescriptor to(open(path.c_str(), flags, executable ? 0755 : 0644));
+  if (!to.valid()) return failed_errno("cannot write " + shown(path), errno);
+  for (const auto& hash : hashes) {
+    if (auto appended = append(hash, to.get(), path); !appended) return std::move(appended).error();
+  }
+  const off_t bytes = lseek(to.get(), 0, SEEK_CUR);
+  if (bytes < 0) return failed_errno("cannot read " + shown(path), errno);
+  return Bytes(bytes);
+}
+
+// What is verified is what was written. The descriptor stands at the end of the file, before and after.
+Result<> BlobStore::append(std::string_view hash, int to, const std::string& path) const {
+  const files::FileDescriptor from(open(path_of(hash).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (!from.valid()) return no_blob(hash, errno);
+  const off_t begin = lseek(to, 0, SEEK_CUR);
+  if (begin < 0) return failed_errno("cannot read " + shown(path), errno);
+  if (auto copied = copy_content(from.get(), to, path); !copied) return copied;
+  if (lseek(to, begin, SEEK_SET) != begin) return failed_errno("cannot read " + shown(path), errno);
+  const auto found = hash_descriptor(to, path);
+  if (!found) return found.error();
+  if (auto verified = verify(hash, *found); !verified) return verified;
+  mark_used(from.get());
+  return {};
+}
+
+void BlobStore::remove_abandoned(const std::string& path) const {
+  struct stat status {};
+  if (lstat(path.c_str(), &status) != 0) return;
+  if (status.st_mtim.tv_sec + abandoned_after_seconds < time(nullptr)) unlink(path.c_str());
+}
+
+Result<std::vector<BlobStore::Blob>> BlobStore::list() const {
+  std::vector<Blob> blobs;
+  if (access(folder_.c_str(), F_OK) != 0 && errno == ENOENT) return blobs;
+  const auto prefixes = list_folder(folder_);
+  if (!prefixes) return prefixes.error();
+  for (const auto& prefix : *prefixes) {
+    if (prefix.starts_with(fresh_prefix)) remove_abandoned(folder_ + '/' + prefix);
+    if (prefix.size() != prefix_letters) continue;
+    const auto names = list_folder(folder_ + '/' + prefix);
+    if (!names) return names.error();
+    for (const auto& name : *names) {
+      struct stat status {};
+      // One that is gone by now was removed by another process.
+      if (!is_hash(prefix + name) || lstat(path_of(prefix + name).c_str(), &status) != 0) continue;
+      blobs.push_back(
+          {.path = path_of(prefix + name), .bytes = Bytes(status.st_size), .used = status.st_mtim});
+    }
+  }
+  return blobs;
+}
+
+Result<> BlobStore::trim(Bytes bytes_max) {
+  auto blobs = list();
+  if (!blobs) return std::move(blobs).error();
+  std::ranges::sort(*blobs, {}, [](const Blob& blob) {
+    return std::tuple(blob.used.tv_sec, blob.used.tv_nsec, std::string_view(blob.path));
+  });
+  Bytes total;
+  for (const auto& blob : *blobs) total += blob.bytes;
+  for (const auto& blob : *blobs) {
+    if (total <= bytes_max) return {};
+    if (unlink(blob.path.c_str()) != 0 && errno != ENOENT) {
+      return failed_errno("cannot remove " + shown(blob.path), errno);
+    }
+    total -= blob.bytes;
+  }
+  return {};
+}
+
+}  // namespace tutti::sync

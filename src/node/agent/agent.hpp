@@ -1,0 +1,29 @@
+// The agent: a node's part of the cluster. It joins, tells what the node has and what runs on it, starts and
+// ends ranks, and keeps trying to reach the controller for as long as it lives.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/result.hpp"
+#include "control/cluster/model.hpp"
+#include "net/http/client.hpp"
+
+namespace tutti::agent {
+
+struct AgentOptions {
+  net::Target controller;
+  std::string token;
+  std::string name;
+  std::string location;
+  std::string address;      // where other nodes reach this one; "" lets the controller see for itself
+  std::string folder;       // ranks, logs, shipped folders
+  std::string checkpoints;  // a folder that all nodes share, for TUTTI_CHECKPOINT_DIR
+  std::string tutti_program;
+  cluster::Inventory inventory;
+};
+
+// Runs until SIGTERM or SIGINT; the ranks live on. `joined` is called each time the controller is reached.
+Result<> run_agent(const AgentOptions& options, const std::function<void()>& joined);
+
+}  // namespace tutti::agent

@@ -1,0 +1,30 @@
+#include "node/agent/folder_lock.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+
+namespace tutti::agent {
+
+Result<FolderLock> FolderLock::take(const std::string& folder) {
+  std::error_code failure;
+  std::filesystem::create_directories(folder, failure);
+  if (failure) return failed(failure.message()).within("cannot make " + folder);
+  const std::string path = folder + "/lock";
+  files::FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!file.valid()) return failed_errno("cannot be opened", errno).within(path);
+  // Not flock(): a child shares that lock until it calls exec. The shim that a killed agent was just starting
+  // would keep the folder from the next agent.
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  if (::fcntl(file.get(), F_SETLK, &whole) == 0) return FolderLock(std::move(file));
+  if (errno != EAGAIN && errno != EACCES) return failed_errno("cannot be locked", errno).within(path);
+  return failed("another agent uses this folder")
+      .within(folder)
+      .remedy("give each agent a --data folder of its own");
+}
+
+}  // namespace tutti::agent

@@ -1,0 +1,24 @@
+// The lock on an agent's folder: two agents on one folder would both answer for its ranks. It ends with the
+// process that took it, also on kill -9, and excludes other processes only. One thread at a time.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "base/files/descriptor.hpp"
+#include "base/result.hpp"
+
+namespace tutti::agent {
+
+class FolderLock {
+ public:
+  // Makes the folder if need be. Refuses at once if another process has the lock.
+  static Result<FolderLock> take(const std::string& folder);
+
+ private:
+  explicit FolderLock(files::FileDescriptor file) : file_(std::move(file)) {}
+
+  files::FileDescriptor file_;
+};
+
+}  // namespace tutti::agent

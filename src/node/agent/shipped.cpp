@@ -1,0 +1,88 @@
+#include "node/agent/shipped.hpp"
+
+#include <filesystem>
+
+#include "base/bytes.hpp"
+#include "net/sync/materialise.hpp"
+
+namespace tutti::agent {
+namespace {
+
+constexpr Bytes cache_bytes_max = sync::folder_bytes_max;
+
+}  // namespace
+
+Shipped::Shipped(net::Target controller, std::string token, const std::string& folder)
+    : controller_(std::move(controller)),
+      token_(std::move(token)),
+      folder_(folder + "/work"),
+      blobs_(folder + "/blobs") {}
+
+void Shipped::prepare(const std::string& manifest, const std::string& name,
+                      std::function<void(Result<std::string>)> done) {
+  {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back([this, manifest, name, done = std::move(done)] { done(lay_out(manifest, name)); });
+    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  }
+  woken_.notify_one();
+}
+
+void Shipped::remove(const std::string& name) {
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_ + "/" + name, ignored);
+}
+
+void Shipped::finish() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  woken_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Shipped::run() {
+  for (;;) {
+    std::function<void()> task;
+    {
+      std::unique_lock lock(mutex_);
+      woken_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
+      if (stopping_) return;
+      task = std::move(tasks_.front());
+      tasks_.pop_front();
+    }
+    task();
+  }
+}
+
+Result<> Shipped::fetch(net::Client& client, const std::string& hash) {
+  auto content = client.request("GET", "/api/v1/blobs/" + hash);
+  if (!content) return std::move(content).error();
+  if (content->status != 200) return failed("the controller does not have it").within("shipped file " + hash);
+  return blobs_.put(hash, as_bytes(content->body));
+}
+
+Result<std::string> Shipped::lay_out(const std::string& manifest_hash, const std::string& name) {
+  std::error_code failure;
+  std::filesystem::create_directories(folder_, failure);
+  net::Client client(controller_, token_);
+  if (!blobs_.has(manifest_hash)) {
+    if (auto fetched = fetch(client, manifest_hash); !fetched) return std::move(fetched).error();
+  }
+  auto encoded = blobs_.get(manifest_hash);
+  if (!encoded) return std::move(encoded).error();
+  auto manifest = sync::decode(*encoded);
+  if (!manifest) return std::move(manifest).error();
+  for (const auto& hash : sync::missing(*manifest, blobs_)) {
+    if (auto fetched = fetch(client, hash); !fetched) return std::move(fetched).error();
+  }
+  // A folder that is already there may be what a power cut left of it: it is made again.
+  std::string target = folder_ + "/" + name;
+  std::filesystem::remove_all(target, failure);
+  if (auto made = sync::materialise(*manifest, blobs_, target); !made) return std::move(made).error();
+  static_cast<void>(blobs_.trim(cache_bytes_max));
+  return target;
+}
+
+}  // namespace tutti::agent

@@ -1,0 +1,165 @@
+#include "node/keeper/keeper.hpp"
+
+#include <gtest/gtest.h>
+
+namespace tutti::keeper {
+namespace {
+
+using cluster::RankState;
+
+// Processes that only remember what they were asked for.
+struct FakeProcesses final : Processes {
+  std::map<RankKey, cluster::RankStatus> on_disk;
+  std::vector<RankKey> started;
+  std::vector<RankKey> ended;
+  std::vector<RankKey> forgotten;
+  std::vector<std::string> released;
+  int prepared = 0;
+  bool broken = false;
+  std::string sentence;
+  Instant saved;
+
+  Result<std::map<RankKey, cluster::RankStatus>> adopt() override { return on_disk; }
+  void prepare(const wire::StartRanks&) override { ++prepared; }
+  void release(cluster::JobId job, std::int32_t attempt) override {
+    released.push_back(job.text() + "." + std::to_string(attempt));
+  }
+  Result<> start(const wire::StartRanks& attempt, const wire::StartRank& rank, const std::string&) override {
+    if (broken) return failed("the disk is full");
+    started.push_back({attempt.job, attempt.attempt, rank.rank});
+    return {};
+  }
+  void end(const RankKey& key) override { ended.push_back(key); }
+  void forget(const RankKey& key) override { forgotten.push_back(key); }
+  std::string said(const RankKey&) override { return sentence; }
+  Instant saved_at(const RankKey&) override { return saved; }
+};
+
+struct KeeperTest : testing::Test {
+  FakeProcesses processes;
+  std::vector<wire::AgentMessage> sent;
+  Keeper keeper{{"n1", "", "", 1, {}, {}},
+                processes,
+                [this](const wire::AgentMessage& message) { sent.push_back(message); },
+                [](const RankKey&) {}};
+
+  static wire::StartRanks start(std::vector<std::int32_t> ranks, const std::string& sync = "") {
+    wire::StartRanks start;
+    start.job = cluster::JobId(7);
+    start.sync = sync;
+    for (const auto rank : ranks) start.ranks.push_back({rank, {}, ""});
+    return start;
+  }
+  static RankKey key(std::int32_t rank) { return {cluster::JobId(7), 0, rank}; }
+  const cluster::RankReport& last_report() const { return std::get<cluster::RankReport>(sent.back()); }
+  const cluster::Hello& hello() {
+    keeper.say_hello();
+    return std::get<cluster::Hello>(sent.back());
+  }
+};
+
+TEST_F(KeeperTest, ARankIsStartedOnceAndReportedEachTime) {
+  keeper.on(start({0, 1}));
+  keeper.on(start({0, 1}));
+  EXPECT_EQ(processes.started, (std::vector{key(0), key(1)}));
+  EXPECT_EQ(sent.size(), 4U);
+  EXPECT_EQ(hello().ranks.size(), 2U);
+}
+
+TEST_F(KeeperTest, WhatAnEarlierAgentLeftIsNotStartedAgain) {
+  processes.on_disk[key(0)] = {RankState::started};
+  processes.on_disk[key(1)] = {RankState::exited, 3, ""};
+  ASSERT_TRUE(keeper.adopt().ok());
+  keeper.on(start({0, 1}));
+  EXPECT_TRUE(processes.started.empty());
+  EXPECT_EQ(last_report().status.exit_code, 3);
+}
+
+TEST_F(KeeperTest, AnEndIsToldUntilItIsForgotten) {
+  keeper.on(start({0}));
+  keeper.on(wire::ForgetRanks{cluster::JobId(7), 0});
+  EXPECT_TRUE(processes.forgotten.empty()) << "it still runs";
+  keeper.on(wire::EndRanks{cluster::JobId(7), 0, {0}});
+  EXPECT_EQ(processes.ended, std::vector{key(0)});
+  keeper.exited(key(0), {RankState::exited, 143, ""});
+  keeper.exited(key(0), {RankState::exited, 0, ""});
+  EXPECT_EQ(last_report().status.exit_code, 143) << "the first end counts";
+  EXPECT_EQ(hello().ranks.size(), 1U);
+  keeper.on(wire::ForgetRanks{cluster::JobId(7), 0});
+  EXPECT_EQ(processes.forgotten, std::vector{key(0)});
+  EXPECT_TRUE(hello().ranks.empty());
+}
+
+TEST_F(KeeperTest, ARankThatCannotStartHasEnded) {
+  processes.broken = true;
+  keeper.on(start({0}));
+  EXPECT_EQ(last_report().status.exit_code, 126);
+  EXPECT_EQ(last_report().status.detail, "could not be started: the disk is full");
+}
+
+TEST_F(KeeperTest, AShippedFolderIsLaidOutFirstAndOnce) {
+  keeper.on(start({0, 1}, "hash"));
+  keeper.on(start({0, 1}, "hash"));
+  EXPECT_EQ(processes.prepared, 1);
+  EXPECT_TRUE(processes.started.empty());
+  keeper.prepared(cluster::JobId(7), 0, std::string("/shipped/7.0"));
+  EXPECT_EQ(processes.started.size(), 2U);
+}
+
+TEST_F(KeeperTest, WhatIsEndedBeforeItsFolderIsThereDoesNotStart) {
+  keeper.on(start({0, 1}, "hash"));
+  EXPECT_EQ(hello().ranks.front().status.state, RankState::assigned)
+      << "it is told, so that nobody gives it up";
+  keeper.on(wire::EndRanks{cluster::JobId(7), 0, {0, 1}});
+  EXPECT_EQ(last_report().status.state, RankState::exited);
+  EXPECT_EQ(last_report().status.detail, "it was ended before it started");
+  keeper.on(wire::ForgetRanks{cluster::JobId(7), 0});
+  EXPECT_TRUE(processes.released.empty()) << "the folder is still being laid out";
+  keeper.prepared(cluster::JobId(7), 0, std::string("/shipped/7.0"));
+  EXPECT_TRUE(processes.started.empty());
+  EXPECT_EQ(processes.released, std::vector<std::string>{"7.0"});
+}
+
+TEST_F(KeeperTest, AnEndThatOvertakesItsStartIsAnswered) {
+  keeper.on(wire::EndRanks{cluster::JobId(7), 0, {1}});
+  EXPECT_EQ(last_report().rank, 1);
+  EXPECT_EQ(last_report().status.state, RankState::exited);
+  keeper.on(start({0, 1}));
+  EXPECT_EQ(processes.started, std::vector{key(0)});
+}
+
+TEST_F(KeeperTest, TheFolderStaysWhileARankUsesIt) {
+  keeper.on(start({0, 1}, "hash"));
+  keeper.prepared(cluster::JobId(7), 0, std::string("/shipped/7.0"));
+  keeper.exited(key(0), {RankState::exited, 0, ""});
+  keeper.on(wire::ForgetRanks{cluster::JobId(7), 0});
+  EXPECT_TRUE(processes.released.empty());
+  keeper.exited(key(1), {RankState::exited, 0, ""});
+  keeper.on(wire::ForgetRanks{cluster::JobId(7), 0});
+  EXPECT_EQ(processes.released, std::vector<std::string>{"7.0"});
+}
+
+TEST_F(KeeperTest, SentencesGoOutWhenTheyChange) {
+  keeper.on(start({0}));
+  sent.clear();
+  keeper.heartbeat();
+  EXPECT_EQ(sent.size(), 1U);
+  processes.sentence = "step 7";
+  keeper.heartbeat();
+  keeper.heartbeat();
+  EXPECT_EQ(sent.size(), 4U);
+  EXPECT_EQ(std::get<cluster::RankReport>(sent[1]).status.detail, "step 7");
+}
+
+TEST_F(KeeperTest, ACheckpointIsReportedOnce) {
+  keeper.on(start({0}));
+  sent.clear();
+  processes.saved = Instant(7s);
+  keeper.heartbeat();
+  keeper.heartbeat();
+  ASSERT_EQ(sent.size(), 3U);
+  EXPECT_EQ(std::get<cluster::RankReport>(sent[0]).status.saved_at, Instant(7s));
+}
+
+}  // namespace
+}  // namespace tutti::keeper

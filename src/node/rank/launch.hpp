@@ -1,0 +1,26 @@
+// How the agent starts and ends shims. Any thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "base/files/descriptor.hpp"
+#include "base/result.hpp"
+#include "node/rank/files.hpp"
+#include "node/rank/rank_folder.hpp"
+
+namespace tutti::rank {
+
+// Runs `tutti_program shim folder` in a session of its own, with nothing of the caller's but its environment.
+// The shim is the caller's child: reap it, or let it be inherited.
+Result<pid_t> start_shim(const std::string& tutti_program, const std::string& folder);
+
+// Becomes readable when the process ends, whoever its parent is.
+Result<files::FileDescriptor> open_pidfd(pid_t pid);
+
+// Asks the shim to end its rank, within the grace period or at once. A shim that is gone already is fine: its
+// rank has ended; a stranger with the same pid is left alone.
+Result<> end_shim(const ShimProcess& shim, bool at_once);
+
+}  // namespace tutti::rank

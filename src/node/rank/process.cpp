@@ -1,0 +1,108 @@
+#include "node/rank/process.hpp"
+
+#include <dirent.h>
+
+#include <charconv>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/text.hpp"
+#include "node/rank/files.hpp"
+
+namespace tutti::rank {
+namespace {
+
+constexpr std::size_t status_bytes_max = 4096;
+constexpr std::size_t children_bytes_max = std::size_t{16} << 20;
+
+std::string process_path(pid_t pid) { return "/proc/" + std::to_string(pid); }
+
+template <class Number>
+std::optional<Number> number_in(std::string_view text) {
+  Number number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+// The entries of a folder whose names are numbers: processes of /proc, threads of /proc/PID/task.
+std::vector<pid_t> numbers_in_folder(const std::string& path) {
+  const auto close_folder = [](DIR* folder) { closedir(folder); };
+  const std::unique_ptr<DIR, decltype(close_folder)> folder(opendir(path.c_str()), close_folder);
+  std::vector<pid_t> numbers;
+  if (!folder) return numbers;
+  while (const dirent* entry = readdir(folder.get()))
+    if (const auto number = number_in<pid_t>(entry->d_name)) numbers.push_back(*number);
+  return numbers;
+}
+
+std::string content_of(const std::string& path, std::size_t bytes_max) {
+  auto content = read_file(path, bytes_max);
+  return content && *content ? **std::move(content) : std::string();
+}
+
+// Each thread of a process has children of its own.
+void append_children(pid_t pid, std::vector<pid_t>& children) {
+  const std::string threads = process_path(pid) + "/task";
+  for (const pid_t thread : numbers_in_folder(threads)) {
+    const std::string listed =
+        content_of(threads + "/" + std::to_string(thread) + "/children", children_bytes_max);
+    for (const auto word : split(listed, ' '))
+      if (const auto child = number_in<pid_t>(word)) children.push_back(*child);
+  }
+}
+
+bool kernel_lists_children(pid_t pid) {
+  const auto listed =
+      read_file(process_path(pid) + "/task/" + std::to_string(pid) + "/children", children_bytes_max);
+  return listed && *listed;
+}
+
+// `append_children_of(member, family)` adds the children of one member.
+template <class AppendChildren>
+std::vector<pid_t> running_family(pid_t ancestor, const AppendChildren& append_children_of) {
+  std::vector<pid_t> family{ancestor};
+  for (std::size_t at = 0; at < family.size(); ++at) append_children_of(pid_t{family[at]}, family);
+  family.erase(family.begin());
+  std::erase_if(family, [](pid_t pid) {
+    const auto status = read_process(pid);
+    return !status || status->state == 'Z';
+  });
+  return family;
+}
+
+}  // namespace
+
+std::optional<ProcessStatus> read_process(pid_t pid) {
+  const std::string content = content_of(process_path(pid) + "/stat", status_bytes_max);
+  // The second field is the program's name in brackets, which may itself hold blanks and brackets.
+  const std::size_t name_end = content.rfind(')');
+  if (name_end == std::string::npos || name_end + 2 >= content.size()) return std::nullopt;
+  const auto fields = split(std::string_view(content).substr(name_end + 2), ' ');
+  constexpr std::size_t parent_index = 1;
+  constexpr std::size_t start_time_index = 19;
+  if (fields.size() <= start_time_index || fields[0].size() != 1) return std::nullopt;
+  const auto parent = number_in<pid_t>(fields[parent_index]);
+  const auto start_time = number_in<std::uint64_t>(fields[start_time_index]);
+  if (!parent || !start_time) return std::nullopt;
+  return ProcessStatus{.state = fields[0][0], .parent = *parent, .start_time = *start_time};
+}
+
+std::vector<pid_t> descendants_of(pid_t ancestor) {
+  if (!kernel_lists_children(ancestor)) return descendants_by_scan(ancestor);
+  return running_family(ancestor, append_children);
+}
+
+std::vector<pid_t> descendants_by_scan(pid_t ancestor) {
+  std::vector<std::pair<pid_t, pid_t>> parents;
+  for (const pid_t pid : numbers_in_folder("/proc"))
+    if (const auto status = read_process(pid)) parents.emplace_back(pid, status->parent);
+  return running_family(ancestor, [&parents](pid_t member, std::vector<pid_t>& family) {
+    for (const auto& [child, parent] : parents)
+      if (parent == member) family.push_back(child);
+  });
+}
+
+}  // namespace tutti::rank

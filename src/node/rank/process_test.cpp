@@ -1,0 +1,49 @@
+#include "node/rank/process.hpp"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+namespace tutti::rank {
+namespace {
+
+TEST(Process, ReadsItsOwnStatus) {
+  const auto status = read_process(getpid());
+  ASSERT_TRUE(status);
+  EXPECT_EQ(status->state, 'R');
+  EXPECT_EQ(status->parent, getppid());
+  EXPECT_GT(status->start_time, 0U);
+}
+
+TEST(Process, ThereIsNoneWithAnImpossiblePid) { EXPECT_FALSE(read_process(1 << 30)); }
+
+// A child and a grandchild, which live until the pipe is closed.
+TEST(Process, BothWaysFindTheSameDescendants) {
+  int alive[2];
+  int told[2];
+  ASSERT_EQ(pipe(alive), 0);
+  ASSERT_EQ(pipe(told), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(alive[1]);
+    const pid_t grandchild = fork();
+    char end = 0;
+    if (grandchild > 0 && write(told[1], &grandchild, sizeof grandchild) != sizeof grandchild) _exit(1);
+    if (read(alive[0], &end, 1) != 0) _exit(1);
+    if (grandchild > 0) waitpid(grandchild, nullptr, 0);
+    _exit(0);
+  }
+  pid_t grandchild = 0;
+  ASSERT_EQ(read(told[0], &grandchild, sizeof grandchild), static_cast<ssize_t>(sizeof grandchild));
+  const std::vector<pid_t> expected{child, grandchild};
+  EXPECT_EQ(descendants_of(getpid()), expected);
+  EXPECT_EQ(descendants_by_scan(getpid()), expected);
+  for (const int end : {alive[0], alive[1], told[0], told[1]}) close(end);
+  waitpid(child, nullptr, 0);
+  EXPECT_TRUE(descendants_of(getpid()).empty());
+}
+
+}  // namespace
+}  // namespace tutti::rank

@@ -1,0 +1,250 @@
+#include "node/rank/rank_folder.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <string_view>
+
+#include "base/text.hpp"
+#include "node/rank/files.hpp"
+#include "node/rank/process.hpp"
+
+namespace tutti::rank {
+namespace {
+
+// The specification's first bytes; the digit is the version of the format.
+constexpr std::string_view spec_mark = "tutti rank 1\n";
+constexpr std::size_t words_max = 65'536;
+constexpr std::size_t cgroup_name_bytes_max = 200;
+constexpr std::size_t line_bytes_max = 128;
+
+std::string path_of(const std::string& folder, std::string_view name) {
+  return folder + "/" + std::string(name);
+}
+
+// ---- checks
+
+bool is_text(const std::string& text) { return text.find('\0') == std::string::npos; }
+
+bool is_text(const std::vector<std::string>& words) {
+  return std::all_of(words.begin(), words.end(), [](const std::string& word) { return is_text(word); });
+}
+
+// It becomes the name of a folder.
+bool is_cgroup_name(std::string_view name) {
+  const auto allowed = [](char letter) {
+    return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
+           (letter >= '0' && letter <= '9') || letter == '.' || letter == '-' || letter == '_';
+  };
+  return !name.empty() && name.size() <= cgroup_name_bytes_max && name.front() != '.' &&
+         std::all_of(name.begin(), name.end(), allowed);
+}
+
+bool is_variable(const std::string& entry) {
+  return entry.find('=') != std::string::npos && entry.front() != '=';
+}
+
+Result<> validate(const RankSpec& spec) {
+  if (spec.command.empty() || spec.command.front().empty()) return invalid("the rank has no command");
+  if (spec.command.size() > words_max) return invalid("the rank's command has too many words");
+  if (spec.env.size() > words_max) return invalid("the rank's environment has too many variables");
+  if (!is_text(spec.command) || !is_text(spec.env) || !is_text(spec.workdir) || !is_text(spec.output))
+    return invalid("the rank's specification holds a NUL byte");
+  if (!std::all_of(spec.env.begin(), spec.env.end(), is_variable))
+    return invalid("the rank's environment holds an entry that is not NAME=VALUE");
+  if (spec.workdir.empty()) return invalid("the rank has no working folder");
+  if (!is_cgroup_name(spec.cgroup)) return invalid("'" + spec.cgroup + "' cannot name a cgroup");
+  if (spec.cpus < 0 || spec.cpus > cpus_max) return invalid("the rank's number of CPUs is out of range");
+  if (spec.memory < Bytes(0)) return invalid("the rank's memory is negative");
+  if (spec.grace < 0s || spec.grace > grace_max) return invalid("the rank's grace period is out of range");
+  if (spec.log_bytes_max < log_bytes_smallest || spec.log_bytes_max > log_bytes_largest)
+    return invalid("the size of the rank's log is out of range");
+  return {};
+}
+
+// ---- the format of `spec`: the mark, then the fields in their order; numbers have eight bytes in the
+// machine's order (the file never leaves it), a text is its length and its bytes, a list its length and its
+// texts.
+
+class SpecWriter {
+ public:
+  void number(std::int64_t value) {
+    char bytes[sizeof value];
+    std::memcpy(bytes, &value, sizeof value);
+    content_.append(bytes, sizeof bytes);
+  }
+  void text(const std::string& value) {
+    number(static_cast<std::int64_t>(value.size()));
+    content_ += value;
+  }
+  void words(const std::vector<std::string>& values) {
+    number(static_cast<std::int64_t>(values.size()));
+    for (const auto& value : values) text(value);
+  }
+  const std::string& content() const { return content_; }
+
+ private:
+  std::string content_{spec_mark};
+};
+
+// Reads zeros and empty texts once something was wrong; `sound()` tells at the end.
+class SpecReader {
+ public:
+  explicit SpecReader(std::string_view content) : sound_(content.starts_with(spec_mark)) {
+    if (sound_) rest_ = content.substr(spec_mark.size());
+  }
+
+  std::int64_t number() {
+    std::int64_t value = 0;
+    const std::string_view bytes = take(sizeof value);
+    if (sound_) std::memcpy(&value, bytes.data(), sizeof value);
+    return value;
+  }
+  std::string text() { return std::string(take(length(rest_.size()))); }
+  std::vector<std::string> words() {
+    const std::size_t count = length(words_max);
+    std::vector<std::string> values;
+    while (sound_ && values.size() < count) values.push_back(text());
+    return values;
+  }
+  bool sound() const { return sound_ && rest_.empty(); }
+
+ private:
+  std::size_t length(std::size_t length_max) {
+    const std::int64_t value = number();
+    if (value < 0 || static_cast<std::uint64_t>(value) > length_max) sound_ = false;
+    return sound_ ? static_cast<std::size_t>(value) : 0;
+  }
+  std::string_view take(std::size_t count) {
+    if (count > rest_.size()) sound_ = false;
+    if (!sound_) return {};
+    const std::string_view taken = rest_.substr(0, count);
+    rest_.remove_prefix(count);
+    return taken;
+  }
+
+  bool sound_;
+  std::string_view rest_;
+};
+
+template <class Number>
+bool read_number(std::string_view text, Number& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+}  // namespace
+
+Result<> write_spec(const std::string& folder, const RankSpec& spec) {
+  if (auto sound = validate(spec); !sound) return sound;
+  SpecWriter writer;
+  writer.words(spec.command);
+  writer.words(spec.env);
+  writer.text(spec.workdir);
+  writer.text(spec.cgroup);
+  writer.number(spec.cpus);
+  writer.number(spec.memory.count());
+  writer.number(spec.grace.count());
+  writer.number(spec.log_bytes_max.count());
+  writer.text(spec.output);
+  if (writer.content().size() > spec_bytes_max)
+    return invalid("the rank's command and environment are larger than 4 MiB")
+        .remedy("pass large data as a file");
+  return replace_file(path_of(folder, "spec"), writer.content());
+}
+
+Result<RankSpec> read_spec(const std::string& folder) {
+  const std::string path = path_of(folder, "spec");
+  auto content = read_file(path, spec_bytes_max);
+  if (!content) return std::move(content).error();
+  if (!*content) return failed("there is no " + path);
+  SpecReader reader(**content);
+  RankSpec spec;
+  spec.command = reader.words();
+  spec.env = reader.words();
+  spec.workdir = reader.text();
+  spec.cgroup = reader.text();
+  const std::int64_t cpus = reader.number();
+  spec.memory = Bytes(reader.number());
+  spec.grace = Duration(reader.number());
+  spec.log_bytes_max = Bytes(reader.number());
+  spec.output = reader.text();
+  if (!reader.sound() || cpus < 0 || cpus > cpus_max) return failed("it is damaged").within(path);
+  spec.cpus = static_cast<std::int32_t>(cpus);
+  if (auto sound = validate(spec); !sound) return std::move(sound).error().within(path);
+  return spec;
+}
+
+Result<> write_exit(const std::string& folder, const RankExit& exit) {
+  return replace_file(path_of(folder, "exit"),
+                      std::to_string(exit.exit_code) + "\n" + exit.detail.substr(0, detail_bytes_max));
+}
+
+Result<std::optional<RankExit>> read_exit(const std::string& folder) {
+  const std::string path = path_of(folder, "exit");
+  auto content = read_file(path, detail_bytes_max + line_bytes_max);
+  if (!content) return std::move(content).error();
+  if (!*content) return std::optional<RankExit>();
+  const std::string_view text = **content;
+  const std::size_t line_end = std::min(text.find('\n'), text.size());
+  RankExit exit;
+  if (line_end == text.size() || !read_number(text.substr(0, line_end), exit.exit_code))
+    return failed("it is damaged").within(path);
+  exit.detail = text.substr(line_end + 1);
+  return std::optional(std::move(exit));
+}
+
+std::string verdict_path(const std::string& folder) { return folder + "/verdict"; }
+
+std::string progress_path(const std::string& folder) { return folder + "/progress"; }
+
+namespace {
+
+// What a rank has written for people, if it is short enough.
+std::string read_sentence(const std::string& path) {
+  auto content = read_file(path, verdict_bytes_max);
+  return content && *content ? valid_utf8(**content) : "";
+}
+
+}  // namespace
+
+std::string read_verdict(const std::string& folder) { return read_sentence(verdict_path(folder)); }
+std::string read_progress(const std::string& folder) { return read_sentence(progress_path(folder)); }
+
+Result<> write_shim(const std::string& folder, const ShimProcess& shim) {
+  return replace_file(path_of(folder, "shim"),
+                      std::to_string(shim.pid) + " " + std::to_string(shim.start_time) + "\n");
+}
+
+Result<std::optional<ShimProcess>> read_shim(const std::string& folder) {
+  const std::string path = path_of(folder, "shim");
+  auto content = read_file(path, line_bytes_max);
+  if (!content) return std::move(content).error();
+  if (!*content) return std::optional<ShimProcess>();
+  const auto fields = split(trim(**content), ' ');
+  ShimProcess shim;
+  if (fields.size() != 2 || !read_number(fields[0], shim.pid) || !read_number(fields[1], shim.start_time) ||
+      shim.pid <= 0)
+    return failed("it is damaged").within(path);
+  return std::optional(shim);
+}
+
+// The shim writes its file first and then looks for the mark; here it is the other way round. So one of the
+// two sees the other, whoever was faster.
+Result<std::optional<ShimProcess>> take_over(const std::string& folder) {
+  auto shim = read_shim(folder);
+  if (!shim || *shim) return shim;
+  if (auto marked = replace_file(path_of(folder, "given_up"), ""); !marked) return std::move(marked).error();
+  return read_shim(folder);
+}
+
+bool is_given_up(const std::string& folder) { return access(path_of(folder, "given_up").c_str(), F_OK) == 0; }
+
+bool is_alive(const ShimProcess& shim) {
+  const auto status = read_process(shim.pid);
+  return status && status->start_time == shim.start_time && status->state != 'Z' && status->state != 'X';
+}
+
+}  // namespace tutti::rank

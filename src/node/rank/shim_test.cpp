@@ -1,0 +1,262 @@
+#include "node/rank/shim.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <sstream>
+
+#include "base/files/descriptor.hpp"
+#include "node/rank/folder_test.hpp"
+#include "node/rank/launch.hpp"
+#include "node/rank/limits.hpp"
+#include "node/rank/log_segments.hpp"
+#include "node/rank/rank_folder.hpp"
+
+namespace tutti::rank {
+namespace {
+
+constexpr int patience_ms = 20'000;
+
+bool is_gone(pid_t pid) { return kill(pid, 0) != 0 && errno == ESRCH; }
+
+// Runs shims in forked children of the test. A rank tells the test what it has to say through a named pipe.
+class ShimTest : public FolderTest {
+ protected:
+  ShimTest() {
+    EXPECT_EQ(mkfifo(path("said").c_str(), 0600), 0);
+    said_ = files::FileDescriptor(open(path("said").c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  }
+  ~ShimTest() override {
+    if (shim_ <= 0) return;
+    kill(shim_, SIGUSR1);
+    waitpid(shim_, nullptr, 0);
+  }
+
+  RankSpec shell(const std::string& script) const {
+    return {.command = {"sh", "-c", script},
+            .env = {"PATH=/usr/bin:/bin", "SAID=" + path("said")},
+            .workdir = folder(),
+            .cgroup = "tutti-test-" + std::to_string(getpid()),
+            .output = {}};
+  }
+
+  void start(const RankSpec& spec) {
+    const auto written = write_spec(folder(), spec);
+    ASSERT_TRUE(written) << written.error().text();
+    shim_ = fork();
+    if (shim_ == 0) _exit(run_shim(folder()));
+  }
+
+  RankExit finish() {
+    int status = -1;
+    waitpid(shim_, &status, 0);
+    shim_ = -1;
+    EXPECT_EQ(status, 0);
+    const auto exit = read_exit(folder());
+    EXPECT_TRUE(exit && *exit);
+    return exit && *exit ? **exit : RankExit{.exit_code = -1, .detail = "no exit on record"};
+  }
+
+  RankExit run(const RankSpec& spec) {
+    start(spec);
+    return finish();
+  }
+
+  void kill_shim() {
+    kill(shim_, SIGKILL);
+    waitpid(shim_, nullptr, 0);
+    shim_ = -1;
+  }
+
+  // The next line that the rank said.
+  std::string heard() {
+    std::string line;
+    char letter = 0;
+    while (letter != '\n') {
+      pollfd event{.fd = said_.get(), .events = POLLIN, .revents = 0};
+      if (poll(&event, 1, patience_ms) <= 0) return "nothing was said";
+      if (read(said_.get(), &letter, 1) == 1 && letter != '\n') line += letter;
+    }
+    return line;
+  }
+  pid_t heard_pid() { return std::stoi(heard()); }
+
+  ShimProcess shim() const {
+    const auto process = read_shim(folder());
+    return process && *process ? **process : ShimProcess();
+  }
+
+  std::string log() const {
+    const auto chunk = read_log(folder(), 0, std::size_t{1} << 26);
+    return chunk ? chunk->bytes : chunk.error().text();
+  }
+
+ private:
+  files::FileDescriptor said_;
+  pid_t shim_ = -1;
+};
+
+TEST_F(ShimTest, TheExitCodeIsTheCommands) {
+  EXPECT_EQ(run(shell("exit 0")), RankExit());
+  EXPECT_EQ(run(shell("exit 7")), (RankExit{.exit_code = 7, .detail = ""}));
+  EXPECT_EQ(run(shell("kill -SEGV $$")), (RankExit{.exit_code = 128 + SIGSEGV, .detail = ""}));
+}
+
+TEST_F(ShimTest, ACommandThatCannotRunSaysWhy) {
+  RankSpec spec = shell("");
+  spec.command = {"no-such-command"};
+  EXPECT_EQ(run(spec), (RankExit{.exit_code = 127,
+                                 .detail = "cannot run 'no-such-command': No such file or directory"}));
+  spec.command = {folder()};
+  EXPECT_EQ(run(spec),
+            (RankExit{.exit_code = 126, .detail = "cannot run '" + folder() + "': Permission denied"}));
+  spec.command = {"true"};
+  spec.workdir = path("missing");
+  EXPECT_EQ(run(spec), (RankExit{.exit_code = 126,
+                                 .detail = "cannot enter the folder '" + path("missing") +
+                                           "': No such file or directory"}));
+}
+
+TEST_F(ShimTest, ADamagedSpecificationEndsTheRank) {
+  std::ofstream(path("spec")) << "garbage";
+  const pid_t child = fork();
+  if (child == 0) _exit(run_shim(folder()));
+  waitpid(child, nullptr, 0);
+  const auto exit = read_exit(folder());
+  ASSERT_TRUE(exit && *exit);
+  EXPECT_EQ((*exit)->exit_code, 126);
+  EXPECT_NE((*exit)->detail.find("damaged"), std::string::npos);
+}
+
+TEST_F(ShimTest, TheRankSeesItsSurroundings) {
+  RankSpec spec = shell("pwd; echo \"$GREETING\"; env | wc -l; read line || echo no input; echo wrong >&2");
+  spec.env = {"PATH=/usr/bin:/bin", "GREETING=hello there", "PWD=" + folder()};
+  EXPECT_EQ(run(spec).exit_code, 0);
+  EXPECT_EQ(log(), folder() + "\nhello there\n3\nno input\nwrong\n");
+}
+
+TEST_F(ShimTest, OutputIsCapturedWhole) {
+  RankSpec spec = shell("head -c 5000000 /dev/zero | tr '\\0' 'x'; echo end");
+  spec.output = "copy";
+  EXPECT_EQ(run(spec).exit_code, 0);
+  const std::string expected = std::string(5'000'000, 'x') + "end\n";
+  EXPECT_TRUE(log() == expected);
+  std::stringstream copy;
+  copy << std::ifstream(path("copy")).rdbuf();
+  EXPECT_TRUE(copy.str() == expected);
+}
+
+TEST_F(ShimTest, AnOutputFileThatCannotBeWrittenIsToldAndForgiven) {
+  RankSpec spec = shell("echo fine");
+  spec.output = path("missing/copy");
+  EXPECT_EQ(run(spec).exit_code, 0);
+  EXPECT_EQ(log(), "tutti: cannot write " + spec.output + ": No such file or directory\nfine\n");
+}
+
+TEST_F(ShimTest, ALongLogKeepsItsTail) {
+  RankSpec spec = shell("seq 1 20000");
+  spec.log_bytes_max = kib(64);
+  EXPECT_EQ(run(spec).exit_code, 0);
+  EXPECT_EQ(*last_lines(folder(), 2, 1000), "19999\n20000\n");
+  EXPECT_LE(log().size(), std::size_t{64} << 10);
+}
+
+TEST_F(ShimTest, AnEndReachesEveryProcess) {
+  RankSpec spec = shell(
+      "(setsid sh -c 'trap \"\" TERM; echo $$ > $SAID; exec sleep 1000' &)\n"
+      "echo $$ > $SAID; exec sleep 1000");
+  spec.grace = 50ms;
+  start(spec);
+  const pid_t first = heard_pid();
+  const pid_t second = heard_pid();
+  ASSERT_TRUE(is_alive(shim()));
+  ASSERT_TRUE(end_shim(shim(), false));
+  EXPECT_EQ(finish().exit_code, 128 + SIGTERM);
+  EXPECT_TRUE(is_gone(first));
+  EXPECT_TRUE(is_gone(second));
+}
+
+TEST_F(ShimTest, ARankMayEndInItsOwnWay) {
+  const RankSpec spec =
+      shell("mkfifo never; trap 'echo saved; exit 3' TERM; echo ready > $SAID; read nothing <> never");
+  start(spec);
+  ASSERT_EQ(heard(), "ready");
+  ASSERT_TRUE(end_shim(shim(), false));
+  EXPECT_EQ(finish().exit_code, 3);
+  EXPECT_EQ(log(), "saved\n");
+}
+
+TEST_F(ShimTest, AtOnceDoesNotWaitForTheGracePeriod) {
+  RankSpec spec = shell("trap '' TERM; echo ready > $SAID; sleep 1000; sleep 1000");
+  spec.grace = 1h;
+  start(spec);
+  ASSERT_EQ(heard(), "ready");
+  ASSERT_TRUE(end_shim(shim(), false));
+  ASSERT_TRUE(end_shim(shim(), true));
+  EXPECT_EQ(finish().exit_code, 128 + SIGKILL);
+}
+
+// Processes that fork for ever while they are being killed.
+TEST_F(ShimTest, ARankThatKeepsForkingIsEnded) {
+  RankSpec spec = shell(
+      "trap '' TERM\n"
+      "(forks=0; while :; do sleep 1000 & forks=$((forks + 1)); [ $forks = 20 ] && echo ready > $SAID; done) "
+      "& wait");
+  spec.grace = 0ms;
+  start(spec);
+  ASSERT_EQ(heard(), "ready");
+  ASSERT_TRUE(end_shim(shim(), false));
+  EXPECT_EQ(finish().exit_code, 128 + SIGKILL);
+}
+
+TEST_F(ShimTest, WhatARankLeavesBehindIsEnded) {
+  start(shell("sleep 1000 & echo $! > $SAID; setsid sleep 1000 & echo $! > $SAID; echo done"));
+  const pid_t first = heard_pid();
+  const pid_t second = heard_pid();
+  EXPECT_EQ(finish().exit_code, 0);
+  EXPECT_TRUE(is_gone(first));
+  EXPECT_TRUE(is_gone(second));
+  EXPECT_EQ(log(), "done\n");
+}
+
+TEST_F(ShimTest, AKilledShimTakesItsRankAlong) {
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // so that the orphan is the test's to reap
+  start(shell("echo $$ > $SAID; exec sleep 1000"));
+  const pid_t main = heard_pid();
+  kill_shim();
+  int status = 0;
+  EXPECT_EQ(waitpid(main, &status, 0), main);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  prctl(PR_SET_CHILD_SUBREAPER, 0);
+}
+
+TEST_F(ShimTest, ARankAboveItsMemoryIsKilledAndToldSo) {
+  RankSpec spec = shell("tail /dev/zero");
+  spec.memory = mib(48);
+  if (!RankLimits({.name = spec.cgroup, .cpus = 0, .memory = spec.memory}).memory_has_cgroup())
+    GTEST_SKIP() << "this process may not make a cgroup for memory";
+  const RankExit exit = run(spec);
+  EXPECT_EQ(exit.exit_code, 128 + SIGKILL);
+  EXPECT_EQ(exit.detail, "killed: memory limit of 48 MiB reached");
+  EXPECT_FALSE(std::filesystem::exists("/sys/fs/cgroup/memory/tutti/" + spec.cgroup));
+  EXPECT_FALSE(std::filesystem::exists("/sys/fs/cgroup/tutti/" + spec.cgroup));
+}
+
+TEST_F(ShimTest, ARankIsPutUnderItsCpuLimit) {
+  RankSpec spec = shell("cat /proc/self/cgroup");
+  spec.cpus = 1;
+  if (!RankLimits({.name = spec.cgroup, .cpus = spec.cpus, .memory = {}}).cpus_have_cgroup())
+    GTEST_SKIP() << "this process may not make a cgroup for CPUs";
+  EXPECT_EQ(run(spec).exit_code, 0);
+  EXPECT_NE(log().find("/tutti/" + spec.cgroup), std::string::npos) << log();
+}
+
+}  // namespace
+}  // namespace tutti::rank
