@@ -12,9 +12,12 @@ if(TUTTI_NVCC AND TARGET torch_cuda)
 endif()
 message(STATUS "CUDA: nvcc is '${TUTTI_NVCC}', tutti-worker trains on GPUs: ${TUTTI_CUDA}")
 
-# Machine code for Ampere and Hopper; later GPUs compile from Hopper's.
 set(nvcc_flags -O3 -std=c++17 -Werror all-warnings -Xcompiler -fPIC,-Wall,-Wextra
-  -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 -gencode arch=compute_90,code=compute_90)
+  -gencode arch=compute_90,code=compute_90)
+if(TUTTI_CUDA)
+  # Machine code for Ampere and Hopper; later GPUs compile from Hopper's. Where nothing links it, that is left out.
+  list(APPEND nvcc_flags -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90)
+endif()
 
 # tutti_cuda(LIBRARY MODULE): the .cu files of a module's folder as a library. The module's headers are on the path.
 function(tutti_cuda library name)
@@ -27,7 +30,7 @@ function(tutti_cuda library name)
     cmake_path(GET source FILENAME file)
     set(object "${folder}/${file}.o")
     add_custom_command(OUTPUT "${object}"
-      COMMAND "${TUTTI_NVCC}" ${nvcc_flags} "-I${CMAKE_BINARY_DIR}/include/${target}" -MMD -MF "${object}.d"
+      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} "${TUTTI_NVCC}" ${nvcc_flags} "-I${CMAKE_BINARY_DIR}/include/${target}" -MMD -MF "${object}.d"
               -c "${source}" -o "${object}"
       DEPENDS "${source}" DEPFILE "${object}.d" COMMENT "nvcc ${name}/${file}" VERBATIM)
     list(APPEND objects "${object}")

@@ -92,8 +92,20 @@ function(tutti_test name)
   add_executable(${name} ${test_SOURCES})
   tutti_batch(${name} "${test_SOURCES}" units)
   target_link_libraries(${name} PRIVATE tutti_flags ${test_USES} GTest::gtest_main)
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES
     TEST_PREFIX "${name}: " PROPERTIES TIMEOUT 300)
+endfunction()
+
+# tutti_tests(NAMES names… PROPERTIES properties…): properties of single cases, which are known only when the tests are run. The label
+# `long` is for what takes more than some five seconds: `./dev test` runs it from nothing, with --all and in CI.
+function(tutti_tests)
+  cmake_parse_arguments(PARSE_ARGV 0 tests "" "" "NAMES;PROPERTIES")
+  list(JOIN tests_NAMES "\" \"" names)
+  list(JOIN tests_PROPERTIES " " properties)
+  string(SHA1 file "${names} ${properties}")
+  set(file "${CMAKE_CURRENT_BINARY_DIR}/tests-${file}.cmake")
+  file(WRITE "${file}" "set_tests_properties(\"${names}\" PROPERTIES ${properties})\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${file}")
 endfunction()
 
 # build/PRESET/include/TARGET/NAME/x.hpp -> src/NAME/x.hpp, one link a header, so that a folder inside a

@@ -49,6 +49,73 @@ class Dev : public testing::Test {
   support::TempFolder folder_;
 };
 
+// A checkout in which everything is built at once, and ctest only writes down what it is asked to run.
+// Without lint: the preset is asan.
+class DevTests : public Dev {
+ protected:
+  void SetUp() override {
+    Dev::SetUp();
+    for (const char* tool : {"mkdir", "ln", "rm", "find", "touch", "sha256sum"}) {
+      std::filesystem::create_symlink(std::string("/usr/bin/") + tool, folder_.path() + "/" + tool);
+    }
+    stand_in("dpkg-query", "shift 3; for package; do echo \"installed $package\"; done");
+    stand_in("apt-get", "");
+    stand_in("cmake", "");
+    stand_in("ctest",
+             "if [[ $* == *-N* ]]; then echo \"Total Tests: $#\"; exit; fi\n"
+             "echo \"$*\" >\"$TMPDIR/log\"\n"
+             "if [[ -f $TMPDIR/fails ]]; then mkdir -p build/asan/Testing/Temporary\n"
+             "cat \"$TMPDIR/fails\" >build/asan/Testing/Temporary/LastTestsFailed.log; exit 8; fi");
+    for (const char* folder : {"tools", "tests/support", "cmake", "build/asan/bin", "build/asan/lib"})
+      std::filesystem::create_directories(checkout() + "/" + folder);
+    for (const char* file : {"dev", "README.md", "CMakePresets.json", "tools/packages.txt", "tools/demo"})
+      std::filesystem::copy(std::string(TUTTI_SOURCE_DIR "/") + file, checkout() + "/" + file);
+    for (const char* file : {"build.ninja", "bin/a_test", "bin/b_test", "bin/system_test", "lib/libx.a"})
+      write("build/asan/" + std::string(file), "first");
+    write("tests/support/x", "");
+    write("cmake/x", "");
+  }
+
+  std::string checkout() const { return folder_.path() + "/checkout"; }
+  void write(const std::string& file, const std::string& text) {
+    support::write_text(checkout() + "/" + file, text);
+  }
+
+  // What ctest was asked to run.
+  std::string asked(std::vector<std::string> words, int exit_code = 0) {
+    words.insert(words.begin(), {folder_.path() + "/bash", checkout() + "/dev", "test", "--preset", "asan"});
+    const auto ran = run(words, {.env = {{"PATH", folder_.path()}, {"TMPDIR", folder_.path()}, {"CI", ""}}});
+    EXPECT_EQ(ran.exit_code, exit_code) << ran.out << ran.err;
+    return logged();
+  }
+};
+
+TEST_F(DevTests, WhatHasPassedIsNotRunAgainUntilItChanges) {
+  EXPECT_EQ(asked({}), "--preset asan\n") << "from nothing, everything";
+  EXPECT_EQ(asked({}), "--preset asan -E ^(a_test|b_test|system_test):  -LE long\n");
+  write("build/asan/bin/a_test", "second");
+  EXPECT_EQ(asked({}), "--preset asan -E ^(b_test|system_test):  -LE long\n");
+  write("build/asan/lib/libx.a", "second");
+  EXPECT_EQ(asked({}), "--preset asan -E ^(a_test|b_test):  -LE long\n")
+      << "the system stands on every library";
+  EXPECT_EQ(asked({"--all"}), "--preset asan\n");
+  EXPECT_EQ(asked({"-R", "x"}), "--preset asan -R x\n");
+}
+
+TEST_F(DevTests, WhatHasFailedIsRunAgain) {
+  support::write_text(folder_.path() + "/fails", "7:b_test: Some.Case\n");
+  EXPECT_EQ(asked({}, 8), "--preset asan\n");
+  std::filesystem::remove(folder_.path() + "/fails");
+  EXPECT_EQ(asked({}), "--preset asan -E ^(a_test|system_test): \n") << "and so are the long ones";
+}
+
+TEST_F(DevTests, ARunThatWasCutShortProvesNothing) {
+  support::write_text(folder_.path() + "/fails", "");
+  asked({}, 8);
+  std::filesystem::remove(folder_.path() + "/fails");
+  EXPECT_EQ(asked({}), "--preset asan\n");
+}
+
 TEST_F(Dev, HelpExplainsEachCommandInALine) {
   const auto help = dev({"help"});
   EXPECT_EQ(help.exit_code, 0);

@@ -46,10 +46,6 @@ bool reaches(const std::vector<Module>& modules, const Module& from, std::string
   return false;
 }
 
-bool contains(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 // "store/sqlite/x.hpp" is a header of the module "store/sqlite".
 const Module* module_of_include(const std::vector<Module>& modules, const std::string& path) {
   const auto slash = path.rfind('/');

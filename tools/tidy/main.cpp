@@ -56,6 +56,7 @@ tutti::Result<std::vector<Finding>> check_all(const std::string& root, const std
   if (!tree) return std::move(tree).error();
   const auto modules = tutti::tidy::read_modules(*tree);
   std::vector<Finding> all = tutti::tidy::check_layers(modules);
+  append(all, tutti::tidy::check_rooms(*tree, tutti::tidy::read_rooms(*tree), modules));
   append(all, tutti::tidy::check_includes(*tree, modules));
   append(all, tutti::tidy::check_borders(*tree, modules));
   append(all, tutti::tidy::check_unordered(*tree, modules));

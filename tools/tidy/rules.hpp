@@ -18,6 +18,9 @@ Findings check_layers(const std::vector<Module>& modules);
 Findings check_includes(const Tree& tree, const std::vector<Module>& modules);
 Findings check_borders(const Tree& tree, const std::vector<Module>& modules);
 
+// rooms.cpp: src/CMakeLists.txt says which room may use which; each has a page of its own.
+Findings check_rooms(const Tree& tree, const std::vector<Room>& rooms, const std::vector<Module>& modules);
+
 // purity.cpp: what makes a module deterministic.
 bool is_pure(const Module& module);
 Findings check_unordered(const Tree& tree, const std::vector<Module>& modules);

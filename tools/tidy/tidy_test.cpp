@@ -54,6 +54,56 @@ TEST(Tidy, AHouseInOrderHasNoFindings) {
   EXPECT_EQ(places(check_home_paths(tree)), Places());
 }
 
+// Two rooms: whoever stands in `top` may use `base`.
+Tree rooms() {
+  Tree tree;
+  tree.plant("src/CMakeLists.txt", "tutti_room(base)\ntutti_room(top USES base)  # above it\n");
+  tree.plant("src/base/CMakeLists.txt",
+             "tutti_module(base LAYER base)\ntutti_module(base/hash LAYER base)\n");
+  tree.plant("src/top/CMakeLists.txt", "tutti_module(top/a LAYER pure USES base/hash)\n");
+  tree.plant("src/base/README.md", "`base`, `hash`\n");
+  tree.plant("src/top/README.md", "`a`\n");
+  return tree;
+}
+
+Places found_in_rooms(const Tree& tree) {
+  return places(check_rooms(tree, read_rooms(tree), read_modules(tree)));
+}
+
+TEST(Tidy, RoomsInOrderHaveNoFindings) { EXPECT_EQ(found_in_rooms(rooms()), Places()); }
+
+TEST(Tidy, FindsARoomThatUsesWhatItMayNot) {
+  Tree tree = rooms();
+  tree.plant("src/base/CMakeLists.txt",
+             "tutti_module(base LAYER base)\ntutti_module(base/hash LAYER base USES top/a)\n");
+  EXPECT_EQ(found_in_rooms(tree), (Places{"src/CMakeLists.txt:1 rooms"}));
+  tree.plant("src/CMakeLists.txt", "tutti_room(base USES top)\ntutti_room(top USES base)\n");
+  EXPECT_EQ(found_in_rooms(tree), (Places{"src/CMakeLists.txt:1 rooms", "src/CMakeLists.txt:2 rooms"}))
+      << "a circle";
+}
+
+TEST(Tidy, FindsARoomThatIsNamedAndNotUsed) {
+  Tree tree = rooms();
+  tree.plant("src/top/CMakeLists.txt", "tutti_module(top/a LAYER pure)\n");
+  EXPECT_EQ(found_in_rooms(tree), (Places{"src/CMakeLists.txt:2 rooms"}));
+}
+
+TEST(Tidy, FindsAModuleWithoutARoom) {
+  Tree tree = rooms();
+  tree.plant("src/CMakeLists.txt", "tutti_room(base)\n");
+  EXPECT_EQ(found_in_rooms(tree), (Places{"src/top/CMakeLists.txt:1 rooms"}));
+}
+
+TEST(Tidy, FindsARoomWhosePageIsAbsentTooLongOrForgetsAModule) {
+  Tree tree = rooms();
+  tree.files.erase("src/base/README.md");
+  std::string text = "no module\n";
+  for (int line = 1; line <= 60; ++line) text += "more\n";
+  tree.plant("src/top/README.md", text);
+  EXPECT_EQ(found_in_rooms(tree), (Places{"src/CMakeLists.txt:1 rooms", "src/top/README.md:1 rooms",
+                                          "src/top/README.md:61 rooms"}));
+}
+
 TEST(Tidy, FindsALayerThatLooksUp) {
   Tree tree = house();
   tree.plant("src/CMakeLists.txt",

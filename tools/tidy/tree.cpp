@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <regex>
+#include <set>
 
 #include "base/text.hpp"
 
@@ -24,33 +25,53 @@ std::string directory(const std::string& path) {
   return slash == std::string::npos ? "" : path.substr(0, slash);
 }
 
-// `name LAYER x USES a b …` into a module.
-Module parse_module(const std::string& call, const std::string& file, int line) {
-  Module module;
-  module.file = file;
-  module.line = line;
-  std::string keyword;
-  std::string dir;
+// What stands between the brackets of a call: `name LAYER x USES a b …`, as the words behind each keyword.
+// The name comes behind "".
+std::map<std::string, std::vector<std::string>> arguments_of(const std::string& call) {
+  static const std::set<std::string> keywords{"LAYER", "USES", "NEEDS", "TESTS_USE", "PROGRAM", "DIR"};
   static const std::regex bare_word(R"([^\s"]+)");
+  std::map<std::string, std::vector<std::string>> words;
+  std::string keyword;
   for (std::sregex_iterator word(call.begin(), call.end(), bare_word), end; word != end; ++word) {
-    const std::string text = word->str();
-    if (module.name.empty()) {
-      module.name = text;
-    } else if (std::regex_match(text, std::regex("LAYER|USES|NEEDS|TESTS_USE|PROGRAM|DIR"))) {
-      keyword = text;
-    } else if (keyword == "LAYER") {
-      module.layer = text;
-    } else if (keyword == "USES") {
-      module.uses.push_back(text);
-    } else if (keyword == "TESTS_USE") {
-      module.tests_use.push_back(text);
-    } else if (keyword == "DIR") {
-      dir = text;
+    if (keywords.contains(word->str())) {
+      keyword = word->str();
+    } else {
+      words[keyword].push_back(word->str());
     }
   }
-  constexpr std::string_view source_dir = "${CMAKE_SOURCE_DIR}/";
-  module.folder = dir.starts_with(source_dir) ? dir.substr(source_dir.size()) : "src/" + module.name;
-  return module;
+  return words;
+}
+
+struct Call {
+  std::string file;
+  int line = 0;
+  std::map<std::string, std::vector<std::string>> words;
+
+  std::string one(const std::string& keyword) const {
+    const auto found = words.find(keyword);
+    return found == words.end() || found->second.empty() ? "" : found->second.front();
+  }
+  std::vector<std::string> all(const std::string& keyword) const {
+    const auto found = words.find(keyword);
+    return found == words.end() ? std::vector<std::string>() : found->second;
+  }
+};
+
+// Every call of this function in the CMakeLists.txt files.
+std::vector<Call> calls_of(const Tree& tree, const std::string& function) {
+  std::vector<Call> calls;
+  for (const auto& [path, lines] : tree.files) {
+    if (!path.ends_with("CMakeLists.txt")) continue;
+    for (std::size_t at = 0; at < lines.size(); ++at) {
+      const auto open = lines[at].find(function + "(");
+      if (open == std::string::npos || trim(lines[at]).starts_with("#")) continue;
+      std::string call = lines[at].substr(open + function.size() + 1);
+      for (std::size_t next = at + 1; call.find(')') == std::string::npos && next < lines.size(); ++next)
+        call += " " + lines[next];
+      calls.push_back({path, static_cast<int>(at) + 1, arguments_of(call.substr(0, call.find(')')))});
+    }
+  }
+  return calls;
 }
 
 }  // namespace
@@ -82,19 +103,27 @@ Result<Tree> read_tree(const std::string& root) {
 }
 
 std::vector<Module> read_modules(const Tree& tree) {
+  constexpr std::string_view source_dir = "${CMAKE_SOURCE_DIR}/";
   std::vector<Module> modules;
-  for (const auto& [path, lines] : tree.files) {
-    if (!path.ends_with("CMakeLists.txt")) continue;
-    for (std::size_t at = 0; at < lines.size(); ++at) {
-      const auto open = lines[at].find("tutti_module(");
-      if (open == std::string::npos || trim(lines[at]).starts_with("#")) continue;
-      std::string call = lines[at].substr(open + 13);
-      for (std::size_t next = at + 1; call.find(')') == std::string::npos && next < lines.size(); ++next)
-        call += " " + lines[next];
-      modules.push_back(parse_module(call.substr(0, call.find(')')), path, static_cast<int>(at) + 1));
-    }
+  for (const Call& call : calls_of(tree, "tutti_module")) {
+    const std::string name = call.one("");
+    const std::string dir = call.one("DIR");
+    modules.push_back({.name = name,
+                       .layer = call.one("LAYER"),
+                       .folder = dir.starts_with(source_dir) ? dir.substr(source_dir.size()) : "src/" + name,
+                       .uses = call.all("USES"),
+                       .tests_use = call.all("TESTS_USE"),
+                       .file = call.file,
+                       .line = call.line});
   }
   return modules;
+}
+
+std::vector<Room> read_rooms(const Tree& tree) {
+  std::vector<Room> rooms;
+  for (const Call& call : calls_of(tree, "tutti_room"))
+    rooms.push_back({.name = call.one(""), .uses = call.all("USES"), .file = call.file, .line = call.line});
+  return rooms;
 }
 
 std::vector<Include> read_includes(const Lines& lines) {
@@ -114,6 +143,10 @@ const Module* owner(const std::vector<Module>& modules, const std::string& path)
   const auto found = std::find_if(modules.begin(), modules.end(),
                                   [&](const Module& module) { return module.folder == folder; });
   return found == modules.end() ? nullptr : &*found;
+}
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 bool has_ending(std::string_view path, std::initializer_list<std::string_view> endings) {

@@ -45,6 +45,15 @@ struct Module {
 // Every tutti_module(…) of the CMakeLists.txt files.
 std::vector<Module> read_modules(const Tree& tree);
 
+// A folder of src with the modules below it, and the rooms that these may use.
+struct Room {
+  std::string name;
+  std::vector<std::string> uses;
+  std::string file;  // where it is declared
+  int line = 0;
+};
+std::vector<Room> read_rooms(const Tree& tree);
+
 struct Include {
   int line = 0;
   bool quoted = false;
@@ -55,6 +64,7 @@ std::vector<Include> read_includes(const Lines& lines);
 // The module whose folder holds the file itself, or null.
 const Module* owner(const std::vector<Module>& modules, const std::string& path);
 
+bool contains(const std::vector<std::string>& names, const std::string& name);
 bool has_ending(std::string_view path, std::initializer_list<std::string_view> endings);
 
 // Runs a program of the build's own and returns what it printed; an error if it could not run or failed.

@@ -1,6 +1,6 @@
 // One rank of a training run, from its folder to its end. The folder has:
 //
-//   recipe.json    what to train and how (src/recipe)
+//   recipe.json    what to train and how (src/learn/recipe)
 //   config.json    the model, as Hugging Face describes it
 //   metrics.jsonl  a line for each step
 //   checkpoints/   what the run can go on from
