@@ -12,6 +12,8 @@
 #include "base/text.hpp"
 #include "base/version/version.hpp"
 #include "control/wire/messages.hpp"
+#include "control/wire/replies.hpp"
+#include "control/wire/requests.hpp"
 
 namespace tutti::controller {
 namespace {
