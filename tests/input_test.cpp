@@ -1,7 +1,6 @@
 // Input that nobody should send, from people, programs and agents: each is answered with a clear error, and
 // after each the cluster still runs a job.
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <filesystem>
 #include <mutex>

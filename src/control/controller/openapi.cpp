@@ -1,5 +1,6 @@
 // The OpenAPI page: the rows of the table, as JSON for machines.
 #include <algorithm>
+#include <cctype>
 
 #include <nlohmann/json.hpp>
 

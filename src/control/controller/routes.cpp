@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "base/text.hpp"
-
 namespace tutti::controller {
 namespace {
 

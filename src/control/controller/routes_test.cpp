@@ -1,6 +1,7 @@
 #include "control/controller/routes.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <set>
 
 #include <gtest/gtest.h>
