@@ -154,7 +154,7 @@ TEST_F(Fabric, WhatIsNoMeasurementIsRefused) {
     many.push_back({{"from", "n1"}, {"to", "n2"}, {"latency_us", 1}, {"bandwidth_gb_s", 1}});
   put(json{{"links", many}}.dump(), "at most 16256 links");
   put(json{{"links", json(many.begin(), many.begin() + 2)}}.dump(), "there twice");
-  EXPECT_EQ(client.request("POST", "/api/v1/fabric", "{}")->status, 404);
+  EXPECT_EQ(client.request("POST", "/api/v1/fabric", "{}")->status, 405);
   auto agent = client_of(cluster_, "join");
   EXPECT_EQ(agent.request("PUT", "/api/v1/fabric", "{}")->status, 401);
   EXPECT_EQ(agent.request("GET", "/api/v1/fabric")->status, 401);

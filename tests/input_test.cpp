@@ -1,12 +1,6 @@
 // Input that nobody should send, from people, programs and agents: each is answered with a clear error, and
 // after each the cluster still runs a job.
-#include <arpa/inet.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <filesystem>
 #include <mutex>
@@ -17,11 +11,13 @@
 #include "control/wire/messages.hpp"
 #include "net/http/client.hpp"
 #include "support/cluster.hpp"
+#include "support/connection.hpp"
 
 namespace tutti {
 namespace {
 
 using nlohmann::json;
+using support::Connection;
 using support::eventually;
 using support::has;
 using support::PartsCluster;
@@ -146,46 +142,6 @@ TEST(Input, NoClusterAndNoToken) {
 }
 
 // ---- programs that speak HTTP, or something else
-
-// A plain connection to the controller's port.
-class Connection {
- public:
-  explicit Connection(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(::connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  }
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
-  ~Connection() { ::close(socket_); }
-
-  void send(const std::string& bytes) const {
-    std::size_t sent = 0;
-    while (sent < bytes.size()) {
-      const ssize_t part = ::send(socket_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
-      if (part <= 0) return;  // the other side has heard enough
-      sent += static_cast<std::size_t>(part);
-    }
-  }
-  // All that comes until the other side closes.
-  std::string read() const {
-    std::string text;
-    std::array<char, 4096> buffer;
-    pollfd waited{socket_, POLLIN, 0};
-    while (::poll(&waited, 1, 20'000) > 0) {
-      const ssize_t got = ::recv(socket_, buffer.data(), buffer.size(), 0);
-      if (got <= 0) return text;
-      text.append(buffer.data(), static_cast<std::size_t>(got));
-    }
-    ADD_FAILURE() << "the connection stays open";
-    return text;
-  }
-
- private:
-  int socket_;
-};
 
 TEST(Input, WhatIsNotHttp) {
   const TestCluster cluster;

@@ -10,7 +10,7 @@
 
 #include "base/text.hpp"
 #include "control/controller/controller.hpp"
-#include "control/wire/objects.hpp"
+#include "control/wire/replies.hpp"
 
 namespace tutti::cli {
 namespace {

@@ -31,6 +31,7 @@ std::unique_ptr<Command> make_fabric();
 std::unique_ptr<Command> make_bench();
 std::unique_ptr<Command> make_record();
 std::unique_ptr<Command> make_sim();
+std::unique_ptr<Command> make_api();
 std::unique_ptr<Command> make_controller();
 std::unique_ptr<Command> make_agent();
 std::unique_ptr<Command> make_shim();

@@ -14,7 +14,8 @@
 #include "cli/commands.hpp"
 #include "cli/text_table.hpp"
 #include "control/cluster/fabric.hpp"
-#include "control/wire/objects.hpp"
+#include "control/wire/replies.hpp"
+#include "control/wire/requests.hpp"
 
 namespace tutti::cli {
 namespace {

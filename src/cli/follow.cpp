@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.hpp"
-#include "control/wire/objects.hpp"
+#include "control/wire/replies.hpp"
 
 namespace tutti::cli {
 namespace {

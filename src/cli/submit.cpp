@@ -12,7 +12,8 @@
 #include "cli/jobfile/job_file.hpp"
 #include "cli/ship.hpp"
 #include "cli/submit.hpp"
-#include "control/wire/objects.hpp"
+#include "control/wire/replies.hpp"
+#include "control/wire/requests.hpp"
 
 namespace tutti::cli {
 namespace {

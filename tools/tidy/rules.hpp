@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tidy/tree.hpp"
@@ -38,5 +39,10 @@ Findings check_home_paths(const Tree& tree);
 using HelpOf =
     std::function<std::optional<std::string>(const std::string& program, const std::string& command)>;
 Findings check_commands(const Tree& tree, const HelpOf& help_of);
+
+// routes.cpp: one table says what the controller answers, and the documents show it.
+Findings check_prefix(const Tree& tree);
+// `markdown` is what `tutti api --markdown` prints.
+Findings check_route_table(const Tree& tree, std::string_view markdown);
 
 }  // namespace tutti::tidy

@@ -329,5 +329,42 @@ TEST(Tidy, FindsCommandsThatDoNotExist) {
                     "README.md:5 commands", "README.md:6 commands"}));
 }
 
+TEST(Tidy, FindsARequestThatIsAnsweredBesideTheTable) {
+  Tree tree;
+  const std::string compares = "if (path == \"/api/v1/secret\") answer();\n";
+  tree.plant("src/control/controller/routes.hpp", "constexpr std::string_view api_prefix = \"/api/v1\";\n");
+  tree.plant("src/control/controller/routes_jobs.cpp", "Route{.path = \"/jobs\"}\n");
+  tree.plant("src/control/controller/routes_test.cpp", compares);
+  tree.plant("src/cli/jobs.cpp", compares);
+  EXPECT_EQ(places(check_prefix(tree)), Places()) << "clients and tests may name paths";
+  tree.plant("src/control/controller/api.cpp", "\n" + compares);
+  tree.plant("src/control/controller/hub.cpp", "if (parts[0] == \"api\") answer();\n");
+  tree.plant("src/control/driver/turns.hpp", compares);
+  EXPECT_EQ(places(check_prefix(tree)),
+            (Places{"src/control/controller/api.cpp:2 routes", "src/control/controller/hub.cpp:1 routes",
+                    "src/control/driver/turns.hpp:1 routes"}));
+}
+
+TEST(Tidy, FindsADocumentThatShowsOtherRoutes) {
+  const std::string markdown = "| request |\n|---|\n| `GET /jobs` |\n| `GET /nodes` |\n";
+  const auto document = [](const std::string& table) {
+    Tree tree;
+    tree.plant("docs/api.md", "# The API\n\n<!-- tutti api --markdown -->\n" + table + "<!-- end -->\n");
+    return tree;
+  };
+  EXPECT_EQ(places(check_route_table(document(markdown), markdown)), Places());
+  EXPECT_EQ(places(check_route_table(document("| request |\n|---|\n| `GET /jobs` |\n"), markdown)),
+            (Places{"docs/api.md:7 routes"}))
+      << "a row is missing";
+  EXPECT_EQ(places(check_route_table(document("| request |\n|---|\n| `PUT /jobs` |\n"), markdown)),
+            (Places{"docs/api.md:6 routes"}));
+  EXPECT_EQ(places(check_route_table(document(markdown + "| `GET /old` |\n"), markdown)),
+            (Places{"docs/api.md:8 routes"}));
+  Tree unmarked;
+  unmarked.plant("docs/api.md", "# The API\n" + markdown);
+  EXPECT_EQ(places(check_route_table(unmarked, markdown)), (Places{"docs/api.md:1 routes"}));
+  EXPECT_EQ(places(check_route_table(Tree(), markdown)), (Places{"docs/api.md:1 routes"}));
+}
+
 }  // namespace
 }  // namespace tutti::tidy

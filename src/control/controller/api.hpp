@@ -1,15 +1,13 @@
-// The REST API: from a request to an answer. Runs on the network loop; reads and writes go through the core.
+// The door of the REST API: finds the row of a request, lets in whom the row lets in, and hands it to the
+// row's handler. Nothing is answered by a handler that is not in the table of routes.hpp. Runs on the network
+// loop.
 #pragma once
 
 #include <memory>
 #include <string>
 
 #include "base/rate.hpp"
-#include "control/controller/core.hpp"
-#include "control/controller/explainer.hpp"
-#include "control/controller/hub.hpp"
-#include "net/http/http.hpp"
-#include "net/sync/blobs.hpp"
+#include "control/controller/call.hpp"
 
 namespace tutti::controller {
 
@@ -26,44 +24,28 @@ struct ApiOptions {
 
 class Api {
  public:
-  Api(net::Loop& loop, Core& core, Hub& hub, Explainer& explainer, ApiOptions options);
+  Api(Core& core, Hub& hub, Explainer& explainer, ApiOptions options);
+  Api(const Api&) = delete;
+  Api& operator=(const Api&) = delete;
 
   void handle(const std::shared_ptr<net::Exchange>& exchange);
 
  private:
   using Shared = std::shared_ptr<net::Exchange>;
 
-  bool authorize(const Shared& exchange);
-  // False when the address has asked too often, which is then answered.
+  // 404 or 405: there is no such page, or it does not take the method.
+  void refuse_unknown(const Shared& exchange, const Page& page);
+  // These are false when they have answered with a refusal.
+  bool authorize(const Shared& exchange, Caller caller);
   bool within(RateLimits& limits, const Shared& exchange, const std::string& what);
-  void handle_open(const Shared& exchange);
-  void handle_jobs(const Shared& exchange);
-  void handle_job(const Shared& exchange, cluster::JobId job, const std::string& verb);
-  void handle_nodes(const Shared& exchange);
-  void handle_blobs(const Shared& exchange);
-  void handle_queues(const Shared& exchange);
-  void handle_fabric(const Shared& exchange);
-  void explain_job(const Shared& exchange, cluster::JobId job);
-  void explain_submit(const Shared& exchange);
-  void submit(const Shared& exchange);
-  void list_jobs(const Shared& exchange);
-  // A wrong request is answered with this status.
-  void change(const Shared& exchange, cluster::Event event, int status_if_wrong = 400);
-  void show(const Shared& exchange,
-            std::function<Result<std::string>(const cluster::State&, const wire::StoreHealth&)> view);
+  RateLimits& limits_of(RateClass rate);
 
-  net::Loop& loop_;
-  Core& core_;
-  Hub& hub_;
-  Explainer& explainer_;
   Tokens tokens_;
   sync::BlobStore blobs_;
+  Services services_;
   RateLimits requests_;      // by address
   RateLimits open_pages_;    // by address, without a token
   RateLimits wrong_tokens_;  // by address
 };
-
-// The description of the API, as OpenAPI 3 in JSON.
-std::string openapi_json();
 
 }  // namespace tutti::controller

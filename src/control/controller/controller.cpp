@@ -139,7 +139,7 @@ Result<> run_controller(const ControllerOptions& options,
   hub_address = &hub;
   const auto per_second = static_cast<double>(options.requests_per_second);
   Explainer explainer;
-  Api api(loop, core, hub, explainer,
+  Api api(core, hub, explainer,
           {.tokens = {std::move(*admin), std::move(*join)},
            .blob_folder = options.folder + "/blobs",
            .requests = {.per_second = per_second, .burst = 2 * per_second}});

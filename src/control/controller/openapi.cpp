@@ -1,96 +1,115 @@
+// The OpenAPI page: the rows of the table, as JSON for machines.
+#include <algorithm>
+#include <cctype>
+
 #include <nlohmann/json.hpp>
 
 #include "base/version/version.hpp"
-#include "control/controller/api.hpp"
+#include "control/controller/routes.hpp"
 
 namespace tutti::controller {
 namespace {
 
 using nlohmann::json;
 
-json operation(const std::string& summary, const std::string& answer) {
-  return {{"summary", summary},
-          {"responses",
-           {{"200", {{"description", answer}}},
-            {"400", {{"description", "the request is wrong: {error: {message, context, remedy}}"}}},
-            {"401", {{"description", "no token, or a wrong one"}}},
-            {"429", {{"description", "too often from one address: see Retry-After"}}},
-            {"503", {{"description", "it cannot be done now"}}}}}};
+std::string content_type(Format format) {
+  switch (format) {
+    case Format::json:
+      return "application/json";
+    case Format::bytes:
+    case Format::websocket:
+      return "application/octet-stream";
+    case Format::events:
+      return "text/event-stream";
+  }
+  return "";
 }
 
-json with(json described, std::initializer_list<std::pair<const char*, const char*>> query) {
-  for (const auto& [name, meaning] : query) {
-    described["parameters"].push_back(
-        {{"name", name}, {"in", "query"}, {"description", meaning}, {"schema", {{"type", "string"}}}});
+json content(const Message& message) { return {{content_type(message.format), json::object()}}; }
+
+json parameters(const Route& route) {
+  const json text{{"type", "string"}};
+  json all = json::array();
+  for (const auto name : argument_names(route.path))
+    all.push_back({{"name", name}, {"in", "path"}, {"required", true}, {"schema", text}});
+  for (const auto& parameter : route.query) {
+    all.push_back({{"name", parameter.name},
+                   {"in", "query"},
+                   {"description", std::string(parameter.value) + ": " + std::string(parameter.meaning)},
+                   {"schema", text}});
   }
+  return all;
+}
+
+// Which of the two tokens open it; none are needed where the list is empty.
+json security(Caller caller) {
+  const json admin{{"admin", json::array()}};
+  const json join{{"join", json::array()}};
+  switch (caller) {
+    case Caller::anybody:
+      return json::array();
+    case Caller::agent:
+      return json::array({admin, join});
+    case Caller::admin:
+      return json::array({admin});
+  }
+  return json::array();
+}
+
+json responses(const Route& route) {
+  json all;
+  const auto add = [&](const char* status, const std::string& meaning) {
+    all[status] = {{"description", meaning}};
+  };
+  const bool upgrades = route.answer.format == Format::websocket;
+  add(upgrades ? "101" : "200", std::string(route.answer.name));
+  if (!upgrades) all["200"]["content"] = content(route.answer);
+  add("400", "the request is wrong: {error: {message, context, remedy}}");
+  if (route.caller != Caller::anybody) add("401", "no token, or a wrong one");
+  if (!argument_names(route.path).empty()) add("404", "what the path names is not there");
+  add("405", "the page takes other methods: see Allow");
+  add("413", "the body has more than " + std::to_string(route.body_bytes_max) + " bytes");
+  add("429", "too often from one address: see Retry-After");
+  add("503", "it cannot be done now");
+  return all;
+}
+
+json operation(const Route& route) {
+  json described{
+      {"summary", route.summary}, {"security", security(route.caller)}, {"responses", responses(route)}};
+  if (json all = parameters(route); !all.empty()) described["parameters"] = std::move(all);
+  if (!route.request.name.empty())
+    described["requestBody"] = {{"description", route.request.name}, {"content", content(route.request)}};
   return described;
 }
 
-json of(json item, const char* parameter) {
-  item["parameters"] = {
-      {{"name", parameter}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}}};
-  return item;
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  return lower;
+}
+
+json bearer(const char* meaning) {
+  return {{"type", "http"}, {"scheme", "bearer"}, {"description", meaning}};
 }
 
 }  // namespace
 
 std::string openapi_json() {
   json paths;
-  paths["/api/v1/health"]["get"] = operation("Is the controller alive? Needs no token.", "{alive}");
-  paths["/api/v1/status"]["get"] = operation("The cluster in a few numbers", "StatusView");
-  paths["/api/v1/jobs"]["get"] = with(operation("Jobs, newest first, a page at a time", "JobList"),
-                                      {{"all", "1: finished ones too"},
-                                       {"array", "only the elements of this job's array"},
-                                       {"limit", "jobs a page, at most 1000"},
-                                       {"before", "the `next` of the page before"}});
-  paths["/api/v1/jobs"]["post"] =
-      operation("Submits a job, or all elements of an array: SubmitRequest", "SubmitReply");
-  paths["/api/v1/jobs/{id}"] = of({{"get", operation("One job with its ranks", "JobView")}}, "id");
-  paths["/api/v1/jobs/{id}/cancel"] =
-      of({{"post", with(operation("Ends a job", "SubmitReply: what is being ended"),
-                        {{"array", "1: every element of its array"}, {"by", "who, for the reason"}})}},
-         "id");
-  paths["/api/v1/jobs/{id}/logs"] = of(
-      {{"get",
-        with(operation("Logs as server-sent events: log {rank, text}, job, note {text}", "text/event-stream"),
-             {{"follow", "1: until the job ends"},
-              {"rank", "only this rank"},
-              {"tail", "only the last N lines of each rank"}})}},
-      "id");
-  paths["/api/v1/nodes"]["get"] = operation("Every node with its devices", "NodeList");
-  paths["/api/v1/nodes/{name}"] = of({{"get", operation("One node", "NodeView")}}, "name");
-  paths["/api/v1/nodes/{name}/drain"] =
-      of({{"post", operation("Nothing new lands; {now: true} moves its gangs", "SubmitReply")}}, "name");
-  paths["/api/v1/nodes/{name}/resume"] = of({{"post", operation("Takes work again", "SubmitReply")}}, "name");
-  paths["/api/v1/jobs/{id}/explain"] =
-      of({{"get", operation("Why it waits, when it will start, what would start it sooner", "ExplainView")}},
-         "id");
-  paths["/api/v1/explain"]["post"] =
-      operation("The same of a job that is not submitted: SubmitRequest", "ExplainView");
-  paths["/api/v1/queues"]["get"] = operation("Queues and who uses what", "QueueList");
-  paths["/api/v1/queues/{name}"] =
-      of({{"put", operation("Creates a queue, or changes what the body names: QueueRequest", "SubmitReply")},
-          {"delete", operation("Removes a queue without parts and unfinished jobs", "SubmitReply")}},
-         "name");
-  paths["/api/v1/fabric"]["get"] = operation("The links between nodes as last measured", "FabricView");
-  paths["/api/v1/fabric"]["put"] = operation("Replaces them by a new measurement: FabricRequest, at most " +
-                                                 std::to_string(cluster::fabric_links_max) + " links",
-                                             "SubmitReply");
-  paths["/api/v1/events"]["get"] =
-      operation("Every change as server-sent events: job, node", "text/event-stream");
-  paths["/api/v1/blobs/missing"]["post"] =
-      operation("Which of these hashes are not stored yet?", "a list of hashes");
-  paths["/api/v1/blobs/{hash}"] = of({{"put", operation("Stores content under its SHA-256", "{}")},
-                                      {"get", operation("Stored content", "bytes")}},
-                                     "hash");
+  for (const Route& route : routes())
+    paths[std::string(api_prefix) + std::string(route.path)][lower_case(route.method)] = operation(route);
   const json document{
       {"openapi", "3.0.3"},
       {"info",
        {{"title", "tutti"},
         {"version", std::string(version())},
         {"description", "The messages are those of proto/tutti.proto, in protobuf's JSON mapping."}}},
-      {"security", {{{"token", json::array()}}}},
-      {"components", {{"securitySchemes", {{"token", {{"type", "http"}, {"scheme", "bearer"}}}}}}},
+      {"components",
+       {{"securitySchemes",
+         {{"admin", bearer("The admin token: opens everything")},
+          {"join", bearer("The join token: opens what agents need")}}}}},
       {"paths", paths}};
   return document.dump(2) + "\n";
 }

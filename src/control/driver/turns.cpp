@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "control/wire/messages.hpp"
+#include "control/wire/objects.hpp"
 
 namespace tutti::driver {
 namespace {

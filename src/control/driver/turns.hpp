@@ -10,7 +10,7 @@
 
 #include "control/cluster/step.hpp"
 #include "control/store/store.hpp"
-#include "control/wire/objects.hpp"
+#include "control/wire/views.hpp"
 
 namespace tutti::driver {
 

@@ -19,6 +19,11 @@ Result<cluster::RankStatus> from_proto(const proto::RankStatus& from);
 void to_proto(const cluster::Inventory& from, proto::Inventory& to);
 Result<cluster::Inventory> from_proto(const proto::Inventory& from);
 
+// The API speaks of GPUs, microseconds and GB; the cluster of thousandths, nanoseconds and bytes.
+inline double gpus_of(std::int64_t share) { return static_cast<double>(share) / sched::whole_share; }
+constexpr double ns_per_us = 1e3;
+constexpr double bytes_per_gb = 1e9;
+
 inline std::vector<std::string> strings(const google::protobuf::RepeatedPtrField<std::string>& from) {
   return {from.begin(), from.end()};
 }

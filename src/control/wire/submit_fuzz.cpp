@@ -1,6 +1,7 @@
 #include <cstdint>
 
-#include "control/wire/objects.hpp"
+#include "control/wire/replies.hpp"
+#include "control/wire/requests.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);

@@ -3,6 +3,9 @@
 #include "base/prng.hpp"
 #include "control/wire/messages.hpp"
 #include "control/wire/objects.hpp"
+#include "control/wire/replies.hpp"
+#include "control/wire/requests.hpp"
+#include "control/wire/views.hpp"
 
 namespace tutti::wire {
 namespace {

@@ -41,6 +41,7 @@ struct Response {
   std::string body;
   std::string type = "application/json";
   int retry_after_seconds = 0;  // of a refusal that ends by itself; 0: not said
+  std::string allow = {};       // the methods that the page takes, where it does not take this one
 };
 
 // A response whose body goes on: server-sent events. From any thread.

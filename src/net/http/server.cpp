@@ -102,6 +102,7 @@ http::response<http::string_body> to_message(Response& response, unsigned versio
   message.set(http::field::cache_control, "no-store");
   if (response.retry_after_seconds > 0)
     message.set(http::field::retry_after, std::to_string(response.retry_after_seconds));
+  if (!response.allow.empty()) message.set(http::field::allow, response.allow);
   message.keep_alive(keep_alive);
   message.body() = std::move(response.body);
   message.prepare_payload();

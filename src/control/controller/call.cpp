@@ -1,0 +1,69 @@
+#include "control/controller/call.hpp"
+
+#include <charconv>
+
+#include "base/check.hpp"
+#include "base/text.hpp"
+#include "control/wire/replies.hpp"
+
+namespace tutti::controller {
+
+net::Response refusal(const Error& error, int status) {
+  if (status == 0) status = error.code() == ErrorCode::invalid ? 400 : 503;
+  return {.status = status, .body = wire::error_json(error) + "\n"};
+}
+
+net::Response no_such_page(const net::Request& request) {
+  return refusal(invalid("there is no page " + valid_utf8(request.path.substr(0, 100)))
+                     .remedy(std::string(api_prefix) + "/openapi.json describes the API"),
+                 404);
+}
+
+const std::string& Call::argument(std::string_view name) const {
+  const auto found = arguments_.find(name);
+  TUTTI_CHECK(found != arguments_.end());
+  return found->second;
+}
+
+std::string Call::text(const std::string& name) const {
+  const auto found = request().query.find(name);
+  return found == request().query.end() ? "" : found->second;
+}
+
+bool Call::is_set(const std::string& name) const {
+  const std::string value = text(name);
+  return value == "1" || value == "true";
+}
+
+std::optional<std::int64_t> Call::number(const std::string& name, std::int64_t otherwise) const {
+  const auto found = request().query.find(name);
+  if (found == request().query.end()) return otherwise;
+  std::int64_t number = 0;
+  const char* end = found->second.data() + found->second.size();
+  const auto parsed = std::from_chars(found->second.data(), end, number);
+  if (parsed.ec != std::errc() || parsed.ptr != end || number < -1) return std::nullopt;
+  return number;
+}
+
+void Call::answer(std::string json) const {
+  exchange_->answer({.status = 200, .body = std::move(json) + "\n"});
+}
+
+void Call::change(cluster::Event event, int status_if_wrong) const {
+  services_.core.happen(std::move(event), [call = *this, status_if_wrong](auto done) {
+    const bool wrong = !done && done.error().code() == ErrorCode::invalid;
+    if (!done) return call.refuse(done.error(), wrong ? status_if_wrong : 0);
+    call.answer(wire::submitted_json(*done));
+  });
+}
+
+void Call::show(View view) const {
+  services_.core.ask(
+      [call = *this, view = std::move(view)](const cluster::State& state, const wire::StoreHealth& health) {
+        auto text = view(state, health);
+        if (!text) return call.refuse(text.error(), 404);
+        call.answer(std::move(*text));
+      });
+}
+
+}  // namespace tutti::controller

@@ -1,0 +1,67 @@
+// One request on its way to an answer, as the handlers of the routes see it: what its path and query say, the
+// parts of the controller that they may use, and the usual ways to answer. Handlers run on the network loop;
+// a call is a value that goes along to other threads, and is answered from any.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "control/controller/core.hpp"
+#include "control/controller/explainer.hpp"
+#include "control/controller/hub.hpp"
+#include "control/controller/routes.hpp"
+#include "net/http/http.hpp"
+#include "net/sync/blobs.hpp"
+
+namespace tutti::controller {
+
+// They outlive every call.
+struct Services {
+  Core& core;
+  Hub& hub;
+  Explainer& explainer;
+  sync::BlobStore& blobs;
+};
+
+// An error as an answer. Without a status it is 400 or 503, as the error's code says.
+net::Response refusal(const Error& error, int status = 0);
+net::Response no_such_page(const net::Request& request);
+
+class Call {
+ public:
+  using View = std::function<Result<std::string>(const cluster::State&, const wire::StoreHealth&)>;
+
+  Call(const Services& services, std::shared_ptr<net::Exchange> exchange, Arguments arguments)
+      : services_(services), exchange_(std::move(exchange)), arguments_(std::move(arguments)) {}
+
+  const Services& services() const { return services_; }
+  net::Exchange& exchange() const { return *exchange_; }
+  const net::Request& request() const { return exchange_->request(); }
+  const std::string& body() const { return request().body; }
+
+  // Of the path; the route's pattern names it.
+  const std::string& argument(std::string_view name) const;
+  // Of the query: "" if it is not there; whether it is 1 or true; a number of at least -1, or nothing if it
+  // is none.
+  std::string text(const std::string& name) const;
+  bool is_set(const std::string& name) const;
+  std::optional<std::int64_t> number(const std::string& name, std::int64_t otherwise) const;
+
+  void answer(std::string json) const;
+  void refuse(const Error& error, int status = 0) const { exchange_->answer(refusal(error, status)); }
+  // Lets the event happen and answers after the commit. A wrong request is answered with this status.
+  void change(cluster::Event event, int status_if_wrong = 400) const;
+  // Answers with a view of the committed state, or with 404.
+  void show(View view) const;
+
+ private:
+  Services services_;
+  std::shared_ptr<net::Exchange> exchange_;
+  Arguments arguments_;
+};
+
+}  // namespace tutti::controller

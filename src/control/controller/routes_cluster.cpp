@@ -1,0 +1,65 @@
+// The cluster as a whole, and the door for agents.
+#include <array>
+
+#include "base/version/version.hpp"
+#include "control/controller/call.hpp"
+
+namespace tutti::controller {
+namespace {
+
+void show_health(const Call& call) { call.answer(R"({"alive":true})"); }
+
+void show_openapi(const Call& call) { call.exchange().answer({.status = 200, .body = openapi_json()}); }
+
+void show_status(const Call& call) {
+  call.show(
+      [](const auto& state, const auto& health) { return wire::status_json(state, health, version()); });
+}
+
+void watch(const Call& call) { call.services().hub.add_watcher(call.exchange()); }
+
+void join(const Call& call) {
+  if (!call.request().websocket) return call.exchange().answer(no_such_page(call.request()));
+  call.exchange().upgrade([&hub = call.services().hub, remote = call.request().remote](
+                              const std::shared_ptr<net::Socket>& socket) { hub.add_agent(socket, remote); });
+}
+
+}  // namespace
+
+std::span<const Route> cluster_routes() {
+  static const std::array table{
+      Route{.method = "GET",
+            .path = "/health",
+            .caller = Caller::anybody,
+            .rate = RateClass::open_pages,
+            .answer = {"{alive}"},
+            .summary = "Tells that the controller is alive",
+            .handle = show_health},
+      Route{.method = "GET",
+            .path = "/openapi.json",
+            .caller = Caller::anybody,
+            .rate = RateClass::open_pages,
+            .answer = {"OpenAPI 3"},
+            .summary = "Describes the API for machines",
+            .handle = show_openapi},
+      Route{.method = "GET",
+            .path = "/status",
+            .answer = {"StatusView"},
+            .summary = "The cluster in a few numbers: nodes, GPUs, jobs, whether the store can be written",
+            .handle = show_status},
+      Route{.method = "GET",
+            .path = "/events",
+            .answer = {"job JobView, node NodeView", Format::events},
+            .summary = "Every change as server-sent events",
+            .handle = watch},
+      Route{.method = "GET",
+            .path = "/agent",
+            .caller = Caller::agent,
+            .answer = {"protobuf frames: AgentMessage up, ControllerMessage down", Format::websocket},
+            .summary = "An agent joins the cluster",
+            .handle = join},
+  };
+  return table;
+}
+
+}  // namespace tutti::controller

@@ -1,0 +1,67 @@
+// Why a job waits. A question is put together on the core's thread and answered on the explainer's.
+#include <array>
+
+#include "base/clock/clock.hpp"
+#include "control/controller/call.hpp"
+#include "control/controller/job_argument.hpp"
+#include "control/wire/requests.hpp"
+
+namespace tutti::controller {
+namespace {
+
+void ask_about(const Call& call, cluster::JobId job, cluster::State& state) {
+  const auto found = state.jobs.find(job);
+  if (found == state.jobs.end()) return call.refuse(no_such_job(job), 404);
+  const cluster::Job& known = found->second;
+  if (known.finished() || known.placed()) return call.answer(wire::explain_json(state, known));
+  call.services().explainer.ask(
+      cluster::question_about(state, now_on_the_wall(), known),
+      [call, job, state_name = std::string(cluster::name_of(known.state))](auto answer) {
+        if (!answer) return call.refuse(answer.error());
+        call.answer(wire::explain_json(*answer, job.text(), state_name));
+      });
+}
+
+void explain_job(const Call& call) {
+  const auto job = job_argument(call);
+  if (!job) return call.refuse(job.error(), 404);
+  call.services().core.ask(
+      [call, job = *job](cluster::State& state, const wire::StoreHealth&) { ask_about(call, job, state); });
+}
+
+void explain_submit(const Call& call) {
+  auto specs = wire::decode_submit(call.body());
+  if (!specs) return call.refuse(specs.error());
+  call.services().core.ask(
+      [call, submit = cluster::Submit{std::move(*specs)}](cluster::State& state, const wire::StoreHealth&) {
+        auto question = cluster::question_about(state, now_on_the_wall(), submit);
+        if (!question) return call.refuse(question.error());
+        call.services().explainer.ask(std::move(*question), [call](auto answer) {
+          if (!answer) return call.refuse(answer.error());
+          call.answer(wire::explain_json(*answer, "", ""));
+        });
+      });
+}
+
+}  // namespace
+
+std::span<const Route> explain_routes() {
+  static const std::array table{
+      Route{.method = "GET",
+            .path = "/jobs/{id}/explain",
+            .answer = {"ExplainView"},
+            .summary = "Why a job waits, when it is expected to start, what would start it sooner",
+            .handle = explain_job},
+      Route{.method = "POST",
+            .path = "/explain",
+            .body_bytes_max = net::body_bytes_max,
+            .request = {"SubmitRequest"},
+            .answer = {"ExplainView"},
+            .summary =
+                "The same of a job that is not submitted; it is checked as a submit is, and nothing changes",
+            .handle = explain_submit},
+  };
+  return table;
+}
+
+}  // namespace tutti::controller

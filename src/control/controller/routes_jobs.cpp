@@ -1,0 +1,103 @@
+// Jobs: submitted, listed, looked at, ended.
+#include <algorithm>
+#include <array>
+
+#include "control/controller/call.hpp"
+#include "control/controller/job_argument.hpp"
+#include "control/wire/requests.hpp"
+
+namespace tutti::controller {
+namespace {
+
+constexpr std::size_t page_jobs_max = 1000;
+constexpr std::size_t canceller_bytes_max = 64;
+
+void list_jobs(const Call& call) {
+  const auto before = call.number("before", 0);
+  const auto limit = call.number("limit", 100);
+  const auto array = call.number("array", 0);
+  if (!before || !limit || *limit < 1 || !array || *array < 0)
+    return call.refuse(invalid("before, limit and array are whole numbers"));
+  const wire::JobQuery query{.all = call.is_set("all"),
+                             .array = static_cast<std::uint64_t>(*array),
+                             .before = static_cast<std::uint64_t>(std::max<std::int64_t>(*before, 0)),
+                             .limit = std::min(static_cast<std::size_t>(*limit), page_jobs_max)};
+  call.show([query](const auto& state, const auto&) { return wire::jobs_json(state, query); });
+}
+
+void submit(const Call& call) {
+  auto specs = wire::decode_submit(call.body());
+  if (!specs) return call.refuse(specs.error());
+  call.change(cluster::Submit{std::move(*specs)});
+}
+
+void show_job(const Call& call) {
+  const auto job = job_argument(call);
+  if (!job) return call.refuse(job.error(), 404);
+  call.show([job = *job](const auto& state, const auto&) -> Result<std::string> {
+    const auto found = state.jobs.find(job);
+    if (found == state.jobs.end()) return no_such_job(job);
+    return wire::job_json(state, found->second, true);
+  });
+}
+
+void cancel(const Call& call) {
+  const auto job = job_argument(call);
+  if (!job) return call.refuse(job.error(), 404);
+  call.change(cluster::Cancel{*job, call.text("by").substr(0, canceller_bytes_max), call.is_set("array")});
+}
+
+void read_logs(const Call& call) {
+  const auto job = job_argument(call);
+  if (!job) return call.refuse(job.error(), 404);
+  const auto rank = call.number("rank", -1);
+  const auto tail = call.number("tail", 0);
+  if (!rank || !tail || *tail < 0) return call.refuse(invalid("rank and tail are whole numbers"));
+  call.services().hub.add_log_reader(call.exchange(),
+                                     {*job, static_cast<std::int32_t>(*rank), call.is_set("follow"), *tail});
+}
+
+}  // namespace
+
+std::span<const Route> job_routes() {
+  static const std::array table{
+      Route{.method = "GET",
+            .path = "/jobs",
+            .query = {{"all", "1", "finished ones too"},
+                      {"array", "ID", "only the elements of this job's array"},
+                      {"limit", "N", "jobs a page, at most 1000"},
+                      {"before", "ID", "the `next` of the page before"}},
+            .answer = {"JobList"},
+            .summary = "Jobs, newest first, a page at a time",
+            .handle = list_jobs},
+      Route{.method = "POST",
+            .path = "/jobs",
+            .body_bytes_max = net::body_bytes_max,
+            .request = {"SubmitRequest"},
+            .answer = {"SubmitReply"},
+            .summary = "Submits a job, or all elements of an array; durable when it answers",
+            .handle = submit},
+      Route{.method = "GET",
+            .path = "/jobs/{id}",
+            .answer = {"JobView with the fields of JobDetail"},
+            .summary = "One job with its command, its folder and its ranks",
+            .handle = show_job},
+      Route{.method = "POST",
+            .path = "/jobs/{id}/cancel",
+            .query = {{"array", "1", "every element of its array"}, {"by", "NAME", "who, for the reason"}},
+            .answer = {"SubmitReply"},
+            .summary = "Ends a job; the ids are what is being ended",
+            .handle = cancel},
+      Route{.method = "GET",
+            .path = "/jobs/{id}/logs",
+            .query = {{"follow", "1", "until the job ends"},
+                      {"rank", "N", "only this rank"},
+                      {"tail", "N", "only the last N lines of each rank"}},
+            .answer = {"log {rank, text}, job JobView, note {text}", Format::events},
+            .summary = "The logs of a job's ranks as server-sent events",
+            .handle = read_logs},
+  };
+  return table;
+}
+
+}  // namespace tutti::controller

@@ -1,0 +1,66 @@
+// Nodes: listed, looked at, drained, taken back.
+#include <array>
+
+#include "base/text.hpp"
+#include "control/controller/call.hpp"
+#include "control/wire/messages.hpp"
+#include "control/wire/requests.hpp"
+
+namespace tutti::controller {
+namespace {
+
+std::string node_argument(const Call& call) {
+  return valid_utf8(call.argument("name").substr(0, wire::node_name_bytes_max));
+}
+
+void list_nodes(const Call& call) {
+  call.show([](const auto& state, const auto&) { return wire::nodes_json(state); });
+}
+
+void show_node(const Call& call) {
+  call.show([name = node_argument(call)](const auto& state, const auto&) -> Result<std::string> {
+    const auto found = state.nodes.find(name);
+    if (found == state.nodes.end())
+      return invalid("there is no node '" + name + "'").remedy("`tutti nodes` lists them");
+    return wire::node_json(state, found->second);
+  });
+}
+
+void drain(const Call& call) {
+  const auto now = wire::decode_drain(call.body());
+  if (!now) return call.refuse(now.error());
+  call.change(cluster::Drain{node_argument(call), *now}, 404);
+}
+
+void resume(const Call& call) { call.change(cluster::Resume{node_argument(call)}, 404); }
+
+}  // namespace
+
+std::span<const Route> node_routes() {
+  static const std::array table{
+      Route{.method = "GET",
+            .path = "/nodes",
+            .answer = {"NodeList"},
+            .summary = "Every node with its devices",
+            .handle = list_nodes},
+      Route{.method = "GET",
+            .path = "/nodes/{name}",
+            .answer = {"NodeView"},
+            .summary = "One node",
+            .handle = show_node},
+      Route{.method = "POST",
+            .path = "/nodes/{name}/drain",
+            .request = {"DrainRequest"},
+            .answer = {"SubmitReply"},
+            .summary = "Lets nothing new land on a node; {now: true} moves its gangs at once",
+            .handle = drain},
+      Route{.method = "POST",
+            .path = "/nodes/{name}/resume",
+            .answer = {"SubmitReply"},
+            .summary = "Lets a node take work again",
+            .handle = resume},
+  };
+  return table;
+}
+
+}  // namespace tutti::controller

@@ -1,0 +1,101 @@
+#include "control/wire/requests.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "control/wire/convert.hpp"
+#include "control/wire/json.hpp"
+#include "control/wire/messages.hpp"
+
+namespace tutti::wire {
+namespace {
+
+// From GPUs to thousandths; what is no such number becomes one that no queue may have.
+std::int64_t to_share(double gpus) {
+  const double share = gpus * sched::whole_share;
+  if (!(share >= 0 && share <= static_cast<double>(cluster::queue_share_max)))
+    return cluster::queue_share_max + 1;
+  return std::llround(share);
+}
+
+Result<cluster::Link> link_from(const proto::LinkMeasured& from) {
+  for (const std::string& name : {from.from(), from.to()}) {
+    if (auto named = check_node_name(name); !named) return std::move(named).error();
+  }
+  const double latency_ns = from.latency_us() * ns_per_us;
+  const double bandwidth = from.bandwidth_gb_s() * bytes_per_gb;
+  const bool in_range =
+      latency_ns > 0 && latency_ns <= static_cast<double>(cluster::link_latency_max.count()) &&
+      bandwidth > 0 && bandwidth <= static_cast<double>(cluster::link_bandwidth_max.count());
+  if (!in_range) {
+    return invalid("latency_us and bandwidth_gb_s are numbers above 0, at most 60000000 and 1000000")
+        .within("link from " + from.from() + " to " + from.to());
+  }
+  // What is there is never rounded to nothing.
+  return cluster::Link{from.from(),
+                       from.to(),
+                       Duration(std::max(std::llround(latency_ns), 1LL)),
+                       Bytes(std::max(std::llround(bandwidth), 1LL)),
+                       {}};
+}
+
+}  // namespace
+
+Result<std::vector<cluster::JobSpec>> decode_submit(std::string_view text) {
+  proto::SubmitRequest request;
+  if (auto parsed = parse(text, request); !parsed) return std::move(parsed).error();
+  std::vector<cluster::JobSpec> specs;
+  for (auto& job : *request.mutable_jobs()) {
+    if (job.queue().empty()) job.set_queue("default");
+    auto spec = from_proto(job);
+    if (!spec) return std::move(spec).error();
+    specs.push_back(std::move(*spec));
+  }
+  return specs;
+}
+
+Result<std::string> encode_submit(const std::vector<cluster::JobSpec>& specs) {
+  proto::SubmitRequest request;
+  for (const auto& spec : specs) to_proto(spec, *request.add_jobs());
+  // Protobuf writes any bytes as text, and refuses them only when it reads them back.
+  if (proto::JobSpec copy;
+      request.jobs_size() > 0 && !copy.ParseFromString(request.jobs(0).SerializeAsString())) {
+    return invalid("the job holds bytes that are not UTF-8 text")
+        .remedy("names, paths, commands and variables must be text");
+  }
+  return print(request);
+}
+
+Result<bool> decode_drain(std::string_view text) {
+  proto::DrainRequest request;
+  if (text.empty()) return false;
+  if (auto parsed = parse(text, request); !parsed) return std::move(parsed).error();
+  return request.now();
+}
+
+Result<cluster::SetQueue> decode_queue(const std::string& name, std::string_view text) {
+  proto::QueueRequest request;
+  if (auto parsed = parse(text.empty() ? "{}" : text, request); !parsed) return std::move(parsed).error();
+  const auto limit = [](double gpus) { return gpus == -1 ? sched::no_limit : to_share(gpus); };
+  cluster::SetQueue queue;
+  queue.name = name;
+  if (request.has_guarantee_gpus()) queue.guarantee = to_share(request.guarantee_gpus());
+  if (request.has_limit_gpus()) queue.limit = limit(request.limit_gpus());
+  if (request.has_user_limit_gpus()) queue.user_limit = limit(request.user_limit_gpus());
+  if (request.has_weight()) queue.weight = request.weight();
+  return queue;
+}
+
+Result<std::vector<cluster::Link>> decode_fabric(std::string_view text) {
+  proto::FabricRequest request;
+  if (auto parsed = parse(text, request); !parsed) return std::move(parsed).error();
+  std::vector<cluster::Link> links;
+  for (const auto& measured : request.links()) {
+    auto link = link_from(measured);
+    if (!link) return std::move(link).error();
+    links.push_back(std::move(*link));
+  }
+  return links;
+}
+
+}  // namespace tutti::wire

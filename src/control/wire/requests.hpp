@@ -1,0 +1,23 @@
+// What the REST API is asked, in JSON: what comes in. Decoding checks what can be checked without the
+// cluster. Pure functions: any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "control/cluster/step.hpp"
+
+namespace tutti::wire {
+
+Result<std::vector<cluster::JobSpec>> decode_submit(std::string_view json);
+// Refuses what is not UTF-8, which JSON cannot carry.
+Result<std::string> encode_submit(const std::vector<cluster::JobSpec>& specs);
+Result<bool> decode_drain(std::string_view json);
+// Numbers in range; whether they fit those of other queues is for the cluster to say.
+Result<cluster::SetQueue> decode_queue(const std::string& name, std::string_view json);
+// Links with names and numbers in range; whether there are such nodes is for the cluster to say.
+Result<std::vector<cluster::Link>> decode_fabric(std::string_view json);
+
+}  // namespace tutti::wire

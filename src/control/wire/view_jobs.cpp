@@ -1,0 +1,123 @@
+#include <algorithm>
+#include <map>
+
+#include "control/wire/convert.hpp"
+#include "control/wire/json.hpp"
+#include "control/wire/views.hpp"
+
+namespace tutti::wire {
+namespace {
+
+std::string_view name_of(cluster::RankState state) {
+  switch (state) {
+    case cluster::RankState::assigned:
+      return "assigned";
+    case cluster::RankState::started:
+      return "running";
+    case cluster::RankState::exited:
+      return "ended";
+  }
+  return "";
+}
+
+void fill_places(const cluster::Job& job, proto::JobView& view) {
+  std::map<std::string, proto::JobDevices*> by_node;
+  for (const auto& place : job.places) {
+    auto& entry = by_node[place.node];
+    if (entry == nullptr) {
+      view.add_nodes(place.node);
+      entry = view.add_devices();
+      entry->set_node(place.node);
+    }
+    for (const auto& device : place.devices) {
+      const auto& known = entry->devices();
+      if (std::find(known.begin(), known.end(), device.device) == known.end())
+        entry->add_devices(device.device);
+    }
+  }
+}
+
+void fill_detail(const cluster::Job& job, proto::JobDetail& view) {
+  add_strings(job.spec.command, *view.mutable_command());
+  view.set_workdir(job.spec.workdir);
+  for (std::size_t rank = 0; rank < job.ranks.size(); ++rank) {
+    auto* added = view.add_rank_states();
+    added->set_rank(static_cast<std::int32_t>(rank));
+    added->set_node(job.places[rank].node);
+    added->set_state(std::string(name_of(job.ranks[rank].state)));
+    added->set_exit_code(job.ranks[rank].exit_code);
+    added->set_detail(job.ranks[rank].detail);
+    for (const auto& device : job.places[rank].devices) added->add_devices(device.device);
+  }
+}
+
+void fill_job(const cluster::State& state, const cluster::Job& job, proto::JobView& view) {
+  view.set_id(job.id.text());
+  view.set_name(job.spec.name);
+  view.set_state(std::string(cluster::name_of(job.state)));
+  view.set_queue(job.spec.queue);
+  view.set_ranks(cluster::rank_count(job));
+  view.set_ranks_wanted(job.spec.shape.ranks);
+  view.set_gpus(gpus_of(cluster::gpu_share_total(job)));
+  view.set_attempt(job.attempt);
+  view.set_submitted_at(format_instant(job.submitted_at));
+  if (job.started_at != Instant()) view.set_started_at(format_instant(job.started_at));
+  if (job.finished_at != Instant()) view.set_finished_at(format_instant(job.finished_at));
+  if (job.finished()) view.set_exit_code(job.exit_code);
+  view.set_reason(cluster::reason_of(state, job));
+  view.set_user(job.spec.user);
+  view.set_priority(job.spec.priority);
+  if (job.spec.array) {
+    view.set_array_id(job.spec.array->first.text());
+    view.set_array_index(job.spec.array->index);
+    view.set_array_count(job.spec.array->count);
+  }
+  fill_places(job, view);
+}
+
+// Two objects as one. Neither is empty.
+std::string beside(std::string first, const std::string& second) {
+  first.back() = ',';
+  return first + second.substr(1);
+}
+
+}  // namespace
+
+std::string job_json(const cluster::State& state, const cluster::Job& job, bool detailed) {
+  proto::JobView view;
+  fill_job(state, job, view);
+  if (!detailed) return print(view);
+  proto::JobDetail detail;
+  fill_detail(job, detail);
+  return beside(print(view), print(detail));
+}
+
+Result<std::string> jobs_json(const cluster::State& state, const JobQuery& query) {
+  proto::JobList list;
+  const auto add = [&](const cluster::Job& job) {
+    if (static_cast<std::size_t>(list.jobs_size()) == query.limit) return false;
+    fill_job(state, job, *list.add_jobs());
+    return true;
+  };
+  const cluster::JobId end(query.before == 0 ? ~std::uint64_t{0} : query.before);
+  bool complete = true;
+  if (query.array != 0) {
+    const auto elements = cluster::array_elements(state, cluster::JobId(query.array));
+    if (!elements) return elements.error();
+    for (auto at = std::lower_bound(elements->begin(), elements->end(), end);
+         complete && at != elements->begin();) {
+      const auto& job = state.jobs.at(*--at);
+      if (query.all || !job.finished()) complete = add(job);
+    }
+  } else if (query.all) {
+    for (auto at = state.jobs.lower_bound(end); complete && at != state.jobs.begin();)
+      complete = add((--at)->second);
+  } else {
+    for (auto at = state.active.lower_bound(end); complete && at != state.active.begin();)
+      complete = add(state.jobs.at(*--at));
+  }
+  if (!complete) list.set_next(list.jobs(list.jobs_size() - 1).id());
+  return print(list);
+}
+
+}  // namespace tutti::wire

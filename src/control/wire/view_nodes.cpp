@@ -1,0 +1,49 @@
+#include "control/wire/convert.hpp"
+#include "control/wire/json.hpp"
+#include "control/wire/use.hpp"
+#include "control/wire/views.hpp"
+
+namespace tutti::wire {
+namespace {
+
+std::int32_t to_mib(Bytes bytes) { return static_cast<std::int32_t>(bytes.count() >> 20); }
+
+void fill_node(const cluster::State& state, const cluster::Node& node, const Use& use,
+               proto::NodeView& view) {
+  view.set_name(node.name);
+  view.set_state(std::string(cluster::name_of(cluster::node_state(state, node))));
+  view.set_location(node.location);
+  view.set_address(node.address);
+  for (std::size_t at = 0; at < node.inventory.devices.size(); ++at) {
+    const auto& device = node.inventory.devices[at];
+    const auto used = use.shares.find(static_cast<std::int32_t>(at));
+    auto* added = view.add_devices();
+    added->set_index(static_cast<std::int32_t>(at));
+    added->set_model(device.model);
+    added->set_memory_mib(to_mib(device.memory));
+    added->set_share_free(sched::whole_share - (used == use.shares.end() ? 0 : used->second));
+  }
+  view.set_cpus(node.inventory.cpus);
+  view.set_cpus_free(node.inventory.cpus - use.cpus);
+  view.set_memory_mib(to_mib(node.inventory.memory));
+  view.set_memory_free_mib(to_mib(node.inventory.memory - use.memory));
+  if (node.agent_pid > 0) view.set_agent_pid(static_cast<std::int32_t>(node.agent_pid));
+  add_strings(use.jobs, *view.mutable_jobs());
+}
+
+}  // namespace
+
+std::string node_json(const cluster::State& state, const cluster::Node& node) {
+  proto::NodeView view;
+  fill_node(state, node, uses_by_node(state)[node.name], view);
+  return print(view);
+}
+
+std::string nodes_json(const cluster::State& state) {
+  proto::NodeList list;
+  auto used = uses_by_node(state);
+  for (const auto& [name, node] : state.nodes) fill_node(state, node, used[name], *list.add_nodes());
+  return print(list);
+}
+
+}  // namespace tutti::wire

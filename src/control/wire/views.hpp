@@ -1,0 +1,39 @@
+// The cluster as the REST API shows it, in JSON: what goes out. Each subject has a file of its own,
+// view_SUBJECT.cpp. Pure functions: any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/result.hpp"
+#include "control/cluster/step.hpp"
+#include "control/sched/explain.hpp"
+
+namespace tutti::wire {
+
+std::string job_json(const cluster::State& state, const cluster::Job& job, bool detailed);
+std::string node_json(const cluster::State& state, const cluster::Node& node);
+std::string nodes_json(const cluster::State& state);
+std::string queues_json(const cluster::State& state, Instant now);
+// Of a job that waits, or of one that is not submitted, whose id and state are "".
+std::string explain_json(const sched::Explanation& explanation, const std::string& id,
+                         const std::string& state);
+// Of a job that runs or has ended: there is nothing to explain but that.
+std::string explain_json(const cluster::State& state, const cluster::Job& job);
+std::string fabric_json(const cluster::Fabric& fabric);
+
+struct JobQuery {
+  bool all = false;          // finished ones too
+  std::uint64_t array = 0;   // only elements of this job's array; 0: all jobs
+  std::uint64_t before = 0;  // only ids below this one; 0: from the newest
+  std::size_t limit = 100;
+};
+Result<std::string> jobs_json(const cluster::State& state, const JobQuery& query);
+
+struct StoreHealth {
+  bool ok = true;
+  std::string error;
+};
+std::string status_json(const cluster::State& state, const StoreHealth& health, std::string_view version);
+
+}  // namespace tutti::wire
