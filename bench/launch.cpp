@@ -18,8 +18,10 @@ using nlohmann::json;
 
 constexpr int nodes = 16;
 constexpr int gpus = 8;
-// At a time: command lines (run/sbatch), or connections that stay open (API).
+// At a time: command lines, or connections that stay open.
 constexpr int clients = 4;
+constexpr const char* by_commands = "4 tutti run | sbatch";
+constexpr const char* by_connections = "4 connections (API)";
 constexpr const char* no_api_peer = "no peer: Slurm's REST daemon is not part of this set-up";
 
 // How often each thing is done. Each worker submits its share, so they are multiples of `clients`.
@@ -167,13 +169,13 @@ Result<double> slurm_jobs_per_second(const SlurmCluster& slurm, int count) {
 
 Result<> measure_jobs(Bench& bench) {
   const int count = bench.counts.jobs;
-  const std::string jobs = std::to_string(count) + " jobs, first submit to last end, 4 ";
+  const std::string jobs = std::to_string(count) + " jobs to their end, ";
   auto by_command = tutti_jobs_per_second(count, [&](const LocalCluster& tutti) {
     return submit_by_command(tutti, count, {"--gpus", "1"});
   });
   if (!by_command) return std::move(by_command).error();
   Row row{.name = "jobs_per_second_by_command",
-          .what = jobs + "run/sbatch",
+          .what = jobs + by_commands,
           .unit = "jobs/s",
           .tutti = *by_command,
           .peer = {},
@@ -191,7 +193,7 @@ Result<> measure_jobs(Bench& bench) {
       count, [&](const LocalCluster& tutti) { return submit_over_api(tutti, count, job); });
   if (!over_api) return std::move(over_api).error();
   bench.report.add({.name = "jobs_per_second_over_api",
-                    .what = jobs + "API",
+                    .what = jobs + by_connections,
                     .unit = "jobs/s",
                     .tutti = *over_api,
                     .peer = {},
@@ -256,14 +258,14 @@ Result<> measure_submits(Bench& bench) {
     theirs = *rate;
   }
   bench.report.add({.name = "submits_by_command",
-                    .what = "durable submits, 4 run/sbatch",
+                    .what = std::string("durable submits, ") + by_commands,
                     .unit = "/s",
                     .tutti = *by_command,
                     .peer = theirs,
                     .bar = Bar{Bar::Kind::ratio_at_least, 0.7},
                     .note = ""});
   bench.report.add({.name = "submits_over_api",
-                    .what = "durable submits, 4 API",
+                    .what = std::string("durable submits, ") + by_connections,
                     .unit = "/s",
                     .tutti = *by_api,
                     .peer = {},
@@ -329,14 +331,13 @@ Result<> measure_failover(Bench& bench) {
     if (!seconds) return std::move(seconds).error();
     times.push_back(*seconds);
   }
-  bench.report.add(
-      {.name = "failover",
-       .what = "node killed, its 2-node gang runs, worst of " + std::to_string(times.size()),
-       .unit = "s",
-       .tutti = *std::max_element(times.begin(), times.end()),
-       .peer = {},
-       .bar = Bar{Bar::Kind::value_at_most, 5},
-       .note = "Slurm is not measured in this run"});
+  bench.report.add({.name = "failover",
+                    .what = "node killed, its 2-node gang runs, worst of " + std::to_string(times.size()),
+                    .unit = "s",
+                    .tutti = *std::max_element(times.begin(), times.end()),
+                    .peer = {},
+                    .bar = Bar{Bar::Kind::value_at_most, 5},
+                    .note = "Slurm is not measured in this run"});
   return {};
 }
 
