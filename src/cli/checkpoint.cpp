@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/files/files.hpp"
 #include "cli/commands.hpp"
 #include "cli/progress_bar.hpp"
 #include "cli/text_table.hpp"
@@ -155,7 +156,7 @@ class CheckpointCommand final : public Command {
 
   Result<> read_tokenizer() {
     if (tokenizer_.empty()) return {};
-    auto text = checkpoint::read_file(tokenizer_, tokenizer_bytes_max);
+    auto text = files::read_file(tokenizer_, tokenizer_bytes_max);
     if (!text) return std::move(text).error();
     if (!*text) return invalid("there is no file " + tokenizer_);
     options_.tokenizer = std::move(**text);

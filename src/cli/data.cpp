@@ -13,6 +13,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock/clock.hpp"
+#include "base/files/files.hpp"
+#include "base/files/names.hpp"
 #include "base/text.hpp"
 #include "cli/commands.hpp"
 #include "cli/progress_bar.hpp"
@@ -23,7 +25,6 @@
 #include "learn/tokenizer/definition.hpp"
 #include "learn/tokenizer/tokenizer.hpp"
 #include "learn/tokenizer/train.hpp"
-#include "net/sync/files.hpp"
 
 namespace tutti::cli {
 namespace {
@@ -57,7 +58,7 @@ std::string bytes_text(std::uint64_t bytes) { return format_bytes(Bytes(static_c
 
 Result<tokenizer::Tokenizer> load_tokenizer(const std::string& name) {
   if (name == "bytes") return tokenizer::Tokenizer::bytes();
-  auto text = dataset::read_file(name, tokenizer::tokenizer_json_bytes_max);
+  auto text = files::read_existing_file(name, tokenizer::tokenizer_json_bytes_max);
   if (!text) return std::move(text).error().remedy("`bytes`, or a path to a tokenizer.json");
   return tokenizer::Tokenizer::parse(*text);
 }
@@ -94,7 +95,7 @@ class Texts {
   void tell_skipped() const {
     if (skipped_ == 0) return;
     std::fprintf(stderr, "tutti: %zu file%s left out, not being UTF-8 text; the first is %s\n", skipped_,
-                 skipped_ == 1 ? " is" : "s are", sync::shown(first_skipped_).c_str());
+                 skipped_ == 1 ? " is" : "s are", files::shown(first_skipped_).c_str());
   }
 
  private:
@@ -153,9 +154,9 @@ class Packing {
 // A new file in its place at once, or none.
 Result<> put_file(const std::string& path, const std::string& content) {
   const std::string part = path + ".part-" + std::to_string(::getpid());
-  auto written = dataset::write_file(part, content);
+  auto written = files::write_new_file(part, content);
   if (written && ::rename(part.c_str(), path.c_str()) != 0)
-    written = failed_errno("cannot write " + sync::shown(path), errno);
+    written = failed_errno("cannot write " + files::shown(path), errno);
   if (!written) ::unlink(part.c_str());
   return written;
 }
@@ -276,7 +277,8 @@ class Data final : public Command {
   Result<> learn() const {
     std::error_code unknown;
     if (!replace_ && std::filesystem::exists(out_, unknown))
-      return invalid(sync::shown(out_) + " exists already").remedy("--replace writes a new one in its place");
+      return invalid(files::shown(out_) + " exists already")
+          .remedy("--replace writes a new one in its place");
     auto texts = Texts::find(paths_);
     if (!texts) return std::move(texts).error();
     const std::int64_t wanted = vocabulary_ == 0 ? vocabulary_default : vocabulary_;

@@ -14,9 +14,9 @@
 #include <thread>
 
 #include "base/files/descriptor.hpp"
+#include "base/files/files.hpp"
 #include "base/text.hpp"
 #include "control/controller/controller.hpp"
-#include "node/rank/files.hpp"
 #include "node/rank/launch.hpp"
 #include "node/rank/process.hpp"
 #include "node/rank/rank_folder.hpp"
@@ -129,7 +129,7 @@ Result<> LocalCluster::start(const std::string& part, const std::vector<std::str
   const auto process = rank::read_process(pid);
   std::string text = std::to_string(pid) + " " + std::to_string(process ? process->start_time : 0) + "\n";
   for (const auto& word : words) text += word + "\n";
-  return rank::replace_file(note(part), text);
+  return files::replace_file(note(part), text);
 }
 
 Result<> LocalCluster::start_controller() {
@@ -151,7 +151,7 @@ Result<> LocalCluster::start_controller() {
         .within("controller")
         .remedy(last_log_line(home_ + "/logs/controller.log"));
   }
-  return rank::replace_file(home_ + "/address", *address + "\n");
+  return files::replace_file(home_ + "/address", *address + "\n");
 }
 
 Result<> LocalCluster::start_node(const std::string& name, const std::vector<std::string>& flags) {

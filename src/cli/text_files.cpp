@@ -2,14 +2,13 @@
 
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <utility>
 
+#include "base/files/files.hpp"
+#include "base/files/names.hpp"
 #include "base/units.hpp"
-#include "learn/dataset/files.hpp"
 #include "learn/tokenizer/unicode.hpp"
-#include "net/sync/files.hpp"
 
 namespace tutti::cli {
 namespace {
@@ -21,9 +20,9 @@ class Walk {
  public:
   Result<> visit(const std::string& path) {
     struct stat status {};
-    if (::stat(path.c_str(), &status) != 0) return failed_errno("cannot read " + sync::shown(path), errno);
+    if (::stat(path.c_str(), &status) != 0) return failed_errno("cannot read " + files::shown(path), errno);
     if (S_ISDIR(status.st_mode)) return enter(path);
-    if (!S_ISREG(status.st_mode)) return invalid(sync::shown(path) + " is neither a file nor a folder");
+    if (!S_ISREG(status.st_mode)) return invalid(files::shown(path) + " is neither a file nor a folder");
     return keep(path, status);
   }
 
@@ -31,10 +30,10 @@ class Walk {
 
  private:
   Result<> enter(const std::string& folder) {
-    auto names = sync::list_folder(folder);
+    auto names = files::list_folder(folder);
     if (!names) return std::move(names).error();
-    std::sort(names->begin(), names->end());
-    for (const auto& name : *names) {
+    if (!*names) return failed_errno("cannot list " + files::shown(folder), ENOENT);
+    for (const auto& name : **names) {
       if (name.starts_with('.')) continue;
       if (auto visited = visit_inside(folder + "/" + name); !visited) return visited;
     }
@@ -44,7 +43,7 @@ class Walk {
   // A link may lead to a file; one to a folder could lead around in circles.
   Result<> visit_inside(const std::string& path) {
     struct stat itself {};
-    if (::lstat(path.c_str(), &itself) != 0) return failed_errno("cannot read " + sync::shown(path), errno);
+    if (::lstat(path.c_str(), &itself) != 0) return failed_errno("cannot read " + files::shown(path), errno);
     if (S_ISDIR(itself.st_mode)) return enter(path);
     struct stat target {};
     if (::stat(path.c_str(), &target) != 0 || !S_ISREG(target.st_mode)) return {};
@@ -53,7 +52,7 @@ class Walk {
 
   Result<> keep(const std::string& path, const struct stat& status) {
     if (status.st_size > text_file_bytes_max.count())
-      return invalid(sync::shown(path) + " has " + format_bytes(Bytes(status.st_size)) +
+      return invalid(files::shown(path) + " has " + format_bytes(Bytes(status.st_size)) +
                      ", and a text has at most " + format_bytes(text_file_bytes_max))
           .remedy("split it into several files");
     if (found_.size() == text_files_max)
@@ -76,7 +75,7 @@ Result<std::vector<TextFile>> find_text_files(const std::vector<std::string>& pa
 }
 
 Result<std::optional<std::string>> read_text_file(const TextFile& file) {
-  auto text = dataset::read_file(file.path, static_cast<std::size_t>(text_file_bytes_max.count()));
+  auto text = files::read_existing_file(file.path, static_cast<std::size_t>(text_file_bytes_max.count()));
   if (!text) return std::move(text).error();
   if (!tokenizer::is_utf8(*text)) return std::optional<std::string>();
   return std::optional(std::move(*text));

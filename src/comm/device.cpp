@@ -6,6 +6,7 @@
 #include <cstring>
 #include <thread>
 
+#include "comm/lines.hpp"
 #include "comm/process.hpp"
 #include "comm/ptx.hpp"
 
@@ -18,7 +19,6 @@ constexpr unsigned register_portable_mapped = 3;
 constexpr int not_ready = 600;
 constexpr unsigned threads_of_block = 256;
 constexpr unsigned blocks_max = 1024;
-constexpr std::size_t line_bytes = 64;
 // The caller's own kernels may take this long.
 constexpr auto ready_time_max = std::chrono::minutes(10);
 // Host memory that data passes through, at most.
@@ -245,7 +245,7 @@ Outcome DeviceCollectives::finish(const Limits& limits) {
 Outcome DeviceCollectives::run_host(const Call& call, const Limits& limits) {
   const cuda::Driver& driver = *cuda::driver();
   const Sizes sizes = sizes_of(call, size_, me_);
-  const std::size_t out_at = (sizes.in + line_bytes - 1) / line_bytes * line_bytes;
+  const std::size_t out_at = whole_lines(sizes.in);
   if (staging_.size() < out_at + sizes.out) {
     if (staging_registered_) driver.host_unregister(staging_.data());
     auto bigger = allocate(out_at + sizes.out);
@@ -328,7 +328,7 @@ Result<> DeviceCollectives::reduce_ipc(const Call& call, const std::vector<const
   if (call.operation == Operation::reduce_scatter) {
     begin = me * bytes;
   } else {
-    const std::size_t slice = ((bytes + size - 1) / size + line_bytes - 1) / line_bytes * line_bytes;
+    const std::size_t slice = part_bytes(bytes, size);
     begin = out_begin = std::min(bytes, me * slice);
     bytes = std::min(slice, bytes - begin);
   }

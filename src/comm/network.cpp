@@ -6,13 +6,13 @@
 #include <deque>
 
 #include "base/check.hpp"
+#include "comm/lines.hpp"
 
 namespace tutti::comm {
 namespace {
 
 // Connections to each peer: one flow seldom fills a fast network.
 constexpr std::size_t sockets_of_link = 4;
-constexpr std::size_t line_bytes = 64;
 // What may lie unreduced from one peer, and from all of them.
 constexpr std::size_t window_bytes_max = std::size_t{4} << 20;
 constexpr std::size_t windows_bytes_max = std::size_t{256} << 20;
@@ -25,7 +25,7 @@ std::size_t window_for(std::size_t peers) {
 }
 
 std::vector<Network::Block> equal_blocks(std::size_t bytes, std::size_t count) {
-  const std::size_t each = ((bytes + count - 1) / count + line_bytes - 1) / line_bytes * line_bytes;
+  const std::size_t each = part_bytes(bytes, count);
   std::vector<Network::Block> blocks(count);
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t offset = std::min(bytes, i * each);

@@ -160,11 +160,11 @@ bool PartsCluster::start_controller() {
   return true;
 }
 
-bool PartsCluster::start_agent(const std::string& name) {
+bool PartsCluster::start_agent(const std::string& name, const std::string& via) {
   std::vector<std::string> words{tutti_program,
                                  "agent",
                                  "--controller",
-                                 address(),
+                                 via.empty() ? address() : via,
                                  "--join-token-file",
                                  data() + "/join.token",
                                  "--name",

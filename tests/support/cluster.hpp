@@ -91,14 +91,15 @@ class PartsCluster final : public Cluster {
 
   std::string data() const;
   std::string address() const { return "127.0.0.1:" + port_; }
+  int port() const { return std::stoi(port_); }
   Process& controller() { return *controller_; }
   Process& agent(const std::string& name) { return *agents_.at(name); }
 
   // Returns when its port is open. False if it ended instead.
   bool start_controller();
   void kill_controller() { controller_.reset(); }
-  // Returns when the node is ready.
-  bool start_agent(const std::string& name);
+  // Returns when the node is ready. It finds the controller at `via`, if that is not empty.
+  bool start_agent(const std::string& name, const std::string& via = "");
   // kill -9 of the agent and of everything it started.
   void pull_plug(const std::string& node);
 

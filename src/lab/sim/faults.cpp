@@ -47,8 +47,7 @@ void Faults::next() {
     double left = world_.prng.unit() * all;
     std::size_t kind = 0;
     while (kind + 1 < kinds && left >= weights_[kind]) left -= weights_[kind++];
-    ++count_;
-    (this->*table[kind])();
+    if ((this->*table[kind])()) ++count_;
     next();
   });
 }
@@ -72,16 +71,17 @@ void Faults::end() {
 
 // ---- the network
 
-void Faults::cut_connection() {
+bool Faults::cut_connection() {
   const auto& node = nodes_[some_node()];
-  if (node->connection() == 0) return;
+  if (node->connection() == 0) return false;
   world_.note(node->name() + ": the connection breaks");
   world_.network.cut(node->connection());
+  return true;
 }
 
-void Faults::block_node() {
+bool Faults::block_node() {
   const std::size_t node = some_node();
-  if (world_.network.blocked(node)) return;
+  if (world_.network.blocked(node)) return false;
   world_.note(nodes_[node]->name() + ": out of reach");
   world_.network.block(node);
   world_.agenda.after(world_.between(100ms, 20s), [this, node] {
@@ -89,63 +89,73 @@ void Faults::block_node() {
     world_.note(nodes_[node]->name() + ": in reach again");
     world_.network.unblock(node);
   });
+  return true;
 }
 
-void Faults::double_messages() {
+bool Faults::double_messages() {
   world_.network.set_doubling(world_.prng.unit());
   world_.agenda.after(world_.between(1s, 20s), [this] { world_.network.set_doubling(0); });
+  return true;
 }
 
-void Faults::slow_network() {
+bool Faults::slow_network() {
   world_.network.set_delay(world_.between(50ms, 3s));
   world_.agenda.after(world_.between(1s, 20s), [this] { world_.network.set_delay(calm_delay_max); });
+  return true;
 }
 
 // ---- nodes
 
-void Faults::freeze_node() {
+bool Faults::freeze_node() {
   VirtualNode& node = *nodes_[some_node()];
-  if (node.frozen()) return;
-  node.freeze();
+  if (node.frozen()) return false;
+  const bool hit = node.freeze();
   world_.agenda.after(world_.between(500ms, 15s), [&node] { node.thaw(); });
+  return hit;
 }
 
-void Faults::kill_agent() {
+bool Faults::kill_agent() {
   VirtualNode& node = *nodes_[some_node()];
-  node.kill_agent();
+  const bool hit = node.kill_agent();
   world_.agenda.after(world_.between(10ms, 10s), [&node] { node.start_agent(); });
+  return hit;
 }
 
-void Faults::power_off() {
+bool Faults::power_off() {
   VirtualNode& node = *nodes_[some_node()];
-  node.power_off(false);
+  const bool hit = node.power_off(false);
   world_.agenda.after(world_.between(100ms, 20s), [&node] { node.power_on(); });
+  return hit;
 }
 
-void Faults::wipe_node() {
+bool Faults::wipe_node() {
   VirtualNode& node = *nodes_[some_node()];
-  node.power_off(true);
+  const bool hit = node.power_off(true);
   world_.agenda.after(world_.between(100ms, 20s), [&node] { node.power_on(); });
+  return hit;
 }
 
-void Faults::kill_process() { nodes_[some_node()]->kill_process(); }
+bool Faults::kill_process() { return nodes_[some_node()]->kill_process(); }
 
 // ---- the controller
 
-void Faults::kill_controller() {
-  controller_.kill();
+bool Faults::kill_controller() {
+  const bool hit = controller_.kill();
   world_.agenda.after(world_.between(10ms, 10s), [this] { controller_.start(); });
+  return hit;
 }
 
-void Faults::kill_controller_in_commit() {
+// It hits at a commit, if there is one: the disk counts it then.
+bool Faults::kill_controller_in_commit() {
   const bool landed = world_.prng.chance(0.5);
   controller_.disk().kill_at_next_commit(landed ? FaultyDisk::Death::after_commit
                                                 : FaultyDisk::Death::before_commit);
+  return false;
 }
 
-void Faults::stall_controller() { controller_.stall(world_.between(100ms, 10s)); }
+bool Faults::stall_controller() { return controller_.stall(world_.between(100ms, 10s)); }
 
-void Faults::break_disk() {
+bool Faults::break_disk() {
   constexpr std::array moods{FaultyDisk::Mood::full, FaultyDisk::Mood::uncertain, FaultyDisk::Mood::dead};
   controller_.disk().set_mood(moods[world_.prng.below(moods.size())]);
   world_.note("the disk is ill");
@@ -153,14 +163,20 @@ void Faults::break_disk() {
     world_.note("the disk is well");
     controller_.disk().set_mood(FaultyDisk::Mood::well);
   });
+  return true;
 }
 
-void Faults::disturb_disk() { controller_.disk().disturb(); }
+// As above.
+bool Faults::disturb_disk() {
+  controller_.disk().disturb();
+  return false;
+}
 
-void Faults::jump_clock() {
+bool Faults::jump_clock() {
   const Duration by = world_.between(-60s, 60s);
   world_.note("the controller's clock jumps by " + format_duration(by));
   controller_.jump_clock(by);
+  return true;
 }
 
 }  // namespace tutti::sim

@@ -22,31 +22,33 @@ class Faults {
   // No more of them, and everything that is broken is mended.
   void end();
 
-  std::uint64_t count() const { return count_; }
+  // Those that hit something.
+  std::uint64_t count() const { return count_ + controller_.disk().hits(); }
 
  private:
-  using Fault = void (Faults::*)();
+  // Whether it hit something: a node that is off cannot be switched off.
+  using Fault = bool (Faults::*)();
   static constexpr std::size_t kinds = 15;
 
   void choose_weather();
   void next();
   std::size_t some_node() { return world_.prng.below(nodes_.size()); }
 
-  void cut_connection();
-  void block_node();
-  void freeze_node();
-  void kill_agent();
-  void power_off();
-  void wipe_node();
-  void kill_process();
-  void kill_controller();
-  void kill_controller_in_commit();
-  void stall_controller();
-  void break_disk();
-  void disturb_disk();
-  void jump_clock();
-  void double_messages();
-  void slow_network();
+  bool cut_connection();
+  bool block_node();
+  bool freeze_node();
+  bool kill_agent();
+  bool power_off();
+  bool wipe_node();
+  bool kill_process();
+  bool kill_controller();
+  bool kill_controller_in_commit();
+  bool stall_controller();
+  bool break_disk();
+  bool disturb_disk();
+  bool jump_clock();
+  bool double_messages();
+  bool slow_network();
 
   World& world_;
   VirtualController& controller_;

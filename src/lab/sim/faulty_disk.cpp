@@ -14,6 +14,7 @@ Result<store::Contents> FaultyDisk::load() {
 CommitResult FaultyDisk::commit(std::uint64_t revision, std::span<const store::Write> writes) {
   const Death death = std::exchange(death_, Death::none);
   died_ = died_ || death != Death::none;
+  hits_ += death != Death::none ? 1U : 0U;
   if (death == Death::before_commit && lie_ == Lie::before_death)
     return {CommitResult::Status::done, revision + 1, ""};
   if (death == Death::before_commit) return {CommitResult::Status::unknown, 0, "the process died"};
@@ -34,6 +35,7 @@ CommitResult FaultyDisk::commit(std::uint64_t revision, std::span<const store::W
 }
 
 CommitResult FaultyDisk::land(std::uint64_t revision, std::span<const store::Write> writes) {
+  hits_ += std::exchange(disturbed_, false) ? 1U : 0U;
   return lie_ == Lie::always ? store_.commit(revision, {}) : store_.commit(revision, writes);
 }
 

@@ -2,6 +2,8 @@
 // confirmed; the process may die in the middle of one. What was confirmed is never lost. One thread.
 #pragma once
 
+#include <cstdint>
+
 #include "control/store/memory/memory_store.hpp"
 
 namespace tutti::sim {
@@ -24,7 +26,12 @@ class FaultyDisk final : public store::Store {
   Mood mood() const { return mood_; }
   void kill_at_next_commit(Death death) { death_ = death; }
   // Somebody else writes: the next commit is a conflict.
-  void disturb() { store_.fail_next(store::CommitResult::Status::conflict, false); }
+  void disturb() {
+    store_.fail_next(store::CommitResult::Status::conflict, false);
+    disturbed_ = true;
+  }
+  // Commits at which the process died or that were disturbed.
+  std::uint64_t hits() const { return hits_; }
 
   // True once after a commit at which the process died.
   bool process_died();
@@ -43,6 +50,8 @@ class FaultyDisk final : public store::Store {
   Mood mood_ = Mood::well;
   Death death_ = Death::none;
   bool died_ = false;
+  bool disturbed_ = false;
+  std::uint64_t hits_ = 0;
   Lie lie_ = Lie::none;
 };
 

@@ -64,8 +64,8 @@ void VirtualController::start() {
   wait_for_turn(Duration::zero());
 }
 
-void VirtualController::kill() {
-  if (!up()) return;
+bool VirtualController::kill() {
+  if (!up()) return false;
   world_.note("controller dies");
   ++life_;
   turns_.reset();
@@ -73,13 +73,15 @@ void VirtualController::kill() {
   waiting_.clear();
   stalled_until_ = {};
   for (const Network::Id id : std::exchange(connections_, {})) world_.network.close(id, Side::controller);
+  return true;
 }
 
 // A stall is not stretched: what it holds up would then come in another order.
-void VirtualController::stall(Duration time) {
-  if (world_.agenda.now() < stalled_until_) return;
+bool VirtualController::stall(Duration time) {
+  if (world_.agenda.now() < stalled_until_) return false;
   world_.note("controller stalls for " + format_duration(time));
   stalled_until_ = world_.agenda.now() + time;
+  return true;
 }
 
 void VirtualController::later(Duration delay, std::function<void()> task) {

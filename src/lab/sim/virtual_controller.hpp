@@ -26,8 +26,9 @@ class VirtualController {
 
   // ---- faults and their end
   void start();
-  void kill();
-  void stall(Duration time);
+  // False if there is nothing to kill, or if it stalls already.
+  bool kill();
+  bool stall(Duration time);
   void jump_clock(Duration by) { clock_offset_ += by; }
 
   // ---- agents

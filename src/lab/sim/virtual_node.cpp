@@ -64,8 +64,8 @@ void VirtualNode::power_on() {
   start_agent();
 }
 
-void VirtualNode::power_off(bool wipe_disk) {
-  if (!powered_) return;
+bool VirtualNode::power_off(bool wipe_disk) {
+  if (!powered_) return false;
   world_.note(name() + ": power off" + (wipe_disk ? ", and the disk is lost" : ""));
   powered_ = frozen_ = false;
   late_.clear();
@@ -77,9 +77,10 @@ void VirtualNode::power_off(bool wipe_disk) {
   for (auto& [key, folder] : disk_) {
     if (std::exchange(folder.process, 0) != 0) world_.checks.process_ended(key, std::nullopt);
   }
-  if (!wipe_disk) return;
+  if (!wipe_disk) return true;
   disk_.clear();
   disk_life_ = new_disk(world_);
+  return true;
 }
 
 void VirtualNode::start_agent() {
@@ -97,13 +98,14 @@ void VirtualNode::start_agent() {
   dial();
 }
 
-void VirtualNode::kill_agent() {
-  if (keeper_ == nullptr) return;
+bool VirtualNode::kill_agent() {
+  if (keeper_ == nullptr) return false;
   world_.note(name() + ": agent dies");
   ++agent_life_;
   keeper_.reset();
   for (const Network::Id id : {connection_, dialing_}) world_.network.close(id, Side::agent);
   connection_ = dialing_ = 0;
+  return true;
 }
 
 void VirtualNode::doom() {
@@ -115,10 +117,11 @@ void VirtualNode::doom() {
   node_later(world_.between(10ms, 5s), [this] { start_agent(); });
 }
 
-void VirtualNode::freeze() {
-  if (!powered_) return;
+bool VirtualNode::freeze() {
+  if (!powered_) return false;
   frozen_ = true;
   world_.note(name() + ": frozen");
+  return true;
 }
 
 void VirtualNode::thaw() {
@@ -128,14 +131,15 @@ void VirtualNode::thaw() {
   for (auto& task : std::exchange(late_, {})) task();
 }
 
-void VirtualNode::kill_process() {
+bool VirtualNode::kill_process() {
   std::vector<RankKey> running;
   for (const auto& [key, folder] : disk_) {
     if (folder.process != 0) running.push_back(key);
   }
-  if (running.empty()) return;
+  if (running.empty()) return false;
   const RankKey key = running[world_.prng.below(running.size())];
   exit_process(key, disk_.at(key).process, std::nullopt);
+  return true;
 }
 
 // ---- processes

@@ -30,14 +30,15 @@ class VirtualNode final : private keeper::Processes {
   bool idle() const { return keeper_ != nullptr && keeper_->ranks().empty(); }
 
   // ---- faults and their end
+  // Those that break something say whether there was something to break.
   void power_on();
-  void power_off(bool wipe_disk);
+  bool power_off(bool wipe_disk);
   void start_agent();
-  void kill_agent();
-  void freeze();
+  bool kill_agent();
+  bool freeze();
   void thaw();
   // Kills the shim of one of the ranks that run.
-  void kill_process();
+  bool kill_process();
 
   // ---- the network
   void receive(Network::Id connection, const std::string& frame);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/files/files.hpp"
 #include "base/hash/hash.hpp"
 #include "learn/safetensors/file.hpp"
 
@@ -40,7 +41,7 @@ Result<> Blocks::fill(Kept& kept) {
     return failed(record.name + ": block " + std::to_string(kept.block) + " is damaged" + why)
         .within(folder_);
   };
-  if (auto read = safetensors::read_at(*file, begin, kept.bytes, record.name); !read) {
+  if (auto read = files::read_at(*file, begin, kept.bytes, record.name); !read) {
     return damaged(": " + read.error().message());
   }
   bytes_read_ += kept.bytes.size();

@@ -1,7 +1,6 @@
 #include "learn/checkpoint/export.hpp"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,6 +10,7 @@
 #include "base/bytes.hpp"
 #include "base/check.hpp"
 #include "base/files/descriptor.hpp"
+#include "base/files/files.hpp"
 #include "learn/checkpoint/files.hpp"
 #include "learn/checkpoint/foreign.hpp"
 #include "learn/model/shape.hpp"
@@ -43,20 +43,10 @@ class OutputFile {
   }
 
   Result<> write(std::uint64_t begin, std::span<const std::byte> bytes) const {
-    while (!bytes.empty()) {
-      const ssize_t count = pwrite(file_.get(), bytes.data(), bytes.size(), static_cast<off_t>(begin));
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) return failed_errno("cannot write " + path_, errno);
-      bytes = bytes.subspan(static_cast<std::size_t>(count));
-      begin += static_cast<std::uint64_t>(count);
-    }
-    return {};
+    return files::write_at(file_.get(), begin, bytes, path_);
   }
 
-  Result<> sync() const {
-    if (fsync(file_.get()) != 0) return failed_errno("cannot write " + path_, errno);
-    return {};
-  }
+  Result<> sync() const { return files::sync_file(file_.get(), path_); }
 
  private:
   OutputFile(std::string path, files::FileDescriptor file) : path_(std::move(path)), file_(std::move(file)) {}
@@ -86,13 +76,13 @@ class Exporter {
       if (auto written = write_weights(folder, file); !written) return written;
     }
     if (files.size() > 1) {
-      if (auto written = replace_file(folder + "/" + index_name, index(files)); !written) return written;
+      if (auto written = replace_durably(folder + "/" + index_name, index(files)); !written) return written;
     }
     if (!options_.tokenizer.empty()) {
-      auto written = replace_file(folder + "/tokenizer.json", options_.tokenizer);
+      auto written = replace_durably(folder + "/tokenizer.json", options_.tokenizer);
       if (!written) return written;
     }
-    return replace_file(folder + "/config.json", config());
+    return replace_durably(folder + "/config.json", config());
   }
 
  private:
@@ -254,11 +244,11 @@ Result<> export_hf(const Checkpoint& checkpoint, const std::string& folder, cons
   if (auto fine = exporter.check(); !fine) return std::move(fine).error().within(checkpoint.path());
   if (auto free = check_free(folder); !free) return free;
   const std::string part = without_slash(folder) + ".part";
-  if (auto removed = remove_folder(part); !removed) return removed;
-  if (auto made = make_folders(part); !made) return made;
+  if (auto removed = files::remove_folder(part); !removed) return removed;
+  if (auto made = files::make_folders(part); !made) return made;
   auto done = exporter.write(part);
   if (done) done = rename_file(part, folder);
-  if (!done) static_cast<void>(remove_folder(part));
+  if (!done) static_cast<void>(files::remove_folder(part));
   return done;
 }
 

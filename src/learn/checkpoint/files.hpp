@@ -1,10 +1,9 @@
 // Files and folders as checkpoints need them: whole or not there, and on the disk before the next thing
-// happens. Any thread.
+// happens. What others need too is in base/files. Any thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,17 +13,9 @@
 
 namespace tutti::checkpoint {
 
-// The whole file, or nothing if there is none; a file above `bytes_max` is refused.
-Result<std::optional<std::string>> read_file(const std::string& path, std::size_t bytes_max);
-
 // Readers see the old content or the new one, after a crash too.
-Result<> replace_file(const std::string& path, std::string_view content);
+Result<> replace_durably(const std::string& path, std::string_view content);
 
-// Makes what was created, renamed or removed in the folder last.
-Result<> sync_folder(const std::string& path);
-
-Result<> make_folders(const std::string& path);   // those above it too; one that is there is fine
-Result<> remove_folder(const std::string& path);  // with all it holds; one that is not there is fine
 bool is_folder(const std::string& path);
 Result<> rename_file(const std::string& from, const std::string& to);
 

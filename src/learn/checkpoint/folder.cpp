@@ -7,6 +7,7 @@
 #include <charconv>
 #include <optional>
 
+#include "base/files/files.hpp"
 #include "learn/checkpoint/files.hpp"
 #include "learn/checkpoint/tensors.hpp"
 
@@ -55,7 +56,7 @@ Result<Lock> lock(const std::string& folder) { return Lock::acquire(folder + "/l
 // Nothing if no attempt has claimed the folder.
 Result<std::optional<std::int64_t>> read_attempt(const std::string& folder) {
   const std::string path = folder + "/attempt";
-  const auto text = read_file(path, attempt_file_bytes_max);
+  const auto text = files::read_file(path, attempt_file_bytes_max);
   if (!text) return text.error();
   if (!*text) return std::optional<std::int64_t>();
   const auto number = parse_number(std::string_view(**text).substr(0, (*text)->find('\n')));
@@ -77,7 +78,7 @@ Result<> hide(const std::string& folder, const std::string& name) {
   const std::string hidden =
       folder + "/" + (name.starts_with('.') ? "" : ".") + name + std::string(removed_ending);
   // One of the same name can be left from a removal that was cut short.
-  if (auto removed = remove_folder(hidden); !removed) return removed;
+  if (auto removed = files::remove_folder(hidden); !removed) return removed;
   return rename_file(folder + "/" + name, hidden);
 }
 
@@ -88,7 +89,7 @@ Result<> delete_hidden(const std::string& folder) {
   Result<> done;
   for (const auto& name : *names) {
     if (!name.starts_with('.') || !name.ends_with(removed_ending)) continue;
-    if (auto removed = remove_folder(folder + "/" + name); !removed) done = std::move(removed);
+    if (auto removed = files::remove_folder(folder + "/" + name); !removed) done = std::move(removed);
   }
   return done;
 }
@@ -125,15 +126,15 @@ Result<> keep_existing(const std::string& folder, std::int64_t step, const std::
         .within("step " + std::to_string(step) + " is there already")
         .remedy("remove " + checkpoint_path(folder, step));
   }
-  return remove_folder(part);
+  return files::remove_folder(part);
 }
 
 Result<> publish(const std::string& folder, const std::string& part, const State& state,
                  std::span<const FileRecord> files) {
   const Manifest manifest{state, {files.begin(), files.end()}};
-  if (auto written = replace_file(part + "/" + manifest_name, encode(manifest)); !written) return written;
+  if (auto written = replace_durably(part + "/" + manifest_name, encode(manifest)); !written) return written;
   if (auto renamed = rename_file(part, checkpoint_path(folder, state.step)); !renamed) return renamed;
-  return sync_folder(folder);
+  return files::sync_folder(folder);
 }
 
 std::string of_another_step(std::int64_t step) { return "its manifest is of step " + std::to_string(step); }
@@ -141,12 +142,13 @@ std::string of_another_step(std::int64_t step) { return "its manifest is of step
 }  // namespace
 
 Result<> claim(const std::string& folder, std::int64_t attempt) {
-  if (auto made = make_folders(folder); !made) return made;
+  if (auto made = files::make_folders(folder); !made) return made;
   {
     const auto held = lock(folder);
     if (!held) return held.error();
     if (auto allowed = check_not_fenced(folder, attempt); !allowed) return allowed;
-    if (auto noted = replace_file(folder + "/attempt", std::to_string(attempt) + "\n"); !noted) return noted;
+    if (auto noted = replace_durably(folder + "/attempt", std::to_string(attempt) + "\n"); !noted)
+      return noted;
     if (auto hidden = hide_older_parts(folder, attempt); !hidden) return hidden;
   }
   // A rank of an older attempt can still have a file of its own open; what stays now, the next one deletes.
@@ -157,7 +159,7 @@ Result<> claim(const std::string& folder, std::int64_t attempt) {
 Result<std::string> begin(const std::string& folder, std::int64_t step, std::int64_t attempt) {
   if (auto allowed = check_not_fenced(folder, attempt); !allowed) return std::move(allowed).error();
   std::string part = folder + "/" + part_name(step, attempt);
-  if (auto made = make_folders(part); !made) return std::move(made).error();
+  if (auto made = files::make_folders(part); !made) return std::move(made).error();
   return part;
 }
 

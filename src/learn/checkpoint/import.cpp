@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.hpp"
+#include "base/files/files.hpp"
 #include "learn/checkpoint/files.hpp"
 #include "learn/checkpoint/foreign.hpp"
 
@@ -36,7 +37,7 @@ Result<std::vector<std::string>> paths_of(const std::string& path) {
   const auto names = names_in(path);
   if (!names) return names.error();
   if (std::ranges::binary_search(*names, weights_name)) return std::vector{path + "/" + weights_name};
-  const auto index = read_file(path + "/" + index_name, index_bytes_max);
+  const auto index = files::read_file(path + "/" + index_name, index_bytes_max);
   if (!index) return index.error();
   if (!*index) return invalid("it has neither " + std::string(weights_name) + " nor " + index_name);
   auto files = parse_index(**index);

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.hpp"
+#include "base/files/files.hpp"
 #include "base/hash/hash.hpp"
 #include "learn/checkpoint/files.hpp"
 
@@ -267,7 +268,7 @@ Result<Manifest> decode(std::string_view text) {
 }
 
 Result<Manifest> load_manifest(const std::string& checkpoint) {
-  const auto text = read_file(checkpoint + "/" + manifest_name, manifest_bytes_max);
+  const auto text = files::read_file(checkpoint + "/" + manifest_name, manifest_bytes_max);
   if (!text) return text.error();
   if (!*text) return failed("it has no manifest.json").within(checkpoint);
   auto manifest = decode(**text);

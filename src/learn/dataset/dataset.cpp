@@ -6,6 +6,7 @@
 
 #include "base/bytes.hpp"
 #include "base/check.hpp"
+#include "base/files/files.hpp"
 
 namespace tutti::dataset {
 namespace {
@@ -23,7 +24,7 @@ Result<Mapping> open_shard(const std::string& path, const Shard& shard, TokenTyp
 
 Result<Description> open_description(const std::string& folder) {
   const std::string path = folder + "/" + description_name;
-  auto text = read_file(path, description_bytes_max);
+  auto text = files::read_existing_file(path, description_bytes_max);
   if (!text) return std::move(text).error().remedy("`tutti data pack` makes a dataset");
   auto description = read_description(*text);
   if (!description) return std::move(description).error().within(path);
@@ -32,7 +33,7 @@ Result<Description> open_description(const std::string& folder) {
 
 Result<std::string> open_tokenizer(const std::string& folder, std::uint64_t hash) {
   const std::string path = folder + "/" + tokenizer_name;
-  auto text = read_file(path, tokenizer_bytes_max);
+  auto text = files::read_existing_file(path, tokenizer_bytes_max);
   if (text && hash64(as_bytes(*text)) != hash)
     return failed(path + " is damaged: it is not the one that was written");
   return text;

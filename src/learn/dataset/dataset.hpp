@@ -10,8 +10,8 @@
 
 #include "base/hash/hash.hpp"
 #include "base/result.hpp"
-#include "learn/dataset/files.hpp"
 #include "learn/dataset/format.hpp"
+#include "learn/dataset/mapping.hpp"
 
 namespace tutti::dataset {
 

@@ -1,6 +1,5 @@
 #include "learn/dataset/part_folder.hpp"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,8 +8,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "base/files/descriptor.hpp"
-#include "learn/dataset/files.hpp"
+#include "base/files/files.hpp"
 #include "learn/dataset/format.hpp"
 
 namespace tutti::dataset {
@@ -42,21 +40,14 @@ Result<> rename_folder(const std::string& from, const std::string& to) {
   return {};
 }
 
-// Names are durable when the folder that holds them is.
-Result<> flush_folder(const std::string& path) {
-  const files::FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder.valid()) return failed_errno("cannot read " + path, errno);
-  return flush_to_disk(folder.get(), path);
-}
-
 }  // namespace
 
 Result<PartFolder> PartFolder::create(std::string place, bool replace) {
   place = without_slashes_at_the_end(std::move(place));
   if (auto free = check_place(place, replace); !free) return std::move(free).error();
   std::string path = place + ".part-" + std::to_string(::getpid());
-  std::error_code ignored;
-  std::filesystem::remove_all(path, ignored);  // of a process of this number that was killed
+  // One of a process of this number that was killed.
+  if (auto removed = files::remove_folder(path); !removed) return std::move(removed).error();
   if (::mkdir(path.c_str(), 0777) != 0) return failed_errno("cannot make the folder " + path, errno);
   return PartFolder(std::move(place), std::move(path), replace);
 }
@@ -72,13 +63,12 @@ PartFolder& PartFolder::operator=(PartFolder&& other) noexcept {
 }
 
 void PartFolder::remove() {
-  std::error_code ignored;
-  if (!path_.empty()) std::filesystem::remove_all(std::exchange(path_, ""), ignored);
+  if (!path_.empty()) static_cast<void>(files::remove_folder(std::exchange(path_, "")));
 }
 
 // What is replaced steps aside first, and comes back if the new one cannot take its place.
 Result<> PartFolder::move_to_place() {
-  if (auto flushed = flush_folder(path_); !flushed) return flushed;
+  if (auto flushed = files::sync_folder(path_); !flushed) return flushed;
   if (auto free = check_place(place_, replace_); !free) return free;
   const std::string aside = path_ + ".old";
   const bool replaces = exists(place_);
@@ -92,7 +82,7 @@ Result<> PartFolder::move_to_place() {
   path_ = replaces ? aside : "";
   remove();
   const auto parent = std::filesystem::path(place_).parent_path();
-  return flush_folder(parent.empty() ? "." : parent.string());
+  return files::sync_folder(parent.empty() ? "." : parent.string());
 }
 
 }  // namespace tutti::dataset

@@ -12,8 +12,8 @@
 #include "base/bytes.hpp"
 #include "base/check.hpp"
 #include "base/files/descriptor.hpp"
+#include "base/files/files.hpp"
 #include "base/hash/hash.hpp"
-#include "learn/dataset/files.hpp"
 #include "learn/dataset/part_folder.hpp"
 
 namespace tutti::dataset {
@@ -48,8 +48,9 @@ class ShardFile {
       if (auto written = write_block(); !written) return std::move(written).error();
     }
     const auto header = shard_header(type_, shard_.tokens);
-    if (auto written = write_at(file_.get(), 0, header, path_); !written) return std::move(written).error();
-    if (auto flushed = flush_to_disk(file_.get(), path_); !flushed) return std::move(flushed).error();
+    if (auto written = files::write_at(file_.get(), 0, header, path_); !written)
+      return std::move(written).error();
+    if (auto flushed = files::sync_file(file_.get(), path_); !flushed) return std::move(flushed).error();
     return std::move(shard_);
   }
 
@@ -68,7 +69,7 @@ class ShardFile {
   Result<> write_block() {
     const std::uint64_t begin = header_bytes + shard_.block_hashes.size() * block_bytes;
     shard_.block_hashes.push_back(hash64(block_));
-    auto written = write_at(file_.get(), begin, block_, path_);
+    auto written = files::write_at(file_.get(), begin, block_, path_);
     block_.clear();
     return written;
   }
@@ -162,9 +163,10 @@ Result<Description> Writer::finish() {
   if (auto ended = parts.end_shard(); !ended) return std::move(ended).error();
   if (parts.description.shards.empty()) return invalid("a dataset needs at least one document");
   const std::string folder = parts.folder.path() + "/";
-  if (auto written = write_file(folder + tokenizer_name, parts.options.tokenizer_json); !written)
+  if (auto written = files::write_new_file(folder + tokenizer_name, parts.options.tokenizer_json); !written)
     return std::move(written).error();
-  if (auto written = write_file(folder + description_name, write_description(parts.description)); !written)
+  if (auto written = files::write_new_file(folder + description_name, write_description(parts.description));
+      !written)
     return std::move(written).error();
   if (auto moved = parts.folder.move_to_place(); !moved) return std::move(moved).error();
   return std::move(parts.description);

@@ -2,12 +2,13 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <vector>
+
+#include "base/files/files.hpp"
 
 namespace tutti::safetensors {
 namespace {
@@ -15,11 +16,11 @@ namespace {
 Result<Header> read_header(int file, std::uint64_t file_bytes, const std::string& path) {
   std::array<std::byte, length_bytes> length{};
   if (file_bytes < length.size()) return invalid("the file is too short for a header");
-  if (auto read = read_at(file, 0, length, path); !read) return std::move(read).error();
+  if (auto read = files::read_at(file, 0, length, path); !read) return std::move(read).error();
   const auto bytes = header_bytes(length, file_bytes);
   if (!bytes) return bytes.error();
   std::vector<std::byte> content(*bytes);
-  if (auto read = read_at(file, 0, content, path); !read) return std::move(read).error();
+  if (auto read = files::read_at(file, 0, content, path); !read) return std::move(read).error();
   return parse_header(content, file_bytes);
 }
 
@@ -36,19 +37,7 @@ Result<File> File::open(const std::string& path) {
 }
 
 Result<> File::read(std::uint64_t begin, std::span<std::byte> bytes) const {
-  return read_at(file_.get(), begin, bytes, path_);
-}
-
-Result<> read_at(int file, std::uint64_t begin, std::span<std::byte> bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t count = pread(file, bytes.data(), bytes.size(), static_cast<off_t>(begin));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return failed_errno("cannot read " + path, errno);
-    if (count == 0) return failed("cannot read " + path + ": it ends early");
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
-    begin += static_cast<std::uint64_t>(count);
-  }
-  return {};
+  return files::read_at(file_.get(), begin, bytes, path_);
 }
 
 }  // namespace tutti::safetensors

@@ -32,7 +32,4 @@ class File {
   Header header_;
 };
 
-// The same for any open file; `path` is for the message.
-Result<> read_at(int file, std::uint64_t begin, std::span<std::byte> bytes, const std::string& path);
-
 }  // namespace tutti::safetensors

@@ -15,8 +15,9 @@
 #include "base/bytes.hpp"
 #include "base/check.hpp"
 #include "base/files/descriptor.hpp"
+#include "base/files/files.hpp"
+#include "base/files/names.hpp"
 #include "net/sync/digest.hpp"
-#include "net/sync/files.hpp"
 
 namespace tutti::sync {
 
@@ -35,7 +36,7 @@ constexpr std::size_t copy_range_bytes_max = std::size_t{1} << 30;
 constexpr std::string_view fresh_prefix = "new-";
 constexpr time_t abandoned_after_seconds = 3600;
 
-Error no_hash(std::string_view hash) { return invalid(shown(hash) + " is not the hash of a blob"); }
+Error no_hash(std::string_view hash) { return invalid(files::shown(hash) + " is not the hash of a blob"); }
 
 Error no_blob(std::string_view hash, int error_number) {
   if (error_number == ENOENT) return failed("blob " + std::string(hash) + " is not in the store");
@@ -48,10 +49,11 @@ void mark_used(int file) { static_cast<void>(futimens(file, nullptr)); }
 Result<> copy_by_hand(int from, int to, const std::string& path) {
   std::array<std::byte, copy_buffer_bytes> buffer;
   while (true) {
-    const auto count = read_some(from, buffer, path);
+    const auto count = files::read_some(from, buffer, files::shown(path));
     if (!count) return count.error();
     if (*count == 0) return {};
-    if (auto written = write_all(to, std::span(buffer).first(*count), path); !written) return written;
+    if (auto written = files::write_all(to, std::span(buffer).first(*count), files::shown(path)); !written)
+      return written;
   }
 }
 
@@ -63,7 +65,7 @@ Result<> copy_content(int from, int to, const std::string& path) {
     if (count > 0 || (count < 0 && errno == EINTR)) continue;
     const bool unsupported = count == 0 || errno == EXDEV || errno == ENOSYS || errno == EOPNOTSUPP ||
                              errno == EINVAL || errno == EPERM;
-    if (!unsupported) return failed_errno("cannot write " + shown(path), errno);
+    if (!unsupported) return failed_errno("cannot write " + files::shown(path), errno);
     return copy_by_hand(from, to, path);
   }
 }
@@ -71,10 +73,10 @@ Result<> copy_content(int from, int to, const std::string& path) {
 // Writes a file beside its place and moves it there.
 Result<> write_fresh(std::string fresh, const std::string& path, std::span<const std::byte> bytes) {
   const files::FileDescriptor file(mkostemp(fresh.data(), O_CLOEXEC));
-  if (!file.valid()) return failed_errno("cannot write " + shown(fresh), errno);
-  auto written = write_all(file.get(), bytes, fresh);
+  if (!file.valid()) return failed_errno("cannot write " + files::shown(fresh), errno);
+  auto written = files::write_all(file.get(), bytes, files::shown(fresh));
   if (written && rename(fresh.c_str(), path.c_str()) != 0) {
-    written = failed_errno("cannot write " + shown(path), errno);
+    written = failed_errno("cannot write " + files::shown(path), errno);
   }
   if (!written) unlink(fresh.c_str());
   return written;
@@ -99,7 +101,7 @@ Result<> BlobStore::put(std::string_view hash, std::span<const std::byte> bytes)
     return invalid("the bytes sent as blob " + std::string(hash) + " are not its");
   const std::string path = path_of(hash);
   for (const auto& folder : {folder_, path.substr(0, path.rfind('/'))}) {
-    if (auto made = ensure_folder(folder, 0700); !made) return made;
+    if (auto made = files::make_folder(folder, 0700); !made) return made;
   }
   return write_fresh(folder_ + '/' + std::string(fresh_prefix) + "XXXXXX", path, bytes);
 }
@@ -117,11 +119,10 @@ Result<std::string> BlobStore::get(std::string_view hash) const {
   struct stat status {};
   if (!file.valid() || fstat(file.get(), &status) != 0) return no_blob(hash, errno);
   std::string content(static_cast<std::size_t>(status.st_size), '\0');
-  for (std::span<char> left(content); !left.empty();) {
-    const auto count = read_some(file.get(), std::as_writable_bytes(left), path);
-    if (!count) return count.error();
-    if (*count == 0) return failed("blob " + std::string(hash) + " shrank while it was read");
-    left = left.subspan(*count);
+  if (auto read =
+          files::read_at(file.get(), 0, std::as_writable_bytes(std::span(content)), files::shown(path));
+      !read) {
+    return std::move(read).error();
   }
   if (auto verified = verify(hash, hash_bytes(as_bytes(content))); !verified) {
     return std::move(verified).error();
@@ -138,12 +139,12 @@ Result<Bytes> BlobStore::copy(std::span<const std::string> hashes, const std::st
   }
   const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   const files::FileDescriptor to(open(path.c_str(), flags, executable ? 0755 : 0644));
-  if (!to.valid()) return failed_errno("cannot write " + shown(path), errno);
+  if (!to.valid()) return failed_errno("cannot write " + files::shown(path), errno);
   for (const auto& hash : hashes) {
     if (auto appended = append(hash, to.get(), path); !appended) return std::move(appended).error();
   }
   const off_t bytes = lseek(to.get(), 0, SEEK_CUR);
-  if (bytes < 0) return failed_errno("cannot read " + shown(path), errno);
+  if (bytes < 0) return failed_errno("cannot read " + files::shown(path), errno);
   return Bytes(bytes);
 }
 
@@ -152,9 +153,9 @@ Result<> BlobStore::append(std::string_view hash, int to, const std::string& pat
   const files::FileDescriptor from(open(path_of(hash).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   if (!from.valid()) return no_blob(hash, errno);
   const off_t begin = lseek(to, 0, SEEK_CUR);
-  if (begin < 0) return failed_errno("cannot read " + shown(path), errno);
+  if (begin < 0) return failed_errno("cannot read " + files::shown(path), errno);
   if (auto copied = copy_content(from.get(), to, path); !copied) return copied;
-  if (lseek(to, begin, SEEK_SET) != begin) return failed_errno("cannot read " + shown(path), errno);
+  if (lseek(to, begin, SEEK_SET) != begin) return failed_errno("cannot read " + files::shown(path), errno);
   const auto found = hash_descriptor(to, path);
   if (!found) return found.error();
   if (auto verified = verify(hash, *found); !verified) return verified;
@@ -170,15 +171,16 @@ void BlobStore::remove_abandoned(const std::string& path) const {
 
 Result<std::vector<BlobStore::Blob>> BlobStore::list() const {
   std::vector<Blob> blobs;
-  if (access(folder_.c_str(), F_OK) != 0 && errno == ENOENT) return blobs;
-  const auto prefixes = list_folder(folder_);
+  const auto prefixes = files::list_folder(folder_);
   if (!prefixes) return prefixes.error();
-  for (const auto& prefix : *prefixes) {
+  if (!*prefixes) return blobs;
+  for (const auto& prefix : **prefixes) {
     if (prefix.starts_with(fresh_prefix)) remove_abandoned(folder_ + '/' + prefix);
     if (prefix.size() != prefix_letters) continue;
-    const auto names = list_folder(folder_ + '/' + prefix);
+    const auto names = files::list_folder(folder_ + '/' + prefix);
     if (!names) return names.error();
-    for (const auto& name : *names) {
+    if (!*names) continue;
+    for (const auto& name : **names) {
       struct stat status {};
       // One that is gone by now was removed by another process.
       if (!is_hash(prefix + name) || lstat(path_of(prefix + name).c_str(), &status) != 0) continue;
@@ -200,7 +202,7 @@ Result<> BlobStore::trim(Bytes bytes_max) {
   for (const auto& blob : *blobs) {
     if (total <= bytes_max) return {};
     if (unlink(blob.path.c_str()) != 0 && errno != ENOENT) {
-      return failed_errno("cannot remove " + shown(blob.path), errno);
+      return failed_errno("cannot remove " + files::shown(blob.path), errno);
     }
     total -= blob.bytes;
   }

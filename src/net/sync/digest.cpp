@@ -11,7 +11,8 @@
 #include "base/bytes.hpp"
 #include "base/check.hpp"
 #include "base/files/descriptor.hpp"
-#include "net/sync/files.hpp"
+#include "base/files/files.hpp"
+#include "base/files/names.hpp"
 
 namespace tutti::sync {
 namespace {
@@ -64,7 +65,8 @@ Result<std::string> hash_descriptor(int file, const std::string& path, Bytes byt
   Sha256 hash;
   std::array<std::byte, buffer_bytes> buffer;
   for (auto left = static_cast<std::size_t>(bytes_max.count()); left > 0;) {
-    const auto count = read_some(file, std::span(buffer).first(std::min(left, buffer.size())), path);
+    const auto count =
+        files::read_some(file, std::span(buffer).first(std::min(left, buffer.size())), files::shown(path));
     if (!count) return count.error();
     if (*count == 0) break;
     hash.add(std::span(buffer).first(*count));
@@ -75,7 +77,7 @@ Result<std::string> hash_descriptor(int file, const std::string& path, Bytes byt
 
 Result<std::string> hash_file(const std::string& path) {
   const files::FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.valid()) return failed_errno("cannot read " + shown(path), errno);
+  if (!file.valid()) return failed_errno("cannot read " + files::shown(path), errno);
   return hash_descriptor(file.get(), path);
 }
 

@@ -5,11 +5,11 @@
 #include <limits>
 #include <optional>
 
+#include "base/files/names.hpp"
 #include "base/id.hpp"
 #include "base/text.hpp"
 #include "net/sync/chunks.hpp"
 #include "net/sync/digest.hpp"
-#include "net/sync/files.hpp"
 
 namespace tutti::sync {
 namespace {
@@ -193,7 +193,7 @@ Result<> validate(const Manifest& manifest, const Limits& limits) {
   Validator validator(limits);
   for (const auto& entry : manifest.entries) {
     if (auto checked = validator.check(entry); !checked) {
-      return std::move(checked).error().within("manifest entry " + shown(entry.path));
+      return std::move(checked).error().within("manifest entry " + files::shown(entry.path));
     }
   }
   return {};

@@ -5,40 +5,33 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <filesystem>
 #include <set>
 #include <string_view>
-#include <system_error>
 
-#include "net/sync/files.hpp"
+#include "base/files/files.hpp"
+#include "base/files/names.hpp"
 
 namespace tutti::sync {
 namespace {
 
-Result<> remove_tree(const std::string& path) {
-  std::error_code error;
-  std::filesystem::remove_all(path, error);
-  if (error) return failed_errno("cannot remove " + shown(path), error.value());
-  return {};
-}
-
-Result<> make_folder(const std::string& path, mode_t mode) {
+// One that is there already is a mistake here.
+Result<> make_new_folder(const std::string& path, mode_t mode) {
   if (mkdir(path.c_str(), mode) == 0) return {};
-  return failed_errno("cannot make the folder " + shown(path), errno);
+  return failed_errno("cannot make the folder " + files::shown(path), errno);
 }
 
 Result<> make_link(const Entry& entry, const std::string& path) {
   if (symlink(entry.link_target.c_str(), path.c_str()) == 0) return {};
-  return failed_errno("cannot make the link " + shown(path), errno);
+  return failed_errno("cannot make the link " + files::shown(path), errno);
 }
 
 // The size is the manifest's word for what the limits were checked against, so it has to be true.
 Result<> make_file(const Entry& entry, const BlobStore& blobs, const std::string& path) {
   auto bytes = blobs.copy(entry.chunks, path, entry.executable);
-  if (!bytes) return std::move(bytes).error().within("file " + shown(entry.path));
+  if (!bytes) return std::move(bytes).error().within("file " + files::shown(entry.path));
   if (*bytes == entry.bytes) return {};
   return invalid("the manifest says " + std::to_string(entry.bytes.count()) + " bytes for " +
-                 shown(entry.path) + ", and its chunks have " + std::to_string(bytes->count()));
+                 files::shown(entry.path) + ", and its chunks have " + std::to_string(bytes->count()));
 }
 
 Result<> make_entry(const Entry& entry, const BlobStore& blobs, const std::string& path) {
@@ -46,17 +39,17 @@ Result<> make_entry(const Entry& entry, const BlobStore& blobs, const std::strin
     case Entry::Kind::file:
       return make_file(entry, blobs, path);
     case Entry::Kind::folder:
-      return make_folder(path, 0755);
+      return make_new_folder(path, 0755);
     case Entry::Kind::link:
       return make_link(entry, path);
   }
-  return invalid("the entry " + shown(entry.path) + " is of no known kind");
+  return invalid("the entry " + files::shown(entry.path) + " is of no known kind");
 }
 
 // A folder sorts before what it holds, and nothing lies below a link, so every path leads through folders
 // that this loop has made.
 Result<> build(const Manifest& manifest, const BlobStore& blobs, const std::string& folder) {
-  if (auto made = make_folder(folder, 0700); !made) return made;
+  if (auto made = make_new_folder(folder, 0700); !made) return made;
   for (const auto& entry : manifest.entries) {
     if (auto made = make_entry(entry, blobs, folder + '/' + entry.path); !made) return made;
   }
@@ -65,7 +58,7 @@ Result<> build(const Manifest& manifest, const BlobStore& blobs, const std::stri
 
 Result<> move_into_place(const std::string& partial, const std::string& target) {
   if (rename(partial.c_str(), target.c_str()) == 0) return {};
-  return failed_errno("cannot make the folder " + shown(target), errno);
+  return failed_errno("cannot make the folder " + files::shown(target), errno);
 }
 
 }  // namespace
@@ -84,17 +77,18 @@ std::vector<std::string> missing(const Manifest& manifest, const BlobStore& blob
 
 Result<> materialise(const Manifest& manifest, const BlobStore& blobs, const std::string& target,
                      const Limits& limits) {
-  if (target.empty() || target.ends_with('/')) return invalid(shown(target) + " does not name a folder");
+  if (target.empty() || target.ends_with('/'))
+    return invalid(files::shown(target) + " does not name a folder");
   if (auto valid = validate(manifest, limits); !valid) return valid;
   struct stat status {};
-  if (lstat(target.c_str(), &status) == 0) return failed(shown(target) + " exists already");
+  if (lstat(target.c_str(), &status) == 0) return failed(files::shown(target) + " exists already");
 
   const std::string partial = target + ".partial";
-  if (auto removed = remove_tree(partial); !removed) return removed;
+  if (auto removed = files::remove_folder(partial); !removed) return removed;
   auto made = build(manifest, blobs, partial);
   if (made) made = move_into_place(partial, target);
   // The first failure is the one to tell; what cannot be removed now, the next call removes.
-  if (!made) static_cast<void>(remove_tree(partial));
+  if (!made) static_cast<void>(files::remove_folder(partial));
   return made;
 }
 

@@ -14,9 +14,10 @@
 #include <utility>
 
 #include "base/files/descriptor.hpp"
+#include "base/files/files.hpp"
+#include "base/files/names.hpp"
 #include "net/sync/chunks.hpp"
 #include "net/sync/digest.hpp"
-#include "net/sync/files.hpp"
 #include "net/sync/ignore.hpp"
 
 namespace tutti::sync {
@@ -78,17 +79,17 @@ struct FolderAmount {
 };
 
 Error vanished(const std::string& path) {
-  return failed(shown(path) + " vanished while the folder was read")
+  return failed(files::shown(path) + " vanished while the folder was read")
       .remedy("try again when nothing writes to the folder, or list the file in .tuttiignore");
 }
 
 Error changed(const std::string& path) {
-  return failed(shown(path) + " changed while the folder was read")
+  return failed(files::shown(path) + " changed while the folder was read")
       .remedy("try again when nothing writes to the file, or list it in .tuttiignore");
 }
 
 Error unreadable(const std::string& path, int error_number) {
-  return failed_errno("cannot read " + shown(path), error_number)
+  return failed_errno("cannot read " + files::shown(path), error_number)
       .remedy("make it readable, or list it in .tuttiignore");
 }
 
@@ -121,10 +122,11 @@ class Walk {
   bool exhausted() const { return total_.entries / walked_times_limit_max > limits_.entries_max; }
 
   Result<Amount> enter(const std::string& folder) {
-    auto names = list_folder(absolute(folder));
+    auto names = files::list_folder(absolute(folder));
     if (!names) return std::move(names).error().remedy("make it readable, or list it in .tuttiignore");
+    if (!*names) return vanished(folder);
     Amount amount;
-    for (const auto& name : *names) {
+    for (const auto& name : **names) {
       if (exhausted()) break;
       if (name == ".git") continue;
       auto below = visit(folder.empty() ? name : folder + '/' + name);
@@ -170,7 +172,7 @@ class Walk {
     if (count < 0) return errno == ENOENT ? vanished(path) : unreadable(path, errno);
     std::string target(buffer.data(), static_cast<std::size_t>(count));
     if (!link_stays_inside(path, target)) {
-      leave_out(path, "the link leads to " + shown(target) + ", out of the folder");
+      leave_out(path, "the link leads to " + files::shown(target) + ", out of the folder");
       return Amount{};
     }
     return keep({.entry = {.path = path, .kind = Entry::Kind::link, .link_target = std::move(target)}});
@@ -185,7 +187,7 @@ class Walk {
 
   void leave_out(const std::string& path, const std::string& reason) {
     ++left_out_;
-    if (warnings_.size() < warnings_max) warnings_.push_back(shown(path) + " is left out: " + reason);
+    if (warnings_.size() < warnings_max) warnings_.push_back(files::shown(path) + " is left out: " + reason);
   }
 
   const std::string& root_;
@@ -216,8 +218,9 @@ const FolderAmount* heaviest_of(const std::vector<FolderAmount>& folders, const 
 
 Error too_large(std::string message, const FolderAmount* largest, const std::string& largest_amount) {
   if (largest == nullptr) return invalid(std::move(message)).remedy(ignore_advice);
-  return invalid(message + "; the largest folder is " + shown(largest->path) + " with " + largest_amount)
-      .remedy(std::string(ignore_advice) + ", such as " + shown('/' + largest->path + '/'));
+  return invalid(message + "; the largest folder is " + files::shown(largest->path) + " with " +
+                 largest_amount)
+      .remedy(std::string(ignore_advice) + ", such as " + files::shown('/' + largest->path + '/'));
 }
 
 Result<> check_limits(const Walk& walk, const Limits& limits) {
@@ -261,18 +264,9 @@ Result<std::vector<std::string>> hash_found(const std::string& root, const Found
 
 Result<IgnoreRules> read_rules(const std::string& root) {
   const std::string path = root + '/' + std::string(ignore_file);
-  const files::FileDescriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  if (!file.valid() && errno == ENOENT) return IgnoreRules("");
-  if (!file.valid()) return failed_errno("cannot read " + shown(path), errno);
-  std::string text(static_cast<std::size_t>(ignore_file_bytes_max.count()) + 1, '\0');
-  std::size_t bytes = 0;
-  while (bytes < text.size()) {
-    const auto count = read_some(file.get(), std::as_writable_bytes(std::span(text).subspan(bytes)), path);
-    if (!count) return count.error();
-    if (*count == 0) return IgnoreRules(std::string_view(text).substr(0, bytes));
-    bytes += *count;
-  }
-  return invalid(shown(path) + " is larger than " + format_bytes(ignore_file_bytes_max));
+  const auto text = files::read_file(path, static_cast<std::size_t>(ignore_file_bytes_max.count()));
+  if (!text) return text.error();
+  return IgnoreRules(*text ? **text : "");
 }
 
 Result<ScanResult> scan_root(const std::string& root, const ScanOptions& options) {
@@ -308,7 +302,7 @@ Result<ScanResult> scan_root(const std::string& root, const ScanOptions& options
 
 Result<ScanResult> scan(const std::string& folder, const ScanOptions& options) {
   auto result = scan_root(folder, options);
-  if (!result) return std::move(result).error().within("folder " + shown(folder));
+  if (!result) return std::move(result).error().within("folder " + files::shown(folder));
   return result;
 }
 

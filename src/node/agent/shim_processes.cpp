@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "base/files/files.hpp"
 #include "base/log/log.hpp"
 #include "base/text.hpp"
 #include "node/rank/log_segments.hpp"
@@ -213,7 +214,7 @@ void ShimProcesses::forget(const RankKey& key) {
   const std::string folder = folder_of(key);
   // A rank that never started has none.
   if (std::error_code ignored; !std::filesystem::exists(folder, ignored)) return;
-  if (auto marked = rank::replace_file(marker(folder), ""); !marked)
+  if (auto marked = files::replace_file(marker(folder), ""); !marked)
     log::warning("{}", marked.error().text());
   finished_.push_back(folder);
   trim();

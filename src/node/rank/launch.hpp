@@ -7,7 +7,6 @@
 
 #include "base/files/descriptor.hpp"
 #include "base/result.hpp"
-#include "node/rank/files.hpp"
 #include "node/rank/rank_folder.hpp"
 
 namespace tutti::rank {

@@ -1,14 +1,14 @@
 #include "node/rank/limits.hpp"
 
+#include <fcntl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <string_view>
 
+#include "base/files/descriptor.hpp"
+#include "base/files/files.hpp"
 #include "base/text.hpp"
-#include "node/rank/files.hpp"
 
 namespace tutti::rank {
 namespace {
@@ -18,13 +18,18 @@ constexpr std::size_t events_bytes_max = 65'536;
 
 std::string quota_us(std::int32_t cpus) { return std::to_string(cpus * period_us); }
 
-bool make_folder(const std::string& path) { return mkdir(path.c_str(), 0755) == 0 || errno == EEXIST; }
+// Writes into a file that exists, in one call, as the files of cgroups want it. False if that is not allowed.
+bool write_existing(const std::string& path, std::string_view content) {
+  const files::FileDescriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!file.valid()) return false;
+  return write(file.get(), content.data(), content.size()) == static_cast<ssize_t>(content.size());
+}
 
 // A fresh one: what an earlier shim of the same name left behind has old counts.
 bool make_cgroup(const std::string& parent, const std::string& path) {
-  if (!make_folder(parent)) return false;
+  if (!files::make_folder(parent, 0755)) return false;
   rmdir(path.c_str());
-  return make_folder(path);
+  return files::make_folder(path, 0755).ok();
 }
 
 }  // namespace
@@ -92,7 +97,7 @@ void RankLimits::enter() const {
 
 bool RankLimits::memory_limit_reached() const {
   if (!memory_has_cgroup()) return false;
-  const auto events = read_file(memory_events_, events_bytes_max);
+  const auto events = files::read_file(memory_events_, events_bytes_max);
   if (!events || !*events) return false;
   for (const auto line : split(**events, '\n'))
     if (line.starts_with("oom_kill ")) return trim(line.substr(sizeof "oom_kill")) != "0";

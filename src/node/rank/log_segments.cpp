@@ -1,8 +1,5 @@
 #include "node/rank/log_segments.hpp"
 
-#include "base/files/descriptor.hpp"
-
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,8 +7,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <memory>
 #include <vector>
+
+#include "base/files/files.hpp"
 
 namespace tutti::rank {
 namespace {
@@ -35,13 +33,13 @@ bool parse_segment_name(std::string_view name, std::uint64_t& offset) {
 
 // The first offsets of all segments, ascending.
 Result<std::vector<std::uint64_t>> list_segments(const std::string& folder) {
-  const auto close_folder = [](DIR* open_folder) { closedir(open_folder); };
-  const std::unique_ptr<DIR, decltype(close_folder)> listing(opendir(folder.c_str()), close_folder);
-  if (!listing) return failed_errno("cannot read " + folder, errno);
+  const auto names = files::list_folder(folder);
+  if (!names) return names.error();
+  if (!*names) return failed_errno("cannot read " + folder, ENOENT);
   std::vector<std::uint64_t> offsets;
   std::uint64_t offset = 0;
-  while (const dirent* entry = readdir(listing.get()))
-    if (parse_segment_name(entry->d_name, offset)) offsets.push_back(offset);
+  for (const auto& name : **names)
+    if (parse_segment_name(name, offset)) offsets.push_back(offset);
   std::sort(offsets.begin(), offsets.end());
   return offsets;
 }

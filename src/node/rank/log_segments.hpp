@@ -10,7 +10,6 @@
 #include "base/files/descriptor.hpp"
 #include "base/result.hpp"
 #include "base/units.hpp"
-#include "node/rank/files.hpp"
 
 namespace tutti::rank {
 

@@ -1,15 +1,12 @@
 #include "node/rank/process.hpp"
 
-#include <dirent.h>
-
 #include <charconv>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "base/files/files.hpp"
 #include "base/text.hpp"
-#include "node/rank/files.hpp"
 
 namespace tutti::rank {
 namespace {
@@ -29,17 +26,16 @@ std::optional<Number> number_in(std::string_view text) {
 
 // The entries of a folder whose names are numbers: processes of /proc, threads of /proc/PID/task.
 std::vector<pid_t> numbers_in_folder(const std::string& path) {
-  const auto close_folder = [](DIR* folder) { closedir(folder); };
-  const std::unique_ptr<DIR, decltype(close_folder)> folder(opendir(path.c_str()), close_folder);
   std::vector<pid_t> numbers;
-  if (!folder) return numbers;
-  while (const dirent* entry = readdir(folder.get()))
-    if (const auto number = number_in<pid_t>(entry->d_name)) numbers.push_back(*number);
+  const auto names = files::list_folder(path);
+  if (!names || !*names) return numbers;
+  for (const auto& name : **names)
+    if (const auto number = number_in<pid_t>(name)) numbers.push_back(*number);
   return numbers;
 }
 
 std::string content_of(const std::string& path, std::size_t bytes_max) {
-  auto content = read_file(path, bytes_max);
+  auto content = files::read_file(path, bytes_max);
   return content && *content ? **std::move(content) : std::string();
 }
 
@@ -56,7 +52,7 @@ void append_children(pid_t pid, std::vector<pid_t>& children) {
 
 bool kernel_lists_children(pid_t pid) {
   const auto listed =
-      read_file(process_path(pid) + "/task/" + std::to_string(pid) + "/children", children_bytes_max);
+      files::read_file(process_path(pid) + "/task/" + std::to_string(pid) + "/children", children_bytes_max);
   return listed && *listed;
 }
 

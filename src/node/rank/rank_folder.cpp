@@ -7,8 +7,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/files/files.hpp"
 #include "base/text.hpp"
-#include "node/rank/files.hpp"
 #include "node/rank/process.hpp"
 
 namespace tutti::rank {
@@ -152,12 +152,12 @@ Result<> write_spec(const std::string& folder, const RankSpec& spec) {
   if (writer.content().size() > spec_bytes_max)
     return invalid("the rank's command and environment are larger than 4 MiB")
         .remedy("pass large data as a file");
-  return replace_file(path_of(folder, "spec"), writer.content());
+  return files::replace_file(path_of(folder, "spec"), writer.content());
 }
 
 Result<RankSpec> read_spec(const std::string& folder) {
   const std::string path = path_of(folder, "spec");
-  auto content = read_file(path, spec_bytes_max);
+  auto content = files::read_file(path, spec_bytes_max);
   if (!content) return std::move(content).error();
   if (!*content) return failed("there is no " + path);
   SpecReader reader(**content);
@@ -178,13 +178,13 @@ Result<RankSpec> read_spec(const std::string& folder) {
 }
 
 Result<> write_exit(const std::string& folder, const RankExit& exit) {
-  return replace_file(path_of(folder, "exit"),
-                      std::to_string(exit.exit_code) + "\n" + exit.detail.substr(0, detail_bytes_max));
+  return files::replace_file(path_of(folder, "exit"),
+                             std::to_string(exit.exit_code) + "\n" + exit.detail.substr(0, detail_bytes_max));
 }
 
 Result<std::optional<RankExit>> read_exit(const std::string& folder) {
   const std::string path = path_of(folder, "exit");
-  auto content = read_file(path, detail_bytes_max + line_bytes_max);
+  auto content = files::read_file(path, detail_bytes_max + line_bytes_max);
   if (!content) return std::move(content).error();
   if (!*content) return std::optional<RankExit>();
   const std::string_view text = **content;
@@ -204,7 +204,7 @@ namespace {
 
 // What a rank has written for people, if it is short enough.
 std::string read_sentence(const std::string& path) {
-  auto content = read_file(path, verdict_bytes_max);
+  auto content = files::read_file(path, verdict_bytes_max);
   return content && *content ? valid_utf8(**content) : "";
 }
 
@@ -214,13 +214,13 @@ std::string read_verdict(const std::string& folder) { return read_sentence(verdi
 std::string read_progress(const std::string& folder) { return read_sentence(progress_path(folder)); }
 
 Result<> write_shim(const std::string& folder, const ShimProcess& shim) {
-  return replace_file(path_of(folder, "shim"),
-                      std::to_string(shim.pid) + " " + std::to_string(shim.start_time) + "\n");
+  return files::replace_file(path_of(folder, "shim"),
+                             std::to_string(shim.pid) + " " + std::to_string(shim.start_time) + "\n");
 }
 
 Result<std::optional<ShimProcess>> read_shim(const std::string& folder) {
   const std::string path = path_of(folder, "shim");
-  auto content = read_file(path, line_bytes_max);
+  auto content = files::read_file(path, line_bytes_max);
   if (!content) return std::move(content).error();
   if (!*content) return std::optional<ShimProcess>();
   const auto fields = split(trim(**content), ' ');
@@ -236,7 +236,8 @@ Result<std::optional<ShimProcess>> read_shim(const std::string& folder) {
 Result<std::optional<ShimProcess>> take_over(const std::string& folder) {
   auto shim = read_shim(folder);
   if (!shim || *shim) return shim;
-  if (auto marked = replace_file(path_of(folder, "given_up"), ""); !marked) return std::move(marked).error();
+  if (auto marked = files::replace_file(path_of(folder, "given_up"), ""); !marked)
+    return std::move(marked).error();
   return read_shim(folder);
 }
 

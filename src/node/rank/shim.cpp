@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "base/files/descriptor.hpp"
-#include "node/rank/files.hpp"
 #include "node/rank/limits.hpp"
 #include "node/rank/log_segments.hpp"
 #include "node/rank/process.hpp"

@@ -1,5 +1,5 @@
 // The machine around the devices: CPUs, memory, NUMA nodes. hwloc tells if the server has it, the system
-// otherwise. Asked once, when an agent starts: about 1.5 ms with hwloc. Any thread.
+// otherwise. Asked once, when an agent starts. Any thread.
 #pragma once
 
 #include <cstdint>

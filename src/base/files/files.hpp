@@ -1,0 +1,53 @@
+// Files and folders for all rooms: read within a bound, written whole. Names in messages are printable. Any
+// thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+
+namespace tutti::files {
+
+// The whole file, or nothing if there is none. A file above `bytes_max` is refused, and so is what is no
+// regular file: a pipe could keep the caller waiting, and a device could go on for ever.
+Result<std::optional<std::string>> read_file(const std::string& path, std::size_t bytes_max);
+// The same where a missing file is an error.
+Result<std::string> read_existing_file(const std::string& path, std::size_t bytes_max);
+
+// Of a file that is open. `name` is for the message, where it stands as it is.
+// Fills what it can of the buffer and says how much; 0 is the end of the file.
+Result<std::size_t> read_some(int file, std::span<std::byte> buffer, const std::string& name);
+// Fills all of the buffer; a file that ends before is an error.
+Result<> read_at(int file, std::uint64_t begin, std::span<std::byte> buffer, const std::string& name);
+Result<> write_all(int file, std::span<const std::byte> bytes, const std::string& name);
+Result<> write_at(int file, std::uint64_t begin, std::span<const std::byte> bytes, const std::string& name);
+// On the disk when this returns.
+Result<> sync_file(int file, const std::string& name);
+
+struct ReplaceOptions {
+  mode_t mode = 0600;
+  bool durable = false;  // on the disk when this returns, with its name
+};
+// Readers see the old content or the new one; if it is durable, after a crash too. On its way the new one is
+// beside it as PATH.new.
+Result<> replace_file(const std::string& path, std::string_view content, const ReplaceOptions& options = {});
+// Where there was none, and on the disk when this returns.
+Result<> write_new_file(const std::string& path, std::string_view content, mode_t mode = 0666);
+
+// The names in a folder, sorted, without "." and ".."; nothing if there is no such folder.
+Result<std::optional<std::vector<std::string>>> list_folder(const std::string& path);
+Result<> make_folder(const std::string& path, mode_t mode);  // one that is there is fine
+Result<> make_folders(const std::string& path);              // those above it too
+Result<> remove_folder(const std::string& path);  // with all it holds; one that is not there is fine
+// Makes what was created, renamed or removed in the folder last.
+Result<> sync_folder(const std::string& path);
+
+}  // namespace tutti::files
