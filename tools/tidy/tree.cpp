@@ -36,7 +36,7 @@ Module parse_module(const std::string& call, const std::string& file, int line) 
     const std::string text = word->str();
     if (module.name.empty()) {
       module.name = text;
-    } else if (std::regex_match(text, std::regex("LAYER|USES|NEEDS|TESTS_USE|PROGRAM|DIR"))) {
+    } else if (std::regex_match(text, std::regex("LAYER|USES|NEEDS|TESTS_USE|TESTS_NEED|PROGRAM|DIR"))) {
       keyword = text;
     } else if (keyword == "LAYER") {
       module.layer = text;
