@@ -8,9 +8,9 @@
 #include <fstream>
 #include <map>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/json/parse.hpp"
 #include "base/prng.hpp"
 #include "comm/ranks_test.hpp"
 #include "learn/checkpoint/folder.hpp"
@@ -96,9 +96,9 @@ class TrainerTest : public testing::Test {
     std::ifstream in(folder + "/metrics.jsonl");
     std::string text;
     while (std::getline(in, text)) {
-      const auto line = nlohmann::json::parse(text);
-      EXPECT_TRUE(lines.emplace(line["step"], Line{line["loss"], line["data"]}).second)
-          << "a step is there twice";
+      json::Value line = *json::parse(text);
+      const Line read{line["loss"].number().value(), line["data"].count().value()};
+      EXPECT_TRUE(lines.emplace(line["step"].whole().value(), read).second) << "a step is there twice";
     }
     return lines;
   }
