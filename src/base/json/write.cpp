@@ -91,18 +91,20 @@ class Writer {
 
   // The number is d.ddd times ten to the exponent.
   void place_point(std::string digits, int exponent) {
-    const int count = static_cast<int>(digits.size());
     if (exponent >= whole_digits_max || exponent < -leading_zeros_max - 1) {
-      if (count > 1) digits.insert(1, ".");
+      if (digits.size() > 1) digits.insert(1, ".");
       const std::string power = std::to_string(std::abs(exponent));
       out_ += digits + (exponent < 0 ? "e-" : "e+") + (power.size() == 1 ? "0" : "") + power;
-    } else if (exponent < 0) {
-      out_ += "0." + std::string(static_cast<std::size_t>(-exponent - 1), '0') + digits;
-    } else if (count <= exponent + 1) {
-      out_ += digits + std::string(static_cast<std::size_t>(exponent + 1 - count), '0') + ".0";
-    } else {
-      out_ += digits.insert(static_cast<std::size_t>(exponent + 1), ".");
+      return;
     }
+    const auto zeros = [](int count) { return std::string(static_cast<std::size_t>(count), '0'); };
+    if (exponent < 0) {
+      out_ += "0." + zeros(-exponent - 1) + digits;
+      return;
+    }
+    digits += zeros(std::max(0, exponent + 2 - static_cast<int>(digits.size())));
+    const int point = exponent + 1;
+    out_ += digits.insert(static_cast<std::size_t>(point), ".");
   }
 
   void write_text(std::string_view text) {
