@@ -20,12 +20,6 @@ if(NOT TUTTI_SANITIZE STREQUAL "thread")
   endif()
 endif()
 
-# Two libraries that are headers only, for tutti and its workers alike.
-find_path(xxhash_include xxhash.h REQUIRED)
-add_library(xxhash INTERFACE)
-target_include_directories(xxhash SYSTEM INTERFACE "${xxhash_include}")
-find_path(json_include nlohmann/json.hpp REQUIRED)
-
 if(TUTTI_WORKERS_ONLY)
   if(NOT Torch_FOUND)
     message(FATAL_ERROR "TUTTI_WORKERS_ONLY needs libtorch, and none was found.\n"
@@ -49,7 +43,13 @@ find_library(zlib_archive NAMES libz.a REQUIRED)
 add_library(zlib INTERFACE)
 target_link_libraries(zlib INTERFACE "${zlib_archive}")
 
+find_path(json_include nlohmann/json.hpp REQUIRED)
+
 find_package(GTest REQUIRED)
+# The peer that our own hashes are compared with.
+find_path(xxhash_include xxhash.h REQUIRED)
+add_library(xxhash INTERFACE)
+target_include_directories(xxhash SYSTEM INTERFACE "${xxhash_include}")
 
 find_library(sqlite3_archive NAMES libsqlite3.a REQUIRED)
 add_library(sqlite3 INTERFACE)

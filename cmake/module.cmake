@@ -6,17 +6,18 @@ function(tutti_room name)
   add_subdirectory(${name})
 endfunction()
 
-# tutti_module(NAME LAYER layer [USES modules…] [NEEDS targets…] [TESTS_USE modules…] [PROGRAM name] [DIR folder])
+# tutti_module(NAME LAYER layer [USES modules…] [NEEDS targets…] [TESTS_USE modules…] [TESTS_NEED targets…]
+#              [PROGRAM name] [DIR folder])
 #
 # One folder, one library. Of the folder's sources, `x_test.cpp` go into the test program NAME_test, each `x_fuzz.cpp`
 # is a fuzz target fuzz_x, `main.cpp` goes into the program PROGRAM, all others into the library. USES are modules of this
-# tree, NEEDS are targets of dependencies.cmake. tools/tidy reads these calls too: LAYER and USES are the declared
-# architecture.
+# tree, NEEDS are targets of dependencies.cmake, TESTS_USE and TESTS_NEED are the same for the tests alone. tools/tidy
+# reads these calls too: LAYER and USES are the declared architecture.
 #
 # A module's headers are reached as "NAME/x.hpp", through a folder of links that only the modules which declare
 # the use have on their include path: an undeclared include does not compile.
 function(tutti_module name)
-  cmake_parse_arguments(PARSE_ARGV 1 module "" "LAYER;PROGRAM;DIR" "USES;NEEDS;TESTS_USE")
+  cmake_parse_arguments(PARSE_ARGV 1 module "" "LAYER;PROGRAM;DIR" "USES;NEEDS;TESTS_USE;TESTS_NEED")
   if(NOT module_DIR)
     set(module_DIR "${CMAKE_SOURCE_DIR}/src/${name}")
   endif()
@@ -68,7 +69,7 @@ function(tutti_module name)
     list(TRANSFORM module_TESTS_USE REPLACE "/" "_")
     list(TRANSFORM module_TESTS_USE PREPEND "tutti_")
     string(REPLACE "/" "_" test_name "${name}_test")
-    tutti_test(${test_name} SOURCES ${tests} USES ${target} ${module_TESTS_USE} ${module_NEEDS})
+    tutti_test(${test_name} SOURCES ${tests} USES ${target} ${module_TESTS_USE} ${module_NEEDS} ${module_TESTS_NEED})
   endif()
 endfunction()
 

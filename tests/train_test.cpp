@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/prng.hpp"
+#include "learn/checkpoint/all_tensors_test.hpp"
 #include "learn/checkpoint/folder.hpp"
 #include "learn/checkpoint/read.hpp"
 #include "support/cluster.hpp"
@@ -77,16 +78,7 @@ class Training : public testing::Test {
   }
 
   std::map<std::string, std::vector<float>> weights(const std::string& run, std::int64_t step) {
-    auto opened = checkpoint::Checkpoint::open(file(run) + "/checkpoints", step);
-    EXPECT_TRUE(opened.ok()) << opened.error().text();
-    std::map<std::string, std::vector<float>> tensors;
-    for (const auto& [name, stored] : opened->tensors()) {
-      const auto box = checkpoint::whole(stored.shape);
-      auto& values = tensors[name];
-      values.resize(static_cast<std::size_t>(box.elements()));
-      EXPECT_TRUE(opened->read(name, box, std::as_writable_bytes(std::span(values))).ok());
-    }
-    return tensors;
+    return checkpoint::all_tensors(checkpoint::Checkpoint::open(file(run) + "/checkpoints", step));
   }
 
   void pull_plug(const std::string& node) { cluster_->pull_plug(node); }

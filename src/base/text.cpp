@@ -7,12 +7,14 @@ namespace {
 
 constexpr std::size_t typed_word_max = 64;  // longer words are no slips of the finger
 
-// The length of the valid sequence at the beginning, 0 if there is none.
+}  // namespace
+
 std::size_t utf8_length(std::string_view text) {
   const auto byte = [&](std::size_t at) {
     return at < text.size() ? static_cast<unsigned char>(text[at]) : 0U;
   };
   const auto follows = [&](std::size_t at) { return (byte(at) & 0xC0U) == 0x80U; };
+  if (text.empty()) return 0;
   const unsigned first = byte(0);
   if (first < 0x80) return 1;
   if (first >= 0xC2 && first <= 0xDF) return follows(1) ? 2 : 0;
@@ -28,8 +30,6 @@ std::size_t utf8_length(std::string_view text) {
   }
   return 0;
 }
-
-}  // namespace
 
 std::string valid_utf8(std::string_view text) {
   std::string valid;

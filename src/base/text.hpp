@@ -19,6 +19,9 @@ std::optional<std::string> nearest(std::string_view word, std::span<const std::s
 // "did you mean 'x'?", or nothing when no candidate is close.
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
 
+// The bytes of the code point at the beginning, 0 if there is none that is valid UTF-8.
+std::size_t utf8_length(std::string_view text);
+
 // The text with every byte that is not part of valid UTF-8 replaced by U+FFFD: programs write any bytes,
 // protocols take only text.
 std::string valid_utf8(std::string_view text);

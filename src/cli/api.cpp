@@ -32,7 +32,7 @@ json json_of(const Route& route) {
 
 // Events and WebSockets say so: what they carry is not one document.
 std::string answer_of(const Route& route) {
-  const std::string name(route.answer.name);
+  std::string name(route.answer.name);
   switch (route.answer.format) {
     case controller::Format::json:
     case controller::Format::bytes:

@@ -28,7 +28,8 @@ std::string directory(const std::string& path) {
 // What stands between the brackets of a call: `name LAYER x USES a b …`, as the words behind each keyword.
 // The name comes behind "".
 std::map<std::string, std::vector<std::string>> arguments_of(const std::string& call) {
-  static const std::set<std::string> keywords{"LAYER", "USES", "NEEDS", "TESTS_USE", "PROGRAM", "DIR"};
+  static const std::set<std::string> keywords{"LAYER",      "USES",    "NEEDS", "TESTS_USE",
+                                              "TESTS_NEED", "PROGRAM", "DIR"};
   static const std::regex bare_word(R"([^\s"]+)");
   std::map<std::string, std::vector<std::string>> words;
   std::string keyword;

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cerrno>
 
-#include <nlohmann/json.hpp>
-
 #include "base/bytes.hpp"
 #include "base/check.hpp"
 #include "base/files/descriptor.hpp"
 #include "base/files/files.hpp"
+#include "base/json/parse.hpp"
+#include "base/json/write.hpp"
 #include "learn/checkpoint/files.hpp"
 #include "learn/checkpoint/foreign.hpp"
 #include "learn/model/shape.hpp"
@@ -18,8 +18,6 @@
 
 namespace tutti::checkpoint {
 namespace {
-
-using nlohmann::json;
 
 constexpr std::size_t number_digits = 5;  // of a file among several
 
@@ -126,19 +124,21 @@ class Exporter {
   }
 
   std::string index(const std::vector<PlannedFile>& files) const {
-    json weight_map = json::object();
+    std::vector<json::Member> weight_map;
     for (const PlannedFile& file : files) {
-      for (const auto& tensor : file.tensors) weight_map[foreign_name(tensor.name)] = file.name;
+      for (const auto& tensor : file.tensors) weight_map.push_back({foreign_name(tensor.name), file.name});
     }
     const std::uint64_t bytes = elements_ * safetensors::size_of(options_.type);
-    return json{{"metadata", {{"total_size", bytes}}}, {"weight_map", std::move(weight_map)}}.dump(2) + "\n";
+    const json::Object index{{"metadata", json::Object{{"total_size", bytes}}},
+                             {"weight_map", json::Object(std::move(weight_map))}};
+    return json::write(index, {.indent = 2}) + "\n";
   }
 
   std::string config() const {
-    json config = json::parse(checkpoint_.state().model_config, nullptr, false);
-    TUTTI_CHECK(config.is_object(), "the shape was read from it");
-    config["torch_dtype"] = torch_name(options_.type);
-    return config.dump(2) + "\n";
+    auto config = json::parse(checkpoint_.state().model_config);
+    TUTTI_CHECK(config && config->object() != nullptr, "the shape was read from it");
+    (*config)["torch_dtype"] = torch_name(options_.type);
+    return json::write(*config, {.indent = 2}) + "\n";
   }
 
   Result<> write_weights(const std::string& folder, const PlannedFile& planned) {

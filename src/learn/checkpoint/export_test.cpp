@@ -3,8 +3,7 @@
 #include <array>
 #include <map>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json/parse.hpp"
 #include "learn/checkpoint/import.hpp"
 #include "learn/checkpoint/made_checkpoint_test.hpp"
 #include "learn/model/shape.hpp"
@@ -13,7 +12,6 @@
 namespace tutti::checkpoint {
 namespace {
 
-using nlohmann::json;
 using safetensors::Type;
 
 model::Shape gpt2_shape(bool tied = true) {
@@ -126,7 +124,7 @@ TEST_F(Export, HasTheNamesAndTheLayoutOfHuggingFace) {
   const Checkpoint checkpoint = make(gpt2_shape());
   ASSERT_TRUE(export_hf(checkpoint, path("out") + "/", {.tokenizer = "{\"tokens\":1}"}));
   EXPECT_EQ(read_text("out/tokenizer.json"), "{\"tokens\":1}");
-  const json config = json::parse(read_text("out/config.json"));
+  json::Value config = *json::parse(read_text("out/config.json"));
   EXPECT_EQ(config["model_type"], "gpt2");
   EXPECT_EQ(config["n_embd"], 8);
   EXPECT_EQ(config["torch_dtype"], "float32");
@@ -161,7 +159,7 @@ TEST_F(Export, RoundsToTheNearestNumberOfATypeOf16Bits) {
   for (const Type type : {Type::bf16, Type::f16}) {
     const std::string name = type == Type::bf16 ? "bf16" : "f16";
     ASSERT_TRUE(export_hf(checkpoint, path(name), {.type = type}));
-    EXPECT_EQ(json::parse(read_text(name + "/config.json"))["torch_dtype"],
+    EXPECT_EQ(*json::parse(read_text(name + "/config.json"))->find("torch_dtype"),
               type == Type::bf16 ? "bfloat16" : "float16");
     const auto weights = ForeignWeights::open(path(name), llama_shape());
     ASSERT_TRUE(weights) << weights.error().text();
@@ -181,12 +179,12 @@ TEST_F(Export, IsSplitIntoFilesOfALimitedSize) {
   const Checkpoint checkpoint = make(gpt2_shape());
   ASSERT_TRUE(export_hf(checkpoint, path("out"), {.file_bytes_max = 2000}));
   EXPECT_FALSE(exists("out/model.safetensors"));
-  const json index = json::parse(read_text("out/model.safetensors.index.json"));
+  json::Value index = *json::parse(read_text("out/model.safetensors.index.json"));
   EXPECT_EQ(index["metadata"]["total_size"], model::parameters(gpt2_shape()) * 4);
-  EXPECT_EQ(index["weight_map"].size(), 28U);
-  EXPECT_EQ(index["weight_map"]["wte.weight"].get<std::string>().substr(0, 15), "model-00001-of-");
-  for (const auto& [name, file] : index["weight_map"].items()) {
-    const auto opened = safetensors::File::open(path("out/" + file.get<std::string>()));
+  EXPECT_EQ(index["weight_map"].object()->size(), 28U);
+  EXPECT_EQ(index["weight_map"]["wte.weight"].text()->substr(0, 15), "model-00001-of-");
+  for (const auto& [name, file] : *index["weight_map"].object()) {
+    const auto opened = safetensors::File::open(path("out/" + *file.text()));
     ASSERT_TRUE(opened) << opened.error().text();
     EXPECT_NE(opened->find(name), nullptr) << name;
   }

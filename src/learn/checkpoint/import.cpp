@@ -3,31 +3,29 @@
 #include <algorithm>
 #include <set>
 
-#include <nlohmann/json.hpp>
-
 #include "base/check.hpp"
 #include "base/files/files.hpp"
+#include "base/json/parse.hpp"
 #include "learn/checkpoint/files.hpp"
 #include "learn/checkpoint/foreign.hpp"
 
 namespace tutti::checkpoint {
 namespace {
 
-using nlohmann::json;
-
 constexpr std::size_t index_bytes_max = std::size_t{64} << 20;
 
 // The names of the files that an index lists.
 Result<std::set<std::string>> parse_index(std::string_view text) {
-  const json index = json::parse(text, nullptr, false);
+  const auto index = json::parse(text);
   const auto wrong = [] {
     return invalid("its weight_map is no map from tensors to files").within(index_name);
   };
-  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) return wrong();
+  const json::Value* const map = index ? index->find("weight_map") : nullptr;
+  if (map == nullptr || map->object() == nullptr) return wrong();
   std::set<std::string> names;
-  for (const json& file : index["weight_map"]) {
-    if (!file.is_string() || !is_file_name(file.get_ref<const std::string&>())) return wrong();
-    names.insert(file.get<std::string>());
+  for (const auto& [tensor, file] : *map->object()) {
+    if (file.text() == nullptr || !is_file_name(*file.text())) return wrong();
+    names.insert(*file.text());
   }
   return names;
 }

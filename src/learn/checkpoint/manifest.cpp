@@ -5,17 +5,15 @@
 #include <charconv>
 #include <optional>
 
-#include <nlohmann/json.hpp>
-
 #include "base/bytes.hpp"
 #include "base/files/files.hpp"
 #include "base/hash/hash.hpp"
+#include "base/json/parse.hpp"
+#include "base/json/write.hpp"
 #include "learn/checkpoint/files.hpp"
 
 namespace tutti::checkpoint {
 namespace {
-
-using nlohmann::json;
 
 constexpr std::size_t manifest_bytes_max = std::size_t{1} << 30;
 constexpr std::string_view format_name = "tutti checkpoint 1";
@@ -44,20 +42,22 @@ std::optional<std::uint64_t> parse_hex(std::string_view digits) {
 
 std::string hash_of(std::string_view text) { return hex(hash64(as_bytes(text))); }
 
-std::string text_of(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
+const json::Value nothing;
 
 // Takes the fields of an object, and remembers the first that is missing or of another kind.
 class Fields {
  public:
-  explicit Fields(const json& object) : object_(object) {}
+  explicit Fields(const json::Value& object) : object_(object) {}
 
   std::string text(const char* key) {
-    const json& value = field(key, [](const json& found) { return found.is_string(); });
-    return value.is_null() ? "" : value.get<std::string>();
+    const std::string* const found = field(key).text();
+    if (found == nullptr) note(key);
+    return found == nullptr ? "" : *found;
   }
   std::uint64_t count(const char* key) {
-    const json& value = field(key, [](const json& found) { return found.is_number_unsigned(); });
-    return value.is_null() ? 0 : value.get<std::uint64_t>();
+    const auto found = field(key).count();
+    if (!found) note(key);
+    return found.value_or(0);
   }
   std::int64_t whole(const char* key) {
     const std::uint64_t value = count(key);
@@ -65,24 +65,29 @@ class Fields {
     return static_cast<std::int64_t>(value);
   }
   double number_or_nan(const char* key) {
-    const json& value = field(key, [](const json& found) { return found.is_number() || found.is_null(); });
-    return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+    const json::Value* const found = object_.find(key);
+    if (found == nullptr || (!found->is_null() && !found->number())) note(key);
+    return field(key).number().value_or(std::numeric_limits<double>::quiet_NaN());
   }
   std::vector<std::int64_t> sizes(const char* key) {
     std::vector<std::int64_t> all;
-    for (const json& value : list(key)) {
-      constexpr std::uint64_t size_max = std::numeric_limits<std::int64_t>::max();
-      const bool is_size = value.is_number_unsigned() && value.get<std::uint64_t>() <= size_max;
-      if (!is_size) note(key);
-      all.push_back(is_size ? value.get<std::int64_t>() : 0);
+    for (const json::Value& value : list(key)) {
+      const std::int64_t size = value.whole().value_or(-1);
+      if (size < 0) note(key);
+      all.push_back(size < 0 ? 0 : size);
     }
     return all;
   }
-  const json& list(const char* key) {
-    return field(key, [](const json& found) { return found.is_array(); });
+  const json::Array& list(const char* key) {
+    static const json::Array empty;
+    const json::Array* const found = field(key).list();
+    if (found == nullptr) note(key);
+    return found == nullptr ? empty : *found;
   }
-  const json& object(const char* key) {
-    return field(key, [](const json& found) { return found.is_object(); });
+  const json::Value& object(const char* key) {
+    const json::Value& found = field(key);
+    if (found.object() == nullptr) note(key);
+    return found;
   }
   safetensors::Type type(const char* key) {
     const auto parsed = safetensors::parse_type(text(key));
@@ -95,17 +100,12 @@ class Fields {
   const std::string& problem() const { return problem_; }
 
  private:
-  // Null if it is not there or not right.
-  template <class Right>
-  const json& field(const char* key, Right right) {
-    static const json nothing;
-    const auto found = object_.find(key);
-    if (found != object_.end() && right(*found)) return *found;
-    note(key);
-    return nothing;
+  const json::Value& field(const char* key) const {
+    const json::Value* const found = object_.find(key);
+    return found == nullptr ? nothing : *found;
   }
 
-  const json& object_;
+  const json::Value& object_;
   std::string problem_;
 };
 
@@ -130,17 +130,17 @@ Result<> check(const FileRecord& file) {
   return {};
 }
 
-json to_json(const PieceRecord& piece) {
+json::Object to_json(const PieceRecord& piece) {
   return {{"tensor", piece.tensor},
           {"type", safetensors::name_of(piece.type)},
-          {"shape", piece.shape},
-          {"offset", piece.box.offset},
-          {"extent", piece.box.extent},
+          {"shape", json::array_of(piece.shape)},
+          {"offset", json::array_of(piece.box.offset)},
+          {"extent", json::array_of(piece.box.extent)},
           {"begin", piece.begin},
           {"end", piece.end}};
 }
 
-Result<PieceRecord> parse_piece(const json& object) {
+Result<PieceRecord> parse_piece(const json::Value& object) {
   Fields fields(object);
   PieceRecord piece{.tensor = fields.text("tensor"),
                     .type = fields.type("type"),
@@ -152,8 +152,8 @@ Result<PieceRecord> parse_piece(const json& object) {
   return piece;
 }
 
-json to_json(const FileRecord& file) {
-  json pieces = json::array();
+json::Object to_json(const FileRecord& file) {
+  json::Array pieces;
   for (const PieceRecord& piece : file.pieces) pieces.push_back(to_json(piece));
   std::string hashes;
   for (const std::uint64_t hash : file.blocks) hashes += hex(hash);
@@ -170,17 +170,17 @@ Result<std::vector<std::uint64_t>> parse_blocks(std::string_view digits) {
   return hashes;
 }
 
-Result<FileRecord> parse_file(const json& object) {
-  if (!object.is_object()) return invalid("the record of a file is no JSON object");
+Result<FileRecord> parse_file(const json::Value& object) {
+  if (object.object() == nullptr) return invalid("the record of a file is no JSON object");
   Fields fields(object);
   FileRecord file{.name = fields.text("name"), .bytes = fields.count("bytes")};
   auto blocks = parse_blocks(fields.text("blocks"));
-  const json& pieces = fields.list("pieces");
+  const json::Array& pieces = fields.list("pieces");
   if (!fields.problem().empty()) return invalid(fields.problem()).within("the record of a file");
   if (!blocks) return std::move(blocks).error();
   file.blocks = std::move(*blocks);
-  for (const json& value : pieces) {
-    auto piece = value.is_object() ? parse_piece(value) : invalid("a piece is no JSON object");
+  for (const json::Value& value : pieces) {
+    auto piece = value.object() != nullptr ? parse_piece(value) : invalid("a piece is no JSON object");
     if (!piece) return std::move(piece).error();
     file.pieces.push_back(std::move(*piece));
   }
@@ -188,7 +188,7 @@ Result<FileRecord> parse_file(const json& object) {
   return file;
 }
 
-json to_json(const State& state) {
+json::Object to_json(const State& state) {
   return {{"step", state.step},
           {"attempt", state.attempt},
           {"mesh", state.mesh},
@@ -201,7 +201,7 @@ json to_json(const State& state) {
           {"model_config", state.model_config}};
 }
 
-Result<State> parse_state(const json& object) {
+Result<State> parse_state(const json::Value& object) {
   Fields fields(object);
   State state{.step = fields.whole("step"),
               .attempt = fields.whole("attempt"),
@@ -230,16 +230,17 @@ std::optional<std::string_view> verified_content(std::string_view text) {
 
 }  // namespace
 
-std::string FileRecord::json() const { return text_of(to_json(*this)); }
+std::string FileRecord::json() const { return json::write(to_json(*this)); }
 
 Result<FileRecord> FileRecord::parse(std::string_view text) {
-  return parse_file(nlohmann::json::parse(text, nullptr, false));
+  const auto value = json::parse(text);
+  return parse_file(value ? *value : nothing);
 }
 
 std::string encode(const Manifest& manifest) {
   // One file a line, so that a person can read it with a pager.
-  std::string content = "{\"format\":" + text_of(format_name) +
-                        ",\n\"state\":" + text_of(to_json(manifest.state)) + ",\n\"files\":[";
+  std::string content = "{\"format\":" + json::write(format_name) +
+                        ",\n\"state\":" + json::write(to_json(manifest.state)) + ",\n\"files\":[";
   for (std::size_t at = 0; at < manifest.files.size(); ++at) {
     content += (at == 0 ? "\n" : ",\n") + manifest.files[at].json();
   }
@@ -251,14 +252,14 @@ std::string encode(const Manifest& manifest) {
 Result<Manifest> decode(std::string_view text) {
   const auto content = verified_content(text);
   if (!content) return failed("the manifest is damaged: its content does not fit its hash");
-  const json object = json::parse(*content, nullptr, false);
-  if (!object.is_object()) return failed("the manifest is no JSON object");
-  Fields fields(object);
+  const auto object = json::parse(*content);
+  if (!object || object->object() == nullptr) return failed("the manifest is no JSON object");
+  Fields fields(*object);
   if (fields.text("format") != format_name) return failed("the manifest is of another format");
   auto state = parse_state(fields.object("state"));
   if (!state) return std::move(state).error().within("the manifest");
   Manifest manifest{.state = std::move(*state)};
-  for (const json& value : fields.list("files")) {
+  for (const json::Value& value : fields.list("files")) {
     auto file = parse_file(value);
     if (!file) return std::move(file).error().within("the manifest");
     manifest.files.push_back(std::move(*file));

@@ -7,15 +7,13 @@
 #include <numeric>
 #include <optional>
 
-#include <nlohmann/json.hpp>
-
 #include "base/bytes.hpp"
 #include "base/check.hpp"
+#include "base/json/parse.hpp"
+#include "base/json/write.hpp"
 
 namespace tutti::dataset {
 namespace {
-
-using nlohmann::json;
 
 constexpr int format_version = 1;
 constexpr std::string_view magic = "TUTTITOK";
@@ -28,9 +26,9 @@ std::string hash_text(std::uint64_t hash) {
   return to_hex(bytes);
 }
 
-std::optional<std::uint64_t> parse_hash(const json& value) {
-  if (!value.is_string()) return std::nullopt;
-  const auto bytes = from_hex(value.get_ref<const std::string&>());
+std::optional<std::uint64_t> parse_hash(const json::Value* value) {
+  if (value == nullptr || value->text() == nullptr) return std::nullopt;
+  const auto bytes = from_hex(*value->text());
   if (!bytes || bytes->size() != sizeof(std::uint64_t)) return std::nullopt;
   return std::accumulate(
       bytes->begin(), bytes->end(), std::uint64_t{0},
@@ -38,12 +36,20 @@ std::optional<std::uint64_t> parse_hash(const json& value) {
 }
 
 // A whole number below the limit; anything else is no number.
-std::optional<std::uint64_t> number_in(const json& object, const char* key, std::uint64_t below) {
-  const auto found = object.find(key);
-  if (found == object.end() || !found->is_number_unsigned()) return std::nullopt;
-  const auto value = found->get<std::uint64_t>();
-  if (value >= below) return std::nullopt;
-  return value;
+std::optional<std::uint64_t> number_in(const json::Value& object, const char* key, std::uint64_t below) {
+  const json::Value* const found = object.find(key);
+  const auto value = found == nullptr ? std::nullopt : found->count();
+  return value && *value < below ? value : std::nullopt;
+}
+
+bool is_word(const json::Value* value, std::string_view word) {
+  return value != nullptr && value->text() != nullptr && *value->text() == word;
+}
+
+// Null if it is missing or no list.
+const json::Array* list_in(const json::Value& object, const char* key) {
+  const json::Value* const found = object.find(key);
+  return found == nullptr ? nullptr : found->list();
 }
 
 Error wrong(const std::string& field) { return failed("'" + field + "' is missing or wrong"); }
@@ -52,30 +58,28 @@ std::uint64_t blocks_of(std::uint64_t tokens, TokenType type) {
   return (tokens * bytes_of(type) + block_bytes - 1) / block_bytes;
 }
 
-Result<Shard> read_shard(const json& object, std::size_t number, TokenType type) {
+Result<Shard> read_shard(const json::Value& object, std::size_t number, TokenType type) {
   const std::string where = "shards." + std::to_string(number);
-  if (!object.is_object()) return wrong(where);
-  if (object.value("file", json()) != shard_name(number)) return wrong(where + ".file");
+  if (object.object() == nullptr) return wrong(where);
+  if (!is_word(object.find("file"), shard_name(number))) return wrong(where + ".file");
   const auto tokens = number_in(object, "tokens", tokens_max);
   if (!tokens || *tokens == 0) return wrong(where + ".tokens");
-  const auto hashes = object.find("block_hashes");
-  if (hashes == object.end() || !hashes->is_array() || hashes->size() != blocks_of(*tokens, type))
-    return wrong(where + ".block_hashes");
+  const json::Array* const hashes = list_in(object, "block_hashes");
+  if (hashes == nullptr || hashes->size() != blocks_of(*tokens, type)) return wrong(where + ".block_hashes");
   Shard shard{.tokens = *tokens};
-  for (const json& each : *hashes) {
-    const auto hash = parse_hash(each);
+  for (const json::Value& each : *hashes) {
+    const auto hash = parse_hash(&each);
     if (!hash) return wrong(where + ".block_hashes");
     shard.block_hashes.push_back(*hash);
   }
   return shard;
 }
 
-Result<std::vector<Shard>> read_shards(const json& root, TokenType type) {
-  const auto list = root.find("shards");
-  if (list == root.end() || !list->is_array() || list->empty() || list->size() > shards_max)
-    return wrong("shards");
+Result<std::vector<Shard>> read_shards(const json::Value& root, TokenType type) {
+  const json::Array* const list = list_in(root, "shards");
+  if (list == nullptr || list->empty() || list->size() > shards_max) return wrong("shards");
   std::vector<Shard> shards;
-  for (const json& each : *list) {
+  for (const json::Value& each : *list) {
     auto shard = read_shard(each, shards.size(), type);
     if (!shard) return std::move(shard).error();
     shards.push_back(std::move(*shard));
@@ -83,23 +87,24 @@ Result<std::vector<Shard>> read_shards(const json& root, TokenType type) {
   return shards;
 }
 
-Result<Description> read_fields(const json& root) {
+Result<Description> read_fields(const json::Value& root) {
   const auto version = number_in(root, "format", std::numeric_limits<std::uint64_t>::max());
   if (!version) return wrong("format");
   if (*version != format_version)
     return failed("it is of format " + std::to_string(*version) + ", and this tutti reads format " +
                   std::to_string(format_version));
   Description description;
-  const auto type = root.value("token_type", json());
-  if (type != name_of(TokenType::u16) && type != name_of(TokenType::u32)) return wrong("token_type");
-  description.type = type == name_of(TokenType::u16) ? TokenType::u16 : TokenType::u32;
+  const json::Value* const type = root.find("token_type");
+  const bool narrow = is_word(type, name_of(TokenType::u16));
+  if (!narrow && !is_word(type, name_of(TokenType::u32))) return wrong("token_type");
+  description.type = narrow ? TokenType::u16 : TokenType::u32;
   const auto vocabulary = number_in(root, "vocabulary", vocabulary_max + 1);
   if (!vocabulary || *vocabulary == 0) return wrong("vocabulary");
   description.vocabulary = static_cast<std::int64_t>(*vocabulary);
   const auto end_of_text = number_in(root, "end_of_text", *vocabulary);
   if (!end_of_text) return wrong("end_of_text");
   description.end_of_text = static_cast<std::uint32_t>(*end_of_text);
-  const auto hash = parse_hash(root.value("tokenizer_hash", json()));
+  const auto hash = parse_hash(root.find("tokenizer_hash"));
   if (!hash) return wrong("tokenizer_hash");
   description.tokenizer_hash = *hash;
   auto shards = read_shards(root, description.type);
@@ -144,28 +149,28 @@ std::array<std::byte, header_bytes> shard_header(TokenType type, std::uint64_t t
 }
 
 std::string write_description(const Description& description) {
-  json shards = json::array();
+  json::Array shards;
   for (const Shard& shard : description.shards) {
-    json hashes = json::array();
+    json::Array hashes;
     for (const std::uint64_t hash : shard.block_hashes) hashes.push_back(hash_text(hash));
-    shards.push_back(
-        {{"file", shard_name(shards.size())}, {"tokens", shard.tokens}, {"block_hashes", std::move(hashes)}});
+    shards.push_back(json::Object{
+        {"file", shard_name(shards.size())}, {"tokens", shard.tokens}, {"block_hashes", std::move(hashes)}});
   }
-  const json root{{"format", format_version},
-                  {"token_type", name_of(description.type)},
-                  {"tokens", description.tokens()},
-                  {"documents", description.documents},
-                  {"vocabulary", description.vocabulary},
-                  {"end_of_text", description.end_of_text},
-                  {"tokenizer_hash", hash_text(description.tokenizer_hash)},
-                  {"shards", std::move(shards)}};
-  return root.dump(1) + "\n";
+  const json::Object root{{"format", format_version},
+                          {"token_type", name_of(description.type)},
+                          {"tokens", description.tokens()},
+                          {"documents", description.documents},
+                          {"vocabulary", description.vocabulary},
+                          {"end_of_text", description.end_of_text},
+                          {"tokenizer_hash", hash_text(description.tokenizer_hash)},
+                          {"shards", std::move(shards)}};
+  return json::write(root, {.indent = 1}) + "\n";
 }
 
 Result<Description> read_description(std::string_view text) {
-  const json root = json::parse(text, nullptr, false);
-  if (!root.is_object()) return failed("it is no JSON object");
-  return read_fields(root);
+  const auto root = json::parse(text);
+  if (!root || root->object() == nullptr) return failed("it is no JSON object");
+  return read_fields(*root);
 }
 
 }  // namespace tutti::dataset

@@ -1,63 +1,58 @@
 #include "learn/model/shape.hpp"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
+
+#include "base/json/parse.hpp"
+#include "base/json/write.hpp"
 
 namespace tutti::model {
 namespace {
 
-using nlohmann::json;
-
 constexpr std::int64_t size_max = std::int64_t{1} << 24;
 constexpr double initial_deviation = 0.02;
-
-Result<std::int64_t> whole(const json& config, const char* key) {
-  const auto found = config.find(key);
-  if (found == config.end() || !found->is_number_integer()) {
-    return invalid("'" + std::string(key) + "' is missing or no whole number");
-  }
-  return found->get<std::int64_t>();
-}
 
 // Takes the keys of a configuration, and remembers the first that is wrong.
 class Keys {
  public:
-  explicit Keys(const json& config) : config_(config) {}
+  explicit Keys(const json::Object& config) : config_(config) {}
 
   std::int64_t required(const char* key) {
-    auto value = whole(config_, key);
-    if (value) return *value;
-    if (problem_.empty()) problem_ = value.error().message();
-    return 0;
+    const json::Value* const found = config_.find(key);
+    return taken(key, found == nullptr ? std::nullopt : found->whole(), "is missing or no whole number");
   }
   std::int64_t optional(const char* key, std::int64_t otherwise) {
-    const auto found = config_.find(key);
-    return found == config_.end() || found->is_null() ? otherwise : required(key);
+    return lacks(key) ? otherwise : required(key);
   }
   double number(const char* key, double otherwise) {
-    const auto found = config_.find(key);
-    if (found == config_.end() || found->is_null()) return otherwise;
-    if (found->is_number()) return found->get<double>();
-    if (problem_.empty()) problem_ = "'" + std::string(key) + "' is no number";
-    return 0;
+    return lacks(key) ? otherwise : taken(key, config_.find(key)->number(), "is no number");
   }
   bool toggle(const char* key, bool otherwise) {
-    const auto found = config_.find(key);
-    if (found == config_.end() || found->is_null()) return otherwise;
-    if (found->is_boolean()) return found->get<bool>();
-    if (problem_.empty()) problem_ = "'" + std::string(key) + "' is neither true nor false";
-    return false;
+    return lacks(key) ? otherwise : taken(key, config_.find(key)->boolean(), "is neither true nor false");
   }
   // What cannot be computed here must not be passed over in silence.
-  void only(const char* key, const json& value) {
-    const auto found = config_.find(key);
-    if (found == config_.end() || *found == value || !problem_.empty()) return;
-    problem_ = "'" + std::string(key) + "' is " + found->dump() + ", and only " + value.dump() + " is known";
+  void only(const char* key, const json::Value& value) {
+    const json::Value* const found = config_.find(key);
+    if (found == nullptr || *found == value) return;
+    tell(key, "is " + json::write(*found) + ", and only " + json::write(value) + " is known");
   }
   const std::string& problem() const { return problem_; }
 
  private:
-  const json& config_;
+  // Missing or null.
+  bool lacks(const char* key) const {
+    const json::Value* const found = config_.find(key);
+    return found == nullptr || found->is_null();
+  }
+  template <class T>
+  T taken(const char* key, std::optional<T> value, const char* otherwise) {
+    if (!value) tell(key, otherwise);
+    return value.value_or(T{});
+  }
+  void tell(const char* key, const std::string& problem) {
+    if (problem_.empty()) problem_ = "'" + std::string(key) + "' " + problem;
+  }
+
+  const json::Object& config_;
   std::string problem_;
 };
 
@@ -165,13 +160,13 @@ Result<Family> parse_family(std::string_view word) {
 }
 
 Result<Shape> parse_config(std::string_view text) {
-  const json config = json::parse(text, nullptr, false);
-  if (!config.is_object()) return invalid("the model's configuration is no JSON object");
-  const auto type = config.find("model_type");
-  if (type == config.end() || !type->is_string()) return invalid("'model_type' is missing or no word");
-  auto family = parse_family(type->get<std::string>());
+  const auto config = json::parse(text);
+  if (!config || config->object() == nullptr) return invalid("the model's configuration is no JSON object");
+  const json::Value* const type = config->find("model_type");
+  if (type == nullptr || type->text() == nullptr) return invalid("'model_type' is missing or no word");
+  auto family = parse_family(*type->text());
   if (!family) return std::move(family).error();
-  Keys keys(config);
+  Keys keys(*config->object());
   const Shape shape = *family == Family::gpt2 ? gpt2_shape(keys) : llama_shape(keys);
   if (!keys.problem().empty()) return invalid(keys.problem()).within("the model's configuration");
   if (auto fine = check(shape); !fine) return std::move(fine).error();
@@ -179,9 +174,9 @@ Result<Shape> parse_config(std::string_view text) {
 }
 
 std::string config_json(const Shape& shape) {
-  json config;
+  json::Object config;
   if (shape.family == Family::gpt2) {
-    config = {{"architectures", {"GPT2LMHeadModel"}},
+    config = {{"architectures", json::Array{"GPT2LMHeadModel"}},
               {"model_type", "gpt2"},
               {"vocab_size", shape.vocabulary},
               {"n_layer", shape.layers},
@@ -193,7 +188,7 @@ std::string config_json(const Shape& shape) {
               {"activation_function", "gelu_new"},
               {"tie_word_embeddings", shape.tied}};
   } else {
-    config = {{"architectures", {"LlamaForCausalLM"}},
+    config = {{"architectures", json::Array{"LlamaForCausalLM"}},
               {"model_type", "llama"},
               {"vocab_size", shape.vocabulary},
               {"num_hidden_layers", shape.layers},
@@ -208,7 +203,7 @@ std::string config_json(const Shape& shape) {
               {"attention_bias", false},
               {"tie_word_embeddings", shape.tied}};
   }
-  return config.dump(2) + "\n";
+  return json::write(config, {.indent = 2}) + "\n";
 }
 
 Result<> check(const Shape& shape) {

@@ -1,16 +1,16 @@
 #include "learn/recipe/recipe.hpp"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <numbers>
+
+#include "base/json/parse.hpp"
+#include "base/json/write.hpp"
 
 namespace tutti::recipe {
 namespace {
 
-using nlohmann::json;
-
 struct Writer {
-  json& out;
+  json::Object& out;
 
   void operator()(const char* name, const std::int64_t& value, std::int64_t, std::int64_t, const char*) {
     out[name] = value;
@@ -22,42 +22,34 @@ struct Writer {
 };
 
 struct Reader {
-  const json& in;
+  const json::Object& in;
   std::string problem;
 
-  const json* find(const char* name) {
-    const auto found = in.find(name);
-    if (found != in.end()) return &*found;
-    problem = "'" + std::string(name) + "' is missing";
-    return nullptr;
-  }
   void wrong(const char* name) { problem = "'" + std::string(name) + "' has a wrong value"; }
+  // The value as `read` reads it; what it reads nothing from is of another kind.
+  template <class T, class Read>
+  void take(const char* name, T& target, Read read) {
+    const json::Value* const value = in.find(name);
+    if (value == nullptr) {
+      problem = "'" + std::string(name) + "' is missing";
+    } else if (const auto held = (value->*read)()) {
+      target = *held;
+    } else {
+      wrong(name);
+    }
+  }
 
   void operator()(const char* name, std::int64_t& target, std::int64_t least, std::int64_t most,
                   const char*) {
-    const json* const value = find(name);
-    if (value == nullptr) return;
-    if (!value->is_number_integer()) return wrong(name);
-    target = value->get<std::int64_t>();
-    if (target < least || target > most) wrong(name);
+    std::int64_t whole = least;
+    take(name, whole, &json::Value::whole);
+    if (whole < least || whole > most) wrong(name);
+    target = whole;
   }
-  void operator()(const char* name, double& target, const char*) {
-    const json* const value = find(name);
-    if (value == nullptr) return;
-    if (!value->is_number()) return wrong(name);
-    target = value->get<double>();
-  }
-  void operator()(const char* name, bool& target, const char*) {
-    const json* const value = find(name);
-    if (value == nullptr) return;
-    if (!value->is_boolean()) return wrong(name);
-    target = value->get<bool>();
-  }
+  void operator()(const char* name, double& target, const char*) { take(name, target, &json::Value::number); }
+  void operator()(const char* name, bool& target, const char*) { take(name, target, &json::Value::boolean); }
   void operator()(const char* name, std::string& target, const char*) {
-    const json* const value = find(name);
-    if (value == nullptr) return;
-    if (!value->is_string()) return wrong(name);
-    target = value->get<std::string>();
+    take(name, target, &json::Value::text);
   }
 };
 
@@ -68,16 +60,16 @@ constexpr std::int64_t rows_wanted = 8192;  // of a microbatch: enough for matri
 }  // namespace
 
 std::string json_of(const Recipe& recipe) {
-  json out = json::object();
+  json::Object out;
   visit_keys(recipe, Writer{out});
-  return out.dump(2) + "\n";
+  return json::write(out, {.indent = 2}) + "\n";
 }
 
 Result<Recipe> parse_recipe(std::string_view text) {
-  const json in = json::parse(text, nullptr, false);
-  if (!in.is_object()) return invalid("a recipe is a JSON object");
+  const auto in = json::parse(text);
+  if (!in || in->object() == nullptr) return invalid("a recipe is a JSON object");
   Recipe recipe;
-  Reader reader{in, ""};
+  Reader reader{*in->object(), ""};
   visit_keys(recipe, reader);
   if (!reader.problem.empty()) return invalid(reader.problem).within("the recipe");
   if (auto fine = check(recipe); !fine) return std::move(fine).error();

@@ -1,18 +1,14 @@
 #include "learn/safetensors/header.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
-#include <set>
-
-#include <nlohmann/json.hpp>
 
 #include "base/check.hpp"
+#include "base/json/parse.hpp"
+#include "base/json/write.hpp"
 
 namespace tutti::safetensors {
 namespace {
-
-using nlohmann::json;
 
 constexpr const char* metadata_key = "__metadata__";
 constexpr std::size_t data_alignment = 8;
@@ -20,88 +16,68 @@ constexpr std::size_t shown_bytes_max = 200;
 
 // A name from outside, for a message: in quotes, bounded, without bytes that a terminal would act on.
 std::string shown(const std::string& name) {
-  return json(name.substr(0, shown_bytes_max)).dump(-1, ' ', true, json::error_handler_t::replace);
+  return json::write(name.substr(0, shown_bytes_max), {.ascii = true});
 }
 
-// The library keeps the last of two equal keys; a file in which readers may see either is refused.
-class UniqueKeys {
- public:
-  bool operator()(int depth, json::parse_event_t event, const json& value) {
-    const auto level = static_cast<std::size_t>(depth);
-    if (event == json::parse_event_t::object_start) {
-      keys_.resize(std::max(keys_.size(), level + 1));
-      keys_[level].clear();
-    } else if (event == json::parse_event_t::key) {
-      repeated_ = repeated_ || !keys_[level - 1].insert(value.get<std::string>()).second;
-    }
-    return true;
-  }
-  bool repeated() const { return repeated_; }
-
- private:
-  std::vector<std::set<std::string>> keys_;
-  bool repeated_ = false;
-};
-
-Result<json> parse_object(std::span<const std::byte> bytes) {
-  UniqueKeys keys;
-  const auto* text = reinterpret_cast<const char*>(bytes.data());
-  json object = json::parse(
-      text, text + bytes.size(),
-      [&keys](int depth, json::parse_event_t event, json& value) { return keys(depth, event, value); },
-      false);
-  if (!object.is_object()) return invalid("the header is no JSON object");
-  if (keys.repeated()) return invalid("the header has a key twice");
-  return object;
+Result<json::Object> parse_object(std::span<const std::byte> bytes) {
+  auto value = json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  if (!value && value.error().message() == json::key_is_there_twice)
+    return invalid("the header has a key twice");
+  if (!value || value->object() == nullptr) return invalid("the header is no JSON object");
+  return std::move(*value->object());
 }
 
-std::optional<std::vector<std::int64_t>> parse_shape(const json& value) {
-  if (!value.is_array() || value.size() > dimensions_max) return std::nullopt;
+std::optional<std::vector<std::int64_t>> parse_shape(const json::Value& value) {
+  const json::Array* const list = value.list();
+  if (list == nullptr || list->size() > dimensions_max) return std::nullopt;
   std::vector<std::int64_t> shape;
-  for (const json& size : value) {
-    constexpr std::uint64_t size_max = std::numeric_limits<std::int64_t>::max();
-    if (!size.is_number_unsigned() || size.get<std::uint64_t>() > size_max) return std::nullopt;
-    shape.push_back(size.get<std::int64_t>());
+  for (const json::Value& size : *list) {
+    const auto whole = size.whole();
+    if (!whole || *whole < 0) return std::nullopt;
+    shape.push_back(*whole);
   }
   return shape;
 }
 
-bool is_pair_of_numbers(const json& value) {
-  return value.is_array() && value.size() == 2 && value[0].is_number_unsigned() &&
-         value[1].is_number_unsigned();
+std::optional<std::pair<std::uint64_t, std::uint64_t>> parse_pair(const json::Value& value) {
+  const json::Array* const list = value.list();
+  if (list == nullptr || list->size() != 2) return std::nullopt;
+  const auto first = list->front().count();
+  const auto second = list->back().count();
+  if (!first || !second) return std::nullopt;
+  return std::pair(*first, *second);
 }
 
 // `data_begin` and `file_bytes` bound where the tensor's bytes may lie.
-Result<Entry> parse_entry(const std::string& name, const json& value, std::uint64_t data_begin,
+Result<Entry> parse_entry(const std::string& name, const json::Value& value, std::uint64_t data_begin,
                           std::uint64_t file_bytes) {
   const auto wrong = [&](const char* why) { return invalid(why).within("tensor " + shown(name)); };
-  if (!value.is_object() || value.size() != 3)
+  if (value.object() == nullptr || value.object()->size() != 3)
     return wrong("it has other fields than dtype, shape and data_offsets");
-  const auto type_name = value.find("dtype");
-  const auto shape_list = value.find("shape");
-  const auto offsets = value.find("data_offsets");
-  if (type_name == value.end() || !type_name->is_string()) return wrong("its dtype is missing or no word");
-  const auto type = parse_type(type_name->get_ref<const std::string&>());
+  const json::Value* const type_name = value.find("dtype");
+  const json::Value* const shape_list = value.find("shape");
+  const json::Value* const offset_list = value.find("data_offsets");
+  if (type_name == nullptr || type_name->text() == nullptr) return wrong("its dtype is missing or no word");
+  const auto type = parse_type(*type_name->text());
   if (!type) return wrong("its dtype is not known");
-  if (shape_list == value.end()) return wrong("its shape is missing");
+  if (shape_list == nullptr) return wrong("its shape is missing");
   auto shape = parse_shape(*shape_list);
   if (!shape) return wrong("its shape is no list of sizes");
-  if (offsets == value.end() || !is_pair_of_numbers(*offsets))
-    return wrong("its data_offsets are no two numbers");
-  const auto begin = (*offsets)[0].get<std::uint64_t>();
-  const auto end = (*offsets)[1].get<std::uint64_t>();
+  const auto offsets = offset_list == nullptr ? std::nullopt : parse_pair(*offset_list);
+  if (!offsets) return wrong("its data_offsets are no two numbers");
+  const auto [begin, end] = *offsets;
   if (begin > end || end > file_bytes - data_begin) return wrong("its bytes do not lie inside the file");
   const auto bytes = bytes_of(*type, *shape);
   if (!bytes || *bytes != end - begin) return wrong("its bytes are not as many as its shape asks for");
   return Entry{name, *type, std::move(*shape), data_begin + begin, data_begin + end};
 }
 
-Result<Metadata> parse_metadata(const json& value) {
-  if (!value.is_object()) return invalid("the metadata are no JSON object");
+Result<Metadata> parse_metadata(const json::Value& value) {
+  if (value.object() == nullptr) return invalid("the metadata are no JSON object");
   Metadata metadata;
-  for (const auto& [key, text] : value.items()) {
-    if (!text.is_string()) return invalid("the metadata hold something else than text");
-    metadata.emplace(key, text.get<std::string>());
+  for (const auto& [key, text] : *value.object()) {
+    if (text.text() == nullptr) return invalid("the metadata hold something else than text");
+    metadata.emplace(key, *text.text());
   }
   return metadata;
 }
@@ -162,7 +138,7 @@ Result<Header> parse_header(std::span<const std::byte> bytes, std::uint64_t file
   const auto object = parse_object(bytes.first(*data_begin).subspan(length_bytes));
   if (!object) return object.error();
   Header header;
-  for (const auto& [name, value] : object->items()) {
+  for (const auto& [name, value] : *object) {
     if (name == metadata_key) {
       auto metadata = parse_metadata(value);
       if (!metadata) return std::move(metadata).error();
@@ -179,18 +155,23 @@ Result<Header> parse_header(std::span<const std::byte> bytes, std::uint64_t file
 }
 
 Layout lay_out(std::vector<Entry> entries, const Metadata& metadata) {
-  json object = json::object();
-  if (!metadata.empty()) object[metadata_key] = metadata;
+  std::vector<json::Member> members;
+  if (!metadata.empty()) {
+    json::Object texts;
+    for (const auto& [key, text] : metadata) texts[key] = text;
+    members.push_back({metadata_key, std::move(texts)});
+  }
   std::uint64_t data_bytes = 0;
   for (Entry& entry : entries) {
     const auto bytes = bytes_of(entry.type, entry.shape);
-    TUTTI_CHECK(bytes && entry.name != metadata_key && !object.contains(entry.name));
+    TUTTI_CHECK(bytes && entry.name != metadata_key);
     entry.begin = data_bytes;
     entry.end = data_bytes += *bytes;
-    object[entry.name] = {
-        {"dtype", name_of(entry.type)}, {"shape", entry.shape}, {"data_offsets", {entry.begin, entry.end}}};
+    members.push_back({entry.name, json::Object{{"dtype", name_of(entry.type)},
+                                                {"shape", json::array_of(entry.shape)},
+                                                {"data_offsets", json::Array{entry.begin, entry.end}}}});
   }
-  std::string text = object.dump(-1, ' ', false, json::error_handler_t::replace);
+  std::string text = json::write(json::Object(std::move(members)));
   while ((length_bytes + text.size()) % data_alignment != 0) text += ' ';
   Layout layout{.header = little_endian(text.size()) + text, .entries = std::move(entries)};
   for (Entry& entry : layout.entries) {

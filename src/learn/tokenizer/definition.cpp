@@ -4,15 +4,14 @@
 #include <unordered_map>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json/parse.hpp"
+#include "base/json/write.hpp"
 #include "base/text.hpp"
 #include "learn/tokenizer/alphabet.hpp"
 
 namespace tutti::tokenizer {
 namespace {
 
-using nlohmann::json;
 using Ids = std::unordered_map<std::string_view, std::uint32_t>;  // views into the document
 
 constexpr std::size_t shown_bytes_max = 60;
@@ -24,66 +23,66 @@ std::string shortened(std::string_view text) {
 std::string in_quotes(std::string_view text) { return "'" + shortened(text) + "'"; }
 
 // A value for a message. What is nested can be deep, and is only named.
-std::string shown(const json& value) {
-  if (value.is_object()) return "an object";
-  if (value.is_array()) return "a list";
-  return value.is_string() ? in_quotes(value.get_ref<const std::string&>()) : value.dump();
+std::string shown(const json::Value& value) {
+  if (value.object() != nullptr) return "an object";
+  if (value.list() != nullptr) return "a list";
+  return value.text() != nullptr ? in_quotes(*value.text()) : json::write(value);
 }
 
 // The fields of one object. All that follows a mistake reads as if it were not there; the first one is told.
 class Fields {
  public:
-  Fields(const json& object, std::string path, std::string& problem)
+  Fields(const json::Value& object, std::string path, std::string& problem)
       : object_(object), path_(std::move(path)), problem_(problem) {
-    if (!object.is_object()) refuse(path_.substr(0, path_.size() - 1), object, "an object");
+    if (object.object() == nullptr) refuse(path_.substr(0, path_.size() - 1), object, "an object");
   }
 
   // Missing or null.
-  bool lacks(const char* key) const {
-    return !object_.is_object() || !object_.contains(key) || object_[key].is_null();
-  }
-  const json& operator[](const char* key) const {
-    static const json nothing;
-    return lacks(key) ? nothing : object_[key];
+  bool lacks(const char* key) const { return (*this)[key].is_null(); }
+  const json::Value& operator[](const char* key) const {
+    static const json::Value nothing;
+    const json::Value* const found = object_.find(key);
+    return found == nullptr ? nothing : *found;
   }
 
   bool toggle(const char* key, bool otherwise) {
     if (lacks(key)) return otherwise;
-    if (!object_[key].is_boolean()) refuse(path_ + key, object_[key], "true or false");
-    return object_[key].is_boolean() && object_[key].get<bool>();
+    const auto value = (*this)[key].boolean();
+    if (!value) refuse(path_ + key, (*this)[key], "true or false");
+    return value.value_or(false);
   }
   std::string text(const char* key) {
-    if (!lacks(key) && object_[key].is_string()) return object_[key].get<std::string>();
+    if (const std::string* const found = (*this)[key].text()) return *found;
     refuse(path_ + key, (*this)[key], "a text");
     return "";
   }
   std::optional<std::uint32_t> id(const char* key) { return id_of((*this)[key], path_ + key); }
-  std::optional<std::uint32_t> id_of(const json& value, const std::string& where) {
-    if (value.is_number_unsigned() && value.get<std::uint64_t>() < vocabulary_max)
-      return value.get<std::uint32_t>();
+  std::optional<std::uint32_t> id_of(const json::Value& value, const std::string& where) {
+    const auto id = value.count();
+    if (id && *id < vocabulary_max) return static_cast<std::uint32_t>(*id);
     refuse(where, value, "a whole number below " + std::to_string(vocabulary_max));
     return std::nullopt;
   }
 
   // One of these values; missing is null.
-  void only(const char* key, std::initializer_list<json> values) {
-    const json& value = (*this)[key];
-    const bool simple = !value.is_object() && !value.is_array();
+  void only(const char* key, std::initializer_list<json::Value> values) {
+    const json::Value& value = (*this)[key];
+    const bool simple = value.object() == nullptr && value.list() == nullptr;
     if (simple && std::find(values.begin(), values.end(), value) != values.end()) return;
     std::string known;
-    for (const json& each : values) known += (known.empty() ? "" : " or ") + shown(each);
+    for (const json::Value& each : values) known += (known.empty() ? "" : " or ") + shown(each);
     refuse(path_ + key, value, known);
   }
   // What nobody here knows might change the tokens.
   void nothing_but(std::initializer_list<std::string_view> keys) {
-    if (!object_.is_object()) return;
-    for (const auto& [key, value] : object_.get_ref<const json::object_t&>()) {
+    if (object_.object() == nullptr) return;
+    for (const auto& [key, value] : *object_.object()) {
       if (std::find(keys.begin(), keys.end(), key) == keys.end())
         tell("unknown field " + in_quotes(path_ + key));
     }
   }
 
-  void refuse(const std::string& where, const json& value, const std::string& known) {
+  void refuse(const std::string& where, const json::Value& value, const std::string& known) {
     tell("'" + where + "' is " + shown(value) + ", and only " + known + " is known here");
   }
   void tell(std::string problem) {
@@ -91,11 +90,11 @@ class Fields {
   }
   Fields inner(const char* key) { return inner(key, (*this)[key]); }
   // One of a list.
-  Fields inner(const char* key, const json& element) { return {element, path_ + key + ".", problem_}; }
+  Fields inner(const char* key, const json::Value& element) { return {element, path_ + key + ".", problem_}; }
   bool fine() const { return problem_.empty(); }
 
  private:
-  const json& object_;
+  const json::Value& object_;
   std::string path_;  // ends with a dot unless it is empty
   std::string& problem_;
 };
@@ -113,12 +112,12 @@ bool has_token(const Definition& definition, std::uint32_t id) {
 
 Ids read_vocabulary(Fields& model, Definition& definition) {
   Ids ids;
-  const json& vocabulary = model["vocab"];
-  if (!vocabulary.is_object()) {
+  const json::Value& vocabulary = model["vocab"];
+  if (vocabulary.object() == nullptr) {
     model.refuse("model.vocab", vocabulary, "an object");
     return ids;
   }
-  for (const auto& [letters, value] : vocabulary.get_ref<const json::object_t&>()) {
+  for (const auto& [letters, value] : *vocabulary.object()) {
     const auto id = model.id_of(value, "model.vocab." + shortened(letters));
     if (!id) return ids;
     if (letters.empty()) continue;  // no text becomes it
@@ -148,18 +147,20 @@ void read_bytes(Fields& model, const Ids& ids, Definition& definition) {
 }
 
 // "left right" or ["left", "right"].
-std::optional<std::pair<std::string_view, std::string_view>> parts_of(const json& merge) {
-  if (merge.is_string()) {
-    const auto parts = split(merge.get_ref<const std::string&>(), ' ');
+std::optional<std::pair<std::string_view, std::string_view>> parts_of(const json::Value& merge) {
+  if (merge.text() != nullptr) {
+    const auto parts = split(*merge.text(), ' ');
     if (parts.size() == 2) return std::pair(parts[0], parts[1]);
-  } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
-    return std::pair<std::string_view, std::string_view>(merge[0].get_ref<const std::string&>(),
-                                                         merge[1].get_ref<const std::string&>());
+  } else if (merge.list() != nullptr && merge.list()->size() == 2) {
+    const std::string* const left = merge.list()->front().text();
+    const std::string* const right = merge.list()->back().text();
+    if (left != nullptr && right != nullptr)
+      return std::pair<std::string_view, std::string_view>(*left, *right);
   }
   return std::nullopt;
 }
 
-std::optional<Merge> read_merge(const json& merge, const Ids& ids) {
+std::optional<Merge> read_merge(const json::Value& merge, const Ids& ids) {
   const auto parts = parts_of(merge);
   if (!parts) return std::nullopt;
   const auto left = ids.find(parts->first);
@@ -170,9 +171,9 @@ std::optional<Merge> read_merge(const json& merge, const Ids& ids) {
 }
 
 void read_merges(Fields& model, const Ids& ids, Definition& definition) {
-  const json& merges = model["merges"];
-  if (!merges.is_array()) return model.refuse("model.merges", merges, "a list");
-  for (const json& each : merges) {
+  const json::Value& merges = model["merges"];
+  if (merges.list() == nullptr) return model.refuse("model.merges", merges, "a list");
+  for (const json::Value& each : *merges.list()) {
     const auto merge = read_merge(each, ids);
     if (!merge)
       return model.tell("'model.merges[" + std::to_string(definition.merges.size()) +
@@ -230,13 +231,13 @@ Pattern read_split(Fields step) {
 // Split by an expression, then bytes to letters.
 void read_sequence(Fields sequence, Definition& definition) {
   sequence.nothing_but({"type", "pretokenizers"});
-  const json& steps = sequence["pretokenizers"];
-  if (!steps.is_array() || steps.size() != 2) {
+  const json::Value& steps = sequence["pretokenizers"];
+  if (steps.list() == nullptr || steps.list()->size() != 2) {
     sequence.refuse("pre_tokenizer.pretokenizers", steps, "a list of Split and ByteLevel");
     return;
   }
-  definition.pattern = read_split(sequence.inner("pretokenizers", steps[0]));
-  Fields byte_level = sequence.inner("pretokenizers", steps[1]);
+  definition.pattern = read_split(sequence.inner("pretokenizers", steps.list()->front()));
+  Fields byte_level = sequence.inner("pretokenizers", steps.list()->back());
   check_byte_level(byte_level);
   byte_level.only("add_prefix_space", {false});
   byte_level.only("use_regex", {false});
@@ -273,10 +274,10 @@ void add_token(Fields token, const Ids& ids, Definition& definition) {
 }
 
 void read_added(Fields& document, const Ids& ids, Definition& definition) {
-  const json& tokens = document["added_tokens"];
+  const json::Value& tokens = document["added_tokens"];
   if (tokens.is_null()) return;
-  if (!tokens.is_array()) return document.refuse("added_tokens", tokens, "a list");
-  for (const json& token : tokens) {
+  if (tokens.list() == nullptr) return document.refuse("added_tokens", tokens, "a list");
+  for (const json::Value& token : *tokens.list()) {
     add_token(document.inner("added_tokens", token), ids, definition);
     if (!document.fine()) return;
   }
@@ -313,11 +314,11 @@ std::optional<std::uint32_t> Definition::end_of_text() const {
 Result<Definition> read_definition(std::string_view tokenizer_json) {
   if (tokenizer_json.size() > tokenizer_json_bytes_max)
     return invalid("it has more than " + std::to_string(tokenizer_json_bytes_max >> 20U) + " MiB");
-  const json root = json::parse(tokenizer_json, nullptr, false);
-  if (!root.is_object()) return invalid("it is no JSON object");
+  const auto root = json::parse(tokenizer_json);
+  if (!root || root->object() == nullptr) return invalid("it is no JSON object");
   std::string problem;
   Definition definition;
-  read_document(Fields(root, "", problem), definition);
+  read_document(Fields(*root, "", problem), definition);
   if (!problem.empty())
     return invalid(std::move(problem))
         .remedy("only byte-level BPE can be used here, as GPT-2 and Llama 3 have it");
@@ -328,39 +329,38 @@ std::string write_learned(std::span<const Merge> learned) {
   std::vector<std::string> letters;
   for (std::size_t byte = 0; byte < byte_values; ++byte)
     letters.push_back(to_letters(std::string(1, static_cast<char>(byte))));
-  json merges = json::array();
+  json::Array merges;
   for (const Merge& merge : learned) {
     merges.push_back(letters[merge.left] + " " + letters[merge.right]);
     if (merge.result == letters.size()) letters.push_back(letters[merge.left] + letters[merge.right]);
   }
-  json vocabulary = json::object();
-  for (std::size_t id = 0; id < letters.size(); ++id) vocabulary[letters[id]] = id;
-  const json end_of_text{{"id", letters.size()}, {"content", end_of_text_content},
-                         {"single_word", false}, {"lstrip", false},
-                         {"rstrip", false},      {"normalized", false},
-                         {"special", true}};
-  const json byte_level{
+  std::vector<json::Member> vocabulary;
+  for (std::size_t id = 0; id < letters.size(); ++id) vocabulary.push_back({letters[id], id});
+  const json::Object end_of_text{{"id", letters.size()}, {"content", end_of_text_content},
+                                 {"single_word", false}, {"lstrip", false},
+                                 {"rstrip", false},      {"normalized", false},
+                                 {"special", true}};
+  const json::Object byte_level{
       {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
-  const json document{{"version", "1.0"},
-                      {"truncation", nullptr},
-                      {"padding", nullptr},
-                      {"added_tokens", json::array({end_of_text})},
-                      {"normalizer", nullptr},
-                      {"pre_tokenizer", byte_level},
-                      {"post_processor", nullptr},
-                      {"decoder", byte_level},
-                      {"model",
-                       {{"type", "BPE"},
-                        {"dropout", nullptr},
-                        {"unk_token", nullptr},
-                        {"continuing_subword_prefix", nullptr},
-                        {"end_of_word_suffix", nullptr},
-                        {"fuse_unk", false},
-                        {"byte_fallback", false},
-                        {"ignore_merges", false},
-                        {"vocab", std::move(vocabulary)},
-                        {"merges", std::move(merges)}}}};
-  return document.dump();
+  const json::Object document{{"version", "1.0"},
+                              {"truncation", nullptr},
+                              {"padding", nullptr},
+                              {"added_tokens", json::Array{end_of_text}},
+                              {"normalizer", nullptr},
+                              {"pre_tokenizer", byte_level},
+                              {"post_processor", nullptr},
+                              {"decoder", byte_level},
+                              {"model", json::Object{{"type", "BPE"},
+                                                     {"dropout", nullptr},
+                                                     {"unk_token", nullptr},
+                                                     {"continuing_subword_prefix", nullptr},
+                                                     {"end_of_word_suffix", nullptr},
+                                                     {"fuse_unk", false},
+                                                     {"byte_fallback", false},
+                                                     {"ignore_merges", false},
+                                                     {"vocab", json::Object(std::move(vocabulary))},
+                                                     {"merges", std::move(merges)}}}};
+  return json::write(document);
 }
 
 }  // namespace tutti::tokenizer

@@ -5,14 +5,15 @@
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
+#include "base/json/parse.hpp"
+#include "base/json/write.hpp"
 #include "learn/tokenizer/definition.hpp"
 
 namespace tutti::tokenizer {
 namespace {
 
-using nlohmann::json;
+using json::Value;
 using Tokens = std::vector<std::uint32_t>;
 
 const std::string llama3_expression =
@@ -39,23 +40,23 @@ const std::vector<std::string>& texts() {
   return all;
 }
 
-json added(const std::string& content, std::uint32_t id, bool normalized = false) {
-  return {{"id", id},        {"content", content}, {"single_word", false},    {"lstrip", false},
-          {"rstrip", false}, {"special", true},    {"normalized", normalized}};
+Value added(const std::string& content, std::uint32_t id, bool normalized = false) {
+  return json::Object{{"id", id},        {"content", content}, {"single_word", false},    {"lstrip", false},
+                      {"rstrip", false}, {"special", true},    {"normalized", normalized}};
 }
 
 // The bytes as 0 to 255, five merges as 256 to 260, and <|endoftext|> as 261.
-json small_file() {
-  json file = json::parse(write_learned({}));
+Value small_file() {
+  Value file = *json::parse(write_learned({}));
   std::uint32_t id = 256;
   for (const char* token : {"he", "ll", "hell", "hello", "Ġw"}) file["model"]["vocab"][token] = id++;
-  file["model"]["merges"] = {"h e", "l l", "he ll", "hell o", "Ġ w"};
-  file["added_tokens"] = {added("<|endoftext|>", 261)};
+  file["model"]["merges"] = json::Array{"h e", "l l", "he ll", "hell o", "Ġ w"};
+  file["added_tokens"] = json::Array{added("<|endoftext|>", 261)};
   return file;
 }
 
-Tokenizer make(const json& file) {
-  auto made = Tokenizer::parse(file.dump());
+Tokenizer make(const Value& file) {
+  auto made = Tokenizer::parse(json::write(file));
   EXPECT_TRUE(made) << made.error().text();
   return made ? *made : Tokenizer::bytes();
 }
@@ -75,15 +76,14 @@ TEST(Tokenizer, BytesAreTheirOwnTokens) {
 }
 
 TEST(Tokenizer, WhatGoesInComesOut) {
-  json llama = small_file();
-  llama["pre_tokenizer"] = {
-      {"type", "Sequence"},
-      {"pretokenizers",
-       {{{"type", "Split"},
-         {"pattern", {{"Regex", llama3_expression}}},
-         {"behavior", "Isolated"},
-         {"invert", false}},
-        {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}}}}};
+  Value llama = small_file();
+  const json::Object split{{"type", "Split"},
+                           {"pattern", json::Object{{"Regex", llama3_expression}}},
+                           {"behavior", "Isolated"},
+                           {"invert", false}};
+  const json::Object bytes{
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
+  llama["pre_tokenizer"] = json::Object{{"type", "Sequence"}, {"pretokenizers", json::Array{split, bytes}}};
   for (const Tokenizer& tokenizer : {Tokenizer::bytes(), make(small_file()), make(llama)}) {
     for (const auto& text : texts()) EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
   }
@@ -102,53 +102,54 @@ TEST(Tokenizer, MergesInTheOrderOfTheFile) {
 }
 
 TEST(Tokenizer, BothNotationsOfMergesAreTheSame) {
-  json pairs = small_file();
+  Value pairs = small_file();
   pairs["model"]["merges"] =
-      json::parse(R"([["h", "e"], ["l", "l"], ["he", "ll"], ["hell", "o"], ["Ġ", "w"]])");
+      *json::parse(R"([["h", "e"], ["l", "l"], ["he", "ll"], ["hell", "o"], ["Ġ", "w"]])");
   for (const auto& text : texts()) EXPECT_EQ(make(pairs).encode(text), make(small_file()).encode(text));
 }
 
 TEST(Tokenizer, AWordThatIsATokenNeedsNoMergesIfTheFileSaysSo) {
-  json file = small_file();
+  Value file = small_file();
   file["model"]["vocab"]["xyz"] = 261;
-  file["added_tokens"] = json::array();
+  file["added_tokens"] = json::Array{};
   EXPECT_EQ(make(file).encode("xyz"), (Tokens{'x', 'y', 'z'}));
   file["model"]["ignore_merges"] = true;
   EXPECT_EQ(make(file).encode("xyz hello"), (Tokens{261, ' ', 259}));
 }
 
 TEST(Tokenizer, AddedTokensAreFoundFirstAndTheLongestWins) {
-  json file = small_file();
-  file["added_tokens"] = {added("<a>", 261), added("<a>>", 262), added("lo", 263, true), added("x y", 264)};
+  Value file = small_file();
+  file["added_tokens"] =
+      json::Array{added("<a>", 261), added("<a>>", 262), added("lo", 263, true), added("x y", 264)};
   const Tokenizer tokenizer = make(file);
   EXPECT_EQ(tokenizer.encode("<a>>hello<a>"), (Tokens{262, 256, 'l', 263, 261}));
   EXPECT_EQ(tokenizer.encode("x yz"), (Tokens{264, 'z'}));
   EXPECT_EQ(tokenizer.encode("<a"), (Tokens{'<', 'a'}));
   EXPECT_EQ(tokenizer.end_of_text(), std::nullopt);
-  file["added_tokens"] = {added("</s>", 261)};
+  file["added_tokens"] = json::Array{added("</s>", 261)};
   EXPECT_EQ(make(file).end_of_text(), 261U);
 }
 
 TEST(Tokenizer, PutsABlankBeforeTheTextIfTheFileSaysSo) {
-  json file = small_file();
+  Value file = small_file();
   file["pre_tokenizer"]["add_prefix_space"] = true;
   EXPECT_EQ(make(file).encode("w<|endoftext|> w"), (Tokens{260, 261, 260}));
 }
 
 TEST(Tokenizer, SplitsOnlyIfTheFileSaysSo) {
-  json file = small_file();
+  Value file = small_file();
   file["model"]["vocab"]["oĠw"] = 261;
-  file["model"]["merges"].push_back("o Ġw");
-  file["added_tokens"] = json::array();
+  file["model"]["merges"].list()->push_back("o Ġw");
+  file["added_tokens"] = json::Array{};
   EXPECT_EQ(make(file).encode("o w"), (Tokens{'o', 260}));
   file["pre_tokenizer"]["use_regex"] = false;
   EXPECT_EQ(make(file).encode("o w"), Tokens{261});
 }
 
 TEST(Tokenizer, NormalisesIfTheFileSaysSo) {
-  json file = small_file();
+  Value file = small_file();
   EXPECT_EQ(make(file).encode("e\u0301"), of_bytes("e\u0301"));
-  file["normalizer"] = {{"type", "NFC"}};
+  file["normalizer"] = json::Object{{"type", "NFC"}};
   EXPECT_EQ(make(file).encode("e\u0301"), of_bytes("\u00E9"));
 }
 
@@ -178,58 +179,68 @@ TEST(Tokenizer, PiecesGiveTheTokensOfTheWhole) {
       EXPECT_GT(cuts, 10U);
     }
   }
-  json file = small_file();
-  file["added_tokens"].push_back(added("\n\n", 262));
+  Value file = small_file();
+  file["added_tokens"].list()->push_back(added("\n\n", 262));
   EXPECT_EQ(make(file).next_cut("a\nb", 0), 3U) << "a token may hold a line end";
   EXPECT_EQ(make(small_file()).next_cut("a\nb", 0), 2U);
 }
 
 TEST(Tokenizer, RefusesWhatItWouldDoDifferently) {
   const auto refused = [](auto change, const std::string& part) {
-    json file = small_file();
+    Value file = small_file();
     change(file);
-    const auto made = Tokenizer::parse(file.dump());
+    const auto made = Tokenizer::parse(json::write(file));
     ASSERT_FALSE(made) << part;
     EXPECT_EQ(made.error().code(), ErrorCode::invalid);
     EXPECT_NE(made.error().text().find(part), std::string::npos) << made.error().text();
   };
-  refused([](json& file) { file["model"]["type"] = "WordPiece"; }, "'model.type' is 'WordPiece'");
-  refused([](json& file) { file["model"]["dropout"] = 0.1; }, "'model.dropout' is 0.1");
-  refused([](json& file) { file["model"]["end_of_word_suffix"] = "</w>"; }, "'model.end_of_word_suffix'");
-  refused([](json& file) { file["model"]["magic"] = true; }, "unknown field 'model.magic'");
-  refused([](json& file) { file["model"]["vocab"].erase("Ġ"); }, "for byte 32");
-  refused([](json& file) { file["model"]["vocab"]["he"] = 7; }, "have the id 7");
-  refused([](json& file) { file["model"]["vocab"]["he"] = -1; }, "'model.vocab.he' is -1");
-  refused([](json& file) { file["model"]["vocab"]["he"] = 4294967296; }, "'model.vocab.he'");
-  refused([](json& file) { file["model"]["merges"][2] = "he llx"; }, "'model.merges[2]'");
-  refused([](json& file) { file["model"]["merges"][1] = "a b c"; }, "'model.merges[1]'");
-  refused([](json& file) { file["model"]["merges"] = "h e"; }, "'model.merges'");
-  refused([](json& file) { file["model"] = json::array(); }, "'model' is a list");
-  refused([](json& file) { file.erase("model"); }, "'model' is null");
+  refused([](Value& file) { file["model"]["type"] = "WordPiece"; }, "'model.type' is 'WordPiece'");
+  refused([](Value& file) { file["model"]["dropout"] = 0.1; }, "'model.dropout' is 0.1");
+  refused([](Value& file) { file["model"]["end_of_word_suffix"] = "</w>"; }, "'model.end_of_word_suffix'");
+  refused([](Value& file) { file["model"]["magic"] = true; }, "unknown field 'model.magic'");
+  refused([](Value& file) { file["model"]["vocab"].object()->erase("Ġ"); }, "for byte 32");
+  refused([](Value& file) { file["model"]["vocab"]["he"] = 7; }, "have the id 7");
+  refused([](Value& file) { file["model"]["vocab"]["he"] = -1; }, "'model.vocab.he' is -1");
+  refused([](Value& file) { file["model"]["vocab"]["he"] = 4294967296; }, "'model.vocab.he'");
+  refused([](Value& file) { file["model"]["merges"][2] = "he llx"; }, "'model.merges[2]'");
+  refused([](Value& file) { file["model"]["merges"][1] = "a b c"; }, "'model.merges[1]'");
+  refused([](Value& file) { file["model"]["merges"] = "h e"; }, "'model.merges'");
+  refused([](Value& file) { file["model"] = json::Array{}; }, "'model' is a list");
+  refused([](Value& file) { file.object()->erase("model"); }, "'model' is null");
   refused(
-      [](json& file) {
-        file["normalizer"] = {{"type", "Lowercase"}};
+      [](Value& file) {
+        file["normalizer"] = json::Object{{"type", "Lowercase"}};
       },
       "'normalizer.type' is 'Lowercase'");
-  refused([](json& file) { file["truncation"] = {{"max_length", 5}}; }, "'truncation' is an object");
-  refused([](json& file) { file["pre_tokenizer"] = {{"type", "Whitespace"}}; }, "'pre_tokenizer.type'");
-  refused([](json& file) { file["pre_tokenizer"] = nullptr; }, "'pre_tokenizer' is null");
   refused(
-      [](json& file) {
-        file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {1, 2, 3}}};
+      [](Value& file) {
+        file["truncation"] = json::Object{{"max_length", 5}};
+      },
+      "'truncation' is an object");
+  refused(
+      [](Value& file) {
+        file["pre_tokenizer"] = json::Object{{"type", "Whitespace"}};
+      },
+      "'pre_tokenizer.type'");
+  refused([](Value& file) { file["pre_tokenizer"] = nullptr; }, "'pre_tokenizer' is null");
+  refused(
+      [](Value& file) {
+        file["pre_tokenizer"] = json::Object{{"type", "Sequence"}, {"pretokenizers", json::Array{1, 2, 3}}};
       },
       "'pre_tokenizer.pretokenizers'");
   refused(
-      [](json& file) {
-        const json split{{"type", "Split"}, {"pattern", {{"Regex", "\\d"}}}, {"behavior", "Isolated"}};
-        file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {split, file["pre_tokenizer"]}}};
+      [](Value& file) {
+        const json::Object split{
+            {"type", "Split"}, {"pattern", json::Object{{"Regex", "\\d"}}}, {"behavior", "Isolated"}};
+        file["pre_tokenizer"] =
+            json::Object{{"type", "Sequence"}, {"pretokenizers", json::Array{split, file["pre_tokenizer"]}}};
       },
       "pattern.Regex' is '\\d'");
-  refused([](json& file) { file["decoder"] = {{"type", "WordPiece"}}; }, "'decoder.type'");
-  refused([](json& file) { file["added_tokens"][0]["lstrip"] = true; }, "'added_tokens.lstrip' is true");
-  refused([](json& file) { file["added_tokens"][0]["id"] = 3; }, "do not agree");
-  refused([](json& file) { file["added_tokens"][0]["content"] = ""; }, "has 0 bytes");
-  refused([](json& file) { file["hidden"] = 1; }, "unknown field 'hidden'");
+  refused([](Value& file) { file["decoder"] = json::Object{{"type", "WordPiece"}}; }, "'decoder.type'");
+  refused([](Value& file) { file["added_tokens"][0]["lstrip"] = true; }, "'added_tokens.lstrip' is true");
+  refused([](Value& file) { file["added_tokens"][0]["id"] = 3; }, "do not agree");
+  refused([](Value& file) { file["added_tokens"][0]["content"] = ""; }, "has 0 bytes");
+  refused([](Value& file) { file["hidden"] = 1; }, "unknown field 'hidden'");
 }
 
 TEST(Tokenizer, RefusesWhatIsNoFile) {

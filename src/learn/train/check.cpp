@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "learn/train/failure.hpp"
+#include "learn/train/initial_values.hpp"
 #include "learn/train/math.hpp"
 #include "learn/train/transformer.hpp"
 

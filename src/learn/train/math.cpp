@@ -4,68 +4,26 @@
 
 #include <cmath>
 
-#include "base/check.hpp"
-#include "learn/train/failure.hpp"
-#include "learn/train/kernels.hpp"
-#include "learn/train/math_cuda.hpp"
-
-namespace tutti::train::math {
-namespace {
-
+#include "learn/train/math_host.hpp"
 #ifdef TUTTI_CUDA
-constexpr bool with_cuda = true;
-#else
-constexpr bool with_cuda = false;
+#include "learn/train/math_cuda.hpp"
 #endif
 
-float* data(const at::Tensor& tensor) {
-  if (!tensor.defined()) return nullptr;
-  if (!tensor.is_cpu()) {
-    throw Failure(failed("this tutti-worker has no arithmetic for " + tensor.device().str())
-                      .remedy("build it where there are nvcc and a libtorch with CUDA"));
-  }
-  TUTTI_CHECK(tensor.is_contiguous() && tensor.scalar_type() == at::kFloat);
-  return tensor.data_ptr<float>();
-}
+namespace tutti::train::math {
 
-const std::int64_t* tokens_of(const at::Tensor& tokens) {
-  TUTTI_CHECK(tokens.is_contiguous() && tokens.scalar_type() == at::kLong);
-  return tokens.data_ptr<std::int64_t>();
-}
-
-kernels::Size size_of(const at::Tensor& matrix) { return {matrix.size(0), matrix.size(1)}; }
-
-kernels::Attention shape_of(const Heads& heads) {
-  return {heads.batch, heads.length, heads.queries, heads.keys, heads.size};
-}
-
-void rotate(const at::Tensor& qkv, const Heads& heads, const at::Tensor& angles, bool inverse) {
-  if (!angles.defined()) return;
-  kernels::rotate({.rows = qkv.size(0),
-                   .stride = qkv.size(1),
-                   .heads = heads.queries + heads.keys,
-                   .head_size = heads.size,
-                   .length = heads.length,
-                   .angles = data(angles),
-                   .inverse = inverse},
-                  data(qkv));
-}
-
-}  // namespace
+// Without CUDA all is the host's, which says so when a tensor is not.
+#ifdef TUTTI_CUDA
+namespace device = gpu;
+#else
+namespace device = host;
+#endif
 
 std::int64_t vocabulary_multiple(at::Device device) { return device.is_cpu() ? 1 : 128; }
 
-void finish(at::Device device) {
-  if constexpr (with_cuda) {
-    if (device.is_cuda()) gpu::finish(device);
-  }
-}
+void finish(at::Device where) { where.is_cuda() ? device::finish(where) : host::finish(where); }
 
-double peak_operations(at::Device device, at::ScalarType type) {
-  if constexpr (with_cuda) {
-    if (device.is_cuda() && type == at::kBFloat16) return gpu::peak_bf16_operations(device);
-  }
-  return 0;
+double peak_operations(at::Device where, at::ScalarType type) {
+  return where.is_cuda() && type == at::kBFloat16 ? device::peak_bf16_operations(where) : 0;
 }
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
@@ -73,87 +31,6 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 }
 
 at::Tensor linear_backward(const at::Tensor& dy, const at::Tensor& weight) { return at::mm(dy, weight); }
-
-void bias_backward(const at::Tensor& dy, at::Tensor gradient) {
-  if constexpr (with_cuda) {
-    if (dy.is_cuda()) return gpu::bias_backward(dy, gradient);
-  }
-  kernels::column_sums(size_of(dy), data(dy), data(gradient));
-}
-
-Norm norm(const at::Tensor& x, const at::Tensor& added, const at::Tensor& weight, const at::Tensor& bias,
-          double epsilon) {
-  if constexpr (with_cuda) {
-    if (x.is_cuda()) return gpu::norm(x, added, weight, bias, epsilon);
-  }
-  Norm result{.sum = added.defined() ? at::empty_like(x) : x, .out = at::empty_like(x)};
-  result.scale = at::empty({x.size(0)}, x.options());
-  if (bias.defined()) result.mean = at::empty({x.size(0)}, x.options());
-  kernels::norm_forward(size_of(x), {.x = data(x),
-                                     .added = data(added),
-                                     .weight = data(weight),
-                                     .bias = data(bias),
-                                     .epsilon = static_cast<float>(epsilon),
-                                     .sum = added.defined() ? data(result.sum) : nullptr,
-                                     .out = data(result.out),
-                                     .mean = data(result.mean),
-                                     .scale = data(result.scale)});
-  return result;
-}
-
-at::Tensor norm_backward(const Norm& norm, const at::Tensor& dy, const at::Tensor& weight,
-                         const at::Tensor& added, at::Tensor weight_gradient, at::Tensor bias_gradient) {
-  if constexpr (with_cuda) {
-    if (dy.is_cuda()) return gpu::norm_backward(norm, dy, weight, added, weight_gradient, bias_gradient);
-  }
-  at::Tensor dx = at::empty_like(dy);
-  kernels::norm_backward(size_of(dy), {.dy = data(dy),
-                                       .x = data(norm.sum),
-                                       .weight = data(weight),
-                                       .mean = data(norm.mean),
-                                       .scale = data(norm.scale),
-                                       .added = data(added),
-                                       .dx = data(dx),
-                                       .weight_gradient = data(weight_gradient),
-                                       .bias_gradient = data(bias_gradient)});
-  return dx;
-}
-
-at::Tensor gelu(const at::Tensor& x) {
-  if constexpr (with_cuda) {
-    if (x.is_cuda()) return gpu::gelu(x);
-  }
-  at::Tensor y = at::empty_like(x);
-  kernels::gelu_forward(x.numel(), data(x), data(y));
-  return y;
-}
-
-at::Tensor gelu_backward(const at::Tensor& x, at::Tensor dy, at::Tensor bias_gradient) {
-  if constexpr (with_cuda) {
-    if (x.is_cuda()) return gpu::gelu_backward(x, dy, bias_gradient);
-  }
-  kernels::gelu_backward(x.numel(), data(x), data(dy), data(dy));
-  kernels::column_sums(size_of(dy), data(dy), data(bias_gradient));
-  return dy;
-}
-
-at::Tensor swiglu(const at::Tensor& x) {
-  if constexpr (with_cuda) {
-    if (x.is_cuda()) return gpu::swiglu(x);
-  }
-  at::Tensor y = at::empty({x.size(0), x.size(1) / 2}, x.options());
-  kernels::swiglu_forward(size_of(y), data(x), data(y));
-  return y;
-}
-
-at::Tensor swiglu_backward(const at::Tensor& x, const at::Tensor& dy) {
-  if constexpr (with_cuda) {
-    if (x.is_cuda()) return gpu::swiglu_backward(x, dy);
-  }
-  at::Tensor dx = at::empty_like(x);
-  kernels::swiglu_backward(size_of(dy), data(x), data(dy), data(dx));
-  return dx;
-}
 
 at::Tensor rotary_angles(std::int64_t length, std::int64_t head_size, double theta, at::Device device) {
   const std::int64_t half = head_size / 2;
@@ -171,134 +48,100 @@ at::Tensor rotary_angles(std::int64_t length, std::int64_t head_size, double the
   return angles.to(device);
 }
 
+void bias_backward(const at::Tensor& dy, at::Tensor gradient) {
+  return dy.is_cuda() ? device::bias_backward(dy, gradient) : host::bias_backward(dy, gradient);
+}
+
+Norm norm(const at::Tensor& x, const at::Tensor& added, const at::Tensor& weight, const at::Tensor& bias,
+          double epsilon) {
+  return x.is_cuda() ? device::norm(x, added, weight, bias, epsilon)
+                     : host::norm(x, added, weight, bias, epsilon);
+}
+
+at::Tensor norm_backward(const Norm& norm, const at::Tensor& dy, const at::Tensor& weight,
+                         const at::Tensor& added, at::Tensor weight_gradient, at::Tensor bias_gradient) {
+  return dy.is_cuda() ? device::norm_backward(norm, dy, weight, added, weight_gradient, bias_gradient)
+                      : host::norm_backward(norm, dy, weight, added, weight_gradient, bias_gradient);
+}
+
+at::Tensor gelu(const at::Tensor& x) { return x.is_cuda() ? device::gelu(x) : host::gelu(x); }
+
+at::Tensor gelu_backward(const at::Tensor& x, at::Tensor dy, at::Tensor bias_gradient) {
+  return x.is_cuda() ? device::gelu_backward(x, dy, bias_gradient)
+                     : host::gelu_backward(x, dy, bias_gradient);
+}
+
+at::Tensor swiglu(const at::Tensor& x) { return x.is_cuda() ? device::swiglu(x) : host::swiglu(x); }
+
+at::Tensor swiglu_backward(const at::Tensor& x, const at::Tensor& dy) {
+  return x.is_cuda() ? device::swiglu_backward(x, dy) : host::swiglu_backward(x, dy);
+}
+
 Attended attention(at::Tensor& qkv, const Heads& heads, const at::Tensor& angles) {
-  if constexpr (with_cuda) {
-    if (qkv.is_cuda()) return gpu::attention(qkv, heads, angles);
-  }
-  Attended attended;
-  attended.out = at::empty({qkv.size(0), heads.queries * heads.size}, qkv.options());
-  attended.kept = at::empty({heads.batch, heads.queries, heads.length, heads.length}, qkv.options());
-  rotate(qkv, heads, angles, false);
-  kernels::attention_forward(shape_of(heads), data(qkv), data(attended.out), data(attended.kept));
-  return attended;
+  return qkv.is_cuda() ? device::attention(qkv, heads, angles) : host::attention(qkv, heads, angles);
 }
 
 at::Tensor attention_backward(const at::Tensor& qkv, const Attended& attended, const at::Tensor& dout,
                               const Heads& heads, const at::Tensor& angles, at::Tensor bias_gradient) {
-  if constexpr (with_cuda) {
-    if (qkv.is_cuda()) return gpu::attention_backward(qkv, attended, dout, heads, angles, bias_gradient);
-  }
-  at::Tensor dqkv = at::empty_like(qkv);
-  kernels::attention_backward(shape_of(heads), data(qkv), data(attended.kept), data(dout), data(dqkv));
-  rotate(dqkv, heads, angles, true);
-  if (bias_gradient.defined()) kernels::column_sums(size_of(dqkv), data(dqkv), data(bias_gradient));
-  return dqkv;
+  return qkv.is_cuda() ? device::attention_backward(qkv, attended, dout, heads, angles, bias_gradient)
+                       : host::attention_backward(qkv, attended, dout, heads, angles, bias_gradient);
 }
 
 at::Tensor embed(const at::Tensor& tokens, const at::Tensor& table, std::int64_t first) {
-  if constexpr (with_cuda) {
-    if (table.is_cuda()) return gpu::embed(tokens, table, first);
-  }
-  at::Tensor out = at::empty({tokens.numel(), table.size(1)}, table.options());
-  kernels::embed(size_of(out), tokens_of(tokens), first, table.size(0), data(table), data(out));
-  return out;
+  return table.is_cuda() ? device::embed(tokens, table, first) : host::embed(tokens, table, first);
 }
 
 void embed_backward(const at::Tensor& tokens, const at::Tensor& dout, std::int64_t first,
                     at::Tensor gradient) {
-  if constexpr (with_cuda) {
-    if (dout.is_cuda()) return gpu::embed_backward(tokens, dout, first, gradient);
-  }
-  kernels::embed_backward(size_of(dout), tokens_of(tokens), first, gradient.size(0), data(dout),
-                          data(gradient));
+  return dout.is_cuda() ? device::embed_backward(tokens, dout, first, gradient)
+                        : host::embed_backward(tokens, dout, first, gradient);
 }
 
 void add_positions(at::Tensor& x, const at::Tensor& table, std::int64_t begin, std::int64_t length) {
-  if constexpr (with_cuda) {
-    if (x.is_cuda()) return gpu::add_positions(x, table, begin, length);
-  }
-  kernels::add_positions(size_of(x), begin, length, data(table), data(x));
+  return x.is_cuda() ? device::add_positions(x, table, begin, length)
+                     : host::add_positions(x, table, begin, length);
 }
 
 void add_positions_backward(const at::Tensor& dx, std::int64_t begin, std::int64_t length,
                             at::Tensor gradient) {
-  if constexpr (with_cuda) {
-    if (dx.is_cuda()) return gpu::add_positions_backward(dx, begin, length, gradient);
-  }
-  kernels::add_positions_backward(size_of(dx), begin, length, data(dx), data(gradient));
+  return dx.is_cuda() ? device::add_positions_backward(dx, begin, length, gradient)
+                      : host::add_positions_backward(dx, begin, length, gradient);
 }
 
 at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, double factor, const Slice& slice,
                          bool with_gradients) {
-  if constexpr (with_cuda) {
-    if (logits.is_cuda()) return gpu::cross_entropy(logits, targets, factor, slice, with_gradients);
-  }
-  const at::Tensor maxima = row_maxima(logits, slice);
-  const at::Tensor both = exponential_sums(logits, targets, maxima, slice);
-  if (with_gradients) cross_entropy_gradient(logits, targets, maxima, both[0], factor, slice);
-  return both[0].log() - both[1];
+  return logits.is_cuda() ? device::cross_entropy(logits, targets, factor, slice, with_gradients)
+                          : host::cross_entropy(logits, targets, factor, slice, with_gradients);
 }
 
 at::Tensor row_maxima(const at::Tensor& logits, const Slice& slice) {
-  if constexpr (with_cuda) {
-    if (logits.is_cuda()) return gpu::row_maxima(logits, slice);
-  }
-  at::Tensor maxima = at::empty({logits.size(0)}, logits.options());
-  kernels::row_maxima(size_of(logits), slice.valid, data(logits), data(maxima));
-  return maxima;
+  return logits.is_cuda() ? device::row_maxima(logits, slice) : host::row_maxima(logits, slice);
 }
 
 at::Tensor exponential_sums(at::Tensor& logits, const at::Tensor& targets, const at::Tensor& maxima,
                             const Slice& slice) {
-  if constexpr (with_cuda) {
-    if (logits.is_cuda()) return gpu::exponential_sums(logits, targets, maxima, slice);
-  }
-  at::Tensor both = at::empty({2, logits.size(0)}, logits.options());
-  kernels::exponentials(size_of(logits), slice.valid, tokens_of(targets), slice.first, data(maxima),
-                        data(logits), data(both), data(both) + logits.size(0));
-  return both;
+  return logits.is_cuda() ? device::exponential_sums(logits, targets, maxima, slice)
+                          : host::exponential_sums(logits, targets, maxima, slice);
 }
 
 void cross_entropy_gradient(at::Tensor& logits, const at::Tensor& targets, const at::Tensor& maxima,
                             const at::Tensor& sums, double factor, const Slice& slice) {
-  if constexpr (with_cuda) {
-    if (logits.is_cuda()) return gpu::cross_entropy_gradient(logits, targets, maxima, sums, factor, slice);
-  }
-  kernels::cross_entropy_gradient(size_of(logits), slice.valid, tokens_of(targets), slice.first, data(sums),
-                                  static_cast<float>(factor), data(logits));
+  return logits.is_cuda() ? device::cross_entropy_gradient(logits, targets, maxima, sums, factor, slice)
+                          : host::cross_entropy_gradient(logits, targets, maxima, sums, factor, slice);
 }
 
 at::Tensor sum_of_squares(const at::Tensor& flat) {
-  if constexpr (with_cuda) {
-    if (flat.is_cuda()) return gpu::sum_of_squares(flat);
-  }
-  return at::scalar_tensor(kernels::sum_of_squares(flat.numel(), data(flat)), at::kDouble);
+  return flat.is_cuda() ? device::sum_of_squares(flat) : host::sum_of_squares(flat);
 }
 
 void add(const at::Tensor& x, at::Tensor sum) {
-  if constexpr (with_cuda) {
-    if (x.is_cuda()) return gpu::add(x, sum);
-  }
-  kernels::add(x.numel(), data(x), data(sum));
+  return x.is_cuda() ? device::add(x, sum) : host::add(x, sum);
 }
 
-void adamw(const AdamStep& o, const at::Tensor& gradient, at::Tensor master, at::Tensor first,
+void adamw(const AdamStep& options, const at::Tensor& gradient, at::Tensor master, at::Tensor first,
            at::Tensor second, at::Tensor weight) {
-  if constexpr (with_cuda) {
-    if (master.is_cuda()) return gpu::adamw(o, gradient, master, first, second, weight);
-  }
-  TUTTI_CHECK(weight.data_ptr() == master.data_ptr(), "the host computes with the master weights");
-  const auto steps = static_cast<double>(o.step);
-  kernels::adamw(gradient.numel(),
-                 {.learning_rate = static_cast<float>(o.learning_rate),
-                  .beta1 = static_cast<float>(o.beta1),
-                  .beta2 = static_cast<float>(o.beta2),
-                  .epsilon = static_cast<float>(o.epsilon),
-                  .decay = static_cast<float>(o.decay),
-                  .correction1 = static_cast<float>(1.0 - std::pow(o.beta1, steps)),
-                  .correction2 = static_cast<float>(1.0 - std::pow(o.beta2, steps)),
-                  .gradient_scale = static_cast<float>(o.gradient_scale)},
-                 data(gradient), data(master), data(first), data(second));
+  return master.is_cuda() ? device::adamw(options, gradient, master, first, second, weight)
+                          : host::adamw(options, gradient, master, first, second, weight);
 }
 
 }  // namespace tutti::train::math

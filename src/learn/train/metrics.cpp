@@ -6,12 +6,12 @@
 #include <cerrno>
 #include <cstdio>
 #include <fstream>
-#include <nlohmann/json.hpp>
+
+#include "base/json/parse.hpp"
+#include "base/json/write.hpp"
 
 namespace tutti::train {
 namespace {
-
-using nlohmann::json;
 
 // The lines up to a step, and where they end in the file.
 std::int64_t end_of_steps(const std::string& path, std::int64_t step) {
@@ -19,9 +19,9 @@ std::int64_t end_of_steps(const std::string& path, std::int64_t step) {
   std::string line;
   std::int64_t end = 0;
   while (std::getline(in, line) && !in.eof()) {
-    const json value = json::parse(line, nullptr, false);
-    if (!value.is_object() || !value.contains("step") || !value["step"].is_number_integer()) break;
-    if (value["step"].get<std::int64_t>() > step) break;
+    const auto value = json::parse(line);
+    const json::Value* const at = value ? value->find("step") : nullptr;
+    if (at == nullptr || !at->whole() || *at->whole() > step) break;
     end += static_cast<std::int64_t>(line.size()) + 1;
   }
   return end;
@@ -30,10 +30,14 @@ std::int64_t end_of_steps(const std::string& path, std::int64_t step) {
 }  // namespace
 
 std::string StepMetrics::json() const {
-  nlohmann::ordered_json line{
+  // In the order in which a person reads them, not in that of the keys.
+  const std::pair<const char*, json::Value> fields[] = {
       {"step", step},           {"loss", loss},        {"tokens", tokens},   {"tokens_per_s", tokens_per_s},
       {"grad_norm", grad_norm}, {"lr", learning_rate}, {"step_ms", step_ms}, {"data", data}};
-  return line.dump() + "\n";
+  std::string line;
+  for (const auto& [key, value] : fields)
+    line += (line.empty() ? "{" : ",") + json::write(key) + ":" + json::write(value);
+  return line + "}\n";
 }
 
 Result<MetricsFile> MetricsFile::open(const std::string& path, std::int64_t step) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "learn/model/shape.hpp"
-#include "learn/train/parameters.hpp"
+#include "learn/train/initial_values.hpp"
 
 namespace tutti::train {
 

@@ -4,11 +4,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <set>
 
 #include "comm/ranks_test.hpp"
+#include "learn/checkpoint/all_tensors_test.hpp"
 #include "learn/checkpoint/folder.hpp"
-#include "learn/checkpoint/read.hpp"
+#include "learn/checkpoint/manifest.hpp"
 #include "learn/train/failure.hpp"
+#include "learn/train/initial_values.hpp"
 #include "learn/train/saver.hpp"
 #include "learn/train/transformer.hpp"
 
@@ -44,6 +47,28 @@ struct Way {
   Zero zero = Zero::none;
 };
 
+// Fills a rank's part, and reads no more for it than the files that hold something of it, each once.
+void load(Parameters& parameters, const std::string& path) {
+  const auto opened = require(checkpoint::Checkpoint::open(path));
+  std::set<std::size_t> needed;
+  parameters.fill(
+      [&](Kind kind, const model::Tensor& tensor, const checkpoint::Box& box, std::span<float> out) {
+        const std::string name = stored_name(kind, tensor.name);
+        for (const checkpoint::Place& place : opened.tensors().at(name).places) {
+          if (checkpoint::overlap(place.box, box)) needed.insert(place.file);
+        }
+        require(opened.read(name, box, std::as_writable_bytes(out)));
+      },
+      true);
+  const auto files = require(checkpoint::load_manifest(path)).files;
+  std::uint64_t needed_bytes = 0;
+  for (const std::size_t file : needed) {
+    EXPECT_LE(files[file].bytes, checkpoint::block_bytes) << "a file is read as a whole";
+    needed_bytes += files[file].bytes;
+  }
+  EXPECT_EQ(opened.bytes_read(), needed_bytes) << needed.size() << " of " << files.size() << " files";
+}
+
 // Each rank fills its part from the source and saves it as a checkpoint of that step.
 void save(const Way& way, const model::Shape& shape, const std::string& folder, std::int64_t step,
           const std::string& load_from) {
@@ -56,13 +81,7 @@ void save(const Way& way, const model::Shape& shape, const std::string& folder, 
       if (load_from.empty()) {
         model.parameters().fill(recognisable_values(), true);
       } else {
-        const auto opened = require(checkpoint::Checkpoint::open(load_from));
-        model.parameters().fill(
-            [&](Kind kind, const model::Tensor& tensor, const checkpoint::Box& box, std::span<float> out) {
-              require(opened.read(stored_name(kind, tensor.name), box, std::as_writable_bytes(out)));
-            },
-            true);
-        EXPECT_LT(opened.bytes_read(), fs::file_size(load_from + "/rank-00000.safetensors") * 100);
+        load(model.parameters(), load_from);
       }
       model.parameters().publish();
       saver.begin(model.parameters(),
@@ -75,16 +94,7 @@ void save(const Way& way, const model::Shape& shape, const std::string& folder, 
 }
 
 std::map<std::string, std::vector<float>> tensors_of(const std::string& path) {
-  auto opened = checkpoint::Checkpoint::open(path);
-  EXPECT_TRUE(opened.ok()) << opened.error().text();
-  std::map<std::string, std::vector<float>> tensors;
-  for (const auto& [name, stored] : opened->tensors()) {
-    const auto box = checkpoint::whole(stored.shape);
-    std::vector<float>& values = tensors[name];
-    values.resize(static_cast<std::size_t>(box.elements()));
-    EXPECT_TRUE(opened->read(name, box, std::as_writable_bytes(std::span(values))).ok());
-  }
-  return tensors;
+  return checkpoint::all_tensors(checkpoint::Checkpoint::open(path));
 }
 
 TEST(Resharding, ThereAndBackIsTheSame) {

@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "comm/ranks_test.hpp"
+#include "learn/train/initial_values.hpp"
 #include "learn/train/transformer.hpp"
 
 namespace tutti::train {

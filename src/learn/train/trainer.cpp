@@ -25,6 +25,7 @@
 #include "learn/dataset/order.hpp"
 #include "learn/recipe/choose.hpp"
 #include "learn/train/failure.hpp"
+#include "learn/train/initial_values.hpp"
 #include "learn/train/math.hpp"
 #include "learn/train/saver.hpp"
 #include "learn/train/transformer.hpp"

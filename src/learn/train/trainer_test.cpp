@@ -8,11 +8,12 @@
 #include <fstream>
 #include <map>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/json/parse.hpp"
 #include "base/prng.hpp"
 #include "comm/ranks_test.hpp"
+#include "learn/checkpoint/all_tensors_test.hpp"
 #include "learn/checkpoint/folder.hpp"
 #include "learn/checkpoint/read.hpp"
 #include "learn/dataset/dataset.hpp"
@@ -96,25 +97,15 @@ class TrainerTest : public testing::Test {
     std::ifstream in(folder + "/metrics.jsonl");
     std::string text;
     while (std::getline(in, text)) {
-      const auto line = nlohmann::json::parse(text);
-      EXPECT_TRUE(lines.emplace(line["step"], Line{line["loss"], line["data"]}).second)
-          << "a step is there twice";
+      json::Value line = *json::parse(text);
+      const Line read{line["loss"].number().value(), line["data"].count().value()};
+      EXPECT_TRUE(lines.emplace(line["step"].whole().value(), read).second) << "a step is there twice";
     }
     return lines;
   }
 
   static std::map<std::string, std::vector<float>> tensors_of(const std::string& folder, std::int64_t step) {
-    auto opened = checkpoint::Checkpoint::open(folder + "/checkpoints", step);
-    EXPECT_TRUE(opened.ok()) << opened.error().text();
-    std::map<std::string, std::vector<float>> tensors;
-    for (const auto& [name, stored] : opened->tensors()) {
-      const auto box = checkpoint::whole(stored.shape);
-      std::vector<float> values(static_cast<std::size_t>(box.elements()));
-      const auto read = opened->read(name, box, std::as_writable_bytes(std::span(values)));
-      EXPECT_TRUE(read.ok()) << read.error().text();
-      tensors[name] = std::move(values);
-    }
-    return tensors;
+    return checkpoint::all_tensors(checkpoint::Checkpoint::open(folder + "/checkpoints", step));
   }
 
   void flip_a_byte(const std::string& file, std::int64_t place) {

@@ -6,6 +6,7 @@
 
 #include "comm/ranks_test.hpp"
 #include "learn/train/failure.hpp"
+#include "learn/train/initial_values.hpp"
 #include "learn/train/reference_test.hpp"
 
 namespace tutti::train {

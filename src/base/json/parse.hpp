@@ -1,0 +1,23 @@
+// JSON text from outside into a value. Strict, as RFC 8259 has it, and bounded: whatever the bytes are, the
+// answer is a value or an error that says at which byte and why. Pure.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "base/json/value.hpp"
+#include "base/result.hpp"
+
+namespace tutti::json {
+
+inline constexpr std::size_t text_bytes_max = std::size_t{1} << 30;
+inline constexpr std::size_t depth_max = 64;  // lists and objects inside one another
+
+// The message of an object in which readers might see either of two members.
+inline constexpr std::string_view key_is_there_twice = "a key is there twice";
+
+// All of the text is one value, with nothing but white space around it. Whole numbers beyond 64 bits are read
+// as the nearest double.
+Result<Value> parse(std::string_view text);
+
+}  // namespace tutti::json
