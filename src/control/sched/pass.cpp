@@ -14,7 +14,7 @@ namespace {
 
 // "node a", "3 nodes from a to c".
 std::string describe_nodes(const Room& room, const Places& places) {
-  const std::string first = room.name(places.slots.front().node);
+  const NodeName& first = room.name(places.slots.front().node);
   if (places.slots.size() == 1) return "node " + first;
   return std::to_string(places.slots.size()) + " nodes from " + first + " to " +
          room.name(places.slots.back().node);
