@@ -53,7 +53,6 @@ void Machine::stop(const sched::Stop& planned) {
 
 void Machine::start(Job& job, const std::vector<RankPlace>& places) {
   job.holds = true;
-  state_.holding.insert(job.id);
   job.places = places;
   job.ranks.assign(places.size(), {});
   job.state = JobState::starting;
@@ -61,9 +60,7 @@ void Machine::start(Job& job, const std::vector<RankPlace>& places) {
   job.saved_at = {};
   job.reason = job.last_end.empty() ? "" : "started again: " + job.last_end;
   job.ending = EndCause::none;
-  const std::string& address = state_.nodes.at(places.front().node).address;
-  job.master_port = free_port(job, address);
-  state_.index.starts(job, address);
+  job.master_port = free_port(job, state_.nodes.at(places.front().node).address);
   touch(job);
   std::map<NodeName, std::vector<std::int32_t>> by_node;
   for (std::size_t rank = 0; rank < places.size(); ++rank)
@@ -109,10 +106,8 @@ void Machine::note(Job& job, std::int32_t rank, const RankStatus& status) {
   job.ranks[static_cast<std::size_t>(rank)].detail = status.detail;
   job.ranks[static_cast<std::size_t>(rank)].saved_at = status.saved_at;
   // The folder may be older than the attempt, and a node's clock may be ahead.
-  if (status.saved_at > job.started_at && status.saved_at > job.saved_at && status.saved_at <= now_) {
+  if (status.saved_at > job.started_at && status.saved_at > job.saved_at && status.saved_at <= now_)
     job.saved_at = status.saved_at;
-    state_.index.saved(job);
-  }
   touch(job);
 }
 
@@ -123,7 +118,7 @@ void Machine::answer_stale(const NodeName& node, const RankReport& report) {
     effects_.sends.push_back(EndRanks{node, report.job, report.attempt, {report.rank}});
     if (Node* home = find(node); home != nullptr && home->strays.size() < strays_max) {
       home->strays.insert({report.job, report.attempt, report.rank});
-      state_.index.opens(*home);
+      state_.index.changed(*home);
     }
   }
 }
@@ -131,7 +126,7 @@ void Machine::answer_stale(const NodeName& node, const RankReport& report) {
 void Machine::remove_stray(const NodeName& node, const RankReport& report) {
   Node* home = find(node);
   if (home == nullptr || home->strays.erase({report.job, report.attempt, report.rank}) == 0) return;
-  state_.index.opens(*home);
+  state_.index.changed(*home);
   if (home->strays.empty()) effects_.schedule = true;
 }
 
@@ -162,7 +157,6 @@ void Machine::end(Job& job, EndCause cause, std::string reason) {
   if (job.ending != EndCause::none) return;
   job.ending = cause;
   job.reason = std::move(reason);
-  state_.index.ends(job);
   touch(job);
   send_end(job);
 }
@@ -220,8 +214,6 @@ void Machine::end_job(Job& job, JobState state, std::string reason) {
   job.finished_at = now_;
   if (state == JobState::succeeded) job.exit_code = 0;
   if (state != JobState::succeeded && job.exit_code == 0) job.exit_code = 1;
-  state_.active.erase(job.id);
-  state_.index.finishes(job, now_);
   touch(job);
   effects_.schedule = true;
 }
@@ -255,22 +247,20 @@ void Machine::requeue(Job& job) {
   job.last_end = job.reason;
   job.reason = "waits to start again: " + job.last_end;
   job.queued_at = now_;
-  state_.index.waits(job);
   touch(job);
   effects_.schedule = true;
 }
 
-// The end of the attempt is about to be stored: its nodes need not report it any more.
+// The end of the attempt is about to be stored: its nodes need not report it any more. What follows says what
+// becomes of the job, and touches it.
 void Machine::release(Job& job) {
   if (!job.placed()) return;
   for (const NodeName& node : nodes_of(job)) {
     if (!state_.nodes.at(node).lost) effects_.sends.push_back(ForgetRanks{node, job.id, job.attempt});
   }
-  state_.index.releases(job, now_);
   job.served += static_cast<double>(gpu_share_total(job)) / sched::whole_share *
                 std::chrono::duration<double>(now_ - job.started_at).count();
   job.holds = false;
-  state_.holding.erase(job.id);
   job.ending = EndCause::none;
 }
 

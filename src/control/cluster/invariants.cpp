@@ -35,9 +35,13 @@ Result<> check_fabric(const State& state) {
 
 Result<> invariants(const State& state) {
   std::map<std::pair<NodeName, std::int32_t>, std::int64_t> shares;
+  std::size_t active = 0;
+  std::size_t holding = 0;
   for (const auto& [id, job] : state.jobs) {
     if (auto checked = check_job(state, job); !checked) return checked;
+    if (!job.finished()) ++active;
     if (!job.placed()) continue;
+    ++holding;
     for (const RankPlace& place : job.places) {
       for (const auto& device : place.devices) {
         if ((shares[std::pair(place.node, device.device)] += device.share) > sched::whole_share) {
@@ -47,6 +51,8 @@ Result<> invariants(const State& state) {
       }
     }
   }
+  if (active != state.active.size() || holding != state.holding.size())
+    return failed("there are jobs in the sets of active and holding jobs that do not exist");
   if (auto checked = state.index.check(state); !checked) return checked;
   return check_fabric(state);
 }

@@ -57,8 +57,9 @@ class Machine {
   void stop(const sched::Stop& stop);
   std::int32_t free_port(const Job& job, const std::string& address) const;
 
-  void touch(const Job& job) { effects_.jobs.insert(job.id); }
-  void touch(const Node& node) { effects_.nodes.insert(node.name); }
+  // It changed and is whole again: to be stored, and what is derived from it follows.
+  void touch(const Job& job);
+  void touch(const Node& node);
   void fail(Error error) { effects_.reply = std::move(error); }
   Job* find(JobId id);
   Node* find(const NodeName& name);
@@ -68,7 +69,7 @@ class Machine {
   Effects& effects_;
 };
 
-// views.cpp: which job this one waits for, "" if for none.
+// snapshot.cpp: which job this one waits for, "" if for none.
 std::string waits_for(const State& state, const Job& job);
 
 // How many more elements of each array may run at once.

@@ -2,12 +2,33 @@
 
 namespace tutti::cluster {
 
+namespace {
+
+void list(std::set<JobId>& jobs, const Job& job, bool listed) {
+  if (listed) {
+    jobs.insert(job.id);
+  } else {
+    jobs.erase(job.id);
+  }
+}
+
+void derive_lists(State& state, const Job& job) {
+  list(state.active, job, !job.finished());
+  list(state.holding, job, job.placed());
+}
+
+}  // namespace
+
+void derive(State& state, const Job& job, Instant now) {
+  derive_lists(state, job);
+  state.index.changed(state, job, now);
+}
+
 void derive(State& state, Instant now) {
   state.active.clear();
   state.holding.clear();
   for (const auto& [id, job] : state.jobs) {
-    if (!job.finished()) state.active.insert(id);
-    if (job.placed()) state.holding.insert(id);
+    derive_lists(state, job);
     state.next_job = std::max(state.next_job, id.number() + 1);
   }
   for (auto& [name, node] : state.nodes) {

@@ -198,9 +198,9 @@ struct State {
   // Replaced as a whole and never changed, so that snapshots share it.
   std::shared_ptr<const Fabric> fabric = std::make_shared<const Fabric>();
 
-  // Derived, rebuilt by derive(): jobs that are not finished, and those among them that hold places. Most
-  // jobs of a full cluster wait, and most of a long-lived one are finished: what runs is found without
-  // walking past them.
+  // Derived, by derive() alone: jobs that are not finished, and those among them that hold places. Most jobs
+  // of a full cluster wait, and most of a long-lived one are finished: what runs is found without walking
+  // past them.
   std::set<JobId> active;
   std::set<JobId> holding;
   Index index;
@@ -210,6 +210,8 @@ struct State {
 // Fills in what is derived after the durable parts were loaded; `now` starts every lease anew. Links of nodes
 // that are gone are dropped.
 void derive(State& state, Instant now);
+// The same after one job has changed, or is new.
+void derive(State& state, const Job& job, Instant now);
 
 // The state was loaded again while the connections to the nodes went on: what may still come over them is not
 // forgotten.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "control/cluster/machine.hpp"
 
@@ -16,15 +17,14 @@ void Machine::on(const Hello& event) {
   fresh.agent_pid = event.agent_pid;
   fresh.inventory = event.inventory;
   fresh.lost = false;
-  if (added || fresh != node) touch(fresh);
-  if (added || fresh.inventory != node.inventory || fresh.location != node.location)
-    state_.index.nodes_changed();
-  node = std::move(fresh);
-  node.heard_at = now_;
-  node.greeted = true;
+  const bool stored = !added && fresh == node;
+  fresh.heard_at = now_;
+  fresh.greeted = true;
+  const Node before = std::exchange(node, std::move(fresh));
+  state_.index.changed(before, node);
+  if (!stored) touch(node);
   for (const RankReport& report : event.ranks) apply(node.name, report);
   ask_for_strays(event, node);
-  state_.index.opens(node);
   for (const JobId id : std::set(state_.index.jobs_on(event.node))) compare(event, state_.jobs.at(id));
   effects_.schedule = true;
 }
@@ -45,6 +45,7 @@ void Machine::ask_for_strays(const Hello& hello, Node& node) {
     if (!wanted && !told)
       effects_.sends.push_back(EndRanks{node.name, stray.job, stray.attempt, {stray.rank}});
   }
+  state_.index.changed(node);
 }
 
 void Machine::compare(const Hello& hello, Job& job) {
@@ -89,7 +90,6 @@ void Machine::on(const Heard& event) {
 
 void Machine::lose(Node& node) {
   node.lost = true;
-  state_.index.opens(node);
   touch(node);
   for (const JobId id : std::set(state_.index.jobs_on(node.name))) {
     Job& job = state_.jobs.at(id);

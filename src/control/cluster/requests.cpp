@@ -84,8 +84,6 @@ void Machine::on(const Submit& event) {
     job.submitted_at = job.queued_at = now_;
     job.reason = "waits for the scheduler";
     ids.push_back(job.id);
-    state_.active.insert(job.id);
-    state_.index.waits(job);
     touch(job);
     state_.jobs.emplace(job.id, std::move(job));
   }
@@ -140,7 +138,6 @@ void Machine::on(const Drain& event) {
   if (node == nullptr)
     return fail(invalid("there is no node '" + event.node + "'").remedy("`tutti nodes` lists them"));
   node->draining = true;
-  state_.index.opens(*node);
   touch(*node);
   if (!event.now) return;
   for (const JobId id : state_.index.jobs_on(event.node))
@@ -152,7 +149,6 @@ void Machine::on(const Resume& event) {
   if (node == nullptr)
     return fail(invalid("there is no node '" + event.node + "'").remedy("`tutti nodes` lists them"));
   node->draining = false;
-  state_.index.opens(*node);
   touch(*node);
   effects_.schedule = true;
 }

@@ -12,6 +12,16 @@ Node* Machine::find(const NodeName& name) {
   return found == state_.nodes.end() ? nullptr : &found->second;
 }
 
+void Machine::touch(const Job& job) {
+  effects_.jobs.insert(job.id);
+  derive(state_, job, now_);
+}
+
+void Machine::touch(const Node& node) {
+  effects_.nodes.insert(node.name);
+  state_.index.changed(node);
+}
+
 Effects step(State& state, Instant now, const Event& event) {
   Effects effects;
   Machine machine(state, now, effects);

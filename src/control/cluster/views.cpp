@@ -1,33 +1,24 @@
-#include <algorithm>
+#include "control/cluster/views.hpp"
 
-#include "control/cluster/machine.hpp"
+#include <algorithm>
+#include <tuple>
 
 namespace tutti::cluster {
+namespace {
 
-std::string waits_for(const State& state, const Job& job) {
-  for (const Dependency& dependency : job.spec.after) {
-    const auto before = state.jobs.find(dependency.job);
-    if (before == state.jobs.end() || before->second.finished()) continue;
-    return "waits for job " + dependency.job.text() + " to " + (dependency.success ? "succeed" : "end");
-  }
-  return "";
+auto facts_of(const sched::JobView& view) {
+  return std::tie(view.id, view.attempt, view.priority, view.submitted_at, view.queued_at, *view.shape,
+                  view.grace, view.time_limit, view.served, view.yields, view.started_at, view.saved_at,
+                  view.ending);
 }
 
-ArrayRoom::ArrayRoom(const State& state) {
-  for (const JobId id : state.holding) {
-    if (const auto& part = state.jobs.at(id).spec.array) ++running_[part->first];
-  }
-}
+}  // namespace
 
-bool ArrayRoom::take(const Job& job) {
-  const auto& part = job.spec.array;
-  if (!part || part->limit == 0) return true;
-  std::int32_t& running = running_[part->first];
-  if (running >= part->limit) return false;
-  ++running;
-  return true;
+bool same_views(const Views& some, const Views& others) {
+  return std::equal(some.begin(), some.end(), others.begin(), others.end(),
+                    [](const auto& one, const auto& other) {
+                      return one.first == other.first && facts_of(one.second) == facts_of(other.second);
+                    });
 }
-
-sched::Snapshot snapshot(State& state, Instant now) { return state.index.snapshot(state, now); }
 
 }  // namespace tutti::cluster

@@ -72,7 +72,7 @@ class Future {
   };
 
   void use(const JobView& job, int sign) {
-    const std::int64_t share = sign * std::int64_t{job.places.ranks()} * job.shape->gpu_share;
+    const std::int64_t share = sign * held_share(job);
     for (QueueIndex queue = job.queue; queue >= 0; queue = snapshot_.queues[at(queue)].parent)
       snapshot_.queues[at(queue)].in_use += share;
     snapshot_.users[at(job.user)].in_use += share;

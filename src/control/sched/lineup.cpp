@@ -6,7 +6,6 @@
 #include "base/index.hpp"
 
 namespace tutti::sched {
-namespace {}  // namespace
 
 std::vector<const JobView*> sorted(std::vector<const JobView*> jobs, const OrderOf& order) {
   std::vector<std::pair<OrderKey, const JobView*>> keyed;

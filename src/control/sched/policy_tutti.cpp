@@ -51,13 +51,10 @@ class Tutti {
   }
 
   bool displaces(const Shares& shares, const JobView& waiting, const JobView& running) const {
-    const auto share = [](const JobView& job, std::int32_t ranks) {
-      return std::int64_t{ranks} * job.shape->gpu_share;
-    };
     if (waiting.queue != running.queue) {
       // What a queue only borrows goes back to those to whom it is guaranteed.
-      return shares.guaranteed(waiting, share(waiting, counts_of(*waiting.shape).back()), running) &&
-             shares.borrowed(running, share(running, running.places.ranks()), waiting);
+      return shares.guaranteed(waiting, least_share(waiting), running) &&
+             shares.borrowed(running, held_share(running), waiting);
     }
     if (running.priority != waiting.priority) return running.priority < waiting.priority;
     if (!running.yields || lost_patience(running)) return false;
@@ -105,8 +102,7 @@ class Tutti {
     const auto has = [&](const JobView& job) {
       return static_cast<double>(shares.user(job.user).in_use) + shares.user(job.user).past;
     };
-    const std::int64_t share = std::int64_t{running.places.ranks()} * running.shape->gpu_share;
-    return has(waiting) < has(running) - static_cast<double>(share);
+    return has(waiting) < has(running) - static_cast<double>(held_share(running));
   }
 
   bool lost_patience(const JobView& job) const {

@@ -169,7 +169,14 @@ Instant expected_end(const JobView& job, Instant start, Instant now);
 // How much it has had by now, in device-seconds.
 double served_by(const JobView& job, Instant now);
 
+// ---- size
+
 // The devices it uses, or wants: 2.5 are two and a half.
 double devices_of(const JobView& job);
+
+// In thousandths of devices: with so many ranks, with the fewest that it does with, and of one that runs.
+std::int64_t share_with(const JobView& job, std::int32_t ranks);
+std::int64_t least_share(const JobView& job);
+std::int64_t held_share(const JobView& job);
 
 }  // namespace tutti::sched

@@ -1,0 +1,114 @@
+#include "control/cluster/habits.hpp"
+
+#include <algorithm>
+
+#include "control/cluster/model.hpp"
+
+namespace tutti::cluster {
+namespace {
+
+// Enough to tell what a cluster is used for.
+constexpr std::size_t mix_shapes_max = 64;
+// Beyond it those of jobs that are long gone are forgotten.
+constexpr std::size_t shapes_max = 65'536;
+// A new run time counts this much for what a user's jobs usually take, and estimates leave some room.
+constexpr double usual_weight = 0.3;
+constexpr double usual_margin = 1.5;
+
+}  // namespace
+
+void Habits::changed(const Change& change) {
+  const Job& job = change.job;
+  if (change.enters(Phase::waiting) && job.attempt == 0) {
+    intern(job.spec.shape).seen += 1;
+    seen_ += 1;
+  }
+  if (!change.enters(Phase::ended)) return;
+  remaining_.erase(job.id);
+  if (job.served > 0) {
+    const double devices =
+        static_cast<double>(job.spec.shape.ranks) * job.spec.shape.gpu_share / sched::whole_share;
+    past_.add(kind_of(job), job.submitted_at, job.served / devices, devices);
+  }
+  if (job.state != JobState::succeeded || job.spec.user.empty()) return;
+  const double took = in_seconds(job.finished_at - job.started_at);
+  const auto [usual, first] = usual_s_.try_emplace(job.spec.user, took);
+  if (!first) usual->second += usual_weight * (took - usual->second);
+}
+
+Habits::ShapeClass& Habits::intern(const sched::Shape& shape) {
+  const auto [known, added] = shapes_.try_emplace(shape);
+  if (added) {
+    known->second.shape = std::make_shared<const sched::Shape>(shape);
+    known->second.number = static_cast<std::uint32_t>(shapes_.size() - 1);
+  }
+  return known->second;
+}
+
+std::uint32_t Habits::kind_of(const Job& job) {
+  const KindKey key{job.spec.queue, job.spec.user, intern(job.spec.shape).number};
+  return kinds_.try_emplace(key, static_cast<std::uint32_t>(kinds_.size())).first->second;
+}
+
+void Habits::fill(const Job& job, sched::JobView& view) {
+  const ShapeClass& known = intern(job.spec.shape);
+  view.id = job.id;
+  view.attempt = job.attempt;
+  view.priority = job.spec.priority;
+  view.submitted_at = job.submitted_at;
+  view.queued_at = job.queued_at;
+  view.shape = known.shape;
+  view.shape_class = known.number;
+  view.kind = kind_of(job);
+  view.grace = job.spec.grace;
+  view.time_limit = job.spec.time_limit;
+  view.expected = job.spec.time_limit > Duration::zero() ? job.spec.time_limit : usual(job.spec.user);
+  if (const auto real = remaining_.find(job.id); real != remaining_.end()) view.remaining = real->second;
+  view.served = job.served;
+  view.yields = job.spec.yields;
+}
+
+Duration Habits::usual(const std::string& user) const {
+  const auto known = usual_s_.find(user);
+  if (known == usual_s_.end()) return {};
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(known->second * usual_margin));
+}
+
+std::shared_ptr<const sched::Mix> Habits::mix() {
+  // Made anew when half as much again has been seen: it changes slowly.
+  if (mix_ && seen_ < seen_at_mix_ * 1.5 + 16) return mix_;
+  std::vector<std::pair<sched::Shape, double>> mix;
+  for (const auto& [shape, known] : shapes_) {
+    if (known.seen > 0) mix.emplace_back(shape, known.seen);
+  }
+  std::stable_sort(mix.begin(), mix.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  if (mix.size() > mix_shapes_max) mix.resize(mix_shapes_max);
+  mix_ = std::make_shared<const sched::Mix>(sched::make_mix(std::move(mix)));
+  seen_at_mix_ = seen_;
+  return mix_;
+}
+
+bool Habits::overflows() const { return std::max(shapes_.size(), kinds_.size()) > shapes_max; }
+
+void Habits::forget() {
+  shapes_.clear();
+  kinds_.clear();
+  past_ = {};
+}
+
+Result<> Habits::check(const Views& waiting, const Views& running) const {
+  for (const Views* views : {&waiting, &running}) {
+    for (const auto& [id, view] : *views) {
+      const auto shape = shapes_.find(*view.shape);
+      if (shape == shapes_.end() || shape->second.number != view.shape_class)
+        return failed("the index numbers the shape of job " + id.text() + " wrongly");
+    }
+  }
+  for (const auto& [id, remaining] : remaining_) {
+    if (!waiting.contains(id) && !running.contains(id))
+      return failed("the index knows how long job " + id.text() + " runs, which has ended");
+  }
+  return {};
+}
+
+}  // namespace tutti::cluster

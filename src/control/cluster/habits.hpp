@@ -1,0 +1,65 @@
+// What jobs of this cluster ask for, and how long they run: by user, by kind, and of all of them. From this a
+// job becomes what the scheduler sees. A part of the index.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "control/cluster/change.hpp"
+#include "control/cluster/views.hpp"
+#include "control/sched/sched.hpp"
+
+namespace tutti::cluster {
+
+class Habits {
+ public:
+  void changed(const Change& change);
+  // How long the job really will run: only a simulation can tell it.
+  void knows(sched::JobId job, Duration remaining) { remaining_[job] = remaining; }
+
+  // Writes what does not depend on where it runs, nor on the numbers that a snapshot gives to queues and
+  // users.
+  void fill(const Job& job, sched::JobView& view);
+
+  // How long jobs of this user usually take; 0 if none has ended.
+  Duration usual(const std::string& user) const;
+  const sched::Past& past() const { return past_; }
+  std::shared_ptr<const sched::Mix> mix();
+  // All classes of shapes are below this.
+  std::uint32_t shape_classes() const { return static_cast<std::uint32_t>(shapes_.size()); }
+
+  // Are there more shapes or kinds than are kept? Then all are forgotten, and what was filled is filled anew.
+  bool overflows() const;
+  void forget();
+
+  // Does it know these jobs, which wait or run, by the numbers that it gave them, and no others? What it
+  // learned from jobs that have ended is history, and cannot be read from a state.
+  Result<> check(const Views& waiting, const Views& running) const;
+
+ private:
+  struct ShapeClass {
+    std::shared_ptr<const sched::Shape> shape;
+    std::uint32_t number = 0;
+    double seen = 0;  // how often it was submitted
+  };
+  struct KindKey {
+    std::string queue;
+    std::string user;
+    std::uint32_t shape_class = 0;
+    friend auto operator<=>(const KindKey&, const KindKey&) = default;
+  };
+  ShapeClass& intern(const sched::Shape& shape);
+  std::uint32_t kind_of(const Job& job);
+
+  std::map<sched::Shape, ShapeClass, sched::ShapeOrder> shapes_;
+  std::map<KindKey, std::uint32_t> kinds_;
+  sched::Past past_;                       // by kind
+  std::map<std::string, double> usual_s_;  // by user
+  std::map<sched::JobId, Duration> remaining_;
+  double seen_ = 0;  // submissions of all shapes
+  double seen_at_mix_ = 0;
+  std::shared_ptr<const sched::Mix> mix_;
+};
+
+}  // namespace tutti::cluster

@@ -1,0 +1,127 @@
+#include <algorithm>
+
+#include "base/index.hpp"
+#include "control/cluster/machine.hpp"
+
+namespace tutti::cluster {
+namespace {
+
+// The numbers that queues and users have in one snapshot, and what it says of them.
+class Numbers {
+ public:
+  Numbers(const State& state, const Usage& usage, Instant now, sched::Snapshot& snapshot)
+      : usage_(usage), now_(now), snapshot_(snapshot) {
+    // A queue comes after the one that it is a part of.
+    for (const auto& [name, queue] : state.queues) {
+      const Usage::Use use = usage.of_queue(name, now);
+      const QueueName parent = parent_of(name);
+      const sched::QueueIndex above = parent.empty() ? -1 : queues_.at(parent);
+      queues_.emplace(name, static_cast<sched::QueueIndex>(snapshot.queues.size()));
+      snapshot.queues.push_back(
+          {name, above, queue.guarantee, queue.limit, queue.user_limit, queue.weight, use.in_use, use.past});
+    }
+  }
+
+  void number(const JobSpec& spec, sched::JobView& view) {
+    // Neighbours in the queue are often of one user.
+    const bool same = last_ != nullptr && last_->queue == spec.queue && last_->user == spec.user;
+    if (!same) last_user_ = user_of(spec);
+    last_ = &spec;
+    view.user = last_user_;
+    view.queue = snapshot_.users[at(last_user_)].queue;
+  }
+
+ private:
+  sched::UserIndex user_of(const JobSpec& spec) {
+    const auto [user, added] =
+        users_.try_emplace({spec.queue, spec.user}, static_cast<sched::UserIndex>(snapshot_.users.size()));
+    if (added) {
+      const Usage::Use use = usage_.of_user(spec.queue, spec.user, now_);
+      snapshot_.users.push_back({spec.user, queues_.at(spec.queue), use.in_use, use.past});
+    }
+    return user->second;
+  }
+
+  const Usage& usage_;
+  const Instant now_;
+  sched::Snapshot& snapshot_;
+  std::map<QueueName, sched::QueueIndex> queues_;
+  std::map<std::pair<QueueName, std::string>, sched::UserIndex> users_;
+  const JobSpec* last_ = nullptr;
+  sched::UserIndex last_user_ = 0;
+};
+
+// What it waits for beside room, "" if for nothing. One that waits for room alone is counted.
+std::string held_by(const State& state, ArrayRoom& array_room, const Job& job) {
+  if (std::string why = waits_for(state, job); !why.empty()) return why;
+  if (array_room.take(job)) return "";
+  return "waits for other elements of its array: at most " + std::to_string(job.spec.array->limit) +
+         " run at once";
+}
+
+}  // namespace
+
+std::string waits_for(const State& state, const Job& job) {
+  for (const Dependency& dependency : job.spec.after) {
+    const auto before = state.jobs.find(dependency.job);
+    if (before == state.jobs.end() || before->second.finished()) continue;
+    return "waits for job " + dependency.job.text() + " to " + (dependency.success ? "succeed" : "end");
+  }
+  return "";
+}
+
+ArrayRoom::ArrayRoom(const State& state) {
+  for (const JobId id : state.holding) {
+    if (const auto& part = state.jobs.at(id).spec.array) ++running_[part->first];
+  }
+}
+
+bool ArrayRoom::take(const Job& job) {
+  const auto& part = job.spec.array;
+  if (!part || part->limit == 0) return true;
+  std::int32_t& running = running_[part->first];
+  if (running >= part->limit) return false;
+  ++running;
+  return true;
+}
+
+sched::Snapshot Index::snapshot(const State& state, Instant now) {
+  forget_old_shapes(state);
+  sched::Snapshot snapshot;
+  snapshot.revision = state.revision;
+  snapshot.room = floor_.free(state);
+  snapshot.fabric = state.fabric;
+  snapshot.mix = habits_.mix();
+  snapshot.past = &habits_.past();
+  snapshot.shape_classes = habits_.shape_classes();
+  Numbers numbers(state, usage_, now, snapshot);
+  ArrayRoom array_room(state);
+  snapshot.queued.reserve(waiting_.size());
+  for (auto& [id, view] : waiting_) {
+    const Job& job = state.jobs.at(id);
+    if (std::string why = held_by(state, array_room, job); !why.empty()) {
+      snapshot.held.push_back({id, std::move(why)});
+      continue;
+    }
+    numbers.number(job.spec, view);
+    snapshot.queued.push_back(&view);
+  }
+  Views& running = floor_.running(state);
+  snapshot.running.reserve(running.size());
+  for (auto& [id, view] : running) {
+    numbers.number(state.jobs.at(id).spec, view);
+    snapshot.running.push_back(&view);
+  }
+  return snapshot;
+}
+
+sched::JobView Index::view_of(const State& state, const Job& job) {
+  forget_old_shapes(state);
+  sched::JobView view;
+  habits_.fill(job, view);
+  return view;
+}
+
+sched::Snapshot snapshot(State& state, Instant now) { return state.index.snapshot(state, now); }
+
+}  // namespace tutti::cluster

@@ -1,0 +1,84 @@
+#include "control/cluster/usage.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "control/cluster/model.hpp"
+
+namespace tutti::cluster {
+namespace {
+
+constexpr double ln2 = 0.693147180559945309417232121458;
+
+double left_of(double amount, Duration after) {
+  return amount * std::exp2(-in_seconds(after) / in_seconds(usage_half_life));
+}
+
+}  // namespace
+
+void Usage::Used::add(double more, Instant now) {
+  if (now > at) {
+    amount = left_of(amount, now - at);
+    at = now;
+  }
+  amount += more;
+}
+
+// Constant use of one device comes out as 1000 after a while.
+Usage::Use Usage::Used::use(Instant now) const {
+  const double left = now > at ? left_of(amount, now - at) : amount;
+  return {in_use, left * ln2 / in_seconds(usage_half_life) * sched::whole_share};
+}
+
+template <class Visit>
+void Usage::visit(const Job& job, Visit visit) {
+  for (QueueName name = job.spec.queue; !name.empty(); name = parent_of(name)) visit(queues_[name]);
+  visit(users_[{job.spec.queue, job.spec.user}]);
+}
+
+void Usage::changed(const Change& change) {
+  const std::int64_t share = gpu_share_total(change.job);
+  if (change.enters(Phase::running)) visit(change.job, [&](Used& used) { used.in_use += share; });
+  if (!change.leaves(Phase::running)) return;
+  const double amount =
+      static_cast<double>(share) / sched::whole_share * in_seconds(change.now - change.job.started_at);
+  visit(change.job, [&](Used& used) {
+    used.in_use -= share;
+    used.add(amount, change.now);
+  });
+}
+
+void Usage::remember(const Job& job, Instant at) {
+  visit(job, [&](Used& used) { used.add(job.served, at); });
+}
+
+Usage::Use Usage::of_queue(const std::string& queue, Instant now) const {
+  const auto at = queues_.find(queue);
+  return at == queues_.end() ? Use() : at->second.use(now);
+}
+
+Usage::Use Usage::of_user(const std::string& queue, const std::string& user, Instant now) const {
+  const auto at = users_.find({queue, user});
+  return at == users_.end() ? Use() : at->second.use(now);
+}
+
+std::vector<std::pair<std::string, Usage::Use>> Usage::users_of_queue(const std::string& queue,
+                                                                      Instant now) const {
+  std::vector<std::pair<std::string, Use>> users;
+  for (auto at = users_.lower_bound({queue, ""}); at != users_.end() && at->first.first == queue; ++at)
+    users.emplace_back(at->first.second, at->second.use(now));
+  return users;
+}
+
+bool Usage::same_in_use(const Usage& other) const {
+  const auto held = [](const auto& all) {
+    std::vector<std::pair<decltype(all.begin()->first), std::int64_t>> found;
+    for (const auto& [name, used] : all) {
+      if (used.in_use != 0) found.emplace_back(name, used.in_use);
+    }
+    return found;
+  };
+  return held(queues_) == held(other.queues_) && held(users_) == held(other.users_);
+}
+
+}  // namespace tutti::cluster

@@ -1,0 +1,54 @@
+// What queues and users hold, and what they have had. What was used lately counts less and less: half as much
+// after a while. A part of the index.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "control/cluster/change.hpp"
+
+namespace tutti::cluster {
+
+constexpr Duration usage_half_life = 7 * 24h;
+
+class Usage {
+ public:
+  struct Use {
+    std::int64_t in_use = 0;
+    double past = 0;  // on average, lately
+  };
+
+  void changed(const Change& change);
+  // What its earlier attempts had, of a job that was not followed while it ran.
+  void remember(const Job& job, Instant at);
+
+  // Of a queue with those below it.
+  Use of_queue(const std::string& queue, Instant now) const;
+  Use of_user(const std::string& queue, const std::string& user, Instant now) const;
+  std::vector<std::pair<std::string, Use>> users_of_queue(const std::string& queue, Instant now) const;
+
+  // Is the same in use? What was used lately is history, and cannot be read from a state.
+  bool same_in_use(const Usage& other) const;
+
+ private:
+  struct Used {  // device-seconds, decaying
+    double amount = 0;
+    Instant at;
+    std::int64_t in_use = 0;
+
+    void add(double more, Instant now);
+    Use use(Instant now) const;
+  };
+  using UserKey = std::pair<std::string, std::string>;  // queue and user
+
+  // Everything that the job counts for: its user, its queue and the queues above.
+  template <class Visit>
+  void visit(const Job& job, Visit visit);
+
+  std::map<std::string, Used> queues_;  // with the queues below
+  std::map<UserKey, Used> users_;
+};
+
+}  // namespace tutti::cluster

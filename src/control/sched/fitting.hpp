@@ -1,0 +1,42 @@
+// Is there room for a gang now? Assumes that room only shrinks during a pass: what did not fit once is not
+// looked for again, nor is another of the same shape, and the reason is worked out once for all of them. Used
+// by one pass.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "control/sched/claims.hpp"
+#include "control/sched/draft.hpp"
+
+namespace tutti::sched {
+
+// With as many ranks as fit and take no more share than is allowed.
+std::optional<Places> place_allowed(const Room& room, const JobView& job, std::int64_t allowed,
+                                    const NodeChoice& choice);
+
+class Fitting {
+ public:
+  // All shape classes are below `shape_classes`.
+  Fitting(std::uint32_t shape_classes, const NodeChoice& choice)
+      : refusals_(shape_classes), choice_(choice) {}
+
+  // `allowed` is a limit of the job's own, no_limit if there is none.
+  std::optional<Places> find(const Claims& claims, const JobView& job, std::int64_t allowed);
+  // Why nothing was found.
+  Draft::Reason why(const Claims& claims, const JobView& job, Draft& draft);
+
+ private:
+  struct Refusal {
+    bool free = false;        // nothing with all of the room
+    bool unpromised = false;  // nothing with what is not promised
+    std::optional<Draft::Reason> why;
+    std::optional<Draft::Reason> why_promised;
+  };
+  std::string describe_promised(const Claims& claims, const JobView& job, const Draft& draft) const;
+
+  std::vector<Refusal> refusals_;  // by shape class
+  const NodeChoice& choice_;
+};
+
+}  // namespace tutti::sched

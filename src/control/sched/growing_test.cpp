@@ -1,0 +1,52 @@
+#include "control/sched/growing.hpp"
+
+#include <gtest/gtest.h>
+
+#include "control/sched/world_test.hpp"
+
+namespace tutti::sched {
+namespace {
+
+struct GrowingTest : testing::Test {
+  World world{{node("a", 8)}};
+  TightestNode tightest;
+  const Shape elastic{.ranks = 4, .rank_counts = {4, 2, 1}, .gpu_share = whole_share};
+
+  // With fewer ranks than it wants.
+  JobView& run_small(std::uint64_t id, Instant started) {
+    JobView& job = world.run(id, gpus(1), started);
+    job.shape = std::make_shared<const Shape>(elastic);
+    return job;
+  }
+  Growth find(Instant now) {
+    const Snapshot snapshot = world.snapshot();
+    return find_growth(snapshot, now, snapshot.room, Shares(snapshot), tightest);
+  }
+};
+
+TEST_F(GrowingTest, OneAtATimeAndNotBeforeItHasRunForAWhile) {
+  JobView& fresh = run_small(1, Instant(55min));
+  JobView& old = run_small(2, Instant(0s));
+  run_small(3, Instant(0s));
+  const Growth growth = find(Instant(1h));
+  EXPECT_EQ(growth.gang, &old);
+  EXPECT_EQ(growth.ranks, 4);
+  EXPECT_EQ(growth.wake, fresh.started_at + grow_after);
+}
+
+TEST_F(GrowingTest, WithinTheLimitsOfItsUser) {
+  run_small(1, Instant(0s));
+  world.queues[0].user_limit = 3 * whole_share;
+  EXPECT_EQ(find(Instant(1h)).ranks, 2);
+  world.queues[0].user_limit = whole_share;
+  EXPECT_EQ(find(Instant(1h)).gang, nullptr);
+}
+
+TEST_F(GrowingTest, NotWhileAnotherEnds) {
+  run_small(1, Instant(0s));
+  world.run(2, gpus(1)).ending = true;
+  EXPECT_EQ(find(Instant(1h)).gang, nullptr);
+}
+
+}  // namespace
+}  // namespace tutti::sched

@@ -1,0 +1,39 @@
+// Who could end so that a waiting gang has room. Assumes that whole gangs end, never more than needed, and
+// that what they free goes to nobody else. It only looks: the pass does what is found. Used by one pass.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "control/sched/claims.hpp"
+#include "control/sched/moving.hpp"
+#include "control/sched/rules.hpp"
+#include "control/sched/way.hpp"
+
+namespace tutti::sched {
+
+class MakingWay {
+ public:
+  MakingWay(const Snapshot& snapshot, const Rules& rules)
+      : snapshot_(snapshot), rules_(rules), moving_(snapshot, rules) {}
+
+  std::optional<Way> find(Claims& claims, const Shares& shares, const JobView& job);
+
+ private:
+  // Those for whom the same gangs would make way, or fewer: a user's gangs come in the order of their cost.
+  using Alike = std::tuple<std::uint32_t, QueueIndex, std::int32_t, UserIndex>;
+
+  std::optional<Way> displace(Claims& claims, const Shares& shares, const JobView& job);
+  const std::vector<const JobView*>& victims();
+
+  const Snapshot& snapshot_;
+  const Rules& rules_;
+  Moving moving_;
+  int tried_ = 0;
+  std::set<Alike> in_vain_;
+  std::optional<std::vector<const JobView*>> victims_;  // those to be stopped rather come first
+};
+
+}  // namespace tutti::sched
