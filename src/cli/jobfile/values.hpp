@@ -17,7 +17,8 @@ namespace tutti::jobfile {
 
 constexpr std::int64_t gpus_per_rank_max = 1000;
 constexpr std::int64_t cpus_per_rank_max = 10'000;
-constexpr Bytes memory_max = gib(std::int64_t{64} * 1024);  // of one rank; ranks_max of them still fit into 64 bits
+constexpr Bytes memory_max =
+    gib(std::int64_t{64} * 1024);  // of one rank; ranks_max of them still fit into 64 bits
 constexpr Duration time_limit_max = std::chrono::hours(24 * 3650);
 constexpr Duration grace_max = std::chrono::hours(24);
 constexpr std::int32_t array_index_max = 999'999;
