@@ -18,7 +18,7 @@ clone=$machine/clone
 if [[ ! $machine ]]; then clone=$work/clone; fi
 
 tidy_up() {
-  if [[ $machine ]]; then umount -l "$machine/proc" "$machine/dev" "$machine/sys" 2>/dev/null || true; fi
+  if [[ $machine ]]; then umount -l "$machine"/{proc,dev,sys,run} 2>/dev/null || true; fi
   rm -rf --one-file-system "$work"
 }
 trap tidy_up EXIT
@@ -33,6 +33,7 @@ if [[ $machine ]]; then
   cp -r /etc/apt/. "$machine/etc/apt/"
   cp /etc/resolv.conf /etc/hosts "$machine/etc/"
   for folder in proc dev sys; do mount --rbind "/$folder" "$machine/$folder" && mount --make-rslave "$machine/$folder"; done
+  mount -t tmpfs tmpfs "$machine/run"  # where tests keep network namespaces
 fi
 git clone -q . "$clone"
 

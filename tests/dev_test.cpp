@@ -62,7 +62,7 @@ class DevTests : public Dev {
     stand_in("apt-get", "");
     stand_in("cmake", "");
     stand_in("ctest",
-             "if [[ $* == *-N* ]]; then echo \"Total Tests: $#\"; exit; fi\n"
+             "if [[ $* == *-N* ]]; then cat \"$TMPDIR/long\"; echo \"Total Tests: $#\"; exit; fi\n"
              "echo \"$*\" >\"$TMPDIR/log\"\n"
              "if [[ -f $TMPDIR/fails ]]; then mkdir -p build/asan/Testing/Temporary\n"
              "cat \"$TMPDIR/fails\" >build/asan/Testing/Temporary/LastTestsFailed.log; exit 8; fi");
@@ -73,6 +73,7 @@ class DevTests : public Dev {
     for (const char* file : {"build.ninja", "bin/a_test", "bin/b_test", "bin/system_test", "lib/libx.a"})
       write("build/asan/" + std::string(file), "first");
     write("tests/support/x", "");
+    support::write_text(folder_.path() + "/long", "  Test #1: a_test: Some.Hour\n");
     write("cmake/x", "");
   }
 
@@ -107,6 +108,15 @@ TEST_F(DevTests, WhatHasFailedIsRunAgain) {
   EXPECT_EQ(asked({}, 8), "--preset asan\n");
   std::filesystem::remove(folder_.path() + "/fails");
   EXPECT_EQ(asked({}), "--preset asan -E ^(a_test|system_test): \n") << "and so are the long ones";
+}
+
+TEST_F(DevTests, ALongTestThatIsNewIsRun) {
+  asked({});
+  support::write_text(folder_.path() + "/long", "  Test #1: a_test: Some.Hour\n  Test #2: b_test: A.Day\n");
+  write("build/asan/bin/b_test", "second");
+  EXPECT_EQ(asked({}), "--preset asan -E ^(a_test|system_test): \n");
+  write("build/asan/bin/b_test", "third");
+  EXPECT_EQ(asked({}), "--preset asan -E ^(a_test|system_test):  -LE long\n");
 }
 
 TEST_F(DevTests, ARunThatWasCutShortProvesNothing) {
