@@ -112,6 +112,8 @@ TEST_F(Training, GoesOnWithWhatIsLeft) {
 
   const std::string job = submit({recipe("shrunk", "dp2 tp2 pp2", 24, "zero: 1\n"), "--gpus", "8"});
   ASSERT_TRUE(reaches("shrunk", 8));
+  // It is written in the background: there may be none yet.
+  ASSERT_TRUE(eventually([&] { return fs::exists(file("shrunk") + "/checkpoints/step-00000005"); }));
   pull_plug("c");
   ASSERT_EQ(cluster_->wait(job), 0) << cluster_->log(job, 0);
   EXPECT_EQ(cluster_->job(job)["attempt"], 1);
