@@ -67,14 +67,14 @@ cluster::Job full_job() {
   job.nodes_lost = 5;
   job.attempt_losses = 2;
   job.not_before = Instant(1'700'000'009s);
-  job.held = "is held";
   job.submit_key = "key-7";
   return job;
 }
 
 TEST(Store, JobsAndNodesComeBackAsTheyWere) {
   cluster::State state;
-  const cluster::Job job = full_job();
+  cluster::Job job = full_job();
+  job.held = "is held";
   ASSERT_TRUE(decode_into(state, job_key(job.id), encode(job)).ok());
   EXPECT_EQ(state.jobs.at(job.id), job);
   cluster::Node node;
