@@ -15,6 +15,7 @@ namespace tutti {
 enum class ErrorCode {
   invalid,  // the request itself is wrong: a program exits with 2, asking again does not help
   failed,   // the request was fine and the work was not: a program exits with 1
+  unknown,  // the work may have been done or not: who can ask again without doing it twice does
 };
 
 // What happened (message), to what (context, outermost first), and what to do about it (remedy).
@@ -46,6 +47,7 @@ class [[nodiscard]] Error {
 
 inline Error invalid(std::string message) { return {ErrorCode::invalid, std::move(message)}; }
 inline Error failed(std::string message) { return {ErrorCode::failed, std::move(message)}; }
+inline Error unknown(std::string message) { return {ErrorCode::unknown, std::move(message)}; }
 
 // The fields of `errno`: "what: No such file or directory".
 Error failed_errno(std::string_view what, int error_number);

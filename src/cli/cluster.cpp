@@ -64,6 +64,10 @@ Result<Cluster> Cluster::find() {
 Result<nlohmann::json> Cluster::request(const std::string& method, const std::string& path,
                                         const std::string& body) {
   auto response = client_.request(method, "/api/v1/" + path, body);
+  if (!response && client_.may_have_arrived()) {
+    const Error& error = response.error();
+    return unknown(error.message()).within(error.context()).remedy(error.remedy());
+  }
   if (!response) return std::move(response).error();
   if (response->status >= 400) return wire::decode_error(response->status, response->body);
   auto parsed = nlohmann::json::parse(response->body, nullptr, false);

@@ -18,6 +18,7 @@ std::unique_ptr<Command> make_explain();
 std::unique_ptr<Command> make_logs();
 std::unique_ptr<Command> make_wait();
 std::unique_ptr<Command> make_cancel();
+std::unique_ptr<Command> make_release();
 std::unique_ptr<Command> make_status();
 std::unique_ptr<Command> make_nodes();
 std::unique_ptr<Command> make_queues();

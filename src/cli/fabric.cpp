@@ -227,13 +227,7 @@ class Fabric final : public Command {
     spec.shape.ranks_per_node = 1;
     spec.time_limit = timeout_ + cancel_time_max;  // for when this program is gone by then
     spec.restarts = 0;
-    auto request = wire::encode_submit({spec});
-    if (!request) return std::move(request).error();
-    auto answer = cluster.post("jobs", *request);
-    if (!answer) return std::move(answer).error();
-    auto ids = wire::decode_submitted(answer->dump());
-    if (!ids || ids->empty()) return failed("the controller gave no id");
-    return ids->front();
+    return tutti::cli::submit(cluster, std::vector{spec});
   }
 
   Error too_late(const json& job) const {

@@ -17,8 +17,6 @@
 namespace tutti::cli {
 namespace {
 
-constexpr auto reconnect_for = std::chrono::minutes(10);
-
 std::atomic<int> interrupts{0};
 void count_interrupt(int) { ++interrupts; }
 
@@ -97,12 +95,15 @@ class Follower {
                        "/logs?rank=" + std::to_string(options_.logs ? options_.rank : 1 << 30) +
                        "&tail=" + std::to_string(options_.tail_lines);
     if (to_the_end) path += "&follow=1";
-    auto give_up_at = std::chrono::steady_clock::now() + reconnect_for;
+    heard();
     for (;;) {
       printer_.begin_stream();
       auto done = cluster_.client().events(
           path, [this](auto event, auto data) { return on(event, data); },
-          [this] { return answer_interrupts(); });
+          [this] {
+            heard();
+            return answer_interrupts();
+          });
       printer_.finish();
       // While the controller is away there is no stream that would look at Ctrl-C.
       answer_interrupts();
@@ -113,17 +114,21 @@ class Follower {
             .remedy("`tutti jobs --all` lists them");
       if (!to_the_end && done) return exit_success;
       if (finished_) return end();
-      if (std::chrono::steady_clock::now() > give_up_at || (!done && !seen_))
+      if (std::chrono::steady_clock::now() > heard_at_ + options_.reconnect_for || (!done && !seen_))
         return done ? failed("the stream ended") : std::move(done).error();
       std::this_thread::sleep_for(reconnect_every);
     }
   }
 
  private:
+  // However long it has been attached: patience counts from when the controller was last there.
+  void heard() { heard_at_ = std::chrono::steady_clock::now(); }
+
   bool on(std::string_view event, std::string_view data) {
     const auto body = nlohmann::json::parse(data, nullptr, false);
     if (body.is_discarded()) return true;
     seen_ = true;
+    heard();
     if (event == "log") printer_.take(body.value("rank", 0), body.value("text", ""));
     if (event == "note") std::fprintf(stderr, "tutti: %s\n", body.value("text", "").c_str());
     if (event == "job") on_job(body);
@@ -138,7 +143,8 @@ class Follower {
       printer_.finish();
       if (options_.says_end)
         std::fprintf(stderr, "tutti: job %s : %s\n", options_.job.c_str(), job.value("reason", "").c_str());
-      if (job.value("state", "") != "restarting") printer_.begin_attempt();
+      const std::string state = job.value("state", "");
+      if (state != "restarting" && state != "held") printer_.begin_attempt();
       attempt_ = attempt;
     }
     finished_ = job.contains("exit_code");
@@ -193,6 +199,7 @@ class Follower {
   const FollowOptions& options_;
   LogPrinter printer_;
   nlohmann::json job_;
+  std::chrono::steady_clock::time_point heard_at_;
   int attempt_ = 0;
   int answered_ = 0;
   bool seen_ = false;

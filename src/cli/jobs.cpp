@@ -1,4 +1,4 @@
-// Commands about jobs: jobs, show, logs, wait, cancel.
+// Commands about jobs: jobs, show, logs, wait, cancel, release.
 #include <unistd.h>
 
 #include <algorithm>
@@ -170,9 +170,9 @@ class Show final : public Command {
       std::printf("  finished   %s, exit code %d\n", text_of(job, "finished_at").c_str(),
                   job.value("exit_code", 0));
     const std::string reason = with_local_times(text_of(job, "reason"));
-    const bool waits = state == "queued" || state == "restarting";
+    const bool waits = state == "queued" || state == "restarting" || state == "held";
     if (!reason.empty()) std::printf("  %s %s\n", waits ? "waits     " : "because   ", reason.c_str());
-    if (waits) print_expected(cluster, text_of(job, "id"));
+    if (waits && state != "held") print_expected(cluster, text_of(job, "id"));
     if (job["rank_states"].empty()) return;
     TextTable table({"  RANK", "NODE", "STATE", "EXIT", "DEVICES"});
     for (const auto& rank : job["rank_states"]) {
@@ -319,6 +319,24 @@ class Cancel final : public Command {
   bool array_ = false;
 };
 
+class Release final : public Command {
+ public:
+  void declare(config::Flags& flags) override { flags.add_words("JOB", jobs_, "ids of jobs"); }
+
+  Result<int> run() override {
+    auto cluster = Cluster::find();
+    if (!cluster) return std::move(cluster).error();
+    for (const auto& job : jobs_) {
+      auto done = cluster->post("jobs/" + url_encode(job) + "/release");
+      if (!done) return std::move(done).error().within("release " + job);
+    }
+    return exit_success;
+  }
+
+ private:
+  std::vector<std::string> jobs_;
+};
+
 }  // namespace
 
 std::unique_ptr<Command> make_jobs() { return std::make_unique<Jobs>(); }
@@ -326,5 +344,6 @@ std::unique_ptr<Command> make_show() { return std::make_unique<Show>(); }
 std::unique_ptr<Command> make_logs() { return std::make_unique<Logs>(); }
 std::unique_ptr<Command> make_wait() { return std::make_unique<Wait>(); }
 std::unique_ptr<Command> make_cancel() { return std::make_unique<Cancel>(); }
+std::unique_ptr<Command> make_release() { return std::make_unique<Release>(); }
 
 }  // namespace tutti::cli

@@ -1,4 +1,5 @@
 // Commands about the cluster and its nodes: status, nodes, drain, resume.
+#include <algorithm>
 #include <cstdio>
 #include <map>
 
@@ -6,6 +7,7 @@
 
 #include "cli/cluster.hpp"
 #include "cli/commands.hpp"
+#include "cli/local_time.hpp"
 #include "cli/text_table.hpp"
 
 namespace tutti::cli {
@@ -59,7 +61,12 @@ class Nodes final : public View {
   json select(json document) const override { return document["nodes"]; }
 
   std::string table(const json& nodes) const override {
-    TextTable table({"NODE", "STATE", "GPUS FREE", "MODEL", "CPUS", "MEMORY", "LOCATION", "JOBS"});
+    std::vector<std::string> titles{"NODE", "STATE",  "GPUS FREE", "MODEL",
+                                    "CPUS", "MEMORY", "LOCATION",  "JOBS"};
+    const bool reasons = std::any_of(nodes.begin(), nodes.end(),
+                                     [](const json& node) { return !node.value("reason", "").empty(); });
+    if (reasons) titles.emplace_back("REASON");
+    TextTable table(std::move(titles));
     for (const auto& node : nodes) {
       std::map<std::string, int> models;
       double free = 0;
@@ -72,12 +79,17 @@ class Nodes final : public View {
         model += (model.empty() ? "" : ", ") + std::to_string(count) + "x" + name;
       std::string jobs;
       for (const auto& job : node["jobs"]) jobs += (jobs.empty() ? "" : ",") + job.get<std::string>();
-      table.add({node["name"].get<std::string>(), node["state"].get<std::string>(),
-                 short_number(free) + "/" + std::to_string(node["devices"].size()),
-                 model.empty() ? "-" : model, std::to_string(node["cpus"].get<int>()),
-                 std::to_string(node["memory_mib"].get<int>() / 1024) + " GiB",
-                 node["location"].get<std::string>().empty() ? "-" : node["location"].get<std::string>(),
-                 jobs.empty() ? "-" : jobs});
+      std::vector<std::string> cells{
+          node["name"].get<std::string>(),
+          node["state"].get<std::string>(),
+          short_number(free) + "/" + std::to_string(node["devices"].size()),
+          model.empty() ? "-" : model,
+          std::to_string(node["cpus"].get<int>()),
+          std::to_string(node["memory_mib"].get<int>() / 1024) + " GiB",
+          node["location"].get<std::string>().empty() ? "-" : node["location"].get<std::string>(),
+          jobs.empty() ? "-" : jobs};
+      if (reasons) cells.push_back(with_local_times(node.value("reason", "")));
+      table.add(std::move(cells));
     }
     return table.text();
   }

@@ -106,6 +106,7 @@ class Agent final : public Command {
     if (!target) return std::move(target).error().within("--controller");
     options_.controller = std::move(*target);
     options_.controller.ca_file = ca_file_;
+    if (auto secret = net::check_secrecy(options_.controller); !secret) return std::move(secret).error();
     auto token = controller::read_token(token_file_);
     if (!token) return std::move(token).error();
     options_.token = std::move(*token);

@@ -1,10 +1,17 @@
 // `tutti run` and `tutti submit`: from flags, files and scripts to a job.
+#include <sys/random.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include <nlohmann/json.hpp>
 
+#include "base/bytes.hpp"
 #include "cli/cluster.hpp"
 #include "cli/commands.hpp"
 #include "cli/explain.hpp"
@@ -18,6 +25,8 @@
 namespace tutti::cli {
 namespace {
 
+constexpr auto submit_time_max = std::chrono::seconds(60);  // for an answer to what may have arrived
+
 Result<std::vector<cluster::JobSpec>> specs_of(jobfile::Draft& draft) {
   if (draft.workdir.empty()) draft.workdir = std::filesystem::current_path().string();
   auto specs = draft.finish();
@@ -30,14 +39,49 @@ Result<std::vector<cluster::JobSpec>> specs_of(jobfile::Draft& draft) {
 Result<nlohmann::json> try_out(Cluster& cluster, jobfile::Draft& draft) {
   auto specs = specs_of(draft);
   if (!specs) return std::move(specs).error();
-  auto request = wire::encode_submit(*specs);
+  auto request = wire::encode_submit({std::move(*specs)});
   if (!request) return std::move(request).error().within("dry run");
   auto answer = cluster.post("explain", *request);
   if (!answer) return std::move(answer).error().within("dry run");
   return answer;
 }
 
+Result<std::string> make_key() {
+  std::array<std::byte, 16> random;
+  if (::getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size()))
+    return failed_errno("the system gives no random bytes", errno);
+  return to_hex(random);
+}
+
+// With its key the same request may be sent until there is an answer: the work is done once.
+Result<nlohmann::json> send_until_answered(Cluster& cluster, const std::string& request) {
+  const auto give_up_at = std::chrono::steady_clock::now() + submit_time_max;
+  for (bool in_doubt = false;;) {
+    auto answer = cluster.post("jobs", request);
+    if (answer) return answer;
+    const ErrorCode code = answer.error().code();
+    in_doubt = in_doubt || code == ErrorCode::unknown;
+    if (!in_doubt || code == ErrorCode::invalid) return answer;
+    if (std::chrono::steady_clock::now() > give_up_at)
+      return unknown("it is not known whether the job was accepted: " + answer.error().text())
+          .remedy("`tutti jobs --all` shows it if it was");
+    std::this_thread::sleep_for(reconnect_every);
+  }
+}
+
 }  // namespace
+
+Result<std::string> submit(Cluster& cluster, std::vector<cluster::JobSpec> specs) {
+  auto key = make_key();
+  if (!key) return std::move(key).error().within("submit");
+  auto request = wire::encode_submit({std::move(specs), std::move(*key)});
+  if (!request) return std::move(request).error().within("submit");
+  auto answer = send_until_answered(cluster, *request);
+  if (!answer) return std::move(answer).error().within("submit");
+  auto ids = wire::decode_submitted(answer->dump());
+  if (!ids || ids->empty()) return failed("the controller gave no id");
+  return ids->front();
+}
 
 Result<std::string> submit(Cluster& cluster, jobfile::Draft& draft) {
   auto specs = specs_of(draft);
@@ -49,13 +93,7 @@ Result<std::string> submit(Cluster& cluster, jobfile::Draft& draft) {
     shipped = std::move(*manifest);
   }
   for (auto& spec : *specs) spec.sync = shipped;
-  auto request = wire::encode_submit(*specs);
-  if (!request) return std::move(request).error().within("submit");
-  auto answer = cluster.post("jobs", *request);
-  if (!answer) return std::move(answer).error().within("submit");
-  auto ids = wire::decode_submitted(answer->dump());
-  if (!ids || ids->empty()) return failed("the controller gave no id");
-  return ids->front();
+  return submit(cluster, std::move(*specs));
 }
 
 namespace {

@@ -2,12 +2,17 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/result.hpp"
 #include "cli/cluster.hpp"
 #include "cli/jobfile/job_flags.hpp"
 
 namespace tutti::cli {
+
+// Submits the jobs, once however often they have to be sent, and returns the id of the first one. It is
+// waited for a controller that goes away before it has answered.
+Result<std::string> submit(Cluster& cluster, std::vector<cluster::JobSpec> specs);
 
 // Submits the draft and returns the id of the job, or of the first element of an array.
 Result<std::string> submit(Cluster& cluster, jobfile::Draft& draft);

@@ -27,6 +27,10 @@ std::span<const CommandEntry> commands() {
       CommandEntry{"wait", "JOB… [flags]", "Waits for jobs to end.", make_wait},
       CommandEntry{"cancel", "JOB… [flags]", "Ends jobs: SIGTERM, and SIGKILL after the grace period.",
                    make_cancel},
+      CommandEntry{"release", "JOB…",
+                   "Lets jobs start again that are held because nodes were lost in their attempts, or that "
+                   "wait after bad ends.",
+                   make_release},
       CommandEntry{"status", "[flags]", "Shows the cluster in a few numbers.", make_status},
       CommandEntry{"nodes", "[flags]", "Lists nodes and their devices.", make_nodes},
       CommandEntry{

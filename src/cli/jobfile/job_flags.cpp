@@ -7,6 +7,7 @@
 namespace tutti::jobfile {
 namespace {
 
+using cluster::bytes_of;
 using cluster::ranks_max;
 
 constexpr std::size_t array_bytes_max = 64 << 20;  // of the commands and environments of all elements
@@ -70,39 +71,12 @@ Result<sched::Shape> make_shape(const Draft& draft) {
   return shape;
 }
 
-std::size_t bytes_of(const std::vector<std::string>& words) {
-  std::size_t bytes = 0;
-  for (const auto& word : words) bytes += word.size() + 1;
-  return bytes;
-}
-
-Result<> check_command(const std::vector<std::string>& command) {
-  if (command.empty() || command.front().empty())
-    return invalid("there is no command to run")
-        .remedy("write it behind the flags, or as `command:` in the file");
-  if (command.size() > command_words_max)
-    return invalid("has more than " + std::to_string(command_words_max) + " words").within("command");
-  for (const auto& word : command) {
-    if (word.size() > command_word_bytes_max)
-      return invalid("has a word of " + format_bytes(Bytes(static_cast<std::int64_t>(word.size()))) +
-                     "; Linux starts no program with one of 128 KiB or more")
-          .within("command")
-          .remedy("ship it as a file, with sync");
-    if (word.find('\0') != std::string::npos) return invalid("holds a NUL byte").within("command");
-  }
-  if (bytes_of(command) > command_bytes_max) return invalid("is larger than 1 MiB").within("command");
-  return {};
-}
-
 // Without those that a later one replaces: programs would see the first.
 Result<std::vector<std::string>> make_env(const std::vector<std::string>& entries) {
-  if (entries.size() > env_entries_max)
-    return invalid("has more than " + std::to_string(env_entries_max) + " entries").within("env");
-  if (bytes_of(entries) > env_bytes_max) return invalid("is larger than 128 KiB").within("env");
+  if (auto checked = cluster::check_env(entries); !checked) return std::move(checked).error();
   std::vector<std::string> kept;
   std::set<std::string> names;
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
-    if (auto checked = check_env(*entry); !checked) return std::move(checked).error().within("env");
     if (names.insert(entry->substr(0, entry->find('='))).second) kept.push_back(*entry);
   }
   std::reverse(kept.begin(), kept.end());
@@ -165,13 +139,15 @@ void Draft::declare(config::Flags& flags) {
   flags.add("within", "PART", store(within, sched::parse_level),
             "all ranks in one part of the fabric: nvlink, rack, pod or site");
   flags.add("queue", "QUEUE", store(queue, parse_queue), "the queue whose share the job uses");
-  flags.add("priority", priority, "higher ones start first, and lower ones make way for them", {-1000, 1000});
+  flags.add("priority", priority, "higher ones start first, and lower ones make way for them",
+            {-cluster::priority_max, cluster::priority_max});
   flags.add("time", "TIME", store(time_limit, parse_time_limit), "ends the job after 2h, 30m or 1-12:00:00");
   flags.add("env", env, "K=V in the environment of every rank; may be repeated");
   flags.add("sync", "DIR", store(sync_folder, parse_path), "ships this folder to the nodes");
-  flags.add("restarts", restarts, "how often to start again after the loss of a node", {0, 1000});
+  flags.add("restarts", restarts, "how often to start again after the loss of a node",
+            {0, cluster::restarts_max});
   flags.add("restart-on-failure", restart_on_failure, "how often to start again after the program failed",
-            {0, 1000});
+            {0, cluster::restarts_max});
   flags.add("yields", yields,
             "saves its work when asked to end: may be put aside for work that has had less, and is resumed");
   flags.add("grace", "TIME", store(grace, parse_grace), "how long ranks may take to end when asked to");
@@ -185,7 +161,7 @@ void Draft::declare(config::Flags& flags) {
 }
 
 Result<std::vector<cluster::JobSpec>> Draft::finish() const {
-  if (auto checked = check_command(command); !checked) return std::move(checked).error();
+  if (auto checked = cluster::check_command(command); !checked) return std::move(checked).error();
   auto shape = make_shape(*this);
   if (!shape) return std::move(shape).error();
   auto environment = make_env(env);
@@ -208,6 +184,7 @@ Result<std::vector<cluster::JobSpec>> Draft::finish() const {
   spec.slurm_variables = slurm_variables;
   spec.yields = yields;
   spec.after = std::move(*dependencies);
+  if (auto checked = cluster::check_limits(spec); !checked) return std::move(checked).error();
   return spread(spec, array);
 }
 

@@ -247,19 +247,7 @@ Result<std::string> parse_path(std::string_view text) {
   return std::string(text);
 }
 
-Result<> check_env(std::string_view entry) {
-  const auto equals = entry.find('=');
-  const std::string_view name = entry.substr(0, equals);
-  const bool named =
-      !name.empty() && !is_digit(name.front()) && std::all_of(name.begin(), name.end(), [](char letter) {
-        return is_letter(letter) || is_digit(letter) || letter == '_';
-      });
-  if (equals == std::string_view::npos || !named)
-    return not_a(entry, "of the form K=V")
-        .remedy("K holds letters, digits and '_', and does not begin with a digit");
-  if (entry.find('\0') != std::string_view::npos) return invalid(std::string(name) + " holds a NUL byte");
-  return {};
-}
+Result<> check_env(std::string_view entry) { return cluster::check_env_entry(entry); }
 
 std::string as_name(std::string_view text) {
   std::string name(text.substr(0, name_bytes_max));

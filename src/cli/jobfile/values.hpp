@@ -11,25 +11,22 @@
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "base/units.hpp"
+#include "control/cluster/limits.hpp"
 #include "control/cluster/model.hpp"
 
 namespace tutti::jobfile {
 
+// What the API checks too.
+using cluster::array_index_max;
+using cluster::command_word_bytes_max;
+using cluster::cpus_per_rank_max;
+using cluster::dependencies_max;
+using cluster::grace_max;
+using cluster::path_bytes_max;
+using cluster::time_limit_max;
 constexpr std::int64_t gpus_per_rank_max = 1000;
-constexpr std::int64_t cpus_per_rank_max = 10'000;
-constexpr Bytes memory_max =
-    gib(std::int64_t{64} * 1024);  // of one rank; ranks_max of them still fit into 64 bits
-constexpr Duration time_limit_max = std::chrono::hours(24 * 3650);
-constexpr Duration grace_max = std::chrono::hours(24);
-constexpr std::int32_t array_index_max = 999'999;
-constexpr std::size_t name_bytes_max = 128;
-constexpr std::size_t path_bytes_max = 4095;
-constexpr std::size_t env_entries_max = 1000;
-constexpr std::size_t env_bytes_max = 128 << 10;
-constexpr std::size_t command_words_max = 10'000;
-constexpr std::size_t command_bytes_max = 1 << 20;
-constexpr std::size_t command_word_bytes_max = (128 << 10) - 1;  // Linux starts no program with a longer one
-constexpr std::size_t dependencies_max = 1000;
+constexpr Bytes memory_max = cluster::memory_per_rank_max;
+constexpr std::size_t name_bytes_max = cluster::job_name_bytes_max;
 
 // The elements of an array, ascending; none: no array.
 struct ArrayRange {

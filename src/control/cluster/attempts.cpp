@@ -11,7 +11,7 @@ constexpr std::int32_t master_port_count = 10'000;
 std::string describe_exit(const Job& job, std::int32_t rank, const RankStatus& status) {
   const std::string who =
       "rank " + std::to_string(rank) + " on node " + job.places[static_cast<std::size_t>(rank)].node;
-  if (status.vanished) return who + ": " + status.detail;
+  if (status.vanished || status.node_fault) return who + ": " + status.detail;
   const std::string how = status.exit_code > 128
                               ? "was ended by signal " + std::to_string(status.exit_code - 128)
                               : "exited with " + std::to_string(status.exit_code);
@@ -31,7 +31,7 @@ void Machine::on(const Planned& event) {
   for (const sched::Start& planned : event.plan.starts) {
     Job* job = find(planned.job);
     if (job == nullptr || job->finished() || job->placed() || job->attempt != planned.attempt) continue;
-    if (!waits_for(state_, *job).empty() || !array_room.take(*job)) continue;
+    if (!waits_for(state_, *job, now_).empty() || !array_room.take(*job)) continue;
     const sched::Room& room = state_.index.room(state_);
     const sched::Shape& shape = job->spec.shape;
     if (sched::runs_with(shape, static_cast<std::size_t>(planned.places.ranks())) &&
@@ -58,6 +58,7 @@ void Machine::start(Job& job, const std::vector<RankPlace>& places) {
   job.state = JobState::starting;
   job.started_at = now_;
   job.saved_at = {};
+  job.attempt_losses = 0;
   job.reason = job.last_end.empty() ? "" : "started again: " + job.last_end;
   job.ending = EndCause::none;
   job.master_port = free_port(job, state_.nodes.at(places.front().node).address);
@@ -132,12 +133,22 @@ void Machine::remove_stray(const NodeName& node, const RankReport& report) {
 
 void Machine::set_rank(Job& job, std::int32_t rank, RankStatus status) {
   status.vanished = status.vanished && status.state == RankState::exited;
+  status.node_fault = status.node_fault && status.state == RankState::exited && !status.vanished;
+  // A start that was refused while the attempt was ended already tells as much about the node.
+  const NodeName& home = job.places[static_cast<std::size_t>(rank)].node;
+  if (status.node_fault && blame_node(home, status.detail)) ++job.attempt_losses;
+  if (status.state == RankState::started) credit_node(home);
   job.ranks[static_cast<std::size_t>(rank)] = status;
   touch(job);
   if (status.state == RankState::exited && status.vanished) {
     end(job, EndCause::node_lost, describe_exit(job, rank, status));
+  } else if (status.node_fault) {
+    end(job, EndCause::node_fault, describe_exit(job, rank, status));
   } else if (status.state == RankState::exited && status.exit_code != 0) {
-    if (job.ending == EndCause::none) job.exit_code = status.exit_code;
+    if (job.ending == EndCause::none) {
+      job.exit_code = status.exit_code;
+      if (now_ - job.started_at < quick_failure) state_.blame.failed_quickly(home, job);
+    }
     end(job, EndCause::rank_failed, describe_exit(job, rank, status));
   }
   settle(job);
@@ -145,9 +156,10 @@ void Machine::set_rank(Job& job, std::int32_t rank, RankStatus status) {
 
 // The whole gang ends; the first cause decides what comes after.
 void Machine::end(Job& job, EndCause cause, std::string reason) {
-  if (job.ending == EndCause::rank_failed && cause == EndCause::node_lost) {
-    // Ranks notice that a peer is gone before the controller knows that its whole node is: the node is the
-    // cause.
+  if (job.ending == EndCause::rank_failed &&
+      (cause == EndCause::node_lost || cause == EndCause::node_fault)) {
+    // Ranks notice that a peer is gone or never came before the controller knows that its whole node is, or
+    // that it could not start it: the node is the cause.
     job.ending = cause;
     job.exit_code = 0;
     job.reason = std::move(reason);
@@ -179,6 +191,7 @@ void Machine::settle(Job& job) {
     if (started && job.state == JobState::starting) job.state = JobState::running;
     return;
   }
+  note_end(job);
   switch (job.ending) {
     case EndCause::none:
       return finish(job, JobState::succeeded, "");
@@ -192,10 +205,12 @@ void Machine::settle(Job& job) {
       ++job.preemptions;
       return requeue(job);
     case EndCause::rank_failed:
-      if (++job.failures <= job.spec.restart_on_failure) return requeue(job);
+      if (++job.failures <= job.spec.restart_on_failure) return restart(job);
       return finish(job, JobState::failed, job.reason);
+    case EndCause::node_fault:
+      return restart(job);
     case EndCause::node_lost:
-      if (++job.losses <= job.spec.restarts) return requeue(job);
+      if (++job.losses <= job.spec.restarts) return restart(job);
       return finish(job, JobState::failed,
                     job.reason + "; it was restarted " + std::to_string(job.spec.restarts) +
                         " times, which is its limit");

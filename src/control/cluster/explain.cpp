@@ -54,7 +54,7 @@ Result<Question> question_about(State& state, Instant now, const Submit& submit)
   job.spec = submit.specs.front();
   job.submitted_at = job.queued_at = now;
   Question question = question_about(state, now, job);
-  if (std::string why = waits_for(state, job); !why.empty())
+  if (std::string why = waits_for(state, job, now); !why.empty())
     question.snapshot.held.push_back({job.id, std::move(why)});
   return question;
 }

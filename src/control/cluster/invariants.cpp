@@ -11,6 +11,7 @@ Result<> check_job(const State& state, const Job& job) {
   if (job.placed() && !whole) return broken(job, "half a gang is placed");
   if (job.placed() && job.places.size() != job.ranks.size()) return broken(job, "ranks without a place");
   if (job.finished() && job.placed()) return broken(job, "a finished job holds devices");
+  if (!job.held.empty() && job.placed()) return broken(job, "it is held and holds devices");
   if (running && !job.placed()) return broken(job, "it runs nowhere");
   if (job.finished() == state.active.contains(job.id)) return broken(job, "the set of active jobs is wrong");
   if (job.placed() != state.holding.contains(job.id)) return broken(job, "the set of holding jobs is wrong");

@@ -13,6 +13,7 @@ class Machine {
   Result<> admit(const Submit& event);
   void on(const Submit& event);
   void on(const Cancel& event);
+  void on(const Release& event);
   void on(const Drain& event);
   void on(const Resume& event);
   void on(const FabricMeasured& event);
@@ -31,6 +32,7 @@ class Machine {
   // requests.cpp
   Result<> admit(const JobSpec& spec);
   Result<> admit_share(const JobSpec& spec) const;
+  void repeat(const Submit& event, const Job& first);
   void cancel_array(const Cancel& event, const std::string& reason);
   void cancel_placed(Job& job, const std::string& reason);
 
@@ -41,6 +43,17 @@ class Machine {
   void note(Job& job, std::int32_t rank, const RankStatus& status);
   void answer_stale(const NodeName& node, const RankReport& report);
   void remove_stray(const NodeName& node, const RankReport& report);
+
+  // blame.cpp: whose fault an end was, and what follows from that
+  // True if that was the last straw.
+  bool blame_node(const NodeName& name, const std::string& why);
+  void credit_node(const NodeName& name);
+  void set_aside(Node& node, std::string why);
+  void take_back(Node& node);
+  void look_after_nodes();
+  void restart(Job& job);
+  void note_end(const Job& job);
+  void wake_paused();
 
   // attempts.cpp: the life of one attempt
   void start(Job& job, const std::vector<RankPlace>& places);
@@ -69,8 +82,8 @@ class Machine {
   Effects& effects_;
 };
 
-// snapshot.cpp: which job this one waits for, "" if for none.
-std::string waits_for(const State& state, const Job& job);
+// snapshot.cpp: what it waits for before it looks for room: another job, a time, a person; "" if for nothing.
+std::string waits_for(const State& state, const Job& job, Instant now);
 
 // How many more elements of each array may run at once.
 class ArrayRoom {

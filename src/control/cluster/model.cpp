@@ -27,8 +27,13 @@ void derive(State& state, const Job& job, Instant now) {
 void derive(State& state, Instant now) {
   state.active.clear();
   state.holding.clear();
+  state.pauses.clear();
+  state.submit_keys = {};
+  state.blame = {};
   for (const auto& [id, job] : state.jobs) {
     derive_lists(state, job);
+    if (!job.finished() && job.not_before > now) state.pauses.emplace(job.not_before, id);
+    if (!job.submit_key.empty()) state.submit_keys.add(job.submit_key, id, job.submitted_at);
     state.next_job = std::max(state.next_job, id.number() + 1);
   }
   for (auto& [name, node] : state.nodes) {
@@ -60,12 +65,13 @@ void keep_strays(State& fresh, const State& before) {
 }
 
 bool takes_work(const Node& node) {
-  return !node.lost && !node.draining && node.greeted && node.strays.empty();
+  return !node.lost && !node.draining && node.fault.empty() && node.illness.empty() && node.greeted &&
+         node.strays.empty();
 }
 
 NodeState node_state(const State& state, const Node& node) {
   if (node.lost) return NodeState::lost;
-  if (!node.draining) return NodeState::ready;
+  if (!node.draining && node.fault.empty() && node.illness.empty()) return NodeState::ready;
   return state.index.jobs_on(node.name).empty() ? NodeState::drained : NodeState::draining;
 }
 
@@ -103,6 +109,10 @@ std::string_view name_of(JobState state) {
   return "";
 }
 
+std::string_view state_name(const Job& job) {
+  return job.held.empty() || job.finished() ? name_of(job.state) : "held";
+}
+
 Result<std::vector<JobId>> array_elements(const State& state, JobId job) {
   const auto known = state.jobs.find(job);
   if (known == state.jobs.end()) return invalid("there is no job " + job.text());
@@ -131,6 +141,13 @@ std::set<NodeName> nodes_of(const Job& job) {
 
 std::int32_t rank_count(const Job& job) {
   return job.places.empty() ? job.spec.shape.ranks : static_cast<std::int32_t>(job.places.size());
+}
+
+std::string reason_of(const Node& node) {
+  if (!node.fault.empty())
+    return node.fault + "; it is tried again after " + format_instant(node.back_at) +
+           (node.illness.empty() ? "" : ", if this is over: " + node.illness);
+  return node.illness;
 }
 
 std::string reason_of(const State& state, const Job& job) {

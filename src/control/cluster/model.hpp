@@ -11,8 +11,10 @@
 
 #include "base/time.hpp"
 #include "base/units.hpp"
+#include "control/cluster/blame.hpp"
 #include "control/cluster/fabric.hpp"
 #include "control/cluster/index.hpp"
+#include "control/cluster/submit_keys.hpp"
 #include "control/sched/sched.hpp"
 
 namespace tutti::cluster {
@@ -67,12 +69,17 @@ struct Node {
   Inventory inventory;
   bool draining = false;  // asked for by a person; stays over a loss
   bool lost = false;
+  std::string fault;                 // why the cluster has set it aside by itself; "": it has not
+  std::int32_t faults = 0;           // starts in a row that it could not make
+  std::int32_t times_set_aside = 0;  // since a job last ended well on it
+  Instant back_at;                   // one that was set aside is tried again then
 
   // Not durable: after a restart of the controller each node gets a full lease to be heard, and says anew
   // what runs on it.
   Instant heard_at;
   bool greeted = false;  // it has said Hello since the state was loaded
   std::set<Stray> strays;
+  std::string illness;  // what its agent says keeps it from taking work; "": nothing
 
   friend bool operator==(const Node&, const Node&) = default;
 };
@@ -129,12 +136,13 @@ struct RankStatus {
   std::string detail;          // why it could not start, or the last lines of its log if it failed
   bool vanished = false;       // with its node, or without a trace: not the program's fault
   Instant saved_at;            // when something in its checkpoint folder last changed; zero: not known
+  bool node_fault = false;     // it could not be started: the node's fault, not the program's
 
   friend bool operator==(const RankStatus&, const RankStatus&) = default;
 };
 
 // Why an attempt is being ended, and so what comes after it.
-enum class EndCause { none, cancelled, rank_failed, node_lost, time_limit, drained, preempted };
+enum class EndCause { none, cancelled, rank_failed, node_lost, time_limit, drained, preempted, node_fault };
 
 struct Job {
   JobId id;
@@ -153,6 +161,15 @@ struct Job {
   std::int32_t exit_code = 0;
   std::string reason;    // why it waits, or why it ended
   std::string last_end;  // why the attempt before this one ended
+
+  // What its attempts did to it and to others, and so how soon it may try again.
+  std::int32_t bad_ends = 0;         // in a row: attempts that a loss, a fault or a failure ended
+  std::int32_t deadly_attempts = 0;  // of these, those in which nodes were lost or set aside
+  std::int32_t nodes_lost = 0;       // in them
+  std::int32_t attempt_losses = 0;   // nodes lost or set aside in the running attempt, or in the last one
+  Instant not_before;                // it does not start again before
+  std::string held;                  // why it does not start until somebody releases it; "": it is not held
+  std::string submit_key;            // of the request that brought it; of an array in its first element alone
 
   // Of the running attempt, or of the last one: what `holds` tells apart.
   bool holds = false;             // the places below are in use
@@ -204,6 +221,9 @@ struct State {
   std::set<JobId> active;
   std::set<JobId> holding;
   Index index;
+  SubmitKeys submit_keys;
+  std::set<std::pair<Instant, JobId>> pauses;  // when jobs that wait to start again may do so
+  Blame blame;
   std::uint64_t revision = 0;  // counts the steps that changed something
 };
 
@@ -224,6 +244,8 @@ NodeState node_state(const State& state, const Node& node);
 bool takes_work(const Node& node);
 std::string_view name_of(NodeState state);
 std::string_view name_of(JobState state);
+// As people and programs see it: one that is held says so.
+std::string_view state_name(const Job& job);
 
 // The elements of the array that the job belongs to, in the order of their ids.
 Result<std::vector<JobId>> array_elements(const State& state, JobId job);
@@ -232,6 +254,9 @@ Result<std::vector<JobId>> array_elements(const State& state, JobId job);
 std::int32_t rank_count(const Job& job);
 // Where its ranks are.
 std::set<NodeName> nodes_of(const Job& job);
+
+// Why it takes no work although nobody has drained it, "" if it does.
+std::string reason_of(const Node& node);
 
 // Why it waits, or why it ended.
 std::string reason_of(const State& state, const Job& job);

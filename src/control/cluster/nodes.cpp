@@ -17,6 +17,7 @@ void Machine::on(const Hello& event) {
   fresh.agent_pid = event.agent_pid;
   fresh.inventory = event.inventory;
   fresh.lost = false;
+  fresh.illness = event.illness;
   const bool stored = !added && fresh == node;
   fresh.heard_at = now_;
   fresh.greeted = true;
@@ -85,6 +86,10 @@ void Machine::on(const Heard& event) {
     effects_.sends.emplace_back(AskHello{event.node});
   } else {
     node->heard_at = now_;
+    if (node->illness == event.illness) return;
+    node->illness = event.illness;
+    touch(*node);
+    effects_.schedule = true;
   }
 }
 
@@ -93,9 +98,11 @@ void Machine::lose(Node& node) {
   touch(node);
   for (const JobId id : std::set(state_.index.jobs_on(node.name))) {
     Job& job = state_.jobs.at(id);
+    bool counted = false;
     for (std::size_t rank = 0; rank < job.places.size() && job.placed(); ++rank) {
       if (job.places[rank].node != node.name || job.ranks[rank].state == RankState::exited) continue;
       node.strays.insert({job.id, job.attempt, static_cast<std::int32_t>(rank)});
+      if (!std::exchange(counted, true)) ++job.attempt_losses;
       set_rank(job, static_cast<std::int32_t>(rank),
                {RankState::exited, 0, "node " + node.name + " was lost", true});
     }
@@ -114,6 +121,8 @@ void Machine::on(const Tick&) {
       end(job, EndCause::time_limit, "ran past its time limit of " + format_duration(job.spec.time_limit));
     }
   }
+  look_after_nodes();
+  wake_paused();
   if (now_ >= state_.index.wake()) effects_.schedule = true;
 }
 

@@ -72,7 +72,29 @@ Result<> admit(State& state, Instant now, const Submit& event) {
   return Machine(state, now, none).admit(event);
 }
 
+// The caller did not hear the answer to the first one, and hears it now.
+void Machine::repeat(const Submit& event, const Job& first) {
+  std::vector<JobId> ids{first.id};
+  if (first.spec.array) ids = array_elements(state_, first.id).value();
+  bool same = ids.size() == event.specs.size();
+  for (std::size_t at = 0; same && at < ids.size(); ++at) {
+    JobSpec spec = event.specs[at];
+    if (spec.array) spec.array->first = first.id;
+    same = spec == state_.jobs.at(ids[at]).spec;
+  }
+  if (same) {
+    effects_.reply = std::move(ids);
+    return;
+  }
+  fail(invalid("the key '" + event.key + "' is that of job " + first.id.text() + ", which is another one")
+           .remedy("make a key of its own for each submit"));
+}
+
 void Machine::on(const Submit& event) {
+  if (!event.key.empty()) {
+    const auto known = state_.submit_keys.find(event.key, now_);
+    if (const Job* first = known ? find(*known) : nullptr; first != nullptr) return repeat(event, *first);
+  }
   if (auto admitted = admit(event); !admitted) return fail(std::move(admitted).error());
   std::vector<JobId> ids;
   const JobId first(state_.next_job);
@@ -81,13 +103,32 @@ void Machine::on(const Submit& event) {
     job.id = JobId(state_.next_job++);
     job.spec = spec;
     if (job.spec.array) job.spec.array->first = first;
+    if (job.id == first) job.submit_key = event.key;
     job.submitted_at = job.queued_at = now_;
     job.reason = "waits for the scheduler";
     ids.push_back(job.id);
     touch(job);
     state_.jobs.emplace(job.id, std::move(job));
   }
+  if (!event.key.empty()) state_.submit_keys.add(event.key, first, now_);
   effects_.reply = std::move(ids);
+  effects_.schedule = true;
+}
+
+void Machine::on(const Release& event) {
+  Job* job = find(event.job);
+  if (job == nullptr) return fail(invalid("there is no job " + event.job.text()));
+  if (job->finished())
+    return fail(
+        invalid("job " + event.job.text() + " has ended already: " + std::string(name_of(job->state))));
+  if (job->held.empty() && !is_paused(*job, now_))
+    return fail(invalid("job " + event.job.text() + " is neither held nor made to wait"));
+  job->held.clear();
+  job->not_before = {};
+  job->bad_ends = job->deadly_attempts = job->nodes_lost = 0;
+  job->reason = "waits for the scheduler";
+  touch(*job);
+  effects_.reply = std::vector<JobId>{job->id};
   effects_.schedule = true;
 }
 
@@ -149,6 +190,9 @@ void Machine::on(const Resume& event) {
   if (node == nullptr)
     return fail(invalid("there is no node '" + event.node + "'").remedy("`tutti nodes` lists them"));
   node->draining = false;
+  node->fault.clear();
+  node->faults = node->times_set_aside = 0;
+  state_.blame.forget(node->name);
   touch(*node);
   effects_.schedule = true;
 }

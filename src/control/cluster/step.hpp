@@ -22,11 +22,16 @@ constexpr Duration heartbeat_every = 1s;
 
 struct Submit {
   std::vector<JobSpec> specs;  // one, or the elements of one array
+  std::string key = {};        // the same submit with the same key is the same; "": it has none
 };
 struct Cancel {
   JobId job;
   std::string by;            // for the reason
   bool whole_array = false;  // every element of the job's array that has not ended
+};
+// A job that is held may start again.
+struct Release {
+  JobId job;
 };
 struct RankReport {
   JobId job;
@@ -42,9 +47,11 @@ struct Hello {
   std::int64_t agent_pid = 0;
   Inventory inventory;
   std::vector<RankReport> ranks;
+  std::string illness = {};  // what keeps the node from taking work; "": nothing
 };
 struct Heard {
   NodeName node;
+  std::string illness = {};
 };
 struct Reported {
   NodeName node;
@@ -78,8 +85,8 @@ struct RemoveQueue {
 };
 struct Tick {};
 
-using Event = std::variant<Submit, Cancel, Hello, Heard, Reported, Planned, Drain, Resume, FabricMeasured,
-                           SetQueue, RemoveQueue, Tick>;
+using Event = std::variant<Submit, Cancel, Release, Hello, Heard, Reported, Planned, Drain, Resume,
+                           FabricMeasured, SetQueue, RemoveQueue, Tick>;
 
 // ---- effects
 
@@ -124,6 +131,9 @@ Effects step(State& state, Instant now, const Event& event);
 
 // What the scheduler sees; it points into the state.
 sched::Snapshot snapshot(State& state, Instant now);
+
+// When, after now, the scheduler wants to be asked although nothing has happened, or a job's pause is over.
+Instant next_wake(const State& state, Instant now);
 
 // Would these be accepted?
 Result<> admit(State& state, Instant now, const Submit& event);

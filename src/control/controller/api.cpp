@@ -39,7 +39,7 @@ net::Response wrong_method(const net::Request& request, const Page& page) {
 }
 
 net::Response too_large(const net::Request& request, const Route& route) {
-  return refusal(invalid("the body has " + std::to_string(request.body.size()) + " bytes; at most " +
+  return refusal(invalid("the body has " + std::to_string(request.body_bytes) + " bytes; at most " +
                          std::to_string(route.body_bytes_max) + " are taken here"),
                  413);
 }
@@ -54,32 +54,34 @@ Api::Api(Core& core, Hub& hub, Explainer& explainer, ApiOptions options)
       open_pages_(open_pages_max),
       wrong_tokens_(wrong_tokens_max) {}
 
+net::Admission Api::admit(const net::Request& head) {
+  const Page page = find_page(routes(), head.parts);
+  const Route* route = page.route(head.method);
+  if (route == nullptr) return {refuse_unknown(head, page)};
+  if (auto refused = authorize(head, route->caller)) return {std::move(refused)};
+  if (auto refused = take(limits_of(route->rate), head, "requests")) return {std::move(refused)};
+  if (head.body_bytes > route->body_bytes_max) return {too_large(head, *route)};
+  return {.refusal = std::nullopt, .body_bytes_max = route->body_bytes_max};
+}
+
 void Api::handle(const Shared& exchange) {
   const net::Request& request = exchange->request();
   Page page = find_page(routes(), request.parts);
-  const Route* route = page.route(request.method);
-  if (route == nullptr) return refuse_unknown(exchange, page);
-  if (!authorize(exchange, route->caller)) return;
-  if (!within(limits_of(route->rate), exchange, "requests")) return;
-  if (request.body.size() > route->body_bytes_max) return exchange->answer(too_large(request, *route));
-  route->handle(Call(services_, exchange, std::move(page.arguments)));
+  page.route(request.method)->handle(Call(services_, exchange, std::move(page.arguments)));
 }
 
 // The routes are no secret, so that nobody needs a token to learn of this.
-void Api::refuse_unknown(const Shared& exchange, const Page& page) {
-  if (!within(open_pages_, exchange, "requests")) return;
-  const net::Request& request = exchange->request();
-  exchange->answer(page.routes.empty() ? no_such_page(request) : wrong_method(request, page));
+net::Response Api::refuse_unknown(const net::Request& request, const Page& page) {
+  if (auto refused = take(open_pages_, request, "requests")) return std::move(*refused);
+  return page.routes.empty() ? no_such_page(request) : wrong_method(request, page);
 }
 
-bool Api::authorize(const Shared& exchange, Caller caller) {
-  const std::string& secret = exchange->request().bearer;
-  if (opens(secret, caller, tokens_)) return true;
-  if (!within(wrong_tokens_, exchange, "wrong tokens")) return false;
+Api::Refusal Api::authorize(const net::Request& request, Caller caller) {
+  const std::string& secret = request.bearer;
+  if (opens(secret, caller, tokens_)) return std::nullopt;
+  if (auto refused = take(wrong_tokens_, request, "wrong tokens")) return refused;
   const std::string what = secret.empty() ? "the request has no token" : "the token is wrong";
-  exchange->answer(
-      refusal(invalid(what).remedy("TUTTI_TOKEN_FILE names the file that holds the token"), 401));
-  return false;
+  return refusal(invalid(what).remedy("TUTTI_TOKEN_FILE names the file that holds the token"), 401);
 }
 
 RateLimits& Api::limits_of(RateClass rate) {
@@ -92,18 +94,17 @@ RateLimits& Api::limits_of(RateClass rate) {
   return requests_;
 }
 
-bool Api::within(RateLimits& limits, const Shared& exchange, const std::string& what) {
+Api::Refusal Api::take(RateLimits& limits, const net::Request& request, const std::string& what) {
   const Instant now(
       std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));
-  const Duration wait = limits.take(exchange->request().remote, now);
-  if (wait == Duration::zero()) return true;
+  const Duration wait = limits.take(request.remote, now);
+  if (wait == Duration::zero()) return std::nullopt;
   const auto seconds = static_cast<int>(std::chrono::ceil<std::chrono::seconds>(wait).count());
   net::Response response = refusal(failed("too many " + what + " from this address")
                                        .remedy("try again in " + std::to_string(seconds) + " s"),
                                    429);
   response.retry_after_seconds = seconds;
-  exchange->answer(std::move(response));
-  return false;
+  return response;
 }
 
 }  // namespace tutti::controller

@@ -4,10 +4,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/rate.hpp"
 #include "control/controller/call.hpp"
+#include "net/http/server.hpp"
 
 namespace tutti::controller {
 
@@ -28,16 +30,20 @@ class Api {
   Api(const Api&) = delete;
   Api& operator=(const Api&) = delete;
 
+  // By the head alone: is there such a page, may this one call it, how much may it send?
+  net::Admission admit(const net::Request& head);
+  // A request that was admitted.
   void handle(const std::shared_ptr<net::Exchange>& exchange);
 
  private:
   using Shared = std::shared_ptr<net::Exchange>;
+  using Refusal = std::optional<net::Response>;
 
   // 404 or 405: there is no such page, or it does not take the method.
-  void refuse_unknown(const Shared& exchange, const Page& page);
-  // These are false when they have answered with a refusal.
-  bool authorize(const Shared& exchange, Caller caller);
-  bool within(RateLimits& limits, const Shared& exchange, const std::string& what);
+  net::Response refuse_unknown(const net::Request& request, const Page& page);
+  // Nothing if there is nothing to be said against it.
+  Refusal authorize(const net::Request& request, Caller caller);
+  static Refusal take(RateLimits& limits, const net::Request& request, const std::string& what);
   RateLimits& limits_of(RateClass rate);
 
   Tokens tokens_;

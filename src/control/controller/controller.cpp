@@ -150,7 +150,8 @@ Result<> run_controller(const ControllerOptions& options,
   port.key_file = options.tls_key;
   allow_many_connections();
   auto server = net::Server::listen(
-      loop, port, [&](const std::shared_ptr<net::Exchange>& exchange) { api.handle(exchange); });
+      loop, port, [&](const std::shared_ptr<net::Exchange>& exchange) { api.handle(exchange); },
+      [&](const net::Request& head) { return api.admit(head); });
   if (!server) return std::move(server).error();
   if (auto started = core.start(); !started) return started;
   const auto signals = loop.on_signals({SIGTERM, SIGINT}, [&](int) { loop.stop(); });

@@ -16,7 +16,7 @@ void ask_about(const Call& call, cluster::JobId job, cluster::State& state) {
   if (known.finished() || known.placed()) return call.answer(wire::explain_json(state, known));
   call.services().explainer.ask(
       cluster::question_about(state, now_on_the_wall(), known),
-      [call, job, state_name = std::string(cluster::name_of(known.state))](auto answer) {
+      [call, job, state_name = std::string(cluster::state_name(known))](auto answer) {
         if (!answer) return call.refuse(answer.error());
         call.answer(wire::explain_json(*answer, job.text(), state_name));
       });
@@ -30,10 +30,10 @@ void explain_job(const Call& call) {
 }
 
 void explain_submit(const Call& call) {
-  auto specs = wire::decode_submit(call.body());
-  if (!specs) return call.refuse(specs.error());
+  auto submit = wire::decode_submit(call.body());
+  if (!submit) return call.refuse(submit.error());
   call.services().core.ask(
-      [call, submit = cluster::Submit{std::move(*specs)}](cluster::State& state, const wire::StoreHealth&) {
+      [call, submit = std::move(*submit)](cluster::State& state, const wire::StoreHealth&) {
         auto question = cluster::question_about(state, now_on_the_wall(), submit);
         if (!question) return call.refuse(question.error());
         call.services().explainer.ask(std::move(*question), [call](auto answer) {

@@ -26,9 +26,15 @@ void list_jobs(const Call& call) {
 }
 
 void submit(const Call& call) {
-  auto specs = wire::decode_submit(call.body());
-  if (!specs) return call.refuse(specs.error());
-  call.change(cluster::Submit{std::move(*specs)});
+  auto submit = wire::decode_submit(call.body());
+  if (!submit) return call.refuse(submit.error());
+  call.change(std::move(*submit));
+}
+
+void release(const Call& call) {
+  const auto job = job_argument(call);
+  if (!job) return call.refuse(job.error(), 404);
+  call.change(cluster::Release{*job});
 }
 
 void show_job(const Call& call) {
@@ -75,7 +81,8 @@ std::span<const Route> job_routes() {
             .body_bytes_max = net::body_bytes_max,
             .request = {"SubmitRequest"},
             .answer = {"SubmitReply"},
-            .summary = "Submits a job, or all elements of an array; durable when it answers",
+            .summary =
+                "Submits a job, or all elements of an array; durable when it answers, and once for each key",
             .handle = submit},
       Route{.method = "GET",
             .path = "/jobs/{id}",
@@ -88,6 +95,11 @@ std::span<const Route> job_routes() {
             .answer = {"SubmitReply"},
             .summary = "Ends a job; the ids are what is being ended",
             .handle = cancel},
+      Route{.method = "POST",
+            .path = "/jobs/{id}/release",
+            .answer = {"SubmitReply"},
+            .summary = "Lets a job that is held, or waits after bad ends, start again at once",
+            .handle = release},
       Route{.method = "GET",
             .path = "/jobs/{id}/logs",
             .query = {{"follow", "1", "until the job ends"},

@@ -116,7 +116,8 @@ Turns::Outcome Turns::turn(std::vector<Item> items, bool watched) {
     step(outcome, effects, now, tick);
   }
   if (health_.ok) schedule(effects, now);
-  if (commit(effects)) {
+  const Commit committed = commit(effects);
+  if (committed == Commit::done) {
     outcome.delivery = delivery(effects, watched);
     for (const cluster::JobId id : effects.jobs) {
       // One that ended earlier may be touched once more.
@@ -125,7 +126,7 @@ Turns::Outcome Turns::turn(std::vector<Item> items, bool watched) {
     }
     outcome.delivery.resync = std::exchange(resync_, false);
   } else {
-    refuse(outcome, now);
+    refuse(outcome, committed, now);
   }
   return outcome;
 }
@@ -183,9 +184,11 @@ void Turns::schedule(cluster::Effects& effects, Instant now) {
   next_pass_ = took < pass_short_max ? done : done + std::min<Duration>(took, 1s);
 }
 
-// If it does not work, what is in memory may be more than what is stored: back to what is stored.
-bool Turns::commit(const cluster::Effects& effects) {
-  if (effects.jobs.empty() && effects.nodes.empty() && effects.queues.empty() && !effects.fabric) return true;
+// If it does not work, what is in memory may be more than what is stored: back to what is stored. Nobody else
+// writes, so that the revision of what is there tells whether all of the turn has landed or nothing.
+Turns::Commit Turns::commit(const cluster::Effects& effects) {
+  if (effects.jobs.empty() && effects.nodes.empty() && effects.queues.empty() && !effects.fabric)
+    return Commit::done;
   std::vector<store::Write> writes;
   for (const auto& id : effects.jobs) writes.push_back({wire::job_key(id), wire::encode(state_.jobs.at(id))});
   for (const auto& name : effects.nodes)
@@ -199,20 +202,31 @@ bool Turns::commit(const cluster::Effects& effects) {
   const auto committed = store_.commit(revision_, writes);
   if (committed.status == store::CommitResult::Status::done) {
     revision_ = committed.revision;
-    return true;
+    return Commit::done;
   }
   health_ = {false, committed.why};
-  if (auto read = read_store(); !read) health_.error += "; and it cannot be read: " + read.error().text();
-  return false;
+  const std::uint64_t before = revision_;
+  if (auto read = read_store(); !read) {
+    health_.error += "; and it cannot be read: " + read.error().text();
+    return Commit::not_known;
+  }
+  const bool conflict = committed.status == store::CommitResult::Status::conflict;
+  return conflict || revision_ == before ? Commit::nothing_changed : Commit::landed;
 }
 
-// Nothing of the turn becomes visible but that it failed. Agents tell again what they told in it.
-void Turns::refuse(Outcome& outcome, Instant now) {
+// Nothing of the turn becomes visible but what is true of it now. Agents tell again what they told in it, and
+// hear again what they were to be told.
+void Turns::refuse(Outcome& outcome, Commit commit, Instant now) {
   next_probe_ = now + probe_every;
   for (Outcome::Answer& answer : outcome.answers) {
-    if (answer.result)
-      answer.result = failed("it could not be stored: " + health_.error)
-                          .remedy("nothing was changed; try again when the disk is well");
+    if (!answer.result || commit == Commit::landed) continue;
+    answer.result = commit == Commit::nothing_changed
+                        ? failed("it could not be stored: " + health_.error)
+                              .remedy("nothing was changed; try again when the disk is well")
+                        : unknown("it is not known whether it was stored: " + health_.error)
+                              .remedy(
+                                  "when the disk is well, look whether it was done; a submit with the "
+                                  "same key is not done twice");
   }
   outcome.delivery.resync = true;
 }

@@ -88,9 +88,11 @@ class Turns {
   void probe(Instant now);
   void step(Outcome& outcome, cluster::Effects& effects, Instant now, Item& item);
   void schedule(cluster::Effects& effects, Instant now);
-  bool commit(const cluster::Effects& effects);
+  // What became of a turn's changes.
+  enum class Commit { done, nothing_changed, landed, not_known };
+  Commit commit(const cluster::Effects& effects);
   Delivery delivery(const cluster::Effects& effects, bool watched) const;
-  void refuse(Outcome& outcome, Instant now);
+  void refuse(Outcome& outcome, Commit commit, Instant now);
   Result<> read_store();
 
   store::Store& store_;

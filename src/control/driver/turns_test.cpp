@@ -67,6 +67,66 @@ TEST_F(TurnsTest, NothingIsSentOfATurnThatWasNotStored) {
   EXPECT_TRUE(turns.state().jobs.empty());
 }
 
+// The answer to a submit whose commit had an unknown end.
+std::string answer_after(TurnsTest& test, bool landed) {
+  test.happen(hello("a"));
+  test.store.fail_next(store::CommitResult::Status::unknown, landed);
+  std::vector<Item> items;
+  items.push_back({submit(), [](const auto&) {}, nullptr});
+  const auto outcome = test.turns.turn(std::move(items), false);
+  const auto& result = outcome.answers.at(0).result;
+  return result ? "accepted as job " + result->front().text() : result.error().remedy();
+}
+
+TEST_F(TurnsTest, AfterACommitOfUnknownEndTheAnswerIsTrueIfItLanded) {
+  EXPECT_EQ(answer_after(*this, true), "accepted as job 1");
+  EXPECT_EQ(turns.state().jobs.size(), 1U);
+}
+
+TEST_F(TurnsTest, AfterACommitOfUnknownEndTheAnswerIsTrueIfItDidNotLand) {
+  EXPECT_EQ(answer_after(*this, false), "nothing was changed; try again when the disk is well");
+  EXPECT_TRUE(turns.state().jobs.empty());
+}
+
+// A store that cannot be read after a commit of unknown end.
+struct SilentStore final : store::Store {
+  store::MemoryStore memory;
+  bool silent = false;
+  Result<store::Contents> load() override {
+    if (silent) return failed("the disk is gone");
+    return memory.load();
+  }
+  store::CommitResult commit(std::uint64_t revision, std::span<const store::Write> writes) override {
+    auto result = memory.commit(revision, writes);
+    silent = silent || result.status != store::CommitResult::Status::done;
+    return result;
+  }
+};
+
+TEST(Turns, WhatNobodyCanKnowIsNotClaimed) {
+  SilentStore store;
+  Instant now{1000s};
+  Turns turns(store, [&] { return now; });
+  ASSERT_TRUE(turns.load().ok());
+  store.memory.fail_next(store::CommitResult::Status::unknown, true);
+  cluster::Submit keyed = submit();
+  keyed.key = "key";
+  const auto ask = [&] {
+    std::vector<Item> items;
+    items.push_back({keyed, [](const auto&) {}, nullptr});
+    return turns.turn(std::move(items), false).answers.at(0).result;
+  };
+  const auto first = ask();
+  ASSERT_FALSE(first.ok());
+  EXPECT_EQ(first.error().code(), ErrorCode::unknown);
+  store.silent = false;
+  now += 2s;
+  const auto again = ask();
+  ASSERT_TRUE(again.ok()) << again.error().text();
+  EXPECT_EQ(again->front().number(), 1U) << "it had landed, and the key finds it";
+  EXPECT_EQ(turns.state().jobs.size(), 1U);
+}
+
 TEST_F(TurnsTest, AStoreThatIsWellAgainIsFoundByAProbe) {
   happen(hello("a"));
   store.fail_next(store::CommitResult::Status::unknown, true);

@@ -45,16 +45,6 @@ Result<sched::Shape> shape_from(const proto::Shape& from) {
   return to;
 }
 
-Result<> check_env(const std::vector<std::string>& env) {
-  for (const std::string& entry : env) {
-    const auto equals = entry.find('=');
-    if (equals == 0 || equals == std::string::npos || entry.find('\0') != std::string::npos) {
-      return invalid("'" + entry.substr(0, 64) + "' is not of the form NAME=VALUE");
-    }
-  }
-  return {};
-}
-
 }  // namespace
 
 void to_proto(const cluster::JobSpec& from, proto::JobSpec& to) {
@@ -119,14 +109,6 @@ Result<cluster::JobSpec> from_proto(const proto::JobSpec& from) {
   for (const auto& dependency : from.after())
     to.after.push_back({cluster::JobId(dependency.job()), dependency.success()});
   if (to.command.empty() || to.command.front().empty()) return invalid("a job needs a command");
-  for (const auto& word : to.command) {
-    if (word.find('\0') != std::string::npos) return invalid("a command cannot hold a NUL byte");
-  }
-  if (to.name.size() > 256 || to.user.size() > 256 || to.workdir.size() > 4096 || to.output.size() > 4096) {
-    return invalid("a name or path of the job is too long");
-  }
-  if (to.restarts < 0 || to.restart_on_failure < 0) return invalid("a number of restarts is negative");
-  if (auto sound = check_env(to.env); !sound) return std::move(sound).error();
   return to;
 }
 
@@ -151,14 +133,18 @@ void to_proto(const cluster::RankStatus& from, proto::RankStatus& to) {
   to.set_detail(from.detail);
   to.set_vanished(from.vanished);
   to.set_saved_at_ns(from.saved_at.time_since_epoch().count());
+  to.set_node_fault(from.node_fault);
 }
 
 Result<cluster::RankStatus> from_proto(const proto::RankStatus& from) {
   if (from.state() < 0 || from.state() > 2) return invalid("a rank has no such state");
   if (from.exit_code() < 0 || from.exit_code() > 255) return invalid("an exit code is out of range");
-  return cluster::RankStatus{static_cast<cluster::RankState>(from.state()), from.exit_code(),
-                             valid_utf8(from.detail()), from.vanished(),
-                             Instant(Duration(from.saved_at_ns()))};
+  return cluster::RankStatus{static_cast<cluster::RankState>(from.state()),
+                             from.exit_code(),
+                             valid_utf8(from.detail()),
+                             from.vanished(),
+                             Instant(Duration(from.saved_at_ns())),
+                             from.node_fault()};
 }
 
 void to_proto(const cluster::Inventory& from, proto::Inventory& to) {

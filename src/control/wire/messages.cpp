@@ -4,6 +4,7 @@
 
 #include <google/protobuf/stubs/logging.h>
 
+#include "base/text.hpp"
 #include "control/wire/convert.hpp"
 
 namespace tutti::wire {
@@ -36,14 +37,19 @@ Result<cluster::RankReport> report_from(const proto::RankReport& from) {
   return cluster::RankReport{cluster::JobId(from.job()), from.attempt(), from.rank(), std::move(*status)};
 }
 
+template <class From>
+std::string illness_of(const From& from) {
+  return valid_utf8(from.illness().substr(0, illness_bytes_max));
+}
+
 Result<AgentMessage> hello_from(const proto::Hello& from) {
   if (auto named = check_node_name(from.node()); !named) return std::move(named).error();
   if (from.location().size() > 256 || from.address().size() > 256)
     return invalid("a location or address is too long");
   auto inventory = from_proto(from.inventory());
   if (!inventory) return std::move(inventory).error();
-  cluster::Hello to{from.node(),      from.location(),       from.address(),
-                    from.agent_pid(), std::move(*inventory), {}};
+  cluster::Hello to{from.node(), from.location(), from.address(), from.agent_pid(), std::move(*inventory),
+                    {},          illness_of(from)};
   for (const auto& rank : from.ranks()) {
     auto report = report_from(rank);
     if (!report) return std::move(report).error();
@@ -117,8 +123,9 @@ std::string encode(const AgentMessage& message) {
                    body.set_agent_pid(hello.agent_pid);
                    wire::to_proto(hello.inventory, *body.mutable_inventory());
                    for (const auto& rank : hello.ranks) to_proto(rank, *body.add_ranks());
+                   body.set_illness(hello.illness);
                  },
-                 [&](const Heartbeat&) { to.mutable_heartbeat(); },
+                 [&](const Heartbeat& beat) { to.mutable_heartbeat()->set_illness(beat.illness); },
                  [&](const cluster::RankReport& report) { to_proto(report, *to.mutable_rank()); },
                  [&](const LogChunk& chunk) {
                    to.mutable_log()->set_stream(chunk.stream);
@@ -139,7 +146,7 @@ Result<AgentMessage> decode_agent_message(std::string_view bytes) {
     case proto::AgentMessage::kHello:
       return hello_from(from.hello());
     case proto::AgentMessage::kHeartbeat:
-      return AgentMessage(Heartbeat{});
+      return AgentMessage(Heartbeat{illness_of(from.heartbeat())});
     case proto::AgentMessage::kRank: {
       auto report = report_from(from.rank());
       if (!report) return std::move(report).error();

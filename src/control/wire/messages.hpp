@@ -19,10 +19,13 @@ namespace tutti::wire {
 
 constexpr std::size_t node_name_bytes_max = 128;
 constexpr std::size_t detail_bytes_max = 8 << 10;
+constexpr std::size_t illness_bytes_max = 1 << 10;
 
 // ---- agent to controller
 
-struct Heartbeat {};
+struct Heartbeat {
+  std::string illness = {};  // as in Hello
+};
 struct LogChunk {
   std::uint64_t stream = 0;
   std::int32_t rank = 0;

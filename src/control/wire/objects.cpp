@@ -21,7 +21,7 @@ Error damaged(std::string_view key) {
 Result<cluster::Job> job_from(const proto::StoredJob& from) {
   auto spec = from_proto(from.spec());
   if (!spec) return std::move(spec).error();
-  if (from.state() < 0 || from.state() > 6 || from.ending() < 0 || from.ending() > 6)
+  if (from.state() < 0 || from.state() > 6 || from.ending() < 0 || from.ending() > 7)
     return invalid("no such state");
   cluster::Job to;
   to.id = cluster::JobId(from.id());
@@ -49,6 +49,13 @@ Result<cluster::Job> job_from(const proto::StoredJob& from) {
   to.master_port = from.master_port();
   to.ending = static_cast<cluster::EndCause>(from.ending());
   to.last_end = from.last_end();
+  to.bad_ends = from.bad_ends();
+  to.deadly_attempts = from.deadly_attempts();
+  to.nodes_lost = from.nodes_lost();
+  to.attempt_losses = from.attempt_losses();
+  to.not_before = Instant(Duration(from.not_before_ns()));
+  to.held = from.held();
+  to.submit_key = from.submit_key();
   return to;
 }
 
@@ -100,6 +107,13 @@ std::string encode(const cluster::Job& job) {
   to.set_master_port(job.master_port);
   to.set_ending(static_cast<std::int32_t>(job.ending));
   to.set_last_end(job.last_end);
+  to.set_bad_ends(job.bad_ends);
+  to.set_deadly_attempts(job.deadly_attempts);
+  to.set_nodes_lost(job.nodes_lost);
+  to.set_attempt_losses(job.attempt_losses);
+  to.set_not_before_ns(job.not_before.time_since_epoch().count());
+  to.set_held(job.held);
+  to.set_submit_key(job.submit_key);
   return to.SerializeAsString();
 }
 
@@ -112,6 +126,10 @@ std::string encode(const cluster::Node& node) {
   to_proto(node.inventory, *to.mutable_inventory());
   to.set_draining(node.draining);
   to.set_lost(node.lost);
+  to.set_fault(node.fault);
+  to.set_faults(node.faults);
+  to.set_times_set_aside(node.times_set_aside);
+  to.set_back_at_ns(node.back_at.time_since_epoch().count());
   return to.SerializeAsString();
 }
 
@@ -168,8 +186,18 @@ Result<> decode_into(cluster::State& state, std::string_view key, std::string_vi
   if (!key.starts_with(node_prefix) || !from.ParseFromArray(bytes.data(), size)) return damaged(key);
   auto inventory = from_proto(from.inventory());
   if (!inventory) return damaged(key);
-  cluster::Node node{from.name(),           from.location(), from.address(), from.agent_pid(),
-                     std::move(*inventory), from.draining(), from.lost(),    {}};
+  cluster::Node node;
+  node.name = from.name();
+  node.location = from.location();
+  node.address = from.address();
+  node.agent_pid = from.agent_pid();
+  node.inventory = std::move(*inventory);
+  node.draining = from.draining();
+  node.lost = from.lost();
+  node.fault = from.fault();
+  node.faults = from.faults();
+  node.times_set_aside = from.times_set_aside();
+  node.back_at = Instant(Duration(from.back_at_ns()));
   state.nodes.insert_or_assign(from.name(), std::move(node));
   return {};
 }

@@ -23,6 +23,7 @@ std::string error_json(const Error& error) {
   reply.mutable_error()->set_context(error.context());
   reply.mutable_error()->set_remedy(error.remedy());
   reply.mutable_error()->set_wrong_request(error.code() == ErrorCode::invalid);
+  reply.mutable_error()->set_unknown(error.code() == ErrorCode::unknown);
   return print(reply);
 }
 
@@ -30,7 +31,9 @@ Error decode_error(int status, std::string_view text) {
   proto::ErrorReply reply;
   if (!parse(text, reply) || reply.error().message().empty())
     return failed("it answered with HTTP status " + std::to_string(status));
-  const ErrorCode code = reply.error().wrong_request() ? ErrorCode::invalid : ErrorCode::failed;
+  ErrorCode code = ErrorCode::failed;
+  if (reply.error().wrong_request()) code = ErrorCode::invalid;
+  if (reply.error().unknown()) code = ErrorCode::unknown;
   Error error(code, reply.error().message());
   if (!reply.error().context().empty()) error = std::move(error).within(reply.error().context());
   return std::move(error).remedy(reply.error().remedy());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "control/cluster/limits.hpp"
 #include "control/wire/convert.hpp"
 #include "control/wire/json.hpp"
 #include "control/wire/messages.hpp"
@@ -41,22 +42,25 @@ Result<cluster::Link> link_from(const proto::LinkMeasured& from) {
 
 }  // namespace
 
-Result<std::vector<cluster::JobSpec>> decode_submit(std::string_view text) {
+Result<cluster::Submit> decode_submit(std::string_view text) {
   proto::SubmitRequest request;
   if (auto parsed = parse(text, request); !parsed) return std::move(parsed).error();
-  std::vector<cluster::JobSpec> specs;
+  if (auto checked = cluster::check_submit_key(request.key()); !checked) return std::move(checked).error();
+  cluster::Submit submit{{}, request.key()};
   for (auto& job : *request.mutable_jobs()) {
     if (job.queue().empty()) job.set_queue("default");
     auto spec = from_proto(job);
     if (!spec) return std::move(spec).error();
-    specs.push_back(std::move(*spec));
+    if (auto checked = cluster::check_limits(*spec); !checked) return std::move(checked).error();
+    submit.specs.push_back(std::move(*spec));
   }
-  return specs;
+  return submit;
 }
 
-Result<std::string> encode_submit(const std::vector<cluster::JobSpec>& specs) {
+Result<std::string> encode_submit(const cluster::Submit& submit) {
   proto::SubmitRequest request;
-  for (const auto& spec : specs) to_proto(spec, *request.add_jobs());
+  request.set_key(submit.key);
+  for (const auto& spec : submit.specs) to_proto(spec, *request.add_jobs());
   // Protobuf writes any bytes as text, and refuses them only when it reads them back.
   if (proto::JobSpec copy;
       request.jobs_size() > 0 && !copy.ParseFromString(request.jobs(0).SerializeAsString())) {

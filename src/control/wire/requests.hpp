@@ -11,9 +11,10 @@
 
 namespace tutti::wire {
 
-Result<std::vector<cluster::JobSpec>> decode_submit(std::string_view json);
+// Within the limits of cluster/limits.hpp.
+Result<cluster::Submit> decode_submit(std::string_view json);
 // Refuses what is not UTF-8, which JSON cannot carry.
-Result<std::string> encode_submit(const std::vector<cluster::JobSpec>& specs);
+Result<std::string> encode_submit(const cluster::Submit& submit);
 Result<bool> decode_drain(std::string_view json);
 // Numbers in range; whether they fit those of other queues is for the cluster to say.
 Result<cluster::SetQueue> decode_queue(const std::string& name, std::string_view json);

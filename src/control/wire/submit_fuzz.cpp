@@ -5,7 +5,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  if (auto specs = tutti::wire::decode_submit(bytes)) static_cast<void>(tutti::wire::encode_submit(*specs));
+  if (auto submit = tutti::wire::decode_submit(bytes)) static_cast<void>(tutti::wire::encode_submit(*submit));
   static_cast<void>(tutti::wire::decode_error(400, bytes));
   static_cast<void>(tutti::wire::decode_drain(bytes));
   static_cast<void>(tutti::wire::decode_fabric(bytes));

@@ -28,7 +28,7 @@ std::string explain_json(const sched::Explanation& explanation, const std::strin
 std::string explain_json(const cluster::State& state, const cluster::Job& job) {
   proto::ExplainView view;
   view.set_id(job.id.text());
-  view.set_state(std::string(cluster::name_of(job.state)));
+  view.set_state(std::string(cluster::state_name(job)));
   view.set_why(cluster::reason_of(state, job));
   view.set_queue(job.spec.queue);
   return print(view);

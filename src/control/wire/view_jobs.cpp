@@ -54,7 +54,7 @@ void fill_detail(const cluster::Job& job, proto::JobDetail& view) {
 void fill_job(const cluster::State& state, const cluster::Job& job, proto::JobView& view) {
   view.set_id(job.id.text());
   view.set_name(job.spec.name);
-  view.set_state(std::string(cluster::name_of(job.state)));
+  view.set_state(std::string(cluster::state_name(job)));
   view.set_queue(job.spec.queue);
   view.set_ranks(cluster::rank_count(job));
   view.set_ranks_wanted(job.spec.shape.ranks);

@@ -29,6 +29,7 @@ void fill_node(const cluster::State& state, const cluster::Node& node, const Use
   view.set_memory_free_mib(to_mib(node.inventory.memory - use.memory));
   if (node.agent_pid > 0) view.set_agent_pid(static_cast<std::int32_t>(node.agent_pid));
   add_strings(use.jobs, *view.mutable_jobs());
+  view.set_reason(cluster::reason_of(node));
 }
 
 }  // namespace

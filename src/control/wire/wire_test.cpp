@@ -16,7 +16,7 @@ cluster::JobSpec full_spec() {
   spec.command = {"python3", "train.py"};
   spec.env = {"A=1", "B="};
   spec.workdir = "/data";
-  spec.sync = "hash";
+  spec.sync = std::string(64, 'a');
   spec.output = "out-%j";
   spec.user = "ada";
   spec.shape = {.ranks = 6,
@@ -56,19 +56,38 @@ cluster::Job full_job() {
   job.last_end = "before";
   job.holds = true;
   job.places = {{"a", {{0, 1000}}}, {"a", {{1, 1000}}}, {"b", {{0, 1000}}}, {"b", {{1, 1000}}}};
-  job.ranks = {{cluster::RankState::started}, {cluster::RankState::exited, 9, "x", true}, {}, {}};
+  job.ranks = {{cluster::RankState::started},
+               {cluster::RankState::exited, 9, "x", true},
+               {cluster::RankState::exited, 126, "full", false, {}, true},
+               {}};
   job.master_port = 20'001;
   job.ending = cluster::EndCause::node_lost;
+  job.bad_ends = 4;
+  job.deadly_attempts = 3;
+  job.nodes_lost = 5;
+  job.attempt_losses = 2;
+  job.not_before = Instant(1'700'000'009s);
+  job.submit_key = "key-7";
   return job;
 }
 
 TEST(Store, JobsAndNodesComeBackAsTheyWere) {
   cluster::State state;
-  const cluster::Job job = full_job();
+  cluster::Job job = full_job();
+  job.held = "is held";
   ASSERT_TRUE(decode_into(state, job_key(job.id), encode(job)).ok());
   EXPECT_EQ(state.jobs.at(job.id), job);
-  const cluster::Node node{"n1", "s/p/r", "10.0.0.1", 77, {{{"H100", gib(80), "uuid", 1}}, 16, gib(64)},
-                           true, true,    {}};
+  cluster::Node node;
+  node.name = "n1";
+  node.location = "s/p/r";
+  node.address = "10.0.0.1";
+  node.agent_pid = 77;
+  node.inventory = {{{"H100", gib(80), "uuid", 1}}, 16, gib(64)};
+  node.draining = node.lost = true;
+  node.fault = "the disk is full";
+  node.faults = 3;
+  node.times_set_aside = 2;
+  node.back_at = Instant(1'700'000'001s);
   ASSERT_TRUE(decode_into(state, node_key("n1"), encode(node)).ok());
   EXPECT_EQ(state.nodes.at("n1"), node);
 }
@@ -100,16 +119,17 @@ TEST(Store, DamageIsNoticed) {
 }
 
 TEST(Submit, SpecsTravelAsJson) {
-  const auto specs = decode_submit(encode_submit({full_spec(), full_spec()}).value());
+  const auto specs = decode_submit(encode_submit({{full_spec(), full_spec()}, "key-7"}).value());
   ASSERT_TRUE(specs.ok()) << specs.error().text();
-  ASSERT_EQ(specs->size(), 2U);
-  EXPECT_EQ(specs->front(), full_spec());
+  ASSERT_EQ(specs->specs.size(), 2U);
+  EXPECT_EQ(specs->specs.front(), full_spec());
+  EXPECT_EQ(specs->key, "key-7");
 }
 
 TEST(Submit, RefusesWhatIsNotText) {
   cluster::JobSpec spec = full_spec();
   spec.command.push_back("\xff");
-  EXPECT_FALSE(encode_submit({spec}).ok());
+  EXPECT_FALSE(encode_submit({{spec}}).ok());
 }
 
 TEST(Messages, WhatAProgramWroteNeedNotBeText) {
@@ -143,8 +163,7 @@ TEST(Submit, RefusesWhatIsOutOfRange) {
   EXPECT_EQ(why(R"({"command":["true"],"shape":{"ranks":1,"gpu_share":-1}})"),
             "a gang cannot need less than nothing");
   EXPECT_EQ(why(R"({"command":[],"shape":{"ranks":1}})"), "a job needs a command");
-  EXPECT_EQ(why(R"({"command":["true"],"env":["=x"],"shape":{"ranks":1}})"),
-            "'=x' is not of the form NAME=VALUE");
+  EXPECT_EQ(why(R"({"command":["true"],"env":["=x"],"shape":{"ranks":1}})"), "'=x' is not of the form K=V");
   EXPECT_EQ(why(R"({"command":["true"],"shape":{"ranks":1},"time_limit_ms":"-5"})"),
             "a time is out of range");
   EXPECT_NE(why(R"({"command":["true"],"colour":"red"})").find("not the JSON that is expected"),

@@ -215,6 +215,7 @@ class Replay {
       worked_.erase(id);
       return;
     }
+    if (!job.held.empty()) held_.insert(id);
     worked_[id] = worked;
     state_.index.knows(id, trace_[jobs_.at(id)].duration - worked);
   }
@@ -254,9 +255,11 @@ class Replay {
       step(cluster::Planned{plan, state_.index.generation()});
       answer_ends();
       for (const cluster::JobId id : std::exchange(starting_, {})) begin(id);
+      // A trace has no person who would look at a gang that lost many nodes.
+      for (const cluster::JobId id : std::exchange(held_, {})) step(cluster::Release{id});
     }
-    const Instant wake = state_.index.wake();
-    if (wake != sched::never && wake > now_) {
+    const Instant wake = cluster::next_wake(state_, now_);
+    if (wake != sched::never) {
       if (wake_at_ != sched::never) agenda_.erase({wake_at_, Kind::wake, 0, 0});
       wake_at_ = wake;
       agenda_.insert({wake, Kind::wake, 0, 0});
@@ -287,6 +290,7 @@ class Replay {
   std::set<cluster::JobId> starting_;
   std::vector<cluster::EndRanks> ending_;
   std::set<cluster::JobId> lost_;
+  std::set<cluster::JobId> held_;
   std::int32_t widest_ = 1;
   double busy_ = 0;
   std::size_t done_ = 0;

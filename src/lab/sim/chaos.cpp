@@ -53,6 +53,7 @@ class Chaos {
     if (sound()) {
       world_.note("the faults stop");
       faults_->end();
+      world_.checks.faults_stopped();
       finish();
     }
     return report();

@@ -71,6 +71,14 @@ void Checks::process_ended(const RankKey& key, std::optional<std::int32_t> exit_
   running_.erase(running);
 }
 
+// While other things fail too, a loss may not be seen as one.
+void Checks::node_killed(cluster::JobId job) {
+  if (!calm_) return;
+  if (++killed_nodes_[job] > cluster::deadly_nodes_max)
+    violate("job " + job.text() + " has killed " + std::to_string(killed_nodes_[job]) +
+            " nodes, and is not stopped");
+}
+
 void Checks::acknowledged(const std::vector<cluster::JobId>& jobs) {
   acknowledged_.insert(jobs.begin(), jobs.end());
 }
@@ -132,6 +140,8 @@ void Checks::check_finished(const cluster::Job& job) {
   }
   if (!job.finished()) return;
   finished_.emplace(job.id, durable(job));
+  if (job.state == JobState::failed && job.reason.find("could not be started: the disk") != std::string::npos)
+    violate("job " + job.id.text() + " failed because a node could not start it");
   if (job.state == JobState::succeeded) check_success(job);
 }
 

@@ -29,6 +29,9 @@ class Checks {
   void process_started(const std::string& node, std::uint64_t disk, const RankKey& key);
   // Without an exit code it was killed, or died with its node.
   void process_ended(const RankKey& key, std::optional<std::int32_t> exit_code);
+  // What a rank of the job did took its node down.
+  void node_killed(cluster::JobId job);
+  void faults_stopped() { calm_ = true; }
   void acknowledged(const std::vector<cluster::JobId>& jobs);
 
   // ---- what the controller believes
@@ -59,6 +62,8 @@ class Checks {
   void check_running(const cluster::Job& job);
 
   std::string violation_;
+  bool calm_ = false;                                    // there are no more faults but those that jobs make
+  std::map<cluster::JobId, std::int32_t> killed_nodes_;  // since it is calm
   std::set<cluster::JobId> acknowledged_;
   std::map<Attempt, Placed> placed_;
   std::map<cluster::JobId, std::int32_t> attempts_;

@@ -37,7 +37,8 @@ void Faults::next() {
       &Faults::kill_agent,       &Faults::power_off,       &Faults::wipe_node,
       &Faults::kill_process,     &Faults::kill_controller, &Faults::kill_controller_in_commit,
       &Faults::stall_controller, &Faults::break_disk,      &Faults::disturb_disk,
-      &Faults::jump_clock,       &Faults::double_messages, &Faults::slow_network};
+      &Faults::jump_clock,       &Faults::double_messages, &Faults::slow_network,
+      &Faults::fill_disk};
   const Duration gap(
       static_cast<Duration::rep>(world_.prng.exponential(static_cast<double>(mean_gap_.count()))));
   world_.agenda.after(gap, [this] {
@@ -64,6 +65,7 @@ void Faults::end() {
   for (std::size_t node = 0; node < nodes_.size(); ++node) {
     if (world_.network.blocked(node)) world_.network.unblock(node);
     nodes_[node]->thaw();
+    nodes_[node]->empty_disk();
     nodes_[node]->power_on();
     nodes_[node]->start_agent();
   }
@@ -132,6 +134,13 @@ bool Faults::wipe_node() {
   VirtualNode& node = *nodes_[some_node()];
   const bool hit = node.power_off(true);
   world_.agenda.after(world_.between(100ms, 20s), [&node] { node.power_on(); });
+  return hit;
+}
+
+bool Faults::fill_disk() {
+  VirtualNode& node = *nodes_[some_node()];
+  const bool hit = node.fill_disk(world_.prng.chance(0.5));
+  world_.agenda.after(world_.between(1s, 40s), [&node] { node.empty_disk(); });
   return hit;
 }
 

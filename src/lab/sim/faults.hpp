@@ -28,7 +28,7 @@ class Faults {
  private:
   // Whether it hit something: a node that is off cannot be switched off.
   using Fault = bool (Faults::*)();
-  static constexpr std::size_t kinds = 15;
+  static constexpr std::size_t kinds = 16;
 
   void choose_weather();
   void next();
@@ -40,6 +40,7 @@ class Faults {
   bool kill_agent();
   bool power_off();
   bool wipe_node();
+  bool fill_disk();
   bool kill_process();
   bool kill_controller();
   bool kill_controller_in_commit();

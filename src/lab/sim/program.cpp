@@ -18,6 +18,7 @@ std::vector<std::string> some_program(Prng& prng) {
   if (kind > 0.70) name = "fail";
   if (kind > 0.80) name = "fail_first";
   if (kind > 0.90) name = "hang";
+  if (kind > 0.96) name = "poison";
   return {name, std::to_string(ms), std::to_string(prng.below(3)), std::to_string(prng.between(1, 2))};
 }
 
@@ -28,11 +29,21 @@ std::optional<Ending> ending_of(const std::vector<std::string>& command, const k
       std::chrono::milliseconds(std::stoll(command[1])) + std::chrono::microseconds(key.rank * 37);
   const bool is_the_rank = key.rank == std::stoi(command[2]);
   if (command[0] == "hang" && is_the_rank) return std::nullopt;
+  if (is_poison(command)) return std::nullopt;
   if (command[0] == "fail" && is_the_rank) return Ending{after / 2, 3};
   if (command[0] == "fail_first" && is_the_rank && key.attempt < std::stoi(command[3]))
     return Ending{after / 2, 1};
   return Ending{after, 0};
 }
+
+std::optional<Duration> kills_node_after(const std::vector<std::string>& command,
+                                         const keeper::RankKey& key) {
+  // Every gang has this rank.
+  if (!is_poison(command) || key.rank != 0) return std::nullopt;
+  return std::chrono::milliseconds(std::stoll(command[1]));
+}
+
+bool is_poison(const std::vector<std::string>& command) { return command.front() == "poison"; }
 
 bool hangs(const std::vector<std::string>& command) { return command.front() == "hang"; }
 

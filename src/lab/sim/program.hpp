@@ -17,12 +17,17 @@ struct Ending {
   std::int32_t exit_code = 0;
 };
 
-// A command of a random kind: most succeed, some fail, some fail a few times, some hang.
+// A command of a random kind: most succeed, some fail, some fail a few times, some hang, some kill their
+// node.
 std::vector<std::string> some_program(Prng& prng);
 
 // How this rank ends by itself; nothing if it hangs.
 std::optional<Ending> ending_of(const std::vector<std::string>& command, const keeper::RankKey& key);
 
+// When this rank takes its whole node down; nothing if it does not.
+std::optional<Duration> kills_node_after(const std::vector<std::string>& command, const keeper::RankKey& key);
+
+bool is_poison(const std::vector<std::string>& command);
 bool hangs(const std::vector<std::string>& command);
 
 }  // namespace tutti::sim

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "control/cluster/limits.hpp"
 #include "lab/sim/program.hpp"
 
 namespace tutti::sim {
@@ -70,6 +71,7 @@ cluster::JobSpec Users::some_spec() {
   spec.priority = static_cast<std::int32_t>(prng.between(-1, 1));
   spec.restarts = static_cast<std::int32_t>(prng.between(0, 4));
   spec.restart_on_failure = static_cast<std::int32_t>(prng.below(3));
+  if (is_poison(spec.command)) spec.restarts = cluster::restarts_max;
   spec.grace = world_.between(10ms, 5s);
   if (prng.chance(0.3)) spec.time_limit = world_.between(1s, 20s);
   if (prng.chance(0.2)) spec.sync = "manifest";
@@ -117,7 +119,10 @@ void Users::clean_up() {
   for (const cluster::JobId id : controller_.state().active) {
     const cluster::Job& job = controller_.state().jobs.at(id);
     const bool being_cancelled = job.ending == cluster::EndCause::cancelled;
-    if (hangs(job.spec.command) && !being_cancelled)
+    // Somebody looks at what is held, and sees that it was the job, or that it was not.
+    const bool held = !job.held.empty();
+    if (held && !is_poison(job.spec.command)) ask("release " + id.text(), cluster::Release{id}, false);
+    if ((hangs(job.spec.command) || (held && is_poison(job.spec.command))) && !being_cancelled)
       ask("cancel " + id.text(), cluster::Cancel{id, "somebody", false}, false);
   }
 }

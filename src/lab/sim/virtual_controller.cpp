@@ -129,7 +129,8 @@ void VirtualController::receive(Network::Id connection, const std::string& node,
     world_.note("controller hears " + node + ": " + describe(*report));
     return put(cluster::Reported{node, std::move(*report)}, nullptr);
   }
-  put(cluster::Heard{node}, nullptr);
+  if (auto* beat = std::get_if<wire::Heartbeat>(&*message))
+    put(cluster::Heard{node, std::move(beat->illness)}, nullptr);
 }
 
 void VirtualController::closed(Network::Id connection, const std::string& node) {

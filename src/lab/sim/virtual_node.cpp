@@ -131,6 +131,27 @@ void VirtualNode::thaw() {
   for (auto& task : std::exchange(late_, {})) task();
 }
 
+bool VirtualNode::fill_disk(bool agent_knows) {
+  if (full_) return false;
+  full_ = true;
+  knows_ = agent_knows;
+  world_.note(name() + ": the disk is full" + (knows_ ? "" : ", and nobody knows"));
+  return true;
+}
+
+void VirtualNode::empty_disk() {
+  if (!std::exchange(full_, false)) return;
+  world_.note(name() + ": the disk has room again");
+}
+
+// What a rank did takes the whole node down, for longer than its lease.
+void VirtualNode::die_of(const RankKey& key) {
+  world_.note(name() + ": killed by rank " + key.text());
+  world_.checks.node_killed(key.job);
+  power_off(false);
+  world_.agenda.after(world_.between(5s, 20s), [this] { power_on(); });
+}
+
 bool VirtualNode::kill_process() {
   std::vector<RankKey> running;
   for (const auto& [key, folder] : disk_) {
@@ -163,7 +184,7 @@ Result<std::map<RankKey, cluster::RankStatus>> VirtualNode::adopt() {
 void VirtualNode::prepare(const wire::StartRanks& start) {
   agent_later(world_.between(10ms, 4s), [this, job = start.job, attempt = start.attempt] {
     if (world_.prng.chance(world_.weather.prepare_fails)) {
-      keeper_->prepared(job, attempt, failed("the controller does not have it"));
+      keeper_->prepared(job, attempt, invalid("the controller does not have it"));
     } else {
       keeper_->prepared(job, attempt, std::string("/work"));
     }
@@ -176,7 +197,7 @@ Result<> VirtualNode::start(const wire::StartRanks& attempt, const wire::StartRa
                             const std::string& /*workdir*/) {
   if (doomed_) return {};
   const RankKey key{attempt.job, attempt.attempt, rank.rank};
-  if (world_.prng.chance(world_.weather.start_fails)) return failed("the disk is full");
+  if (full_ || world_.prng.chance(world_.weather.start_fails)) return failed("the disk is full");
   Folder& folder = disk_[key];
   if (world_.prng.chance(world_.weather.dies_in_start)) {
     doom();
@@ -193,6 +214,12 @@ void VirtualNode::launch(const RankKey& key, Folder& folder, const wire::StartRa
   folder.ending = false;
   world_.note(name() + ": rank " + key.text() + " starts");
   world_.checks.process_started(name(), disk_life_, key);
+  if (const auto after = kills_node_after(attempt.command, key)) {
+    node_later(*after, [this, key, process = folder.process] {
+      const auto found = disk_.find(key);
+      if (found != disk_.end() && found->second.process == process) die_of(key);
+    });
+  }
   const auto ending = ending_of(attempt.command, key);
   if (!ending) return;
   node_later(ending->after, [this, key, process = folder.process, code = ending->exit_code] {
@@ -243,6 +270,7 @@ void VirtualNode::send(const wire::AgentMessage& message) {
 }
 
 void VirtualNode::beat() {
+  keeper_->set_illness(full_ && knows_ ? "its disk is full" : "");
   keeper_->heartbeat();
   agent_later(cluster::heartbeat_every, [this] { beat(); });
 }

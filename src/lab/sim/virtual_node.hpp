@@ -37,6 +37,9 @@ class VirtualNode final : private keeper::Processes {
   bool kill_agent();
   bool freeze();
   void thaw();
+  // Nothing can be started until the disk is emptied; the agent says so, or knows nothing of it.
+  bool fill_disk(bool agent_knows);
+  void empty_disk();
   // Kills the shim of one of the ranks that run.
   bool kill_process();
 
@@ -72,6 +75,7 @@ class VirtualNode final : private keeper::Processes {
   // The agent dies at this very point: nothing that it still does has an effect.
   void doom();
 
+  void die_of(const RankKey& key);
   void launch(const RankKey& key, Folder& folder, const wire::StartRanks& attempt);
   void exit_process(const RankKey& key, std::uint64_t process, std::optional<std::int32_t> code);
   void send(const wire::AgentMessage& message);
@@ -84,6 +88,8 @@ class VirtualNode final : private keeper::Processes {
   Dial dial_;
   bool powered_ = false;
   bool frozen_ = false;
+  bool full_ = false;
+  bool knows_ = false;  // that it is full
   std::uint64_t power_life_ = 0;
   std::uint64_t agent_life_ = 0;
   std::uint64_t disk_life_;

@@ -3,6 +3,7 @@
 #include "net/http/client.hpp"
 
 #include <netdb.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
@@ -52,6 +53,20 @@ bool wait_for(int descriptor, short events, Clock::time_point deadline, const st
   }
 }
 
+// Whether all of these are addresses of this machine itself.
+bool all_here(const addrinfo* addresses) {
+  for (const addrinfo* at = addresses; at != nullptr; at = at->ai_next) {
+    if (at->ai_family == AF_INET) {
+      const auto* address = reinterpret_cast<const sockaddr_in*>(at->ai_addr);
+      if (ntohl(address->sin_addr.s_addr) >> 24 != 127) return false;
+    } else if (at->ai_family == AF_INET6) {
+      const auto* address = reinterpret_cast<const sockaddr_in6*>(at->ai_addr);
+      if (!IN6_IS_ADDR_LOOPBACK(&address->sin6_addr)) return false;
+    }
+  }
+  return true;
+}
+
 // Splits a stream of server-sent events: "event: x\ndata: y\n\n".
 class EventSplitter {
  public:
@@ -99,6 +114,24 @@ Result<Target> parse_target(std::string_view text) {
   return target;
 }
 
+Error in_the_clear() {
+  return invalid("the token would cross the network in the clear")
+      .remedy(
+          "TUTTI_CA_FILE (or --ca-file of an agent) names the certificate authority of a controller that "
+          "speaks TLS; without TLS only a controller on this machine is spoken to");
+}
+
+Result<> check_secrecy(const Target& target) {
+  if (!target.ca_file.empty()) return {};
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(target.host.c_str(), nullptr, &hints, &found) != 0) return {};
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses(found, ::freeaddrinfo);
+  if (all_here(found)) return {};
+  return in_the_clear().within("controller " + target.text());
+}
+
 // An open connection; every call is bounded by `deadline`.
 struct Client::Connection {
   int descriptor = -1;
@@ -117,7 +150,8 @@ struct Client::Connection {
     if (descriptor >= 0) ::close(descriptor);
   }
 
-  Result<> open(const Target& target);
+  // `secret`: what will be sent is for nobody on the way.
+  Result<> open(const Target& target, bool secret);
   Result<> open_tls(const Target& target);
   Result<> send(std::string_view bytes);
   // At least one byte, nothing at the end of the stream.
@@ -150,7 +184,7 @@ Result<> Client::Connection::connect_to(const addrinfo& address) {
   return failure == 0 ? Result<>() : failed(why_errno());
 }
 
-Result<> Client::Connection::open(const Target& target) {
+Result<> Client::Connection::open(const Target& target, bool secret) {
   deadline = Clock::now() + connect_time_max;
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -160,6 +194,7 @@ Result<> Client::Connection::open(const Target& target) {
       ::getaddrinfo(target.host.c_str(), std::to_string(target.port).c_str(), &hints, &found);
   if (unresolved != 0) return failed(::gai_strerror(unresolved));
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses(found, ::freeaddrinfo);
+  if (secret && target.ca_file.empty() && !all_here(found)) return in_the_clear();
   Result<> connected = failed("it has no address");
   for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
     connected = connect_to(*at);
@@ -233,7 +268,9 @@ Client::~Client() = default;
 Result<> Client::connect() {
   if (connection_) return {};
   auto connection = std::make_unique<Connection>();
-  if (auto opened = connection->open(target_); !opened) {
+  if (auto opened = connection->open(target_, !token_.empty()); !opened) {
+    if (opened.error().code() == ErrorCode::invalid)
+      return std::move(opened).error().within("controller " + target_.text());
     return unreachable(target_, opened.error().text())
         .remedy("is it running? `tutti up` starts a local cluster; TUTTI_ADDR names another one");
   }
@@ -279,22 +316,25 @@ Result<> parse(Parser& parser, std::string& unread, const Receive& receive,
 
 Result<Response> Client::request(const std::string& method, const std::string& path, const std::string& body,
                                  Duration timeout) {
+  sent_ = false;
   if (auto connected = connect(); !connected) return std::move(connected).error();
   Connection& connection = *connection_;
   connection.deadline = Clock::now() + timeout;
   connection.idle = nullptr;
-  auto done = connection.send(make_message(target_, token_, method, path, body));
+  sent_ = true;
+  const auto sent = connection.send(make_message(target_, token_, method, path, body));
   http::response_parser<http::string_body> parser;
   parser.body_limit(answer_bytes_max);
-  if (done)
-    done = parse(
-        parser, connection.unread, [&] { return connection.receive(); }, [] { return true; });
+  // Also where not all of it could be sent: who refuses a request by its head answers before its end.
+  auto done = parse(
+      parser, connection.unread, [&] { return connection.receive(); }, [] { return true; });
   if (!done) {
     connection_.reset();
+    if (!sent) done = sent;
     return unreachable(target_, done.error().message())
         .remedy(target_.ca_file.empty() ? plain_hint : tls_hint);
   }
-  const bool keep = parser.get().keep_alive();
+  const bool keep = parser.get().keep_alive() && sent;
   auto answer = parser.release();
   if (!keep) connection_.reset();
   return Response{static_cast<int>(answer.result_int()), std::move(answer.body()),

@@ -22,6 +22,12 @@ struct Target {
 // "HOST:PORT" or "[::1]:PORT".
 Result<Target> parse_target(std::string_view text);
 
+// Why a token is not sent there.
+Error in_the_clear();
+// Refuses a way on which a token could be read: without TLS it goes nowhere but to this machine. One that
+// cannot be found now is not refused.
+Result<> check_secrecy(const Target& target);
+
 // One connection, opened at the first request and kept. One thread.
 class Client {
  public:
@@ -32,6 +38,9 @@ class Client {
 
   Result<Response> request(const std::string& method, const std::string& path, const std::string& body = {},
                            Duration timeout = 60s);
+
+  // Of a request that failed: the other side may have got it, and may have done it.
+  bool may_have_arrived() const { return sent_; }
 
   // Server-sent events until the server ends the stream or a callback returns false. `idle` is called several
   // times a second, also while nothing arrives.
@@ -44,6 +53,7 @@ class Client {
 
   Target target_;
   std::string token_;
+  bool sent_ = false;
   std::unique_ptr<Connection> connection_;
 };
 

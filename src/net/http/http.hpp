@@ -20,6 +20,9 @@ constexpr std::size_t body_bytes_max = 16 << 20;
 constexpr std::size_t frame_bytes_max = 16 << 20;
 constexpr std::size_t backlog_bytes_max = 64 << 20;  // of one slow reader, who is then dropped
 constexpr Duration request_time_max = 30s;           // to send a whole request, and between two of them
+// What is still taken, and thrown away, of a body that nobody will read: its sender hears why before the end.
+constexpr std::size_t refused_bytes_max = 1 << 20;
+constexpr Duration refused_time_max = 1s;
 constexpr std::size_t connections_max = 65'536;
 constexpr std::size_t connections_per_address_max = 16'384;
 constexpr Rate frame_rate_max{.per_second = 10'000, .burst = 20'000};  // of one WebSocket
@@ -32,7 +35,8 @@ struct Request {
   std::map<std::string, std::string> query;
   std::string bearer;  // the token of the Authorization header
   std::string body;
-  std::string remote;  // the address of the other side
+  std::uint64_t body_bytes = 0;  // as its head says; 0 where it does not say
+  std::string remote;            // the address of the other side
   bool websocket = false;
 };
 

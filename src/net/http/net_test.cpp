@@ -18,8 +18,8 @@ namespace {
 // A server on a thread of its own, with a handler of the test's.
 class Net : public testing::Test {
  protected:
-  void serve(Server::Handler handler, const ServerOptions& options = {}) {
-    auto listening = Server::listen(loop_, options, std::move(handler));
+  void serve(Server::Handler handler, const ServerOptions& options = {}, Server::Admit admit = nullptr) {
+    auto listening = Server::listen(loop_, options, std::move(handler), std::move(admit));
     ASSERT_TRUE(listening.ok()) << listening.error().text();
     server_ = std::move(*listening);
     thread_ = std::thread([this] { loop_.run(); });
@@ -30,8 +30,8 @@ class Net : public testing::Test {
   }
   Target target() const { return {"127.0.0.1", server_->port(), ""}; }
 
-  // Sends raw bytes and reads until the other side closes.
-  std::string raw(const std::string& bytes) {
+  // Sends raw bytes, and that there are no more, and reads until the other side closes.
+  std::string raw(const std::string& bytes, bool ends = true) {
     const int descriptor = ::socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -40,7 +40,7 @@ class Net : public testing::Test {
     EXPECT_EQ(::connect(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     EXPECT_EQ(::send(descriptor, bytes.data(), bytes.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(bytes.size()));
-    ::shutdown(descriptor, SHUT_WR);
+    if (ends) ::shutdown(descriptor, SHUT_WR);
     std::string answer;
     char buffer[4096];
     for (ssize_t got = 0; (got = ::recv(descriptor, buffer, sizeof buffer, 0)) > 0;)
@@ -225,6 +225,81 @@ TEST_F(Net, GarbageIsAnsweredAndHarmsNobody) {
   EXPECT_EQ(raw(""), "");
   Client client(target(), "");
   EXPECT_EQ(client.request("GET", "/")->body, "fine");
+}
+
+// ---- by the head alone
+
+// Lets in who has the token.
+Admission only_the_token(const Request& head) {
+  if (head.bearer == "secret") return {.refusal = std::nullopt, .body_bytes_max = 1000};
+  return {Response{.status = 401, .body = "wrong"}};
+}
+
+TEST_F(Net, AWrongTokenIsAnsweredWithoutItsBody) {
+  std::atomic<int> handled = 0;
+  serve(
+      [&](auto exchange) {
+        ++handled;
+        exchange->answer({.status = 200, .body = exchange->request().body});
+      },
+      {}, only_the_token);
+  // The body never comes, and neither does the end of what is sent: nobody waits for either.
+  const std::string head = "POST / HTTP/1.1\r\nAuthorization: Bearer no\r\nContent-Length: 16777216\r\n\r\n";
+  EXPECT_NE(raw(head, false).find("401"), std::string::npos);
+  const std::string chunked = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+  EXPECT_NE(raw(chunked, false).find("401"), std::string::npos);
+  Client wrong(target(), "no");
+  const auto refused = wrong.request("POST", "/", std::string(body_bytes_max, 'x'));
+  ASSERT_TRUE(refused.ok()) << refused.error().text();
+  EXPECT_EQ(refused->status, 401);
+  EXPECT_EQ(handled, 0);
+  Client right(target(), "secret");
+  EXPECT_EQ(right.request("POST", "/", std::string(1000, 'x'))->body.size(), 1000U);
+  EXPECT_EQ(right.request("POST", "/", std::string(1001, 'x'))->status, 413);
+  EXPECT_EQ(right.request("POST", "/", "y")->body, "y");
+  EXPECT_EQ(handled, 2);
+}
+
+TEST_F(Net, ARefusalWithoutABodyKeepsTheConnection) {
+  ServerOptions options;
+  options.connections = 1;
+  serve([](auto exchange) { exchange->answer({.status = 200, .body = "fine"}); }, options, only_the_token);
+  Client client(target(), "no");
+  for (int round = 0; round < 3; ++round) EXPECT_EQ(client.request("GET", "/")->status, 401);
+}
+
+TEST_F(Net, WhoAsksBeforeItSendsABodyIsAnswered) {
+  serve([](auto exchange) { exchange->answer({.status = 200, .body = exchange->request().body}); });
+  const std::string answer =
+      raw("POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi");
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 100 Continue\r\n")) << answer;
+  EXPECT_TRUE(answer.ends_with("\r\n\r\nhi")) << answer;
+}
+
+// ---- a token crosses no network in the clear
+
+TEST_F(Net, ATokenIsNotSentInTheClearToAnotherMachine) {
+  // An address for documentation: nobody is there, and nobody is asked.
+  const Target elsewhere{"192.0.2.1", 7070, ""};
+  Client client(elsewhere, "secret");
+  const auto response = client.request("GET", "/");
+  ASSERT_FALSE(response.ok());
+  EXPECT_EQ(response.error().code(), ErrorCode::invalid);
+  EXPECT_EQ(response.error().text(),
+            "controller 192.0.2.1:7070 : the token would cross the network in the clear");
+  EXPECT_NE(response.error().remedy().find("TUTTI_CA_FILE"), std::string::npos);
+  EXPECT_FALSE(client.may_have_arrived());
+  EXPECT_FALSE(check_secrecy(elsewhere).ok());
+  EXPECT_TRUE(check_secrecy({"localhost", 7070, ""}).ok());
+  EXPECT_TRUE(check_secrecy({"192.0.2.1", 7070, "/ca.pem"}).ok());
+
+  serve([](auto exchange) { exchange->answer({.status = 200, .body = "fine"}); });
+  std::promise<std::string> why;
+  loop_.post([&] {
+    dial(loop_, elsewhere, "/agent", "secret",
+         [&](Result<std::shared_ptr<Socket>> socket) { why.set_value(socket.error().text()); });
+  });
+  EXPECT_NE(why.get_future().get().find("in the clear"), std::string::npos);
 }
 
 TEST_F(Net, NobodyListensIsAClearError) {

@@ -78,8 +78,8 @@ class PendingExchange final : public Exchange {
 
 using Message = http::request<http::string_body>;
 
-// Nothing if the target is no path.
-std::optional<Request> to_request(Message& message, std::string remote) {
+// Without its body. Nothing if the target is no path.
+std::optional<Request> to_request(const Message& message, std::string remote) {
   const auto target = boost::urls::parse_origin_form({message.target().data(), message.target().size()});
   if (!target) return std::nullopt;
   Request request;
@@ -90,7 +90,6 @@ std::optional<Request> to_request(Message& message, std::string remote) {
   const auto authorization = message[http::field::authorization];
   if (authorization.starts_with("Bearer ")) request.bearer = std::string(authorization.substr(7));
   request.websocket = websocket::is_upgrade(message);
-  request.body = std::move(message.body());
   request.remote = std::move(remote);
   return request;
 }
@@ -113,22 +112,25 @@ Response bad_request(const std::string& why) {
   return {.status = 400, .body = "{\"error\":{\"message\":\"" + why + "\"}}\n"};
 }
 
+Response too_large() {
+  return {.status = 413, .body = "{\"error\":{\"message\":\"the request is too large\"}}\n"};
+}
+
 // What to tell somebody whose request could not be read; status 0 for nothing, because nobody listens.
 Response refuse(error_code failure) {
-  if (failure == http::error::body_limit || failure == http::error::header_limit) {
-    return {.status = 413, .body = "{\"error\":{\"message\":\"the request is too large\"}}\n"};
-  }
+  if (failure == http::error::body_limit || failure == http::error::header_limit) return too_large();
   const bool not_http = failure.category() == http::make_error_code(http::error::bad_method).category();
   return not_http ? bad_request("this is not HTTP") : Response{.status = 0};
 }
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(asio::io_context& context, Wire stream, const Server::Handler& handler, std::string remote,
-             Rate frames)
+  Connection(asio::io_context& context, Wire stream, const Server::Handler& handler,
+             const Server::Admit& admit, std::string remote, Rate frames)
       : context_(context),
         stream_(std::move(stream)),
         handler_(handler),
+        admit_(admit),
         remote_(std::move(remote)),
         frames_(frames) {}
 
@@ -150,25 +152,33 @@ class Connection : public std::enable_shared_from_this<Connection> {
   asio::awaitable<bool> serve_one(beast::flat_buffer& buffer) {
     http::request_parser<http::string_body> parser;
     parser.header_limit(header_bytes_max);
-    parser.body_limit(body_bytes_max);
+    parser.body_limit(boost::none);  // how much it may be is known when the head is
     lowest().expires_after(request_time_max);
-    const auto [failure, got] = co_await http::async_read(stream_, buffer, parser, as_values);
-    if (failure == http::error::end_of_stream || failure == beast::error::timeout) co_return false;
-    if (failure) {
-      // Named, not a temporary inside co_await: g++ 12 destroys those twice.
-      Response refusal = refuse(failure);
-      if (refusal.status != 0) co_await write(refusal, 11, false);
-      co_return false;
-    }
-    Message message = parser.release();
-    const bool keep_alive = message.keep_alive();
-    const unsigned version = message.version();
-    auto request = to_request(message, remote_);
+    auto [failure, got] = co_await http::async_read_header(stream_, buffer, parser, as_values);
+    if (failure) co_return co_await refuse_unread(failure);
+    const unsigned version = parser.get().version();
+    auto request = to_request(parser.get(), remote_);
     if (!request) {
       Response refusal = bad_request("the target is not a path");
-      co_await write(refusal, version, false);
-      co_return false;
+      co_return co_await refuse_head(refusal, version);
     }
+    request->body_bytes = parser.content_length().value_or(0);
+    Admission admission = admit_ ? admit_(*request) : Admission{};
+    if (!admission.refusal && request->body_bytes > admission.body_bytes_max) admission.refusal = too_large();
+    if (admission.refusal && !parser.is_done()) co_return co_await refuse_head(*admission.refusal, version);
+    if (admission.refusal) {
+      const bool goes_on = co_await write(*admission.refusal, version, parser.get().keep_alive());
+      co_return goes_on;
+    }
+    parser.body_limit(admission.body_bytes_max);
+    if (!parser.is_done()) {
+      if (parser.get()[http::field::expect] == "100-continue") co_await ask_for_body(version);
+      std::tie(failure, got) = co_await http::async_read(stream_, buffer, parser, as_values);
+      if (failure) co_return co_await refuse_unread(failure);
+    }
+    Message message = parser.release();
+    request->body = std::move(message.body());
+    const bool keep_alive = message.keep_alive();
     lowest().expires_never();
     auto exchange = std::make_shared<PendingExchange>(context_, std::move(*request));
     handler_(exchange);
@@ -183,6 +193,37 @@ class Connection : public std::enable_shared_from_this<Connection> {
     }
     co_await serve_socket(std::move(message), decision->on_socket);
     co_return false;
+  }
+
+  // It could not be read as a request. The connection is over.
+  asio::awaitable<bool> refuse_unread(error_code failure) {
+    if (failure == http::error::end_of_stream || failure == beast::error::timeout) co_return false;
+    // Named, not a temporary inside co_await: g++ 12 destroys those twice.
+    Response refusal = refuse(failure);
+    if (refusal.status == 0) co_return false;
+    co_return co_await refuse_head(refusal, 11);
+  }
+
+  // Its body will not be read. The connection is over, but not before the other side could hear that: closed
+  // while it sends, it would lose the answer.
+  asio::awaitable<bool> refuse_head(Response& refusal, unsigned version) {
+    co_await write(refusal, version, false);
+    error_code failure;
+    lowest().socket().shutdown(tcp::socket::shutdown_send, failure);
+    lowest().expires_after(refused_time_max);
+    std::vector<char> scrap(refused_bytes_max / 16);
+    std::size_t taken = 0;
+    while (!failure && taken < refused_bytes_max) {
+      std::size_t got = 0;
+      std::tie(failure, got) = co_await stream_.async_read_some(asio::buffer(scrap), as_values);
+      taken += got;
+    }
+    co_return false;
+  }
+
+  asio::awaitable<void> ask_for_body(unsigned version) {
+    http::response<http::empty_body> go_on{http::status::continue_, version};
+    co_await http::async_write(stream_, go_on, as_values);
   }
 
   asio::awaitable<bool> write(Response& response, unsigned version, bool keep_alive) {
@@ -237,6 +278,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   asio::io_context& context_;
   Wire stream_;
   const Server::Handler& handler_;
+  const Server::Admit& admit_;
   std::string remote_;
   Rate frames_;
   bool upgraded_ = false;
@@ -245,12 +287,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
 class BeastServer final : public Server {
  public:
   BeastServer(asio::io_context& context, tcp::acceptor acceptor, std::shared_ptr<asio::ssl::context> tls,
-              const ServerOptions& options, Handler handler)
+              const ServerOptions& options, Handler handler, Admit admit)
       : context_(context),
         acceptor_(std::move(acceptor)),
         tls_(std::move(tls)),
         options_(options),
-        handler_(std::move(handler)) {}
+        handler_(std::move(handler)),
+        admit_(std::move(admit)) {}
 
   std::uint16_t port() const override { return acceptor_.local_endpoint().port(); }
 
@@ -280,8 +323,8 @@ class BeastServer final : public Server {
   void serve(beast::tcp_stream stream, const std::string& remote) {
     ++open_;
     ++open_by_address_[remote];
-    auto connection = std::make_shared<Connection>(context_, Wire(std::move(stream), tls_), handler_, remote,
-                                                   options_.frames);
+    auto connection = std::make_shared<Connection>(context_, Wire(std::move(stream), tls_), handler_, admit_,
+                                                   remote, options_.frames);
     asio::co_spawn(context_, connection->run(),
                    [this, remote](const std::exception_ptr&) { closed(remote); });
   }
@@ -297,13 +340,15 @@ class BeastServer final : public Server {
   std::shared_ptr<asio::ssl::context> tls_;
   ServerOptions options_;
   Handler handler_;
+  Admit admit_;
   std::size_t open_ = 0;
   std::map<std::string, std::size_t> open_by_address_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Server>> Server::listen(Loop& loop, const ServerOptions& options, Handler handler) {
+Result<std::unique_ptr<Server>> Server::listen(Loop& loop, const ServerOptions& options, Handler handler,
+                                               Admit admit) {
   const std::string where = options.address + ":" + std::to_string(options.port);
   auto tls = server_tls(options.certificate_file, options.key_file);
   if (!tls) return std::move(tls).error();
@@ -324,7 +369,7 @@ Result<std::unique_ptr<Server>> Server::listen(Loop& loop, const ServerOptions& 
         .remedy("is another controller running? `--listen` takes another port");
   }
   auto server = std::make_unique<BeastServer>(loop.core().context, std::move(acceptor), std::move(*tls),
-                                              options, std::move(handler));
+                                              options, std::move(handler), std::move(admit));
   server->start();
   return std::unique_ptr<Server>(std::move(server));
 }

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "net/http/http.hpp"
@@ -21,11 +22,19 @@ struct ServerOptions {
   Rate frames = frame_rate_max;  // of one WebSocket; a faster one is read more slowly
 };
 
+// What becomes of a request, by its head alone.
+struct Admission {
+  std::optional<Response> refusal;  // nothing of the body is read then
+  std::size_t body_bytes_max = net::body_bytes_max;
+};
+
 class Server {
  public:
-  // `handler` runs on the loop and must not block.
+  // Both run on the loop and must not block. `admit` sees a request without its body, and may be null.
   using Handler = std::function<void(std::shared_ptr<Exchange>)>;
-  static Result<std::unique_ptr<Server>> listen(Loop& loop, const ServerOptions& options, Handler handler);
+  using Admit = std::function<Admission(const Request& head)>;
+  static Result<std::unique_ptr<Server>> listen(Loop& loop, const ServerOptions& options, Handler handler,
+                                                Admit admit = nullptr);
 
   virtual ~Server() = default;
   virtual std::uint16_t port() const = 0;

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <boost/asio/ssl/context.hpp>
 
 #include "net/http/client.hpp"
@@ -46,12 +48,21 @@ asio::awaitable<std::string> read_frames(std::shared_ptr<WebSocket> stream,
   }
 }
 
+// The way is open to readers, and a token is not sent on it.
+const error_code not_secret = make_error_code(boost::system::errc::operation_not_permitted);
+
+bool all_here(const tcp::resolver::results_type& endpoints) {
+  return std::all_of(endpoints.begin(), endpoints.end(),
+                     [](const auto& entry) { return entry.endpoint().address().is_loopback(); });
+}
+
 asio::awaitable<error_code> open(Wire& wire, const Target& target) {
   tcp::resolver resolver(wire.get_executor());
   wire.lowest().expires_after(dial_time_max);
   const auto [unresolved, endpoints] =
       co_await resolver.async_resolve(target.host, std::to_string(target.port), as_values);
   if (unresolved) co_return unresolved;
+  if (target.ca_file.empty() && !all_here(endpoints)) co_return not_secret;
   const auto [failure, endpoint] = co_await wire.lowest().async_connect(endpoints, as_values);
   if (failure) co_return failure;
   error_code ignored;
@@ -64,6 +75,7 @@ using Dialled = std::function<void(Result<std::shared_ptr<Socket>>)>;
 asio::awaitable<void> dial_socket(asio::io_context& context, Wire wire, Target target, std::string path,
                                   std::string token, Dialled done) {
   const auto failure = co_await open(wire, target);
+  if (failure == not_secret) co_return done(in_the_clear().within("controller " + target.text()));
   if (failure) co_return done(failed(failure.message()).within("controller " + target.text()));
   wire.lowest().expires_never();
   auto stream = std::make_shared<WebSocket>(std::move(wire));

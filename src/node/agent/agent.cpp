@@ -8,6 +8,7 @@
 
 #include "base/log/log.hpp"
 #include "node/agent/folder_lock.hpp"
+#include "node/agent/health.hpp"
 #include "node/agent/logs.hpp"
 #include "node/agent/shim_processes.hpp"
 #include "node/agent/shipped.hpp"
@@ -46,7 +47,12 @@ class Agent {
     if (!lock) return lock.error();
     if (auto adopted = keeper_.adopt(); !adopted) return adopted;
     const auto signals = loop_.on_signals({SIGTERM, SIGINT}, [this](int) { loop_.stop(); });
-    const auto heartbeat = loop_.every(cluster::heartbeat_every, [this] { keeper_.heartbeat(); });
+    Health health(options_.folder);
+    keeper_.set_illness(health.illness());
+    const auto heartbeat = loop_.every(cluster::heartbeat_every, [this, &health] {
+      keeper_.set_illness(health.illness());
+      keeper_.heartbeat();
+    });
     dial();
     loop_.run();
     shipped_.finish();

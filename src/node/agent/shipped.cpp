@@ -59,7 +59,11 @@ void Shipped::run() {
 Result<> Shipped::fetch(net::Client& client, const std::string& hash) {
   auto content = client.request("GET", "/api/v1/blobs/" + hash);
   if (!content) return std::move(content).error();
-  if (content->status != 200) return failed("the controller does not have it").within("shipped file " + hash);
+  if (content->status == 404)
+    return invalid("the controller does not have it").within("shipped file " + hash);
+  if (content->status != 200)
+    return failed("the controller answered with HTTP status " + std::to_string(content->status))
+        .within("shipped file " + hash);
   return blobs_.put(hash, as_bytes(content->body));
 }
 

@@ -27,7 +27,7 @@ void Keeper::say_hello() {
 
 void Keeper::heartbeat() {
   look_at_sentences();
-  send_(wire::Heartbeat{});
+  send_(wire::Heartbeat{self_.illness});
 }
 
 void Keeper::look_at_sentences() {
@@ -78,7 +78,7 @@ void Keeper::prepared(cluster::JobId job, std::int32_t attempt, const Result<std
     if (folder) {
       start(ready, rank, *folder);
     } else {
-      fail(key, folder.error().text());
+      fail(key, folder.error());
     }
   }
   release_if_unused(job, attempt);
@@ -86,14 +86,16 @@ void Keeper::prepared(cluster::JobId job, std::int32_t attempt, const Result<std
 
 void Keeper::start(const wire::StartRanks& attempt, const wire::StartRank& rank, const std::string& workdir) {
   const RankKey key{attempt.job, attempt.attempt, rank.rank};
-  if (auto started = processes_.start(attempt, rank, workdir); !started)
-    return fail(key, started.error().text());
+  if (auto started = processes_.start(attempt, rank, workdir); !started) return fail(key, started.error());
   ranks_[key].state = RankState::started;
   report(key);
 }
 
-void Keeper::fail(const RankKey& key, const std::string& why) {
-  ranks_[key] = {RankState::exited, 126, "could not be started: " + why};
+// What is wrong with the request would be wrong on every node; all else is this node's fault.
+void Keeper::fail(const RankKey& key, const Error& why) {
+  cluster::RankStatus& status = ranks_[key];
+  status = {RankState::exited, 126, "could not be started: " + why.text()};
+  status.node_fault = why.code() != ErrorCode::invalid;
   report(key);
 }
 

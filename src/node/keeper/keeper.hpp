@@ -37,6 +37,8 @@ class Keeper {
   void say_hello();
   // Each `cluster::heartbeat_every`.
   void heartbeat();
+  // What keeps the node from taking work, told with each heartbeat and Hello; "" if nothing does.
+  void set_illness(std::string why) { self_.illness = std::move(why); }
   void on(const wire::StartRanks& start);
   void on(const wire::EndRanks& end);
   void on(const wire::ForgetRanks& forget);
@@ -56,7 +58,7 @@ class Keeper {
   // The ranks of one attempt follow each other.
   std::pair<Ranks::iterator, Ranks::iterator> ranks_of(cluster::JobId job, std::int32_t attempt);
   void start(const wire::StartRanks& attempt, const wire::StartRank& rank, const std::string& workdir);
-  void fail(const RankKey& key, const std::string& why);
+  void fail(const RankKey& key, const Error& why);
   void report(const RankKey& key);
   void release_if_unused(cluster::JobId job, std::int32_t attempt);
   void look_at_sentences();

@@ -16,6 +16,7 @@ struct FakeProcesses final : Processes {
   std::vector<std::string> released;
   int prepared = 0;
   bool broken = false;
+  bool unwilling = false;
   std::string sentence;
   Instant saved;
 
@@ -26,6 +27,7 @@ struct FakeProcesses final : Processes {
   }
   Result<> start(const wire::StartRanks& attempt, const wire::StartRank& rank, const std::string&) override {
     if (broken) return failed("the disk is full");
+    if (unwilling) return invalid("the rank's command has too many words");
     started.push_back({attempt.job, attempt.attempt, rank.rank});
     return {};
   }
@@ -95,6 +97,30 @@ TEST_F(KeeperTest, ARankThatCannotStartHasEnded) {
   keeper.on(start({0}));
   EXPECT_EQ(last_report().status.exit_code, 126);
   EXPECT_EQ(last_report().status.detail, "could not be started: the disk is full");
+}
+
+TEST_F(KeeperTest, WhatTheNodeCouldNotDoIsToldApartFromWhatNobodyCan) {
+  processes.broken = true;
+  keeper.on(start({0}));
+  EXPECT_TRUE(last_report().status.node_fault);
+  processes.broken = false;
+  processes.unwilling = true;
+  keeper.on(start({1}));
+  EXPECT_EQ(last_report().status.exit_code, 126);
+  EXPECT_FALSE(last_report().status.node_fault);
+  keeper.on(start({2}, "hash"));
+  keeper.prepared(cluster::JobId(7), 0, failed("No space left on device"));
+  EXPECT_TRUE(last_report().status.node_fault);
+}
+
+TEST_F(KeeperTest, AnIllnessIsToldWithHeartbeatsAndHello) {
+  keeper.set_illness("the disk is full");
+  keeper.heartbeat();
+  EXPECT_EQ(std::get<wire::Heartbeat>(sent.back()).illness, "the disk is full");
+  EXPECT_EQ(hello().illness, "the disk is full");
+  keeper.set_illness("");
+  keeper.heartbeat();
+  EXPECT_EQ(std::get<wire::Heartbeat>(sent.back()).illness, "");
 }
 
 TEST_F(KeeperTest, AShippedFolderIsLaidOutFirstAndOnce) {

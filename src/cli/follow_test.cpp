@@ -1,0 +1,76 @@
+#include "cli/follow.hpp"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "net/http/server.hpp"
+
+namespace tutti::cli {
+namespace {
+
+constexpr Duration patience = 300ms;
+
+std::string job_event(const std::string& fields) {
+  return "event: job\ndata: {\"id\":\"1\",\"attempt\":0," + fields + "}\n\n";
+}
+
+// A controller that is there for a while and says nothing, goes away, and is back with the end of the job.
+class FollowTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char path[] = "/tmp/tutti-follow-XXXXXX";
+    ASSERT_NE(::mkdtemp(path), nullptr);
+    folder_ = path;
+    std::ofstream(folder_ + "/token") << std::string(64, '0') << "\n";
+    ::setenv("TUTTI_TOKEN_FILE", (folder_ + "/token").c_str(), 1);
+    auto listening = net::Server::listen(loop_, {}, [this](auto exchange) { serve(*exchange); });
+    ASSERT_TRUE(listening.ok()) << listening.error().text();
+    server_ = std::move(*listening);
+    ::setenv("TUTTI_ADDR", ("127.0.0.1:" + std::to_string(server_->port())).c_str(), 1);
+    thread_ = std::thread([this] { loop_.run(); });
+  }
+  void TearDown() override {
+    loop_.stop();
+    if (thread_.joinable()) thread_.join();
+    std::filesystem::remove_all(folder_);
+  }
+
+  void serve(net::Exchange& exchange) {
+    stream_ = exchange.stream([] {});
+    if (++streams_ > 1) {
+      stream_->write(job_event(R"("state":"failed","exit_code":7)"));
+      stream_->close();
+      return;
+    }
+    stream_->write(job_event(R"("state":"running")"));
+    // Longer than the patience of those who wait for it to come back.
+    timer_ = loop_.after(3 * patience, [this] { stream_->close(); });
+  }
+
+  std::string folder_;
+  net::Loop loop_;
+  std::unique_ptr<net::Server> server_;
+  std::shared_ptr<net::Stream> stream_;
+  std::shared_ptr<net::Loop::Handle> timer_;
+  int streams_ = 0;
+  std::thread thread_;
+};
+
+TEST_F(FollowTest, PatienceCountsFromTheLastContactHoweverLongItWasAttached) {
+  auto cluster = Cluster::find();
+  ASSERT_TRUE(cluster.ok()) << cluster.error().text();
+  const auto code =
+      follow(*cluster, {.job = "1", .logs = false, .says_end = false, .reconnect_for = patience});
+  ASSERT_TRUE(code.ok()) << code.error().text();
+  EXPECT_EQ(*code, 7);
+}
+
+}  // namespace
+}  // namespace tutti::cli

@@ -1,0 +1,229 @@
+#include "control/cluster/blame.hpp"
+
+#include <algorithm>
+
+#include "control/cluster/machine.hpp"
+
+namespace tutti::cluster {
+namespace {
+
+constexpr std::size_t kinds_max = 1'000;
+constexpr std::size_t nodes_of_kind_max = 100;
+constexpr std::size_t kind_bytes_max = 300;
+
+Duration doubled(Duration first, std::int32_t times, Duration most) {
+  Duration pause = first;
+  for (std::int32_t at = 0; at < times && pause < most; ++at) pause *= 2;
+  return std::min(pause, most);
+}
+
+// Elements of one array are of one kind, and so are jobs of one user with the same name and command.
+std::string kind_of_job(const Job& job) {
+  if (job.spec.array) return "array " + job.spec.array->first.text();
+  std::string kind = job.spec.user + "\n" + job.spec.name;
+  for (const std::string& word : job.spec.command) {
+    if (kind.size() > kind_bytes_max) break;
+    kind += "\n" + word.substr(0, kind_bytes_max);
+  }
+  return kind;
+}
+
+}  // namespace
+
+Duration restart_pause(std::int32_t bad_ends) {
+  if (bad_ends <= 1) return Duration::zero();
+  return doubled(restart_pause_first, bad_ends - 2, restart_pause_max);
+}
+
+bool is_paused(const Job& job, Instant now) {
+  return job.not_before > now && job.not_before - now <= restart_pause_max;
+}
+
+// ---- black holes
+
+Blame::Tally& Blame::tally_of(const std::string& kind, const NodeName& node) {
+  // Which one goes matters little: what still runs comes again.
+  if (kinds_.size() >= kinds_max && !kinds_.contains(kind)) kinds_.erase(kinds_.begin());
+  ByNode& nodes = kinds_[kind];
+  if (nodes.size() >= nodes_of_kind_max && !nodes.contains(node)) nodes.erase(nodes.begin());
+  return nodes[node];
+}
+
+void Blame::failed_quickly(const NodeName& node, const Job& job) {
+  const std::string kind = kind_of_job(job);
+  ++tally_of(kind, node).failed;
+  auto& row = failures_[node];
+  row.push_back(kind);
+  if (row.size() > black_hole_failures) row.erase(row.begin());
+}
+
+void Blame::worked(const Job& job, const std::set<NodeName>& nodes) {
+  const std::string kind = kind_of_job(job);
+  for (const NodeName& node : nodes) {
+    failures_.erase(node);
+    ++tally_of(kind, node).worked;
+  }
+}
+
+void Blame::forget(const NodeName& node) {
+  failures_.erase(node);
+  for (auto& [kind, nodes] : kinds_) nodes.erase(node);
+}
+
+bool Blame::works_elsewhere(const std::string& kind, const NodeName& node,
+                            const std::map<std::string, ByNode>& running) const {
+  Tally elsewhere;
+  for (const auto* all : {&kinds_, &running}) {
+    const auto nodes = all->find(kind);
+    if (nodes == all->end()) continue;
+    for (const auto& [name, tally] : nodes->second) {
+      if (name == node) continue;
+      elsewhere.worked += tally.worked;
+      elsewhere.failed += tally.failed;
+    }
+  }
+  return elsewhere.worked > elsewhere.failed;
+}
+
+std::vector<NodeName> Blame::black_holes(const State& state, Instant now) const {
+  std::vector<NodeName> suspects;
+  for (const auto& [node, row] : failures_) {
+    if (row.size() >= black_hole_failures) suspects.push_back(node);
+  }
+  if (suspects.empty()) return {};
+  std::map<std::string, ByNode> running;
+  for (const JobId id : state.holding) {
+    const Job& job = state.jobs.at(id);
+    if (job.ending != EndCause::none || now - job.started_at < quick_failure) continue;
+    for (const NodeName& node : nodes_of(job)) ++running[kind_of_job(job)][node].worked;
+  }
+  std::vector<NodeName> found;
+  for (const NodeName& node : suspects) {
+    const auto& row = failures_.at(node);
+    if (std::all_of(row.begin(), row.end(),
+                    [&](const std::string& kind) { return works_elsewhere(kind, node, running); }))
+      found.push_back(node);
+  }
+  return found;
+}
+
+// ---- nodes
+
+bool Machine::blame_node(const NodeName& name, const std::string& why) {
+  Node* node = find(name);
+  if (node == nullptr) return false;
+  if (++node->faults < node_faults_max || !node->fault.empty()) {
+    touch(*node);
+    return false;
+  }
+  set_aside(*node,
+            std::to_string(node->faults) +
+                " ranks in a row could not be started on it, the last one: " + why.substr(0, why.find('\n')));
+  return true;
+}
+
+void Machine::credit_node(const NodeName& name) {
+  Node* node = find(name);
+  if (node == nullptr || node->faults == 0) return;
+  node->faults = 0;
+  touch(*node);
+}
+
+void Machine::set_aside(Node& node, std::string why) {
+  node.fault = std::move(why);
+  node.back_at = now_ + doubled(set_aside_first, node.times_set_aside, set_aside_max);
+  ++node.times_set_aside;
+  touch(node);
+  effects_.schedule = true;
+}
+
+void Machine::take_back(Node& node) {
+  node.fault.clear();
+  // It is on probation: it need not fail so often again.
+  node.faults = node_faults_max - 1;
+  state_.blame.forget(node.name);
+  touch(node);
+  effects_.schedule = true;
+}
+
+void Machine::look_after_nodes() {
+  std::size_t set_aside_now = 0;
+  for (auto& [name, node] : state_.nodes) {
+    if (node.fault.empty()) continue;
+    // A clock that was set back must not keep it away for longer than the longest time.
+    const bool due = now_ >= node.back_at || node.back_at - now_ > set_aside_max;
+    if (due && !node.lost && node.illness.empty()) {
+      take_back(node);
+    } else {
+      ++set_aside_now;
+    }
+  }
+  const std::size_t allowed = std::max<std::size_t>(state_.nodes.size() / black_hole_part, 1);
+  for (const NodeName& name : state_.blame.black_holes(state_, now_)) {
+    Node* node = find(name);
+    if (node == nullptr || node->lost || !node->fault.empty() || set_aside_now >= allowed) continue;
+    set_aside(*node, std::to_string(black_hole_failures) + " jobs in a row failed on it within " +
+                         format_duration(quick_failure) + ", and such jobs work elsewhere");
+    ++set_aside_now;
+  }
+}
+
+// ---- jobs
+
+// All ranks of the attempt have ended: what that says about its nodes.
+void Machine::note_end(const Job& job) {
+  const bool well = job.ending == EndCause::none;
+  const bool lasted = now_ - job.started_at >= quick_failure && job.ending == EndCause::rank_failed;
+  if (!well && !lasted) return;
+  const auto nodes = nodes_of(job);
+  state_.blame.worked(job, nodes);
+  if (!well) return;
+  for (const NodeName& name : nodes) {
+    Node* node = find(name);
+    if (node == nullptr || node->times_set_aside == 0 || !node->fault.empty()) continue;
+    node->times_set_aside = 0;
+    touch(*node);
+  }
+}
+
+// The attempt ended badly, and another one is allowed: at once, later, or when somebody has looked at it.
+void Machine::restart(Job& job) {
+  const bool by_node = job.ending == EndCause::node_lost || job.ending == EndCause::node_fault;
+  const bool deadly = by_node && job.attempt_losses > 0;
+  const Duration lasted = now_ - job.started_at;
+  if (lasted >= stable_attempt) job.bad_ends = job.deadly_attempts = job.nodes_lost = 0;
+  if (job.bad_ends == 0 || lasted < restart_pause(job.bad_ends + 1) * restart_pause_part) ++job.bad_ends;
+  if (deadly) {
+    ++job.deadly_attempts;
+    job.nodes_lost += job.attempt_losses;
+  }
+  if (job.deadly_attempts >= deadly_attempts_max && job.nodes_lost >= deadly_nodes_max) {
+    job.held = "is held: " + std::to_string(job.nodes_lost) + " nodes were lost or set aside in " +
+               std::to_string(job.deadly_attempts) + " of its last attempts; `tutti release " +
+               job.id.text() + "` lets it start again";
+  }
+  requeue(job);
+  if (!job.held.empty()) job.reason = job.held + "; " + job.last_end;
+  const Duration pause = restart_pause(job.bad_ends);
+  if (pause == Duration::zero()) return;
+  job.not_before = now_ + pause;
+  state_.pauses.emplace(job.not_before, job.id);
+}
+
+void Machine::wake_paused() {
+  while (!state_.pauses.empty()) {
+    const Instant first = state_.pauses.begin()->first;
+    if (first > now_ && first - now_ <= restart_pause_max) return;
+    state_.pauses.erase(state_.pauses.begin());
+    effects_.schedule = true;
+  }
+}
+
+Instant next_wake(const State& state, Instant now) {
+  const auto paused = std::find_if(state.pauses.begin(), state.pauses.end(),
+                                   [&](const auto& pause) { return pause.first > now; });
+  const Instant planned = state.index.wake() > now ? state.index.wake() : sched::never;
+  return paused == state.pauses.end() ? planned : std::min(planned, paused->first);
+}
+
+}  // namespace tutti::cluster

@@ -1,0 +1,81 @@
+// Whose fault it was, and what follows from that. What a node could not do is the node's fault: it is set
+// aside for a while and tried again. What goes on failing waits longer each time, and a gang in whose
+// attempts nodes are lost again and again is held for a person to look at. A value: owned by the state's
+// loop.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/time.hpp"
+#include "control/sched/sched.hpp"
+
+namespace tutti::cluster {
+
+struct State;
+struct Job;
+using sched::NodeName;
+
+// ---- nodes
+
+// A node that could not start so many ranks in a row is set aside; after it was tried again, one is enough.
+constexpr std::int32_t node_faults_max = 3;
+constexpr Duration set_aside_first = std::chrono::minutes(1);
+constexpr Duration set_aside_max = std::chrono::hours(1);
+
+// A black hole takes job after job and fails each at once: so many in a row within this time, of kinds that
+// work elsewhere more often than not. Of all nodes at most this part is set aside for that, or one.
+constexpr Duration quick_failure = 10s;
+constexpr std::size_t black_hole_failures = 8;
+constexpr std::size_t black_hole_part = 10;
+
+// ---- jobs
+
+// The first restart comes at once, because one loss is bad luck; each further one in a row waits twice as
+// long as the one before, unless the attempt had run for much longer than that.
+constexpr Duration restart_pause_first = 1s;
+constexpr Duration restart_pause_max = std::chrono::minutes(5);
+constexpr int restart_pause_part = 2;  // pauses do not grow beyond this part of what an attempt lasts
+// An attempt of this length was no bad start: what comes after it counts from the beginning.
+constexpr Duration stable_attempt = std::chrono::minutes(10);
+// A gang is held when so many attempts in a row, each shorter than that, lost so many nodes altogether.
+constexpr std::int32_t deadly_attempts_max = 2;
+constexpr std::int32_t deadly_nodes_max = 3;
+
+// How long a job waits after so many bad ends in a row.
+Duration restart_pause(std::int32_t bad_ends);
+// It waits for its time. One that would wait for longer than the longest pause was put off by a clock that
+// has been set back since.
+bool is_paused(const Job& job, Instant now);
+
+// How jobs of one kind fared on the nodes lately: what tells a black hole from a program that is wrong. Not
+// stored: after a restart of the controller it is learnt anew.
+class Blame {
+ public:
+  // A rank of the job failed there by itself, soon after its start.
+  void failed_quickly(const NodeName& node, const Job& job);
+  // It ended well on these, or ran for a while.
+  void worked(const Job& job, const std::set<NodeName>& nodes);
+  // What the node did is not held against it any more.
+  void forget(const NodeName& node);
+
+  std::vector<NodeName> black_holes(const State& state, Instant now) const;
+
+ private:
+  struct Tally {
+    std::int64_t worked = 0;
+    std::int64_t failed = 0;
+  };
+  using ByNode = std::map<NodeName, Tally>;
+
+  Tally& tally_of(const std::string& kind, const NodeName& node);
+  bool works_elsewhere(const std::string& kind, const NodeName& node,
+                       const std::map<std::string, ByNode>& running) const;
+
+  std::map<std::string, ByNode> kinds_;
+  std::map<NodeName, std::vector<std::string>> failures_;  // in a row: the kinds of jobs that failed
+};
+
+}  // namespace tutti::cluster

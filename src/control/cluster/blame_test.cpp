@@ -1,0 +1,349 @@
+#include "control/cluster/blame.hpp"
+
+#include "control/cluster/cluster_test.hpp"
+
+namespace tutti::cluster {
+namespace {
+
+struct BlameTest : ClusterTest {
+  RankStatus no_space() const {
+    RankStatus status{RankState::exited, 126, "could not be started: No space left on device"};
+    status.node_fault = true;
+    return status;
+  }
+  JobSpec named(const std::string& name, std::int32_t ranks = 1) const {
+    JobSpec wanted = spec(ranks);
+    wanted.name = name;
+    return wanted;
+  }
+  // Time goes on, and nobody is silent.
+  void live(Duration time) {
+    for (; time > Duration::zero(); time -= 1s) {
+      for (const auto& [name, node] : std::map(state.nodes)) {
+        if (!node.lost) happen(Heard{name, node.illness});
+      }
+      pass(std::min<Duration>(time, 1s));
+    }
+  }
+  std::string home(JobId id) { return job(id).places.front().node; }
+  const Node& node(const NodeName& name) { return state.nodes.at(name); }
+};
+
+// ---- what a node could not do
+
+TEST_F(BlameTest, WhatTheNodeCouldNotDoIsRetriedAndCountsForNothing) {
+  join("a", 1);
+  JobSpec wanted = spec(1);
+  wanted.restarts = 0;
+  const JobId id = submit(wanted);
+  report(id, 0, no_space());
+  EXPECT_EQ(job(id).attempt, 1);
+  EXPECT_TRUE(job(id).placed()) << "the first time at once";
+  EXPECT_EQ(job(id).losses + job(id).failures, 0);
+  EXPECT_NE(job(id).reason.find("rank 0 on node a: could not be started: No space left"), std::string::npos)
+      << job(id).reason;
+  all_exit(id);
+  EXPECT_EQ(job(id).state, JobState::succeeded);
+}
+
+TEST_F(BlameTest, ANodeThatCannotStartRanksIsSetAsideAndItsWorkGoesElsewhere) {
+  join("a", 4);
+  join("b", 4);
+  std::vector<JobSpec> elements;
+  for (std::int32_t index = 0; index < 8; ++index) {
+    elements.push_back(spec(1));
+    elements.back().array = ArrayPart{JobId(), index, 8, 0};
+  }
+  const auto ids = happen(Submit{elements}).reply.value();
+  const NodeName broken = "a";
+  int faults = 0;
+  for (int round = 0; round < 3; ++round) {
+    for (const JobId id : ids) {
+      if (!job(id).placed() || home(id) != broken) continue;
+      ++faults;
+      report(id, 0, no_space());
+    }
+  }
+  EXPECT_LE(faults, node_faults_max + 4) << "what was under way there, and no more";
+  EXPECT_EQ(node_state(state, node(broken)), NodeState::drained);
+  EXPECT_NE(reason_of(node(broken)).find("3 ranks in a row could not be started on it"), std::string::npos);
+  for (int round = 0; round < 20; ++round) {
+    for (const JobId id : ids) {
+      if (!job(id).placed()) continue;
+      EXPECT_EQ(home(id), "b");
+      all_exit(id);
+    }
+    live(1s);
+  }
+  for (const JobId id : ids) EXPECT_EQ(job(id).state, JobState::succeeded) << why(id);
+}
+
+TEST_F(BlameTest, ANodeThatWasSetAsideIsTriedAgainEachTimeLater) {
+  join("a", 1);
+  const JobId id = submit(spec(1));
+  const auto fail_once = [&] {
+    live(restart_pause_max);
+    EXPECT_TRUE(job(id).placed());
+    report(id, 0, no_space());
+  };
+  report(id, 0, no_space());
+  fail_once();
+  EXPECT_TRUE(node("a").fault.empty());
+  live(2s);
+  report(id, 0, no_space());
+  EXPECT_FALSE(node("a").fault.empty());
+  live(set_aside_first - 1s);
+  EXPECT_FALSE(node("a").fault.empty());
+  live(2s);
+  EXPECT_TRUE(node("a").fault.empty()) << "it comes back by itself";
+  EXPECT_TRUE(job(id).placed());
+  report(id, 0, no_space());
+  EXPECT_FALSE(node("a").fault.empty()) << "and need not fail three times more";
+  EXPECT_EQ(node("a").back_at, now + 2 * set_aside_first);
+  EXPECT_EQ(job(id).held, "");
+  happen(Resume{"a"});
+  EXPECT_TRUE(node("a").fault.empty());
+  live(restart_pause_max);
+  all_start(id);
+  EXPECT_EQ(node("a").faults, 0);
+  all_exit(id);
+  EXPECT_EQ(node("a").times_set_aside, 0);
+}
+
+TEST_F(BlameTest, ANodeThatSaysItIsIllTakesNoWorkUntilItIsWell) {
+  join("a", 1);
+  happen(Heard{"a", "its folder has less than 32 MiB of free space"});
+  const JobId id = submit(spec(1));
+  EXPECT_FALSE(job(id).placed());
+  EXPECT_EQ(node_state(state, node("a")), NodeState::drained);
+  EXPECT_EQ(reason_of(node("a")), "its folder has less than 32 MiB of free space");
+  happen(Heard{"a"});
+  EXPECT_TRUE(job(id).placed());
+  EXPECT_EQ(node_state(state, node("a")), NodeState::ready);
+}
+
+TEST_F(BlameTest, ANodeThatIsIllIsNotTriedAgain) {
+  join("a", 1);
+  for (int fault = 0; fault < node_faults_max; ++fault) {
+    const JobId id = submit(spec(1));
+    report(id, 0, no_space());
+    happen(Cancel{id, ""});
+    if (job(id).placed()) all_exit(id, 143);
+  }
+  ASSERT_FALSE(node("a").fault.empty());
+  happen(Heard{"a", "full"});
+  live(3 * set_aside_first);
+  EXPECT_FALSE(node("a").fault.empty());
+  happen(Heard{"a"});
+  pass(1s);
+  EXPECT_TRUE(node("a").fault.empty());
+}
+
+TEST_F(BlameTest, AJobThatNoNodeCanStartDoesNotTakeAllOfThem) {
+  for (const char* name : {"a", "b", "c", "d", "e", "f"}) join(name, 1);
+  const JobId id = submit(spec(1));
+  std::set<NodeName> set_aside;
+  for (int round = 0; round < 1000 && job(id).held.empty(); ++round) {
+    if (job(id).placed()) report(id, 0, no_space());
+    for (const auto& [name, known] : state.nodes) {
+      if (!known.fault.empty()) set_aside.insert(name);
+    }
+    live(1s);
+  }
+  EXPECT_NE(job(id).held, "") << "what no node can start may be the job's fault after all";
+  EXPECT_LE(set_aside.size(), static_cast<std::size_t>(deadly_nodes_max));
+}
+
+// ---- a node that fails every job quickly
+
+TEST_F(BlameTest, ABlackHoleIsSetAside) {
+  join("good", 1);
+  join("hole", 1);
+  int failed_there = 0;
+  for (int round = 0; round < 40 && node("hole").fault.empty(); ++round) {
+    const JobId one = submit(named("work"));
+    const JobId other = submit(named("work"));
+    for (const JobId id : {one, other}) {
+      all_start(id);
+      const bool hole = home(id) == "hole";
+      failed_there += hole ? 1 : 0;
+      all_exit(id, hole ? 1 : 0);
+    }
+    live(1s);
+  }
+  EXPECT_FALSE(node("hole").fault.empty());
+  EXPECT_LE(failed_there, static_cast<int>(black_hole_failures) + 1);
+  EXPECT_NE(reason_of(node("hole")).find("such jobs work elsewhere"), std::string::npos);
+  EXPECT_TRUE(node("good").fault.empty());
+}
+
+TEST_F(BlameTest, AProgramThatIsWrongIsNotTheNodesFault) {
+  join("a", 1);
+  join("b", 1);
+  for (int round = 0; round < 40; ++round) {
+    const JobId wrong = submit(named("wrong"));
+    all_start(wrong);
+    all_exit(wrong, 1);
+    // Other work is fine, elsewhere and here.
+    const JobId fine = submit(named("fine"));
+    all_start(fine);
+    if (home(fine) == "b") all_exit(fine);
+    if (!job(fine).finished()) happen(Cancel{fine, ""});
+    if (job(fine).placed()) all_exit(fine, 143);
+    live(1s);
+  }
+  EXPECT_TRUE(node("a").fault.empty());
+  EXPECT_TRUE(node("b").fault.empty());
+}
+
+TEST_F(BlameTest, WhatRunsElsewhereIsWitnessEnough) {
+  join("good", 1);
+  JobSpec element = named("train");
+  const JobId running = submit(element);
+  all_start(running);
+  join("hole", 1);
+  live(quick_failure + 1s);
+  for (std::size_t failure = 0; failure < black_hole_failures; ++failure) {
+    const JobId id = submit(element);
+    all_start(id);
+    all_exit(id, 1);
+  }
+  live(1s);
+  EXPECT_FALSE(node("hole").fault.empty());
+}
+
+// ---- pauses
+
+TEST(RestartPause, DoublesUpToItsLimit) {
+  EXPECT_EQ(restart_pause(0), 0s);
+  EXPECT_EQ(restart_pause(1), 0s);
+  EXPECT_EQ(restart_pause(2), restart_pause_first);
+  EXPECT_EQ(restart_pause(4), 4 * restart_pause_first);
+  EXPECT_EQ(restart_pause(100), restart_pause_max);
+  EXPECT_EQ(restart_pause(2'000'000'000), restart_pause_max);
+}
+
+TEST_F(BlameTest, RestartsBackOffAndSayUntilWhen) {
+  join("a", 1);
+  JobSpec wanted = spec(1);
+  wanted.restart_on_failure = 1000;
+  const JobId id = submit(wanted);
+  all_exit(id, 1);
+  EXPECT_TRUE(job(id).placed()) << "the first one comes at once";
+  for (int end = 2; end <= 5; ++end) {
+    all_exit(id, 1);
+    ASSERT_FALSE(job(id).placed());
+    EXPECT_EQ(job(id).not_before, now + restart_pause(end));
+    EXPECT_NE(why(id).find("waits until " + format_instant(job(id).not_before)), std::string::npos)
+        << why(id);
+    live(restart_pause(end) - 1ms);
+    EXPECT_FALSE(job(id).placed());
+    pass(1ms);
+    EXPECT_TRUE(job(id).placed());
+  }
+  live(stable_attempt);
+  all_exit(id, 1);
+  EXPECT_TRUE(job(id).placed()) << "after an attempt that lasted it begins anew";
+}
+
+TEST_F(BlameTest, PausesStayShortBesideTheAttempts) {
+  join("a", 1);
+  JobSpec wanted = spec(1);
+  wanted.restart_on_failure = 1000;
+  const JobId id = submit(wanted);
+  for (int end = 0; end < 20; ++end) {
+    ASSERT_TRUE(job(id).placed());
+    live(5s);
+    all_exit(id, 1);
+    EXPECT_LE(job(id).not_before - now, 4s);
+    live(4s);
+  }
+}
+
+TEST_F(BlameTest, APauseSurvivesARestartOfTheController) {
+  join("a", 1);
+  JobSpec wanted = spec(1);
+  wanted.restart_on_failure = 1000;
+  const JobId id = submit(wanted);
+  all_exit(id, 1);
+  all_exit(id, 1);
+  ASSERT_FALSE(job(id).placed());
+  derive(state, now);
+  join("a", 1);
+  EXPECT_FALSE(job(id).placed());
+  live(restart_pause_first);
+  EXPECT_TRUE(job(id).placed());
+}
+
+TEST_F(BlameTest, AClockThatIsSetBackDoesNotMakeAPauseLonger) {
+  join("a", 1);
+  JobSpec wanted = spec(1);
+  wanted.restart_on_failure = 1000;
+  const JobId id = submit(wanted);
+  all_exit(id, 1);
+  all_exit(id, 1);
+  ASSERT_FALSE(job(id).placed());
+  now -= 2 * restart_pause_max;
+  happen(Heard{"a"});
+  happen(Tick{});
+  EXPECT_TRUE(job(id).placed());
+}
+
+// ---- gangs that kill nodes
+
+TEST_F(BlameTest, AGangThatKillsNodesIsHeldUntilAPersonReleasesIt) {
+  for (const char* name : {"a", "b", "c", "d", "e"}) join(name, 1);
+  JobSpec wanted = spec(1);
+  wanted.restarts = 1000;
+  const JobId poison = submit(wanted);
+  std::set<NodeName> killed;
+  for (int round = 0; round < 20 && job(poison).held.empty(); ++round) {
+    if (!job(poison).placed()) {
+      live(1s);
+      continue;
+    }
+    all_start(poison);
+    killed.insert(home(poison));
+    lose(home(poison));
+  }
+  EXPECT_EQ(killed.size(), static_cast<std::size_t>(deadly_nodes_max));
+  EXPECT_EQ(state_name(job(poison)), "held");
+  EXPECT_NE(why(poison).find("3 nodes were lost or set aside in 3 of its last attempts; `tutti release 1`"),
+            std::string::npos)
+      << why(poison);
+  live(2 * restart_pause_max);
+  EXPECT_FALSE(job(poison).placed()) << "it is not forgotten with time";
+  const JobId other = submit(spec(1));
+  EXPECT_TRUE(job(other).placed()) << "others go on";
+  happen(Release{poison});
+  EXPECT_TRUE(job(poison).placed());
+  EXPECT_FALSE(happen(Release{poison}).reply.ok()) << "it is not held any more";
+  EXPECT_FALSE(happen(Release{JobId(99)}).reply.ok());
+}
+
+TEST_F(BlameTest, ALossNowAndThenHoldsNobody) {
+  for (const char* name : {"a", "b", "c", "d", "e", "f"}) join(name, 1);
+  JobSpec wanted = spec(1);
+  wanted.restarts = 1000;
+  const JobId id = submit(wanted);
+  for (int loss = 0; loss < 5; ++loss) {
+    all_start(id);
+    live(stable_attempt + 1s);
+    lose(home(id));
+    ASSERT_TRUE(job(id).placed()) << why(id);
+  }
+  EXPECT_EQ(job(id).held, "");
+}
+
+TEST_F(BlameTest, ARackThatFailsOnceIsNotTheGangsFault) {
+  for (const char* name : {"a", "b", "c", "d"}) join(name, 1);
+  JobSpec wanted = spec(4);
+  const JobId id = submit(wanted);
+  all_start(id);
+  pass(4s);
+  EXPECT_EQ(job(id).attempt, 1);
+  EXPECT_EQ(job(id).held, "");
+}
+
+}  // namespace
+}  // namespace tutti::cluster
