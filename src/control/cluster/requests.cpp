@@ -88,6 +88,7 @@ void Machine::on(const Submit& event) {
     state_.jobs.emplace(job.id, std::move(job));
   }
   effects_.reply = std::move(ids);
+  effects_.cluster = true;
   effects_.schedule = true;
 }
 
