@@ -28,6 +28,8 @@ class Controller final : public Command {
     flags.add("listen", options_.listen, "HOST:PORT; port 0 lets the system pick (default: 127.0.0.1:7070)");
     flags.add("tls-certificate", options_.tls_certificate, "serve TLS with this certificate chain (PEM)");
     flags.add("tls-key", options_.tls_key, "the certificate's private key (PEM)");
+    flags.add("accept-older-store", options_.accept_older_store,
+              "start though the store is older than what was committed last; what is missing is forgotten");
     flags.add("record", options_.record,
               "add a line to this file for each job that ran, as a trace for `tutti sim run`");
     flags.add("requests-per-second", options_.requests_per_second,
@@ -128,6 +130,7 @@ class Agent final : public Command {
       auto found = devices::find_nvml();
       for (const auto& warning : found.warnings) log::warning("{}", warning);
       options_.inventory = std::move(found.inventory);
+      options_.look_at_devices = [] { return devices::find_nvml().inventory.devices; };
     } else {
       auto fake = devices::fake_inventory(fake_gpus_);
       if (!fake) return std::move(fake).error().within("--fake-gpus");

@@ -137,13 +137,14 @@ void PartsCluster::pull_plug(const std::string& node) {
   for (const pid_t pid : ranks) ::kill(pid, SIGKILL);
 }
 
-bool PartsCluster::start_controller() {
+bool PartsCluster::start_controller(const std::vector<std::string>& flags) {
   const std::string ready = file("address");
   std::filesystem::remove(ready);
   std::vector<std::string> words{"sh", "-c", "exec 9>\"$0\"; exec \"$@\"", ready};
   words.insert(words.end(), {tutti_program, "controller", "--data", data(), "--listen", address(),
                              "--ready-fd", "9", "--log-level", "info"});
   words.insert(words.end(), options_.controller_flags.begin(), options_.controller_flags.end());
+  words.insert(words.end(), flags.begin(), flags.end());
   controller_ = std::make_unique<Process>(words, file("controller"), env());
   std::string line;
   const bool told = eventually([&] {

@@ -78,8 +78,7 @@ struct PartsOptions {
   int gpus = 8;
 };
 
-// Every cluster counts the ports of its gangs from the same one: ranks that do meet need an address of the
-// test's own, so that tests can run beside each other.
+// An address of the test's own for its ranks.
 PartsOptions with_own_address();
 
 // Controller and agents as children of the test, which can end and start each of them. The controller keeps
@@ -95,8 +94,8 @@ class PartsCluster final : public Cluster {
   Process& controller() { return *controller_; }
   Process& agent(const std::string& name) { return *agents_.at(name); }
 
-  // Returns when its port is open. False if it ended instead.
-  bool start_controller();
+  // Returns when its port is open. False if it ended instead. The flags are for this one start.
+  bool start_controller(const std::vector<std::string>& flags = {});
   void kill_controller() { controller_.reset(); }
   // Returns when the node is ready. It finds the controller at `via`, if that is not empty.
   bool start_agent(const std::string& name, const std::string& via = "");

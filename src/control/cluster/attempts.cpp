@@ -7,6 +7,7 @@ namespace {
 
 constexpr std::int32_t master_port_min = 20'000;  // below the ports that systems hand out by themselves
 constexpr std::int32_t master_port_count = 10'000;
+constexpr std::uint64_t other_cluster_stride = 2'654'435'761;  // spreads neighbouring numbers
 
 std::string describe_exit(const Job& job, std::int32_t rank, const RankStatus& status) {
   const std::string who =
@@ -61,7 +62,7 @@ void Machine::start(Job& job, const std::vector<RankPlace>& places) {
   job.attempt_losses = 0;
   job.reason = job.last_end.empty() ? "" : "started again: " + job.last_end;
   job.ending = EndCause::none;
-  job.master_port = free_port(job, state_.nodes.at(places.front().node).address);
+  job.master_port = take_port(job, state_.nodes.at(places.front().node));
   touch(job);
   std::map<NodeName, std::vector<std::int32_t>> by_node;
   for (std::size_t rank = 0; rank < places.size(); ++rank)
@@ -70,10 +71,23 @@ void Machine::start(Job& job, const std::vector<RankPlace>& places) {
     effects_.sends.push_back(StartRanks{node, job.id, job.attempt, std::move(ranks)});
 }
 
-// Unique among the gangs whose first rank has the same address, and different from attempt to attempt. Should
-// there be more gangs than ports on one address, which takes thousands on one node, they share.
-std::int32_t Machine::free_port(const Job& job, const std::string& address) const {
-  const std::uint64_t wanted = job.id.number() + static_cast<std::uint64_t>(job.attempt) * 97;
+// One that the agent of rank 0 has found free and keeps, as long as it has told of some.
+std::int32_t Machine::take_port(const Job& job, Node& node) {
+  while (!node.ports.empty()) {
+    const std::int32_t port = node.ports.back();
+    node.ports.pop_back();
+    if (!state_.index.port_taken(node.address, port)) return port;
+  }
+  return guess_port(job, node.address);
+}
+
+// Unique among the gangs whose first rank has the same address, different from attempt to attempt and from
+// cluster to cluster; the agent looks whether it is free. Should there be more gangs than ports on one
+// address, which takes thousands on one node, they share.
+std::int32_t Machine::guess_port(const Job& job, const std::string& address) const {
+  std::uint64_t wanted = job.id.number() + static_cast<std::uint64_t>(job.attempt) * 97;
+  for (const char letter : state_.cluster_id)
+    wanted = wanted * 31 + static_cast<unsigned char>(letter) * other_cluster_stride;
   auto offset = static_cast<std::int32_t>(wanted % master_port_count);
   for (std::int32_t tried = 0; tried < master_port_count; ++tried) {
     if (!state_.index.port_taken(address, master_port_min + offset)) break;

@@ -25,10 +25,27 @@ Position position_of(const Job& job, std::int32_t rank) {
   return position;
 }
 
-std::string device_list(const RankPlace& place) {
-  std::string list;
-  for (const auto& device : place.devices) list += (list.empty() ? "" : ",") + std::to_string(device.device);
-  return list;
+// A name that CUDA takes for a device wherever it stands among the others.
+bool names_device(const std::string& uuid) { return uuid.starts_with("GPU-") || uuid.starts_with("MIG-"); }
+
+struct DeviceList {
+  std::string text;
+  bool by_name = true;
+};
+
+// By name where all of them have one: a number means another device as soon as one before it falls silent.
+DeviceList device_list(const Node& node, const RankPlace& place) {
+  DeviceList names;
+  std::string numbers;
+  for (const auto& device : place.devices) {
+    const auto at = static_cast<std::size_t>(device.device);
+    const std::string uuid = at < node.inventory.devices.size() ? node.inventory.devices[at].uuid : "";
+    names.by_name = names.by_name && names_device(uuid);
+    names.text += (names.text.empty() ? "" : ",") + uuid;
+    numbers += (numbers.empty() ? "" : ",") + std::to_string(device.device);
+  }
+  if (names.by_name && !place.devices.empty()) return names;
+  return {numbers, false};
 }
 
 std::string node_list(const Job& job) {
@@ -57,7 +74,9 @@ std::vector<std::string> rank_environment(const State& state, const Job& job, st
   set("NODE_RANK", count(position.node_rank));
   set("MASTER_ADDR", state.nodes.at(job.places.front().node).address);
   set("MASTER_PORT", count(job.master_port));
-  set("CUDA_VISIBLE_DEVICES", device_list(place));
+  const DeviceList devices = device_list(state.nodes.at(place.node), place);
+  set("CUDA_VISIBLE_DEVICES", devices.text);
+  if (devices.by_name) set("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
   set("TUTTI_JOB", job.id.text());
   set("TUTTI_ATTEMPT", count(job.attempt));
   set("TUTTI_NODE", place.node);

@@ -9,7 +9,8 @@ sched::NodeView as_if_empty(const Node& node) {
   sched::NodeView view{node.name, node.location, {}, node.inventory.cpus, node.inventory.memory, true};
   view.devices.reserve(node.inventory.devices.size());
   for (const Device& device : node.inventory.devices)
-    view.devices.push_back({device.model, device.memory, sched::whole_share, device.numa});
+    view.devices.push_back(
+        {device.model, device.memory, device.silent ? 0 : sched::whole_share, device.numa});
   return view;
 }
 

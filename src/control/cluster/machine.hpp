@@ -23,6 +23,7 @@ class Machine {
   // nodes.cpp
   void on(const Hello& event);
   void on(const Heard& event);
+  void on(const PortsHeld& event);
   void on(const Tick& event);
   // attempts.cpp
   void on(const Reported& event);
@@ -38,6 +39,7 @@ class Machine {
 
   // nodes.cpp
   void lose(Node& node);
+  void pass_over_ids(const Hello& hello);
   void ask_for_strays(const Hello& hello, Node& node);
   void compare(const Hello& hello, Job& job);
   void note(Job& job, std::int32_t rank, const RankStatus& status);
@@ -68,7 +70,8 @@ class Machine {
   void requeue(Job& job);
   void release(Job& job);
   void stop(const sched::Stop& stop);
-  std::int32_t free_port(const Job& job, const std::string& address) const;
+  std::int32_t take_port(const Job& job, Node& node);
+  std::int32_t guess_port(const Job& job, const std::string& address) const;
 
   // It changed and is whole again: to be stored, and what is derived from it follows.
   void touch(const Job& job);

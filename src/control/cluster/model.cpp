@@ -36,10 +36,12 @@ void derive(State& state, Instant now) {
     if (!job.submit_key.empty()) state.submit_keys.add(job.submit_key, id, job.submitted_at);
     state.next_job = std::max(state.next_job, id.number() + 1);
   }
+  state.next_job_loaded = state.next_job;
   for (auto& [name, node] : state.nodes) {
     node.heard_at = now;
     node.greeted = false;
     node.strays.clear();
+    node.ports.clear();
   }
   state.queues.try_emplace(default_queue, Queue{default_queue});
   state.index.rebuild(state, now);
@@ -58,6 +60,7 @@ std::set<NodeName> node_names(const State& state) {
 }
 
 void keep_strays(State& fresh, const State& before) {
+  if (before.revision > 0) fresh.next_job_loaded = before.next_job_loaded;
   for (auto& [name, node] : fresh.nodes) {
     if (const auto known = before.nodes.find(name); known != before.nodes.end())
       node.strays = known->second.strays;

@@ -36,6 +36,7 @@ struct Device {
   Bytes memory;
   std::string uuid;
   std::int32_t numa = -1;  // the NUMA node of the host that it is attached to, -1 if unknown
+  bool silent = false;     // it does not answer: it keeps its index, and nothing is placed on it
 
   friend bool operator==(const Device&, const Device&) = default;
 };
@@ -73,6 +74,7 @@ struct Node {
   std::int32_t faults = 0;           // starts in a row that it could not make
   std::int32_t times_set_aside = 0;  // since a job last ended well on it
   Instant back_at;                   // one that was set aside is tried again then
+  std::string identity = {};  // of its agent's folder: who may speak for the name
 
   // Not durable: after a restart of the controller each node gets a full lease to be heard, and says anew
   // what runs on it.
@@ -80,6 +82,7 @@ struct Node {
   bool greeted = false;  // it has said Hello since the state was loaded
   std::set<Stray> strays;
   std::string illness;  // what its agent says keeps it from taking work; "": nothing
+  std::vector<std::int32_t> ports;  // that its agent keeps free for gangs whose rank 0 is here
 
   friend bool operator==(const Node&, const Node&) = default;
 };
@@ -211,9 +214,12 @@ struct State {
   std::map<NodeName, Node> nodes;
   std::map<JobId, Job> jobs;
   std::map<QueueName, Queue> queues;
-  std::uint64_t next_job = 1;
+  std::string cluster_id;      // random, made with the store; "" in worlds that have only one
+  std::uint64_t next_job = 1;  // is stored with it: ids do not come back, also if jobs are forgotten
   // Replaced as a whole and never changed, so that snapshots share it.
   std::shared_ptr<const Fabric> fabric = std::make_shared<const Fabric>();
+
+  std::uint64_t next_job_loaded = 1;  // as it was when the state was loaded; derived
 
   // Derived, by derive() alone: jobs that are not finished, and those among them that hold places. Most jobs
   // of a full cluster wait, and most of a long-lived one are finished: what runs is found without walking

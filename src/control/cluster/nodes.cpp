@@ -18,16 +18,38 @@ void Machine::on(const Hello& event) {
   fresh.inventory = event.inventory;
   fresh.lost = false;
   fresh.illness = event.illness;
+  fresh.identity = event.identity;
   const bool stored = !added && fresh == node;
   fresh.heard_at = now_;
   fresh.greeted = true;
+  fresh.ports = event.ports;
   const Node before = std::exchange(node, std::move(fresh));
   state_.index.changed(before, node);
   if (!stored) touch(node);
+  pass_over_ids(event);
   for (const RankReport& report : event.ranks) apply(node.name, report);
   ask_for_strays(event, node);
   for (const JobId id : std::set(state_.index.jobs_on(event.node))) compare(event, state_.jobs.at(id));
   effects_.schedule = true;
+}
+
+// An id that some node has seen is never given out again: this store may be an older copy. A job that was
+// submitted since and got such an id would find the logs and checkpoints of another one; it has to go.
+void Machine::pass_over_ids(const Hello& hello) {
+  if (hello.cluster != state_.cluster_id || hello.jobs_seen < state_.next_job) return;
+  state_.next_job = hello.jobs_seen + 1;
+  effects_.cluster = true;
+  const auto first = state_.active.lower_bound(JobId(state_.next_job_loaded));
+  for (const JobId id : std::vector(first, state_.active.end())) {
+    Job& job = state_.jobs.at(id);
+    const std::string reason = "node " + hello.node + " has seen an earlier job " + id.text() +
+                               ": the store is older than that; submit it again";
+    if (job.placed()) {
+      cancel_placed(job, reason);
+    } else if (!job.finished()) {
+      finish(job, JobState::cancelled, reason);
+    }
+  }
 }
 
 // What was sent to the node before it was given up may still be under way: that a stray is not there yet does
@@ -91,6 +113,10 @@ void Machine::on(const Heard& event) {
     touch(*node);
     effects_.schedule = true;
   }
+}
+
+void Machine::on(const PortsHeld& event) {
+  if (Node* node = find(event.node); node != nullptr) node->ports = event.ports;
 }
 
 void Machine::lose(Node& node) {

@@ -112,6 +112,7 @@ void Machine::on(const Submit& event) {
   }
   if (!event.key.empty()) state_.submit_keys.add(event.key, first, now_);
   effects_.reply = std::move(ids);
+  effects_.cluster = true;
   effects_.schedule = true;
 }
 

@@ -26,7 +26,8 @@ Effects step(State& state, Instant now, const Event& event) {
   Effects effects;
   Machine machine(state, now, effects);
   std::visit([&](const auto& happened) { machine.on(happened); }, event);
-  if (!effects.jobs.empty() || !effects.nodes.empty() || !effects.queues.empty() || effects.fabric)
+  if (!effects.jobs.empty() || !effects.nodes.empty() || !effects.queues.empty() || effects.fabric ||
+      effects.cluster)
     ++state.revision;
   return effects;
 }

@@ -48,6 +48,16 @@ struct Hello {
   Inventory inventory;
   std::vector<RankReport> ranks;
   std::string illness = {};  // what keeps the node from taking work; "": nothing
+  std::string identity = {};             // of the agent's folder
+  std::string machine = {};              // which boot of which host it runs on
+  std::string cluster = {};              // the one that the folder belongs to, "" if it is new
+  std::uint64_t jobs_seen = 0;           // the highest id of a job of that cluster that was started here
+  std::vector<std::int32_t> ports = {};  // kept free for gangs whose rank 0 is here
+};
+// The ports that the agent keeps free now.
+struct PortsHeld {
+  NodeName node;
+  std::vector<std::int32_t> ports;
 };
 struct Heard {
   NodeName node;
@@ -86,7 +96,7 @@ struct RemoveQueue {
 struct Tick {};
 
 using Event = std::variant<Submit, Cancel, Release, Hello, Heard, Reported, Planned, Drain, Resume,
-                           FabricMeasured, SetQueue, RemoveQueue, Tick>;
+                           FabricMeasured, SetQueue, RemoveQueue, Tick, PortsHeld>;
 
 // ---- effects
 
@@ -123,6 +133,7 @@ struct Effects {
   std::set<NodeName> nodes;                                 // changed: to be stored
   std::set<QueueName> queues;                               // changed, or gone: to be stored, or removed
   bool fabric = false;                                      // replaced: to be stored
+  bool cluster = false;                                     // ids were given out: to be stored
   bool schedule = false;                                    // room or demand changed: ask the scheduler
   Result<std::vector<JobId>> reply = std::vector<JobId>();  // to Submit and the other requests
 };

@@ -8,10 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <vector>
 
 #include "base/bytes.hpp"
 #include "base/log/log.hpp"
@@ -19,6 +19,7 @@
 #include "control/controller/api.hpp"
 #include "control/controller/recording.hpp"
 #include "control/store/sqlite/sqlite_store.hpp"
+#include "control/wire/objects.hpp"
 #include "net/http/client.hpp"
 #include "net/http/server.hpp"
 
@@ -27,14 +28,20 @@ namespace {
 
 constexpr std::size_t token_bytes = 32;
 constexpr std::size_t token_file_bytes_max = 4096;
+constexpr std::size_t cluster_id_bytes = 8;
+
+Result<std::string> random_hex(std::size_t bytes) {
+  std::vector<std::byte> random(bytes);
+  if (RAND_bytes(reinterpret_cast<unsigned char*>(random.data()), static_cast<int>(random.size())) != 1)
+    return failed("the system gives no random bytes");
+  return to_hex(random);
+}
 
 Result<> write_token(const std::string& file) {
   if (std::filesystem::exists(file)) return {};
-  std::array<std::byte, token_bytes> secret;
-  if (RAND_bytes(reinterpret_cast<unsigned char*>(secret.data()), static_cast<int>(secret.size())) != 1) {
-    return failed("the system gives no random bytes");
-  }
-  const std::string text = to_hex(secret) + "\n";
+  auto secret = random_hex(token_bytes);
+  if (!secret) return std::move(secret).error();
+  const std::string text = *secret + "\n";
   const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (descriptor < 0) return failed_errno("cannot be written", errno).within(file);
   const bool written = ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
@@ -115,8 +122,12 @@ Result<> run_controller(const ControllerOptions& options,
   if (!admin) return std::move(admin).error().remedy(remedy);
   auto join = read_token(options.folder + "/join.token");
   if (!join) return std::move(join).error().remedy(remedy);
-  auto store = store::SqliteStore::open(options.folder + "/store.db");
+  auto store =
+      store::SqliteStore::open(options.folder + "/store.db",
+                               {.kept_key = wire::cluster_key(), .accept_older = options.accept_older_store});
   if (!store) return std::move(store).error();
+  auto new_cluster_id = random_hex(cluster_id_bytes);
+  if (!new_cluster_id) return std::move(new_cluster_id).error();
 
   std::optional<Recording> recording;
   Core::Ended ended;
@@ -134,7 +145,7 @@ Result<> run_controller(const ControllerOptions& options,
     auto shared = std::make_shared<driver::Delivery>(std::move(delivery));
     loop.post([&hub_address, shared] { hub_address->deliver(std::move(*shared)); });
   };
-  Core core(**store, deliver, std::move(ended));
+  Core core(**store, deliver, std::move(ended), std::move(*new_cluster_id));
   Hub hub(loop, core);
   hub_address = &hub;
   const auto per_second = static_cast<double>(options.requests_per_second);
@@ -154,9 +165,10 @@ Result<> run_controller(const ControllerOptions& options,
       [&](const net::Request& head) { return api.admit(head); });
   if (!server) return std::move(server).error();
   if (auto started = core.start(); !started) return started;
+  hub.start();
   const auto signals = loop.on_signals({SIGTERM, SIGINT}, [&](int) { loop.stop(); });
   const std::string address = listen->host + ":" + std::to_string((*server)->port());
-  log::info("listening on {}", address);
+  log::info("cluster {}: listening on {}", core.cluster_id(), address);
   ready(address);
   loop.run();
   core.stop();

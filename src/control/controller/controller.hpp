@@ -12,6 +12,7 @@ namespace tutti::controller {
 struct ControllerOptions {
   std::string folder;                     // made by init_folder()
   std::string listen = "127.0.0.1:7070";  // port 0: the system picks one
+  bool accept_older_store = false;        // than what was committed last: what is missing is forgotten
   std::string tls_certificate;
   std::string tls_key;
   std::string record;                         // a file that gets a line for each job that ran, "" for none

@@ -4,13 +4,19 @@
 #include "base/log/log.hpp"
 
 namespace tutti::controller {
-Core::Core(store::Store& store, Deliver deliver, Ended ended)
-    : deliver_(std::move(deliver)), ended_(std::move(ended)), turns_(store, now_on_the_wall) {}
+Core::Core(store::Store& store, Deliver deliver, Ended ended, std::string new_cluster_id)
+    : deliver_(std::move(deliver)),
+      ended_(std::move(ended)),
+      turns_(store, now_on_the_wall, std::move(new_cluster_id)) {}
 
 Core::~Core() { stop(); }
 
 Result<> Core::start() {
   if (auto loaded = turns_.load(); !loaded) return loaded;
+  cluster_id_ = turns_.state().cluster_id;
+  for (const auto& [name, node] : turns_.state().nodes) {
+    if (!node.lost && !node.identity.empty()) agents_known_[name] = node.identity;
+  }
   thread_ = std::thread([this] { run(); });
   return {};
 }

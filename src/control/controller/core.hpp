@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -27,7 +28,8 @@ class Core {
   // Called on the core's thread when a job has ended.
   using Ended = std::function<void(const cluster::Job&)>;
 
-  Core(store::Store& store, Deliver deliver, Ended ended = nullptr);
+  // `new_cluster_id` is for a store that has none yet.
+  Core(store::Store& store, Deliver deliver, Ended ended = nullptr, std::string new_cluster_id = "");
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
   ~Core();
@@ -35,6 +37,10 @@ class Core {
   // Loads the state; the thread starts only if that works.
   Result<> start();
   void stop();
+
+  // As they were when it started: the cluster's id, and the identities of the agents by node.
+  const std::string& cluster_id() const { return cluster_id_; }
+  const std::map<std::string, std::string>& agents_known() const { return agents_known_; }
 
   // From any thread. `reply` runs on the core's thread after the commit; it may be null.
   void happen(cluster::Event event, Reply reply);
@@ -53,6 +59,8 @@ class Core {
   Deliver deliver_;
   Ended ended_;
   driver::Turns turns_;
+  std::string cluster_id_;
+  std::map<std::string, std::string> agents_known_;
 
   std::mutex mutex_;
   std::condition_variable woken_;

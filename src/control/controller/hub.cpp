@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/clock/clock.hpp"
 #include "base/log/log.hpp"
-#include "control/wire/messages.hpp"
 
 namespace tutti::controller {
 namespace {
@@ -13,6 +13,9 @@ std::string log_json(std::int32_t rank, const std::string& text) {
   return nlohmann::json{{"rank", rank}, {"text", text}}.dump(-1, ' ', false,
                                                              nlohmann::json::error_handler_t::replace);
 }
+
+// Of leases: the date may jump.
+Instant steady_now() { return Instant(SteadyClock::now().time_since_epoch()); }
 
 std::string note_json(const std::string& text) { return nlohmann::json{{"text", text}}.dump(); }
 
@@ -32,21 +35,53 @@ void Hub::add_agent(const std::shared_ptr<net::Socket>& socket, std::string remo
   socket->on_close = [this, agent](const std::string& why) { drop(*agent, why); };
 }
 
+void Hub::tell(const Agent& agent, const wire::ControllerMessage& message) {
+  agent.socket->send(wire::encode(message));
+}
+
 Hub::Agent* Hub::speaker(const std::string& node) const {
   const auto connection = speakers_.of(node);
   const auto agent = connection ? agents_.find(*connection) : agents_.end();
   return agent == agents_.end() ? nullptr : agent->second.get();
 }
 
+void Hub::start() {
+  for (const auto& [node, identity] : core_.agents_known())
+    speakers_.expect(node, {identity, ""}, steady_now());
+}
+
+bool Hub::turn_away(Agent& agent, const cluster::Hello& hello) {
+  const driver::Who who{hello.identity, hello.machine};
+  if (const std::string why = speakers_.refusal(hello.node, who, steady_now()); !why.empty()) {
+    // All three that are concerned say so: whoever reads one of the logs can mend it.
+    log::warning("agent at {} on {} is refused: {}", agent.remote, hello.machine, why);
+    tell(agent, wire::Notice{why, true});
+    if (const Agent* first = speaker(hello.node); first != nullptr)
+      tell(*first, wire::Notice{"another agent, at " + agent.remote + " on " + hello.machine +
+                                    ", wanted to be node " + hello.node + " too and was refused",
+                                false});
+    agent.socket->close();
+    return true;
+  }
+  if (hello.cluster.empty() || hello.cluster == core_.cluster_id()) return false;
+  log::warning("node {} at {} is of cluster {} and this is {}: it puts the ranks and logs of that one aside",
+               hello.node, agent.remote, hello.cluster, core_.cluster_id());
+  tell(agent, wire::Welcome{core_.cluster_id()});
+  return true;
+}
+
 void Hub::greet(Agent& agent, cluster::Hello hello) {
   agent.node = hello.node;
+  if (turn_away(agent, hello)) return;
   if (hello.address.empty()) hello.address = agent.remote;
-  const auto greeting = speakers_.greet(agent.node, agent.connection);
+  const auto greeting =
+      speakers_.greet(agent.node, agent.connection, {hello.identity, hello.machine}, steady_now());
   if (!greeting.accepted) return refuse(agent, "a newer connection has spoken for " + agent.node);
   if (const auto replaced = agents_.find(greeting.replaced); replaced != agents_.end())
     replaced->second->socket->close();
   log::info("node {} at {} says hello with {} devices and {} ranks", hello.node, agent.remote,
             hello.inventory.devices.size(), hello.ranks.size());
+  tell(agent, wire::Welcome{core_.cluster_id()});
   restart_followers(agent.node);
   core_.happen(std::move(hello), nullptr);
 }
@@ -65,6 +100,9 @@ void Hub::receive(Agent& agent, const std::string& frame) {
     return refuse(agent, "it was " + agent.node + " and now says " + hello->node);
   if (hello != nullptr) return greet(agent, std::move(*hello));
   if (!speakers_.speaks(agent.node, agent.connection)) return;
+  speakers_.hear(agent.node, agent.connection, steady_now());
+  if (auto* free = std::get_if<wire::FreePorts>(&*message))
+    return core_.happen(cluster::PortsHeld{agent.node, std::move(free->ports)}, nullptr);
   if (auto* beat = std::get_if<wire::Heartbeat>(&*message))
     return core_.happen(cluster::Heard{agent.node, std::move(beat->illness)}, nullptr);
   if (auto* report = std::get_if<cluster::RankReport>(&*message)) {

@@ -10,6 +10,7 @@
 
 #include "control/controller/core.hpp"
 #include "control/driver/speakers.hpp"
+#include "control/wire/messages.hpp"
 #include "net/http/http.hpp"
 #include "net/http/loop.hpp"
 
@@ -27,6 +28,9 @@ class Hub {
   Hub(net::Loop& loop, Core& core) : loop_(loop), core_(core) {}
   Hub(const Hub&) = delete;
   Hub& operator=(const Hub&) = delete;
+
+  // After the core has started, before anybody connects.
+  void start();
 
   // An agent's socket; its first message must be a Hello.
   void add_agent(const std::shared_ptr<net::Socket>& socket, std::string remote);
@@ -55,8 +59,11 @@ class Hub {
   };
 
   void receive(Agent& agent, const std::string& frame);
+  static void tell(const Agent& agent, const wire::ControllerMessage& message);
   static void refuse(const Agent& agent, const std::string& why);
   void greet(Agent& agent, cluster::Hello hello);
+  // Tells an agent that it may not join now, or is of another cluster. True if it was.
+  bool turn_away(Agent& agent, const cluster::Hello& hello);
   void drop(const Agent& agent, const std::string& why);
   // Null if nobody speaks for the node now.
   Agent* speaker(const std::string& node) const;

@@ -2,13 +2,40 @@
 
 namespace tutti::driver {
 
-Speakers::Greeting Speakers::greet(const std::string& node, Connection connection) {
+std::string Speakers::refusal(const std::string& node, const Who& who, Instant now) const {
+  const auto found = speakers_.find(node);
+  if (found == speakers_.end() || !found->second.who) return "";
+  const Speaker& known = found->second;
+  const Duration silent = now - known.heard_at;
+  const bool open = known.open && silent <= silence_max;
+  const std::string other = "another agent" + (known.who->machine.empty() ? "" : " on " + known.who->machine);
+  if (known.who->identity != who.identity) {
+    if (!open && silent > return_time_max) return "";
+    return "the name " + node + " is that of " + other +
+           ", which has another folder; give each agent a --name of its own, or stop that one";
+  }
+  if (!open || known.who->machine == who.machine) return "";
+  return "the folder of node " + node + " is in use by " + other +
+         " as well: one is a copy of the other; give the copy a --data folder and a --name of its own";
+}
+
+Speakers::Greeting Speakers::greet(const std::string& node, Connection connection, const Who& who,
+                                   Instant now) {
+  if (!refusal(node, who, now).empty()) return {};
   Speaker& known = speakers_[node];
   if (connection < known.newest) return {};
   Greeting greeting{true, 0};
   if (known.open && known.newest != connection) greeting.replaced = known.newest;
-  known = {connection, true};
+  known = {connection, true, who, now};
   return greeting;
+}
+
+void Speakers::hear(const std::string& node, Connection connection, Instant now) {
+  if (speaks(node, connection)) speakers_[node].heard_at = now;
+}
+
+void Speakers::expect(const std::string& node, const Who& who, Instant now) {
+  speakers_[node] = {0, false, who, now};
 }
 
 bool Speakers::speaks(const std::string& node, Connection connection) const { return of(node) == connection; }

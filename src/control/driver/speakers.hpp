@@ -1,5 +1,7 @@
 // Which connection speaks for which node. A node has one agent and an agent one connection, but a network
-// that breaks and heals leaves older ones behind, and what was sent on those may still arrive. One thread.
+// that breaks and heals leaves older ones behind, and what was sent on those may still arrive. And there may
+// be a second agent that took the name by mistake, which is kept out as long as the first one lives. One
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +9,26 @@
 #include <optional>
 #include <string>
 
+#include "base/time.hpp"
+
 namespace tutti::driver {
 
 // Numbered from 1 in the order in which they were opened: an agent opens one only after the one before it is
 // closed on its side.
 using Connection = std::uint64_t;
+
+// An agent, as far as it can be told apart from others.
+struct Who {
+  std::string identity;  // of its folder: random, made once
+  std::string machine;   // which boot of which host it runs on: a folder may have been copied
+
+  friend bool operator==(const Who&, const Who&) = default;
+};
+
+// An open connection on which nothing was heard for this long keeps nobody else out: its host may be gone.
+constexpr Duration silence_max = 10s;
+// An agent that is gone, or was there before the controller began, may come back for this long.
+constexpr Duration return_time_max = 3s;
 
 class Speakers {
  public:
@@ -20,8 +37,16 @@ class Speakers {
     Connection replaced = 0;  // has no say any more and should be closed; 0: none
   };
 
-  // The connection says Hello for the node.
-  Greeting greet(const std::string& node, Connection connection);
+  // Why this agent may not speak for the node now, "" if it may: another one that lives has the name.
+  std::string refusal(const std::string& node, const Who& who, Instant now) const;
+  // The connection says Hello for the node; `now` is a time that only goes forward. One that is refused is
+  // not accepted.
+  Greeting greet(const std::string& node, Connection connection, const Who& who = {}, Instant now = {});
+  // Something has come over it.
+  void hear(const std::string& node, Connection connection, Instant now);
+  // This agent spoke for the node before the controller was restarted, and is likely to do so again.
+  void expect(const std::string& node, const Who& who, Instant now);
+
   bool speaks(const std::string& node, Connection connection) const;
   std::optional<Connection> of(const std::string& node) const;
   // It is closed. True if it spoke for the node.
@@ -33,6 +58,8 @@ class Speakers {
   struct Speaker {
     Connection newest = 0;
     bool open = false;
+    std::optional<Who> who;  // nobody has spoken yet if there is none
+    Instant heard_at;
   };
   // Also those that are closed: an older connection must not come back after the newest one is gone.
   std::map<std::string, Speaker> speakers_;

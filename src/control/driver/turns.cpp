@@ -20,6 +20,7 @@ void merge(cluster::Effects& into, cluster::Effects&& from) {
   into.nodes.merge(from.nodes);
   into.queues.merge(from.queues);
   into.fabric = into.fabric || from.fabric;
+  into.cluster = into.cluster || from.cluster;
   into.schedule = into.schedule || from.schedule;
 }
 
@@ -38,6 +39,8 @@ wire::StartRanks start_message(const cluster::State& state, const cluster::Start
   for (const std::int32_t rank : start.ranks)
     message.ranks.push_back(
         {rank, cluster::rank_environment(state, job, rank), cluster::output_file(job, rank)});
+  if (std::find(start.ranks.begin(), start.ranks.end(), 0) != start.ranks.end())
+    message.master_port = job.master_port;
   return message;
 }
 
@@ -73,10 +76,12 @@ class Letters {
 
 }  // namespace
 
-Turns::Turns(store::Store& store, Clock clock) : store_(store), clock_(std::move(clock)) {}
+Turns::Turns(store::Store& store, Clock clock, std::string new_cluster_id)
+    : store_(store), clock_(std::move(clock)), new_cluster_id_(std::move(new_cluster_id)) {}
 
 Result<> Turns::load() {
   if (auto read = read_store(); !read) return read;
+  if (auto named = name_cluster(); !named) return named;
   last_turn_ = clock_();
   pass_wanted_ = true;
   return {};
@@ -94,6 +99,18 @@ Result<> Turns::read_store() {
   state.revision = state_.revision + 1;
   state_ = std::move(state);
   revision_ = contents->revision;
+  return {};
+}
+
+// A cluster is told apart from others before anybody hears of it.
+Result<> Turns::name_cluster() {
+  if (!state_.cluster_id.empty() || new_cluster_id_.empty()) return {};
+  state_.cluster_id = new_cluster_id_;
+  const std::vector<store::Write> writes{{wire::cluster_key(), wire::encode_cluster(state_)}};
+  const auto committed = store_.commit(revision_, writes);
+  if (committed.status != store::CommitResult::Status::done)
+    return failed("the cluster's id cannot be stored: " + committed.why);
+  revision_ = committed.revision;
   return {};
 }
 
@@ -187,7 +204,8 @@ void Turns::schedule(cluster::Effects& effects, Instant now) {
 // If it does not work, what is in memory may be more than what is stored: back to what is stored. Nobody else
 // writes, so that the revision of what is there tells whether all of the turn has landed or nothing.
 Turns::Commit Turns::commit(const cluster::Effects& effects) {
-  if (effects.jobs.empty() && effects.nodes.empty() && effects.queues.empty() && !effects.fabric)
+  if (effects.jobs.empty() && effects.nodes.empty() && effects.queues.empty() && !effects.fabric &&
+      !effects.cluster)
     return Commit::done;
   std::vector<store::Write> writes;
   for (const auto& id : effects.jobs) writes.push_back({wire::job_key(id), wire::encode(state_.jobs.at(id))});
@@ -199,6 +217,7 @@ Turns::Commit Turns::commit(const cluster::Effects& effects) {
     if (queue != state_.queues.end()) writes.back().value = wire::encode(queue->second);
   }
   if (effects.fabric) writes.push_back({wire::fabric_key(), wire::encode(*state_.fabric)});
+  if (effects.cluster) writes.push_back({wire::cluster_key(), wire::encode_cluster(state_)});
   const auto committed = store_.commit(revision_, writes);
   if (committed.status == store::CommitResult::Status::done) {
     revision_ = committed.revision;

@@ -65,7 +65,8 @@ class Turns {
     std::vector<Query> queries;
   };
 
-  Turns(store::Store& store, Clock clock);
+  // `new_cluster_id` is for a store that has none yet.
+  Turns(store::Store& store, Clock clock, std::string new_cluster_id = "");
   Turns(const Turns&) = delete;
   Turns& operator=(const Turns&) = delete;
 
@@ -94,9 +95,11 @@ class Turns {
   Delivery delivery(const cluster::Effects& effects, bool watched) const;
   void refuse(Outcome& outcome, Commit commit, Instant now);
   Result<> read_store();
+  Result<> name_cluster();
 
   store::Store& store_;
   Clock clock_;
+  std::string new_cluster_id_;
   cluster::State state_;
   std::uint64_t revision_ = 0;
   wire::StoreHealth health_;

@@ -1,11 +1,15 @@
 #include "control/wire/convert.hpp"
 
+#include <algorithm>
+#include <cctype>
+
 #include "base/text.hpp"
 
 namespace tutti::wire {
 namespace {
 
 constexpr std::int32_t devices_max = 64;
+constexpr std::size_t device_name_bytes_max = 128;
 constexpr std::int32_t share_max = devices_max * sched::whole_share;
 
 void to_proto(const sched::Shape& from, proto::Shape& to) {
@@ -43,6 +47,14 @@ Result<sched::Shape> shape_from(const proto::Shape& from) {
   if (!in_range) return invalid("a number in the job's shape is out of range");
   if (auto sound = sched::validate(to); !sound) return std::move(sound).error();
   return to;
+}
+
+// It ends up in the environment of ranks, in a list with commas.
+bool is_device_name(std::string_view uuid) {
+  return uuid.size() <= device_name_bytes_max &&
+         std::all_of(uuid.begin(), uuid.end(), [](unsigned char letter) {
+           return std::isalnum(letter) != 0 || letter == '-' || letter == '/' || letter == '_';
+         });
 }
 
 }  // namespace
@@ -154,6 +166,7 @@ void to_proto(const cluster::Inventory& from, proto::Inventory& to) {
     added->set_memory_bytes(device.memory.count());
     added->set_uuid(device.uuid);
     added->set_numa(device.numa);
+    added->set_silent(device.silent);
   }
   to.set_cpus(from.cpus);
   to.set_memory_bytes(from.memory.count());
@@ -168,7 +181,9 @@ Result<cluster::Inventory> from_proto(const proto::Inventory& from) {
     if (device.memory_bytes() < 0 || device.memory_bytes() > bytes_max || device.model().size() > 128) {
       return invalid("a device is out of range");
     }
-    to.devices.push_back({device.model(), Bytes(device.memory_bytes()), device.uuid(), device.numa()});
+    if (!is_device_name(device.uuid())) return invalid("a device has a name that is none");
+    to.devices.push_back(
+        {device.model(), Bytes(device.memory_bytes()), device.uuid(), device.numa(), device.silent()});
   }
   to.cpus = from.cpus();
   to.memory = Bytes(from.memory_bytes());

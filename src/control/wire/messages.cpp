@@ -42,6 +42,14 @@ std::string illness_of(const From& from) {
   return valid_utf8(from.illness().substr(0, illness_bytes_max));
 }
 
+Result<std::vector<std::int32_t>> ports_from(const google::protobuf::RepeatedField<std::int32_t>& from) {
+  const bool sound = from.size() <= ports_max && std::all_of(from.begin(), from.end(), [](std::int32_t port) {
+                       return port > 0 && port <= 65'535;
+                     });
+  if (!sound) return invalid("the ports of an agent are out of range");
+  return std::vector<std::int32_t>(from.begin(), from.end());
+}
+
 Result<AgentMessage> hello_from(const proto::Hello& from) {
   if (auto named = check_node_name(from.node()); !named) return std::move(named).error();
   if (from.location().size() > 256 || from.address().size() > 256)
@@ -55,6 +63,17 @@ Result<AgentMessage> hello_from(const proto::Hello& from) {
     if (!report) return std::move(report).error();
     to.ranks.push_back(std::move(*report));
   }
+  if (!is_cluster_id(from.identity()) || !is_cluster_id(from.cluster()))
+    return invalid("the id of a cluster or of a folder is none");
+  if (from.machine().size() > machine_bytes_max) return invalid("the name of a machine is too long");
+  if (from.jobs_seen() > jobs_seen_max) return invalid("no cluster has so many jobs");
+  auto ports = ports_from(from.ports());
+  if (!ports) return std::move(ports).error();
+  to.identity = from.identity();
+  to.machine = from.machine();
+  to.cluster = from.cluster();
+  to.jobs_seen = from.jobs_seen();
+  to.ports = std::move(*ports);
   return AgentMessage(std::move(to));
 }
 
@@ -73,6 +92,7 @@ Result<ControllerMessage> start_from(const proto::StartRanks& from) {
   to.memory = Bytes(from.memory_bytes());
   to.grace = std::chrono::milliseconds(from.grace_ms());
   for (const auto& rank : from.ranks()) to.ranks.push_back({rank.rank(), strings(rank.env()), rank.output()});
+  to.master_port = from.master_port();
   return ControllerMessage(std::move(to));
 }
 
@@ -92,6 +112,7 @@ void to_proto(const StartRanks& from, proto::StartRanks& to) {
     add_strings(rank.env, *added->mutable_env());
     added->set_output(rank.output);
   }
+  to.set_master_port(from.master_port);
 }
 
 template <class From, class To>
@@ -101,6 +122,11 @@ void name_attempt(const From& from, To& to) {
 }
 
 }  // namespace
+
+bool is_cluster_id(std::string_view id) {
+  return id.size() <= identity_bytes_max &&
+         std::all_of(id.begin(), id.end(), [](unsigned char letter) { return std::isalnum(letter) != 0; });
+}
 
 Result<> check_node_name(std::string_view name) {
   const bool fine = !name.empty() && name.size() <= node_name_bytes_max && name.front() != '.' &&
@@ -124,6 +150,11 @@ std::string encode(const AgentMessage& message) {
                    wire::to_proto(hello.inventory, *body.mutable_inventory());
                    for (const auto& rank : hello.ranks) to_proto(rank, *body.add_ranks());
                    body.set_illness(hello.illness);
+                   body.set_identity(hello.identity);
+                   body.set_machine(hello.machine);
+                   body.set_cluster(hello.cluster);
+                   body.set_jobs_seen(hello.jobs_seen);
+                   body.mutable_ports()->Assign(hello.ports.begin(), hello.ports.end());
                  },
                  [&](const Heartbeat& beat) { to.mutable_heartbeat()->set_illness(beat.illness); },
                  [&](const cluster::RankReport& report) { to_proto(report, *to.mutable_rank()); },
@@ -133,6 +164,9 @@ std::string encode(const AgentMessage& message) {
                    to.mutable_log()->set_data(chunk.data);
                  },
                  [&](const LogEnd& end) { to.mutable_log_end()->set_stream(end.stream); },
+                 [&](const FreePorts& free) {
+                   to.mutable_ports()->mutable_ports()->Assign(free.ports.begin(), free.ports.end());
+                 },
              },
              message);
   return to.SerializeAsString();
@@ -156,6 +190,11 @@ Result<AgentMessage> decode_agent_message(std::string_view bytes) {
       return AgentMessage(LogChunk{from.log().stream(), from.log().rank(), from.log().data()});
     case proto::AgentMessage::kLogEnd:
       return AgentMessage(LogEnd{from.log_end().stream()});
+    case proto::AgentMessage::kPorts: {
+      auto ports = ports_from(from.ports().ports());
+      if (!ports) return std::move(ports).error();
+      return AgentMessage(FreePorts{std::move(*ports)});
+    }
     case proto::AgentMessage::BODY_NOT_SET:
       break;
   }
@@ -182,6 +221,11 @@ std::string encode(const ControllerMessage& message) {
                  },
                  [&](const StopLogs& stop) { to.mutable_stop_logs()->set_stream(stop.stream); },
                  [&](const Resync&) { to.mutable_resync(); },
+                 [&](const Welcome& welcome) { to.mutable_welcome()->set_cluster(welcome.cluster); },
+                 [&](const Notice& notice) {
+                   to.mutable_notice()->set_text(notice.text);
+                   to.mutable_notice()->set_refused(notice.refused);
+                 },
              },
              message);
   return to.SerializeAsString();
@@ -209,6 +253,11 @@ Result<ControllerMessage> decode_controller_message(std::string_view bytes) {
       return ControllerMessage(StopLogs{from.stop_logs().stream()});
     case proto::ControllerMessage::kResync:
       return ControllerMessage(Resync{});
+    case proto::ControllerMessage::kWelcome:
+      if (!is_cluster_id(from.welcome().cluster())) return invalid("the id of a cluster is none");
+      return ControllerMessage(Welcome{from.welcome().cluster()});
+    case proto::ControllerMessage::kNotice:
+      return ControllerMessage(Notice{from.notice().text(), from.notice().refused()});
     case proto::ControllerMessage::BODY_NOT_SET:
       break;
   }

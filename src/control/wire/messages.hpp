@@ -20,6 +20,11 @@ namespace tutti::wire {
 constexpr std::size_t node_name_bytes_max = 128;
 constexpr std::size_t detail_bytes_max = 8 << 10;
 constexpr std::size_t illness_bytes_max = 1 << 10;
+constexpr std::size_t identity_bytes_max = 64;
+constexpr std::size_t machine_bytes_max = 256;
+constexpr int ports_max = 1'024;  // kept free by one agent
+// More jobs than any cluster has: an agent that has seen such a one is mistaken.
+constexpr std::uint64_t jobs_seen_max = 1'000'000'000'000'000;
 
 // ---- agent to controller
 
@@ -34,7 +39,12 @@ struct LogChunk {
 struct LogEnd {
   std::uint64_t stream = 0;
 };
-using AgentMessage = std::variant<cluster::Hello, Heartbeat, cluster::RankReport, LogChunk, LogEnd>;
+// The ports that the agent keeps free now, instead of those that it told before.
+struct FreePorts {
+  std::vector<std::int32_t> ports;
+};
+using AgentMessage =
+    std::variant<cluster::Hello, Heartbeat, cluster::RankReport, LogChunk, LogEnd, FreePorts>;
 
 std::string encode(const AgentMessage& message);
 Result<AgentMessage> decode_agent_message(std::string_view bytes);
@@ -57,6 +67,7 @@ struct StartRanks {
   Bytes memory;
   Duration grace{};
   std::vector<StartRank> ranks;
+  std::int32_t master_port = 0;  // of a gang whose rank 0 is among these; 0: of no concern here
 };
 struct EndRanks {
   cluster::JobId job;
@@ -81,10 +92,23 @@ struct StopLogs {
   std::uint64_t stream = 0;
 };
 struct Resync {};
-using ControllerMessage = std::variant<StartRanks, EndRanks, ForgetRanks, ReadLogs, StopLogs, Resync>;
+// The answer to a Hello: whose controller this is.
+struct Welcome {
+  std::string cluster;
+};
+// For the agent's log.
+struct Notice {
+  std::string text;
+  bool refused = false;  // the node's name is somebody else's: try again, but slowly
+};
+using ControllerMessage =
+    std::variant<StartRanks, EndRanks, ForgetRanks, ReadLogs, StopLogs, Resync, Welcome, Notice>;
 
 std::string encode(const ControllerMessage& message);
 Result<ControllerMessage> decode_controller_message(std::string_view bytes);
+
+// Of a cluster or of an agent's folder: a few letters and digits, which end up in the names of folders.
+bool is_cluster_id(std::string_view id);
 
 // Letters, digits, '.', '_' and '-': names end up in files, URLs and environments.
 Result<> check_node_name(std::string_view name);

@@ -1,10 +1,12 @@
 #include "control/wire/objects.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <set>
 
 #include "control/wire/convert.hpp"
+#include "control/wire/messages.hpp"
 
 namespace tutti::wire {
 namespace {
@@ -13,6 +15,7 @@ constexpr std::string_view job_prefix = "job/";
 constexpr std::string_view node_prefix = "node/";
 constexpr std::string_view queue_prefix = "queue/";
 constexpr std::string_view the_fabric = "fabric";
+constexpr std::string_view the_cluster = "cluster";
 
 Error damaged(std::string_view key) {
   return failed("the stored object is damaged").within(key).remedy("restore the store from a copy");
@@ -84,6 +87,8 @@ std::string queue_key(const std::string& name) { return std::string(queue_prefix
 
 std::string fabric_key() { return std::string(the_fabric); }
 
+std::string cluster_key() { return std::string(the_cluster); }
+
 std::string encode(const cluster::Job& job) {
   proto::StoredJob to;
   to.set_id(job.id.number());
@@ -130,6 +135,7 @@ std::string encode(const cluster::Node& node) {
   to.set_faults(node.faults);
   to.set_times_set_aside(node.times_set_aside);
   to.set_back_at_ns(node.back_at.time_since_epoch().count());
+  to.set_identity(node.identity);
   return to.SerializeAsString();
 }
 
@@ -156,6 +162,13 @@ std::string encode(const cluster::Fabric& fabric) {
   return to.SerializeAsString();
 }
 
+std::string encode_cluster(const cluster::State& state) {
+  proto::StoredCluster to;
+  to.set_id(state.cluster_id);
+  to.set_next_job(state.next_job);
+  return to.SerializeAsString();
+}
+
 Result<> decode_into(cluster::State& state, std::string_view key, std::string_view bytes) {
   const int size = static_cast<int>(bytes.size());
   if (key.starts_with(job_prefix)) {
@@ -173,6 +186,13 @@ Result<> decode_into(cluster::State& state, std::string_view key, std::string_vi
     auto fabric = fabric_from(from);
     if (!fabric) return damaged(key);
     state.fabric = std::make_shared<const cluster::Fabric>(std::move(*fabric));
+    return {};
+  }
+  if (key == the_cluster) {
+    proto::StoredCluster from;
+    if (!from.ParseFromArray(bytes.data(), size) || !is_cluster_id(from.id())) return damaged(key);
+    state.cluster_id = from.id();
+    state.next_job = std::max<std::uint64_t>(state.next_job, from.next_job());
     return {};
   }
   if (key.starts_with(queue_prefix)) {
@@ -198,6 +218,7 @@ Result<> decode_into(cluster::State& state, std::string_view key, std::string_vi
   node.faults = from.faults();
   node.times_set_aside = from.times_set_aside();
   node.back_at = Instant(Duration(from.back_at_ns()));
+  node.identity = from.identity();
   state.nodes.insert_or_assign(from.name(), std::move(node));
   return {};
 }

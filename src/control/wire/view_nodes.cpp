@@ -21,7 +21,9 @@ void fill_node(const cluster::State& state, const cluster::Node& node, const Use
     added->set_index(static_cast<std::int32_t>(at));
     added->set_model(device.model);
     added->set_memory_mib(to_mib(device.memory));
-    added->set_share_free(sched::whole_share - (used == use.shares.end() ? 0 : used->second));
+    const std::int32_t in_use = used == use.shares.end() ? 0 : used->second;
+    added->set_share_free(device.silent ? 0 : sched::whole_share - in_use);
+    if (device.silent) added->set_silent(true);
   }
   view.set_cpus(node.inventory.cpus);
   view.set_cpus_free(node.inventory.cpus - use.cpus);

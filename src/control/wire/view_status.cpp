@@ -15,8 +15,11 @@ std::string status_json(const cluster::State& state, const StoreHealth& health, 
     view.set_gpus(view.gpus() + static_cast<std::int32_t>(node.inventory.devices.size()));
     if (cluster::node_state(state, node) != cluster::NodeState::ready) continue;
     view.set_nodes_ready(view.nodes_ready() + 1);
-    share_free += sched::whole_share * static_cast<std::int64_t>(node.inventory.devices.size());
-    for (const auto& [device, share] : used[name].shares) share_free -= share;
+    for (const auto& device : node.inventory.devices) share_free += device.silent ? 0 : sched::whole_share;
+    for (const auto& [device, share] : used[name].shares) {
+      const auto at = static_cast<std::size_t>(device);
+      if (at < node.inventory.devices.size() && !node.inventory.devices[at].silent) share_free -= share;
+    }
   }
   view.set_gpus_free(gpus_of(share_free));
   view.set_jobs_running(static_cast<std::int32_t>(state.holding.size()));

@@ -162,6 +162,8 @@ void Checks::same(const cluster::State& state, const store::Contents& contents) 
   }
   if (stored.jobs.size() != state.jobs.size() || stored.nodes.size() != state.nodes.size())
     return violate("the store and the controller know different jobs or nodes");
+  if (stored.next_job != state.next_job || stored.cluster_id != state.cluster_id)
+    return violate("the store would give out an id again");
   for (const auto& [id, job] : state.jobs) {
     const auto found = stored.jobs.find(id);
     if (found == stored.jobs.end() || durable(found->second) != durable(job))

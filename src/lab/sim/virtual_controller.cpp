@@ -47,8 +47,8 @@ std::string describe(const Result<std::vector<cluster::JobId>>& result) {
 void VirtualController::start() {
   if (up()) return;
   ++life_;
-  turns_ =
-      std::make_unique<driver::Turns>(disk_, [this] { return epoch + world_.agenda.now() + clock_offset_; });
+  turns_ = std::make_unique<driver::Turns>(
+      disk_, [this] { return epoch + world_.agenda.now() + clock_offset_; }, "sim");
   if (auto loaded = turns_->load(); !loaded) {
     world_.note("controller cannot start: " + loaded.error().text());
     turns_.reset();
@@ -121,6 +121,8 @@ void VirtualController::receive(Network::Id connection, const std::string& node,
                 (greeting.accepted ? "" : ", too late"));
     if (greeting.replaced != 0) world_.network.close(greeting.replaced, Side::controller);
     if (!greeting.accepted) return world_.network.close(connection, Side::controller);
+    world_.network.send(connection, Side::controller,
+                        wire::encode(wire::ControllerMessage(wire::Welcome{state().cluster_id})));
     return put(std::move(*hello), nullptr);
   }
   const bool believed = world_.sabotage == Sabotage::old_connections_speak;

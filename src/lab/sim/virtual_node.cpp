@@ -79,6 +79,7 @@ bool VirtualNode::power_off(bool wipe_disk) {
   }
   if (!wipe_disk) return true;
   disk_.clear();
+  membership_ = {};
   disk_life_ = new_disk(world_);
   return true;
 }
@@ -91,6 +92,7 @@ void VirtualNode::start_agent() {
   keeper::Processes& processes = *this;
   keeper_ = std::make_unique<keeper::Keeper>(
       self_, processes, [this](const wire::AgentMessage& message) { send(message); }, [](const RankKey&) {});
+  keeper_->introduce(name() + std::to_string(disk_life_), name(), membership_);
   static_cast<void>(keeper_->adopt());
   world_.note(name() + ": agent starts with " + std::to_string(keeper_->ranks().size()) + " ranks");
   redial_ = redial_min;
@@ -208,6 +210,20 @@ Result<> VirtualNode::start(const wire::StartRanks& attempt, const wire::StartRa
   return {};
 }
 
+void VirtualNode::remember(const keeper::Membership& membership) {
+  if (!doomed_) membership_ = membership;
+}
+
+Result<> VirtualNode::put_aside(const std::string& /*cluster*/) {
+  world_.checks.violate("there is only one cluster, and " + name() + " was told of another one");
+  return {};
+}
+
+bool VirtualNode::has_run(const RankKey& key) const {
+  const auto folder = disk_.find(key);
+  return folder != disk_.end() && folder->second.acknowledged;
+}
+
 void VirtualNode::launch(const RankKey& key, Folder& folder, const wire::StartRanks& attempt) {
   folder.process = next_process_++;
   folder.grace = attempt.grace;
@@ -313,6 +329,7 @@ void VirtualNode::receive(Network::Id connection, const std::string& frame) {
     if (const auto* end = std::get_if<wire::EndRanks>(&*message)) keeper_->on(*end);
     if (const auto* forget = std::get_if<wire::ForgetRanks>(&*message)) keeper_->on(*forget);
     if (std::holds_alternative<wire::Resync>(*message)) keeper_->say_hello();
+    if (const auto* welcome = std::get_if<wire::Welcome>(&*message)) keeper_->on(*welcome);
   });
 }
 

@@ -62,6 +62,11 @@ class VirtualNode final : private keeper::Processes {
   void release(cluster::JobId job, std::int32_t attempt) override;
   Result<> start(const wire::StartRanks& attempt, const wire::StartRank& rank,
                  const std::string& workdir) override;
+  void remember(const keeper::Membership& membership) override;
+  Result<> put_aside(const std::string& cluster) override;
+  std::vector<std::int32_t> free_ports() const override { return {}; }
+  Result<> take_port(const wire::StartRanks&) override { return {}; }
+  bool has_run(const RankKey& key) const override;
   void end(const RankKey& key) override;
   void forget(const RankKey& key) override;
   std::string said(const RankKey& key) override;
@@ -96,6 +101,7 @@ class VirtualNode final : private keeper::Processes {
   std::uint64_t next_process_ = 1;
   std::vector<std::function<void()>> late_;  // what a frozen node will do first
   std::map<RankKey, Folder> disk_;
+  keeper::Membership membership_;  // on the disk
 
   std::unique_ptr<keeper::Keeper> keeper_;
   bool doomed_ = false;

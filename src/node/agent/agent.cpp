@@ -5,13 +5,17 @@
 
 #include <filesystem>
 #include <thread>
+#include <utility>
 
 #include "base/log/log.hpp"
+#include "node/agent/device_watch.hpp"
 #include "node/agent/folder_lock.hpp"
 #include "node/agent/health.hpp"
 #include "node/agent/logs.hpp"
+#include "node/agent/membership.hpp"
 #include "node/agent/shim_processes.hpp"
 #include "node/agent/shipped.hpp"
+#include "node/devices/order.hpp"
 #include "node/keeper/keeper.hpp"
 
 namespace tutti::agent {
@@ -20,6 +24,8 @@ namespace {
 constexpr Duration redial_min = 100ms;
 // Well below a lease: a controller that is back hears every node before it would give one up.
 constexpr Duration redial_max = 1s;
+// Another agent has the name: there is no hurry, and both logs get a line each time.
+constexpr Duration redial_refused = 5s;
 static_assert(redial_max * 3 <= cluster::lease);
 
 class Agent {
@@ -30,7 +36,7 @@ class Agent {
         shipped_(options.controller, options.token, options.folder),
         processes_(loop_, {options.name, options.folder, options.checkpoints, options.tutti_program},
                    shipped_,
-                   {.exited = [this](const auto& key, const auto& status) { keeper_.exited(key, status); },
+                   {.exited = [this](const auto& key, const auto& status) { exited(key, status); },
                     .prepared = [this](auto job, auto attempt,
                                        const auto& folder) { keeper_.prepared(job, attempt, folder); }}),
         keeper_(
@@ -40,12 +46,20 @@ class Agent {
         logs_(loop_,
               {.folders = [this](auto job, auto attempt) { return processes_.log_folders(job, attempt); },
                .running = [this](const auto& key) { return keeper_.running(key); },
-               .send = [this](const wire::AgentMessage& message) { send(message); }}) {}
+               .send = [this](const wire::AgentMessage& message) { send(message); }}),
+        device_watch_(loop_, options.look_at_devices, [this](const auto& devices) { found(devices); }) {}
 
   Result<> run() {
     const auto lock = FolderLock::take(options_.folder);
     if (!lock) return lock.error();
+    auto identity = folder_identity(options_.folder);
+    if (!identity) return std::move(identity).error();
+    auto membership = read_membership(options_.folder);
+    if (!membership) return std::move(membership).error();
+    processes_.belong_to(*membership);
+    keeper_.introduce(*identity, this_machine(), *membership);
     if (auto adopted = keeper_.adopt(); !adopted) return adopted;
+    recall_devices();
     const auto signals = loop_.on_signals({SIGTERM, SIGINT}, [this](int) { loop_.stop(); });
     Health health(options_.folder);
     keeper_.set_illness(health.illness());
@@ -60,6 +74,37 @@ class Agent {
   }
 
  private:
+  void exited(const keeper::RankKey& key, const cluster::RankStatus& status) {
+    keeper_.exited(key, status);
+    if (status.exit_code != 0) device_watch_.look_soon();
+  }
+
+  // Ranks that run hold devices by the index that these had when the agent before this one looked.
+  void recall_devices() {
+    cluster::Inventory inventory = options_.inventory;
+    if (!keeper_.ranks().empty())
+      inventory.devices = devices::keep_order(read_devices(options_.folder), inventory.devices);
+    set_inventory(inventory);
+  }
+
+  void set_inventory(const cluster::Inventory& inventory) {
+    if (auto written = write_devices(options_.folder, inventory.devices); !written)
+      log::warning("{}", written.error().text());
+    keeper_.has(inventory);
+  }
+
+  void found(const std::vector<cluster::Device>& devices) {
+    cluster::Inventory inventory = keeper_.inventory();
+    inventory.devices = devices::keep_order(inventory.devices, devices);
+    if (inventory == keeper_.inventory()) return;
+    for (std::size_t at = 0; at < inventory.devices.size(); ++at) {
+      const auto& device = inventory.devices[at];
+      if (device.silent) log::warning("device {} ({}) does not answer", at, device.uuid);
+    }
+    log::warning("the devices of this node have changed: it has {} now", inventory.devices.size());
+    set_inventory(inventory);
+  }
+
   void dial() {
     net::dial(loop_, options_.controller, "/api/v1/agent", options_.token,
               [this](Result<std::shared_ptr<net::Socket>> socket) {
@@ -70,7 +115,7 @@ class Agent {
   }
 
   void redial() {
-    delay_ = std::min<Duration>(delay_ * 2, redial_max);
+    delay_ = std::exchange(refused_, false) ? redial_refused : std::min<Duration>(delay_ * 2, redial_max);
     timer_ = loop_.after(delay_, [this] { dial(); });
   }
 
@@ -105,6 +150,12 @@ class Agent {
   void on(const wire::ReadLogs& read) { logs_.read(read); }
   void on(const wire::StopLogs& stop) { logs_.stop(stop.stream); }
   void on(const wire::Resync&) { keeper_.say_hello(); }
+  void on(const wire::Welcome& welcome) { keeper_.on(welcome); }
+  void on(const wire::Notice& notice) {
+    if (!notice.refused) return log::warning("the controller says: {}", notice.text);
+    log::error("the controller refuses this agent: {}; it goes on trying", notice.text);
+    refused_ = true;
+  }
 
   const AgentOptions& options_;
   std::function<void()> joined_;
@@ -113,9 +164,11 @@ class Agent {
   ShimProcesses processes_;
   keeper::Keeper keeper_;
   Logs logs_;
+  DeviceWatch device_watch_;
   std::shared_ptr<net::Socket> socket_;
   std::shared_ptr<net::Loop::Handle> timer_;
   Duration delay_ = redial_min;
+  bool refused_ = false;  // on the connection of now
 };
 
 }  // namespace

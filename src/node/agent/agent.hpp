@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "base/result.hpp"
 #include "control/cluster/model.hpp"
@@ -21,6 +22,8 @@ struct AgentOptions {
   std::string checkpoints;  // a folder that all nodes share, for TUTTI_CHECKPOINT_DIR
   std::string tutti_program;
   cluster::Inventory inventory;
+  // The devices as they are now; null if they never change. Called on a thread of its own.
+  std::function<std::vector<cluster::Device>()> look_at_devices;
 };
 
 // Runs until SIGTERM or SIGINT; the ranks live on. `joined` is called each time the controller is reached.

@@ -12,6 +12,7 @@
 #include "base/files/files.hpp"
 #include "base/log/log.hpp"
 #include "base/text.hpp"
+#include "node/agent/membership.hpp"
 #include "node/rank/log_segments.hpp"
 #include "node/rank/process.hpp"
 
@@ -131,6 +132,46 @@ void ShimProcesses::prepare(const wire::StartRanks& start) {
 
 void ShimProcesses::release(cluster::JobId job, std::int32_t attempt) {
   shipped_.remove(attempt_name(job, attempt));
+  ports_.give_back(job, attempt);
+}
+
+void ShimProcesses::remember(const keeper::Membership& membership) {
+  Result<> written;
+  if (membership.cluster != membership_.cluster) {
+    log::info("this node is of cluster {} now", membership.cluster);
+    written = write_cluster(options_.folder, membership.cluster);
+  }
+  if (written) written = write_jobs_seen(options_.folder, membership.jobs_seen);
+  if (!written) log::warning("{}", written.error().text());
+  membership_ = membership;
+}
+
+Result<> ShimProcesses::put_aside(const std::string& cluster) {
+  auto moved = put_ranks_aside(options_.folder, cluster);
+  if (!moved) {
+    log::error("the controller is of another cluster than this folder: {}", moved.error().text());
+    return std::move(moved).error();
+  }
+  log::warning(
+      "the controller is of another cluster than this folder: the ranks and logs of cluster {} are in {}",
+      cluster, *moved);
+  finished_.clear();
+  return {};
+}
+
+Result<> ShimProcesses::take_port(const wire::StartRanks& attempt) {
+  return ports_.take(attempt.job, attempt.attempt, attempt.master_port);
+}
+
+bool ShimProcesses::has_run(const RankKey& key) const {
+  std::error_code ignored;
+  return std::filesystem::exists(marker(folder_of(key)), ignored);
+}
+
+// Jobs of two clusters have the same numbers, and may share the folder for checkpoints.
+std::string ShimProcesses::checkpoints_of(cluster::JobId job) const {
+  const std::string cluster = membership_.cluster.empty() ? "" : "/" + membership_.cluster;
+  return options_.checkpoints + cluster + "/" + job.text();
 }
 
 Result<> ShimProcesses::start(const wire::StartRanks& attempt, const wire::StartRank& rank,
@@ -146,7 +187,7 @@ Result<> ShimProcesses::start(const wire::StartRanks& attempt, const wire::Start
   spec.env.push_back("TUTTI_VERDICT_FILE=" + rank::verdict_path(folder));
   spec.env.push_back("TUTTI_PROGRESS_FILE=" + rank::progress_path(folder));
   spec.workdir = workdir.empty() ? "/" : workdir;
-  spec.cgroup = "tutti-" + options_.node + "-" + key.text();
+  spec.cgroup = "tutti-" + membership_.cluster + "-" + options_.node + "-" + key.text();
   spec.cpus = attempt.cpus;
   spec.memory = attempt.memory;
   spec.grace = attempt.grace;
@@ -168,7 +209,7 @@ std::vector<std::string> ShimProcesses::environment(const wire::StartRanks& atte
   for (const char* name : inherited) {
     if (const char* value = std::getenv(name); value != nullptr) env[name] = value;
   }
-  const std::string checkpoints = options_.checkpoints + "/" + attempt.job.text();
+  const std::string checkpoints = checkpoints_of(attempt.job);
   std::error_code ignored;
   std::filesystem::create_directories(checkpoints, ignored);
   env["TUTTI_CHECKPOINT_DIR"] = checkpoints;
@@ -238,7 +279,7 @@ std::string ShimProcesses::said(const RankKey& key) {
 
 Instant ShimProcesses::saved_at(const RankKey& key) {
   struct stat folder {};
-  if (::stat((options_.checkpoints + "/" + key.job.text()).c_str(), &folder) != 0) return {};
+  if (::stat(checkpoints_of(key.job).c_str(), &folder) != 0) return {};
   return Instant(std::chrono::seconds(folder.st_mtim.tv_sec) +
                  std::chrono::nanoseconds(folder.st_mtim.tv_nsec));
 }

@@ -10,6 +10,7 @@
 
 #include "base/files/descriptor.hpp"
 #include "net/http/loop.hpp"
+#include "node/agent/ports.hpp"
 #include "node/agent/shipped.hpp"
 #include "node/keeper/processes.hpp"
 #include "node/rank/launch.hpp"
@@ -40,12 +41,20 @@ class ShimProcesses final : public keeper::Processes {
   Result<std::map<RankKey, cluster::RankStatus>> adopt() override;
   void prepare(const wire::StartRanks& start) override;
   void release(cluster::JobId job, std::int32_t attempt) override;
+  void remember(const keeper::Membership& membership) override;
+  Result<> put_aside(const std::string& cluster) override;
+  std::vector<std::int32_t> free_ports() const override { return ports_.free(); }
+  Result<> take_port(const wire::StartRanks& attempt) override;
+  bool has_run(const RankKey& key) const override;
   Result<> start(const wire::StartRanks& attempt, const wire::StartRank& rank,
                  const std::string& workdir) override;
   void end(const RankKey& key) override;
   void forget(const RankKey& key) override;
   std::string said(const RankKey& key) override;
   Instant saved_at(const RankKey& key) override;
+
+  // Whose ranks these are: before the first of them starts.
+  void belong_to(const keeper::Membership& membership) { membership_ = membership; }
 
   // Where the logs of the attempt's ranks on this node are, finished ones too: by rank.
   std::map<std::int32_t, std::string> log_folders(cluster::JobId job, std::int32_t attempt) const;
@@ -60,6 +69,7 @@ class ShimProcesses final : public keeper::Processes {
   };
 
   std::string folder_of(const RankKey& key) const;
+  std::string checkpoints_of(cluster::JobId job) const;
   cluster::RankStatus adopt_one(const RankKey& key);
   std::vector<std::string> environment(const wire::StartRanks& attempt, const wire::StartRank& rank) const;
   void watch(const RankKey& key, Entry& entry);
@@ -71,6 +81,8 @@ class ShimProcesses final : public keeper::Processes {
   std::string folder_;
   Shipped& shipped_;
   Calls calls_;
+  Ports ports_;
+  keeper::Membership membership_;
   std::map<RankKey, Entry> running_;
   std::vector<std::string> finished_;  // folders, oldest first
 };

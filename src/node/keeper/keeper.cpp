@@ -1,6 +1,8 @@
 #include "node/keeper/keeper.hpp"
 
+#include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace tutti::keeper {
 
@@ -22,11 +24,66 @@ Result<> Keeper::adopt() {
 void Keeper::say_hello() {
   cluster::Hello hello = self_;
   for (const auto& [key, status] : ranks_) hello.ranks.push_back({key.job, key.attempt, key.rank, status});
+  hello.ports = processes_.free_ports();
   send_(hello);
 }
 
+void Keeper::introduce(const std::string& identity, const std::string& machine,
+                       const Membership& membership) {
+  self_.identity = identity;
+  self_.machine = machine;
+  self_.cluster = membership.cluster;
+  self_.jobs_seen = membership.jobs_seen;
+}
+
+void Keeper::has(const cluster::Inventory& inventory) {
+  if (inventory == self_.inventory) return;
+  self_.inventory = inventory;
+  say_hello();
+}
+
+// ---- which cluster it is of
+
+// Numbers of jobs mean nothing in another cluster: what runs for the old one is ended before anything of the
+// new one may start.
+void Keeper::on(const wire::Welcome& welcome) {
+  if (welcome.cluster.empty() || welcome.cluster == self_.cluster) return;
+  if (self_.cluster.empty()) {
+    self_.cluster = welcome.cluster;
+    return processes_.remember({self_.cluster, self_.jobs_seen});
+  }
+  next_cluster_ = welcome.cluster;
+  for (auto& [key, status] : ranks_) {
+    if (status.state == RankState::assigned)
+      status = {RankState::exited, 143, "it was ended before it started"};
+    if (status.state == RankState::started) processes_.end(key);
+  }
+  leave_old_cluster();
+}
+
+void Keeper::leave_old_cluster() {
+  const bool all_ended = std::all_of(ranks_.begin(), ranks_.end(),
+                                     [](const auto& rank) { return rank.second.state == RankState::exited; });
+  if (next_cluster_.empty() || !all_ended || !processes_.put_aside(self_.cluster)) return;
+  ranks_.clear();
+  preparing_.clear();
+  self_.cluster = std::exchange(next_cluster_, {});
+  self_.jobs_seen = 0;
+  processes_.remember({self_.cluster, self_.jobs_seen});
+  say_hello();
+}
+
+void Keeper::note_job(cluster::JobId job) {
+  if (job.number() <= self_.jobs_seen) return;
+  self_.jobs_seen = job.number();
+  processes_.remember({self_.cluster, self_.jobs_seen});
+}
+
+// ---- what the controller asks
+
 void Keeper::heartbeat() {
   look_at_sentences();
+  leave_old_cluster();
   send_(wire::Heartbeat{self_.illness});
 }
 
@@ -44,6 +101,8 @@ void Keeper::look_at_sentences() {
 
 // Which of its ranks are new decides: a rank that is known is only reported again.
 void Keeper::on(const wire::StartRanks& start) {
+  if (!next_cluster_.empty()) return;
+  note_job(start.job);
   wire::StartRanks fresh = start;
   fresh.ranks.clear();
   for (const wire::StartRank& rank : start.ranks) {
@@ -55,10 +114,7 @@ void Keeper::on(const wire::StartRanks& start) {
     }
   }
   if (fresh.ranks.empty()) return;
-  if (fresh.sync.empty()) {
-    for (const wire::StartRank& rank : fresh.ranks) this->start(fresh, rank, fresh.workdir);
-    return;
-  }
+  if (fresh.sync.empty()) return start_all(fresh, fresh.workdir);
   for (const wire::StartRank& rank : fresh.ranks) ranks_[{start.job, start.attempt, rank.rank}] = {};
   const auto [waiting, added] = preparing_.try_emplace(Attempt(start.job, start.attempt), fresh);
   if (added) return processes_.prepare(fresh);
@@ -69,23 +125,39 @@ void Keeper::on(const wire::StartRanks& start) {
 void Keeper::prepared(cluster::JobId job, std::int32_t attempt, const Result<std::string>& folder) {
   const auto waiting = preparing_.extract(Attempt(job, attempt));
   if (waiting.empty()) return;
-  const wire::StartRanks& ready = waiting.mapped();
-  for (const wire::StartRank& rank : ready.ranks) {
-    const RankKey key{job, attempt, rank.rank};
-    const auto known = ranks_.find(key);
-    // It was ended while it waited.
-    if (known == ranks_.end() || known->second.state != RankState::assigned) continue;
-    if (folder) {
-      start(ready, rank, *folder);
-    } else {
-      fail(key, folder.error());
-    }
+  wire::StartRanks ready = std::move(waiting.mapped());
+  // Some were ended while they waited.
+  std::erase_if(ready.ranks, [&](const wire::StartRank& rank) {
+    const auto known = ranks_.find({job, attempt, rank.rank});
+    return known == ranks_.end() || known->second.state != RankState::assigned;
+  });
+  if (folder) {
+    start_all(ready, *folder);
+  } else {
+    for (const wire::StartRank& rank : ready.ranks) fail({job, attempt, rank.rank}, folder.error());
   }
   release_if_unused(job, attempt);
 }
 
+void Keeper::start_all(const wire::StartRanks& attempt, const std::string& workdir) {
+  const bool leads = std::any_of(attempt.ranks.begin(), attempt.ranks.end(),
+                                 [](const wire::StartRank& rank) { return rank.rank == 0; });
+  if (leads && attempt.master_port != 0) {
+    const auto taken = processes_.take_port(attempt);
+    send_(wire::FreePorts{processes_.free_ports()});
+    if (!taken) {
+      for (const wire::StartRank& rank : attempt.ranks)
+        give_back({attempt.job, attempt.attempt, rank.rank}, taken.error().text());
+      return;
+    }
+  }
+  for (const wire::StartRank& rank : attempt.ranks) start(attempt, rank, workdir);
+}
+
 void Keeper::start(const wire::StartRanks& attempt, const wire::StartRank& rank, const std::string& workdir) {
   const RankKey key{attempt.job, attempt.attempt, rank.rank};
+  if (processes_.has_run(key))
+    return give_back(key, "it has run here before: the controller's store is older than that");
   if (auto started = processes_.start(attempt, rank, workdir); !started) return fail(key, started.error());
   ranks_[key].state = RankState::started;
   report(key);
@@ -99,12 +171,18 @@ void Keeper::fail(const RankKey& key, const Error& why) {
   report(key);
 }
 
+void Keeper::give_back(const RankKey& key, const std::string& why) {
+  ranks_[key] = {RankState::exited, 126, why, true};
+  report(key);
+}
+
 void Keeper::exited(const RankKey& key, const cluster::RankStatus& status) {
   const auto known = ranks_.find(key);
   if (known == ranks_.end() || known->second.state == RankState::exited) return;
   known->second = status;
   before_end_(key);
   report(key);
+  leave_old_cluster();
 }
 
 std::pair<Keeper::Ranks::iterator, Keeper::Ranks::iterator> Keeper::ranks_of(cluster::JobId job,

@@ -28,6 +28,8 @@ class Keeper {
   Keeper(const Keeper&) = delete;
   Keeper& operator=(const Keeper&) = delete;
 
+  // What the agent's folder says of itself: before the first Hello.
+  void introduce(const std::string& identity, const std::string& machine, const Membership& membership);
   // Takes over what an earlier agent left: running ranks and ends that nobody has acknowledged.
   Result<> adopt();
 
@@ -42,11 +44,16 @@ class Keeper {
   void on(const wire::StartRanks& start);
   void on(const wire::EndRanks& end);
   void on(const wire::ForgetRanks& forget);
+  void on(const wire::Welcome& welcome);
 
   // ---- the node
 
   void prepared(cluster::JobId job, std::int32_t attempt, const Result<std::string>& folder);
   void exited(const RankKey& key, const cluster::RankStatus& status);
+
+  // The node has other devices than before.
+  void has(const cluster::Inventory& inventory);
+  const cluster::Inventory& inventory() const { return self_.inventory; }
 
   bool running(const RankKey& key) const;
   const std::map<RankKey, cluster::RankStatus>& ranks() const { return ranks_; }
@@ -57,8 +64,14 @@ class Keeper {
 
   // The ranks of one attempt follow each other.
   std::pair<Ranks::iterator, Ranks::iterator> ranks_of(cluster::JobId job, std::int32_t attempt);
+  void note_job(cluster::JobId job);
+  // Ranks of another cluster have ended, or have to.
+  void leave_old_cluster();
+  void start_all(const wire::StartRanks& attempt, const std::string& workdir);
   void start(const wire::StartRanks& attempt, const wire::StartRank& rank, const std::string& workdir);
   void fail(const RankKey& key, const Error& why);
+  // It is no fault of the program.
+  void give_back(const RankKey& key, const std::string& why);
   void report(const RankKey& key);
   void release_if_unused(cluster::JobId job, std::int32_t attempt);
   void look_at_sentences();
@@ -68,6 +81,7 @@ class Keeper {
   Send send_;
   BeforeEnd before_end_;
   Ranks ranks_;
+  std::string next_cluster_;  // it goes over to this one when the ranks of the old one have ended; "" if not
   std::map<Attempt, wire::StartRanks> preparing_;  // their folder is under way; the ranks are `assigned`
 };
 

@@ -1,5 +1,7 @@
 #include "node/keeper/keeper.hpp"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 namespace tutti::keeper {
@@ -17,6 +19,10 @@ struct FakeProcesses final : Processes {
   int prepared = 0;
   bool broken = false;
   bool unwilling = false;
+  bool port_in_use = false;
+  std::vector<RankKey> run_before;
+  std::vector<std::string> aside;
+  Membership remembered;
   std::string sentence;
   Instant saved;
 
@@ -30,6 +36,19 @@ struct FakeProcesses final : Processes {
     if (unwilling) return invalid("the rank's command has too many words");
     started.push_back({attempt.job, attempt.attempt, rank.rank});
     return {};
+  }
+  void remember(const Membership& membership) override { remembered = membership; }
+  Result<> put_aside(const std::string& cluster) override {
+    aside.push_back(cluster);
+    return {};
+  }
+  std::vector<std::int32_t> free_ports() const override { return {20'001, 20'002}; }
+  Result<> take_port(const wire::StartRanks&) override {
+    if (port_in_use) return failed("port 20001 is not free");
+    return {};
+  }
+  bool has_run(const RankKey& key) const override {
+    return std::find(run_before.begin(), run_before.end(), key) != run_before.end();
   }
   void end(const RankKey& key) override { ended.push_back(key); }
   void forget(const RankKey& key) override { forgotten.push_back(key); }
@@ -185,6 +204,67 @@ TEST_F(KeeperTest, ACheckpointIsReportedOnce) {
   keeper.heartbeat();
   ASSERT_EQ(sent.size(), 3U);
   EXPECT_EQ(std::get<cluster::RankReport>(sent[0]).status.saved_at, Instant(7s));
+}
+
+// ---- which cluster it is of
+
+TEST_F(KeeperTest, TheFirstClusterIsRememberedAndHowFarItsJobsWereSeen) {
+  keeper.introduce("folder", "host boot", {});
+  keeper.on(wire::Welcome{"one"});
+  EXPECT_EQ(processes.remembered, (Membership{"one", 0}));
+  keeper.on(start({0}));
+  EXPECT_EQ(processes.remembered, (Membership{"one", 7}));
+  EXPECT_EQ(hello().cluster, "one");
+  EXPECT_EQ(hello().jobs_seen, 7U);
+  EXPECT_EQ(hello().identity, "folder");
+}
+
+TEST_F(KeeperTest, RanksOfAnotherClusterEndAndGoAsideBeforeItJoins) {
+  processes.on_disk[key(0)] = {RankState::started};
+  processes.on_disk[key(1)] = {RankState::exited, 0, ""};
+  keeper.introduce("folder", "host boot", {"old", 7});
+  ASSERT_TRUE(keeper.adopt().ok());
+  keeper.on(wire::Welcome{"new"});
+  EXPECT_EQ(processes.ended, std::vector{key(0)});
+  EXPECT_TRUE(processes.aside.empty()) << "one still runs";
+  keeper.on(start({0}));
+  EXPECT_TRUE(processes.started.empty()) << "it has not joined yet";
+  sent.clear();
+  keeper.exited(key(0), {RankState::exited, 143, ""});
+  EXPECT_EQ(processes.aside, std::vector<std::string>{"old"});
+  EXPECT_EQ(processes.remembered, (Membership{"new", 0}));
+  const auto& joined = std::get<cluster::Hello>(sent.back());
+  EXPECT_EQ(joined.cluster, "new");
+  EXPECT_TRUE(joined.ranks.empty());
+  keeper.on(start({0}));
+  EXPECT_EQ(processes.started, std::vector{key(0)}) << "job 7 of the new cluster is another one";
+}
+
+TEST_F(KeeperTest, ARankThatHasRunHereBeforeDoesNotRunAgain) {
+  processes.run_before = {key(0)};
+  keeper.on(start({0}));
+  EXPECT_TRUE(processes.started.empty());
+  EXPECT_TRUE(last_report().status.vanished) << "no fault of the program's";
+}
+
+TEST_F(KeeperTest, APortInUseIsNoFaultOfTheProgram) {
+  processes.port_in_use = true;
+  auto gang = start({0, 1});
+  gang.master_port = 20'001;
+  keeper.on(gang);
+  EXPECT_TRUE(processes.started.empty());
+  EXPECT_TRUE(last_report().status.vanished);
+  EXPECT_EQ(last_report().status.detail, "port 20001 is not free");
+  EXPECT_TRUE(std::holds_alternative<wire::FreePorts>(sent.front())) << "it tells those that are";
+}
+
+TEST_F(KeeperTest, OtherDevicesAreTold) {
+  cluster::Inventory inventory;
+  inventory.cpus = 4;
+  keeper.has(inventory);
+  keeper.has(inventory);
+  ASSERT_EQ(sent.size(), 1U);
+  EXPECT_EQ(std::get<cluster::Hello>(sent.back()).inventory.cpus, 4);
 }
 
 }  // namespace

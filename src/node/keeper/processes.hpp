@@ -2,8 +2,10 @@
 // came to its end is told to the keeper as a call of exited(). One loop calls all of it.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/result.hpp"
 #include "control/cluster/step.hpp"
@@ -11,6 +13,14 @@
 #include "node/keeper/rank_key.hpp"
 
 namespace tutti::keeper {
+
+// What an agent's folder knows of the cluster that it belongs to.
+struct Membership {
+  std::string cluster;          // "" as long as it has joined none
+  std::uint64_t jobs_seen = 0;  // the highest id of a job of it that was started here
+
+  friend bool operator==(const Membership&, const Membership&) = default;
+};
 
 class Processes {
  public:
@@ -29,6 +39,19 @@ class Processes {
   // What was prepared for the attempt is not needed any more.
   virtual void release(cluster::JobId job, std::int32_t attempt) = 0;
 
+  // It holds over a restart of the agent.
+  virtual void remember(const Membership& membership) = 0;
+  // All ranks have ended, and they were of that cluster: what is left of them goes where no rank of another
+  // one meets it.
+  virtual Result<> put_aside(const std::string& cluster) = 0;
+
+  // The ports that are kept free for gangs whose rank 0 will be here.
+  virtual std::vector<std::int32_t> free_ports() const = 0;
+  // Hands the attempt's port to its rank 0, which is about to start. Fails if somebody else uses it.
+  virtual Result<> take_port(const wire::StartRanks& attempt) = 0;
+
+  // Whether such a rank was started here before, and its end acknowledged.
+  virtual bool has_run(const RankKey& key) const = 0;
   // Starts one rank of the attempt in that folder. Its key is on the disk before it runs.
   virtual Result<> start(const wire::StartRanks& attempt, const wire::StartRank& rank,
                          const std::string& workdir) = 0;

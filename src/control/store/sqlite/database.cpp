@@ -44,8 +44,7 @@ std::string why_code(sqlite3* database, int code) {
 Error error_of(sqlite3* database, int code) {
   Error error = failed(why_code(database, code));
   const int kind = code & 0xff;
-  if (kind == SQLITE_CORRUPT || kind == SQLITE_NOTADB)
-    return std::move(error).remedy("restore it from a backup, or move it away to begin with an empty store");
+  if (kind == SQLITE_CORRUPT || kind == SQLITE_NOTADB) return std::move(error).remedy(damaged_remedy);
   return error;
 }
 

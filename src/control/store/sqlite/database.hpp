@@ -19,6 +19,11 @@ struct CloseDatabase {
 };
 using Database = std::unique_ptr<sqlite3, CloseDatabase>;
 
+// Without the file PATH.last the next store would begin to count jobs anew; moving the one file is safe.
+constexpr std::string_view damaged_remedy =
+    "restore it from a backup, or move it away with its -wal and -shm to begin with an empty store; either "
+    "way start with --accept-older-store, and no id of a job is used again";
+
 // Opens an existing file for writing.
 Result<Database> open_database(const std::string& path);
 

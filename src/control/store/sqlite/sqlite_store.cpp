@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <optional>
 #include <utility>
 
 #include "base/check.hpp"
 #include "control/store/sqlite/database.hpp"
 #include "control/store/sqlite/file_lock.hpp"
+#include "control/store/sqlite/last_commit.hpp"
 
 namespace tutti::store {
 namespace {
@@ -65,8 +67,7 @@ Result<> check_damage(sqlite3* database) {
   if (!row) return std::move(row).error();
   const std::string answer = check.bytes(0);
   if (answer == "ok") return {};
-  return failed("the file is damaged: " + answer)
-      .remedy("restore it from a backup, or move it away to begin with an empty store");
+  return failed("the file is damaged: " + answer).remedy(damaged_remedy);
 }
 
 // Where the write-ahead log is impossible, SQLite keeps another mode and reports no error.
@@ -81,13 +82,25 @@ Result<> set_durability(sqlite3* database) {
   return execute(database, "PRAGMA synchronous = FULL");
 }
 
-// Nothing is changed before it is clear that the file is ours.
-Result<> prepare_file(sqlite3* database) {
+Error older(std::uint64_t found, std::uint64_t committed) {
+  return failed(
+             "it is at revision " + std::to_string(found) + ", and revision " + std::to_string(committed) +
+             " was committed: its write-ahead log (the file with -wal behind the name) is gone or damaged, "
+             "or it is an older copy")
+      .remedy(
+          "put the file and its -wal back; or start with --accept-older-store, and the jobs that are missing "
+          "are forgotten, their ids stay used");
+}
+
+// Nothing is changed before it is clear that the file is ours. An empty one is filled only if nothing can be
+// put back into its place.
+Result<> prepare_file(sqlite3* database, const std::optional<Committed>& lost) {
   auto tables = ask_number(database, "SELECT count(*) FROM sqlite_schema");
   if (!tables) return std::move(tables).error();
   if (*tables > 0) {
     if (auto checked = check_schema(database); !checked) return checked;
   }
+  if (*tables == 0 && lost && lost->revision > 0) return older(0, lost->revision);
   if (auto set = set_durability(database); !set) return set;
   return *tables == 0 ? create_schema(database) : check_damage(database);
 }
@@ -98,13 +111,22 @@ Result<> prepare_file(sqlite3* database) {
 struct SqliteStore::Parts {
   FileLock lock;
   Database database;
+  LastCommit last;
+  SqliteOptions options;
+  std::string kept;  // the value of options.kept_key
   Statement get_revision{database.get(), "SELECT revision FROM meta WHERE id = 1"};
   Statement set_revision{database.get(), "UPDATE meta SET revision = ?1 WHERE id = 1"};
   Statement get_objects{database.get(), "SELECT key, value FROM objects"};
   Statement put_object{database.get(), "INSERT OR REPLACE INTO objects VALUES (?1, ?2)"};
   Statement remove_object{database.get(), "DELETE FROM objects WHERE key = ?1"};
 
+  Statement get_object{database.get(), "SELECT value FROM objects WHERE key = ?1"};
+
   Result<std::uint64_t> revision();
+  // Compares the store with what was committed last.
+  Result<> catch_up();
+  Result<> go_on_after(const Committed& lost);
+  void committed(std::uint64_t revision, std::span<const Write> writes);
   Result<> write(const Write& write);
   // Both run inside a transaction that the caller has begun.
   Result<Contents> read_all();
@@ -152,6 +174,43 @@ Result<bool> SqliteStore::Parts::write_all(std::uint64_t expected, std::span<con
   return true;
 }
 
+Result<> SqliteStore::Parts::catch_up() {
+  auto found = revision();
+  if (!found) return std::move(found).error();
+  const auto known = last.read();
+  if (known && known->revision > *found) {
+    if (!options.accept_older) return older(*found, known->revision);
+    if (auto gone_on = go_on_after(*known); !gone_on) return gone_on;
+    found = known->revision + 1;
+  }
+  if (!options.kept_key.empty()) {
+    auto row = get_object.bind_text(1, options.kept_key).step();
+    if (row && *row) kept = get_object.bytes(0);
+    get_object.reset();
+    if (!row) return std::move(row).error();
+  }
+  last.note({*found, kept});
+  return {};
+}
+
+// Revisions go on above those that were lost, so that no older copy passes for a newer one later.
+Result<> SqliteStore::Parts::go_on_after(const Committed& lost) {
+  if (auto begun = execute(database.get(), "BEGIN IMMEDIATE"); !begun) return begun;
+  Result<> done;
+  if (!options.kept_key.empty() && !lost.kept.empty()) done = write({options.kept_key, lost.kept});
+  if (done) done = set_revision.bind_number(1, static_cast<std::int64_t>(lost.revision + 1)).run();
+  if (done) done = execute(database.get(), "COMMIT");
+  if (!done) roll_back();
+  return done;
+}
+
+void SqliteStore::Parts::committed(std::uint64_t revision, std::span<const Write> writes) {
+  for (const Write& one : writes) {
+    if (one.key == options.kept_key && one.value) kept = *one.value;
+  }
+  last.note({revision, kept});
+}
+
 void SqliteStore::Parts::roll_back() {
   if (sqlite3_get_autocommit(database.get()) == 0) (void)execute(database.get(), "ROLLBACK");
 }
@@ -159,15 +218,20 @@ void SqliteStore::Parts::roll_back() {
 SqliteStore::SqliteStore(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 SqliteStore::~SqliteStore() = default;
 
-Result<std::unique_ptr<SqliteStore>> SqliteStore::open(const std::string& path) {
+Result<std::unique_ptr<SqliteStore>> SqliteStore::open(const std::string& path, SqliteOptions options) {
   auto lock = FileLock::take(path + ".lock");
   if (!lock) return std::move(lock).error().within(path);
   if (auto created = create_file(path); !created) return std::move(created).error().within(path);
   auto database = open_database(path);
   if (!database) return std::move(database).error().within(path);
-  if (auto prepared = prepare_file(database->get()); !prepared)
+  auto last = LastCommit::open(path + ".last");
+  if (!last) return std::move(last).error();
+  const auto lost = options.accept_older ? std::nullopt : last->read();
+  if (auto prepared = prepare_file(database->get(), lost); !prepared)
     return std::move(prepared).error().within(path);
-  auto parts = std::unique_ptr<Parts>(new Parts{std::move(*lock), std::move(*database)});
+  auto parts = std::unique_ptr<Parts>(
+      new Parts{std::move(*lock), std::move(*database), std::move(*last), std::move(options), ""});
+  if (auto caught_up = parts->catch_up(); !caught_up) return std::move(caught_up).error().within(path);
   return std::unique_ptr<SqliteStore>(new SqliteStore(std::move(parts)));
 }
 
@@ -191,6 +255,7 @@ CommitResult SqliteStore::commit(std::uint64_t revision, std::span<const Write> 
     return {CommitResult::Status::conflict, 0, "somebody else has written to the store"};
   }
   if (auto ended = execute(parts_->database.get(), "COMMIT"); !ended) return unknown(ended.error());
+  parts_->committed(revision + 1, writes);
   return {CommitResult::Status::done, revision + 1, ""};
 }
 

@@ -1,8 +1,9 @@
 // The store in one SQLite file. A commit returns when the disk has it, which takes milliseconds and may take
 // seconds on a bad disk: the caller's loop waits. One thread at a time.
 //
-// Beside PATH lie PATH-wal and PATH-shm, which belong to it, and PATH.lock, which keeps a second controller
-// out. People may read the file with `sqlite3` while a controller uses it.
+// Beside PATH lie PATH-wal and PATH-shm, which belong to it, PATH.last, which tells what was committed last,
+// and PATH.lock, which keeps a second controller out. People may read the file with `sqlite3` while a
+// controller uses it.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +15,17 @@
 
 namespace tutti::store {
 
+struct SqliteOptions {
+  std::string kept_key;  // an object whose value is in PATH.last as well; "" for none
+  bool accept_older =
+      false;  // go on with a store that has lost commits; the object of `kept_key` is not lost
+};
+
 class SqliteStore final : public Store {
  public:
-  // Creates the file if there is none. Refuses a file that is in use, damaged, of something else, or of a
-  // newer tutti.
-  static Result<std::unique_ptr<SqliteStore>> open(const std::string& path);
+  // Creates the file if there is none. Refuses a file that is in use, damaged, of something else, of a newer
+  // tutti, or older than what was committed last.
+  static Result<std::unique_ptr<SqliteStore>> open(const std::string& path, SqliteOptions options = {});
   ~SqliteStore() override;
 
   Result<Contents> load() override;

@@ -164,7 +164,7 @@ TEST_F(SqliteStoreTest, FilesAreForTheirOwnerAlone) {
     EXPECT_EQ(static_cast<unsigned>(entry.status().permissions()), 0600U) << entry.path();
     ++files;
   }
-  EXPECT_EQ(files, 4);
+  EXPECT_EQ(files, 5);
 }
 
 TEST_F(SqliteStoreTest, AKilledControllerLeavesWholeCommits) {
@@ -304,6 +304,70 @@ TEST_F(SqliteStoreTest, DamageIsFoundAtTheStart) {
   file << std::string(4096, '\xee');
   file.close();
   EXPECT_EQ(refusal().find(path + " : the file is damaged"), 0U) << refusal();
+}
+
+// ---- a store that is older than what was committed
+
+struct OlderStoreTest : SqliteStoreTest {
+  // A controller that is killed leaves its last commits in the write-ahead log.
+  void commit_and_be_killed(std::uint64_t commits) const {
+    const pid_t child = in_child([&] {
+      auto store = SqliteStore::open(path, {.kept_key = "a", .accept_older = false});
+      for (std::uint64_t number = 0; store && number < commits; ++number)
+        (void)(*store)->commit(number, numbered(number + 1));
+      kill(getpid(), SIGKILL);
+    });
+    waitpid(child, nullptr, 0);
+  }
+  Result<std::unique_ptr<SqliteStore>> accept() const {
+    return SqliteStore::open(path, {.kept_key = "a", .accept_older = true});
+  }
+};
+
+TEST_F(OlderStoreTest, WithoutItsWriteAheadLogItIsRefusedAndNothingIsLostByThat) {
+  commit_and_be_killed(7);
+  std::filesystem::rename(path + "-wal", path + "-away");
+  EXPECT_NE(refusal().find("it is at revision 0, and revision 7 was committed"), std::string::npos)
+      << refusal();
+  EXPECT_NE(SqliteStore::open(path).error().remedy().find("--accept-older-store"), std::string::npos);
+  std::filesystem::rename(path + "-away", path + "-wal");
+  const auto store = open();
+  ASSERT_NE(store, nullptr);
+  EXPECT_EQ(store->load()->revision, 7U);
+}
+
+TEST_F(OlderStoreTest, ADamagedWriteAheadLogIsNoticed) {
+  commit_and_be_killed(7);
+  std::filesystem::resize_file(path + "-wal", std::filesystem::file_size(path + "-wal") - 100);
+  EXPECT_NE(refusal().find("and revision 7 was committed"), std::string::npos) << refusal();
+}
+
+TEST_F(OlderStoreTest, AnOlderCopyIsAcceptedWhenToldToAndKeepsWhatMustNotComeBack) {
+  commit_and_be_killed(3);
+  { const auto store = open(); }
+  std::filesystem::copy_file(path, path + ".copy");
+  ASSERT_EQ(open()->commit(3, std::vector<Write>{{"a", "9"}, {"b", "9"}}).status, Status::done);
+  std::filesystem::rename(path + ".copy", path);
+  EXPECT_NE(refusal().find("it is at revision 3, and revision 4 was committed"), std::string::npos);
+  {
+    const auto store = accept();
+    ASSERT_TRUE(store.ok()) << store.error().text();
+    const auto contents = (*store)->load();
+    EXPECT_EQ(contents->revision, 5U) << "revisions do not come back either";
+    EXPECT_EQ(contents->objects.at("b"), "3") << "what was lost is lost";
+  }
+  EXPECT_EQ(refusal(), "opened") << "it is told once";
+}
+
+// What the remedy for a damaged store advises.
+TEST_F(OlderStoreTest, AStoreThatWasMovedAwayLeavesWhatMustNotComeBack) {
+  commit_and_be_killed(4);
+  for (const char* part : {"", "-wal", "-shm"})
+    std::filesystem::rename(path + part, folder / (std::string("away") + part));
+  EXPECT_NE(refusal().find("revision 4 was committed"), std::string::npos) << refusal();
+  const auto store = accept();
+  ASSERT_TRUE(store.ok()) << store.error().text();
+  EXPECT_EQ((*store)->load()->objects, (std::map<std::string, std::string>{{"a", "4"}}));
 }
 
 TEST_F(SqliteStoreTest, AnotherProgramsDatabase) {

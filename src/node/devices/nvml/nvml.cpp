@@ -86,6 +86,13 @@ Result<cluster::Device> ask_device(const Nvml& nvml, unsigned int index) {
   return device;
 }
 
+cluster::Device silent_device() {
+  cluster::Device device;
+  device.model = "unknown";
+  device.silent = true;
+  return device;
+}
+
 void ask_devices(const Nvml& nvml, Found& found) {
   unsigned int count = 0;
   if (const NvmlReturn answer = nvml.device_count(&count); answer != nvml_success) {
@@ -94,10 +101,9 @@ void ask_devices(const Nvml& nvml, Found& found) {
   }
   for (unsigned int index = 0; index < std::min(count, nvml_devices_max); ++index) {
     auto device = ask_device(nvml, index);
-    if (device)
-      found.inventory.devices.push_back(*std::move(device));
-    else
-      found.warnings.push_back(device.error().text());
+    if (!device) found.warnings.push_back(device.error().text());
+    // It keeps its place, so that those after it keep theirs.
+    found.inventory.devices.push_back(device ? *std::move(device) : silent_device());
   }
 }
 

@@ -9,7 +9,7 @@
 namespace tutti::devices {
 namespace {
 
-// A driver's library with three devices, the last of which fell off the bus.
+// A driver's library with three devices, of which the one in the middle fell off the bus.
 constexpr const char* fake_library = R"(
 typedef struct { unsigned long long total, free, used; } Memory;
 typedef struct { char legacy[16]; unsigned domain, bus, device, id, subsystem; char bus_id[32]; } Pci;
@@ -23,7 +23,7 @@ const char* nvmlErrorString(int error) {
 int nvmlDeviceGetCount_v2(unsigned* count) { *count = 3; return 0; }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
   *device = (char*)0 + index + 1;
-  return index == 2 ? 15 : 0;
+  return index == 1 ? 15 : 0;
 }
 int nvmlDeviceGetName(void* device, char* name, unsigned length) {
   (void)length;
@@ -36,7 +36,7 @@ int nvmlDeviceGetMemoryInfo(void* device, Memory* memory) {
 }
 int nvmlDeviceGetUUID(void* device, char* uuid, unsigned length) {
   (void)length;
-  copy(uuid, index_of(device) == 0 ? "GPU-zero" : "GPU-one");
+  copy(uuid, index_of(device) == 0 ? "GPU-zero" : "GPU-two");
   return 0;
 }
 int nvmlDeviceGetPciInfo_v3(void* device, Pci* pci) {
@@ -78,14 +78,17 @@ TEST_F(NvmlTest, DevicesAreFoundAndALostOneIsAWarning) {
   if (path.empty()) GTEST_SKIP() << "there is no C compiler";
   const Found found = find_nvml(path);
   EXPECT_EQ(found.source, "nvml");
-  ASSERT_EQ(found.inventory.devices.size(), 2U);
+  ASSERT_EQ(found.inventory.devices.size(), 3U);
   EXPECT_EQ(found.inventory.devices[0].model, "H200");
   EXPECT_EQ(found.inventory.devices[0].memory, gib(141));
   EXPECT_EQ(found.inventory.devices[0].uuid, "GPU-zero");
   EXPECT_EQ(found.inventory.devices[0].numa, -1);
-  EXPECT_EQ(found.inventory.devices[1].model, "A100-SXM4-80GB");
+  EXPECT_TRUE(found.inventory.devices[1].silent) << "it keeps its index";
+  EXPECT_EQ(found.inventory.devices[2].model, "A100-SXM4-80GB");
+  EXPECT_EQ(found.inventory.devices[2].uuid, "GPU-two");
+  EXPECT_FALSE(found.inventory.devices[2].silent);
   ASSERT_EQ(found.warnings.size(), 1U);
-  EXPECT_EQ(found.warnings[0], "device 2 does not answer: GPU is lost");
+  EXPECT_EQ(found.warnings[0], "device 1 does not answer: GPU is lost");
 }
 
 TEST_F(NvmlTest, ADriverThatDoesNotAnswerIsAWarning) {

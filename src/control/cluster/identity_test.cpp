@@ -1,0 +1,181 @@
+// Names and numbers that are never used twice: ids of jobs, ports of gangs, indices of devices.
+#include <algorithm>
+#include <set>
+
+#include "control/cluster/cluster_test.hpp"
+
+namespace tutti::cluster {
+namespace {
+
+struct IdentityTest : ClusterTest {
+  void SetUp() override {
+    state.cluster_id = "ours";
+    derive(state, now);
+  }
+
+  Hello hello(const NodeName& name, int gpus) const {
+    Hello hello{name, "", "10.0.0.1", 1, {}, {}};
+    for (int gpu = 0; gpu < gpus; ++gpu)
+      hello.inventory.devices.push_back({"H100", gib(80), "GPU-" + name + std::to_string(gpu)});
+    hello.inventory.cpus = 16;
+    hello.inventory.memory = gib(64);
+    hello.cluster = "ours";
+    return hello;
+  }
+  std::string variable(JobId id, std::int32_t rank, const std::string& name) {
+    for (const std::string& entry : rank_environment(state, job(id), rank)) {
+      if (entry.starts_with(name + "=")) return entry.substr(name.size() + 1);
+    }
+    return "unset";
+  }
+};
+
+// ---- ids of jobs
+
+TEST_F(IdentityTest, AnIdThatIsGivenOutIsStored) {
+  EXPECT_TRUE(happen(Submit{{spec(1)}}).cluster);
+  EXPECT_FALSE(happen(hello("a", 1)).cluster);
+}
+
+TEST_F(IdentityTest, AnIdThatANodeHasSeenIsNotGivenOutAgain) {
+  Hello seen = hello("a", 1);
+  seen.jobs_seen = 41;
+  EXPECT_TRUE(happen(seen).cluster);
+  EXPECT_EQ(submit(spec(1)), JobId(42));
+  seen.jobs_seen = 7;
+  EXPECT_FALSE(happen(seen).cluster) << "nothing new";
+}
+
+TEST_F(IdentityTest, TheJobsOfAnotherClusterDoNotCount) {
+  Hello seen = hello("a", 1);
+  seen.cluster = "theirs";
+  seen.jobs_seen = 41;
+  happen(seen);
+  EXPECT_EQ(submit(spec(1)), JobId(1));
+}
+
+// The store is an older copy: it knows jobs up to 2, and a node has seen 9. Who got 3 before that was known
+// would find the logs and checkpoints of another job.
+TEST_F(IdentityTest, AJobWithAnIdThatHadBeenGivenOutIsCancelled) {
+  happen(hello("a", 2));
+  const JobId before = submit(spec(1));
+  submit(spec(1));
+  derive(state, now);  // as after a restart
+  happen(hello("a", 2));
+  const JobId doubtful = submit(spec(1));
+  ASSERT_EQ(doubtful, JobId(3));
+  Hello seen = hello("b", 2);
+  seen.jobs_seen = 9;
+  happen(seen);
+  EXPECT_FALSE(job(before).finished());
+  EXPECT_EQ(job(doubtful).ending == EndCause::cancelled || job(doubtful).state == JobState::cancelled, true);
+  EXPECT_NE(job(doubtful).reason.find("submit it again"), std::string::npos) << job(doubtful).reason;
+  EXPECT_EQ(submit(spec(1)), JobId(10));
+}
+
+// ---- ports
+
+TEST_F(IdentityTest, AGangGetsAPortThatTheAgentOfItsFirstRankKeeps) {
+  Hello first = hello("a", 1);
+  Hello second = hello("b", 1);
+  first.ports = {20'100, 20'200};
+  second.ports = {20'300};
+  happen(first);
+  happen(second);
+  const JobId gang = submit(spec(2));
+  const NodeName leader = job(gang).places.front().node;
+  const std::int32_t port = job(gang).master_port;
+  EXPECT_EQ(std::set<std::int32_t>({20'100, 20'200}).contains(port), leader == "a") << port;
+  EXPECT_EQ(variable(gang, 0, "MASTER_PORT"), std::to_string(port));
+  EXPECT_EQ(variable(gang, 1, "MASTER_PORT"), std::to_string(port));
+}
+
+TEST_F(IdentityTest, APortIsGivenToOneGangAtATime) {
+  Hello first = hello("a", 3);
+  first.ports = {20'100};
+  happen(first);
+  const JobId one = submit(spec(1));
+  EXPECT_EQ(job(one).master_port, 20'100);
+  happen(PortsHeld{"a", {20'100, 20'101}});  // said before the agent knew
+  const JobId two = submit(spec(1));
+  EXPECT_EQ(job(two).master_port, 20'101);
+  const JobId three = submit(spec(1));
+  EXPECT_NE(job(three).master_port, 20'100) << "guessed, if the agent has told of no other";
+  EXPECT_NE(job(three).master_port, 20'101);
+}
+
+TEST_F(IdentityTest, AGangWhosePortIsInUseStartsAgainWithAnother) {
+  Hello first = hello("a", 1);
+  first.ports = {20'100, 20'101};
+  happen(first);
+  const JobId gang = submit(spec(1));
+  const std::int32_t port = job(gang).master_port;
+  report(gang, 0, {RankState::exited, 126, "port is not free", true});
+  EXPECT_EQ(job(gang).attempt, 1);
+  EXPECT_EQ(job(gang).state, JobState::starting);
+  EXPECT_NE(job(gang).master_port, port);
+}
+
+TEST_F(IdentityTest, TwoClustersGuessDifferently) {
+  happen(hello("a", 1));
+  const JobId ours = submit(spec(1));
+  State other;
+  other.cluster_id = "theirs";
+  derive(other, now);
+  step(other, now, hello("a", 1));
+  step(other, now, Submit{{spec(1)}});
+  step(other, now, Planned{sched::schedule(snapshot(other, now), now), other.index.generation()});
+  EXPECT_NE(job(ours).master_port, other.jobs.at(JobId(1)).master_port);
+}
+
+// ---- devices
+
+TEST_F(IdentityTest, RanksGetTheirDevicesByName) {
+  happen(hello("a", 4));
+  const JobId gang = submit(spec(2, 2000));
+  EXPECT_EQ(variable(gang, 0, "CUDA_VISIBLE_DEVICES"), "GPU-a0,GPU-a1");
+  EXPECT_EQ(variable(gang, 1, "CUDA_VISIBLE_DEVICES"), "GPU-a2,GPU-a3");
+  EXPECT_EQ(variable(gang, 1, "CUDA_DEVICE_ORDER"), "PCI_BUS_ID");
+}
+
+TEST_F(IdentityTest, DevicesWithoutANameAreGivenByIndex) {
+  Hello fake = hello("a", 2);
+  for (Device& device : fake.inventory.devices) device.uuid = "FAKE-0";
+  happen(fake);
+  const JobId gang = submit(spec(2));
+  EXPECT_EQ(variable(gang, 1, "CUDA_VISIBLE_DEVICES"), "1");
+  EXPECT_EQ(variable(gang, 1, "CUDA_DEVICE_ORDER"), "unset");
+}
+
+TEST_F(IdentityTest, NothingIsPlacedOnASilentDeviceAndNoOtherMoves) {
+  Hello node = hello("a", 3);
+  happen(node);
+  const JobId before = submit(spec(1));
+  ASSERT_EQ(variable(before, 0, "CUDA_VISIBLE_DEVICES"), "GPU-a0");
+  node.inventory.devices[1].silent = true;
+  node.ranks = {{before, 0, 0, {RankState::started}}};
+  happen(node);
+  const JobId after = submit(spec(1));
+  EXPECT_EQ(variable(after, 0, "CUDA_VISIBLE_DEVICES"), "GPU-a2");
+  const JobId waits = submit(spec(1));
+  EXPECT_FALSE(job(waits).placed());
+  node.inventory.devices[1].silent = false;
+  node.ranks.push_back({after, 0, 0, {RankState::started}});
+  happen(node);
+  EXPECT_EQ(variable(waits, 0, "CUDA_VISIBLE_DEVICES"), "GPU-a1");
+}
+
+TEST_F(IdentityTest, ADeviceThatFallsSilentInUseStaysWithItsRank) {
+  Hello node = hello("a", 2);
+  happen(node);
+  const JobId user = submit(spec(1));
+  node.inventory.devices[0].silent = true;
+  node.ranks = {{user, 0, 0, {RankState::started}}};
+  happen(node);
+  EXPECT_TRUE(job(user).placed());
+  all_exit(user);
+  EXPECT_EQ(job(user).state, JobState::succeeded);
+}
+
+}  // namespace
+}  // namespace tutti::cluster

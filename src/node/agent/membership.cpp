@@ -1,0 +1,124 @@
+#include "node/agent/membership.hpp"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <filesystem>
+
+#include "base/bytes.hpp"
+#include "base/files/files.hpp"
+#include "base/id.hpp"
+#include "base/text.hpp"
+#include "control/wire/messages.hpp"
+
+namespace tutti::agent {
+namespace {
+
+constexpr std::size_t identity_bytes = 16;
+constexpr std::size_t small_file_bytes_max = 4096;
+constexpr std::size_t devices_file_bytes_max = 65'536;
+constexpr int aside_folders_max = 10'000;
+
+// 0 if the text is none.
+std::uint64_t job_number(std::string_view text) {
+  const auto number = parse_id_number(text);
+  return number && *number <= wire::jobs_seen_max ? *number : 0;
+}
+
+}  // namespace
+
+Result<std::string> folder_identity(const std::string& folder) {
+  const std::string path = folder + "/identity";
+  auto content = files::read_file(path, small_file_bytes_max);
+  if (!content) return std::move(content).error();
+  if (*content) {
+    std::string known(trim(**content));
+    if (!known.empty() && wire::is_cluster_id(known)) return known;
+  }
+  std::array<std::byte, identity_bytes> random;
+  if (::getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size()))
+    return failed_errno("the system gives no random bytes", errno);
+  std::string identity = to_hex(random);
+  if (auto written = files::replace_file(path, identity + "\n", {.durable = true}); !written)
+    return std::move(written).error();
+  return identity;
+}
+
+std::string this_machine() {
+  std::array<char, HOST_NAME_MAX + 1> host{"?"};
+  ::gethostname(host.data(), HOST_NAME_MAX);
+  // Files of /proc have no size that could be asked beforehand.
+  std::array<char, 64> boot{};
+  if (std::FILE* file = std::fopen("/proc/sys/kernel/random/boot_id", "re"); file != nullptr) {
+    if (std::fgets(boot.data(), static_cast<int>(boot.size()), file) == nullptr) boot[0] = '\0';
+    std::fclose(file);
+  }
+  return (std::string(host.data()) + " " + std::string(trim(boot.data()))).substr(0, wire::machine_bytes_max);
+}
+
+Result<keeper::Membership> read_membership(const std::string& folder) {
+  const std::string path = folder + "/cluster";
+  auto content = files::read_file(path, small_file_bytes_max);
+  if (!content) return std::move(content).error();
+  if (!*content) return keeper::Membership();
+  keeper::Membership membership{std::string(trim(**content)), 0};
+  if (membership.cluster.empty() || !wire::is_cluster_id(membership.cluster)) {
+    return failed("it is damaged, so that it is not known whose ranks these are")
+        .within(path)
+        .remedy("move " + folder + " away when no rank of it runs any more");
+  }
+  // The note may be behind after a power cut; the folders of ranks tell as well.
+  if (auto noted = files::read_file(folder + "/jobs-seen", small_file_bytes_max); noted && *noted)
+    membership.jobs_seen = job_number(trim(**noted));
+  if (auto ranks = files::list_folder(folder + "/ranks"); ranks && *ranks) {
+    for (const std::string& name : **ranks)
+      membership.jobs_seen = std::max(membership.jobs_seen, job_number(name.substr(0, name.find('.'))));
+  }
+  return membership;
+}
+
+Result<> write_cluster(const std::string& folder, const std::string& cluster) {
+  return files::replace_file(folder + "/cluster", cluster + "\n", {.durable = true});
+}
+
+Result<> write_jobs_seen(const std::string& folder, std::uint64_t jobs_seen) {
+  return files::replace_file(folder + "/jobs-seen", std::to_string(jobs_seen) + "\n");
+}
+
+std::vector<cluster::Device> read_devices(const std::string& folder) {
+  std::vector<cluster::Device> devices;
+  const auto content = files::read_file(folder + "/devices", devices_file_bytes_max);
+  if (!content || !*content) return devices;
+  // One that has never answered is an empty line.
+  for (const std::string_view uuid : split(**content, '\n'))
+    devices.push_back({"unknown", Bytes(), std::string(uuid), -1, true});
+  devices.pop_back();  // behind the last line
+  return devices;
+}
+
+Result<> write_devices(const std::string& folder, const std::vector<cluster::Device>& devices) {
+  std::string text;
+  for (const cluster::Device& device : devices) text += device.uuid + "\n";
+  return files::replace_file(folder + "/devices", text);
+}
+
+Result<std::string> put_ranks_aside(const std::string& folder, const std::string& cluster) {
+  const std::string base = folder + "/other-cluster-" + cluster;
+  std::string target = base;
+  // It may have been of that cluster before, and put aside what it had then.
+  for (int number = 2; std::filesystem::exists(target) && number < aside_folders_max; ++number)
+    target = base + "." + std::to_string(number);
+  if (auto made = files::make_folder(target, 0700); !made) return std::move(made).error();
+  std::error_code failure;
+  std::filesystem::rename(folder + "/ranks", target + "/ranks", failure);
+  if (failure) return failed(failure.message()).within("cannot move " + folder + "/ranks to " + target);
+  if (auto made = files::make_folder(folder + "/ranks", 0755); !made) return std::move(made).error();
+  return target;
+}
+
+}  // namespace tutti::agent

@@ -1,0 +1,34 @@
+// What an agent's folder knows of itself, in files: `identity`, random and made once, so that two agents with
+// one name are told apart; `cluster`, whose jobs its ranks and logs are of, and `jobs-seen`, how far it has
+// counted them. Used by the agent's loop only, with
+// the folder's lock held.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "node/keeper/processes.hpp"
+
+namespace tutti::agent {
+
+// Makes it if there is none.
+Result<std::string> folder_identity(const std::string& folder);
+
+// Which boot of which host this is: "gpu-17 5a1b…". A folder that was copied to another one is noticed by it.
+std::string this_machine();
+
+// Of no cluster, if the folder is new.
+Result<keeper::Membership> read_membership(const std::string& folder);
+Result<> write_cluster(const std::string& folder, const std::string& cluster);
+Result<> write_jobs_seen(const std::string& folder, std::uint64_t jobs_seen);
+
+// The devices in the order of their indices, as ranks that run hold them; nothing is known of them but that
+// they were there. None if the folder is new.
+std::vector<cluster::Device> read_devices(const std::string& folder);
+Result<> write_devices(const std::string& folder, const std::vector<cluster::Device>& devices);
+
+// Moves the ranks of a cluster, with their logs, to FOLDER/other-cluster-ID, which is returned.
+Result<std::string> put_ranks_aside(const std::string& folder, const std::string& cluster);
+
+}  // namespace tutti::agent

@@ -1,0 +1,93 @@
+#include "node/agent/ports.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <random>
+
+namespace tutti::agent {
+namespace {
+
+constexpr int tries_max = 256;
+
+// A name in the abstract space of Unix sockets: it is as wide as the space of ports (the network namespace),
+// needs no file, and goes with the process.
+Result<files::FileDescriptor> claim(std::int32_t port) {
+  files::FileDescriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) return failed_errno("cannot make a socket", errno);
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  const std::string text = "tutti-port-" + std::to_string(port);
+  std::memcpy(name.sun_path + 1, text.data(), text.size());
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&name), length) != 0)
+    return failed_errno("another gang has it", errno);
+  return socket;
+}
+
+// Of all addresses, and of both protocols where there are two: a rank may bind to any of them.
+Result<files::FileDescriptor> bind_port(std::int32_t port) {
+  const auto number = htons(static_cast<std::uint16_t>(port));
+  files::FileDescriptor both(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int no = 0;
+  if (both.valid() && ::setsockopt(both.get(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no) == 0) {
+    sockaddr_in6 any{};
+    any.sin6_family = AF_INET6;
+    any.sin6_port = number;
+    if (::bind(both.get(), reinterpret_cast<const sockaddr*>(&any), sizeof any) == 0) return both;
+    if (errno == EADDRINUSE) return failed_errno("somebody uses it", errno);
+  }
+  files::FileDescriptor one(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!one.valid()) return failed_errno("cannot make a socket", errno);
+  sockaddr_in any{};
+  any.sin_family = AF_INET;
+  any.sin_port = number;
+  if (::bind(one.get(), reinterpret_cast<const sockaddr*>(&any), sizeof any) != 0)
+    return failed_errno("somebody uses it", errno);
+  return one;
+}
+
+}  // namespace
+
+Ports::Ports() : prng_(std::random_device()()) { fill(); }
+
+Result<Ports::Held> Ports::hold(std::int32_t port) {
+  auto claimed = claim(port);
+  if (!claimed) return std::move(claimed).error();
+  auto bound = bind_port(port);
+  if (!bound) return std::move(bound).error();
+  return Held{std::move(*bound), std::move(*claimed)};
+}
+
+void Ports::fill() {
+  for (int tries = 0; tries < tries_max && kept_.size() < gang_ports_kept; ++tries) {
+    const auto port =
+        gang_port_min + static_cast<std::int32_t>(prng_.below(static_cast<std::uint64_t>(gang_port_count)));
+    if (kept_.contains(port)) continue;
+    if (auto held = hold(port)) kept_.emplace(port, std::move(*held));
+  }
+}
+
+std::vector<std::int32_t> Ports::free() const {
+  std::vector<std::int32_t> ports;
+  for (const auto& [port, held] : kept_) ports.push_back(port);
+  return ports;
+}
+
+Result<> Ports::take(cluster::JobId job, std::int32_t attempt, std::int32_t port) {
+  const auto kept = kept_.extract(port);
+  // One that the controller has guessed, or that an earlier agent kept: it is looked at now.
+  auto held = kept.empty() ? hold(port) : Result<Held>(std::move(kept.mapped()));
+  if (!held) return failed("port " + std::to_string(port) + " is not free: " + held.error().text());
+  taken_[{job, attempt}] = std::move(held->claim);
+  held->port.reset();
+  fill();
+  return {};
+}
+
+}  // namespace tutti::agent

@@ -1,0 +1,48 @@
+// Ports for the gangs whose rank 0 is on this node. Some are kept free in advance, so that a gang gets one
+// that nobody else has; from its release until the gang has ended it stays claimed, so that no other agent of
+// this host, of whatever cluster, hands it out. Used by the agent's loop only.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/files/descriptor.hpp"
+#include "base/prng.hpp"
+#include "base/result.hpp"
+#include "control/cluster/model.hpp"
+
+namespace tutti::agent {
+
+// Below the ports that systems hand out by themselves.
+constexpr std::int32_t gang_port_min = 20'000;
+constexpr std::int32_t gang_port_count = 10'000;
+constexpr std::size_t gang_ports_kept = 16;
+
+class Ports {
+ public:
+  Ports();
+
+  // Those that are kept free now.
+  std::vector<std::int32_t> free() const;
+  // The gang's rank 0 may bind to it from now on. Fails if somebody else uses it.
+  Result<> take(cluster::JobId job, std::int32_t attempt, std::int32_t port);
+  void give_back(cluster::JobId job, std::int32_t attempt) { taken_.erase({job, attempt}); }
+
+ private:
+  struct Held {
+    files::FileDescriptor port;   // bound, so that no other program gets it
+    files::FileDescriptor claim;  // bound to a name that all agents of the host use for this port
+  };
+
+  static Result<Held> hold(std::int32_t port);
+  void fill();
+
+  Prng prng_;
+  std::map<std::int32_t, Held> kept_;
+  std::map<std::pair<cluster::JobId, std::int32_t>, files::FileDescriptor> taken_;  // claims
+};
+
+}  // namespace tutti::agent

@@ -1,0 +1,88 @@
+#include "node/agent/ports.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+
+#include <gtest/gtest.h>
+
+namespace tutti::agent {
+namespace {
+
+const cluster::JobId job(7);
+
+// As a rank does it; -1 if the port is in use.
+int listen_at(std::int32_t port) {
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in local{};
+  local.sin_family = AF_INET;
+  local.sin_port = htons(static_cast<std::uint16_t>(port));
+  local.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (::bind(socket, reinterpret_cast<const sockaddr*>(&local), sizeof local) == 0 &&
+      ::listen(socket, 1) == 0)
+    return socket;
+  ::close(socket);
+  return -1;
+}
+
+bool is_free(std::int32_t port) {
+  const int socket = listen_at(port);
+  if (socket >= 0) ::close(socket);
+  return socket >= 0;
+}
+
+TEST(Ports, WhatIsKeptIsNobodyElses) {
+  Ports first;
+  Ports second;
+  const auto ours = first.free();
+  const auto theirs = second.free();
+  ASSERT_EQ(ours.size(), gang_ports_kept);
+  ASSERT_EQ(theirs.size(), gang_ports_kept);
+  std::set<std::int32_t> all(ours.begin(), ours.end());
+  all.insert(theirs.begin(), theirs.end());
+  EXPECT_EQ(all.size(), 2 * gang_ports_kept);
+  EXPECT_FALSE(is_free(ours.front())) << "no other program gets it";
+}
+
+TEST(Ports, ATakenOneIsFreeForItsGangAndReplaced) {
+  Ports ports;
+  const std::int32_t port = ports.free().front();
+  ASSERT_TRUE(ports.take(job, 0, port).ok());
+  EXPECT_TRUE(is_free(port));
+  const auto kept = ports.free();
+  EXPECT_EQ(kept.size(), gang_ports_kept);
+  EXPECT_EQ(std::count(kept.begin(), kept.end(), port), 0);
+}
+
+// Between the release of a port and the moment when the gang listens there, nobody is to hand it out.
+TEST(Ports, ATakenOneIsHandedOutByNoAgentBeforeItsGangHasEnded) {
+  Ports first;
+  Ports second;
+  const std::int32_t port = first.free().front();
+  ASSERT_TRUE(first.take(job, 0, port).ok());
+  EXPECT_FALSE(second.take(cluster::JobId(1), 0, port).ok());
+  first.give_back(job, 0);
+  EXPECT_TRUE(second.take(cluster::JobId(1), 0, port).ok());
+}
+
+TEST(Ports, OneThatAProgramUsesIsRefused) {
+  Ports ports;
+  Ports other;
+  const std::int32_t port = other.free().front();
+  ASSERT_TRUE(other.take(job, 0, port).ok());
+  other.give_back(job, 0);
+  const int program = listen_at(port);
+  ASSERT_GE(program, 0);
+  const auto refused = ports.take(job, 0, port);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().text().find("port " + std::to_string(port) + " is not free"), std::string::npos);
+  ::close(program);
+  EXPECT_TRUE(ports.take(job, 0, port).ok());
+}
+
+}  // namespace
+}  // namespace tutti::agent
