@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/time.hpp"
+#include "control/cluster/step.hpp"
 
 namespace tutti::driver {
 
@@ -28,7 +29,7 @@ struct Who {
 // An open connection on which nothing was heard for this long keeps nobody else out: its host may be gone.
 constexpr Duration silence_max = 10s;
 // An agent that is gone, or was there before the controller began, may come back for this long.
-constexpr Duration return_time_max = 3s;
+constexpr Duration return_time_max = cluster::lease;
 
 class Speakers {
  public:

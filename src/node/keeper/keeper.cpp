@@ -47,7 +47,8 @@ void Keeper::has(const cluster::Inventory& inventory) {
 // Numbers of jobs mean nothing in another cluster: what runs for the old one is ended before anything of the
 // new one may start.
 void Keeper::on(const wire::Welcome& welcome) {
-  if (welcome.cluster.empty() || welcome.cluster == self_.cluster) return;
+  if (welcome.cluster.empty()) return;
+  if (welcome.cluster == self_.cluster) return next_cluster_.clear();
   if (self_.cluster.empty()) {
     self_.cluster = welcome.cluster;
     return processes_.remember({self_.cluster, self_.jobs_seen});

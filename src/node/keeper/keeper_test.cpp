@@ -240,6 +240,17 @@ TEST_F(KeeperTest, RanksOfAnotherClusterEndAndGoAsideBeforeItJoins) {
   EXPECT_EQ(processes.started, std::vector{key(0)}) << "job 7 of the new cluster is another one";
 }
 
+TEST_F(KeeperTest, TheOldClusterMayComeBackWhileItsRanksEnd) {
+  processes.on_disk[key(0)] = {RankState::started};
+  keeper.introduce("folder", "host boot", {"old", 7});
+  ASSERT_TRUE(keeper.adopt().ok());
+  keeper.on(wire::Welcome{"new"});
+  keeper.on(wire::Welcome{"old"});
+  keeper.exited(key(0), {RankState::exited, 143, ""});
+  EXPECT_TRUE(processes.aside.empty());
+  EXPECT_EQ(last_report().status.exit_code, 143);
+}
+
 TEST_F(KeeperTest, ARankThatHasRunHereBeforeDoesNotRunAgain) {
   processes.run_before = {key(0)};
   keeper.on(start({0}));
