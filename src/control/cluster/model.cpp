@@ -15,6 +15,12 @@ void list(std::set<JobId>& jobs, const Job& job, bool listed) {
 void derive_lists(State& state, const Job& job) {
   list(state.active, job, !job.finished());
   list(state.holding, job, job.placed());
+  if (!job.placed()) {
+    state.tallies.erase(job.id);
+  } else if (const auto at = state.tallies.lower_bound(job.id);
+             at == state.tallies.end() || at->first != job.id) {
+    state.tallies.emplace_hint(at, job.id, tally_of(job));
+  }
 }
 
 }  // namespace
@@ -27,6 +33,7 @@ void derive(State& state, const Job& job, Instant now) {
 void derive(State& state, Instant now) {
   state.active.clear();
   state.holding.clear();
+  state.tallies.clear();
   for (const auto& [id, job] : state.jobs) {
     derive_lists(state, job);
     state.next_job = std::max(state.next_job, id.number() + 1);
@@ -34,11 +41,22 @@ void derive(State& state, Instant now) {
   for (auto& [name, node] : state.nodes) {
     node.heard_at = now;
     node.greeted = false;
+    node.doubted = false;
+    node.lost_at = {};
     node.strays.clear();
   }
   state.queues.try_emplace(default_queue, Queue{default_queue});
   state.index.rebuild(state, now);
   state.fabric = std::make_shared<const Fabric>(only_between(*state.fabric, node_names(state)));
+}
+
+RankTally tally_of(const Job& job) {
+  RankTally tally;
+  for (const RankStatus& rank : job.ranks) {
+    if (rank.state == RankState::assigned) ++tally.to_start;
+    if (rank.state != RankState::exited) ++tally.to_end;
+  }
+  return tally;
 }
 
 QueueName parent_of(const QueueName& name) {

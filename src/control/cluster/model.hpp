@@ -72,6 +72,8 @@ struct Node {
   // what runs on it.
   Instant heard_at;
   bool greeted = false;  // it has said Hello since the state was loaded
+  bool doubted = false;  // fell silent with many others: it has one more lease
+  Instant lost_at;       // zero if it was not lost since the state was loaded
   std::set<Stray> strays;
 
   friend bool operator==(const Node&, const Node&) = default;
@@ -190,6 +192,18 @@ QueueName parent_of(const QueueName& name);
 
 // ---- everything
 
+struct Standing;
+
+// How many ranks of an attempt have not come to a state yet: what follows from all of them is known without
+// walking past each of them at every report.
+struct RankTally {
+  std::int32_t to_start = 0;
+  std::int32_t to_end = 0;
+
+  friend bool operator==(const RankTally&, const RankTally&) = default;
+};
+RankTally tally_of(const Job& job);
+
 struct State {
   std::map<NodeName, Node> nodes;
   std::map<JobId, Job> jobs;
@@ -203,7 +217,11 @@ struct State {
   // past them.
   std::set<JobId> active;
   std::set<JobId> holding;
+  // Of those that hold places; kept in step by whoever moves a rank on.
+  std::map<JobId, RankTally> tallies;
   Index index;
+  // What questions about waiting jobs are answered from (explain.hpp); null before the first.
+  std::shared_ptr<const Standing> standing;
   std::uint64_t revision = 0;  // counts the steps that changed something
 };
 

@@ -29,6 +29,8 @@ class Api {
   Api& operator=(const Api&) = delete;
 
   void handle(const std::shared_ptr<net::Exchange>& exchange);
+  // What is under way beside the loop ends.
+  void stop() { desk_.stop(); }
 
  private:
   using Shared = std::shared_ptr<net::Exchange>;
@@ -42,6 +44,7 @@ class Api {
 
   Tokens tokens_;
   sync::BlobStore blobs_;
+  BlobDesk desk_;
   Services services_;
   RateLimits requests_;      // by address
   RateLimits open_pages_;    // by address, without a token

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "control/controller/core.hpp"
-#include "control/driver/speakers.hpp"
+#include "control/driver/listener.hpp"
 #include "net/http/http.hpp"
 #include "net/http/loop.hpp"
 
@@ -24,7 +24,8 @@ struct LogRequest {
 
 class Hub {
  public:
-  Hub(net::Loop& loop, Core& core) : loop_(loop), core_(core) {}
+  Hub(net::Loop& loop, Core& core)
+      : loop_(loop), core_(core), awake_(loop.every(driver::awake_every, [this] { core_.awake(); })) {}
   Hub(const Hub&) = delete;
   Hub& operator=(const Hub&) = delete;
 
@@ -40,7 +41,6 @@ class Hub {
  private:
   struct Agent {
     std::shared_ptr<net::Socket> socket;
-    std::string node;  // "" before its Hello
     std::string remote;
     driver::Connection connection = 0;
   };
@@ -55,9 +55,10 @@ class Hub {
   };
 
   void receive(Agent& agent, const std::string& frame);
-  static void refuse(const Agent& agent, const std::string& why);
-  void greet(Agent& agent, cluster::Hello hello);
+  void pass_on(const std::string& node, const wire::AgentMessage& message);
   void drop(const Agent& agent, const std::string& why);
+  // Null if it is closed.
+  Agent* agent_of(driver::Connection connection) const;
   // Null if nobody speaks for the node now.
   Agent* speaker(const std::string& node) const;
   void restart_followers(const std::string& node);
@@ -69,7 +70,8 @@ class Hub {
 
   net::Loop& loop_;
   Core& core_;
-  driver::Speakers speakers_;
+  std::shared_ptr<net::Loop::Handle> awake_;
+  driver::Listener listener_;
   std::map<driver::Connection, std::shared_ptr<Agent>> agents_;
   std::map<std::uint64_t, std::shared_ptr<net::Stream>> watchers_;
   std::map<std::uint64_t, LogReader> readers_;

@@ -118,7 +118,7 @@ std::string encode(const AgentMessage& message) {
                    wire::to_proto(hello.inventory, *body.mutable_inventory());
                    for (const auto& rank : hello.ranks) to_proto(rank, *body.add_ranks());
                  },
-                 [&](const Heartbeat&) { to.mutable_heartbeat(); },
+                 [&](const Heartbeat& beat) { to.mutable_heartbeat()->set_echo(beat.echo); },
                  [&](const cluster::RankReport& report) { to_proto(report, *to.mutable_rank()); },
                  [&](const LogChunk& chunk) {
                    to.mutable_log()->set_stream(chunk.stream);
@@ -139,7 +139,7 @@ Result<AgentMessage> decode_agent_message(std::string_view bytes) {
     case proto::AgentMessage::kHello:
       return hello_from(from.hello());
     case proto::AgentMessage::kHeartbeat:
-      return AgentMessage(Heartbeat{});
+      return AgentMessage(Heartbeat{from.heartbeat().echo()});
     case proto::AgentMessage::kRank: {
       auto report = report_from(from.rank());
       if (!report) return std::move(report).error();
@@ -175,6 +175,7 @@ std::string encode(const ControllerMessage& message) {
                  },
                  [&](const StopLogs& stop) { to.mutable_stop_logs()->set_stream(stop.stream); },
                  [&](const Resync&) { to.mutable_resync(); },
+                 [&](const Echo& echo) { to.mutable_echo()->set_echo(echo.echo); },
              },
              message);
   return to.SerializeAsString();
@@ -202,6 +203,8 @@ Result<ControllerMessage> decode_controller_message(std::string_view bytes) {
       return ControllerMessage(StopLogs{from.stop_logs().stream()});
     case proto::ControllerMessage::kResync:
       return ControllerMessage(Resync{});
+    case proto::ControllerMessage::kEcho:
+      return ControllerMessage(Echo{from.echo().echo()});
     case proto::ControllerMessage::BODY_NOT_SET:
       break;
   }

@@ -19,10 +19,14 @@ namespace tutti::wire {
 
 constexpr std::size_t node_name_bytes_max = 128;
 constexpr std::size_t detail_bytes_max = 8 << 10;
+// What is longer goes in several messages: a connection carries frames of at most 16 MiB.
+constexpr std::size_t message_bytes_max = 8 << 20;
 
 // ---- agent to controller
 
-struct Heartbeat {};
+struct Heartbeat {
+  std::uint64_t echo = 0;  // sent back when the controller has taken note of it; 0: not asked for
+};
 struct LogChunk {
   std::uint64_t stream = 0;
   std::int32_t rank = 0;
@@ -78,7 +82,10 @@ struct StopLogs {
   std::uint64_t stream = 0;
 };
 struct Resync {};
-using ControllerMessage = std::variant<StartRanks, EndRanks, ForgetRanks, ReadLogs, StopLogs, Resync>;
+struct Echo {
+  std::uint64_t echo = 0;
+};
+using ControllerMessage = std::variant<StartRanks, EndRanks, ForgetRanks, ReadLogs, StopLogs, Resync, Echo>;
 
 std::string encode(const ControllerMessage& message);
 Result<ControllerMessage> decode_controller_message(std::string_view bytes);

@@ -9,14 +9,13 @@ std::string status_json(const cluster::State& state, const StoreHealth& health, 
   proto::StatusView view;
   view.set_version(std::string(version));
   std::int64_t share_free = 0;
-  auto used = uses_by_node(state);
   for (const auto& [name, node] : state.nodes) {
     view.set_nodes(view.nodes() + 1);
     view.set_gpus(view.gpus() + static_cast<std::int32_t>(node.inventory.devices.size()));
     if (cluster::node_state(state, node) != cluster::NodeState::ready) continue;
     view.set_nodes_ready(view.nodes_ready() + 1);
     share_free += sched::whole_share * static_cast<std::int64_t>(node.inventory.devices.size());
-    for (const auto& [device, share] : used[name].shares) share_free -= share;
+    for (const auto& [device, share] : use_of(state, node).shares) share_free -= share;
   }
   view.set_gpus_free(gpus_of(share_free));
   view.set_jobs_running(static_cast<std::int32_t>(state.holding.size()));

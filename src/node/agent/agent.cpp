@@ -99,6 +99,7 @@ class Agent {
   void on(const wire::ReadLogs& read) { logs_.read(read); }
   void on(const wire::StopLogs& stop) { logs_.stop(stop.stream); }
   void on(const wire::Resync&) { keeper_.say_hello(); }
+  void on(const wire::Echo&) {}  // this agent asks for none
 
   const AgentOptions& options_;
   std::function<void()> joined_;
