@@ -80,6 +80,17 @@ Result<nlohmann::json> Cluster::get(const std::string& path) { return request("G
 Result<nlohmann::json> Cluster::post(const std::string& path, const std::string& body) {
   return request("POST", path, body);
 }
+Result<nlohmann::json> Cluster::nodes() {
+  nlohmann::json all{{"nodes", nlohmann::json::array()}};
+  for (std::string after;;) {
+    auto page = get("nodes" + (after.empty() ? "" : "?after=" + url_encode(after)));
+    if (!page) return page;
+    for (auto& node : (*page)["nodes"]) all["nodes"].push_back(std::move(node));
+    after = page->value("next", "");
+    if (after.empty()) return all;
+  }
+}
+
 Result<> Cluster::put(const std::string& path, const std::string& body) {
   auto done = request("PUT", path, body);
   if (!done) return std::move(done).error();

@@ -29,6 +29,8 @@ class Cluster {
 
   Result<nlohmann::json> get(const std::string& path);
   Result<nlohmann::json> post(const std::string& path, const std::string& body = {});
+  // Every node, whatever the number of pages: {"nodes": [...]}.
+  Result<nlohmann::json> nodes();
   Result<> put(const std::string& path, const std::string& body);
   Result<> remove(const std::string& path);
   net::Client& client() { return client_; }

@@ -193,7 +193,7 @@ class Fabric final : public Command {
 
   // How many there are; who is left out is told.
   static Result<std::size_t> ready_nodes(Cluster& cluster) {
-    auto list = cluster.get("nodes");
+    auto list = cluster.nodes();
     if (!list) return std::move(list).error();
     std::size_t ready = 0;
     for (const auto& node : (*list)["nodes"]) {

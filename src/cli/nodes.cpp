@@ -23,7 +23,7 @@ class View : public Command {
   Result<int> run() final {
     auto cluster = Cluster::find();
     if (!cluster) return std::move(cluster).error();
-    auto document = cluster->get(path());
+    auto document = fetch(*cluster);
     if (!document) return std::move(document).error();
     const json body = select(std::move(*document));
     std::fputs(json_ ? (body.dump() + "\n").c_str() : table(body).c_str(), stdout);
@@ -31,7 +31,7 @@ class View : public Command {
   }
 
  protected:
-  virtual std::string path() const = 0;
+  virtual Result<json> fetch(Cluster& cluster) const = 0;
   virtual json select(json document) const { return document; }
   virtual std::string table(const json& body) const = 0;
 
@@ -40,7 +40,7 @@ class View : public Command {
 };
 
 class Status final : public View {
-  std::string path() const override { return "status"; }
+  Result<json> fetch(Cluster& cluster) const override { return cluster.get("status"); }
   std::string table(const json& status) const override {
     std::string text = "tutti " + status["version"].get<std::string>() + "\n";
     text += "nodes  " + std::to_string(status["nodes_ready"].get<int>()) + " ready of " +
@@ -57,7 +57,7 @@ class Status final : public View {
 };
 
 class Nodes final : public View {
-  std::string path() const override { return "nodes"; }
+  Result<json> fetch(Cluster& cluster) const override { return cluster.nodes(); }
   json select(json document) const override { return document["nodes"]; }
 
   std::string table(const json& nodes) const override {

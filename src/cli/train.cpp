@@ -119,7 +119,7 @@ class Train final : public Command {
     if (!shape) return std::move(shape).error();
     auto cluster = Cluster::find();
     if (!cluster) return std::move(cluster).error();
-    auto nodes = cluster->get("nodes");
+    auto nodes = cluster->nodes();
     if (!nodes) return std::move(nodes).error();
     auto draft = plan(*recipe, *shape, machines_of(*nodes));
     if (!draft) return std::move(draft).error();

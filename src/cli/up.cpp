@@ -22,7 +22,7 @@ Result<> wait_for_nodes(const std::vector<std::string>& names) {
   if (!cluster) return std::move(cluster).error();
   const auto give_up_at = std::chrono::steady_clock::now() + nodes_time_max;
   for (;;) {
-    auto document = cluster->get("nodes");
+    auto document = cluster->nodes();
     if (!document) return std::move(document).error();
     std::size_t ready = 0;
     for (const auto& node : (*document)["nodes"]) {

@@ -19,6 +19,20 @@ std::string describe_exit(const Job& job, std::int32_t rank, const RankStatus& s
   return who + " " + how + (status.detail.empty() ? "" : "; " + status.detail);
 }
 
+// Those that are chosen. Ranks of one node are neighbours: a node is looked up once for all of them.
+template <class Chosen>
+std::map<NodeName, std::vector<std::int32_t>> ranks_by_node(const Job& job, Chosen chosen) {
+  std::map<NodeName, std::vector<std::int32_t>> by_node;
+  std::vector<std::int32_t>* here = nullptr;
+  for (std::size_t rank = 0; rank < job.places.size(); ++rank) {
+    if (rank == 0 || job.places[rank].node != job.places[rank - 1].node) here = nullptr;
+    if (!chosen(job.ranks[rank])) continue;
+    if (here == nullptr) here = &by_node[job.places[rank].node];
+    here->push_back(static_cast<std::int32_t>(rank));
+  }
+  return by_node;
+}
+
 }  // namespace
 
 // The plan was made from a snapshot: a placement becomes truth only if there is still room for all of it.
@@ -64,10 +78,7 @@ void Machine::start(Job& job, const std::vector<RankPlace>& places) {
   job.ending = EndCause::none;
   job.master_port = take_port(job, state_.nodes.at(places.front().node));
   touch(job);
-  std::map<NodeName, std::vector<std::int32_t>> by_node;
-  for (std::size_t rank = 0; rank < places.size(); ++rank)
-    by_node[places[rank].node].push_back(static_cast<std::int32_t>(rank));
-  for (auto& [node, ranks] : by_node)
+  for (auto& [node, ranks] : ranks_by_node(job, [](const RankStatus&) { return true; }))
     effects_.sends.push_back(StartRanks{node, job.id, job.attempt, std::move(ranks)});
 }
 
@@ -152,7 +163,11 @@ void Machine::set_rank(Job& job, std::int32_t rank, RankStatus status) {
   const NodeName& home = job.places[static_cast<std::size_t>(rank)].node;
   if (status.node_fault && blame_node(home, status.detail)) ++job.attempt_losses;
   if (status.state == RankState::started) credit_node(home);
-  job.ranks[static_cast<std::size_t>(rank)] = status;
+  RankStatus& known = job.ranks[static_cast<std::size_t>(rank)];
+  RankTally& tally = state_.tallies.at(job.id);
+  if (known.state == RankState::assigned && status.state != RankState::assigned) --tally.to_start;
+  if (known.state != RankState::exited && status.state == RankState::exited) --tally.to_end;
+  known = status;
   touch(job);
   if (status.state == RankState::exited && status.vanished) {
     end(job, EndCause::node_lost, describe_exit(job, rank, status));
@@ -188,21 +203,16 @@ void Machine::end(Job& job, EndCause cause, std::string reason) {
 }
 
 void Machine::send_end(const Job& job) {
-  std::map<NodeName, std::vector<std::int32_t>> by_node;
-  for (std::size_t rank = 0; rank < job.places.size(); ++rank) {
-    if (job.ranks[rank].state != RankState::exited)
-      by_node[job.places[rank].node].push_back(static_cast<std::int32_t>(rank));
-  }
-  for (auto& [node, ranks] : by_node)
+  const auto runs = [](const RankStatus& rank) { return rank.state != RankState::exited; };
+  for (auto& [node, ranks] : ranks_by_node(job, runs))
     effects_.sends.push_back(EndRanks{node, job.id, job.attempt, std::move(ranks)});
 }
 
 // What follows from the ranks' states: running when all have started, over when all have ended.
 void Machine::settle(Job& job) {
-  const auto all = [&](auto test) { return std::all_of(job.ranks.begin(), job.ranks.end(), test); };
-  if (!all([](const RankStatus& rank) { return rank.state == RankState::exited; })) {
-    const bool started = all([](const RankStatus& rank) { return rank.state != RankState::assigned; });
-    if (started && job.state == JobState::starting) job.state = JobState::running;
+  const RankTally& tally = state_.tallies.at(job.id);
+  if (tally.to_end > 0) {
+    if (tally.to_start == 0 && job.state == JobState::starting) job.state = JobState::running;
     return;
   }
   note_end(job);
@@ -248,23 +258,28 @@ void Machine::end_job(Job& job, JobState state, std::string reason) {
 }
 
 // What needs the success of a job that had none will never start, nor will what needs the success of that. A
-// job comes after jobs that were there before it, so one walk in the order of ids finds them all. The jobs
-// come in that order too.
+// job comes after jobs that were there before it: in the order of ids, each is ended after what dooms it.
 void Machine::cancel_dependents(const std::vector<JobId>& without_success) {
-  if (without_success.empty()) return;
-  std::map<JobId, JobId> doomed;  // and by whom
-  for (const JobId id : without_success) doomed.emplace(id, id);
-  for (auto at = state_.active.upper_bound(without_success.front()); at != state_.active.end(); ++at) {
-    const Job& waiting = state_.jobs.at(*at);
-    if (waiting.placed()) continue;
-    for (const Dependency& dependency : waiting.spec.after) {
-      if (dependency.success && doomed.contains(dependency.job)) doomed.emplace(*at, dependency.job);
-    }
+  std::set<JobId> doomed;
+  for (const JobId id : without_success) {
+    const auto& followers = state_.index.followers(id);
+    doomed.insert(followers.begin(), followers.end());
   }
-  for (const JobId id : without_success) doomed.erase(id);
-  for (const auto& [id, by] : doomed) {
-    const std::string how(name_of(state_.jobs.at(by).state));
-    end_job(state_.jobs.at(id), JobState::cancelled, "job " + by.text() + ", whose success it needs, " + how);
+  while (!doomed.empty()) {
+    const JobId id = doomed.extract(doomed.begin()).value();
+    Job& job = state_.jobs.at(id);
+    if (job.finished() || job.placed()) continue;
+    const auto& followers = state_.index.followers(id);
+    doomed.insert(followers.begin(), followers.end());
+    for (const Dependency& dependency : job.spec.after) {
+      const Job* before = find(dependency.job);
+      if (!dependency.success || before == nullptr) continue;
+      if (!before->finished() || before->state == JobState::succeeded) continue;
+      end_job(
+          job, JobState::cancelled,
+          "job " + before->id.text() + ", whose success it needs, " + std::string(name_of(before->state)));
+      break;
+    }
   }
 }
 

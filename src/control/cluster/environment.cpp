@@ -1,29 +1,9 @@
-#include "control/cluster/step.hpp"
+#include "control/cluster/environment.hpp"
+
+#include "base/check.hpp"
 
 namespace tutti::cluster {
 namespace {
-
-struct Position {
-  std::int32_t node_rank = 0;
-  std::int32_t local_rank = 0;
-  std::int32_t local_size = 0;
-  std::int32_t nodes = 0;
-};
-
-// Ranks of one node are neighbours: a node's ranks form one run.
-Position position_of(const Job& job, std::int32_t rank) {
-  Position position;
-  const NodeName& home = job.places[static_cast<std::size_t>(rank)].node;
-  for (std::size_t at = 0; at < job.places.size(); ++at) {
-    const bool begins = at == 0 || job.places[at].node != job.places[at - 1].node;
-    if (begins) ++position.nodes;
-    if (job.places[at].node != home) continue;
-    if (begins) position.node_rank = position.nodes - 1;
-    if (static_cast<std::int32_t>(at) < rank) ++position.local_rank;
-    ++position.local_size;
-  }
-  return position;
-}
 
 // A name that CUDA takes for a device wherever it stands among the others.
 bool names_device(const std::string& uuid) { return uuid.starts_with("GPU-") || uuid.starts_with("MIG-"); }
@@ -48,58 +28,82 @@ DeviceList device_list(const Node& node, const RankPlace& place) {
   return {numbers, false};
 }
 
-std::string node_list(const Job& job) {
-  std::string list;
-  for (std::size_t at = 0; at < job.places.size(); ++at) {
-    if (at > 0 && job.places[at].node == job.places[at - 1].node) continue;
-    list += (list.empty() ? "" : ",") + job.places[at].node;
-  }
-  return list;
+std::string text_of(std::int64_t number) { return std::to_string(number); }
+
+void put(std::vector<std::string>& env, const char* name, const std::string& value) {
+  env.push_back(std::string(name) + "=" + value);
 }
 
 }  // namespace
 
-std::vector<std::string> rank_environment(const State& state, const Job& job, std::int32_t rank) {
-  const Position position = position_of(job, rank);
-  const RankPlace& place = job.places[static_cast<std::size_t>(rank)];
-  std::vector<std::string> env;
-  const auto set = [&](const std::string& name, const std::string& value) {
-    env.push_back(name + "=" + value);
-  };
-  const auto count = [](std::int64_t number) { return std::to_string(number); };
-  set("RANK", count(rank));
-  set("WORLD_SIZE", count(static_cast<std::int64_t>(job.places.size())));
-  set("LOCAL_RANK", count(position.local_rank));
-  set("LOCAL_WORLD_SIZE", count(position.local_size));
-  set("NODE_RANK", count(position.node_rank));
-  set("MASTER_ADDR", state.nodes.at(job.places.front().node).address);
-  set("MASTER_PORT", count(job.master_port));
-  const DeviceList devices = device_list(state.nodes.at(place.node), place);
-  set("CUDA_VISIBLE_DEVICES", devices.text);
-  if (devices.by_name) set("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
-  set("TUTTI_JOB", job.id.text());
-  set("TUTTI_ATTEMPT", count(job.attempt));
-  set("TUTTI_NODE", place.node);
-  set("TUTTI_RANKS_WANTED", count(job.spec.shape.ranks));
-  if (job.spec.array) set("TUTTI_ARRAY_INDEX", count(job.spec.array->index));
-  if (!job.spec.slurm_variables) return env;
-  set("SLURM_JOB_ID", job.id.text());
-  set("SLURM_JOB_NAME", job.spec.name);
-  set("SLURM_PROCID", count(rank));
-  set("SLURM_NTASKS", count(static_cast<std::int64_t>(job.places.size())));
-  set("SLURM_LOCALID", count(position.local_rank));
-  set("SLURM_NODEID", count(position.node_rank));
-  set("SLURM_NNODES", count(position.nodes));
-  set("SLURM_JOB_NUM_NODES", count(position.nodes));
-  set("SLURM_NTASKS_PER_NODE", count(position.local_size));
-  set("SLURM_JOB_NODELIST", node_list(job));
-  set("SLURM_SUBMIT_DIR", job.spec.workdir);
-  set("SLURM_RESTART_COUNT", count(job.attempt));
-  if (job.spec.array) {
-    set("SLURM_ARRAY_JOB_ID", job.spec.array->first.text());
-    set("SLURM_ARRAY_TASK_ID", count(job.spec.array->index));
-    set("SLURM_ARRAY_TASK_COUNT", count(job.spec.array->count));
+GangEnvironment::GangEnvironment(const State& state, const Job& job) : state_(state), job_(job) {
+  Run* current = nullptr;
+  for (std::size_t rank = 0; rank < job.places.size(); ++rank) {
+    const NodeName& node = job.places[rank].node;
+    if (rank == 0 || node != job.places[rank - 1].node) {
+      const auto number = static_cast<std::int32_t>(runs_.size());
+      current = &runs_.emplace(node, Run{number, static_cast<std::int32_t>(rank), 0}).first->second;
+      if (job.spec.slurm_variables) node_list_ += (number == 0 ? "" : ",") + node;
+    }
+    ++current->count;
   }
+}
+
+std::vector<std::string> GangEnvironment::of_node(const NodeName& node) const {
+  const auto found = runs_.find(node);
+  TUTTI_CHECK(found != runs_.end());
+  const Run& run = found->second;
+  const auto world = static_cast<std::int64_t>(job_.places.size());
+  std::vector<std::string> env;
+  put(env, "WORLD_SIZE", text_of(world));
+  put(env, "LOCAL_WORLD_SIZE", text_of(run.count));
+  put(env, "NODE_RANK", text_of(run.number));
+  put(env, "MASTER_ADDR", state_.nodes.at(job_.places.front().node).address);
+  put(env, "MASTER_PORT", text_of(job_.master_port));
+  put(env, "TUTTI_JOB", job_.id.text());
+  put(env, "TUTTI_ATTEMPT", text_of(job_.attempt));
+  put(env, "TUTTI_NODE", node);
+  put(env, "TUTTI_RANKS_WANTED", text_of(job_.spec.shape.ranks));
+  if (job_.spec.array) put(env, "TUTTI_ARRAY_INDEX", text_of(job_.spec.array->index));
+  if (!job_.spec.slurm_variables) return env;
+  const auto nodes = static_cast<std::int64_t>(runs_.size());
+  put(env, "SLURM_JOB_ID", job_.id.text());
+  put(env, "SLURM_JOB_NAME", job_.spec.name);
+  put(env, "SLURM_NTASKS", text_of(world));
+  put(env, "SLURM_NODEID", text_of(run.number));
+  put(env, "SLURM_NNODES", text_of(nodes));
+  put(env, "SLURM_JOB_NUM_NODES", text_of(nodes));
+  put(env, "SLURM_NTASKS_PER_NODE", text_of(run.count));
+  put(env, "SLURM_JOB_NODELIST", node_list_);
+  put(env, "SLURM_SUBMIT_DIR", job_.spec.workdir);
+  put(env, "SLURM_RESTART_COUNT", text_of(job_.attempt));
+  if (job_.spec.array) {
+    put(env, "SLURM_ARRAY_JOB_ID", job_.spec.array->first.text());
+    put(env, "SLURM_ARRAY_TASK_ID", text_of(job_.spec.array->index));
+    put(env, "SLURM_ARRAY_TASK_COUNT", text_of(job_.spec.array->count));
+  }
+  return env;
+}
+
+std::vector<std::string> GangEnvironment::of_rank(std::int32_t rank) const {
+  const RankPlace& place = job_.places[static_cast<std::size_t>(rank)];
+  const std::int32_t local = rank - runs_.at(place.node).first;
+  std::vector<std::string> env;
+  put(env, "RANK", text_of(rank));
+  put(env, "LOCAL_RANK", text_of(local));
+  const DeviceList devices = device_list(state_.nodes.at(place.node), place);
+  put(env, "CUDA_VISIBLE_DEVICES", devices.text);
+  if (devices.by_name) put(env, "CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+  if (!job_.spec.slurm_variables) return env;
+  put(env, "SLURM_PROCID", text_of(rank));
+  put(env, "SLURM_LOCALID", text_of(local));
+  return env;
+}
+
+std::vector<std::string> rank_environment(const State& state, const Job& job, std::int32_t rank) {
+  const GangEnvironment gang(state, job);
+  std::vector<std::string> env = gang.of_node(job.places[static_cast<std::size_t>(rank)].node);
+  for (std::string& own : gang.of_rank(rank)) env.push_back(std::move(own));
   return env;
 }
 

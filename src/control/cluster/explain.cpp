@@ -7,43 +7,72 @@
 namespace tutti::cluster {
 namespace {
 
-sched::QueueIndex queue_in(const sched::Snapshot& snapshot, const QueueName& name) {
+std::optional<sched::QueueIndex> queue_in(const sched::Snapshot& snapshot, const QueueName& name) {
   const auto found = std::find_if(snapshot.queues.begin(), snapshot.queues.end(),
                                   [&](const sched::QueueView& queue) { return queue.name == name; });
-  TUTTI_CHECK(found != snapshot.queues.end());
+  if (found == snapshot.queues.end()) return std::nullopt;
   return static_cast<sched::QueueIndex>(found - snapshot.queues.begin());
 }
 
-// The snapshot knows those who have jobs now; others may have had some.
-sched::UserIndex user_in(const State& state, sched::Snapshot& snapshot, Instant now, const JobSpec& spec,
-                         sched::QueueIndex queue) {
-  const auto found = std::find_if(
-      snapshot.users.begin(), snapshot.users.end(),
-      [&](const sched::UserView& user) { return user.queue == queue && user.name == spec.user; });
-  if (found != snapshot.users.end()) return static_cast<sched::UserIndex>(found - snapshot.users.begin());
-  sched::UserView user{spec.user, queue, 0, 0};
-  for (const auto& [name, use] : state.index.users_of_queue(spec.queue, now)) {
-    if (name == spec.user) user.past = use.past;
+std::shared_ptr<const Standing> copy_of(State& state, Instant now) {
+  auto standing = std::make_shared<Standing>();
+  standing->at = now;
+  standing->snapshot = snapshot(state, now);
+  standing->numbering = state.index.numbering();
+  standing->views.reserve(standing->snapshot.queued.size() + standing->snapshot.running.size());
+  for (auto* list : {&standing->snapshot.queued, &standing->snapshot.running}) {
+    for (const sched::JobView*& view : *list) view = &standing->views.emplace_back(*view);
   }
-  snapshot.users.push_back(user);
-  return static_cast<sched::UserIndex>(snapshot.users.size() - 1);
+  standing->past = *standing->snapshot.past;
+  standing->snapshot.past = &standing->past;
+  return standing;
+}
+
+// Can a question about this job be answered from the copy?
+bool serves(const State& state, const Standing& standing, Instant now, const sched::JobView& job,
+            const QueueName& queue) {
+  const sched::Snapshot& then = standing.snapshot;
+  const bool same = then.revision == state.revision && standing.at == now;
+  const bool young = now >= standing.at && now - standing.at < standing_age_max;
+  const bool shared = young && standing.views.size() >= standing_shared_jobs_min;
+  return (same || shared) && standing.numbering == state.index.numbering() &&
+         job.shape_class < then.shape_classes && queue_in(then, queue).has_value();
+}
+
+// The copy knows those who have jobs now; others may have had some.
+void name_user(const State& state, Question& question, const JobSpec& spec) {
+  const auto& users = question.standing->snapshot.users;
+  const auto found = std::find_if(users.begin(), users.end(), [&](const sched::UserView& user) {
+    return user.queue == question.job.queue && user.name == spec.user;
+  });
+  question.job.user = static_cast<sched::UserIndex>(found - users.begin());
+  if (found != users.end()) return;
+  question.user = sched::UserView{spec.user, question.job.queue, 0, 0};
+  for (const auto& [name, use] : state.index.users_of_queue(spec.queue, question.now)) {
+    if (name == spec.user) question.user->past = use.past;
+  }
 }
 
 }  // namespace
+
+sched::Explanation Question::answer() const {
+  if (!user && held_by.empty()) return sched::explain(standing->snapshot, job, now);
+  sched::Snapshot changed = standing->snapshot;
+  if (user) changed.users.push_back(*user);
+  if (!held_by.empty()) changed.held.push_back({job.id, held_by});
+  return sched::explain(changed, job, now);
+}
 
 Question question_about(State& state, Instant now, const Job& waiting) {
   Question question;
   question.now = now;
   question.job = state.index.view_of(state, waiting);
-  question.snapshot = snapshot(state, now);
-  question.job.queue = queue_in(question.snapshot, waiting.spec.queue);
-  question.job.user = user_in(state, question.snapshot, now, waiting.spec, question.job.queue);
-  question.views.reserve(question.snapshot.queued.size() + question.snapshot.running.size());
-  for (auto* list : {&question.snapshot.queued, &question.snapshot.running}) {
-    for (const sched::JobView*& view : *list) view = &question.views.emplace_back(*view);
-  }
-  question.past = std::make_shared<const sched::Past>(*question.snapshot.past);
-  question.snapshot.past = question.past.get();
+  if (!state.standing || !serves(state, *state.standing, now, question.job, waiting.spec.queue))
+    state.standing = copy_of(state, now);
+  question.standing = state.standing;
+  question.job.queue = queue_in(question.standing->snapshot, waiting.spec.queue).value();
+  name_user(state, question, waiting.spec);
+  question.held_by = waits_for(state, waiting, now);
   return question;
 }
 
@@ -53,10 +82,7 @@ Result<Question> question_about(State& state, Instant now, const Submit& submit)
   job.id = JobId(state.next_job);
   job.spec = submit.specs.front();
   job.submitted_at = job.queued_at = now;
-  Question question = question_about(state, now, job);
-  if (std::string why = waits_for(state, job, now); !why.empty())
-    question.snapshot.held.push_back({job.id, std::move(why)});
-  return question;
+  return question_about(state, now, job);
 }
 
 }  // namespace tutti::cluster

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "control/cluster/step.hpp"
@@ -10,15 +12,32 @@
 
 namespace tutti::cluster {
 
-struct Question {
-  // What the snapshot points to, so that the question can be answered elsewhere while the state goes on.
+// A long queue is copied at most so often; questions in between are answered from the copy.
+constexpr Duration standing_age_max = 1s;
+constexpr std::size_t standing_shared_jobs_min = 1'000;
+
+// How everything stood when it was copied. Shared and never changed.
+struct Standing {
+  Standing() = default;
+  Standing(const Standing&) = delete;
+  Standing& operator=(const Standing&) = delete;
+
+  // What the snapshot points to.
   std::vector<sched::JobView> views;
-  std::shared_ptr<const sched::Past> past;
+  sched::Past past;
   sched::Snapshot snapshot;
+  Instant at;
+  std::uint64_t numbering = 0;  // of shapes and kinds
+};
+
+struct Question {
+  std::shared_ptr<const Standing> standing;
   sched::JobView job;
+  std::optional<sched::UserView> user;  // of one who has no job there now
+  std::string held_by;                  // what it waits for beside room, where the copy does not know it
   Instant now;
 
-  sched::Explanation answer() const { return sched::explain(snapshot, job, now); }
+  sched::Explanation answer() const;
 };
 
 // About a job that waits.

@@ -54,8 +54,8 @@ TEST_F(Questions, StandAlone) {
   const JobId waits = submit(spec(2));
   const Question question = question_about(state, now, state.jobs.at(waits));
   const auto here = snapshot(state, now);
-  EXPECT_NE(question.snapshot.past, here.past) << "which changes whenever a job ends";
-  for (const sched::JobView* view : question.snapshot.running)
+  EXPECT_NE(question.standing->snapshot.past, here.past) << "which changes whenever a job ends";
+  for (const sched::JobView* view : question.standing->snapshot.running)
     EXPECT_EQ(std::count(here.running.begin(), here.running.end(), view), 0);
   state = {};
   EXPECT_FALSE(question.answer().why.empty());

@@ -5,6 +5,8 @@
 namespace tutti::cluster {
 namespace {
 
+constexpr std::size_t answers_kept_max = 65'536;
+
 sched::NodeView as_if_empty(const Node& node) {
   sched::NodeView view{node.name, node.location, {}, node.inventory.cpus, node.inventory.memory, true};
   view.devices.reserve(node.inventory.devices.size());
@@ -58,6 +60,7 @@ void Floor::refresh(const State& state) {
   views.reserve(state.nodes.size());
   for (const auto& [name, node] : state.nodes) views.push_back(as_if_empty(node));
   full_ = sched::Room(views);
+  ever_fits_.clear();
   free_ = full_;
   for (const auto& [name, node] : state.nodes) free_.set_open(*free_.find(name), takes_work(node));
   for (auto& [id, view] : running_) take_places(free_, state.jobs.at(id), view);
@@ -73,6 +76,16 @@ const sched::Room& Floor::free(const State& state) {
 const sched::Room& Floor::full(const State& state) {
   refresh(state);
   return full_;
+}
+
+bool Floor::ever_fits(const State& state, const sched::Shape& shape) {
+  refresh(state);
+  if (const auto known = ever_fits_.find(shape); known != ever_fits_.end()) return known->second;
+  if (ever_fits_.size() == answers_kept_max) ever_fits_.clear();
+  ++searches_;
+  const bool fits = sched::place(full_, shape, sched::TightestNode()).has_value();
+  ever_fits_.emplace(shape, fits);
+  return fits;
 }
 
 Views& Floor::running(const State& state) {

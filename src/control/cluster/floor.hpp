@@ -23,6 +23,10 @@ class Floor {
   const sched::Room& free(const State& state);
   // All nodes as if they were empty and all of them there.
   const sched::Room& full(const State& state);
+  // Would the gang fit into all of them? The answer is kept until a node says that it has something else.
+  bool ever_fits(const State& state, const sched::Shape& shape);
+  // How often that was worked out.
+  std::uint64_t searches() const { return searches_; }
   Views& running(const State& state);
   const Views& running() const { return running_; }  // without their places
   bool runs(sched::JobId job) const { return running_.contains(job); }
@@ -39,6 +43,8 @@ class Floor {
   std::uint64_t generation_ = 0;
   sched::Room free_;
   sched::Room full_;
+  std::map<sched::Shape, bool, sched::ShapeOrder> ever_fits_;
+  std::uint64_t searches_ = 0;
   Views running_;
 };
 

@@ -92,5 +92,16 @@ TEST_F(FloorTest, TellsWhichPartIsWrong) {
   EXPECT_EQ(text(), "the index of running jobs is wrong");
 }
 
+TEST_F(FloorTest, WhetherAShapeCanEverRunIsWorkedOutOnce) {
+  node("b", 0).inventory.cpus = 4;
+  const sched::Shape cpus{.ranks = 1, .cpus = 4};
+  for (int submit = 0; submit < 100; ++submit) EXPECT_TRUE(floor.ever_fits(state, cpus));
+  EXPECT_EQ(floor.searches(), 1U);
+  Node& more = node("c", 0);
+  floor.changed(Node{}, more);
+  EXPECT_TRUE(floor.ever_fits(state, cpus));
+  EXPECT_EQ(floor.searches(), 2U) << "nodes have changed";
+}
+
 }  // namespace
 }  // namespace tutti::cluster

@@ -9,8 +9,6 @@ namespace {
 
 // Enough to tell what a cluster is used for.
 constexpr std::size_t mix_shapes_max = 64;
-// Beyond it those of jobs that are long gone are forgotten.
-constexpr std::size_t shapes_max = 65'536;
 // A new run time counts this much for what a user's jobs usually take, and estimates leave some room.
 constexpr double usual_weight = 0.3;
 constexpr double usual_margin = 1.5;
@@ -88,9 +86,15 @@ std::shared_ptr<const sched::Mix> Habits::mix() {
   return mix_;
 }
 
-bool Habits::overflows() const { return std::max(shapes_.size(), kinds_.size()) > shapes_max; }
+// A queue may hold more shapes than are kept: what is in use is not forgotten again and again.
+bool Habits::overflows() const {
+  return std::max(shapes_.size(), kinds_.size()) > std::max(shapes_max, 2 * in_use_);
+}
+
+void Habits::refilled() { in_use_ = std::max(shapes_.size(), kinds_.size()); }
 
 void Habits::forget() {
+  ++times_forgotten_;
   shapes_.clear();
   kinds_.clear();
   past_ = {};

@@ -12,6 +12,9 @@
 
 namespace tutti::cluster {
 
+// Beyond it those of jobs that are long gone are forgotten.
+constexpr std::size_t shapes_max = 65'536;
+
 class Habits {
  public:
   void changed(const Change& change);
@@ -32,6 +35,10 @@ class Habits {
   // Are there more shapes or kinds than are kept? Then all are forgotten, and what was filled is filled anew.
   bool overflows() const;
   void forget();
+  // What is known now is in use: there is nothing to forget before there is twice as much.
+  void refilled();
+  // How often all was forgotten.
+  std::uint64_t times_forgotten() const { return times_forgotten_; }
 
   // Does it know these jobs, which wait or run, by the numbers that it gave them, and no others? What it
   // learned from jobs that have ended is history, and cannot be read from a state.
@@ -57,6 +64,8 @@ class Habits {
   sched::Past past_;                       // by kind
   std::map<std::string, double> usual_s_;  // by user
   std::map<sched::JobId, Duration> remaining_;
+  std::size_t in_use_ = 0;  // shapes or kinds after the last refill
+  std::uint64_t times_forgotten_ = 0;
   double seen_ = 0;  // submissions of all shapes
   double seen_at_mix_ = 0;
   std::shared_ptr<const sched::Mix> mix_;

@@ -20,6 +20,7 @@ void Index::tell(const Change& change) {
   habits_.changed(change);
   usage_.changed(change);
   residents_.changed(change);
+  followers_.changed(change);
   if (change.leaves(Phase::waiting)) waiting_.erase(change.job.id);
   if (change.enters(Phase::waiting)) habits_.fill(change.job, waiting_[change.job.id]);
   floor_.changed(change, habits_);
@@ -67,6 +68,7 @@ void Index::forget_old_shapes(const State& state) {
   for (Views* views : {&waiting_, &floor_.running(state)}) {
     for (auto& [id, view] : *views) habits_.fill(state.jobs.at(id), view);
   }
+  habits_.refilled();
 }
 
 Result<> Index::check(const State& state) const {
@@ -74,6 +76,7 @@ Result<> Index::check(const State& state) const {
   fresh.rebuild(state, {});
   if (!same_views(waiting_, fresh.waiting_)) return failed("the index of waiting jobs is wrong");
   if (residents_ != fresh.residents_) return failed("the index of nodes and ports is wrong");
+  if (followers_ != fresh.followers_) return failed("the index of who waits for whom is wrong");
   if (!usage_.same_in_use(fresh.usage_)) return failed("what queues and users use is counted wrong");
   if (auto checked = floor_.check(state, std::move(fresh.floor_)); !checked) return checked;
   return habits_.check(waiting_, floor_.running());

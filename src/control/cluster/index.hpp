@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "control/cluster/floor.hpp"
+#include "control/cluster/followers.hpp"
 #include "control/cluster/habits.hpp"
 #include "control/cluster/residents.hpp"
 #include "control/cluster/usage.hpp"
@@ -36,12 +37,20 @@ class Index {
   void knows(sched::JobId job, Duration remaining);
 
   // ---- what it answers
+  // Changes when shapes and kinds of jobs get other numbers.
+  std::uint64_t numbering() const { return habits_.times_forgotten(); }
   const sched::Room& room(const State& state) { return floor_.free(state); }
   // All nodes as if they were empty and all of them there.
   const sched::Room& full_room(const State& state) { return floor_.full(state); }
+  // Would the gang fit into that?
+  bool ever_fits(const State& state, const sched::Shape& shape) { return floor_.ever_fits(state, shape); }
   // Changes with the numbering of nodes: a plan for another numbering means nothing.
   std::uint64_t generation() const { return floor_.generation(); }
   const std::set<sched::JobId>& jobs_on(const std::string& node) const { return residents_.jobs_on(node); }
+  // The job's ranks on that node.
+  RankRun ranks_on(const std::string& node, sched::JobId job) const { return residents_.ranks_on(node, job); }
+  // Unfinished jobs that need the success of this one.
+  const std::set<sched::JobId>& followers(sched::JobId job) const { return followers_.of(job); }
   bool port_taken(const std::string& address, std::int32_t port) const {
     return residents_.port_taken(address, port);
   }
@@ -78,6 +87,7 @@ class Index {
   Habits habits_;
   Usage usage_;
   Residents residents_;
+  Followers followers_;
   Views waiting_;
   Floor floor_;
   Said said_;

@@ -19,6 +19,10 @@ Result<> check_job(const State& state, const Job& job) {
     if (job.placed() && !state.nodes.contains(place.node))
       return broken(job, "it is placed on an unknown node");
   }
+  if (!job.placed()) return {};
+  const auto tally = state.tallies.find(job.id);
+  if (tally == state.tallies.end() || tally->second != tally_of(job))
+    return broken(job, "its ranks are counted wrong");
   return {};
 }
 
@@ -52,7 +56,7 @@ Result<> invariants(const State& state) {
       }
     }
   }
-  if (active != state.active.size() || holding != state.holding.size())
+  if (active != state.active.size() || holding != state.holding.size() || holding != state.tallies.size())
     return failed("there are jobs in the sets of active and holding jobs that do not exist");
   if (auto checked = state.index.check(state); !checked) return checked;
   return check_fabric(state);

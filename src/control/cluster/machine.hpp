@@ -38,10 +38,12 @@ class Machine {
   void cancel_placed(Job& job, const std::string& reason);
 
   // nodes.cpp
+  void judge_silence();
   void lose(Node& node);
   void pass_over_ids(const Hello& hello);
-  void ask_for_strays(const Hello& hello, Node& node);
-  void compare(const Hello& hello, Job& job);
+  // `told` are the ranks of its Hello.
+  void ask_for_strays(const std::set<Stray>& told, Node& node);
+  void compare(const NodeName& node, const std::set<Stray>& told, Job& job);
   void note(Job& job, std::int32_t rank, const RankStatus& status);
   void answer_stale(const NodeName& node, const RankReport& report);
   void remove_stray(const NodeName& node, const RankReport& report);

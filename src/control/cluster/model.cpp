@@ -15,6 +15,12 @@ void list(std::set<JobId>& jobs, const Job& job, bool listed) {
 void derive_lists(State& state, const Job& job) {
   list(state.active, job, !job.finished());
   list(state.holding, job, job.placed());
+  if (!job.placed()) {
+    state.tallies.erase(job.id);
+  } else if (const auto at = state.tallies.lower_bound(job.id);
+             at == state.tallies.end() || at->first != job.id) {
+    state.tallies.emplace_hint(at, job.id, tally_of(job));
+  }
 }
 
 }  // namespace
@@ -30,6 +36,7 @@ void derive(State& state, Instant now) {
   state.pauses.clear();
   state.submit_keys = {};
   state.blame = {};
+  state.tallies.clear();
   for (const auto& [id, job] : state.jobs) {
     derive_lists(state, job);
     if (!job.finished() && job.not_before > now) state.pauses.emplace(job.not_before, id);
@@ -40,12 +47,23 @@ void derive(State& state, Instant now) {
   for (auto& [name, node] : state.nodes) {
     node.heard_at = now;
     node.greeted = false;
+    node.doubted = false;
+    node.lost_at = {};
     node.strays.clear();
     node.ports.clear();
   }
   state.queues.try_emplace(default_queue, Queue{default_queue});
   state.index.rebuild(state, now);
   state.fabric = std::make_shared<const Fabric>(only_between(*state.fabric, node_names(state)));
+}
+
+RankTally tally_of(const Job& job) {
+  RankTally tally;
+  for (const RankStatus& rank : job.ranks) {
+    if (rank.state == RankState::assigned) ++tally.to_start;
+    if (rank.state != RankState::exited) ++tally.to_end;
+  }
+  return tally;
 }
 
 QueueName parent_of(const QueueName& name) {

@@ -74,14 +74,16 @@ struct Node {
   std::int32_t faults = 0;           // starts in a row that it could not make
   std::int32_t times_set_aside = 0;  // since a job last ended well on it
   Instant back_at;                   // one that was set aside is tried again then
-  std::string identity = {};  // of its agent's folder: who may speak for the name
+  std::string identity = {};         // of its agent's folder: who may speak for the name
 
   // Not durable: after a restart of the controller each node gets a full lease to be heard, and says anew
   // what runs on it.
   Instant heard_at;
   bool greeted = false;  // it has said Hello since the state was loaded
+  bool doubted = false;  // fell silent with many others: it has one more lease
+  Instant lost_at;       // zero if it was not lost since the state was loaded
   std::set<Stray> strays;
-  std::string illness;  // what its agent says keeps it from taking work; "": nothing
+  std::string illness;              // what its agent says keeps it from taking work; "": nothing
   std::vector<std::int32_t> ports;  // that its agent keeps free for gangs whose rank 0 is here
 
   friend bool operator==(const Node&, const Node&) = default;
@@ -210,6 +212,18 @@ QueueName parent_of(const QueueName& name);
 
 // ---- everything
 
+struct Standing;
+
+// How many ranks of an attempt have not come to a state yet: what follows from all of them is known without
+// walking past each of them at every report.
+struct RankTally {
+  std::int32_t to_start = 0;
+  std::int32_t to_end = 0;
+
+  friend bool operator==(const RankTally&, const RankTally&) = default;
+};
+RankTally tally_of(const Job& job);
+
 struct State {
   std::map<NodeName, Node> nodes;
   std::map<JobId, Job> jobs;
@@ -226,10 +240,14 @@ struct State {
   // past them.
   std::set<JobId> active;
   std::set<JobId> holding;
+  // Of those that hold places; kept in step by whoever moves a rank on.
+  std::map<JobId, RankTally> tallies;
   Index index;
   SubmitKeys submit_keys;
   std::set<std::pair<Instant, JobId>> pauses;  // when jobs that wait to start again may do so
   Blame blame;
+  // What questions about waiting jobs are answered from (explain.hpp); null before the first.
+  std::shared_ptr<const Standing> standing;
   std::uint64_t revision = 0;  // counts the steps that changed something
 };
 

@@ -23,13 +23,17 @@ void Machine::on(const Hello& event) {
   fresh.heard_at = now_;
   fresh.greeted = true;
   fresh.ports = event.ports;
+  fresh.doubted = false;
   const Node before = std::exchange(node, std::move(fresh));
   state_.index.changed(before, node);
   if (!stored) touch(node);
   pass_over_ids(event);
   for (const RankReport& report : event.ranks) apply(node.name, report);
-  ask_for_strays(event, node);
-  for (const JobId id : std::set(state_.index.jobs_on(event.node))) compare(event, state_.jobs.at(id));
+  std::set<Stray> told;
+  for (const RankReport& report : event.ranks) told.insert({report.job, report.attempt, report.rank});
+  ask_for_strays(told, node);
+  for (const JobId id : std::set(state_.index.jobs_on(event.node)))
+    compare(event.node, told, state_.jobs.at(id));
   effects_.schedule = true;
 }
 
@@ -54,7 +58,7 @@ void Machine::pass_over_ids(const Hello& hello) {
 
 // What was sent to the node before it was given up may still be under way: that a stray is not there yet does
 // not mean that it will not come. The node is told to end it, and answers.
-void Machine::ask_for_strays(const Hello& hello, Node& node) {
+void Machine::ask_for_strays(const std::set<Stray>& told, Node& node) {
   for (auto at = node.strays.begin(); at != node.strays.end();) {
     const Stray stray = *at++;
     const Job* job = find(stray.job);
@@ -62,27 +66,20 @@ void Machine::ask_for_strays(const Hello& hello, Node& node) {
     const bool wanted = job != nullptr && job->placed() && job->attempt == stray.attempt &&
                         rank < job->ranks.size() && !job->ranks[rank].vanished;
     if (wanted) node.strays.erase(stray);
-    const bool told = std::any_of(hello.ranks.begin(), hello.ranks.end(), [&](const RankReport& report) {
-      return Stray{report.job, report.attempt, report.rank} == stray;
-    });
-    if (!wanted && !told)
+    if (!wanted && !told.contains(stray))
       effects_.sends.push_back(EndRanks{node.name, stray.job, stray.attempt, {stray.rank}});
   }
   state_.index.changed(node);
 }
 
-void Machine::compare(const Hello& hello, Job& job) {
+void Machine::compare(const NodeName& node, const std::set<Stray>& told, Job& job) {
   if (!job.placed()) return;
-  StartRanks missing{hello.node, job.id, job.attempt, {}};
+  StartRanks missing{node, job.id, job.attempt, {}};
   std::vector<std::int32_t> vanished;
-  for (std::int32_t rank = 0; rank < static_cast<std::int32_t>(job.places.size()); ++rank) {
+  const RankRun here = state_.index.ranks_on(node, job.id);
+  for (std::int32_t rank = here.first; rank < here.first + here.count; ++rank) {
     const auto& status = job.ranks[static_cast<std::size_t>(rank)];
-    if (job.places[static_cast<std::size_t>(rank)].node != hello.node || status.state == RankState::exited)
-      continue;
-    const bool known = std::any_of(hello.ranks.begin(), hello.ranks.end(), [&](const RankReport& report) {
-      return report.job == job.id && report.attempt == job.attempt && report.rank == rank;
-    });
-    if (known) continue;
+    if (status.state == RankState::exited || told.contains({job.id, job.attempt, rank})) continue;
     // One that was told to start and is not there: the start may still be under way to the node. It is sent
     // again, or, if the attempt is being ended, the end is, which the node answers.
     if (status.state == RankState::assigned) {
@@ -92,8 +89,7 @@ void Machine::compare(const Hello& hello, Job& job) {
     }
   }
   for (const std::int32_t rank : vanished) {
-    if (job.placed())
-      set_rank(job, rank, {RankState::exited, 0, "it vanished from node " + hello.node, true});
+    if (job.placed()) set_rank(job, rank, {RankState::exited, 0, "it vanished from node " + node, true});
   }
   if (!job.placed()) return;
   if (!missing.ranks.empty()) effects_.sends.push_back(missing);
@@ -108,6 +104,7 @@ void Machine::on(const Heard& event) {
     effects_.sends.emplace_back(AskHello{event.node});
   } else {
     node->heard_at = now_;
+    node->doubted = false;
     if (node->illness == event.illness) return;
     node->illness = event.illness;
     touch(*node);
@@ -121,25 +118,51 @@ void Machine::on(const PortsHeld& event) {
 
 void Machine::lose(Node& node) {
   node.lost = true;
+  node.lost_at = now_;
   touch(node);
   for (const JobId id : std::set(state_.index.jobs_on(node.name))) {
     Job& job = state_.jobs.at(id);
     bool counted = false;
-    for (std::size_t rank = 0; rank < job.places.size() && job.placed(); ++rank) {
-      if (job.places[rank].node != node.name || job.ranks[rank].state == RankState::exited) continue;
-      node.strays.insert({job.id, job.attempt, static_cast<std::int32_t>(rank)});
+    const RankRun here = state_.index.ranks_on(node.name, id);
+    for (std::int32_t rank = here.first; rank < here.first + here.count && job.placed(); ++rank) {
+      if (job.ranks[static_cast<std::size_t>(rank)].state == RankState::exited) continue;
+      node.strays.insert({job.id, job.attempt, rank});
       if (!std::exchange(counted, true)) ++job.attempt_losses;
-      set_rank(job, static_cast<std::int32_t>(rank),
-               {RankState::exited, 0, "node " + node.name + " was lost", true});
+      set_rank(job, rank, {RankState::exited, 0, "node " + node.name + " was lost", true});
     }
   }
   effects_.schedule = true;
 }
 
-void Machine::on(const Tick&) {
+// Of many that fall silent at once the network of the controller is the likelier cause, or a loop of its own.
+void Machine::judge_silence() {
+  std::vector<Node*> silent;
+  std::size_t others = 0;  // that were lost, or are doubted, within the same lease
+  std::size_t known = 0;
   for (auto& [name, node] : state_.nodes) {
-    if (!node.lost && now_ - node.heard_at > lease) lose(node);
+    const bool lost_lately = node.lost && node.lost_at != Instant() && now_ - node.lost_at <= lease;
+    if (!node.lost || lost_lately) ++known;
+    if (lost_lately) ++others;
+    if (node.lost || now_ - node.heard_at <= lease) continue;
+    if (node.doubted && now_ - node.heard_at <= 2 * lease) {
+      ++others;
+    } else {
+      silent.push_back(&node);
+    }
   }
+  const std::size_t together = silent.size() + others;
+  const bool mass = together >= mass_silence_nodes_min && together * mass_silence_part > known;
+  for (Node* node : silent) {
+    if (mass && !node->doubted) {
+      node->doubted = true;
+    } else {
+      lose(*node);
+    }
+  }
+}
+
+void Machine::on(const Tick& event) {
+  if (!event.deaf) judge_silence();
   for (const JobId id : state_.holding) {
     Job& job = state_.jobs.at(id);
     const bool over = job.spec.time_limit > Duration::zero() && now_ - job.started_at > job.spec.time_limit;

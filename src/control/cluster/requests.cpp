@@ -37,8 +37,8 @@ Result<> Machine::admit(const JobSpec& spec) {
     }
   }
   if (state_.nodes.empty()) return admit_share(spec);
-  const sched::Room& room = state_.index.full_room(state_);
-  if (!sched::place(room, spec.shape, sched::TightestNode())) {
+  if (!state_.index.ever_fits(state_, spec.shape)) {
+    const sched::Room& room = state_.index.full_room(state_);
     return invalid("this job can never run here: " + sched::describe_refusal(room, spec.shape))
         .remedy(describe_cluster(state_));
   }

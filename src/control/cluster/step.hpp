@@ -17,6 +17,10 @@ namespace tutti::cluster {
 // A node that was not heard for this long is lost.
 constexpr Duration lease = 3s;
 constexpr Duration heartbeat_every = 1s;
+// When more than a tenth of the nodes fall silent within one lease, and at least so many, the controller
+// doubts its own ears first: they get one more lease.
+constexpr std::size_t mass_silence_nodes_min = 3;
+constexpr std::size_t mass_silence_part = 10;
 
 // ---- events
 
@@ -47,7 +51,7 @@ struct Hello {
   std::int64_t agent_pid = 0;
   Inventory inventory;
   std::vector<RankReport> ranks;
-  std::string illness = {};  // what keeps the node from taking work; "": nothing
+  std::string illness = {};              // what keeps the node from taking work; "": nothing
   std::string identity = {};             // of the agent's folder
   std::string machine = {};              // which boot of which host it runs on
   std::string cluster = {};              // the one that the folder belongs to, "" if it is new
@@ -93,7 +97,9 @@ struct SetQueue {
 struct RemoveQueue {
   QueueName name;
 };
-struct Tick {};
+struct Tick {
+  bool deaf = false;  // whoever hears for the controller stands still: silence means nothing now
+};
 
 using Event = std::variant<Submit, Cancel, Release, Hello, Heard, Reported, Planned, Drain, Resume,
                            FabricMeasured, SetQueue, RemoveQueue, Tick, PortsHeld>;
@@ -149,7 +155,7 @@ Instant next_wake(const State& state, Instant now);
 // Would these be accepted?
 Result<> admit(State& state, Instant now, const Submit& event);
 
-// The variables every rank of the running attempt gets, beyond the job's own.
+// The variables that a rank of the running attempt gets beyond the job's own, in one list (environment.hpp).
 std::vector<std::string> rank_environment(const State& state, const Job& job, std::int32_t rank);
 
 // The file that takes the logs as well: %j is the job's id, %x its name, %A the array's id, %a the index, %t

@@ -34,6 +34,8 @@ class Api {
   net::Admission admit(const net::Request& head);
   // A request that was admitted.
   void handle(const std::shared_ptr<net::Exchange>& exchange);
+  // What is under way beside the loop ends.
+  void stop() { desk_.stop(); }
 
  private:
   using Shared = std::shared_ptr<net::Exchange>;
@@ -48,6 +50,7 @@ class Api {
 
   Tokens tokens_;
   sync::BlobStore blobs_;
+  BlobDesk desk_;
   Services services_;
   RateLimits requests_;      // by address
   RateLimits open_pages_;    // by address, without a token

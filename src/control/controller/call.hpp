@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "control/controller/blob_desk.hpp"
 #include "control/controller/core.hpp"
 #include "control/controller/explainer.hpp"
 #include "control/controller/hub.hpp"
@@ -25,6 +26,7 @@ struct Services {
   Hub& hub;
   Explainer& explainer;
   sync::BlobStore& blobs;
+  BlobDesk& desk;
 };
 
 // An error as an answer. Without a status it is 400 or 503, as the error's code says.

@@ -173,6 +173,7 @@ Result<> run_controller(const ControllerOptions& options,
   loop.run();
   core.stop();
   explainer.stop();
+  api.stop();
   return {};
 }
 

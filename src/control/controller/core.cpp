@@ -1,5 +1,8 @@
 #include "control/controller/core.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/clock/clock.hpp"
 #include "base/log/log.hpp"
 
@@ -34,6 +37,7 @@ void Core::happen(cluster::Event event, Reply reply) {
   {
     const std::lock_guard lock(mutex_);
     if (waiting_.size() < waiting_items_max) {
+      if (reply) ++asked_;
       waiting_.push_back({std::move(event), std::move(reply), nullptr});
       woken_.notify_one();
       return;
@@ -42,6 +46,14 @@ void Core::happen(cluster::Event event, Reply reply) {
     if (!reply) missed_ = true;
   }
   if (reply) reply(failed("the controller is overloaded").remedy("try again in a moment"));
+}
+
+void Core::awake() {
+  {
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back({cluster::Tick{}, nullptr, nullptr, true});
+  }
+  woken_.notify_one();
 }
 
 void Core::ask(Query query) {
@@ -56,7 +68,13 @@ bool Core::take(std::vector<driver::Item>& items) {
   const Duration patience = turns_.patience();
   std::unique_lock lock(mutex_);
   woken_.wait_for(lock, patience, [this] { return !waiting_.empty() || stopping_; });
-  items = std::exchange(waiting_, {});
+  if (asked_ > 0)
+    woken_.wait_until(lock, turned_at_ + linger_.time(),
+                      [this] { return linger_.enough(asked_) || stopping_; });
+  const auto count = static_cast<std::ptrdiff_t>(std::min<std::size_t>(waiting_.size(), items_per_turn_max));
+  items.assign(std::move_iterator(waiting_.begin()), std::move_iterator(waiting_.begin() + count));
+  waiting_.erase(waiting_.begin(), waiting_.begin() + count);
+  for (const driver::Item& item : items) asked_ -= item.reply ? 1U : 0U;
   if (std::exchange(missed_, false)) turns_.miss();
   return !stopping_ || !items.empty();
 }
@@ -64,6 +82,7 @@ bool Core::take(std::vector<driver::Item>& items) {
 void Core::run() {
   for (std::vector<driver::Item> items; take(items);) {
     const bool was_well = turns_.health().ok;
+    const auto begun = std::chrono::steady_clock::now();
     auto outcome = turns_.turn(std::move(items), watchers.load() > 0);
     log_health(was_well);
     if (!outcome.delivery.empty()) deliver_(std::move(outcome.delivery));
@@ -72,7 +91,14 @@ void Core::run() {
     }
     for (auto& answer : outcome.answers) answer.reply(std::move(answer.result));
     for (const Query& query : outcome.queries) turns_.answer(query);
+    note_turn(begun, outcome.answers.size());
   }
+}
+
+void Core::note_turn(std::chrono::steady_clock::time_point begun, std::size_t answered) {
+  turned_at_ = std::chrono::steady_clock::now();
+  const std::lock_guard lock(mutex_);
+  linger_.turned(turned_at_ - begun, answered, asked_);
 }
 
 void Core::log_health(bool was_well) const {

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -11,12 +13,14 @@
 #include <thread>
 #include <vector>
 
+#include "control/driver/linger.hpp"
 #include "control/driver/turns.hpp"
 #include "control/store/store.hpp"
 
 namespace tutti::controller {
 
 constexpr std::size_t waiting_items_max = 200'000;  // beyond it requests are refused
+constexpr std::size_t items_per_turn_max = 1'000;   // so that a turn is short, and answers do not wait long
 
 class Core {
  public:
@@ -44,6 +48,8 @@ class Core {
 
   // From any thread. `reply` runs on the core's thread after the commit; it may be null.
   void happen(cluster::Event event, Reply reply);
+  // The network loop is awake, and so hears the agents.
+  void awake();
   // Reads the committed state, in order with the events.
   void ask(Query query);
 
@@ -54,6 +60,7 @@ class Core {
   void run();
   // False when the core is to stop and nothing waits any more.
   bool take(std::vector<driver::Item>& items);
+  void note_turn(std::chrono::steady_clock::time_point begun, std::size_t answered);
   void log_health(bool was_well) const;
 
   Deliver deliver_;
@@ -61,11 +68,14 @@ class Core {
   driver::Turns turns_;
   std::string cluster_id_;
   std::map<std::string, std::string> agents_known_;
+  driver::Linger linger_;
+  std::chrono::steady_clock::time_point turned_at_;
 
   std::mutex mutex_;
   std::condition_variable woken_;
-  std::vector<driver::Item> waiting_;
-  bool missed_ = false;  // something that needs no answer was dropped
+  std::deque<driver::Item> waiting_;
+  std::size_t asked_ = 0;  // of those that wait, who wants an answer
+  bool missed_ = false;    // something that needs no answer was dropped
   bool stopping_ = false;
   std::thread thread_;
 };

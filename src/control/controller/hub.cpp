@@ -16,6 +16,7 @@ std::string log_json(std::int32_t rank, const std::string& text) {
 
 // Of leases: the date may jump.
 Instant steady_now() { return Instant(SteadyClock::now().time_since_epoch()); }
+static_assert(wire::message_bytes_max < net::frame_bytes_max);
 
 std::string note_json(const std::string& text) { return nlohmann::json{{"text", text}}.dump(); }
 
@@ -29,8 +30,9 @@ std::string event_text(std::string_view name, std::string_view data) {
 
 void Hub::add_agent(const std::shared_ptr<net::Socket>& socket, std::string remote) {
   const driver::Connection connection = next_id_++;
-  auto agent = std::make_shared<Agent>(Agent{socket, "", std::move(remote), connection});
+  auto agent = std::make_shared<Agent>(Agent{socket, remote, connection});
   agents_[connection] = agent;
+  listener_.open(connection, std::move(remote));
   socket->on_message = [this, agent](const std::string& frame) { receive(*agent, frame); };
   socket->on_close = [this, agent](const std::string& why) { drop(*agent, why); };
 }
@@ -39,85 +41,55 @@ void Hub::tell(const Agent& agent, const wire::ControllerMessage& message) {
   agent.socket->send(wire::encode(message));
 }
 
-Hub::Agent* Hub::speaker(const std::string& node) const {
-  const auto connection = speakers_.of(node);
-  const auto agent = connection ? agents_.find(*connection) : agents_.end();
+void Hub::start() { listener_.expect(core_.cluster_id(), core_.agents_known(), steady_now()); }
+
+Hub::Agent* Hub::agent_of(driver::Connection connection) const {
+  const auto agent = agents_.find(connection);
   return agent == agents_.end() ? nullptr : agent->second.get();
 }
 
-void Hub::start() {
-  for (const auto& [node, identity] : core_.agents_known())
-    speakers_.expect(node, {identity, ""}, steady_now());
-}
-
-bool Hub::turn_away(Agent& agent, const cluster::Hello& hello) {
-  const driver::Who who{hello.identity, hello.machine};
-  if (const std::string why = speakers_.refusal(hello.node, who, steady_now()); !why.empty()) {
-    // All three that are concerned say so: whoever reads one of the logs can mend it.
-    log::warning("agent at {} on {} is refused: {}", agent.remote, hello.machine, why);
-    tell(agent, wire::Notice{why, true});
-    if (const Agent* first = speaker(hello.node); first != nullptr)
-      tell(*first, wire::Notice{"another agent, at " + agent.remote + " on " + hello.machine +
-                                    ", wanted to be node " + hello.node + " too and was refused",
-                                false});
-    agent.socket->close();
-    return true;
-  }
-  if (hello.cluster.empty() || hello.cluster == core_.cluster_id()) return false;
-  log::warning("node {} at {} is of cluster {} and this is {}: it puts the ranks and logs of that one aside",
-               hello.node, agent.remote, hello.cluster, core_.cluster_id());
-  tell(agent, wire::Welcome{core_.cluster_id()});
-  return true;
-}
-
-void Hub::greet(Agent& agent, cluster::Hello hello) {
-  agent.node = hello.node;
-  if (turn_away(agent, hello)) return;
-  if (hello.address.empty()) hello.address = agent.remote;
-  const auto greeting =
-      speakers_.greet(agent.node, agent.connection, {hello.identity, hello.machine}, steady_now());
-  if (!greeting.accepted) return refuse(agent, "a newer connection has spoken for " + agent.node);
-  if (const auto replaced = agents_.find(greeting.replaced); replaced != agents_.end())
-    replaced->second->socket->close();
-  log::info("node {} at {} says hello with {} devices and {} ranks", hello.node, agent.remote,
-            hello.inventory.devices.size(), hello.ranks.size());
-  tell(agent, wire::Welcome{core_.cluster_id()});
-  restart_followers(agent.node);
-  core_.happen(std::move(hello), nullptr);
-}
-
-void Hub::refuse(const Agent& agent, const std::string& why) {
-  log::warning("agent at {}: {}; it is disconnected", agent.remote, why);
-  agent.socket->close();
+Hub::Agent* Hub::speaker(const std::string& node) const {
+  const auto connection = listener_.speaker(node);
+  return connection ? agent_of(*connection) : nullptr;
 }
 
 void Hub::receive(Agent& agent, const std::string& frame) {
-  auto message = wire::decode_agent_message(frame);
-  auto* hello = message ? std::get_if<cluster::Hello>(&*message) : nullptr;
-  if (!message) return refuse(agent, message.error().text());
-  if (agent.node.empty() && hello == nullptr) return refuse(agent, "no Hello");
-  if (hello != nullptr && !agent.node.empty() && hello->node != agent.node)
-    return refuse(agent, "it was " + agent.node + " and now says " + hello->node);
-  if (hello != nullptr) return greet(agent, std::move(*hello));
-  if (!speakers_.speaks(agent.node, agent.connection)) return;
-  speakers_.hear(agent.node, agent.connection, steady_now());
-  if (auto* free = std::get_if<wire::FreePorts>(&*message))
-    return core_.happen(cluster::PortsHeld{agent.node, std::move(free->ports)}, nullptr);
-  if (auto* beat = std::get_if<wire::Heartbeat>(&*message))
-    return core_.happen(cluster::Heard{agent.node, std::move(beat->illness)}, nullptr);
-  if (auto* report = std::get_if<cluster::RankReport>(&*message)) {
-    return core_.happen(cluster::Reported{agent.node, std::move(*report)}, nullptr);
+  auto heard = listener_.receive(agent.connection, frame, steady_now());
+  for (const auto& message : heard.answers) tell(agent, message);
+  if (const Agent* first = agent_of(heard.first); first != nullptr) tell(*first, heard.to_the_first);
+  if (!heard.note.empty()) log::warning("agent at {}: {}", agent.remote, heard.note);
+  if (!heard.refused.empty()) {
+    log::warning("agent at {}: {}; it is disconnected", agent.remote, heard.refused);
+    return agent.socket->close();
   }
-  if (const auto* chunk = std::get_if<wire::LogChunk>(&*message)) {
+  if (const Agent* replaced = agent_of(heard.replaced); replaced != nullptr) replaced->socket->close();
+  if (heard.log) return pass_on(listener_.node_of(agent.connection), *heard.log);
+  if (!heard.event) return;
+  if (const auto* hello = std::get_if<cluster::Hello>(&*heard.event)) {
+    log::info("node {} at {} says hello with {} devices and {} ranks", hello->node, agent.remote,
+              hello->inventory.devices.size(), hello->ranks.size());
+    restart_followers(hello->node);
+  }
+  Core::Reply reply;
+  if (heard.echo != 0) {
+    reply = [socket = agent.socket, echo = heard.echo](const auto&) {
+      socket->send(wire::encode(wire::ControllerMessage(wire::Echo{echo})));
+    };
+  }
+  core_.happen(std::move(*heard.event), std::move(reply));
+}
+
+// A piece of a log, or its end, to whoever reads it.
+void Hub::pass_on(const std::string& node, const wire::AgentMessage& message) {
+  if (const auto* chunk = std::get_if<wire::LogChunk>(&message)) {
     const auto reader = readers_.find(chunk->stream);
     if (reader != readers_.end())
       reader->second.stream->write(event_text("log", log_json(chunk->rank, chunk->data)));
-    return;
   }
-  if (const auto* end = std::get_if<wire::LogEnd>(&*message)) {
+  if (const auto* end = std::get_if<wire::LogEnd>(&message)) {
     const auto reader = readers_.find(end->stream);
     if (reader == readers_.end()) return;
-    reader->second.open.erase(agent.node);
+    reader->second.open.erase(node);
     close_if_done(reader->second);
   }
 }
@@ -134,12 +106,13 @@ void Hub::restart_followers(const std::string& node) {
 
 void Hub::drop(const Agent& agent, const std::string& why) {
   agents_.erase(agent.connection);
-  if (!speakers_.drop(agent.node, agent.connection)) return;
-  log::info("node {} has disconnected: {}", agent.node, why);
+  const auto node = listener_.close(agent.connection);
+  if (!node) return;
+  log::info("node {} has disconnected: {}", *node, why);
   for (auto& [id, reader] : readers_) {
-    if (reader.open.erase(agent.node) == 0) continue;
-    reader.stream->write(event_text(
-        "note", note_json("node " + agent.node + " cannot be reached: its logs are missing here")));
+    if (reader.open.erase(*node) == 0) continue;
+    reader.stream->write(
+        event_text("note", note_json("node " + *node + " cannot be reached: its logs are missing here")));
     close_if_done(reader);
   }
 }
@@ -160,8 +133,8 @@ void Hub::deliver(driver::Delivery delivery) {
   }
   if (delivery.resync) {
     const std::string frame = wire::encode(wire::ControllerMessage(wire::Resync{}));
-    for (const auto& [node, connection] : speakers_.all()) {
-      if (const Agent* agent = speaker(node); agent != nullptr) agent->socket->send(frame);
+    for (const auto& [node, connection] : listener_.speakers()) {
+      if (const Agent* agent = agent_of(connection); agent != nullptr) agent->socket->send(frame);
     }
   }
   for (const auto& change : delivery.jobs) {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "control/controller/core.hpp"
-#include "control/driver/speakers.hpp"
+#include "control/driver/listener.hpp"
 #include "control/wire/messages.hpp"
 #include "net/http/http.hpp"
 #include "net/http/loop.hpp"
@@ -25,7 +25,8 @@ struct LogRequest {
 
 class Hub {
  public:
-  Hub(net::Loop& loop, Core& core) : loop_(loop), core_(core) {}
+  Hub(net::Loop& loop, Core& core)
+      : loop_(loop), core_(core), awake_(loop.every(driver::awake_every, [this] { core_.awake(); })) {}
   Hub(const Hub&) = delete;
   Hub& operator=(const Hub&) = delete;
 
@@ -44,7 +45,6 @@ class Hub {
  private:
   struct Agent {
     std::shared_ptr<net::Socket> socket;
-    std::string node;  // "" before its Hello
     std::string remote;
     driver::Connection connection = 0;
   };
@@ -59,12 +59,11 @@ class Hub {
   };
 
   void receive(Agent& agent, const std::string& frame);
+  void pass_on(const std::string& node, const wire::AgentMessage& message);
   static void tell(const Agent& agent, const wire::ControllerMessage& message);
-  static void refuse(const Agent& agent, const std::string& why);
-  void greet(Agent& agent, cluster::Hello hello);
-  // Tells an agent that it may not join now, or is of another cluster. True if it was.
-  bool turn_away(Agent& agent, const cluster::Hello& hello);
   void drop(const Agent& agent, const std::string& why);
+  // Null if it is closed.
+  Agent* agent_of(driver::Connection connection) const;
   // Null if nobody speaks for the node now.
   Agent* speaker(const std::string& node) const;
   void restart_followers(const std::string& node);
@@ -76,7 +75,8 @@ class Hub {
 
   net::Loop& loop_;
   Core& core_;
-  driver::Speakers speakers_;
+  std::shared_ptr<net::Loop::Handle> awake_;
+  driver::Listener listener_;
   std::map<driver::Connection, std::shared_ptr<Agent>> agents_;
   std::map<std::uint64_t, std::shared_ptr<net::Stream>> watchers_;
   std::map<std::uint64_t, LogReader> readers_;

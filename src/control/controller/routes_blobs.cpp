@@ -9,7 +9,13 @@
 namespace tutti::controller {
 namespace {
 
-void list_missing(const Call& call) {
+// Disks are slow, and hashes of 8 MiB take their time: neither may hold up the loop that hears the agents.
+void beside_the_loop(const Call& call, void (*handle)(const Call& call)) {
+  if (call.services().desk.run([call, handle] { handle(call); })) return;
+  call.refuse(failed("too many blobs are on their way at once").remedy("try again in a moment"));
+}
+
+void list_missing_now(const Call& call) {
   const auto asked = nlohmann::json::parse(call.body(), nullptr, false);
   if (!asked.is_array()) return call.refuse(invalid("expected a list of hashes"));
   auto missing = nlohmann::json::array();
@@ -20,17 +26,21 @@ void list_missing(const Call& call) {
   call.answer(missing.dump());
 }
 
-void put_blob(const Call& call) {
+void put_blob_now(const Call& call) {
   if (auto put = call.services().blobs.put(call.argument("hash"), as_bytes(call.body())); !put)
     return call.refuse(put.error());
   call.answer("{}");
 }
 
-void get_blob(const Call& call) {
+void get_blob_now(const Call& call) {
   auto content = call.services().blobs.get(call.argument("hash"));
   if (!content) return call.refuse(content.error(), 404);
   call.exchange().answer({.status = 200, .body = std::move(*content), .type = "application/octet-stream"});
 }
+
+void list_missing(const Call& call) { beside_the_loop(call, list_missing_now); }
+void put_blob(const Call& call) { beside_the_loop(call, put_blob_now); }
+void get_blob(const Call& call) { beside_the_loop(call, get_blob_now); }
 
 }  // namespace
 

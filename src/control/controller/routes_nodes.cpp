@@ -1,4 +1,5 @@
 // Nodes: listed, looked at, drained, taken back.
+#include <algorithm>
 #include <array>
 
 #include "base/text.hpp"
@@ -9,12 +10,18 @@
 namespace tutti::controller {
 namespace {
 
+constexpr std::int64_t page_nodes_max = 1000;
+
 std::string node_argument(const Call& call) {
   return valid_utf8(call.argument("name").substr(0, wire::node_name_bytes_max));
 }
 
 void list_nodes(const Call& call) {
-  call.show([](const auto& state, const auto&) { return wire::nodes_json(state); });
+  const auto limit = call.number("limit", page_nodes_max);
+  if (!limit || *limit < 1) return call.refuse(invalid("limit is a whole number above 0"));
+  const wire::NodeQuery query{.after = call.text("after"),
+                              .limit = static_cast<std::size_t>(std::min(*limit, page_nodes_max))};
+  call.show([query](const auto& state, const auto&) { return wire::nodes_json(state, query); });
 }
 
 void show_node(const Call& call) {
@@ -40,8 +47,10 @@ std::span<const Route> node_routes() {
   static const std::array table{
       Route{.method = "GET",
             .path = "/nodes",
+            .query = {{"limit", "N", "nodes a page, at most 1000"},
+                      {"after", "NAME", "the `next` of the page before"}},
             .answer = {"NodeList"},
-            .summary = "Every node with its devices",
+            .summary = "Nodes with their devices, by name, a page at a time",
             .handle = list_nodes},
       Route{.method = "GET",
             .path = "/nodes/{name}",

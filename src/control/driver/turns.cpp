@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "control/wire/messages.hpp"
 #include "control/wire/objects.hpp"
 
 namespace tutti::driver {
@@ -23,56 +22,6 @@ void merge(cluster::Effects& into, cluster::Effects&& from) {
   into.cluster = into.cluster || from.cluster;
   into.schedule = into.schedule || from.schedule;
 }
-
-wire::StartRanks start_message(const cluster::State& state, const cluster::StartRanks& start) {
-  const cluster::Job& job = state.jobs.at(start.job);
-  wire::StartRanks message;
-  message.job = job.id;
-  message.attempt = job.attempt;
-  message.command = job.spec.command;
-  message.env = job.spec.env;
-  message.workdir = job.spec.workdir;
-  message.sync = job.spec.sync;
-  message.cpus = job.spec.shape.cpus;
-  message.memory = job.spec.shape.memory;
-  message.grace = job.spec.grace;
-  for (const std::int32_t rank : start.ranks)
-    message.ranks.push_back(
-        {rank, cluster::rank_environment(state, job, rank), cluster::output_file(job, rank)});
-  if (std::find(start.ranks.begin(), start.ranks.end(), 0) != start.ranks.end())
-    message.master_port = job.master_port;
-  return message;
-}
-
-// One effect as a message to its node; nothing if it is out of date by the end of the turn.
-class Letters {
- public:
-  Letters(const cluster::State& state, std::vector<Delivery::Message>& messages)
-      : state_(state), messages_(messages) {}
-
-  void operator()(const cluster::StartRanks& start) {
-    const cluster::Job& job = state_.jobs.at(start.job);
-    // A later event of the same turn may have ended the attempt that this one started.
-    if (!job.placed() || job.attempt != start.attempt) return;
-    messages_.push_back({start.node, wire::encode(wire::ControllerMessage(start_message(state_, start))),
-                         start.job, start.attempt, true});
-  }
-  void operator()(const cluster::EndRanks& end) {
-    add(end.node, wire::EndRanks{end.job, end.attempt, end.ranks});
-  }
-  void operator()(const cluster::ForgetRanks& forget) {
-    add(forget.node, wire::ForgetRanks{forget.job, forget.attempt});
-  }
-  void operator()(const cluster::AskHello& ask) { add(ask.node, wire::Resync{}); }
-
- private:
-  void add(const cluster::NodeName& node, const wire::ControllerMessage& message) {
-    messages_.push_back({node, wire::encode(message), {}, 0, false});
-  }
-
-  const cluster::State& state_;
-  std::vector<Delivery::Message>& messages_;
-};
 
 }  // namespace
 
@@ -114,8 +63,9 @@ Result<> Turns::name_cluster() {
   return {};
 }
 
-// A pass that was put off is due before the next tick.
+// What is left to be sent goes out at once; a pass that was put off is due before the next tick.
 Duration Turns::patience() const {
+  if (!outbox_.empty()) return 0s;
   if (!pass_wanted_) return tick_every;
   return std::clamp<Duration>(next_pass_ - clock_(), 0s, tick_every);
 }
@@ -129,13 +79,15 @@ Turns::Outcome Turns::turn(std::vector<Item> items, bool watched) {
   for (Item& item : items) step(outcome, effects, now, item);
   if (now >= next_tick_) {
     next_tick_ = now + tick_every;
-    Item tick{cluster::Tick{}, nullptr, nullptr};
+    Item tick{cluster::Tick{deaf(now)}, nullptr, nullptr};
     step(outcome, effects, now, tick);
   }
   if (health_.ok) schedule(effects, now);
   const Commit committed = commit(effects);
   if (committed == Commit::done) {
+    outbox_.add(std::move(effects.sends));
     outcome.delivery = delivery(effects, watched);
+    outbox_.write(state_, outcome.delivery.messages);
     for (const cluster::JobId id : effects.jobs) {
       // One that ended earlier may be touched once more.
       const cluster::Job& job = state_.jobs.at(id);
@@ -151,11 +103,24 @@ Turns::Outcome Turns::turn(std::vector<Item> items, bool watched) {
 // Silence is measured in turns of this loop: when the loop itself stood still, every lease starts anew.
 void Turns::keep_leases(Instant now) {
   if (now - last_turn_ > stall_min || now < last_turn_) {
-    for (auto& [name, node] : state_.nodes) node.heard_at = now;
+    start_leases_anew(now);
     next_tick_ = next_probe_ = next_pass_ = now;
   }
   last_turn_ = now;
 }
+
+void Turns::start_leases_anew(Instant now) {
+  for (auto& [name, node] : state_.nodes) node.heard_at = now;
+  if (awake_at_) awake_at_ = now;
+}
+
+// The loop that hears is awake. If it was not for a while, what agents have said meanwhile comes behind this.
+void Turns::hear(Instant now) {
+  if (awake_at_ && deaf(now)) start_leases_anew(now);
+  awake_at_ = now;
+}
+
+bool Turns::deaf(Instant now) const { return awake_at_ && now - *awake_at_ > stall_min; }
 
 // Looks whether the store works again: what is in it is the truth, and agents tell the rest once more.
 void Turns::probe(Instant now) {
@@ -171,6 +136,7 @@ void Turns::probe(Instant now) {
 }
 
 void Turns::step(Outcome& outcome, cluster::Effects& effects, Instant now, Item& item) {
+  if (item.awake) return hear(now);
   if (item.query) {
     outcome.queries.push_back(std::move(item.query));
     return;
@@ -252,8 +218,6 @@ void Turns::refuse(Outcome& outcome, Commit commit, Instant now) {
 
 Delivery Turns::delivery(const cluster::Effects& effects, bool watched) const {
   Delivery delivery;
-  Letters letters(state_, delivery.messages);
-  for (const cluster::Send& send : effects.sends) std::visit(letters, send);
   if (!watched) return delivery;
   for (const auto& id : effects.jobs) {
     const cluster::Job& job = state_.jobs.at(id);

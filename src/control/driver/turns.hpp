@@ -5,48 +5,33 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "control/cluster/step.hpp"
+#include "control/driver/delivery.hpp"
+#include "control/driver/outbox.hpp"
 #include "control/store/store.hpp"
 #include "control/wire/views.hpp"
 
 namespace tutti::driver {
 
 constexpr Duration tick_every = 200ms;
-
-// What becomes visible after a commit.
-struct Delivery {
-  struct Message {
-    std::string node;
-    std::string frame;
-    cluster::JobId job;  // of a start: log readers follow it
-    std::int32_t attempt = 0;
-    bool start = false;
-  };
-  struct JobChange {
-    cluster::JobId job;
-    bool finished = false;
-    std::string json;
-  };
-  std::vector<Message> messages;
-  std::vector<JobChange> jobs;
-  std::vector<std::string> nodes;  // JSON of changed nodes
-  bool resync = false;             // what agents said last may be lost: ask them again
-
-  bool empty() const { return messages.empty() && jobs.empty() && nodes.empty() && !resync; }
-};
+// The loop that hears the agents says so often that it is awake.
+constexpr Duration awake_every = 200ms;
 
 using Reply = std::function<void(Result<std::vector<cluster::JobId>>)>;
 // The state is not const because its index fills in at the first question what follows from the rest.
 using Query = std::function<void(cluster::State&, const wire::StoreHealth&)>;
 
-// Something that waits for a turn: an event, or a question if there is a query.
+// Something that waits for a turn: an event, a question if there is a query, or only the word of the loop
+// that hears the agents that it is awake.
 struct Item {
   cluster::Event event;
   Reply reply;  // may be null
   Query query;
+  bool awake = false;
 };
 
 class Turns {
@@ -86,6 +71,9 @@ class Turns {
 
  private:
   void keep_leases(Instant now);
+  void hear(Instant now);
+  bool deaf(Instant now) const;
+  void start_leases_anew(Instant now);
   void probe(Instant now);
   void step(Outcome& outcome, cluster::Effects& effects, Instant now, Item& item);
   void schedule(cluster::Effects& effects, Instant now);
@@ -104,7 +92,10 @@ class Turns {
   std::uint64_t revision_ = 0;
   wire::StoreHealth health_;
   bool resync_ = false;
+  Outbox outbox_;
   Instant last_turn_;
+  // When the loop that hears was last known to be awake; nothing where it is part of this one.
+  std::optional<Instant> awake_at_;
   Instant next_tick_;
   Instant next_probe_;
   Instant next_pass_;

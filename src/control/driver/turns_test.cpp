@@ -57,6 +57,29 @@ TEST_F(TurnsTest, ALoopThatStoodStillBlamesNobody) {
   EXPECT_TRUE(lost("a")) << "but silence counts from then on";
 }
 
+TEST_F(TurnsTest, SilenceCountsOnlyWhileTheListenerIsAwake) {
+  const auto hear = [this] {
+    std::vector<Item> items;
+    items.push_back({cluster::Tick{}, nullptr, nullptr, true});
+    turns.turn(std::move(items), false);
+  };
+  happen(hello("a"));
+  hear();
+  for (int turn = 0; turn < 50; ++turn) pass(200ms);
+  EXPECT_FALSE(lost("a")) << "the loop that hears stood still";
+  hear();
+  for (int turn = 0; turn < 10; ++turn) {
+    pass(200ms);
+    hear();
+  }
+  EXPECT_FALSE(lost("a")) << "it has a whole lease from then on";
+  for (int turn = 0; turn < 20; ++turn) {
+    pass(200ms);
+    hear();
+  }
+  EXPECT_TRUE(lost("a"));
+}
+
 TEST_F(TurnsTest, NothingIsSentOfATurnThatWasNotStored) {
   happen(hello("a"));
   store.fail_next(store::CommitResult::Status::unknown, false);

@@ -277,7 +277,10 @@ std::string describe_refusal(const Room& room, const Shape& shape) {
                      (room.open_nodes() == 1 ? " node takes" : " nodes take") + " work";
   if (shape.gpu_share > 0)
     text += ", " + format_gpus(room.share_free(0, need.kinds)) + " matching GPUs are free";
-  return text + ", " + std::to_string(ranks) + " such ranks would fit";
+  text += ", " + std::to_string(ranks) + " such ranks would fit";
+  if (need.loose())
+    text += " (at most " + std::to_string(loose_ranks_per_cpu_max) + " ranks that ask for no CPUs share one)";
+  return text;
 }
 
 }  // namespace tutti::sched

@@ -40,6 +40,25 @@ TEST(Place, IsAllOrNothing) {
             "needs 9 ranks of 1 GPU; 2 nodes take work, 8 matching GPUs are free, 8 such ranks would fit");
 }
 
+TEST(Place, RanksWithoutResourcesAreBoundedByCpus) {
+  Room room({node("a", 0, "", 2), node("b", 0, "", 4)});
+  const Shape many{.ranks = 100'000};
+  EXPECT_FALSE(place(room, many, TightestNode()));
+  EXPECT_NE(describe_refusal(room, many).find("96 such ranks would fit (at most 16 ranks"), std::string::npos)
+      << describe_refusal(room, many);
+  const Shape all{.ranks = 6 * loose_ranks_per_cpu_max};
+  const auto places = place(room, all, TightestNode());
+  ASSERT_TRUE(places.has_value());
+  EXPECT_TRUE(room.fits(all, *places));
+  const Room before = room;
+  room.take(all, *places);
+  EXPECT_FALSE(place(room, {.ranks = 1}, TightestNode())) << "the ranks of all gangs count";
+  EXPECT_TRUE(place(room, {.ranks = 1, .cpus = 2}, TightestNode())) << "CPUs that are asked for are free";
+  EXPECT_FALSE(room.fits({.ranks = 1}, {{{0, 1}}, {}}));
+  room.give(all, *places);
+  EXPECT_TRUE(room.same_free(before));
+}
+
 TEST(Place, SharesADeviceAndKeepsOthersWhole) {
   Room room({node("a", 2)});
   for (const auto& rank : placed(room, {.ranks = 4, .gpu_share = 250}))

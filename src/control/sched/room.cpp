@@ -191,7 +191,8 @@ Room::Room(std::vector<NodeView> views) {
     layout->add_devices(node, from.devices);
     layout->nodes.push_back(std::move(node));
     paths.push_back(std::move(path));
-    free_.push_back({from.memory_free.count(), from.cpus_free, from.open, 0});
+    const std::int32_t loose = std::max(from.cpus_free, 1) * loose_ranks_per_cpu_max;
+    free_.push_back({from.memory_free.count(), from.cpus_free, loose, from.open, 0});
     for (const DeviceView& device : from.devices)
       shares_.push_back(static_cast<std::int16_t>(device.share_free));
   }
@@ -332,6 +333,7 @@ std::int32_t Room::capacity(const Need& need, NodeIndex node, std::int32_t most)
   if (!free.open) return 0;
   std::int64_t ranks = most;
   if (need.ranks_per_node > 0) ranks = std::min<std::int64_t>(ranks, need.ranks_per_node);
+  if (need.loose()) ranks = std::min<std::int64_t>(ranks, free.loose);
   if (need.cpus > 0) ranks = std::min<std::int64_t>(ranks, free.cpus / need.cpus);
   if (need.memory > 0) ranks = std::min(ranks, free.memory / need.memory);
   if (need.devices > 0 && need.whole()) {
@@ -406,6 +408,7 @@ bool Room::fits(const Shape& shape, const Places& places) const {
     if (slot.node <= before || slot.node >= nodes() || slot.ranks <= 0 || !open(slot.node)) return false;
     before = slot.node;
     const Free& free = free_[at(slot.node)];
+    if (wanted.loose() && free.loose < slot.ranks) return false;
     if (shape.cpus > 0 && free.cpus < std::int64_t{shape.cpus} * slot.ranks) return false;
     if (shape.memory.count() > 0 && free.memory < shape.memory.count() * slot.ranks) return false;
     std::vector<std::int32_t> left(shares_free(slot.node).begin(), shares_free(slot.node).end());
@@ -426,6 +429,7 @@ void Room::change(const Shape& shape, const Places& places, std::int32_t sign) {
   for (const Places::Slot& slot : places.slots) {
     Free& free = free_[at(slot.node)];
     if (free.open) add_to_parents(slot.node, -1);
+    if (each == 0 && shape.cpus == 0) free.loose += sign * slot.ranks;
     free.cpus += sign * shape.cpus * slot.ranks;
     free.memory += sign * shape.memory.count() * slot.ranks;
     const std::int32_t first = layout_->nodes[at(slot.node)].devices_first;
@@ -465,17 +469,30 @@ std::vector<RankPlace> Room::expand(const Shape& shape, const Places& places) co
 
 std::optional<Places> Room::compact(const Shape& shape, const std::vector<RankPlace>& ranks) const {
   // By node in the order of this room; a gang's ranks may have been placed in the order of another one.
-  std::map<NodeIndex, std::vector<const RankPlace*>> by_node;
-  for (const RankPlace& place : ranks) {
-    const auto node = find(place.node);
-    if (!node || std::cmp_not_equal(place.devices.size(), devices_each(shape))) return std::nullopt;
-    by_node[*node].push_back(&place);
+  // Ranks of one node are neighbours: it is looked up once for all of them.
+  struct Run {
+    NodeIndex node = 0;
+    std::size_t first = 0;
+    std::size_t last = 0;
+  };
+  std::vector<Run> runs;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (std::cmp_not_equal(ranks[rank].devices.size(), devices_each(shape))) return std::nullopt;
+    if (rank == 0 || ranks[rank].node != ranks[rank - 1].node) {
+      const auto node = find(ranks[rank].node);
+      if (!node) return std::nullopt;
+      runs.push_back({*node, rank, rank});
+    }
+    runs.back().last = rank + 1;
   }
+  std::stable_sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.node < b.node; });
   Places places;
-  for (const auto& [node, there] : by_node) {
-    places.slots.push_back({node, static_cast<std::int32_t>(there.size())});
-    for (const RankPlace* place : there) {
-      for (const DeviceShare& device : place->devices)
+  for (const Run& run : runs) {
+    const auto count = static_cast<std::int32_t>(run.last - run.first);
+    if (places.slots.empty() || places.slots.back().node != run.node) places.slots.push_back({run.node, 0});
+    places.slots.back().ranks += count;
+    for (std::size_t rank = run.first; rank < run.last; ++rank) {
+      for (const DeviceShare& device : ranks[rank].devices)
         places.devices.push_back(static_cast<std::int16_t>(device.device));
     }
   }

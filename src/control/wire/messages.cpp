@@ -156,7 +156,10 @@ std::string encode(const AgentMessage& message) {
                    body.set_jobs_seen(hello.jobs_seen);
                    body.mutable_ports()->Assign(hello.ports.begin(), hello.ports.end());
                  },
-                 [&](const Heartbeat& beat) { to.mutable_heartbeat()->set_illness(beat.illness); },
+                 [&](const Heartbeat& beat) {
+                   to.mutable_heartbeat()->set_illness(beat.illness);
+                   to.mutable_heartbeat()->set_echo(beat.echo);
+                 },
                  [&](const cluster::RankReport& report) { to_proto(report, *to.mutable_rank()); },
                  [&](const LogChunk& chunk) {
                    to.mutable_log()->set_stream(chunk.stream);
@@ -180,7 +183,7 @@ Result<AgentMessage> decode_agent_message(std::string_view bytes) {
     case proto::AgentMessage::kHello:
       return hello_from(from.hello());
     case proto::AgentMessage::kHeartbeat:
-      return AgentMessage(Heartbeat{illness_of(from.heartbeat())});
+      return AgentMessage(Heartbeat{illness_of(from.heartbeat()), from.heartbeat().echo()});
     case proto::AgentMessage::kRank: {
       auto report = report_from(from.rank());
       if (!report) return std::move(report).error();
@@ -226,6 +229,7 @@ std::string encode(const ControllerMessage& message) {
                    to.mutable_notice()->set_text(notice.text);
                    to.mutable_notice()->set_refused(notice.refused);
                  },
+                 [&](const Echo& echo) { to.mutable_echo()->set_echo(echo.echo); },
              },
              message);
   return to.SerializeAsString();
@@ -258,6 +262,8 @@ Result<ControllerMessage> decode_controller_message(std::string_view bytes) {
       return ControllerMessage(Welcome{from.welcome().cluster()});
     case proto::ControllerMessage::kNotice:
       return ControllerMessage(Notice{from.notice().text(), from.notice().refused()});
+    case proto::ControllerMessage::kEcho:
+      return ControllerMessage(Echo{from.echo().echo()});
     case proto::ControllerMessage::BODY_NOT_SET:
       break;
   }

@@ -25,11 +25,14 @@ constexpr std::size_t machine_bytes_max = 256;
 constexpr int ports_max = 1'024;  // kept free by one agent
 // More jobs than any cluster has: an agent that has seen such a one is mistaken.
 constexpr std::uint64_t jobs_seen_max = 1'000'000'000'000'000;
+// What is longer goes in several messages: a connection carries frames of at most 16 MiB.
+constexpr std::size_t message_bytes_max = 8 << 20;
 
 // ---- agent to controller
 
 struct Heartbeat {
   std::string illness = {};  // as in Hello
+  std::uint64_t echo = 0;    // sent back when the controller has taken note of it; 0: not asked for
 };
 struct LogChunk {
   std::uint64_t stream = 0;
@@ -101,8 +104,12 @@ struct Notice {
   std::string text;
   bool refused = false;  // the node's name is somebody else's: try again, but slowly
 };
+// A heartbeat that asked for it was taken note of.
+struct Echo {
+  std::uint64_t echo = 0;
+};
 using ControllerMessage =
-    std::variant<StartRanks, EndRanks, ForgetRanks, ReadLogs, StopLogs, Resync, Welcome, Notice>;
+    std::variant<StartRanks, EndRanks, ForgetRanks, ReadLogs, StopLogs, Resync, Welcome, Notice, Echo>;
 
 std::string encode(const ControllerMessage& message);
 Result<ControllerMessage> decode_controller_message(std::string_view bytes);

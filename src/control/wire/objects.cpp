@@ -7,6 +7,7 @@
 
 #include "control/wire/convert.hpp"
 #include "control/wire/messages.hpp"
+#include "control/wire/runs.hpp"
 
 namespace tutti::wire {
 namespace {
@@ -43,12 +44,7 @@ Result<cluster::Job> job_from(const proto::StoredJob& from) {
   to.exit_code = from.exit_code();
   to.reason = from.reason();
   to.holds = from.holds();
-  for (const auto& place : from.places()) to.places.push_back(from_proto(place));
-  for (const auto& rank : from.ranks()) {
-    auto status = from_proto(rank);
-    if (!status) return std::move(status).error();
-    to.ranks.push_back(std::move(*status));
-  }
+  if (auto ranks = ranks_from_proto(from, to); !ranks) return std::move(ranks).error();
   to.master_port = from.master_port();
   to.ending = static_cast<cluster::EndCause>(from.ending());
   to.last_end = from.last_end();
@@ -107,8 +103,7 @@ std::string encode(const cluster::Job& job) {
   to.set_exit_code(job.exit_code);
   to.set_reason(job.reason);
   to.set_holds(job.holds);
-  for (const auto& place : job.places) to_proto(place, *to.add_places());
-  for (const auto& rank : job.ranks) to_proto(rank, *to.add_ranks());
+  ranks_to_proto(job, to);
   to.set_master_port(job.master_port);
   to.set_ending(static_cast<std::int32_t>(job.ending));
   to.set_last_end(job.last_end);

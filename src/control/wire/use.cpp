@@ -2,19 +2,20 @@
 
 namespace tutti::wire {
 
-std::map<std::string, Use> uses_by_node(const cluster::State& state) {
-  std::map<std::string, Use> uses;
-  for (const auto id : state.holding) {
+Use use_of(const cluster::State& state, const cluster::Node& node) {
+  Use use;
+  for (const auto id : state.index.jobs_on(node.name)) {
     const auto& job = state.jobs.at(id);
-    for (const auto& place : job.places) {
-      Use& use = uses[place.node];
-      use.cpus += job.spec.shape.cpus;
-      use.memory += job.spec.shape.memory;
-      for (const auto& device : place.devices) use.shares[device.device] += device.share;
-      if (use.jobs.empty() || use.jobs.back() != id.text()) use.jobs.push_back(id.text());
+    const cluster::RankRun here = state.index.ranks_on(node.name, id);
+    use.cpus += job.spec.shape.cpus * here.count;
+    use.memory += job.spec.shape.memory * here.count;
+    for (std::int32_t rank = here.first; rank < here.first + here.count; ++rank) {
+      for (const auto& device : job.places[static_cast<std::size_t>(rank)].devices)
+        use.shares[device.device] += device.share;
     }
+    use.jobs.push_back(id.text());
   }
-  return uses;
+  return use;
 }
 
 }  // namespace tutti::wire

@@ -1,4 +1,4 @@
-// What placed gangs use of each node. For this module's own files only.
+// What placed gangs use of a node, found without looking at the others. For this module's own files only.
 #pragma once
 
 #include <map>
@@ -16,6 +16,6 @@ struct Use {
   std::vector<std::string> jobs;
 };
 
-std::map<std::string, Use> uses_by_node(const cluster::State& state);
+Use use_of(const cluster::State& state, const cluster::Node& node);
 
 }  // namespace tutti::wire

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <map>
 
 #include "control/wire/convert.hpp"
 #include "control/wire/json.hpp"
@@ -21,10 +20,9 @@ std::string_view name_of(cluster::RankState state) {
 }
 
 void fill_places(const cluster::Job& job, proto::JobView& view) {
-  std::map<std::string, proto::JobDevices*> by_node;
+  proto::JobDevices* entry = nullptr;  // ranks of one node are neighbours
   for (const auto& place : job.places) {
-    auto& entry = by_node[place.node];
-    if (entry == nullptr) {
+    if (entry == nullptr || entry->node() != place.node) {
       view.add_nodes(place.node);
       entry = view.add_devices();
       entry->set_node(place.node);

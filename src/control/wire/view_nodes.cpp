@@ -38,14 +38,19 @@ void fill_node(const cluster::State& state, const cluster::Node& node, const Use
 
 std::string node_json(const cluster::State& state, const cluster::Node& node) {
   proto::NodeView view;
-  fill_node(state, node, uses_by_node(state)[node.name], view);
+  fill_node(state, node, use_of(state, node), view);
   return print(view);
 }
 
-std::string nodes_json(const cluster::State& state) {
+std::string nodes_json(const cluster::State& state, const NodeQuery& query) {
   proto::NodeList list;
-  auto used = uses_by_node(state);
-  for (const auto& [name, node] : state.nodes) fill_node(state, node, used[name], *list.add_nodes());
+  for (auto at = state.nodes.upper_bound(query.after); at != state.nodes.end(); ++at) {
+    if (static_cast<std::size_t>(list.nodes_size()) == query.limit) {
+      list.set_next(list.nodes(list.nodes_size() - 1).name());
+      break;
+    }
+    fill_node(state, at->second, use_of(state, at->second), *list.add_nodes());
+  }
   return print(list);
 }
 

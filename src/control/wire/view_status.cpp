@@ -9,14 +9,13 @@ std::string status_json(const cluster::State& state, const StoreHealth& health, 
   proto::StatusView view;
   view.set_version(std::string(version));
   std::int64_t share_free = 0;
-  auto used = uses_by_node(state);
   for (const auto& [name, node] : state.nodes) {
     view.set_nodes(view.nodes() + 1);
     view.set_gpus(view.gpus() + static_cast<std::int32_t>(node.inventory.devices.size()));
     if (cluster::node_state(state, node) != cluster::NodeState::ready) continue;
     view.set_nodes_ready(view.nodes_ready() + 1);
     for (const auto& device : node.inventory.devices) share_free += device.silent ? 0 : sched::whole_share;
-    for (const auto& [device, share] : used[name].shares) {
+    for (const auto& [device, share] : use_of(state, node).shares) {
       const auto at = static_cast<std::size_t>(device);
       if (at < node.inventory.devices.size() && !node.inventory.devices[at].silent) share_free -= share;
     }

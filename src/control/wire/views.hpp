@@ -13,7 +13,13 @@ namespace tutti::wire {
 
 std::string job_json(const cluster::State& state, const cluster::Job& job, bool detailed);
 std::string node_json(const cluster::State& state, const cluster::Node& node);
-std::string nodes_json(const cluster::State& state);
+
+struct NodeQuery {
+  std::string after;  // only names behind this one; "": from the first
+  std::size_t limit = 1000;
+};
+std::string nodes_json(const cluster::State& state, const NodeQuery& query);
+
 std::string queues_json(const cluster::State& state, Instant now);
 // Of a job that waits, or of one that is not submitted, whose id and state are "".
 std::string explain_json(const sched::Explanation& explanation, const std::string& id,

@@ -249,10 +249,39 @@ TEST(Views, ShowWhatScriptsReadByName) {
     EXPECT_EQ(job.find(part), std::string::npos) << part << " in " << job;
     EXPECT_NE(detailed.find(part), std::string::npos) << part << " in " << detailed;
   }
-  const std::string nodes = nodes_json(state);
+  const std::string nodes = nodes_json(state, {});
   EXPECT_NE(nodes.find(R"("devices":[{"index":0,"model":"H100","memory_mib":81920,"share_free":0}])"),
             std::string::npos)
       << nodes;
+}
+
+TEST(Objects, AHundredThousandRanksAreStoredInAFewKilobytes) {
+  cluster::Job job = full_job();
+  job.places.clear();
+  for (int rank = 0; rank < 100'000; ++rank) job.places.push_back({"node" + std::to_string(rank / 50), {}});
+  job.ranks.assign(job.places.size(), {});
+  job.ranks[77] = {cluster::RankState::exited, 3, "because"};
+  const std::string bytes = encode(job);
+  EXPECT_LT(bytes.size(), 50'000U);
+  cluster::State state;
+  ASSERT_TRUE(decode_into(state, job_key(job.id), bytes).ok());
+  EXPECT_EQ(state.jobs.at(job.id), job);
+}
+
+TEST(Views, NodesComeInPages) {
+  cluster::State state;
+  for (int node = 1; node <= 5; ++node) {
+    const std::string name = "n" + std::to_string(node);
+    state.nodes[name].name = name;
+  }
+  cluster::derive(state, Instant(1s));
+  const std::string first = nodes_json(state, {.after = "", .limit = 2});
+  EXPECT_NE(first.find(R"("name":"n2")"), std::string::npos) << first;
+  EXPECT_EQ(first.find(R"("name":"n3")"), std::string::npos) << first;
+  EXPECT_NE(first.find(R"("next":"n2")"), std::string::npos) << first;
+  const std::string last = nodes_json(state, {.after = "n3", .limit = 2});
+  EXPECT_NE(last.find(R"("name":"n5")"), std::string::npos) << last;
+  EXPECT_NE(last.find(R"("next":"")"), std::string::npos) << last;
 }
 
 TEST(Views, PagesGoFromNewToOld) {

@@ -50,6 +50,8 @@ struct ChecksTest : testing::Test {
   // The states of these stories are made by hand, and so is what follows from them.
   void turned() {
     state.index.rebuild(state, Instant());
+    state.tallies.clear();
+    for (const cluster::JobId id : state.holding) state.tallies[id] = cluster::tally_of(state.jobs.at(id));
     checks.turned(10s, state);
   }
   void start(std::uint64_t job, std::int32_t attempt) { checks.process_started("n1", 7, key(job, attempt)); }

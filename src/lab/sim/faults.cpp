@@ -33,11 +33,12 @@ void Faults::begin(Duration time) {
 
 void Faults::next() {
   static constexpr std::array<Fault, kinds> table{
-      &Faults::cut_connection,   &Faults::block_node,      &Faults::freeze_node,
-      &Faults::kill_agent,       &Faults::power_off,       &Faults::wipe_node,
-      &Faults::kill_process,     &Faults::kill_controller, &Faults::kill_controller_in_commit,
-      &Faults::stall_controller, &Faults::break_disk,      &Faults::disturb_disk,
-      &Faults::jump_clock,       &Faults::double_messages, &Faults::slow_network,
+      &Faults::cut_connection,   &Faults::block_node,         &Faults::freeze_node,
+      &Faults::kill_agent,       &Faults::power_off,          &Faults::wipe_node,
+      &Faults::kill_process,     &Faults::kill_controller,    &Faults::kill_controller_in_commit,
+      &Faults::stall_controller, &Faults::break_disk,         &Faults::disturb_disk,
+      &Faults::jump_clock,       &Faults::double_messages,    &Faults::slow_network,
+      &Faults::stall_core,       &Faults::stall_network_loop, &Faults::stall_agent,
       &Faults::fill_disk};
   const Duration gap(
       static_cast<Duration::rep>(world_.prng.exponential(static_cast<double>(mean_gap_.count()))));
@@ -66,6 +67,7 @@ void Faults::end() {
     if (world_.network.blocked(node)) world_.network.unblock(node);
     nodes_[node]->thaw();
     nodes_[node]->empty_disk();
+    nodes_[node]->end_agent_stall();
     nodes_[node]->power_on();
     nodes_[node]->start_agent();
   }
@@ -123,6 +125,14 @@ bool Faults::kill_agent() {
   return hit;
 }
 
+bool Faults::stall_agent() {
+  VirtualNode& node = *nodes_[some_node()];
+  if (node.agent_stalled()) return false;
+  const bool hit = node.stall_agent();
+  world_.agenda.after(world_.between(500ms, 15s), [&node] { node.end_agent_stall(); });
+  return hit;
+}
+
 bool Faults::power_off() {
   VirtualNode& node = *nodes_[some_node()];
   const bool hit = node.power_off(false);
@@ -162,7 +172,11 @@ bool Faults::kill_controller_in_commit() {
   return false;
 }
 
-bool Faults::stall_controller() { return controller_.stall(world_.between(100ms, 10s)); }
+bool Faults::stall_controller() { return controller_.stall(Stall::all, world_.between(100ms, 10s)); }
+
+bool Faults::stall_core() { return controller_.stall(Stall::core, world_.between(100ms, 10s)); }
+
+bool Faults::stall_network_loop() { return controller_.stall(Stall::network, world_.between(100ms, 10s)); }
 
 bool Faults::break_disk() {
   constexpr std::array moods{FaultyDisk::Mood::full, FaultyDisk::Mood::uncertain, FaultyDisk::Mood::dead};

@@ -28,7 +28,7 @@ class Faults {
  private:
   // Whether it hit something: a node that is off cannot be switched off.
   using Fault = bool (Faults::*)();
-  static constexpr std::size_t kinds = 16;
+  static constexpr std::size_t kinds = 19;
 
   void choose_weather();
   void next();
@@ -45,6 +45,9 @@ class Faults {
   bool kill_controller();
   bool kill_controller_in_commit();
   bool stall_controller();
+  bool stall_core();
+  bool stall_network_loop();
+  bool stall_agent();
   bool break_disk();
   bool disturb_disk();
   bool jump_clock();

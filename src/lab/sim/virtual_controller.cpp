@@ -57,10 +57,12 @@ void VirtualController::start() {
     });
     return;
   }
+  listener_.expect(state().cluster_id, {}, Instant(world_.agenda.now()));
   world_.note("controller starts with " + std::to_string(state().jobs.size()) + " jobs");
   world_.checks.same(state(), disk_.contents());
   world_.checks.turned(world_.agenda.now(), state());
   turn_soon_ = false;
+  stay_awake();
   wait_for_turn(Duration::zero());
 }
 
@@ -69,35 +71,68 @@ bool VirtualController::kill() {
   world_.note("controller dies");
   ++life_;
   turns_.reset();
-  speakers_ = {};
+  listener_ = {};
   waiting_.clear();
-  stalled_until_ = {};
+  core_stalled_until_ = network_stalled_until_ = {};
   for (const Network::Id id : std::exchange(connections_, {})) world_.network.close(id, Side::controller);
   return true;
 }
 
 // A stall is not stretched: what it holds up would then come in another order.
-bool VirtualController::stall(Duration time) {
-  if (world_.agenda.now() < stalled_until_) return false;
-  world_.note("controller stalls for " + format_duration(time));
-  stalled_until_ = world_.agenda.now() + time;
+bool VirtualController::stall(Stall what, Duration time) {
+  const Duration now = world_.agenda.now();
+  if (now < core_stalled_until_ || now < network_stalled_until_) return false;
+  switch (what) {
+    case Stall::all:
+      world_.note("controller stalls for " + format_duration(time));
+      core_stalled_until_ = network_stalled_until_ = now + time;
+      break;
+    case Stall::core:
+      world_.note("controller's core stalls for " + format_duration(time));
+      core_stalled_until_ = now + time;
+      break;
+    case Stall::network:
+      world_.note("controller's network loop stalls for " + format_duration(time));
+      network_stalled_until_ = now + time;
+      break;
+  }
   return true;
 }
 
-void VirtualController::later(Duration delay, std::function<void()> task) {
-  world_.agenda.after(delay, [this, life = life_, task = std::move(task)]() mutable {
+void VirtualController::on_core(Duration delay, std::function<void()> task) {
+  later(delay, core_stalled_until_, std::move(task));
+}
+
+void VirtualController::on_network(Duration delay, std::function<void()> task) {
+  later(delay, network_stalled_until_, std::move(task));
+}
+
+void VirtualController::later(Duration delay, const Duration& stalled_until, std::function<void()> task) {
+  world_.agenda.after(delay, [this, life = life_, &stalled_until, task = std::move(task)]() mutable {
     if (life != life_) return;
-    if (world_.agenda.now() < stalled_until_)
-      return later(stalled_until_ - world_.agenda.now(), std::move(task));
+    if (world_.agenda.now() < stalled_until)
+      return later(stalled_until - world_.agenda.now(), stalled_until, std::move(task));
     task();
   });
+}
+
+// What the sockets bring is taken at once, unless the network loop stands still.
+void VirtualController::when_awake(std::function<void()> task) {
+  if (world_.agenda.now() >= network_stalled_until_) return task();
+  on_network(Duration::zero(), std::move(task));
+}
+
+// As the network loop says it of itself.
+void VirtualController::stay_awake() {
+  waiting_.push_back({cluster::Tick{}, nullptr, nullptr, true});
+  on_network(driver::awake_every, [this] { stay_awake(); });
 }
 
 // ---- what comes in
 
 void VirtualController::happen(cluster::Event event, driver::Reply reply) {
   if (!up()) return;
-  later(world_.between(0ms, 5ms), [this, event = std::move(event), reply = std::move(reply)]() mutable {
+  on_network(world_.between(0ms, 5ms), [this, event = std::move(event), reply = std::move(reply)]() mutable {
     put(std::move(event), std::move(reply));
   });
 }
@@ -109,41 +144,56 @@ void VirtualController::put(cluster::Event event, driver::Reply reply) {
   wait_for_turn(world_.between(0ms, 2ms));
 }
 
-// As controller/hub does it.
+// What it means is up to the real listener.
 void VirtualController::receive(Network::Id connection, const std::string& node, const std::string& frame) {
   if (!up()) return;
+  when_awake([this, connection, node, frame] { hear(connection, node, frame); });
+}
+
+void VirtualController::hear(Network::Id connection, const std::string& node, const std::string& frame) {
+  auto heard = listener_.receive(connection, frame, Instant(world_.agenda.now()));
+  for (const auto& message : heard.answers)
+    world_.network.send(connection, Side::controller, wire::encode(message));
+  if (!heard.event && world_.sabotage == Sabotage::old_connections_speak) heard = believe(node, frame);
+  if (heard.replaced != 0) world_.network.close(heard.replaced, Side::controller);
+  if (!heard.refused.empty()) {
+    world_.note("controller refuses " + node + " on " + std::to_string(connection) + ": " + heard.refused);
+    return world_.network.close(connection, Side::controller);
+  }
+  if (!heard.event) return;
+  if (const auto* hello = std::get_if<cluster::Hello>(&*heard.event))
+    world_.note("controller hears " + node + " on " + std::to_string(connection) + ": " + describe(*hello));
+  if (const auto* reported = std::get_if<cluster::Reported>(&*heard.event))
+    world_.note("controller hears " + node + ": " + describe(reported->rank));
+  put(std::move(*heard.event), nullptr);
+}
+
+// A listener that believes whoever speaks.
+driver::Listener::Heard VirtualController::believe(const std::string& node, const std::string& frame) {
+  driver::Listener::Heard heard;
   auto message = wire::decode_agent_message(frame);
-  if (!message) return world_.checks.violate("a message cannot be read: " + message.error().text());
+  if (!message) return heard;
   if (auto* hello = std::get_if<cluster::Hello>(&*message)) {
-    auto greeting = speakers_.greet(node, connection);
-    if (world_.sabotage == Sabotage::old_connections_speak) greeting.accepted = true;
-    world_.note("controller hears " + node + " on " + std::to_string(connection) + ": " + describe(*hello) +
-                (greeting.accepted ? "" : ", too late"));
-    if (greeting.replaced != 0) world_.network.close(greeting.replaced, Side::controller);
-    if (!greeting.accepted) return world_.network.close(connection, Side::controller);
-    world_.network.send(connection, Side::controller,
-                        wire::encode(wire::ControllerMessage(wire::Welcome{state().cluster_id})));
-    return put(std::move(*hello), nullptr);
+    heard.event = std::move(*hello);
+  } else if (auto* report = std::get_if<cluster::RankReport>(&*message)) {
+    heard.event = cluster::Reported{node, std::move(*report)};
+  } else if (auto* beat = std::get_if<wire::Heartbeat>(&*message)) {
+    heard.event = cluster::Heard{node, std::move(beat->illness)};
   }
-  const bool believed = world_.sabotage == Sabotage::old_connections_speak;
-  if (!speakers_.speaks(node, connection) && !believed) return;
-  if (auto* report = std::get_if<cluster::RankReport>(&*message)) {
-    world_.note("controller hears " + node + ": " + describe(*report));
-    return put(cluster::Reported{node, std::move(*report)}, nullptr);
-  }
-  if (auto* beat = std::get_if<wire::Heartbeat>(&*message))
-    put(cluster::Heard{node, std::move(beat->illness)}, nullptr);
+  return heard;
 }
 
 void VirtualController::closed(Network::Id connection, const std::string& node) {
   connections_.erase(connection);
-  if (speakers_.drop(node, connection)) world_.note("controller misses " + node);
+  when_awake([this, connection, node] {
+    if (listener_.close(connection)) world_.note("controller misses " + node);
+  });
 }
 
 // ---- turns
 
 void VirtualController::wait_for_turn(Duration patience) {
-  later(patience, [this, awaited = ++awaited_turn_] {
+  on_core(patience, [this, awaited = ++awaited_turn_] {
     if (awaited == awaited_turn_) turn();
   });
 }
@@ -174,8 +224,8 @@ void VirtualController::turn() {
   if (!outcome.delivery.empty()) {
     // The network loop sends it when it comes to it, in order.
     last_delivery_ = std::max(last_delivery_, world_.agenda.now() + world_.between(0ms, 3ms));
-    later(last_delivery_ - world_.agenda.now(),
-          [this, delivery = std::move(outcome.delivery)] { deliver(delivery); });
+    on_network(last_delivery_ - world_.agenda.now(),
+               [this, delivery = std::move(outcome.delivery)] { deliver(delivery); });
   }
   answer(std::move(outcome.answers));
   wait_for_turn(std::max<Duration>(turns_->patience(), 1ms));
@@ -183,12 +233,12 @@ void VirtualController::turn() {
 
 void VirtualController::deliver(const driver::Delivery& delivery) {
   for (const auto& message : delivery.messages) {
-    if (const auto connection = speakers_.of(message.node))
+    if (const auto connection = listener_.speaker(message.node))
       world_.network.send(*connection, Side::controller, message.frame);
   }
   if (!delivery.resync) return;
   const std::string frame = wire::encode(wire::ControllerMessage(wire::Resync{}));
-  for (const auto& [node, connection] : speakers_.all())
+  for (const auto& [node, connection] : listener_.speakers())
     world_.network.send(connection, Side::controller, frame);
 }
 

@@ -1,5 +1,5 @@
-// The controller in the simulator: the real turns and speakers (driver/), on a disk that fails, a clock that
-// jumps and a network that breaks. One thread.
+// The controller in the simulator: the real turns and listener (driver/), on a disk that fails, a clock that
+// jumps, a network that breaks, and loops that stand still each for itself. One thread.
 #pragma once
 
 #include <memory>
@@ -7,12 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "control/driver/speakers.hpp"
+#include "control/driver/listener.hpp"
 #include "control/driver/turns.hpp"
 #include "lab/sim/faulty_disk.hpp"
 #include "lab/sim/world.hpp"
 
 namespace tutti::sim {
+
+// Which of its loops stands still.
+enum class Stall { all, core, network };
 
 class VirtualController {
  public:
@@ -28,12 +31,15 @@ class VirtualController {
   void start();
   // False if there is nothing to kill, or if it stalls already.
   bool kill();
-  bool stall(Duration time);
+  bool stall(Stall what, Duration time);
   void jump_clock(Duration by) { clock_offset_ += by; }
 
   // ---- agents
   // A connection that was opened; it speaks for a node after its Hello.
-  void accept(Network::Id connection) { connections_.insert(connection); }
+  void accept(Network::Id connection) {
+    connections_.insert(connection);
+    listener_.open(connection, "10.0.0.9");
+  }
   void receive(Network::Id connection, const std::string& node, const std::string& frame);
   void closed(Network::Id connection, const std::string& node);
 
@@ -42,8 +48,14 @@ class VirtualController {
   void happen(cluster::Event event, driver::Reply reply);
 
  private:
-  // Runs it after the delay if this life of the controller lasts; a stalled one is late.
-  void later(Duration delay, std::function<void()> task);
+  // Run it after the delay if this life of the controller lasts; a loop that stands still is late.
+  void on_core(Duration delay, std::function<void()> task);
+  void on_network(Duration delay, std::function<void()> task);
+  void later(Duration delay, const Duration& stalled_until, std::function<void()> task);
+  void when_awake(std::function<void()> task);
+  void stay_awake();
+  void hear(Network::Id connection, const std::string& node, const std::string& frame);
+  static driver::Listener::Heard believe(const std::string& node, const std::string& frame);
   void put(cluster::Event event, driver::Reply reply);
   void wait_for_turn(Duration patience);
   void turn();
@@ -53,7 +65,7 @@ class VirtualController {
   World& world_;
   FaultyDisk disk_;
   std::unique_ptr<driver::Turns> turns_;
-  driver::Speakers speakers_;
+  driver::Listener listener_;
   std::set<Network::Id> connections_;
   std::vector<driver::Item> waiting_;
   std::uint64_t life_ = 0;
@@ -61,7 +73,8 @@ class VirtualController {
   std::uint64_t turns_taken_ = 0;
   bool turn_soon_ = false;
   Duration clock_offset_{};
-  Duration stalled_until_{};
+  Duration core_stalled_until_{};
+  Duration network_stalled_until_{};
   Duration last_delivery_{};
 };
 

@@ -50,8 +50,12 @@ void VirtualNode::node_later(Duration delay, std::function<void()> task) {
 }
 
 void VirtualNode::agent_later(Duration delay, std::function<void()> task) {
-  node_later(delay, [this, life = agent_life_, task = std::move(task)] {
+  auto run = [this, life = agent_life_, task = std::move(task)] {
     if (life == agent_life_ && keeper_ != nullptr && !doomed_) task();
+  };
+  node_later(delay, [this, run = std::move(run)] {
+    if (agent_stalled_) return agent_late_.push_back(run);
+    run();
   });
 }
 
@@ -72,6 +76,7 @@ bool VirtualNode::power_off(bool wipe_disk) {
   ++power_life_;
   ++agent_life_;
   keeper_.reset();
+  wake_agent();
   for (const Network::Id id : {connection_, dialing_}) world_.network.vanish(id, Side::agent);
   connection_ = dialing_ = 0;
   for (auto& [key, folder] : disk_) {
@@ -105,6 +110,7 @@ bool VirtualNode::kill_agent() {
   world_.note(name() + ": agent dies");
   ++agent_life_;
   keeper_.reset();
+  wake_agent();
   for (const Network::Id id : {connection_, dialing_}) world_.network.close(id, Side::agent);
   connection_ = dialing_ = 0;
   return true;
@@ -152,6 +158,28 @@ void VirtualNode::die_of(const RankKey& key) {
   world_.checks.node_killed(key.job);
   power_off(false);
   world_.agenda.after(world_.between(5s, 20s), [this] { power_on(); });
+}
+
+bool VirtualNode::stall_agent() {
+  if (keeper_ == nullptr) return false;
+  agent_stalled_ = true;
+  world_.note(name() + ": the agent's loop stalls");
+  return true;
+}
+
+void VirtualNode::end_agent_stall() {
+  if (!agent_stalled_) return;
+  world_.note(name() + ": the agent's loop goes on");
+  when_thawed([this, life = power_life_] {
+    if (life != power_life_) return;
+    agent_stalled_ = false;
+    for (auto& task : std::exchange(agent_late_, {})) task();
+  });
+}
+
+void VirtualNode::wake_agent() {
+  agent_stalled_ = false;
+  agent_late_.clear();
 }
 
 bool VirtualNode::kill_process() {

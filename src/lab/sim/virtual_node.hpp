@@ -40,6 +40,10 @@ class VirtualNode final : private keeper::Processes {
   // Nothing can be started until the disk is emptied; the agent says so, or knows nothing of it.
   bool fill_disk(bool agent_knows);
   void empty_disk();
+  // The agent's loop stands still; the ranks run on.
+  bool agent_stalled() const { return agent_stalled_; }
+  bool stall_agent();
+  void end_agent_stall();
   // Kills the shim of one of the ranks that run.
   bool kill_process();
 
@@ -77,6 +81,8 @@ class VirtualNode final : private keeper::Processes {
   // The same for as long as there is power.
   void node_later(Duration delay, std::function<void()> task);
   void when_thawed(std::function<void()> task);
+  // Another agent has a loop of its own.
+  void wake_agent();
   // The agent dies at this very point: nothing that it still does has an effect.
   void doom();
 
@@ -100,6 +106,8 @@ class VirtualNode final : private keeper::Processes {
   std::uint64_t disk_life_;
   std::uint64_t next_process_ = 1;
   std::vector<std::function<void()>> late_;  // what a frozen node will do first
+  bool agent_stalled_ = false;
+  std::vector<std::function<void()>> agent_late_;  // what the agent will do first
   std::map<RankKey, Folder> disk_;
   keeper::Membership membership_;  // on the disk
 

@@ -156,6 +156,7 @@ class Agent {
     log::error("the controller refuses this agent: {}; it goes on trying", notice.text);
     refused_ = true;
   }
+  void on(const wire::Echo&) {}  // this agent asks for none
 
   const AgentOptions& options_;
   std::function<void()> joined_;

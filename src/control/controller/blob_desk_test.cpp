@@ -1,0 +1,31 @@
+#include "control/controller/blob_desk.hpp"
+
+#include <future>
+
+#include <gtest/gtest.h>
+
+namespace tutti::controller {
+namespace {
+
+TEST(BlobDesk, WorksBesideWhoeverAsks) {
+  BlobDesk desk;
+  std::promise<std::thread::id> worker;
+  ASSERT_TRUE(desk.run([&] { worker.set_value(std::this_thread::get_id()); }));
+  EXPECT_NE(worker.get_future().get(), std::this_thread::get_id());
+}
+
+TEST(BlobDesk, RefusesMoreThanItCanHoldAndEndsWithWhatWaits) {
+  BlobDesk desk;
+  std::promise<void> gate;
+  const std::shared_future<void> open(gate.get_future());
+  std::size_t taken = 0;
+  while (taken < 2 * waiting_blobs_max && desk.run([open] { open.wait(); })) ++taken;
+  EXPECT_GE(taken, waiting_blobs_max);
+  EXPECT_LE(taken, waiting_blobs_max + blob_threads);
+  gate.set_value();
+  desk.stop();
+  EXPECT_FALSE(desk.run([] {}));
+}
+
+}  // namespace
+}  // namespace tutti::controller

@@ -1,0 +1,92 @@
+// Contents of shipped folders are read and written beside the loop that hears the agents.
+#include <filesystem>
+#include <future>
+#include <latch>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "base/bytes.hpp"
+#include "control/controller/call.hpp"
+#include "control/store/memory/memory_store.hpp"
+#include "net/sync/digest.hpp"
+
+namespace tutti::controller {
+namespace {
+
+class BlobExchange final : public net::Exchange {
+ public:
+  struct Answer {
+    net::Response response;
+    std::thread::id thread;
+  };
+  explicit BlobExchange(std::string body) { request_.body = std::move(body); }
+
+  const net::Request& request() const override { return request_; }
+  void answer(net::Response response) override {
+    answered_.set_value({std::move(response), std::this_thread::get_id()});
+  }
+  std::shared_ptr<net::Stream> stream(std::function<void()>) override { return nullptr; }
+  void upgrade(std::function<void(std::shared_ptr<net::Socket>)>) override {}
+
+  Answer wait() { return answered_.get_future().get(); }
+
+ private:
+  net::Request request_;
+  std::promise<Answer> answered_;
+};
+
+struct BlobRoutes : testing::Test {
+  std::string folder = testing::TempDir() + "/blob_routes";
+  store::MemoryStore store;
+  net::Loop loop;
+  Core core{store, [](const driver::Delivery&) {}};
+  Hub hub{loop, core};
+  Explainer explainer;
+  sync::BlobStore blobs{folder};
+  BlobDesk desk;
+  Services services{core, hub, explainer, blobs, desk};
+
+  void TearDown() override { std::filesystem::remove_all(folder); }
+
+  BlobExchange::Answer ask(std::string_view method, std::string_view path, const Arguments& arguments,
+                           std::string body) {
+    const auto exchange = std::make_shared<BlobExchange>(std::move(body));
+    for (const Route& route : blob_routes()) {
+      if (route.method == method && route.path == path) route.handle(Call(services, exchange, arguments));
+    }
+    return exchange->wait();
+  }
+};
+
+TEST_F(BlobRoutes, AnswerFromAnotherThreadThanTheLoops) {
+  const std::string content = "content";
+  const std::string hash = sync::hash_bytes(as_bytes(content));
+  const Arguments named{{"hash", hash}};
+  const auto missing = ask("POST", "/blobs/missing", {}, "[\"" + hash + "\"]");
+  EXPECT_EQ(missing.response.body, "[\"" + hash + "\"]\n");
+  const auto put = ask("PUT", "/blobs/{hash}", named, content);
+  EXPECT_EQ(put.response.status, 200);
+  const auto got = ask("GET", "/blobs/{hash}", named, "");
+  EXPECT_EQ(got.response.body, content);
+  for (const auto& answer : {missing, put, got}) EXPECT_NE(answer.thread, std::this_thread::get_id());
+}
+
+TEST_F(BlobRoutes, RefuseWhatIsTooMuchAtOnce) {
+  std::promise<void> gate;
+  const std::shared_future<void> open(gate.get_future());
+  std::latch busy(blob_threads);
+  for (std::size_t thread = 0; thread < blob_threads; ++thread) {
+    ASSERT_TRUE(desk.run([open, &busy] {
+      busy.count_down();
+      open.wait();
+    }));
+  }
+  busy.wait();
+  while (desk.run([open] { open.wait(); })) continue;
+  EXPECT_EQ(ask("GET", "/blobs/{hash}", {{"hash", std::string(64, 'a')}}, "").response.status, 503);
+  gate.set_value();
+}
+
+}  // namespace
+}  // namespace tutti::controller

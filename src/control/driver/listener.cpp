@@ -1,0 +1,98 @@
+#include "control/driver/listener.hpp"
+
+#include <utility>
+
+namespace tutti::driver {
+namespace {
+
+Listener::Heard refusal(std::string why) {
+  Listener::Heard heard;
+  heard.refused = std::move(why);
+  return heard;
+}
+
+}  // namespace
+
+void Listener::open(Connection connection, std::string remote) {
+  connections_[connection] = {std::move(remote), ""};
+}
+
+void Listener::expect(std::string cluster, const std::map<std::string, std::string>& agents, Instant now) {
+  cluster_ = std::move(cluster);
+  for (const auto& [node, identity] : agents) speakers_.expect(node, {identity, ""}, now);
+}
+
+Listener::Heard Listener::turn_away(const Known& known, const cluster::Hello& hello,
+                                    const std::string& why) const {
+  Heard heard = refusal("on " + hello.machine + ": " + why);
+  heard.answers.emplace_back(wire::Notice{why, true});
+  heard.first = speakers_.of(hello.node).value_or(0);
+  heard.to_the_first = {"another agent, at " + known.remote + " on " + hello.machine +
+                            ", wanted to be node " + hello.node + " too and was refused",
+                        false};
+  return heard;
+}
+
+Listener::Heard Listener::greet(Connection connection, Known& known, cluster::Hello hello, Instant now) {
+  if (!known.node.empty() && hello.node != known.node)
+    return refusal("it was " + known.node + " and now says " + hello.node);
+  const Who who{hello.identity, hello.machine};
+  if (const std::string why = speakers_.refusal(hello.node, who, now); !why.empty())
+    return turn_away(known, hello, why);
+  known.node = hello.node;
+  Heard heard;
+  heard.answers.emplace_back(wire::Welcome{cluster_});
+  if (!hello.cluster.empty() && hello.cluster != cluster_) {
+    heard.note = "node " + hello.node + " is of cluster " + hello.cluster + " and this is " + cluster_ +
+                 ": it puts the ranks and logs of that one aside";
+    return heard;
+  }
+  if (hello.address.empty()) hello.address = known.remote;
+  const auto greeting = speakers_.greet(known.node, connection, who, now);
+  if (!greeting.accepted) return refusal("a newer connection has spoken for " + known.node);
+  heard.replaced = greeting.replaced;
+  heard.event = std::move(hello);
+  return heard;
+}
+
+Listener::Heard Listener::receive(Connection connection, std::string_view frame, Instant now) {
+  const auto found = connections_.find(connection);
+  if (found == connections_.end()) return {};
+  Known& known = found->second;
+  auto message = wire::decode_agent_message(frame);
+  if (!message) return refusal(message.error().text());
+  if (auto* hello = std::get_if<cluster::Hello>(&*message))
+    return greet(connection, known, std::move(*hello), now);
+  if (known.node.empty()) return refusal("no Hello");
+  if (!speakers_.speaks(known.node, connection)) return {};
+  speakers_.hear(known.node, connection, now);
+  Heard heard;
+  if (auto* beat = std::get_if<wire::Heartbeat>(&*message)) {
+    heard.echo = beat->echo;
+    heard.event = cluster::Heard{known.node, std::move(beat->illness)};
+  } else if (auto* free = std::get_if<wire::FreePorts>(&*message)) {
+    heard.event = cluster::PortsHeld{known.node, std::move(free->ports)};
+  } else if (auto* report = std::get_if<cluster::RankReport>(&*message)) {
+    heard.event = cluster::Reported{known.node, std::move(*report)};
+  } else {
+    heard.log = std::move(*message);
+  }
+  return heard;
+}
+
+std::optional<std::string> Listener::close(Connection connection) {
+  const auto found = connections_.find(connection);
+  if (found == connections_.end()) return std::nullopt;
+  const std::string node = std::move(found->second.node);
+  connections_.erase(found);
+  if (!speakers_.drop(node, connection)) return std::nullopt;
+  return node;
+}
+
+const std::string& Listener::node_of(Connection connection) const {
+  static const std::string none;
+  const auto found = connections_.find(connection);
+  return found == connections_.end() ? none : found->second.node;
+}
+
+}  // namespace tutti::driver

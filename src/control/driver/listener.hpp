@@ -1,0 +1,65 @@
+// What the controller hears of its agents: which connection speaks for which node, and which event a message
+// becomes. Whoever has the sockets asks it for each frame and does what it says; the simulator asks the same
+// one. One thread.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "control/driver/speakers.hpp"
+#include "control/wire/messages.hpp"
+
+namespace tutti::driver {
+
+class Listener {
+ public:
+  // What follows of one frame. Nothing of it: the frame is passed over.
+  struct Heard {
+    std::optional<cluster::Event> event;    // for the core
+    std::optional<wire::AgentMessage> log;  // for whoever reads logs: a LogChunk or a LogEnd
+    std::string refused;                    // not "": the connection is to be closed, for this reason
+    Connection replaced = 0;                // an older connection that is to be closed as well; 0: none
+    std::uint64_t echo = 0;                 // to be sent back when the event has had its turn; 0: nothing
+    std::vector<wire::ControllerMessage>
+        answers;           // on the same connection, before it is closed if it is refused
+    Connection first = 0;  // who has the name that another one wanted is told so; 0: nobody
+    wire::Notice to_the_first;
+    std::string note;  // for the controller's log; "": nothing
+  };
+
+  // Whose controller this is, and the identities of the agents that spoke before it was restarted, by node.
+  // `now`, here and below, is a time that only goes forward.
+  void expect(std::string cluster, const std::map<std::string, std::string>& agents, Instant now);
+
+  // A new connection, from this address.
+  void open(Connection connection, std::string remote);
+  Heard receive(Connection connection, std::string_view frame, Instant now = {});
+  // It is closed: the node that it spoke for, if it did.
+  std::optional<std::string> close(Connection connection);
+
+  // The node that the connection has named in its Hello, "" before.
+  const std::string& node_of(Connection connection) const;
+  // The connection that speaks for the node now.
+  std::optional<Connection> speaker(const std::string& node) const { return speakers_.of(node); }
+  std::map<std::string, Connection> speakers() const { return speakers_.all(); }
+
+ private:
+  struct Known {
+    std::string remote;
+    std::string node;  // "" before its Hello
+  };
+
+  Heard greet(Connection connection, Known& known, cluster::Hello hello, Instant now);
+  // The name is somebody else's: all three that are concerned are told, so that whoever reads one log can
+  // mend it.
+  Heard turn_away(const Known& known, const cluster::Hello& hello, const std::string& why) const;
+
+  std::string cluster_;
+  Speakers speakers_;
+  std::map<Connection, Known> connections_;
+};
+
+}  // namespace tutti::driver

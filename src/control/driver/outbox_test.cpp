@@ -1,0 +1,99 @@
+#include "control/driver/outbox.hpp"
+
+#include <gtest/gtest.h>
+
+#include "control/driver/turns.hpp"
+#include "control/store/memory/memory_store.hpp"
+#include "control/wire/messages.hpp"
+
+namespace tutti::driver {
+namespace {
+
+struct OutboxTest : testing::Test {
+  store::MemoryStore store;
+  Instant now{1000s};
+  Turns turns{store, [this] { return now; }};
+
+  void SetUp() override { ASSERT_TRUE(turns.load().ok()); }
+
+  Turns::Outcome happen(cluster::Event event) {
+    std::vector<Item> items;
+    items.push_back({std::move(event), nullptr, nullptr});
+    return turns.turn(std::move(items), false);
+  }
+  void join(int nodes, std::int32_t cpus) {
+    std::vector<Item> items;
+    for (int node = 0; node < nodes; ++node) {
+      cluster::Hello hello{"n" + std::to_string(node), "", "127.0.0.1", 1, {}, {}};
+      hello.inventory.cpus = cpus;
+      items.push_back({hello, nullptr, nullptr});
+    }
+    turns.turn(std::move(items), false);
+  }
+  static cluster::JobSpec spec(std::int32_t ranks) {
+    cluster::JobSpec spec;
+    spec.command = {"true"};
+    spec.shape.ranks = ranks;
+    return spec;
+  }
+  // The ranks that a delivery starts, by the real decoder; each message fits.
+  static std::size_t ranks_in(const Delivery& delivery) {
+    std::size_t ranks = 0;
+    for (const Delivery::Message& message : delivery.messages) {
+      EXPECT_LE(message.frame.size(), wire::message_bytes_max);
+      const auto decoded = wire::decode_controller_message(message.frame);
+      EXPECT_TRUE(decoded.ok());
+      if (const auto* start = std::get_if<wire::StartRanks>(&*decoded)) ranks += start->ranks.size();
+    }
+    return ranks;
+  }
+};
+
+TEST_F(OutboxTest, ALargeGangIsToldOverSeveralTurns) {
+  join(1'000, 4);
+  constexpr std::int32_t wanted = 50'000;
+  std::size_t told = 0;
+  auto outcome = happen(cluster::Submit{{spec(wanted)}});
+  std::size_t turns_taken = 1;
+  for (;; ++turns_taken) {
+    const std::size_t now_told = ranks_in(outcome.delivery);
+    EXPECT_LT(now_told, ranks_per_turn_max + 64);
+    told += now_told;
+    if (turns.patience() > 0s) break;
+    outcome = turns.turn({}, false);
+  }
+  EXPECT_EQ(told, std::size_t{wanted});
+  EXPECT_GE(turns_taken, wanted / ranks_per_turn_max);
+}
+
+TEST_F(OutboxTest, AnEndComesBehindItsStartsAndWhatIsOverIsNotStarted) {
+  join(1'000, 4);
+  auto submitted = happen(cluster::Submit{{spec(50'000)}});
+  const std::size_t told = ranks_in(submitted.delivery);
+  auto outcome = happen(cluster::Cancel{cluster::JobId(1), "me"});
+  std::size_t ends = 0;
+  for (;; outcome = turns.turn({}, false)) {
+    for (const auto& message : outcome.delivery.messages) {
+      const auto decoded = wire::decode_controller_message(message.frame);
+      if (const auto* end = std::get_if<wire::EndRanks>(&*decoded)) ends += end->ranks.size();
+      EXPECT_FALSE(ends > 0 && message.start) << "nothing starts behind the first end";
+    }
+    if (turns.patience() > 0s) break;
+  }
+  EXPECT_EQ(ends, 50'000U);
+  EXPECT_LT(told, 50'000U);
+}
+
+TEST_F(OutboxTest, WhatDoesNotFitIntoAFrameGoesInSeveral) {
+  join(1, 128);
+  cluster::JobSpec wanted = spec(2'000);
+  wanted.output = std::string(4'000, 'o') + "%t";
+  for (int variable = 0; variable < 30; ++variable)
+    wanted.env.push_back("V" + std::to_string(variable) + "=" + std::string(100'000, 'v'));
+  const auto outcome = happen(cluster::Submit{{wanted}});
+  EXPECT_EQ(ranks_in(outcome.delivery), 2'000U);
+  EXPECT_GT(outcome.delivery.messages.size(), 1U);
+}
+
+}  // namespace
+}  // namespace tutti::driver

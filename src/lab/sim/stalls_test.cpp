@@ -1,0 +1,81 @@
+// A small world without other faults, in which one loop stands still: who is blamed for it.
+#include <gtest/gtest.h>
+
+#include "lab/sim/virtual_controller.hpp"
+#include "lab/sim/virtual_node.hpp"
+
+namespace tutti::sim {
+namespace {
+
+constexpr std::size_t stalls_nodes = 4;
+
+struct Stalls : testing::Test {
+  World world{1, stalls_nodes, true};
+  VirtualController controller{world};
+  std::vector<std::unique_ptr<VirtualNode>> nodes;
+
+  void SetUp() override {
+    for (std::size_t index = 0; index < stalls_nodes; ++index) {
+      cluster::Hello self{"n" + std::to_string(index), "", "10.0.0.1", 0, {}, {}};
+      self.inventory.devices = {{"H100", gib(80), "uuid"}};
+      self.inventory.cpus = 4;
+      nodes.push_back(std::make_unique<VirtualNode>(world, std::move(self),
+                                                    [this, index]() -> std::optional<Network::Id> {
+                                                      const Network::Id id = world.network.open(index);
+                                                      controller.accept(id);
+                                                      return id;
+                                                    }));
+    }
+    world.network.set_calls({.message =
+                                 [this](auto id, auto node, Side to, const auto& frame) {
+                                   if (to == Side::agent) return nodes[node]->receive(id, frame);
+                                   controller.receive(id, nodes[node]->name(), frame);
+                                 },
+                             .closed =
+                                 [this](auto id, auto node, Side side) {
+                                   if (side == Side::agent) return nodes[node]->closed(id);
+                                   controller.closed(id, nodes[node]->name());
+                                 }});
+    controller.start();
+    for (auto& node : nodes) node->power_on();
+    pass(5s);
+    ASSERT_EQ(controller.state().nodes.size(), stalls_nodes);
+  }
+
+  void pass(Duration time) {
+    const Duration end = world.agenda.now() + time;
+    while (world.agenda.run_next(end)) lost_ += lost();
+  }
+  std::size_t lost() const {
+    std::size_t count = 0;
+    for (const auto& [name, node] : controller.state().nodes) count += node.lost ? 1 : 0;
+    return count;
+  }
+
+  std::size_t lost_ = 0;  // at any time
+};
+
+TEST_F(Stalls, ANetworkLoopThatStandsStillLosesNobody) {
+  ASSERT_TRUE(controller.stall(Stall::network, 20s));
+  pass(40s);
+  EXPECT_EQ(lost_, 0U);
+}
+
+TEST_F(Stalls, ACoreThatStandsStillLosesNobody) {
+  ASSERT_TRUE(controller.stall(Stall::core, 20s));
+  pass(40s);
+  EXPECT_EQ(lost_, 0U);
+}
+
+TEST_F(Stalls, AnAgentThatStandsStillIsLostAndComesBack) {
+  ASSERT_TRUE(nodes[2]->stall_agent());
+  pass(10s);
+  EXPECT_TRUE(controller.state().nodes.at("n2").lost);
+  EXPECT_EQ(lost(), 1U);
+  nodes[2]->end_agent_stall();
+  pass(10s);
+  EXPECT_EQ(lost(), 0U);
+}
+
+}  // namespace
+}  // namespace tutti::sim

@@ -1,0 +1,27 @@
+// More than a cluster can carry: what one person asks for must not stop it for the others.
+#include <gtest/gtest.h>
+
+#include "support/cluster.hpp"
+
+namespace tutti {
+namespace {
+
+using support::has;
+using support::TestCluster;
+
+TEST(Crowd, MoreRanksThanThereAreCpusForAreRefusedAtOnce) {
+  const TestCluster cluster(1, 1);
+  const auto refused = cluster.tutti({"run", "--detach", "--ranks", "100000", "--", "true"});
+  EXPECT_EQ(refused.exit_code, 2) << refused.err;
+  EXPECT_TRUE(has(refused.err, "such ranks would fit")) << refused.err;
+  EXPECT_EQ(cluster.tutti({"jobs"}).exit_code, 0);
+  EXPECT_EQ(cluster.run({"--ranks", "8"}, "true").exit_code, 0) << "a few more than CPUs are fine";
+}
+
+TEST(Crowd, NodesAreListedPageByPage) {
+  const TestCluster cluster(3, 1);
+  EXPECT_EQ(cluster.json({"nodes"}).size(), 3U);
+}
+
+}  // namespace
+}  // namespace tutti
