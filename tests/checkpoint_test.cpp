@@ -76,7 +76,7 @@ class CheckpointCommand : public testing::Test {
     }
     const checkpoint::State state{
         .step = step, .mesh = "2x1x1", .loss = loss, .model_config = model::config_json(tiny)};
-    const auto committed = checkpoint::commit(checkpoints(), state, records);
+    const auto committed = checkpoint::commit(checkpoints(), 0, state, records);
     ASSERT_TRUE(committed) << committed.error().text();
   }
 

@@ -240,12 +240,112 @@ TEST_F(Training, ARunIsContinuedOnlyWhenAsked) {
   const auto refused = cluster_->tutti({"train", config, "--ranks", "1"});
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_NE(refused.err.find("--resume goes on with it"), std::string::npos) << refused.err;
+  // Another model than the checkpoints': refused before anything starts, and nothing is lost.
+  const auto other = cluster_->tutti({"train", config, "--ranks", "1", "--resume", "--set", "layers=2"});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_NE(other.err.find("another model: layers is 4 there and 2 here"), std::string::npos) << other.err;
+  EXPECT_EQ(weights("again", 10).empty(), false);
   ASSERT_EQ(cluster_->wait(submit({config, "--ranks", "1", "--resume", "--steps", "15"})), 0);
   EXPECT_EQ(metrics("again").size(), 15U);
   const auto text = cluster_->tutti(
       {"generate", file("again"), "--prompt", "line ", "--tokens", "5", "--temperature", "0"});
   EXPECT_EQ(text.exit_code, 0) << text.err;
   EXPECT_TRUE(text.out.starts_with("line ")) << text.out;
+}
+
+TEST_F(Training, BeginsAnewWhenToldAndKeepsWhatThereWas) {
+  start_nodes({"a"});
+  const std::string config = recipe("anew", "1", 10);
+  ASSERT_EQ(cluster_->wait(submit({config, "--ranks", "1"})), 0);
+  const std::string job = submit({config, "--ranks", "1", "--from-scratch", "--set", "layers=2"});
+  ASSERT_EQ(cluster_->wait(job), 0) << cluster_->log(job, 0);
+  EXPECT_EQ(metrics("anew").size(), 10U);
+  const auto old = checkpoint::steps_in(file("anew") + "/checkpoints.old-1");
+  ASSERT_TRUE(old.ok());
+  EXPECT_EQ(old->back(), 10);
+  EXPECT_TRUE(fs::exists(file("anew") + "/metrics.jsonl.old-1"));
+  // Checkpoints that have gone are no reason to begin anew in silence.
+  fs::rename(file("anew") + "/checkpoints", file("anew") + "/elsewhere");
+  const auto gone = cluster_->tutti({"train", config, "--ranks", "1", "--set", "layers=2"});
+  EXPECT_EQ(gone.exit_code, 2);
+  EXPECT_NE(gone.err.find("the run had a checkpoint of step 10"), std::string::npos) << gone.err;
+}
+
+// The attempts of one job are not those of the next.
+TEST_F(Training, ARunWhoseJobWasRestartedIsResumedByTheNextJob) {
+  start_nodes({"a"});
+  const std::string config = recipe("restarted", "dp2", 40);
+  const std::string job = submit({config, "--gpus", "2"});
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    ASSERT_TRUE(reaches("restarted", 5 + 5 * static_cast<std::size_t>(attempt)));
+    ASSERT_TRUE(eventually([&] {
+      const auto ranks = cluster_->ranks_on("a");
+      return !ranks.empty() && ::kill(ranks.back(), SIGKILL) == 0;
+    }));
+    ASSERT_TRUE(eventually([&] { return cluster_->job(job).value("attempt", 0) > attempt; }));
+  }
+  ASSERT_EQ(cluster_->wait(job), 0) << cluster_->log(job, 0);
+  const std::string next = submit({config, "--gpus", "2", "--resume", "--steps", "50"});
+  ASSERT_EQ(cluster_->wait(next), 0) << cluster_->log(next, 0);
+  EXPECT_EQ(metrics("restarted").size(), 50U);
+}
+
+TEST_F(Training, TheSecondInAFolderIsRefusedByName) {
+  start_nodes({"a"});
+  // Both wait for the node: nobody owns the folder yet, and the ranks find out which of the two may.
+  ASSERT_EQ(cluster_->tutti({"drain", "a"}).exit_code, 0);
+  const std::string first = submit({recipe("shared", "1", 4000), "--ranks", "1"});
+  const std::string second =
+      submit({recipe("shared", "1", 4000), "--ranks", "1", "--from-scratch", "--set", "learning_rate=1e-5"});
+  ASSERT_EQ(cluster_->tutti({"resume", "a"}).exit_code, 0);
+  ASSERT_TRUE(eventually(
+      [&] { return cluster_->state(first) == "failed" || cluster_->state(second) == "failed"; }, 60s));
+  const bool first_lost = cluster_->state(first) == "failed";
+  const std::string owner = first_lost ? second : first;
+  const std::string loser = first_lost ? first : second;
+  EXPECT_EQ(cluster_->job(loser)["attempt"], 0) << "another attempt would be refused too";
+  EXPECT_NE(
+      cluster_->log(loser, 0).find("job " + owner + " (attempt 0, on node a) trains in this folder since"),
+      std::string::npos)
+      << cluster_->log(loser, 0);
+  ASSERT_TRUE(reaches("shared", 20));
+  const auto third = cluster_->tutti({"train", recipe("shared", "1", 4000), "--ranks", "1", "--resume"});
+  EXPECT_EQ(third.exit_code, 2) << third.out;
+  EXPECT_NE(third.err.find("job " + owner + " (attempt 0, on node a) trains in this folder since"),
+            std::string::npos)
+      << third.err;
+  ASSERT_EQ(cluster_->tutti({"cancel", owner}).exit_code, 0);
+  ASSERT_TRUE(cluster_->becomes(owner, "cancelled"));
+  metrics("shared");  // no step is there twice
+}
+
+TEST_F(Training, ARunThatDivergesEndsOnceAndForAll) {
+  start_nodes({"a"});
+  const std::string job =
+      submit({recipe("diverges", "dp2", 4000, "bad_steps_max: 3\nclip: 0\n"), "--gpus", "2", "--set",
+              "learning_rate=900", "--set", "weight_decay=900", "--set", "warmup=0"});
+  EXPECT_EQ(cluster_->wait(job), 78) << cluster_->log(job, 0);
+  EXPECT_EQ(cluster_->job(job)["attempt"], 0) << "the next one would end the same way";
+  EXPECT_NE(cluster_->log(job, 0).find("not finite in 3 steps in a row"), std::string::npos)
+      << cluster_->log(job, 0);
+}
+
+TEST_F(Training, OnNodesOfSeveralSizesThereIsOneMeshAndNoLayerIsCutAcrossThem) {
+  cluster_->set_gpus(6);
+  start_nodes({"a"});
+  cluster_->set_gpus(2);
+  start_nodes({"b"});
+  const std::string pairs = submit({recipe("pairs", "dp4 tp2", 4), "--gpus", "8"});
+  ASSERT_EQ(cluster_->wait(pairs), 0) << cluster_->log(pairs, 0);
+  EXPECT_NE(cluster_->log(pairs, 0).find("mesh dp4 tp2 of 8"), std::string::npos) << cluster_->log(pairs, 0);
+  const auto fours = cluster_->tutti({"train", recipe("fours", "dp2 tp4", 4), "--gpus", "8"});
+  EXPECT_EQ(fours.exit_code, 2) << fours.out;
+  EXPECT_NE(fours.err.find("tp4 needs groups of 4 ranks on one node, and the nodes have "), std::string::npos)
+      << fours.err;
+  // Four of the six fit on one node, and are put there.
+  const std::string four = submit({recipe("four", "tp4", 4), "--gpus", "4"});
+  ASSERT_EQ(cluster_->wait(four), 0) << cluster_->log(four, 0);
+  EXPECT_EQ(cluster_->job(four)["nodes"], nlohmann::json::array({"a"}));
 }
 
 TEST_F(Training, AFullDiskIsToldAndNothingOfTheRunIsLost) {

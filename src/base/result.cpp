@@ -9,6 +9,11 @@ Error Error::within(std::string_view doing) && {
   return std::move(*this);
 }
 
+Error Error::as(ErrorCode code) && {
+  code_ = code;
+  return std::move(*this);
+}
+
 Error Error::remedy(std::string_view advice) && {
   if (remedy_.empty()) remedy_ = advice;
   return std::move(*this);

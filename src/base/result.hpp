@@ -16,6 +16,7 @@ enum class ErrorCode {
   invalid,  // the request itself is wrong: a program exits with 2, asking again does not help
   failed,   // the request was fine and the work was not: a program exits with 1
   unknown,  // the work may have been done or not: who can ask again without doing it twice does
+  damaged,  // what is stored could be read, and is not what was written: it is set aside; exits with 1
 };
 
 // What happened (message), to what (context, outermost first), and what to do about it (remedy).
@@ -30,6 +31,8 @@ class [[nodiscard]] Error {
 
   // Adds what the caller was doing, in front of what is already there.
   Error within(std::string_view doing) &&;
+  // The same with another code, where a caller knows better what it means.
+  Error as(ErrorCode code) &&;
   // Sets what the user can do; the innermost one is the most precise and stays.
   Error remedy(std::string_view advice) &&;
 
@@ -48,6 +51,7 @@ class [[nodiscard]] Error {
 inline Error invalid(std::string message) { return {ErrorCode::invalid, std::move(message)}; }
 inline Error failed(std::string message) { return {ErrorCode::failed, std::move(message)}; }
 inline Error unknown(std::string message) { return {ErrorCode::unknown, std::move(message)}; }
+inline Error damaged(std::string message) { return {ErrorCode::damaged, std::move(message)}; }
 
 // The fields of `errno`: "what: No such file or directory".
 Error failed_errno(std::string_view what, int error_number);

@@ -13,8 +13,8 @@
 #include "cli/commands.hpp"
 #include "cli/follow.hpp"
 #include "cli/recipe_file.hpp"
+#include "cli/run_folder.hpp"
 #include "cli/submit.hpp"
-#include "learn/checkpoint/folder.hpp"
 #include "learn/dataset/dataset.hpp"
 #include "learn/recipe/choose.hpp"
 
@@ -52,19 +52,11 @@ Result<std::string> config_of(const recipe::Recipe& recipe) {
   return text.str();
 }
 
-Result<> write_text(const fs::path& path, const std::string& text) {
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out << text;
-  out.close();
-  if (!out) return failed_errno(path.string(), errno);
-  return {};
-}
-
 // What the cluster has, as far as a run is concerned.
 struct Machines {
   int gpus = 0;
-  int gpus_of_node = 0;
-  std::int64_t gpu_memory = 0;  // of the smallest
+  std::vector<int> gpus_of_nodes;  // of those that have some
+  std::int64_t gpu_memory = 0;     // of the smallest
   std::vector<std::int64_t> host_memory;
 };
 
@@ -74,7 +66,7 @@ Machines machines_of(const nlohmann::json& nodes) {
     const auto devices = node.value("devices", nlohmann::json::array());
     machines.host_memory.push_back(std::int64_t{node.value("memory_mib", 0)} << 20);
     machines.gpus += static_cast<int>(devices.size());
-    machines.gpus_of_node = std::max(machines.gpus_of_node, static_cast<int>(devices.size()));
+    if (!devices.empty()) machines.gpus_of_nodes.push_back(static_cast<int>(devices.size()));
     for (const auto& device : devices) {
       const std::int64_t bytes = std::int64_t{device.value("memory_mib", 0)} << 20;
       if (bytes > 0 && (machines.gpu_memory == 0 || bytes < machines.gpu_memory)) machines.gpu_memory = bytes;
@@ -91,6 +83,9 @@ class Train final : public Command {
     flags.add("ranks", ranks_, "train on so many ranks without GPUs", {.min = 1, .max = plan::ranks_max});
     flags.add("steps", steps_, "instead of the recipe's steps", {.min = 1});
     flags.add("resume", resume_, "go on with a run that has checkpoints");
+    flags.add("from-scratch", from_scratch_,
+              "begin a run anew that has checkpoints; they stay in its folder under another name");
+    flags.add("take-over", take_over_, "take the run's folder from a training that surely runs no more");
     flags.add("set", settings_, "key=value, over the recipe's; may be given several times");
     flags.add("fixed", fixed_, "wait for all ranks after a server died, instead of going on with fewer");
     flags.add("name", name_, "of the job (default: the run's folder)");
@@ -112,6 +107,8 @@ class Train final : public Command {
     }
     if (gpus_ > 0 && ranks_ > 0)
       return invalid("--gpus and --ranks exclude each other").within("command line");
+    if (resume_ && from_scratch_)
+      return invalid("--resume and --from-scratch exclude each other").within("command line");
     if (steps_ > 0) settings_.push_back("steps=" + std::to_string(steps_));
     auto recipe = read_recipe(config_, settings_);
     if (!recipe) return std::move(recipe).error();
@@ -123,9 +120,20 @@ class Train final : public Command {
     if (!nodes) return std::move(nodes).error();
     auto draft = plan(*recipe, *shape, machines_of(*nodes));
     if (!draft) return std::move(draft).error();
-    if (auto written = write_run(*recipe, *shape); !written) return std::move(written).error();
+    if (auto fine = check_run_folder(*cluster, recipe->run, *shape, asked()); !fine)
+      return std::move(fine).error();
+    auto submission = write_submission({.recipe = *recipe,
+                                        .config = model::config_json(*shape),
+                                        .from_scratch = from_scratch_,
+                                        .take_over = take_over_});
+    if (!submission) return std::move(submission).error();
+    draft->command.push_back(*submission);
     auto job = submit(*cluster, *draft);
-    if (!job) return std::move(job).error();
+    if (!job) {
+      std::error_code ignored;
+      fs::remove(*submission, ignored);
+      return std::move(job).error();
+    }
     if (detach_) {
       std::printf("%s\n", job->c_str());
       return exit_success;
@@ -151,12 +159,18 @@ class Train final : public Command {
     if (ranks == 0) ranks = on_gpus ? machines.gpus : 1;
     recipe::Ground ground{
         .ranks = static_cast<int>(ranks),
-        .ranks_of_node = on_gpus ? std::max(1, machines.gpus_of_node) : static_cast<int>(ranks),
+        .nodes = on_gpus ? machines.gpus_of_nodes : std::vector<int>(),
+        .placed = false,
         .place = on_gpus ? recipe::Place::gpu : recipe::Place::host,
         .memory = on_gpus ? machines.gpu_memory
                           : recipe::memory_of_each(machines.host_memory, static_cast<int>(ranks))};
-    if (auto mesh = recipe::choose_mesh(recipe, shape, ground); !mesh) return std::move(mesh).error();
+    auto mesh = recipe::choose_mesh(recipe, shape, ground);
+    if (!mesh) return std::move(mesh).error();
     jobfile::Draft draft;
+    // The slices of a layer lie on one node.
+    const auto arranged = recipe::arrange(ground, mesh->tensor).value_or(recipe::Arrangement());
+    draft.nodes = arranged.nodes;
+    draft.ranks_per_node = arranged.ranks_per_node;
     const std::vector<int> counts =
         fixed_ ? std::vector<int>{ground.ranks} : rank_counts(recipe, shape, ground);
     draft.rank_counts.assign(counts.begin(), counts.end());
@@ -172,26 +186,8 @@ class Train final : public Command {
     return draft;
   }
 
-  // The run's folder, as the ranks expect it.
-  Result<> write_run(const recipe::Recipe& recipe, const model::Shape& shape) const {
-    std::error_code error;
-    fs::create_directories(recipe.run, error);
-    if (error) return failed(error.message()).within(recipe.run);
-    auto steps = checkpoint::steps_in(recipe.run + "/checkpoints");
-    if (!steps) return std::move(steps).error();
-    if (!steps->empty() && !resume_) {
-      return invalid("there is a run in it, with a checkpoint of step " + std::to_string(steps->back()))
-          .within(recipe.run)
-          .remedy("--resume goes on with it; --set run=ANOTHER begins a new one");
-    }
-    if (steps->empty() && resume_) {
-      return invalid("there is no checkpoint to go on with")
-          .within(recipe.run)
-          .remedy("without --resume it begins");
-    }
-    if (auto done = write_text(fs::path(recipe.run) / "recipe.json", recipe::json_of(recipe)); !done)
-      return done;
-    return write_text(fs::path(recipe.run) / "config.json", model::config_json(shape));
+  RunFolderAsk asked() const {
+    return {.resume = resume_, .from_scratch = from_scratch_, .take_over = take_over_};
   }
 
   std::string config_;
@@ -199,6 +195,8 @@ class Train final : public Command {
   std::int64_t ranks_ = 0;
   std::int64_t steps_ = 0;
   bool resume_ = false;
+  bool from_scratch_ = false;
+  bool take_over_ = false;
   std::vector<std::string> settings_;
   bool fixed_ = false;
   std::string name_;

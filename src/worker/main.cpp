@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/exit_codes.hpp"
 #include "base/text.hpp"
 #include "base/version/version.hpp"
 #include "learn/train/check.hpp"
@@ -21,8 +22,8 @@ constexpr const char* usage_text =
     "       tutti-worker check-comm   as a rank of a job: runs every collective on tensors and compares with "
     "libtorch\n"
     "       tutti-worker check-train  compares the trainer's arithmetic with libtorch's on this machine\n"
-    "       tutti-worker train RUN [BYTES]   as a rank of a job that has so much memory: trains what "
-    "RUN/recipe.json says; `tutti train` submits it\n"
+    "       tutti-worker train RUN [BYTES [FILE]]   as a rank of a job that has so much memory: trains what "
+    "FILE or RUN/recipe.json says; `tutti train` submits it\n"
     "       tutti-worker generate RUN PROMPT TOKENS TEMPERATURE SEED   what `tutti generate` runs\n";
 
 int report(const tutti::Error& error) {
@@ -32,6 +33,13 @@ int report(const tutti::Error& error) {
 }
 
 int exit_code(const tutti::Result<int>& result) { return result ? *result : report(result.error()); }
+
+// Of a rank, which would be started again: what is wrong with the request stays wrong.
+int exit_code_of_rank(const tutti::Result<int>& result) {
+  if (result) return *result;
+  const int code = report(result.error());
+  return result.error().code() == tutti::ErrorCode::invalid ? tutti::exit_final : code;
+}
 
 int print_version() {
   const std::string number(tutti::version());
@@ -69,7 +77,7 @@ int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   const std::string word = words.empty() ? "" : words.front();
   const std::span<const std::string> rest(words.begin() + (words.empty() ? 0 : 1), words.end());
-  if (word == "train") return exit_code(tutti::worker::train(rest));
+  if (word == "train") return exit_code_of_rank(tutti::worker::train(rest));
   if (word == "generate") return exit_code(tutti::worker::generate(rest));
   if (rest.empty()) {
     if (word == "--version") return print_version();

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <malloc.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -13,7 +14,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <mutex>
+#include <thread>
 
+#include "base/exit_codes.hpp"
+#include "base/time.hpp"
 #include "comm/communicator.hpp"
 #include "learn/train/generate.hpp"
 #include "learn/train/trainer.hpp"
@@ -23,6 +28,9 @@ namespace {
 
 // A death is noticed at once, by its closed connection; this is for a rank that is there and does not come.
 constexpr Duration operation_deadline = std::chrono::minutes(5);
+
+// From the first failure of a rank to its exit.
+constexpr Duration failure_deadline = std::chrono::seconds(60);
 
 constexpr std::int64_t generated_tokens_max = 1 << 20;
 
@@ -77,6 +85,19 @@ void keep_memory() {
   mallopt(M_TOP_PAD, 64 << 20);
 }
 
+// A rank that has failed ends, whatever it then waits for: a disk that does not answer, a device, a peer.
+void leave_in_time(const Error& error) {
+  static std::once_flag told;
+  std::call_once(told, [&] {
+    std::thread([error] {
+      std::this_thread::sleep_for(failure_deadline);
+      std::fprintf(stderr, "tutti-worker: %s\n  (it did not end by itself within %s)\n", error.text().c_str(),
+                   format_duration(failure_deadline).c_str());
+      _exit(error.code() == ErrorCode::invalid ? exit_final : 1);
+    }).detach();
+  });
+}
+
 int gpu_of_rank(std::int64_t local_rank) {
   const int count = at::hasCUDA() ? static_cast<int>(at::detail::getCUDAHooks().getNumGPUs()) : 0;
   return count == 0 ? -1 : static_cast<int>(local_rank % count);
@@ -85,7 +106,8 @@ int gpu_of_rank(std::int64_t local_rank) {
 }  // namespace
 
 Result<int> train(std::span<const std::string> words) {
-  if (words.empty() || words.size() > 2) return invalid("train takes RUN, and how much memory a rank has");
+  if (words.empty() || words.size() > 3)
+    return invalid("train takes RUN, how much memory a rank has, and what to train");
   const auto memory = parse<std::int64_t>("BYTES", words.size() > 1 ? words[1] : "0", 0,
                                           std::numeric_limits<std::int64_t>::max());
   if (!memory) return memory.error();
@@ -95,13 +117,15 @@ Result<int> train(std::span<const std::string> words) {
   share_cores(ranks_of_node);
   std::signal(SIGTERM, ask_to_stop);
 
-  train::RunOptions run{.folder = words[0],
-                        .attempt = number_from("TUTTI_ATTEMPT", 0),
-                        .ranks_of_node = static_cast<int>(ranks_of_node),
-                        .device = gpu_of_rank(number_from("LOCAL_RANK", 0)),
-                        .memory = *memory,
-                        .progress_file = text_from("TUTTI_PROGRESS_FILE"),
-                        .saved_folder = text_from("TUTTI_CHECKPOINT_DIR")};
+  train::RunOptions run{
+      .folder = words[0],
+      .fence = {number_from("TUTTI_ATTEMPT", 0), number_from("TUTTI_JOB", 0), text_from("TUTTI_CLUSTER")},
+      .submission = words.size() > 2 ? words[2] : "",
+      .device = gpu_of_rank(number_from("LOCAL_RANK", 0)),
+      .memory = *memory,
+      .progress_file = text_from("TUTTI_PROGRESS_FILE"),
+      .saved_folder = text_from("TUTTI_CHECKPOINT_DIR"),
+      .failing = leave_in_time};
   if (run.device < 0) keep_memory();
   options->device_memory = run.device >= 0;
   options->deadline = operation_deadline;

@@ -99,6 +99,8 @@ class PartsCluster final : public Cluster {
   void kill_controller() { controller_.reset(); }
   // Returns when the node is ready. It finds the controller at `via`, if that is not empty.
   bool start_agent(const std::string& name, const std::string& via = "");
+  // Of the agents that are started from now on.
+  void set_gpus(int count) { options_.gpus = count; }
   // kill -9 of the agent and of everything it started.
   void pull_plug(const std::string& node);
 

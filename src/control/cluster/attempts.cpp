@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <optional>
 
+#include "base/exit_codes.hpp"
 #include "control/cluster/machine.hpp"
 
 namespace tutti::cluster {
@@ -31,6 +33,16 @@ std::map<NodeName, std::vector<std::int32_t>> ranks_by_node(const Job& job, Chos
     here->push_back(static_cast<std::int32_t>(rank));
   }
   return by_node;
+}
+
+// A rank that says that another attempt would end as this one did, whichever rank was heard first.
+std::optional<std::int32_t> rank_that_ended_for_good(const Job& job) {
+  if (job.spec.restart_on_failure == 0) return std::nullopt;
+  const auto found = std::find_if(job.ranks.begin(), job.ranks.end(), [](const RankStatus& rank) {
+    return rank.state == RankState::exited && !rank.vanished && rank.exit_code == exit_final;
+  });
+  if (found == job.ranks.end()) return std::nullopt;
+  return static_cast<std::int32_t>(found - job.ranks.begin());
 }
 
 }  // namespace
@@ -229,6 +241,12 @@ void Machine::settle(Job& job) {
       ++job.preemptions;
       return requeue(job);
     case EndCause::rank_failed:
+      if (const auto rank = rank_that_ended_for_good(job)) {
+        job.exit_code = exit_final;
+        return finish(job, JobState::failed,
+                      describe_exit(job, *rank, job.ranks[static_cast<std::size_t>(*rank)]) +
+                          "; it asks for no restart");
+      }
       if (++job.failures <= job.spec.restart_on_failure) return restart(job);
       return finish(job, JobState::failed, job.reason);
     case EndCause::node_fault:

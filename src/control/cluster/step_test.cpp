@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/exit_codes.hpp"
 #include "base/prng.hpp"
 #include "control/cluster/cluster_test.hpp"
 
@@ -67,6 +68,21 @@ TEST_F(ClusterTest, AProgramsFailureIsRestartedOnlyWhenAskedFor) {
   EXPECT_EQ(job(id).state, JobState::starting);
   all_exit(id, 1);
   EXPECT_EQ(job(id).state, JobState::failed);
+}
+
+TEST_F(ClusterTest, ARankThatEndsForGoodIsNotRestarted) {
+  join("a", 2);
+  JobSpec wanted = spec(2);
+  wanted.restart_on_failure = 20;
+  const JobId id = submit(wanted);
+  all_start(id);
+  report(id, 1, {RankState::exited, 1, "rank 0 aborted"});
+  EXPECT_EQ(job(id).state, JobState::running) << "the other one is still to be heard";
+  report(id, 0, {RankState::exited, exit_final, "it diverges"});
+  EXPECT_EQ(job(id).state, JobState::failed);
+  EXPECT_EQ(job(id).attempt, 0);
+  EXPECT_EQ(job(id).exit_code, exit_final);
+  EXPECT_EQ(job(id).reason, "rank 0 on node a exited with 78; it diverges; it asks for no restart");
 }
 
 TEST_F(ClusterTest, ALostNodeRestartsItsGangsElsewhere) {

@@ -24,7 +24,7 @@ Result<int> Blocks::descriptor(std::size_t file) {
   if (open_.size() >= open_max) open_.clear();
   const std::string& name = files_[file].name;
   files::FileDescriptor opened(open((folder_ + "/" + name).c_str(), O_RDONLY | O_CLOEXEC));
-  if (!opened.valid() && errno == ENOENT) return failed(name + " is missing").within(folder_);
+  if (!opened.valid() && errno == ENOENT) return damaged(name + " is missing").within(folder_);
   if (!opened.valid()) return failed_errno("cannot read " + name, errno).within(folder_);
   // Blocks are read one behind the other: the kernel may read ahead further than usual.
   static_cast<void>(posix_fadvise(opened.get(), 0, 0, POSIX_FADV_SEQUENTIAL));
@@ -37,15 +37,17 @@ Result<> Blocks::fill(Kept& kept) {
   if (!file) return file.error();
   const std::uint64_t begin = kept.block * block_bytes;
   kept.bytes.resize(std::min(block_bytes, record.bytes - begin));
-  const auto damaged = [&](const std::string& why) {
-    return failed(record.name + ": block " + std::to_string(kept.block) + " is damaged" + why)
-        .within(folder_);
-  };
-  if (auto read = files::read_at(*file, begin, kept.bytes, record.name); !read) {
-    return damaged(": " + read.error().message());
-  }
+  const std::string block = record.name + ": block " + std::to_string(kept.block);
+  struct stat status {};
+  if (fstat(*file, &status) != 0) return failed_errno("cannot read " + record.name, errno).within(folder_);
+  const bool ends_early = static_cast<std::uint64_t>(status.st_size) < begin + kept.bytes.size();
+  if (ends_early)
+    return damaged(block + " is damaged: cannot read " + record.name + ": it ends early").within(folder_);
+  // A disk that does not give the bytes says nothing of them.
+  if (auto read = files::read_at(*file, begin, kept.bytes, record.name); !read)
+    return failed(block + ": " + read.error().message()).within(folder_);
   bytes_read_ += kept.bytes.size();
-  if (hash64(kept.bytes) != record.blocks[kept.block]) return damaged("");
+  if (hash64(kept.bytes) != record.blocks[kept.block]) return damaged(block + " is damaged").within(folder_);
   return {};
 }
 
@@ -91,7 +93,7 @@ Result<> Blocks::check_size(std::size_t file) {
   struct stat status {};
   if (fstat(*number, &status) != 0) return failed_errno("cannot read " + record.name, errno).within(folder_);
   if (static_cast<std::uint64_t>(status.st_size) <= record.bytes) return {};
-  return failed(record.name + " is longer than it was written").within(folder_);
+  return damaged(record.name + " is longer than it was written").within(folder_);
 }
 
 }  // namespace tutti::checkpoint

@@ -15,16 +15,22 @@ namespace tutti::checkpoint {
 namespace {
 
 constexpr std::string_view step_prefix = "step-";
+constexpr std::string_view job_mark = ".job-";
 constexpr std::string_view attempt_mark = ".attempt-";
 constexpr std::string_view part_ending = ".part";
 constexpr std::string_view removed_ending = ".removed";
 constexpr std::size_t step_digits = 8;
 constexpr std::size_t attempt_digits = 4;
-constexpr std::size_t attempt_file_bytes_max = 64;
+constexpr std::string_view damaged_mark = ".damaged-";
+constexpr std::string_view old_mark = ".old-";
+constexpr std::string_view committed_ending = ".committed";
+constexpr int set_aside_max = 10'000;  // of one name
+constexpr std::size_t attempt_file_bytes_max = 512;
 
 std::string step_name(std::int64_t step) { return std::string(step_prefix) + padded(step, step_digits); }
-std::string part_name(std::int64_t step, std::int64_t attempt) {
-  return "." + step_name(step) + std::string(attempt_mark) + padded(attempt, attempt_digits) +
+std::string part_name(std::int64_t step, const Fence& fence) {
+  const std::string job = fence.job == 0 ? "" : std::string(job_mark) + std::to_string(fence.job);
+  return "." + step_name(step) + job + std::string(attempt_mark) + padded(fence.attempt, attempt_digits) +
          std::string(part_ending);
 }
 
@@ -42,35 +48,38 @@ std::optional<std::int64_t> step_of(std::string_view name) {
   return step && step_name(*step) == name ? step : std::nullopt;
 }
 
-// Of the name of an unfinished checkpoint.
-std::optional<std::int64_t> attempt_of_part(std::string_view name) {
-  const auto mark = name.rfind(attempt_mark);
-  if (!name.starts_with('.') || !name.ends_with(part_ending) || mark == std::string_view::npos)
-    return std::nullopt;
-  const auto begin = mark + attempt_mark.size();
-  return parse_number(name.substr(begin, name.size() - part_ending.size() - begin));
+// Whether an unfinished checkpoint has such a name, and not one that this writer gives.
+bool is_part_of_another(std::string_view name, const Fence& fence) {
+  if (!name.starts_with('.') || !name.ends_with(part_ending)) return false;
+  const auto end = name.find('.', 1);
+  const auto step = end == std::string_view::npos ? std::nullopt : step_of(name.substr(1, end - 1));
+  return step && name.find(attempt_mark) != std::string_view::npos && name != part_name(*step, fence);
 }
 
 Result<Lock> lock(const std::string& folder) { return Lock::acquire(folder + "/lock"); }
 
-// Nothing if no attempt has claimed the folder.
-Result<std::optional<std::int64_t>> read_attempt(const std::string& folder) {
+// Nothing if nobody has claimed the folder.
+Result<std::optional<Fence>> read_fence(const std::string& folder) {
   const std::string path = folder + "/attempt";
   const auto text = files::read_file(path, attempt_file_bytes_max);
   if (!text) return text.error();
-  if (!*text) return std::optional<std::int64_t>();
-  const auto number = parse_number(std::string_view(**text).substr(0, (*text)->find('\n')));
-  if (!number)
+  if (!*text) return std::optional<Fence>();
+  auto fence = Fence::parse(std::string_view(**text).substr(0, (*text)->find('\n')));
+  if (!fence)
     return failed("cannot read " + path + ": it is no number").remedy("remove it if no training runs");
-  return number;
+  return fence;
 }
 
-Result<> check_not_fenced(const std::string& folder, std::int64_t attempt) {
-  const auto newest = read_attempt(folder);
+Error fenced(const std::string& folder, const Fence& fence, const Fence& newest) {
+  return failed(fence.text() + " is fenced: " + newest.text() + " has claimed " + folder);
+}
+
+// Whoever else has claimed the folder since is the one to write into it.
+Result<> check_not_fenced(const std::string& folder, const Fence& fence) {
+  const auto newest = read_fence(folder);
   if (!newest) return newest.error();
-  if (!*newest || **newest <= attempt) return {};
-  return failed("attempt " + std::to_string(attempt) + " is fenced: attempt " + std::to_string(**newest) +
-                " has claimed " + folder);
+  if (!*newest || (same_cluster(**newest, fence) && !is_newer(**newest, fence))) return {};
+  return fenced(folder, fence, **newest);
 }
 
 // Renames what is to go, so that nobody takes it for a checkpoint any more. The caller holds the lock.
@@ -94,15 +103,38 @@ Result<> delete_hidden(const std::string& folder) {
   return done;
 }
 
-Result<> hide_older_parts(const std::string& folder, std::int64_t attempt) {
+Result<> hide_parts_of_others(const std::string& folder, const Fence& fence) {
   const auto names = names_in(folder);
   if (!names) return names.error();
   for (const auto& name : *names) {
-    const auto owner = attempt_of_part(name);
-    if (!owner || *owner >= attempt) continue;
+    if (!is_part_of_another(name, fence)) continue;
     if (auto hidden = hide(folder, name); !hidden) return hidden;
   }
   return {};
+}
+
+// The newest of those that were set aside.
+Result<std::optional<std::int64_t>> step_set_aside(const std::string& folder) {
+  const auto names = names_in(folder);
+  if (!names) return names.error();
+  std::optional<std::int64_t> newest;
+  for (const std::string& name : *names) {
+    const auto mark = name.find(damaged_mark);
+    if (mark == std::string::npos) continue;
+    const auto step = step_of(std::string_view(name).substr(0, mark));
+    if (step && (!newest || *step > *newest)) newest = step;
+  }
+  return newest;
+}
+
+// A name that nothing has yet: PATH, the mark, and the first number that is free.
+Result<std::string> free_name(const std::string& path, std::string_view mark) {
+  for (int number = 1; number <= set_aside_max; ++number) {
+    std::string name = path + std::string(mark) + std::to_string(number);
+    struct stat status {};
+    if (lstat(name.c_str(), &status) != 0 && errno == ENOENT) return name;
+  }
+  return failed("too much of it was set aside already").within(path).remedy("remove some of it");
 }
 
 Result<> check_files(const std::string& part, std::span<const FileRecord> files) {
@@ -141,38 +173,67 @@ std::string of_another_step(std::int64_t step) { return "its manifest is of step
 
 }  // namespace
 
-Result<> claim(const std::string& folder, std::int64_t attempt) {
+Result<> claim(const std::string& folder, const Fence& fence) {
   if (auto made = files::make_folders(folder); !made) return made;
   {
     const auto held = lock(folder);
     if (!held) return held.error();
-    if (auto allowed = check_not_fenced(folder, attempt); !allowed) return allowed;
-    if (auto noted = replace_durably(folder + "/attempt", std::to_string(attempt) + "\n"); !noted)
-      return noted;
-    if (auto hidden = hide_older_parts(folder, attempt); !hidden) return hidden;
+    const auto newest = read_fence(folder);
+    if (!newest) return newest.error();
+    if (*newest && is_newer(**newest, fence)) return fenced(folder, fence, **newest);
+    if (auto noted = replace_durably(folder + "/attempt", fence.line() + "\n"); !noted) return noted;
+    if (auto hidden = hide_parts_of_others(folder, fence); !hidden) return hidden;
   }
   // A rank of an older attempt can still have a file of its own open; what stays now, the next one deletes.
   static_cast<void>(delete_hidden(folder));
   return {};
 }
 
-Result<std::string> begin(const std::string& folder, std::int64_t step, std::int64_t attempt) {
-  if (auto allowed = check_not_fenced(folder, attempt); !allowed) return std::move(allowed).error();
-  std::string part = folder + "/" + part_name(step, attempt);
+Result<std::optional<Fence>> claimed_by(const std::string& folder) { return read_fence(folder); }
+
+Result<std::string> begin(const std::string& folder, std::int64_t step, const Fence& fence) {
+  if (auto allowed = check_not_fenced(folder, fence); !allowed) return std::move(allowed).error();
+  std::string part = folder + "/" + part_name(step, fence);
   if (auto made = files::make_folders(part); !made) return std::move(made).error();
   return part;
 }
 
-Result<> commit(const std::string& folder, const State& state, std::span<const FileRecord> files) {
-  const std::string part = folder + "/" + part_name(state.step, state.attempt);
+Result<> commit(const std::string& folder, const Fence& fence, const State& state,
+                std::span<const FileRecord> files) {
+  const std::string part = folder + "/" + part_name(state.step, fence);
   const auto held = lock(folder);
   if (!held) return held.error();
-  if (auto allowed = check_not_fenced(folder, state.attempt); !allowed) return allowed;
+  if (auto allowed = check_not_fenced(folder, fence); !allowed) return allowed;
   if (is_folder(checkpoint_path(folder, state.step))) return keep_existing(folder, state.step, part);
   auto complete = index_tensors(files);
   if (!complete) return std::move(complete).error().within("step " + std::to_string(state.step));
   if (auto there = check_files(part, files); !there) return there;
-  return publish(folder, part, state, files);
+  if (auto published = publish(folder, part, state, files); !published) return published;
+  // Beside the folder, so that its loss is noticed.
+  return replace_durably(folder + std::string(committed_ending), std::to_string(state.step) + "\n");
+}
+
+Result<std::optional<std::int64_t>> had_step(const std::string& folder) {
+  const std::string path = folder + std::string(committed_ending);
+  const auto text = files::read_file(path, attempt_file_bytes_max);
+  if (!text) return text.error();
+  if (!*text) return step_set_aside(folder);
+  const auto step = parse_number(std::string_view(**text).substr(0, (*text)->find('\n')));
+  if (!step) return failed("it is no number").within(path).remedy("remove it if the run may begin anew");
+  return step;
+}
+
+Result<std::string> move_away(const std::string& folder) {
+  auto away = free_name(folder, old_mark);
+  if (!away) return away;
+  if (is_folder(folder)) {
+    if (auto moved = rename_file(folder, *away); !moved) return std::move(moved).error();
+  }
+  const std::string committed = folder + std::string(committed_ending);
+  if (rename(committed.c_str(), (*away + std::string(committed_ending)).c_str()) != 0 && errno != ENOENT) {
+    return failed_errno("cannot rename " + committed, errno);
+  }
+  return away;
 }
 
 Result<> prune(const std::string& folder, std::size_t keep) {
@@ -193,13 +254,16 @@ Result<> prune(const std::string& folder, std::size_t keep) {
   return delete_hidden(folder);
 }
 
-Result<> discard(const std::string& folder, std::int64_t step) {
-  {
-    const auto held = lock(folder);
-    if (!held) return held.error();
-    if (auto hidden = hide(folder, step_name(step)); !hidden) return hidden;
-  }
-  return delete_hidden(folder);
+Result<std::string> set_aside(const std::string& folder, std::int64_t step, const std::string& why) {
+  const auto held = lock(folder);
+  if (!held) return held.error();
+  const std::string path = checkpoint_path(folder, step);
+  auto aside = free_name(path, damaged_mark);
+  if (!aside) return aside;
+  if (auto moved = rename_file(path, *aside); !moved) return std::move(moved).error();
+  // The name says the most of it: a disk that has no room for the reason is no reason to fail.
+  static_cast<void>(replace_durably(*aside + "/" + damaged_note_name, why + "\n"));
+  return aside;
 }
 
 Listed describe(const std::string& checkpoint) {
@@ -257,7 +321,7 @@ Result<Manifest> load_manifest(const std::string& folder, std::int64_t step) {
   const std::string path = checkpoint_path(folder, step);
   auto manifest = load_manifest(path);
   if (manifest && manifest->state.step != step) {
-    return failed(of_another_step(manifest->state.step)).within(path);
+    return damaged(of_another_step(manifest->state.step)).within(path);
   }
   return manifest;
 }

@@ -1,8 +1,9 @@
 // The checkpoints of a run, in one folder:
 //
 //     step-00000100/                        a checkpoint: manifest.json and the files of its ranks
-//     .step-00000200.attempt-0002.part/     one that is being written
-//     attempt                               the newest attempt that has claimed the folder
+//     step-00000050.damaged-1/              one that is not what was written; damaged.txt says why
+//     .step-00000200.job-12.attempt-0002.part/   one that is being written
+//     attempt                               the newest attempt that has claimed the folder, of which job
 //     lock                                  held around each change
 //
 // A checkpoint appears whole, by one rename, or not at all. What an attempt writes after a newer one has
@@ -12,34 +13,47 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/result.hpp"
 #include "base/time.hpp"
+#include "learn/checkpoint/fence.hpp"
 #include "learn/checkpoint/manifest.hpp"
 
 namespace tutti::checkpoint {
 
-// Makes the folder this attempt's, and removes what older ones have left unfinished. Refused if a newer one
-// has it.
-Result<> claim(const std::string& folder, std::int64_t attempt);
+constexpr const char* damaged_note_name = "damaged.txt";
+
+// Makes the folder this attempt's, and removes what others have left unfinished. Refused if a newer one of
+// the same cluster has it; which of two clusters may, its owner (owner.hpp) has decided before.
+Result<> claim(const std::string& folder, const Fence& fence);
+// Who did last; nothing if nobody has.
+Result<std::optional<Fence>> claimed_by(const std::string& folder);
 
 // Where the ranks are to write their files. Each rank may ask; the answer is the same.
-Result<std::string> begin(const std::string& folder, std::int64_t step, std::int64_t attempt);
+Result<std::string> begin(const std::string& folder, std::int64_t step, const Fence& fence);
 
-// Makes what the ranks of `state.attempt` have written for `state.step` a checkpoint. Refused if a newer
-// attempt has claimed the folder, if a file is not as recorded, or if the files do not hold each tensor
-// exactly once. A step that is there already stays as it is.
-Result<> commit(const std::string& folder, const State& state, std::span<const FileRecord> files);
+// Makes what the ranks of an attempt have written for `state.step` a checkpoint. Refused if another attempt
+// has claimed the folder since, if a file is not as recorded, or if the files do not hold each tensor exactly
+// once. A step that is there already stays as it is.
+Result<> commit(const std::string& folder, const Fence& fence, const State& state,
+                std::span<const FileRecord> files);
+// A step that the run once had a checkpoint of, whether it is still there or not: that of the last commit, as
+// noted beside the folder in FOLDER.committed, or one that was set aside. Nothing if it never had any.
+Result<std::optional<std::int64_t>> had_step(const std::string& folder);
+
+// Everything, under a name beside it: FOLDER.old-1, or the next number that is free. The new name.
+Result<std::string> move_away(const std::string& folder);
 
 // Removes all but the newest `keep` checkpoints whose manifest can be read. The newest of them always stays,
 // and so does all that is newer than it.
 Result<> prune(const std::string& folder, std::size_t keep);
 
-// Removes one checkpoint, such as one that proved damaged.
-Result<> discard(const std::string& folder, std::int64_t step);
+// Renames one that proved damaged, so that the step can be saved again; nothing is lost. The new path.
+Result<std::string> set_aside(const std::string& folder, std::int64_t step, const std::string& why);
 
 struct Listed {
   std::int64_t step = 0;

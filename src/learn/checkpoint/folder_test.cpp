@@ -28,6 +28,45 @@ TEST_F(Folder, BelongsToTheNewestAttempt) {
   EXPECT_EQ(read_text("run/checkpoints/attempt"), "3\n");
 }
 
+TEST_F(Folder, OfAFinishedJobIsTakenByTheNextWhateverItsAttempts) {
+  ASSERT_TRUE(claim(folder(), {7, 12, "east"})) << "job 12 was restarted seven times";
+  ASSERT_TRUE(claim(folder(), {0, 13, "east"})) << "a job that comes after it begins at attempt 0";
+  EXPECT_EQ(*claimed_by(folder()).value(), Fence(0, 13, "east"));
+  const auto older = claim(folder(), {8, 12, "east"});
+  ASSERT_FALSE(older);
+  EXPECT_EQ(older.error().message(),
+            "job 12, attempt 8 is fenced: job 13, attempt 0 has claimed " + folder());
+  EXPECT_FALSE(begin(folder(), 100, {8, 12, "east"}));
+  const auto part = begin(folder(), 100, {0, 13, "east"});
+  ASSERT_TRUE(part);
+  EXPECT_EQ(*part, path(".step-00000100.job-13.attempt-0000.part"));
+  // Of another cluster's number nothing is known but that it came later.
+  ASSERT_TRUE(claim(folder(), {0, 2, "west"}));
+  EXPECT_FALSE(begin(folder(), 100, {0, 13, "east"})) << "who was replaced writes nothing more";
+  EXPECT_FALSE(exists(".step-00000100.job-13.attempt-0000.part"));
+}
+
+TEST_F(Folder, OfAnEarlierTuttiIsUnderstood) {
+  write_text("attempt", "5\n");
+  EXPECT_FALSE(claim(folder(), 4));
+  EXPECT_TRUE(claim(folder(), {0, 1})) << "a job comes after ranks that nobody submitted";
+  EXPECT_EQ(read_text("attempt"), "0 1\n");
+}
+
+TEST_F(Folder, RemembersThatItHadCheckpoints) {
+  EXPECT_FALSE(had_step(folder()).value());
+  ASSERT_TRUE(write_small_checkpoint(folder(), 100));
+  ASSERT_TRUE(write_small_checkpoint(folder(), 200));
+  EXPECT_EQ(*had_step(folder()).value(), 200);
+  const auto away = move_away(folder());
+  ASSERT_TRUE(away);
+  EXPECT_EQ(*away, folder() + ".old-1");
+  EXPECT_FALSE(had_step(folder()).value());
+  EXPECT_TRUE(Checkpoint::open(*away, 200)) << "nothing is lost";
+  std::filesystem::remove_all(*away);
+  std::filesystem::remove(*away + ".committed");
+}
+
 TEST_F(Folder, OfAnAttemptThatCannotBeReadIsNotTaken) {
   write_text("attempt", "three\n");
   const auto claimed = claim(folder(), 4);
@@ -64,7 +103,7 @@ TEST_F(Folder, TakesNothingFromAnAttemptThatIsFenced) {
   const auto record = write_file(*part, 0, {});
   ASSERT_TRUE(record);
   ASSERT_TRUE(claim(folder(), 2)) << "the gang was started anew, and the old rank does not know";
-  const auto committed = commit(folder(), {.step = 100, .attempt = 1}, std::vector{*record});
+  const auto committed = commit(folder(), 1, {.step = 100, .attempt = 1}, std::vector{*record});
   ASSERT_FALSE(committed);
   EXPECT_EQ(committed.error().message(), "attempt 1 is fenced: attempt 2 has claimed " + folder());
   EXPECT_FALSE(write_file(*part, 1, {})) << "its folder is gone";
@@ -85,9 +124,14 @@ TEST_F(Folder, KeepsAStepThatIsThereAlready) {
   EXPECT_NE(again.error().text().find("step 100 is there already"), std::string::npos)
       << again.error().text();
   EXPECT_EQ(again.error().remedy(), "remove " + path("step-00000100"));
-  ASSERT_TRUE(discard(folder(), 100));
+  const auto aside = set_aside(folder(), 100, "a bit of it is another one");
+  ASSERT_TRUE(aside);
+  EXPECT_EQ(*aside, path("step-00000100.damaged-1"));
+  EXPECT_EQ(read_text("step-00000100.damaged-1/damaged.txt"), "a bit of it is another one\n");
   EXPECT_TRUE(write_small_checkpoint(folder(), 100, 1));
-  EXPECT_FALSE(discard(folder(), 99)) << "there is none";
+  EXPECT_EQ(*set_aside(folder(), 100, "again"), path("step-00000100.damaged-2"));
+  EXPECT_TRUE(steps().empty());
+  EXPECT_FALSE(set_aside(folder(), 99, "")) << "there is none";
 }
 
 TEST_F(Folder, TakesOnlyWholeTensors) {
@@ -115,9 +159,9 @@ TEST_F(Folder, TakesOnlyFilesThatAreThere) {
   const auto record = write_file(*part, 0, {});
   ASSERT_TRUE(record);
   std::filesystem::resize_file(*part + "/rank-00000.safetensors", record->bytes - 1);
-  EXPECT_FALSE(commit(folder(), {.step = 100}, std::vector{*record}));
+  EXPECT_FALSE(commit(folder(), 0, {.step = 100}, std::vector{*record}));
   std::filesystem::remove(*part + "/rank-00000.safetensors");
-  EXPECT_FALSE(commit(folder(), {.step = 100}, std::vector{*record}));
+  EXPECT_FALSE(commit(folder(), 0, {.step = 100}, std::vector{*record}));
   EXPECT_TRUE(steps().empty());
 }
 

@@ -80,7 +80,7 @@ inline Result<> write_checkpoint(const std::string& folder, const State& state,
     if (!record) return std::move(record).error();
     records.push_back(std::move(*record));
   }
-  return commit(folder, state, records);
+  return commit(folder, state.attempt, state, records);
 }
 
 // Two ranks with the halves of one matrix.
@@ -100,7 +100,10 @@ class CheckpointTest : public testing::Test {
     std::string path = (std::filesystem::temp_directory_path() / "tutti-checkpoint-XXXXXX").string();
     folder_ = mkdtemp(path.data());
   }
-  ~CheckpointTest() override { std::filesystem::remove_all(folder_); }
+  ~CheckpointTest() override {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::remove(folder_ + ".committed");
+  }
 
   const std::string& folder() const { return folder_; }
   std::string path(const std::string& name) const { return folder_ + "/" + name; }

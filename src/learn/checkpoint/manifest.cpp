@@ -271,9 +271,9 @@ Result<Manifest> decode(std::string_view text) {
 Result<Manifest> load_manifest(const std::string& checkpoint) {
   const auto text = files::read_file(checkpoint + "/" + manifest_name, manifest_bytes_max);
   if (!text) return text.error();
-  if (!*text) return failed("it has no manifest.json").within(checkpoint);
+  if (!*text) return damaged("it has no manifest.json").within(checkpoint);
   auto manifest = decode(**text);
-  if (!manifest) return std::move(manifest).error().within(checkpoint);
+  if (!manifest) return std::move(manifest).error().as(ErrorCode::damaged).within(checkpoint);
   return manifest;
 }
 

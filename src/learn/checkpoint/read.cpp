@@ -23,7 +23,7 @@ Result<Checkpoint> Checkpoint::open(const std::string& folder, std::int64_t step
 Result<Checkpoint> Checkpoint::open(const std::string& path, Result<Manifest> manifest) {
   if (!manifest) return std::move(manifest).error();
   auto tensors = index_tensors(manifest->files);
-  if (!tensors) return std::move(tensors).error().within(path);
+  if (!tensors) return std::move(tensors).error().as(ErrorCode::damaged).within(path);
   return Checkpoint(path, std::move(*manifest), std::move(*tensors));
 }
 

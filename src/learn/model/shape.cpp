@@ -35,6 +35,12 @@ class Keys {
     if (found == nullptr || *found == value) return;
     tell(key, "is " + json::write(*found) + ", and only " + json::write(value) + " is known");
   }
+  Rope rope() {
+    auto parsed = parse_rope(config_);
+    if (parsed) return *parsed;
+    if (problem_.empty()) problem_ = parsed.error().message();
+    return {};
+  }
   const std::string& problem() const { return problem_; }
 
  private:
@@ -83,12 +89,11 @@ Shape llama_shape(Keys& keys) {
   shape.intermediate = keys.required("intermediate_size");
   shape.context = keys.required("max_position_embeddings");
   shape.norm_epsilon = keys.number("rms_norm_eps", 1e-6);
-  shape.rope_theta = keys.number("rope_theta", 10000);
+  shape.rope = keys.rope();
   shape.tied = keys.toggle("tie_word_embeddings", false);
   keys.only("hidden_act", "silu");
   keys.only("attention_bias", false);
   keys.only("mlp_bias", false);
-  keys.only("rope_scaling", nullptr);
   if (shape.heads > 0) keys.only("head_dim", shape.head_size());
   return shape;
 }
@@ -198,12 +203,35 @@ std::string config_json(const Shape& shape) {
               {"intermediate_size", shape.intermediate},
               {"max_position_embeddings", shape.context},
               {"rms_norm_eps", shape.norm_epsilon},
-              {"rope_theta", shape.rope_theta},
               {"hidden_act", "silu"},
               {"attention_bias", false},
               {"tie_word_embeddings", shape.tied}};
+    write_rope(shape.rope, config);
   }
   return json::write(config, {.indent = 2}) + "\n";
+}
+
+std::string difference(const Shape& then, const Shape& now) {
+  std::string text;
+  const auto compare = [&](const char* name, const auto& before, const auto& here) {
+    if (before == here || !text.empty()) return;
+    text = std::string(name) + " is " + json::write(json::Value(before)) + " there and " +
+           json::write(json::Value(here)) + " here";
+  };
+  compare("the family", std::string(name_of(then.family)), std::string(name_of(now.family)));
+  compare("layers", then.layers, now.layers);
+  compare("hidden", then.hidden, now.hidden);
+  compare("heads", then.heads, now.heads);
+  compare("kv_heads", then.kv_heads, now.kv_heads);
+  compare("intermediate", then.intermediate, now.intermediate);
+  compare("the vocabulary", then.vocabulary, now.vocabulary);
+  compare("the head's tie to the embedding", then.tied, now.tied);
+  compare("the norms' epsilon", then.norm_epsilon, now.norm_epsilon);
+  // Learned positions are tensors; rotary ones are computed for as many as there are.
+  if (now.family == Family::gpt2) compare("context", then.context, now.context);
+  if (text.empty() && now.family == Family::llama && then.rope != now.rope)
+    text = "the rotary positions are others";
+  return text;
 }
 
 Result<> check(const Shape& shape) {
@@ -218,7 +246,7 @@ Result<> check(const Shape& shape) {
       return "gpt2 has as many key-value heads as heads";
     }
     if (shape.family == Family::llama && shape.head_size() % 2 != 0) return "a head must have an even size";
-    if (!(shape.norm_epsilon > 0) || !(shape.rope_theta > 0))
+    if (!(shape.norm_epsilon > 0) || !(shape.rope.theta > 0))
       return "norm epsilon and rope theta are positive";
     return "";
   }();

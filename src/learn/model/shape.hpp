@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "learn/model/rope.hpp"
 
 namespace tutti::model {
 
@@ -26,7 +27,7 @@ struct Shape {
   std::int64_t intermediate = 0;
   std::int64_t context = 0;  // the longest sequence
   double norm_epsilon = 1e-5;
-  double rope_theta = 10000;
+  Rope rope;
   bool tied = true;  // the head is the embedding
 
   std::int64_t head_size() const { return hidden / heads; }
@@ -39,6 +40,10 @@ Result<Family> parse_family(std::string_view word);
 // A config.json of Hugging Face (model_type gpt2 or llama), and back.
 Result<Shape> parse_config(std::string_view json);
 std::string config_json(const Shape& shape);
+
+// What is another in a model whose tensors were trained as `then`: "layers are 2 there and 4 here"; "" if
+// such tensors can be gone on with.
+std::string difference(const Shape& then, const Shape& now);
 
 // Whether such a model can be: sizes that divide, within bounds.
 Result<> check(const Shape& shape);

@@ -59,7 +59,7 @@ TEST(Shape, IsReadFromAConfig) {
   const Shape llama = shape_of(llama_3_8b_config);
   EXPECT_EQ(llama.family, Family::llama);
   EXPECT_EQ(llama.kv_heads, 8);
-  EXPECT_EQ(llama.rope_theta, 500'000);
+  EXPECT_EQ(llama.rope.theta, 500'000);
   EXPECT_EQ(llama.norm_epsilon, 1e-5);
   EXPECT_FALSE(llama.tied);
   EXPECT_EQ(shape_of(llama_7b_config).kv_heads, 32) << "as many as heads where nothing is said";
@@ -94,7 +94,7 @@ TEST(Shape, ThatCannotBeComputedHereIsRefused) {
   EXPECT_EQ(why_not(gpt2_config, "gelu_new", "relu"),
             "the model's configuration : 'activation_function' is \"relu\", and only \"gelu_new\" is known");
   EXPECT_EQ(why_not(llama_7b_config, "\"rope_scaling\":null", "\"rope_scaling\":{\"factor\":8}"),
-            "the model's configuration : 'rope_scaling' is {\"factor\":8}, and only null is known");
+            "the model's configuration : 'rope_scaling' has no rope_type");
   EXPECT_EQ(why_not(llama_3_8b_config, "\"head_dim\":128", "\"head_dim\":64"),
             "the model's configuration : 'head_dim' is 64, and only 128 is known");
   EXPECT_EQ(why_not(llama_3_8b_config, "\"mlp_bias\":false", "\"mlp_bias\":true"),
@@ -119,6 +119,22 @@ TEST(Shape, WhoseSizesDoNotFitIsRefused) {
   Shape shared = shape_of(gpt2_config);
   shared.kv_heads = 4;
   EXPECT_EQ(check(shared).error().text(), "the model's shape : gpt2 has as many key-value heads as heads");
+}
+
+TEST(Shape, TellsWhatIsAnotherThanInItsTensors) {
+  const Shape then = shape_of(llama_3_8b_config);
+  EXPECT_EQ(difference(then, then), "");
+  Shape now = then;
+  now.layers = 4;
+  EXPECT_EQ(difference(then, now), "layers is 32 there and 4 here");
+  now = then;
+  now.context = 64;
+  EXPECT_EQ(difference(then, now), "") << "rotary positions are no tensors";
+  now.rope.theta = 1;
+  EXPECT_EQ(difference(then, now), "the rotary positions are others");
+  Shape gpt2 = shape_of(gpt2_config);
+  gpt2.context = 64;
+  EXPECT_EQ(difference(shape_of(gpt2_config), gpt2), "context is 1024 there and 64 here");
 }
 
 TEST(Shape, KnowsItsFamiliesByName) {

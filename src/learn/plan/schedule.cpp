@@ -49,6 +49,11 @@ std::vector<Action> schedule(int stages, int parts, int microbatches, int stage)
   return actions;
 }
 
+int sends_under_way_max(int stages, int parts) {
+  // Between a forward pass and its backward pass a stage is ahead by at most so many of each kind.
+  return parts == 1 ? 2 * stages + 2 : 2 * stages * (parts + 1) + 2;
+}
+
 std::vector<Message> messages_from(int stages, int parts, int microbatches, int stage) {
   std::vector<Message> messages;
   for (const Action& action : schedule(stages, parts, microbatches, stage)) {

@@ -19,6 +19,10 @@ struct Action {
 // With several parts the microbatches must be a multiple of the stages.
 std::vector<Action> schedule(int stages, int parts, int microbatches, int stage);
 
+// A stage that has begun so many sends and waits for the oldest of them waits for no rank that waits for it:
+// what it sent has been asked for by then. It bounds what a stage holds, whatever the number of microbatches.
+int sends_under_way_max(int stages, int parts);
+
 // A message between stages: the activations of a forward pass, or the gradients of a backward pass, for that
 // part of the receiver.
 struct Message {

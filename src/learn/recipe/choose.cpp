@@ -1,6 +1,7 @@
 #include "learn/recipe/choose.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "base/units.hpp"
@@ -19,12 +20,25 @@ std::vector<plan::Mesh> candidates(const Recipe& recipe, const model::Shape& sha
     if (ground.ranks % model != 0) continue;
     for (int pipeline = 1; pipeline <= model; ++pipeline) {
       const plan::Mesh mesh{.data = ground.ranks / model, .tensor = model / pipeline, .pipeline = pipeline};
-      if (model % pipeline == 0 && mesh.tensor <= ground.ranks_of_node && check_mesh(recipe, shape, mesh)) {
+      if (model % pipeline == 0 && arrange(ground, mesh.tensor) && check_mesh(recipe, shape, mesh)) {
         all.push_back(mesh);
       }
     }
   }
   return all;
+}
+
+// Where a layer would be cut across nodes.
+Error straddles(const plan::Mesh& mesh, const Ground& ground) {
+  std::string counts;
+  for (const int ranks : ground.nodes) {
+    if (counts.size() > 64) break;
+    counts += (counts.empty() ? "" : ", ") + std::to_string(ranks);
+  }
+  return invalid("tp" + std::to_string(mesh.tensor) + " needs groups of " + std::to_string(mesh.tensor) +
+                 " ranks on one node, and the nodes have " + counts)
+      .within("mesh " + mesh.text())
+      .remedy("fewer slices, or a number of ranks that fills nodes evenly");
 }
 
 Error does_not_fit(const Recipe& recipe, const model::Shape& shape, const plan::Mesh& mesh,
@@ -55,6 +69,28 @@ Error does_not_fit(const Recipe& recipe, const model::Shape& shape, const plan::
 
 }  // namespace
 
+std::optional<Arrangement> arrange(const Ground& ground, int slices) {
+  const auto whole_groups = [&](int ranks) { return ranks % slices == 0; };
+  if (slices == 1 || ground.nodes.empty()) return Arrangement();
+  if (ground.placed) {
+    if (!std::all_of(ground.nodes.begin(), ground.nodes.end(), whole_groups)) return std::nullopt;
+    return Arrangement();
+  }
+  const int largest = *std::max_element(ground.nodes.begin(), ground.nodes.end());
+  const std::int64_t room = std::accumulate(ground.nodes.begin(), ground.nodes.end(), std::int64_t{0});
+  for (int each = largest; each >= slices; --each) {
+    if (!whole_groups(each) || ground.ranks % each != 0) continue;
+    const auto can = [&](int node) { return node >= each; };
+    // A cluster that is too small today is taken for one of more such nodes: the job waits for them.
+    const auto there = std::count_if(ground.nodes.begin(), ground.nodes.end(), can);
+    if (room < ground.ranks || there >= ground.ranks / each) return Arrangement{ground.ranks / each, each};
+  }
+  // Nodes of several sizes that are filled one after the other.
+  if (std::all_of(ground.nodes.begin(), ground.nodes.end(), whole_groups) && whole_groups(ground.ranks))
+    return Arrangement();
+  return std::nullopt;
+}
+
 std::int64_t memory_of_each(const std::vector<std::int64_t>& hosts, int ranks) {
   if (hosts.empty() || *std::min_element(hosts.begin(), hosts.end()) <= 0) return 0;
   const auto enough = [&](std::int64_t each) {
@@ -71,7 +107,8 @@ std::int64_t memory_of_each(const std::vector<std::int64_t>& hosts, int ranks) {
   return least;
 }
 
-Result<plan::Mesh> choose_mesh(const Recipe& recipe, const model::Shape& shape, const Ground& ground) {
+Result<plan::Mesh> choose_mesh(const Recipe& given, const model::Shape& shape, const Ground& ground) {
+  const Recipe recipe = resolved(given, ground.place);
   std::optional<plan::Mesh> named;
   if (recipe.parallel != "auto") {
     auto parsed = plan::parse_mesh(recipe.parallel);
@@ -87,9 +124,11 @@ Result<plan::Mesh> choose_mesh(const Recipe& recipe, const model::Shape& shape, 
       const plan::Mesh mesh{
           .data = ground.ranks / model, .tensor = parsed->tensor, .pipeline = parsed->pipeline};
       auto fine = check_mesh(recipe, shape, mesh);
+      if (fine && !arrange(ground, mesh.tensor)) fine = straddles(mesh, ground);
       if (fine && fits(recipe, shape, mesh, ground)) return mesh;
       if (fine) return does_not_fit(recipe, shape, mesh, ground);
-      if (mesh == *parsed) return std::move(fine).error();
+      // Ranks that have their places already do their best with them.
+      if (mesh == *parsed && !ground.placed) return std::move(fine).error();
     }
   }
   const auto all = candidates(recipe, shape, ground);
@@ -105,10 +144,20 @@ Result<plan::Mesh> choose_mesh(const Recipe& recipe, const model::Shape& shape, 
 
 std::vector<int> rank_counts(const Recipe& recipe, const model::Shape& shape, const Ground& ground) {
   std::vector<int> counts;
+  std::optional<Arrangement> first;
   for (int ranks = ground.ranks; ranks > 0; --ranks) {
     Ground smaller = ground;
     smaller.ranks = ranks;
-    if (choose_mesh(recipe, shape, smaller)) counts.push_back(ranks);
+    const auto mesh = choose_mesh(recipe, shape, smaller);
+    if (!mesh) continue;
+    const auto arranged = arrange(smaller, mesh->tensor);
+    if (!arranged) continue;
+    if (!first) first = arranged;
+    // What holds a group of slices holds single ranks too, so many to a node.
+    const bool alike = first->ranks_per_node == 0
+                           ? *arranged == Arrangement()
+                           : ranks % first->ranks_per_node == 0 && first->ranks_per_node % mesh->tensor == 0;
+    if (alike) counts.push_back(ranks);
   }
   return counts;
 }

@@ -3,9 +3,18 @@
 #include <algorithm>
 
 #include "base/units.hpp"
+#include "learn/plan/schedule.hpp"
 
 namespace tutti::recipe {
 namespace {
+
+// What a process on a GPU has before its first tensor: the CUDA context, and the handles and kernels of
+// cuBLAS and cuDNN with their workspaces.
+constexpr std::int64_t context_bytes = std::int64_t{768} << 20;
+// NCCL's buffers and channels, of each of the communicators of a rank.
+constexpr std::int64_t communicator_bytes = std::int64_t{200} << 20;
+// The allocator of libtorch hands out blocks of sizes that were asked for before: what lies between them.
+constexpr std::int64_t fragments_per_thousand = 40;
 
 // The elements of a rank's tensors: of all its units, and of the largest one.
 struct Elements {
@@ -59,6 +68,24 @@ std::int64_t activations_of_block(const Recipe& r, const model::Shape& shape, co
   return elements;
 }
 
+// What lives while a block's backward pass is computed: the gradients of the MLP's hidden layer and of its
+// activation, all rows of the stream as they are gathered, and of queries, keys and values.
+std::int64_t temporaries_of_block(const Recipe& r, const model::Shape& shape, const plan::Mesh& mesh) {
+  const std::int64_t rows = microbatch_of(r, mesh) * r.context;
+  const std::int64_t mlp = shape.family == model::Family::llama ? 3 : 2;
+  const std::int64_t kv = shape.kv_heads * shape.head_size();
+  return mlp * rows * shape.intermediate / mesh.tensor + 3 * rows * shape.hidden +
+         rows * (shape.hidden + 2 * kv) / mesh.tensor;
+}
+
+// Groups that a rank is in, the world and that of the checkpoints among them.
+std::int64_t communicators_of(const plan::Mesh& mesh) {
+  if (mesh.size() == 1) return 0;
+  const auto more = [](bool there) { return std::int64_t{there ? 1 : 0}; };
+  return 1 + more(mesh.data > 1) + more(mesh.tensor > 1) + 2 * more(mesh.pipeline > 1) +
+         more(mesh.tensor * mesh.pipeline > 1);
+}
+
 Memory memory_of_stage(const Recipe& r, const model::Shape& shape, const plan::Mesh& mesh, Place place,
                        int stage) {
   const Elements elements = elements_of_stage(shape, mesh, static_cast<int>(r.interleave), stage);
@@ -71,9 +98,12 @@ Memory memory_of_stage(const Recipe& r, const model::Shape& shape, const plan::M
   memory.weights =
       r.zero == 3 ? elements.all * size / replicas + buffers * elements.largest * size : elements.all * size;
   if (r.zero >= 2) {
-    memory.gradients = elements.all * 4 / replicas + buffers * elements.largest * size;
+    // Reduced in f32, whatever they were computed in.
+    const std::int64_t reduced = half && replicas > 1 ? size + 4 : size;
+    memory.gradients = elements.all * 4 / replicas + buffers * elements.largest * reduced;
   } else {
-    memory.gradients = elements.all * size + (half && microbatches > 1 ? elements.all * 4 : 0);
+    const bool apart = half && (microbatches > 1 || mesh.size() > 1);
+    memory.gradients = elements.all * size + (apart ? elements.all * 4 : 0);
   }
   memory.optimizer = elements.all * (half ? 12 : 8) / (r.zero >= 1 ? replicas : 1);
 
@@ -86,11 +116,23 @@ Memory memory_of_stage(const Recipe& r, const model::Shape& shape, const plan::M
   memory.activations = held * blocks * activations_of_block(r, shape, mesh, place, r.recompute) * size;
   if (r.recompute) memory.activations += activations_of_block(r, shape, mesh, place, false) * size;
 
+  if (mesh.pipeline > 1) {
+    const std::int64_t message = microbatch_of(r, mesh) * r.context * shape.hidden / mesh.tensor * size;
+    const std::int64_t sent = plan::sends_under_way_max(mesh.pipeline, static_cast<int>(r.interleave));
+    constexpr std::int64_t received = 2 * 2;  // one in use and one to come, in each direction
+    memory.messages = (std::min(sent, 2 * microbatches * r.interleave) + received) * message;
+  }
+
   if (stage == mesh.pipeline - 1) {
     const std::int64_t at_a_time = place == Place::host ? std::int64_t{1} << 22 : std::int64_t{1} << 29;
     const std::int64_t rows = microbatch_of(r, mesh) * r.context;
     memory.logits =
         (std::min(at_a_time, rows * shape.vocabulary / mesh.tensor) + 2 * rows * shape.hidden) * size;
+  }
+  memory.overhead = temporaries_of_block(r, shape, mesh) * size;
+  if (place == Place::gpu) {
+    memory.overhead += memory.total() * fragments_per_thousand / 1000 + context_bytes +
+                       communicators_of(mesh) * communicator_bytes;
   }
   return memory;
 }
@@ -103,10 +145,12 @@ std::string Memory::text() const {
   };
   return part(weights, "weights") + ", " + part(gradients, "gradients") + ", " +
          part(optimizer, "optimizer") + ", " + part(activations, "activations") + ", " +
-         part(logits, "logits");
+         part(logits, "logits") + ", " + (messages > 0 ? part(messages, "messages") + ", " : "") +
+         part(overhead, "overhead");
 }
 
-Memory memory_of(const Recipe& recipe, const model::Shape& shape, const plan::Mesh& mesh, Place place) {
+Memory memory_of(const Recipe& given, const model::Shape& shape, const plan::Mesh& mesh, Place place) {
+  const Recipe recipe = resolved(given, place);
   Memory most;
   for (int stage = 0; stage < mesh.pipeline; ++stage) {
     const Memory one = memory_of_stage(recipe, shape, mesh, place, stage);

@@ -17,14 +17,15 @@ struct Memory {
   std::int64_t optimizer = 0;    // moments, and master weights where they are apart
   std::int64_t activations = 0;  // of all microbatches under way
   std::int64_t logits = 0;
+  std::int64_t messages = 0;  // what a pipeline sends and receives, until it has arrived
+  std::int64_t overhead = 0;  // what the libraries keep for themselves, and what lives for one operation
 
-  std::int64_t total() const { return weights + gradients + optimizer + activations + logits; }
+  std::int64_t total() const {
+    return weights + gradients + optimizer + activations + logits + messages + overhead;
+  }
   // "2.1 GiB weights, 2.1 GiB gradients, …"
   std::string text() const;
 };
-
-// Where the ranks compute: the host keeps attention's probabilities, a GPU does not.
-enum class Place { host, gpu };
 
 Memory memory_of(const Recipe& recipe, const model::Shape& shape, const plan::Mesh& mesh, Place place);
 

@@ -30,9 +30,8 @@ struct Reader {
   template <class T, class Read>
   void take(const char* name, T& target, Read read) {
     const json::Value* const value = in.find(name);
-    if (value == nullptr) {
-      problem = "'" + std::string(name) + "' is missing";
-    } else if (const auto held = (value->*read)()) {
+    if (value == nullptr) return;
+    if (const auto held = (value->*read)()) {
       target = *held;
     } else {
       wrong(name);
@@ -41,7 +40,7 @@ struct Reader {
 
   void operator()(const char* name, std::int64_t& target, std::int64_t least, std::int64_t most,
                   const char*) {
-    std::int64_t whole = least;
+    std::int64_t whole = target;
     take(name, whole, &json::Value::whole);
     if (whole < least || whole > most) wrong(name);
     target = whole;
@@ -71,14 +70,21 @@ Result<Recipe> parse_recipe(std::string_view text) {
   Recipe recipe;
   Reader reader{*in->object(), ""};
   visit_keys(recipe, reader);
+  if (recipe.data.empty() && in->find("data") == nullptr)
+    return invalid("'data' is missing").within("the recipe");
   if (!reader.problem.empty()) return invalid(reader.problem).within("the recipe");
   if (auto fine = check(recipe); !fine) return std::move(fine).error();
   return recipe;
 }
 
+Recipe resolved(Recipe recipe, Place place) {
+  if (recipe.precision == "auto") recipe.precision = place == Place::gpu ? "bf16" : "f32";
+  return recipe;
+}
+
 Result<> check(const Recipe& r) {
-  if (r.precision != "f32" && r.precision != "bf16") {
-    return invalid("precision '" + r.precision + "' is not known").remedy("f32 or bf16");
+  if (r.precision != "auto" && r.precision != "f32" && r.precision != "bf16") {
+    return invalid("precision '" + r.precision + "' is not known").remedy("f32 or bf16, or auto");
   }
   if (r.parallel != "auto") {
     if (auto mesh = plan::parse_mesh(r.parallel); !mesh) return std::move(mesh).error().within("parallel");

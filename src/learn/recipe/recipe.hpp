@@ -35,13 +35,14 @@ struct Recipe {
   double beta2 = 0.95;
   double clip = 1.0;
   std::int64_t seed = 1;
-  std::string precision = "f32";
+  std::string precision = "auto";
   std::string parallel = "auto";
   std::int64_t zero = 0;
   std::int64_t interleave = 1;
   bool recompute = false;
   std::int64_t checkpoint_every = 100;
   std::int64_t checkpoints_kept = 3;
+  std::int64_t bad_steps_max = 10;
 };
 
 constexpr std::int64_t count_max = std::int64_t{1} << 40;
@@ -73,18 +74,27 @@ void visit_keys(R& r, Visitor&& visitor) {
   visitor("beta2", r.beta2, "of AdamW's second moment");
   visitor("clip", r.clip, "longest gradient, as the norm over all parameters; 0: any");
   visitor("seed", r.seed, 0, count_max, "of initial values and of the order of the data");
-  visitor("precision", r.precision, "f32, or bf16 with f32 master weights (GPUs)");
+  visitor("precision", r.precision, "f32, bf16 with f32 master weights (GPUs), or auto: bf16 on GPUs");
   visitor("parallel", r.parallel, "auto, or a mesh such as dp2 tp2 pp2");
   visitor("zero", r.zero, 0, 3, "shard over replicas: 1 optimizer, 2 also gradients, 3 also parameters");
   visitor("interleave", r.interleave, 1, 64, "parts of the model on each pipeline stage");
   visitor("recompute", r.recompute, "compute activations again instead of keeping them");
   visitor("checkpoint_every", r.checkpoint_every, 1, count_max, "steps between checkpoints");
   visitor("checkpoints_kept", r.checkpoints_kept, 1, 1 << 20, "how many of them stay");
+  visitor("bad_steps_max", r.bad_steps_max, 1, count_max,
+          "stop after so many steps in a row whose gradients are not finite");
 }
 
 std::string json_of(const Recipe& recipe);
-// Every key must be there and in its bounds: it comes from tutti itself.
+// Every key must be in its bounds: it comes from tutti itself. One that is not there is younger than the
+// recipe, and has its default.
 Result<Recipe> parse_recipe(std::string_view json);
+
+// Where the ranks compute: the host keeps attention's probabilities, a GPU does not.
+enum class Place { host, gpu };
+
+// The recipe with its precision named: what `auto` is there.
+Recipe resolved(Recipe recipe, Place place);
 
 // What cannot be, whatever the mesh: words that are none, rates that are not positive.
 Result<> check(const Recipe& recipe);

@@ -59,7 +59,7 @@ TEST(Recipe, RefusesWhatIsWrong) {
   };
   EXPECT_FALSE(with("\"steps\": 1000", "\"steps\": 0").ok());
   EXPECT_FALSE(with("\"steps\": 1000", "\"steps\": \"many\"").ok());
-  EXPECT_FALSE(with("\"precision\": \"f32\"", "\"precision\": \"f8\"").ok());
+  EXPECT_FALSE(with("\"precision\": \"auto\"", "\"precision\": \"f8\"").ok());
   EXPECT_FALSE(with("\"parallel\": \"auto\"", "\"parallel\": \"zp2\"").ok());
   EXPECT_FALSE(with("\"zero\": 0", "\"zero\": 4").ok());
   EXPECT_FALSE(with("\"beta1\": 0.9", "\"beta1\": 1.0").ok());
@@ -114,13 +114,13 @@ TEST(Memory, CountsWhatTheLiteratureCounts) {
 
 TEST(Choose, TakesReplicasWhereTheModelFits) {
   EXPECT_EQ(*choose_mesh(large(), gpt2_124m(),
-                         {.ranks = 8, .ranks_of_node = 8, .place = Place::gpu, .memory = 80LL << 30}),
+                         {.ranks = 8, .nodes = {8}, .place = Place::gpu, .memory = 80LL << 30}),
             (plan::Mesh{.data = 8}));
   EXPECT_EQ(*choose_mesh(large(), gpt2_124m(), {.ranks = 1}), plan::Mesh{});
 }
 
 TEST(Choose, CutsAModelThatDoesNotFit) {
-  const Ground ground{.ranks = 8, .ranks_of_node = 8, .place = Place::gpu, .memory = 40LL << 30};
+  const Ground ground{.ranks = 8, .nodes = {8}, .place = Place::gpu, .memory = 40LL << 30};
   const auto mesh = choose_mesh(large(), llama_7b(), ground);
   ASSERT_TRUE(mesh.ok()) << mesh.error().text();
   EXPECT_GT(mesh->tensor * mesh->pipeline, 1);
@@ -130,14 +130,14 @@ TEST(Choose, CutsAModelThatDoesNotFit) {
 TEST(Choose, RefusesWithTheNumbersAndAMeshThatWouldFit) {
   Recipe recipe = large();
   recipe.parallel = "dp8";
-  const Ground ground{.ranks = 8, .ranks_of_node = 8, .place = Place::gpu, .memory = 40LL << 30};
+  const Ground ground{.ranks = 8, .nodes = {8}, .place = Place::gpu, .memory = 40LL << 30};
   const auto refused = choose_mesh(recipe, llama_7b(), ground);
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.error().text().find("GiB weights"), std::string::npos) << refused.error().text();
   EXPECT_NE(refused.error().remedy().find("this would fit: parallel: "), std::string::npos)
       << refused.error().remedy();
-  const auto hopeless = choose_mesh(recipe, llama_7b(),
-                                    {.ranks = 8, .ranks_of_node = 8, .place = Place::gpu, .memory = 1 << 20});
+  const auto hopeless =
+      choose_mesh(recipe, llama_7b(), {.ranks = 8, .nodes = {8}, .place = Place::gpu, .memory = 1 << 20});
   ASSERT_FALSE(hopeless.ok());
   EXPECT_NE(hopeless.error().remedy().find("no mesh of 8 ranks would fit"), std::string::npos);
 }
@@ -156,7 +156,7 @@ TEST(Choose, ASmallerGangKeepsSlicesAndStages) {
   Recipe recipe = large();
   recipe.parallel = "dp4 tp2 pp2";
   const auto at = [&](int ranks) {
-    return choose_mesh(recipe, gpt2_124m(), {.ranks = ranks, .ranks_of_node = 8});
+    return choose_mesh(recipe, gpt2_124m(), {.ranks = ranks, .nodes = {8, 8}});
   };
   EXPECT_EQ(*at(16), (plan::Mesh{.data = 4, .tensor = 2, .pipeline = 2}));
   EXPECT_EQ(*at(8), (plan::Mesh{.data = 2, .tensor = 2, .pipeline = 2}));
@@ -165,11 +165,94 @@ TEST(Choose, ASmallerGangKeepsSlicesAndStages) {
   EXPECT_EQ(*at(2), (plan::Mesh{.data = 2}));  // too few for that: the rule without a name
 }
 
+// Nodes of 6 and of 2 GPUs: whatever the mesh, the slices of a layer lie on one node.
+TEST(Choose, NeverCutsALayerAcrossNodes) {
+  Recipe recipe = large();
+  const auto on = [&](std::vector<int> nodes, bool placed) {
+    int ranks = 0;
+    for (const int node : nodes) ranks += node;
+    return choose_mesh(recipe, gpt2_124m(), {.ranks = ranks, .nodes = std::move(nodes), .placed = placed});
+  };
+  recipe.parallel = "dp4 tp2";
+  EXPECT_EQ(on({6, 2}, true)->text(), "dp4 tp2");
+  EXPECT_EQ(on({4, 4}, true)->text(), "dp4 tp2");
+  EXPECT_EQ(on({5, 3}, true)->text(), "dp8") << "ranks that have their places do their best with them";
+  recipe.parallel = "dp2 tp4";
+  EXPECT_EQ(on({4, 4}, true)->text(), "dp2 tp4");
+  EXPECT_EQ(on({6, 2}, true)->text(), "dp8");
+  const auto refused = on({6, 2}, false);
+  ASSERT_FALSE(refused.ok()) << "before they have places, another mesh is asked for";
+  EXPECT_EQ(refused.error().text(),
+            "mesh dp2 tp4 : tp4 needs groups of 4 ranks on one node, and the nodes have 6, 2");
+  recipe.parallel = "auto";
+  const Ground tight{.ranks = 8, .nodes = {6, 2}, .placed = true, .place = Place::gpu, .memory = 40LL << 30};
+  const auto cut = choose_mesh(recipe, llama_7b(), tight);
+  ASSERT_TRUE(cut.ok()) << cut.error().text();
+  EXPECT_GT(cut->tensor * cut->pipeline, 1);
+  EXPECT_LE(cut->tensor, 2);
+}
+
+TEST(Choose, AsksThePlacementForWhatTheSlicesNeed) {
+  const auto ask = [](std::vector<int> nodes, int ranks, int slices) {
+    return arrange({.ranks = ranks, .nodes = std::move(nodes)}, slices);
+  };
+  EXPECT_EQ(*ask({8, 8}, 16, 1), Arrangement()) << "single ranks lie anywhere";
+  EXPECT_EQ(*ask({8, 8}, 16, 2), (Arrangement{2, 8}));
+  EXPECT_EQ(*ask({8, 8, 8}, 12, 4), (Arrangement{3, 4})) << "evenly, though two nodes would hold them";
+  EXPECT_EQ(*ask({6, 2, 2, 2}, 8, 2), (Arrangement{4, 2}));
+  EXPECT_EQ(*ask({6, 2}, 8, 2), Arrangement()) << "all nodes, each of them in pairs";
+  EXPECT_FALSE(ask({6, 2}, 8, 4));
+  EXPECT_FALSE(ask({5, 3}, 8, 2));
+  EXPECT_EQ(*ask({4}, 16, 4), (Arrangement{4, 4})) << "more such nodes may come";
+  EXPECT_EQ(*ask({}, 16, 4), Arrangement()) << "nothing is known";
+}
+
+TEST(Choose, ASmallerGangIsPlacedAsTheWholeOne) {
+  Recipe recipe = large();
+  recipe.parallel = "dp4 tp2";
+  for (const int count : rank_counts(recipe, gpt2_124m(), {.ranks = 8, .nodes = {2, 2, 2, 2}}))
+    EXPECT_EQ(count % 2, 0) << "two on each node";
+}
+
+TEST(Choose, PrecisionIsWhatSuitsThePlace) {
+  EXPECT_EQ(resolved(Recipe(), Place::gpu).precision, "bf16");
+  EXPECT_EQ(resolved(Recipe(), Place::host).precision, "f32");
+  Recipe named;
+  named.precision = "f32";
+  EXPECT_EQ(resolved(named, Place::gpu).precision, "f32");
+}
+
+TEST(Memory, CountsWhatIsBesideTheTensors) {
+  const Recipe recipe = large();
+  const Memory gpu = memory_of(recipe, gpt2_124m(), {.data = 8}, Place::gpu);
+  EXPECT_GT(gpu.overhead, std::int64_t{1} << 30) << "a context and communicators";
+  EXPECT_NE(gpu.text().find("overhead"), std::string::npos);
+  // What a pipeline sends is bounded, however many microbatches there are.
+  Recipe few = recipe;
+  few.microbatch = 1;
+  few.batch = 64;
+  Recipe many = few;
+  many.batch = 4096;
+  const plan::Mesh mesh{.pipeline = 4};
+  EXPECT_GT(memory_of(few, gpt2_124m(), mesh, Place::gpu).messages, 0);
+  EXPECT_EQ(memory_of(few, gpt2_124m(), mesh, Place::gpu).messages,
+            memory_of(many, gpt2_124m(), mesh, Place::gpu).messages);
+}
+
+TEST(Recipe, OfAnEarlierTuttiHasTheDefaultsOfWhatIsNew) {
+  std::string text = json_of(Recipe{});
+  const auto at = text.find("  \"bad_steps_max\"");
+  text.erase(at, text.find('\n', at) + 1 - at);
+  const auto back = parse_recipe(text);
+  ASSERT_TRUE(back.ok()) << back.error().text();
+  EXPECT_EQ(back->bad_steps_max, Recipe{}.bad_steps_max);
+}
+
 TEST(Choose, ListsTheCountsThatWork) {
   Recipe recipe = large();
   recipe.parallel = "auto";
   recipe.batch = 8;
-  const auto counts = rank_counts(recipe, gpt2_124m(), {.ranks = 8, .ranks_of_node = 8});
+  const auto counts = rank_counts(recipe, gpt2_124m(), {.ranks = 8, .nodes = {8}});
   ASSERT_FALSE(counts.empty());
   EXPECT_EQ(counts.front(), 8);
   EXPECT_EQ(counts.back(), 1);

@@ -13,7 +13,7 @@ Setup Setup::make(const model::Shape& shape, const Groups& groups, std::int64_t 
                  .keys = shape.kv_heads / groups.mesh.tensor,
                  .size = shape.head_size()};
   if (shape.family == model::Family::llama) {
-    setup.angles = math::rotary_angles(length, shape.head_size(), shape.rope_theta, device);
+    setup.angles = math::rotary_angles(length, model::frequencies(shape.rope, shape.head_size()), device);
   }
   return setup;
 }

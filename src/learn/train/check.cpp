@@ -314,7 +314,8 @@ class FunctionChecker {
   void check_attention(const math::Heads& h, bool rotary, bool with_bias, Largest& error) const {
     const std::int64_t rows = h.batch * h.length;
     const std::int64_t columns = (h.queries + 2 * h.keys) * h.size;
-    const at::Tensor angles = rotary ? math::rotary_angles(h.length, h.size, 10000, device_) : at::Tensor();
+    const at::Tensor angles =
+        rotary ? math::rotary_angles(h.length, model::frequencies({}, h.size), device_) : at::Tensor();
     at::Tensor qkv = random({rows, columns});
     const at::Tensor reference = leaf(qkv);
     const at::Tensor expected = reference_attention(reference, h, angles);

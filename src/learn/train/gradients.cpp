@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.hpp"
 #include "learn/train/math.hpp"
@@ -23,7 +24,9 @@ Gradients::Gradients(Workspace& workspace, const Layout& layout, const Range& ow
     return;
   }
   current_ = flat_memory(count_, keeping.type, keeping.device);
-  if (keeping.type != at::kFloat && keeping.microbatches > 1) {
+  // Sums of many are f32, over microbatches and over ranks alike.
+  const bool summed = keeping.microbatches > 1 || workspace.groups().mesh.size() > 1;
+  if (keeping.type != at::kFloat && summed) {
     accumulated_ = flat_memory(count_, at::kFloat, keeping.device);
   }
 }
@@ -32,7 +35,7 @@ Gradients::Gradients(Workspace& workspace, const Layout& layout, const Range& ow
 bool Gradients::touch(const View& view) {
   if (!current_.defined()) {
     workspace_.settle(reductions_beside_max);
-    current_ = workspace_.take(count_);
+    current_ = workspace_.take(count_, workspace_.keeping().type);
   }
   const bool first = !touched_[view.slot];
   for (std::size_t i = 0; i < view.slots; ++i) touched_[view.slot + i] = true;
@@ -68,6 +71,11 @@ void Gradients::backward_done(bool last) {
     touched_.assign(touched_.size(), false);
     at::Tensor buffer = std::move(current_);
     current_.reset();
+    if (buffer.scalar_type() != at::kFloat && data.size() > 1) {
+      at::Tensor exact = workspace_.take(count_, at::kFloat);
+      exact.copy_(buffer);
+      workspace_.give(std::exchange(buffer, std::move(exact)));
+    }
     Pending reducing = data.begin_reduce_scatter(buffer);
     workspace_.reduce_beside(std::move(reducing), std::move(buffer),
                              [this](const at::Tensor& sums) { accumulate(sliced(sums, owned_)); });

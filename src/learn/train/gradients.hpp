@@ -1,6 +1,8 @@
 // The gradients of one unit in one step: added up over the microbatches, then summed over the replicas. One
 // thread.
 //
+// What is summed over ranks is f32, whatever the backward pass was computed in.
+//
 //   ZeRO 0, 1  the microbatches are added here; the sum of the last one is reduced
 //   ZeRO 2, 3  each microbatch is reduced, and the owned part of it is added
 #pragma once

@@ -25,6 +25,7 @@ class Pending {
 
   // Throws Failure.
   void wait();
+  bool done() const { return !work_ || work_->done(); }
 
  private:
   void drop() noexcept;

@@ -32,15 +32,14 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 
 at::Tensor linear_backward(const at::Tensor& dy, const at::Tensor& weight) { return at::mm(dy, weight); }
 
-at::Tensor rotary_angles(std::int64_t length, std::int64_t head_size, double theta, at::Device device) {
-  const std::int64_t half = head_size / 2;
+at::Tensor rotary_angles(std::int64_t length, const std::vector<double>& frequencies, at::Device device) {
+  const auto half = static_cast<std::int64_t>(frequencies.size());
+  const std::int64_t head_size = 2 * half;
   at::Tensor angles = at::empty({length, head_size}, at::kFloat);
   auto* const values = angles.data_ptr<float>();
   for (std::int64_t position = 0; position < length; ++position) {
     for (std::int64_t i = 0; i < half; ++i) {
-      const double frequency =
-          std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_size));
-      const double angle = static_cast<double>(position) * frequency;
+      const double angle = static_cast<double>(position) * frequencies[static_cast<std::size_t>(i)];
       values[position * head_size + i] = static_cast<float>(std::cos(angle));
       values[position * head_size + half + i] = static_cast<float>(std::sin(angle));
     }

@@ -5,6 +5,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <vector>
+
 namespace tutti::train::math {
 
 // Rows of a cut vocabulary are a multiple of this, so that matrix products run at full speed.
@@ -49,8 +51,8 @@ struct Heads {
   std::int64_t keys = 0;
   std::int64_t size = 0;
 };
-// Cosines and sines of each position: length × head size.
-at::Tensor rotary_angles(std::int64_t length, std::int64_t head_size, double theta, at::Device device);
+// Cosines and sines of each position: length × head size, which has two for each frequency.
+at::Tensor rotary_angles(std::int64_t length, const std::vector<double>& frequencies, at::Device device);
 
 // What the backward pass needs besides qkv.
 struct Attended {

@@ -13,18 +13,24 @@
 namespace tutti::train {
 namespace {
 
-// The lines up to a step, and where they end in the file.
-std::int64_t end_of_steps(const std::string& path, std::int64_t step) {
+// The lines up to a step: where they end in the file, and how many steps they count as skipped.
+struct Kept {
+  std::int64_t end = 0;
+  std::int64_t skipped = 0;
+};
+Kept kept_lines(const std::string& path, std::int64_t step) {
   std::ifstream in(path);
   std::string line;
-  std::int64_t end = 0;
+  Kept kept;
   while (std::getline(in, line) && !in.eof()) {
     const auto value = json::parse(line);
     const json::Value* const at = value ? value->find("step") : nullptr;
     if (at == nullptr || !at->whole() || *at->whole() > step) break;
-    end += static_cast<std::int64_t>(line.size()) + 1;
+    kept.end += static_cast<std::int64_t>(line.size()) + 1;
+    const json::Value* const skipped = value->find("skipped");
+    kept.skipped = skipped != nullptr ? skipped->whole().value_or(0) : 0;
   }
-  return end;
+  return kept;
 }
 
 }  // namespace
@@ -33,7 +39,8 @@ std::string StepMetrics::json() const {
   // In the order in which a person reads them, not in that of the keys.
   const std::pair<const char*, json::Value> fields[] = {
       {"step", step},           {"loss", loss},        {"tokens", tokens},   {"tokens_per_s", tokens_per_s},
-      {"grad_norm", grad_norm}, {"lr", learning_rate}, {"step_ms", step_ms}, {"data", data}};
+      {"grad_norm", grad_norm}, {"lr", learning_rate}, {"step_ms", step_ms}, {"data", data},
+      {"skipped", skipped}};
   std::string line;
   for (const auto& [key, value] : fields)
     line += (line.empty() ? "{" : ",") + json::write(key) + ":" + json::write(value);
@@ -43,8 +50,9 @@ std::string StepMetrics::json() const {
 Result<MetricsFile> MetricsFile::open(const std::string& path, std::int64_t step) {
   files::FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0644));
   if (!file.valid()) return failed_errno(path, errno);
-  if (ftruncate(file.get(), end_of_steps(path, step)) != 0) return failed_errno(path, errno);
-  return MetricsFile(std::move(file), path);
+  const Kept kept = kept_lines(path, step);
+  if (ftruncate(file.get(), kept.end) != 0) return failed_errno(path, errno);
+  return MetricsFile(std::move(file), path, kept.skipped);
 }
 
 Result<> MetricsFile::append(const StepMetrics& metrics) {

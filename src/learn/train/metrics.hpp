@@ -18,7 +18,8 @@ struct StepMetrics {
   double grad_norm = 0;
   double learning_rate = 0;
   double step_ms = 0;
-  std::uint64_t data = 0;  // a sum over the samples of the step: which they were, in any order
+  std::uint64_t data = 0;    // a sum over the samples of the step: which they were, in any order
+  std::int64_t skipped = 0;  // steps so far that changed nothing, as their gradients were not finite
 
   std::string json() const;
 };
@@ -29,12 +30,15 @@ class MetricsFile {
   static Result<MetricsFile> open(const std::string& path, std::int64_t step);
 
   Result<> append(const StepMetrics& metrics);
+  // As the last line that stayed has it.
+  std::int64_t skipped() const { return skipped_; }
 
  private:
-  MetricsFile(files::FileDescriptor file, std::string path)
-      : file_(std::move(file)), path_(std::move(path)) {}
+  MetricsFile(files::FileDescriptor file, std::string path, std::int64_t skipped)
+      : file_(std::move(file)), path_(std::move(path)), skipped_(skipped) {}
   files::FileDescriptor file_;
   std::string path_;
+  std::int64_t skipped_ = 0;
 };
 
 }  // namespace tutti::train

@@ -3,8 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
-
-#include "learn/train/failure.hpp"
+#include <limits>
 
 namespace tutti::train {
 
@@ -96,13 +95,18 @@ double Parameters::squared_norm() {
   return sum.item<double>();
 }
 
+// Replicas that add up by themselves must not differ on whether a step is taken.
+bool Parameters::finite_everywhere(double norm) {
+  at::Tensor bad = at::full({1}, std::isfinite(norm) ? 0.0 : 1.0, at::kDouble);
+  Groups& groups = workspace_.groups();
+  if (workspace_.keeping().zero == Zero::none) groups.data.all_reduce(bad);
+  return bad.item<double>() == 0;
+}
+
 double Parameters::update(const UpdateOptions& options) {
   finish_gradients();
   const double norm = std::sqrt(squared_norm());
-  if (!std::isfinite(norm)) {
-    throw Failure(failed("the gradients are not finite")
-                      .remedy("a lower learning rate, or a longer warm-up, keeps training stable"));
-  }
+  if (!finite_everywhere(norm) || !options.take) return std::numeric_limits<double>::quiet_NaN();
   const math::AdamStep step{
       .learning_rate = options.learning_rate,
       .beta1 = options.beta1,

@@ -25,6 +25,7 @@ struct UpdateOptions {
   double decay = 0.1;
   double clip = 1;        // 0: off
   std::int64_t step = 1;  // counted from 1
+  bool take = true;       // false: as with gradients that are not finite
 };
 
 class Parameters {
@@ -40,7 +41,8 @@ class Parameters {
   // All ranks together, after they have filled theirs: the weights are everywhere.
   void publish();
 
-  // Clips by the norm over the whole model, takes one step; the norm before clipping.
+  // Clips by the norm over the whole model, takes one step; the norm before clipping. Gradients that are not
+  // finite change nothing, on all ranks alike, and have the norm NaN.
   double update(const UpdateOptions& options);
 
   // What this rank saves: together the ranks save everything once.
@@ -60,6 +62,7 @@ class Parameters {
   void sum_partial_gradients();
   void sum_tied_gradients();
   double squared_norm();
+  bool finite_everywhere(double norm);
 
   Workspace workspace_;
   std::vector<std::unique_ptr<Storage>> storages_;

@@ -110,7 +110,7 @@ class Reference {
   torch::Tensor turned(const torch::Tensor& x) {
     const std::int64_t d = x.size(-1);
     const auto frequencies =
-        torch::pow(shape_.rope_theta, -torch::arange(0, d, 2, torch::kDouble) / static_cast<double>(d));
+        torch::pow(shape_.rope.theta, -torch::arange(0, d, 2, torch::kDouble) / static_cast<double>(d));
     const auto angles = torch::outer(torch::arange(x.size(2), torch::kDouble), frequencies);
     const auto both = torch::cat({angles, angles}, -1);
     const auto halves = x.chunk(2, -1);

@@ -165,7 +165,7 @@ Result<double> Saver::wait_for_loss() {
 }
 
 Result<std::string> Saver::write_mine(const checkpoint::State& state) {
-  auto part = checkpoint::begin(options_.folder, state.step, options_.attempt);
+  auto part = checkpoint::begin(options_.folder, state.step, options_.fence);
   if (!part) return std::move(part).error();
   std::vector<checkpoint::Piece> pieces;
   for (const auto& saved : saved_) {
@@ -213,7 +213,7 @@ Result<> Saver::commit(checkpoint::State state, const std::vector<std::string>& 
   auto loss = wait_for_loss();
   if (!loss) return std::move(loss).error();
   state.loss = *loss;
-  if (auto done = checkpoint::commit(options_.folder, state, files); !done) return done;
+  if (auto done = checkpoint::commit(options_.folder, options_.fence, state, files); !done) return done;
   return checkpoint::prune(options_.folder, static_cast<std::size_t>(options_.kept));
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "comm/communicator.hpp"
+#include "learn/checkpoint/fence.hpp"
 #include "learn/checkpoint/manifest.hpp"
 #include "learn/train/parameters.hpp"
 
@@ -18,7 +19,7 @@ namespace tutti::train {
 
 struct SaverOptions {
   std::string folder;
-  std::int64_t attempt = 0;
+  checkpoint::Fence fence{};
   std::int64_t kept = 3;
 };
 

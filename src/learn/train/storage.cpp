@@ -27,7 +27,7 @@ Storage::Storage(Workspace& workspace, Layout layout)
 
 void Storage::foresee() {
   if (workspace_.keeping().zero != Zero::parameters || weights_.defined()) return;
-  weights_ = workspace_.take(layout_.count());
+  weights_ = workspace_.take(layout_.count(), workspace_.keeping().type);
   gathering_ = workspace_.groups().data.begin_all_gather(own_weights_, weights_);
 }
 

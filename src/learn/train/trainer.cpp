@@ -12,7 +12,6 @@
 #include <cstdio>
 #include <fstream>
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include "base/clock/clock.hpp"
@@ -20,13 +19,13 @@
 #include "base/text.hpp"
 #include "learn/checkpoint/folder.hpp"
 #include "learn/checkpoint/import.hpp"
-#include "learn/checkpoint/read.hpp"
 #include "learn/dataset/dataset.hpp"
 #include "learn/dataset/order.hpp"
-#include "learn/recipe/choose.hpp"
 #include "learn/train/failure.hpp"
 #include "learn/train/initial_values.hpp"
 #include "learn/train/math.hpp"
+#include "learn/train/resume.hpp"
+#include "learn/train/run_plan.hpp"
 #include "learn/train/saver.hpp"
 #include "learn/train/transformer.hpp"
 
@@ -35,25 +34,17 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t description_bytes_max = std::size_t{1} << 20;
 constexpr double print_every_s = 1.0;
 
-// How far a replayed loss may lie from the recorded one: another mesh adds up in another order, and bf16 has
-// three digits. The same mesh gives the same bits.
-constexpr double replay_same_mesh = 1e-7;
-constexpr double replay_f32 = 1e-4;
-constexpr double replay_bf16 = 2e-2;
-
-std::string read_text(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (!in || text.str().size() > description_bytes_max) {
-    throw Failure(
-        failed("cannot be read").within(path).remedy("`tutti train` writes it into the run's folder"));
-  }
-  return text.str();
-}
+// How far a replayed loss may lie from the recorded one. The same mesh on the same kind of machine gives the
+// same bits; another mesh, or another model of CPU or GPU, adds up in another order; bf16 has three digits.
+struct Tolerance {
+  double expected;  // beyond it people are told
+  double accepted;  // beyond it the state is another one
+};
+constexpr Tolerance replay_same_mesh{1e-7, 1e-3};
+constexpr Tolerance replay_f32{1e-5, 1e-3};
+constexpr Tolerance replay_bf16{5e-3, 3e-2};
 
 // What the samples of a step were, as a sum that does not depend on their order, exact as a double.
 double sum_of_samples(const std::vector<std::uint64_t>& samples) {
@@ -64,7 +55,7 @@ double sum_of_samples(const std::vector<std::uint64_t>& samples) {
 
 class Trainer {
  public:
-  Trainer(const RunOptions& options, comm::Communicator world);
+  Trainer(const RunOptions& options, RunPlan plan, comm::Communicator world, const Ownership* owner);
   Ending run(const std::function<bool()>& stop);
 
  private:
@@ -79,9 +70,13 @@ class Trainer {
     bool stop = false;
   };
 
+  void build();
   void load();
-  bool load_checkpoint();
-  bool filled_everywhere(const Parameters::Source& source, bool with_moments, std::string& problem);
+  void load_initial_values();
+  Ending take_steps(const std::function<bool()>& stop);
+  void give_up(const Error& error);
+  void check_owner() const;
+  void count_bad_step(double loss, double norm);
   Batch batch_at(std::uint64_t samples_seen) const;
   Shared share(double loss_sum, const Batch& batch, bool stop);
   void check_replay(double loss);
@@ -95,11 +90,14 @@ class Trainer {
   double rows_of_step() const { return static_cast<double>(recipe_.batch * recipe_.context); }
 
   RunOptions options_;
+  const Ownership* owner_;  // of rank 0
+  comm::Communicator world_;
   int rank_;
   int ranks_;
   recipe::Recipe recipe_;
   std::string config_;
   model::Shape shape_;
+  plan::Mesh mesh_;
   dataset::Dataset data_;
   dataset::Order order_;
   at::Device device_ = at::kCPU;
@@ -115,17 +113,34 @@ class Trainer {
   std::int64_t started_at_ = 0;
   Clock::time_point printed_{};
   std::int64_t told_step_ = -1;  // the checkpoint that the agent was last shown
+  std::int64_t skipped_ = 0;     // steps whose gradients were not finite
+  std::int64_t bad_in_row_ = 0;  // the last ones of them
   double peak_ = 0;              // of one device, in operations a second; 0: not known
 };
 
-Trainer::Trainer(const RunOptions& options, comm::Communicator world)
+Trainer::Trainer(const RunOptions& options, RunPlan plan, comm::Communicator world, const Ownership* owner)
     : options_(options),
-      rank_(world.rank()),
-      ranks_(world.size()),
-      recipe_(require(recipe::parse_recipe(read_text(options.folder + "/recipe.json")))),
-      config_(read_text(options.folder + "/config.json")),
-      shape_(require(model::parse_config(config_))),
+      owner_(owner),
+      world_(std::move(world)),
+      rank_(world_.rank()),
+      ranks_(world_.size()),
+      recipe_(std::move(plan.recipe)),
+      config_(std::move(plan.config)),
+      shape_(plan.shape),
+      mesh_(plan.mesh),
       data_(require(dataset::Dataset::open(recipe_.data))) {
+  if (auto built = caught([&] { build(); }); !built) give_up(built.error());
+}
+
+// While everything is still there: what is taken apart from here on may wait for the others, and they for
+// this rank.
+void Trainer::give_up(const Error& error) {
+  world_.abort(error.text());
+  if (options_.failing) options_.failing(error);
+  throw Failure(error);
+}
+
+void Trainer::build() {
   if (data_.vocabulary() > shape_.vocabulary)
     throw Failure(invalid("the data has more tokens than the model"));
   const auto length = static_cast<std::uint64_t>(recipe_.context);
@@ -136,33 +151,31 @@ Trainer::Trainer(const RunOptions& options, comm::Communicator world)
   }
   order_ = {.seed = static_cast<std::uint64_t>(recipe_.seed), .samples = (data_.tokens() - 1) / length};
 
-  device_ = options.device < 0 ? at::Device(at::kCPU)
-                               : at::Device(at::kCUDA, static_cast<at::DeviceIndex>(options.device));
-  const recipe::Ground ground{.ranks = ranks_,
-                              .ranks_of_node = options.ranks_of_node,
-                              .place = device_.is_cpu() ? recipe::Place::host : recipe::Place::gpu,
-                              .memory = options.memory};
-  const plan::Mesh mesh = require(recipe::choose_mesh(recipe_, shape_, ground));
-  microbatch_ = recipe::microbatch_of(recipe_, mesh);
+  device_ = options_.device < 0 ? at::Device(at::kCPU)
+                                : at::Device(at::kCUDA, static_cast<at::DeviceIndex>(options_.device));
+  microbatch_ = recipe::microbatch_of(recipe_, mesh_);
   if (recipe_.precision == "bf16" && device_.is_cpu()) {
     throw Failure(invalid("bf16 needs a GPU").remedy("precision: f32 trains on the host"));
   }
 
-  saver_.emplace(SaverOptions{checkpoints(), options.attempt, recipe_.checkpoints_kept}, world);
-  groups_ = Groups::make(std::move(world), mesh);
+  saver_.emplace(SaverOptions{checkpoints(), options_.fence, recipe_.checkpoints_kept}, world_);
+  groups_ = Groups::make(world_, mesh_);
   TransformerOptions model{
       .setup = Setup::make(shape_, groups_, microbatch_, recipe_.context, device_),
       .keeping = {.zero = static_cast<Zero>(recipe_.zero),
                   .device = device_,
                   .type = recipe_.precision == "bf16" ? at::kBFloat16 : at::kFloat,
-                  .microbatches = static_cast<int>(recipe_.batch / mesh.data / microbatch_)},
+                  .microbatches = static_cast<int>(recipe_.batch / mesh_.data / microbatch_)},
       .parts = static_cast<int>(recipe_.interleave)};
   model.setup.recompute = recipe_.recompute;
   peak_ = math::peak_operations(device_, model.keeping.type);
   model_.emplace(std::move(model), groups_);
   load();
   saver_->prepare(model_->parameters());
-  if (rank_ == 0) metrics_ = require(MetricsFile::open(options.folder + "/metrics.jsonl", step_));
+  if (rank_ == 0) {
+    metrics_ = require(MetricsFile::open(options_.folder + "/metrics.jsonl", step_));
+    skipped_ = metrics_->skipped();
+  }
 }
 
 void Trainer::say(const std::string& line) const {
@@ -173,77 +186,37 @@ void Trainer::say(const std::string& line) const {
 
 // ---- where the state comes from
 
-// Each rank fills its own; true if all of them could. Else `problem` says what the first of them met.
-bool Trainer::filled_everywhere(const Parameters::Source& source, bool with_moments, std::string& problem) {
-  const auto done = caught([&] { model_->parameters().fill(source, with_moments); });
-  if (!done) problem = done.error().text();
-  at::Tensor failures = at::full({1}, done ? 0.0 : 1.0, at::kDouble);
-  groups_.world.all_reduce(failures);
-  if (failures.item<double>() == 0) return true;
-  if (problem.empty()) problem = "another rank could not read its part";
-  return false;
-}
-
-// The newest checkpoint that is whole on every rank, if there is one.
-bool Trainer::load_checkpoint() {
-  std::optional<std::int64_t> before;
-  for (;;) {
-    // Rank 0 looks, so that all ranks take the same one.
-    auto found =
-        rank_ == 0 ? checkpoint::open_latest(checkpoints(), before) : std::optional<checkpoint::Checkpoint>();
-    const bool there = found && found->has_value();
-    at::Tensor choice =
-        at::full({1}, there ? static_cast<double>((*found)->state().step) + 1 : 0.0, at::kDouble);
-    groups_.world.all_reduce(choice);
-    if (choice.item<double>() == 0) {
-      if (!found) throw Failure(found.error());
-      return false;
-    }
-    const auto step = static_cast<std::int64_t>(choice.item<double>()) - 1;
-    std::string problem;
-    auto mine = checkpoint::Checkpoint::open(checkpoints(), step);
-    const Parameters::Source source = [&](Kind kind, const model::Tensor& tensor, const checkpoint::Box& box,
-                                          std::span<float> out) {
-      if (!mine) throw Failure(mine.error());
-      require(mine->read(stored_name(kind, tensor.name), box, std::as_writable_bytes(out)));
-    };
-    if (filled_everywhere(source, true, problem)) {
-      const checkpoint::State& state = mine->state();
-      if (state.seed != order_.seed) throw Failure(invalid("the checkpoint was made with another seed"));
-      step_ = state.step;
-      samples_seen_ = state.samples_seen;
-      replay_ = state;
-      say("resumed at step " + std::to_string(step_) + " from " + mine->path());
-      return true;
-    }
-    std::fprintf(stderr, "rank %d: checkpoint of step %lld is refused: %s\n", rank_,
-                 static_cast<long long>(step), problem.c_str());
-    say("checkpoint of step " + std::to_string(step) + " is damaged, the one before it is tried");
-    // In its place the step will be saved again.
-    if (rank_ == 0) require(checkpoint::discard(checkpoints(), step));
-    before = step;
-  }
-}
-
 void Trainer::load() {
-  if (rank_ == 0) require(checkpoint::claim(checkpoints(), options_.attempt));
+  if (rank_ == 0) require(checkpoint::claim(checkpoints(), options_.fence));
   at::Tensor meeting = at::zeros({1}, at::kDouble);
   groups_.world.all_reduce(meeting);
   say("mesh " + groups_.mesh.text() + " of " + std::to_string(ranks_) + " rank(s), " +
-      std::to_string(model::parameters(shape_)) + " parameters, zero " + std::to_string(recipe_.zero) +
-      ", microbatches of " + std::to_string(microbatch_) + " sequence(s)");
-  if (!load_checkpoint()) {
-    std::string problem;
-    Parameters::Source source = initial_values(static_cast<std::uint64_t>(recipe_.seed));
-    std::optional<checkpoint::ForeignWeights> foreign;
-    if (!recipe_.weights.empty()) {
-      foreign = require(checkpoint::ForeignWeights::open(recipe_.weights, shape_));
-      source = [&foreign](Kind, const model::Tensor& tensor, const checkpoint::Box& box,
-                          std::span<float> out) { require(foreign->read(tensor.name, box, out)); };
-    }
-    if (!filled_everywhere(source, false, problem)) throw Failure(failed(problem).within("initial weights"));
+      std::to_string(model::parameters(shape_)) + " parameters, " + recipe_.precision + ", zero " +
+      std::to_string(recipe_.zero) + ", microbatches of " + std::to_string(microbatch_) + " sequence(s)");
+  const ResumeOptions from{.checkpoints = checkpoints(), .shape = shape_, .rank = rank_};
+  if (const auto state =
+          resume(from, groups_, model_->parameters(), [this](const std::string& line) { say(line); })) {
+    if (state->seed != order_.seed) throw Failure(invalid("the checkpoint was made with another seed"));
+    step_ = state->step;
+    samples_seen_ = state->samples_seen;
+    replay_ = *state;
+  } else {
+    load_initial_values();
   }
   model_->parameters().publish();
+}
+
+void Trainer::load_initial_values() {
+  Parameters::Source source = initial_values(static_cast<std::uint64_t>(recipe_.seed));
+  std::optional<checkpoint::ForeignWeights> foreign;
+  if (!recipe_.weights.empty()) {
+    foreign = require(checkpoint::ForeignWeights::open(recipe_.weights, shape_));
+    source = [&foreign](Kind, const model::Tensor& tensor, const checkpoint::Box& box, std::span<float> out) {
+      require(foreign->read(tensor.name, box, out));
+    };
+  }
+  const Filled filled = fill_everywhere(groups_, model_->parameters(), source, false);
+  if (!filled.problem.empty()) throw Failure(failed(filled.problem).within("initial weights"));
 }
 
 // ---- a step
@@ -293,23 +266,26 @@ void Trainer::check_replay(double loss) {
     return say("the data or the batch is another one than before: the loss cannot be compared");
   }
   const bool same_mesh = recorded.mesh == groups_.mesh.text() && then.zero == recipe_.zero;
-  const double tolerance = recipe_.precision == "bf16" ? replay_bf16
-                           : same_mesh                 ? replay_same_mesh
-                                                       : replay_f32;
+  const Tolerance tolerance = recipe_.precision == "bf16" ? replay_bf16
+                              : same_mesh                 ? replay_same_mesh
+                                                          : replay_f32;
   std::array<char, 160> numbers{};
   std::snprintf(numbers.data(), numbers.size(),
                 "step %lld gives a loss of %.9g, and gave %.9g when it was saved",
                 static_cast<long long>(recorded.step + 1), loss, recorded.loss);
-  if (!(std::abs(loss - recorded.loss) <= tolerance * std::abs(recorded.loss))) {
+  const double apart = std::abs(loss - recorded.loss) / std::abs(recorded.loss);
+  if (!(apart <= tolerance.accepted)) {
     throw Failure(
-        failed(numbers.data()).within("resume").remedy("the state is not what it was: the run stops here"));
+        invalid(numbers.data()).within("resume").remedy("the state is not what it was: the run stops here"));
   }
   say(std::string("replayed: ") + numbers.data());
+  if (apart > tolerance.expected)
+    say("that is more than rounding on the same machine explains: other CPUs or GPUs than before do");
 }
 
 checkpoint::State Trainer::state() const {
   return {.step = step_,
-          .attempt = options_.attempt,
+          .attempt = options_.fence.attempt,
           .mesh = groups_.mesh.text(),
           .samples_seen = samples_seen_,
           .tokens_seen = samples_seen_ * static_cast<std::uint64_t>(recipe_.context),
@@ -354,11 +330,12 @@ std::string Trainer::progress(const StepMetrics& m) const {
   }
   std::array<char, 256> line{};
   std::snprintf(line.data(), line.size(),
-                "step %lld/%lld  loss %.4f  %.0f tokens/s (%.0f a rank)%s  norm %.3f  lr %.2e  %s left  %s",
+                "step %lld/%lld  loss %.4f  %.0f tokens/s (%.0f a rank)%s  norm %.3f  lr %.2e  %s left  %s%s",
                 static_cast<long long>(m.step), static_cast<long long>(recipe_.steps), m.loss, m.tokens_per_s,
                 m.tokens_per_s / ranks_, used.data(), m.grad_norm, m.learning_rate,
                 format_duration(left).c_str(),
-                saved < 0 ? "no checkpoint yet" : ("checkpoint " + std::to_string(saved)).c_str());
+                saved < 0 ? "no checkpoint yet" : ("checkpoint " + std::to_string(saved)).c_str(),
+                skipped_ == 0 ? "" : ("  " + std::to_string(skipped_) + " skipped").c_str());
   return line.data();
 }
 
@@ -379,16 +356,46 @@ void Trainer::report(const StepMetrics& metrics, bool force) {
   }
 }
 
+// Who was replaced stops: what it would save is refused, and what it prints misleads.
+void Trainer::check_owner() const {
+  if (owner_ == nullptr) return;
+  if (const auto lost = owner_->lost()) throw Failure(*lost);
+}
+
+// All ranks come here alike. The step is over and has changed nothing; the next one has other samples.
+void Trainer::count_bad_step(double loss, double norm) {
+  if (std::isfinite(loss) && std::isfinite(norm)) {
+    bad_in_row_ = 0;
+    return;
+  }
+  ++skipped_;
+  say("step " + std::to_string(step_) +
+      " is skipped: " + (std::isfinite(loss) ? "its gradients are" : "its loss is") + " not finite");
+  if (++bad_in_row_ < recipe_.bad_steps_max) return;
+  throw Failure(
+      invalid("the gradients were not finite in " + std::to_string(bad_in_row_) +
+              " steps in a row, up to step " + std::to_string(step_))
+          .within("the run diverges")
+          .remedy("a lower learning rate, a longer warm-up or a smaller clip keeps training stable; "
+                  "bad_steps_max says how many are borne"));
+}
+
 Ending Trainer::run(const std::function<bool()>& stop) {
+  auto ending = caught([&] { return take_steps(stop); });
+  if (!ending) give_up(ending.error());
+  return *ending;
+}
+
+Ending Trainer::take_steps(const std::function<bool()>& stop) {
   started_ = Clock::now();
   started_at_ = step_;
   bool stopped = false;
   while (step_ < recipe_.steps && !stopped) {
+    check_owner();
     const auto begin = Clock::now();
     const Batch batch = batch_at(samples_seen_);
     const double sum = model_->run(batch.microbatches, 1.0 / rows_of_step());
     const Shared shared = share(sum, batch, stop());
-    if (!std::isfinite(shared.loss)) throw Failure(failed("the loss is not a number any more"));
     check_replay(shared.loss);
     if (saver_->waits_for_loss()) saver_->provide_loss(shared.loss);
     const double rate = recipe::learning_rate_at(recipe_, step_);
@@ -397,10 +404,12 @@ Ending Trainer::run(const std::function<bool()>& stop) {
                                                      .beta2 = recipe_.beta2,
                                                      .decay = recipe_.weight_decay,
                                                      .clip = recipe_.clip,
-                                                     .step = step_ + 1});
+                                                     .step = step_ + 1,
+                                                     .take = std::isfinite(shared.loss)});
     ++step_;
     samples_seen_ += static_cast<std::uint64_t>(recipe_.batch);
     stopped = shared.stop;
+    count_bad_step(shared.loss, norm);
     const double seconds = seconds_since(begin);
     report({.step = step_,
             .loss = shared.loss,
@@ -409,7 +418,8 @@ Ending Trainer::run(const std::function<bool()>& stop) {
             .grad_norm = norm,
             .learning_rate = rate,
             .step_ms = seconds * 1e3,
-            .data = shared.data},
+            .data = shared.data,
+            .skipped = skipped_},
            step_ == recipe_.steps || stopped);
     if (step_ % recipe_.checkpoint_every == 0 || step_ == recipe_.steps || stopped) save();
   }
@@ -420,7 +430,26 @@ Ending Trainer::run(const std::function<bool()>& stop) {
 }  // namespace
 
 Result<Ending> train(const RunOptions& options, comm::Communicator world, const std::function<bool()>& stop) {
-  return caught([&] { return Trainer(options, std::move(world)).run(stop); });
+  // This line to the others outlives all that is built on it.
+  comm::Communicator line = world;
+  std::unique_ptr<Ownership> owner;
+  auto ending = caught([&] {
+    std::optional<recipe::Submission> submission;
+    if (line.rank() == 0) {
+      submission = read_submission(options);
+      OwnershipOptions ownership = options.ownership;
+      ownership.take_over = ownership.take_over || submission->take_over;
+      owner = require(Ownership::take(options.folder, options.fence, line.node(0), ownership));
+    }
+    RunPlan plan = agree(options, line, submission ? &*submission : nullptr);
+    return Trainer(options, std::move(plan), std::move(world), owner.get()).run(stop);
+  });
+  // Before the line is closed: whoever waits for this rank hears why it does not come.
+  if (!ending) {
+    line.abort(ending.error().text());
+    if (options.failing) options.failing(ending.error());
+  }
+  return ending;
 }
 
 }  // namespace tutti::train

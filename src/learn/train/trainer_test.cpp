@@ -3,12 +3,17 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <mutex>
+#include <optional>
 #include <set>
+#include <sstream>
+#include <stdexcept>
 
 #include "base/json/parse.hpp"
 #include "base/prng.hpp"
@@ -20,6 +25,7 @@
 #include "learn/dataset/order.hpp"
 #include "learn/dataset/writer.hpp"
 #include "learn/recipe/recipe.hpp"
+#include "learn/recipe/submission.hpp"
 #include "learn/tokenizer/tokenizer.hpp"
 
 namespace tutti::train {
@@ -71,21 +77,38 @@ class TrainerTest : public testing::Test {
   }
 
   // All ranks of a run until it ends; `stop_at` asks it to stop once that many steps are in the metrics.
-  Result<Ending> run(const std::string& folder, const std::string& mesh, std::int64_t attempt = 0,
+  Result<Ending> run(const std::string& folder, const std::string& mesh, const checkpoint::Fence& fence = {},
                      std::int64_t stop_at = -1) {
-    const auto parsed = plan::parse_mesh(mesh);
-    Result<Ending> ending = failed("no rank ran");
-    std::mutex mutex;
-    comm::run_threads(parsed->size(), comm::Transport::automatic, [&](comm::Communicator& world) {
+    auto all = run_all({.folder = folder, .fence = fence}, mesh, [&](int rank) {
+      return stop_at >= 0 && rank == 0 && steps_of(folder).size() + 1 >= static_cast<std::size_t>(stop_at);
+    });
+    for (auto& ending : all) {
+      if (!ending) return ending;
+    }
+    return all.front();
+  }
+
+  // How each rank ended; `stop` is asked by each.
+  static std::vector<Result<Ending>> run_all(RunOptions options, const std::string& mesh,
+                                             const std::function<bool(int)>& stop) {
+    const int ranks = plan::parse_mesh(mesh)->size();
+    std::vector<Result<Ending>> endings(static_cast<std::size_t>(ranks), failed("it did not run"));
+    // Quick, and yet with room for a machine that is busy with something else.
+    options.ownership = {.beat_every = std::chrono::milliseconds(20), .dead_after = std::chrono::seconds(3)};
+    comm::run_threads(ranks, comm::Transport::automatic, [&](comm::Communicator& world) {
       at::set_num_threads(1);
       const int rank = world.rank();
-      auto mine = train({.folder = folder, .attempt = attempt, .ranks_of_node = parsed->size()}, world, [&] {
-        return stop_at >= 0 && rank == 0 && steps_of(folder).size() + 1 >= static_cast<std::size_t>(stop_at);
-      });
-      const std::lock_guard lock(mutex);
-      if (rank == 0 || !mine) ending = mine;
+      // The line is the run's alone, as in a process: what the run closes is closed.
+      comm::Communicator line = std::move(world);
+      endings[static_cast<std::size_t>(rank)] = train(options, std::move(line), [&] { return stop(rank); });
     });
-    return ending;
+    return endings;
+  }
+
+  std::string submit(const std::string& folder, const recipe::Submission& submission) {
+    const std::string path = folder + "/submission.json";
+    std::ofstream(path) << recipe::json_of(submission);
+    return path;
   }
 
   struct Line {
@@ -98,7 +121,7 @@ class TrainerTest : public testing::Test {
     std::string text;
     while (std::getline(in, text)) {
       json::Value line = *json::parse(text);
-      const Line read{line["loss"].number().value(), line["data"].count().value()};
+      const Line read{line["loss"].number().value_or(std::nan("")), line["data"].count().value()};
       EXPECT_TRUE(lines.emplace(line["step"].whole().value(), read).second) << "a step is there twice";
     }
     return lines;
@@ -115,6 +138,15 @@ class TrainerTest : public testing::Test {
     stream.seekp(place);
     stream.put(static_cast<char>(byte ^ 1));
   }
+
+  static std::string read_text(const std::string& path) {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  }
+
+  // Far below any deadline of an operation, which is a minute here, and far above what a busy machine needs.
+  static constexpr auto ends_at_once = std::chrono::seconds(15);
 
   fs::path root_;
   recipe::Recipe recipe_;
@@ -203,6 +235,11 @@ TEST_F(TrainerTest, TakesTheCheckpointBeforeADamagedOne) {
   EXPECT_NE(printed.find("resumed at step 4 "), std::string::npos) << printed;
   EXPECT_TRUE(checkpoint::Checkpoint::open(folder + "/checkpoints", 8)->verify([](auto, auto) {}).ok())
       << "it was saved again";
+  for (const char* aside : {"step-00000008.damaged-1", "step-00000009.damaged-1"}) {
+    EXPECT_TRUE(fs::exists(fs::path(folder) / "checkpoints" / aside / "manifest.json"))
+        << "nothing is deleted";
+    EXPECT_TRUE(fs::exists(fs::path(folder) / "checkpoints" / aside / "damaged.txt"));
+  }
   EXPECT_EQ(steps_of(folder).size(), 12U);
 }
 
@@ -212,21 +249,189 @@ TEST_F(TrainerTest, RefusesAStateThatGivesAnotherLoss) {
   // A checkpoint that is whole, and says something else than its tensors do.
   auto manifest = checkpoint::load_manifest(folder + "/checkpoints", 6);
   ASSERT_TRUE(manifest.ok());
-  manifest->state.loss += 0.001;
+  manifest->state.loss *= 1.01;
   std::ofstream(checkpoint::checkpoint_path(folder + "/checkpoints", 6) + "/manifest.json")
       << checkpoint::encode(*manifest);
   const auto ending = run(folder, "1", 1);
   ASSERT_FALSE(ending.ok());
   EXPECT_NE(ending.error().text().find("gives a loss of"), std::string::npos) << ending.error().text();
   EXPECT_NE(ending.error().text().find("when it was saved"), std::string::npos);
+  EXPECT_EQ(ending.error().code(), ErrorCode::invalid) << "the next attempt would meet it again";
 }
 
-TEST_F(TrainerTest, AnOlderAttemptIsFenced) {
+// Another model of CPU or GPU rounds in another place: that is no damage.
+TEST_F(TrainerTest, AcceptsALossThatAnotherMachineRoundsAnotherWay) {
+  const std::string folder = prepare("moved", recipe_);
+  ASSERT_TRUE(run(folder, "1", 0, 6).ok());
+  auto manifest = checkpoint::load_manifest(folder + "/checkpoints", 6);
+  ASSERT_TRUE(manifest.ok());
+  manifest->state.loss *= 1 + 3e-6;
+  std::ofstream(checkpoint::checkpoint_path(folder + "/checkpoints", 6) + "/manifest.json")
+      << checkpoint::encode(*manifest);
+  testing::internal::CaptureStdout();
+  const auto ending = run(folder, "1", 1);
+  const std::string printed = testing::internal::GetCapturedStdout();
+  ASSERT_TRUE(ending.ok()) << ending.error().text();
+  EXPECT_NE(printed.find("other CPUs or GPUs than before"), std::string::npos) << printed;
+}
+
+TEST_F(TrainerTest, AnOlderAttemptIsFencedAndEndsAtOnce) {
+  recipe_.parallel = "dp2";
   const std::string folder = prepare("fenced", recipe_);
-  ASSERT_TRUE(checkpoint::claim(folder + "/checkpoints", 5).ok());
-  const auto ending = run(folder, "1", 4);
+  ASSERT_TRUE(checkpoint::claim(folder + "/checkpoints", {5, 12}).ok());
+  const auto begin = std::chrono::steady_clock::now();
+  const auto all = run_all({.folder = folder, .fence = {4, 12}}, "dp2", [](int) { return false; });
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, ends_at_once);
+  for (const auto& ending : all) {
+    ASSERT_FALSE(ending.ok());
+    EXPECT_NE(ending.error().text().find("job 12, attempt 4 is fenced: job 12, attempt 5 has claimed"),
+              std::string::npos)
+        << ending.error().text();
+  }
+  // The next job begins to count at 0 again, and goes on.
+  const auto next = run(folder, "dp2", {0, 13});
+  EXPECT_TRUE(next.ok()) << next.error().text();
+}
+
+TEST_F(TrainerTest, ARankThatFailsInAStepEndsTheOthersAtOnceAndIsNamed) {
+  recipe_.parallel = "dp2 pp2";
+  const std::string folder = prepare("thrown", recipe_);
+  std::atomic<int> told = 0;
+  std::atomic<int> asked = 0;
+  std::chrono::steady_clock::time_point thrown;
+  const auto all =
+      run_all({.folder = folder, .failing = [&](const Error&) { ++told; }}, "dp2 pp2", [&](int rank) {
+        if (rank != 2 || ++asked < 4) return false;
+        thrown = std::chrono::steady_clock::now();
+        throw std::runtime_error("out of something");
+      });
+  EXPECT_LT(std::chrono::steady_clock::now() - thrown, ends_at_once);
+  EXPECT_GE(told.load(), 4) << "every rank is told before it waits";
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    ASSERT_FALSE(all[rank].ok());
+    const std::string text = all[rank].error().text();
+    EXPECT_NE(text.find("out of something"), std::string::npos) << text;
+    if (rank == 2) continue;
+    EXPECT_NE(text.find("rank 2 on node "), std::string::npos) << text;
+  }
+}
+
+TEST_F(TrainerTest, AFullDiskAtTheStartEndsAllRanksAtOnce) {
+  recipe_.parallel = "dp2";
+  const std::string folder = prepare("full", recipe_);
+  // As a disk does that has no room for the file: it cannot be opened for writing.
+  fs::create_directories(folder + "/metrics.jsonl");
+  const auto begin = std::chrono::steady_clock::now();
+  const auto ending = run(folder, "dp2");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, ends_at_once);
   ASSERT_FALSE(ending.ok());
-  EXPECT_NE(ending.error().text().find("attempt"), std::string::npos) << ending.error().text();
+  EXPECT_NE(ending.error().text().find("metrics.jsonl"), std::string::npos) << ending.error().text();
+}
+
+TEST_F(TrainerTest, AnotherModelThanTheCheckpointsIsRefusedAndNothingIsLost) {
+  const std::string folder = prepare("shape", recipe_);
+  ASSERT_TRUE(run(folder, "1", {0, 1}, 9).ok());
+  const auto before = checkpoint::steps_in(folder + "/checkpoints").value();
+  recipe_.layers = 2;
+  prepare("shape", recipe_);
+  const auto ending = run(folder, "1", {0, 2});
+  ASSERT_FALSE(ending.ok());
+  EXPECT_NE(ending.error().text().find("another model than the recipe's: layers is 4 there and 2 here"),
+            std::string::npos)
+      << ending.error().text();
+  EXPECT_EQ(ending.error().code(), ErrorCode::invalid);
+  EXPECT_EQ(checkpoint::steps_in(folder + "/checkpoints").value(), before);
+  recipe_.layers = 4;
+  prepare("shape", recipe_);
+  EXPECT_TRUE(run(folder, "1", {0, 3}).ok());
+}
+
+TEST_F(TrainerTest, ADiskThatDoesNotGiveTheBytesIsNoDamage) {
+  recipe_.parallel = "dp2";
+  const std::string folder = prepare("unreadable", recipe_);
+  ASSERT_TRUE(run(folder, "dp2", 0, 9).ok());
+  const auto before = checkpoint::steps_in(folder + "/checkpoints").value();
+  const std::string file =
+      checkpoint::checkpoint_path(folder + "/checkpoints", before.back()) + "/rank-00001.safetensors";
+  fs::rename(file, file + ".away");
+  fs::create_symlink(file, file);  // opening it fails, and says nothing of what was written
+  const auto ending = run(folder, "dp2", 1);
+  ASSERT_FALSE(ending.ok());
+  EXPECT_EQ(ending.error().code(), ErrorCode::failed) << "a later attempt may fare better";
+  EXPECT_NE(ending.error().text().find("rank-00001.safetensors"), std::string::npos) << ending.error().text();
+  EXPECT_EQ(checkpoint::steps_in(folder + "/checkpoints").value(), before);
+  fs::remove(file);
+  fs::rename(file + ".away", file);
+  testing::internal::CaptureStdout();
+  ASSERT_TRUE(run(folder, "dp2", 2).ok());
+  EXPECT_NE(testing::internal::GetCapturedStdout().find("resumed at step 9 "), std::string::npos);
+}
+
+TEST_F(TrainerTest, ARunThatHadCheckpointsBeginsAnewOnlyWhenTold) {
+  const std::string folder = prepare("lost", recipe_);
+  ASSERT_TRUE(run(folder, "1", {0, 1}, 6).ok());
+  const auto steps = checkpoint::steps_in(folder + "/checkpoints").value();
+  for (const std::int64_t step : steps)
+    flip_a_byte(checkpoint::checkpoint_path(folder + "/checkpoints", step) + "/manifest.json", 40);
+  for (const std::int64_t job : {2, 3}) {
+    const auto refused = run(folder, "1", {0, job});
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code(), ErrorCode::invalid);
+    EXPECT_NE(refused.error().text().find("the run had a checkpoint of step 6"), std::string::npos)
+        << refused.error().text();
+  }
+  recipe::Submission submission{.recipe = recipe_, .config = read_text(folder + "/config.json")};
+  submission.from_scratch = true;
+  const std::string path = submit(folder, submission);
+  const auto stop_at = [&](std::size_t step) {
+    return [&folder, step](int) { return steps_of(folder).size() + 1 >= step; };
+  };
+  auto begun = run_all({.folder = folder, .fence = {0, 4}, .submission = path}, "1", stop_at(5));
+  ASSERT_TRUE(begun.front().ok()) << begun.front().error().text();
+  EXPECT_TRUE(fs::exists(folder + "/checkpoints.old-1/step-00000006.damaged-1"));
+  EXPECT_TRUE(fs::exists(folder + "/metrics.jsonl.old-1"));
+  EXPECT_EQ(steps_of(folder).size(), 5U);
+  // The next attempt of the same job goes on with what the first has made.
+  begun = run_all({.folder = folder, .fence = {1, 4}, .submission = path}, "1", stop_at(100));
+  ASSERT_TRUE(begun.front().ok()) << begun.front().error().text();
+  EXPECT_EQ(steps_of(folder).size(), 12U);
+  EXPECT_FALSE(fs::exists(folder + "/checkpoints.old-2"));
+}
+
+TEST_F(TrainerTest, TwoRunsInOneFolderAreOne) {
+  recipe_.steps = 4000;
+  const std::string folder = prepare("shared", recipe_);
+  std::optional<std::vector<Result<Ending>>> second;
+  const auto first = run_all({.folder = folder, .fence = {0, 12}}, "1", [&](int) {
+    if (!second && steps_of(folder).size() >= 3)
+      second = run_all({.folder = folder, .fence = {0, 13}}, "1", [](int) { return false; });
+    return second.has_value();
+  });
+  ASSERT_TRUE(first.front().ok()) << first.front().error().text();
+  ASSERT_FALSE(second->front().ok());
+  EXPECT_NE(second->front().error().text().find("job 12 (attempt 0, on node "), std::string::npos)
+      << second->front().error().text();
+  EXPECT_NE(second->front().error().text().find("trains in this folder since "), std::string::npos);
+  steps_of(folder);  // no step is there twice
+}
+
+TEST_F(TrainerTest, ARunThatDivergesIsStoppedForGood) {
+  recipe_.parallel = "dp2";
+  recipe_.learning_rate = 900;
+  recipe_.weight_decay = 900;
+  recipe_.warmup = 0;
+  recipe_.clip = 0;
+  recipe_.steps = 200;
+  recipe_.bad_steps_max = 3;
+  const std::string folder = prepare("diverges", recipe_);
+  const auto ending = run(folder, "dp2");
+  ASSERT_FALSE(ending.ok());
+  EXPECT_EQ(ending.error().code(), ErrorCode::invalid) << "the next attempt would diverge too";
+  EXPECT_NE(ending.error().text().find("not finite in 3 steps in a row"), std::string::npos)
+      << ending.error().text();
+  const std::string metrics = read_text(folder + "/metrics.jsonl");
+  EXPECT_NE(metrics.find("\"skipped\":0"), std::string::npos) << metrics;
+  EXPECT_NE(metrics.find("\"skipped\":2"), std::string::npos) << metrics;
 }
 
 TEST_F(TrainerTest, SaysWhatIsMissing) {

@@ -225,16 +225,25 @@ at::Tensor Transformer::receive(const Message& message) {
     post();
     found = inbox.received.find(key(message));
   }
-  auto [pending, data] = std::move(found->second);
-  inbox.received.erase(found);
   // The next one may arrive while this one is computed on.
-  if (inbox.posted < inbox.expected.size() && inbox.received.empty()) post();
-  pending.wait();
+  if (inbox.posted < inbox.expected.size() && inbox.received.size() == 1) post();
+  found->second.first.wait();
+  at::Tensor data = std::move(found->second.second);
+  inbox.received.erase(found);
   return data;
 }
 
 void Transformer::send(const Message& message, const at::Tensor& data) {
+  // What has arrived is let go of. The limit holds where the threads that carry it lag behind.
+  std::erase_if(sends_, [](const Pending& pending) { return pending.done(); });
+  const auto most =
+      static_cast<std::size_t>(plan::sends_under_way_max(groups_.mesh.pipeline, options_.parts));
+  while (sends_.size() >= most) {
+    sends_.front().wait();
+    sends_.pop_front();
+  }
   sends_.push_back(groups_.pipeline.begin_send(data.contiguous(), message.to));
+  sends_most_ = std::max(sends_most_, sends_.size());
 }
 
 void Transformer::act(const Action& action, const std::vector<Microbatch>& microbatches, double factor,

@@ -2,6 +2,7 @@
 // parameters. One thread.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -85,6 +86,8 @@ class Transformer {
   at::Tensor next_logits(const at::Tensor& tokens, std::int64_t position);
 
   Parameters& parameters() { return parameters_; }
+  // The most sends that were under way at a time: each keeps its tensor.
+  std::size_t sends_most() const { return sends_most_; }
 
  private:
   struct Part {
@@ -120,7 +123,8 @@ class Transformer {
   Storage* tied_ = nullptr;
   std::map<int, Inbox> inboxes_;
   std::map<std::pair<int, int>, Tape> tapes_;
-  std::vector<Pending> sends_;
+  std::deque<Pending> sends_;  // oldest first
+  std::size_t sends_most_ = 0;
   at::Tensor loss_;
 };
 

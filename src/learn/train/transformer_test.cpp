@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <mutex>
 
 #include "comm/ranks_test.hpp"
@@ -174,6 +176,62 @@ TEST(Transformer, LearnsTheSameInterleavedAndRecomputed) {
                 expected, "recomputed");
     expect_same(train({.shape = shape, .mesh = {.pipeline = 4}, .microbatches = 4}, 20), expected,
                 "four stages");
+  }
+}
+
+// What a stage has sent is let go of when it has arrived: it does not pile up with the microbatches.
+TEST(Transformer, HoldsFewSendsHoweverManyMicrobatches) {
+  constexpr int many = 48;
+  for (const int parts : {1, 2}) {
+    comm::run_threads(2, comm::Transport::automatic, [&](comm::Communicator& world) {
+      at::set_num_threads(1);
+      const auto done = caught([&] {
+        Groups groups = Groups::make(world, {.pipeline = 2});
+        Transformer model(
+            {.setup = Setup::make(small(model::Family::gpt2, true), groups, 1, length, at::kCPU),
+             .keeping = {.microbatches = many},
+             .parts = parts},
+            groups);
+        model.parameters().fill(initial_values(seed), false);
+        model.parameters().publish();
+        const at::Tensor row = tokens_of(0)[0];
+        const std::vector<Microbatch> microbatches(many, {row.slice(0, 0, length), row.slice(0, 1)});
+        model.run(microbatches, 1.0 / (many * length));
+        EXPECT_GT(model.sends_most(), 0U);
+        EXPECT_LE(model.sends_most(), static_cast<std::size_t>(plan::sends_under_way_max(2, parts)));
+        EXPECT_LT(model.sends_most(), static_cast<std::size_t>(many) / 2);
+        model.parameters().update(update_at(0));
+      });
+      EXPECT_TRUE(done.ok()) << done.error().text();
+    });
+  }
+}
+
+TEST(Transformer, AStepWhoseGradientsAreNotFiniteChangesNothing) {
+  for (const Zero zero : {Zero::none, Zero::optimizer, Zero::gradients, Zero::parameters}) {
+    const Case c{.shape = small(model::Family::llama, true), .mesh = {.data = 2}, .zero = zero};
+    comm::run_threads(2, comm::Transport::automatic, [&](comm::Communicator& world) {
+      at::set_num_threads(1);
+      const auto done = caught([&] {
+        Groups groups = Groups::make(world, c.mesh);
+        Transformer model(
+            {.setup = Setup::make(c.shape, groups, batch / 2, length, at::kCPU), .keeping = {.zero = zero}},
+            groups);
+        model.parameters().fill(initial_values(seed), false);
+        model.parameters().publish();
+        const double factor = 1.0 / (batch * length);
+        const auto samples = microbatches_of(c, groups.place, 0);
+        const double before = model.evaluate(samples);
+        // One replica alone is enough.
+        model.run(samples, world.rank() == 1 ? std::numeric_limits<double>::infinity() : factor);
+        EXPECT_TRUE(std::isnan(model.parameters().update(update_at(0))));
+        EXPECT_EQ(model.evaluate(samples), before);
+        model.run(samples, factor);
+        EXPECT_TRUE(std::isfinite(model.parameters().update(update_at(1))));
+        EXPECT_LT(model.evaluate(samples), before) << "what was bad is forgotten";
+      });
+      EXPECT_TRUE(done.ok()) << done.error().text();
+    });
   }
 }
 

@@ -27,10 +27,11 @@ at::Tensor sliced(const at::Tensor& flat, const Range& range) {
   return flat.slice(0, range.begin, range.end);
 }
 
-at::Tensor Workspace::take(std::int64_t count) {
-  const auto found = std::find_if(pool_.begin(), pool_.end(),
-                                  [&](const at::Tensor& buffer) { return buffer.numel() == count; });
-  if (found == pool_.end()) return flat_memory(count, keeping_.type, keeping_.device);
+at::Tensor Workspace::take(std::int64_t count, at::ScalarType type) {
+  const auto found = std::find_if(pool_.begin(), pool_.end(), [&](const at::Tensor& buffer) {
+    return buffer.numel() == count && buffer.scalar_type() == type;
+  });
+  if (found == pool_.end()) return flat_memory(count, type, keeping_.device);
   at::Tensor buffer = *found;
   pool_.erase(found);
   return buffer;

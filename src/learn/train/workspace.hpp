@@ -39,7 +39,7 @@ class Workspace {
   const Keeping& keeping() const { return keeping_; }
 
   // Flat memory for a while; whatever was in it is still there.
-  at::Tensor take(std::int64_t count);
+  at::Tensor take(std::int64_t count, at::ScalarType type);
   void give(at::Tensor buffer);
 
   // A buffer that is being reduced. Once it is, `then` takes the sum from it; the buffer is given back.

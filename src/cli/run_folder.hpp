@@ -1,0 +1,28 @@
+// The folder of a training run as `tutti train` finds it and leaves it: what would go wrong on the nodes is
+// said before anything starts. Main thread.
+#pragma once
+
+#include <string>
+
+#include "base/result.hpp"
+#include "cli/cluster.hpp"
+#include "learn/model/shape.hpp"
+#include "learn/recipe/submission.hpp"
+
+namespace tutti::cli {
+
+struct RunFolderAsk {
+  bool resume = false;
+  bool from_scratch = false;
+  bool take_over = false;
+};
+
+// Whether this model can be trained in the folder now: nobody trains there, and the checkpoints that are
+// there are the model's, and are to be gone on with or to be moved away.
+Result<> check_run_folder(Cluster& cluster, const std::string& run, const model::Shape& shape,
+                          const RunFolderAsk& ask);
+
+// A file of its own for each submission: what is submitted beside it does not change it. Its path.
+Result<std::string> write_submission(const recipe::Submission& submission);
+
+}  // namespace tutti::cli

@@ -1,0 +1,36 @@
+// Who writes into a run's folder: an attempt of a job of a cluster. Ids of jobs never come back within a
+// cluster, so that of two writers of one cluster the newer one is known. Values, any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace tutti::checkpoint {
+
+struct Fence {
+  std::int64_t attempt = 0;
+  std::int64_t job = 0;  // 0: ranks that nobody submitted
+  std::string cluster;   // "": not known
+
+  Fence() = default;
+  // Implicit on purpose: an attempt alone is a fence too.
+  Fence(std::int64_t of_attempt, std::int64_t of_job = 0, std::string of_cluster = "")
+      : attempt(of_attempt), job(of_job), cluster(std::move(of_cluster)) {}
+
+  // "attempt 2", "job 12, attempt 2".
+  std::string text() const;
+  // One line of a file, and back; nothing from what is none.
+  std::string line() const;
+  static std::optional<Fence> parse(std::string_view line);
+
+  friend bool operator==(const Fence&, const Fence&) = default;
+};
+
+bool same_cluster(const Fence& a, const Fence& b);
+bool same_job(const Fence& a, const Fence& b);
+// Of two of one cluster: a later job, or a later attempt of the same.
+bool is_newer(const Fence& a, const Fence& b);
+
+}  // namespace tutti::checkpoint

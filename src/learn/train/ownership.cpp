@@ -1,0 +1,144 @@
+#include "learn/train/ownership.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+
+namespace tutti::train {
+namespace {
+
+constexpr auto look_every_max = std::chrono::milliseconds(250);
+
+using Steady = std::chrono::steady_clock;
+
+std::string new_token() {
+  std::random_device random;
+  constexpr int words = 4;
+  std::string token;
+  for (int i = 0; i < words; ++i) token += std::to_string(random()) + (i + 1 < words ? "-" : "");
+  return token;
+}
+
+Error trained_by(const std::string& run, const checkpoint::Owner& owner) {
+  const std::string since = owner.since_s > 0 ? " since " + owner.since_text() : "";
+  return invalid(owner.text() + " trains in this folder" + since)
+      .within(run)
+      .remedy(
+          "wait for it or cancel it, train elsewhere with --set run=ANOTHER, or take the folder with "
+          "--take-over if it surely runs no more");
+}
+
+// Whether the owner that is seen can be replaced, as far as a look or two can tell.
+class Judge {
+ public:
+  Judge(const checkpoint::Fence& fence, const OwnershipOptions& options) : fence_(fence), options_(options) {}
+
+  enum class Verdict { gone, lives, newer, not_known };
+  Verdict look(const checkpoint::SeenOwner& seen) {
+    if (fence_.job != 0 && same_job(fence_, seen.owner.fence))
+      return is_newer(seen.owner.fence, fence_) ? Verdict::newer : Verdict::gone;
+    if (options_.take_over) return Verdict::gone;
+    if (!first_ || first_->owner.token != seen.owner.token) {
+      first_ = seen;
+      since_ = Steady::now();
+    }
+    if (first_->beat_ns != seen.beat_ns) return Verdict::lives;
+    return Steady::now() - since_ >= options_.dead_after ? Verdict::gone : Verdict::not_known;
+  }
+
+ private:
+  const checkpoint::Fence& fence_;
+  const OwnershipOptions& options_;
+  std::optional<checkpoint::SeenOwner> first_;
+  Steady::time_point since_{};
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Ownership>> Ownership::take(const std::string& run, checkpoint::Fence fence,
+                                                   const std::string& node, const OwnershipOptions& options) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  checkpoint::Owner me{.fence = std::move(fence),
+                       .node = node,
+                       .pid = getpid(),
+                       .since_s = std::chrono::duration_cast<std::chrono::seconds>(now).count(),
+                       .token = new_token()};
+  const auto pause = std::min<Duration>(look_every_max, options.beat_every / 2);
+  Judge judge(me.fence, options);
+  for (;;) {
+    auto made = checkpoint::become_owner(run, me);
+    if (!made) return std::move(made).error();
+    if (*made) {
+      return std::unique_ptr<Ownership>(
+          new Ownership(run, std::move(me), std::move(**made), options.beat_every));
+    }
+    const auto seen = checkpoint::owner_of(run);
+    if (!seen) return seen.error();
+    if (!*seen) continue;
+    switch (judge.look(**seen)) {
+      case Judge::Verdict::lives:
+        return trained_by(run, (*seen)->owner);
+      case Judge::Verdict::newer:
+        return invalid((*seen)->owner.text() + " is a newer attempt, and trains in this folder").within(run);
+      case Judge::Verdict::gone:
+        if (auto removed = checkpoint::remove_owner(run, (*seen)->owner); !removed)
+          return std::move(removed).error();
+        break;
+      case Judge::Verdict::not_known:
+        std::this_thread::sleep_for(pause);
+        break;
+    }
+  }
+}
+
+Ownership::Ownership(std::string run, checkpoint::Owner owner, files::FileDescriptor file,
+                     Duration beat_every)
+    : run_(std::move(run)), owner_(std::move(owner)), file_(std::move(file)) {
+  thread_ = std::thread([this, beat_every] { keep(beat_every); });
+}
+
+Ownership::~Ownership() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+  // What cannot be removed is found dead by the next one.
+  if (!lost_) static_cast<void>(checkpoint::remove_owner(run_, owner_).ok());
+}
+
+std::optional<Error> Ownership::lost() const {
+  const std::lock_guard lock(mutex_);
+  return lost_;
+}
+
+void Ownership::keep(Duration beat_every) {
+  std::unique_lock lock(mutex_);
+  while (!ending_ && !lost_) {
+    lock.unlock();
+    look();
+    lock.lock();
+    changed_.wait_for(lock, beat_every, [&] { return ending_; });
+  }
+}
+
+// A disk that does not answer is no reason to give up: whoever takes the folder over leaves his name.
+void Ownership::look() {
+  static_cast<void>(checkpoint::beat(file_).ok());
+  const auto seen = checkpoint::owner_of(run_);
+  if (!seen) return;
+  if (!*seen) {
+    // Somebody has looked at it from close by, or has removed it: it is made again, if nobody else makes it.
+    auto made = checkpoint::become_owner(run_, owner_);
+    if (made && *made) file_ = std::move(**made);
+    return;
+  }
+  if ((*seen)->owner.token == owner_.token || (*seen)->owner.token.empty()) return;
+  const std::lock_guard lock(mutex_);
+  lost_ = failed((*seen)->owner.text() + " has taken this folder over").within(run_);
+}
+
+}  // namespace tutti::train

@@ -1,0 +1,100 @@
+#include "learn/train/ownership.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <future>
+
+namespace tutti::train {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+// Quick, and yet with room for a machine that is busy with something else.
+constexpr OwnershipOptions quick{.beat_every = 20ms, .dead_after = 3s};
+
+class OwnershipTest : public testing::Test {
+ protected:
+  OwnershipTest() {
+    std::string path = (fs::temp_directory_path() / "ownership_test_XXXXXX").string();
+    run_ = mkdtemp(path.data());
+  }
+  ~OwnershipTest() override { fs::remove_all(run_); }
+
+  // Leaves the file as a process does that is killed.
+  void die(const checkpoint::Fence& fence) {
+    const checkpoint::Owner owner{.fence = fence, .node = "n1", .pid = 1, .since_s = 1, .token = "dead"};
+    ASSERT_TRUE(checkpoint::become_owner(run_, owner).value());
+  }
+
+  std::string run_;
+};
+
+TEST_F(OwnershipTest, IsOfOneAtATimeAndTheSecondIsRefusedByName) {
+  auto first = Ownership::take(run_, {0, 12, "east"}, "n1", quick);
+  ASSERT_TRUE(first) << first.error().text();
+  const auto second = Ownership::take(run_, {0, 13, "east"}, "n2", quick);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code(), ErrorCode::invalid) << "no attempt after it would fare better";
+  EXPECT_TRUE(second.error().text().starts_with(
+      run_ + " : job 12 (attempt 0, on node n1) trains in this folder since 20"))
+      << second.error().text();
+  EXPECT_FALSE(Ownership::take(run_, {0, 12, "west"}, "n2", quick)) << "another cluster's job 12";
+  EXPECT_FALSE(Ownership::take(run_, {}, "n2", quick)) << "nobody's process";
+  EXPECT_FALSE((*first)->lost());
+  first->reset();
+  EXPECT_TRUE(Ownership::take(run_, {0, 13, "east"}, "n2", quick)) << "it was given back";
+  EXPECT_TRUE(fs::is_empty(run_));
+}
+
+TEST_F(OwnershipTest, GoesToTheNextAttemptAtOnceAndTheOldOneHearsOfIt) {
+  auto old = Ownership::take(run_, {3, 12, "east"}, "n1", quick);
+  ASSERT_TRUE(old);
+  auto next = Ownership::take(run_, {4, 12, "east"}, "n2", {.beat_every = 20ms, .dead_after = 1h});
+  ASSERT_TRUE(next) << next.error().text();
+  while (!(*old)->lost()) std::this_thread::yield();
+  EXPECT_EQ((*old)->lost()->text(), run_ + " : job 12 (attempt 4, on node n2) has taken this folder over");
+  old->reset();
+  EXPECT_EQ(checkpoint::owner_of(run_).value()->owner.fence.attempt, 4) << "what is not its own stays";
+  const auto late = Ownership::take(run_, {3, 12, "east"}, "n1", quick);
+  ASSERT_FALSE(late);
+  EXPECT_NE(late.error().text().find("is a newer attempt"), std::string::npos) << late.error().text();
+}
+
+TEST_F(OwnershipTest, OfADeadOneIsTakenWhenItHasNotBeatenForLong) {
+  die({0, 12, "east"});
+  const auto begin = std::chrono::steady_clock::now();
+  const auto taken = Ownership::take(run_, {0, 13, "east"}, "n2", {.beat_every = 20ms, .dead_after = 300ms});
+  ASSERT_TRUE(taken) << taken.error().text();
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, 300ms);
+}
+
+TEST_F(OwnershipTest, IsTakenByForceAtOnce) {
+  die({0, 12, "east"});
+  EXPECT_TRUE(Ownership::take(run_, {0, 13, "east"}, "n2", {.dead_after = 1h, .take_over = true}));
+}
+
+TEST_F(OwnershipTest, OfADeadOneGoesToOneOfMany) {
+  die({0, 1, "east"});
+  std::vector<std::future<Result<std::unique_ptr<Ownership>>>> all;
+  for (std::int64_t job = 2; job < 10; ++job) {
+    all.push_back(std::async(std::launch::async, [this, job] {
+      return Ownership::take(run_, {0, job, "east"}, "n", {.beat_every = 20ms, .dead_after = 500ms});
+    }));
+  }
+  std::vector<std::unique_ptr<Ownership>> owners;
+  for (auto& one : all) {
+    if (auto taken = one.get()) owners.push_back(std::move(*taken));
+  }
+  // Who was overtaken in the race hears of it at its next beat.
+  while (owners.size() > 1) {
+    std::erase_if(owners, [](const auto& owner) { return owner->lost().has_value(); });
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(owners.size(), 1U);
+}
+
+}  // namespace
+}  // namespace tutti::train
