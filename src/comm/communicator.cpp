@@ -29,9 +29,16 @@ struct Track {
   std::vector<int> ranks;  // of the world
   std::uint64_t last_sequence = 0;
   std::atomic<cuda::Stream> stream{nullptr};
-  std::atomic<const char*> device_way{nullptr};
   std::unique_ptr<Collectives> collectives;   // of a pair: made at the first message
-  std::unique_ptr<DeviceCollectives> device;  // made at the first use of device memory
+  std::shared_ptr<DeviceCollectives> device;  // with options.device_memory
+
+  void prepare_device(bool messages) {
+    if (!world->options().device_memory) return;
+    const auto me = std::find(ranks.begin(), ranks.end(), world->options().rank) - ranks.begin();
+    device =
+        std::make_shared<DeviceCollectives>(static_cast<int>(ranks.size()), static_cast<int>(me), messages);
+    world->watchdog().know(device);
+  }
 
   OperationRecord record_of(const Work::State& work) const {
     const Call& call = work.call;
@@ -41,6 +48,7 @@ struct Track {
             .type = call.type,
             .reduction = call.reduction,
             .root = call.root,
+            .on_device = work.on_device,
             .bytes = call.bytes(),
             .enqueued_ns = nanoseconds(work.enqueued)};
   }
@@ -55,9 +63,11 @@ struct Track {
     if (world->fault().raised()) return world->fault().error();
     // The first to run is hardly ever later than its enqueueing; the clock is not asked twice for it.
     const auto began = last_ended_ > work.enqueued ? last_ended_ : work.enqueued;
-    world->recorder().started(work.record, nanoseconds(began));
-    const auto deadline =
-        began + (work.deadline > Duration::zero() ? work.deadline : world->options().deadline);
+    // On a stream it begins when the device comes to it.
+    const bool streams = work.on_device && device->streams();
+    if (!streams) world->recorder().started(work.record, nanoseconds(began));
+    const Duration time = work.deadline > Duration::zero() ? work.deadline : world->options().deadline;
+    const auto deadline = began + time;
     if (!collectives) {
       auto made = world->establish(id, name, ranks, deadline);
       if (!made) {
@@ -70,6 +80,10 @@ struct Track {
     const Limits limits{deadline, &world->fault(), fingerprint(work)};
     const Outcome outcome =
         work.on_device ? run_on_device(work, limits) : collectives->run(work.call, limits);
+    if (outcome.ok() && work.launched_on) {
+      world->watchdog().watch({work.launched_on, work.ticket, work.record, record_of(work), time});
+      return {};
+    }
     const auto ended = Clock::now();
     if (outcome.ok()) {
       last_ended_ = ended;
@@ -92,31 +106,31 @@ struct Track {
     return work.call.fingerprint() ^ (work.on_device ? device : 0);
   }
 
-  Outcome run_on_device(const Work::State& work, const Limits& limits) {
-    if (!device) {
-      const auto me = std::find(ranks.begin(), ranks.end(), world->options().rank) - ranks.begin();
-      device = std::make_unique<DeviceCollectives>(*collectives, static_cast<int>(ranks.size()),
-                                                   static_cast<int>(me));
+  Outcome run_on_device(Work::State& work, const Limits& limits) {
+    std::optional<Ticket> ticket;
+    Outcome outcome = device->run(*collectives, work.call, {work.ready, work.stream}, limits, ticket);
+    if (outcome.ok() && ticket) {
+      work.launched_on = device;
+      work.ticket = *ticket;
     }
-    Outcome outcome = device->run(work.call, work.ready, limits);
-    device_way.store(device->way(), std::memory_order_relaxed);
     return outcome;
   }
 
   Clock::time_point last_ended_{};
 };
 
-// Looks where the data lies, and marks the point on the caller's stream where it is complete.
-void look_at_memory(Work::State& work, cuda::Stream stream) {
+bool on_device(const Call& call) {
+  return cuda::place_of(call.in).device || (call.in != call.out && cuda::place_of(call.out).device);
+}
+
+// Marks the point on the caller's stream where the input is complete, for an operation that is run later.
+void mark_ready(Work::State& work) {
   const cuda::Driver* const driver = cuda::driver();
   const cuda::Place in = cuda::place_of(work.call.in);
-  const cuda::Place place = in.device ? in : cuda::place_of(work.call.out);
-  if (!place.device) return;
-  work.on_device = true;
-  const cuda::ContextGuard guard(place.context);
+  const cuda::ContextGuard guard(in.device ? in.context : cuda::place_of(work.call.out).context);
   constexpr unsigned without_timing = 2;
   if (driver->event_create(&work.ready, without_timing) != 0) return;
-  driver->event_record(work.ready, stream);
+  driver->event_record(work.ready, work.stream);
 }
 
 std::shared_ptr<Lane> make_lane(const std::shared_ptr<Track>& track) {
@@ -163,6 +177,7 @@ struct Communicator::Group {
     track->name = std::move(name);
     track->ranks = std::move(ranks);
     track->collectives = std::move(collectives);
+    track->prepare_device(false);
     lane = make_lane(track);
   }
 
@@ -175,9 +190,27 @@ struct Communicator::Group {
     auto state = std::make_shared<Work::State>();
     state->call = call;
     state->deadline = deadline;
-    if (on.world->options().device_memory) look_at_memory(*state, on.stream.load(std::memory_order_relaxed));
-    lane->push(state, [&](Work::State& work) { on.number(work); });
+    const auto number = [&](Work::State& work) { on.number(work); };
+    if (on.device && on_device(call)) {
+      state->on_device = true;
+      state->stream = on.stream.load(std::memory_order_relaxed);
+      if (runs_now(on, *lane, call)) {
+        lane->run_now(state, number);
+        return {lane, std::move(state)};
+      }
+      mark_ready(*state);
+    }
+    lane->push(state, number);
     return {lane, std::move(state)};
+  }
+
+  // Operations on streams are put there by their calls, so that all ranks have them in one order, that of the
+  // calls. The first message of a pair waits for its peer, and may not keep the caller from what the peer
+  // waits for; through the host an operation takes its time.
+  static bool runs_now(const Track& on, Lane& lane, const Call& call) {
+    const bool message = call.operation == Operation::send || call.operation == Operation::recv;
+    if (on.device->streams()) return !message || lane.idle();
+    return !message && *on.device->way() == '\0';
   }
 
   // Messages from one rank to another are the operations of a group of the two.
@@ -197,6 +230,7 @@ struct Communicator::Group {
       pair_track->ranks = {track->ranks[static_cast<std::size_t>(from)],
                            track->ranks[static_cast<std::size_t>(to)]};
       pair_track->stream.store(track->stream.load(std::memory_order_relaxed), std::memory_order_relaxed);
+      pair_track->prepare_device(true);
       pair_lane = make_lane(pair_track);
     }
     return push(*pair_track, pair_lane, call, deadline);
@@ -270,10 +304,15 @@ Result<Options> Options::from_environment() {
 
 Result<> Work::wait() {
   if (!lane_) return state_->result;
-  return lane_->wait(*state_);
+  auto launched = lane_->wait(*state_);
+  if (!launched || !state_->launched_on) return launched;
+  return state_->launched_on->follow(state_->stream, state_->ticket);
 }
 
-bool Work::done() const { return state_->done.load(std::memory_order_acquire); }
+bool Work::done() const {
+  if (!state_->done.load(std::memory_order_acquire)) return false;
+  return !state_->launched_on || state_->launched_on->finished(state_->ticket);
+}
 
 Result<Communicator> Communicator::connect(const Options& options) {
   if (options.device_memory && cuda::driver() == nullptr) {
@@ -403,9 +442,10 @@ void Communicator::use_stream(void* stream) {
 }
 
 std::string Communicator::device_way() const {
-  const char* const way = group_->track->device_way.load(std::memory_order_relaxed);
-  return way != nullptr ? way : "";
+  return group_->track->device ? group_->track->device->way() : "";
 }
+
+Result<> Communicator::check() const { return group_->track->world->check(); }
 
 void Communicator::abort(const std::string& why) {
   World& world = *group_->track->world;

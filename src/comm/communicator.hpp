@@ -48,8 +48,12 @@ class Work {
   Work(std::shared_ptr<Lane> lane, std::shared_ptr<State> state)
       : lane_(std::move(lane)), state_(std::move(state)) {}
 
-  // Until it is done. Buffers may be touched again only after this.
+  // Until it is done. Buffers may be touched again only after this. An operation on device memory is then in
+  // line: what the caller's stream does from now on comes after it, and what the host wants to read needs a
+  // synchronisation of that stream, as with any kernel. What goes wrong there later is said by the next call,
+  // and by Communicator::check().
   Result<> wait();
+  // Whether it has ended, on the device too.
   bool done() const;
 
  private:
@@ -98,8 +102,14 @@ class Communicator {
   // or a cudaStream_t) is the one that the caller's kernels run on: an operation begins after what is on it
   // when it is called. The default stream at first.
   void use_stream(void* stream);
-  // How the last operation on device memory went: "nccl", "ipc", "host", or "" before the first.
+  // How operations on device memory go: "nccl", "ipc", "host", or "" before the first. Except through the
+  // host, their calls do not wait for the device, and all communicators of a process must call them in one
+  // order on all ranks; the first call of a group, and one that is larger than those before, may wait for the
+  // others.
   std::string device_way() const;
+  // Whether results on device memory that the caller's stream was synchronised for can be believed: an error
+  // if the world has a fault. To be asked before they are used for anything that stays.
+  Result<> check() const;
 
   // Ends every wait of every rank with an error that gives the reason.
   void abort(const std::string& why);

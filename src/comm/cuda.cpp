@@ -9,7 +9,6 @@ namespace {
 
 constexpr int attribute_context = 1;
 constexpr int attribute_memory_type = 2;
-constexpr int attribute_buffer_id = 7;
 constexpr unsigned memory_type_device = 2;
 
 template <class F>
@@ -30,22 +29,25 @@ std::optional<Driver> load() {
       find(library, "cuCtxPopCurrent_v2", all.context_pop) &&
       find(library, "cuCtxGetDevice", all.context_device) &&
       find(library, "cuDeviceGetUuid", all.device_uuid) &&
-      find(library, "cuStreamCreate", all.stream_create) &&
-      find(library, "cuStreamSynchronize", all.stream_synchronize) &&
+      find(library, "cuCtxGetStreamPriorityRange", all.stream_priorities) &&
+      find(library, "cuStreamCreateWithPriority", all.stream_create) &&
+      find(library, "cuStreamDestroy_v2", all.stream_destroy) &&
       find(library, "cuStreamQuery", all.stream_query) &&
       find(library, "cuStreamWaitEvent", all.stream_wait_event) &&
       find(library, "cuEventCreate", all.event_create) && find(library, "cuEventRecord", all.event_record) &&
       find(library, "cuEventDestroy_v2", all.event_destroy) && find(library, "cuMemcpyAsync", all.copy) &&
-      find(library, "cuMemGetAddressRange_v2", all.address_range) &&
+      find(library, "cuMemAlloc_v2", all.memory_allocate) && find(library, "cuMemFree_v2", all.memory_free) &&
       find(library, "cuIpcGetMemHandle", all.ipc_get) &&
       find(library, "cuIpcOpenMemHandle_v2", all.ipc_open) &&
       find(library, "cuIpcCloseMemHandle", all.ipc_close) &&
       find(library, "cuMemHostRegister_v2", all.host_register) &&
       find(library, "cuMemHostUnregister", all.host_unregister) &&
+      find(library, "cuMemHostGetDevicePointer_v2", all.host_pointer) &&
       find(library, "cuModuleLoadData", all.module_load) &&
       find(library, "cuModuleGetFunction", all.module_function) &&
       find(library, "cuLaunchKernel", all.launch);
   if (!complete) return std::nullopt;
+  find(library, "cuStreamBatchMemOp_v2", all.memory_steps);
   return all;
 }
 
@@ -63,8 +65,7 @@ Place place_of(const void* data) {
   unsigned type = 0;
   if (calls->pointer_attribute(&type, attribute_memory_type, pointer(data)) != 0) return place;
   if (type != memory_type_device) return place;
-  place.device = calls->pointer_attribute(&place.context, attribute_context, pointer(data)) == 0 &&
-                 calls->pointer_attribute(&place.allocation, attribute_buffer_id, pointer(data)) == 0;
+  place.device = calls->pointer_attribute(&place.context, attribute_context, pointer(data)) == 0;
   return place;
 }
 

@@ -23,6 +23,21 @@ struct IpcHandle {
 };
 using DeviceId = std::array<char, 16>;  // the same in every process of a host
 
+// A step of a batch of memory operations on a stream.
+struct MemoryStep {
+  static constexpr int wait_value_32 = 1;  // until the number has reached the value; numbers wrap around
+  static constexpr int write_value_32 = 2;
+
+  int operation = 0;
+  Pointer address = 0;
+  std::uint32_t value = 0;
+  std::uint32_t unused = 0;
+  unsigned flags = 0;
+  Pointer alias = 0;
+  std::uint64_t reserved = 0;
+};
+static_assert(sizeof(MemoryStep) == 48);
+
 struct Driver {
   int (*init)(unsigned flags);
   int (*error_string)(int status, const char** text);
@@ -31,20 +46,24 @@ struct Driver {
   int (*context_pop)(Context*);
   int (*context_device)(int* device);
   int (*device_uuid)(DeviceId* id, int device);
-  int (*stream_create)(Stream*, unsigned flags);
-  int (*stream_synchronize)(Stream);
+  int (*stream_priorities)(int* least, int* greatest);
+  int (*stream_create)(Stream*, unsigned flags, int priority);
+  int (*stream_destroy)(Stream);
   int (*stream_query)(Stream);
   int (*stream_wait_event)(Stream, Event, unsigned flags);
   int (*event_create)(Event*, unsigned flags);
   int (*event_record)(Event, Stream);
   int (*event_destroy)(Event);
   int (*copy)(Pointer to, Pointer from, std::size_t bytes, Stream);
-  int (*address_range)(Pointer* base, std::size_t* bytes, Pointer);
+  int (*memory_steps)(Stream, unsigned count, MemoryStep* steps, unsigned flags);  // null in old drivers
+  int (*memory_allocate)(Pointer*, std::size_t bytes);
+  int (*memory_free)(Pointer);
   int (*ipc_get)(IpcHandle*, Pointer);
   int (*ipc_open)(Pointer*, IpcHandle, unsigned flags);
   int (*ipc_close)(Pointer);
   int (*host_register)(void* data, std::size_t bytes, unsigned flags);
   int (*host_unregister)(void* data);
+  int (*host_pointer)(Pointer*, void* data, unsigned flags);
   int (*module_load)(Module*, const void* image);
   int (*module_function)(Function*, Module, const char* name);
   int (*launch)(Function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
@@ -59,7 +78,6 @@ const Driver* driver();
 struct Place {
   bool device = false;
   Context context = nullptr;
-  std::uint64_t allocation = 0;  // unlike any other of the process
 };
 Place place_of(const void* data);
 

@@ -3,26 +3,19 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <thread>
 
 #include "comm/lines.hpp"
 #include "comm/process.hpp"
-#include "comm/ptx.hpp"
 
 namespace tutti::comm {
 namespace {
 
-constexpr unsigned stream_non_blocking = 1;
 constexpr unsigned ipc_lazy_peer_access = 1;
 constexpr unsigned register_portable_mapped = 3;
 constexpr int not_ready = 600;
-constexpr unsigned threads_of_block = 256;
-constexpr unsigned blocks_max = 1024;
 // The caller's own kernels may take this long.
 constexpr auto ready_time_max = std::chrono::minutes(10);
-// Host memory that data passes through, at most.
-constexpr std::size_t ranks_of_table_max = 256;
 
 struct Sizes {
   std::size_t in = 0;
@@ -61,139 +54,194 @@ Sizes sizes_of(const Call& call, int size, int me) {
   return {};
 }
 
+// For the driver to use a page at its address in this process, as the kernels' numbers need it.
+Result<> register_page(std::byte* data, std::size_t bytes) {
+  const cuda::Driver& driver = *cuda::driver();
+  auto done = cuda::check(driver.host_register(data, bytes, register_portable_mapped),
+                          "host memory cannot be shown to the device");
+  if (!done) return done;
+  cuda::Pointer seen = 0;
+  if (driver.host_pointer(&seen, data, 0) == 0 && seen == cuda::pointer(data)) return {};
+  driver.host_unregister(data);
+  return failed("the device sees host memory at another address");
+}
+
 }  // namespace
 
-struct DeviceCollectives::Place {
+struct DeviceCollectives::Introduction {
   cuda::DeviceId device{};
   std::uint64_t host = 0;
   std::int64_t pid = 0;
   std::uint32_t nccl = 0;
-  std::uint32_t shareable = 0;
-  std::uint32_t on_device = 1;  // all of it
-  std::uint32_t unused = 0;
-  struct Piece {
-    cuda::IpcHandle handle{};
-    std::uint64_t allocation = 0;  // 0: this rank has no such buffer in the operation
-    std::uint64_t offset = 0;
-  } in, out;
+  std::uint32_t signals = 0;  // the device can wait for numbers in memory
+  SharedPlace line;
 };
 
+struct DeviceCollectives::Staging {
+  cuda::IpcHandle handle{};
+  std::uint64_t there = 0;
+};
+
+// What still runs there keeps its memory, until the process ends.
 DeviceCollectives::~DeviceCollectives() {
   if (context_ == nullptr) return;
   const cuda::ContextGuard guard(context_);
-  for (const auto& [key, pointer] : mapped_) cuda::driver()->ipc_close(pointer);
-  if (staging_registered_) cuda::driver()->host_unregister(staging_.data());
-  if (table_.data() != nullptr) cuda::driver()->host_unregister(table_.data());
-}
-
-Result<> DeviceCollectives::prepare(cuda::Context context) {
-  if (context_ != nullptr) return {};
+  const bool idle = !share_ || share_->finished_all();
+  if (!idle) {
+    static_cast<void>(queue_.release());
+    static_cast<void>(nccl_.release());
+    static_cast<void>(new SharedBuffer(std::move(line_)));
+    static_cast<void>(new SharedMappings(std::move(mappings_)));
+    return;
+  }
   const cuda::Driver& driver = *cuda::driver();
-  int device = 0;
-  if (auto done = cuda::check(driver.context_device(&device), "the context has no device"); !done)
-    return done;
-  if (auto done = cuda::check(driver.device_uuid(&device_, device), "the device has no id"); !done)
-    return done;
-  if (auto done = cuda::check(driver.stream_create(&stream_, stream_non_blocking), "no stream"); !done)
-    return done;
-  auto table = allocate(2 * ranks_of_table_max * sizeof(cuda::Pointer));
-  if (!table) return std::move(table).error();
-  auto pinned =
-      cuda::check(driver.host_register(table->data(), table->size(), register_portable_mapped), "no table");
-  if (!pinned) return pinned;
-  table_ = std::move(*table);
-  context_ = context;
-  return {};
+  nccl_.reset();
+  queue_.reset();
+  for (const cuda::Pointer pointer : peer_stagings_) {
+    if (pointer != 0) driver.ipc_close(pointer);
+  }
+  if (staging_ != 0) driver.memory_free(staging_);
+  for (void* const page : registered_) driver.host_unregister(page);
+  if (line_registered_) driver.host_unregister(line_.data());
+  if (host_staging_registered_) driver.host_unregister(host_staging_.data());
 }
 
-Outcome DeviceCollectives::run(const Call& call, cuda::Event ready, const Limits& limits) {
-  const cuda::Place in = cuda::place_of(call.in);
-  const cuda::Context context = in.device ? in.context : cuda::place_of(call.out).context;
-  const cuda::ContextGuard guard(context);
-  if (auto prepared = prepare(context); !prepared) return Outcome::failed(prepared.error().text());
-  if (ready != nullptr) cuda::driver()->stream_wait_event(stream_, ready, 0);
-  // What the caller still computes is its own time, and not a peer's fault.
-  const auto begin = Clock::now();
-  Limits own = limits;
-  own.deadline = begin + ready_time_max;
-  if (auto complete = finish(own); !complete.ok()) {
-    return complete.kind == Outcome::Kind::late
-               ? Outcome::failed("the device does not finish what the operation waits for")
-               : complete;
-  }
-  own.deadline = limits.deadline + (Clock::now() - begin);
-  return run_ready(call, own);
-}
-
-Outcome DeviceCollectives::run_ready(const Call& call, const Limits& limits) {
-  std::vector<Place> places;
-  if (auto met = meet(call, limits, places); !met.ok()) return met;
-  way_ = choose(call, places);
-  switch (way_) {
-    case Way::nccl:
-      return run_nccl(call, limits);
-    case Way::ipc:
-      return run_ipc(call, places, limits);
-    case Way::host:
-      return run_host(call, limits);
-  }
-  return {};
+bool DeviceCollectives::streams() const {
+  const Way way = way_.load(std::memory_order_acquire);
+  return way == Way::nccl || way == Way::ipc;
 }
 
 const char* DeviceCollectives::way() const {
-  switch (way_) {
+  switch (way_.load(std::memory_order_acquire)) {
     case Way::nccl:
       return "nccl";
     case Way::ipc:
       return "ipc";
     case Way::host:
       return "host";
+    case Way::undecided:
+      return "";
   }
   return "";
 }
 
-// The ranks tell one another where their data lies; by then it is complete.
-Outcome DeviceCollectives::meet(const Call& call, const Limits& limits, std::vector<Place>& places) {
+void DeviceCollectives::release() {
+  if (nccl_) nccl_->abort();
+  share_->release();
+}
+
+Result<> DeviceCollectives::prepare(cuda::Context context) {
+  if (context_ == context) return {};
+  if (context_ != nullptr) return failed("the buffers of one group lie on several devices");
   const cuda::Driver& driver = *cuda::driver();
-  Place mine;
+  int device = 0;
+  if (auto done = cuda::check(driver.context_device(&device), "the context has no device"); !done)
+    return done;
+  if (auto done = cuda::check(driver.device_uuid(&device_, device), "the device has no id"); !done)
+    return done;
+  auto line = allocate(sizeof(DeviceLine));
+  if (!line) return std::move(line).error();
+  line_ = std::move(*line);
+  context_ = context;
+  queue_ = std::make_unique<CudaQueue>();
+  if (auto opened = queue_->open(); !opened) return opened;
+  line_registered_ = driver.memory_steps != nullptr && register_page(line_.data(), line_.size()).ok();
+  return {};
+}
+
+// An operation that reads or writes host memory beside device memory has no place on a stream.
+Result<> DeviceCollectives::check_places(const Call& call) const {
+  const Sizes sizes = sizes_of(call, size_, me_);
+  const auto fits = [&](const std::byte* data, std::size_t bytes) {
+    return bytes == 0 || cuda::place_of(data).context == context_;
+  };
+  if (fits(call.in, sizes.in) && (call.in == call.out || fits(call.out, sizes.out))) return {};
+  return invalid("the input and the output of " + std::string(name_of(call.operation)) +
+                 " do not lie on one device")
+      .remedy("give device memory for both, or host memory for both");
+}
+
+Outcome DeviceCollectives::run(Collectives& host, const Call& call, const Input& input, const Limits& limits,
+                               std::optional<Ticket>& ticket) {
+  const cuda::Place in = cuda::place_of(call.in);
+  const cuda::Context context = in.device ? in.context : cuda::place_of(call.out).context;
+  const cuda::ContextGuard guard(context);
+  const auto failure = [](const Result<>& done) { return Outcome::failed(done.error().text()); };
+  if (auto prepared = prepare(context); !prepared) return failure(prepared);
+  if (way_ == Way::undecided) {
+    if (auto agreed = agree(host, limits); !agreed.ok()) return agreed;
+  }
+  if (way_ == Way::ipc) {
+    const std::size_t half = std::min(DeviceShare::half_for(call, size_), half_bytes_limit_);
+    if (share_->half_bytes() == 0 || (half > share_->half_bytes() && !messages_)) {
+      if (auto grown = grow(host, half, limits); !grown.ok()) return grown;
+    }
+  }
+  auto waits =
+      input.event != nullptr ? queue_->begin_after(input.event) : queue_->begin_after_stream(input.stream);
+  if (!waits) return failure(waits);
+  if (way_ == Way::host) return run_host(host, call, limits);
+  if (auto fits = check_places(call); !fits) return failure(fits);
+  ticket.emplace();
+  if (way_ == Way::ipc) return share_->enqueue(*queue_, call, limits.descriptor, *ticket);
+  return share_->enclose(
+      *queue_, [&] { return nccl_->launch(call, queue_->stream(), limits); }, *ticket);
+}
+
+Result<> DeviceCollectives::follow(cuda::Stream caller, const Ticket& ticket) const {
+  const cuda::ContextGuard guard(context_);
+  const std::array steps{share_->end_of(ticket)};
+  return CudaQueue::put_flags(caller, steps);
+}
+
+template <class Told>
+Outcome DeviceCollectives::tell(Collectives& host, const Told& mine, std::vector<Told>& all,
+                                const Limits& limits) const {
+  all.resize(static_cast<std::size_t>(size_));
+  const Call gather{.operation = Operation::all_gather,
+                    .in = reinterpret_cast<const std::byte*>(&mine),
+                    .out = reinterpret_cast<std::byte*>(all.data()),
+                    .count = sizeof mine,
+                    .type = DataType::u8};
+  return host.run(gather, limits);
+}
+
+Outcome DeviceCollectives::all_say_yes(Collectives& host, bool mine, const Limits& limits, bool& all) const {
+  std::vector<std::uint64_t> said;
+  auto told = tell(host, static_cast<std::uint64_t>(mine ? 1 : 0), said, limits);
+  all = told.ok() && std::find(said.begin(), said.end(), 0U) == said.end();
+  return told;
+}
+
+Outcome DeviceCollectives::agree(Collectives& host, const Limits& limits) {
+  Introduction mine;
   mine.device = device_;
   mine.host = std::hash<std::string>{}(host_identity());
   mine.pid = getpid();
   mine.nccl = Nccl::available() ? 1 : 0;
-  mine.shareable = 1;
-  const Sizes sizes = sizes_of(call, size_, me_);
-  const auto describe = [&](const std::byte* data, std::size_t bytes, Place::Piece& piece) {
-    if (bytes == 0) return;
-    const cuda::Place place = cuda::place_of(data);
-    cuda::Pointer base = 0;
-    std::size_t length = 0;
-    piece.allocation = place.allocation;
-    const bool found = place.device && driver.address_range(&base, &length, cuda::pointer(data)) == 0 &&
-                       driver.ipc_get(&piece.handle, base) == 0;
-    if (!found) mine.shareable = 0;
-    if (!place.device) mine.on_device = 0;
-    piece.offset = cuda::pointer(data) - base;
-  };
-  describe(call.in, sizes.in, mine.in);
-  describe(call.out, sizes.out, mine.out);
-  // Blocks that arrive where others still read would be lost.
-  if (call.operation == Operation::all_to_all && call.in == call.out) mine.shareable = 0;
-  places.resize(static_cast<std::size_t>(size_));
-  const Call gather{.operation = Operation::all_gather,
-                    .in = reinterpret_cast<const std::byte*>(&mine),
-                    .out = reinterpret_cast<std::byte*>(places.data()),
-                    .count = sizeof mine,
-                    .type = DataType::u8};
-  return host_.run(gather, limits);
+  mine.signals = line_registered_ ? 1 : 0;
+  if (auto place = find_shared({line_.data(), line_.size()})) mine.line = *place;
+  std::vector<Introduction> all;
+  if (auto told = tell(host, mine, all, limits); !told.ok()) return told;
+  switch (choose(all)) {
+    case Way::nccl:
+      return join_nccl(host, limits);
+    case Way::ipc:
+      return meet_ipc(host, all, limits);
+    case Way::host:
+    case Way::undecided:
+      way_ = Way::host;
+  }
+  return {};
 }
 
-DeviceCollectives::Way DeviceCollectives::choose(const Call& call, const std::vector<Place>& places) const {
-  bool nccl = call.operation != Operation::barrier;
-  bool ipc = places.size() <= ranks_of_table_max;
-  for (const Place& one : places) {
-    nccl = nccl && one.nccl != 0 && one.on_device != 0;
-    ipc = ipc && one.shareable != 0 && one.host == places.front().host && one.device == places.front().device;
-    for (const Place& other : places) {
+DeviceCollectives::Way DeviceCollectives::choose(const std::vector<Introduction>& all) const {
+  bool nccl = true;
+  bool ipc = all.size() <= DeviceLine::ranks_max;
+  for (const Introduction& one : all) {
+    nccl = nccl && one.nccl != 0 && one.signals != 0;
+    ipc = ipc && one.signals != 0 && one.host == all.front().host && one.device == all.front().device;
+    for (const Introduction& other : all) {
       const bool same_device = one.host == other.host && one.device == other.device;
       if (&one != &other && same_device) nccl = false;  // which NCCL refuses
       if (&one != &other && one.host == other.host && one.pid == other.pid) ipc = false;
@@ -203,37 +251,111 @@ DeviceCollectives::Way DeviceCollectives::choose(const Call& call, const std::ve
   return ipc ? Way::ipc : Way::host;
 }
 
-Outcome DeviceCollectives::run_nccl(const Call& call, const Limits& limits) {
-  if (!nccl_) {
-    Nccl::Id id{};
-    if (me_ == 0) {
-      auto made = Nccl::make_id();
-      if (!made) return Outcome::failed(made.error().text());
-      id = *made;
-    }
-    auto* const bytes = reinterpret_cast<std::byte*>(id.data());
-    const Call tell_id{.operation = Operation::broadcast,
-                       .in = bytes,
-                       .out = bytes,
-                       .count = id.size(),
-                       .type = DataType::u8,
-                       .root = 0};
-    if (auto told = host_.run(tell_id, limits); !told.ok()) return told;
-    auto joined = Nccl::join(id, size_, me_);
-    if (!joined) return Outcome::failed(joined.error().text());
-    nccl_ = std::move(*joined);
+Outcome DeviceCollectives::join_nccl(Collectives& host, const Limits& limits) {
+  Nccl::Id id{};
+  if (me_ == 0) {
+    auto made = Nccl::make_id();
+    if (!made) return Outcome::failed(made.error().text());
+    id = *made;
   }
-  if (auto launched = nccl_->launch(call, stream_); !launched)
-    return Outcome::failed(launched.error().text());
-  auto finished = finish(limits);
-  if (!finished.ok()) nccl_->abort();
-  return finished;
+  auto* const bytes = reinterpret_cast<std::byte*>(id.data());
+  const Call tell_id{.operation = Operation::broadcast,
+                     .in = bytes,
+                     .out = bytes,
+                     .count = id.size(),
+                     .type = DataType::u8,
+                     .root = 0};
+  if (auto told = host.run(tell_id, limits); !told.ok()) return told;
+  if (auto joined = Nccl::join(id, size_, me_, limits, nccl_); !joined.ok()) return joined;
+  auto* const own = reinterpret_cast<DeviceLine*>(line_.data());
+  share_ = std::make_unique<DeviceShare>(std::vector<DeviceShare::Peer>{{own, nullptr}}, 0);
+  way_ = Way::nccl;
+  return {};
 }
 
-// A device does not know deadlines, so the host watches it.
-Outcome DeviceCollectives::finish(const Limits& limits) {
+// Opens the others' pages. If one rank cannot, all go through the host.
+Outcome DeviceCollectives::meet_ipc(Collectives& host, const std::vector<Introduction>& all,
+                                    const Limits& limits) {
+  std::vector<DeviceShare::Peer> peers(all.size());
+  bool mine = true;
+  for (std::size_t member = 0; member < all.size() && mine; ++member) {
+    if (static_cast<int>(member) == me_) {
+      peers[member].line = reinterpret_cast<DeviceLine*>(line_.data());
+      continue;
+    }
+    auto page = mappings_.reach(static_cast<pid_t>(all[member].pid), all[member].line, sizeof(DeviceLine));
+    mine = page.ok() && register_page(*page, sizeof(DeviceLine)).ok();
+    if (!mine) continue;
+    registered_.push_back(*page);
+    peers[member].line = reinterpret_cast<DeviceLine*>(*page);
+  }
+  bool yes = false;
+  if (auto told = all_say_yes(host, mine, limits, yes); !told.ok()) return told;
+  if (!yes) {
+    way_ = Way::host;
+    return {};
+  }
+  share_ = std::make_unique<DeviceShare>(std::move(peers), me_);
+  peer_stagings_.assign(all.size(), 0);
+  way_ = Way::ipc;
+  return {};
+}
+
+// Larger staging memory on all ranks, or, where one of them has no room for it, what there is.
+Outcome DeviceCollectives::grow(Collectives& host, std::size_t half_bytes, const Limits& limits) {
+  const cuda::Driver& driver = *cuda::driver();
+  const auto begin = Clock::now();
+  if (auto drained = drain(limits); !drained.ok()) return drained;
+  Limits own = limits;
+  own.deadline += Clock::now() - begin;  // what this rank computes is not a peer's time
+  Staging mine;
+  cuda::Pointer bigger = 0;
+  if (driver.memory_allocate(&bigger, 2 * half_bytes) == 0)
+    mine.there = driver.ipc_get(&mine.handle, bigger) == 0 ? 1 : 0;
+  std::vector<Staging> all;
+  if (auto told = tell(host, mine, all, own); !told.ok()) return told;
+  std::vector<cuda::Pointer> opened(all.size(), 0);
+  bool fine = std::all_of(all.begin(), all.end(), [](const Staging& one) { return one.there != 0; });
+  for (std::size_t member = 0; member < all.size() && fine; ++member) {
+    if (static_cast<int>(member) == me_) continue;
+    fine = driver.ipc_open(&opened[member], all[member].handle, ipc_lazy_peer_access) == 0;
+  }
+  bool yes = false;
+  if (auto told = all_say_yes(host, fine, own, yes); !told.ok()) return told;
+  // Memory is freed by its owner when nobody has it open any more.
+  if (yes) {
+    std::swap(opened, peer_stagings_);
+    std::swap(bigger, staging_);
+    std::vector<std::byte*> stagings;
+    for (const cuda::Pointer pointer : peer_stagings_) stagings.push_back(cuda::memory(pointer));
+    stagings[static_cast<std::size_t>(me_)] = cuda::memory(staging_);
+    share_->use_staging(stagings, half_bytes);
+  } else {
+    half_bytes_limit_ = share_->half_bytes();
+    if (half_bytes_limit_ == 0) way_ = Way::host;
+  }
+  for (const cuda::Pointer pointer : opened) {
+    if (pointer != 0) driver.ipc_close(pointer);
+  }
+  if (auto closed = host.run({.operation = Operation::barrier}, own); !closed.ok()) return closed;
+  if (bigger != 0) driver.memory_free(bigger);
+  return {};
+}
+
+// Until the group's operations so far are done on this rank.
+Outcome DeviceCollectives::drain(const Limits& limits) const {
+  const auto deadline = Clock::now() + ready_time_max;
+  while (!share_->finished_all()) {
+    if (limits.fault->raised()) return Outcome::fault();
+    if (Clock::now() >= deadline) return Outcome::failed("the device does not finish earlier operations");
+    std::this_thread::yield();
+  }
+  return {};
+}
+
+Outcome DeviceCollectives::finish_stream(const Limits& limits) const {
   for (;;) {
-    const int status = cuda::driver()->stream_query(stream_);
+    const int status = cuda::driver()->stream_query(queue_->stream());
     if (status == 0) return {};
     if (status != not_ready) return Outcome::failed(cuda::check(status, "the device failed").error().text());
     if (limits.fault->raised()) return Outcome::fault();
@@ -242,176 +364,43 @@ Outcome DeviceCollectives::finish(const Limits& limits) {
   }
 }
 
-Outcome DeviceCollectives::run_host(const Call& call, const Limits& limits) {
+Outcome DeviceCollectives::run_host(Collectives& host, const Call& call, const Limits& limits) {
   const cuda::Driver& driver = *cuda::driver();
+  // What the caller still computes is its own time, and not a peer's fault.
+  const auto begin = Clock::now();
+  Limits own = limits;
+  own.deadline = begin + ready_time_max;
+  if (auto complete = finish_stream(own); !complete.ok()) {
+    return complete.kind == Outcome::Kind::late
+               ? Outcome::failed("the device does not finish what the operation waits for")
+               : complete;
+  }
+  own.deadline = limits.deadline + (Clock::now() - begin);
   const Sizes sizes = sizes_of(call, size_, me_);
   const std::size_t out_at = whole_lines(sizes.in);
-  if (staging_.size() < out_at + sizes.out) {
-    if (staging_registered_) driver.host_unregister(staging_.data());
+  if (host_staging_.size() < out_at + sizes.out) {
+    if (host_staging_registered_) driver.host_unregister(host_staging_.data());
     auto bigger = allocate(out_at + sizes.out);
     if (!bigger) return Outcome::failed(bigger.error().text());
-    staging_ = std::move(*bigger);
+    host_staging_ = std::move(*bigger);
     // Without it the copies are slower, and right all the same.
-    staging_registered_ =
-        driver.host_register(staging_.data(), staging_.size(), register_portable_mapped) == 0;
+    host_staging_registered_ =
+        driver.host_register(host_staging_.data(), host_staging_.size(), register_portable_mapped) == 0;
   }
   Call on_host = call;
-  on_host.in = staging_.data();
-  on_host.out = staging_.data() + out_at;
-  if (call.operation == Operation::broadcast) on_host.out = staging_.data();
+  on_host.in = host_staging_.data();
+  on_host.out = host_staging_.data() + out_at;
+  if (call.operation == Operation::broadcast) on_host.out = host_staging_.data();
   const auto copy = [&](const void* to, const void* from, std::size_t bytes) -> Outcome {
     if (bytes == 0) return {};
-    auto done = cuda::check(driver.copy(cuda::pointer(to), cuda::pointer(from), bytes, stream_), "copy");
+    auto done =
+        cuda::check(driver.copy(cuda::pointer(to), cuda::pointer(from), bytes, queue_->stream()), "copy");
     if (!done) return Outcome::failed(done.error().text());
-    return finish(limits);
+    return finish_stream(own);
   };
   if (auto copied = copy(on_host.in, call.in, sizes.in); !copied.ok()) return copied;
-  if (auto done = host_.run(on_host, limits); !done.ok()) return done;
+  if (auto done = host.run(on_host, own); !done.ok()) return done;
   return copy(call.out, on_host.out, sizes.out);
-}
-
-Result<std::byte*> DeviceCollectives::reach(const Place& place, bool input) {
-  const Place::Piece& piece = input ? place.in : place.out;
-  if (piece.allocation == 0) return static_cast<std::byte*>(nullptr);
-  const std::pair key(static_cast<pid_t>(place.pid), piece.allocation);
-  auto found = mapped_.find(key);
-  if (found == mapped_.end()) {
-    cuda::Pointer mapped = 0;
-    auto opened = cuda::check(cuda::driver()->ipc_open(&mapped, piece.handle, ipc_lazy_peer_access),
-                              "another rank's device memory cannot be opened");
-    if (!opened) return std::move(opened).error();
-    found = mapped_.emplace(key, mapped).first;
-  }
-  return cuda::memory(found->second + piece.offset);
-}
-
-Result<cuda::Function> DeviceCollectives::kernel(DataType type, Reduction reduction) {
-  cuda::Function& known = kernels_[{type, reduction}];
-  if (known != nullptr) return known;
-  cuda::Module module = nullptr;
-  const std::string text = reduce_ptx(type, reduction);
-  auto done = cuda::check(cuda::driver()->module_load(&module, text.c_str()), "the kernel cannot be loaded");
-  if (done)
-    done = cuda::check(cuda::driver()->module_function(&known, module, "reduce"), "the kernel is not there");
-  if (!done) return std::move(done).error();
-  return known;
-}
-
-Result<> DeviceCollectives::launch(const Call& call, const std::vector<cuda::Pointer>& table,
-                                   std::size_t sources, std::size_t targets, std::size_t count) {
-  if (count == 0) return {};
-  auto function = kernel(call.type, call.reduction);
-  if (!function) return std::move(function).error();
-  std::memcpy(table_.data(), table.data(), table.size() * sizeof(cuda::Pointer));
-  cuda::Pointer table_at = cuda::pointer(table_.data());
-  auto source_count = static_cast<std::uint32_t>(sources);
-  auto target_count = static_cast<std::uint32_t>(targets);
-  std::uint64_t elements = count;
-  std::uint64_t divide = call.reduction == Reduction::average ? static_cast<std::uint64_t>(size_) : 0;
-  std::array<void*, 5> parameters{&table_at, &source_count, &target_count, &elements, &divide};
-  const auto blocks = static_cast<unsigned>(
-      std::clamp<std::size_t>((count + threads_of_block - 1) / threads_of_block, 1, blocks_max));
-  return cuda::check(cuda::driver()->launch(*function, blocks, 1, 1, threads_of_block, 1, 1, 0, stream_,
-                                            parameters.data(), nullptr),
-                     "the kernel cannot be launched");
-}
-
-// As in host memory: each rank reduces a slice straight from and into the others' buffers.
-Result<> DeviceCollectives::reduce_ipc(const Call& call, const std::vector<const std::byte*>& in,
-                                       const std::vector<std::byte*>& out) {
-  const std::size_t element = size_of(call.type);
-  const auto size = static_cast<std::size_t>(size_);
-  const auto me = static_cast<std::size_t>(me_);
-  std::size_t begin = 0;
-  std::size_t bytes = call.bytes();
-  std::size_t out_begin = 0;
-  if (call.operation == Operation::reduce_scatter) {
-    begin = me * bytes;
-  } else {
-    const std::size_t slice = part_bytes(bytes, size);
-    begin = out_begin = std::min(bytes, me * slice);
-    bytes = std::min(slice, bytes - begin);
-  }
-  std::vector<cuda::Pointer> table;
-  table.reserve(2 * size);
-  for (const std::byte* source : in) table.push_back(cuda::pointer(source + begin));
-  std::size_t targets = 0;
-  for (std::size_t member = 0; member < size; ++member) {
-    const bool wanted = call.operation == Operation::all_reduce ||
-                        (call.operation == Operation::reduce && static_cast<int>(member) == call.root) ||
-                        (call.operation == Operation::reduce_scatter && member == me);
-    if (!wanted) continue;
-    table.push_back(cuda::pointer(out[member] + out_begin));
-    ++targets;
-  }
-  return launch(call, table, size, targets, bytes / element);
-}
-
-// Each rank fetches what it wants.
-Result<> DeviceCollectives::move_ipc(const Call& call, const std::vector<const std::byte*>& in) {
-  const std::size_t bytes = call.bytes();
-  const auto me = static_cast<std::size_t>(me_);
-  const auto fetch = [&](std::size_t from, std::size_t block, std::size_t to) -> Result<> {
-    const std::byte* const source = in[from] + block * bytes;
-    std::byte* const target = call.out + to * bytes;
-    if (source == target || bytes == 0) return {};
-    return cuda::check(cuda::driver()->copy(cuda::pointer(target), cuda::pointer(source), bytes, stream_),
-                       "copy");
-  };
-  const auto root = static_cast<std::size_t>(std::max(call.root, 0));
-  switch (call.operation) {
-    case Operation::broadcast:
-      return me_ == call.root ? Result<>() : fetch(root, 0, 0);
-    case Operation::scatter:
-      return fetch(root, me, 0);
-    case Operation::send:
-      return {};
-    case Operation::recv:
-      return fetch(0, 0, 0);
-    case Operation::gather:
-      if (me_ != call.root) return {};
-      break;
-    case Operation::all_gather:
-    case Operation::all_to_all:
-    case Operation::all_reduce:
-    case Operation::reduce:
-    case Operation::reduce_scatter:
-    case Operation::barrier:
-      break;
-  }
-  for (std::size_t member = 0; member < in.size(); ++member) {
-    const std::size_t block = call.operation == Operation::all_to_all ? me : 0;
-    if (auto fetched = fetch(member, block, member); !fetched) return fetched;
-  }
-  return {};
-}
-
-Outcome DeviceCollectives::run_ipc(const Call& call, const std::vector<Place>& places, const Limits& limits) {
-  std::vector<const std::byte*> in(places.size());
-  std::vector<std::byte*> out(places.size());
-  Result<> mine;
-  for (std::size_t member = 0; member < places.size() && mine; ++member) {
-    if (static_cast<int>(member) == me_) {
-      in[member] = call.in;
-      out[member] = call.out;
-      continue;
-    }
-    auto their_in = reach(places[member], true);
-    auto their_out = their_in ? reach(places[member], false) : Result<std::byte*>(nullptr);
-    if (their_in && their_out) {
-      in[member] = *their_in;
-      out[member] = *their_out;
-    } else {
-      mine = their_in ? their_out.error() : their_in.error();
-    }
-  }
-  const bool reduces = call.operation == Operation::all_reduce || call.operation == Operation::reduce ||
-                       call.operation == Operation::reduce_scatter;
-  if (mine) mine = reduces ? reduce_ipc(call, in, out) : move_ipc(call, in);
-  if (!mine) return Outcome::failed(mine.error().text());
-  if (auto finished = finish(limits); !finished.ok()) return finished;
-  // Nobody touches its buffers again before all are done with them.
-  return host_.run({.operation = Operation::barrier}, limits);
 }
 
 }  // namespace tutti::comm

@@ -56,9 +56,27 @@ void Lane::run_front(std::unique_lock<std::mutex>& lock) {
   changed_.notify_all();
 }
 
+void Lane::run_now(const std::shared_ptr<Work::State>& work,
+                   const std::function<void(Work::State&)>& number) {
+  std::unique_lock lock(mutex_);
+  number(*work);
+  queue_.push_back(work);
+  run_until(lock, *work);
+}
+
+bool Lane::idle() {
+  const std::lock_guard lock(mutex_);
+  return queue_.empty();
+}
+
 Result<> Lane::wait(Work::State& work) {
   if (work.done.load(std::memory_order_acquire)) return work.result;
   std::unique_lock lock(mutex_);
+  run_until(lock, work);
+  return work.result;
+}
+
+void Lane::run_until(std::unique_lock<std::mutex>& lock, const Work::State& work) {
   while (!work.done.load(std::memory_order_acquire)) {
     if (running_) {
       waited_inline_ = false;
@@ -68,7 +86,6 @@ Result<> Lane::wait(Work::State& work) {
       run_front(lock);
     }
   }
-  return work.result;
 }
 
 void Lane::run_thread() {

@@ -14,9 +14,12 @@
 #include "base/result.hpp"
 #include "comm/call.hpp"
 #include "comm/communicator.hpp"
+#include "comm/device_line.hpp"
 #include "comm/signal.hpp"
 
 namespace tutti::comm {
+
+class DeviceCollectives;
 
 struct Work::State {
   State() = default;
@@ -30,7 +33,11 @@ struct Work::State {
   std::uint64_t record = 0;  // in the flight recorder
   Clock::time_point enqueued;
   bool on_device = false;
-  void* ready = nullptr;  // a CUDA event: the input is complete
+  void* stream = nullptr;  // the caller's, for an operation on device memory
+  void* ready = nullptr;   // a CUDA event: the input is complete
+  // Where the operation runs, if it is on a device's stream; what comes after it is told so by wait().
+  std::shared_ptr<DeviceCollectives> launched_on;
+  Ticket ticket;
   std::atomic<bool> done{false};
   Result<> result;
 };
@@ -46,10 +53,15 @@ class Lane {
 
   // `number` is called with the state before anyone can run it, in the order of the pushes.
   void push(const std::shared_ptr<Work::State>& work, const std::function<void(Work::State&)>& number);
+  // Runs it, and what is before it, on the caller's thread.
+  void run_now(const std::shared_ptr<Work::State>& work, const std::function<void(Work::State&)>& number);
+  // Nothing is in line.
+  bool idle();
   Result<> wait(Work::State& work);
 
  private:
   void run_front(std::unique_lock<std::mutex>& lock);
+  void run_until(std::unique_lock<std::mutex>& lock, const Work::State& work);
   void run_thread();
 
   Runner runner_;

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <optional>
+#include <thread>
 
 namespace tutti::comm {
 namespace {
@@ -11,11 +12,24 @@ struct UniqueId {
   Nccl::Id bytes;
 };
 
+// Of NCCL 2.14, which later ones understand: they look at the version.
+struct Config {
+  std::size_t size = sizeof(Config);
+  unsigned magic = 0xcafebeef;
+  unsigned version = 21400;
+  int blocking = 0;
+};
+
+constexpr int in_progress = 7;
+// Until it is looked again whether NCCL has come on.
+constexpr auto settle_pause = std::chrono::microseconds(20);
+
 // The documented binary interface of NCCL 2.
 struct Library {
   const char* (*error_string)(int status);
   int (*get_unique_id)(UniqueId*);
-  int (*init_rank)(void** communicator, int size, UniqueId, int rank);
+  int (*init_rank)(void** communicator, int size, UniqueId, int rank, Config*);
+  int (*async_error)(void*, int* status);
   int (*destroy)(void*);
   int (*abort)(void*);
   int (*all_reduce)(const void* in, void* out, std::size_t count, int type, int op, void*, cuda::Stream);
@@ -41,11 +55,12 @@ std::optional<Library> load() {
   };
   const bool complete =
       find("ncclGetErrorString", all.error_string) && find("ncclGetUniqueId", all.get_unique_id) &&
-      find("ncclCommInitRank", all.init_rank) && find("ncclCommDestroy", all.destroy) &&
-      find("ncclCommAbort", all.abort) && find("ncclAllReduce", all.all_reduce) &&
-      find("ncclReduce", all.reduce) && find("ncclBroadcast", all.broadcast) &&
-      find("ncclAllGather", all.all_gather) && find("ncclReduceScatter", all.reduce_scatter) &&
-      find("ncclSend", all.send) && find("ncclRecv", all.recv) && find("ncclGroupStart", all.group_start) &&
+      find("ncclCommInitRankConfig", all.init_rank) && find("ncclCommDestroy", all.destroy) &&
+      find("ncclCommGetAsyncError", all.async_error) && find("ncclCommAbort", all.abort) &&
+      find("ncclAllReduce", all.all_reduce) && find("ncclReduce", all.reduce) &&
+      find("ncclBroadcast", all.broadcast) && find("ncclAllGather", all.all_gather) &&
+      find("ncclReduceScatter", all.reduce_scatter) && find("ncclSend", all.send) &&
+      find("ncclRecv", all.recv) && find("ncclGroupStart", all.group_start) &&
       find("ncclGroupEnd", all.group_end);
   if (!complete) return std::nullopt;
   return all;
@@ -57,7 +72,7 @@ const std::optional<Library>& library() {
 }
 
 Result<> check(int status, const char* what) {
-  if (status == 0) return {};
+  if (status == 0 || status == in_progress) return {};
   return failed(std::string("NCCL: ") + what + ": " + library()->error_string(status));
 }
 
@@ -107,13 +122,15 @@ Result<Nccl::Id> Nccl::make_id() {
   return id.bytes;
 }
 
-Result<std::unique_ptr<Nccl>> Nccl::join(const Id& id, int size, int rank) {
-  void* communicator = nullptr;
-  if (auto made = check(library()->init_rank(&communicator, size, UniqueId{id}, rank), "no communicator");
-      !made) {
-    return std::move(made).error();
-  }
-  return std::unique_ptr<Nccl>(new Nccl(communicator, size, rank));
+Outcome Nccl::join(const Id& id, int size, int rank, const Limits& limits, std::unique_ptr<Nccl>& joined) {
+  std::unique_ptr<Nccl> made(new Nccl(size, rank));
+  Config config;
+  auto begun =
+      check(library()->init_rank(&made->communicator_, size, UniqueId{id}, rank, &config), "no communicator");
+  if (!begun) return Outcome::failed(begun.error().text());
+  if (auto done = made->settle(limits); !done.ok()) return done;
+  joined = std::move(made);
+  return {};
 }
 
 Nccl::~Nccl() {
@@ -121,11 +138,52 @@ Nccl::~Nccl() {
 }
 
 void Nccl::abort() {
+  const std::lock_guard lock(mutex_);
   if (communicator_ != nullptr) library()->abort(communicator_);
   communicator_ = nullptr;
 }
 
-Result<> Nccl::launch(const Call& call, cuda::Stream stream) {
+std::string Nccl::problem() {
+  const std::lock_guard lock(mutex_);
+  if (communicator_ == nullptr) return "";
+  int status = 0;
+  auto asked = check(library()->async_error(communicator_, &status), "no answer");
+  if (asked) asked = check(status, "the group");
+  return asked ? "" : asked.error().text();
+}
+
+// Until what was asked of NCCL is done on the host: a stream may get more only then.
+Outcome Nccl::settle(const Limits& limits) {
+  for (;;) {
+    int status = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      if (communicator_ == nullptr) return Outcome::fault();
+      status = in_progress;
+      if (auto asked = check(library()->async_error(communicator_, &status), "no answer"); !asked)
+        return Outcome::failed(asked.error().text());
+    }
+    if (status == 0) return {};
+    if (auto fine = check(status, "the group"); !fine) return Outcome::failed(fine.error().text());
+    const bool late = Clock::now() >= limits.deadline;
+    if (late || limits.fault->raised()) {
+      abort();
+      return late ? Outcome::late(-1) : Outcome::fault();
+    }
+    std::this_thread::sleep_for(settle_pause);
+  }
+}
+
+Outcome Nccl::launch(const Call& call, cuda::Stream stream, const Limits& limits) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (communicator_ == nullptr) return Outcome::fault();
+    if (auto put_there = put(call, stream); !put_there) return Outcome::failed(put_there.error().text());
+  }
+  return settle(limits);
+}
+
+Result<> Nccl::put(const Call& call, cuda::Stream stream) {
   const Library& nccl = *library();
   const int type = type_number(call.type);
   const int op = reduction_number(call.reduction);
@@ -152,14 +210,14 @@ Result<> Nccl::launch(const Call& call, cuda::Stream stream) {
     case Operation::all_to_all:
     case Operation::gather:
     case Operation::scatter:
-      return launch_blocks(call, stream);
+      return put_blocks(call, stream);
     case Operation::barrier:
       return {};
   }
   return {};
 }
 
-Result<> Nccl::launch_blocks(const Call& call, cuda::Stream stream) {
+Result<> Nccl::put_blocks(const Call& call, cuda::Stream stream) {
   const Library& nccl = *library();
   const int type = type_number(call.type);
   const std::size_t bytes = call.bytes();

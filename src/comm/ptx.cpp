@@ -93,6 +93,9 @@ std::string combine(Reduction reduction, const Words& words, bool floating) {
   return "";
 }
 
+// The length of the kernel's table.
+static_assert(reduce_sources_max * 8 == 512);
+
 }  // namespace
 
 std::string reduce_ptx(DataType type, Reduction reduction) {
@@ -103,18 +106,18 @@ std::string reduce_ptx(DataType type, Reduction reduction) {
   std::string text = R"(.version 6.0
 .target sm_60
 .address_size 64
-.visible .entry reduce(.param .u64 p_table, .param .u32 p_sources, .param .u32 p_targets, .param .u64 p_count,
-                       .param .u64 p_divide)
+.visible .entry reduce(.param .align 8 .b8 p_table[512], .param .u32 p_sources, .param .u64 p_target,
+                       .param .u64 p_count, .param .u64 p_divide)
 {
-  .reg .u64 %table, %count, %divide, %index, %stride, %offset, %address, %entry;
-  .reg .u32 %sources, %targets, %left, %thread, %threads, %block, %blocks, %wide, %odd;
+  .reg .u64 %table, %target, %count, %divide, %index, %stride, %offset, %address, %entry;
+  .reg .u32 %sources, %left, %thread, %threads, %block, %blocks, %wide, %odd;
   .reg .b16 %narrow;
   .reg .pred %done, %better, %nan, %whole;
 )";
   text += "  .reg " + accumulator + " %sum, %value, %divisor;\n";
-  text += R"(  ld.param.u64 %table, [p_table];
+  text += R"(  mov.u64 %table, p_table;
   ld.param.u32 %sources, [p_sources];
-  ld.param.u32 %targets, [p_targets];
+  ld.param.u64 %target, [p_target];
   ld.param.u64 %count, [p_count];
   ld.param.u64 %divide, [p_divide];
   mov.u32 %thread, %tid.x;
@@ -132,7 +135,7 @@ next:
 )";
   text += "  shl.b64 %offset, %index, " + shift + ";\n";
   text += R"(  mov.u64 %entry, %table;
-  ld.global.u64 %address, [%entry];
+  ld.param.u64 %address, [%entry];
   add.u64 %address, %address, %offset;
 )";
   text += "  " + std::string(words.load) + "\n  mov.b" + (words.suffix.ends_with("64") ? "64" : "32") +
@@ -142,7 +145,7 @@ more:
   setp.eq.u32 %done, %left, 0;
   @%done bra reduced;
   add.u64 %entry, %entry, 8;
-  ld.global.u64 %address, [%entry];
+  ld.param.u64 %address, [%entry];
   add.u64 %address, %address, %offset;
 )";
   text += "  " + std::string(words.load) + "\n  " + combine(reduction, words, floating) + "\n";
@@ -153,19 +156,10 @@ reduced:
 )";
   text += "  " + std::string(words.divide) + "\n";
   text += R"(store:
-  mov.u32 %left, %targets;
-another:
-  setp.eq.u32 %done, %left, 0;
-  @%done bra stored;
-  add.u64 %entry, %entry, 8;
-  ld.global.u64 %address, [%entry];
-  add.u64 %address, %address, %offset;
+  add.u64 %address, %target, %offset;
 )";
   text += "  " + std::string(words.store) + "\n";
-  text += R"(  sub.u32 %left, %left, 1;
-  bra another;
-stored:
-  add.u64 %index, %index, %stride;
+  text += R"(  add.u64 %index, %index, %stride;
   bra next;
 end:
   ret;

@@ -10,6 +10,7 @@ constexpr auto relaxed = std::memory_order_relaxed;
 std::uint64_t packed(const OperationRecord& record) {
   return static_cast<std::uint64_t>(record.operation) | static_cast<std::uint64_t>(record.type) << 8 |
          static_cast<std::uint64_t>(record.reduction) << 16 |
+         static_cast<std::uint64_t>(record.on_device ? 1 : 0) << 24 |
          static_cast<std::uint64_t>(static_cast<std::uint32_t>(record.root)) << 32;
 }
 
@@ -17,6 +18,7 @@ void unpack(std::uint64_t what, OperationRecord& record) {
   record.operation = static_cast<Operation>(what & 0xff);
   record.type = static_cast<DataType>(what >> 8 & 0xff);
   record.reduction = static_cast<Reduction>(what >> 16 & 0xff);
+  record.on_device = (what >> 24 & 1) != 0;
   record.root = static_cast<std::int32_t>(what >> 32);
 }
 

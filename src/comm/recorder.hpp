@@ -19,6 +19,7 @@ struct OperationRecord {
   DataType type = DataType::u8;
   Reduction reduction = Reduction::sum;
   std::int32_t root = -1;
+  bool on_device = false;  // on a stream it begins when the device comes to it
   std::uint64_t bytes = 0;
   // Nanoseconds of the steady clock; 0: not yet.
   std::int64_t enqueued_ns = 0;
@@ -48,7 +49,7 @@ class Recorder {
     std::atomic<std::uint64_t> handle{0};  // 0 while it is being written
     std::atomic<std::uint64_t> group{0};
     std::atomic<std::uint64_t> sequence{0};
-    std::atomic<std::uint64_t> what{0};  // operation, type, reduction and root in one word
+    std::atomic<std::uint64_t> what{0};  // operation, type, reduction, place and root in one word
     std::atomic<std::uint64_t> bytes{0};
     std::atomic<std::int64_t> enqueued_ns{0};
     std::atomic<std::int64_t> started_ns{0};

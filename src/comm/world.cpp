@@ -88,9 +88,23 @@ World::World(Options options)
     : options_(std::move(options)), fault_([] {
         const char* const file = std::getenv("TUTTI_VERDICT_FILE");
         return std::string(file != nullptr ? file : "");
-      }()) {}
+      }()) {
+  watchdog_.emplace(fault_,
+                    Watchdog::Duties{
+                        .started = [this](auto record, auto now) { recorder_.started(record, now); },
+                        .ended = [this](auto record, auto now) { recorder_.ended(record, now); },
+                        .blame =
+                            [this](const OperationRecord& operation, auto waited, const Outcome& outcome) {
+                              Question question = question_about(operation);
+                              question.waited_ns = waited;
+                              question.final = true;
+                              static_cast<void>(blame(question, outcome));
+                            },
+                    });
+}
 
 World::~World() {
+  watchdog_.reset();
   // The control thread looks at this object, and at control_ in it: it ends before any of that is gone.
   links_.reset();
   if (control_) control_->leave();
@@ -332,6 +346,8 @@ Report World::answer(const Question& question) {
     return record.group == question.group && record.sequence == question.operation.sequence;
   };
   for (const OperationRecord& record : recorder_.records()) {
+    // Put on a stream whose device is still busy with something else.
+    if (record.on_device && record.started_ns == 0) continue;
     std::uint64_t& last = report.sequences[record.group];
     last = std::max(last, record.sequence);
     if (is_asked(record)) report.same = record;
@@ -358,6 +374,15 @@ void World::watch() {
   if (wondered_ == what) return;
   wondered_ = what;
   control_->wonder(question_about(pending.front()));
+}
+
+// Another rank's fault is there before its garbage is, but this rank's own word of it may still be on its
+// way.
+Result<> World::check() {
+  if (!fault_.raised() && watchdog_->poisoned() && !control_->wait_fault(Clock::now() + closed_time))
+    fail("another rank has given up and has not said why");
+  if (fault_.raised()) return fault_.error();
+  return {};
 }
 
 // Here first: what comes back from the hub says that this rank aborted.

@@ -20,6 +20,7 @@
 #include "comm/hub.hpp"
 #include "comm/links.hpp"
 #include "comm/recorder.hpp"
+#include "comm/watchdog.hpp"
 
 namespace tutti::comm {
 
@@ -52,6 +53,10 @@ class World {
   Fault& fault() { return fault_; }
   Recorder& recorder() { return recorder_; }
   Control& control() { return *control_; }
+  Watchdog& watchdog() { return *watchdog_; }
+
+  // An error if there is a fault, or if another rank says that there is one.
+  Result<> check();
 
  private:
   explicit World(Options options);
@@ -82,6 +87,7 @@ class World {
   std::unique_ptr<Hub> hub_;
   std::unique_ptr<Control> control_;
   std::unique_ptr<Links> links_;
+  std::optional<Watchdog> watchdog_;
 };
 
 // Mixes a number into another: names of groups are made from their parent's.

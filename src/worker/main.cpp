@@ -1,6 +1,7 @@
 // tutti-worker: the executable that links libtorch. `tutti` starts it on the nodes; people only check it.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <span>
 #include <string>
 #include <vector>
@@ -74,6 +75,9 @@ int check_train() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Streams of groups that wait for other ranks must not hold up one another: each gets a line of its own to
+  // the device. Read when the device is first used.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   const std::vector<std::string> words(argv + 1, argv + argc);
   const std::string word = words.empty() ? "" : words.front();
   const std::span<const std::string> rest(words.begin() + (words.empty() ? 0 : 1), words.end());

@@ -54,6 +54,10 @@ void Pending::wait() {
   require(std::move(done));
 }
 
+void Group::check() const {
+  if (communicator_) require(communicator_->check());
+}
+
 void Group::all_reduce(at::Tensor& data, comm::Reduction reduction) {
   if (!communicator_) return;
   TUTTI_CHECK(data.is_contiguous());

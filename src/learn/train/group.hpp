@@ -41,6 +41,9 @@ class Group {
   int rank() const { return communicator_ ? communicator_->rank() : 0; }
   int size() const { return communicator_ ? communicator_->size() : 1; }
 
+  // Throws Failure if what lies on the device cannot be believed: a rank is missing, and its part is garbage.
+  void check() const;
+
   void all_reduce(at::Tensor& data, comm::Reduction reduction = comm::Reduction::sum);
   Pending begin_all_reduce(at::Tensor& data);
   // Of a flat tensor: afterwards the rank's own part holds the sum over all ranks.

@@ -252,6 +252,7 @@ Trainer::Shared Trainer::share(double loss_sum, const Batch& batch, bool stop) {
   values[1] = counts && first_stage ? sum_of_samples(batch.samples) : 0.0;
   values[2] = stop ? 1.0 : 0.0;
   groups_.world.all_reduce(sums);
+  groups_.world.check();  // the loss was computed from what came over devices
   return {values[0] / rows_of_step(), static_cast<std::uint64_t>(values[1]), values[2] > 0};
 }
 
