@@ -43,7 +43,7 @@ struct Hello {
   Inventory inventory;
   std::vector<RankReport> ranks;
   std::string identity = {};             // of the agent's folder
-  std::string machine = {};              // which boot of which host it runs on
+  std::string machine = {};              // host, boot and place of the folder
   std::string cluster = {};              // the one that the folder belongs to, "" if it is new
   std::uint64_t jobs_seen = 0;           // the highest id of a job of that cluster that was started here
   std::vector<std::int32_t> ports = {};  // kept free for gangs whose rank 0 is here

@@ -54,12 +54,13 @@ bool Hub::turn_away(Agent& agent, const cluster::Hello& hello) {
   const driver::Who who{hello.identity, hello.machine};
   if (const std::string why = speakers_.refusal(hello.node, who, steady_now()); !why.empty()) {
     // All three that are concerned say so: whoever reads one of the logs can mend it.
-    log::warning("agent at {} on {} is refused: {}", agent.remote, hello.machine, why);
+    log::warning("agent at {} on host {} is refused: {}", agent.remote, driver::host_of(hello.machine), why);
     tell(agent, wire::Notice{why, true});
     if (const Agent* first = speaker(hello.node); first != nullptr)
-      tell(*first, wire::Notice{"another agent, at " + agent.remote + " on " + hello.machine +
-                                    ", wanted to be node " + hello.node + " too and was refused",
-                                false});
+      tell(*first,
+           wire::Notice{"another agent, at " + agent.remote + " on host " + driver::host_of(hello.machine) +
+                            ", wanted to be node " + hello.node + " too and was refused",
+                        false});
     agent.socket->close();
     return true;
   }
