@@ -66,7 +66,7 @@ TEST(Identity, ANewStoreOnOldFoldersSeesNothingOfTheOldJobs) {
   cluster.agent("n1").signal(SIGKILL);
   cluster.agent("n1").wait();
   ASSERT_TRUE(cluster.start_agent("n1"));
-  EXPECT_EQ(cluster.run({}, "echo after").out, "after\n");
+  EXPECT_EQ(cluster.run({"--no-prefix"}, "echo after").out, "after\n");
   EXPECT_EQ(cluster.log("1", 0), "new\n");
   EXPECT_EQ(lines_of(read_text(count)).size(), 2U) << "each ran once";
   EXPECT_TRUE(has(read_text(cluster.file("agent-n1.err")), "is of another cluster"));
@@ -155,6 +155,24 @@ TEST(Identity, ASecondAgentWithTheNameOfTheFirstIsRefused) {
   EXPECT_TRUE(eventually([&] { return cluster.agent_pid("n1") == second->pid(); })) << "the name is free now";
   second->signal(SIGTERM);
   second->wait();
+}
+
+TEST(Identity, ACopyOfAnAgentsFolderIsRefused) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  ASSERT_EQ(cluster.wait(cluster.submit({}, "true")), 0);
+  std::filesystem::copy(cluster.home() + "/nodes/n1", cluster.file("copy"),
+                        std::filesystem::copy_options::recursive);
+  const auto copy = cluster.start(
+      {"agent", "--controller", cluster.address(), "--join-token-file", cluster.data() + "/join.token",
+       "--name", "n1", "--data", cluster.file("copy"), "--fake-gpus", "8xH100"},
+      "copy-agent");
+  ASSERT_TRUE(eventually(
+      [&] { return has(read_text(cluster.file("copy-agent.err")), "one is a copy of the other"); }));
+  EXPECT_EQ(cluster.agent_pid("n1"), cluster.agent("n1").pid());
+  EXPECT_EQ(cluster.wait(cluster.submit({}, "true")), 0);
+  copy->signal(SIGTERM);
+  copy->wait();
 }
 
 // ---- two clusters on one host

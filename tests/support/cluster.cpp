@@ -149,7 +149,8 @@ bool PartsCluster::start_controller(const std::vector<std::string>& flags) {
   std::string line;
   const bool told = eventually([&] {
     line = read_text(ready);
-    return line.ends_with("\n") || environment_of(controller_->pid()).empty();
+    const std::string stat = read_text("/proc/" + std::to_string(controller_->pid()) + "/stat");
+    return line.ends_with("\n") || has(stat, ") Z ");
   });
   if (!told || !line.ends_with("\n")) return false;
   line.pop_back();

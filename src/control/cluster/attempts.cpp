@@ -7,8 +7,9 @@
 namespace tutti::cluster {
 namespace {
 
-constexpr std::int32_t master_port_min = 20'000;  // below the ports that systems hand out by themselves
-constexpr std::int32_t master_port_count = 10'000;
+// Below the ports that systems hand out by themselves, and above those that agents keep (agent/ports.hpp).
+constexpr std::int32_t master_port_min = 25'000;
+constexpr std::int32_t master_port_count = 5'000;
 constexpr std::uint64_t other_cluster_stride = 2'654'435'761;  // spreads neighbouring numbers
 
 std::string describe_exit(const Job& job, std::int32_t rank, const RankStatus& status) {

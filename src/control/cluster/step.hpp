@@ -53,7 +53,7 @@ struct Hello {
   std::vector<RankReport> ranks;
   std::string illness = {};              // what keeps the node from taking work; "": nothing
   std::string identity = {};             // of the agent's folder
-  std::string machine = {};              // which boot of which host it runs on
+  std::string machine = {};              // host, boot and place of the folder
   std::string cluster = {};              // the one that the folder belongs to, "" if it is new
   std::uint64_t jobs_seen = 0;           // the highest id of a job of that cluster that was started here
   std::vector<std::int32_t> ports = {};  // kept free for gangs whose rank 0 is here

@@ -76,7 +76,7 @@ TEST_F(CoreTest, AnswersAfterTheCommitAndStartsWhatFits) {
   ASSERT_TRUE(ids.ok());
   EXPECT_EQ(ids->front(), cluster::JobId(1));
   EXPECT_EQ(starts(), 1U);
-  EXPECT_EQ(store_.load()->objects.size(), 2U) << "the node and the job";
+  EXPECT_EQ(store_.load()->objects.size(), 3U) << "the node, the job and what ids were given out";
 }
 
 TEST_F(CoreTest, WhatWasAcceptedSurvivesARestart) {

@@ -24,7 +24,7 @@ void Listener::expect(std::string cluster, const std::map<std::string, std::stri
 
 Listener::Heard Listener::turn_away(const Known& known, const cluster::Hello& hello,
                                     const std::string& why) const {
-  Heard heard = refusal("on " + hello.machine + ": " + why);
+  Heard heard = refusal("on host " + host_of(hello.machine) + ": " + why);
   heard.answers.emplace_back(wire::Notice{why, true});
   heard.first = speakers_.of(hello.node).value_or(0);
   heard.to_the_first = {"another agent, at " + known.remote + " on " + hello.machine +

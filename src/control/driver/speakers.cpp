@@ -2,13 +2,16 @@
 
 namespace tutti::driver {
 
+std::string host_of(const std::string& machine) { return machine.substr(0, machine.find(' ')); }
+
 std::string Speakers::refusal(const std::string& node, const Who& who, Instant now) const {
   const auto found = speakers_.find(node);
   if (found == speakers_.end() || !found->second.who) return "";
   const Speaker& known = found->second;
   const Duration silent = now - known.heard_at;
   const bool open = known.open && silent <= silence_max;
-  const std::string other = "another agent" + (known.who->machine.empty() ? "" : " on " + known.who->machine);
+  const std::string other =
+      "another agent" + (known.who->machine.empty() ? "" : " on host " + host_of(known.who->machine));
   if (known.who->identity != who.identity) {
     if (!open && silent > return_time_max) return "";
     return "the name " + node + " is that of " + other +

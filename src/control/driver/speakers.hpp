@@ -21,10 +21,14 @@ using Connection = std::uint64_t;
 // An agent, as far as it can be told apart from others.
 struct Who {
   std::string identity;  // of its folder: random, made once
-  std::string machine;   // which boot of which host it runs on: a folder may have been copied
+  std::string
+      machine;  // host, boot and place of the folder, which may have been copied: "gpu-17 5a1b… 2049:77"
 
   friend bool operator==(const Who&, const Who&) = default;
 };
+
+// The name of its host, for people.
+std::string host_of(const std::string& machine);
 
 // An open connection on which nothing was heard for this long keeps nobody else out: its host may be gone.
 constexpr Duration silence_max = 10s;

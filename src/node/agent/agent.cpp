@@ -57,7 +57,7 @@ class Agent {
     auto membership = read_membership(options_.folder);
     if (!membership) return std::move(membership).error();
     processes_.belong_to(*membership);
-    keeper_.introduce(*identity, this_machine(), *membership);
+    keeper_.introduce(*identity, place_of(options_.folder), *membership);
     if (auto adopted = keeper_.adopt(); !adopted) return adopted;
     recall_devices();
     const auto signals = loop_.on_signals({SIGTERM, SIGINT}, [this](int) { loop_.stop(); });

@@ -1,6 +1,7 @@
 #include "node/agent/membership.hpp"
 
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -49,7 +50,7 @@ Result<std::string> folder_identity(const std::string& folder) {
   return identity;
 }
 
-std::string this_machine() {
+std::string place_of(const std::string& folder) {
   std::array<char, HOST_NAME_MAX + 1> host{"?"};
   ::gethostname(host.data(), HOST_NAME_MAX);
   // Files of /proc have no size that could be asked beforehand.
@@ -58,7 +59,11 @@ std::string this_machine() {
     if (std::fgets(boot.data(), static_cast<int>(boot.size()), file) == nullptr) boot[0] = '\0';
     std::fclose(file);
   }
-  return (std::string(host.data()) + " " + std::string(trim(boot.data()))).substr(0, wire::machine_bytes_max);
+  struct stat found {};
+  if (::stat(folder.c_str(), &found) != 0) found = {};
+  const std::string place = std::string(host.data()) + " " + std::string(trim(boot.data())) + " " +
+                            std::to_string(found.st_dev) + ":" + std::to_string(found.st_ino);
+  return place.substr(0, wire::machine_bytes_max);
 }
 
 Result<keeper::Membership> read_membership(const std::string& folder) {

@@ -15,8 +15,9 @@ namespace tutti::agent {
 // Makes it if there is none.
 Result<std::string> folder_identity(const std::string& folder);
 
-// Which boot of which host this is: "gpu-17 5a1b…". A folder that was copied to another one is noticed by it.
-std::string this_machine();
+// Which folder of which boot of which host this is: "gpu-17 5a1b… 2049:77". A folder that was copied has the
+// identity of the other one, and is noticed by this.
+std::string place_of(const std::string& folder);
 
 // Of no cluster, if the folder is new.
 Result<keeper::Membership> read_membership(const std::string& folder);

@@ -69,9 +69,15 @@ TEST_F(MembershipTest, RanksGoAsideEachTime) {
   EXPECT_NE(*first, *second);
 }
 
-TEST_F(MembershipTest, TheMachineIsTheSameUntilItIsBootedAgain) {
-  EXPECT_EQ(this_machine(), this_machine());
-  EXPECT_GT(this_machine().size(), 30U) << "the name of the host and of its boot";
+TEST_F(MembershipTest, ACopyHasTheIdentityAndAnotherPlace) {
+  ASSERT_TRUE(folder_identity(folder_).ok());
+  const std::string copy = folder_ + "_copy";
+  std::filesystem::copy(folder_, copy, std::filesystem::copy_options::recursive);
+  EXPECT_EQ(*folder_identity(copy), *folder_identity(folder_));
+  EXPECT_NE(place_of(copy), place_of(folder_));
+  EXPECT_EQ(place_of(folder_), place_of(folder_));
+  EXPECT_GT(place_of(folder_).size(), 30U) << "the names of the host and of its boot";
+  std::filesystem::remove_all(copy);
 }
 
 }  // namespace

@@ -16,9 +16,10 @@
 
 namespace tutti::agent {
 
-// Below the ports that systems hand out by themselves.
+// Below the ports that systems hand out by themselves, and below those that the controller guesses when it
+// has handed out all that an agent kept (cluster/attempts.cpp).
 constexpr std::int32_t gang_port_min = 20'000;
-constexpr std::int32_t gang_port_count = 10'000;
+constexpr std::int32_t gang_port_count = 5'000;
 constexpr std::size_t gang_ports_kept = 16;
 
 class Ports {

@@ -63,9 +63,10 @@ void Keeper::on(const wire::Welcome& welcome) {
 }
 
 void Keeper::leave_old_cluster() {
+  if (next_cluster_.empty()) return;
   const bool all_ended = std::all_of(ranks_.begin(), ranks_.end(),
                                      [](const auto& rank) { return rank.second.state == RankState::exited; });
-  if (next_cluster_.empty() || !all_ended || !processes_.put_aside(self_.cluster)) return;
+  if (!all_ended || !processes_.put_aside(self_.cluster)) return;
   ranks_.clear();
   preparing_.clear();
   self_.cluster = std::exchange(next_cluster_, {});
