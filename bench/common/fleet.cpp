@@ -108,6 +108,7 @@ Fleet::Fleet(FleetOptions options) : options_(std::move(options)) {
   allow_many_files();
   for (int number = 0; number < options_.agents; ++number)
     agents_.push_back(std::make_unique<Agent>(*this, number));
+  begun_ns_ = now_ns();
   thread_ = std::thread([this] {
     for (std::size_t dial = 0; dial < dials_at_once; ++dial) dial_next();
     beats_ = loop_.every(slice, [this] { beat(); });
@@ -130,13 +131,12 @@ void Fleet::dial_next() {
             });
 }
 
-// Each agent once a second, a few at a time.
+// Each agent once a second, a few at a time: as many as are due, however late this one thread is for all of
+// them.
 void Fleet::beat() {
-  const auto slices = static_cast<std::size_t>(Duration(1s) / Duration(slice));
-  for (std::size_t count = (agents_.size() + slices - 1) / slices; count > 0; --count) {
-    agents_[next_beat_]->beat();
-    next_beat_ = (next_beat_ + 1) % agents_.size();
-  }
+  const auto elapsed_s = static_cast<double>(now_ns() - begun_ns_) / 1e9;
+  const auto due = static_cast<std::uint64_t>(elapsed_s * static_cast<double>(agents_.size()));
+  for (; beats_sent_ < due; ++beats_sent_) agents_[beats_sent_ % agents_.size()]->beat();
 }
 
 double Fleet::take_latest_answer_ms() { return static_cast<double>(latest_answer_ns_.exchange(0)) / 1e6; }

@@ -49,7 +49,8 @@ class Fleet {
   net::Loop loop_;
   std::vector<std::unique_ptr<Agent>> agents_;
   std::size_t dialed_ = 0;
-  std::size_t next_beat_ = 0;
+  std::uint64_t begun_ns_ = 0;
+  std::uint64_t beats_sent_ = 0;
   std::atomic<int> connected_{0};
   std::atomic<std::uint64_t> starts_{0};
   std::atomic<std::int64_t> latest_answer_ns_{0};

@@ -51,7 +51,7 @@ void Core::happen(cluster::Event event, Reply reply) {
 void Core::awake() {
   {
     const std::lock_guard lock(mutex_);
-    waiting_.push_back({cluster::Tick{}, nullptr, nullptr, true});
+    waiting_.push_back({cluster::Tick{}, nullptr, nullptr, now_on_the_wall()});
   }
   woken_.notify_one();
 }

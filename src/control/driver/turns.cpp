@@ -114,10 +114,12 @@ void Turns::start_leases_anew(Instant now) {
   if (awake_at_) awake_at_ = now;
 }
 
-// The loop that hears is awake. If it was not for a while, what agents have said meanwhile comes behind this.
-void Turns::hear(Instant now) {
-  if (awake_at_ && deaf(now)) start_leases_anew(now);
-  awake_at_ = now;
+// The loop that hears was awake then. If it was not for a while, or this loop is late, what agents have said
+// since comes behind this: they have a whole lease from the moment at which both have caught up.
+void Turns::hear(Instant now, Instant awake_at) {
+  const bool was_deaf = deaf(now);
+  awake_at_ = std::min(awake_at, now);
+  if (was_deaf && !deaf(now)) start_leases_anew(now);
 }
 
 bool Turns::deaf(Instant now) const { return awake_at_ && now - *awake_at_ > stall_min; }
@@ -136,7 +138,7 @@ void Turns::probe(Instant now) {
 }
 
 void Turns::step(Outcome& outcome, cluster::Effects& effects, Instant now, Item& item) {
-  if (item.awake) return hear(now);
+  if (item.awake) return hear(now, *item.awake);
   if (item.query) {
     outcome.queries.push_back(std::move(item.query));
     return;

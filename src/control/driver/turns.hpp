@@ -26,12 +26,12 @@ using Reply = std::function<void(Result<std::vector<cluster::JobId>>)>;
 using Query = std::function<void(cluster::State&, const wire::StoreHealth&)>;
 
 // Something that waits for a turn: an event, a question if there is a query, or only the word of the loop
-// that hears the agents that it is awake.
+// that hears the agents that it was awake then. What was heard before that has had its turn when it has.
 struct Item {
   cluster::Event event;
   Reply reply;  // may be null
   Query query;
-  bool awake = false;
+  std::optional<Instant> awake = {};
 };
 
 class Turns {
@@ -71,7 +71,7 @@ class Turns {
 
  private:
   void keep_leases(Instant now);
-  void hear(Instant now);
+  void hear(Instant now, Instant awake_at);
   bool deaf(Instant now) const;
   void start_leases_anew(Instant now);
   void probe(Instant now);
@@ -94,7 +94,7 @@ class Turns {
   bool resync_ = false;
   Outbox outbox_;
   Instant last_turn_;
-  // When the loop that hears was last known to be awake; nothing where it is part of this one.
+  // All that was heard until then has had its turn; nothing where the loop that hears is part of this one.
   std::optional<Instant> awake_at_;
   Instant next_tick_;
   Instant next_probe_;

@@ -60,7 +60,7 @@ TEST_F(TurnsTest, ALoopThatStoodStillBlamesNobody) {
 TEST_F(TurnsTest, SilenceCountsOnlyWhileTheListenerIsAwake) {
   const auto hear = [this] {
     std::vector<Item> items;
-    items.push_back({cluster::Tick{}, nullptr, nullptr, true});
+    items.push_back({cluster::Tick{}, nullptr, nullptr, now});
     turns.turn(std::move(items), false);
   };
   happen(hello("a"));
@@ -76,6 +76,31 @@ TEST_F(TurnsTest, SilenceCountsOnlyWhileTheListenerIsAwake) {
   for (int turn = 0; turn < 20; ++turn) {
     pass(200ms);
     hear();
+  }
+  EXPECT_TRUE(lost("a"));
+}
+
+// What a node has said may wait behind a hundred thousand reports of others.
+TEST_F(TurnsTest, ABacklogIsNotSilence) {
+  happen(hello("a"));
+  const auto hear_late = [this](Duration late) {
+    std::vector<Item> items;
+    items.push_back({cluster::Tick{}, nullptr, nullptr, now - late});
+    turns.turn(std::move(items), false);
+  };
+  for (int turn = 0; turn < 50; ++turn) {
+    pass(200ms);
+    hear_late(turn * 100ms);
+  }
+  EXPECT_FALSE(lost("a")) << "this loop is five seconds behind what was heard";
+  for (int turn = 0; turn < 10; ++turn) {
+    pass(200ms);
+    hear_late(0ms);
+  }
+  EXPECT_FALSE(lost("a")) << "it has a whole lease from then on";
+  for (int turn = 0; turn < 20; ++turn) {
+    pass(200ms);
+    hear_late(0ms);
   }
   EXPECT_TRUE(lost("a"));
 }

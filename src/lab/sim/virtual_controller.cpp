@@ -42,13 +42,15 @@ std::string describe(const Result<std::vector<cluster::JobId>>& result) {
 
 }  // namespace
 
+Instant VirtualController::clock() const { return epoch + world_.agenda.now() + clock_offset_; }
+
 // ---- life and death
 
 void VirtualController::start() {
   if (up()) return;
   ++life_;
   turns_ = std::make_unique<driver::Turns>(
-      disk_, [this] { return epoch + world_.agenda.now() + clock_offset_; }, "sim");
+      disk_, [this] { return clock(); }, "sim");
   if (auto loaded = turns_->load(); !loaded) {
     world_.note("controller cannot start: " + loaded.error().text());
     turns_.reset();
@@ -124,7 +126,7 @@ void VirtualController::when_awake(std::function<void()> task) {
 
 // As the network loop says it of itself.
 void VirtualController::stay_awake() {
-  waiting_.push_back({cluster::Tick{}, nullptr, nullptr, true});
+  waiting_.push_back({cluster::Tick{}, nullptr, nullptr, clock()});
   on_network(driver::awake_every, [this] { stay_awake(); });
 }
 

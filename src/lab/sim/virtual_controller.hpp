@@ -48,6 +48,7 @@ class VirtualController {
   void happen(cluster::Event event, driver::Reply reply);
 
  private:
+  Instant clock() const;
   // Run it after the delay if this life of the controller lasts; a loop that stands still is late.
   void on_core(Duration delay, std::function<void()> task);
   void on_network(Duration delay, std::function<void()> task);
