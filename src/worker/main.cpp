@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "base/exit_codes.hpp"
 #include "base/text.hpp"
 #include "base/version/version.hpp"
 #include "learn/train/check.hpp"
+#include "learn/train/leave.hpp"
 #include "worker/check.hpp"
 #include "worker/check_comm.hpp"
 #include "worker/train.hpp"
@@ -38,8 +38,8 @@ int exit_code(const tutti::Result<int>& result) { return result ? *result : repo
 // Of a rank, which would be started again: what is wrong with the request stays wrong.
 int exit_code_of_rank(const tutti::Result<int>& result) {
   if (result) return *result;
-  const int code = report(result.error());
-  return result.error().code() == tutti::ErrorCode::invalid ? tutti::exit_final : code;
+  report(result.error());
+  return tutti::train::exit_code_of(result.error());
 }
 
 int print_version() {

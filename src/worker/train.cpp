@@ -5,7 +5,6 @@
 #include <dlfcn.h>
 #include <malloc.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -14,13 +13,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
-#include <mutex>
-#include <thread>
 
-#include "base/exit_codes.hpp"
-#include "base/time.hpp"
 #include "comm/communicator.hpp"
 #include "learn/train/generate.hpp"
+#include "learn/train/leave.hpp"
 #include "learn/train/trainer.hpp"
 
 namespace tutti::worker {
@@ -28,9 +24,6 @@ namespace {
 
 // A death is noticed at once, by its closed connection; this is for a rank that is there and does not come.
 constexpr Duration operation_deadline = std::chrono::minutes(5);
-
-// From the first failure of a rank to its exit.
-constexpr Duration failure_deadline = std::chrono::seconds(60);
 
 constexpr std::int64_t generated_tokens_max = 1 << 20;
 
@@ -85,19 +78,6 @@ void keep_memory() {
   mallopt(M_TOP_PAD, 64 << 20);
 }
 
-// A rank that has failed ends, whatever it then waits for: a disk that does not answer, a device, a peer.
-void leave_in_time(const Error& error) {
-  static std::once_flag told;
-  std::call_once(told, [&] {
-    std::thread([error] {
-      std::this_thread::sleep_for(failure_deadline);
-      std::fprintf(stderr, "tutti-worker: %s\n  (it did not end by itself within %s)\n", error.text().c_str(),
-                   format_duration(failure_deadline).c_str());
-      _exit(error.code() == ErrorCode::invalid ? exit_final : 1);
-    }).detach();
-  });
-}
-
 int gpu_of_rank(std::int64_t local_rank) {
   const int count = at::hasCUDA() ? static_cast<int>(at::detail::getCUDAHooks().getNumGPUs()) : 0;
   return count == 0 ? -1 : static_cast<int>(local_rank % count);
@@ -125,7 +105,7 @@ Result<int> train(std::span<const std::string> words) {
       .memory = *memory,
       .progress_file = text_from("TUTTI_PROGRESS_FILE"),
       .saved_folder = text_from("TUTTI_CHECKPOINT_DIR"),
-      .failing = leave_in_time};
+      .failing = [](const Error& error) { train::leave_after(train::failure_deadline, error); }};
   if (run.device < 0) keep_memory();
   options->device_memory = run.device >= 0;
   options->deadline = operation_deadline;

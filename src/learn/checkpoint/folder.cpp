@@ -71,7 +71,8 @@ Result<std::optional<Fence>> read_fence(const std::string& folder) {
 }
 
 Error fenced(const std::string& folder, const Fence& fence, const Fence& newest) {
-  return failed(fence.text() + " is fenced: " + newest.text() + " has claimed " + folder);
+  return invalid(fence.text() + " is fenced: " + newest.text() + " has claimed " + folder)
+      .remedy("a job that is submitted now comes after it, and may go on with the run");
 }
 
 // Whoever else has claimed the folder since is the one to write into it.

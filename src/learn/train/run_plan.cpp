@@ -65,6 +65,10 @@ RunPlan decide(const RunOptions& options, const comm::Communicator& world,
                                            .placed = true,
                                            .place = place,
                                            .memory = options.memory}));
+  if (plan.recipe.parallel != "auto" && plan.mesh != *plan::parse_mesh(plan.recipe.parallel)) {
+    std::printf("mesh %s instead of %s: it is what these ranks on these nodes allow\n",
+                plan.mesh.text().c_str(), plan.recipe.parallel.c_str());
+  }
   // For people, and for what looks at a run without a job.
   require(files::replace_file(options.folder + "/recipe.json", recipe::json_of(plan.recipe), {.mode = 0644}));
   require(files::replace_file(options.folder + "/config.json", plan.config, {.mode = 0644}));

@@ -1,0 +1,27 @@
+#include "learn/train/leave.hpp"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <mutex>
+#include <thread>
+
+#include "base/exit_codes.hpp"
+
+namespace tutti::train {
+
+int exit_code_of(const Error& error) { return error.code() == ErrorCode::invalid ? exit_final : 1; }
+
+void leave_after(Duration deadline, const Error& error) {
+  static std::once_flag told;
+  std::call_once(told, [&] {
+    std::thread([deadline, error] {
+      std::this_thread::sleep_for(deadline);
+      std::fprintf(stderr, "tutti-worker: %s\n  (it did not end by itself within %s)\n", error.text().c_str(),
+                   format_duration(deadline).c_str());
+      _exit(exit_code_of(error));
+    }).detach();
+  });
+}
+
+}  // namespace tutti::train

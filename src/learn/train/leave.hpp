@@ -1,0 +1,20 @@
+// A process that has failed ends by a deadline, whatever it then waits for: a disk that does not answer, a
+// device, a peer. Any thread.
+#pragma once
+
+#include "base/result.hpp"
+#include "base/time.hpp"
+
+namespace tutti::train {
+
+// From the first failure of a rank to its exit.
+constexpr Duration failure_deadline = std::chrono::seconds(60);
+
+// What a rank that ends with this error exits with: what is wrong with the request asks for no restart.
+int exit_code_of(const Error& error);
+
+// Ends the process after so long with the error's exit code, if it has not ended by itself. The first call
+// counts.
+void leave_after(Duration deadline, const Error& error);
+
+}  // namespace tutti::train

@@ -1,0 +1,24 @@
+#include "learn/train/leave.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "base/exit_codes.hpp"
+
+namespace tutti::train {
+namespace {
+
+// As a rank does that waits for what never comes.
+void fail_and_wait(const Error& error) {
+  leave_after(std::chrono::milliseconds(50), error);
+  for (;;) pause();
+}
+
+TEST(Leave, ARankThatHasFailedEndsWhateverItWaitsFor) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(fail_and_wait(failed("the disk is full")), testing::ExitedWithCode(1), "the disk is full");
+  EXPECT_EXIT(fail_and_wait(invalid("it diverges")), testing::ExitedWithCode(exit_final), "it diverges");
+}
+
+}  // namespace
+}  // namespace tutti::train
