@@ -108,7 +108,8 @@ struct Track {
 
   Outcome run_on_device(Work::State& work, const Limits& limits) {
     std::optional<Ticket> ticket;
-    Outcome outcome = device->run(*collectives, work.call, {work.ready, work.stream}, limits, ticket);
+    Outcome outcome =
+        device->run(*collectives, work.call, {work.context, work.ready, work.stream}, limits, ticket);
     if (outcome.ok() && ticket) {
       work.launched_on = device;
       work.ticket = *ticket;
@@ -119,15 +120,15 @@ struct Track {
   Clock::time_point last_ended_{};
 };
 
-bool on_device(const Call& call) {
-  return cuda::place_of(call.in).device || (call.in != call.out && cuda::place_of(call.out).device);
+cuda::Place place_of(const Call& call) {
+  const cuda::Place in = cuda::place_of(call.in);
+  return in.device || call.in == call.out ? in : cuda::place_of(call.out);
 }
 
 // Marks the point on the caller's stream where the input is complete, for an operation that is run later.
 void mark_ready(Work::State& work) {
   const cuda::Driver* const driver = cuda::driver();
-  const cuda::Place in = cuda::place_of(work.call.in);
-  const cuda::ContextGuard guard(in.device ? in.context : cuda::place_of(work.call.out).context);
+  const cuda::ContextGuard guard(work.context);
   constexpr unsigned without_timing = 2;
   if (driver->event_create(&work.ready, without_timing) != 0) return;
   driver->event_record(work.ready, work.stream);
@@ -191,8 +192,10 @@ struct Communicator::Group {
     state->call = call;
     state->deadline = deadline;
     const auto number = [&](Work::State& work) { on.number(work); };
-    if (on.device && on_device(call)) {
+    const cuda::Place place = on.device ? place_of(call) : cuda::Place();
+    if (place.device) {
       state->on_device = true;
+      state->context = place.context;
       state->stream = on.stream.load(std::memory_order_relaxed);
       if (runs_now(on, *lane, call)) {
         lane->run_now(state, number);

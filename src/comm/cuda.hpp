@@ -28,13 +28,14 @@ struct MemoryStep {
   static constexpr int wait_value_32 = 1;  // until the number has reached the value; numbers wrap around
   static constexpr int write_value_32 = 2;
 
-  int operation = 0;
-  Pointer address = 0;
-  std::uint32_t value = 0;
-  std::uint32_t unused = 0;
-  unsigned flags = 0;
-  Pointer alias = 0;
-  std::uint64_t reserved = 0;
+  // Without initial values: batches are made often, and hardly ever full.
+  int operation;
+  Pointer address;
+  std::uint32_t value;
+  std::uint32_t unused;
+  unsigned flags;
+  Pointer alias;
+  std::uint64_t reserved;
 };
 static_assert(sizeof(MemoryStep) == 48);
 

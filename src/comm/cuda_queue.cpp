@@ -44,22 +44,51 @@ Result<> CudaQueue::begin_after_stream(cuda::Stream caller) {
   return done ? begin_after(event_) : done;
 }
 
+// By a kernel where that can be: the device's copy engine is another line of work, and a change between the
+// two costs more than the copy.
 Result<> CudaQueue::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes == 0) return {};
-  return cuda::check(cuda::driver()->copy(cuda::pointer(to), cuda::pointer(from), bytes, stream_),
-                     "device memory cannot be copied");
+  const cuda::Pointer target = cuda::pointer(to);
+  const cuda::Pointer source = cuda::pointer(from);
+  if ((target | source | bytes) % copy_unit_bytes == 0)
+    return copy_units(target, source, bytes / copy_unit_bytes);
+  return cuda::check(cuda::driver()->copy(target, source, bytes, stream_), "device memory cannot be copied");
+}
+
+Result<> CudaQueue::copy_units(cuda::Pointer target, cuda::Pointer source, std::uint64_t count) {
+  if (copy_kernel_ == nullptr) {
+    auto loaded = load(copy_ptx(), "copy");
+    if (!loaded) return std::move(loaded).error();
+    copy_kernel_ = *loaded;
+  }
+  std::array<void*, 3> parameters{&target, &source, &count};
+  return start(copy_kernel_, count, parameters.data());
+}
+
+Result<cuda::Function> CudaQueue::load(const std::string& text, const char* name) {
+  cuda::Module module = nullptr;
+  cuda::Function function = nullptr;
+  auto done = cuda::check(cuda::driver()->module_load(&module, text.c_str()), "the kernel cannot be loaded");
+  if (done)
+    done = cuda::check(cuda::driver()->module_function(&function, module, name), "the kernel is not there");
+  if (!done) return std::move(done).error();
+  return function;
 }
 
 Result<cuda::Function> CudaQueue::kernel(DataType type, Reduction reduction) {
   cuda::Function& known = kernels_[{type, reduction}];
   if (known != nullptr) return known;
-  cuda::Module module = nullptr;
-  const std::string text = reduce_ptx(type, reduction);
-  auto done = cuda::check(cuda::driver()->module_load(&module, text.c_str()), "the kernel cannot be loaded");
-  if (done)
-    done = cuda::check(cuda::driver()->module_function(&known, module, "reduce"), "the kernel is not there");
-  if (!done) return std::move(done).error();
-  return known;
+  auto loaded = load(reduce_ptx(type, reduction), "reduce");
+  if (loaded) known = *loaded;
+  return loaded;
+}
+
+Result<> CudaQueue::start(cuda::Function function, std::size_t count, void** parameters) {
+  const auto blocks = static_cast<unsigned>(
+      std::clamp<std::size_t>((count + threads_of_block - 1) / threads_of_block, 1, blocks_max));
+  return cuda::check(
+      cuda::driver()->launch(function, blocks, 1, 1, threads_of_block, 1, 1, 0, stream_, parameters, nullptr),
+      "the kernel cannot be launched");
 }
 
 Result<> CudaQueue::reduce(const Reduce& how, std::byte* target, std::span<const std::byte* const> sources,
@@ -76,11 +105,7 @@ Result<> CudaQueue::reduce(const Reduce& how, std::byte* target, std::span<const
   std::uint64_t elements = count;
   std::uint64_t divide = how.divide_by;
   std::array<void*, 5> parameters{table.data(), &source_count, &target_at, &elements, &divide};
-  const auto blocks = static_cast<unsigned>(
-      std::clamp<std::size_t>((count + threads_of_block - 1) / threads_of_block, 1, blocks_max));
-  return cuda::check(cuda::driver()->launch(*function, blocks, 1, 1, threads_of_block, 1, 1, 0, stream_,
-                                            parameters.data(), nullptr),
-                     "the kernel cannot be launched");
+  return start(*function, count, parameters.data());
 }
 
 Result<> CudaQueue::flags(std::span<const FlagStep> steps) { return put_flags(stream_, steps); }
@@ -92,7 +117,11 @@ Result<> CudaQueue::put_flags(cuda::Stream stream, std::span<const FlagStep> ste
     all[i] = {.operation = steps[i].kind == FlagStep::Kind::wait ? cuda::MemoryStep::wait_value_32
                                                                  : cuda::MemoryStep::write_value_32,
               .address = cuda::pointer(steps[i].flag),
-              .value = steps[i].value};
+              .value = steps[i].value,
+              .unused = 0,
+              .flags = 0,
+              .alias = 0,
+              .reserved = 0};
   }
   return cuda::check(cuda::driver()->memory_steps(stream, static_cast<unsigned>(steps.size()), all.data(), 0),
                      "the stream cannot signal");

@@ -32,10 +32,14 @@ class CudaQueue : public DeviceQueue {
   static Result<> put_flags(cuda::Stream stream, std::span<const FlagStep> steps);
 
  private:
+  static Result<cuda::Function> load(const std::string& text, const char* name);
   Result<cuda::Function> kernel(DataType type, Reduction reduction);
+  Result<> copy_units(cuda::Pointer target, cuda::Pointer source, std::uint64_t count);
+  Result<> start(cuda::Function function, std::size_t count, void** parameters);
 
   cuda::Stream stream_ = nullptr;
   cuda::Event event_ = nullptr;
+  cuda::Function copy_kernel_ = nullptr;
   std::map<std::pair<DataType, Reduction>, cuda::Function> kernels_;
 };
 

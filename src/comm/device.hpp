@@ -34,6 +34,7 @@ class DeviceCollectives : public Watched {
 
   // Where the input is complete: at the event, or, if there is none, with what is on the stream now.
   struct Input {
+    cuda::Context context = nullptr;
     cuda::Event event = nullptr;
     cuda::Stream stream = nullptr;
   };
@@ -66,6 +67,7 @@ class DeviceCollectives : public Watched {
   Outcome drain(const Limits& limits) const;
   Outcome run_host(Collectives& host, const Call& call, const Limits& limits);
   Outcome finish_stream(const Limits& limits) const;
+  Result<> begin_after(const Input& input);
   Result<> check_places(const Call& call) const;
   template <class Told>
   Outcome tell(Collectives& host, const Told& mine, std::vector<Told>& all, const Limits& limits) const;

@@ -26,6 +26,7 @@ struct DeviceLine {
   static constexpr std::size_t ranks_max = 64;
   static constexpr std::size_t calls_max = 512;
 
+  DeviceFlag input;     // by this rank's caller: how many inputs are complete
   DeviceFlag began;     // the last chunk that this rank's stream has come to
   DeviceFlag finished;  // the last one that it is done with
   DeviceFlag poisoned;  // by others: what comes from them may be garbage, the world has a fault

@@ -85,6 +85,12 @@ bool DeviceShare::takes_from(const Call& call, std::size_t member) const {
   return false;
 }
 
+FlagStep DeviceShare::after_caller() {
+  ++inputs_;
+  add(FlagStep::Kind::wait, mine().input, inputs_);
+  return {FlagStep::Kind::write, &mine().input.value, inputs_};
+}
+
 // Leaves a note of what is called, and reads those of the others: of two that differ, the later one sees it.
 int DeviceShare::post(std::uint32_t fingerprint) {
   const std::uint32_t first = last_.load(std::memory_order_relaxed) + 1;

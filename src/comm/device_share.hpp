@@ -29,7 +29,7 @@ class DeviceShare {
   };
 
   // A half of staging holds at most this much: larger operations are cut.
-  static constexpr std::size_t half_bytes_max = std::size_t{32} << 20;
+  static constexpr std::size_t half_bytes_max = std::size_t{64} << 20;
   static constexpr std::size_t half_bytes_min = std::size_t{1} << 20;
   // The half that an operation asks for.
   static std::size_t half_for(const Call& call, int size);
@@ -39,6 +39,9 @@ class DeviceShare {
   // Between operations, when all of them are done on every rank.
   void use_staging(const std::vector<std::byte*>& stagings, std::size_t half_bytes);
   std::size_t half_bytes() const { return half_bytes_; }
+
+  // To be put on the caller's stream: the operation that is enqueued next begins after it.
+  FlagStep after_caller();
 
   // Puts the operation on the queue. A mismatch names who is known to be in another one.
   Outcome enqueue(DeviceQueue& queue, const Call& call, std::uint32_t fingerprint, Ticket& ticket);
@@ -85,6 +88,7 @@ class DeviceShare {
   int me_;
   std::size_t half_bytes_ = 0;
   std::atomic<std::uint32_t> last_{0};  // the last chunk that was put on a queue
+  std::uint32_t inputs_ = 0;
   std::array<FlagStep, DeviceQueue::steps_max> steps_;
   std::size_t steps_count_ = 0;
 };

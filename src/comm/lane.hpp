@@ -33,8 +33,9 @@ struct Work::State {
   std::uint64_t record = 0;  // in the flight recorder
   Clock::time_point enqueued;
   bool on_device = false;
-  void* stream = nullptr;  // the caller's, for an operation on device memory
-  void* ready = nullptr;   // a CUDA event: the input is complete
+  void* context = nullptr;  // of an operation on device memory
+  void* stream = nullptr;   // the caller's, for such an operation
+  void* ready = nullptr;    // a CUDA event: the input is complete
   // Where the operation runs, if it is on a device's stream; what comes after it is told so by wait().
   std::shared_ptr<DeviceCollectives> launched_on;
   Ticket ticket;

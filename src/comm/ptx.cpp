@@ -168,4 +168,40 @@ end:
   return text;
 }
 
+std::string copy_ptx() {
+  return R"(.version 6.0
+.target sm_60
+.address_size 64
+.visible .entry copy(.param .u64 p_target, .param .u64 p_source, .param .u64 p_count)
+{
+  .reg .u64 %target, %source, %count, %index, %stride, %offset, %address, %low, %high;
+  .reg .u32 %thread, %threads, %block, %blocks;
+  .reg .pred %done;
+  ld.param.u64 %target, [p_target];
+  ld.param.u64 %source, [p_source];
+  ld.param.u64 %count, [p_count];
+  mov.u32 %thread, %tid.x;
+  mov.u32 %threads, %ntid.x;
+  mov.u32 %block, %ctaid.x;
+  mov.u32 %blocks, %nctaid.x;
+  mul.wide.u32 %index, %block, %threads;
+  cvt.u64.u32 %offset, %thread;
+  add.u64 %index, %index, %offset;
+  mul.wide.u32 %stride, %blocks, %threads;
+next:
+  setp.ge.u64 %done, %index, %count;
+  @%done bra end;
+  shl.b64 %offset, %index, 4;
+  add.u64 %address, %source, %offset;
+  ld.global.v2.u64 {%low, %high}, [%address];
+  add.u64 %address, %target, %offset;
+  st.global.v2.u64 [%address], {%low, %high};
+  add.u64 %index, %index, %stride;
+  bra next;
+end:
+  ret;
+}
+)";
+}
+
 }  // namespace tutti::comm

@@ -18,4 +18,8 @@ inline constexpr std::size_t reduce_sources_max = 64;
 
 std::string reduce_ptx(DataType type, Reduction reduction);
 
+// The kernel `copy` takes (target, source, count): so many units, both sides aligned to one.
+inline constexpr std::size_t copy_unit_bytes = 16;
+std::string copy_ptx();
+
 }  // namespace tutti::comm

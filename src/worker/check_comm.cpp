@@ -52,9 +52,17 @@ class Checker {
   // More than fits into staging memory at once.
   Result<> check_large() {
     const Type type = types.front();
-    constexpr std::int64_t count = 9'000'001;
-    if (auto done = check_sums(type, count); !done) return done;
-    return check_moves(type, count);
+    constexpr std::int64_t count = 18'000'001;
+    const int root = world_.size() - 1;
+    auto data = on_device(data_of(world_.rank(), count, type.scalar));
+    auto done =
+        world_.all_reduce(data.data_ptr(), data.data_ptr(), size(count), type.type, Reduction::sum).wait();
+    if (done) done = compare("all_reduce", type, data, reduced(Reduction::sum, count, type.scalar));
+    data = on_device(data_of(world_.rank(), count, type.scalar));
+    if (done) done = world_.broadcast(data.data_ptr(), size(count), type.type, root).wait();
+    if (done) done = compare("broadcast", type, data, data_of(root, count, type.scalar));
+    if (done) done = check_scattered_sum(type, count / world_.size());
+    return done;
   }
 
   // Seconds that a call of an all-reduce of so many f32 takes of the host: the median of some hundred. The
@@ -164,20 +172,16 @@ class Checker {
       if (done) done = compare("all_reduce in place", type, data, reduced(reduction, count, type.scalar));
       if (!done) return done;
     }
-    return check_sums(type, count);
+    return check_scattered_sum(type, count);
   }
 
-  Result<> check_sums(const Type& type, std::int64_t count) {
-    auto data = on_device(data_of(world_.rank(), count, type.scalar));
-    auto done =
-        world_.all_reduce(data.data_ptr(), data.data_ptr(), size(count), type.type, Reduction::sum).wait();
-    if (done) done = compare("all_reduce", type, data, reduced(Reduction::sum, count, type.scalar));
-    if (!done) return done;
+  Result<> check_scattered_sum(const Type& type, std::int64_t count) {
     const std::int64_t all = count * world_.size();
     auto wide = on_device(data_of(world_.rank(), all, type.scalar));
     auto part = at::zeros({count}, wide.options());
-    done = world_.reduce_scatter(wide.data_ptr(), part.data_ptr(), size(count), type.type, Reduction::sum)
-               .wait();
+    auto done =
+        world_.reduce_scatter(wide.data_ptr(), part.data_ptr(), size(count), type.type, Reduction::sum)
+            .wait();
     const auto sums = reduced(Reduction::sum, all, type.scalar);
     if (done)
       done = compare("reduce_scatter", type, part,
