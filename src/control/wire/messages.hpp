@@ -19,6 +19,7 @@ namespace tutti::wire {
 
 constexpr std::size_t node_name_bytes_max = 128;
 constexpr std::size_t detail_bytes_max = 8 << 10;
+constexpr std::size_t unread_bytes_max = 4 << 10;
 
 // ---- agent to controller
 
@@ -27,9 +28,13 @@ struct LogChunk {
   std::uint64_t stream = 0;
   std::int32_t rank = 0;
   std::string data;
+  std::int32_t attempt = 0;
+  std::uint64_t offset = 0;  // of the first byte in the rank's log
 };
 struct LogEnd {
   std::uint64_t stream = 0;
+  std::int32_t attempt = 0;
+  std::string unread = {};  // what could not be read and why
 };
 using AgentMessage = std::variant<cluster::Hello, Heartbeat, cluster::RankReport, LogChunk, LogEnd>;
 
@@ -73,12 +78,19 @@ struct ReadLogs {
   bool follow = false;
   std::int64_t tail_lines = 0;
   bool finish = false;
+  std::int64_t credit_bytes = 0;
+};
+struct LogCredit {
+  std::uint64_t stream = 0;
+  std::int32_t attempt = 0;
+  std::int64_t bytes = 0;
 };
 struct StopLogs {
   std::uint64_t stream = 0;
 };
 struct Resync {};
-using ControllerMessage = std::variant<StartRanks, EndRanks, ForgetRanks, ReadLogs, StopLogs, Resync>;
+using ControllerMessage =
+    std::variant<StartRanks, EndRanks, ForgetRanks, ReadLogs, StopLogs, Resync, LogCredit>;
 
 std::string encode(const ControllerMessage& message);
 Result<ControllerMessage> decode_controller_message(std::string_view bytes);
