@@ -7,6 +7,8 @@
 #include <chrono>
 #include <cstdio>
 #include <map>
+#include <optional>
+#include <set>
 #include <thread>
 
 #include <nlohmann/json.hpp>
@@ -17,11 +19,23 @@
 namespace tutti::cli {
 namespace {
 
+// For a node that was away when its job ended.
+constexpr auto missing_patience = std::chrono::seconds(5);
+
 std::atomic<int> interrupts{0};
 void count_interrupt(int) { ++interrupts; }
 
+// A piece of a rank's log, as the controller sends it.
+struct LogPiece {
+  std::int32_t rank = 0;
+  std::int32_t attempt = 0;
+  std::uint64_t offset = 0;  // of its first byte in the log
+  std::uint64_t bytes = 0;   // in the log: what is no UTF-8 has become something else in the text
+  std::string_view text;
+};
+
 // Prints what arrives line by line. After a reconnect the log comes again from its beginning: what was
-// already printed of this attempt is passed over.
+// already printed is passed over, by its place in the log.
 class LogPrinter {
  public:
   LogPrinter(bool prefix, std::string label, std::string live_line)
@@ -29,33 +43,35 @@ class LogPrinter {
         label_(std::move(label)),
         live_line_(isatty(STDOUT_FILENO) == 1 ? std::move(live_line) : "") {}
 
-  void begin_stream() {
-    for (auto& [rank, state] : ranks_) state.to_skip = state.printed;
-  }
-  void begin_attempt() { ranks_.clear(); }
-
-  void take(std::int32_t rank, std::string_view text) {
-    Rank& state = ranks_[rank];
-    const std::size_t skipped = std::min(state.to_skip, text.size());
-    state.to_skip -= skipped;
-    text.remove_prefix(skipped);
-    state.printed += text.size();
+  // How many bytes of the log are missing in front of this piece. `whole`: it was asked for from its
+  // beginning.
+  std::uint64_t take(const LogPiece& piece, bool whole) {
+    const Key key{piece.attempt, piece.rank};
+    const bool known = ranks_.contains(key);
+    Rank& state = ranks_[key];
+    if (!known) state.next = whole ? 0 : piece.offset;
+    const std::uint64_t missing = piece.offset > state.next ? piece.offset - state.next : 0;
+    const std::uint64_t known_bytes = state.next > piece.offset ? state.next - piece.offset : 0;
+    state.next = std::max(state.next, piece.offset + piece.bytes);
+    std::string_view text = piece.text;
+    text.remove_prefix(static_cast<std::size_t>(std::min<std::uint64_t>(known_bytes, text.size())));
     while (!text.empty()) {
       const auto end = text.find('\n');
       if (end == std::string_view::npos) {
         state.partial += text;
-        return;
+        return missing;
       }
-      line(rank, state.partial + std::string(text.substr(0, end)));
+      line(piece.rank, state.partial + std::string(text.substr(0, end)));
       state.partial.clear();
       text.remove_prefix(end + 1);
     }
     std::fflush(stdout);
+    return missing;
   }
 
   void finish() {
-    for (auto& [rank, state] : ranks_) {
-      if (!state.partial.empty()) line(rank, state.partial);
+    for (auto& [key, state] : ranks_) {
+      if (!state.partial.empty()) line(key.second, state.partial);
       state.partial.clear();
     }
     if (std::exchange(live_shown_, false)) std::fputc('\n', stdout);
@@ -63,10 +79,10 @@ class LogPrinter {
   }
 
  private:
+  using Key = std::pair<std::int32_t, std::int32_t>;  // attempt, rank
   struct Rank {
     std::string partial;
-    std::size_t printed = 0;
-    std::size_t to_skip = 0;
+    std::uint64_t next = 0;  // the place in the log of what is to be printed next
   };
 
   void line(std::int32_t rank, const std::string& text) {
@@ -81,7 +97,7 @@ class LogPrinter {
   std::string label_;
   std::string live_line_;
   bool live_shown_ = false;  // the cursor stands behind a line that the next one may replace
-  std::map<std::int32_t, Rank> ranks_;
+  std::map<Key, Rank> ranks_;
 };
 
 class Follower {
@@ -91,31 +107,32 @@ class Follower {
 
   Result<int> run(bool to_the_end) {
     if (to_the_end && options_.cancels) ::signal(SIGINT, count_interrupt);
-    std::string path = "/api/v1/jobs/" + options_.job +
-                       "/logs?rank=" + std::to_string(options_.logs ? options_.rank : 1 << 30) +
-                       "&tail=" + std::to_string(options_.tail_lines);
-    if (to_the_end) path += "&follow=1";
     heard();
     for (;;) {
-      printer_.begin_stream();
+      missing_attempts_.clear();
+      // A line that a stream has begun is ended by the next; what is left at the end is printed as it is.
       auto done = cluster_.client().events(
-          path, [this](auto event, auto data) { return on(event, data); },
+          path(to_the_end), [this](auto event, auto data) { return on(event, data); },
           [this] {
             heard();
             return answer_interrupts();
           });
-      printer_.finish();
       // While the controller is away there is no stream that would look at Ctrl-C.
       answer_interrupts();
+      const bool over = to_the_end ? finished_ && done && (is_complete() || !comes_again()) : done.ok();
+      if (over || left_) printer_.finish();
       if (left_) return exit_interrupted;
       if (missing_)
         return invalid("there is no job " + options_.job)
             .within("job " + options_.job)
             .remedy("`tutti jobs --all` lists them");
-      if (!to_the_end && done) return exit_success;
-      if (finished_) return end();
-      if (std::chrono::steady_clock::now() > heard_at_ + options_.reconnect_for || (!done && !seen_))
+      if (over && (!to_the_end || options_.only_logs)) return is_complete() ? exit_success : exit_failed;
+      // A stream that broke may have had more to tell; so may a node that was away for a moment.
+      if (over) return end();
+      if (std::chrono::steady_clock::now() > heard_at_ + options_.reconnect_for || (!done && !seen_)) {
+        printer_.finish();
         return done ? failed("the stream ended") : std::move(done).error();
+      }
       std::this_thread::sleep_for(reconnect_every);
     }
   }
@@ -124,16 +141,60 @@ class Follower {
   // However long it has been attached: patience counts from when the controller was last there.
   void heard() { heard_at_ = std::chrono::steady_clock::now(); }
 
+  // Once something has come, the rest is found by its place in the log, and not by counting lines from its
+  // end.
+  std::string path(bool to_the_end) const {
+    return "/api/v1/jobs/" + options_.job +
+           "/logs?rank=" + std::to_string(options_.logs ? options_.rank : 1 << 30) +
+           "&tail=" + std::to_string(log_seen_ ? 0 : options_.tail_lines) + (to_the_end ? "&follow=1" : "");
+  }
+
+  // All that was asked for has been printed.
+  bool is_complete() const { return !options_.logs || (!gap_ && missing_attempts_.empty()); }
+
+  bool comes_again() {
+    if (gap_ || !missing_attempts_.contains(attempt_)) return false;
+    const auto now = std::chrono::steady_clock::now();
+    if (!incomplete_since_) incomplete_since_ = now;
+    return now - *incomplete_since_ < missing_patience;
+  }
+
   bool on(std::string_view event, std::string_view data) {
     const auto body = nlohmann::json::parse(data, nullptr, false);
     if (body.is_discarded()) return true;
     seen_ = true;
     heard();
-    if (event == "log") printer_.take(body.value("rank", 0), body.value("text", ""));
-    if (event == "note") std::fprintf(stderr, "tutti: %s\n", body.value("text", "").c_str());
+    if (event == "log") on_log(body);
+    if (event == "note" && options_.logs) on_note(body);
     if (event == "job") on_job(body);
     // A job that prints without a pause leaves no idle moment to look at Ctrl-C.
     return answer_interrupts() && !missing_;
+  }
+
+  void on_log(const nlohmann::json& body) {
+    const std::string text = body.value("text", "");
+    const LogPiece piece{.rank = body.value("rank", 0),
+                         .attempt = body.value("attempt", 0),
+                         .offset = body.value("offset", std::uint64_t{0}),
+                         .bytes = body.value("bytes", std::uint64_t{0}),
+                         .text = text};
+    if (!log_seen_) first_attempt_ = piece.attempt;
+    log_seen_ = true;
+    const bool whole = options_.tail_lines == 0 || piece.attempt != first_attempt_;
+    const std::uint64_t missing = printer_.take(piece, whole);
+    if (missing == 0) return;
+    gap_ = true;
+    std::fprintf(
+        stderr,
+        "tutti: job %s : %llu bytes of rank %d's log are missing here: a node keeps the last 64 MiB\n",
+        options_.job.c_str(), static_cast<unsigned long long>(missing), piece.rank);
+  }
+
+  void on_note(const nlohmann::json& body) {
+    if (body.value("missing", false)) missing_attempts_.insert(body.value("attempt", 0));
+    const std::string text = body.value("text", "");
+    // Said once, although each new stream says it again.
+    if (noted_.insert(text).second) std::fprintf(stderr, "tutti: %s\n", text.c_str());
   }
 
   void on_job(const nlohmann::json& job) {
@@ -143,8 +204,6 @@ class Follower {
       printer_.finish();
       if (options_.says_end)
         std::fprintf(stderr, "tutti: job %s : %s\n", options_.job.c_str(), job.value("reason", "").c_str());
-      const std::string state = job.value("state", "");
-      if (state != "restarting" && state != "held") printer_.begin_attempt();
       attempt_ = attempt;
     }
     finished_ = job.contains("exit_code");
@@ -192,7 +251,10 @@ class Follower {
                    job_.value("reason", "").c_str());
       std::fprintf(stderr, "  `tutti show %s` tells more\n", options_.job.c_str());
     }
-    return cancelled_ && state == "cancelled" ? exit_interrupted : job_.value("exit_code", 1);
+    const int code = cancelled_ && state == "cancelled" ? exit_interrupted : job_.value("exit_code", 1);
+    // What an attempt printed that was lost with its node has been told; the job itself has succeeded.
+    const bool complete = !options_.logs || (!gap_ && !missing_attempts_.contains(attempt_));
+    return code == exit_success && !complete ? exit_failed : code;
   }
 
   Cluster& cluster_;
@@ -202,6 +264,12 @@ class Follower {
   std::chrono::steady_clock::time_point heard_at_;
   int attempt_ = 0;
   int answered_ = 0;
+  int first_attempt_ = 0;
+  bool log_seen_ = false;
+  bool gap_ = false;                // a part of a log was not kept
+  std::set<int> missing_attempts_;  // whose logs this stream has not all of
+  std::set<std::string> noted_;
+  std::optional<std::chrono::steady_clock::time_point> incomplete_since_;
   bool seen_ = false;
   bool missing_ = false;
   bool finished_ = false;

@@ -13,19 +13,21 @@ struct FollowOptions {
   bool logs = true;
   std::int64_t rank = -1;
   std::int64_t tail_lines = 0;
-  bool prefix = true;    // "[rank] " before each line
-  std::string label;     // before the rank: "3." for "[3.0] "
-  bool cancels = false;  // the second Ctrl-C cancels the job
-  bool says_end = true;  // why it failed, on stderr
+  bool prefix = true;      // "[rank] " before each line
+  std::string label;       // before the rank: "3." for "[3.0] "
+  bool cancels = false;    // the second Ctrl-C cancels the job
+  bool says_end = true;    // why it failed, on stderr
+  bool only_logs = false;  // the exit code says whether they are complete, not how the job ended
   // On a terminal, lines that begin so take the place of one another; empty: none do.
   std::string live_line = {};
   Duration reconnect_for = std::chrono::minutes(10);  // after the controller was last heard
 };
 
-// Until the job ends; its exit code. A controller that goes away is waited for.
+// Until the job ends; its exit code. A controller that goes away is waited for. Where a part of the logs is
+// missing, a note on stderr says so, and the exit code of a job that succeeded is 1.
 Result<int> follow(Cluster& cluster, const FollowOptions& options);
 
-// The logs as they are now.
+// The logs as they are now; 1 if a part of them is missing.
 Result<int> print_logs(Cluster& cluster, const FollowOptions& options);
 
 }  // namespace tutti::cli

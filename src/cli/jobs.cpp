@@ -227,23 +227,24 @@ class Logs final : public Command {
     if (auto id = parse_id_number(options_.job); !id) return std::move(id).error().within("logs");
     options_.prefix = !no_prefix_;
     options_.says_end = false;
+    options_.only_logs = true;
     if (!array_) return print(*cluster);
     auto elements = read_array(*cluster, options_.job);
     if (!elements) return std::move(elements).error().within("logs " + options_.job);
+    int worst = exit_success;
     for (const auto& element : *elements) {
       options_.job = text_of(element, "id");
       options_.label = std::to_string(element["array_index"].get<int>()) + ".";
-      if (auto done = print(*cluster); !done) return done;
+      auto done = print(*cluster);
+      if (!done) return done;
+      worst = std::max(worst, *done);
     }
-    return exit_success;
+    return worst;
   }
 
  private:
   Result<int> print(Cluster& cluster) const {
-    if (!follow_) return print_logs(cluster, options_);
-    auto done = tutti::cli::follow(cluster, options_);
-    if (!done) return done;
-    return exit_success;
+    return follow_ ? tutti::cli::follow(cluster, options_) : print_logs(cluster, options_);
   }
 
   FollowOptions options_;

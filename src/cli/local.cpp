@@ -17,7 +17,9 @@
 #include "base/files/files.hpp"
 #include "base/text.hpp"
 #include "control/controller/controller.hpp"
+#include "node/rank/hold.hpp"
 #include "node/rank/launch.hpp"
+#include "node/rank/leftovers.hpp"
 #include "node/rank/process.hpp"
 #include "node/rank/rank_folder.hpp"
 
@@ -25,6 +27,8 @@ namespace tutti::cli {
 namespace {
 
 constexpr Duration ready_time_max = 30s;
+constexpr Duration kill_time_max = 5s;
+constexpr Duration kill_every = 5ms;
 
 std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
 
@@ -192,14 +196,17 @@ void LocalCluster::kill_ranks(const std::string& node) const {
        std::filesystem::directory_iterator(home_ + "/nodes/" + node + "/ranks", failure)) {
     const auto shim = rank::take_over(entry.path().string());
     if (!shim || !*shim || !rank::is_alive(**shim)) continue;
+    const auto spec = rank::read_spec(entry.path().string());
+    const rank::Hold hold(spec ? spec->cgroup : "");
     ::kill((*shim)->pid, SIGSTOP);
-    for (auto family = rank::descendants_of((*shim)->pid); !family.empty();
-         family = rank::descendants_of((*shim)->pid)) {
-      for (const pid_t pid : family) ::kill(pid, SIGKILL);
-      // They end as zombies of the stopped shim, which descendants_of() leaves out.
-    }
+    // They end as zombies of the stopped shim, which are not counted. Somebody else's process may not be
+    // killed.
+    const auto give_up_at = std::chrono::steady_clock::now() + kill_time_max;
+    while (!rank::kill_leftovers(hold, **shim) && std::chrono::steady_clock::now() < give_up_at)
+      std::this_thread::sleep_for(kill_every);
     ::kill((*shim)->pid, SIGKILL);
     wait_for_end(**shim, 5s);
+    hold.remove();
   }
 }
 

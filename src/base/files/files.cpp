@@ -2,13 +2,11 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <utility>
@@ -73,8 +71,10 @@ struct CloseFolder {
 
 }  // namespace
 
-Result<std::optional<std::string>> read_file(const std::string& path, std::size_t bytes_max) {
-  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+namespace {
+
+Result<std::optional<std::string>> read_regular(const std::string& path, std::size_t bytes_max, int flags) {
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags));
   if (!file.valid() && is_missing(errno)) return std::optional<std::string>();
   struct stat status {};
   if (!file.valid() || fstat(file.get(), &status) != 0) return cannot("read", path, errno);
@@ -84,6 +84,16 @@ Result<std::optional<std::string>> read_file(const std::string& path, std::size_
   auto content = read_to_end(file.get(), size, bytes_max, path);
   if (!content) return std::move(content).error();
   return std::optional(std::move(*content));
+}
+
+}  // namespace
+
+Result<std::optional<std::string>> read_file(const std::string& path, std::size_t bytes_max) {
+  return read_regular(path, bytes_max, 0);
+}
+
+Result<std::optional<std::string>> read_plain_file(const std::string& path, std::size_t bytes_max) {
+  return read_regular(path, bytes_max, O_NOFOLLOW);
 }
 
 Result<std::string> read_existing_file(const std::string& path, std::size_t bytes_max) {
@@ -141,7 +151,9 @@ Result<> sync_file(int file, const std::string& name) {
 
 Result<> replace_file(const std::string& path, std::string_view content, const ReplaceOptions& options) {
   const std::string fresh = path + ".new";
-  FileDescriptor file(open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, options.mode));
+  // What is there was left by a crash, or put there as a trap: a pipe would keep the writer waiting.
+  if (unlink(fresh.c_str()) != 0 && errno != ENOENT) return cannot("write", fresh, errno);
+  FileDescriptor file(open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, options.mode));
   if (!file.valid()) return cannot("write", fresh, errno);
   auto written = write_through(file.get(), content, options.durable, printable(fresh));
   file.reset();
@@ -183,15 +195,6 @@ Result<> make_folders(const std::string& path) {
   std::filesystem::create_directories(path, why);
   if (why) return failed("cannot make the folder " + printable(path) + ": " + why.message());
   return {};
-}
-
-// The C library's way: libtorch brings a std::filesystem of its own along in places, and removing with a
-// mixture of two ends the program.
-Result<> remove_folder(const std::string& path) {
-  constexpr int descriptors = 16;
-  const auto remove_one = [](const char* one, const struct stat*, int, FTW*) { return ::remove(one); };
-  if (nftw(path.c_str(), remove_one, descriptors, FTW_DEPTH | FTW_PHYS) == 0 || errno == ENOENT) return {};
-  return cannot("remove", path, errno);
 }
 
 Result<> sync_folder(const std::string& path) {

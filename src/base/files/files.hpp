@@ -19,7 +19,9 @@ namespace tutti::files {
 // The whole file, or nothing if there is none. A file above `bytes_max` is refused, and so is what is no
 // regular file: a pipe could keep the caller waiting, and a device could go on for ever.
 Result<std::optional<std::string>> read_file(const std::string& path, std::size_t bytes_max);
-// The same where a missing file is an error.
+// The same in a folder that strangers write into: a link is refused, so that they do not choose what is read.
+Result<std::optional<std::string>> read_plain_file(const std::string& path, std::size_t bytes_max);
+// The same as read_file() where a missing file is an error.
 Result<std::string> read_existing_file(const std::string& path, std::size_t bytes_max);
 
 // Of a file that is open. `name` is for the message, where it stands as it is.
@@ -46,7 +48,9 @@ Result<> write_new_file(const std::string& path, std::string_view content, mode_
 Result<std::optional<std::vector<std::string>>> list_folder(const std::string& path);
 Result<> make_folder(const std::string& path, mode_t mode);  // one that is there is fine
 Result<> make_folders(const std::string& path);              // those above it too
-Result<> remove_folder(const std::string& path);  // with all it holds; one that is not there is fine
+// With all it holds, however deep and however much; one that is not there is fine. Links are removed and not
+// followed; where something else is mounted, it stops.
+Result<> remove_folder(const std::string& path);
 // Makes what was created, renamed or removed in the folder last.
 Result<> sync_folder(const std::string& path);
 

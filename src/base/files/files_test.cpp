@@ -127,6 +127,27 @@ TEST_F(Files, AreReplacedWhole) {
   EXPECT_EQ(**list_folder(folder_), (Names{"file", "folder"})) << "nothing is left beside it";
 }
 
+TEST_F(Files, ATrapInTheWayOfAReplacementIsRemoved) {
+  ASSERT_EQ(mkfifo(path("file.new").c_str(), 0600), 0);
+  ASSERT_TRUE(replace_file(path("file"), "content")) << "a pipe would have kept it waiting";
+  EXPECT_EQ(content_of("file"), "content");
+  write("other", "kept");
+  std::filesystem::create_symlink(path("other"), path("file.new"));
+  ASSERT_TRUE(replace_file(path("file"), "again"));
+  EXPECT_EQ(content_of("other"), "kept");
+}
+
+TEST_F(Files, PlainFilesAreNoLinksAndNoPipes) {
+  write("file", "text");
+  EXPECT_EQ(**read_plain_file(path("file"), 100), "text");
+  EXPECT_FALSE(*read_plain_file(path("missing"), 100));
+  std::filesystem::create_symlink(path("file"), path("link"));
+  EXPECT_EQ(**read_file(path("link"), 100), "text");
+  EXPECT_FALSE(read_plain_file(path("link"), 100));
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  EXPECT_FALSE(read_plain_file(path("pipe"), 100));
+}
+
 TEST_F(Files, AFullDiskLeavesTheOldContent) {
   const std::string disk = path("disk");
   std::filesystem::create_directory(disk);

@@ -1,5 +1,8 @@
 #include "control/controller/hub.hpp"
 
+#include <algorithm>
+#include <chrono>
+
 #include <nlohmann/json.hpp>
 
 #include "base/clock/clock.hpp"
@@ -8,17 +11,41 @@
 namespace tutti::controller {
 namespace {
 
-// A program may write any bytes; JSON takes only UTF-8.
-std::string log_json(std::int32_t rank, const std::string& text) {
-  return nlohmann::json{{"rank", rank}, {"text", text}}.dump(-1, ' ', false,
-                                                             nlohmann::json::error_handler_t::replace);
+// All that a reader may have waiting here, of all nodes: far below what would cut it off, as JSON too.
+constexpr std::int64_t reader_bytes_max = 8 << 20;
+constexpr std::int64_t window_bytes_max = 1 << 20;
+constexpr std::int64_t window_bytes_min = 4 << 10;
+constexpr Duration feed_look_every = 500ms;
+// A node that says nothing at all for so long does not answer, and one that sends no log although it could
+// for so long cannot read it.
+constexpr Duration node_silence_max = 2 * cluster::lease;
+constexpr Duration feed_silence_max = 20s;
+
+Instant hub_now() {
+  return Instant(std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));
 }
 
-// Of leases: the date may jump.
-Instant steady_now() { return Instant(SteadyClock::now().time_since_epoch()); }
 static_assert(wire::message_bytes_max < net::frame_bytes_max);
 
-std::string note_json(const std::string& text) { return nlohmann::json{{"text", text}}.dump(); }
+// A program may write any bytes; JSON takes only UTF-8.
+std::string log_json(const wire::LogChunk& chunk) {
+  return nlohmann::json{{"rank", chunk.rank},
+                        {"attempt", chunk.attempt},
+                        {"offset", chunk.offset},
+                        {"bytes", chunk.data.size()},
+                        {"text", chunk.data}}
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// What is missing, and of which attempt.
+std::string note_event(const std::string& text, std::int32_t attempt) {
+  return event_text("note", nlohmann::json{{"text", text}, {"missing", true}, {"attempt", attempt}}.dump(
+                                -1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+std::string unreachable(const std::string& node) {
+  return "node " + node + " cannot be reached: its logs are missing here";
+}
 
 }  // namespace
 
@@ -30,7 +57,7 @@ std::string event_text(std::string_view name, std::string_view data) {
 
 void Hub::add_agent(const std::shared_ptr<net::Socket>& socket, std::string remote) {
   const driver::Connection connection = next_id_++;
-  auto agent = std::make_shared<Agent>(Agent{socket, remote, connection});
+  auto agent = std::make_shared<Agent>(Agent{socket, remote, connection, hub_now()});
   agents_[connection] = agent;
   listener_.open(connection, std::move(remote));
   socket->on_message = [this, agent](const std::string& frame) { receive(*agent, frame); };
@@ -41,7 +68,7 @@ void Hub::tell(const Agent& agent, const wire::ControllerMessage& message) {
   agent.socket->send(wire::encode(message));
 }
 
-void Hub::start() { listener_.expect(core_.cluster_id(), core_.agents_known(), steady_now()); }
+void Hub::start() { listener_.expect(core_.cluster_id(), core_.agents_known(), hub_now()); }
 
 Hub::Agent* Hub::agent_of(driver::Connection connection) const {
   const auto agent = agents_.find(connection);
@@ -54,7 +81,8 @@ Hub::Agent* Hub::speaker(const std::string& node) const {
 }
 
 void Hub::receive(Agent& agent, const std::string& frame) {
-  auto heard = listener_.receive(agent.connection, frame, steady_now());
+  agent.heard_at = hub_now();
+  auto heard = listener_.receive(agent.connection, frame, agent.heard_at);
   for (const auto& message : heard.answers) tell(agent, message);
   if (const Agent* first = agent_of(heard.first); first != nullptr) tell(*first, heard.to_the_first);
   if (!heard.note.empty()) log::warning("agent at {}: {}", agent.remote, heard.note);
@@ -62,8 +90,12 @@ void Hub::receive(Agent& agent, const std::string& frame) {
     log::warning("agent at {}: {}; it is disconnected", agent.remote, heard.refused);
     return agent.socket->close();
   }
-  if (const Agent* replaced = agent_of(heard.replaced); replaced != nullptr) replaced->socket->close();
-  if (heard.log) return pass_on(listener_.node_of(agent.connection), *heard.log);
+  const std::string& node = listener_.node_of(agent.connection);
+  if (const Agent* replaced = agent_of(heard.replaced); replaced != nullptr) {
+    replaced->socket->close();
+    end_feeds(node);
+  }
+  if (heard.log) return pass_on(node, *heard.log);
   if (!heard.event) return;
   if (const auto* hello = std::get_if<cluster::Hello>(&*heard.event)) {
     log::info("node {} at {} says hello with {} devices and {} ranks", hello->node, agent.remote,
@@ -81,17 +113,8 @@ void Hub::receive(Agent& agent, const std::string& frame) {
 
 // A piece of a log, or its end, to whoever reads it.
 void Hub::pass_on(const std::string& node, const wire::AgentMessage& message) {
-  if (const auto* chunk = std::get_if<wire::LogChunk>(&message)) {
-    const auto reader = readers_.find(chunk->stream);
-    if (reader != readers_.end())
-      reader->second.stream->write(event_text("log", log_json(chunk->rank, chunk->data)));
-  }
-  if (const auto* end = std::get_if<wire::LogEnd>(&message)) {
-    const auto reader = readers_.find(end->stream);
-    if (reader == readers_.end()) return;
-    reader->second.open.erase(node);
-    close_if_done(reader->second);
-  }
+  if (const auto* chunk = std::get_if<wire::LogChunk>(&message)) pass_on(node, *chunk);
+  if (const auto* end = std::get_if<wire::LogEnd>(&message)) end_feed(node, *end);
 }
 
 // An agent that is back knows nothing of who read its logs. Their streams end; the readers come again and
@@ -100,7 +123,9 @@ void Hub::restart_followers(const std::string& node) {
   for (auto& [id, reader] : readers_) {
     const auto asked = reader.asked.lower_bound({node, 0});
     const bool was_asked = asked != reader.asked.end() && asked->first == node;
-    if (reader.follows && was_asked && !reader.open.contains(node)) reader.stream->close();
+    const auto open = reader.open.lower_bound({node, 0});
+    const bool is_open = open != reader.open.end() && open->first.first == node;
+    if (reader.follows && was_asked && !is_open) reader.stream->close();
   }
 }
 
@@ -109,10 +134,17 @@ void Hub::drop(const Agent& agent, const std::string& why) {
   const auto node = listener_.close(agent.connection);
   if (!node) return;
   log::info("node {} has disconnected: {}", *node, why);
+  end_feeds(*node);
+}
+
+// What was under way on a connection that has ended does not come any more.
+void Hub::end_feeds(const std::string& node) {
   for (auto& [id, reader] : readers_) {
-    if (reader.open.erase(*node) == 0) continue;
-    reader.stream->write(
-        event_text("note", note_json("node " + *node + " cannot be reached: its logs are missing here")));
+    std::erase_if(reader.open, [&](const auto& feed) {
+      if (feed.first.first != node) return false;
+      reader.stream->write(note_event(unreachable(node), feed.first.second));
+      return true;
+    });
     close_if_done(reader);
   }
 }
@@ -120,6 +152,8 @@ void Hub::drop(const Agent& agent, const std::string& why) {
 // ---- what a commit made visible
 
 void Hub::deliver(driver::Delivery delivery) {
+  std::map<cluster::JobId, std::size_t> starts;
+  for (const auto& message : delivery.messages) starts[message.job] += message.start ? 1 : 0;
   for (auto& message : delivery.messages) {
     const Agent* agent = speaker(message.node);
     // A node that is away gets what it missed when it says Hello.
@@ -127,8 +161,9 @@ void Hub::deliver(driver::Delivery delivery) {
     agent->socket->send(std::move(message.frame));
     if (!message.start) continue;
     for (auto& [id, reader] : readers_) {
+      // The whole log of what only starts now, whatever tail was asked for.
       if (reader.request.job == message.job && reader.follows)
-        ask_for_logs(reader, message.node, message.attempt);
+        ask_for_logs(reader, {message.node, message.attempt}, 0, starts[message.job]);
     }
   }
   if (delivery.resync) {
@@ -172,6 +207,10 @@ void Hub::add_log_reader(net::Exchange& exchange, const LogRequest& request) {
   auto stream = exchange.stream([this, id] { end_reading(id); });
   // It follows from now on: what happens between here and the answer to the question below is not missed.
   readers_[id] = {id, request, std::move(stream), {}, {}, false, request.follow};
+  if (!look_timer_) {
+    looked_at_ = hub_now();
+    look_timer_ = loop_.every(feed_look_every, [this] { look_at_feeds(); });
+  }
   core_.ask([this, id, job = request.job](const cluster::State& state, const wire::StoreHealth&) {
     const auto found = state.jobs.find(job);
     std::optional<cluster::Job> copy;
@@ -198,39 +237,113 @@ void Hub::begin_reading(std::uint64_t id, const cluster::Job& job) {
   }
   // The places may be those of the attempt before, while the next one waits.
   const std::int32_t attempt = job.placed() || job.finished() ? job.attempt : job.attempt - 1;
-  for (const auto& node : nodes) ask_for_logs(reader, node, attempt);
+  for (const auto& node : nodes)
+    ask_for_logs(reader, {node, attempt}, reader.request.tail_lines, nodes.size());
   close_if_done(reader);
 }
 
-void Hub::ask_for_logs(LogReader& reader, const std::string& node, std::int32_t attempt) {
-  if (attempt < 0 || !reader.asked.emplace(node, attempt).second) return;
+void Hub::ask_for_logs(LogReader& reader, const FeedKey& key, std::int64_t tail_lines, std::size_t nodes) {
+  const auto& [node, attempt] = key;
+  if (attempt < 0 || !reader.asked.insert(key).second) return;
   const Agent* agent = speaker(node);
   if (agent == nullptr) {
-    reader.stream->write(
-        event_text("note", note_json("node " + node + " cannot be reached: its logs are missing here")));
+    reader.stream->write(note_event(unreachable(node), attempt));
     return;
   }
-  reader.open.insert(node);
+  Feed& feed = reader.open[key];
+  feed.heard_at = hub_now();
+  feed.window_bytes =
+      std::clamp(reader_bytes_max / static_cast<std::int64_t>(std::max<std::size_t>(1, nodes)),
+                 window_bytes_min, window_bytes_max);
+  wire::ReadLogs read{reader.id,           reader.request.job, attempt,
+                      reader.request.rank, reader.follows,     tail_lines};
+  read.credit_bytes = feed.window_bytes;
+  agent->socket->send(wire::encode(wire::ControllerMessage(read)));
+}
+
+// The reader gets it at its own pace, and the node may send more when it has it.
+void Hub::pass_on(const std::string& node, const wire::LogChunk& chunk) {
+  const auto reader = readers_.find(chunk.stream);
+  if (reader == readers_.end()) return;
+  const FeedKey key{node, chunk.attempt};
+  const auto feed = reader->second.open.find(key);
+  if (feed == reader->second.open.end()) return;
+  const auto bytes = static_cast<std::int64_t>(chunk.data.size());
+  feed->second.unwritten_bytes += bytes;
+  feed->second.heard_at = hub_now();
+  reader->second.stream->write(event_text("log", log_json(chunk)),
+                               [this, id = chunk.stream, key, bytes] { took(id, key, bytes); });
+}
+
+void Hub::took(std::uint64_t id, const FeedKey& key, std::int64_t bytes) {
+  const auto reader = readers_.find(id);
+  if (reader == readers_.end()) return;
+  const auto found = reader->second.open.find(key);
+  if (found == reader->second.open.end()) return;
+  Feed& feed = found->second;
+  feed.unwritten_bytes -= bytes;
+  feed.owed_bytes += bytes;
+  feed.heard_at = hub_now();
+  const Agent* agent = speaker(key.first);
+  if (agent == nullptr || feed.owed_bytes < feed.window_bytes / 4) return;
   agent->socket->send(wire::encode(
-      wire::ControllerMessage(wire::ReadLogs{reader.id, reader.request.job, attempt, reader.request.rank,
-                                             reader.follows, reader.request.tail_lines})));
+      wire::ControllerMessage(wire::LogCredit{id, key.second, std::exchange(feed.owed_bytes, 0)})));
+}
+
+void Hub::end_feed(const std::string& node, const wire::LogEnd& end) {
+  const auto reader = readers_.find(end.stream);
+  if (reader == readers_.end() || reader->second.open.erase({node, end.attempt}) == 0) return;
+  if (!end.unread.empty())
+    reader->second.stream->write(note_event("node " + node + ": " + end.unread, end.attempt));
+  close_if_done(reader->second);
+}
+
+void Hub::look_at_feeds() {
+  const Instant now = hub_now();
+  // Who was not listening cannot say that nobody spoke.
+  const bool was_asleep = now - std::exchange(looked_at_, now) > 2 * feed_look_every;
+  if (readers_.empty()) return look_timer_.reset();
+  for (auto& [connection, agent] : agents_) {
+    if (was_asleep) agent->heard_at = now;
+  }
+  for (auto& [id, reader] : readers_) {
+    for (auto at = reader.open.begin(); at != reader.open.end();) {
+      auto& [key, feed] = *at;
+      if (was_asleep || feed.unwritten_bytes > 0) feed.heard_at = now;
+      const Agent* agent = speaker(key.first);
+      const bool silent = agent == nullptr || now - agent->heard_at > node_silence_max;
+      // While it follows, the job's own end or restart tells what becomes of the node.
+      if (reader.follows || (!silent && now - feed.heard_at <= feed_silence_max)) {
+        ++at;
+        continue;
+      }
+      reader.stream->write(
+          note_event("node " + key.first + " does not answer: its logs are missing here", key.second));
+      if (agent != nullptr) agent->socket->send(wire::encode(wire::ControllerMessage(wire::StopLogs{id})));
+      at = reader.open.erase(at);
+    }
+    close_if_done(reader);
+  }
 }
 
 // The job is over; its logs may not be: a short job ends before anybody was asked for them.
 void Hub::finish_reading(LogReader& reader) {
   reader.follows = false;
-  wire::ReadLogs rest;
-  rest.stream = reader.id;
-  rest.finish = true;
-  const std::string frame = wire::encode(wire::ControllerMessage(rest));
-  for (const auto& node : reader.open) {
-    if (const Agent* agent = speaker(node); agent != nullptr) agent->socket->send(frame);
+  for (auto& [key, feed] : reader.open) {
+    const Agent* agent = speaker(key.first);
+    if (agent == nullptr) continue;
+    feed.heard_at = hub_now();
+    wire::ReadLogs rest;
+    rest.stream = reader.id;
+    rest.attempt = key.second;
+    rest.finish = true;
+    agent->socket->send(wire::encode(wire::ControllerMessage(rest)));
   }
   close_if_done(reader);
 }
 
 void Hub::close_if_done(LogReader& reader) {
-  if (!reader.follows && reader.open.empty()) reader.stream->close();
+  if (reader.begun && !reader.follows && reader.open.empty()) reader.stream->close();
 }
 
 void Hub::end_reading(std::uint64_t id) {
@@ -238,7 +351,9 @@ void Hub::end_reading(std::uint64_t id) {
   if (reader == readers_.end()) return;
   --core_.watchers;
   const std::string frame = wire::encode(wire::ControllerMessage(wire::StopLogs{id}));
-  for (const auto& node : reader->second.open) {
+  std::set<std::string> nodes;
+  for (const auto& [key, feed] : reader->second.open) nodes.insert(key.first);
+  for (const auto& node : nodes) {
     if (const Agent* agent = speaker(node); agent != nullptr) agent->socket->send(frame);
   }
   readers_.erase(reader);

@@ -47,15 +47,24 @@ class Hub {
     std::shared_ptr<net::Socket> socket;
     std::string remote;
     driver::Connection connection = 0;
+    Instant heard_at;  // on the hub's own clock
   };
+  // What one node sends of one attempt's logs.
+  struct Feed {
+    std::int64_t window_bytes = 0;     // what the node may have sent and the reader not taken
+    std::int64_t owed_bytes = 0;       // taken, and not told to the node yet
+    std::int64_t unwritten_bytes = 0;  // here, and not taken yet: then the reader is waited for, not the node
+    Instant heard_at;
+  };
+  using FeedKey = std::pair<std::string, std::int32_t>;  // node, attempt
   struct LogReader {
     std::uint64_t id = 0;
     LogRequest request;
     std::shared_ptr<net::Stream> stream;
-    std::set<std::pair<std::string, std::int32_t>> asked;  // node, attempt
-    std::set<std::string> open;                            // nodes that have not sent all, when not following
-    bool begun = false;                                    // it knows where the job stands
-    bool follows = false;                                  // the job still runs
+    std::set<FeedKey> asked;
+    std::map<FeedKey, Feed> open;  // have not sent all
+    bool begun = false;            // it knows where the job stands
+    bool follows = false;          // the job still runs
   };
 
   void receive(Agent& agent, const std::string& frame);
@@ -68,7 +77,14 @@ class Hub {
   Agent* speaker(const std::string& node) const;
   void restart_followers(const std::string& node);
   void begin_reading(std::uint64_t reader, const cluster::Job& job);
-  void ask_for_logs(LogReader& reader, const std::string& node, std::int32_t attempt);
+  // `nodes` are asked at once, and share what the reader may have waiting here.
+  void ask_for_logs(LogReader& reader, const FeedKey& key, std::int64_t tail_lines, std::size_t nodes);
+  void pass_on(const std::string& node, const wire::LogChunk& chunk);
+  void took(std::uint64_t reader, const FeedKey& key, std::int64_t bytes);
+  void end_feed(const std::string& node, const wire::LogEnd& end);
+  void end_feeds(const std::string& node);
+  // A node that does not answer is not waited for.
+  void look_at_feeds();
   void finish_reading(LogReader& reader);
   void end_reading(std::uint64_t reader);
   void close_if_done(LogReader& reader);
@@ -81,6 +97,8 @@ class Hub {
   std::map<std::uint64_t, std::shared_ptr<net::Stream>> watchers_;
   std::map<std::uint64_t, LogReader> readers_;
   std::uint64_t next_id_ = 1;
+  std::shared_ptr<net::Loop::Handle> look_timer_;  // while somebody reads
+  Instant looked_at_;
 };
 
 // One server-sent event.

@@ -165,8 +165,14 @@ std::string encode(const AgentMessage& message) {
                    to.mutable_log()->set_stream(chunk.stream);
                    to.mutable_log()->set_rank(chunk.rank);
                    to.mutable_log()->set_data(chunk.data);
+                   to.mutable_log()->set_attempt(chunk.attempt);
+                   to.mutable_log()->set_offset(chunk.offset);
                  },
-                 [&](const LogEnd& end) { to.mutable_log_end()->set_stream(end.stream); },
+                 [&](const LogEnd& end) {
+                   to.mutable_log_end()->set_stream(end.stream);
+                   to.mutable_log_end()->set_attempt(end.attempt);
+                   to.mutable_log_end()->set_unread(end.unread);
+                 },
                  [&](const FreePorts& free) {
                    to.mutable_ports()->mutable_ports()->Assign(free.ports.begin(), free.ports.end());
                  },
@@ -190,9 +196,11 @@ Result<AgentMessage> decode_agent_message(std::string_view bytes) {
       return AgentMessage(std::move(*report));
     }
     case proto::AgentMessage::kLog:
-      return AgentMessage(LogChunk{from.log().stream(), from.log().rank(), from.log().data()});
+      return AgentMessage(LogChunk{from.log().stream(), from.log().rank(), from.log().data(),
+                                   from.log().attempt(), from.log().offset()});
     case proto::AgentMessage::kLogEnd:
-      return AgentMessage(LogEnd{from.log_end().stream()});
+      return AgentMessage(LogEnd{from.log_end().stream(), from.log_end().attempt(),
+                                 from.log_end().unread().substr(0, unread_bytes_max)});
     case proto::AgentMessage::kPorts: {
       auto ports = ports_from(from.ports().ports());
       if (!ports) return std::move(ports).error();
@@ -221,6 +229,12 @@ std::string encode(const ControllerMessage& message) {
                    body.set_follow(read.follow);
                    body.set_tail_lines(read.tail_lines);
                    body.set_finish(read.finish);
+                   body.set_credit_bytes(read.credit_bytes);
+                 },
+                 [&](const LogCredit& credit) {
+                   to.mutable_log_credit()->set_stream(credit.stream);
+                   to.mutable_log_credit()->set_attempt(credit.attempt);
+                   to.mutable_log_credit()->set_bytes(credit.bytes);
                  },
                  [&](const StopLogs& stop) { to.mutable_stop_logs()->set_stream(stop.stream); },
                  [&](const Resync&) { to.mutable_resync(); },
@@ -251,7 +265,12 @@ Result<ControllerMessage> decode_controller_message(std::string_view bytes) {
     case proto::ControllerMessage::kReadLogs: {
       const auto& read = from.read_logs();
       return ControllerMessage(ReadLogs{read.stream(), cluster::JobId(read.job()), read.attempt(),
-                                        read.rank(), read.follow(), read.tail_lines(), read.finish()});
+                                        read.rank(), read.follow(), read.tail_lines(), read.finish(),
+                                        read.credit_bytes()});
+    }
+    case proto::ControllerMessage::kLogCredit: {
+      const auto& credit = from.log_credit();
+      return ControllerMessage(LogCredit{credit.stream(), credit.attempt(), credit.bytes()});
     }
     case proto::ControllerMessage::kStopLogs:
       return ControllerMessage(StopLogs{from.stop_logs().stream()});

@@ -27,6 +27,7 @@ constexpr int ports_max = 1'024;  // kept free by one agent
 constexpr std::uint64_t jobs_seen_max = 1'000'000'000'000'000;
 // What is longer goes in several messages: a connection carries frames of at most 16 MiB.
 constexpr std::size_t message_bytes_max = 8 << 20;
+constexpr std::size_t unread_bytes_max = 4 << 10;
 
 // ---- agent to controller
 
@@ -38,9 +39,13 @@ struct LogChunk {
   std::uint64_t stream = 0;
   std::int32_t rank = 0;
   std::string data;
+  std::int32_t attempt = 0;
+  std::uint64_t offset = 0;  // of the first byte in the rank's log
 };
 struct LogEnd {
   std::uint64_t stream = 0;
+  std::int32_t attempt = 0;
+  std::string unread = {};  // what could not be read and why
 };
 // The ports that the agent keeps free now, instead of those that it told before.
 struct FreePorts {
@@ -90,6 +95,12 @@ struct ReadLogs {
   bool follow = false;
   std::int64_t tail_lines = 0;
   bool finish = false;
+  std::int64_t credit_bytes = 0;
+};
+struct LogCredit {
+  std::uint64_t stream = 0;
+  std::int32_t attempt = 0;
+  std::int64_t bytes = 0;
 };
 struct StopLogs {
   std::uint64_t stream = 0;
@@ -108,8 +119,8 @@ struct Notice {
 struct Echo {
   std::uint64_t echo = 0;
 };
-using ControllerMessage =
-    std::variant<StartRanks, EndRanks, ForgetRanks, ReadLogs, StopLogs, Resync, Welcome, Notice, Echo>;
+using ControllerMessage = std::variant<StartRanks, EndRanks, ForgetRanks, ReadLogs, StopLogs, Resync, Welcome,
+                                       Notice, Echo, LogCredit>;
 
 std::string encode(const ControllerMessage& message);
 Result<ControllerMessage> decode_controller_message(std::string_view bytes);

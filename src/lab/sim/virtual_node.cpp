@@ -11,6 +11,7 @@ namespace {
 constexpr Duration redial_min = 100ms;
 constexpr Duration redial_max = 1s;
 constexpr Duration progress_every = 5s;
+constexpr double look_stalls = 0.05;
 
 std::uint64_t new_disk(World& world) { return world.prng.next(); }
 
@@ -95,8 +96,8 @@ void VirtualNode::start_agent() {
   doomed_ = false;
   self_.agent_pid = static_cast<std::int64_t>(agent_life_);
   keeper::Processes& processes = *this;
-  keeper_ = std::make_unique<keeper::Keeper>(
-      self_, processes, [this](const wire::AgentMessage& message) { send(message); }, [](const RankKey&) {});
+  keeper_ = std::make_unique<keeper::Keeper>(self_, processes,
+                                             [this](const wire::AgentMessage& message) { send(message); });
   keeper_->introduce(name() + std::to_string(disk_life_), name(), membership_);
   static_cast<void>(keeper_->adopt());
   world_.note(name() + ": agent starts with " + std::to_string(keeper_->ranks().size()) + " ranks");
@@ -302,9 +303,15 @@ void VirtualNode::forget(const RankKey& key) {
   disk_[key].acknowledged = true;
 }
 
-// Some programs tell how far they are.
-std::string VirtualNode::said(const RankKey& key) {
-  return key.job.number() % 4 == 0 ? "step " + std::to_string(world_.agenda.now() / progress_every) : "";
+// Some programs tell how far they are. Disks that do not answer tell it late or never.
+void VirtualNode::look(const std::vector<RankKey>& running) {
+  const bool stalls = world_.prng.chance(look_stalls);
+  agent_later(stalls ? world_.between(1s, 20s) : Duration(1ms), [this, running] {
+    for (const RankKey& key : running) {
+      const bool tells = key.job.number() % 4 == 0;
+      keeper_->seen(key, {tells ? "step " + std::to_string(world_.agenda.now() / progress_every) : "", {}});
+    }
+  });
 }
 
 // ---- the controller

@@ -73,8 +73,7 @@ class VirtualNode final : private keeper::Processes {
   bool has_run(const RankKey& key) const override;
   void end(const RankKey& key) override;
   void forget(const RankKey& key) override;
-  std::string said(const RankKey& key) override;
-  Instant saved_at(const RankKey&) override { return {}; }
+  void look(const std::vector<RankKey>& running) override;
 
   // Runs it after the delay if the agent of now is still alive then; a frozen node is late.
   void agent_later(Duration delay, std::function<void()> task);

@@ -57,6 +57,10 @@ class Stream {
   virtual ~Stream() = default;
 
   virtual void write(std::string chunk) = 0;
+  // `written` runs on the loop when the other side's system has taken it: who waits for that before it writes
+  // more is as fast as the reader, and not cut off however slow that is. It does not run once the stream is
+  // closed.
+  virtual void write(std::string chunk, std::function<void()> written) = 0;
   virtual void close() = 0;
 };
 
@@ -69,6 +73,10 @@ class Socket {
   virtual ~Socket() = default;
 
   virtual void send(std::string frame) = 0;
+  // Goes out, in order with its like, when nothing of send() waits.
+  virtual void send_later(std::string frame) = 0;
+  // Of send_later(), what has not gone out.
+  virtual std::size_t later_bytes() const = 0;
   virtual void close() = 0;
 
   std::function<void(std::string)> on_message;

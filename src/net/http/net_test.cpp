@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <future>
 #include <thread>
@@ -173,6 +174,57 @@ TEST_F(Net, AFastSocketIsReadMoreSlowlyAndLosesNothing) {
   // Fifty of them had to wait for their token. Slower is fine, faster is not.
   EXPECT_GE(std::chrono::steady_clock::now() - begin, 490ms);
   for (int at = 0; at < frames; ++at) EXPECT_EQ(seen[static_cast<std::size_t>(at)], std::to_string(at));
+}
+
+TEST_F(Net, WhatCanWaitGoesOutBehindEverythingElse) {
+  constexpr int bulk_frames = 40;
+  std::vector<char> seen;
+  std::promise<void> all;
+  serve([&](auto exchange) {
+    exchange->upgrade([&](std::shared_ptr<Socket> socket) {
+      socket->on_message = [&](const std::string& frame) {
+        seen.push_back(frame.front());
+        if (seen.size() == bulk_frames + 2) all.set_value();
+      };
+    });
+  });
+  std::shared_ptr<Socket> kept;
+  loop_.post([&] {
+    dial(loop_, target(), "/agent", "secret", [&](Result<std::shared_ptr<Socket>> socket) {
+      ASSERT_TRUE(socket.ok()) << socket.error().text();
+      kept = *socket;
+      // More than all that control messages may have waiting: it is not counted among them.
+      for (int at = 0; at < bulk_frames; ++at) kept->send_later(std::string(std::size_t{2} << 20, 'l'));
+      EXPECT_EQ(kept->later_bytes(), bulk_frames * (std::size_t{2} << 20));
+      kept->send("c");
+      kept->send("c");
+    });
+  });
+  all.get_future().wait();
+  const auto last_control = std::find(seen.rbegin(), seen.rend(), 'c').base() - seen.begin();
+  EXPECT_LE(last_control, 4) << "one of the others may have been under way";
+  EXPECT_EQ(kept->later_bytes(), 0U);
+}
+
+TEST_F(Net, WhoWaitsForItsReaderIsNeverCutOff) {
+  constexpr int chunks = 200;
+  constexpr std::size_t chunk_bytes = std::size_t{1} << 20;  // together far more than a backlog may be
+  std::shared_ptr<Stream> stream;
+  std::function<void(int)> write_next = [&](int at) {
+    if (at == chunks) return stream->close();
+    stream->write("event: x\ndata: " + std::string(chunk_bytes, 'x') + "\n\n",
+                  [&, at] { write_next(at + 1); });
+  };
+  serve([&](auto exchange) {
+    stream = exchange->stream([] {});
+    write_next(0);
+  });
+  Client client(target(), "");
+  int events = 0;
+  const auto done = client.events(
+      "/", [&](auto, auto) { return ++events > 0; }, [] { return true; });
+  EXPECT_TRUE(done.ok()) << done.error().text();
+  EXPECT_EQ(events, chunks);
 }
 
 TEST_F(Net, OneAddressHoldsOnlySoManyConnections) {

@@ -44,6 +44,9 @@ class PendingExchange final : public Exchange {
      public:
       explicit OutboxStream(std::shared_ptr<Outbox> box) : outbox_(std::move(box)) {}
       void write(std::string chunk) override { outbox_->put(std::move(chunk)); }
+      void write(std::string chunk, std::function<void()> written) override {
+        outbox_->put(std::move(chunk), std::move(written));
+      }
       void close() override { outbox_->close(); }
 
      private:
@@ -233,8 +236,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     co_return !failure && keep_alive;
   }
 
-  // Chunks as they come. A reader who has gone is noticed by reading, one who is slow by the size of the
-  // backlog.
+  // Chunks as they come. A reader who has gone is noticed by reading, and by the system where its machine
+  // has; one who is slow, or pauses, is waited for, as far as the backlog allows.
   asio::awaitable<void> write_stream(Decision& decision, unsigned version) {
     http::response<http::empty_body> head{http::status::ok, version};
     head.set(http::field::content_type, "text/event-stream");
@@ -249,16 +252,17 @@ class Connection : public std::enable_shared_from_this<Connection> {
           outbox->close();
         },
         asio::detached);
+    decision.stream->on_overrun = [this] { lowest().cancel(); };
     auto [failure, written] = co_await http::async_write_header(stream_, serializer, as_values);
     while (!failure) {
       const auto chunk = co_await decision.stream->next();
       if (!chunk) break;
-      lowest().expires_after(request_time_max);
       std::tie(failure, written) =
-          co_await asio::async_write(stream_, http::make_chunk(asio::buffer(*chunk)), as_values);
-      lowest().expires_never();
+          co_await asio::async_write(stream_, http::make_chunk(asio::buffer(chunk->bytes)), as_values);
+      if (!failure && chunk->written) chunk->written();
     }
     if (!failure) co_await asio::async_write(stream_, http::make_chunk_last(), as_values);
+    decision.stream->on_overrun = nullptr;
     decision.stream->close();
     if (decision.on_stream_close) decision.on_stream_close();
   }
@@ -313,6 +317,7 @@ class BeastServer final : public Server {
       error_code ignored;
       const std::string remote = socket.remote_endpoint(ignored).address().to_string();
       socket.set_option(tcp::no_delay(true), ignored);
+      socket.set_option(asio::socket_base::keep_alive(true), ignored);
       if (open_ >= options_.connections) continue;
       const auto here = open_by_address_.find(remote);
       if (here != open_by_address_.end() && here->second >= options_.connections_per_address) continue;

@@ -2,6 +2,7 @@
 // own files only.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <optional>
 
@@ -49,20 +50,42 @@ class Signal {
   bool set_ = false;
 };
 
-// A queue of bytes to be written by one coroutine, filled from any thread.
+// Queues of bytes to be written by one coroutine, filled from any thread: what is put goes before what is put
+// later, always. Too much of the former ends the connection; of the latter there is what its senders allow
+// themselves, by later_bytes() or by waiting for `written`.
 class Outbox : public std::enable_shared_from_this<Outbox> {
  public:
+  struct Entry {
+    std::string bytes;
+    std::function<void()> written;
+  };
+
   explicit Outbox(asio::io_context& context) : context_(context), signal_(context.get_executor()) {}
 
-  void put(std::string bytes) {
+  void put(std::string bytes, std::function<void()> written = nullptr) {
+    asio::post(context_,
+               [self = shared_from_this(), entry = Entry{std::move(bytes), std::move(written)}]() mutable {
+                 if (self->closing_) return;
+                 self->bytes_ += entry.bytes.size();
+                 self->waiting_.push_back(std::move(entry));
+                 if (self->bytes_ > backlog_bytes_max) {
+                   self->closing_ = self->overrun_ = true;
+                   if (self->on_overrun) self->on_overrun();
+                 }
+                 self->signal_.set();
+               });
+  }
+  void put_later(std::string bytes) {
+    later_bytes_ += bytes.size();
     asio::post(context_, [self = shared_from_this(), bytes = std::move(bytes)]() mutable {
       if (self->closing_) return;
-      self->bytes_ += bytes.size();
-      self->waiting_.push_back(std::move(bytes));
-      if (self->bytes_ > backlog_bytes_max) self->closing_ = self->overrun_ = true;
+      self->later_.push_back({std::move(bytes), nullptr});
       self->signal_.set();
     });
   }
+  std::size_t later_bytes() const { return later_bytes_; }
+  // Of the writing coroutine: whoever writes now to one that does not take it need not wait.
+  std::function<void()> on_overrun;
   void close() {
     asio::post(context_, [self = shared_from_this()] {
       self->closing_ = true;
@@ -71,20 +94,28 @@ class Outbox : public std::enable_shared_from_this<Outbox> {
   }
 
   // Of the writing coroutine. Nothing: closed, and all of it written.
-  asio::awaitable<std::optional<std::string>> next() {
-    while (waiting_.empty() && !closing_) co_await signal_.wait();
-    if (waiting_.empty() || overrun_) co_return std::nullopt;
-    std::string bytes = std::move(waiting_.front());
-    waiting_.pop_front();
-    bytes_ -= bytes.size();
-    co_return bytes;
+  asio::awaitable<std::optional<Entry>> next() {
+    while (waiting_.empty() && later_.empty() && !closing_) co_await signal_.wait();
+    if ((waiting_.empty() && later_.empty()) || overrun_) co_return std::nullopt;
+    const bool first = !waiting_.empty();
+    auto& queue = first ? waiting_ : later_;
+    Entry entry = std::move(queue.front());
+    queue.pop_front();
+    if (first) {
+      bytes_ -= entry.bytes.size();
+    } else {
+      later_bytes_ -= entry.bytes.size();
+    }
+    co_return entry;
   }
 
  private:
   asio::io_context& context_;
   Signal signal_;
-  std::deque<std::string> waiting_;
+  std::deque<Entry> waiting_;
+  std::deque<Entry> later_;
   std::size_t bytes_ = 0;
+  std::atomic<std::size_t> later_bytes_ = 0;
   bool closing_ = false;
   bool overrun_ = false;
 };
@@ -94,6 +125,8 @@ class OutboxSocket final : public Socket {
  public:
   explicit OutboxSocket(asio::io_context& context) : outbox(std::make_shared<Outbox>(context)) {}
   void send(std::string frame) override { outbox->put(std::move(frame)); }
+  void send_later(std::string frame) override { outbox->put_later(std::move(frame)); }
+  std::size_t later_bytes() const override { return outbox->later_bytes(); }
   void close() override { outbox->close(); }
 
   std::shared_ptr<Outbox> outbox;

@@ -17,7 +17,7 @@ asio::awaitable<void> write_frames(std::shared_ptr<WebSocket> stream, std::share
   for (;;) {
     const auto frame = co_await outbox->next();
     if (!frame) break;
-    const auto [failure, written] = co_await stream->async_write(asio::buffer(*frame), as_values);
+    const auto [failure, written] = co_await stream->async_write(asio::buffer(frame->bytes), as_values);
     if (failure) break;
   }
   co_await stream->async_close(websocket::close_code::normal, as_values);

@@ -3,8 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <thread>
+#include <set>
 #include <utility>
 
 #include "base/log/log.hpp"
@@ -27,6 +26,8 @@ constexpr Duration redial_max = 1s;
 // Another agent has the name: there is no hurry, and both logs get a line each time.
 constexpr Duration redial_refused = 5s;
 static_assert(redial_max * 3 <= cluster::lease);
+// Of logs, what may wait in front of the network: beyond it, they wait on the disk.
+constexpr std::size_t log_bytes_under_way_max = std::size_t{1} << 20;
 
 class Agent {
  public:
@@ -38,16 +39,17 @@ class Agent {
                    shipped_,
                    {.exited = [this](const auto& key, const auto& status) { exited(key, status); },
                     .prepared = [this](auto job, auto attempt,
-                                       const auto& folder) { keeper_.prepared(job, attempt, folder); }}),
-        keeper_(
-            {options.name, options.location, options.address, ::getpid(), options.inventory, {}}, processes_,
-            [this](const wire::AgentMessage& message) { send(message); },
-            [this](const keeper::RankKey& key) { logs_.flush(key); }),
-        logs_(loop_,
-              {.folders = [this](auto job, auto attempt) { return processes_.log_folders(job, attempt); },
-               .running = [this](const auto& key) { return keeper_.running(key); },
-               .send = [this](const wire::AgentMessage& message) { send(message); }}),
-        device_watch_(loop_, options.look_at_devices, [this](const auto& devices) { found(devices); }) {}
+                                       const auto& folder) { keeper_.prepared(job, attempt, folder); },
+                    .seen = [this](const auto& key, auto sight) { keeper_.seen(key, std::move(sight)); }}),
+        keeper_({options.name, options.location, options.address, ::getpid(), options.inventory, {}},
+                processes_, [this](const wire::AgentMessage& message) { send(message); }),
+        logs_(loop_, processes_.ranks_folder(),
+              {.running = [this](auto job, auto attempt) { return running(job, attempt); },
+               .room = [this] { return socket_ && socket_->later_bytes() < log_bytes_under_way_max; },
+               .send =
+                   [this](const wire::AgentMessage& message) {
+                     if (socket_) socket_->send_later(wire::encode(message));
+                   }}) {}
 
   Result<> run() {
     const auto lock = FolderLock::take(options_.folder);
@@ -138,6 +140,15 @@ class Agent {
     if (socket_) socket_->send(wire::encode(message));
   }
 
+  std::set<std::int32_t> running(cluster::JobId job, std::int32_t attempt) const {
+    std::set<std::int32_t> ranks;
+    for (auto at = keeper_.ranks().lower_bound({job, attempt, 0});
+         at != keeper_.ranks().end() && at->first.job == job && at->first.attempt == attempt; ++at) {
+      if (at->second.state != cluster::RankState::exited) ranks.insert(at->first.rank);
+    }
+    return ranks;
+  }
+
   void receive(const std::string& frame) {
     auto message = wire::decode_controller_message(frame);
     if (!message) return log::error("from the controller: {}", message.error().text());
@@ -149,6 +160,7 @@ class Agent {
   void on(const wire::ForgetRanks& forget) { keeper_.on(forget); }
   void on(const wire::ReadLogs& read) { logs_.read(read); }
   void on(const wire::StopLogs& stop) { logs_.stop(stop.stream); }
+  void on(const wire::LogCredit& credit) { logs_.credit(credit); }
   void on(const wire::Resync&) { keeper_.say_hello(); }
   void on(const wire::Welcome& welcome) { keeper_.on(welcome); }
   void on(const wire::Notice& notice) {

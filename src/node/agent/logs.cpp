@@ -1,14 +1,19 @@
 #include "node/agent/logs.hpp"
 
 #include <algorithm>
+#include <limits>
 
+#include "node/agent/shim_processes.hpp"
 #include "node/rank/log_segments.hpp"
 
 namespace tutti::agent {
 namespace {
 
-constexpr std::size_t piece_bytes = 128 << 10;
+constexpr std::int64_t piece_bytes = 128 << 10;
+constexpr std::int64_t piece_bytes_min = 16;
+constexpr std::size_t log_threads_max = 4;
 constexpr Duration look_every = 50ms;
+constexpr Duration room_every = 2ms;
 constexpr std::size_t tail_bytes_max = 1 << 20;
 
 // How many bytes at the end are the beginning of a letter whose rest is still to come. In UTF-8 the first
@@ -25,96 +30,154 @@ std::size_t begun_letter_bytes(std::string_view bytes) {
 
 }  // namespace
 
+Logs::Logs(net::Loop& loop, std::string ranks_folder, Calls calls)
+    : loop_(loop),
+      ranks_folder_(std::move(ranks_folder)),
+      calls_(std::move(calls)),
+      lane_(loop, log_threads_max) {}
+
 void Logs::read(const wire::ReadLogs& request) {
-  if (request.finish) return finish(request.stream);
-  // The same stream asks again when the next attempt lands here: what it read before is over.
-  Reader& reader = readers_[request.stream] = Reader{request, {}};
-  find_sources(reader);
+  if (request.finish) return finish(request);
+  const Key key{request.stream, request.attempt};
+  Reader& reader = readers_[key] = Reader{};
+  reader.request = request;
+  reader.credit_bytes = request.credit_bytes;
+  reader.serial = next_serial_++;
+  look(key);
   turn();
 }
 
 // A stream that is not here any more has sent its end already; it is sent again, which harms nobody.
-void Logs::finish(std::uint64_t stream) {
-  const auto reader = readers_.find(stream);
-  if (reader == readers_.end()) return calls_.send(wire::LogEnd{stream});
+void Logs::finish(const wire::ReadLogs& request) {
+  const Key key{request.stream, request.attempt};
+  const auto reader = readers_.find(key);
+  if (reader == readers_.end()) return calls_.send(wire::LogEnd{request.stream, request.attempt});
   reader->second.request.follow = false;
-  find_sources(reader->second);
-  turn();
+  reader->second.begun = false;
+  reader->second.request.tail_lines = 0;
+  look(key);
 }
 
-void Logs::find_sources(Reader& reader) {
-  const auto& request = reader.request;
-  for (auto& [rank, folder] : calls_.folders(request.job, request.attempt)) {
+void Logs::credit(const wire::LogCredit& credit) {
+  const Key key{credit.stream, credit.attempt};
+  const auto reader = readers_.find(key);
+  if (reader == readers_.end()) return;
+  reader->second.credit_bytes += credit.bytes;
+  look(key);
+}
+
+void Logs::stop(std::uint64_t stream) {
+  readers_.erase(readers_.lower_bound({stream, std::numeric_limits<std::int32_t>::min()}),
+                 readers_.upper_bound({stream, std::numeric_limits<std::int32_t>::max()}));
+}
+
+void Logs::turn() {
+  std::vector<Key> keys;
+  for (const auto& [key, reader] : readers_) keys.push_back(key);
+  for (const Key& key : keys) look(key);
+  timer_.reset();
+  if (!readers_.empty()) timer_ = loop_.after(look_every, [this] { turn(); });
+}
+
+// One look at a time for each reader. Without credit, or while the connection is busy, what there is waits on
+// the disk.
+void Logs::look(const Key& key) {
+  const auto found = readers_.find(key);
+  if (found == readers_.end()) return;
+  Reader& reader = found->second;
+  if (reader.looking || reader.credit_bytes < piece_bytes_min) return;
+  if (!calls_.room()) {
+    if (!room_timer_) {
+      room_timer_ = loop_.after(room_every, [this] {
+        room_timer_.reset();
+        turn();
+      });
+    }
+    return;
+  }
+  reader.looking = true;
+  Look look;
+  look.ranks_folder = ranks_folder_;
+  look.request = reader.request;
+  look.sources = reader.sources;
+  look.running = calls_.running(reader.request.job, reader.request.attempt);
+  look.credit_bytes = reader.credit_bytes;
+  look.last_rank = reader.last_rank;
+  look.first = !std::exchange(reader.begun, true);
+  look.finds = look.first || reader.sources.empty() ||
+               std::any_of(look.running.begin(), look.running.end(),
+                           [&](std::int32_t rank) { return !reader.sources.contains(rank); });
+  lane_.run([this, key, serial = reader.serial, look = std::move(look)]() mutable -> Lane::Then {
+    look.run();
+    return [this, key, serial, look = std::move(look)]() mutable { looked(key, serial, std::move(look)); };
+  });
+}
+
+void Logs::looked(const Key& key, std::uint64_t serial, Look look) {
+  const auto found = readers_.find(key);
+  if (found == readers_.end() || found->second.serial != serial) return;
+  Reader& reader = found->second;
+  reader.looking = false;
+  reader.sources = std::move(look.sources);
+  reader.last_rank = look.last_rank;
+  reader.unread = (reader.unread + look.unread).substr(0, wire::unread_bytes_max);
+  for (auto& chunk : look.chunks) {
+    reader.credit_bytes -= static_cast<std::int64_t>(chunk.data.size());
+    calls_.send(std::move(chunk));
+  }
+  if (!look.chunks.empty()) return this->look(key);
+  // What happened since the look began is seen by the next.
+  const bool asked_since = !reader.begun || reader.request.follow != look.request.follow;
+  const bool goes_on = look.request.follow &&
+                       (reader.sources.empty() ||
+                        std::any_of(reader.sources.begin(), reader.sources.end(),
+                                    [&](const auto& source) { return look.running.contains(source.first); }));
+  if (asked_since) return this->look(key);
+  if (goes_on) return;
+  calls_.send(wire::LogEnd{key.first, key.second, reader.unread});
+  readers_.erase(found);
+}
+
+// ---- on the lane
+
+void Logs::Look::run() {
+  if (finds) find();
+  auto at = sources.upper_bound(last_rank);
+  for (std::size_t count = 0; count < sources.size(); ++count, ++at) {
+    if (credit_bytes < piece_bytes_min) return;
+    if (at == sources.end()) at = sources.begin();
+    if (!at->second.broken) read(at->first, at->second);
+    last_rank = at->first;
+  }
+}
+
+// A rank whose log was not there when the stream began is read from its beginning, whatever the tail.
+void Logs::Look::find() {
+  for (const auto& [rank, folder] : log_folders(ranks_folder, request.job, request.attempt)) {
     if (request.rank >= 0 && request.rank != rank) continue;
-    const bool added = reader.sources.try_emplace(rank, Source{folder, 0}).second;
-    if (!added || request.tail_lines <= 0) continue;
+    const bool added = sources.try_emplace(rank, Source{folder}).second;
+    if (!added || !first || request.tail_lines <= 0) continue;
     const auto tail = rank::last_lines(folder, static_cast<std::size_t>(request.tail_lines), tail_bytes_max);
     const auto end = rank::log_end(folder);
-    if (tail && end) reader.sources[rank].offset = *end - std::min<std::uint64_t>(*end, tail->size());
+    if (tail && end) sources[rank].offset = *end - std::min<std::uint64_t>(*end, tail->size());
   }
 }
 
-bool Logs::send_piece(const Reader& reader, std::int32_t rank, Source& source) {
-  auto chunk = rank::read_log(source.folder, source.offset, piece_bytes);
-  if (!chunk) return false;
+void Logs::Look::read(std::int32_t rank, Source& source) {
+  const auto wanted = static_cast<std::size_t>(std::min<std::int64_t>(piece_bytes, credit_bytes));
+  auto chunk = rank::read_log(source.folder, source.offset, wanted);
+  if (!chunk) {
+    source.broken = true;
+    unread += "rank " + std::to_string(rank) + ": " + chunk.error().text() + "\n";
+    return;
+  }
   // Pieces go on as JSON, which holds whole letters only.
-  const bool goes_on = chunk->bytes.size() == piece_bytes ||
-                       calls_.running({reader.request.job, reader.request.attempt, rank});
+  const bool goes_on = chunk->bytes.size() == wanted || running.contains(rank);
   if (goes_on) chunk->bytes.resize(chunk->bytes.size() - begun_letter_bytes(chunk->bytes));
-  if (chunk->bytes.empty()) return false;
+  if (chunk->bytes.empty()) return;
   source.offset = chunk->offset + chunk->bytes.size();
-  calls_.send(wire::LogChunk{reader.request.stream, rank, std::move(chunk->bytes)});
-  return true;
-}
-
-bool Logs::send_some(Reader& reader) {
-  bool sent = false;
-  for (auto& [rank, source] : reader.sources) sent = send_piece(reader, rank, source) || sent;
-  return sent;
-}
-
-// One piece of every log, and again soon: a long log does not keep the loop from its other work.
-void Logs::turn() {
-  bool busy = false;
-  for (auto at = readers_.begin(); at != readers_.end();) {
-    Reader& reader = at->second;
-    const bool sent = send_some(reader);
-    busy = busy || sent;
-    // A shipped folder is fetched before its ranks start: their logs are still to come.
-    if (reader.sources.empty()) find_sources(reader);
-    if (sent || goes_on(reader)) {
-      ++at;
-      continue;
-    }
-    calls_.send(wire::LogEnd{reader.request.stream});
-    at = readers_.erase(at);
-  }
-  timer_.reset();
-  if (!readers_.empty()) timer_ = loop_.after(busy ? Duration(2ms) : look_every, [this] { turn(); });
-}
-
-bool Logs::goes_on(const Reader& reader) const {
-  if (!reader.request.follow) return false;
-  return reader.sources.empty() ||
-         std::any_of(reader.sources.begin(), reader.sources.end(), [&](const auto& source) {
-           return calls_.running({reader.request.job, reader.request.attempt, source.first});
-         });
-}
-
-// With the last rank's end goes the end of the stream: a job that is over then waits for no log.
-void Logs::flush(const RankKey& key) {
-  for (auto at = readers_.begin(); at != readers_.end();) {
-    Reader& reader = (at++)->second;
-    if (reader.request.job != key.job || reader.request.attempt != key.attempt) continue;
-    find_sources(reader);
-    const auto source = reader.sources.find(key.rank);
-    if (source == reader.sources.end()) continue;
-    while (send_piece(reader, key.rank, source->second)) continue;
-    if (goes_on(reader)) continue;
-    const std::uint64_t stream = reader.request.stream;
-    calls_.send(wire::LogEnd{stream});
-    readers_.erase(stream);
-  }
+  credit_bytes -= static_cast<std::int64_t>(chunk->bytes.size());
+  chunks.push_back({request.stream, rank, std::move(chunk->bytes), request.attempt, chunk->offset});
 }
 
 }  // namespace tutti::agent

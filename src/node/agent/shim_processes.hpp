@@ -1,18 +1,22 @@
 // The ranks of this node as Linux processes: each under a shim of its own, in a folder of its own, so that
-// they outlive the agent that started them. Runs on the agent's loop.
+// they outlive the agent that started them. Runs on the agent's loop, and leaves to lanes what could keep it
+// waiting: files that ranks write, the disk that all nodes share, the removal of trees.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/files/descriptor.hpp"
 #include "net/http/loop.hpp"
+#include "node/agent/lane.hpp"
 #include "node/agent/ports.hpp"
 #include "node/agent/shipped.hpp"
 #include "node/keeper/processes.hpp"
+#include "node/rank/hold.hpp"
 #include "node/rank/launch.hpp"
 #include "node/rank/rank_folder.hpp"
 
@@ -34,6 +38,7 @@ class ShimProcesses final : public keeper::Processes {
   struct Calls {
     std::function<void(const RankKey&, const cluster::RankStatus&)> exited;
     std::function<void(cluster::JobId, std::int32_t attempt, const Result<std::string>& folder)> prepared;
+    std::function<void(const RankKey&, keeper::Sight)> seen;
   };
 
   ShimProcesses(net::Loop& loop, ProcessOptions options, Shipped& shipped, Calls calls);
@@ -50,14 +55,13 @@ class ShimProcesses final : public keeper::Processes {
                  const std::string& workdir) override;
   void end(const RankKey& key) override;
   void forget(const RankKey& key) override;
-  std::string said(const RankKey& key) override;
-  Instant saved_at(const RankKey& key) override;
+  void look(const std::vector<RankKey>& running) override;
 
   // Whose ranks these are: before the first of them starts.
   void belong_to(const keeper::Membership& membership) { membership_ = membership; }
 
-  // Where the logs of the attempt's ranks on this node are, finished ones too: by rank.
-  std::map<std::int32_t, std::string> log_folders(cluster::JobId job, std::int32_t attempt) const;
+  // Where the logs of ranks are.
+  const std::string& ranks_folder() const { return folder_; }
 
  private:
   // A rank that runs.
@@ -66,14 +70,36 @@ class ShimProcesses final : public keeper::Processes {
     files::FileDescriptor pidfd;
     std::shared_ptr<net::Loop::Handle> watch;
     bool ours = false;  // a child of this process, to be reaped
+    rank::Hold hold{""};
+    Duration grace{};
+    std::shared_ptr<net::Loop::Handle> patience;  // with a shim that was asked to end its rank
+    int forced = 0;                               // how often the agent has ended it over the shim's head
+  };
+  // A shim that has ended; its rank's end is not reported yet.
+  struct Ended {
+    rank::ShimProcess shim;
+    rank::Hold hold{""};
+    std::optional<std::int32_t> shim_code;  // its own exit code, where this process could reap it
+    bool forced = false;
+    bool end_known = false;  // `status` is read, or will not be
+    std::optional<cluster::RankStatus> status;
+    std::shared_ptr<net::Loop::Handle> timer;
+    std::size_t looks = 0;
   };
 
   std::string folder_of(const RankKey& key) const;
   std::string checkpoints_of(cluster::JobId job) const;
   cluster::RankStatus adopt_one(const RankKey& key);
   std::vector<std::string> environment(const wire::StartRanks& attempt, const wire::StartRank& rank) const;
+  std::string hold_name(const RankKey& key) const;
   void watch(const RankKey& key, Entry& entry);
   void ended(RankKey key);
+  void force(const RankKey& key);
+  void end_read(const RankKey& key, std::optional<cluster::RankStatus> status);
+  void clear(const RankKey& key);
+  cluster::RankStatus verdict(const Ended& end) const;
+  void remove_later(const std::string& path);
+  void sweep(const std::map<RankKey, cluster::RankStatus>& found);
   void trim();
 
   net::Loop& loop_;
@@ -84,7 +110,22 @@ class ShimProcesses final : public keeper::Processes {
   Ports ports_;
   keeper::Membership membership_;
   std::map<RankKey, Entry> running_;
+  std::map<RankKey, Ended> ended_;
+  std::map<cluster::JobId, Instant> saved_;  // as last seen
+  std::string place_;                        // names this agent's folder on this machine
+  bool holds_ = true;                        // cgroups can be had
+  std::uint64_t removed_ = 0;
   std::vector<std::string> finished_;  // folders, oldest first
+  Lane sights_;                        // what running ranks say
+  Lane shared_;                        // the folder for checkpoints
+  Lane ends_;                          // what ranks have left at their end
+  Lane notes_;                         // marks that an end is acknowledged
+  Lane removals_;
 };
+
+// Where the logs of the attempt's ranks below this folder are, finished ones too: by rank. Reads a folder:
+// not for the loop.
+std::map<std::int32_t, std::string> log_folders(const std::string& ranks_folder, cluster::JobId job,
+                                                std::int32_t attempt);
 
 }  // namespace tutti::agent

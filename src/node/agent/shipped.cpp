@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/bytes.hpp"
+#include "base/files/files.hpp"
 #include "net/sync/materialise.hpp"
 
 namespace tutti::agent {
@@ -26,11 +27,6 @@ void Shipped::prepare(const std::string& manifest, const std::string& name,
     if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   }
   woken_.notify_one();
-}
-
-void Shipped::remove(const std::string& name) {
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_ + "/" + name, ignored);
 }
 
 void Shipped::finish() {
@@ -82,8 +78,8 @@ Result<std::string> Shipped::lay_out(const std::string& manifest_hash, const std
     if (auto fetched = fetch(client, hash); !fetched) return std::move(fetched).error();
   }
   // A folder that is already there may be what a power cut left of it: it is made again.
-  std::string target = folder_ + "/" + name;
-  std::filesystem::remove_all(target, failure);
+  std::string target = path_of(name);
+  if (auto removed = files::remove_folder(target); !removed) return std::move(removed).error();
   if (auto made = sync::materialise(*manifest, blobs_, target); !made) return std::move(made).error();
   static_cast<void>(blobs_.trim(cache_bytes_max));
   return target;

@@ -25,7 +25,7 @@ class Shipped {
   // Lays the folder of this manifest out under `name`; `done` gets its path, on the fetching thread.
   void prepare(const std::string& manifest, const std::string& name,
                std::function<void(Result<std::string>)> done);
-  void remove(const std::string& name);
+  std::string path_of(const std::string& name) const { return folder_ + "/" + name; }
   void finish();
 
  private:

@@ -8,11 +8,8 @@ namespace tutti::keeper {
 
 using cluster::RankState;
 
-Keeper::Keeper(cluster::Hello self, Processes& processes, Send send, BeforeEnd before_end)
-    : self_(std::move(self)),
-      processes_(processes),
-      send_(std::move(send)),
-      before_end_(std::move(before_end)) {}
+Keeper::Keeper(cluster::Hello self, Processes& processes, Send send)
+    : self_(std::move(self)), processes_(processes), send_(std::move(send)) {}
 
 Result<> Keeper::adopt() {
   auto found = processes_.adopt();
@@ -84,21 +81,23 @@ void Keeper::note_job(cluster::JobId job) {
 // ---- what the controller asks
 
 void Keeper::heartbeat() {
-  look_at_sentences();
   leave_old_cluster();
   send_(wire::Heartbeat{self_.illness});
+  std::vector<RankKey> running;
+  for (const auto& [key, status] : ranks_) {
+    if (status.state == RankState::started) running.push_back(key);
+  }
+  if (!running.empty()) processes_.look(running);
 }
 
-void Keeper::look_at_sentences() {
-  for (auto& [key, status] : ranks_) {
-    if (status.state != RankState::started) continue;
-    std::string said = processes_.said(key);
-    const Instant saved_at = processes_.saved_at(key);
-    if (said == status.detail && saved_at == status.saved_at) continue;
-    status.detail = std::move(said);
-    status.saved_at = saved_at;
-    report(key);
-  }
+void Keeper::seen(const RankKey& key, Sight sight) {
+  const auto known = ranks_.find(key);
+  if (known == ranks_.end() || known->second.state != RankState::started) return;
+  auto& status = known->second;
+  if (sight.said == status.detail && sight.saved_at == status.saved_at) return;
+  status.detail = std::move(sight.said);
+  status.saved_at = sight.saved_at;
+  report(key);
 }
 
 // Which of its ranks are new decides: a rank that is known is only reported again.
@@ -182,7 +181,6 @@ void Keeper::exited(const RankKey& key, const cluster::RankStatus& status) {
   const auto known = ranks_.find(key);
   if (known == ranks_.end() || known->second.state == RankState::exited) return;
   known->second = status;
-  before_end_(key);
   report(key);
   leave_old_cluster();
 }

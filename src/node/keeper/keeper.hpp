@@ -20,11 +20,9 @@ class Keeper {
  public:
   // May be called at any time; what cannot be sent is dropped, because the next Hello tells everything.
   using Send = std::function<void(const wire::AgentMessage&)>;
-  // Called just before the end of a rank is reported.
-  using BeforeEnd = std::function<void(const RankKey&)>;
 
   // `self` is the Hello without ranks.
-  Keeper(cluster::Hello self, Processes& processes, Send send, BeforeEnd before_end);
+  Keeper(cluster::Hello self, Processes& processes, Send send);
   Keeper(const Keeper&) = delete;
   Keeper& operator=(const Keeper&) = delete;
 
@@ -50,6 +48,8 @@ class Keeper {
 
   void prepared(cluster::JobId job, std::int32_t attempt, const Result<std::string>& folder);
   void exited(const RankKey& key, const cluster::RankStatus& status);
+  // What look() has found.
+  void seen(const RankKey& key, Sight sight);
 
   // The node has other devices than before.
   void has(const cluster::Inventory& inventory);
@@ -74,12 +74,10 @@ class Keeper {
   void give_back(const RankKey& key, const std::string& why);
   void report(const RankKey& key);
   void release_if_unused(cluster::JobId job, std::int32_t attempt);
-  void look_at_sentences();
 
   cluster::Hello self_;
   Processes& processes_;
   Send send_;
-  BeforeEnd before_end_;
   Ranks ranks_;
   std::string next_cluster_;  // it goes over to this one when the ranks of the old one have ended; "" if not
   std::map<Attempt, wire::StartRanks> preparing_;  // their folder is under way; the ranks are `assigned`

@@ -23,8 +23,7 @@ struct FakeProcesses final : Processes {
   std::vector<RankKey> run_before;
   std::vector<std::string> aside;
   Membership remembered;
-  std::string sentence;
-  Instant saved;
+  std::vector<RankKey> looked_at;
 
   Result<std::map<RankKey, cluster::RankStatus>> adopt() override { return on_disk; }
   void prepare(const wire::StartRanks&) override { ++prepared; }
@@ -52,17 +51,15 @@ struct FakeProcesses final : Processes {
   }
   void end(const RankKey& key) override { ended.push_back(key); }
   void forget(const RankKey& key) override { forgotten.push_back(key); }
-  std::string said(const RankKey&) override { return sentence; }
-  Instant saved_at(const RankKey&) override { return saved; }
+  void look(const std::vector<RankKey>& running) override { looked_at = running; }
 };
 
 struct KeeperTest : testing::Test {
   FakeProcesses processes;
   std::vector<wire::AgentMessage> sent;
-  Keeper keeper{{"n1", "", "", 1, {}, {}},
-                processes,
-                [this](const wire::AgentMessage& message) { sent.push_back(message); },
-                [](const RankKey&) {}};
+  Keeper keeper{{"n1", "", "", 1, {}, {}}, processes, [this](const wire::AgentMessage& message) {
+                  sent.push_back(message);
+                }};
 
   static wire::StartRanks start(std::vector<std::int32_t> ranks, const std::string& sync = "") {
     wire::StartRanks start;
@@ -188,22 +185,44 @@ TEST_F(KeeperTest, SentencesGoOutWhenTheyChange) {
   keeper.on(start({0}));
   sent.clear();
   keeper.heartbeat();
-  EXPECT_EQ(sent.size(), 1U);
-  processes.sentence = "step 7";
-  keeper.heartbeat();
-  keeper.heartbeat();
-  EXPECT_EQ(sent.size(), 4U);
-  EXPECT_EQ(std::get<cluster::RankReport>(sent[1]).status.detail, "step 7");
+  EXPECT_EQ(processes.looked_at, std::vector{key(0)});
+  EXPECT_EQ(sent.size(), 1U) << "nothing has been seen yet";
+  keeper.seen(key(0), {});
+  EXPECT_EQ(sent.size(), 1U) << "nothing is new";
+  keeper.seen(key(0), {"step 7", {}});
+  keeper.seen(key(0), {"step 7", {}});
+  ASSERT_EQ(sent.size(), 2U);
+  EXPECT_EQ(last_report().status.detail, "step 7");
 }
 
 TEST_F(KeeperTest, ACheckpointIsReportedOnce) {
   keeper.on(start({0}));
   sent.clear();
-  processes.saved = Instant(7s);
+  keeper.seen(key(0), {"", Instant(7s)});
+  keeper.seen(key(0), {"", Instant(7s)});
+  ASSERT_EQ(sent.size(), 1U);
+  EXPECT_EQ(last_report().status.saved_at, Instant(7s));
+}
+
+// A disk that does not answer is the same as one that has nothing to tell: the heartbeat does not wait for
+// it.
+TEST_F(KeeperTest, AHeartbeatGoesOutWhetherOrNotAnythingIsSeen) {
+  keeper.on(start({0, 1}));
+  sent.clear();
+  for (int beat = 0; beat < 3; ++beat) keeper.heartbeat();
+  EXPECT_EQ(sent.size(), 3U);
+  for (const auto& message : sent) EXPECT_TRUE(std::holds_alternative<wire::Heartbeat>(message));
+}
+
+TEST_F(KeeperTest, WhatIsSeenOfARankThatHasEndedIsLate) {
+  keeper.on(start({0}));
   keeper.heartbeat();
-  keeper.heartbeat();
-  ASSERT_EQ(sent.size(), 3U);
-  EXPECT_EQ(std::get<cluster::RankReport>(sent[0]).status.saved_at, Instant(7s));
+  keeper.exited(key(0), {RankState::exited, 3, "it failed"});
+  sent.clear();
+  keeper.seen(key(0), {"step 8", {}});
+  keeper.seen(key(5), {"nobody", {}});
+  EXPECT_TRUE(sent.empty());
+  EXPECT_EQ(hello().ranks.front().status.detail, "it failed");
 }
 
 // ---- which cluster it is of

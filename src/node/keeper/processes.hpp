@@ -1,5 +1,6 @@
 // The port to what runs on a node and to the folders that outlive an agent. The keeper calls it; how a rank
-// came to its end is told to the keeper as a call of exited(). One loop calls all of it.
+// came to its end is told to the keeper as a call of exited(). One loop calls all of it, and that loop keeps
+// the node's lease: nothing here waits for a file that a rank or a shared disk could hold back.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,12 @@ struct Membership {
   std::uint64_t jobs_seen = 0;  // the highest id of a job of it that was started here
 
   friend bool operator==(const Membership&, const Membership&) = default;
+};
+
+// What can be seen of a running rank.
+struct Sight {
+  std::string said;  // about itself, for people; "" if nothing
+  Instant saved_at;  // when its job last saved something in the folder for checkpoints; zero if not known
 };
 
 class Processes {
@@ -59,10 +66,9 @@ class Processes {
   virtual void end(const RankKey& key) = 0;
   // The end of this rank is acknowledged: adopt() does not find it any more.
   virtual void forget(const RankKey& key) = 0;
-  // What a running rank says about itself, for people; "" if nothing.
-  virtual std::string said(const RankKey& key) = 0;
-  // When its job last saved something in the folder for checkpoints; zero if it is not known.
-  virtual Instant saved_at(const RankKey& key) = 0;
+  // Looks at what these running ranks say and have saved, and tells the keeper's seen() later, or not at all:
+  // the files are theirs, or on a disk that all share, and may keep whoever reads them waiting.
+  virtual void look(const std::vector<RankKey>& running) = 0;
 };
 
 }  // namespace tutti::keeper

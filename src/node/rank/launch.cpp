@@ -92,7 +92,11 @@ Result<> end_shim(const ShimProcess& shim, bool at_once) {
   if (!process.valid() && errno == ESRCH) return {};
   if (!process.valid()) return failed_errno("cannot reach process " + std::to_string(shim.pid), errno);
   if (!is_alive(shim)) return {};
-  if (pidfd_send_signal(process.get(), at_once ? SIGUSR1 : SIGTERM) == 0 || errno == ESRCH) return {};
+  if (pidfd_send_signal(process.get(), at_once ? SIGUSR1 : SIGTERM) == 0 || errno == ESRCH) {
+    // A rank may have stopped it, and it would not notice.
+    pidfd_send_signal(process.get(), SIGCONT);
+    return {};
+  }
   return failed_errno("cannot signal process " + std::to_string(shim.pid), errno);
 }
 

@@ -1,5 +1,6 @@
 #include "node/rank/log_segments.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <memory>
 #include <vector>
 
 #include "base/files/files.hpp"
@@ -17,6 +19,7 @@ namespace {
 constexpr std::string_view segment_prefix = "log.";
 constexpr std::size_t offset_digits = 20;
 constexpr int listings_max = 8;
+constexpr std::size_t segments_listed_max = 1024;
 
 std::string segment_path(const std::string& folder, std::uint64_t offset) {
   std::string digits = std::to_string(offset);
@@ -31,33 +34,50 @@ bool parse_segment_name(std::string_view name, std::uint64_t& offset) {
   return name.size() == offset_digits && error == std::errc() && end == name.data() + name.size();
 }
 
-// The first offsets of all segments, ascending.
+struct CloseFolder {
+  void operator()(DIR* folder) const { closedir(folder); }
+};
+
+// The first offsets of all segments, ascending. The rank may have filled its folder with names of its own.
 Result<std::vector<std::uint64_t>> list_segments(const std::string& folder) {
-  const auto names = files::list_folder(folder);
-  if (!names) return names.error();
-  if (!*names) return failed_errno("cannot read " + folder, ENOENT);
+  const std::unique_ptr<DIR, CloseFolder> listing(opendir(folder.c_str()));
+  if (!listing) return failed_errno("cannot read " + folder, errno);
   std::vector<std::uint64_t> offsets;
   std::uint64_t offset = 0;
-  for (const auto& name : **names)
-    if (parse_segment_name(name, offset)) offsets.push_back(offset);
+  while (const dirent* entry = readdir(listing.get())) {
+    if (parse_segment_name(entry->d_name, offset)) offsets.push_back(offset);
+    if (offsets.size() > segments_listed_max)
+      return failed("cannot read " + folder + ": it has too many logs");
+  }
   std::sort(offsets.begin(), offsets.end());
   return offsets;
+}
+
+Error no_file(const std::string& path) {
+  return failed("cannot read " + path + ": it is no file; the rank has put something else there");
 }
 
 Result<std::uint64_t> end_of_segment(const std::string& folder, std::uint64_t offset) {
   const std::string path = segment_path(folder, offset);
   struct stat status {};
-  if (stat(path.c_str(), &status) != 0) return failed_errno("cannot read " + path, errno);
+  if (lstat(path.c_str(), &status) != 0) return failed_errno("cannot read " + path, errno);
+  if (!S_ISREG(status.st_mode)) return no_file(path);
   return offset + static_cast<std::uint64_t>(status.st_size);
 }
 
-enum class SegmentRead { done, gone, broken };
+enum class SegmentRead { done, gone, broken, no_file };
 
 // Appends what segment `first` holds from the end of `chunk` on.
 SegmentRead append_segment(const std::string& path, std::uint64_t first, std::size_t bytes_max,
                            LogChunk& chunk) {
-  const files::FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // The rank may have put a pipe there, which would keep the reader waiting, or a link to what has no end.
+  const files::FileDescriptor file(
+      open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (!file.valid() && errno == ELOOP) return SegmentRead::no_file;
   if (!file.valid()) return errno == ENOENT ? SegmentRead::gone : SegmentRead::broken;
+  struct stat status {};
+  if (fstat(file.get(), &status) != 0) return SegmentRead::broken;
+  if (!S_ISREG(status.st_mode)) return SegmentRead::no_file;
   while (chunk.bytes.size() < bytes_max) {
     char buffer[65536];
     const std::size_t wanted = std::min(sizeof buffer, bytes_max - chunk.bytes.size());
@@ -121,7 +141,10 @@ bool LogWriter::open_segment() {
   // Before the new one is made: on a full disk this is what makes room for it.
   drop_old_segments();
   const std::string path = segment_path(folder_, offset_);
-  segment_ = files::FileDescriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  // Nothing of the log is in a file of this name; what is there may be a pipe of the rank's.
+  unlink(path.c_str());
+  segment_ =
+      files::FileDescriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644));
   segment_bytes_ = 0;
   return segment_.valid();
 }
@@ -152,6 +175,8 @@ Result<LogChunk> read_log(const std::string& folder, std::uint64_t offset, std::
         return chunk;
       case SegmentRead::broken:
         return failed_errno("cannot read the log in " + folder, errno);
+      case SegmentRead::no_file:
+        return no_file("the log in " + folder);
       case SegmentRead::gone:  // dropped since it was listed: the next listing begins later
         continue;
     }

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -75,6 +76,19 @@ TEST_F(LogSegments, LastLinesAreWholeLines) {
   EXPECT_EQ(*last_lines(folder(), 0, 1000), "");
   writer.append("five");
   EXPECT_EQ(*last_lines(folder(), 2, 1000), "four\nfive");
+}
+
+TEST_F(LogSegments, WhatIsNoFileIsNotRead) {
+  const std::string segment = path("log.00000000000000000000");
+  std::filesystem::create_symlink("/dev/zero", segment);
+  EXPECT_NE(whole().find("it is no file"), std::string::npos) << whole();
+  EXPECT_FALSE(log_end(folder()));
+  EXPECT_FALSE(last_lines(folder(), 3, 100));
+  std::filesystem::remove(segment);
+  ASSERT_EQ(mkfifo(segment.c_str(), 0600), 0);
+  EXPECT_NE(whole().find("it is no file"), std::string::npos) << whole();
+  LogWriter(folder(), kib(16)).append("over the pipe\n");
+  EXPECT_EQ(whole(), "over the pipe\n");
 }
 
 // A limit on the size of files stands in for a full disk: the write fails, and later one succeeds.

@@ -78,12 +78,15 @@ std::optional<ProcessStatus> read_process(pid_t pid) {
   if (name_end == std::string::npos || name_end + 2 >= content.size()) return std::nullopt;
   const auto fields = split(std::string_view(content).substr(name_end + 2), ' ');
   constexpr std::size_t parent_index = 1;
+  constexpr std::size_t session_index = 3;
   constexpr std::size_t start_time_index = 19;
   if (fields.size() <= start_time_index || fields[0].size() != 1) return std::nullopt;
   const auto parent = number_in<pid_t>(fields[parent_index]);
   const auto start_time = number_in<std::uint64_t>(fields[start_time_index]);
-  if (!parent || !start_time) return std::nullopt;
-  return ProcessStatus{.state = fields[0][0], .parent = *parent, .start_time = *start_time};
+  const auto session = number_in<pid_t>(fields[session_index]);
+  if (!parent || !session || !start_time) return std::nullopt;
+  return ProcessStatus{
+      .state = fields[0][0], .parent = *parent, .session = *session, .start_time = *start_time};
 }
 
 std::vector<pid_t> descendants_of(pid_t ancestor) {
@@ -99,6 +102,15 @@ std::vector<pid_t> descendants_by_scan(pid_t ancestor) {
     for (const auto& [child, parent] : parents)
       if (parent == member) family.push_back(child);
   });
+}
+
+std::vector<pid_t> session_of(pid_t leader) {
+  std::vector<pid_t> members;
+  for (const pid_t pid : numbers_in_folder("/proc")) {
+    const auto status = read_process(pid);
+    if (status && status->session == leader && pid != leader && status->state != 'Z') members.push_back(pid);
+  }
+  return members;
 }
 
 }  // namespace tutti::rank

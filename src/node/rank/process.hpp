@@ -12,6 +12,7 @@ namespace tutti::rank {
 struct ProcessStatus {
   char state = '?';  // 'R', 'S', …; 'Z' for one that has ended and waits to be reaped
   pid_t parent = 0;
+  pid_t session = 0;
   std::uint64_t start_time =
       0;  // in ticks since the machine started: tells a process from a later one of its pid
 };
@@ -25,5 +26,8 @@ std::vector<pid_t> descendants_of(pid_t ancestor);
 
 // The same from the parents of all processes of the machine, for kernels that do not list children.
 std::vector<pid_t> descendants_by_scan(pid_t ancestor);
+
+// The running processes of a session, without the one that leads it.
+std::vector<pid_t> session_of(pid_t leader);
 
 }  // namespace tutti::rank

@@ -1,12 +1,17 @@
 #include "node/rank/rank_folder.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <string_view>
 
+#include "base/bytes.hpp"
+#include "base/files/descriptor.hpp"
 #include "base/files/files.hpp"
 #include "base/text.hpp"
 #include "node/rank/process.hpp"
@@ -15,10 +20,12 @@ namespace tutti::rank {
 namespace {
 
 // The specification's first bytes; the digit is the version of the format.
-constexpr std::string_view spec_mark = "tutti rank 1\n";
+constexpr std::string_view spec_mark = "tutti rank 2\n";
 constexpr std::size_t words_max = 65'536;
 constexpr std::size_t cgroup_name_bytes_max = 200;
 constexpr std::size_t line_bytes_max = 128;
+constexpr off_t exit_bytes_max = 8192;
+static_assert(detail_bytes_max + line_bytes_max <= exit_bytes_max);
 
 std::string path_of(const std::string& folder, std::string_view name) {
   return folder + "/" + std::string(name);
@@ -50,7 +57,8 @@ Result<> validate(const RankSpec& spec) {
   if (spec.command.empty() || spec.command.front().empty()) return invalid("the rank has no command");
   if (spec.command.size() > words_max) return invalid("the rank's command has too many words");
   if (spec.env.size() > words_max) return invalid("the rank's environment has too many variables");
-  if (!is_text(spec.command) || !is_text(spec.env) || !is_text(spec.workdir) || !is_text(spec.output))
+  if (!is_text(spec.command) || !is_text(spec.env) || !is_text(spec.workdir) || !is_text(spec.output) ||
+      !is_text(spec.made_folder))
     return invalid("the rank's specification holds a NUL byte");
   if (!std::all_of(spec.env.begin(), spec.env.end(), is_variable))
     return invalid("the rank's environment holds an entry that is not NAME=VALUE");
@@ -149,6 +157,7 @@ Result<> write_spec(const std::string& folder, const RankSpec& spec) {
   writer.number(spec.grace.count());
   writer.number(spec.log_bytes_max.count());
   writer.text(spec.output);
+  writer.text(spec.made_folder);
   if (writer.content().size() > spec_bytes_max)
     return invalid("the rank's command and environment are larger than 4 MiB")
         .remedy("pass large data as a file");
@@ -157,7 +166,7 @@ Result<> write_spec(const std::string& folder, const RankSpec& spec) {
 
 Result<RankSpec> read_spec(const std::string& folder) {
   const std::string path = path_of(folder, "spec");
-  auto content = files::read_file(path, spec_bytes_max);
+  auto content = files::read_plain_file(path, spec_bytes_max);
   if (!content) return std::move(content).error();
   if (!*content) return failed("there is no " + path);
   SpecReader reader(**content);
@@ -171,20 +180,48 @@ Result<RankSpec> read_spec(const std::string& folder) {
   spec.grace = Duration(reader.number());
   spec.log_bytes_max = Bytes(reader.number());
   spec.output = reader.text();
+  spec.made_folder = reader.text();
   if (!reader.sound() || cpus < 0 || cpus > cpus_max) return failed("it is damaged").within(path);
   spec.cpus = static_cast<std::int32_t>(cpus);
   if (auto sound = validate(spec); !sound) return std::move(sound).error().within(path);
   return spec;
 }
 
+Result<> reserve_exit(const std::string& folder) {
+  const std::string path = path_of(folder, "exit.room");
+  unlink(path.c_str());
+  const files::FileDescriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  const int why = file.valid() ? posix_fallocate(file.get(), 0, exit_bytes_max) : errno;
+  // A disk that cannot reserve room is no reason not to start.
+  if (why == 0 || why == EOPNOTSUPP || why == EINVAL) return {};
+  unlink(path.c_str());
+  return failed_errno("cannot write " + path, why).remedy("make room on the disk of the agent's folder");
+}
+
+namespace {
+
+// Into the room that was kept for it: on a full disk this is what still works.
+bool write_in_place(const std::string& folder, const std::string& content) {
+  const std::string path = path_of(folder, "exit.room");
+  const files::FileDescriptor file(open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  struct stat status {};
+  if (!file.valid() || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return false;
+  return files::write_at(file.get(), 0, as_bytes(content), path) &&
+         ftruncate(file.get(), static_cast<off_t>(content.size())) == 0 &&
+         rename(path.c_str(), path_of(folder, "exit").c_str()) == 0;
+}
+
+}  // namespace
+
 Result<> write_exit(const std::string& folder, const RankExit& exit) {
-  return files::replace_file(path_of(folder, "exit"),
-                             std::to_string(exit.exit_code) + "\n" + exit.detail.substr(0, detail_bytes_max));
+  const std::string content = std::to_string(exit.exit_code) + "\n" + exit.detail.substr(0, detail_bytes_max);
+  if (write_in_place(folder, content)) return {};
+  return files::replace_file(path_of(folder, "exit"), content);
 }
 
 Result<std::optional<RankExit>> read_exit(const std::string& folder) {
   const std::string path = path_of(folder, "exit");
-  auto content = files::read_file(path, detail_bytes_max + line_bytes_max);
+  auto content = files::read_plain_file(path, detail_bytes_max + line_bytes_max);
   if (!content) return std::move(content).error();
   if (!*content) return std::optional<RankExit>();
   const std::string_view text = **content;
@@ -204,7 +241,7 @@ namespace {
 
 // What a rank has written for people, if it is short enough.
 std::string read_sentence(const std::string& path) {
-  auto content = files::read_file(path, verdict_bytes_max);
+  auto content = files::read_plain_file(path, verdict_bytes_max);
   return content && *content ? valid_utf8(**content) : "";
 }
 
@@ -220,7 +257,7 @@ Result<> write_shim(const std::string& folder, const ShimProcess& shim) {
 
 Result<std::optional<ShimProcess>> read_shim(const std::string& folder) {
   const std::string path = path_of(folder, "shim");
-  auto content = files::read_file(path, line_bytes_max);
+  auto content = files::read_plain_file(path, line_bytes_max);
   if (!content) return std::move(content).error();
   if (!*content) return std::optional<ShimProcess>();
   const auto fields = split(trim(**content), ' ');

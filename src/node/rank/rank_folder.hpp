@@ -34,6 +34,7 @@ struct RankSpec {
   Duration grace = 10s;           // between SIGTERM and SIGKILL
   Bytes log_bytes_max = mib(64);  // older output is dropped
   std::string output;             // a file that gets a copy of the log, "" for none
+  std::string made_folder;        // made by the rank's own process before its command, "" for none
 
   friend bool operator==(const RankSpec&, const RankSpec&) = default;
 };
@@ -56,6 +57,9 @@ struct ShimProcess {
 Result<> write_spec(const std::string& folder, const RankSpec& spec);
 Result<RankSpec> read_spec(const std::string& folder);
 
+// Keeps room for the end of the rank, before it starts: a rank that has run must not run again because the
+// disk was full when it ended.
+Result<> reserve_exit(const std::string& folder);
 // Nothing while the rank has not ended.
 Result<> write_exit(const std::string& folder, const RankExit& exit);
 Result<std::optional<RankExit>> read_exit(const std::string& folder);

@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "base/files/descriptor.hpp"
+#include "base/files/files.hpp"
+#include "node/rank/hold.hpp"
 #include "node/rank/limits.hpp"
 #include "node/rank/log_segments.hpp"
 #include "node/rank/process.hpp"
@@ -91,15 +93,19 @@ void connect_streams(int output) {
   _exit(failure.error_number == ENOENT ? exit_code_not_found : exit_code_not_runnable);
 }
 
-[[noreturn]] void become_rank(RankSpec spec, const RankLimits& limits, pid_t shim, int output,
-                              int status_pipe) {
+[[noreturn]] void become_rank(RankSpec spec, const Hold& hold, const RankLimits& limits, pid_t shim,
+                              int output, int status_pipe) {
   // A rank whose shim was killed would be out of everybody's reach.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != shim) _exit(exit_code_not_runnable);
   setpgid(0, 0);
+  hold.enter();
   limits.enter();
   connect_streams(output);
   reset_signals();
+  // Here, because the folder may be on a shared disk that does not answer: that is then this rank's trouble
+  // alone, and it can be killed.
+  if (!spec.made_folder.empty()) static_cast<void>(files::make_folders(spec.made_folder));
   if (chdir(spec.workdir.c_str()) != 0) give_up(status_pipe, StartStep::workdir);
   auto command = pointers_to(spec.command);
   auto environment = pointers_to(spec.env);
@@ -116,7 +122,13 @@ class Shim {
   Shim(const std::string& folder, RankSpec spec)
       : spec_(std::move(spec)),
         log_(folder, spec_.log_bytes_max),
-        limits_({.name = spec_.cgroup, .cpus = spec_.cpus, .memory = spec_.memory}) {}
+        limits_({.name = spec_.cgroup, .cpus = spec_.cpus, .memory = spec_.memory}),
+        hold_(spec_.cgroup) {
+    hold_.make();
+  }
+  Shim(const Shim&) = delete;
+  Shim& operator=(const Shim&) = delete;
+  ~Shim() { hold_.remove(); }
 
   RankExit run();
 
@@ -141,6 +153,7 @@ class Shim {
   RankSpec spec_;
   LogWriter log_;
   RankLimits limits_;
+  Hold hold_;
   files::FileDescriptor copy_;
   files::FileDescriptor signals_;
   files::FileDescriptor output_;
@@ -185,7 +198,7 @@ Result<> Shim::start() {
   main_ = fork();
   if (main_ < 0) return failed_errno("cannot start a process", errno);
   if (main_ == 0)
-    become_rank(std::move(spec_), limits_, shim, output->write_end.get(), status->write_end.get());
+    become_rank(std::move(spec_), hold_, limits_, shim, output->write_end.get(), status->write_end.get());
   output_ = std::move(output->read_end);
   status_ = std::move(status->read_end);
   return {};
@@ -260,7 +273,10 @@ void Shim::drain() {
 void Shim::advance() {
   if (all_gone_) return;
   if (phase_ == Phase::ending && Clock::now() >= deadline_) phase_ = Phase::killing;
-  if (phase_ == Phase::killing) signal_all(SIGKILL);
+  if (phase_ != Phase::killing) return;
+  // Those that have become another user first: a signal of this one may not reach them.
+  hold_.kill();
+  signal_all(SIGKILL);
 }
 
 void Shim::signal_all(int signal) {
@@ -328,6 +344,8 @@ std::optional<RankExit> run_rank(const std::string& folder) {
   if (auto announced = announce(folder); !announced)
     return RankExit{.exit_code = exit_code_not_runnable, .detail = announced.error().text()};
   if (is_given_up(folder)) return std::nullopt;
+  if (auto reserved = reserve_exit(folder); !reserved)
+    return RankExit{.exit_code = exit_code_not_runnable, .detail = reserved.error().text()};
   auto spec = read_spec(folder);
   if (!spec) return RankExit{.exit_code = exit_code_not_runnable, .detail = spec.error().text()};
   return Shim(folder, *std::move(spec)).run();
@@ -338,10 +356,13 @@ std::optional<RankExit> run_rank(const std::string& folder) {
 int run_shim(const std::string& folder) {
   prepare_process();
   const auto exit = run_rank(folder);
-  if (!exit || write_exit(folder, *exit)) return 0;
-  // On a full disk the end of the rank is worth more than the beginning of its log.
-  drop_oldest_segment(folder);
-  return write_exit(folder, *exit) ? 0 : 1;
+  if (!exit) return 0;
+  if (!write_exit(folder, *exit)) {
+    // On a full disk the end of the rank is worth more than the beginning of its log.
+    drop_oldest_segment(folder);
+    static_cast<void>(write_exit(folder, *exit));
+  }
+  return exit->exit_code & 0xFF;
 }
 
 }  // namespace tutti::rank

@@ -15,8 +15,8 @@ constexpr int exit_code_not_runnable = 126;
 constexpr int exit_code_not_found = 127;
 constexpr int exit_code_signal_base = 128;
 
-// What `tutti shim FOLDER` runs. Returns the shim's own exit code: 0 once the rank's end is on record in the
-// folder, whatever that end was.
+// What `tutti shim FOLDER` runs. Returns the exit code of the rank, which the folder has on record as well:
+// who finds none there, because the disk would not take it, has it from the shim itself.
 int run_shim(const std::string& folder);
 
 }  // namespace tutti::rank

@@ -14,7 +14,9 @@
 
 #include "base/files/descriptor.hpp"
 #include "node/rank/folder_test.hpp"
+#include "node/rank/hold.hpp"
 #include "node/rank/launch.hpp"
+#include "node/rank/leftovers.hpp"
 #include "node/rank/limits.hpp"
 #include "node/rank/log_segments.hpp"
 #include "node/rank/rank_folder.hpp"
@@ -58,9 +60,12 @@ class ShimTest : public FolderTest {
     int status = -1;
     waitpid(shim_, &status, 0);
     shim_ = -1;
-    EXPECT_EQ(status, 0);
     const auto exit = read_exit(folder());
     EXPECT_TRUE(exit && *exit);
+    // Twice on record: in the folder, and by the shim itself.
+    if (exit && *exit) {
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == (*exit)->exit_code);
+    }
     return exit && *exit ? **exit : RankExit{.exit_code = -1, .detail = "no exit on record"};
   }
 
@@ -226,6 +231,18 @@ TEST_F(ShimTest, WhatARankLeavesBehindIsEnded) {
   EXPECT_EQ(log(), "done\n");
 }
 
+TEST_F(ShimTest, TheFolderForTheRankIsMadeByItsOwnProcess) {
+  RankSpec spec = shell("ls -d made/for/it");
+  spec.made_folder = path("made/for/it");
+  EXPECT_EQ(run(spec).exit_code, 0);
+  EXPECT_EQ(log(), "made/for/it\n");
+}
+
+TEST_F(ShimTest, NothingKeepsTheEndFromBeingRecorded) {
+  EXPECT_EQ(run(shell("rm exit.room; mkfifo exit.room exit.new; exit 4")).exit_code, 4);
+  EXPECT_FALSE(std::filesystem::exists(path("exit.new")));
+}
+
 TEST_F(ShimTest, AKilledShimTakesItsRankAlong) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);  // so that the orphan is the test's to reap
   start(shell("echo $$ > $SAID; exec sleep 1000"));
@@ -234,6 +251,32 @@ TEST_F(ShimTest, AKilledShimTakesItsRankAlong) {
   int status = 0;
   EXPECT_EQ(waitpid(main, &status, 0), main);
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  prctl(PR_SET_CHILD_SUBREAPER, 0);
+}
+
+// Neither in the shim's session nor its descendants, once it has gone.
+TEST_F(ShimTest, WhatAKilledShimLeavesBehindIsStillHeld) {
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const RankSpec spec = shell("setsid sh -c 'echo $$ > $SAID; exec sleep 1000' & exec sleep 1000");
+  start(spec);
+  const pid_t stray = heard_pid();
+  const ShimProcess gone = shim();
+  const Hold hold(spec.cgroup);
+  kill_shim();
+  if (!hold.exists()) {
+    kill(stray, SIGKILL);
+    GTEST_SKIP() << "this process may not make a cgroup";
+  }
+  EXPECT_FALSE(is_gone(stray));
+  bool cleared = false;
+  for (int round = 0; round < 1000 && !cleared; ++round) {
+    cleared = kill_leftovers(hold, gone);
+    while (waitpid(-1, nullptr, WNOHANG) > 0) continue;
+    usleep(10'000);
+  }
+  EXPECT_TRUE(cleared);
+  EXPECT_TRUE(is_gone(stray));
+  EXPECT_TRUE(hold.remove());
   prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 

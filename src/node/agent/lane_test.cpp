@@ -1,0 +1,79 @@
+#include "node/agent/lane.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <future>
+
+#include <gtest/gtest.h>
+
+namespace tutti::agent {
+namespace {
+
+// Opening a named pipe that nobody writes to waits as a shared disk that does not answer does.
+class LaneTest : public testing::Test {
+ protected:
+  LaneTest() {
+    std::string path = testing::TempDir() + "tutti-lane-XXXXXX";
+    folder_ = mkdtemp(path.data());
+    pipe_ = folder_ + "/pipe";
+    EXPECT_EQ(mkfifo(pipe_.c_str(), 0600), 0);
+  }
+  ~LaneTest() override {
+    // Lets go whoever waits.
+    const int other_end = open(pipe_.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    freed_.wait_for(20s);
+    close(other_end);
+    unlink(pipe_.c_str());
+    rmdir(folder_.c_str());
+  }
+
+  Lane::Work stuck() {
+    auto freed = std::make_shared<std::promise<void>>();
+    freed_ = freed->get_future();
+    return [path = pipe_, freed, started = started_] {
+      started->set_value();
+      close(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+      freed->set_value();
+      return Lane::Then();
+    };
+  }
+
+  std::string folder_;
+  std::string pipe_;
+  std::shared_ptr<std::promise<void>> started_ = std::make_shared<std::promise<void>>();
+  std::future<void> freed_;
+};
+
+TEST_F(LaneTest, WhatIsStuckHoldsUpNeitherTheLoopNorTheOtherThreads) {
+  net::Loop loop;
+  Lane lane(loop, 2);
+  lane.run(stuck());
+  int awaited = 2;
+  const auto one_more = [&] {
+    if (--awaited == 0) loop.stop();
+  };
+  const auto heartbeat = loop.after(1ms, one_more);
+  lane.run([&]() -> Lane::Then { return one_more; });
+  loop.run();
+  EXPECT_EQ(lane.under_way(), 1U);
+}
+
+TEST_F(LaneTest, ALaneEndsWithoutWhatIsStuck) {
+  net::Loop loop;
+  {
+    Lane lane(loop, 1);
+    lane.run(stuck());
+    started_->get_future().wait();
+    lane.run([]() -> Lane::Then {
+      ADD_FAILURE() << "it waited behind what is stuck, and the lane has gone";
+      return {};
+    });
+  }
+  EXPECT_NE(freed_.wait_for(0s), std::future_status::ready);
+}
+
+}  // namespace
+}  // namespace tutti::agent

@@ -1,0 +1,82 @@
+#include "node/rank/hold.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <string_view>
+
+#include "base/files/descriptor.hpp"
+#include "base/files/files.hpp"
+#include "base/text.hpp"
+
+namespace tutti::rank {
+namespace {
+
+constexpr std::size_t members_bytes_max = std::size_t{16} << 20;
+
+// In one call, as the files of cgroups want it.
+bool write_control(const std::string& path, std::string_view content) {
+  const files::FileDescriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  return file.valid() &&
+         write(file.get(), content.data(), content.size()) == static_cast<ssize_t>(content.size());
+}
+
+bool is_there(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+
+std::string members_of(const std::string& folder) {
+  auto content = files::read_file(folder + "/cgroup.procs", members_bytes_max);
+  return content && *content ? **std::move(content) : std::string();
+}
+
+}  // namespace
+
+Hold::Hold(const std::string& name, const std::string& root) {
+  // Version 2 alone, beside version 1, or version 1 alone.
+  for (const std::string& mount : {root, root + "/unified"}) {
+    if (!is_there(mount + "/cgroup.controllers")) continue;
+    unified_ = true;
+    folder_ = mount + "/tutti/" + name;
+    return;
+  }
+  if (is_there(root + "/freezer/cgroup.procs")) folder_ = root + "/freezer/tutti/" + name;
+}
+
+bool Hold::exists() const { return possible() && is_there(folder_ + "/cgroup.procs"); }
+
+bool Hold::make() const {
+  if (!possible()) return false;
+  const std::string parent = folder_.substr(0, folder_.rfind('/'));
+  return files::make_folder(parent, 0755) && files::make_folder(folder_, 0755) && exists();
+}
+
+bool Hold::enter() const { return possible() && write_control(folder_ + "/cgroup.procs", "0"); }
+
+// In the freezer nobody forks while the others are killed; a frozen process dies when it thaws.
+void Hold::kill() const {
+  if (!exists()) return;
+  if (unified_ && write_control(folder_ + "/cgroup.kill", "1")) return;
+  const std::string freezer = folder_ + (unified_ ? "/cgroup.freeze" : "/freezer.state");
+  write_control(freezer, unified_ ? "1" : "FROZEN");
+  const std::string members = members_of(folder_);
+  for (const auto line : split(members, '\n')) {
+    pid_t pid = 0;
+    const auto [end, failure] = std::from_chars(line.data(), line.data() + line.size(), pid);
+    if (failure == std::errc() && pid > 1) ::kill(pid, SIGKILL);
+  }
+  write_control(freezer, unified_ ? "0" : "THAWED");
+}
+
+// What waits to be reaped is still listed in version 1, but holds nothing any more.
+bool Hold::empty() const {
+  if (!exists()) return true;
+  if (!unified_) return members_of(folder_).empty();
+  const auto events = files::read_file(folder_ + "/cgroup.events", members_bytes_max);
+  return !events || !*events || (*events)->find("populated 0") != std::string::npos;
+}
+
+bool Hold::remove() const { return !possible() || rmdir(folder_.c_str()) == 0 || errno == ENOENT; }
+
+}  // namespace tutti::rank

@@ -1,0 +1,33 @@
+// The cgroup that holds all processes of one rank, whoever they become and whoever their parent is: a change
+// of user, a session of their own or a stopped shim do not let them out. Made by the shim, ended by the shim
+// or by the agent. Where no cgroup can be had, it holds nothing and says so. Any thread.
+#pragma once
+
+#include <string>
+
+namespace tutti::rank {
+
+class Hold {
+ public:
+  // Names the cgroup and touches nothing.
+  explicit Hold(const std::string& name, const std::string& root = "/sys/fs/cgroup");
+
+  // A cgroup can be had here: by the look of the machine, not by trying.
+  bool possible() const { return !folder_.empty(); }
+  // There is one of this name.
+  bool exists() const;
+  bool make() const;
+  // Puts the calling process, and so all it starts, under the hold. False without one.
+  bool enter() const;
+  // Kills all that it holds; they are gone when empty() says so.
+  void kill() const;
+  bool empty() const;
+  // False while it holds somebody.
+  bool remove() const;
+
+ private:
+  std::string folder_;
+  bool unified_ = false;  // version 2, which kills by itself; else the freezer of version 1
+};
+
+}  // namespace tutti::rank

@@ -1,0 +1,20 @@
+// Ends what is left of a rank without the help of its shim, which may have been killed, stopped or held up.
+// Any thread.
+#pragma once
+
+#include "node/rank/hold.hpp"
+#include "node/rank/rank_folder.hpp"
+
+namespace tutti::rank {
+
+// Kills every process of the rank but the shim: what its cgroup holds, or, where there is none, what descends
+// from the shim or is in its session. True when none was found any more. Without a cgroup a process that made
+// a session of its own is not found once the shim has gone.
+bool kill_leftovers(const Hold& hold, const ShimProcess& shim);
+
+// SIGKILL, to this very process.
+void kill_shim(const ShimProcess& shim);
+// Lets a stopped shim go on.
+void wake_shim(const ShimProcess& shim);
+
+}  // namespace tutti::rank

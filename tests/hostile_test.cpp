@@ -1,0 +1,244 @@
+// Jobs that are out to hurt, by mistake or on purpose, and disks that do not answer: a node bears it, and the
+// jobs of others do not notice.
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "support/cluster.hpp"
+#include "support/small_disk.hpp"
+#include "support/stalled_disk.hpp"
+
+namespace tutti {
+namespace {
+
+using support::eventually;
+using support::has;
+using support::lines_of;
+using support::PartsCluster;
+using support::PartsOptions;
+using support::read_text;
+using support::until;
+using support::write_text;
+
+// Longer than a lease: a node that stood still meanwhile is lost. There is no event to wait for, nothing is
+// to happen; that it takes a job meanwhile is the proof.
+constexpr const char* longer_than_a_lease = "sleep 4";
+
+std::string rank_folder(const support::Cluster& cluster, const std::string& id, int attempt = 0) {
+  return cluster.home() + "/nodes/n1/ranks/" + id + "." + std::to_string(attempt) + ".0";
+}
+
+void expect_never_lost(const support::Cluster& cluster) {
+  EXPECT_EQ(cluster.node("n1").value("state", ""), "ready");
+  EXPECT_FALSE(has(read_text(cluster.file("controller.err")), "lost"))
+      << read_text(cluster.file("controller.err"));
+  EXPECT_FALSE(has(read_text(cluster.file("controller.err")), "has disconnected"))
+      << read_text(cluster.file("controller.err"));
+}
+
+std::size_t resident_mib(pid_t pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return std::stoul(line.substr(6)) / 1024;
+  }
+  return 0;
+}
+
+// ---- files of a rank
+
+TEST(Hostile, PipesInPlaceOfItsFilesHoldUpNobody) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string gate = cluster.file("gate");
+  const std::string set = cluster.file("set");
+  const std::string id = cluster.submit({},
+                                        "cd $(dirname $TUTTI_PROGRESS_FILE) && rm -f exit.room && mkfifo "
+                                        "progress verdict acknowledged.new exit.room "
+                                        "exit.new shim.new && touch " +
+                                            set + "; " + until(gate, "exit 7"));
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(set); }));
+  EXPECT_EQ(cluster.run({}, longer_than_a_lease).exit_code, 0);
+  write_text(gate, "");
+  EXPECT_EQ(cluster.wait(id), 7);
+  EXPECT_EQ(cluster.job(id)["attempt"], 0);
+  EXPECT_TRUE(
+      eventually([&] { return std::filesystem::exists(rank_folder(cluster, id) + "/acknowledged"); }));
+  EXPECT_EQ(cluster.run({}, longer_than_a_lease).exit_code, 0);
+  expect_never_lost(cluster);
+}
+
+TEST(Hostile, ALogThatIsALinkToSomethingEndlessIsNotRead) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string id =
+      cluster.submit({},
+                     "echo begun; cd $(dirname $TUTTI_PROGRESS_FILE); sleep 0.2; rm -f log.*; "
+                     "ln -s /dev/zero log.00000000000000000000; exit 3");
+  EXPECT_EQ(cluster.wait(id), 3);
+  const auto logs = cluster.tutti({"logs", id});
+  EXPECT_EQ(logs.exit_code, 1) << logs.err;
+  EXPECT_TRUE(has(logs.err, "it is no file")) << logs.err;
+  EXPECT_EQ(logs.out, "");
+  EXPECT_LT(resident_mib(cluster.agent("n1").pid()), 300U);
+  expect_never_lost(cluster);
+}
+
+TEST(Hostile, AStalledSharedDiskCostsNoNode) {
+  PartsOptions options;
+  support::TempFolder shared;
+  options.agent_flags = {"--checkpoints", shared.path()};
+  PartsCluster cluster(options);
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string gate = cluster.file("gate");
+  const std::string id = cluster.submit({}, until(gate, "echo went on"));
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(shared.path() + "/" + id); }))
+      << "the rank has its folder";
+  std::string stuck;
+  {
+    const support::StalledDisk disk(shared.path());
+    if (!disk.mounted()) {
+      write_text(gate, "");
+      cluster.wait(id);
+      GTEST_SKIP() << "this process may not mount a disk";
+    }
+    // It waits for its folder on that disk, and nobody waits for it.
+    stuck = cluster.submit({"--grace", "200ms"}, "true");
+    ASSERT_TRUE(cluster.becomes(stuck, "running"));
+    EXPECT_FALSE(eventually([&] { return cluster.node("n1").value("state", "") != "ready"; }, 5s))
+        << "longer than a lease";
+    EXPECT_EQ(cluster.state(id), "running");
+    EXPECT_EQ(cluster.tutti({"cancel", stuck}).exit_code, 0);
+    EXPECT_TRUE(cluster.becomes(stuck, "cancelled"));
+    write_text(gate, "");
+    EXPECT_EQ(cluster.wait(id), 0);
+    EXPECT_EQ(cluster.log(id, 0), "went on\n");
+    EXPECT_EQ(cluster.job(id)["attempt"], 0);
+  }
+  EXPECT_EQ(cluster.run({}, "ls -d $TUTTI_CHECKPOINT_DIR").exit_code, 0);
+  expect_never_lost(cluster);
+}
+
+// ---- trees to remove
+
+TEST(Hostile, ADeepAndAWideShippedFolderAreRemovedWithoutANodeNoticing) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string shipped = cluster.file("shipped");
+  std::filesystem::create_directories(shipped);
+  write_text(shipped + "/file", "text");
+  const auto done = cluster.run(
+      {"--sync", shipped},
+      "perl -e 'for (1..3000) { mkdir(\"d\") && chdir(\"d\") or die $! }' && mkdir wide && cd wide && "
+      "perl -e 'for (1..300000) { open(F, \">\", $_) or die $!; close F }'");
+  ASSERT_EQ(done.exit_code, 0) << done.err;
+  const auto is_empty = [&](const std::string& name) {
+    std::error_code failure;
+    const auto path = cluster.home() + "/nodes/n1/" + name;
+    return !std::filesystem::exists(path) || std::filesystem::is_empty(path, failure);
+  };
+  EXPECT_EQ(cluster.run({}, "true").exit_code, 0) << "while it is being removed";
+  EXPECT_TRUE(eventually([&] { return is_empty("work") && is_empty("removed"); }));
+  expect_never_lost(cluster);
+}
+
+// ---- ranks out of the reach of their shim
+
+TEST(Hostile, ARankThatStopsItsShimCanBeCancelled) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string set = cluster.file("set");
+  // Again and again, so that waking the shim is not enough.
+  const std::string id =
+      cluster.submit({"--gpus", "1", "--grace", "200ms"},
+                     "trap '' TERM; touch " + set + "; while :; do kill -STOP $PPID; done");
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(set); }));
+  EXPECT_EQ(cluster.tutti({"cancel", id}).exit_code, 0);
+  EXPECT_TRUE(cluster.becomes(id, "cancelled"));
+  EXPECT_TRUE(eventually([&] { return cluster.ranks_on("n1").empty(); }));
+  EXPECT_EQ(cluster.run({"--gpus", "8"}, "true").exit_code, 0) << "its GPU is free again";
+}
+
+TEST(Hostile, AShimThatItsRankStoppedIsWoken) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const auto done = cluster.run({}, "kill -STOP $PPID; echo said; exit 5");
+  EXPECT_EQ(done.exit_code, 5) << done.err;
+  EXPECT_EQ(done.out, "[0] said\n");
+}
+
+// A process that becomes another user is not ended with its parent any more.
+TEST(Hostile, ARankThatBecomesAnotherUserEndsWithItsShim) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  if (::geteuid() != 0 || !std::filesystem::exists("/usr/bin/setpriv"))
+    GTEST_SKIP() << "this process may not become another user";
+  const std::string pid_file = cluster.file("pid");
+  write_text(pid_file, "");
+  std::filesystem::permissions(pid_file, std::filesystem::perms::all);
+  std::filesystem::permissions(cluster.folder(), std::filesystem::perms::all);
+  const std::string id = cluster.submit(
+      {"--grace", "200ms"},
+      "[ $TUTTI_ATTEMPT = 0 ] || exit 0; exec setpriv --reuid=65534 --clear-groups setsid --fork --wait "
+      "sh -c 'trap \"\" TERM; echo $$ >" +
+          pid_file + "; while :; do sleep 1; done'");
+  ASSERT_TRUE(eventually([&] { return !lines_of(read_text(pid_file)).empty(); }));
+  const pid_t stranger = std::stoi(read_text(pid_file));
+  const std::string note = rank_folder(cluster, id) + "/shim";
+  ASSERT_EQ(::kill(std::stoi(read_text(note)), SIGKILL), 0);
+  EXPECT_EQ(cluster.wait(id), 0);
+  EXPECT_EQ(cluster.job(id)["attempt"], 1);
+  EXPECT_TRUE(eventually([&] { return ::kill(stranger, 0) != 0; }, 5s)) << "the first attempt is over";
+  ::kill(stranger, SIGKILL);
+}
+
+TEST(Hostile, ARankThatBecomesAnotherUserCanBeCancelled) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  if (::geteuid() != 0 || !std::filesystem::exists("/usr/bin/setpriv"))
+    GTEST_SKIP() << "this process may not become another user";
+  const std::string id = cluster.submit({"--grace", "200ms"},
+                                        "trap '' TERM; exec setpriv --reuid=65534 --clear-groups sh -c 'kill "
+                                        "-STOP $PPID; while :; do sleep 1; done'");
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  EXPECT_EQ(cluster.tutti({"cancel", id}).exit_code, 0);
+  EXPECT_TRUE(cluster.becomes(id, "cancelled"));
+  EXPECT_TRUE(eventually([&] { return cluster.ranks_on("n1").empty(); }));
+}
+
+// ---- a full disk at the end
+
+void expect_ends_once_on_a_full_disk(const std::string& before_the_end) {
+  PartsCluster cluster;
+  // Over the folder of the node that is to come.
+  const std::string data = cluster.home() + "/nodes/n1";
+  const support::SmallDisk disk(data, 8);
+  if (!disk.mounted()) GTEST_SKIP() << "this process may not mount a disk";
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string gate = cluster.file("gate");
+  const std::string runs = cluster.file("runs");
+  const std::string id =
+      cluster.submit({}, "echo $TUTTI_ATTEMPT >>" + runs + "; cd $(dirname $TUTTI_PROGRESS_FILE); " +
+                             before_the_end + "; touch " + runs + ".set; " + until(gate, "exit 0"));
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(runs + ".set"); }));
+  disk.fill();
+  write_text(gate, "");
+  EXPECT_EQ(cluster.wait(id), 0) << cluster.job(id);
+  EXPECT_EQ(read_text(runs), "0\n") << "it ran once";
+  EXPECT_EQ(cluster.job(id)["attempt"], 0);
+  disk.empty();
+}
+
+TEST(Hostile, ARankThatFinishedOnAFullDiskDoesNotRunAgain) { expect_ends_once_on_a_full_disk("true"); }
+
+// Nor where the room that was kept for its end has been taken: the shim's own exit code tells.
+TEST(Hostile, ARankWhoseEndCannotBeWrittenDoesNotRunAgain) {
+  expect_ends_once_on_a_full_disk("rm -f exit.room log.*; mkdir exit.room");
+}
+
+}  // namespace
+}  // namespace tutti
