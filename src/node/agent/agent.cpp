@@ -49,7 +49,8 @@ class Agent {
                .send =
                    [this](const wire::AgentMessage& message) {
                      if (socket_) socket_->send_later(wire::encode(message));
-                   }}) {}
+                   }}),
+        device_watch_(loop_, options.look_at_devices, [this](const auto& devices) { found(devices); }) {}
 
   Result<> run() {
     const auto lock = FolderLock::take(options_.folder);

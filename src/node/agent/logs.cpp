@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t piece_bytes = 128 << 10;
 constexpr std::int64_t piece_bytes_min = 16;
 constexpr std::size_t log_threads_max = 4;
-constexpr Duration look_every = 50ms;
+constexpr Duration log_look_every = 50ms;
 constexpr Duration room_every = 2ms;
 constexpr std::size_t tail_bytes_max = 1 << 20;
 
@@ -76,7 +76,7 @@ void Logs::turn() {
   for (const auto& [key, reader] : readers_) keys.push_back(key);
   for (const Key& key : keys) look(key);
   timer_.reset();
-  if (!readers_.empty()) timer_ = loop_.after(look_every, [this] { turn(); });
+  if (!readers_.empty()) timer_ = loop_.after(log_look_every, [this] { turn(); });
 }
 
 // One look at a time for each reader. Without credit, or while the connection is busy, what there is waits on
