@@ -12,10 +12,9 @@
 
 #include "cli/cluster.hpp"
 #include "cli/commands.hpp"
+#include "cli/submit.hpp"
 #include "cli/text_table.hpp"
 #include "control/cluster/fabric.hpp"
-#include "control/wire/replies.hpp"
-#include "control/wire/requests.hpp"
 
 namespace tutti::cli {
 namespace {

@@ -114,7 +114,8 @@ class Follower {
             .remedy("`tutti jobs --all` lists them");
       if (!to_the_end && done) return exit_success;
       if (finished_) return end();
-      if (std::chrono::steady_clock::now() > heard_at_ + options_.reconnect_for || (!done && !seen_))
+      if (std::chrono::steady_clock::now() > heard_at_ + options_.reconnect_for ||
+          (!done && !seen_ && !options_.was_there))
         return done ? failed("the stream ended") : std::move(done).error();
       std::this_thread::sleep_for(reconnect_every);
     }

@@ -19,6 +19,7 @@ struct FollowOptions {
   bool says_end = true;  // why it failed, on stderr
   // On a terminal, lines that begin so take the place of one another; empty: none do.
   std::string live_line = {};
+  bool was_there = false;  // the controller was, a moment ago: if it is not now, it is waited for
   Duration reconnect_for = std::chrono::minutes(10);  // after the controller was last heard
 };
 
