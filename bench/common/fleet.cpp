@@ -42,7 +42,7 @@ class Fleet::Agent {
     say_hello();
   }
 
-  void beat() { send(wire::Heartbeat{now_ns()}); }
+  void beat() { send(wire::Heartbeat{"", now_ns()}); }
 
  private:
   using Rank = std::tuple<cluster::JobId, std::int32_t, std::int32_t>;

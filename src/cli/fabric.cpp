@@ -15,8 +15,6 @@
 #include "cli/submit.hpp"
 #include "cli/text_table.hpp"
 #include "control/cluster/fabric.hpp"
-#include "control/wire/replies.hpp"
-#include "control/wire/requests.hpp"
 
 namespace tutti::cli {
 namespace {

@@ -129,7 +129,8 @@ class Follower {
       if (over && (!to_the_end || options_.only_logs)) return is_complete() ? exit_success : exit_failed;
       // A stream that broke may have had more to tell; so may a node that was away for a moment.
       if (over) return end();
-      if (std::chrono::steady_clock::now() > heard_at_ + options_.reconnect_for || (!done && !seen_)) {
+      if (std::chrono::steady_clock::now() > heard_at_ + options_.reconnect_for ||
+          (!done && !seen_ && !options_.was_there)) {
         printer_.finish();
         return done ? failed("the stream ended") : std::move(done).error();
       }

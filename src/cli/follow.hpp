@@ -20,6 +20,7 @@ struct FollowOptions {
   bool only_logs = false;  // the exit code says whether they are complete, not how the job ended
   // On a terminal, lines that begin so take the place of one another; empty: none do.
   std::string live_line = {};
+  bool was_there = false;  // the controller was, a moment ago: if it is not now, it is waited for
   Duration reconnect_for = std::chrono::minutes(10);  // after the controller was last heard
 };
 

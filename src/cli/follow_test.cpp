@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -68,6 +69,33 @@ TEST_F(FollowTest, PatienceCountsFromTheLastContactHoweverLongItWasAttached) {
   ASSERT_TRUE(cluster.ok()) << cluster.error().text();
   const auto code =
       follow(*cluster, {.job = "1", .logs = false, .says_end = false, .reconnect_for = patience});
+  ASSERT_TRUE(code.ok()) << code.error().text();
+  EXPECT_EQ(*code, 7);
+}
+
+// `tutti wait` goes from one job to the next, and the controller may be restarted in between.
+TEST_F(FollowTest, WhoWasThereAMomentAgoIsWaitedFor) {
+  auto cluster = Cluster::find();
+  ASSERT_TRUE(cluster.ok()) << cluster.error().text();
+  streams_ = 1;
+  const std::uint16_t port = server_->port();
+  std::promise<void> gone;
+  loop_.post([&] {
+    server_.reset();
+    gone.set_value();
+  });
+  gone.get_future().wait();
+  const FollowOptions away{.job = "1", .logs = false, .says_end = false};
+  EXPECT_FALSE(follow(*cluster, away).ok());
+  loop_.post([this, port] {
+    timer_ = loop_.after(patience, [this, port] {
+      server_ =
+          std::move(*net::Server::listen(loop_, {.port = port}, [this](auto exchange) { serve(*exchange); }));
+    });
+  });
+  FollowOptions patient = away;
+  patient.was_there = true;
+  const auto code = follow(*cluster, patient);
   ASSERT_TRUE(code.ok()) << code.error().text();
   EXPECT_EQ(*code, 7);
 }

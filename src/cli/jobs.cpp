@@ -264,11 +264,13 @@ class Wait final : public Command {
     auto cluster = Cluster::find();
     if (!cluster) return std::move(cluster).error();
     int code = exit_success;
+    bool was_there = false;
     for (const auto& job : jobs_) {
       if (auto id = parse_id_number(job); !id) return std::move(id).error().within("wait");
-      auto done =
-          array_ ? wait_for_array(*cluster, job) : tutti::cli::follow(*cluster, {.job = job, .logs = false});
+      auto done = array_ ? wait_for_array(*cluster, job)
+                         : tutti::cli::follow(*cluster, {.job = job, .logs = false, .was_there = was_there});
       if (!done) return done;
+      was_there = true;
       if (array_) {
         code = std::max(code, *done);
       } else if (code == exit_success) {
@@ -286,7 +288,8 @@ class Wait final : public Command {
     for (const auto& element : *elements) {
       // What has succeeded already has nothing to tell.
       if (text_of(element, "state") == "succeeded") continue;
-      auto done = tutti::cli::follow(cluster, {.job = text_of(element, "id"), .logs = false});
+      auto done =
+          tutti::cli::follow(cluster, {.job = text_of(element, "id"), .logs = false, .was_there = true});
       if (!done) return done;
       worst = std::max(worst, *done);
     }

@@ -126,7 +126,7 @@ class Run final : public Command {
       std::printf("%s\n", job->c_str());
       return exit_success;
     }
-    return follow(*cluster, {.job = *job, .prefix = !no_prefix_, .cancels = true});
+    return follow(*cluster, {.job = *job, .prefix = !no_prefix_, .cancels = true, .was_there = true});
   }
 
  private:

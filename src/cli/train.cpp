@@ -138,7 +138,9 @@ class Train final : public Command {
       std::printf("%s\n", job->c_str());
       return exit_success;
     }
-    return follow(*cluster, {.job = *job, .rank = 0, .prefix = false, .cancels = true, .live_line = "step "});
+    return follow(
+        *cluster,
+        {.job = *job, .rank = 0, .prefix = false, .cancels = true, .live_line = "step ", .was_there = true});
   }
 
  private:

@@ -310,6 +310,7 @@ void Machine::requeue(Job& job) {
   job.last_end = job.reason;
   job.reason = "waits to start again: " + job.last_end;
   job.queued_at = now_;
+  hold_if_deadly(job);
   touch(job);
   effects_.schedule = true;
 }

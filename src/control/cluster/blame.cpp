@@ -188,26 +188,27 @@ void Machine::note_end(const Job& job) {
 
 // The attempt ended badly, and another one is allowed: at once, later, or when somebody has looked at it.
 void Machine::restart(Job& job) {
-  const bool by_node = job.ending == EndCause::node_lost || job.ending == EndCause::node_fault;
-  const bool deadly = by_node && job.attempt_losses > 0;
   const Duration lasted = now_ - job.started_at;
-  if (lasted >= stable_attempt) job.bad_ends = job.deadly_attempts = job.nodes_lost = 0;
+  if (lasted >= stable_attempt) job.bad_ends = 0;
   if (job.bad_ends == 0 || lasted < restart_pause(job.bad_ends + 1) * restart_pause_part) ++job.bad_ends;
-  if (deadly) {
-    ++job.deadly_attempts;
-    job.nodes_lost += job.attempt_losses;
-  }
-  if (job.deadly_attempts >= deadly_attempts_max && job.nodes_lost >= deadly_nodes_max) {
-    job.held = "is held: " + std::to_string(job.nodes_lost) + " nodes were lost or set aside in " +
-               std::to_string(job.deadly_attempts) + " of its last attempts; `tutti release " +
-               job.id.text() + "` lets it start again";
-  }
   requeue(job);
-  if (!job.held.empty()) job.reason = job.held + "; " + job.last_end;
   const Duration pause = restart_pause(job.bad_ends);
   if (pause == Duration::zero()) return;
   job.not_before = now_ + pause;
   state_.pauses.emplace(job.not_before, job.id);
+}
+
+// Whatever the attempt was ended for, nodes that were lost in it count.
+void Machine::hold_if_deadly(Job& job) {
+  if (now_ - job.started_at >= stable_attempt) job.deadly_attempts = job.nodes_lost = 0;
+  if (job.attempt_losses == 0) return;
+  ++job.deadly_attempts;
+  job.nodes_lost += job.attempt_losses;
+  if (job.deadly_attempts < deadly_attempts_max || job.nodes_lost < deadly_nodes_max) return;
+  job.held = "is held: " + std::to_string(job.nodes_lost) + " nodes were lost or set aside in " +
+             std::to_string(job.deadly_attempts) + " of its last attempts; `tutti release " + job.id.text() +
+             "` lets it start again";
+  job.reason = job.held + "; " + job.last_end;
 }
 
 void Machine::wake_paused() {

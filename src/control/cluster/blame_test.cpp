@@ -321,6 +321,21 @@ TEST_F(BlameTest, AGangThatKillsNodesIsHeldUntilAPersonReleasesIt) {
   EXPECT_FALSE(happen(Release{JobId(99)}).reply.ok());
 }
 
+TEST_F(BlameTest, ANodeThatDiesWhileItsGangIsMovedCountsToo) {
+  for (const char* name : {"a", "b", "c", "d"}) join(name, 1);
+  JobSpec wanted = spec(1);
+  wanted.restarts = 1000;
+  const JobId id = submit(wanted);
+  for (int loss = 0; loss < deadly_nodes_max; ++loss) {
+    ASSERT_EQ(job(id).held, "");
+    all_start(id);
+    const NodeName dying = home(id);
+    happen(Drain{dying, true});
+    lose(dying);
+  }
+  EXPECT_NE(job(id).held, "");
+}
+
 TEST_F(BlameTest, ALossNowAndThenHoldsNobody) {
   for (const char* name : {"a", "b", "c", "d", "e", "f"}) join(name, 1);
   JobSpec wanted = spec(1);

@@ -56,6 +56,7 @@ class Machine {
   void take_back(Node& node);
   void look_after_nodes();
   void restart(Job& job);
+  void hold_if_deadly(Job& job);
   void note_end(const Job& job);
   void wake_paused();
 

@@ -59,14 +59,14 @@ Health::~Health() {
 
 std::string Health::illness() const {
   const std::lock_guard lock(mutex_);
-  if (Clock::now() - seen_at_ > look_every + look_time_max)
+  if (Clock::now() - seen_at_ > health_every + health_time_max)
     return "its folder " + folder_ + " does not answer";
   return illness_;
 }
 
 void Health::run() {
   std::unique_lock lock(mutex_);
-  while (!woken_.wait_for(lock, look_every, [this] { return stopping_; })) {
+  while (!woken_.wait_for(lock, health_every, [this] { return stopping_; })) {
     const bool was_ill = !illness_.empty();
     lock.unlock();
     std::string illness = look_at_folder(folder_, was_ill);

@@ -16,8 +16,8 @@ namespace tutti::agent {
 // With less room a node takes no work; it takes it again with twice as much, so that it does not waver.
 constexpr Bytes free_bytes_min = mib(32);
 constexpr std::uint64_t free_files_min = 100;
-constexpr Duration look_every = 2s;
-constexpr Duration look_time_max = 20s;  // a disk that takes longer does not answer
+constexpr Duration health_every = 2s;
+constexpr Duration health_time_max = 20s;  // a disk that takes longer does not answer
 
 // What is wrong with the folder, "" if nothing is. The text does not change while the cause is the same.
 std::string look_at_folder(const std::string& folder, bool was_ill);
