@@ -201,7 +201,8 @@ struct Communicator::Group {
         lane->run_now(state, number);
         return {lane, std::move(state)};
       }
-      mark_ready(*state);
+      state->deferred = call.operation == Operation::recv && !on.device->through_host();
+      if (!state->deferred) mark_ready(*state);
     }
     lane->push(state, number);
     return {lane, std::move(state)};
@@ -209,11 +210,12 @@ struct Communicator::Group {
 
   // Operations on streams are put there by their calls, so that all ranks have them in one order, that of the
   // calls. The first message of a pair waits for its peer, and may not keep the caller from what the peer
-  // waits for; through the host an operation takes its time.
+  // waits for; what is received is asked for when it is waited for; through the host an operation takes its
+  // time.
   static bool runs_now(const Track& on, Lane& lane, const Call& call) {
-    const bool message = call.operation == Operation::send || call.operation == Operation::recv;
-    if (on.device->streams()) return !message || lane.idle();
-    return !message && *on.device->way() == '\0';
+    if (call.operation == Operation::recv) return false;
+    if (call.operation == Operation::send) return on.device->streams() && lane.idle();
+    return !on.device->through_host();
   }
 
   // Messages from one rank to another are the operations of a group of the two.

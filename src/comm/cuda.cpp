@@ -25,6 +25,7 @@ std::optional<Driver> load() {
   const bool complete =
       find(library, "cuInit", all.init) && find(library, "cuGetErrorString", all.error_string) &&
       find(library, "cuPointerGetAttribute", all.pointer_attribute) &&
+      find(library, "cuCtxGetCurrent", all.context_current) &&
       find(library, "cuCtxPushCurrent_v2", all.context_push) &&
       find(library, "cuCtxPopCurrent_v2", all.context_pop) &&
       find(library, "cuCtxGetDevice", all.context_device) &&
@@ -76,9 +77,15 @@ Result<> check(int status, const std::string& what) {
   return failed(what + ": " + (text != nullptr ? text : "CUDA error " + std::to_string(status)));
 }
 
-ContextGuard::ContextGuard(Context context) { driver()->context_push(context); }
+ContextGuard::ContextGuard(Context context) {
+  Context current = nullptr;
+  driver()->context_current(&current);
+  pushed_ = current != context;
+  if (pushed_) driver()->context_push(context);
+}
 
 ContextGuard::~ContextGuard() {
+  if (!pushed_) return;
   Context popped = nullptr;
   driver()->context_pop(&popped);
 }

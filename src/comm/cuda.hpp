@@ -43,6 +43,7 @@ struct Driver {
   int (*init)(unsigned flags);
   int (*error_string)(int status, const char** text);
   int (*pointer_attribute)(void* data, int attribute, Pointer pointer);
+  int (*context_current)(Context*);
   int (*context_push)(Context);
   int (*context_pop)(Context*);
   int (*context_device)(int* device);
@@ -92,6 +93,9 @@ class ContextGuard {
   ~ContextGuard();
   ContextGuard(const ContextGuard&) = delete;
   ContextGuard& operator=(const ContextGuard&) = delete;
+
+ private:
+  bool pushed_;  // not if it was the thread's own already
 };
 
 // The driver speaks of addresses as numbers.

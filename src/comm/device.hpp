@@ -29,6 +29,8 @@ class DeviceCollectives : public Watched {
 
   // Any thread. Whether operations are put on a stream; false before the first one.
   bool streams() const;
+  // Any thread. Whether they go through the host, on threads; false before the first one.
+  bool through_host() const { return way_.load(std::memory_order_acquire) == Way::host; }
   // Any thread. How operations go: "nccl", "ipc", "host", or "" before the first.
   const char* way() const;
 

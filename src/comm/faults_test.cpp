@@ -254,6 +254,18 @@ TEST_P(Faults, AbortWakesEveryWaiter) {
   });
 }
 
+TEST_P(Faults, CheckSaysWhetherResultsCanBeBelieved) {
+  Meeting meeting = meet(2, 60s);
+  run_threads(meeting, [&](Communicator& world) {
+    EXPECT_TRUE(world.check().ok());
+    if (world.rank() == 1) world.abort("enough");
+    EXPECT_FALSE(world.barrier().wait().ok());
+    const auto checked = world.check();
+    ASSERT_FALSE(checked.ok());
+    EXPECT_NE(checked.error().text().find("aborted: enough"), std::string::npos) << checked.error().text();
+  });
+}
+
 TEST_P(Faults, AbortOfAGroupOfOneReachesEverybody) {
   Meeting meeting = meet(2, 60s);
   run_threads(meeting, [&](Communicator& world) {

@@ -24,6 +24,7 @@ Lane::~Lane() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
+    while (!queue_.empty() && queue_.back()->deferred) queue_.pop_back();  // whoever wanted it is gone
   }
   thread_wake_.notify_all();
   if (thread_.joinable()) thread_.join();
@@ -36,6 +37,7 @@ void Lane::push(const std::shared_ptr<Work::State>& work, const std::function<vo
     number(*work);
     queue_.push_back(work);
     ++pushes_;
+    if (work->deferred) return;
     if (!thread_.joinable()) thread_ = std::thread([this] { run_thread(); });
     wake = asleep_ || (work->call.bytes() >= background_bytes_min && !waited_inline_);
     asleep_ = asleep_ && !wake;
@@ -97,7 +99,7 @@ void Lane::run_thread() {
       run_front(lock);
       continue;
     }
-    if (!queue_.empty() && !running_) {
+    if (!queue_.empty() && !running_ && !queue_.front()->deferred) {
       const bool large = queue_.front()->call.bytes() >= background_bytes_min && !waited_inline_;
       if (large || Clock::now() >= queue_.front()->enqueued + unclaimed_max) {
         waited_inline_ = false;

@@ -33,6 +33,8 @@ struct Work::State {
   std::uint64_t record = 0;  // in the flight recorder
   Clock::time_point enqueued;
   bool on_device = false;
+  // Begun by its waiter alone: on a device, what waits for others too early would hold up what they wait for.
+  bool deferred = false;
   void* context = nullptr;  // of an operation on device memory
   void* stream = nullptr;   // the caller's, for such an operation
   void* ready = nullptr;    // a CUDA event: the input is complete
