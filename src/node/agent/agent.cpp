@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -104,7 +105,10 @@ class Agent {
       const auto& device = inventory.devices[at];
       if (device.silent) log::warning("device {} ({}) does not answer", at, device.uuid);
     }
-    log::warning("the devices of this node have changed: it has {} now", inventory.devices.size());
+    const auto silent = std::count_if(inventory.devices.begin(), inventory.devices.end(),
+                                      [](const cluster::Device& device) { return device.silent; });
+    log::warning("the devices of this node have changed: of {} there are {} silent", inventory.devices.size(),
+                 silent);
     set_inventory(inventory);
   }
 
