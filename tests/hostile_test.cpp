@@ -96,8 +96,12 @@ TEST(Hostile, AStalledSharedDiskCostsNoNode) {
   const std::string gate = cluster.file("gate");
   const std::string id = cluster.submit({}, until(gate, "echo went on"));
   ASSERT_TRUE(cluster.becomes(id, "running"));
-  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(shared.path() + "/" + id); }))
-      << "the rank has its folder";
+  // In the folder of its cluster.
+  ASSERT_TRUE(eventually([&] {
+    for (const auto& cluster_folder : std::filesystem::directory_iterator(shared.path()))
+      if (std::filesystem::exists(cluster_folder.path() / id)) return true;
+    return false;
+  })) << "the rank has its folder";
   std::string stuck;
   {
     const support::StalledDisk disk(shared.path());
@@ -216,7 +220,7 @@ void expect_ends_once_on_a_full_disk(const std::string& before_the_end) {
   PartsCluster cluster;
   // Over the folder of the node that is to come.
   const std::string data = cluster.home() + "/nodes/n1";
-  const support::SmallDisk disk(data, 8);
+  const support::SmallDisk disk(data, 48);  // MiB: with less a node takes no work
   if (!disk.mounted()) GTEST_SKIP() << "this process may not mount a disk";
   ASSERT_TRUE(cluster.start_agent("n1"));
   const std::string gate = cluster.file("gate");

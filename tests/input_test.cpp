@@ -156,7 +156,11 @@ TEST(Input, WhatIsNotHttp) {
   EXPECT_TRUE(has(answer(garbage), " 400 "));
   EXPECT_TRUE(has(answer("GET nowhere HTTP/1.1\r\n\r\n"), " 400 "));
   EXPECT_TRUE(has(answer("GET / HTTP/1.1\r\nX: " + std::string(100'000, 'x') + "\r\n\r\n"), " 413 "));
-  EXPECT_TRUE(has(answer("POST /api/v1/jobs HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n"), " 413 "));
+  // The head says enough: no token, and with one, too large.
+  EXPECT_TRUE(has(answer("POST /api/v1/jobs HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n"), " 401 "));
+  EXPECT_TRUE(has(answer("POST /api/v1/jobs HTTP/1.1\r\nAuthorization: Bearer " + token(cluster, "admin") +
+                         "\r\nContent-Length: 99999999999\r\n\r\n"),
+                  " 413 "));
   EXPECT_TRUE(has(answer("POST /api/v1/jobs HTTP/1.1\r\nContent-Length: -5\r\n\r\n"), " 400 "));
   EXPECT_TRUE(has(answer("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + std::string(600, '\1')), " 400 "));
   EXPECT_TRUE(has(answer("GET /../../etc/passwd HTTP/1.1\r\nConnection: close\r\n\r\n"), " 404 "));

@@ -258,6 +258,7 @@ TEST_P(Faults, CheckSaysWhetherResultsCanBeBelieved) {
   Meeting meeting = meet(2, 60s);
   run_threads(meeting, [&](Communicator& world) {
     EXPECT_TRUE(world.check().ok());
+    ASSERT_TRUE(world.barrier().wait().ok());  // both have looked
     if (world.rank() == 1) world.abort("enough");
     EXPECT_FALSE(world.barrier().wait().ok());
     const auto checked = world.check();

@@ -189,7 +189,8 @@ void Machine::note_end(const Job& job) {
 // The attempt ended badly, and another one is allowed: at once, later, or when somebody has looked at it.
 void Machine::restart(Job& job) {
   const Duration lasted = now_ - job.started_at;
-  if (lasted >= stable_attempt) job.bad_ends = 0;
+  // What it saved is not lost: the next attempt comes further.
+  if (lasted >= stable_attempt || job.saved_at > job.started_at) job.bad_ends = 0;
   if (job.bad_ends == 0 || lasted < restart_pause(job.bad_ends + 1) * restart_pause_part) ++job.bad_ends;
   requeue(job);
   const Duration pause = restart_pause(job.bad_ends);

@@ -87,7 +87,7 @@ void Hub::receive(Agent& agent, const std::string& frame) {
   if (const Agent* first = agent_of(heard.first); first != nullptr) tell(*first, heard.to_the_first);
   if (!heard.note.empty()) log::warning("agent at {}: {}", agent.remote, heard.note);
   if (!heard.refused.empty()) {
-    log::warning("agent at {}: {}; it is disconnected", agent.remote, heard.refused);
+    log::warning("agent at {} is refused: {}", agent.remote, heard.refused);
     return agent.socket->close();
   }
   const std::string& node = listener_.node_of(agent.connection);

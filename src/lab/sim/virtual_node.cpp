@@ -153,12 +153,15 @@ void VirtualNode::empty_disk() {
   world_.note(name() + ": the disk has room again");
 }
 
-// What a rank did takes the whole node down, for longer than its lease.
+// What a rank did takes the whole node down, for longer than its lease, also where that is doubled because
+// many are silent.
 void VirtualNode::die_of(const RankKey& key) {
   world_.note(name() + ": killed by rank " + key.text());
   world_.checks.node_killed(key.job);
   power_off(false);
-  world_.agenda.after(world_.between(5s, 20s), [this] { power_on(); });
+  world_.agenda.after(world_.between(3 * cluster::lease, 20s), [this, life = power_life_] {
+    if (life == power_life_) power_on();  // and not one of its next lives
+  });
 }
 
 bool VirtualNode::stall_agent() {
