@@ -90,8 +90,8 @@ DeviceCollectives::~DeviceCollectives() {
   if (!idle) {
     static_cast<void>(queue_.release());
     static_cast<void>(nccl_.release());
-    static_cast<void>(new SharedBuffer(std::move(line_)));
-    static_cast<void>(new SharedMappings(std::move(mappings_)));
+    static_cast<void>(std::make_unique<SharedBuffer>(std::move(line_)).release());
+    static_cast<void>(std::make_unique<SharedMappings>(std::move(mappings_)).release());
     return;
   }
   const cuda::Driver& driver = *cuda::driver();

@@ -139,7 +139,8 @@ void Hub::drop(const Agent& agent, const std::string& why) {
 
 // What was under way on a connection that has ended does not come any more.
 void Hub::end_feeds(const std::string& node) {
-  for (auto& [id, reader] : readers_) {
+  for (auto& entry : readers_) {
+    LogReader& reader = entry.second;
     std::erase_if(reader.open, [&](const auto& feed) {
       if (feed.first.first != node) return false;
       reader.stream->write(note_event(unreachable(node), feed.first.second));

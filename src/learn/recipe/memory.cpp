@@ -119,7 +119,7 @@ Memory memory_of_stage(const Recipe& r, const model::Shape& shape, const plan::M
   if (mesh.pipeline > 1) {
     const std::int64_t message = microbatch_of(r, mesh) * r.context * shape.hidden / mesh.tensor * size;
     const std::int64_t sent = plan::sends_under_way_max(mesh.pipeline, static_cast<int>(r.interleave));
-    constexpr std::int64_t received = 2 * 2;  // one in use and one to come, in each direction
+    constexpr std::int64_t received = 4;  // one in use and one to come, in each direction
     memory.messages = (std::min(sent, 2 * microbatches * r.interleave) + received) * message;
   }
 
