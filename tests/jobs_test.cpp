@@ -723,6 +723,8 @@ TEST(Jobs, ARecordedClusterCanBeReplayed) {
   PartsCluster cluster(options);
   ASSERT_TRUE(cluster.start_agent("n1"));
   EXPECT_EQ(cluster.wait(cluster.submit({"--gpus", "2", "--gpu-model", "H100"}, "true")), 0);
+  // Its line is written after its end is told.
+  ASSERT_TRUE(eventually([&] { return lines_of(read_text(trace)).size() == 2; })) << read_text(trace);
   cluster.kill_controller();
   ASSERT_TRUE(eventually([&] { return cluster.start_controller(); }))
       << read_text(cluster.file("controller.err"));
