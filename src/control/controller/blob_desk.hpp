@@ -11,7 +11,7 @@
 
 namespace tutti::controller {
 
-constexpr std::size_t waiting_blobs_max = 256;  // each may hold 16 MiB
+constexpr std::size_t waiting_blobs_max = 64;  // each may hold 16 MiB: a gigabyte in all
 constexpr std::size_t blob_threads = 2;
 
 class BlobDesk {

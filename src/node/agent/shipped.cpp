@@ -1,5 +1,7 @@
 #include "node/agent/shipped.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
 
 #include "base/bytes.hpp"
@@ -10,6 +12,14 @@ namespace tutti::agent {
 namespace {
 
 constexpr Bytes cache_bytes_max = sync::folder_bytes_max;
+// A controller that is being restarted, or that a thousand nodes ask at once, is no fault of this node's.
+constexpr Duration fetch_patience = 60s;
+constexpr Duration fetch_pause_min = 100ms;
+constexpr Duration fetch_pause_max = 2s;
+
+bool may_be_asked_again(const Result<net::Response>& answer) {
+  return !answer || answer->status == 429 || answer->status == 503;
+}
 
 }  // namespace
 
@@ -52,8 +62,20 @@ void Shipped::run() {
   }
 }
 
+bool Shipped::pause(Duration time) {
+  std::unique_lock lock(mutex_);
+  return !woken_.wait_for(lock, time, [this] { return stopping_; });
+}
+
 Result<> Shipped::fetch(net::Client& client, const std::string& hash) {
-  auto content = client.request("GET", "/api/v1/blobs/" + hash);
+  const std::string path = "/api/v1/blobs/" + hash;
+  const auto give_up_at = std::chrono::steady_clock::now() + fetch_patience;
+  auto content = client.request("GET", path);
+  for (Duration wait = fetch_pause_min; may_be_asked_again(content);
+       wait = std::min(2 * wait, fetch_pause_max)) {
+    if (std::chrono::steady_clock::now() > give_up_at || !pause(wait)) break;
+    content = client.request("GET", path);
+  }
   if (!content) return std::move(content).error();
   if (content->status == 404)
     return invalid("the controller does not have it").within("shipped file " + hash);

@@ -32,6 +32,8 @@ class Shipped {
   void run();
   Result<std::string> lay_out(const std::string& manifest, const std::string& name);
   Result<> fetch(net::Client& client, const std::string& hash);
+  // False when the agent ends meanwhile.
+  bool pause(Duration time);
 
   net::Target controller_;
   std::string token_;
