@@ -56,10 +56,10 @@ TEST(WorkersOnly, NeedLibtorchAndNothingElse) {
     EXPECT_TRUE(!support::has(line, " find_") || support::has(line, "find_package(Torch")) << line;
   }
 
-  const auto commands = json::parse(support::read_text(build + "/compile_commands.json"));
+  const auto commands = tutti::json::parse(support::read_text(build + "/compile_commands.json"));
   ASSERT_TRUE(commands) << commands.error().text();
   std::size_t read = 0;
-  for (const json::Value& unit : *commands->list()) {
+  for (const tutti::json::Value& unit : *commands->list()) {
     const std::string& source = *unit.find("file")->text();
     if (support::has(source, "/generated/")) continue;  // made by the build
     std::string command = *unit.find("command")->text();

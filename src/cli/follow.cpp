@@ -11,7 +11,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/visible.hpp"
 #include "cli/command.hpp"
+#include "cli/terminal.hpp"
 #include "control/wire/replies.hpp"
 
 namespace tutti::cli {
@@ -26,10 +28,11 @@ void count_interrupt(int) { ++interrupts; }
 // already printed of this attempt is passed over.
 class LogPrinter {
  public:
-  LogPrinter(bool prefix, std::string label, std::string live_line)
-      : prefix_(prefix),
-        label_(std::move(label)),
-        live_line_(isatty(STDOUT_FILENO) == 1 ? std::move(live_line) : "") {}
+  LogPrinter(const FollowOptions& options, bool terminal)
+      : prefix_(options.prefix),
+        tames_(terminal && !options.raw),
+        label_(options.label),
+        live_line_(terminal ? options.live_line : "") {}
 
   void begin_stream() {
     for (auto& [rank, state] : ranks_) state.to_skip = state.printed;
@@ -75,11 +78,13 @@ class LogPrinter {
     const bool live = !live_line_.empty() && text.starts_with(live_line_);
     if (std::exchange(live_shown_, live)) std::fputs(live ? "\r\033[K" : "\n", stdout);
     if (prefix_) std::printf("[%s%d] ", label_.c_str(), rank);
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    const std::string tamed = tames_ ? visible_log(text) : text;
+    std::fwrite(tamed.data(), 1, tamed.size(), stdout);
     if (!live) std::fputc('\n', stdout);
   }
 
   bool prefix_;
+  bool tames_;  // what was printed may be meant for the terminal: only text and colours pass
   std::string label_;
   std::string live_line_;
   bool live_shown_ = false;  // the cursor stands behind a line that the next one may replace
@@ -89,7 +94,7 @@ class LogPrinter {
 class Follower {
  public:
   Follower(Cluster& cluster, const FollowOptions& options)
-      : cluster_(cluster), options_(options), printer_(options.prefix, options.label, options.live_line) {}
+      : cluster_(cluster), options_(options), printer_(options, isatty(STDOUT_FILENO) == 1) {}
 
   Result<int> run(bool to_the_end) {
     if (to_the_end && options_.cancels) ::signal(SIGINT, count_interrupt);
@@ -125,7 +130,7 @@ class Follower {
     if (body.is_discarded()) return true;
     seen_ = true;
     if (event == "log") printer_.take(body.value("rank", 0), body.value("text", ""));
-    if (event == "note") std::fprintf(stderr, "tutti: %s\n", body.value("text", "").c_str());
+    if (event == "note") print_note(body.value("text", ""));
     if (event == "job") on_job(body);
     // A job that prints without a pause leaves no idle moment to look at Ctrl-C.
     return answer_interrupts() && !missing_;
@@ -136,8 +141,7 @@ class Follower {
     const int attempt = job.value("attempt", 0);
     if (attempt > attempt_) {
       printer_.finish();
-      if (options_.says_end)
-        std::fprintf(stderr, "tutti: job %s : %s\n", options_.job.c_str(), job.value("reason", "").c_str());
+      if (options_.says_end) print_note("job " + options_.job + " : " + job.value("reason", ""));
       if (job.value("state", "") != "restarting") printer_.begin_attempt();
       attempt_ = attempt;
     }
@@ -176,14 +180,14 @@ class Follower {
   }
 
   void say(const std::string& what) const {
-    std::fprintf(stderr, "\ntutti: job %s : %s\n", options_.job.c_str(), what.c_str());
+    std::fputc('\n', stderr);
+    print_note("job " + options_.job + " : " + what);
   }
 
   Result<int> end() const {
     const std::string state = job_.value("state", "");
     if (state != "succeeded" && options_.says_end) {
-      std::fprintf(stderr, "tutti: job %s : %s: %s\n", options_.job.c_str(), state.c_str(),
-                   job_.value("reason", "").c_str());
+      print_note("job " + options_.job + " : " + state + ": " + job_.value("reason", ""));
       std::fprintf(stderr, "  `tutti show %s` tells more\n", options_.job.c_str());
     }
     return cancelled_ && state == "cancelled" ? exit_interrupted : job_.value("exit_code", 1);

@@ -17,6 +17,7 @@ struct FollowOptions {
   std::string label;     // before the rank: "3." for "[3.0] "
   bool cancels = false;  // the second Ctrl-C cancels the job
   bool says_end = true;  // why it failed, on stderr
+  bool raw = false;      // a terminal, too, gets every byte of the log as it was printed
   // On a terminal, lines that begin so take the place of one another; empty: none do.
   std::string live_line = {};
 };

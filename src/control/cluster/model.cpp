@@ -15,6 +15,7 @@ void list(std::set<JobId>& jobs, const Job& job, bool listed) {
 void derive_lists(State& state, const Job& job) {
   list(state.active, job, !job.finished());
   list(state.holding, job, job.placed());
+  if (job.finished()) state.ended.add(job);
 }
 
 }  // namespace
@@ -27,6 +28,7 @@ void derive(State& state, const Job& job, Instant now) {
 void derive(State& state, Instant now) {
   state.active.clear();
   state.holding.clear();
+  state.ended = {};
   for (const auto& [id, job] : state.jobs) {
     derive_lists(state, job);
     state.next_job = std::max(state.next_job, id.number() + 1);
@@ -34,6 +36,7 @@ void derive(State& state, Instant now) {
   for (auto& [name, node] : state.nodes) {
     node.heard_at = now;
     node.greeted = false;
+    if (node.lost && node.lost_at == Instant()) node.lost_at = now;  // an older tutti did not note it
     node.strays.clear();
   }
   state.queues.try_emplace(default_queue, Queue{default_queue});
@@ -111,7 +114,8 @@ Result<std::vector<JobId>> array_elements(const State& state, JobId job) {
   // They were submitted together, so their ids follow each other.
   const JobId first = known->second.spec.array->first;
   std::vector<JobId> elements;
-  for (auto at = state.jobs.find(first); at != state.jobs.end(); ++at) {
+  // Those that ended long ago may be gone.
+  for (auto at = state.jobs.lower_bound(first); at != state.jobs.end(); ++at) {
     const auto& part = at->second.spec.array;
     if (!part || part->first != first) break;
     elements.push_back(at->first);

@@ -13,6 +13,7 @@
 #include "base/units.hpp"
 #include "control/cluster/fabric.hpp"
 #include "control/cluster/index.hpp"
+#include "control/cluster/retention.hpp"
 #include "control/sched/sched.hpp"
 
 namespace tutti::cluster {
@@ -67,12 +68,14 @@ struct Node {
   Inventory inventory;
   bool draining = false;  // asked for by a person; stays over a loss
   bool lost = false;
+  Instant lost_at;  // zero if it is not lost
 
   // Not durable: after a restart of the controller each node gets a full lease to be heard, and says anew
   // what runs on it.
   Instant heard_at;
   bool greeted = false;  // it has said Hello since the state was loaded
   std::set<Stray> strays;
+  Bytes kept;  // what ranks that have ended left there, as it said last
 
   friend bool operator==(const Node&, const Node&) = default;
 };
@@ -185,6 +188,9 @@ struct Queue {
   friend bool operator==(const Queue&, const Queue&) = default;
 };
 
+using QueueUser = std::pair<QueueName, std::string>;  // who in which queue
+constexpr std::size_t past_use_max = 100'000;
+
 // The queue that it is a part of, "" if it is none.
 QueueName parent_of(const QueueName& name);
 
@@ -195,14 +201,18 @@ struct State {
   std::map<JobId, Job> jobs;
   std::map<QueueName, Queue> queues;
   std::uint64_t next_job = 1;
+  // What jobs had that are not kept any longer: the shares of queues and users do not start anew without
+  // them.
+  std::map<QueueUser, PastUse> past_use;
   // Replaced as a whole and never changed, so that snapshots share it.
   std::shared_ptr<const Fabric> fabric = std::make_shared<const Fabric>();
 
-  // Derived, by derive() alone: jobs that are not finished, and those among them that hold places. Most jobs
-  // of a full cluster wait, and most of a long-lived one are finished: what runs is found without walking
-  // past them.
+  // Derived, by derive() alone: jobs that are not finished, those among them that hold places, and those that
+  // are finished. Most jobs of a full cluster wait, and most of a long-lived one are finished: what runs is
+  // found without walking past them.
   std::set<JobId> active;
   std::set<JobId> holding;
+  Ended ended;
   Index index;
   std::uint64_t revision = 0;  // counts the steps that changed something
 };

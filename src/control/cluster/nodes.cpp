@@ -17,6 +17,7 @@ void Machine::on(const Hello& event) {
   fresh.agent_pid = event.agent_pid;
   fresh.inventory = event.inventory;
   fresh.lost = false;
+  fresh.lost_at = {};
   const bool stored = !added && fresh == node;
   fresh.heard_at = now_;
   fresh.greeted = true;
@@ -79,17 +80,19 @@ void Machine::compare(const Hello& hello, Job& job) {
 
 void Machine::on(const Heard& event) {
   Node* node = find(event.node);
-  if (node == nullptr) return;
   // A lost node is taken back only with all that it runs: it may still have ranks of attempts that are over.
-  if (node->lost) {
+  // So is one that was removed.
+  if (node == nullptr || node->lost) {
     effects_.sends.emplace_back(AskHello{event.node});
   } else {
     node->heard_at = now_;
+    node->kept = event.kept;
   }
 }
 
 void Machine::lose(Node& node) {
   node.lost = true;
+  node.lost_at = now_;
   touch(node);
   for (const JobId id : std::set(state_.index.jobs_on(node.name))) {
     Job& job = state_.jobs.at(id);

@@ -13,6 +13,7 @@
 #include "control/controller/core.hpp"
 #include "control/controller/explainer.hpp"
 #include "control/controller/hub.hpp"
+#include "control/controller/janitor.hpp"
 #include "control/controller/routes.hpp"
 #include "net/http/http.hpp"
 #include "net/sync/blobs.hpp"
@@ -25,6 +26,7 @@ struct Services {
   Hub& hub;
   Explainer& explainer;
   sync::BlobStore& blobs;
+  const Janitor& janitor;
 };
 
 // An error as an answer. Without a status it is 400 or 503, as the error's code says.

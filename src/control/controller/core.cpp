@@ -4,8 +4,8 @@
 #include "base/log/log.hpp"
 
 namespace tutti::controller {
-Core::Core(store::Store& store, Deliver deliver, Ended ended)
-    : deliver_(std::move(deliver)), ended_(std::move(ended)), turns_(store, now_on_the_wall) {}
+Core::Core(store::Store& store, Deliver deliver, Ended ended, const cluster::Retention& keep)
+    : deliver_(std::move(deliver)), ended_(std::move(ended)), turns_(store, now_on_the_wall, keep) {}
 
 Core::~Core() { stop(); }
 
@@ -66,6 +66,7 @@ void Core::run() {
     }
     for (auto& answer : outcome.answers) answer.reply(std::move(answer.result));
     for (const Query& query : outcome.queries) turns_.answer(query);
+    turns_.rest();
   }
 }
 

@@ -27,7 +27,7 @@ class Core {
   // Called on the core's thread when a job has ended.
   using Ended = std::function<void(const cluster::Job&)>;
 
-  Core(store::Store& store, Deliver deliver, Ended ended = nullptr);
+  Core(store::Store& store, Deliver deliver, Ended ended = nullptr, const cluster::Retention& keep = {});
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
   ~Core();
@@ -40,6 +40,8 @@ class Core {
   void happen(cluster::Event event, Reply reply);
   // Reads the committed state, in order with the events.
   void ask(Query query);
+  // Of what is over. Any thread.
+  const cluster::Retention& keep() const { return turns_.keep(); }
 
   // Whether anybody wants to hear of changes: their JSON is made only then.
   std::atomic<int> watchers{0};

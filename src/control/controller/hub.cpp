@@ -65,8 +65,8 @@ void Hub::receive(Agent& agent, const std::string& frame) {
     return refuse(agent, "it was " + agent.node + " and now says " + hello->node);
   if (hello != nullptr) return greet(agent, std::move(*hello));
   if (!speakers_.speaks(agent.node, agent.connection)) return;
-  if (std::holds_alternative<wire::Heartbeat>(*message))
-    return core_.happen(cluster::Heard{agent.node}, nullptr);
+  if (const auto* beat = std::get_if<wire::Heartbeat>(&*message))
+    return core_.happen(cluster::Heard{agent.node, beat->kept}, nullptr);
   if (auto* report = std::get_if<cluster::RankReport>(&*message)) {
     return core_.happen(cluster::Reported{agent.node, std::move(*report)}, nullptr);
   }

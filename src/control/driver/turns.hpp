@@ -65,7 +65,7 @@ class Turns {
     std::vector<Query> queries;
   };
 
-  Turns(store::Store& store, Clock clock);
+  Turns(store::Store& store, Clock clock, const cluster::Retention& keep = {});
   Turns(const Turns&) = delete;
   Turns& operator=(const Turns&) = delete;
 
@@ -78,24 +78,31 @@ class Turns {
   Duration patience() const;
   // Something that agents said was dropped before it came here: the next turn asks them again.
   void miss() { resync_ = true; }
+  // When all that a turn has brought has gone out: the store tidies up from time to time.
+  void rest();
 
   const cluster::State& state() const { return state_; }
   void answer(const Query& query) { query(state_, health_); }
   const wire::StoreHealth& health() const { return health_; }
+  const cluster::Retention& keep() const { return keep_; }
 
  private:
   void keep_leases(Instant now);
   void probe(Instant now);
-  void step(Outcome& outcome, cluster::Effects& effects, Instant now, Item& item);
+  // True if it is one of those that work on a full disk, too.
+  bool step(Outcome& outcome, cluster::Effects& effects, Instant now, Item& item);
   void schedule(cluster::Effects& effects, Instant now);
-  bool commit(const cluster::Effects& effects);
+  bool commit(const cluster::Effects& effects, bool frees_room);
+  std::vector<store::Write> writes_of(const cluster::Effects& effects) const;
   Delivery delivery(const cluster::Effects& effects, bool watched) const;
   void refuse(Outcome& outcome, Instant now);
   Result<> read_store();
 
   store::Store& store_;
   Clock clock_;
+  const cluster::Retention keep_;
   cluster::State state_;
+  bool state_is_stored_ = true;  // false after a failed commit, until the store could be read
   std::uint64_t revision_ = 0;
   wire::StoreHealth health_;
   bool resync_ = false;
@@ -103,6 +110,7 @@ class Turns {
   Instant next_tick_;
   Instant next_probe_;
   Instant next_pass_;
+  Instant next_rest_;
   bool pass_wanted_ = false;
 };
 

@@ -4,6 +4,7 @@
 
 #include <google/protobuf/stubs/logging.h>
 
+#include "base/visible.hpp"
 #include "control/wire/convert.hpp"
 
 namespace tutti::wire {
@@ -42,8 +43,10 @@ Result<AgentMessage> hello_from(const proto::Hello& from) {
     return invalid("a location or address is too long");
   auto inventory = from_proto(from.inventory());
   if (!inventory) return std::move(inventory).error();
-  cluster::Hello to{from.node(),      from.location(),       from.address(),
-                    from.agent_pid(), std::move(*inventory), {}};
+  // What a driver calls its devices is no reason to refuse a node; it is only made fit to be shown.
+  for (cluster::Device& device : inventory->devices) device.model = visible_line(device.model);
+  cluster::Hello to{from.node(),      visible_line(from.location()), visible_line(from.address()),
+                    from.agent_pid(), std::move(*inventory),         {}};
   for (const auto& rank : from.ranks()) {
     auto report = report_from(rank);
     if (!report) return std::move(report).error();
@@ -118,7 +121,7 @@ std::string encode(const AgentMessage& message) {
                    wire::to_proto(hello.inventory, *body.mutable_inventory());
                    for (const auto& rank : hello.ranks) to_proto(rank, *body.add_ranks());
                  },
-                 [&](const Heartbeat&) { to.mutable_heartbeat(); },
+                 [&](const Heartbeat& beat) { to.mutable_heartbeat()->set_kept_bytes(beat.kept.count()); },
                  [&](const cluster::RankReport& report) { to_proto(report, *to.mutable_rank()); },
                  [&](const LogChunk& chunk) {
                    to.mutable_log()->set_stream(chunk.stream);
@@ -139,7 +142,8 @@ Result<AgentMessage> decode_agent_message(std::string_view bytes) {
     case proto::AgentMessage::kHello:
       return hello_from(from.hello());
     case proto::AgentMessage::kHeartbeat:
-      return AgentMessage(Heartbeat{});
+      return AgentMessage(
+          Heartbeat{Bytes(std::clamp<std::int64_t>(from.heartbeat().kept_bytes(), 0, bytes_max))});
     case proto::AgentMessage::kRank: {
       auto report = report_from(from.rank());
       if (!report) return std::move(report).error();
@@ -163,7 +167,10 @@ std::string encode(const ControllerMessage& message) {
                    name_attempt(end, *to.mutable_end());
                    for (const std::int32_t rank : end.ranks) to.mutable_end()->add_ranks(rank);
                  },
-                 [&](const ForgetRanks& forget) { name_attempt(forget, *to.mutable_forget()); },
+                 [&](const ForgetRanks& forget) {
+                   name_attempt(forget, *to.mutable_forget());
+                   to.mutable_forget()->set_job_ended(forget.job_ended);
+                 },
                  [&](const ReadLogs& read) {
                    auto& body = *to.mutable_read_logs();
                    name_attempt(read, body);
@@ -192,7 +199,8 @@ Result<ControllerMessage> decode_controller_message(std::string_view bytes) {
                                         from.end().attempt(),
                                         {from.end().ranks().begin(), from.end().ranks().end()}});
     case proto::ControllerMessage::kForget:
-      return ControllerMessage(ForgetRanks{cluster::JobId(from.forget().job()), from.forget().attempt()});
+      return ControllerMessage(ForgetRanks{cluster::JobId(from.forget().job()), from.forget().attempt(),
+                                           from.forget().job_ended()});
     case proto::ControllerMessage::kReadLogs: {
       const auto& read = from.read_logs();
       return ControllerMessage(ReadLogs{read.stream(), cluster::JobId(read.job()), read.attempt(),

@@ -22,7 +22,9 @@ constexpr std::size_t detail_bytes_max = 8 << 10;
 
 // ---- agent to controller
 
-struct Heartbeat {};
+struct Heartbeat {
+  Bytes kept;  // what ranks that have ended left on the node
+};
 struct LogChunk {
   std::uint64_t stream = 0;
   std::int32_t rank = 0;
@@ -64,6 +66,7 @@ struct EndRanks {
 struct ForgetRanks {
   cluster::JobId job;
   std::int32_t attempt = 0;
+  bool job_ended = false;  // for good: there will be no other attempt
 };
 struct ReadLogs {
   std::uint64_t stream = 0;

@@ -12,6 +12,7 @@ namespace {
 constexpr std::string_view job_prefix = "job/";
 constexpr std::string_view node_prefix = "node/";
 constexpr std::string_view queue_prefix = "queue/";
+constexpr std::string_view past_use_prefix = "used/";
 constexpr std::string_view the_fabric = "fabric";
 
 Error damaged(std::string_view key) {
@@ -77,6 +78,20 @@ std::string queue_key(const std::string& name) { return std::string(queue_prefix
 
 std::string fabric_key() { return std::string(the_fabric); }
 
+// The name of a queue has no space.
+std::string past_use_key(const cluster::QueueUser& who) {
+  return std::string(past_use_prefix) + who.first + " " + who.second;
+}
+
+std::string encode(const cluster::QueueUser& who, const cluster::PastUse& past) {
+  proto::StoredPastUse to;
+  to.set_queue(who.first);
+  to.set_user(who.second);
+  to.set_device_seconds(past.amount);
+  to.set_at_ns(past.at.time_since_epoch().count());
+  return to.SerializeAsString();
+}
+
 std::string encode(const cluster::Job& job) {
   proto::StoredJob to;
   to.set_id(job.id.number());
@@ -112,6 +127,7 @@ std::string encode(const cluster::Node& node) {
   to_proto(node.inventory, *to.mutable_inventory());
   to.set_draining(node.draining);
   to.set_lost(node.lost);
+  to.set_lost_at_ns(node.lost_at.time_since_epoch().count());
   return to.SerializeAsString();
 }
 
@@ -157,6 +173,12 @@ Result<> decode_into(cluster::State& state, std::string_view key, std::string_vi
     state.fabric = std::make_shared<const cluster::Fabric>(std::move(*fabric));
     return {};
   }
+  if (key.starts_with(past_use_prefix)) {
+    proto::StoredPastUse from;
+    if (!from.ParseFromArray(bytes.data(), size)) return damaged(key);
+    state.past_use[{from.queue(), from.user()}] = {from.device_seconds(), Instant(Duration(from.at_ns()))};
+    return {};
+  }
   if (key.starts_with(queue_prefix)) {
     proto::StoredQueue from;
     if (!from.ParseFromArray(bytes.data(), size)) return damaged(key);
@@ -170,6 +192,7 @@ Result<> decode_into(cluster::State& state, std::string_view key, std::string_vi
   if (!inventory) return damaged(key);
   cluster::Node node{from.name(),           from.location(), from.address(), from.agent_pid(),
                      std::move(*inventory), from.draining(), from.lost(),    {}};
+  node.lost_at = Instant(Duration(from.lost_at_ns()));
   state.nodes.insert_or_assign(from.name(), std::move(node));
   return {};
 }

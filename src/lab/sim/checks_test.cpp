@@ -50,6 +50,10 @@ struct ChecksTest : testing::Test {
   // The states of these stories are made by hand, and so is what follows from them.
   void turned() {
     state.index.rebuild(state, Instant());
+    state.ended = {};
+    for (const auto& [id, job] : state.jobs) {
+      if (job.finished()) state.ended.add(job);
+    }
     checks.turned(10s, state);
   }
   void start(std::uint64_t job, std::int32_t attempt) { checks.process_started("n1", 7, key(job, attempt)); }

@@ -11,6 +11,8 @@ namespace {
 constexpr Instant epoch{std::chrono::hours(24 * 365 * 50)};
 constexpr Duration restart_after_failure = 1s;
 constexpr std::uint64_t compare_every_turns = 64;
+// So little that jobs are forgotten while others still come after them.
+constexpr cluster::Retention kept{.jobs_max = 20, .jobs_age_max = 30s, .nodes_age_max = 60s};
 
 std::string describe(const cluster::RankReport& report) {
   std::string rank =
@@ -47,8 +49,8 @@ std::string describe(const Result<std::vector<cluster::JobId>>& result) {
 void VirtualController::start() {
   if (up()) return;
   ++life_;
-  turns_ =
-      std::make_unique<driver::Turns>(disk_, [this] { return epoch + world_.agenda.now() + clock_offset_; });
+  turns_ = std::make_unique<driver::Turns>(
+      disk_, [this] { return epoch + world_.agenda.now() + clock_offset_; }, kept);
   if (auto loaded = turns_->load(); !loaded) {
     world_.note("controller cannot start: " + loaded.error().text());
     turns_.reset();

@@ -8,6 +8,7 @@
 #include "base/result.hpp"
 #include "control/cluster/model.hpp"
 #include "net/http/client.hpp"
+#include "node/agent/attic.hpp"
 
 namespace tutti::agent {
 
@@ -21,6 +22,9 @@ struct AgentOptions {
   std::string checkpoints;  // a folder that all nodes share, for TUTTI_CHECKPOINT_DIR
   std::string tutti_program;
   cluster::Inventory inventory;
+  Bytes keep_logs = kept_logs_default;  // of ranks that have ended
+  Duration keep_logs_age = kept_logs_age_default;
+  Duration keep_checkpoints_age{};  // of jobs that have ended; 0: for ever
 };
 
 // Runs until SIGTERM or SIGINT; the ranks live on. `joined` is called each time the controller is reached.

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "base/clock/clock.hpp"
 #include "base/files/files.hpp"
 #include "base/log/log.hpp"
 #include "base/text.hpp"
@@ -45,6 +46,14 @@ std::string attempt_name(cluster::JobId job, std::int32_t attempt) {
   return job.text() + "." + std::to_string(attempt);
 }
 
+// When something in the folder was made or removed last; zero if it cannot be known.
+Instant changed_at(const std::string& folder) {
+  struct stat status {};
+  if (::stat(folder.c_str(), &status) != 0) return {};
+  return Instant(std::chrono::seconds(status.st_mtim.tv_sec) +
+                 std::chrono::nanoseconds(status.st_mtim.tv_nsec));
+}
+
 std::string marker(const std::string& folder) { return folder + "/acknowledged"; }
 
 void set(std::map<std::string, std::string>& env, const std::string& entry) {
@@ -75,11 +84,13 @@ std::optional<RankStatus> end_in(const std::string& folder) {
 
 }  // namespace
 
-ShimProcesses::ShimProcesses(net::Loop& loop, ProcessOptions options, Shipped& shipped, Calls calls)
+ShimProcesses::ShimProcesses(net::Loop& loop, ProcessOptions options, Shipped& shipped, Attic& attic,
+                             Calls calls)
     : loop_(loop),
       options_(std::move(options)),
       folder_(options_.folder + "/ranks"),
       shipped_(shipped),
+      attic_(attic),
       calls_(std::move(calls)) {}
 
 std::string ShimProcesses::folder_of(const RankKey& key) const { return folder_ + "/" + key.text(); }
@@ -91,19 +102,18 @@ Result<std::map<RankKey, RankStatus>> ShimProcesses::adopt() {
   std::filesystem::create_directories(folder_, failure);
   if (failure) return failed(failure.message()).within("cannot make " + folder_);
   std::map<RankKey, RankStatus> found;
-  std::vector<std::pair<std::filesystem::file_time_type, std::string>> finished;
+  std::vector<std::pair<Instant, std::string>> finished;
   for (const auto& entry : std::filesystem::directory_iterator(folder_, failure)) {
     const auto key = parse_key(entry.path().filename().string());
     if (!key) continue;
     if (std::filesystem::exists(marker(entry.path().string()))) {
-      finished.emplace_back(entry.last_write_time(failure), entry.path().string());
+      finished.emplace_back(changed_at(entry.path().string()), entry.path().string());
     } else {
       found[*key] = adopt_one(*key);
     }
   }
   std::sort(finished.begin(), finished.end());
-  for (auto& [time, path] : finished) finished_.push_back(std::move(path));
-  trim();
+  for (auto& [time, path] : finished) attic_.put(std::move(path), time);
   return found;
 }
 
@@ -216,17 +226,7 @@ void ShimProcesses::forget(const RankKey& key) {
   if (std::error_code ignored; !std::filesystem::exists(folder, ignored)) return;
   if (auto marked = files::replace_file(marker(folder), ""); !marked)
     log::warning("{}", marked.error().text());
-  finished_.push_back(folder);
-  trim();
-}
-
-void ShimProcesses::trim() {
-  if (finished_.size() <= finished_folders_max) return;
-  const auto excess = static_cast<std::ptrdiff_t>(finished_.size() - finished_folders_max);
-  std::error_code ignored;
-  for (auto at = finished_.begin(); at != finished_.begin() + excess; ++at)
-    std::filesystem::remove_all(*at, ignored);
-  finished_.erase(finished_.begin(), finished_.begin() + excess);
+  attic_.put(folder, now_on_the_wall());
 }
 
 // ---- what ranks leave in their folders
@@ -237,10 +237,7 @@ std::string ShimProcesses::said(const RankKey& key) {
 }
 
 Instant ShimProcesses::saved_at(const RankKey& key) {
-  struct stat folder {};
-  if (::stat((options_.checkpoints + "/" + key.job.text()).c_str(), &folder) != 0) return {};
-  return Instant(std::chrono::seconds(folder.st_mtim.tv_sec) +
-                 std::chrono::nanoseconds(folder.st_mtim.tv_nsec));
+  return changed_at(options_.checkpoints + "/" + key.job.text());
 }
 
 std::map<std::int32_t, std::string> ShimProcesses::log_folders(cluster::JobId job,

@@ -10,6 +10,7 @@
 
 #include "base/files/descriptor.hpp"
 #include "net/http/loop.hpp"
+#include "node/agent/attic.hpp"
 #include "node/agent/shipped.hpp"
 #include "node/keeper/processes.hpp"
 #include "node/rank/launch.hpp"
@@ -18,8 +19,6 @@
 namespace tutti::agent {
 
 using keeper::RankKey;
-
-constexpr std::size_t finished_folders_max = 2000;  // their logs stay readable until then
 
 struct ProcessOptions {
   std::string node;
@@ -35,7 +34,7 @@ class ShimProcesses final : public keeper::Processes {
     std::function<void(cluster::JobId, std::int32_t attempt, const Result<std::string>& folder)> prepared;
   };
 
-  ShimProcesses(net::Loop& loop, ProcessOptions options, Shipped& shipped, Calls calls);
+  ShimProcesses(net::Loop& loop, ProcessOptions options, Shipped& shipped, Attic& attic, Calls calls);
 
   Result<std::map<RankKey, cluster::RankStatus>> adopt() override;
   void prepare(const wire::StartRanks& start) override;
@@ -44,6 +43,8 @@ class ShimProcesses final : public keeper::Processes {
                  const std::string& workdir) override;
   void end(const RankKey& key) override;
   void forget(const RankKey& key) override;
+  Bytes kept() const override { return attic_.kept(); }
+  void job_ended(cluster::JobId job) override { attic_.job_ended(job); }
   std::string said(const RankKey& key) override;
   Instant saved_at(const RankKey& key) override;
 
@@ -64,15 +65,14 @@ class ShimProcesses final : public keeper::Processes {
   std::vector<std::string> environment(const wire::StartRanks& attempt, const wire::StartRank& rank) const;
   void watch(const RankKey& key, Entry& entry);
   void ended(RankKey key);
-  void trim();
 
   net::Loop& loop_;
   ProcessOptions options_;
   std::string folder_;
   Shipped& shipped_;
+  Attic& attic_;
   Calls calls_;
   std::map<RankKey, Entry> running_;
-  std::vector<std::string> finished_;  // folders, oldest first
 };
 
 }  // namespace tutti::agent

@@ -27,7 +27,7 @@ void Keeper::say_hello() {
 
 void Keeper::heartbeat() {
   look_at_sentences();
-  send_(wire::Heartbeat{});
+  send_(wire::Heartbeat{processes_.kept()});
 }
 
 void Keeper::look_at_sentences() {
@@ -136,6 +136,7 @@ void Keeper::on(const wire::ForgetRanks& forget) {
     }
   }
   release_if_unused(forget.job, forget.attempt);
+  if (forget.job_ended) processes_.job_ended(forget.job);
 }
 
 void Keeper::release_if_unused(cluster::JobId job, std::int32_t attempt) {

@@ -36,6 +36,10 @@ class Processes {
   virtual void end(const RankKey& key) = 0;
   // The end of this rank is acknowledged: adopt() does not find it any more.
   virtual void forget(const RankKey& key) = 0;
+  // How much room the logs of ranks take that were forgotten. Returns at once.
+  virtual Bytes kept() const { return {}; }
+  // The job of ranks that were forgotten has ended for good.
+  virtual void job_ended(cluster::JobId) {}
   // What a running rank says about itself, for people; "" if nothing.
   virtual std::string said(const RankKey& key) = 0;
   // When its job last saved something in the folder for checkpoints; zero if it is not known.
