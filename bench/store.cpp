@@ -31,7 +31,7 @@ cluster::Job job(std::uint64_t number) {
   job.spec.name = "train-" + std::to_string(number % 1000);
   job.spec.command = {"python3", "train.py", "--config", "configs/base.yaml"};
   job.spec.env = {"OMP_NUM_THREADS=8", "DATA=/data/corpus"};
-  job.spec.workdir = "/home/ada/project";
+  job.spec.workdir = "/data/project";
   job.spec.user = "ada";
   job.spec.shape.ranks = 8;
   job.spec.shape.gpu_share = 1000;

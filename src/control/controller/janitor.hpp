@@ -20,7 +20,7 @@ constexpr Duration kept_blobs_age_default = 7 * 24h;
 constexpr Bytes kept_blobs_default = gib(100);
 // A folder is shipped before its job is submitted: what was used so lately may belong to such a job.
 constexpr Duration blobs_age_min = 1h;
-constexpr Duration janitor_every = 1min;
+constexpr Duration janitor_every = 5min;
 
 struct JanitorOptions {
   std::string folder;  // of the controller
