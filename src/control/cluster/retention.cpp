@@ -50,6 +50,7 @@ void Machine::drop(const Node& node) {
   const NodeName name = node.name;
   effects_.nodes.insert(name);
   state_.nodes.erase(name);
+  state_.blame.forget(name);
   state_.index.removed_node();
   Fabric left = only_between(*state_.fabric, node_names(state_));
   if (left.size() != state_.fabric->size()) {

@@ -155,7 +155,7 @@ Result<std::map<RankKey, RankStatus>> ShimProcesses::adopt() {
   std::sort(finished.begin(), finished.end());
   // First: what the attic removes from now on passes through the same folder.
   sweep(found);
-  for (auto& [time, path] : finished) attic_.put(std::move(path), time);
+  for (const auto& [time, path] : finished) attic_.put(path, time);
   return found;
 }
 
