@@ -120,7 +120,7 @@ TEST_F(FullDisk, WhatIsNotKeptIsRemovedFromTheStore) {
   now += 1s;
   brief.turn({}, true);
   EXPECT_EQ(brief.state().jobs.size(), 2U);
-  EXPECT_EQ(store.load()->objects.size(), 3U) << "with the node";
+  EXPECT_EQ(store.load()->objects.size(), 4U) << "with the node and the cluster";
 }
 
 }  // namespace

@@ -136,7 +136,7 @@ TEST(Submit, RefusesControlCharactersInWords) {
   for (const auto word : {&cluster::JobSpec::name, &cluster::JobSpec::user, &cluster::JobSpec::workdir}) {
     cluster::JobSpec spec = full_spec();
     spec.*word = "a\x1b[2J";
-    const auto refused = decode_submit(*encode_submit({spec}));
+    const auto refused = decode_submit(*encode_submit({{spec}}));
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().message(), "'a\\x1b[2J' holds a control character");
   }
