@@ -88,6 +88,39 @@ TEST_F(AtticTest, AnEmptyFolderForCheckpointsGoesWithItsJob) {
   EXPECT_TRUE(fs::exists(full + "/model"));
 }
 
+TEST_F(AtticTest, JobsOfTwoClustersHaveTheSameNumbers) {
+  AtticOptions limits = options();
+  limits.checkpoints_age_max = 24h;
+  AtticShelves shelves(limits);
+  const auto ours = checkpoints("one/7");
+  const auto theirs = checkpoints("two/7");
+  for (const auto& folder : {ours, theirs}) std::ofstream(folder + "/model") << "weights";
+  shelves.job_ended(sched::JobId(7), "one");
+  const Instant later(std::chrono::seconds(::time(nullptr)) + std::chrono::hours(48));
+  shelves.tidy_checkpoints(later, "two");
+  EXPECT_TRUE(fs::exists(ours + "/model"));
+  shelves.tidy_checkpoints(later, "one");
+  EXPECT_FALSE(fs::exists(ours));
+  EXPECT_TRUE(fs::exists(theirs + "/model"));
+}
+
+TEST_F(AtticTest, NothingIsRemovedOnceTheFoldersAreNotItsOwn) {
+  AtticOptions limits = options();
+  limits.logs_age_max = 24h;
+  limits.removed = root_ + "/removed";
+  AtticShelves shelves(limits);
+  const auto first = rank("1.0.0", 1);
+  shelves.put(first, now_ - 25h);
+  shelves.tidy_logs(now_);
+  EXPECT_FALSE(fs::exists(first));
+  EXPECT_TRUE(fs::is_empty(limits.removed));
+  const auto second = rank("2.0.0", 1);
+  shelves.put(second, now_ - 25h);
+  shelves.close();
+  shelves.tidy_logs(now_);
+  EXPECT_TRUE(fs::exists(second));
+}
+
 TEST_F(AtticTest, CheckpointsGoOnlyIfThatIsWantedAndTheirJobHasEnded) {
   const auto ended = checkpoints("7");
   const auto unfinished = checkpoints("8");
