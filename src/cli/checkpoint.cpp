@@ -8,6 +8,7 @@
 #include "base/files/files.hpp"
 #include "cli/commands.hpp"
 #include "cli/progress_bar.hpp"
+#include "cli/terminal.hpp"
 #include "cli/text_table.hpp"
 #include "learn/checkpoint/export.hpp"
 #include "learn/checkpoint/files.hpp"
@@ -96,7 +97,7 @@ class CheckpointCommand final : public Command {
                  entry.mesh, std::isnan(entry.loss) ? "" : short_number(entry.loss),
                  format_instant(entry.written_at), ""});
     }
-    std::fputs(table.text().c_str(), stdout);
+    print_text(table.text());
     return exit_success;
   }
 
@@ -124,7 +125,7 @@ class CheckpointCommand final : public Command {
         std::printf("step %lld is sound: %s in %zu files\n", static_cast<long long>(entry.step),
                     size_text(entry.bytes).c_str(), entry.files);
       } else {
-        std::fprintf(stderr, "tutti: %s\n", problem.c_str());
+        print_note(problem);
       }
     }
     if (json_) std::printf("%s\n", list.dump().c_str());

@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <fstream>
 
 #include <nlohmann/json.hpp>
 
+#include "base/files/files.hpp"
 #include "base/text.hpp"
 #include "control/controller/controller.hpp"
 #include "control/wire/replies.hpp"
@@ -15,16 +15,16 @@
 namespace tutti::cli {
 namespace {
 
+constexpr std::size_t address_line_bytes_max = 4096;
+
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
 }
 
 std::string first_line(const std::string& file) {
-  std::ifstream stream(file);
-  std::string line;
-  std::getline(stream, line);
-  return std::string(trim(line));
+  const auto text = files::read_file(file, address_line_bytes_max);
+  return text && *text ? std::string(trim(std::string_view(**text).substr(0, (*text)->find('\n')))) : "";
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "base/text.hpp"
 #include "cli/commands.hpp"
 #include "cli/progress_bar.hpp"
+#include "cli/terminal.hpp"
 #include "cli/text_files.hpp"
 #include "cli/text_table.hpp"
 #include "learn/dataset/dataset.hpp"
@@ -336,7 +337,11 @@ class Data final : public Command {
     }
     json told = described(*dataset);
     if (verify_) told["verified"] = true;
-    std::fputs(json_ ? (told.dump() + "\n").c_str() : table(told).c_str(), stdout);
+    if (json_) {
+      std::printf("%s\n", told.dump().c_str());
+    } else {
+      print_text(table(told));
+    }
     return {};
   }
 

@@ -6,7 +6,9 @@
 
 #include "base/log/log.hpp"
 #include "base/text.hpp"
+#include "base/visible.hpp"
 #include "cli/command.hpp"
+#include "cli/terminal.hpp"
 
 namespace tutti::cli {
 namespace {
@@ -72,8 +74,8 @@ Result<int> run_command(const std::vector<std::string>& words) {
 
 // tutti: WHAT : WHY, and below it what to do.
 int report(const Error& error) {
-  std::fprintf(stderr, "tutti: %s\n", error.text().c_str());
-  if (!error.remedy().empty()) std::fprintf(stderr, "  %s\n", error.remedy().c_str());
+  print_note(error.text());
+  if (!error.remedy().empty()) std::fprintf(stderr, "  %s\n", visible(error.remedy()).c_str());
   return error.code() == ErrorCode::invalid ? exit_usage : exit_failed;
 }
 

@@ -8,6 +8,7 @@
 #include "cli/cluster.hpp"
 #include "cli/commands.hpp"
 #include "cli/local_time.hpp"
+#include "cli/terminal.hpp"
 
 namespace tutti::cli {
 namespace {
@@ -53,7 +54,11 @@ class Explain final : public Command {
     if (!cluster) return std::move(cluster).error();
     auto view = cluster->get("jobs/" + url_encode(job_) + "/explain");
     if (!view) return std::move(view).error().within("explain " + job_);
-    std::fputs(json_ ? (view->dump() + "\n").c_str() : explanation_text(*view).c_str(), stdout);
+    if (json_) {
+      std::printf("%s\n", view->dump().c_str());
+    } else {
+      print_text(explanation_text(*view));
+    }
     return exit_success;
   }
 

@@ -10,9 +10,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/visible.hpp"
 #include "cli/cluster.hpp"
 #include "cli/commands.hpp"
 #include "cli/submit.hpp"
+#include "cli/terminal.hpp"
 #include "cli/text_table.hpp"
 #include "control/cluster/fabric.hpp"
 
@@ -42,7 +44,7 @@ class Progress {
 
   void show(const std::string& text) {
     if (!terminal_ || text == shown_) return;
-    std::fprintf(stderr, "\r\033[K%s", text.c_str());
+    std::fprintf(stderr, "\r\033[K%s", visible_line(text).c_str());
     std::fflush(stderr);
     shown_ = text;
   }
@@ -94,9 +96,7 @@ class Measurement {
     auto client = cluster_.another();
     const auto answer = client.request(
         "POST", "/api/v1/jobs/" + job_ + "/cancel?by=" + url_encode(user_name()), "", cancel_time_max);
-    if (!answer)
-      std::fprintf(stderr, "tutti: job %s : cannot be cancelled now: %s\n", job_.c_str(),
-                   answer.error().text().c_str());
+    if (!answer) print_note("job " + job_ + " : cannot be cancelled now: " + answer.error().text());
   }
 
  private:
@@ -154,7 +154,7 @@ class Fabric final : public Command {
     }
     if ((*document)["links"].empty())
       return failed("nothing has been measured yet").within("fabric").remedy("`tutti fabric` does it");
-    std::fputs(table((*document)["links"]).c_str(), stdout);
+    print_text(table((*document)["links"]));
     return exit_success;
   }
 
@@ -200,8 +200,7 @@ class Fabric final : public Command {
       if (state == "ready") {
         ++ready;
       } else {
-        std::fprintf(stderr, "tutti: node %s is left out: it is %s\n",
-                     node["name"].get<std::string>().c_str(), state.c_str());
+        print_note("node " + node["name"].get<std::string>() + " is left out: it is " + state);
       }
     }
     if (ready < 2) {

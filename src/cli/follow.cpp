@@ -13,7 +13,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/visible.hpp"
 #include "cli/command.hpp"
+#include "cli/terminal.hpp"
 #include "control/wire/replies.hpp"
 
 namespace tutti::cli {
@@ -38,10 +40,11 @@ struct LogPiece {
 // already printed is passed over, by its place in the log.
 class LogPrinter {
  public:
-  LogPrinter(bool prefix, std::string label, std::string live_line)
-      : prefix_(prefix),
-        label_(std::move(label)),
-        live_line_(isatty(STDOUT_FILENO) == 1 ? std::move(live_line) : "") {}
+  LogPrinter(const FollowOptions& options, bool terminal)
+      : prefix_(options.prefix),
+        tames_(terminal && !options.raw),
+        label_(options.label),
+        live_line_(terminal ? options.live_line : "") {}
 
   // How many bytes of the log are missing in front of this piece. `whole`: it was asked for from its
   // beginning.
@@ -89,11 +92,13 @@ class LogPrinter {
     const bool live = !live_line_.empty() && text.starts_with(live_line_);
     if (std::exchange(live_shown_, live)) std::fputs(live ? "\r\033[K" : "\n", stdout);
     if (prefix_) std::printf("[%s%d] ", label_.c_str(), rank);
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    const std::string tamed = tames_ ? visible_log(text) : text;
+    std::fwrite(tamed.data(), 1, tamed.size(), stdout);
     if (!live) std::fputc('\n', stdout);
   }
 
   bool prefix_;
+  bool tames_;  // what was printed may be meant for the terminal: only text and colours pass
   std::string label_;
   std::string live_line_;
   bool live_shown_ = false;  // the cursor stands behind a line that the next one may replace
@@ -103,7 +108,7 @@ class LogPrinter {
 class Follower {
  public:
   Follower(Cluster& cluster, const FollowOptions& options)
-      : cluster_(cluster), options_(options), printer_(options.prefix, options.label, options.live_line) {}
+      : cluster_(cluster), options_(options), printer_(options, isatty(STDOUT_FILENO) == 1) {}
 
   Result<int> run(bool to_the_end) {
     if (to_the_end && options_.cancels) ::signal(SIGINT, count_interrupt);
@@ -195,7 +200,7 @@ class Follower {
     if (body.value("missing", false)) missing_attempts_.insert(body.value("attempt", 0));
     const std::string text = body.value("text", "");
     // Said once, although each new stream says it again.
-    if (noted_.insert(text).second) std::fprintf(stderr, "tutti: %s\n", text.c_str());
+    if (noted_.insert(text).second) print_note(text);
   }
 
   void on_job(const nlohmann::json& job) {
@@ -203,8 +208,7 @@ class Follower {
     const int attempt = job.value("attempt", 0);
     if (attempt > attempt_) {
       printer_.finish();
-      if (options_.says_end)
-        std::fprintf(stderr, "tutti: job %s : %s\n", options_.job.c_str(), job.value("reason", "").c_str());
+      if (options_.says_end) print_note("job " + options_.job + " : " + job.value("reason", ""));
       attempt_ = attempt;
     }
     finished_ = job.contains("exit_code");
@@ -242,14 +246,14 @@ class Follower {
   }
 
   void say(const std::string& what) const {
-    std::fprintf(stderr, "\ntutti: job %s : %s\n", options_.job.c_str(), what.c_str());
+    std::fputc('\n', stderr);
+    print_note("job " + options_.job + " : " + what);
   }
 
   Result<int> end() const {
     const std::string state = job_.value("state", "");
     if (state != "succeeded" && options_.says_end) {
-      std::fprintf(stderr, "tutti: job %s : %s: %s\n", options_.job.c_str(), state.c_str(),
-                   job_.value("reason", "").c_str());
+      print_note("job " + options_.job + " : " + state + ": " + job_.value("reason", ""));
       std::fprintf(stderr, "  `tutti show %s` tells more\n", options_.job.c_str());
     }
     const int code = cancelled_ && state == "cancelled" ? exit_interrupted : job_.value("exit_code", 1);

@@ -18,6 +18,7 @@ struct FollowOptions {
   bool cancels = false;    // the second Ctrl-C cancels the job
   bool says_end = true;    // why it failed, on stderr
   bool only_logs = false;  // the exit code says whether they are complete, not how the job ended
+  bool raw = false;        // a terminal, too, gets every byte of the log as it was printed
   // On a terminal, lines that begin so take the place of one another; empty: none do.
   std::string live_line = {};
   bool was_there = false;  // the controller was, a moment ago: if it is not now, it is waited for

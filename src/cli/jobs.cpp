@@ -10,11 +10,13 @@
 #include <nlohmann/json.hpp>
 
 #include "base/id.hpp"
+#include "cli/archive.hpp"
 #include "cli/cluster.hpp"
 #include "cli/commands.hpp"
 #include "cli/explain.hpp"
 #include "cli/follow.hpp"
 #include "cli/local_time.hpp"
+#include "cli/terminal.hpp"
 #include "cli/text_table.hpp"
 #include "control/cluster/model.hpp"
 
@@ -91,16 +93,23 @@ Result<json> read_array(Cluster& cluster, const std::string& job) {
 class Jobs final : public Command {
  public:
   void declare(config::Flags& flags) override {
+    flags.add_word("archive", action_, "write finished jobs to a file and remove them from the cluster",
+                   false);
     flags.add("all", all_, "finished jobs too");
     flags.add("array", array_, "only the elements of the array that this job belongs to, finished ones too");
     flags.add("limit", limit_, "at most this many, newest first (default: 100)", {.min = 1, .max = 100'000});
     flags.add("watch", watch_, "show them again each second, until Ctrl-C");
     flags.add("json", json_, "a JSON array");
+    flags.add("out", archive_.file, "archive: the file, which gets a line of JSON for each job");
+    flags.add("older-than", archive_.older_than, "archive: only jobs that ended before that (default: 7d)");
   }
 
   Result<int> run() override {
+    if (!action_.empty() && action_ != "archive")
+      return invalid("unknown word '" + action_ + "'").within("jobs").remedy("did you mean 'archive'?");
     auto cluster = Cluster::find();
     if (!cluster) return std::move(cluster).error();
+    if (action_ == "archive") return archive(*cluster);
     std::string query = all_ || !array_.empty() ? "&all=1" : "";
     if (!array_.empty()) {
       if (auto id = parse_id_number(array_); !id) return std::move(id).error().within("jobs --array");
@@ -110,8 +119,11 @@ class Jobs final : public Command {
       auto jobs = read_jobs(*cluster, query, limit_);
       if (!jobs) return std::move(jobs).error().within("jobs");
       if (watch_) std::fputs("\033[H\033[2J", stdout);
-      const std::string text = json_ ? jobs->dump() + "\n" : jobs_table(*jobs);
-      std::fputs(text.c_str(), stdout);
+      if (json_) {
+        std::printf("%s\n", jobs->dump().c_str());
+      } else {
+        print_text(jobs_table(*jobs));
+      }
       if (!json_ && jobs->empty()) std::fputs("(none; --all shows finished ones)\n", stdout);
       std::fflush(stdout);
       if (!watch_) return exit_success;
@@ -120,6 +132,18 @@ class Jobs final : public Command {
   }
 
  private:
+  Result<int> archive(Cluster& cluster) const {
+    if (archive_.file.empty())
+      return invalid("--out is missing").within("jobs archive").remedy("name the file that gets the jobs");
+    const auto archived = archive_jobs(cluster, archive_);
+    if (!archived) return Error(archived.error()).within("jobs archive");
+    print_text(std::to_string(*archived) + (*archived == 1 ? " job is in " : " jobs are in ") +
+               archive_.file + "\n");
+    return exit_success;
+  }
+
+  std::string action_;
+  ArchiveOptions archive_{.file = "", .older_than = 7 * 24h};
   std::string array_;
   bool all_ = false;
   bool watch_ = false;
@@ -142,38 +166,41 @@ class Show final : public Command {
     if (json_) {
       std::printf("%s\n", job->dump().c_str());
     } else {
-      print(*cluster, *job);
+      print_text(text(*cluster, *job));
     }
     return exit_success;
   }
 
  private:
-  static void print(Cluster& cluster, const json& job) {
+  static std::string text(Cluster& cluster, const json& job) {
     const std::string state = text_of(job, "state");
-    std::printf("job %s  %s  %s\n", text_of(job, "id").c_str(), text_of(job, "name").c_str(), state.c_str());
+    std::string text = "job " + text_of(job, "id") + "  " + text_of(job, "name") + "  " + state + "\n";
     std::string command;
     for (const auto& word : job["command"])
       command += (command.empty() ? "" : " ") + first_line(word.get<std::string>(), 100);
-    std::printf("  command    %s\n", command.c_str());
-    std::printf("  gang       ranks %s, %s GPUs, queue %s\n", rank_summary(job).c_str(),
-                short_number(job["gpus"].get<double>()).c_str(), text_of(job, "queue").c_str());
+    text += "  command    " + command + "\n";
+    text += "  gang       ranks " + rank_summary(job) + ", " + short_number(job["gpus"].get<double>()) +
+            " GPUs, queue " + text_of(job, "queue") + "\n";
     if (job.contains("array_id"))
-      std::printf("  array      index %d of the %d of array %s, which `tutti jobs --array %s` lists\n",
-                  job["array_index"].get<int>(), job["array_count"].get<int>(),
-                  text_of(job, "array_id").c_str(), text_of(job, "array_id").c_str());
-    std::printf("  submitted  %s by %s\n", text_of(job, "submitted_at").c_str(),
-                text_of(job, "user").c_str());
+      text += "  array      index " + std::to_string(job["array_index"].get<int>()) + " of the " +
+              std::to_string(job["array_count"].get<int>()) + " of array " + text_of(job, "array_id") +
+              ", which `tutti jobs --array " + text_of(job, "array_id") + "` lists\n";
+    text += "  submitted  " + text_of(job, "submitted_at") + " by " + text_of(job, "user") + "\n";
     if (job.contains("started_at"))
-      std::printf("  started    %s, attempt %d\n", text_of(job, "started_at").c_str(),
-                  job["attempt"].get<int>());
+      text += "  started    " + text_of(job, "started_at") + ", attempt " +
+              std::to_string(job["attempt"].get<int>()) + "\n";
     if (job.contains("finished_at"))
-      std::printf("  finished   %s, exit code %d\n", text_of(job, "finished_at").c_str(),
-                  job.value("exit_code", 0));
+      text += "  finished   " + text_of(job, "finished_at") + ", exit code " +
+              std::to_string(job.value("exit_code", 0)) + "\n";
     const std::string reason = with_local_times(text_of(job, "reason"));
     const bool waits = state == "queued" || state == "restarting" || state == "held";
-    if (!reason.empty()) std::printf("  %s %s\n", waits ? "waits     " : "because   ", reason.c_str());
-    if (waits && state != "held") print_expected(cluster, text_of(job, "id"));
-    if (job["rank_states"].empty()) return;
+    if (!reason.empty()) text += std::string(waits ? "  waits      " : "  because    ") + reason + "\n";
+    if (waits && state != "held") text += expected(cluster, text_of(job, "id"));
+    return text + ranks(job);
+  }
+
+  static std::string ranks(const json& job) {
+    if (job["rank_states"].empty()) return "";
     TextTable table({"  RANK", "NODE", "STATE", "EXIT", "DEVICES"});
     for (const auto& rank : job["rank_states"]) {
       std::string devices;
@@ -184,26 +211,26 @@ class Show final : public Command {
                  text_of(rank, "state"), ended ? std::to_string(rank["exit_code"].get<int>()) : "-",
                  devices.empty() ? "-" : devices});
     }
-    std::fputs(table.text().c_str(), stdout);
-    print_details(job);
+    return table.text() + details(job);
   }
 
   // When it will start; nothing if the answer does not come, for the rest is true without it.
-  static void print_expected(Cluster& cluster, const std::string& job) {
+  static std::string expected(Cluster& cluster, const std::string& job) {
     const auto view = cluster.get("jobs/" + url_encode(job) + "/explain");
-    if (!view || text_of(*view, "queue").empty()) return;
-    std::printf("  expected   %s; `tutti explain %s` tells more\n", expected_text(*view).c_str(),
-                job.c_str());
+    if (!view || text_of(*view, "queue").empty()) return "";
+    return "  expected   " + expected_text(*view) + "; `tutti explain " + job + "` tells more\n";
   }
 
   // How far running ranks are, or whom they wait for, each sentence once.
-  static void print_details(const json& job) {
+  static std::string details(const json& job) {
+    std::string text;
     std::set<std::string> told;
     for (const auto& rank : job["rank_states"]) {
       const std::string detail = text_of(rank, "detail");
       if (text_of(rank, "state") != "running" || detail.empty() || !told.insert(detail).second) continue;
-      std::printf("  rank %d: %s\n", rank["rank"].get<int>(), detail.c_str());
+      text += "  rank " + std::to_string(rank["rank"].get<int>()) + ": " + detail + "\n";
     }
+    return text;
   }
 
   std::string job_;
@@ -218,6 +245,9 @@ class Logs final : public Command {
     flags.add("rank", options_.rank, "only this rank", {.min = 0, .max = 1 << 24});
     flags.add("tail", options_.tail_lines, "only the last N lines of each rank", {.min = 0, .max = 1 << 24});
     flags.add("no-prefix", no_prefix_, "do not put [rank] before each line");
+    flags.add(
+        "raw", options_.raw,
+        "send a terminal all that was printed, as when it goes to a file; otherwise only text and colours");
     flags.add("array", array_, "of every element of the job's array, one after the other: [index.rank]");
   }
 

@@ -13,6 +13,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/bytes.hpp"
 #include "base/files/descriptor.hpp"
 #include "base/files/files.hpp"
 #include "base/text.hpp"
@@ -80,8 +81,11 @@ std::string last_log_line(const std::string& file) {
   return last;
 }
 
-// Starts a detached process in a session of its own, its output in a log file.
-pid_t spawn(const std::vector<std::string>& words, const std::string& log, int ready_fd) {
+// Starts a detached process in a session of its own, its output in a log file. It begins when a byte comes
+// through the gate: a process that nobody has noted down would outlive `tutti down`, so it ends if the
+// command does before that.
+pid_t spawn(const std::vector<std::string>& words, const std::string& log, int ready_fd,
+            const std::array<int, 2>& gate) {
   std::vector<char*> arguments;
   arguments.reserve(words.size() + 1);
   for (const auto& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -95,6 +99,8 @@ pid_t spawn(const std::vector<std::string>& words, const std::string& log, int r
   ::dup2(out, STDOUT_FILENO);
   ::dup2(out, STDERR_FILENO);
   if (ready_fd >= 0) ::fcntl(ready_fd, F_SETFD, 0);
+  ::close(gate[1]);  // else the pipe would stay open without the command
+  if (char go = 0; ::read(gate[0], &go, 1) != 1) ::_exit(0);
   ::execv(arguments[0], arguments.data());
   ::_exit(127);
 }
@@ -128,12 +134,17 @@ Result<> LocalCluster::start(const std::string& part, const std::vector<std::str
   std::filesystem::create_directories(home_ + "/processes", failure);
   std::filesystem::create_directories(home_ + "/logs", failure);
   if (failure) return failed(failure.message()).within("cannot make " + home_);
-  const pid_t pid = spawn(words, home_ + "/logs/" + part + ".log", ready_fd);
+  std::array<int, 2> gate{};
+  if (::pipe2(gate.data(), O_CLOEXEC) != 0) return failed_errno("cannot make a pipe", errno).within(part);
+  const files::FileDescriptor outside(gate[0]);
+  const files::FileDescriptor inside(gate[1]);
+  const pid_t pid = spawn(words, home_ + "/logs/" + part + ".log", ready_fd, gate);
   if (pid < 0) return failed_errno("cannot start", errno).within(part);
   const auto process = rank::read_process(pid);
   std::string text = std::to_string(pid) + " " + std::to_string(process ? process->start_time : 0) + "\n";
   for (const auto& word : words) text += word + "\n";
-  return files::replace_file(note(part), text);
+  if (auto noted = files::replace_file(note(part), text); !noted) return noted;
+  return files::write_all(inside.get(), as_bytes("g"), part);
 }
 
 Result<> LocalCluster::start_controller() {

@@ -5,9 +5,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/units.hpp"
 #include "cli/cluster.hpp"
 #include "cli/commands.hpp"
 #include "cli/local_time.hpp"
+#include "cli/terminal.hpp"
 #include "cli/text_table.hpp"
 
 namespace tutti::cli {
@@ -20,13 +22,17 @@ class View : public Command {
  public:
   void declare(config::Flags& flags) override { flags.add("json", json_, "JSON for scripts"); }
 
-  Result<int> run() final {
+  Result<int> run() override {
     auto cluster = Cluster::find();
     if (!cluster) return std::move(cluster).error();
     auto document = fetch(*cluster);
     if (!document) return std::move(document).error();
     const json body = select(std::move(*document));
-    std::fputs(json_ ? (body.dump() + "\n").c_str() : table(body).c_str(), stdout);
+    if (json_) {
+      std::printf("%s\n", body.dump().c_str());
+    } else {
+      print_text(table(body));
+    }
     return exit_success;
   }
 
@@ -39,8 +45,30 @@ class View : public Command {
   bool json_ = false;
 };
 
+std::string kept_age(const json& kept, const char* key) {
+  const auto seconds = static_cast<std::int64_t>(kept.value(key, 0.0));
+  return seconds == 0 ? "for ever" : "for " + format_duration(std::chrono::seconds(seconds));
+}
+
+std::string kept_bytes(const json& kept, const char* key) {
+  return format_bytes(Bytes(static_cast<std::int64_t>(kept.value(key, 0.0))));
+}
+
 class Status final : public View {
   Result<json> fetch(Cluster& cluster) const override { return cluster.get("status"); }
+
+  // What is over and still there, how much room it takes, and until when.
+  static std::string kept(const json& kept) {
+    if (kept.empty()) return "";
+    return "kept   finished jobs " + kept_age(kept, "jobs_age_s") + ", at most " +
+           std::to_string(kept.value("jobs_max", 0)) + ", in a store of " + kept_bytes(kept, "store_bytes") +
+           "\n       " + std::to_string(kept.value("nodes_lost", 0)) + " lost nodes " +
+           kept_age(kept, "nodes_age_s") + "\n       " + kept_bytes(kept, "blobs_bytes") +
+           " of shipped folders " + kept_age(kept, "blobs_age_s") + ", at most " +
+           kept_bytes(kept, "blobs_bytes_max") + "\n       " + kept_bytes(kept, "logs_bytes") +
+           " of logs of ended ranks on the nodes\n";
+  }
+
   std::string table(const json& status) const override {
     std::string text = "tutti " + status["version"].get<std::string>() + "\n";
     text += "nodes  " + std::to_string(status["nodes_ready"].get<int>()) + " ready of " +
@@ -50,6 +78,7 @@ class Status final : public View {
     text += "jobs   " + std::to_string(status["jobs_running"].get<int>()) + " running, " +
             std::to_string(status["jobs_queued"].get<int>()) + " queued, " +
             std::to_string(status["jobs_finished"].get<int>()) + " finished\n";
+    text += kept(status.value("kept", json::object()));
     if (!status["store_ok"].get<bool>())
       text += "store  cannot be written: " + status["store_error"].get<std::string>() + "\n";
     return text;
@@ -57,6 +86,26 @@ class Status final : public View {
 };
 
 class Nodes final : public View {
+ public:
+  void declare(config::Flags& flags) override {
+    flags.add_word("remove", action_, "forget a node that is lost and has no ranks", false);
+    flags.add_word("NODE", node_, "which one", false);
+    View::declare(flags);
+  }
+
+  Result<int> run() override {
+    if (action_.empty()) return View::run();
+    if (action_ != "remove")
+      return invalid("unknown word '" + action_ + "'").within("nodes").remedy("did you mean 'remove'?");
+    if (node_.empty()) return invalid("the name of the node is missing").within("nodes remove");
+    auto cluster = Cluster::find();
+    if (!cluster) return std::move(cluster).error();
+    if (auto removed = cluster->remove("nodes/" + url_encode(node_)); !removed)
+      return std::move(removed).error().within("nodes remove " + node_);
+    return exit_success;
+  }
+
+ private:
   Result<json> fetch(Cluster& cluster) const override { return cluster.nodes(); }
   json select(json document) const override { return document["nodes"]; }
 
@@ -93,6 +142,9 @@ class Nodes final : public View {
     }
     return table.text();
   }
+
+  std::string action_;
+  std::string node_;
 };
 
 class Drain final : public Command {

@@ -35,6 +35,17 @@ class Controller final : public Command {
     flags.add("requests-per-second", options_.requests_per_second,
               "at most this many of one address, twice as many at once after a rest (default: 20000)",
               {.min = 1, .max = 1'000'000});
+    flags.add(
+        "keep-jobs", options_.keep.jobs_age_max,
+        "forget jobs so long after their end, 0s never (default: 30d); `tutti jobs archive` saves them");
+    flags.add("keep-jobs-max", keep_jobs_max_, "and the oldest beyond this many (default: 100000)",
+              {.min = 1, .max = 10'000'000});
+    flags.add("keep-lost-nodes", options_.keep.nodes_age_max,
+              "forget nodes so long after their loss, 0s never (default: 7d)");
+    flags.add(
+        "keep-shipped", options_.keep_blobs_age,
+        "remove shipped folders that no job needs so long after their last use, 0s never (default: 7d)");
+    flags.add("keep-shipped-max", options_.keep_blobs, "and the oldest beyond this size (default: 100GiB)");
     flags.add("ready-fd", ready_fd_, "write the address to this descriptor when the port is open",
               {.min = 0, .max = 1 << 20});
   }
@@ -44,6 +55,7 @@ class Controller final : public Command {
     if (!action_.empty() && action_ != "init")
       return invalid("unknown word '" + action_ + "'").within("controller").remedy("did you mean 'init'?");
     if (action_ == "init") return init();
+    options_.keep.jobs_max = static_cast<std::size_t>(keep_jobs_max_);
     auto done = controller::run_controller(options_, [this](const std::string& address) { tell(address); });
     if (!done) return std::move(done).error();
     return exit_success;
@@ -72,6 +84,7 @@ class Controller final : public Command {
   controller::ControllerOptions options_;
   std::string action_;
   std::int64_t ready_fd_ = -1;
+  std::int64_t keep_jobs_max_ = cluster::kept_jobs_default;
 };
 
 std::string host_name() {
@@ -93,6 +106,11 @@ class Agent final : public Command {
     flags.add("data", options_.folder, "the folder of ranks and logs (default: ~/.tutti/nodes/NAME)");
     flags.add("checkpoints", options_.checkpoints,
               "a folder that all nodes share, for TUTTI_CHECKPOINT_DIR (default: in the data folder)");
+    flags.add("keep-logs", options_.keep_logs_age,
+              "remove the logs of ranks so long after their end, 0s never (default: 14d)");
+    flags.add("keep-logs-max", options_.keep_logs, "and the oldest beyond this size (default: 20GiB)");
+    flags.add("keep-checkpoints", options_.keep_checkpoints_age,
+              "remove what is in TUTTI_CHECKPOINT_DIR of a job so long after its end (default: never)");
     flags.add("fake-gpus", fake_gpus_, "devices that are not there, such as 8xH100, for trying things out");
     flags.add("cpus", cpus_, "offer this many CPUs instead of what the host has", {.min = 0, .max = 1 << 16});
   }

@@ -12,6 +12,7 @@
 #include "base/text.hpp"
 #include "cli/cluster.hpp"
 #include "cli/commands.hpp"
+#include "cli/terminal.hpp"
 #include "cli/text_table.hpp"
 
 namespace tutti::cli {
@@ -153,7 +154,11 @@ class Queues final : public Command {
       if (name_.empty() || queue["name"] == name_) queues.push_back(std::move(queue));
     }
     const json& shown = name_.empty() || queues.empty() ? queues : queues.front();
-    std::fputs(json_ ? (shown.dump() + "\n").c_str() : table_of(queues, name_.empty()).c_str(), stdout);
+    if (json_) {
+      std::printf("%s\n", shown.dump().c_str());
+    } else {
+      print_text(table_of(queues, name_.empty()));
+    }
     return exit_success;
   }
 

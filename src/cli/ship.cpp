@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.hpp"
+#include "cli/terminal.hpp"
 #include "net/sync/chunks.hpp"
 #include "net/sync/digest.hpp"
 #include "net/sync/manifest.hpp"
@@ -36,7 +37,7 @@ std::map<std::string, Source> sources_of(const sync::Manifest& manifest, const s
 Result<std::string> ship(Cluster& cluster, const std::string& folder) {
   auto scanned = sync::scan(folder);
   if (!scanned) return std::move(scanned).error().within("--sync");
-  for (const auto& warning : scanned->warnings) std::fprintf(stderr, "tutti: %s\n", warning.c_str());
+  for (const auto& warning : scanned->warnings) print_note(warning);
   const auto sources = sources_of(scanned->manifest, folder);
   const std::string manifest = sync::encode(scanned->manifest);
   const std::string manifest_hash = sync::hash_bytes(as_bytes(manifest));

@@ -19,6 +19,7 @@
 #include "cli/jobfile/job_file.hpp"
 #include "cli/ship.hpp"
 #include "cli/submit.hpp"
+#include "cli/terminal.hpp"
 #include "control/wire/replies.hpp"
 #include "control/wire/requests.hpp"
 
@@ -117,7 +118,11 @@ class Run final : public Command {
     if (dry_run_) {
       auto view = try_out(*cluster, draft_);
       if (!view) return std::move(view).error();
-      std::fputs(json_ ? (view->dump() + "\n").c_str() : explanation_text(*view).c_str(), stdout);
+      if (json_) {
+        std::printf("%s\n", view->dump().c_str());
+      } else {
+        print_text(explanation_text(*view));
+      }
       return exit_success;
     }
     auto job = submit(*cluster, draft_);
@@ -147,7 +152,7 @@ class Submit final : public Command {
   Result<int> run() override {
     auto file = jobfile::read_job_file(words_.front());
     if (!file) return std::move(file).error();
-    for (const auto& warning : file->warnings) std::fprintf(stderr, "tutti: %s\n", warning.c_str());
+    for (const auto& warning : file->warnings) print_note(warning);
     file->draft.command.insert(file->draft.command.end(), words_.begin() + 1, words_.end());
     auto cluster = Cluster::find();
     if (!cluster) return std::move(cluster).error();

@@ -15,7 +15,12 @@ std::span<const CommandEntry> commands() {
                    "Submits a job, streams its logs and exits with its exit code.", make_run},
       CommandEntry{"submit", "FILE [ARGS]", "Submits a job file or script and prints the job's id.",
                    make_submit},
-      CommandEntry{"jobs", "[flags]", "Lists jobs.", make_jobs},
+      CommandEntry{
+          "jobs", "[archive] [flags]",
+          "Lists jobs, or puts finished ones away into a file.\n\n"
+          "A cluster keeps finished jobs for a while, as `tutti status` tells. To keep them for longer:\n\n"
+          "  tutti jobs archive --older-than 7d --out jobs.jsonl",
+          make_jobs},
       CommandEntry{"show", "JOB", "Shows one job: why it waits, where it runs, why it failed.", make_show},
       CommandEntry{
           "explain", "JOB [flags]",
@@ -32,7 +37,8 @@ std::span<const CommandEntry> commands() {
                    "wait after bad ends.",
                    make_release},
       CommandEntry{"status", "[flags]", "Shows the cluster in a few numbers.", make_status},
-      CommandEntry{"nodes", "[flags]", "Lists nodes and their devices.", make_nodes},
+      CommandEntry{"nodes", "[remove NODE] [flags]",
+                   "Lists nodes and their devices, or forgets one that is lost.", make_nodes},
       CommandEntry{
           "queues", "[set NAME|rm NAME] [flags]",
           "Shows queues and who uses what; creates, changes and removes them.\n\n"

@@ -3,12 +3,19 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/visible.hpp"
+
 namespace tutti::cli {
 
 std::string short_number(double number) {
   char text[32];
   std::snprintf(text, sizeof text, "%.4g", number);
   return text;
+}
+
+void TextTable::add(std::vector<std::string> cells) {
+  for (std::string& cell : cells) cell = visible_line(cell);
+  rows_.push_back(std::move(cells));
 }
 
 std::string TextTable::text() const {

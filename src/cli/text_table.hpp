@@ -9,7 +9,8 @@ namespace tutti::cli {
 class TextTable {
  public:
   explicit TextTable(std::vector<std::string> titles) : rows_{std::move(titles)} {}
-  void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  // What a terminal would obey in a cell is shown instead.
+  void add(std::vector<std::string> cells);
   std::string text() const;
 
  private:

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "base/files/files.hpp"
 #include "cli/cluster.hpp"
 #include "cli/commands.hpp"
 #include "cli/follow.hpp"
@@ -41,15 +41,10 @@ Result<std::string> config_of(const recipe::Recipe& recipe) {
   fs::path path = recipe.model;
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) path /= "config.json";
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (!in || text.str().size() > config_bytes_max) {
-    return invalid("cannot be read")
-        .within(path.string())
-        .remedy("model: is gpt2, llama, or the path of a config.json");
-  }
-  return text.str();
+  auto text = files::read_existing_file(path.string(), config_bytes_max);
+  if (!text)
+    return invalid(text.error().text()).remedy("model: is gpt2, llama, or the path of a config.json");
+  return text;
 }
 
 // What the cluster has, as far as a run is concerned.

@@ -8,6 +8,7 @@
 
 #include "cli/cluster.hpp"
 #include "cli/commands.hpp"
+#include "cli/home_lock.hpp"
 #include "cli/local.hpp"
 #include "node/devices/nvml/nvml.hpp"
 
@@ -52,6 +53,8 @@ class Up final : public Command {
 
   Result<int> run() override {
     LocalCluster local(home_folder());
+    const auto lock = HomeLock::take(home_folder());
+    if (!lock) return Error(lock.error()).within("up");
     if (local.running()) {
       return failed("a local cluster runs already at " + local.address())
           .within("up")
@@ -92,6 +95,8 @@ class Down final : public Command {
 
   Result<int> run() override {
     LocalCluster local(home_folder());
+    const auto lock = HomeLock::take(home_folder());
+    if (!lock) return Error(lock.error()).within("down");
     if (auto stopped = local.stop(); !stopped) return std::move(stopped).error();
     std::error_code ignored;
     if (clean_) {
@@ -120,6 +125,8 @@ class Local final : public Command {
           .within("local")
           .remedy("the actions are kill-node and start-node");
     }
+    const auto lock = HomeLock::take(home_folder());
+    if (!lock) return Error(lock.error()).within(action_);
     auto done = action_ == "kill-node" ? local.kill_node(node_) : local.restart_node(node_);
     if (!done) return std::move(done).error().within(action_);
     if (action_ == "start-node") {

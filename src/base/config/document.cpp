@@ -1,11 +1,10 @@
 #include "base/config/document.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <fstream>
 
 #include <yaml-cpp/yaml.h>
 
+#include "base/files/files.hpp"
 #include "base/text.hpp"
 
 namespace tutti::config {
@@ -128,13 +127,9 @@ Result<Document> read_document(const std::filesystem::path& path) {
   std::error_code failure;
   if (std::filesystem::is_directory(path, failure))
     return failed("this is a folder, not a file").within(path.string());
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return failed_errno("cannot be read", errno).within(path.string());
-  std::string text(document_bytes_max + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad()) return failed("cannot be read").within(path.string());
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  return parse_document(text, path.filename().string());
+  const auto text = files::read_existing_file(path.string(), document_bytes_max);
+  if (!text) return text.error();
+  return parse_document(*text, path.filename().string());
 }
 
 }  // namespace tutti::config

@@ -1,5 +1,6 @@
 #include "base/config/document.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -68,8 +69,12 @@ TEST(Document, ReadsFiles) {
   EXPECT_NE(read_document("/nonexistent/job.yaml")
                 .error()
                 .text()
-                .find("/nonexistent/job.yaml : cannot be read: No such file"),
+                .find("cannot read /nonexistent/job.yaml: No such file"),
             std::string::npos);
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_NE(read_document(path).error().text().find("it is no file"), std::string::npos)
+      << "and does not wait";
+  std::filesystem::remove(path);
   EXPECT_NE(read_document(testing::TempDir()).error().text().find("this is a folder"), std::string::npos);
 }
 

@@ -14,6 +14,7 @@
 #include "base/bytes.hpp"
 #include "base/files/descriptor.hpp"
 #include "base/files/names.hpp"
+#include "base/units.hpp"
 
 namespace tutti::files {
 namespace {
@@ -29,6 +30,11 @@ Error cannot(const char* what, const std::string& path, int error_number) {
 
 Error refused(const std::string& path, const char* why) {
   return invalid("cannot read " + printable(path) + ": " + why);
+}
+
+Error too_large(const std::string& path, std::size_t bytes_max) {
+  return invalid("cannot read " + printable(path) + ": it is larger than " +
+                 format_bytes(Bytes(static_cast<std::int64_t>(bytes_max))));
 }
 
 Error cannot_write(const std::string& name, int error_number) {
@@ -47,7 +53,7 @@ Result<std::string> read_to_end(int file, std::size_t guess, std::size_t bytes_m
     const auto count = read_some(file, room, printable(path));
     if (!count) return count.error();
     filled += *count;
-    if (filled > bytes_max) return refused(path, "it is too large");
+    if (filled > bytes_max) return too_large(path, bytes_max);
     if (*count == 0) break;
     if (filled == content.size()) content.resize(std::min(2 * filled, buffer_bytes_max));
   }
@@ -73,20 +79,38 @@ struct CloseFolder {
 
 namespace {
 
-Result<std::optional<std::string>> read_regular(const std::string& path, std::size_t bytes_max, int flags) {
-  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags));
-  if (!file.valid() && is_missing(errno)) return std::optional<std::string>();
+// To open a pipe or a device may wait for ever, or do something: it is opened without waiting and then looked
+// at.
+Result<std::optional<OpenFile>> open_regular(const std::string& path, int flags) {
+  FileDescriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags));
+  if (!file.valid() && is_missing(errno)) return std::optional<OpenFile>();
   struct stat status {};
   if (!file.valid() || fstat(file.get(), &status) != 0) return cannot("read", path, errno);
   if (!S_ISREG(status.st_mode)) return refused(path, "it is no file");
-  const auto size = static_cast<std::size_t>(status.st_size);
-  if (size > bytes_max) return refused(path, "it is too large");
-  auto content = read_to_end(file.get(), size, bytes_max, path);
+  return std::optional(OpenFile{std::move(file), static_cast<std::uint64_t>(status.st_size)});
+}
+
+Result<std::optional<std::string>> read_regular(const std::string& path, std::size_t bytes_max, int flags) {
+  const auto file = open_regular(path, flags);
+  if (!file) return file.error();
+  if (!*file) return std::optional<std::string>();
+  const auto size = static_cast<std::size_t>((*file)->bytes);
+  if (size > bytes_max) return too_large(path, bytes_max);
+  auto content = read_to_end((*file)->file.get(), size, bytes_max, path);
   if (!content) return std::move(content).error();
   return std::optional(std::move(*content));
 }
 
 }  // namespace
+
+Result<std::optional<OpenFile>> open_file(const std::string& path) { return open_regular(path, 0); }
+
+Result<OpenFile> open_existing_file(const std::string& path) {
+  auto file = open_file(path);
+  if (!file) return std::move(file).error();
+  if (!*file) return cannot("read", path, ENOENT);
+  return std::move(**file);
+}
 
 Result<std::optional<std::string>> read_file(const std::string& path, std::size_t bytes_max) {
   return read_regular(path, bytes_max, 0);

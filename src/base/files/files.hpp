@@ -12,9 +12,21 @@
 #include <string_view>
 #include <vector>
 
+#include "base/files/descriptor.hpp"
 #include "base/result.hpp"
 
 namespace tutti::files {
+
+// A file that is open for reading, and its size when it was opened.
+struct OpenFile {
+  FileDescriptor file;
+  std::uint64_t bytes = 0;
+};
+// Nothing if there is none. What is no regular file is refused, and never waited for: every path that a
+// person names is opened here.
+Result<std::optional<OpenFile>> open_file(const std::string& path);
+// The same where a missing file is an error.
+Result<OpenFile> open_existing_file(const std::string& path);
 
 // The whole file, or nothing if there is none. A file above `bytes_max` is refused, and so is what is no
 // regular file: a pipe could keep the caller waiting, and a device could go on for ever.

@@ -15,6 +15,7 @@
 #include "base/bytes.hpp"
 #include "base/files/descriptor.hpp"
 #include "base/files/names.hpp"
+#include "base/units.hpp"
 
 namespace tutti::files {
 namespace {
@@ -56,7 +57,8 @@ TEST_F(Files, AreReadUpToTheirBound) {
     if (size == 0) continue;
     const auto refused = read_file(file, size - 1);
     ASSERT_FALSE(refused) << size;
-    EXPECT_EQ(refused.error().text(), "cannot read " + file + ": it is too large");
+    EXPECT_EQ(refused.error().text(), "cannot read " + file + ": it is larger than " +
+                                          format_bytes(Bytes(static_cast<std::int64_t>(size) - 1)));
   }
 }
 

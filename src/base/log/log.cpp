@@ -9,6 +9,8 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include "base/visible.hpp"
+
 namespace tutti::log {
 namespace {
 
@@ -52,13 +54,24 @@ class JsonMessage final : public spdlog::custom_flag_formatter {
   }
 };
 
+// The message on one line. Names and errors of others are in it: what a terminal would obey is shown.
+class LineMessage final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {
+    const std::string line = visible_line({message.payload.data(), message.payload.size()});
+    out.append(line.data(), line.data() + line.size());
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<LineMessage>(); }
+};
+
 std::unique_ptr<spdlog::formatter> make_formatter(bool json) {
   auto formatter = std::make_unique<spdlog::pattern_formatter>(spdlog::pattern_time_type::utc);
   if (json) {
     formatter->add_flag<JsonMessage>('*');
     formatter->set_pattern(R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l","part":"%n","message":"%*"})");
   } else {
-    formatter->set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %l %n: %v");
+    formatter->add_flag<LineMessage>('*');
+    formatter->set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %l %n: %*");
   }
   return formatter;
 }

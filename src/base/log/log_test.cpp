@@ -33,6 +33,12 @@ TEST_F(Log, LevelOpensAndClosesIt) {
   EXPECT_EQ(captured([] { error("lost"); }), "");
 }
 
+TEST_F(Log, WhatATerminalWouldObeyIsShown) {
+  setup({.level = Level::info, .part = "agent"});
+  const auto line = captured([] { info("node {} joined", "n1\x1b[2J\nn2"); });
+  EXPECT_NE(line.find("node n1\\x1b[2J\\x0an2 joined\n"), std::string::npos) << line;
+}
+
 TEST_F(Log, JsonLinesAreEscaped) {
   setup({.level = Level::info, .json = true, .part = "controller"});
   const auto line = captured([] { info("said \"{}\"\n\\", "hi"); });

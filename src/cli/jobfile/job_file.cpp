@@ -1,11 +1,10 @@
 #include "cli/jobfile/job_file.hpp"
 
-#include <cerrno>
-#include <fstream>
 #include <utility>
 
 #include "base/config/document.hpp"
 #include "base/config/flags.hpp"
+#include "base/files/files.hpp"
 #include "cli/jobfile/script.hpp"
 
 namespace tutti::jobfile {
@@ -78,13 +77,9 @@ Result<JobFile> read_job_file(const std::filesystem::path& path) {
   std::error_code failure;
   if (std::filesystem::is_directory(path, failure))
     return invalid("this is a folder, not a file").within(path.string());
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return failed_errno("cannot be read", errno).within(path.string());
-  std::string text(job_file_bytes_max + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad()) return failed("cannot be read").within(path.string());
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  return parse_job_file(text, path.filename().string());
+  const auto text = files::read_existing_file(path.string(), job_file_bytes_max);
+  if (!text) return text.error();
+  return parse_job_file(*text, path.filename().string());
 }
 
 }  // namespace tutti::jobfile

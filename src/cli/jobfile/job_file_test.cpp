@@ -1,5 +1,6 @@
 #include "cli/jobfile/job_file.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -121,7 +122,10 @@ TEST(JobFile, ReadsFiles) {
   EXPECT_EQ(read_job_file(folder / "a.sh").error().text(), "a.sh:1 : unknown flag '--bad'");
   EXPECT_EQ(read_job_file(folder).error().message(), "this is a folder, not a file");
   EXPECT_EQ(read_job_file(folder / "absent.sh").error().message(),
-            "cannot be read: No such file or directory");
+            "cannot read " + (folder / "absent.sh").string() + ": No such file or directory");
+  ASSERT_EQ(mkfifo((folder / "pipe.sh").c_str(), 0600), 0);
+  EXPECT_EQ(read_job_file(folder / "pipe.sh").error().message(),
+            "cannot read " + (folder / "pipe.sh").string() + ": it is no file");
   std::filesystem::remove_all(folder);
 }
 

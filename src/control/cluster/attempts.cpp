@@ -152,7 +152,9 @@ void Machine::note(Job& job, std::int32_t rank, const RankStatus& status) {
 
 void Machine::answer_stale(const NodeName& node, const RankReport& report) {
   if (report.status.state == RankState::exited) {
-    effects_.sends.push_back(ForgetRanks{node, report.job, report.attempt});
+    const Job* job = find(report.job);
+    effects_.sends.push_back(
+        ForgetRanks{node, report.job, report.attempt, job != nullptr && job->finished()});
   } else {
     effects_.sends.push_back(EndRanks{node, report.job, report.attempt, {report.rank}});
     if (Node* home = find(node); home != nullptr && home->strays.size() < strays_max) {
@@ -266,7 +268,7 @@ void Machine::finish(Job& job, JobState state, std::string reason) {
 }
 
 void Machine::end_job(Job& job, JobState state, std::string reason) {
-  release(job);
+  release(job, true);
   job.state = state;
   job.reason = std::move(reason);
   job.finished_at = now_;
@@ -303,7 +305,7 @@ void Machine::cancel_dependents(const std::vector<JobId>& without_success) {
 }
 
 void Machine::requeue(Job& job) {
-  release(job);
+  release(job, false);
   ++job.attempt;
   job.state = JobState::restarting;
   job.exit_code = 0;
@@ -317,10 +319,11 @@ void Machine::requeue(Job& job) {
 
 // The end of the attempt is about to be stored: its nodes need not report it any more. What follows says what
 // becomes of the job, and touches it.
-void Machine::release(Job& job) {
+void Machine::release(Job& job, bool job_ended) {
   if (!job.placed()) return;
   for (const NodeName& node : nodes_of(job)) {
-    if (!state_.nodes.at(node).lost) effects_.sends.push_back(ForgetRanks{node, job.id, job.attempt});
+    if (!state_.nodes.at(node).lost)
+      effects_.sends.push_back(ForgetRanks{node, job.id, job.attempt, job_ended});
   }
   job.served += static_cast<double>(gpu_share_total(job)) / sched::whole_share *
                 std::chrono::duration<double>(now_ - job.started_at).count();

@@ -54,6 +54,11 @@ void Floor::changed(const Node& before, const Node& after) {
   changed(after);
 }
 
+void Floor::removed_node() {
+  stale_ = true;
+  ++generation_;
+}
+
 void Floor::refresh(const State& state) {
   if (!stale_) return;
   std::vector<sched::NodeView> views;

@@ -20,6 +20,9 @@ class Floor {
   // It said what it has; one that is new had no name before.
   void changed(const Node& before, const Node& after);
 
+  // The numbers of the others change.
+  void removed_node();
+
   const sched::Room& free(const State& state);
   // All nodes as if they were empty and all of them there.
   const sched::Room& full(const State& state);

@@ -50,6 +50,7 @@ void Index::rebuild(const State& state, Instant now) {
     tell({state, *job, Phase::unknown, Phase::ended, job->finished_at});
     usage_.remember(*job, job->finished_at);
   }
+  for (const auto& [who, past] : state.past_use) usage_.remember(who.first, who.second, past);
   for (const auto& [id, job] : state.jobs) {
     if (!job.finished() && job.served != 0) usage_.remember(job, now);
   }

@@ -32,6 +32,8 @@ class Index {
   void changed(const Node& node) { floor_.changed(node); }
   // It said what it has; one that is new had no name before.
   void changed(const Node& before, const Node& after) { floor_.changed(before, after); }
+  // One that nothing runs on is gone.
+  void removed_node() { floor_.removed_node(); }
   void planned(const sched::Plan& plan);
   // How long the job really will run: only a simulation can tell it.
   void knows(sched::JobId job, Duration remaining);

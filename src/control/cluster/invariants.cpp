@@ -58,6 +58,8 @@ Result<> invariants(const State& state) {
   }
   if (active != state.active.size() || holding != state.holding.size() || holding != state.tallies.size())
     return failed("there are jobs in the sets of active and holding jobs that do not exist");
+  if (state.ended.jobs() != state.jobs.size() - active)
+    return failed("there are finished jobs in the set of ended ones that do not exist, or some are missing");
   if (auto checked = state.index.check(state); !checked) return checked;
   return check_fabric(state);
 }

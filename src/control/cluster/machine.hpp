@@ -25,6 +25,10 @@ class Machine {
   void on(const Heard& event);
   void on(const PortsHeld& event);
   void on(const Tick& event);
+  // retention.cpp
+  void on(const RemoveNode& event);
+  void on(const RemoveJobs& event);
+  void on(const Expire& event);
   // attempts.cpp
   void on(const Reported& event);
   void on(const Planned& event);
@@ -60,6 +64,13 @@ class Machine {
   void note_end(const Job& job);
   void wake_paused();
 
+  // retention.cpp
+  bool is_newest(JobId id) const;
+  void drop(const Job& job);
+  void drop(const Node& node);
+  std::size_t expire_jobs(const Retention& keep);
+  void expire_nodes(const Retention& keep, std::size_t nodes_max);
+
   // attempts.cpp: the life of one attempt
   void start(Job& job, const std::vector<RankPlace>& places);
   void apply(const NodeName& node, const RankReport& report);
@@ -71,7 +82,7 @@ class Machine {
   void end_job(Job& job, JobState state, std::string reason);
   void cancel_dependents(const std::vector<JobId>& without_success);
   void requeue(Job& job);
-  void release(Job& job);
+  void release(Job& job, bool job_ended);
   void stop(const sched::Stop& stop);
   std::int32_t take_port(const Job& job, Node& node);
   std::int32_t guess_port(const Job& job, const std::string& address) const;

@@ -21,6 +21,7 @@ void derive_lists(State& state, const Job& job) {
              at == state.tallies.end() || at->first != job.id) {
     state.tallies.emplace_hint(at, job.id, tally_of(job));
   }
+  if (job.finished()) state.ended.add(job);
 }
 
 }  // namespace
@@ -37,6 +38,7 @@ void derive(State& state, Instant now) {
   state.submit_keys = {};
   state.blame = {};
   state.tallies.clear();
+  state.ended = {};
   for (const auto& [id, job] : state.jobs) {
     derive_lists(state, job);
     if (!job.finished() && job.not_before > now) state.pauses.emplace(job.not_before, id);
@@ -48,7 +50,7 @@ void derive(State& state, Instant now) {
     node.heard_at = now;
     node.greeted = false;
     node.doubted = false;
-    node.lost_at = {};
+    if (node.lost && node.lost_at == Instant()) node.lost_at = now;  // an older tutti did not note it
     node.strays.clear();
     node.ports.clear();
   }
@@ -142,7 +144,8 @@ Result<std::vector<JobId>> array_elements(const State& state, JobId job) {
   // They were submitted together, so their ids follow each other.
   const JobId first = known->second.spec.array->first;
   std::vector<JobId> elements;
-  for (auto at = state.jobs.find(first); at != state.jobs.end(); ++at) {
+  // Those that ended long ago may be gone.
+  for (auto at = state.jobs.lower_bound(first); at != state.jobs.end(); ++at) {
     const auto& part = at->second.spec.array;
     if (!part || part->first != first) break;
     elements.push_back(at->first);

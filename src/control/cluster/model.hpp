@@ -14,6 +14,7 @@
 #include "control/cluster/blame.hpp"
 #include "control/cluster/fabric.hpp"
 #include "control/cluster/index.hpp"
+#include "control/cluster/retention.hpp"
 #include "control/cluster/submit_keys.hpp"
 #include "control/sched/sched.hpp"
 
@@ -70,6 +71,7 @@ struct Node {
   Inventory inventory;
   bool draining = false;  // asked for by a person; stays over a loss
   bool lost = false;
+  Instant lost_at;                   // zero if it is not lost
   std::string fault;                 // why the cluster has set it aside by itself; "": it has not
   std::int32_t faults = 0;           // starts in a row that it could not make
   std::int32_t times_set_aside = 0;  // since a job last ended well on it
@@ -81,10 +83,10 @@ struct Node {
   Instant heard_at;
   bool greeted = false;  // it has said Hello since the state was loaded
   bool doubted = false;  // fell silent with many others: it has one more lease
-  Instant lost_at;       // zero if it was not lost since the state was loaded
   std::set<Stray> strays;
   std::string illness;              // what its agent says keeps it from taking work; "": nothing
   std::vector<std::int32_t> ports;  // that its agent keeps free for gangs whose rank 0 is here
+  Bytes kept;                       // what ranks that have ended left there, as it said last
 
   friend bool operator==(const Node&, const Node&) = default;
 };
@@ -207,6 +209,9 @@ struct Queue {
   friend bool operator==(const Queue&, const Queue&) = default;
 };
 
+using QueueUser = std::pair<QueueName, std::string>;  // who in which queue
+constexpr std::size_t past_use_max = 100'000;
+
 // The queue that it is a part of, "" if it is none.
 QueueName parent_of(const QueueName& name);
 
@@ -230,18 +235,22 @@ struct State {
   std::map<QueueName, Queue> queues;
   std::string cluster_id;      // random, made with the store; "" in worlds that have only one
   std::uint64_t next_job = 1;  // is stored with it: ids do not come back, also if jobs are forgotten
+  // What jobs had that are not kept any longer: the shares of queues and users do not start anew without
+  // them.
+  std::map<QueueUser, PastUse> past_use;
   // Replaced as a whole and never changed, so that snapshots share it.
   std::shared_ptr<const Fabric> fabric = std::make_shared<const Fabric>();
 
   std::uint64_t next_job_loaded = 1;  // as it was when the state was loaded; derived
 
-  // Derived, by derive() alone: jobs that are not finished, and those among them that hold places. Most jobs
-  // of a full cluster wait, and most of a long-lived one are finished: what runs is found without walking
-  // past them.
+  // Derived, by derive() alone: jobs that are not finished, those among them that hold places, and those that
+  // are finished. Most jobs of a full cluster wait, and most of a long-lived one are finished: what runs is
+  // found without walking past them.
   std::set<JobId> active;
   std::set<JobId> holding;
   // Of those that hold places; kept in step by whoever moves a rank on.
   std::map<JobId, RankTally> tallies;
+  Ended ended;
   Index index;
   SubmitKeys submit_keys;
   std::set<std::pair<Instant, JobId>> pauses;  // when jobs that wait to start again may do so

@@ -19,6 +19,7 @@ void Machine::on(const Hello& event) {
   fresh.lost = false;
   fresh.illness = event.illness;
   fresh.identity = event.identity;
+  fresh.lost_at = {};
   const bool stored = !added && fresh == node;
   fresh.heard_at = now_;
   fresh.greeted = true;
@@ -98,13 +99,14 @@ void Machine::compare(const NodeName& node, const std::set<Stray>& told, Job& jo
 
 void Machine::on(const Heard& event) {
   Node* node = find(event.node);
-  if (node == nullptr) return;
   // A lost node is taken back only with all that it runs: it may still have ranks of attempts that are over.
-  if (node->lost) {
+  // So is one that was removed.
+  if (node == nullptr || node->lost) {
     effects_.sends.emplace_back(AskHello{event.node});
   } else {
     node->heard_at = now_;
     node->doubted = false;
+    node->kept = event.kept;
     if (node->illness == event.illness) return;
     node->illness = event.illness;
     touch(*node);

@@ -66,6 +66,7 @@ struct PortsHeld {
 struct Heard {
   NodeName node;
   std::string illness = {};
+  Bytes kept = {};  // what ranks that have ended left there
 };
 struct Reported {
   NodeName node;
@@ -97,12 +98,25 @@ struct SetQueue {
 struct RemoveQueue {
   QueueName name;
 };
+// A node that is lost and does not come back.
+struct RemoveNode {
+  NodeName node;
+};
+// Finished jobs that somebody has put away.
+struct RemoveJobs {
+  std::vector<JobId> jobs;
+};
+// Some of what is over and was kept long enough goes.
+struct Expire {
+  Retention keep;
+};
 struct Tick {
   bool deaf = false;  // whoever hears for the controller stands still: silence means nothing now
 };
 
-using Event = std::variant<Submit, Cancel, Release, Hello, Heard, Reported, Planned, Drain, Resume,
-                           FabricMeasured, SetQueue, RemoveQueue, Tick, PortsHeld>;
+using Event =
+    std::variant<Submit, Cancel, Release, Hello, Heard, Reported, Planned, Drain, Resume, FabricMeasured,
+                 SetQueue, RemoveQueue, RemoveNode, RemoveJobs, Expire, Tick, PortsHeld>;
 
 // ---- effects
 
@@ -126,6 +140,7 @@ struct ForgetRanks {
   NodeName node;
   JobId job;
   std::int32_t attempt = 0;
+  bool job_ended = false;  // for good: there will be no other attempt
 };
 // Say Hello again: the node was given up and is heard once more on its old connection.
 struct AskHello {
@@ -135,9 +150,10 @@ using Send = std::variant<StartRanks, EndRanks, ForgetRanks, AskHello>;
 
 struct Effects {
   std::vector<Send> sends;
-  std::set<JobId> jobs;                                     // changed: to be stored
-  std::set<NodeName> nodes;                                 // changed: to be stored
+  std::set<JobId> jobs;                                     // changed, or gone: to be stored, or removed
+  std::set<NodeName> nodes;                                 // changed, or gone: to be stored, or removed
   std::set<QueueName> queues;                               // changed, or gone: to be stored, or removed
+  std::set<QueueUser> past_use;                             // changed, with the jobs that are gone
   bool fabric = false;                                      // replaced: to be stored
   bool cluster = false;                                     // ids were given out: to be stored
   bool schedule = false;                                    // room or demand changed: ask the scheduler
@@ -145,6 +161,9 @@ struct Effects {
 };
 
 Effects step(State& state, Instant now, const Event& event);
+
+// Does it end something, so that it is to work on a full disk, too, where nothing else does?
+bool frees_room(const State& state, const Event& event);
 
 // What the scheduler sees; it points into the state.
 sched::Snapshot snapshot(State& state, Instant now);

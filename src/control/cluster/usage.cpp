@@ -16,7 +16,9 @@ double left_of(double amount, Duration after) {
 
 }  // namespace
 
-void Usage::Used::add(double more, Instant now) {
+// What is older than what is there already counts as less.
+void PastUse::add(double more, Instant now) {
+  if (now < at) more = left_of(more, at - now);
   if (now > at) {
     amount = left_of(amount, now - at);
     at = now;
@@ -31,9 +33,14 @@ Usage::Use Usage::Used::use(Instant now) const {
 }
 
 template <class Visit>
+void Usage::visit(const std::string& queue, const std::string& user, Visit visit) {
+  for (QueueName name = queue; !name.empty(); name = parent_of(name)) visit(queues_[name]);
+  visit(users_[{queue, user}]);
+}
+
+template <class Visit>
 void Usage::visit(const Job& job, Visit visit) {
-  for (QueueName name = job.spec.queue; !name.empty(); name = parent_of(name)) visit(queues_[name]);
-  visit(users_[{job.spec.queue, job.spec.user}]);
+  this->visit(job.spec.queue, job.spec.user, visit);
 }
 
 void Usage::changed(const Change& change) {
@@ -50,6 +57,10 @@ void Usage::changed(const Change& change) {
 
 void Usage::remember(const Job& job, Instant at) {
   visit(job, [&](Used& used) { used.add(job.served, at); });
+}
+
+void Usage::remember(const std::string& queue, const std::string& user, const PastUse& past) {
+  visit(queue, user, [&](Used& used) { used.add(past.amount, past.at); });
 }
 
 Usage::Use Usage::of_queue(const std::string& queue, Instant now) const {

@@ -13,6 +13,16 @@ namespace tutti::cluster {
 
 constexpr Duration usage_half_life = 7 * 24h;
 
+// Device-seconds that were used, as much as was left of them at that time.
+struct PastUse {
+  double amount = 0;
+  Instant at;
+
+  void add(double more, Instant now);
+
+  friend bool operator==(const PastUse&, const PastUse&) = default;
+};
+
 class Usage {
  public:
   struct Use {
@@ -23,6 +33,8 @@ class Usage {
   void changed(const Change& change);
   // What its earlier attempts had, of a job that was not followed while it ran.
   void remember(const Job& job, Instant at);
+  // What the jobs of a user had that are not kept any longer.
+  void remember(const std::string& queue, const std::string& user, const PastUse& past);
 
   // Of a queue with those below it.
   Use of_queue(const std::string& queue, Instant now) const;
@@ -33,17 +45,16 @@ class Usage {
   bool same_in_use(const Usage& other) const;
 
  private:
-  struct Used {  // device-seconds, decaying
-    double amount = 0;
-    Instant at;
+  struct Used : PastUse {
     std::int64_t in_use = 0;
 
-    void add(double more, Instant now);
     Use use(Instant now) const;
   };
   using UserKey = std::pair<std::string, std::string>;  // queue and user
 
-  // Everything that the job counts for: its user, its queue and the queues above.
+  // Everything that a job counts for: its user, its queue and the queues above.
+  template <class Visit>
+  void visit(const std::string& queue, const std::string& user, Visit visit);
   template <class Visit>
   void visit(const Job& job, Visit visit);
 

@@ -46,10 +46,10 @@ net::Response too_large(const net::Request& request, const Route& route) {
 
 }  // namespace
 
-Api::Api(Core& core, Hub& hub, Explainer& explainer, ApiOptions options)
+Api::Api(Core& core, Hub& hub, Explainer& explainer, const Janitor& janitor, ApiOptions options)
     : tokens_(std::move(options.tokens)),
       blobs_(std::move(options.blob_folder)),
-      services_{core, hub, explainer, blobs_, desk_},
+      services_{core, hub, explainer, blobs_, desk_, janitor},
       requests_(options.requests),
       open_pages_(open_pages_max),
       wrong_tokens_(wrong_tokens_max) {}

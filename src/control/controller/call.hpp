@@ -14,6 +14,7 @@
 #include "control/controller/core.hpp"
 #include "control/controller/explainer.hpp"
 #include "control/controller/hub.hpp"
+#include "control/controller/janitor.hpp"
 #include "control/controller/routes.hpp"
 #include "net/http/http.hpp"
 #include "net/sync/blobs.hpp"
@@ -27,6 +28,7 @@ struct Services {
   Explainer& explainer;
   sync::BlobStore& blobs;
   BlobDesk& desk;
+  const Janitor& janitor;
 };
 
 // An error as an answer. Without a status it is 400 or 503, as the error's code says.

@@ -9,11 +9,11 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "base/files/files.hpp"
 #include "base/log/log.hpp"
 #include "base/text.hpp"
 #include "control/controller/api.hpp"
@@ -102,12 +102,9 @@ Result<> init_folder(const std::string& folder) {
 }
 
 Result<std::string> read_token(const std::string& file) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) return failed_errno("cannot be read", errno).within("token file " + file);
-  std::string text(token_file_bytes_max, '\0');
-  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(stream.gcount()));
-  const std::string token(trim(std::string_view(text).substr(0, text.find('\n'))));
+  const auto text = files::read_existing_file(file, token_file_bytes_max);
+  if (!text) return Error(text.error()).within("token file");
+  const std::string token(trim(std::string_view(*text).substr(0, text->find('\n'))));
   if (token.size() < 16) return invalid("it holds no token").within("token file " + file);
   return token;
 }
@@ -145,12 +142,15 @@ Result<> run_controller(const ControllerOptions& options,
     auto shared = std::make_shared<driver::Delivery>(std::move(delivery));
     loop.post([&hub_address, shared] { hub_address->deliver(std::move(*shared)); });
   };
-  Core core(**store, deliver, std::move(ended), std::move(*new_cluster_id));
+  Core core(**store, deliver, std::move(ended), std::move(*new_cluster_id), options.keep);
   Hub hub(loop, core);
   hub_address = &hub;
   const auto per_second = static_cast<double>(options.requests_per_second);
   Explainer explainer;
-  Api api(core, hub, explainer,
+  Janitor janitor(core, {.folder = options.folder,
+                         .blobs_bytes_max = options.keep_blobs,
+                         .blobs_age_max = options.keep_blobs_age});
+  Api api(core, hub, explainer, janitor,
           {.tokens = {std::move(*admin), std::move(*join)},
            .blob_folder = options.folder + "/blobs",
            .requests = {.per_second = per_second, .burst = 2 * per_second}});
@@ -166,11 +166,13 @@ Result<> run_controller(const ControllerOptions& options,
   if (!server) return std::move(server).error();
   if (auto started = core.start(); !started) return started;
   hub.start();
+  janitor.start();
   const auto signals = loop.on_signals({SIGTERM, SIGINT}, [&](int) { loop.stop(); });
   const std::string address = listen->host + ":" + std::to_string((*server)->port());
   log::info("cluster {}: listening on {}", core.cluster_id(), address);
   ready(address);
   loop.run();
+  janitor.stop();
   core.stop();
   explainer.stop();
   api.stop();

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/result.hpp"
+#include "control/controller/janitor.hpp"
 
 namespace tutti::controller {
 
@@ -17,6 +18,9 @@ struct ControllerOptions {
   std::string tls_key;
   std::string record;                         // a file that gets a line for each job that ran, "" for none
   std::int64_t requests_per_second = 20'000;  // of one address; twice as many at once after a rest
+  cluster::Retention keep;                    // finished jobs and lost nodes
+  Bytes keep_blobs = kept_blobs_default;      // shipped folders that no unfinished job needs
+  Duration keep_blobs_age = kept_blobs_age_default;
 };
 
 // Makes the folder with an admin token and a join token, files 0600. Keeps what is already there.

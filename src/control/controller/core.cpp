@@ -7,10 +7,11 @@
 #include "base/log/log.hpp"
 
 namespace tutti::controller {
-Core::Core(store::Store& store, Deliver deliver, Ended ended, std::string new_cluster_id)
+Core::Core(store::Store& store, Deliver deliver, Ended ended, std::string new_cluster_id,
+           const cluster::Retention& keep)
     : deliver_(std::move(deliver)),
       ended_(std::move(ended)),
-      turns_(store, now_on_the_wall, std::move(new_cluster_id)) {}
+      turns_(store, now_on_the_wall, std::move(new_cluster_id), keep) {}
 
 Core::~Core() { stop(); }
 
@@ -92,6 +93,7 @@ void Core::run() {
     for (auto& answer : outcome.answers) answer.reply(std::move(answer.result));
     for (const Query& query : outcome.queries) turns_.answer(query);
     note_turn(begun, outcome.answers.size());
+    turns_.rest();
   }
 }
 

@@ -33,7 +33,8 @@ class Core {
   using Ended = std::function<void(const cluster::Job&)>;
 
   // `new_cluster_id` is for a store that has none yet.
-  Core(store::Store& store, Deliver deliver, Ended ended = nullptr, std::string new_cluster_id = "");
+  Core(store::Store& store, Deliver deliver, Ended ended = nullptr, std::string new_cluster_id = "",
+       const cluster::Retention& keep = {});
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
   ~Core();
@@ -52,6 +53,8 @@ class Core {
   void awake();
   // Reads the committed state, in order with the events.
   void ask(Query query);
+  // Of what is over. Any thread.
+  const cluster::Retention& keep() const { return turns_.keep(); }
 
   // Whether anybody wants to hear of changes: their JSON is made only then.
   std::atomic<int> watchers{0};

@@ -15,7 +15,7 @@ namespace tutti::controller {
 namespace {}  // namespace
 
 Result<Recording> Recording::open(const std::string& file) {
-  const int descriptor = ::open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+  const int descriptor = ::open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0644);
   if (descriptor < 0) return failed_errno("cannot be opened", errno).within("--record " + file);
   Recording recording(file, descriptor);
   struct stat status {};

@@ -21,7 +21,7 @@ void list_missing_now(const Call& call) {
   auto missing = nlohmann::json::array();
   for (const auto& hash : asked) {
     if (!hash.is_string()) return call.refuse(invalid("expected a list of hashes"));
-    if (!call.services().blobs.has(hash.get<std::string>())) missing.push_back(hash);
+    if (!call.services().blobs.use(hash.get<std::string>())) missing.push_back(hash);
   }
   call.answer(missing.dump());
 }

@@ -8,6 +8,7 @@
 
 #include "base/bytes.hpp"
 #include "control/controller/call.hpp"
+#include "control/controller/janitor.hpp"
 #include "control/store/memory/memory_store.hpp"
 #include "net/sync/digest.hpp"
 
@@ -45,7 +46,8 @@ struct BlobRoutes : testing::Test {
   Explainer explainer;
   sync::BlobStore blobs{folder};
   BlobDesk desk;
-  Services services{core, hub, explainer, blobs, desk};
+  Janitor janitor{core, {.folder = folder}};
+  Services services{core, hub, explainer, blobs, desk, janitor};
 
   void TearDown() override { std::filesystem::remove_all(folder); }
 

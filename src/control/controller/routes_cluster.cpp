@@ -12,8 +12,9 @@ void show_health(const Call& call) { call.answer(R"({"alive":true})"); }
 void show_openapi(const Call& call) { call.exchange().answer({.status = 200, .body = openapi_json()}); }
 
 void show_status(const Call& call) {
-  call.show(
-      [](const auto& state, const auto& health) { return wire::status_json(state, health, version()); });
+  call.show([kept = call.services().janitor.kept()](const auto& state, const auto& health) {
+    return wire::status_json(state, health, version(), kept);
+  });
 }
 
 void watch(const Call& call) { call.services().hub.add_watcher(call.exchange()); }

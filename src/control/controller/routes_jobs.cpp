@@ -1,7 +1,8 @@
-// Jobs: submitted, listed, looked at, ended.
+// Jobs: submitted, listed, looked at, ended, forgotten.
 #include <algorithm>
 #include <array>
 
+#include "base/visible.hpp"
 #include "control/controller/call.hpp"
 #include "control/controller/job_argument.hpp"
 #include "control/wire/requests.hpp"
@@ -50,7 +51,14 @@ void show_job(const Call& call) {
 void cancel(const Call& call) {
   const auto job = job_argument(call);
   if (!job) return call.refuse(job.error(), 404);
-  call.change(cluster::Cancel{*job, call.text("by").substr(0, canceller_bytes_max), call.is_set("array")});
+  call.change(cluster::Cancel{*job, visible_line(call.text("by").substr(0, canceller_bytes_max)),
+                              call.is_set("array")});
+}
+
+void remove_jobs(const Call& call) {
+  auto jobs = wire::decode_remove_jobs(call.body());
+  if (!jobs) return call.refuse(jobs.error());
+  call.change(cluster::RemoveJobs{std::move(*jobs)});
 }
 
 void read_logs(const Call& call) {
@@ -84,6 +92,13 @@ std::span<const Route> job_routes() {
             .summary =
                 "Submits a job, or all elements of an array; durable when it answers, and once for each key",
             .handle = submit},
+      Route{.method = "POST",
+            .path = "/jobs/remove",
+            .body_bytes_max = net::body_bytes_max,
+            .request = {"RemoveJobsRequest"},
+            .answer = {"SubmitReply"},
+            .summary = "Forgets finished jobs, all of these or none",
+            .handle = remove_jobs},
       Route{.method = "GET",
             .path = "/jobs/{id}",
             .answer = {"JobView with the fields of JobDetail"},

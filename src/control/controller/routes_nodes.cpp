@@ -1,4 +1,4 @@
-// Nodes: listed, looked at, drained, taken back.
+// Nodes: listed, looked at, drained, taken back, forgotten.
 #include <algorithm>
 #include <array>
 
@@ -41,6 +41,8 @@ void drain(const Call& call) {
 
 void resume(const Call& call) { call.change(cluster::Resume{node_argument(call)}, 404); }
 
+void remove_node(const Call& call) { call.change(cluster::RemoveNode{node_argument(call)}); }
+
 }  // namespace
 
 std::span<const Route> node_routes() {
@@ -68,6 +70,11 @@ std::span<const Route> node_routes() {
             .answer = {"SubmitReply"},
             .summary = "Lets a node take work again",
             .handle = resume},
+      Route{.method = "DELETE",
+            .path = "/nodes/{name}",
+            .answer = {"SubmitReply"},
+            .summary = "Forgets a node that is lost and has no ranks",
+            .handle = remove_node},
   };
   return table;
 }

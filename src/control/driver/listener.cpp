@@ -69,7 +69,7 @@ Listener::Heard Listener::receive(Connection connection, std::string_view frame,
   Heard heard;
   if (auto* beat = std::get_if<wire::Heartbeat>(&*message)) {
     heard.echo = beat->echo;
-    heard.event = cluster::Heard{known.node, std::move(beat->illness)};
+    heard.event = cluster::Heard{known.node, std::move(beat->illness), beat->kept};
   } else if (auto* free = std::get_if<wire::FreePorts>(&*message)) {
     heard.event = cluster::PortsHeld{known.node, std::move(free->ports)};
   } else if (auto* report = std::get_if<cluster::RankReport>(&*message)) {

@@ -72,7 +72,7 @@ class Letters {
     ++ranks_;
   }
   void operator()(const cluster::ForgetRanks& forget) {
-    add(forget.node, wire::ForgetRanks{forget.job, forget.attempt});
+    add(forget.node, wire::ForgetRanks{forget.job, forget.attempt, forget.job_ended});
     ++ranks_;
   }
   void operator()(const cluster::AskHello& ask) { add(ask.node, wire::Resync{}); }

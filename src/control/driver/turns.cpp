@@ -9,6 +9,7 @@ namespace tutti::driver {
 namespace {
 
 constexpr Duration probe_every = 1s;
+constexpr Duration rest_every = 10s;
 constexpr Duration pass_short_max = 2ms;  // passes this short may follow each other at once
 // A turn that comes this late means that this process was stopped, not that the nodes were silent.
 constexpr Duration stall_min = 1s;
@@ -18,6 +19,7 @@ void merge(cluster::Effects& into, cluster::Effects&& from) {
   into.jobs.merge(from.jobs);
   into.nodes.merge(from.nodes);
   into.queues.merge(from.queues);
+  into.past_use.merge(from.past_use);
   into.fabric = into.fabric || from.fabric;
   into.cluster = into.cluster || from.cluster;
   into.schedule = into.schedule || from.schedule;
@@ -25,8 +27,8 @@ void merge(cluster::Effects& into, cluster::Effects&& from) {
 
 }  // namespace
 
-Turns::Turns(store::Store& store, Clock clock, std::string new_cluster_id)
-    : store_(store), clock_(std::move(clock)), new_cluster_id_(std::move(new_cluster_id)) {}
+Turns::Turns(store::Store& store, Clock clock, std::string new_cluster_id, const cluster::Retention& keep)
+    : store_(store), clock_(std::move(clock)), new_cluster_id_(std::move(new_cluster_id)), keep_(keep) {}
 
 Result<> Turns::load() {
   if (auto read = read_store(); !read) return read;
@@ -47,6 +49,7 @@ Result<> Turns::read_store() {
   cluster::keep_strays(state, state_);
   state.revision = state_.revision + 1;
   state_ = std::move(state);
+  state_is_stored_ = true;
   revision_ = contents->revision;
   return {};
 }
@@ -76,22 +79,27 @@ Turns::Outcome Turns::turn(std::vector<Item> items, bool watched) {
   if (!health_.ok) probe(now);
   Outcome outcome;
   cluster::Effects effects;
-  for (Item& item : items) step(outcome, effects, now, item);
+  bool frees_room = false;
+  for (Item& item : items) frees_room = step(outcome, effects, now, item) || frees_room;
   if (now >= next_tick_) {
     next_tick_ = now + tick_every;
-    Item tick{cluster::Tick{deaf(now)}, nullptr, nullptr};
-    step(outcome, effects, now, tick);
+    for (cluster::Event event :
+         {cluster::Event(cluster::Tick{deaf(now)}), cluster::Event(cluster::Expire{keep_})}) {
+      Item tick{std::move(event), nullptr, nullptr};
+      step(outcome, effects, now, tick);
+    }
   }
   if (health_.ok) schedule(effects, now);
-  const Commit committed = commit(effects);
+  const Commit committed = commit(effects, frees_room);
   if (committed == Commit::done) {
     outbox_.add(std::move(effects.sends));
     outcome.delivery = delivery(effects, watched);
     outbox_.write(state_, outcome.delivery.messages);
     for (const cluster::JobId id : effects.jobs) {
-      // One that ended earlier may be touched once more.
-      const cluster::Job& job = state_.jobs.at(id);
-      if (job.finished() && job.finished_at == now) outcome.ended.push_back(id);
+      // One that ended earlier may be touched once more, or be gone.
+      const auto job = state_.jobs.find(id);
+      if (job != state_.jobs.end() && job->second.finished() && job->second.finished_at == now)
+        outcome.ended.push_back(id);
     }
     outcome.delivery.resync = std::exchange(resync_, false);
   } else {
@@ -128,30 +136,37 @@ bool Turns::deaf(Instant now) const { return awake_at_ && now - *awake_at_ > sta
 void Turns::probe(Instant now) {
   if (now < next_probe_) return;
   next_probe_ = now + probe_every;
-  if (!read_store()) return;
   const auto committed = store_.commit(revision_, {});
+  if (committed.status == store::CommitResult::Status::done) revision_ = committed.revision;
+  // To read everything takes its time: not while nothing can be written, and the revision is known.
+  if (committed.status == store::CommitResult::Status::unknown || !read_store()) return;
   if (committed.status != store::CommitResult::Status::done) return;
-  revision_ = committed.revision;
   health_ = {};
   pass_wanted_ = true;
   resync_ = true;
 }
 
-void Turns::step(Outcome& outcome, cluster::Effects& effects, Instant now, Item& item) {
-  if (item.awake) return hear(now, *item.awake);
+bool Turns::step(Outcome& outcome, cluster::Effects& effects, Instant now, Item& item) {
+  if (item.awake) {
+    hear(now, *item.awake);
+    return false;
+  }
   if (item.query) {
     outcome.queries.push_back(std::move(item.query));
-    return;
+    return false;
   }
-  if (!health_.ok) {
-    if (item.reply)
-      outcome.answers.push_back(
-          {std::move(item.reply), failed("nothing can be stored now: " + health_.error)});
-    return;
+  const bool frees_room = cluster::frees_room(state_, item.event);
+  if (!health_.ok && !(frees_room && state_is_stored_)) {
+    Error refused = failed("nothing can be stored now: " + health_.error);
+    if (state_is_stored_)
+      refused = std::move(refused).remedy("cancel, drain and remove still work, and make room");
+    if (item.reply) outcome.answers.push_back({std::move(item.reply), std::move(refused)});
+    return false;
   }
   cluster::Effects happened = cluster::step(state_, now, item.event);
   if (item.reply) outcome.answers.push_back({std::move(item.reply), std::move(happened.reply)});
   merge(effects, std::move(happened));
+  return frees_room;
 }
 
 // A pass that took long is not repeated at once: at most half of the time goes into scheduling.
@@ -169,29 +184,41 @@ void Turns::schedule(cluster::Effects& effects, Instant now) {
   next_pass_ = took < pass_short_max ? done : done + std::min<Duration>(took, 1s);
 }
 
+std::vector<store::Write> Turns::writes_of(const cluster::Effects& effects) const {
+  std::vector<store::Write> writes;
+  // What changed is written, and what is gone is removed.
+  const auto add = [&writes](std::string key, const auto& objects, const auto& id) {
+    writes.push_back({std::move(key), std::nullopt});
+    if (const auto object = objects.find(id); object != objects.end())
+      writes.back().value = wire::encode(object->second);
+  };
+  for (const auto& id : effects.jobs) add(wire::job_key(id), state_.jobs, id);
+  for (const auto& name : effects.nodes) add(wire::node_key(name), state_.nodes, name);
+  for (const auto& name : effects.queues) add(wire::queue_key(name), state_.queues, name);
+  for (const auto& who : effects.past_use)
+    writes.push_back({wire::past_use_key(who), wire::encode(who, state_.past_use.at(who))});
+  if (effects.fabric) writes.push_back({wire::fabric_key(), wire::encode(*state_.fabric)});
+  if (effects.cluster) writes.push_back({wire::cluster_key(), wire::encode_cluster(state_)});
+  return writes;
+}
+
 // If it does not work, what is in memory may be more than what is stored: back to what is stored. Nobody else
 // writes, so that the revision of what is there tells whether all of the turn has landed or nothing.
-Turns::Commit Turns::commit(const cluster::Effects& effects) {
+Turns::Commit Turns::commit(const cluster::Effects& effects, bool frees_room) {
   if (effects.jobs.empty() && effects.nodes.empty() && effects.queues.empty() && !effects.fabric &&
       !effects.cluster)
     return Commit::done;
-  std::vector<store::Write> writes;
-  for (const auto& id : effects.jobs) writes.push_back({wire::job_key(id), wire::encode(state_.jobs.at(id))});
-  for (const auto& name : effects.nodes)
-    writes.push_back({wire::node_key(name), wire::encode(state_.nodes.at(name))});
-  for (const auto& name : effects.queues) {
-    const auto queue = state_.queues.find(name);
-    writes.push_back({wire::queue_key(name), std::nullopt});
-    if (queue != state_.queues.end()) writes.back().value = wire::encode(queue->second);
-  }
-  if (effects.fabric) writes.push_back({wire::fabric_key(), wire::encode(*state_.fabric)});
-  if (effects.cluster) writes.push_back({wire::cluster_key(), wire::encode_cluster(state_)});
-  const auto committed = store_.commit(revision_, writes);
+  const auto writes = writes_of(effects);
+  const auto committed =
+      frees_room ? store_.commit_from_reserve(revision_, writes) : store_.commit(revision_, writes);
   if (committed.status == store::CommitResult::Status::done) {
     revision_ = committed.revision;
+    // From now on nothing but what frees room, until the reserve is whole again.
+    if (committed.from_reserve && health_.ok) health_ = {false, committed.why};
     return Commit::done;
   }
   health_ = {false, committed.why};
+  state_is_stored_ = false;
   const std::uint64_t before = revision_;
   if (auto read = read_store(); !read) {
     health_.error += "; and it cannot be read: " + read.error().text();
@@ -199,6 +226,13 @@ Turns::Commit Turns::commit(const cluster::Effects& effects) {
   }
   const bool conflict = committed.status == store::CommitResult::Status::conflict;
   return conflict || revision_ == before ? Commit::nothing_changed : Commit::landed;
+}
+
+void Turns::rest() {
+  const Instant now = clock_();
+  if (now < next_rest_ && next_rest_ - now <= rest_every) return;
+  next_rest_ = now + rest_every;
+  if (health_.ok) store_.tidy();
 }
 
 // Nothing of the turn becomes visible but what is true of it now. Agents tell again what they told in it, and
@@ -222,11 +256,15 @@ Delivery Turns::delivery(const cluster::Effects& effects, bool watched) const {
   Delivery delivery;
   if (!watched) return delivery;
   for (const auto& id : effects.jobs) {
-    const cluster::Job& job = state_.jobs.at(id);
-    delivery.jobs.push_back({id, job.finished(), wire::job_json(state_, job, false)});
+    // That one is not kept any longer is no news of it.
+    if (const auto job = state_.jobs.find(id); job != state_.jobs.end())
+      delivery.jobs.push_back({id, job->second.finished(), wire::job_json(state_, job->second, false)});
   }
-  for (const auto& name : effects.nodes)
-    delivery.nodes.push_back(wire::node_json(state_, state_.nodes.at(name)));
+  for (const auto& name : effects.nodes) {
+    const auto node = state_.nodes.find(name);
+    delivery.nodes.push_back(node == state_.nodes.end() ? wire::removed_node_json(name)
+                                                        : wire::node_json(state_, node->second));
+  }
   return delivery;
 }
 

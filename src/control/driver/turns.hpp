@@ -51,7 +51,8 @@ class Turns {
   };
 
   // `new_cluster_id` is for a store that has none yet.
-  Turns(store::Store& store, Clock clock, std::string new_cluster_id = "");
+  Turns(store::Store& store, Clock clock, std::string new_cluster_id = "",
+        const cluster::Retention& keep = {});
   Turns(const Turns&) = delete;
   Turns& operator=(const Turns&) = delete;
 
@@ -64,10 +65,13 @@ class Turns {
   Duration patience() const;
   // Something that agents said was dropped before it came here: the next turn asks them again.
   void miss() { resync_ = true; }
+  // When all that a turn has brought has gone out: the store tidies up from time to time.
+  void rest();
 
   const cluster::State& state() const { return state_; }
   void answer(const Query& query) { query(state_, health_); }
   const wire::StoreHealth& health() const { return health_; }
+  const cluster::Retention& keep() const { return keep_; }
 
  private:
   void keep_leases(Instant now);
@@ -75,11 +79,13 @@ class Turns {
   bool deaf(Instant now) const;
   void start_leases_anew(Instant now);
   void probe(Instant now);
-  void step(Outcome& outcome, cluster::Effects& effects, Instant now, Item& item);
+  // True if it is one of those that work on a full disk, too.
+  bool step(Outcome& outcome, cluster::Effects& effects, Instant now, Item& item);
   void schedule(cluster::Effects& effects, Instant now);
   // What became of a turn's changes.
   enum class Commit { done, nothing_changed, landed, not_known };
-  Commit commit(const cluster::Effects& effects);
+  Commit commit(const cluster::Effects& effects, bool frees_room);
+  std::vector<store::Write> writes_of(const cluster::Effects& effects) const;
   Delivery delivery(const cluster::Effects& effects, bool watched) const;
   void refuse(Outcome& outcome, Commit commit, Instant now);
   Result<> read_store();
@@ -88,7 +94,9 @@ class Turns {
   store::Store& store_;
   Clock clock_;
   std::string new_cluster_id_;
+  const cluster::Retention keep_;
   cluster::State state_;
+  bool state_is_stored_ = true;  // false after a failed commit, until the store could be read
   std::uint64_t revision_ = 0;
   wire::StoreHealth health_;
   bool resync_ = false;
@@ -99,6 +107,7 @@ class Turns {
   Instant next_tick_;
   Instant next_probe_;
   Instant next_pass_;
+  Instant next_rest_;
   bool pass_wanted_ = false;
 };
 

@@ -31,6 +31,8 @@ struct CommitResult {
   Status status = Status::done;
   std::uint64_t revision = 0;  // of the store after a commit that is done
   std::string why;             // for people, if it is not done
+  // It is done with room that was put aside for what frees room, which is not whole any more.
+  bool from_reserve = false;
 };
 
 class Store {
@@ -43,6 +45,12 @@ class Store {
   virtual Result<Contents> load() = 0;
   // All of the writes or none, durable when it returns `done`. `revision` is the one this writer saw last.
   virtual CommitResult commit(std::uint64_t revision, std::span<const Write> writes) = 0;
+  // The same for what frees room: where there is none left, a store may have put some aside for this.
+  virtual CommitResult commit_from_reserve(std::uint64_t revision, std::span<const Write> writes) {
+    return commit(revision, writes);
+  }
+  // A moment without hurry: gives back to the disk a little of what is not needed any more.
+  virtual void tidy() {}
 };
 
 }  // namespace tutti::store

@@ -5,6 +5,7 @@
 #include <google/protobuf/stubs/logging.h>
 
 #include "base/text.hpp"
+#include "base/visible.hpp"
 #include "control/wire/convert.hpp"
 
 namespace tutti::wire {
@@ -39,7 +40,7 @@ Result<cluster::RankReport> report_from(const proto::RankReport& from) {
 
 template <class From>
 std::string illness_of(const From& from) {
-  return valid_utf8(from.illness().substr(0, illness_bytes_max));
+  return visible_line(valid_utf8(from.illness().substr(0, illness_bytes_max)));
 }
 
 Result<std::vector<std::int32_t>> ports_from(const google::protobuf::RepeatedField<std::int32_t>& from) {
@@ -56,8 +57,11 @@ Result<AgentMessage> hello_from(const proto::Hello& from) {
     return invalid("a location or address is too long");
   auto inventory = from_proto(from.inventory());
   if (!inventory) return std::move(inventory).error();
-  cluster::Hello to{from.node(), from.location(), from.address(), from.agent_pid(), std::move(*inventory),
-                    {},          illness_of(from)};
+  // What a driver calls its devices is no reason to refuse a node; it is only made fit to be shown.
+  for (cluster::Device& device : inventory->devices) device.model = visible_line(device.model);
+  cluster::Hello to{from.node(),      visible_line(from.location()), visible_line(from.address()),
+                    from.agent_pid(), std::move(*inventory),         {},
+                    illness_of(from)};
   for (const auto& rank : from.ranks()) {
     auto report = report_from(rank);
     if (!report) return std::move(report).error();
@@ -159,6 +163,7 @@ std::string encode(const AgentMessage& message) {
                  [&](const Heartbeat& beat) {
                    to.mutable_heartbeat()->set_illness(beat.illness);
                    to.mutable_heartbeat()->set_echo(beat.echo);
+                   to.mutable_heartbeat()->set_kept_bytes(beat.kept.count());
                  },
                  [&](const cluster::RankReport& report) { to_proto(report, *to.mutable_rank()); },
                  [&](const LogChunk& chunk) {
@@ -189,7 +194,9 @@ Result<AgentMessage> decode_agent_message(std::string_view bytes) {
     case proto::AgentMessage::kHello:
       return hello_from(from.hello());
     case proto::AgentMessage::kHeartbeat:
-      return AgentMessage(Heartbeat{illness_of(from.heartbeat()), from.heartbeat().echo()});
+      return AgentMessage(
+          Heartbeat{illness_of(from.heartbeat()), from.heartbeat().echo(),
+                    Bytes(std::clamp<std::int64_t>(from.heartbeat().kept_bytes(), 0, bytes_max))});
     case proto::AgentMessage::kRank: {
       auto report = report_from(from.rank());
       if (!report) return std::move(report).error();
@@ -220,7 +227,10 @@ std::string encode(const ControllerMessage& message) {
                    name_attempt(end, *to.mutable_end());
                    for (const std::int32_t rank : end.ranks) to.mutable_end()->add_ranks(rank);
                  },
-                 [&](const ForgetRanks& forget) { name_attempt(forget, *to.mutable_forget()); },
+                 [&](const ForgetRanks& forget) {
+                   name_attempt(forget, *to.mutable_forget());
+                   to.mutable_forget()->set_job_ended(forget.job_ended);
+                 },
                  [&](const ReadLogs& read) {
                    auto& body = *to.mutable_read_logs();
                    name_attempt(read, body);
@@ -261,7 +271,8 @@ Result<ControllerMessage> decode_controller_message(std::string_view bytes) {
                                         from.end().attempt(),
                                         {from.end().ranks().begin(), from.end().ranks().end()}});
     case proto::ControllerMessage::kForget:
-      return ControllerMessage(ForgetRanks{cluster::JobId(from.forget().job()), from.forget().attempt()});
+      return ControllerMessage(ForgetRanks{cluster::JobId(from.forget().job()), from.forget().attempt(),
+                                           from.forget().job_ended()});
     case proto::ControllerMessage::kReadLogs: {
       const auto& read = from.read_logs();
       return ControllerMessage(ReadLogs{read.stream(), cluster::JobId(read.job()), read.attempt(),

@@ -34,6 +34,7 @@ constexpr std::size_t unread_bytes_max = 4 << 10;
 struct Heartbeat {
   std::string illness = {};  // as in Hello
   std::uint64_t echo = 0;    // sent back when the controller has taken note of it; 0: not asked for
+  Bytes kept = {};           // what ranks that have ended left on the node
 };
 struct LogChunk {
   std::uint64_t stream = 0;
@@ -86,6 +87,7 @@ struct EndRanks {
 struct ForgetRanks {
   cluster::JobId job;
   std::int32_t attempt = 0;
+  bool job_ended = false;  // for good: there will be no other attempt
 };
 struct ReadLogs {
   std::uint64_t stream = 0;

@@ -15,6 +15,7 @@ namespace {
 constexpr std::string_view job_prefix = "job/";
 constexpr std::string_view node_prefix = "node/";
 constexpr std::string_view queue_prefix = "queue/";
+constexpr std::string_view past_use_prefix = "used/";
 constexpr std::string_view the_fabric = "fabric";
 constexpr std::string_view the_cluster = "cluster";
 
@@ -85,6 +86,20 @@ std::string fabric_key() { return std::string(the_fabric); }
 
 std::string cluster_key() { return std::string(the_cluster); }
 
+// The name of a queue has no space.
+std::string past_use_key(const cluster::QueueUser& who) {
+  return std::string(past_use_prefix) + who.first + " " + who.second;
+}
+
+std::string encode(const cluster::QueueUser& who, const cluster::PastUse& past) {
+  proto::StoredPastUse to;
+  to.set_queue(who.first);
+  to.set_user(who.second);
+  to.set_device_seconds(past.amount);
+  to.set_at_ns(past.at.time_since_epoch().count());
+  return to.SerializeAsString();
+}
+
 std::string encode(const cluster::Job& job) {
   proto::StoredJob to;
   to.set_id(job.id.number());
@@ -131,6 +146,7 @@ std::string encode(const cluster::Node& node) {
   to.set_times_set_aside(node.times_set_aside);
   to.set_back_at_ns(node.back_at.time_since_epoch().count());
   to.set_identity(node.identity);
+  to.set_lost_at_ns(node.lost_at.time_since_epoch().count());
   return to.SerializeAsString();
 }
 
@@ -190,6 +206,12 @@ Result<> decode_into(cluster::State& state, std::string_view key, std::string_vi
     state.next_job = std::max<std::uint64_t>(state.next_job, from.next_job());
     return {};
   }
+  if (key.starts_with(past_use_prefix)) {
+    proto::StoredPastUse from;
+    if (!from.ParseFromArray(bytes.data(), size)) return damaged(key);
+    state.past_use[{from.queue(), from.user()}] = {from.device_seconds(), Instant(Duration(from.at_ns()))};
+    return {};
+  }
   if (key.starts_with(queue_prefix)) {
     proto::StoredQueue from;
     if (!from.ParseFromArray(bytes.data(), size)) return damaged(key);
@@ -214,6 +236,7 @@ Result<> decode_into(cluster::State& state, std::string_view key, std::string_vi
   node.times_set_aside = from.times_set_aside();
   node.back_at = Instant(Duration(from.back_at_ns()));
   node.identity = from.identity();
+  node.lost_at = Instant(Duration(from.lost_at_ns()));
   state.nodes.insert_or_assign(from.name(), std::move(node));
   return {};
 }

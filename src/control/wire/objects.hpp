@@ -9,16 +9,18 @@
 
 namespace tutti::wire {
 
-std::string job_key(cluster::JobId id);          // "job/00000000000000000042": keys sort as ids do
-std::string node_key(const std::string& name);   // "node/n1"
-std::string queue_key(const std::string& name);  // "queue/research/vision"
-std::string fabric_key();                        // "fabric": all links are one object
-std::string cluster_key();                       // "cluster": its id, and what ids it has given out
+std::string job_key(cluster::JobId id);                   // "job/00000000000000000042": keys sort as ids do
+std::string node_key(const std::string& name);            // "node/n1"
+std::string queue_key(const std::string& name);           // "queue/research/vision"
+std::string fabric_key();                                 // "fabric": all links are one object
+std::string cluster_key();                                // "cluster": its id, and what ids it has given out
+std::string past_use_key(const cluster::QueueUser& who);  // "used/research/vision ada"
 std::string encode(const cluster::Job& job);
 std::string encode(const cluster::Node& node);
 std::string encode(const cluster::Queue& queue);
 std::string encode(const cluster::Fabric& fabric);
 std::string encode_cluster(const cluster::State& state);
+std::string encode(const cluster::QueueUser& who, const cluster::PastUse& past);
 // Adds one stored object to the state; unknown keys are an error.
 Result<> decode_into(cluster::State& state, std::string_view key, std::string_view bytes);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/visible.hpp"
 #include "control/cluster/limits.hpp"
 #include "control/wire/convert.hpp"
 #include "control/wire/json.hpp"
@@ -10,6 +11,8 @@
 
 namespace tutti::wire {
 namespace {
+
+constexpr int removed_jobs_max = 1000;  // of one request: a commit each
 
 // From GPUs to thousandths; what is no such number becomes one that no queue may have.
 std::int64_t to_share(double gpus) {
@@ -40,6 +43,22 @@ Result<cluster::Link> link_from(const proto::LinkMeasured& from) {
                        {}};
 }
 
+// They are shown to other people, on their terminals. Stored jobs are not asked: an older tutti took them.
+Result<> check_words(const cluster::JobSpec& spec) {
+  const std::pair<const char*, const std::string*> words[] = {{"name", &spec.name},
+                                                              {"user", &spec.user},
+                                                              {"gpu_model", &spec.shape.gpu_model},
+                                                              {"workdir", &spec.workdir},
+                                                              {"output", &spec.output}};
+  for (const auto& [key, word] : words) {
+    if (!is_visible_line(*word))
+      return invalid("'" + visible_line(*word) + "' holds a control character")
+          .within(key)
+          .remedy("letters, digits, signs and spaces of any script are fine");
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<cluster::Submit> decode_submit(std::string_view text) {
@@ -52,6 +71,7 @@ Result<cluster::Submit> decode_submit(std::string_view text) {
     auto spec = from_proto(job);
     if (!spec) return std::move(spec).error();
     if (auto checked = cluster::check_limits(*spec); !checked) return std::move(checked).error();
+    if (auto sound = check_words(*spec); !sound) return std::move(sound).error();
     submit.specs.push_back(std::move(*spec));
   }
   return submit;
@@ -75,6 +95,20 @@ Result<bool> decode_drain(std::string_view text) {
   if (text.empty()) return false;
   if (auto parsed = parse(text, request); !parsed) return std::move(parsed).error();
   return request.now();
+}
+
+Result<std::vector<cluster::JobId>> decode_remove_jobs(std::string_view text) {
+  proto::RemoveJobsRequest request;
+  if (auto parsed = parse(text, request); !parsed) return std::move(parsed).error();
+  if (request.ids().empty() || request.ids_size() > removed_jobs_max)
+    return invalid("ids is a list of 1 to " + std::to_string(removed_jobs_max) + " jobs");
+  std::vector<cluster::JobId> jobs;
+  for (const std::string& id : request.ids()) {
+    const auto number = parse_id_number(id);
+    if (!number) return number.error();
+    jobs.emplace_back(*number);
+  }
+  return jobs;
 }
 
 Result<cluster::SetQueue> decode_queue(const std::string& name, std::string_view text) {

@@ -16,6 +16,8 @@ Result<cluster::Submit> decode_submit(std::string_view json);
 // Refuses what is not UTF-8, which JSON cannot carry.
 Result<std::string> encode_submit(const cluster::Submit& submit);
 Result<bool> decode_drain(std::string_view json);
+// At least one, and not more than a page of them.
+Result<std::vector<cluster::JobId>> decode_remove_jobs(std::string_view json);
 // Numbers in range; whether they fit those of other queues is for the cluster to say.
 Result<cluster::SetQueue> decode_queue(const std::string& name, std::string_view json);
 // Links with names and numbers in range; whether there are such nodes is for the cluster to say.

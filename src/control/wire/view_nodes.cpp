@@ -32,6 +32,7 @@ void fill_node(const cluster::State& state, const cluster::Node& node, const Use
   if (node.agent_pid > 0) view.set_agent_pid(static_cast<std::int32_t>(node.agent_pid));
   add_strings(use.jobs, *view.mutable_jobs());
   view.set_reason(cluster::reason_of(node));
+  view.set_kept_mib(to_mib(node.kept));
 }
 
 }  // namespace
@@ -39,6 +40,13 @@ void fill_node(const cluster::State& state, const cluster::Node& node, const Use
 std::string node_json(const cluster::State& state, const cluster::Node& node) {
   proto::NodeView view;
   fill_node(state, node, use_of(state, node), view);
+  return print(view);
+}
+
+std::string removed_node_json(const std::string& name) {
+  proto::NodeView view;
+  view.set_name(name);
+  view.set_state("removed");
   return print(view);
 }
 

@@ -5,7 +5,28 @@
 
 namespace tutti::wire {
 
-std::string status_json(const cluster::State& state, const StoreHealth& health, std::string_view version) {
+namespace {
+
+void fill_kept(const cluster::State& state, const Kept& kept, proto::KeptView& view) {
+  view.set_jobs_max(static_cast<std::int32_t>(kept.retention.jobs_max));
+  view.set_jobs_age_s(in_seconds(kept.retention.jobs_age_max));
+  Bytes logs;
+  for (const auto& [name, node] : state.nodes) {
+    if (node.lost) view.set_nodes_lost(view.nodes_lost() + 1);
+    logs += node.kept;
+  }
+  view.set_logs_bytes(static_cast<double>(logs.count()));
+  view.set_nodes_age_s(in_seconds(kept.retention.nodes_age_max));
+  view.set_store_bytes(static_cast<double>(kept.store.count()));
+  view.set_blobs_bytes(static_cast<double>(kept.blobs.count()));
+  view.set_blobs_bytes_max(static_cast<double>(kept.blobs_max.count()));
+  view.set_blobs_age_s(in_seconds(kept.blobs_age_max));
+}
+
+}  // namespace
+
+std::string status_json(const cluster::State& state, const StoreHealth& health, std::string_view version,
+                        const Kept& kept) {
   proto::StatusView view;
   view.set_version(std::string(version));
   std::int64_t share_free = 0;
@@ -26,6 +47,7 @@ std::string status_json(const cluster::State& state, const StoreHealth& health, 
   view.set_jobs_finished(static_cast<std::int32_t>(state.jobs.size() - state.active.size()));
   view.set_store_ok(health.ok);
   view.set_store_error(health.error);
+  fill_kept(state, kept, *view.mutable_kept());
   return print(view);
 }
 

@@ -13,6 +13,8 @@ namespace tutti::wire {
 
 std::string job_json(const cluster::State& state, const cluster::Job& job, bool detailed);
 std::string node_json(const cluster::State& state, const cluster::Node& node);
+// Of one that is gone.
+std::string removed_node_json(const std::string& name);
 
 struct NodeQuery {
   std::string after;  // only names behind this one; "": from the first
@@ -40,6 +42,15 @@ struct StoreHealth {
   bool ok = true;
   std::string error;
 };
-std::string status_json(const cluster::State& state, const StoreHealth& health, std::string_view version);
+// What is kept of what is over, and the room that it takes.
+struct Kept {
+  cluster::Retention retention;
+  Bytes store;
+  Bytes blobs;
+  Bytes blobs_max;
+  Duration blobs_age_max{};
+};
+std::string status_json(const cluster::State& state, const StoreHealth& health, std::string_view version,
+                        const Kept& kept);
 
 }  // namespace tutti::wire

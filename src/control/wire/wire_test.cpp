@@ -132,6 +132,25 @@ TEST(Submit, RefusesWhatIsNotText) {
   EXPECT_FALSE(encode_submit({{spec}}).ok());
 }
 
+TEST(Submit, RefusesControlCharactersInWords) {
+  for (const auto word : {&cluster::JobSpec::name, &cluster::JobSpec::user, &cluster::JobSpec::workdir}) {
+    cluster::JobSpec spec = full_spec();
+    spec.*word = "a\x1b[2J";
+    const auto refused = decode_submit(*encode_submit({{spec}}));
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().message(), "'a\\x1b[2J' holds a control character");
+  }
+}
+
+TEST(Messages, WhatANodeCallsItsDevicesIsMadeVisible) {
+  cluster::Hello hello{"n1", "here\n", "127.0.0.1", 1, {}, {}};
+  hello.inventory.devices = {{"H100\x1b[2J", gib(80), "uuid"}};
+  const auto back = decode_agent_message(encode(AgentMessage(hello)));
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(std::get<cluster::Hello>(*back).inventory.devices.front().model, "H100\\x1b[2J");
+  EXPECT_EQ(std::get<cluster::Hello>(*back).location, "here\\x0a");
+}
+
 TEST(Messages, WhatAProgramWroteNeedNotBeText) {
   const cluster::RankReport report{cluster::JobId(1),
                                    0,

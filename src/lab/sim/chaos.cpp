@@ -130,9 +130,10 @@ class Chaos {
     report.faults = faults_->count();
     report.time = world_.agenda.now();
     if (!controller_.up()) return report;
-    report.jobs = controller_.state().jobs.size();
-    for (const auto& [id, job] : controller_.state().jobs)
-      report.attempts += static_cast<std::uint64_t>(job.attempt) + 1;
+    for (const auto& [id, attempt] : world_.checks.attempts()) {
+      ++report.jobs;
+      report.attempts += static_cast<std::uint64_t>(attempt) + 1;
+    }
     return report;
   }
 

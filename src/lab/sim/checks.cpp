@@ -89,7 +89,9 @@ void Checks::turned(Duration now, const cluster::State& state) {
   if (auto held = cluster::invariants(state); !held) violate(held.error().text());
   note_lost(now, state);
   for (const cluster::JobId id : acknowledged_) {
-    if (!state.jobs.contains(id)) violate("job " + id.text() + " was acknowledged and is forgotten");
+    // What was seen to end may be kept no longer.
+    if (!state.jobs.contains(id) && !finished_.contains(id))
+      violate("job " + id.text() + " was acknowledged and is forgotten");
   }
   for (const auto& [id, job] : state.jobs) check_job(now, job);
 }
@@ -107,6 +109,8 @@ void Checks::stored(Duration now, const store::Contents& contents) {
       return violate("what was stored cannot be read: " + decoded.error().text());
   }
   note_lost(now, state);
+  // What has ended may be forgotten by the first turn that works again.
+  for (const auto& [id, job] : state.jobs) check_finished(job);
 }
 
 void Checks::check_job(Duration now, const cluster::Job& job) {

@@ -45,6 +45,8 @@ class Checks {
   void same(const cluster::State& state, const store::Contents& contents);
   // After the faults: everything is finished.
   std::string unfinished(const cluster::State& state) const;
+  // The last attempt of each job that there was, forgotten ones too.
+  const std::map<cluster::JobId, std::int32_t>& attempts() const { return attempts_; }
 
  private:
   using Attempt = std::pair<cluster::JobId, std::int32_t>;

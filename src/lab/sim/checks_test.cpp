@@ -52,6 +52,10 @@ struct ChecksTest : testing::Test {
     state.index.rebuild(state, Instant());
     state.tallies.clear();
     for (const cluster::JobId id : state.holding) state.tallies[id] = cluster::tally_of(state.jobs.at(id));
+    state.ended = {};
+    for (const auto& [id, job] : state.jobs) {
+      if (job.finished()) state.ended.add(job);
+    }
     checks.turned(10s, state);
   }
   void start(std::uint64_t job, std::int32_t attempt) { checks.process_started("n1", 7, key(job, attempt)); }

@@ -34,6 +34,16 @@ CommitResult FaultyDisk::commit(std::uint64_t revision, std::span<const store::W
   return {CommitResult::Status::unknown, 0, ""};
 }
 
+CommitResult FaultyDisk::commit_from_reserve(std::uint64_t revision, std::span<const store::Write> writes) {
+  if (mood_ != Mood::full || death_ != Death::none) return commit(revision, writes);
+  CommitResult landed = land(revision, writes);
+  if (landed.status == CommitResult::Status::done) {
+    landed.from_reserve = true;
+    landed.why = "the disk is full";
+  }
+  return landed;
+}
+
 CommitResult FaultyDisk::land(std::uint64_t revision, std::span<const store::Write> writes) {
   hits_ += std::exchange(disturbed_, false) ? 1U : 0U;
   return lie_ == Lie::always ? store_.commit(revision, {}) : store_.commit(revision, writes);

@@ -12,7 +12,7 @@ class FaultyDisk final : public store::Store {
  public:
   enum class Mood {
     well,
-    full,       // commits fail and leave nothing
+    full,       // commits fail and leave nothing, but for those that free room
     uncertain,  // commits fail and have landed
     dead,       // as full, and nothing can be read
   };
@@ -21,6 +21,9 @@ class FaultyDisk final : public store::Store {
 
   Result<store::Contents> load() override;
   store::CommitResult commit(std::uint64_t revision, std::span<const store::Write> writes) override;
+  // A full one has room put aside.
+  store::CommitResult commit_from_reserve(std::uint64_t revision,
+                                          std::span<const store::Write> writes) override;
 
   void set_mood(Mood mood) { mood_ = mood; }
   Mood mood() const { return mood_; }

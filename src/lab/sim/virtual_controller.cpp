@@ -11,6 +11,8 @@ namespace {
 constexpr Instant epoch{std::chrono::hours(24 * 365 * 50)};
 constexpr Duration restart_after_failure = 1s;
 constexpr std::uint64_t compare_every_turns = 64;
+// So little that jobs are forgotten while others still come after them.
+constexpr cluster::Retention kept{.jobs_max = 20, .jobs_age_max = 30s, .nodes_age_max = 60s};
 
 std::string describe(const cluster::RankReport& report) {
   std::string rank =
@@ -50,7 +52,7 @@ void VirtualController::start() {
   if (up()) return;
   ++life_;
   turns_ = std::make_unique<driver::Turns>(
-      disk_, [this] { return clock(); }, "sim");
+      disk_, [this] { return clock(); }, "sim", kept);
   if (auto loaded = turns_->load(); !loaded) {
     world_.note("controller cannot start: " + loaded.error().text());
     turns_.reset();
@@ -180,7 +182,7 @@ driver::Listener::Heard VirtualController::believe(const std::string& node, cons
   } else if (auto* report = std::get_if<cluster::RankReport>(&*message)) {
     heard.event = cluster::Reported{node, std::move(*report)};
   } else if (auto* beat = std::get_if<wire::Heartbeat>(&*message)) {
-    heard.event = cluster::Heard{node, std::move(beat->illness)};
+    heard.event = cluster::Heard{node, std::move(beat->illness), beat->kept};
   }
   return heard;
 }

@@ -23,12 +23,12 @@ Result<int> Blocks::descriptor(std::size_t file) {
   if (const auto found = open_.find(file); found != open_.end()) return found->second.get();
   if (open_.size() >= open_max) open_.clear();
   const std::string& name = files_[file].name;
-  files::FileDescriptor opened(open((folder_ + "/" + name).c_str(), O_RDONLY | O_CLOEXEC));
-  if (!opened.valid() && errno == ENOENT) return damaged(name + " is missing").within(folder_);
-  if (!opened.valid()) return failed_errno("cannot read " + name, errno).within(folder_);
+  auto opened = files::open_file(folder_ + "/" + name);
+  if (!opened) return std::move(opened).error().within(folder_);
+  if (!*opened) return damaged(name + " is missing").within(folder_);
   // Blocks are read one behind the other: the kernel may read ahead further than usual.
-  static_cast<void>(posix_fadvise(opened.get(), 0, 0, POSIX_FADV_SEQUENTIAL));
-  return open_.emplace(file, std::move(opened)).first->second.get();
+  static_cast<void>(posix_fadvise((*opened)->file.get(), 0, 0, POSIX_FADV_SEQUENTIAL));
+  return open_.emplace(file, std::move((*opened)->file)).first->second.get();
 }
 
 Result<> Blocks::fill(Kept& kept) {

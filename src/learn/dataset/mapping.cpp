@@ -1,12 +1,10 @@
 #include "learn/dataset/mapping.hpp"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include <cerrno>
 
-#include "base/files/descriptor.hpp"
+#include "base/files/files.hpp"
 
 namespace tutti::dataset {
 namespace {
@@ -19,12 +17,10 @@ Error wrong_size(const std::string& path, std::uint64_t is, std::uint64_t should
 }  // namespace
 
 Result<Mapping> Mapping::open(const std::string& path, std::uint64_t bytes) {
-  const files::FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat status {};
-  if (!file.valid() || ::fstat(file.get(), &status) != 0) return failed_errno("cannot read " + path, errno);
-  const auto size = static_cast<std::uint64_t>(status.st_size);
-  if (size != bytes) return wrong_size(path, size, bytes);
-  void* memory = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  const auto opened = files::open_existing_file(path);
+  if (!opened) return opened.error();
+  if (opened->bytes != bytes) return wrong_size(path, opened->bytes, bytes);
+  void* memory = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, opened->file.get(), 0);
   if (memory == MAP_FAILED) return failed_errno("cannot map " + path, errno);
   return Mapping(std::span(static_cast<const std::byte*>(memory), bytes));
 }

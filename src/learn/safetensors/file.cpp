@@ -1,11 +1,7 @@
 #include "learn/safetensors/file.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <vector>
 
 #include "base/files/files.hpp"
@@ -27,13 +23,11 @@ Result<Header> read_header(int file, std::uint64_t file_bytes, const std::string
 }  // namespace
 
 Result<File> File::open(const std::string& path) {
-  files::FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat status {};
-  if (!file.valid() || fstat(file.get(), &status) != 0) return failed_errno("cannot read " + path, errno);
-  if (!S_ISREG(status.st_mode)) return invalid("cannot read " + path + ": it is no file");
-  auto header = read_header(file.get(), static_cast<std::uint64_t>(status.st_size), path);
+  auto opened = files::open_existing_file(path);
+  if (!opened) return std::move(opened).error();
+  auto header = read_header(opened->file.get(), opened->bytes, path);
   if (!header) return std::move(header).error().within(path);
-  return File(path, std::move(file), std::move(*header));
+  return File(path, std::move(opened->file), std::move(*header));
 }
 
 Result<> File::read(std::uint64_t begin, std::span<std::byte> bytes) const {

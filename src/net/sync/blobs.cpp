@@ -22,6 +22,7 @@
 namespace tutti::sync {
 
 struct BlobStore::Blob {
+  std::string hash;
   std::string path;
   Bytes bytes;
   timespec used{};
@@ -184,14 +185,26 @@ Result<std::vector<BlobStore::Blob>> BlobStore::list() const {
       struct stat status {};
       // One that is gone by now was removed by another process.
       if (!is_hash(prefix + name) || lstat(path_of(prefix + name).c_str(), &status) != 0) continue;
-      blobs.push_back(
-          {.path = path_of(prefix + name), .bytes = Bytes(status.st_size), .used = status.st_mtim});
+      blobs.push_back({.hash = prefix + name,
+                       .path = path_of(prefix + name),
+                       .bytes = Bytes(status.st_size),
+                       .used = status.st_mtim});
     }
   }
   return blobs;
 }
 
+bool BlobStore::use(std::string_view hash) const {
+  return is_hash(hash) && utimensat(AT_FDCWD, path_of(hash).c_str(), nullptr, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 Result<> BlobStore::trim(Bytes bytes_max) {
+  auto left = trim(TrimOptions{.bytes_max = bytes_max});
+  if (!left) return std::move(left).error();
+  return {};
+}
+
+Result<Bytes> BlobStore::trim(const TrimOptions& options) {
   auto blobs = list();
   if (!blobs) return std::move(blobs).error();
   std::ranges::sort(*blobs, {}, [](const Blob& blob) {
@@ -199,14 +212,20 @@ Result<> BlobStore::trim(Bytes bytes_max) {
   });
   Bytes total;
   for (const auto& blob : *blobs) total += blob.bytes;
+  const auto now = static_cast<std::int64_t>(time(nullptr));
   for (const auto& blob : *blobs) {
-    if (total <= bytes_max) return {};
+    const Duration age = std::chrono::seconds(now - blob.used.tv_sec);
+    const bool too_old = options.age_max > Duration::zero() && age > options.age_max;
+    if (!too_old && total <= options.bytes_max) break;
+    // All that follow were used later.
+    if (options.age_min > Duration::zero() && age < options.age_min) break;
+    if (options.keep != nullptr && options.keep->contains(blob.hash)) continue;
     if (unlink(blob.path.c_str()) != 0 && errno != ENOENT) {
       return failed_errno("cannot remove " + files::shown(blob.path), errno);
     }
     total -= blob.bytes;
   }
-  return {};
+  return total;
 }
 
 }  // namespace tutti::sync

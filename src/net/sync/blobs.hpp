@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "base/time.hpp"
 #include "base/units.hpp"
 
 namespace tutti::sync {
@@ -33,7 +35,18 @@ class BlobStore {
   // bytes that a writer could change: where the file system can, they share blocks until one is written.
   Result<Bytes> copy(std::span<const std::string> hashes, const std::string& path, bool executable) const;
 
-  // Removes the blobs that were not used for the longest time until the others hold `bytes_max` at most.
+  // Is it there? Then it counts as used now: trim() leaves it alone for a while.
+  bool use(std::string_view hash) const;
+
+  struct TrimOptions {
+    Bytes bytes_max;
+    Duration age_max{};                           // since it was used last; 0: any
+    Duration age_min{};                           // one that was used more lately stays
+    const std::set<std::string>* keep = nullptr;  // these stay, whatever they are
+  };
+  // Removes what is too old, and then the blobs that were not used for the longest time until the others hold
+  // `bytes_max` at most. How much is left.
+  Result<Bytes> trim(const TrimOptions& options);
   Result<> trim(Bytes bytes_max);
 
   // The hash must be one.

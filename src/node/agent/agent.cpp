@@ -36,8 +36,13 @@ class Agent {
       : options_(options),
         joined_(std::move(joined)),
         shipped_(options.controller, options.token, options.folder),
+        attic_(loop_, {.checkpoints = options.checkpoints,
+                       .removed = options.folder + "/removed",
+                       .logs_bytes_max = options.keep_logs,
+                       .logs_age_max = options.keep_logs_age,
+                       .checkpoints_age_max = options.keep_checkpoints_age}),
         processes_(loop_, {options.name, options.folder, options.checkpoints, options.tutti_program},
-                   shipped_,
+                   shipped_, attic_,
                    {.exited = [this](const auto& key, const auto& status) { exited(key, status); },
                     .prepared = [this](auto job, auto attempt,
                                        const auto& folder) { keeper_.prepared(job, attempt, folder); },
@@ -179,6 +184,7 @@ class Agent {
   std::function<void()> joined_;
   net::Loop loop_;
   Shipped shipped_;
+  Attic attic_;
   ShimProcesses processes_;
   keeper::Keeper keeper_;
   Logs logs_;

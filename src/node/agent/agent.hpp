@@ -9,6 +9,7 @@
 #include "base/result.hpp"
 #include "control/cluster/model.hpp"
 #include "net/http/client.hpp"
+#include "node/agent/attic.hpp"
 
 namespace tutti::agent {
 
@@ -24,6 +25,9 @@ struct AgentOptions {
   cluster::Inventory inventory;
   // The devices as they are now; null if they never change. Called on a thread of its own.
   std::function<std::vector<cluster::Device>()> look_at_devices;
+  Bytes keep_logs = kept_logs_default;  // of ranks that have ended
+  Duration keep_logs_age = kept_logs_age_default;
+  Duration keep_checkpoints_age{};  // of jobs that have ended; 0: for ever
 };
 
 // Runs until SIGTERM or SIGINT; the ranks live on. `joined` is called each time the controller is reached.

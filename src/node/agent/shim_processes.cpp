@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 
+#include "base/clock/clock.hpp"
 #include "base/files/files.hpp"
 #include "base/log/log.hpp"
 #include "base/text.hpp"
@@ -61,6 +62,14 @@ std::string attempt_name(cluster::JobId job, std::int32_t attempt) {
   return job.text() + "." + std::to_string(attempt);
 }
 
+// When something in the folder was made or removed last; zero if it cannot be known.
+Instant changed_at(const std::string& folder) {
+  struct stat status {};
+  if (::stat(folder.c_str(), &status) != 0) return {};
+  return Instant(std::chrono::seconds(status.st_mtim.tv_sec) +
+                 std::chrono::nanoseconds(status.st_mtim.tv_nsec));
+}
+
 std::string marker(const std::string& folder) { return folder + "/acknowledged"; }
 
 void set(std::map<std::string, std::string>& env, const std::string& entry) {
@@ -89,21 +98,15 @@ std::optional<RankStatus> end_in(const std::string& folder) {
   return RankStatus{RankState::exited, code, code == 0 ? "" : describe_failure(folder, **exit)};
 }
 
-// Zero if it is not known.
-Instant changed_at(const std::string& folder) {
-  struct stat status {};
-  if (::stat(folder.c_str(), &status) != 0) return {};
-  return Instant(std::chrono::seconds(status.st_mtim.tv_sec) +
-                 std::chrono::nanoseconds(status.st_mtim.tv_nsec));
-}
-
 }  // namespace
 
-ShimProcesses::ShimProcesses(net::Loop& loop, ProcessOptions options, Shipped& shipped, Calls calls)
+ShimProcesses::ShimProcesses(net::Loop& loop, ProcessOptions options, Shipped& shipped, Attic& attic,
+                             Calls calls)
     : loop_(loop),
       options_(std::move(options)),
       folder_(options_.folder + "/ranks"),
       shipped_(shipped),
+      attic_(attic),
       calls_(std::move(calls)),
       sights_(loop, 1),
       shared_(loop, 1),
@@ -139,20 +142,20 @@ Result<std::map<RankKey, RankStatus>> ShimProcesses::adopt() {
         "once its shim is killed, and those that become another user may be");
   }
   std::map<RankKey, RankStatus> found;
-  std::vector<std::pair<std::filesystem::file_time_type, std::string>> finished;
+  std::vector<std::pair<Instant, std::string>> finished;
   for (const auto& entry : std::filesystem::directory_iterator(folder_, failure)) {
     const auto key = parse_key(entry.path().filename().string());
     if (!key) continue;
     if (std::filesystem::exists(marker(entry.path().string()))) {
-      finished.emplace_back(entry.last_write_time(failure), entry.path().string());
+      finished.emplace_back(changed_at(entry.path().string()), entry.path().string());
     } else {
       found[*key] = adopt_one(*key);
     }
   }
   std::sort(finished.begin(), finished.end());
-  for (auto& [time, path] : finished) finished_.push_back(std::move(path));
-  trim();
+  // First: what the attic removes from now on passes through the same folder.
   sweep(found);
+  for (const auto& [time, path] : finished) attic_.put(path, time);
   return found;
 }
 
@@ -225,7 +228,7 @@ void ShimProcesses::remember(const keeper::Membership& membership) {
   }
   if (written) written = write_jobs_seen(options_.folder, membership.jobs_seen);
   if (!written) log::warning("{}", written.error().text());
-  membership_ = membership;
+  belong_to(membership);
 }
 
 Result<> ShimProcesses::put_aside(const std::string& cluster) {
@@ -237,7 +240,7 @@ Result<> ShimProcesses::put_aside(const std::string& cluster) {
   log::warning(
       "the controller is of another cluster than this folder: the ranks and logs of cluster {} are in {}",
       cluster, *moved);
-  finished_.clear();
+  attic_.clear();
   return {};
 }
 
@@ -420,17 +423,9 @@ void ShimProcesses::forget(const RankKey& key) {
     const auto marked = files::replace_file(marker(folder), "");
     return [this, folder, why = marked ? "" : marked.error().text()] {
       if (!why.empty()) log::warning("{}", why);
-      finished_.push_back(folder);
-      trim();
+      attic_.put(folder, now_on_the_wall());
     };
   });
-}
-
-void ShimProcesses::trim() {
-  if (finished_.size() <= finished_folders_max) return;
-  const auto excess = static_cast<std::ptrdiff_t>(finished_.size() - finished_folders_max);
-  for (auto at = finished_.begin(); at != finished_.begin() + excess; ++at) remove_later(*at);
-  finished_.erase(finished_.begin(), finished_.begin() + excess);
 }
 
 // ---- what ranks leave in their folders

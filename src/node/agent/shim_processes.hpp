@@ -12,6 +12,7 @@
 
 #include "base/files/descriptor.hpp"
 #include "net/http/loop.hpp"
+#include "node/agent/attic.hpp"
 #include "node/agent/lane.hpp"
 #include "node/agent/ports.hpp"
 #include "node/agent/shipped.hpp"
@@ -23,8 +24,6 @@
 namespace tutti::agent {
 
 using keeper::RankKey;
-
-constexpr std::size_t finished_folders_max = 2000;  // their logs stay readable until then
 
 struct ProcessOptions {
   std::string node;
@@ -41,7 +40,7 @@ class ShimProcesses final : public keeper::Processes {
     std::function<void(const RankKey&, keeper::Sight)> seen;
   };
 
-  ShimProcesses(net::Loop& loop, ProcessOptions options, Shipped& shipped, Calls calls);
+  ShimProcesses(net::Loop& loop, ProcessOptions options, Shipped& shipped, Attic& attic, Calls calls);
 
   Result<std::map<RankKey, cluster::RankStatus>> adopt() override;
   void prepare(const wire::StartRanks& start) override;
@@ -55,10 +54,15 @@ class ShimProcesses final : public keeper::Processes {
                  const std::string& workdir) override;
   void end(const RankKey& key) override;
   void forget(const RankKey& key) override;
+  Bytes kept() const override { return attic_.kept(); }
+  void job_ended(cluster::JobId job) override { attic_.job_ended(job); }
   void look(const std::vector<RankKey>& running) override;
 
   // Whose ranks these are: before the first of them starts.
-  void belong_to(const keeper::Membership& membership) { membership_ = membership; }
+  void belong_to(const keeper::Membership& membership) {
+    membership_ = membership;
+    attic_.belong_to(membership.cluster);
+  }
 
   // Where the logs of ranks are.
   const std::string& ranks_folder() const { return folder_; }
@@ -100,12 +104,12 @@ class ShimProcesses final : public keeper::Processes {
   cluster::RankStatus verdict(const Ended& end) const;
   void remove_later(const std::string& path);
   void sweep(const std::map<RankKey, cluster::RankStatus>& found);
-  void trim();
 
   net::Loop& loop_;
   ProcessOptions options_;
   std::string folder_;
   Shipped& shipped_;
+  Attic& attic_;
   Calls calls_;
   Ports ports_;
   keeper::Membership membership_;
@@ -115,11 +119,10 @@ class ShimProcesses final : public keeper::Processes {
   std::string place_;                        // names this agent's folder on this machine
   bool holds_ = true;                        // cgroups can be had
   std::uint64_t removed_ = 0;
-  std::vector<std::string> finished_;  // folders, oldest first
-  Lane sights_;                        // what running ranks say
-  Lane shared_;                        // the folder for checkpoints
-  Lane ends_;                          // what ranks have left at their end
-  Lane notes_;                         // marks that an end is acknowledged
+  Lane sights_;  // what running ranks say
+  Lane shared_;  // the folder for checkpoints
+  Lane ends_;    // what ranks have left at their end
+  Lane notes_;   // marks that an end is acknowledged
   Lane removals_;
 };
 

@@ -82,7 +82,7 @@ void Keeper::note_job(cluster::JobId job) {
 
 void Keeper::heartbeat() {
   leave_old_cluster();
-  send_(wire::Heartbeat{self_.illness});
+  send_(wire::Heartbeat{self_.illness, 0, processes_.kept()});
   std::vector<RankKey> running;
   for (const auto& [key, status] : ranks_) {
     if (status.state == RankState::started) running.push_back(key);
@@ -216,6 +216,7 @@ void Keeper::on(const wire::ForgetRanks& forget) {
     }
   }
   release_if_unused(forget.job, forget.attempt);
+  if (forget.job_ended) processes_.job_ended(forget.job);
 }
 
 void Keeper::release_if_unused(cluster::JobId job, std::int32_t attempt) {

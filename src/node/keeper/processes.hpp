@@ -66,6 +66,10 @@ class Processes {
   virtual void end(const RankKey& key) = 0;
   // The end of this rank is acknowledged: adopt() does not find it any more.
   virtual void forget(const RankKey& key) = 0;
+  // How much room the logs of ranks take that were forgotten. Returns at once.
+  virtual Bytes kept() const { return {}; }
+  // The job of ranks that were forgotten has ended for good.
+  virtual void job_ended(cluster::JobId) {}
   // Looks at what these running ranks say and have saved, and tells the keeper's seen() later, or not at all:
   // the files are theirs, or on a disk that all share, and may keep whoever reads them waiting.
   virtual void look(const std::vector<RankKey>& running) = 0;

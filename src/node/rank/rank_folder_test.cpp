@@ -81,7 +81,7 @@ TEST_F(RankFolder, AnOversizedSpecificationIsRefused) {
   write(path("spec"), std::string(spec_bytes_max + 1, 'x'));
   const auto read_back = read_spec(folder());
   ASSERT_FALSE(read_back);
-  EXPECT_NE(read_back.error().text().find("too large"), std::string::npos);
+  EXPECT_NE(read_back.error().text().find("larger than"), std::string::npos);
 }
 
 TEST_F(RankFolder, ASpecificationThatNoShimCouldFollowIsRefused) {

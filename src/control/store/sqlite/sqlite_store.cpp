@@ -11,11 +11,23 @@
 #include "control/store/sqlite/database.hpp"
 #include "control/store/sqlite/file_lock.hpp"
 #include "control/store/sqlite/last_commit.hpp"
+#include "control/store/sqlite/reserve.hpp"
 
 namespace tutti::store {
 namespace {
 
 constexpr std::int64_t schema_version = 1;
+
+constexpr int checkpoint_pages = 1000;            // the log is copied into the file when it has so many
+constexpr std::uint64_t frame_bytes = 4096 + 24;  // of one page in the log
+// An ordinary commit is expected to add at least so much: pages are written whole, with those above them.
+constexpr std::uint64_t commit_bytes_min = std::uint64_t{256} << 10;
+
+constexpr const char* no_room = "the disk is full";
+
+constexpr std::int64_t vacuum_incremental = 2;  // as SQLite numbers it
+constexpr std::int64_t free_pages_min = 1024;   // fewer are soon used again
+constexpr int vacuum_pages = 256;               // of one tidy()
 
 // SQLite would create the file with the umask's permissions; its companions copy those of the file.
 Result<> create_file(const std::string& path) {
@@ -31,6 +43,14 @@ Result<std::int64_t> ask_number(sqlite3* database, const char* sql) {
   if (!row) return std::move(row).error();
   TUTTI_CHECK(*row, "a question for one number has an answer");
   return statement.number(0);
+}
+
+// Free pages can be given back only if the file was made for it; one that was not is written anew, once. It
+// is a matter of room alone: where it does not work the store is as good as before.
+void allow_shrinking(sqlite3* database) {
+  const auto mode = ask_number(database, "PRAGMA auto_vacuum");
+  if (!mode || *mode == vacuum_incremental) return;
+  (void)execute(database, "PRAGMA auto_vacuum = INCREMENTAL; VACUUM; PRAGMA wal_checkpoint(TRUNCATE);");
 }
 
 Result<> create_schema(sqlite3* database) {
@@ -101,8 +121,13 @@ Result<> prepare_file(sqlite3* database, const std::optional<Committed>& lost) {
     if (auto checked = check_schema(database); !checked) return checked;
   }
   if (*tables == 0 && lost && lost->revision > 0) return older(0, lost->revision);
+  // It counts only before there is anything in the file.
+  if (*tables == 0) (void)execute(database, "PRAGMA auto_vacuum = INCREMENTAL");
   if (auto set = set_durability(database); !set) return set;
-  return *tables == 0 ? create_schema(database) : check_damage(database);
+  if (*tables == 0) return create_schema(database);
+  if (auto sound = check_damage(database); !sound) return sound;
+  allow_shrinking(database);
+  return {};
 }
 
 }  // namespace
@@ -114,6 +139,8 @@ struct SqliteStore::Parts {
   LastCommit last;
   SqliteOptions options;
   std::string kept;  // the value of options.kept_key
+  Reserve reserve;
+  std::uint64_t log_pages = 0;  // in the write-ahead log
   Statement get_revision{database.get(), "SELECT revision FROM meta WHERE id = 1"};
   Statement set_revision{database.get(), "UPDATE meta SET revision = ?1 WHERE id = 1"};
   Statement get_objects{database.get(), "SELECT key, value FROM objects"};
@@ -133,7 +160,29 @@ struct SqliteStore::Parts {
   Result<bool> write_all(std::uint64_t expected, std::span<const Write> writes);
   // Ends a transaction that went wrong; some errors have ended it already.
   void roll_back();
+  // After each commit: SQLite would copy the log, too, but would not tell how long it is.
+  static int on_commit(void* parts, sqlite3* database, const char* name, int pages);
+  bool keeps_reserve(std::span<const Write> writes);
 };
+
+int SqliteStore::Parts::on_commit(void* parts, sqlite3* database, const char* name, int pages) {
+  auto& log_pages = static_cast<Parts*>(parts)->log_pages;
+  log_pages = static_cast<std::uint64_t>(pages);
+  int in_log = 0;
+  int copied = 0;
+  // What cannot be copied now stays in the log, and is tried again after the next commit.
+  if (pages >= checkpoint_pages &&
+      sqlite3_wal_checkpoint_v2(database, name, SQLITE_CHECKPOINT_PASSIVE, &in_log, &copied) == SQLITE_OK &&
+      in_log == copied)
+    log_pages = 0;
+  return SQLITE_OK;
+}
+
+bool SqliteStore::Parts::keeps_reserve(std::span<const Write> writes) {
+  std::uint64_t bytes = commit_bytes_min;
+  for (const Write& one : writes) bytes += 2 * (one.key.size() + (one.value ? one.value->size() : 0));
+  return reserve.keep(log_pages * frame_bytes, bytes);
+}
 
 Result<std::uint64_t> SqliteStore::Parts::revision() {
   auto row = get_revision.step();
@@ -231,7 +280,10 @@ Result<std::unique_ptr<SqliteStore>> SqliteStore::open(const std::string& path, 
     return std::move(prepared).error().within(path);
   auto parts = std::unique_ptr<Parts>(
       new Parts{std::move(*lock), std::move(*database), std::move(*last), std::move(options), ""});
+  sqlite3_wal_hook(parts->database.get(), Parts::on_commit, parts.get());
   if (auto caught_up = parts->catch_up(); !caught_up) return std::move(caught_up).error().within(path);
+  if (auto opened = parts->reserve.open(path + "-wal"); !opened)
+    return std::move(opened).error().within(path);
   return std::unique_ptr<SqliteStore>(new SqliteStore(std::move(parts)));
 }
 
@@ -243,6 +295,30 @@ Result<Contents> SqliteStore::load() {
 }
 
 CommitResult SqliteStore::commit(std::uint64_t revision, std::span<const Write> writes) {
+  if (!parts_->keeps_reserve(writes)) return {CommitResult::Status::unknown, 0, no_room};
+  return write(revision, writes);
+}
+
+CommitResult SqliteStore::commit_from_reserve(std::uint64_t revision, std::span<const Write> writes) {
+  const bool room = parts_->keeps_reserve(writes);
+  CommitResult done = write(revision, writes);
+  if (done.status == CommitResult::Status::done && !room) {
+    done.from_reserve = true;
+    done.why = no_room;
+  }
+  return done;
+}
+
+void SqliteStore::tidy() {
+  sqlite3* database = parts_->database.get();
+  const auto free_pages = ask_number(database, "PRAGMA freelist_count");
+  const auto pages = ask_number(database, "PRAGMA page_count");
+  if (!free_pages || !pages || *free_pages < free_pages_min || *free_pages < *pages / 4) return;
+  static const std::string give_back = "PRAGMA incremental_vacuum(" + std::to_string(vacuum_pages) + ")";
+  (void)execute(database, give_back.c_str());
+}
+
+CommitResult SqliteStore::write(std::uint64_t revision, std::span<const Write> writes) {
   const auto unknown = [this](const Error& error) -> CommitResult {
     parts_->roll_back();
     return {CommitResult::Status::unknown, 0, error.message()};

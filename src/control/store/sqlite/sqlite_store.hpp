@@ -1,6 +1,8 @@
 // The store in one SQLite file. A commit returns when the disk has it, which takes milliseconds and may take
 // seconds on a bad disk: the caller's loop waits. One thread at a time.
 //
+// Room is put aside, so that what frees room can be committed on a full disk (reserve.hpp).
+//
 // Beside PATH lie PATH-wal and PATH-shm, which belong to it, PATH.last, which tells what was committed last,
 // and PATH.lock, which keeps a second controller out. People may read the file with `sqlite3` while a
 // controller uses it.
@@ -31,9 +33,13 @@ class SqliteStore final : public Store {
   Result<Contents> load() override;
   // A commit that failed for whatever reason is `unknown`; later ones work again as soon as the disk does.
   CommitResult commit(std::uint64_t revision, std::span<const Write> writes) override;
+  CommitResult commit_from_reserve(std::uint64_t revision, std::span<const Write> writes) override;
+  // Gives free pages back, a few at a time, once they are a good part of the file.
+  void tidy() override;
 
  private:
   struct Parts;
+  CommitResult write(std::uint64_t revision, std::span<const Write> writes);
   explicit SqliteStore(std::unique_ptr<Parts> parts);
 
   std::unique_ptr<Parts> parts_;

@@ -1,0 +1,94 @@
+#include "cli/archive.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.hpp"
+#include "base/clock/clock.hpp"
+#include "base/files/descriptor.hpp"
+#include "base/files/files.hpp"
+#include "base/files/names.hpp"
+
+namespace tutti::cli {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t archive_page_jobs = 1000;
+constexpr std::size_t archive_batch_jobs = 500;  // between two commits
+
+Result<files::FileDescriptor> open_archive(const std::string& path) {
+  files::FileDescriptor file(
+      ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600));
+  struct stat status {};
+  if (!file.valid() || ::fstat(file.get(), &status) != 0)
+    return failed_errno("cannot write " + files::shown(path), errno);
+  if (!S_ISREG(status.st_mode)) return invalid(files::shown(path) + " is no file");
+  return file;
+}
+
+// Oldest first. Times in the API are written so that they sort as they follow each other.
+Result<std::vector<std::string>> due_jobs(Cluster& cluster, const std::string& ended_before) {
+  std::vector<std::string> ids;
+  bool newest = true;  // it stays, because ids are counted on from it
+  for (std::string before;;) {
+    auto page = cluster.get("jobs?all=1&limit=" + std::to_string(archive_page_jobs) +
+                            (before.empty() ? "" : "&before=" + before));
+    if (!page) return std::move(page).error();
+    for (const auto& job : (*page)["jobs"]) {
+      const bool due = job.contains("finished_at") && job.value("finished_at", "") < ended_before;
+      if (due && !newest) ids.push_back(job.value("id", ""));
+      newest = false;
+    }
+    before = page->value("next", "");
+    if (before.empty()) break;
+  }
+  std::reverse(ids.begin(), ids.end());
+  return ids;
+}
+
+// The ids of those that could be written: one may have been removed since it was listed.
+Result<std::vector<std::string>> write_batch(Cluster& cluster, std::span<const std::string> ids, int file,
+                                             const std::string& path) {
+  std::string lines;
+  std::vector<std::string> written;
+  for (const std::string& id : ids) {
+    auto job = cluster.get("jobs/" + url_encode(id));
+    if (!job && job.error().code() == ErrorCode::invalid) continue;
+    if (!job) return std::move(job).error();
+    lines += job->dump() + "\n";
+    written.push_back(id);
+  }
+  if (auto done = files::write_all(file, as_bytes(lines), files::shown(path)); !done)
+    return std::move(done).error();
+  if (auto done = files::sync_file(file, files::shown(path)); !done) return std::move(done).error();
+  return written;
+}
+
+}  // namespace
+
+Result<std::size_t> archive_jobs(Cluster& cluster, const ArchiveOptions& options) {
+  const auto ids = due_jobs(cluster, format_instant(now_on_the_wall() - options.older_than));
+  if (!ids) return ids.error();
+  auto file = open_archive(options.file);
+  if (!file) return std::move(file).error();
+  std::size_t archived = 0;
+  for (std::size_t begin = 0; begin < ids->size(); begin += archive_batch_jobs) {
+    const auto batch = std::span(*ids).subspan(begin, std::min(archive_batch_jobs, ids->size() - begin));
+    const auto written = write_batch(cluster, batch, file->get(), options.file);
+    if (!written) return written.error();
+    if (written->empty()) continue;
+    if (auto removed = cluster.post("jobs/remove", json{{"ids", *written}}.dump()); !removed)
+      return std::move(removed).error();
+    archived += written->size();
+  }
+  return archived;
+}
+
+}  // namespace tutti::cli

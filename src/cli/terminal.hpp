@@ -1,0 +1,16 @@
+// The way of words to a terminal: what other people and programs wrote (names, reasons, the ends of logs) can
+// be in anything that a command says, so all of it passes through here and is shown, never obeyed. JSON has
+// escapes of its own and goes straight out. Used by the main thread only.
+#pragma once
+
+#include <string>
+
+namespace tutti::cli {
+
+// To stdout, as it is but for what a terminal would obey.
+void print_text(const std::string& text);
+
+// "tutti: TEXT" on a line of stderr.
+void print_note(const std::string& text);
+
+}  // namespace tutti::cli

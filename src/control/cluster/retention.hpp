@@ -1,0 +1,49 @@
+// How long what is over is kept: finished jobs, and nodes that were lost. Plain data, owned by the state's
+// loop.
+#pragma once
+
+#include <cstddef>
+#include <set>
+#include <utility>
+
+#include "base/time.hpp"
+#include "control/sched/sched.hpp"
+
+namespace tutti::cluster {
+
+struct Job;
+
+constexpr std::size_t kept_jobs_default = 100'000;
+constexpr Duration kept_jobs_age_default = 30 * 24h;
+constexpr Duration kept_nodes_age_default = 7 * 24h;
+// A job is kept with the state and place of each of its ranks: of all finished jobs together, this many.
+constexpr std::size_t kept_ranks_max = 2'000'000;
+// Of one event: what is due is removed bit by bit, so that nobody waits behind it.
+constexpr std::size_t expired_per_step_max = 200;
+
+struct Retention {
+  std::size_t jobs_max = kept_jobs_default;
+  Duration jobs_age_max = kept_jobs_age_default;    // since their end; 0: for ever
+  Duration nodes_age_max = kept_nodes_age_default;  // of lost ones, since their loss; 0: for ever
+};
+
+// The finished jobs, those that ended first in front.
+class Ended {
+ public:
+  using Entry = std::pair<Instant, sched::JobId>;
+
+  void add(const Job& job);
+  void remove(const Job& job);
+
+  const std::set<Entry>& entries() const { return entries_; }
+  std::size_t jobs() const { return entries_.size(); }
+  std::size_t ranks() const { return ranks_; }
+
+  friend bool operator==(const Ended&, const Ended&) = default;
+
+ private:
+  std::set<Entry> entries_;
+  std::size_t ranks_ = 0;
+};
+
+}  // namespace tutti::cluster

@@ -1,0 +1,240 @@
+#include "control/cluster/retention.hpp"
+
+#include "control/cluster/cluster_test.hpp"
+
+namespace tutti::cluster {
+namespace {
+
+struct RetentionTest : ClusterTest {
+  Retention keep{.jobs_max = 10, .jobs_age_max = 24h, .nodes_age_max = 24h};
+
+  Effects expire() { return happen(Expire{keep}); }
+  JobId finished_job(const JobSpec& what) {
+    const JobId id = submit(what);
+    happen(Cancel{id, "", false});
+    return id;
+  }
+};
+
+TEST_F(RetentionTest, OldJobsAreForgotten) {
+  const JobId old = finished_job(spec(1));
+  now += 23h;
+  const JobId fresh = finished_job(spec(1));
+  EXPECT_TRUE(expire().jobs.empty()) << "not yet";
+  now += 2h;
+  EXPECT_EQ(expire().jobs, std::set{old});
+  EXPECT_FALSE(state.jobs.contains(old));
+  EXPECT_TRUE(state.jobs.contains(fresh));
+}
+
+TEST_F(RetentionTest, TheOldestAreForgottenWhenThereAreTooMany) {
+  for (int at = 0; at < 25; ++at) {
+    now += 1s;
+    finished_job(spec(1));
+  }
+  EXPECT_EQ(expire().jobs.size(), 15U);
+  EXPECT_EQ(state.jobs.begin()->first, JobId(16));
+  keep.jobs_age_max = Duration::zero();
+  now += 1000h;
+  EXPECT_TRUE(expire().jobs.empty()) << "without an age they stay for ever";
+}
+
+TEST_F(RetentionTest, WhatIsDueGoesBitByBit) {
+  keep.jobs_max = 1;
+  for (std::size_t at = 0; at < expired_per_step_max + 50; ++at) finished_job(spec(1));
+  EXPECT_EQ(expire().jobs.size(), expired_per_step_max);
+  EXPECT_EQ(expire().jobs.size(), 49U);
+  EXPECT_TRUE(expire().jobs.empty());
+}
+
+TEST_F(RetentionTest, WhatIsNotOverStays) {
+  keep.jobs_max = 0;
+  join("a", 1);
+  const JobId running = submit(spec(1));
+  const JobId waiting = submit(spec(1));
+  const JobId over = finished_job(spec(1));
+  finished_job(spec(1));
+  now += 1000h;
+  EXPECT_EQ(expire().jobs, std::set{over});
+  EXPECT_TRUE(state.jobs.contains(running));
+  EXPECT_TRUE(state.jobs.contains(waiting));
+}
+
+// Else a restart would give an old id to a new job, which would find the logs and checkpoints of the old one.
+TEST_F(RetentionTest, IdsGoOnFromTheNewestJobAfterARestart) {
+  keep.jobs_max = 0;
+  finished_job(spec(1));
+  const JobId newest = finished_job(spec(1));
+  now += 1000h;
+  expire();
+  ASSERT_EQ(state.jobs.size(), 1U);
+  EXPECT_FALSE(happen(RemoveJobs{{newest}}).reply.ok());
+  State loaded;
+  loaded.jobs = state.jobs;
+  derive(loaded, now);
+  EXPECT_EQ(loaded.next_job, newest.number() + 1);
+}
+
+TEST_F(RetentionTest, ADependencyThatIsForgottenWasMet) {
+  join("a", 1);
+  const JobId before = submit(spec(1));
+  JobSpec after = spec(1);
+  after.after = {{before, true}};
+  const JobId blocker = submit(spec(1));
+  const JobId waiting = submit(after);
+  all_start(before);
+  all_exit(before);
+  keep.jobs_max = 0;
+  expire();
+  EXPECT_FALSE(state.jobs.contains(before));
+  all_start(blocker);
+  all_exit(blocker);
+  EXPECT_EQ(job(waiting).state, JobState::starting);
+}
+
+TEST_F(RetentionTest, AnArrayThatHasLostItsFirstElementsIsStillOne) {
+  join("a", 1);
+  std::vector<JobSpec> specs(3, spec(1));
+  for (std::int32_t at = 0; at < 3; ++at) specs[static_cast<std::size_t>(at)].array = ArrayPart{{}, at, 3, 0};
+  const auto ids = *happen(Submit{specs}).reply;
+  all_start(ids[0]);
+  all_exit(ids[0]);
+  keep.jobs_max = 0;
+  expire();
+  ASSERT_FALSE(state.jobs.contains(ids[0]));
+  EXPECT_EQ(*array_elements(state, ids[2]), (std::vector{ids[1], ids[2]}));
+  EXPECT_EQ(happen(Cancel{ids[1], "", true}).reply->size(), 2U);
+}
+
+TEST_F(RetentionTest, JobsAreRemovedWhenSomebodySaysSo) {
+  const JobId first = finished_job(spec(1));
+  const JobId second = finished_job(spec(1));
+  const JobId waiting = submit(spec(1));
+  EXPECT_FALSE(happen(RemoveJobs{{first, waiting}}).reply.ok());
+  EXPECT_TRUE(state.jobs.contains(first)) << "all or none";
+  EXPECT_EQ(*happen(RemoveJobs{{first, second, first, JobId(77)}}).reply, (std::vector{first, second}));
+  EXPECT_EQ(state.jobs.size(), 1U);
+}
+
+// Else a restart would forget who had how much.
+TEST_F(RetentionTest, WhatForgottenJobsHadStillCounts) {
+  join("a", 1);
+  const JobId id = submit(spec(1));
+  all_start(id);
+  now += 5h;
+  happen(Heard{"a"});
+  all_exit(id);
+  finished_job(spec(1));
+  const double before = state.index.use_of_queue(default_queue, now).past;
+  ASSERT_GT(before, 0);
+  keep.jobs_max = 0;
+  const Effects effects = expire();
+  EXPECT_EQ(effects.past_use, (std::set<QueueUser>{{default_queue, ""}}));
+  State loaded;
+  loaded.jobs = state.jobs;
+  loaded.nodes = state.nodes;
+  loaded.past_use = state.past_use;
+  derive(loaded, now);
+  EXPECT_NEAR(loaded.index.use_of_queue(default_queue, now).past, before, before * 1e-9);
+}
+
+TEST_F(RetentionTest, LostNodesAreForgottenUnlessAPersonDrainedThem) {
+  for (const char* name : {"a", "b", "c"}) join(name, 1);
+  happen(FabricMeasured{{{"a", "b", 1us, Bytes(1000), {}}, {"b", "c", 1us, Bytes(1000), {}}}});
+  happen(Drain{"c", false});
+  now += lease;
+  happen(Heard{"a"});
+  pass(1s);
+  ASSERT_TRUE(state.nodes.at("b").lost);
+  ASSERT_TRUE(state.nodes.at("c").lost);
+  now += 23h;
+  EXPECT_TRUE(expire().nodes.empty());
+  now += 2h;
+  const Effects gone = expire();
+  EXPECT_EQ(gone.nodes, std::set<NodeName>{"b"});
+  EXPECT_TRUE(gone.fabric);
+  EXPECT_TRUE(state.fabric->empty());
+  EXPECT_TRUE(state.nodes.contains("c"));
+  // Heard once more on its old connection, it is asked for everything, as one that is lost is.
+  sends.clear();
+  happen(Heard{"b"});
+  EXPECT_EQ(sent<AskHello>(), 1U);
+  join("b", 1);
+  EXPECT_FALSE(state.nodes.at("b").lost);
+}
+
+TEST_F(RetentionTest, ANodeIsRemovedWhenItIsLostAndHasNoRanks) {
+  join("a", 1);
+  join("b", 1);
+  const JobId gang = submit(spec(2));
+  all_start(gang);
+  EXPECT_FALSE(happen(RemoveNode{"b"}).reply.ok()) << "it is alive";
+  EXPECT_FALSE(happen(RemoveNode{"z"}).reply.ok());
+  lose("b");
+  EXPECT_FALSE(happen(RemoveNode{"b"}).reply.ok()) << "the rest of its gang is still being ended";
+  report(gang, job(gang).places[0].node == "a" ? 0 : 1, {RankState::exited, 143, ""});
+  EXPECT_TRUE(happen(RemoveNode{"b"}).reply.ok());
+  EXPECT_FALSE(state.nodes.contains("b"));
+  // What it still ran is ended when it comes back.
+  sends.clear();
+  join("b", 1, {{gang, 0, 1, {RankState::started}}});
+  EXPECT_EQ(sent<EndRanks>(), 1U);
+}
+
+TEST_F(RetentionTest, WhatFreesRoomIsKnown) {
+  join("a", 1);
+  const JobId id = submit(spec(1));
+  all_start(id);
+  const Reported exited{"a", {id, 0, 0, {RankState::exited, 1, ""}}};
+  EXPECT_TRUE(frees_room(state, Cancel{id, "", false}));
+  EXPECT_TRUE(frees_room(state, Drain{"a", true}));
+  EXPECT_TRUE(frees_room(state, RemoveNode{"a"}));
+  EXPECT_FALSE(frees_room(state, Submit{{spec(1)}}));
+  EXPECT_FALSE(frees_room(state, exited));
+  happen(Cancel{id, "", false});
+  EXPECT_TRUE(frees_room(state, exited)) << "the end that somebody waits for";
+}
+
+// 6,048,000 jobs, of which never more are there than are to be kept.
+TEST(Retention, AWeekOfTenJobsASecondLeavesABoundedState) {
+  constexpr std::int32_t jobs_a_minute = 600;
+  const Retention keep;
+  State state;
+  Instant now{1000s};
+  derive(state, now);
+  JobSpec one = spec(1);
+  std::vector<JobSpec> specs(jobs_a_minute, one);
+  for (std::int32_t at = 0; at < jobs_a_minute; ++at)
+    specs[static_cast<std::size_t>(at)].array = ArrayPart{{}, at, jobs_a_minute, 0};
+  std::size_t most = 0;
+  std::set<JobId> stored;
+  const auto happen = [&](const Event& event) {
+    const Effects effects = step(state, now, event);
+    for (const JobId id : effects.jobs) {
+      if (state.jobs.contains(id)) {
+        stored.insert(id);
+      } else {
+        stored.erase(id);
+      }
+    }
+    most = std::max(most, state.jobs.size());
+    return effects.reply;
+  };
+  for (int minute = 0; minute < 7 * 24 * 60; ++minute) {
+    const auto ids = happen(Submit{specs});
+    ASSERT_TRUE(ids.ok());
+    ASSERT_TRUE(happen(Cancel{ids->front(), "", true}).ok());
+    for (int tick = 0; tick < 12; ++tick) {
+      now += 5s;
+      ASSERT_TRUE(happen(Expire{keep}).ok());
+    }
+  }
+  EXPECT_EQ(state.next_job, 1U + 7U * 24 * 60 * jobs_a_minute);
+  EXPECT_LE(most, keep.jobs_max + jobs_a_minute);
+  EXPECT_EQ(stored.size(), state.jobs.size()) << "the store forgets with the state";
+  EXPECT_LE(state.jobs.size(), keep.jobs_max);
+  EXPECT_TRUE(invariants(state).ok());
+}
+
+}  // namespace
+}  // namespace tutti::cluster

@@ -1,0 +1,65 @@
+// Looks after what lies beside the store and would grow for ever: shipped blobs that no unfinished job needs
+// go when they are old or too many. Also knows how much room all of it takes. A thread of its own: the disk
+// may be slow, and nobody waits for this.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "control/controller/core.hpp"
+#include "control/wire/views.hpp"
+#include "net/sync/blobs.hpp"
+
+namespace tutti::controller {
+
+constexpr Duration kept_blobs_age_default = 7 * 24h;
+constexpr Bytes kept_blobs_default = gib(100);
+// A folder is shipped before its job is submitted: what was used so lately may belong to such a job.
+constexpr Duration blobs_age_min = 1h;
+constexpr Duration janitor_every = 5min;
+
+struct JanitorOptions {
+  std::string folder;  // of the controller
+  Bytes blobs_bytes_max = kept_blobs_default;
+  Duration blobs_age_max = kept_blobs_age_default;  // since they were used last; 0: for ever
+};
+
+class Janitor {
+ public:
+  Janitor(Core& core, JanitorOptions options);
+  Janitor(const Janitor&) = delete;
+  Janitor& operator=(const Janitor&) = delete;
+  ~Janitor() { stop(); }
+
+  // The core must have been started, and may be stopped only after this.
+  void start();
+  void stop();
+
+  // One round; the thread makes one from time to time.
+  void clean();
+
+  // As it was found last; the retention of jobs is the core's. Any thread.
+  wire::Kept kept() const;
+
+ private:
+  void run();
+  // The blobs of folders whose jobs have not ended; nothing if that cannot be known now.
+  std::optional<std::set<std::string>> needed() const;
+  std::optional<std::set<std::string>> manifests() const;
+
+  Core& core_;
+  const JanitorOptions options_;
+  sync::BlobStore blobs_;
+  mutable std::mutex mutex_;
+  std::condition_variable woken_;
+  bool stopping_ = false;
+  Bytes store_bytes_;
+  Bytes blobs_bytes_;
+  std::thread thread_;
+};
+
+}  // namespace tutti::controller

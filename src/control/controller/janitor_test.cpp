@@ -1,0 +1,95 @@
+#include "control/controller/janitor.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <future>
+
+#include <gtest/gtest.h>
+
+#include "base/bytes.hpp"
+#include "control/store/memory/memory_store.hpp"
+#include "net/sync/digest.hpp"
+#include "net/sync/manifest.hpp"
+
+namespace tutti::controller {
+namespace {
+
+struct JanitorTest : testing::Test {
+  std::string folder = testing::TempDir() + "janitor." + std::to_string(::getpid());
+  sync::BlobStore blobs{folder + "/blobs"};
+  store::MemoryStore store;
+
+  void SetUp() override { std::filesystem::create_directories(folder); }
+  void TearDown() override { std::filesystem::remove_all(folder); }
+
+  // A blob that was last used a year ago.
+  std::string old_blob(const std::string& content) {
+    const std::string hash = sync::hash_bytes(as_bytes(content));
+    EXPECT_TRUE(blobs.put(hash, as_bytes(content)).ok());
+    make_old(hash);
+    return hash;
+  }
+  void make_old(const std::string& hash) const {
+    const timespec then{::time(nullptr) - time_t{365} * 24 * 3600, 0};
+    const timespec times[2] = {then, then};
+    EXPECT_EQ(::utimensat(AT_FDCWD, blobs.path_of(hash).c_str(), times, 0), 0);
+  }
+};
+
+TEST_F(JanitorTest, OldBlobsGoUnlessAnUnfinishedJobNeedsThem) {
+  const std::string needed = old_blob("of a job that waits");
+  const std::string forgotten = old_blob("of nobody");
+  const std::string lately = old_blob("just shipped");
+  sync::Manifest manifest;
+  manifest.entries.push_back({.path = "file", .chunks = {needed}, .bytes = Bytes(19)});
+  const std::string root = old_blob(sync::encode(manifest));
+  EXPECT_TRUE(blobs.use(lately)) << "somebody asks what is missing, and it counts as used";
+
+  Core core(store, [](const driver::Delivery&) {});
+  ASSERT_TRUE(core.start().ok());
+  cluster::JobSpec spec;
+  spec.command = {"true"};
+  spec.sync = root;
+  std::promise<void> submitted;
+  core.happen(cluster::Submit{{spec}}, [&](const auto& done) {
+    EXPECT_TRUE(done.ok());
+    submitted.set_value();
+  });
+  submitted.get_future().wait();
+
+  Janitor janitor(core, {.folder = folder, .blobs_bytes_max = gib(1), .blobs_age_max = 24h});
+  janitor.clean();
+  EXPECT_TRUE(blobs.has(needed));
+  EXPECT_TRUE(blobs.has(root));
+  EXPECT_TRUE(blobs.has(lately));
+  EXPECT_FALSE(blobs.has(forgotten));
+  EXPECT_GT(janitor.kept().blobs, Bytes(0));
+
+  // When the job is over, they are nobody's.
+  std::promise<void> cancelled;
+  core.happen(cluster::Cancel{cluster::JobId(1), "", false}, [&](const auto&) { cancelled.set_value(); });
+  cancelled.get_future().wait();
+  make_old(root);
+  make_old(needed);
+  janitor.clean();
+  EXPECT_FALSE(blobs.has(needed));
+  EXPECT_FALSE(blobs.has(root));
+  core.stop();
+}
+
+TEST_F(JanitorTest, TooManyBlobsGoOldestFirst) {
+  const std::string first = old_blob(std::string(1000, 'a'));
+  Core core(store, [](const driver::Delivery&) {});
+  ASSERT_TRUE(core.start().ok());
+  Janitor janitor(core, {.folder = folder, .blobs_bytes_max = Bytes(500), .blobs_age_max = {}});
+  janitor.clean();
+  EXPECT_FALSE(blobs.has(first));
+  EXPECT_EQ(janitor.kept().blobs, Bytes(0));
+  core.stop();
+}
+
+}  // namespace
+}  // namespace tutti::controller

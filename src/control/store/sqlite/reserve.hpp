@@ -1,0 +1,35 @@
+// Room on the disk that the write-ahead log has already, beyond what it holds: whoever fills the disk, so
+// much can still be committed. Blocks are taken behind the end of the file, where SQLite finds them when it
+// writes on. A file system that cannot do this has no reserve, and a full disk then refuses everything. One
+// thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/files/descriptor.hpp"
+#include "base/result.hpp"
+
+namespace tutti::store {
+
+// For some hundreds of small commits.
+constexpr std::uint64_t reserve_bytes_wanted = std::uint64_t{8} << 20;
+
+class Reserve {
+ public:
+  // The log must be there. On a small disk the reserve is a part of what is free, not all of it.
+  Result<> open(const std::string& log_path);
+
+  // Before a commit that will add about `bytes` to a log that holds `used`: is the reserve whole behind them?
+  // Takes the blocks if they are not taken yet.
+  bool keep(std::uint64_t used, std::uint64_t bytes);
+
+ private:
+  bool take(std::uint64_t end);
+
+  files::FileDescriptor log_;
+  std::uint64_t reserve_bytes_ = 0;
+  std::uint64_t taken_ = 0;  // blocks are there up to this offset
+};
+
+}  // namespace tutti::store

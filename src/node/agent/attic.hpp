@@ -1,0 +1,105 @@
+// What ranks and jobs leave on a node when they are over: the folders of ended ranks with their logs, and the
+// folders for checkpoints. Kept for a while, within bounds. Both touch trees that a job has made, which may
+// take any time: the work is done on lanes, and the loop only leaves a word for it.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/time.hpp"
+#include "base/units.hpp"
+#include "control/sched/sched.hpp"
+#include "net/http/loop.hpp"
+#include "node/agent/lane.hpp"
+
+namespace tutti::agent {
+
+constexpr std::size_t kept_ranks_max = 2000;  // their logs stay readable until then
+constexpr Bytes kept_logs_default = gib(20);
+constexpr Duration kept_logs_age_default = 14 * 24h;
+constexpr Duration attic_every = 1min;
+
+struct AtticOptions {
+  std::string checkpoints;   // a folder for each job, below one for its cluster
+  std::string removed = {};  // folders of ranks pass through it on their way out; "": they go where they are
+  Bytes logs_bytes_max = kept_logs_default;
+  Duration logs_age_max = kept_logs_age_default;  // since the end of the rank; 0: for ever
+  Duration checkpoints_age_max{};                 // since the end of the job; 0: for ever
+};
+
+// Without a thread: whoever calls it waits. Logs and checkpoints have nothing in common: a thread for each.
+class AtticShelves {
+ public:
+  explicit AtticShelves(AtticOptions options) : options_(std::move(options)) {}
+
+  // The folder of a rank that has ended, after all that were put there before.
+  void put(const std::string& folder, Instant ended_at);
+  // The job has ended for good: if its folder for checkpoints is empty it goes at once, else its age counts
+  // from now on.
+  void job_ended(sched::JobId job, const std::string& cluster = "") const;
+  // Removes what is not kept any longer.
+  void tidy(Instant now);
+  void tidy_logs(Instant now);
+  void tidy_checkpoints(Instant now, const std::string& cluster = "") const;
+  // From any thread: nothing is removed any more.
+  void close() { closed_ = true; }
+
+  Bytes logs_bytes() const { return bytes_; }
+  std::size_t folders() const { return kept_.size(); }
+
+ private:
+  struct Kept {
+    std::string folder;
+    Bytes bytes;
+    Instant ended_at;
+  };
+
+  std::string checkpoints_of(const std::string& cluster) const;
+  void remove_rank(const std::string& folder);
+
+  AtticOptions options_;
+  std::deque<Kept> kept_;  // oldest first
+  Bytes bytes_;
+  std::uint64_t removed_ = 0;
+  std::atomic<bool> closed_ = false;
+};
+
+class Attic {
+ public:
+  Attic(net::Loop& loop, AtticOptions options);
+  Attic(const Attic&) = delete;
+  Attic& operator=(const Attic&) = delete;
+
+  // From the agent's loop; they return at once.
+  void belong_to(const std::string& cluster) { cluster_ = cluster; }
+  void put(const std::string& folder, Instant ended_at);
+  // The folders that were put there are somewhere else now, and not its own any more.
+  void clear();
+  void job_ended(sched::JobId job);
+  Bytes kept() const { return kept_; }
+
+ private:
+  using Shelves = std::shared_ptr<AtticShelves>;
+
+  void tidy_logs();
+  void tidy_checkpoints();
+  void count(const Shelves& shelves, Bytes bytes);
+
+  AtticOptions options_;
+  Shelves shelves_;
+  std::string cluster_;
+  Bytes kept_;
+  bool tidying_checkpoints_ = false;
+  // The folders of ranks are on the node's disk, those for checkpoints on one that all share: the one does
+  // not wait for the other.
+  Lane logs_;
+  Lane checkpoints_;
+  std::shared_ptr<net::Loop::Handle> timer_;
+};
+
+}  // namespace tutti::agent

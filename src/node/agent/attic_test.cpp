@@ -1,0 +1,144 @@
+#include "node/agent/attic.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+namespace tutti::agent {
+namespace {
+
+namespace fs = std::filesystem;
+
+class AtticTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = testing::TempDir() + "attic." + std::to_string(::getpid());
+    fs::create_directories(root_ + "/checkpoints");
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  // A rank's folder with a log of this size.
+  std::string rank(const std::string& name, std::size_t kib) {
+    const std::string folder = root_ + "/ranks/" + name;
+    fs::create_directories(folder);
+    std::ofstream(folder + "/log") << std::string(kib << 10, 'x');
+    return folder;
+  }
+  std::string checkpoints(const std::string& job) {
+    const std::string folder = root_ + "/checkpoints/" + job;
+    fs::create_directories(folder);
+    return folder;
+  }
+  AtticOptions options() const {
+    AtticOptions options;
+    options.checkpoints = root_ + "/checkpoints";
+    return options;
+  }
+
+  std::string root_;
+  const Instant now_{1'000'000s};
+};
+
+TEST_F(AtticTest, LogsAreKeptByTheirSize) {
+  AtticOptions limits = options();
+  limits.logs_bytes_max = kib(400);
+  AtticShelves shelves(limits);
+  const auto first = rank("1.0.0", 200);
+  const auto second = rank("2.0.0", 200);
+  const auto third = rank("3.0.0", 100);
+  for (const auto& folder : {first, second, third}) shelves.put(folder, now_);
+  EXPECT_GE(shelves.logs_bytes(), kib(500));
+  shelves.tidy(now_);
+  EXPECT_FALSE(fs::exists(first)) << "the oldest goes first";
+  EXPECT_TRUE(fs::exists(second));
+  EXPECT_TRUE(fs::exists(third));
+  EXPECT_LE(shelves.logs_bytes(), kib(400));
+}
+
+TEST_F(AtticTest, LogsAreKeptByTheirAgeAndTheirNumber) {
+  AtticOptions limits = options();
+  limits.logs_age_max = 24h;
+  AtticShelves shelves(limits);
+  const auto old = rank("1.0.0", 1);
+  const auto fresh = rank("2.0.0", 1);
+  shelves.put(old, now_ - 25h);
+  shelves.put(fresh, now_ - 23h);
+  shelves.tidy(now_);
+  EXPECT_FALSE(fs::exists(old));
+  EXPECT_TRUE(fs::exists(fresh));
+  for (std::size_t at = 0; at < kept_ranks_max; ++at) shelves.put(root_ + "/none", now_);
+  shelves.tidy(now_);
+  EXPECT_EQ(shelves.folders(), kept_ranks_max);
+  EXPECT_FALSE(fs::exists(fresh));
+}
+
+TEST_F(AtticTest, AnEmptyFolderForCheckpointsGoesWithItsJob) {
+  const AtticShelves shelves(options());
+  const auto empty = checkpoints("7");
+  const auto full = checkpoints("8");
+  std::ofstream(full + "/model") << "weights";
+  shelves.job_ended(sched::JobId(7));
+  shelves.job_ended(sched::JobId(8));
+  shelves.job_ended(sched::JobId(9));
+  EXPECT_FALSE(fs::exists(empty));
+  EXPECT_TRUE(fs::exists(full + "/model"));
+}
+
+TEST_F(AtticTest, JobsOfTwoClustersHaveTheSameNumbers) {
+  AtticOptions limits = options();
+  limits.checkpoints_age_max = 24h;
+  AtticShelves shelves(limits);
+  const auto ours = checkpoints("one/7");
+  const auto theirs = checkpoints("two/7");
+  for (const auto& folder : {ours, theirs}) std::ofstream(folder + "/model") << "weights";
+  shelves.job_ended(sched::JobId(7), "one");
+  const Instant later(std::chrono::seconds(::time(nullptr)) + std::chrono::hours(48));
+  shelves.tidy_checkpoints(later, "two");
+  EXPECT_TRUE(fs::exists(ours + "/model"));
+  shelves.tidy_checkpoints(later, "one");
+  EXPECT_FALSE(fs::exists(ours));
+  EXPECT_TRUE(fs::exists(theirs + "/model"));
+}
+
+TEST_F(AtticTest, NothingIsRemovedOnceTheFoldersAreNotItsOwn) {
+  AtticOptions limits = options();
+  limits.logs_age_max = 24h;
+  limits.removed = root_ + "/removed";
+  AtticShelves shelves(limits);
+  const auto first = rank("1.0.0", 1);
+  shelves.put(first, now_ - 25h);
+  shelves.tidy_logs(now_);
+  EXPECT_FALSE(fs::exists(first));
+  EXPECT_TRUE(fs::is_empty(limits.removed));
+  const auto second = rank("2.0.0", 1);
+  shelves.put(second, now_ - 25h);
+  shelves.close();
+  shelves.tidy_logs(now_);
+  EXPECT_TRUE(fs::exists(second));
+}
+
+TEST_F(AtticTest, CheckpointsGoOnlyIfThatIsWantedAndTheirJobHasEnded) {
+  const auto ended = checkpoints("7");
+  const auto unfinished = checkpoints("8");
+  const auto somebodys = checkpoints("notes");
+  for (const auto& folder : {ended, unfinished, somebodys}) std::ofstream(folder + "/model") << "weights";
+  const Instant later(std::chrono::seconds(::time(nullptr)) + std::chrono::hours(24 * 365));
+  AtticShelves keeping(options());
+  keeping.job_ended(sched::JobId(7));
+  keeping.tidy(later);
+  EXPECT_TRUE(fs::exists(ended + "/model")) << "checkpoints are kept unless somebody says otherwise";
+  AtticOptions limits = options();
+  limits.checkpoints_age_max = 24h;
+  AtticShelves shelves(limits);
+  shelves.tidy(later);
+  EXPECT_FALSE(fs::exists(ended));
+  EXPECT_TRUE(fs::exists(unfinished + "/model"));
+  EXPECT_TRUE(fs::exists(somebodys + "/model"));
+}
+
+}  // namespace
+}  // namespace tutti::agent
