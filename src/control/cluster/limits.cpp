@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/visible.hpp"
 #include "control/cluster/model.hpp"
 
 namespace tutti::cluster {
@@ -11,23 +12,26 @@ bool is_digit_of_name(char letter) { return letter >= '0' && letter <= '9'; }
 bool is_letter_of_name(char letter) {
   return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z');
 }
-bool is_control(char letter) { return static_cast<unsigned char>(letter) < ' ' || letter == '\x7f'; }
+// Shown to other people, on their terminals.
+Result<> check_visible(const std::string& text, std::string_view what) {
+  if (is_visible_line(text)) return {};
+  return invalid("'" + visible_line(text) + "' holds a control character")
+      .within(what)
+      .remedy("letters, digits, signs and spaces of any script are fine");
+}
 
-// What people read in lists: short, and nothing that would move their terminal's cursor.
+// What people read in lists.
 Result<> check_text(const std::string& text, std::size_t bytes_max, std::string_view what) {
   if (text.size() > bytes_max)
     return invalid("has at most " + std::to_string(bytes_max) + " bytes, not " + std::to_string(text.size()))
         .within(what);
-  if (std::any_of(text.begin(), text.end(), is_control))
-    return invalid("holds control characters").within(what);
-  return {};
+  return check_visible(text, what);
 }
 
 Result<> check_path(const std::string& path, std::string_view what) {
   if (path.size() > path_bytes_max)
     return invalid("a path has at most " + std::to_string(path_bytes_max) + " bytes").within(what);
-  if (path.find('\0') != std::string::npos) return invalid("a path holds no NUL bytes").within(what);
-  return {};
+  return check_visible(path, what);
 }
 
 template <class Number>

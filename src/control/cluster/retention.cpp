@@ -65,6 +65,7 @@ std::size_t Machine::expire_jobs(const Retention& keep) {
   const auto& entries = state_.ended.entries();
   for (auto at = entries.begin(); at != entries.end() && dropped < expired_per_step_max;) {
     const auto [ended_at, id] = *at++;
+    if (now_ - ended_at < keep.jobs_age_min) break;
     const bool too_many = state_.ended.jobs() > keep.jobs_max || state_.ended.ranks() > kept_ranks_max;
     if (!too_many && !is_over(now_ - ended_at, keep.jobs_age_max)) break;
     if (is_newest(id)) continue;

@@ -23,6 +23,9 @@ constexpr std::size_t expired_per_step_max = 200;
 
 struct Retention {
   std::size_t jobs_max = kept_jobs_default;
+  // Also when there are too many, and when a clock that was set back makes the newest look like the oldest:
+  // who waits for a job hears of its end.
+  Duration jobs_age_min = 10s;
   Duration jobs_age_max = kept_jobs_age_default;    // since their end; 0: for ever
   Duration nodes_age_max = kept_nodes_age_default;  // of lost ones, since their loss; 0: for ever
 };

@@ -6,7 +6,7 @@ namespace tutti::cluster {
 namespace {
 
 struct RetentionTest : ClusterTest {
-  Retention keep{.jobs_max = 10, .jobs_age_max = 24h, .nodes_age_max = 24h};
+  Retention keep{.jobs_max = 10, .jobs_age_min = 0s, .jobs_age_max = 24h, .nodes_age_max = 24h};
 
   Effects expire() { return happen(Expire{keep}); }
   JobId finished_job(const JobSpec& what) {
@@ -37,6 +37,20 @@ TEST_F(RetentionTest, TheOldestAreForgottenWhenThereAreTooMany) {
   keep.jobs_age_max = Duration::zero();
   now += 1000h;
   EXPECT_TRUE(expire().jobs.empty()) << "without an age they stay for ever";
+}
+
+TEST_F(RetentionTest, WhatHasJustEndedStaysForThoseWhoWaitForItAlsoWhenTheClockIsSetBack) {
+  keep.jobs_max = 1;
+  keep.jobs_age_min = 10s;
+  const JobId before = finished_job(spec(1));
+  now -= 1h;
+  const JobId just_ended = finished_job(spec(1));
+  const JobId newest = finished_job(spec(1));
+  EXPECT_TRUE(expire().jobs.empty());
+  now += 11s;
+  EXPECT_EQ(expire().jobs, std::set{just_ended});
+  EXPECT_TRUE(state.jobs.contains(before));
+  EXPECT_TRUE(state.jobs.contains(newest));
 }
 
 TEST_F(RetentionTest, WhatIsDueGoesBitByBit) {

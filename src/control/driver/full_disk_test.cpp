@@ -105,7 +105,7 @@ TEST_F(FullDisk, IsNotReadAgainAndAgain) {
 }
 
 TEST_F(FullDisk, WhatIsNotKeptIsRemovedFromTheStore) {
-  Turns brief(store, [this] { return now; }, "", {.jobs_max = 2});
+  Turns brief(store, [this] { return now; }, "", {.jobs_max = 2, .jobs_age_min = 0s});
   ASSERT_TRUE(brief.load().ok());
   for (int at = 0; at < 5; ++at) {
     std::vector<Item> items;

@@ -136,11 +136,13 @@ bool Turns::deaf(Instant now) const { return awake_at_ && now - *awake_at_ > sta
 void Turns::probe(Instant now) {
   if (now < next_probe_) return;
   next_probe_ = now + probe_every;
-  const auto committed = store_.commit(revision_, {});
-  if (committed.status == store::CommitResult::Status::done) revision_ = committed.revision;
-  // To read everything takes its time: not while nothing can be written, and the revision is known.
+  auto committed = store_.commit(revision_, {});
+  // To read everything takes its time: not while nothing can be written.
   if (committed.status == store::CommitResult::Status::unknown || !read_store()) return;
+  // The commit that failed had landed, and its revision is known only now.
+  if (committed.status == store::CommitResult::Status::conflict) committed = store_.commit(revision_, {});
   if (committed.status != store::CommitResult::Status::done) return;
+  revision_ = committed.revision;
   health_ = {};
   pass_wanted_ = true;
   resync_ = true;

@@ -69,6 +69,8 @@ class Turns {
   void rest();
 
   const cluster::State& state() const { return state_; }
+  // False after a failed commit, until the store could be read: the state may be ahead of it.
+  bool state_is_stored() const { return state_is_stored_; }
   void answer(const Query& query) { query(state_, health_); }
   const wire::StoreHealth& health() const { return health_; }
   const cluster::Retention& keep() const { return keep_; }
@@ -96,7 +98,7 @@ class Turns {
   std::string new_cluster_id_;
   const cluster::Retention keep_;
   cluster::State state_;
-  bool state_is_stored_ = true;  // false after a failed commit, until the store could be read
+  bool state_is_stored_ = true;
   std::uint64_t revision_ = 0;
   wire::StoreHealth health_;
   bool resync_ = false;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/visible.hpp"
 #include "control/cluster/limits.hpp"
 #include "control/wire/convert.hpp"
 #include "control/wire/json.hpp"
@@ -43,22 +42,6 @@ Result<cluster::Link> link_from(const proto::LinkMeasured& from) {
                        {}};
 }
 
-// They are shown to other people, on their terminals. Stored jobs are not asked: an older tutti took them.
-Result<> check_words(const cluster::JobSpec& spec) {
-  const std::pair<const char*, const std::string*> words[] = {{"name", &spec.name},
-                                                              {"user", &spec.user},
-                                                              {"gpu_model", &spec.shape.gpu_model},
-                                                              {"workdir", &spec.workdir},
-                                                              {"output", &spec.output}};
-  for (const auto& [key, word] : words) {
-    if (!is_visible_line(*word))
-      return invalid("'" + visible_line(*word) + "' holds a control character")
-          .within(key)
-          .remedy("letters, digits, signs and spaces of any script are fine");
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<cluster::Submit> decode_submit(std::string_view text) {
@@ -71,7 +54,6 @@ Result<cluster::Submit> decode_submit(std::string_view text) {
     auto spec = from_proto(job);
     if (!spec) return std::move(spec).error();
     if (auto checked = cluster::check_limits(*spec); !checked) return std::move(checked).error();
-    if (auto sound = check_words(*spec); !sound) return std::move(sound).error();
     submit.specs.push_back(std::move(*spec));
   }
   return submit;

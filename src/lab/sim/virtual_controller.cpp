@@ -12,7 +12,8 @@ constexpr Instant epoch{std::chrono::hours(24 * 365 * 50)};
 constexpr Duration restart_after_failure = 1s;
 constexpr std::uint64_t compare_every_turns = 64;
 // So little that jobs are forgotten while others still come after them.
-constexpr cluster::Retention kept{.jobs_max = 20, .jobs_age_max = 30s, .nodes_age_max = 60s};
+constexpr cluster::Retention kept{
+    .jobs_max = 20, .jobs_age_min = 1s, .jobs_age_max = 30s, .nodes_age_max = 60s};
 
 std::string describe(const cluster::RankReport& report) {
   std::string rank =
@@ -216,7 +217,7 @@ void VirtualController::turn() {
     world_.agenda.after(world_.between(10ms, 5s), [this] { start(); });
     return;
   }
-  if (well()) {
+  if (turns_->state_is_stored()) {
     world_.checks.turned(world_.agenda.now(), state());
   } else {
     world_.checks.stored(world_.agenda.now(), disk_.contents());
