@@ -59,7 +59,7 @@ void Machine::on(const Planned& event) {
   for (const sched::Start& planned : event.plan.starts) {
     Job* job = find(planned.job);
     if (job == nullptr || job->finished() || job->placed() || job->attempt != planned.attempt) continue;
-    if (!waits_for(state_, *job, now_).empty() || !array_room.take(*job)) continue;
+    if (!waits_for(state_, *job).empty() || !array_room.take(*job)) continue;
     const sched::Room& room = state_.index.room(state_);
     const sched::Shape& shape = job->spec.shape;
     if (sched::runs_with(shape, static_cast<std::size_t>(planned.places.ranks())) &&

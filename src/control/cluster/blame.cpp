@@ -35,8 +35,8 @@ Duration restart_pause(std::int32_t bad_ends) {
   return doubled(restart_pause_first, bad_ends - 2, restart_pause_max);
 }
 
-bool is_paused(const Job& job, Instant now) {
-  return job.not_before > now && job.not_before - now <= restart_pause_max;
+bool is_paused(const State& state, const Job& job) {
+  return state.pauses.contains({job.not_before, job.id});
 }
 
 // ---- black holes
@@ -212,6 +212,7 @@ void Machine::hold_if_deadly(Job& job) {
   job.reason = job.held + "; " + job.last_end;
 }
 
+// One that would wait for longer than the longest pause was put off by a clock that has been set back since.
 void Machine::wake_paused() {
   while (!state_.pauses.empty()) {
     const Instant first = state_.pauses.begin()->first;

@@ -46,9 +46,8 @@ constexpr std::int32_t deadly_nodes_max = 3;
 
 // How long a job waits after so many bad ends in a row.
 Duration restart_pause(std::int32_t bad_ends);
-// It waits for its time. One that would wait for longer than the longest pause was put off by a clock that
-// has been set back since.
-bool is_paused(const Job& job, Instant now);
+// It waits for its time. Once that has come it is not put off again, wherever the clock is set.
+bool is_paused(const State& state, const Job& job);
 
 // How jobs of one kind fared on the nodes lately: what tells a black hole from a program that is wrong. Not
 // stored: after a restart of the controller it is learnt anew.

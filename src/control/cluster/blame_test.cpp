@@ -289,6 +289,22 @@ TEST_F(BlameTest, AClockThatIsSetBackDoesNotMakeAPauseLonger) {
   EXPECT_TRUE(job(id).placed());
 }
 
+TEST_F(BlameTest, APauseThatIsOverDoesNotBeginAgainWhenTheClockIsSetBack) {
+  join("a", 1);
+  JobSpec wanted = spec(1);
+  wanted.restart_on_failure = 1000;
+  const JobId id = submit(wanted);
+  all_exit(id, 1);
+  const JobId other = submit(spec(1));
+  all_exit(id, 1);
+  ASSERT_TRUE(job(other).placed());
+  live(restart_pause_first);
+  now -= restart_pause_first;
+  happen(Heard{"a"});
+  all_exit(other, 0);
+  EXPECT_TRUE(job(id).placed());
+}
+
 // ---- gangs that kill nodes
 
 TEST_F(BlameTest, AGangThatKillsNodesIsHeldUntilAPersonReleasesIt) {

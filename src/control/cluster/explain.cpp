@@ -72,7 +72,7 @@ Question question_about(State& state, Instant now, const Job& waiting) {
   question.standing = state.standing;
   question.job.queue = queue_in(question.standing->snapshot, waiting.spec.queue).value();
   name_user(state, question, waiting.spec);
-  question.held_by = waits_for(state, waiting, now);
+  question.held_by = waits_for(state, waiting);
   return question;
 }
 

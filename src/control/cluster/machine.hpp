@@ -100,7 +100,7 @@ class Machine {
 };
 
 // snapshot.cpp: what it waits for before it looks for room: another job, a time, a person; "" if for nothing.
-std::string waits_for(const State& state, const Job& job, Instant now);
+std::string waits_for(const State& state, const Job& job);
 
 // How many more elements of each array may run at once.
 class ArrayRoom {

@@ -122,7 +122,7 @@ void Machine::on(const Release& event) {
   if (job->finished())
     return fail(
         invalid("job " + event.job.text() + " has ended already: " + std::string(name_of(job->state))));
-  if (job->held.empty() && !is_paused(*job, now_))
+  if (job->held.empty() && !is_paused(state_, *job))
     return fail(invalid("job " + event.job.text() + " is neither held nor made to wait"));
   job->held.clear();
   job->not_before = {};

@@ -52,8 +52,8 @@ class Numbers {
 };
 
 // What it waits for beside room, "" if for nothing. One that waits for room alone is counted.
-std::string held_by(const State& state, ArrayRoom& array_room, const Job& job, Instant now) {
-  if (std::string why = waits_for(state, job, now); !why.empty()) return why;
+std::string held_by(const State& state, ArrayRoom& array_room, const Job& job) {
+  if (std::string why = waits_for(state, job); !why.empty()) return why;
   if (array_room.take(job)) return "";
   return "waits for other elements of its array: at most " + std::to_string(job.spec.array->limit) +
          " run at once";
@@ -61,9 +61,9 @@ std::string held_by(const State& state, ArrayRoom& array_room, const Job& job, I
 
 }  // namespace
 
-std::string waits_for(const State& state, const Job& job, Instant now) {
+std::string waits_for(const State& state, const Job& job) {
   if (!job.held.empty()) return job.held;
-  if (is_paused(job, now)) {
+  if (is_paused(state, job)) {
     return "waits until " + format_instant(job.not_before) + " to start again, because it ended badly " +
            std::to_string(job.bad_ends) + " times in a row: " + job.last_end;
   }
@@ -104,7 +104,7 @@ sched::Snapshot Index::snapshot(const State& state, Instant now) {
   snapshot.queued.reserve(waiting_.size());
   for (auto& [id, view] : waiting_) {
     const Job& job = state.jobs.at(id);
-    if (std::string why = held_by(state, array_room, job, now); !why.empty()) {
+    if (std::string why = held_by(state, array_room, job); !why.empty()) {
       snapshot.held.push_back({id, std::move(why)});
       continue;
     }

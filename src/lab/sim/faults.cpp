@@ -136,14 +136,14 @@ bool Faults::stall_agent() {
 bool Faults::power_off() {
   VirtualNode& node = *nodes_[some_node()];
   const bool hit = node.power_off(false);
-  world_.agenda.after(world_.between(100ms, 20s), [&node] { node.power_on(); });
+  node.power_on_after(world_.between(100ms, 20s));
   return hit;
 }
 
 bool Faults::wipe_node() {
   VirtualNode& node = *nodes_[some_node()];
   const bool hit = node.power_off(true);
-  world_.agenda.after(world_.between(100ms, 20s), [&node] { node.power_on(); });
+  node.power_on_after(world_.between(100ms, 20s));
   return hit;
 }
 

@@ -69,6 +69,13 @@ void VirtualNode::power_on() {
   start_agent();
 }
 
+// Comes back from this loss of power and from no later one.
+void VirtualNode::power_on_after(Duration pause) {
+  world_.agenda.after(pause, [this, life = power_life_] {
+    if (life == power_life_) power_on();
+  });
+}
+
 bool VirtualNode::power_off(bool wipe_disk) {
   if (!powered_) return false;
   world_.note(name() + ": power off" + (wipe_disk ? ", and the disk is lost" : ""));
@@ -159,9 +166,7 @@ void VirtualNode::die_of(const RankKey& key) {
   world_.note(name() + ": killed by rank " + key.text());
   world_.checks.node_killed(key.job);
   power_off(false);
-  world_.agenda.after(world_.between(3 * cluster::lease, 20s), [this, life = power_life_] {
-    if (life == power_life_) power_on();  // and not one of its next lives
-  });
+  power_on_after(world_.between(3 * cluster::lease, 20s));
 }
 
 bool VirtualNode::stall_agent() {

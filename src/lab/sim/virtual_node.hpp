@@ -32,6 +32,7 @@ class VirtualNode final : private keeper::Processes {
   // ---- faults and their end
   // Those that break something say whether there was something to break.
   void power_on();
+  void power_on_after(Duration pause);
   bool power_off(bool wipe_disk);
   void start_agent();
   bool kill_agent();
