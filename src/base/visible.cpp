@@ -1,5 +1,6 @@
 #include "base/visible.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 
@@ -68,20 +69,26 @@ std::string byte_escaped(char byte) {
   return text;
 }
 
+// The length of what is to be sent as it is, 0 if the first letter is to be shown instead.
+std::size_t fit_length(std::string_view text, Kept kept) {
+  if (kept == Kept::colours) {
+    if (const std::size_t colour = colour_length(text); colour > 0) return colour;
+  }
+  const std::size_t length = utf8_length(text);
+  return length > 0 && stays(code_point(text.substr(0, length)), kept) ? length : 0;
+}
+
 std::string shown_as(std::string_view text, Kept kept) {
   std::string result;
   result.reserve(text.size());
   while (!text.empty()) {
-    std::size_t length = kept == Kept::colours ? colour_length(text) : 0;
+    std::size_t length = fit_length(text, kept);
     if (length > 0) {
       result += text.substr(0, length);
-    } else if (length = utf8_length(text); length == 0) {
-      result += byte_escaped(text.front());
-      length = 1;
-    } else if (const std::uint32_t code = code_point(text.substr(0, length)); stays(code, kept)) {
-      result += text.substr(0, length);
     } else {
-      result += escaped(code);
+      length = utf8_length(text);
+      result += length > 0 ? escaped(code_point(text.substr(0, length))) : byte_escaped(text.front());
+      length = std::max<std::size_t>(length, 1);
     }
     text.remove_prefix(length);
   }

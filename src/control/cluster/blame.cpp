@@ -35,9 +35,7 @@ Duration restart_pause(std::int32_t bad_ends) {
   return doubled(restart_pause_first, bad_ends - 2, restart_pause_max);
 }
 
-bool is_paused(const State& state, const Job& job) {
-  return state.pauses.contains({job.not_before, job.id});
-}
+bool is_paused(const State& state, const Job& job) { return state.pauses.contains({job.not_before, job.id}); }
 
 // ---- black holes
 

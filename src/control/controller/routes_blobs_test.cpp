@@ -1,4 +1,6 @@
 // Contents of shipped folders are read and written beside the loop that hears the agents.
+#include <unistd.h>
+
 #include <filesystem>
 #include <future>
 #include <latch>
@@ -38,7 +40,7 @@ class BlobExchange final : public net::Exchange {
 };
 
 struct BlobRoutes : testing::Test {
-  std::string folder = testing::TempDir() + "/blob_routes";
+  const std::string folder = testing::TempDir() + "tutti-blob-routes-" + std::to_string(::getpid());
   store::MemoryStore store;
   net::Loop loop;
   Core core{store, [](const driver::Delivery&) {}};
