@@ -117,7 +117,8 @@ Result<bool> remove_owner(const std::string& run, const Owner& owner) {
   if (!taken) return taken.error();
   const bool his = *taken && (*taken)->owner.token == owner.token;
   // Somebody else's: it goes back, unless a third has come meanwhile.
-  if (!his) static_cast<void>(link(away.c_str(), path.c_str()));
+  if (!his && link(away.c_str(), path.c_str()) != 0 && errno != EEXIST)
+    return failed_errno("cannot put " + path + " back", errno);
   unlink(away.c_str());
   return his;
 }
