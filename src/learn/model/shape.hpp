@@ -12,25 +12,50 @@
 
 namespace tutti::model {
 
-enum class Family {
-  gpt2,   // learned positions, LayerNorm, GELU, biases
-  llama,  // rotary positions, RMSNorm, SwiGLU, grouped-query attention, no biases
+// What a transformer is made of, feature by feature. A family of models (config.json's model_type) is a set of them.
+enum class Norm {
+  layer,  // with a bias
+  rms,
+};
+enum class Activation { gelu, gelu_tanh, silu };
+
+// A mixture: each token goes to `chosen` of `count` feed-forward parts, by the largest of a router's numbers.
+struct Experts {
+  std::int64_t count = 0;  // 0: one feed-forward part for all
+  std::int64_t chosen = 0;
+  std::int64_t intermediate = 0;  // of each
+  bool normalized = true;         // the weights of the chosen ones add up to 1
+  std::int64_t every = 1;         // such layers: each n-th, counted from the end of the first n
+  std::vector<std::int64_t> dense_layers;  // that have one part all the same
+
+  friend bool operator==(const Experts&, const Experts&) = default;
 };
 
 struct Shape {
-  Family family = Family::gpt2;
+  std::string model_type = "gpt2";  // as config.json has it: the names of tensors and keys follow from it, no more
   std::int64_t vocabulary = 0;
   std::int64_t layers = 0;
   std::int64_t hidden = 0;
   std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;  // = heads unless queries share keys and values
+  std::int64_t kv_heads = 0;   // = heads unless queries share keys and values
+  std::int64_t head_size = 0;  // hidden / heads in most models
   std::int64_t intermediate = 0;
   std::int64_t context = 0;  // the longest sequence
+  Norm norm = Norm::layer;
   double norm_epsilon = 1e-5;
+  Activation activation = Activation::gelu_tanh;
+  bool gated = false;              // the feed-forward part multiplies by a second matrix
+  bool learned_positions = false;  // else rotary ones
   Rope rope;
+  bool qkv_bias = false;
+  bool output_bias = false;  // of the attention
+  bool mlp_bias = false;
+  bool qk_norm = false;     // an RMS norm over each head of queries and keys, before they turn
+  std::int64_t window = 0;  // each token sees so many positions, itself among them; 0: all
+  Experts experts;
   bool tied = true;  // the head is the embedding
 
-  std::int64_t head_size() const { return hidden / heads; }
+  bool has_experts(std::int64_t layer) const;
   friend bool operator==(const Shape&, const Shape&) = default;
 };
 
