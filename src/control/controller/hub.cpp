@@ -20,6 +20,8 @@ constexpr Duration feed_look_every = 500ms;
 // for so long cannot read it.
 constexpr Duration node_silence_max = 2 * cluster::lease;
 constexpr Duration feed_silence_max = 20s;
+// An agent speaks at least once in this time.
+constexpr Duration agent_pause_max = cluster::heartbeat_every + cluster::heartbeat_every / 2;
 
 Instant hub_now() {
   return Instant(std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));
@@ -66,6 +68,17 @@ void Hub::add_agent(const std::shared_ptr<net::Socket>& socket, std::string remo
 
 void Hub::tell(const Agent& agent, const wire::ControllerMessage& message) {
   agent.socket->send(wire::encode(message));
+}
+
+// To be awake is to have read what has come. An agent that was not heard for a while although something of it
+// waits to be read is not silent: this loop is behind, and whoever else seems silent may be so for the same
+// reason.
+void Hub::say_awake() {
+  const Instant now = hub_now();
+  for (const auto& [connection, agent] : agents_) {
+    if (now - agent->heard_at > agent_pause_max && agent->socket->has_unread()) return;
+  }
+  core_.awake();
 }
 
 void Hub::start() { listener_.expect(core_.cluster_id(), core_.agents_known(), hub_now()); }

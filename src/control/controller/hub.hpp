@@ -26,7 +26,7 @@ struct LogRequest {
 class Hub {
  public:
   Hub(net::Loop& loop, Core& core)
-      : loop_(loop), core_(core), awake_(loop.every(driver::awake_every, [this] { core_.awake(); })) {}
+      : loop_(loop), core_(core), awake_(loop.every(driver::awake_every, [this] { say_awake(); })) {}
   Hub(const Hub&) = delete;
   Hub& operator=(const Hub&) = delete;
 
@@ -43,6 +43,8 @@ class Hub {
   void deliver(driver::Delivery delivery);
 
  private:
+  void say_awake();
+
   struct Agent {
     std::shared_ptr<net::Socket> socket;
     std::string remote;

@@ -13,6 +13,8 @@ constexpr Duration rest_every = 10s;
 constexpr Duration pass_short_max = 2ms;  // passes this short may follow each other at once
 // A turn that comes this late means that this process was stopped, not that the nodes were silent.
 constexpr Duration stall_min = 1s;
+// So that nobody waits for long behind a large array: the next ones start in the next turn.
+constexpr std::size_t starts_per_turn_max = 1'000;
 
 void merge(cluster::Effects& into, cluster::Effects&& from) {
   std::move(from.sends.begin(), from.sends.end(), std::back_inserter(into.sends));
@@ -176,9 +178,11 @@ void Turns::schedule(cluster::Effects& effects, Instant now) {
   pass_wanted_ = pass_wanted_ || effects.schedule;
   if (!pass_wanted_ || now < next_pass_) return;
   const Instant begun = clock_();
-  const auto plan = sched::schedule(cluster::snapshot(state_, now), now);
+  sched::Snapshot snapshot = cluster::snapshot(state_, now);
+  snapshot.starts_max = starts_per_turn_max;
+  const auto plan = sched::schedule(snapshot, now);
   cluster::Effects planned = cluster::step(state_, now, cluster::Planned{plan, state_.index.generation()});
-  pass_wanted_ = planned.schedule;
+  pass_wanted_ = planned.schedule || plan.more;
   planned.schedule = false;
   merge(effects, std::move(planned));
   const Instant done = clock_();

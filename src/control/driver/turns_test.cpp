@@ -195,6 +195,24 @@ TEST_F(TurnsTest, WhatWasMissedIsAskedForOnce) {
   EXPECT_FALSE(turns.turn({}, false).delivery.resync);
 }
 
+TEST_F(TurnsTest, ALargeArrayStartsOverSeveralTurns) {
+  cluster::Hello many = hello("a");
+  many.inventory.cpus = 4000;
+  happen(many);
+  cluster::JobSpec spec = submit().specs.front();
+  spec.shape.gpu_share = 0;
+  spec.shape.cpus = 1;
+  cluster::Submit array;
+  for (std::int32_t index = 0; index < 2500; ++index) {
+    spec.array = cluster::ArrayPart{.first = {}, .index = index, .count = 2500};
+    array.specs.push_back(spec);
+  }
+  happen(array);
+  EXPECT_LT(turns.state().holding.size(), 2500U);
+  for (int turn = 0; turn < 3; ++turn) pass(1ms);
+  EXPECT_EQ(turns.state().holding.size(), 2500U) << "without anything else that happens";
+}
+
 // A clock that runs while the scheduler works: each look at it takes 10 ms.
 TEST(Turns, ALongPassIsNotRepeatedAtOnce) {
   store::MemoryStore store;

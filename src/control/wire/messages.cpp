@@ -165,7 +165,10 @@ std::string encode(const AgentMessage& message) {
                    to.mutable_heartbeat()->set_echo(beat.echo);
                    to.mutable_heartbeat()->set_kept_bytes(beat.kept.count());
                  },
-                 [&](const cluster::RankReport& report) { to_proto(report, *to.mutable_rank()); },
+                 [&](const RankReports& reports) {
+                   for (const auto& report : reports.ranks)
+                     to_proto(report, *to.mutable_ranks()->add_ranks());
+                 },
                  [&](const LogChunk& chunk) {
                    to.mutable_log()->set_stream(chunk.stream);
                    to.mutable_log()->set_rank(chunk.rank);
@@ -200,7 +203,16 @@ Result<AgentMessage> decode_agent_message(std::string_view bytes) {
     case proto::AgentMessage::kRank: {
       auto report = report_from(from.rank());
       if (!report) return std::move(report).error();
-      return AgentMessage(std::move(*report));
+      return AgentMessage(RankReports{{std::move(*report)}});
+    }
+    case proto::AgentMessage::kRanks: {
+      RankReports reports;
+      for (const auto& rank : from.ranks().ranks()) {
+        auto report = report_from(rank);
+        if (!report) return std::move(report).error();
+        reports.ranks.push_back(std::move(*report));
+      }
+      return AgentMessage(std::move(reports));
     }
     case proto::AgentMessage::kLog:
       return AgentMessage(LogChunk{from.log().stream(), from.log().rank(), from.log().data(),

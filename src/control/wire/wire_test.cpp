@@ -158,9 +158,9 @@ TEST(Messages, WhatAProgramWroteNeedNotBeText) {
                                    {cluster::RankState::exited, 1,
                                     "a\xff"
                                     "b"}};
-  const auto back = decode_agent_message(encode(AgentMessage(report)));
+  const auto back = decode_agent_message(encode(AgentMessage(RankReports{{report}})));
   ASSERT_TRUE(back.ok());
-  EXPECT_EQ(std::get<cluster::RankReport>(*back).status.detail, "a\uFFFDb");
+  EXPECT_EQ(std::get<RankReports>(*back).ranks.at(0).status.detail, "a\uFFFDb");
 }
 
 TEST(Submit, RefusesWhatIsOutOfRange) {
@@ -228,7 +228,7 @@ TEST(Messages, BadOnesAreRefused) {
         << name;
   }
   const cluster::RankReport report{cluster::JobId(1), 0, 0, {cluster::RankState::exited, 4711, ""}};
-  EXPECT_FALSE(decode_agent_message(encode(AgentMessage(report))).ok()) << "no such exit code";
+  EXPECT_FALSE(decode_agent_message(encode(AgentMessage(RankReports{{report}}))).ok()) << "no such exit code";
 }
 
 // Bytes that were changed on the way are refused or harmless, never a crash.

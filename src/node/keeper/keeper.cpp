@@ -225,7 +225,7 @@ void Keeper::release_if_unused(cluster::JobId job, std::int32_t attempt) {
 }
 
 void Keeper::report(const RankKey& key) {
-  send_(cluster::RankReport{key.job, key.attempt, key.rank, ranks_.at(key)});
+  send_(wire::RankReports{{{key.job, key.attempt, key.rank, ranks_.at(key)}}});
 }
 
 bool Keeper::running(const RankKey& key) const {

@@ -69,7 +69,9 @@ struct KeeperTest : testing::Test {
     return start;
   }
   static RankKey key(std::int32_t rank) { return {cluster::JobId(7), 0, rank}; }
-  const cluster::RankReport& last_report() const { return std::get<cluster::RankReport>(sent.back()); }
+  const cluster::RankReport& last_report() const {
+    return std::get<wire::RankReports>(sent.back()).ranks.back();
+  }
   const cluster::Hello& hello() {
     keeper.say_hello();
     return std::get<cluster::Hello>(sent.back());
