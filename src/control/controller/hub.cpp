@@ -16,6 +16,8 @@ constexpr std::int64_t reader_bytes_max = 8 << 20;
 constexpr std::int64_t window_bytes_max = 1 << 20;
 constexpr std::int64_t window_bytes_min = 4 << 10;
 constexpr Duration feed_look_every = 500ms;
+// Readers hear this often that the controller is there, also when nothing happens.
+constexpr Duration alive_every = 5s;
 // A node that says nothing at all for so long does not answer, and one that sends no log although it could
 // for so long cannot read it.
 constexpr Duration node_silence_max = 2 * cluster::lease;
@@ -320,7 +322,10 @@ void Hub::look_at_feeds() {
   for (auto& [connection, agent] : agents_) {
     if (was_asleep) agent->heard_at = now;
   }
+  const bool tells = now - told_alive_at_ >= alive_every;
+  if (tells) told_alive_at_ = now;
   for (auto& [id, reader] : readers_) {
+    if (tells) reader.stream->write(event_text("alive", "{}"));
     for (auto at = reader.open.begin(); at != reader.open.end();) {
       auto& [key, feed] = *at;
       if (was_asleep || feed.unwritten_bytes > 0) feed.heard_at = now;

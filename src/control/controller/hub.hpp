@@ -101,6 +101,7 @@ class Hub {
   std::uint64_t next_id_ = 1;
   std::shared_ptr<net::Loop::Handle> look_timer_;  // while somebody reads
   Instant looked_at_;
+  Instant told_alive_at_;
 };
 
 // One server-sent event.

@@ -35,7 +35,7 @@ Turns::Turns(store::Store& store, Clock clock, std::string new_cluster_id, const
 Result<> Turns::load() {
   if (auto read = read_store(); !read) return read;
   if (auto named = name_cluster(); !named) return named;
-  last_turn_ = clock_();
+  last_turn_ = jumped_at_ = clock_();
   pass_wanted_ = true;
   return {};
 }
@@ -86,7 +86,7 @@ Turns::Outcome Turns::turn(std::vector<Item> items, bool watched) {
   if (now >= next_tick_) {
     next_tick_ = now + tick_every;
     for (cluster::Event event :
-         {cluster::Event(cluster::Tick{deaf(now)}), cluster::Event(cluster::Expire{keep_})}) {
+         {cluster::Event(cluster::Tick{deaf(now)}), cluster::Event(cluster::Expire{kept_now(now)})}) {
       Item tick{std::move(event), nullptr, nullptr};
       step(outcome, effects, now, tick);
     }
@@ -114,9 +114,19 @@ Turns::Outcome Turns::turn(std::vector<Item> items, bool watched) {
 void Turns::keep_leases(Instant now) {
   if (now - last_turn_ > stall_min || now < last_turn_) {
     start_leases_anew(now);
+    jumped_at_ = now;
     next_tick_ = next_probe_ = next_pass_ = now;
   }
   last_turn_ = now;
+}
+
+// A clock that is wrong for a moment must not cost what was to be kept for a month.
+cluster::Retention Turns::kept_now(Instant now) const {
+  cluster::Retention keep = keep_;
+  if (now - jumped_at_ < std::min(keep_.clock_rest, keep_.jobs_age_max)) keep.jobs_age_max = Duration::zero();
+  if (now - jumped_at_ < std::min(keep_.clock_rest, keep_.nodes_age_max))
+    keep.nodes_age_max = Duration::zero();
+  return keep;
 }
 
 void Turns::start_leases_anew(Instant now) {

@@ -189,6 +189,21 @@ TEST_F(TurnsTest, AStoreThatIsWellAgainIsFoundByAProbe) {
   EXPECT_EQ(turns.state().jobs.size(), 1U) << "the commit had landed";
 }
 
+TEST_F(TurnsTest, AClockThatIsWrongForAMomentCostsNothingThatIsKept) {
+  happen(hello("a"));
+  happen(submit());
+  happen(cluster::Cancel{cluster::JobId(1), "", false});
+  happen(cluster::Reported{"a", {cluster::JobId(1), 0, 0, {cluster::RankState::exited, 143, ""}}});
+  happen(submit());
+  ASSERT_TRUE(turns.state().jobs.at(cluster::JobId(1)).finished());
+  pass(40 * 24h);
+  for (int turn = 0; turn < 15; ++turn) pass(200ms);
+  EXPECT_TRUE(turns.state().jobs.contains(cluster::JobId(1)));
+  EXPECT_TRUE(turns.state().nodes.contains("a"));
+  for (int turn = 0; turn < 9000; ++turn) pass(500ms);
+  EXPECT_FALSE(turns.state().jobs.contains(cluster::JobId(1))) << "it was right";
+}
+
 TEST_F(TurnsTest, WhatWasMissedIsAskedForOnce) {
   turns.miss();
   EXPECT_TRUE(turns.turn({}, false).delivery.resync);

@@ -31,10 +31,13 @@ void to_proto(const cluster::RankReport& from, proto::RankReport& to) {
   wire::to_proto(from.status, *to.mutable_status());
 }
 
+// What a rank has left behind is no reason to stop listening to its node: it is made to fit.
 Result<cluster::RankReport> report_from(const proto::RankReport& from) {
-  auto status = from_proto(from.status());
+  proto::RankStatus told = from.status();
+  told.set_exit_code(std::clamp(told.exit_code(), 0, 255));
+  auto status = from_proto(told);
   if (!status) return std::move(status).error();
-  if (status->detail.size() > detail_bytes_max) return invalid("the detail of a rank is too long");
+  status->detail = cut_utf8(status->detail, detail_bytes_max);
   return cluster::RankReport{cluster::JobId(from.job()), from.attempt(), from.rank(), std::move(*status)};
 }
 

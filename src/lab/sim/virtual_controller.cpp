@@ -13,7 +13,7 @@ constexpr Duration restart_after_failure = 1s;
 constexpr std::uint64_t compare_every_turns = 64;
 // So little that jobs are forgotten while others still come after them.
 constexpr cluster::Retention kept{
-    .jobs_max = 20, .jobs_age_min = 1s, .jobs_age_max = 30s, .nodes_age_max = 60s};
+    .jobs_max = 20, .jobs_age_min = 1s, .jobs_age_max = 30s, .nodes_age_max = 60s, .clock_rest = 5s};
 
 std::string describe(const cluster::RankReport& report) {
   std::string rank =

@@ -135,7 +135,6 @@ class Agent {
   }
 
   void connected(const std::shared_ptr<net::Socket>& socket) {
-    delay_ = redial_min;
     socket_ = socket;
     socket->on_message = [this](const std::string& frame) { receive(frame); };
     socket->on_close = [this](const std::string& why) {
@@ -190,7 +189,10 @@ class Agent {
   void on(const wire::StopLogs& stop) { logs_.stop(stop.stream); }
   void on(const wire::LogCredit& credit) { logs_.credit(credit); }
   void on(const wire::Resync&) { keeper_.say_hello(); }
-  void on(const wire::Welcome& welcome) { keeper_.on(welcome); }
+  void on(const wire::Welcome& welcome) {
+    delay_ = redial_min;
+    keeper_.on(welcome);
+  }
   void on(const wire::Notice& notice) {
     if (!notice.refused) return log::warning("the controller says: {}", notice.text);
     log::error("the controller refuses this agent: {}; it goes on trying", notice.text);

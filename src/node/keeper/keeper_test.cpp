@@ -172,6 +172,14 @@ TEST_F(KeeperTest, AnEndThatOvertakesItsStartIsAnswered) {
   EXPECT_EQ(processes.started, std::vector{key(0)});
 }
 
+TEST_F(KeeperTest, AnOrderToEndIsForThoseItNames) {
+  keeper.on(start({0, 1}));
+  sent.clear();
+  keeper.exited(key(0), {RankState::exited, 0, ""});
+  keeper.on(wire::EndRanks{cluster::JobId(7), 0, {1}});
+  EXPECT_EQ(sent.size(), 1U) << "the end of rank 0 is not told once more for each order";
+}
+
 TEST_F(KeeperTest, TheFolderStaysWhileARankUsesIt) {
   keeper.on(start({0, 1}, "hash"));
   keeper.prepared(cluster::JobId(7), 0, std::string("/shipped/7.0"));
