@@ -287,12 +287,16 @@ Result<> measure_ranks(Bench& bench, bool queue_full) {
   const double described_s = seconds_since(start);
   const double described_page_ms = reader.end();
   Reader while_it_ends(bench.controller);
+  std::string state;
   auto ended = wait_until("the gang ends", 120s, 20ms, [&]() -> Result<bool> {
     auto job = api.get("jobs?all=1&limit=1");
     if (!job) return std::move(job).error();
-    return (*job)["jobs"][0].value("state", "") == "succeeded";
+    const json& gang_now = (*job)["jobs"][0];
+    state = gang_now.value("state", "") + " " + gang_now.value("reason", "");
+    if (state.starts_with("failed")) return failed("it failed: " + state);
+    return state.starts_with("succeeded");
   });
-  if (!ended) return ended;
+  if (!ended) return std::move(ended).error().within("the gang is " + state);
   const double ended_s = seconds_since(start);
   bench.add("ranks" + suffix, ranks + "submitted, placed, described", "s", described_s, bar(2),
             queue_full ? "behind " + std::to_string(bench.counts.queued) + " queued jobs" : "");

@@ -65,8 +65,8 @@ TEST(Cli, TuttiNeverLinksLibtorch) {
   const auto needed = run({"readelf", "-d", tutti_program});
   ASSERT_EQ(needed.exit_code, 0) << needed.err;
   EXPECT_NE(needed.out.find("NEEDED"), std::string::npos);
-  EXPECT_EQ(needed.out.find("torch"), std::string::npos) << needed.out;
-  EXPECT_EQ(needed.out.find("c10"), std::string::npos) << needed.out;
+  EXPECT_EQ(needed.out.find("libtorch"), std::string::npos) << needed.out;
+  EXPECT_EQ(needed.out.find("libc10"), std::string::npos) << needed.out;
 }
 
 TEST(Worker, ChecksItsDevices) {

@@ -50,6 +50,56 @@ std::size_t resident_mib(pid_t pid) {
 
 // ---- files of a rank
 
+// A crash that dumps bytes is enough: no malice is needed.
+TEST(Hostile, ARankThatPrintsBytesAndFailsCostsItsNodeNothing) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const auto failed = cluster.run({}, "head -c 5000 /dev/zero | tr '\\0' '\\377'; exit 1");
+  EXPECT_EQ(failed.exit_code, 1) << failed.err;
+  EXPECT_EQ(cluster.run({}, "true").exit_code, 0);
+  expect_never_lost(cluster);
+}
+
+TEST(Hostile, AForgedEndCostsItsNodeNothing) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string id =
+      cluster.submit({"--restarts", "0"},
+                     "printf '1000\\nx' >$(dirname $TUTTI_VERDICT_FILE)/exit; kill -9 $PPID; sleep 1000");
+  EXPECT_TRUE(cluster.becomes(id, "failed"));
+  EXPECT_EQ(cluster.run({}, "true").exit_code, 0);
+  expect_never_lost(cluster);
+}
+
+TEST(Hostile, AFolderThatIsALinkToItselfKeepsNoAgentFromStarting) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string id = cluster.submit({}, "d=$(dirname $TUTTI_VERDICT_FILE); mv $d $d.moved; ln -s $d $d");
+  EXPECT_EQ(cluster.wait(id), 0);
+  cluster.agent("n1").signal(SIGKILL);
+  cluster.agent("n1").wait();
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  EXPECT_EQ(cluster.run({}, "true").exit_code, 0);
+}
+
+// The mark of a rank that is long over, made by one that runs on.
+TEST(Hostile, AForgedMarkLetsNoSecondAttemptStartBesideTheFirst) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string id =
+      cluster.submit({}, "touch $(dirname $TUTTI_VERDICT_FILE)/acknowledged; exec sleep 1000");
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  ASSERT_TRUE(
+      eventually([&] { return std::filesystem::exists(rank_folder(cluster, id) + "/acknowledged"); }));
+  cluster.agent("n1").signal(SIGKILL);
+  cluster.agent("n1").wait();
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  EXPECT_EQ(cluster.run({}, longer_than_a_lease).exit_code, 0);
+  EXPECT_EQ(cluster.job(id).value("attempt", -1), 0);
+  EXPECT_EQ(cluster.state(id), "running");
+  EXPECT_EQ(cluster.tutti({"cancel", id}).exit_code, 0);
+}
+
 TEST(Hostile, PipesInPlaceOfItsFilesHoldUpNobody) {
   PartsCluster cluster;
   ASSERT_TRUE(cluster.start_agent("n1"));

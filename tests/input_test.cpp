@@ -329,7 +329,7 @@ class FakeAgent {
     greeted_ = true;
   }
   void report(std::uint64_t job, std::int32_t attempt, std::int32_t rank, cluster::RankStatus status) {
-    send(cluster::RankReport{cluster::JobId(job), attempt, rank, std::move(status)});
+    send(wire::RankReports{{{cluster::JobId(job), attempt, rank, std::move(status)}}});
   }
 
   bool closed() {

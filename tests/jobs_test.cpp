@@ -139,6 +139,37 @@ TEST(Jobs, CancelEndsEveryProcessOfTheRank) {
   EXPECT_TRUE(has(again.err, "has ended already")) << again.err;
 }
 
+TEST(Jobs, OfSeveralThatAreCancelledNoneIsSparedByAnother) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string over = cluster.submit({}, "true");
+  ASSERT_EQ(cluster.wait(over), 0);
+  const std::string goes_on = cluster.submit({}, "sleep 1000");
+  const auto cancelled = cluster.tutti({"cancel", over, goes_on});
+  EXPECT_NE(cancelled.exit_code, 0);
+  EXPECT_TRUE(has(cancelled.err, "has ended already")) << cancelled.err;
+  EXPECT_TRUE(cluster.becomes(goes_on, "cancelled"));
+}
+
+TEST(Jobs, MoreThanAreShownIsSaid) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  for (int at = 0; at < 3; ++at) ASSERT_EQ(cluster.run({}, "true").exit_code, 0);
+  const auto some = cluster.tutti({"jobs", "--all", "--limit", "2", "--json"});
+  EXPECT_TRUE(has(some.err, "there are more than these 2")) << some.err;
+  EXPECT_FALSE(has(cluster.tutti({"jobs", "--all", "--limit", "3"}).err, "more than"));
+  EXPECT_EQ(cluster.tutti({"logs", "1", "--rank", "7"}).exit_code, 2) << "there is no such rank";
+}
+
+TEST(Jobs, ACopyOfTheLogThatCannotBeWrittenIsTold) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const auto finished = cluster.run({"--output", "/dev/full"}, "echo one; sleep 0.1; echo two");
+  EXPECT_EQ(finished.exit_code, 0);
+  EXPECT_TRUE(has(finished.out, "/dev/full ends here: No space left on device")) << finished.out;
+  EXPECT_TRUE(has(finished.out, "two"));
+}
+
 // `tutti run` with a job that goes on until it is cancelled, and Ctrl-C for it.
 class Interrupted : public testing::Test {
  protected:
@@ -163,7 +194,7 @@ class Interrupted : public testing::Test {
 TEST_F(Interrupted, TheFirstCtrlCAsksAndTheSecondCancels) {
   const std::string go_on = cluster_.file("go-on");
   run("echo first words; " + until(go_on, "echo later words; exec sleep 1000"));
-  ASSERT_TRUE(says("job 1 : still runs; Ctrl-C again cancels it")) << read_text(cluster_.file("out.err"));
+  ASSERT_TRUE(says("job 1 : goes on; Ctrl-C again cancels it")) << read_text(cluster_.file("out.err"));
   write_text(go_on, "");
   EXPECT_TRUE(eventually([&] { return has(read_text(cluster_.file("out")), "[0] later words\n"); }))
       << "the job goes on, and so do its logs";
@@ -176,7 +207,7 @@ TEST_F(Interrupted, TheFirstCtrlCAsksAndTheSecondCancels) {
 
 TEST_F(Interrupted, AJobThatPrintsWithoutAPauseIsCancelledToo) {
   run("exec yes");
-  ASSERT_TRUE(says("still runs"));
+  ASSERT_TRUE(says("goes on"));
   ASSERT_TRUE(says("is being cancelled"));
   EXPECT_EQ(run_->wait(), 130);
   EXPECT_EQ(cluster_.state("1"), "cancelled");
@@ -185,7 +216,7 @@ TEST_F(Interrupted, AJobThatPrintsWithoutAPauseIsCancelledToo) {
 TEST_F(Interrupted, TheThirdCtrlCLeavesAJobThatDoesNotWantToEnd) {
   const std::string gate = cluster_.file("gate");
   run("trap '' TERM; echo stubborn; " + until(gate), "1h");
-  ASSERT_TRUE(says("still runs"));
+  ASSERT_TRUE(says("goes on"));
   ASSERT_TRUE(says("is being cancelled"));
   run_->signal(SIGINT);
   EXPECT_EQ(run_->wait(), 130);
@@ -198,7 +229,7 @@ TEST_F(Interrupted, TheThirdCtrlCLeavesAJobThatDoesNotWantToEnd) {
 TEST_F(Interrupted, WhoWaitsForAControllerThatIsAwayCanLeave) {
   run("echo words; exec sleep 1000");
   ASSERT_EQ(::kill(cluster_.controller_pid(), SIGKILL), 0);
-  ASSERT_TRUE(says("still runs"));
+  ASSERT_TRUE(says("goes on"));
   ASSERT_TRUE(says("cannot be cancelled now"));
   run_->signal(SIGINT);
   EXPECT_EQ(run_->wait(), 130);

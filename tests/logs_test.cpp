@@ -54,6 +54,17 @@ TEST(LogStreams, SlowFollowersGetAllOfAChattyRankAndItsNodeStays) {
       << read_text(cluster.file("controller.err"));
 }
 
+TEST(LogStreams, WhoDoesNotFollowReadsAsFarAsItWentWhenHeAsked) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string id = cluster.submit({}, "echo first; while :; do echo and so on; done");
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  ASSERT_TRUE(eventually([&] {
+    return has(cluster.tutti({"logs", id, "--no-prefix"}).out, "first\nand so on");
+  })) << "it ends although the rank prints on";
+  EXPECT_EQ(cluster.tutti({"cancel", id}).exit_code, 0);
+}
+
 TEST(LogStreams, AFollowedTailSkipsNothingOverAnAgentsRestart) {
   PartsCluster cluster;
   ASSERT_TRUE(cluster.start_agent("n1"));

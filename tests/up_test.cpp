@@ -46,6 +46,47 @@ TEST(Up, SeveralAtOnceMakeOneClusterAndDownEndsIt) {
   }
 }
 
+TEST(Up, AControllerThatWasKilledComesBackAndRanksDoNotNotice) {
+  const TempFolder folder;
+  const std::string home = folder.path() + "/home";
+  const std::map<std::string, std::string> env{{"TUTTI_HOME", home}};
+  const auto tutti = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), support::tutti_program);
+    return support::run(words, {.env = env});
+  };
+  ASSERT_EQ(tutti({"up", "--nodes", "2", "--gpus", "1"}).exit_code, 0);
+  const auto submitted = tutti({"run", "--detach", "--restarts", "0", "--", "sleep", "1000"});
+  ASSERT_EQ(submitted.exit_code, 0) << submitted.err;
+  ASSERT_TRUE(support::eventually([&] { return has(tutti({"jobs"}).out, "running"); }));
+  for (const pid_t pid : support::processes_naming(home + "/controller")) {
+    if (has(read_text("/proc/" + std::to_string(pid) + "/cmdline"), "--ready-fd")) ::kill(pid, SIGKILL);
+  }
+  ASSERT_TRUE(support::eventually([&] { return tutti({"status"}).exit_code != 0; }));
+  const auto back = tutti({"up"});
+  EXPECT_EQ(back.exit_code, 0) << back.err;
+  EXPECT_TRUE(has(back.out, "is back at")) << back.out;
+  const auto jobs = tutti({"jobs", "--json"});
+  EXPECT_TRUE(has(jobs.out, "\"running\"")) << jobs.out;
+  EXPECT_TRUE(has(jobs.out, "\"attempt\":0")) << jobs.out;
+  EXPECT_TRUE(has(tutti({"down"}).err, "1 job is unfinished"));
+}
+
+// Ranks have working folders of their own.
+TEST(Up, WhatRanksAreToldDoesNotDependOnWhereItWasStarted) {
+  const TempFolder folder;
+  const std::string tutti = support::tutti_program;
+  EXPECT_EQ(
+      support::run({"sh", "-c", "cd " + folder.path() + " && TUTTI_HOME=here " + tutti + " up --nodes 1"}, {})
+          .exit_code,
+      0);
+  const std::map<std::string, std::string> env{{"TUTTI_HOME", folder.path() + "/here"}};
+  const auto told = support::run(
+      {tutti, "run", "--", "sh", "-c", "echo $TUTTI_CHECKPOINT_DIR $TUTTI_VERDICT_FILE"}, {.env = env});
+  EXPECT_TRUE(has(told.out, "] " + folder.path() + "/here/checkpoints/")) << told.out << told.err;
+  EXPECT_TRUE(has(told.out, " " + folder.path() + "/here/nodes/")) << told.out;
+  EXPECT_EQ(support::run({tutti, "down"}, {.env = env}).exit_code, 0);
+}
+
 TEST(Up, DownWaitsForWhatIsBeingStarted) {
   const TempFolder folder;
   const std::string home = folder.path() + "/home";

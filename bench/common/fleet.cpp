@@ -80,22 +80,28 @@ class Fleet::Agent {
     const std::string& program = start.command.front();
     const bool ends = program == "true" || program == "false";
     fleet_.starts_ += start.ranks.size();
+    wire::RankReports started;
+    wire::RankReports ended;
     for (const wire::StartRank& rank : start.ranks) {
-      send(cluster::RankReport{start.job, start.attempt, rank.rank, {cluster::RankState::started}});
+      started.ranks.push_back({start.job, start.attempt, rank.rank, {cluster::RankState::started}});
       if (!ends) {
         running_.insert({start.job, start.attempt, rank.rank});
         continue;
       }
-      send(cluster::RankReport{
-          start.job, start.attempt, rank.rank, {cluster::RankState::exited, program == "true" ? 0 : 1}});
+      ended.ranks.push_back(
+          {start.job, start.attempt, rank.rank, {cluster::RankState::exited, program == "true" ? 0 : 1}});
     }
+    send(std::move(started));
+    if (ends) send(std::move(ended));
   }
 
   void on(const wire::EndRanks& end) {
+    wire::RankReports ended;
     for (const std::int32_t rank : end.ranks) {
       running_.erase({end.job, end.attempt, rank});
-      send(cluster::RankReport{end.job, end.attempt, rank, {cluster::RankState::exited, 143}});
+      ended.ranks.push_back({end.job, end.attempt, rank, {cluster::RankState::exited, 143}});
     }
+    send(std::move(ended));
   }
 
   Fleet& fleet_;

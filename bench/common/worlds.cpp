@@ -112,7 +112,7 @@ class Fleet {
       next_beat_ = (next_beat_ + 1) % fleet_nodes;
     }
     while (!ends_.empty() && ends_.front().at <= now_) {
-      ends_.front().report.rank.status = {cluster::RankState::exited, 0, ""};
+      ends_.front().report.ranks.front().status = {cluster::RankState::exited, 0, ""};
       happen(std::move(ends_.front().report));
       ends_.pop_front();
       ++ended_;
@@ -177,7 +177,7 @@ class Fleet {
     const auto decoded = wire::decode_controller_message(message.frame);
     for (const auto& rank : std::get<wire::StartRanks>(*decoded).ranks) {
       cluster::Reported report{message.node, {message.job, message.attempt, rank.rank, {}}};
-      report.rank.status.state = cluster::RankState::started;
+      report.ranks.front().status.state = cluster::RankState::started;
       ends_.push_back({now_ + job_time, report});
       happen(std::move(report));
     }

@@ -84,6 +84,13 @@ std::string did_you_mean(std::string_view word, std::span<const std::string> can
   return guess ? "did you mean '" + *guess + "'?" : std::string();
 }
 
+std::string_view cut_utf8(std::string_view text, std::size_t bytes_max) {
+  if (text.size() <= bytes_max) return text;
+  std::size_t end = bytes_max;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
+  return text.substr(0, end);
+}
+
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   for (;;) {

@@ -25,6 +25,8 @@ std::size_t utf8_length(std::string_view text);
 // The text with every byte that is not part of valid UTF-8 replaced by U+FFFD: programs write any bytes,
 // protocols take only text.
 std::string valid_utf8(std::string_view text);
+// So much of valid UTF-8 as fits into so many bytes: whole letters.
+std::string_view cut_utf8(std::string_view text, std::size_t bytes_max);
 
 std::vector<std::string_view> split(std::string_view text, char separator);
 std::string_view trim(std::string_view text);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 
 #include <nlohmann/json.hpp>
 
@@ -29,8 +30,15 @@ std::string first_line(const std::string& file) {
 
 }  // namespace
 
+// Ranks and daemons have working folders of their own: what they are told does not depend on one.
+std::string absolute_path(const std::string& path) {
+  std::error_code unknown;
+  const auto absolute = std::filesystem::absolute(path, unknown);
+  return unknown ? path : absolute.lexically_normal().string();
+}
+
 std::string home_folder() {
-  if (std::string chosen = variable("TUTTI_HOME"); !chosen.empty()) return chosen;
+  if (const std::string chosen = variable("TUTTI_HOME"); !chosen.empty()) return absolute_path(chosen);
   if (const std::string home = variable("HOME"); !home.empty()) return home + "/.tutti";
   const passwd* user = ::getpwuid(::getuid());
   return std::string(user == nullptr ? "/tmp" : user->pw_dir) + "/.tutti";

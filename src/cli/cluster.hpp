@@ -15,6 +15,8 @@ namespace tutti::cli {
 
 // Where `tutti up` keeps its cluster: TUTTI_HOME, else ~/.tutti.
 std::string home_folder();
+// From where one stands.
+std::string absolute_path(const std::string& path);
 
 // The name of whoever runs this.
 std::string user_name();

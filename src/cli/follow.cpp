@@ -23,9 +23,15 @@ namespace {
 
 // For a node that was away when its job ended.
 constexpr auto missing_patience = std::chrono::seconds(5);
+// The controller speaks at least every five seconds (`alive`).
+constexpr auto silence_told = std::chrono::seconds(15);
+// Of a command that follows nothing.
+constexpr auto silence_max = std::chrono::seconds(60);
 
 std::atomic<int> interrupts{0};
+std::atomic<bool> told_to_go{false};
 void count_interrupt(int) { ++interrupts; }
+void leave(int) { told_to_go = true; }
 
 // A piece of a rank's log, as the controller sends it.
 struct LogPiece {
@@ -111,22 +117,27 @@ class Follower {
       : cluster_(cluster), options_(options), printer_(options, isatty(STDOUT_FILENO) == 1) {}
 
   Result<int> run(bool to_the_end) {
-    if (to_the_end && options_.cancels) ::signal(SIGINT, count_interrupt);
+    if (to_the_end && options_.cancels) {
+      ::signal(SIGINT, count_interrupt);
+      ::signal(SIGTERM, leave);
+      ::signal(SIGHUP, leave);
+    }
     heard();
     for (;;) {
       missing_attempts_.clear();
       // A line that a stream has begun is ended by the next; what is left at the end is printed as it is.
       auto done = cluster_.client().events(
           path(to_the_end), [this](auto event, auto data) { return on(event, data); },
-          [this] {
-            heard();
-            return answer_interrupts();
-          });
+          [this, to_the_end] { return look_at_silence(to_the_end) && answer_interrupts(); });
       // While the controller is away there is no stream that would look at Ctrl-C.
       answer_interrupts();
       const bool over = to_the_end ? finished_ && done && (is_complete() || !comes_again()) : done.ok();
       if (over || left_) printer_.finish();
       if (left_) return exit_interrupted;
+      if (unanswered_)
+        return failed("it does not answer")
+            .within("controller")
+            .remedy("`tutti status` tells when it does again");
       if (missing_)
         return invalid("there is no job " + options_.job)
             .within("job " + options_.job)
@@ -145,7 +156,24 @@ class Follower {
 
  private:
   // However long it has been attached: patience counts from when the controller was last there.
-  void heard() { heard_at_ = std::chrono::steady_clock::now(); }
+  void heard() {
+    heard_at_ = std::chrono::steady_clock::now();
+    silence_said_ = false;
+  }
+
+  // One that is stopped keeps its connections open and says nothing. An older one says nothing between
+  // events. False: it has been silent for too long.
+  bool look_at_silence(bool to_the_end) {
+    if (seen_ && !says_alive_) {
+      heard();
+      return true;
+    }
+    const auto silent = std::chrono::steady_clock::now() - heard_at_;
+    if (silent > silence_told && !std::exchange(silence_said_, true))
+      print_note("job " + options_.job + " : the controller has not answered for a while; waiting for it");
+    unanswered_ = silent > (to_the_end ? Duration(options_.reconnect_for) : Duration(silence_max));
+    return !unanswered_;
+  }
 
   // Once something has come, the rest is found by its place in the log, and not by counting lines from its
   // end.
@@ -170,6 +198,7 @@ class Follower {
     if (body.is_discarded()) return true;
     seen_ = true;
     heard();
+    if (event == "alive") says_alive_ = true;
     if (event == "log") on_log(body);
     if (event == "note" && options_.logs) on_note(body);
     if (event == "job") on_job(body);
@@ -217,11 +246,15 @@ class Follower {
 
   // The first Ctrl-C asks, the second cancels, the third leaves. False: leave.
   bool answer_interrupts() {
+    if (told_to_go && !left_) {
+      say("goes on; `tutti cancel " + options_.job + "` ends it");
+      left_ = true;
+    }
     const int count = interrupts.load();
     while (answered_ < count && !left_) {
       ++answered_;
       if (answered_ == 1) {
-        say("still runs; Ctrl-C again cancels it");
+        say("goes on; Ctrl-C again cancels it");
       } else if (answered_ == 2) {
         cancel();
       } else {
@@ -267,6 +300,9 @@ class Follower {
   LogPrinter printer_;
   nlohmann::json job_;
   std::chrono::steady_clock::time_point heard_at_;
+  bool silence_said_ = false;
+  bool says_alive_ = false;  // the controller tells that it is there, also when nothing happens
+  bool unanswered_ = false;
   int attempt_ = 0;
   int answered_ = 0;
   int first_attempt_ = 0;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -67,8 +68,22 @@ std::string jobs_table(const json& jobs) {
   return table.text();
 }
 
-// Page after page, newest first.
-Result<json> read_jobs(Cluster& cluster, const std::string& query, std::int64_t limit) {
+// What is wrong with one is told, and does not spare the others.
+template <class Ask>
+Result<int> for_each_of(const std::vector<std::string>& jobs, const std::string& what, const Ask& ask) {
+  std::optional<Error> last;
+  for (const auto& job : jobs) {
+    auto done = ask(job);
+    if (done) continue;
+    if (last) print_note(last->text());
+    last = std::move(done).error().within(what + " " + job);
+  }
+  if (last) return std::move(*last);
+  return exit_success;
+}
+
+// Page after page, newest first. `more`: there are others beyond the limit.
+Result<json> read_jobs(Cluster& cluster, const std::string& query, std::int64_t limit, bool* more = nullptr) {
   auto jobs = json::array();
   std::string before;
   while (static_cast<std::int64_t>(jobs.size()) < limit) {
@@ -80,6 +95,7 @@ Result<json> read_jobs(Cluster& cluster, const std::string& query, std::int64_t 
     before = text_of(*page, "next");
     if (before.empty()) break;
   }
+  if (more != nullptr) *more = !before.empty();
   return jobs;
 }
 
@@ -106,7 +122,9 @@ class Jobs final : public Command {
 
   Result<int> run() override {
     if (!action_.empty() && action_ != "archive")
-      return invalid("unknown word '" + action_ + "'").within("jobs").remedy("did you mean 'archive'?");
+      return invalid("unknown word '" + action_ + "'")
+          .within("jobs")
+          .remedy("`tutti show JOB` shows one; `tutti jobs archive` puts finished ones into a file");
     auto cluster = Cluster::find();
     if (!cluster) return std::move(cluster).error();
     if (action_ == "archive") return archive(*cluster);
@@ -116,9 +134,10 @@ class Jobs final : public Command {
       query += "&array=" + array_;
     }
     for (;;) {
-      auto jobs = read_jobs(*cluster, query, limit_);
+      bool more = false;
+      auto jobs = read_jobs(*cluster, query, limit_, &more);
       if (!jobs) return std::move(jobs).error().within("jobs");
-      if (watch_) std::fputs("\033[H\033[2J", stdout);
+      if (watch_ && isatty(STDOUT_FILENO) == 1) std::fputs("\033[H\033[2J", stdout);
       if (json_) {
         std::printf("%s\n", jobs->dump().c_str());
       } else {
@@ -126,6 +145,8 @@ class Jobs final : public Command {
       }
       if (!json_ && jobs->empty()) std::fputs("(none; --all shows finished ones)\n", stdout);
       std::fflush(stdout);
+      if (more && !watch_)
+        print_note("there are more than these " + std::to_string(limit_) + "; --limit N shows N");
       if (!watch_) return exit_success;
       std::this_thread::sleep_for(std::chrono::seconds(1));
     }
@@ -206,7 +227,7 @@ class Show final : public Command {
       std::string devices;
       for (const auto& device : rank["devices"])
         devices += (devices.empty() ? "" : ",") + std::to_string(device.get<int>());
-      const bool ended = text_of(rank, "state") == "ended";
+      const bool ended = text_of(rank, "state") == "ended";  // and not lost
       table.add({"  " + std::to_string(rank["rank"].get<int>()), text_of(rank, "node"),
                  text_of(rank, "state"), ended ? std::to_string(rank["exit_code"].get<int>()) : "-",
                  devices.empty() ? "-" : devices});
@@ -258,6 +279,13 @@ class Logs final : public Command {
     options_.prefix = !no_prefix_;
     options_.says_end = false;
     options_.only_logs = true;
+    if (options_.rank >= 0) {
+      const auto job = cluster->get("jobs/" + options_.job);
+      if (job && options_.rank >= (*job)["ranks_wanted"].get<std::int64_t>())
+        return invalid("job " + options_.job + " has " +
+                       std::to_string((*job)["ranks_wanted"].get<std::int64_t>()) + " ranks, counted from 0")
+            .within("logs --rank " + std::to_string(options_.rank));
+    }
     if (!array_) return print(*cluster);
     auto elements = read_array(*cluster, options_.job);
     if (!elements) return std::move(elements).error().within("logs " + options_.job);
@@ -340,12 +368,10 @@ class Cancel final : public Command {
   Result<int> run() override {
     auto cluster = Cluster::find();
     if (!cluster) return std::move(cluster).error();
-    for (const auto& job : jobs_) {
-      auto done = cluster->post("jobs/" + url_encode(job) + "/cancel?by=" + url_encode(user_name()) +
-                                (array_ ? "&array=1" : ""));
-      if (!done) return std::move(done).error().within("cancel " + job);
-    }
-    return exit_success;
+    return for_each_of(jobs_, "cancel", [&](const std::string& job) {
+      return cluster->post("jobs/" + url_encode(job) + "/cancel?by=" + url_encode(user_name()) +
+                           (array_ ? "&array=1" : ""));
+    });
   }
 
  private:
@@ -360,11 +386,9 @@ class Release final : public Command {
   Result<int> run() override {
     auto cluster = Cluster::find();
     if (!cluster) return std::move(cluster).error();
-    for (const auto& job : jobs_) {
-      auto done = cluster->post("jobs/" + url_encode(job) + "/release");
-      if (!done) return std::move(done).error().within("release " + job);
-    }
-    return exit_success;
+    return for_each_of(jobs_, "release", [&](const std::string& job) {
+      return cluster->post("jobs/" + url_encode(job) + "/release");
+    });
   }
 
  private:

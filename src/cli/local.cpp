@@ -147,15 +147,24 @@ Result<> LocalCluster::start(const std::string& part, const std::vector<std::str
   return files::write_all(inside.get(), as_bytes("g"), part);
 }
 
-Result<> LocalCluster::start_controller() {
+std::vector<std::string> LocalCluster::living_nodes() const {
+  std::vector<std::string> names = nodes();
+  std::erase_if(names, [this](const std::string& name) {
+    const auto noted = read_note(note("node-" + name));
+    return !noted || !rank::is_alive(noted->process);
+  });
+  return names;
+}
+
+Result<> LocalCluster::start_controller(const std::string& listen) {
   if (auto made = controller::init_folder(home_ + "/controller"); !made) return made;
   std::array<int, 2> ready{};
   if (::pipe2(ready.data(), O_CLOEXEC) != 0) return failed_errno("cannot make a pipe", errno);
   files::FileDescriptor reader(ready[0]);
   files::FileDescriptor writer(ready[1]);
   auto started = start("controller",
-                       {own_program(), "controller", "--data", home_ + "/controller", "--listen",
-                        "127.0.0.1:0", "--ready-fd", std::to_string(writer.get()), "--log-level", "info"},
+                       {own_program(), "controller", "--data", home_ + "/controller", "--listen", listen,
+                        "--ready-fd", std::to_string(writer.get()), "--log-level", "info"},
                        writer.get());
   if (!started) return started;
   writer.reset();

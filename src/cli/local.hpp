@@ -19,7 +19,9 @@ class LocalCluster {
   std::vector<std::string> nodes() const;
 
   // Starts the controller and returns when its port is open.
-  Result<> start_controller();
+  // Those whose agents run, whatever has become of the controller.
+  std::vector<std::string> living_nodes() const;
+  Result<> start_controller(const std::string& listen = "127.0.0.1:0");
   // `flags` are those of `tutti agent` beyond the ones that every local agent gets.
   Result<> start_node(const std::string& name, const std::vector<std::string>& flags);
   // As it was started before.

@@ -96,7 +96,9 @@ class Nodes final : public View {
   Result<int> run() override {
     if (action_.empty()) return View::run();
     if (action_ != "remove")
-      return invalid("unknown word '" + action_ + "'").within("nodes").remedy("did you mean 'remove'?");
+      return invalid("unknown word '" + action_ + "'")
+          .within("nodes")
+          .remedy("without a word it lists all nodes; `tutti nodes remove NODE` forgets one");
     if (node_.empty()) return invalid("the name of the node is missing").within("nodes remove");
     auto cluster = Cluster::find();
     if (!cluster) return std::move(cluster).error();

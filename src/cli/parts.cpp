@@ -51,7 +51,8 @@ class Controller final : public Command {
   }
 
   Result<int> run() override {
-    if (options_.folder.empty()) options_.folder = home_folder() + "/controller";
+    options_.folder =
+        options_.folder.empty() ? home_folder() + "/controller" : absolute_path(options_.folder);
     if (!action_.empty() && action_ != "init")
       return invalid("unknown word '" + action_ + "'").within("controller").remedy("did you mean 'init'?");
     if (action_ == "init") return init();
@@ -133,8 +134,10 @@ class Agent final : public Command {
     if (options_.name.empty()) options_.name = host_name();
     if (auto named = wire::check_node_name(options_.name); !named)
       return std::move(named).error().within("--name");
-    if (options_.folder.empty()) options_.folder = home_folder() + "/nodes/" + options_.name;
-    if (options_.checkpoints.empty()) options_.checkpoints = options_.folder + "/checkpoints";
+    options_.folder =
+        options_.folder.empty() ? home_folder() + "/nodes/" + options_.name : absolute_path(options_.folder);
+    options_.checkpoints =
+        options_.checkpoints.empty() ? options_.folder + "/checkpoints" : absolute_path(options_.checkpoints);
     options_.tutti_program = std::filesystem::read_symlink("/proc/self/exe").string();
     if (auto found = find_inventory(); !found) return std::move(found).error();
     auto done = agent::run_agent(options_, [this] { log::info("joined {}", controller_); });

@@ -10,6 +10,7 @@
 #include "cli/commands.hpp"
 #include "cli/home_lock.hpp"
 #include "cli/local.hpp"
+#include "cli/terminal.hpp"
 #include "node/devices/nvml/nvml.hpp"
 
 namespace tutti::cli {
@@ -60,6 +61,8 @@ class Up final : public Command {
           .within("up")
           .remedy("`tutti down` ends it; TUTTI_HOME keeps another one apart");
     }
+    if (const auto living = local.living_nodes(); !living.empty() && !local.address().empty())
+      return bring_controller_back(local, living);
     static_cast<void>(local.stop());  // what a crash may have left
     if (auto started = local.start_controller(); !started) return std::move(started).error().within("up");
     std::vector<std::string> names;
@@ -76,6 +79,17 @@ class Up final : public Command {
   }
 
  private:
+  // Its agents know it by its address, and their ranks have not noticed that it was gone.
+  static Result<int> bring_controller_back(LocalCluster& local, const std::vector<std::string>& living) {
+    if (auto started = local.start_controller(local.address()); !started)
+      return std::move(started).error().within("up").remedy(
+          "`tutti down` ends the nodes that run on without it, and their jobs");
+    if (auto ready = wait_for_nodes(living); !ready) return std::move(ready).error();
+    std::printf("the controller was gone and is back at %s, with the %zu node%s that ran on\n",
+                local.address().c_str(), living.size(), living.size() == 1 ? "" : "s");
+    return exit_success;
+  }
+
   std::vector<std::string> agent_flags(bool real, std::int64_t at) const {
     std::vector<std::string> flags{"--location", "local/pod1/rack" + std::to_string((at - 1) / 8 + 1)};
     if (real && at == 1) return flags;
@@ -97,6 +111,7 @@ class Down final : public Command {
     LocalCluster local(home_folder());
     const auto lock = HomeLock::take(home_folder());
     if (!lock) return Error(lock.error()).within("down");
+    if (!clean_ && local.running()) tell_unfinished();
     if (auto stopped = local.stop(); !stopped) return std::move(stopped).error();
     std::error_code ignored;
     if (clean_) {
@@ -107,6 +122,18 @@ class Down final : public Command {
   }
 
  private:
+  static void tell_unfinished() {
+    auto cluster = Cluster::find();
+    if (!cluster) return;
+    const auto status = cluster->get("status");
+    const std::int64_t unfinished = status ? status->value("jobs_running", std::int64_t{0}) +
+                                                 status->value("jobs_queued", std::int64_t{0})
+                                           : 0;
+    if (unfinished == 0) return;
+    print_note(std::to_string(unfinished) + (unfinished == 1 ? " job is" : " jobs are") +
+               " unfinished; the next `tutti up` goes on with " + (unfinished == 1 ? "it" : "them"));
+  }
+
   bool clean_ = false;
 };
 

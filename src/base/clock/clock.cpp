@@ -10,4 +10,29 @@ Instant now_on_the_wall() {
   return Instant(std::chrono::duration_cast<Duration>(std::chrono::system_clock::now().time_since_epoch()));
 }
 
+namespace {
+
+constexpr Duration jump_min = 1min;
+constexpr Duration jump_lasts = 1h;
+
+bool is_near(Duration a, Duration b) { return (a > b ? a - b : b - a) <= jump_min; }
+
+}  // namespace
+
+Instant CalmDate::now() {
+  return see(now_on_the_wall(), std::chrono::duration_cast<Duration>(SteadyClock::now().time_since_epoch()));
+}
+
+Instant CalmDate::see(Instant wall, Duration steady) {
+  const Duration offset = wall.time_since_epoch() - steady;
+  const bool goes_on = !seen_ || is_near(offset, believed_);
+  if (goes_on || !is_near(offset, candidate_)) {
+    candidate_ = offset;
+    jumped_at_ = steady;
+  }
+  if (goes_on || steady - jumped_at_ >= jump_lasts) believed_ = offset;
+  seen_ = true;
+  return Instant(believed_ + steady);
+}
+
 }  // namespace tutti

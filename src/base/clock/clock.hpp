@@ -15,4 +15,19 @@ double seconds_since(SteadyClock::time_point begin);
 // The date, which may jump.
 Instant now_on_the_wall();
 
+// The date for what is removed by its age: a jump is believed only when it has lasted, because a clock that
+// is wrong for a moment must not cost what was to be kept for weeks. One thread.
+class CalmDate {
+ public:
+  Instant now();
+  // The same with the clocks given: the wall's, and one that only goes on.
+  Instant see(Instant wall, Duration steady);
+
+ private:
+  bool seen_ = false;
+  Duration believed_{};   // the wall's time when the steady one was 0
+  Duration candidate_{};  // since the last jump
+  Duration jumped_at_{};  // on the steady clock
+};
+
 }  // namespace tutti

@@ -198,6 +198,18 @@ TEST_F(Files, ARemovedFolderTakesWhatItHoldsAndNothingThatItLinksTo) {
   EXPECT_EQ(**list_folder(path("kept")), Names{"file"});
 }
 
+TEST_F(Files, WhatIsMountedInARemovedFolderIsLeftAlone) {
+  ASSERT_TRUE(make_folders(path("mine/data")));
+  ASSERT_TRUE(make_folders(path("precious")));
+  write("precious/file", "kept");
+  if (mount(path("precious").c_str(), path("mine/data").c_str(), nullptr, MS_BIND, nullptr) != 0)
+    GTEST_SKIP() << "only root can mount";
+  EXPECT_FALSE(remove_folder(path("mine")));
+  ASSERT_EQ(umount(path("mine/data").c_str()), 0);
+  EXPECT_EQ(**read_file(path("precious/file"), 100), "kept");
+  EXPECT_TRUE(remove_folder(path("mine")));
+}
+
 TEST(FileNames, ShowNoControlBytesAndEnd) {
   EXPECT_EQ(printable("a\x1b[2J\n\x7f"), "a?[2J??");
   EXPECT_EQ(shown("ä b"), "'ä b'");

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,6 +29,13 @@ constexpr std::size_t noted_max = 65'536;
 constexpr std::size_t refilled_max = 1000;
 constexpr int folder_flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
 
+// The mount that a folder is of; 0 where the kernel does not tell (before 5.8).
+std::uint64_t mount_of(const FileDescriptor& folder) {
+  struct statx known {};
+  if (statx(folder.get(), "", AT_EMPTY_PATH, STATX_MNT_ID, &known) != 0) return 0;
+  return (known.stx_mask & STATX_MNT_ID) != 0 ? known.stx_mnt_id : 0;
+}
+
 struct CloseListing {
   void operator()(DIR* listing) const { closedir(listing); }
 };
@@ -42,6 +50,7 @@ class TreeRemoval {
     struct stat status {};
     if (fstat(current_.get(), &status) != 0) return cannot_remove(errno);
     disk_ = status.st_dev;
+    mount_ = mount_of(current_);
     root_ = FileDescriptor(dup(current_.get()));
     way_.push_back({"", status.st_ino, {}});
     for (;;) {
@@ -123,7 +132,8 @@ class TreeRemoval {
       below = FileDescriptor(openat(current_.get(), name.c_str(), folder_flags));
     struct stat status {};
     if (!below.valid() || fstat(below.get(), &status) != 0) return cannot_remove(errno);
-    if (status.st_dev != disk_) return cannot_remove(EXDEV);
+    // What somebody has mounted there is not ours, also where it is of the same disk.
+    if (status.st_dev != disk_ || mount_of(below) != mount_) return cannot_remove(EXDEV);
     way_.push_back({name, status.st_ino, {}});
     current_ = std::move(below);
     return {};
@@ -149,6 +159,7 @@ class TreeRemoval {
   FileDescriptor root_;
   FileDescriptor current_;
   dev_t disk_ = 0;
+  std::uint64_t mount_ = 0;
   std::vector<Level> way_;  // from the root of the tree to the current folder
   std::size_t noted_ = 0;   // folders, on all levels
   std::size_t refilled_ = 0;

@@ -10,6 +10,7 @@ namespace {
 // Below the ports that systems hand out by themselves, and above those that agents keep (agent/ports.hpp).
 constexpr std::int32_t master_port_min = 25'000;
 constexpr std::int32_t master_port_count = 5'000;
+constexpr std::int32_t port_tries_max = 100;
 constexpr std::uint64_t other_cluster_stride = 2'654'435'761;  // spreads neighbouring numbers
 
 std::string describe_exit(const Job& job, std::int32_t rank, const RankStatus& status) {
@@ -106,21 +107,23 @@ std::int32_t Machine::take_port(const Job& job, Node& node) {
 }
 
 // Unique among the gangs whose first rank has the same address, different from attempt to attempt and from
-// cluster to cluster; the agent looks whether it is free. Should there be more gangs than ports on one
-// address, which takes thousands on one node, they share.
+// cluster to cluster; the agent looks whether it is free. Where many in a row are taken, which takes
+// thousands of gangs on one address, they share.
 std::int32_t Machine::guess_port(const Job& job, const std::string& address) const {
   std::uint64_t wanted = job.id.number() + static_cast<std::uint64_t>(job.attempt) * 97;
   for (const char letter : state_.cluster_id)
     wanted = wanted * 31 + static_cast<unsigned char>(letter) * other_cluster_stride;
   auto offset = static_cast<std::int32_t>(wanted % master_port_count);
-  for (std::int32_t tried = 0; tried < master_port_count; ++tried) {
+  for (std::int32_t tried = 0; tried < port_tries_max; ++tried) {
     if (!state_.index.port_taken(address, master_port_min + offset)) break;
     offset = (offset + 1) % master_port_count;
   }
   return master_port_min + offset;
 }
 
-void Machine::on(const Reported& event) { apply(event.node, event.rank); }
+void Machine::on(const Reported& event) {
+  for (const RankReport& report : event.ranks) apply(event.node, report);
+}
 
 // A report about the running attempt moves it on; about anything else it is answered, never believed.
 void Machine::apply(const NodeName& node, const RankReport& report) {

@@ -5,6 +5,8 @@
 
 namespace tutti::cluster {
 
+constexpr std::uint64_t ids_passed_over_max = 10'000'000;
+
 // Both sides compare full state and converge: what the node runs and should not is ended, what it should run
 // and does not know of is started, what has vanished is an end that the program did not cause.
 void Machine::on(const Hello& event) {
@@ -42,6 +44,8 @@ void Machine::on(const Hello& event) {
 // submitted since and got such an id would find the logs and checkpoints of another one; it has to go.
 void Machine::pass_over_ids(const Hello& hello) {
   if (hello.cluster != state_.cluster_id || hello.jobs_seen < state_.next_job) return;
+  // No older copy of a store lacks so many: whoever says so is wrong, and would use up the ids.
+  if (hello.jobs_seen - state_.next_job > ids_passed_over_max) return;
   state_.next_job = hello.jobs_seen + 1;
   effects_.cluster = true;
   const auto first = state_.active.lower_bound(JobId(state_.next_job_loaded));

@@ -1,6 +1,8 @@
 // What is over and is not kept any longer: by age and number, or because somebody says so.
 #include "control/cluster/retention.hpp"
 
+#include <algorithm>
+
 #include "control/cluster/machine.hpp"
 
 namespace tutti::cluster {
@@ -9,9 +11,9 @@ namespace {
 bool is_over(Duration age, Duration age_max) { return age_max > Duration::zero() && age > age_max; }
 
 // Somebody waits for the job to end, and nothing that it writes while it ends may be lost.
-bool ends_a_cancelled_job(const State& state, const Reported& event) {
-  if (event.rank.status.state != RankState::exited) return false;
-  const auto job = state.jobs.find(event.rank.job);
+bool ends_a_cancelled_job(const State& state, const RankReport& report) {
+  if (report.status.state != RankState::exited) return false;
+  const auto job = state.jobs.find(report.job);
   return job != state.jobs.end() && job->second.ending == EndCause::cancelled;
 }
 
@@ -26,7 +28,9 @@ void Ended::remove(const Job& job) {
 }
 
 bool frees_room(const State& state, const Event& event) {
-  if (const auto* reported = std::get_if<Reported>(&event)) return ends_a_cancelled_job(state, *reported);
+  if (const auto* reported = std::get_if<Reported>(&event))
+    return std::any_of(reported->ranks.begin(), reported->ranks.end(),
+                       [&](const RankReport& report) { return ends_a_cancelled_job(state, report); });
   return std::holds_alternative<Cancel>(event) || std::holds_alternative<Drain>(event) ||
          std::holds_alternative<RemoveNode>(event) || std::holds_alternative<RemoveJobs>(event);
 }

@@ -28,6 +28,8 @@ struct Retention {
   Duration jobs_age_min = 10s;
   Duration jobs_age_max = kept_jobs_age_default;    // since their end; 0: for ever
   Duration nodes_age_max = kept_nodes_age_default;  // of lost ones, since their loss; 0: for ever
+  // After a clock has jumped nothing goes by its age for so long: a wrong one is set right again within that.
+  Duration clock_rest = 1h;
 };
 
 // The finished jobs, those that ended first in front.

@@ -69,8 +69,14 @@ struct Heard {
   Bytes kept = {};  // what ranks that have ended left there
 };
 struct Reported {
+  Reported() = default;
+  Reported(NodeName told_by, std::vector<RankReport> reports)
+      : node(std::move(told_by)), ranks(std::move(reports)) {}
+  Reported(NodeName told_by, RankReport report) : node(std::move(told_by)) {
+    ranks.push_back(std::move(report));
+  }
   NodeName node;
-  RankReport rank;
+  std::vector<RankReport> ranks;  // in the order in which it happened
 };
 struct Planned {
   sched::Plan plan;

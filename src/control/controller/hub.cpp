@@ -16,10 +16,14 @@ constexpr std::int64_t reader_bytes_max = 8 << 20;
 constexpr std::int64_t window_bytes_max = 1 << 20;
 constexpr std::int64_t window_bytes_min = 4 << 10;
 constexpr Duration feed_look_every = 500ms;
+// Readers hear this often that the controller is there, also when nothing happens.
+constexpr Duration alive_every = 5s;
 // A node that says nothing at all for so long does not answer, and one that sends no log although it could
 // for so long cannot read it.
 constexpr Duration node_silence_max = 2 * cluster::lease;
 constexpr Duration feed_silence_max = 20s;
+// An agent speaks at least once in this time.
+constexpr Duration agent_pause_max = cluster::heartbeat_every + cluster::heartbeat_every / 2;
 
 Instant hub_now() {
   return Instant(std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));
@@ -66,6 +70,17 @@ void Hub::add_agent(const std::shared_ptr<net::Socket>& socket, std::string remo
 
 void Hub::tell(const Agent& agent, const wire::ControllerMessage& message) {
   agent.socket->send(wire::encode(message));
+}
+
+// To be awake is to have read what has come. An agent that was not heard for a while although something of it
+// waits to be read is not silent: this loop is behind, and whoever else seems silent may be so for the same
+// reason.
+void Hub::say_awake() {
+  const Instant now = hub_now();
+  for (const auto& [connection, agent] : agents_) {
+    if (now - agent->heard_at > agent_pause_max && agent->socket->has_unread()) return;
+  }
+  core_.awake();
 }
 
 void Hub::start() { listener_.expect(core_.cluster_id(), core_.agents_known(), hub_now()); }
@@ -307,7 +322,10 @@ void Hub::look_at_feeds() {
   for (auto& [connection, agent] : agents_) {
     if (was_asleep) agent->heard_at = now;
   }
+  const bool tells = now - told_alive_at_ >= alive_every;
+  if (tells) told_alive_at_ = now;
   for (auto& [id, reader] : readers_) {
+    if (tells) reader.stream->write(event_text("alive", "{}"));
     for (auto at = reader.open.begin(); at != reader.open.end();) {
       auto& [key, feed] = *at;
       if (was_asleep || feed.unwritten_bytes > 0) feed.heard_at = now;

@@ -26,7 +26,7 @@ struct LogRequest {
 class Hub {
  public:
   Hub(net::Loop& loop, Core& core)
-      : loop_(loop), core_(core), awake_(loop.every(driver::awake_every, [this] { core_.awake(); })) {}
+      : loop_(loop), core_(core), awake_(loop.every(driver::awake_every, [this] { say_awake(); })) {}
   Hub(const Hub&) = delete;
   Hub& operator=(const Hub&) = delete;
 
@@ -43,6 +43,8 @@ class Hub {
   void deliver(driver::Delivery delivery);
 
  private:
+  void say_awake();
+
   struct Agent {
     std::shared_ptr<net::Socket> socket;
     std::string remote;
@@ -99,6 +101,7 @@ class Hub {
   std::uint64_t next_id_ = 1;
   std::shared_ptr<net::Loop::Handle> look_timer_;  // while somebody reads
   Instant looked_at_;
+  Instant told_alive_at_;
 };
 
 // One server-sent event.

@@ -72,8 +72,8 @@ Listener::Heard Listener::receive(Connection connection, std::string_view frame,
     heard.event = cluster::Heard{known.node, std::move(beat->illness), beat->kept};
   } else if (auto* free = std::get_if<wire::FreePorts>(&*message)) {
     heard.event = cluster::PortsHeld{known.node, std::move(free->ports)};
-  } else if (auto* report = std::get_if<cluster::RankReport>(&*message)) {
-    heard.event = cluster::Reported{known.node, std::move(*report)};
+  } else if (auto* reports = std::get_if<wire::RankReports>(&*message)) {
+    heard.event = cluster::Reported(known.node, std::move(reports->ranks));
   } else {
     heard.log = std::move(*message);
   }

@@ -13,6 +13,8 @@ constexpr Duration rest_every = 10s;
 constexpr Duration pass_short_max = 2ms;  // passes this short may follow each other at once
 // A turn that comes this late means that this process was stopped, not that the nodes were silent.
 constexpr Duration stall_min = 1s;
+// So that nobody waits for long behind a large array: the next ones start in the next turn.
+constexpr std::size_t starts_per_turn_max = 1'000;
 
 void merge(cluster::Effects& into, cluster::Effects&& from) {
   std::move(from.sends.begin(), from.sends.end(), std::back_inserter(into.sends));
@@ -33,7 +35,7 @@ Turns::Turns(store::Store& store, Clock clock, std::string new_cluster_id, const
 Result<> Turns::load() {
   if (auto read = read_store(); !read) return read;
   if (auto named = name_cluster(); !named) return named;
-  last_turn_ = clock_();
+  last_turn_ = jumped_at_ = clock_();
   pass_wanted_ = true;
   return {};
 }
@@ -84,7 +86,7 @@ Turns::Outcome Turns::turn(std::vector<Item> items, bool watched) {
   if (now >= next_tick_) {
     next_tick_ = now + tick_every;
     for (cluster::Event event :
-         {cluster::Event(cluster::Tick{deaf(now)}), cluster::Event(cluster::Expire{keep_})}) {
+         {cluster::Event(cluster::Tick{deaf(now)}), cluster::Event(cluster::Expire{kept_now(now)})}) {
       Item tick{std::move(event), nullptr, nullptr};
       step(outcome, effects, now, tick);
     }
@@ -112,9 +114,19 @@ Turns::Outcome Turns::turn(std::vector<Item> items, bool watched) {
 void Turns::keep_leases(Instant now) {
   if (now - last_turn_ > stall_min || now < last_turn_) {
     start_leases_anew(now);
+    jumped_at_ = now;
     next_tick_ = next_probe_ = next_pass_ = now;
   }
   last_turn_ = now;
+}
+
+// A clock that is wrong for a moment must not cost what was to be kept for a month.
+cluster::Retention Turns::kept_now(Instant now) const {
+  cluster::Retention keep = keep_;
+  if (now - jumped_at_ < std::min(keep_.clock_rest, keep_.jobs_age_max)) keep.jobs_age_max = Duration::zero();
+  if (now - jumped_at_ < std::min(keep_.clock_rest, keep_.nodes_age_max))
+    keep.nodes_age_max = Duration::zero();
+  return keep;
 }
 
 void Turns::start_leases_anew(Instant now) {
@@ -176,9 +188,11 @@ void Turns::schedule(cluster::Effects& effects, Instant now) {
   pass_wanted_ = pass_wanted_ || effects.schedule;
   if (!pass_wanted_ || now < next_pass_) return;
   const Instant begun = clock_();
-  const auto plan = sched::schedule(cluster::snapshot(state_, now), now);
+  sched::Snapshot snapshot = cluster::snapshot(state_, now);
+  snapshot.starts_max = starts_per_turn_max;
+  const auto plan = sched::schedule(snapshot, now);
   cluster::Effects planned = cluster::step(state_, now, cluster::Planned{plan, state_.index.generation()});
-  pass_wanted_ = planned.schedule;
+  pass_wanted_ = planned.schedule || plan.more;
   planned.schedule = false;
   merge(effects, std::move(planned));
   const Instant done = clock_();

@@ -80,6 +80,7 @@ class Turns {
   void hear(Instant now, Instant awake_at);
   bool deaf(Instant now) const;
   void start_leases_anew(Instant now);
+  cluster::Retention kept_now(Instant now) const;
   void probe(Instant now);
   // True if it is one of those that work on a full disk, too.
   bool step(Outcome& outcome, cluster::Effects& effects, Instant now, Item& item);
@@ -110,6 +111,7 @@ class Turns {
   Instant next_probe_;
   Instant next_pass_;
   Instant next_rest_;
+  Instant jumped_at_;  // the clock, or this loop has stood still; or it began then
   bool pass_wanted_ = false;
 };
 

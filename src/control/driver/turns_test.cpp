@@ -189,10 +189,43 @@ TEST_F(TurnsTest, AStoreThatIsWellAgainIsFoundByAProbe) {
   EXPECT_EQ(turns.state().jobs.size(), 1U) << "the commit had landed";
 }
 
+TEST_F(TurnsTest, AClockThatIsWrongForAMomentCostsNothingThatIsKept) {
+  happen(hello("a"));
+  happen(submit());
+  happen(cluster::Cancel{cluster::JobId(1), "", false});
+  happen(cluster::Reported{"a", {cluster::JobId(1), 0, 0, {cluster::RankState::exited, 143, ""}}});
+  happen(submit());
+  ASSERT_TRUE(turns.state().jobs.at(cluster::JobId(1)).finished());
+  pass(40 * 24h);
+  for (int turn = 0; turn < 15; ++turn) pass(200ms);
+  EXPECT_TRUE(turns.state().jobs.contains(cluster::JobId(1)));
+  EXPECT_TRUE(turns.state().nodes.contains("a"));
+  for (int turn = 0; turn < 9000; ++turn) pass(500ms);
+  EXPECT_FALSE(turns.state().jobs.contains(cluster::JobId(1))) << "it was right";
+}
+
 TEST_F(TurnsTest, WhatWasMissedIsAskedForOnce) {
   turns.miss();
   EXPECT_TRUE(turns.turn({}, false).delivery.resync);
   EXPECT_FALSE(turns.turn({}, false).delivery.resync);
+}
+
+TEST_F(TurnsTest, ALargeArrayStartsOverSeveralTurns) {
+  cluster::Hello many = hello("a");
+  many.inventory.cpus = 4000;
+  happen(many);
+  cluster::JobSpec spec = submit().specs.front();
+  spec.shape.gpu_share = 0;
+  spec.shape.cpus = 1;
+  cluster::Submit array;
+  for (std::int32_t index = 0; index < 2500; ++index) {
+    spec.array = cluster::ArrayPart{.first = {}, .index = index, .count = 2500};
+    array.specs.push_back(spec);
+  }
+  happen(array);
+  EXPECT_LT(turns.state().holding.size(), 2500U);
+  for (int turn = 0; turn < 3; ++turn) pass(1ms);
+  EXPECT_EQ(turns.state().holding.size(), 2500U) << "without anything else that happens";
 }
 
 // A clock that runs while the scheduler works: each look at it takes 10 ms.

@@ -20,6 +20,7 @@ class Draft {
   void promise(Promise promise) { plan_.promises.push_back(std::move(promise)); }
   void soon(const JobView& job, Instant start) { plan_.soon.push_back({job.id, start}); }
   void wake_by(Instant when);
+  void leave_more() { plan_.more = true; }
 
   // Those that start, each with its job.
   const std::vector<Start>& starts() const { return plan_.starts; }

@@ -1,6 +1,7 @@
 #include "control/sched/pass.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "control/sched/claims.hpp"
 #include "control/sched/draft.hpp"
@@ -76,6 +77,7 @@ class Pass {
   }
 
   void consider(const JobView& job) {
+    if (draft_.starts().size() >= snapshot_.starts_max) return leave_to_next_pass(job);
     const std::int64_t allowed = rules_.shares ? shares_.allowed(job) : no_limit;
     if (allowed != no_limit && least_share(job) > allowed)
       return draft_.wait(job, draft_.say(shares_.describe_limit(job, least_share(job))));
@@ -87,6 +89,13 @@ class Pass {
         return promise(job, std::move(*found));
     }
     draft_.wait(job, fitting_.why(claims_, job, draft_));
+  }
+
+  void leave_to_next_pass(const JobView& job) {
+    blocked_ = true;
+    if (!left_) left_ = draft_.say("waits until those before it have been started");
+    draft_.leave_more();
+    draft_.wait(job, *left_);
   }
 
   void start(const JobView& job, Places places) {
@@ -135,7 +144,8 @@ class Pass {
   Shares shares_;
   Claims claims_;
   Draft draft_;
-  bool blocked_ = false;  // one had no room
+  bool blocked_ = false;               // one had no room
+  std::optional<Draft::Reason> left_;  // why those wait that are left to the next pass
   // What is asked in each turn, in this order.
   Fitting fitting_;
   MakingWay making_way_;

@@ -35,6 +35,18 @@ TEST(Pass, AnElasticGangLeavesTheRestToTheNext) {
             "would fit");
 }
 
+TEST(Pass, StartsNoMoreThanItMayAndSaysThatThereIsMore) {
+  World world({node("a", 8)});
+  for (std::uint64_t id = 1; id <= 5; ++id) world.add(id, one);
+  Snapshot snapshot = world.snapshot();
+  snapshot.starts_max = 3;
+  const Plan plan = schedule(snapshot, {});
+  EXPECT_EQ(started(plan), (Ids{1, 2, 3}));
+  EXPECT_TRUE(plan.more);
+  EXPECT_EQ(why(plan, 4), "waits until those before it have been started");
+  EXPECT_FALSE(world.plan().more);
+}
+
 // Whatever is asked for: no device gives more than it has, gangs are whole, and the same input gives the same
 // plan.
 TEST(Pass, NeverOverCommits) {

@@ -33,6 +33,8 @@ void Releases::catch_up(const Claims& claims, const Draft& draft) {
 std::optional<Promise> Releases::find(const Claims& claims, const Draft& draft, const JobView& job,
                                       const NodeChoice& choice) {
   catch_up(claims, draft);
+  // A room is copied for nothing where no end is known.
+  if (all_->empty() || all_->front().when == never) return std::nullopt;
   const std::int32_t ranks = counts_of(*job.shape).back();
   Room later = claims.unpromised();
   int tries = 0;

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <span>
@@ -93,6 +94,8 @@ struct Snapshot {
   std::vector<QueueView> queues;        // parents first; at least one
   std::vector<UserView> users;
   std::uint32_t shape_classes = 0;  // all classes are below this
+  // A pass starts no more than these: whoever must answer others meanwhile asks again.
+  std::size_t starts_max = std::numeric_limits<std::size_t>::max();
   const Past* past = &no_past;
   std::shared_ptr<const Mix> mix = std::make_shared<const Mix>();
   // The links between all nodes as they were last measured, shared with the state.
@@ -144,6 +147,7 @@ struct Plan {
   std::vector<Promise> promises;
   std::vector<Soon> soon;
   std::shared_ptr<const Waiting> waiting = std::make_shared<const Waiting>();
+  bool more = false;     // it has started as many as it may: others are still to be looked at
   Instant wake = never;  // the plan may change by then although nothing happens
 };
 

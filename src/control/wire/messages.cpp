@@ -31,10 +31,13 @@ void to_proto(const cluster::RankReport& from, proto::RankReport& to) {
   wire::to_proto(from.status, *to.mutable_status());
 }
 
+// What a rank has left behind is no reason to stop listening to its node: it is made to fit.
 Result<cluster::RankReport> report_from(const proto::RankReport& from) {
-  auto status = from_proto(from.status());
+  proto::RankStatus told = from.status();
+  told.set_exit_code(std::clamp(told.exit_code(), 0, 255));
+  auto status = from_proto(told);
   if (!status) return std::move(status).error();
-  if (status->detail.size() > detail_bytes_max) return invalid("the detail of a rank is too long");
+  status->detail = cut_utf8(status->detail, detail_bytes_max);
   return cluster::RankReport{cluster::JobId(from.job()), from.attempt(), from.rank(), std::move(*status)};
 }
 
@@ -165,7 +168,10 @@ std::string encode(const AgentMessage& message) {
                    to.mutable_heartbeat()->set_echo(beat.echo);
                    to.mutable_heartbeat()->set_kept_bytes(beat.kept.count());
                  },
-                 [&](const cluster::RankReport& report) { to_proto(report, *to.mutable_rank()); },
+                 [&](const RankReports& reports) {
+                   for (const auto& report : reports.ranks)
+                     to_proto(report, *to.mutable_ranks()->add_ranks());
+                 },
                  [&](const LogChunk& chunk) {
                    to.mutable_log()->set_stream(chunk.stream);
                    to.mutable_log()->set_rank(chunk.rank);
@@ -200,7 +206,16 @@ Result<AgentMessage> decode_agent_message(std::string_view bytes) {
     case proto::AgentMessage::kRank: {
       auto report = report_from(from.rank());
       if (!report) return std::move(report).error();
-      return AgentMessage(std::move(*report));
+      return AgentMessage(RankReports{{std::move(*report)}});
+    }
+    case proto::AgentMessage::kRanks: {
+      RankReports reports;
+      for (const auto& rank : from.ranks().ranks()) {
+        auto report = report_from(rank);
+        if (!report) return std::move(report).error();
+        reports.ranks.push_back(std::move(*report));
+      }
+      return AgentMessage(std::move(reports));
     }
     case proto::AgentMessage::kLog:
       return AgentMessage(LogChunk{from.log().stream(), from.log().rank(), from.log().data(),

@@ -31,6 +31,12 @@ constexpr std::size_t unread_bytes_max = 4 << 10;
 
 // ---- agent to controller
 
+// What has become of ranks, in the order in which it happened.
+struct RankReports {
+  std::vector<cluster::RankReport> ranks;
+  friend bool operator==(const RankReports&, const RankReports&) = default;
+};
+
 struct Heartbeat {
   std::string illness = {};  // as in Hello
   std::uint64_t echo = 0;    // sent back when the controller has taken note of it; 0: not asked for
@@ -52,8 +58,7 @@ struct LogEnd {
 struct FreePorts {
   std::vector<std::int32_t> ports;
 };
-using AgentMessage =
-    std::variant<cluster::Hello, Heartbeat, cluster::RankReport, LogChunk, LogEnd, FreePorts>;
+using AgentMessage = std::variant<cluster::Hello, Heartbeat, RankReports, LogChunk, LogEnd, FreePorts>;
 
 std::string encode(const AgentMessage& message);
 Result<AgentMessage> decode_agent_message(std::string_view bytes);

@@ -42,8 +42,11 @@ void fill_detail(const cluster::Job& job, proto::JobDetail& view) {
     auto* added = view.add_rank_states();
     added->set_rank(static_cast<std::int32_t>(rank));
     added->set_node(job.places[rank].node);
-    added->set_state(std::string(name_of(job.ranks[rank].state)));
-    added->set_exit_code(job.ranks[rank].exit_code);
+    const cluster::RankStatus& status = job.ranks[rank];
+    // Nobody has seen its end.
+    const bool lost = status.state == cluster::RankState::exited && status.vanished;
+    added->set_state(lost ? "lost" : std::string(name_of(status.state)));
+    added->set_exit_code(status.exit_code);
     added->set_detail(job.ranks[rank].detail);
     for (const auto& device : job.places[rank].devices) added->add_devices(device.device);
   }

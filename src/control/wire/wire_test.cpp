@@ -158,9 +158,9 @@ TEST(Messages, WhatAProgramWroteNeedNotBeText) {
                                    {cluster::RankState::exited, 1,
                                     "a\xff"
                                     "b"}};
-  const auto back = decode_agent_message(encode(AgentMessage(report)));
+  const auto back = decode_agent_message(encode(AgentMessage(RankReports{{report}})));
   ASSERT_TRUE(back.ok());
-  EXPECT_EQ(std::get<cluster::RankReport>(*back).status.detail, "a\uFFFDb");
+  EXPECT_EQ(std::get<RankReports>(*back).ranks.at(0).status.detail, "a\uFFFDb");
 }
 
 TEST(Submit, RefusesWhatIsOutOfRange) {
@@ -227,8 +227,20 @@ TEST(Messages, BadOnesAreRefused) {
     EXPECT_FALSE(decode_agent_message(encode(AgentMessage(cluster::Hello{name, "", "", 0, {}, {}}))).ok())
         << name;
   }
-  const cluster::RankReport report{cluster::JobId(1), 0, 0, {cluster::RankState::exited, 4711, ""}};
-  EXPECT_FALSE(decode_agent_message(encode(AgentMessage(report))).ok()) << "no such exit code";
+}
+
+// Else a rank that prints bytes or forges its end would cost its node the connection, again and again.
+TEST(Messages, WhatARankHasLeftIsMadeToFit) {
+  const cluster::RankReport report{
+      cluster::JobId(1), 0, 0, {cluster::RankState::exited, 4711, std::string(detail_bytes_max, '\xff')}};
+  const auto back = decode_agent_message(encode(AgentMessage(RankReports{{report}})));
+  ASSERT_TRUE(back.ok());
+  const cluster::RankStatus& status = std::get<RankReports>(*back).ranks.at(0).status;
+  EXPECT_EQ(status.exit_code, 255);
+  EXPECT_LE(status.detail.size(), detail_bytes_max);
+  EXPECT_TRUE(status.detail.ends_with("\uFFFD"));
+  cluster::Hello hello{"n1", "s", "a", 7, {}, {report}};
+  EXPECT_TRUE(decode_agent_message(encode(AgentMessage(hello))).ok());
 }
 
 // Bytes that were changed on the way are refused or harmless, never a crash.

@@ -13,7 +13,7 @@ constexpr Duration restart_after_failure = 1s;
 constexpr std::uint64_t compare_every_turns = 64;
 // So little that jobs are forgotten while others still come after them.
 constexpr cluster::Retention kept{
-    .jobs_max = 20, .jobs_age_min = 1s, .jobs_age_max = 30s, .nodes_age_max = 60s};
+    .jobs_max = 20, .jobs_age_min = 1s, .jobs_age_max = 30s, .nodes_age_max = 60s, .clock_rest = 5s};
 
 std::string describe(const cluster::RankReport& report) {
   std::string rank =
@@ -169,7 +169,8 @@ void VirtualController::hear(Network::Id connection, const std::string& node, co
   if (const auto* hello = std::get_if<cluster::Hello>(&*heard.event))
     world_.note("controller hears " + node + " on " + std::to_string(connection) + ": " + describe(*hello));
   if (const auto* reported = std::get_if<cluster::Reported>(&*heard.event))
-    world_.note("controller hears " + node + ": " + describe(reported->rank));
+    for (const auto& report : reported->ranks)
+      world_.note("controller hears " + node + ": " + describe(report));
   put(std::move(*heard.event), nullptr);
 }
 
@@ -180,8 +181,8 @@ driver::Listener::Heard VirtualController::believe(const std::string& node, cons
   if (!message) return heard;
   if (auto* hello = std::get_if<cluster::Hello>(&*message)) {
     heard.event = std::move(*hello);
-  } else if (auto* report = std::get_if<cluster::RankReport>(&*message)) {
-    heard.event = cluster::Reported{node, std::move(*report)};
+  } else if (auto* reports = std::get_if<wire::RankReports>(&*message)) {
+    heard.event = cluster::Reported(node, std::move(reports->ranks));
   } else if (auto* beat = std::get_if<wire::Heartbeat>(&*message)) {
     heard.event = cluster::Heard{node, std::move(beat->illness), beat->kept};
   }

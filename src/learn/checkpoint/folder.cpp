@@ -192,6 +192,10 @@ Result<> claim(const std::string& folder, const Fence& fence) {
 
 Result<std::optional<Fence>> claimed_by(const std::string& folder) { return read_fence(folder); }
 
+void abandon(const std::string& folder, std::int64_t step, const Fence& fence) {
+  static_cast<void>(files::remove_folder(folder + "/" + part_name(step, fence)));
+}
+
 Result<std::string> begin(const std::string& folder, std::int64_t step, const Fence& fence) {
   if (auto allowed = check_not_fenced(folder, fence); !allowed) return std::move(allowed).error();
   std::string part = folder + "/" + part_name(step, fence);

@@ -35,6 +35,8 @@ Result<std::optional<Fence>> claimed_by(const std::string& folder);
 
 // Where the ranks are to write their files. Each rank may ask; the answer is the same.
 Result<std::string> begin(const std::string& folder, std::int64_t step, const Fence& fence);
+// Removes what was begun and cannot be ended, so that a disk that was full for a moment is not full for good.
+void abandon(const std::string& folder, std::int64_t step, const Fence& fence);
 
 // Makes what the ranks of an attempt have written for `state.step` a checkpoint. Refused if another attempt
 // has claimed the folder since, if a file is not as recorded, or if the files do not hold each tensor exactly

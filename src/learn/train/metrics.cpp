@@ -6,7 +6,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <fstream>
+#include <span>
 
+#include "base/files/files.hpp"
 #include "base/json/parse.hpp"
 #include "base/json/write.hpp"
 
@@ -56,11 +58,12 @@ Result<MetricsFile> MetricsFile::open(const std::string& path, std::int64_t step
 }
 
 Result<> MetricsFile::append(const StepMetrics& metrics) {
+  const off_t end = lseek(file_.get(), 0, SEEK_END);
   const std::string line = metrics.json();
-  if (write(file_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
-    return failed_errno(path_, errno);
-  }
-  return {};
+  auto written = files::write_all(file_.get(), std::as_bytes(std::span(line)), path_);
+  // Half a line would be glued to the next.
+  if (!written && end >= 0) static_cast<void>(ftruncate(file_.get(), end) == 0);
+  return written;
 }
 
 }  // namespace tutti::train

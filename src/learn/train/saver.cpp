@@ -247,6 +247,8 @@ Result<> Saver::write_and_commit(const checkpoint::State& state) {
   auto ends = exchange(problem);
   if (!ends) return std::move(ends).error();
   if (problem.empty()) problem = ends->front();
+  if (!problem.empty() && communicator_.rank() == 0)
+    checkpoint::abandon(options_.folder, state.step, options_.fence);
   if (!problem.empty()) return failed(problem).within("checkpoint of step " + std::to_string(state.step));
   const std::lock_guard lock(mutex_);
   committed_ = state.step;

@@ -105,6 +105,7 @@ class Trainer {
   std::optional<Saver> saver_;
   std::optional<Transformer> model_;
   std::optional<MetricsFile> metrics_;
+  bool metrics_told_ = false;  // that lines of them are missing
   std::int64_t microbatch_ = 1;
   std::int64_t step_ = 0;  // done so far
   std::uint64_t samples_seen_ = 0;
@@ -342,7 +343,9 @@ std::string Trainer::progress(const StepMetrics& m) const {
 
 void Trainer::report(const StepMetrics& metrics, bool force) {
   if (rank_ != 0) return;
-  require(metrics_->append(metrics));
+  // A line that is missing costs less than a training that ends.
+  if (const auto appended = metrics_->append(metrics); !appended && !std::exchange(metrics_told_, true))
+    say("warning: " + appended.error().text() + "; training goes on without these lines");
   if (!force && seconds_since(printed_) < print_every_s) return;
   printed_ = Clock::now();
   const std::string line = progress(metrics);

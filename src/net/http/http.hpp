@@ -77,6 +77,8 @@ class Socket {
   virtual void send_later(std::string frame) = 0;
   // Of send_later(), what has not gone out.
   virtual std::size_t later_bytes() const = 0;
+  // Something has come that was not read yet. On the loop.
+  virtual bool has_unread() const = 0;
   virtual void close() = 0;
 
   std::function<void(std::string)> on_message;

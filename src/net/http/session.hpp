@@ -127,9 +127,11 @@ class OutboxSocket final : public Socket {
   void send(std::string frame) override { outbox->put(std::move(frame)); }
   void send_later(std::string frame) override { outbox->put_later(std::move(frame)); }
   std::size_t later_bytes() const override { return outbox->later_bytes(); }
+  bool has_unread() const override { return unread && unread(); }
   void close() override { outbox->close(); }
 
   std::shared_ptr<Outbox> outbox;
+  std::function<bool()> unread;  // while it is open
 };
 
 using WebSocket = websocket::stream<Wire, false>;  // no compression: frames are small and hosts are near

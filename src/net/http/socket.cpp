@@ -100,7 +100,12 @@ asio::awaitable<void> run_socket(std::shared_ptr<WebSocket> stream, std::shared_
   auto written = std::make_shared<Signal>(context.get_executor());
   asio::co_spawn(context, write_frames(stream, socket->outbox),
                  [written](const std::exception_ptr&) { written->set(); });
+  socket->unread = [&wire = stream->next_layer()] {
+    error_code failure;
+    return wire.lowest().socket().available(failure) > 0 && !failure;
+  };
   const std::string why = co_await read_frames(stream, socket, frames);
+  socket->unread = nullptr;
   socket->outbox->close();
   co_await written->wait();
   if (socket->on_close) socket->on_close(why);

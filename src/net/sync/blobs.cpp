@@ -132,6 +132,12 @@ Result<std::string> BlobStore::get(std::string_view hash) const {
   return content;
 }
 
+Error cannot_make(const std::string& what, const std::string& path, int error_number) {
+  const bool wrong = error_number == ENAMETOOLONG || error_number == ELOOP || error_number == EINVAL;
+  const Error error = failed_errno("cannot make " + what + " " + files::shown(path), error_number);
+  return wrong ? invalid(error.message()) : error;
+}
+
 Result<Bytes> BlobStore::copy(std::span<const std::string> hashes, const std::string& path,
                               bool executable) const {
   for (const auto& hash : hashes) {
@@ -140,7 +146,7 @@ Result<Bytes> BlobStore::copy(std::span<const std::string> hashes, const std::st
   }
   const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   const files::FileDescriptor to(open(path.c_str(), flags, executable ? 0755 : 0644));
-  if (!to.valid()) return failed_errno("cannot write " + files::shown(path), errno);
+  if (!to.valid()) return cannot_make("the file", path, errno);
   for (const auto& hash : hashes) {
     if (auto appended = append(hash, to.get(), path); !appended) return std::move(appended).error();
   }

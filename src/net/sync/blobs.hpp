@@ -18,6 +18,9 @@
 
 namespace tutti::sync {
 
+// Of a folder that is laid out. A name that no system takes is wrong on every node, and no fault of this one.
+Error cannot_make(const std::string& what, const std::string& path, int error_number);
+
 class BlobStore {
  public:
   // The folder is made with the first blob; the one above it must be there.

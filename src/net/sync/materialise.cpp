@@ -17,12 +17,12 @@ namespace {
 // One that is there already is a mistake here.
 Result<> make_new_folder(const std::string& path, mode_t mode) {
   if (mkdir(path.c_str(), mode) == 0) return {};
-  return failed_errno("cannot make the folder " + files::shown(path), errno);
+  return cannot_make("the folder", path, errno);
 }
 
 Result<> make_link(const Entry& entry, const std::string& path) {
   if (symlink(entry.link_target.c_str(), path.c_str()) == 0) return {};
-  return failed_errno("cannot make the link " + files::shown(path), errno);
+  return cannot_make("the link", path, errno);
 }
 
 // The size is the manifest's word for what the limits were checked against, so it has to be true.

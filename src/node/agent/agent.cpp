@@ -28,6 +28,9 @@ constexpr Duration redial_max = 1s;
 constexpr Duration redial_refused = 5s;
 static_assert(redial_max * 3 <= cluster::lease);
 // Of logs, what may wait in front of the network: beyond it, they wait on the disk.
+// Reports of ranks wait so long for one another, and so many of them are one message.
+constexpr Duration reports_together = 1ms;
+constexpr std::size_t reports_together_max = 10'000;
 constexpr std::size_t log_bytes_under_way_max = std::size_t{1} << 20;
 
 class Agent {
@@ -132,12 +135,12 @@ class Agent {
   }
 
   void connected(const std::shared_ptr<net::Socket>& socket) {
-    delay_ = redial_min;
     socket_ = socket;
     socket->on_message = [this](const std::string& frame) { receive(frame); };
     socket->on_close = [this](const std::string& why) {
       log::warning("lost the controller: {}; ranks run on", why);
       socket_.reset();
+      reports_ = {};
       logs_.stop_all();
       redial();
     };
@@ -147,7 +150,21 @@ class Agent {
 
   // What cannot be sent now is in the Hello of the next connection.
   void send(const wire::AgentMessage& message) {
+    if (const auto* reports = std::get_if<wire::RankReports>(&message)) {
+      reports_.ranks.insert(reports_.ranks.end(), reports->ranks.begin(), reports->ranks.end());
+      if (reports_.ranks.size() >= reports_together_max) return send_reports();
+      if (!reports_timer_) reports_timer_ = loop_.after(reports_together, [this] { send_reports(); });
+      return;
+    }
+    send_reports();
     if (socket_) socket_->send(wire::encode(message));
+  }
+
+  // What happens to many ranks at once is one message: a large gang that starts or ends is no flood.
+  void send_reports() {
+    reports_timer_.reset();
+    const wire::RankReports together = std::exchange(reports_, {});
+    if (socket_ && !together.ranks.empty()) socket_->send(wire::encode(wire::AgentMessage(together)));
   }
 
   std::set<std::int32_t> running(cluster::JobId job, std::int32_t attempt) const {
@@ -172,7 +189,10 @@ class Agent {
   void on(const wire::StopLogs& stop) { logs_.stop(stop.stream); }
   void on(const wire::LogCredit& credit) { logs_.credit(credit); }
   void on(const wire::Resync&) { keeper_.say_hello(); }
-  void on(const wire::Welcome& welcome) { keeper_.on(welcome); }
+  void on(const wire::Welcome& welcome) {
+    delay_ = redial_min;
+    keeper_.on(welcome);
+  }
   void on(const wire::Notice& notice) {
     if (!notice.refused) return log::warning("the controller says: {}", notice.text);
     log::error("the controller refuses this agent: {}; it goes on trying", notice.text);
@@ -190,6 +210,8 @@ class Agent {
   Logs logs_;
   DeviceWatch device_watch_;
   std::shared_ptr<net::Socket> socket_;
+  wire::RankReports reports_;  // that wait to go out together
+  std::shared_ptr<net::Loop::Handle> reports_timer_;
   std::shared_ptr<net::Loop::Handle> timer_;
   Duration delay_ = redial_min;
   bool refused_ = false;  // on the connection of now

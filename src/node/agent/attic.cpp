@@ -119,9 +119,9 @@ Attic::Attic(net::Loop& loop, AtticOptions options)
       })) {}
 
 void Attic::put(const std::string& folder, Instant ended_at) {
-  logs_.run([this, shelves = shelves_, folder, ended_at]() -> Lane::Then {
+  logs_.run([this, shelves = shelves_, folder, ended_at, now = date_.now()]() -> Lane::Then {
     shelves->put(folder, ended_at);
-    shelves->tidy_logs(now_on_the_wall());
+    shelves->tidy_logs(now);
     return [this, shelves, bytes = shelves->logs_bytes()] { count(shelves, bytes); };
   });
 }
@@ -142,8 +142,8 @@ void Attic::job_ended(sched::JobId job) {
 
 void Attic::tidy_logs() {
   if (logs_.under_way() != 0) return;  // each does it
-  logs_.run([this, shelves = shelves_]() -> Lane::Then {
-    shelves->tidy_logs(now_on_the_wall());
+  logs_.run([this, shelves = shelves_, now = date_.now()]() -> Lane::Then {
+    shelves->tidy_logs(now);
     return [this, shelves, bytes = shelves->logs_bytes()] { count(shelves, bytes); };
   });
 }
@@ -151,8 +151,8 @@ void Attic::tidy_logs() {
 // Not a look for each job that ends.
 void Attic::tidy_checkpoints() {
   if (std::exchange(tidying_checkpoints_, true)) return;
-  checkpoints_.run([this, shelves = shelves_, cluster = cluster_]() -> Lane::Then {
-    shelves->tidy_checkpoints(now_on_the_wall(), cluster);
+  checkpoints_.run([this, shelves = shelves_, cluster = cluster_, now = date_.now()]() -> Lane::Then {
+    shelves->tidy_checkpoints(now, cluster);
     return [this] { tidying_checkpoints_ = false; };
   });
 }

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "base/clock/clock.hpp"
 #include "base/time.hpp"
 #include "base/units.hpp"
 #include "control/sched/sched.hpp"
@@ -95,6 +96,7 @@ class Attic {
   std::string cluster_;
   Bytes kept_;
   bool tidying_checkpoints_ = false;
+  CalmDate date_;
   // The folders of ranks are on the node's disk, those for checkpoints on one that all share: the one does
   // not wait for the other.
   Lane logs_;

@@ -3,7 +3,10 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <system_error>
 #include <thread>
+
+#include "base/log/log.hpp"
 
 namespace tutti::agent {
 namespace {
@@ -43,8 +46,14 @@ void Lane::run(Work work) {
   state_->waiting.push_back(std::move(work));
   state_->woken.notify_one();
   if (state_->idle >= state_->waiting.size() || state_->threads == state_->threads_max) return;
-  ++state_->threads;
-  std::thread([state = state_] { serve(state); }).detach();
+  // Where the system has no thread to give, the work waits for one of those that are there, or for the next
+  // try.
+  try {
+    std::thread([state = state_] { serve(state); }).detach();
+    ++state_->threads;
+  } catch (const std::system_error& why) {
+    log::warning("no thread can be started: {}", why.what());
+  }
 }
 
 std::size_t Lane::under_way() const {

@@ -155,16 +155,21 @@ void Logs::Look::run() {
 void Logs::Look::find() {
   for (const auto& [rank, folder] : log_folders(ranks_folder, request.job, request.attempt)) {
     if (request.rank >= 0 && request.rank != rank) continue;
-    const bool added = sources.try_emplace(rank, Source{folder}).second;
-    if (!added || !first || request.tail_lines <= 0) continue;
-    const auto tail = rank::last_lines(folder, static_cast<std::size_t>(request.tail_lines), tail_bytes_max);
+    const auto [source, added] = sources.try_emplace(rank, Source{folder});
+    if (!added) continue;
     const auto end = rank::log_end(folder);
-    if (tail && end) sources[rank].offset = *end - std::min<std::uint64_t>(*end, tail->size());
+    if (end && !request.follow) source->second.end = *end;
+    if (!first || request.tail_lines <= 0) continue;
+    const auto tail = rank::last_lines(folder, static_cast<std::size_t>(request.tail_lines), tail_bytes_max);
+    if (tail && end) source->second.offset = *end - std::min<std::uint64_t>(*end, tail->size());
   }
 }
 
 void Logs::Look::read(std::int32_t rank, Source& source) {
-  const auto wanted = static_cast<std::size_t>(std::min<std::int64_t>(piece_bytes, credit_bytes));
+  if (source.offset >= source.end) return;
+  const auto wanted = static_cast<std::size_t>(
+      std::min({static_cast<std::uint64_t>(piece_bytes), static_cast<std::uint64_t>(credit_bytes),
+                source.end - source.offset}));
   auto chunk = rank::read_log(source.folder, source.offset, wanted);
   if (!chunk) {
     source.broken = true;
@@ -172,7 +177,8 @@ void Logs::Look::read(std::int32_t rank, Source& source) {
     return;
   }
   // Pieces go on as JSON, which holds whole letters only.
-  const bool goes_on = chunk->bytes.size() == wanted || running.contains(rank);
+  const bool cut = chunk->bytes.size() == wanted && source.offset + wanted < source.end;
+  const bool goes_on = cut || running.contains(rank);
   if (goes_on) chunk->bytes.resize(chunk->bytes.size() - begun_letter_bytes(chunk->bytes));
   if (chunk->bytes.empty()) return;
   source.offset = chunk->offset + chunk->bytes.size();

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -44,6 +45,8 @@ class Logs {
   struct Source {
     std::string folder;
     std::uint64_t offset = 0;
+    // Who does not follow reads as far as it went when he asked: a rank that prints on does not hold him.
+    std::uint64_t end = std::numeric_limits<std::uint64_t>::max();
     bool broken = false;
   };
   using Sources = std::map<std::int32_t, Source>;  // by rank

@@ -87,7 +87,7 @@ std::string describe_failure(const std::string& folder, const rank::RankExit& ex
   auto lines = rank::last_lines(folder, detail_lines, detail_bytes);
   if (lines && !lines->empty())
     detail += (detail.empty() ? "" : "; ") + ("last lines of its log:\n" + *lines);
-  return detail.substr(0, wire::detail_bytes_max);
+  return std::string(cut_utf8(valid_utf8(detail), wire::detail_bytes_max));
 }
 
 // The end that the shim has left in the folder; nothing if there is none.
@@ -122,6 +122,11 @@ std::string ShimProcesses::hold_name(const RankKey& key) const {
   return "tutti-" + options_.node.substr(0, node_name_bytes_max) + "-" + place_ + "-" + key.text();
 }
 
+bool ShimProcesses::lives(const RankKey& key) const {
+  const auto shim = rank::read_shim(folder_of(key));
+  return (shim && *shim && rank::is_alive(**shim)) || rank::Hold(hold_name(key)).exists();
+}
+
 // ---- what an earlier agent left
 
 Result<std::map<RankKey, RankStatus>> ShimProcesses::adopt() {
@@ -146,7 +151,9 @@ Result<std::map<RankKey, RankStatus>> ShimProcesses::adopt() {
   for (const auto& entry : std::filesystem::directory_iterator(folder_, failure)) {
     const auto key = parse_key(entry.path().filename().string());
     if (!key) continue;
-    if (std::filesystem::exists(marker(entry.path().string()))) {
+    std::error_code unknown;
+    if (!entry.is_directory(unknown) || entry.is_symlink(unknown)) continue;
+    if (std::filesystem::exists(marker(entry.path().string()), unknown) && !lives(*key)) {
       finished.emplace_back(changed_at(entry.path().string()), entry.path().string());
     } else {
       found[*key] = adopt_one(*key);

@@ -96,6 +96,8 @@ class ShimProcesses final : public keeper::Processes {
   cluster::RankStatus adopt_one(const RankKey& key);
   std::vector<std::string> environment(const wire::StartRanks& attempt, const wire::StartRank& rank) const;
   std::string hold_name(const RankKey& key) const;
+  // Something of it lives, whatever its folder says, which is in the rank's hands.
+  bool lives(const RankKey& key) const;
   void watch(const RankKey& key, Entry& entry);
   void ended(RankKey key);
   void force(const RankKey& key);

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <filesystem>
 
+#include <system_error>
+
 #include "base/bytes.hpp"
 #include "base/files/files.hpp"
 #include "net/sync/materialise.hpp"
@@ -33,8 +35,14 @@ void Shipped::prepare(const std::string& manifest, const std::string& name,
                       std::function<void(Result<std::string>)> done) {
   {
     const std::lock_guard lock(mutex_);
+    if (!thread_.joinable()) {
+      try {
+        thread_ = std::thread([this] { run(); });
+      } catch (const std::system_error& why) {
+        return done(failed(std::string("no thread can be started: ") + why.what()));
+      }
+    }
     tasks_.push_back([this, manifest, name, done = std::move(done)] { done(lay_out(manifest, name)); });
-    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   }
   woken_.notify_one();
 }

@@ -193,9 +193,10 @@ std::pair<Keeper::Ranks::iterator, Keeper::Ranks::iterator> Keeper::ranks_of(clu
 
 void Keeper::on(const wire::EndRanks& end) {
   const cluster::RankStatus never_started{RankState::exited, 143, "it was ended before it started"};
-  for (const std::int32_t rank : end.ranks) ranks_.try_emplace({end.job, end.attempt, rank}, never_started);
-  const auto [begin, behind] = ranks_of(end.job, end.attempt);
-  for (auto at = begin; at != behind; ++at) {
+  // Those that it names, and no others: a thousand orders of one rank each are not a thousand times all of
+  // them.
+  for (const std::int32_t rank : end.ranks) {
+    const auto at = ranks_.try_emplace({end.job, end.attempt, rank}, never_started).first;
     if (at->second.state == RankState::assigned) at->second = never_started;
     if (at->second.state == RankState::exited) {
       report(at->first);
@@ -225,7 +226,7 @@ void Keeper::release_if_unused(cluster::JobId job, std::int32_t attempt) {
 }
 
 void Keeper::report(const RankKey& key) {
-  send_(cluster::RankReport{key.job, key.attempt, key.rank, ranks_.at(key)});
+  send_(wire::RankReports{{{key.job, key.attempt, key.rank, ranks_.at(key)}}});
 }
 
 bool Keeper::running(const RankKey& key) const {

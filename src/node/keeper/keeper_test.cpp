@@ -69,7 +69,9 @@ struct KeeperTest : testing::Test {
     return start;
   }
   static RankKey key(std::int32_t rank) { return {cluster::JobId(7), 0, rank}; }
-  const cluster::RankReport& last_report() const { return std::get<cluster::RankReport>(sent.back()); }
+  const cluster::RankReport& last_report() const {
+    return std::get<wire::RankReports>(sent.back()).ranks.back();
+  }
   const cluster::Hello& hello() {
     keeper.say_hello();
     return std::get<cluster::Hello>(sent.back());
@@ -168,6 +170,14 @@ TEST_F(KeeperTest, AnEndThatOvertakesItsStartIsAnswered) {
   EXPECT_EQ(last_report().status.state, RankState::exited);
   keeper.on(start({0, 1}));
   EXPECT_EQ(processes.started, std::vector{key(0)});
+}
+
+TEST_F(KeeperTest, AnOrderToEndIsForThoseItNames) {
+  keeper.on(start({0, 1}));
+  sent.clear();
+  keeper.exited(key(0), {RankState::exited, 0, ""});
+  keeper.on(wire::EndRanks{cluster::JobId(7), 0, {1}});
+  EXPECT_EQ(sent.size(), 1U) << "the end of rank 0 is not told once more for each order";
 }
 
 TEST_F(KeeperTest, TheFolderStaysWhileARankUsesIt) {

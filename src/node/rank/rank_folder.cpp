@@ -227,7 +227,8 @@ Result<std::optional<RankExit>> read_exit(const std::string& folder) {
   const std::string_view text = **content;
   const std::size_t line_end = std::min(text.find('\n'), text.size());
   RankExit exit;
-  if (line_end == text.size() || !read_number(text.substr(0, line_end), exit.exit_code))
+  if (line_end == text.size() || !read_number(text.substr(0, line_end), exit.exit_code) ||
+      exit.exit_code < 0 || exit.exit_code > 255)
     return failed("it is damaged").within(path);
   exit.detail = text.substr(line_end + 1);
   return std::optional(std::move(exit));

@@ -111,6 +111,8 @@ TEST_F(RankFolder, AnExitIsReadAsItWasWritten) {
   const auto exit = read_exit(folder());
   ASSERT_TRUE(exit && *exit);
   EXPECT_EQ(**exit, (RankExit{.exit_code = 137, .detail = "two\nlines"}));
+  write(path("exit"), "1000\nforged");
+  EXPECT_FALSE(read_exit(folder()));
   write(path("exit"), "not a number\n");
   EXPECT_FALSE(read_exit(folder()));
 }

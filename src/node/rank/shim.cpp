@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <optional>
 #include <vector>
 
@@ -254,7 +255,14 @@ std::size_t Shim::pump() {
   log_.append(bytes);
   for (std::size_t written = 0; copy_.valid() && written < bytes.size();) {
     const ssize_t part = write(copy_.get(), bytes.data() + written, bytes.size() - written);
-    if (part <= 0) break;  // the copy is a courtesy; the log is what counts
+    if (part < 0 && errno == EINTR) continue;
+    if (part <= 0) {
+      // The log has all of it, and says so.
+      log_.append("tutti: " + spec_.output + " ends here: " +
+                  std::string(std::strerror(part < 0 ? errno : EIO)) + "; `tutti logs` has the rest\n");
+      copy_.reset();
+      break;
+    }
     written += static_cast<std::size_t>(part);
   }
   return bytes.size();
