@@ -56,11 +56,6 @@ bool is_rate(double value) { return value >= 0 && value < 1e3; }
 
 constexpr std::int64_t rows_wanted = 8192;  // of a microbatch: enough for matrix products at full speed
 
-Result<> check_trainable(const model::Shape& shape) {
-  if (shape.experts.count == 0 && shape.model_type != "qwen3_moe") return {};
-  return invalid("training a mixture of experts is not built yet").remedy("train a model without experts");
-}
-
 }  // namespace
 
 std::string json_of(const Recipe& recipe) {
@@ -117,11 +112,15 @@ Result<model::Shape> shape_of(const Recipe& r, std::string_view config, std::int
       return invalid("the model has positions for " + std::to_string(shape->context) +
                      " tokens, context is " + std::to_string(r.context));
     }
-    if (auto fine = check_trainable(*shape); !fine) return std::move(fine).error();
     return shape;
   }
   const auto family = model::family_of(r.model);
   if (!family) return Error(family.error()).within("model");
+  if (r.model == "qwen3_moe") {
+    return invalid("a mixture of experts has no keys here")
+        .within("model")
+        .remedy("write its config.json, and name that as the model");
+  }
   constexpr std::int64_t multiple = 64;  // of an MLP with a gate, where it is not given
   const std::int64_t intermediate =
       family->gated ? (8 * r.hidden / 3 + multiple - 1) / multiple * multiple : 4 * r.hidden;
@@ -137,7 +136,6 @@ Result<model::Shape> shape_of(const Recipe& r, std::string_view config, std::int
   if (r.head_size == 0 && r.hidden % r.heads != 0)
     return invalid("the hidden size must be a multiple of the heads").within("the model's shape");
   if (auto fine = model::check(shape); !fine) return std::move(fine).error();
-  if (auto fine = check_trainable(shape); !fine) return std::move(fine).error();
   return shape;
 }
 
@@ -174,6 +172,10 @@ Result<> check_mesh(const Recipe& r, const model::Shape& shape, const plan::Mesh
   }
   if (shape.intermediate % mesh.tensor != 0) {
     return no("tp" + number(mesh.tensor) + " does not divide the MLP of " + number(shape.intermediate));
+  }
+  if (shape.experts.count > 0 && shape.experts.intermediate % mesh.tensor != 0) {
+    return no("tp" + number(mesh.tensor) + " does not divide the experts' MLP of " +
+              number(shape.experts.intermediate));
   }
   if (mesh.pipeline * r.interleave > shape.layers) {
     return no(number(shape.layers) + " layers cannot be cut into " + number(mesh.pipeline * r.interleave) +

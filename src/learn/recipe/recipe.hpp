@@ -103,8 +103,8 @@ Recipe resolved(Recipe recipe, Place place);
 // What cannot be, whatever the mesh: words that are none, rates that are not positive.
 Result<> check(const Recipe& recipe);
 
-// The model that the sizes describe, if it can be trained. `config` is the text of the config.json that
-// `model` names, or empty; `vocabulary` is that of the data.
+// The model that the sizes describe. `config` is the text of the config.json that `model` names, or empty;
+// `vocabulary` is that of the data.
 Result<model::Shape> shape_of(const Recipe& recipe, std::string_view config, std::int64_t vocabulary);
 
 // The learning rate of a step, counted from 0.

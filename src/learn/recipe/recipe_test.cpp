@@ -68,16 +68,19 @@ TEST(Recipe, DescribesAModelOfEachFamily) {
   EXPECT_EQ(shape_of(recipe, "", 100).error().text(), "model : 'bert' is no known kind of model");
 }
 
-TEST(Recipe, RefusesAMixtureOfExpertsByName) {
+TEST(Recipe, TakesAMixtureOfExpertsFromItsConfigAlone) {
   Recipe recipe;
   recipe.model = "qwen3_moe";
-  EXPECT_EQ(shape_of(recipe, "", 100).error().text(), "training a mixture of experts is not built yet");
+  EXPECT_EQ(shape_of(recipe, "", 100).error().text(), "model : a mixture of experts has no keys here");
   auto shape = model::make_shape(
       "qwen3_moe",
       {.vocabulary = 100, .layers = 2, .hidden = 32, .heads = 4, .intermediate = 64, .context = 256});
   shape.experts = {.count = 4, .chosen = 2, .intermediate = 16};
-  EXPECT_EQ(shape_of(recipe, model::config_json(shape), 100).error().text(),
-            "training a mixture of experts is not built yet");
+  EXPECT_EQ(*shape_of(recipe, model::config_json(shape), 100), shape);
+  EXPECT_TRUE(check_mesh(recipe, shape, {.tensor = 4}));
+  shape.experts.intermediate = 18;
+  EXPECT_EQ(check_mesh(recipe, shape, {.tensor = 4}).error().text(),
+            "mesh tp4 : tp4 does not divide the experts' MLP of 18");
 }
 
 TEST(Memory, CountsWhatAFeatureKeeps) {
@@ -89,6 +92,11 @@ TEST(Memory, CountsWhatAFeatureKeeps) {
   const auto plain = bytes([](auto&) {}, Place::gpu);
   EXPECT_GT(bytes([](auto& shape) { shape.head_size *= 2; }, Place::gpu), plain);
   EXPECT_GT(bytes([](auto& shape) { shape.qk_norm = true; }, Place::gpu), plain);
+  EXPECT_GT(
+      bytes(
+          [](auto& shape) { shape.experts = {.count = 8, .chosen = 2, .intermediate = shape.intermediate}; },
+          Place::gpu),
+      plain);
   EXPECT_GT(bytes([](auto& shape) { shape.window = 64; }, Place::gpu), plain) << "probabilities are kept";
   EXPECT_EQ(bytes([](auto& shape) { shape.window = 1024; }, Place::gpu), plain) << "as long as the context";
   EXPECT_EQ(bytes([](auto& shape) { shape.window = 64; }, Place::host), bytes([](auto&) {}, Place::host));

@@ -2,8 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include "base/check.hpp"
-
 namespace tutti::train {
 
 Setup Setup::make(const model::Shape& shape, const Groups& groups, std::int64_t batch, std::int64_t length,
@@ -26,7 +24,6 @@ at::Tensor Stream::sum() const { return added.defined() ? at::add(x, added) : x;
 Block::Block(const Setup& setup, Storage& storage, Group& tensor, const model::Unit& unit)
     : setup_(setup), storage_(storage), tensor_(tensor) {
   const model::Shape& shape = setup.shape;
-  TUTTI_CHECK(!shape.has_experts(unit.layer), "a layer with experts is refused before");
   const model::LayerNames names = model::names_of_layer(shape, unit.layer);
   using Parts = std::vector<std::string>;
   const auto weights = [&](Parts parts) {
@@ -54,6 +51,10 @@ Block::Block(const Setup& setup, Storage& storage, Group& tensor, const model::U
   projection_bias_ = biases(shape.output_bias, {names.output});
   norm2_ = weights({names.feed_forward_norm});
   norm2_bias_ = biases(norm_bias, {names.feed_forward_norm});
+  if (shape.has_experts(unit.layer)) {
+    experts_.emplace(shape, storage, unit.layer);
+    return;
+  }
   up_ = weights(up);
   up_bias_ = biases(shape.mlp_bias, up);
   down_ = weights({names.feed_forward.down});
@@ -103,9 +104,14 @@ Stream Block::compute(const Stream& stream, Tape& tape) {
   tape.norm2 = math::norm(tape.norm1.sum, attention_out, storage_.weight(norm2_), weight(norm2_bias_),
                           shape.norm_epsilon);
   tape.mlp_input = tensor_.gather_rows(tape.norm2.out);
+  return {tape.norm2.sum, mlp_forward(tape)};
+}
+
+at::Tensor Block::mlp_forward(Tape& tape) {
+  if (experts_) return tensor_.scatter_rows(experts_->forward(tape.mlp_input, tape.experts));
   tape.hidden = math::linear(tape.mlp_input, storage_.weight(up_), weight(up_bias_));
-  tape.activated = math::activate(tape.hidden, shape.activation, shape.gated);
-  return {tape.norm2.sum, row_linear(tape.activated, down_, down_bias_)};
+  tape.activated = math::activate(tape.hidden, setup_.shape.activation, setup_.shape.gated);
+  return row_linear(tape.activated, down_, down_bias_);
 }
 
 Stream Block::forward(const Stream& stream, Tape& tape) {
@@ -131,6 +137,8 @@ at::Tensor Block::norm_part_backward(const math::Norm& norm, const at::Tensor& d
 // From the gradient of what the MLP adds, rows of this slice, to that of its normed input.
 at::Tensor Block::mlp_backward(const at::Tensor& dy, const Tape& tape) {
   const model::Shape& shape = setup_.shape;
+  if (experts_)
+    return tensor_.scatter_rows(experts_->backward(tensor_.gather_rows(dy), tape.mlp_input, tape.experts));
   if (down_bias_) math::bias_backward(dy, storage_.gradient(*down_bias_));
   const at::Tensor all = tensor_.gather_rows(dy);
   at::Tensor dactivated = math::linear_backward(all, storage_.weight(down_));

@@ -9,7 +9,7 @@
 
 #include <optional>
 
-#include "learn/model/names.hpp"
+#include "learn/train/experts.hpp"
 #include "learn/train/group.hpp"
 #include "learn/train/math.hpp"
 #include "learn/train/parameters.hpp"
@@ -53,8 +53,9 @@ class Block {
     math::Attended attended;
     math::Norm norm2;
     at::Tensor mlp_input;
-    at::Tensor hidden;
+    at::Tensor hidden;  // of one MLP for all
     at::Tensor activated;
+    Experts::Tape experts;
   };
   Stream forward(const Stream& stream, Tape& tape);
   at::Tensor backward(const at::Tensor& dy, Tape& tape);
@@ -68,6 +69,7 @@ class Block {
   at::Tensor heads_of(const at::Tensor& qkv, std::int64_t first, std::int64_t count) const;
   math::Norm norm_heads(const at::Tensor& heads, const View& weight) const;
   void norm_heads_backward(const math::Norm& norm, const View& weight, at::Tensor dheads);
+  at::Tensor mlp_forward(Tape& tape);
   at::Tensor mlp_backward(const at::Tensor& dy, const Tape& tape);
   at::Tensor attention_part_backward(const at::Tensor& dy, const Tape& tape);
   at::Tensor norm_part_backward(const math::Norm& norm, const at::Tensor& dy, const View& weight,
@@ -82,7 +84,9 @@ class Block {
   const Setup& setup_;
   Storage& storage_;
   Group& tensor_;
-  View norm1_, norm2_, qkv_, projection_, up_, down_;
+  View norm1_, norm2_, qkv_, projection_;
+  View up_, down_;                  // where there are no experts
+  std::optional<Experts> experts_;  // where there are
   std::optional<View> norm1_bias_, norm2_bias_, qkv_bias_, projection_bias_, up_bias_, down_bias_;
   std::optional<View> query_norm_, key_norm_;
 };

@@ -40,8 +40,7 @@ class Reference {
     const model::Names names = model::names_of(shape_);
     torch::Tensor x = torch::embedding(w(names.embedding + ".weight"), tokens);
     if (shape_.learned_positions) x = x + w(names.positions + ".weight").slice(0, 0, tokens.size(1));
-    for (std::int64_t layer = 0; layer < shape_.layers; ++layer)
-      x = block(x, model::names_of_layer(shape_, layer));
+    for (std::int64_t layer = 0; layer < shape_.layers; ++layer) x = block(x, layer);
     return torch::matmul(norm(x, names.norm),
                          w((shape_.tied ? names.embedding : names.head) + ".weight").t());
   }
@@ -136,9 +135,26 @@ class Reference {
     return linear(hidden, names.down, shape_.mlp_bias);
   }
 
-  torch::Tensor block(const torch::Tensor& x, const model::LayerNames& names) {
+  // Every expert computes every row, and what was not chosen counts nothing.
+  torch::Tensor mixture(const torch::Tensor& x, std::int64_t layer) {
+    const auto names = model::names_of_layer(shape_, layer);
+    auto [weights, chosen] =
+        torch::softmax(linear(x, names.router, false), -1).topk(shape_.experts.chosen, -1);
+    if (shape_.experts.normalized) weights = weights / weights.sum(-1, true);
+    torch::Tensor sum = torch::zeros_like(x);
+    for (std::int64_t i = 0; i < shape_.experts.count; ++i) {
+      const auto share = (weights * (chosen == i)).sum(-1, true);
+      sum = sum + share * feed_forward(x, model::names_of_expert(shape_, layer, i));
+    }
+    return sum;
+  }
+
+  torch::Tensor block(const torch::Tensor& x, std::int64_t layer) {
+    const auto names = model::names_of_layer(shape_, layer);
     const auto middle = x + attention(norm(x, names.attention_norm), names);
-    return middle + feed_forward(norm(middle, names.feed_forward_norm), names.feed_forward);
+    const auto normed = norm(middle, names.feed_forward_norm);
+    return middle +
+           (shape_.has_experts(layer) ? mixture(normed, layer) : feed_forward(normed, names.feed_forward));
   }
 
   model::Shape shape_;

@@ -56,6 +56,11 @@ std::vector<Feature> features() {
   add("no gate", [](model::Shape& shape) { shape.gated = false; });
   add("gelu", [](model::Shape& shape) { shape.activation = model::Activation::gelu; });
   all.push_back({"all of them", every});
+  all.push_back({"experts", small("llama", true)});
+  all.back().shape.experts = {.count = 5, .chosen = 2, .intermediate = 12, .dense_layers = {1}};
+  all.push_back({"experts in every second layer, without a gate", small("llama", true)});
+  all.back().shape.gated = false;
+  all.back().shape.experts = {.count = 7, .chosen = 3, .intermediate = 16, .normalized = false, .every = 2};
   all.push_back({"stretched positions", small("llama", true)});
   all.back().shape.rope = {.kind = model::Rope::Kind::llama3, .factor = 8, .original_context = 8};
   all.push_back({"gelu by tanh behind a gate", small("llama", true)});
