@@ -63,7 +63,7 @@ struct Shape {
 
 // The families that are known, as config.json calls them.
 const std::vector<std::string_view>& model_types();
-// A family's features, without a size; what it is not known by is refused by name.
+// A family's features, without sizes; one that is not known is refused by name.
 Result<Shape> family_of(std::string_view model_type);
 
 // What a family does not say.
