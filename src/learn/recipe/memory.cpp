@@ -51,6 +51,18 @@ Elements elements_of_stage(const model::Shape& shape, const plan::Mesh& mesh, in
   return elements;
 }
 
+// What the feed-forward part of a layer keeps for each row, the larger of its kinds: the hidden layer before
+// and after its activation, and with experts also a row's copies for each of its experts, before and after.
+std::int64_t kept_by_mlp(const model::Shape& shape, std::int64_t slices) {
+  const std::int64_t widths = shape.gated ? 3 : 2;
+  const std::int64_t one = widths * shape.intermediate / slices;
+  const model::Experts& experts = shape.experts;
+  if (experts.count == 0) return one;
+  const std::int64_t several =
+      experts.chosen * (widths * experts.intermediate / slices + 2 * shape.hidden) + 2 * experts.count;
+  return std::max(one, several);
+}
+
 // What a block keeps of a microbatch for its backward pass.
 std::int64_t activations_of_block(const Recipe& r, const model::Shape& shape, const plan::Mesh& mesh,
                                   Place place, bool recompute) {
@@ -58,13 +70,15 @@ std::int64_t activations_of_block(const Recipe& r, const model::Shape& shape, co
   const std::int64_t rows = sequences * r.context;
   const std::int64_t slices = mesh.tensor;
   if (recompute) return rows * shape.hidden / slices;
-  const std::int64_t kv = shape.kv_heads * shape.head_size();
-  const std::int64_t mlp = shape.family == model::Family::llama ? 3 : 2;
+  const std::int64_t queries = shape.heads * shape.head_size;
+  const std::int64_t kv = shape.kv_heads * shape.head_size;
   std::int64_t elements = 2 * rows * shape.hidden / slices + 2 * rows * shape.hidden;  // norms: in and out
-  elements +=
-      rows * (shape.hidden + 2 * kv) / slices + rows * shape.hidden / slices;  // q, k, v; attention's result
-  elements += mlp * rows * shape.intermediate / slices;
-  if (place == Place::host) elements += sequences * shape.heads / slices * r.context * r.context;
+  elements += rows * (queries + 2 * kv) / slices + rows * queries / slices;  // q, k, v; attention's result
+  if (shape.qk_norm) elements += rows * (queries + kv) / slices;             // before their norms
+  elements += rows * kept_by_mlp(shape, slices);
+  // A window is a mask, and only what keeps the probabilities has masks.
+  const bool windowed = shape.window > 0 && shape.window < r.context;
+  if (place == Place::host || windowed) elements += sequences * shape.heads / slices * r.context * r.context;
   return elements;
 }
 
@@ -72,10 +86,10 @@ std::int64_t activations_of_block(const Recipe& r, const model::Shape& shape, co
 // activation, all rows of the stream as they are gathered, and of queries, keys and values.
 std::int64_t temporaries_of_block(const Recipe& r, const model::Shape& shape, const plan::Mesh& mesh) {
   const std::int64_t rows = microbatch_of(r, mesh) * r.context;
-  const std::int64_t mlp = shape.family == model::Family::llama ? 3 : 2;
-  const std::int64_t kv = shape.kv_heads * shape.head_size();
-  return mlp * rows * shape.intermediate / mesh.tensor + 3 * rows * shape.hidden +
-         rows * (shape.hidden + 2 * kv) / mesh.tensor;
+  const std::int64_t queries = shape.heads * shape.head_size;
+  const std::int64_t kv = shape.kv_heads * shape.head_size;
+  return rows * kept_by_mlp(shape, mesh.tensor) + 3 * rows * shape.hidden +
+         rows * (queries + 2 * kv) / mesh.tensor;
 }
 
 // Groups that a rank is in, the world and that of the checkpoints among them.
