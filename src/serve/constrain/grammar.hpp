@@ -1,5 +1,6 @@
-// A language of bytes as a graph: nodes with edges for ranges of bytes, for nothing at all, and for whole parts that are
-// called and come back. Patterns and schemas are turned into it, machine.hpp reads along. Values, any thread.
+// A language of bytes as a graph: nodes with edges for ranges of bytes, for nothing at all, and for whole
+// parts that are called and come back. Patterns and schemas are turned into it, machine.hpp reads along.
+// Values, any thread.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,7 @@ class Grammar {
   struct Call {
     NodeId part = 0;   // where it begins
     NodeId after = 0;  // where it goes on
+    bool deep = false;
   };
   struct Node {
     std::vector<Edge> edges;
@@ -40,10 +42,15 @@ class Grammar {
 
   void edge(NodeId from, std::uint8_t first, std::uint8_t last, NodeId to);
   void skip(NodeId from, NodeId to);
-  void call(NodeId from, NodeId part, NodeId after);
+  // A deep call may come back to itself, and is counted: so many of them are inside one another at most. What
+  // is not deep is never in a circle.
+  void call(NodeId from, NodeId part, NodeId after, bool deep);
   void end_part(NodeId node);
   // The bytes one after the other; where they lead.
   NodeId text(NodeId from, std::string_view bytes);
+  // Takes out the ways that lead from a node on to nowhere, among nodes from `first` on that call nothing: no
+  // reader is led astray. False if no way leads to the end.
+  bool prune(NodeId first, NodeId start, NodeId end);
   // A letter of UTF-8 between these two.
   void letters(NodeId from, char32_t first, char32_t last, NodeId to);
 

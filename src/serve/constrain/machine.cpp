@@ -11,9 +11,11 @@ Machine::Machine(std::shared_ptr<const Grammar> grammar, NodeId start) : grammar
   start_ = state_of({{start, bottom}});
 }
 
-Machine::StackId Machine::push(NodeId node, StackId below) {
-  const auto [place, is_new] = frame_ids_.try_emplace({node, below}, static_cast<StackId>(frames_.size()));
-  if (is_new) frames_.push_back({node, below, below == bottom ? 1 : frames_[at(below)].depth + 1});
+Machine::StackId Machine::push(NodeId node, StackId below, bool deep) {
+  const Way way{node, below};
+  const auto [place, is_new] = frame_ids_.try_emplace({way, deep}, static_cast<StackId>(frames_.size()));
+  if (is_new)
+    frames_.push_back({node, below, (below == bottom ? 0 : frames_[at(below)].depth) + (deep ? 1 : 0)});
   return place->second;
 }
 
@@ -33,11 +35,12 @@ Machine::State Machine::state_of(std::vector<Way> ways) {
     const auto [node, stack] = ways.back();
     ways.pop_back();
     const Grammar::Node& here = (*grammar_)[node];
+    work_ += 1 + here.skips.size() + here.calls.size();
     if (!here.edges.empty()) kept.emplace_back(node, stack);
     for (const NodeId to : here.skips) reach({to, stack});
     for (const Grammar::Call& call : here.calls) {
-      if (stack == bottom || frames_[at(stack)].depth < machine_depth_max)
-        reach({call.part, push(call.after, stack)});
+      const std::int32_t depth = stack == bottom ? 0 : frames_[at(stack)].depth;
+      if (!call.deep || depth < machine_depth_max) reach({call.part, push(call.after, stack, call.deep)});
     }
     if (!here.ends_part) continue;
     if (stack == bottom) {
@@ -68,6 +71,7 @@ Machine::State Machine::next(State state, std::uint8_t byte) {
   if (const State known = states_[at(state)].next[byte]; known != not_known) return known;
   std::vector<Way> ways;
   for (const auto& [node, stack] : states_[at(state)].ways) {
+    work_ += (*grammar_)[node].edges.size();
     for (const Grammar::Edge& edge : (*grammar_)[node].edges) {
       if (byte >= edge.first && byte <= edge.last) ways.emplace_back(edge.to, stack);
     }

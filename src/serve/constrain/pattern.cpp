@@ -1,12 +1,14 @@
 #include "serve/constrain/pattern.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/text.hpp"
+#include "serve/constrain/machine.hpp"
 
 namespace tutti::serve {
 namespace {
@@ -45,13 +47,19 @@ const Ranges word_letters{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
 const Ranges spaces{{'\t', '\r'}, {' ', ' '}};
 
 char32_t decode(std::string_view letter) {
-  const auto byte = [&](std::size_t nth) { return static_cast<char32_t>(static_cast<unsigned char>(letter[nth])); };
+  const auto byte = [&](std::size_t nth) {
+    return static_cast<char32_t>(static_cast<unsigned char>(letter[nth]));
+  };
   switch (letter.size()) {
-    case 1: return byte(0);
-    case 2: return (byte(0) & 0x1FU) << 6U | (byte(1) & 0x3FU);
-    case 3: return (byte(0) & 0x0FU) << 12U | (byte(1) & 0x3FU) << 6U | (byte(2) & 0x3FU);
+    case 1:
+      return byte(0);
+    case 2:
+      return (byte(0) & 0x1FU) << 6U | (byte(1) & 0x3FU);
+    case 3:
+      return (byte(0) & 0x0FU) << 12U | (byte(1) & 0x3FU) << 6U | (byte(2) & 0x3FU);
     default:
-      return (byte(0) & 0x07U) << 18U | (byte(1) & 0x3FU) << 12U | (byte(2) & 0x3FU) << 6U | (byte(3) & 0x3FU);
+      return (byte(0) & 0x07U) << 18U | (byte(1) & 0x3FU) << 12U | (byte(2) & 0x3FU) << 6U |
+             (byte(3) & 0x3FU);
   }
 }
 
@@ -215,7 +223,8 @@ class Reader {
         }
       }
       if (!take('}')) return broken("a } is missing");
-      if (repeats.most && *repeats.most < repeats.least) return broken("the numbers stand the wrong way round");
+      if (repeats.most && *repeats.most < repeats.least)
+        return broken("the numbers stand the wrong way round");
     } else {
       return repeats;
     }
@@ -289,18 +298,30 @@ class Reader {
     const char here = text_[at_++];
     const auto one = [](char32_t code) { return Ranges{{code, code}}; };
     switch (here) {
-      case 'd': return digits;
-      case 'D': return opposite(digits);
-      case 'w': return word_letters;
-      case 'W': return opposite(word_letters);
-      case 's': return spaces;
-      case 'S': return opposite(spaces);
-      case 'n': return one('\n');
-      case 'r': return one('\r');
-      case 't': return one('\t');
-      case 'f': return one('\f');
-      case 'v': return one('\v');
-      case '0': return one(0);
+      case 'd':
+        return digits;
+      case 'D':
+        return opposite(digits);
+      case 'w':
+        return word_letters;
+      case 'W':
+        return opposite(word_letters);
+      case 's':
+        return spaces;
+      case 'S':
+        return opposite(spaces);
+      case 'n':
+        return one('\n');
+      case 'r':
+        return one('\r');
+      case 't':
+        return one('\t');
+      case 'f':
+        return one('\f');
+      case 'v':
+        return one('\v');
+      case '0':
+        return one(0);
       case 'b':
         if (in_class) return one('\b');
         return broken("borders of words are not known here");
@@ -310,7 +331,8 @@ class Reader {
         if (!code) return std::move(code).error();
         return one(*code);
       }
-      default: break;
+      default:
+        break;
     }
     if ((here >= '1' && here <= '9') || (here >= 'a' && here <= 'z') || (here >= 'A' && here <= 'Z'))
       return broken(std::string("\\") + here + " is not known here");
@@ -349,14 +371,41 @@ class Reader {
   std::size_t at_ = 0;
 };
 
+// Finds all states of the pattern alone: where there are too many of them, no answer will ever be made to
+// wait.
+Result<> check_states(std::string_view pattern, PatternStyle style) {
+  auto alone = std::make_shared<Grammar>();
+  const NodeId start = alone->add();
+  auto end = Reader(*alone, pattern, style).read(start);
+  if (!end) return std::move(end).error();
+  alone->prune(start, start, *end);
+  Machine machine(alone, start);
+  for (std::size_t state = 0; state < machine.states(); ++state) {
+    for (int byte = 0; byte < 256; ++byte)
+      machine.next(static_cast<Machine::State>(state), static_cast<std::uint8_t>(byte));
+    if (machine.states() > pattern_states_max || machine.work() > pattern_work_max || machine.full()) {
+      return invalid("the pattern has more than " + std::to_string(pattern_states_max) +
+                     " states, or too many ways to be read")
+          .remedy("repeat less, or let fewer alternatives begin alike");
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<NodeId> add_pattern(Grammar& grammar, NodeId from, std::string_view pattern, PatternStyle style) {
   if (pattern.size() > pattern_bytes_max)
     return invalid("the pattern has more than " + std::to_string(pattern_bytes_max) + " bytes");
-  auto end = Reader(grammar, pattern, style).read(from);
-  if (end && grammar.full()) return invalid("the pattern is too large");
-  return end;
+  const NodeId start = grammar.add();
+  if (auto end = Reader(grammar, pattern, style).read(start); !end || grammar.full()) {
+    return end ? invalid("the pattern is too large") : std::move(end);
+  } else {
+    if (!grammar.prune(start, start, *end)) return invalid("no text is like the pattern");
+    if (auto checked = check_states(pattern, style); !checked) return std::move(checked).error();
+    grammar.skip(from, start);
+    return *end;
+  }
 }
 
 }  // namespace tutti::serve

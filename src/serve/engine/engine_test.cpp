@@ -100,7 +100,7 @@ TEST(Engine, CancelledFromAReceiverItStops) {
   Engine engine(std::make_unique<ToyModel>(), {}, toy_bytes);
   std::size_t tokens = 0;
   std::promise<Finish> finished;
-  const auto submitted = engine.submit(request(1, 300), [&](Piece&& piece) {
+  const auto submitted = engine.submit(request(1, 200), [&](Piece&& piece) {
     tokens += piece.tokens.size();
     if (tokens == 5) engine.cancel(piece.request);
     if (piece.finish) finished.set_value(*piece.finish);
