@@ -52,7 +52,7 @@ struct Piece {
   std::vector<Chosen> choices;  // of each token, if logprobs were asked for
   std::string text;             // as far as it is sure
   std::optional<Finish> finish;
-  std::string problem;  // if it failed: what the model said
+  std::string problem;             // if it failed: what the model said
   std::int64_t cached_tokens = 0;  // of the prompt, when it was first let in
 };
 

@@ -20,8 +20,10 @@
 //  is the
 //     first with which the sum is larger than uniform * the sum of all of them.
 //
-// Logprobs are those of the model itself: before penalties, biases, mask and temperature. The likeliest stand
-// in the order of 7. No row is ever sorted: the work grows with the vocabulary alone.
+// Sums of weights are taken in doubles; how they are grouped is not said, and decides only between numbers
+// that are alike to 15 digits. Logprobs are those of the model itself: before penalties, biases, mask and
+// temperature. The likeliest stand in the order of 7. No row is ever sorted: the work grows with the
+// vocabulary alone.
 #pragma once
 
 #include <cstdint>
@@ -40,19 +42,25 @@ class Chooser {
   Chosen choose(std::span<const float> logits, const Choice& choice);
 
  private:
-  struct Last {  // of the kept ones, in the order of 7
+  struct Candidate {
     float logit = 0;
+    float weight = 0;
     Token token = 0;
   };
+  static bool in_order(const Candidate& a, const Candidate& b);
   void adjust(std::span<const float> logits, const Choice& choice);
   Token sample(const Choice& choice, float largest);
-  Last last_kept(const Choice& choice, float largest);
+  Token sample_all(const Choice& choice) const;
+  double find_first(std::int32_t count, float largest);
+  double find_heavy(const Choice& choice);
+  Candidate last_of(double weight, float largest);
 
   std::vector<float> row_;
   std::vector<float> weights_;
-  std::vector<std::int32_t> bin_counts_;
-  std::vector<double> bin_weights_;
-  std::vector<Last> picked_;
+  std::vector<float> few_;
+  std::vector<Candidate> candidates_;  // by token
+  std::vector<Candidate> ordered_;
+  std::vector<double> bins_;
 };
 
 // The log-probability of each of the first `count` tokens in order, and what is to be taken from a logit for

@@ -62,4 +62,29 @@ double sum_of_weights(std::span<const float> row, float largest) {
   return sum;
 }
 
+double sum(std::span<const float> weights) {
+  std::array<double, lanes> sums{};
+  const float* in = weights.data();
+  const std::size_t whole = weights.size() / lanes * lanes;
+  for (std::size_t at = 0; at < whole; at += lanes) {
+    for (std::size_t lane = 0; lane < lanes; ++lane) sums[lane] += static_cast<double>(in[at + lane]);
+  }
+  double total = 0;
+  for (const double value : sums) total += value;
+  for (std::size_t at = whole; at < weights.size(); ++at) total += static_cast<double>(in[at]);
+  return total;
+}
+
+std::size_t next_above(std::span<const float> row, std::size_t from, float bar) {
+  const float* in = row.data();
+  while (from + lanes <= row.size()) {
+    int above = 0;
+    for (std::size_t lane = 0; lane < lanes; ++lane) above |= in[from + lane] > bar ? 1 : 0;
+    if (above != 0) break;
+    from += lanes;
+  }
+  while (from < row.size() && !(in[from] > bar)) ++from;
+  return from;
+}
+
 }  // namespace tutti::serve::kernels

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -42,8 +43,11 @@ float largest_of(std::span<const float> row);
 void divide(std::span<float> row, float by);
 // weights[i] = exponential(row[i] - largest)
 void weigh(std::span<const float> row, float largest, std::span<float> weights);
-// The sum of exponential(row[i] - largest), in 16 sums of every 16th that are then added.
+// The sum of exponential(row[i] - largest), and of weights.
 double sum_of_weights(std::span<const float> row, float largest);
+double sum(std::span<const float> weights);
+// The first place from `from` on with a number above the bar; the size of the row if there is none.
+std::size_t next_above(std::span<const float> row, std::size_t from, float bar);
 
 }  // namespace kernels
 }  // namespace tutti::serve

@@ -175,7 +175,8 @@ void run_mixed(std::uint64_t seed, const Kind& kind, int requests) {
       ASSERT_TRUE(batch.submit(id, request).ok());
       submitted.emplace(id, std::move(request));
     }
-    if (random.chance(0.03)) take(batch.cancel(RequestId(ids - random.below(std::min<std::uint64_t>(ids, 8)))));
+    if (random.chance(0.03))
+      take(batch.cancel(RequestId(ids - random.below(std::min<std::uint64_t>(ids, 8)))));
     const Plan& plan = batch.plan();
     if (plan.empty()) {
       ASSERT_TRUE(batch.empty()) << "requests are left, and nothing is planned";
