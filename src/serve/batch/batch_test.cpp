@@ -170,6 +170,29 @@ TEST(Batch, StopsAtTokensAndTexts) {
   EXPECT_EQ(world.finish[(SequenceId{by_text, 0})], Finish::stop);
 }
 
+TEST(Batch, LogprobsComeWithTheirTokens) {
+  World world(small, {.drafts_max = 4});
+  Request request{.prompt = prompt(6), .tokens_max = 60};
+  request.sampling.logprobs = 2;
+  const auto id = world.submit(std::move(request));
+  std::vector<Token> tokens;
+  while (!world.batch.empty()) {
+    const Plan& plan = world.batch.plan();
+    world.toy.step(plan.chunks);
+    for (const Piece& piece : world.batch.take(world.toy.choose(plan.choices))) {
+      ASSERT_EQ(piece.request, id);
+      ASSERT_EQ(piece.choices.size(), piece.tokens.size());
+      for (std::size_t nth = 0; nth < piece.tokens.size(); ++nth) {
+        EXPECT_EQ(piece.choices[nth].token, piece.tokens[nth]);
+        EXPECT_EQ(piece.choices[nth].likeliest.size(), 2U);
+        EXPECT_EQ(piece.choices[nth].likeliest.front().value, piece.choices[nth].logprob) << "greedy";
+      }
+      tokens.insert(tokens.end(), piece.tokens.begin(), piece.tokens.end());
+    }
+  }
+  EXPECT_EQ(tokens.size(), 60U);
+}
+
 TEST(Batch, CancellationFreesBlocksAtOnce) {
   World world;
   const auto id = world.submit({.prompt = prompt(30), .tokens_max = 50, .answers = 3});
@@ -282,6 +305,44 @@ TEST(Batch, AGuideSaysWhatMayComeAndWhenItIsOver) {
     if (drafts == 0) first = world.tokens;
     EXPECT_EQ(world.tokens, first);
   }
+}
+
+// The tokens of a circle of four, each in its turn.
+class Circle final : public Guide {
+ public:
+  State start() override { return 0; }
+  std::span<const std::uint64_t> allowed(State state) override {
+    mask_ = {std::uint64_t{1} << at(10 + state)};
+    return mask_;
+  }
+  State next(State state, Token token) override { return token == 10 + state ? (state + 1) % 4 : dead; }
+  bool ended(State) override { return false; }
+
+ private:
+  std::vector<std::uint64_t> mask_;
+};
+
+TEST(Batch, AGuideIsAheadWithTheGuesses) {
+  World world(small, {.drafts_max = 4});
+  const auto id = world.submit({.prompt = prompt(6), .tokens_max = 80, .guide = std::make_shared<Circle>()});
+  world.run();
+  const auto& tokens = world.tokens[(SequenceId{id, 0})];
+  ASSERT_EQ(tokens.size(), 80U);
+  for (std::size_t nth = 0; nth < tokens.size(); ++nth)
+    EXPECT_EQ(tokens[nth], static_cast<Token>(10 + nth % 4));
+  EXPECT_GT(world.batch.counts().accepted_tokens, 40) << "such a text is easily guessed";
+}
+
+TEST(Batch, GuessesStayWithinTheAnswer) {
+  Limits tight = small;
+  tight.context = 64;
+  tight.blocks = 16;
+  World world(tight, {.drafts_max = 8});
+  const auto id = world.submit({.prompt = prompt(4), .tokens_max = 60, .guide = std::make_shared<Circle>()});
+  world.run();
+  EXPECT_EQ(world.tokens[(SequenceId{id, 0})].size(), 60U);
+  EXPECT_EQ(world.batch.counts().drafted_tokens, world.batch.counts().accepted_tokens)
+      << "what is guessed behind the end is for nothing";
 }
 
 }  // namespace
