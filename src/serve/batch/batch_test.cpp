@@ -337,12 +337,15 @@ TEST(Batch, GuessesStayWithinTheAnswer) {
   Limits tight = small;
   tight.context = 64;
   tight.blocks = 16;
-  World world(tight, {.drafts_max = 8});
-  const auto id = world.submit({.prompt = prompt(4), .tokens_max = 60, .guide = std::make_shared<Circle>()});
-  world.run();
-  EXPECT_EQ(world.tokens[(SequenceId{id, 0})].size(), 60U);
-  EXPECT_EQ(world.batch.counts().drafted_tokens, world.batch.counts().accepted_tokens)
-      << "what is guessed behind the end is for nothing";
+  for (std::int32_t tokens_max = 50; tokens_max <= 60; ++tokens_max) {
+    World world(tight, {.drafts_max = 8});
+    const auto id =
+        world.submit({.prompt = prompt(4), .tokens_max = tokens_max, .guide = std::make_shared<Circle>()});
+    world.run();
+    EXPECT_EQ(world.tokens[(SequenceId{id, 0})].size(), at(tokens_max));
+    EXPECT_EQ(world.batch.counts().drafted_tokens, world.batch.counts().accepted_tokens)
+        << "what is guessed behind the end is for nothing";
+  }
 }
 
 }  // namespace
