@@ -1,6 +1,6 @@
-// The port to what computes: a model whose keys and values lie in blocks of a fixed number. It knows tokens and
-// blocks, and nothing of requests: who gets which block, and what is computed next, is decided by serve/batch. One
-// thread at a time.
+// The port to what computes: a model whose keys and values lie in blocks of a fixed number. It knows tokens
+// and blocks, and nothing of requests: who gets which block, and what is computed next, is decided by
+// serve/batch. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ class Model {
 
   virtual const Limits& limits() const = 0;
 
-  // Computes the chunks: their keys and values are in their blocks afterwards, and the rows of logits are there until
-  // the next step.
+  // Computes the chunks: their keys and values are in their blocks afterwards, and the rows of logits are
+  // there until the next step.
   virtual Result<> step(std::span<const Chunk> chunks) = 0;
   virtual Result<std::vector<Chosen>> choose(std::span<const Choice> choices) = 0;
   // The numbers of a row themselves, for tests and comparisons.
