@@ -12,7 +12,8 @@
 
 namespace tutti::model {
 
-// What a transformer is made of, feature by feature. A family of models (config.json's model_type) is a set of them.
+// What a transformer is made of, feature by feature. A family of models (config.json's model_type) is a set
+// of them.
 enum class Norm {
   layer,  // with a bias
   rms,
@@ -23,16 +24,17 @@ enum class Activation { gelu, gelu_tanh, silu };
 struct Experts {
   std::int64_t count = 0;  // 0: one feed-forward part for all
   std::int64_t chosen = 0;
-  std::int64_t intermediate = 0;  // of each
-  bool normalized = true;         // the weights of the chosen ones add up to 1
-  std::int64_t every = 1;         // such layers: each n-th, counted from the end of the first n
+  std::int64_t intermediate = 0;           // of each
+  bool normalized = true;                  // the weights of the chosen ones add up to 1
+  std::int64_t every = 1;                  // such layers: each n-th, counted from the end of the first n
   std::vector<std::int64_t> dense_layers;  // that have one part all the same
 
   friend bool operator==(const Experts&, const Experts&) = default;
 };
 
 struct Shape {
-  std::string model_type = "gpt2";  // as config.json has it: the names of tensors and keys follow from it, no more
+  std::string model_type =
+      "gpt2";  // as config.json has it: the names of tensors and keys follow from it, no more
   std::int64_t vocabulary = 0;
   std::int64_t layers = 0;
   std::int64_t hidden = 0;
@@ -59,10 +61,26 @@ struct Shape {
   friend bool operator==(const Shape&, const Shape&) = default;
 };
 
-std::string_view name_of(Family family);
-Result<Family> parse_family(std::string_view word);
+// The families that are known, as config.json calls them.
+const std::vector<std::string_view>& model_types();
+// A family's features, without a size; what it is not known by is refused by name.
+Result<Shape> family_of(std::string_view model_type);
 
-// A config.json of Hugging Face (model_type gpt2 or llama), and back.
+// What a family does not say.
+struct Sizes {
+  std::int64_t vocabulary = 0;
+  std::int64_t layers = 0;
+  std::int64_t hidden = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;   // 0: as many as heads
+  std::int64_t head_size = 0;  // 0: hidden / heads
+  std::int64_t intermediate = 0;
+  std::int64_t context = 0;
+};
+// A model of a family that is known, not yet checked.
+Shape make_shape(std::string_view model_type, const Sizes& sizes);
+
+// A config.json of Hugging Face, and back. What it asks for is computed, or refused by name.
 Result<Shape> parse_config(std::string_view json);
 std::string config_json(const Shape& shape);
 
@@ -70,7 +88,7 @@ std::string config_json(const Shape& shape);
 // such tensors can be gone on with.
 std::string difference(const Shape& then, const Shape& now);
 
-// Whether such a model can be: sizes that divide, within bounds.
+// Whether such a model can be: sizes that divide, within bounds, few enough to be listed.
 Result<> check(const Shape& shape);
 
 // How tensor parallelism cuts a tensor. The vocabulary is padded until it divides.
@@ -98,7 +116,8 @@ struct Unit {
 // In the order of the forward pass. A tied head has no matrix of its own here.
 std::vector<Unit> units(const Shape& shape);
 std::int64_t parameters(const Shape& shape);
-// Forward and backward, as the field counts them: 6 a parameter, and attention over the whole context.
+// Forward and backward, as the field counts them: 6 a parameter that a token meets, and attention over the
+// whole context.
 double operations_per_token(const Shape& shape, std::int64_t length);
 
 // A tensor of a Hugging Face checkpoint: ours, one below the other, transposed where theirs is {in, out}.
