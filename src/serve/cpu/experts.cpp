@@ -53,7 +53,7 @@ void Forward::share_experts(Member& member, const LayerWeights& layer, bool is_u
     const FeedForwardWeights& weights = layer.experts[static_cast<std::size_t>(expert)];
     return is_up ? weights.up : weights.down;
   };
-  const std::int64_t grain = grain_of(matrix_of(0).panels);
+  const std::int64_t grain = grain_of(matrix_of(0));
   if (member.index() == 0) {
     expert_pieces_.clear();
     for (std::int64_t expert = 0; expert < shape_.experts.count; ++expert) {

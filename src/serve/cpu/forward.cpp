@@ -10,8 +10,11 @@ namespace {
 
 // Columns that one thread bends or quantises at a time.
 constexpr std::int64_t segment_columns = 1024;
-// Pieces that a product is cut into for each thread: whoever is held up leaves some of his to others.
+// Pieces that rows are cut into for each thread: whoever is held up leaves some of his to others.
 constexpr std::int64_t pieces_of_thread = 6;
+// Weights that one thread multiplies at a time: as little as is still read in one go, because all wait for
+// the last piece.
+constexpr std::size_t piece_bytes = std::size_t{192} << 10;
 // The kernels take so many panels at once.
 constexpr std::int64_t panels_at_once = 4;
 
@@ -89,8 +92,10 @@ std::span<const float> Forward::logits(std::int64_t row) const {
   return {logits_ + row * logits_stride_, static_cast<std::size_t>(shape_.vocabulary)};
 }
 
-std::int64_t Forward::grain_of(std::int64_t panels) const {
-  return divided_up(divided_up(panels, threads_ * pieces_of_thread), panels_at_once) * panels_at_once;
+std::int64_t Forward::grain_of(const Matrix& matrix) const {
+  const auto of_piece = static_cast<std::int64_t>(piece_bytes / matrix.panel_bytes());
+  const std::int64_t fair = divided_up(matrix.panels, threads_ * pieces_of_thread);
+  return divided_up(std::max<std::int64_t>(1, std::min(of_piece, fair)), panels_at_once) * panels_at_once;
 }
 
 void Forward::multiply(const Matrix& matrix, std::int64_t first_panel, std::int64_t end_panel,
@@ -116,7 +121,7 @@ void Forward::multiply(const Matrix& matrix, std::int64_t first_panel, std::int6
 }
 
 void Forward::product(Member& member, const Matrix& matrix, const Input& input, const Output& output) const {
-  member.share(matrix.panels, grain_of(matrix.panels),
+  member.share(matrix.panels, grain_of(matrix),
                [&](std::int64_t begin, std::int64_t end) { multiply(matrix, begin, end, input, output); });
 }
 

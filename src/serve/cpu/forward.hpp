@@ -60,7 +60,7 @@ class Forward {
     std::int64_t first_panel = 0;
   };
 
-  std::int64_t grain_of(std::int64_t panels) const;
+  std::int64_t grain_of(const Matrix& matrix) const;
   void multiply(const Matrix& matrix, std::int64_t first_panel, std::int64_t end_panel, const Input& input,
                 const Output& output) const;
   void product(Member& member, const Matrix& matrix, const Input& input, const Output& output) const;

@@ -9,6 +9,8 @@ namespace {
 // What is computed before the next tokens begin: their numbers stay in the second-level cache, while panels
 // pass by.
 constexpr std::int64_t tokens_of_pass = 128;
+// How far ahead of the sums weights are asked for: while some are multiplied, the next ones come.
+constexpr std::int64_t columns_ahead = 32;
 
 struct DenseFloats {
   using Element = float;
@@ -38,6 +40,8 @@ void dense_tile(const Product& job, std::int64_t panel, std::int64_t token) {
   const std::int64_t stride = job.values_stride;
   Vector sums[panels][tokens][slices] = {};
   for (std::int64_t column = 0; column < job.columns; ++column) {
+#pragma GCC unroll 16
+    for (int p = 0; p < panels; ++p) __builtin_prefetch(weights[p] + (column + columns_ahead) * panel_rows);
     Vector weight[panels][slices];
 #pragma GCC unroll 16
     for (int p = 0; p < panels; ++p)

@@ -16,7 +16,7 @@ constexpr std::int64_t weight_types = 4;
 constexpr std::int64_t panel_rows = 16;
 // Quantised numbers share a scale within so many columns of a row.
 constexpr std::int64_t block_columns = 32;
-// Quantised weights are stored without a sign: what stands for zero.
+// Where a kernel takes weights without a sign, what stands for zero: int4 is stored so, int8 with its sign.
 constexpr std::int32_t int8_zero = 128;
 constexpr std::int32_t int4_zero = 8;
 // Positions of one block of the cache: its keys lie column by column, as the rows of a panel do.
@@ -95,5 +95,6 @@ struct Kernels {
 const Kernels& scalar_kernels();
 const Kernels& avx2_kernels();
 const Kernels& avx512_kernels();
+const Kernels& amx_kernels();
 
 }  // namespace tutti::serve::cpu

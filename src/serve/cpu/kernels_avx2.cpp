@@ -24,9 +24,7 @@ struct Int8Half {
   __m256i groups[groups_of_block];
 
   void read(const std::uint8_t* block, int half) {
-    const __m256i zero = _mm256_set1_epi8(static_cast<char>(int8_zero));
-    for (int g = 0; g < groups_of_block; ++g)
-      groups[g] = _mm256_xor_si256(read_bytes(block + g * 64 + half * 32), zero);
+    for (int g = 0; g < groups_of_block; ++g) groups[g] = read_bytes(block + g * 64 + half * 32);
   }
   __m256i multiply(const std::int8_t* quants, std::int32_t /*offset*/) const {
     __m256i sum = _mm256_setzero_si256();

@@ -20,7 +20,7 @@ struct PlainTile {
 
   static std::int32_t weight(const std::uint8_t* block, std::int64_t row, std::int64_t column) {
     const std::int64_t group = column / 4;
-    if constexpr (!is_int4) return block[group * 64 + row * 4 + column % 4];
+    if constexpr (!is_int4) return static_cast<std::int8_t>(block[group * 64 + row * 4 + column % 4]);
     const std::uint8_t both = block[group % 4 * 64 + row * 4 + column % 4];
     return group < 4 ? both & 0xf : both >> 4;
   }
@@ -38,7 +38,7 @@ struct PlainTile {
       for (std::int64_t block = 0; block < blocks; ++block) {
         const std::int8_t* const quants = job.quants + token * job.columns + block * block_columns;
         for (std::int64_t row = 0; row < panel_rows; ++row) {
-          std::int32_t sum = job.offsets[token * blocks + block];
+          std::int32_t sum = is_int4 ? job.offsets[token * blocks + block] : 0;
           for (std::int64_t column = 0; column < block_columns; ++column) {
             sum += weight(base + static_cast<std::size_t>(block) * block_bytes, row, column) * quants[column];
           }

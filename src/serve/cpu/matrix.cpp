@@ -79,12 +79,12 @@ void pack_block(WeightType type, std::span<const float> values, std::int64_t row
   std::memcpy(scales + static_cast<std::size_t>(row) * half_bytes, &half, half_bytes);
   const float scale = float_of_half_bits(half);
   const float inverse = scale == 0 ? 0 : 1 / scale;
-  const std::int32_t zero = zero_of(type);
   const std::int32_t lowest = type == WeightType::int4 ? -8 : -127;
   const std::int32_t highest = type == WeightType::int4 ? 7 : 127;
   for (std::size_t column = 0; column < values.size(); ++column) {
     const auto nearest = static_cast<std::int32_t>(std::lrintf(values[column] * inverse));
-    const auto byte = static_cast<std::byte>(std::clamp(nearest, lowest, highest) + zero);
+    const std::int32_t kept = std::clamp(nearest, lowest, highest);
+    const auto byte = static_cast<std::byte>(type == WeightType::int4 ? kept + int4_zero : kept);
     const Place place = place_of(type, row, static_cast<std::int64_t>(column));
     if (type == WeightType::int8) {
       block[place.byte] = byte;
@@ -200,10 +200,13 @@ void unpack_row(const Matrix& matrix, std::int64_t row, float* out) {
     const std::int64_t first = block * block_columns;
     for (std::int64_t column = first; column < std::min(first + block_columns, matrix.columns); ++column) {
       const Place place = place_of(matrix.type, in_panel, column - first);
-      auto quant = std::to_integer<std::int32_t>(
-          panel[static_cast<std::size_t>(block) * block_bytes(matrix.type) + place.byte]);
-      if (matrix.type == WeightType::int4) quant = place.is_high ? quant >> 4 : quant & 0xf;
-      out[column] = scale * static_cast<float>(quant - zero_of(matrix.type));
+      const std::byte byte = panel[static_cast<std::size_t>(block) * block_bytes(matrix.type) + place.byte];
+      std::int32_t quant = std::to_integer<std::int8_t>(byte);
+      if (matrix.type == WeightType::int4) {
+        const auto both = std::to_integer<std::int32_t>(byte);
+        quant = (place.is_high ? both >> 4 : both & 0xf) - int4_zero;
+      }
+      out[column] = scale * static_cast<float>(quant);
     }
   }
 }

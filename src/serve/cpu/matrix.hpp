@@ -16,7 +16,7 @@ namespace tutti::serve::cpu {
 std::string_view name_of(WeightType type);
 Result<WeightType> parse_weight_type(std::string_view word);
 bool is_quantized(WeightType type);
-// What stands for zero; 0 where weights are floats.
+// What stands for zero where a kernel takes weights without a sign; 0 where weights are floats.
 std::int32_t zero_of(WeightType type);
 
 // Up to whole panels and blocks.
