@@ -22,15 +22,17 @@ using support::run;
 using support::tutti_program;
 using support::write_text;
 
-const model::Shape tiny{.family = model::Family::llama,
-                        .vocabulary = 10,
-                        .layers = 1,
-                        .hidden = 8,
-                        .heads = 2,
-                        .kv_heads = 1,
-                        .intermediate = 16,
-                        .context = 4,
-                        .tied = true};
+const model::Shape tiny = [] {
+  auto shape = model::make_shape("llama", {.vocabulary = 10,
+                                           .layers = 1,
+                                           .hidden = 8,
+                                           .heads = 2,
+                                           .kv_heads = 1,
+                                           .intermediate = 16,
+                                           .context = 4});
+  shape.tied = true;
+  return shape;
+}();
 
 // A run's folder with the checkpoints of steps 100 and 200.
 class CheckpointCommand : public testing::Test {

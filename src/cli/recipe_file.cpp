@@ -85,7 +85,7 @@ Result<recipe::Recipe> read_recipe(const std::string& path, const std::vector<st
   make_absolute(recipe.run);
   make_absolute(recipe.data);
   make_absolute(recipe.weights);
-  const bool is_family = model::parse_family(recipe.model).ok();
+  const bool is_family = model::family_of(recipe.model).ok();
   if (!is_family) make_absolute(recipe.model);
   return recipe;
 }

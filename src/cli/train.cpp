@@ -37,13 +37,14 @@ std::string worker_program() {
 
 // The text of the config.json that the recipe's model names; empty if it names a family.
 Result<std::string> config_of(const recipe::Recipe& recipe) {
-  if (model::parse_family(recipe.model)) return std::string();
+  if (model::family_of(recipe.model)) return std::string();
   fs::path path = recipe.model;
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) path /= "config.json";
   auto text = files::read_existing_file(path.string(), config_bytes_max);
   if (!text)
-    return invalid(text.error().text()).remedy("model: is gpt2, llama, or the path of a config.json");
+    return invalid(text.error().text())
+        .remedy("model: is a family such as gpt2 or llama, or the path of a config.json");
   return text;
 }
 

@@ -119,7 +119,7 @@ class Exporter {
 
   // A head of its own stands beside the transformer there, and then each name says whose it is.
   std::string foreign_name(const std::string& name) const {
-    const bool prefixed = shape_.family == model::Family::gpt2 && !shape_.tied && name != head_name;
+    const bool prefixed = shape_.model_type == "gpt2" && !shape_.tied && name != head_name;
     return (prefixed ? gpt2_prefix : "") + name;
   }
 

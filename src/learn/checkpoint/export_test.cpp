@@ -15,27 +15,36 @@ namespace {
 using safetensors::Type;
 
 model::Shape gpt2_shape(bool tied = true) {
-  return {.family = model::Family::gpt2,
-          .vocabulary = 17,
-          .layers = 2,
-          .hidden = 8,
-          .heads = 2,
-          .kv_heads = 2,
-          .intermediate = 12,
-          .context = 5,
-          .tied = tied};
+  auto shape = model::make_shape(
+      "gpt2", {.vocabulary = 17, .layers = 2, .hidden = 8, .heads = 2, .intermediate = 12, .context = 5});
+  shape.tied = tied;
+  return shape;
 }
 
 model::Shape llama_shape(bool tied = false) {
-  return {.family = model::Family::llama,
-          .vocabulary = 19,
-          .layers = 2,
-          .hidden = 8,
-          .heads = 4,
-          .kv_heads = 2,
-          .intermediate = 12,
-          .context = 5,
-          .tied = tied};
+  auto shape = model::make_shape("llama", {.vocabulary = 19,
+                                           .layers = 2,
+                                           .hidden = 8,
+                                           .heads = 4,
+                                           .kv_heads = 2,
+                                           .intermediate = 12,
+                                           .context = 5});
+  shape.tied = tied;
+  return shape;
+}
+
+model::Shape qwen_shape(std::string_view family) {
+  auto shape = model::make_shape(family, {.vocabulary = 19,
+                                          .layers = 3,
+                                          .hidden = 8,
+                                          .heads = 4,
+                                          .kv_heads = 2,
+                                          .head_size = 6,
+                                          .intermediate = 12,
+                                          .context = 5});
+  if (family == "qwen3_moe")
+    shape.experts = {.count = 4, .chosen = 2, .intermediate = 10, .dense_layers = {1}};
+  return shape;
 }
 
 float number_at(const safetensors::File& file, const safetensors::Entry& entry, std::uint64_t element) {
@@ -101,7 +110,8 @@ class Export : public CheckpointTest {
 
 TEST_F(Export, ComesBackTheSame) {
   int at = 0;
-  for (const auto& shape : {gpt2_shape(), gpt2_shape(false), llama_shape(), llama_shape(true)}) {
+  for (const auto& shape : {gpt2_shape(), gpt2_shape(false), llama_shape(), llama_shape(true),
+                            qwen_shape("qwen2"), qwen_shape("qwen3"), qwen_shape("qwen3_moe")}) {
     const std::string name = "out" + std::to_string(at++);
     const std::string out = path(name);
     const Checkpoint checkpoint = make(shape);

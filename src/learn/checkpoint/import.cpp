@@ -79,7 +79,7 @@ class ForeignWeights::Finder {
   Result<> collect() {
     for (std::size_t file = 0; file < weights_.files_.size(); ++file) {
       for (const auto& entry : weights_.files_[file].header().entries) {
-        const bool prefixed = shape_.family == model::Family::gpt2 && entry.name.starts_with(gpt2_prefix);
+        const bool prefixed = shape_.model_type == "gpt2" && entry.name.starts_with(gpt2_prefix);
         const std::string name =
             prefixed ? entry.name.substr(std::string_view(gpt2_prefix).size()) : entry.name;
         if (!left_.try_emplace(name, file, entry).second) {

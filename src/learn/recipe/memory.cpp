@@ -58,13 +58,16 @@ std::int64_t activations_of_block(const Recipe& r, const model::Shape& shape, co
   const std::int64_t rows = sequences * r.context;
   const std::int64_t slices = mesh.tensor;
   if (recompute) return rows * shape.hidden / slices;
-  const std::int64_t kv = shape.kv_heads * shape.head_size();
-  const std::int64_t mlp = shape.family == model::Family::llama ? 3 : 2;
+  const std::int64_t queries = shape.heads * shape.head_size;
+  const std::int64_t kv = shape.kv_heads * shape.head_size;
+  const std::int64_t mlp = shape.gated ? 3 : 2;
   std::int64_t elements = 2 * rows * shape.hidden / slices + 2 * rows * shape.hidden;  // norms: in and out
-  elements +=
-      rows * (shape.hidden + 2 * kv) / slices + rows * shape.hidden / slices;  // q, k, v; attention's result
+  elements += rows * (queries + 2 * kv) / slices + rows * queries / slices;  // q, k, v; attention's result
+  if (shape.qk_norm) elements += rows * (queries + kv) / slices;             // before their norms
   elements += mlp * rows * shape.intermediate / slices;
-  if (place == Place::host) elements += sequences * shape.heads / slices * r.context * r.context;
+  // A window is a mask, and only what keeps the probabilities has masks.
+  const bool windowed = shape.window > 0 && shape.window < r.context;
+  if (place == Place::host || windowed) elements += sequences * shape.heads / slices * r.context * r.context;
   return elements;
 }
 
@@ -72,10 +75,11 @@ std::int64_t activations_of_block(const Recipe& r, const model::Shape& shape, co
 // activation, all rows of the stream as they are gathered, and of queries, keys and values.
 std::int64_t temporaries_of_block(const Recipe& r, const model::Shape& shape, const plan::Mesh& mesh) {
   const std::int64_t rows = microbatch_of(r, mesh) * r.context;
-  const std::int64_t mlp = shape.family == model::Family::llama ? 3 : 2;
-  const std::int64_t kv = shape.kv_heads * shape.head_size();
+  const std::int64_t mlp = shape.gated ? 3 : 2;
+  const std::int64_t queries = shape.heads * shape.head_size;
+  const std::int64_t kv = shape.kv_heads * shape.head_size;
   return mlp * rows * shape.intermediate / mesh.tensor + 3 * rows * shape.hidden +
-         rows * (shape.hidden + 2 * kv) / mesh.tensor;
+         rows * (queries + 2 * kv) / mesh.tensor;
 }
 
 // Groups that a rank is in, the world and that of the checkpoints among them.

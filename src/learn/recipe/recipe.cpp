@@ -56,6 +56,11 @@ bool is_rate(double value) { return value >= 0 && value < 1e3; }
 
 constexpr std::int64_t rows_wanted = 8192;  // of a microbatch: enough for matrix products at full speed
 
+Result<> check_trainable(const model::Shape& shape) {
+  if (shape.experts.count == 0 && shape.model_type != "qwen3_moe") return {};
+  return invalid("training a mixture of experts is not built yet").remedy("train a model without experts");
+}
+
 }  // namespace
 
 std::string json_of(const Recipe& recipe) {
@@ -108,29 +113,31 @@ Result<model::Shape> shape_of(const Recipe& r, std::string_view config, std::int
                      std::to_string(shape->vocabulary))
           .remedy("pack the data with the tokenizer of the model");
     }
-    if (shape->family == model::Family::gpt2 && shape->context < r.context) {
+    if (shape->learned_positions && shape->context < r.context) {
       return invalid("the model has positions for " + std::to_string(shape->context) +
                      " tokens, context is " + std::to_string(r.context));
     }
+    if (auto fine = check_trainable(*shape); !fine) return std::move(fine).error();
     return shape;
   }
-  auto family = model::parse_family(r.model);
-  if (!family) return std::move(family).error().within("model");
-  const bool gpt2 = *family == model::Family::gpt2;
-  constexpr std::int64_t multiple = 64;  // of the MLP of a llama, where it is not given
-  model::Shape shape{.family = *family,
-                     .vocabulary = vocabulary,
-                     .layers = r.layers,
-                     .hidden = r.hidden,
-                     .heads = r.heads,
-                     .kv_heads = r.kv_heads == 0 ? r.heads : r.kv_heads,
-                     .intermediate = r.intermediate,
-                     .context = r.context,
-                     .tied = gpt2};
-  if (shape.intermediate == 0) {
-    shape.intermediate = gpt2 ? 4 * r.hidden : (8 * r.hidden / 3 + multiple - 1) / multiple * multiple;
-  }
+  const auto family = model::family_of(r.model);
+  if (!family) return Error(family.error()).within("model");
+  constexpr std::int64_t multiple = 64;  // of an MLP with a gate, where it is not given
+  const std::int64_t intermediate =
+      family->gated ? (8 * r.hidden / 3 + multiple - 1) / multiple * multiple : 4 * r.hidden;
+  model::Shape shape =
+      model::make_shape(r.model, {.vocabulary = vocabulary,
+                                  .layers = r.layers,
+                                  .hidden = r.hidden,
+                                  .heads = r.heads,
+                                  .kv_heads = r.kv_heads,
+                                  .head_size = r.head_size,
+                                  .intermediate = r.intermediate == 0 ? intermediate : r.intermediate,
+                                  .context = r.context});
+  if (r.head_size == 0 && r.hidden % r.heads != 0)
+    return invalid("the hidden size must be a multiple of the heads").within("the model's shape");
   if (auto fine = model::check(shape); !fine) return std::move(fine).error();
+  if (auto fine = check_trainable(shape); !fine) return std::move(fine).error();
   return shape;
 }
 

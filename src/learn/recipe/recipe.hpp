@@ -22,6 +22,7 @@ struct Recipe {
   std::int64_t hidden = 256;
   std::int64_t heads = 4;
   std::int64_t kv_heads = 0;
+  std::int64_t head_size = 0;
   std::int64_t intermediate = 0;
   std::int64_t context = 256;
   std::int64_t steps = 1000;
@@ -53,14 +54,17 @@ template <class R, class Visitor>
 void visit_keys(R& r, Visitor&& visitor) {
   visitor("run", r.run, "the run's folder: metrics and checkpoints; all nodes must reach it");
   visitor("data", r.data, "a folder that `tutti data pack` made");
-  visitor("model", r.model, "gpt2 or llama with the sizes below, or a config.json or folder of Hugging Face");
+  visitor("model", r.model,
+          "gpt2, llama, mistral, qwen2 or qwen3 with the sizes below, or a config.json or folder of Hugging "
+          "Face");
   visitor("weights", r.weights, "a folder or file of safetensors to start from, instead of random values");
   visitor("layers", r.layers, 1, 4096, "blocks of the model");
   visitor("hidden", r.hidden, 1, 1 << 20, "width of the model");
   visitor("heads", r.heads, 1, 4096, "attention heads");
   visitor("kv_heads", r.kv_heads, 0, 4096, "heads of keys and values; 0: as many as heads");
+  visitor("head_size", r.head_size, 0, 1 << 20, "numbers of a head; 0: hidden / heads");
   visitor("intermediate", r.intermediate, 0, 1 << 22,
-          "width of the MLP; 0: 4 x hidden, for llama about 8/3 x");
+          "width of the MLP; 0: 4 x hidden, where it has a gate about 8/3 x");
   visitor("context", r.context, 1, 1 << 24, "tokens of a sequence");
   visitor("steps", r.steps, 1, count_max, "steps of the optimizer in all");
   visitor("batch", r.batch, 1, count_max, "sequences of a step, over all ranks");
@@ -99,8 +103,8 @@ Recipe resolved(Recipe recipe, Place place);
 // What cannot be, whatever the mesh: words that are none, rates that are not positive.
 Result<> check(const Recipe& recipe);
 
-// The model that the sizes describe. `config` is the text of the config.json that `model` names, or empty;
-// `vocabulary` is that of the data.
+// The model that the sizes describe, if it can be trained. `config` is the text of the config.json that
+// `model` names, or empty; `vocabulary` is that of the data.
 Result<model::Shape> shape_of(const Recipe& recipe, std::string_view config, std::int64_t vocabulary);
 
 // The learning rate of a step, counted from 0.

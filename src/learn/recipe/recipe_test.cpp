@@ -9,13 +9,9 @@ namespace tutti::recipe {
 namespace {
 
 model::Shape gpt2_124m() {
-  return {.vocabulary = 50257,
-          .layers = 12,
-          .hidden = 768,
-          .heads = 12,
-          .kv_heads = 12,
-          .intermediate = 3072,
-          .context = 1024};
+  return model::make_shape(
+      "gpt2",
+      {.vocabulary = 50257, .layers = 12, .hidden = 768, .heads = 12, .intermediate = 3072, .context = 1024});
 }
 Recipe large() {
   Recipe recipe;
@@ -25,15 +21,12 @@ Recipe large() {
   return recipe;
 }
 model::Shape llama_7b() {
-  return {.family = model::Family::llama,
-          .vocabulary = 32000,
-          .layers = 32,
-          .hidden = 4096,
-          .heads = 32,
-          .kv_heads = 32,
-          .intermediate = 11008,
-          .context = 2048,
-          .tied = false};
+  return model::make_shape("llama", {.vocabulary = 32000,
+                                     .layers = 32,
+                                     .hidden = 4096,
+                                     .heads = 32,
+                                     .intermediate = 11008,
+                                     .context = 2048});
 }
 
 TEST(Recipe, TravelsAsJson) {
@@ -45,6 +38,60 @@ TEST(Recipe, TravelsAsJson) {
   auto back = parse_recipe(json_of(recipe));
   ASSERT_TRUE(back.ok()) << back.error().text();
   EXPECT_EQ(json_of(*back), json_of(recipe));
+}
+
+TEST(Recipe, DescribesAModelOfEachFamily) {
+  Recipe recipe;
+  recipe.hidden = 96;
+  recipe.heads = 4;
+  recipe.kv_heads = 2;
+  for (const std::string family : {"llama", "mistral", "qwen2", "qwen3"}) {
+    recipe.model = family;
+    const auto shape = shape_of(recipe, "", 100);
+    ASSERT_TRUE(shape) << shape.error().text();
+    EXPECT_EQ(shape->model_type, family);
+    EXPECT_EQ(shape->head_size, 24);
+    EXPECT_EQ(shape->intermediate, 256);
+    EXPECT_FALSE(shape->tied);
+    EXPECT_EQ(shape->qkv_bias, family == "qwen2");
+    EXPECT_EQ(shape->qk_norm, family == "qwen3");
+  }
+  recipe.head_size = 64;
+  EXPECT_EQ(shape_of(recipe, "", 100)->head_size, 64);
+  recipe.heads = 5;
+  recipe.kv_heads = 5;
+  EXPECT_TRUE(shape_of(recipe, "", 100)) << "the size of a head is given";
+  recipe.head_size = 0;
+  EXPECT_EQ(shape_of(recipe, "", 100).error().text(),
+            "the model's shape : the hidden size must be a multiple of the heads");
+  recipe.model = "bert";
+  EXPECT_EQ(shape_of(recipe, "", 100).error().text(), "model : 'bert' is no known kind of model");
+}
+
+TEST(Recipe, RefusesAMixtureOfExpertsByName) {
+  Recipe recipe;
+  recipe.model = "qwen3_moe";
+  EXPECT_EQ(shape_of(recipe, "", 100).error().text(), "training a mixture of experts is not built yet");
+  auto shape = model::make_shape(
+      "qwen3_moe",
+      {.vocabulary = 100, .layers = 2, .hidden = 32, .heads = 4, .intermediate = 64, .context = 256});
+  shape.experts = {.count = 4, .chosen = 2, .intermediate = 16};
+  EXPECT_EQ(shape_of(recipe, model::config_json(shape), 100).error().text(),
+            "training a mixture of experts is not built yet");
+}
+
+TEST(Memory, CountsWhatAFeatureKeeps) {
+  const auto bytes = [](const auto& change, Place place) {
+    auto shape = llama_7b();
+    change(shape);
+    return memory_of(large(), shape, {}, place).activations;
+  };
+  const auto plain = bytes([](auto&) {}, Place::gpu);
+  EXPECT_GT(bytes([](auto& shape) { shape.head_size *= 2; }, Place::gpu), plain);
+  EXPECT_GT(bytes([](auto& shape) { shape.qk_norm = true; }, Place::gpu), plain);
+  EXPECT_GT(bytes([](auto& shape) { shape.window = 64; }, Place::gpu), plain) << "probabilities are kept";
+  EXPECT_EQ(bytes([](auto& shape) { shape.window = 1024; }, Place::gpu), plain) << "as long as the context";
+  EXPECT_EQ(bytes([](auto& shape) { shape.window = 64; }, Place::host), bytes([](auto&) {}, Place::host));
 }
 
 TEST(Recipe, RefusesWhatIsWrong) {

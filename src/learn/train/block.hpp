@@ -7,6 +7,9 @@
 //      └─────────────────────────────────────────────────────────────┘ └──────────────────────────────┘
 #pragma once
 
+#include <optional>
+
+#include "learn/model/names.hpp"
 #include "learn/train/group.hpp"
 #include "learn/train/math.hpp"
 #include "learn/train/parameters.hpp"
@@ -44,6 +47,8 @@ class Block {
     at::Tensor input;  // alone, when the rest is computed again
     math::Norm norm1;
     at::Tensor attention_input;
+    math::Norm query_norm;  // where queries and keys have norms
+    math::Norm key_norm;
     at::Tensor qkv;
     math::Attended attended;
     math::Norm norm2;
@@ -58,21 +63,28 @@ class Block {
 
  private:
   Stream compute(const Stream& stream, Tape& tape);
-  at::Tensor row_linear(const at::Tensor& x, const View& weight, const View* bias);
+  at::Tensor row_linear(const at::Tensor& x, const View& weight, const std::optional<View>& bias);
+  // Some heads of the rows of queries, keys and values.
+  at::Tensor heads_of(const at::Tensor& qkv, std::int64_t first, std::int64_t count) const;
+  math::Norm norm_heads(const at::Tensor& heads, const View& weight) const;
+  void norm_heads_backward(const math::Norm& norm, const View& weight, at::Tensor dheads);
   at::Tensor mlp_backward(const at::Tensor& dy, const Tape& tape);
   at::Tensor attention_part_backward(const at::Tensor& dy, const Tape& tape);
   at::Tensor norm_part_backward(const math::Norm& norm, const at::Tensor& dy, const View& weight,
-                                const View* bias, const at::Tensor& added);
-  at::Tensor weight(const View* view) const {
-    return view == nullptr ? at::Tensor() : storage_.weight(*view);
+                                const std::optional<View>& bias, const at::Tensor& added);
+  at::Tensor weight(const std::optional<View>& view) const {
+    return view ? storage_.weight(*view) : at::Tensor();
+  }
+  at::Tensor gradient(const std::optional<View>& view) {
+    return view ? storage_.gradient(*view) : at::Tensor();
   }
 
   const Setup& setup_;
   Storage& storage_;
   Group& tensor_;
-  bool gpt2_;
   View norm1_, norm2_, qkv_, projection_, up_, down_;
-  View norm1_bias_, norm2_bias_, qkv_bias_, projection_bias_, up_bias_, down_bias_;  // gpt2 alone has biases
+  std::optional<View> norm1_bias_, norm2_bias_, qkv_bias_, projection_bias_, up_bias_, down_bias_;
+  std::optional<View> query_norm_, key_norm_;
 };
 
 }  // namespace tutti::train

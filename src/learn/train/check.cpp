@@ -70,10 +70,11 @@ at::Tensor reference_attention(const at::Tensor& qkv, const math::Heads& h, cons
     return angles.defined() ? reference_rotation(part, angles) : part;
   };
   const auto shared = [&](const at::Tensor& part) { return part.repeat_interleave(h.queries / h.keys, 1); };
-  const at::Tensor later = at::ones({h.length, h.length}, at::kBool).triu(1);
+  const at::Tensor ones = at::ones({h.length, h.length}, at::kBool);
+  const at::Tensor unseen = h.window > 0 ? ones.triu(1).logical_or(ones.tril(-h.window)) : ones.triu(1);
   const at::Tensor scores = at::matmul(turned(parts[0]), shared(turned(parts[1])).transpose(2, 3)) /
                             std::sqrt(static_cast<double>(h.size));
-  const at::Tensor out = at::matmul(scores.masked_fill(later, -INFINITY).softmax(-1), shared(parts[2]));
+  const at::Tensor out = at::matmul(scores.masked_fill(unseen, -INFINITY).softmax(-1), shared(parts[2]));
   return out.transpose(1, 2).reshape({h.batch * h.length, h.queries * h.size});
 }
 
@@ -154,13 +155,28 @@ class FunctionChecker {
     return error.value();
   }
 
+  // Each with and without a gate, with and without a bias before it.
+  double activations() const {
+    Largest error;
+    for (const auto activation :
+         {model::Activation::gelu, model::Activation::gelu_tanh, model::Activation::silu}) {
+      for (const bool gated : {false, true}) {
+        for (const bool with_bias : {false, true}) check_activation(activation, gated, with_bias, error);
+      }
+    }
+    return error.value();
+  }
+
   double attention() const {
     Largest error;
-    const std::array<math::Heads, 4> shapes{{
+    const std::array<math::Heads, 7> shapes{{
         {.batch = 2, .length = 256, .queries = 12, .keys = 12, .size = 64},
         {.batch = 2, .length = 200, .queries = 8, .keys = 2, .size = 128},  // shared keys
         {.batch = 1, .length = 33, .queries = 4, .keys = 2, .size = 10},    // no multiple of anything
         {.batch = 1, .length = 129, .queries = 2, .keys = 1, .size = 160},  // longer than cuDNN takes
+        {.batch = 2, .length = 300, .queries = 4, .keys = 2, .size = 32, .window = 100},
+        {.batch = 1, .length = 300, .queries = 2, .keys = 2, .size = 16, .window = 1},
+        {.batch = 1, .length = 129, .queries = 2, .keys = 1, .size = 64, .window = 128},
     }};
     for (const math::Heads& heads : shapes) {
       for (const bool rotary : {false, true}) {
@@ -311,6 +327,27 @@ class FunctionChecker {
     if (layer_norm) error.note(bias_gradient, bias_before + exact_bias.grad());
   }
 
+  void check_activation(model::Activation activation, bool gated, bool with_bias, Largest& error) const {
+    constexpr std::int64_t rows = 67;
+    constexpr std::int64_t columns = 90;
+    const std::int64_t inputs = gated ? 2 * columns : columns;
+    const at::Tensor x = random({rows, inputs});
+    const at::Tensor reference = leaf(x);
+    const auto plain = [&](const at::Tensor& values) {
+      if (activation == model::Activation::silu) return at::silu(values);
+      return at::gelu(values, activation == model::Activation::gelu ? "none" : "tanh");
+    };
+    const auto halves = reference.chunk(2, 1);
+    const at::Tensor expected = gated ? plain(halves[0]) * halves[1] : plain(reference);
+    error.note(math::activate(x, activation, gated), expected);
+    const at::Tensor dy = random({rows, columns});
+    expected.backward(exact(dy));
+    at::Tensor bias_gradient = with_bias ? random({inputs}) : at::Tensor();
+    const at::Tensor bias_before = with_bias ? exact(bias_gradient) : at::Tensor();
+    error.note(math::activate_backward(x, dy, activation, gated, bias_gradient), reference.grad());
+    if (with_bias) error.note(bias_gradient, bias_before + reference.grad().sum(0));
+  }
+
   void check_attention(const math::Heads& h, bool rotary, bool with_bias, Largest& error) const {
     const std::int64_t rows = h.batch * h.length;
     const std::int64_t columns = (h.queries + 2 * h.keys) * h.size;
@@ -390,6 +427,7 @@ constexpr std::array functions{Function{"linear", &FunctionChecker::linear},
                                Function{"norm", &FunctionChecker::norm},
                                Function{"gelu", &FunctionChecker::gelu},
                                Function{"swiglu", &FunctionChecker::swiglu},
+                               Function{"activations", &FunctionChecker::activations},
                                Function{"attention", &FunctionChecker::attention},
                                Function{"embed", &FunctionChecker::embed},
                                Function{"positions", &FunctionChecker::positions},
@@ -404,17 +442,18 @@ constexpr std::int64_t length = 64;
 constexpr std::int64_t batch = 4;
 constexpr int microbatches = 2;
 
-model::Shape small(model::Family family) {
-  const bool gpt2 = family == model::Family::gpt2;
-  return {.family = family,
-          .vocabulary = 613,  // no multiple of anything
-          .layers = 2,
-          .hidden = 128,
-          .heads = 4,
-          .kv_heads = gpt2 ? 4 : 2,
-          .intermediate = gpt2 ? 512 : 320,
-          .context = length,
-          .tied = gpt2};
+model::Shape small(const std::string& family) {
+  const bool gpt2 = family == "gpt2";
+  auto shape = model::make_shape(family, {.vocabulary = 613,  // no multiple of anything
+                                          .layers = 2,
+                                          .hidden = 128,
+                                          .heads = 4,
+                                          .kv_heads = gpt2 ? 4 : 2,
+                                          .head_size = family == "qwen3" ? 48 : 0,
+                                          .intermediate = gpt2 ? 512 : 320,
+                                          .context = length});
+  if (family == "mistral") shape.window = length / 4;
+  return shape;
 }
 
 // The gradient of each tensor, f32 on the host, and the loss as the last one.
@@ -482,8 +521,8 @@ struct Run {
       note(function.name, type, (checker.*function.error)());
     }
     if (device.is_cpu()) return;
-    for (const auto family : {model::Family::gpt2, model::Family::llama}) {
-      const std::string name = "gradients of " + std::string(model::name_of(family));
+    for (const std::string family : {"gpt2", "llama", "mistral", "qwen2", "qwen3"}) {
+      const std::string name = "gradients of " + family;
       note(name.c_str(), type, model_error(small(family), device, type));
     }
   }

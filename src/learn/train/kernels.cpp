@@ -254,18 +254,23 @@ void multiply(const at::Tensor& a, const at::Tensor& b, float alpha, float beta,
   at::addmm_out(c, c, a, b, beta, alpha);
 }
 
-// Queries are taken in tiles, each against the keys up to its last row: what lies above the diagonal is
-// hardly computed.
+// Queries are taken in tiles, each against the keys from the first that its first row sees up to its last
+// row: what lies above the diagonal or before the window is hardly computed.
 constexpr std::int64_t tile = 128;
 
-// Row i of the tile sees the keys up to its own position.
-void softmax_rows(std::int64_t rows, std::int64_t begin, std::int64_t stride, float* scores) {
+// Row i of the tile that begins at row `begin` sees the keys up to its own position, as far as its window
+// reaches back. The scores are those of the keys from `first` on.
+void softmax_rows(const Attention& s, std::int64_t rows, std::int64_t begin, std::int64_t first,
+                  float* scores) {
   for (std::int64_t i = 0; i < rows; ++i) {
-    float* const line = scores + i * stride;
-    const std::int64_t seen = begin + i + 1;
-    const float sum = exponential_row(seen, max_row(seen, line), line);
-    scale_row(seen, 1.0F / sum, line);
-    std::fill(line + seen, line + begin + rows, 0.0F);
+    float* const line = scores + i * s.length;
+    float* const from = line + s.first_seen(begin + i) - first;
+    float* const end = line + begin + i + 1 - first;
+    const std::int64_t seen = end - from;
+    std::fill(line, from, 0.0F);
+    const float sum = exponential_row(seen, max_row(seen, from), from);
+    scale_row(seen, 1.0F / sum, from);
+    std::fill(end, line + begin + rows - first, 0.0F);
   }
 }
 
@@ -430,12 +435,14 @@ void attention_forward(const Attention& s, const float* qkv, float* out, float* 
       float* const p = probabilities + at * s.length * s.length;
       for (std::int64_t begin = 0; begin < s.length; begin += tile) {
         const std::int64_t rows = std::min(tile, s.length - begin);
-        const std::int64_t keys = begin + rows;
-        float* const scores = p + begin * s.length;
+        const std::int64_t seen = s.first_seen(begin);
+        const std::int64_t keys = begin + rows - seen;
+        float* const scores = p + begin * s.length + seen;
         const at::Tensor tile_p = piece(scores, rows, keys, s.length);
-        multiply(piece(q + begin * width, rows, d, width), piece(k, keys, d, width).t(), factor, 0, tile_p);
-        softmax_rows(rows, begin, s.length, scores);
-        multiply(tile_p, piece(v, keys, d, width), 1, 0,
+        multiply(piece(q + begin * width, rows, d, width), piece(k + seen * width, keys, d, width).t(),
+                 factor, 0, tile_p);
+        softmax_rows(s, rows, begin, seen, scores);
+        multiply(tile_p, piece(v + seen * width, keys, d, width), 1, 0,
                  piece(out + (row + begin) * s.heads * d + head * d, rows, d, s.heads * d));
       }
     }
@@ -464,17 +471,21 @@ void attention_backward(const Attention& s, const float* qkv, const float* proba
         const float* const p = probabilities + (row * s.heads + head * s.length) * s.length;
         for (std::int64_t begin = 0; begin < s.length; begin += tile) {
           const std::int64_t rows = std::min(tile, s.length - begin);
-          const std::int64_t keys = begin + rows;
-          const at::Tensor tile_p = piece(p + begin * s.length, rows, keys, s.length);
+          const std::int64_t seen = s.first_seen(begin);
+          const std::int64_t keys = begin + rows - seen;
+          const std::int64_t k_seen = k_at + seen * width;
+          const std::int64_t v_seen = v_at + seen * width;
+          const float* const scores = p + begin * s.length + seen;
+          const at::Tensor tile_p = piece(scores, rows, keys, s.length);
           const at::Tensor tile_dout = piece(dout + (row + begin) * out_width + head * d, rows, d, out_width);
           const at::Tensor ds = piece(scratch.data(), rows, keys, s.length);
-          multiply(tile_p.t(), tile_dout, 1, 1, piece(dqkv + v_at, keys, d, width));
-          multiply(tile_dout, piece(qkv + v_at, keys, d, width).t(), 1, 0, ds);
-          softmax_backward_rows(rows, keys, s.length, factor, p + begin * s.length, scratch.data());
-          multiply(ds, piece(qkv + k_at, keys, d, width), 1, 0,
+          multiply(tile_p.t(), tile_dout, 1, 1, piece(dqkv + v_seen, keys, d, width));
+          multiply(tile_dout, piece(qkv + v_seen, keys, d, width).t(), 1, 0, ds);
+          softmax_backward_rows(rows, keys, s.length, factor, scores, scratch.data());
+          multiply(ds, piece(qkv + k_seen, keys, d, width), 1, 0,
                    piece(dqkv + q_at + begin * width, rows, d, width));
           multiply(ds.t(), piece(qkv + q_at + begin * width, rows, d, width), 1, 1,
-                   piece(dqkv + k_at, keys, d, width));
+                   piece(dqkv + k_seen, keys, d, width));
         }
       }
     }

@@ -82,7 +82,7 @@ void add_positions(Size size, std::int64_t begin, std::int64_t length, const flo
 void add_positions_backward(Size size, std::int64_t begin, std::int64_t length, const float* dx,
                             float* table_gradient);
 
-// ---- attention: causal, softmax(q kᵀ · scale) v
+// ---- attention: causal, softmax(q kᵀ · scale) v, over a window where there is one
 
 // A row of qkv has the queries of all heads, then the keys, then the values of all key-value heads.
 struct Attention {
@@ -91,10 +91,16 @@ struct Attention {
   std::int64_t heads;
   std::int64_t kv_heads;
   std::int64_t head_size;
+  std::int64_t window;  // positions that each sees, itself among them; 0: all before it
 
+  // The first position that one of this and later rows sees.
+  std::int64_t first_seen(std::int64_t row) const {
+    return window > 0 && row >= window ? row - window + 1 : 0;
+  }
   std::int64_t width() const { return (heads + 2 * kv_heads) * head_size; }
 };
-// probabilities: batch × heads × length × length, kept for the backward pass.
+// probabilities: batch × heads × length × length, kept for the backward pass; what lies far outside of the
+// window is not written.
 void attention_forward(const Attention& shape, const float* qkv, float* out, float* probabilities);
 void attention_backward(const Attention& shape, const float* qkv, const float* probabilities,
                         const float* dout, float* dqkv);

@@ -76,6 +76,62 @@ at::Tensor swiglu_backward(const at::Tensor& x, const at::Tensor& dy) {
   return x.is_cuda() ? device::swiglu_backward(x, dy) : host::swiglu_backward(x, dy);
 }
 
+namespace {
+
+at::Tensor activated(const at::Tensor& x, model::Activation activation) {
+  switch (activation) {
+    case model::Activation::gelu:
+      return at::gelu(x, "none");
+    case model::Activation::gelu_tanh:
+      return at::gelu(x, "tanh");
+    case model::Activation::silu:
+      break;
+  }
+  return at::silu(x);
+}
+
+at::Tensor activated_backward(const at::Tensor& x, const at::Tensor& dy, model::Activation activation) {
+  switch (activation) {
+    case model::Activation::gelu:
+      return at::gelu_backward(dy, x, "none");
+    case model::Activation::gelu_tanh:
+      return at::gelu_backward(dy, x, "tanh");
+    case model::Activation::silu:
+      break;
+  }
+  return at::silu_backward(dy, x);
+}
+
+}  // namespace
+
+// The usual ones have loops of their own, in one pass; the others are libtorch's.
+at::Tensor activate(const at::Tensor& x, model::Activation activation, bool gated) {
+  if (!gated) return activation == model::Activation::gelu_tanh ? math::gelu(x) : activated(x, activation);
+  if (activation == model::Activation::silu) return math::swiglu(x);
+  const auto halves = x.chunk(2, 1);
+  return at::mul(activated(halves[0].contiguous(), activation), halves[1]);
+}
+
+at::Tensor activate_backward(const at::Tensor& x, at::Tensor dy, model::Activation activation, bool gated,
+                             at::Tensor bias_gradient) {
+  at::Tensor dx;
+  if (!gated) {
+    if (activation == model::Activation::gelu_tanh && bias_gradient.defined())
+      return math::gelu_backward(x, std::move(dy), bias_gradient);
+    dx = activated_backward(x, dy, activation);
+  } else if (activation == model::Activation::silu) {
+    dx = math::swiglu_backward(x, dy);
+  } else {
+    const auto halves = x.chunk(2, 1);
+    const at::Tensor gate = halves[0].contiguous();
+    dx = at::cat({activated_backward(gate, at::mul(dy, halves[1]), activation),
+                  at::mul(dy, activated(gate, activation))},
+                 1);
+  }
+  if (bias_gradient.defined()) math::bias_backward(dx, bias_gradient);
+  return dx;
+}
+
 Attended attention(at::Tensor& qkv, const Heads& heads, const at::Tensor& angles) {
   return qkv.is_cuda() ? device::attention(qkv, heads, angles) : host::attention(qkv, heads, angles);
 }

@@ -7,6 +7,8 @@
 
 #include <vector>
 
+#include "learn/model/shape.hpp"
+
 namespace tutti::train::math {
 
 // Rows of a cut vocabulary are a multiple of this, so that matrix products run at full speed.
@@ -44,12 +46,21 @@ at::Tensor gelu_backward(const at::Tensor& x, at::Tensor dy, at::Tensor bias_gra
 at::Tensor swiglu(const at::Tensor& x);
 at::Tensor swiglu_backward(const at::Tensor& x, const at::Tensor& dy);
 
+// The hidden layer of an MLP after its activation. With a gate, a row of x has the gate and then what it
+// multiplies.
+at::Tensor activate(const at::Tensor& x, model::Activation activation, bool gated);
+// The gradient of x; dy may be used up. Adds the sums of its columns to the gradient of x's bias (undefined:
+// it has none).
+at::Tensor activate_backward(const at::Tensor& x, at::Tensor dy, model::Activation activation, bool gated,
+                             at::Tensor bias_gradient);
+
 struct Heads {
   std::int64_t batch = 0;
   std::int64_t length = 0;
   std::int64_t queries = 0;
   std::int64_t keys = 0;
   std::int64_t size = 0;
+  std::int64_t window = 0;  // positions that each sees, itself among them; 0: all before it
 };
 // Cosines and sines of each position: length × head size, which has two for each frequency.
 at::Tensor rotary_angles(std::int64_t length, const std::vector<double>& frequencies, at::Device device);

@@ -224,7 +224,9 @@ at::Tensor rows_of(const at::Tensor& heads) {
 enum class Way { cudnn, flash, plain };
 
 // cuDNN's is the fastest from Hopper on; libtorch's flash attention takes longer heads and older GPUs.
+// Neither has a window here.
 Way way_for(const at::Tensor& qkv, const Heads& h) {
+  if (h.window > 0) return Way::plain;
   if (qkv.scalar_type() != at::kBFloat16 || h.size % 8 != 0 || h.size > 256) return Way::plain;
   int generation = 0;
   cudaDeviceGetAttribute(&generation, cudaDevAttrComputeCapabilityMajor, qkv.device().index());
@@ -245,9 +247,11 @@ double scale_of(const Heads& h) { return 1.0 / std::sqrt(static_cast<double>(h.s
 
 Attended plain_attention(const Parts& parts, const Heads& h) {
   at::Tensor scores = at::matmul(parts.q, shared(parts.k, h).transpose(2, 3)).mul_(scale_of(h));
-  const at::Tensor later = at::ones({h.length, h.length}, scores.options().dtype(at::kBool)).triu_(1);
+  const at::Tensor ones = at::ones({h.length, h.length}, scores.options().dtype(at::kBool));
+  at::Tensor unseen = ones.triu(1);
+  if (h.window > 0) unseen.logical_or_(ones.tril(-h.window));
   const at::Tensor probabilities =
-      scores.masked_fill_(later, -std::numeric_limits<float>::infinity()).softmax(-1);
+      scores.masked_fill_(unseen, -std::numeric_limits<float>::infinity()).softmax(-1);
   return {.out = rows_of(at::matmul(probabilities, shared(parts.v, h))), .kept = probabilities};
 }
 

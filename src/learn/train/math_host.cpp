@@ -29,7 +29,7 @@ const std::int64_t* tokens_of(const at::Tensor& tokens) {
 kernels::Size size_of(const at::Tensor& matrix) { return {matrix.size(0), matrix.size(1)}; }
 
 kernels::Attention shape_of(const Heads& heads) {
-  return {heads.batch, heads.length, heads.queries, heads.keys, heads.size};
+  return {heads.batch, heads.length, heads.queries, heads.keys, heads.size, heads.window};
 }
 
 void rotate(const at::Tensor& qkv, const Heads& heads, const at::Tensor& angles, bool inverse) {

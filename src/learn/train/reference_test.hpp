@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "learn/model/shape.hpp"
+#include "learn/model/names.hpp"
 #include "learn/train/initial_values.hpp"
 
 namespace tutti::train {
@@ -37,17 +37,13 @@ class Reference {
   }
 
   torch::Tensor forward(const torch::Tensor& tokens) {
-    const bool gpt2 = shape_.family == model::Family::gpt2;
-    const std::int64_t length = tokens.size(1);
-    torch::Tensor x = torch::embedding(w(gpt2 ? "wte.weight" : "model.embed_tokens.weight"), tokens);
-    if (gpt2) x = x + w("wpe.weight").slice(0, 0, length);
-    for (std::int64_t layer = 0; layer < shape_.layers; ++layer) {
-      x = gpt2 ? gpt2_block(x, "h." + std::to_string(layer) + ".")
-               : llama_block(x, "model.layers." + std::to_string(layer) + ".");
-    }
-    x = gpt2 ? layer_norm(x, "ln_f") : rms_norm(x, "model.norm");
-    const std::string embedding = gpt2 ? "wte.weight" : "model.embed_tokens.weight";
-    return torch::matmul(x, w(shape_.tied ? embedding : "lm_head.weight").t());
+    const model::Names names = model::names_of(shape_);
+    torch::Tensor x = torch::embedding(w(names.embedding + ".weight"), tokens);
+    if (shape_.learned_positions) x = x + w(names.positions + ".weight").slice(0, 0, tokens.size(1));
+    for (std::int64_t layer = 0; layer < shape_.layers; ++layer)
+      x = block(x, model::names_of_layer(shape_, layer));
+    return torch::matmul(norm(x, names.norm),
+                         w((shape_.tied ? names.embedding : names.head) + ".weight").t());
   }
 
   // One step of AdamW as PyTorch has it, with clipping; the norm before it.
@@ -78,39 +74,55 @@ class Reference {
  private:
   const torch::Tensor& w(const std::string& name) { return weights_.at(name); }
 
-  torch::Tensor layer_norm(const torch::Tensor& x, const std::string& at) {
-    return torch::layer_norm(x, {shape_.hidden}, w(at + ".weight"), w(at + ".bias"), shape_.norm_epsilon);
+  torch::Tensor norm(const torch::Tensor& x, const std::string& part) {
+    if (shape_.norm == model::Norm::rms) return rms_norm(x, part);
+    return torch::layer_norm(x, {shape_.hidden}, w(part + ".weight"), w(part + ".bias"), shape_.norm_epsilon);
   }
-  torch::Tensor rms_norm(const torch::Tensor& x, const std::string& at) {
-    return x * torch::rsqrt(x.pow(2).mean(-1, true) + shape_.norm_epsilon) * w(at + ".weight");
+  torch::Tensor rms_norm(const torch::Tensor& x, const std::string& part) {
+    return x * torch::rsqrt(x.pow(2).mean(-1, true) + shape_.norm_epsilon) * w(part + ".weight");
+  }
+  torch::Tensor linear(const torch::Tensor& x, const std::string& part, bool with_bias) {
+    return torch::linear(x, w(part + ".weight"), with_bias ? w(part + ".bias") : torch::Tensor());
+  }
+  torch::Tensor activated(const torch::Tensor& x) const {
+    if (shape_.activation == model::Activation::silu) return torch::silu(x);
+    return torch::gelu(x, shape_.activation == model::Activation::gelu ? "none" : "tanh");
   }
 
-  torch::Tensor attend(torch::Tensor q, torch::Tensor k, torch::Tensor v) {
-    const std::int64_t batch = q.size(0);
-    const std::int64_t length = q.size(1);
-    const std::int64_t d = shape_.head_size();
-    const auto heads = [&](const torch::Tensor& t) { return t.view({batch, length, -1, d}).transpose(1, 2); };
-    q = heads(q);
-    k = heads(k);
-    v = heads(v);
-    if (shape_.family == model::Family::llama) {
+  torch::Tensor attention(const torch::Tensor& x, const model::LayerNames& names) {
+    const std::int64_t batch = x.size(0);
+    const std::int64_t length = x.size(1);
+    const std::int64_t d = shape_.head_size;
+    const auto heads = [&](const std::string& part) {
+      return linear(x, part, shape_.qkv_bias).view({batch, length, -1, d}).transpose(1, 2);
+    };
+    torch::Tensor q = heads(names.queries);
+    torch::Tensor k = heads(names.keys);
+    torch::Tensor v = heads(names.values);
+    if (shape_.qk_norm) {
+      q = rms_norm(q, names.query_norm);
+      k = rms_norm(k, names.key_norm);
+    }
+    if (!shape_.learned_positions) {
       q = turned(q);
       k = turned(k);
     }
     const std::int64_t sharing = shape_.heads / shape_.kv_heads;
     k = k.repeat_interleave(sharing, 1);
     v = v.repeat_interleave(sharing, 1);
-    const auto mask = torch::ones({length, length}, torch::kBool).tril();
+    torch::Tensor seen = torch::ones({length, length}, torch::kBool).tril();
+    if (shape_.window > 0)
+      seen = seen.logical_and(torch::ones({length, length}, torch::kBool).triu(1 - shape_.window));
     const auto scores = (torch::matmul(q, k.transpose(-2, -1)) / std::sqrt(static_cast<double>(d)))
-                            .masked_fill(mask.logical_not(), -INFINITY);
-    return torch::matmul(torch::softmax(scores, -1), v).transpose(1, 2).reshape({batch, length, -1});
+                            .masked_fill(seen.logical_not(), -INFINITY);
+    const auto out =
+        torch::matmul(torch::softmax(scores, -1), v).transpose(1, 2).reshape({batch, length, -1});
+    return linear(out, names.output, shape_.output_bias);
   }
 
   // The halves of each head against each other.
   torch::Tensor turned(const torch::Tensor& x) {
-    const std::int64_t d = x.size(-1);
-    const auto frequencies =
-        torch::pow(shape_.rope.theta, -torch::arange(0, d, 2, torch::kDouble) / static_cast<double>(d));
+    const auto frequencies = torch::tensor(model::frequencies(shape_.rope, x.size(-1)), torch::kDouble);
     const auto angles = torch::outer(torch::arange(x.size(2), torch::kDouble), frequencies);
     const auto both = torch::cat({angles, angles}, -1);
     const auto halves = x.chunk(2, -1);
@@ -118,28 +130,15 @@ class Reference {
     return x * both.cos().to(x.dtype()) + other * both.sin().to(x.dtype());
   }
 
-  torch::Tensor gpt2_block(const torch::Tensor& x, const std::string& at) {
-    const auto linear = [&](const torch::Tensor& in, const std::string& name) {
-      return torch::linear(in, w(at + name + ".weight"), w(at + name + ".bias"));
-    };
-    const auto h = layer_norm(x, at + "ln_1");
-    const auto attended = attend(linear(h, "attn.q"), linear(h, "attn.k"), linear(h, "attn.v"));
-    const auto middle = x + linear(attended, "attn.c_proj");
-    const auto hidden = torch::gelu(linear(layer_norm(middle, at + "ln_2"), "mlp.c_fc"), "tanh");
-    return middle + linear(hidden, "mlp.c_proj");
+  torch::Tensor feed_forward(const torch::Tensor& x, const model::FeedForwardNames& names) {
+    const auto up = linear(x, names.up, shape_.mlp_bias);
+    const auto hidden = shape_.gated ? activated(linear(x, names.gate, shape_.mlp_bias)) * up : activated(up);
+    return linear(hidden, names.down, shape_.mlp_bias);
   }
 
-  torch::Tensor llama_block(const torch::Tensor& x, const std::string& at) {
-    const auto linear = [&](const torch::Tensor& in, const std::string& name) {
-      return torch::linear(in, w(at + name + ".weight"));
-    };
-    const auto h = rms_norm(x, at + "input_layernorm");
-    const auto attended =
-        attend(linear(h, "self_attn.q_proj"), linear(h, "self_attn.k_proj"), linear(h, "self_attn.v_proj"));
-    const auto middle = x + linear(attended, "self_attn.o_proj");
-    const auto normed = rms_norm(middle, at + "post_attention_layernorm");
-    return middle + linear(torch::silu(linear(normed, "mlp.gate_proj")) * linear(normed, "mlp.up_proj"),
-                           "mlp.down_proj");
+  torch::Tensor block(const torch::Tensor& x, const model::LayerNames& names) {
+    const auto middle = x + attention(norm(x, names.attention_norm), names);
+    return middle + feed_forward(norm(middle, names.feed_forward_norm), names.feed_forward);
   }
 
   model::Shape shape_;

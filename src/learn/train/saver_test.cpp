@@ -18,15 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr model::Shape shape{.family = model::Family::gpt2,
-                             .vocabulary = 61,
-                             .layers = 1,
-                             .hidden = 32,
-                             .heads = 4,
-                             .kv_heads = 4,
-                             .intermediate = 96,
-                             .context = 16,
-                             .tied = true};
+const model::Shape shape = model::make_shape(
+    "gpt2", {.vocabulary = 61, .layers = 1, .hidden = 32, .heads = 4, .intermediate = 96, .context = 16});
 
 // No more than so many bytes beside what the process has: what asks for them gets an exception.
 class MemoryLimit {

@@ -31,9 +31,9 @@ math::Slice slice_of(const Setup& setup, const Groups& groups, const View& table
 
 Embedding::Embedding(const Setup& setup, Groups& groups, Storage& tokens, Storage* positions)
     : setup_(setup), groups_(groups), tokens_(tokens), positions_(positions) {
-  const bool gpt2 = setup.shape.family == model::Family::gpt2;
-  table_ = tokens.view({gpt2 ? "wte.weight" : "model.embed_tokens.weight"});
-  if (positions != nullptr) position_table_ = positions->view({"wpe.weight"});
+  const model::Names names = model::names_of(setup.shape);
+  table_ = tokens.view({model::weight_of(names.embedding)});
+  if (positions != nullptr) position_table_ = positions->view({model::weight_of(names.positions)});
   slice_ = slice_of(setup, groups, table_);
 }
 
@@ -70,9 +70,10 @@ Head::Head(const Setup& setup, Groups& groups, Storage& norm, Storage& vocabular
       norm_(norm),
       vocabulary_(vocabulary),
       matrix_(vocabulary.view({matrix})),
-      has_bias_(setup.shape.family == model::Family::gpt2) {
-  norm_weight_ = norm.view({has_bias_ ? "ln_f.weight" : "model.norm.weight"});
-  if (has_bias_) norm_bias_ = norm.view({"ln_f.bias"});
+      has_bias_(setup.shape.norm == model::Norm::layer) {
+  const model::Names names = model::names_of(setup.shape);
+  norm_weight_ = norm.view({model::weight_of(names.norm)});
+  if (has_bias_) norm_bias_ = norm.view({model::bias_of(names.norm)});
   slice_ = slice_of(setup, groups, matrix_);
 }
 
@@ -169,7 +170,8 @@ void Transformer::build_part(const plan::Span& span, const std::vector<model::Un
   if (span.has_head) {
     Storage& own = parameters_.add(units.back().tensors);
     if (apart) tied_ = &parameters_.add({table}, Role::second_of_two);
-    part.head.emplace(setup, groups_, own, tied ? *tied_ : own, tied ? table.name : "lm_head.weight");
+    part.head.emplace(setup, groups_, own, tied ? *tied_ : own,
+                      tied ? table.name : model::weight_of(model::names_of(setup.shape).head));
   }
   parts_.push_back(std::move(part));
 }
