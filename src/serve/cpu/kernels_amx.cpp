@@ -65,8 +65,9 @@ void multiply_sixteen(const Product& job, std::int64_t panel, std::int64_t token
         reinterpret_cast<const __m256i*>(scales + static_cast<std::size_t>(block) * scales_block_bytes)));
 #pragma GCC unroll 16
     for (int t = 0; t < unit_tokens; ++t) {
-      sums[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(tile[block % rooms][t])),
-                                _mm512_mul_ps(scale, _mm512_set1_ps(token_scales[t * blocks + block])), sums[t]);
+      sums[t] =
+          _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(tile[block % rooms][t])),
+                          _mm512_mul_ps(scale, _mm512_set1_ps(token_scales[t * blocks + block])), sums[t]);
     }
   };
   // What the unit stores can be read only later: meanwhile the next blocks begin.

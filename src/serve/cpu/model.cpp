@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "serve/batch/choose.hpp"
 #include "serve/cpu/cache.hpp"
 #include "serve/cpu/forward.hpp"
 #include "serve/cpu/instructions.hpp"
@@ -18,7 +19,10 @@ constexpr std::int64_t touch_bytes = std::int64_t{64} << 20;
 class CpuModel final : public Model {
  public:
   CpuModel(const model::Shape& shape, const Options& options)
-      : shape_(shape), options_(options), team_(options.threads) {}
+      : shape_(shape),
+        options_(options),
+        team_(options.threads),
+        choosers_(static_cast<std::size_t>(team_.size())) {}
 
   Result<> load(const ReadRows& read) {
     const auto free_bytes = free_memory_bytes();
@@ -73,13 +77,17 @@ class CpuModel final : public Model {
   }
 
   Result<std::vector<Chosen>> choose(std::span<const Choice> choices) override {
-    std::vector<Chosen> chosen;
     for (const Choice& choice : choices) {
-      auto row = row_of(choice.row);
-      if (!row) return std::move(row).error();
-      const auto largest = std::max_element(row->begin(), row->end());
-      chosen.push_back({.token = static_cast<Token>(largest - row->begin())});
+      if (auto row = row_of(choice.row); !row) return std::move(row).error();
     }
+    std::vector<Chosen> chosen(choices.size());
+    team_.run([&](Member& member) {
+      Chooser& chooser = choosers_[static_cast<std::size_t>(member.index())];
+      member.share(static_cast<std::int64_t>(choices.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+        for (auto at = static_cast<std::size_t>(begin); at < static_cast<std::size_t>(end); ++at)
+          chosen[at] = chooser.choose(forward_->logits(choices[at].row), choices[at]);
+      });
+    });
     return chosen;
   }
 
@@ -149,6 +157,7 @@ class CpuModel final : public Model {
   Memory scratch_memory_;
   Limits limits_;
   std::unique_ptr<Forward> forward_;
+  std::vector<Chooser> choosers_;  // one a thread
   std::vector<StepToken> tokens_;  // of the last step
   std::vector<std::int64_t> rows_;
 };

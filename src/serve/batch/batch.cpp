@@ -1,0 +1,194 @@
+#include "serve/batch/batch.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "base/index.hpp"
+#include "serve/batch/sequence.hpp"
+
+namespace tutti::serve {
+namespace {
+
+// Sorted by token, each once.
+std::vector<Choice::Seen> seen_of(const Request& request) {
+  if (!request.sampling.penalizes()) return {};
+  std::vector<Token> tokens = request.prompt;
+  std::sort(tokens.begin(), tokens.end());
+  tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
+  std::vector<Choice::Seen> seen;
+  seen.reserve(tokens.size());
+  for (const Token token : tokens) seen.push_back({token, 0});
+  return seen;
+}
+
+}  // namespace
+
+Batch::Batch(const Limits& limits, const BatchSettings& settings, TokenBytes token_bytes)
+    : limits_(limits),
+      settings_(settings),
+      token_bytes_(std::move(token_bytes)),
+      blocks_(limits.blocks, limits.block_tokens, settings.salt),
+      order_(settings.patience_steps) {
+  TUTTI_CHECK(limits.step_tokens_max > 0 && limits.step_rows_max > 0 && settings.sequences_max > 0);
+  // Half of a step at least is for prompts, and each that runs has a row.
+  settings_.sequences_max =
+      std::min({settings.sequences_max, std::max(limits.step_tokens_max / 2, 1), limits.step_rows_max});
+  step_tokens_.reserve(at(limits.step_tokens_max));
+}
+
+Batch::~Batch() = default;
+
+std::int64_t Batch::blocks_for(std::int64_t positions) const {
+  return (positions + limits_.block_tokens - 1) / limits_.block_tokens;
+}
+
+Result<> Batch::submit(RequestId id, Request request) {
+  TUTTI_CHECK(requests_.empty() || requests_.rbegin()->first < id, "ids grow");
+  if (auto checked = check(request, limits_); !checked) return checked;
+  if (requests_.size() >= settings_.requests_max) {
+    return failed(std::to_string(requests_.size()) + " requests wait already")
+        .remedy("ask again in a while, or start another engine");
+  }
+  auto entry = std::make_unique<Entry>();
+  entry->id = id;
+  entry->request = std::move(request);
+  for (std::int32_t answer = 0; answer < entry->request.answers; ++answer) {
+    auto sequence = std::make_unique<Sequence>(entry->request);
+    sequence->id = {id, answer};
+    if (entry->request.guide) sequence->guide_state = entry->request.guide->start();
+    entry->sequences.push_back(std::move(sequence));
+  }
+  unfinished_ += entry->request.answers;
+  order_.enter(entry->request.key, at(counts_.steps));
+  wait_for_turn(*entry->sequences.front());
+  requests_.emplace(id, std::move(entry));
+  return {};
+}
+
+void Batch::wait_for_turn(Sequence& sequence) {
+  sequence.state = State::waiting;
+  if (sequence.tokens.empty()) {
+    sequence.tokens = sequence.request->prompt;
+    sequence.seen = seen_of(*sequence.request);
+  }
+  order_.add(sequence.request->key, sequence.id, at(counts_.steps));
+}
+
+// The other answers share the blocks of the prompt, once there are any.
+void Batch::let_siblings_wait(Entry& entry) {
+  for (const auto& sequence : entry.sequences) {
+    if (sequence->state == State::held) wait_for_turn(*sequence);
+  }
+}
+
+// The last one first, so that the beginning of a text stays in the cache longest.
+void Batch::release_blocks(Sequence& sequence) {
+  for (auto block = sequence.blocks.rbegin(); block != sequence.blocks.rend(); ++block)
+    blocks_.release(*block);
+  sequence.blocks.clear();
+  sequence.kept_blocks = 0;
+  sequence.computed = 0;
+}
+
+Piece Batch::finish(Sequence& sequence, Finish finish) {
+  TUTTI_CHECK(sequence.state != State::finished);
+  release_blocks(sequence);
+  if (order_.waits(sequence.request->key, sequence.id)) order_.remove(sequence.request->key, sequence.id);
+  running_.erase(sequence.id);
+  sequence.state = State::finished;
+  --unfinished_;
+  ++requests_.at(sequence.id.request)->finished;
+  Piece piece;
+  piece.request = sequence.id.request;
+  piece.answer = sequence.id.answer;
+  piece.text = sequence.text.finish();
+  piece.finish = finish;
+  piece.cached_tokens = std::max<std::int64_t>(sequence.cached_tokens, 0);
+  return piece;
+}
+
+void Batch::drop_if_finished(RequestId id) {
+  const auto entry = requests_.find(id);
+  if (entry == requests_.end() || at(entry->second->finished) < entry->second->sequences.size()) return;
+  order_.leave(entry->second->request.key);
+  requests_.erase(entry);
+  ++counts_.finished;
+}
+
+std::vector<Piece> Batch::cancel(RequestId id) {
+  TUTTI_CHECK(!in_step_, "a step that is being computed is taken first");
+  const auto entry = requests_.find(id);
+  if (entry == requests_.end()) return {};
+  std::vector<Piece> pieces;
+  for (const auto& sequence : entry->second->sequences) {
+    if (sequence->state != State::finished) pieces.push_back(finish(*sequence, Finish::cancelled));
+  }
+  drop_if_finished(id);
+  return pieces;
+}
+
+std::vector<Piece> Batch::fail(const std::string& problem) {
+  in_step_ = false;
+  plan_ = {};
+  planned_.clear();
+  std::vector<Piece> pieces;
+  while (!running_.empty()) {
+    const RequestId id = running_.begin()->request;
+    for (const auto& sequence : requests_.at(id)->sequences) {
+      if (sequence->state == State::finished) continue;
+      pieces.push_back(finish(*sequence, Finish::failed));
+      pieces.back().problem = problem;
+    }
+    drop_if_finished(id);
+  }
+  return pieces;
+}
+
+BatchCounts Batch::counts() const {
+  BatchCounts counts = counts_;
+  counts.requests = static_cast<std::int64_t>(requests_.size());
+  counts.running = static_cast<std::int64_t>(running_.size());
+  counts.waiting = unfinished_ - counts.running;
+  counts.blocks = blocks_.count();
+  counts.blocks_used = blocks_.used();
+  counts.blocks_idle = blocks_.idle();
+  return counts;
+}
+
+Result<> Batch::invariants() const {
+  const auto broken = [](const SequenceId& id, const std::string& what) {
+    return failed("answer " + std::to_string(id.answer) + " of request " + id.request.text() + ": " + what);
+  };
+  std::vector<std::int32_t> users(at(blocks_.count()));
+  std::size_t running = 0;
+  std::int64_t unfinished = 0;
+  for (const auto& [id, entry] : requests_) {
+    std::int32_t finished = 0;
+    unfinished += entry->request.answers - entry->finished;
+    for (const auto& sequence : entry->sequences) {
+      const bool runs = sequence->state == State::running;
+      const bool in_order = order_.waits(entry->request.key, sequence->id);
+      for (const BlockId block : sequence->blocks) ++users[at(block)];
+      if (runs) ++running;
+      if (sequence->state == State::finished) ++finished;
+      if (runs != running_.contains(sequence->id)) return broken(sequence->id, "it runs in one place alone");
+      if (!runs && !sequence->blocks.empty()) return broken(sequence->id, "it holds blocks and does not run");
+      if (in_order != (sequence->state == State::waiting || (runs && sequence->in_prompt)))
+        return broken(sequence->id, "it waits in one place alone");
+      if (static_cast<std::int64_t>(sequence->blocks.size()) < blocks_for(sequence->computed))
+        return broken(sequence->id, "it has computed more than its blocks hold");
+      if (runs && sequence->computed >= sequence->size())
+        return broken(sequence->id, "nothing of it is left to compute");
+      if (sequence->kept_blocks > sequence->blocks.size())
+        return broken(sequence->id, "it shares more blocks than it has");
+    }
+    if (finished != entry->finished || at(finished) == entry->sequences.size())
+      return failed("request " + id.text() + ": its finished answers are counted wrong");
+  }
+  if (unfinished != unfinished_) return failed("the answers that are not finished are counted wrong");
+  if (running != running_.size()) return failed("somebody runs who is not there");
+  if (auto checked = order_.invariants(); !checked) return checked;
+  return blocks_.invariants(users);
+}
+
+}  // namespace tutti::serve

@@ -1,0 +1,169 @@
+// Who is computed next, and what comes of it: requests in, steps of a model out, tokens back, pieces of
+// answers out.
+//
+//   submit ─▶ waiting ─▶ running ─▶ finished        plan() ─▶ the model computes ─▶ take()
+//                 ▲         │ no block is left
+//                 └─────────┘ (its tokens are kept and computed again)
+//
+// A step has first a token of every running sequence (and drafted ones, where its own text suggests them),
+// then parts of prompts in a fair order between keys, within the model's limits. A sequence is let in when
+// there are blocks for all of its tokens; when they run out, the youngest goes back. The oldest always goes
+// on, so that every request ends. What a request answers depends on nothing but itself. Pure, one thread at a
+// time.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "serve/batch/blocks.hpp"
+#include "serve/batch/draft.hpp"
+#include "serve/batch/order.hpp"
+#include "serve/batch/request.hpp"
+#include "serve/batch/text.hpp"
+#include "serve/step/step.hpp"
+
+namespace tutti::serve {
+
+struct BatchSettings {
+  std::int32_t sequences_max = 256;      // that run at once
+  std::size_t requests_max = 10'000;     // that are not finished
+  std::int32_t drafts_max = 0;           // tokens that are guessed for a sequence; 0: none
+  std::int32_t step_drafts_max = 64;     // for all of them
+  std::uint64_t patience_steps = 1'000;  // without anything, then a key goes first
+  bool keeps_prefixes = true;
+  std::uint64_t salt = 0;  // of the prefix cache
+};
+
+// What came of an answer in a step.
+struct Piece {
+  RequestId request;
+  std::int32_t answer = 0;
+  std::vector<Token> tokens;
+  std::vector<Chosen> choices;  // of each token, if logprobs were asked for
+  std::string text;             // as far as it is sure
+  std::optional<Finish> finish;
+  std::string problem;  // if it failed: what the model said
+  std::int64_t cached_tokens = 0;  // of the prompt, when it was first let in
+};
+
+struct Plan {
+  std::vector<Chunk> chunks;
+  std::vector<Choice> choices;
+  bool empty() const { return chunks.empty(); }
+};
+
+struct BatchCounts {
+  std::int64_t running = 0;  // sequences
+  std::int64_t waiting = 0;
+  std::int64_t requests = 0;
+  std::int64_t blocks = 0;
+  std::int64_t blocks_used = 0;
+  std::int64_t blocks_idle = 0;  // kept for who comes with the same beginning
+  // Since the start:
+  std::int64_t steps = 0;
+  std::int64_t prompt_tokens = 0;  // computed
+  std::int64_t cached_tokens = 0;  // found instead
+  std::int64_t generated_tokens = 0;
+  std::int64_t drafted_tokens = 0;
+  std::int64_t accepted_tokens = 0;  // of the drafted ones
+  std::int64_t preemptions = 0;
+  std::int64_t finished = 0;  // requests
+};
+
+class Batch {
+ public:
+  // The bytes that a token stands for in the text.
+  using TokenBytes = std::function<std::string_view(Token)>;
+
+  Batch(const Limits& limits, const BatchSettings& settings, TokenBytes token_bytes);
+  ~Batch();
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+
+  // Ids grow: an id that was given is never given again. Too many requests are a failure, a wrong one is
+  // invalid.
+  Result<> submit(RequestId id, Request request);
+  // Its blocks are free at once. Pieces of its answers say so; nothing if there is no such request any more.
+  std::vector<Piece> cancel(RequestId id);
+
+  // What the model is to compute now; empty if nothing is to be done. What it points to stays until take() or
+  // fail().
+  const Plan& plan();
+  // What was chosen, one for each choice of the plan.
+  std::vector<Piece> take(std::span<const Chosen> chosen);
+  // The model could not compute the plan: all that ran is finished.
+  std::vector<Piece> fail(const std::string& problem);
+
+  bool empty() const { return requests_.empty(); }
+  BatchCounts counts() const;
+  // What must hold between steps, whatever was submitted and cancelled.
+  Result<> invariants() const;
+
+ private:
+  enum class State { held, waiting, running, finished };  // held: until the first answer's prompt is computed
+  struct Sequence;
+  struct Entry;
+
+  // batch.cpp
+  std::int64_t blocks_for(std::int64_t positions) const;
+  void release_blocks(Sequence& sequence);
+  Piece finish(Sequence& sequence, Finish finish);
+  void drop_if_finished(RequestId id);
+  void wait_for_turn(Sequence& sequence);
+  void let_siblings_wait(Entry& entry);
+  // plan.cpp
+  void plan_decodes();
+  void plan_prompts();
+  bool grow(Sequence& sequence);
+  void preempt(Sequence& sequence);
+  bool admit(Sequence& sequence);
+  bool plan_prompt(Sequence& sequence);
+  std::span<const Token> draft(Sequence& sequence, std::int32_t decodes_left);
+  void plan_chunk(Sequence& sequence, std::int64_t tokens, std::span<const Token> drafts, bool reaches_end);
+  void plan_choice(Sequence& sequence, std::int32_t row, std::int32_t draft, Guide::State guide_state);
+  // take.cpp
+  void take_tokens(Sequence& sequence, std::span<const Chosen> chosen, std::span<const Token> drafts,
+                   Piece& piece);
+  std::optional<Finish> append(Sequence& sequence, const Chosen& chosen, Piece& piece);
+  void keep_full_blocks(Sequence& sequence);
+
+  struct Planned {
+    Sequence* sequence = nullptr;
+    std::int64_t tokens = 0;  // of its own, without drafts
+    std::span<const Token> drafts;
+    std::size_t first_choice = 0;
+    std::size_t choices = 0;
+  };
+
+  Limits limits_;
+  BatchSettings settings_;
+  TokenBytes token_bytes_;
+  Blocks blocks_;
+  Order order_;
+  std::map<RequestId, std::unique_ptr<Entry>> requests_;
+  std::set<SequenceId> running_;  // oldest first
+  std::int64_t unfinished_ = 0;   // answers
+  BatchCounts counts_;
+
+  // Of the step that is being computed:
+  bool in_step_ = false;
+  Plan plan_;
+  std::vector<Planned> planned_;
+  std::vector<Token> step_tokens_;  // room for all of them, so that spans stay
+  std::deque<std::vector<std::uint64_t>> step_masks_;
+  std::int64_t tokens_left_ = 0;
+  std::int64_t rows_left_ = 0;
+  std::int64_t drafts_left_ = 0;
+};
+
+}  // namespace tutti::serve

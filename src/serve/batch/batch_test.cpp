@@ -1,0 +1,288 @@
+#include "serve/batch/batch.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "base/index.hpp"
+#include "serve/batch/toy_test.hpp"
+
+namespace tutti::serve {
+namespace {
+
+const Limits small{.vocabulary = 40,
+                   .context = 200,
+                   .block_tokens = 4,
+                   .blocks = 32,
+                   .step_tokens_max = 16,
+                   .step_rows_max = 8};
+
+// A batch with its toy, driven by hand.
+struct World {
+  Toy toy;
+  Batch batch;
+  std::uint64_t ids = 0;
+  std::map<SequenceId, std::vector<Token>> tokens;
+  std::map<SequenceId, std::string> text;
+  std::map<SequenceId, Finish> finish;
+  std::vector<RequestId> order;  // in which requests had their first token
+
+  explicit World(const Limits& limits = small, const BatchSettings& settings = {})
+      : toy(limits), batch(limits, settings, toy_bytes) {}
+
+  RequestId submit(Request request) {
+    const RequestId id(++ids);
+    const auto submitted = batch.submit(id, std::move(request));
+    EXPECT_TRUE(submitted.ok()) << submitted.error().text();
+    return id;
+  }
+  void take(const std::vector<Piece>& pieces) {
+    for (const Piece& piece : pieces) {
+      const SequenceId id{piece.request, piece.answer};
+      EXPECT_FALSE(finish.contains(id)) << "nothing comes after the end";
+      auto& own = tokens[id];
+      if (own.empty() && piece.answer == 0 && !piece.tokens.empty()) order.push_back(piece.request);
+      own.insert(own.end(), piece.tokens.begin(), piece.tokens.end());
+      text[id] += piece.text;
+      if (piece.finish) finish[id] = *piece.finish;
+    }
+    const auto checked = batch.invariants();
+    ASSERT_TRUE(checked.ok()) << checked.error().text();
+  }
+  bool step() {
+    const Plan& plan = batch.plan();
+    if (plan.empty()) return false;
+    toy.step(plan.chunks);
+    take(batch.take(toy.choose(plan.choices)));
+    return true;
+  }
+  void run() {
+    while (!batch.empty()) ASSERT_TRUE(step()) << "requests are left and nothing is planned";
+  }
+};
+
+std::vector<Token> prompt(std::size_t size, Token first = 0) {
+  std::vector<Token> tokens(size);
+  for (std::size_t nth = 0; nth < size; ++nth) tokens[nth] = static_cast<Token>((at(first) + nth * 7) % 40);
+  return tokens;
+}
+
+TEST(Batch, AnswersUpToTheLength) {
+  World world;
+  const auto id = world.submit({.prompt = prompt(5), .tokens_max = 7});
+  world.run();
+  EXPECT_EQ(world.tokens[(SequenceId{id, 0})].size(), 7U);
+  EXPECT_EQ(world.finish[(SequenceId{id, 0})], Finish::length);
+  EXPECT_EQ(world.batch.counts().blocks_used, 0);
+  EXPECT_EQ(world.batch.counts().finished, 1);
+  EXPECT_EQ(world.batch.counts().generated_tokens, 7);
+}
+
+TEST(Batch, LongPromptsComeInPartsWhileOthersGoOn) {
+  World world;
+  const auto talker = world.submit({.key = "a", .prompt = prompt(4), .tokens_max = 40});
+  world.step();
+  world.submit({.key = "b", .prompt = prompt(60, 3), .tokens_max = 2});
+  std::size_t before = world.tokens[(SequenceId{talker, 0})].size();
+  for (int step = 0; step < 4; ++step) {
+    world.step();
+    EXPECT_EQ(world.tokens[(SequenceId{talker, 0})].size(), ++before) << "each step has a token of it";
+  }
+  EXPECT_EQ(world.order.size(), 2U) << "60 tokens fit into 4 steps of 15";
+  world.run();
+}
+
+TEST(Batch, AShortPromptPassesALongOneOfAnotherKey) {
+  World world;
+  const auto long_one = world.submit({.key = "a", .prompt = prompt(100), .tokens_max = 1});
+  world.step();
+  const auto short_one = world.submit({.key = "b", .prompt = prompt(8, 1), .tokens_max = 1});
+  world.run();
+  EXPECT_EQ(world.order, (std::vector{short_one, long_one}));
+}
+
+TEST(Batch, TheSamePrefixIsComputedOnce) {
+  World world;
+  world.submit({.prompt = prompt(21), .tokens_max = 1});
+  world.run();
+  EXPECT_EQ(world.batch.counts().prompt_tokens, 21);
+  world.submit({.prompt = prompt(21), .tokens_max = 1});
+  world.run();
+  EXPECT_EQ(world.batch.counts().prompt_tokens, 22) << "five blocks were found, one token is computed";
+  EXPECT_EQ(world.batch.counts().cached_tokens, 20);
+  world.submit({.prompt = prompt(21), .adapter = 1, .tokens_max = 1});
+  world.run();
+  EXPECT_EQ(world.batch.counts().prompt_tokens, 43) << "another adapter, other keys and values";
+  EXPECT_EQ(world.tokens[(SequenceId{RequestId(1), 0})], world.tokens[(SequenceId{RequestId(2), 0})]);
+  EXPECT_NE(world.tokens[(SequenceId{RequestId(1), 0})], world.tokens[(SequenceId{RequestId(3), 0})]);
+}
+
+TEST(Batch, AnswersOfOneRequestShareItsPrompt) {
+  World world;
+  const auto id = world.submit(
+      {.prompt = prompt(20), .tokens_max = 6, .answers = 4, .sampling = {.temperature = 1, .seed = 5}});
+  world.run();
+  EXPECT_EQ(world.batch.counts().prompt_tokens, 20 + 3 * 4) << "the last block is each one's own";
+  EXPECT_NE(world.tokens[(SequenceId{id, 0})], world.tokens[(SequenceId{id, 1})]);
+  EXPECT_EQ(world.finish.size(), 4U);
+}
+
+TEST(Batch, TheYoungestGoesBackWhenBlocksRunOut) {
+  Limits tight = small;
+  tight.blocks = 12;
+  World world(tight, {.keeps_prefixes = false});
+  const auto old = world.submit({.prompt = prompt(8), .tokens_max = 30});
+  const auto young = world.submit({.prompt = prompt(8, 5), .tokens_max = 30});
+  world.run();
+  EXPECT_GT(world.batch.counts().preemptions, 0);
+  EXPECT_EQ(world.tokens[(SequenceId{old, 0})].size(), 30U);
+  EXPECT_EQ(world.tokens[(SequenceId{young, 0})].size(), 30U);
+
+  World alone;
+  alone.submit({.prompt = prompt(8), .tokens_max = 30});
+  alone.submit({.prompt = prompt(8, 5), .tokens_max = 30});
+  alone.run();
+  EXPECT_EQ(alone.batch.counts().preemptions, 0);
+  EXPECT_EQ(alone.tokens, world.tokens);
+}
+
+TEST(Batch, StopsAtTokensAndTexts) {
+  World world;
+  const auto plain = world.submit({.prompt = prompt(6), .tokens_max = 20});
+  world.run();
+  const auto all = world.tokens[(SequenceId{plain, 0})];
+  const auto fifth = all[4];
+  const auto first_place = at(std::find(all.begin(), all.end(), fifth) - all.begin());
+
+  const auto by_token = world.submit({.prompt = prompt(6), .tokens_max = 20, .stop_ids = {fifth}});
+  world.run();
+  EXPECT_EQ(world.tokens[(SequenceId{by_token, 0})].size(), first_place + 1);
+  EXPECT_EQ(world.finish[(SequenceId{by_token, 0})], Finish::stop);
+  std::string before;
+  for (std::size_t nth = 0; nth < first_place; ++nth) before += toy_bytes(all[nth]);
+  EXPECT_EQ(world.text[(SequenceId{by_token, 0})], before);
+
+  const std::string whole = world.text[(SequenceId{plain, 0})];
+  const std::string stop = whole.substr(6, 3);
+  const auto by_text = world.submit({.prompt = prompt(6), .tokens_max = 20, .stop_texts = {stop}});
+  world.run();
+  EXPECT_EQ(world.text[(SequenceId{by_text, 0})], whole.substr(0, whole.find(stop)));
+  EXPECT_EQ(world.finish[(SequenceId{by_text, 0})], Finish::stop);
+}
+
+TEST(Batch, CancellationFreesBlocksAtOnce) {
+  World world;
+  const auto id = world.submit({.prompt = prompt(30), .tokens_max = 50, .answers = 3});
+  world.step();
+  EXPECT_GT(world.batch.counts().blocks_used, 0);
+  world.take(world.batch.cancel(id));
+  EXPECT_EQ(world.batch.counts().blocks_used, 0);
+  EXPECT_EQ(world.finish[(SequenceId{id, 2})], Finish::cancelled);
+  EXPECT_TRUE(world.batch.empty());
+  EXPECT_TRUE(world.batch.cancel(id).empty());
+}
+
+TEST(Batch, AFailedStepEndsWhatRan) {
+  World world(small, {.sequences_max = 1});
+  const auto runs = world.submit({.prompt = prompt(4), .tokens_max = 5});
+  const auto waits = world.submit({.prompt = prompt(4, 2), .tokens_max = 5});
+  ASSERT_FALSE(world.batch.plan().empty());
+  const auto pieces = world.batch.fail("the device is gone");
+  ASSERT_EQ(pieces.size(), 1U);
+  EXPECT_EQ(pieces.front().problem, "the device is gone");
+  world.take(pieces);
+  EXPECT_EQ(world.finish[(SequenceId{runs, 0})], Finish::failed);
+  EXPECT_FALSE(world.finish.contains({waits, 0}));
+  world.run();
+  EXPECT_EQ(world.tokens[(SequenceId{waits, 0})].size(), 5U);
+}
+
+TEST(Batch, TooManyRequestsAreToldToComeBack) {
+  Batch batch(small, {.requests_max = 2}, toy_bytes);
+  EXPECT_TRUE(batch.submit(RequestId(1), {.prompt = {1}, .tokens_max = 1}).ok());
+  EXPECT_TRUE(batch.submit(RequestId(2), {.prompt = {1}, .tokens_max = 1}).ok());
+  const auto refused = batch.submit(RequestId(3), {.prompt = {1}, .tokens_max = 1});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code(), ErrorCode::failed);
+}
+
+TEST(Batch, AFloodOfOneKeyDoesNotDelayAnother) {
+  World world;
+  for (int request = 0; request < 100; ++request)
+    world.submit({.key = "flood", .prompt = prompt(10, request % 40), .tokens_max = 4});
+  for (int step = 0; step < 5; ++step) world.step();
+  std::vector<RequestId> guests;
+  for (int request = 0; request < 5; ++request)
+    guests.push_back(world.submit({.key = "guest", .prompt = prompt(10, request + 20), .tokens_max = 4}));
+  const auto before = world.order.size();
+  while (!world.finish.contains({guests.back(), 0})) ASSERT_TRUE(world.step());
+  // Both keys had about the same while the guest was there: each of its five beside one or two of the flood.
+  EXPECT_LE(world.order.size() - before, 5U * 3);
+  world.run();
+}
+
+TEST(Batch, ALongRequestIsNotPassedForEver) {
+  Limits tight = small;
+  tight.blocks = 16;
+  World world(tight);
+  world.submit({.key = "small", .prompt = prompt(4), .tokens_max = 20});
+  world.step();
+  const auto large = world.submit({.key = "large", .prompt = prompt(56, 9), .tokens_max = 4});
+  int steps = 0;
+  while (!world.finish.contains({large, 0})) {
+    world.submit(
+        {.key = "small" + std::to_string(steps % 3), .prompt = prompt(4, steps % 40), .tokens_max = 20});
+    ASSERT_TRUE(world.step());
+    ASSERT_LT(++steps, 200) << "small ones keep coming, and it waits";
+  }
+  world.run();
+}
+
+TEST(Batch, GuessesMakeFewerSteps) {
+  World plain;
+  plain.submit({.prompt = prompt(6), .tokens_max = 120});
+  plain.run();
+  World guessing(small, {.drafts_max = 4});
+  guessing.submit({.prompt = prompt(6), .tokens_max = 120});
+  guessing.run();
+  EXPECT_EQ(plain.tokens, guessing.tokens);
+  EXPECT_GT(guessing.batch.counts().accepted_tokens, 0);
+  EXPECT_LT(guessing.toy.steps, plain.toy.steps);
+}
+
+// Lets tokens below a number come, and ends after so many of them.
+class Countdown final : public Guide {
+ public:
+  Countdown(Token below, State count)
+      : below_(below), count_(count), mask_{(std::uint64_t{1} << below) - 1} {}
+  State start() override { return count_; }
+  std::span<const std::uint64_t> allowed(State) override { return mask_; }
+  State next(State state, Token token) override { return token < below_ ? state - 1 : dead; }
+  bool ended(State state) override { return state == 0; }
+
+ private:
+  Token below_;
+  State count_;
+  std::vector<std::uint64_t> mask_;
+};
+
+TEST(Batch, AGuideSaysWhatMayComeAndWhenItIsOver) {
+  std::map<SequenceId, std::vector<Token>> first;
+  for (const std::int32_t drafts : {0, 4}) {
+    World world(small, {.drafts_max = drafts});
+    const auto id = world.submit({.prompt = prompt(30),
+                                  .tokens_max = 90,
+                                  .sampling = {.temperature = 0.5F},
+                                  .guide = std::make_shared<Countdown>(6, 60)});
+    world.run();
+    const auto& tokens = world.tokens[(SequenceId{id, 0})];
+    EXPECT_EQ(tokens.size(), 60U);
+    for (const Token token : tokens) EXPECT_LT(token, 6);
+    EXPECT_EQ(world.finish[(SequenceId{id, 0})], Finish::stop);
+    if (drafts == 0) first = world.tokens;
+    EXPECT_EQ(world.tokens, first);
+  }
+}
+
+}  // namespace
+}  // namespace tutti::serve

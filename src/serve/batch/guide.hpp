@@ -1,0 +1,31 @@
+// What a constrained answer may go on with: a machine over tokens. serve/constrain makes them of schemas and
+// patterns. A guide may be shared by many answers, each in a state of its own; by one thread at a time,
+// because it remembers what it has computed.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "serve/step/step.hpp"
+
+namespace tutti::serve {
+
+class Guide {
+ public:
+  using State = std::int32_t;
+  static constexpr State dead = -1;  // what was said is not allowed
+
+  Guide() = default;
+  Guide(const Guide&) = delete;
+  Guide& operator=(const Guide&) = delete;
+  virtual ~Guide() = default;
+
+  virtual State start() = 0;
+  // One bit a token, those that may come in this state. Good until the guide is asked again.
+  virtual std::span<const std::uint64_t> allowed(State state) = 0;
+  virtual State next(State state, Token token) = 0;
+  // The answer is whole, and nothing can be added to it.
+  virtual bool ended(State state) = 0;
+};
+
+}  // namespace tutti::serve

@@ -1,0 +1,106 @@
+#include "serve/batch/order.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+
+namespace tutti::serve {
+
+void Order::list(const Keys::value_type& entry) {
+  const Key& key = entry.second;
+  if (key.waiting.empty()) return;
+  by_charge_.insert({key.charged, *key.waiting.begin()});
+  by_rest_.insert({key.given, *key.waiting.begin()});
+}
+
+void Order::unlist(const Keys::value_type& entry) {
+  const Key& key = entry.second;
+  if (key.waiting.empty()) return;
+  by_charge_.erase({key.charged, *key.waiting.begin()});
+  by_rest_.erase({key.given, *key.waiting.begin()});
+}
+
+void Order::enter(const std::string& name, std::uint64_t step) {
+  const auto entry = keys_.try_emplace(name).first;
+  Key& key = entry->second;
+  if (key.unfinished++ > 0) return;
+  if (!active_.empty()) floor_ = std::max(floor_, *active_.begin());
+  key.charged = std::max(key.charged, floor_);
+  key.given = step;
+  active_.insert(key.charged);
+}
+
+void Order::leave(const std::string& name) {
+  const auto entry = keys_.find(name);
+  TUTTI_CHECK(entry != keys_.end() && entry->second.unfinished > 0);
+  if (--entry->second.unfinished > 0) return;
+  TUTTI_CHECK(entry->second.waiting.empty());
+  active_.erase(active_.find(entry->second.charged));
+  if (active_.empty()) {  // nobody is there to be fair to
+    keys_.clear();
+    floor_ = 0;
+  } else if (entry->second.charged <= floor_) {
+    keys_.erase(entry);
+  } else if (keys_.size() > resting_keys_max) {
+    std::erase_if(keys_, [](const auto& other) { return other.second.unfinished == 0; });
+  }
+}
+
+void Order::add(const std::string& name, SequenceId sequence, std::uint64_t step) {
+  const auto entry = keys_.find(name);
+  TUTTI_CHECK(entry != keys_.end() && entry->second.unfinished > 0);
+  unlist(*entry);
+  if (entry->second.waiting.empty()) entry->second.given = step;
+  TUTTI_CHECK(entry->second.waiting.insert(sequence).second, "nobody waits twice");
+  list(*entry);
+}
+
+void Order::remove(const std::string& name, SequenceId sequence) {
+  const auto entry = keys_.find(name);
+  TUTTI_CHECK(entry != keys_.end());
+  unlist(*entry);
+  TUTTI_CHECK(entry->second.waiting.erase(sequence) == 1, "only who waits stops waiting");
+  list(*entry);
+}
+
+bool Order::waits(const std::string& name, SequenceId sequence) const {
+  const auto entry = keys_.find(name);
+  return entry != keys_.end() && entry->second.waiting.contains(sequence);
+}
+
+std::optional<SequenceId> Order::next(std::uint64_t step) const {
+  if (by_charge_.empty()) return std::nullopt;
+  const auto& [given, patient] = *by_rest_.begin();
+  if (step > given + patience_steps_) return patient;
+  return std::get<1>(*by_charge_.begin());
+}
+
+void Order::charge(const std::string& name, std::int64_t tokens, std::uint64_t step) {
+  const auto entry = keys_.find(name);
+  TUTTI_CHECK(entry != keys_.end() && entry->second.unfinished > 0 && tokens >= 0);
+  unlist(*entry);
+  active_.erase(active_.find(entry->second.charged));
+  entry->second.charged += static_cast<std::uint64_t>(tokens);
+  active_.insert(entry->second.charged);
+  entry->second.given = step;
+  list(*entry);
+}
+
+Result<> Order::invariants() const {
+  std::size_t waiting = 0;
+  std::size_t active = 0;
+  for (const auto& [name, key] : keys_) {
+    if (key.unfinished > 0) ++active;
+    if (key.waiting.empty()) continue;
+    ++waiting;
+    if (key.unfinished == 0) return failed("the key '" + name + "' waits and has no request");
+    if (!by_charge_.contains({key.charged, *key.waiting.begin()}) ||
+        !by_rest_.contains({key.given, *key.waiting.begin()}))
+      return failed("the key '" + name + "' waits and is in no order");
+  }
+  if (by_charge_.size() != waiting || by_rest_.size() != waiting) return failed("somebody is in order twice");
+  if (active_.size() != active) return failed("the keys with requests are counted wrong");
+  return {};
+}
+
+}  // namespace tutti::serve

@@ -1,0 +1,199 @@
+#include <algorithm>
+#include <utility>
+
+#include "base/check.hpp"
+#include "base/index.hpp"
+#include "serve/batch/sequence.hpp"
+
+namespace tutti::serve {
+
+const Plan& Batch::plan() {
+  TUTTI_CHECK(!in_step_, "the last step was not taken");
+  plan_.chunks.clear();
+  plan_.choices.clear();
+  planned_.clear();
+  step_tokens_.clear();
+  step_masks_.clear();
+  tokens_left_ = limits_.step_tokens_max;
+  rows_left_ = limits_.step_rows_max;
+  drafts_left_ = settings_.step_drafts_max;
+  plan_decodes();
+  plan_prompts();
+  in_step_ = !plan_.empty();
+  if (in_step_) ++counts_.steps;
+  return plan_;
+}
+
+void Batch::plan_decodes() {
+  std::vector<Sequence*> ready;  // oldest first: who has to make room is planned later
+  for (const SequenceId& id : running_) {
+    Sequence& sequence = *requests_.at(id.request)->sequences[at(id.answer)];
+    if (!sequence.in_prompt) ready.push_back(&sequence);
+  }
+  auto left = static_cast<std::int32_t>(ready.size());
+  for (Sequence* sequence : ready) {
+    --left;
+    if (sequence->state != State::running || !grow(*sequence)) continue;
+    plan_chunk(*sequence, 1, draft(*sequence, left), true);
+  }
+}
+
+// Blocks for all tokens of a running sequence. False if it had to go itself.
+bool Batch::grow(Sequence& sequence) {
+  while (static_cast<std::int64_t>(sequence.blocks.size()) < blocks_for(sequence.size())) {
+    if (const auto block = blocks_.take()) {
+      sequence.blocks.push_back(*block);
+      continue;
+    }
+    const SequenceId youngest = *running_.rbegin();
+    preempt(*requests_.at(youngest.request)->sequences[at(youngest.answer)]);
+    if (youngest == sequence.id) return false;
+  }
+  return true;
+}
+
+void Batch::preempt(Sequence& sequence) {
+  release_blocks(sequence);
+  running_.erase(sequence.id);
+  ++counts_.preemptions;
+  if (std::exchange(sequence.in_prompt, false)) {
+    sequence.state = State::waiting;  // it stands in the order still
+  } else {
+    wait_for_turn(sequence);
+  }
+}
+
+// Only as far as there is room that nobody else of this step needs; no block is taken from others for a
+// guess. The penalties of a token depend on those before it, guesses among them: such answers are not
+// guessed.
+std::span<const Token> Batch::draft(Sequence& sequence, std::int32_t decodes_left) {
+  const Request& request = *sequence.request;
+  if (settings_.drafts_max == 0 || request.sampling.penalizes()) return {};
+  const std::int64_t room =
+      std::min({std::int64_t{settings_.drafts_max}, drafts_left_, tokens_left_ - 1 - decodes_left,
+                rows_left_ - 1 - decodes_left, request.tokens_max - sequence.generated - 1});
+  if (room <= 0) return {};
+  auto guessed = sequence.drafter.guess(sequence.tokens, at(room));
+  if (guessed.empty()) return {};
+  const auto needed = [&] { return blocks_for(sequence.size() + static_cast<std::int64_t>(guessed.size())); };
+  while (static_cast<std::int64_t>(sequence.blocks.size()) < needed()) {
+    if (blocks_.available() > decodes_left) {
+      sequence.blocks.push_back(*blocks_.take());
+    } else {
+      guessed = guessed.first(guessed.size() - 1);
+    }
+  }
+  drafts_left_ -= static_cast<std::int64_t>(guessed.size());
+  return guessed;
+}
+
+void Batch::plan_prompts() {
+  while (tokens_left_ > 0 && rows_left_ > 0) {
+    const auto turn = order_.next(at(counts_.steps));
+    if (!turn) return;
+    Sequence& sequence = *requests_.at(turn->request)->sequences[at(turn->answer)];
+    // Who cannot be let in is not passed by others, else a long prompt would wait for ever.
+    if (sequence.state == State::waiting && !admit(sequence)) break;
+    if (!plan_prompt(sequence)) return;
+  }
+  // Those that are in already go on.
+  for (const SequenceId& id : running_) {
+    Sequence& sequence = *requests_.at(id.request)->sequences[at(id.answer)];
+    if (!sequence.in_prompt || sequence.planned_step == counts_.steps) continue;
+    if (tokens_left_ == 0 || rows_left_ == 0 || !plan_prompt(sequence)) return;
+  }
+}
+
+// Takes blocks for all of its tokens, those that are in the cache first.
+bool Batch::admit(Sequence& sequence) {
+  const auto running = static_cast<std::int64_t>(running_.size());
+  if (running >= settings_.sequences_max) return false;
+  // Its last token is always computed: its logits are wanted.
+  const auto before_last = std::span(sequence.tokens).first(sequence.tokens.size() - 1);
+  const auto found =
+      settings_.keeps_prefixes ? blocks_.look(sequence.request->adapter, before_last) : Blocks::Found{};
+  const std::int64_t fresh = blocks_for(sequence.size()) - found.blocks;
+  // Room for those that run to grow, else the next step would throw out who has just come.
+  const std::int64_t spare = std::min<std::int64_t>(running, blocks_.count() / 16);
+  if (fresh + found.idle + spare > blocks_.available()) return false;
+
+  if (settings_.keeps_prefixes) sequence.blocks = blocks_.find(sequence.request->adapter, before_last);
+  sequence.kept_blocks = sequence.blocks.size();
+  sequence.computed = static_cast<std::int64_t>(sequence.blocks.size()) * limits_.block_tokens;
+  for (std::int64_t taken = 0; taken < fresh; ++taken) sequence.blocks.push_back(*blocks_.take());
+  if (sequence.cached_tokens < 0) sequence.cached_tokens = sequence.computed;
+  counts_.cached_tokens += sequence.computed;
+  sequence.state = State::running;
+  sequence.in_prompt = true;
+  running_.insert(sequence.id);
+  return true;
+}
+
+// As much of its tokens as the step has room for. False if the step is full.
+bool Batch::plan_prompt(Sequence& sequence) {
+  const std::int64_t left = sequence.size() - sequence.computed;
+  const std::int64_t tokens = std::min(left, tokens_left_);
+  counts_.prompt_tokens += tokens;
+  plan_chunk(sequence, tokens, {}, tokens == left);
+  if (tokens < left) return false;
+  sequence.in_prompt = false;
+  order_.remove(sequence.request->key, sequence.id);
+  return true;
+}
+
+void Batch::plan_chunk(Sequence& sequence, std::int64_t tokens, std::span<const Token> drafts,
+                       bool reaches_end) {
+  sequence.planned_step = counts_.steps;
+  const std::size_t first = step_tokens_.size();
+  const auto own = std::span(sequence.tokens).subspan(at(sequence.computed), at(tokens));
+  step_tokens_.insert(step_tokens_.end(), own.begin(), own.end());
+  step_tokens_.insert(step_tokens_.end(), drafts.begin(), drafts.end());
+  const std::int32_t rows = reaches_end ? static_cast<std::int32_t>(drafts.size()) + 1 : 0;
+  const auto first_row = static_cast<std::int32_t>(limits_.step_rows_max - rows_left_);
+  const auto all = std::span<const Token>(step_tokens_).subspan(first);
+  plan_.chunks.push_back({.tokens = all,
+                          .first = sequence.computed,
+                          .blocks = sequence.blocks,
+                          .rows = rows,
+                          .adapter = sequence.request->adapter});
+  Planned planned{&sequence, tokens, all.subspan(at(tokens)), plan_.choices.size(), at(rows)};
+  Guide::State state = sequence.guide_state;
+  for (std::int32_t row = 0; row < rows; ++row) {
+    if (row > 0 && sequence.request->guide)
+      state = sequence.request->guide->next(state, planned.drafts[at(row) - 1]);
+    if (state == Guide::dead) {  // this guess cannot come, and so none behind it
+      planned.choices = at(row);
+      break;
+    }
+    plan_choice(sequence, first_row + row, row, state);
+  }
+  planned_.push_back(planned);
+  tokens_left_ -= static_cast<std::int64_t>(all.size());
+  rows_left_ -= rows;
+  counts_.drafted_tokens += static_cast<std::int64_t>(drafts.size());
+  order_.charge(sequence.request->key, tokens, at(counts_.steps));
+}
+
+void Batch::plan_choice(Sequence& sequence, std::int32_t row, std::int32_t draft, Guide::State guide_state) {
+  const Sampling& sampling = sequence.request->sampling;
+  Choice choice;
+  choice.row = row;
+  choice.temperature = sampling.temperature;
+  choice.top_k = sampling.top_k;
+  choice.top_p = sampling.top_p;
+  choice.min_p = sampling.min_p;
+  choice.uniform = uniform_of(sampling.seed, sequence.id.answer, sequence.generated + draft);
+  choice.biases = sampling.biases;
+  choice.repetition_penalty = sampling.repetition_penalty;
+  choice.presence_penalty = sampling.presence_penalty;
+  choice.frequency_penalty = sampling.frequency_penalty;
+  choice.seen = sequence.seen;
+  choice.logprobs = sampling.logprobs;
+  if (sequence.request->guide) {
+    const auto mask = sequence.request->guide->allowed(guide_state);
+    choice.allowed = step_masks_.emplace_back(mask.begin(), mask.end());
+  }
+  plan_.choices.push_back(choice);
+}
+
+}  // namespace tutti::serve

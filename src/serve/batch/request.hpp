@@ -1,0 +1,80 @@
+// What somebody wants of a model, as values, and the bounds within which it may be wanted. Pure.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/id.hpp"
+#include "base/result.hpp"
+#include "serve/batch/guide.hpp"
+#include "serve/step/step.hpp"
+
+namespace tutti::serve {
+
+using RequestId = Id<struct RequestTag>;
+
+inline constexpr std::int32_t answers_max = 128;
+inline constexpr std::size_t stop_ids_max = 64;
+inline constexpr std::size_t stop_texts_max = 16;
+inline constexpr std::size_t stop_text_bytes_max = 1024;
+inline constexpr std::size_t biases_max = 1024;
+inline constexpr std::int32_t logprobs_max = 20;
+inline constexpr std::size_t key_bytes_max = 256;
+inline constexpr float temperature_min = 0.01F;  // that is not 0
+inline constexpr float temperature_max = 100;
+inline constexpr float bias_max = 1000;
+inline constexpr float penalty_max = 100;
+
+// How tokens are chosen: the fields of a Choice that a request sets.
+struct Sampling {
+  float temperature = 0;
+  std::int32_t top_k = 0;
+  float top_p = 1;
+  float min_p = 0;
+  float repetition_penalty = 1;
+  float presence_penalty = 0;
+  float frequency_penalty = 0;
+  std::vector<std::pair<Token, float>> biases;
+  std::int32_t logprobs = -1;
+  std::uint64_t seed = 0;
+
+  bool penalizes() const {
+    return repetition_penalty != 1 || presence_penalty != 0 || frequency_penalty != 0;
+  }
+};
+
+struct Request {
+  std::string key;  // who asks: the order is fair between keys
+  std::vector<Token> prompt;
+  std::int32_t adapter = 0;
+  std::int32_t tokens_max = 16;  // of each answer
+  std::int32_t answers = 1;
+  Sampling sampling;
+  std::vector<Token> stop_ids;          // the answer ends with such a token, which is no part of its text
+  std::vector<std::string> stop_texts;  // the answer ends before such a text
+  std::shared_ptr<Guide> guide;         // what may come; null: everything
+};
+
+enum class Finish {
+  stop,       // by a token, a text or a guide that has nothing more
+  length,     // tokens_max
+  cancelled,  // nobody wants it any more
+  failed,     // the model could not compute it
+};
+std::string_view name_of(Finish finish);
+
+// The positions of all tokens of an answer that are computed; the last one never is.
+std::int64_t positions_of(std::int64_t prompt_tokens, std::int64_t tokens_max);
+
+// Whether such a request can ever be answered by a model with these limits.
+Result<> check(const Request& request, const Limits& limits);
+
+// The number in [0, 1) of the n-th token of an answer. It follows from these three alone, so that an answer
+// does not depend on what is computed beside it.
+double uniform_of(std::uint64_t seed, std::int32_t answer, std::int64_t token);
+
+}  // namespace tutti::serve

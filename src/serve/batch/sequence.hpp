@@ -1,0 +1,40 @@
+// What a batch knows of a request and of each of its answers. For the sources of this folder only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "serve/batch/batch.hpp"
+
+namespace tutti::serve {
+
+struct Batch::Sequence {
+  SequenceId id;
+  const Request* request = nullptr;
+  State state = State::held;
+  bool in_prompt = false;          // it runs, and its tokens are not all planned yet
+  std::int64_t planned_step = -1;  // the last one that it had a part in
+  std::vector<Token> tokens;       // the prompt and what was generated; empty while it is held
+  std::int64_t generated = 0;      // of them
+  std::int64_t computed = 0;       // positions whose keys and values are in the blocks
+  std::vector<BlockId> blocks;
+  std::size_t kept_blocks = 0;      // the first ones, that others may find
+  std::int64_t cached_tokens = -1;  // found when it was let in for the first time
+  std::vector<Choice::Seen> seen;   // by token; empty if nothing is penalized
+  Guide::State guide_state = 0;
+  AnswerText text;
+  Drafter drafter;
+
+  explicit Sequence(const Request& from) : request(&from), text(from.stop_texts) {}
+  std::int64_t size() const { return static_cast<std::int64_t>(tokens.size()); }
+};
+
+struct Batch::Entry {
+  RequestId id;
+  Request request;
+  std::vector<std::unique_ptr<Sequence>> sequences;
+  std::int32_t finished = 0;
+};
+
+}  // namespace tutti::serve

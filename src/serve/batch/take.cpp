@@ -1,0 +1,97 @@
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "base/index.hpp"
+#include "serve/batch/choose.hpp"
+#include "serve/batch/sequence.hpp"
+
+namespace tutti::serve {
+
+std::vector<Piece> Batch::take(std::span<const Chosen> chosen) {
+  TUTTI_CHECK(in_step_ && chosen.size() == plan_.choices.size(), "one token for each choice of the step");
+  in_step_ = false;
+  std::vector<Piece> pieces;
+  for (const Planned& planned : planned_) {
+    Sequence& sequence = *planned.sequence;
+    sequence.computed += planned.tokens;
+    if (planned.choices == 0) {
+      keep_full_blocks(sequence);
+      continue;
+    }
+    const SequenceId id = sequence.id;
+    Entry& entry = *requests_.at(id.request);
+    Piece piece;
+    piece.request = id.request;
+    piece.answer = id.answer;
+    take_tokens(sequence, chosen.subspan(planned.first_choice, planned.choices), planned.drafts, piece);
+    if (!piece.tokens.empty() || !piece.text.empty() || piece.finish) pieces.push_back(std::move(piece));
+    let_siblings_wait(entry);
+    drop_if_finished(id.request);
+  }
+  planned_.clear();
+  return pieces;
+}
+
+// A guess is right if it is what is chosen anyway: then its keys and values are those of the answer, and the
+// row behind it holds for the token after it.
+void Batch::take_tokens(Sequence& sequence, std::span<const Chosen> chosen, std::span<const Token> drafts,
+                        Piece& piece) {
+  std::size_t right = 0;
+  std::optional<Finish> finished;
+  for (std::size_t row = 0; row < chosen.size(); ++row) {
+    finished = append(sequence, chosen[row], piece);
+    if (finished || row >= drafts.size() || chosen[row].token != drafts[row]) break;
+    ++right;
+  }
+  sequence.computed += static_cast<std::int64_t>(right);
+  counts_.accepted_tokens += static_cast<std::int64_t>(right);
+  sequence.drafter.learn(drafts.size(), right);
+  keep_full_blocks(sequence);
+  piece.text = sequence.text.take();
+  if (!finished) return;
+  Piece last = finish(sequence, *finished);
+  piece.text += last.text;
+  piece.finish = last.finish;
+  piece.cached_tokens = last.cached_tokens;
+}
+
+// One more token of an answer, and whether it was the last.
+std::optional<Finish> Batch::append(Sequence& sequence, const Chosen& chosen, Piece& piece) {
+  const Request& request = *sequence.request;
+  if (chosen.token == no_token) return Finish::stop;  // nothing may come
+  TUTTI_CHECK(chosen.token >= 0 && chosen.token < limits_.vocabulary);
+  sequence.tokens.push_back(chosen.token);
+  ++sequence.generated;
+  ++counts_.generated_tokens;
+  piece.tokens.push_back(chosen.token);
+  if (request.sampling.logprobs >= 0) piece.choices.push_back(chosen);
+  if (std::ranges::find(request.stop_ids, chosen.token) != request.stop_ids.end()) return Finish::stop;
+  if (sequence.text.add(token_bytes_(chosen.token))) return Finish::stop;
+  if (request.sampling.penalizes()) {
+    auto place = std::ranges::lower_bound(sequence.seen, chosen.token, {}, &Choice::Seen::token);
+    if (place == sequence.seen.end() || place->token != chosen.token)
+      place = sequence.seen.insert(place, {chosen.token, 0});
+    ++place->generated;
+  }
+  if (request.guide) {
+    sequence.guide_state = request.guide->next(sequence.guide_state, chosen.token);
+    if (sequence.guide_state == Guide::dead || request.guide->ended(sequence.guide_state))
+      return Finish::stop;
+  }
+  if (sequence.generated >= request.tokens_max) return Finish::length;
+  return std::nullopt;
+}
+
+void Batch::keep_full_blocks(Sequence& sequence) {
+  if (!settings_.keeps_prefixes) return;
+  const auto size = at(limits_.block_tokens);
+  while ((sequence.kept_blocks + 1) * size <= at(sequence.computed)) {
+    BlockId& block = sequence.blocks[sequence.kept_blocks];
+    const BlockId before = sequence.kept_blocks == 0 ? no_block : sequence.blocks[sequence.kept_blocks - 1];
+    block = blocks_.keep(block, before, sequence.request->adapter,
+                         std::span(sequence.tokens).subspan(sequence.kept_blocks * size, size));
+    ++sequence.kept_blocks;
+  }
+}
+
+}  // namespace tutti::serve

@@ -1,0 +1,100 @@
+// A model for tests that notices every wrong block, position and prefix: what it keeps of a token follows
+// from all tokens before it, is read back through the blocks, and what stood in a block before is poison. Its
+// text repeats itself, so that guesses come true. One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/check.hpp"
+#include "base/index.hpp"
+#include "base/prng.hpp"
+#include "serve/batch/choose.hpp"
+#include "serve/step/step.hpp"
+
+namespace tutti::serve {
+
+class Toy {
+ public:
+  explicit Toy(const Limits& limits)
+      : limits_(limits), slots_(at(limits.blocks) * at(limits.block_tokens), poison) {}
+
+  const Limits& limits() const { return limits_; }
+
+  void step(std::span<const Chunk> chunks) {
+    rows_.clear();
+    std::size_t tokens = 0;
+    for (const Chunk& chunk : chunks) {
+      tokens += chunk.tokens.size();
+      TUTTI_CHECK(!chunk.tokens.empty() && at(chunk.rows) <= chunk.tokens.size());
+      for (std::size_t nth = 0; nth < chunk.tokens.size(); ++nth) {
+        const std::int64_t position = chunk.first + static_cast<std::int64_t>(nth);
+        write(chunk, position, chunk.tokens[nth]);
+        if (nth + at(chunk.rows) >= chunk.tokens.size()) rows_.push_back(row(chunk, position));
+      }
+    }
+    TUTTI_CHECK(tokens <= at(limits_.step_tokens_max) && rows_.size() <= at(limits_.step_rows_max));
+    ++steps;
+  }
+
+  std::vector<Chosen> choose(std::span<const Choice> choices) {
+    std::vector<Chosen> chosen;
+    for (const Choice& choice : choices) chosen.push_back(chooser_.choose(rows_.at(at(choice.row)), choice));
+    return chosen;
+  }
+  const std::vector<float>& logits(std::int32_t row) const { return rows_.at(at(row)); }
+
+  std::int64_t steps = 0;
+
+ private:
+  static constexpr std::uint64_t poison = 0xDEADDEADDEADDEAD;
+
+  std::uint64_t& slot(const Chunk& chunk, std::int64_t position) {
+    const BlockId block = chunk.blocks[at(position / limits_.block_tokens)];
+    TUTTI_CHECK(block >= 0 && block < limits_.blocks);
+    return slots_[at(block) * at(limits_.block_tokens) + at(position % limits_.block_tokens)];
+  }
+
+  void write(const Chunk& chunk, std::int64_t position, Token token) {
+    TUTTI_CHECK(position < limits_.context && token >= 0 && token < limits_.vocabulary);
+    const std::uint64_t before =
+        position == 0 ? mixed(static_cast<std::uint64_t>(chunk.adapter)) : slot(chunk, position - 1);
+    TUTTI_CHECK(before != poison, "what was never computed is read");
+    slot(chunk, position) = mixed(before ^ static_cast<std::uint64_t>(token) << 20U);
+    for (std::int64_t later = position + 1; later % limits_.block_tokens != 0; ++later)
+      slot(chunk, later) = poison;
+  }
+
+  std::vector<float> row(const Chunk& chunk, std::int64_t position) {
+    std::uint64_t hash = 0;
+    for (std::int64_t read = 0; read <= position; ++read) hash = mixed(hash ^ slot(chunk, read));
+    std::vector<float> logits(at(limits_.vocabulary));
+    Prng random(hash);
+    for (float& logit : logits) logit = static_cast<float>(random.unit() * 4);
+    // Mostly a short circle of tokens, which one depends on everything before.
+    if (random.chance(0.8)) logits[at((position + static_cast<std::int64_t>(hash % 2)) % 7 + 3)] += 6;
+    return logits;
+  }
+
+  Limits limits_;
+  std::vector<std::uint64_t> slots_;
+  std::vector<std::vector<float>> rows_;
+  Chooser chooser_;
+};
+
+// Tokens as letters, some of them longer: "a", "b", … and "ab", "cd".
+inline std::string_view toy_bytes(Token token) {
+  static const std::vector<std::string> texts = [] {
+    std::vector<std::string> made;
+    for (int letter = 0; letter < 26; ++letter) made.emplace_back(1, static_cast<char>('a' + letter));
+    for (const char* longer : {"ab", "cde", "ge", "f", "\xC3", "\xA9", "\xE2\x82", "\xAC", " ", ". "})
+      made.emplace_back(longer);
+    return made;
+  }();
+  return texts[at(token) % texts.size()];
+}
+
+}  // namespace tutti::serve

@@ -1,0 +1,206 @@
+#include "serve/constrain/constrain.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/index.hpp"
+#include "base/json/parse.hpp"
+#include "base/prng.hpp"
+
+namespace tutti::serve {
+namespace {
+
+constexpr Token end_token = 0;
+
+// All single bytes, and pieces as models have them.
+const std::vector<std::string>& vocabulary_texts() {
+  static const std::vector<std::string> texts = [] {
+    std::vector<std::string> made{""};
+    for (int byte = 0; byte < 256; ++byte) made.emplace_back(1, static_cast<char>(byte));
+    for (const char* piece :
+         {"{\"",         "\":",          "\",",      "\", \"", "}",     "}}",    "]}",   "true", "false",
+          "null",        "nu",           "name",     "age",    "12",    "345",   "0.",   "[[",   "[]",
+          "{}",          ": ",           ", ",       "\\n",    "\\u00", "hello", " wor", "ld\"", "a\":1}",
+          "caf\xC3\xA9", "\xE2\x82\xAC", "\xE2\x82", "-",      "e1"})
+      made.emplace_back(piece);
+    return made;
+  }();
+  return texts;
+}
+
+std::string_view text_of(Token token) { return vocabulary_texts()[at(token)]; }
+
+std::shared_ptr<const TokenTable> table() {
+  return std::make_shared<TokenTable>(static_cast<std::int64_t>(vocabulary_texts().size()), text_of,
+                                      std::vector<Token>{end_token});
+}
+
+bool is_set(std::span<const std::uint64_t> mask, Token token) {
+  return (mask[at(token) / 64] >> at(token) % 64 & 1U) != 0;
+}
+
+// What a schema says of a value, read the plain way.
+bool fits(const json::Value& root, const json::Value& schema, const json::Value& value) {
+  if (const json::Value* ref = schema.find("$ref")) {
+    const json::Value* target = &root;
+    if (*ref->text() != "#") target = root.find("$defs")->find(ref->text()->substr(8));
+    return fits(root, *target, value);
+  }
+  if (const json::Value* choices = schema.find("anyOf")) {
+    return std::any_of(choices->list()->begin(), choices->list()->end(),
+                       [&](const json::Value& choice) { return fits(root, choice, value); });
+  }
+  if (const json::Value* values = schema.find("enum"))
+    return std::find(values->list()->begin(), values->list()->end(), value) != values->list()->end();
+  const json::Value* type = schema.find("type");
+  if (type == nullptr) return true;
+  const std::string& kind = *type->text();
+  if (kind == "null") return value.is_null();
+  if (kind == "boolean") return value.boolean().has_value();
+  if (kind == "integer") return value.whole().has_value();
+  if (kind == "number") return value.number().has_value();
+  if (kind == "string") return value.text() != nullptr;
+  if (kind == "array") {
+    if (value.list() == nullptr) return false;
+    const json::Value* most = schema.find("maxItems");
+    const json::Value* least = schema.find("minItems");
+    if (most != nullptr && value.list()->size() > *most->count()) return false;
+    if (least != nullptr && value.list()->size() < *least->count()) return false;
+    return std::all_of(value.list()->begin(), value.list()->end(),
+                       [&](const json::Value& item) { return fits(root, *schema.find("items"), item); });
+  }
+  if (value.object() == nullptr) return false;
+  if (const json::Value* required = schema.find("required")) {
+    for (const json::Value& key : *required->list()) {
+      if (value.find(*key.text()) == nullptr) return false;
+    }
+  }
+  const json::Value* properties = schema.find("properties");
+  return properties == nullptr ||
+         std::all_of(value.object()->begin(), value.object()->end(), [&](const json::Member& member) {
+           const json::Value* own = properties->find(member.key);
+           return own != nullptr && fits(root, *own, member.value);
+         });
+}
+
+// What no machine without memory can keep a model from, where keys are its own choice.
+bool says_a_key_twice(const Result<json::Value>& value) {
+  return !value && value.error().message() == json::key_is_there_twice;
+}
+
+// An answer of a model that has nothing to say: any token that may come.
+std::string babble(Guide& guide, Prng& random, int tokens_max) {
+  std::string text;
+  Guide::State state = guide.start();
+  for (int step = 0; !guide.ended(state); ++step) {
+    const auto mask = guide.allowed(state);
+    std::vector<Token> may;
+    for (Token token = 0; token < static_cast<Token>(vocabulary_texts().size()); ++token) {
+      if (is_set(mask, token)) may.push_back(token);
+    }
+    if (may.empty()) return "astray: " + text;
+    // Towards the end what closes comes first.
+    Token token = may[random.below(may.size())];
+    if (step > tokens_max || random.chance(0.3)) {
+      for (const char* closing : {"", "\"", "}", "]", "null", "0", "true"}) {
+        const auto found =
+            std::find_if(may.begin(), may.end(), [&](Token one) { return text_of(one) == closing; });
+        if (found == may.end()) continue;
+        token = *found;
+        break;
+      }
+    }
+    if (step > 20 * tokens_max) return "endless: " + text;
+    text += text_of(token);
+    state = guide.next(state, token);
+    if (state == Guide::dead) return "dead: " + text;
+  }
+  return text;
+}
+
+TEST(Constrain, WhateverIsBabbledFitsTheSchema) {
+  for (
+      const char* schema :
+      {R"({"type":"object","properties":{"name":{"type":"string"},"age":{"type":"integer"},"tags":{"type":"array",
+            "items":{"enum":["a","b",3]},"minItems":1,"maxItems":3},"more":{"type":"object"}},"required":["name","age"]})",
+       R"({"type":"array","items":{"anyOf":[{"type":"number"},{"type":"null"},{"type":"object","properties":
+            {"next":{"$ref":"#"}},"required":["next"]}]}})",
+       R"({"$defs":{"tree":{"type":"object","properties":{"left":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/tree"}]},
+            "right":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/tree"}]},"value":{"type":"boolean"}},
+            "required":["left","right","value"]}},"$ref":"#/$defs/tree"})",
+       R"({"type":"string"})", R"({"type":"object"})"}) {
+    auto guide = guide_of_schema(table(), schema);
+    ASSERT_TRUE(guide.ok()) << guide.error().text();
+    const auto root = json::parse(schema);
+    ASSERT_TRUE(root.ok());
+    Prng random(11);
+    for (int turn = 0; turn < 60; ++turn) {
+      const std::string text = babble(**guide, random, 40);
+      const auto value = json::parse(text);
+      if (says_a_key_twice(value)) continue;
+      ASSERT_TRUE(value.ok()) << schema << "\n" << text << "\n" << value.error().text();
+      ASSERT_TRUE(fits(*root, *root, *value)) << schema << "\n" << text;
+    }
+  }
+}
+
+TEST(Constrain, AnyObjectIsJson) {
+  auto guide = guide_of_any_object(table());
+  ASSERT_TRUE(guide.ok());
+  Prng random(12);
+  for (int turn = 0; turn < 100; ++turn) {
+    const std::string text = babble(**guide, random, 60);
+    const auto value = json::parse(text);
+    if (says_a_key_twice(value)) continue;
+    ASSERT_TRUE(value.ok()) << text;
+    ASSERT_TRUE(value->object() != nullptr) << text;
+  }
+}
+
+TEST(Constrain, AMaskIsWhatReadingEachTokenAllows) {
+  auto guide = guide_of_pattern(table(), "(name|null|[0-9]{1,4}) *(caf\xC3\xA9|\xE2\x82\xAC)?");
+  ASSERT_TRUE(guide.ok()) << guide.error().text();
+  Prng random(13);
+  for (int turn = 0; turn < 50; ++turn) {
+    Guide::State state = (*guide)->start();
+    for (int step = 0; step < 8; ++step) {
+      const auto span = (*guide)->allowed(state);
+      const std::vector<std::uint64_t> mask(span.begin(), span.end());
+      std::vector<Token> may;
+      for (Token token = 0; token < static_cast<Token>(vocabulary_texts().size()); ++token) {
+        ASSERT_EQ(is_set(mask, token), (*guide)->next(state, token) != Guide::dead) << text_of(token);
+        if (is_set(mask, token)) may.push_back(token);
+      }
+      if (may.empty()) break;
+      state = (*guide)->next(state, may[random.below(may.size())]);
+    }
+  }
+}
+
+TEST(Constrain, TheEndMayComeWhereTheTextIsWhole) {
+  auto guide = guide_of_pattern(table(), "12(345)?");
+  ASSERT_TRUE(guide.ok());
+  const auto token = [](std::string_view text) {
+    const auto& all = vocabulary_texts();
+    return static_cast<Token>(std::find(all.begin(), all.end(), text) - all.begin());
+  };
+  const auto start = (*guide)->start();
+  EXPECT_FALSE(is_set((*guide)->allowed(start), end_token));
+  EXPECT_FALSE((*guide)->ended(start));
+  const auto twelve = (*guide)->next(start, token("12"));
+  EXPECT_TRUE(is_set((*guide)->allowed(twelve), end_token));
+  EXPECT_FALSE((*guide)->ended(twelve)) << "more may follow";
+  EXPECT_TRUE((*guide)->ended((*guide)->next(twelve, end_token)));
+  EXPECT_TRUE((*guide)->ended((*guide)->next(twelve, token("345")))) << "nothing can be added";
+  EXPECT_EQ((*guide)->next(start, token("345")), Guide::dead);
+}
+
+TEST(Constrain, WhatHasNoTextIsRefused) {
+  EXPECT_FALSE(guide_of_schema(table(), R"({"$defs":{"a":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"})").ok());
+  EXPECT_FALSE(guide_of_pattern(table(), "[^\\s\\S]").ok());
+}
+
+}  // namespace
+}  // namespace tutti::serve

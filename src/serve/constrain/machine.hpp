@@ -1,0 +1,68 @@
+// Reads bytes along a grammar. All ways that the bytes so far may have gone are one state; states are made
+// when they are first reached, and what follows from them is remembered. One thread at a time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "serve/constrain/grammar.hpp"
+
+namespace tutti::serve {
+
+inline constexpr std::size_t machine_states_max = 16'384;
+inline constexpr std::size_t machine_ways_max = 4'096;  // of one state
+inline constexpr std::int32_t machine_depth_max = 64;   // deep calls inside one another
+
+class Machine {
+ public:
+  using State = std::int32_t;
+  static constexpr State dead = -1;
+
+  Machine(std::shared_ptr<const Grammar> grammar, NodeId start);
+
+  State start() const { return start_; }
+  // Dead if no text of the language goes on like this, or if it would be beyond the bounds: then full() says
+  // so.
+  State next(State state, std::uint8_t byte);
+  // The bytes so far are a whole text of the language; and longer ones begin with them.
+  bool accepts(State state) const { return states_[static_cast<std::size_t>(state)].accepts; }
+  bool goes_on(State state) const { return !states_[static_cast<std::size_t>(state)].ways.empty(); }
+  std::size_t states() const { return states_.size(); }
+  std::uint64_t work() const { return work_; }  // edges looked at so far
+  bool full() const { return full_; }
+
+ private:
+  using StackId = std::int32_t;
+  static constexpr StackId bottom = -1;
+  static constexpr State not_known = -2;
+  struct Frame {
+    NodeId node = 0;  // where it goes on
+    StackId below = bottom;
+    std::int32_t depth = 0;  // deep calls up to here
+  };
+  using Way = std::pair<NodeId, StackId>;  // nodes that have edges, sorted
+  struct StateEntry {
+    std::vector<Way> ways;
+    bool accepts = false;
+    std::array<State, 256> next;
+  };
+
+  State state_of(std::vector<Way> ways);
+  StackId push(NodeId node, StackId below, bool deep);
+
+  std::shared_ptr<const Grammar> grammar_;
+  std::vector<Frame> frames_;
+  std::map<std::pair<Way, bool>, StackId> frame_ids_;
+  std::vector<StateEntry> states_;
+  std::map<std::pair<bool, std::vector<Way>>, State> state_ids_;
+  State start_ = dead;
+  bool full_ = false;
+  std::uint64_t work_ = 0;
+};
+
+}  // namespace tutti::serve

@@ -1,0 +1,348 @@
+#include "serve/constrain/schema.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json/parse.hpp"
+#include "base/json/write.hpp"
+#include "serve/constrain/json_parts.hpp"
+#include "serve/constrain/key_order.hpp"
+#include "serve/constrain/pattern.hpp"
+
+namespace tutti::serve {
+namespace {
+
+// What says nothing about which texts are taken.
+constexpr std::array<std::string_view, 13> remarks{
+    "title",    "description", "default", "examples",   "$schema", "$id",        "$comment",
+    "readOnly", "writeOnly",   "format",  "deprecated", "$defs",   "definitions"};
+
+class Compiler {
+ public:
+  Compiler(Grammar& grammar, const json::Value& root, const KeyOrder& order)
+      : grammar_(grammar), parts_(grammar), root_(root), order_(order) {}
+
+  Result<NodeId> root(NodeId from) { return reference("", from); }
+
+ private:
+  using Known = std::vector<std::string_view>;
+
+  static Error broken(const std::string& path, const std::string& what) {
+    return invalid("the schema is refused at '#" + path + "': " + what);
+  }
+
+  // All that is said is known here, or is a remark.
+  Result<> check_keys(const json::Object& schema, const std::string& path, const Known& known) {
+    for (const json::Member& member : schema) {
+      const bool fine = std::find(known.begin(), known.end(), member.key) != known.end() ||
+                        std::find(remarks.begin(), remarks.end(), member.key) != remarks.end();
+      if (!fine) return broken(path, "'" + member.key + "' is not known here");
+    }
+    return {};
+  }
+
+  Result<std::int64_t> count(const json::Object& schema, const std::string& path, std::string_view key,
+                             std::int64_t otherwise, std::int64_t most) {
+    const json::Value* value = schema.find(key);
+    if (value == nullptr) return otherwise;
+    const auto whole = value->whole();
+    if (!whole || *whole < 0 || *whole > most)
+      return broken(path, std::string(key) + " is a number between 0 and " + std::to_string(most));
+    return *whole;
+  }
+
+  // A part of the document that others name; written once, called wherever it is named.
+  Result<NodeId> reference(const std::string& path, NodeId from) {
+    auto known = references_.find(path);
+    if (known == references_.end()) {
+      const json::Value* schema = resolve(path);
+      if (schema == nullptr) return broken(path, "there is no such part");
+      const NodeId part = grammar_.add();
+      known = references_.emplace(path, part).first;
+      auto end = value(*schema, path, part, 0);
+      if (!end) return end;
+      grammar_.end_part(*end);
+    }
+    const NodeId after = grammar_.add();
+    grammar_.call(from, references_.at(path), after, true);
+    return after;
+  }
+
+  const json::Value* resolve(std::string_view path) const {
+    const json::Value* here = &root_;
+    while (!path.empty()) {
+      path.remove_prefix(1);
+      const std::string_view step = path.substr(0, path.find('/'));
+      path.remove_prefix(step.size());
+      here = here->find(unescaped(step));
+      if (here == nullptr) return nullptr;
+    }
+    return here;
+  }
+
+  Result<NodeId> value(const json::Value& schema, const std::string& path, NodeId from, int depth) {
+    if (depth > schema_depth_max)
+      return broken(path, "more than " + std::to_string(schema_depth_max) + " schemas inside one another");
+    if (grammar_.full()) return broken(path, "it is too large");
+    if (const auto boolean = schema.boolean()) {
+      if (!*boolean) return broken(path, "false takes nothing");
+      return parts_.value(from);
+    }
+    const json::Object* object = schema.object();
+    if (object == nullptr) return broken(path, "a schema is an object");
+    if (object->find("$ref") != nullptr) return named(*object, path, from);
+    if (object->find("const") != nullptr || object->find("enum") != nullptr)
+      return constants(*object, path, from);
+    for (const std::string_view key : {"anyOf", "allOf"}) {
+      if (object->find(key) != nullptr) return alternatives(*object, path, key, from, depth);
+    }
+    return typed(*object, path, from, depth);
+  }
+
+  Result<NodeId> named(const json::Object& schema, const std::string& path, NodeId from) {
+    if (auto checked = check_keys(schema, path, {"$ref"}); !checked) return std::move(checked).error();
+    const std::string* target = schema.find("$ref")->text();
+    if (target == nullptr || !target->starts_with('#') || (target->size() > 1 && (*target)[1] != '/'))
+      return broken(path, "a $ref names a part of this schema, as '#/$defs/name'");
+    return reference(target->substr(1), from);
+  }
+
+  Result<NodeId> constants(const json::Object& schema, const std::string& path, NodeId from) {
+    if (auto checked = check_keys(schema, path, {"const", "enum", "type"}); !checked)
+      return std::move(checked).error();
+    json::Array values;
+    if (const json::Value* one = schema.find("const")) {
+      values.push_back(*one);
+    } else if (const json::Array* several = schema.find("enum")->list()) {
+      values = *several;
+    }
+    if (values.empty() || values.size() > schema_choices_max)
+      return broken(path, "an enum has 1 to " + std::to_string(schema_choices_max) + " values");
+    const NodeId end = grammar_.add();
+    for (const json::Value& one : values) grammar_.skip(grammar_.text(from, json::write(one)), end);
+    return end;
+  }
+
+  Result<NodeId> alternatives(const json::Object& schema, const std::string& path, std::string_view key,
+                              NodeId from, int depth) {
+    if (auto checked = check_keys(schema, path, {key}); !checked) return std::move(checked).error();
+    const json::Array* choices = schema.find(key)->list();
+    const std::size_t most = key == "allOf" ? 1 : schema_choices_max;
+    if (choices == nullptr || choices->empty() || choices->size() > most)
+      return broken(path, std::string(key) + " is a list of 1 to " + std::to_string(most) + " schemas");
+    const NodeId end = grammar_.add();
+    for (std::size_t nth = 0; nth < choices->size(); ++nth) {
+      const NodeId begin = grammar_.add();
+      grammar_.skip(from, begin);
+      auto reached =
+          value((*choices)[nth], path + "/" + std::string(key) + "/" + std::to_string(nth), begin, depth + 1);
+      if (!reached) return reached;
+      grammar_.skip(*reached, end);
+    }
+    return end;
+  }
+
+  Result<NodeId> typed(const json::Object& schema, const std::string& path, NodeId from, int depth) {
+    std::vector<std::string> types;
+    const json::Value* type = schema.find("type");
+    if (type == nullptr) {
+      for (const std::string_view key : {"properties", "required", "additionalProperties"}) {
+        if (types.empty() && schema.find(key) != nullptr) types.emplace_back("object");
+      }
+      if (types.empty() && schema.find("items") != nullptr) types.emplace_back("array");
+      if (types.empty()) {
+        if (auto checked = check_keys(schema, path, {}); !checked) return std::move(checked).error();
+        return parts_.value(from);
+      }
+    } else if (type->text() != nullptr) {
+      types.push_back(*type->text());
+    } else if (const json::Array* several = type->list()) {
+      for (const json::Value& one : *several) {
+        if (one.text() == nullptr) return broken(path, "a type is a word");
+        types.push_back(*one.text());
+      }
+    }
+    if (types.empty() || types.size() > 7) return broken(path, "type is a word or a list of them");
+    if (types.size() == 1) return of_type(schema, path, types.front(), from, depth);
+    // What is said of one kind of value is not looked for in the others.
+    const NodeId end = grammar_.add();
+    for (const std::string& one : types) {
+      const NodeId begin = grammar_.add();
+      grammar_.skip(from, begin);
+      const bool is_plain = one == "null" || one == "boolean" || one == "integer" || one == "number";
+      auto reached = of_type(is_plain ? json::Object() : schema, path, one, begin, depth);
+      if (!reached) return reached;
+      grammar_.skip(*reached, end);
+    }
+    return end;
+  }
+
+  Result<NodeId> of_type(const json::Object& schema, const std::string& path, const std::string& type,
+                         NodeId from, int depth) {
+    if (type == "object") return object_of(schema, path, from, depth);
+    if (type == "array") return array_of(schema, path, from, depth);
+    if (type == "string") return string_of(schema, path, from);
+    if (auto checked = check_keys(schema, path, {"type"}); !checked) return std::move(checked).error();
+    if (type == "integer") return parts_.integer(from);
+    if (type == "number") return parts_.number(from);
+    const NodeId end = grammar_.add();
+    if (type == "null") {
+      grammar_.skip(grammar_.text(from, "null"), end);
+    } else if (type == "boolean") {
+      grammar_.skip(grammar_.text(from, "true"), end);
+      grammar_.skip(grammar_.text(from, "false"), end);
+    } else {
+      return broken(path, "there is no type '" + type + "'");
+    }
+    return end;
+  }
+
+  Result<NodeId> string_of(const json::Object& schema, const std::string& path, NodeId from) {
+    if (auto checked = check_keys(schema, path, {"type", "minLength", "maxLength", "pattern"}); !checked)
+      return std::move(checked).error();
+    const bool is_counted = schema.find("minLength") != nullptr || schema.find("maxLength") != nullptr;
+    if (const json::Value* pattern = schema.find("pattern")) {
+      if (pattern->text() == nullptr) return broken(path, "a pattern is a text");
+      if (is_counted) return broken(path, "a pattern together with a length is not known here");
+      auto end = add_pattern(grammar_, grammar_.text(from, "\""), *pattern->text(),
+                             {.in_json_string = true, .finds = true});
+      if (!end) return std::move(end).error().within("the schema at '#" + path + "'");
+      return grammar_.text(*end, "\"");
+    }
+    if (!is_counted) return parts_.string(from);
+    const auto least = count(schema, path, "minLength", 0, schema_length_max);
+    if (!least) return least.error();
+    const auto most = count(schema, path, "maxLength", -1, schema_length_max);
+    if (!most) return most.error();
+    if (*most >= 0 && *most < *least) return broken(path, "maxLength is less than minLength");
+    NodeId node = grammar_.text(from, "\"");
+    const NodeId end = grammar_.add();
+    for (std::int64_t letter = 0; letter < std::max(*least, *most); ++letter) {
+      if (letter >= *least) grammar_.skip(node, end);
+      node = parts_.letter(node);
+    }
+    if (*most < 0) {
+      const NodeId loop = grammar_.add();
+      grammar_.skip(node, loop);
+      grammar_.skip(parts_.letter(loop), loop);
+      node = loop;
+    }
+    grammar_.skip(node, end);
+    return grammar_.text(end, "\"");
+  }
+
+  Result<NodeId> array_of(const json::Object& schema, const std::string& path, NodeId from, int depth) {
+    if (auto checked = check_keys(schema, path, {"type", "items", "minItems", "maxItems"}); !checked)
+      return std::move(checked).error();
+    const auto least = count(schema, path, "minItems", 0, schema_items_max);
+    if (!least) return least.error();
+    const auto most = count(schema, path, "maxItems", -1, schema_items_max);
+    if (!most) return most.error();
+    if (*most >= 0 && *most < *least) return broken(path, "maxItems is less than minItems");
+    const json::Value* items = schema.find("items");
+    // Written once and called, however often it is counted.
+    NodeId part = 0;
+    if (items != nullptr) {
+      part = grammar_.add();
+      auto end = value(*items, path + "/items", part, depth + 1);
+      if (!end) return end;
+      grammar_.end_part(*end);
+    }
+    return parts_.list(from, *least, *most, [&](NodeId node) {
+      if (items == nullptr) return parts_.value(node);
+      const NodeId after = grammar_.add();
+      grammar_.call(node, part, after, false);
+      return after;
+    });
+  }
+
+  Result<NodeId> object_of(const json::Object& schema, const std::string& path, NodeId from, int depth) {
+    if (auto checked = check_keys(schema, path, {"type", "properties", "required", "additionalProperties"});
+        !checked)
+      return std::move(checked).error();
+    const json::Value* properties = schema.find("properties");
+    if (properties != nullptr && properties->object() == nullptr)
+      return broken(path, "properties are an object");
+    std::vector<std::string> required;
+    if (const json::Value* list = schema.find("required")) {
+      if (list->list() == nullptr) return broken(path, "required is a list of words");
+      for (const json::Value& one : *list->list()) {
+        if (one.text() == nullptr || properties == nullptr || properties->find(*one.text()) == nullptr)
+          return broken(path, "what is required is one of the properties");
+        required.push_back(*one.text());
+      }
+    }
+    if (properties == nullptr || properties->object()->size() == 0) {
+      const json::Value* others = schema.find("additionalProperties");
+      if (others == nullptr || others->boolean() == true) return parts_.object(from);
+      if (others->boolean() == false) return grammar_.text(from, "{}");
+      const NodeId part = grammar_.add();
+      auto end = value(*others, path + "/additionalProperties", part, depth + 1);
+      if (!end) return end;
+      grammar_.end_part(*end);
+      return parts_.members(from, [&](NodeId node) {
+        const NodeId after = grammar_.add();
+        grammar_.call(node, part, after, false);
+        return after;
+      });
+    }
+    if (properties->object()->size() > schema_properties_max)
+      return broken(path, "more than " + std::to_string(schema_properties_max) + " properties");
+    return properties_of(*properties, required, path + "/properties", from, depth);
+  }
+
+  // One after the other: those before which nothing stands yet, and those that follow a comma.
+  Result<NodeId> properties_of(const json::Value& properties, const std::vector<std::string>& required,
+                               const std::string& path, NodeId from, int depth) {
+    NodeId first = parts_.space(grammar_.text(from, "{"));
+    NodeId later = grammar_.add();
+    for (const std::string& key : order_.keys(path, *properties.object())) {
+      const NodeId begin = grammar_.add();
+      grammar_.skip(first, begin);
+      grammar_.skip(parts_.space(grammar_.text(later, ",")), begin);
+      const NodeId colon = grammar_.text(grammar_.text(begin, json::write(json::Value(key))), ":");
+      auto end = value(*properties.find(key), path + "/" + escaped(key), parts_.space(colon), depth + 1);
+      if (!end) return end;
+      const NodeId next_first = grammar_.add();
+      const NodeId next_later = grammar_.add();
+      grammar_.skip(*end, next_later);
+      if (std::find(required.begin(), required.end(), key) == required.end()) {
+        grammar_.skip(first, next_first);
+        grammar_.skip(later, next_later);
+      }
+      first = next_first;
+      later = next_later;
+    }
+    const NodeId close = grammar_.add();
+    grammar_.skip(first, close);
+    grammar_.skip(parts_.space(later), close);
+    return grammar_.text(close, "}");
+  }
+
+  Grammar& grammar_;
+  JsonParts parts_;
+  const json::Value& root_;
+  const KeyOrder& order_;
+  std::map<std::string, NodeId> references_;
+};
+
+}  // namespace
+
+Result<NodeId> add_schema(Grammar& grammar, NodeId from, std::string_view schema) {
+  if (schema.size() > schema_bytes_max)
+    return invalid("the schema has more than " + std::to_string(schema_bytes_max) + " bytes");
+  auto root = json::parse(schema);
+  if (!root) return std::move(root).error().as(ErrorCode::invalid).within("the schema");
+  const KeyOrder order(schema);
+  auto end = Compiler(grammar, *root, order).root(from);
+  if (end && grammar.full()) return invalid("the schema is too large");
+  return end;
+}
+
+Result<NodeId> add_any_object(Grammar& grammar, NodeId from) { return JsonParts(grammar).object(from); }
+
+}  // namespace tutti::serve

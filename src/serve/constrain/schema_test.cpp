@@ -1,0 +1,145 @@
+#include "serve/constrain/schema.hpp"
+
+#include <gtest/gtest.h>
+
+#include "serve/constrain/reading_test.hpp"
+
+namespace tutti::serve {
+namespace {
+
+Reading schema_reading(std::string_view schema) {
+  return Reading([&](Grammar& grammar, NodeId from) { return add_schema(grammar, from, schema); });
+}
+
+struct Texts {
+  std::vector<std::string> taken;
+  std::vector<std::string> refused;
+};
+
+void expect(std::string_view schema, const Texts& texts) {
+  Reading reading = schema_reading(schema);
+  ASSERT_EQ(reading.refusal, "") << schema;
+  for (const auto& text : texts.taken) EXPECT_TRUE(reading.takes(text)) << schema << " should take " << text;
+  for (const auto& text : texts.refused)
+    EXPECT_FALSE(reading.takes(text)) << schema << " should not take " << text;
+}
+
+TEST(Schema, PlainValues) {
+  expect(R"({"type":"integer"})",
+         {{"0", "-7", "123"}, {"1.5", "01", "-", "\"1\"", "1e5", std::string(19, '9')}});
+  expect(R"({"type":"number"})", {{"0", "-7.25", "1e5", "1.5E-10"}, {"1.", ".5", "1e", "+1", "1e100"}});
+  expect(R"({"type":"boolean"})", {{"true", "false"}, {"null", "True"}});
+  expect(R"({"type":["string","null"]})", {{"null", "\"a\""}, {"1"}});
+  expect(R"({"enum":["a",1,null,{"b":[true]}]})", {{"\"a\"", "1", "null", "{\"b\":[true]}"}, {"\"b\"", "a"}});
+  expect(R"({"const":"x\"y"})", {{"\"x\\\"y\""}, {"\"x\""}});
+}
+
+TEST(Schema, Strings) {
+  expect(R"({"type":"string"})",
+         {{"\"\"", "\"\xC3\xA9 \\n \\u00e9 \\ud83d\\ude00\""},
+          {"\"\n\"", "\"\\x\"", "\"\\ud83d\"", "\"\\udc00\"", "\"a", "\"\xFF\"", "\"a\"b"}});
+  expect(R"({"type":"string","minLength":2,"maxLength":3})",
+         {{"\"ab\"", "\"\xC3\xA9\\n\"", "\"abc\""}, {"\"a\"", "\"abcd\"", "\"\""}});
+  expect(R"({"type":"string","minLength":2})", {{"\"ab\"", "\"abcdef\""}, {"\"a\""}});
+  expect(R"({"type":"string","pattern":"^[a-z]+$"})", {{"\"abc\""}, {"\"aBc\"", "\"\""}});
+  expect(R"({"type":"string","pattern":"b"})", {{"\"abc\""}, {"\"ac\""}});
+}
+
+TEST(Schema, Lists) {
+  expect(R"({"type":"array","items":{"type":"integer"}})",
+         {{"[]", "[1]", "[1, 2,3]", "[\n  1,\n  2\n]"}, {"[1,]", "[,1]", "[\"a\"]", "[1 2]", "[1,  2]"}});
+  expect(R"({"items":{"type":"integer"},"minItems":1,"maxItems":2})", {{"[1]", "[1,2]"}, {"[]", "[1,2,3]"}});
+  expect(R"({"type":"array","minItems":2})", {{"[1,{}]", "[1,2,[]]"}, {"[1]"}});
+  expect(R"({"type":"array","maxItems":0})", {{"[]"}, {"[1]"}});
+}
+
+TEST(Schema, Objects) {
+  const char* schema = R"({"type":"object","properties":{"z":{"type":"integer"},"a":{"type":"string"},"m":{}},
+                           "required":["z"],"additionalProperties":false})";
+  expect(schema, {{"{\"z\":1}", "{\"z\": 1, \"a\": \"x\"}", "{\"z\":1,\"m\":[{}]}",
+                   "{\n  \"z\": 1,\n  \"a\": \"\",\n  \"m\": null\n}"},
+                  {"{}", "{\"a\":\"x\"}", "{\"a\":\"x\",\"z\":1}", "{\"z\":1,}", "{\"z\":1,\"z\":1}",
+                   "{\"z\":1,\"b\":1}"}});
+  expect(R"({"properties":{"a":{"type":"null"},"b":{"type":"null"}}})",
+         {{"{}", "{\"a\":null}", "{\"b\":null}", "{\"a\":null,\"b\":null}"},
+          {"{\"a\":null\"b\":null}", "{,\"b\":null}"}});
+  expect(R"({"type":"object","additionalProperties":{"type":"integer"}})",
+         {{"{}", "{\"any\":1,\"other\":2}"}, {"{\"any\":\"x\"}"}});
+  expect(R"({"type":"object","additionalProperties":false})", {{"{}"}, {"{\"a\":1}"}});
+  expect(R"({"type":"object"})", {{"{}", "{\"a\":{\"b\":[]}}"}, {"[]"}});
+}
+
+TEST(Schema, AlternativesAndReferences) {
+  expect(
+      R"({"anyOf":[{"type":"integer"},{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]},
+                       {"type":"object","properties":{"ab":{"const":1}},"required":["ab"]}]})",
+      {{"5", "{\"a\":5}", "{\"ab\":1}"}, {"{}", "{\"ab\":5}", "\"x\""}});
+  expect(R"({"$defs":{"list":{"anyOf":[{"type":"null"},{"type":"object","properties":{"v":{"type":"integer"},
+              "next":{"$ref":"#/$defs/list"}},"required":["v","next"]}]}},"$ref":"#/$defs/list"})",
+         {{"null", "{\"v\":1,\"next\":null}", "{\"v\":1,\"next\":{\"v\":2,\"next\":null}}"},
+          {"{\"v\":1}", "{\"v\":1,\"next\":2}"}});
+  expect(R"({"type":"array","items":{"$ref":"#"}})", {{"[]", "[[],[[]]]"}, {"[1]"}});
+  expect(R"({"definitions":{"a/b":{"type":"null"}},"allOf":[{"$ref":"#/definitions/a~1b"}]})",
+         {{"null"}, {"1"}});
+}
+
+TEST(Schema, AnyObjectIsAsDeepAsItsBound) {
+  Reading any([](Grammar& grammar, NodeId from) { return add_any_object(grammar, from); });
+  const auto nested = [](int depth) {
+    std::string text = "{\"a\":";
+    for (int level = 0; level < depth; ++level) text += "[";
+    text += "1";
+    for (int level = 0; level < depth; ++level) text += "]";
+    return text + "}";
+  };
+  EXPECT_TRUE(any.takes("{}"));
+  EXPECT_TRUE(any.takes("{\"a\": [1, {\"b\": null}], \"c\": \"d\"}"));
+  EXPECT_FALSE(any.takes("[]"));
+  EXPECT_TRUE(any.takes(nested(machine_depth_max - 1)));
+  EXPECT_FALSE(any.takes(nested(machine_depth_max)));
+}
+
+TEST(Schema, WhatIsNotKnownIsRefusedByName) {
+  for (const auto& [schema, word] : std::vector<std::pair<std::string, std::string>>{
+           {R"({"type":"integer","minimum":3})", "minimum"},
+           {R"({"oneOf":[{"type":"null"}]})", "oneOf"},
+           {R"({"not":{}})", "not"},
+           {R"({"type":"array","prefixItems":[]})", "prefixItems"},
+           {R"({"type":"thing"})", "thing"},
+           {R"({"properties":{"a":{"patternProperties":{}}}})", "#/properties/a"},
+           {R"({"$ref":"http://elsewhere/x"})", "$ref"},
+           {R"({"$ref":"#/$defs/none"})", "no such part"},
+           {R"({"type":"array","maxItems":1000000})", "maxItems"},
+           {R"({"type":"string","maxLength":-1})", "maxLength"},
+           {R"({"enum":[]})", "enum"},
+           {R"({"required":["a"]})", "required"},
+           {R"({"type":"string","pattern":"("})", "pattern"},
+           {"false", "false"},
+           {"[]", "object"},
+           {"{", "schema"},
+       }) {
+    const auto refusal = schema_reading(schema).refusal;
+    EXPECT_NE(refusal.find(word), std::string::npos) << schema << ": " << refusal;
+  }
+}
+
+TEST(Schema, WhatExplodesIsRefused) {
+  std::string deep;
+  for (int level = 0; level < 60; ++level) deep += R"({"type":"array","items":)";
+  deep += "{}" + std::string(60, '}');
+  EXPECT_NE(schema_reading(deep).refusal, "");
+  std::string wide = R"({"enum":[)";
+  for (int value = 0; value < 1100; ++value) wide += (value > 0 ? "," : "") + std::to_string(value);
+  EXPECT_NE(schema_reading(wide + "]}").refusal, "");
+  std::string many = R"({"anyOf":[)";
+  for (int value = 0; value < 60; ++value)
+    many += std::string(value > 0 ? "," : "") + R"({"type":"string","maxLength":4000})";
+  EXPECT_NE(schema_reading(many + "]}").refusal, "");
+  EXPECT_NE(schema_reading(std::string(schema_bytes_max + 1, ' ')).refusal, "");
+  // A circle that reads nothing has no text.
+  Reading circle = schema_reading(R"({"$defs":{"a":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"})");
+  EXPECT_EQ(circle.machine->start(), Machine::dead);
+}
+
+}  // namespace
+}  // namespace tutti::serve

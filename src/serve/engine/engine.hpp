@@ -1,0 +1,50 @@
+// A model that answers: one thread owns the model and the batch, and goes on as long as there is something to
+// compute. Requests come from any thread; pieces of answers go to their receivers on the engine's thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "base/result.hpp"
+#include "serve/batch/batch.hpp"
+#include "serve/model/model.hpp"
+
+namespace tutti::serve {
+
+struct EngineCounts {
+  BatchCounts batch;
+  std::int64_t model_failures = 0;
+  bool draining = false;
+};
+
+class Engine {
+ public:
+  // Is called on the engine's thread and keeps all others waiting: it hands the piece over and returns. It
+  // may submit and cancel. The last piece of each answer has its finish.
+  using Receive = std::function<void(Piece&&)>;
+
+  Engine(std::unique_ptr<Model> model, const BatchSettings& settings, Batch::TokenBytes token_bytes);
+  // What is not finished is cancelled, and its receivers are told so.
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  const Limits& limits() const;
+
+  // Refused are requests that can never be answered (invalid), too many of them, and all while it drains
+  // (failed). The first piece may come before this returns.
+  Result<RequestId> submit(Request request, Receive receive);
+  // Nobody wants it any more; its blocks are free before the next step.
+  void cancel(RequestId id);
+  // Takes no more requests, and returns when all are finished. Not for receivers.
+  void drain();
+
+  EngineCounts counts() const;
+
+ private:
+  struct Shared;
+  std::unique_ptr<Shared> shared_;
+};
+
+}  // namespace tutti::serve

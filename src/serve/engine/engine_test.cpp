@@ -1,0 +1,177 @@
+#include "serve/engine/engine.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "base/index.hpp"
+#include "serve/batch/toy_test.hpp"
+
+namespace tutti::serve {
+namespace {
+
+const Limits limits_of_toys{.vocabulary = 40,
+                            .context = 400,
+                            .block_tokens = 4,
+                            .blocks = 64,
+                            .step_tokens_max = 32,
+                            .step_rows_max = 16};
+
+class ToyModel final : public Model {
+ public:
+  explicit ToyModel(std::shared_ptr<std::atomic<int>> failures = nullptr)
+      : toy_(limits_of_toys), failures_(std::move(failures)) {}
+  const Limits& limits() const override { return toy_.limits(); }
+  Result<> step(std::span<const Chunk> chunks) override {
+    if (failures_ && failures_->fetch_sub(1) > 0) return failed("the device is gone");
+    toy_.step(chunks);
+    return {};
+  }
+  Result<std::vector<Chosen>> choose(std::span<const Choice> choices) override {
+    return toy_.choose(choices);
+  }
+  Result<std::vector<float>> logits(std::int32_t row) override { return toy_.logits(row); }
+  std::string describe() const override { return "a toy"; }
+
+ private:
+  Toy toy_;
+  std::shared_ptr<std::atomic<int>> failures_;
+};
+
+// What came of the answers of one request.
+struct Answers {
+  std::map<std::int32_t, std::vector<Token>> tokens;
+  std::map<std::int32_t, Finish> finish;
+  std::string problem;
+  std::promise<void> done;
+
+  Engine::Receive receiver(std::size_t count) {
+    return [this, count](Piece&& piece) {
+      auto& own = tokens[piece.answer];
+      own.insert(own.end(), piece.tokens.begin(), piece.tokens.end());
+      if (!piece.problem.empty()) problem = piece.problem;
+      if (piece.finish) finish[piece.answer] = *piece.finish;
+      if (finish.size() == count) done.set_value();
+    };
+  }
+  void wait() { done.get_future().wait(); }
+};
+
+Request request(Token first, std::int32_t tokens_max) {
+  Request made{
+      .key = "key" + std::to_string(first % 3), .prompt = {first, 1, 2, 3, 4, 5}, .tokens_max = tokens_max};
+  made.sampling = {.temperature = 0.7F, .seed = at(first)};
+  return made;
+}
+
+TEST(Engine, AnswersManyAtOnceAsEachAlone) {
+  std::map<Token, std::vector<Token>> alone;
+  {
+    Engine engine(std::make_unique<ToyModel>(), {.sequences_max = 1, .keeps_prefixes = false}, toy_bytes);
+    for (Token first = 0; first < 24; ++first) {
+      Answers answers;
+      ASSERT_TRUE(engine.submit(request(first, 20), answers.receiver(1)).ok());
+      answers.wait();
+      alone[first] = answers.tokens[0];
+    }
+  }
+  Engine engine(std::make_unique<ToyModel>(), {.drafts_max = 3}, toy_bytes);
+  std::vector<Answers> together(24);
+  std::vector<std::thread> clients;
+  for (int client = 0; client < 4; ++client) {
+    clients.emplace_back([&, client] {
+      for (Token first = client; first < 24; first += 4)
+        EXPECT_TRUE(engine.submit(request(first, 20), together[at(first)].receiver(1)).ok());
+    });
+  }
+  for (auto& client : clients) client.join();
+  engine.drain();
+  for (Token first = 0; first < 24; ++first) EXPECT_EQ(together[at(first)].tokens[0], alone[first]);
+  const auto counts = engine.counts();
+  EXPECT_TRUE(counts.draining);
+  EXPECT_FALSE(engine.submit(request(0, 1), [](Piece&&) {}).ok()) << "it drains";
+}
+
+TEST(Engine, CancelledFromAReceiverItStops) {
+  Engine engine(std::make_unique<ToyModel>(), {}, toy_bytes);
+  std::size_t tokens = 0;
+  std::promise<Finish> finished;
+  const auto submitted = engine.submit(request(1, 200), [&](Piece&& piece) {
+    tokens += piece.tokens.size();
+    if (tokens == 5) engine.cancel(piece.request);
+    if (piece.finish) finished.set_value(*piece.finish);
+  });
+  ASSERT_TRUE(submitted.ok());
+  EXPECT_EQ(finished.get_future().get(), Finish::cancelled);
+  EXPECT_LE(tokens, 6U);
+  engine.cancel(*submitted);  // once more does no harm
+  engine.drain();
+  EXPECT_EQ(engine.counts().batch.blocks_used, 0);
+}
+
+TEST(Engine, RefusesWhatCanNeverBeAnswered) {
+  Engine engine(std::make_unique<ToyModel>(), {}, toy_bytes);
+  const auto refused = engine.submit(request(1, 400), [](Piece&&) { ADD_FAILURE(); });
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code(), ErrorCode::invalid);
+}
+
+TEST(Engine, RefusesMoreThanItCanKeep) {
+  Engine engine(std::make_unique<ToyModel>(), {.requests_max = 1}, toy_bytes);
+  // The receiver of the first keeps the engine's thread until the second was tried.
+  std::promise<void> tried;
+  auto go_on = tried.get_future().share();
+  Answers answers;
+  auto receive = answers.receiver(1);
+  ASSERT_TRUE(engine
+                  .submit(request(1, 3),
+                          [&, go_on](Piece&& piece) {
+                            go_on.wait();
+                            receive(std::move(piece));
+                          })
+                  .ok());
+  const auto refused = engine.submit(request(2, 3), [](Piece&&) { ADD_FAILURE(); });
+  tried.set_value();
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code(), ErrorCode::failed);
+  answers.wait();
+}
+
+TEST(Engine, AModelThatFailsEndsWhatRanAndGoesOn) {
+  Engine engine(std::make_unique<ToyModel>(std::make_shared<std::atomic<int>>(1)), {}, toy_bytes);
+  Answers first;
+  auto two = request(1, 4);
+  two.answers = 2;
+  ASSERT_TRUE(engine.submit(std::move(two), first.receiver(2)).ok());
+  first.wait();
+  EXPECT_EQ(first.finish[0], Finish::failed);
+  EXPECT_EQ(first.finish[1], Finish::failed);
+  EXPECT_EQ(first.problem, "the device is gone");
+  Answers second;
+  ASSERT_TRUE(engine.submit(request(1, 4), second.receiver(1)).ok());
+  second.wait();
+  EXPECT_EQ(second.finish[0], Finish::length);
+  engine.drain();
+  EXPECT_EQ(engine.counts().model_failures, 1);
+}
+
+TEST(Engine, WhatIsNotFinishedAtTheEndIsToldSo) {
+  Answers answers;
+  {
+    Engine engine(std::make_unique<ToyModel>(), {}, toy_bytes);
+    auto endless = request(1, 390);
+    endless.prompt = {1};
+    endless.tokens_max = 250;
+    endless.answers = 5;
+    ASSERT_TRUE(engine.submit(std::move(endless), answers.receiver(5)).ok());
+  }
+  answers.wait();
+  EXPECT_EQ(answers.finish.size(), 5U);
+}
+
+}  // namespace
+}  // namespace tutti::serve
