@@ -88,8 +88,9 @@ Result<Memory> Memory::reserve(std::size_t bytes, const char* what) {
 
 void Memory::touch(std::size_t begin, std::size_t bytes) const {
   if (::madvise(data_ + begin, bytes, MADV_POPULATE_WRITE) == 0) return;
-  // A kernel that does not know the word.
-  for (std::size_t at = 0; at < bytes; at += small_page_bytes) data_[begin + at] = std::byte{0};
+  // A kernel that does not know the word. What is there already stays: others may write beside.
+  for (std::size_t at = 0; at < bytes; at += small_page_bytes)
+    __atomic_fetch_or(reinterpret_cast<unsigned char*>(data_ + begin + at), 0, __ATOMIC_RELAXED);
 }
 
 Result<std::uint64_t> free_memory_bytes() {

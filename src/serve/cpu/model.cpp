@@ -1,6 +1,7 @@
 #include "serve/cpu/model.hpp"
 
 #include <algorithm>
+#include <thread>
 #include <vector>
 
 #include "serve/batch/choose.hpp"
@@ -13,8 +14,8 @@
 namespace tutti::serve::cpu {
 namespace {
 
-// What one thread takes from the system at a time.
-constexpr std::int64_t touch_bytes = std::int64_t{64} << 20;
+// What is taken from the system in one go.
+constexpr std::size_t touch_bytes = std::size_t{16} << 20;
 
 class CpuModel final : public Model {
  public:
@@ -46,6 +47,7 @@ class CpuModel final : public Model {
     forward_ = std::make_unique<Forward>(
         shape_, weights_, chosen_kernels(),
         Cache(shape_, plan_.blocks, reinterpret_cast<float*>(cache_memory_.data())), sizes, scratch);
+    toucher_ = std::jthread([this](const std::stop_token& stop) { touch_all(stop); });
     return {};
   }
 
@@ -109,18 +111,20 @@ class CpuModel final : public Model {
     return options_.kernels != nullptr ? *options_.kernels : kernels();
   }
 
-  // All of it is taken from the system now: later there may be no more.
-  Result<> reserve(Memory& memory, std::uint64_t bytes, const char* what) {
+  static Result<> reserve(Memory& memory, std::uint64_t bytes, const char* what) {
     auto reserved = Memory::reserve(bytes, what);
     if (!reserved) return std::move(reserved).error();
     memory = std::move(*reserved);
-    team_.run([&](Member& member) {
-      const auto all = static_cast<std::int64_t>(memory.bytes());
-      member.share(all, touch_bytes, [&](std::int64_t begin, std::int64_t end) {
-        memory.touch(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
-      });
-    });
     return {};
+  }
+
+  // All of it is taken from the system at once, because later there may be no more; beside the first steps,
+  // because that may take seconds.
+  void touch_all(const std::stop_token& stop) const {
+    for (const Memory* memory : {&scratch_memory_, &cache_memory_}) {
+      for (std::size_t at = 0; at < memory->bytes() && !stop.stop_requested(); at += touch_bytes)
+        memory->touch(at, std::min(touch_bytes, memory->bytes() - at));
+    }
   }
 
   Result<> check(const Chunk& chunk) const {
@@ -160,6 +164,7 @@ class CpuModel final : public Model {
   std::vector<Chooser> choosers_;  // one a thread
   std::vector<StepToken> tokens_;  // of the last step
   std::vector<std::int64_t> rows_;
+  std::jthread toucher_;  // ends before the memory does
 };
 
 }  // namespace

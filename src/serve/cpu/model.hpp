@@ -19,7 +19,7 @@ struct Options {
   int threads = 0;                // 0: one a core that this process may use
   std::int64_t context_max = 0;   // 0: what the model can
   std::uint64_t cache_bytes = 0;  // 0: a share of the memory that the weights leave
-  double cache_share = 0.5;       // of it; never more than all rows of a step can fill
+  double cache_share = 0.5;       // of it; never more than all rows of a step can fill, or 2 GiB
   std::int32_t step_tokens_max = 512;
   std::int32_t step_rows_max = 64;
   const Kernels* kernels = nullptr;  // null: the best that this CPU can run

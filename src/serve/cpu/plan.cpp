@@ -13,6 +13,9 @@ namespace {
 constexpr std::int32_t step_tokens_limit = 16'384;
 constexpr std::int32_t step_rows_limit = 4'096;
 
+// What a cache takes that nobody gave a size, unless one sequence needs more.
+constexpr std::uint64_t unasked_cache_bytes_max = std::uint64_t{2} << 30;
+
 Result<> check_options(const Options& options) {
   if (options.step_tokens_max < 1 || options.step_tokens_max > step_tokens_limit)
     return invalid("the tokens of a step must be from 1 to " + std::to_string(step_tokens_limit));
@@ -51,10 +54,10 @@ Result<MemoryPlan> plan_memory(const model::Shape& shape, const Options& options
   const std::uint64_t left = free_bytes - before_cache;
   if (options.cache_bytes > left) return too_small(left, "the cache", options.cache_bytes);
   const auto share = static_cast<std::uint64_t>(static_cast<double>(left) * options.cache_share);
+  const std::uint64_t of_use = std::min(sequence_blocks * static_cast<std::uint64_t>(options.step_rows_max),
+                                        std::max(sequence_blocks, unasked_cache_bytes_max / block_bytes));
   const std::uint64_t blocks =
-      options.cache_bytes > 0 ? options.cache_bytes / block_bytes
-                              : std::min(share / block_bytes,
-                                         sequence_blocks * static_cast<std::uint64_t>(options.step_rows_max));
+      options.cache_bytes > 0 ? options.cache_bytes / block_bytes : std::min(share / block_bytes, of_use);
   if (blocks < sequence_blocks) {
     return too_small(options.cache_bytes > 0 ? options.cache_bytes : share,
                      "the cache of one sequence of " + std::to_string(plan.context) + " tokens",
