@@ -56,6 +56,11 @@ struct Avx512Tile {
 #pragma GCC unroll 8
       for (std::size_t line = 0; line < Block::bytes; line += 64)
         _mm_prefetch(reinterpret_cast<const char*>(weights) + ahead_bytes + line, _MM_HINT_T0);
+      // Scales lie behind their panel's blocks: those of the next panel, so that nobody waits where it
+      // begins.
+      _mm_prefetch(reinterpret_cast<const char*>(scales) + job.panel_bytes +
+                       static_cast<std::size_t>(block) * scales_block_bytes,
+                   _MM_HINT_T0);
       __m512i groups[groups_of_block];
       Block::read(weights, groups);
       const __m512 scale = _mm512_cvtph_ps(_mm256_loadu_si256(
