@@ -27,7 +27,7 @@ inline const std::byte* signed_block(const std::byte* block, std::byte* room, In
   __m512i groups[groups_of_block];
   Int4Block::read(block, groups);
   const __m512i zero = _mm512_set1_epi8(static_cast<char>(int4_zero));
-  for (int g = 0; g < groups_of_block; ++g)
+  for (std::int64_t g = 0; g < groups_of_block; ++g)
     _mm512_store_si512(room + g * 64, _mm512_sub_epi8(groups[g], zero));
   // The compiler does not know that a tile is read from there.
   __asm__ volatile("" ::: "memory");

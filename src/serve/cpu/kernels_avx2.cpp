@@ -23,13 +23,13 @@ inline __m256i repeat_four(const std::int8_t* from) {
 struct Int8Half {
   __m256i groups[groups_of_block];
 
-  void read(const std::uint8_t* block, int half) {
-    for (int g = 0; g < groups_of_block; ++g) groups[g] = read_bytes(block + g * 64 + half * 32);
+  void read(const std::uint8_t* block, std::int64_t half) {
+    for (std::int64_t g = 0; g < groups_of_block; ++g) groups[g] = read_bytes(block + g * 64 + half * 32);
   }
   __m256i multiply(const std::int8_t* quants, std::int32_t /*offset*/) const {
     __m256i sum = _mm256_setzero_si256();
     const __m256i ones = _mm256_set1_epi16(1);
-    for (int g = 0; g < groups_of_block; ++g) {
+    for (std::int64_t g = 0; g < groups_of_block; ++g) {
       const __m256i values = repeat_four(quants + g * 4);
       const __m256i pairs =
           _mm256_maddubs_epi16(_mm256_abs_epi8(values), _mm256_sign_epi8(groups[g], values));
@@ -42,9 +42,9 @@ struct Int8Half {
 struct Int4Half {
   __m256i groups[groups_of_block];
 
-  void read(const std::uint8_t* block, int half) {
+  void read(const std::uint8_t* block, std::int64_t half) {
     const __m256i low = _mm256_set1_epi8(0xf);
-    for (int g = 0; g < groups_of_block / 2; ++g) {
+    for (std::int64_t g = 0; g < groups_of_block / 2; ++g) {
       const __m256i both = read_bytes(block + g * 64 + half * 32);
       groups[g] = _mm256_and_si256(both, low);
       groups[g + groups_of_block / 2] = _mm256_and_si256(_mm256_srli_epi16(both, 4), low);
@@ -53,7 +53,7 @@ struct Int4Half {
   __m256i multiply(const std::int8_t* quants, std::int32_t offset) const {
     // 8 groups · 2 products · 15 · 127 fit into 16 bits.
     __m256i pairs = _mm256_setzero_si256();
-    for (int g = 0; g < groups_of_block; ++g)
+    for (std::int64_t g = 0; g < groups_of_block; ++g)
       pairs = _mm256_add_epi16(pairs, _mm256_maddubs_epi16(groups[g], repeat_four(quants + g * 4)));
     return _mm256_add_epi32(_mm256_set1_epi32(offset), _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
   }
@@ -70,7 +70,7 @@ struct Avx2Tile {
         reinterpret_cast<const std::uint8_t*>(job.panels + static_cast<std::size_t>(panel) * job.panel_bytes);
     const std::uint8_t* const scales = base + static_cast<std::size_t>(blocks) * block_bytes;
     __m256 sums[tokens][2] = {};
-    for (int half = 0; half < 2; ++half) {
+    for (std::int64_t half = 0; half < 2; ++half) {
       for (std::int64_t block = 0; block < blocks; ++block) {
         Half weights;
         weights.read(base + static_cast<std::size_t>(block) * block_bytes, half);

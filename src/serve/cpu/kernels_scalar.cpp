@@ -48,7 +48,7 @@ struct PlainTile {
         }
       }
       Sixteen together;
-      for (int slice = 0; slice < slices; ++slice) together.part[slice] = load(sums + slice * lanes);
+      for (std::int64_t slice = 0; slice < slices; ++slice) together.part[slice] = load(sums + slice * lanes);
       put_panel(job, panel, token, together);
     }
   }

@@ -201,9 +201,9 @@ void unpack_row(const Matrix& matrix, std::int64_t row, float* out) {
     for (std::int64_t column = first; column < std::min(first + block_columns, matrix.columns); ++column) {
       const Place place = place_of(matrix.type, in_panel, column - first);
       const std::byte byte = panel[static_cast<std::size_t>(block) * block_bytes(matrix.type) + place.byte];
-      std::int32_t quant = std::to_integer<std::int8_t>(byte);
+      const auto both = std::to_integer<std::int32_t>(byte);
+      std::int32_t quant = both > 127 ? both - 256 : both;
       if (matrix.type == WeightType::int4) {
-        const auto both = std::to_integer<std::int32_t>(byte);
         quant = (place.is_high ? both >> 4 : both & 0xf) - int4_zero;
       }
       out[column] = scale * static_cast<float>(quant);

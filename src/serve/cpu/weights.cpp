@@ -135,6 +135,7 @@ class Layout {
   static std::vector<std::string> each(const std::vector<std::string>& parts,
                                        std::string (*name)(const std::string&)) {
     std::vector<std::string> names;
+    names.reserve(parts.size());
     for (const std::string& part : parts) names.push_back(name(part));
     return names;
   }
