@@ -25,14 +25,16 @@ Result<Options> parse_options(const std::vector<std::string>& words, const std::
       options.only = words[++at];
     } else if (words[at] == "--traces" && has_value) {
       options.traces = words[++at];
+    } else if (words[at] == "--llama" && has_value) {
+      options.llama = words[++at];
     } else if (words[at] == "--json" && has_value) {
       options.json_file = words[++at];
     } else {
       return invalid("unknown or without a value")
           .within(words[at])
           .remedy(
-              "flags: [--quick] [--only PART] [--json FILE], and [--traces DIR] where traces are replayed; "
-              "--quick: few "
+              "flags: [--quick] [--only PART] [--json FILE], and [--traces DIR] where traces are replayed, "
+              "[--llama DIR] where llama.cpp's tools are the peer; --quick: few "
               "repeats, to see that it works");
     }
   }

@@ -12,6 +12,7 @@ struct Options {
   std::string json_file;
   std::string only;
   std::string traces;  // a folder
+  std::string llama;   // a folder
   bool quick = false;
 
   bool wants(const std::string& part) const { return only.empty() || only == part; }

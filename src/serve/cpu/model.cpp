@@ -1,0 +1,180 @@
+#include "serve/cpu/model.hpp"
+
+#include <algorithm>
+#include <thread>
+#include <vector>
+
+#include "serve/batch/choose.hpp"
+#include "serve/cpu/cache.hpp"
+#include "serve/cpu/forward.hpp"
+#include "serve/cpu/instructions.hpp"
+#include "serve/cpu/memory.hpp"
+#include "serve/cpu/team.hpp"
+
+namespace tutti::serve::cpu {
+namespace {
+
+// What is taken from the system in one go.
+constexpr std::size_t touch_bytes = std::size_t{16} << 20;
+
+class CpuModel final : public Model {
+ public:
+  CpuModel(const model::Shape& shape, const Options& options)
+      : shape_(shape),
+        options_(options),
+        team_(options.threads),
+        choosers_(static_cast<std::size_t>(team_.size())) {}
+
+  Result<> load(const ReadRows& read) {
+    const auto free_bytes = free_memory_bytes();
+    if (!free_bytes) return free_bytes.error();
+    auto plan = plan_memory(shape_, options_, team_.size(), *free_bytes);
+    if (!plan) return std::move(plan).error();
+    plan_ = *plan;
+    auto weights = Weights::load(shape_, options_.weights, read, team_);
+    if (!weights) return std::move(weights).error();
+    weights_ = std::move(*weights);
+    if (auto done = reserve(cache_memory_, plan_.cache_bytes, "the cache"); !done) return done;
+    if (auto done = reserve(scratch_memory_, plan_.scratch_bytes, "a step"); !done) return done;
+    limits_ = {.vocabulary = shape_.vocabulary,
+               .context = plan_.context,
+               .block_tokens = static_cast<std::int32_t>(block_positions),
+               .blocks = static_cast<std::int32_t>(plan_.blocks),
+               .step_tokens_max = options_.step_tokens_max,
+               .step_rows_max = options_.step_rows_max};
+    Arena scratch(scratch_memory_.data());
+    const StepSizes sizes{options_.step_tokens_max, options_.step_rows_max, plan_.context, team_.size()};
+    forward_ = std::make_unique<Forward>(
+        shape_, weights_, chosen_kernels(),
+        Cache(shape_, plan_.blocks, reinterpret_cast<float*>(cache_memory_.data())), sizes, scratch);
+    toucher_ = std::jthread([this](const std::stop_token& stop) { touch_all(stop); });
+    return {};
+  }
+
+  const Limits& limits() const override { return limits_; }
+
+  Result<> step(std::span<const Chunk> chunks) override {
+    tokens_.clear();
+    rows_.clear();
+    for (const Chunk& chunk : chunks) {
+      if (auto fine = check(chunk); !fine) {
+        rows_.clear();
+        return std::move(fine).error().within("a chunk of a step");
+      }
+      for (std::size_t at = 0; at < chunk.tokens.size(); ++at) {
+        const std::size_t left = chunk.tokens.size() - at;
+        if (left <= static_cast<std::size_t>(chunk.rows))
+          rows_.push_back(static_cast<std::int64_t>(tokens_.size()));
+        tokens_.push_back(
+            {chunk.tokens[at], chunk.first + static_cast<std::int64_t>(at), chunk.blocks.data()});
+      }
+    }
+    if (tokens_.size() > static_cast<std::size_t>(limits_.step_tokens_max) ||
+        rows_.size() > static_cast<std::size_t>(limits_.step_rows_max)) {
+      rows_.clear();
+      return invalid("a step has more tokens or rows than were reserved");
+    }
+    if (!tokens_.empty()) team_.run([this](Member& member) { forward_->run(member, tokens_, rows_); });
+    return {};
+  }
+
+  Result<std::vector<Chosen>> choose(std::span<const Choice> choices) override {
+    for (const Choice& choice : choices) {
+      if (auto row = row_of(choice.row); !row) return std::move(row).error();
+    }
+    std::vector<Chosen> chosen(choices.size());
+    team_.run([&](Member& member) {
+      Chooser& chooser = choosers_[static_cast<std::size_t>(member.index())];
+      member.share(static_cast<std::int64_t>(choices.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+        for (auto at = static_cast<std::size_t>(begin); at < static_cast<std::size_t>(end); ++at)
+          chosen[at] = chooser.choose(forward_->logits(choices[at].row), choices[at]);
+      });
+    });
+    return chosen;
+  }
+
+  Result<std::vector<float>> logits(std::int32_t row) override {
+    auto numbers = row_of(row);
+    if (!numbers) return std::move(numbers).error();
+    return std::vector<float>(numbers->begin(), numbers->end());
+  }
+
+  std::string describe() const override {
+    return "cpu, " + std::string(chosen_kernels().name) + ", " + std::to_string(team_.size()) + " threads, " +
+           std::string(name_of(options_.weights)) + " weights " + shown_bytes(plan_.weights_bytes) +
+           ", cache of " + std::to_string(plan_.blocks * block_positions) + " tokens " +
+           shown_bytes(plan_.cache_bytes);
+  }
+
+ private:
+  const Kernels& chosen_kernels() const {
+    return options_.kernels != nullptr ? *options_.kernels : kernels();
+  }
+
+  static Result<> reserve(Memory& memory, std::uint64_t bytes, const char* what) {
+    auto reserved = Memory::reserve(bytes, what);
+    if (!reserved) return std::move(reserved).error();
+    memory = std::move(*reserved);
+    return {};
+  }
+
+  // All of it is taken from the system at once, because later there may be no more; beside the first steps,
+  // because that may take seconds.
+  void touch_all(const std::stop_token& stop) const {
+    for (const Memory* memory : {&scratch_memory_, &cache_memory_}) {
+      for (std::size_t at = 0; at < memory->bytes() && !stop.stop_requested(); at += touch_bytes)
+        memory->touch(at, std::min(touch_bytes, memory->bytes() - at));
+    }
+  }
+
+  Result<> check(const Chunk& chunk) const {
+    const auto count = static_cast<std::int64_t>(chunk.tokens.size());
+    if (chunk.adapter != 0) return invalid("there is no adapter " + std::to_string(chunk.adapter));
+    if (chunk.first < 0 || chunk.first > limits_.context - count)
+      return invalid("positions from " + std::to_string(chunk.first) + " on are beyond the context");
+    if (chunk.rows < 0 || chunk.rows > count) return invalid("it asks for more rows than it has tokens");
+    const std::int64_t blocks = (chunk.first + count + block_positions - 1) / block_positions;
+    if (static_cast<std::int64_t>(chunk.blocks.size()) < blocks) return invalid("it has too few blocks");
+    for (std::int64_t at = 0; at < blocks; ++at) {
+      const BlockId block = chunk.blocks[static_cast<std::size_t>(at)];
+      if (block < 0 || block >= limits_.blocks) return invalid("there is no block " + std::to_string(block));
+    }
+    for (const Token token : chunk.tokens) {
+      if (token < 0 || token >= limits_.vocabulary)
+        return invalid("there is no token " + std::to_string(token));
+    }
+    return {};
+  }
+
+  Result<std::span<const float>> row_of(std::int32_t row) const {
+    if (row < 0 || static_cast<std::size_t>(row) >= rows_.size())
+      return invalid("the last step has no row " + std::to_string(row));
+    return forward_->logits(row);
+  }
+
+  model::Shape shape_;
+  Options options_;
+  Team team_;
+  MemoryPlan plan_;
+  Weights weights_;
+  Memory cache_memory_;
+  Memory scratch_memory_;
+  Limits limits_;
+  std::unique_ptr<Forward> forward_;
+  std::vector<Chooser> choosers_;  // one a thread
+  std::vector<StepToken> tokens_;  // of the last step
+  std::vector<std::int64_t> rows_;
+  std::jthread toucher_;  // ends before the memory does
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Model>> make_model(const model::Shape& shape, const Options& options,
+                                          const ReadRows& read) {
+  if (auto fine = model::check(shape); !fine) return std::move(fine).error();
+  auto made = std::make_unique<CpuModel>(shape, options);
+  if (auto loaded = made->load(read); !loaded) return std::move(loaded).error();
+  return std::unique_ptr<Model>(std::move(made));
+}
+
+}  // namespace tutti::serve::cpu
