@@ -10,10 +10,10 @@
 namespace tutti::serve::chat {
 namespace {
 
-constexpr std::string_view chatml =
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + "
-    "'<|im_end|>' + '\n' "
-    "}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+constexpr std::string_view chatml = R"({%- for message in messages %}
+{{- '<|im_start|>' + message.role + '\n' + (message.content or '') + '<|im_end|>\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %})";
 
 // Stands behind the text of the last message: what the template writes behind it is left out.
 constexpr std::string_view last_text_mark = "\uFDD1\uFDD2\uFDD1";

@@ -44,7 +44,7 @@ constexpr std::array<std::pair<std::string_view, Test>, 16> kind_tests{{
     {"true", [](const Value& value) { return value.boolean() != nullptr && *value.boolean(); }},
     {"false", [](const Value& value) { return value.boolean() != nullptr && !*value.boolean(); }},
     {"mapping", [](const Value& value) { return value.map() != nullptr; }},
-    {"callable", [](const Value& value) { return value.macro() != nullptr; }},
+    {"callable", [](const Value& value) { return value.macro() != nullptr || value.function() != nullptr; }},
     // Python walks through what is undefined as through an empty list.
     {"iterable",
      [](const Value& value) {
@@ -137,9 +137,11 @@ bool apply_test(Work& work, std::string_view name, const Value& value, const Arg
   return false;
 }
 
-bool is_function(std::string_view name) {
-  return name == "range" || name == "namespace" || name == "dict" || name == "raise_exception" ||
-         name == "strftime_now";
+Value find_function(std::string_view name) {
+  for (const std::string_view known : {"range", "namespace", "dict", "raise_exception", "strftime_now"}) {
+    if (known == name) return Value(Function{known});
+  }
+  return Value(Undefined{std::string(name)});
 }
 
 Value call_function(Work& work, std::string_view name, const Arguments& arguments) {

@@ -217,6 +217,16 @@ class Lexer {
       digits += text_[end++];
       take_digits();
     }
+    const std::size_t sign =
+        end + 1 < text_.size() && (text_[end + 1] == '-' || text_[end + 1] == '+') ? 1 : 0;
+    const bool exponent = end < text_.size() && (text_[end] == 'e' || text_[end] == 'E');
+    if (exponent && end + 1 + sign < text_.size() && is_figure(text_[end + 1 + sign])) {
+      whole = false;
+      digits += "e";
+      if (sign == 1) digits += text_[end + 1];
+      end += 1 + sign;
+      take_digits();
+    }
     std::int64_t value = 0;
     if (whole && std::from_chars(digits.data(), digits.data() + digits.size(), value).ec != std::errc())
       return wrong("a number is out of range: " + digits.substr(0, 40));

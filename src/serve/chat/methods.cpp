@@ -95,7 +95,7 @@ Value split_words(Work& work, std::string_view text, std::size_t most) {
   List parts;
   for (text = strip(text, {.right = false}); !text.empty() && work.step();) {
     if (parts.size() == most) {
-      parts.emplace_back(strip(text, {.left = false}));
+      parts.emplace_back(text);
       break;
     }
     std::size_t end = 0;

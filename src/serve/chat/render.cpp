@@ -5,6 +5,8 @@
 namespace tutti::serve::chat {
 namespace {
 
+constexpr std::size_t steps_of_an_iteration = 8;  // its names are made anew
+
 enum class Flow { on, loop_break, loop_continue };
 
 class Renderer {
@@ -42,7 +44,7 @@ class Renderer {
       const auto found = scopes_[at].find(name);
       if (found != scopes_[at].end()) return found->second;
     }
-    return Value(Undefined{std::string(name)});
+    return find_function(name);
   }
   void put(const std::string& name, Value value) { scopes_.back().insert_or_assign(name, std::move(value)); }
 
@@ -149,23 +151,22 @@ class Renderer {
       run_block(statement.otherwise);
       return;
     }
-    ++loops_;
     const auto shared = items.shared_list();
-    for (std::size_t at = 0; at < shared->items.size() && work_.step(); ++at) {
+    for (std::size_t at = 0; at < shared->items.size() && work_.step(steps_of_an_iteration); ++at) {
       scopes_.emplace_back();
       put_all(statement.names, shared->items[at]);
-      put("loop", Value(std::make_shared<const Loop>(Loop{shared, at, loops_})));
+      put("loop", Value(std::make_shared<const Loop>(Loop{shared, at})));
       const Flow flow = run_block(statement.body);
       scopes_.pop_back();
       if (flow == Flow::loop_break) break;
     }
-    --loops_;
   }
 
   // The elements of which the loop's own `if` is true.
   Value kept(const Statement& statement, const Value& items) {
     List chosen;
-    for (std::size_t at = 0; items.list() != nullptr && at < items.list()->size() && work_.step(); ++at) {
+    for (std::size_t at = 0;
+         items.list() != nullptr && at < items.list()->size() && work_.step(steps_of_an_iteration); ++at) {
       scopes_.emplace_back();
       put_all(statement.names, (*items.list())[at]);
       if (evaluate(*statement.filter).truth()) chosen.push_back((*items.list())[at]);
@@ -307,8 +308,9 @@ class Renderer {
     const Arguments arguments = arguments_of(expression);
     if (!work_.fine()) return {};
     if (value.macro() != nullptr) return call_macro(*value.macro(), arguments);
-    if (value.is_undefined() && called.kind == Expression::Kind::name)
-      return call_function(work_, called.text, arguments);
+    if (value.function() != nullptr) return call_function(work_, value.function()->name, arguments);
+    if (const Undefined* undefined = value.undefined())
+      return work_.fail("there is no function '" + undefined->name + "' here");
     return work_.fail(std::string(value.kind()) + " cannot be called");
   }
 
@@ -335,7 +337,6 @@ class Renderer {
   Work work_;
   std::vector<Variables> scopes_;  // the first is the template's own
   std::size_t floor_ = 0;  // of the macro that runs: scopes between the first and this are not its own
-  std::size_t loops_ = 0;
   std::size_t depth_ = 0;
   std::string out_;
 };

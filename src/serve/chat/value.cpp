@@ -110,9 +110,9 @@ bool Value::truth() const {
 }
 
 std::string_view Value::kind() const {
-  static constexpr std::array<std::string_view, 11> kinds{"undefined",   "none",   "a boolean", "a number",
+  static constexpr std::array<std::string_view, 12> kinds{"undefined",   "none",   "a boolean", "a number",
                                                           "a number",    "a text", "a list",    "a map",
-                                                          "a namespace", "a loop", "a macro"};
+                                                          "a namespace", "a loop", "a macro",   "a function"};
   return kinds[held_.index()];
 }
 
@@ -148,6 +148,7 @@ bool equal(const Value& a, const Value& b) {
   }
   if (a.space() != nullptr) return a.space() == b.space();
   if (a.macro() != nullptr) return a.macro() == b.macro();
+  if (a.function() != nullptr) return b.function() != nullptr && a.function()->name == b.function()->name;
   return (a.is_none() && b.is_none()) || (a.is_undefined() && b.is_undefined());
 }
 

@@ -41,7 +41,11 @@ struct MapBody;
 struct Loop {
   std::shared_ptr<const ListBody> items;
   std::size_t at = 0;
-  std::size_t depth = 1;
+};
+
+// One that every template knows, such as range.
+struct Function {
+  std::string_view name;  // lives as long as the program
 };
 
 class Value {
@@ -63,6 +67,7 @@ class Value {
   explicit Value(std::shared_ptr<Variables> space) : held_(std::move(space)) {}
   explicit Value(std::shared_ptr<const Loop> loop) : held_(std::move(loop)) {}
   explicit Value(const Macro* macro) : held_(macro) {}
+  explicit Value(Function function) : held_(function) {}
 
   bool is_undefined() const { return std::holds_alternative<Undefined>(held_); }
   bool is_none() const { return std::holds_alternative<std::nullptr_t>(held_); }
@@ -83,6 +88,8 @@ class Value {
     return held == nullptr ? nullptr : *held;
   }
 
+  const Function* function() const { return std::get_if<Function>(&held_); }
+
   bool truth() const;
   // How many bytes and elements it holds, those of its elements counted each time, and how deep they are
   // nested. What refers to variables has no bound: in a list it could hold itself.
@@ -102,7 +109,7 @@ class Value {
 
   std::variant<Undefined, std::nullptr_t, bool, std::int64_t, double, std::shared_ptr<const std::string>,
                std::shared_ptr<const ListBody>, std::shared_ptr<const MapBody>, std::shared_ptr<Variables>,
-               std::shared_ptr<const Loop>, const Macro*>
+               std::shared_ptr<const Loop>, const Macro*, Function>
       held_;
 };
 

@@ -109,8 +109,8 @@ Value loop_attribute(const Loop& loop, std::string_view name) {
   if (name == "first") return loop.at == 0;
   if (name == "last") return loop.at + 1 == size;
   if (name == "length") return size;
-  if (name == "depth") return loop.depth;
-  if (name == "depth0") return loop.depth - 1;
+  if (name == "depth") return 1;  // only what is recursive has more
+  if (name == "depth0") return 0;
   if (name == "previtem" && loop.at > 0) return items[loop.at - 1];
   if (name == "nextitem" && loop.at + 1 < size) return items[loop.at + 1];
   return Value(Undefined{"loop." + std::string(name)});

@@ -75,7 +75,8 @@ Value apply_filter(Work& work, std::string_view name, const Value& value, const 
 bool apply_test(Work& work, std::string_view name, const Value& value, const Arguments& arguments);
 Value call_method(Work& work, const Value& object, std::string_view name, const Arguments& arguments);
 Value call_function(Work& work, std::string_view name, const Arguments& arguments);
-bool is_function(std::string_view name);
+// Undefined if there is none of this name.
+Value find_function(std::string_view name);
 
 // a + b and its like.
 Value calculate(Work& work, std::string_view sign, const Value& a, const Value& b);
