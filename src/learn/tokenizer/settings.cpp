@@ -129,6 +129,17 @@ class Reader {
 
 }  // namespace
 
+const NamedTemplate* find_template(const TokenSettings& settings, bool with_tools) {
+  const auto& templates = settings.chat_templates;
+  const auto named = [&](std::string_view name) {
+    const auto found = std::find_if(templates.begin(), templates.end(),
+                                    [&](const NamedTemplate& each) { return each.name == name; });
+    return found == templates.end() ? nullptr : &*found;
+  };
+  const NamedTemplate* const own = with_tools ? named("tool_use") : nullptr;
+  return own != nullptr ? own : named("default");
+}
+
 Result<TokenSettings> read_settings(const SettingsFiles& files, const Tokenizer& tokenizer) {
   Reader reader(tokenizer);
   const auto read = [](const char* name, std::string_view text, auto take) -> Result<> {

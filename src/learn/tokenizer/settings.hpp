@@ -28,7 +28,7 @@ struct SettingsFiles {
   std::string_view chat_template;       // chat_template.jinja
 };
 
-struct ChatTemplate {
+struct NamedTemplate {
   std::string name;  // "default" for the only one
   std::string text;
 };
@@ -40,8 +40,11 @@ struct TokenSettings {
   std::string end_text;
   std::vector<std::uint32_t> stops;  // an answer is over at each of them; sorted
   Tokenizer::Frame frame;            // for Tokenizer::with_frame()
-  std::vector<ChatTemplate> chat_templates;
+  std::vector<NamedTemplate> chat_templates;
 };
+
+// The one for conversations with tools or without; null if the model has none.
+const NamedTemplate* find_template(const TokenSettings& settings, bool with_tools);
 
 // Refuses what contradicts the tokenizer, and names the file and the field.
 Result<TokenSettings> read_settings(const SettingsFiles& files, const Tokenizer& tokenizer);

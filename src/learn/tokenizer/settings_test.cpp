@@ -105,6 +105,16 @@ TEST(Settings, ChatTemplatesComeAloneOrWithNamesOrInAFileOfTheirOwn) {
   EXPECT_EQ(own[0].text, "new");
 }
 
+TEST(Settings, ToolsMayHaveATemplateOfTheirOwn) {
+  TokenSettings settings;
+  EXPECT_EQ(find_template(settings, false), nullptr);
+  settings.chat_templates = {{"tool_use", "b"}, {"default", "a"}};
+  EXPECT_EQ(find_template(settings, false)->text, "a");
+  EXPECT_EQ(find_template(settings, true)->text, "b");
+  settings.chat_templates = {{"default", "a"}};
+  EXPECT_EQ(find_template(settings, true)->text, "a");
+}
+
 TEST(Settings, RefusesWhatContradictsTheTokenizerOrIsTooLarge) {
   const auto refused = [](const SettingsFiles& files, const std::string& part) {
     const auto settings = read_settings(files, three_specials());
