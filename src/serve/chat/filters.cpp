@@ -84,7 +84,7 @@ Value filter_tojson(Work& work, const Value& value, const Arguments& arguments) 
 // ---- numbers
 
 Value filter_int(Work& work, const Value& value, const Arguments& arguments) {
-  const Value otherwise = arguments.has(0, "default") ? arguments.get(0, "default") : Value(0);
+  Value otherwise = arguments.has(0, "default") ? arguments.get(0, "default") : Value(0);
   if (value.text() != nullptr) {
     const std::string_view digits = strip(*value.text(), {});
     std::int64_t whole = 0;
@@ -262,8 +262,8 @@ Value filter_map(Work& work, const Value& value, const Arguments& arguments) {
   for (std::size_t at = 0; elements.list() != nullptr && at < elements.list()->size() && work.step(); ++at) {
     const Value& each = (*elements.list())[at];
     if (attribute.text() != nullptr) {
-      Value found = value_at(work, each, *attribute.text());
-      out.push_back(found.is_undefined() && !otherwise.is_undefined() ? otherwise : std::move(found));
+      const Value found = value_at(work, each, *attribute.text());
+      out.push_back(found.is_undefined() && !otherwise.is_undefined() ? otherwise : found);
     } else if (name.text() != nullptr) {
       out.push_back(apply_filter(work, *name.text(), each, behind(arguments, 1)));
     } else {

@@ -40,7 +40,7 @@ class Parser {
       }
       if (word.kind == Word::Kind::block_begin) {
         words_.next();
-        const std::string tag = words_.expect_name("a tag");
+        std::string tag = words_.expect_name("a tag");
         if (std::find(ends.begin(), ends.end(), tag) != ends.end()) return tag;
         read_tag(block, tag, depth);
         continue;

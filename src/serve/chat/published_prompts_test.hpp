@@ -18,8 +18,7 @@ struct Prompt {
 };
 
 constexpr std::array<Prompt, 44> prompts{{
-    {"llama2 single", llama2, single, "<s>", "</s>",
-     R"prompt(<s>[INST] Hello, who are you? [/INST])prompt"},
+    {"llama2 single", llama2, single, "<s>", "</s>", R"prompt(<s>[INST] Hello, who are you? [/INST])prompt"},
     {"llama2 with_system", llama2, with_system, "<s>", "</s>",
      R"prompt(<s>[INST] <<SYS>>
 You are brief.
@@ -38,8 +37,7 @@ hm
 </think>
 
 Hello! </s>)prompt"},
-    {"llama2 out_of_turn", llama2, out_of_turn, "<s>", "</s>",
-     R"prompt(refused)prompt"},
+    {"llama2 out_of_turn", llama2, out_of_turn, "<s>", "</s>", R"prompt(refused)prompt"},
     {"llama3 single", llama3, single, "<|begin_of_text|>", "<|eot_id|>",
      R"prompt(<|begin_of_text|><|start_header_id|>user<|end_header_id|>
 
@@ -246,18 +244,15 @@ Weather in Paris?<|eot_id|><|start_header_id|>assistant<|end_header_id|>
 )prompt"},
     {"mistral2 single", mistral2, single, "<s>", "</s>",
      R"prompt(<s>[INST]   Hello, who are you?  [/INST])prompt"},
-    {"mistral2 with_system", mistral2, with_system, "<s>", "</s>",
-     R"prompt(refused)prompt"},
-    {"mistral2 several", mistral2, several, "<s>", "</s>",
-     R"prompt(refused)prompt"},
+    {"mistral2 with_system", mistral2, with_system, "<s>", "</s>", R"prompt(refused)prompt"},
+    {"mistral2 several", mistral2, several, "<s>", "</s>", R"prompt(refused)prompt"},
     {"mistral2 finished", mistral2, finished, "<s>", "</s>",
      R"prompt(<s>[INST] Hi [/INST]<think>
 hm
 </think>
 
 Hello!</s>)prompt"},
-    {"mistral2 out_of_turn", mistral2, out_of_turn, "<s>", "</s>",
-     R"prompt(refused)prompt"},
+    {"mistral2 out_of_turn", mistral2, out_of_turn, "<s>", "</s>", R"prompt(refused)prompt"},
     {"mistral3 single", mistral3, single, "<s>", "</s>",
      R"prompt(<s>[INST]   Hello, who are you? [/INST])prompt"},
     {"mistral3 with_system", mistral3, with_system, "<s>", "</s>",
@@ -275,8 +270,7 @@ hm
 </think>
 
 Hello!</s>)prompt"},
-    {"mistral3 out_of_turn", mistral3, out_of_turn, "<s>", "</s>",
-     R"prompt(refused)prompt"},
+    {"mistral3 out_of_turn", mistral3, out_of_turn, "<s>", "</s>", R"prompt(refused)prompt"},
     {"mistral3 offered", mistral3, offered, "<s>", "</s>",
      R"prompt(<s>[AVAILABLE_TOOLS] [{"type": "function", "function": {"name": "weather", "description": "Today's weather "now"", "parameters": {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer", "default": 1}}, "required": ["city"]}}}, {"type": "function", "function": {"name": "clock", "description": "ö", "parameters": {"type": "object", "properties": {}}}}][/AVAILABLE_TOOLS][INST] Weather in Paris?[/INST])prompt"},
     {"mistral3 called", mistral3, called, "<s>", "</s>",

@@ -373,7 +373,8 @@ constexpr std::string_view qwen3 = R"jinja({%- if tools %}
 
 // ---- conversations: messages, tools and what else the templates are given
 
-constexpr std::string_view single = R"json({"messages": [{"role": "user", "content": "  Hello, who are you? "}]})json";
+constexpr std::string_view single =
+    R"json({"messages": [{"role": "user", "content": "  Hello, who are you? "}]})json";
 
 constexpr std::string_view with_system = R"json({"messages": [{"role": "system", "content": "You are brief."},
   {"role": "user", "content": "What is 2 + 2?"}]})json";
@@ -389,7 +390,8 @@ constexpr std::string_view finished = R"json({"messages": [{"role": "user", "con
 constexpr std::string_view out_of_turn = R"json({"messages": [{"role": "user", "content": "a"},
   {"role": "user", "content": "b"}]})json";
 
-constexpr std::string_view quick = R"json({"messages": [{"role": "user", "content": "Hi"}], "enable_thinking": false})json";
+constexpr std::string_view quick =
+    R"json({"messages": [{"role": "user", "content": "Hi"}], "enable_thinking": false})json";
 
 constexpr std::string_view offered = R"json({"messages": [{"role": "user", "content": "Weather in Paris?"}],
   "tools": [{"type": "function", "function": {"name": "weather", "description": "Today's weather \"now\"",

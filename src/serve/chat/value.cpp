@@ -181,7 +181,7 @@ std::string number_text(double number) {
   const auto text = [&](const char* end) {
     return std::string(room.data(), static_cast<std::size_t>(end - room.data()));
   };
-  const std::string scientific =
+  std::string scientific =
       text(std::to_chars(room.begin(), room.end(), number, std::chars_format::scientific).ptr);
   int exponent = 0;
   const std::size_t e = scientific.find('e');

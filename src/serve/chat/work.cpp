@@ -138,7 +138,7 @@ bool Work::step(std::size_t steps) {
   return fine();
 }
 
-Value Work::made(Value value) {
+Value Work::made(const Value& value) {
   if (value.weight() > value_bytes_max) {
     return fail(value.weight() >= unbounded
                     ? "a namespace or a loop cannot be kept in a list or a map"

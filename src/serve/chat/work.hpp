@@ -59,7 +59,7 @@ class Work {
   }
 
   // Values that were made here: within their bounds, and paid for.
-  Value made(Value value);
+  Value made(const Value& value);
 
   const Moment& now() const { return now_; }
 
