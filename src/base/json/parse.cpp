@@ -117,7 +117,9 @@ class Parser {
     if (!take('}')) {
       do {
         skip_space();
+        const auto place = static_cast<std::uint32_t>(members.size());
         if (!read_member(members.emplace_back(), depth)) return false;
+        members.back().place = place;
         skip_space();
       } while (take(','));
       if (!take('}')) return wrong("',' or '}' is expected");

@@ -118,5 +118,15 @@ TEST(Parse, IsBoundedInDepth) {
   EXPECT_EQ(why_not(std::string(1'000'000, '[')), "byte 64 : it is nested too deeply");
 }
 
+TEST(Parse, MembersKnowTheirPlaceInTheText) {
+  const auto value = parse(R"({"z":1,"a":2,"m":{"y":1,"b":2}})");
+  ASSERT_TRUE(value);
+  std::string places;
+  for (const Member& member : *value->object()) places += member.key + std::to_string(member.place);
+  EXPECT_EQ(places, "a1m2z0");
+  EXPECT_EQ(value->find("m")->object()->begin()->place, 1U);
+  EXPECT_EQ(*value, *parse(R"({"a":2,"m":{"b":2,"y":1},"z":1})")) << "the place is no part of the value";
+}
+
 }  // namespace
 }  // namespace tutti::json

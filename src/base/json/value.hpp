@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <variant>
 #include <vector>
@@ -102,9 +103,21 @@ class Value {
 struct Member {
   std::string key;
   Value value;
+  std::uint32_t place =
+      0;  // among its neighbours in the text that was read, for those who must keep that order
 
-  friend bool operator==(const Member&, const Member&) = default;
+  friend bool operator==(const Member& a, const Member& b) { return a.key == b.key && a.value == b.value; }
 };
+
+// `for (const auto& [key, value] : object)`: nearly nobody asks for the place.
+template <std::size_t at>
+const auto& get(const Member& member) {
+  if constexpr (at == 0) {
+    return member.key;
+  } else {
+    return member.value;
+  }
+}
 
 // A list of numbers or texts.
 template <class Items>
@@ -113,3 +126,10 @@ Array array_of(const Items& items) {
 }
 
 }  // namespace tutti::json
+
+template <>
+struct std::tuple_size<tutti::json::Member> : std::integral_constant<std::size_t, 2> {};
+template <std::size_t at>
+struct std::tuple_element<at, tutti::json::Member> {
+  using type = std::conditional_t<at == 0, const std::string, const tutti::json::Value>;
+};

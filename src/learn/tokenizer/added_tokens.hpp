@@ -16,6 +16,7 @@ struct AddedToken {
   std::string content;  // not empty
   std::uint32_t id = 0;
   bool normalized = false;  // looked for after the text has been normalised, not before
+  bool special = false;     // steers the model
 };
 
 class AddedTokens {

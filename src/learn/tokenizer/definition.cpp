@@ -8,96 +8,14 @@
 #include "base/json/write.hpp"
 #include "base/text.hpp"
 #include "learn/tokenizer/alphabet.hpp"
+#include "learn/tokenizer/fields.hpp"
+#include "learn/tokenizer/steps.hpp"
+#include "learn/tokenizer/unicode.hpp"
 
 namespace tutti::tokenizer {
 namespace {
 
 using Ids = std::unordered_map<std::string_view, std::uint32_t>;  // views into the document
-
-constexpr std::size_t shown_bytes_max = 60;
-
-std::string shortened(std::string_view text) {
-  return text.size() <= shown_bytes_max ? std::string(text)
-                                        : valid_utf8(text.substr(0, shown_bytes_max)) + "…";
-}
-std::string in_quotes(std::string_view text) { return "'" + shortened(text) + "'"; }
-
-// A value for a message. What is nested can be deep, and is only named.
-std::string shown(const json::Value& value) {
-  if (value.object() != nullptr) return "an object";
-  if (value.list() != nullptr) return "a list";
-  return value.text() != nullptr ? in_quotes(*value.text()) : json::write(value);
-}
-
-// The fields of one object. All that follows a mistake reads as if it were not there; the first one is told.
-class Fields {
- public:
-  Fields(const json::Value& object, std::string path, std::string& problem)
-      : object_(object), path_(std::move(path)), problem_(problem) {
-    if (object.object() == nullptr) refuse(path_.substr(0, path_.size() - 1), object, "an object");
-  }
-
-  // Missing or null.
-  bool lacks(const char* key) const { return (*this)[key].is_null(); }
-  const json::Value& operator[](const char* key) const {
-    static const json::Value nothing;
-    const json::Value* const found = object_.find(key);
-    return found == nullptr ? nothing : *found;
-  }
-
-  bool toggle(const char* key, bool otherwise) {
-    if (lacks(key)) return otherwise;
-    const auto value = (*this)[key].boolean();
-    if (!value) refuse(path_ + key, (*this)[key], "true or false");
-    return value.value_or(false);
-  }
-  std::string text(const char* key) {
-    if (const std::string* const found = (*this)[key].text()) return *found;
-    refuse(path_ + key, (*this)[key], "a text");
-    return "";
-  }
-  std::optional<std::uint32_t> id(const char* key) { return id_of((*this)[key], path_ + key); }
-  std::optional<std::uint32_t> id_of(const json::Value& value, const std::string& where) {
-    const auto id = value.count();
-    if (id && *id < vocabulary_max) return static_cast<std::uint32_t>(*id);
-    refuse(where, value, "a whole number below " + std::to_string(vocabulary_max));
-    return std::nullopt;
-  }
-
-  // One of these values; missing is null.
-  void only(const char* key, std::initializer_list<json::Value> values) {
-    const json::Value& value = (*this)[key];
-    const bool simple = value.object() == nullptr && value.list() == nullptr;
-    if (simple && std::find(values.begin(), values.end(), value) != values.end()) return;
-    std::string known;
-    for (const json::Value& each : values) known += (known.empty() ? "" : " or ") + shown(each);
-    refuse(path_ + key, value, known);
-  }
-  // What nobody here knows might change the tokens.
-  void nothing_but(std::initializer_list<std::string_view> keys) {
-    if (object_.object() == nullptr) return;
-    for (const auto& [key, value] : *object_.object()) {
-      if (std::find(keys.begin(), keys.end(), key) == keys.end())
-        tell("unknown field " + in_quotes(path_ + key));
-    }
-  }
-
-  void refuse(const std::string& where, const json::Value& value, const std::string& known) {
-    tell("'" + where + "' is " + shown(value) + ", and only " + known + " is known here");
-  }
-  void tell(std::string problem) {
-    if (problem_.empty()) problem_ = std::move(problem);
-  }
-  Fields inner(const char* key) { return inner(key, (*this)[key]); }
-  // One of a list.
-  Fields inner(const char* key, const json::Value& element) { return {element, path_ + key + ".", problem_}; }
-  bool fine() const { return problem_.empty(); }
-
- private:
-  const json::Value& object_;
-  std::string path_;  // ends with a dot unless it is empty
-  std::string& problem_;
-};
 
 // ---- the model: vocabulary and merges
 
@@ -108,6 +26,31 @@ void put_token(Definition& definition, std::uint32_t id, Definition::Token token
 
 bool has_token(const Definition& definition, std::uint32_t id) {
   return id < definition.tokens.size() && !definition.tokens[id].bytes.empty();
+}
+
+// What SentencePiece calls the token of a byte: <0x0A>.
+std::string byte_name(std::size_t byte) {
+  static constexpr std::string_view digits = "0123456789ABCDEF";
+  return std::string("<0x") + digits[byte >> 4U] + digits[byte & 0xFU] + ">";
+}
+
+// Text as SentencePiece writes it, with blanks in place of ▁.
+std::string with_blanks(std::string_view piece) {
+  std::string text;
+  for (std::size_t at = 0; at < piece.size();) {
+    const bool blank = piece.substr(at).starts_with(blank_letter);
+    text += blank ? ' ' : piece[at];
+    at += blank ? blank_letter.size() : 1;
+  }
+  return text;
+}
+
+// What a text of the vocabulary stands for. A blank that is written as itself is never met: blanks have
+// become ▁.
+Definition::Token token_of(const std::string& letters, Symbols symbols) {
+  if (symbols == Symbols::code_points) return {with_blanks(letters), letters.find(' ') == std::string::npos};
+  const auto bytes = from_letters(letters);
+  return {bytes.value_or(letters), bytes.has_value()};
 }
 
 Ids read_vocabulary(Fields& model, Definition& definition) {
@@ -126,24 +69,42 @@ Ids read_vocabulary(Fields& model, Definition& definition) {
       return ids;
     }
     ids.emplace(letters, *id);
-    const auto bytes = from_letters(letters);
-    put_token(definition, *id, {bytes.value_or(letters), bytes.has_value()});
+    put_token(definition, *id, token_of(letters, definition.symbols));
   }
   return ids;
 }
 
 // With a token for each byte there is no text that cannot be encoded.
 void read_bytes(Fields& model, const Ids& ids, Definition& definition) {
+  const bool of_bytes = definition.symbols == Symbols::bytes;
   for (std::size_t byte = 0; byte < byte_values; ++byte) {
-    const std::string letter = to_letters(std::string(1, static_cast<char>(byte)));
+    const std::string value(1, static_cast<char>(byte));
+    const std::string letter = of_bytes ? to_letters(value) : byte_name(byte);
     const auto found = ids.find(letter);
-    if (found != ids.end()) {
-      definition.byte_tokens[byte] = found->second;
-    } else {
-      model.tell("'model.vocab' has no token " + in_quotes(letter) + " for byte " + std::to_string(byte) +
-                 ": this is no byte-level BPE");
-    }
+    if (found == ids.end())
+      return model.tell("'model.vocab' has no token " + in_quotes(letter) + " for byte " +
+                        std::to_string(byte) + ": this is no BPE that can write every text");
+    definition.byte_tokens[byte] = found->second;
+    if (!of_bytes) definition.tokens[found->second] = {value, false};
   }
+}
+
+void read_letters(Definition& definition) {
+  for (std::uint32_t id = 0; id < definition.tokens.size(); ++id) {
+    const auto& token = definition.tokens[id];
+    if (!token.of_the_model) continue;
+    const Symbol first = symbol_at(token.bytes, 0);
+    if (first.bytes == token.bytes.size()) definition.letter_tokens.emplace(first.code, id);
+  }
+}
+
+// Where no merge joins a letter and a blank behind it, a blank begins a word, and words are looked up instead
+// of merging all of a text at once.
+bool blanks_begin_words(const Definition& definition) {
+  return std::none_of(definition.merges.begin(), definition.merges.end(), [&](const Merge& merge) {
+    return !definition.tokens[merge.left].bytes.ends_with(' ') &&
+           definition.tokens[merge.right].bytes.starts_with(' ');
+  });
 }
 
 // "left right" or ["left", "right"].
@@ -190,66 +151,16 @@ Ids read_model(Fields model, Definition& definition) {
   model.only("continuing_subword_prefix", {nullptr, ""});
   model.only("end_of_word_suffix", {nullptr, ""});
   definition.ignore_merges = model.toggle("ignore_merges", false);
+  if (definition.symbols == Symbols::code_points) model.only("byte_fallback", {true});
   // The rest of the fields is for text that has no tokens, and here all text has.
   Ids ids = read_vocabulary(model, definition);
   if (model.fine()) read_bytes(model, ids, definition);
+  if (model.fine() && definition.symbols == Symbols::code_points) read_letters(definition);
   if (model.fine()) read_merges(model, ids, definition);
+  if (definition.symbols == Symbols::code_points && definition.pattern == Pattern::whole &&
+      blanks_begin_words(definition))
+    definition.pattern = Pattern::blank_run;
   return ids;
-}
-
-// ---- what happens to text before it meets the model
-
-void read_normalizer(Fields& document, Definition& definition) {
-  if (document.lacks("normalizer")) return;
-  Fields normalizer = document.inner("normalizer");
-  normalizer.nothing_but({"type"});
-  normalizer.only("type", {"NFC"});
-  definition.nfc = true;
-}
-
-void check_byte_level(Fields& step) {
-  step.nothing_but({"type", "add_prefix_space", "trim_offsets", "use_regex"});
-  step.only("type", {"ByteLevel"});
-}
-
-// All of the text is matched by the known patterns, so that what matches and what lies between are the same.
-Pattern read_split(Fields step) {
-  step.nothing_but({"type", "pattern", "behavior", "invert"});
-  step.only("type", {"Split"});
-  const bool invert = step.toggle("invert", false);
-  step.only("behavior", {invert ? "Removed" : "Isolated"});
-  Fields pattern = step.inner("pattern");
-  pattern.nothing_but({"Regex"});
-  const std::string expression = pattern.text("Regex");
-  const auto known = find_pattern(expression);
-  if (!known)
-    pattern.refuse("pre_tokenizer.pretokenizers.pattern.Regex", expression,
-                   "that of GPT-2, GPT-4, Llama 3 or Qwen2");
-  return known.value_or(Pattern::whole);
-}
-
-// Split by an expression, then bytes to letters.
-void read_sequence(Fields sequence, Definition& definition) {
-  sequence.nothing_but({"type", "pretokenizers"});
-  const json::Value& steps = sequence["pretokenizers"];
-  if (steps.list() == nullptr || steps.list()->size() != 2) {
-    sequence.refuse("pre_tokenizer.pretokenizers", steps, "a list of Split and ByteLevel");
-    return;
-  }
-  definition.pattern = read_split(sequence.inner("pretokenizers", steps.list()->front()));
-  Fields byte_level = sequence.inner("pretokenizers", steps.list()->back());
-  check_byte_level(byte_level);
-  byte_level.only("add_prefix_space", {false});
-  byte_level.only("use_regex", {false});
-}
-
-void read_pre_tokenizer(Fields& document, Definition& definition) {
-  Fields step = document.inner("pre_tokenizer");
-  if (!step.fine()) return;
-  if (step["type"] == "Sequence") return read_sequence(step, definition);
-  check_byte_level(step);
-  definition.prefix_space = step.toggle("add_prefix_space", true);
-  definition.pattern = step.toggle("use_regex", true) ? Pattern::gpt2 : Pattern::whole;
 }
 
 // ---- tokens beside the model
@@ -269,8 +180,10 @@ void add_token(Fields token, const Ids& ids, Definition& definition) {
     return token.tell("'added_tokens' and 'model.vocab' do not agree on the token " + in_quotes(content));
   const bool of_the_model = has_token(definition, *id) && definition.tokens[*id].of_the_model &&
                             definition.tokens[*id].bytes == content;
-  put_token(definition, *id, {content, of_the_model});
-  definition.added.push_back({std::move(content), *id, token.toggle("normalized", true)});
+  const bool special = token.toggle("special", false);
+  const bool written_with_blanks = definition.symbols == Symbols::code_points;
+  put_token(definition, *id, {written_with_blanks ? with_blanks(content) : content, of_the_model, special});
+  definition.added.push_back({std::move(content), *id, token.toggle("normalized", !special), special});
 }
 
 void read_added(Fields& document, const Ids& ids, Definition& definition) {
@@ -283,19 +196,26 @@ void read_added(Fields& document, const Ids& ids, Definition& definition) {
   }
 }
 
+// What people write must not become a token that steers the model.
+void check_merges(Fields& document, const Definition& definition) {
+  for (const Merge& merge : definition.merges) {
+    const auto& token = definition.tokens[merge.result];
+    if (token.special)
+      return document.tell("'model.merges' makes the special token " + in_quotes(token.bytes));
+  }
+}
+
 void read_document(Fields document, Definition& definition) {
   document.nothing_but({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
                         "post_processor", "decoder", "model"});
   document.only("truncation", {nullptr});
   document.only("padding", {nullptr});
-  read_normalizer(document, definition);
-  read_pre_tokenizer(document, definition);
-  // The post-processor frames a sequence with special tokens, which is for those who make sequences.
-  Fields decoder = document.inner("decoder");
-  decoder.only("type", {"ByteLevel"});
+  read_steps(document, definition);
   if (!document.fine()) return;
   const Ids ids = read_model(document.inner("model"), definition);
   if (document.fine()) read_added(document, ids, definition);
+  if (document.fine()) check_merges(document, definition);
+  if (document.fine()) read_post_processor(document, definition);
 }
 
 }  // namespace
@@ -321,7 +241,7 @@ Result<Definition> read_definition(std::string_view tokenizer_json) {
   read_document(Fields(*root, "", problem), definition);
   if (!problem.empty())
     return invalid(std::move(problem))
-        .remedy("only byte-level BPE can be used here, as GPT-2 and Llama 3 have it");
+        .remedy("only BPE can be used here, as GPT-2, Llama, Mistral and Qwen have it");
   return definition;
 }
 

@@ -132,6 +132,10 @@ std::size_t first_word(Pattern pattern, std::string_view text) {
       return cl100k_word(text, cl100k_digits_max);
     case Pattern::qwen2:
       return cl100k_word(text, qwen2_digits_max);
+    case Pattern::blank:
+      return std::min(text.find(' ', 1), text.size());
+    case Pattern::blank_run:
+      return std::min(text.find(' ', std::min(text.find_first_not_of(' '), text.size())), text.size());
   }
   TUTTI_CHECK(false, "no pattern");
   return text.size();

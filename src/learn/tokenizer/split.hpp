@@ -9,10 +9,12 @@
 namespace tutti::tokenizer {
 
 enum class Pattern {
-  whole,   // the text is one word
-  gpt2,    // contractions, letters, numbers and signs, each with one blank before it
-  cl100k,  // GPT-4 and Llama 3: numbers of at most three digits, line ends apart
-  qwen2,   // the same with numbers of one digit
+  whole,      // the text is one word
+  gpt2,       // contractions, letters, numbers and signs, each with one blank before it
+  cl100k,     // GPT-4 and Llama 3: numbers of at most three digits, line ends apart
+  qwen2,      // the same with numbers of one digit
+  blank,      // each blank begins a word
+  blank_run,  // each run of blanks begins a word
 };
 
 // The pattern that is written this way in a tokenizer.json.

@@ -21,6 +21,14 @@ Words split(Pattern pattern, std::string_view text) {
   return words;
 }
 
+TEST(Split, AtBlanks) {
+  EXPECT_EQ(split(Pattern::blank, "a  b c"), (Words{"a", " ", " b", " c"}));
+  EXPECT_EQ(split(Pattern::blank, "  a"), (Words{" ", " a"}));
+  EXPECT_EQ(split(Pattern::blank_run, "a  b c"), (Words{"a", "  b", " c"}));
+  EXPECT_EQ(split(Pattern::blank_run, "  a "), (Words{"  a", " "}));
+  EXPECT_EQ(split(Pattern::blank_run, "   "), (Words{"   "}));
+}
+
 TEST(Split, LikeGpt2) {
   const auto words = [](std::string_view text) { return split(Pattern::gpt2, text); };
   EXPECT_EQ(words("Hello, world! don't  stop 123"),

@@ -153,6 +153,48 @@ TEST(Tokenizer, NormalisesIfTheFileSaysSo) {
   EXPECT_EQ(make(file).encode("e\u0301"), of_bytes("\u00E9"));
 }
 
+TEST(Tokenizer, SpecialTokensAreLettersWhereTheyAreNotAskedFor) {
+  Value file = small_file();
+  file["added_tokens"] = json::Array{added("<a>", 261), added("<tool>", 262)};
+  file["added_tokens"][1]["special"] = false;
+  const Tokenizer tokenizer = make(file);
+  EXPECT_EQ(tokenizer.encode("<a><tool>", {.special = false}), (Tokens{'<', 'a', '>', 262}));
+  EXPECT_EQ(tokenizer.encode("<a>" + tokenizer.guarded("x<a>") + "<a>", {.guards = true}),
+            (Tokens{261, 'x', '<', 'a', '>', 261}));
+  const std::string guard(guard_letter);
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("x" + guard)), "x" + guard)
+      << "without guards they are letters";
+  EXPECT_EQ(tokenizer.decode(Tokens{261, 'x', 262}, {.special = false}), "x<tool>");
+}
+
+TEST(Tokenizer, PutsItsFrameAroundATextWhenAsked) {
+  Value file = small_file();
+  const json::Object frame{{"SpecialToken", json::Object{{"id", "E"}, {"type_id", 0}}}};
+  const json::Object text{{"Sequence", json::Object{{"id", "A"}, {"type_id", 0}}}};
+  const json::Object both{
+      {"type", "TemplateProcessing"},
+      {"single", json::Array{frame, text, frame, frame}},
+      {"pair", json::Array{}},
+      {"special_tokens",
+       json::Object{
+           {"E", json::Object{{"id", "E"}, {"ids", json::Array{261}}, {"tokens", json::Array{"E"}}}}}}};
+  file["post_processor"] = json::Object{
+      {"type", "Sequence"}, {"processors", json::Array{json::Object{{"type", "ByteLevel"}}, both}}};
+  EXPECT_EQ(make(file).encode("hello", {.frame = true}), (Tokens{261, 259, 261, 261}));
+  EXPECT_EQ(make(file).encode("hello"), Tokens{259});
+  EXPECT_EQ(make(small_file()).encode("hello", {.frame = true}), Tokens{259});
+}
+
+TEST(Tokenizer, LongWordsAreNotQuadratic) {
+  const Tokenizer tokenizer = make(small_file());
+  const std::string word(std::size_t{1} << 20U, 'l');
+  EXPECT_EQ(tokenizer.encode(word).size(), word.size() / 2) << "with time n * n this would take an hour";
+  std::string almost;
+  while (almost.size() < word.size()) almost += "<|endof";
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode(almost)), almost);
+  EXPECT_EQ(tokenizer.encode(tokenizer.guarded(almost), {.guards = true}), tokenizer.encode(almost));
+}
+
 TEST(Tokenizer, ItsFileMakesTheSameTokenizer) {
   const Tokenizer tokenizer = make(small_file());
   const auto again = Tokenizer::parse(tokenizer.json());

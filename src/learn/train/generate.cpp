@@ -66,7 +66,7 @@ void generate_text(const GenerateOptions& options, const std::function<void(std:
     const std::uint32_t next = draw(logits[0], options, random);
     if (next == data.end_of_text()) break;
     tokens.push_back(next);
-    say(tokenizer.decode({&tokens.back(), 1}));
+    say(tokenizer.decode({&tokens.back(), 1}, {.continues = true}));
   }
 }
 

@@ -1,0 +1,277 @@
+#include "serve/chat/chat.hpp"
+
+#include <gtest/gtest.h>
+
+#include "base/json/parse.hpp"
+#include "serve/chat/published_prompts_test.hpp"
+#include "serve/chat/render.hpp"
+#include "serve/chat/snippets_test.hpp"
+#include "serve/chat/syntax.hpp"
+
+namespace tutti::serve::chat {
+namespace {
+
+constexpr Moment fifth_of_november{.year = 2026, .month = 11, .day = 5, .hour = 14, .minute = 7, .second = 9};
+
+json::Value read(std::string_view text) {
+  auto value = json::parse(text);
+  EXPECT_TRUE(value) << text;
+  return value ? *value : json::Value();
+}
+
+Conversation conversation_of(std::string_view text) {
+  const json::Value whole = read(text);
+  Conversation conversation;
+  conversation.now = fifth_of_november;
+  conversation.arguments = json::Object();
+  for (const auto& [key, value] : *whole.object()) {
+    if (key == "messages") {
+      conversation.messages = value;
+    } else if (key == "tools") {
+      conversation.tools = value;
+    } else if (key == "add_generation_prompt") {
+      conversation.generation_prompt = *value.boolean();
+    } else {
+      conversation.arguments[key] = value;
+    }
+  }
+  return conversation;
+}
+
+ChatTemplate made(std::string_view text) {
+  auto parsed = ChatTemplate::parse(text);
+  EXPECT_TRUE(parsed) << parsed.error().text();
+  return parsed ? *parsed : ChatTemplate::fallback();
+}
+
+// The prompt, or "refused: why".
+std::string shown(const Result<std::string>& prompt) {
+  return prompt ? *prompt : "refused: " + prompt.error().text();
+}
+
+TEST(Chat, PublishedTemplatesWriteWhatJinjaWrites) {
+  for (const auto& each : published::prompts) {
+    Conversation conversation = conversation_of(each.conversation);
+    conversation.begin_text = each.begin;
+    conversation.end_text = each.end;
+    const auto prompt = made(each.text).prompt(conversation);
+    if (each.expected == "refused") {
+      ASSERT_FALSE(prompt) << each.name;
+      EXPECT_NE(prompt.error().text().find("the template refuses the conversation: "), std::string::npos)
+          << prompt.error().text();
+    } else {
+      EXPECT_EQ(shown(prompt), each.expected) << each.name;
+    }
+  }
+}
+
+Result<std::string> rendered(std::string_view text, std::string_view variables = "{}") {
+  auto block = parse_template(text);
+  if (!block) return block.error();
+  Variables known;
+  const json::Value given = read(variables);
+  for (const auto& [key, value] : *given.object()) known.insert_or_assign(key, from_json(value));
+  return render(*block, std::move(known), fifth_of_november);
+}
+
+TEST(Template, SmallOnesWriteWhatJinjaWrites) {
+  for (const auto& each : published::snippets) {
+    const auto prompt = rendered(each.text, published::snippet_variables);
+    if (each.expected == "refused") {
+      EXPECT_FALSE(prompt) << each.text << "\n" << shown(prompt);
+    } else {
+      EXPECT_EQ(shown(prompt), each.expected) << each.text;
+    }
+  }
+}
+
+// ---- what clients send
+
+Conversation one_message(std::string_view message) {
+  Conversation conversation;
+  conversation.messages = json::Array{read(message)};
+  return conversation;
+}
+
+TEST(Chat, AModelWithoutATemplateSpeaksChatMl) {
+  const ChatTemplate fallback = ChatTemplate::fallback();
+  EXPECT_TRUE(fallback.is_fallback());
+  EXPECT_NE(fallback.describe().find("ChatML"), std::string::npos);
+  EXPECT_FALSE(made("x").is_fallback());
+  EXPECT_EQ(shown(fallback.prompt(conversation_of(published::with_system))),
+            "<|im_start|>system\nYou are brief.<|im_end|>\n<|im_start|>user\nWhat is 2 + 2?<|im_end|>\n"
+            "<|im_start|>assistant\n");
+  Conversation closed = conversation_of(published::with_system);
+  closed.generation_prompt = false;
+  EXPECT_TRUE(shown(fallback.prompt(closed)).ends_with("2 + 2?<|im_end|>\n"));
+}
+
+TEST(Chat, AMessageWithoutContentIsEmptyInChatMl) {
+  EXPECT_EQ(shown(ChatTemplate::fallback().prompt(one_message(R"({"role":"assistant","content":null})"))),
+            "<|im_start|>assistant\n<|im_end|>\n<|im_start|>assistant\n");
+}
+
+TEST(Chat, PartsOfTextBecomeOneText) {
+  const auto prompt = ChatTemplate::fallback().prompt(
+      one_message(R"({"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]})"));
+  EXPECT_EQ(shown(prompt), "<|im_start|>user\na\nb<|im_end|>\n<|im_start|>assistant\n");
+}
+
+TEST(Chat, ArgumentsOfACallAreReadFromTheirText) {
+  const ChatTemplate calls = made("{{ messages[0].tool_calls[0].function.arguments | tojson }}");
+  const auto with_arguments = [&](const std::string& arguments) {
+    Conversation conversation = one_message(
+        R"({"role":"assistant","content":null,"tool_calls":[{"type":"function","function":{"name":"f"}}]})");
+    conversation.messages[0]["tool_calls"][0]["function"]["arguments"] = arguments;
+    return shown(calls.prompt(conversation));
+  };
+  EXPECT_EQ(with_arguments(R"({"z":1,"a":[true]})"), R"({"z": 1, "a": [true]})") << "in the client's order";
+  EXPECT_EQ(with_arguments(""), "{}");
+  EXPECT_NE(with_arguments("[1]").find("no JSON object"), std::string::npos);
+  EXPECT_NE(with_arguments("{").find("messages[0]"), std::string::npos);
+}
+
+TEST(Chat, AnAnswerCanGoOnWithTheLastMessage) {
+  Conversation conversation = conversation_of(
+      R"({"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Well, "}]})");
+  conversation.continues_last = true;
+  EXPECT_EQ(shown(ChatTemplate::fallback().prompt(conversation)),
+            "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nWell,");
+  EXPECT_NE(shown(made("nothing").prompt(conversation)).find("no answer can go on"), std::string::npos);
+  conversation.messages.list()->pop_back();
+  EXPECT_NE(shown(ChatTemplate::fallback().prompt(conversation)).find("no text of the assistant"),
+            std::string::npos);
+}
+
+TEST(Chat, WhatPeopleSentIsGuardedAndTheTemplateIsNot) {
+  Conversation conversation = conversation_of(
+      R"({"messages":[{"role":"user","content":"x<|im_end|>y"}],"tools":[{"<|im_end|>":"<|im_end|>"}],"also":"<|im_end|>"})");
+  conversation.guard = [](std::string_view text) {
+    return text.find("<|im_end|>") == std::string_view::npos ? std::string(text) : "[guarded]";
+  };
+  EXPECT_EQ(shown(ChatTemplate::fallback().prompt(conversation)),
+            "<|im_start|>user\n[guarded]<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_EQ(shown(made("{{ tools | tojson }}{{ also }}").prompt(conversation)),
+            R"([{"[guarded]": "[guarded]"}][guarded])");
+}
+
+TEST(Chat, NamesThatAreNotGivenAreNotDefined) {
+  EXPECT_EQ(shown(made("{{ bos_token is defined }}{{ eos_token is defined }}{{ tools is none }}")
+                      .prompt(one_message(R"({"role":"user","content":"x"})"))),
+            "FalseFalseTrue");
+}
+
+TEST(Chat, RefusesWhatIsNoConversation) {
+  const auto refused = [](const Conversation& conversation, const std::string& part) {
+    const auto prompt = ChatTemplate::fallback().prompt(conversation);
+    ASSERT_FALSE(prompt) << part;
+    EXPECT_EQ(prompt.error().code(), ErrorCode::invalid);
+    EXPECT_NE(prompt.error().text().find(part), std::string::npos) << prompt.error().text();
+  };
+  refused({}, "'messages' is no list");
+  refused({.messages = json::Array()}, "at least one message");
+  refused({.messages = json::Array{1}}, "messages[0] : it is no object");
+  refused(one_message(R"({"content":"x"})"), "no 'role'");
+  refused(one_message(R"({"role":7,"content":"x"})"), "no 'role'");
+  refused(one_message(R"({"role":"user","content":7})"), "neither a text nor a list");
+  refused(one_message(R"({"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]})"),
+          "reads text alone");
+  refused(one_message(R"({"role":"user","content":"x","tool_calls":7})"), "'tool_calls' is no list");
+  Conversation tools = one_message(R"({"role":"user","content":"x"})");
+  tools.tools = "x";
+  refused(tools, "'tools' is no list");
+  refused({.messages = json::Array(messages_max + 1, read(R"({"role":"user","content":""})"))},
+          "more than 10000");
+}
+
+// ---- templates from anywhere
+
+TEST(Template, SaysAtWhichLineWhatIsWrong) {
+  const auto told = [](const std::string& text, const std::string& part) {
+    const auto prompt = rendered(text);
+    ASSERT_FALSE(prompt) << text;
+    EXPECT_NE(prompt.error().text().find(part), std::string::npos) << prompt.error().text();
+  };
+  told("a\nb\n{% include 'x' %}", "line 3 : the tag 'include' is not known here");
+  told("{% if x %}", "'endif' is missing");
+  told("{% for x in y %}", "'endfor' is missing");
+  told("{% endif %}", "the tag 'endif' is not known here");
+  told("{{ x", "line 1 : a tag has no end");
+  told("\n{# x", "line 2 : a comment has no end");
+  told("{% raw %}", "'endraw'");
+  told("{{ 'x }}", "a string has no end");
+  told("{{ x y }}", "'}}' is expected, and there is 'y'");
+  told("{{ ) }}", "a value is expected");
+  told("{{ x | }}", "a filter is expected");
+  told("{{ if }}", "a value is expected");
+  told("{{ 99999999999999999999 }}", "out of range");
+  told("{{ $ }}", "not known inside of a tag");
+  told("\n\n{{ x.y.z }}", "line 3 : 'x' is undefined");
+  told("{{ 1 + missing }}", "'missing' is undefined");
+  told("{{ 'a' % 1 }}", "'%' of a text and a number");
+  told("{{ x | bogus }}", "the filter 'bogus' is not known here");
+  told("{{ x is bogus }}", "the test 'bogus' is not known here");
+  told("{{ 'a'.encode() }}", "a text has no method 'encode'");
+  told("{{ lipsum() }}", "no function 'lipsum'");
+  told("{% break %}", "outside of a loop");
+  told("{{ f(*x) }}", "'*' before an argument");
+  told("{% for x in y recursive %}{% endfor %}", "'recursive'");
+  told("{{ 9223372036854775807 + 1 }}", "out of range");
+  told("{{ -9223372036854775807 * 3 }}", "out of range");
+}
+
+TEST(Template, BombsAreRefused) {
+  const auto refused = [](const std::string& text, const std::string& part) {
+    const auto prompt = rendered(text);
+    ASSERT_FALSE(prompt) << text.substr(0, 100);
+    EXPECT_NE(prompt.error().text().find(part), std::string::npos) << prompt.error().text();
+  };
+  const std::string big = "{% set ns = namespace(x='aaaaaaaaaaaaaaaa') %}";
+  refused("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+          "more than 5000000 steps");
+  refused(big + "{% for a in range(64) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}", "larger than");
+  refused(
+      big +
+          "{% for a in range(20) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{% for a in range(99) %}{{ ns.x }}"
+          "{% endfor %}",
+      "it writes more than");
+  refused(big + "{% for a in range(64) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}", "larger than");
+  refused("{% set ns = namespace(x=1) %}{% for a in range(9999) %}{% set ns.x = [ns.x] %}{% endfor %}",
+          "nested more than");
+  refused("{% set ns = namespace() %}{% set ns.x = [ns] %}", "cannot be kept");
+  refused("{% set ns = namespace() %}{% set ns.x = ns %}", "a namespace cannot hold");
+  refused("{% for a in [1] %}{% set ns = namespace(l=loop) %}{% endfor %}", "a namespace cannot hold");
+  refused("{{ 'a' * 99999999999 }}", "larger than");
+  refused("{{ [0] * 99999999999 }}", "larger than");
+  refused("{{ ('a' * 9999999).replace('a', 'b' * 9999999) }}", "larger than");
+  refused("{{ ('a' * 9999999).replace('', 'b' * 9999999) }}", "larger than");
+  refused("{{ range(99999) | join('b' * 9999999) }}", "larger than");
+  refused("{{ range(999999999999) }}", "'range' has more than");
+  refused("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "deep");
+  refused("{{ " + std::string(10'000, '(') + "1" + std::string(10'000, ')') + " }}", "nested more than");
+  refused("{{ " + std::string(10'000, '[') + "1" + std::string(10'000, ']') + " }}", "nested more than");
+  refused("{{ x" + std::string(10'000, '.') + "y }}", "expected");
+  std::string chain = "{{ 1";
+  for (int at = 0; at < 10'000; ++at) chain += "+1";
+  refused(chain + " }}", "nested more than");
+  std::string blocks;
+  for (int at = 0; at < 10'000; ++at) blocks += "{% if x %}";
+  refused(blocks, "nested more than");
+  refused("{{ " + std::string(100'000, '-') + "1 }}", "nested more than");
+  std::string nots = "{{ ";
+  for (int at = 0; at < 10'000; ++at) nots += "not ";
+  refused(nots + "1 }}", "nested more than");
+  refused(std::string(template_bytes_max + 1, 'x'), "the template has more than");
+}
+
+TEST(Template, LongTextsAreCheap) {
+  std::string text = "{{ x }}{% if 'q' in x %}{% endif %}{{ x | trim | length }}";
+  auto block = parse_template(text);
+  ASSERT_TRUE(block);
+  const std::string large(std::size_t{4} << 20U, 'a');
+  const auto prompt = render(*block, {{"x", large}}, {});
+  EXPECT_EQ(shown(prompt).size(), large.size() + 7);
+}
+
+}  // namespace
+}  // namespace tutti::serve::chat

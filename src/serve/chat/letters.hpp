@@ -1,0 +1,41 @@
+// Text by code points, as Python counts it: a byte that is no UTF-8 is a letter of its own. Upper and lower
+// case are known of ASCII alone. Pure functions, any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti::serve::chat {
+
+// False if there is no such code point.
+bool append_code_point(std::string& text, std::uint32_t code);
+
+// The bytes of the first letter of a text that is not empty.
+std::size_t first_letter_bytes(std::string_view text);
+std::size_t count_letters(std::string_view text);
+std::vector<std::string_view> to_letters(std::string_view text);
+
+// What Python's isspace() says of the letter at the beginning.
+bool begins_with_space(std::string_view text);
+
+struct Sides {
+  bool left = true;
+  bool right = true;
+};
+// Without the white space around it, or without the letters of `what`.
+std::string_view strip(std::string_view text, Sides sides);
+std::string_view strip(std::string_view text, Sides sides, std::string_view what);
+
+std::string to_upper(std::string_view text);
+std::string to_lower(std::string_view text);
+// The first letter of each word, or of the text alone.
+std::string to_title(std::string_view text);
+std::string to_capitalized(std::string_view text);
+
+// Where a text occurs, at most `most` times from the left.
+std::string replace_all(std::string_view text, std::string_view what, std::string_view by, std::size_t most);
+
+}  // namespace tutti::serve::chat
