@@ -190,6 +190,7 @@ void write_decoder(const Shape& shape, const Family& family, json::Object& confi
 const std::vector<std::string_view>& model_types() {
   static const std::vector<std::string_view> all = [] {
     std::vector<std::string_view> types;
+    types.reserve(std::size(families));
     for (const Family& family : families) types.push_back(family.model_type);
     return types;
   }();
