@@ -120,7 +120,8 @@ std::span<const Route> job_routes() {
             .query = {{"follow", "1", "until the job ends"},
                       {"rank", "N", "only this rank"},
                       {"tail", "N", "only the last N lines of each rank"}},
-            .answer = {"log {rank, attempt, offset, bytes, text}, job JobView, note {text, missing, attempt}",
+            .answer = {"log {rank, attempt, offset, bytes, text}, job JobView, note {text, missing, "
+                       "attempt}, alive {}",
                        Format::events},
             .summary = "The logs of a job's ranks as server-sent events",
             .handle = read_logs},

@@ -37,7 +37,7 @@ Result<cluster::RankReport> report_from(const proto::RankReport& from) {
   told.set_exit_code(std::clamp(told.exit_code(), 0, 255));
   auto status = from_proto(told);
   if (!status) return std::move(status).error();
-  status->detail = cut_utf8(status->detail, detail_bytes_max);
+  status->detail.resize(cut_utf8(status->detail, detail_bytes_max).size());
   return cluster::RankReport{cluster::JobId(from.job()), from.attempt(), from.rank(), std::move(*status)};
 }
 

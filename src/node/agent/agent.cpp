@@ -30,7 +30,8 @@ static_assert(redial_max * 3 <= cluster::lease);
 // Of logs, what may wait in front of the network: beyond it, they wait on the disk.
 // Reports of ranks wait so long for one another, and so many of them are one message.
 constexpr Duration reports_together = 1ms;
-constexpr std::size_t reports_together_max = 10'000;
+constexpr std::size_t reports_together_max = 1'000;
+static_assert(reports_together_max * (wire::detail_bytes_max + 100) < wire::message_bytes_max);
 constexpr std::size_t log_bytes_under_way_max = std::size_t{1} << 20;
 
 class Agent {

@@ -4,7 +4,14 @@
 #include <limits>
 #include <utility>
 
+#include "base/text.hpp"
+
 namespace tutti::keeper {
+namespace {
+
+constexpr std::size_t hello_details_bytes_max = std::size_t{4} << 20;  // of all ranks together
+
+}  // namespace
 
 using cluster::RankState;
 
@@ -20,7 +27,14 @@ Result<> Keeper::adopt() {
 
 void Keeper::say_hello() {
   cluster::Hello hello = self_;
-  for (const auto& [key, status] : ranks_) hello.ranks.push_back({key.job, key.attempt, key.rank, status});
+  // However many have ended with much to tell: a Hello that is too large would be refused, and so would the
+  // next.
+  const std::size_t detail_bytes = hello_details_bytes_max / std::max<std::size_t>(ranks_.size(), 1);
+  for (const auto& [key, status] : ranks_) {
+    hello.ranks.push_back({key.job, key.attempt, key.rank, status});
+    std::string& detail = hello.ranks.back().status.detail;
+    detail.resize(cut_utf8(detail, detail_bytes).size());
+  }
   hello.ports = processes_.free_ports();
   send_(hello);
 }

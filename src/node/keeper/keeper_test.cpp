@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <numeric>
+
 #include <gtest/gtest.h>
 
 namespace tutti::keeper {
@@ -170,6 +172,17 @@ TEST_F(KeeperTest, AnEndThatOvertakesItsStartIsAnswered) {
   EXPECT_EQ(last_report().status.state, RankState::exited);
   keeper.on(start({0, 1}));
   EXPECT_EQ(processes.started, std::vector{key(0)});
+}
+
+TEST_F(KeeperTest, AHelloFitsIntoAMessageHoweverMuchItsRanksHaveToTell) {
+  std::vector<std::int32_t> many(3000);
+  std::iota(many.begin(), many.end(), 0);
+  keeper.on(start(many));
+  for (const std::int32_t rank : many)
+    keeper.exited(key(rank), {RankState::exited, 1, std::string(wire::detail_bytes_max, 'x')});
+  const auto said = hello();
+  EXPECT_EQ(said.ranks.size(), many.size());
+  EXPECT_LT(wire::encode(wire::AgentMessage(said)).size(), wire::message_bytes_max);
 }
 
 TEST_F(KeeperTest, AnOrderToEndIsForThoseItNames) {
