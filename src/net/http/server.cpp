@@ -1,10 +1,9 @@
 #include "net/http/server.hpp"
 
 #include <boost/asio/ssl/context.hpp>
-#include <boost/url/parse.hpp>
-#include <boost/url/src.hpp>
 
 #include "net/http/session.hpp"
+#include "net/http/target.hpp"
 
 namespace tutti::net {
 namespace {
@@ -83,13 +82,9 @@ using Message = http::request<http::string_body>;
 
 // Without its body. Nothing if the target is no path.
 std::optional<Request> to_request(const Message& message, std::string remote) {
-  const auto target = boost::urls::parse_origin_form({message.target().data(), message.target().size()});
-  if (!target) return std::nullopt;
   Request request;
+  if (!read_target({message.target().data(), message.target().size()}, request)) return std::nullopt;
   request.method = std::string(message.method_string());
-  request.path = target->path();
-  for (const auto part : target->segments()) request.parts.emplace_back(part);
-  for (const auto parameter : target->params()) request.query[parameter.key] = parameter.value;
   const auto authorization = message[http::field::authorization];
   if (authorization.starts_with("Bearer ")) request.bearer = std::string(authorization.substr(7));
   request.websocket = websocket::is_upgrade(message);
