@@ -17,8 +17,8 @@
 #include "base/log/log.hpp"
 #include "base/text.hpp"
 #include "node/agent/membership.hpp"
+#include "node/agent/rank_end.hpp"
 #include "node/rank/leftovers.hpp"
-#include "node/rank/log_segments.hpp"
 #include "node/rank/process.hpp"
 
 namespace tutti::agent {
@@ -27,8 +27,6 @@ namespace {
 using cluster::RankState;
 using cluster::RankStatus;
 
-constexpr std::size_t detail_lines = 20;
-constexpr std::size_t detail_bytes = 4096;
 // For the end that a shim has left; then its own exit code has to do.
 constexpr Duration end_read_max = 5s;
 // What a shim may take beyond the grace period before its rank is ended over its head.
@@ -64,27 +62,6 @@ Instant changed_at(const std::string& folder) {
   if (::stat(folder.c_str(), &status) != 0) return {};
   return Instant(std::chrono::seconds(status.st_mtim.tv_sec) +
                  std::chrono::nanoseconds(status.st_mtim.tv_nsec));
-}
-
-// What a reader of `tutti show` needs to see of a rank that failed.
-std::string describe_failure(const std::string& folder, const rank::RankExit& exit) {
-  std::string detail = exit.detail;
-  // Who hung or died, by the judgement of all ranks, says more than what this one printed.
-  if (const std::string verdict = rank::read_verdict(folder); !verdict.empty()) {
-    detail += (detail.empty() ? "" : "; ") + verdict;
-  }
-  auto lines = rank::last_lines(folder, detail_lines, detail_bytes);
-  if (lines && !lines->empty())
-    detail += (detail.empty() ? "" : "; ") + ("last lines of its log:\n" + *lines);
-  return std::string(cut_utf8(valid_utf8(detail), wire::detail_bytes_max));
-}
-
-// The end that the shim has left in the folder; nothing if there is none.
-std::optional<RankStatus> end_in(const std::string& folder) {
-  const auto exit = rank::read_exit(folder);
-  if (!exit || !*exit) return std::nullopt;
-  const std::int32_t code = (*exit)->exit_code;
-  return RankStatus{RankState::exited, code, code == 0 ? "" : describe_failure(folder, **exit)};
 }
 
 }  // namespace
@@ -183,8 +160,8 @@ RankStatus ShimProcesses::adopt_one(const RankKey& key) {
     entry.shim = **shim;
     entry.hold = hold;
     entry.grace = spec ? spec->grace : Duration::zero();
-    if (auto pidfd = rank::open_pidfd(entry.shim.pid)) entry.pidfd = std::move(*pidfd);
-    watch(key, entry);
+    auto pidfd = rank::open_pidfd(entry.shim.pid);
+    watch(key, entry, pidfd ? std::move(*pidfd) : files::FileDescriptor());
     log::info("adopted rank {} (pid {})", key.text(), entry.shim.pid);
     return {RankState::started};
   }
@@ -319,22 +296,27 @@ void ShimProcesses::started(const RankKey& key, const Result<std::shared_ptr<Sta
   Entry& entry = running_[key];
   entry.ours = true;
   entry.shim = (*shim)->process;
-  entry.pidfd = std::move((*shim)->pidfd);
   entry.hold = (*shim)->hold;
   entry.grace = (*shim)->grace;
-  watch(key, entry);
+  watch(key, entry, std::move((*shim)->pidfd));
   calls_.started(key, {});
 }
 
 // ---- ends
 
-void ShimProcesses::watch(const RankKey& key, Entry& entry) {
-  if (!entry.pidfd.valid()) {
+// The watch owns the descriptor, so that it is closed after it is watched no more: as long as a process that
+// is being made has a copy of it, a closed one would still be heard of, in place of whoever is watched next.
+// For the same reason what is heard is looked at: a rank is not ended because somebody else was.
+void ShimProcesses::watch(const RankKey& key, Entry& entry, files::FileDescriptor pidfd) {
+  if (!pidfd.valid()) {
     // It has ended between two lines of this program.
     loop_.post([this, key] { ended(key); });
     return;
   }
-  entry.watch = loop_.when_readable(entry.pidfd.get(), [this, key] { ended(key); });
+  const auto process = std::make_shared<const files::FileDescriptor>(std::move(pidfd));
+  entry.watch = loop_.when_readable(process->get(), [this, key, process] {
+    if (rank::has_ended(*process)) ended(key);
+  });
 }
 
 // By value: the watch that calls it goes with the entry.

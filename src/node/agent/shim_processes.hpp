@@ -73,7 +73,6 @@ class ShimProcesses final : public keeper::Processes {
   // A rank that runs.
   struct Entry {
     rank::ShimProcess shim;
-    files::FileDescriptor pidfd;
     std::shared_ptr<net::Loop::Handle> watch;
     bool ours = false;  // a child of this process, to be reaped
     rank::Hold hold{""};
@@ -100,7 +99,7 @@ class ShimProcesses final : public keeper::Processes {
   // Something of it lives, whatever its folder says, which is in the rank's hands.
   bool lives(const RankKey& key) const;
   void started(const RankKey& key, const Result<std::shared_ptr<StartedShim>>& shim);
-  void watch(const RankKey& key, Entry& entry);
+  void watch(const RankKey& key, Entry& entry, files::FileDescriptor pidfd);
   void ended(RankKey key);
   void force(const RankKey& key);
   // `all_gone`: there is no process of it any more.
