@@ -190,7 +190,7 @@ TEST(Hostile, ARankWhoseFolderDoesNotAnswerCostsNoNode) {
     EXPECT_EQ(cluster.submit({}, "true"), stuck);
     EXPECT_EQ(cluster.run({}, longer_than_a_lease).exit_code, 0) << "others start, and the node is not lost";
     EXPECT_EQ(cluster.state(stuck), "starting");
-    EXPECT_TRUE(cluster.node_becomes("n1", "drained")) << "it says that starts take too long";
+    EXPECT_TRUE(cluster.node_becomes("n1", "draining")) << "it says that starts take too long";
     EXPECT_TRUE(has(cluster.node("n1").value("reason", ""), "to start a rank")) << cluster.node("n1");
     EXPECT_EQ(cluster.tutti({"cancel", stuck}).exit_code, 0);
     EXPECT_TRUE(cluster.becomes(stuck, "cancelled")) << "nobody waits for the disk";

@@ -480,10 +480,13 @@ void ShimProcesses::look(const std::vector<RankKey>& running) {
 std::map<std::int32_t, std::string> log_folders(const std::string& ranks_folder, cluster::JobId job,
                                                 std::int32_t attempt) {
   std::map<std::int32_t, std::string> folders;
+  const std::string prefix = attempt_name(job, attempt) + ".";
   std::error_code failure;
   for (const auto& entry : std::filesystem::directory_iterator(ranks_folder, failure)) {
-    const auto key = parse_key(entry.path().filename().string());
-    if (key && key->job == job && key->attempt == attempt) folders[key->rank] = entry.path().string();
+    // Most of thousands are of other jobs.
+    const std::string& path = entry.path().native();
+    if (path.compare(ranks_folder.size() + 1, prefix.size(), prefix) != 0) continue;
+    if (const auto key = parse_key(entry.path().filename().string())) folders[key->rank] = path;
   }
   return folders;
 }
