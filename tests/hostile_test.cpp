@@ -177,6 +177,29 @@ TEST(Hostile, AStalledSharedDiskCostsNoNode) {
   expect_never_lost(cluster);
 }
 
+// The disk of the node itself: it stands still when the agent makes the folder of a rank.
+TEST(Hostile, ARankWhoseFolderDoesNotAnswerCostsNoNode) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string before = cluster.submit({}, "true");
+  EXPECT_EQ(cluster.wait(before), 0);
+  const std::string stuck = std::to_string(std::stoi(before) + 1);
+  {
+    const support::StalledDisk disk(rank_folder(cluster, stuck));
+    if (!disk.mounted()) GTEST_SKIP() << "this process may not mount a disk";
+    EXPECT_EQ(cluster.submit({}, "true"), stuck);
+    EXPECT_EQ(cluster.run({}, longer_than_a_lease).exit_code, 0) << "others start, and the node is not lost";
+    EXPECT_EQ(cluster.state(stuck), "starting");
+    EXPECT_TRUE(cluster.node_becomes("n1", "draining")) << "it says that starts take too long";
+    EXPECT_TRUE(has(cluster.node("n1").value("reason", ""), "to start a rank")) << cluster.node("n1");
+    EXPECT_EQ(cluster.tutti({"cancel", stuck}).exit_code, 0);
+    EXPECT_TRUE(cluster.becomes(stuck, "cancelled")) << "nobody waits for the disk";
+  }
+  EXPECT_TRUE(cluster.node_becomes("n1", "ready"));
+  EXPECT_EQ(cluster.run({}, "true").exit_code, 0);
+  expect_never_lost(cluster);
+}
+
 // ---- trees to remove
 
 TEST(Hostile, ADeepAndAWideShippedFolderAreRemovedWithoutANodeNoticing) {

@@ -179,7 +179,7 @@ void Machine::set_rank(Job& job, std::int32_t rank, RankStatus status) {
   status.node_fault = status.node_fault && status.state == RankState::exited && !status.vanished;
   // A start that was refused while the attempt was ended already tells as much about the node.
   const NodeName& home = job.places[static_cast<std::size_t>(rank)].node;
-  if (status.node_fault && blame_node(home, status.detail)) ++job.attempt_losses;
+  if (status.node_fault && blame_node(home, job, status.detail)) ++job.attempt_losses;
   if (status.state == RankState::started) credit_node(home);
   RankStatus& known = job.ranks[static_cast<std::size_t>(rank)];
   RankTally& tally = state_.tallies.at(job.id);
@@ -230,7 +230,10 @@ void Machine::send_end(const Job& job) {
 void Machine::settle(Job& job) {
   const RankTally& tally = state_.tallies.at(job.id);
   if (tally.to_end > 0) {
-    if (tally.to_start == 0 && job.state == JobState::starting) job.state = JobState::running;
+    if (tally.to_start == 0 && job.state == JobState::starting) {
+      job.state = JobState::running;
+      if (job.ending == EndCause::none) state_.blame.forget_refusals(job);
+    }
     return;
   }
   note_end(job);
@@ -316,6 +319,7 @@ void Machine::requeue(Job& job) {
   job.reason = "waits to start again: " + job.last_end;
   job.queued_at = now_;
   hold_if_deadly(job);
+  hold_if_nobody_can_start(job);
   touch(job);
   effects_.schedule = true;
 }

@@ -1,6 +1,7 @@
 #include "control/cluster/blame.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "control/cluster/machine.hpp"
 
@@ -65,6 +66,7 @@ void Blame::worked(const Job& job, const std::set<NodeName>& nodes) {
 
 void Blame::forget(const NodeName& node) {
   failures_.erase(node);
+  rows_.erase(node);
   for (auto& [kind, nodes] : kinds_) nodes.erase(node);
 }
 
@@ -105,23 +107,63 @@ std::vector<NodeName> Blame::black_holes(const State& state, Instant now) const 
   return found;
 }
 
+// ---- what nodes cannot start
+
+bool Blame::could_not_start(const NodeName& node, const Job& job) {
+  const std::string kind = kind_of_job(job);
+  const Attempt attempt(job.id, job.attempt);
+  if (refusals_.size() >= kinds_max && !refusals_.contains(kind)) refusals_.erase(refusals_.begin());
+  Refusals& refusals = refusals_[kind];
+  if (refusals.last != attempt) ++refusals.attempts;
+  refusals.last = attempt;
+  if (refusals.nodes.size() < nodes_of_kind_max) refusals.nodes.insert(node);
+  Row& row = rows_[node];
+  if (row.kinds.size() < 2) row.kinds.insert(kind);
+  if (std::exchange(row.last, attempt) == attempt) return false;
+  return innocent_of(job).empty();
+}
+
+void Blame::forget_refusals(const Job& job) {
+  if (!refusals_.empty()) refusals_.erase(kind_of_job(job));
+}
+
+std::vector<Blame::Innocent> Blame::innocent_of(const Job& job) const {
+  const std::string kind = kind_of_job(job);
+  const auto refusals = refusals_.find(kind);
+  if (refusals == refusals_.end() || refusals->second.attempts < deadly_attempts_max) return {};
+  std::vector<Innocent> nodes;
+  for (const NodeName& node : refusals->second.nodes) {
+    const auto row = rows_.find(node);
+    // One that has no row has started something since.
+    if (row == rows_.end()) {
+      nodes.push_back({node, false});
+    } else if (row->second.kinds == std::set{kind}) {
+      nodes.push_back({node, row->second.set_aside});
+    }
+  }
+  if (std::cmp_less(nodes.size(), deadly_nodes_max)) nodes.clear();
+  return nodes;
+}
+
 // ---- nodes
 
-bool Machine::blame_node(const NodeName& name, const std::string& why) {
+bool Machine::blame_node(const NodeName& name, const Job& job, const std::string& why) {
   Node* node = find(name);
-  if (node == nullptr) return false;
+  if (node == nullptr || !state_.blame.could_not_start(name, job)) return false;
   if (++node->faults < node_faults_max || !node->fault.empty()) {
     touch(*node);
     return false;
   }
-  set_aside(*node,
-            std::to_string(node->faults) +
-                " ranks in a row could not be started on it, the last one: " + why.substr(0, why.find('\n')));
+  set_aside(*node, "ranks of " + std::to_string(node->faults) +
+                       " attempts in a row could not be started on it, the last one: " +
+                       why.substr(0, why.find('\n')));
+  state_.blame.was_set_aside(name);
   return true;
 }
 
 void Machine::credit_node(const NodeName& name) {
   Node* node = find(name);
+  state_.blame.can_start(name);
   if (node == nullptr || node->faults == 0) return;
   node->faults = 0;
   touch(*node);
@@ -195,6 +237,27 @@ void Machine::restart(Job& job) {
   if (pause == Duration::zero()) return;
   job.not_before = now_ + pause;
   state_.pauses.emplace(job.not_before, job.id);
+}
+
+// What several nodes could not start, and they nothing else, is the job's own fault: they are taken back.
+void Machine::hold_if_nobody_can_start(Job& job) {
+  const auto innocent = state_.blame.innocent_of(job);
+  if (innocent.empty()) return;
+  job.held = "is held: " + std::to_string(innocent.size()) +
+             " nodes could not start it, and that is all that is wrong with them; `tutti release " +
+             job.id.text() + "` lets it start again";
+  job.reason = job.held + "; " + job.last_end;
+  for (const auto& [name, set_aside] : innocent) {
+    Node* node = find(name);
+    if (node == nullptr || node->faults == 0) continue;
+    if (set_aside) {
+      node->fault.clear();
+      --node->times_set_aside;
+    }
+    node->faults = 0;
+    state_.blame.can_start(name);
+    touch(*node);
+  }
 }
 
 // Whatever the attempt was ended for, nodes that were lost in it count.

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/time.hpp"
@@ -20,7 +21,8 @@ using sched::NodeName;
 
 // ---- nodes
 
-// A node that could not start so many ranks in a row is set aside; after it was tried again, one is enough.
+// A node that could not start ranks of so many attempts in a row is set aside; after it was tried again, one
+// is enough.
 constexpr std::int32_t node_faults_max = 3;
 constexpr Duration set_aside_first = std::chrono::minutes(1);
 constexpr Duration set_aside_max = std::chrono::hours(1);
@@ -44,6 +46,9 @@ constexpr Duration stable_attempt = std::chrono::minutes(10);
 constexpr std::int32_t deadly_attempts_max = 2;
 constexpr std::int32_t deadly_nodes_max = 3;
 
+// So is one whose kind so many nodes could not start in so many attempts, if those nodes could not start that
+// kind alone: then it is not the nodes, and they come back.
+
 // How long a job waits after so many bad ends in a row.
 Duration restart_pause(std::int32_t bad_ends);
 // It waits for its time. Once that has come it is not put off again, wherever the clock is set.
@@ -60,6 +65,22 @@ class Blame {
   // What the node did is not held against it any more.
   void forget(const NodeName& node);
 
+  // The node could not start a rank of the job. True if that counts against the node: once for each attempt,
+  // and not if nobody can start that kind of job.
+  bool could_not_start(const NodeName& node, const Job& job);
+  void was_set_aside(const NodeName& node) { rows_[node].set_aside = true; }
+  // It starts ranks.
+  void can_start(const NodeName& node) { rows_.erase(node); }
+  // The job runs, or somebody wants to see it tried again.
+  void forget_refusals(const Job& job);
+  struct Innocent {
+    NodeName node;
+    bool set_aside = false;
+  };
+  // The nodes that could not start jobs of this kind and nothing else, if they are so many that it is the
+  // job.
+  std::vector<Innocent> innocent_of(const Job& job) const;
+
   std::vector<NodeName> black_holes(const State& state, Instant now) const;
 
  private:
@@ -68,6 +89,19 @@ class Blame {
     std::int64_t failed = 0;
   };
   using ByNode = std::map<NodeName, Tally>;
+  using Attempt = std::pair<sched::JobId, std::int32_t>;
+  // What a node could not start, in a row.
+  struct Row {
+    std::set<std::string> kinds;  // two are as good as many
+    Attempt last;
+    bool set_aside = false;
+  };
+  // Who could not start a kind of job since it ran the last time.
+  struct Refusals {
+    std::set<NodeName> nodes;
+    std::int32_t attempts = 0;
+    Attempt last;
+  };
 
   Tally& tally_of(const std::string& kind, const NodeName& node);
   bool works_elsewhere(const std::string& kind, const NodeName& node,
@@ -75,6 +109,8 @@ class Blame {
 
   std::map<std::string, ByNode> kinds_;
   std::map<NodeName, std::vector<std::string>> failures_;  // in a row: the kinds of jobs that failed
+  std::map<NodeName, Row> rows_;
+  std::map<std::string, Refusals> refusals_;  // by kind
 };
 
 }  // namespace tutti::cluster

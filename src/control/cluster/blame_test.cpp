@@ -66,7 +66,8 @@ TEST_F(BlameTest, ANodeThatCannotStartRanksIsSetAsideAndItsWorkGoesElsewhere) {
   }
   EXPECT_LE(faults, node_faults_max + 4) << "what was under way there, and no more";
   EXPECT_EQ(node_state(state, node(broken)), NodeState::drained);
-  EXPECT_NE(reason_of(node(broken)).find("3 ranks in a row could not be started on it"), std::string::npos);
+  EXPECT_NE(reason_of(node(broken)).find("ranks of 3 attempts in a row could not be started on it"),
+            std::string::npos);
   for (int round = 0; round < 20; ++round) {
     for (const JobId id : ids) {
       if (!job(id).placed()) continue;
@@ -151,7 +152,74 @@ TEST_F(BlameTest, AJobThatNoNodeCanStartDoesNotTakeAllOfThem) {
     live(1s);
   }
   EXPECT_NE(job(id).held, "") << "what no node can start may be the job's fault after all";
-  EXPECT_LE(set_aside.size(), static_cast<std::size_t>(deadly_nodes_max));
+  EXPECT_LT(set_aside.size(), static_cast<std::size_t>(deadly_nodes_max));
+  EXPECT_NE(why(id).find("3 nodes could not start it, and that is all that is wrong with them"),
+            std::string::npos)
+      << why(id);
+  for (const auto& [name, known] : state.nodes) {
+    EXPECT_TRUE(known.fault.empty()) << "the nodes come back: " << name;
+    EXPECT_EQ(known.faults + known.times_set_aside, 0) << name;
+  }
+  happen(Release{id});
+  for (int round = 0; round < 10 && !job(id).placed(); ++round) live(1s);
+  all_start(id);
+  all_exit(id);
+  EXPECT_EQ(job(id).state, JobState::succeeded);
+}
+
+TEST_F(BlameTest, AGangThatNoNodeCanStartSetsNoneOfThemAside) {
+  for (const char* name : {"a", "b", "c", "d"}) join(name, 4);
+  const JobId id = submit(spec(16));
+  for (int round = 0; round < 20 && job(id).held.empty(); ++round) {
+    const std::int32_t attempt = job(id).attempt;
+    for (std::int32_t rank = 0; rank < 16 && job(id).placed() && job(id).attempt == attempt; ++rank)
+      report(id, rank, no_space());
+    for (const auto& [name, known] : state.nodes) EXPECT_TRUE(known.fault.empty()) << name;
+    live(1s);
+  }
+  EXPECT_EQ(job(id).attempt, deadly_attempts_max);
+  EXPECT_NE(job(id).held, "");
+  const JobId other = submit(spec(16));
+  EXPECT_TRUE(job(other).placed());
+}
+
+TEST_F(BlameTest, AnArrayThatNoNodeCanStartIsHeldElementByElement) {
+  for (const char* name : {"a", "b", "c", "d"}) join(name, 1);
+  std::vector<JobSpec> elements;
+  for (std::int32_t index = 0; index < 12; ++index) {
+    elements.push_back(spec(1));
+    elements.back().array = ArrayPart{JobId(), index, 12, 0};
+  }
+  const auto ids = happen(Submit{elements}).reply.value();
+  const auto held = [&] {
+    return std::count_if(ids.begin(), ids.end(), [&](JobId id) { return !job(id).held.empty(); });
+  };
+  std::set<NodeName> set_aside;
+  for (int round = 0; round < 100 && held() < 12; ++round) {
+    for (const JobId id : ids) {
+      if (job(id).placed()) report(id, 0, no_space());
+      for (const auto& [name, known] : state.nodes) {
+        if (!known.fault.empty()) set_aside.insert(name);
+      }
+    }
+    live(1s);
+  }
+  EXPECT_EQ(held(), 12);
+  EXPECT_TRUE(set_aside.empty()) << *set_aside.begin();
+}
+
+TEST_F(BlameTest, NodesThatStartNothingAtAllAreNotTheJobsFault) {
+  for (const char* name : {"a", "b", "c"}) join(name, 1);
+  for (int round = 0; round < 4; ++round) {
+    for (const char* name : {"one", "two", "three"}) {
+      const JobId id = submit(named(name + std::to_string(round)));
+      if (job(id).placed()) report(id, 0, no_space());
+      EXPECT_EQ(job(id).held, "");
+      if (!job(id).finished()) happen(Cancel{id, ""});
+      if (job(id).placed()) all_exit(id, 143);
+    }
+  }
+  EXPECT_FALSE(node("a").fault.empty());
 }
 
 // ---- a node that fails every job quickly

@@ -54,13 +54,14 @@ class Machine {
 
   // blame.cpp: whose fault an end was, and what follows from that
   // True if that was the last straw.
-  bool blame_node(const NodeName& name, const std::string& why);
+  bool blame_node(const NodeName& name, const Job& job, const std::string& why);
   void credit_node(const NodeName& name);
   void set_aside(Node& node, std::string why);
   void take_back(Node& node);
   void look_after_nodes();
   void restart(Job& job);
   void hold_if_deadly(Job& job);
+  void hold_if_nobody_can_start(Job& job);
   void note_end(const Job& job);
   void wake_paused();
 

@@ -127,6 +127,7 @@ void Machine::on(const Release& event) {
   job->held.clear();
   job->not_before = {};
   job->bad_ends = job->deadly_attempts = job->nodes_lost = 0;
+  state_.blame.forget_refusals(*job);
   job->reason = "waits for the scheduler";
   touch(*job);
   effects_.reply = std::vector<JobId>{job->id};

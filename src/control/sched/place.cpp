@@ -279,7 +279,8 @@ std::string describe_refusal(const Room& room, const Shape& shape) {
     text += ", " + format_gpus(room.share_free(0, need.kinds)) + " matching GPUs are free";
   text += ", " + std::to_string(ranks) + " such ranks would fit";
   if (need.loose())
-    text += " (at most " + std::to_string(loose_ranks_per_cpu_max) + " ranks that ask for no CPUs share one)";
+    text += " (at most " + std::to_string(loose_ranks_per_cpu_max) +
+            " ranks that ask for neither CPUs nor whole GPUs share a CPU)";
   return text;
 }
 

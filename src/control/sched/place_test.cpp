@@ -59,6 +59,29 @@ TEST(Place, RanksWithoutResourcesAreBoundedByCpus) {
   EXPECT_TRUE(room.same_free(before));
 }
 
+TEST(Place, SliversOfDevicesAreBoundedByCpusToo) {
+  Room room({node("a", 2, "H100", 4)});
+  const Shape slivers{.ranks = 900, .gpu_share = 1};
+  EXPECT_FALSE(place(room, slivers, TightestNode()));
+  EXPECT_NE(describe_refusal(room, slivers)
+                .find("64 such ranks would fit (at most 16 ranks that ask for neither CPUs nor whole GPUs"),
+            std::string::npos)
+      << describe_refusal(room, slivers);
+  const Room before = room;
+  const Shape most{.ranks = 60, .gpu_share = 1};
+  const auto places = place(room, most, TightestNode());
+  ASSERT_TRUE(places.has_value());
+  EXPECT_TRUE(room.fits(most, *places));
+  room.take(most, *places);
+  EXPECT_FALSE(room.fits({.ranks = 5, .gpu_share = 1}, {{{0, 5}}, {0, 0, 0, 0, 0}}));
+  EXPECT_FALSE(place(room, {.ranks = 5}, TightestNode())) << "both kinds count together";
+  EXPECT_TRUE(place(room, {.ranks = 4}, TightestNode()));
+  EXPECT_TRUE(place(room, {.ranks = 1, .gpu_share = 1000}, TightestNode())) << "a whole one is no sliver";
+  EXPECT_TRUE(place(room, {.ranks = 4, .gpu_share = 1, .cpus = 1}, TightestNode()));
+  room.give(most, *places);
+  EXPECT_TRUE(room.same_free(before));
+}
+
 TEST(Place, SharesADeviceAndKeepsOthersWhole) {
   Room room({node("a", 2)});
   for (const auto& rank : placed(room, {.ranks = 4, .gpu_share = 250}))

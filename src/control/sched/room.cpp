@@ -425,11 +425,12 @@ bool Room::fits(const Shape& shape, const Places& places) const {
 void Room::change(const Shape& shape, const Places& places, std::int32_t sign) {
   const std::size_t each = at(devices_each(shape));
   const std::int32_t share = share_each(shape);
+  const bool loose = shape.cpus == 0 && (each == 0 || share != whole_share);
   std::size_t next = 0;
   for (const Places::Slot& slot : places.slots) {
     Free& free = free_[at(slot.node)];
     if (free.open) add_to_parents(slot.node, -1);
-    if (each == 0 && shape.cpus == 0) free.loose += sign * slot.ranks;
+    if (loose) free.loose += sign * slot.ranks;
     free.cpus += sign * shape.cpus * slot.ranks;
     free.memory += sign * shape.memory.count() * slot.ranks;
     const std::int32_t first = layout_->nodes[at(slot.node)].devices_first;

@@ -27,8 +27,8 @@ using VertexIndex = std::int32_t;  // 0 is the whole cluster
 constexpr std::size_t kinds_max = 64;
 using Kinds = std::uint64_t;  // a set of kinds, a bit for each
 
-// A rank that asks for neither devices nor CPUs takes none of them, and still runs somewhere: a node takes
-// so many of those for each of its CPUs, of all gangs together.
+// A rank that asks for neither whole devices nor CPUs takes next to nothing, and still runs somewhere: a node
+// takes so many of those for each of its CPUs, of all gangs together.
 constexpr std::int32_t loose_ranks_per_cpu_max = 16;
 
 // Where a gang goes, in numbers of one room.
@@ -56,7 +56,7 @@ struct Need {
   Kinds kinds = 0;
 
   bool whole() const { return share == whole_share; }
-  bool loose() const { return devices == 0 && cpus == 0; }
+  bool loose() const { return cpus == 0 && (devices == 0 || !whole()); }
 };
 
 class Room {
@@ -137,7 +137,7 @@ class Room {
   struct Free {
     std::int64_t memory = 0;
     std::int32_t cpus = 0;
-    std::int32_t loose = 0;  // so many more ranks that ask for neither devices nor CPUs
+    std::int32_t loose = 0;  // so many more ranks that ask for neither whole devices nor CPUs
     bool open = true;
     std::uint32_t version = 0;
 

@@ -17,6 +17,7 @@ void Faults::choose_weather() {
   mean_gap_ = world_.between(1s, 8s);
   const auto sometimes = [&](double most) { return prng.chance(0.4) ? prng.unit() * most : 0; };
   world_.weather = {.start_fails = sometimes(0.05),
+                    .start_stalls = sometimes(0.3),
                     .dies_in_start = sometimes(0.1),
                     .dies_in_forget = sometimes(0.1),
                     .dies_after_hello = sometimes(0.5),

@@ -12,6 +12,9 @@ constexpr Duration redial_min = 100ms;
 constexpr Duration redial_max = 1s;
 constexpr Duration progress_every = 5s;
 constexpr double look_stalls = 0.05;
+constexpr Duration start_calm_max = 2ms;
+constexpr Duration start_stall_max = 20s;
+constexpr double start_told_late = 0.1;
 
 std::uint64_t new_disk(World& world) { return world.prng.next(); }
 
@@ -101,6 +104,7 @@ void VirtualNode::start_agent() {
   if (!powered_ || keeper_ != nullptr) return;
   ++agent_life_;
   doomed_ = false;
+  starting_.clear();
   self_.agent_pid = static_cast<std::int64_t>(agent_life_);
   keeper::Processes& processes = *this;
   keeper_ = std::make_unique<keeper::Keeper>(self_, processes,
@@ -214,6 +218,7 @@ Result<std::map<RankKey, cluster::RankStatus>> VirtualNode::adopt() {
     } else if (folder.process != 0) {
       found[key] = {cluster::RankState::started};
     } else {
+      disk_[key].given_up = true;
       found[key] = {cluster::RankState::exited, 137, "it was gone when its agent came back", true};
     }
   }
@@ -230,18 +235,42 @@ void VirtualNode::prepare(const wire::StartRanks& start) {
   });
 }
 
+void VirtualNode::stop_preparing(cluster::JobId /*job*/, std::int32_t /*attempt*/) {}
 void VirtualNode::release(cluster::JobId /*job*/, std::int32_t /*attempt*/) {}
 
-Result<> VirtualNode::start(const wire::StartRanks& attempt, const wire::StartRank& rank,
-                            const std::string& /*workdir*/) {
-  if (doomed_) return {};
-  const RankKey key{attempt.job, attempt.attempt, rank.rank};
+// Disks take their time, and some stand still for a while; what was asked for first need not come first.
+void VirtualNode::start(const wire::StartRanks& attempt, const std::string& /*workdir*/) {
+  const auto shared = std::make_shared<const wire::StartRanks>(attempt);
+  for (const wire::StartRank& rank : attempt.ranks) {
+    const RankKey key{attempt.job, attempt.attempt, rank.rank};
+    starting_.insert(key);
+    const bool stalls = world_.prng.chance(world_.weather.start_stalls);
+    agent_later(world_.between(0ms, stalls ? start_stall_max : start_calm_max),
+                [this, key, shared] { start_now(key, *shared); });
+  }
+}
+
+void VirtualNode::start_now(const RankKey& key, const wire::StartRanks& attempt) {
+  if (starting_.erase(key) == 0) return;
+  const auto outcome = try_to_start(key, attempt);
+  const bool late = world_.prng.chance(start_told_late);
+  agent_later(world_.between(0ms, late ? Duration(1s) : Duration(start_calm_max)),
+              [this, key, outcome] { keeper_->started(key, outcome); });
+}
+
+Result<> VirtualNode::try_to_start(const RankKey& key, const wire::StartRanks& attempt) {
   if (full_ || world_.prng.chance(world_.weather.start_fails)) return failed("the disk is full");
   Folder& folder = disk_[key];
+  if (folder.acknowledged) return unknown("it has run here before");
   if (world_.prng.chance(world_.weather.dies_in_start)) {
     doom();
-    // Its folder is there; its shim may have come up or not.
+    // Its folder is there; its shim comes up late, perhaps when another agent has given it up, or never.
     if (world_.prng.chance(0.5)) return {};
+    node_later(world_.between(0ms, 100ms), [this, key, attempt] {
+      const auto found = disk_.find(key);
+      if (found != disk_.end() && !found->second.given_up) launch(key, found->second, attempt);
+    });
+    return {};
   }
   launch(key, folder, attempt);
   return {};
@@ -251,14 +280,8 @@ void VirtualNode::remember(const keeper::Membership& membership) {
   if (!doomed_) membership_ = membership;
 }
 
-Result<> VirtualNode::put_aside(const std::string& /*cluster*/) {
+void VirtualNode::put_aside(const std::string& /*cluster*/) {
   world_.checks.violate("there is only one cluster, and " + name() + " was told of another one");
-  return {};
-}
-
-bool VirtualNode::has_run(const RankKey& key) const {
-  const auto folder = disk_.find(key);
-  return folder != disk_.end() && folder->second.acknowledged;
 }
 
 void VirtualNode::launch(const RankKey& key, Folder& folder, const wire::StartRanks& attempt) {
@@ -266,6 +289,8 @@ void VirtualNode::launch(const RankKey& key, Folder& folder, const wire::StartRa
   folder.grace = attempt.grace;
   folder.ending = false;
   world_.note(name() + ": rank " + key.text() + " starts");
+  if (keeper_ != nullptr && !doomed_ && !keeper_->running(key))
+    world_.checks.violate("rank " + key.text() + " starts after its agent said that it does not run");
   world_.checks.process_started(name(), disk_life_, key);
   if (const auto after = kills_node_after(attempt.command, key)) {
     node_later(*after, [this, key, process = folder.process] {
@@ -295,8 +320,14 @@ void VirtualNode::exit_process(const RankKey& key, std::uint64_t process, std::o
 }
 
 void VirtualNode::end(const RankKey& key) {
+  if (doomed_) return;
+  // Half of those that have not started yet can be stopped for sure.
+  if (starting_.contains(key) && world_.prng.chance(0.5)) {
+    starting_.erase(key);
+    return agent_later(Duration::zero(), [this, key] { keeper_->started(key, failed("it was stopped")); });
+  }
   const auto found = disk_.find(key);
-  if (doomed_ || found == disk_.end() || found->second.process == 0 || found->second.ending) return;
+  if (found == disk_.end() || found->second.process == 0 || found->second.ending) return;
   found->second.ending = true;
   node_later(world_.between(1ms, found->second.grace),
              [this, key, process = found->second.process] { exit_process(key, process, 143); });

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -60,18 +61,18 @@ class VirtualNode final : private keeper::Processes {
     std::uint64_t process = 0;  // 0: none runs
     Duration grace{};
     bool ending = false;
+    bool given_up = false;  // an agent that came later found no process: none may come any more
   };
 
   Result<std::map<RankKey, cluster::RankStatus>> adopt() override;
   void prepare(const wire::StartRanks& start) override;
+  void stop_preparing(cluster::JobId job, std::int32_t attempt) override;
   void release(cluster::JobId job, std::int32_t attempt) override;
-  Result<> start(const wire::StartRanks& attempt, const wire::StartRank& rank,
-                 const std::string& workdir) override;
+  void start(const wire::StartRanks& attempt, const std::string& workdir) override;
   void remember(const keeper::Membership& membership) override;
-  Result<> put_aside(const std::string& cluster) override;
+  void put_aside(const std::string& cluster) override;
   std::vector<std::int32_t> free_ports() const override { return {}; }
   Result<> take_port(const wire::StartRanks&) override { return {}; }
-  bool has_run(const RankKey& key) const override;
   void end(const RankKey& key) override;
   void forget(const RankKey& key) override;
   void look(const std::vector<RankKey>& running) override;
@@ -87,6 +88,9 @@ class VirtualNode final : private keeper::Processes {
   void doom();
 
   void die_of(const RankKey& key);
+  // Some time after it was asked for; then whether it worked is known, and later told.
+  void start_now(const RankKey& key, const wire::StartRanks& attempt);
+  Result<> try_to_start(const RankKey& key, const wire::StartRanks& attempt);
   void launch(const RankKey& key, Folder& folder, const wire::StartRanks& attempt);
   void exit_process(const RankKey& key, std::uint64_t process, std::optional<std::int32_t> code);
   void send(const wire::AgentMessage& message);
@@ -112,6 +116,7 @@ class VirtualNode final : private keeper::Processes {
   keeper::Membership membership_;  // on the disk
 
   std::unique_ptr<keeper::Keeper> keeper_;
+  std::set<RankKey> starting_;  // of this agent: they have not come so far that they could not be stopped
   bool doomed_ = false;
   Network::Id connection_ = 0;
   Network::Id dialing_ = 0;

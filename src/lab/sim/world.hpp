@@ -24,6 +24,7 @@ enum class Sabotage {
 // How bad things are while there are faults; all zero when they have stopped.
 struct Weather {
   double start_fails = 0;       // a rank cannot be started
+  double start_stalls = 0;      // or takes its time
   double dies_in_start = 0;     // the agent dies while it starts a rank
   double dies_in_forget = 0;    // or while it notes that an end is acknowledged
   double dies_after_hello = 0;  // or while its Hello is under way

@@ -11,6 +11,7 @@
 #include "node/agent/device_watch.hpp"
 #include "node/agent/folder_lock.hpp"
 #include "node/agent/health.hpp"
+#include "node/agent/lane.hpp"
 #include "node/agent/logs.hpp"
 #include "node/agent/membership.hpp"
 #include "node/agent/shim_processes.hpp"
@@ -27,11 +28,11 @@ constexpr Duration redial_max = 1s;
 // Another agent has the name: there is no hurry, and both logs get a line each time.
 constexpr Duration redial_refused = 5s;
 static_assert(redial_max * 3 <= cluster::lease);
-// Of logs, what may wait in front of the network: beyond it, they wait on the disk.
-// Reports of ranks wait so long for one another, and so many of them are one message.
+// Reports of ranks that follow another one wait so long, and so many of them are one message.
 constexpr Duration reports_together = 1ms;
 constexpr std::size_t reports_together_max = 1'000;
 static_assert(reports_together_max * (wire::detail_bytes_max + 100) < wire::message_bytes_max);
+// Of logs, what may wait in front of the network: beyond it, they wait on the disk.
 constexpr std::size_t log_bytes_under_way_max = std::size_t{1} << 20;
 
 class Agent {
@@ -45,12 +46,15 @@ class Agent {
                        .logs_bytes_max = options.keep_logs,
                        .logs_age_max = options.keep_logs_age,
                        .checkpoints_age_max = options.keep_checkpoints_age}),
-        processes_(loop_, {options.name, options.folder, options.checkpoints, options.tutti_program},
-                   shipped_, attic_,
-                   {.exited = [this](const auto& key, const auto& status) { exited(key, status); },
-                    .prepared = [this](auto job, auto attempt,
-                                       const auto& folder) { keeper_.prepared(job, attempt, folder); },
-                    .seen = [this](const auto& key, auto sight) { keeper_.seen(key, std::move(sight)); }}),
+        processes_(
+            loop_, {options.name, options.folder, options.checkpoints, options.tutti_program}, shipped_,
+            attic_,
+            {.started = [this](const auto& key, const auto& outcome) { keeper_.started(key, outcome); },
+             .exited = [this](const auto& key, const auto& status) { exited(key, status); },
+             .prepared = [this](auto job, auto attempt,
+                                const auto& folder) { keeper_.prepared(job, attempt, folder); },
+             .seen = [this](const auto& key, auto sight) { keeper_.seen(key, std::move(sight)); },
+             .went_aside = [this](const auto& outcome) { keeper_.went_aside(outcome); }}),
         keeper_({options.name, options.location, options.address, ::getpid(), options.inventory, {}},
                 processes_, [this](const wire::AgentMessage& message) { send(message); }),
         logs_(loop_, processes_.ranks_folder(),
@@ -60,6 +64,7 @@ class Agent {
                    [this](const wire::AgentMessage& message) {
                      if (socket_) socket_->send_later(wire::encode(message));
                    }}),
+        notes_(loop_, 1),
         device_watch_(loop_, options.look_at_devices, [this](const auto& devices) { found(devices); }) {}
 
   Result<> run() {
@@ -77,7 +82,8 @@ class Agent {
     Health health(options_.folder);
     keeper_.set_illness(health.illness());
     const auto heartbeat = loop_.every(cluster::heartbeat_every, [this, &health] {
-      keeper_.set_illness(health.illness());
+      const std::string illness = health.illness();
+      keeper_.set_illness(illness.empty() ? processes_.illness() : illness);
       keeper_.heartbeat();
     });
     dial();
@@ -97,16 +103,24 @@ class Agent {
     cluster::Inventory inventory = options_.inventory;
     if (!keeper_.ranks().empty())
       inventory.devices = devices::keep_order(read_devices(options_.folder), inventory.devices);
-    set_inventory(inventory);
-  }
-
-  void set_inventory(const cluster::Inventory& inventory) {
     if (auto written = write_devices(options_.folder, inventory.devices); !written)
       log::warning("{}", written.error().text());
     keeper_.has(inventory);
   }
 
+  // Written down before it is told: no rank gets an index that the next agent would not know.
+  void set_inventory(const cluster::Inventory& inventory) {
+    notes_.run([this, inventory, folder = options_.folder]() -> Lane::Then {
+      const auto written = write_devices(folder, inventory.devices);
+      return [this, inventory, why = written ? "" : written.error().text()] {
+        if (!why.empty()) log::warning("{}", why);
+        keeper_.has(inventory);
+      };
+    });
+  }
+
   void found(const std::vector<cluster::Device>& devices) {
+    if (notes_.under_way() != 0) return;  // what was found before is still being written down
     cluster::Inventory inventory = keeper_.inventory();
     inventory.devices = devices::keep_order(inventory.devices, devices);
     if (inventory == keeper_.inventory()) return;
@@ -153,19 +167,21 @@ class Agent {
   void send(const wire::AgentMessage& message) {
     if (const auto* reports = std::get_if<wire::RankReports>(&message)) {
       reports_.ranks.insert(reports_.ranks.end(), reports->ranks.begin(), reports->ranks.end());
-      if (reports_.ranks.size() >= reports_together_max) return send_reports();
-      if (!reports_timer_) reports_timer_ = loop_.after(reports_together, [this] { send_reports(); });
-      return;
+      if (reports_timer_ && reports_.ranks.size() < reports_together_max) return;
+      return send_reports();
     }
     send_reports();
     if (socket_) socket_->send(wire::encode(message));
   }
 
-  // What happens to many ranks at once is one message: a large gang that starts or ends is no flood.
+  // The first goes at once, and what follows closely goes together: a large gang that starts or ends is no
+  // flood, and a single rank waits for nobody.
   void send_reports() {
     reports_timer_.reset();
+    if (reports_.ranks.empty()) return;
+    reports_timer_ = loop_.after(reports_together, [this] { send_reports(); });
     const wire::RankReports together = std::exchange(reports_, {});
-    if (socket_ && !together.ranks.empty()) socket_->send(wire::encode(wire::AgentMessage(together)));
+    if (socket_) socket_->send(wire::encode(wire::AgentMessage(together)));
   }
 
   std::set<std::int32_t> running(cluster::JobId job, std::int32_t attempt) const {
@@ -209,6 +225,7 @@ class Agent {
   ShimProcesses processes_;
   keeper::Keeper keeper_;
   Logs logs_;
+  Lane notes_;  // which device has which index
   DeviceWatch device_watch_;
   std::shared_ptr<net::Socket> socket_;
   wire::RankReports reports_;  // that wait to go out together

@@ -12,6 +12,7 @@ namespace tutti::agent {
 namespace {
 
 constexpr Duration farewell_max = 500ms;
+constexpr Duration retry_every = 200ms;  // where no thread can be had
 
 }  // namespace
 
@@ -45,14 +46,24 @@ void Lane::run(Work work) {
   const std::lock_guard lock(state_->mutex);
   state_->waiting.push_back(std::move(work));
   state_->woken.notify_one();
+  add_thread();
+}
+
+// Where the system has no thread to give, the work waits for one of those that are there, or for the next
+// try.
+void Lane::add_thread() {
   if (state_->idle >= state_->waiting.size() || state_->threads == state_->threads_max) return;
-  // Where the system has no thread to give, the work waits for one of those that are there, or for the next
-  // try.
   try {
     std::thread([state = state_] { serve(state); }).detach();
     ++state_->threads;
   } catch (const std::system_error& why) {
+    if (state_->threads > 0 || retry_) return;
     log::warning("no thread can be started: {}", why.what());
+    retry_ = state_->loop->after(retry_every, [this] {
+      const std::lock_guard lock(state_->mutex);
+      retry_.reset();
+      add_thread();
+    });
   }
 }
 

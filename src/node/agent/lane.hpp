@@ -31,8 +31,10 @@ class Lane {
  private:
   struct State;
   static void serve(const std::shared_ptr<State>& state);
+  void add_thread();
 
   std::shared_ptr<State> state_;
+  std::shared_ptr<net::Loop::Handle> retry_;
 };
 
 }  // namespace tutti::agent

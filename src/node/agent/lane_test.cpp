@@ -1,11 +1,15 @@
 #include "node/agent/lane.hpp"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <future>
+#include <memory>
+#include <system_error>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -24,7 +28,7 @@ class LaneTest : public testing::Test {
   ~LaneTest() override {
     // Lets go whoever waits.
     const int other_end = open(pipe_.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
-    freed_.wait_for(20s);
+    if (freed_.valid()) freed_.wait_for(20s);
     close(other_end);
     unlink(pipe_.c_str());
     rmdir(folder_.c_str());
@@ -73,6 +77,41 @@ TEST_F(LaneTest, ALaneEndsWithoutWhatIsStuck) {
     });
   }
   EXPECT_NE(freed_.wait_for(0s), std::future_status::ready);
+}
+
+// A stack that no address space has room for: the system refuses every thread.
+class NoThreads {
+ public:
+  NoThreads() {
+    pthread_getattr_default_np(&before_);
+    pthread_attr_t huge;
+    pthread_attr_init(&huge);
+    pthread_attr_setstacksize(&huge, std::size_t{1} << 47);
+    pthread_setattr_default_np(&huge);
+    pthread_attr_destroy(&huge);
+  }
+  NoThreads(const NoThreads&) = delete;
+  NoThreads& operator=(const NoThreads&) = delete;
+  ~NoThreads() {
+    pthread_setattr_default_np(&before_);
+    pthread_attr_destroy(&before_);
+  }
+
+ private:
+  pthread_attr_t before_{};
+};
+
+TEST_F(LaneTest, WorkWaitsWhereNoThreadCanBeStartedAndIsDoneLater) {
+  net::Loop loop;
+  Lane lane(loop, 1);
+  auto none = std::make_unique<NoThreads>();
+  ASSERT_THROW(std::thread([] {}).join(), std::system_error);
+  lane.run([&]() -> Lane::Then { return [&] { loop.stop(); }; });
+  EXPECT_EQ(lane.under_way(), 1U);
+  // Nobody asks for more work: the lane tries again by itself.
+  const auto better = loop.after(1ms, [&] { none.reset(); });
+  loop.run();
+  EXPECT_EQ(lane.under_way(), 0U);
 }
 
 }  // namespace

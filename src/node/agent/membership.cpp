@@ -87,12 +87,28 @@ Result<keeper::Membership> read_membership(const std::string& folder) {
   return membership;
 }
 
-Result<> write_cluster(const std::string& folder, const std::string& cluster) {
-  return files::replace_file(folder + "/cluster", cluster + "\n", {.durable = true});
+// First what was counted in the old cluster: its numbers would be wrong in the new one.
+Result<> MembershipNotes::write_cluster(const std::string& cluster) {
+  const std::lock_guard lock(mutex_);
+  if (cluster == cluster_) return {};
+  if (auto written = write_jobs_seen(0); !written) return written;
+  if (auto written = files::replace_file(folder_ + "/cluster", cluster + "\n", {.durable = true}); !written)
+    return written;
+  cluster_ = cluster;
+  return {};
 }
 
-Result<> write_jobs_seen(const std::string& folder, std::uint64_t jobs_seen) {
-  return files::replace_file(folder + "/jobs-seen", std::to_string(jobs_seen) + "\n");
+Result<> MembershipNotes::write(const keeper::Membership& membership) {
+  if (auto written = write_cluster(membership.cluster); !written) return written;
+  const std::lock_guard lock(mutex_);
+  return write_jobs_seen(membership.jobs_seen);
+}
+
+Result<> MembershipNotes::write_jobs_seen(std::uint64_t jobs_seen) {
+  if (jobs_seen == jobs_seen_) return {};
+  auto written = files::replace_file(folder_ + "/jobs-seen", std::to_string(jobs_seen) + "\n");
+  if (written) jobs_seen_ = jobs_seen;
+  return written;
 }
 
 std::vector<cluster::Device> read_devices(const std::string& folder) {

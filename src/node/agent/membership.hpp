@@ -1,9 +1,10 @@
 // What an agent's folder knows of itself, in files: `identity`, random and made once, so that two agents with
 // one name are told apart; `cluster`, whose jobs its ranks and logs are of, and `jobs-seen`, how far it has
-// counted them. Used by the agent's loop only, with
-// the folder's lock held.
+// counted them. Used with the folder's lock held; all of it waits for the disk.
 #pragma once
 
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,27 @@ std::string place_of(const std::string& folder);
 
 // Of no cluster, if the folder is new.
 Result<keeper::Membership> read_membership(const std::string& folder);
-Result<> write_cluster(const std::string& folder, const std::string& cluster);
-Result<> write_jobs_seen(const std::string& folder, std::uint64_t jobs_seen);
+
+// The membership as it is written down. Any thread: a rank must not start before its cluster is on the disk,
+// whichever of them comes first.
+class MembershipNotes {
+ public:
+  // `cluster` is what the folder says; "" if it says nothing.
+  MembershipNotes(std::string folder, std::string cluster)
+      : folder_(std::move(folder)), cluster_(std::move(cluster)) {}
+
+  // Each writes what is not there already.
+  Result<> write_cluster(const std::string& cluster);
+  Result<> write(const keeper::Membership& membership);
+
+ private:
+  Result<> write_jobs_seen(std::uint64_t jobs_seen);
+
+  const std::string folder_;
+  std::mutex mutex_;
+  std::string cluster_;
+  std::optional<std::uint64_t> jobs_seen_;  // the file may be behind what the folder tells otherwise
+};
 
 // The devices in the order of their indices, as ranks that run hold them; nothing is known of them but that
 // they were there. None if the folder is new.

@@ -34,13 +34,21 @@ TEST_F(MembershipTest, ANewFolderIsOfNoCluster) {
 }
 
 TEST_F(MembershipTest, WhatWasWrittenIsReadAndRanksCountToo) {
-  ASSERT_TRUE(write_cluster(folder_, "c3d4").ok());
-  ASSERT_TRUE(write_jobs_seen(folder_, 41).ok());
+  ASSERT_TRUE(MembershipNotes(folder_, "").write({"c3d4", 41}).ok());
   EXPECT_EQ(*read_membership(folder_), (keeper::Membership{"c3d4", 41}));
   std::filesystem::create_directory(folder_ + "/ranks/57.0.3");
   EXPECT_EQ(read_membership(folder_)->jobs_seen, 57U);
   std::filesystem::remove(folder_ + "/jobs-seen");
   EXPECT_EQ(read_membership(folder_)->jobs_seen, 57U) << "as after a power cut";
+}
+
+TEST_F(MembershipTest, AnotherClustersJobsAreNotCounted) {
+  ASSERT_TRUE(MembershipNotes(folder_, "").write({"c3d4", 41}).ok());
+  MembershipNotes later(folder_, "c3d4");
+  ASSERT_TRUE(later.write_cluster("e5f6").ok());
+  EXPECT_EQ(*read_membership(folder_), (keeper::Membership{"e5f6", 0}));
+  ASSERT_TRUE(later.write({"e5f6", 2}).ok());
+  EXPECT_EQ(*read_membership(folder_), (keeper::Membership{"e5f6", 2}));
 }
 
 TEST_F(MembershipTest, ADamagedOneIsNotGuessed) {

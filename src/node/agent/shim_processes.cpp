@@ -17,8 +17,8 @@
 #include "base/log/log.hpp"
 #include "base/text.hpp"
 #include "node/agent/membership.hpp"
+#include "node/agent/rank_end.hpp"
 #include "node/rank/leftovers.hpp"
-#include "node/rank/log_segments.hpp"
 #include "node/rank/process.hpp"
 
 namespace tutti::agent {
@@ -27,8 +27,6 @@ namespace {
 using cluster::RankState;
 using cluster::RankStatus;
 
-constexpr std::size_t detail_lines = 20;
-constexpr std::size_t detail_bytes = 4096;
 // For the end that a shim has left; then its own exit code has to do.
 constexpr Duration end_read_max = 5s;
 // What a shim may take beyond the grace period before its rank is ended over its head.
@@ -40,10 +38,6 @@ constexpr std::size_t clear_looks_a_warning = 200;
 // One rank that keeps the reader of its end waiting does not hold up the ends of others.
 constexpr std::size_t end_threads_max = 4;
 constexpr std::size_t node_name_bytes_max = 64;
-
-// What ranks inherit from the agent; everything else comes from the job.
-constexpr std::array<const char*, 10> inherited{"PATH",   "HOME", "USER",   "LOGNAME",         "LANG",
-                                                "LC_ALL", "TZ",   "TMPDIR", "LD_LIBRARY_PATH", "SHELL"};
 
 std::optional<RankKey> parse_key(const std::string& name) {
   const auto parts = split(name, '.');
@@ -70,34 +64,6 @@ Instant changed_at(const std::string& folder) {
                  std::chrono::nanoseconds(status.st_mtim.tv_nsec));
 }
 
-std::string marker(const std::string& folder) { return folder + "/acknowledged"; }
-
-void set(std::map<std::string, std::string>& env, const std::string& entry) {
-  const auto equals = entry.find('=');
-  env[entry.substr(0, equals)] = equals == std::string::npos ? "" : entry.substr(equals + 1);
-}
-
-// What a reader of `tutti show` needs to see of a rank that failed.
-std::string describe_failure(const std::string& folder, const rank::RankExit& exit) {
-  std::string detail = exit.detail;
-  // Who hung or died, by the judgement of all ranks, says more than what this one printed.
-  if (const std::string verdict = rank::read_verdict(folder); !verdict.empty()) {
-    detail += (detail.empty() ? "" : "; ") + verdict;
-  }
-  auto lines = rank::last_lines(folder, detail_lines, detail_bytes);
-  if (lines && !lines->empty())
-    detail += (detail.empty() ? "" : "; ") + ("last lines of its log:\n" + *lines);
-  return std::string(cut_utf8(valid_utf8(detail), wire::detail_bytes_max));
-}
-
-// The end that the shim has left in the folder; nothing if there is none.
-std::optional<RankStatus> end_in(const std::string& folder) {
-  const auto exit = rank::read_exit(folder);
-  if (!exit || !*exit) return std::nullopt;
-  const std::int32_t code = (*exit)->exit_code;
-  return RankStatus{RankState::exited, code, code == 0 ? "" : describe_failure(folder, **exit)};
-}
-
 }  // namespace
 
 ShimProcesses::ShimProcesses(net::Loop& loop, ProcessOptions options, Shipped& shipped, Attic& attic,
@@ -112,7 +78,10 @@ ShimProcesses::ShimProcesses(net::Loop& loop, ProcessOptions options, Shipped& s
       shared_(loop, 1),
       ends_(loop, end_threads_max),
       notes_(loop, 1),
-      removals_(loop, 1) {}
+      removals_(loop, 1),
+      starts_(loop, StartLimits(), [this](const RankKey& key, const auto& shim) { started(key, shim); }) {
+  belong_to({});
+}
 
 std::string ShimProcesses::folder_of(const RankKey& key) const { return folder_ + "/" + key.text(); }
 
@@ -153,7 +122,7 @@ Result<std::map<RankKey, RankStatus>> ShimProcesses::adopt() {
     if (!key) continue;
     std::error_code unknown;
     if (!entry.is_directory(unknown) || entry.is_symlink(unknown)) continue;
-    if (std::filesystem::exists(marker(entry.path().string()), unknown) && !lives(*key)) {
+    if (std::filesystem::exists(acknowledged_mark(entry.path().string()), unknown) && !lives(*key)) {
       finished.emplace_back(changed_at(entry.path().string()), entry.path().string());
     } else {
       found[*key] = adopt_one(*key);
@@ -191,7 +160,8 @@ RankStatus ShimProcesses::adopt_one(const RankKey& key) {
     entry.shim = **shim;
     entry.hold = hold;
     entry.grace = spec ? spec->grace : Duration::zero();
-    watch(key, entry);
+    auto pidfd = rank::open_pidfd(entry.shim.pid);
+    watch(key, entry, pidfd ? std::move(*pidfd) : files::FileDescriptor());
     log::info("adopted rank {} (pid {})", key.text(), entry.shim.pid);
     return {RankState::started};
   }
@@ -222,42 +192,66 @@ void ShimProcesses::prepare(const wire::StartRanks& start) {
                    });
 }
 
+void ShimProcesses::stop_preparing(cluster::JobId job, std::int32_t attempt) {
+  shipped_.drop(attempt_name(job, attempt));
+}
+
 void ShimProcesses::release(cluster::JobId job, std::int32_t attempt) {
   remove_later(shipped_.path_of(attempt_name(job, attempt)));
   ports_.give_back(job, attempt);
 }
 
-void ShimProcesses::remember(const keeper::Membership& membership) {
-  Result<> written;
-  if (membership.cluster != membership_.cluster) {
-    log::info("this node is of cluster {} now", membership.cluster);
-    written = write_cluster(options_.folder, membership.cluster);
-  }
-  if (written) written = write_jobs_seen(options_.folder, membership.jobs_seen);
-  if (!written) log::warning("{}", written.error().text());
-  belong_to(membership);
+void ShimProcesses::belong_to(const keeper::Membership& membership) {
+  membership_ = membership;
+  membership_notes_ = std::make_shared<MembershipNotes>(options_.folder, membership.cluster);
+  attic_.belong_to(membership.cluster);
 }
 
-Result<> ShimProcesses::put_aside(const std::string& cluster) {
-  auto moved = put_ranks_aside(options_.folder, cluster);
-  if (!moved) {
-    log::error("the controller is of another cluster than this folder: {}", moved.error().text());
-    return std::move(moved).error();
+void ShimProcesses::remember(const keeper::Membership& membership) {
+  if (membership.cluster != membership_.cluster)
+    log::info("this node is of cluster {} now", membership.cluster);
+  membership_ = membership;
+  attic_.belong_to(membership.cluster);
+  if (!noting_) note_membership();
+}
+
+// One at a time, and then what has come meanwhile: a thousand new jobs are not a thousand writes. Until then
+// the folders of their ranks tell of them.
+void ShimProcesses::note_membership() {
+  noting_ = true;
+  notes_.run([this, notes = membership_notes_, membership = membership_]() -> Lane::Then {
+    const auto written = notes->write(membership);
+    return [this, membership, why = written ? "" : written.error().text()] {
+      noting_ = false;
+      if (!why.empty()) log::warning("{}", why);
+      if (membership != membership_) note_membership();
+    };
+  });
+}
+
+void ShimProcesses::put_aside(const std::string& cluster) {
+  if (starts_.under_way()) {
+    loop_.post([this] { calls_.went_aside(failed("a start does not come back")); });
+    return;
   }
-  log::warning(
-      "the controller is of another cluster than this folder: the ranks and logs of cluster {} are in {}",
-      cluster, *moved);
-  attic_.clear();
-  return {};
+  notes_.run([this, cluster, folder = options_.folder]() -> Lane::Then {
+    auto moved = put_ranks_aside(folder, cluster);
+    return [this, cluster, moved = std::move(moved)] {
+      if (!moved) {
+        log::error("the controller is of another cluster than this folder: {}", moved.error().text());
+        return calls_.went_aside(moved.error());
+      }
+      log::warning(
+          "the controller is of another cluster than this folder: the ranks and logs of cluster {} are in {}",
+          cluster, *moved);
+      attic_.clear();
+      calls_.went_aside({});
+    };
+  });
 }
 
 Result<> ShimProcesses::take_port(const wire::StartRanks& attempt) {
   return ports_.take(attempt.job, attempt.attempt, attempt.master_port);
-}
-
-bool ShimProcesses::has_run(const RankKey& key) const {
-  std::error_code ignored;
-  return std::filesystem::exists(marker(folder_of(key)), ignored);
 }
 
 // Jobs of two clusters have the same numbers, and may share the folder for checkpoints.
@@ -279,64 +273,50 @@ void ShimProcesses::remove_later(const std::string& path) {
   });
 }
 
-Result<> ShimProcesses::start(const wire::StartRanks& attempt, const wire::StartRank& rank,
-                              const std::string& workdir) {
-  const RankKey key{attempt.job, attempt.attempt, rank.rank};
-  const std::string folder = folder_of(key);
-  std::error_code failure;
-  std::filesystem::create_directories(folder, failure);
-  if (failure) return failed("cannot make " + folder + ": " + failure.message());
-  rank::RankSpec spec;
-  spec.command = attempt.command;
-  spec.env = environment(attempt, rank);
-  spec.env.push_back("TUTTI_VERDICT_FILE=" + rank::verdict_path(folder));
-  spec.env.push_back("TUTTI_PROGRESS_FILE=" + rank::progress_path(folder));
-  spec.workdir = workdir.empty() ? "/" : workdir;
-  spec.cgroup = hold_name(key);
-  spec.cpus = attempt.cpus;
-  spec.memory = attempt.memory;
-  spec.grace = attempt.grace;
-  spec.output = rank.output;
-  spec.made_folder = checkpoints_of(attempt.job);
-  if (auto written = rank::write_spec(folder, spec); !written) return written;
-  auto pid = rank::start_shim(options_.tutti_program, folder);
-  if (!pid) return std::move(pid).error();
-  Entry& entry = running_[key];
-  entry.ours = true;
-  const auto process = rank::read_process(*pid);
-  entry.shim = {*pid, process ? process->start_time : 0};
-  entry.hold = rank::Hold(spec.cgroup);
-  entry.grace = spec.grace;
-  watch(key, entry);
-  return {};
+void ShimProcesses::start(const wire::StartRanks& attempt, const std::string& workdir) {
+  const auto shared = std::make_shared<const wire::StartRanks>(attempt);
+  for (std::size_t rank = 0; rank < shared->ranks.size(); ++rank) {
+    const RankKey key{attempt.job, attempt.attempt, shared->ranks[rank].rank};
+    starts_.begin(key, [order = RankOrder{.attempt = shared,
+                                          .rank = rank,
+                                          .folder = folder_of(key),
+                                          .workdir = workdir,
+                                          .cgroup = hold_name(key),
+                                          .checkpoints = checkpoints_of(key.job),
+                                          .tutti_program = options_.tutti_program,
+                                          .cluster = membership_.cluster,
+                                          .notes = membership_notes_}](const MayRun& may_run) {
+      return start_rank(order, may_run);
+    });
+  }
 }
 
-std::vector<std::string> ShimProcesses::environment(const wire::StartRanks& attempt,
-                                                    const wire::StartRank& rank) const {
-  std::map<std::string, std::string> env;
-  for (const char* name : inherited) {
-    if (const char* value = std::getenv(name); value != nullptr) env[name] = value;
-  }
-  env["TUTTI_CHECKPOINT_DIR"] = checkpoints_of(attempt.job);
-  for (const auto& entry : attempt.env) set(env, entry);
-  for (const auto& entry : rank.env) set(env, entry);
-  std::vector<std::string> entries;
-  entries.reserve(env.size());
-  for (const auto& [name, value] : env) entries.push_back(name + "=" + value);
-  return entries;
+void ShimProcesses::started(const RankKey& key, const Result<std::shared_ptr<StartedShim>>& shim) {
+  if (!shim) return calls_.started(key, shim.error());
+  Entry& entry = running_[key];
+  entry.ours = true;
+  entry.shim = (*shim)->process;
+  entry.hold = (*shim)->hold;
+  entry.grace = (*shim)->grace;
+  watch(key, entry, std::move((*shim)->pidfd));
+  calls_.started(key, {});
 }
 
 // ---- ends
 
-void ShimProcesses::watch(const RankKey& key, Entry& entry) {
-  auto pidfd = rank::open_pidfd(entry.shim.pid);
-  if (!pidfd) {
+// The watch owns the descriptor, so that it is closed after it is watched no more: as long as a process that
+// is being made has a copy of it, a closed one would still be heard of, in place of whoever is watched next.
+// For the same reason what is heard is looked at: a rank is not ended because somebody else was.
+void ShimProcesses::watch(const RankKey& key, Entry& entry, files::FileDescriptor pidfd) {
+  if (!pidfd.valid()) {
     // It has ended between two lines of this program.
     loop_.post([this, key] { ended(key); });
     return;
   }
-  entry.pidfd = std::move(*pidfd);
-  entry.watch = loop_.when_readable(entry.pidfd.get(), [this, key] { ended(key); });
+  const auto process = std::make_shared<const files::FileDescriptor>(std::move(pidfd));
+  entry.watch = loop_.when_readable(process->get(), [this, key, process] {
+    if (rank::has_ended(*process)) ended(key);
+  });
 }
 
 // By value: the watch that calls it goes with the entry.
@@ -352,36 +332,47 @@ void ShimProcesses::ended(RankKey key) {
   if (found->second.ours && ::waitpid(end.shim.pid, &status, WNOHANG) == end.shim.pid && WIFEXITED(status))
     end.shim_code = WEXITSTATUS(status);
   running_.erase(found);
-  end.timer = loop_.after(end_read_max, [this, key] { end_read(key, std::nullopt); });
+  end.timer = loop_.after(end_read_max, [this, key] { end_read(key, std::nullopt, false); });
   ended_[key] = std::move(end);
-  ends_.run([this, key, folder = folder_of(key)]() -> Lane::Then {
+  ends_.run([this, key, folder = folder_of(key), hold = ended_[key].hold]() -> Lane::Then {
     auto left = end_in(folder);
-    return [this, key, left = std::move(left)] { end_read(key, left); };
+    // A shim that has put the end on record has ended all there was.
+    const bool all_gone = left && !hold.exists();
+    return [this, key, left = std::move(left), all_gone] { end_read(key, left, all_gone); };
   });
 }
 
-void ShimProcesses::end_read(const RankKey& key, std::optional<RankStatus> status) {
+void ShimProcesses::end_read(const RankKey& key, std::optional<RankStatus> status, bool all_gone) {
   const auto found = ended_.find(key);
   if (found == ended_.end() || found->second.end_known) return;
   found->second.end_known = true;
   found->second.status = std::move(status);
+  if (all_gone) return cleared(key, true);
   clear(key);
 }
 
-// A shim that has put the end on record has ended all there was. One that was killed has not: the rank has
-// ended when the last of its processes has, because until then it may hold a device.
+// The rank of a shim that was killed has ended when the last of its processes has, because until then it may
+// hold a device. They are looked for among all processes of the machine, which takes its time.
 void ShimProcesses::clear(const RankKey& key) {
   const auto found = ended_.find(key);
   if (found == ended_.end()) return;
+  ends_.run([this, key, hold = found->second.hold, shim = found->second.shim]() -> Lane::Then {
+    const bool all_gone = rank::kill_leftovers(hold, shim);
+    if (all_gone) hold.remove();
+    return [this, key, all_gone] { cleared(key, all_gone); };
+  });
+}
+
+void ShimProcesses::cleared(const RankKey& key, bool all_gone) {
+  const auto found = ended_.find(key);
+  if (found == ended_.end()) return;
   Ended& end = found->second;
-  const bool orderly = end.status && !end.status->vanished && !end.hold.exists();
-  if (!orderly && !rank::kill_leftovers(end.hold, end.shim)) {
+  if (!all_gone) {
     if (++end.looks % clear_looks_a_warning == 0)
       log::warning("rank {} has been killed, and processes of it do not end", key.text());
     end.timer = loop_.after(clear_every, [this, key] { clear(key); });
     return;
   }
-  end.hold.remove();
   const RankStatus status = verdict(end);
   ended_.erase(found);
   calls_.exited(key, status);
@@ -400,6 +391,10 @@ RankStatus ShimProcesses::verdict(const Ended& end) const {
 }
 
 void ShimProcesses::end(const RankKey& key) {
+  if (starts_.stop(key)) {
+    loop_.post([this, key] { calls_.started(key, failed("it was ended before it started")); });
+    return;
+  }
   const auto found = running_.find(key);
   if (found == running_.end()) return;
   Entry& entry = found->second;
@@ -416,9 +411,13 @@ void ShimProcesses::force(const RankKey& key) {
   Entry& entry = found->second;
   if (entry.forced == 0)
     log::warning("the shim of rank {} does not end it: the agent kills all its processes", key.text());
-  static_cast<void>(rank::kill_leftovers(entry.hold, entry.shim));
-  static_cast<void>(rank::end_shim(entry.shim, true));
-  if (++entry.forced > forces_before_the_shim) rank::kill_shim(entry.shim);
+  const bool shim_too = ++entry.forced > forces_before_the_shim;
+  ends_.run([hold = entry.hold, shim = entry.shim, shim_too]() -> Lane::Then {
+    static_cast<void>(rank::kill_leftovers(hold, shim));
+    static_cast<void>(rank::end_shim(shim, true));
+    if (shim_too) rank::kill_shim(shim);
+    return {};
+  });
   entry.patience = loop_.after(force_every, [this, key] { force(key); });
 }
 
@@ -427,7 +426,7 @@ void ShimProcesses::forget(const RankKey& key) {
   notes_.run([this, folder]() -> Lane::Then {
     // A rank that never started has none.
     if (std::error_code ignored; !std::filesystem::exists(folder, ignored)) return {};
-    const auto marked = files::replace_file(marker(folder), "");
+    const auto marked = files::replace_file(acknowledged_mark(folder), "");
     return [this, folder, why = marked ? "" : marked.error().text()] {
       if (!why.empty()) log::warning("{}", why);
       attic_.put(folder, now_on_the_wall());
@@ -481,10 +480,13 @@ void ShimProcesses::look(const std::vector<RankKey>& running) {
 std::map<std::int32_t, std::string> log_folders(const std::string& ranks_folder, cluster::JobId job,
                                                 std::int32_t attempt) {
   std::map<std::int32_t, std::string> folders;
+  const std::string prefix = attempt_name(job, attempt) + ".";
   std::error_code failure;
   for (const auto& entry : std::filesystem::directory_iterator(ranks_folder, failure)) {
-    const auto key = parse_key(entry.path().filename().string());
-    if (key && key->job == job && key->attempt == attempt) folders[key->rank] = entry.path().string();
+    // Most of thousands are of other jobs.
+    const std::string& path = entry.path().native();
+    if (path.compare(ranks_folder.size() + 1, prefix.size(), prefix) != 0) continue;
+    if (const auto key = parse_key(entry.path().filename().string())) folders[key->rank] = path;
   }
   return folders;
 }

@@ -1,6 +1,6 @@
 // The ranks of this node as Linux processes: each under a shim of its own, in a folder of its own, so that
 // they outlive the agent that started them. Runs on the agent's loop, and leaves to lanes what could keep it
-// waiting: files that ranks write, the disk that all nodes share, the removal of trees.
+// waiting: every file, the processes of ranks that have to be looked for, the removal of trees.
 #pragma once
 
 #include <functional>
@@ -16,6 +16,7 @@
 #include "node/agent/lane.hpp"
 #include "node/agent/ports.hpp"
 #include "node/agent/shipped.hpp"
+#include "node/agent/starts.hpp"
 #include "node/keeper/processes.hpp"
 #include "node/rank/hold.hpp"
 #include "node/rank/launch.hpp"
@@ -35,34 +36,35 @@ struct ProcessOptions {
 class ShimProcesses final : public keeper::Processes {
  public:
   struct Calls {
+    std::function<void(const RankKey&, const Result<>&)> started;
     std::function<void(const RankKey&, const cluster::RankStatus&)> exited;
     std::function<void(cluster::JobId, std::int32_t attempt, const Result<std::string>& folder)> prepared;
     std::function<void(const RankKey&, keeper::Sight)> seen;
+    std::function<void(const Result<>&)> went_aside;
   };
 
   ShimProcesses(net::Loop& loop, ProcessOptions options, Shipped& shipped, Attic& attic, Calls calls);
 
   Result<std::map<RankKey, cluster::RankStatus>> adopt() override;
   void prepare(const wire::StartRanks& start) override;
+  void stop_preparing(cluster::JobId job, std::int32_t attempt) override;
   void release(cluster::JobId job, std::int32_t attempt) override;
   void remember(const keeper::Membership& membership) override;
-  Result<> put_aside(const std::string& cluster) override;
+  void put_aside(const std::string& cluster) override;
   std::vector<std::int32_t> free_ports() const override { return ports_.free(); }
   Result<> take_port(const wire::StartRanks& attempt) override;
-  bool has_run(const RankKey& key) const override;
-  Result<> start(const wire::StartRanks& attempt, const wire::StartRank& rank,
-                 const std::string& workdir) override;
+  void start(const wire::StartRanks& attempt, const std::string& workdir) override;
   void end(const RankKey& key) override;
   void forget(const RankKey& key) override;
   Bytes kept() const override { return attic_.kept(); }
   void job_ended(cluster::JobId job) override { attic_.job_ended(job); }
   void look(const std::vector<RankKey>& running) override;
 
-  // Whose ranks these are: before the first of them starts.
-  void belong_to(const keeper::Membership& membership) {
-    membership_ = membership;
-    attic_.belong_to(membership.cluster);
-  }
+  // Whose ranks these are, as the folder says: before anything else.
+  void belong_to(const keeper::Membership& membership);
+
+  // What keeps this node from starting ranks; "" if nothing does.
+  std::string illness() const { return starts_.illness(); }
 
   // Where the logs of ranks are.
   const std::string& ranks_folder() const { return folder_; }
@@ -71,7 +73,6 @@ class ShimProcesses final : public keeper::Processes {
   // A rank that runs.
   struct Entry {
     rank::ShimProcess shim;
-    files::FileDescriptor pidfd;
     std::shared_ptr<net::Loop::Handle> watch;
     bool ours = false;  // a child of this process, to be reaped
     rank::Hold hold{""};
@@ -94,16 +95,19 @@ class ShimProcesses final : public keeper::Processes {
   std::string folder_of(const RankKey& key) const;
   std::string checkpoints_of(cluster::JobId job) const;
   cluster::RankStatus adopt_one(const RankKey& key);
-  std::vector<std::string> environment(const wire::StartRanks& attempt, const wire::StartRank& rank) const;
   std::string hold_name(const RankKey& key) const;
   // Something of it lives, whatever its folder says, which is in the rank's hands.
   bool lives(const RankKey& key) const;
-  void watch(const RankKey& key, Entry& entry);
+  void started(const RankKey& key, const Result<std::shared_ptr<StartedShim>>& shim);
+  void watch(const RankKey& key, Entry& entry, files::FileDescriptor pidfd);
   void ended(RankKey key);
   void force(const RankKey& key);
-  void end_read(const RankKey& key, std::optional<cluster::RankStatus> status);
+  // `all_gone`: there is no process of it any more.
+  void end_read(const RankKey& key, std::optional<cluster::RankStatus> status, bool all_gone);
   void clear(const RankKey& key);
+  void cleared(const RankKey& key, bool all_gone);
   cluster::RankStatus verdict(const Ended& end) const;
+  void note_membership();
   void remove_later(const std::string& path);
   void sweep(const std::map<RankKey, cluster::RankStatus>& found);
 
@@ -115,6 +119,8 @@ class ShimProcesses final : public keeper::Processes {
   Calls calls_;
   Ports ports_;
   keeper::Membership membership_;
+  std::shared_ptr<MembershipNotes> membership_notes_;
+  bool noting_ = false;
   std::map<RankKey, Entry> running_;
   std::map<RankKey, Ended> ended_;
   std::map<cluster::JobId, Instant> saved_;  // as last seen
@@ -123,9 +129,10 @@ class ShimProcesses final : public keeper::Processes {
   std::uint64_t removed_ = 0;
   Lane sights_;  // what running ranks say
   Lane shared_;  // the folder for checkpoints
-  Lane ends_;    // what ranks have left at their end
-  Lane notes_;   // marks that an end is acknowledged
+  Lane ends_;    // what ranks have left at their end, processes included
+  Lane notes_;   // marks that an end is acknowledged, whose ranks these are
   Lane removals_;
+  Starts starts_;
 };
 
 // Where the logs of the attempt's ranks below this folder are, finished ones too: by rank. Reads a folder:

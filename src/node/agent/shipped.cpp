@@ -31,20 +31,43 @@ Shipped::Shipped(net::Target controller, std::string token, const std::string& f
       folder_(folder + "/work"),
       blobs_(folder + "/blobs") {}
 
-void Shipped::prepare(const std::string& manifest, const std::string& name,
-                      std::function<void(Result<std::string>)> done) {
+void Shipped::prepare(const std::string& manifest, const std::string& name, Done done) {
+  const auto task = std::make_shared<Task>();
+  task->manifest = manifest;
+  task->name = name;
+  task->done = std::move(done);
   {
     const std::lock_guard lock(mutex_);
-    if (!thread_.joinable()) {
-      try {
-        thread_ = std::thread([this] { run(); });
-      } catch (const std::system_error& why) {
-        return done(failed(std::string("no thread can be started: ") + why.what()));
-      }
-    }
-    tasks_.push_back([this, manifest, name, done = std::move(done)] { done(lay_out(manifest, name)); });
+    waiting_.push_back(task);
+    woken_.notify_all();
+    if (idle_ >= waiting_.size() || threads_.size() == shipped_threads_max) return;
+    if (add_thread() || !threads_.empty()) return;
+    waiting_.pop_back();
   }
-  woken_.notify_one();
+  task->done(failed("no thread can be started"));
+}
+
+bool Shipped::add_thread() {
+  try {
+    threads_.emplace_back([this] { run(); });
+    return true;
+  } catch (const std::system_error&) {
+    return false;
+  }
+}
+
+void Shipped::drop(const std::string& name) {
+  std::vector<TaskPointer> dropped;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = working_.find(name); found != working_.end()) found->second->unwanted = true;
+    for (const TaskPointer& task : waiting_) {
+      if (task->name == name) dropped.push_back(task);
+    }
+    std::erase_if(waiting_, [&](const TaskPointer& task) { return task->name == name; });
+  }
+  woken_.notify_all();
+  for (const TaskPointer& task : dropped) task->done(failed("nobody wants it any more"));
 }
 
 void Shipped::finish() {
@@ -52,36 +75,59 @@ void Shipped::finish() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  woken_.notify_one();
-  if (thread_.joinable()) thread_.join();
-}
-
-void Shipped::run() {
-  for (;;) {
-    std::function<void()> task;
-    {
-      std::unique_lock lock(mutex_);
-      woken_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
-      if (stopping_) return;
-      task = std::move(tasks_.front());
-      tasks_.pop_front();
-    }
-    task();
+  woken_.notify_all();
+  for (std::thread& thread : threads_) {
+    if (thread.joinable()) thread.join();
   }
 }
 
-bool Shipped::pause(Duration time) {
-  std::unique_lock lock(mutex_);
-  return !woken_.wait_for(lock, time, [this] { return stopping_; });
+Shipped::TaskPointer Shipped::next_task() {
+  if (trimming_) return nullptr;
+  const auto free = std::find_if(waiting_.begin(), waiting_.end(),
+                                 [this](const TaskPointer& task) { return !working_.contains(task->name); });
+  if (free == waiting_.end()) return nullptr;
+  TaskPointer task = *free;
+  waiting_.erase(free);
+  working_[task->name] = task;
+  return task;
 }
 
-Result<> Shipped::fetch(net::Client& client, const std::string& hash) {
+void Shipped::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    TaskPointer task;
+    ++idle_;
+    woken_.wait(lock, [&] { return stopping_ || (task = next_task()) != nullptr; });
+    --idle_;
+    if (stopping_) return;
+    lock.unlock();
+    auto folder = lay_out(*task);
+    lock.lock();
+    working_.erase(task->name);
+    // While somebody lays out, what that one needs has to stay.
+    const bool alone = trimming_ = working_.empty();
+    lock.unlock();
+    task->done(std::move(folder));
+    if (alone) static_cast<void>(blobs_.trim(cache_bytes_max));
+    lock.lock();
+    if (alone) trimming_ = false;
+    woken_.notify_all();  // who waited for that, or for one of the same name
+  }
+}
+
+bool Shipped::pause(Duration time, const Task& task) {
+  std::unique_lock lock(mutex_);
+  return !woken_.wait_for(lock, time, [&] { return stopping_ || task.unwanted; });
+}
+
+Result<> Shipped::fetch(net::Client& client, const std::string& hash, const Task& task) {
+  if (task.unwanted) return failed("nobody wants it any more");
   const std::string path = "/api/v1/blobs/" + hash;
   const auto give_up_at = std::chrono::steady_clock::now() + fetch_patience;
   auto content = client.request("GET", path);
   for (Duration wait = fetch_pause_min; may_be_asked_again(content);
        wait = std::min(2 * wait, fetch_pause_max)) {
-    if (std::chrono::steady_clock::now() > give_up_at || !pause(wait)) break;
+    if (std::chrono::steady_clock::now() > give_up_at || !pause(wait, task)) break;
     content = client.request("GET", path);
   }
   if (!content) return std::move(content).error();
@@ -93,25 +139,26 @@ Result<> Shipped::fetch(net::Client& client, const std::string& hash) {
   return blobs_.put(hash, as_bytes(content->body));
 }
 
-Result<std::string> Shipped::lay_out(const std::string& manifest_hash, const std::string& name) {
+Result<std::string> Shipped::lay_out(const Task& task) {
+  const std::string& manifest_hash = task.manifest;
   std::error_code failure;
   std::filesystem::create_directories(folder_, failure);
   net::Client client(controller_, token_);
   if (!blobs_.has(manifest_hash)) {
-    if (auto fetched = fetch(client, manifest_hash); !fetched) return std::move(fetched).error();
+    if (auto fetched = fetch(client, manifest_hash, task); !fetched) return std::move(fetched).error();
   }
   auto encoded = blobs_.get(manifest_hash);
   if (!encoded) return std::move(encoded).error();
   auto manifest = sync::decode(*encoded);
   if (!manifest) return std::move(manifest).error();
   for (const auto& hash : sync::missing(*manifest, blobs_)) {
-    if (auto fetched = fetch(client, hash); !fetched) return std::move(fetched).error();
+    if (auto fetched = fetch(client, hash, task); !fetched) return std::move(fetched).error();
   }
   // A folder that is already there may be what a power cut left of it: it is made again.
-  std::string target = path_of(name);
+  std::string target = path_of(task.name);
+  if (task.unwanted) return failed("nobody wants it any more");
   if (auto removed = files::remove_folder(target); !removed) return std::move(removed).error();
   if (auto made = sync::materialise(*manifest, blobs_, target); !made) return std::move(made).error();
-  static_cast<void>(blobs_.trim(cache_bytes_max));
   return target;
 }
 

@@ -1,19 +1,26 @@
 // Folders that users shipped with their jobs: fetched from the controller, only what this node lacks, and
-// laid out for one attempt. The fetching has a thread of its own; the calls come from the agent's loop.
+// laid out for one attempt. A few threads of its own do it, so that one slow folder does not hold up the
+// others; the calls come from the agent's loop.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/result.hpp"
 #include "net/http/client.hpp"
 #include "net/sync/blobs.hpp"
 
 namespace tutti::agent {
+
+constexpr std::size_t shipped_threads_max = 4;
 
 class Shipped {
  public:
@@ -22,18 +29,35 @@ class Shipped {
   Shipped& operator=(const Shipped&) = delete;
   ~Shipped() { finish(); }
 
-  // Lays the folder of this manifest out under `name`; `done` gets its path, on the fetching thread.
-  void prepare(const std::string& manifest, const std::string& name,
-               std::function<void(Result<std::string>)> done);
+  // Gets the folder's path, on any thread.
+  using Done = std::function<void(Result<std::string>)>;
+
+  // Lays the folder of this manifest out under `name`.
+  void prepare(const std::string& manifest, const std::string& name, Done done);
+  // Nobody wants what is prepared under this name. What waits is done at once, with an error; what is being
+  // fetched ends before its next file.
+  void drop(const std::string& name);
   std::string path_of(const std::string& name) const { return folder_ + "/" + name; }
   void finish();
 
  private:
+  struct Task {
+    std::string manifest;
+    std::string name;
+    Done done;
+    std::atomic<bool> unwanted = false;
+  };
+  using TaskPointer = std::shared_ptr<Task>;
+
+  // Under the lock: the first that waits for nobody else of its name.
+  TaskPointer next_task();
+  // False if the system has none to give.
+  bool add_thread();
   void run();
-  Result<std::string> lay_out(const std::string& manifest, const std::string& name);
-  Result<> fetch(net::Client& client, const std::string& hash);
-  // False when the agent ends meanwhile.
-  bool pause(Duration time);
+  Result<std::string> lay_out(const Task& task);
+  Result<> fetch(net::Client& client, const std::string& hash, const Task& task);
+  // False when the agent ends or the task is dropped meanwhile.
+  bool pause(Duration time, const Task& task);
 
   net::Target controller_;
   std::string token_;
@@ -41,9 +65,12 @@ class Shipped {
   sync::BlobStore blobs_;
   std::mutex mutex_;
   std::condition_variable woken_;
-  std::deque<std::function<void()>> tasks_;
+  std::deque<TaskPointer> waiting_;
+  std::map<std::string, TaskPointer> working_;  // by name: two of them would be in each other's way
+  bool trimming_ = false;                       // blobs: nothing is laid out meanwhile
   bool stopping_ = false;
-  std::thread thread_;  // started with the first task
+  std::size_t idle_ = 0;
+  std::vector<std::thread> threads_;  // started when there is work for them
 };
 
 }  // namespace tutti::agent

@@ -1,8 +1,12 @@
 #include "node/agent/shipped.hpp"
 
 #include <atomic>
+#include <condition_variable>
 #include <filesystem>
 #include <future>
+#include <mutex>
+#include <optional>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -36,6 +40,93 @@ TEST(Shipped, AControllerThatIsBusyIsAskedAgain) {
   loop.stop();
   thread.join();
   std::filesystem::remove_all(folder);
+}
+
+// Its controller answers for one file only when it is told to, and has none of the others.
+struct SlowShipped : testing::Test {
+  void SetUp() override {
+    ASSERT_NE(::mkdtemp(folder_), nullptr);
+    auto server = net::Server::listen(loop_, {}, [this](const auto& exchange) {
+      const std::lock_guard lock(mutex_);
+      if (exchange->request().path.find(slow_) == std::string::npos)
+        return exchange->answer({.status = 404, .body = "{}"});
+      held_.push_back(exchange);
+      arrived_.notify_all();
+    });
+    ASSERT_TRUE(server.ok()) << server.error().text();
+    server_ = std::move(*server);
+    thread_ = std::thread([this] { loop_.run(); });
+    shipped_.emplace(net::Target{"127.0.0.1", server_->port(), ""}, "token", folder_);
+  }
+  void TearDown() override {
+    answer();
+    shipped_.reset();
+    loop_.post([this] { server_.reset(); });
+    loop_.post([this] { loop_.stop(); });
+    thread_.join();
+    std::filesystem::remove_all(folder_);
+  }
+
+  void wait_for_requests(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    arrived_.wait(lock, [&] { return held_.size() >= count; });
+  }
+  void answer() {
+    loop_.post([this] {
+      const std::lock_guard lock(mutex_);
+      for (const auto& exchange : std::exchange(held_, {})) exchange->answer({.status = 404, .body = "{}"});
+    });
+  }
+  std::future<Result<std::string>> prepare(const std::string& manifest, const std::string& name) {
+    auto told = std::make_shared<std::promise<Result<std::string>>>();
+    shipped_->prepare(manifest, name, [told](Result<std::string> done) { told->set_value(std::move(done)); });
+    return told->get_future();
+  }
+
+  const std::string slow_ = std::string(64, 'a');
+  const std::string quick_ = std::string(64, 'b');
+  char folder_[32] = "/tmp/tutti-shipped-XXXXXX";
+  net::Loop loop_;
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::vector<std::shared_ptr<net::Exchange>> held_;
+  std::unique_ptr<net::Server> server_;
+  std::thread thread_;
+  std::optional<Shipped> shipped_;
+};
+
+TEST_F(SlowShipped, OneSlowFolderDoesNotHoldUpTheOthers) {
+  auto slow = prepare(slow_, "1.0");
+  wait_for_requests(1);
+  auto quick = prepare(quick_, "2.0");
+  EXPECT_FALSE(quick.get().ok()) << "it is answered, while the other one waits";
+  EXPECT_NE(slow.wait_for(0s), std::future_status::ready);
+}
+
+TEST_F(SlowShipped, WhatNobodyWantsAnyMoreLeavesTheLine) {
+  std::vector<std::future<Result<std::string>>> slow;
+  for (std::size_t at = 0; at < shipped_threads_max; ++at)
+    slow.push_back(prepare(slow_, "1." + std::to_string(at)));
+  wait_for_requests(shipped_threads_max);
+  auto waiting = prepare(quick_, "2.0");
+  shipped_->drop("2.0");
+  EXPECT_EQ(waiting.get().error().text(), "nobody wants it any more");
+  shipped_->drop("1.0");
+  auto next = prepare(quick_, "3.0");
+  EXPECT_NE(next.wait_for(0s), std::future_status::ready);
+  answer();
+  EXPECT_FALSE(next.get().ok());
+}
+
+TEST_F(SlowShipped, TwoOfOneNameAreNotInEachOthersWay) {
+  auto first = prepare(slow_, "1.0");
+  wait_for_requests(1);
+  shipped_->drop("1.0");
+  auto second = prepare(quick_, "1.0");
+  EXPECT_NE(second.wait_for(10ms), std::future_status::ready) << "the first may still write to the folder";
+  answer();
+  EXPECT_FALSE(first.get().ok());
+  EXPECT_FALSE(second.get().ok());
 }
 
 }  // namespace

@@ -11,6 +11,10 @@ namespace {
 
 constexpr std::size_t hello_details_bytes_max = std::size_t{4} << 20;  // of all ranks together
 
+cluster::RankStatus never_started() {
+  return {cluster::RankState::exited, 143, "it was ended before it started"};
+}
+
 }  // namespace
 
 using cluster::RankState;
@@ -59,30 +63,36 @@ void Keeper::has(const cluster::Inventory& inventory) {
 // new one may start.
 void Keeper::on(const wire::Welcome& welcome) {
   if (welcome.cluster.empty()) return;
-  if (welcome.cluster == self_.cluster) return next_cluster_.clear();
+  if (welcome.cluster == self_.cluster && !going_aside_) return next_cluster_.clear();
   if (self_.cluster.empty()) {
     self_.cluster = welcome.cluster;
     return processes_.remember({self_.cluster, self_.jobs_seen});
   }
   next_cluster_ = welcome.cluster;
-  for (auto& [key, status] : ranks_) {
-    if (status.state == RankState::assigned)
-      status = {RankState::exited, 143, "it was ended before it started"};
-    if (status.state == RankState::started) processes_.end(key);
-  }
+  for (auto& [key, status] : ranks_) end(key, status);
+  for (const auto& [attempt, start] : preparing_) processes_.stop_preparing(attempt.first, attempt.second);
   leave_old_cluster();
 }
 
 void Keeper::leave_old_cluster() {
-  if (next_cluster_.empty()) return;
+  if (next_cluster_.empty() || going_aside_) return;
   const bool all_ended = std::all_of(ranks_.begin(), ranks_.end(),
                                      [](const auto& rank) { return rank.second.state == RankState::exited; });
-  if (!all_ended || !processes_.put_aside(self_.cluster)) return;
-  ranks_.clear();
-  preparing_.clear();
-  self_.cluster = std::exchange(next_cluster_, {});
-  self_.jobs_seen = 0;
-  processes_.remember({self_.cluster, self_.jobs_seen});
+  if (!all_ended || !preparing_.empty()) return;
+  going_aside_ = true;
+  processes_.put_aside(self_.cluster);
+}
+
+// What failed is tried again with the next heartbeat.
+void Keeper::went_aside(const Result<>& outcome) {
+  if (!std::exchange(going_aside_, false) || !outcome) return;
+  const std::string cluster = std::exchange(next_cluster_, {});
+  if (cluster != self_.cluster) {
+    ranks_.clear();
+    self_.cluster = cluster;
+    self_.jobs_seen = 0;
+    processes_.remember({self_.cluster, self_.jobs_seen});
+  }
   say_hello();
 }
 
@@ -129,7 +139,7 @@ void Keeper::on(const wire::StartRanks& start) {
     }
   }
   if (fresh.ranks.empty()) return;
-  if (fresh.sync.empty()) return start_all(fresh, fresh.workdir);
+  if (fresh.sync.empty()) return this->start(fresh, fresh.workdir);
   for (const wire::StartRank& rank : fresh.ranks) ranks_[{start.job, start.attempt, rank.rank}] = {};
   const auto [waiting, added] = preparing_.try_emplace(Attempt(start.job, start.attempt), fresh);
   if (added) return processes_.prepare(fresh);
@@ -147,14 +157,16 @@ void Keeper::prepared(cluster::JobId job, std::int32_t attempt, const Result<std
     return known == ranks_.end() || known->second.state != RankState::assigned;
   });
   if (folder) {
-    start_all(ready, *folder);
+    start(ready, *folder);
   } else {
     for (const wire::StartRank& rank : ready.ranks) fail({job, attempt, rank.rank}, folder.error());
   }
   release_if_unused(job, attempt);
+  leave_old_cluster();
 }
 
-void Keeper::start_all(const wire::StartRanks& attempt, const std::string& workdir) {
+void Keeper::start(const wire::StartRanks& attempt, const std::string& workdir) {
+  if (attempt.ranks.empty()) return;
   const bool leads = std::any_of(attempt.ranks.begin(), attempt.ranks.end(),
                                  [](const wire::StartRank& rank) { return rank.rank == 0; });
   if (leads && attempt.master_port != 0) {
@@ -166,16 +178,35 @@ void Keeper::start_all(const wire::StartRanks& attempt, const std::string& workd
       return;
     }
   }
-  for (const wire::StartRank& rank : attempt.ranks) start(attempt, rank, workdir);
+  for (const wire::StartRank& rank : attempt.ranks) {
+    const RankKey key{attempt.job, attempt.attempt, rank.rank};
+    ranks_[key] = {};
+    starting_[key] = false;
+  }
+  processes_.start(attempt, workdir);
 }
 
-void Keeper::start(const wire::StartRanks& attempt, const wire::StartRank& rank, const std::string& workdir) {
-  const RankKey key{attempt.job, attempt.attempt, rank.rank};
-  if (processes_.has_run(key))
-    return give_back(key, "it has run here before: the controller's store is older than that");
-  if (auto started = processes_.start(attempt, rank, workdir); !started) return fail(key, started.error());
-  ranks_[key].state = RankState::started;
-  report(key);
+// A rank that was to end meanwhile is told as ended only now: until here it could still have come to run.
+void Keeper::started(const RankKey& key, const Result<>& outcome) {
+  const auto start = starting_.extract(key);
+  if (start.empty()) return;
+  const bool unwanted = start.mapped();
+  cluster::RankStatus& status = ranks_.at(key);
+  if (outcome) {
+    status.state = RankState::started;
+    report(key);
+    if (unwanted) processes_.end(key);
+    return;
+  }
+  if (unwanted) {
+    status = never_started();
+    report(key);
+  } else if (outcome.error().code() == ErrorCode::unknown) {
+    give_back(key, outcome.error().text());
+  } else {
+    fail(key, outcome.error());
+  }
+  leave_old_cluster();
 }
 
 // What is wrong with the request would be wrong on every node; all else is this node's fault.
@@ -194,6 +225,7 @@ void Keeper::give_back(const RankKey& key, const std::string& why) {
 void Keeper::exited(const RankKey& key, const cluster::RankStatus& status) {
   const auto known = ranks_.find(key);
   if (known == ranks_.end() || known->second.state == RankState::exited) return;
+  starting_.erase(key);
   known->second = status;
   report(key);
   leave_old_cluster();
@@ -206,18 +238,36 @@ std::pair<Keeper::Ranks::iterator, Keeper::Ranks::iterator> Keeper::ranks_of(clu
 }
 
 void Keeper::on(const wire::EndRanks& end) {
-  const cluster::RankStatus never_started{RankState::exited, 143, "it was ended before it started"};
   // Those that it names, and no others: a thousand orders of one rank each are not a thousand times all of
   // them.
   for (const std::int32_t rank : end.ranks) {
-    const auto at = ranks_.try_emplace({end.job, end.attempt, rank}, never_started).first;
-    if (at->second.state == RankState::assigned) at->second = never_started;
-    if (at->second.state == RankState::exited) {
-      report(at->first);
-    } else {
-      processes_.end(at->first);
-    }
+    const auto at = ranks_.try_emplace({end.job, end.attempt, rank}, never_started()).first;
+    this->end(at->first, at->second);
+    if (at->second.state == RankState::exited) report(at->first);
   }
+  stop_preparing_if_unwanted(end.job, end.attempt);
+}
+
+void Keeper::end(const RankKey& key, cluster::RankStatus& status) {
+  if (const auto start = starting_.find(key); start != starting_.end()) {
+    start->second = true;
+    processes_.end(key);
+  } else if (status.state == RankState::assigned) {
+    status = never_started();
+  } else if (status.state == RankState::started) {
+    processes_.end(key);
+  }
+}
+
+void Keeper::stop_preparing_if_unwanted(cluster::JobId job, std::int32_t attempt) {
+  const auto waiting = preparing_.find(Attempt(job, attempt));
+  if (waiting == preparing_.end()) return;
+  const auto& ranks = waiting->second.ranks;
+  const bool wanted = std::any_of(ranks.begin(), ranks.end(), [&](const wire::StartRank& rank) {
+    const auto known = ranks_.find({job, attempt, rank.rank});
+    return known != ranks_.end() && known->second.state == RankState::assigned;
+  });
+  if (!wanted) processes_.stop_preparing(job, attempt);
 }
 
 void Keeper::on(const wire::ForgetRanks& forget) {

@@ -47,6 +47,9 @@ class Keeper {
   // ---- the node
 
   void prepared(cluster::JobId job, std::int32_t attempt, const Result<std::string>& folder);
+  // A start has come to its end: the rank runs, or never will.
+  void started(const RankKey& key, const Result<>& outcome);
+  void went_aside(const Result<>& outcome);
   void exited(const RankKey& key, const cluster::RankStatus& status);
   // What look() has found.
   void seen(const RankKey& key, Sight sight);
@@ -67,8 +70,10 @@ class Keeper {
   void note_job(cluster::JobId job);
   // Ranks of another cluster have ended, or have to.
   void leave_old_cluster();
-  void start_all(const wire::StartRanks& attempt, const std::string& workdir);
-  void start(const wire::StartRanks& attempt, const wire::StartRank& rank, const std::string& workdir);
+  void start(const wire::StartRanks& attempt, const std::string& workdir);
+  // It never runs, or ends as soon as it is known that it does.
+  void end(const RankKey& key, cluster::RankStatus& status);
+  void stop_preparing_if_unwanted(cluster::JobId job, std::int32_t attempt);
   void fail(const RankKey& key, const Error& why);
   // It is no fault of the program.
   void give_back(const RankKey& key, const std::string& why);
@@ -80,7 +85,10 @@ class Keeper {
   Send send_;
   Ranks ranks_;
   std::string next_cluster_;  // it goes over to this one when the ranks of the old one have ended; "" if not
-  std::map<Attempt, wire::StartRanks> preparing_;  // their folder is under way; the ranks are `assigned`
+  bool going_aside_ = false;  // what was of the old cluster is being moved
+  // The ranks of both are `assigned`: their folder is under way, or their start is.
+  std::map<Attempt, wire::StartRanks> preparing_;
+  std::map<RankKey, bool> starting_;  // true: to be ended as soon as it has started
 };
 
 }  // namespace tutti::keeper

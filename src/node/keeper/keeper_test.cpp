@@ -11,18 +11,17 @@ namespace {
 
 using cluster::RankState;
 
-// Processes that only remember what they were asked for.
+// Processes that only remember what they were asked for. The test says when a start has come to its end.
 struct FakeProcesses final : Processes {
+  std::vector<RankKey> asked;  // to start, and not answered yet
   std::map<RankKey, cluster::RankStatus> on_disk;
   std::vector<RankKey> started;
   std::vector<RankKey> ended;
   std::vector<RankKey> forgotten;
   std::vector<std::string> released;
   int prepared = 0;
-  bool broken = false;
-  bool unwilling = false;
   bool port_in_use = false;
-  std::vector<RankKey> run_before;
+  std::vector<std::string> dropped;
   std::vector<std::string> aside;
   Membership remembered;
   std::vector<RankKey> looked_at;
@@ -32,24 +31,18 @@ struct FakeProcesses final : Processes {
   void release(cluster::JobId job, std::int32_t attempt) override {
     released.push_back(job.text() + "." + std::to_string(attempt));
   }
-  Result<> start(const wire::StartRanks& attempt, const wire::StartRank& rank, const std::string&) override {
-    if (broken) return failed("the disk is full");
-    if (unwilling) return invalid("the rank's command has too many words");
-    started.push_back({attempt.job, attempt.attempt, rank.rank});
-    return {};
+  void stop_preparing(cluster::JobId job, std::int32_t attempt) override {
+    dropped.push_back(job.text() + "." + std::to_string(attempt));
+  }
+  void start(const wire::StartRanks& attempt, const std::string&) override {
+    for (const auto& rank : attempt.ranks) asked.push_back({attempt.job, attempt.attempt, rank.rank});
   }
   void remember(const Membership& membership) override { remembered = membership; }
-  Result<> put_aside(const std::string& cluster) override {
-    aside.push_back(cluster);
-    return {};
-  }
+  void put_aside(const std::string& cluster) override { aside.push_back(cluster); }
   std::vector<std::int32_t> free_ports() const override { return {20'001, 20'002}; }
   Result<> take_port(const wire::StartRanks&) override {
     if (port_in_use) return failed("port 20001 is not free");
     return {};
-  }
-  bool has_run(const RankKey& key) const override {
-    return std::find(run_before.begin(), run_before.end(), key) != run_before.end();
   }
   void end(const RankKey& key) override { ended.push_back(key); }
   void forget(const RankKey& key) override { forgotten.push_back(key); }
@@ -70,6 +63,17 @@ struct KeeperTest : testing::Test {
     for (const auto rank : ranks) start.ranks.push_back({rank, {}, ""});
     return start;
   }
+  // How all starts that were asked for go.
+  void answer(const Result<>& outcome) {
+    for (const RankKey& asked : std::exchange(processes.asked, {})) {
+      if (outcome) processes.started.push_back(asked);
+      keeper.started(asked, outcome);
+    }
+  }
+  void run(const wire::StartRanks& ranks) {
+    keeper.on(ranks);
+    answer({});
+  }
   static RankKey key(std::int32_t rank) { return {cluster::JobId(7), 0, rank}; }
   const cluster::RankReport& last_report() const {
     return std::get<wire::RankReports>(sent.back()).ranks.back();
@@ -81,8 +85,8 @@ struct KeeperTest : testing::Test {
 };
 
 TEST_F(KeeperTest, ARankIsStartedOnceAndReportedEachTime) {
-  keeper.on(start({0, 1}));
-  keeper.on(start({0, 1}));
+  run(start({0, 1}));
+  run(start({0, 1}));
   EXPECT_EQ(processes.started, (std::vector{key(0), key(1)}));
   EXPECT_EQ(sent.size(), 4U);
   EXPECT_EQ(hello().ranks.size(), 2U);
@@ -92,13 +96,13 @@ TEST_F(KeeperTest, WhatAnEarlierAgentLeftIsNotStartedAgain) {
   processes.on_disk[key(0)] = {RankState::started};
   processes.on_disk[key(1)] = {RankState::exited, 3, ""};
   ASSERT_TRUE(keeper.adopt().ok());
-  keeper.on(start({0, 1}));
+  run(start({0, 1}));
   EXPECT_TRUE(processes.started.empty());
   EXPECT_EQ(last_report().status.exit_code, 3);
 }
 
 TEST_F(KeeperTest, AnEndIsToldUntilItIsForgotten) {
-  keeper.on(start({0}));
+  run(start({0}));
   keeper.on(wire::ForgetRanks{cluster::JobId(7), 0});
   EXPECT_TRUE(processes.forgotten.empty()) << "it still runs";
   keeper.on(wire::EndRanks{cluster::JobId(7), 0, {0}});
@@ -113,19 +117,18 @@ TEST_F(KeeperTest, AnEndIsToldUntilItIsForgotten) {
 }
 
 TEST_F(KeeperTest, ARankThatCannotStartHasEnded) {
-  processes.broken = true;
   keeper.on(start({0}));
+  answer(failed("the disk is full"));
   EXPECT_EQ(last_report().status.exit_code, 126);
   EXPECT_EQ(last_report().status.detail, "could not be started: the disk is full");
 }
 
 TEST_F(KeeperTest, WhatTheNodeCouldNotDoIsToldApartFromWhatNobodyCan) {
-  processes.broken = true;
   keeper.on(start({0}));
+  answer(failed("the disk is full"));
   EXPECT_TRUE(last_report().status.node_fault);
-  processes.broken = false;
-  processes.unwilling = true;
   keeper.on(start({1}));
+  answer(invalid("the rank's command has too many words"));
   EXPECT_EQ(last_report().status.exit_code, 126);
   EXPECT_FALSE(last_report().status.node_fault);
   keeper.on(start({2}, "hash"));
@@ -149,6 +152,7 @@ TEST_F(KeeperTest, AShippedFolderIsLaidOutFirstAndOnce) {
   EXPECT_EQ(processes.prepared, 1);
   EXPECT_TRUE(processes.started.empty());
   keeper.prepared(cluster::JobId(7), 0, std::string("/shipped/7.0"));
+  answer({});
   EXPECT_EQ(processes.started.size(), 2U);
 }
 
@@ -159,9 +163,11 @@ TEST_F(KeeperTest, WhatIsEndedBeforeItsFolderIsThereDoesNotStart) {
   keeper.on(wire::EndRanks{cluster::JobId(7), 0, {0, 1}});
   EXPECT_EQ(last_report().status.state, RankState::exited);
   EXPECT_EQ(last_report().status.detail, "it was ended before it started");
+  EXPECT_EQ(processes.dropped, std::vector<std::string>{"7.0"}) << "nobody waits for it";
   keeper.on(wire::ForgetRanks{cluster::JobId(7), 0});
   EXPECT_TRUE(processes.released.empty()) << "the folder is still being laid out";
   keeper.prepared(cluster::JobId(7), 0, std::string("/shipped/7.0"));
+  answer({});
   EXPECT_TRUE(processes.started.empty());
   EXPECT_EQ(processes.released, std::vector<std::string>{"7.0"});
 }
@@ -170,14 +176,14 @@ TEST_F(KeeperTest, AnEndThatOvertakesItsStartIsAnswered) {
   keeper.on(wire::EndRanks{cluster::JobId(7), 0, {1}});
   EXPECT_EQ(last_report().rank, 1);
   EXPECT_EQ(last_report().status.state, RankState::exited);
-  keeper.on(start({0, 1}));
+  run(start({0, 1}));
   EXPECT_EQ(processes.started, std::vector{key(0)});
 }
 
 TEST_F(KeeperTest, AHelloFitsIntoAMessageHoweverMuchItsRanksHaveToTell) {
   std::vector<std::int32_t> many(3000);
   std::iota(many.begin(), many.end(), 0);
-  keeper.on(start(many));
+  run(start(many));
   for (const std::int32_t rank : many)
     keeper.exited(key(rank), {RankState::exited, 1, std::string(wire::detail_bytes_max, 'x')});
   const auto said = hello();
@@ -186,7 +192,7 @@ TEST_F(KeeperTest, AHelloFitsIntoAMessageHoweverMuchItsRanksHaveToTell) {
 }
 
 TEST_F(KeeperTest, AnOrderToEndIsForThoseItNames) {
-  keeper.on(start({0, 1}));
+  run(start({0, 1}));
   sent.clear();
   keeper.exited(key(0), {RankState::exited, 0, ""});
   keeper.on(wire::EndRanks{cluster::JobId(7), 0, {1}});
@@ -196,6 +202,7 @@ TEST_F(KeeperTest, AnOrderToEndIsForThoseItNames) {
 TEST_F(KeeperTest, TheFolderStaysWhileARankUsesIt) {
   keeper.on(start({0, 1}, "hash"));
   keeper.prepared(cluster::JobId(7), 0, std::string("/shipped/7.0"));
+  answer({});
   keeper.exited(key(0), {RankState::exited, 0, ""});
   keeper.on(wire::ForgetRanks{cluster::JobId(7), 0});
   EXPECT_TRUE(processes.released.empty());
@@ -205,7 +212,7 @@ TEST_F(KeeperTest, TheFolderStaysWhileARankUsesIt) {
 }
 
 TEST_F(KeeperTest, SentencesGoOutWhenTheyChange) {
-  keeper.on(start({0}));
+  run(start({0}));
   sent.clear();
   keeper.heartbeat();
   EXPECT_EQ(processes.looked_at, std::vector{key(0)});
@@ -219,7 +226,7 @@ TEST_F(KeeperTest, SentencesGoOutWhenTheyChange) {
 }
 
 TEST_F(KeeperTest, ACheckpointIsReportedOnce) {
-  keeper.on(start({0}));
+  run(start({0}));
   sent.clear();
   keeper.seen(key(0), {"", Instant(7s)});
   keeper.seen(key(0), {"", Instant(7s)});
@@ -230,7 +237,7 @@ TEST_F(KeeperTest, ACheckpointIsReportedOnce) {
 // A disk that does not answer is the same as one that has nothing to tell: the heartbeat does not wait for
 // it.
 TEST_F(KeeperTest, AHeartbeatGoesOutWhetherOrNotAnythingIsSeen) {
-  keeper.on(start({0, 1}));
+  run(start({0, 1}));
   sent.clear();
   for (int beat = 0; beat < 3; ++beat) keeper.heartbeat();
   EXPECT_EQ(sent.size(), 3U);
@@ -238,7 +245,7 @@ TEST_F(KeeperTest, AHeartbeatGoesOutWhetherOrNotAnythingIsSeen) {
 }
 
 TEST_F(KeeperTest, WhatIsSeenOfARankThatHasEndedIsLate) {
-  keeper.on(start({0}));
+  run(start({0}));
   keeper.heartbeat();
   keeper.exited(key(0), {RankState::exited, 3, "it failed"});
   sent.clear();
@@ -254,7 +261,7 @@ TEST_F(KeeperTest, TheFirstClusterIsRememberedAndHowFarItsJobsWereSeen) {
   keeper.introduce("folder", "host boot", {});
   keeper.on(wire::Welcome{"one"});
   EXPECT_EQ(processes.remembered, (Membership{"one", 0}));
-  keeper.on(start({0}));
+  run(start({0}));
   EXPECT_EQ(processes.remembered, (Membership{"one", 7}));
   EXPECT_EQ(hello().cluster, "one");
   EXPECT_EQ(hello().jobs_seen, 7U);
@@ -269,16 +276,19 @@ TEST_F(KeeperTest, RanksOfAnotherClusterEndAndGoAsideBeforeItJoins) {
   keeper.on(wire::Welcome{"new"});
   EXPECT_EQ(processes.ended, std::vector{key(0)});
   EXPECT_TRUE(processes.aside.empty()) << "one still runs";
-  keeper.on(start({0}));
+  run(start({0}));
   EXPECT_TRUE(processes.started.empty()) << "it has not joined yet";
   sent.clear();
   keeper.exited(key(0), {RankState::exited, 143, ""});
   EXPECT_EQ(processes.aside, std::vector<std::string>{"old"});
+  run(start({0}));
+  EXPECT_TRUE(processes.started.empty()) << "the old ones have not gone aside yet";
+  keeper.went_aside({});
   EXPECT_EQ(processes.remembered, (Membership{"new", 0}));
   const auto& joined = std::get<cluster::Hello>(sent.back());
   EXPECT_EQ(joined.cluster, "new");
   EXPECT_TRUE(joined.ranks.empty());
-  keeper.on(start({0}));
+  run(start({0}));
   EXPECT_EQ(processes.started, std::vector{key(0)}) << "job 7 of the new cluster is another one";
 }
 
@@ -294,17 +304,94 @@ TEST_F(KeeperTest, TheOldClusterMayComeBackWhileItsRanksEnd) {
 }
 
 TEST_F(KeeperTest, ARankThatHasRunHereBeforeDoesNotRunAgain) {
-  processes.run_before = {key(0)};
   keeper.on(start({0}));
+  answer(unknown("it has run here before"));
   EXPECT_TRUE(processes.started.empty());
   EXPECT_TRUE(last_report().status.vanished) << "no fault of the program's";
+}
+
+TEST_F(KeeperTest, WhatCannotGoAsideIsTriedAgainWithTheNextHeartbeat) {
+  keeper.introduce("folder", "host boot", {"old", 7});
+  keeper.on(wire::Welcome{"new"});
+  keeper.went_aside(failed("the disk is full"));
+  EXPECT_EQ(processes.aside.size(), 1U);
+  keeper.heartbeat();
+  EXPECT_EQ(processes.aside.size(), 2U);
+  keeper.on(wire::Welcome{"old"});
+  keeper.went_aside({});
+  EXPECT_EQ(hello().cluster, "old") << "it came back while the ranks were moved";
+  run(start({0}));
+  EXPECT_EQ(processes.started, std::vector{key(0)});
+}
+
+// ---- while a start is under way
+
+TEST_F(KeeperTest, ARankIsAssignedUntilItsStartHasComeToItsEnd) {
+  keeper.on(start({0, 1}));
+  EXPECT_TRUE(sent.empty()) << "nothing is known yet";
+  EXPECT_TRUE(keeper.running(key(0)));
+  EXPECT_EQ(hello().ranks.front().status.state, RankState::assigned);
+  keeper.on(start({0, 1}));
+  EXPECT_EQ(last_report().status.state, RankState::assigned) << "it is told again, and not started twice";
+  EXPECT_EQ(processes.asked.size(), 2U);
+  keeper.heartbeat();
+  EXPECT_TRUE(processes.looked_at.empty());
+  keeper.started(key(1), {});
+  EXPECT_EQ(last_report().rank, 1) << "each is told as it starts";
+  EXPECT_EQ(last_report().status.state, RankState::started);
+}
+
+TEST_F(KeeperTest, WhatIsEndedWhileItStartsIsToldAsEndedOnlyWhenThatIsSure) {
+  keeper.on(start({0, 1}));
+  keeper.on(wire::EndRanks{cluster::JobId(7), 0, {0, 1}});
+  EXPECT_TRUE(sent.empty()) << "it may still come to run";
+  EXPECT_EQ(processes.ended, (std::vector{key(0), key(1)}));
+  keeper.on(wire::ForgetRanks{cluster::JobId(7), 0});
+  EXPECT_EQ(hello().ranks.size(), 2U);
+  keeper.started(key(0), failed("it was stopped"));
+  EXPECT_EQ(last_report().status.detail, "it was ended before it started");
+  EXPECT_FALSE(last_report().status.node_fault);
+  keeper.started(key(1), {});
+  EXPECT_EQ(last_report().status.state, RankState::started);
+  EXPECT_EQ(processes.ended, (std::vector{key(0), key(1), key(1)})) << "it ran, and is ended now";
+}
+
+TEST_F(KeeperTest, AnEndThatIsHeardBeforeItsStartStays) {
+  keeper.on(start({0}));
+  keeper.exited(key(0), {RankState::exited, 3, ""});
+  keeper.started(key(0), {});
+  EXPECT_EQ(hello().ranks.front().status.exit_code, 3);
+}
+
+TEST_F(KeeperTest, AnotherClusterWaitsForStartsThatAreUnderWay) {
+  keeper.introduce("folder", "host boot", {"old", 7});
+  keeper.on(start({0}));
+  keeper.on(wire::Welcome{"new"});
+  EXPECT_EQ(processes.ended, std::vector{key(0)});
+  keeper.heartbeat();
+  EXPECT_TRUE(processes.aside.empty());
+  keeper.started(key(0), {});
+  EXPECT_TRUE(processes.aside.empty());
+  keeper.exited(key(0), {RankState::exited, 143, ""});
+  EXPECT_EQ(processes.aside, std::vector<std::string>{"old"});
+}
+
+TEST_F(KeeperTest, AnotherClusterWaitsForFoldersThatAreLaidOut) {
+  keeper.introduce("folder", "host boot", {"old", 7});
+  keeper.on(start({0}, "hash"));
+  keeper.on(wire::Welcome{"new"});
+  EXPECT_EQ(processes.dropped, std::vector<std::string>{"7.0"});
+  EXPECT_TRUE(processes.aside.empty()) << "or its end would be taken for that of a job of the new one";
+  keeper.prepared(cluster::JobId(7), 0, failed("nobody wants it any more"));
+  EXPECT_TRUE(processes.asked.empty());
+  EXPECT_EQ(processes.aside, std::vector<std::string>{"old"});
 }
 
 TEST_F(KeeperTest, APortInUseIsNoFaultOfTheProgram) {
   processes.port_in_use = true;
   auto gang = start({0, 1});
   gang.master_port = 20'001;
-  keeper.on(gang);
+  run(gang);
   EXPECT_TRUE(processes.started.empty());
   EXPECT_TRUE(last_report().status.vanished);
   EXPECT_EQ(last_report().status.detail, "port 20001 is not free");

@@ -1,6 +1,6 @@
-// The port to what runs on a node and to the folders that outlive an agent. The keeper calls it; how a rank
-// came to its end is told to the keeper as a call of exited(). One loop calls all of it, and that loop keeps
-// the node's lease: nothing here waits for a file that a rank or a shared disk could hold back.
+// The port to what runs on a node and to the folders that outlive an agent. The keeper calls it; whether a
+// rank has started, and how it came to its end, is told to the keeper as calls of started() and exited(). One
+// loop calls all of it, and that loop keeps the node's lease: nothing here waits for a disk.
 #pragma once
 
 #include <cstdint>
@@ -43,26 +43,28 @@ class Processes {
   // Lays out the folder that was shipped with the attempt; the keeper's prepared() is called with where it
   // is.
   virtual void prepare(const wire::StartRanks& start) = 0;
+  // Nobody waits for the attempt's folder any more. prepared() is called all the same, and soon if it can be.
+  virtual void stop_preparing(cluster::JobId job, std::int32_t attempt) = 0;
   // What was prepared for the attempt is not needed any more.
   virtual void release(cluster::JobId job, std::int32_t attempt) = 0;
 
-  // It holds over a restart of the agent.
+  // It holds over a restart of the agent: its cluster from before the first rank of it starts.
   virtual void remember(const Membership& membership) = 0;
   // All ranks have ended, and they were of that cluster: what is left of them goes where no rank of another
-  // one meets it.
-  virtual Result<> put_aside(const std::string& cluster) = 0;
+  // one meets it. The keeper's went_aside() is called with how it went.
+  virtual void put_aside(const std::string& cluster) = 0;
 
   // The ports that are kept free for gangs whose rank 0 will be here.
   virtual std::vector<std::int32_t> free_ports() const = 0;
   // Hands the attempt's port to its rank 0, which is about to start. Fails if somebody else uses it.
   virtual Result<> take_port(const wire::StartRanks& attempt) = 0;
 
-  // Whether such a rank was started here before, and its end acknowledged.
-  virtual bool has_run(const RankKey& key) const = 0;
-  // Starts one rank of the attempt in that folder. Its key is on the disk before it runs.
-  virtual Result<> start(const wire::StartRanks& attempt, const wire::StartRank& rank,
-                         const std::string& workdir) = 0;
-  // Asks a rank that runs to end, within its grace period.
+  // Starts these ranks of the attempt in that folder. The keeper's started() is called once for each of them,
+  // never from in here: a rank runs, or will not run any more. Its key is on the disk before it runs. The
+  // error is `unknown` where such a rank was started here before and its end acknowledged.
+  virtual void start(const wire::StartRanks& attempt, const std::string& workdir) = 0;
+  // Asks a rank that runs to end, within its grace period. Of a start that is under way it stops what can
+  // still be stopped for sure, which is then an error of that start; what it cannot stop starts.
   virtual void end(const RankKey& key) = 0;
   // The end of this rank is acknowledged: adopt() does not find it any more.
   virtual void forget(const RankKey& key) = 0;

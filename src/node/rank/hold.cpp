@@ -1,7 +1,9 @@
 #include "node/rank/hold.hpp"
 
 #include <fcntl.h>
+#include <linux/sched.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -50,6 +52,23 @@ bool Hold::make() const {
   if (!possible()) return false;
   const std::string parent = folder_.substr(0, folder_.rfind('/'));
   return files::make_folder(parent, 0755) && files::make_folder(folder_, 0755) && exists();
+}
+
+// Born there, the child does not have to be moved, for which the kernel would stop all forks of the machine.
+Hold::Forked Hold::fork_under() const {
+  if (unified_) {
+    const files::FileDescriptor folder(open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    clone_args arguments{};
+    arguments.flags = CLONE_INTO_CGROUP;
+    arguments.exit_signal = SIGCHLD;
+    arguments.cgroup = static_cast<__u64>(folder.get());
+    if (folder.valid()) {
+      const auto child = static_cast<pid_t>(syscall(SYS_clone3, &arguments, sizeof arguments));
+      if (child >= 0) return {.pid = child, .held = child == 0};
+    }
+  }
+  const pid_t child = fork();
+  return {.pid = child, .held = child == 0 && enter()};
 }
 
 bool Hold::enter() const { return possible() && write_control(folder_ + "/cgroup.procs", "0"); }

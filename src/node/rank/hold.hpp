@@ -3,6 +3,8 @@
 // or by the agent. Where no cgroup can be had, it holds nothing and says so. Any thread.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 
 namespace tutti::rank {
@@ -17,13 +19,22 @@ class Hold {
   // There is one of this name.
   bool exists() const;
   bool make() const;
-  // Puts the calling process, and so all it starts, under the hold. False without one.
+  struct Forked {
+    pid_t pid = -1;     // as fork() returns it
+    bool held = false;  // in the child: it is under the hold
+  };
+  // Forks, from a process of one thread, a child that is under the hold from its first moment on.
+  Forked fork_under() const;
+  // Puts the calling process, and so all it starts, under the hold. False without one. Where the machine has
+  // been quiet it takes some 10 ms, in which nobody can fork.
   bool enter() const;
   // Kills all that it holds; they are gone when empty() says so.
   void kill() const;
   bool empty() const;
   // False while it holds somebody.
   bool remove() const;
+  // Where it is; "" without one.
+  const std::string& folder() const { return folder_; }
 
  private:
   std::string folder_;

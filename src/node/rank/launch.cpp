@@ -3,6 +3,7 @@
 #include "base/files/descriptor.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/syscall.h>
@@ -84,6 +85,11 @@ Result<files::FileDescriptor> open_pidfd(pid_t pid) {
   files::FileDescriptor process(pidfd_open(pid));
   if (!process.valid()) return failed_errno("cannot watch process " + std::to_string(pid), errno);
   return process;
+}
+
+bool has_ended(const files::FileDescriptor& process) {
+  pollfd asked{.fd = process.get(), .events = POLLIN, .revents = 0};
+  return poll(&asked, 1, 0) == 1 && (asked.revents & POLLIN) != 0;
 }
 
 Result<> end_shim(const ShimProcess& shim, bool at_once) {

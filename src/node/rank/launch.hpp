@@ -17,6 +17,8 @@ Result<pid_t> start_shim(const std::string& tutti_program, const std::string& fo
 
 // Becomes readable when the process ends, whoever its parent is.
 Result<files::FileDescriptor> open_pidfd(pid_t pid);
+// The process of this descriptor has ended. Does not wait.
+bool has_ended(const files::FileDescriptor& process);
 
 // Asks the shim to end its rank, within the grace period or at once. A shim that is gone already is fine: its
 // rank has ended; a stranger with the same pid is left alone.

@@ -85,9 +85,11 @@ void RankLimits::make_cpu_controller() {
                       write_existing(cgroup + "/cpu.cfs_quota_us", quota_us(request_.cpus));
 }
 
-void RankLimits::enter() const {
+void RankLimits::enter(const std::string& entered) const {
   bool joined = true;
-  for (const auto& cgroup : cgroups_) joined = write_existing(cgroup + "/cgroup.procs", "0") && joined;
+  for (const auto& cgroup : cgroups_) {
+    if (cgroup != entered) joined = write_existing(cgroup + "/cgroup.procs", "0") && joined;
+  }
   if (request_.memory == Bytes(0) || (joined && memory_has_cgroup())) return;
   // Data, not address space: a CUDA program reserves far more addresses than it ever uses.
   const auto bytes = static_cast<rlim_t>(request_.memory.count());

@@ -25,8 +25,9 @@ class RankLimits {
   RankLimits(const RankLimits&) = delete;
   RankLimits& operator=(const RankLimits&) = delete;
 
-  // Puts the calling process, and so all it starts, under the limits.
-  void enter() const;
+  // Puts the calling process, and so all it starts, under the limits. `entered`: a cgroup that it is in
+  // already.
+  void enter(const std::string& entered = "") const;
 
   // Has the kernel killed a process of the rank because of the limit? Only a cgroup can tell.
   bool memory_limit_reached() const;

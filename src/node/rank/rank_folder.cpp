@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "base/files/descriptor.hpp"
@@ -187,11 +188,21 @@ Result<RankSpec> read_spec(const std::string& folder) {
   return spec;
 }
 
+namespace {
+
+// Behind the end of the file where that can be had: then it need not be cut when less is written.
+int keep_room(int file) {
+  if (fallocate(file, FALLOC_FL_KEEP_SIZE, 0, exit_bytes_max) == 0) return 0;
+  return errno == EOPNOTSUPP ? posix_fallocate(file, 0, exit_bytes_max) : errno;
+}
+
+}  // namespace
+
 Result<> reserve_exit(const std::string& folder) {
   const std::string path = path_of(folder, "exit.room");
   unlink(path.c_str());
   const files::FileDescriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  const int why = file.valid() ? posix_fallocate(file.get(), 0, exit_bytes_max) : errno;
+  const int why = file.valid() ? keep_room(file.get()) : errno;
   // A disk that cannot reserve room is no reason not to start.
   if (why == 0 || why == EOPNOTSUPP || why == EINVAL) return {};
   unlink(path.c_str());
@@ -207,7 +218,8 @@ bool write_in_place(const std::string& folder, const std::string& content) {
   struct stat status {};
   if (!file.valid() || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return false;
   return files::write_at(file.get(), 0, as_bytes(content), path) &&
-         ftruncate(file.get(), static_cast<off_t>(content.size())) == 0 &&
+         (std::cmp_less_equal(status.st_size, content.size()) ||
+          ftruncate(file.get(), static_cast<off_t>(content.size())) == 0) &&
          rename(path.c_str(), path_of(folder, "exit").c_str()) == 0;
 }
 

@@ -94,14 +94,13 @@ void connect_streams(int output) {
   _exit(failure.error_number == ENOENT ? exit_code_not_found : exit_code_not_runnable);
 }
 
-[[noreturn]] void become_rank(RankSpec spec, const Hold& hold, const RankLimits& limits, pid_t shim,
+[[noreturn]] void become_rank(RankSpec spec, const std::string& held_in, const RankLimits& limits, pid_t shim,
                               int output, int status_pipe) {
   // A rank whose shim was killed would be out of everybody's reach.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != shim) _exit(exit_code_not_runnable);
   setpgid(0, 0);
-  hold.enter();
-  limits.enter();
+  limits.enter(held_in);
   connect_streams(output);
   reset_signals();
   // Here, because the folder may be on a shared disk that does not answer: that is then this rank's trouble
@@ -196,10 +195,12 @@ Result<> Shim::start() {
   signals_ = files::FileDescriptor(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_.valid()) return failed_errno("cannot receive signals", errno);
   const pid_t shim = getpid();
-  main_ = fork();
+  const auto [pid, held] = hold_.fork_under();
+  main_ = pid;
   if (main_ < 0) return failed_errno("cannot start a process", errno);
   if (main_ == 0)
-    become_rank(std::move(spec_), hold_, limits_, shim, output->write_end.get(), status->write_end.get());
+    become_rank(std::move(spec_), held ? hold_.folder() : "", limits_, shim, output->write_end.get(),
+                status->write_end.get());
   output_ = std::move(output->read_end);
   status_ = std::move(status->read_end);
   return {};

@@ -1,0 +1,37 @@
+#include "node/agent/rank_end.hpp"
+
+#include "base/text.hpp"
+#include "control/wire/messages.hpp"
+#include "node/rank/log_segments.hpp"
+#include "node/rank/rank_folder.hpp"
+
+namespace tutti::agent {
+namespace {
+
+constexpr std::size_t detail_lines = 20;
+constexpr std::size_t detail_bytes = 4096;
+
+// What a reader of `tutti show` needs to see of a rank that failed.
+std::string describe_failure(const std::string& folder, const rank::RankExit& exit) {
+  std::string detail = exit.detail;
+  // Who hung or died, by the judgement of all ranks, says more than what this one printed.
+  if (const std::string verdict = rank::read_verdict(folder); !verdict.empty()) {
+    detail += (detail.empty() ? "" : "; ") + verdict;
+  }
+  auto lines = rank::last_lines(folder, detail_lines, detail_bytes);
+  if (lines && !lines->empty())
+    detail += (detail.empty() ? "" : "; ") + ("last lines of its log:\n" + *lines);
+  return std::string(cut_utf8(valid_utf8(detail), wire::detail_bytes_max));
+}
+
+}  // namespace
+
+std::optional<cluster::RankStatus> end_in(const std::string& folder) {
+  const auto exit = rank::read_exit(folder);
+  if (!exit || !*exit) return std::nullopt;
+  const std::int32_t code = (*exit)->exit_code;
+  return cluster::RankStatus{cluster::RankState::exited, code,
+                             code == 0 ? "" : describe_failure(folder, **exit)};
+}
+
+}  // namespace tutti::agent

@@ -1,0 +1,15 @@
+// How a rank came to its end, as its shim has left it in the rank's folder. Any thread; it reads files that
+// are the rank's.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "control/cluster/model.hpp"
+
+namespace tutti::agent {
+
+// Nothing if the shim has left no end. With the last lines of its log, if it failed.
+std::optional<cluster::RankStatus> end_in(const std::string& folder);
+
+}  // namespace tutti::agent

@@ -1,0 +1,79 @@
+#include "node/agent/rank_start.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <map>
+#include <utility>
+
+#include "base/files/files.hpp"
+#include "node/rank/launch.hpp"
+#include "node/rank/process.hpp"
+
+namespace tutti::agent {
+namespace {
+
+// What ranks inherit from the agent; everything else comes from the job.
+constexpr std::array<const char*, 10> inherited{"PATH",   "HOME", "USER",   "LOGNAME",         "LANG",
+                                                "LC_ALL", "TZ",   "TMPDIR", "LD_LIBRARY_PATH", "SHELL"};
+
+void set(std::map<std::string, std::string>& env, const std::string& entry) {
+  const auto equals = entry.find('=');
+  env[entry.substr(0, equals)] = equals == std::string::npos ? "" : entry.substr(equals + 1);
+}
+
+std::vector<std::string> environment(const RankOrder& order) {
+  std::map<std::string, std::string> env;
+  for (const char* name : inherited) {
+    if (const char* value = std::getenv(name); value != nullptr) env[name] = value;
+  }
+  env["TUTTI_CHECKPOINT_DIR"] = order.checkpoints;
+  for (const auto& entry : order.attempt->env) set(env, entry);
+  for (const auto& entry : order.attempt->ranks[order.rank].env) set(env, entry);
+  env["TUTTI_VERDICT_FILE"] = rank::verdict_path(order.folder);
+  env["TUTTI_PROGRESS_FILE"] = rank::progress_path(order.folder);
+  std::vector<std::string> entries;
+  entries.reserve(env.size());
+  for (const auto& [name, value] : env) entries.push_back(name + "=" + value);
+  return entries;
+}
+
+rank::RankSpec spec_of(const RankOrder& order) {
+  const wire::StartRanks& attempt = *order.attempt;
+  rank::RankSpec spec;
+  spec.command = attempt.command;
+  spec.env = environment(order);
+  spec.workdir = order.workdir.empty() ? "/" : order.workdir;
+  spec.cgroup = order.cgroup;
+  spec.cpus = attempt.cpus;
+  spec.memory = attempt.memory;
+  spec.grace = attempt.grace;
+  spec.output = attempt.ranks[order.rank].output;
+  spec.made_folder = order.checkpoints;
+  return spec;
+}
+
+}  // namespace
+
+std::string acknowledged_mark(const std::string& rank_folder) { return rank_folder + "/acknowledged"; }
+
+Result<StartedShim> start_rank(const RankOrder& order, const MayRun& may_run) {
+  if (auto noted = order.notes->write_cluster(order.cluster); !noted) return std::move(noted).error();
+  if (::access(acknowledged_mark(order.folder).c_str(), F_OK) == 0)
+    return unknown("it has run here before: the controller's store is older than that");
+  if (auto made = files::make_folders(order.folder); !made) return std::move(made).error();
+  if (auto written = rank::write_spec(order.folder, spec_of(order)); !written)
+    return std::move(written).error();
+  if (!may_run()) return failed("nobody wants it any more");
+  const auto pid = rank::start_shim(order.tutti_program, order.folder);
+  if (!pid) return pid.error();
+  const auto process = rank::read_process(*pid);
+  auto pidfd = rank::open_pidfd(*pid);
+  return StartedShim{.process = {*pid, process ? process->start_time : 0},
+                     .pidfd = pidfd ? std::move(*pidfd) : files::FileDescriptor(),
+                     .hold = rank::Hold(order.cgroup),
+                     .grace = order.attempt->grace};
+}
+
+}  // namespace tutti::agent

@@ -1,0 +1,51 @@
+#include "node/rank/hold.hpp"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+namespace tutti::rank {
+namespace {
+
+TEST(Hold, AChildIsUnderItFromItsFirstMomentOn) {
+  const Hold hold("tutti-hold-test-" + std::to_string(getpid()));
+  if (!hold.make()) GTEST_SKIP() << "no cgroup can be made here";
+  EXPECT_TRUE(hold.empty());
+  int begun[2];
+  ASSERT_EQ(pipe(begun), 0);
+  const auto [pid, held] = hold.fork_under();
+  if (pid == 0) {
+    if (!held || write(begun[1], "x", 1) != 1) _exit(1);
+    pause();
+    _exit(0);
+  }
+  ASSERT_GT(pid, 0);
+  close(begun[1]);
+  char byte = 0;
+  EXPECT_EQ(read(begun[0], &byte, 1), 1) << "it is not held";
+  close(begun[0]);
+  EXPECT_FALSE(held) << "the parent stays where it is";
+  EXPECT_FALSE(hold.empty());
+  EXPECT_FALSE(hold.remove()) << "it holds somebody";
+  hold.kill();
+  int status = 0;
+  EXPECT_EQ(waitpid(pid, &status, 0), pid);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_TRUE(hold.empty());
+  EXPECT_TRUE(hold.remove());
+}
+
+TEST(Hold, WithoutOneAChildStartsAllTheSame) {
+  const Hold none("nobody", "/nowhere");
+  EXPECT_FALSE(none.possible());
+  const auto [pid, held] = none.fork_under();
+  if (pid == 0) _exit(held ? 1 : 7);
+  int status = 0;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+}
+
+}  // namespace
+}  // namespace tutti::rank
