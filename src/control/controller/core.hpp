@@ -5,7 +5,6 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -13,14 +12,12 @@
 #include <thread>
 #include <vector>
 
+#include "control/driver/inbox.hpp"
 #include "control/driver/linger.hpp"
 #include "control/driver/turns.hpp"
 #include "control/store/store.hpp"
 
 namespace tutti::controller {
-
-constexpr std::size_t waiting_items_max = 200'000;  // beyond it requests are refused
-constexpr std::size_t items_per_turn_max = 1'000;   // so that a turn is short, and answers do not wait long
 
 class Core {
  public:
@@ -76,9 +73,7 @@ class Core {
 
   std::mutex mutex_;
   std::condition_variable woken_;
-  std::deque<driver::Item> waiting_;
-  std::size_t asked_ = 0;  // of those that wait, who wants an answer
-  bool missed_ = false;    // something that needs no answer was dropped
+  driver::Inbox waiting_;
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -53,8 +53,10 @@ struct ChecksTest : testing::Test {
     state.tallies.clear();
     for (const cluster::JobId id : state.holding) state.tallies[id] = cluster::tally_of(state.jobs.at(id));
     state.ended = {};
+    state.bytes = {};
     for (const auto& [id, job] : state.jobs) {
-      if (job.finished()) state.ended.add(job);
+      state.bytes.comes(job);
+      if (job.finished() && state.ended.add(job)) state.bytes.ends(job);
     }
     checks.turned(10s, state);
   }
@@ -155,6 +157,7 @@ TEST_F(ChecksTest, AJobThatIsForgotten) {
 
 TEST_F(ChecksTest, WhatIsInMemoryAndNotStored) {
   store::Contents contents;
+  contents.objects[wire::asked_key(cluster::JobId(1))] = wire::encode_asked(job(1).spec);
   contents.objects[wire::job_key(cluster::JobId(1))] = wire::encode(job(1));
   contents.objects[wire::node_key("n1")] = wire::encode(state.nodes.at("n1"));
   checks.same(state, contents);
