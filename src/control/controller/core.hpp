@@ -21,6 +21,7 @@ namespace tutti::controller {
 
 constexpr std::size_t waiting_items_max = 200'000;  // beyond it requests are refused
 constexpr std::size_t items_per_turn_max = 1'000;   // so that a turn is short, and answers do not wait long
+constexpr std::size_t looks_per_turn_max = 16;      // so that events do not wait long for pages
 
 class Core {
  public:
@@ -53,6 +54,9 @@ class Core {
   void awake();
   // Reads the committed state, in order with the events.
   void ask(Query query);
+  // Reads it sooner, ahead of the events that wait: it shows all that was answered until now, and waits for
+  // one commit at most.
+  void look(Query query);
   // Of what is over. Any thread.
   const cluster::Retention& keep() const { return turns_.keep(); }
 
@@ -63,6 +67,7 @@ class Core {
   void run();
   // False when the core is to stop and nothing waits any more.
   bool take(std::vector<driver::Item>& items);
+  void answer_looks(std::unique_lock<std::mutex>& lock);
   void note_turn(std::chrono::steady_clock::time_point begun, std::size_t answered);
   void log_health(bool was_well) const;
 
@@ -77,6 +82,7 @@ class Core {
   std::mutex mutex_;
   std::condition_variable woken_;
   std::deque<driver::Item> waiting_;
+  std::deque<Query> looks_;
   std::size_t asked_ = 0;  // of those that wait, who wants an answer
   bool missed_ = false;    // something that needs no answer was dropped
   bool stopping_ = false;
