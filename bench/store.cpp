@@ -62,7 +62,10 @@ Result<> run(const std::string& folder) {
       std::vector<store::Write> writes;
       for (std::uint64_t number = first; number < first + batch_jobs; ++number) {
         writes.push_back({wire::job_key(cluster::JobId(number)), wire::encode(job(number))});
-        if (number > kept) writes.push_back({wire::job_key(cluster::JobId(number - kept)), std::nullopt});
+        writes.push_back({wire::asked_key(cluster::JobId(number)), wire::encode_asked(job(number).spec)});
+        if (number <= kept) continue;
+        writes.push_back({wire::job_key(cluster::JobId(number - kept)), std::nullopt});
+        writes.push_back({wire::asked_key(cluster::JobId(number - kept)), std::nullopt});
       }
       const auto done = (*store)->commit(revision, writes);
       if (done.status != store::CommitResult::Status::done) return failed(done.why);
@@ -79,12 +82,11 @@ Result<> run(const std::string& folder) {
   if (!store) return std::move(store).error();
   std::printf("  opened and checked in     %8.0f ms\n", ms_since(begun));
   begun = Clock::now();
-  const auto contents = (*store)->load();
-  if (!contents) return contents.error();
   cluster::State state;
-  for (const auto& [key, bytes] : contents->objects) {
-    if (auto decoded = wire::decode_into(state, key, bytes); !decoded) return decoded;
-  }
+  const auto read = (*store)->read([&state](std::string_view key, std::string_view bytes) {
+    return wire::decode_into(state, key, bytes);
+  });
+  if (!read) return read.error();
   cluster::derive(state, Instant(1s));
   const double load_ms = ms_since(begun);
   std::printf("  loaded into a state in    %8.0f ms   %.1f x the floor of %.0f ms\n", load_ms,

@@ -64,7 +64,7 @@ constexpr double patience_seconds = 60;  // real, after which the ratio is taken
 // A store in memory that knows how long its commits took.
 class TimedStore final : public store::Store {
  public:
-  Result<store::Contents> load() override { return store_.load(); }
+  Result<std::uint64_t> read(const Each& each) override { return store_.read(each); }
   store::CommitResult commit(std::uint64_t revision, std::span<const store::Write> writes) override {
     const auto start = Clock::now();
     auto done = store_.commit(revision, writes);

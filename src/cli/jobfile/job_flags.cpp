@@ -7,10 +7,7 @@
 namespace tutti::jobfile {
 namespace {
 
-using cluster::bytes_of;
 using cluster::ranks_max;
-
-constexpr std::size_t array_bytes_max = 64 << 20;  // of the commands and environments of all elements
 
 // A setter that parses and stores.
 template <class T, class Value>
@@ -108,10 +105,6 @@ std::string default_name(const std::string& program) {
 
 Result<std::vector<cluster::JobSpec>> spread(const cluster::JobSpec& spec, const ArrayRange& array) {
   if (array.indices.empty()) return std::vector{spec};
-  if ((bytes_of(spec.command) + bytes_of(spec.env)) * array.indices.size() > array_bytes_max)
-    return invalid("the commands and environments of all elements are larger than 64 MiB")
-        .within("array")
-        .remedy("ship what is large as a file, with sync");
   std::vector<cluster::JobSpec> specs(array.indices.size(), spec);
   for (std::size_t at = 0; at < specs.size(); ++at)
     specs[at].array = cluster::ArrayPart{

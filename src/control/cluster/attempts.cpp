@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "base/exit_codes.hpp"
 #include "control/cluster/machine.hpp"
@@ -60,7 +61,7 @@ void Machine::on(const Planned& event) {
   for (const sched::Start& planned : event.plan.starts) {
     Job* job = find(planned.job);
     if (job == nullptr || job->finished() || job->placed() || job->attempt != planned.attempt) continue;
-    if (!waits_for(state_, *job).empty() || !array_room.take(*job)) continue;
+    if (must_wait(state_, *job) || !array_room.take(*job)) continue;
     const sched::Room& room = state_.index.room(state_);
     const sched::Shape& shape = job->spec.shape;
     if (sched::runs_with(shape, static_cast<std::size_t>(planned.places.ranks())) &&
@@ -80,17 +81,17 @@ void Machine::stop(const sched::Stop& planned) {
   end(*job, EndCause::preempted, planned.why);
 }
 
-void Machine::start(Job& job, const std::vector<RankPlace>& places) {
+void Machine::start(Job& job, std::vector<RankPlace> places) {
   job.holds = true;
-  job.places = places;
-  job.ranks.assign(places.size(), {});
+  job.places = std::move(places);
+  job.ranks.assign(job.places.size(), {});
   job.state = JobState::starting;
   job.started_at = now_;
   job.saved_at = {};
   job.attempt_losses = 0;
   job.reason = job.last_end.empty() ? "" : "started again: " + job.last_end;
   job.ending = EndCause::none;
-  job.master_port = take_port(job, state_.nodes.at(places.front().node));
+  job.master_port = take_port(job, state_.nodes.at(job.places.front().node));
   touch(job);
   for (auto& [node, ranks] : ranks_by_node(job, [](const RankStatus&) { return true; }))
     effects_.sends.push_back(StartRanks{node, job.id, job.attempt, std::move(ranks)});
@@ -144,13 +145,34 @@ void Machine::apply(const NodeName& node, const RankReport& report) {
   set_rank(*job, report.rank, report.status);
 }
 
+// A rank may say something new at every moment, and an agent that there is something new: it is stored with
+// the next tick that is due, and told again after a crash.
 void Machine::note(Job& job, std::int32_t rank, const RankStatus& status) {
-  job.ranks[static_cast<std::size_t>(rank)].detail = status.detail;
+  say(job, rank, status.detail);
   job.ranks[static_cast<std::size_t>(rank)].saved_at = status.saved_at;
+  state_.noted.insert(job.id);
   // The folder may be older than the attempt, and a node's clock may be ahead.
-  if (status.saved_at > job.started_at && status.saved_at > job.saved_at && status.saved_at <= now_)
-    job.saved_at = status.saved_at;
-  touch(job);
+  if (status.saved_at <= job.started_at || status.saved_at <= job.saved_at || status.saved_at > now_) return;
+  job.saved_at = status.saved_at;
+  derive(state_, job, now_);
+}
+
+void Machine::say(Job& job, std::int32_t rank, std::string detail) {
+  std::string& said = job.ranks[static_cast<std::size_t>(rank)].detail;
+  std::size_t& bytes = state_.tallies.at(job.id).detail_bytes;
+  bytes -= said.size();
+  if (bytes + detail.size() > job_details_bytes_max) detail.clear();
+  bytes += detail.size();
+  said = std::move(detail);
+}
+
+void Machine::store_notes() {
+  const bool due = now_ >= state_.notes_due || state_.notes_due - now_ > note_every;
+  if (!due || state_.noted.empty()) return;
+  state_.notes_due = now_ + note_every;
+  for (const JobId id : std::exchange(state_.noted, {})) {
+    if (state_.jobs.contains(id)) effects_.jobs.insert(id);
+  }
 }
 
 void Machine::answer_stale(const NodeName& node, const RankReport& report) {
@@ -185,8 +207,17 @@ void Machine::set_rank(Job& job, std::int32_t rank, RankStatus status) {
   RankTally& tally = state_.tallies.at(job.id);
   if (known.state == RankState::assigned && status.state != RankState::assigned) --tally.to_start;
   if (known.state != RankState::exited && status.state == RankState::exited) --tally.to_end;
+  say(job, rank, status.detail);
+  std::string said = std::move(known.detail);
   known = status;
-  touch(job);
+  known.detail = std::move(said);
+  // That a rank has started need not be stored at once: its agent tells it again, and gangs are large. When
+  // the last has, the job is.
+  if (known.state == RankState::exited) {
+    effects_.jobs.insert(job.id);
+  } else {
+    state_.noted.insert(job.id);
+  }
   if (status.state == RankState::exited && status.vanished) {
     end(job, EndCause::node_lost, describe_exit(job, rank, status));
   } else if (status.node_fault) {
@@ -230,7 +261,10 @@ void Machine::send_end(const Job& job) {
 void Machine::settle(Job& job) {
   const RankTally& tally = state_.tallies.at(job.id);
   if (tally.to_end > 0) {
-    if (tally.to_start == 0 && job.state == JobState::starting) job.state = JobState::running;
+    if (tally.to_start == 0 && job.state == JobState::starting) {
+      job.state = JobState::running;
+      touch(job);
+    }
     return;
   }
   note_end(job);
@@ -266,11 +300,6 @@ void Machine::settle(Job& job) {
 }
 
 void Machine::finish(Job& job, JobState state, std::string reason) {
-  end_job(job, state, std::move(reason));
-  if (state != JobState::succeeded) cancel_dependents({job.id});
-}
-
-void Machine::end_job(Job& job, JobState state, std::string reason) {
   release(job, true);
   job.state = state;
   job.reason = std::move(reason);
@@ -281,29 +310,15 @@ void Machine::end_job(Job& job, JobState state, std::string reason) {
   effects_.schedule = true;
 }
 
-// What needs the success of a job that had none will never start, nor will what needs the success of that. A
-// job comes after jobs that were there before it: in the order of ids, each is ended after what dooms it.
-void Machine::cancel_dependents(const std::vector<JobId>& without_success) {
-  std::set<JobId> doomed;
-  for (const JobId id : without_success) {
-    const auto& followers = state_.index.followers(id);
-    doomed.insert(followers.begin(), followers.end());
-  }
-  while (!doomed.empty()) {
-    const JobId id = doomed.extract(doomed.begin()).value();
-    Job& job = state_.jobs.at(id);
-    if (job.finished() || job.placed()) continue;
-    const auto& followers = state_.index.followers(id);
-    doomed.insert(followers.begin(), followers.end());
-    for (const Dependency& dependency : job.spec.after) {
-      const Job* before = find(dependency.job);
-      if (!dependency.success || before == nullptr) continue;
-      if (!before->finished() || before->state == JobState::succeeded) continue;
-      end_job(
-          job, JobState::cancelled,
-          "job " + before->id.text() + ", whose success it needs, " + std::string(name_of(before->state)));
-      break;
-    }
+// What needs the success of a job that had none will never start, nor will what needs the success of that: a
+// job that ends dooms its followers, which come after it in the order of ids.
+void Machine::on(const EndDoomed&) {
+  const auto& doomed = state_.index.doomed();
+  for (std::size_t ended = 0; ended < doomed_per_step_max && !doomed.empty(); ++ended) {
+    const auto [id, by] = *doomed.begin();
+    const Job* before = find(by);
+    const std::string end = before == nullptr ? "did not succeed" : std::string(name_of(before->state));
+    finish(state_.jobs.at(id), JobState::cancelled, "job " + by.text() + ", whose success it needs, " + end);
   }
 }
 

@@ -37,6 +37,7 @@ struct ClusterTest : testing::Test {
     const auto checked = invariants(state);
     EXPECT_TRUE(checked.ok()) << (checked ? "" : checked.error().text());
     sends.insert(sends.end(), effects.sends.begin(), effects.sends.end());
+    if (!state.index.doomed().empty()) happen(EndDoomed{});
     if (effects.schedule) happen(planned());
     return effects;
   }

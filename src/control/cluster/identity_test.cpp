@@ -28,6 +28,12 @@ struct IdentityTest : ClusterTest {
     }
     return "unset";
   }
+  // One whose agent's folder is known by its identity.
+  Hello acquaintance(const NodeName& name) const {
+    Hello known = hello(name, 1);
+    known.identity = "folder of " + name;
+    return known;
+  }
 };
 
 // ---- ids of jobs
@@ -55,22 +61,64 @@ TEST_F(IdentityTest, TheJobsOfAnotherClusterDoNotCount) {
 }
 
 // The store is an older copy: it knows jobs up to 2, and a node has seen 9. Who got 3 before that was known
-// would find the logs and checkpoints of another job.
-TEST_F(IdentityTest, AJobWithAnIdThatHadBeenGivenOutIsCancelled) {
-  happen(hello("a", 2));
-  const JobId before = submit(spec(1));
+// would find the checkpoints of another job.
+TEST_F(IdentityTest, AWaitingJobWithAnIdThatHadBeenGivenOutIsHeld) {
+  happen(acquaintance("a"));
+  happen(acquaintance("b"));
+  const JobId before = submit(spec(2));
   submit(spec(1));
   derive(state, now);  // as after a restart
-  happen(hello("a", 2));
+  happen(acquaintance("a"));
   const JobId doubtful = submit(spec(1));
   ASSERT_EQ(doubtful, JobId(3));
-  Hello seen = hello("b", 2);
+  Hello seen = acquaintance("b");
   seen.jobs_seen = 9;
   happen(seen);
-  EXPECT_FALSE(job(before).finished());
-  EXPECT_EQ(job(doubtful).ending == EndCause::cancelled || job(doubtful).state == JobState::cancelled, true);
-  EXPECT_NE(job(doubtful).reason.find("submit it again"), std::string::npos) << job(doubtful).reason;
+  EXPECT_TRUE(job(before).held.empty());
+  EXPECT_TRUE(job(JobId(2)).held.empty()) << "the store knew it";
+  EXPECT_FALSE(job(doubtful).placed());
+  EXPECT_NE(why(doubtful).find("submit it again"), std::string::npos) << why(doubtful);
   EXPECT_EQ(submit(spec(1)), JobId(10));
+  EXPECT_TRUE(happen(Release{doubtful}).reply.ok()) << "a person may know better";
+}
+
+// Whoever has the join token may say what it likes: it costs ids, and nobody's job.
+TEST_F(IdentityTest, WhatAnAgentClaimsEndsAndHoldsNothing) {
+  happen(acquaintance("a"));
+  derive(state, now);
+  happen(acquaintance("a"));
+  const JobId runs = submit(spec(1));
+  const JobId waits = submit(spec(1));
+  const auto unharmed = [&](const char* who) {
+    EXPECT_TRUE(job(runs).placed()) << who;
+    EXPECT_EQ(job(runs).ending, EndCause::none) << who;
+    EXPECT_FALSE(job(waits).finished()) << who;
+    EXPECT_TRUE(job(waits).held.empty()) << who;
+  };
+  Hello liar = acquaintance("z");
+  liar.inventory = {};
+  liar.jobs_seen = state.next_job + 5;
+  happen(liar);
+  unharmed("a stranger");
+  liar.jobs_seen = state.next_job + 5;
+  happen(liar);
+  unharmed("one that says it again");
+  Hello thief = acquaintance("a");
+  thief.identity = "another folder";
+  thief.jobs_seen = state.next_job + 5;
+  thief.ranks = {{runs, 0, 0, {RankState::started}}};
+  happen(thief);
+  unharmed("one with another's name");
+  Hello known = acquaintance("a");
+  known.ranks = thief.ranks;
+  known.jobs_seen = state.next_job + 5;
+  happen(known);
+  unharmed("a known one that has greeted before");
+  derive(state, now);
+  now += 2min;
+  known.jobs_seen = state.next_job + 5;
+  happen(known);
+  unharmed("a known one that comes late");
 }
 
 // ---- ports

@@ -51,8 +51,12 @@ class Index {
   const std::set<sched::JobId>& jobs_on(const std::string& node) const { return residents_.jobs_on(node); }
   // The job's ranks on that node.
   RankRun ranks_on(const std::string& node, sched::JobId job) const { return residents_.ranks_on(node, job); }
-  // Unfinished jobs that need the success of this one.
-  const std::set<sched::JobId>& followers(sched::JobId job) const { return followers_.of(job); }
+  // Waiting jobs that will never start, with the job whose success they need.
+  const std::map<sched::JobId, sched::JobId>& doomed() const { return followers_.doomed(); }
+  // Jobs that wait for others to end.
+  const std::map<sched::JobId, Followers::Wait>& waits() const { return followers_.waits(); }
+  // For how many others unfinished jobs wait, all together.
+  std::size_t dependencies() const { return followers_.dependencies(); }
   bool port_taken(const std::string& address, std::int32_t port) const {
     return residents_.port_taken(address, port);
   }

@@ -26,6 +26,16 @@ Result<> check_job(const State& state, const Job& job) {
   return {};
 }
 
+Result<> check_bytes(const State& state) {
+  JobBytes fresh;
+  for (const auto& [id, job] : state.jobs) {
+    fresh.comes(job);
+    if (job.finished()) fresh.ends(job);
+  }
+  if (fresh != state.bytes) return failed("the bytes of the jobs are counted wrong");
+  return {};
+}
+
 Result<> check_fabric(const State& state) {
   for (const auto& [ends, link] : *state.fabric) {
     const std::string name = "the link from " + link.from + " to " + link.to;
@@ -61,6 +71,7 @@ Result<> invariants(const State& state) {
   if (state.ended.jobs() != state.jobs.size() - active)
     return failed("there are finished jobs in the set of ended ones that do not exist, or some are missing");
   if (auto checked = state.index.check(state); !checked) return checked;
+  if (auto checked = check_bytes(state); !checked) return checked;
   return check_fabric(state);
 }
 

@@ -78,7 +78,7 @@ TEST(Limits, OfNumbers) {
     job.array = ArrayPart{JobId(), index, 1, 0};
   });
   expect_limit(dependencies_max, dependencies_max + 1, "after", [](JobSpec& job, std::size_t count) {
-    job.after.assign(count, {JobId(1), false});
+    job.after = std::vector<Dependency>(count, {JobId(1), false});
   });
 }
 

@@ -32,6 +32,7 @@ class Machine {
   // attempts.cpp
   void on(const Reported& event);
   void on(const Planned& event);
+  void on(const EndDoomed& event);
 
  private:
   // requests.cpp
@@ -44,11 +45,15 @@ class Machine {
   // nodes.cpp
   void judge_silence();
   void lose(Node& node);
-  void pass_over_ids(const Hello& hello);
+  // `reunion`: it is an old acquaintance that is back after the start.
+  void pass_over_ids(const Hello& hello, bool reunion);
   // `told` are the ranks of its Hello.
   void ask_for_strays(const std::set<Stray>& told, Node& node);
   void compare(const NodeName& node, const std::set<Stray>& told, Job& job);
   void note(Job& job, std::int32_t rank, const RankStatus& status);
+  // What the ranks of a job say is bounded together.
+  void say(Job& job, std::int32_t rank, std::string detail);
+  void store_notes();
   void answer_stale(const NodeName& node, const RankReport& report);
   void remove_stray(const NodeName& node, const RankReport& report);
 
@@ -72,15 +77,13 @@ class Machine {
   void expire_nodes(const Retention& keep, std::size_t nodes_max);
 
   // attempts.cpp: the life of one attempt
-  void start(Job& job, const std::vector<RankPlace>& places);
+  void start(Job& job, std::vector<RankPlace> places);
   void apply(const NodeName& node, const RankReport& report);
   void set_rank(Job& job, std::int32_t rank, RankStatus status);
   void end(Job& job, EndCause cause, std::string reason);
   void send_end(const Job& job);
   void settle(Job& job);
   void finish(Job& job, JobState state, std::string reason);
-  void end_job(Job& job, JobState state, std::string reason);
-  void cancel_dependents(const std::vector<JobId>& without_success);
   void requeue(Job& job);
   void release(Job& job, bool job_ended);
   void stop(const sched::Stop& stop);
@@ -101,6 +104,8 @@ class Machine {
 
 // snapshot.cpp: what it waits for before it looks for room: another job, a time, a person; "" if for nothing.
 std::string waits_for(const State& state, const Job& job);
+// The same without the words.
+bool must_wait(const State& state, const Job& job);
 
 // How many more elements of each array may run at once.
 class ArrayRoom {

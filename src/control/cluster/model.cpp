@@ -1,4 +1,4 @@
-#include "control/cluster/model.hpp"
+#include "control/cluster/machine.hpp"
 
 namespace tutti::cluster {
 
@@ -13,6 +13,7 @@ void list(std::set<JobId>& jobs, const Job& job, bool listed) {
 }
 
 void derive_lists(State& state, const Job& job) {
+  const bool was_active = state.active.contains(job.id);
   list(state.active, job, !job.finished());
   list(state.holding, job, job.placed());
   if (!job.placed()) {
@@ -21,7 +22,11 @@ void derive_lists(State& state, const Job& job) {
              at == state.tallies.end() || at->first != job.id) {
     state.tallies.emplace_hint(at, job.id, tally_of(job));
   }
-  if (job.finished()) state.ended.add(job);
+  if (!job.finished() && !was_active) state.bytes.comes(job);
+  if (job.finished() && state.ended.add(job)) {
+    if (!was_active) state.bytes.comes(job);
+    state.bytes.ends(job);
+  }
 }
 
 }  // namespace
@@ -35,10 +40,13 @@ void derive(State& state, Instant now) {
   state.active.clear();
   state.holding.clear();
   state.pauses.clear();
+  state.noted.clear();
   state.submit_keys = {};
   state.blame = {};
   state.tallies.clear();
   state.ended = {};
+  state.bytes = {};
+  state.asked.clear();
   for (const auto& [id, job] : state.jobs) {
     derive_lists(state, job);
     if (!job.finished() && job.not_before > now) state.pauses.emplace(job.not_before, id);
@@ -46,6 +54,7 @@ void derive(State& state, Instant now) {
     state.next_job = std::max(state.next_job, id.number() + 1);
   }
   state.next_job_loaded = state.next_job;
+  state.loaded_at = now;
   for (auto& [name, node] : state.nodes) {
     node.heard_at = now;
     node.greeted = false;
@@ -64,6 +73,7 @@ RankTally tally_of(const Job& job) {
   for (const RankStatus& rank : job.ranks) {
     if (rank.state == RankState::assigned) ++tally.to_start;
     if (rank.state != RankState::exited) ++tally.to_end;
+    tally.detail_bytes += rank.detail.size();
   }
   return tally;
 }
@@ -80,7 +90,10 @@ std::set<NodeName> node_names(const State& state) {
 }
 
 void keep_strays(State& fresh, const State& before) {
-  if (before.revision > 0) fresh.next_job_loaded = before.next_job_loaded;
+  if (before.revision > 0) {
+    fresh.next_job_loaded = before.next_job_loaded;
+    fresh.loaded_at = before.loaded_at;
+  }
   for (auto& [name, node] : fresh.nodes) {
     if (const auto known = before.nodes.find(name); known != before.nodes.end())
       node.strays = known->second.strays;
@@ -136,6 +149,14 @@ std::string_view state_name(const Job& job) {
   return job.held.empty() || job.finished() ? name_of(job.state) : "held";
 }
 
+JobId asked_with(const Job& job) { return job.spec.array ? job.spec.array->first : job.id; }
+
+const JobSpec* asked_under(const State& state, JobId first) {
+  // Those that were asked for together have ids that follow each other.
+  const auto at = state.jobs.lower_bound(first);
+  return at != state.jobs.end() && asked_with(at->second) == first ? &at->second.spec : nullptr;
+}
+
 Result<std::vector<JobId>> array_elements(const State& state, JobId job) {
   const auto known = state.jobs.find(job);
   if (known == state.jobs.end()) return invalid("there is no job " + job.text());
@@ -176,6 +197,7 @@ std::string reason_of(const Node& node) {
 
 std::string reason_of(const State& state, const Job& job) {
   if (!job.finished() && !job.placed()) {
+    if (std::string why = waits_for(state, job); !why.empty()) return why;
     if (const std::string* why = state.index.why_waiting(job.id)) return *why;
   }
   return job.reason;

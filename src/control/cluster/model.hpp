@@ -14,7 +14,9 @@
 #include "control/cluster/blame.hpp"
 #include "control/cluster/fabric.hpp"
 #include "control/cluster/index.hpp"
+#include "control/cluster/job_bytes.hpp"
 #include "control/cluster/retention.hpp"
+#include "control/cluster/shared.hpp"
 #include "control/cluster/submit_keys.hpp"
 #include "control/sched/sched.hpp"
 
@@ -29,6 +31,10 @@ inline const QueueName default_queue = "default";
 constexpr std::size_t queued_jobs_max = 200'000;
 constexpr std::int32_t ranks_max = 100'000;
 constexpr std::int32_t array_elements_max = 10'000;
+// Of all unfinished jobs together: who waits for whom is kept, and followed when one of them ends.
+constexpr std::size_t dependencies_total_max = 1'000'000;
+// What the ranks of one job have to say, all of them together; what comes later is left out.
+constexpr std::size_t job_details_bytes_max = 64 << 10;
 
 // ---- nodes
 
@@ -112,11 +118,11 @@ struct ArrayPart {
 
 struct JobSpec {
   std::string name;
-  std::vector<std::string> command;
-  std::vector<std::string> env;  // K=V
-  std::string workdir;           // where ranks start
-  std::string sync;              // hash of the manifest of a shipped folder, "" for none
-  std::string output;            // a file for the logs of all ranks as well, "" for none
+  Shared<std::string> command;
+  Shared<std::string> env;  // K=V
+  std::string workdir;      // where ranks start
+  std::string sync;         // hash of the manifest of a shipped folder, "" for none
+  std::string output;       // a file for the logs of all ranks as well, "" for none
   std::string user;
   sched::Shape shape;
   QueueName queue = default_queue;
@@ -128,7 +134,7 @@ struct JobSpec {
   bool slurm_variables = false;         // ranks see SLURM_* too
   bool yields = false;                  // saves its work when asked to end: may be put aside and resumed
   std::optional<ArrayPart> array;
-  std::vector<Dependency> after;
+  Shared<Dependency> after;
 
   friend bool operator==(const JobSpec&, const JobSpec&) = default;
 };
@@ -224,6 +230,7 @@ struct Standing;
 struct RankTally {
   std::int32_t to_start = 0;
   std::int32_t to_end = 0;
+  std::size_t detail_bytes = 0;  // what they have said so far
 
   friend bool operator==(const RankTally&, const RankTally&) = default;
 };
@@ -241,7 +248,13 @@ struct State {
   // Replaced as a whole and never changed, so that snapshots share it.
   std::shared_ptr<const Fabric> fabric = std::make_shared<const Fabric>();
 
+  // While a state is read: what was asked for, before the jobs that were asked for with it; then empty.
+  std::map<JobId, JobSpec> asked;
+  // Jobs that an earlier version stored together with what was asked for: to be written anew.
+  std::set<JobId> stored_whole;
+
   std::uint64_t next_job_loaded = 1;  // as it was when the state was loaded; derived
+  Instant loaded_at;
 
   // Derived, by derive() alone: jobs that are not finished, those among them that hold places, and those that
   // are finished. Most jobs of a full cluster wait, and most of a long-lived one are finished: what runs is
@@ -251,8 +264,12 @@ struct State {
   // Of those that hold places; kept in step by whoever moves a rank on.
   std::map<JobId, RankTally> tallies;
   Ended ended;
+  JobBytes bytes;
   Index index;
   SubmitKeys submit_keys;
+  // Jobs whose ranks have said something that is not stored yet, and when that is due.
+  std::set<JobId> noted;
+  Instant notes_due;
   std::set<std::pair<Instant, JobId>> pauses;  // when jobs that wait to start again may do so
   Blame blame;
   // What questions about waiting jobs are answered from (explain.hpp); null before the first.
@@ -279,6 +296,11 @@ std::string_view name_of(NodeState state);
 std::string_view name_of(JobState state);
 // As people and programs see it: one that is held says so.
 std::string_view state_name(const Job& job);
+
+// What was asked for is kept once for all elements of an array: under the id of the first.
+JobId asked_with(const Job& job);
+// What is kept under that id; null if no job is left that was asked for with it.
+const JobSpec* asked_under(const State& state, JobId first);
 
 // The elements of the array that the job belongs to, in the order of their ids.
 Result<std::vector<JobId>> array_elements(const State& state, JobId job);

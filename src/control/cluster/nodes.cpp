@@ -6,12 +6,16 @@
 namespace tutti::cluster {
 
 constexpr std::uint64_t ids_passed_over_max = 10'000'000;
+// After the state was loaded: agents that were connected before come back within this.
+constexpr Duration reunion_max = 1min;
 
 // Both sides compare full state and converge: what the node runs and should not is ended, what it should run
 // and does not know of is started, what has vanished is an end that the program did not cause.
 void Machine::on(const Hello& event) {
   auto [at, added] = state_.nodes.try_emplace(event.node);
   Node& node = at->second;
+  const bool reunion = !added && !node.greeted && !event.identity.empty() &&
+                       node.identity == event.identity && now_ - state_.loaded_at <= reunion_max;
   Node fresh = node;
   fresh.name = event.node;
   fresh.location = event.location;
@@ -30,7 +34,7 @@ void Machine::on(const Hello& event) {
   const Node before = std::exchange(node, std::move(fresh));
   state_.index.changed(before, node);
   if (!stored) touch(node);
-  pass_over_ids(event);
+  pass_over_ids(event, reunion);
   for (const RankReport& report : event.ranks) apply(node.name, report);
   std::set<Stray> told;
   for (const RankReport& report : event.ranks) told.insert({report.job, report.attempt, report.rank});
@@ -40,24 +44,27 @@ void Machine::on(const Hello& event) {
   effects_.schedule = true;
 }
 
-// An id that some node has seen is never given out again: this store may be an older copy. A job that was
-// submitted since and got such an id would find the logs and checkpoints of another one; it has to go.
-void Machine::pass_over_ids(const Hello& hello) {
+// An id that some node has seen is never given out again: this store may be an older copy. Nobody's word ends
+// a job, though. One that was submitted since the start and has such an id could find the checkpoints of
+// another one: it is held for a person to look at, and only on the word of an agent that this store knows,
+// in the first moments, when those of an older copy are heard.
+void Machine::pass_over_ids(const Hello& hello, bool reunion) {
   if (hello.cluster != state_.cluster_id || hello.jobs_seen < state_.next_job) return;
   // No older copy of a store lacks so many: whoever says so is wrong, and would use up the ids.
   if (hello.jobs_seen - state_.next_job > ids_passed_over_max) return;
   state_.next_job = hello.jobs_seen + 1;
   effects_.cluster = true;
+  if (!reunion) return;
   const auto first = state_.active.lower_bound(JobId(state_.next_job_loaded));
   for (const JobId id : std::vector(first, state_.active.end())) {
     Job& job = state_.jobs.at(id);
-    const std::string reason = "node " + hello.node + " has seen an earlier job " + id.text() +
-                               ": the store is older than that; submit it again";
-    if (job.placed()) {
-      cancel_placed(job, reason);
-    } else if (!job.finished()) {
-      finish(job, JobState::cancelled, reason);
-    }
+    // The agent itself gives back what has run there before.
+    if (job.placed() || job.attempt > 0 || !job.held.empty()) continue;
+    job.held = "node " + hello.node + " has seen a job up to " + std::to_string(hello.jobs_seen) +
+               ": the store may be an older copy, and job " + id.text() +
+               " would find what another one has left; cancel it and submit it again, or release it if the "
+               "node is wrong";
+    touch(job);
   }
 }
 
@@ -178,6 +185,7 @@ void Machine::on(const Tick& event) {
   }
   look_after_nodes();
   wake_paused();
+  store_notes();
   if (now_ >= state_.index.wake()) effects_.schedule = true;
 }
 

@@ -15,6 +15,13 @@ std::string describe_cluster(const State& state) {
   return text + ", " + std::to_string(cpus) + " CPUs";
 }
 
+// The elements of an array are alike: what is large is held once for all of them, however they came.
+void share(const JobSpec& first, JobSpec& element) {
+  element.command = first.command;
+  element.env = first.env;
+  element.after = first.after;
+}
+
 }  // namespace
 
 // Refuses what can never run; what merely has to wait is let in.
@@ -57,6 +64,14 @@ Result<> Machine::admit(const Submit& event) {
   // The elements of an array differ only in their index, and are admitted together.
   JobSpec first_spec = event.specs.front();
   if (auto admitted = admit(first_spec); !admitted) return admitted;
+  if (auto room = state_.bytes.admit(first_spec, event.specs.size()); !room) return room;
+  const std::size_t dependencies = first_spec.after.size() * event.specs.size();
+  if (state_.index.dependencies() + dependencies > dependencies_total_max) {
+    return failed("the unfinished jobs wait for " + std::to_string(state_.index.dependencies()) +
+                  " others and this would add " + std::to_string(dependencies) + "; " +
+                  std::to_string(dependencies_total_max) + " is the most")
+        .remedy("let many jobs wait for one that comes after all of theirs");
+  }
   for (const JobSpec& spec : event.specs) {
     first_spec.array = spec.array;
     if (spec != first_spec || (event.specs.size() > 1 && !spec.array)) {
@@ -102,7 +117,10 @@ void Machine::on(const Submit& event) {
     Job job;
     job.id = JobId(state_.next_job++);
     job.spec = spec;
-    if (job.spec.array) job.spec.array->first = first;
+    if (job.spec.array) {
+      job.spec.array->first = first;
+      share(event.specs.front(), job.spec);
+    }
     if (job.id == first) job.submit_key = event.key;
     job.submitted_at = job.queued_at = now_;
     job.reason = "waits for the scheduler";
@@ -112,6 +130,7 @@ void Machine::on(const Submit& event) {
   }
   if (!event.key.empty()) state_.submit_keys.add(event.key, first, now_);
   effects_.reply = std::move(ids);
+  effects_.asked.insert(first);
   effects_.cluster = true;
   effects_.schedule = true;
 }
@@ -155,7 +174,6 @@ void Machine::cancel_placed(Job& job, const std::string& reason) {
 void Machine::cancel_array(const Cancel& event, const std::string& reason) {
   auto elements = array_elements(state_, event.job);
   if (!elements) return fail(std::move(elements).error());
-  std::vector<JobId> ended;
   std::vector<JobId> cancelled;
   for (const JobId id : *elements) {
     Job& job = state_.jobs.at(id);
@@ -164,12 +182,9 @@ void Machine::cancel_array(const Cancel& event, const std::string& reason) {
     if (job.placed()) {
       cancel_placed(job, reason);
     } else {
-      end_job(job, JobState::cancelled, reason);
-      ended.push_back(id);
+      finish(job, JobState::cancelled, reason);
     }
   }
-  // One walk for all of them: an array may have as many elements as there are jobs that wait.
-  cancel_dependents(ended);
   if (cancelled.empty())
     return fail(invalid("every element of the array of job " + event.job.text() + " has ended already"));
   effects_.reply = std::move(cancelled);

@@ -17,14 +17,29 @@ bool ends_a_cancelled_job(const State& state, const RankReport& report) {
   return job != state.jobs.end() && job->second.ending == EndCause::cancelled;
 }
 
+std::size_t said_bytes_of(const Job& job) {
+  std::size_t bytes = job.reason.size() + job.last_end.size() + job.held.size();
+  for (const RankStatus& rank : job.ranks) bytes += rank.detail.size();
+  return bytes;
+}
+
 }  // namespace
 
-void Ended::add(const Job& job) {
-  if (entries_.emplace(job.finished_at, job.id).second) ranks_ += job.places.size();
+bool Ended::add(const Job& job) {
+  const auto [entry, added] = entries_.try_emplace({job.finished_at, job.id});
+  if (!added) return false;
+  entry->second = said_bytes_of(job);
+  said_bytes_ += entry->second;
+  ranks_ += job.places.size();
+  return true;
 }
 
 void Ended::remove(const Job& job) {
-  if (entries_.erase({job.finished_at, job.id}) > 0) ranks_ -= job.places.size();
+  const auto entry = entries_.find({job.finished_at, job.id});
+  if (entry == entries_.end()) return;
+  said_bytes_ -= entry->second;
+  ranks_ -= job.places.size();
+  entries_.erase(entry);
 }
 
 bool frees_room(const State& state, const Event& event) {
@@ -46,7 +61,10 @@ void Machine::drop(const Job& job) {
     effects_.past_use.insert(who);
   }
   effects_.jobs.insert(id);
+  effects_.shown.erase(id);
+  effects_.asked.insert(asked_with(job));
   state_.ended.remove(job);
+  state_.bytes.goes(job);
   state_.jobs.erase(id);
 }
 
@@ -66,11 +84,14 @@ void Machine::drop(const Node& node) {
 
 std::size_t Machine::expire_jobs(const Retention& keep) {
   std::size_t dropped = 0;
+  const std::size_t bytes_before = state_.bytes.all();
   const auto& entries = state_.ended.entries();
   for (auto at = entries.begin(); at != entries.end() && dropped < expired_per_step_max;) {
-    const auto [ended_at, id] = *at++;
+    if (bytes_before - state_.bytes.all() > expired_bytes_per_step_max) break;
+    const auto [ended_at, id] = (at++)->first;
     if (now_ - ended_at < keep.jobs_age_min) break;
-    const bool too_many = state_.ended.jobs() > keep.jobs_max || state_.ended.ranks() > kept_ranks_max;
+    const bool too_many = state_.ended.jobs() > keep.jobs_max || state_.ended.ranks() > kept_ranks_max ||
+                          state_.bytes.finished() + state_.ended.said_bytes() > kept_bytes_max;
     if (!too_many && !is_over(now_ - ended_at, keep.jobs_age_max)) break;
     if (is_newest(id)) continue;
     drop(state_.jobs.at(id));

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstddef>
-#include <set>
+#include <map>
 #include <utility>
 
 #include "base/time.hpp"
@@ -20,6 +20,7 @@ constexpr Duration kept_nodes_age_default = 7 * 24h;
 constexpr std::size_t kept_ranks_max = 2'000'000;
 // Of one event: what is due is removed bit by bit, so that nobody waits behind it.
 constexpr std::size_t expired_per_step_max = 200;
+constexpr std::size_t expired_bytes_per_step_max = 16 << 20;
 
 struct Retention {
   std::size_t jobs_max = kept_jobs_default;
@@ -37,18 +38,22 @@ class Ended {
  public:
   using Entry = std::pair<Instant, sched::JobId>;
 
-  void add(const Job& job);
+  // False if it was known.
+  bool add(const Job& job);
   void remove(const Job& job);
 
-  const std::set<Entry>& entries() const { return entries_; }
+  // With what its ranks and its end left to say, in bytes.
+  const std::map<Entry, std::size_t>& entries() const { return entries_; }
   std::size_t jobs() const { return entries_.size(); }
   std::size_t ranks() const { return ranks_; }
+  std::size_t said_bytes() const { return said_bytes_; }
 
   friend bool operator==(const Ended&, const Ended&) = default;
 
  private:
-  std::set<Entry> entries_;
+  std::map<Entry, std::size_t> entries_;
   std::size_t ranks_ = 0;
+  std::size_t said_bytes_ = 0;
 };
 
 }  // namespace tutti::cluster

@@ -51,10 +51,19 @@ class Numbers {
   sched::UserIndex last_user_ = 0;
 };
 
-// What it waits for beside room, "" if for nothing. One that waits for room alone is counted.
-std::string held_by(const State& state, ArrayRoom& array_room, const Job& job) {
-  if (std::string why = waits_for(state, job); !why.empty()) return why;
-  if (array_room.take(job)) return "";
+// Of those that it comes after; null if all have ended.
+const Dependency* first_unfinished(const State& state, const Job& job) {
+  if (const auto wait = state.index.waits().find(job.id); wait != state.index.waits().end())
+    return &job.spec.after[wait->second.first];
+  // One that nobody has submitted, and that is only asked about, is not followed.
+  if (job.spec.after.empty() || state.jobs.contains(job.id)) return nullptr;
+  const auto found =
+      std::find_if(job.spec.after.begin(), job.spec.after.end(),
+                   [&](const Dependency& dependency) { return state.active.contains(dependency.job); });
+  return found == job.spec.after.end() ? nullptr : &*found;
+}
+
+std::string waits_for_array(const Job& job) {
   return "waits for other elements of its array: at most " + std::to_string(job.spec.array->limit) +
          " run at once";
 }
@@ -67,12 +76,16 @@ std::string waits_for(const State& state, const Job& job) {
     return "waits until " + format_instant(job.not_before) + " to start again, because it ended badly " +
            std::to_string(job.bad_ends) + " times in a row: " + job.last_end;
   }
-  for (const Dependency& dependency : job.spec.after) {
-    const auto before = state.jobs.find(dependency.job);
-    if (before == state.jobs.end() || before->second.finished()) continue;
-    return "waits for job " + dependency.job.text() + " to " + (dependency.success ? "succeed" : "end");
-  }
-  return "";
+  if (const auto doomed = state.index.doomed().find(job.id); doomed != state.index.doomed().end())
+    return "job " + doomed->second.text() + ", whose success it needs, had none: it is about to end";
+  const Dependency* before = first_unfinished(state, job);
+  if (before == nullptr) return "";
+  return "waits for job " + before->job.text() + " to " + (before->success ? "succeed" : "end");
+}
+
+bool must_wait(const State& state, const Job& job) {
+  return !job.held.empty() || is_paused(state, job) || state.index.doomed().contains(job.id) ||
+         state.index.waits().contains(job.id);
 }
 
 ArrayRoom::ArrayRoom(const State& state) {
@@ -102,10 +115,15 @@ sched::Snapshot Index::snapshot(const State& state, Instant now) {
   Numbers numbers(state, usage_, now, snapshot);
   ArrayRoom array_room(state);
   snapshot.queued.reserve(waiting_.size());
+  // Both are in the order of ids: those that wait for others are passed over without being looked for.
+  auto blocked = followers_.waits().begin();
   for (auto& [id, view] : waiting_) {
+    while (blocked != followers_.waits().end() && blocked->first < id) ++blocked;
+    if (blocked != followers_.waits().end() && blocked->first == id) continue;
     const Job& job = state.jobs.at(id);
-    if (std::string why = held_by(state, array_room, job); !why.empty()) {
-      snapshot.held.push_back({id, std::move(why)});
+    if (must_wait(state, job)) continue;
+    if (!array_room.take(job)) {
+      snapshot.held.push_back({id, waits_for_array(job)});
       continue;
     }
     numbers.number(job.spec, view);

@@ -14,6 +14,7 @@ Node* Machine::find(const NodeName& name) {
 
 void Machine::touch(const Job& job) {
   effects_.jobs.insert(job.id);
+  effects_.shown.insert(job.id);
   derive(state_, job, now_);
 }
 

@@ -21,6 +21,10 @@ constexpr Duration heartbeat_every = 1s;
 // doubts its own ears first: they get one more lease.
 constexpr std::size_t mass_silence_nodes_min = 3;
 constexpr std::size_t mass_silence_part = 10;
+// What running ranks say is stored no more often.
+constexpr Duration note_every = 1s;
+// Of one EndDoomed.
+constexpr std::size_t doomed_per_step_max = 1'000;
 
 // ---- events
 
@@ -116,13 +120,15 @@ struct RemoveJobs {
 struct Expire {
   Retention keep;
 };
+// Some of those that wait for a success that will not come end: bit by bit, so that nobody waits behind it.
+struct EndDoomed {};
 struct Tick {
   bool deaf = false;  // whoever hears for the controller stands still: silence means nothing now
 };
 
 using Event =
     std::variant<Submit, Cancel, Release, Hello, Heard, Reported, Planned, Drain, Resume, FabricMeasured,
-                 SetQueue, RemoveQueue, RemoveNode, RemoveJobs, Expire, Tick, PortsHeld>;
+                 SetQueue, RemoveQueue, RemoveNode, RemoveJobs, Expire, Tick, PortsHeld, EndDoomed>;
 
 // ---- effects
 
@@ -157,6 +163,8 @@ using Send = std::variant<StartRanks, EndRanks, ForgetRanks, AskHello>;
 struct Effects {
   std::vector<Send> sends;
   std::set<JobId> jobs;                                     // changed, or gone: to be stored, or removed
+  std::set<JobId> shown;                                    // of these, what people see of it has changed
+  std::set<JobId> asked;                                    // what they were asked for with, by the first id
   std::set<NodeName> nodes;                                 // changed, or gone: to be stored, or removed
   std::set<QueueName> queues;                               // changed, or gone: to be stored, or removed
   std::set<QueueUser> past_use;                             // changed, with the jobs that are gone

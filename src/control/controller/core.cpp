@@ -35,24 +35,18 @@ void Core::stop() {
 }
 
 void Core::happen(cluster::Event event, Reply reply) {
+  driver::Item item{std::move(event), std::move(reply), nullptr};
   {
     const std::lock_guard lock(mutex_);
-    if (waiting_.size() < waiting_items_max) {
-      if (reply) ++asked_;
-      waiting_.push_back({std::move(event), std::move(reply), nullptr});
-      woken_.notify_one();
-      return;
-    }
-    // Agents do not repeat what they have said unless they are asked.
-    if (!reply) missed_ = true;
+    if (waiting_.add(item)) return woken_.notify_one();
   }
-  if (reply) reply(failed("the controller is overloaded").remedy("try again in a moment"));
+  if (item.reply) item.reply(failed("the controller is overloaded").remedy("try again in a moment"));
 }
 
 void Core::awake() {
   {
     const std::lock_guard lock(mutex_);
-    waiting_.push_back({cluster::Tick{}, nullptr, nullptr, now_on_the_wall()});
+    waiting_.add_always({cluster::Tick{}, nullptr, nullptr, now_on_the_wall()});
   }
   woken_.notify_one();
 }
@@ -60,7 +54,7 @@ void Core::awake() {
 void Core::ask(Query query) {
   {
     const std::lock_guard lock(mutex_);
-    waiting_.push_back({cluster::Tick{}, nullptr, std::move(query)});
+    waiting_.add_always({cluster::Tick{}, nullptr, std::move(query)});
   }
   woken_.notify_one();
 }
@@ -78,14 +72,12 @@ bool Core::take(std::vector<driver::Item>& items) {
   std::unique_lock lock(mutex_);
   woken_.wait_for(lock, patience, [this] { return !waiting_.empty() || !looks_.empty() || stopping_; });
   answer_looks(lock);
-  if (asked_ > 0)
+  if (waiting_.asked() > 0)
     woken_.wait_until(lock, turned_at_ + linger_.time(),
-                      [this] { return linger_.enough(asked_) || stopping_; });
-  const auto count = static_cast<std::ptrdiff_t>(std::min<std::size_t>(waiting_.size(), items_per_turn_max));
-  items.assign(std::move_iterator(waiting_.begin()), std::move_iterator(waiting_.begin() + count));
-  waiting_.erase(waiting_.begin(), waiting_.begin() + count);
-  for (const driver::Item& item : items) asked_ -= item.reply ? 1U : 0U;
-  if (std::exchange(missed_, false)) turns_.miss();
+                      [this] { return linger_.enough(waiting_.asked()) || stopping_; });
+  items = waiting_.take();
+  if (waiting_.take_missed()) turns_.miss();
+  for (const std::string& node : waiting_.take_missed_nodes()) turns_.miss(node);
   return !stopping_ || !items.empty() || !looks_.empty();
 }
 
@@ -101,11 +93,12 @@ void Core::answer_looks(std::unique_lock<std::mutex>& lock) {
 }
 
 void Core::run() {
+  bool was_well = true;
   for (std::vector<driver::Item> items; take(items);) {
-    const bool was_well = turns_.health().ok;
     const auto begun = std::chrono::steady_clock::now();
     auto outcome = turns_.turn(std::move(items), watchers.load() > 0);
     log_health(was_well);
+    was_well = turns_.health().ok;
     if (!outcome.delivery.empty()) deliver_(std::move(outcome.delivery));
     if (ended_) {
       for (const cluster::JobId id : outcome.ended) ended_(turns_.state().jobs.at(id));
@@ -120,7 +113,7 @@ void Core::run() {
 void Core::note_turn(std::chrono::steady_clock::time_point begun, std::size_t answered) {
   turned_at_ = std::chrono::steady_clock::now();
   const std::lock_guard lock(mutex_);
-  linger_.turned(turned_at_ - begun, answered, asked_);
+  linger_.turned(turned_at_ - begun, answered, waiting_.asked());
 }
 
 void Core::log_health(bool was_well) const {

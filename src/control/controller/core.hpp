@@ -13,15 +13,14 @@
 #include <thread>
 #include <vector>
 
+#include "control/driver/inbox.hpp"
 #include "control/driver/linger.hpp"
 #include "control/driver/turns.hpp"
 #include "control/store/store.hpp"
 
 namespace tutti::controller {
 
-constexpr std::size_t waiting_items_max = 200'000;  // beyond it requests are refused
-constexpr std::size_t items_per_turn_max = 1'000;   // so that a turn is short, and answers do not wait long
-constexpr std::size_t looks_per_turn_max = 16;      // so that events do not wait long for pages
+constexpr std::size_t looks_per_turn_max = 16;  // so that events do not wait long for pages
 
 class Core {
  public:
@@ -81,10 +80,8 @@ class Core {
 
   std::mutex mutex_;
   std::condition_variable woken_;
-  std::deque<driver::Item> waiting_;
+  driver::Inbox waiting_;
   std::deque<Query> looks_;
-  std::size_t asked_ = 0;  // of those that wait, who wants an answer
-  bool missed_ = false;    // something that needs no answer was dropped
   bool stopping_ = false;
   std::thread thread_;
 };

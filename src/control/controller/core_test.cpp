@@ -76,7 +76,8 @@ TEST_F(CoreTest, AnswersAfterTheCommitAndStartsWhatFits) {
   ASSERT_TRUE(ids.ok());
   EXPECT_EQ(ids->front(), cluster::JobId(1));
   EXPECT_EQ(starts(), 1U);
-  EXPECT_EQ(store_.load()->objects.size(), 3U) << "the node, the job and what ids were given out";
+  EXPECT_EQ(store_.load()->objects.size(), 4U)
+      << "the node, the job, what was asked for, what ids were given out";
 }
 
 TEST_F(CoreTest, WhatWasAcceptedSurvivesARestart) {
@@ -142,7 +143,7 @@ TEST_F(CoreTest, AnotherWriterIsNoticed) {
 // A store whose commits wait until they are let through.
 class SlowStore final : public store::Store {
  public:
-  Result<store::Contents> load() override { return store_.load(); }
+  Result<std::uint64_t> read(const Each& each) override { return store_.read(each); }
   store::CommitResult commit(std::uint64_t revision, std::span<const store::Write> writes) override {
     std::unique_lock lock(mutex_);
     ++begun_;

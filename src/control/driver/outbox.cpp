@@ -40,7 +40,7 @@ class Letters {
   Letters(const cluster::State& state, std::vector<Delivery::Message>& messages)
       : state_(state), messages_(messages) {}
 
-  std::size_t ranks() const { return ranks_; }
+  bool enough() const { return ranks_ >= ranks_per_turn_max || bytes_ >= message_bytes_per_turn_max; }
 
   void operator()(const cluster::StartRanks& start) {
     const auto job = state_.jobs.find(start.job);
@@ -88,6 +88,7 @@ class Letters {
   }
   void put(const cluster::NodeName& node, const wire::StartRanks& start) {
     messages_.push_back({node, wire::encode(wire::ControllerMessage(start)), start.job, start.attempt, true});
+    bytes_ += messages_.back().frame.size();
   }
   void add(const cluster::NodeName& node, const wire::ControllerMessage& message) {
     messages_.push_back({node, wire::encode(message), {}, 0, false});
@@ -98,6 +99,7 @@ class Letters {
   const cluster::Job* gang_job_ = nullptr;
   std::unique_ptr<cluster::GangEnvironment> gang_;
   std::size_t ranks_ = 0;
+  std::size_t bytes_ = 0;
 };
 
 }  // namespace
@@ -108,7 +110,7 @@ void Outbox::add(std::vector<cluster::Send> sends) {
 
 void Outbox::write(const cluster::State& state, std::vector<Delivery::Message>& messages) {
   Letters letters(state, messages);
-  while (!sends_.empty() && letters.ranks() < ranks_per_turn_max) {
+  while (!sends_.empty() && !letters.enough()) {
     std::visit(letters, sends_.front());
     sends_.pop_front();
   }

@@ -13,7 +13,8 @@
 namespace tutti::driver {
 
 // About so many ranks are described in one turn.
-constexpr std::size_t ranks_per_turn_max = 4'096;
+constexpr std::size_t ranks_per_turn_max = 2'048;
+constexpr std::size_t message_bytes_per_turn_max = 16 << 20;
 
 class Outbox {
  public:

@@ -15,10 +15,13 @@ constexpr Duration pass_short_max = 2ms;  // passes this short may follow each o
 constexpr Duration stall_min = 1s;
 // So that nobody waits for long behind a large array: the next ones start in the next turn.
 constexpr std::size_t starts_per_turn_max = 1'000;
+constexpr std::size_t renewed_per_commit_max = 1'000;
 
 void merge(cluster::Effects& into, cluster::Effects&& from) {
   std::move(from.sends.begin(), from.sends.end(), std::back_inserter(into.sends));
   into.jobs.merge(from.jobs);
+  into.shown.merge(from.shown);
+  into.asked.merge(from.asked);
   into.nodes.merge(from.nodes);
   into.queues.merge(from.queues);
   into.past_use.merge(from.past_use);
@@ -35,24 +38,24 @@ Turns::Turns(store::Store& store, Clock clock, std::string new_cluster_id, const
 Result<> Turns::load() {
   if (auto read = read_store(); !read) return read;
   if (auto named = name_cluster(); !named) return named;
+  if (auto renewed = renew(); !renewed) return renewed;
   last_turn_ = jumped_at_ = clock_();
   pass_wanted_ = true;
   return {};
 }
 
 Result<> Turns::read_store() {
-  auto contents = store_.load();
-  if (!contents) return std::move(contents).error();
   cluster::State state;
-  for (const auto& [key, bytes] : contents->objects) {
-    if (auto decoded = wire::decode_into(state, key, bytes); !decoded) return decoded;
-  }
+  auto revision = store_.read([&state](std::string_view key, std::string_view bytes) {
+    return wire::decode_into(state, key, bytes);
+  });
+  if (!revision) return std::move(revision).error();
   cluster::derive(state, clock_());
   cluster::keep_strays(state, state_);
   state.revision = state_.revision + 1;
   state_ = std::move(state);
   state_is_stored_ = true;
-  revision_ = contents->revision;
+  revision_ = *revision;
   return {};
 }
 
@@ -68,9 +71,27 @@ Result<> Turns::name_cluster() {
   return {};
 }
 
-// What is left to be sent goes out at once; a pass that was put off is due before the next tick.
+// What an earlier version stored is written as this one does, before any part of it changes.
+Result<> Turns::renew() {
+  const std::vector<cluster::JobId> jobs(state_.stored_whole.begin(), state_.stored_whole.end());
+  for (std::size_t first = 0; first < jobs.size(); first += renewed_per_commit_max) {
+    cluster::Effects effects;
+    for (std::size_t at = first; at < std::min(first + renewed_per_commit_max, jobs.size()); ++at) {
+      effects.jobs.insert(jobs[at]);
+      effects.asked.insert(cluster::asked_with(state_.jobs.at(jobs[at])));
+    }
+    const auto committed = store_.commit(revision_, writes_of(effects));
+    if (committed.status != store::CommitResult::Status::done)
+      return failed("the store of an earlier version cannot be renewed: " + committed.why);
+    revision_ = committed.revision;
+  }
+  state_.stored_whole.clear();
+  return {};
+}
+
+// What is left to be done or to be sent goes on at once; a pass that was put off is due before the next tick.
 Duration Turns::patience() const {
-  if (!outbox_.empty()) return 0s;
+  if (!outbox_.empty() || (health_.ok && !state_.index.doomed().empty())) return 0s;
   if (!pass_wanted_) return tick_every;
   return std::clamp<Duration>(next_pass_ - clock_(), 0s, tick_every);
 }
@@ -83,6 +104,10 @@ Turns::Outcome Turns::turn(std::vector<Item> items, bool watched) {
   cluster::Effects effects;
   bool frees_room = false;
   for (Item& item : items) frees_room = step(outcome, effects, now, item) || frees_room;
+  if (!state_.index.doomed().empty()) {
+    Item more{cluster::EndDoomed{}, nullptr, nullptr};
+    step(outcome, effects, now, more);
+  }
   if (now >= next_tick_) {
     next_tick_ = now + tick_every;
     for (cluster::Event event :
@@ -208,6 +233,11 @@ std::vector<store::Write> Turns::writes_of(const cluster::Effects& effects) cons
     if (const auto object = objects.find(id); object != objects.end())
       writes.back().value = wire::encode(object->second);
   };
+  for (const auto& id : effects.asked) {
+    const cluster::JobSpec* spec = cluster::asked_under(state_, id);
+    writes.push_back({wire::asked_key(id), std::nullopt});
+    if (spec != nullptr) writes.back().value = wire::encode_asked(*spec);
+  }
   for (const auto& id : effects.jobs) add(wire::job_key(id), state_.jobs, id);
   for (const auto& name : effects.nodes) add(wire::node_key(name), state_.nodes, name);
   for (const auto& name : effects.queues) add(wire::queue_key(name), state_.queues, name);
@@ -248,7 +278,11 @@ void Turns::rest() {
   const Instant now = clock_();
   if (now < next_rest_ && next_rest_ - now <= rest_every) return;
   next_rest_ = now + rest_every;
-  if (health_.ok) store_.tidy();
+  if (!health_.ok) return;
+  if (auto tidied = store_.tidy(); !tidied) {
+    health_ = {false, tidied.error().message()};
+    next_probe_ = now + probe_every;
+  }
 }
 
 // Nothing of the turn becomes visible but what is true of it now. Agents tell again what they told in it, and
@@ -271,7 +305,7 @@ void Turns::refuse(Outcome& outcome, Commit commit, Instant now) {
 Delivery Turns::delivery(const cluster::Effects& effects, bool watched) const {
   Delivery delivery;
   if (!watched) return delivery;
-  for (const auto& id : effects.jobs) {
+  for (const auto& id : effects.shown) {
     // That one is not kept any longer is no news of it.
     if (const auto job = state_.jobs.find(id); job != state_.jobs.end())
       delivery.jobs.push_back({id, job->second.finished(), wire::job_json(state_, job->second, false)});

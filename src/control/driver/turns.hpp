@@ -65,6 +65,8 @@ class Turns {
   Duration patience() const;
   // Something that agents said was dropped before it came here: the next turn asks them again.
   void miss() { resync_ = true; }
+  // Of one node alone.
+  void miss(const std::string& node) { outbox_.add({cluster::AskHello{node}}); }
   // When all that a turn has brought has gone out: the store tidies up from time to time.
   void rest();
 
@@ -93,6 +95,7 @@ class Turns {
   void refuse(Outcome& outcome, Commit commit, Instant now);
   Result<> read_store();
   Result<> name_cluster();
+  Result<> renew();
 
   store::Store& store_;
   Clock clock_;

@@ -140,9 +140,9 @@ TEST_F(TurnsTest, AfterACommitOfUnknownEndTheAnswerIsTrueIfItDidNotLand) {
 struct SilentStore final : store::Store {
   store::MemoryStore memory;
   bool silent = false;
-  Result<store::Contents> load() override {
+  Result<std::uint64_t> read(const Each& each) override {
     if (silent) return failed("the disk is gone");
-    return memory.load();
+    return memory.read(each);
   }
   store::CommitResult commit(std::uint64_t revision, std::span<const store::Write> writes) override {
     auto result = memory.commit(revision, writes);

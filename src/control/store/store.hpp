@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/result.hpp"
 
@@ -42,15 +44,31 @@ class Store {
   Store& operator=(const Store&) = delete;
   virtual ~Store() = default;
 
-  virtual Result<Contents> load() = 0;
+  using Each = std::function<Result<>(std::string_view key, std::string_view value)>;
+
+  // One object after the other, in the order of their keys, until one is refused: what is stored need not fit
+  // into memory twice. Answers the revision.
+  virtual Result<std::uint64_t> read(const Each& each) = 0;
+  // All at once.
+  Result<Contents> load() {
+    Contents contents;
+    auto revision = read([&contents](std::string_view key, std::string_view value) -> Result<> {
+      contents.objects.emplace_hint(contents.objects.end(), key, value);
+      return {};
+    });
+    if (!revision) return std::move(revision).error();
+    contents.revision = *revision;
+    return contents;
+  }
   // All of the writes or none, durable when it returns `done`. `revision` is the one this writer saw last.
   virtual CommitResult commit(std::uint64_t revision, std::span<const Write> writes) = 0;
   // The same for what frees room: where there is none left, a store may have put some aside for this.
   virtual CommitResult commit_from_reserve(std::uint64_t revision, std::span<const Write> writes) {
     return commit(revision, writes);
   }
-  // A moment without hurry: gives back to the disk a little of what is not needed any more.
-  virtual void tidy() {}
+  // A moment without hurry: gives back to the disk a little of what is not needed any more. Says so if what
+  // is committed would be lost.
+  virtual Result<> tidy() { return {}; }
 };
 
 }  // namespace tutti::store

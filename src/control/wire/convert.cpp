@@ -76,12 +76,7 @@ void to_proto(const cluster::JobSpec& from, proto::JobSpec& to) {
   to.set_restart_on_failure(from.restart_on_failure);
   to.set_slurm_variables(from.slurm_variables);
   to.set_yields(from.yields);
-  if (from.array) {
-    to.mutable_array()->set_first(from.array->first.number());
-    to.mutable_array()->set_index(from.array->index);
-    to.mutable_array()->set_count(from.array->count);
-    to.mutable_array()->set_limit(from.array->limit);
-  }
+  if (from.array) to_proto(*from.array, *to.mutable_array());
   for (const auto& dependency : from.after) {
     auto* added = to.add_after();
     added->set_job(dependency.job.number());
@@ -112,16 +107,28 @@ Result<cluster::JobSpec> from_proto(const proto::JobSpec& from) {
   to.slurm_variables = from.slurm_variables();
   to.yields = from.yields();
   if (from.has_array()) {
-    const auto& array = from.array();
-    const bool sound = array.index() >= 0 && array.count() > 0 &&
-                       array.count() <= cluster::array_elements_max && array.limit() >= 0;
-    if (!sound) return invalid("the array is out of range");
-    to.array = cluster::ArrayPart{cluster::JobId(array.first()), array.index(), array.count(), array.limit()};
+    auto array = from_proto(from.array());
+    if (!array) return std::move(array).error();
+    to.array = *array;
   }
   for (const auto& dependency : from.after())
     to.after.push_back({cluster::JobId(dependency.job()), dependency.success()});
   if (to.command.empty() || to.command.front().empty()) return invalid("a job needs a command");
   return to;
+}
+
+void to_proto(const cluster::ArrayPart& from, proto::ArrayPart& to) {
+  to.set_first(from.first.number());
+  to.set_index(from.index);
+  to.set_count(from.count);
+  to.set_limit(from.limit);
+}
+
+Result<cluster::ArrayPart> from_proto(const proto::ArrayPart& from) {
+  const bool sound = from.index() >= 0 && from.count() > 0 && from.count() <= cluster::array_elements_max &&
+                     from.limit() >= 0;
+  if (!sound) return invalid("the array is out of range");
+  return cluster::ArrayPart{cluster::JobId(from.first()), from.index(), from.count(), from.limit()};
 }
 
 void to_proto(const sched::RankPlace& from, proto::RankPlace& to) {

@@ -12,6 +12,8 @@ constexpr std::int64_t bytes_max = 1LL << 50;
 
 void to_proto(const cluster::JobSpec& from, proto::JobSpec& to);
 Result<cluster::JobSpec> from_proto(const proto::JobSpec& from);
+void to_proto(const cluster::ArrayPart& from, proto::ArrayPart& to);
+Result<cluster::ArrayPart> from_proto(const proto::ArrayPart& from);
 void to_proto(const sched::RankPlace& from, proto::RankPlace& to);
 sched::RankPlace from_proto(const proto::RankPlace& from);
 void to_proto(const cluster::RankStatus& from, proto::RankStatus& to);

@@ -12,6 +12,7 @@
 namespace tutti::wire {
 namespace {
 
+constexpr std::string_view asked_prefix = "asked/";
 constexpr std::string_view job_prefix = "job/";
 constexpr std::string_view node_prefix = "node/";
 constexpr std::string_view queue_prefix = "queue/";
@@ -23,8 +24,27 @@ Error damaged(std::string_view key) {
   return failed("the stored object is damaged").within(key).remedy("restore the store from a copy");
 }
 
-Result<cluster::Job> job_from(const proto::StoredJob& from) {
-  auto spec = from_proto(from.spec());
+std::string numbered(std::string_view prefix, cluster::JobId id) {
+  char number[32];
+  std::snprintf(number, sizeof number, "%020llu", static_cast<unsigned long long>(id.number()));
+  return std::string(prefix) + number;
+}
+
+Result<cluster::JobSpec> spec_from(const cluster::State& state, const proto::StoredJob& from) {
+  if (!from.spec_apart()) return from_proto(from.spec());
+  const auto asked = state.asked.find(cluster::JobId(from.has_array() ? from.array().first() : from.id()));
+  if (asked == state.asked.end()) return invalid("nobody has asked for it");
+  cluster::JobSpec spec = asked->second;
+  if (from.has_array()) {
+    auto part = from_proto(from.array());
+    if (!part) return std::move(part).error();
+    spec.array = *part;
+  }
+  return spec;
+}
+
+Result<cluster::Job> job_from(const cluster::State& state, const proto::StoredJob& from) {
+  auto spec = spec_from(state, from);
   if (!spec) return std::move(spec).error();
   if (from.state() < 0 || from.state() > 6 || from.ending() < 0 || from.ending() > 7)
     return invalid("no such state");
@@ -72,11 +92,9 @@ Result<cluster::Fabric> fabric_from(const proto::StoredFabric& from) {
 
 }  // namespace
 
-std::string job_key(cluster::JobId id) {
-  char text[32];
-  std::snprintf(text, sizeof text, "job/%020llu", static_cast<unsigned long long>(id.number()));
-  return text;
-}
+std::string job_key(cluster::JobId id) { return numbered(job_prefix, id); }
+
+std::string asked_key(cluster::JobId first) { return numbered(asked_prefix, first); }
 
 std::string node_key(const std::string& name) { return std::string(node_prefix) + name; }
 
@@ -103,7 +121,8 @@ std::string encode(const cluster::QueueUser& who, const cluster::PastUse& past) 
 std::string encode(const cluster::Job& job) {
   proto::StoredJob to;
   to.set_id(job.id.number());
-  to_proto(job.spec, *to.mutable_spec());
+  to.set_spec_apart(true);
+  if (job.spec.array) to_proto(*job.spec.array, *to.mutable_array());
   to.set_state(static_cast<std::int32_t>(job.state));
   to.set_attempt(job.attempt);
   to.set_losses(job.losses);
@@ -129,6 +148,13 @@ std::string encode(const cluster::Job& job) {
   to.set_not_before_ns(job.not_before.time_since_epoch().count());
   to.set_held(job.held);
   to.set_submit_key(job.submit_key);
+  return to.SerializeAsString();
+}
+
+std::string encode_asked(const cluster::JobSpec& spec) {
+  proto::JobSpec to;
+  to_proto(spec, to);
+  to.clear_array();
   return to.SerializeAsString();
 }
 
@@ -185,10 +211,22 @@ Result<> decode_into(cluster::State& state, std::string_view key, std::string_vi
   if (key.starts_with(job_prefix)) {
     proto::StoredJob from;
     if (!from.ParseFromArray(bytes.data(), size)) return damaged(key);
-    auto job = job_from(from);
+    auto job = job_from(state, from);
     if (!job) return damaged(key);
     const cluster::JobId id = job->id;
+    if (!from.spec_apart()) state.stored_whole.insert(id);
     state.jobs.insert_or_assign(id, std::move(*job));
+    return {};
+  }
+  if (key.starts_with(asked_prefix)) {
+    proto::JobSpec from;
+    const std::string_view digits = key.substr(asked_prefix.size());
+    const auto number =
+        parse_id_number(digits.substr(std::min(digits.find_first_not_of('0'), digits.size())));
+    if (!number || !from.ParseFromArray(bytes.data(), size)) return damaged(key);
+    auto spec = from_proto(from);
+    if (!spec) return damaged(key);
+    state.asked.insert_or_assign(cluster::JobId(*number), std::move(*spec));
     return {};
   }
   if (key == the_fabric) {

@@ -9,19 +9,24 @@
 
 namespace tutti::wire {
 
-std::string job_key(cluster::JobId id);                   // "job/00000000000000000042": keys sort as ids do
+std::string job_key(cluster::JobId id);  // "job/00000000000000000042": keys sort as ids do
+// What was asked for, apart from what becomes of it, so that a change of state writes little: the job's own
+// id or that of its array's first element. Comes before all jobs.
+std::string asked_key(cluster::JobId first);              // "asked/00000000000000000042"
 std::string node_key(const std::string& name);            // "node/n1"
 std::string queue_key(const std::string& name);           // "queue/research/vision"
 std::string fabric_key();                                 // "fabric": all links are one object
 std::string cluster_key();                                // "cluster": its id, and what ids it has given out
 std::string past_use_key(const cluster::QueueUser& who);  // "used/research/vision ada"
+// Without what was asked for.
 std::string encode(const cluster::Job& job);
+std::string encode_asked(const cluster::JobSpec& spec);
 std::string encode(const cluster::Node& node);
 std::string encode(const cluster::Queue& queue);
 std::string encode(const cluster::Fabric& fabric);
 std::string encode_cluster(const cluster::State& state);
 std::string encode(const cluster::QueueUser& who, const cluster::PastUse& past);
-// Adds one stored object to the state; unknown keys are an error.
+// Adds one stored object to the state; they come in the order of their keys, and unknown keys are an error.
 Result<> decode_into(cluster::State& state, std::string_view key, std::string_view bytes);
 
 }  // namespace tutti::wire

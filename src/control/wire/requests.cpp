@@ -42,6 +42,37 @@ Result<cluster::Link> link_from(const proto::LinkMeasured& from) {
                        {}};
 }
 
+// One job stands for all elements of its array.
+Result<> spread_out(const proto::SubmitRequest& request, cluster::Submit& submit) {
+  if (submit.specs.size() != 1 || !submit.specs.front().array)
+    return invalid("indices are those of an array, of which one element is given").within("indices");
+  if (request.indices_size() > cluster::array_elements_max)
+    return invalid("an array has at most " + std::to_string(cluster::array_elements_max) + " elements")
+        .within("indices");
+  submit.specs.resize(static_cast<std::size_t>(request.indices_size()),
+                      cluster::JobSpec(submit.specs.front()));
+  for (std::size_t at = 0; at < submit.specs.size(); ++at) {
+    const std::int32_t index = request.indices(static_cast<int>(at));
+    if (index < 0 || index > cluster::array_index_max)
+      return invalid(std::to_string(index) + " is not between 0 and " +
+                     std::to_string(cluster::array_index_max))
+          .within("indices");
+    submit.specs[at].array->index = index;
+  }
+  return {};
+}
+
+// Do they differ in their index alone?
+bool are_one_array(const std::vector<cluster::JobSpec>& specs) {
+  if (specs.size() < 2 || !specs.front().array) return false;
+  cluster::JobSpec like = specs.front();
+  return std::all_of(specs.begin(), specs.end(), [&](const cluster::JobSpec& spec) {
+    if (!spec.array) return false;
+    like.array->index = spec.array->index;
+    return spec == like;
+  });
+}
+
 }  // namespace
 
 Result<cluster::Submit> decode_submit(std::string_view text) {
@@ -56,13 +87,20 @@ Result<cluster::Submit> decode_submit(std::string_view text) {
     if (auto checked = cluster::check_limits(*spec); !checked) return std::move(checked).error();
     submit.specs.push_back(std::move(*spec));
   }
+  if (request.indices().empty()) return submit;
+  if (auto spread = spread_out(request, submit); !spread) return std::move(spread).error();
   return submit;
 }
 
 Result<std::string> encode_submit(const cluster::Submit& submit) {
   proto::SubmitRequest request;
   request.set_key(submit.key);
-  for (const auto& spec : submit.specs) to_proto(spec, *request.add_jobs());
+  if (are_one_array(submit.specs)) {
+    to_proto(submit.specs.front(), *request.add_jobs());
+    for (const auto& spec : submit.specs) request.add_indices(spec.array->index);
+  } else {
+    for (const auto& spec : submit.specs) to_proto(spec, *request.add_jobs());
+  }
   // Protobuf writes any bytes as text, and refuses them only when it reads them back.
   if (proto::JobSpec copy;
       request.jobs_size() > 0 && !copy.ParseFromString(request.jobs(0).SerializeAsString())) {

@@ -75,8 +75,10 @@ TEST(Store, JobsAndNodesComeBackAsTheyWere) {
   cluster::State state;
   cluster::Job job = full_job();
   job.held = "is held";
+  ASSERT_TRUE(decode_into(state, asked_key(cluster::JobId(40)), encode_asked(job.spec)).ok());
   ASSERT_TRUE(decode_into(state, job_key(job.id), encode(job)).ok());
   EXPECT_EQ(state.jobs.at(job.id), job);
+  EXPECT_TRUE(state.stored_whole.empty());
   cluster::Node node;
   node.name = "n1";
   node.location = "s/p/r";
@@ -112,8 +114,32 @@ TEST(Store, TheFabricComesBackAsItWas) {
 
 TEST(Store, KeysSortAsIds) { EXPECT_LT(job_key(cluster::JobId(9)), job_key(cluster::JobId(10))); }
 
+// A change of state writes little, and what the elements of an array share is read once.
+TEST(Store, WhatWasAskedForIsStoredApartAndOnceForAnArray) {
+  cluster::Job first = full_job();
+  first.spec.command = {"bash", std::string(1 << 20, 'x')};
+  first.id = cluster::JobId(40);
+  cluster::Job second = first;
+  second.id = cluster::JobId(41);
+  second.spec.array->index = 3;
+  EXPECT_EQ(cluster::asked_with(first), cluster::asked_with(second));
+  EXPECT_LT(encode(second).size(), 1'000U);
+  EXPECT_LT(asked_key(cluster::JobId(~std::uint64_t{0})), job_key(cluster::JobId(1)));
+  cluster::State state;
+  ASSERT_TRUE(decode_into(state, asked_key(first.id), encode_asked(first.spec)).ok());
+  for (const auto& job : {first, second}) {
+    ASSERT_TRUE(decode_into(state, job_key(job.id), encode(job)).ok());
+    EXPECT_EQ(state.jobs.at(job.id), job);
+  }
+  EXPECT_EQ(&state.jobs.at(first.id).spec.command.all(), &state.jobs.at(second.id).spec.command.all());
+  cluster::State empty;
+  EXPECT_FALSE(decode_into(empty, job_key(first.id), encode(first)).ok()) << "nobody has asked for it";
+}
+
 TEST(Store, DamageIsNoticed) {
   cluster::State state;
+  EXPECT_FALSE(decode_into(state, "asked/1", "\xff\xff").ok());
+  EXPECT_FALSE(decode_into(state, "asked/x", encode_asked(full_spec())).ok());
   EXPECT_FALSE(decode_into(state, "job/1", "\xff\xff").ok());
   EXPECT_FALSE(decode_into(state, "planet/earth", "").ok());
 }
@@ -124,6 +150,36 @@ TEST(Submit, SpecsTravelAsJson) {
   ASSERT_EQ(specs->specs.size(), 2U);
   EXPECT_EQ(specs->specs.front(), full_spec());
   EXPECT_EQ(specs->key, "key-7");
+}
+
+TEST(Submit, AnArrayIsSentOnce) {
+  cluster::Submit array{{}, "key"};
+  cluster::JobSpec element = full_spec();
+  element.command = {"bash", "-c", std::string(100'000, 'x')};
+  for (std::int32_t index = 0; index < 10'000; ++index) {
+    element.array = cluster::ArrayPart{{}, 2 * index, 10'000, 7};
+    array.specs.push_back(element);
+  }
+  const std::string text = encode_submit(array).value();
+  EXPECT_LT(text.size(), 300'000U);
+  const auto back = decode_submit(text);
+  ASSERT_TRUE(back.ok()) << back.error().text();
+  EXPECT_EQ(back->specs, array.specs);
+  EXPECT_EQ(&back->specs[0].command.all(), &back->specs[9'999].command.all());
+}
+
+TEST(Submit, IndicesAreThoseOfAnArray) {
+  const auto why = [](const std::string& rest) {
+    const auto refused = decode_submit(R"({"jobs":[{"command":["x"],"shape":{"ranks":1})" + rest);
+    return refused ? "" : refused.error().text();
+  };
+  EXPECT_EQ(why(R"(,"array":{"count":2}}],"indices":[0,1]})"), "");
+  EXPECT_NE(why(R"(}],"indices":[0,1]})").find("indices"), std::string::npos);
+  EXPECT_NE(why(R"(,"array":{"count":2}}],"indices":[0,-1]})").find("-1 is not between"), std::string::npos);
+  std::string many;
+  for (int index = 0; index <= cluster::array_elements_max; ++index) many += (index == 0 ? "0" : ",0");
+  EXPECT_NE(why(R"(,"array":{"count":2}}],"indices":[)" + many + "]}").find("at most 10000 elements"),
+            std::string::npos);
 }
 
 TEST(Submit, RefusesWhatIsNotText) {
@@ -295,6 +351,7 @@ TEST(Objects, AHundredThousandRanksAreStoredInAFewKilobytes) {
   const std::string bytes = encode(job);
   EXPECT_LT(bytes.size(), 50'000U);
   cluster::State state;
+  ASSERT_TRUE(decode_into(state, asked_key(cluster::JobId(40)), encode_asked(job.spec)).ok());
   ASSERT_TRUE(decode_into(state, job_key(job.id), bytes).ok());
   EXPECT_EQ(state.jobs.at(job.id), job);
 }

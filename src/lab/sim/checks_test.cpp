@@ -155,6 +155,7 @@ TEST_F(ChecksTest, AJobThatIsForgotten) {
 
 TEST_F(ChecksTest, WhatIsInMemoryAndNotStored) {
   store::Contents contents;
+  contents.objects[wire::asked_key(cluster::JobId(1))] = wire::encode_asked(job(1).spec);
   contents.objects[wire::job_key(cluster::JobId(1))] = wire::encode(job(1));
   contents.objects[wire::node_key("n1")] = wire::encode(state.nodes.at("n1"));
   checks.same(state, contents);

@@ -6,9 +6,9 @@ namespace tutti::sim {
 
 using store::CommitResult;
 
-Result<store::Contents> FaultyDisk::load() {
+Result<std::uint64_t> FaultyDisk::read(const Each& each) {
   if (mood_ == Mood::dead) return failed("the disk cannot be read");
-  return store_.load();
+  return store_.read(each);
 }
 
 CommitResult FaultyDisk::commit(std::uint64_t revision, std::span<const store::Write> writes) {

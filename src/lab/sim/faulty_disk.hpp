@@ -19,7 +19,7 @@ class FaultyDisk final : public store::Store {
   // What happens to the process at its next commit.
   enum class Death { none, before_commit, after_commit };
 
-  Result<store::Contents> load() override;
+  Result<std::uint64_t> read(const Each& each) override;
   store::CommitResult commit(std::uint64_t revision, std::span<const store::Write> writes) override;
   // A full one has room put aside.
   store::CommitResult commit_from_reserve(std::uint64_t revision,

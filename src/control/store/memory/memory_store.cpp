@@ -7,7 +7,12 @@
 
 namespace tutti::store {
 
-Result<Contents> MemoryStore::load() { return contents_; }
+Result<std::uint64_t> MemoryStore::read(const Each& each) {
+  for (const auto& [key, value] : contents_.objects) {
+    if (auto taken = each(key, value); !taken) return std::move(taken).error();
+  }
+  return contents_.revision;
+}
 
 CommitResult MemoryStore::commit(std::uint64_t revision, std::span<const Write> writes) {
   if (revision != contents_.revision) return {CommitResult::Status::conflict, 0, "somebody else has written"};

@@ -12,7 +12,7 @@ namespace tutti::store {
 
 class MemoryStore final : public Store {
  public:
-  Result<Contents> load() override;
+  Result<std::uint64_t> read(const Each& each) override;
   CommitResult commit(std::uint64_t revision, std::span<const Write> writes) override;
 
   // The next commit at the right revision answers `status` instead of `done`. An unknown one has `landed` or

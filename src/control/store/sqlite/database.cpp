@@ -8,9 +8,6 @@
 namespace tutti::store {
 namespace {
 
-constexpr int busy_ms_max =
-    2000;  // how long a person with `sqlite3` may hold the file before a commit gives up
-
 std::string errno_text(int error_number) {
   char buffer[256];
   return strerror_r(error_number, buffer, sizeof buffer);

@@ -24,6 +24,9 @@ constexpr std::string_view damaged_remedy =
     "restore it from a backup, or move it away with its -wal and -shm to begin with an empty store; either "
     "way start with --accept-older-store, and no id of a job is used again";
 
+// How long a person with `sqlite3` may hold the file before a commit gives up.
+constexpr int busy_ms_max = 2000;
+
 // Opens an existing file for writing.
 Result<Database> open_database(const std::string& path);
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -43,6 +44,23 @@ Result<FileLock> FileLock::take(const std::string& path) {
   }
   if (auto written = write_pid(descriptor); !written) return std::move(written).error().within(path);
   return lock;
+}
+
+Result<FileLock> FileLock::take_file(const std::string& path) {
+  const int descriptor = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (descriptor < 0) return failed_errno("the store cannot be opened", errno);
+  FileLock lock(descriptor);
+  if (flock(descriptor, LOCK_EX | LOCK_NB) == 0) return lock;
+  if (errno != EWOULDBLOCK) return failed_errno("the store cannot be locked", errno);
+  return failed("another controller uses this store, although its lock file is gone")
+      .remedy("stop it first, or give each controller a store of its own");
+}
+
+bool FileLock::is_at(const std::string& path) const {
+  struct stat ours {};
+  struct stat there {};
+  return fstat(descriptor_, &ours) == 0 && stat(path.c_str(), &there) == 0 && ours.st_dev == there.st_dev &&
+         ours.st_ino == there.st_ino;
 }
 
 FileLock::FileLock(FileLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}

@@ -13,6 +13,11 @@ class FileLock {
  public:
   // Refuses at once if somebody holds the lock.
   static Result<FileLock> take(const std::string& path);
+  // Locks a file that is there, and writes nothing. Whoever removes a lock file beside it opens no door.
+  static Result<FileLock> take_file(const std::string& path);
+
+  // Is the locked file still the one of that name?
+  bool is_at(const std::string& path) const;
 
   FileLock(FileLock&& other) noexcept;
   FileLock& operator=(FileLock&&) = delete;

@@ -61,7 +61,7 @@ TEST_F(GrowthTest, AStoreThatForgetsAsMuchAsItLearnsStaysAsLargeAsItIs) {
       if (at >= kept) writes.push_back({key_of(at - kept), std::nullopt});
     }
     ASSERT_EQ(commit(*store, writes).status, Done::done);
-    store->tidy();
+    (void)store->tidy();
     if (first + batch == kept) bytes_full = bytes();
   }
   const auto begun = std::chrono::steady_clock::now();
@@ -82,7 +82,7 @@ TEST_F(GrowthTest, WhatIsForgottenIsGivenBackToTheDiskBitByBit) {
   ASSERT_EQ(commit(*store, writes).status, Done::done);
   for (Write& write : writes) write.value.reset();
   ASSERT_EQ(commit(*store, writes).status, Done::done);
-  for (int round = 0; round < 100; ++round) store->tidy();
+  for (int round = 0; round < 100; ++round) (void)store->tidy();
   store.reset();
   EXPECT_LT(bytes(), std::uint64_t{16} << 20);
   EXPECT_NE(open(), nullptr);
@@ -102,7 +102,7 @@ TEST_F(GrowthTest, AnOldStoreLearnsToShrink) {
   ASSERT_EQ(commit(*store, writes).status, Done::done);
   for (Write& write : writes) write.value.reset();
   ASSERT_EQ(commit(*store, writes).status, Done::done);
-  for (int round = 0; round < 100; ++round) store->tidy();
+  for (int round = 0; round < 100; ++round) (void)store->tidy();
   store.reset();
   EXPECT_LT(bytes(), std::uint64_t{16} << 20);
 }

@@ -1,6 +1,7 @@
 #include "control/store/sqlite/reserve.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #include <algorithm>
@@ -33,6 +34,23 @@ bool Reserve::take(std::uint64_t end) {
   } while (done != 0 && errno == EINTR);
   if (done == 0) taken_ = end;
   return done == 0;
+}
+
+std::uint64_t Reserve::log_bytes() const {
+  struct stat log {};
+  return ::fstat(log_.get(), &log) == 0 ? static_cast<std::uint64_t>(log.st_size) : 0;
+}
+
+void Reserve::log_was_cut() {
+  taken_ = 0;
+  (void)take(reserve_bytes_);
+}
+
+bool Reserve::is_at(const std::string& log_path) const {
+  struct stat ours {};
+  struct stat there {};
+  return ::fstat(log_.get(), &ours) == 0 && ::stat(log_path.c_str(), &there) == 0 &&
+         ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
 }
 
 bool Reserve::keep(std::uint64_t used, std::uint64_t bytes) {

@@ -24,6 +24,13 @@ class Reserve {
   // Takes the blocks if they are not taken yet.
   bool keep(std::uint64_t used, std::uint64_t bytes);
 
+  // Of the log, with what it held once; what is put aside behind its end is not counted.
+  std::uint64_t log_bytes() const;
+  // The log was made empty, and its blocks are gone: takes those of the reserve again.
+  void log_was_cut();
+  // Is the log still the file of that name?
+  bool is_at(const std::string& log_path) const;
+
  private:
   bool take(std::uint64_t end);
 

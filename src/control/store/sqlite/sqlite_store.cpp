@@ -16,12 +16,16 @@
 namespace tutti::store {
 namespace {
 
-constexpr std::int64_t schema_version = 1;
+// 2: what was asked for is an object of its own. A store of 1 is read, and written as 2 from then on.
+constexpr std::int64_t schema_version = 2;
 
 constexpr int checkpoint_pages = 1000;            // the log is copied into the file when it has so many
 constexpr std::uint64_t frame_bytes = 4096 + 24;  // of one page in the log
 // An ordinary commit is expected to add at least so much: pages are written whole, with those above them.
 constexpr std::uint64_t commit_bytes_min = std::uint64_t{256} << 10;
+
+// A log that one large commit made longer than this is made short again.
+constexpr std::uint64_t log_bytes_max = std::uint64_t{32} << 20;
 
 constexpr const char* no_room = "the disk is full";
 
@@ -127,7 +131,9 @@ Result<> prepare_file(sqlite3* database, const std::optional<Committed>& lost) {
   if (*tables == 0) return create_schema(database);
   if (auto sound = check_damage(database); !sound) return sound;
   allow_shrinking(database);
-  return {};
+  const std::string now_ours = "UPDATE meta SET schema = " + std::to_string(schema_version) +
+                               " WHERE schema < " + std::to_string(schema_version);
+  return execute(database, now_ours.c_str());
 }
 
 }  // namespace
@@ -135,6 +141,8 @@ Result<> prepare_file(sqlite3* database, const std::optional<Committed>& lost) {
 // Taken apart from the last to the first: the statements, their connection, the lock.
 struct SqliteStore::Parts {
   FileLock lock;
+  FileLock file;  // outlives the connection: closing it would release the locks that SQLite has on it
+  std::string path;
   Database database;
   LastCommit last;
   SqliteOptions options;
@@ -143,7 +151,7 @@ struct SqliteStore::Parts {
   std::uint64_t log_pages = 0;  // in the write-ahead log
   Statement get_revision{database.get(), "SELECT revision FROM meta WHERE id = 1"};
   Statement set_revision{database.get(), "UPDATE meta SET revision = ?1 WHERE id = 1"};
-  Statement get_objects{database.get(), "SELECT key, value FROM objects"};
+  Statement get_objects{database.get(), "SELECT key, value FROM objects ORDER BY key"};
   Statement put_object{database.get(), "INSERT OR REPLACE INTO objects VALUES (?1, ?2)"};
   Statement remove_object{database.get(), "DELETE FROM objects WHERE key = ?1"};
 
@@ -156,14 +164,36 @@ struct SqliteStore::Parts {
   void committed(std::uint64_t revision, std::span<const Write> writes);
   Result<> write(const Write& write);
   // Both run inside a transaction that the caller has begun.
-  Result<Contents> read_all();
+  Result<std::uint64_t> read_all(const Each& each);
   Result<bool> write_all(std::uint64_t expected, std::span<const Write> writes);
   // Ends a transaction that went wrong; some errors have ended it already.
   void roll_back();
   // After each commit: SQLite would copy the log, too, but would not tell how long it is.
   static int on_commit(void* parts, sqlite3* database, const char* name, int pages);
   bool keeps_reserve(std::span<const Write> writes);
+  // Would a commit still be found by the next controller?
+  Result<> in_place() const;
+  void shorten_log();
 };
+
+Result<> SqliteStore::Parts::in_place() const {
+  const bool log_in_place = reserve.is_at(path + "-wal");
+  if (file.is_at(path) && log_in_place) return {};
+  return failed(path + (log_in_place ? "" : "-wal") +
+                " was moved away or replaced while this controller uses it")
+      .remedy("put it back; or stop this controller, and what is there now is used by the next one");
+}
+
+// Nobody waits: while somebody reads the store it stays as it is until the next time.
+void SqliteStore::Parts::shorten_log() {
+  if (reserve.log_bytes() <= log_bytes_max) return;
+  sqlite3_busy_timeout(database.get(), 0);
+  if (execute(database.get(), "PRAGMA wal_checkpoint(TRUNCATE)") && reserve.log_bytes() == 0) {
+    log_pages = 0;
+    reserve.log_was_cut();
+  }
+  sqlite3_busy_timeout(database.get(), busy_ms_max);
+}
 
 int SqliteStore::Parts::on_commit(void* parts, sqlite3* database, const char* name, int pages) {
   auto& log_pages = static_cast<Parts*>(parts)->log_pages;
@@ -198,16 +228,17 @@ Result<> SqliteStore::Parts::write(const Write& write) {
   return put_object.bind_text(1, write.key).bind_blob(2, *write.value).run();
 }
 
-Result<Contents> SqliteStore::Parts::read_all() {
+Result<std::uint64_t> SqliteStore::Parts::read_all(const Each& each) {
   auto found = revision();
   if (!found) return std::move(found).error();
-  Contents contents{*found, {}};
+  Result<> taken;
   auto row = get_objects.step();
-  for (; row && *row; row = get_objects.step())
-    contents.objects.emplace_hint(contents.objects.end(), get_objects.bytes(0), get_objects.bytes(1));
+  for (; row && *row && taken; row = get_objects.step())
+    taken = each(get_objects.bytes(0), get_objects.bytes(1));
   get_objects.reset();
+  if (!taken) return std::move(taken).error();
   if (!row) return std::move(row).error();
-  return contents;
+  return found;
 }
 
 // False, and nothing written, if somebody else has moved the revision on.
@@ -271,6 +302,8 @@ Result<std::unique_ptr<SqliteStore>> SqliteStore::open(const std::string& path, 
   auto lock = FileLock::take(path + ".lock");
   if (!lock) return std::move(lock).error().within(path);
   if (auto created = create_file(path); !created) return std::move(created).error().within(path);
+  auto file = FileLock::take_file(path);
+  if (!file) return std::move(file).error().within(path);
   auto database = open_database(path);
   if (!database) return std::move(database).error().within(path);
   auto last = LastCommit::open(path + ".last");
@@ -278,8 +311,9 @@ Result<std::unique_ptr<SqliteStore>> SqliteStore::open(const std::string& path, 
   const auto lost = options.accept_older ? std::nullopt : last->read();
   if (auto prepared = prepare_file(database->get(), lost); !prepared)
     return std::move(prepared).error().within(path);
-  auto parts = std::unique_ptr<Parts>(
-      new Parts{std::move(*lock), std::move(*database), std::move(*last), std::move(options), ""});
+  auto parts =
+      std::unique_ptr<Parts>(new Parts{std::move(*lock), std::move(*file), path, std::move(*database),
+                                       std::move(*last), std::move(options), ""});
   sqlite3_wal_hook(parts->database.get(), Parts::on_commit, parts.get());
   if (auto caught_up = parts->catch_up(); !caught_up) return std::move(caught_up).error().within(path);
   if (auto opened = parts->reserve.open(path + "-wal"); !opened)
@@ -287,11 +321,11 @@ Result<std::unique_ptr<SqliteStore>> SqliteStore::open(const std::string& path, 
   return std::unique_ptr<SqliteStore>(new SqliteStore(std::move(parts)));
 }
 
-Result<Contents> SqliteStore::load() {
+Result<std::uint64_t> SqliteStore::read(const Each& each) {
   if (auto begun = execute(parts_->database.get(), "BEGIN"); !begun) return std::move(begun).error();
-  auto contents = parts_->read_all();
+  auto revision = parts_->read_all(each);
   parts_->roll_back();
-  return contents;
+  return revision;
 }
 
 CommitResult SqliteStore::commit(std::uint64_t revision, std::span<const Write> writes) {
@@ -309,13 +343,16 @@ CommitResult SqliteStore::commit_from_reserve(std::uint64_t revision, std::span<
   return done;
 }
 
-void SqliteStore::tidy() {
+Result<> SqliteStore::tidy() {
+  if (auto there = parts_->in_place(); !there) return there;
+  parts_->shorten_log();
   sqlite3* database = parts_->database.get();
   const auto free_pages = ask_number(database, "PRAGMA freelist_count");
   const auto pages = ask_number(database, "PRAGMA page_count");
-  if (!free_pages || !pages || *free_pages < free_pages_min || *free_pages < *pages / 4) return;
+  if (!free_pages || !pages || *free_pages < free_pages_min || *free_pages < *pages / 4) return {};
   static const std::string give_back = "PRAGMA incremental_vacuum(" + std::to_string(vacuum_pages) + ")";
   (void)execute(database, give_back.c_str());
+  return {};
 }
 
 CommitResult SqliteStore::write(std::uint64_t revision, std::span<const Write> writes) {
@@ -323,6 +360,8 @@ CommitResult SqliteStore::write(std::uint64_t revision, std::span<const Write> w
     parts_->roll_back();
     return {CommitResult::Status::unknown, 0, error.message()};
   };
+  if (auto there = parts_->in_place(); !there)
+    return {CommitResult::Status::unknown, 0, there.error().message() + ": " + there.error().remedy()};
   if (auto begun = execute(parts_->database.get(), "BEGIN IMMEDIATE"); !begun) return unknown(begun.error());
   const auto written = parts_->write_all(revision, writes);
   if (!written) return unknown(written.error());

@@ -4,8 +4,8 @@
 // Room is put aside, so that what frees room can be committed on a full disk (reserve.hpp).
 //
 // Beside PATH lie PATH-wal and PATH-shm, which belong to it, PATH.last, which tells what was committed last,
-// and PATH.lock, which keeps a second controller out. People may read the file with `sqlite3` while a
-// controller uses it.
+// and PATH.lock, which tells who uses it. A second controller is kept out by a lock on the file itself.
+// People may read the file with `sqlite3` while a controller uses it.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +30,13 @@ class SqliteStore final : public Store {
   static Result<std::unique_ptr<SqliteStore>> open(const std::string& path, SqliteOptions options = {});
   ~SqliteStore() override;
 
-  Result<Contents> load() override;
+  Result<std::uint64_t> read(const Each& each) override;
   // A commit that failed for whatever reason is `unknown`; later ones work again as soon as the disk does.
   CommitResult commit(std::uint64_t revision, std::span<const Write> writes) override;
   CommitResult commit_from_reserve(std::uint64_t revision, std::span<const Write> writes) override;
-  // Gives free pages back, a few at a time, once they are a good part of the file.
-  void tidy() override;
+  // Gives free pages back, a few at a time, once they are a good part of the file, and what the write-ahead
+  // log held once. Fails if the file was moved away or replaced: then no commit works either.
+  Result<> tidy() override;
 
  private:
   struct Parts;

@@ -377,8 +377,8 @@ TEST_F(SqliteStoreTest, AnotherProgramsDatabase) {
 
 TEST_F(SqliteStoreTest, AStoreOfANewerTutti) {
   { const auto store = open(); }
-  run_sql("UPDATE meta SET schema = 2");
-  EXPECT_EQ(refusal(), path + " : a newer tutti has written this store (schema 2, this one knows 1)");
+  run_sql("UPDATE meta SET schema = 3");
+  EXPECT_EQ(refusal(), path + " : a newer tutti has written this store (schema 3, this one knows 2)");
   run_sql("DELETE FROM meta");
   EXPECT_EQ(refusal(), path + " : the store has lost its version");
 }

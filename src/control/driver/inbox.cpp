@@ -1,0 +1,103 @@
+#include "control/driver/inbox.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace tutti::driver {
+namespace {
+
+// What a report takes beside its text, roughly.
+constexpr std::size_t report_bytes = 64;
+
+std::size_t bytes_of_submit(const Item& item) {
+  const auto* submit = std::get_if<cluster::Submit>(&item.event);
+  if (submit == nullptr || submit->specs.empty()) return 0;
+  const cluster::JobSpec& first = submit->specs.front();
+  return cluster::shared_bytes_of(first) + cluster::own_bytes_of(first) * submit->specs.size();
+}
+
+}  // namespace
+
+bool Inbox::add(Item& item) {
+  if (auto* reported = std::get_if<cluster::Reported>(&item.event)) {
+    add_reports(*reported);
+    return true;
+  }
+  if (items_.size() >= waiting_items_max) {
+    // Agents do not repeat what they have said unless they are asked.
+    if (!item.reply) missed_ = true;
+    return false;
+  }
+  // A Hello tells everything that was reported before.
+  if (const auto* hello = std::get_if<cluster::Hello>(&item.event);
+      hello != nullptr && reports_.erase(hello->node) > 0)
+    ++replaced_[hello->node];
+  if (item.reply) ++asked_;
+  items_.push_back(std::move(item));
+  return true;
+}
+
+void Inbox::add_reports(cluster::Reported& reported) {
+  const auto [known, added] = reports_.try_emplace(reported.node);
+  Reports& reports = known->second;
+  for (cluster::RankReport& report : reported.ranks) {
+    const Reports::Key key{report.job, report.attempt, report.rank, report.status.state};
+    if (const auto before = reports.newest.find(key); before != reports.newest.end()) {
+      reports.bytes += report.status.detail.size();
+      reports.bytes -= before->second->status.detail.size();
+      before->second->status = std::move(report.status);
+      continue;
+    }
+    const std::size_t bytes = report_bytes + report.status.detail.size();
+    if (reports.waiting.size() >= reports_waiting_max || reports.bytes + bytes > reports_waiting_bytes_max) {
+      missed_nodes_.insert(reported.node);
+      continue;
+    }
+    reports.bytes += bytes;
+    reports.newest[key] = &reports.waiting.emplace_back(std::move(report));
+  }
+  if (added) items_.push_back({cluster::Reported(reported.node, std::vector<cluster::RankReport>()), {}, {}});
+}
+
+void Inbox::take_reports(cluster::Reported& reported, std::size_t& room) {
+  if (const auto replaced = replaced_.find(reported.node); replaced != replaced_.end()) {
+    if (--replaced->second == 0) replaced_.erase(replaced);
+    return;
+  }
+  const auto known = reports_.find(reported.node);
+  Reports& reports = known->second;
+  const std::size_t count = std::min({reports.waiting.size(), reports_of_node_per_turn_max, room});
+  room -= count;
+  reported.ranks.reserve(count);
+  for (std::size_t at = 0; at < count; ++at) {
+    cluster::RankReport& report = reports.waiting.front();
+    reports.newest.erase({report.job, report.attempt, report.rank, report.status.state});
+    reports.bytes -= report_bytes + report.status.detail.size();
+    reported.ranks.push_back(std::move(report));
+    reports.waiting.pop_front();
+  }
+  if (reports.waiting.empty()) {
+    reports_.erase(known);
+  } else {
+    items_.push_back({cluster::Reported(reported.node, std::vector<cluster::RankReport>()), {}, {}});
+  }
+}
+
+std::vector<Item> Inbox::take() {
+  std::vector<Item> taken;
+  std::size_t room = reports_per_turn_max;
+  std::size_t submit_bytes = 0;
+  // What is put back for the next turn comes behind these.
+  std::size_t left = std::min(items_.size(), items_per_turn_max);
+  for (; left > 0 && room > 0 && submit_bytes < submit_bytes_per_turn_max; --left) {
+    Item item = std::move(items_.front());
+    items_.pop_front();
+    if (auto* reported = std::get_if<cluster::Reported>(&item.event)) take_reports(*reported, room);
+    submit_bytes += bytes_of_submit(item);
+    if (item.reply) --asked_;
+    taken.push_back(std::move(item));
+  }
+  return taken;
+}
+
+}  // namespace tutti::driver

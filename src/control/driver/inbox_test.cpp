@@ -1,0 +1,117 @@
+#include "control/driver/inbox.hpp"
+
+#include <gtest/gtest.h>
+
+namespace tutti::driver {
+namespace {
+
+using cluster::RankReport;
+using cluster::RankState;
+using cluster::Reported;
+
+RankReport report(std::int32_t rank, RankState state, std::string detail = "") {
+  return {cluster::JobId(7), 0, rank, {state, 0, std::move(detail)}};
+}
+
+struct InboxTest : testing::Test {
+  Inbox inbox;
+
+  bool add(cluster::Event event, Reply reply = nullptr) {
+    Item item{std::move(event), std::move(reply), nullptr};
+    return inbox.add(item);
+  }
+  // What a turn would hear of the node.
+  static std::vector<RankReport> heard(const std::vector<Item>& items, const std::string& node) {
+    std::vector<RankReport> all;
+    for (const Item& item : items) {
+      const auto* reported = std::get_if<Reported>(&item.event);
+      if (reported != nullptr && reported->node == node)
+        all.insert(all.end(), reported->ranks.begin(), reported->ranks.end());
+    }
+    return all;
+  }
+};
+
+TEST_F(InboxTest, OfWhatARankSaysAgainAndAgainTheNewestIsHeard) {
+  add(Reported{"a", report(0, RankState::started)});
+  for (int word = 0; word < 100'000; ++word)
+    add(Reported{"a", report(0, RankState::started, std::to_string(word))});
+  add(Reported{"a", report(1, RankState::started)});
+  add(Reported{"a", report(0, RankState::exited)});
+  const auto items = inbox.take();
+  EXPECT_EQ(items.size(), 1U);
+  const auto reports = heard(items, "a");
+  ASSERT_EQ(reports.size(), 3U);
+  EXPECT_EQ(reports[0].status.detail, "99999");
+  EXPECT_EQ(reports[1].rank, 1);
+  EXPECT_EQ(reports[2].status.state, RankState::exited) << "in the order in which it happened";
+  EXPECT_TRUE(inbox.empty());
+}
+
+TEST_F(InboxTest, ANodeWithMuchToSayDelaysItself) {
+  std::vector<RankReport> flood;
+  for (std::int32_t rank = 0; rank < 50'000; ++rank) flood.push_back(report(rank, RankState::started));
+  add(Reported{"a", flood});
+  for (int node = 0; node < 100; ++node)
+    add(Reported{"b" + std::to_string(node), report(0, RankState::exited)});
+  const auto first = inbox.take();
+  EXPECT_EQ(heard(first, "a").size(), reports_of_node_per_turn_max);
+  for (int node = 0; node < 100; ++node) EXPECT_EQ(heard(first, "b" + std::to_string(node)).size(), 1U);
+  std::size_t told = heard(first, "a").size();
+  while (!inbox.empty()) {
+    const auto more = heard(inbox.take(), "a");
+    ASSERT_FALSE(more.empty());
+    EXPECT_EQ(more.front().rank, static_cast<std::int32_t>(told));
+    told += more.size();
+  }
+  EXPECT_EQ(told, flood.size());
+}
+
+TEST_F(InboxTest, WhatIsTooMuchIsDroppedAndThatNodeAloneIsAskedAgain) {
+  for (std::int32_t rank = 0; rank < 5'000; ++rank)
+    add(Reported{"a", report(rank, RankState::exited, std::string(8 << 10, 'x'))});
+  EXPECT_EQ(inbox.take_missed_nodes(), std::set<std::string>{"a"});
+  EXPECT_FALSE(inbox.take_missed());
+  std::size_t bytes = 0;
+  while (!inbox.empty()) {
+    for (const RankReport& one : heard(inbox.take(), "a")) bytes += one.status.detail.size();
+  }
+  EXPECT_LE(bytes, reports_waiting_bytes_max);
+  EXPECT_TRUE(inbox.take_missed_nodes().empty());
+}
+
+TEST_F(InboxTest, AHelloReplacesWhatWasReportedBeforeItAndComesBeforeWhatIsReportedAfter) {
+  add(Reported{"a", report(0, RankState::started)});
+  cluster::Hello hello;
+  hello.node = "a";
+  add(hello);
+  add(Reported{"a", report(0, RankState::exited)});
+  const auto items = inbox.take();
+  ASSERT_EQ(items.size(), 3U);
+  EXPECT_TRUE(std::get<Reported>(items[0].event).ranks.empty());
+  EXPECT_TRUE(std::holds_alternative<cluster::Hello>(items[1].event));
+  ASSERT_EQ(std::get<Reported>(items[2].event).ranks.size(), 1U);
+}
+
+TEST_F(InboxTest, LargeSubmitsAreNotTakenAllAtOnce) {
+  cluster::JobSpec spec;
+  spec.command = {std::string(1 << 20, 'x')};
+  for (int job = 0; job < 100; ++job) add(cluster::Submit{{spec}}, [](const auto&) {});
+  EXPECT_EQ(inbox.asked(), 100U);
+  const std::size_t taken = inbox.take().size();
+  EXPECT_LE(taken, submit_bytes_per_turn_max >> 20);
+  EXPECT_GT(taken, 1U);
+  EXPECT_EQ(inbox.asked(), 100U - taken);
+}
+
+TEST_F(InboxTest, WhenTooMuchWaitsRequestsAreRefused) {
+  for (std::size_t item = 0; item < waiting_items_max; ++item) add(cluster::Tick{});
+  bool answered = false;
+  EXPECT_FALSE(add(cluster::Tick{}, [&](const auto&) { answered = true; }));
+  EXPECT_FALSE(inbox.take_missed()) << "who asked is told";
+  EXPECT_FALSE(add(cluster::Heard{"a"}));
+  EXPECT_TRUE(inbox.take_missed());
+}
+
+}  // namespace
+}  // namespace tutti::driver
