@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "control/wire/submit_json.hpp"
 #include "proto/tutti.pb.h"
 
 namespace tutti::wire {
@@ -90,6 +91,14 @@ TEST(Json, IsWhatProtobufPrints) {
   expect_same<proto::StatusView>();
   expect_same<proto::FabricView>();
   expect_same<proto::ExplainView>();
+}
+
+// A field that the schema gets more of has to be added there as well.
+TEST(Json, OfASubmitIsTheSameWithoutTheSchema) {
+  proto::SubmitRequest request;
+  EXPECT_EQ(json::parse(submit_json(request)), json::parse(print(request)));
+  fill(request);
+  EXPECT_EQ(json::parse(submit_json(request)), json::parse(print(request)));
 }
 
 TEST(Json, NumbersThatAreNoneAreWords) {
