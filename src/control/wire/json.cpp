@@ -16,7 +16,7 @@ using google::protobuf::Message;
 using google::protobuf::Reflection;
 
 // Writes a message by its schema. Protobuf's own printer turns it into bytes first and the schema into
-// messages, which takes ten times as long: pages and events are made on the loop that owns the state.
+// messages, which takes five times as long: pages and events are made on the loop that owns the state.
 class Printer {
  public:
   explicit Printer(std::string& text) : text_(text) {}
