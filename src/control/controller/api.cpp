@@ -55,13 +55,14 @@ Api::Api(Core& core, Hub& hub, Explainer& explainer, const Janitor& janitor, Api
       wrong_tokens_(wrong_tokens_max) {}
 
 net::Admission Api::admit(const net::Request& head) {
+  const bool known = opens(head.bearer, Caller::agent, tokens_);
   const Page page = find_page(routes(), head.parts);
   const Route* route = page.route(head.method);
-  if (route == nullptr) return {refuse_unknown(head, page)};
-  if (auto refused = authorize(head, route->caller)) return {std::move(refused)};
-  if (auto refused = take(limits_of(route->rate), head, "requests")) return {std::move(refused)};
-  if (head.body_bytes > route->body_bytes_max) return {too_large(head, *route)};
-  return {.refusal = std::nullopt, .body_bytes_max = route->body_bytes_max};
+  if (route == nullptr) return {refuse_unknown(head, page), known};
+  if (auto refused = authorize(head, route->caller)) return {std::move(refused), known};
+  if (auto refused = take(limits_of(route->rate), head, "requests")) return {std::move(refused), known};
+  if (head.body_bytes > route->body_bytes_max) return {too_large(head, *route), known};
+  return {.refusal = std::nullopt, .known = known, .body_bytes_max = route->body_bytes_max};
 }
 
 void Api::handle(const Shared& exchange) {

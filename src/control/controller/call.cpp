@@ -58,7 +58,7 @@ void Call::change(cluster::Event event, int status_if_wrong) const {
 }
 
 void Call::show(View view) const {
-  services_.core.ask(
+  services_.core.look(
       [call = *this, view = std::move(view)](const cluster::State& state, const wire::StoreHealth& health) {
         auto text = view(state, health);
         if (!text) return call.refuse(text.error(), 404);

@@ -1,22 +1,18 @@
 #include "control/controller/controller.hpp"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
-#include <openssl/rand.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <vector>
 
-#include "base/bytes.hpp"
-#include "base/files/files.hpp"
 #include "base/log/log.hpp"
-#include "base/text.hpp"
 #include "control/controller/api.hpp"
+#include "control/controller/random_text.hpp"
 #include "control/controller/recording.hpp"
 #include "control/store/sqlite/sqlite_store.hpp"
 #include "control/wire/objects.hpp"
@@ -26,31 +22,8 @@
 namespace tutti::controller {
 namespace {
 
-constexpr std::size_t token_bytes = 32;
-constexpr std::size_t token_file_bytes_max = 4096;
 constexpr std::size_t cluster_id_bytes = 8;
-
-Result<std::string> random_hex(std::size_t bytes) {
-  std::vector<std::byte> random(bytes);
-  if (RAND_bytes(reinterpret_cast<unsigned char*>(random.data()), static_cast<int>(random.size())) != 1)
-    return failed("the system gives no random bytes");
-  return to_hex(random);
-}
-
-Result<> write_token(const std::string& file) {
-  if (std::filesystem::exists(file)) return {};
-  auto secret = random_hex(token_bytes);
-  if (!secret) return std::move(secret).error();
-  const std::string text = *secret + "\n";
-  const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (descriptor < 0) return failed_errno("cannot be written", errno).within(file);
-  const bool written = ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  const int reason = errno;
-  ::close(descriptor);
-  if (written) return {};
-  std::filesystem::remove(file);
-  return failed_errno("cannot be written", reason).within(file);
-}
+constexpr std::size_t files_kept = 256;  // for what is no connection: the store, logs, shipped files
 
 bool is_loopback(const std::string& host) { return host.starts_with("127.") || host == "::1"; }
 
@@ -82,12 +55,19 @@ Result<> check_exposure(const ControllerOptions& options, const std::string& hos
       .remedy("give --tls-certificate and --tls-key, or listen on 127.0.0.1");
 }
 
-// Systems let a process open 1024 files unless it asks for more, and each connection is one.
-void allow_many_connections() {
+// Systems let a process open 1024 files unless it asks for more, and each connection is one. How many there
+// may be, so that files can still be opened.
+std::size_t allow_many_connections() {
   rlimit files{};
-  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return;
-  files.rlim_cur = files.rlim_max;
-  if (::setrlimit(RLIMIT_NOFILE, &files) != 0) log::warning("the limit of open files cannot be raised");
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return net::connections_max;
+  rlimit wanted = files;
+  wanted.rlim_cur = files.rlim_max;
+  if (::setrlimit(RLIMIT_NOFILE, &wanted) == 0)
+    files = wanted;
+  else
+    log::warning("the limit of open files cannot be raised");
+  const std::size_t most = files.rlim_cur == RLIM_INFINITY ? net::connections_max : files.rlim_cur;
+  return std::min(net::connections_max, most - std::min(most / 2, files_kept));
 }
 
 }  // namespace
@@ -97,16 +77,9 @@ Result<> init_folder(const std::string& folder) {
   std::filesystem::create_directories(folder, failure);
   if (failure) return failed(failure.message()).within("cannot make " + folder);
   ::chmod(folder.c_str(), 0700);
-  if (auto written = write_token(folder + "/admin.token"); !written) return written;
-  return write_token(folder + "/join.token");
-}
-
-Result<std::string> read_token(const std::string& file) {
-  const auto text = files::read_existing_file(file, token_file_bytes_max);
-  if (!text) return Error(text.error()).within("token file");
-  const std::string token(trim(std::string_view(*text).substr(0, text->find('\n'))));
-  if (token.size() < 16) return invalid("it holds no token").within("token file " + file);
-  return token;
+  const bool used = std::filesystem::exists(folder + "/store.db", failure);
+  if (auto made = make_token(folder + "/admin.token", used); !made) return made;
+  return make_token(folder + "/join.token", used);
 }
 
 Result<> run_controller(const ControllerOptions& options,
@@ -159,7 +132,12 @@ Result<> run_controller(const ControllerOptions& options,
   port.port = listen->port;
   port.certificate_file = options.tls_certificate;
   port.key_file = options.tls_key;
-  allow_many_connections();
+  port.connections = allow_many_connections();
+  port.unknown_connections = std::min(port.unknown_connections, port.connections / 2);
+  port.unknown_connections_per_address = std::min(port.unknown_connections_per_address, port.connections / 4);
+  port.on_let_go = [](const std::string& remote, std::size_t bytes) {
+    log::warning("somebody at {} reads too slowly and is let go: {} bytes waited", remote, bytes);
+  };
   auto server = net::Server::listen(
       loop, port, [&](const std::shared_ptr<net::Exchange>& exchange) { api.handle(exchange); },
       [&](const net::Request& head) { return api.admit(head); });

@@ -7,6 +7,7 @@
 
 #include "base/result.hpp"
 #include "control/controller/janitor.hpp"
+#include "control/controller/tokens.hpp"
 
 namespace tutti::controller {
 
@@ -23,11 +24,8 @@ struct ControllerOptions {
   Duration keep_blobs_age = kept_blobs_age_default;
 };
 
-// Makes the folder with an admin token and a join token, files 0600. Keeps what is already there.
+// Makes the folder with an admin token and a join token, as tokens.hpp tells.
 Result<> init_folder(const std::string& folder);
-
-// The first line of a token file.
-Result<std::string> read_token(const std::string& file);
 
 // Runs until SIGTERM or SIGINT. `ready` is called with "HOST:PORT" once the port is open.
 Result<> run_controller(const ControllerOptions& options,

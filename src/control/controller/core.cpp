@@ -1,5 +1,8 @@
 #include "control/controller/core.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/clock/clock.hpp"
 #include "base/log/log.hpp"
 
@@ -56,17 +59,37 @@ void Core::ask(Query query) {
   woken_.notify_one();
 }
 
+void Core::look(Query query) {
+  {
+    const std::lock_guard lock(mutex_);
+    looks_.push_back(std::move(query));
+  }
+  woken_.notify_one();
+}
+
 bool Core::take(std::vector<driver::Item>& items) {
   const Duration patience = turns_.patience();
   std::unique_lock lock(mutex_);
-  woken_.wait_for(lock, patience, [this] { return !waiting_.empty() || stopping_; });
+  woken_.wait_for(lock, patience, [this] { return !waiting_.empty() || !looks_.empty() || stopping_; });
+  answer_looks(lock);
   if (waiting_.asked() > 0)
     woken_.wait_until(lock, turned_at_ + linger_.time(),
                       [this] { return linger_.enough(waiting_.asked()) || stopping_; });
   items = waiting_.take();
   if (waiting_.take_missed()) turns_.miss();
   for (const std::string& node : waiting_.take_missed_nodes()) turns_.miss(node);
-  return !stopping_ || !items.empty();
+  return !stopping_ || !items.empty() || !looks_.empty();
+}
+
+// Between two turns what is in memory is what is stored.
+void Core::answer_looks(std::unique_lock<std::mutex>& lock) {
+  const auto count = static_cast<std::ptrdiff_t>(std::min(looks_.size(), looks_per_turn_max));
+  const std::vector<Query> looks(std::move_iterator(looks_.begin()),
+                                 std::move_iterator(looks_.begin() + count));
+  looks_.erase(looks_.begin(), looks_.begin() + count);
+  lock.unlock();
+  for (const Query& look : looks) turns_.answer(look);
+  lock.lock();
 }
 
 void Core::run() {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -18,6 +19,8 @@
 #include "control/store/store.hpp"
 
 namespace tutti::controller {
+
+constexpr std::size_t looks_per_turn_max = 16;  // so that events do not wait long for pages
 
 class Core {
  public:
@@ -50,6 +53,9 @@ class Core {
   void awake();
   // Reads the committed state, in order with the events.
   void ask(Query query);
+  // Reads it sooner, ahead of the events that wait: it shows all that was answered until now, and waits for
+  // one commit at most.
+  void look(Query query);
   // Of what is over. Any thread.
   const cluster::Retention& keep() const { return turns_.keep(); }
 
@@ -60,6 +66,7 @@ class Core {
   void run();
   // False when the core is to stop and nothing waits any more.
   bool take(std::vector<driver::Item>& items);
+  void answer_looks(std::unique_lock<std::mutex>& lock);
   void note_turn(std::chrono::steady_clock::time_point begun, std::size_t answered);
   void log_health(bool was_well) const;
 
@@ -74,6 +81,7 @@ class Core {
   std::mutex mutex_;
   std::condition_variable woken_;
   driver::Inbox waiting_;
+  std::deque<Query> looks_;
   bool stopping_ = false;
   std::thread thread_;
 };

@@ -140,5 +140,55 @@ TEST_F(CoreTest, AnotherWriterIsNoticed) {
   EXPECT_EQ(look().first, 0U);
 }
 
+// A store whose commits wait until they are let through.
+class SlowStore final : public store::Store {
+ public:
+  Result<std::uint64_t> read(const Each& each) override { return store_.read(each); }
+  store::CommitResult commit(std::uint64_t revision, std::span<const store::Write> writes) override {
+    std::unique_lock lock(mutex_);
+    ++begun_;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return begun_ <= let_through_; });
+    return store_.commit(revision, writes);
+  }
+  void let_through(int commits) {
+    const std::lock_guard lock(mutex_);
+    let_through_ = commits;
+    changed_.notify_all();
+  }
+  void wait_until_begun(int commits) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return begun_ >= commits; });
+  }
+
+ private:
+  store::MemoryStore store_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int begun_ = 0;
+  int let_through_ = 0;
+};
+
+TEST(CoreOnASlowDisk, APageWaitsForOneCommitAtMostAndShowsWhatWasAnswered) {
+  constexpr int all = 1'000'000;
+  SlowStore store;
+  Core core(store, [](driver::Delivery) {});
+  ASSERT_TRUE(core.start().ok());
+  std::promise<void> first_answered;
+  core.happen(hello("a"), [&](const auto&) { first_answered.set_value(); });
+  store.wait_until_begun(1);
+  core.happen(hello("b"), nullptr);
+  std::promise<std::size_t> seen;
+  core.look(
+      [&](const cluster::State& state, const wire::StoreHealth&) { seen.set_value(state.nodes.size()); });
+  store.let_through(1);
+  first_answered.get_future().wait();
+  auto nodes = seen.get_future();
+  const bool in_time = nodes.wait_for(std::chrono::seconds(30)) == std::future_status::ready;
+  store.let_through(all);
+  EXPECT_TRUE(in_time) << "the second commit has not ended then";
+  EXPECT_EQ(nodes.get(), 1U) << "what was answered, and nothing that is not stored";
+}
+
 }  // namespace
 }  // namespace tutti::controller

@@ -11,8 +11,10 @@
 namespace tutti::controller {
 namespace {
 
-// All that a reader may have waiting here, of all nodes: far below what would cut it off, as JSON too.
+// All that a reader may have waiting here, of all nodes, and all readers together: far below what would cut
+// them off, as JSON too.
 constexpr std::int64_t reader_bytes_max = 8 << 20;
+constexpr std::int64_t readers_bytes_max = 64 << 20;
 constexpr std::int64_t window_bytes_max = 1 << 20;
 constexpr std::int64_t window_bytes_min = 4 << 10;
 constexpr Duration feed_look_every = 500ms;
@@ -57,11 +59,19 @@ std::string event_text(std::string_view name, std::string_view data) {
   return "event: " + std::string(name) + "\ndata: " + std::string(data) + "\n\n";
 }
 
+Hub::Hub(net::Loop& loop, Core& core, Clock clock)
+    : loop_(loop),
+      core_(core),
+      clock_(clock ? std::move(clock) : hub_now),
+      awake_(loop.every(driver::awake_every, [this] {
+        if (is_awake()) core_.awake();
+      })) {}
+
 // ---- agents
 
 void Hub::add_agent(const std::shared_ptr<net::Socket>& socket, std::string remote) {
   const driver::Connection connection = next_id_++;
-  auto agent = std::make_shared<Agent>(Agent{socket, remote, connection, hub_now()});
+  auto agent = std::make_shared<Agent>(Agent{socket, remote, connection, clock_()});
   agents_[connection] = agent;
   listener_.open(connection, std::move(remote));
   socket->on_message = [this, agent](const std::string& frame) { receive(*agent, frame); };
@@ -72,18 +82,18 @@ void Hub::tell(const Agent& agent, const wire::ControllerMessage& message) {
   agent.socket->send(wire::encode(message));
 }
 
-// To be awake is to have read what has come. An agent that was not heard for a while although something of it
+// An agent that was not heard for a while although something of it
 // waits to be read is not silent: this loop is behind, and whoever else seems silent may be so for the same
 // reason.
-void Hub::say_awake() {
-  const Instant now = hub_now();
-  for (const auto& [connection, agent] : agents_) {
-    if (now - agent->heard_at > agent_pause_max && agent->socket->has_unread()) return;
-  }
-  core_.awake();
+bool Hub::is_awake() const {
+  const Instant now = clock_();
+  return std::none_of(agents_.begin(), agents_.end(), [now](const auto& entry) {
+    const Agent& agent = *entry.second;
+    return now - agent.heard_at > agent_pause_max && agent.socket->has_unread();
+  });
 }
 
-void Hub::start() { listener_.expect(core_.cluster_id(), core_.agents_known(), hub_now()); }
+void Hub::start() { listener_.expect(core_.cluster_id(), core_.agents_known(), clock_()); }
 
 Hub::Agent* Hub::agent_of(driver::Connection connection) const {
   const auto agent = agents_.find(connection);
@@ -96,7 +106,7 @@ Hub::Agent* Hub::speaker(const std::string& node) const {
 }
 
 void Hub::receive(Agent& agent, const std::string& frame) {
-  agent.heard_at = hub_now();
+  agent.heard_at = clock_();
   auto heard = listener_.receive(agent.connection, frame, agent.heard_at);
   for (const auto& message : heard.answers) tell(agent, message);
   if (const Agent* first = agent_of(heard.first); first != nullptr) tell(*first, heard.to_the_first);
@@ -183,13 +193,13 @@ void Hub::deliver(driver::Delivery delivery) {
     }
   }
   if (delivery.resync) {
-    const std::string frame = wire::encode(wire::ControllerMessage(wire::Resync{}));
+    const net::Text frame = net::make_text(wire::encode(wire::ControllerMessage(wire::Resync{})));
     for (const auto& [node, connection] : listener_.speakers()) {
       if (const Agent* agent = agent_of(connection); agent != nullptr) agent->socket->send(frame);
     }
   }
   for (const auto& change : delivery.jobs) {
-    const std::string text = event_text("job", change.json);
+    const net::Text text = net::make_text(event_text("job", change.json));
     for (auto& [id, stream] : watchers_) stream->write(text);
     for (auto& [id, reader] : readers_) {
       // Who does not know yet where the job stands is told the end by begin_reading().
@@ -199,7 +209,7 @@ void Hub::deliver(driver::Delivery delivery) {
     }
   }
   for (const auto& json : delivery.nodes) {
-    const std::string text = event_text("node", json);
+    const net::Text text = net::make_text(event_text("node", json));
     for (auto& [id, stream] : watchers_) stream->write(text);
   }
 }
@@ -224,7 +234,7 @@ void Hub::add_log_reader(net::Exchange& exchange, const LogRequest& request) {
   // It follows from now on: what happens between here and the answer to the question below is not missed.
   readers_[id] = {id, request, std::move(stream), {}, {}, false, request.follow};
   if (!look_timer_) {
-    looked_at_ = hub_now();
+    looked_at_ = clock_();
     look_timer_ = loop_.every(feed_look_every, [this] { look_at_feeds(); });
   }
   core_.ask([this, id, job = request.job](const cluster::State& state, const wire::StoreHealth&) {
@@ -267,10 +277,11 @@ void Hub::ask_for_logs(LogReader& reader, const FeedKey& key, std::int64_t tail_
     return;
   }
   Feed& feed = reader.open[key];
-  feed.heard_at = hub_now();
-  feed.window_bytes =
-      std::clamp(reader_bytes_max / static_cast<std::int64_t>(std::max<std::size_t>(1, nodes)),
-                 window_bytes_min, window_bytes_max);
+  feed.heard_at = clock_();
+  const auto readers = static_cast<std::int64_t>(readers_.size());
+  const std::int64_t share = std::min(reader_bytes_max, readers_bytes_max / readers);
+  feed.window_bytes = std::clamp(share / static_cast<std::int64_t>(std::max<std::size_t>(1, nodes)),
+                                 window_bytes_min, window_bytes_max);
   wire::ReadLogs read{reader.id,           reader.request.job, attempt,
                       reader.request.rank, reader.follows,     tail_lines};
   read.credit_bytes = feed.window_bytes;
@@ -286,7 +297,7 @@ void Hub::pass_on(const std::string& node, const wire::LogChunk& chunk) {
   if (feed == reader->second.open.end()) return;
   const auto bytes = static_cast<std::int64_t>(chunk.data.size());
   feed->second.unwritten_bytes += bytes;
-  feed->second.heard_at = hub_now();
+  feed->second.heard_at = clock_();
   reader->second.stream->write(event_text("log", log_json(chunk)),
                                [this, id = chunk.stream, key, bytes] { took(id, key, bytes); });
 }
@@ -299,7 +310,7 @@ void Hub::took(std::uint64_t id, const FeedKey& key, std::int64_t bytes) {
   Feed& feed = found->second;
   feed.unwritten_bytes -= bytes;
   feed.owed_bytes += bytes;
-  feed.heard_at = hub_now();
+  feed.heard_at = clock_();
   const Agent* agent = speaker(key.first);
   if (agent == nullptr || feed.owed_bytes < feed.window_bytes / 4) return;
   agent->socket->send(wire::encode(
@@ -315,7 +326,7 @@ void Hub::end_feed(const std::string& node, const wire::LogEnd& end) {
 }
 
 void Hub::look_at_feeds() {
-  const Instant now = hub_now();
+  const Instant now = clock_();
   // Who was not listening cannot say that nobody spoke.
   const bool was_asleep = now - std::exchange(looked_at_, now) > 2 * feed_look_every;
   if (readers_.empty()) return look_timer_.reset();
@@ -324,8 +335,9 @@ void Hub::look_at_feeds() {
   }
   const bool tells = now - told_alive_at_ >= alive_every;
   if (tells) told_alive_at_ = now;
+  const net::Text alive = net::make_text(event_text("alive", "{}"));
   for (auto& [id, reader] : readers_) {
-    if (tells) reader.stream->write(event_text("alive", "{}"));
+    if (tells) reader.stream->write(alive);
     for (auto at = reader.open.begin(); at != reader.open.end();) {
       auto& [key, feed] = *at;
       if (was_asleep || feed.unwritten_bytes > 0) feed.heard_at = now;
@@ -351,7 +363,7 @@ void Hub::finish_reading(LogReader& reader) {
   for (auto& [key, feed] : reader.open) {
     const Agent* agent = speaker(key.first);
     if (agent == nullptr) continue;
-    feed.heard_at = hub_now();
+    feed.heard_at = clock_();
     wire::ReadLogs rest;
     rest.stream = reader.id;
     rest.attempt = key.second;
@@ -369,7 +381,7 @@ void Hub::end_reading(std::uint64_t id) {
   const auto reader = readers_.find(id);
   if (reader == readers_.end()) return;
   --core_.watchers;
-  const std::string frame = wire::encode(wire::ControllerMessage(wire::StopLogs{id}));
+  const net::Text frame = net::make_text(wire::encode(wire::ControllerMessage(wire::StopLogs{id})));
   std::set<std::string> nodes;
   for (const auto& [key, feed] : reader->second.open) nodes.insert(key.first);
   for (const auto& node : nodes) {

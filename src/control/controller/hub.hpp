@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -25,8 +26,10 @@ struct LogRequest {
 
 class Hub {
  public:
-  Hub(net::Loop& loop, Core& core)
-      : loop_(loop), core_(core), awake_(loop.every(driver::awake_every, [this] { say_awake(); })) {}
+  using Clock = std::function<Instant()>;
+
+  // `clock` goes forward and is nobody's time of day; null: the system's steady one.
+  Hub(net::Loop& loop, Core& core, Clock clock = nullptr);
   Hub(const Hub&) = delete;
   Hub& operator=(const Hub&) = delete;
 
@@ -42,9 +45,10 @@ class Hub {
 
   void deliver(driver::Delivery delivery);
 
- private:
-  void say_awake();
+  // Whether this loop hears the agents: it has read what has come.
+  bool is_awake() const;
 
+ private:
   struct Agent {
     std::shared_ptr<net::Socket> socket;
     std::string remote;
@@ -93,6 +97,7 @@ class Hub {
 
   net::Loop& loop_;
   Core& core_;
+  Clock clock_;
   std::shared_ptr<net::Loop::Handle> awake_;
   driver::Listener listener_;
   std::map<driver::Connection, std::shared_ptr<Agent>> agents_;

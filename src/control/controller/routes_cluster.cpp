@@ -50,7 +50,7 @@ std::span<const Route> cluster_routes() {
             .handle = show_status},
       Route{.method = "GET",
             .path = "/events",
-            .answer = {"job JobView, node NodeView", Format::events},
+            .answer = {"job JobView, node NodeView, note {text}", Format::events},
             .summary = "Every change as server-sent events",
             .handle = watch},
       Route{.method = "GET",

@@ -7,6 +7,7 @@
 #include "control/wire/convert.hpp"
 #include "control/wire/json.hpp"
 #include "control/wire/messages.hpp"
+#include "control/wire/submit_json.hpp"
 
 namespace tutti::wire {
 namespace {
@@ -107,7 +108,7 @@ Result<std::string> encode_submit(const cluster::Submit& submit) {
     return invalid("the job holds bytes that are not UTF-8 text")
         .remedy("names, paths, commands and variables must be text");
   }
-  return print(request);
+  return submit_json(request);
 }
 
 Result<bool> decode_drain(std::string_view text) {

@@ -440,8 +440,8 @@ TEST(Views, AQueueShowsWhoUsesWhat) {
   EXPECT_EQ(queues_json(state, Instant(1s)),
             R"({"queues":[{"name":"default","queued":0,"running":0,"gpus":0,"guarantee_gpus":0,"weight":1,)"
             R"("gpus_past":0,"users":[]},)"
-            R"({"name":"research","queued":1,"running":0,"gpus":0,"guarantee_gpus":4,"weight":2,)"
-            R"("gpus_past":0,"users":[],"limit_gpus":8},)"
+            R"({"name":"research","queued":1,"running":0,"gpus":0,"guarantee_gpus":4,"limit_gpus":8,)"
+            R"("weight":2,"gpus_past":0,"users":[]},)"
             R"({"name":"research/vision","queued":1,"running":0,"gpus":0,"guarantee_gpus":0,"weight":1,)"
             R"("gpus_past":0,"users":[{"name":"ada","gpus":0,"gpus_past":0,"queued":1,"running":0}]}]})");
 }
@@ -463,7 +463,7 @@ TEST(Views, AnExplanationHasTheDocumentedKeys) {
   answer.unknown = "";
   answer.expected_start = Instant(2s);
   EXPECT_EQ(explain_json(answer, "9", "queued"),
-            common + R"("unknown":"",)" + suggestions + R"(,"expected_start":"1970-01-01T00:00:02.000Z"})");
+            common + R"("expected_start":"1970-01-01T00:00:02.000Z","unknown":"",)" + suggestions + "}");
 }
 
 TEST(Queues, AreReadInGpus) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/rate.hpp"
@@ -18,13 +19,21 @@ namespace tutti::net {
 constexpr std::size_t header_bytes_max = 16 << 10;
 constexpr std::size_t body_bytes_max = 16 << 20;
 constexpr std::size_t frame_bytes_max = 16 << 20;
-constexpr std::size_t backlog_bytes_max = 64 << 20;  // of one slow reader, who is then dropped
-constexpr Duration request_time_max = 30s;           // to send a whole request, and between two of them
+// What waits for one slow reader, and for all of them together; who has most waiting is let go.
+constexpr std::size_t backlog_bytes_max = 64 << 20;
+constexpr std::size_t backlogs_bytes_max = 512 << 20;
+// To take the last words that tell it why.
+constexpr Duration farewell_time_max = 5s;
+constexpr Duration request_time_max = 30s;  // to send a whole request, and between two of them
 // What is still taken, and thrown away, of a body that nobody will read: its sender hears why before the end.
 constexpr std::size_t refused_bytes_max = 1 << 20;
 constexpr Duration refused_time_max = 1s;
 constexpr std::size_t connections_max = 65'536;
 constexpr std::size_t connections_per_address_max = 16'384;
+// Of those, who have shown no token yet; and how long they may stay so.
+constexpr std::size_t unknown_connections_max = 8'192;
+constexpr std::size_t unknown_connections_per_address_max = 4'096;
+constexpr Duration unknown_time_max = 10s;
 constexpr Rate frame_rate_max{.per_second = 10'000, .burst = 20'000};  // of one WebSocket
 
 struct Request {
@@ -48,6 +57,10 @@ struct Response {
   std::string allow = {};       // the methods that the page takes, where it does not take this one
 };
 
+// Bytes on their way to one or to many, who share them.
+using Text = std::shared_ptr<const std::string>;
+inline Text make_text(std::string bytes) { return std::make_shared<const std::string>(std::move(bytes)); }
+
 // A response whose body goes on: server-sent events. From any thread.
 class Stream {
  public:
@@ -56,11 +69,13 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
   virtual ~Stream() = default;
 
-  virtual void write(std::string chunk) = 0;
   // `written` runs on the loop when the other side's system has taken it: who waits for that before it writes
   // more is as fast as the reader, and not cut off however slow that is. It does not run once the stream is
   // closed.
-  virtual void write(std::string chunk, std::function<void()> written) = 0;
+  virtual void write(Text chunk, std::function<void()> written = nullptr) = 0;
+  void write(std::string chunk, std::function<void()> written = nullptr) {
+    write(make_text(std::move(chunk)), std::move(written));
+  }
   virtual void close() = 0;
 };
 
@@ -72,7 +87,8 @@ class Socket {
   Socket& operator=(const Socket&) = delete;
   virtual ~Socket() = default;
 
-  virtual void send(std::string frame) = 0;
+  virtual void send(Text frame) = 0;
+  void send(std::string frame) { send(make_text(std::move(frame))); }
   // Goes out, in order with its like, when nothing of send() waits.
   virtual void send_later(std::string frame) = 0;
   // Of send_later(), what has not gone out.

@@ -1,7 +1,4 @@
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
+#include <linux/tcp.h>
 
 #include <algorithm>
 #include <atomic>
@@ -11,49 +8,11 @@
 #include <gtest/gtest.h>
 
 #include "net/http/client.hpp"
+#include "net/http/net_test.hpp"
 #include "net/http/server.hpp"
 
 namespace tutti::net {
 namespace {
-
-// A server on a thread of its own, with a handler of the test's.
-class Net : public testing::Test {
- protected:
-  void serve(Server::Handler handler, const ServerOptions& options = {}, Server::Admit admit = nullptr) {
-    auto listening = Server::listen(loop_, options, std::move(handler), std::move(admit));
-    ASSERT_TRUE(listening.ok()) << listening.error().text();
-    server_ = std::move(*listening);
-    thread_ = std::thread([this] { loop_.run(); });
-  }
-  void TearDown() override {
-    loop_.stop();
-    if (thread_.joinable()) thread_.join();
-  }
-  Target target() const { return {"127.0.0.1", server_->port(), ""}; }
-
-  // Sends raw bytes, and that there are no more, and reads until the other side closes.
-  std::string raw(const std::string& bytes, bool ends = true) {
-    const int descriptor = ::socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(server_->port());
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(::connect(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-    EXPECT_EQ(::send(descriptor, bytes.data(), bytes.size(), MSG_NOSIGNAL),
-              static_cast<ssize_t>(bytes.size()));
-    if (ends) ::shutdown(descriptor, SHUT_WR);
-    std::string answer;
-    char buffer[4096];
-    for (ssize_t got = 0; (got = ::recv(descriptor, buffer, sizeof buffer, 0)) > 0;)
-      answer.append(buffer, static_cast<std::size_t>(got));
-    ::close(descriptor);
-    return answer;
-  }
-
-  Loop loop_;
-  std::unique_ptr<Server> server_;
-  std::thread thread_;
-};
 
 TEST_F(Net, AnswersRequestsOnOneConnection) {
   serve([](auto exchange) {
@@ -69,6 +28,24 @@ TEST_F(Net, AnswersRequestsOnOneConnection) {
     EXPECT_EQ(response->status, 201);
     EXPECT_EQ(response->body, "POST /x/y 1/2 secret body");
   }
+}
+
+// Each packet by itself is a call here, and wakes the reader up there.
+TEST_F(Net, AnAnswerIsOnePacket) {
+  serve([](auto exchange) { exchange->answer({.status = 200, .body = "fine"}); });
+  const int descriptor = connect_raw("GET / HTTP/1.1\r\n\r\n");
+  std::string answer;
+  char buffer[4096];
+  while (!answer.ends_with("fine")) {
+    const ssize_t got = ::recv(descriptor, buffer, sizeof buffer, 0);
+    ASSERT_GT(got, 0);
+    answer.append(buffer, static_cast<std::size_t>(got));
+  }
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  ASSERT_EQ(::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &size), 0);
+  EXPECT_EQ(info.tcpi_data_segs_in, 1U);
+  ::close(descriptor);
 }
 
 TEST_F(Net, APartOfAPathMayHoldASlash) {
@@ -283,7 +260,7 @@ TEST_F(Net, GarbageIsAnsweredAndHarmsNobody) {
 
 // Lets in who has the token.
 Admission only_the_token(const Request& head) {
-  if (head.bearer == "secret") return {.refusal = std::nullopt, .body_bytes_max = 1000};
+  if (head.bearer == "secret") return {.refusal = std::nullopt, .known = true, .body_bytes_max = 1000};
   return {Response{.status = 401, .body = "wrong"}};
 }
 

@@ -1,7 +1,10 @@
 #include "net/http/server.hpp"
 
+#include <malloc.h>
+
 #include <boost/asio/ssl/context.hpp>
 
+#include "net/http/lobby.hpp"
 #include "net/http/session.hpp"
 #include "net/http/target.hpp"
 
@@ -9,6 +12,28 @@ namespace tutti::net {
 namespace {
 
 using tcp = asio::ip::tcp;
+
+// What the connections of a server share. It outlives the last of them.
+struct Shared {
+  Shared(asio::io_context& loop, const ServerOptions& given, Server::Handler handles, Server::Admit admits)
+      : context(loop),
+        options(given),
+        handler(std::move(handles)),
+        admit(std::move(admits)),
+        lobby(given.unknown_connections, given.unknown_connections_per_address),
+        backlog(std::make_shared<Backlog>(given.backlogs_bytes, [] { ::malloc_trim(0); })) {}
+
+  asio::io_context& context;
+  const ServerOptions options;
+  const Server::Handler handler;
+  const Server::Admit admit;
+  Lobby lobby;
+  std::shared_ptr<Backlog> backlog;
+};
+
+const Text too_slow = make_text(
+    "event: note\ndata: {\"text\":\"this reader is too slow, and more is waiting for it than is kept: what "
+    "follows is missing here; connect again\"}\n\n");
 
 // What the handler decided about a request; filled from any thread, read by the connection's coroutine.
 struct Decision {
@@ -20,10 +45,11 @@ struct Decision {
 
 class PendingExchange final : public Exchange {
  public:
-  PendingExchange(asio::io_context& context, Request request)
-      : context_(context),
+  PendingExchange(const Shared& shared, Request request)
+      : context_(shared.context),
+        backlog_(shared.backlog),
         request_(std::move(request)),
-        decided_(std::make_shared<Signal>(context.get_executor())) {}
+        decided_(std::make_shared<Signal>(context_.get_executor())) {}
 
   const Request& request() const override { return request_; }
 
@@ -34,7 +60,8 @@ class PendingExchange final : public Exchange {
   }
 
   std::shared_ptr<Stream> stream(std::function<void()> on_close) override {
-    auto outbox = std::make_shared<Outbox>(context_);
+    auto outbox =
+        std::make_shared<Outbox>(context_, Outbox::Options{.backlog = backlog_, .farewell = too_slow});
     decide([outbox, on_close = std::move(on_close)](Decision& decision) mutable {
       decision.stream = outbox;
       decision.on_stream_close = std::move(on_close);
@@ -42,8 +69,7 @@ class PendingExchange final : public Exchange {
     class OutboxStream final : public Stream {
      public:
       explicit OutboxStream(std::shared_ptr<Outbox> box) : outbox_(std::move(box)) {}
-      void write(std::string chunk) override { outbox_->put(std::move(chunk)); }
-      void write(std::string chunk, std::function<void()> written) override {
+      void write(Text chunk, std::function<void()> written) override {
         outbox_->put(std::move(chunk), std::move(written));
       }
       void close() override { outbox_->close(); }
@@ -73,6 +99,7 @@ class PendingExchange final : public Exchange {
   }
 
   asio::io_context& context_;
+  std::shared_ptr<Backlog> backlog_;
   Request request_;
   std::shared_ptr<Signal> decided_;
   std::shared_ptr<Decision> decision_ = std::make_shared<Decision>();
@@ -121,37 +148,72 @@ Response refuse(error_code failure) {
   return not_http ? bad_request("this is not HTTP") : Response{.status = 0};
 }
 
+// An answer that goes out, as one of those for whom something waits.
+class Answering final : public Backlog::Reader {
+ public:
+  Answering(std::shared_ptr<Backlog> backlog, const std::string& body, std::function<void()> give_up)
+      : backlog_(std::move(backlog)), body_(body), give_up_(std::move(give_up)) {
+    backlog_->hold(*this, body_);
+  }
+  Answering(const Answering&) = delete;
+  Answering& operator=(const Answering&) = delete;
+  ~Answering() override { backlog_->release(*this, body_); }
+  bool given_up() const { return given_up_; }
+
+ protected:
+  std::size_t let_go() override {
+    given_up_ = true;
+    give_up_();
+    return waiting_bytes();
+  }
+
+ private:
+  std::shared_ptr<Backlog> backlog_;
+  const std::string& body_;
+  std::function<void()> give_up_;
+  bool given_up_ = false;
+};
+
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(asio::io_context& context, Wire stream, const Server::Handler& handler,
-             const Server::Admit& admit, std::string remote, Rate frames)
-      : context_(context),
+  Connection(std::shared_ptr<Shared> shared, Wire stream, std::string remote)
+      : shared_(std::move(shared)),
         stream_(std::move(stream)),
-        handler_(handler),
-        admit_(admit),
         remote_(std::move(remote)),
-        frames_(frames) {}
+        known_by_(std::chrono::steady_clock::now() + shared_->options.unknown_time) {}
 
   asio::awaitable<void> run() {
     const auto self = shared_from_this();
-    lowest().expires_after(std::chrono::seconds(10));
+    guest_ = shared_->lobby.enter(remote_, [weak = weak_from_this()] {
+      if (const auto unknown = weak.lock()) unknown->stream_.close();
+    });
+    lowest().expires_at(known_by_);
     const std::string no_name;
     const error_code refused = co_await stream_.handshake(beast::role_type::server, no_name);
-    if (refused) co_return;
     beast::flat_buffer buffer;
-    while (co_await serve_one(buffer)) continue;
+    while (!refused && co_await serve_one(buffer)) continue;
+    become_known();
     if (!upgraded_) stream_.close();
   }
 
  private:
   beast::tcp_stream& lowest() { return stream_.lowest(); }
 
+  // Whoever has not shown a token has until then, whatever it asks for; the others have their time for each
+  // request.
+  void expect_request() {
+    if (guest_ != 0) return lowest().expires_at(known_by_);
+    lowest().expires_after(request_time_max);
+  }
+  // It need not make room for others any more.
+  void become_known() { shared_->lobby.leave(std::exchange(guest_, 0)); }
+
   // Reads one request and answers it. False when the connection is over.
   asio::awaitable<bool> serve_one(beast::flat_buffer& buffer) {
     http::request_parser<http::string_body> parser;
     parser.header_limit(header_bytes_max);
     parser.body_limit(boost::none);  // how much it may be is known when the head is
-    lowest().expires_after(request_time_max);
+    expect_request();
     auto [failure, got] = co_await http::async_read_header(stream_, buffer, parser, as_values);
     if (failure) co_return co_await refuse_unread(failure);
     const unsigned version = parser.get().version();
@@ -161,7 +223,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
       co_return co_await refuse_head(refusal, version);
     }
     request->body_bytes = parser.content_length().value_or(0);
-    Admission admission = admit_ ? admit_(*request) : Admission{};
+    Admission admission =
+        shared_->admit ? shared_->admit(*request) : Admission{.refusal = std::nullopt, .known = true};
+    if (admission.known) become_known();
     if (!admission.refusal && request->body_bytes > admission.body_bytes_max) admission.refusal = too_large();
     if (admission.refusal && !parser.is_done()) co_return co_await refuse_head(*admission.refusal, version);
     if (admission.refusal) {
@@ -178,13 +242,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
     request->body = std::move(message.body());
     const bool keep_alive = message.keep_alive();
     lowest().expires_never();
-    auto exchange = std::make_shared<PendingExchange>(context_, std::move(*request));
-    handler_(exchange);
+    auto exchange = std::make_shared<PendingExchange>(*shared_, std::move(*request));
+    shared_->handler(exchange);
     const auto decision = co_await exchange->decision();
     if (decision->response) {
       const bool goes_on = co_await write(*decision->response, version, keep_alive);
       co_return goes_on;
     }
+    become_known();
     if (decision->stream) {
       co_await write_stream(*decision, version);
       co_return false;
@@ -227,8 +292,20 @@ class Connection : public std::enable_shared_from_this<Connection> {
   asio::awaitable<bool> write(Response& response, unsigned version, bool keep_alive) {
     auto message = to_message(response, version, keep_alive);
     lowest().expires_after(request_time_max);
+    const Answering answering(shared_->backlog, message.body(), [&] { give_up(message.body().size()); });
+    if (answering.given_up()) co_return false;
     const auto [failure, written] = co_await http::async_write(stream_, message, as_values);
     co_return !failure && keep_alive;
+  }
+
+  void tell_let_go(std::size_t bytes) const {
+    if (shared_->options.on_let_go) shared_->options.on_let_go(remote_, bytes);
+  }
+
+  // Whoever reads so slowly that too much waits is not written to any more.
+  void give_up(std::size_t bytes) {
+    tell_let_go(bytes);
+    lowest().cancel();
   }
 
   // Chunks as they come. A reader who has gone is noticed by reading, and by the system where its machine
@@ -240,26 +317,42 @@ class Connection : public std::enable_shared_from_this<Connection> {
     head.chunked(true);
     http::response_serializer<http::empty_body> serializer(head);
     asio::co_spawn(
-        context_,
+        shared_->context,
         [self = shared_from_this(), outbox = decision.stream]() -> asio::awaitable<void> {
           char byte = 0;
           co_await self->stream_.async_read_some(asio::buffer(&byte, 1), as_values);
           outbox->close();
         },
         asio::detached);
-    decision.stream->on_overrun = [this] { lowest().cancel(); };
+    const std::shared_ptr<Outbox> outbox = decision.stream;
+    outbox->on_let_go = [this, slow = outbox.get()] { take_leave(slow->waiting_bytes()); };
+    if (outbox->was_let_go()) take_leave(0);
     auto [failure, written] = co_await http::async_write_header(stream_, serializer, as_values);
     while (!failure) {
-      const auto chunk = co_await decision.stream->next();
+      const auto chunk = co_await outbox->next();
       if (!chunk) break;
       std::tie(failure, written) =
-          co_await asio::async_write(stream_, http::make_chunk(asio::buffer(chunk->bytes)), as_values);
+          co_await asio::async_write(stream_, http::make_chunk(asio::buffer(*chunk->text)), as_values);
+      outbox->done(*chunk);
       if (!failure && chunk->written) chunk->written();
     }
-    if (!failure) co_await asio::async_write(stream_, http::make_chunk_last(), as_values);
-    decision.stream->on_overrun = nullptr;
-    decision.stream->close();
+    // Without its end, so that nobody takes what has come for all there was.
+    if (!failure && !outbox->was_let_go())
+      co_await asio::async_write(stream_, http::make_chunk_last(), as_values);
+    outbox->on_let_go = nullptr;
+    outbox->abandon();
+    farewell_.reset();
     if (decision.on_stream_close) decision.on_stream_close();
+  }
+
+  // The slow one has this long to take what is under way and why it is the last.
+  void take_leave(std::size_t bytes) {
+    tell_let_go(bytes);
+    farewell_ = std::make_shared<asio::steady_timer>(shared_->context, farewell_time_max);
+    farewell_->async_wait([weak = weak_from_this(), timer = farewell_](error_code cancelled) {
+      const auto self = weak.lock();
+      if (!cancelled && self != nullptr && self->farewell_ == timer) self->lowest().cancel();
+    });
   }
 
   asio::awaitable<void> serve_socket(Message message,
@@ -269,34 +362,31 @@ class Connection : public std::enable_shared_from_this<Connection> {
     set_socket_limits(*stream);
     const auto [failure] = co_await stream->async_accept(message, as_values);
     if (failure) co_return;
-    auto socket = std::make_shared<OutboxSocket>(context_);
+    auto socket = std::make_shared<OutboxSocket>(
+        shared_->context, Outbox::Options{.backlog = shared_->backlog, .spared = true});
+    socket->outbox->on_let_go = [this, slow = socket->outbox.get()] { tell_let_go(slow->waiting_bytes()); };
     ready(socket);
-    co_await run_socket(stream, socket, context_, frames_);
+    co_await run_socket(stream, socket, shared_->context, shared_->options.frames);
+    socket->outbox->on_let_go = nullptr;
   }
 
-  asio::io_context& context_;
+  const std::shared_ptr<Shared> shared_;
   Wire stream_;
-  const Server::Handler& handler_;
-  const Server::Admit& admit_;
   std::string remote_;
-  Rate frames_;
+  std::chrono::steady_clock::time_point known_by_;
+  Lobby::Guest guest_ = 0;  // while it is in the lobby
+  std::shared_ptr<asio::steady_timer> farewell_;
   bool upgraded_ = false;
 };
 
 class BeastServer final : public Server {
  public:
-  BeastServer(asio::io_context& context, tcp::acceptor acceptor, std::shared_ptr<asio::ssl::context> tls,
-              const ServerOptions& options, Handler handler, Admit admit)
-      : context_(context),
-        acceptor_(std::move(acceptor)),
-        tls_(std::move(tls)),
-        options_(options),
-        handler_(std::move(handler)),
-        admit_(std::move(admit)) {}
+  BeastServer(std::shared_ptr<Shared> shared, tcp::acceptor acceptor, std::shared_ptr<asio::ssl::context> tls)
+      : shared_(std::move(shared)), acceptor_(std::move(acceptor)), tls_(std::move(tls)) {}
 
   std::uint16_t port() const override { return acceptor_.local_endpoint().port(); }
 
-  void start() { asio::co_spawn(context_, accept_all(), asio::detached); }
+  void start() { asio::co_spawn(shared_->context, accept_all(), asio::detached); }
 
  private:
   asio::awaitable<void> accept_all() {
@@ -305,7 +395,8 @@ class BeastServer final : public Server {
       if (failure == asio::error::operation_aborted) co_return;
       if (failure) {
         // Out of descriptors: give the others time to end.
-        asio::steady_timer pause(context_, std::chrono::milliseconds(50));
+        shared_->lobby.make_room();
+        asio::steady_timer pause(shared_->context, std::chrono::milliseconds(50));
         co_await pause.async_wait(as_values);
         continue;
       }
@@ -313,19 +404,24 @@ class BeastServer final : public Server {
       const std::string remote = socket.remote_endpoint(ignored).address().to_string();
       socket.set_option(tcp::no_delay(true), ignored);
       socket.set_option(asio::socket_base::keep_alive(true), ignored);
-      if (open_ >= options_.connections) continue;
-      const auto here = open_by_address_.find(remote);
-      if (here != open_by_address_.end() && here->second >= options_.connections_per_address) continue;
+      if (!has_room(remote)) continue;
       serve(beast::tcp_stream(std::move(socket)), remote);
     }
+  }
+
+  // Where there is none, one that has shown no token makes some.
+  bool has_room(const std::string& remote) {
+    if (open_ >= shared_->options.connections && !shared_->lobby.make_room()) return false;
+    const auto here = open_by_address_.find(remote);
+    return here == open_by_address_.end() || here->second < shared_->options.connections_per_address ||
+           shared_->lobby.make_room(remote);
   }
 
   void serve(beast::tcp_stream stream, const std::string& remote) {
     ++open_;
     ++open_by_address_[remote];
-    auto connection = std::make_shared<Connection>(context_, Wire(std::move(stream), tls_), handler_, admit_,
-                                                   remote, options_.frames);
-    asio::co_spawn(context_, connection->run(),
+    auto connection = std::make_shared<Connection>(shared_, Wire(std::move(stream), tls_), remote);
+    asio::co_spawn(shared_->context, connection->run(),
                    [this, remote](const std::exception_ptr&) { closed(remote); });
   }
 
@@ -335,12 +431,9 @@ class BeastServer final : public Server {
     if (--here->second == 0) open_by_address_.erase(here);
   }
 
-  asio::io_context& context_;
+  const std::shared_ptr<Shared> shared_;
   tcp::acceptor acceptor_;
   std::shared_ptr<asio::ssl::context> tls_;
-  ServerOptions options_;
-  Handler handler_;
-  Admit admit_;
   std::size_t open_ = 0;
   std::map<std::string, std::size_t> open_by_address_;
 };
@@ -368,8 +461,8 @@ Result<std::unique_ptr<Server>> Server::listen(Loop& loop, const ServerOptions& 
         .within("cannot listen on " + where)
         .remedy("is another controller running? `--listen` takes another port");
   }
-  auto server = std::make_unique<BeastServer>(loop.core().context, std::move(acceptor), std::move(*tls),
-                                              options, std::move(handler), std::move(admit));
+  auto shared = std::make_shared<Shared>(loop.core().context, options, std::move(handler), std::move(admit));
+  auto server = std::make_unique<BeastServer>(std::move(shared), std::move(acceptor), std::move(*tls));
   server->start();
   return std::unique_ptr<Server>(std::move(server));
 }

@@ -19,18 +19,27 @@ struct ServerOptions {
   // Beyond these a connection is closed as soon as it is there.
   std::size_t connections = connections_max;
   std::size_t connections_per_address = connections_per_address_max;
+  // Of those who have shown no token; the oldest of them makes room for a new one.
+  std::size_t unknown_connections = unknown_connections_max;
+  std::size_t unknown_connections_per_address = unknown_connections_per_address_max;
+  Duration unknown_time = unknown_time_max;
+  std::size_t backlogs_bytes = backlogs_bytes_max;
   Rate frames = frame_rate_max;  // of one WebSocket; a faster one is read more slowly
+  // Told who was too slow, and how many bytes waited for it. On the loop.
+  std::function<void(const std::string& remote, std::size_t bytes)> on_let_go = nullptr;
 };
 
 // What becomes of a request, by its head alone.
 struct Admission {
   std::optional<Response> refusal;  // nothing of the body is read then
+  bool known = false;               // its sender has shown a token
   std::size_t body_bytes_max = net::body_bytes_max;
 };
 
 class Server {
  public:
-  // Both run on the loop and must not block. `admit` sees a request without its body, and may be null.
+  // Both run on the loop and must not block. `admit` sees a request without its body, and may be
+  // null: then everybody is known.
   using Handler = std::function<void(std::shared_ptr<Exchange>)>;
   using Admit = std::function<Admission(const Request& head)>;
   static Result<std::unique_ptr<Server>> listen(Loop& loop, const ServerOptions& options, Handler handler,

@@ -5,11 +5,13 @@
 #include <atomic>
 #include <deque>
 #include <optional>
+#include <utility>
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/dispatch.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -18,6 +20,7 @@
 #include <boost/beast/http.hpp>
 #include <boost/beast/websocket.hpp>
 
+#include "net/http/backlog.hpp"
 #include "net/http/core.hpp"
 #include "net/http/http.hpp"
 #include "net/http/wire.hpp"
@@ -50,44 +53,48 @@ class Signal {
   bool set_ = false;
 };
 
-// Queues of bytes to be written by one coroutine, filled from any thread: what is put goes before what is put
-// later, always. Too much of the former ends the connection; of the latter there is what its senders allow
-// themselves, by later_bytes() or by waiting for `written`.
-class Outbox : public std::enable_shared_from_this<Outbox> {
+// Queues of texts to be written by one coroutine, filled from any thread: what is put goes before what is put
+// later, always. Of what is put there may be only so much, here and in the backlog of all; of the latter
+// there is what its senders allow themselves, by later_bytes() or by waiting for `written`.
+class Outbox final : public Backlog::Reader, public std::enable_shared_from_this<Outbox> {
  public:
   struct Entry {
-    std::string bytes;
+    Text text;
     std::function<void()> written;
+    bool later = false;
+    bool held = false;  // counted in the backlog
+  };
+  struct Options {
+    std::shared_ptr<Backlog> backlog = nullptr;  // of all; null: it is alone
+    bool spared = false;
+    std::size_t bytes_max = backlog_bytes_max;
+    Text farewell = nullptr;  // the last that is written to one who was let go
   };
 
-  explicit Outbox(asio::io_context& context) : context_(context), signal_(context.get_executor()) {}
+  Outbox(asio::io_context& context, Options options)
+      : Reader(options.spared),
+        context_(context),
+        options_(std::move(options)),
+        backlog_(options_.backlog ? options_.backlog : std::make_shared<Backlog>(options_.bytes_max)),
+        signal_(context.get_executor()) {}
 
-  void put(std::string bytes, std::function<void()> written = nullptr) {
-    asio::post(context_,
-               [self = shared_from_this(), entry = Entry{std::move(bytes), std::move(written)}]() mutable {
-                 if (self->closing_) return;
-                 self->bytes_ += entry.bytes.size();
-                 self->waiting_.push_back(std::move(entry));
-                 if (self->bytes_ > backlog_bytes_max) {
-                   self->closing_ = self->overrun_ = true;
-                   if (self->on_overrun) self->on_overrun();
-                 }
-                 self->signal_.set();
-               });
+  void put(Text text, std::function<void()> written = nullptr) {
+    asio::dispatch(context_,
+                   [self = shared_from_this(), entry = Entry{std::move(text), std::move(written)}]() mutable {
+                     self->add(std::move(entry));
+                   });
   }
-  void put_later(std::string bytes) {
-    later_bytes_ += bytes.size();
-    asio::post(context_, [self = shared_from_this(), bytes = std::move(bytes)]() mutable {
+  void put_later(Text text) {
+    later_bytes_ += text->size();
+    asio::dispatch(context_, [self = shared_from_this(), text = std::move(text)]() mutable {
       if (self->closing_) return;
-      self->later_.push_back({std::move(bytes), nullptr});
+      self->later_.push_back({.text = std::move(text), .written = nullptr, .later = true});
       self->signal_.set();
     });
   }
   std::size_t later_bytes() const { return later_bytes_; }
-  // Of the writing coroutine: whoever writes now to one that does not take it need not wait.
-  std::function<void()> on_overrun;
   void close() {
-    asio::post(context_, [self = shared_from_this()] {
+    asio::dispatch(context_, [self = shared_from_this()] {
       self->closing_ = true;
       self->signal_.set();
     });
@@ -96,36 +103,72 @@ class Outbox : public std::enable_shared_from_this<Outbox> {
   // Of the writing coroutine. Nothing: closed, and all of it written.
   asio::awaitable<std::optional<Entry>> next() {
     while (waiting_.empty() && later_.empty() && !closing_) co_await signal_.wait();
-    if ((waiting_.empty() && later_.empty()) || overrun_) co_return std::nullopt;
-    const bool first = !waiting_.empty();
-    auto& queue = first ? waiting_ : later_;
+    if (waiting_.empty() && later_.empty()) co_return std::nullopt;
+    auto& queue = waiting_.empty() ? later_ : waiting_;
     Entry entry = std::move(queue.front());
     queue.pop_front();
-    if (first) {
-      bytes_ -= entry.bytes.size();
-    } else {
-      later_bytes_ -= entry.bytes.size();
-    }
+    if (entry.later) later_bytes_ -= entry.text->size();
     co_return entry;
+  }
+  // It has gone out, or never will.
+  void done(const Entry& entry) {
+    if (entry.held) backlog_->release(*this, *entry.text);
+  }
+  // Nobody writes any more.
+  void abandon() {
+    closing_ = true;
+    forget();
+  }
+  // The one it was for was too slow. `on_let_go` is called when that happens: whoever writes now to one that
+  // does not take it need not wait for long.
+  bool was_let_go() const { return let_go_; }
+  std::function<void()> on_let_go;
+
+ protected:
+  // What is under way now is all that is left.
+  std::size_t let_go() override {
+    if (std::exchange(let_go_, true)) return 0;
+    closing_ = true;
+    if (on_let_go) on_let_go();
+    forget();
+    if (options_.farewell != nullptr) waiting_.push_back({.text = options_.farewell, .written = nullptr});
+    signal_.set();
+    return 0;
   }
 
  private:
+  void add(Entry entry) {
+    if (closing_) return;
+    const Text text = entry.text;
+    entry.held = true;
+    waiting_.push_back(std::move(entry));
+    backlog_->hold(*this, *text);
+    if (waiting_bytes() > options_.bytes_max) let_go();
+    signal_.set();
+  }
+  void forget() {
+    for (const Entry& entry : std::exchange(waiting_, {})) done(entry);
+    later_.clear();
+  }
+
   asio::io_context& context_;
+  const Options options_;
+  const std::shared_ptr<Backlog> backlog_;
   Signal signal_;
   std::deque<Entry> waiting_;
   std::deque<Entry> later_;
-  std::size_t bytes_ = 0;
   std::atomic<std::size_t> later_bytes_ = 0;
   bool closing_ = false;
-  bool overrun_ = false;
+  bool let_go_ = false;
 };
 
 // The live end of a WebSocket, for server and client alike: one coroutine reads, one writes.
 class OutboxSocket final : public Socket {
  public:
-  explicit OutboxSocket(asio::io_context& context) : outbox(std::make_shared<Outbox>(context)) {}
-  void send(std::string frame) override { outbox->put(std::move(frame)); }
-  void send_later(std::string frame) override { outbox->put_later(std::move(frame)); }
+  OutboxSocket(asio::io_context& context, Outbox::Options options)
+      : outbox(std::make_shared<Outbox>(context, std::move(options))) {}
+  void send(Text frame) override { outbox->put(std::move(frame)); }
+  void send_later(std::string frame) override { outbox->put_later(make_text(std::move(frame))); }
   std::size_t later_bytes() const override { return outbox->later_bytes(); }
   bool has_unread() const override { return unread && unread(); }
   void close() override { outbox->close(); }

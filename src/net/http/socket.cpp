@@ -2,6 +2,7 @@
 
 #include <boost/asio/ssl/context.hpp>
 
+#include "base/visible.hpp"
 #include "net/http/client.hpp"
 #include "net/http/session.hpp"
 
@@ -11,16 +12,22 @@ namespace {
 using tcp = asio::ip::tcp;
 
 constexpr auto dial_time_max = std::chrono::seconds(10);
+constexpr const char* too_slow_reason = "it reads too slowly, and too much waits for it";
 
 asio::awaitable<void> write_frames(std::shared_ptr<WebSocket> stream, std::shared_ptr<Outbox> outbox) {
   stream->binary(true);
   for (;;) {
     const auto frame = co_await outbox->next();
     if (!frame) break;
-    const auto [failure, written] = co_await stream->async_write(asio::buffer(frame->bytes), as_values);
+    const auto [failure, written] = co_await stream->async_write(asio::buffer(*frame->text), as_values);
+    outbox->done(*frame);
     if (failure) break;
   }
-  co_await stream->async_close(websocket::close_code::normal, as_values);
+  const websocket::close_reason why =
+      outbox->was_let_go() ? websocket::close_reason(websocket::close_code::try_again_later, too_slow_reason)
+                           : websocket::close_reason(websocket::close_code::normal);
+  outbox->abandon();
+  co_await stream->async_close(why, as_values);
 }
 
 Instant steady_now() {
@@ -41,7 +48,8 @@ asio::awaitable<std::string> read_frames(std::shared_ptr<WebSocket> stream,
       co_await pause.async_wait(as_values);
     }
     const auto [failure, got] = co_await stream->async_read(buffer, as_values);
-    if (failure) co_return failure.message();
+    const auto& said = stream->reason().reason;
+    if (failure) co_return said.empty() ? failure.message() : visible_line({said.data(), said.size()});
     std::string frame(static_cast<const char*>(buffer.data().data()), buffer.size());
     buffer.consume(buffer.size());
     if (socket->on_message) socket->on_message(std::move(frame));
@@ -88,7 +96,7 @@ asio::awaitable<void> dial_socket(asio::io_context& context, Wire wire, Target t
     const std::string why = answer.result_int() == 401 ? "it refuses the token" : refused.message();
     co_return done(failed(why).within("controller " + target.text()));
   }
-  auto socket = std::make_shared<OutboxSocket>(context);
+  auto socket = std::make_shared<OutboxSocket>(context, Outbox::Options{});
   done(std::shared_ptr<Socket>(socket));
   co_await run_socket(stream, socket, context, frame_rate_max);
 }

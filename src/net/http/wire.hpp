@@ -2,6 +2,7 @@
 // one type they are compiled once, which halves the build of this module. For this module's own files only.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -25,6 +26,9 @@ namespace tutti::net {
 
 namespace asio = boost::asio;
 using boost::system::error_code;
+
+// Pieces up to here are copied together.
+constexpr std::size_t gathered_bytes_max = std::size_t{64} << 10;
 
 class Wire {
  public:
@@ -65,8 +69,8 @@ class Wire {
   template <class Buffers, class Handler>
   auto async_write_some(const Buffers& buffers, Handler&& handler) {
     return asio::async_initiate<Handler, void(error_code, std::size_t)>(
-        [layer = layer_.get(), buffer = first<asio::const_buffer>(buffers)](auto completed) {
-          layer->write_some(buffer, erase(std::move(completed)));
+        [layer = layer_.get(), gathered = gather(buffers)](auto completed) {
+          layer->write_some(gathered.buffer, erase(std::move(completed), gathered.copy));
         },
         handler);
   }
@@ -80,12 +84,26 @@ class Wire {
     }
     return {};
   }
+  // What is written at once. Beast hands over an answer in some eight pieces, and a frame in two: one by one,
+  // each would be a call, a packet and a reader who wakes up for it.
+  struct Gathered {
+    asio::const_buffer buffer;
+    std::shared_ptr<std::string> copy;  // where there is more than one piece
+  };
+  template <class Buffers>
+  static Gathered gather(const Buffers& buffers) {
+    const auto one = first<asio::const_buffer>(buffers);
+    const std::size_t bytes = std::min(gathered_bytes_max, asio::buffer_size(buffers));
+    if (one.size() >= bytes) return {one, nullptr};
+    auto copy = std::make_shared<std::string>(bytes, '\0');
+    asio::buffer_copy(asio::buffer(*copy), buffers);
+    return {asio::buffer(*copy), std::move(copy)};
+  }
   // Handlers can only be moved, std::function wants to copy.
   template <class Handler>
-  static Done erase(Handler handler) {
-    return [kept = std::make_shared<Handler>(std::move(handler))](error_code failure, std::size_t bytes) {
-      (*kept)(failure, bytes);
-    };
+  static Done erase(Handler handler, std::shared_ptr<std::string> written = nullptr) {
+    return [kept = std::make_shared<Handler>(std::move(handler)), written = std::move(written)](
+               error_code failure, std::size_t bytes) { (*kept)(failure, bytes); };
   }
 
   std::unique_ptr<Layer> layer_;

@@ -1,0 +1,117 @@
+#include "control/controller/hub.hpp"
+
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "control/store/memory/memory_store.hpp"
+
+namespace tutti::controller {
+namespace {
+
+// An agent's connection whose other side is the test.
+class HubSocket final : public net::Socket {
+ public:
+  using net::Socket::send;
+  void send(net::Text frame) override { sent.push_back(std::move(frame)); }
+  void send_later(std::string frame) override { send(std::move(frame)); }
+  std::size_t later_bytes() const override { return 0; }
+  bool has_unread() const override { return unread; }
+  void close() override {}
+
+  std::vector<net::Text> sent;
+  bool unread = false;
+};
+
+class HubStream final : public net::Stream {
+ public:
+  using net::Stream::write;
+  void write(net::Text chunk, std::function<void()>) override {
+    texts.push_back(std::move(chunk));
+    if (on_write) on_write(*texts.back());
+  }
+  void close() override {}
+
+  std::vector<net::Text> texts;
+  std::function<void(const std::string&)> on_write;
+};
+
+class HubExchange final : public net::Exchange {
+ public:
+  const net::Request& request() const override { return request_; }
+  void answer(net::Response) override {}
+  std::shared_ptr<net::Stream> stream(std::function<void()>) override { return stream_; }
+  void upgrade(std::function<void(std::shared_ptr<net::Socket>)>) override {}
+  HubStream& written() { return *stream_; }
+
+ private:
+  net::Request request_;
+  std::shared_ptr<HubStream> stream_ = std::make_shared<HubStream>();
+};
+
+struct HubTest : testing::Test {
+  void SetUp() override { ASSERT_TRUE(core.start().ok()); }
+
+  store::MemoryStore store;
+  net::Loop loop;
+  Core core{store, [](driver::Delivery) {}};
+  std::atomic<Instant> now{Instant(1h)};
+};
+
+// ---- who is silent
+
+TEST_F(HubTest, ANodeWithUnreadBytesIsNotSilent) {
+  Hub hub(loop, core, [this] { return now.load(); });
+  const auto socket = std::make_shared<HubSocket>();
+  hub.add_agent(socket, "10.0.0.1");
+  EXPECT_TRUE(hub.is_awake());
+  socket->unread = true;
+  EXPECT_TRUE(hub.is_awake()) << "it was heard a moment ago";
+  now = now.load() + 2 * cluster::heartbeat_every;
+  EXPECT_FALSE(hub.is_awake()) << "it has spoken, and was not heard";
+  socket->on_message("what it has said");
+  EXPECT_TRUE(hub.is_awake());
+  socket->unread = false;
+  now = now.load() + 10 * cluster::lease;
+  EXPECT_TRUE(hub.is_awake()) << "nothing has come of it: it is silent";
+}
+
+// ---- readers
+
+TEST_F(HubTest, ReadersHearEveryFiveSecondsThatTheControllerIsThere) {
+  // Each look at the clock finds it later, so that nobody has to wait for that.
+  std::vector<Instant> told;
+  Instant looked = now;
+  Hub hub(loop, core, [this, &looked] { return looked = now.exchange(now.load() + 1s); });
+  HubExchange exchange;
+  exchange.written().on_write = [&](const std::string& text) {
+    if (text == event_text("alive", "{}")) told.push_back(looked);
+    if (told.size() == 2) loop.stop();
+  };
+  hub.add_log_reader(exchange, {cluster::JobId(1), -1, true, 0});
+  loop.run();
+  core.stop();
+  EXPECT_GE(told[1] - told[0], 5s);
+  EXPECT_LT(told[1] - told[0], 20s);
+}
+
+TEST_F(HubTest, WatchersShareTheTextOfAnEvent) {
+  Hub hub(loop, core);
+  HubExchange one;
+  HubExchange other;
+  hub.add_watcher(one);
+  hub.add_watcher(other);
+  driver::Delivery delivery;
+  delivery.jobs.push_back({cluster::JobId(1), false, R"({"id":"1"})"});
+  delivery.nodes.push_back(R"({"name":"a"})");
+  hub.deliver(std::move(delivery));
+  ASSERT_EQ(one.written().texts.size(), 3U) << "hello, the job, the node";
+  EXPECT_EQ(*one.written().texts[1], "event: job\ndata: {\"id\":\"1\"}\n\n");
+  EXPECT_EQ(one.written().texts[1], other.written().texts[1]) << "not a copy for each";
+  EXPECT_EQ(one.written().texts[2], other.written().texts[2]);
+}
+
+}  // namespace
+}  // namespace tutti::controller

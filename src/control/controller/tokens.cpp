@@ -1,0 +1,52 @@
+#include "control/controller/tokens.hpp"
+
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/files/files.hpp"
+#include "base/log/log.hpp"
+#include "base/text.hpp"
+#include "control/controller/random_text.hpp"
+
+namespace tutti::controller {
+namespace {
+
+constexpr std::size_t token_bytes = 32;
+constexpr std::size_t token_file_bytes_max = 4096;
+constexpr std::size_t token_length_min = 16;
+
+std::string token_in(const std::string& text) {
+  return std::string(trim(std::string_view(text).substr(0, text.find('\n'))));
+}
+
+Error no_token(const std::string& file) {
+  return invalid("it holds no token")
+      .within("token file " + file)
+      .remedy(
+          "put the token back, or remove the file: `tutti controller init`, and `tutti up`, make a new one");
+}
+
+}  // namespace
+
+Result<std::string> read_token(const std::string& file) {
+  const auto text = files::read_existing_file(file, token_file_bytes_max);
+  if (!text) return Error(text.error()).within("token file");
+  std::string token = token_in(*text);
+  if (token.size() < token_length_min) return no_token(file);
+  return token;
+}
+
+Result<> make_token(const std::string& file, bool expected) {
+  const auto text = files::read_file(file, token_file_bytes_max);
+  if (!text) return Error(text.error()).within("token file");
+  if (*text && token_in(**text).size() >= token_length_min) return {};
+  if (*text && !trim(**text).empty()) return no_token(file);
+  if (*text || expected)
+    log::warning("{} is {}: a new token is made, and who has the old one is refused until it has this one",
+                 file, *text ? "empty" : "gone");
+  auto secret = random_hex(token_bytes);
+  if (!secret) return std::move(secret).error();
+  return files::replace_file(file, *secret + "\n", {.mode = 0600, .durable = true});
+}
+
+}  // namespace tutti::controller
