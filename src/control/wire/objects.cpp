@@ -26,7 +26,7 @@ Error damaged(std::string_view key) {
 Result<cluster::Job> job_from(const proto::StoredJob& from) {
   auto spec = from_proto(from.spec());
   if (!spec) return std::move(spec).error();
-  if (from.state() < 0 || from.state() > 6 || from.ending() < 0 || from.ending() > 7)
+  if (from.state() < 0 || from.state() > 6 || from.ending() < 0 || from.ending() > 9)
     return invalid("no such state");
   cluster::Job to;
   to.id = cluster::JobId(from.id());

@@ -72,7 +72,7 @@ class VirtualNode final : private keeper::Processes {
   std::vector<std::int32_t> free_ports() const override { return {}; }
   Result<> take_port(const wire::StartRanks&) override { return {}; }
   bool has_run(const RankKey& key) const override;
-  void end(const RankKey& key) override;
+  void end(const RankKey& key, bool at_once) override;
   void forget(const RankKey& key) override;
   void look(const std::vector<RankKey>& running) override;
 

@@ -52,7 +52,7 @@ class ShimProcesses final : public keeper::Processes {
   bool has_run(const RankKey& key) const override;
   Result<> start(const wire::StartRanks& attempt, const wire::StartRank& rank,
                  const std::string& workdir) override;
-  void end(const RankKey& key) override;
+  void end(const RankKey& key, bool at_once) override;
   void forget(const RankKey& key) override;
   Bytes kept() const override { return attic_.kept(); }
   void job_ended(cluster::JobId job) override { attic_.job_ended(job); }

@@ -68,7 +68,7 @@ void Keeper::on(const wire::Welcome& welcome) {
   for (auto& [key, status] : ranks_) {
     if (status.state == RankState::assigned)
       status = {RankState::exited, 143, "it was ended before it started"};
-    if (status.state == RankState::started) processes_.end(key);
+    if (status.state == RankState::started) processes_.end(key, false);
   }
   leave_old_cluster();
 }
@@ -215,7 +215,7 @@ void Keeper::on(const wire::EndRanks& end) {
     if (at->second.state == RankState::exited) {
       report(at->first);
     } else {
-      processes_.end(at->first);
+      processes_.end(at->first, end.at_once);
     }
   }
 }

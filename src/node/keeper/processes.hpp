@@ -62,8 +62,8 @@ class Processes {
   // Starts one rank of the attempt in that folder. Its key is on the disk before it runs.
   virtual Result<> start(const wire::StartRanks& attempt, const wire::StartRank& rank,
                          const std::string& workdir) = 0;
-  // Asks a rank that runs to end, within its grace period.
-  virtual void end(const RankKey& key) = 0;
+  // Asks a rank that runs to end, within its grace period or at once.
+  virtual void end(const RankKey& key, bool at_once) = 0;
   // The end of this rank is acknowledged: adopt() does not find it any more.
   virtual void forget(const RankKey& key) = 0;
   // How much room the logs of ranks take that were forgotten. Returns at once.
