@@ -1,5 +1,6 @@
 #include "cli/wait_reasons.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -13,7 +14,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto first_look_after = std::chrono::seconds(2);
-constexpr auto next_look_after = std::chrono::seconds(5);
+// An answer costs the controller a trial of its scheduler: who waits for long asks less and less often.
+constexpr auto look_every_min = std::chrono::seconds(5);
+constexpr auto look_every_max = std::chrono::seconds(60);
 constexpr Duration explanation_time_max = 2s;
 
 }  // namespace
@@ -22,9 +25,13 @@ void WaitReasons::look(const nlohmann::json& job) {
   const std::string state = job.value("state", "");
   const bool waits = state == "queued" || state == "restarting" || state == "held";
   const auto now = Clock::now();
-  if (!std::exchange(waits_, waits)) next_look_ = now + first_look_after;
+  if (!std::exchange(waits_, waits)) {
+    next_look_ = now + first_look_after;
+    look_every_ = look_every_min;
+  }
   if (!waits || now < next_look_) return;
-  next_look_ = now + next_look_after;
+  next_look_ = now + look_every_;
+  look_every_ = std::min<Duration>(2 * look_every_, look_every_max);
   std::string why = reason_now();
   if (why.empty()) why = job.value("reason", "");
   if (why.empty() || why == told_) return;

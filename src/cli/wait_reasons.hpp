@@ -24,6 +24,7 @@ class WaitReasons {
   std::string job_;
   bool waits_ = false;
   std::chrono::steady_clock::time_point next_look_;
+  Duration look_every_{};
   std::string told_;
 };
 
