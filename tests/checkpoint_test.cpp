@@ -116,7 +116,7 @@ TEST_F(CheckpointCommand, ListsWhatIsThere) {
   EXPECT_EQ(listed[0]["step"], 100);
   EXPECT_EQ(listed[0]["files"], 2);
   EXPECT_EQ(listed[0]["mesh"], "2x1x1");
-  EXPECT_TRUE(listed[0]["loss"].is_null());
+  EXPECT_TRUE(listed[0]["next_loss"].is_null());
   EXPECT_GT(listed[0]["bytes"], 1000);
 
   damage(checkpoints() + "/step-00000100/manifest.json");

@@ -9,6 +9,7 @@
 
 #include "support/cluster.hpp"
 #include "support/process.hpp"
+#include "support/small_disk.hpp"
 
 namespace tutti {
 namespace {
@@ -141,6 +142,33 @@ TEST_F(Data, NothingButADatasetIsReplaced) {
   EXPECT_EQ(data_json({"show", file("set")}).value("tokens", 0), 11);
   fs::remove(file("set/dataset.json"));
   expect_refused(replace, 2, "is no dataset");
+}
+
+TEST_F(Data, NothingButATokenizerIsReplacedByOne) {
+  write_texts();
+  write_text(file("notes.txt"), "precious");
+  const auto learn = [&](const std::string& out) {
+    return data({"tokenizer", file("texts"), "--out", file(out), "--vocabulary", "300", "--replace"});
+  };
+  const auto refused = learn("notes.txt");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_TRUE(has(refused.err, "is no tokenizer")) << refused.err;
+  EXPECT_EQ(support::read_text(file("notes.txt")), "precious");
+  EXPECT_EQ(learn("tokenizer.json").exit_code, 0);
+  EXPECT_EQ(learn("tokenizer.json").exit_code, 0) << "a tokenizer may be";
+}
+
+TEST_F(Data, AFullDiskKeepsNoHalfOfATokenizer) {
+  write_texts();
+  const support::SmallDisk disk(file("disk"), 1);
+  if (!disk.mounted()) GTEST_SKIP() << "needs root";
+  disk.fill();
+  const auto full =
+      data({"tokenizer", file("texts"), "--out", file("disk/tokenizer.json"), "--vocabulary", "300"});
+  EXPECT_EQ(full.exit_code, 1);
+  EXPECT_TRUE(has(full.err, "No space left")) << full.err;
+  disk.empty();
+  EXPECT_TRUE(fs::is_empty(file("disk")));
 }
 
 TEST_F(Data, ADamagedShardIsNamed) {

@@ -242,6 +242,8 @@ TEST(Input, BodiesThatAreNotWhatTheApiExpects) {
   EXPECT_EQ(post("jobs", R"({"jobs":[]})"), 400);
   EXPECT_EQ(post("jobs", R"({"jobs":[{"command":[]}]})"), 400);
   EXPECT_EQ(post("jobs", R"({"jobs":[{"command":["true"],"nonsense":1}]})"), 400);
+  EXPECT_EQ(post("jobs", R"({"jobs":[{"command":["true"],"command":["false"]}]})"), 400);
+  EXPECT_EQ(client.request("GET", "/api/v1/jobs/1/logs?rank=4294967296")->status, 400);
   EXPECT_EQ(post("explain", ""), 400);
   EXPECT_EQ(post("explain", R"({"jobs":[]})"), 400);
   EXPECT_EQ(post("explain", R"({"jobs":[{"command":["true"],"queue":"nobody","shape":{"ranks":1}}]})"), 400);

@@ -637,7 +637,7 @@ TEST(Jobs, JsonHasTheDocumentedKeys) {
   json job = cluster.json({"jobs"})[0];
   EXPECT_EQ(keys_of(job), running);
   auto shown = running;
-  shown.insert({"command", "rank_states", "workdir"});
+  shown.insert({"command", "rank_states", "workdir", "grace_s"});
   EXPECT_EQ(keys_of(cluster.job(id)), shown) << "what a list of jobs would only repeat";
   EXPECT_EQ(job["id"], id);
   EXPECT_EQ(job["name"], "one");
@@ -654,7 +654,7 @@ TEST(Jobs, JsonHasTheDocumentedKeys) {
   EXPECT_TRUE(::kill(node["agent_pid"].get<pid_t>(), 0) == 0);
   ASSERT_EQ(node["devices"].size(), 2U);
   EXPECT_EQ(keys_of(node["devices"][0]),
-            (std::set<std::string>{"index", "model", "memory_mib", "share_free"}));
+            (std::set<std::string>{"index", "model", "memory_mib", "share_free", "fake"}));
   EXPECT_EQ(node["devices"][0]["share_free"], 0);
   EXPECT_EQ(node["devices"][1]["share_free"], 1000);
   write_text(gate, "");

@@ -83,6 +83,13 @@ class Training : public testing::Test {
 
   void pull_plug(const std::string& node) { cluster_->pull_plug(node); }
 
+  // The width of a model of 64 layers that needs this part of the host's memory: some 12 numbers for each
+  // square of it in a layer, and 16 bytes for each of them.
+  std::string hidden_for(double part) const {
+    const double bytes = part * 1048576.0 * cluster_->node("a").value("memory_mib", 0);
+    return std::to_string(static_cast<int>(std::sqrt(bytes / (12 * 16 * 64)) / 64) * 64);
+  }
+
   std::optional<PartsCluster> cluster_;
 };
 
@@ -264,6 +271,10 @@ TEST_F(Training, BeginsAnewWhenToldAndKeepsWhatThereWas) {
   const std::string job = submit({config, "--ranks", "1", "--from-scratch", "--set", "layers=2"});
   ASSERT_EQ(cluster_->wait(job), 0) << cluster_->log(job, 0);
   EXPECT_EQ(metrics("anew").size(), 10U);
+  EXPECT_NE(cluster_->log(job, 0).find("what the run had is in "), std::string::npos);
+  const std::string fresh = submit({recipe("fresh", "1", 5), "--ranks", "1", "--from-scratch"});
+  ASSERT_EQ(cluster_->wait(fresh), 0) << cluster_->log(fresh, 0);
+  EXPECT_EQ(cluster_->log(fresh, 0).find("what the run had"), std::string::npos) << "it had nothing";
   const auto old = checkpoint::steps_in(file("anew") + "/checkpoints.old-1");
   ASSERT_TRUE(old.ok());
   EXPECT_EQ(old->back(), 10);
@@ -375,6 +386,16 @@ TEST_F(Training, AFullDiskIsToldAndNothingOfTheRunIsLost) {
   EXPECT_EQ(static_cast<std::int64_t>(metrics("full").size()), last);
 }
 
+// Ranks on GPUs that are not there compute on the host, and both nodes are on one.
+TEST_F(Training, FakeGpusHaveTheMemoryOfTheHost) {
+  start_nodes({"a", "b"});
+  const auto too_large =
+      cluster_->tutti({"train", recipe("large", "auto", 10), "--gpus", "4", "--set", "model=llama", "--set",
+                       "layers=64", "--set", "hidden=" + hidden_for(1.5), "--set", "heads=8"});
+  EXPECT_EQ(too_large.exit_code, 2) << too_large.out;
+  EXPECT_NE(too_large.err.find("no mesh of 4 ranks would fit"), std::string::npos) << too_large.err;
+}
+
 TEST_F(Training, SaysWhatIsWrongBeforeItStarts) {
   start_nodes({"a"});
   const auto refused = [&](const std::vector<std::string>& words, const std::string& why) {
@@ -395,9 +416,9 @@ TEST_F(Training, SaysWhatIsWrongBeforeItStarts) {
   refused({config, "--ranks", "1", "--set", "data=" + file("nowhere")}, "nowhere");
   refused({config, "--gpus", "1", "--ranks", "1"}, "exclude");
   refused({config, "--ranks", "1", "--resume"}, "no checkpoint");
-  // A model that no GPU here can hold, with what would fit.
-  refused({config, "--gpus", "8", "--set", "model=llama", "--set", "layers=40", "--set", "hidden=5120",
-           "--set", "heads=40", "--set", "parallel=dp8"},
+  // A model that no rank here can hold as a whole, with what would fit.
+  refused({config, "--ranks", "8", "--set", "model=llama", "--set", "layers=64", "--set",
+           "hidden=" + hidden_for(0.25), "--set", "heads=8", "--set", "parallel=dp8"},
           "this would fit: parallel: ");
   // Nor any host: a terabyte of optimizer state.
   refused({config, "--ranks", "1", "--set", "model=llama", "--set", "layers=80", "--set", "hidden=8192",

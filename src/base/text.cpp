@@ -6,6 +6,12 @@ namespace tutti {
 namespace {
 
 constexpr std::size_t typed_word_max = 64;  // longer words are no slips of the finger
+constexpr std::size_t letters_per_slip = 4;
+
+// Dashes in front of a flag are no letters of it.
+std::string_view without_dashes(std::string_view word) {
+  return word.substr(std::min(word.find_first_not_of('-'), word.size()));
+}
 
 }  // namespace
 
@@ -64,13 +70,15 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates) {
   if (word.size() > typed_word_max) return std::nullopt;
+  const std::string_view typed = without_dashes(word);
   const std::string* best = nullptr;
-  std::size_t best_distance = std::max<std::size_t>(word.size() / 3, 1) + 1;
+  std::size_t best_distance = std::max<std::size_t>(typed.size() / letters_per_slip, 1) + 1;
   for (const auto& candidate : candidates) {
     if (candidate.size() > typed_word_max) continue;
-    const std::size_t distance = edit_distance(word, candidate);
+    const std::string_view meant = without_dashes(candidate);
+    const std::size_t distance = edit_distance(typed, meant);
     // Replacing every letter of a short word is no likeness.
-    if (distance < best_distance && distance < candidate.size()) {
+    if (distance < best_distance && distance < meant.size()) {
       best = &candidate;
       best_distance = distance;
     }

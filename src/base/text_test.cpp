@@ -25,6 +25,11 @@ TEST(Nearest, DoesNotGuessWildly) {
   const std::vector<std::string> commands{"run", "up", "status"};
   EXPECT_EQ(nearest("frobnicate", commands), std::nullopt);
   EXPECT_EQ(nearest("xy", commands), std::nullopt);
+  EXPECT_EQ(nearest("summit-all", commands), std::nullopt);
+  const std::vector<std::string> flags{"--grace", "--gpus", "--time"};
+  EXPECT_EQ(nearest("--gres", flags), std::nullopt) << "two slips in four letters are another word";
+  EXPECT_EQ(nearest("--tiem", flags), "--time");
+  EXPECT_EQ(nearest("-gpus", flags), "--gpus");
   EXPECT_EQ(nearest("", commands), std::nullopt);
   EXPECT_EQ(nearest(std::string(100'000, 'r'), commands), std::nullopt);
   EXPECT_EQ(did_you_mean("frobnicate", commands), "");

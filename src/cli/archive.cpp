@@ -1,7 +1,9 @@
 #include "cli/archive.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -30,6 +32,9 @@ Result<files::FileDescriptor> open_archive(const std::string& path) {
   if (!file.valid() || ::fstat(file.get(), &status) != 0)
     return failed_errno("cannot write " + files::shown(path), errno);
   if (!S_ISREG(status.st_mode)) return invalid(files::shown(path) + " is no file");
+  // What could not be written is cut off again: nobody else may write meanwhile.
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0)
+    return failed("somebody else writes to " + files::shown(path)).remedy("wait, or name another file");
   return file;
 }
 
@@ -65,10 +70,15 @@ Result<std::vector<std::string>> write_batch(Cluster& cluster, std::span<const s
     lines += job->dump() + "\n";
     written.push_back(id);
   }
-  if (auto done = files::write_all(file, as_bytes(lines), files::shown(path)); !done)
-    return std::move(done).error();
-  if (auto done = files::sync_file(file, files::shown(path)); !done) return std::move(done).error();
-  return written;
+  const off_t end = ::lseek(file, 0, SEEK_END);
+  auto done = files::write_all(file, as_bytes(lines), files::shown(path));
+  if (done) done = files::sync_file(file, files::shown(path));
+  if (done) return written;
+  // Jobs that stay in the cluster do not stand in the file, and no line ends in its middle.
+  if (end < 0 || ::ftruncate(file, end) != 0)
+    return std::move(done).error().remedy(
+        "its last lines may be incomplete: those jobs are still in the cluster");
+  return std::move(done).error().remedy("the jobs that are not in it are still in the cluster");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "base/files/files.hpp"
 #include "cli/commands.hpp"
+#include "cli/local_time.hpp"
 #include "cli/progress_bar.hpp"
 #include "cli/terminal.hpp"
 #include "cli/text_table.hpp"
@@ -86,7 +87,7 @@ class CheckpointCommand final : public Command {
       std::printf("%s\n", list.dump().c_str());
       return exit_success;
     }
-    TextTable table({"STEP", "SIZE", "FILES", "ATTEMPT", "MESH", "LOSS", "WRITTEN", ""});
+    TextTable table({"STEP", "SIZE", "FILES", "ATTEMPT", "MESH", "NEXT LOSS", "WRITTEN", ""});
     for (const Listed& entry : all) {
       const std::string step = std::to_string(entry.step);
       if (!entry.problem.empty()) {
@@ -95,20 +96,20 @@ class CheckpointCommand final : public Command {
       }
       table.add({step, size_text(entry.bytes), std::to_string(entry.files), std::to_string(entry.attempt),
                  entry.mesh, std::isnan(entry.loss) ? "" : short_number(entry.loss),
-                 format_instant(entry.written_at), ""});
+                 local_date_time(format_instant(entry.written_at)), ""});
     }
     print_text(table.text());
     return exit_success;
   }
 
-  // A loss that is not known is null.
+  // The loss is that of the step that follows; null if it is not known.
   static json to_json(const Listed& entry) {
     if (!entry.problem.empty())
       return {{"step", entry.step}, {"path", entry.path}, {"problem", entry.problem}};
     return {{"step", entry.step},       {"path", entry.path},
             {"bytes", entry.bytes},     {"files", entry.files},
             {"attempt", entry.attempt}, {"mesh", entry.mesh},
-            {"loss", entry.loss},       {"written_at", format_instant(entry.written_at)}};
+            {"next_loss", entry.loss},  {"written_at", format_instant(entry.written_at)}};
   }
 
   // All of them, whatever is found on the way: the exit code tells whether something was.

@@ -10,6 +10,7 @@
 
 #include "base/files/files.hpp"
 #include "base/text.hpp"
+#include "cli/terminal.hpp"
 #include "control/controller/controller.hpp"
 #include "control/wire/replies.hpp"
 
@@ -71,7 +72,15 @@ Result<Cluster> Cluster::find() {
 
 Result<nlohmann::json> Cluster::request(const std::string& method, const std::string& path,
                                         const std::string& body) {
+  const auto asked_at = std::chrono::steady_clock::now();
+  bool told = false;
+  client_.on_wait([&] {
+    if (told || std::chrono::steady_clock::now() - asked_at < answer_told_after) return;
+    told = true;
+    print_note("controller " + address() + " : it does not answer yet; waiting for it");
+  });
   auto response = client_.request(method, "/api/v1/" + path, body);
+  client_.on_wait(nullptr);
   if (!response && client_.may_have_arrived()) {
     const Error& error = response.error();
     return unknown(error.message()).within(error.context()).remedy(error.remedy());

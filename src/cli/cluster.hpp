@@ -24,6 +24,8 @@ std::string user_name();
 // While the controller is away it is asked again this often; a cancelling command waits this long for it.
 constexpr auto reconnect_every = std::chrono::milliseconds(200);
 constexpr Duration cancel_time_max = 10s;
+// After so long without an answer the user is told who is waited for.
+constexpr Duration answer_told_after = 3s;
 
 class Cluster {
  public:
@@ -36,6 +38,7 @@ class Cluster {
   Result<> put(const std::string& path, const std::string& body);
   Result<> remove(const std::string& path);
   net::Client& client() { return client_; }
+  std::string address() const { return target_.text(); }
   // A second connection: a stream of events occupies one.
   net::Client another() const { return net::Client(target_, token_); }
 

@@ -64,6 +64,11 @@ Result<tokenizer::Tokenizer> load_tokenizer(const std::string& name) {
   return tokenizer::Tokenizer::parse(*text);
 }
 
+bool is_tokenizer(const std::string& file) {
+  const auto text = files::read_existing_file(file, tokenizer::tokenizer_json_bytes_max);
+  return text && tokenizer::Tokenizer::parse(*text);
+}
+
 // All texts that a user named, one after the other.
 class Texts {
  public:
@@ -280,6 +285,9 @@ class Data final : public Command {
     if (!replace_ && std::filesystem::exists(out_, unknown))
       return invalid(files::shown(out_) + " exists already")
           .remedy("--replace writes a new one in its place");
+    if (std::filesystem::exists(out_, unknown) && !is_tokenizer(out_))
+      return invalid(files::shown(out_) + " is no tokenizer, and only one is replaced by another")
+          .remedy("name another file, or remove it first");
     auto texts = Texts::find(paths_);
     if (!texts) return std::move(texts).error();
     const std::int64_t wanted = vocabulary_ == 0 ? vocabulary_default : vocabulary_;

@@ -8,6 +8,8 @@
 #include "base/text.hpp"
 #include "base/visible.hpp"
 #include "cli/command.hpp"
+#include "cli/jobfile/slurm_words.hpp"
+#include "cli/local_time.hpp"
 #include "cli/terminal.hpp"
 
 namespace tutti::cli {
@@ -23,6 +25,8 @@ Result<const CommandEntry*> find_command(const std::string& name) {
   const bool flag = name.starts_with("-");
   const std::string what = (flag ? "unknown flag '" : "unknown command '") + name.substr(0, 64) + "'";
   if (flag) names = {"--help", "--version"};
+  if (const std::string hint = jobfile::slurm_command_hint(name); !hint.empty())
+    return invalid("it is a command of Slurm's").within(what).remedy(hint);
   return invalid(flag ? "only --help and --version may stand before a command" : "there is no such command")
       .within(what)
       .remedy(did_you_mean(name, names))
@@ -74,7 +78,7 @@ Result<int> run_command(const std::vector<std::string>& words) {
 
 // tutti: WHAT : WHY, and below it what to do.
 int report(const Error& error) {
-  print_note(error.text());
+  print_note(with_local_times(error.text()));
   if (!error.remedy().empty()) std::fprintf(stderr, "  %s\n", visible(error.remedy()).c_str());
   return error.code() == ErrorCode::invalid ? exit_usage : exit_failed;
 }
@@ -97,8 +101,8 @@ std::string overview() {
     text += row + entry.summary.substr(0, entry.summary.find('\n')) + "\n";
   }
   return text +
-         "\n`tutti help COMMAND` explains one of them. Exit codes: 0 success, 1 failed work, 2 wrong "
-         "usage.\n";
+         "\n`tutti help COMMAND` explains one of them, `tutti help environment` the variables. "
+         "Exit codes: 0 success, 1 failed work, 2 wrong usage.\n";
 }
 
 Result<std::string> help_text(std::string_view command) {
@@ -110,9 +114,12 @@ Result<std::string> help_text(std::string_view command) {
 int dispatch(const std::vector<std::string>& words) {
   auto code = run_command(without_shorthands(words));
   // A full disk shows only when the buffer is written.
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    const int reason = errno;
-    if (code) return report(failed_errno("cannot be written", reason).within("standard output"));
+  const int reason = std::fflush(stdout) == 0 ? 0 : errno;
+  if (code && (reason != 0 || std::ferror(stdout) != 0)) {
+    // Of a write that failed earlier nobody knows any more why.
+    Error lost =
+        reason != 0 ? failed_errno("cannot be written", reason) : failed("not all of it was written");
+    return report(std::move(lost).within("standard output"));
   }
   return code ? *code : report(code.error());
 }

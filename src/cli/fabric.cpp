@@ -13,6 +13,7 @@
 #include "base/visible.hpp"
 #include "cli/cluster.hpp"
 #include "cli/commands.hpp"
+#include "cli/local_time.hpp"
 #include "cli/submit.hpp"
 #include "cli/terminal.hpp"
 #include "cli/text_table.hpp"
@@ -247,7 +248,8 @@ class Fabric final : public Command {
                  link["slow"].get<bool>() ? "slow: " + link.value("reason", "") : ""});
     }
     return table.text() + std::to_string(slow) + " of " + std::to_string(links.size()) +
-           " links are slow; measured " + links.front()["measured_at"].get<std::string>() + "\n";
+           " links are slow; measured " + local_date_time(links.front()["measured_at"].get<std::string>()) +
+           "\n";
   }
 
   bool last_ = false;

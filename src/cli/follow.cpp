@@ -6,16 +6,17 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <map>
 #include <optional>
 #include <set>
 #include <thread>
 
 #include <nlohmann/json.hpp>
 
-#include "base/visible.hpp"
 #include "cli/command.hpp"
+#include "cli/local_time.hpp"
+#include "cli/log_printer.hpp"
 #include "cli/terminal.hpp"
+#include "cli/wait_reasons.hpp"
 #include "control/wire/replies.hpp"
 
 namespace tutti::cli {
@@ -23,8 +24,6 @@ namespace {
 
 // For a node that was away when its job ended.
 constexpr auto missing_patience = std::chrono::seconds(5);
-// The controller speaks at least every five seconds (`alive`).
-constexpr auto silence_told = std::chrono::seconds(15);
 // Of a command that follows nothing.
 constexpr auto silence_max = std::chrono::seconds(60);
 
@@ -33,88 +32,17 @@ std::atomic<bool> told_to_go{false};
 void count_interrupt(int) { ++interrupts; }
 void leave(int) { told_to_go = true; }
 
-// A piece of a rank's log, as the controller sends it.
-struct LogPiece {
-  std::int32_t rank = 0;
-  std::int32_t attempt = 0;
-  std::uint64_t offset = 0;  // of its first byte in the log
-  std::uint64_t bytes = 0;   // in the log: what is no UTF-8 has become something else in the text
-  std::string_view text;
-};
-
-// Prints what arrives line by line. After a reconnect the log comes again from its beginning: what was
-// already printed is passed over, by its place in the log.
-class LogPrinter {
- public:
-  LogPrinter(const FollowOptions& options, bool terminal)
-      : prefix_(options.prefix),
-        tames_(terminal && !options.raw),
-        label_(options.label),
-        live_line_(terminal ? options.live_line : "") {}
-
-  // How many bytes of the log are missing in front of this piece. `whole`: it was asked for from its
-  // beginning.
-  std::uint64_t take(const LogPiece& piece, bool whole) {
-    const Key key{piece.attempt, piece.rank};
-    const bool known = ranks_.contains(key);
-    Rank& state = ranks_[key];
-    if (!known) state.next = whole ? 0 : piece.offset;
-    const std::uint64_t missing = piece.offset > state.next ? piece.offset - state.next : 0;
-    const std::uint64_t known_bytes = state.next > piece.offset ? state.next - piece.offset : 0;
-    state.next = std::max(state.next, piece.offset + piece.bytes);
-    std::string_view text = piece.text;
-    text.remove_prefix(static_cast<std::size_t>(std::min<std::uint64_t>(known_bytes, text.size())));
-    while (!text.empty()) {
-      const auto end = text.find('\n');
-      if (end == std::string_view::npos) {
-        state.partial += text;
-        return missing;
-      }
-      line(piece.rank, state.partial + std::string(text.substr(0, end)));
-      state.partial.clear();
-      text.remove_prefix(end + 1);
-    }
-    std::fflush(stdout);
-    return missing;
-  }
-
-  void finish() {
-    for (auto& [key, state] : ranks_) {
-      if (!state.partial.empty()) line(key.second, state.partial);
-      state.partial.clear();
-    }
-    if (std::exchange(live_shown_, false)) std::fputc('\n', stdout);
-    std::fflush(stdout);
-  }
-
- private:
-  using Key = std::pair<std::int32_t, std::int32_t>;  // attempt, rank
-  struct Rank {
-    std::string partial;
-    std::uint64_t next = 0;  // the place in the log of what is to be printed next
-  };
-
-  void line(std::int32_t rank, const std::string& text) {
-    const bool live = !live_line_.empty() && text.starts_with(live_line_);
-    if (std::exchange(live_shown_, live)) std::fputs(live ? "\r\033[K" : "\n", stdout);
-    if (prefix_) std::printf("[%s%d] ", label_.c_str(), rank);
-    const std::string tamed = tames_ ? visible_log(text) : text;
-    std::fwrite(tamed.data(), 1, tamed.size(), stdout);
-    if (!live) std::fputc('\n', stdout);
-  }
-
-  bool prefix_;
-  bool tames_;  // what was printed may be meant for the terminal: only text and colours pass
-  std::string label_;
-  std::string live_line_;
-  bool live_shown_ = false;  // the cursor stands behind a line that the next one may replace
-  std::map<Key, Rank> ranks_;
-};
-
 class Follower {
  public:
   Follower(Cluster& cluster, const FollowOptions& options)
-      : cluster_(cluster), options_(options), printer_(options, isatty(STDOUT_FILENO) == 1) {}
+      : cluster_(cluster),
+        options_(options),
+        printer_({.prefix = options.prefix,
+                  .terminal = isatty(STDOUT_FILENO) == 1,
+                  .raw = options.raw,
+                  .label = options.label,
+                  .live_line = options.live_line}),
+        wait_reasons_(cluster, options.job) {}
 
   Result<int> run(bool to_the_end) {
     if (to_the_end && options_.cancels) {
@@ -128,7 +56,10 @@ class Follower {
       // A line that a stream has begun is ended by the next; what is left at the end is printed as it is.
       auto done = cluster_.client().events(
           path(to_the_end), [this](auto event, auto data) { return on(event, data); },
-          [this, to_the_end] { return look_at_silence(to_the_end) && answer_interrupts(); });
+          [this, to_the_end] {
+            if (options_.tells_wait) wait_reasons_.look(job_);
+            return look_at_silence(to_the_end) && answer_interrupts();
+          });
       // While the controller is away there is no stream that would look at Ctrl-C.
       answer_interrupts();
       const bool over = to_the_end ? finished_ && done && (is_complete() || !comes_again()) : done.ok();
@@ -136,7 +67,7 @@ class Follower {
       if (left_) return exit_interrupted;
       if (unanswered_)
         return failed("it does not answer")
-            .within("controller")
+            .within("controller " + cluster_.address())
             .remedy("`tutti status` tells when it does again");
       if (missing_)
         return invalid("there is no job " + options_.job)
@@ -169,8 +100,9 @@ class Follower {
       return true;
     }
     const auto silent = std::chrono::steady_clock::now() - heard_at_;
-    if (silent > silence_told && !std::exchange(silence_said_, true))
-      print_note("job " + options_.job + " : the controller has not answered for a while; waiting for it");
+    const Duration told_after = seen_ ? options_.silence_told : options_.first_silence_told;
+    if (silent > told_after && !std::exchange(silence_said_, true))
+      print_note("controller " + cluster_.address() + " : it does not answer; waiting for it");
     unanswered_ = silent > (to_the_end ? Duration(options_.reconnect_for) : Duration(silence_max));
     return !unanswered_;
   }
@@ -237,7 +169,8 @@ class Follower {
     const int attempt = job.value("attempt", 0);
     if (attempt > attempt_) {
       printer_.finish();
-      if (options_.says_end) print_note("job " + options_.job + " : " + job.value("reason", ""));
+      if (options_.says_end)
+        print_note("job " + options_.job + " : " + with_local_times(job.value("reason", "")));
       attempt_ = attempt;
     }
     finished_ = job.contains("exit_code");
@@ -286,7 +219,7 @@ class Follower {
   Result<int> end() const {
     const std::string state = job_.value("state", "");
     if (state != "succeeded" && options_.says_end) {
-      print_note("job " + options_.job + " : " + state + ": " + job_.value("reason", ""));
+      print_note("job " + options_.job + " : " + state + ": " + with_local_times(job_.value("reason", "")));
       std::fprintf(stderr, "  `tutti show %s` tells more\n", options_.job.c_str());
     }
     const int code = cancelled_ && state == "cancelled" ? exit_interrupted : job_.value("exit_code", 1);
@@ -298,7 +231,8 @@ class Follower {
   Cluster& cluster_;
   const FollowOptions& options_;
   LogPrinter printer_;
-  nlohmann::json job_;
+  WaitReasons wait_reasons_;
+  nlohmann::json job_ = nlohmann::json::object();
   std::chrono::steady_clock::time_point heard_at_;
   bool silence_said_ = false;
   bool says_alive_ = false;  // the controller tells that it is there, also when nothing happens

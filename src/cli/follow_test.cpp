@@ -45,6 +45,7 @@ class FollowTest : public testing::Test {
 
   void serve(net::Exchange& exchange) {
     stream_ = exchange.stream([] {});
+    if (silent_) return;
     if (++streams_ > 1) {
       stream_->write(job_event(R"("state":"failed","exit_code":7)"));
       stream_->close();
@@ -61,6 +62,7 @@ class FollowTest : public testing::Test {
   std::shared_ptr<net::Stream> stream_;
   std::shared_ptr<net::Loop::Handle> timer_;
   int streams_ = 0;
+  bool silent_ = false;
   std::thread thread_;
 };
 
@@ -98,6 +100,32 @@ TEST_F(FollowTest, WhoWasThereAMomentAgoIsWaitedFor) {
   const auto code = follow(*cluster, patient);
   ASSERT_TRUE(code.ok()) << code.error().text();
   EXPECT_EQ(*code, 7);
+}
+
+// What is stopped keeps its connections open and says nothing.
+TEST_F(FollowTest, SilenceIsToldOnceAndNotWaitedForForEver) {
+  silent_ = true;
+  auto cluster = Cluster::find();
+  ASSERT_TRUE(cluster.ok()) << cluster.error().text();
+  testing::internal::CaptureStderr();
+  const auto code = follow(*cluster, {.job = "1",
+                                      .logs = false,
+                                      .says_end = false,
+                                      .reconnect_for = 2 * patience,
+                                      .first_silence_told = patience / 2});
+  const std::string said = testing::internal::GetCapturedStderr();
+  ASSERT_FALSE(code.ok());
+  EXPECT_EQ(said, "tutti: controller " + cluster->address() + " : it does not answer; waiting for it\n");
+  EXPECT_EQ(code.error().text(), "controller " + cluster->address() + " : it does not answer");
+}
+
+TEST_F(FollowTest, WhoDoesNotAnswerInTimeIsNotSuspectedOfTls) {
+  silent_ = true;
+  net::Client client(*net::parse_target("127.0.0.1:" + std::to_string(server_->port())), "");
+  const auto answer = client.request("GET", "/api/v1/status", "", patience);
+  ASSERT_FALSE(answer.ok());
+  EXPECT_EQ(answer.error().message(), "it has not answered within 300ms");
+  EXPECT_EQ(answer.error().remedy().find("TLS"), std::string::npos) << answer.error().remedy();
 }
 
 }  // namespace

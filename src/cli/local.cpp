@@ -250,13 +250,23 @@ void LocalCluster::end_part(const std::string& part, Duration patience) const {
   std::filesystem::remove(note(part), ignored);
 }
 
+void LocalCluster::mark_ranks_stopped(const std::string& node) const {
+  std::error_code failure;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(home_ + "/nodes/" + node + "/ranks", failure)) {
+    const auto exit = rank::read_exit(entry.path().string());
+    if (exit && !*exit) static_cast<void>(rank::mark_stopped(entry.path().string()));
+  }
+}
+
+// Whoever would tell of a rank's end, or judge it, goes first; and all ranks are marked before the first of
+// them ends, because the others of its gang fail when they miss it.
 Result<> LocalCluster::stop() {
   const auto names = nodes();
-  for (const auto& name : names) {
-    end_part("node-" + name, 5s);
-    kill_ranks(name);
-  }
   end_part("controller", 5s);
+  for (const auto& name : names) end_part("node-" + name, 5s);
+  for (const auto& name : names) mark_ranks_stopped(name);
+  for (const auto& name : names) kill_ranks(name);
   std::error_code ignored;
   std::filesystem::remove(home_ + "/address", ignored);
   return {};

@@ -18,9 +18,9 @@ class LocalCluster {
   std::string address() const;
   std::vector<std::string> nodes() const;
 
-  // Starts the controller and returns when its port is open.
   // Those whose agents run, whatever has become of the controller.
   std::vector<std::string> living_nodes() const;
+  // Starts the controller and returns when its port is open.
   Result<> start_controller(const std::string& listen = "127.0.0.1:0");
   // `flags` are those of `tutti agent` beyond the ones that every local agent gets.
   Result<> start_node(const std::string& name, const std::vector<std::string>& flags);
@@ -28,13 +28,15 @@ class LocalCluster {
   Result<> restart_node(const std::string& name);
   // kill -9 of the agent and of every process of its ranks, as a power cut would.
   Result<> kill_node(const std::string& name);
-  // Ends the agents, every rank, and the controller.
+  // Ends the controller, the agents and every rank. The next start goes on with its jobs, and none has had a
+  // bad end.
   Result<> stop();
 
  private:
   std::string note(const std::string& part) const { return home_ + "/processes/" + part; }
   Result<> start(const std::string& part, const std::vector<std::string>& words, int ready_fd);
   void end_part(const std::string& part, Duration patience) const;
+  void mark_ranks_stopped(const std::string& node) const;
   void kill_ranks(const std::string& node) const;
 
   std::string home_;

@@ -28,23 +28,40 @@ std::tm on_the_wall(std::time_t time) {
   return parts;
 }
 
+std::time_t seconds_of(Instant instant) {
+  return std::chrono::floor<std::chrono::seconds>(instant.time_since_epoch()).count();
+}
+
 }  // namespace
 
 std::string local_time(std::string_view instant) {
-  if (!is_instant(instant)) return std::string(instant);
-  std::tm utc{};
-  utc.tm_year = number(instant, 0, 4) - 1900;
-  utc.tm_mon = number(instant, 5, 2) - 1;
-  utc.tm_mday = number(instant, 8, 2);
-  utc.tm_hour = number(instant, 11, 2);
-  utc.tm_min = number(instant, 14, 2);
-  utc.tm_sec = number(instant, 17, 2);
-  const std::tm then = on_the_wall(::timegm(&utc));
+  const auto then = parse_instant(instant);
+  if (!then) return std::string(instant);
+  const std::tm parts = on_the_wall(seconds_of(*then));
   const std::tm today = on_the_wall(std::time(nullptr));
-  const bool same_day = then.tm_year == today.tm_year && then.tm_yday == today.tm_yday;
+  const bool same_day = parts.tm_year == today.tm_year && parts.tm_yday == today.tm_yday;
   char text[32];
-  const std::size_t size = std::strftime(text, sizeof text, same_day ? "%H:%M" : "%m-%d %H:%M", &then);
-  return {text, size};
+  return {text, std::strftime(text, sizeof text, same_day ? "%H:%M" : "%m-%d %H:%M", &parts)};
+}
+
+std::string local_date_time(std::string_view instant) {
+  const auto then = parse_instant(instant);
+  if (!then) return std::string(instant);
+  const std::tm parts = on_the_wall(seconds_of(*then));
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts)};
+}
+
+std::optional<Instant> parse_instant(std::string_view text) {
+  if (!is_instant(text)) return std::nullopt;
+  std::tm utc{};
+  utc.tm_year = number(text, 0, 4) - 1900;
+  utc.tm_mon = number(text, 5, 2) - 1;
+  utc.tm_mday = number(text, 8, 2);
+  utc.tm_hour = number(text, 11, 2);
+  utc.tm_min = number(text, 14, 2);
+  utc.tm_sec = number(text, 17, 2);
+  return Instant(std::chrono::seconds(::timegm(&utc)) + std::chrono::milliseconds(number(text, 20, 3)));
 }
 
 std::string with_local_times(std::string_view text) {

@@ -14,6 +14,7 @@
 
 #include "base/files/descriptor.hpp"
 #include "base/files/files.hpp"
+#include "cli/local_time.hpp"
 #include "learn/checkpoint/folder.hpp"
 #include "learn/checkpoint/owner.hpp"
 #include "learn/checkpoint/read.hpp"
@@ -50,7 +51,8 @@ Result<> check_nobody_trains(Cluster& cluster, const std::string& run) {
     if (!now) return now.error();
     if (!*now) return {};
     if ((*now)->beat_ns != (*first)->beat_ns) {
-      return invalid((*now)->owner.text() + " trains in this folder since " + (*now)->owner.since_text())
+      return invalid((*now)->owner.text() + " trains in this folder since " +
+                     local_date_time(format_instant(Instant(std::chrono::seconds((*now)->owner.since_s)))))
           .within(run)
           .remedy(
               "wait for it or cancel it, train elsewhere with --set run=ANOTHER, or take the folder with "
@@ -107,6 +109,11 @@ Result<> check_run_folder(Cluster& cluster, const std::string& run, const model:
   if (auto fine = check_checkpoints(run, shape, ask); !fine) return fine;
   if (ask.take_over) return {};
   return check_nobody_trains(cluster, run);
+}
+
+bool is_new_run(const std::string& run) {
+  return access((run + "/checkpoints").c_str(), F_OK) != 0 &&
+         access((run + "/metrics.jsonl").c_str(), F_OK) != 0;
 }
 
 Result<std::string> write_submission(const recipe::Submission& submission) {

@@ -22,6 +22,9 @@ struct RunFolderAsk {
 Result<> check_run_folder(Cluster& cluster, const std::string& run, const model::Shape& shape,
                           const RunFolderAsk& ask);
 
+// Nothing was trained in the folder yet.
+bool is_new_run(const std::string& run);
+
 // A file of its own for each submission: what is submitted beside it does not change it. Its path.
 Result<std::string> write_submission(const recipe::Submission& submission);
 

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -17,6 +18,7 @@
 #include "cli/explain.hpp"
 #include "cli/follow.hpp"
 #include "cli/jobfile/job_file.hpp"
+#include "cli/jobfile/slurm_words.hpp"
 #include "cli/ship.hpp"
 #include "cli/submit.hpp"
 #include "cli/terminal.hpp"
@@ -45,6 +47,18 @@ Result<nlohmann::json> try_out(Cluster& cluster, jobfile::Draft& draft) {
   auto answer = cluster.post("explain", *request);
   if (!answer) return std::move(answer).error().within("dry run");
   return answer;
+}
+
+// NAME alone is the variable as it is here.
+Result<> take_from_environment(std::vector<std::string>& entries) {
+  for (std::string& entry : entries) {
+    if (entry.empty() || entry.find('=') != std::string::npos) continue;
+    const char* value = std::getenv(entry.c_str());
+    if (value == nullptr)
+      return invalid("it is not set here").within("--env " + entry.substr(0, 64)).remedy("write NAME=VALUE");
+    entry += "=" + std::string(value);
+  }
+  return {};
 }
 
 Result<std::string> make_key() {
@@ -103,6 +117,7 @@ class Run final : public Command {
  public:
   void declare(config::Flags& flags) override {
     draft_.declare(flags);
+    jobfile::declare_slurm_hints(flags);
     flags.add("detach", detach_, "print the job's id and return");
     flags.add("no-prefix", no_prefix_, "do not put [rank] before each line");
     flags.add("dry-run", dry_run_,
@@ -113,6 +128,8 @@ class Run final : public Command {
 
   Result<int> run() override {
     if (json_ && !dry_run_) return invalid("--json is for --dry-run").within("run");
+    if (auto filled = take_from_environment(draft_.env); !filled)
+      return std::move(filled).error().within("run");
     auto cluster = Cluster::find();
     if (!cluster) return std::move(cluster).error();
     if (dry_run_) {
@@ -131,7 +148,9 @@ class Run final : public Command {
       std::printf("%s\n", job->c_str());
       return exit_success;
     }
-    return follow(*cluster, {.job = *job, .prefix = !no_prefix_, .cancels = true, .was_there = true});
+    return follow(
+        *cluster,
+        {.job = *job, .prefix = !no_prefix_, .cancels = true, .tells_wait = true, .was_there = true});
   }
 
  private:

@@ -30,9 +30,10 @@ std::span<const CommandEntry> commands() {
           make_explain},
       CommandEntry{"logs", "JOB [flags]", "Prints the logs of a job's ranks.", make_logs},
       CommandEntry{"wait", "JOB… [flags]", "Waits for jobs to end.", make_wait},
-      CommandEntry{"cancel", "JOB… [flags]", "Ends jobs: SIGTERM, and SIGKILL after the grace period.",
+      CommandEntry{"cancel", "JOB… [flags]",
+                   "Ends jobs: SIGTERM, and SIGKILL after the grace period; --now kills at once.",
                    make_cancel},
-      CommandEntry{"release", "JOB…",
+      CommandEntry{"release", "JOB… [flags]",
                    "Lets jobs start again that are held because nodes were lost in their attempts, or that "
                    "wait after bad ends.",
                    make_release},
@@ -104,7 +105,8 @@ std::span<const CommandEntry> commands() {
       CommandEntry{"controller", "[init] [flags]", "Runs the controller of a cluster.", make_controller},
       CommandEntry{"agent", "[flags]", "Joins this server to a cluster as a node.", make_agent},
       CommandEntry{"shim", "FOLDER", "Runs one rank; agents call it.", make_shim},
-      CommandEntry{"help", "[COMMAND]", "Explains tutti, or one command.", make_help},
+      CommandEntry{"help", "[COMMAND|environment]", "Explains tutti, one command, or the variables.",
+                   make_help},
       CommandEntry{"version", "", "Tells which tutti this is.", make_version},
   };
   return table;

@@ -3,6 +3,7 @@
 // escapes of its own and goes straight out. Used by the main thread only.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 namespace tutti::cli {
@@ -12,5 +13,8 @@ void print_text(const std::string& text);
 
 // "tutti: TEXT" on a line of stderr.
 void print_note(const std::string& text);
+
+// How wide the terminal is that stdout goes to; 0: it goes to none.
+std::size_t terminal_columns();
 
 }  // namespace tutti::cli

@@ -11,7 +11,8 @@ class TextTable {
   explicit TextTable(std::vector<std::string> titles) : rows_{std::move(titles)} {}
   // What a terminal would obey in a cell is shown instead.
   void add(std::vector<std::string> cells);
-  std::string text() const;
+  // `columns`: a line that would be longer is cut in its last cell, of which some letters stay; 0: none is.
+  std::string text(std::size_t columns = 0) const;
 
  private:
   std::vector<std::vector<std::string>> rows_;

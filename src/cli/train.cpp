@@ -6,6 +6,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
+
 #include <nlohmann/json.hpp>
 
 #include "base/files/files.hpp"
@@ -53,21 +55,25 @@ struct Machines {
   int gpus = 0;
   std::vector<int> gpus_of_nodes;  // of those that have some
   std::int64_t gpu_memory = 0;     // of the smallest
+  bool fake = false;               // some of them are not there, and their ranks compute on the host
   std::vector<std::int64_t> host_memory;
 };
 
 Machines machines_of(const nlohmann::json& nodes) {
   Machines machines;
+  std::map<std::string, std::int64_t> memory_at;  // several nodes of one address are one host
   for (const auto& node : nodes.value("nodes", nlohmann::json::array())) {
     const auto devices = node.value("devices", nlohmann::json::array());
-    machines.host_memory.push_back(std::int64_t{node.value("memory_mib", 0)} << 20);
+    memory_at[node.value("address", "")] = std::int64_t{node.value("memory_mib", 0)} << 20;
     machines.gpus += static_cast<int>(devices.size());
     if (!devices.empty()) machines.gpus_of_nodes.push_back(static_cast<int>(devices.size()));
     for (const auto& device : devices) {
+      machines.fake = machines.fake || device.value("fake", false);
       const std::int64_t bytes = std::int64_t{device.value("memory_mib", 0)} << 20;
       if (bytes > 0 && (machines.gpu_memory == 0 || bytes < machines.gpu_memory)) machines.gpu_memory = bytes;
     }
   }
+  for (const auto& [address, bytes] : memory_at) machines.host_memory.push_back(bytes);
   return machines;
 }
 
@@ -120,7 +126,7 @@ class Train final : public Command {
       return std::move(fine).error();
     auto submission = write_submission({.recipe = *recipe,
                                         .config = model::config_json(*shape),
-                                        .from_scratch = from_scratch_,
+                                        .from_scratch = from_scratch_ && !is_new_run(recipe->run),
                                         .take_over = take_over_});
     if (!submission) return std::move(submission).error();
     draft->command.push_back(*submission);
@@ -134,9 +140,13 @@ class Train final : public Command {
       std::printf("%s\n", job->c_str());
       return exit_success;
     }
-    return follow(
-        *cluster,
-        {.job = *job, .rank = 0, .prefix = false, .cancels = true, .live_line = "step ", .was_there = true});
+    return follow(*cluster, {.job = *job,
+                             .rank = 0,
+                             .prefix = false,
+                             .cancels = true,
+                             .tells_wait = true,
+                             .live_line = "step ",
+                             .was_there = true});
   }
 
  private:
@@ -155,13 +165,14 @@ class Train final : public Command {
     std::int64_t ranks = on_gpus ? gpus_ : ranks_;
     if (ranks == 0 && recipe.parallel != "auto") ranks = plan::parse_mesh(recipe.parallel)->size();
     if (ranks == 0) ranks = on_gpus ? machines.gpus : 1;
+    const bool in_gpu_memory = on_gpus && !machines.fake;
     recipe::Ground ground{
         .ranks = static_cast<int>(ranks),
         .nodes = on_gpus ? machines.gpus_of_nodes : std::vector<int>(),
         .placed = false,
-        .place = on_gpus ? recipe::Place::gpu : recipe::Place::host,
-        .memory = on_gpus ? machines.gpu_memory
-                          : recipe::memory_of_each(machines.host_memory, static_cast<int>(ranks))};
+        .place = in_gpu_memory ? recipe::Place::gpu : recipe::Place::host,
+        .memory = in_gpu_memory ? machines.gpu_memory
+                                : recipe::memory_of_each(machines.host_memory, static_cast<int>(ranks))};
     auto mesh = recipe::choose_mesh(recipe, shape, ground);
     if (!mesh) return std::move(mesh).error();
     jobfile::Draft draft;

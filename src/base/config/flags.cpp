@@ -143,6 +143,18 @@ void Flags::add_rest(std::string name, std::vector<std::string>& target, std::st
   rest_required_ = required;
 }
 
+void Flags::add_hint(std::string flag, std::string advice) {
+  TUTTI_CHECK(flag.starts_with('-'), "a flag begins with a dash");
+  hints_[std::move(flag)] = std::move(advice);
+}
+
+// "-N2" is "-N" with its value.
+std::string Flags::advice_for(const std::string& flag) const {
+  const bool short_flag = flag.size() > 1 && flag[1] != '-';
+  const auto hint = hints_.find(short_flag ? flag.substr(0, 2) : flag);
+  return hint == hints_.end() ? did_you_mean(flag, names("--")) : hint->second;
+}
+
 const Flags::Option* Flags::find(std::string_view name) const {
   const auto found = std::find_if(options_.begin(), options_.end(),
                                   [&](const Option& option) { return option.name == name; });
@@ -222,7 +234,7 @@ Result<> Flags::take_words(std::vector<std::string> words) {
     const bool dash = !dashes_are_words && word.size() > 1 && word.front() == '-';
     if (dash) {
       const std::string name = word.substr(0, word.find('='));
-      return usage("unknown flag '" + name.substr(0, 64) + "'", did_you_mean(name, names("--")));
+      return usage("unknown flag '" + name.substr(0, 64) + "'", advice_for(name));
     }
     if (next < words_.size()) {
       *words_[next++].target = word;

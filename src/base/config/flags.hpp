@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -51,6 +52,9 @@ class Flags {
   // All words from the first one on, or from `--` on, untouched: another program's command line.
   void add_rest(std::string name, std::vector<std::string>& target, std::string help, bool required = true);
 
+  // What to say to somebody who writes this flag, which there is not: "-N" or "--gres".
+  void add_hint(std::string flag, std::string advice);
+
   // `--help` wins over everything else that may be wrong with the line: ask help_wanted() first.
   Result<> parse(std::span<const std::string> arguments);
   bool help_wanted() const { return help_wanted_; }
@@ -78,6 +82,7 @@ class Flags {
   void add_option(std::string name, std::string shape, std::string help, Option::Kind kind, Setter set);
   const Option* find(std::string_view name) const;
   std::vector<std::string> names(std::string_view prefix) const;
+  std::string advice_for(const std::string& flag) const;
   Error usage(std::string why, std::string_view advice = {}) const;
   Result<> take(const Option& option, const std::vector<std::string>& values) const;
   Result<> take_words(std::vector<std::string> words);
@@ -87,6 +92,7 @@ class Flags {
   std::string arguments_;
   std::string summary_;
   std::vector<Option> options_;
+  std::map<std::string, std::string> hints_;
   std::vector<Word> words_;
   Word many_{};  // the words after those, all into one list
   std::vector<std::string>* many_target_ = nullptr;

@@ -135,7 +135,9 @@ void Draft::declare(config::Flags& flags) {
   flags.add("priority", priority, "higher ones start first, and lower ones make way for them",
             {-cluster::priority_max, cluster::priority_max});
   flags.add("time", "TIME", store(time_limit, parse_time_limit), "ends the job after 2h, 30m or 1-12:00:00");
-  flags.add("env", env, "K=V in the environment of every rank; may be repeated");
+  flags.add(
+      "env", env,
+      "K=V in the environment of every rank, or on the command line K alone, as it is here; may be repeated");
   flags.add("sync", "DIR", store(sync_folder, parse_path), "ships this folder to the nodes");
   flags.add("restarts", restarts, "how often to start again after the loss of a node",
             {0, cluster::restarts_max});

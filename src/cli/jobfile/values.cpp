@@ -187,6 +187,9 @@ Result<Bytes> parse_memory(std::string_view text) {
   auto parsed = parse_bytes(text);
   if (parsed && *parsed > memory_max)
     return invalid(format_bytes(*parsed) + " is more than " + format_bytes(memory_max));
+  if (parsed && *parsed > Bytes(0) && *parsed < memory_min)
+    return invalid(format_bytes(*parsed) + " is less than " + format_bytes(memory_min))
+        .remedy("write the unit, such as 512M or 16G");
   return parsed;
 }
 

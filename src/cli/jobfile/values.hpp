@@ -26,6 +26,7 @@ using cluster::path_bytes_max;
 using cluster::time_limit_max;
 constexpr std::int64_t gpus_per_rank_max = 1000;
 constexpr Bytes memory_max = cluster::memory_per_rank_max;
+constexpr Bytes memory_min = mib(1);  // less is a forgotten unit
 constexpr std::size_t name_bytes_max = cluster::job_name_bytes_max;
 
 // The elements of an array, ascending; none: no array.

@@ -90,6 +90,9 @@ TEST(Values, GraceAndMemory) {
   EXPECT_EQ(*parse_memory("16G"), gib(16));
   EXPECT_EQ(why(parse_memory("65T")), "65 TiB is more than 64 TiB");
   EXPECT_EQ(why(parse_memory("much")), "'much' is not a size");
+  EXPECT_EQ(why(parse_memory("16")), "16 B is less than 1 MiB");
+  EXPECT_EQ(*parse_memory("0"), Bytes(0));
+  EXPECT_EQ(*parse_memory("1M"), mib(1));
 }
 
 TEST(Values, EveryFormOfArray) {

@@ -17,7 +17,7 @@ constexpr std::uint64_t other_cluster_stride = 2'654'435'761;  // spreads neighb
 std::string describe_exit(const Job& job, std::int32_t rank, const RankStatus& status) {
   const std::string who =
       "rank " + std::to_string(rank) + " on node " + job.places[static_cast<std::size_t>(rank)].node;
-  if (status.vanished || status.node_fault) return who + ": " + status.detail;
+  if (status.vanished || status.node_fault || status.stopped) return who + ": " + status.detail;
   const std::string how = status.exit_code > 128
                               ? "was ended by signal " + std::to_string(status.exit_code - 128)
                               : "exited with " + std::to_string(status.exit_code);
@@ -198,6 +198,7 @@ void Machine::remove_stray(const NodeName& node, const RankReport& report) {
 
 void Machine::set_rank(Job& job, std::int32_t rank, RankStatus status) {
   status.vanished = status.vanished && status.state == RankState::exited;
+  status.stopped = status.stopped && status.state == RankState::exited && !status.vanished;
   status.node_fault = status.node_fault && status.state == RankState::exited && !status.vanished;
   // A start that was refused while the attempt was ended already tells as much about the node.
   const NodeName& home = job.places[static_cast<std::size_t>(rank)].node;
@@ -220,6 +221,8 @@ void Machine::set_rank(Job& job, std::int32_t rank, RankStatus status) {
   }
   if (status.state == RankState::exited && status.vanished) {
     end(job, EndCause::node_lost, describe_exit(job, rank, status));
+  } else if (status.stopped) {
+    end(job, EndCause::stopped, describe_exit(job, rank, status));
   } else if (status.node_fault) {
     end(job, EndCause::node_fault, describe_exit(job, rank, status));
   } else if (status.state == RankState::exited && status.exit_code != 0) {
@@ -234,8 +237,9 @@ void Machine::set_rank(Job& job, std::int32_t rank, RankStatus status) {
 
 // The whole gang ends; the first cause decides what comes after.
 void Machine::end(Job& job, EndCause cause, std::string reason) {
-  if (job.ending == EndCause::rank_failed &&
-      (cause == EndCause::node_lost || cause == EndCause::node_fault)) {
+  const bool from_node =
+      cause == EndCause::node_lost || cause == EndCause::node_fault || cause == EndCause::stopped;
+  if (job.ending == EndCause::rank_failed && from_node) {
     // Ranks notice that a peer is gone or never came before the controller knows that its whole node is, or
     // that it could not start it: the node is the cause.
     job.ending = cause;
@@ -254,7 +258,8 @@ void Machine::end(Job& job, EndCause cause, std::string reason) {
 void Machine::send_end(const Job& job) {
   const auto runs = [](const RankStatus& rank) { return rank.state != RankState::exited; };
   for (auto& [node, ranks] : ranks_by_node(job, runs))
-    effects_.sends.push_back(EndRanks{node, job.id, job.attempt, std::move(ranks)});
+    effects_.sends.push_back(
+        EndRanks{node, job.id, job.attempt, std::move(ranks), job.ending == EndCause::killed});
 }
 
 // What follows from the ranks' states: running when all have started, over when all have ended.
@@ -273,10 +278,12 @@ void Machine::settle(Job& job) {
     case EndCause::none:
       return finish(job, JobState::succeeded, "");
     case EndCause::cancelled:
+    case EndCause::killed:
       return finish(job, JobState::cancelled, job.reason);
     case EndCause::time_limit:
       return finish(job, JobState::failed, job.reason);
     case EndCause::drained:
+    case EndCause::stopped:
       return requeue(job);
     case EndCause::preempted:
       ++job.preemptions;

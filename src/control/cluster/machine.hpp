@@ -39,8 +39,9 @@ class Machine {
   Result<> admit(const JobSpec& spec);
   Result<> admit_share(const JobSpec& spec) const;
   void repeat(const Submit& event, const Job& first);
+  void let_go(Job& job);
   void cancel_array(const Cancel& event, const std::string& reason);
-  void cancel_placed(Job& job, const std::string& reason);
+  void cancel_placed(Job& job, const std::string& reason, bool now = false);
 
   // nodes.cpp
   void judge_silence();

@@ -48,6 +48,9 @@ struct Device {
   friend bool operator==(const Device&, const Device&) = default;
 };
 
+// How the name of a device begins that is not there (agent --fake-gpus).
+constexpr std::string_view fake_uuid_prefix = "FAKE-";
+
 struct Inventory {
   std::vector<Device> devices;
   std::int32_t cpus = 0;
@@ -150,12 +153,24 @@ struct RankStatus {
   bool vanished = false;       // with its node, or without a trace: not the program's fault
   Instant saved_at;            // when something in its checkpoint folder last changed; zero: not known
   bool node_fault = false;     // it could not be started: the node's fault, not the program's
+  bool stopped = false;        // its node was shut down as planned, and it with it
 
   friend bool operator==(const RankStatus&, const RankStatus&) = default;
 };
 
 // Why an attempt is being ended, and so what comes after it.
-enum class EndCause { none, cancelled, rank_failed, node_lost, time_limit, drained, preempted, node_fault };
+enum class EndCause {
+  none,
+  cancelled,
+  rank_failed,
+  node_lost,
+  time_limit,
+  drained,
+  preempted,
+  node_fault,
+  killed,   // cancelled without the grace period
+  stopped,  // its nodes were shut down as planned
+};
 
 struct Job {
   JobId id;

@@ -143,7 +143,32 @@ void Machine::on(const Submit& event) {
   effects_.schedule = true;
 }
 
+void Machine::let_go(Job& job) {
+  job.held.clear();
+  job.not_before = {};
+  job.bad_ends = job.deadly_attempts = job.nodes_lost = 0;
+  state_.blame.forget_refusals(job);
+  job.reason = "waits for the scheduler";
+  touch(job);
+  effects_.schedule = true;
+}
+
 void Machine::on(const Release& event) {
+  if (event.whole_array) {
+    const auto elements = array_elements(state_, event.job);
+    if (!elements) return fail(elements.error());
+    std::vector<JobId> released;
+    for (const JobId id : *elements) {
+      Job& job = state_.jobs.at(id);
+      if (job.finished() || (job.held.empty() && !is_paused(state_, job))) continue;
+      let_go(job);
+      released.push_back(id);
+    }
+    if (released.empty())
+      return fail(invalid("no element of the array of job " + event.job.text() + " is held or made to wait"));
+    effects_.reply = std::move(released);
+    return;
+  }
   Job* job = find(event.job);
   if (job == nullptr) return fail(invalid("there is no job " + event.job.text()));
   if (job->finished())
@@ -151,14 +176,8 @@ void Machine::on(const Release& event) {
         invalid("job " + event.job.text() + " has ended already: " + std::string(name_of(job->state))));
   if (job->held.empty() && !is_paused(state_, *job))
     return fail(invalid("job " + event.job.text() + " is neither held nor made to wait"));
-  job->held.clear();
-  job->not_before = {};
-  job->bad_ends = job->deadly_attempts = job->nodes_lost = 0;
-  state_.blame.forget_refusals(*job);
-  job->reason = "waits for the scheduler";
-  touch(*job);
+  let_go(*job);
   effects_.reply = std::vector<JobId>{job->id};
-  effects_.schedule = true;
 }
 
 void Machine::on(const Cancel& event) {
@@ -171,13 +190,15 @@ void Machine::on(const Cancel& event) {
         invalid("job " + event.job.text() + " has ended already: " + std::string(name_of(job->state))));
   effects_.reply = std::vector<JobId>{job->id};
   if (!job->placed()) return finish(*job, JobState::cancelled, reason);
-  cancel_placed(*job, reason);
+  cancel_placed(*job, reason, event.now);
 }
 
-// A cancel overrides whatever else would come after the attempt.
-void Machine::cancel_placed(Job& job, const std::string& reason) {
+// A cancel overrides whatever else would come after the attempt, and none takes back that its ranks are
+// killed.
+void Machine::cancel_placed(Job& job, const std::string& reason, bool now) {
+  const bool kills = now || job.ending == EndCause::killed;
   job.ending = EndCause::none;
-  end(job, EndCause::cancelled, reason);
+  end(job, kills ? EndCause::killed : EndCause::cancelled, reason);
 }
 
 void Machine::cancel_array(const Cancel& event, const std::string& reason) {
@@ -189,7 +210,7 @@ void Machine::cancel_array(const Cancel& event, const std::string& reason) {
     if (job.finished()) continue;
     cancelled.push_back(id);
     if (job.placed()) {
-      cancel_placed(job, reason);
+      cancel_placed(job, reason, event.now);
     } else {
       finish(job, JobState::cancelled, reason);
     }

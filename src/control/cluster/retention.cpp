@@ -14,7 +14,8 @@ bool is_over(Duration age, Duration age_max) { return age_max > Duration::zero()
 bool ends_a_cancelled_job(const State& state, const RankReport& report) {
   if (report.status.state != RankState::exited) return false;
   const auto job = state.jobs.find(report.job);
-  return job != state.jobs.end() && job->second.ending == EndCause::cancelled;
+  return job != state.jobs.end() &&
+         (job->second.ending == EndCause::cancelled || job->second.ending == EndCause::killed);
 }
 
 std::size_t said_bytes_of(const Job& job) {

@@ -36,10 +36,12 @@ struct Cancel {
   JobId job;
   std::string by;            // for the reason
   bool whole_array = false;  // every element of the job's array that has not ended
+  bool now = false;          // without the grace period
 };
 // A job that is held may start again.
 struct Release {
   JobId job;
+  bool whole_array = false;  // every element of the job's array that is held or made to wait
 };
 struct RankReport {
   JobId job;
@@ -146,6 +148,7 @@ struct EndRanks {
   JobId job;
   std::int32_t attempt = 0;
   std::vector<std::int32_t> ranks;
+  bool at_once = false;  // without the grace period
 };
 // The attempt's end is stored: the node need not report it again.
 struct ForgetRanks {

@@ -396,6 +396,59 @@ TEST_F(ClusterTest, CancelEndsTheGangFirst) {
   EXPECT_FALSE(happen(Cancel{JobId(99), ""}).reply.ok());
 }
 
+TEST_F(ClusterTest, ACancelWithoutGraceIsToldToNodesThatWereAwayToo) {
+  join("a", 1);
+  const JobId id = submit(spec(1));
+  all_start(id);
+  happen(Cancel{id, "ada"});
+  sends.clear();
+  happen(Cancel{id, "ada", false, true});
+  ASSERT_EQ(sends.size(), 1U);
+  EXPECT_TRUE(std::get<EndRanks>(sends[0]).at_once);
+  sends.clear();
+  happen(Cancel{id, "ada"});
+  join("a", 1, {{id, 0, 0, {RankState::started}}});
+  ASSERT_EQ(sends.size(), 2U);
+  EXPECT_TRUE(std::get<EndRanks>(sends[1]).at_once) << "a later cancel does not give time again";
+  all_exit(id, 137);
+  EXPECT_EQ(job(id).state, JobState::cancelled);
+}
+
+TEST_F(ClusterTest, APlannedStopOfItsNodesCostsAJobNothing) {
+  join("a", 1);
+  join("b", 1);
+  JobSpec once = spec(2);
+  once.restarts = 0;
+  const JobId id = submit(once);
+  all_start(id);
+  RankStatus stopped{RankState::exited, 137, "it was shut down with its node"};
+  stopped.stopped = true;
+  // The other one has failed because it missed its peer, and was heard first.
+  report(id, 1, {RankState::exited, 1, "a peer is gone"});
+  report(id, 0, stopped);
+  EXPECT_EQ(job(id).attempt, 1);
+  EXPECT_EQ(job(id).losses, 0);
+  EXPECT_EQ(job(id).failures, 0);
+  EXPECT_EQ(job(id).bad_ends, 0);
+  EXPECT_TRUE(job(id).placed()) << "it starts again at once";
+}
+
+TEST_F(ClusterTest, TheElementsOfAnArrayAreReleasedTogether) {
+  join("a", 1);
+  std::vector<JobSpec> elements(3, spec(1));
+  for (std::int32_t index = 0; index < 3; ++index)
+    elements[static_cast<std::size_t>(index)].array = ArrayPart{JobId(), index, 3, 0};
+  const auto ids = happen(Submit{elements}).reply.value();
+  EXPECT_FALSE(happen(Release{ids[0], true}).reply.ok()) << "none of them is held";
+  for (const JobId id : {ids[1], ids[2]}) {
+    job(id).held = "is held";
+    derive(state, job(id), now);
+  }
+  EXPECT_EQ(happen(Release{ids[0], true}).reply.value(), (std::vector<JobId>{ids[1], ids[2]}));
+  EXPECT_EQ(job(ids[2]).held, "");
+  EXPECT_FALSE(happen(Release{submit(spec(1)), true}).reply.ok()) << "it is no element of an array";
+}
+
 TEST_F(ClusterTest, ATimeLimitEndsAJob) {
   join("a", 1);
   JobSpec limited = spec(1);

@@ -99,6 +99,9 @@ void Core::run() {
     auto outcome = turns_.turn(std::move(items), watchers.load() > 0);
     log_health(was_well);
     was_well = turns_.health().ok;
+    for (const std::string& node : outcome.lost)
+      log::warning("node {} is lost: it was not heard for {}; its gangs are ended and start again elsewhere",
+                   node, format_duration(cluster::lease));
     if (!outcome.delivery.empty()) deliver_(std::move(outcome.delivery));
     if (ended_) {
       for (const cluster::JobId id : outcome.ended) ended_(turns_.state().jobs.at(id));

@@ -256,19 +256,21 @@ void Hub::begin_reading(std::uint64_t id, const cluster::Job& job) {
   LogReader& reader = readers_.at(id);
   reader.begun = true;
   if (job.finished()) reader.follows = false;
-  std::set<std::string> nodes;
+  std::map<std::string, std::int32_t> nodes;  // and how many of the ranks that are asked for have run there
   for (std::size_t rank = 0; rank < job.places.size(); ++rank) {
-    if (reader.request.rank < 0 || static_cast<std::size_t>(reader.request.rank) == rank)
-      nodes.insert(job.places[rank].node);
+    if (reader.request.rank >= 0 && static_cast<std::size_t>(reader.request.rank) != rank) continue;
+    const bool has_run = job.ranks[rank].state != cluster::RankState::assigned && !job.ranks[rank].node_fault;
+    nodes[job.places[rank].node] += has_run ? 1 : 0;
   }
   // The places may be those of the attempt before, while the next one waits.
   const std::int32_t attempt = job.placed() || job.finished() ? job.attempt : job.attempt - 1;
-  for (const auto& node : nodes)
-    ask_for_logs(reader, {node, attempt}, reader.request.tail_lines, nodes.size());
+  for (const auto& [node, ranks] : nodes)
+    ask_for_logs(reader, {node, attempt}, reader.request.tail_lines, nodes.size(), ranks);
   close_if_done(reader);
 }
 
-void Hub::ask_for_logs(LogReader& reader, const FeedKey& key, std::int64_t tail_lines, std::size_t nodes) {
+void Hub::ask_for_logs(LogReader& reader, const FeedKey& key, std::int64_t tail_lines, std::size_t nodes,
+                       std::int32_t ranks) {
   const auto& [node, attempt] = key;
   if (attempt < 0 || !reader.asked.insert(key).second) return;
   const Agent* agent = speaker(node);
@@ -285,6 +287,7 @@ void Hub::ask_for_logs(LogReader& reader, const FeedKey& key, std::int64_t tail_
   wire::ReadLogs read{reader.id,           reader.request.job, attempt,
                       reader.request.rank, reader.follows,     tail_lines};
   read.credit_bytes = feed.window_bytes;
+  read.ranks = ranks;
   agent->socket->send(wire::encode(wire::ControllerMessage(read)));
 }
 

@@ -83,8 +83,10 @@ class Hub {
   Agent* speaker(const std::string& node) const;
   void restart_followers(const std::string& node);
   void begin_reading(std::uint64_t reader, const cluster::Job& job);
-  // `nodes` are asked at once, and share what the reader may have waiting here.
-  void ask_for_logs(LogReader& reader, const FeedKey& key, std::int64_t tail_lines, std::size_t nodes);
+  // `nodes` are asked at once, and share what the reader may have waiting here. `ranks` are known to have run
+  // there, 0: not known.
+  void ask_for_logs(LogReader& reader, const FeedKey& key, std::int64_t tail_lines, std::size_t nodes,
+                    std::int32_t ranks = 0);
   void pass_on(const std::string& node, const wire::LogChunk& chunk);
   void took(std::uint64_t reader, const FeedKey& key, std::int64_t bytes);
   void end_feed(const std::string& node, const wire::LogEnd& end);

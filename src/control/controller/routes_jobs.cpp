@@ -1,6 +1,7 @@
 // Jobs: submitted, listed, looked at, ended, forgotten.
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "base/visible.hpp"
 #include "control/controller/call.hpp"
@@ -22,7 +23,11 @@ void list_jobs(const Call& call) {
   const wire::JobQuery query{.all = call.is_set("all"),
                              .array = static_cast<std::uint64_t>(*array),
                              .before = static_cast<std::uint64_t>(std::max<std::int64_t>(*before, 0)),
-                             .limit = std::min(static_cast<std::size_t>(*limit), page_jobs_max)};
+                             .limit = std::min(static_cast<std::size_t>(*limit), page_jobs_max),
+                             .state = call.text("state"),
+                             .user = call.text("user"),
+                             .queue = call.text("queue"),
+                             .name = call.text("name")};
   call.show([query](const auto& state, const auto&) { return wire::jobs_json(state, query); });
 }
 
@@ -35,7 +40,7 @@ void submit(const Call& call) {
 void release(const Call& call) {
   const auto job = job_argument(call);
   if (!job) return call.refuse(job.error(), 404);
-  call.change(cluster::Release{*job});
+  call.change(cluster::Release{*job, call.is_set("array")});
 }
 
 void show_job(const Call& call) {
@@ -52,7 +57,7 @@ void cancel(const Call& call) {
   const auto job = job_argument(call);
   if (!job) return call.refuse(job.error(), 404);
   call.change(cluster::Cancel{*job, visible_line(call.text("by").substr(0, canceller_bytes_max)),
-                              call.is_set("array")});
+                              call.is_set("array"), call.is_set("now")});
 }
 
 void remove_jobs(const Call& call) {
@@ -67,6 +72,8 @@ void read_logs(const Call& call) {
   const auto rank = call.number("rank", -1);
   const auto tail = call.number("tail", 0);
   if (!rank || !tail || *tail < 0) return call.refuse(invalid("rank and tail are whole numbers"));
+  if (*rank < -1 || *rank > std::numeric_limits<std::int32_t>::max())
+    return call.refuse(invalid("there is no rank " + std::to_string(*rank)));
   call.services().hub.add_log_reader(call.exchange(),
                                      {*job, static_cast<std::int32_t>(*rank), call.is_set("follow"), *tail});
 }
@@ -79,6 +86,10 @@ std::span<const Route> job_routes() {
             .path = "/jobs",
             .query = {{"all", "1", "finished ones too"},
                       {"array", "ID", "only the elements of this job's array"},
+                      {"state", "STATE", "only jobs in this state"},
+                      {"user", "USER", "only those of this user"},
+                      {"queue", "QUEUE", "only those of this queue and its parts"},
+                      {"name", "TEXT", "only those with this in their name"},
                       {"limit", "N", "jobs a page, at most 1000"},
                       {"before", "ID", "the `next` of the page before"}},
             .answer = {"JobList"},
@@ -106,12 +117,15 @@ std::span<const Route> job_routes() {
             .handle = show_job},
       Route{.method = "POST",
             .path = "/jobs/{id}/cancel",
-            .query = {{"array", "1", "every element of its array"}, {"by", "NAME", "who, for the reason"}},
+            .query = {{"array", "1", "every element of its array"},
+                      {"by", "NAME", "who, for the reason"},
+                      {"now", "1", "kills its ranks instead of asking them to end"}},
             .answer = {"SubmitReply"},
             .summary = "Ends a job; the ids are what is being ended",
             .handle = cancel},
       Route{.method = "POST",
             .path = "/jobs/{id}/release",
+            .query = {{"array", "1", "every element of its array that is held or waits so"}},
             .answer = {"SubmitReply"},
             .summary = "Lets a job that is held, or waits after bad ends, start again at once",
             .handle = release},

@@ -68,7 +68,7 @@ class Letters {
     ranks_ += start.ranks.size();
   }
   void operator()(const cluster::EndRanks& end) {
-    add(end.node, wire::EndRanks{end.job, end.attempt, end.ranks});
+    add(end.node, wire::EndRanks{end.job, end.attempt, end.ranks, end.at_once});
     ++ranks_;
   }
   void operator()(const cluster::ForgetRanks& forget) {

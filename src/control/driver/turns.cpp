@@ -128,6 +128,11 @@ Turns::Outcome Turns::turn(std::vector<Item> items, bool watched) {
       if (job != state_.jobs.end() && job->second.finished() && job->second.finished_at == now)
         outcome.ended.push_back(id);
     }
+    for (const cluster::NodeName& name : effects.nodes) {
+      const auto node = state_.nodes.find(name);
+      if (node != state_.nodes.end() && node->second.lost && node->second.lost_at == now)
+        outcome.lost.push_back(name);
+    }
     outcome.delivery.resync = std::exchange(resync_, false);
   } else {
     refuse(outcome, committed, now);

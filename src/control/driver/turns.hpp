@@ -46,6 +46,7 @@ class Turns {
     };
     Delivery delivery;
     std::vector<cluster::JobId> ended;  // jobs
+    std::vector<cluster::NodeName> lost;
     std::vector<Answer> answers;
     std::vector<Query> queries;
   };

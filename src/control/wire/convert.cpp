@@ -153,6 +153,7 @@ void to_proto(const cluster::RankStatus& from, proto::RankStatus& to) {
   to.set_vanished(from.vanished);
   to.set_saved_at_ns(from.saved_at.time_since_epoch().count());
   to.set_node_fault(from.node_fault);
+  to.set_stopped(from.stopped);
 }
 
 Result<cluster::RankStatus> from_proto(const proto::RankStatus& from) {
@@ -163,7 +164,8 @@ Result<cluster::RankStatus> from_proto(const proto::RankStatus& from) {
                              valid_utf8(from.detail()),
                              from.vanished(),
                              Instant(Duration(from.saved_at_ns())),
-                             from.node_fault()};
+                             from.node_fault(),
+                             from.stopped()};
 }
 
 void to_proto(const cluster::Inventory& from, proto::Inventory& to) {

@@ -6,6 +6,7 @@
 #include <google/protobuf/util/json_util.h>
 
 #include "base/check.hpp"
+#include "base/json/parse.hpp"
 #include "base/text.hpp"
 
 namespace tutti::wire {
@@ -169,6 +170,9 @@ std::string print(const Message& message) {
 }
 
 Result<> parse(std::string_view text, Message& message) {
+  // Protobuf would take the one or the other of two values of a key, or both.
+  if (const auto strict = json::parse(text); !strict)
+    return invalid("the body is not the JSON that is expected here: " + strict.error().text());
   const auto parsed = google::protobuf::util::JsonStringToMessage({text.data(), text.size()}, &message);
   if (parsed.ok()) return {};
   return invalid("the body is not the JSON that is expected here: " +

@@ -241,6 +241,7 @@ std::string encode(const ControllerMessage& message) {
                  [&](const EndRanks& end) {
                    name_attempt(end, *to.mutable_end());
                    for (const std::int32_t rank : end.ranks) to.mutable_end()->add_ranks(rank);
+                   to.mutable_end()->set_at_once(end.at_once);
                  },
                  [&](const ForgetRanks& forget) {
                    name_attempt(forget, *to.mutable_forget());
@@ -255,6 +256,7 @@ std::string encode(const ControllerMessage& message) {
                    body.set_tail_lines(read.tail_lines);
                    body.set_finish(read.finish);
                    body.set_credit_bytes(read.credit_bytes);
+                   body.set_ranks(read.ranks);
                  },
                  [&](const LogCredit& credit) {
                    to.mutable_log_credit()->set_stream(credit.stream);
@@ -284,7 +286,8 @@ Result<ControllerMessage> decode_controller_message(std::string_view bytes) {
     case proto::ControllerMessage::kEnd:
       return ControllerMessage(EndRanks{cluster::JobId(from.end().job()),
                                         from.end().attempt(),
-                                        {from.end().ranks().begin(), from.end().ranks().end()}});
+                                        {from.end().ranks().begin(), from.end().ranks().end()},
+                                        from.end().at_once()});
     case proto::ControllerMessage::kForget:
       return ControllerMessage(ForgetRanks{cluster::JobId(from.forget().job()), from.forget().attempt(),
                                            from.forget().job_ended()});
@@ -292,7 +295,7 @@ Result<ControllerMessage> decode_controller_message(std::string_view bytes) {
       const auto& read = from.read_logs();
       return ControllerMessage(ReadLogs{read.stream(), cluster::JobId(read.job()), read.attempt(),
                                         read.rank(), read.follow(), read.tail_lines(), read.finish(),
-                                        read.credit_bytes()});
+                                        read.credit_bytes(), read.ranks()});
     }
     case proto::ControllerMessage::kLogCredit: {
       const auto& credit = from.log_credit();

@@ -87,7 +87,8 @@ struct EndRanks {
   cluster::JobId job;
   std::int32_t attempt = 0;
   std::vector<std::int32_t>
-      ranks;  // whose ends are waited for; the end of one that never came is reported too
+      ranks;             // whose ends are waited for; the end of one that never came is reported too
+  bool at_once = false;  // without the grace period
 };
 struct ForgetRanks {
   cluster::JobId job;
@@ -103,6 +104,7 @@ struct ReadLogs {
   std::int64_t tail_lines = 0;
   bool finish = false;
   std::int64_t credit_bytes = 0;
+  std::int32_t ranks = 0;  // that have run there, and so have left logs; 0: not known
 };
 struct LogCredit {
   std::uint64_t stream = 0;

@@ -46,7 +46,7 @@ Result<cluster::JobSpec> spec_from(const cluster::State& state, const proto::Sto
 Result<cluster::Job> job_from(const cluster::State& state, const proto::StoredJob& from) {
   auto spec = spec_from(state, from);
   if (!spec) return std::move(spec).error();
-  if (from.state() < 0 || from.state() > 6 || from.ending() < 0 || from.ending() > 7)
+  if (from.state() < 0 || from.state() > 6 || from.ending() < 0 || from.ending() > 9)
     return invalid("no such state");
   cluster::Job to;
   to.id = cluster::JobId(from.id());

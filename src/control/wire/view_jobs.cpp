@@ -38,6 +38,7 @@ void fill_places(const cluster::Job& job, proto::JobView& view) {
 void fill_detail(const cluster::Job& job, proto::JobDetail& view) {
   add_strings(job.spec.command, *view.mutable_command());
   view.set_workdir(job.spec.workdir);
+  view.set_grace_s(in_seconds(job.spec.grace));
   for (std::size_t rank = 0; rank < job.ranks.size(); ++rank) {
     auto* added = view.add_rank_states();
     added->set_rank(static_cast<std::int32_t>(rank));
@@ -76,6 +77,18 @@ void fill_job(const cluster::State& state, const cluster::Job& job, proto::JobVi
   fill_places(job, view);
 }
 
+// Of which at most so many are looked at for one page: the loop that answers has other things to do.
+constexpr std::size_t page_looks_max = 20'000;
+
+bool matches(const cluster::Job& job, const JobQuery& query) {
+  const std::string& queue = job.spec.queue;
+  const bool in_queue = query.queue.empty() || queue == query.queue || queue.starts_with(query.queue + "/");
+  return in_queue && (query.all || !job.finished()) &&
+         (query.state.empty() || cluster::state_name(job) == query.state) &&
+         (query.user.empty() || job.spec.user == query.user) &&
+         (query.name.empty() || job.spec.name.find(query.name) != std::string::npos);
+}
+
 // Two objects as one. Neither is empty.
 std::string beside(std::string first, const std::string& second) {
   first.back() = ',';
@@ -95,9 +108,13 @@ std::string job_json(const cluster::State& state, const cluster::Job& job, bool 
 
 Result<std::string> jobs_json(const cluster::State& state, const JobQuery& query) {
   proto::JobList list;
+  cluster::JobId last;
+  std::size_t looked = 0;
   const auto add = [&](const cluster::Job& job) {
-    if (static_cast<std::size_t>(list.jobs_size()) == query.limit) return false;
-    fill_job(state, job, *list.add_jobs());
+    if (static_cast<std::size_t>(list.jobs_size()) == query.limit || looked == page_looks_max) return false;
+    ++looked;
+    last = job.id;
+    if (matches(job, query)) fill_job(state, job, *list.add_jobs());
     return true;
   };
   const cluster::JobId end(query.before == 0 ? ~std::uint64_t{0} : query.before);
@@ -106,10 +123,8 @@ Result<std::string> jobs_json(const cluster::State& state, const JobQuery& query
     const auto elements = cluster::array_elements(state, cluster::JobId(query.array));
     if (!elements) return elements.error();
     for (auto at = std::lower_bound(elements->begin(), elements->end(), end);
-         complete && at != elements->begin();) {
-      const auto& job = state.jobs.at(*--at);
-      if (query.all || !job.finished()) complete = add(job);
-    }
+         complete && at != elements->begin();)
+      complete = add(state.jobs.at(*--at));
   } else if (query.all) {
     for (auto at = state.jobs.lower_bound(end); complete && at != state.jobs.begin();)
       complete = add((--at)->second);
@@ -117,7 +132,7 @@ Result<std::string> jobs_json(const cluster::State& state, const JobQuery& query
     for (auto at = state.active.lower_bound(end); complete && at != state.active.begin();)
       complete = add(state.jobs.at(*--at));
   }
-  if (!complete) list.set_next(list.jobs(list.jobs_size() - 1).id());
+  if (!complete) list.set_next(last.text());
   return print(list);
 }
 

@@ -22,13 +22,14 @@ void fill_node(const cluster::State& state, const cluster::Node& node, const Use
     added->set_model(device.model);
     added->set_memory_mib(to_mib(device.memory));
     const std::int32_t in_use = used == use.shares.end() ? 0 : used->second;
-    added->set_share_free(device.silent ? 0 : sched::whole_share - in_use);
+    added->set_share_free(device.silent || node.lost ? 0 : sched::whole_share - in_use);
     if (device.silent) added->set_silent(true);
+    if (device.uuid.starts_with(cluster::fake_uuid_prefix)) added->set_fake(true);
   }
   view.set_cpus(node.inventory.cpus);
-  view.set_cpus_free(node.inventory.cpus - use.cpus);
+  view.set_cpus_free(node.lost ? 0 : node.inventory.cpus - use.cpus);
   view.set_memory_mib(to_mib(node.inventory.memory));
-  view.set_memory_free_mib(to_mib(node.inventory.memory - use.memory));
+  view.set_memory_free_mib(node.lost ? 0 : to_mib(node.inventory.memory - use.memory));
   if (node.agent_pid > 0) view.set_agent_pid(static_cast<std::int32_t>(node.agent_pid));
   add_strings(use.jobs, *view.mutable_jobs());
   view.set_reason(cluster::reason_of(node));

@@ -35,6 +35,11 @@ struct JobQuery {
   std::uint64_t array = 0;   // only elements of this job's array; 0: all jobs
   std::uint64_t before = 0;  // only ids below this one; 0: from the newest
   std::size_t limit = 100;
+  // Only those of which this is true; "" is true of all.
+  std::string state = {};
+  std::string user = {};
+  std::string queue = {};  // or a part of it
+  std::string name = {};   // a part of it
 };
 Result<std::string> jobs_json(const cluster::State& state, const JobQuery& query);
 

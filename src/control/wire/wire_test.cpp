@@ -273,6 +273,10 @@ TEST(Messages, TravelBothWays) {
       decode_controller_message(encode(ControllerMessage(EndRanks{cluster::JobId(3), 1, {5, 7}})));
   ASSERT_TRUE(ended.ok());
   EXPECT_EQ(std::get<EndRanks>(*ended).ranks, (std::vector<std::int32_t>{5, 7}));
+  EXPECT_FALSE(std::get<EndRanks>(*ended).at_once);
+  const auto killed =
+      decode_controller_message(encode(ControllerMessage(EndRanks{cluster::JobId(3), 1, {5}, true})));
+  EXPECT_TRUE(std::get<EndRanks>(*killed).at_once);
 }
 
 TEST(Messages, BadOnesAreRefused) {

@@ -98,7 +98,8 @@ void Users::submit() {
 void Users::cancel() {
   if (jobs_.empty()) return;
   const cluster::JobId job = jobs_[world_.prng.below(jobs_.size())];
-  ask("cancel " + job.text(), cluster::Cancel{job, "somebody", world_.prng.chance(0.2)}, false);
+  ask("cancel " + job.text(),
+      cluster::Cancel{job, "somebody", world_.prng.chance(0.2), job.number() % 4 == 0}, false);
 }
 
 // ---- nodes
@@ -118,7 +119,8 @@ void Users::clean_up() {
   }
   for (const cluster::JobId id : controller_.state().active) {
     const cluster::Job& job = controller_.state().jobs.at(id);
-    const bool being_cancelled = job.ending == cluster::EndCause::cancelled;
+    const bool being_cancelled =
+        job.ending == cluster::EndCause::cancelled || job.ending == cluster::EndCause::killed;
     // Somebody looks at what is held, and sees that it was the job, or that it was not.
     const bool held = !job.held.empty();
     if (held && !is_poison(job.spec.command)) ask("release " + id.text(), cluster::Release{id}, false);

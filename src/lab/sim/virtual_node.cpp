@@ -319,7 +319,7 @@ void VirtualNode::exit_process(const RankKey& key, std::uint64_t process, std::o
   agent_later(world_.between(0ms, 2ms), [this, key, status] { keeper_->exited(key, status); });
 }
 
-void VirtualNode::end(const RankKey& key) {
+void VirtualNode::end(const RankKey& key, bool at_once) {
   if (doomed_) return;
   // Half of those that have not started yet can be stopped for sure.
   if (starting_.contains(key) && world_.prng.chance(0.5)) {
@@ -327,10 +327,12 @@ void VirtualNode::end(const RankKey& key) {
     return agent_later(Duration::zero(), [this, key] { keeper_->started(key, failed("it was stopped")); });
   }
   const auto found = disk_.find(key);
-  if (found == disk_.end() || found->second.process == 0 || found->second.ending) return;
-  found->second.ending = true;
-  node_later(world_.between(1ms, found->second.grace),
-             [this, key, process = found->second.process] { exit_process(key, process, 143); });
+  if (found == disk_.end() || found->second.process == 0) return;
+  if (std::exchange(found->second.ending, true) && !at_once) return;
+  node_later(world_.between(1ms, at_once ? 5ms : found->second.grace),
+             [this, key, process = found->second.process, code = at_once ? 137 : 143] {
+               exit_process(key, process, code);
+             });
 }
 
 void VirtualNode::forget(const RankKey& key) {

@@ -73,7 +73,7 @@ class VirtualNode final : private keeper::Processes {
   void put_aside(const std::string& cluster) override;
   std::vector<std::int32_t> free_ports() const override { return {}; }
   Result<> take_port(const wire::StartRanks&) override { return {}; }
-  void end(const RankKey& key) override;
+  void end(const RankKey& key, bool at_once) override;
   void forget(const RankKey& key) override;
   void look(const std::vector<RankKey>& running) override;
 

@@ -176,7 +176,7 @@ Result<> Client::Connection::connect_to(const addrinfo& address) {
   ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   if (::connect(descriptor, address.ai_addr, address.ai_addrlen) == 0) return {};
   if (errno != EINPROGRESS) return failed(why_errno());
-  if (!wait_for(descriptor, POLLOUT, deadline, nullptr)) return failed("no answer");
+  if (!wait_for(descriptor, POLLOUT, deadline, idle)) return failed("no answer");
   int failure = 0;
   socklen_t size = sizeof failure;
   ::getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &failure, &size);
@@ -221,6 +221,7 @@ Result<> Client::Connection::open_tls(const Target& target) {
     const int done = SSL_connect(tls);
     if (done == 1) return {};
     if (wait_tls(done)) continue;
+    if (Clock::now() >= deadline) return failed("no answer in time");
     const long verdict = SSL_get_verify_result(tls);
     return failed(verdict == X509_V_OK ? "the TLS handshake failed" : X509_verify_cert_error_string(verdict));
   }
@@ -265,9 +266,18 @@ Client::Client(Client&&) noexcept = default;
 Client& Client::operator=(Client&&) noexcept = default;
 Client::~Client() = default;
 
+std::function<bool()> Client::telling_wait() const {
+  if (!waits_) return nullptr;
+  return [this] {
+    waits_();
+    return true;
+  };
+}
+
 Result<> Client::connect() {
   if (connection_) return {};
   auto connection = std::make_unique<Connection>();
+  connection->idle = telling_wait();
   if (auto opened = connection->open(target_, !token_.empty()); !opened) {
     if (opened.error().code() == ErrorCode::invalid)
       return std::move(opened).error().within("controller " + target_.text());
@@ -320,7 +330,7 @@ Result<Response> Client::request(const std::string& method, const std::string& p
   if (auto connected = connect(); !connected) return std::move(connected).error();
   Connection& connection = *connection_;
   connection.deadline = Clock::now() + timeout;
-  connection.idle = nullptr;
+  connection.idle = telling_wait();
   sent_ = true;
   const auto sent = connection.send(make_message(target_, token_, method, path, body));
   http::response_parser<http::string_body> parser;
@@ -329,7 +339,12 @@ Result<Response> Client::request(const std::string& method, const std::string& p
   auto done = parse(
       parser, connection.unread, [&] { return connection.receive(); }, [] { return true; });
   if (!done) {
+    const bool silent = Clock::now() >= connection.deadline;
     connection_.reset();
+    // Whoever keeps a connection open and says nothing has not been spoken to in the wrong way.
+    if (silent)
+      return unreachable(target_, "it has not answered within " + format_duration(timeout))
+          .remedy("it is there, and stopped, stuck or busy: its log may tell; try again in a while");
     if (!sent) done = sent;
     return unreachable(target_, done.error().message())
         .remedy(target_.ca_file.empty() ? plain_hint : tls_hint);

@@ -39,6 +39,9 @@ class Client {
   Result<Response> request(const std::string& method, const std::string& path, const std::string& body = {},
                            Duration timeout = 60s);
 
+  // Called several times a second while a request waits for its answer, or for the connection.
+  void on_wait(std::function<void()> tell) { waits_ = std::move(tell); }
+
   // Of a request that failed: the other side may have got it, and may have done it.
   bool may_have_arrived() const { return sent_; }
 
@@ -50,10 +53,12 @@ class Client {
  private:
   struct Connection;
   Result<> connect();
+  std::function<bool()> telling_wait() const;
 
   Target target_;
   std::string token_;
   bool sent_ = false;
+  std::function<void()> waits_;
   std::unique_ptr<Connection> connection_;
 };
 

@@ -28,6 +28,16 @@ std::size_t begun_letter_bytes(std::string_view bytes) {
   return 0;
 }
 
+// What the controller knows to have run here, and nobody finds any more.
+std::string not_here(std::int32_t ranks, std::size_t found) {
+  if (ranks <= 0 || found >= static_cast<std::size_t>(ranks)) return "";
+  const std::size_t gone = static_cast<std::size_t>(ranks) - found;
+  return (ranks == 1 ? "the log is" : std::to_string(gone) + " of " + std::to_string(ranks) + " logs are") +
+         std::string(
+             " not here any more: a node removes them after a while (--keep-logs and --keep-logs-max of "
+             "its agent); or the rank never started");
+}
+
 }  // namespace
 
 Logs::Logs(net::Loop& loop, std::string ranks_folder, Calls calls)
@@ -134,7 +144,8 @@ void Logs::looked(const Key& key, std::uint64_t serial, Look look) {
                                     [&](const auto& source) { return look.running.contains(source.first); }));
   if (asked_since) return this->look(key);
   if (goes_on) return;
-  calls_.send(wire::LogEnd{key.first, key.second, reader.unread});
+  calls_.send(wire::LogEnd{key.first, key.second,
+                           reader.unread + not_here(reader.request.ranks, reader.sources.size())});
   readers_.erase(found);
 }
 

@@ -162,6 +162,7 @@ RankStatus ShimProcesses::adopt_one(const RankKey& key) {
     entry.grace = spec ? spec->grace : Duration::zero();
     auto pidfd = rank::open_pidfd(entry.shim.pid);
     watch(key, entry, pidfd ? std::move(*pidfd) : files::FileDescriptor());
+    rank::unmark_stopped(folder);
     log::info("adopted rank {} (pid {})", key.text(), entry.shim.pid);
     return {RankState::started};
   }
@@ -173,6 +174,11 @@ RankStatus ShimProcesses::adopt_one(const RankKey& key) {
   const bool recorded = end.status.has_value();
   if (!recorded)
     end.status = RankStatus{RankState::exited, 137, "it was gone when its agent came back", true};
+  // What has done its work has done it; a peer that was shut down sooner may have made others fail.
+  if (rank::is_stopped(folder) && end.status->exit_code != 0) {
+    end.status = RankStatus{RankState::exited, 137, "it was shut down with its node"};
+    end.status->stopped = true;
+  }
   if ((recorded && !hold.exists()) || rank::kill_leftovers(end.hold, end.shim)) {
     end.hold.remove();
     return *end.status;
@@ -390,7 +396,7 @@ RankStatus ShimProcesses::verdict(const Ended& end) const {
                 "that started sessions of their own may live on"};
 }
 
-void ShimProcesses::end(const RankKey& key) {
+void ShimProcesses::end(const RankKey& key, bool at_once) {
   if (starts_.stop(key)) {
     loop_.post([this, key] { calls_.started(key, failed("it was ended before it started")); });
     return;
@@ -398,9 +404,11 @@ void ShimProcesses::end(const RankKey& key) {
   const auto found = running_.find(key);
   if (found == running_.end()) return;
   Entry& entry = found->second;
-  if (auto asked = rank::end_shim(entry.shim, false); !asked)
+  if (auto asked = rank::end_shim(entry.shim, at_once); !asked)
     log::warning("cannot end rank {}: {}", key.text(), asked.error().text());
-  if (!entry.patience) entry.patience = loop_.after(entry.grace + shim_patience, [this, key] { force(key); });
+  if (at_once && entry.forced == 0) entry.patience.reset();
+  const Duration grace = at_once ? Duration::zero() : entry.grace;
+  if (!entry.patience) entry.patience = loop_.after(grace + shim_patience, [this, key] { force(key); });
 }
 
 // The shim is stopped, held up by a disk, or cannot signal its rank. First the rank, so that a shim that can

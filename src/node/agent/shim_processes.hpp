@@ -54,7 +54,7 @@ class ShimProcesses final : public keeper::Processes {
   std::vector<std::int32_t> free_ports() const override { return ports_.free(); }
   Result<> take_port(const wire::StartRanks& attempt) override;
   void start(const wire::StartRanks& attempt, const std::string& workdir) override;
-  void end(const RankKey& key) override;
+  void end(const RankKey& key, bool at_once) override;
   void forget(const RankKey& key) override;
   Bytes kept() const override { return attic_.kept(); }
   void job_ended(cluster::JobId job) override { attic_.job_ended(job); }

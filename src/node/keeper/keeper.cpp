@@ -69,7 +69,7 @@ void Keeper::on(const wire::Welcome& welcome) {
     return processes_.remember({self_.cluster, self_.jobs_seen});
   }
   next_cluster_ = welcome.cluster;
-  for (auto& [key, status] : ranks_) end(key, status);
+  for (auto& [key, status] : ranks_) end(key, status, false);
   for (const auto& [attempt, start] : preparing_) processes_.stop_preparing(attempt.first, attempt.second);
   leave_old_cluster();
 }
@@ -181,7 +181,7 @@ void Keeper::start(const wire::StartRanks& attempt, const std::string& workdir) 
   for (const wire::StartRank& rank : attempt.ranks) {
     const RankKey key{attempt.job, attempt.attempt, rank.rank};
     ranks_[key] = {};
-    starting_[key] = false;
+    starting_[key] = Wanted::start;
   }
   processes_.start(attempt, workdir);
 }
@@ -190,12 +190,12 @@ void Keeper::start(const wire::StartRanks& attempt, const std::string& workdir) 
 void Keeper::started(const RankKey& key, const Result<>& outcome) {
   const auto start = starting_.extract(key);
   if (start.empty()) return;
-  const bool unwanted = start.mapped();
+  const bool unwanted = start.mapped() != Wanted::start;
   cluster::RankStatus& status = ranks_.at(key);
   if (outcome) {
     status.state = RankState::started;
     report(key);
-    if (unwanted) processes_.end(key);
+    if (unwanted) processes_.end(key, start.mapped() == Wanted::end_at_once);
     return;
   }
   if (unwanted) {
@@ -242,20 +242,20 @@ void Keeper::on(const wire::EndRanks& end) {
   // them.
   for (const std::int32_t rank : end.ranks) {
     const auto at = ranks_.try_emplace({end.job, end.attempt, rank}, never_started()).first;
-    this->end(at->first, at->second);
+    this->end(at->first, at->second, end.at_once);
     if (at->second.state == RankState::exited) report(at->first);
   }
   stop_preparing_if_unwanted(end.job, end.attempt);
 }
 
-void Keeper::end(const RankKey& key, cluster::RankStatus& status) {
+void Keeper::end(const RankKey& key, cluster::RankStatus& status, bool at_once) {
   if (const auto start = starting_.find(key); start != starting_.end()) {
-    start->second = true;
-    processes_.end(key);
+    start->second = std::max(start->second, at_once ? Wanted::end_at_once : Wanted::end);
+    processes_.end(key, at_once);
   } else if (status.state == RankState::assigned) {
     status = never_started();
   } else if (status.state == RankState::started) {
-    processes_.end(key);
+    processes_.end(key, at_once);
   }
 }
 

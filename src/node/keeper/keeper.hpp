@@ -64,6 +64,7 @@ class Keeper {
  private:
   using Attempt = std::pair<cluster::JobId, std::int32_t>;
   using Ranks = std::map<RankKey, cluster::RankStatus>;
+  enum class Wanted { start, end, end_at_once };  // of a rank whose start is under way
 
   // The ranks of one attempt follow each other.
   std::pair<Ranks::iterator, Ranks::iterator> ranks_of(cluster::JobId job, std::int32_t attempt);
@@ -72,7 +73,7 @@ class Keeper {
   void leave_old_cluster();
   void start(const wire::StartRanks& attempt, const std::string& workdir);
   // It never runs, or ends as soon as it is known that it does.
-  void end(const RankKey& key, cluster::RankStatus& status);
+  void end(const RankKey& key, cluster::RankStatus& status, bool at_once);
   void stop_preparing_if_unwanted(cluster::JobId job, std::int32_t attempt);
   void fail(const RankKey& key, const Error& why);
   // It is no fault of the program.
@@ -88,7 +89,7 @@ class Keeper {
   bool going_aside_ = false;  // what was of the old cluster is being moved
   // The ranks of both are `assigned`: their folder is under way, or their start is.
   std::map<Attempt, wire::StartRanks> preparing_;
-  std::map<RankKey, bool> starting_;  // true: to be ended as soon as it has started
+  std::map<RankKey, Wanted> starting_;  // it is ended as soon as it has started, if that is wanted by then
 };
 
 }  // namespace tutti::keeper

@@ -22,6 +22,7 @@ struct FakeProcesses final : Processes {
   int prepared = 0;
   bool port_in_use = false;
   std::vector<std::string> dropped;
+  std::vector<RankKey> killed;
   std::vector<std::string> aside;
   Membership remembered;
   std::vector<RankKey> looked_at;
@@ -44,7 +45,10 @@ struct FakeProcesses final : Processes {
     if (port_in_use) return failed("port 20001 is not free");
     return {};
   }
-  void end(const RankKey& key) override { ended.push_back(key); }
+  void end(const RankKey& key, bool at_once) override {
+    ended.push_back(key);
+    if (at_once) killed.push_back(key);
+  }
   void forget(const RankKey& key) override { forgotten.push_back(key); }
   void look(const std::vector<RankKey>& running) override { looked_at = running; }
 };
@@ -107,6 +111,9 @@ TEST_F(KeeperTest, AnEndIsToldUntilItIsForgotten) {
   EXPECT_TRUE(processes.forgotten.empty()) << "it still runs";
   keeper.on(wire::EndRanks{cluster::JobId(7), 0, {0}});
   EXPECT_EQ(processes.ended, std::vector{key(0)});
+  EXPECT_TRUE(processes.killed.empty());
+  keeper.on(wire::EndRanks{cluster::JobId(7), 0, {0}, true});
+  EXPECT_EQ(processes.killed, std::vector{key(0)}) << "also one that has been asked to end";
   keeper.exited(key(0), {RankState::exited, 143, ""});
   keeper.exited(key(0), {RankState::exited, 0, ""});
   EXPECT_EQ(last_report().status.exit_code, 143) << "the first end counts";

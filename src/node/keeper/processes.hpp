@@ -63,9 +63,9 @@ class Processes {
   // never from in here: a rank runs, or will not run any more. Its key is on the disk before it runs. The
   // error is `unknown` where such a rank was started here before and its end acknowledged.
   virtual void start(const wire::StartRanks& attempt, const std::string& workdir) = 0;
-  // Asks a rank that runs to end, within its grace period. Of a start that is under way it stops what can
-  // still be stopped for sure, which is then an error of that start; what it cannot stop starts.
-  virtual void end(const RankKey& key) = 0;
+  // Asks a rank that runs to end, within its grace period or at once. Of a start that is under way it stops
+  // what can still be stopped for sure, which is then an error of that start; what it cannot stop starts.
+  virtual void end(const RankKey& key, bool at_once) = 0;
   // The end of this rank is acknowledged: adopt() does not find it any more.
   virtual void forget(const RankKey& key) = 0;
   // How much room the logs of ranks take that were forgotten. Returns at once.

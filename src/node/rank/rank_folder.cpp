@@ -293,6 +293,14 @@ Result<std::optional<ShimProcess>> take_over(const std::string& folder) {
 
 bool is_given_up(const std::string& folder) { return access(path_of(folder, "given_up").c_str(), F_OK) == 0; }
 
+Result<> mark_stopped(const std::string& folder) {
+  return files::replace_file(path_of(folder, "stopped"), "");
+}
+
+bool is_stopped(const std::string& folder) { return access(path_of(folder, "stopped").c_str(), F_OK) == 0; }
+
+void unmark_stopped(const std::string& folder) { unlink(path_of(folder, "stopped").c_str()); }
+
 bool is_alive(const ShimProcess& shim) {
   const auto status = read_process(shim.pid);
   return status && status->start_time == shim.start_time && status->state != 'Z' && status->state != 'X';

@@ -81,6 +81,12 @@ Result<std::optional<ShimProcess>> read_shim(const std::string& folder);
 Result<std::optional<ShimProcess>> take_over(const std::string& folder);
 bool is_given_up(const std::string& folder);
 
+// The node is being shut down as planned: how the rank ends from now on is nobody's fault. Taken back for a
+// rank that has lived on.
+Result<> mark_stopped(const std::string& folder);
+bool is_stopped(const std::string& folder);
+void unmark_stopped(const std::string& folder);
+
 // The process of this very start: one that has ended or that got the same pid later does not count.
 bool is_alive(const ShimProcess& shim);
 

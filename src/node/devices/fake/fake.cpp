@@ -56,7 +56,7 @@ Result<cluster::Inventory> fake_inventory(std::string_view spec) {
     cluster::Device device;
     device.model = model;
     device.memory = memory_of(model);
-    device.uuid = "FAKE-" + std::to_string(index);
+    device.uuid = std::string(cluster::fake_uuid_prefix) + std::to_string(index);
     inventory.devices.push_back(std::move(device));
   }
   return inventory;

@@ -1,0 +1,48 @@
+#include "cli/job_reading.hpp"
+
+#include <algorithm>
+
+#include "control/cluster/model.hpp"
+
+namespace tutti::cli {
+
+using nlohmann::json;
+
+namespace {
+constexpr std::int64_t page_jobs = 1000;
+}
+
+std::string text_of(const json& object, const char* key) {
+  return object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
+}
+
+std::string rank_summary(const json& job) {
+  const std::string ranks = std::to_string(job["ranks"].get<int>());
+  return job["ranks"] == job["ranks_wanted"]
+             ? ranks
+             : ranks + " of " + std::to_string(job["ranks_wanted"].get<int>());
+}
+
+Result<json> read_jobs(Cluster& cluster, const std::string& query, std::int64_t limit, bool* more) {
+  auto jobs = json::array();
+  std::string before;
+  while (static_cast<std::int64_t>(jobs.size()) < limit) {
+    const std::int64_t left = std::min(limit - static_cast<std::int64_t>(jobs.size()), page_jobs);
+    auto page = cluster.get("jobs?limit=" + std::to_string(left) + query +
+                            (before.empty() ? "" : "&before=" + before));
+    if (!page) return std::move(page).error();
+    for (auto& job : (*page)["jobs"]) jobs.push_back(std::move(job));
+    before = text_of(*page, "next");
+    if (before.empty()) break;
+  }
+  if (more != nullptr) *more = !before.empty();
+  return jobs;
+}
+
+Result<json> read_array(Cluster& cluster, const std::string& job) {
+  auto elements = read_jobs(cluster, "&all=1&array=" + url_encode(job), cluster::array_elements_max);
+  if (elements) std::reverse(elements->begin(), elements->end());
+  return elements;
+}
+
+}  // namespace tutti::cli

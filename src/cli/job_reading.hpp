@@ -1,0 +1,27 @@
+// Jobs as the commands about them read them from the API. Main thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "base/result.hpp"
+#include "cli/cluster.hpp"
+
+namespace tutti::cli {
+
+// "" if it is not there.
+std::string text_of(const nlohmann::json& object, const char* key);
+
+// "8", or "4 of 8" where the attempt has fewer than are wanted.
+std::string rank_summary(const nlohmann::json& job);
+
+// Page after page, newest first. `more`: there are others beyond the limit.
+Result<nlohmann::json> read_jobs(Cluster& cluster, const std::string& query, std::int64_t limit,
+                                 bool* more = nullptr);
+
+// The elements of the array that the job belongs to, in order.
+Result<nlohmann::json> read_array(Cluster& cluster, const std::string& job);
+
+}  // namespace tutti::cli
