@@ -17,14 +17,15 @@ struct Known {
   std::string_view model_type;  // as config.json has it
   std::string_view name;        // as llama.cpp has it
   bool pairs_neighbours = false;
-  bool any_bias = false;  // attention and feed-forward parts may have them or not
+  bool any_bias = false;      // attention and feed-forward parts may have them or not
+  bool any_head_size = true;  // all heads together may be wider than the model, or narrower
 };
 
 constexpr std::array known{
-    Known{.model_type = "gpt2", .name = "gpt2"},
+    Known{.model_type = "gpt2", .name = "gpt2", .any_head_size = false},
     Known{.model_type = "llama", .name = "llama", .pairs_neighbours = true, .any_bias = true},
     Known{.model_type = "mistral", .name = "llama", .pairs_neighbours = true},
-    Known{.model_type = "qwen2", .name = "qwen2"},
+    Known{.model_type = "qwen2", .name = "qwen2", .any_head_size = false},
     Known{.model_type = "qwen3", .name = "qwen3"},
     Known{.model_type = "qwen3_moe", .name = "qwen3moe"},
 };
@@ -48,9 +49,10 @@ Result<> check_features(const Known& family, const Shape& shape) {
   if (!usual_bias && !family.any_bias) return not_there(family, "such biases");
   if (shape.window > 0 && shape.window < shape.context)
     return not_there(family, "sliding window of " + std::to_string(shape.window) + " tokens");
-  if (family.name == "gpt2" &&
-      (shape.kv_heads != shape.heads || shape.head_size * shape.heads != shape.hidden))
-    return not_there(family, "such heads");
+  if (!family.any_head_size && shape.head_size * shape.heads != shape.hidden)
+    return not_there(family, "heads of " + std::to_string(shape.head_size) + " numbers each");
+  if (family.name == "gpt2" && shape.kv_heads != shape.heads)
+    return not_there(family, "keys that queries share");
   const bool mixture = shape.experts.count > 0;
   if (mixture != (family.name == "qwen3moe")) return not_there(family, mixture ? "experts" : "dense models");
   if (!mixture) return {};

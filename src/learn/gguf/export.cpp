@@ -19,12 +19,17 @@
 namespace tutti::gguf {
 namespace {
 
-using safetensors::Type;
+namespace weights = safetensors;
+
+Type type_of(weights::Type type) {
+  if (type == weights::Type::f32) return Type::f32;
+  return type == weights::Type::f16 ? Type::f16 : Type::bf16;
+}
 
 // What most of the tensors are of, by its number in the format.
-std::uint32_t file_type(Type type) {
-  if (type == Type::f32) return 0;
-  return type == Type::f16 ? 1 : 32;
+std::uint32_t file_type(weights::Type type) {
+  if (type == weights::Type::f32) return 0;
+  return type == weights::Type::f16 ? 1 : 32;
 }
 
 // Rows of a head from halves apart to neighbours: those of pair p become rows 2p and 2p + 1.
@@ -47,22 +52,27 @@ class Writer {
   Result<> write(const Architecture& architecture, const Fields& fields) {
     std::vector<Tensor> tensors;
     for (const Planned& planned : architecture.tensors)
-      tensors.push_back({planned.name, planned.shape, planned.always_f32 ? Type::f32 : options_.type});
+      tensors.push_back({planned.name, planned.shape, type_of(written_as(planned))});
     const Layout layout = lay_out(fields, tensors);
     if (auto put = files::write_at(file_, 0, as_bytes(layout.head), path_); !put) return put;
     // The room behind the last tensor is part of the file.
     if (::ftruncate(file_, static_cast<off_t>(layout.file_bytes)) != 0)
       return failed_errno("cannot write " + path_, errno);
-    for (const Tensor& tensor : tensors) bytes_in_all_ += *safetensors::bytes_of(Type::f32, tensor.shape);
+    for (const Tensor& tensor : tensors) bytes_in_all_ += static_cast<std::uint64_t>(tensor.elements()) * 4;
     for (std::size_t at = 0; at < tensors.size(); ++at) {
-      auto put = write_tensor(architecture.tensors[at], tensors[at].type, layout.begins[at]);
+      auto put = write_tensor(architecture.tensors[at], layout.begins[at]);
       if (!put) return std::move(put).error().within("tensor '" + tensors[at].name + "'");
     }
     return files::sync_file(file_, path_);
   }
 
  private:
-  Result<> write_tensor(const Planned& planned, Type type, std::uint64_t begin) {
+  weights::Type written_as(const Planned& planned) const {
+    return planned.always_f32 ? weights::Type::f32 : options_.type;
+  }
+
+  Result<> write_tensor(const Planned& planned, std::uint64_t begin) {
+    const weights::Type type = written_as(planned);
     if (planned.parts.empty()) return write_numbers(planned.numbers, type, begin);
     for (const std::string& part : planned.parts) {
       if (auto written = write_part(planned, part, type, begin); !written) return written;
@@ -71,11 +81,12 @@ class Writer {
   }
 
   // As many rows at a time as fit into memory, and whole heads of those whose order changes.
-  Result<> write_part(const Planned& planned, const std::string& part, Type type, std::uint64_t& begin) {
+  Result<> write_part(const Planned& planned, const std::string& part, weights::Type type,
+                      std::uint64_t& begin) {
     const std::string name = checkpoint::model_prefix + part;
     const auto found = checkpoint_.tensors().find(name);
     if (found == checkpoint_.tensors().end()) return failed("the checkpoint has no " + part);
-    if (found->second.type != Type::f32) return failed("it is not of 32-bit floats");
+    if (found->second.type != weights::Type::f32) return failed("it is not of 32-bit floats");
     const auto& shape = found->second.shape;
     const std::int64_t columns = shape.size() == 2 ? shape[1] : 1;
     const std::int64_t unit = std::max<std::int64_t>(planned.paired_rows, 1);
@@ -94,14 +105,14 @@ class Writer {
         floats_.swap(paired_);
       }
       if (auto written = write_numbers(floats_, type, begin); !written) return written;
-      begin += floats_.size() * safetensors::size_of(type);
+      begin += floats_.size() * weights::size_of(type);
     }
     return {};
   }
 
-  Result<> write_numbers(std::span<const float> numbers, Type type, std::uint64_t begin) {
-    bytes_.resize(numbers.size() * safetensors::size_of(type));
-    safetensors::from_floats(numbers, type, bytes_);
+  Result<> write_numbers(std::span<const float> numbers, weights::Type type, std::uint64_t begin) {
+    bytes_.resize(numbers.size() * weights::size_of(type));
+    weights::from_floats(numbers, type, bytes_);
     if (auto put = files::write_at(file_, begin, bytes_, path_); !put) return put;
     bytes_done_ += numbers.size_bytes();
     options_.progress(bytes_done_, bytes_in_all_);
@@ -123,7 +134,7 @@ class Writer {
 
 Result<> export_gguf(const checkpoint::Checkpoint& checkpoint, const std::string& path,
                      const checkpoint::ExportOptions& options) {
-  TUTTI_CHECK(safetensors::is_weight(options.type));
+  TUTTI_CHECK(weights::is_weight(options.type));
   auto shape = model::parse_config(checkpoint.state().model_config);
   if (!shape) return std::move(shape).error().within(checkpoint.path());
   auto architecture = architecture_of(*shape);

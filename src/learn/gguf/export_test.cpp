@@ -115,8 +115,10 @@ model::Shape shape_of(std::string_view family) {
                                           .layers = 2,
                                           .hidden = 8,
                                           .heads = family == "gpt2" ? 2 : 4,
-                                          .kv_heads = family == "gpt2" ? 2 : 2,
-                                          .head_size = family == "gpt2" ? 4 : 6,
+                                          .kv_heads = 2,
+                                          .head_size = family == "gpt2"    ? 4
+                                                       : family == "qwen2" ? 2
+                                                                           : 6,
                                           .intermediate = 12,
                                           .context = 16});
   if (family == "qwen3_moe")
@@ -184,7 +186,7 @@ TEST_F(Gguf, WritesMatricesAsTheyAre) {
   const Reader file = exported(shape);
   EXPECT_EQ(std::get<std::string>(file.fields.at("general.architecture")), "qwen2");
   EXPECT_EQ(std::get<double>(file.fields.at("qwen2.attention.head_count_kv")), 2);
-  EXPECT_EQ(std::get<double>(file.fields.at("qwen2.attention.key_length")), 6);
+  EXPECT_EQ(std::get<double>(file.fields.at("qwen2.attention.key_length")), 2);
   EXPECT_EQ(file.numbers("blk.1.attn_q.weight"), ours("model.layers.1.self_attn.q_proj.weight"));
   EXPECT_EQ(file.numbers("blk.0.ffn_down.weight"), ours("model.layers.0.mlp.down_proj.weight"));
   EXPECT_EQ(file.entries.at("blk.0.ffn_down.weight").sizes, (std::vector<std::uint64_t>{12, 8}));
@@ -260,6 +262,9 @@ TEST_F(Gguf, RefusesWhatWouldBeComputedOtherwise) {
   shape = shape_of("qwen3_moe");
   shape.experts.dense_layers = {1};
   EXPECT_NE(why_not(shape).find("has no layers without experts"), std::string::npos) << why_not(shape);
+  shape = shape_of("qwen2");
+  shape.head_size = 6;
+  EXPECT_NE(why_not(shape).find("has no heads of 6 numbers each"), std::string::npos) << why_not(shape);
   shape = shape_of("gpt2");
   EXPECT_NE(why_not(shape, {.tokenizer = "{}"}).find("the tokenizer"), std::string::npos);
   shape.vocabulary = 100;

@@ -3,8 +3,6 @@
 #include <bit>
 #include <cstring>
 
-#include "base/check.hpp"
-
 namespace tutti::gguf {
 namespace {
 
@@ -32,13 +30,6 @@ void put(std::string& bytes, Number number) {
 void put_text(std::string& bytes, std::string_view text) {
   put(bytes, static_cast<std::uint64_t>(text.size()));
   bytes += text;
-}
-
-std::uint32_t type_number(safetensors::Type type) {
-  if (type == safetensors::Type::f32) return 0;
-  if (type == safetensors::Type::f16) return 1;
-  TUTTI_CHECK(type == safetensors::Type::bf16);
-  return 30;
 }
 
 std::uint64_t aligned(std::uint64_t bytes) {
@@ -94,6 +85,18 @@ void Fields::add(std::string_view name, std::span<const float> numbers) {
   for (const float number : numbers) put(bytes_, number);
 }
 
+std::int64_t Tensor::elements() const {
+  std::int64_t product = 1;
+  for (const std::int64_t size : shape) product *= size;
+  return product;
+}
+
+std::uint64_t Tensor::bytes() const {
+  const auto count = static_cast<std::uint64_t>(elements());
+  if (type == Type::q8_0) return count / q8_0_numbers * q8_0_bytes;
+  return count * (type == Type::f32 ? 4 : 2);
+}
+
 Layout lay_out(const Fields& fields, std::span<const Tensor> tensors) {
   Layout layout;
   layout.head = magic;
@@ -107,10 +110,10 @@ Layout lay_out(const Fields& fields, std::span<const Tensor> tensors) {
     put(layout.head, static_cast<std::uint32_t>(tensor.shape.size()));
     for (std::size_t at = tensor.shape.size(); at-- > 0;)
       put(layout.head, static_cast<std::uint64_t>(tensor.shape[at]));
-    put(layout.head, type_number(tensor.type));
+    put(layout.head, static_cast<std::uint32_t>(tensor.type));
     put(layout.head, behind);
     layout.begins.push_back(behind);
-    behind = aligned(behind + *safetensors::bytes_of(tensor.type, tensor.shape));
+    behind = aligned(behind + tensor.bytes());
   }
   layout.head.resize(aligned(layout.head.size()), '\0');
   for (std::uint64_t& begin : layout.begins) begin += layout.head.size();

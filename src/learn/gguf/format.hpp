@@ -9,12 +9,20 @@
 #include <string_view>
 #include <vector>
 
-#include "learn/safetensors/types.hpp"
-
 namespace tutti::gguf {
 
 // Each tensor begins at a multiple of it, counted from where the first one begins.
 constexpr std::uint64_t alignment_bytes = 32;
+
+// How a tensor's numbers are written, by their numbers in the format.
+enum class Type : std::uint32_t {
+  f32 = 0,
+  f16 = 1,
+  q8_0 = 8,  // 32 at a time: a scale in f16, then a byte each
+  bf16 = 30,
+};
+constexpr std::int64_t q8_0_numbers = 32;
+constexpr std::uint64_t q8_0_bytes = 34;
 
 // What a file says of its model, in the order in which it was added.
 class Fields {
@@ -41,7 +49,10 @@ class Fields {
 struct Tensor {
   std::string name;
   std::vector<std::int64_t> shape;  // {out, in} of a matrix; the format itself counts from the last
-  safetensors::Type type = safetensors::Type::f32;
+  Type type = Type::f32;            // q8_0 only of matrices whose rows are whole blocks of it
+
+  std::int64_t elements() const;
+  std::uint64_t bytes() const;
 };
 
 struct Layout {
@@ -50,7 +61,6 @@ struct Layout {
   std::uint64_t file_bytes = 0;
 };
 
-// The types are f32, f16 and bf16.
 Layout lay_out(const Fields& fields, std::span<const Tensor> tensors);
 
 }  // namespace tutti::gguf
