@@ -1,6 +1,5 @@
 #include "common/llama_cpp.hpp"
 
-#include <array>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -10,6 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "common/measure.hpp"
+#include "learn/gguf/architecture.hpp"
+#include "learn/gguf/vocabulary.hpp"
 
 namespace tutti::bench {
 namespace {
@@ -17,94 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr std::uint32_t gguf_version = 3;
-constexpr std::uint64_t alignment_bytes = 32;
-constexpr std::uint64_t block_numbers = 32;
-constexpr std::uint64_t q8_0_block_bytes = 34;
-
-enum class ValueType : std::uint32_t { u32 = 4, f32 = 6, text = 8 };
-
-struct GgufTensor {
-  std::string name;
-  std::vector<std::uint64_t> sizes;  // the fastest first
-  bool is_matrix = false;
-
-  std::uint64_t numbers() const {
-    std::uint64_t product = 1;
-    for (const std::uint64_t size : sizes) product *= size;
-    return product;
-  }
-};
-
-class Writer {
- public:
-  explicit Writer(const std::string& path) : file_(path, std::ios::binary) {}
-
-  template <class T>
-  void number(T value) {
-    bytes(&value, sizeof value);
-  }
-  void text(const std::string& value) {
-    number(static_cast<std::uint64_t>(value.size()));
-    bytes(value.data(), value.size());
-  }
-  void key(const std::string& name, std::uint32_t value) {
-    text(name);
-    number(static_cast<std::uint32_t>(ValueType::u32));
-    number(value);
-  }
-  void key(const std::string& name, float value) {
-    text(name);
-    number(static_cast<std::uint32_t>(ValueType::f32));
-    number(value);
-  }
-  void key(const std::string& name, const std::string& value) {
-    text(name);
-    number(static_cast<std::uint32_t>(ValueType::text));
-    text(value);
-  }
-  void bytes(const void* data, std::size_t count) {
-    file_.write(static_cast<const char*>(data), static_cast<std::streamsize>(count));
-    written_ += count;
-  }
-  void align() {
-    while (written_ % alignment_bytes != 0) number(std::uint8_t{0});
-  }
-  bool good() { return file_.flush().good(); }
-
- private:
-  std::ofstream file_;
-  std::uint64_t written_ = 0;
-};
-
-std::vector<GgufTensor> tensors_of(const model::Shape& shape) {
-  const auto size = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
-  const std::uint64_t hidden = size(shape.hidden);
-  const std::uint64_t queries = size(shape.heads * shape.head_size);
-  const std::uint64_t keys = size(shape.kv_heads * shape.head_size);
-  const std::uint64_t wide = size(shape.intermediate);
-  std::vector<GgufTensor> all{{"token_embd.weight", {hidden, size(shape.vocabulary)}, true},
-                              {"output_norm.weight", {hidden}}};
-  if (!shape.tied) all.push_back({"output.weight", {hidden, size(shape.vocabulary)}, true});
-  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
-    const std::string at = "blk." + std::to_string(layer) + ".";
-    all.push_back({at + "attn_norm.weight", {hidden}});
-    all.push_back({at + "attn_q.weight", {hidden, queries}, true});
-    all.push_back({at + "attn_k.weight", {hidden, keys}, true});
-    all.push_back({at + "attn_v.weight", {hidden, keys}, true});
-    all.push_back({at + "attn_output.weight", {queries, hidden}, true});
-    all.push_back({at + "ffn_norm.weight", {hidden}});
-    all.push_back({at + "ffn_gate.weight", {hidden, wide}, true});
-    all.push_back({at + "ffn_up.weight", {hidden, wide}, true});
-    all.push_back({at + "ffn_down.weight", {wide, hidden}, true});
-  }
-  return all;
-}
-
-std::uint64_t bytes_of(const GgufTensor& tensor, LlamaType type) {
-  if (!tensor.is_matrix || type == LlamaType::f32) return tensor.numbers() * sizeof(float);
-  return tensor.numbers() / block_numbers * q8_0_block_bytes;
-}
+using gguf::Type;
 
 std::uint64_t next_random(std::uint64_t& state) {
   state ^= state << 13U;
@@ -113,31 +27,29 @@ std::uint64_t next_random(std::uint64_t& state) {
   return state;
 }
 
-void write_numbers(Writer& writer, const GgufTensor& tensor, LlamaType type, std::uint64_t& state) {
-  if (!tensor.is_matrix) {
-    for (std::uint64_t at = 0; at < tensor.numbers(); ++at) writer.number(1.0F);
-  } else if (type == LlamaType::f32) {
-    std::vector<float> row(tensor.sizes[0]);
-    for (std::uint64_t at = 0; at < tensor.sizes[1]; ++at) {
-      for (float& value : row)
-        value = 0.04F * (static_cast<float>(next_random(state) >> 40U) * 0x1p-24F - 0.5F);
-      writer.bytes(row.data(), row.size() * sizeof(float));
+// Norms are ones, matrices random: in f32, or a scale of 2^-12 in front of 32 random bytes.
+std::string numbers_of(const gguf::Tensor& tensor, std::uint64_t& state) {
+  std::string bytes(tensor.bytes(), '\0');
+  char* at = bytes.data();
+  const char* end = at + bytes.size();
+  if (tensor.type == Type::f32) {
+    for (; at < end; at += sizeof(float)) {
+      const float value = tensor.shape.size() == 1
+                              ? 1
+                              : 0.04F * (static_cast<float>(next_random(state) >> 40U) * 0x1p-24F - 0.5F);
+      std::memcpy(at, &value, sizeof value);
     }
-  } else {
-    // A scale of 2^-12 in front of 32 random bytes.
-    std::vector<std::uint8_t> row(tensor.sizes[0] / block_numbers * q8_0_block_bytes);
-    for (std::uint64_t at = 0; at < tensor.sizes[1]; ++at) {
-      for (std::size_t block = 0; block < row.size(); block += q8_0_block_bytes) {
-        constexpr std::uint16_t scale = 3U << 10U;
-        std::memcpy(row.data() + block, &scale, sizeof scale);
-        for (std::size_t byte = 2; byte < q8_0_block_bytes; byte += 8) {
-          const std::uint64_t random = next_random(state);
-          std::memcpy(row.data() + block + byte, &random, sizeof random);
-        }
-      }
-      writer.bytes(row.data(), row.size());
+    return bytes;
+  }
+  for (; at < end; at += gguf::q8_0_bytes) {
+    constexpr std::uint16_t scale = 3U << 10U;
+    std::memcpy(at, &scale, sizeof scale);
+    for (std::size_t byte = sizeof scale; byte < gguf::q8_0_bytes; byte += sizeof(std::uint64_t)) {
+      const std::uint64_t random = next_random(state);
+      std::memcpy(at + byte, &random, sizeof random);
     }
   }
+  return bytes;
 }
 
 // What llama-bench says of one test.
@@ -156,41 +68,26 @@ Result<double> bench_speed(const LlamaLoad& load, int prompt, int generated) {
 }  // namespace
 
 Result<> write_gguf(const std::string& path, const model::Shape& shape, LlamaType type) {
-  const auto small = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
-  const auto tensors = tensors_of(shape);
-  Writer writer(path);
-  writer.bytes("GGUF", 4);
-  writer.number(gguf_version);
-  writer.number(static_cast<std::uint64_t>(tensors.size()));
-  writer.number(std::uint64_t{11});
-  writer.key("general.architecture", std::string("llama"));
-  writer.key("llama.vocab_size", small(shape.vocabulary));
-  writer.key("llama.context_length", small(shape.context));
-  writer.key("llama.embedding_length", small(shape.hidden));
-  writer.key("llama.block_count", small(shape.layers));
-  writer.key("llama.feed_forward_length", small(shape.intermediate));
-  writer.key("llama.attention.head_count", small(shape.heads));
-  writer.key("llama.attention.head_count_kv", small(shape.kv_heads));
-  writer.key("llama.attention.layer_norm_rms_epsilon", static_cast<float>(shape.norm_epsilon));
-  writer.key("llama.rope.dimension_count", small(shape.head_size));
-  writer.key("tokenizer.ggml.model", std::string("no_vocab"));
-  std::uint64_t offset = 0;
-  for (const GgufTensor& tensor : tensors) {
-    constexpr std::uint32_t q8_0 = 8;
-    writer.text(tensor.name);
-    writer.number(static_cast<std::uint32_t>(tensor.sizes.size()));
-    for (const std::uint64_t size : tensor.sizes) writer.number(size);
-    writer.number(tensor.is_matrix && type == LlamaType::q8_0 ? q8_0 : 0U);
-    writer.number(offset);
-    offset += (bytes_of(tensor, type) + alignment_bytes - 1) / alignment_bytes * alignment_bytes;
+  auto architecture = gguf::architecture_of(shape);
+  if (!architecture) return std::move(architecture).error();
+  if (auto none = gguf::add_vocabulary("", shape.vocabulary, architecture->fields); !none) return none;
+  std::vector<gguf::Tensor> tensors;
+  for (const gguf::Planned& planned : architecture->tensors) {
+    const bool small = planned.always_f32 || type == LlamaType::f32;
+    tensors.push_back({planned.name, planned.shape, small ? Type::f32 : Type::q8_0});
   }
+  const gguf::Layout layout = gguf::lay_out(architecture->fields, tensors);
+  std::ofstream file(path, std::ios::binary);
+  file << layout.head;
   std::uint64_t state = 88172645463325252U;
-  for (const GgufTensor& tensor : tensors) {
-    writer.align();
-    write_numbers(writer, tensor, type, state);
+  for (std::size_t at = 0; at < tensors.size(); ++at) {
+    file.seekp(static_cast<std::streamoff>(layout.begins[at]));
+    file << numbers_of(tensors[at], state);
   }
-  writer.align();
-  return writer.good() ? Result<>() : Result<>(failed("could not be written").within(path));
+  file.close();
+  std::error_code failure;
+  fs::resize_file(path, layout.file_bytes, failure);
+  return file.good() && !failure ? Result<>() : Result<>(failed("could not be written").within(path));
 }
 
 Result<> find_llama_tools(const std::string& folder) {

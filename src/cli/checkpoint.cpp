@@ -15,6 +15,7 @@
 #include "learn/checkpoint/files.hpp"
 #include "learn/checkpoint/folder.hpp"
 #include "learn/checkpoint/read.hpp"
+#include "learn/gguf/export.hpp"
 
 namespace tutti::cli {
 namespace {
@@ -52,8 +53,9 @@ class CheckpointCommand final : public Command {
     flags.add_word("DIR", path_,
                    "a run's folder, its checkpoints, or one of them; export takes the newest of several");
     flags.add("json", json_, "ls and verify: print a JSON list");
-    flags.add("out", out_, "export: the folder to make");
-    flags.add("format", format_, "export: hf (the default), the files of Hugging Face");
+    flags.add("out", out_, "export: the folder to make; with --format gguf, the file");
+    flags.add("format", format_,
+              "export: hf (the default), the files of Hugging Face; gguf, the file of llama.cpp");
     flags.add(
         "type", "TYPE",
         [this](std::string_view word) -> Result<> {
@@ -63,7 +65,8 @@ class CheckpointCommand final : public Command {
           return {};
         },
         "export: f32 (the default), bf16 or f16");
-    flags.add("tokenizer", tokenizer_, "export: a tokenizer.json to put beside the weights");
+    flags.add("tokenizer", tokenizer_,
+              "export: a tokenizer.json to put beside the weights, or into the file");
   }
 
   Result<int> run() override {
@@ -142,15 +145,22 @@ class CheckpointCommand final : public Command {
   }
 
   Result<int> write(const std::vector<Listed>& all) {
-    if (format_ != "hf") return invalid("unknown format '" + format_ + "'").remedy("one of: hf");
-    if (out_.empty()) return invalid("export needs a folder to write to").remedy("--out DIR");
+    const bool as_gguf = format_ == "gguf";
+    if (!as_gguf && format_ != "hf")
+      return invalid("unknown format '" + format_ + "'").remedy("one of: hf, gguf");
+    if (out_.empty()) {
+      return as_gguf ? invalid("export needs a file to write to").remedy("--out FILE.gguf")
+                     : invalid("export needs a folder to write to").remedy("--out DIR");
+    }
     auto opened = checkpoint::Checkpoint::open(all.back().path);
     if (!opened) return std::move(opened).error();
     if (auto read = read_tokenizer(); !read) return std::move(read).error();
     {
       ProgressBar bar("exporting step " + std::to_string(opened->state().step));
       options_.progress = [&](auto done, auto of) { bar.show_bytes(done, of); };
-      if (auto done = checkpoint::export_hf(*opened, out_, options_); !done) return std::move(done).error();
+      auto done = as_gguf ? gguf::export_gguf(*opened, out_, options_)
+                          : checkpoint::export_hf(*opened, out_, options_);
+      if (!done) return std::move(done).error();
     }
     std::printf("step %lld is in %s\n", static_cast<long long>(opened->state().step), out_.c_str());
     return exit_success;

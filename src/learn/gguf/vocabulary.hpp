@@ -1,0 +1,16 @@
+// A tokenizer.json as the fields of a GGUF file. Pure functions, any thread.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "base/result.hpp"
+#include "learn/gguf/format.hpp"
+
+namespace tutti::gguf {
+
+// `vocabulary` is the model's: ids without a token get a name that nobody writes. An empty text is no
+// tokenizer, and the file says so. One that llama.cpp would follow otherwise is refused.
+Result<> add_vocabulary(std::string_view tokenizer_json, std::int64_t vocabulary, Fields& fields);
+
+}  // namespace tutti::gguf
