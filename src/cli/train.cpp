@@ -1,7 +1,4 @@
-// `tutti train`: from a recipe to a job that trains, and `tutti generate`: text from what it trained.
-#include <unistd.h>
-
-#include <cerrno>
+// `tutti train`: from a recipe to a job that trains.
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -204,47 +201,8 @@ class Train final : public Command {
   bool keys_ = false;
 };
 
-class Generate final : public Command {
- public:
-  void declare(config::Flags& flags) override {
-    flags.add_word("RUN", run_, "the folder of a training run");
-    flags.add("prompt", prompt_, "what the text begins with");
-    flags.add("tokens", tokens_, "how many to write at most (default: 64)", {.min = 1, .max = 1 << 20});
-    flags.add("temperature", temperature_, "how freely: 0 always takes the likeliest (default: 0.8)");
-    flags.add("seed", seed_, "of the choice (default: 1)", {.min = 0});
-  }
-
-  // The worker takes over: it alone links libtorch.
-  Result<int> run() override {
-    if (!(temperature_ >= 0)) return invalid("--temperature cannot be negative").within("command line");
-    std::vector<std::string> words{worker_program(),
-                                   "generate",
-                                   fs::absolute(run_).lexically_normal().string(),
-                                   prompt_,
-                                   std::to_string(tokens_),
-                                   std::to_string(temperature_),
-                                   std::to_string(seed_)};
-    std::vector<char*> arguments;
-    arguments.reserve(words.size() + 1);
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    std::fflush(stdout);
-    execvp(arguments.front(), arguments.data());
-    return failed_errno(words.front(), errno)
-        .remedy("tutti-worker lies beside tutti; `./dev build` makes both");
-  }
-
- private:
-  std::string run_;
-  std::string prompt_;
-  std::int64_t tokens_ = 64;
-  double temperature_ = 0.8;
-  std::int64_t seed_ = 1;
-};
-
 }  // namespace
 
 std::unique_ptr<Command> make_train() { return std::make_unique<Train>(); }
-std::unique_ptr<Command> make_generate() { return std::make_unique<Generate>(); }
 
 }  // namespace tutti::cli

@@ -68,10 +68,7 @@ class Outbox : public std::enable_shared_from_this<Outbox> {
                  if (self->closing_) return;
                  self->bytes_ += entry.bytes.size();
                  self->waiting_.push_back(std::move(entry));
-                 if (self->bytes_ > backlog_bytes_max) {
-                   self->closing_ = self->overrun_ = true;
-                   if (self->on_overrun) self->on_overrun();
-                 }
+                 if (self->bytes_ > backlog_bytes_max) self->overrun();
                  self->signal_.set();
                });
   }
@@ -93,6 +90,13 @@ class Outbox : public std::enable_shared_from_this<Outbox> {
     });
   }
 
+  void cut() {
+    asio::post(context_, [self = shared_from_this()] {
+      self->overrun();
+      self->signal_.set();
+    });
+  }
+
   // Of the writing coroutine. Nothing: closed, and all of it written.
   asio::awaitable<std::optional<Entry>> next() {
     while (waiting_.empty() && later_.empty() && !closing_) co_await signal_.wait();
@@ -110,6 +114,11 @@ class Outbox : public std::enable_shared_from_this<Outbox> {
   }
 
  private:
+  void overrun() {
+    closing_ = overrun_ = true;
+    if (on_overrun) on_overrun();
+  }
+
   asio::io_context& context_;
   Signal signal_;
   std::deque<Entry> waiting_;

@@ -145,12 +145,10 @@ void Engine::Shared::compute() {
   auto computed = model->step(plan.chunks);
   auto chosen =
       computed ? model->choose(plan.choices) : Result<std::vector<Chosen>>(std::move(computed).error());
-  if (chosen) {
-    deliver(batch.take(*chosen));
-  } else {
-    ++model_failures;
-    deliver(batch.fail(chosen.error().text()));
-  }
+  if (!chosen) ++model_failures;
+  auto pieces = chosen ? batch.take(*chosen) : batch.fail(chosen.error().text());
+  publish();  // first, so that whoever has a piece finds it counted
+  deliver(std::move(pieces));
   publish();
 }
 

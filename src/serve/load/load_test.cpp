@@ -1,0 +1,93 @@
+#include "serve/load/load.hpp"
+
+#include <gtest/gtest.h>
+
+#include "serve/cpu/tiny_folder_test.hpp"
+
+namespace tutti::serve {
+namespace {
+
+constexpr std::int64_t vocabulary = 257;
+constexpr std::int64_t context = 64;
+
+cpu::TinyFolder tiny() { return {vocabulary, context, tokenizer::Tokenizer::bytes().json()}; }
+
+LoadOptions small() { return {.threads = 1, .cache_bytes = 4 << 20}; }
+
+TEST(Load, GivesTheModelOfAFolder) {
+  const auto folder = tiny();
+  auto loaded = load(folder.path(), small());
+  ASSERT_TRUE(loaded) << loaded.error().text();
+  EXPECT_EQ(loaded->model->limits().context, context);
+  EXPECT_EQ(loaded->model->limits().vocabulary, vocabulary);
+  EXPECT_EQ(loaded->source.name, std::filesystem::path(folder.path()).filename().string());
+  ASSERT_TRUE(loaded->chat) << loaded->chat.error().text();
+  EXPECT_TRUE(loaded->chat->is_fallback());
+  EXPECT_EQ(loaded->token_bytes()('a'), "a");
+  EXPECT_EQ(loaded->token_bytes()(256), "") << "what ends a text is no part of it";
+  EXPECT_EQ(loaded->source.settings.stops, std::vector<std::uint32_t>{256});
+}
+
+TEST(Load, NamesItWithoutASlashBehind) {
+  const auto folder = tiny();
+  const auto source = open_source(folder.path() + "/");
+  ASSERT_TRUE(source) << source.error().text();
+  EXPECT_EQ(source->name, std::filesystem::path(folder.path()).filename().string());
+}
+
+TEST(Load, WeightsLieInWhatLosesNothing) {
+  const auto folder = tiny();
+  auto loaded = load(folder.path(), small());
+  ASSERT_TRUE(loaded);
+  EXPECT_NE(loaded->model->describe().find("f32 weights"), std::string::npos) << loaded->model->describe();
+  model::Shape shape = cpu::small_llama();
+  shape.vocabulary = vocabulary;
+  shape.context = context;
+  std::string config = model::config_json(shape);
+  config.insert(config.find('{') + 1, "\"torch_dtype\":\"bfloat16\",");
+  folder.write("config.json", config);
+  loaded = load(folder.path(), small());
+  ASSERT_TRUE(loaded) << loaded.error().text();
+  EXPECT_NE(loaded->model->describe().find("bf16 weights"), std::string::npos) << loaded->model->describe();
+  auto chosen = small();
+  chosen.weights = "int8";
+  loaded = load(folder.path(), chosen);
+  ASSERT_TRUE(loaded);
+  EXPECT_NE(loaded->model->describe().find("int8 weights"), std::string::npos);
+}
+
+TEST(Load, ATemplateThatCannotBeFollowedIsNoReasonNotToLoad) {
+  const auto folder = tiny();
+  folder.write("chat_template.jinja", "{% include 'other' %}");
+  const auto loaded = load(folder.path(), small());
+  ASSERT_TRUE(loaded) << loaded.error().text();
+  EXPECT_FALSE(loaded->chat);
+}
+
+TEST(Load, SaysWhatIsMissing) {
+  const auto folder = tiny();
+  std::filesystem::remove(folder.path() + "/tokenizer.json");
+  const auto loaded = load(folder.path(), small());
+  ASSERT_FALSE(loaded);
+  EXPECT_NE(loaded.error().text().find("there is no tokenizer.json"), std::string::npos)
+      << loaded.error().text();
+  EXPECT_EQ(load("/nowhere", small()).error().code(), ErrorCode::invalid);
+  EXPECT_EQ(load("/tmp", small()).error().message(), "it is no model");
+}
+
+TEST(Load, RefusesWhatItDoesNotKnow) {
+  EXPECT_FALSE(parse_device("tpu"));
+  const auto folder = tiny();
+  auto options = small();
+  options.weights = "fp3";
+  EXPECT_FALSE(load(folder.path(), options));
+  options = small();
+  options.device = Device::cuda;
+  EXPECT_FALSE(load(folder.path(), options));
+  options = small();
+  options.cache_bytes = 1;
+  EXPECT_FALSE(load(folder.path(), options)) << "not even one sequence fits";
+}
+
+}  // namespace
+}  // namespace tutti::serve
