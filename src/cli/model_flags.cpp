@@ -1,5 +1,11 @@
 #include "cli/model_flags.hpp"
 
+#include <filesystem>
+
+#include "cli/worker_program.hpp"
+#include "node/devices/nvml/nvml.hpp"
+#include "serve/remote/remote.hpp"
+
 namespace tutti::cli {
 namespace {
 
@@ -8,10 +14,18 @@ constexpr std::int64_t context_limit = 1 << 24;
 constexpr std::int64_t sequences_limit = 4'096;
 constexpr std::int64_t drafts_limit = 16;
 
+// A GPU is the worker's: it has CUDA, and this program does not.
+Result<std::unique_ptr<serve::Model>> in_the_worker(const serve::Source& source,
+                                                    const serve::LoadOptions& options) {
+  const std::string path = std::filesystem::absolute(source.path).lexically_normal().string();
+  return serve::remote::open_model({worker_program(), "model", path, serve::write_options(options)});
+}
+
 }  // namespace
 
 void ModelFlags::declare(config::Flags& flags) {
-  flags.add("device", device_, "that computes: auto, cpu or cuda (default: auto)");
+  flags.add("device", device_,
+            "that computes: cpu, cuda, or auto for a GPU where there is one (default: auto)");
   flags.add("weights", weights_,
             "their type in memory: f32, bf16, int8 or int4 (default: what holds all that is stored)");
   flags.add("threads", threads_, "of CPUs (default: one a core)", {.min = 0, .max = threads_max});
@@ -26,14 +40,16 @@ void ModelFlags::declare(config::Flags& flags) {
 }
 
 Result<serve::LoadOptions> ModelFlags::options() const {
-  const auto device = serve::parse_device(device_);
+  const bool has_gpu = device_ == "auto" && !devices::find_nvml().inventory.devices.empty();
+  const auto device = serve::parse_device(device_ == "auto" ? (has_gpu ? "cuda" : "cpu") : device_);
   if (!device) return Error(device.error()).within("command line");
   return serve::LoadOptions{.device = *device,
                             .weights = weights_,
                             .threads = threads_,
                             .context_max = context_,
                             .cache_bytes = static_cast<std::uint64_t>(cache_.count()),
-                            .step_rows_max = static_cast<std::int32_t>(sequences_ * (1 + drafts_))};
+                            .step_rows_max = static_cast<std::int32_t>(sequences_ * (1 + drafts_)),
+                            .on_gpu = in_the_worker};
 }
 
 serve::BatchSettings ModelFlags::batch() const {

@@ -12,6 +12,7 @@
 #include "cli/recipe_file.hpp"
 #include "cli/run_folder.hpp"
 #include "cli/submit.hpp"
+#include "cli/worker_program.hpp"
 #include "learn/dataset/dataset.hpp"
 #include "learn/recipe/choose.hpp"
 
@@ -24,13 +25,6 @@ constexpr std::size_t config_bytes_max = std::size_t{1} << 20;
 // A run goes on from its checkpoints: servers that die are no reason to give up.
 constexpr std::int64_t restarts = 1000;
 constexpr std::int64_t restarts_on_failure = 20;
-
-// Beside this program, or wherever the nodes have it.
-std::string worker_program() {
-  const fs::path beside = fs::read_symlink("/proc/self/exe").parent_path() / "tutti-worker";
-  std::error_code ignored;
-  return fs::exists(beside, ignored) ? beside.string() : "tutti-worker";
-}
 
 // The text of the config.json that the recipe's model names; empty if it names a family.
 Result<std::string> config_of(const recipe::Recipe& recipe) {

@@ -33,21 +33,22 @@ Result<std::unique_ptr<Model>> make_cpu_model(const Source& source, const LoadOp
 }  // namespace
 
 Result<Device> parse_device(std::string_view word) {
-  if (word == "auto") return Device::automatic;
   if (word == "cpu") return Device::cpu;
   if (word == "cuda") return Device::cuda;
-  return invalid("'" + std::string(word.substr(0, 64)) + "' is no device").remedy("auto, cpu or cuda");
+  return invalid("'" + std::string(word.substr(0, 64)) + "' is no device").remedy("cpu or cuda");
 }
 
 Result<std::unique_ptr<Model>> make_model(const Source& source, const LoadOptions& options) {
   switch (options.device) {
-    case Device::cuda:
-      return failed("this program computes on CPUs alone").remedy("take --device cpu");
-    case Device::automatic:
     case Device::cpu:
+      return make_cpu_model(source, options);
+    case Device::cuda:
       break;
   }
-  return make_cpu_model(source, options);
+  if (!options.on_gpu)
+    return failed("this program computes on CPUs alone")
+        .remedy("build it where there is CUDA, or take --device cpu");
+  return options.on_gpu(source, options);
 }
 
 std::function<std::string_view(Token)> Loaded::token_bytes() const {

@@ -16,18 +16,26 @@
 
 namespace tutti::serve {
 
-enum class Device { automatic, cpu, cuda };
+enum class Device { cpu, cuda };
 Result<Device> parse_device(std::string_view word);
 
+struct LoadOptions;
+// A model on a GPU: in the worker, its own; in `tutti`, which has none, the worker's.
+using MakeModel = std::function<Result<std::unique_ptr<Model>>(const Source&, const LoadOptions&)>;
+
 struct LoadOptions {
-  Device device = Device::automatic;
+  Device device = Device::cpu;
   std::string weights = "auto";   // f32, bf16, int8, int4; auto: what loses nothing of what is stored
   std::int64_t threads = 0;       // of CPUs; 0: one a core
   std::int64_t context_max = 0;   // 0: what the model can
   std::uint64_t cache_bytes = 0;  // of keys and values; 0: a share of what the weights leave
   std::int32_t step_tokens_max = 512;
   std::int32_t step_rows_max = 64;
+  MakeModel on_gpu = nullptr;  // null: this program has none
 };
+// All but `on_gpu`, for the command line of a worker.
+std::string write_options(const LoadOptions& options);
+Result<LoadOptions> read_options(std::string_view text);
 
 struct Loaded {
   Source source;

@@ -83,10 +83,43 @@ TEST(Load, RefusesWhatItDoesNotKnow) {
   EXPECT_FALSE(load(folder.path(), options));
   options = small();
   options.device = Device::cuda;
-  EXPECT_FALSE(load(folder.path(), options));
+  EXPECT_FALSE(load(folder.path(), options)) << "there is no GPU in this program";
   options = small();
   options.cache_bytes = 1;
   EXPECT_FALSE(load(folder.path(), options)) << "not even one sequence fits";
+}
+
+TEST(Load, AGpuIsWhoeverHasOne) {
+  const auto folder = tiny();
+  auto options = small();
+  options.device = Device::cuda;
+  options.on_gpu = [&](const Source& source, const LoadOptions& given) {
+    EXPECT_EQ(source.path, folder.path());
+    auto here = given;
+    here.device = Device::cpu;
+    return make_model(source, here);
+  };
+  const auto loaded = load(folder.path(), options);
+  ASSERT_TRUE(loaded) << loaded.error().text();
+}
+
+TEST(Load, OptionsTravelAsText) {
+  const LoadOptions options{.device = Device::cuda,
+                            .weights = "bf16",
+                            .threads = 3,
+                            .context_max = 4,
+                            .cache_bytes = 5,
+                            .step_tokens_max = 6,
+                            .step_rows_max = 7};
+  const auto read = read_options(write_options(options));
+  ASSERT_TRUE(read) << read.error().text();
+  EXPECT_EQ(write_options(*read), write_options(options));
+  EXPECT_EQ(read->device, Device::cuda);
+  for (
+      const char* wrong :
+      {"", "{}", "[]", R"({"device":"cpu"})",
+       R"({"device":"cpu","weights":"f32","threads":-1,"context_max":0,"cache_bytes":0,"step_tokens_max":1,"step_rows_max":1})"})
+    EXPECT_FALSE(read_options(wrong)) << wrong;
 }
 
 }  // namespace
