@@ -15,6 +15,7 @@
 #include "cli/commands.hpp"
 #include "cli/model_flags.hpp"
 #include "cli/terminal.hpp"
+#include "cli/url.hpp"
 #include "net/http/client.hpp"
 #include "serve/server/key.hpp"
 #include "serve/server/server.hpp"
@@ -28,7 +29,6 @@ constexpr const char* help_text =
     "  /help          this\n"
     "  Ctrl-C         stops an answer\n"
     "  Ctrl-D         leaves\n";
-constexpr const char* system_certificates = "/etc/ssl/certs/ca-certificates.crt";
 
 std::atomic<bool> answer_stopped{false};
 void stop_answer(int) { answer_stopped = true; }
@@ -138,19 +138,13 @@ class Chat final : public Command {
 
  private:
   Result<> find_server() {
-    const bool is_secure = where_.starts_with("https://");
-    if (!is_secure && !where_.starts_with("http://")) {
+    if (!is_url(where_)) {
       if (auto started = own_.start(where_, model_flags_); !started) return started;
       client_.emplace(own_.target(), own_.key());
       return {};
     }
-    std::string rest = where_.substr(where_.find("//") + 2);
-    if (const auto slash = rest.find('/'); slash != std::string::npos) rest.resize(slash);
-    if (rest.find(':') == std::string::npos) rest += is_secure ? ":443" : ":80";
-    auto target = net::parse_target(rest);
-    if (!target) return std::move(target).error().within(where_);
-    target->who = "server";
-    if (is_secure) target->ca_file = ca_file_.empty() ? system_certificates : ca_file_;
+    auto target = parse_url(where_, ca_file_);
+    if (!target) return std::move(target).error();
     std::string key;
     if (!key_file_.empty()) {
       auto read = serve::read_key(key_file_);

@@ -4,6 +4,7 @@
 #include <future>
 #include <nlohmann/json.hpp>
 
+#include "base/text.hpp"
 #include "cli/commands.hpp"
 #include "cli/model_flags.hpp"
 #include "cli/terminal.hpp"
@@ -60,8 +61,8 @@ class Generate final : public Command {
     if (finish == serve::Finish::failed) return failed(written.problem).within(model_);
     if (json_) {
       const nlohmann::json told{{"model", name},
-                                {"prompt", prompt_},
-                                {"text", written.text},
+                                {"prompt", valid_utf8(prompt_)},
+                                {"text", valid_utf8(written.text)},
                                 {"prompt_tokens", prompt_tokens},
                                 {"completion_tokens", written.tokens},
                                 {"finish", serve::name_of(finish)}};

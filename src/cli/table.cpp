@@ -91,8 +91,10 @@ std::span<const CommandEntry> commands() {
           "or more than 3 times the latency, of the links around it. Other traffic shows in the "
           "numbers.",
           make_fabric},
-      CommandEntry{"bench", "comm|fabric [flags]",
-                   "Measures the collectives here, beside the machine's own limit.", make_bench},
+      CommandEntry{
+          "bench", "comm|fabric|serve [URL] [flags]",
+          "Measures the collectives here, beside the machine's own limit; or how fast a server answers.",
+          make_bench},
       CommandEntry{"record", "[flags]",
                    "Writes what the cluster was asked to do, and how long it took, as a trace.\n\n"
                    "One line for each job that has run and ended. The queue of a job is its partition there; "
