@@ -142,6 +142,31 @@ TEST(Remote, AProgramThatIsNoWorkerIsAnError) {
   EXPECT_NE(ends_at_once.error().text().find("has ended"), std::string::npos) << ends_at_once.error().text();
 }
 
+// A script that says it is ready, and dies of what it is asked.
+TEST(Remote, AWorkerThatDiesIsAnErrorAndNotTheEnd) {
+  const std::string ready = encode(Ready{toy_limits, "a mortal"});
+  const FrameHead head{Word::ready, static_cast<std::uint32_t>(ready.size())};
+  std::string bytes(reinterpret_cast<const char*>(&head), sizeof head);
+  bytes += ready;
+  std::string escaped;
+  for (const char byte : bytes) {
+    const auto code = static_cast<unsigned char>(byte);
+    escaped += {'\\', static_cast<char>('0' + code / 64), static_cast<char>('0' + code / 8 % 8),
+                static_cast<char>('0' + code % 8)};
+  }
+  auto model = open_model({"sh", "-c", "printf '" + escaped + "' >&3; head -c 1 <&3 >/dev/null; exit 3"});
+  ASSERT_TRUE(model) << model.error().text();
+  EXPECT_EQ((*model)->describe(), "a mortal");
+  const Choice choice{};
+  for (int again = 0; again < 3; ++again) {
+    static_cast<void>((*model)->step({}));
+    const auto chosen = (*model)->choose({&choice, 1});
+    ASSERT_FALSE(chosen);
+    EXPECT_NE(chosen.error().text().find("the worker with the model has ended"), std::string::npos)
+        << chosen.error().text();
+  }
+}
+
 TEST(Remote, BytesThatAreNoMessageAreRefused) {
   const std::vector<Token> tokens{1, 2};
   const std::vector<BlockId> blocks{3};

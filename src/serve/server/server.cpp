@@ -174,6 +174,7 @@ class Server::Core {
     if (!page) return exchange->answer(refusal(404, invalid("there is no " + request.path.substr(0, 256))));
     if (request.method != "GET" && request.method != "HEAD")
       return exchange->answer(refusal(405, invalid("this is asked with GET"), "GET"));
+    if (page->status == 200) ++metrics_.responses[200];
     exchange->answer(*page);
   }
 
