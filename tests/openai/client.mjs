@@ -86,6 +86,14 @@ check('tools go through the template', async () => {
   assert.equal(answer.choices[0].message.role, 'assistant');
 });
 
+check('embeddings', async () => {
+  const answer = await client.embeddings.create({ model, input: ['one text', 'another', 'one text'] });
+  const [first, other, again] = answer.data.map((each) => each.embedding);
+  assert.deepEqual(first, again);
+  assert.notDeepEqual(first, other);
+  assert.ok(Math.abs(Math.hypot(...first) - 1) < 1e-3);
+});
+
 check('stops and biases', async () => {
   const answer = await client.completions.create({ model, prompt: 'a', max_tokens: 20, temperature: 0, stop: ['e', ' '] });
   assert.ok(!answer.choices[0].text.includes('e'));

@@ -1,6 +1,9 @@
 #include "serve/api/answer.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <span>
 
 #include "base/json/write.hpp"
 #include "base/text.hpp"
@@ -34,6 +37,34 @@ std::string error_type(int status) {
   return status >= 500 ? "server_error" : "invalid_request_error";
 }
 
+std::vector<float> of_length_one(std::vector<float> vector) {
+  double squares = 0;
+  for (const float number : vector) squares += static_cast<double>(number) * number;
+  const auto scale = static_cast<float>(squares > 0 ? 1 / std::sqrt(squares) : 0);
+  for (float& number : vector) number *= scale;
+  return vector;
+}
+
+std::string number_list(const std::vector<float>& numbers) {
+  std::string text = "[";
+  for (const float& each : numbers) text += (&each == numbers.data() ? "" : ",") + number(each);
+  return text + "]";
+}
+
+std::string base64(std::span<const std::byte> bytes) {
+  constexpr std::string_view letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (std::size_t at = 0; at < bytes.size(); at += 3) {
+    const std::size_t count = std::min<std::size_t>(3, bytes.size() - at);
+    std::uint32_t group = 0;
+    for (std::size_t nth = 0; nth < 3; ++nth)
+      group = group << 8U | (nth < count ? std::to_integer<std::uint32_t>(bytes[at + nth]) : 0U);
+    for (std::size_t nth = 0; nth < 4; ++nth)
+      text += nth <= count ? letters[group >> (18 - 6 * nth) & 0x3FU] : '=';
+  }
+  return text;
+}
+
 // {"token":…,"logprob":…,"bytes":[…]} without the closing brace.
 std::string token_open(std::string_view bytes, float logprob) {
   std::string text =
@@ -47,7 +78,7 @@ std::string token_open(std::string_view bytes, float logprob) {
 
 Voice::Voice(Kind kind, std::string_view id, std::int64_t created_seconds, std::string_view model,
              TokenBytes token_bytes)
-    : kind_(kind), token_bytes_(std::move(token_bytes)) {
+    : kind_(kind), model_(model), token_bytes_(std::move(token_bytes)) {
   const std::string rest =
       ",\"created\":" + std::to_string(created_seconds) + ",\"model\":" + quoted(model) + ",\"choices\":[";
   const std::string begin = "{\"id\":" + quoted(id) + ",\"object\":\"";
@@ -105,6 +136,20 @@ std::string Voice::whole(const std::vector<Answer>& answers, const Usage& usage)
     text += ",\"finish_reason\":" + quoted(finish_reason(answer.finish)) + "}";
   }
   return text + "],\"usage\":" + json::write(usage_value(usage)) + "}\n";
+}
+
+std::string Voice::embeddings(const std::vector<Answer>& answers, const Usage& usage, bool in_base64) const {
+  std::string text = "{\"object\":\"list\",\"data\":[";
+  for (std::size_t at = 0; at < answers.size(); ++at) {
+    const std::vector<float> vector = of_length_one(answers[at].choices.front().hidden);
+    text += (at == 0 ? "" : ",") + std::string("{\"object\":\"embedding\",\"index\":") + std::to_string(at) +
+            ",\"embedding\":";
+    text += in_base64 ? quoted(base64(std::as_bytes(std::span(vector)))) : number_list(vector);
+    text += "}";
+  }
+  const json::Value counted =
+      json::Object{{"prompt_tokens", usage.prompt_tokens}, {"total_tokens", usage.prompt_tokens}};
+  return text + "],\"model\":" + quoted(model_) + ",\"usage\":" + json::write(counted) + "}\n";
 }
 
 std::string Voice::first_chunk(std::int32_t answer) const {

@@ -38,6 +38,9 @@ class Voice {
 
   std::string whole(const std::vector<Answer>& answers, const Usage& usage) const;
 
+  // Vectors of length 1, from what the model knows behind each prompt.
+  std::string embeddings(const std::vector<Answer>& answers, const Usage& usage, bool in_base64) const;
+
   // Events of a stream, ready to be sent. The first one of an answer of a conversation says who speaks.
   std::string first_chunk(std::int32_t answer) const;
   // `text_begin`: letters of the answer's tokens that came before, for the logprobs of completions.
@@ -53,6 +56,7 @@ class Voice {
   Kind kind_;
   std::string head_;        // of a chunk: up to the list of choices
   std::string whole_head_;  // of a whole answer
+  std::string model_;
   TokenBytes token_bytes_;
 };
 

@@ -105,6 +105,21 @@ TEST(Answer, ErrorsAreInTheShapeThatClientsKnow) {
   EXPECT_TRUE(other.find("error")->find("param")->is_null());
 }
 
+TEST(Answer, EmbeddingsHaveLengthOneInEitherForm) {
+  Answer answer;
+  answer.choices.push_back({.hidden = {3, 0, 4, 0}});
+  const Voice own = voice(Kind::embedding);
+  const json::Value plain = parsed(own.embeddings({answer, answer}, {7, 2, 0}, false));
+  ASSERT_EQ(plain.find("data")->list()->size(), 2U);
+  const json::Array& numbers = *(*plain.find("data")->list())[1].find("embedding")->list();
+  EXPECT_NEAR(*numbers[0].number(), 0.6, 1e-6);
+  EXPECT_NEAR(*numbers[2].number(), 0.8, 1e-6);
+  EXPECT_EQ(*plain.find("usage")->find("total_tokens"), 7);
+  const json::Value packed = parsed(own.embeddings({answer}, {}, true));
+  // 0.6F, 0, 0.8F, 0 in little endian.
+  EXPECT_EQ(*(*packed.find("data")->list())[0].find("embedding"), "mpkZPwAAAADNzEw/AAAAAA==");
+}
+
 TEST(Answer, ModelsAreListed) {
   const json::Value root = parsed(models_text({"m", 7, 128}));
   EXPECT_EQ(*root.find("object"), "list");

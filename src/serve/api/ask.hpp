@@ -1,7 +1,8 @@
 // What a client asks for over HTTP, as values: OpenAI's completions and chat completions, and a few fields
 // that other servers have taught clients (top_k, min_p, repetition_penalty, stop_token_ids, ignore_eos,
-// regex, continue_final_message, chat_template_kwargs). Every field has its bounds; a field that would change
-// the answer and is not done here is refused by name, and one that would not is passed over. Pure.
+// regex, continue_final_message, chat_template_kwargs); and embeddings. Every field has its bounds; a field
+// that would change the answer and is not done here is refused by name, and one that would not is passed
+// over. Pure.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ inline constexpr std::size_t tools_max = 128;
 inline constexpr std::int32_t completion_tokens_default = 16;
 inline constexpr std::int32_t tokens_limit = 1 << 24;  // that may be asked for; the model's context is less
 
-enum class Kind { completion, chat };
+enum class Kind { completion, chat, embedding };
 
 using Prompt = std::variant<std::string, std::vector<Token>>;
 
@@ -42,8 +43,10 @@ struct Ask {
   std::string model;  // empty: the one that there is
 
   // Of completions:
-  std::vector<Prompt> prompts;
-  bool echoes = false;  // the answer begins with the prompt
+  std::vector<Prompt> prompts;  // of embeddings, too
+  bool echoes = false;          // the answer begins with the prompt
+  // Of embeddings:
+  bool in_base64 = false;  // the numbers as their bytes
   // Of conversations:
   json::Value messages;
   json::Value tools;

@@ -133,6 +133,17 @@ TEST(Ask, EachFieldHasItsBounds) {
   EXPECT_EQ(wrong(read_ask(Kind::completion, "{}")), "prompt");
 }
 
+TEST(Ask, EmbeddingsHaveInputsAndAFormat) {
+  const auto read = [](const std::string& body) { return read_ask(Kind::embedding, body); };
+  EXPECT_EQ(read(R"({"input":["a",[1,2]],"encoding_format":"base64"})")->prompts.size(), 2U);
+  EXPECT_TRUE(read(R"({"input":"a","encoding_format":"base64"})")->in_base64);
+  EXPECT_FALSE(read(R"({"input":"a"})")->in_base64);
+  EXPECT_EQ(wrong(read("{}")), "input");
+  EXPECT_EQ(wrong(read(R"({"input":[]})")), "input");
+  EXPECT_EQ(wrong(read(R"({"input":"a","encoding_format":"hex"})")), "encoding_format");
+  EXPECT_EQ(wrong(read(R"({"input":"a","dimensions":8})")), "dimensions");
+}
+
 TEST(Ask, WhatIsNullWasNotAskedFor) {
   const auto ask = chat(
       R"("temperature":null,"stop":null,"tools":null,"logit_bias":null,"response_format":null,"n":null,"seed":null)");

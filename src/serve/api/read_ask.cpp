@@ -35,31 +35,31 @@ std::optional<std::vector<Token>> tokens_of(const json::Array& list) {
 }
 
 // A text, tokens, or a list of either.
-void read_prompts(Fields& fields, Ask& ask) {
+void read_prompts(Fields& fields, const char* name, Ask& ask) {
   constexpr const char* wrong = "must be a text, a list of tokens, or a list of such";
-  const json::Value* const prompt = fields.find("prompt");
-  if (prompt == nullptr) return fields.fail("prompt", "is missing");
+  const json::Value* const prompt = fields.find(name);
+  if (prompt == nullptr) return fields.fail(name, "is missing");
   if (prompt->text() != nullptr) {
     ask.prompts.emplace_back(*prompt->text());
     return;
   }
   const json::Array* const list = prompt->list();
-  if (list == nullptr || list->empty()) return fields.fail("prompt", wrong);
+  if (list == nullptr || list->empty()) return fields.fail(name, wrong);
   if (list->front().number()) {
     auto tokens = tokens_of(*list);
-    if (!tokens) return fields.fail("prompt", wrong);
+    if (!tokens) return fields.fail(name, wrong);
     ask.prompts.emplace_back(std::move(*tokens));
     return;
   }
   if (list->size() > prompts_max)
-    return fields.fail("prompt", "must have at most " + std::to_string(prompts_max) + " prompts");
+    return fields.fail(name, "must have at most " + std::to_string(prompts_max) + " prompts");
   for (const json::Value& each : *list) {
     if (each.text() != nullptr) {
       ask.prompts.emplace_back(*each.text());
       continue;
     }
     auto tokens = each.list() == nullptr ? std::nullopt : tokens_of(*each.list());
-    if (!tokens) return fields.fail("prompt", wrong);
+    if (!tokens) return fields.fail(name, wrong);
     ask.prompts.emplace_back(std::move(*tokens));
   }
 }
@@ -222,6 +222,15 @@ void read_stream(Fields& fields, Ask& ask) {
   if (!inner.fine()) fields.fail("stream_options", "include_usage must be true or false");
 }
 
+void read_embedding(Fields& fields, Ask& ask) {
+  read_prompts(fields, "input", ask);
+  fields.only("dimensions", {}, "is not done here: a vector is as long as the model makes it");
+  fields.only("encoding_format", {"float", "base64"}, "can be \"float\" or \"base64\"");
+  const json::Value* const format = fields.find("encoding_format");
+  ask.in_base64 = format != nullptr && *format == "base64";
+  ask.tokens_max = 1;
+}
+
 void append_in_order(const json::Value& value, std::string& out) {
   if (const json::Array* const list = value.list()) {
     out += '[';
@@ -266,8 +275,13 @@ Result<Ask> read_ask(Kind kind, std::string_view body) {
   ask.kind = kind;
   Fields fields(*root);
   fields.text("model", ask.model, name_bytes_max);
+  if (kind == Kind::embedding) {
+    read_embedding(fields, ask);
+    if (!fields.fine()) return *fields.problem();
+    return ask;
+  }
   if (kind == Kind::completion) {
-    read_prompts(fields, ask);
+    read_prompts(fields, "prompt", ask);
     fields.toggle("echo", ask.echoes);
     fields.only("suffix", {""}, "is not done here");
     const json::Value* const answers = fields.find("n");

@@ -105,11 +105,11 @@ struct PlainChoice {
   float repetition_penalty = 1;
   float presence_penalty = 0;
   float frequency_penalty = 0;
-  std::uint32_t unused = 0;
+  std::uint32_t hidden = 0;
 };
 
 constexpr std::size_t chunk_bytes_min = 32;
-constexpr std::size_t chosen_bytes_min = 16;
+constexpr std::size_t chosen_bytes_min = 24;
 
 }  // namespace
 
@@ -139,7 +139,7 @@ std::string encode(std::span<const Choice> choices) {
   for (const Choice& choice : choices) {
     writer.put(PlainChoice{choice.uniform, choice.row, choice.top_k, choice.logprobs, choice.temperature,
                            choice.top_p, choice.min_p, choice.repetition_penalty, choice.presence_penalty,
-                           choice.frequency_penalty, 0});
+                           choice.frequency_penalty, choice.hidden ? 1U : 0U});
     writer.put(static_cast<std::uint64_t>(choice.biases.size()));
     for (const auto& [token, value] : choice.biases) writer.put(Bias{token, value});
     writer.put_list(choice.seen);
@@ -155,6 +155,7 @@ std::string encode(std::span<const Chosen> chosen) {
     writer.put(each.token);
     writer.put(each.logprob);
     writer.put_list(std::span<const Logprob>(each.likeliest));
+    writer.put_list(std::span<const float>(each.hidden));
   }
   return writer.take();
 }
@@ -223,6 +224,7 @@ Result<ChoiceMemory> decode_choices(std::string_view bytes) {
     choice.repetition_penalty = plain.repetition_penalty;
     choice.presence_penalty = plain.presence_penalty;
     choice.frequency_penalty = plain.frequency_penalty;
+    choice.hidden = plain.hidden != 0;
     auto& biases = memory.biases.emplace_back();
     for (const Bias& bias : reader.get_list<Bias>()) biases.emplace_back(bias.token, bias.value);
     choice.biases = biases;
@@ -240,6 +242,7 @@ Result<std::vector<Chosen>> decode_chosen(std::string_view bytes) {
     each.token = reader.get<Token>();
     each.logprob = reader.get<float>();
     each.likeliest = reader.get_list<Logprob>();
+    each.hidden = reader.get_list<float>();
   }
   if (auto end = reader.end(); !end) return std::move(end).error();
   return chosen;

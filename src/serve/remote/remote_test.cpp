@@ -167,6 +167,17 @@ TEST(Remote, AWorkerThatDiesIsAnErrorAndNotTheEnd) {
   }
 }
 
+TEST(Remote, HiddenNumbersTravel) {
+  const std::vector<Choice> asked{{.row = 1, .hidden = true}, {.row = 2}};
+  const auto choices = decode_choices(encode(std::span<const Choice>(asked)));
+  ASSERT_TRUE(choices);
+  EXPECT_TRUE(choices->choices[0].hidden && !choices->choices[1].hidden);
+  const std::vector<Chosen> made{{.token = 3, .hidden = {1.5F, -2}}};
+  const auto chosen = decode_chosen(encode(std::span<const Chosen>(made)));
+  ASSERT_TRUE(chosen);
+  EXPECT_EQ(chosen->front().hidden, made.front().hidden);
+}
+
 TEST(Remote, BytesThatAreNoMessageAreRefused) {
   const std::vector<Token> tokens{1, 2};
   const std::vector<BlockId> blocks{3};

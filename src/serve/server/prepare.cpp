@@ -142,7 +142,8 @@ Result<Prepared> Preparation::prepare(api::Kind kind, std::string_view body, con
                         static_cast<std::int32_t>(std::clamp<std::int64_t>(left, 1, api::tokens_limit))),
                     .answers = ask->answers,
                     .sampling = ask->sampling,
-                    .guide = *form};
+                    .guide = *form,
+                    .wants_hidden = kind == api::Kind::embedding};
     request.sampling.seed = ask->seed.value_or(facts.seed) + nth;
     add_stops(*ask, request);
     std::string begin;

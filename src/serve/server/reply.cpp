@@ -1,5 +1,7 @@
 #include "serve/server/reply.hpp"
 
+#include <algorithm>
+
 #include "base/check.hpp"
 
 namespace tutti::serve {
@@ -20,6 +22,8 @@ void Reply::begin(const api::Ask& ask, std::vector<std::string> begins, std::int
   voice_.emplace(std::move(voice));
   with_logprobs_ = ask.wants_logprobs();
   usage_in_stream_ = ask.usage_in_stream;
+  is_embedding_ = ask.kind == api::Kind::embedding;
+  in_base64_ = ask.in_base64;
   answers_ = static_cast<std::size_t>(ask.answers);
   usage_.prompt_tokens = prompt_tokens;
   parts_.resize(begins.size() * answers_);
@@ -97,6 +101,15 @@ void Reply::say(std::size_t at, const Piece& piece) {
 void Reply::finish() {
   is_over_ = true;
   metrics_.whole_request.add(in_seconds(SteadyClock::now() - asked_at_));
+  if (is_embedding_ && !failure_) {
+    const auto has_none = [](const Part& part) {
+      return part.answer.choices.empty() || part.answer.choices.front().hidden.empty();
+    };
+    if (std::any_of(parts_.begin(), parts_.end(), has_none)) {
+      failure_ = failed("the device of this model gives no embeddings").remedy("take --device cpu");
+      failure_status_ = 501;
+    }
+  }
   if (!stream_) {
     const int status = failure_ ? failure_status_ : 200;
     ++metrics_.responses[status];
@@ -107,7 +120,9 @@ void Reply::finish() {
     std::vector<api::Answer> answers;
     answers.reserve(parts_.size());
     for (Part& part : parts_) answers.push_back(std::move(part.answer));
-    exchange_->answer({.status = status, .body = voice_->whole(answers, usage_)});
+    exchange_->answer({.status = status,
+                       .body = is_embedding_ ? voice_->embeddings(answers, usage_, in_base64_)
+                                             : voice_->whole(answers, usage_)});
     return;
   }
   if (failure_) write(api::error_event(failure_status_, *failure_));

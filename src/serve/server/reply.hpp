@@ -58,6 +58,8 @@ class Reply : public std::enable_shared_from_this<Reply> {
   std::optional<api::Voice> voice_;
   bool with_logprobs_ = false;
   bool usage_in_stream_ = false;
+  bool is_embedding_ = false;
+  bool in_base64_ = false;
   std::size_t answers_ = 1;  // of each request
   std::vector<Part> parts_;
   std::size_t parts_left_ = 0;

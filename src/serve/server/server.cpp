@@ -142,6 +142,7 @@ class Server::Core {
   static std::optional<api::Kind> kind_of(const std::string& route) {
     if (route == "/v1/completions") return api::Kind::completion;
     if (route == "/v1/chat/completions") return api::Kind::chat;
+    if (route == "/v1/embeddings") return api::Kind::embedding;
     return std::nullopt;
   }
 

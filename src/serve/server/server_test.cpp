@@ -134,6 +134,20 @@ TEST_F(Serving, SeedsAndBiasesAndStopsAreObeyed) {
   EXPECT_NE(stopped.body.find("\"finish_reason\":\"stop\""), std::string::npos);
 }
 
+TEST_F(Serving, EmbeddingsAreTheSameForTheSameText) {
+  serve();
+  const auto answer = post("/v1/embeddings", R"({"input":["one text","another","one text"],"model":"tiny"})");
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  const json::Value root = parsed(answer.body);
+  const json::Array& data = *root.find("data")->list();
+  ASSERT_EQ(data.size(), 3U);
+  EXPECT_EQ(data[0].find("embedding")->list()->size(), 64U);
+  EXPECT_EQ(*data[0].find("embedding"), *data[2].find("embedding"));
+  EXPECT_FALSE(*data[0].find("embedding") == *data[1].find("embedding"));
+  EXPECT_EQ(*root.find("usage")->find("prompt_tokens"), 8 + 7 + 8);
+  EXPECT_EQ(post("/v1/embeddings", R"({"input":7})").status, 400);
+}
+
 TEST_F(Serving, PagesAndWhatIsNone) {
   serve();
   EXPECT_EQ(get("/health").status, 200);
