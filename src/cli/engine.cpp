@@ -2,8 +2,10 @@
 // nothing is loaded but the model itself.
 #include <signal.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
@@ -38,7 +40,7 @@ Result<> set_address(const std::string& listen, serve::ServerSettings& settings)
   const bool picks = listen.ends_with(zero);
   const auto target = net::parse_target(picks ? listen.substr(0, listen.size() - 1) + "1" : listen);
   if (!target) return Error(target.error()).within("--listen");
-  settings.address = target->host;
+  settings.address = target->host == "localhost" ? "127.0.0.1" : target->host;
   settings.port = picks ? 0 : target->port;
   return {};
 }
@@ -78,13 +80,16 @@ class EngineCommand final : public Command {
     (*server)->drain_on({SIGTERM, SIGINT});
     // It answers 503 meanwhile, so that whoever waits for it knows that it comes.
     std::optional<Error> problem;
+    std::atomic<bool> is_loading = true;
     std::thread loader([&] {
-      if (auto started = load_into(**server, *options); !started) {
-        problem = std::move(started).error();
-        (*server)->stop();
-      }
+      auto started = load_into(**server, *options);
+      if (!started) problem = std::move(started).error();
+      is_loading = false;
+      if (problem) (*server)->stop();
     });
     (*server)->run();
+    // Asked to end before it has begun: what is being loaded is for nobody any more.
+    if (is_loading) std::_Exit(exit_success);
     loader.join();
     if (problem) return *problem;
     if (!json_) std::printf("drained\n");

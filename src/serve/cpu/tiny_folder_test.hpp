@@ -16,12 +16,12 @@ namespace tutti::serve::cpu {
 
 class TinyFolder {
  public:
-  TinyFolder(std::int64_t vocabulary, std::int64_t context, const std::string& tokenizer_json) {
+  TinyFolder(std::int64_t vocabulary, std::int64_t context, const std::string& tokenizer_json)
+      : TinyFolder(tiny_shape(vocabulary, context), tokenizer_json) {}
+  // Any Llama, for those who want a larger one.
+  TinyFolder(const model::Shape& shape, const std::string& tokenizer_json) {
     std::string path = (std::filesystem::temp_directory_path() / "tutti-tiny-XXXXXX").string();
     path_ = mkdtemp(path.data());
-    model::Shape shape = small_llama();
-    shape.vocabulary = vocabulary;
-    shape.context = context;
     write("config.json", model::config_json(shape));
     write("tokenizer.json", tokenizer_json);
     write_tensors(shape);
@@ -36,6 +36,13 @@ class TinyFolder {
   }
 
  private:
+  static model::Shape tiny_shape(std::int64_t vocabulary, std::int64_t context) {
+    model::Shape shape = small_llama();
+    shape.vocabulary = vocabulary;
+    shape.context = context;
+    return shape;
+  }
+
   void write_tensors(const model::Shape& shape) const {
     const MadeTensors made = made_tensors(shape);
     std::vector<safetensors::Entry> entries;

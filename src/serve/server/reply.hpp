@@ -25,6 +25,7 @@ class Reply : public std::enable_shared_from_this<Reply> {
   Reply(std::shared_ptr<net::Exchange> exchange, Metrics& metrics);
 
   const net::Request& request() const { return exchange_->request(); }
+  std::size_t body_bytes() const { return exchange_->request().body.size(); }
 
   // One of these two ends it before anything is generated, or begins it.
   void refuse(int status, const Error& error, std::string_view code = {}, int retry_after_seconds = 0);

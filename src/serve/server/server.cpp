@@ -173,7 +173,7 @@ class Server::Core {
     }
     const auto page = page_of(route);
     if (!page) return exchange->answer(refusal(404, invalid("there is no " + request.path.substr(0, 256))));
-    if (request.method != "GET" && request.method != "HEAD")
+    if (request.method != "GET")
       return exchange->answer(refusal(405, invalid("this is asked with GET"), "GET"));
     if (page->status == 200) ++metrics_.responses[200];
     exchange->answer(*page);
@@ -182,8 +182,9 @@ class Server::Core {
   // What is only looked at.
   std::optional<net::Response> page_of(const std::string& route) {
     if (route == "/health") {
-      if (is_answering_ && !is_draining_) return net::Response{.body = "{\"status\":\"ok\"}\n"};
-      return refusal(503, not_ready(is_draining_));
+      if (!is_answering_ || is_draining_) return refusal(503, not_ready(is_draining_));
+      if (counts().failing) return refusal(503, failed("the model could not compute its last step"));
+      return net::Response{.body = "{\"status\":\"ok\"}\n"};
     }
     if (route == "/metrics")
       return net::Response{.body = metrics_.text(counts()), .type = "text/plain; version=0.0.4"};
@@ -199,11 +200,13 @@ class Server::Core {
     const std::uint64_t id = ++last_reply_;
     auto reply = std::make_shared<Reply>(exchange, metrics_);
     replies_[id] = reply;
+    bodies_bytes_ += reply->body_bytes();
     exchange->when_over([this, id] { over(id); });
     if (!is_answering_ || is_draining_)
       return reply->refuse(503, not_ready(is_draining_), {}, retry_after_seconds);
     const Preparation::Facts facts{reply->request().remote, random_.next(), now_on_the_wall()};
-    const bool taken = workshop_->give([this, id, kind, exchange = std::move(exchange), facts] {
+    const bool has_room = bodies_bytes_ <= bodies_bytes_max;
+    const bool taken = has_room && workshop_->give([this, id, kind, exchange = std::move(exchange), facts] {
       auto prepared = std::make_shared<Result<Prepared>>(
           answering_->preparation.prepare(kind, exchange->request().body, facts));
       loop_.post([this, id, prepared] { submit(id, std::move(*prepared)); });
@@ -268,6 +271,7 @@ class Server::Core {
       ++metrics_.cut_off;
       cancel(*found->second);
     }
+    bodies_bytes_ -= found->second->body_bytes();
     replies_.erase(found);
     stop_if_drained();
   }
@@ -282,6 +286,7 @@ class Server::Core {
   Metrics metrics_;
   std::map<std::uint64_t, std::shared_ptr<Reply>> replies_;
   std::uint64_t last_reply_ = 0;
+  std::size_t bodies_bytes_ = 0;  // of all replies
   std::shared_ptr<Mailbox> mailbox_;
   std::unique_ptr<net::Server> http_;
   std::shared_ptr<net::Loop::Handle> signals_;

@@ -21,6 +21,8 @@ namespace tutti::serve {
 
 inline constexpr std::size_t preparations_max = 64;  // requests that wait to be prepared
 inline constexpr std::size_t preparation_threads = 2;
+inline constexpr std::size_t bodies_bytes_max = std::size_t{256}
+                                                << 20;  // of all requests that are not answered yet
 inline constexpr int retry_after_seconds = 1;
 
 struct ServerSettings {
