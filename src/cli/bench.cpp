@@ -1,4 +1,5 @@
-// `tutti bench`: how fast the collectives, or the pairs, are on this machine, or on the ranks of a job.
+// `tutti bench`: how fast the collectives, or the pairs, are on this machine, or on the ranks of a job; and
+// how fast a server answers.
 #include <unistd.h>
 
 #include <array>
@@ -7,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/bench_serve.hpp"
 #include "cli/commands.hpp"
 #include "comm/reduce.hpp"
 #include "lab/measure/local.hpp"
@@ -29,8 +31,11 @@ Result<comm::Transport> parse_transport(std::string_view word) {
 class Bench final : public Command {
  public:
   void declare(config::Flags& flags) override {
-    flags.add_word("comm|fabric", what_,
-                   "the collectives, or each pair of ranks as JSON, which `tutti fabric` runs on a cluster");
+    flags.add_word(
+        "comm|fabric|serve", what_,
+        "the collectives; or each pair of ranks as JSON, which `tutti fabric` runs on a cluster; or a "
+        "server that speaks OpenAI's API");
+    flags.add_word("URL", url_, "of that server: http://HOST:PORT", false);
     flags.add("ranks", ranks_, "ranks to start on this machine (default: 2); inside a job the job's are used",
               {.min = 1, .max = 256});
     const auto set = [](auto parse, auto& target) {
@@ -54,12 +59,15 @@ class Bench final : public Command {
     flags.add("deadline", deadline_, "of each operation (default: 5s)");
     flags.add("kill-rank", victim_, "instead: kill this rank with -9, and tell when the others know",
               {.min = 0, .max = 255});
-    flags.add("json", json_, "print a JSON list");
+    serve_.declare(flags);
+    flags.add("json", json_, "print a JSON list, of a server an object");
   }
 
   Result<int> run() override {
+    if (what_ == "serve") return serve_.run(url_, json_);
     if (what_ != "comm" && what_ != "fabric")
-      return invalid("unknown benchmark '" + what_ + "'").remedy("one of: comm, fabric");
+      return invalid("unknown benchmark '" + what_ + "'").remedy("one of: comm, fabric, serve");
+    if (!url_.empty()) return invalid("'" + url_ + "' is for serve alone").within("command line");
     if (plan_.bytes.empty()) plan_.bytes = *measure::parse_sizes(victim_ >= 0 ? "1M" : "1K-256M");
     Result<> done;
     if (victim_ >= 0) {
@@ -177,6 +185,8 @@ class Bench final : public Command {
   }
 
   std::string what_;
+  std::string url_;
+  BenchServe serve_;
   std::int64_t ranks_ = 2;
   std::int64_t victim_ = -1;
   measure::Plan plan_;

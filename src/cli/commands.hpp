@@ -27,6 +27,8 @@ std::unique_ptr<Command> make_resume();
 std::unique_ptr<Command> make_data();
 std::unique_ptr<Command> make_checkpoint();
 std::unique_ptr<Command> make_train();
+std::unique_ptr<Command> make_engine();
+std::unique_ptr<Command> make_chat();
 std::unique_ptr<Command> make_generate();
 std::unique_ptr<Command> make_fabric();
 std::unique_ptr<Command> make_bench();

@@ -33,7 +33,7 @@ constexpr const char* tutti_of_the_node = "/proc/self/exe";
 constexpr const char* progress_mark = "round ";
 
 std::atomic<bool> ctrl_c{false};
-void note_interrupt(int) { ctrl_c = true; }
+void note_stop(int) { ctrl_c = true; }
 
 // A line on a terminal that is written over and over; nothing elsewhere.
 class Progress {
@@ -165,7 +165,7 @@ class Fabric final : public Command {
     const auto give_up_at = Clock::now() + timeout_;
     auto nodes = ready_nodes(cluster);
     if (!nodes) return std::move(nodes).error().within("fabric");
-    ::signal(SIGINT, note_interrupt);
+    ::signal(SIGINT, note_stop);
     auto job = submit(cluster, *nodes);
     if (!job) return std::move(job).error().within("fabric");
     Measurement measurement(cluster, *job, *nodes, give_up_at);

@@ -60,7 +60,18 @@ std::span<const CommandEntry> commands() {
           "The run's "
           "folder holds the recipe, metrics.jsonl and the checkpoints; all nodes must reach it and the data.",
           make_train},
-      CommandEntry{"generate", "RUN [flags]", "Writes text with the model of a training run.", make_generate},
+      CommandEntry{
+          "engine", "MODEL [flags]",
+          "Lets a model answer over HTTP, as OpenAI's API has it.\n\n"
+          "MODEL is the folder of a run, or one of Hugging Face with config.json, tokenizer.json and "
+          "safetensors. All memory is reserved at the start. Without a key it listens on this machine "
+          "alone:\n\n"
+          "  curl http://127.0.0.1:8000/v1/completions -d '{\"prompt\":\"Once upon\",\"max_tokens\":32}'",
+          make_engine},
+      CommandEntry{"chat", "[URL|MODEL] [flags]",
+                   "Talks with a model at the terminal: one behind a URL, or one of your own.", make_chat},
+      CommandEntry{"generate", "MODEL [flags]", "Writes text with the model of a run or of a folder.",
+                   make_generate},
       CommandEntry{
           "data", "pack|tokenizer|show PATH… [flags]",
           "Turns text into datasets for training, and shows what is in them.\n\n"
@@ -81,8 +92,10 @@ std::span<const CommandEntry> commands() {
           "or more than 3 times the latency, of the links around it. Other traffic shows in the "
           "numbers.",
           make_fabric},
-      CommandEntry{"bench", "comm|fabric [flags]",
-                   "Measures the collectives here, beside the machine's own limit.", make_bench},
+      CommandEntry{
+          "bench", "comm|fabric|serve [URL] [flags]",
+          "Measures the collectives here, beside the machine's own limit; or how fast a server answers.",
+          make_bench},
       CommandEntry{"record", "[flags]",
                    "Writes what the cluster was asked to do, and how long it took, as a trace.\n\n"
                    "One line for each job that has run and ended. The queue of a job is its partition there; "

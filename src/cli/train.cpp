@@ -1,7 +1,4 @@
-// `tutti train`: from a recipe to a job that trains, and `tutti generate`: text from what it trained.
-#include <unistd.h>
-
-#include <cerrno>
+// `tutti train`: from a recipe to a job that trains.
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -17,6 +14,7 @@
 #include "cli/recipe_file.hpp"
 #include "cli/run_folder.hpp"
 #include "cli/submit.hpp"
+#include "cli/worker_program.hpp"
 #include "learn/dataset/dataset.hpp"
 #include "learn/recipe/choose.hpp"
 
@@ -29,13 +27,6 @@ constexpr std::size_t config_bytes_max = std::size_t{1} << 20;
 // A run goes on from its checkpoints: servers that die are no reason to give up.
 constexpr std::int64_t restarts = 1000;
 constexpr std::int64_t restarts_on_failure = 20;
-
-// Beside this program, or wherever the nodes have it.
-std::string worker_program() {
-  const fs::path beside = fs::read_symlink("/proc/self/exe").parent_path() / "tutti-worker";
-  std::error_code ignored;
-  return fs::exists(beside, ignored) ? beside.string() : "tutti-worker";
-}
 
 // The text of the config.json that the recipe's model names; empty if it names a family.
 Result<std::string> config_of(const recipe::Recipe& recipe) {
@@ -215,47 +206,8 @@ class Train final : public Command {
   bool keys_ = false;
 };
 
-class Generate final : public Command {
- public:
-  void declare(config::Flags& flags) override {
-    flags.add_word("RUN", run_, "the folder of a training run");
-    flags.add("prompt", prompt_, "what the text begins with");
-    flags.add("tokens", tokens_, "how many to write at most (default: 64)", {.min = 1, .max = 1 << 20});
-    flags.add("temperature", temperature_, "how freely: 0 always takes the likeliest (default: 0.8)");
-    flags.add("seed", seed_, "of the choice (default: 1)", {.min = 0});
-  }
-
-  // The worker takes over: it alone links libtorch.
-  Result<int> run() override {
-    if (!(temperature_ >= 0)) return invalid("--temperature cannot be negative").within("command line");
-    std::vector<std::string> words{worker_program(),
-                                   "generate",
-                                   fs::absolute(run_).lexically_normal().string(),
-                                   prompt_,
-                                   std::to_string(tokens_),
-                                   std::to_string(temperature_),
-                                   std::to_string(seed_)};
-    std::vector<char*> arguments;
-    arguments.reserve(words.size() + 1);
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    std::fflush(stdout);
-    execvp(arguments.front(), arguments.data());
-    return failed_errno(words.front(), errno)
-        .remedy("tutti-worker lies beside tutti; `./dev build` makes both");
-  }
-
- private:
-  std::string run_;
-  std::string prompt_;
-  std::int64_t tokens_ = 64;
-  double temperature_ = 0.8;
-  std::int64_t seed_ = 1;
-};
-
 }  // namespace
 
 std::unique_ptr<Command> make_train() { return std::make_unique<Train>(); }
-std::unique_ptr<Command> make_generate() { return std::make_unique<Generate>(); }
 
 }  // namespace tutti::cli

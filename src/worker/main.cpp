@@ -12,6 +12,7 @@
 #include "learn/train/leave.hpp"
 #include "worker/check.hpp"
 #include "worker/check_comm.hpp"
+#include "worker/model.hpp"
 #include "worker/train.hpp"
 
 namespace {
@@ -25,7 +26,7 @@ constexpr const char* usage_text =
     "       tutti-worker check-train  compares the trainer's arithmetic with libtorch's on this machine\n"
     "       tutti-worker train RUN [BYTES [FILE]]   as a rank of a job that has so much memory: trains what "
     "FILE or RUN/recipe.json says; `tutti train` submits it\n"
-    "       tutti-worker generate RUN PROMPT TOKENS TEMPERATURE SEED   what `tutti generate` runs\n";
+    "       tutti-worker model MODEL OPTIONS   computes for a `tutti engine`, which starts it\n";
 
 int report(const tutti::Error& error) {
   std::fprintf(stderr, "tutti-worker: %s\n", error.text().c_str());
@@ -82,7 +83,7 @@ int main(int argc, char** argv) {
   const std::string word = words.empty() ? "" : words.front();
   const std::span<const std::string> rest(words.begin() + (words.empty() ? 0 : 1), words.end());
   if (word == "train") return exit_code_of_rank(tutti::worker::train(rest));
-  if (word == "generate") return exit_code(tutti::worker::generate(rest));
+  if (word == "model") return exit_code(tutti::worker::host_model(rest));
   if (rest.empty()) {
     if (word == "--version") return print_version();
     if (word == "check") return check();
@@ -90,8 +91,8 @@ int main(int argc, char** argv) {
     if (word == "check-train") return check_train();
     if (word == "--help" || word == "help") return std::fputs(usage_text, stdout) < 0 ? 1 : 0;
   }
-  const std::vector<std::string> known{"--version", "check",    "check-comm", "check-train",
-                                       "train",     "generate", "--help"};
+  const std::vector<std::string> known{"--version", "check", "check-comm", "check-train",
+                                       "train",     "model", "--help"};
   const bool is_known = std::find(known.begin(), known.end(), word) != known.end();
   return report(
       tutti::invalid(is_known ? "'" + word + "' has other arguments" : "unknown word '" + word + "'")

@@ -15,7 +15,6 @@
 #include <limits>
 
 #include "comm/communicator.hpp"
-#include "learn/train/generate.hpp"
 #include "learn/train/leave.hpp"
 #include "learn/train/trainer.hpp"
 
@@ -24,8 +23,6 @@ namespace {
 
 // A death is noticed at once, by its closed connection; this is for a rank that is there and does not come.
 constexpr Duration operation_deadline = std::chrono::minutes(5);
-
-constexpr std::int64_t generated_tokens_max = 1 << 20;
 
 std::atomic<bool> stop_asked{false};
 
@@ -117,26 +114,6 @@ Result<int> train(std::span<const std::string> words) {
     std::signal(SIGTERM, SIG_DFL);
     std::raise(SIGTERM);
   }
-  return 0;
-}
-
-Result<int> generate(std::span<const std::string> words) {
-  if (words.size() != 5) return invalid("generate takes RUN PROMPT TOKENS TEMPERATURE SEED");
-  const auto tokens = parse<std::int64_t>("TOKENS", words[2], 1, generated_tokens_max);
-  if (!tokens) return tokens.error();
-  const auto temperature = parse<double>("TEMPERATURE", words[3], 0, std::numeric_limits<double>::max());
-  if (!temperature) return temperature.error();
-  const auto seed = parse<std::uint64_t>("SEED", words[4], 0, std::numeric_limits<std::uint64_t>::max());
-  if (!seed) return seed.error();
-  const train::GenerateOptions options{
-      .run = words[0], .prompt = words[1], .tokens = *tokens, .temperature = *temperature, .seed = *seed};
-  keep_memory();
-  auto done = train::generate(options, [](std::string_view piece) {
-    std::fwrite(piece.data(), 1, piece.size(), stdout);
-    std::fflush(stdout);
-  });
-  if (!done) return std::move(done).error();
-  std::fputc('\n', stdout);
   return 0;
 }
 

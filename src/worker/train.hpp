@@ -1,4 +1,4 @@
-// `tutti-worker train FOLDER [BYTES]`, as a rank of a job, and `tutti-worker generate`.
+// `tutti-worker train FOLDER [BYTES]`, as a rank of a job.
 #pragma once
 
 #include <span>
@@ -10,8 +10,5 @@ namespace tutti::worker {
 
 // The exit code. A rank that was asked to stop ends by that signal, after its checkpoint.
 Result<int> train(std::span<const std::string> words);
-
-// RUN PROMPT TOKENS TEMPERATURE SEED, as `tutti generate` hands them over.
-Result<int> generate(std::span<const std::string> words);
 
 }  // namespace tutti::worker

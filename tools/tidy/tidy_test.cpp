@@ -110,14 +110,39 @@ TEST(Tidy, FindsALayerThatLooksUp) {
              "tutti_module(base LAYER base)\n"
              "tutti_module(cluster LAYER pure USES base store)\n"
              "tutti_module(store LAYER ports USES base)\n"
-             "tutti_module(comm LAYER workers USES base store)\n"
-             "tutti_module(plan LAYER pure USES base)\n"
-             "tutti_module(train LAYER workers USES base comm plan)\n"
+             "tutti_module(comm LAYER workers USES base desk)\n"
+             "tutti_module(desk LAYER front USES base)\n"
+             "tutti_module(train LAYER workers USES base comm store)\n"
              "tutti_module(odd LAYER cellar)\n"
              "tutti_module(lost LAYER pure USES nothing)\n");
   EXPECT_EQ(places(check_layers(read_modules(tree))),
             (Places{"src/CMakeLists.txt:2 layers", "src/CMakeLists.txt:4 layers",
                     "src/CMakeLists.txt:7 layers", "src/CMakeLists.txt:8 layers"}));
+}
+
+TEST(Tidy, FindsWhatWorkersAloneWouldNotHave) {
+  Tree tree;
+  tree.plant("src/CMakeLists.txt",
+             "tutti_room(base)\n"
+             "tutti_room(worker USES base net)\n"
+             "if(NOT TUTTI_WORKERS_ONLY)\n"
+             "  tutti_room(net USES base)\n"
+             "endif()\n");
+  tree.plant("src/base/CMakeLists.txt",
+             "tutti_module(base LAYER base)\n"
+             "if(NOT TUTTI_WORKERS_ONLY)\n"
+             "  if(TARGET boost)\n"
+             "    tutti_module(base/more LAYER base)\n"
+             "  endif()\n"
+             "endif()\n"
+             "tutti_module(base/last LAYER base)\n");
+  tree.plant("src/net/CMakeLists.txt", "tutti_module(net LAYER adapters USES base base/more)\n");
+  tree.plant("src/worker/CMakeLists.txt",
+             "tutti_module(worker LAYER workers USES base base/last)\n"
+             "tutti_module(worker/one LAYER workers USES base base/more)\n"
+             "tutti_module(worker/two LAYER workers USES base net)\n");
+  EXPECT_EQ(places(check_layers(read_modules(tree))),
+            (Places{"src/worker/CMakeLists.txt:2 layers", "src/worker/CMakeLists.txt:3 layers"}));
 }
 
 TEST(Tidy, FindsACircle) {

@@ -46,6 +46,7 @@ std::map<std::string, std::vector<std::string>> arguments_of(const std::string& 
 struct Call {
   std::string file;
   int line = 0;
+  bool is_left_out = false;  // of the build of the workers alone
   std::map<std::string, std::vector<std::string>> words;
 
   std::string one(const std::string& keyword) const {
@@ -58,18 +59,35 @@ struct Call {
   }
 };
 
+constexpr std::string_view workers_go_without = "if(NOT TUTTI_WORKERS_ONLY)";
+
+// Whether each line stands in a block that the build of the workers alone leaves out.
+std::vector<bool> left_out(const Lines& lines) {
+  std::vector<bool> out;
+  std::vector<bool> blocks;
+  for (const std::string& line : lines) {
+    const std::string_view word = trim(line);
+    if (word.starts_with("endif(") && !blocks.empty()) blocks.pop_back();
+    if (word.starts_with("if(")) blocks.push_back(word.starts_with(workers_go_without));
+    out.push_back(std::find(blocks.begin(), blocks.end(), true) != blocks.end());
+  }
+  return out;
+}
+
 // Every call of this function in the CMakeLists.txt files.
 std::vector<Call> calls_of(const Tree& tree, const std::string& function) {
   std::vector<Call> calls;
   for (const auto& [path, lines] : tree.files) {
     if (!path.ends_with("CMakeLists.txt")) continue;
+    const std::vector<bool> out = left_out(lines);
     for (std::size_t at = 0; at < lines.size(); ++at) {
       const auto open = lines[at].find(function + "(");
       if (open == std::string::npos || trim(lines[at]).starts_with("#")) continue;
       std::string call = lines[at].substr(open + function.size() + 1);
       for (std::size_t next = at + 1; call.find(')') == std::string::npos && next < lines.size(); ++next)
         call += " " + lines[next];
-      calls.push_back({path, static_cast<int>(at) + 1, arguments_of(call.substr(0, call.find(')')))});
+      calls.push_back(
+          {path, static_cast<int>(at) + 1, out[at], arguments_of(call.substr(0, call.find(')')))});
     }
   }
   return calls;
@@ -105,17 +123,23 @@ Result<Tree> read_tree(const std::string& root) {
 
 std::vector<Module> read_modules(const Tree& tree) {
   constexpr std::string_view source_dir = "${CMAKE_SOURCE_DIR}/";
+  std::set<std::string> rooms_left_out;
+  for (const Call& call : calls_of(tree, "tutti_room")) {
+    if (call.is_left_out) rooms_left_out.insert(call.one(""));
+  }
   std::vector<Module> modules;
   for (const Call& call : calls_of(tree, "tutti_module")) {
     const std::string name = call.one("");
     const std::string dir = call.one("DIR");
-    modules.push_back({.name = name,
-                       .layer = call.one("LAYER"),
-                       .folder = dir.starts_with(source_dir) ? dir.substr(source_dir.size()) : "src/" + name,
-                       .uses = call.all("USES"),
-                       .tests_use = call.all("TESTS_USE"),
-                       .file = call.file,
-                       .line = call.line});
+    modules.push_back(
+        {.name = name,
+         .layer = call.one("LAYER"),
+         .folder = dir.starts_with(source_dir) ? dir.substr(source_dir.size()) : "src/" + name,
+         .uses = call.all("USES"),
+         .tests_use = call.all("TESTS_USE"),
+         .is_for_workers = !call.is_left_out && !rooms_left_out.contains(name.substr(0, name.find('/'))),
+         .file = call.file,
+         .line = call.line});
   }
   return modules;
 }

@@ -38,7 +38,8 @@ struct Module {
   std::string folder;  // "src/base"
   std::vector<std::string> uses;
   std::vector<std::string> tests_use;
-  std::string file;  // where it is declared
+  bool is_for_workers = true;  // the build of the workers alone has it, too
+  std::string file;            // where it is declared
   int line = 0;
 };
 

@@ -30,7 +30,7 @@ constexpr Duration connect_time_max = 10s;
 constexpr std::size_t answer_bytes_max = 256 << 20;
 
 Error unreachable(const Target& target, const std::string& why) {
-  return failed(why).within("controller " + target.text());
+  return failed(why).within(target.who + " " + target.text());
 }
 
 constexpr const char* plain_hint =
@@ -87,7 +87,7 @@ class EventSplitter {
         block.remove_prefix(std::min(block.size(), line.size() + 1));
       }
       begin = end + 2;
-      if (!event.empty() && !on_event(event, data)) return false;
+      if ((!event.empty() || !data.empty()) && !on_event(event, data)) return false;
     }
     pending_.erase(0, begin);
     return true;
@@ -129,7 +129,7 @@ Result<> check_secrecy(const Target& target) {
   if (::getaddrinfo(target.host.c_str(), nullptr, &hints, &found) != 0) return {};
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses(found, ::freeaddrinfo);
   if (all_here(found)) return {};
-  return in_the_clear().within("controller " + target.text());
+  return in_the_clear().within(target.who + " " + target.text());
 }
 
 // An open connection; every call is bounded by `deadline`.
@@ -280,9 +280,11 @@ Result<> Client::connect() {
   connection->idle = telling_wait();
   if (auto opened = connection->open(target_, !token_.empty()); !opened) {
     if (opened.error().code() == ErrorCode::invalid)
-      return std::move(opened).error().within("controller " + target_.text());
-    return unreachable(target_, opened.error().text())
-        .remedy("is it running? `tutti up` starts a local cluster; TUTTI_ADDR names another one");
+      return std::move(opened).error().within(target_.who + " " + target_.text());
+    Error error = unreachable(target_, opened.error().text());
+    if (target_.who != Target().who) return error;
+    return std::move(error).remedy(
+        "is it running? `tutti up` starts a local cluster; TUTTI_ADDR names another one");
   }
   connection_ = std::move(connection);
   return {};
@@ -295,6 +297,7 @@ std::string make_message(const Target& target, const std::string& token, const s
   std::string text =
       method + " " + path + " HTTP/1.1\r\nHost: " + target.text() + "\r\nUser-Agent: tutti\r\n";
   if (!token.empty()) text += "Authorization: Bearer " + token + "\r\n";
+  if (body.starts_with('{')) text += "Content-Type: application/json\r\n";
   return text + "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
@@ -356,13 +359,14 @@ Result<Response> Client::request(const std::string& method, const std::string& p
                   std::string(answer[http::field::content_type])};
 }
 
-Result<> Client::events(const std::string& path, const OnEvent& on_event, const std::function<bool()>& idle) {
+Result<> Client::events(const std::string& method, const std::string& path, const std::string& body,
+                        const OnEvent& on_event, const std::function<bool()>& idle) {
   if (auto connected = connect(); !connected) return std::move(connected).error();
   Connection& connection = *connection_;
   bool given_up = false;
   connection.deadline = Clock::time_point::max();
   connection.idle = [&] { return !(given_up = !idle()); };
-  auto done = connection.send(make_message(target_, token_, "GET", path, ""));
+  auto done = connection.send(make_message(target_, token_, method, path, body));
   http::response_parser<http::string_body> parser;
   parser.body_limit(boost::none);
   EventSplitter splitter;

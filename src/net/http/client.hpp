@@ -14,7 +14,8 @@ namespace tutti::net {
 struct Target {
   std::string host;
   std::uint16_t port = 0;
-  std::string ca_file;  // TLS with this certificate authority; "" for plain HTTP
+  std::string ca_file;             // TLS with this certificate authority; "" for plain HTTP
+  std::string who = "controller";  // is spoken to, for messages
 
   std::string text() const { return host + ":" + std::to_string(port); }
 };
@@ -45,10 +46,15 @@ class Client {
   // Of a request that failed: the other side may have got it, and may have done it.
   bool may_have_arrived() const { return sent_; }
 
-  // Server-sent events until the server ends the stream or a callback returns false. `idle` is called several
-  // times a second, also while nothing arrives.
+  // Server-sent events until the server ends the stream or a callback returns false; one without a name has
+  // an empty one. `idle` is called several times a second, also while nothing arrives. An answer that is no
+  // stream is an error with its body as the message.
   using OnEvent = std::function<bool(std::string_view event, std::string_view data)>;
-  Result<> events(const std::string& path, const OnEvent& on_event, const std::function<bool()>& idle);
+  Result<> events(const std::string& path, const OnEvent& on_event, const std::function<bool()>& idle) {
+    return events("GET", path, "", on_event, idle);
+  }
+  Result<> events(const std::string& method, const std::string& path, const std::string& body,
+                  const OnEvent& on_event, const std::function<bool()>& idle);
 
  private:
   struct Connection;

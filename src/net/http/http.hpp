@@ -76,7 +76,10 @@ class Stream {
   void write(std::string chunk, std::function<void()> written = nullptr) {
     write(make_text(std::move(chunk)), std::move(written));
   }
+  // When all of it is written.
   virtual void close() = 0;
+  // At once, whoever has not read the rest.
+  virtual void cut() = 0;
 };
 
 // A WebSocket. send() and close() from any thread; the callbacks run on the loop, none after on_close.
@@ -110,6 +113,9 @@ class Exchange {
   virtual ~Exchange() = default;
 
   virtual const Request& request() const = 0;
+  // `over` runs on the loop, once: when the answer is written, or when the other side has gone before there
+  // was one. Of a stream its own `on_close` tells that. To be said before the handler returns.
+  virtual void when_over(std::function<void()> /*over*/) {}
   virtual void answer(Response response) = 0;
   // `on_close` runs on the loop when the other side has gone or close() is done.
   virtual std::shared_ptr<Stream> stream(std::function<void()> on_close) = 0;

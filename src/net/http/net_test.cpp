@@ -82,6 +82,76 @@ TEST_F(Net, StreamsEvents) {
   closed.get_future().wait();
 }
 
+TEST_F(Net, EventsWithoutANameAnswerAPost) {
+  serve([](auto exchange) {
+    auto stream = exchange->stream(nullptr);
+    stream->write("data: " + exchange->request().body + "\n\n: a comment\n\ndata: two\n\n");
+    stream->close();
+  });
+  std::vector<std::string> seen;
+  Client client(target(), "");
+  const auto done = client.events(
+      "POST", "/events", "{}",
+      [&](auto event, auto data) {
+        seen.push_back(std::string(event) + "=" + std::string(data));
+        return true;
+      },
+      [] { return true; });
+  EXPECT_TRUE(done.ok());
+  EXPECT_EQ(seen, (std::vector<std::string>{"={}", "=two"}));
+}
+
+TEST_F(Net, TellsWhenAnAnswerIsWritten) {
+  std::promise<void> over;
+  serve([&](auto exchange) {
+    exchange->when_over([&] { over.set_value(); });
+    exchange->answer({.body = "done"});
+  });
+  Client client(target(), "");
+  EXPECT_EQ(client.request("GET", "/")->body, "done");
+  over.get_future().wait();
+}
+
+TEST_F(Net, NoticesAClientThatLeavesBeforeTheAnswer) {
+  std::promise<void> asked;
+  std::promise<void> over;
+  std::shared_ptr<Exchange> kept;
+  serve([&](auto exchange) {
+    kept = exchange;
+    exchange->when_over([&] { over.set_value(); });
+    asked.set_value();
+  });
+  const int descriptor = connect_raw("GET / HTTP/1.1\r\n\r\n");
+  asked.get_future().wait();
+  ::close(descriptor);
+  over.get_future().wait();
+  kept->answer({.body = "too late"});
+}
+
+TEST_F(Net, ARequestThatComesEarlyIsKeptForLater) {
+  serve([](auto exchange) {
+    exchange->when_over([] {});
+    exchange->answer({.body = exchange->request().path});
+  });
+  const std::string both =
+      raw("GET /one HTTP/1.1\r\n\r\nGET /two HTTP/1.1\r\nConnection: close\r\n\r\n", false);
+  EXPECT_NE(both.find("/one"), std::string::npos) << both;
+  EXPECT_NE(both.find("/two"), std::string::npos) << both;
+}
+
+TEST_F(Net, AStreamThatIsCutEndsThoughNobodyReadsIt) {
+  std::promise<void> closed;
+  std::shared_ptr<Stream> kept;
+  serve([&](auto exchange) {
+    kept = exchange->stream([&] { closed.set_value(); });
+    kept->write(std::string(std::size_t{32} << 20, 'x'));
+    kept->cut();
+  });
+  const int descriptor = connect_raw("GET / HTTP/1.1\r\n\r\n");
+  closed.get_future().wait();
+  ::close(descriptor);
+}
+
 TEST_F(Net, NoticesAReaderThatLeaves) {
   std::promise<void> closed;
   std::shared_ptr<Stream> kept;

@@ -37,6 +37,7 @@ const Text too_slow = make_text(
 
 // What the handler decided about a request; filled from any thread, read by the connection's coroutine.
 struct Decision {
+  bool is_gone = false;  // the other side, before there was an answer
   std::optional<Response> response;
   std::shared_ptr<Outbox> stream;
   std::function<void()> on_stream_close;
@@ -52,6 +53,9 @@ class PendingExchange final : public Exchange {
         decided_(std::make_shared<Signal>(context_.get_executor())) {}
 
   const Request& request() const override { return request_; }
+
+  void when_over(std::function<void()> over) override { over_ = std::move(over); }
+  const std::function<void()>& over() const { return over_; }
 
   void answer(Response response) override {
     decide([response = std::move(response)](Decision& decision) mutable {
@@ -73,6 +77,7 @@ class PendingExchange final : public Exchange {
         outbox_->put(std::move(chunk), std::move(written));
       }
       void close() override { outbox_->close(); }
+      void cut() override { outbox_->cut(); }
 
      private:
       std::shared_ptr<Outbox> outbox_;
@@ -88,6 +93,23 @@ class PendingExchange final : public Exchange {
     co_await decided_->wait();
     co_return decision_;
   }
+  // The same, unless the other side goes before that.
+  asio::awaitable<std::shared_ptr<Decision>> decision_of_a_waiting(tcp::socket& socket) {
+    socket.async_wait(
+        tcp::socket::wait_read, [decision = decision_, decided = decided_, &socket](error_code failure) {
+          if (failure == asio::error::operation_aborted) return;
+          // Bytes that wait are the next request's: then nothing more can be noticed.
+          char byte = 0;
+          const std::size_t got = socket.receive(asio::buffer(&byte, 1), tcp::socket::message_peek, failure);
+          if (got > 0 || failure == asio::error::would_block) return;
+          decision->is_gone = true;
+          decided->set();
+        });
+    co_await decided_->wait();
+    error_code ignored;
+    if (!decision_->is_gone) socket.cancel(ignored);
+    co_return decision_;
+  }
 
  private:
   template <class Change>
@@ -101,6 +123,7 @@ class PendingExchange final : public Exchange {
   asio::io_context& context_;
   std::shared_ptr<Backlog> backlog_;
   Request request_;
+  std::function<void()> over_;
   std::shared_ptr<Signal> decided_;
   std::shared_ptr<Decision> decision_ = std::make_shared<Decision>();
 };
@@ -244,9 +267,20 @@ class Connection : public std::enable_shared_from_this<Connection> {
     lowest().expires_never();
     auto exchange = std::make_shared<PendingExchange>(*shared_, std::move(*request));
     shared_->handler(exchange);
-    const auto decision = co_await exchange->decision();
+    const bool watched = exchange->over() != nullptr;
+    std::shared_ptr<Decision> decision;
+    if (watched) {
+      decision = co_await exchange->decision_of_a_waiting(lowest().socket());
+    } else {
+      decision = co_await exchange->decision();
+    }
+    if (decision->is_gone) {
+      exchange->over()();
+      co_return false;
+    }
     if (decision->response) {
       const bool goes_on = co_await write(*decision->response, version, keep_alive);
+      if (watched) exchange->over()();
       co_return goes_on;
     }
     become_known();
@@ -314,6 +348,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     http::response<http::empty_body> head{http::status::ok, version};
     head.set(http::field::content_type, "text/event-stream");
     head.set(http::field::cache_control, "no-store");
+    head.keep_alive(false);
     head.chunked(true);
     http::response_serializer<http::empty_body> serializer(head);
     asio::co_spawn(

@@ -100,6 +100,16 @@ class Outbox final : public Backlog::Reader, public std::enable_shared_from_this
     });
   }
 
+  // Nothing more is written.
+  void cut() {
+    asio::dispatch(context_, [self = shared_from_this()] {
+      if (std::exchange(self->let_go_, true)) return;
+      self->abandon();
+      if (self->on_let_go) self->on_let_go();
+      self->signal_.set();
+    });
+  }
+
   // Of the writing coroutine. Nothing: closed, and all of it written.
   asio::awaitable<std::optional<Entry>> next() {
     while (waiting_.empty() && later_.empty() && !closing_) co_await signal_.wait();

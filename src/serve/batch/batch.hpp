@@ -49,7 +49,7 @@ struct Piece {
   RequestId request;
   std::int32_t answer = 0;
   std::vector<Token> tokens;
-  std::vector<Chosen> choices;  // of each token, if logprobs were asked for
+  std::vector<Chosen> choices;  // of each token, if logprobs or hidden numbers were asked for
   std::string text;             // as far as it is sure
   std::optional<Finish> finish;
   std::string problem;             // if it failed: what the model said

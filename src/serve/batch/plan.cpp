@@ -189,6 +189,7 @@ void Batch::plan_choice(Sequence& sequence, std::int32_t row, std::int32_t draft
   choice.frequency_penalty = sampling.frequency_penalty;
   choice.seen = sequence.seen;
   choice.logprobs = sampling.logprobs;
+  choice.hidden = sequence.request->wants_hidden && sequence.generated + draft == 0;
   if (sequence.request->guide) {
     const auto mask = sequence.request->guide->allowed(guide_state);
     choice.allowed = step_masks_.emplace_back(mask.begin(), mask.end());

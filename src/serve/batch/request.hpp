@@ -57,6 +57,7 @@ struct Request {
   std::vector<Token> stop_ids;          // the answer ends with such a token, which is no part of its text
   std::vector<std::string> stop_texts;  // the answer ends before such a text
   std::shared_ptr<Guide> guide;         // what may come; null: everything
+  bool wants_hidden = false;            // what the model knows behind the prompt, with the first token
 };
 
 enum class Finish {

@@ -64,7 +64,7 @@ std::optional<Finish> Batch::append(Sequence& sequence, const Chosen& chosen, Pi
   ++sequence.generated;
   ++counts_.generated_tokens;
   piece.tokens.push_back(chosen.token);
-  if (request.sampling.logprobs >= 0) piece.choices.push_back(chosen);
+  if (request.sampling.logprobs >= 0 || request.wants_hidden) piece.choices.push_back(chosen);
   if (std::ranges::find(request.stop_ids, chosen.token) != request.stop_ids.end()) return Finish::stop;
   if (sequence.text.add(token_bytes_(chosen.token))) return Finish::stop;
   if (request.sampling.penalizes()) {

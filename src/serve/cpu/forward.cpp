@@ -88,6 +88,10 @@ Forward::Forward(const model::Shape& shape, const Weights& weights, const Kernel
   if (!shape.learned_positions) frequencies_ = model::frequencies(shape.rope, shape.head_size);
 }
 
+std::span<const float> Forward::hidden(std::int64_t row) const {
+  return {normed_ + row * hidden_stride_, static_cast<std::size_t>(shape_.hidden)};
+}
+
 std::span<const float> Forward::logits(std::int64_t row) const {
   return {logits_ + row * logits_stride_, static_cast<std::size_t>(shape_.vocabulary)};
 }

@@ -40,6 +40,8 @@ class Forward {
   void run(Member& member, std::span<const StepToken> tokens, std::span<const std::int64_t> rows);
 
   std::span<const float> logits(std::int64_t row) const;
+  // What the head has read for it.
+  std::span<const float> hidden(std::int64_t row) const;
 
  private:
   // Numbers of some rows, and what they are quantised as where the weights ask for it.

@@ -86,8 +86,12 @@ class CpuModel final : public Model {
     team_.run([&](Member& member) {
       Chooser& chooser = choosers_[static_cast<std::size_t>(member.index())];
       member.share(static_cast<std::int64_t>(choices.size()), 1, [&](std::int64_t begin, std::int64_t end) {
-        for (auto at = static_cast<std::size_t>(begin); at < static_cast<std::size_t>(end); ++at)
+        for (auto at = static_cast<std::size_t>(begin); at < static_cast<std::size_t>(end); ++at) {
           chosen[at] = chooser.choose(forward_->logits(choices[at].row), choices[at]);
+          if (!choices[at].hidden) continue;
+          const auto hidden = forward_->hidden(choices[at].row);
+          chosen[at].hidden.assign(hidden.begin(), hidden.end());
+        }
       });
     });
     return chosen;

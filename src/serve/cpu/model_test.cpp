@@ -63,6 +63,32 @@ double distance(const std::vector<float>& row, const Doubles& expected) {
   return std::sqrt(difference / length);
 }
 
+// The head times what is hidden is the row of logits.
+TEST(HiddenTest, IsWhatTheHeadReads) {
+  const model::Shape shape = small_llama();
+  const MadeTensors tensors = made_tensors(shape);
+  const auto model = made_model(shape, tensors);
+  ASSERT_NE(model, nullptr);
+  const Rows rows = whole(*model, made_tokens(shape, 9, 3));
+  const std::vector<Choice> choices{{.row = 8, .hidden = true}, {.row = 7}};
+  const auto chosen = model->choose(choices);
+  ASSERT_TRUE(chosen);
+  EXPECT_TRUE((*chosen)[1].hidden.empty());
+  const std::vector<float>& hidden = (*chosen)[0].hidden;
+  ASSERT_EQ(hidden.size(), static_cast<std::size_t>(shape.hidden));
+  const auto head = std::find_if(tensors.begin(), tensors.end(), [&](const auto& each) {
+    return each.second.shape == std::vector<std::int64_t>{shape.vocabulary, shape.hidden} &&
+           each.first.find("head") != std::string::npos;
+  });
+  ASSERT_NE(head, tensors.end());
+  for (std::size_t token = 0; token < rows[8].size(); ++token) {
+    double sum = 0;
+    for (std::size_t at = 0; at < hidden.size(); ++at)
+      sum += static_cast<double>(hidden[at]) * head->second.values[token * hidden.size() + at];
+    EXPECT_NEAR(rows[8][token], sum, 1e-4);
+  }
+}
+
 class ModelTest : public testing::TestWithParam<Family> {};
 
 TEST_P(ModelTest, AgreesWithTheFormulas) {

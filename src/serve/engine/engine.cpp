@@ -43,6 +43,7 @@ struct Engine::Shared {
   Batch batch;
   std::map<RequestId, Receiver> receivers;
   std::int64_t model_failures = 0;
+  bool failing = false;
   std::size_t ended = 0;  // requests, since the counts were published
 
   std::mutex mutex;  // of all below
@@ -145,12 +146,11 @@ void Engine::Shared::compute() {
   auto computed = model->step(plan.chunks);
   auto chosen =
       computed ? model->choose(plan.choices) : Result<std::vector<Chosen>>(std::move(computed).error());
-  if (chosen) {
-    deliver(batch.take(*chosen));
-  } else {
-    ++model_failures;
-    deliver(batch.fail(chosen.error().text()));
-  }
+  failing = !chosen;
+  if (failing) ++model_failures;
+  auto pieces = chosen ? batch.take(*chosen) : batch.fail(chosen.error().text());
+  publish();  // first, so that whoever has a piece finds it counted
+  deliver(std::move(pieces));
   publish();
 }
 
@@ -169,7 +169,7 @@ void Engine::Shared::deliver(std::vector<Piece> pieces) {
 void Engine::Shared::publish() {
   const BatchCounts now = batch.counts();
   const std::scoped_lock lock(mutex);
-  counts = {now, model_failures, draining};
+  counts = {now, model_failures, failing, draining};
   unfinished -= std::exchange(ended, 0);
   if (unfinished == 0) emptied.notify_all();
 }

@@ -15,6 +15,7 @@ namespace tutti::serve {
 struct EngineCounts {
   BatchCounts batch;
   std::int64_t model_failures = 0;
+  bool failing = false;  // the last step could not be computed
   bool draining = false;
 };
 

@@ -151,12 +151,14 @@ TEST(Engine, AModelThatFailsEndsWhatRanAndGoesOn) {
   EXPECT_EQ(first.finish[0], Finish::failed);
   EXPECT_EQ(first.finish[1], Finish::failed);
   EXPECT_EQ(first.problem, "the device is gone");
+  EXPECT_TRUE(engine.counts().failing);
   Answers second;
   ASSERT_TRUE(engine.submit(request(1, 4), second.receiver(1)).ok());
   second.wait();
   EXPECT_EQ(second.finish[0], Finish::length);
   engine.drain();
   EXPECT_EQ(engine.counts().model_failures, 1);
+  EXPECT_FALSE(engine.counts().failing);
 }
 
 TEST(Engine, WhatIsNotFinishedAtTheEndIsToldSo) {

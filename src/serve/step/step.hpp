@@ -55,6 +55,7 @@ struct Choice {
   // One bit a token, those that may come; empty: all.
   std::span<const std::uint64_t> allowed;
   std::int32_t logprobs = -1;  // of so many of the likeliest tokens; -1: none, not even of the chosen one
+  bool hidden = false;         // what the model knows there is wanted, too: the numbers that the head reads
 };
 
 struct Logprob {
@@ -66,6 +67,7 @@ struct Chosen {
   Token token = 0;
   float logprob = 0;               // if logprobs were asked for
   std::vector<Logprob> likeliest;  // largest first
+  std::vector<float> hidden;       // if it was asked for; a device that does not keep it leaves it empty
 };
 
 }  // namespace tutti::serve

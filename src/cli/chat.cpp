@@ -1,0 +1,260 @@
+// `tutti chat`: a conversation at the terminal, with any server that speaks OpenAI's API or with a model of
+// one's own, for which an engine is started on this machine and ended with the conversation.
+#include <signal.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+
+#include "cli/chat_line.hpp"
+#include "cli/commands.hpp"
+#include "cli/model_flags.hpp"
+#include "cli/terminal.hpp"
+#include "cli/url.hpp"
+#include "net/http/client.hpp"
+#include "serve/server/key.hpp"
+#include "serve/server/server.hpp"
+
+namespace tutti::cli {
+namespace {
+
+constexpr const char* help_text =
+    "  /system TEXT   what the model is to be, from here on; without TEXT nothing\n"
+    "  /clear         forget what was said\n"
+    "  /help          this\n"
+    "  Ctrl-C         stops an answer\n"
+    "  Ctrl-D         leaves\n";
+
+std::atomic<bool> answer_stopped{false};
+void stop_answer(int) { answer_stopped = true; }
+
+// Reads are not begun again after a signal, so that Ctrl-C ends a line.
+void stop_answers_on_interrupts() {
+  struct sigaction action {};
+  action.sa_handler = stop_answer;
+  sigaction(SIGINT, &action, nullptr);
+}
+
+std::string random_key() {
+  unsigned char bytes[24];
+  TUTTI_CHECK(getrandom(bytes, sizeof bytes, 0) == sizeof bytes);
+  std::string key;
+  for (const unsigned char byte : bytes) {
+    key += "0123456789abcdef"[byte >> 4U];
+    key += "0123456789abcdef"[byte & 0xFU];
+  }
+  return key;
+}
+
+// A model of one's own, as a server on this machine that nobody else has the key of.
+class OwnEngine {
+ public:
+  OwnEngine() = default;
+  OwnEngine(const OwnEngine&) = delete;
+  OwnEngine& operator=(const OwnEngine&) = delete;
+  ~OwnEngine() {
+    if (!thread_.joinable()) return;
+    server_->stop();
+    thread_.join();
+  }
+
+  Result<> start(const std::string& path, const ModelFlags& flags) {
+    auto options = flags.options();
+    if (!options) return std::move(options).error();
+    auto loaded = serve::load(path, *options);
+    if (!loaded) return std::move(loaded).error();
+    key_ = random_key();
+    auto server = serve::Server::listen({.key = key_, .batch = flags.batch()});
+    if (!server) return std::move(server).error();
+    server_ = std::move(*server);
+    print_note(loaded->source.detail + "; " + loaded->model->describe());
+    server_->start(std::move(*loaded));
+    thread_ = std::thread([this] { server_->run(); });
+    return {};
+  }
+  net::Target target() const { return {.host = "127.0.0.1", .port = server_->port(), .who = "engine"}; }
+  const std::string& key() const { return key_; }
+
+ private:
+  std::string key_;
+  std::unique_ptr<serve::Server> server_;
+  std::thread thread_;
+};
+
+class Chat final : public Command {
+ public:
+  void declare(config::Flags& flags) override {
+    flags.add_word(
+        "WHERE", where_,
+        "http://HOST:PORT of a server that speaks OpenAI's API, or a model as `tutti engine` takes "
+        "it (default: http://127.0.0.1:8000)",
+        false);
+    flags.add("system", system_, "what the model is to be");
+    flags.add("key-file", key_file_, "the key of that server");
+    flags.add("ca-file", ca_file_, "of a server behind https: its certificate authority (PEM)");
+    flags.add("tokens", tokens_, "of an answer at most (default: what the model's context leaves)",
+              {.min = 1, .max = 1 << 24});
+    flags.add("temperature", temperature_, "how freely: 0 always takes the likeliest (default: 0.7)");
+    model_flags_.declare(flags);
+  }
+
+  Result<int> run() override {
+    if (where_.empty()) where_ = "http://127.0.0.1:8000";
+    if (auto found = find_server(); !found) return std::move(found).error();
+    auto model = first_model();
+    if (!model) return std::move(model).error();
+    model_ = std::move(*model);
+    is_terminal_ = isatty(STDIN_FILENO) == 1;
+    if (is_terminal_) print_text("talking to " + model_ + "; /help helps, Ctrl-D leaves\n");
+    stop_answers_on_interrupts();
+    LineReader lines(STDIN_FILENO);
+    for (;;) {
+      if (is_terminal_) std::fputs("> ", stdout);
+      std::fflush(stdout);
+      answer_stopped = false;
+      const LineReader::Line line = lines.next();
+      if (line.kind == LineReader::Kind::interrupted) {
+        std::fputs("\n", stdout);
+        continue;
+      }
+      if (line.kind == LineReader::Kind::too_long) {
+        print_note("that line is too long, and was not sent");
+        continue;
+      }
+      if (line.kind == LineReader::Kind::end) break;
+      if (auto said = take(line.text); !said) {
+        print_note(said.error().text());
+        if (!is_terminal_) return exit_failed;
+      }
+    }
+    if (is_terminal_) std::fputs("\n", stdout);
+    return exit_success;
+  }
+
+ private:
+  Result<> find_server() {
+    if (!is_url(where_)) {
+      if (auto started = own_.start(where_, model_flags_); !started) return started;
+      client_.emplace(own_.target(), own_.key());
+      return {};
+    }
+    auto target = parse_url(where_, ca_file_);
+    if (!target) return std::move(target).error();
+    std::string key;
+    if (!key_file_.empty()) {
+      auto read = serve::read_key(key_file_);
+      if (!read) return std::move(read).error();
+      key = std::move(*read);
+    }
+    client_.emplace(std::move(*target), std::move(key));
+    return {};
+  }
+
+  static std::string message_of(const std::string& body) {
+    const auto root = nlohmann::json::parse(body, nullptr, false);
+    if (root.is_object() && root.contains("error") && root["error"].is_object())
+      return root["error"].value("message", body);
+    return body.substr(0, 1000);
+  }
+
+  Result<std::string> first_model() {
+    auto response = client_->request("GET", "/v1/models");
+    if (!response) return std::move(response).error();
+    if (response->status != 200) return failed(message_of(response->body)).within(where_);
+    const auto root = nlohmann::json::parse(response->body, nullptr, false);
+    const auto data =
+        root.is_object() ? root.value("data", nlohmann::json::array()) : nlohmann::json::array();
+    if (data.empty() || !data[0].is_object() || !data[0].value("id", nlohmann::json()).is_string())
+      return failed("it names no model").within(where_);
+    return data[0]["id"].get<std::string>();
+  }
+
+  Result<> take(const std::string& line) {
+    if (line.empty()) return {};
+    if (line == "/help") {
+      std::fputs(help_text, stdout);
+    } else if (line == "/clear") {
+      messages_.clear();
+    } else if (line == "/system" || line.starts_with("/system ")) {
+      system_ = line.size() > 8 ? line.substr(8) : "";
+    } else if (line.starts_with("/")) {
+      print_note("there is no " + line.substr(0, line.find(' ')) + "; /help lists what there is");
+    } else {
+      return say(line);
+    }
+    return {};
+  }
+
+  nlohmann::json body() const {
+    nlohmann::json messages = nlohmann::json::array();
+    if (!system_.empty()) messages.push_back({{"role", "system"}, {"content", system_}});
+    for (const auto& message : messages_) messages.push_back(message);
+    nlohmann::json body{
+        {"model", model_}, {"messages", messages}, {"stream", true}, {"temperature", temperature_}};
+    if (tokens_ > 0) body["max_tokens"] = tokens_;
+    return body;
+  }
+
+  // What was said is kept when there was an answer, if only the beginning of one.
+  Result<> say(const std::string& line) {
+    messages_.push_back({{"role", "user"}, {"content", line}});
+    std::string answer;
+    std::string problem;
+    const std::string text = body().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    auto done = client_->events(
+        "POST", "/v1/chat/completions", text,
+        [&](std::string_view, std::string_view data) { return hear(data, answer, problem); },
+        [] { return !answer_stopped.load(); });
+    if (!answer.empty() || done) std::fputs("\n", stdout);
+    if (!done || !problem.empty()) {
+      messages_.pop_back();
+      if (problem.empty()) problem = message_of(done.error().message());
+      return failed(problem);
+    }
+    messages_.push_back({{"role", "assistant"}, {"content", answer}});
+    return {};
+  }
+
+  static bool hear(std::string_view data, std::string& answer, std::string& problem) {
+    if (answer_stopped || data == "[DONE]") return false;
+    const auto root = nlohmann::json::parse(data, nullptr, false);
+    if (!root.is_object()) return true;
+    if (root.contains("error")) {
+      problem = message_of(std::string(data));
+      return false;
+    }
+    const auto choices = root.value("choices", nlohmann::json::array());
+    if (!choices.is_array() || choices.empty() || !choices[0].is_object()) return true;
+    const auto delta = choices[0].value("delta", nlohmann::json::object());
+    if (!delta.is_object() || !delta.contains("content") || !delta["content"].is_string()) return true;
+    const std::string piece = delta["content"].get<std::string>();
+    answer += piece;
+    print_text(piece);
+    std::fflush(stdout);
+    return true;
+  }
+
+  std::string where_;
+  std::string system_;
+  std::string key_file_;
+  std::string ca_file_;
+  std::int64_t tokens_ = 0;
+  double temperature_ = 0.7;
+  ModelFlags model_flags_;
+  OwnEngine own_;
+  std::optional<net::Client> client_;
+  std::string model_;
+  bool is_terminal_ = false;
+  std::vector<nlohmann::json> messages_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_chat() { return std::make_unique<Chat>(); }
+
+}  // namespace tutti::cli

@@ -1,0 +1,146 @@
+// `tutti engine`: a model answers over HTTP, in this process. Its kernels for CPUs need no libtorch, so that
+// nothing is loaded but the model itself.
+#include <signal.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+
+#include "cli/commands.hpp"
+#include "cli/model_flags.hpp"
+#include "cli/terminal.hpp"
+#include "net/http/client.hpp"
+#include "serve/server/key.hpp"
+#include "serve/server/server.hpp"
+
+namespace tutti::cli {
+namespace {
+
+constexpr std::int64_t requests_limit = 1'000'000;
+constexpr std::int64_t connections_limit = 65'536;
+
+// "25.2M parameters"
+std::string shown_parameters(std::int64_t count) {
+  char text[64];
+  if (count >= 1'000'000'000) {
+    std::snprintf(text, sizeof text, "%.2fB parameters", static_cast<double>(count) / 1e9);
+  } else {
+    std::snprintf(text, sizeof text, "%.1fM parameters", static_cast<double>(count) / 1e6);
+  }
+  return text;
+}
+
+// "127.0.0.1:8000", "[::1]:8000"; port 0 is taken here.
+Result<> set_address(const std::string& listen, serve::ServerSettings& settings) {
+  const std::string zero = ":0";
+  const bool picks = listen.ends_with(zero);
+  const auto target = net::parse_target(picks ? listen.substr(0, listen.size() - 1) + "1" : listen);
+  if (!target) return Error(target.error()).within("--listen");
+  settings.address = target->host == "localhost" ? "127.0.0.1" : target->host;
+  settings.port = picks ? 0 : target->port;
+  return {};
+}
+
+class EngineCommand final : public Command {
+ public:
+  void declare(config::Flags& flags) override {
+    flags.add_word("MODEL", model_, "the folder of a run of `tutti train`, or a folder of Hugging Face");
+    flags.add("listen", listen_, "ADDRESS:PORT; port 0 lets the system pick (default: 127.0.0.1:8000)");
+    flags.add("key-file", key_file_, "only who sends the key in this file may ask");
+    flags.add("tls-certificate", settings_.tls_certificate, "serve TLS with this certificate chain (PEM)");
+    flags.add("tls-key", settings_.tls_key, "the certificate's private key (PEM)");
+    flags.add("name", name_, "that clients call the model by (default: the last part of MODEL)");
+    model_flags_.declare(flags);
+    flags.add("requests", requests_, "that are taken before others hear 429 (default: 1000)",
+              {.min = 1, .max = requests_limit});
+    flags.add("connections", connections_, "at once (default: 1024)", {.min = 1, .max = connections_limit});
+    flags.add("drain-time", settings_.drain_time_max,
+              "that requests have to end after SIGTERM or Ctrl-C (default: 30s)");
+    flags.add("json", json_, "print one JSON object when it answers: model, url, memory");
+  }
+
+  Result<int> run() override {
+    if (auto set = set_address(listen_, settings_); !set) return std::move(set).error();
+    if (!key_file_.empty()) {
+      auto key = serve::read_key(key_file_);
+      if (!key) return std::move(key).error();
+      settings_.key = std::move(*key);
+    }
+    auto options = model_flags_.options();
+    if (!options) return std::move(options).error();
+    settings_.batch = model_flags_.batch();
+    settings_.batch.requests_max = static_cast<std::size_t>(requests_);
+    settings_.connections_max = static_cast<std::size_t>(connections_);
+    auto server = serve::Server::listen(settings_);
+    if (!server) return std::move(server).error();
+    (*server)->drain_on({SIGTERM, SIGINT});
+    // It answers 503 meanwhile, so that whoever waits for it knows that it comes.
+    std::optional<Error> problem;
+    std::atomic<bool> is_loading = true;
+    std::thread loader([&] {
+      auto started = load_into(**server, *options);
+      if (!started) problem = std::move(started).error();
+      is_loading = false;
+      if (problem) (*server)->stop();
+    });
+    (*server)->run();
+    // Asked to end before it has begun: what is being loaded is for nobody any more.
+    if (is_loading) std::_Exit(exit_success);
+    loader.join();
+    if (problem) return *problem;
+    if (!json_) std::printf("drained\n");
+    return exit_success;
+  }
+
+ private:
+  Result<> load_into(serve::Server& server, const serve::LoadOptions& options) const {
+    const auto begin = std::chrono::steady_clock::now();
+    auto loaded = serve::load(model_, options);
+    if (!loaded) return std::move(loaded).error();
+    if (!name_.empty()) loaded->source.name = name_;
+    const std::string name = loaded->source.name;
+    const std::string device = loaded->model->describe();
+    const std::string about =
+        loaded->source.detail + ", " + shown_parameters(model::parameters(loaded->source.shape));
+    const std::string chat =
+        loaded->chat ? loaded->chat->describe() : "none, because " + loaded->chat.error().text();
+    const auto context = loaded->model->limits().context;
+    server.start(std::move(*loaded));
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const std::string host =
+        settings_.address.find(':') == std::string::npos ? settings_.address : "[" + settings_.address + "]";
+    const std::string url = std::string(settings_.tls_certificate.empty() ? "http" : "https") + "://" + host +
+                            ":" + std::to_string(server.port()) + "/v1";
+    if (json_) {
+      const nlohmann::json told{
+          {"model", name}, {"url", url}, {"context", context}, {"memory", device}, {"load_seconds", seconds}};
+      std::printf("%s\n", told.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    } else {
+      print_text(name + ": " + about + ", context " + std::to_string(context) + ", chat: " + chat + "\n" +
+                 device + "\n");
+      std::printf("answers at %s after %.2f s; Ctrl-C drains it\n", url.c_str(), seconds);
+    }
+    std::fflush(stdout);
+    return {};
+  }
+
+  std::string model_;
+  std::string listen_ = "127.0.0.1:8000";
+  std::string key_file_;
+  std::string name_;
+  ModelFlags model_flags_;
+  std::int64_t requests_ = 1'000;
+  std::int64_t connections_ = 1'024;
+  serve::ServerSettings settings_;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_engine() { return std::make_unique<EngineCommand>(); }
+
+}  // namespace tutti::cli

@@ -1,0 +1,61 @@
+#include "cli/model_flags.hpp"
+
+#include <filesystem>
+
+#include "cli/worker_program.hpp"
+#include "node/devices/nvml/nvml.hpp"
+#include "serve/remote/remote.hpp"
+
+namespace tutti::cli {
+namespace {
+
+constexpr std::int64_t threads_max = 4'096;
+constexpr std::int64_t context_limit = 1 << 24;
+constexpr std::int64_t sequences_limit = 4'096;
+constexpr std::int64_t drafts_limit = 16;
+
+// A GPU is the worker's: it has CUDA, and this program does not.
+Result<std::unique_ptr<serve::Model>> in_the_worker(const serve::Source& source,
+                                                    const serve::LoadOptions& options) {
+  const std::string path = std::filesystem::absolute(source.path).lexically_normal().string();
+  return serve::remote::open_model({worker_program(), "model", path, serve::write_options(options)});
+}
+
+}  // namespace
+
+void ModelFlags::declare(config::Flags& flags) {
+  flags.add("device", device_,
+            "that computes: cpu, cuda, or auto for a GPU where there is one (default: auto)");
+  flags.add("weights", weights_,
+            "their type in memory: f32, bf16, int8 or int4 (default: what holds all that is stored)");
+  flags.add("threads", threads_, "of CPUs (default: one a core)", {.min = 0, .max = threads_max});
+  flags.add("context", context_, "tokens of a prompt with its answer (default: what the model was made for)",
+            {.min = 0, .max = context_limit});
+  flags.add("cache", cache_,
+            "memory for the tokens of all answers, such as 8GiB (default: a share of what is free)");
+  flags.add("sequences", sequences_, "answers that are computed at once (default: 64)",
+            {.min = 1, .max = sequences_limit});
+  flags.add("drafts", drafts_, "tokens that are guessed ahead from the text so far (default: 0)",
+            {.min = 0, .max = drafts_limit});
+}
+
+Result<serve::LoadOptions> ModelFlags::options() const {
+  const bool has_gpu = device_ == "auto" && !devices::find_nvml().inventory.devices.empty();
+  const auto device = serve::parse_device(device_ == "auto" ? (has_gpu ? "cuda" : "cpu") : device_);
+  if (!device) return Error(device.error()).within("command line");
+  return serve::LoadOptions{.device = *device,
+                            .weights = weights_,
+                            .threads = threads_,
+                            .context_max = context_,
+                            .cache_bytes = static_cast<std::uint64_t>(cache_.count()),
+                            .step_rows_max = static_cast<std::int32_t>(sequences_ * (1 + drafts_)),
+                            .on_gpu = in_the_worker};
+}
+
+serve::BatchSettings ModelFlags::batch() const {
+  return {.sequences_max = static_cast<std::int32_t>(sequences_),
+          .drafts_max = static_cast<std::int32_t>(drafts_),
+          .step_drafts_max = static_cast<std::int32_t>(sequences_ * drafts_)};
+}
+
+}  // namespace tutti::cli

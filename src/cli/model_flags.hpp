@@ -1,0 +1,31 @@
+// The flags of all commands that load a model into this process. Main thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/config/flags.hpp"
+#include "base/result.hpp"
+#include "serve/batch/batch.hpp"
+#include "serve/load/load.hpp"
+
+namespace tutti::cli {
+
+class ModelFlags {
+ public:
+  void declare(config::Flags& flags);
+
+  Result<serve::LoadOptions> options() const;
+  serve::BatchSettings batch() const;
+
+ private:
+  std::string device_ = "auto";
+  std::string weights_ = "auto";
+  std::int64_t threads_ = 0;
+  std::int64_t context_ = 0;
+  Bytes cache_;
+  std::int64_t sequences_ = 64;
+  std::int64_t drafts_ = 0;
+};
+
+}  // namespace tutti::cli

@@ -1,0 +1,17 @@
+// A server that people name by its URL. Main thread.
+#pragma once
+
+#include <string>
+
+#include "base/result.hpp"
+#include "net/http/client.hpp"
+
+namespace tutti::cli {
+
+bool is_url(const std::string& text);
+
+// http://HOST[:PORT] or https://…, whatever path follows. An https server's certificate is proved by
+// `ca_file`, or by the authorities that this machine knows.
+Result<net::Target> parse_url(const std::string& url, const std::string& ca_file);
+
+}  // namespace tutti::cli

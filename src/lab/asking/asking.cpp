@@ -1,0 +1,144 @@
+#include "lab/asking/asking.hpp"
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "base/clock/clock.hpp"
+#include "base/json/parse.hpp"
+#include "base/json/write.hpp"
+
+namespace tutti::asking {
+namespace {
+
+// Tokens that every vocabulary has.
+constexpr std::int64_t token_low = 10;
+constexpr std::int64_t token_high = 249;
+constexpr Duration progress_every = 100ms;
+
+// A prompt that nobody else has, of exactly so many tokens; and an answer of exactly so many, where the
+// server knows ignore_eos.
+std::string body_of(const Plan& plan, const Arrival& arrival, std::size_t nth) {
+  Prng random(mixed(plan.seed) ^ nth);
+  std::string tokens;
+  for (std::int64_t at = 0; at < arrival.prompt_tokens; ++at)
+    tokens += (at == 0 ? "" : ",") + std::to_string(random.between(token_low, token_high));
+  return "{\"model\":" + json::write(plan.model) + ",\"prompt\":[" + tokens +
+         "],\"max_tokens\":" + std::to_string(arrival.output_tokens) +
+         ",\"temperature\":0,\"ignore_eos\":true,\"stream\":true,\"stream_options\":{\"include_usage\":true}"
+         "}";
+}
+
+std::string problem_of(const Error& error) {
+  const auto root = json::parse(error.message());
+  const json::Value* const told = root ? root->find("error") : nullptr;
+  const json::Value* const message = told == nullptr ? nullptr : told->find("message");
+  std::string text = message != nullptr && message->text() != nullptr ? *message->text() : error.message();
+  if (!error.context().empty()) text = error.context() + ": " + text;
+  return text.substr(0, 200);
+}
+
+std::int64_t count_in(const json::Value& usage, const char* key) {
+  const json::Value* const value = usage.find(key);
+  return value == nullptr ? 0 : value->whole().value_or(0);
+}
+
+// What one request hears. Most events are only looked at: reading all of them would measure this program.
+struct Hearing {
+  Sample& sample;
+  SteadyClock::time_point asked;
+  bool is_whole = false;
+
+  bool hear(std::string_view data) {
+    const Duration now = SteadyClock::now() - asked;
+    if (data == "[DONE]") {
+      is_whole = true;
+      sample.whole = now;
+      return false;
+    }
+    if (sample.first_token == Duration() && data.find("\"text\":\"") != std::string_view::npos)
+      sample.first_token = now;
+    const bool has_usage = data.find("\"usage\":{") != std::string_view::npos;
+    if (!has_usage && !data.starts_with("{\"error\"")) return true;
+    const auto root = json::parse(data);
+    if (!root) return true;
+    if (root->find("error") != nullptr) {
+      sample.problem = problem_of(failed(std::string(data)));
+      return false;
+    }
+    if (const json::Value* const usage = root->find("usage")) {
+      sample.output_tokens = count_in(*usage, "completion_tokens");
+      sample.prompt_tokens = count_in(*usage, "prompt_tokens");
+    }
+    return true;
+  }
+};
+
+Sample ask(const Plan& plan, std::size_t nth, SteadyClock::time_point asked, net::Client& client,
+           const std::atomic<bool>& stops) {
+  Sample sample;
+  Hearing hearing{sample, asked};
+  const auto done = client.events(
+      "POST", "/v1/completions", body_of(plan, plan.arrivals[nth], nth),
+      [&](std::string_view, std::string_view data) { return hearing.hear(data); },
+      [&] { return !stops.load(); });
+  if (!done) {
+    sample.problem = problem_of(done.error());
+  } else if (sample.problem.empty() && !hearing.is_whole) {
+    sample.problem = "the answer was cut off";
+  }
+  return sample;
+}
+
+}  // namespace
+
+Asked ask_all(const Plan& plan, const std::function<bool(std::size_t)>& progress) {
+  const auto begin = SteadyClock::now();
+  std::atomic<std::size_t> next = 0;
+  std::atomic<std::size_t> done = 0;
+  std::atomic<bool> stops = false;
+  std::mutex mutex;
+  Asked asked;
+  const auto work = [&] {
+    net::Client client(plan.target, plan.key);
+    for (std::size_t nth = 0; !stops && (nth = next++) < plan.arrivals.size();) {
+      auto at = SteadyClock::now();
+      if (plan.is_timed) {
+        at = begin + plan.arrivals[nth].at;
+        while (!stops && SteadyClock::now() < at)
+          std::this_thread::sleep_until(std::min(at, SteadyClock::now() + progress_every));
+      }
+      if (stops) break;
+      Sample sample = ask(plan, nth, at, client, stops);
+      const std::scoped_lock lock(mutex);
+      asked.samples.push_back(std::move(sample));
+      ++done;
+    }
+  };
+  std::vector<std::thread> threads;
+  const std::size_t count = std::min(plan.concurrency, plan.arrivals.size());
+  for (std::size_t nth = 0; nth < count; ++nth) threads.emplace_back(work);
+  while (done < plan.arrivals.size() && !stops) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (!progress(done)) stops = true;
+  }
+  for (std::thread& thread : threads) thread.join();
+  asked.took = SteadyClock::now() - begin;
+  return asked;
+}
+
+Result<std::string> first_model(const net::Target& target, const std::string& key) {
+  net::Client client(target, key);
+  const auto response = client.request("GET", "/v1/models");
+  if (!response) return response.error();
+  if (response->status != 200)
+    return failed(problem_of(failed(response->body))).within("HTTP " + std::to_string(response->status));
+  const auto root = json::parse(response->body);
+  const json::Value* const data = root ? root->find("data") : nullptr;
+  const bool has_some = data != nullptr && data->list() != nullptr && !data->list()->empty();
+  const json::Value* const id = has_some ? data->list()->front().find("id") : nullptr;
+  if (id == nullptr || id->text() == nullptr) return failed("it names no model").within(target.text());
+  return *id->text();
+}
+
+}  // namespace tutti::asking

@@ -1,0 +1,132 @@
+#include "lab/asking/asking.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "net/http/server.hpp"
+
+namespace tutti::asking {
+namespace {
+
+TEST(Report, CountsWhatWasGoodAndWhatWasNot) {
+  std::vector<Sample> samples;
+  for (int nth = 1; nth <= 100; ++nth) samples.push_back({"", nth * 10ms, nth * 10ms + 9 * 20ms, 5, 10});
+  samples.push_back({.problem = "HTTP 429"});
+  samples.push_back({.problem = "HTTP 429"});
+  const Report report = summarize(samples, 10s, {.first_token = 500ms, .next_token = 30ms});
+  EXPECT_EQ(report.answered, 100U);
+  EXPECT_EQ(report.problems.at("HTTP 429"), 2U);
+  EXPECT_DOUBLE_EQ(report.requests_per_second, 10);
+  EXPECT_DOUBLE_EQ(report.output_tokens_per_second, 100);
+  EXPECT_DOUBLE_EQ(report.prompt_tokens_per_second, 50);
+  EXPECT_DOUBLE_EQ(report.good_per_second, 5);
+  EXPECT_NEAR(report.good_share, 50.0 / 102, 1e-9);
+  EXPECT_EQ(report.first_token.middle, 500ms);
+  EXPECT_EQ(report.first_token.late, 990ms);
+  EXPECT_EQ(report.first_token.latest, 1000ms);
+  EXPECT_EQ(report.next_token.middle, 20ms);
+}
+
+TEST(Report, OfNothingIsNothing) {
+  const Report report = summarize({}, 0s, {});
+  EXPECT_EQ(report.answered, 0U);
+  EXPECT_EQ(report.first_token.late, 0s);
+}
+
+class Arrivals : public testing::Test {
+ protected:
+  Arrivals() {
+    std::string path = (std::filesystem::temp_directory_path() / "tutti-asking-XXXXXX").string();
+    folder_ = mkdtemp(path.data());
+  }
+  ~Arrivals() override { std::filesystem::remove_all(folder_); }
+  std::string file(const std::string& text) const {
+    std::ofstream(folder_ + "/trace.csv") << text;
+    return folder_ + "/trace.csv";
+  }
+
+ private:
+  std::string folder_;
+};
+
+TEST_F(Arrivals, OfATraceBeginAtZeroAndFit) {
+  const auto read = read_arrivals(file("arrival_s,input_tokens,output_tokens\n3,100,10\n1,5000,900\n2,0,0\n"),
+                                  {.speed = 2, .context = 1000});
+  ASSERT_TRUE(read) << read.error().text();
+  ASSERT_EQ(read->size(), 3U);
+  EXPECT_EQ((*read)[0].at, 0s);
+  EXPECT_EQ((*read)[0].output_tokens, 500);
+  EXPECT_EQ((*read)[0].prompt_tokens, 500);
+  EXPECT_EQ((*read)[1].at, 500ms);
+  EXPECT_EQ((*read)[1].prompt_tokens, 1) << "an empty prompt is none";
+  EXPECT_EQ((*read)[2].at, 1s);
+}
+
+TEST_F(Arrivals, OfATraceThatIsNoneAreRefused) {
+  EXPECT_FALSE(read_arrivals(file("a,b\n1,2\n"), {}));
+  EXPECT_FALSE(read_arrivals(file("arrival_s,input_tokens,output_tokens\n"), {}));
+  EXPECT_FALSE(read_arrivals(file("arrival_s,input_tokens,output_tokens\n1,x,3\n"), {}));
+  EXPECT_FALSE(read_arrivals(file("arrival_s,input_tokens,output_tokens\n1,99999999,3\n"), {}));
+}
+
+TEST_F(Arrivals, AtARateHaveThatRate) {
+  Prng random(3);
+  const auto made = even_arrivals(10'000, {.prompt_tokens = 1, .output_tokens = 1}, 100, random);
+  EXPECT_NEAR(in_seconds(made.back().at), 100, 5);
+  EXPECT_EQ(even_arrivals(5, {}, 0, random).back().at, 0s);
+}
+
+// A server that answers every third request with 429.
+TEST(Asking, HearsAnswersAndProblems) {
+  net::Loop loop;
+  std::atomic<int> count = 0;
+  auto server = net::Server::listen(loop, {}, [&](std::shared_ptr<net::Exchange> exchange) {
+    if (exchange->request().path == "/v1/models")
+      return exchange->answer({.body = R"({"data":[{"id":"m"}]})"});
+    if (++count % 3 == 0)
+      return exchange->answer({.status = 429, .body = R"({"error":{"message":"too many"}})"});
+    auto stream = exchange->stream(nullptr);
+    stream->write("data: {\"choices\":[{\"text\":\"a\"}]}\n\n");
+    stream->write("data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":2}}\n\n");
+    stream->write("data: [DONE]\n\n");
+    stream->close();
+  });
+  ASSERT_TRUE(server) << server.error().text();
+  std::thread thread([&] { loop.run(); });
+  const net::Target target{.host = "127.0.0.1", .port = (*server)->port(), .who = "server"};
+  const auto model = first_model(target, "");
+  ASSERT_TRUE(model) << model.error().text();
+  EXPECT_EQ(*model, "m");
+  Prng random(1);
+  Plan plan{.target = target,
+            .model = *model,
+            .arrivals = even_arrivals(30, {.prompt_tokens = 7, .output_tokens = 2}, 0, random),
+            .concurrency = 4};
+  const Asked asked = ask_all(plan, [](std::size_t) { return true; });
+  const Report report = summarize(asked.samples, asked.took, {});
+  EXPECT_EQ(report.answered, 20U);
+  ASSERT_EQ(report.problems.size(), 1U);
+  EXPECT_EQ(report.problems.begin()->first, "HTTP 429: too many");
+  EXPECT_EQ(report.problems.begin()->second, 10U);
+  for (const Sample& sample : asked.samples) {
+    if (!sample.problem.empty()) continue;
+    EXPECT_EQ(sample.prompt_tokens, 7);
+    EXPECT_EQ(sample.output_tokens, 2);
+    EXPECT_GT(sample.first_token, 0s);
+    EXPECT_GE(sample.whole, sample.first_token);
+  }
+  // A person stops it: what was not asked is left out.
+  plan.is_timed = true;
+  plan.arrivals = even_arrivals(10, {.prompt_tokens = 7, .output_tokens = 2}, 0.001, random);
+  const Asked stopped = ask_all(plan, [](std::size_t done) { return done < 1; });
+  EXPECT_LT(stopped.samples.size(), 10U);
+  loop.stop();
+  thread.join();
+}
+
+}  // namespace
+}  // namespace tutti::asking

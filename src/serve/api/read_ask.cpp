@@ -1,0 +1,303 @@
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "base/json/parse.hpp"
+#include "base/json/write.hpp"
+#include "serve/api/ask.hpp"
+#include "serve/api/fields.hpp"
+
+namespace tutti::serve::api {
+namespace {
+
+constexpr double temperature_asked_max = 2;
+constexpr double penalty_asked_max = 2;
+constexpr double bias_asked_max = 100;
+constexpr std::int64_t top_k_max = 1 << 24;
+constexpr std::size_t name_bytes_max = 1024;
+
+std::optional<Token> token_of(const json::Value& value) {
+  const auto whole = value.whole();
+  if (!whole || *whole < 0 || *whole > std::numeric_limits<Token>::max()) return std::nullopt;
+  return static_cast<Token>(*whole);
+}
+
+std::optional<std::vector<Token>> tokens_of(const json::Array& list) {
+  std::vector<Token> tokens;
+  tokens.reserve(list.size());
+  for (const json::Value& each : list) {
+    const auto token = token_of(each);
+    if (!token) return std::nullopt;
+    tokens.push_back(*token);
+  }
+  return tokens;
+}
+
+// A text, tokens, or a list of either.
+void read_prompts(Fields& fields, const char* name, Ask& ask) {
+  constexpr const char* wrong = "must be a text, a list of tokens, or a list of such";
+  const json::Value* const prompt = fields.find(name);
+  if (prompt == nullptr) return fields.fail(name, "is missing");
+  if (prompt->text() != nullptr) {
+    ask.prompts.emplace_back(*prompt->text());
+    return;
+  }
+  const json::Array* const list = prompt->list();
+  if (list == nullptr || list->empty()) return fields.fail(name, wrong);
+  if (list->front().number()) {
+    auto tokens = tokens_of(*list);
+    if (!tokens) return fields.fail(name, wrong);
+    ask.prompts.emplace_back(std::move(*tokens));
+    return;
+  }
+  if (list->size() > prompts_max)
+    return fields.fail(name, "must have at most " + std::to_string(prompts_max) + " prompts");
+  for (const json::Value& each : *list) {
+    if (each.text() != nullptr) {
+      ask.prompts.emplace_back(*each.text());
+      continue;
+    }
+    auto tokens = each.list() == nullptr ? std::nullopt : tokens_of(*each.list());
+    if (!tokens) return fields.fail(name, wrong);
+    ask.prompts.emplace_back(std::move(*tokens));
+  }
+}
+
+void read_messages(Fields& fields, Ask& ask) {
+  const json::Value* const messages = fields.find("messages");
+  if (messages == nullptr || messages->list() == nullptr || messages->list()->empty())
+    return fields.fail("messages", "must be a list of at least one message");
+  ask.messages = *messages;
+  if (const json::Value* const tools = fields.find("tools")) {
+    if (tools->list() == nullptr || tools->list()->size() > tools_max)
+      return fields.fail("tools", "must be a list of at most " + std::to_string(tools_max) + " tools");
+    for (const json::Value& tool : *tools->list()) {
+      const json::Value* const function = tool.find("function");
+      if (function == nullptr || function->object() == nullptr)
+        return fields.fail("tools", "must be functions: {\"type\":\"function\",\"function\":{…}}");
+    }
+    ask.tools = *tools;
+  }
+  fields.only("tool_choice", {"auto", "none"}, "can be \"auto\" or \"none\" here");
+  if (const json::Value* const choice = fields.find("tool_choice"); choice != nullptr && *choice == "none")
+    ask.tools = nullptr;
+  fields.only("functions", {}, "is not done here; send tools");
+  fields.only("function_call", {}, "is not done here; send tools");
+  fields.only("audio", {}, "is not done here: this model writes text");
+  fields.toggle("continue_final_message", ask.continues_last);
+  if (const json::Value* const arguments = fields.find("chat_template_kwargs")) {
+    if (arguments->object() == nullptr) return fields.fail("chat_template_kwargs", "must be an object");
+    ask.template_arguments = *arguments;
+  }
+}
+
+void read_sampling(Fields& fields, Ask& ask) {
+  Sampling& sampling = ask.sampling;
+  sampling.temperature = 1;
+  fields.number("temperature", sampling.temperature, 0, temperature_asked_max);
+  // So near to 0 the likeliest token is all that is left.
+  if (sampling.temperature < temperature_min) sampling.temperature = 0;
+  fields.number("top_p", sampling.top_p, 0, 1);
+  // Clients that mean "only the likeliest" write 0.
+  if (sampling.top_p <= 0) sampling.top_p = std::numeric_limits<float>::min();
+  fields.number("min_p", sampling.min_p, 0, 1);
+  fields.whole("top_k", sampling.top_k, -1, top_k_max);
+  sampling.top_k = std::max(sampling.top_k, 0);
+  fields.number("presence_penalty", sampling.presence_penalty, -penalty_asked_max, penalty_asked_max);
+  fields.number("frequency_penalty", sampling.frequency_penalty, -penalty_asked_max, penalty_asked_max);
+  fields.number("repetition_penalty", sampling.repetition_penalty, 0.01, penalty_asked_max);
+  if (const json::Value* const seed = fields.find("seed")) {
+    const auto whole = seed->whole();
+    if (!whole && !seed->count()) return fields.fail("seed", "must be a whole number of 64 bits");
+    ask.seed = seed->count().value_or(static_cast<std::uint64_t>(whole.value_or(0)));
+  }
+}
+
+void read_biases(Fields& fields, Ask& ask) {
+  const json::Value* const biases = fields.find("logit_bias");
+  if (biases == nullptr) return;
+  if (biases->object() == nullptr || biases->object()->size() > biases_max)
+    return fields.fail("logit_bias",
+                       "must be an object of at most " + std::to_string(biases_max) + " tokens");
+  for (const auto& [key, value] : *biases->object()) {
+    Token token = 0;
+    const auto read = std::from_chars(key.data(), key.data() + key.size(), token);
+    const auto bias = value.number();
+    if (read.ec != std::errc() || read.ptr != key.data() + key.size() || token < 0 || !bias ||
+        !(std::abs(*bias) <= bias_asked_max))
+      return fields.fail("logit_bias", "must be pairs of a token's number and a bias from -100 to 100");
+    ask.sampling.biases.emplace_back(token, static_cast<float>(*bias));
+  }
+}
+
+void read_logprobs(Fields& fields, Ask& ask) {
+  if (ask.kind == Kind::completion) {
+    fields.whole("logprobs", ask.sampling.logprobs, 0, logprobs_max);
+    if (ask.echoes && ask.wants_logprobs())
+      fields.fail("logprobs", "cannot be had together with echo: those of a prompt are not computed");
+    return;
+  }
+  bool wanted = false;
+  fields.toggle("logprobs", wanted);
+  if (wanted) ask.sampling.logprobs = 0;
+  fields.whole("top_logprobs", ask.sampling.logprobs, 0, logprobs_max);
+  if (!wanted && ask.sampling.logprobs > 0) fields.fail("top_logprobs", "needs logprobs to be true");
+  if (!wanted) ask.sampling.logprobs = -1;
+}
+
+void read_stops(Fields& fields, Ask& ask) {
+  if (const json::Value* const stop = fields.find("stop")) {
+    const std::string wrong = "must be a text or a list of at most " + std::to_string(stop_texts_max) +
+                              " texts, each of 1 to " + std::to_string(stop_text_bytes_max) + " bytes";
+    const json::Array one{*stop};
+    const json::Array& list = stop->list() != nullptr ? *stop->list() : one;
+    if (list.size() > stop_texts_max) return fields.fail("stop", wrong);
+    for (const json::Value& each : list) {
+      if (each.text() == nullptr || each.text()->empty() || each.text()->size() > stop_text_bytes_max)
+        return fields.fail("stop", wrong);
+      ask.stop_texts.push_back(*each.text());
+    }
+  }
+  if (const json::Value* const ids = fields.find("stop_token_ids")) {
+    auto tokens =
+        ids->list() == nullptr || ids->list()->size() > stop_ids_max ? std::nullopt : tokens_of(*ids->list());
+    if (!tokens)
+      return fields.fail("stop_token_ids",
+                         "must be a list of at most " + std::to_string(stop_ids_max) + " tokens");
+    ask.stop_ids = std::move(*tokens);
+  }
+  fields.toggle("ignore_eos", ask.ignores_end);
+}
+
+void read_schema(Fields& fields, const json::Value& format, Form& form) {
+  const json::Value* const named = format.find("json_schema");
+  const json::Value* const schema = named == nullptr ? nullptr : named->find("schema");
+  if (schema == nullptr || (schema->object() == nullptr && !schema->boolean()))
+    return fields.fail("response_format", "needs json_schema.schema, an object");
+  form = {Form::Kind::schema, write_in_order(*schema)};
+}
+
+void read_form(Fields& fields, Ask& ask) {
+  if (const json::Value* const format = fields.find("response_format")) {
+    const json::Value* const type = format->find("type");
+    if (type == nullptr || type->text() == nullptr)
+      return fields.fail("response_format", "needs a type: text, json_object or json_schema");
+    if (*type == "json_object") {
+      ask.form.kind = Form::Kind::any_object;
+    } else if (*type == "json_schema") {
+      read_schema(fields, *format, ask.form);
+    } else if (*type != "text") {
+      return fields.fail("response_format", "has a type that is not known: text, json_object, json_schema");
+    }
+  }
+  const json::Value* const pattern = fields.find("regex");
+  if (pattern == nullptr) return;
+  if (ask.form.kind != Form::Kind::free)
+    return fields.fail("regex", "cannot be had together with response_format");
+  if (pattern->text() == nullptr) return fields.fail("regex", "must be a text");
+  ask.form = {Form::Kind::pattern, *pattern->text()};
+}
+
+void read_size(Fields& fields, Ask& ask) {
+  fields.whole("n", ask.answers, 1, answers_max);
+  fields.whole("max_tokens", ask.tokens_max, 1, tokens_limit);
+  if (ask.kind == Kind::chat) {
+    fields.whole("max_completion_tokens", ask.tokens_max, 1, tokens_limit);
+  } else if (!ask.tokens_max) {
+    ask.tokens_max = completion_tokens_default;
+  }
+  if (ask.prompts.size() * static_cast<std::size_t>(ask.answers) > static_cast<std::size_t>(answers_max))
+    fields.fail("n", "times the prompts must be at most " + std::to_string(answers_max) + " answers");
+}
+
+void read_stream(Fields& fields, Ask& ask) {
+  fields.toggle("stream", ask.streams);
+  const json::Value* const options = fields.find("stream_options");
+  if (options == nullptr) return;
+  if (options->object() == nullptr) return fields.fail("stream_options", "must be an object");
+  if (!ask.streams) return fields.fail("stream_options", "needs stream to be true");
+  Fields inner(*options);
+  inner.toggle("include_usage", ask.usage_in_stream);
+  if (!inner.fine()) fields.fail("stream_options", "include_usage must be true or false");
+}
+
+void read_embedding(Fields& fields, Ask& ask) {
+  read_prompts(fields, "input", ask);
+  fields.only("dimensions", {}, "is not done here: a vector is as long as the model makes it");
+  fields.only("encoding_format", {"float", "base64"}, "can be \"float\" or \"base64\"");
+  const json::Value* const format = fields.find("encoding_format");
+  ask.in_base64 = format != nullptr && *format == "base64";
+  ask.tokens_max = 1;
+}
+
+void append_in_order(const json::Value& value, std::string& out) {
+  if (const json::Array* const list = value.list()) {
+    out += '[';
+    for (const json::Value& each : *list) {
+      if (&each != list->data()) out += ',';
+      append_in_order(each, out);
+    }
+    out += ']';
+    return;
+  }
+  const json::Object* const object = value.object();
+  if (object == nullptr) {
+    out += json::write(value);
+    return;
+  }
+  std::vector<const json::Member*> members;
+  for (const json::Member& member : *object) members.push_back(&member);
+  std::stable_sort(members.begin(), members.end(),
+                   [](const json::Member* a, const json::Member* b) { return a->place < b->place; });
+  out += '{';
+  for (const json::Member* const member : members) {
+    if (member != members.front()) out += ',';
+    out += json::write(member->key) + ":";
+    append_in_order(member->value, out);
+  }
+  out += '}';
+}
+
+}  // namespace
+
+std::string write_in_order(const json::Value& value) {
+  std::string out;
+  append_in_order(value, out);
+  return out;
+}
+
+Result<Ask> read_ask(Kind kind, std::string_view body) {
+  const auto root = json::parse(body);
+  if (!root) return invalid("the body is no JSON: " + root.error().text());
+  if (root->object() == nullptr) return invalid("the body must be a JSON object");
+  Ask ask;
+  ask.kind = kind;
+  Fields fields(*root);
+  fields.text("model", ask.model, name_bytes_max);
+  if (kind == Kind::embedding) {
+    read_embedding(fields, ask);
+    if (!fields.fine()) return *fields.problem();
+    return ask;
+  }
+  if (kind == Kind::completion) {
+    read_prompts(fields, "prompt", ask);
+    fields.toggle("echo", ask.echoes);
+    fields.only("suffix", {""}, "is not done here");
+    const json::Value* const answers = fields.find("n");
+    fields.only("best_of", {answers == nullptr ? json::Value(1) : *answers}, "can only be what n is");
+  } else {
+    read_messages(fields, ask);
+  }
+  read_size(fields, ask);
+  read_sampling(fields, ask);
+  read_biases(fields, ask);
+  read_logprobs(fields, ask);
+  read_stops(fields, ask);
+  read_form(fields, ask);
+  read_stream(fields, ask);
+  if (!fields.fine()) return *fields.problem();
+  return ask;
+}
+
+}  // namespace tutti::serve::api

@@ -1,0 +1,74 @@
+#include "serve/load/load.hpp"
+
+#include "serve/cpu/matrix.hpp"
+#include "serve/cpu/model.hpp"
+
+namespace tutti::serve {
+namespace {
+
+Result<chat::ChatTemplate> template_of(const Source& source, bool with_tools) {
+  const tokenizer::NamedTemplate* const own = tokenizer::find_template(source.settings, with_tools);
+  if (own == nullptr) return chat::ChatTemplate::fallback();
+  return chat::ChatTemplate::parse(own->text);
+}
+
+Result<cpu::WeightType> weights_of(const Source& source, const LoadOptions& options) {
+  if (options.weights != "auto") return cpu::parse_weight_type(options.weights);
+  return source.is_bf16 ? cpu::WeightType::bf16 : cpu::WeightType::f32;
+}
+
+Result<std::unique_ptr<Model>> make_cpu_model(const Source& source, const LoadOptions& options) {
+  const auto weights = weights_of(source, options);
+  if (!weights) return weights.error();
+  return cpu::make_model(source.shape,
+                         {.weights = *weights,
+                          .threads = static_cast<int>(options.threads),
+                          .context_max = options.context_max,
+                          .cache_bytes = options.cache_bytes,
+                          .step_tokens_max = options.step_tokens_max,
+                          .step_rows_max = options.step_rows_max},
+                         source.read);
+}
+
+}  // namespace
+
+Result<Device> parse_device(std::string_view word) {
+  if (word == "cpu") return Device::cpu;
+  if (word == "cuda") return Device::cuda;
+  return invalid("'" + std::string(word.substr(0, 64)) + "' is no device").remedy("cpu or cuda");
+}
+
+Result<std::unique_ptr<Model>> make_model(const Source& source, const LoadOptions& options) {
+  switch (options.device) {
+    case Device::cpu:
+      return make_cpu_model(source, options);
+    case Device::cuda:
+      break;
+  }
+  if (!options.on_gpu)
+    return failed("this program computes on CPUs alone")
+        .remedy("build it where there is CUDA, or take --device cpu");
+  return options.on_gpu(source, options);
+}
+
+std::function<std::string_view(Token)> Loaded::token_bytes() const {
+  return [tokenizer = source.tokenizer](Token token) -> std::string_view {
+    const auto id = static_cast<std::uint32_t>(token);
+    return tokenizer.is_special(id) ? std::string_view() : tokenizer.token_bytes(id);
+  };
+}
+
+Result<Loaded> load(const std::string& path, const LoadOptions& options) {
+  auto source = open_source(path);
+  if (!source) return std::move(source).error();
+  auto model = make_model(*source, options);
+  if (!model) return std::move(model).error().within(path);
+  auto chat = template_of(*source, false);
+  auto chat_with_tools = template_of(*source, true);
+  return Loaded{.source = std::move(*source),
+                .model = std::move(*model),
+                .chat = std::move(chat),
+                .chat_with_tools = std::move(chat_with_tools)};
+}
+
+}  // namespace tutti::serve

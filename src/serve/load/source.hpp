@@ -1,0 +1,34 @@
+// A model as it lies on the disk: a run of tutti (its newest checkpoint, and the tokenizer of its data) or a
+// folder of Hugging Face. What its files say is checked; nothing is reserved yet. Immutable, any thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "base/result.hpp"
+#include "learn/model/shape.hpp"
+#include "learn/tokenizer/settings.hpp"
+#include "learn/tokenizer/tokenizer.hpp"
+
+namespace tutti::serve {
+
+struct Source {
+  std::string path;
+  std::string name;    // the last part of its path
+  std::string folder;  // of safetensors, for those who read them on their own; "": a run
+  std::string detail;  // what a person is told: "step 400 of a run", "a folder of Hugging Face"
+  model::Shape shape;
+  bool is_bf16 = false;  // what its weights lie in; f32 else, which holds all other types
+  tokenizer::Tokenizer tokenizer;
+  tokenizer::TokenSettings settings;
+  // Rows of a tensor as floats, from several threads at once.
+  std::function<Result<>(const std::string& tensor, std::int64_t first_row, std::int64_t rows,
+                         std::span<float> floats)>
+      read;
+};
+
+Result<Source> open_source(const std::string& path);
+
+}  // namespace tutti::serve

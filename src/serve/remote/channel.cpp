@@ -1,0 +1,66 @@
+#include "serve/remote/channel.hpp"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace tutti::serve::remote {
+namespace {
+
+constexpr const char* what = "the socket between tutti and its worker";
+
+}  // namespace
+
+Result<> Channel::send(Word word, std::string_view bytes) const {
+  if (bytes.size() > frame_bytes_max) return failed("a step is too large for one message");
+  const FrameHead head{word, static_cast<std::uint32_t>(bytes.size())};
+  std::string_view front(reinterpret_cast<const char*>(&head), sizeof head);
+  while (!front.empty() || !bytes.empty()) {
+    std::array<iovec, 2> parts{
+        {{const_cast<char*>(front.data()), front.size()}, {const_cast<char*>(bytes.data()), bytes.size()}}};
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = parts.size();
+    const ssize_t sent = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0) return failed_errno(what, errno);
+    const std::size_t of_front = std::min(static_cast<std::size_t>(sent), front.size());
+    front.remove_prefix(of_front);
+    bytes.remove_prefix(static_cast<std::size_t>(sent) - of_front);
+  }
+  return {};
+}
+
+Result<bool> Channel::fill(std::string& bytes) const {
+  std::size_t got = 0;
+  while (got < bytes.size()) {
+    const ssize_t count = ::recv(socket_.get(), bytes.data() + got, bytes.size() - got, 0);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == ECONNRESET) return false;
+    if (count < 0) return failed_errno(what, errno);
+    if (count == 0) return false;
+    got += static_cast<std::size_t>(count);
+  }
+  return true;
+}
+
+Result<std::optional<Message>> Channel::receive() const {
+  std::string bytes(sizeof(FrameHead), '\0');
+  auto filled = fill(bytes);
+  if (!filled) return std::move(filled).error();
+  if (!*filled) return std::optional<Message>();
+  FrameHead head;
+  std::memcpy(&head, bytes.data(), sizeof head);
+  if (head.bytes > frame_bytes_max) return failed("a message is too large").within(what);
+  Message message{head.word, std::string(head.bytes, '\0')};
+  filled = fill(message.bytes);
+  if (!filled) return std::move(filled).error();
+  if (!*filled) return std::optional<Message>();
+  return std::optional<Message>(std::move(message));
+}
+
+}  // namespace tutti::serve::remote

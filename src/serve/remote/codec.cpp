@@ -1,0 +1,275 @@
+#include "serve/remote/codec.hpp"
+
+#include <cstring>
+#include <type_traits>
+
+namespace tutti::serve::remote {
+namespace {
+
+class Writer {
+ public:
+  template <class T>
+  requires std::is_trivially_copyable_v<T>
+  void put(const T& value) { bytes_.append(reinterpret_cast<const char*>(&value), sizeof value); }
+  void put_text(std::string_view text) {
+    put(static_cast<std::uint64_t>(text.size()));
+    bytes_ += text;
+  }
+  template <class T>
+  void put_list(std::span<const T> list) {
+    put(static_cast<std::uint64_t>(list.size()));
+    bytes_.append(reinterpret_cast<const char*>(list.data()), list.size_bytes());
+  }
+  std::string take() { return std::move(bytes_); }
+
+ private:
+  std::string bytes_;
+};
+
+// After the first byte that is missing everything is zero or empty, and the reader is not fine.
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
+
+  template <class T>
+  requires std::is_trivially_copyable_v<T> T get() {
+    T value{};
+    if (bytes_.size() < sizeof value) {
+      fail();
+      return value;
+    }
+    std::memcpy(&value, bytes_.data(), sizeof value);
+    bytes_.remove_prefix(sizeof value);
+    return value;
+  }
+  std::string get_text() {
+    const auto count = get<std::uint64_t>();
+    if (count > bytes_.size()) {
+      fail();
+      return {};
+    }
+    std::string text(bytes_.substr(0, count));
+    bytes_.remove_prefix(count);
+    return text;
+  }
+  template <class T>
+  std::vector<T> get_list() {
+    const auto count = get<std::uint64_t>();
+    if (count > bytes_.size() / sizeof(T)) {
+      fail();
+      return {};
+    }
+    std::vector<T> list(count);
+    if (count > 0) std::memcpy(list.data(), bytes_.data(), count * sizeof(T));
+    bytes_.remove_prefix(count * sizeof(T));
+    return list;
+  }
+  // Of entries that take at least so many bytes each.
+  std::size_t get_count(std::size_t bytes_each) {
+    const auto count = get<std::uint64_t>();
+    if (count <= bytes_.size() / bytes_each) return count;
+    fail();
+    return 0;
+  }
+  Result<> end() const {
+    if (is_fine_ && bytes_.empty()) return {};
+    return failed("a message between tutti and its worker is not whole")
+        .remedy("tutti and tutti-worker must be of one version");
+  }
+
+ private:
+  void fail() {
+    is_fine_ = false;
+    bytes_ = {};
+  }
+
+  std::string_view bytes_;
+  bool is_fine_ = true;
+};
+
+// A pair is not trivially copyable for every library.
+struct Bias {
+  Token token = 0;
+  float value = 0;
+};
+
+// What of a choice has a fixed size.
+struct PlainChoice {
+  double uniform = 0;
+  std::int32_t row = 0;
+  std::int32_t top_k = 0;
+  std::int32_t logprobs = -1;
+  float temperature = 0;
+  float top_p = 1;
+  float min_p = 0;
+  float repetition_penalty = 1;
+  float presence_penalty = 0;
+  float frequency_penalty = 0;
+  std::uint32_t hidden = 0;
+};
+
+constexpr std::size_t chunk_bytes_min = 32;
+constexpr std::size_t chosen_bytes_min = 24;
+
+}  // namespace
+
+std::string encode(const Ready& ready) {
+  Writer writer;
+  writer.put(ready.limits);
+  writer.put_text(ready.about);
+  return writer.take();
+}
+
+std::string encode(std::span<const Chunk> chunks) {
+  Writer writer;
+  writer.put(static_cast<std::uint64_t>(chunks.size()));
+  for (const Chunk& chunk : chunks) {
+    writer.put(chunk.first);
+    writer.put(chunk.rows);
+    writer.put(chunk.adapter);
+    writer.put_list(chunk.tokens);
+    writer.put_list(chunk.blocks);
+  }
+  return writer.take();
+}
+
+std::string encode(std::span<const Choice> choices) {
+  Writer writer;
+  writer.put(static_cast<std::uint64_t>(choices.size()));
+  for (const Choice& choice : choices) {
+    writer.put(PlainChoice{choice.uniform, choice.row, choice.top_k, choice.logprobs, choice.temperature,
+                           choice.top_p, choice.min_p, choice.repetition_penalty, choice.presence_penalty,
+                           choice.frequency_penalty, choice.hidden ? 1U : 0U});
+    writer.put(static_cast<std::uint64_t>(choice.biases.size()));
+    for (const auto& [token, value] : choice.biases) writer.put(Bias{token, value});
+    writer.put_list(choice.seen);
+    writer.put_list(choice.allowed);
+  }
+  return writer.take();
+}
+
+std::string encode(std::span<const Chosen> chosen) {
+  Writer writer;
+  writer.put(static_cast<std::uint64_t>(chosen.size()));
+  for (const Chosen& each : chosen) {
+    writer.put(each.token);
+    writer.put(each.logprob);
+    writer.put_list(std::span<const Logprob>(each.likeliest));
+    writer.put_list(std::span<const float>(each.hidden));
+  }
+  return writer.take();
+}
+
+std::string encode(std::span<const float> numbers) {
+  Writer writer;
+  writer.put_list(numbers);
+  return writer.take();
+}
+
+std::string encode(std::int32_t row) {
+  Writer writer;
+  writer.put(row);
+  return writer.take();
+}
+
+std::string encode(const Error& error) {
+  Writer writer;
+  writer.put(static_cast<std::uint32_t>(error.code() == ErrorCode::invalid ? 1 : 0));
+  writer.put_text(error.text());
+  writer.put_text(error.remedy());
+  return writer.take();
+}
+
+Result<Ready> decode_ready(std::string_view bytes) {
+  Reader reader(bytes);
+  Ready ready;
+  ready.limits = reader.get<Limits>();
+  ready.about = reader.get_text();
+  if (auto end = reader.end(); !end) return std::move(end).error();
+  const Limits& limits = ready.limits;
+  if (limits.vocabulary < 1 || limits.context < 1 || limits.block_tokens < 1 || limits.blocks < 1 ||
+      limits.step_tokens_max < 1 || limits.step_rows_max < 1)
+    return failed("the worker's model has no size");
+  return ready;
+}
+
+Result<StepMemory> decode_step(std::string_view bytes) {
+  Reader reader(bytes);
+  StepMemory step;
+  step.chunks.resize(reader.get_count(chunk_bytes_min));
+  for (Chunk& chunk : step.chunks) {
+    chunk.first = reader.get<std::int64_t>();
+    chunk.rows = reader.get<std::int32_t>();
+    chunk.adapter = reader.get<std::int32_t>();
+    chunk.tokens = step.tokens.emplace_back(reader.get_list<Token>());
+    chunk.blocks = step.blocks.emplace_back(reader.get_list<BlockId>());
+  }
+  if (auto end = reader.end(); !end) return std::move(end).error();
+  return step;
+}
+
+Result<ChoiceMemory> decode_choices(std::string_view bytes) {
+  Reader reader(bytes);
+  ChoiceMemory memory;
+  memory.choices.resize(reader.get_count(sizeof(PlainChoice)));
+  for (Choice& choice : memory.choices) {
+    const auto plain = reader.get<PlainChoice>();
+    choice.uniform = plain.uniform;
+    choice.row = plain.row;
+    choice.top_k = plain.top_k;
+    choice.logprobs = plain.logprobs;
+    choice.temperature = plain.temperature;
+    choice.top_p = plain.top_p;
+    choice.min_p = plain.min_p;
+    choice.repetition_penalty = plain.repetition_penalty;
+    choice.presence_penalty = plain.presence_penalty;
+    choice.frequency_penalty = plain.frequency_penalty;
+    choice.hidden = plain.hidden != 0;
+    auto& biases = memory.biases.emplace_back();
+    for (const Bias& bias : reader.get_list<Bias>()) biases.emplace_back(bias.token, bias.value);
+    choice.biases = biases;
+    choice.seen = memory.seen.emplace_back(reader.get_list<Choice::Seen>());
+    choice.allowed = memory.masks.emplace_back(reader.get_list<std::uint64_t>());
+  }
+  if (auto end = reader.end(); !end) return std::move(end).error();
+  return memory;
+}
+
+Result<std::vector<Chosen>> decode_chosen(std::string_view bytes) {
+  Reader reader(bytes);
+  std::vector<Chosen> chosen(reader.get_count(chosen_bytes_min));
+  for (Chosen& each : chosen) {
+    each.token = reader.get<Token>();
+    each.logprob = reader.get<float>();
+    each.likeliest = reader.get_list<Logprob>();
+    each.hidden = reader.get_list<float>();
+  }
+  if (auto end = reader.end(); !end) return std::move(end).error();
+  return chosen;
+}
+
+Result<std::vector<float>> decode_logits(std::string_view bytes) {
+  Reader reader(bytes);
+  auto numbers = reader.get_list<float>();
+  if (auto end = reader.end(); !end) return std::move(end).error();
+  return numbers;
+}
+
+Result<std::int32_t> decode_row(std::string_view bytes) {
+  Reader reader(bytes);
+  const auto row = reader.get<std::int32_t>();
+  if (auto end = reader.end(); !end) return std::move(end).error();
+  return row;
+}
+
+Error decode_error(std::string_view bytes) {
+  Reader reader(bytes);
+  const bool is_wrong = reader.get<std::uint32_t>() == 1;
+  std::string message = reader.get_text();
+  const std::string remedy = reader.get_text();
+  if (auto end = reader.end(); !end) return std::move(end).error();
+  Error error = is_wrong ? invalid(std::move(message)) : failed(std::move(message));
+  return remedy.empty() ? error : std::move(error).remedy(remedy);
+}
+
+}  // namespace tutti::serve::remote

@@ -1,0 +1,30 @@
+// A model in another process: `tutti` has HTTP and no libtorch, `tutti-worker` has devices and no HTTP. The
+// port of serve/model goes through a socket between them, a message or two a step; when the worker dies,
+// requests fail and tutti does not.
+//
+//   engine ─▶ RemoteModel ══ step, choose ═▶ host_model ─▶ cuda | cpu        (tutti │ tutti-worker)
+//                         ◀═ chosen ════════
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "serve/model/model.hpp"
+
+namespace tutti::serve::remote {
+
+// The descriptor of the socket in the worker.
+inline constexpr int worker_descriptor = 3;
+
+// Starts the program and waits until its model is loaded. It ends with the model. One thread at a time.
+Result<std::unique_ptr<Model>> open_model(const std::vector<std::string>& command);
+
+// The other end, in the worker: makes the model, tells its limits or why there is none, and computes until
+// the other side has gone. One thread.
+using MakeModel = std::function<Result<std::unique_ptr<Model>>()>;
+Result<> host_model(int descriptor, const MakeModel& make);
+
+}  // namespace tutti::serve::remote

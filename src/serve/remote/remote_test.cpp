@@ -1,0 +1,203 @@
+#include "serve/remote/remote.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <thread>
+
+#include "base/prng.hpp"
+#include "serve/batch/toy_test.hpp"
+#include "serve/remote/channel.hpp"
+
+namespace tutti::serve::remote {
+namespace {
+
+const Limits toy_limits{.vocabulary = 40,
+                        .context = 64,
+                        .block_tokens = 4,
+                        .blocks = 16,
+                        .step_tokens_max = 16,
+                        .step_rows_max = 8};
+
+class ToyBehind final : public Model {
+ public:
+  const Limits& limits() const override { return toy_.limits(); }
+  Result<> step(std::span<const Chunk> chunks) override {
+    if (chunks.empty()) return invalid("there is nothing to do").remedy("give it something");
+    toy_.step(chunks);
+    return {};
+  }
+  Result<std::vector<Chosen>> choose(std::span<const Choice> choices) override {
+    return toy_.choose(choices);
+  }
+  Result<std::vector<float>> logits(std::int32_t row) override { return toy_.logits(row); }
+  std::string describe() const override { return "a toy"; }
+
+ private:
+  Toy toy_{toy_limits};
+};
+
+// Both ends in this process.
+class RemoteTest : public testing::Test {
+ protected:
+  RemoteTest() {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    own.emplace(files::FileDescriptor(ends[0]));
+    host = std::thread([descriptor = ends[1]] {
+      EXPECT_TRUE(host_model(descriptor,
+                             [] { return Result<std::unique_ptr<Model>>(std::make_unique<ToyBehind>()); }));
+    });
+    const auto ready = own->receive();
+    EXPECT_TRUE(ready && *ready && (*ready)->word == Word::ready);
+    const auto read = decode_ready((*ready)->bytes);
+    EXPECT_TRUE(read && read->about == "a toy" && read->limits.vocabulary == 40);
+  }
+  ~RemoteTest() override {
+    own.reset();
+    host.join();
+  }
+  Message ask(Word word, const std::string& bytes) {
+    EXPECT_TRUE(own->send(word, bytes));
+    auto answer = own->receive();
+    EXPECT_TRUE(answer && *answer);
+    return **answer;
+  }
+
+  std::optional<Channel> own;
+  std::thread host;
+};
+
+TEST_F(RemoteTest, ComputesWhatTheModelComputes) {
+  const std::vector<Token> tokens{1, 2, 3, 4, 5};
+  const std::vector<BlockId> blocks{3, 1};
+  const Chunk chunk{.tokens = tokens, .blocks = blocks, .rows = 2};
+  const std::vector<std::pair<Token, float>> biases{{7, 3.5F}};
+  const std::vector<Choice::Seen> seen{{3, 2}, {9, 0}};
+  const std::vector<std::uint64_t> allowed{0xFFFFFFFFFEU};
+  const std::vector<Choice> choices{{.row = 0, .logprobs = 3},
+                                    {.row = 1,
+                                     .temperature = 0.7F,
+                                     .top_k = 9,
+                                     .top_p = 0.9F,
+                                     .min_p = 0.01F,
+                                     .uniform = 0.4,
+                                     .biases = biases,
+                                     .repetition_penalty = 1.2F,
+                                     .presence_penalty = 0.5F,
+                                     .frequency_penalty = 0.25F,
+                                     .seen = seen,
+                                     .allowed = allowed,
+                                     .logprobs = 2}};
+  Toy here(toy_limits);
+  here.step({&chunk, 1});
+  const auto expected = here.choose(choices);
+  ASSERT_TRUE(own->send(Word::step, encode(std::span<const Chunk>(&chunk, 1))));
+  const Message answer = ask(Word::choose, encode(std::span<const Choice>(choices)));
+  ASSERT_EQ(answer.word, Word::chosen);
+  const auto chosen = decode_chosen(answer.bytes);
+  ASSERT_TRUE(chosen);
+  ASSERT_EQ(chosen->size(), expected.size());
+  for (std::size_t at = 0; at < expected.size(); ++at) {
+    EXPECT_EQ((*chosen)[at].token, expected[at].token);
+    EXPECT_EQ((*chosen)[at].logprob, expected[at].logprob);
+    ASSERT_EQ((*chosen)[at].likeliest.size(), expected[at].likeliest.size());
+    EXPECT_EQ((*chosen)[at].likeliest[1].token, expected[at].likeliest[1].token);
+  }
+  const Message row = ask(Word::row, encode(1));
+  EXPECT_EQ(*decode_logits(row.bytes), here.logits(1));
+}
+
+TEST_F(RemoteTest, AStepThatFailsIsToldWithTheChoice) {
+  ASSERT_TRUE(own->send(Word::step, encode(std::span<const Chunk>())));
+  const Message answer = ask(Word::choose, encode(std::span<const Choice>()));
+  ASSERT_EQ(answer.word, Word::failed);
+  const Error error = decode_error(answer.bytes);
+  EXPECT_EQ(error.code(), ErrorCode::invalid);
+  EXPECT_EQ(error.message(), "there is nothing to do");
+  EXPECT_EQ(error.remedy(), "give it something");
+}
+
+TEST_F(RemoteTest, AMaskOfAnotherVocabularyIsRefused) {
+  const std::vector<std::uint64_t> allowed{1, 2, 3};
+  const Choice choice{.allowed = allowed};
+  EXPECT_EQ(ask(Word::choose, encode(std::span<const Choice>(&choice, 1))).word, Word::failed);
+}
+
+TEST(Remote, AModelThatIsNotThereIsToldWhy) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  const Channel own{files::FileDescriptor(ends[0])};
+  EXPECT_TRUE(host_model(ends[1], []() -> Result<std::unique_ptr<Model>> { return failed("no GPU"); }));
+  const auto told = own.receive();
+  ASSERT_TRUE(told && *told);
+  EXPECT_EQ(decode_error((*told)->bytes).message(), "no GPU");
+}
+
+TEST(Remote, AProgramThatIsNoWorkerIsAnError) {
+  const auto none = open_model({"/nowhere/tutti-worker"});
+  ASSERT_FALSE(none);
+  const auto ends_at_once = open_model({"false"});
+  ASSERT_FALSE(ends_at_once);
+  EXPECT_NE(ends_at_once.error().text().find("has ended"), std::string::npos) << ends_at_once.error().text();
+}
+
+// A script that says it is ready, and dies of what it is asked.
+TEST(Remote, AWorkerThatDiesIsAnErrorAndNotTheEnd) {
+  const std::string ready = encode(Ready{toy_limits, "a mortal"});
+  const FrameHead head{Word::ready, static_cast<std::uint32_t>(ready.size())};
+  std::string bytes(reinterpret_cast<const char*>(&head), sizeof head);
+  bytes += ready;
+  std::string escaped;
+  for (const char byte : bytes) {
+    const auto code = static_cast<unsigned char>(byte);
+    escaped += {'\\', static_cast<char>('0' + code / 64), static_cast<char>('0' + code / 8 % 8),
+                static_cast<char>('0' + code % 8)};
+  }
+  auto model = open_model({"sh", "-c", "printf '" + escaped + "' >&3; head -c 1 <&3 >/dev/null; exit 3"});
+  ASSERT_TRUE(model) << model.error().text();
+  EXPECT_EQ((*model)->describe(), "a mortal");
+  const Choice choice{};
+  for (int again = 0; again < 3; ++again) {
+    static_cast<void>((*model)->step({}));
+    const auto chosen = (*model)->choose({&choice, 1});
+    ASSERT_FALSE(chosen);
+    EXPECT_NE(chosen.error().text().find("the worker with the model has ended"), std::string::npos)
+        << chosen.error().text();
+  }
+}
+
+TEST(Remote, HiddenNumbersTravel) {
+  const std::vector<Choice> asked{{.row = 1, .hidden = true}, {.row = 2}};
+  const auto choices = decode_choices(encode(std::span<const Choice>(asked)));
+  ASSERT_TRUE(choices);
+  EXPECT_TRUE(choices->choices[0].hidden && !choices->choices[1].hidden);
+  const std::vector<Chosen> made{{.token = 3, .hidden = {1.5F, -2}}};
+  const auto chosen = decode_chosen(encode(std::span<const Chosen>(made)));
+  ASSERT_TRUE(chosen);
+  EXPECT_EQ(chosen->front().hidden, made.front().hidden);
+}
+
+TEST(Remote, BytesThatAreNoMessageAreRefused) {
+  const std::vector<Token> tokens{1, 2};
+  const std::vector<BlockId> blocks{3};
+  const Chunk chunk{.tokens = tokens, .blocks = blocks, .rows = 1};
+  const std::string step = encode(std::span<const Chunk>(&chunk, 1));
+  for (std::size_t size = 0; size < step.size(); ++size)
+    EXPECT_FALSE(decode_step(std::string_view(step).substr(0, size))) << size;
+  EXPECT_FALSE(decode_step(step + "x"));
+  Prng random(5);
+  for (int round = 0; round < 20'000; ++round) {
+    std::string bytes = step;
+    for (int change = 0; change < 3; ++change)
+      bytes[random.below(bytes.size())] = static_cast<char>(random.below(256));
+    static_cast<void>(decode_step(bytes).ok());
+    static_cast<void>(decode_choices(bytes).ok());
+    static_cast<void>(decode_chosen(bytes).ok());
+    static_cast<void>(decode_ready(bytes).ok());
+    static_cast<void>(decode_error(bytes).text());
+  }
+}
+
+}  // namespace
+}  // namespace tutti::serve::remote

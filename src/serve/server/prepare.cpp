@@ -1,0 +1,162 @@
+#include "serve/server/prepare.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+
+namespace tutti::serve {
+namespace {
+
+// How ChatML ends a message, for models that were given it for want of a template of their own.
+constexpr std::string_view message_end = "<|im_end|>";
+
+std::vector<Token> as_tokens(const std::vector<std::uint32_t>& ids) {
+  return std::vector<Token>(ids.begin(), ids.end());
+}
+
+chat::Moment moment_of(Instant now) {
+  const std::time_t seconds =
+      std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count();
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  return {.year = parts.tm_year + 1900,
+          .month = parts.tm_mon + 1,
+          .day = parts.tm_mday,
+          .hour = parts.tm_hour,
+          .minute = parts.tm_min,
+          .second = parts.tm_sec};
+}
+
+}  // namespace
+
+Preparation::Preparation(const Loaded& loaded, const Limits& limits) : loaded_(loaded), limits_(limits) {}
+
+Result<std::vector<Token>> Preparation::tokens_of(const api::Prompt& prompt) const {
+  if (const auto* const given = std::get_if<std::vector<Token>>(&prompt)) return *given;
+  const Source& source = loaded_.source;
+  // The caller writes all of the prompt, so that special tokens in it are meant.
+  auto tokens =
+      as_tokens(source.tokenizer.encode(std::get<std::string>(prompt), {.special = true, .frame = true}));
+  if (tokens.empty() && source.settings.begin) tokens.push_back(static_cast<Token>(*source.settings.begin));
+  if (tokens.empty() && source.settings.end) tokens.push_back(static_cast<Token>(*source.settings.end));
+  return tokens;
+}
+
+std::string Preparation::text_of(const api::Prompt& prompt) const {
+  if (const auto* const text = std::get_if<std::string>(&prompt)) return *text;
+  const auto& tokens = std::get<std::vector<Token>>(prompt);
+  return loaded_.source.tokenizer.decode(std::vector<std::uint32_t>(tokens.begin(), tokens.end()));
+}
+
+Result<std::vector<Token>> Preparation::conversation(const api::Ask& ask, Instant now) const {
+  const Source& source = loaded_.source;
+  const bool has_tools = ask.tools.list() != nullptr && !ask.tools.list()->empty();
+  const Result<chat::ChatTemplate>& chosen = has_tools ? loaded_.chat_with_tools : loaded_.chat;
+  if (!chosen)
+    return invalid("the model's chat template cannot be followed: " + chosen.error().text())
+        .remedy("/v1/completions takes a prompt as it is");
+  const auto text =
+      chosen->prompt({.messages = ask.messages,
+                      .tools = ask.tools,
+                      .arguments = ask.template_arguments,
+                      .generation_prompt = true,
+                      .continues_last = ask.continues_last,
+                      .begin_text = source.settings.begin_text,
+                      .end_text = source.settings.end_text,
+                      .now = moment_of(now),
+                      .guard = [&](std::string_view own) { return source.tokenizer.guarded(own); }});
+  if (!text) return text.error();
+  return as_tokens(source.tokenizer.encode(*text, {.special = true, .frame = false, .guards = true}));
+}
+
+Result<std::shared_ptr<Guide>> Preparation::guide(const api::Form& form) {
+  if (form.kind == api::Form::Kind::free) return std::shared_ptr<Guide>();
+  std::shared_ptr<const TokenTable> table;
+  {
+    const std::scoped_lock lock(mutex_);
+    const auto known =
+        std::find_if(guides_.begin(), guides_.end(), [&](const auto& entry) { return entry.first == form; });
+    if (known != guides_.end()) {
+      guides_.splice(guides_.begin(), guides_, known);
+      return known->second;
+    }
+    if (!table_) {
+      const auto& stops = loaded_.source.settings.stops;
+      table_ = std::make_shared<const TokenTable>(limits_.vocabulary, loaded_.token_bytes(),
+                                                  std::vector<Token>(stops.begin(), stops.end()));
+    }
+    table = table_;
+  }
+  auto made = [&]() -> Result<std::shared_ptr<Guide>> {
+    switch (form.kind) {
+      case api::Form::Kind::free:
+        break;
+      case api::Form::Kind::any_object:
+        return guide_of_any_object(table);
+      case api::Form::Kind::schema:
+        return guide_of_schema(table, form.text);
+      case api::Form::Kind::pattern:
+        return guide_of_pattern(table, form.text);
+    }
+    return std::shared_ptr<Guide>();
+  }();
+  if (!made) {
+    const bool is_pattern = form.kind == api::Form::Kind::pattern;
+    return invalid(made.error().text()).within(is_pattern ? "regex" : "response_format");
+  }
+  const std::scoped_lock lock(mutex_);
+  guides_.emplace_front(form, *made);
+  if (guides_.size() > guides_kept_max) guides_.pop_back();
+  return made;
+}
+
+void Preparation::add_stops(const api::Ask& ask, Request& request) const {
+  request.stop_texts = ask.stop_texts;
+  request.stop_ids = ask.stop_ids;
+  if (ask.ignores_end) return;
+  const Source& source = loaded_.source;
+  for (const std::uint32_t stop : source.settings.stops) request.stop_ids.push_back(static_cast<Token>(stop));
+  if (ask.kind != api::Kind::chat || !loaded_.chat || !loaded_.chat->is_fallback()) return;
+  if (const auto token = source.tokenizer.find(message_end)) {
+    request.stop_ids.push_back(static_cast<Token>(*token));
+  } else if (request.stop_texts.size() < stop_texts_max) {
+    request.stop_texts.emplace_back(message_end);
+  }
+}
+
+Result<Prepared> Preparation::prepare(api::Kind kind, std::string_view body, const Facts& facts) {
+  auto ask = api::read_ask(kind, body);
+  if (!ask) return std::move(ask).error();
+  auto form = guide(ask->form);
+  if (!form) return std::move(form).error();
+
+  Prepared prepared;
+  const std::size_t count = kind == api::Kind::chat ? 1 : ask->prompts.size();
+  for (std::size_t nth = 0; nth < count; ++nth) {
+    auto tokens = kind == api::Kind::chat ? conversation(*ask, facts.now) : tokens_of(ask->prompts[nth]);
+    if (!tokens) return std::move(tokens).error();
+    const std::int64_t left = limits_.context - static_cast<std::int64_t>(tokens->size());
+    Request request{.key = facts.key,
+                    .prompt = std::move(*tokens),
+                    .tokens_max = ask->tokens_max.value_or(
+                        static_cast<std::int32_t>(std::clamp<std::int64_t>(left, 1, api::tokens_limit))),
+                    .answers = ask->answers,
+                    .sampling = ask->sampling,
+                    .guide = *form,
+                    .wants_hidden = kind == api::Kind::embedding};
+    request.sampling.seed = ask->seed.value_or(facts.seed) + nth;
+    add_stops(*ask, request);
+    std::string begin;
+    if (ask->echoes) begin = text_of(ask->prompts[nth]);
+    if (auto fine = check(request, limits_); !fine) return std::move(fine).error();
+    prepared.requests.push_back(std::move(request));
+    prepared.begins.push_back(std::move(begin));
+  }
+  ask->prompts.clear();
+  ask->messages = nullptr;
+  ask->tools = nullptr;
+  prepared.ask = std::move(*ask);
+  return prepared;
+}
+
+}  // namespace tutti::serve

@@ -1,0 +1,58 @@
+// From what a client asks to requests of the engine: templates are followed, texts become tokens, forms
+// become guides. It may take a while, so that threads of its own do it. Any thread, several at a time.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "serve/api/ask.hpp"
+#include "serve/batch/request.hpp"
+#include "serve/constrain/constrain.hpp"
+#include "serve/load/load.hpp"
+
+namespace tutti::serve {
+
+inline constexpr std::size_t guides_kept_max = 32;
+
+struct Prepared {
+  api::Ask ask;                     // without what has become requests
+  std::vector<Request> requests;    // one a prompt
+  std::vector<std::string> begins;  // what the answers to each begin with: the prompt, where it is echoed
+};
+
+class Preparation {
+ public:
+  // `loaded` is without its model by then, and outlives this.
+  Preparation(const Loaded& loaded, const Limits& limits);
+
+  struct Facts {
+    std::string key;         // who asks
+    std::uint64_t seed = 0;  // for a request without one
+    Instant now;
+  };
+  Result<Prepared> prepare(api::Kind kind, std::string_view body, const Facts& facts);
+
+ private:
+  Result<std::vector<Token>> tokens_of(const api::Prompt& prompt) const;
+  std::string text_of(const api::Prompt& prompt) const;
+  Result<std::vector<Token>> conversation(const api::Ask& ask, Instant now) const;
+  Result<std::shared_ptr<Guide>> guide(const api::Form& form);
+  void add_stops(const api::Ask& ask, Request& request) const;
+
+  const Loaded& loaded_;
+  const Limits limits_;
+
+  std::mutex mutex_;                         // of what follows
+  std::shared_ptr<const TokenTable> table_;  // made when the first form is asked for
+  // The latest first. A guide remembers what it has computed, for all who ask for the same form.
+  std::list<std::pair<api::Form, std::shared_ptr<Guide>>> guides_;
+};
+
+}  // namespace tutti::serve

@@ -1,0 +1,160 @@
+#include "serve/server/reply.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+
+namespace tutti::serve {
+
+Reply::Reply(std::shared_ptr<net::Exchange> exchange, Metrics& metrics)
+    : exchange_(std::move(exchange)), metrics_(metrics), asked_at_(SteadyClock::now()) {}
+
+void Reply::refuse(int status, const Error& error, std::string_view code, int retry_after_seconds) {
+  is_over_ = true;
+  ++metrics_.responses[status];
+  exchange_->answer({.status = status,
+                     .body = api::error_text(status, error, code),
+                     .retry_after_seconds = retry_after_seconds});
+}
+
+void Reply::begin(const api::Ask& ask, std::vector<std::string> begins, std::int64_t prompt_tokens,
+                  api::Voice voice, std::function<void()> on_close) {
+  voice_.emplace(std::move(voice));
+  with_logprobs_ = ask.wants_logprobs();
+  usage_in_stream_ = ask.usage_in_stream;
+  is_embedding_ = ask.kind == api::Kind::embedding;
+  in_base64_ = ask.in_base64;
+  answers_ = static_cast<std::size_t>(ask.answers);
+  usage_.prompt_tokens = prompt_tokens;
+  parts_.resize(begins.size() * answers_);
+  parts_left_ = parts_.size();
+  if (ask.streams) {
+    ++metrics_.responses[200];
+    stream_ = exchange_->stream(std::move(on_close));
+  }
+  for (std::size_t at = 0; at < parts_.size(); ++at) {
+    const std::string& text = begins[at / answers_];
+    if (!ask.streams) parts_[at].answer.text = text;
+    const auto answer = static_cast<std::int32_t>(at);
+    if (ask.streams && ask.kind == api::Kind::chat) write(voice_->first_chunk(answer));
+    if (ask.streams && !text.empty()) write(voice_->chunk(answer, text, {}, false, 0, nullptr));
+  }
+}
+
+void Reply::note_times(std::size_t tokens) {
+  if (tokens == 0) return;
+  const auto now = SteadyClock::now();
+  if (!token_at_) {
+    metrics_.first_token.add(in_seconds(now - asked_at_));
+    --tokens;
+  }
+  if (tokens > 0) {
+    const double seconds = in_seconds(now - token_at_.value_or(now));
+    metrics_.next_token.add(seconds / static_cast<double>(tokens), tokens);
+  }
+  token_at_ = now;
+}
+
+bool Reply::take(std::size_t request, Piece piece) {
+  if (is_over_) return false;
+  const std::size_t at = request * answers_ + static_cast<std::size_t>(piece.answer);
+  TUTTI_CHECK(at < parts_.size());
+  Part& part = parts_[at];
+  note_times(piece.tokens.size());
+  usage_.completion_tokens += static_cast<std::int64_t>(piece.tokens.size());
+  if (piece.finish) {
+    part.is_finished = true;
+    --parts_left_;
+    usage_.cached_tokens += piece.answer == 0 ? piece.cached_tokens : 0;
+    if (*piece.finish == Finish::failed && !failure_)
+      failure_ = failed("the model could not compute this: " + piece.problem);
+    if (*piece.finish == Finish::cancelled && !failure_) {
+      failure_ = failed("this engine is about to stop").remedy("ask another one");
+      failure_status_ = 503;
+    }
+  }
+  if (stream_) {
+    say(at, piece);
+  } else {
+    part.answer.text += piece.text;
+    part.answer.choices.insert(part.answer.choices.end(), piece.choices.begin(), piece.choices.end());
+    if (piece.finish) part.answer.finish = *piece.finish;
+  }
+  if (parts_left_ > 0) return false;
+  finish();
+  return true;
+}
+
+void Reply::say(std::size_t at, const Piece& piece) {
+  const bool is_whole = piece.finish && (*piece.finish == Finish::stop || *piece.finish == Finish::length);
+  if (piece.text.empty() && piece.choices.empty() && !is_whole) return;
+  Part& part = parts_[at];
+  const auto answer = static_cast<std::int32_t>(at);
+  const Finish* const end = is_whole ? &*piece.finish : nullptr;
+  // The reason stands in a chunk of its own, as clients have learned to expect it.
+  if (!piece.text.empty() || !piece.choices.empty())
+    write(voice_->chunk(answer, piece.text, piece.choices, with_logprobs_, part.letters, nullptr));
+  if (end != nullptr) write(voice_->chunk(answer, "", {}, false, 0, end));
+  part.letters += voice_->letters_of(piece.tokens);
+}
+
+void Reply::finish() {
+  is_over_ = true;
+  metrics_.whole_request.add(in_seconds(SteadyClock::now() - asked_at_));
+  if (is_embedding_ && !failure_) {
+    const auto has_none = [](const Part& part) {
+      return part.answer.choices.empty() || part.answer.choices.front().hidden.empty();
+    };
+    if (std::any_of(parts_.begin(), parts_.end(), has_none)) {
+      failure_ = failed("the device of this model gives no embeddings").remedy("take --device cpu");
+      failure_status_ = 501;
+    }
+  }
+  if (!stream_) {
+    const int status = failure_ ? failure_status_ : 200;
+    ++metrics_.responses[status];
+    if (failure_) {
+      exchange_->answer({.status = status, .body = api::error_text(status, *failure_)});
+      return;
+    }
+    std::vector<api::Answer> answers;
+    answers.reserve(parts_.size());
+    for (Part& part : parts_) answers.push_back(std::move(part.answer));
+    exchange_->answer({.status = status,
+                       .body = is_embedding_ ? voice_->embeddings(answers, usage_, in_base64_)
+                                             : voice_->whole(answers, usage_)});
+    return;
+  }
+  if (failure_) write(api::error_event(failure_status_, *failure_));
+  if (!failure_ && usage_in_stream_) write(voice_->usage_chunk(usage_));
+  write(std::string(api::last_event));
+  is_ending_ = true;
+  if (!is_writing_) stream_->close();
+}
+
+// One chunk is under way; what comes meanwhile is collected and goes out together.
+void Reply::write(std::string text) {
+  if (is_lost_) return;
+  if (is_writing_) {
+    unwritten_ += text;
+    if (unwritten_.size() <= unread_bytes_max) return;
+    is_lost_ = true;
+    stream_->cut();
+    return;
+  }
+  is_writing_ = true;
+  stream_->write(std::move(text), [self = weak_from_this()] {
+    if (const auto reply = self.lock()) reply->written();
+  });
+}
+
+void Reply::written() {
+  is_writing_ = false;
+  if (!unwritten_.empty()) {
+    write(std::exchange(unwritten_, {}));
+  } else if (is_ending_) {
+    stream_->close();
+  }
+}
+
+}  // namespace tutti::serve

@@ -1,0 +1,82 @@
+// What becomes of one HTTP request: it waits to be prepared, its pieces come, and they go out as one answer
+// or as a stream. Used by the server's loop only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock/clock.hpp"
+#include "net/http/http.hpp"
+#include "serve/api/answer.hpp"
+#include "serve/api/ask.hpp"
+#include "serve/batch/batch.hpp"
+#include "serve/server/metrics.hpp"
+
+namespace tutti::serve {
+
+// What may wait for a reader who does not read; then the answer is cut off.
+inline constexpr std::size_t unread_bytes_max = std::size_t{4} << 20;
+
+class Reply : public std::enable_shared_from_this<Reply> {
+ public:
+  Reply(std::shared_ptr<net::Exchange> exchange, Metrics& metrics);
+
+  const net::Request& request() const { return exchange_->request(); }
+  std::size_t body_bytes() const { return exchange_->request().body.size(); }
+
+  // One of these two ends it before anything is generated, or begins it.
+  void refuse(int status, const Error& error, std::string_view code = {}, int retry_after_seconds = 0);
+  // `on_close` runs on the loop when the other side of a stream has gone or has got all of it.
+  void begin(const api::Ask& ask, std::vector<std::string> begins, std::int64_t prompt_tokens,
+             api::Voice voice, std::function<void()> on_close);
+
+  // True if that was the last one.
+  bool take(std::size_t request, Piece piece);
+  // The other side reads too slowly, or has gone: nothing more is written.
+  bool is_lost() const { return is_lost_; }
+  bool is_over() const { return is_over_; }
+
+  std::vector<RequestId> ids;  // of the engine's requests that belong to it
+
+ private:
+  struct Part {
+    api::Answer answer;
+    std::size_t letters = 0;  // of its tokens so far
+    bool is_finished = false;
+  };
+
+  void note_times(std::size_t tokens);
+  void say(std::size_t part, const Piece& piece);
+  void finish();
+  void write(std::string text);
+  void written();
+
+  std::shared_ptr<net::Exchange> exchange_;
+  Metrics& metrics_;
+  std::optional<api::Voice> voice_;
+  bool with_logprobs_ = false;
+  bool usage_in_stream_ = false;
+  bool is_embedding_ = false;
+  bool in_base64_ = false;
+  std::size_t answers_ = 1;  // of each request
+  std::vector<Part> parts_;
+  std::size_t parts_left_ = 0;
+  api::Usage usage_;
+  std::optional<Error> failure_;
+  int failure_status_ = 500;
+
+  std::shared_ptr<net::Stream> stream_;
+  bool is_writing_ = false;
+  std::string unwritten_;  // until what is being written is gone
+  bool is_ending_ = false;
+  bool is_lost_ = false;
+  bool is_over_ = false;
+
+  SteadyClock::time_point asked_at_;
+  std::optional<SteadyClock::time_point> token_at_;  // the last one
+};
+
+}  // namespace tutti::serve

@@ -1,0 +1,67 @@
+// A model that answers over HTTP: OpenAI's requests in, tokens out. It listens from the start, and answers
+// 503 until its model is there.
+//
+//   loop (HTTP) ─▶ workshop: read, template, tokens, guide ─▶ loop ─▶ engine (its thread) ─▶ mailbox ─▶ loop
+//
+// Every request is a Reply from its first byte to its last; whoever leaves takes his requests out of the
+// engine. One thread runs it; start(), drain() and stop() from any thread.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "serve/engine/engine.hpp"
+#include "serve/load/load.hpp"
+
+namespace tutti::serve {
+
+inline constexpr std::size_t preparations_max = 64;  // requests that wait to be prepared
+inline constexpr std::size_t preparation_threads = 2;
+inline constexpr std::size_t bodies_bytes_max = std::size_t{256}
+                                                << 20;  // of all requests that are not answered yet
+inline constexpr int retry_after_seconds = 1;
+
+struct ServerSettings {
+  std::string address = "127.0.0.1";
+  std::uint16_t port = 0;  // 0: the system picks one
+  std::string key;         // empty: everybody on this machine may ask
+  std::string tls_certificate;
+  std::string tls_key;
+  BatchSettings batch;
+  Duration drain_time_max = 30s;
+  std::size_t connections_max = 1'024;
+};
+
+class Server {
+ public:
+  // Refuses an address that others can reach without a key.
+  static Result<std::unique_ptr<Server>> listen(const ServerSettings& settings);
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  std::uint16_t port() const;
+  // The model is there: from now on it answers. Once.
+  void start(Loaded loaded);
+  // The first of these signals drains, the second stops. Before run().
+  void drain_on(std::initializer_list<int> signals);
+
+  // Until it is drained or stopped.
+  void run();
+  // Takes no more requests; run() returns when all are answered, or cancelled after drain_time_max.
+  void drain();
+  void stop();
+
+  EngineCounts counts() const;
+
+ private:
+  class Core;
+  explicit Server(std::unique_ptr<Core> core);
+  std::unique_ptr<Core> core_;
+};
+
+}  // namespace tutti::serve

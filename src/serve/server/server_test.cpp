@@ -1,0 +1,284 @@
+#include "serve/server/server.hpp"
+
+#include "serve/server/serving_test.hpp"
+
+namespace tutti::serve {
+namespace {
+
+const std::string endless = R"("max_tokens":4000,"ignore_eos":true,"temperature":0)";
+
+TEST_F(Serving, ACompletionIsTheSameWhicheverWayItIsAsked) {
+  serve();
+  const std::string fields = R"("prompt":"Once","max_tokens":12,"temperature":0,"ignore_eos":true)";
+  const auto whole = post("/v1/completions", "{" + fields + "}");
+  ASSERT_EQ(texts(whole).size(), 1U);
+  const std::string text = texts(whole)[0];
+  EXPECT_EQ(texts(post("/openai/v1/completions", "{" + fields + "}"))[0], text);
+  EXPECT_EQ(texts(post("/v1/completions", "{" + fields + R"(,"echo":true,"model":"tiny"})"))[0],
+            "Once" + text);
+  const auto same = post("/v1/completions",
+                         R"({"prompt":[79,110,99,101],"max_tokens":12,"temperature":0,"ignore_eos":true})");
+  EXPECT_EQ(texts(same)[0], text) << "the tokens of \"Once\"";
+  const auto two =
+      post("/v1/completions",
+           R"({"prompt":["Once","Twice"],"max_tokens":12,"temperature":0,"ignore_eos":true,"n":2})");
+  ASSERT_EQ(texts(two).size(), 4U);
+  EXPECT_EQ(texts(two)[0], text);
+  EXPECT_EQ(texts(two)[1], text);
+  EXPECT_EQ(texts(two)[2], texts(two)[3]);
+  const json::Value usage = *parsed(whole.body).find("usage");
+  EXPECT_EQ(*usage.find("prompt_tokens"), 4);
+  EXPECT_EQ(*usage.find("completion_tokens"), 12);
+
+  std::string streamed;
+  bool saw_usage = false;
+  auto own = client();
+  const auto done = own.events(
+      "POST", "/v1/completions", "{" + fields + R"(,"stream":true,"stream_options":{"include_usage":true}})",
+      [&](std::string_view, std::string_view data) {
+        if (data == "[DONE]") return true;
+        const json::Value root = parsed(std::string(data));
+        for (const json::Value& choice : *root.find("choices")->list())
+          streamed += *choice.find("text")->text();
+        saw_usage = saw_usage || root.find("usage") != nullptr;
+        return true;
+      },
+      [] { return true; });
+  ASSERT_TRUE(done) << done.error().text();
+  EXPECT_EQ(streamed, text);
+  EXPECT_TRUE(saw_usage);
+}
+
+TEST_F(Serving, AConversationIsAnsweredWholeAndAsAStream) {
+  serve();
+  const std::string fields =
+      R"("messages":[{"role":"user","content":"hello"}],"max_tokens":10,"temperature":0,"ignore_eos":true,
+         "logprobs":true,"top_logprobs":2)";
+  const auto whole = post("/v1/chat/completions", "{" + fields + "}");
+  ASSERT_EQ(whole.status, 200) << whole.body;
+  const json::Value root = parsed(whole.body);
+  const json::Value choice = (*root.find("choices")->list())[0];
+  const std::string text = *choice.find("message")->find("content")->text();
+  EXPECT_EQ(choice.find("logprobs")->find("content")->list()->size(), 10U);
+  EXPECT_EQ((*choice.find("logprobs")->find("content")->list())[0].find("top_logprobs")->list()->size(), 2U);
+  EXPECT_EQ(*choice.find("finish_reason"), "length");
+
+  std::string streamed;
+  std::string roles;
+  std::string reason;
+  std::size_t logprobs = 0;
+  auto own = client();
+  const auto done = own.events(
+      "POST", "/v1/chat/completions", "{" + fields + R"(,"stream":true})",
+      [&](std::string_view, std::string_view data) {
+        if (data == "[DONE]") return true;
+        const json::Value part = (*parsed(std::string(data)).find("choices")->list())[0];
+        const json::Value& delta = *part.find("delta");
+        if (delta.find("role") != nullptr) roles += *delta.find("role")->text();
+        if (delta.find("content") != nullptr) streamed += *delta.find("content")->text();
+        if (!part.find("finish_reason")->is_null()) reason += *part.find("finish_reason")->text();
+        if (!part.find("logprobs")->is_null())
+          logprobs += part.find("logprobs")->find("content")->list()->size();
+        return true;
+      },
+      [] { return true; });
+  ASSERT_TRUE(done) << done.error().text();
+  EXPECT_EQ(streamed, text);
+  EXPECT_EQ(roles, "assistant");
+  EXPECT_EQ(reason, "length");
+  EXPECT_EQ(logprobs, 10U);
+}
+
+TEST_F(Serving, FormsHold) {
+  serve();
+  const auto json_text = texts(post(
+      "/v1/completions",
+      R"({"prompt":"x","max_tokens":200,"seed":3,"response_format":{"type":"json_schema","json_schema":{"schema":
+         {"type":"object","properties":{"b":{"enum":["yes","no"]},"a":{"type":"boolean"}},"required":["b","a"]}}}})"));
+  ASSERT_EQ(json_text.size(), 1U);
+  const json::Value value = parsed(json_text[0]);
+  ASSERT_NE(value.find("a"), nullptr);
+  EXPECT_TRUE(value.find("a")->boolean());
+  EXPECT_LT(json_text[0].find("\"b\""), json_text[0].find("\"a\"")) << "in the order of the schema";
+  for (int seed = 0; seed < 3; ++seed) {
+    const auto word = texts(
+        post("/v1/completions", R"({"prompt":"x","max_tokens":20,"regex":"(red|blue)-[0-9]{3}","seed":)" +
+                                    std::to_string(seed) + "}"));
+    ASSERT_EQ(word.size(), 1U);
+    EXPECT_TRUE(word[0].starts_with("red-") || word[0].starts_with("blue-")) << word[0];
+    EXPECT_EQ(word[0].size(), word[0].find('-') + 4) << word[0];
+  }
+  EXPECT_EQ(post("/v1/completions", R"({"prompt":"x","regex":"(unclosed"})").status, 400);
+  EXPECT_EQ(
+      post("/v1/completions",
+           R"({"prompt":"x","response_format":{"type":"json_schema","json_schema":{"schema":{"not":{}}}}})")
+          .status,
+      400);
+}
+
+TEST_F(Serving, SeedsAndBiasesAndStopsAreObeyed) {
+  serve();
+  const auto seeded = [&](int seed) {
+    return texts(post("/v1/completions", R"({"prompt":"a","max_tokens":30,"ignore_eos":true,"seed":)" +
+                                             std::to_string(seed) + "}"))[0];
+  };
+  EXPECT_EQ(seeded(5), seeded(5));
+  EXPECT_NE(seeded(5), seeded(6));
+  const auto biased = texts(
+      post("/v1/completions", R"({"prompt":"a","max_tokens":5,"temperature":0,"logit_bias":{"122":100}})"));
+  EXPECT_EQ(biased[0], "zzzzz");
+  const auto stopped =
+      post("/v1/completions",
+           R"({"prompt":"a","max_tokens":5,"temperature":0,"logit_bias":{"122":100},"stop":"zz"})");
+  EXPECT_EQ(texts(stopped)[0], "");
+  EXPECT_NE(stopped.body.find("\"finish_reason\":\"stop\""), std::string::npos);
+}
+
+TEST_F(Serving, EmbeddingsAreTheSameForTheSameText) {
+  serve();
+  const auto answer = post("/v1/embeddings", R"({"input":["one text","another","one text"],"model":"tiny"})");
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  const json::Value root = parsed(answer.body);
+  const json::Array& data = *root.find("data")->list();
+  ASSERT_EQ(data.size(), 3U);
+  EXPECT_EQ(data[0].find("embedding")->list()->size(), 64U);
+  EXPECT_EQ(*data[0].find("embedding"), *data[2].find("embedding"));
+  EXPECT_FALSE(*data[0].find("embedding") == *data[1].find("embedding"));
+  EXPECT_EQ(*root.find("usage")->find("prompt_tokens"), 8 + 7 + 8);
+  EXPECT_EQ(post("/v1/embeddings", R"({"input":7})").status, 400);
+}
+
+TEST_F(Serving, PagesAndWhatIsNone) {
+  serve();
+  EXPECT_EQ(get("/health").status, 200);
+  EXPECT_NE(get("/v1/models").body.find("\"id\":\"tiny\""), std::string::npos);
+  EXPECT_EQ(get("/v1/models/tiny").status, 200);
+  EXPECT_EQ(get("/v1/models/other").status, 404);
+  EXPECT_EQ(get("/").status, 404);
+  EXPECT_EQ(get("/v1/completions").status, 405);
+  EXPECT_EQ(post("/health", "").status, 405);
+  const auto other = post("/v1/completions", R"({"prompt":"a","model":"other"})");
+  EXPECT_EQ(other.status, 404);
+  EXPECT_NE(other.body.find("model_not_found"), std::string::npos);
+  const auto long_prompt = post("/v1/completions", R"({"prompt":")" + std::string(5000, 'a') + "\"}");
+  EXPECT_EQ(long_prompt.status, 400) << "it does not fit into the context";
+  ASSERT_EQ(texts(post("/v1/completions", R"({"prompt":"abc","max_tokens":2,"ignore_eos":true})")).size(),
+            1U);
+  const std::string metrics = get("/metrics").body;
+  EXPECT_NE(metrics.find("tutti_engine_generated_tokens_total 2\n"), std::string::npos) << metrics;
+  EXPECT_NE(metrics.find("tutti_engine_first_token_seconds_count 1\n"), std::string::npos) << metrics;
+  EXPECT_NE(metrics.find("tutti_engine_responses_total{status=\"400\"} 1\n"), std::string::npos) << metrics;
+  EXPECT_NE(metrics.find("tutti_engine_blocks_used 0\n"), std::string::npos) << metrics;
+}
+
+TEST_F(Serving, BeforeTheModelIsThereItSaysSo) {
+  listen(settings());
+  EXPECT_EQ(get("/health").status, 503);
+  EXPECT_EQ(get("/v1/models").status, 503);
+  EXPECT_EQ(post("/v1/completions", R"({"prompt":"a"})").status, 503);
+  EXPECT_EQ(get("/metrics").status, 200);
+  load_model();
+  EXPECT_EQ(get("/health").status, 200);
+}
+
+TEST_F(Serving, WithAKeyOnlyWhoHasItMayAsk) {
+  auto with_key = settings();
+  with_key.key = "0123456789abcdef";
+  serve(with_key);
+  EXPECT_EQ(get("/v1/models").status, 401);
+  EXPECT_EQ(get("/metrics").status, 401);
+  EXPECT_EQ(post("/v1/completions", R"({"prompt":"a"})").status, 401);
+  EXPECT_EQ(client("0123456789abcdeF").request("GET", "/v1/models")->status, 401);
+  EXPECT_EQ(client("0123456789abcdef").request("GET", "/v1/models")->status, 200);
+  EXPECT_EQ(get("/health").status, 200) << "whoever watches it needs no key";
+}
+
+TEST(ServingNobody, WithoutAKeyItListensHereAlone) {
+  for (const char* address : {"0.0.0.0", "::", "192.0.2.1"}) {
+    const auto refused = Server::listen({.address = address});
+    ASSERT_FALSE(refused) << address;
+    EXPECT_EQ(refused.error().code(), ErrorCode::invalid);
+  }
+}
+
+TEST_F(Serving, WhoLeavesAStreamFreesItsBlocks) {
+  serve();
+  {
+    const RawClient leaves(server->port());
+    leaves.post("/v1/completions", R"({"prompt":"a","stream":true,)" + endless + "}");
+    leaves.read_until("data: ");
+    EXPECT_GT(server->counts().batch.blocks_used, 0);
+  }
+  wait_until([&] { return is_idle(); });
+  EXPECT_LT(server->counts().batch.generated_tokens, 4000) << "it was cancelled, not finished";
+  EXPECT_NE(get("/metrics").body.find("tutti_engine_cut_off_total 1\n"), std::string::npos);
+}
+
+TEST_F(Serving, WhoLeavesBeforeTheAnswerFreesItsBlocks) {
+  serve();
+  {
+    const RawClient leaves(server->port());
+    leaves.post("/v1/completions", R"({"prompt":"a",)" + endless + "}");
+    wait_until([&] { return server->counts().batch.blocks_used > 0; });
+  }
+  wait_until([&] { return is_idle(); });
+  EXPECT_LT(server->counts().batch.generated_tokens, 4000);
+}
+
+TEST_F(Serving, WhoDoesNotReadIsCutOff) {
+  serve();
+  // Logprobs make each token a few kilobytes, more than the system keeps for a reader with a small window.
+  const RawClient silent(server->port(), 4096);
+  silent.post(
+      "/v1/completions",
+      R"({"prompt":"a","stream":true,"n":8,"logprobs":20,"max_tokens":4000,"ignore_eos":true,"seed":1})");
+  wait_until([&] { return server->counts().batch.requests > 0; });
+  wait_until([&] { return is_idle(); });
+  EXPECT_LT(server->counts().batch.generated_tokens, 8 * 4000);
+}
+
+TEST_F(Serving, TooManyHear429AndWhen) {
+  auto few = settings();
+  few.batch.requests_max = 1;
+  serve(few);
+  const RawClient first(server->port());
+  first.post("/v1/completions", R"({"prompt":"a","stream":true,)" + endless + "}");
+  first.read_until("data: ");
+  const RawClient second(server->port());
+  second.post("/v1/completions", R"({"prompt":"b"})");
+  const std::string refused = second.read_until("}}");
+  EXPECT_TRUE(refused.starts_with("HTTP/1.1 429")) << refused;
+  EXPECT_NE(refused.find("Retry-After: 1"), std::string::npos) << refused;
+  EXPECT_NE(refused.find("rate_limit_error"), std::string::npos) << refused;
+}
+
+TEST_F(Serving, DrainingFinishesWhatRunsAndTakesNothingNew) {
+  serve();
+  const RawClient first(server->port());
+  first.post("/v1/completions", R"({"prompt":"a","stream":true,)" + endless + "}");
+  first.read_until("data: ");
+  server->drain();
+  EXPECT_EQ(get("/health").status, 503);
+  EXPECT_EQ(post("/v1/completions", R"({"prompt":"b"})").status, 503);
+  thread.join();
+  const std::string rest = first.read_until("");
+  EXPECT_NE(rest.find("\"finish_reason\":\"length\""), std::string::npos) << "it was finished";
+  EXPECT_NE(rest.find("data: [DONE]"), std::string::npos);
+  EXPECT_EQ(server->counts().batch.generated_tokens, 4000);
+}
+
+TEST_F(Serving, DrainingDoesNotWaitForEver) {
+  auto hasty = settings();
+  hasty.drain_time_max = 1ms;
+  serve(hasty);
+  const RawClient first(server->port());
+  first.post("/v1/completions", R"({"prompt":"a","stream":true,)" + endless + "}");
+  first.read_until("data: ");
+  server->drain();
+  thread.join();
+  const std::string rest = first.read_until("");
+  EXPECT_NE(rest.find("this engine is about to stop"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tutti::serve

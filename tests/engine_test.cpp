@@ -1,0 +1,218 @@
+// A model that answers, as a user meets it: `tutti engine`, curl, `tutti chat` and `tutti generate`.
+#include <pty.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "learn/tokenizer/tokenizer.hpp"
+#include "serve/cpu/tiny_folder_test.hpp"
+#include "serve/load/load.hpp"
+#include "serve/remote/remote.hpp"
+#include "support/process.hpp"
+
+namespace tutti {
+namespace {
+
+using Json = nlohmann::json;
+using support::has;
+using support::read_text;
+using support::run;
+
+class EngineProgram : public testing::Test {
+ protected:
+  std::string file(const std::string& name) const { return folder_.path() + "/" + name; }
+  const std::string& model() const { return tiny_.path(); }
+
+  // Its address, when it answers.
+  void start(std::vector<std::string> flags = {}) {
+    std::vector<std::string> words{support::tutti_program,
+                                   "engine",
+                                   model(),
+                                   "--listen",
+                                   "127.0.0.1:0",
+                                   "--name",
+                                   "tiny",
+                                   "--json",
+                                   "--device",
+                                   "cpu",
+                                   "--cache",
+                                   "32MiB",
+                                   "--threads",
+                                   "1"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    engine_ = std::make_unique<support::Process>(words, file("engine"));
+    ASSERT_TRUE(support::eventually([&] { return has(read_text(file("engine")), "\n"); }))
+        << read_text(file("engine.err"));
+    const Json told = Json::parse(support::lines_of(read_text(file("engine"))).front(), nullptr, false);
+    url_ = told.value("url", "");
+    ASSERT_TRUE(url_.starts_with("http://127.0.0.1:")) << told;
+    EXPECT_EQ(told.value("model", ""), "tiny");
+  }
+
+  std::string curl(const std::vector<std::string>& words) const {
+    std::vector<std::string> all{"curl", "-sS", "--max-time", "60"};
+    all.insert(all.end(), words.begin(), words.end());
+    const auto done = run(all);
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    return done.out;
+  }
+  Json post(const std::string& path, const Json& body) const {
+    const std::string text = curl({url_ + path, "-H", "Content-Type: application/json", "-d", body.dump()});
+    const Json answer = Json::parse(text, nullptr, false);
+    EXPECT_TRUE(answer.is_object()) << text;
+    return answer;
+  }
+
+  support::TempFolder folder_;
+  // Seconds of answering, for those who stop it.
+  static constexpr std::int64_t context = 32'768;
+  serve::cpu::TinyFolder tiny_{257, context, tokenizer::Tokenizer::bytes().json()};
+  std::unique_ptr<support::Process> engine_;
+  std::string url_;
+};
+
+TEST_F(EngineProgram, AnswersCurlAndDrainsWhenAsked) {
+  start();
+  EXPECT_EQ(Json::parse(curl({url_ + "/models"}))["data"][0]["id"], "tiny");
+  const Json body{{"prompt", "Once"}, {"max_tokens", 8}, {"temperature", 0}, {"ignore_eos", true}};
+  const Json whole = post("/completions", body);
+  ASSERT_TRUE(whole.contains("choices")) << whole;
+  EXPECT_EQ(whole["usage"]["completion_tokens"], 8);
+  const std::string stream =
+      curl({"-N", url_ + "/chat/completions", "-d",
+            R"({"messages":[{"role":"user","content":"hi"}],"stream":true,"max_tokens":4})"});
+  EXPECT_TRUE(stream.starts_with("data: {")) << stream;
+  EXPECT_TRUE(has(stream, "data: [DONE]")) << stream;
+  EXPECT_TRUE(has(curl({"-i", url_ + "/completions", "-d", "{"}), "HTTP/1.1 400"));
+  engine_->signal(SIGTERM);
+  EXPECT_EQ(engine_->wait(), 0) << read_text(file("engine.err"));
+}
+
+TEST_F(EngineProgram, GenerateWritesWhatTheEngineAnswers) {
+  start();
+  const Json answer = post("/completions", {{"prompt", "Once upon"}, {"max_tokens", 40}, {"temperature", 0}});
+  const auto generated = run({support::tutti_program, "generate", model(), "--device", "cpu", "--prompt",
+                              "Once upon", "--tokens", "40", "--temperature", "0", "--json"});
+  ASSERT_EQ(generated.exit_code, 0) << generated.err;
+  const Json told = Json::parse(generated.out, nullptr, false);
+  ASSERT_TRUE(told.is_object()) << generated.out;
+  EXPECT_EQ(told["text"], answer["choices"][0]["text"]);
+  EXPECT_EQ(told["completion_tokens"], answer["usage"]["completion_tokens"]);
+}
+
+TEST_F(EngineProgram, WithAKeyOnlyWhoHasItIsAnswered) {
+  support::write_text(file("key"), "0123456789abcdef0123456789abcdef\n");
+  ASSERT_EQ(::chmod(file("key").c_str(), 0600), 0);
+  start({"--key-file", file("key")});
+  EXPECT_TRUE(has(curl({"-i", url_ + "/models"}), "HTTP/1.1 401"));
+  EXPECT_TRUE(
+      has(curl({url_ + "/models", "-H", "Authorization: Bearer 0123456789abcdef0123456789abcdef"}), "tiny"));
+  const std::string script =
+      "printf 'hello\\n' | '" + support::tutti_program + "' chat '" + url_ + "' --tokens 4";
+  EXPECT_EQ(run({"sh", "-c", script}).exit_code, 1) << "it has no key";
+  EXPECT_EQ(run({"sh", "-c", script + " --key-file '" + file("key") + "'"}).exit_code, 0);
+}
+
+TEST_F(EngineProgram, RefusesWhatIsWrong) {
+  const auto refused = [&](std::vector<std::string> words, const std::string& part, int exit_code = 2) {
+    words.insert(words.begin(), {support::tutti_program, "engine"});
+    const auto done = run(words);
+    EXPECT_EQ(done.exit_code, exit_code) << done.err;
+    EXPECT_TRUE(has(done.err, part)) << done.err;
+  };
+  refused({}, "missing MODEL");
+  refused({"/nowhere", "--listen", "127.0.0.1:0"}, "there is no such folder");
+  refused({folder_.path(), "--listen", "127.0.0.1:0"}, "it is no model");
+  refused({model(), "--listen", "0.0.0.0:0"}, "--key-file");
+  refused({model(), "--listen", "nowhere"}, "--listen");
+  refused({model(), "--listen", "127.0.0.1:0", "--device", "abacus"}, "is no device");
+  refused({model(), "--listen", "127.0.0.1:0", "--device", "cpu", "--weights", "f3"}, "f3");
+  support::write_text(file("key"), "0123456789abcdef\n");
+  ASSERT_EQ(::chmod(file("key").c_str(), 0644), 0);
+  refused({model(), "--key-file", file("key")}, "others can read this key");
+  // What a folder from anywhere claims is looked at before anything is reserved.
+  tiny_.write("config.json", R"({"model_type":"llama","vocab_size":9999999999})");
+  refused({model(), "--listen", "127.0.0.1:0", "--device", "cpu"}, "the model's configuration");
+}
+
+TEST_F(EngineProgram, ChatsWithAModelOfItsOwnAndEndsIt) {
+  const std::string script = "printf 'hello\\n/system be brief\\n/clear\\n/nothing\\nagain\\n' | '" +
+                             support::tutti_program + "' chat '" + model() +
+                             "' --device cpu --tokens 5 --cache 32MiB --threads 1";
+  const auto talked = run({"sh", "-c", script});
+  EXPECT_EQ(talked.exit_code, 0) << talked.err;
+  EXPECT_TRUE(has(talked.err, "there is no /nothing")) << talked.err;
+  EXPECT_EQ(support::lines_of(talked.out).size(), 2U) << "an answer each: " << talked.out;
+}
+
+// Ctrl-C while an answer comes stops it and not the conversation; Ctrl-D leaves.
+TEST_F(EngineProgram, ChatStopsAnAnswerAtCtrlC) {
+  int terminal = -1;
+  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (child == 0) {
+    ::execl(support::tutti_program.c_str(), "tutti", "chat", model().c_str(), "--device", "cpu", "--threads",
+            "1", "--cache", "32MiB", nullptr);
+    ::_exit(127);
+  }
+  std::string seen;
+  const auto read_until = [&](const std::function<bool()>& enough) {
+    char buffer[4096];
+    for (ssize_t got = 0; !enough() && (got = ::read(terminal, buffer, sizeof buffer)) > 0;)
+      seen.append(buffer, static_cast<std::size_t>(got));
+  };
+  const auto type = [&](const std::string& text) {
+    EXPECT_EQ(::write(terminal, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  };
+  read_until([&] { return seen.ends_with("> "); });
+  type("hello\n");
+  const std::size_t asked = seen.size();
+  read_until([&] { return seen.size() > asked + 20; });
+  type("\x03");
+  read_until([&] { return seen.ends_with("\n> "); });
+  EXPECT_LT(seen.size() - asked, static_cast<std::size_t>(context / 2)) << "it was stopped";
+  type("/help\n");
+  read_until([&] { return has(seen, "Ctrl-D         leaves") && seen.ends_with("> "); });
+  type("\x04");
+  read_until([] { return false; });
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  ::close(terminal);
+}
+
+TEST_F(EngineProgram, AModelInTheWorkerComputesTheSameBits) {
+  if (!TUTTI_HAS_WORKER) GTEST_SKIP() << "libtorch was not found, so tutti-worker is not built";
+  const serve::LoadOptions options{.threads = 1, .cache_bytes = 32 << 20, .step_rows_max = 2};
+  const auto source = serve::open_source(model());
+  ASSERT_TRUE(source) << source.error().text();
+  auto here = serve::make_model(*source, options);
+  ASSERT_TRUE(here) << here.error().text();
+  const std::string worker = TUTTI_BUILD_DIR "/bin/tutti-worker";
+  auto there = serve::remote::open_model({worker, "model", model(), serve::write_options(options)});
+  ASSERT_TRUE(there) << there.error().text();
+  EXPECT_EQ((*there)->limits().blocks, (*here)->limits().blocks);
+  EXPECT_EQ((*there)->describe(), (*here)->describe());
+  const std::vector<serve::Token> tokens{1, 2, 3, 4, 5};
+  const std::vector<serve::BlockId> blocks{0};
+  const serve::Chunk chunk{.tokens = tokens, .blocks = blocks, .rows = 1};
+  const serve::Choice choice{.temperature = 0.9F, .uniform = 0.37, .logprobs = 3};
+  for (serve::Model* const each : {here->get(), there->get()}) ASSERT_TRUE(each->step({&chunk, 1}));
+  const auto chosen_here = (*here)->choose({&choice, 1});
+  const auto chosen_there = (*there)->choose({&choice, 1});
+  ASSERT_TRUE(chosen_here && chosen_there) << chosen_there.error().text();
+  EXPECT_EQ(chosen_here->front().token, chosen_there->front().token);
+  EXPECT_EQ(*(*here)->logits(0), *(*there)->logits(0));
+  // What the worker cannot load, it tells.
+  const auto none = serve::remote::open_model({worker, "model", "/nowhere", serve::write_options(options)});
+  ASSERT_FALSE(none);
+  EXPECT_TRUE(has(none.error().text(), "there is no such folder")) << none.error().text();
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,136 @@
+// OpenAI's own client against an engine: node client.mjs URL MODEL. What it prints is what it has seen.
+import assert from 'node:assert/strict';
+import OpenAI from 'openai';
+
+const [url, model] = process.argv.slice(2);
+const client = new OpenAI({ baseURL: url, apiKey: process.env.KEY ?? 'none', maxRetries: 0, timeout: 60_000 });
+const messages = [{ role: 'system', content: 'You are brief.' }, { role: 'user', content: 'Say something.' }];
+const checks = [];
+const check = (name, run) => checks.push([name, run]);
+
+const engineCount = async (name) => {
+  const answer = await fetch(new URL('/metrics', url), { headers: { Authorization: `Bearer ${process.env.KEY}` } });
+  return Number((await answer.text()).match(new RegExp(`^tutti_engine_${name} (.*)$`, 'm'))[1]);
+};
+const until = async (holds) => {
+  while (!(await holds())) await new Promise((resolve) => setTimeout(resolve, 10));
+};
+
+check('models', async () => {
+  const models = [];
+  for await (const each of client.models.list()) models.push(each.id);
+  assert.deepEqual(models, [model]);
+  assert.equal((await client.models.retrieve(model)).object, 'model');
+});
+
+check('a completion, and the same again', async () => {
+  const ask = { model, prompt: 'Once upon a time', max_tokens: 12, temperature: 0 };
+  const first = await client.completions.create(ask);
+  const again = await client.completions.create({ ...ask, echo: true });
+  assert.equal(first.object, 'text_completion');
+  assert.ok(first.usage.completion_tokens <= 12 && first.usage.prompt_tokens > 0);
+  assert.equal(again.choices[0].text, 'Once upon a time' + first.choices[0].text);
+});
+
+check('a conversation with several answers, logprobs and a seed', async () => {
+  const ask = { model, messages, n: 3, seed: 7, max_completion_tokens: 8, logprobs: true, top_logprobs: 2 };
+  const first = await client.chat.completions.create(ask);
+  const again = await client.chat.completions.create(ask);
+  assert.equal(first.choices.length, 3);
+  assert.deepEqual(first.choices.map((c) => c.message.content), again.choices.map((c) => c.message.content));
+  const shown = first.choices[0].logprobs.content;
+  assert.ok(shown.length > 0 && shown[0].top_logprobs.length === 2 && shown[0].logprob <= 0);
+});
+
+check('a stream is the whole answer in pieces', async () => {
+  const ask = { model, messages, max_tokens: 16, temperature: 0 };
+  const whole = await client.chat.completions.create(ask);
+  const stream = await client.chat.completions.create({ ...ask, stream: true, stream_options: { include_usage: true } });
+  let text = '';
+  let usage;
+  let reason;
+  for await (const chunk of stream) {
+    text += chunk.choices[0]?.delta?.content ?? '';
+    reason = chunk.choices[0]?.finish_reason ?? reason;
+    usage = chunk.usage ?? usage;
+  }
+  assert.equal(text, whole.choices[0].message.content);
+  assert.equal(reason, whole.choices[0].finish_reason);
+  assert.equal(usage.completion_tokens, whole.usage.completion_tokens);
+});
+
+check("the client's own collector of streams", async () => {
+  const runner = client.chat.completions.stream({ model, messages, max_tokens: 8, temperature: 0 });
+  const final = await runner.finalChatCompletion();
+  assert.equal(typeof final.choices[0].message.content, 'string');
+});
+
+check('a schema holds', async () => {
+  const schema = {
+    type: 'object',
+    properties: { colour: { enum: ['red', 'blue'] }, sure: { type: 'boolean' } },
+    required: ['colour', 'sure'],
+    additionalProperties: false,
+  };
+  const answer = await client.chat.completions.create({
+    model, messages, max_tokens: 120,
+    response_format: { type: 'json_schema', json_schema: { name: 'guess', strict: true, schema } },
+  });
+  const guess = JSON.parse(answer.choices[0].message.content);
+  assert.ok(['red', 'blue'].includes(guess.colour) && typeof guess.sure === 'boolean');
+});
+
+check('tools go through the template', async () => {
+  const tools = [{ type: 'function', function: { name: 'weather', parameters: { type: 'object', properties: {} } } }];
+  const answer = await client.chat.completions.create({ model, messages, tools, max_tokens: 4 });
+  assert.equal(answer.choices[0].message.role, 'assistant');
+});
+
+check('embeddings', async () => {
+  const answer = await client.embeddings.create({ model, input: ['one text', 'another', 'one text'] });
+  const [first, other, again] = answer.data.map((each) => each.embedding);
+  assert.deepEqual(first, again);
+  assert.notDeepEqual(first, other);
+  assert.ok(Math.abs(Math.hypot(...first) - 1) < 1e-3);
+});
+
+check('stops and biases', async () => {
+  const answer = await client.completions.create({ model, prompt: 'a', max_tokens: 20, temperature: 0, stop: ['e', ' '] });
+  assert.ok(!answer.choices[0].text.includes('e'));
+});
+
+check('errors have their classes', async () => {
+  await assert.rejects(client.completions.create({ model, prompt: 'a', temperature: 9 }), (error) => {
+    assert.ok(error instanceof OpenAI.BadRequestError);
+    assert.equal(error.param, 'temperature');
+    return true;
+  });
+  await assert.rejects(client.completions.create({ model: 'other', prompt: 'a' }), OpenAI.NotFoundError);
+  const stranger = new OpenAI({ baseURL: url, apiKey: 'wrong', maxRetries: 0 });
+  if (process.env.KEY) await assert.rejects(stranger.models.list(), OpenAI.AuthenticationError);
+});
+
+check('many at once', async () => {
+  const answers = await Promise.all(
+    Array.from({ length: 64 }, (_, nth) =>
+      client.completions.create({ model, prompt: `number ${nth}`, max_tokens: 8, temperature: 0 })));
+  assert.ok(answers.every((answer) => answer.choices.length === 1));
+});
+
+check('who leaves frees the blocks', async () => {
+  const stream = await client.completions.create(
+    { model, prompt: 'a', max_tokens: 1000, stream: true }, { headers: { 'x-test': '1' } });
+  for await (const _ of stream) break;
+  await until(async () => (await engineCount('blocks_used')) === 0);
+  const controller = new AbortController();
+  const waiting = client.completions.create({ model, prompt: 'a', max_tokens: 1000 }, { signal: controller.signal });
+  await until(async () => (await engineCount('blocks_used')) > 0);
+  controller.abort();
+  await assert.rejects(waiting, OpenAI.APIUserAbortError);
+  await until(async () => (await engineCount('blocks_used')) === 0);
+});
+
+for (const [name, run] of checks) {
+  await run();
+  console.log(`fine: ${name}`);
+}
