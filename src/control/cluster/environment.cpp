@@ -34,18 +34,28 @@ void put(std::vector<std::string>& env, const char* name, const std::string& val
   env.push_back(std::string(name) + "=" + value);
 }
 
+// How many ranks follow each other on the node of this one. The index knows it of a gang that runs, so that
+// describing a part of a large one does not begin with a walk past all of its ranks.
+std::int32_t ranks_together(const State& state, const Job& job, std::int32_t first) {
+  const NodeName& node = job.places[static_cast<std::size_t>(first)].node;
+  const auto all = static_cast<std::int32_t>(job.places.size());
+  const RankRun known = state.index.ranks_on(node, job.id);
+  if (known.first == first && known.count > 0 && known.count <= all - first) return known.count;
+  std::int32_t end = first + 1;
+  while (end < all && job.places[static_cast<std::size_t>(end)].node == node) ++end;
+  return end - first;
+}
+
 }  // namespace
 
 GangEnvironment::GangEnvironment(const State& state, const Job& job) : state_(state), job_(job) {
-  Run* current = nullptr;
-  for (std::size_t rank = 0; rank < job.places.size(); ++rank) {
-    const NodeName& node = job.places[rank].node;
-    if (rank == 0 || node != job.places[rank - 1].node) {
-      const auto number = static_cast<std::int32_t>(runs_.size());
-      current = &runs_.emplace(node, Run{number, static_cast<std::int32_t>(rank), 0}).first->second;
-      if (job.spec.slurm_variables) node_list_ += (number == 0 ? "" : ",") + node;
-    }
-    ++current->count;
+  for (std::int32_t rank = 0; rank < static_cast<std::int32_t>(job.places.size());) {
+    const NodeName& node = job.places[static_cast<std::size_t>(rank)].node;
+    const auto number = static_cast<std::int32_t>(runs_.size());
+    const std::int32_t count = ranks_together(state, job, rank);
+    runs_.emplace(node, Run{number, rank, count});
+    if (job.spec.slurm_variables) node_list_ += (number == 0 ? "" : ",") + node;
+    rank += count;
   }
 }
 

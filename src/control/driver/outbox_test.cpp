@@ -49,6 +49,31 @@ struct OutboxTest : testing::Test {
   }
 };
 
+// Whoever waits for an answer waits for the longest turn.
+TEST_F(OutboxTest, TheTurnThatPlacesALargeGangDoesNothingElseForIt) {
+  join(1'000, 4);
+  std::vector<Item> items;
+  items.push_back({cluster::Submit{{spec(50'000)}}, [](const auto&) {}, nullptr});
+  const auto placed = turns.turn(std::move(items), true);
+  EXPECT_EQ(placed.answers.size(), 1U);
+  EXPECT_TRUE(turns.state().jobs.begin()->second.placed());
+  EXPECT_TRUE(placed.delivery.jobs.empty());
+  EXPECT_TRUE(placed.delivery.messages.empty());
+  EXPECT_EQ(turns.patience(), Duration::zero());
+  const auto next = turns.turn({}, true);
+  EXPECT_EQ(next.delivery.jobs.size(), 1U);
+  EXPECT_GT(ranks_in(next.delivery), 0U);
+  // That ranks have started is no news of the job, and not worth a commit.
+  const std::uint64_t revision = store.load()->revision;
+  std::vector<Item> started;
+  for (std::int32_t rank = 0; rank < 10; ++rank)
+    started.push_back({cluster::Reported{turns.state().jobs.begin()->second.places[0].node,
+                                         {cluster::JobId(1), 0, rank, {cluster::RankState::started}}},
+                       nullptr, nullptr});
+  EXPECT_TRUE(turns.turn(std::move(started), true).delivery.jobs.empty());
+  EXPECT_EQ(store.load()->revision, revision);
+}
+
 TEST_F(OutboxTest, ALargeGangIsToldOverSeveralTurns) {
   join(1'000, 4);
   constexpr std::int32_t wanted = 50'000;

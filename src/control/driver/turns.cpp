@@ -91,7 +91,7 @@ Result<> Turns::renew() {
 
 // What is left to be done or to be sent goes on at once; a pass that was put off is due before the next tick.
 Duration Turns::patience() const {
-  if (!outbox_.empty() || (health_.ok && !state_.index.doomed().empty())) return 0s;
+  if (!outbox_.empty() || !to_show_.empty() || (health_.ok && !state_.index.doomed().empty())) return 0s;
   if (!pass_wanted_) return tick_every;
   return std::clamp<Duration>(next_pass_ - clock_(), 0s, tick_every);
 }
@@ -103,6 +103,7 @@ Turns::Outcome Turns::turn(std::vector<Item> items, bool watched) {
   Outcome outcome;
   cluster::Effects effects;
   bool frees_room = false;
+  ranks_placed_ = 0;
   for (Item& item : items) frees_room = step(outcome, effects, now, item) || frees_room;
   if (!state_.index.doomed().empty()) {
     Item more{cluster::EndDoomed{}, nullptr, nullptr};
@@ -120,8 +121,11 @@ Turns::Outcome Turns::turn(std::vector<Item> items, bool watched) {
   const Commit committed = commit(effects, frees_room);
   if (committed == Commit::done) {
     outbox_.add(std::move(effects.sends));
-    outcome.delivery = delivery(effects, watched);
-    outbox_.write(state_, outcome.delivery.messages);
+    to_show_.merge(effects.shown);
+    // A turn that has placed a large gang has done enough: the gang is shown and described from the next on.
+    const bool enough_done = ranks_placed_ > ranks_per_turn_max;
+    outcome.delivery = delivery(effects, watched, enough_done);
+    if (!enough_done) outbox_.write(state_, outcome.delivery.messages);
     for (const cluster::JobId id : effects.jobs) {
       // One that ended earlier may be touched once more, or be gone.
       const auto job = state_.jobs.find(id);
@@ -135,6 +139,7 @@ Turns::Outcome Turns::turn(std::vector<Item> items, bool watched) {
     }
     outcome.delivery.resync = std::exchange(resync_, false);
   } else {
+    to_show_.clear();
     refuse(outcome, committed, now);
   }
   return outcome;
@@ -221,6 +226,8 @@ void Turns::schedule(cluster::Effects& effects, Instant now) {
   sched::Snapshot snapshot = cluster::snapshot(state_, now);
   snapshot.starts_max = starts_per_turn_max;
   const auto plan = sched::schedule(snapshot, now);
+  for (const sched::Start& start : plan.starts)
+    ranks_placed_ += static_cast<std::size_t>(start.places.ranks());
   cluster::Effects planned = cluster::step(state_, now, cluster::Planned{plan, state_.index.generation()});
   pass_wanted_ = planned.schedule || plan.more;
   planned.schedule = false;
@@ -307,10 +314,13 @@ void Turns::refuse(Outcome& outcome, Commit commit, Instant now) {
   outcome.delivery.resync = true;
 }
 
-Delivery Turns::delivery(const cluster::Effects& effects, bool watched) const {
+Delivery Turns::delivery(const cluster::Effects& effects, bool watched, bool jobs_later) {
   Delivery delivery;
-  if (!watched) return delivery;
-  for (const auto& id : effects.shown) {
+  if (!watched) {
+    to_show_.clear();
+    return delivery;
+  }
+  for (const auto& id : jobs_later ? std::set<cluster::JobId>() : std::exchange(to_show_, {})) {
     // That one is not kept any longer is no news of it.
     if (const auto job = state_.jobs.find(id); job != state_.jobs.end())
       delivery.jobs.push_back({id, job->second.finished(), wire::job_json(state_, job->second, false)});

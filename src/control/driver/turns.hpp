@@ -92,7 +92,7 @@ class Turns {
   enum class Commit { done, nothing_changed, landed, not_known };
   Commit commit(const cluster::Effects& effects, bool frees_room);
   std::vector<store::Write> writes_of(const cluster::Effects& effects) const;
-  Delivery delivery(const cluster::Effects& effects, bool watched) const;
+  Delivery delivery(const cluster::Effects& effects, bool watched, bool jobs_later);
   void refuse(Outcome& outcome, Commit commit, Instant now);
   Result<> read_store();
   Result<> name_cluster();
@@ -108,6 +108,8 @@ class Turns {
   wire::StoreHealth health_;
   bool resync_ = false;
   Outbox outbox_;
+  std::set<cluster::JobId> to_show_;  // their changes are stored and were not told to those who watch
+  std::size_t ranks_placed_ = 0;      // in the turn's pass
   Instant last_turn_;
   // All that was heard until then has had its turn; nothing where the loop that hears is part of this one.
   std::optional<Instant> awake_at_;
