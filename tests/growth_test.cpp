@@ -75,6 +75,36 @@ TEST(Growth, FinishedJobsAreForgottenAndStatusTellsWhatIsKept) {
   }));
 }
 
+// Each element with a command of its own would be a gigabyte.
+TEST(Growth, AnArrayWithALargeCommandIsSentAndStoredOnce) {
+  PartsCluster cluster;
+  const auto submitted = cluster.tutti(
+      {"run", "--detach", "--array", "0-9999", "--gpus", "1", "--", "true", std::string(120'000, 'x')});
+  ASSERT_EQ(submitted.exit_code, 0) << submitted.err;
+  const auto store_bytes = [&] {
+    return std::filesystem::file_size(cluster.data() + "/store.db") +
+           std::filesystem::file_size(cluster.data() + "/store.db-wal");
+  };
+  EXPECT_LT(store_bytes(), std::uintmax_t{8} << 20);
+  cluster.kill_controller();
+  ASSERT_TRUE(cluster.start_controller());
+  EXPECT_EQ(cluster.json({"show", "10000"})["command"][1], std::string(120'000, 'x'));
+  EXPECT_EQ(cluster.tutti({"cancel", "1", "--array"}).exit_code, 0);
+  EXPECT_LT(store_bytes(), std::uintmax_t{16} << 20);
+}
+
+TEST(Growth, AStoreThatWasMovedAwayIsNoticedAndUsedAgainWhenItIsBack) {
+  PartsCluster cluster;
+  const std::string store = cluster.data() + "/store.db";
+  std::filesystem::rename(store, cluster.file("away"));
+  const auto refused = cluster.run({"--detach"}, "true");
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_TRUE(has(refused.err, "store.db was moved away or replaced")) << refused.err;
+  EXPECT_TRUE(has(cluster.tutti({"status"}).out, "put it back"));
+  std::filesystem::rename(cluster.file("away"), store);
+  EXPECT_TRUE(eventually([&] { return cluster.run({"--detach"}, "true").exit_code == 0; }));
+}
+
 TEST(Growth, ALostNodeCanBeRemoved) {
   PartsCluster cluster;
   ASSERT_TRUE(cluster.start_agent("n1"));

@@ -15,6 +15,10 @@ std::string describe_cluster(const State& state) {
   return text + ", " + std::to_string(cpus) + " CPUs";
 }
 
+bool same_lists(const JobSpec& one, const JobSpec& other) {
+  return one.command == other.command && one.env == other.env && one.after == other.after;
+}
+
 // The elements of an array are alike: what is large is held once for all of them, however they came.
 void share(const JobSpec& first, JobSpec& element) {
   element.command = first.command;
@@ -91,11 +95,15 @@ Result<> admit(State& state, Instant now, const Submit& event) {
 void Machine::repeat(const Submit& event, const Job& first) {
   std::vector<JobId> ids{first.id};
   if (first.spec.array) ids = array_elements(state_, first.id).value();
-  bool same = ids.size() == event.specs.size();
+  // What is large is compared once, and not for each element.
+  const JobSpec& said = event.specs.front();
+  bool same = ids.size() == event.specs.size() && same_lists(said, first.spec);
   for (std::size_t at = 0; same && at < ids.size(); ++at) {
     JobSpec spec = event.specs[at];
     if (spec.array) spec.array->first = first.id;
-    same = spec == state_.jobs.at(ids[at]).spec;
+    same = same_lists(spec, said);
+    share(first.spec, spec);
+    same = same && spec == state_.jobs.at(ids[at]).spec;
   }
   if (same) {
     effects_.reply = std::move(ids);
@@ -107,7 +115,7 @@ void Machine::repeat(const Submit& event, const Job& first) {
 
 void Machine::on(const Submit& event) {
   if (!event.key.empty()) {
-    const auto known = state_.submit_keys.find(event.key, now_);
+    const auto known = event.specs.empty() ? std::nullopt : state_.submit_keys.find(event.key, now_);
     if (const Job* first = known ? find(*known) : nullptr; first != nullptr) return repeat(event, *first);
   }
   if (auto admitted = admit(event); !admitted) return fail(std::move(admitted).error());

@@ -29,12 +29,18 @@ bool Inbox::add(Item& item) {
     return false;
   }
   // A Hello tells everything that was reported before.
-  if (const auto* hello = std::get_if<cluster::Hello>(&item.event);
-      hello != nullptr && reports_.erase(hello->node) > 0)
-    ++replaced_[hello->node];
+  if (const auto* hello = std::get_if<cluster::Hello>(&item.event)) drop_reports(hello->node);
   if (item.reply) ++asked_;
   items_.push_back(std::move(item));
   return true;
+}
+
+void Inbox::drop_reports(const std::string& node) {
+  const auto known = reports_.find(node);
+  if (known == reports_.end()) return;
+  reports_bytes_ -= known->second.bytes;
+  reports_.erase(known);
+  ++replaced_[node];
 }
 
 void Inbox::add_reports(cluster::Reported& reported) {
@@ -43,17 +49,20 @@ void Inbox::add_reports(cluster::Reported& reported) {
   for (cluster::RankReport& report : reported.ranks) {
     const Reports::Key key{report.job, report.attempt, report.rank, report.status.state};
     if (const auto before = reports.newest.find(key); before != reports.newest.end()) {
-      reports.bytes += report.status.detail.size();
-      reports.bytes -= before->second->status.detail.size();
+      const std::size_t bytes_before = before->second->status.detail.size();
+      reports.bytes += report.status.detail.size() - bytes_before;
+      reports_bytes_ += report.status.detail.size() - bytes_before;
       before->second->status = std::move(report.status);
       continue;
     }
     const std::size_t bytes = report_bytes + report.status.detail.size();
-    if (reports.waiting.size() >= reports_waiting_max || reports.bytes + bytes > reports_waiting_bytes_max) {
+    if (reports.waiting.size() >= reports_waiting_max || reports.bytes + bytes > reports_waiting_bytes_max ||
+        reports_bytes_ + bytes > all_reports_waiting_bytes_max) {
       missed_nodes_.insert(reported.node);
       continue;
     }
     reports.bytes += bytes;
+    reports_bytes_ += bytes;
     reports.newest[key] = &reports.waiting.emplace_back(std::move(report));
   }
   if (added) items_.push_back({cluster::Reported(reported.node, std::vector<cluster::RankReport>()), {}, {}});
@@ -73,6 +82,7 @@ void Inbox::take_reports(cluster::Reported& reported, std::size_t& room) {
     cluster::RankReport& report = reports.waiting.front();
     reports.newest.erase({report.job, report.attempt, report.rank, report.status.state});
     reports.bytes -= report_bytes + report.status.detail.size();
+    reports_bytes_ -= report_bytes + report.status.detail.size();
     reported.ranks.push_back(std::move(report));
     reports.waiting.pop_front();
   }

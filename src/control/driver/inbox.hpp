@@ -24,6 +24,7 @@ constexpr std::size_t reports_of_node_per_turn_max = 2'000;  // the rest comes b
 // Of one node: beyond it they are dropped, and the node is asked to tell everything again.
 constexpr std::size_t reports_waiting_max = 200'000;
 constexpr std::size_t reports_waiting_bytes_max = 16 << 20;
+constexpr std::size_t all_reports_waiting_bytes_max = 256 << 20;  // of all nodes
 
 class Inbox {
  public:
@@ -52,12 +53,15 @@ class Inbox {
   };
 
   void add_reports(cluster::Reported& reported);
+  // All that a node has reported and that was not taken.
+  void drop_reports(const std::string& node);
   void take_reports(cluster::Reported& reported, std::size_t& room);
 
   std::deque<Item> items_;
   std::map<std::string, Reports> reports_;
   // Entries of the queue whose reports a Hello has replaced: what was said since it comes behind it.
   std::map<std::string, std::size_t> replaced_;
+  std::size_t reports_bytes_ = 0;  // of all of them
   std::size_t asked_ = 0;
   std::set<std::string> missed_nodes_;
   bool missed_ = false;

@@ -80,6 +80,22 @@ TEST_F(InboxTest, WhatIsTooMuchIsDroppedAndThatNodeAloneIsAskedAgain) {
   EXPECT_TRUE(inbox.take_missed_nodes().empty());
 }
 
+TEST_F(InboxTest, WhatAllNodesReportIsBoundedToo) {
+  const std::string detail(8 << 10, 'x');
+  std::size_t nodes = 0;
+  for (; inbox.take_missed_nodes().empty() && nodes < 40; ++nodes) {
+    std::vector<RankReport> much;
+    for (std::int32_t rank = 0; rank < 1'900; ++rank) much.push_back(report(rank, RankState::exited, detail));
+    add(Reported{"n" + std::to_string(nodes), much});
+  }
+  EXPECT_LT(nodes, 20U);
+  cluster::Hello hello;
+  hello.node = "n0";
+  add(hello);
+  add(Reported{"other", report(0, RankState::exited, detail)});
+  EXPECT_TRUE(inbox.take_missed_nodes().empty()) << "there is room again";
+}
+
 TEST_F(InboxTest, AHelloReplacesWhatWasReportedBeforeItAndComesBeforeWhatIsReportedAfter) {
   add(Reported{"a", report(0, RankState::started)});
   cluster::Hello hello;

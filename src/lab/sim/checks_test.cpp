@@ -53,8 +53,10 @@ struct ChecksTest : testing::Test {
     state.tallies.clear();
     for (const cluster::JobId id : state.holding) state.tallies[id] = cluster::tally_of(state.jobs.at(id));
     state.ended = {};
+    state.bytes = {};
     for (const auto& [id, job] : state.jobs) {
-      if (job.finished()) state.ended.add(job);
+      state.bytes.comes(job);
+      if (job.finished() && state.ended.add(job)) state.bytes.ends(job);
     }
     checks.turned(10s, state);
   }
