@@ -154,7 +154,8 @@ class Server::Core {
           .refusal = refusal(
               401, invalid("the key is missing or wrong").remedy("send it as 'Authorization: Bearer KEY'"))};
     }
-    return {.refusal = std::nullopt, .known = known, .body_bytes_max = kind_of(route) ? api::body_bytes_max : 0};
+    return {
+        .refusal = std::nullopt, .known = known, .body_bytes_max = kind_of(route) ? api::body_bytes_max : 0};
   }
 
   net::Response refusal(int status, const Error& error, const std::string& allow = {}) {
