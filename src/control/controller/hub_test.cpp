@@ -33,6 +33,7 @@ class HubStream final : public net::Stream {
     if (on_write) on_write(*texts.back());
   }
   void close() override {}
+  void cut() override {}
 
   std::vector<net::Text> texts;
   std::function<void(const std::string&)> on_write;
