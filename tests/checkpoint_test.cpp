@@ -188,7 +188,7 @@ TEST_F(CheckpointCommand, ToldSomethingElseSaysWhatItWants) {
   refused({"ls", file("missing")}, "there is no folder " + file("missing"));
   refused({"export", run_folder()}, "--out DIR");
   refused({"export", run_folder(), "--out", file("out"), "--type", "f8"}, "one of: f32, bf16, f16");
-  refused({"export", run_folder(), "--out", file("out"), "--format", "gguf"}, "one of: hf");
+  refused({"export", run_folder(), "--out", file("out"), "--format", "onnx"}, "one of: hf, gguf");
   refused({"export", run_folder(), "--out", file("out"), "--tokenizer", file("none")}, "there is no file ");
   std::filesystem::create_directory(file("empty"));
   refused({"verify", file("empty")}, "there is no checkpoint in ", 1);

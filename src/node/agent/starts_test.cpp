@@ -195,8 +195,12 @@ TEST_F(StartsTest, WhatTakesTooLongIsGivenUpAndTheNodeIsIll) {
 
 TEST_F(StartsTest, WhatMayHaveAProcessIsWaitedForHoweverLongItTakes) {
   make({.threads_max = 1, .slow = 1ms, .time_max = 2ms, .look_every = 1ms});
-  begin(rank(0), stuck_after());
-  gate_->wait_for_somebody();
+  // The loop does not look before the process is made: until then it would be given up.
+  on_loop([&] {
+    starts_->begin(rank(0), stuck_after());
+    gate_->wait_for_somebody();
+    return true;
+  });
   wait_until([&] { return !starts_->illness().empty(); });
   EXPECT_TRUE(done().empty());
   gate_->open();
