@@ -100,7 +100,9 @@ std::int64_t read_window(ConfigKeys& keys, Family::Window kind, std::int64_t lay
 }
 
 Experts read_experts(ConfigKeys& keys) {
-  return {.count = keys.optional("num_experts", 128),
+  // The newer name of the same.
+  const std::int64_t count = keys.optional("num_local_experts", 128);
+  return {.count = keys.optional("num_experts", count),
           .chosen = keys.optional("num_experts_per_tok", 8),
           .intermediate = keys.optional("moe_intermediate_size", 768),
           .normalized = keys.toggle("norm_topk_prob", false),

@@ -269,6 +269,8 @@ TEST(Shape, WhoseExpertsDoNotFitIsRefused) {
     return why_not(qwen3_moe_config, from, to);
   };
   const std::string at = "the model's shape : ";
+  EXPECT_EQ(refused("\"num_experts\":128", "\"num_local_experts\":-1"),
+            at + "there are at most 4,096 experts");
   EXPECT_EQ(refused("\"num_experts\":128", "\"num_experts\":-1"), at + "there are at most 4,096 experts");
   EXPECT_EQ(refused("\"num_experts\":128", "\"num_experts\":16777216"),
             at + "there are at most 4,096 experts");
