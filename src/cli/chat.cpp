@@ -64,12 +64,12 @@ class OwnEngine {
   }
 
   Result<> start(const std::string& path, const ModelFlags& flags) {
-    auto options = flags.options();
-    if (!options) return std::move(options).error();
-    auto loaded = serve::load(path, *options);
+    const auto chosen = flags.choose();
+    if (!chosen) return chosen.error();
+    auto loaded = serve::load(path, chosen->load);
     if (!loaded) return std::move(loaded).error();
     key_ = random_key();
-    auto server = serve::Server::listen({.key = key_, .batch = flags.batch()});
+    auto server = serve::Server::listen({.key = key_, .batch = chosen->batch});
     if (!server) return std::move(server).error();
     server_ = std::move(*server);
     print_note(loaded->source.detail + "; " + loaded->model->describe());
