@@ -33,10 +33,11 @@ constexpr const char* help_text =
 std::atomic<bool> answer_stopped{false};
 void stop_answer(int) { answer_stopped = true; }
 
-// Reads are not begun again after a signal, so that Ctrl-C ends a line.
+// What is being written goes on after a signal: a terminal that got half of it would be a failure.
 void stop_answers_on_interrupts() {
   struct sigaction action {};
   action.sa_handler = stop_answer;
+  action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
 }
 
@@ -64,12 +65,12 @@ class OwnEngine {
   }
 
   Result<> start(const std::string& path, const ModelFlags& flags) {
-    auto options = flags.options();
-    if (!options) return std::move(options).error();
-    auto loaded = serve::load(path, *options);
+    const auto chosen = flags.choose();
+    if (!chosen) return chosen.error();
+    auto loaded = serve::load(path, chosen->load);
     if (!loaded) return std::move(loaded).error();
     key_ = random_key();
-    auto server = serve::Server::listen({.key = key_, .batch = flags.batch()});
+    auto server = serve::Server::listen({.key = key_, .batch = chosen->batch});
     if (!server) return std::move(server).error();
     server_ = std::move(*server);
     print_note(loaded->source.detail + "; " + loaded->model->describe());

@@ -70,9 +70,9 @@ class EngineCommand final : public Command {
       if (!key) return std::move(key).error();
       settings_.key = std::move(*key);
     }
-    auto options = model_flags_.options();
-    if (!options) return std::move(options).error();
-    settings_.batch = model_flags_.batch();
+    const auto chosen = model_flags_.choose();
+    if (!chosen) return chosen.error();
+    settings_.batch = chosen->batch;
     settings_.batch.requests_max = static_cast<std::size_t>(requests_);
     settings_.connections_max = static_cast<std::size_t>(connections_);
     auto server = serve::Server::listen(settings_);
@@ -82,7 +82,7 @@ class EngineCommand final : public Command {
     std::optional<Error> problem;
     std::atomic<bool> is_loading = true;
     std::thread loader([&] {
-      auto started = load_into(**server, *options);
+      auto started = load_into(**server, chosen->load);
       if (!started) problem = std::move(started).error();
       is_loading = false;
       if (problem) (*server)->stop();

@@ -42,17 +42,19 @@ class Generate final : public Command {
   Result<int> run() override {
     if (!(temperature_ >= 0 && temperature_ <= serve::temperature_max))
       return invalid("--temperature is from 0 to 100").within("command line");
-    auto options = model_flags_.options();
-    if (!options) return std::move(options).error();
-    options->step_rows_max = 1;  // one answer is all that is computed
-    auto loaded = serve::load(model_, *options);
+    auto chosen = model_flags_.choose();
+    if (!chosen) return std::move(chosen).error();
+    // One answer is all that is computed.
+    chosen->load.step_rows_max = 1 + chosen->batch.drafts_max;
+    chosen->batch.sequences_max = 1;
+    auto loaded = serve::load(model_, chosen->load);
     if (!loaded) return std::move(loaded).error();
     auto request = make_request(*loaded);
     if (!request) return std::move(request).error();
     const std::int64_t prompt_tokens = static_cast<std::int64_t>(request->prompt.size());
     const std::string name = loaded->source.name;
     const auto token_bytes = loaded->token_bytes();
-    serve::Engine engine(std::move(loaded->model), model_flags_.batch(), token_bytes);
+    serve::Engine engine(std::move(loaded->model), chosen->batch, token_bytes);
     Written written;
     if (!json_) print_text(prompt_);
     auto submitted = engine.submit(std::move(*request), [&](serve::Piece&& piece) { take(piece, written); });

@@ -13,6 +13,11 @@ constexpr std::int64_t threads_max = 4'096;
 constexpr std::int64_t context_limit = 1 << 24;
 constexpr std::int64_t sequences_limit = 4'096;
 constexpr std::int64_t drafts_limit = 16;
+// What keeps each of them busy without making the others wait.
+constexpr std::int64_t cpu_sequences = 64;
+constexpr std::int64_t gpu_sequences = 256;
+constexpr std::int32_t cpu_step_tokens = 512;
+constexpr std::int32_t gpu_step_tokens = 2048;
 
 // A GPU is the worker's: it has CUDA, and this program does not.
 Result<std::unique_ptr<serve::Model>> in_the_worker(const serve::Source& source,
@@ -33,29 +38,30 @@ void ModelFlags::declare(config::Flags& flags) {
             {.min = 0, .max = context_limit});
   flags.add("cache", cache_,
             "memory for the tokens of all answers, such as 8GiB (default: a share of what is free)");
-  flags.add("sequences", sequences_, "answers that are computed at once (default: 64)",
+  flags.add("sequences", sequences_, "answers that are computed at once (default: 64, on a GPU 256)",
             {.min = 1, .max = sequences_limit});
   flags.add("drafts", drafts_, "tokens that are guessed ahead from the text so far (default: 0)",
             {.min = 0, .max = drafts_limit});
 }
 
-Result<serve::LoadOptions> ModelFlags::options() const {
+Result<ModelFlags::Chosen> ModelFlags::choose() const {
   const bool has_gpu = device_ == "auto" && !devices::find_nvml().inventory.devices.empty();
   const auto device = serve::parse_device(device_ == "auto" ? (has_gpu ? "cuda" : "cpu") : device_);
   if (!device) return Error(device.error()).within("command line");
-  return serve::LoadOptions{.device = *device,
-                            .weights = weights_,
-                            .threads = threads_,
-                            .context_max = context_,
-                            .cache_bytes = static_cast<std::uint64_t>(cache_.count()),
-                            .step_rows_max = static_cast<std::int32_t>(sequences_ * (1 + drafts_)),
-                            .on_gpu = in_the_worker};
-}
-
-serve::BatchSettings ModelFlags::batch() const {
-  return {.sequences_max = static_cast<std::int32_t>(sequences_),
-          .drafts_max = static_cast<std::int32_t>(drafts_),
-          .step_drafts_max = static_cast<std::int32_t>(sequences_ * drafts_)};
+  const bool on_gpu = *device == serve::Device::cuda;
+  const std::int64_t sequences = sequences_ > 0 ? sequences_ : on_gpu ? gpu_sequences : cpu_sequences;
+  const serve::LoadOptions load{.device = *device,
+                                .weights = weights_,
+                                .threads = threads_,
+                                .context_max = context_,
+                                .cache_bytes = static_cast<std::uint64_t>(cache_.count()),
+                                .step_tokens_max = on_gpu ? gpu_step_tokens : cpu_step_tokens,
+                                .step_rows_max = static_cast<std::int32_t>(sequences * (1 + drafts_)),
+                                .on_gpu = in_the_worker};
+  const serve::BatchSettings batch{.sequences_max = static_cast<std::int32_t>(sequences),
+                                   .drafts_max = static_cast<std::int32_t>(drafts_),
+                                   .step_drafts_max = static_cast<std::int32_t>(sequences * drafts_)};
+  return Chosen{load, batch};
 }
 
 }  // namespace tutti::cli

@@ -15,8 +15,11 @@ class ModelFlags {
  public:
   void declare(config::Flags& flags);
 
-  Result<serve::LoadOptions> options() const;
-  serve::BatchSettings batch() const;
+  struct Chosen {
+    serve::LoadOptions load;
+    serve::BatchSettings batch;
+  };
+  Result<Chosen> choose() const;
 
  private:
   std::string device_ = "auto";
@@ -24,7 +27,7 @@ class ModelFlags {
   std::int64_t threads_ = 0;
   std::int64_t context_ = 0;
   Bytes cache_;
-  std::int64_t sequences_ = 64;
+  std::int64_t sequences_ = 0;  // 0: what the device likes
   std::int64_t drafts_ = 0;
 };
 

@@ -366,8 +366,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
     while (!failure) {
       const auto chunk = co_await outbox->next();
       if (!chunk) break;
-      std::tie(failure, written) =
-          co_await asio::async_write(stream_, http::make_chunk(asio::buffer(*chunk->text)), as_values);
+      // One without bytes would be the end.
+      if (!chunk->text->empty()) {
+        std::tie(failure, written) =
+            co_await asio::async_write(stream_, http::make_chunk(asio::buffer(*chunk->text)), as_values);
+      }
       outbox->done(*chunk);
       if (!failure && chunk->written) chunk->written();
     }

@@ -111,6 +111,7 @@ Result<std::unique_ptr<Model>> open_model(const std::vector<std::string>& comman
   files::FileDescriptor own(ends[0]);
   files::FileDescriptor theirs(ends[1]);
   std::vector<char*> words;
+  words.reserve(command.size() + 1);
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   posix_spawn_file_actions_t actions;
