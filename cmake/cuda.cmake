@@ -6,11 +6,19 @@ else()
   find_program(TUTTI_NVCC nvcc HINTS /usr/local/cuda/bin)
 endif()
 set(TUTTI_CUDA OFF)
-if(TUTTI_NVCC AND TARGET torch_cuda)
+set(TUTTI_CUDART "")  # what the engine links; empty: it is built without CUDA
+if(TUTTI_NVCC)
+  cmake_path(GET TUTTI_NVCC PARENT_PATH nvcc_folder)
+  list(APPEND CMAKE_PREFIX_PATH "${nvcc_folder}/..")
   find_package(CUDAToolkit QUIET)
-  set(TUTTI_CUDA ${CUDAToolkit_FOUND})
 endif()
-message(STATUS "CUDA: nvcc is '${TUTTI_NVCC}', tutti-worker trains on GPUs: ${TUTTI_CUDA}")
+if(CUDAToolkit_FOUND AND TARGET torch_cuda)
+  set(TUTTI_CUDA ON)
+  set(TUTTI_CUDART CUDA::cudart)  # libtorch's: a program has one
+elseif(TARGET CUDA::cudart_static AND NOT TUTTI_SANITIZE)
+  set(TUTTI_CUDART CUDA::cudart_static)
+endif()
+message(STATUS "CUDA: nvcc is '${TUTTI_NVCC}', tutti-worker trains on GPUs: ${TUTTI_CUDA}, serves on them with: ${TUTTI_CUDART}")
 
 set(nvcc_flags -O3 -std=c++17 -Werror all-warnings -Xcompiler -fPIC,-Wall,-Wextra
   -gencode arch=compute_90,code=compute_90)
