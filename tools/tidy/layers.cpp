@@ -23,7 +23,7 @@ bool may_use(const Module& user, const Module& used) {
     // What reads files and nothing else; that it builds without the rest, the build of the workers alone
     // proves.
     return used.layer == "base" || used.layer == "pure" || used.layer == "host" || used.layer == "workers" ||
-           used.name == "comm";
+           used.name == "comm" || used.name.starts_with("serve/");
   }
   if (user.layer == "tools") return used.layer != "workers";
   return height(used.layer) >= 0 && height(used.layer) <= height(user.layer);

@@ -44,9 +44,9 @@ Forward::Forward(const model::Shape& shape, const Weights& weights, const Scratc
       rows_(sizes.rows),
       context_(sizes.context),
       multiprocessors_(sizes.multiprocessors),
-      fast_(cuda::attends_fast(sizes.type, static_cast<std::int32_t>(shape.head_size),
-                               static_cast<std::int32_t>(shape.heads),
-                               static_cast<std::int32_t>(shape.kv_heads))),
+      fast_(sizes.fast_attention && cuda::attends_fast(sizes.type, static_cast<std::int32_t>(shape.head_size),
+                                                       static_cast<std::int32_t>(shape.heads),
+                                                       static_cast<std::int32_t>(shape.kv_heads))),
       tile_tokens_(fast_ ? cuda::tile_tokens(static_cast<std::int32_t>(shape.head_size),
                                              static_cast<std::int32_t>(shape.heads),
                                              static_cast<std::int32_t>(shape.kv_heads))

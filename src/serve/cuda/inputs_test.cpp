@@ -92,7 +92,7 @@ TEST(Buckets, AreFewAndHaveRoomForAll) {
     EXPECT_EQ(sizes.front(), 1);
     EXPECT_EQ(sizes.back(), most);
     EXPECT_TRUE(std::is_sorted(sizes.begin(), sizes.end()));
-    EXPECT_LE(sizes.size(), 36U);
+    EXPECT_LE(sizes.size(), 40U);
     for (std::int32_t rows = 1; rows <= most; ++rows) {
       const std::int32_t bucket = bucket_of(sizes, rows);
       EXPECT_GE(bucket, rows);

@@ -182,7 +182,8 @@ class CudaModel final : public Model {
               .rows = options_.step_rows_max,
               .context = plan_.context,
               .input_bytes = input_bytes_max(limits_),
-              .multiprocessors = multiprocessors_};
+              .multiprocessors = multiprocessors_,
+              .fast_attention = options_.fast_attention};
     buckets_ = bucket_sizes(options_.step_rows_max);
     const auto on_device = [](DeviceMemory& to, std::size_t bytes, const char* what) -> Result<> {
       auto memory = reserve_device(bytes, what);

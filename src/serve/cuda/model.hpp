@@ -24,9 +24,10 @@ struct Options {
   std::int64_t blocks_max = 0;   // of keys and values; 0: as many as fit
   std::int32_t step_tokens_max = 2048;
   std::int32_t step_rows_max = 256;
-  bool graphs = true;    // steps of one token a sequence are recorded once and replayed
-  bool overlaps = true;  // a kernel fetches its weights while the one before it ends
-  bool tunes = true;     // several ways of each matrix product are timed at the start
+  bool graphs = true;          // steps of one token a sequence are recorded once and replayed
+  bool overlaps = true;        // a kernel fetches its weights while the one before it ends
+  bool tunes = true;           // several ways of each matrix product are timed at the start
+  bool fast_attention = true;  // where there is one for the model's heads
 };
 
 // Rows of a tensor of the model as floats: a vector's numbers are its rows. Called by several threads at

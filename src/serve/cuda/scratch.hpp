@@ -17,6 +17,7 @@ struct StepSizes {
   std::int64_t context = 0;
   std::size_t input_bytes = 0;
   int multiprocessors = 0;
+  bool fast_attention = true;
 };
 
 struct Scratch {
