@@ -28,6 +28,9 @@ struct EndStream {
 struct EndEvent {
   void operator()(cudaEvent_t event) const { static_cast<void>(cudaEventDestroy(event)); }
 };
+struct EndRecording {
+  void operator()(cudaGraph_t graph) const { static_cast<void>(cudaGraphDestroy(graph)); }
+};
 struct EndGraph {
   void operator()(cudaGraphExec_t graph) const { static_cast<void>(cudaGraphExecDestroy(graph)); }
 };
@@ -36,6 +39,7 @@ using DeviceMemory = std::unique_ptr<std::byte, FreeDevice>;
 using PinnedMemory = std::unique_ptr<std::byte, FreePinned>;
 using OwnStream = std::unique_ptr<std::remove_pointer_t<cudaStream_t>, EndStream>;
 using OwnEvent = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, EndEvent>;
+using OwnRecording = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, EndRecording>;
 using OwnGraph = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, EndGraph>;
 
 // Zeros. `what` is for the message.

@@ -287,9 +287,11 @@ void Forward::head(const Step& step) {
 
 void Forward::run(const StepView& view, const Queue& queue) {
   const std::int32_t count = view.tokens.count;
-  const Step step{
-      view, queue, product_tokens(count),
-      type_ == Type::bf16 && fits_few(count, std::max({sizes_.hidden, sizes_.queries, sizes_.width}))};
+  const bool few =
+      type_ == Type::bf16 && fits_few(count, std::max({sizes_.hidden, sizes_.queries, sizes_.width}));
+  // The library's products do not let others start beside them: there is nothing to gain.
+  const Queue own{queue.stream, queue.overlaps && few};
+  const Step step{view, own, product_tokens(count), few};
   embed({.type = type_,
          .tokens = view.tokens,
          .columns = sizes_.hidden,
@@ -300,7 +302,7 @@ void Forward::run(const StepView& view, const Queue& queue) {
          .stream = scratch_.stream,
          .cosines = scratch_.cosines,
          .sines = scratch_.sines},
-        queue);
+        own);
   for (std::int64_t layer = 0; layer < shape_.layers; ++layer) {
     attention(step, layer);
     feed_forward(step, weights_.layers[static_cast<std::size_t>(layer)]);

@@ -133,12 +133,13 @@ class CudaModel final : public Model {
 
   std::string describe() const override {
     std::array<char, 160> text{};
-    std::snprintf(text.data(), text.size(), "%s, %s weights %.1f GB, cache of %lld tokens %.1f GB%s",
+    std::snprintf(text.data(), text.size(), "%s, %s weights %.1f GB, cache of %lld tokens %.1f GB%s%s",
                   device_name_.c_str(), options_.type == Type::bf16 ? "bf16" : "f32",
                   static_cast<double>(plan_.weights_bytes) / 1e9,
                   static_cast<long long>(plan_.blocks * block_positions),
                   static_cast<double>(plan_.cache_bytes) / 1e9,
-                  forward_->attends_fast() ? "" : ", plain attention");
+                  forward_->attends_fast() ? "" : ", plain attention",
+                  options_.overlaps ? "" : ", kernels one after the other");
     return text.data();
   }
 
@@ -233,6 +234,18 @@ class CudaModel final : public Model {
         if (auto done = forward_->tune(tokens, queue()); !done) return done;
       }
     }
+    auto recorded = run_buckets();
+    if (!recorded && options_.overlaps) {
+      // A driver that cannot record kernels that overlap can record them one after the other.
+      options_.overlaps = false;
+      graphs_.clear();
+      recorded = run_buckets();
+    }
+    if (!recorded) return recorded;
+    return finish();
+  }
+
+  Result<> run_buckets() {
     for (const std::int32_t rows : buckets_) {
       const StepCounts counts{.tokens = rows, .alone = rows, .rows = rows, .is_plain = true};
       if (auto done = send({}, counts); !done) return done;
@@ -241,7 +254,7 @@ class CudaModel final : public Model {
       if (!options_.graphs) continue;
       if (auto done = record(counts); !done) return done;
     }
-    return finish();
+    return {};
   }
 
   Result<> record(const StepCounts& counts) {
@@ -252,12 +265,11 @@ class CudaModel final : public Model {
     forward_->run(view_of(counts), queue());
     cudaGraph_t graph = nullptr;
     auto ended = checked(cudaStreamEndCapture(stream_.get(), &graph), doing);
+    const OwnRecording recording(graph);
     if (auto fine = launched(); !fine) return fine;
     if (!ended) return ended;
     cudaGraphExec_t recorded = nullptr;
-    auto made = checked(cudaGraphInstantiate(&recorded, graph, 0), doing);
-    static_cast<void>(cudaGraphDestroy(graph));
-    if (!made) return made;
+    if (auto made = checked(cudaGraphInstantiate(&recorded, graph, 0), doing); !made) return made;
     graphs_.emplace(counts.rows, OwnGraph(recorded));
     return checked(cudaGraphUpload(recorded, stream_.get()), doing);
   }
