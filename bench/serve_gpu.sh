@@ -15,4 +15,12 @@ for command in check-serve bench-serve bench-serve-ways; do
   echo "== $command"
   "$worker" "$command" || failed=1
 done
+if python3 -c 'import torch, transformers' 2>/dev/null; then
+  echo "== transformers"
+  folder=$(mktemp -d)
+  trap 'rm -rf "$folder"' EXIT
+  for family in $(python3 "$here/bench/peers/transformers_logits.py" "$folder"); do
+    "$worker" check-serve "$family" || failed=1
+  done
+fi
 exit $failed

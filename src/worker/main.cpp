@@ -24,7 +24,8 @@ constexpr const char* usage_text =
     "       tutti-worker check-comm   as a rank of a job: runs every collective on tensors and compares with "
     "libtorch\n"
     "       tutti-worker check-train  compares the trainer's arithmetic with libtorch's on this machine\n"
-    "       tutti-worker check-serve  compares what a GPU answers with what the CPU does\n"
+    "       tutti-worker check-serve [FOLDER]   compares a GPU's answers with the CPU's, or with a peer's in "
+    "FOLDER\n"
     "       tutti-worker bench-serve  how fast the first GPU answers: 1.1 billion random weights\n"
     "       tutti-worker bench-serve-ways   the same steps with each feature of them switched off\n"
     "       tutti-worker train RUN [BYTES [FILE]]   as a rank of a job that has so much memory: trains what "
@@ -86,6 +87,8 @@ int main(int argc, char** argv) {
   const std::span<const std::string> rest(words.begin() + (words.empty() ? 0 : 1), words.end());
   if (word == "train") return exit_code_of_rank(tutti::worker::train(rest));
   if (word == "generate") return exit_code(tutti::worker::generate(rest));
+  if (word == "check-serve" && rest.size() == 1)
+    return exit_code(tutti::serve::check_folder(rest.front(), print_line));
   if (rest.empty()) {
     if (word == "--version") return print_version();
     if (word == "check") return check();

@@ -16,6 +16,9 @@ using Print = std::function<void(const std::string&)>;
 // with the reference's. `print` gets a line for each with its largest error; the first that is off ends it.
 Result<> check_gpu(const Print& print);
 
+// A model of a folder in which bench/peers/transformers_logits.py has left what it says.
+Result<> check_folder(const std::string& folder, const Print& print);
+
 // A Llama shape of 1.1 billion random weights: how long a token takes, and how many come a second.
 Result<> bench_gpu(const Print& print);
 // The same steps with each feature of them switched off.

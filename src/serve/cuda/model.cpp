@@ -19,7 +19,7 @@ namespace tutti::serve::cuda {
 namespace {
 
 // Prompts of other lengths take the way that the library thinks best.
-constexpr std::array<std::int32_t, 3> tuned_prompt_tokens{512, 1024, 2048};
+constexpr std::array<std::int32_t, 4> tuned_prompt_tokens{512, 1024, 2048, 4096};
 
 // What the reference alone does: such rows are chosen on the host.
 bool is_simple(const Choice& choice) {
