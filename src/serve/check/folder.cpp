@@ -7,16 +7,14 @@
 #include <vector>
 
 #include "base/files/files.hpp"
-#include "serve/check/check.hpp"
 #include "serve/check/line.hpp"
-#include "serve/cuda/model.hpp"
+#include "serve/check/parts.hpp"
 
 namespace tutti::serve {
 namespace {
 
 constexpr std::size_t text_bytes_max = std::size_t{1} << 20;
 constexpr std::size_t logits_bytes_max = std::size_t{1} << 30;
-constexpr double f32_error_max = 1e-4;
 // Another order of rounding is no worse than the peer's own, within chance.
 constexpr double noise_factor_max = 2;
 

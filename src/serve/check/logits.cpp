@@ -13,10 +13,10 @@
 namespace tutti::serve {
 namespace {
 
-constexpr double f32_error_max = 1e-4;
 constexpr double bf16_error_max = 0.05;
-// Rounding to 16 bits sends rows that are near a tie to other experts.
-constexpr double bf16_error_of_experts_max = 0.5;
+// Rounding to 16 bits sends rows that are near a tie to other experts: their rows in the middle are looked
+// at.
+constexpr double bf16_error_of_experts_max = 0.25;
 // Two ways to compute in bf16 are nearer to each other than to the truth.
 constexpr double ways_error_max = 0.02;
 constexpr std::uint64_t cpu_cache_bytes = 16 << 20;
@@ -96,10 +96,11 @@ Result<Rows> rows_in_company(Model& model, const std::vector<Token>& tokens) {
   return rows;
 }
 
-// The largest distance of two rows, in relation to their length; what is no number is infinitely far.
-double distance(const Rows& rows, const Rows& expected) {
-  if (rows.size() != expected.size()) return INFINITY;
-  double worst = 0;
+// The distance of two rows in relation to their length, the largest or, of those in order, the one in the
+// middle; what is no number is infinitely far.
+double distance(const Rows& rows, const Rows& expected, bool in_the_middle) {
+  if (rows.size() != expected.size() || rows.empty()) return INFINITY;
+  std::vector<double> all;
   for (std::size_t row = 0; row < rows.size(); ++row) {
     double difference = 0;
     double length = 0;
@@ -109,9 +110,11 @@ double distance(const Rows& rows, const Rows& expected) {
       length += wanted * wanted;
     }
     const double off = std::sqrt(difference / length);
-    worst = std::isfinite(off) ? std::max(worst, off) : INFINITY;
+    if (!std::isfinite(off)) return INFINITY;
+    all.push_back(off);
   }
-  return worst;
+  std::sort(all.begin(), all.end());
+  return in_the_middle ? all[all.size() / 2] : all.back();
 }
 
 class Comparison {
@@ -149,10 +152,11 @@ class Comparison {
     if (!model) return std::move(model).error();
     auto whole = rows_of(**model, tokens_, {tokens_.size()});
     if (!whole) return std::move(whole).error();
-    if (auto fine = note(type, "at once", distance(*whole, expected), allowed); !fine) return fine;
+    if (auto fine = note(type, "at once", distance(*whole, expected, is_rough(type)), allowed); !fine)
+      return fine;
     const auto ways = [&](const char* name, const Result<Rows>& rows) -> Result<> {
       if (!rows) return rows.error();
-      return note(type, name, distance(*rows, *whole), allowed_of_ways);
+      return note(type, name, distance(*rows, *whole, is_rough(type)), allowed_of_ways);
     };
     if (auto fine = ways("token by token", rows_of(**model, tokens_, {1})); !fine) return fine;
     if (auto fine = ways("in pieces", rows_of(**model, tokens_, {5, 64, 1, 1, 63, 130, 2, 17})); !fine)
@@ -165,9 +169,11 @@ class Comparison {
     return ways("plain, token by token", rows_of(**plain, tokens_, {1}));
   }
 
+  bool is_rough(cuda::Type type) const { return type == cuda::Type::bf16 && family_.shape.experts.count > 0; }
+
   Result<> note(cuda::Type type, const char* way, double error, double allowed) const {
-    print_(line("%-24s %-4s %-22s largest error %.1e", family_.name.c_str(),
-                type == cuda::Type::f32 ? "f32" : "bf16", way, error));
+    print_(line("%-24s %-4s %-22s %s error %.1e", family_.name.c_str(),
+                type == cuda::Type::f32 ? "f32" : "bf16", way, is_rough(type) ? "middle" : "largest", error));
     if (error <= allowed) return {};
     return failed(line("it is off by %.1e, and %.1e is allowed", error, allowed)).within(family_.name);
   }

@@ -6,6 +6,9 @@
 
 namespace tutti::serve {
 
+// Relative to the length of a row.
+inline constexpr double f32_error_max = 1e-4;
+
 Result<> check_logits(const Print& print);
 Result<> check_answers(const Print& print);
 Result<> check_choices(const Print& print);
