@@ -1,5 +1,5 @@
 # CUDA C++ for the workers. nvcc is called as a tool beside the C++ compiler: wherever it is, the kernels are compiled,
-# so that they stay sound; they are linked where libtorch has CUDA too.
+# so that they stay sound. The trainer's are linked where libtorch has CUDA too, the engine's wherever the toolkit is.
 if(CMAKE_CUDA_COMPILER)
   set(TUTTI_NVCC "${CMAKE_CUDA_COMPILER}")
 else()
@@ -29,7 +29,7 @@ message(STATUS "CUDA: nvcc is '${TUTTI_NVCC}', tutti-worker trains on GPUs: ${TU
 set(nvcc_flags -O3 -std=c++17 -Werror all-warnings -Xcompiler -fPIC,-Wall,-Wextra
   -gencode arch=compute_90,code=compute_90)
 if(TUTTI_CUDA)
-  # Machine code for Ampere and Hopper; later GPUs compile from Hopper's. Where nothing links it, that is left out.
+  # Machine code for Ampere and Hopper; later GPUs compile from Hopper's. Where libtorch has no CUDA, that is left out.
   list(APPEND nvcc_flags -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90)
 endif()
 

@@ -14,7 +14,6 @@ constexpr int unit_columns = 64;  // that a warp takes at a time
 constexpr int units_at_once = 2;
 constexpr int tile_features = 16;
 constexpr int row_padding = 32;  // elements: two rows side by side are in different banks
-constexpr std::size_t shared_bytes_max = 227 * 1024;
 static_assert(row_elements % unit_columns == 0);
 
 struct Fetched {
@@ -244,29 +243,38 @@ std::size_t row_bytes(std::int32_t rows, std::int64_t columns) {
   return static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns + row_padding) * sizeof(Bf16);
 }
 
-unsigned multiprocessors() {
+// Of the device that is current; what cannot be asked is 0.
+unsigned asked(cudaDeviceAttr attribute) {
   int device = 0;
-  int count = 0;
+  int value = 0;
   if (cudaGetDevice(&device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) != cudaSuccess)
-    return 1;
-  return static_cast<unsigned>(count);
+      cudaDeviceGetAttribute(&value, attribute, device) != cudaSuccess)
+    return 0;
+  return static_cast<unsigned>(value);
+}
+
+// What a block of threads may have for its rows, beside what the kernels have for themselves.
+std::size_t row_bytes_max() {
+  constexpr std::size_t parts_bytes = 2 * few_warps * 2 * warp * 4 * sizeof(float) + 1024;
+  const std::size_t all = asked(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  return all > parts_bytes ? all - parts_bytes : 0;
 }
 
 }  // namespace
 
 bool fits_few(std::int32_t rows, std::int64_t columns) {
-  constexpr std::size_t parts_bytes = 2 * few_warps * 2 * warp * 4 * sizeof(float) + 1024;
-  return rows <= few_rows_max && row_bytes(rows, columns) + parts_bytes <= shared_bytes_max;
+  return rows <= few_rows_max && row_bytes(rows, columns) <= row_bytes_max();
 }
 
 void multiply_few(const FewProduct& product, const Queue& queue) {
   const auto kernel = product.rows <= 8 ? few_kernel<1> : few_kernel<2>;
-  const std::size_t bytes = row_bytes(product.rows, product.columns);
-  static_cast<void>(
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+  // Always the most: what a recorded step needs must not be taken back by a smaller one.
+  static_cast<void>(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         static_cast<int>(row_bytes_max())));
   const auto tiles = static_cast<unsigned>(product.features / tile_features);
-  launch(kernel, dim3(min(tiles, multiprocessors())), few_threads, bytes, queue, product);
+  const unsigned shares = max(1U, asked(cudaDevAttrMultiProcessorCount));
+  launch(kernel, dim3(min(tiles, shares)), few_threads, row_bytes(product.rows, product.columns), queue,
+         product);
 }
 
 }  // namespace tutti::serve::cuda
