@@ -70,9 +70,9 @@ class EngineProgram : public testing::Test {
   }
 
   support::TempFolder folder_;
-  // Seconds of answering, for those who stop it.
+  // Seconds of answering, for those who stop it; and no token that would end it before.
   static constexpr std::int64_t context = 32'768;
-  serve::cpu::TinyFolder tiny_{257, context, tokenizer::Tokenizer::bytes().json()};
+  serve::cpu::TinyFolder tiny_{256, context, tokenizer::Tokenizer::bytes().json()};
   std::unique_ptr<support::Process> engine_;
   std::string url_;
 };

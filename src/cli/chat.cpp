@@ -33,10 +33,11 @@ constexpr const char* help_text =
 std::atomic<bool> answer_stopped{false};
 void stop_answer(int) { answer_stopped = true; }
 
-// Reads are not begun again after a signal, so that Ctrl-C ends a line.
+// What is being written goes on after a signal: a terminal that got half of it would be a failure.
 void stop_answers_on_interrupts() {
   struct sigaction action {};
   action.sa_handler = stop_answer;
+  action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
 }
 

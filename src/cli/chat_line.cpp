@@ -1,5 +1,6 @@
 #include "cli/chat_line.hpp"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <array>
@@ -24,12 +25,14 @@ LineReader::Line LineReader::next() {
       skips = true;
       unread_.clear();
     }
-    std::array<char, 4096> buffer;
-    const ssize_t got = ::read(descriptor_, buffer.data(), buffer.size());
-    if (got < 0 && errno == EINTR) {
+    // Waiting ends with a signal, whatever becomes of reads and writes then.
+    pollfd readable{descriptor_, POLLIN, 0};
+    if (::poll(&readable, 1, -1) < 0 && errno == EINTR) {
       unread_.clear();
       return {Kind::interrupted, ""};
     }
+    std::array<char, 4096> buffer;
+    const ssize_t got = ::read(descriptor_, buffer.data(), buffer.size());
     if (got <= 0) {
       ended_ = true;
     } else {

@@ -1,5 +1,8 @@
 #include "net/http/server.hpp"
 
+#include <array>
+#include <charconv>
+
 #include <boost/asio/ssl/context.hpp>
 #include <boost/url/parse.hpp>
 #include <boost/url/src.hpp>
@@ -140,6 +143,16 @@ Response bad_request(const std::string& why) {
 
 Response too_large() {
   return {.status = 413, .body = "{\"error\":{\"message\":\"the request is too large\"}}\n"};
+}
+
+// A part of a body that goes on, as one piece: the wire sends one buffer at a time, each as a packet.
+std::string as_chunk(std::string_view bytes) {
+  std::array<char, 16> size{};
+  const auto end = std::to_chars(size.data(), size.data() + size.size(), bytes.size(), 16).ptr;
+  std::string chunk(size.data(), end);
+  chunk.reserve(chunk.size() + bytes.size() + 4);
+  chunk.append("\r\n").append(bytes).append("\r\n");
+  return chunk;
 }
 
 // What to tell somebody whose request could not be read; status 0 for nothing, because nobody listens.
@@ -292,8 +305,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
     while (!failure) {
       const auto chunk = co_await decision.stream->next();
       if (!chunk) break;
-      std::tie(failure, written) =
-          co_await asio::async_write(stream_, http::make_chunk(asio::buffer(chunk->bytes)), as_values);
+      if (!chunk->bytes.empty()) {
+        const std::string framed = as_chunk(chunk->bytes);
+        std::tie(failure, written) = co_await asio::async_write(stream_, asio::buffer(framed), as_values);
+      }
       if (!failure && chunk->written) chunk->written();
     }
     if (!failure) co_await asio::async_write(stream_, http::make_chunk_last(), as_values);

@@ -61,6 +61,8 @@ std::function<std::string_view(Token)> Loaded::token_bytes() const {
 Result<Loaded> load(const std::string& path, const LoadOptions& options) {
   auto source = open_source(path);
   if (!source) return std::move(source).error();
+  // A token that the model cannot write ends no answer.
+  std::erase_if(source->settings.stops, [&](std::uint32_t stop) { return stop >= source->shape.vocabulary; });
   auto model = make_model(*source, options);
   if (!model) return std::move(model).error().within(path);
   auto chat = template_of(*source, false);

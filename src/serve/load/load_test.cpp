@@ -28,6 +28,13 @@ TEST(Load, GivesTheModelOfAFolder) {
   EXPECT_EQ(loaded->source.settings.stops, std::vector<std::uint32_t>{256});
 }
 
+TEST(Load, AnEndThatTheModelCannotWriteIsNone) {
+  const cpu::TinyFolder folder(vocabulary - 1, context, tokenizer::Tokenizer::bytes().json());
+  const auto loaded = load(folder.path(), small());
+  ASSERT_TRUE(loaded) << loaded.error().text();
+  EXPECT_TRUE(loaded->source.settings.stops.empty());
+}
+
 TEST(Load, NamesItWithoutASlashBehind) {
   const auto folder = tiny();
   const auto source = open_source(folder.path() + "/");

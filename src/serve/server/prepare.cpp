@@ -117,7 +117,8 @@ void Preparation::add_stops(const api::Ask& ask, Request& request) const {
   const Source& source = loaded_.source;
   for (const std::uint32_t stop : source.settings.stops) request.stop_ids.push_back(static_cast<Token>(stop));
   if (ask.kind != api::Kind::chat || !loaded_.chat || !loaded_.chat->is_fallback()) return;
-  if (const auto token = source.tokenizer.find(message_end)) {
+  const auto token = source.tokenizer.find(message_end);
+  if (token && *token < limits_.vocabulary) {
     request.stop_ids.push_back(static_cast<Token>(*token));
   } else if (request.stop_texts.size() < stop_texts_max) {
     request.stop_texts.emplace_back(message_end);
