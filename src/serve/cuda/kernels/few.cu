@@ -178,7 +178,7 @@ __device__ void finish_tile(const FewProduct& product, std::int64_t tile,
 
 template <int tiles>
 __global__ void __launch_bounds__(few_threads, 2) few_kernel(FewProduct product) {
-  extern __shared__ __align__(16) unsigned char shared[];
+  unsigned char* const shared = dynamic_memory();
   __shared__ float sums_of_warps[few_warps];
   // Of two tiles of features in turn: one is finished while the next is summed.
   __shared__ float parts[2][few_warps][tiles][warp][4];
