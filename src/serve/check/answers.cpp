@@ -44,7 +44,7 @@ std::vector<Request> made_requests(const model::Shape& shape) {
 
 Result<std::vector<Token>> answer_alone(Model& model, const Request& request) {
   std::vector<BlockId> blocks;
-  for (BlockId block = 0; block * model.limits().block_tokens < model.limits().context; ++block)
+  for (BlockId block = 0; std::int64_t{block} * model.limits().block_tokens < model.limits().context; ++block)
     blocks.push_back(block);
   std::vector<Token> answer;
   Chunk chunk{.tokens = request.prompt, .blocks = blocks, .rows = 1};

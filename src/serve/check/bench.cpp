@@ -76,6 +76,7 @@ Result<> random_rows(const std::string& tensor, std::int64_t first_row, std::int
 
 std::vector<Token> made_prompt(int count, int which) {
   std::vector<Token> prompt;
+  prompt.reserve(static_cast<std::size_t>(count));
   for (int at = 0; at < count; ++at) prompt.push_back((at * 7919 + which * 104729) % 32000);
   return prompt;
 }

@@ -47,7 +47,7 @@ Result<double> error_of(Model& model, const Expected& expected) {
   if (count == 0 || expected.logits.size() != count * static_cast<std::size_t>(limits.vocabulary))
     return invalid("logits.bin has not as many rows as tokens.txt has tokens");
   std::vector<BlockId> blocks;
-  for (BlockId at = 0; at * limits.block_tokens < static_cast<std::int64_t>(count); ++at)
+  for (BlockId at = 0; std::int64_t{at} * limits.block_tokens < static_cast<std::int64_t>(count); ++at)
     blocks.push_back(at);
   const Chunk chunk{.tokens = expected.tokens, .blocks = blocks, .rows = static_cast<std::int32_t>(count)};
   if (auto done = model.step({&chunk, 1}); !done) return std::move(done).error();

@@ -36,6 +36,7 @@ std::vector<Token> made_tokens(const model::Shape& shape, std::size_t count, std
 std::vector<BlockId> made_blocks(std::size_t sequence, std::int64_t context) {
   std::vector<BlockId> blocks;
   const auto count = static_cast<BlockId>((context + 15) / 16);
+  blocks.reserve(static_cast<std::size_t>(count));
   for (BlockId at = 0; at < count; ++at)
     blocks.push_back(static_cast<BlockId>(sequence) * count + count - 1 - at);
   return blocks;

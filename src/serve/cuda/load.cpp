@@ -132,6 +132,7 @@ Result<> load_lists(const model::Shape& shape, const Weights& weights) {
   const auto copy_list = [&](auto* to, const auto& each, const auto& of) -> Result<> {
     if (to == nullptr || each.empty()) return {};
     std::vector<std::remove_reference_t<decltype(*to)>> list;
+    list.reserve(each.size());
     for (const FeedForwardWeights& expert : each) list.push_back(of(expert));
     return copy(to, list.data(), list.size() * sizeof(list.front()));
   };

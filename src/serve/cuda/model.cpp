@@ -136,7 +136,7 @@ class CudaModel final : public Model {
     std::snprintf(text.data(), text.size(), "%s, %s weights %.1f GB, cache of %lld tokens %.1f GB%s%s",
                   device_name_.c_str(), options_.type == Type::bf16 ? "bf16" : "f32",
                   static_cast<double>(plan_.weights_bytes) / 1e9,
-                  static_cast<long long>(plan_.blocks * block_positions),
+                  static_cast<long long>(plan_.blocks) * block_positions,
                   static_cast<double>(plan_.cache_bytes) / 1e9,
                   forward_->attends_fast() ? "" : ", plain attention",
                   options_.overlaps ? "" : ", kernels one after the other");

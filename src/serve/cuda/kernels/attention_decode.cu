@@ -227,19 +227,25 @@ __global__ void __launch_bounds__(decode_warps* warp) decode_kernel(Decode job) 
 
   const float scale = rsqrtf(static_cast<float>(size)) * 1.44269504F;
   Found<size> found;
-  Block<size> now;
-  Block<size> next;
+  // Two blocks are under way, each into registers of its own: none is moved, because a move would wait for
+  // it.
+  const auto fetch_at = [&](Block<size>& block, int place) {
+    if (place >= to) return;
+    fetch(block, keys_at<Bf16>(attention.cache, table[place], theirs), end - place * block_positions, lane);
+  };
   int at = from + own_warp;
-  if (at < to) {
-    fetch(now, keys_at<Bf16>(attention.cache, table[at], theirs), end - at * block_positions, lane);
-  }
+  const auto take_block = [&](Block<size>& block) {
+    attend_block(found, block, queries, scale, at * block_positions, begin, end, lane);
+    fetch_at(block, at + 2 * decode_warps);
+    at += decode_warps;
+  };
+  Block<size> even;
+  Block<size> odd;
+  fetch_at(even, at);
+  fetch_at(odd, at + decode_warps);
   while (at < to) {
-    const int then = at + decode_warps;
-    if (then < to)
-      fetch(next, keys_at<Bf16>(attention.cache, table[then], theirs), end - then * block_positions, lane);
-    attend_block(found, now, queries, scale, at * block_positions, begin, end, lane);
-    now = next;
-    at = then;
+    take_block(even);
+    if (at < to) take_block(odd);
   }
   leave(shared.parts[own_warp], found, lane);
   __syncthreads();

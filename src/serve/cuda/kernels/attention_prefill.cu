@@ -15,32 +15,6 @@ __host__ __device__ constexpr int row_tiles(int size) { return size == 64 ? 2 : 
 constexpr int rows_of(int size) { return tile_warps * 16 * row_tiles(size); }
 constexpr int shared_bytes(int size) { return 2 * 2 * tile_keys * size * static_cast<int>(sizeof(Bf16)); }
 
-__device__ inline unsigned shared_address(const void* data) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(data));
-}
-
-// Copies 16 bytes beside what the thread does, or puts zeros there.
-__device__ inline void copy_beside(unsigned to, const void* from, bool is_there) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(is_there ? 16 : 0)
-               : "memory");
-}
-__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-__device__ inline void wait_for_copies() { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
-
-// Four tiles of 8 × 8, each lane with the address of one row.
-__device__ inline void load_tiles(unsigned (&words)[4], unsigned address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-               : "r"(address)
-               : "memory");
-}
-__device__ inline void load_tiles_turned(unsigned (&words)[4], unsigned address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-               : "r"(address)
-               : "memory");
-}
-
 // Where 16 bytes of a row lie: shifted from row to row, so that eight rows are in different banks.
 template <int size>
 __device__ unsigned place_of(int row, int chunk) {
@@ -194,7 +168,7 @@ __device__ void hide(Scores (&scores)[row_tiles(size)], int own_warp, int group,
 
 template <int size>
 __global__ void __launch_bounds__(tile_threads) tiles_kernel(Attention job, const Tile* tiles) {
-  extern __shared__ __align__(128) unsigned char shared[];
+  unsigned char* const shared = dynamic_memory();
   wait_for_earlier();
   let_next_start();
   constexpr unsigned stage_bytes = tile_keys * size * sizeof(Bf16);

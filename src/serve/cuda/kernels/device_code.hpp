@@ -1,9 +1,12 @@
-// What the kernels share: numbers of either type, sums over threads, products of small tiles, launches. For
-// nvcc alone.
+// What the kernels share: numbers of either type, sums over threads, products of small tiles. For nvcc, or
+// for a test's machine that stands for a GPU.
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_runtime.h>
+#ifdef TUTTI_EMULATED
+#include "serve/cuda/kernels/emulator_test.hpp"
+#else
+#include "serve/cuda/kernels/machine.hpp"
+#endif
 
 #include <cstdint>
 
@@ -11,44 +14,7 @@
 
 namespace tutti::serve::cuda {
 
-using Bf16 = __nv_bfloat16;
-
-constexpr int warp = 32;
-constexpr unsigned all_lanes = ~0U;
-
 // ---- launches
-
-// What comes before this kernel has ended, and what it wrote is seen. Nothing that it wrote is read earlier.
-__device__ inline void wait_for_earlier() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
-// The next kernel may be started beside this one.
-__device__ inline void let_next_start() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-
-template <class... Parameters>
-void launch(void (*kernel)(Parameters...), dim3 grid, unsigned threads, std::size_t shared_bytes,
-            const Queue& queue, Parameters... parameters) {
-  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = grid;
-  config.blockDim = dim3(threads);
-  config.dynamicSmemBytes = shared_bytes;
-  config.stream = static_cast<cudaStream_t>(queue.stream);
-  config.attrs = &attribute;
-  config.numAttrs = queue.overlaps ? 1 : 0;
-  // What is refused is found by cudaGetLastError().
-  static_cast<void>(cudaLaunchKernelEx(&config, kernel, parameters...));
-}
 
 inline unsigned blocks_for(std::int64_t count, std::int64_t each) {
   return static_cast<unsigned>((count + each - 1) / each);
@@ -69,12 +35,6 @@ void with_type(Type type, const Work& work) {
 // A bf16 is the upper half of a float.
 __device__ inline float low_of(unsigned pair) { return __uint_as_float(pair << 16); }
 __device__ inline float high_of(unsigned pair) { return __uint_as_float(pair & 0xffff0000U); }
-__device__ inline unsigned pair_of(float low, float high) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  unsigned word = 0;
-  memcpy(&word, &pair, sizeof(word));
-  return word;
-}
 
 // Four numbers at once.
 __device__ inline float4 read4(const float* data) { return *reinterpret_cast<const float4*>(data); }
@@ -85,21 +45,6 @@ __device__ inline float4 read4(const Bf16* data) {
 __device__ inline void write4(float* data, float4 values) { *reinterpret_cast<float4*>(data) = values; }
 __device__ inline void write4(Bf16* data, float4 values) {
   *reinterpret_cast<uint2*>(data) = make_uint2(pair_of(values.x, values.y), pair_of(values.z, values.w));
-}
-
-// Weights that are read once: 16 bytes, past the nearest cache.
-__device__ inline uint4 fetch_once(const void* data) {
-  uint4 words;
-  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
-               : "l"(data));
-  return words;
-}
-
-__device__ inline float power_of_2(float x) {
-  float value = 0;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
-  return value;
 }
 
 __device__ inline float bent(Activation activation, float x) {
@@ -136,16 +81,6 @@ __device__ inline float block_sum(float value) {
 }
 
 // ---- tiles
-
-// sums (16 × 8) += a (16 × 16) · b (16 × 8), as the lanes of a warp hold them: lane / 4 is a row of a and a
-// column of b, and lane % 4 two of the sixteen, and two that are eight behind.
-__device__ inline void multiply_tile(float (&sums)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3,
-                                     unsigned b0, unsigned b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
 
 // The same over 32 of the inner numbers, of which each lane has eight side by side of each row: in another
 // order than the instruction's, which is the same for both.

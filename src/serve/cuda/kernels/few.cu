@@ -34,6 +34,18 @@ __device__ Weights weights_of(const FewProduct& product, std::int64_t tile, int 
   return {data + low * product.columns, data + high * product.columns};
 }
 
+// A step of a tile of features; a block of threads has every n-th tile.
+struct Cursor {
+  std::int64_t tile;
+  int step;
+
+  __device__ void advance(int steps) {
+    if (++step < steps) return;
+    step = 0;
+    tile += gridDim.x;
+  }
+};
+
 // The units of a step of a warp: first + 0, first + few_warps …
 __device__ void fetch(Fetched& fetched, const Weights& weights, int first, int units) {
 #pragma unroll
@@ -178,7 +190,7 @@ __device__ void finish_tile(const FewProduct& product, std::int64_t tile,
 
 template <int tiles>
 __global__ void __launch_bounds__(few_threads, 2) few_kernel(FewProduct product) {
-  extern __shared__ __align__(16) unsigned char shared[];
+  unsigned char* const shared = dynamic_memory();
   __shared__ float sums_of_warps[few_warps];
   // Of two tiles of features in turn: one is finished while the next is summed.
   __shared__ float parts[2][few_warps][tiles][warp][4];
@@ -190,10 +202,20 @@ __global__ void __launch_bounds__(few_threads, 2) few_kernel(FewProduct product)
   const int stride = static_cast<int>(product.columns) + row_padding;
   const std::int64_t feature_tiles = product.features / tile_features;
 
-  std::int64_t tile = blockIdx.x;
-  Weights weights = weights_of(product, tile, lane);
-  Fetched now;
-  fetch(now, weights, own_warp, units);
+  // Two fetches are under way, each into registers of its own: none is moved, because a move would wait for
+  // it.
+  Cursor ahead{static_cast<std::int64_t>(blockIdx.x), 0};
+  const auto fetch_ahead = [&](Fetched& fetched) {
+    if (ahead.tile < feature_tiles) {
+      fetch(fetched, weights_of(product, ahead.tile, lane), ahead.step * few_warps * units_at_once + own_warp,
+            units);
+    }
+    ahead.advance(steps);
+  };
+  Fetched even{};
+  Fetched odd{};
+  fetch_ahead(even);
+  fetch_ahead(odd);
   let_next_start();
   wait_for_earlier();
   if (product.stream != nullptr) {
@@ -208,20 +230,12 @@ __global__ void __launch_bounds__(few_threads, 2) few_kernel(FewProduct product)
     values[i] = rows + min(i * 8 + lane / 4, product.rows - 1) * stride + lane % 4 * 8;
 
   float sums[tiles][4] = {};
-  int step = 0;
+  Cursor at{static_cast<std::int64_t>(blockIdx.x), 0};
   int turn = 0;
-  while (true) {
-    const int first = step * few_warps * units_at_once + own_warp;
-    const bool ends = step + 1 == steps;
-    const std::int64_t next_tile = ends ? tile + gridDim.x : tile;
-    const bool goes_on = next_tile < feature_tiles;
-    Fetched next = now;
-    if (goes_on) {
-      if (ends) weights = weights_of(product, next_tile, lane);
-      fetch(next, weights, ends ? own_warp : first + few_warps * units_at_once, units);
-    }
-    multiply<tiles>(sums, now, values, first, units);
-    if (ends) {
+  const auto take_step = [&](Fetched& fetched) {
+    multiply<tiles>(sums, fetched, values, at.step * few_warps * units_at_once + own_warp, units);
+    fetch_ahead(fetched);
+    if (at.step + 1 == steps) {
 #pragma unroll
       for (int i = 0; i < tiles; ++i) {
         write4(parts[turn][own_warp][i][lane], make_float4(sums[i][0], sums[i][1], sums[i][2], sums[i][3]));
@@ -229,13 +243,14 @@ __global__ void __launch_bounds__(few_threads, 2) few_kernel(FewProduct product)
         for (int j = 0; j < 4; ++j) sums[i][j] = 0;
       }
       __syncthreads();
-      finish_tile<tiles>(product, tile, parts[turn]);
+      finish_tile<tiles>(product, at.tile, parts[turn]);
       turn ^= 1;
     }
-    if (!goes_on) return;
-    now = next;
-    tile = next_tile;
-    step = ends ? 0 : step + 1;
+    at.advance(steps);
+  };
+  while (at.tile < feature_tiles) {
+    take_step(even);
+    if (at.tile < feature_tiles) take_step(odd);
   }
 }
 
