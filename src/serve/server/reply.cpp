@@ -55,15 +55,14 @@ void Reply::note_times(std::size_t tokens) {
   token_at_ = now;
 }
 
-bool Reply::take(std::size_t request, Piece piece) {
-  if (is_over_) return false;
+void Reply::take(std::size_t request, Piece piece) {
+  if (is_over_) return;
   const std::size_t at = request * answers_ + static_cast<std::size_t>(piece.answer);
   TUTTI_CHECK(at < parts_.size());
   Part& part = parts_[at];
   note_times(piece.tokens.size());
   usage_.completion_tokens += static_cast<std::int64_t>(piece.tokens.size());
   if (piece.finish) {
-    part.is_finished = true;
     --parts_left_;
     usage_.cached_tokens += piece.answer == 0 ? piece.cached_tokens : 0;
     if (*piece.finish == Finish::failed && !failure_)
@@ -80,9 +79,7 @@ bool Reply::take(std::size_t request, Piece piece) {
     part.answer.choices.insert(part.answer.choices.end(), piece.choices.begin(), piece.choices.end());
     if (piece.finish) part.answer.finish = *piece.finish;
   }
-  if (parts_left_ > 0) return false;
-  finish();
-  return true;
+  if (parts_left_ == 0) finish();
 }
 
 void Reply::say(std::size_t at, const Piece& piece) {

@@ -33,8 +33,7 @@ class Reply : public std::enable_shared_from_this<Reply> {
   void begin(const api::Ask& ask, std::vector<std::string> begins, std::int64_t prompt_tokens,
              api::Voice voice, std::function<void()> on_close);
 
-  // True if that was the last one.
-  bool take(std::size_t request, Piece piece);
+  void take(std::size_t request, Piece piece);
   // The other side reads too slowly, or has gone: nothing more is written.
   bool is_lost() const { return is_lost_; }
   bool is_over() const { return is_over_; }
@@ -45,7 +44,6 @@ class Reply : public std::enable_shared_from_this<Reply> {
   struct Part {
     api::Answer answer;
     std::size_t letters = 0;  // of its tokens so far
-    bool is_finished = false;
   };
 
   void note_times(std::size_t tokens);
