@@ -289,8 +289,7 @@ void Forward::run(const StepView& view, const Queue& queue) {
   const std::int32_t count = view.tokens.count;
   const bool few =
       type_ == Type::bf16 && fits_few(count, std::max({sizes_.hidden, sizes_.queries, sizes_.width}));
-  // The library's products do not let others start beside them: there is nothing to gain.
-  const Queue own{queue.stream, queue.overlaps && few};
+  const Queue own{queue.stream, queue.overlaps && (few || overlaps_products_)};
   const Step step{view, own, product_tokens(count), few};
   embed({.type = type_,
          .tokens = view.tokens,

@@ -30,6 +30,8 @@ class Forward {
           std::byte* cache, std::int64_t cache_blocks, const StepSizes& sizes);
 
   void run(const StepView& step, const Queue& queue);
+  // From now on kernels overlap only with each other, not with the library's products.
+  void keep_from_products() { overlaps_products_ = false; }
   // Times the matrix products of so many tokens.
   Result<> tune(std::int64_t tokens, const Queue& queue);
 
@@ -62,6 +64,7 @@ class Forward {
   std::int64_t context_;
   int multiprocessors_;
   bool fast_;
+  bool overlaps_products_ = true;
   std::int32_t tile_tokens_;
   Activation activation_;
 };

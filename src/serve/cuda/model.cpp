@@ -234,11 +234,15 @@ class CudaModel final : public Model {
         if (auto done = forward_->tune(tokens, queue()); !done) return done;
       }
     }
+    // A driver that cannot record kernels that overlap, with products or at all, can record them one after
+    // the other.
     auto recorded = run_buckets();
     if (!recorded && options_.overlaps) {
-      // A driver that cannot record kernels that overlap can record them one after the other.
+      forward_->keep_from_products();
+      recorded = run_buckets();
+    }
+    if (!recorded && options_.overlaps) {
       options_.overlaps = false;
-      graphs_.clear();
       recorded = run_buckets();
     }
     if (!recorded) return recorded;
@@ -246,6 +250,7 @@ class CudaModel final : public Model {
   }
 
   Result<> run_buckets() {
+    graphs_.clear();
     for (const std::int32_t rows : buckets_) {
       const StepCounts counts{.tokens = rows, .alone = rows, .rows = rows, .is_plain = true};
       if (auto done = send({}, counts); !done) return done;

@@ -25,8 +25,10 @@ struct Block {
   uint4 values[4][size / 64];
 };
 
+// Past the nearest cache: it is read once, and what is fetched early must not be what an earlier kernel left
+// there.
 __device__ inline uint4 fetch_or_zero(const Bf16* data, bool is_there) {
-  return is_there ? *reinterpret_cast<const uint4*>(data) : make_uint4(0, 0, 0, 0);
+  return is_there ? __ldcg(reinterpret_cast<const uint4*>(data)) : make_uint4(0, 0, 0, 0);
 }
 
 template <int size>
@@ -169,7 +171,6 @@ __global__ void __launch_bounds__(decode_warps* warp) decode_kernel(Decode job) 
     WarpPart<size> parts[decode_warps];
   } shared;
   __shared__ bool is_last;
-  wait_for_earlier();
   let_next_start();
   const Attention& attention = job.attention;
   const Turn& turn = attention.turn;
@@ -184,24 +185,39 @@ __global__ void __launch_bounds__(decode_warps* warp) decode_kernel(Decode job) 
   const int heads = min(tile_heads, group - head_tile * tile_heads);
   Bf16* const out = static_cast<Bf16*>(attention.out) + token * attention.out_stride + first_head * size;
 
-  const int position = attention.tokens.position[token];
+  const int position = __ldcg(attention.tokens.position + token);
   const int end = position + 1;
   const int begin = attention.window > 0 ? max(0, end - attention.window) : 0;
   const int first_block = begin / block_positions;
   const int blocks = (end + block_positions - 1) / block_positions - first_block;
   const int splits = max(1, min(static_cast<int>(gridDim.x), blocks / split_blocks_min));
   const int split = static_cast<int>(blockIdx.x);
-  if (split >= splits) return;
-  if (position < 0) {
-    for (int at = thread; at < heads * size; at += decode_warps * warp) out[at] = Bf16(0.0F);
+  if (split >= splits || position < 0) {
+    wait_for_earlier();  // who comes behind this kernel takes what came before it for ended
+    for (int at = thread; at < heads * size && split == 0; at += decode_warps * warp) out[at] = Bf16(0.0F);
     return;
   }
   const int each = (blocks + splits - 1) / splits;
   const int from = first_block + split * each;
   const int to = min(first_block + blocks, from + each);
 
+  const int* const table = attention.tokens.tables + __ldcg(attention.tokens.table_at + token);
+  // Two blocks are under way, each into registers of its own: none is moved, because a move would wait for
+  // it. Blocks of earlier steps are fetched before the kernel before this one has ended.
+  const int own_block = position / block_positions;
+  const auto fetch_at = [&](Block<size>& block, int place) {
+    if (place >= to) return;
+    fetch(block, keys_at<Bf16>(attention.cache, __ldcg(table + place), theirs), end - place * block_positions,
+          lane);
+  };
+  int at = from + own_warp;
+  Block<size> even;
+  Block<size> odd;
+  if (at < own_block) fetch_at(even, at);
+  if (at + decode_warps < own_block) fetch_at(odd, at + decode_warps);
+  wait_for_earlier();
+
   const Bf16* const row = static_cast<const Bf16*>(attention.qkv) + token * turn.stride;
-  const int* const table = attention.tokens.tables + attention.tokens.table_at[token];
   for (int head = own_warp; head < tile_heads; head += decode_warps) {
     HeadPairs<size / 64> pairs{};
     if (head < heads)
@@ -213,7 +229,7 @@ __global__ void __launch_bounds__(decode_warps* warp) decode_kernel(Decode job) 
   if (to == first_block + blocks && own_warp < 2) {
     const int head = turn.heads + own_warp * turn.kv_heads + theirs;
     const auto pairs = turned<size / 64>(turn, row + head * size, head, token, lane);
-    Bf16* const keys = keys_at<Bf16>(attention.cache, table[position / block_positions], theirs);
+    Bf16* const keys = keys_at<Bf16>(attention.cache, __ldcg(table + own_block), theirs);
     write_pairs(keys + (own_warp * block_positions + position % block_positions) * size, pairs, size, lane);
   }
   __syncthreads();
@@ -225,24 +241,16 @@ __global__ void __launch_bounds__(decode_warps* warp) decode_kernel(Decode job) 
   }
   __syncthreads();  // the parts lie where the queries were
 
+  if (at >= own_block) fetch_at(even, at);
+  if (at + decode_warps >= own_block) fetch_at(odd, at + decode_warps);
+
   const float scale = rsqrtf(static_cast<float>(size)) * 1.44269504F;
   Found<size> found;
-  // Two blocks are under way, each into registers of its own: none is moved, because a move would wait for
-  // it.
-  const auto fetch_at = [&](Block<size>& block, int place) {
-    if (place >= to) return;
-    fetch(block, keys_at<Bf16>(attention.cache, table[place], theirs), end - place * block_positions, lane);
-  };
-  int at = from + own_warp;
   const auto take_block = [&](Block<size>& block) {
     attend_block(found, block, queries, scale, at * block_positions, begin, end, lane);
     fetch_at(block, at + 2 * decode_warps);
     at += decode_warps;
   };
-  Block<size> even;
-  Block<size> odd;
-  fetch_at(even, at);
-  fetch_at(odd, at + decode_warps);
   while (at < to) {
     take_block(even);
     if (at < to) take_block(odd);

@@ -127,7 +127,7 @@ __device__ std::int64_t source_of(const ExpertProduct& job, int row) {
 }
 
 __global__ void __launch_bounds__(expert_threads) expert_kernel_bf16(ExpertProduct job) {
-  __shared__ float parts[expert_warps][warp][4];
+  alignas(16) __shared__ float parts[expert_warps][warp][4];
   wait_for_earlier();
   let_next_start();
   const auto expert = static_cast<int>(blockIdx.y);

@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(few_threads, 2) few_kernel(FewProduct product)
   unsigned char* const shared = dynamic_memory();
   __shared__ float sums_of_warps[few_warps];
   // Of two tiles of features in turn: one is finished while the next is summed.
-  __shared__ float parts[2][few_warps][tiles][warp][4];
+  alignas(16) __shared__ float parts[2][few_warps][tiles][warp][4];
   auto* const rows = reinterpret_cast<Bf16*>(shared);
   const int lane = static_cast<int>(threadIdx.x) % warp;
   const int own_warp = static_cast<int>(threadIdx.x) / warp;
