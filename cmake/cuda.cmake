@@ -1,21 +1,35 @@
 # CUDA C++ for the workers. nvcc is called as a tool beside the C++ compiler: wherever it is, the kernels are compiled,
-# so that they stay sound; they are linked where libtorch has CUDA too.
+# so that they stay sound. The trainer's are linked where libtorch has CUDA too, the engine's wherever the toolkit is.
 if(CMAKE_CUDA_COMPILER)
   set(TUTTI_NVCC "${CMAKE_CUDA_COMPILER}")
 else()
   find_program(TUTTI_NVCC nvcc HINTS /usr/local/cuda/bin)
 endif()
 set(TUTTI_CUDA OFF)
-if(TUTTI_NVCC AND TARGET torch_cuda)
+set(TUTTI_CUDART "")  # what the engine links; empty: it is built without CUDA
+if(TUTTI_NVCC)
+  cmake_path(GET TUTTI_NVCC PARENT_PATH nvcc_folder)
+  list(APPEND CMAKE_PREFIX_PATH "${nvcc_folder}/..")
   find_package(CUDAToolkit QUIET)
-  set(TUTTI_CUDA ${CUDAToolkit_FOUND})
 endif()
-message(STATUS "CUDA: nvcc is '${TUTTI_NVCC}', tutti-worker trains on GPUs: ${TUTTI_CUDA}")
+if(TUTTI_NVCC AND CUDAToolkit_FOUND)
+  find_file(cublas_lt_header cublasLt.h PATHS ${CUDAToolkit_INCLUDE_DIRS} NO_DEFAULT_PATH)
+  if(TARGET torch_cuda)
+    set(TUTTI_CUDA ON)
+    set(TUTTI_CUDART CUDA::cudart)  # libtorch's: a program has one
+  elseif(NOT TUTTI_SANITIZE)
+    set(TUTTI_CUDART CUDA::cudart_static)
+  endif()
+  if(NOT cublas_lt_header OR NOT TARGET "${TUTTI_CUDART}")
+    set(TUTTI_CUDART "")
+  endif()
+endif()
+message(STATUS "CUDA: nvcc is '${TUTTI_NVCC}', tutti-worker trains on GPUs: ${TUTTI_CUDA}, serves on them with: ${TUTTI_CUDART}")
 
 set(nvcc_flags -O3 -std=c++17 -Werror all-warnings -Xcompiler -fPIC,-Wall,-Wextra
   -gencode arch=compute_90,code=compute_90)
 if(TUTTI_CUDA)
-  # Machine code for Ampere and Hopper; later GPUs compile from Hopper's. Where nothing links it, that is left out.
+  # Machine code for Ampere and Hopper; later GPUs compile from Hopper's. Where libtorch has no CUDA, that is left out.
   list(APPEND nvcc_flags -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90)
 endif()
 

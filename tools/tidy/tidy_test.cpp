@@ -114,7 +114,9 @@ TEST(Tidy, FindsALayerThatLooksUp) {
              "tutti_module(desk LAYER front USES base)\n"
              "tutti_module(train LAYER workers USES base comm store)\n"
              "tutti_module(odd LAYER cellar)\n"
-             "tutti_module(lost LAYER pure USES nothing)\n");
+             "tutti_module(lost LAYER pure USES nothing)\n"
+             "tutti_module(serve/engine LAYER shells USES base)\n"
+             "tutti_module(worker LAYER workers USES train serve/engine)\n");
   EXPECT_EQ(places(check_layers(read_modules(tree))),
             (Places{"src/CMakeLists.txt:2 layers", "src/CMakeLists.txt:4 layers",
                     "src/CMakeLists.txt:7 layers", "src/CMakeLists.txt:8 layers"}));

@@ -10,6 +10,7 @@
 #include "serve/cpu/instructions.hpp"
 #include "serve/cpu/memory.hpp"
 #include "serve/cpu/team.hpp"
+#include "serve/model/check.hpp"
 
 namespace tutti::serve::cpu {
 namespace {
@@ -56,11 +57,8 @@ class CpuModel final : public Model {
   Result<> step(std::span<const Chunk> chunks) override {
     tokens_.clear();
     rows_.clear();
+    if (auto fine = check_step(chunks, limits_); !fine) return fine;
     for (const Chunk& chunk : chunks) {
-      if (auto fine = check(chunk); !fine) {
-        rows_.clear();
-        return std::move(fine).error().within("a chunk of a step");
-      }
       for (std::size_t at = 0; at < chunk.tokens.size(); ++at) {
         const std::size_t left = chunk.tokens.size() - at;
         if (left <= static_cast<std::size_t>(chunk.rows))
@@ -68,11 +66,6 @@ class CpuModel final : public Model {
         tokens_.push_back(
             {chunk.tokens[at], chunk.first + static_cast<std::int64_t>(at), chunk.blocks.data()});
       }
-    }
-    if (tokens_.size() > static_cast<std::size_t>(limits_.step_tokens_max) ||
-        rows_.size() > static_cast<std::size_t>(limits_.step_rows_max)) {
-      rows_.clear();
-      return invalid("a step has more tokens or rows than were reserved");
     }
     if (!tokens_.empty()) team_.run([this](Member& member) { forward_->run(member, tokens_, rows_); });
     return {};
@@ -129,25 +122,6 @@ class CpuModel final : public Model {
       for (std::size_t at = 0; at < memory->bytes() && !stop.stop_requested(); at += touch_bytes)
         memory->touch(at, std::min(touch_bytes, memory->bytes() - at));
     }
-  }
-
-  Result<> check(const Chunk& chunk) const {
-    const auto count = static_cast<std::int64_t>(chunk.tokens.size());
-    if (chunk.adapter != 0) return invalid("there is no adapter " + std::to_string(chunk.adapter));
-    if (chunk.first < 0 || chunk.first > limits_.context - count)
-      return invalid("positions from " + std::to_string(chunk.first) + " on are beyond the context");
-    if (chunk.rows < 0 || chunk.rows > count) return invalid("it asks for more rows than it has tokens");
-    const std::int64_t blocks = (chunk.first + count + block_positions - 1) / block_positions;
-    if (static_cast<std::int64_t>(chunk.blocks.size()) < blocks) return invalid("it has too few blocks");
-    for (std::int64_t at = 0; at < blocks; ++at) {
-      const BlockId block = chunk.blocks[static_cast<std::size_t>(at)];
-      if (block < 0 || block >= limits_.blocks) return invalid("there is no block " + std::to_string(block));
-    }
-    for (const Token token : chunk.tokens) {
-      if (token < 0 || token >= limits_.vocabulary)
-        return invalid("there is no token " + std::to_string(token));
-    }
-    return {};
   }
 
   Result<std::span<const float>> row_of(std::int32_t row) const {

@@ -1,0 +1,27 @@
+// Does a GPU compute what the CPU does, and how fast? What `tutti-worker check-serve` and `tutti-worker
+// bench-serve` ask.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/result.hpp"
+
+namespace tutti::serve {
+
+using Print = std::function<void(const std::string&)>;
+
+// Compares every family of models on the first GPU with the CPU's arithmetic, in f32 and bf16, however its
+// tokens come; the answers of many requests at once with those of one at a time; tokens that the GPU draws
+// with the reference's. `print` gets a line for each with its largest error; the first that is off ends it.
+Result<> check_gpu(const Print& print);
+
+// A model of a folder in which bench/peers/transformers_logits.py has left what it says.
+Result<> check_folder(const std::string& folder, const Print& print);
+
+// A Llama shape of 1.1 billion random weights: how long a token takes, and how many come a second.
+Result<> bench_gpu(const Print& print);
+// The same steps with each feature of them switched off.
+Result<> bench_gpu_ways(const Print& print);
+
+}  // namespace tutti::serve

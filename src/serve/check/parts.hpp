@@ -1,0 +1,16 @@
+// The parts of check_gpu().
+#pragma once
+
+#include "serve/check/check.hpp"
+#include "serve/cuda/model.hpp"
+
+namespace tutti::serve {
+
+// Relative to the length of a row.
+inline constexpr double f32_error_max = 1e-4;
+
+Result<> check_logits(const Print& print);
+Result<> check_answers(const Print& print);
+Result<> check_choices(const Print& print);
+
+}  // namespace tutti::serve

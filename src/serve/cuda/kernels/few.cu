@@ -1,0 +1,295 @@
+// A matrix times a few rows: bound by the reading of the matrix. A block of threads has sixteen features at a
+// time, its warps share the columns; the weights go straight from memory into the registers of the products,
+// always two fetches ahead, from one tile of features into the next. The rows lie in shared memory, normed on
+// their way there if that is wanted. The first weights are fetched before the kernel before this one has
+// ended.
+#include "serve/cuda/kernels/device_code.hpp"
+
+namespace tutti::serve::cuda {
+namespace {
+
+constexpr int few_warps = 8;
+constexpr int few_threads = few_warps * warp;
+constexpr int unit_columns = 64;  // that a warp takes at a time
+constexpr int units_at_once = 2;
+constexpr int tile_features = 16;
+constexpr int row_padding = 32;  // elements: two rows side by side are in different banks
+static_assert(row_elements % unit_columns == 0);
+
+struct Fetched {
+  uint4 low[units_at_once][2];   // row lane / 4 of the tile
+  uint4 high[units_at_once][2];  // row lane / 4 + 8
+};
+
+// A lane's place in a matrix: the rows of a tile that it reads.
+struct Weights {
+  const Bf16* low;
+  const Bf16* high;
+};
+
+__device__ Weights weights_of(const FewProduct& product, std::int64_t tile, int lane) {
+  const Bf16* const data = static_cast<const Bf16*>(product.weights) + lane % 4 * 8;
+  const std::int64_t low = tile * (product.gated ? tile_features / 2 : tile_features) + lane / 4;
+  const std::int64_t high = product.gated ? product.features / 2 + low : low + tile_features / 2;
+  return {data + low * product.columns, data + high * product.columns};
+}
+
+// A step of a tile of features; a block of threads has every n-th tile.
+struct Cursor {
+  std::int64_t tile;
+  int step;
+
+  __device__ void advance(int steps) {
+    if (++step < steps) return;
+    step = 0;
+    tile += gridDim.x;
+  }
+};
+
+// The units of a step of a warp: first + 0, first + few_warps …
+__device__ void fetch(Fetched& fetched, const Weights& weights, int first, int units) {
+#pragma unroll
+  for (int u = 0; u < units_at_once; ++u) {
+    const int unit = first + u * few_warps;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int column = unit * unit_columns + half * 32;
+      const bool is_there = unit < units;
+      fetched.low[u][half] = is_there ? fetch_once(weights.low + column) : make_uint4(0, 0, 0, 0);
+      fetched.high[u][half] = is_there ? fetch_once(weights.high + column) : make_uint4(0, 0, 0, 0);
+    }
+  }
+}
+
+template <int tiles>
+__device__ void multiply(float (&sums)[tiles][4], const Fetched& fetched, const Bf16* (&rows)[tiles],
+                         int first, int units) {
+#pragma unroll
+  for (int u = 0; u < units_at_once; ++u) {
+    const int unit = first + u * few_warps;
+    if (unit >= units) continue;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int i = 0; i < tiles; ++i) {
+        const uint4 values = *reinterpret_cast<const uint4*>(rows[i] + unit * unit_columns + half * 32);
+        multiply_wide(sums[i], fetched.low[u][half], fetched.high[u][half], values);
+      }
+    }
+  }
+}
+
+// The sum over the threads of a row, which are whole warps; all threads of the block call it.
+__device__ float row_sum(float value, int warps_of_row, float* sums) {
+  value = warp_sum(value);
+  if (warps_of_row == 1) return value;
+  const int own_warp = static_cast<int>(threadIdx.x) / warp;
+  __syncthreads();
+  if (threadIdx.x % warp == 0) sums[own_warp] = value;
+  __syncthreads();
+  const int first = own_warp / warps_of_row * warps_of_row;
+  value = 0;
+  for (int i = 0; i < warps_of_row; ++i) value += sums[first + i];
+  return value;
+}
+
+__device__ float4 read_stream(const float* data) { return __ldcg(reinterpret_cast<const float4*>(data)); }
+
+// The norm of each row of the stream into shared memory.
+__device__ void fill_normed(const FewProduct& product, Bf16* rows, int stride, float* sums) {
+  const Norm& norm = product.norm;
+  const int groups = product.rows <= 1 ? 1 : product.rows <= 2 ? 2 : product.rows <= 4 ? 4 : 8;
+  const int threads = few_threads / groups;
+  const int thread = static_cast<int>(threadIdx.x) % threads;
+  const int columns = static_cast<int>(product.columns);
+  const auto count = static_cast<float>(norm.columns);
+  for (int base = 0; base < product.rows; base += groups) {
+    const int row = base + static_cast<int>(threadIdx.x) / threads;
+    const bool is_there = row < product.rows;
+    const float* const from = product.stream + static_cast<std::int64_t>(is_there ? row : 0) * columns;
+    float sum = 0;
+    float squares = 0;
+    for (int at = thread * 4; at < columns; at += threads * 4) {
+      const float4 x = read_stream(from + at);
+      sum += x.x + x.y + x.z + x.w;
+      squares += x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w;
+    }
+    float mean = 0;
+    if (norm.bias != nullptr) {
+      mean = row_sum(sum, threads / warp, sums) / count;
+      squares = 0;
+      for (int at = thread * 4; at < columns; at += threads * 4) {
+        const float4 four = read_stream(from + at);
+        const float x[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          const float off = at + j < static_cast<int>(norm.columns) ? x[j] - mean : 0.0F;
+          squares += off * off;
+        }
+      }
+    }
+    const float inverse = rsqrtf(row_sum(squares, threads / warp, sums) / count + norm.epsilon);
+    if (!is_there) continue;
+    for (int at = thread * 4; at < columns; at += threads * 4) {
+      const float4 x = read_stream(from + at);
+      const float4 scale = read4(norm.scale + at);
+      const float4 bias = norm.bias == nullptr ? make_float4(0, 0, 0, 0) : read4(norm.bias + at);
+      write4(
+          rows + row * stride + at,
+          make_float4((x.x - mean) * inverse * scale.x + bias.x, (x.y - mean) * inverse * scale.y + bias.y,
+                      (x.z - mean) * inverse * scale.z + bias.z, (x.w - mean) * inverse * scale.w + bias.w));
+    }
+  }
+}
+
+__device__ void fill_copied(const FewProduct& product, Bf16* rows, int stride) {
+  const int chunks = static_cast<int>(product.columns) / 8;
+  const auto* const from = static_cast<const uint4*>(product.values);
+  for (int at = static_cast<int>(threadIdx.x); at < chunks * product.rows; at += few_threads) {
+    *reinterpret_cast<uint4*>(rows + at / chunks * stride + at % chunks * 8) = __ldcg(from + at);
+  }
+}
+
+// What the warps have summed of a tile: one number of one row and feature, in the order in which lanes have
+// them.
+template <int tiles>
+__device__ float total_of(const float (*parts)[tiles][warp][4], int row, int feature) {
+  const int lane = feature % 8 * 4 + row % 8 / 2;
+  const int at = feature / 8 * 2 + row % 2;
+  float total = 0;
+#pragma unroll
+  for (int i = 0; i < few_warps; ++i) total += parts[i][row / 8][lane][at];
+  return total;
+}
+
+template <int tiles>
+__device__ void finish_tile(const FewProduct& product, std::int64_t tile,
+                            const float (*parts)[tiles][warp][4]) {
+  const int features = product.gated ? tile_features / 2 : tile_features;
+  for (int at = static_cast<int>(threadIdx.x); at < product.rows * features; at += few_threads) {
+    const int row = at / features;
+    const std::int64_t feature = tile * features + at % features;
+    float value = total_of<tiles>(parts, row, at % features);
+    if (product.bias != nullptr) value += product.bias[feature];
+    value = bent(product.activation, value);
+    if (product.gated) {
+      float beside = total_of<tiles>(parts, row, at % features + tile_features / 2);
+      if (product.bias != nullptr) beside += product.bias[product.features / 2 + feature];
+      value *= beside;
+    }
+    const std::int64_t to = row * product.out_stride + feature;
+    if (product.added_to != nullptr) {
+      product.added_to[to] = __ldcg(product.added_to + to) + value;
+    } else if (product.floats != nullptr) {
+      product.floats[to] = value;
+    } else {
+      static_cast<Bf16*>(product.out)[to] = static_cast<Bf16>(value);
+    }
+  }
+}
+
+template <int tiles>
+__global__ void __launch_bounds__(few_threads, 2) few_kernel(FewProduct product) {
+  unsigned char* const shared = dynamic_memory();
+  __shared__ float sums_of_warps[few_warps];
+  // Of two tiles of features in turn: one is finished while the next is summed.
+  alignas(16) __shared__ float parts[2][few_warps][tiles][warp][4];
+  auto* const rows = reinterpret_cast<Bf16*>(shared);
+  const int lane = static_cast<int>(threadIdx.x) % warp;
+  const int own_warp = static_cast<int>(threadIdx.x) / warp;
+  const int units = static_cast<int>(product.columns) / unit_columns;
+  const int steps = (units + few_warps * units_at_once - 1) / (few_warps * units_at_once);
+  const int stride = static_cast<int>(product.columns) + row_padding;
+  const std::int64_t feature_tiles = product.features / tile_features;
+
+  // Two fetches are under way, each into registers of its own: none is moved, because a move would wait for
+  // it.
+  Cursor ahead{static_cast<std::int64_t>(blockIdx.x), 0};
+  const auto fetch_ahead = [&](Fetched& fetched) {
+    if (ahead.tile < feature_tiles) {
+      fetch(fetched, weights_of(product, ahead.tile, lane), ahead.step * few_warps * units_at_once + own_warp,
+            units);
+    }
+    ahead.advance(steps);
+  };
+  Fetched even{};
+  Fetched odd{};
+  fetch_ahead(even);
+  fetch_ahead(odd);
+  let_next_start();
+  wait_for_earlier();
+  if (product.stream != nullptr) {
+    fill_normed(product, rows, stride, sums_of_warps);
+  } else {
+    fill_copied(product, rows, stride);
+  }
+  __syncthreads();
+  const Bf16* values[tiles];
+#pragma unroll
+  for (int i = 0; i < tiles; ++i)
+    values[i] = rows + min(i * 8 + lane / 4, product.rows - 1) * stride + lane % 4 * 8;
+
+  float sums[tiles][4] = {};
+  Cursor at{static_cast<std::int64_t>(blockIdx.x), 0};
+  int turn = 0;
+  const auto take_step = [&](Fetched& fetched) {
+    multiply<tiles>(sums, fetched, values, at.step * few_warps * units_at_once + own_warp, units);
+    fetch_ahead(fetched);
+    if (at.step + 1 == steps) {
+#pragma unroll
+      for (int i = 0; i < tiles; ++i) {
+        write4(parts[turn][own_warp][i][lane], make_float4(sums[i][0], sums[i][1], sums[i][2], sums[i][3]));
+#pragma unroll
+        for (int j = 0; j < 4; ++j) sums[i][j] = 0;
+      }
+      __syncthreads();
+      finish_tile<tiles>(product, at.tile, parts[turn]);
+      turn ^= 1;
+    }
+    at.advance(steps);
+  };
+  while (at.tile < feature_tiles) {
+    take_step(even);
+    if (at.tile < feature_tiles) take_step(odd);
+  }
+}
+
+std::size_t row_bytes(std::int32_t rows, std::int64_t columns) {
+  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns + row_padding) * sizeof(Bf16);
+}
+
+// Of the device that is current; what cannot be asked is 0.
+unsigned asked(cudaDeviceAttr attribute) {
+  int device = 0;
+  int value = 0;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&value, attribute, device) != cudaSuccess)
+    return 0;
+  return static_cast<unsigned>(value);
+}
+
+// What a block of threads may have for its rows, beside what the kernels have for themselves.
+std::size_t row_bytes_max() {
+  constexpr std::size_t parts_bytes = 2 * few_warps * 2 * warp * 4 * sizeof(float) + 1024;
+  const std::size_t all = asked(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  return all > parts_bytes ? all - parts_bytes : 0;
+}
+
+}  // namespace
+
+bool fits_few(std::int32_t rows, std::int64_t columns) {
+  return rows <= few_rows_max && row_bytes(rows, columns) <= row_bytes_max();
+}
+
+void multiply_few(const FewProduct& product, const Queue& queue) {
+  const auto kernel = product.rows <= 8 ? few_kernel<1> : few_kernel<2>;
+  // Always the most: what a recorded step needs must not be taken back by a smaller one.
+  static_cast<void>(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         static_cast<int>(row_bytes_max())));
+  const auto tiles = static_cast<unsigned>(product.features / tile_features);
+  const unsigned shares = max(1U, asked(cudaDevAttrMultiProcessorCount));
+  launch(kernel, dim3(min(tiles, shares)), few_threads, row_bytes(product.rows, product.columns), queue,
+         product);
+}
+
+}  // namespace tutti::serve::cuda

@@ -1,0 +1,149 @@
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include "serve/cuda/model.hpp"
+#include "serve/cuda/scratch.hpp"
+#include "serve/cuda/sizes.hpp"
+#include "serve/cuda/weights.hpp"
+
+namespace tutti::serve::cuda {
+namespace {
+
+constexpr std::uint64_t gigabyte = 1'000'000'000;
+constexpr int multiprocessors = 132;
+
+model::Shape llama_1b() {
+  return {.model_type = "llama",
+          .vocabulary = 32000,
+          .layers = 22,
+          .hidden = 2048,
+          .heads = 32,
+          .kv_heads = 4,
+          .head_size = 64,
+          .intermediate = 5632,
+          .context = 2048,
+          .norm = model::Norm::rms,
+          .activation = model::Activation::silu,
+          .gated = true,
+          .tied = false};
+}
+
+TEST(PlanMemory, FillsItsBudgetWithBlocks) {
+  const model::Shape shape = llama_1b();
+  // A position: keys and values of 22 layers, 4 heads and 64 numbers of two bytes.
+  constexpr std::uint64_t block_bytes = 16 * 2 * 22 * 4 * 64 * 2;
+  const auto plan = plan_memory(shape, {}, 100 * gigabyte, multiprocessors);
+  ASSERT_TRUE(plan) << plan.error().text();
+  EXPECT_EQ(plan->context, 2048);
+  EXPECT_EQ(plan->cache_bytes, static_cast<std::uint64_t>(plan->blocks + 1) * block_bytes);
+  const std::uint64_t taken = plan->weights_bytes + plan->scratch_bytes + plan->cache_bytes;
+  EXPECT_LE(taken, 90 * gigabyte);
+  EXPECT_GE(taken, 88 * gigabyte);
+  const auto told = plan_memory(shape, {.memory_bytes = 8 * gigabyte}, 100 * gigabyte, multiprocessors);
+  ASSERT_TRUE(told) << told.error().text();
+  EXPECT_LE(told->weights_bytes + told->scratch_bytes + told->cache_bytes, 8 * gigabyte);
+  const auto few = plan_memory(shape, {.blocks_max = 300}, 100 * gigabyte, multiprocessors);
+  ASSERT_TRUE(few);
+  EXPECT_EQ(few->blocks, 300);
+}
+
+TEST(PlanMemory, CountsEachWeightOnce) {
+  const model::Shape shape = llama_1b();
+  const auto plan = plan_memory(shape, {}, 100 * gigabyte, multiprocessors);
+  ASSERT_TRUE(plan);
+  const auto parameters = static_cast<std::uint64_t>(model::parameters(shape));
+  EXPECT_GE(plan->weights_bytes, 2 * parameters);
+  EXPECT_LE(plan->weights_bytes, 2 * parameters + gigabyte / 100);
+  const auto floats = plan_memory(shape, {.type = Type::f32}, 100 * gigabyte, multiprocessors);
+  ASSERT_TRUE(floats);
+  EXPECT_GE(floats->weights_bytes, 4 * parameters);
+}
+
+TEST(PlanMemory, RefusesWhatDoesNotFit) {
+  const model::Shape shape = llama_1b();
+  const auto refused = [&](const Options& options, std::uint64_t free_bytes) {
+    const auto plan = plan_memory(shape, options, free_bytes, multiprocessors);
+    return plan ? std::string() : plan.error().message();
+  };
+  EXPECT_NE(refused({}, 2 * gigabyte).find("the model takes"), std::string::npos);
+  EXPECT_NE(refused({.memory_bytes = 9 * gigabyte}, 8 * gigabyte), "");
+  EXPECT_NE(refused({.blocks_max = 100}, 100 * gigabyte).find("one sequence of 2048 tokens"),
+            std::string::npos);
+  EXPECT_EQ(refused({.context_max = 1600, .blocks_max = 100}, 100 * gigabyte), "");
+  EXPECT_NE(refused({.step_tokens_max = 0}, 100 * gigabyte), "");
+  EXPECT_NE(refused({.step_tokens_max = 8, .step_rows_max = 9}, 100 * gigabyte), "");
+  EXPECT_NE(refused({.step_rows_max = 1 << 20}, 100 * gigabyte), "");
+  EXPECT_NE(refused({.memory_share = 0}, 100 * gigabyte), "");
+  model::Shape wide = shape;
+  wide.hidden = 16'448;
+  EXPECT_FALSE(plan_memory(wide, {}, 1000 * gigabyte, multiprocessors));
+}
+
+TEST(WeightLayout, HasEveryRowOfEveryTensorOnce) {
+  model::Shape shape = llama_1b();
+  shape.layers = 2;
+  shape.hidden = 60;
+  shape.intermediate = 100;
+  shape.vocabulary = 101;
+  shape.qkv_bias = true;
+  shape.experts = {.count = 3, .chosen = 2, .intermediate = 40, .dense_layers = {1}};
+  const WeightLayout layout(shape, Type::bf16, Arena());
+  std::map<std::string, std::int64_t> rows;
+  for (const WeightPiece& piece : layout.pieces()) {
+    EXPECT_EQ(piece.first_row, rows[piece.tensor]) << piece.tensor;
+    rows[piece.tensor] += piece.rows;
+  }
+  std::size_t tensors = 0;
+  for (const model::Unit& unit : model::units(shape)) {
+    for (const model::Tensor& tensor : unit.tensors) {
+      EXPECT_EQ(rows[tensor.name], tensor.shape[0]) << tensor.name;
+      ++tensors;
+    }
+  }
+  EXPECT_EQ(rows.size(), tensors);
+  EXPECT_EQ(layout.weights().layers[0].experts.each.size(), 3U);
+  EXPECT_TRUE(layout.weights().layers[1].experts.each.empty());
+  EXPECT_EQ(layout.weights().layers[1].feed_forward.up.rows, 2 * 128);
+}
+
+TEST(WeightLayout, PutsPartsOfAMatrixBelowEachOther) {
+  const model::Shape shape = llama_1b();
+  std::vector<std::byte> memory(1);  // nothing is written
+  const WeightLayout layout(shape, Type::bf16, Arena(memory.data()));
+  std::map<std::string, const WeightPiece*> first;
+  for (const WeightPiece& piece : layout.pieces()) first.try_emplace(piece.tensor, &piece);
+  const auto place = [&](const char* name) {
+    return static_cast<std::byte*>(first.at(std::string("model.layers.0.") + name)->to);
+  };
+  EXPECT_EQ(place("self_attn.k_proj.weight") - place("self_attn.q_proj.weight"), 2048 * 2048 * 2);
+  EXPECT_EQ(place("self_attn.v_proj.weight") - place("self_attn.k_proj.weight"), 256 * 2048 * 2);
+  EXPECT_EQ(place("mlp.up_proj.weight") - place("mlp.gate_proj.weight"), 5632 * 2048 * 2);
+}
+
+TEST(Sizes, ProductsComeInFewNumbersOfTokens) {
+  std::int64_t before = 0;
+  int numbers = 0;
+  for (std::int64_t tokens = 1; tokens <= 4096; ++tokens) {
+    const std::int64_t now = product_tokens(tokens);
+    EXPECT_GE(now, tokens);
+    EXPECT_GE(now, before);
+    if (now != before) ++numbers;
+    before = now;
+  }
+  EXPECT_LE(numbers, 70);
+  EXPECT_EQ(product_tokens(256), 256);
+}
+
+TEST(Model, WithoutAGpuSaysSo) {
+  if (devices() > 0) GTEST_SKIP() << "there is a GPU here: `tutti-worker check-serve` uses it";
+  model::Shape shape = llama_1b();
+  shape.layers = 1;
+  const auto made = make_model(shape, {}, [](auto&&...) -> Result<> { return {}; });
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code(), ErrorCode::failed);
+  EXPECT_FALSE(made.error().remedy().empty());
+}
+
+}  // namespace
+}  // namespace tutti::serve::cuda

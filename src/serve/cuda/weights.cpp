@@ -1,0 +1,161 @@
+#include "serve/cuda/weights.hpp"
+
+#include <algorithm>
+
+#include "learn/model/names.hpp"
+#include "serve/cuda/sizes.hpp"
+
+namespace tutti::serve::cuda {
+namespace {
+
+// Elements that one thread reads and copies at a time.
+constexpr std::int64_t piece_elements = std::int64_t{1} << 20;
+
+void* behind(void* data, std::int64_t elements, Type type) {
+  return data == nullptr
+             ? nullptr
+             : static_cast<std::byte*>(data) + static_cast<std::size_t>(elements) * bytes_of(type);
+}
+
+}  // namespace
+
+WeightLayout::WeightLayout(const model::Shape& shape, Type type, Arena arena)
+    : shape_(shape), type_(type), arena_(arena) {
+  const model::Names names = model::names_of(shape_);
+  const auto looked_up = [&](const std::string& part, std::int64_t rows) {
+    return matrix({model::weight_of(part)}, rows, padded(rows), shape_.hidden);
+  };
+  weights_.embedding = looked_up(names.embedding, shape_.vocabulary);
+  if (shape_.learned_positions) {
+    weights_.positions = looked_up(names.positions, shape_.context);
+  } else {
+    weights_.frequencies = arena_.take<double>(shape_.head_size / 2);
+  }
+  for (std::int64_t layer = 0; layer < shape_.layers; ++layer) weights_.layers.push_back(layer_of(layer));
+  weights_.norm = norm(names.norm);
+  weights_.head = shape_.tied ? weights_.embedding : looked_up(names.head, shape_.vocabulary);
+}
+
+// Several tensors, one below the other, each with the rows of `padded_each`.
+Matrix WeightLayout::matrix(const std::vector<std::string>& tensors, std::int64_t rows_each,
+                            std::int64_t padded_each, std::int64_t columns) {
+  Matrix made{.rows = static_cast<std::int64_t>(tensors.size()) * padded_each, .columns = padded(columns)};
+  made.data = arena_.take_bytes(static_cast<std::size_t>(made.rows * made.columns) * bytes_of(type_));
+  for (std::size_t at = 0; at < tensors.size(); ++at) {
+    add_rows(tensors[at], rows_each, columns, made.columns, type_,
+             behind(made.data, static_cast<std::int64_t>(at) * padded_each * made.columns, type_));
+  }
+  return made;
+}
+
+void WeightLayout::add_rows(const std::string& tensor, std::int64_t rows, std::int64_t columns,
+                            std::int64_t stride, Type type, void* to) {
+  const std::int64_t step = std::max<std::int64_t>(1, piece_elements / stride);
+  for (std::int64_t row = 0; row < rows; row += step) {
+    pieces_.push_back({.tensor = tensor,
+                       .first_row = row,
+                       .rows = std::min(step, rows - row),
+                       .columns = columns,
+                       .stride = stride,
+                       .type = type,
+                       .to = behind(to, row * stride, type)});
+  }
+}
+
+// Vectors side by side, the n-th from places[n] on.
+float* WeightLayout::vector(const std::vector<std::string>& tensors, const std::vector<std::int64_t>& counts,
+                            const std::vector<std::int64_t>& places) {
+  float* const made = arena_.take<float>(padded(places.back() + counts.back()));
+  for (std::size_t at = 0; at < tensors.size(); ++at) {
+    pieces_.push_back({.tensor = tensors[at],
+                       .rows = counts[at],
+                       .columns = 1,
+                       .stride = 1,
+                       .type = Type::f32,
+                       .to = behind(made, places[at], Type::f32)});
+  }
+  return made;
+}
+
+NormWeights WeightLayout::norm(const std::string& part) {
+  NormWeights made{.scale = vector({model::weight_of(part)}, {shape_.hidden}, {0})};
+  if (shape_.norm == model::Norm::layer) made.bias = vector({model::bias_of(part)}, {shape_.hidden}, {0});
+  return made;
+}
+
+FeedForwardWeights WeightLayout::feed_forward(const std::string& gate, const std::string& up,
+                                              const std::string& down, std::int64_t width) {
+  std::vector<std::string> weights{model::weight_of(up)};
+  std::vector<std::string> biases{model::bias_of(up)};
+  std::vector<std::int64_t> counts{width};
+  std::vector<std::int64_t> places{0};
+  if (shape_.gated) {
+    weights.insert(weights.begin(), model::weight_of(gate));
+    biases.insert(biases.begin(), model::bias_of(gate));
+    counts.push_back(width);
+    places.push_back(padded(width));
+  }
+  FeedForwardWeights made;
+  made.up = matrix(weights, width, padded(width), shape_.hidden);
+  made.down = matrix({model::weight_of(down)}, shape_.hidden, padded(shape_.hidden), width);
+  if (!shape_.mlp_bias) return made;
+  made.up_bias = vector(biases, counts, places);
+  made.down_bias = vector({model::bias_of(down)}, {shape_.hidden}, {0});
+  return made;
+}
+
+LayerWeights WeightLayout::layer_of(std::int64_t layer) {
+  const model::LayerNames names = model::names_of_layer(shape_, layer);
+  const std::int64_t queries = shape_.heads * shape_.head_size;
+  const std::int64_t keys = shape_.kv_heads * shape_.head_size;
+  LayerWeights made;
+  made.attention_norm = norm(names.attention_norm);
+  made.qkv = {.rows = Sizes(shape_).qkv, .columns = padded(shape_.hidden)};
+  made.qkv.data =
+      arena_.take_bytes(static_cast<std::size_t>(made.qkv.rows * made.qkv.columns) * bytes_of(type_));
+  const std::vector<std::string> parts{names.queries, names.keys, names.values};
+  const std::vector<std::int64_t> counts{queries, keys, keys};
+  const std::vector<std::int64_t> places{0, queries, queries + keys};
+  std::vector<std::string> biases;
+  for (std::size_t at = 0; at < parts.size(); ++at) {
+    add_rows(model::weight_of(parts[at]), counts[at], shape_.hidden, made.qkv.columns, type_,
+             behind(made.qkv.data, places[at] * made.qkv.columns, type_));
+    biases.push_back(model::bias_of(parts[at]));
+  }
+  if (shape_.qkv_bias) made.qkv_bias = vector(biases, counts, places);
+  if (shape_.qk_norm) {
+    made.query_norm = vector({model::weight_of(names.query_norm)}, {shape_.head_size}, {0});
+    made.key_norm = vector({model::weight_of(names.key_norm)}, {shape_.head_size}, {0});
+  }
+  made.output = matrix({model::weight_of(names.output)}, shape_.hidden, padded(shape_.hidden), queries);
+  if (shape_.output_bias) made.output_bias = vector({model::bias_of(names.output)}, {shape_.hidden}, {0});
+  made.feed_forward_norm = norm(names.feed_forward_norm);
+  if (shape_.has_experts(layer)) {
+    made.experts = experts_of(layer, names.router);
+  } else {
+    const auto& part = names.feed_forward;
+    made.feed_forward = feed_forward(part.gate, part.up, part.down, shape_.intermediate);
+  }
+  return made;
+}
+
+ExpertWeights WeightLayout::experts_of(std::int64_t layer, const std::string& router) {
+  const std::int64_t count = shape_.experts.count;
+  const std::int64_t stride = padded(shape_.hidden);
+  ExpertWeights made;
+  // Always floats: it decides.
+  made.router = arena_.take<float>(count * stride);
+  add_rows(model::weight_of(router), count, shape_.hidden, stride, Type::f32, made.router);
+  for (std::int64_t expert = 0; expert < count; ++expert) {
+    const auto part = model::names_of_expert(shape_, layer, expert);
+    made.each.push_back(feed_forward(part.gate, part.up, part.down, shape_.experts.intermediate));
+  }
+  made.up = arena_.take<const void*>(count);
+  made.down = arena_.take<const void*>(count);
+  if (!shape_.mlp_bias) return made;
+  made.up_bias = arena_.take<const float*>(count);
+  made.down_bias = arena_.take<const float*>(count);
+  return made;
+}
+
+}  // namespace tutti::serve::cuda

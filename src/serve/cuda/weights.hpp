@@ -1,0 +1,105 @@
+// The tensors of a model in the memory of a device: where each lies, and which rows of which tensor belong
+// there. Pure but for what the pointers point to.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "learn/model/shape.hpp"
+#include "serve/cuda/arena.hpp"
+#include "serve/cuda/kernels/kernels.hpp"
+
+namespace tutti::serve::cuda {
+
+struct Matrix {
+  void* data = nullptr;
+  std::int64_t rows = 0;  // both with the padding
+  std::int64_t columns = 0;
+};
+
+struct NormWeights {
+  float* scale = nullptr;
+  float* bias = nullptr;  // null: none
+};
+
+struct FeedForwardWeights {
+  Matrix up;  // below the gate where there is one
+  float* up_bias = nullptr;
+  Matrix down;
+  float* down_bias = nullptr;
+};
+
+// Of all experts of a layer: lists on the device, and what they hold.
+struct ExpertWeights {
+  float* router = nullptr;
+  std::vector<FeedForwardWeights> each;
+  const void** up = nullptr;
+  const void** down = nullptr;
+  const float** up_bias = nullptr;  // null: none
+  const float** down_bias = nullptr;
+};
+
+struct LayerWeights {
+  NormWeights attention_norm;
+  Matrix qkv;
+  float* qkv_bias = nullptr;
+  float* query_norm = nullptr;
+  float* key_norm = nullptr;
+  Matrix output;
+  float* output_bias = nullptr;
+  NormWeights feed_forward_norm;
+  FeedForwardWeights feed_forward;  // of a layer without experts
+  ExpertWeights experts;
+};
+
+struct Weights {
+  Matrix embedding;
+  Matrix positions;  // where they are learned
+  std::vector<LayerWeights> layers;
+  NormWeights norm;
+  Matrix head;                    // may be the embedding
+  double* frequencies = nullptr;  // where positions are turned
+};
+
+// Some rows of a tensor, and where they belong.
+struct WeightPiece {
+  std::string tensor;
+  std::int64_t first_row = 0;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;  // 1 of a vector
+  std::int64_t stride = 0;   // elements from row to row on the device
+  Type type = Type::f32;
+  void* to = nullptr;
+};
+
+// Lays a model out. Done twice: to count, and with the memory.
+class WeightLayout {
+ public:
+  WeightLayout(const model::Shape& shape, Type type, Arena arena);
+
+  const Weights& weights() const { return weights_; }
+  const std::vector<WeightPiece>& pieces() const { return pieces_; }
+  std::size_t bytes() const { return arena_.used(); }
+
+ private:
+  Matrix matrix(const std::vector<std::string>& tensors, std::int64_t rows_each, std::int64_t padded_each,
+                std::int64_t columns);
+  void add_rows(const std::string& tensor, std::int64_t rows, std::int64_t columns, std::int64_t stride,
+                Type type, void* to);
+  float* vector(const std::vector<std::string>& tensors, const std::vector<std::int64_t>& counts,
+                const std::vector<std::int64_t>& places);
+  NormWeights norm(const std::string& part);
+  FeedForwardWeights feed_forward(const std::string& gate, const std::string& up, const std::string& down,
+                                  std::int64_t width);
+  LayerWeights layer_of(std::int64_t layer);
+  ExpertWeights experts_of(std::int64_t layer, const std::string& router);
+
+  const model::Shape& shape_;
+  Type type_;
+  Arena arena_;
+  Weights weights_;
+  std::vector<WeightPiece> pieces_;
+};
+
+}  // namespace tutti::serve::cuda
