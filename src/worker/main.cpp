@@ -27,8 +27,8 @@ constexpr const char* usage_text =
     "       tutti-worker check-train  compares the trainer's arithmetic with libtorch's on this machine\n"
     "       tutti-worker check-serve [FOLDER]   compares a GPU's answers with the CPU's, or with a peer's in "
     "FOLDER\n"
-    "       tutti-worker bench-serve  how fast the first GPU answers: 1.1 billion random weights\n"
-    "       tutti-worker bench-serve-ways   the same steps with each feature of them switched off\n"
+    "       tutti-worker bench-serve [ways|kernels]   how fast the first GPU answers: 1.1 billion random "
+    "weights\n"
     "       tutti-worker train RUN [BYTES [FILE]]   as a rank of a job that has so much memory: trains what "
     "FILE or RUN/recipe.json says; `tutti train` submits it\n"
     "       tutti-worker model MODEL OPTIONS   computes for a `tutti engine`, which starts it\n";
@@ -90,19 +90,18 @@ int main(int argc, char** argv) {
   if (word == "model") return exit_code(tutti::worker::host_model(rest));
   if (word == "check-serve" && rest.size() == 1)
     return exit_code(tutti::serve::check_folder(rest.front(), print_line));
+  if (word == "bench-serve" && rest.size() <= 1)
+    return exit_code(tutti::serve::bench_gpu(rest.empty() ? "" : rest.front(), print_line));
   if (rest.empty()) {
     if (word == "--version") return print_version();
     if (word == "check") return check();
     if (word == "check-comm") return check_comm();
     if (word == "check-train") return exit_code(tutti::train::check(print_line));
     if (word == "check-serve") return exit_code(tutti::serve::check_gpu(print_line));
-    if (word == "bench-serve") return exit_code(tutti::serve::bench_gpu(print_line));
-    if (word == "bench-serve-ways") return exit_code(tutti::serve::bench_gpu_ways(print_line));
     if (word == "--help" || word == "help") return std::fputs(usage_text, stdout) < 0 ? 1 : 0;
   }
-  const std::vector<std::string> known{"--version",   "check",       "check-comm",       "check-train",
-                                       "check-serve", "bench-serve", "bench-serve-ways", "train",
-                                       "model",       "--help"};
+  const std::vector<std::string> known{"--version",   "check", "check-comm", "check-train", "check-serve",
+                                       "bench-serve", "train", "model",      "--help"};
   const bool is_known = std::find(known.begin(), known.end(), word) != known.end();
   return report(
       tutti::invalid(is_known ? "'" + word + "' has other arguments" : "unknown word '" + word + "'")

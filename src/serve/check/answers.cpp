@@ -1,4 +1,5 @@
 // Many requests at once on a GPU, through the engine, beside the same ones alone.
+#include <algorithm>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -36,7 +37,8 @@ std::vector<Request> made_requests(const model::Shape& shape) {
       request.prompt.push_back(static_cast<Token>(
           drawn(2'000'000 + at * 100 + token, static_cast<std::size_t>(shape.vocabulary))));
     }
-    request.tokens_max = static_cast<std::int32_t>(drawn(at * 10 + 4, 40)) + 1;
+    const auto room = static_cast<std::size_t>(shape.context) - request.prompt.size();
+    request.tokens_max = static_cast<std::int32_t>(drawn(at * 10 + 4, std::min<std::size_t>(room, 40))) + 1;
     all.push_back(std::move(request));
   }
   return all;
@@ -78,12 +80,13 @@ Result<> check_family(const cpu::Family& family, const Print& print) {
   if (!alone) return std::move(alone).error();
   auto together = made();
   if (!together) return std::move(together).error();
-  Engine engine(std::move(*together), {.sequences_max = 24, .drafts_max = 4},
-                [](Token) { return std::string_view("x"); });
   const auto all = made_requests(family.shape);
   std::mutex mutex;
   std::vector<std::vector<Token>> answers(all.size());
   std::string problem;
+  // Behind what its receivers write to: it may end before all of them are done.
+  Engine engine(std::move(*together), {.sequences_max = 24, .drafts_max = 4},
+                [](Token) { return std::string_view("x"); });
   for (std::size_t at = 0; at < all.size(); ++at) {
     const auto id = engine.submit(all[at], [&, at](Piece&& piece) {
       const std::lock_guard lock(mutex);

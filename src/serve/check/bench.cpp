@@ -207,9 +207,7 @@ Result<> bench_engine(Engine& engine, int count, int answer_tokens, int turn, co
   return {};
 }
 
-}  // namespace
-
-Result<> bench_gpu(const Print& print) {
+Result<> bench_all(const Print& print) {
   const double before = process_seconds();
   const auto start = Clock::now();
   const cuda::Options usual{.step_tokens_max = 4096, .step_rows_max = 256};
@@ -239,7 +237,7 @@ Result<> bench_gpu(const Print& print) {
 }
 
 // Each feature of the steps switched off, beside all of them.
-Result<> bench_gpu_ways(const Print& print) {
+Result<> bench_ways(const Print& print) {
   struct Way {
     const char* name;
     cuda::Options options;
@@ -259,6 +257,25 @@ Result<> bench_gpu_ways(const Print& print) {
     }
   }
   return {};
+}
+
+Result<> bench_kernels(const Print& print) {
+  auto model = cuda::make_model(
+      llama_1b(), {.step_rows_max = 256, .graphs = false, .overlaps = false, .tunes = false}, random_rows);
+  if (!model) return std::move(model).error();
+  for (const int rows : {1, 64, 256}) {
+    if (auto time = step_milliseconds(**model, rows, 256, 2); !time) return std::move(time).error();
+  }
+  return bench_prompt(**model, 2048, print);
+}
+
+}  // namespace
+
+Result<> bench_gpu(const std::string& part, const Print& print) {
+  if (part.empty()) return bench_all(print);
+  if (part == "ways") return bench_ways(print);
+  if (part == "kernels") return bench_kernels(print);
+  return invalid("'" + part + "' is no part of it").remedy("`ways` or `kernels`, or nothing");
 }
 
 }  // namespace tutti::serve

@@ -19,9 +19,10 @@ Result<> check_gpu(const Print& print);
 // A model of a folder in which bench/peers/transformers_logits.py has left what it says.
 Result<> check_folder(const std::string& folder, const Print& print);
 
-// A Llama shape of 1.1 billion random weights: how long a token takes, and how many come a second.
-Result<> bench_gpu(const Print& print);
-// The same steps with each feature of them switched off.
-Result<> bench_gpu_ways(const Print& print);
+// A Llama shape of 1.1 billion random weights, by part:
+//   ""       how long a token takes, and how many come a second
+//   ways     the same steps with each feature of them switched off
+//   kernels  some steps, kernel by kernel, for a profiler to look at
+Result<> bench_gpu(const std::string& part, const Print& print);
 
 }  // namespace tutti::serve

@@ -10,11 +10,13 @@ namespace {
 
 constexpr int few_warps = 8;
 constexpr int few_threads = few_warps * warp;
-constexpr int unit_columns = 64;  // that a warp takes at a time
+constexpr unsigned few_blocks = 2;  // on a multiprocessor: one fetches while the other finishes
+constexpr int unit_columns = 64;    // that a warp takes at a time
 constexpr int units_at_once = 2;
 constexpr int tile_features = 16;
 constexpr int row_padding = 32;  // elements: two rows side by side are in different banks
 static_assert(row_elements % unit_columns == 0);
+static_assert(few_rows_max <= 8, "the columns of one product of a warp");
 
 struct Fetched {
   uint4 low[units_at_once][2];   // row lane / 4 of the tile
@@ -61,20 +63,15 @@ __device__ void fetch(Fetched& fetched, const Weights& weights, int first, int u
   }
 }
 
-template <int tiles>
-__device__ void multiply(float (&sums)[tiles][4], const Fetched& fetched, const Bf16* (&rows)[tiles],
-                         int first, int units) {
+__device__ void multiply(float (&sums)[4], const Fetched& fetched, const Bf16* row, int first, int units) {
 #pragma unroll
   for (int u = 0; u < units_at_once; ++u) {
     const int unit = first + u * few_warps;
     if (unit >= units) continue;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-#pragma unroll
-      for (int i = 0; i < tiles; ++i) {
-        const uint4 values = *reinterpret_cast<const uint4*>(rows[i] + unit * unit_columns + half * 32);
-        multiply_wide(sums[i], fetched.low[u][half], fetched.high[u][half], values);
-      }
+      const uint4 values = *reinterpret_cast<const uint4*>(row + unit * unit_columns + half * 32);
+      multiply_wide(sums, fetched.low[u][half], fetched.high[u][half], values);
     }
   }
 }
@@ -152,28 +149,25 @@ __device__ void fill_copied(const FewProduct& product, Bf16* rows, int stride) {
 
 // What the warps have summed of a tile: one number of one row and feature, in the order in which lanes have
 // them.
-template <int tiles>
-__device__ float total_of(const float (*parts)[tiles][warp][4], int row, int feature) {
-  const int lane = feature % 8 * 4 + row % 8 / 2;
+__device__ float total_of(const float (*parts)[warp][4], int row, int feature) {
+  const int lane = feature % 8 * 4 + row / 2;
   const int at = feature / 8 * 2 + row % 2;
   float total = 0;
 #pragma unroll
-  for (int i = 0; i < few_warps; ++i) total += parts[i][row / 8][lane][at];
+  for (int i = 0; i < few_warps; ++i) total += parts[i][lane][at];
   return total;
 }
 
-template <int tiles>
-__device__ void finish_tile(const FewProduct& product, std::int64_t tile,
-                            const float (*parts)[tiles][warp][4]) {
+__device__ void finish_tile(const FewProduct& product, std::int64_t tile, const float (*parts)[warp][4]) {
   const int features = product.gated ? tile_features / 2 : tile_features;
   for (int at = static_cast<int>(threadIdx.x); at < product.rows * features; at += few_threads) {
     const int row = at / features;
     const std::int64_t feature = tile * features + at % features;
-    float value = total_of<tiles>(parts, row, at % features);
+    float value = total_of(parts, row, at % features);
     if (product.bias != nullptr) value += product.bias[feature];
     value = bent(product.activation, value);
     if (product.gated) {
-      float beside = total_of<tiles>(parts, row, at % features + tile_features / 2);
+      float beside = total_of(parts, row, at % features + tile_features / 2);
       if (product.bias != nullptr) beside += product.bias[product.features / 2 + feature];
       value *= beside;
     }
@@ -188,12 +182,11 @@ __device__ void finish_tile(const FewProduct& product, std::int64_t tile,
   }
 }
 
-template <int tiles>
-__global__ void __launch_bounds__(few_threads, 2) few_kernel(FewProduct product) {
+__global__ void __launch_bounds__(few_threads, few_blocks) few_kernel(FewProduct product) {
   unsigned char* const shared = dynamic_memory();
   __shared__ float sums_of_warps[few_warps];
   // Of two tiles of features in turn: one is finished while the next is summed.
-  alignas(16) __shared__ float parts[2][few_warps][tiles][warp][4];
+  alignas(16) __shared__ float parts[2][few_warps][warp][4];
   auto* const rows = reinterpret_cast<Bf16*>(shared);
   const int lane = static_cast<int>(threadIdx.x) % warp;
   const int own_warp = static_cast<int>(threadIdx.x) / warp;
@@ -224,26 +217,20 @@ __global__ void __launch_bounds__(few_threads, 2) few_kernel(FewProduct product)
     fill_copied(product, rows, stride);
   }
   __syncthreads();
-  const Bf16* values[tiles];
-#pragma unroll
-  for (int i = 0; i < tiles; ++i)
-    values[i] = rows + min(i * 8 + lane / 4, product.rows - 1) * stride + lane % 4 * 8;
+  const Bf16* const values = rows + min(lane / 4, product.rows - 1) * stride + lane % 4 * 8;
 
-  float sums[tiles][4] = {};
+  float sums[4] = {};
   Cursor at{static_cast<std::int64_t>(blockIdx.x), 0};
   int turn = 0;
   const auto take_step = [&](Fetched& fetched) {
-    multiply<tiles>(sums, fetched, values, at.step * few_warps * units_at_once + own_warp, units);
+    multiply(sums, fetched, values, at.step * few_warps * units_at_once + own_warp, units);
     fetch_ahead(fetched);
     if (at.step + 1 == steps) {
+      write4(parts[turn][own_warp][lane], make_float4(sums[0], sums[1], sums[2], sums[3]));
 #pragma unroll
-      for (int i = 0; i < tiles; ++i) {
-        write4(parts[turn][own_warp][i][lane], make_float4(sums[i][0], sums[i][1], sums[i][2], sums[i][3]));
-#pragma unroll
-        for (int j = 0; j < 4; ++j) sums[i][j] = 0;
-      }
+      for (float& sum : sums) sum = 0;
       __syncthreads();
-      finish_tile<tiles>(product, at.tile, parts[turn]);
+      finish_tile(product, at.tile, parts[turn]);
       turn ^= 1;
     }
     at.advance(steps);
@@ -270,7 +257,7 @@ unsigned asked(cudaDeviceAttr attribute) {
 
 // What a block of threads may have for its rows, beside what the kernels have for themselves.
 std::size_t row_bytes_max() {
-  constexpr std::size_t parts_bytes = 2 * few_warps * 2 * warp * 4 * sizeof(float) + 1024;
+  constexpr std::size_t parts_bytes = 2 * few_warps * warp * 4 * sizeof(float) + 1024;
   const std::size_t all = asked(cudaDevAttrMaxSharedMemoryPerBlockOptin);
   return all > parts_bytes ? all - parts_bytes : 0;
 }
@@ -282,13 +269,12 @@ bool fits_few(std::int32_t rows, std::int64_t columns) {
 }
 
 void multiply_few(const FewProduct& product, const Queue& queue) {
-  const auto kernel = product.rows <= 8 ? few_kernel<1> : few_kernel<2>;
   // Always the most: what a recorded step needs must not be taken back by a smaller one.
-  static_cast<void>(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+  static_cast<void>(cudaFuncSetAttribute(few_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                          static_cast<int>(row_bytes_max())));
   const auto tiles = static_cast<unsigned>(product.features / tile_features);
-  const unsigned shares = max(1U, asked(cudaDevAttrMultiProcessorCount));
-  launch(kernel, dim3(min(tiles, shares)), few_threads, row_bytes(product.rows, product.columns), queue,
+  const unsigned shares = max(1U, asked(cudaDevAttrMultiProcessorCount)) * few_blocks;
+  launch(few_kernel, dim3(min(tiles, shares)), few_threads, row_bytes(product.rows, product.columns), queue,
          product);
 }
 

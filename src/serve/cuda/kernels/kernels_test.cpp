@@ -212,7 +212,7 @@ TEST(Few, ProductsAreThoseOfTheFormula) {
   Numbers numbers;
   const auto weights = numbers.bf16(features * columns, 0.03F);
   const auto bias = numbers.floats(features, 1);
-  for (const std::int32_t rows : {1, 3, 8, 9, 16}) {
+  for (const std::int32_t rows : {1, 3, 4}) {
     const auto values = numbers.bf16(rows * columns, 1);
     std::vector<double> exact;
     for (const Bits bits : values) exact.push_back(static_cast<double>(widened(bits)));
@@ -256,7 +256,7 @@ TEST(Few, NormsItsRowsAndGatesItsFeatures) {
   auto shift = numbers.floats(columns, 1);
   std::fill(scale.begin() + own_columns, scale.end(), 0.0F);
   std::fill(shift.begin() + own_columns, shift.end(), 0.0F);
-  for (const std::int32_t rows : {1, 2, 5, 11}) {
+  for (const std::int32_t rows : {1, 2, 4}) {
     auto stream = numbers.floats(rows * columns, 2);
     for (std::int32_t row = 0; row < rows; ++row)
       std::fill(stream.begin() + row * columns + own_columns, stream.begin() + (row + 1) * columns, 0.0F);
