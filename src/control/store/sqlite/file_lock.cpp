@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "base/id.hpp"
@@ -13,6 +15,9 @@
 
 namespace tutti::store {
 namespace {
+
+constexpr int lock_tries_max = 50;
+constexpr auto lock_tries_apart = std::chrono::milliseconds(20);
 
 Error in_use(int descriptor) {
   char buffer[32];
@@ -32,13 +37,23 @@ Result<> write_pid(int descriptor) {
   return {};
 }
 
+// Whoever was killed lets go only when the system has taken its memory back, which may be after its heir has
+// started.
+bool lock_soon(int descriptor) {
+  for (int tries = 0; flock(descriptor, LOCK_EX | LOCK_NB) != 0; ++tries) {
+    if (errno != EWOULDBLOCK || tries == lock_tries_max) return false;
+    std::this_thread::sleep_for(lock_tries_apart);
+  }
+  return true;
+}
+
 }  // namespace
 
 Result<FileLock> FileLock::take(const std::string& path) {
   const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (descriptor < 0) return failed_errno("the lock file cannot be opened", errno).within(path);
   FileLock lock(descriptor);
-  if (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+  if (!lock_soon(descriptor)) {
     if (errno == EWOULDBLOCK) return in_use(descriptor);
     return failed_errno("cannot be locked", errno).within(path);
   }
@@ -50,7 +65,7 @@ Result<FileLock> FileLock::take_file(const std::string& path) {
   const int descriptor = open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (descriptor < 0) return failed_errno("the store cannot be opened", errno);
   FileLock lock(descriptor);
-  if (flock(descriptor, LOCK_EX | LOCK_NB) == 0) return lock;
+  if (lock_soon(descriptor)) return lock;
   if (errno != EWOULDBLOCK) return failed_errno("the store cannot be locked", errno);
   return failed("another controller uses this store, although its lock file is gone")
       .remedy("stop it first, or give each controller a store of its own");

@@ -5,6 +5,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <thread>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -35,6 +37,17 @@ TEST_F(FileLockTest, AHolderWhosePidIsNotWrittenYet) {
   ASSERT_TRUE(first.ok());
   std::filesystem::resize_file(path, 0);
   EXPECT_EQ(FileLock::take(path).error().message(), "another controller uses this store");
+}
+
+TEST_F(FileLockTest, AHolderThatLetsGoAMomentLaterIsWaitedFor) {
+  auto first = FileLock::take(path);
+  ASSERT_TRUE(first.ok());
+  std::thread leaving([held = std::move(*first)]() mutable {
+    std::this_thread::yield();
+    const FileLock gone = std::move(held);
+  });
+  EXPECT_TRUE(FileLock::take(path).ok());
+  leaving.join();
 }
 
 TEST_F(FileLockTest, TheFileIsForItsOwnerAlone) {
