@@ -7,10 +7,10 @@
 namespace tutti::serve::cuda {
 namespace {
 
-constexpr int decode_warps = 4;
 constexpr int tile_heads = 16;
-// A split has at least a block for each warp.
-constexpr int split_blocks_min = decode_warps;
+// Of a split: fewer are not worth putting splits together.
+constexpr int split_blocks_min = 16;
+constexpr int decode_few_rows = 48;
 
 struct Decode {
   Attention attention;
@@ -164,11 +164,11 @@ __device__ inline float weight_of(float largest, float of_all) {
   return largest == -INFINITY ? 0.0F : power_of_2(largest - of_all);
 }
 
-template <int size>
-__global__ void __launch_bounds__(decode_warps* warp) decode_kernel(Decode job) {
+template <int size, int warps>
+__global__ void __launch_bounds__(warps* warp) decode_kernel(Decode job) {
   __shared__ union {
     alignas(16) Bf16 queries[tile_heads][size + 8];
-    WarpPart<size> parts[decode_warps];
+    WarpPart<size> parts[warps];
   } shared;
   __shared__ bool is_last;
   let_next_start();
@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(decode_warps* warp) decode_kernel(Decode job) 
   const int split = static_cast<int>(blockIdx.x);
   if (split >= splits || position < 0) {
     wait_for_earlier();  // who comes behind this kernel takes what came before it for ended
-    for (int at = thread; at < heads * size && split == 0; at += decode_warps * warp) out[at] = Bf16(0.0F);
+    for (int at = thread; at < heads * size && split == 0; at += warps * warp) out[at] = Bf16(0.0F);
     return;
   }
   const int each = (blocks + splits - 1) / splits;
@@ -214,11 +214,11 @@ __global__ void __launch_bounds__(decode_warps* warp) decode_kernel(Decode job) 
   Block<size> even;
   Block<size> odd;
   if (at < own_block) fetch_at(even, at);
-  if (at + decode_warps < own_block) fetch_at(odd, at + decode_warps);
+  if (at + warps < own_block) fetch_at(odd, at + warps);
   wait_for_earlier();
 
   const Bf16* const row = static_cast<const Bf16*>(attention.qkv) + token * turn.stride;
-  for (int head = own_warp; head < tile_heads; head += decode_warps) {
+  for (int head = own_warp; head < tile_heads; head += warps) {
     HeadPairs<size / 64> pairs{};
     if (head < heads)
       pairs = turned<size / 64>(turn, row + (first_head + head) * size, first_head + head, token, lane);
@@ -242,14 +242,14 @@ __global__ void __launch_bounds__(decode_warps* warp) decode_kernel(Decode job) 
   __syncthreads();  // the parts lie where the queries were
 
   if (at >= own_block) fetch_at(even, at);
-  if (at + decode_warps >= own_block) fetch_at(odd, at + decode_warps);
+  if (at + warps >= own_block) fetch_at(odd, at + warps);
 
   const float scale = rsqrtf(static_cast<float>(size)) * 1.44269504F;
   Found<size> found;
   const auto take_block = [&](Block<size>& block) {
     attend_block(found, block, queries, scale, at * block_positions, begin, end, lane);
-    fetch_at(block, at + 2 * decode_warps);
-    at += decode_warps;
+    fetch_at(block, at + 2 * warps);
+    at += warps;
   };
   while (at < to) {
     take_block(even);
@@ -259,15 +259,15 @@ __global__ void __launch_bounds__(decode_warps* warp) decode_kernel(Decode job) 
   __syncthreads();
 
   const std::int64_t slot = (token * turn.heads + first_head) * gridDim.x;
-  for (int number = thread; number < heads * size; number += decode_warps * warp) {
+  for (int number = thread; number < heads * size; number += warps * warp) {
     const int head = number / size;
     float largest = -INFINITY;
 #pragma unroll
-    for (int i = 0; i < decode_warps; ++i) largest = fmaxf(largest, shared.parts[i].largest[head]);
+    for (int i = 0; i < warps; ++i) largest = fmaxf(largest, shared.parts[i].largest[head]);
     float sum = 0;
     float total = 0;
 #pragma unroll
-    for (int i = 0; i < decode_warps; ++i) {
+    for (int i = 0; i < warps; ++i) {
       const float weight = weight_of(shared.parts[i].largest[head], largest);
       sum += weight * shared.parts[i].sums[head][number % size];
       total += weight * shared.parts[i].total[head];
@@ -294,7 +294,7 @@ __global__ void __launch_bounds__(decode_warps* warp) decode_kernel(Decode job) 
   if (!is_last) return;
   __threadfence();
   if (thread == 0) *arrived = 0;
-  for (int number = thread; number < heads * size; number += decode_warps * warp) {
+  for (int number = thread; number < heads * size; number += warps * warp) {
     const int head = number / size;
     const float* const partials =
         job.splits.partial + (slot + static_cast<std::int64_t>(head) * gridDim.x) * part_floats<size>;
@@ -325,8 +325,14 @@ void attend_one(const Attention& attention, const Splits& splits, const Queue& q
   const Decode job{attention, splits, head_tiles};
   const dim3 grid(static_cast<unsigned>(splits.splits), static_cast<unsigned>(turn.kv_heads * head_tiles),
                   static_cast<unsigned>(splits.rows));
-  launch(turn.head_size == 64 ? decode_kernel<64> : decode_kernel<128>, grid, decode_warps * warp, 0, queue,
-         job);
+  // With few sequences their time counts, with many the room that each takes.
+  if (turn.head_size == 128) {
+    launch(decode_kernel<128, 4>, grid, 4 * warp, 0, queue, job);
+  } else if (splits.rows <= decode_few_rows) {
+    launch(decode_kernel<64, 8>, grid, 8 * warp, 0, queue, job);
+  } else {
+    launch(decode_kernel<64, 4>, grid, 4 * warp, 0, queue, job);
+  }
 }
 
 }  // namespace tutti::serve::cuda
