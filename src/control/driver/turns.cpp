@@ -11,6 +11,8 @@ namespace {
 constexpr Duration probe_every = 1s;
 constexpr Duration rest_every = 10s;
 constexpr Duration pass_short_max = 2ms;  // passes this short may follow each other at once
+// A pass that seems to have taken longer was overtaken by a clock that was set.
+constexpr Duration pass_rest_max = 1min;
 // A turn that comes this late means that this process was stopped, not that the nodes were silent.
 constexpr Duration stall_min = 1s;
 // So that nobody waits for long behind a large array: the next ones start in the next turn.
@@ -150,8 +152,11 @@ void Turns::keep_leases(Instant now) {
   if (now - last_turn_ > stall_min || now < last_turn_) {
     start_leases_anew(now);
     jumped_at_ = now;
-    next_tick_ = next_probe_ = next_pass_ = now;
+    next_tick_ = next_probe_ = now;
   }
+  // A loop that was late, perhaps because of a long pass, still owes the others their time; a clock that was
+  // set back does not make it more.
+  if (now < last_turn_) next_pass_ = now;
   last_turn_ = now;
 }
 
@@ -218,7 +223,8 @@ bool Turns::step(Outcome& outcome, cluster::Effects& effects, Instant now, Item&
   return frees_room;
 }
 
-// A pass that took long is not repeated at once: at most half of the time goes into scheduling.
+// A pass that took long is not repeated before the others have had as much time: at most half of it goes into
+// scheduling.
 void Turns::schedule(cluster::Effects& effects, Instant now) {
   pass_wanted_ = pass_wanted_ || effects.schedule;
   if (!pass_wanted_ || now < next_pass_) return;
@@ -234,7 +240,7 @@ void Turns::schedule(cluster::Effects& effects, Instant now) {
   merge(effects, std::move(planned));
   const Instant done = clock_();
   const Duration took = done - begun;
-  next_pass_ = took < pass_short_max ? done : done + std::min<Duration>(took, 1s);
+  next_pass_ = took < pass_short_max ? done : done + std::min(took, pass_rest_max);
 }
 
 std::vector<store::Write> Turns::writes_of(const cluster::Effects& effects) const {

@@ -246,5 +246,50 @@ TEST(Turns, ALongPassIsNotRepeatedAtOnce) {
   EXPECT_EQ(turns.turn({}, false).delivery.messages.size(), 1U);
 }
 
+// A clock that is looked at when a pass begins and when it has ended.
+struct LongPassTest : testing::Test {
+  store::MemoryStore store;
+  Instant now{1000s};
+  Duration each_look{};
+  Turns turns{store, [this] { return now += each_look; }};
+
+  void pass_takes(Duration time) {
+    ASSERT_TRUE(turns.load().ok());
+    each_look = time;
+    turns.turn({}, false);
+    each_look = {};
+  }
+  // Messages to the agent, after so much time in which the loop did nothing.
+  std::size_t sent_after(Duration time, std::vector<Item> items = {}) {
+    now += time;
+    return turns.turn(std::move(items), false).delivery.messages.size();
+  }
+  std::vector<Item> work() {
+    std::vector<Item> items;
+    items.push_back({hello("a"), nullptr, nullptr});
+    items.push_back({submit(), nullptr, nullptr});
+    return items;
+  }
+};
+
+TEST_F(LongPassTest, LeavesTheOthersAsMuchTimeAsItTook) {
+  pass_takes(10s);
+  EXPECT_EQ(sent_after(0s, work()), 0U);
+  EXPECT_EQ(sent_after(2s), 0U) << "although the loop was late, which a long pass is a reason for";
+  EXPECT_EQ(sent_after(7s), 0U);
+  EXPECT_EQ(sent_after(1s), 1U);
+}
+
+TEST_F(LongPassTest, AClockThatIsSetStopsNobody) {
+  pass_takes(48h);
+  EXPECT_EQ(sent_after(0s, work()), 0U);
+  EXPECT_EQ(sent_after(1min), 1U) << "set forward during a pass";
+}
+
+TEST_F(LongPassTest, AClockThatIsSetBackEndsTheRest) {
+  pass_takes(30s);
+  EXPECT_EQ(sent_after(-80s, work()), 1U);
+}
+
 }  // namespace
 }  // namespace tutti::driver

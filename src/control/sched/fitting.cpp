@@ -17,20 +17,23 @@ std::optional<Places> place_allowed(const Room& room, const JobView& job, std::i
 
 std::optional<Places> Fitting::find(const Claims& claims, const JobView& job, std::int64_t allowed) {
   Refusal& refusal = refusals_[at(job.shape_class)];
+  const auto counts = counts_of(*job.shape);
+  // They descend: a limit of the job's own leaves the last ones.
+  std::size_t first = 0;
+  while (allowed != no_limit && first < counts.size() && share_with(job, counts[first]) > allowed) ++first;
   const bool around = claims.goes_around(job);
-  if (around ? refusal.unpromised : refusal.free) return std::nullopt;
+  if (first == counts.size() || first >= (around ? refusal.unpromised : refusal.free)) return std::nullopt;
   auto places = place_allowed(claims.free_for(job), job, allowed, choice_);
-  // A limit is the job's own: it says nothing about others of the same shape.
-  if (!places && allowed == no_limit) {
-    refusal.unpromised = true;
-    refusal.free = refusal.free || !around;
+  if (!places) {
+    refusal.unpromised = std::min(refusal.unpromised, first);
+    if (!around) refusal.free = std::min(refusal.free, first);
   }
   return places;
 }
 
 Draft::Reason Fitting::why(const Claims& claims, const JobView& job, Draft& draft) {
   Refusal& refusal = refusals_[at(job.shape_class)];
-  const bool promised = claims.goes_around(job) && !refusal.free;
+  const bool promised = claims.goes_around(job) && refusal.free == none;
   auto& why = promised ? refusal.why_promised : refusal.why;
   if (!why)
     why = draft.say(promised ? describe_promised(claims, job, draft)

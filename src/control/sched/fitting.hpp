@@ -3,6 +3,7 @@
 // by one pass.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -27,9 +28,11 @@ class Fitting {
   Draft::Reason why(const Claims& claims, const JobView& job, Draft& draft);
 
  private:
+  static constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
+  // From which of the shape's counts of ranks on nothing fits. A gang that is allowed more may still fit.
   struct Refusal {
-    bool free = false;        // nothing with all of the room
-    bool unpromised = false;  // nothing with what is not promised
+    std::size_t free = none;        // into all of the room
+    std::size_t unpromised = none;  // into what is not promised
     std::optional<Draft::Reason> why;
     std::optional<Draft::Reason> why_promised;
   };

@@ -52,6 +52,22 @@ TEST_F(FittingTest, ALimitSaysNothingAboutOthersOfTheShape) {
   EXPECT_TRUE(fitting.find(claims, job, no_limit));
 }
 
+// Else every job of a queue with a limit would be looked for in a cluster that is full.
+TEST_F(FittingTest, WhatDidNotFitWithinALimitIsNotLookedForAgain) {
+  const Shape elastic{.ranks = 8, .rank_counts = {8, 6}, .gpu_share = whole_share};
+  JobView& running = world.run(1, gpus(4));
+  JobView& job = world.add(2, elastic);
+  const Snapshot snapshot = world.snapshot();
+  const Claims full(snapshot, Instant(1h));
+  Fitting fitting(snapshot.shape_classes, tightest);
+  EXPECT_FALSE(fitting.find(full, job, 7 * whole_share));
+  world.room.give(*running.shape, running.places);
+  const Snapshot later = world.snapshot();
+  const Claims empty(later, Instant(1h));
+  EXPECT_FALSE(fitting.find(empty, job, 6 * whole_share)) << "room only shrinks: it is not looked";
+  EXPECT_TRUE(fitting.find(empty, job, 8 * whole_share)) << "of eight ranks nothing was known";
+}
+
 TEST_F(FittingTest, TellsWhatIsPromisedFromWhatIsFull) {
   JobView& endless = world.add(1, gpus(6));
   JobView& brief = world.add(2, gpus(6));

@@ -22,6 +22,7 @@ void Shares::add(const JobView& job, std::int64_t share) {
   for (QueueIndex queue = job.queue; queue >= 0; queue = queues_[at(queue)].parent)
     queues_[at(queue)].in_use += share;
   users_[at(job.user)].in_use += share;
+  changes_.push_back({job.queue, job.user});
 }
 
 std::int64_t Shares::allowed(const JobView& job) const {
@@ -71,84 +72,121 @@ bool Shares::borrowed(const JobView& job, std::int64_t share, const JobView& oth
 }
 
 Lineup::Lineup(const Snapshot& snapshot, const Shares& shares, const OrderOf& order)
-    : shares_(shares), desks_(snapshot.queues.size()) {
-  for (QueueIndex queue = 0; at(queue) < desks_.size(); ++queue) {
-    const QueueIndex parent = shares_.queue(queue).parent;
-    (parent < 0 ? roots_ : desks_[at(parent)].children).push_back(queue);
-    if (parent >= 0) TUTTI_CHECK(parent < queue);
-  }
+    : shares_(shares),
+      changes_seen_(shares.changes().size()),
+      desks_(snapshot.queues.size()),
+      ranked_of_user_(snapshot.users.size()) {
   // By user and priority: one walk, then each line is sorted alone.
   std::map<std::tuple<QueueIndex, std::int32_t, UserIndex>, std::size_t> lines;
-  for (const JobView* job : snapshot.queued) {
-    Desk& desk = desks_[at(job->queue)];
-    auto& of_priority = desk.by_priority[job->priority];
-    const auto [line, added] = lines.try_emplace({job->queue, job->priority, job->user}, of_priority.size());
-    if (added) of_priority.push_back({job->user, {}, 0});
-    of_priority[line->second].jobs.push_back(job);
-    ++desk.own;
-    for (QueueIndex queue = job->queue; queue >= 0; queue = shares_.queue(queue).parent)
-      ++desks_[at(queue)].pending;
-  }
-  for (Desk& desk : desks_) {
-    for (auto& [priority, of_priority] : desk.by_priority) {
+  for (const JobView* job : snapshot.queued) add(*job, lines);
+  for (QueueIndex queue = 0; at(queue) < desks_.size(); ++queue) {
+    TUTTI_CHECK(shares_.queue(queue).parent < queue);
+    for (auto& [priority, of_priority] : desks_[at(queue)].by_priority) {
       for (Line& line : of_priority) line.jobs = sorted(std::move(line.jobs), order);
     }
+    if (desks_[at(queue)].pending > 0) rank(queue);
   }
 }
 
-// From the top: first the queues that have less than their guarantee, then those that have had the least for
-// their weight.
-QueueIndex Lineup::choose_queue() const {
-  const std::vector<QueueIndex>* choices = &roots_;
-  QueueIndex chosen = -1;
-  for (;;) {
-    QueueIndex best = -1;
-    const auto rank = [&](QueueIndex queue) {
-      const QueueView& known = shares_.queue(queue);
-      return std::tuple(known.in_use >= known.guarantee,
-                        (static_cast<double>(known.in_use) + known.past) / known.weight, queue);
-    };
-    for (const QueueIndex queue : *choices) {
-      if (desks_[at(queue)].pending == 0) continue;
-      if (best < 0 || rank(queue) < rank(best)) best = queue;
-    }
-    if (best < 0) return chosen;
-    chosen = best;
-    // A queue's own jobs come before those of the queues below it.
-    if (desks_[at(best)].own > 0) return best;
-    choices = &desks_[at(best)].children;
+void Lineup::add(const JobView& job,
+                 std::map<std::tuple<QueueIndex, std::int32_t, UserIndex>, std::size_t>& lines) {
+  auto& of_priority = desks_[at(job.queue)].by_priority[job.priority];
+  const auto [line, added] = lines.try_emplace({job.queue, job.priority, job.user}, of_priority.size());
+  if (added) {
+    of_priority.emplace_back();
+    of_priority.back().queue = job.queue;
+    of_priority.back().user = job.user;
   }
+  of_priority[line->second].jobs.push_back(&job);
+  for (QueueIndex queue = job.queue; queue >= 0; queue = shares_.queue(queue).parent)
+    ++desks_[at(queue)].pending;
+}
+
+Ranking<Lineup::Desk>& Lineup::beside(QueueIndex queue) {
+  const QueueIndex parent = shares_.queue(queue).parent;
+  return parent < 0 ? roots_ : desks_[at(parent)].desks_below;
+}
+
+// First the queues that have less than their guarantee, then those that have had the least for their weight.
+void Lineup::rank(QueueIndex queue) {
+  const QueueView& known = shares_.queue(queue);
+  beside(queue).put(desks_[at(queue)],
+                    std::tuple(known.in_use >= known.guarantee,
+                               (static_cast<double>(known.in_use) + known.past) / known.weight, queue));
+}
+
+void Lineup::rank(Line& line) {
+  const UserView& known = shares_.user(line.user);
+  const JobView& head = *line.jobs[line.at];
+  desks_[at(line.queue)].lines.put(
+      line, std::tuple(static_cast<double>(known.in_use) + known.past, head.submitted_at, head.id));
+}
+
+// Only those move whose share has changed since.
+void Lineup::catch_up() {
+  for (; changes_seen_ < shares_.changes().size(); ++changes_seen_) {
+    const Shares::Change& change = shares_.changes()[changes_seen_];
+    for (QueueIndex queue = change.queue; queue >= 0; queue = shares_.queue(queue).parent) {
+      if (desks_[at(queue)].is_ranked()) rank(queue);
+    }
+    for (Line* line : ranked_of_user_[at(change.user)]) rank(*line);
+  }
+}
+
+// From the top. A queue's own jobs come before those of the queues below it.
+QueueIndex Lineup::choose_queue() const {
+  const Ranking<Desk>* choices = &roots_;
+  while (!choices->empty()) {
+    const Desk& best = choices->first();
+    if (!best.by_priority.empty()) return std::get<QueueIndex>(best.rank);
+    choices = &best.desks_below;
+  }
+  return -1;
+}
+
+// A user may have lines at many priorities: those that are not yet served need no rank, and cost nothing when
+// the user's share changes.
+void Lineup::open_lines(Desk& desk) {
+  for (Line& line : desk.by_priority.begin()->second) {
+    rank(line);
+    ranked_of_user_[at(line.user)].push_back(&line);
+  }
+}
+
+void Lineup::close_line(Desk& desk, Line& line) {
+  desk.lines.drop(line);
+  std::erase(ranked_of_user_[at(line.user)], &line);
+  if (desk.lines.empty()) desk.by_priority.erase(desk.by_priority.begin());
 }
 
 const JobView* Lineup::take_from(Desk& desk) {
-  while (!desk.by_priority.empty()) {
-    auto& lines = desk.by_priority.begin()->second;
-    Line* best = nullptr;
-    const auto rank = [&](const Line& line) {
-      const UserView& known = shares_.user(line.user);
-      return std::tuple(static_cast<double>(known.in_use) + known.past, line.jobs[line.at]->submitted_at,
-                        line.jobs[line.at]->id);
-    };
-    for (Line& line : lines) {
-      if (line.empty()) continue;
-      if (best == nullptr || rank(line) < rank(*best)) best = &line;
-    }
-    if (best != nullptr) return best->jobs[best->at++];
-    desk.by_priority.erase(desk.by_priority.begin());
+  if (desk.lines.empty()) open_lines(desk);
+  Line& line = desk.lines.first();
+  const JobView* job = line.jobs[line.at++];
+  if (line.at < line.jobs.size()) {
+    rank(line);
+  } else {
+    close_line(desk, line);
   }
-  return nullptr;
+  return job;
 }
 
 const JobView* Lineup::next() {
+  catch_up();
   const QueueIndex chosen = choose_queue();
   if (chosen < 0) return nullptr;
-  Desk& desk = desks_[at(chosen)];
-  const JobView* job = take_from(desk);
-  TUTTI_CHECK(job != nullptr);
-  --desk.own;
-  for (QueueIndex queue = chosen; queue >= 0; queue = shares_.queue(queue).parent)
-    --desks_[at(queue)].pending;
+  const JobView* job = take_from(desks_[at(chosen)]);
+  for (QueueIndex queue = chosen; queue >= 0; queue = shares_.queue(queue).parent) {
+    Desk& desk = desks_[at(queue)];
+    if (--desk.pending == 0) beside(queue).drop(desk);
+  }
   return job;
+}
+
+std::uint64_t Lineup::compared() const {
+  std::uint64_t compared = roots_.compared();
+  for (const Desk& desk : desks_) compared += desk.lines.compared() + desk.desks_below.compared();
+  return compared;
 }
 
 }  // namespace tutti::sched

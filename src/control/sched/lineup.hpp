@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "control/sched/ranking.hpp"
 #include "control/sched/sched.hpp"
 
 namespace tutti::sched {
@@ -38,42 +39,66 @@ class Shares {
   const UserView& user(UserIndex at) const { return users_[static_cast<std::size_t>(at)]; }
   std::size_t queues() const { return queues_.size(); }
 
+  // Whose share has changed, in the order in which that happened: whoever ranks them reads on from where it
+  // was.
+  struct Change {
+    QueueIndex queue = 0;  // and those above it
+    UserIndex user = 0;
+  };
+  const std::vector<Change>& changes() const { return changes_; }
+
  private:
   bool above(QueueIndex queue, QueueIndex other) const;
 
   std::vector<QueueView> queues_;
   std::vector<UserView> users_;
+  std::vector<Change> changes_;
 };
 
 class Lineup {
  public:
   // `order` is among the jobs of one user in one queue at one priority.
   Lineup(const Snapshot& snapshot, const Shares& shares, const OrderOf& order);
+  Lineup(const Lineup&) = delete;
+  Lineup& operator=(const Lineup&) = delete;
 
-  // Takes the next one out, nullptr when there is none. Asks the shares anew each time.
+  // Takes the next one out, nullptr when there is none. Goes by the shares as they are then.
   const JobView* next();
 
+  // How often two lines or two queues were compared so far.
+  std::uint64_t compared() const;
+
  private:
-  struct Line {
+  // The jobs of one user in one queue at one priority.
+  struct Line : Ranked<std::tuple<double, Instant, JobId>> {
+    QueueIndex queue = 0;
     UserIndex user = 0;
     std::vector<const JobView*> jobs;
     std::size_t at = 0;
-
-    bool empty() const { return at == jobs.size(); }
   };
-  struct Desk {  // of one queue
-    std::map<std::int32_t, std::vector<Line>, std::greater<>> by_priority;
-    std::vector<QueueIndex> children;
-    std::int64_t own = 0;      // jobs left
-    std::int64_t pending = 0;  // those below it too
+  // Of one queue, ranked among those beside it while it, or one below it, has jobs.
+  struct Desk : Ranked<std::tuple<bool, double, QueueIndex>> {
+    std::map<std::int32_t, std::vector<Line>, std::greater<>> by_priority;  // none without jobs
+    Ranking<Line> lines;        // of the highest priority, from when its first job is taken
+    Ranking<Desk> desks_below;  // that have jobs, or have some below them
+    std::int64_t pending = 0;   // jobs left, those below it too
   };
 
+  void add(const JobView& job, std::map<std::tuple<QueueIndex, std::int32_t, UserIndex>, std::size_t>& lines);
+  void catch_up();
+  void rank(QueueIndex queue);
+  void rank(Line& line);
   QueueIndex choose_queue() const;
   const JobView* take_from(Desk& desk);
+  void open_lines(Desk& desk);
+  void close_line(Desk& desk, Line& line);
+  Ranking<Desk>& beside(QueueIndex queue);
 
   const Shares& shares_;
+  std::size_t changes_seen_ = 0;
   std::vector<Desk> desks_;
-  std::vector<QueueIndex> roots_;
+  Ranking<Desk> roots_;
+  std::vector<std::vector<Line*>> ranked_of_user_;  // one at most in each queue
 };
 
 }  // namespace tutti::sched
