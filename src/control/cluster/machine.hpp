@@ -58,6 +58,10 @@ class Machine {
   void answer_stale(const NodeName& node, const RankReport& report);
   void remove_stray(const NodeName& node, const RankReport& report);
 
+  // time_limits.cpp
+  void judge_time_limits();
+  bool has_told_since(Node& node, Instant since);
+
   // blame.cpp: whose fault an end was, and what follows from that
   // True if that was the last straw.
   bool blame_node(const NodeName& name, const Job& job, const std::string& why);

@@ -59,6 +59,7 @@ void derive(State& state, Instant now) {
     node.heard_at = now;
     node.greeted = false;
     node.doubted = false;
+    node.asked_at = node.told_as_of = {};
     if (node.lost && node.lost_at == Instant()) node.lost_at = now;  // an older tutti did not note it
     node.strays.clear();
     node.ports.clear();

@@ -92,6 +92,8 @@ struct Node {
   Instant heard_at;
   bool greeted = false;  // it has said Hello since the state was loaded
   bool doubted = false;  // fell silent with many others: it has one more lease
+  Instant asked_at;      // for all that it runs, and has not answered yet; zero: it was not
+  Instant told_as_of;    // the last time that it was asked and has answered since; zero: never
   std::set<Stray> strays;
   std::string illness;              // what its agent says keeps it from taking work; "": nothing
   std::vector<std::int32_t> ports;  // that its agent keeps free for gangs whose rank 0 is here

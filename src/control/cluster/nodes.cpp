@@ -31,6 +31,7 @@ void Machine::on(const Hello& event) {
   fresh.greeted = true;
   fresh.ports = event.ports;
   fresh.doubted = false;
+  fresh.told_as_of = std::max(fresh.told_as_of, std::exchange(fresh.asked_at, {}));
   const Node before = std::exchange(node, std::move(fresh));
   state_.index.changed(before, node);
   if (!stored) touch(node);
@@ -175,13 +176,9 @@ void Machine::judge_silence() {
 }
 
 void Machine::on(const Tick& event) {
-  if (!event.deaf) judge_silence();
-  for (const JobId id : state_.holding) {
-    Job& job = state_.jobs.at(id);
-    const bool over = job.spec.time_limit > Duration::zero() && now_ - job.started_at > job.spec.time_limit;
-    if (job.ending == EndCause::none && over) {
-      end(job, EndCause::time_limit, "ran past its time limit of " + format_duration(job.spec.time_limit));
-    }
+  if (!event.deaf) {
+    judge_silence();
+    judge_time_limits();
   }
   look_after_nodes();
   wake_paused();

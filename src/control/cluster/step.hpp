@@ -125,7 +125,8 @@ struct Expire {
 // Some of those that wait for a success that will not come end: bit by bit, so that nobody waits behind it.
 struct EndDoomed {};
 struct Tick {
-  bool deaf = false;  // whoever hears for the controller stands still: silence means nothing now
+  bool deaf =
+      false;  // whoever hears for the controller stands still: neither silence nor a time limit is judged
 };
 
 using Event =

@@ -206,6 +206,8 @@ TEST_F(ClusterTest, ATimeLimitEndsAJob) {
   EXPECT_EQ(sent<EndRanks>(), 0U);
   happen(Heard{"a"});
   pass(1500ms);
+  join("a", 1, {{id, 0, 0, {RankState::started}}});
+  pass(200ms);
   EXPECT_EQ(sent<EndRanks>(), 1U);
   all_exit(id, 143);
   EXPECT_EQ(job(id).state, JobState::failed);

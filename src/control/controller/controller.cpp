@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <optional>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "control/controller/api.hpp"
 #include "control/controller/random_text.hpp"
 #include "control/controller/recording.hpp"
+#include "control/controller/watchdog.hpp"
 #include "control/store/sqlite/sqlite_store.hpp"
 #include "control/wire/objects.hpp"
 #include "net/http/client.hpp"
@@ -24,6 +26,11 @@ namespace {
 
 constexpr std::size_t cluster_id_bytes = 8;
 constexpr std::size_t files_kept = 256;  // for what is no connection: the store, logs, shipped files
+
+// Only goes forward.
+Instant steady_now() {
+  return Instant(std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));
+}
 
 bool is_loopback(const std::string& host) { return host.starts_with("127.") || host == "::1"; }
 
@@ -115,7 +122,10 @@ Result<> run_controller(const ControllerOptions& options,
     auto shared = std::make_shared<driver::Delivery>(std::move(delivery));
     loop.post([&hub_address, shared] { hub_address->deliver(std::move(*shared)); });
   };
-  Core core(**store, deliver, std::move(ended), std::move(*new_cluster_id), options.keep);
+  WatchedStore watched_store(**store, steady_now);
+  Watchdog watchdog(watched_store, options.folder + "/store.db", steady_now,
+                    [&loop](std::function<void()> task) { loop.post(std::move(task)); });
+  Core core(watched_store, deliver, std::move(ended), std::move(*new_cluster_id), options.keep);
   Hub hub(loop, core);
   hub_address = &hub;
   const auto per_second = static_cast<double>(options.requests_per_second);
@@ -139,12 +149,16 @@ Result<> run_controller(const ControllerOptions& options,
     log::warning("somebody at {} reads too slowly and is let go: {} bytes waited", remote, bytes);
   };
   auto server = net::Server::listen(
-      loop, port, [&](const std::shared_ptr<net::Exchange>& exchange) { api.handle(exchange); },
+      loop, port,
+      [&](const std::shared_ptr<net::Exchange>& exchange) { api.handle(watchdog.watch(exchange)); },
       [&](const net::Request& head) { return api.admit(head); });
   if (!server) return std::move(server).error();
   if (auto started = core.start(); !started) return started;
   hub.start();
   janitor.start();
+  const auto looks = loop.every(watchdog_looks_every, [&watchdog] {
+    if (const std::string said = watchdog.look(); !said.empty()) log::warning("{}", said);
+  });
   const auto signals = loop.on_signals({SIGTERM, SIGINT}, [&](int) { loop.stop(); });
   const std::string address = listen->host + ":" + std::to_string((*server)->port());
   log::info("cluster {}: listening on {}", core.cluster_id(), address);

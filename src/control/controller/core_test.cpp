@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "control/store/memory/memory_store.hpp"
+#include "control/controller/slow_store_test.hpp"
 
 namespace tutti::controller {
 namespace {
@@ -139,35 +139,6 @@ TEST_F(CoreTest, AnotherWriterIsNoticed) {
   EXPECT_FALSE(happen(submit()).ok());
   EXPECT_EQ(look().first, 0U);
 }
-
-// A store whose commits wait until they are let through.
-class SlowStore final : public store::Store {
- public:
-  Result<std::uint64_t> read(const Each& each) override { return store_.read(each); }
-  store::CommitResult commit(std::uint64_t revision, std::span<const store::Write> writes) override {
-    std::unique_lock lock(mutex_);
-    ++begun_;
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return begun_ <= let_through_; });
-    return store_.commit(revision, writes);
-  }
-  void let_through(int commits) {
-    const std::lock_guard lock(mutex_);
-    let_through_ = commits;
-    changed_.notify_all();
-  }
-  void wait_until_begun(int commits) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return begun_ >= commits; });
-  }
-
- private:
-  store::MemoryStore store_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int begun_ = 0;
-  int let_through_ = 0;
-};
 
 TEST(CoreOnASlowDisk, APageWaitsForOneCommitAtMostAndShowsWhatWasAnswered) {
   constexpr int all = 1'000'000;

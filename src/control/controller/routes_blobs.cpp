@@ -1,13 +1,18 @@
 // The contents of shipped folders, by their hash.
 #include <array>
+#include <set>
 
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.hpp"
 #include "control/controller/call.hpp"
+#include "net/sync/digest.hpp"
 
 namespace tutti::controller {
 namespace {
+
+// As many as a body holds: 64 letters, quotes and a comma each.
+constexpr std::size_t hashes_asked_max = net::body_bytes_max / 67;
 
 // Disks are slow, and hashes of 8 MiB take their time: neither may hold up the loop that hears the agents.
 void beside_the_loop(const Call& call, void (*handle)(const Call& call)) {
@@ -15,13 +20,30 @@ void beside_the_loop(const Call& call, void (*handle)(const Call& call)) {
   call.refuse(failed("too many blobs are on their way at once").remedy("try again in a moment"));
 }
 
+// Nothing of what is no hash goes back, and each is looked for once.
+Result<std::set<std::string>> hashes_in(const std::string& body) {
+  const auto listed = nlohmann::json::parse(body, nullptr, false);
+  if (!listed.is_array()) return invalid("expected a list of hashes");
+  if (listed.size() > hashes_asked_max)
+    return invalid("a request asks for at most " + std::to_string(hashes_asked_max) +
+                   " hashes, and this for " + std::to_string(listed.size()))
+        .remedy("ask in several requests");
+  std::set<std::string> hashes;
+  for (const auto& entry : listed) {
+    if (!entry.is_string() || !sync::is_hash(entry.get_ref<const std::string&>()))
+      return invalid("expected a list of hashes, each of 64 digits and letters from a to f");
+    if (!hashes.insert(entry.get<std::string>()).second)
+      return invalid("hash " + entry.get<std::string>() + " is there twice").remedy("ask for each once");
+  }
+  return hashes;
+}
+
 void list_missing_now(const Call& call) {
-  const auto asked = nlohmann::json::parse(call.body(), nullptr, false);
-  if (!asked.is_array()) return call.refuse(invalid("expected a list of hashes"));
+  const auto asked = hashes_in(call.body());
+  if (!asked) return call.refuse(asked.error());
   auto missing = nlohmann::json::array();
-  for (const auto& hash : asked) {
-    if (!hash.is_string()) return call.refuse(invalid("expected a list of hashes"));
-    if (!call.services().blobs.use(hash.get<std::string>())) missing.push_back(hash);
+  for (const std::string& hash : *asked) {
+    if (!call.services().blobs.use(hash)) missing.push_back(hash);
   }
   call.answer(missing.dump());
 }

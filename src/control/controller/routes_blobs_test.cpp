@@ -76,6 +76,23 @@ TEST_F(BlobRoutes, AnswerFromAnotherThreadThanTheLoops) {
   for (const auto& answer : {missing, put, got}) EXPECT_NE(answer.thread, std::this_thread::get_id());
 }
 
+TEST_F(BlobRoutes, RefuseToLookForWhatIsNoHash) {
+  const std::string hash(64, 'a');
+  const auto answer = [this](const std::string& body) {
+    return ask("POST", "/blobs/missing", {}, body).response;
+  };
+  EXPECT_EQ(answer("[]").body, "[]\n");
+  for (const std::string& body :
+       {std::string("{}"), std::string("[7]"), std::string(R"(["../../etc/passwd"])"),
+        "[\"" + std::string(64, 'A') + "\"]", "[\"" + std::string(1 << 20, 'a') + "\"]"}) {
+    EXPECT_EQ(answer(body).status, 400) << body.substr(0, 80);
+    EXPECT_LT(answer(body).body.size(), 500U) << "what was sent does not come back";
+  }
+  const auto twice = answer("[\"" + hash + "\",\"" + hash + "\"]");
+  EXPECT_EQ(twice.status, 400);
+  EXPECT_NE(twice.body.find("is there twice"), std::string::npos);
+}
+
 TEST_F(BlobRoutes, RefuseWhatIsTooMuchAtOnce) {
   std::promise<void> gate;
   const std::shared_future<void> open(gate.get_future());
