@@ -1,6 +1,7 @@
 // Jobs that are out to hurt, by mistake or on purpose, and disks that do not answer: a node bears it, and the
 // jobs of others do not notice.
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -315,6 +316,64 @@ TEST(Hostile, ARankThatFinishedOnAFullDiskDoesNotRunAgain) { expect_ends_once_on
 // Nor where the room that was kept for its end has been taken: the shim's own exit code tells.
 TEST(Hostile, ARankWhoseEndCannotBeWrittenDoesNotRunAgain) {
   expect_ends_once_on_a_full_disk("rm -f exit.room log.*; mkdir exit.room");
+}
+
+// ---- what a rank makes of its own cgroup and folder
+
+// Where the agent of n1 has cgroups of this name, and where it could.
+std::vector<std::string> cgroups_named(const support::Cluster& cluster, const std::string& rank) {
+  struct stat place {};
+  EXPECT_EQ(::stat((cluster.home() + "/nodes/n1").c_str(), &place), 0);
+  const std::string name =
+      "tutti-n1-" + std::to_string(place.st_dev) + "." + std::to_string(place.st_ino) + "-" + rank;
+  std::vector<std::string> folders;
+  for (const char* hierarchy : {"", "/unified", "/freezer", "/memory", "/cpu"}) {
+    const std::string above = "/sys/fs/cgroup" + std::string(hierarchy) + "/tutti";
+    if (std::filesystem::exists(above)) folders.push_back(above + "/" + name);
+  }
+  return folders;
+}
+
+TEST(Hostile, CgroupsThatARankMadeInItsOwnGoWithItAndLeftoversWithTheNextAgent) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string gate = cluster.file("gate");
+  const std::string id = cluster.submit({"--memory-per-rank", "1G"}, until(gate));
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  const auto own = cgroups_named(cluster, id + ".0.0");
+  std::size_t made = 0;
+  for (const auto& folder : own) {
+    std::error_code refused;
+    if (std::filesystem::exists(folder) && std::filesystem::create_directories(folder + "/a/b", refused))
+      ++made;
+  }
+  if (made == 0) GTEST_SKIP() << "no cgroup can be made here";
+  write_text(gate, "");
+  EXPECT_EQ(cluster.wait(id), 0);
+  for (const auto& folder : own) {
+    EXPECT_TRUE(eventually([&] { return !std::filesystem::exists(folder); })) << folder;
+  }
+  const auto left = cgroups_named(cluster, "99.0.0");
+  for (const auto& folder : left) std::filesystem::create_directories(folder + "/a");
+  cluster.agent("n1").signal(SIGKILL);
+  cluster.agent("n1").wait();
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  for (const auto& folder : left) EXPECT_FALSE(std::filesystem::exists(folder)) << folder;
+}
+
+TEST(Hostile, ALinkInPlaceOfItsFolderIsFollowedByNobody) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string elsewhere = cluster.file("elsewhere");
+  std::filesystem::create_directory(elsewhere);
+  const auto ran =
+      cluster.run({}, "d=$(dirname $TUTTI_PROGRESS_FILE); mv $d $d.moved; ln -s " + elsewhere + " $d");
+  EXPECT_NE(ran.exit_code, -1);
+  // What the agent does about an end it has done before it does it about the next one.
+  EXPECT_EQ(cluster.run({}, "true").exit_code, 0);
+  const std::string acknowledged = rank_folder(cluster, "2") + "/acknowledged";
+  EXPECT_TRUE(eventually([&] { return std::filesystem::exists(acknowledged); }));
+  EXPECT_TRUE(std::filesystem::is_empty(elsewhere));
 }
 
 }  // namespace

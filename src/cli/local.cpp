@@ -6,21 +6,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
-#include <thread>
 
 #include "base/bytes.hpp"
 #include "base/files/descriptor.hpp"
 #include "base/files/files.hpp"
 #include "base/text.hpp"
 #include "control/controller/controller.hpp"
-#include "node/rank/hold.hpp"
 #include "node/rank/launch.hpp"
-#include "node/rank/leftovers.hpp"
 #include "node/rank/process.hpp"
 #include "node/rank/rank_folder.hpp"
 
@@ -28,8 +26,9 @@ namespace tutti::cli {
 namespace {
 
 constexpr Duration ready_time_max = 30s;
+// For all parts of a cluster together: to end when asked, and to be gone when killed.
+constexpr Duration end_time_max = 5s;
 constexpr Duration kill_time_max = 5s;
-constexpr Duration kill_every = 5ms;
 
 std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
 
@@ -50,12 +49,14 @@ std::optional<Note> read_note(const std::string& file) {
 }
 
 // Waits until the process is gone. It may be somebody else's child.
-bool wait_for_end(const rank::ShimProcess& process, Duration patience) {
+bool wait_for_end(const rank::ShimProcess& process, std::chrono::steady_clock::time_point give_up_at) {
   if (!rank::is_alive(process)) return true;
   auto pidfd = rank::open_pidfd(process.pid);
   if (!pidfd) return true;
   pollfd waited{pidfd->get(), POLLIN, 0};
-  return ::poll(&waited, 1, static_cast<int>(patience / 1ms)) > 0 || !rank::is_alive(process);
+  const auto left = give_up_at - std::chrono::steady_clock::now();
+  const int patience_ms = static_cast<int>(std::max<std::int64_t>(0, left / 1ms));
+  return ::poll(&waited, 1, patience_ms) > 0 || !rank::is_alive(process);
 }
 
 Result<std::string> read_line(int descriptor, Duration patience) {
@@ -126,7 +127,16 @@ std::vector<std::string> LocalCluster::nodes() const {
     const std::string name = entry.path().filename().string();
     if (name.starts_with("node-")) names.insert(name.substr(5));
   }
+  // Its ranks outlive an agent of which nothing is noted any more.
+  for (const auto& entry : std::filesystem::directory_iterator(home_ + "/nodes", failure))
+    names.insert(entry.path().filename().string());
   return {names.begin(), names.end()};
+}
+
+std::vector<std::string> LocalCluster::untold_nodes() const {
+  std::vector<std::string> names = nodes();
+  std::erase_if(names, [this](const std::string& name) { return !has_untold_ranks(node(name)); });
+  return names;
 }
 
 Result<> LocalCluster::start(const std::string& part, const std::vector<std::string>& words, int ready_fd) {
@@ -209,65 +219,52 @@ Result<> LocalCluster::restart_node(const std::string& name) {
   return start("node-" + name, words, -1);
 }
 
-// Shims first: a rank without its shim can still be found, as a descendant, before the shim is gone.
-void LocalCluster::kill_ranks(const std::string& node) const {
-  std::error_code failure;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(home_ + "/nodes/" + node + "/ranks", failure)) {
-    const auto shim = rank::take_over(entry.path().string());
-    if (!shim || !*shim || !rank::is_alive(**shim)) continue;
-    const auto spec = rank::read_spec(entry.path().string());
-    const rank::Hold hold(spec ? spec->cgroup : "");
-    ::kill((*shim)->pid, SIGSTOP);
-    // They end as zombies of the stopped shim, which are not counted. Somebody else's process may not be
-    // killed.
-    const auto give_up_at = std::chrono::steady_clock::now() + kill_time_max;
-    while (!rank::kill_leftovers(hold, **shim) && std::chrono::steady_clock::now() < give_up_at)
-      std::this_thread::sleep_for(kill_every);
-    ::kill((*shim)->pid, SIGKILL);
-    wait_for_end(**shim, 5s);
-    hold.remove();
-  }
-}
-
 Result<> LocalCluster::kill_node(const std::string& name) {
   const auto known = read_note(note("node-" + name));
   if (!known) return invalid("there is no local node '" + name + "'").remedy("`tutti nodes` lists them");
   if (rank::is_alive(known->process)) ::kill(known->process.pid, SIGKILL);
-  wait_for_end(known->process, 5s);
-  kill_ranks(name);
+  const auto give_up_at = std::chrono::steady_clock::now() + kill_time_max;
+  wait_for_end(known->process, give_up_at);
+  return kill_ranks(node(name), give_up_at);
+}
+
+Result<> LocalCluster::end_parts(const std::vector<std::string>& parts) const {
+  std::vector<std::pair<std::string, rank::ShimProcess>> living;
+  for (const auto& part : parts) {
+    const auto known = read_note(note(part));
+    if (known && rank::is_alive(known->process)) living.emplace_back(part, known->process);
+  }
+  // A stopped one would not notice.
+  for (const int signal : {SIGTERM, SIGCONT})
+    for (const auto& [part, process] : living) ::kill(process.pid, signal);
+  const auto kill_at = std::chrono::steady_clock::now() + end_time_max;
+  for (const auto& [part, process] : living)
+    if (!wait_for_end(process, kill_at)) ::kill(process.pid, SIGKILL);
+  const auto give_up_at = std::chrono::steady_clock::now() + kill_time_max;
+  for (const auto& [part, process] : living) {
+    if (!wait_for_end(process, give_up_at))
+      return failed("process " + std::to_string(process.pid) + " does not end").within(part);
+  }
   return {};
 }
 
-void LocalCluster::end_part(const std::string& part, Duration patience) const {
-  const auto known = read_note(note(part));
-  if (known && rank::is_alive(known->process)) {
-    ::kill(known->process.pid, SIGTERM);
-    if (!wait_for_end(known->process, patience)) ::kill(known->process.pid, SIGKILL);
-    wait_for_end(known->process, patience);
-  }
-  std::error_code ignored;
-  std::filesystem::remove(note(part), ignored);
-}
-
-void LocalCluster::mark_ranks_stopped(const std::string& node) const {
-  std::error_code failure;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(home_ + "/nodes/" + node + "/ranks", failure)) {
-    const auto exit = rank::read_exit(entry.path().string());
-    if (exit && !*exit) static_cast<void>(rank::mark_stopped(entry.path().string()));
-  }
-}
-
 // Whoever would tell of a rank's end, or judge it, goes first; and all ranks are marked before the first of
-// them ends, because the others of its gang fail when they miss it.
+// them ends, because the others of its gang fail when they miss it. What is noted of a part goes last, so
+// that one who was interrupted can begin again.
 Result<> LocalCluster::stop() {
   const auto names = nodes();
-  end_part("controller", 5s);
-  for (const auto& name : names) end_part("node-" + name, 5s);
-  for (const auto& name : names) mark_ranks_stopped(name);
-  for (const auto& name : names) kill_ranks(name);
+  std::vector<std::string> parts{"controller"};
+  for (const auto& name : names) parts.push_back("node-" + name);
+  if (auto ended = end_parts(parts); !ended) return ended;
+  for (const auto& name : names) mark_ranks_stopped(node(name));
+  Result<> killed;
+  const auto give_up_at = std::chrono::steady_clock::now() + kill_time_max;
+  for (const auto& name : names) {
+    if (auto gone = kill_ranks(node(name), give_up_at); !gone) killed = std::move(gone);
+  }
+  if (!killed) return killed;
   std::error_code ignored;
+  for (const auto& part : parts) std::filesystem::remove(note(part), ignored);
   std::filesystem::remove(home_ + "/address", ignored);
   return {};
 }

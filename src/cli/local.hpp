@@ -7,6 +7,7 @@
 
 #include "base/result.hpp"
 #include "base/time.hpp"
+#include "cli/local_ranks.hpp"
 
 namespace tutti::cli {
 
@@ -17,6 +18,8 @@ class LocalCluster {
   bool running() const;
   std::string address() const;
   std::vector<std::string> nodes() const;
+  // Those that have to come back, because the controller does not know yet how their ranks have ended.
+  std::vector<std::string> untold_nodes() const;
 
   // Those whose agents run, whatever has become of the controller.
   std::vector<std::string> living_nodes() const;
@@ -28,16 +31,15 @@ class LocalCluster {
   Result<> restart_node(const std::string& name);
   // kill -9 of the agent and of every process of its ranks, as a power cut would.
   Result<> kill_node(const std::string& name);
-  // Ends the controller, the agents and every rank. The next start goes on with its jobs, and none has had a
-  // bad end.
+  // Ends the controller, the agents and every rank, and can be repeated until all are gone. The next start
+  // goes on with its jobs, and none has had a bad end.
   Result<> stop();
 
  private:
   std::string note(const std::string& part) const { return home_ + "/processes/" + part; }
   Result<> start(const std::string& part, const std::vector<std::string>& words, int ready_fd);
-  void end_part(const std::string& part, Duration patience) const;
-  void mark_ranks_stopped(const std::string& node) const;
-  void kill_ranks(const std::string& node) const;
+  LocalNode node(const std::string& name) const { return {name, home_ + "/nodes/" + name}; }
+  Result<> end_parts(const std::vector<std::string>& parts) const;
 
   std::string home_;
 };

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/id.hpp"
 #include "cli/cluster.hpp"
 #include "cli/commands.hpp"
 #include "cli/home_lock.hpp"
@@ -17,6 +18,9 @@ namespace tutti::cli {
 namespace {
 
 constexpr auto nodes_time_max = std::chrono::seconds(60);
+constexpr std::int64_t nodes_max = 512;
+// To a courtesy: a controller that is stopped must not hold up its end.
+constexpr Duration courtesy_time_max = 1s;
 
 // Until every one of these nodes is ready.
 Result<> wait_for_nodes(const std::vector<std::string>& names) {
@@ -45,7 +49,7 @@ Result<> wait_for_nodes(const std::vector<std::string>& names) {
 class Up final : public Command {
  public:
   void declare(config::Flags& flags) override {
-    flags.add("nodes", nodes_, "how many nodes (default: 1)", {.min = 1, .max = 512});
+    flags.add("nodes", nodes_, "how many nodes (default: 1)", {.min = 1, .max = nodes_max});
     flags.add("gpus", gpus_,
               "fake GPUs a node (default: the real ones on the first node if there are any, else 8)",
               {.min = 0, .max = 64});
@@ -63,18 +67,19 @@ class Up final : public Command {
     }
     if (const auto living = local.living_nodes(); !living.empty() && !local.address().empty())
       return bring_controller_back(local, living);
-    static_cast<void>(local.stop());  // what a crash may have left
+    if (auto stopped = local.stop(); !stopped)  // what a crash may have left
+      return std::move(stopped).error().within("up");
     if (auto started = local.start_controller(); !started) return std::move(started).error().within("up");
     std::vector<std::string> names;
     const bool real = gpus_ < 0 && model_.empty() && !devices::find_nvml().inventory.devices.empty();
-    for (std::int64_t at = 1; at <= nodes_; ++at) {
+    for (const std::int64_t at : numbers_of_nodes(local)) {
       names.push_back("n" + std::to_string(at));
       if (auto started = local.start_node(names.back(), agent_flags(real, at)); !started)
         return std::move(started).error().within("up");
     }
     if (auto ready = wait_for_nodes(names); !ready) return std::move(ready).error();
-    std::printf("%lld node%s ready at %s; `tutti nodes` shows them, `tutti down` ends them\n",
-                static_cast<long long>(nodes_), nodes_ == 1 ? "" : "s", local.address().c_str());
+    std::printf("%zu node%s ready at %s; `tutti nodes` shows them, `tutti down` ends them\n", names.size(),
+                names.size() == 1 ? "" : "s", local.address().c_str());
     return exit_success;
   }
 
@@ -88,6 +93,21 @@ class Up final : public Command {
     std::printf("the controller was gone and is back at %s, with the %zu node%s that ran on\n",
                 local.address().c_str(), living.size(), living.size() == 1 ? "" : "s");
     return exit_success;
+  }
+
+  // A node of before that stayed away would count as lost, and its jobs as failed.
+  std::vector<std::int64_t> numbers_of_nodes(const LocalCluster& local) const {
+    std::vector<std::int64_t> numbers;
+    for (std::int64_t at = 1; at <= nodes_; ++at) numbers.push_back(at);
+    for (const auto& name : local.untold_nodes()) {
+      const auto number = parse_id_number(std::string_view(name).substr(name.starts_with("n") ? 1 : 0));
+      if (!number || name != "n" + std::to_string(*number) || std::cmp_less_equal(*number, nodes_) ||
+          *number > nodes_max)
+        continue;
+      numbers.push_back(static_cast<std::int64_t>(*number));
+      print_note("node " + name + " is started too: jobs that go on now were running there");
+    }
+    return numbers;
   }
 
   std::vector<std::string> agent_flags(bool real, std::int64_t at) const {
@@ -125,10 +145,11 @@ class Down final : public Command {
   static void tell_unfinished() {
     auto cluster = Cluster::find();
     if (!cluster) return;
-    const auto status = cluster->get("status");
-    const std::int64_t unfinished = status ? status->value("jobs_running", std::int64_t{0}) +
-                                                 status->value("jobs_queued", std::int64_t{0})
-                                           : 0;
+    const auto answer = cluster->client().request("GET", "/api/v1/status", "", courtesy_time_max);
+    const auto status = nlohmann::json::parse(answer ? answer->body : "", nullptr, false);
+    const std::int64_t unfinished = status.is_object() ? status.value("jobs_running", std::int64_t{0}) +
+                                                             status.value("jobs_queued", std::int64_t{0})
+                                                       : 0;
     if (unfinished == 0) return;
     print_note(std::to_string(unfinished) + (unfinished == 1 ? " job is" : " jobs are") +
                " unfinished; the next `tutti up` goes on with " + (unfinished == 1 ? "it" : "them"));

@@ -18,6 +18,7 @@
 #include "base/text.hpp"
 #include "node/agent/membership.hpp"
 #include "node/agent/rank_end.hpp"
+#include "node/rank/cgroups.hpp"
 #include "node/rank/leftovers.hpp"
 #include "node/rank/process.hpp"
 
@@ -37,7 +38,7 @@ constexpr Duration clear_every = 50ms;
 constexpr std::size_t clear_looks_a_warning = 200;
 // One rank that keeps the reader of its end waiting does not hold up the ends of others.
 constexpr std::size_t end_threads_max = 4;
-constexpr std::size_t node_name_bytes_max = 64;
+constexpr Duration sweep_time_max = 2s;
 
 std::optional<RankKey> parse_key(const std::string& name) {
   const auto parts = split(name, '.');
@@ -85,11 +86,7 @@ ShimProcesses::ShimProcesses(net::Loop& loop, ProcessOptions options, Shipped& s
 
 std::string ShimProcesses::folder_of(const RankKey& key) const { return folder_ + "/" + key.text(); }
 
-// Two agents of one machine must not share a name: who ends a cgroup ends all it holds. A folder has one
-// agent.
-std::string ShimProcesses::hold_name(const RankKey& key) const {
-  return "tutti-" + options_.node.substr(0, node_name_bytes_max) + "-" + place_ + "-" + key.text();
-}
+std::string ShimProcesses::hold_name(const RankKey& key) const { return cgroup_prefix_ + key.text(); }
 
 bool ShimProcesses::lives(const RankKey& key) const {
   const auto shim = rank::read_shim(folder_of(key));
@@ -102,11 +99,10 @@ Result<std::map<RankKey, RankStatus>> ShimProcesses::adopt() {
   std::error_code failure;
   std::filesystem::create_directories(folder_, failure);
   if (failure) return failed(failure.message()).within("cannot make " + folder_);
-  struct stat place {};
-  if (::stat(options_.folder.c_str(), &place) != 0)
-    return failed_errno("cannot read " + options_.folder, errno);
-  place_ = std::to_string(place.st_dev) + "." + std::to_string(place.st_ino);
-  const rank::Hold trial("tutti-trial-" + place_);
+  auto prefix = rank::cgroup_prefix(options_.node, options_.folder);
+  if (!prefix) return std::move(prefix).error();
+  cgroup_prefix_ = *std::move(prefix);
+  const rank::Hold trial(cgroup_prefix_ + "trial");
   holds_ = trial.make();
   trial.remove();
   if (!holds_) {
@@ -131,6 +127,13 @@ Result<std::map<RankKey, RankStatus>> ShimProcesses::adopt() {
   std::sort(finished.begin(), finished.end());
   // First: what the attic removes from now on passes through the same folder.
   sweep(found);
+  // Of ranks whose folders are gone or say that all is over; before a rank of the same name can start.
+  const auto lives_on = [&](const std::string& name) {
+    const auto rank = parse_key(name) ? found.find(*parse_key(name)) : found.end();
+    return rank != found.end() && rank->second.state == RankState::started;
+  };
+  if (!rank::sweep_cgroups(cgroup_prefix_, lives_on, sweep_time_max))
+    log::warning("not all cgroups of earlier ranks, {}*, could be removed", cgroup_prefix_);
   for (const auto& [time, path] : finished) attic_.put(path, time);
   return found;
 }
@@ -434,6 +437,8 @@ void ShimProcesses::forget(const RankKey& key) {
   notes_.run([this, folder]() -> Lane::Then {
     // A rank that never started has none.
     if (std::error_code ignored; !std::filesystem::exists(folder, ignored)) return {};
+    // Nothing is written where a rank has put a link in place of its folder.
+    if (std::error_code ignored; std::filesystem::is_symlink(folder, ignored)) return {};
     const auto marked = files::replace_file(acknowledged_mark(folder), "");
     return [this, folder, why = marked ? "" : marked.error().text()] {
       if (!why.empty()) log::warning("{}", why);

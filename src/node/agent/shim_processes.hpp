@@ -124,7 +124,7 @@ class ShimProcesses final : public keeper::Processes {
   std::map<RankKey, Entry> running_;
   std::map<RankKey, Ended> ended_;
   std::map<cluster::JobId, Instant> saved_;  // as last seen
-  std::string place_;                        // names this agent's folder on this machine
+  std::string cgroup_prefix_;                // of the cgroups of this agent's ranks
   bool holds_ = true;                        // cgroups can be had
   std::uint64_t removed_ = 0;
   Lane sights_;  // what running ranks say

@@ -6,18 +6,24 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <algorithm>
 #include <charconv>
 #include <string_view>
+#include <thread>
 
 #include "base/files/descriptor.hpp"
 #include "base/files/files.hpp"
 #include "base/text.hpp"
+#include "base/time.hpp"
+#include "node/rank/cgroups.hpp"
 
 namespace tutti::rank {
 namespace {
 
 constexpr std::size_t members_bytes_max = std::size_t{16} << 20;
+// A cgroup is busy for a moment after its last process has ended.
+constexpr int remove_tries_max = 20;
+constexpr Duration remove_again_after = 5ms;
 
 // In one call, as the files of cgroups want it.
 bool write_control(const std::string& path, std::string_view content) {
@@ -36,6 +42,8 @@ std::string members_of(const std::string& folder) {
 }  // namespace
 
 Hold::Hold(const std::string& name, const std::string& root) {
+  // Without a name it would be the cgroup above those of all ranks.
+  if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos) return;
   // Version 2 alone, beside version 1, or version 1 alone.
   for (const std::string& mount : {root, root + "/unified"}) {
     if (!is_there(mount + "/cgroup.controllers")) continue;
@@ -73,29 +81,45 @@ Hold::Forked Hold::fork_under() const {
 
 bool Hold::enter() const { return possible() && write_control(folder_ + "/cgroup.procs", "0"); }
 
-// In the freezer nobody forks while the others are killed; a frozen process dies when it thaws.
+// In the freezer nobody forks while the others are killed; a frozen process dies when it thaws. A rank may
+// have made cgroups inside its own and have gone there, or have frozen them.
 void Hold::kill() const {
   if (!exists()) return;
   if (unified_ && write_control(folder_ + "/cgroup.kill", "1")) return;
-  const std::string freezer = folder_ + (unified_ ? "/cgroup.freeze" : "/freezer.state");
-  write_control(freezer, unified_ ? "1" : "FROZEN");
-  const std::string members = members_of(folder_);
-  for (const auto line : split(members, '\n')) {
-    pid_t pid = 0;
-    const auto [end, failure] = std::from_chars(line.data(), line.data() + line.size(), pid);
-    if (failure == std::errc() && pid > 1) ::kill(pid, SIGKILL);
+  const char* freezer = unified_ ? "/cgroup.freeze" : "/freezer.state";
+  write_control(folder_ + freezer, unified_ ? "1" : "FROZEN");
+  const auto tree = cgroup_tree(folder_);
+  for (const auto& cgroup : tree) {
+    const std::string members = members_of(cgroup);
+    for (const auto line : split(members, '\n')) {
+      pid_t pid = 0;
+      const auto [end, failure] = std::from_chars(line.data(), line.data() + line.size(), pid);
+      if (failure == std::errc() && pid > 1) ::kill(pid, SIGKILL);
+    }
   }
-  write_control(freezer, unified_ ? "0" : "THAWED");
+  for (const auto& cgroup : tree) write_control(cgroup + freezer, unified_ ? "0" : "THAWED");
 }
 
 // What waits to be reaped is still listed in version 1, but holds nothing any more.
 bool Hold::empty() const {
   if (!exists()) return true;
-  if (!unified_) return members_of(folder_).empty();
+  if (!unified_) {
+    const auto tree = cgroup_tree(folder_);
+    return std::all_of(tree.begin(), tree.end(),
+                       [](const std::string& cgroup) { return members_of(cgroup).empty(); });
+  }
   const auto events = files::read_file(folder_ + "/cgroup.events", members_bytes_max);
   return !events || !*events || (*events)->find("populated 0") != std::string::npos;
 }
 
-bool Hold::remove() const { return !possible() || rmdir(folder_.c_str()) == 0 || errno == ENOENT; }
+bool Hold::remove() const {
+  if (!possible()) return true;
+  for (int tried = 0; tried < remove_tries_max; ++tried) {
+    if (remove_cgroup(folder_)) return true;
+    if (!empty()) return false;
+    std::this_thread::sleep_for(remove_again_after);
+  }
+  return false;
+}
 
 }  // namespace tutti::rank

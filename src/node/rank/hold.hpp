@@ -11,7 +11,7 @@ namespace tutti::rank {
 
 class Hold {
  public:
-  // Names the cgroup and touches nothing.
+  // Names the cgroup and touches nothing. What is no name of a folder holds nothing.
   explicit Hold(const std::string& name, const std::string& root = "/sys/fs/cgroup");
 
   // A cgroup can be had here: by the look of the machine, not by trying.
@@ -31,7 +31,7 @@ class Hold {
   // Kills all that it holds; they are gone when empty() says so.
   void kill() const;
   bool empty() const;
-  // False while it holds somebody.
+  // With the cgroups that its rank has made in it. False while it holds somebody.
   bool remove() const;
   // Where it is; "" without one.
   const std::string& folder() const { return folder_; }

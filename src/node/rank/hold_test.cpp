@@ -4,6 +4,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include <gtest/gtest.h>
 
 namespace tutti::rank {
@@ -35,6 +38,48 @@ TEST(Hold, AChildIsUnderItFromItsFirstMomentOn) {
   EXPECT_TRUE(WIFSIGNALED(status));
   EXPECT_TRUE(hold.empty());
   EXPECT_TRUE(hold.remove());
+}
+
+// A job that may make cgroups makes one in its own, goes there and freezes it.
+TEST(Hold, CgroupsInsideItAreEmptiedAndRemovedWithIt) {
+  const Hold hold("tutti-hold-nested-" + std::to_string(getpid()));
+  if (!hold.make()) GTEST_SKIP() << "no cgroup can be made here";
+  const std::string inside = hold.folder() + "/a/b";
+  int begun[2];
+  ASSERT_EQ(pipe(begun), 0);
+  const auto [pid, held] = hold.fork_under();
+  if (pid == 0) {
+    std::filesystem::create_directories(inside);
+    std::ofstream(inside + "/cgroup.procs") << "0" << std::flush;
+    if (write(begun[1], "x", 1) != 1) _exit(1);
+    for (;;) pause();
+  }
+  ASSERT_GT(pid, 0);
+  close(begun[1]);
+  char byte = 0;
+  EXPECT_EQ(read(begun[0], &byte, 1), 1);
+  close(begun[0]);
+  EXPECT_TRUE(std::filesystem::exists(inside)) << "the child could not make it";
+  EXPECT_FALSE(hold.empty()) << "somebody is in it, further down";
+  EXPECT_FALSE(hold.remove());
+  for (const char* freezer : {"/freezer.state", "/cgroup.freeze"}) {
+    if (std::filesystem::exists(inside + freezer))
+      std::ofstream(inside + freezer) << (freezer[1] == 'f' ? "FROZEN" : "1") << std::flush;
+  }
+  hold.kill();
+  int status = 0;
+  EXPECT_EQ(waitpid(pid, &status, 0), pid);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_TRUE(hold.empty());
+  EXPECT_TRUE(hold.remove());
+  EXPECT_FALSE(std::filesystem::exists(hold.folder()));
+}
+
+TEST(Hold, WithoutANameHoldsNothing) {
+  for (const char* name : {"", ".", "..", "a/b", "../other"}) {
+    EXPECT_FALSE(Hold(name).possible()) << name;
+    EXPECT_FALSE(Hold(name).exists()) << "it would be everybody's";
+  }
 }
 
 TEST(Hold, WithoutOneAChildStartsAllTheSame) {

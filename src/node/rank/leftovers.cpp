@@ -2,10 +2,15 @@
 
 #include <signal.h>
 
+#include "base/files/files.hpp"
+#include "base/text.hpp"
 #include "node/rank/process.hpp"
 
 namespace tutti::rank {
 namespace {
+
+// Longer ones are no shim's: the file would be refused, and so the process passed over.
+constexpr std::size_t command_bytes_max = 65'536;
 
 // The pid of a shim that has gone is nobody else's while its session has members; if it is, they are
 // strangers.
@@ -29,6 +34,20 @@ bool kill_leftovers(const Hold& hold, const ShimProcess& shim) {
   }
   for (const pid_t pid : family) kill(pid, SIGKILL);
   return family.empty();
+}
+
+std::vector<ShimProcess> shims_below(const std::string& folder) {
+  std::vector<ShimProcess> shims;
+  for (const pid_t pid : all_processes()) {
+    const auto line = files::read_file("/proc/" + std::to_string(pid) + "/cmdline", command_bytes_max);
+    if (!line || !*line) continue;
+    const auto words = split(**line, '\0');
+    if (words.size() < 3 || words[1] != "shim" || !words[2].starts_with(folder + "/")) continue;
+    const auto process = read_process(pid);
+    const ShimProcess shim{.pid = pid, .start_time = process ? process->start_time : 0};
+    if (process && is_alive(shim)) shims.push_back(shim);
+  }
+  return shims;
 }
 
 void kill_shim(const ShimProcess& shim) {

@@ -2,6 +2,9 @@
 // Any thread.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "node/rank/hold.hpp"
 #include "node/rank/rank_folder.hpp"
 
@@ -11,6 +14,10 @@ namespace tutti::rank {
 // from the shim or is in its session. True when none was found any more. Without a cgroup a process that made
 // a session of its own is not found once the shim has gone.
 bool kill_leftovers(const Hold& hold, const ShimProcess& shim);
+
+// The shims of all ranks below this folder, by their command lines: a rank can remove or replace what its own
+// folder says.
+std::vector<ShimProcess> shims_below(const std::string& folder);
 
 // SIGKILL, to this very process.
 void kill_shim(const ShimProcess& shim);

@@ -9,6 +9,7 @@
 #include "base/files/descriptor.hpp"
 #include "base/files/files.hpp"
 #include "base/text.hpp"
+#include "node/rank/cgroups.hpp"
 
 namespace tutti::rank {
 namespace {
@@ -28,7 +29,7 @@ bool write_existing(const std::string& path, std::string_view content) {
 // A fresh one: what an earlier shim of the same name left behind has old counts.
 bool make_cgroup(const std::string& parent, const std::string& path) {
   if (!files::make_folder(parent, 0755)) return false;
-  rmdir(path.c_str());
+  remove_cgroup(path);
   return files::make_folder(path, 0755).ok();
 }
 
@@ -46,7 +47,7 @@ RankLimits::RankLimits(LimitRequest request, std::string root)
 }
 
 RankLimits::~RankLimits() {
-  for (const auto& cgroup : cgroups_) rmdir(cgroup.c_str());
+  for (const auto& cgroup : cgroups_) remove_cgroup(cgroup);
 }
 
 void RankLimits::make_unified() {

@@ -89,6 +89,8 @@ std::optional<ProcessStatus> read_process(pid_t pid) {
       .state = fields[0][0], .parent = *parent, .session = *session, .start_time = *start_time};
 }
 
+std::vector<pid_t> all_processes() { return numbers_in_folder("/proc"); }
+
 std::vector<pid_t> descendants_of(pid_t ancestor) {
   if (!kernel_lists_children(ancestor)) return descendants_by_scan(ancestor);
   return running_family(ancestor, append_children);
@@ -96,7 +98,7 @@ std::vector<pid_t> descendants_of(pid_t ancestor) {
 
 std::vector<pid_t> descendants_by_scan(pid_t ancestor) {
   std::vector<std::pair<pid_t, pid_t>> parents;
-  for (const pid_t pid : numbers_in_folder("/proc"))
+  for (const pid_t pid : all_processes())
     if (const auto status = read_process(pid)) parents.emplace_back(pid, status->parent);
   return running_family(ancestor, [&parents](pid_t member, std::vector<pid_t>& family) {
     for (const auto& [child, parent] : parents)
@@ -106,7 +108,7 @@ std::vector<pid_t> descendants_by_scan(pid_t ancestor) {
 
 std::vector<pid_t> session_of(pid_t leader) {
   std::vector<pid_t> members;
-  for (const pid_t pid : numbers_in_folder("/proc")) {
+  for (const pid_t pid : all_processes()) {
     const auto status = read_process(pid);
     if (status && status->session == leader && pid != leader && status->state != 'Z') members.push_back(pid);
   }

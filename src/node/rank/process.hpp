@@ -20,6 +20,8 @@ struct ProcessStatus {
 // Nothing if there is no such process.
 std::optional<ProcessStatus> read_process(pid_t pid);
 
+std::vector<pid_t> all_processes();
+
 // Children, their children and so on, parents first, without those that have ended. What forks meanwhile may
 // be missing: whoever wants to reach all repeats until there are none.
 std::vector<pid_t> descendants_of(pid_t ancestor);

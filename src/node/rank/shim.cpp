@@ -348,8 +348,8 @@ Result<> announce(const std::string& folder) {
   return write_shim(folder, {.pid = getpid(), .start_time = status->start_time});
 }
 
-// Nothing if the rank was given up before it began.
-std::optional<RankExit> run_rank(const std::string& folder) {
+// Nothing if the rank was given up before it began. `held` is the folder too, as it was when the shim began.
+std::optional<RankExit> run_rank(const std::string& folder, const std::string& held) {
   if (auto announced = announce(folder); !announced)
     return RankExit{.exit_code = exit_code_not_runnable, .detail = announced.error().text()};
   if (is_given_up(folder)) return std::nullopt;
@@ -357,19 +357,25 @@ std::optional<RankExit> run_rank(const std::string& folder) {
     return RankExit{.exit_code = exit_code_not_runnable, .detail = reserved.error().text()};
   auto spec = read_spec(folder);
   if (!spec) return RankExit{.exit_code = exit_code_not_runnable, .detail = spec.error().text()};
-  return Shim(folder, *std::move(spec)).run();
+  return Shim(held, *std::move(spec)).run();
 }
 
 }  // namespace
 
+// A rank can put a link to anywhere in place of its folder, so what is written after it has begun goes
+// through a descriptor.
 int run_shim(const std::string& folder) {
   prepare_process();
-  const auto exit = run_rank(folder);
+  const files::FileDescriptor open_folder(
+      open(folder.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!open_folder.valid()) return exit_code_not_runnable;
+  const std::string held = "/proc/self/fd/" + std::to_string(open_folder.get());
+  const auto exit = run_rank(folder, held);
   if (!exit) return 0;
-  if (!write_exit(folder, *exit)) {
+  if (!write_exit(held, *exit)) {
     // On a full disk the end of the rank is worth more than the beginning of its log.
-    drop_oldest_segment(folder);
-    static_cast<void>(write_exit(folder, *exit));
+    drop_oldest_segment(held);
+    static_cast<void>(write_exit(held, *exit));
   }
   return exit->exit_code & 0xFF;
 }

@@ -301,5 +301,23 @@ TEST_F(ShimTest, ARankIsPutUnderItsCpuLimit) {
   EXPECT_NE(log().find("/tutti/" + spec.cgroup), std::string::npos) << log();
 }
 
+// The folder of the test is above that of the rank here, so that the rank can replace its own.
+TEST_F(ShimTest, ARankThatPutsALinkInPlaceOfItsFolderChoosesNotWhereItsEndIsWritten) {
+  std::filesystem::create_directories(path("own"));
+  std::filesystem::create_directories(path("elsewhere"));
+  auto spec = shell("mv own moved && ln -s elsewhere own && echo said; exit 3");
+  ASSERT_TRUE(write_spec(path("own"), spec));
+  const pid_t shim = fork();
+  if (shim == 0) _exit(run_shim(path("own")));
+  int status = 0;
+  ASSERT_EQ(waitpid(shim, &status, 0), shim);
+  EXPECT_EQ(WEXITSTATUS(status), 3);
+  EXPECT_TRUE(std::filesystem::is_symlink(path("own")));
+  EXPECT_TRUE(std::filesystem::is_empty(path("elsewhere")));
+  const auto exit = read_exit(path("moved"));
+  ASSERT_TRUE(exit && *exit);
+  EXPECT_EQ((*exit)->exit_code, 3);
+}
+
 }  // namespace
 }  // namespace tutti::rank

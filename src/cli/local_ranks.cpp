@@ -1,0 +1,115 @@
+#include "cli/local_ranks.hpp"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <thread>
+#include <vector>
+
+#include "base/time.hpp"
+#include "node/agent/rank_start.hpp"
+#include "node/rank/cgroups.hpp"
+#include "node/rank/hold.hpp"
+#include "node/rank/leftovers.hpp"
+#include "node/rank/rank_folder.hpp"
+
+namespace tutti::cli {
+namespace {
+
+constexpr Duration look_again_after = 5ms;
+
+std::string ranks_of(const LocalNode& node) { return node.folder + "/ranks"; }
+
+// A rank may have put a link in place of its own: that is followed nowhere.
+std::vector<std::string> rank_folders(const LocalNode& node) {
+  std::vector<std::string> folders;
+  std::error_code failure;
+  for (const auto& entry : std::filesystem::directory_iterator(ranks_of(node), failure)) {
+    std::error_code unknown;
+    if (entry.symlink_status(unknown).type() == std::filesystem::file_type::directory)
+      folders.push_back(entry.path().string());
+  }
+  return folders;
+}
+
+struct LivingRank {
+  rank::ShimProcess shim;
+  rank::Hold hold;
+};
+
+// As their folders tell, and as the processes of this machine do. What a shim has not put on record may live
+// on without it.
+std::vector<LivingRank> living_ranks(const LocalNode& node) {
+  std::vector<LivingRank> living;
+  for (const auto& folder : rank_folders(node)) {
+    const auto shim = rank::take_over(folder);
+    if (!shim || !*shim) continue;
+    const auto exit = rank::read_exit(folder);
+    const bool ended = exit && *exit && !rank::is_alive(**shim);
+    if (ended) continue;
+    const auto spec = rank::read_spec(folder);
+    living.push_back({**shim, rank::Hold(spec ? spec->cgroup : "")});
+  }
+  for (const auto& shim : rank::shims_below(ranks_of(node))) {
+    const bool known =
+        std::any_of(living.begin(), living.end(), [&](const LivingRank& rank) { return rank.shim == shim; });
+    if (!known) living.push_back({shim, rank::Hold("")});
+  }
+  return living;
+}
+
+void signal_shim(const rank::ShimProcess& shim, int signal) {
+  if (rank::is_alive(shim)) ::kill(shim.pid, signal);
+}
+
+// What is left of a rank whose folder says nothing of it any more.
+bool clear_node_cgroups(const LocalNode& node) {
+  const auto prefix = rank::cgroup_prefix(node.name, node.folder);
+  return !prefix || rank::sweep_cgroups(
+                        *prefix, [](const std::string&) { return false; }, Duration::zero());
+}
+
+}  // namespace
+
+void mark_ranks_stopped(const LocalNode& node) {
+  for (const auto& folder : rank_folders(node)) {
+    const auto exit = rank::read_exit(folder);
+    if (exit && !*exit) static_cast<void>(rank::mark_stopped(folder));
+  }
+}
+
+// Ranks first: one without its shim can still be found, as a descendant, before the shim is gone. They end as
+// zombies of the stopped shim, which are not counted. Somebody else's process may not be killed.
+Result<> kill_ranks(const LocalNode& node, std::chrono::steady_clock::time_point give_up_at) {
+  const auto in_time = [&] { return std::chrono::steady_clock::now() < give_up_at; };
+  const auto ranks = living_ranks(node);
+  for (const auto& rank : ranks) signal_shim(rank.shim, SIGSTOP);
+  for (const auto& rank : ranks) {
+    while (!rank::kill_leftovers(rank.hold, rank.shim) && in_time())
+      std::this_thread::sleep_for(look_again_after);
+  }
+  for (const auto& rank : ranks) signal_shim(rank.shim, SIGKILL);
+  for (;;) {
+    const bool cleared = clear_node_cgroups(node);
+    const auto shims = rank::shims_below(ranks_of(node));
+    for (const auto& shim : shims) signal_shim(shim, SIGKILL);
+    if (cleared && shims.empty()) return {};
+    if (!in_time()) break;
+    std::this_thread::sleep_for(look_again_after);
+  }
+  if (rank::shims_below(ranks_of(node)).empty()) return {};
+  return failed("not all of its ranks could be ended")
+      .within("node " + node.name)
+      .remedy("`ps -ef | grep " + ranks_of(node) + "` shows them; end them and try again");
+}
+
+bool has_untold_ranks(const LocalNode& node) {
+  const auto folders = rank_folders(node);
+  return std::any_of(folders.begin(), folders.end(), [](const std::string& folder) {
+    std::error_code unknown;
+    return !std::filesystem::exists(agent::acknowledged_mark(folder), unknown);
+  });
+}
+
+}  // namespace tutti::cli

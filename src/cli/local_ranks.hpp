@@ -1,0 +1,26 @@
+// The ranks of a local node without their agent: how `tutti down` ends them, and what they have to tell the
+// next one. Used by the main thread only.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "base/result.hpp"
+
+namespace tutti::cli {
+
+struct LocalNode {
+  std::string name;
+  std::string folder;  // its agent's
+};
+
+// How they end from now on is nobody's fault.
+void mark_ranks_stopped(const LocalNode& node);
+
+// kill -9 of every process of its ranks, their shims too. Says what lives on when the time is over.
+Result<> kill_ranks(const LocalNode& node, std::chrono::steady_clock::time_point give_up_at);
+
+// The controller does not know yet how one of its ranks has ended.
+bool has_untold_ranks(const LocalNode& node);
+
+}  // namespace tutti::cli

@@ -1,0 +1,85 @@
+// `tutti down` when something is in its way: it was interrupted, or what it ends does not answer.
+#include <signal.h>
+
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "support/cluster.hpp"
+
+namespace tutti {
+namespace {
+
+using support::eventually;
+using support::has;
+using support::TestCluster;
+
+bool has_ended(pid_t pid) { return ::kill(pid, 0) != 0; }
+
+TEST(Down, OneThatWasInterruptedLosesSightOfNoRank) {
+  const TestCluster cluster(2, 1);
+  const std::string id = cluster.submit({"--nodes", "2", "--gpus-per-rank", "1"}, "exec sleep 1000");
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  const pid_t first = cluster.agent_pid("n1");
+  const pid_t second = cluster.agent_pid("n2");
+  ASSERT_EQ(::kill(second, SIGSTOP), 0);
+  const auto down = cluster.start({"down"}, "down");
+  ASSERT_TRUE(eventually([&] { return has_ended(first); }));
+  down->signal(SIGINT);
+  down->wait();
+  EXPECT_EQ(cluster.tutti({"down"}).exit_code, 0);
+  EXPECT_TRUE(cluster.ranks_on("n1").empty());
+  EXPECT_TRUE(cluster.ranks_on("n2").empty());
+  EXPECT_TRUE(has_ended(second));
+}
+
+// As earlier versions left it, and as a rank can: neither of its agent nor of its shim is anything noted.
+TEST(Down, RanksOfWhichNothingIsNotedAreEndedToo) {
+  const TestCluster cluster(2, 1);
+  const std::string id = cluster.submit({"--nodes", "2", "--gpus-per-rank", "1"},
+                                        "d=$(dirname $TUTTI_PROGRESS_FILE); rm $d/shim; echo >" +
+                                            cluster.file("removed") + "$RANK; exec sleep 1000");
+  ASSERT_TRUE(eventually([&] {
+    return std::filesystem::exists(cluster.file("removed0")) &&
+           std::filesystem::exists(cluster.file("removed1"));
+  }));
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  const pid_t agent = cluster.agent_pid("n1");
+  ASSERT_EQ(::kill(agent, SIGKILL), 0);
+  ASSERT_TRUE(std::filesystem::remove(cluster.home() + "/processes/node-n1"));
+  EXPECT_EQ(cluster.tutti({"down", "--clean"}).exit_code, 0);
+  EXPECT_TRUE(cluster.ranks_on("n1").empty());
+  EXPECT_TRUE(cluster.ranks_on("n2").empty());
+  EXPECT_FALSE(std::filesystem::exists(cluster.home() + "/nodes"));
+}
+
+TEST(Down, UpWithFewerNodesGoesOnWithTheJobsAllTheSame) {
+  const TestCluster cluster(3, 1);
+  const std::string started = cluster.file("started");
+  const std::string id =
+      cluster.submit({"--nodes", "2", "--gpus-per-rank", "1", "--restarts", "0"},
+                     "echo >" + started + "$RANK; [ $TUTTI_ATTEMPT = 1 ] || exec sleep 1000");
+  ASSERT_TRUE(eventually(
+      [&] { return std::filesystem::exists(started + "0") && std::filesystem::exists(started + "1"); }));
+  EXPECT_EQ(cluster.tutti({"down"}).exit_code, 0);
+  const auto up = cluster.tutti({"up", "--nodes", "1", "--gpus", "1"});
+  EXPECT_EQ(up.exit_code, 0) << up.err;
+  EXPECT_TRUE(has(up.err, "is started too")) << up.err;
+  EXPECT_EQ(cluster.wait(id), 0) << cluster.tutti({"show", id}).out;
+  EXPECT_EQ(cluster.tutti({"down"}).exit_code, 0);
+  EXPECT_EQ(cluster.tutti({"up", "--nodes", "1", "--gpus", "1"}).exit_code, 0);
+  EXPECT_EQ(cluster.node("n1").value("state", ""), "ready");
+}
+
+TEST(Down, WaitsForNoControllerThatDoesNotAnswer) {
+  const TestCluster cluster(2, 1);
+  const std::string id = cluster.submit({"--nodes", "2"}, "exec sleep 1000");
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  ASSERT_EQ(::kill(cluster.controller_pid(), SIGSTOP), 0);
+  const auto down = cluster.tutti({"down"});
+  EXPECT_EQ(down.exit_code, 0);
+  EXPECT_EQ(down.err, "") << "it is said only after a while who is waited for";
+}
+
+}  // namespace
+}  // namespace tutti
