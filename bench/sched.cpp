@@ -218,6 +218,8 @@ Result<> measure_scale(Bench& bench) {
   };
   add("gang placements on one core", "/s", out->placements_per_s, {Bar::Kind::value_at_least, 50'000}, note);
   add("one pass over the blocked queue", "ms", out->pass_ms, {Bar::Kind::value_at_most, 1000}, "");
+  std::snprintf(note, sizeof note, "of %d users in %d queues", replay::crowd_users, replay::crowd_queues);
+  add("the same, of a crowd", "ms", out->crowd_pass_ms, {Bar::Kind::value_at_most, 1000}, note);
   add("resident", "MiB", out->resident_mib, {Bar::Kind::value_at_most, 2048}, "");
   return {};
 }
