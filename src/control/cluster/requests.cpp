@@ -76,11 +76,16 @@ Result<> Machine::admit(const Submit& event) {
                   std::to_string(dependencies_total_max) + " is the most")
         .remedy("let many jobs wait for one that comes after all of theirs");
   }
+  std::set<std::int32_t> indices;
   for (const JobSpec& spec : event.specs) {
     first_spec.array = spec.array;
     if (spec != first_spec || (event.specs.size() > 1 && !spec.array)) {
       return invalid("several jobs in one request must be the elements of one array")
           .remedy("send other jobs one by one");
+    }
+    if (spec.array && !indices.insert(spec.array->index).second) {
+      return invalid("index " + std::to_string(spec.array->index) + " is there twice")
+          .remedy("each element of an array has an index of its own");
     }
   }
   return {};

@@ -157,5 +157,18 @@ TEST_F(ClusterTest, AnArrayIsCancelledAsAWhole) {
   EXPECT_FALSE(happen(Cancel{ids[2], "ada", true}).reply.ok()) << "all of it has ended";
 }
 
+TEST_F(ClusterTest, ElementsOfAnArrayHaveIndicesOfTheirOwn) {
+  join("a", 4);
+  JobSpec element = spec(1);
+  element.array = ArrayPart{{}, 7, 3, 0};
+  JobSpec other = element;
+  other.array->index = 8;
+  const auto refused = happen(Submit{{element, other, element}}).reply;
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().text().find("index 7 is there twice"), std::string::npos);
+  EXPECT_TRUE(state.jobs.empty());
+  EXPECT_TRUE(happen(Submit{{element, other}}).reply.ok());
+}
+
 }  // namespace
 }  // namespace tutti::cluster

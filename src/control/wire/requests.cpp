@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "control/cluster/limits.hpp"
 #include "control/wire/convert.hpp"
@@ -53,17 +52,12 @@ Result<> spread_out(const proto::SubmitRequest& request, cluster::Submit& submit
         .within("indices");
   submit.specs.resize(static_cast<std::size_t>(request.indices_size()),
                       cluster::JobSpec(submit.specs.front()));
-  std::set<std::int32_t> taken;
   for (std::size_t at = 0; at < submit.specs.size(); ++at) {
     const std::int32_t index = request.indices(static_cast<int>(at));
     if (index < 0 || index > cluster::array_index_max)
       return invalid(std::to_string(index) + " is not between 0 and " +
                      std::to_string(cluster::array_index_max))
           .within("indices");
-    if (!taken.insert(index).second)
-      return invalid(std::to_string(index) + " is there twice")
-          .within("indices")
-          .remedy("each element of an array has an index of its own");
     submit.specs[at].array->index = index;
   }
   return {};

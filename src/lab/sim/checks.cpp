@@ -61,14 +61,22 @@ void Checks::check_other_attempts(const RankKey& key) {
   }
 }
 
-void Checks::process_ended(const RankKey& key, std::optional<std::int32_t> exit_code) {
+void Checks::process_ended(Duration now, const RankKey& key, std::optional<std::int32_t> exit_code) {
   if (exit_code) exit_codes_[key] = *exit_code;
+  if (exit_code) exited_at_[key] = now;
   const auto running = running_.find(key);
   if (running == running_.end()) return;
   const Placed& placed = placed_.at({key.job, key.attempt});
   for (const auto& device : placed.places[static_cast<std::size_t>(key.rank)].devices)
     shares_[{running->second, device.device}] -= device.share;
   running_.erase(running);
+}
+
+void Checks::disk_lost(const std::string& node) {
+  std::erase_if(exited_at_, [&](const auto& exited) {
+    const RankKey& key = exited.first;
+    return placed_.at({key.job, key.attempt}).places[static_cast<std::size_t>(key.rank)].node == node;
+  });
 }
 
 // While other things fail too, a loss may not be seen as one.
@@ -123,6 +131,7 @@ void Checks::check_job(Duration now, const cluster::Job& job) {
       violate("an attempt of job " + job.id.text() + " was moved");
   }
   if (job.state == JobState::running) check_running(job);
+  if (job.state == JobState::failed && !finished_.contains(job.id)) check_time_limit(job);
   check_finished(job);
 }
 
@@ -156,6 +165,24 @@ void Checks::check_success(const cluster::Job& job) {
     if (code == exit_codes_.end() || code->second != 0)
       violate("job " + job.id.text() + " succeeded, and its rank " + key.text() + " did not");
   }
+}
+
+// Whoever was away: what had ended well a lease before its limit has not run past it.
+void Checks::check_time_limit(const cluster::Job& job) {
+  if (!job.reason.starts_with("ran past its time limit")) return;
+  const auto placed = placed_.find({job.id, job.attempt});
+  if (placed == placed_.end()) return;
+  // By a clock that has jumped the limit may have come sooner.
+  if (clock_jumped_at_ >= placed->second.since) return;
+  const Duration in_time = placed->second.since + job.spec.time_limit - cluster::lease;
+  for (std::int32_t rank = 0; rank < static_cast<std::int32_t>(job.places.size()); ++rank) {
+    const RankKey key{job.id, job.attempt, rank};
+    const auto code = exit_codes_.find(key);
+    if (code == exit_codes_.end() || code->second != 0) return;
+    const auto exited = exited_at_.find(key);
+    if (exited == exited_at_.end() || exited->second > in_time) return;
+  }
+  violate("job " + job.id.text() + " failed by its time limit, and all of its ranks had succeeded before");
 }
 
 void Checks::same(const cluster::State& state, const store::Contents& contents) {

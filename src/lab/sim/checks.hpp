@@ -28,9 +28,13 @@ class Checks {
   // `disk` names the life of the node's disk: what a wiped disk knew, nobody can know.
   void process_started(const std::string& node, std::uint64_t disk, const RankKey& key);
   // Without an exit code it was killed, or died with its node.
-  void process_ended(const RankKey& key, std::optional<std::int32_t> exit_code);
+  void process_ended(Duration now, const RankKey& key, std::optional<std::int32_t> exit_code);
+  // With all that it knew of ranks that had ended.
+  void disk_lost(const std::string& node);
   // What a rank of the job did took its node down.
   void node_killed(cluster::JobId job);
+  // The controller's, which its time limits go by.
+  void clock_jumped(Duration now) { clock_jumped_at_ = now; }
   void faults_stopped() { calm_ = true; }
   void acknowledged(const std::vector<cluster::JobId>& jobs);
 
@@ -61,11 +65,13 @@ class Checks {
   void check_job(Duration now, const cluster::Job& job);
   void check_finished(const cluster::Job& job);
   void check_success(const cluster::Job& job);
+  void check_time_limit(const cluster::Job& job);
   void check_running(const cluster::Job& job);
 
   std::string violation_;
   bool calm_ = false;                                    // there are no more faults but those that jobs make
   std::map<cluster::JobId, std::int32_t> killed_nodes_;  // since it is calm
+  Duration clock_jumped_at_{-1};
   std::set<cluster::JobId> acknowledged_;
   std::map<Attempt, Placed> placed_;
   std::map<cluster::JobId, std::int32_t> attempts_;
@@ -75,6 +81,7 @@ class Checks {
   std::set<std::pair<std::uint64_t, RankKey>> started_;  // by the life of a disk
   std::set<RankKey> ever_started_;
   std::map<RankKey, std::int32_t> exit_codes_;
+  std::map<RankKey, Duration> exited_at_;                                // as far as a disk knows it
   std::map<std::pair<std::string, std::int32_t>, std::int32_t> shares_;  // in use, by node and device
 };
 

@@ -70,7 +70,7 @@ TEST_F(ChecksTest, AGoodStoryBreaksNothing) {
   job(1).state = JobState::running;
   turned();
   checks.acknowledged({cluster::JobId(1)});
-  checks.process_ended(key(1, 0), 0);
+  checks.process_ended(10s, key(1, 0), 0);
   job(1).state = JobState::succeeded;
   release(job(1));
   state.active.clear();
@@ -123,12 +123,25 @@ TEST_F(ChecksTest, AHalfGangThatRuns) {
 TEST_F(ChecksTest, ASuccessThatWasNone) {
   turned();
   start(1, 0);
-  checks.process_ended(key(1, 0), 3);
+  checks.process_ended(10s, key(1, 0), 3);
   job(1).state = JobState::succeeded;
   release(job(1));
   state.active.clear();
   turned();
   EXPECT_EQ(checks.violation(), "job 1 succeeded, and its rank 1.0.0 did not");
+}
+
+TEST_F(ChecksTest, ATimeLimitThatWasNotReached) {
+  job(1).spec.time_limit = 60s;
+  turned();
+  start(1, 0);
+  checks.process_ended(10s, key(1, 0), 0);
+  job(1).state = JobState::failed;
+  job(1).reason = "ran past its time limit of 1m";
+  release(job(1));
+  state.active.clear();
+  turned();
+  EXPECT_EQ(checks.violation(), "job 1 failed by its time limit, and all of its ranks had succeeded before");
 }
 
 TEST_F(ChecksTest, AnEndThatIsUndone) {

@@ -200,6 +200,7 @@ bool Faults::jump_clock() {
   const Duration by = world_.between(-60s, 60s);
   world_.note("the controller's clock jumps by " + format_duration(by));
   controller_.jump_clock(by);
+  world_.checks.clock_jumped(world_.agenda.now());
   return true;
 }
 

@@ -47,9 +47,28 @@ struct Stalls : testing::Test {
     while (world.agenda.run_next(end)) lost_ += lost();
   }
   std::size_t lost() const {
+    if (!controller.up()) return 0;
     std::size_t count = 0;
     for (const auto& [name, node] : controller.state().nodes) count += node.lost ? 1 : 0;
     return count;
+  }
+
+  // It takes 3 s of its 6.
+  void submit_limited() {
+    cluster::JobSpec spec;
+    spec.name = "limited";
+    spec.command = {"succeed", "3000", "0", "1"};
+    spec.shape.ranks = 2;
+    spec.shape.gpu_share = 1000;
+    spec.time_limit = 6s;
+    controller.happen(cluster::Submit{{spec}}, nullptr);
+    pass(1s);
+    ASSERT_EQ(controller.state().jobs.at(cluster::JobId(1)).state, cluster::JobState::running);
+  }
+  void expect_success() {
+    const cluster::Job& job = controller.state().jobs.at(cluster::JobId(1));
+    EXPECT_EQ(job.state, cluster::JobState::succeeded) << job.reason;
+    EXPECT_EQ(world.checks.violation(), "");
   }
 
   std::size_t lost_ = 0;  // at any time
@@ -65,6 +84,36 @@ TEST_F(Stalls, ACoreThatStandsStillLosesNobody) {
   ASSERT_TRUE(controller.stall(Stall::core, 20s));
   pass(40s);
   EXPECT_EQ(lost_, 0U);
+}
+
+TEST_F(Stalls, OfTheNetworkLoopFailNoJobThatEndedWithinItsLimit) {
+  submit_limited();
+  ASSERT_TRUE(controller.stall(Stall::network, 9s));
+  pass(20s);
+  expect_success();
+}
+
+TEST_F(Stalls, OfTheCoreFailNoJobThatEndedWithinItsLimit) {
+  submit_limited();
+  ASSERT_TRUE(controller.stall(Stall::core, 9s));
+  pass(20s);
+  expect_success();
+}
+
+TEST_F(Stalls, OfTheWholeControllerFailNoJobThatEndedWithinItsLimit) {
+  submit_limited();
+  ASSERT_TRUE(controller.stall(Stall::all, 9s));
+  pass(20s);
+  expect_success();
+}
+
+TEST_F(Stalls, ARestartFailsNoJobThatEndedWithinItsLimit) {
+  submit_limited();
+  ASSERT_TRUE(controller.kill());
+  pass(8s);
+  controller.start();
+  pass(20s);
+  expect_success();
 }
 
 TEST_F(Stalls, AnAgentThatStandsStillIsLostAndComesBack) {

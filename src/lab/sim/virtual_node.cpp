@@ -91,10 +91,12 @@ bool VirtualNode::power_off(bool wipe_disk) {
   for (const Network::Id id : {connection_, dialing_}) world_.network.vanish(id, Side::agent);
   connection_ = dialing_ = 0;
   for (auto& [key, folder] : disk_) {
-    if (std::exchange(folder.process, 0) != 0) world_.checks.process_ended(key, std::nullopt);
+    if (std::exchange(folder.process, 0) != 0)
+      world_.checks.process_ended(world_.agenda.now(), key, std::nullopt);
   }
   if (!wipe_disk) return true;
   disk_.clear();
+  world_.checks.disk_lost(name());
   membership_ = {};
   disk_life_ = new_disk(world_);
   return true;
@@ -312,7 +314,7 @@ void VirtualNode::exit_process(const RankKey& key, std::uint64_t process, std::o
   folder.process = 0;
   world_.note(name() + ": rank " + key.text() +
               (code ? " exits with " + std::to_string(*code) : " is killed"));
-  world_.checks.process_ended(key, code);
+  world_.checks.process_ended(world_.agenda.now(), key, code);
   cluster::RankStatus status{cluster::RankState::exited, 137, "its shim was killed", true};
   if (code) folder.exit = status = {cluster::RankState::exited, *code, ""};
   if (keeper_ == nullptr) return;
