@@ -225,7 +225,7 @@ Result<> LocalCluster::kill_node(const std::string& name) {
   if (rank::is_alive(known->process)) ::kill(known->process.pid, SIGKILL);
   const auto give_up_at = std::chrono::steady_clock::now() + kill_time_max;
   wait_for_end(known->process, give_up_at);
-  return kill_ranks(node(name), give_up_at);
+  return kill_ranks({node(name)}, node(name).folder, give_up_at);
 }
 
 Result<> LocalCluster::end_parts(const std::vector<std::string>& parts) const {
@@ -252,17 +252,16 @@ Result<> LocalCluster::end_parts(const std::vector<std::string>& parts) const {
 // them ends, because the others of its gang fail when they miss it. What is noted of a part goes last, so
 // that one who was interrupted can begin again.
 Result<> LocalCluster::stop() {
-  const auto names = nodes();
+  std::vector<LocalNode> all;
   std::vector<std::string> parts{"controller"};
-  for (const auto& name : names) parts.push_back("node-" + name);
-  if (auto ended = end_parts(parts); !ended) return ended;
-  for (const auto& name : names) mark_ranks_stopped(node(name));
-  Result<> killed;
-  const auto give_up_at = std::chrono::steady_clock::now() + kill_time_max;
-  for (const auto& name : names) {
-    if (auto gone = kill_ranks(node(name), give_up_at); !gone) killed = std::move(gone);
+  for (const auto& name : nodes()) {
+    all.push_back(node(name));
+    parts.push_back("node-" + name);
   }
-  if (!killed) return killed;
+  if (auto ended = end_parts(parts); !ended) return ended;
+  for (const auto& one : all) mark_ranks_stopped(one);
+  const auto give_up_at = std::chrono::steady_clock::now() + kill_time_max;
+  if (auto killed = kill_ranks(all, home_ + "/nodes", give_up_at); !killed) return killed;
   std::error_code ignored;
   for (const auto& part : parts) std::filesystem::remove(note(part), ignored);
   std::filesystem::remove(home_ + "/address", ignored);

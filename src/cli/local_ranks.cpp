@@ -38,20 +38,19 @@ struct LivingRank {
   rank::Hold hold;
 };
 
-// As their folders tell, and as the processes of this machine do. What a shim has not put on record may live
-// on without it.
-std::vector<LivingRank> living_ranks(const LocalNode& node) {
+// As their folders tell, and as the processes of this machine do.
+std::vector<LivingRank> living_ranks(const std::vector<LocalNode>& nodes, const std::string& above) {
   std::vector<LivingRank> living;
-  for (const auto& folder : rank_folders(node)) {
-    const auto shim = rank::take_over(folder);
-    if (!shim || !*shim) continue;
-    const auto exit = rank::read_exit(folder);
-    const bool ended = exit && *exit && !rank::is_alive(**shim);
-    if (ended) continue;
-    const auto spec = rank::read_spec(folder);
-    living.push_back({**shim, rank::Hold(spec ? spec->cgroup : "")});
+  for (const auto& node : nodes) {
+    for (const auto& folder : rank_folders(node)) {
+      const auto shim = rank::take_over(folder);
+      if (!shim || !*shim) continue;
+      const auto spec = rank::read_spec(folder);
+      const rank::Hold hold(spec ? spec->cgroup : "");
+      if (rank::is_alive(**shim) || hold.exists()) living.push_back({**shim, hold});
+    }
   }
-  for (const auto& shim : rank::shims_below(ranks_of(node))) {
+  for (const auto& shim : rank::shims_below(above)) {
     const bool known =
         std::any_of(living.begin(), living.end(), [&](const LivingRank& rank) { return rank.shim == shim; });
     if (!known) living.push_back({shim, rank::Hold("")});
@@ -63,11 +62,24 @@ void signal_shim(const rank::ShimProcess& shim, int signal) {
   if (rank::is_alive(shim)) ::kill(shim.pid, signal);
 }
 
-// What is left of a rank whose folder says nothing of it any more.
-bool clear_node_cgroups(const LocalNode& node) {
+// What is left of ranks whose folders say nothing of them any more.
+bool clear_cgroups(const std::vector<LocalNode>& nodes) {
+  bool all = true;
+  for (const auto& node : nodes) {
+    const auto prefix = rank::cgroup_prefix(node.name, node.folder);
+    const auto nobody = [](const std::string&) { return false; };
+    if (prefix) all = rank::sweep_cgroups(*prefix, nobody, Duration::zero()) && all;
+  }
+  return all;
+}
+
+// A cgroup that is empty and cannot be removed does no harm.
+bool holds_somebody(const LocalNode& node) {
   const auto prefix = rank::cgroup_prefix(node.name, node.folder);
-  return !prefix || rank::sweep_cgroups(
-                        *prefix, [](const std::string&) { return false; }, Duration::zero());
+  if (!prefix) return false;
+  const auto names = rank::cgroups_of(*prefix);
+  return std::any_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return !rank::Hold(*prefix + name).empty(); });
 }
 
 }  // namespace
@@ -81,9 +93,10 @@ void mark_ranks_stopped(const LocalNode& node) {
 
 // Ranks first: one without its shim can still be found, as a descendant, before the shim is gone. They end as
 // zombies of the stopped shim, which are not counted. Somebody else's process may not be killed.
-Result<> kill_ranks(const LocalNode& node, std::chrono::steady_clock::time_point give_up_at) {
+Result<> kill_ranks(const std::vector<LocalNode>& nodes, const std::string& above,
+                    std::chrono::steady_clock::time_point give_up_at) {
   const auto in_time = [&] { return std::chrono::steady_clock::now() < give_up_at; };
-  const auto ranks = living_ranks(node);
+  const auto ranks = living_ranks(nodes, above);
   for (const auto& rank : ranks) signal_shim(rank.shim, SIGSTOP);
   for (const auto& rank : ranks) {
     while (!rank::kill_leftovers(rank.hold, rank.shim) && in_time())
@@ -91,17 +104,17 @@ Result<> kill_ranks(const LocalNode& node, std::chrono::steady_clock::time_point
   }
   for (const auto& rank : ranks) signal_shim(rank.shim, SIGKILL);
   for (;;) {
-    const bool cleared = clear_node_cgroups(node);
-    const auto shims = rank::shims_below(ranks_of(node));
+    const bool cleared = clear_cgroups(nodes);
+    const auto shims = rank::shims_below(above);
     for (const auto& shim : shims) signal_shim(shim, SIGKILL);
     if (cleared && shims.empty()) return {};
     if (!in_time()) break;
     std::this_thread::sleep_for(look_again_after);
   }
-  if (rank::shims_below(ranks_of(node)).empty()) return {};
-  return failed("not all of its ranks could be ended")
-      .within("node " + node.name)
-      .remedy("`ps -ef | grep " + ranks_of(node) + "` shows them; end them and try again");
+  if (rank::shims_below(above).empty() && std::none_of(nodes.begin(), nodes.end(), holds_somebody)) return {};
+  return failed("not all ranks could be ended")
+      .within(above)
+      .remedy("they may be somebody else's, or wait for a disk or a device: end them, and do it again");
 }
 
 bool has_untold_ranks(const LocalNode& node) {

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include "base/result.hpp"
 
@@ -17,8 +18,10 @@ struct LocalNode {
 // How they end from now on is nobody's fault.
 void mark_ranks_stopped(const LocalNode& node);
 
-// kill -9 of every process of its ranks, their shims too. Says what lives on when the time is over.
-Result<> kill_ranks(const LocalNode& node, std::chrono::steady_clock::time_point give_up_at);
+// kill -9 of every process of their ranks, their shims too, which are all below the folder `above`. Says what
+// lives on when the time is over.
+Result<> kill_ranks(const std::vector<LocalNode>& nodes, const std::string& above,
+                    std::chrono::steady_clock::time_point give_up_at);
 
 // The controller does not know yet how one of its ranks has ended.
 bool has_untold_ranks(const LocalNode& node);
