@@ -52,7 +52,7 @@ struct Piece {
   std::vector<Chosen> choices;  // of each token, if logprobs or hidden numbers were asked for
   std::string text;             // as far as it is sure
   std::optional<Finish> finish;
-  std::string problem;             // if it failed: what the model said
+  std::string problem;             // if it failed: what the model said, or what its form came to
   std::int64_t cached_tokens = 0;  // of the prompt, when it was first let in
 };
 
@@ -122,6 +122,7 @@ class Batch {
   void wait_for_turn(Sequence& sequence);
   void let_siblings_wait(Entry& entry);
   // plan.cpp
+  void let_guides_forget();
   void plan_decodes();
   void plan_prompts();
   bool grow(Sequence& sequence);

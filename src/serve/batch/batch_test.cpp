@@ -333,6 +333,85 @@ TEST(Batch, AGuideIsAheadWithTheGuesses) {
   EXPECT_GT(world.batch.counts().accepted_tokens, 40) << "such a text is easily guessed";
 }
 
+// A circle whose states get other names in every step; one that nobody said was held is none any more.
+class Renaming final : public Guide {
+ public:
+  State start() override { return first_; }
+  std::span<const std::uint64_t> allowed(State state) override {
+    mask_ = {place(state) < 4 ? std::uint64_t{1} << at(10 + place(state)) : 0};
+    return mask_;
+  }
+  State next(State state, Token token) override {
+    return token == 10 + place(state) ? first_ + (place(state) + 1) % 4 : dead;
+  }
+  bool ended(State) override { return false; }
+  bool is_crowded() override { return true; }
+  void forget_others(std::span<State* const> held) override {
+    for (State* const state : held) *state = first_ + 4 + place(*state);
+    first_ += 4;
+    ++times_forgotten;
+  }
+
+  int times_forgotten = 0;
+
+ private:
+  State place(State state) const { return state >= first_ ? state - first_ : 4; }
+
+  State first_ = 0;
+  std::vector<std::uint64_t> mask_;
+};
+
+TEST(Batch, AGuideForgetsAllButTheStatesOfItsAnswers) {
+  for (const std::int32_t drafts : {0, 4}) {
+    World world(small, {.drafts_max = drafts});
+    const auto guide = std::make_shared<Renaming>();
+    std::vector<RequestId> ids;
+    for (const std::size_t size : {6U, 30U})
+      ids.push_back(world.submit({.prompt = prompt(size), .tokens_max = 40, .answers = 3, .guide = guide}));
+    world.run();
+    EXPECT_GT(guide->times_forgotten, 5);
+    for (const RequestId id : ids) {
+      for (std::int32_t answer = 0; answer < 3; ++answer) {
+        const auto& tokens = world.tokens[(SequenceId{id, answer})];
+        ASSERT_EQ(tokens.size(), 40U);
+        for (std::size_t nth = 0; nth < tokens.size(); ++nth)
+          EXPECT_EQ(tokens[nth], static_cast<Token>(10 + nth % 4));
+      }
+    }
+  }
+}
+
+// A circle that comes to its bounds after some tokens.
+class Bounded final : public Guide {
+ public:
+  explicit Bounded(bool when_read) : when_read_(when_read) {}
+  State start() override { return 0; }
+  std::span<const std::uint64_t> allowed(State state) override {
+    mask_ = {state < 5 ? std::uint64_t{1} << 10U : 0};
+    return mask_;
+  }
+  State next(State state, Token) override { return when_read_ && state == 4 ? beyond : state + 1; }
+  bool ended(State) override { return false; }
+  bool is_beyond(State state) override { return state == beyond || state >= 5; }
+
+ private:
+  bool when_read_;
+  std::vector<std::uint64_t> mask_;
+};
+
+TEST(Batch, AnAnswerThatItsGuideCannotFollowHasFailedAndIsNotWhole) {
+  for (const bool when_read : {false, true}) {
+    for (const std::int32_t drafts : {0, 4}) {
+      World world(small, {.drafts_max = drafts});
+      const auto id = world.submit(
+          {.prompt = prompt(6), .tokens_max = 40, .guide = std::make_shared<Bounded>(when_read)});
+      world.run();
+      EXPECT_EQ(world.tokens[(SequenceId{id, 0})].size(), 5U);
+      EXPECT_EQ(world.finish[(SequenceId{id, 0})], Finish::failed);
+    }
+  }
+}
+
 TEST(Batch, GuessesStayWithinTheAnswer) {
   Limits tight = small;
   tight.context = 64;

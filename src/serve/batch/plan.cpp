@@ -17,11 +17,32 @@ const Plan& Batch::plan() {
   tokens_left_ = limits_.step_tokens_max;
   rows_left_ = limits_.step_rows_max;
   drafts_left_ = settings_.step_drafts_max;
+  let_guides_forget();
   plan_decodes();
   plan_prompts();
   in_step_ = !plan_.empty();
   if (in_step_) ++counts_.steps;
   return plan_;
+}
+
+// Between steps, when all states that anybody is in are those of sequences.
+void Batch::let_guides_forget() {
+  std::vector<Guide*> crowded;
+  for (const SequenceId& id : running_) {
+    Guide* const guide = requests_.at(id.request)->request.guide.get();
+    if (guide != nullptr && std::ranges::find(crowded, guide) == crowded.end() && guide->is_crowded())
+      crowded.push_back(guide);
+  }
+  for (Guide* const guide : crowded) {
+    std::vector<Guide::State*> held;
+    for (const auto& [id, entry] : requests_) {
+      if (entry->request.guide.get() != guide) continue;
+      for (const auto& sequence : entry->sequences) {
+        if (sequence->state != State::finished) held.push_back(&sequence->guide_state);
+      }
+    }
+    guide->forget_others(held);
+  }
 }
 
 void Batch::plan_decodes() {
@@ -161,7 +182,7 @@ void Batch::plan_chunk(Sequence& sequence, std::int64_t tokens, std::span<const 
   for (std::int32_t row = 0; row < rows; ++row) {
     if (row > 0 && sequence.request->guide)
       state = sequence.request->guide->next(state, planned.drafts[at(row) - 1]);
-    if (state == Guide::dead) {  // this guess cannot come, and so none behind it
+    if (state == Guide::dead || state == Guide::beyond) {  // this guess cannot come, and so none behind it
       planned.choices = at(row);
       break;
     }

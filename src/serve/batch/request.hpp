@@ -64,7 +64,7 @@ enum class Finish {
   stop,       // by a token, a text or a guide that has nothing more
   length,     // tokens_max
   cancelled,  // nobody wants it any more
-  failed,     // the model could not compute it
+  failed,     // the model could not compute it, or nothing could come that its guide allows
 };
 std::string_view name_of(Finish finish);
 

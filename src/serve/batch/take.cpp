@@ -6,6 +6,16 @@
 #include "serve/batch/sequence.hpp"
 
 namespace tutti::serve {
+namespace {
+
+constexpr std::string_view guide_is_beyond =
+    "to know what the form of the answer allows here takes too much work; ask for a form with fewer "
+    "alternatives that begin alike, or with less that is counted";
+constexpr std::string_view guide_has_nothing =
+    "no token of the model goes on as the form of the answer wants it: it is nested too deep, or has letters "
+    "that the model cannot write";
+
+}  // namespace
 
 std::vector<Piece> Batch::take(std::span<const Chosen> chosen) {
   TUTTI_CHECK(in_step_ && chosen.size() == plan_.choices.size(), "one token for each choice of the step");
@@ -52,13 +62,17 @@ void Batch::take_tokens(Sequence& sequence, std::span<const Chosen> chosen, std:
   Piece last = finish(sequence, *finished);
   piece.text += last.text;
   piece.finish = last.finish;
+  if (*finished == Finish::failed)
+    piece.problem = std::string(sequence.request->guide->is_beyond(sequence.guide_state) ? guide_is_beyond
+                                                                                         : guide_has_nothing);
   piece.cached_tokens = last.cached_tokens;
 }
 
 // One more token of an answer, and whether it was the last.
 std::optional<Finish> Batch::append(Sequence& sequence, const Chosen& chosen, Piece& piece) {
   const Request& request = *sequence.request;
-  if (chosen.token == no_token) return Finish::stop;  // nothing may come
+  // Nothing may come. What a guide has not called whole is not: nobody may take it for an answer.
+  if (chosen.token == no_token) return request.guide ? Finish::failed : Finish::stop;
   TUTTI_CHECK(chosen.token >= 0 && chosen.token < limits_.vocabulary);
   sequence.tokens.push_back(chosen.token);
   ++sequence.generated;
@@ -75,8 +89,8 @@ std::optional<Finish> Batch::append(Sequence& sequence, const Chosen& chosen, Pi
   }
   if (request.guide) {
     sequence.guide_state = request.guide->next(sequence.guide_state, chosen.token);
-    if (sequence.guide_state == Guide::dead || request.guide->ended(sequence.guide_state))
-      return Finish::stop;
+    if (sequence.guide_state == Guide::dead || sequence.guide_state == Guide::beyond) return Finish::failed;
+    if (request.guide->ended(sequence.guide_state)) return Finish::stop;
   }
   if (sequence.generated >= request.tokens_max) return Finish::length;
   return std::nullopt;

@@ -1,10 +1,14 @@
 #include "serve/constrain/constrain.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
+#include <optional>
+#include <set>
 
 #include "base/check.hpp"
 #include "base/index.hpp"
+#include "base/prng.hpp"
 #include "serve/constrain/machine.hpp"
 #include "serve/constrain/pattern.hpp"
 #include "serve/constrain/schema.hpp"
@@ -12,29 +16,56 @@
 namespace tutti::serve {
 namespace {
 
+// Forms that come with requests keep accounts of their work; what is of tutti's own making need not.
+enum class Account { kept, none };
+
 class GrammarGuide final : public Guide {
  public:
-  GrammarGuide(std::shared_ptr<const TokenTable> tokens, std::shared_ptr<const Grammar> grammar, NodeId start)
-      : tokens_(std::move(tokens)), machine_(std::move(grammar), start) {}
+  GrammarGuide(std::shared_ptr<const TokenTable> tokens, std::shared_ptr<const Grammar> grammar, NodeId start,
+               Account account)
+      : tokens_(std::move(tokens)),
+        grammar_bytes_(grammar->bytes()),
+        account_(account),
+        machine_(std::move(grammar), start) {
+    note_bytes();
+  }
 
-  bool possible() const { return machine_.start() != Machine::dead; }
+  // Whether there is such an answer, and whether it can be followed for some tokens of any answer.
+  Result<> check() {
+    if (machine_.start() == Machine::dead) return invalid("no answer can have this form");
+    Prng random(1);
+    State state = start();
+    for (int read = 0; read < guide_ahead_tokens && !ended(state); ++read) {
+      const auto token = any_of(allowed(state), random);
+      if (!token) break;
+      state = next(state, *token);
+    }
+    if (is_beyond(state)) {
+      return invalid("to know what this form allows takes too much work")
+          .remedy("let fewer alternatives begin alike, and count less");
+    }
+    if (is_crowded()) forget_others({});
+    return {};
+  }
 
-  State start() override { return machine_.start() + 1; }
+  State start() override { return outer(machine_.start()); }
 
   State next(State state, Token token) override {
-    if (state == dead || state == over) return dead;
+    if (state <= over) return state == beyond ? beyond : dead;
+    ++tokens_read_;
     Machine::State inner = state - 1;
     if (tokens_->is_end(token)) return machine_.accepts(inner) ? over : dead;
     const std::string_view bytes = tokens_->bytes(token);
     if (bytes.empty()) return dead;
     for (const char byte : bytes) {
       inner = machine_.next(inner, static_cast<std::uint8_t>(byte));
-      if (inner == Machine::dead) return dead;
+      if (inner < 0) break;
     }
-    return inner + 1;
+    note_bytes();
+    return outer(inner);
   }
 
-  bool ended(State state) override { return state == over || state == dead || !machine_.goes_on(state - 1); }
+  bool ended(State state) override { return state <= over || !machine_.goes_on(state - 1); }
 
   std::span<const std::uint64_t> allowed(State state) override {
     const auto known = masks_.find(state);
@@ -42,18 +73,76 @@ class GrammarGuide final : public Guide {
     if (masks_.size() >= guide_masks_max) masks_.clear();
     auto& mask = masks_[state];
     mask.assign(at(tokens_->vocabulary() + 63) / 64, 0);
-    if (state != over && state != dead) fill(mask, state - 1);
-    return mask;
+    if (state <= over || fill(mask, state - 1)) {
+      note_bytes();
+      return mask;
+    }
+    // Not remembered: others may find more of the way paved.
+    masks_.erase(state);
+    beyond_states_.insert(state);
+    note_bytes();
+    nothing_.assign(at(tokens_->vocabulary() + 63) / 64, 0);
+    return nothing_;
   }
+
+  bool is_beyond(State state) override { return state == beyond || beyond_states_.contains(state); }
+
+  // What the held states alone need is not thrown away and made again in every step.
+  bool is_crowded() override {
+    return remembered_bytes() > std::max(guide_bytes_max, 2 * bytes_after_forgetting_);
+  }
+
+  void forget_others(std::span<State* const> held) override {
+    masks_.clear();
+    beyond_states_.clear();
+    std::vector<State*> moving;
+    for (State* const state : held) {
+      if (*state > over) moving.push_back(state);
+    }
+    for (State* const state : moving) --*state;
+    machine_.keep_only(moving);
+    for (State* const state : moving) ++*state;
+    bytes_after_forgetting_ = remembered_bytes();
+    note_bytes();
+  }
+
+  std::size_t bytes() const override { return bytes_.load(std::memory_order_relaxed); }
 
  private:
   static constexpr State over = 0;  // states of the machine are one more here
 
-  void fill(std::vector<std::uint64_t>& mask, Machine::State state) {
+  static State outer(Machine::State inner) {
+    if (inner == Machine::beyond) return beyond;
+    return inner == Machine::dead ? dead : inner + 1;
+  }
+
+  std::size_t remembered_bytes() const {
+    return machine_.bytes() + masks_.size() * (at(tokens_->vocabulary()) / 8 + sizeof(State));
+  }
+  void note_bytes() { bytes_.store(grammar_bytes_ + remembered_bytes(), std::memory_order_relaxed); }
+
+  std::uint64_t work_max() const {
+    const std::uint64_t of_mask = machine_.work() + guide_mask_work_max;
+    if (account_ == Account::none) return of_mask;
+    return std::min(of_mask, guide_first_work_max + tokens_read_ * guide_token_work_max);
+  }
+
+  std::optional<Token> any_of(std::span<const std::uint64_t> mask, Prng& random) const {
+    const std::int64_t first = static_cast<std::int64_t>(random.below(at(tokens_->vocabulary())));
+    for (std::int64_t step = 0; step < tokens_->vocabulary(); ++step) {
+      const std::int64_t token = (first + step) % tokens_->vocabulary();
+      if ((mask[at(token) / 64] >> at(token) % 64 & 1U) != 0) return static_cast<Token>(token);
+    }
+    return std::nullopt;
+  }
+
+  // False if that takes too much work.
+  bool fill(std::vector<std::uint64_t>& mask, Machine::State state) {
     const auto set = [&](Token token) { mask[at(token) / 64] |= std::uint64_t{1} << at(token) % 64; };
     if (machine_.accepts(state)) {
       for (const Token token : tokens_->ends()) set(token);
     }
+    const std::uint64_t most = work_max();
     path_.assign(1, state);  // the states behind each byte of the token before
     for (const TokenTable::Entry& entry : tokens_->entries()) {
       if (entry.shared + 1 > path_.size()) continue;  // it begins with what cannot come
@@ -62,28 +151,38 @@ class GrammarGuide final : public Guide {
       Machine::State inner = path_.back();
       for (std::size_t nth = entry.shared; nth < bytes.size(); ++nth) {
         inner = machine_.next(inner, static_cast<std::uint8_t>(bytes[nth]));
+        if (inner == Machine::beyond || machine_.work() > most) return false;
         if (inner == Machine::dead) break;
         path_.push_back(inner);
       }
       if (inner != Machine::dead) set(entry.token);
     }
+    return true;
   }
 
   std::shared_ptr<const TokenTable> tokens_;
+  std::size_t grammar_bytes_;
+  Account account_;
   Machine machine_;
+  std::uint64_t tokens_read_ = 0;
   std::map<State, std::vector<std::uint64_t>> masks_;
+  std::set<State> beyond_states_;
+  std::vector<std::uint64_t> nothing_;
   std::vector<Machine::State> path_;
+  std::size_t bytes_after_forgetting_ = 0;
+  std::atomic<std::size_t> bytes_ = 0;  // of all of it
 };
 
 template <class Add>
-Result<std::shared_ptr<Guide>> guide_of(std::shared_ptr<const TokenTable> tokens, const Add& add) {
+Result<std::shared_ptr<Guide>> guide_of(std::shared_ptr<const TokenTable> tokens, Account account,
+                                        const Add& add) {
   auto grammar = std::make_shared<Grammar>();
   const NodeId start = grammar->add();
   auto end = add(*grammar, start);
   if (!end) return std::move(end).error();
   grammar->end_part(*end);
-  auto guide = std::make_shared<GrammarGuide>(std::move(tokens), std::move(grammar), start);
-  if (!guide->possible()) return invalid("no answer can have this form");
+  auto guide = std::make_shared<GrammarGuide>(std::move(tokens), std::move(grammar), start, account);
+  if (auto checked = guide->check(); !checked) return std::move(checked).error();
   return std::shared_ptr<Guide>(std::move(guide));
 }
 
@@ -124,18 +223,18 @@ bool TokenTable::is_end(Token token) const {
 
 Result<std::shared_ptr<Guide>> guide_of_pattern(std::shared_ptr<const TokenTable> tokens,
                                                 std::string_view pattern) {
-  return guide_of(std::move(tokens),
+  return guide_of(std::move(tokens), Account::kept,
                   [&](Grammar& grammar, NodeId from) { return add_pattern(grammar, from, pattern); });
 }
 
 Result<std::shared_ptr<Guide>> guide_of_schema(std::shared_ptr<const TokenTable> tokens,
                                                std::string_view schema) {
-  return guide_of(std::move(tokens),
+  return guide_of(std::move(tokens), Account::kept,
                   [&](Grammar& grammar, NodeId from) { return add_schema(grammar, from, schema); });
 }
 
 Result<std::shared_ptr<Guide>> guide_of_any_object(std::shared_ptr<const TokenTable> tokens) {
-  return guide_of(std::move(tokens),
+  return guide_of(std::move(tokens), Account::none,
                   [&](Grammar& grammar, NodeId from) { return add_any_object(grammar, from); });
 }
 

@@ -197,6 +197,95 @@ TEST(Constrain, TheEndMayComeWhereTheTextIsWhole) {
   EXPECT_EQ((*guide)->next(start, token("345")), Guide::dead);
 }
 
+// Goes down and up again in ways that no answer has gone before.
+Token hostile(std::span<const std::uint64_t> mask, Prng& random) {
+  static constexpr std::string_view wanted = "[{\"a:,0]}";
+  const auto first = random.below(wanted.size());
+  for (std::size_t step = 0; step < wanted.size(); ++step) {
+    const auto byte = static_cast<unsigned char>(wanted[(first + step) % wanted.size()]);
+    if (is_set(mask, Token{byte} + 1)) return Token{byte} + 1;
+  }
+  return end_token;
+}
+
+TEST(Constrain, AGuideThatManyAnswersHaveFilledGivesWholeJsonToTheNext) {
+  auto guide = guide_of_any_object(table());
+  ASSERT_TRUE(guide.ok());
+  Prng random(14);
+  int forgot = 0;
+  std::size_t bytes_most = 0;
+  // One answer is under way all the time, and is where it was whenever the rest is forgotten.
+  const std::string slow = R"({"a":[[{"b":[1,{"c":"d"}]},"e"],{}]})";
+  Guide::State slow_state = (*guide)->start();
+  std::size_t slow_read = 0;
+  for (int step = 0; forgot < 3; ++step) {
+    ASSERT_LT(step, 200'000) << "it is filled long before";
+    Guide::State state = (*guide)->start();
+    for (int token = 0; token < 400 && !(*guide)->ended(state); ++token, ++step) {
+      state = (*guide)->next(state, hostile((*guide)->allowed(state), random));
+      ASSERT_GE(state, 0);
+      bytes_most = std::max(bytes_most, (*guide)->bytes());
+      if (!(*guide)->is_crowded()) continue;
+      const std::vector<Guide::State*> held{&state, &slow_state};
+      (*guide)->forget_others(held);
+      ASSERT_FALSE((*guide)->is_crowded());
+      ++forgot;
+      for (int more = 0; more < 10; ++more) {
+        const auto letter = static_cast<unsigned char>(slow[slow_read++]);
+        ASSERT_TRUE(is_set((*guide)->allowed(slow_state), Token{letter} + 1)) << slow.substr(0, slow_read);
+        slow_state = (*guide)->next(slow_state, Token{letter} + 1);
+      }
+    }
+  }
+  for (; slow_read < slow.size(); ++slow_read)
+    slow_state = (*guide)->next(slow_state, Token{static_cast<unsigned char>(slow[slow_read])} + 1);
+  EXPECT_TRUE((*guide)->ended(slow_state) && slow_state >= 0);
+  EXPECT_LT(bytes_most, 2 * guide_bytes_max);
+  for (int turn = 0; turn < 30; ++turn) {
+    const auto value = json::parse(babble(**guide, random, 40));
+    EXPECT_TRUE(value.ok() || says_a_key_twice(value)) << value.error().text();
+  }
+}
+
+// So many objects that begin alike, with a long text before they differ.
+std::string alternatives(int count) {
+  std::string list;
+  for (int nth = 0; nth < count; ++nth) {
+    const std::string key = "\"x" + std::to_string(nth) + "\"";
+    list += (nth % 900 == 0 ? (nth == 0 ? R"({"anyOf":[)" : R"(]},{"anyOf":[)") : ",") +
+            (R"({"type":"object","properties":{"a":{"$ref":"#/$defs/s"},)" + key +
+             R"(:{"type":"null"}},"required":["a",)" + key + "]}");
+  }
+  return R"({"anyOf":[)" + list + "]}]}";
+}
+
+TEST(Constrain, AFormThatTakesTooMuchWorkIsRefused) {
+  const std::string defs = R"("$defs":{"s":{"type":"string","minLength":3000}})";
+  const auto many = guide_of_schema(table(), "{" + defs + "," + alternatives(1850).substr(1));
+  ASSERT_FALSE(many.ok());
+  EXPECT_NE(many.error().text().find("too much work"), std::string::npos) << many.error().text();
+  const auto some = guide_of_schema(table(), "{" + defs + "," + alternatives(20).substr(1));
+  EXPECT_TRUE(some.ok()) << some.error().text();
+}
+
+TEST(Constrain, AnAnswerThatComesToTooMuchWorkIsToldSoAndNeverCalledWhole) {
+  const std::string schema =
+      R"({"$defs":{"s":{"type":"string","minLength":3000}},"type":"object","properties":
+      {"a":{"const":")" +
+      std::string(200, 'x') + R"("},"b":)" + alternatives(1850) + R"(},"required":["a","b"]})";
+  auto guide = guide_of_schema(table(), schema);
+  ASSERT_TRUE(guide.ok()) << guide.error().text();
+  const std::string text = R"({"a":")" + std::string(200, 'x') + R"(","b":{"a":")" + std::string(2'000, 'y');
+  Guide::State state = (*guide)->start();
+  for (const char letter : text) {
+    const Token token = Token{static_cast<unsigned char>(letter)} + 1;
+    if (!is_set((*guide)->allowed(state), token)) break;
+    state = (*guide)->next(state, token);
+    if (state == Guide::beyond) break;
+  }
+  EXPECT_TRUE((*guide)->is_beyond(state));
+}
+
 TEST(Constrain, WhatHasNoTextIsRefused) {
   EXPECT_FALSE(guide_of_schema(table(), R"({"$defs":{"a":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"})").ok());
   EXPECT_FALSE(guide_of_pattern(table(), "[^\\s\\S]").ok());

@@ -30,6 +30,15 @@ NodeId Grammar::add() {
   return static_cast<NodeId>(nodes_.size() - 1);
 }
 
+std::size_t Grammar::bytes() const {
+  std::size_t bytes = nodes_.capacity() * sizeof(Node);
+  for (const Node& node : nodes_) {
+    bytes += node.edges.capacity() * sizeof(Edge) + node.skips.capacity() * sizeof(NodeId) +
+             node.calls.capacity() * sizeof(Call);
+  }
+  return bytes;
+}
+
 void Grammar::edge(NodeId from, std::uint8_t first, std::uint8_t last, NodeId to) {
   at_node(from).edges.push_back({first, last, to});
 }

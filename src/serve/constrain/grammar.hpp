@@ -38,6 +38,7 @@ class Grammar {
   NodeId add();
   bool full() const { return full_; }
   std::size_t size() const { return nodes_.size(); }
+  std::size_t bytes() const;  // of memory, about
   const Node& operator[](NodeId node) const { return nodes_[static_cast<std::size_t>(node)]; }
 
   void edge(NodeId from, std::uint8_t first, std::uint8_t last, NodeId to);

@@ -1,11 +1,17 @@
 #include "serve/constrain/machine.hpp"
 
 #include <algorithm>
-#include <set>
+#include <unordered_set>
 
 #include "base/index.hpp"
 
 namespace tutti::serve {
+namespace {
+
+constexpr std::size_t map_node_bytes = 64;  // what a map needs beside an entry, about
+constexpr std::uint64_t state_work = 64;    // to make a state, in edges that could be looked at meanwhile
+
+}  // namespace
 
 Machine::Machine(std::shared_ptr<const Grammar> grammar, NodeId start) : grammar_(std::move(grammar)) {
   start_ = state_of({{start, bottom}});
@@ -14,24 +20,28 @@ Machine::Machine(std::shared_ptr<const Grammar> grammar, NodeId start) : grammar
 Machine::StackId Machine::push(NodeId node, StackId below, bool deep) {
   const Way way{node, below};
   const auto [place, is_new] = frame_ids_.try_emplace({way, deep}, static_cast<StackId>(frames_.size()));
-  if (is_new)
+  if (is_new) {
     frames_.push_back({node, below, (below == bottom ? 0 : frames_[at(below)].depth) + (deep ? 1 : 0)});
+    bytes_ += sizeof(Frame) + sizeof(Way) + map_node_bytes;
+  }
   return place->second;
 }
 
 // Follows everything that takes no byte, and gives the state that this is.
 Machine::State Machine::state_of(std::vector<Way> ways) {
-  std::set<Way> reached(ways.begin(), ways.end());
+  const auto number_of = [](Way way) {
+    return static_cast<std::uint64_t>(static_cast<std::uint32_t>(way.first)) << 32U |
+           static_cast<std::uint32_t>(way.second);
+  };
+  std::unordered_set<std::uint64_t> reached;
+  for (const Way& way : ways) reached.insert(number_of(way));
   std::vector<Way> kept;
   bool accepts = false;
   const auto reach = [&](Way way) {
-    if (reached.size() > machine_ways_max) {
-      full_ = true;
-    } else if (reached.insert(way).second) {
-      ways.push_back(way);
-    }
+    if (reached.insert(number_of(way)).second) ways.push_back(way);
   };
   while (!ways.empty()) {
+    if (reached.size() > machine_ways_max) return beyond;
     const auto [node, stack] = ways.back();
     ways.pop_back();
     const Grammar::Node& here = (*grammar_)[node];
@@ -51,36 +61,85 @@ Machine::State Machine::state_of(std::vector<Way> ways) {
   }
   if (kept.empty() && !accepts) return dead;
   std::sort(kept.begin(), kept.end());
-  auto key = std::pair(accepts, std::move(kept));
-  if (const auto known = state_ids_.find(key); known != state_ids_.end()) return known->second;
-  if (states_.size() >= machine_states_max) {
-    full_ = true;
-    return dead;
-  }
-  const auto state = static_cast<State>(states_.size());
+  return add(accepts, std::move(kept));
+}
+
+Machine::State Machine::add(bool accepts, std::vector<Way> ways) {
+  const auto [known, is_new] =
+      state_ids_.try_emplace({accepts, std::move(ways)}, static_cast<State>(states_.size()));
+  if (!is_new) return known->second;
   StateEntry& entry = states_.emplace_back();
-  entry.ways = key.second;
+  entry.ways = known->first.second;
   entry.accepts = accepts;
   entry.next.fill(not_known);
-  state_ids_.emplace(std::move(key), state);
-  return state;
+  work_ += state_work;
+  bytes_ += sizeof(StateEntry) + map_node_bytes + 2 * entry.ways.size() * sizeof(Way);
+  return known->second;
 }
 
 Machine::State Machine::next(State state, std::uint8_t byte) {
-  if (state == dead) return dead;
+  if (state < 0) return state;
   if (const State known = states_[at(state)].next[byte]; known != not_known) return known;
   std::vector<Way> ways;
+  // The bytes around this one that lead to the same: no edge begins or ends among them.
+  std::uint8_t first = 0;
+  std::uint8_t last = 255;
+  const std::uint64_t before = work_;
   for (const auto& [node, stack] : states_[at(state)].ways) {
     work_ += (*grammar_)[node].edges.size();
+    if (work_ - before > machine_step_work_max) return beyond;
     for (const Grammar::Edge& edge : (*grammar_)[node].edges) {
-      if (byte >= edge.first && byte <= edge.last) ways.emplace_back(edge.to, stack);
+      if (byte < edge.first) {
+        last = std::min(last, static_cast<std::uint8_t>(edge.first - 1));
+      } else if (byte > edge.last) {
+        first = std::max(first, static_cast<std::uint8_t>(edge.last + 1));
+      } else {
+        ways.emplace_back(edge.to, stack);
+        first = std::max(first, edge.first);
+        last = std::min(last, edge.last);
+      }
     }
   }
   std::sort(ways.begin(), ways.end());
   ways.erase(std::unique(ways.begin(), ways.end()), ways.end());
   const State next = ways.empty() ? dead : state_of(std::move(ways));
-  states_[at(state)].next[byte] = next;
+  if (next == beyond) return beyond;
+  auto& known = states_[at(state)].next;
+  std::fill(known.begin() + first, known.begin() + last + 1, next);
   return next;
+}
+
+void Machine::keep_only(std::span<State* const> kept) {
+  const std::vector<Frame> frames = std::exchange(frames_, {});
+  const std::vector<StateEntry> states = std::exchange(states_, {});
+  frame_ids_.clear();
+  state_ids_.clear();
+  bytes_ = 0;
+  constexpr StackId not_moved = -2;
+  std::vector<StackId> moved(frames.size(), not_moved);
+  std::vector<StackId> above;
+  const auto move_stack = [&](StackId stack) {
+    above.clear();
+    for (; stack != bottom && moved[at(stack)] == not_moved; stack = frames[at(stack)].below)
+      above.push_back(stack);
+    StackId below = stack == bottom ? bottom : moved[at(stack)];
+    for (; !above.empty(); above.pop_back()) {
+      const Frame& frame = frames[at(above.back())];
+      const std::int32_t depth_below = frame.below == bottom ? 0 : frames[at(frame.below)].depth;
+      below = moved[at(above.back())] = push(frame.node, below, frame.depth > depth_below);
+    }
+    return below;
+  };
+  std::vector<State> names(states.size(), not_known);
+  const auto name_of = [&](State state) {
+    if (state < 0 || names[at(state)] != not_known) return state < 0 ? state : names[at(state)];
+    std::vector<Way> ways = states[at(state)].ways;
+    for (Way& way : ways) way.second = move_stack(way.second);
+    std::sort(ways.begin(), ways.end());
+    return names[at(state)] = add(states[at(state)].accepts, std::move(ways));
+  };
+  start_ = name_of(start_);
+  for (State* const state : kept) *state = name_of(*state);
 }
 
 }  // namespace tutti::serve

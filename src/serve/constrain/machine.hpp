@@ -1,5 +1,6 @@
 // Reads bytes along a grammar. All ways that the bytes so far may have gone are one state; states are made
-// when they are first reached, and what follows from them is remembered. One thread at a time.
+// when they are first reached, and what follows from them is remembered: a memory that can be thrown away at
+// any time but for the states that somebody is in. One thread at a time.
 #pragma once
 
 #include <array>
@@ -14,32 +15,34 @@
 
 namespace tutti::serve {
 
-inline constexpr std::size_t machine_states_max = 16'384;
-inline constexpr std::size_t machine_ways_max = 4'096;  // of one state
-inline constexpr std::int32_t machine_depth_max = 64;   // deep calls inside one another
+inline constexpr std::size_t machine_ways_max = 4'096;           // of one state
+inline constexpr std::uint64_t machine_step_work_max = 200'000;  // to read one byte
+inline constexpr std::int32_t machine_depth_max = 64;            // deep calls inside one another
 
 class Machine {
  public:
   using State = std::int32_t;
   static constexpr State dead = -1;
+  static constexpr State beyond = -2;  // there may be such texts, and to read them takes more than the bounds
 
   Machine(std::shared_ptr<const Grammar> grammar, NodeId start);
 
   State start() const { return start_; }
-  // Dead if no text of the language goes on like this, or if it would be beyond the bounds: then full() says
-  // so.
+  // Dead if no text of the language goes on like this.
   State next(State state, std::uint8_t byte);
   // The bytes so far are a whole text of the language; and longer ones begin with them.
   bool accepts(State state) const { return states_[static_cast<std::size_t>(state)].accepts; }
   bool goes_on(State state) const { return !states_[static_cast<std::size_t>(state)].ways.empty(); }
   std::size_t states() const { return states_.size(); }
   std::uint64_t work() const { return work_; }  // edges looked at so far
-  bool full() const { return full_; }
+  std::size_t bytes() const { return bytes_; }  // of memory, about
+  // Forgets all states but the start and these, which get other names; what is no state stays what it is.
+  void keep_only(std::span<State* const> kept);
 
  private:
   using StackId = std::int32_t;
   static constexpr StackId bottom = -1;
-  static constexpr State not_known = -2;
+  static constexpr State not_known = -3;
   struct Frame {
     NodeId node = 0;  // where it goes on
     StackId below = bottom;
@@ -53,6 +56,7 @@ class Machine {
   };
 
   State state_of(std::vector<Way> ways);
+  State add(bool accepts, std::vector<Way> ways);
   StackId push(NodeId node, StackId below, bool deep);
 
   std::shared_ptr<const Grammar> grammar_;
@@ -61,8 +65,8 @@ class Machine {
   std::vector<StateEntry> states_;
   std::map<std::pair<bool, std::vector<Way>>, State> state_ids_;
   State start_ = dead;
-  bool full_ = false;
   std::uint64_t work_ = 0;
+  std::size_t bytes_ = 0;
 };
 
 }  // namespace tutti::serve

@@ -381,9 +381,12 @@ Result<> check_states(std::string_view pattern, PatternStyle style) {
   alone->prune(start, start, *end);
   Machine machine(alone, start);
   for (std::size_t state = 0; state < machine.states(); ++state) {
-    for (int byte = 0; byte < 256; ++byte)
-      machine.next(static_cast<Machine::State>(state), static_cast<std::uint8_t>(byte));
-    if (machine.states() > pattern_states_max || machine.work() > pattern_work_max || machine.full()) {
+    bool is_beyond = false;
+    for (int byte = 0; byte < 256 && !is_beyond; ++byte) {
+      is_beyond = machine.next(static_cast<Machine::State>(state), static_cast<std::uint8_t>(byte)) ==
+                  Machine::beyond;
+    }
+    if (machine.states() > pattern_states_max || machine.work() > pattern_work_max || is_beyond) {
       return invalid("the pattern has more than " + std::to_string(pattern_states_max) +
                      " states, or too many ways to be read")
           .remedy("repeat less, or let fewer alternatives begin alike");

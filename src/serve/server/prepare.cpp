@@ -71,15 +71,10 @@ Result<std::vector<Token>> Preparation::conversation(const api::Ask& ask, Instan
 
 Result<std::shared_ptr<Guide>> Preparation::guide(const api::Form& form) {
   if (form.kind == api::Form::Kind::free) return std::shared_ptr<Guide>();
+  if (auto known = guides_.find(form)) return known;
   std::shared_ptr<const TokenTable> table;
   {
     const std::scoped_lock lock(mutex_);
-    const auto known =
-        std::find_if(guides_.begin(), guides_.end(), [&](const auto& entry) { return entry.first == form; });
-    if (known != guides_.end()) {
-      guides_.splice(guides_.begin(), guides_, known);
-      return known->second;
-    }
     if (!table_) {
       const auto& stops = loaded_.source.settings.stops;
       table_ = std::make_shared<const TokenTable>(limits_.vocabulary, loaded_.token_bytes(),
@@ -104,10 +99,7 @@ Result<std::shared_ptr<Guide>> Preparation::guide(const api::Form& form) {
     const bool is_pattern = form.kind == api::Form::Kind::pattern;
     return invalid(made.error().text()).within(is_pattern ? "regex" : "response_format");
   }
-  const std::scoped_lock lock(mutex_);
-  guides_.emplace_front(form, *made);
-  if (guides_.size() > guides_kept_max) guides_.pop_back();
-  return made;
+  return guides_.keep(form, std::move(*made));
 }
 
 void Preparation::add_stops(const api::Ask& ask, Request& request) const {
@@ -127,7 +119,7 @@ void Preparation::add_stops(const api::Ask& ask, Request& request) const {
 
 Result<Prepared> Preparation::prepare(api::Kind kind, std::string_view body, const Facts& facts) {
   auto ask = api::read_ask(kind, body);
-  if (!ask) return std::move(ask).error();
+  if (!ask) return std::move(ask).error().as(ErrorCode::invalid);
   auto form = guide(ask->form);
   if (!form) return std::move(form).error();
 
@@ -135,7 +127,7 @@ Result<Prepared> Preparation::prepare(api::Kind kind, std::string_view body, con
   const std::size_t count = kind == api::Kind::chat ? 1 : ask->prompts.size();
   for (std::size_t nth = 0; nth < count; ++nth) {
     auto tokens = kind == api::Kind::chat ? conversation(*ask, facts.now) : tokens_of(ask->prompts[nth]);
-    if (!tokens) return std::move(tokens).error();
+    if (!tokens) return std::move(tokens).error().as(ErrorCode::invalid);
     const std::int64_t left = limits_.context - static_cast<std::int64_t>(tokens->size());
     Request request{.key = facts.key,
                     .prompt = std::move(*tokens),

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -16,10 +15,9 @@
 #include "serve/batch/request.hpp"
 #include "serve/constrain/constrain.hpp"
 #include "serve/load/load.hpp"
+#include "serve/server/guide_shelf.hpp"
 
 namespace tutti::serve {
-
-inline constexpr std::size_t guides_kept_max = 32;
 
 struct Prepared {
   api::Ask ask;                     // without what has become requests
@@ -37,6 +35,7 @@ class Preparation {
     std::uint64_t seed = 0;  // for a request without one
     Instant now;
   };
+  // What is wrong is invalid; a failure is one of having no room just now.
   Result<Prepared> prepare(api::Kind kind, std::string_view body, const Facts& facts);
 
  private:
@@ -49,10 +48,9 @@ class Preparation {
   const Loaded& loaded_;
   const Limits limits_;
 
+  GuideShelf guides_;
   std::mutex mutex_;                         // of what follows
   std::shared_ptr<const TokenTable> table_;  // made when the first form is asked for
-  // The latest first. A guide remembers what it has computed, for all who ask for the same form.
-  std::list<std::pair<api::Form, std::shared_ptr<Guide>>> guides_;
 };
 
 }  // namespace tutti::serve

@@ -66,7 +66,7 @@ void Reply::take(std::size_t request, Piece piece) {
     --parts_left_;
     usage_.cached_tokens += piece.answer == 0 ? piece.cached_tokens : 0;
     if (*piece.finish == Finish::failed && !failure_)
-      failure_ = failed("the model could not compute this: " + piece.problem);
+      failure_ = failed("this could not be answered: " + piece.problem);
     if (*piece.finish == Finish::cancelled && !failure_) {
       failure_ = failed("this engine is about to stop").remedy("ask another one");
       failure_status_ = 503;

@@ -221,7 +221,12 @@ class Server::Core {
     const auto found = replies_.find(id);
     if (found == replies_.end()) return;  // its client has left
     const std::shared_ptr<Reply> reply = found->second;
-    if (!prepared) return reply->refuse(400, prepared.error());
+    const auto refuse = [&](const Error& error) {
+      const bool is_wrong = error.code() == ErrorCode::invalid;
+      reply->refuse(is_wrong ? 400 : 429, error, is_wrong ? "" : "overloaded",
+                    is_wrong ? 0 : retry_after_seconds);
+    };
+    if (!prepared) return refuse(prepared.error());
     const api::Ask& ask = prepared->ask;
     if (!ask.model.empty() && ask.model != answering_->card.id) {
       return reply->refuse(
@@ -238,9 +243,7 @@ class Server::Core {
           });
       if (!submitted) {
         cancel(*reply);
-        const bool is_wrong = submitted.error().code() == ErrorCode::invalid;
-        return reply->refuse(is_wrong ? 400 : 429, submitted.error(), is_wrong ? "" : "overloaded",
-                             is_wrong ? 0 : retry_after_seconds);
+        return refuse(submitted.error());
       }
       reply->ids.push_back(*submitted);
     }
