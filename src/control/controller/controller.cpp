@@ -148,6 +148,9 @@ Result<> run_controller(const ControllerOptions& options,
   port.on_let_go = [](const std::string& remote, std::size_t bytes) {
     log::warning("somebody at {} reads too slowly and is let go: {} bytes waited", remote, bytes);
   };
+  port.on_crowded = [](const std::string& remote) {
+    log::warning("a request of somebody at {} is refused: too much is being sent at once", remote);
+  };
   auto server = net::Server::listen(
       loop, port,
       [&](const std::shared_ptr<net::Exchange>& exchange) { api.handle(watchdog.watch(exchange)); },

@@ -115,6 +115,7 @@ void Hub::receive(Agent& agent, const std::string& frame) {
     log::warning("agent at {} is refused: {}", agent.remote, heard.refused);
     return agent.socket->close();
   }
+  agent.socket->become_known();
   const std::string& node = listener_.node_of(agent.connection);
   if (const Agent* replaced = agent_of(heard.replaced); replaced != nullptr) {
     replaced->socket->close();

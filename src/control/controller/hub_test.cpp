@@ -19,9 +19,11 @@ class HubSocket final : public net::Socket {
   void send_later(std::string frame) override { send(std::move(frame)); }
   std::size_t later_bytes() const override { return 0; }
   bool has_unread() const override { return unread; }
+  void become_known() override { is_known = true; }
   void close() override {}
 
   std::vector<net::Text> sent;
+  bool is_known = false;
   bool unread = false;
 };
 
@@ -77,6 +79,23 @@ TEST_F(HubTest, ANodeWithUnreadBytesIsNotSilent) {
   socket->unread = false;
   now = now.load() + 10 * cluster::lease;
   EXPECT_TRUE(hub.is_awake()) << "nothing has come of it: it is silent";
+}
+
+// ---- who is known
+
+TEST_F(HubTest, AnAgentIsKnownByItsHelloAndByNothingElse) {
+  Hub hub(loop, core);
+  const auto stranger = std::make_shared<HubSocket>();
+  hub.add_agent(stranger, "10.0.0.1");
+  stranger->on_message("what it has said");
+  stranger->on_message(wire::encode(wire::AgentMessage(wire::Heartbeat{})));
+  EXPECT_FALSE(stranger->is_known);
+  const auto agent = std::make_shared<HubSocket>();
+  hub.add_agent(agent, "10.0.0.2");
+  cluster::Hello hello;
+  hello.node = "n1";
+  agent->on_message(wire::encode(wire::AgentMessage(hello)));
+  EXPECT_TRUE(agent->is_known);
 }
 
 // ---- readers

@@ -1,4 +1,4 @@
-// Many connections at once: those that show no token, and those that do not read.
+// Many connections at once: those that show no token, those that do not read, and those that do not end.
 #include <atomic>
 #include <chrono>
 #include <future>
@@ -135,6 +135,174 @@ TEST_F(Net, AnswersThatNobodyReadsAreGivenUpOnceTheyAreTooMany) {
   one_let_go.get_future().wait();
   Client client(target(), "");
   EXPECT_EQ(client.request("GET", "/")->body.size(), std::size_t{20} << 20);
+}
+
+// ---- without an end
+
+constexpr std::size_t part_bytes = 256 << 10;
+
+std::string post_of(std::size_t content_bytes, std::size_t sent_bytes) {
+  return "POST / HTTP/1.1\r\nContent-Length: " + std::to_string(content_bytes) + "\r\n\r\n" +
+         std::string(sent_bytes, 'x');
+}
+
+TEST_F(Net, BodiesWithoutTheirEndHoldNoMoreThanTheBudgetAndHearWhy) {
+  std::promise<void> some_refused;
+  std::atomic<int> refused = 0;
+  ServerOptions options;
+  options.bodies_bytes = options.bodies_bytes_per_address = 4 * part_bytes;
+  options.on_crowded = [&](const std::string& remote) {
+    EXPECT_EQ(remote, "127.0.0.1");
+    if (++refused == 4) some_refused.set_value();
+  };
+  serve(answer_fine, options);
+  std::vector<int> endless;
+  for (int at = 0; at < 8; ++at) endless.push_back(connect_raw(post_of(part_bytes, part_bytes - 1)));
+  some_refused.get_future().wait();
+  Client client(target(), "");
+  EXPECT_EQ(client.request("POST", "/", std::string(part_bytes, 'x'))->body, "fine")
+      << "who sends all of it is not their victim";
+  const std::string heard = read_raw(endless.front());
+  EXPECT_NE(heard.find(" 503 "), std::string::npos) << heard;
+  EXPECT_NE(heard.find("Retry-After: 1"), std::string::npos) << heard;
+  for (std::size_t at = 1; at < endless.size(); ++at) ::close(endless[at]);
+}
+
+TEST_F(Net, BodiesThatNobodyHasAnsweredKeepFurtherOnesOut) {
+  ServerOptions options;
+  options.bodies_bytes = 2 * part_bytes;
+  std::promise<std::shared_ptr<Exchange>> first;
+  std::atomic<bool> is_first = true;
+  serve(
+      [&](std::shared_ptr<Exchange> exchange) {
+        if (is_first.exchange(false)) return first.set_value(std::move(exchange));
+        answer_fine(exchange);
+      },
+      options);
+  const int waits = connect_raw(post_of(part_bytes, part_bytes));
+  std::shared_ptr<Exchange> unanswered = first.get_future().get();
+  Client client(target(), "");
+  const std::string large(part_bytes, 'x');
+  EXPECT_EQ(client.request("POST", "/", large)->status, 503);
+  EXPECT_EQ(client.request("GET", "/")->body, "fine") << "what has no body needs no room";
+  answer_fine(unanswered);
+  unanswered.reset();
+  ::shutdown(waits, SHUT_WR);
+  EXPECT_NE(read_raw(waits).find("fine"), std::string::npos);
+  EXPECT_EQ(client.request("POST", "/", large)->body, "fine");
+}
+
+// A WebSocket's own bytes, so that a message need not end.
+struct EndlessMessages : Net {
+  int open_socket() const {
+    const int descriptor = connect_raw(
+        "GET /agent HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n");
+    std::string head;
+    for (char byte = 0; !head.ends_with("\r\n\r\n") && ::recv(descriptor, &byte, 1, 0) == 1;) head += byte;
+    EXPECT_NE(head.find(" 101 "), std::string::npos) << head;
+    return descriptor;
+  }
+  // Less than 126 bytes, or more than 64 KiB. Where the other side has closed already, the rest is lost.
+  static void send_part(int descriptor, std::size_t bytes, bool is_first, bool is_last) {
+    std::string frame;
+    frame += static_cast<char>((is_last ? 0x80 : 0) | (is_first ? 2 : 0));
+    const bool is_short = bytes < 126;
+    frame += static_cast<char>(0x80 | (is_short ? bytes : 127));
+    for (int shift = 56; shift >= 0 && !is_short; shift -= 8)
+      frame += static_cast<char>(bytes >> shift & 0xff);
+    frame += std::string(4 + bytes, '\0');  // masked with zeros
+    for (std::size_t sent = 0; sent < frame.size();) {
+      const ssize_t took = ::send(descriptor, frame.data() + sent, frame.size() - sent, MSG_NOSIGNAL);
+      if (took <= 0) return;
+      sent += static_cast<std::size_t>(took);
+    }
+  }
+  // Everybody is known by the first message.
+  void serve_sockets(const ServerOptions& options) {
+    serve(
+        [this](auto exchange) {
+          exchange->upgrade([this](std::shared_ptr<Socket> socket) {
+            socket->on_message = [this, weak = std::weak_ptr(socket)](const std::string& frame) {
+              weak.lock()->become_known();
+              message_bytes.push_back(frame.size());
+              if (message_bytes.size() == messages_wanted) all_messages.set_value(message_bytes);
+            };
+            socket->on_close = [this](const std::string& why) {
+              reasons.push_back(why);
+              if (reasons.size() == closed_wanted) all_closed.set_value(reasons);
+            };
+          });
+        },
+        options);
+  }
+
+  std::size_t messages_wanted = 0;
+  std::vector<std::size_t> message_bytes;
+  std::promise<std::vector<std::size_t>> all_messages;
+  std::size_t closed_wanted = 0;
+  std::vector<std::string> reasons;
+  std::promise<std::vector<std::string>> all_closed;
+};
+
+TEST_F(EndlessMessages, OfStrangersHoldNoMoreThanTheirBudgetAndHarmNobodyWhoIsKnown) {
+  ServerOptions options;
+  options.unknown_messages_bytes = options.unknown_messages_bytes_per_address = 4 * part_bytes;
+  messages_wanted = 2;
+  closed_wanted = 4;
+  serve_sockets(options);
+  const int known = open_socket();
+  send_part(known, 10, true, true);
+  send_part(known, part_bytes, true, false);
+  std::vector<int> strangers;
+  for (int at = 0; at < 8; ++at) strangers.push_back(open_socket());
+  for (const int stranger : strangers) send_part(stranger, part_bytes, true, false);
+  const auto why = all_closed.get_future().get().front();
+  EXPECT_NE(why.find("messages that are not whole"), std::string::npos) << why;
+  send_part(known, part_bytes, false, true);
+  EXPECT_EQ(all_messages.get_future().get(), (std::vector<std::size_t>{10, 2 * part_bytes}));
+  for (const int descriptor : strangers) ::close(descriptor);
+  ::close(known);
+}
+
+TEST_F(EndlessMessages, OfThoseWhoAreKnownHoldNoMoreThanTheirBudget) {
+  ServerOptions options;
+  options.messages_bytes = options.messages_bytes_per_address = 4 * part_bytes;
+  closed_wanted = 4;
+  serve_sockets(options);
+  std::vector<int> senders;
+  for (int at = 0; at < 8; ++at) senders.push_back(open_socket());
+  for (const int sender : senders) {
+    send_part(sender, 10, true, true);
+    send_part(sender, part_bytes, true, false);
+  }
+  const auto why = all_closed.get_future().get().front();
+  EXPECT_NE(why.find("messages that are not whole"), std::string::npos) << why;
+  for (const int descriptor : senders) ::close(descriptor);
+}
+
+TEST_F(EndlessMessages, AreNotWaitedForForEver) {
+  ServerOptions options;
+  options.message_time = 100ms;
+  closed_wanted = 1;
+  serve_sockets(options);
+  const int known = open_socket();
+  send_part(known, 10, true, true);
+  send_part(known, 10, true, false);
+  const auto why = all_closed.get_future().get().front();
+  EXPECT_NE(why.find("not whole in time"), std::string::npos) << why;
+  ::close(known);
+}
+
+TEST_F(EndlessMessages, AStrangerHasNotMoreTimeBecauseItIsASocket) {
+  ServerOptions options;
+  options.unknown_time = 100ms;
+  closed_wanted = 1;
+  serve_sockets(options);
+  const int stranger = open_socket();
+  const auto why = all_closed.get_future().get().front();
+  EXPECT_NE(why.find("who it is"), std::string::npos) << why;
+  ::close(stranger);
 }
 
 // ---- unread

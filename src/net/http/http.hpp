@@ -22,6 +22,19 @@ constexpr std::size_t frame_bytes_max = 16 << 20;
 // What waits for one slow reader, and for all of them together; who has most waiting is let go.
 constexpr std::size_t backlog_bytes_max = 64 << 20;
 constexpr std::size_t backlogs_bytes_max = 512 << 20;
+// What is in memory of bodies that still come or are not answered yet; those that are large and take long are
+// refused first.
+constexpr std::size_t bodies_bytes_max = 256 << 20;
+constexpr std::size_t bodies_bytes_per_address_max = 128 << 20;
+// The same of WebSocket messages that are not whole: of those whose other side is known, and of the others.
+constexpr std::size_t messages_bytes_max = 256 << 20;
+constexpr std::size_t messages_bytes_per_address_max = 128 << 20;
+constexpr std::size_t unknown_messages_bytes_max = 64 << 20;
+constexpr std::size_t unknown_messages_bytes_per_address_max = 32 << 20;
+constexpr Duration message_time_max = 30s;  // from its first piece to its last
+// What is read at once of a large body or message.
+constexpr std::size_t piece_bytes_max = 64 << 10;
+constexpr int crowded_retry_after_seconds = 1;
 // To take the last words that tell it why.
 constexpr Duration farewell_time_max = 5s;
 constexpr Duration request_time_max = 30s;  // to send a whole request, and between two of them
@@ -98,6 +111,9 @@ class Socket {
   virtual std::size_t later_bytes() const = 0;
   // Something has come that was not read yet. On the loop.
   virtual bool has_unread() const = 0;
+  // Its other side has said who it is: it need not hurry any more, and its messages do not count among those
+  // of strangers. On the loop.
+  virtual void become_known() {}
   virtual void close() = 0;
 
   std::function<void(std::string)> on_message;

@@ -2,6 +2,8 @@
 
 #include <malloc.h>
 
+#include <array>
+
 #include <boost/asio/ssl/context.hpp>
 
 #include "net/http/lobby.hpp"
@@ -13,6 +15,13 @@ namespace {
 
 using tcp = asio::ip::tcp;
 
+void give_memory_back() { ::malloc_trim(0); }
+
+std::shared_ptr<Incoming> make_incoming(std::size_t bytes, std::size_t bytes_per_address) {
+  return std::make_shared<Incoming>(Incoming::Limits{.bytes = bytes, .bytes_per_address = bytes_per_address},
+                                    give_memory_back);
+}
+
 // What the connections of a server share. It outlives the last of them.
 struct Shared {
   Shared(asio::io_context& loop, const ServerOptions& given, Server::Handler handles, Server::Admit admits)
@@ -21,7 +30,11 @@ struct Shared {
         handler(std::move(handles)),
         admit(std::move(admits)),
         lobby(given.unknown_connections, given.unknown_connections_per_address),
-        backlog(std::make_shared<Backlog>(given.backlogs_bytes, [] { ::malloc_trim(0); })) {}
+        backlog(std::make_shared<Backlog>(given.backlogs_bytes, give_memory_back)),
+        bodies(make_incoming(given.bodies_bytes, given.bodies_bytes_per_address)),
+        messages(make_incoming(given.messages_bytes, given.messages_bytes_per_address)),
+        unknown_messages(
+            make_incoming(given.unknown_messages_bytes, given.unknown_messages_bytes_per_address)) {}
 
   asio::io_context& context;
   const ServerOptions options;
@@ -29,6 +42,11 @@ struct Shared {
   const Server::Admit admit;
   Lobby lobby;
   std::shared_ptr<Backlog> backlog;
+  std::shared_ptr<Incoming> bodies;
+  std::shared_ptr<Incoming> messages;  // of sockets whose other side is known, and of the others
+  std::shared_ptr<Incoming> unknown_messages;
+  // Where all of them read what nobody looks at.
+  std::array<char, piece_bytes_max> scrap{};
 };
 
 const Text too_slow = make_text(
@@ -129,6 +147,7 @@ class PendingExchange final : public Exchange {
 };
 
 using Message = http::request<http::string_body>;
+using Parser = http::request_parser<http::string_body>;
 
 // Without its body. Nothing if the target is no path.
 std::optional<Request> to_request(const Message& message, std::string remote) {
@@ -162,6 +181,14 @@ Response bad_request(const std::string& why) {
 
 Response too_large() {
   return {.status = 413, .body = "{\"error\":{\"message\":\"the request is too large\"}}\n"};
+}
+
+Response crowded() {
+  return {.status = 503,
+          .body =
+              "{\"error\":{\"message\":\"too much is being sent at once, and there is no room for this "
+              "request\",\"remedy\":\"send it again in a moment\"}}\n",
+          .retry_after_seconds = crowded_retry_after_seconds};
 }
 
 // What to tell somebody whose request could not be read; status 0 for nothing, because nobody listens.
@@ -233,7 +260,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   // Reads one request and answers it. False when the connection is over.
   asio::awaitable<bool> serve_one(beast::flat_buffer& buffer) {
-    http::request_parser<http::string_body> parser;
+    Incoming::Arrival arrival(shared_->bodies, remote_, [this] { lowest().cancel(); });
+    Parser parser;
     parser.header_limit(header_bytes_max);
     parser.body_limit(boost::none);  // how much it may be is known when the head is
     expect_request();
@@ -255,10 +283,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
       const bool goes_on = co_await write(*admission.refusal, version, parser.get().keep_alive());
       co_return goes_on;
     }
+    if (!parser.is_done() && !shared_->bodies->has_room(remote_, request->body_bytes))
+      co_return co_await refuse_crowded(parser, arrival);
     parser.body_limit(admission.body_bytes_max);
     if (!parser.is_done()) {
       if (parser.get()[http::field::expect] == "100-continue") co_await ask_for_body(version);
-      std::tie(failure, got) = co_await http::async_read(stream_, buffer, parser, as_values);
+      failure = co_await read_body(buffer, parser, arrival);
+      if (arrival.was_let_go()) co_return co_await refuse_crowded(parser, arrival);
       if (failure) co_return co_await refuse_unread(failure);
     }
     Message message = parser.release();
@@ -267,20 +298,24 @@ class Connection : public std::enable_shared_from_this<Connection> {
     lowest().expires_never();
     auto exchange = std::make_shared<PendingExchange>(*shared_, std::move(*request));
     shared_->handler(exchange);
-    const bool watched = exchange->over() != nullptr;
+    const auto over = exchange->over();
+    const bool watched = over != nullptr;
     std::shared_ptr<Decision> decision;
     if (watched) {
       decision = co_await exchange->decision_of_a_waiting(lowest().socket());
     } else {
       decision = co_await exchange->decision();
     }
+    // The body goes with it, unless the handler keeps it.
+    exchange.reset();
+    arrival.release();
     if (decision->is_gone) {
-      exchange->over()();
+      over();
       co_return false;
     }
     if (decision->response) {
       const bool goes_on = co_await write(*decision->response, version, keep_alive);
-      if (watched) exchange->over()();
+      if (watched) over();
       co_return goes_on;
     }
     become_known();
@@ -290,6 +325,35 @@ class Connection : public std::enable_shared_from_this<Connection> {
     }
     co_await serve_socket(std::move(message), decision->on_socket);
     co_return false;
+  }
+
+  // In pieces that are counted as they come.
+  asio::awaitable<error_code> read_body(beast::flat_buffer& buffer, Parser& parser,
+                                        Incoming::Arrival& arrival) {
+    buffer.reserve(std::min<std::size_t>(piece_bytes_max, parser.content_length().value_or(piece_bytes_max)));
+    parser.eager(true);
+    error_code failure;
+    expect_request();
+    while (!failure && !parser.is_done()) {
+      arrival.hold(buffer.capacity() + parser.get().body().size());
+      if (arrival.was_let_go()) break;
+      std::size_t got = 0;
+      std::tie(failure, got) = co_await http::async_read_some(stream_, buffer, parser, as_values);
+    }
+    // It stays as long as the connection does, which may be long.
+    if (buffer.capacity() > header_bytes_max) buffer.shrink_to_fit();
+    arrival.hold(parser.get().body().size());
+    if (!failure) arrival.complete();
+    co_return failure;
+  }
+
+  // There is no room for its body, or for the rest of it.
+  asio::awaitable<bool> refuse_crowded(Parser& parser, Incoming::Arrival& arrival) {
+    std::string().swap(parser.get().body());
+    arrival.release();
+    if (arrival.was_let_go() && shared_->options.on_crowded) shared_->options.on_crowded(remote_);
+    Response refusal = crowded();
+    co_return co_await refuse_head(refusal, parser.get().version());
   }
 
   // It could not be read as a request. The connection is over.
@@ -308,11 +372,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
     error_code failure;
     lowest().socket().shutdown(tcp::socket::shutdown_send, failure);
     lowest().expires_after(refused_time_max);
-    std::vector<char> scrap(refused_bytes_max / 16);
     std::size_t taken = 0;
     while (!failure && taken < refused_bytes_max) {
       std::size_t got = 0;
-      std::tie(failure, got) = co_await stream_.async_read_some(asio::buffer(scrap), as_values);
+      std::tie(failure, got) = co_await stream_.async_read_some(asio::buffer(shared_->scrap), as_values);
       taken += got;
     }
     co_return false;
@@ -404,7 +467,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
         shared_->context, Outbox::Options{.backlog = shared_->backlog, .spared = true});
     socket->outbox->on_let_go = [this, slow = socket->outbox.get()] { tell_let_go(slow->waiting_bytes()); };
     ready(socket);
-    co_await run_socket(stream, socket, shared_->context, shared_->options.frames);
+    SocketRules rules{.frames = shared_->options.frames,
+                      .address = remote_,
+                      .unknown_messages = shared_->unknown_messages,
+                      .messages = shared_->messages,
+                      .unknown_time = shared_->options.unknown_time,
+                      .message_time = shared_->options.message_time};
+    co_await run_socket(stream, socket, shared_->context, std::move(rules));
     socket->outbox->on_let_go = nullptr;
   }
 

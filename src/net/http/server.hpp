@@ -22,11 +22,20 @@ struct ServerOptions {
   // Of those who have shown no token; the oldest of them makes room for a new one.
   std::size_t unknown_connections = unknown_connections_max;
   std::size_t unknown_connections_per_address = unknown_connections_per_address_max;
-  Duration unknown_time = unknown_time_max;
+  Duration unknown_time = unknown_time_max;  // also of a WebSocket, until it is told to be known
   std::size_t backlogs_bytes = backlogs_bytes_max;
+  std::size_t bodies_bytes = bodies_bytes_max;
+  std::size_t bodies_bytes_per_address = bodies_bytes_per_address_max;
+  std::size_t messages_bytes = messages_bytes_max;
+  std::size_t messages_bytes_per_address = messages_bytes_per_address_max;
+  std::size_t unknown_messages_bytes = unknown_messages_bytes_max;
+  std::size_t unknown_messages_bytes_per_address = unknown_messages_bytes_per_address_max;
+  Duration message_time = message_time_max;
   Rate frames = frame_rate_max;  // of one WebSocket; a faster one is read more slowly
   // Told who was too slow, and how many bytes waited for it. On the loop.
   std::function<void(const std::string& remote, std::size_t bytes)> on_let_go = nullptr;
+  // Told whose body was given up while it came, because there was no room for it. On the loop.
+  std::function<void(const std::string& remote)> on_crowded = nullptr;
 };
 
 // What becomes of a request, by its head alone.

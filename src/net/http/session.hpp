@@ -23,6 +23,7 @@
 #include "net/http/backlog.hpp"
 #include "net/http/core.hpp"
 #include "net/http/http.hpp"
+#include "net/http/incoming.hpp"
 #include "net/http/wire.hpp"
 
 namespace tutti::net {
@@ -181,18 +182,34 @@ class OutboxSocket final : public Socket {
   void send_later(std::string frame) override { outbox->put_later(make_text(std::move(frame))); }
   std::size_t later_bytes() const override { return outbox->later_bytes(); }
   bool has_unread() const override { return unread && unread(); }
+  void become_known() override {
+    if (!std::exchange(is_known, true) && on_known) on_known();
+  }
   void close() override { outbox->close(); }
 
   std::shared_ptr<Outbox> outbox;
-  std::function<bool()> unread;  // while it is open
+  bool is_known = false;
+  std::function<void()> on_known;  // while it is open
+  std::function<bool()> unread;    // while it is open
 };
 
 using WebSocket = websocket::stream<Wire, false>;  // no compression: frames are small and hosts are near
 
-// Runs an open WebSocket to its end: one coroutine reads, one writes. Frames that come faster than the rate
-// wait in the sender.
+// What the other side of a WebSocket may send.
+struct SocketRules {
+  Rate frames = frame_rate_max;  // those that come faster wait in the sender
+  std::string address = {};
+  // Where messages that are not whole count, before it is known and after that. Null: it is trusted, and none
+  // of these limits holds.
+  std::shared_ptr<Incoming> unknown_messages = nullptr;
+  std::shared_ptr<Incoming> messages = nullptr;
+  Duration unknown_time = unknown_time_max;
+  Duration message_time = message_time_max;
+};
+
+// Runs an open WebSocket to its end: one coroutine reads, one writes.
 asio::awaitable<void> run_socket(std::shared_ptr<WebSocket> stream, std::shared_ptr<OutboxSocket> socket,
-                                 asio::io_context& context, Rate frames);
+                                 asio::io_context& context, SocketRules rules);
 void set_socket_limits(WebSocket& stream);
 
 }  // namespace tutti::net

@@ -13,6 +13,9 @@ using tcp = asio::ip::tcp;
 
 constexpr auto dial_time_max = std::chrono::seconds(10);
 constexpr const char* too_slow_reason = "it reads too slowly, and too much waits for it";
+constexpr const char* crowded_reason = "too much has come of messages that are not whole";
+constexpr const char* unfinished_reason = "its message was not whole in time";
+constexpr const char* unknown_reason = "it has not said in time who it is";
 
 asio::awaitable<void> write_frames(std::shared_ptr<WebSocket> stream, std::shared_ptr<Outbox> outbox) {
   stream->binary(true);
@@ -34,12 +37,50 @@ Instant steady_now() {
   return Instant(std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));
 }
 
+bool has_unread(WebSocket& stream) {
+  error_code failure;
+  return stream.next_layer().lowest().socket().available(failure) > 0 && !failure;
+}
+
+// Closes a connection that does not do in time what it has to. One of which something waits to be read gets
+// the same time once more: then it is this loop that is late.
+class Deadline final : public std::enable_shared_from_this<Deadline> {
+ public:
+  explicit Deadline(std::shared_ptr<WebSocket> stream)
+      : stream_(std::move(stream)), timer_(stream_->get_executor()) {}
+
+  void begin(Duration time) { wait(time, true); }
+  void end() {
+    ++round_;
+    timer_.cancel();
+  }
+  bool is_missed() const { return is_missed_; }
+
+ private:
+  void wait(Duration time, bool is_patient) {
+    timer_.expires_after(time);
+    timer_.async_wait([self = shared_from_this(), round = ++round_, time, is_patient](error_code) {
+      if (round != self->round_) return;
+      if (is_patient && has_unread(*self->stream_)) return self->wait(time, false);
+      self->is_missed_ = true;
+      self->stream_->next_layer().close();
+    });
+  }
+
+  const std::shared_ptr<WebSocket> stream_;
+  asio::steady_timer timer_;
+  std::uint64_t round_ = 0;
+  bool is_missed_ = false;
+};
+
 // Reads until the other side is gone; the reason is for people. While nothing is read, the kernel's buffers
 // fill and the other side cannot send: that is how a faster one is slowed down.
 asio::awaitable<std::string> read_frames(std::shared_ptr<WebSocket> stream,
-                                         std::shared_ptr<OutboxSocket> socket, Rate rate) {
+                                         std::shared_ptr<OutboxSocket> socket,
+                                         std::shared_ptr<Deadline> deadline, const SocketRules& rules) {
+  std::optional<Incoming::Arrival> arrival;  // of a message that takes several reads
   beast::flat_buffer buffer;
-  TokenBucket bucket(rate, steady_now());
+  TokenBucket bucket(rules.frames, steady_now());
   asio::steady_timer pause(stream->get_executor());
   for (;;) {
     for (Duration wait = bucket.take(steady_now()); wait > Duration::zero();
@@ -47,11 +88,26 @@ asio::awaitable<std::string> read_frames(std::shared_ptr<WebSocket> stream,
       pause.expires_after(wait);
       co_await pause.async_wait(as_values);
     }
-    const auto [failure, got] = co_await stream->async_read(buffer, as_values);
-    const auto& said = stream->reason().reason;
-    if (failure) co_return said.empty() ? failure.message() : visible_line({said.data(), said.size()});
+    for (bool is_whole = false; !is_whole;) {
+      const auto [failure, got] = co_await stream->async_read_some(buffer, piece_bytes_max, as_values);
+      if (arrival && arrival->was_let_go()) co_return crowded_reason;
+      if (deadline->is_missed()) co_return socket->is_known ? unfinished_reason : unknown_reason;
+      const auto& said = stream->reason().reason;
+      if (failure) co_return said.empty() ? failure.message() : visible_line({said.data(), said.size()});
+      is_whole = stream->is_message_done();
+      if (is_whole || !rules.messages) continue;
+      if (!arrival) {
+        arrival.emplace(socket->is_known ? rules.messages : rules.unknown_messages, rules.address,
+                        [stream] { stream->next_layer().close(); });
+        if (socket->is_known) deadline->begin(rules.message_time);
+      }
+      arrival->hold(buffer.capacity());
+    }
     std::string frame(static_cast<const char*>(buffer.data().data()), buffer.size());
     buffer.consume(buffer.size());
+    if (buffer.capacity() > piece_bytes_max) buffer.shrink_to_fit();
+    if (arrival && socket->is_known) deadline->end();
+    arrival.reset();
     if (socket->on_message) socket->on_message(std::move(frame));
   }
 }
@@ -98,21 +154,24 @@ asio::awaitable<void> dial_socket(asio::io_context& context, Wire wire, Target t
   }
   auto socket = std::make_shared<OutboxSocket>(context, Outbox::Options{});
   done(std::shared_ptr<Socket>(socket));
-  co_await run_socket(stream, socket, context, frame_rate_max);
+  SocketRules rules;
+  co_await run_socket(stream, socket, context, std::move(rules));
 }
 
 }  // namespace
 
 asio::awaitable<void> run_socket(std::shared_ptr<WebSocket> stream, std::shared_ptr<OutboxSocket> socket,
-                                 asio::io_context& context, Rate frames) {
+                                 asio::io_context& context, SocketRules rules) {
   auto written = std::make_shared<Signal>(context.get_executor());
   asio::co_spawn(context, write_frames(stream, socket->outbox),
                  [written](const std::exception_ptr&) { written->set(); });
-  socket->unread = [&wire = stream->next_layer()] {
-    error_code failure;
-    return wire.lowest().socket().available(failure) > 0 && !failure;
-  };
-  const std::string why = co_await read_frames(stream, socket, frames);
+  socket->unread = [stream = stream.get()] { return has_unread(*stream); };
+  const auto deadline = std::make_shared<Deadline>(stream);
+  socket->on_known = [deadline] { deadline->end(); };
+  if (rules.messages && !socket->is_known) deadline->begin(rules.unknown_time);
+  const std::string why = co_await read_frames(stream, socket, deadline, rules);
+  deadline->end();
+  socket->on_known = nullptr;
   socket->unread = nullptr;
   socket->outbox->close();
   co_await written->wait();

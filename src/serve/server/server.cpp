@@ -90,7 +90,10 @@ class Server::Core {
          .certificate_file = settings_.tls_certificate,
          .key_file = settings_.tls_key,
          .connections = settings_.connections_max,
-         .connections_per_address = settings_.connections_max},
+         .connections_per_address = settings_.connections_max,
+         // Many may ask through one gateway.
+         .bodies_bytes = bodies_bytes_max,
+         .bodies_bytes_per_address = bodies_bytes_max},
         [this](std::shared_ptr<net::Exchange> exchange) { handle(std::move(exchange)); },
         [this](const net::Request& head) { return admit(head); });
     if (!listening) return std::move(listening).error();
