@@ -1,5 +1,7 @@
 // `tutti up` and `tutti down`, several at once: one cluster at a time, and nothing is left behind.
 #include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <memory>
@@ -120,6 +122,7 @@ TEST(Up, InAFolderOfSomebodyNothingIsMadeAndNothingRemoved) {
   const auto up = support::run({support::tutti_program, "up"}, {.env = env});
   EXPECT_EQ(up.exit_code, 1);
   EXPECT_TRUE(has(up.err, "TUTTI_HOME=" + folder.path() + "/tutti")) << up.err;
+  EXPECT_EQ(support::run({support::tutti_program, "local", "kill-node", "n1"}, {.env = env}).exit_code, 1);
   EXPECT_EQ(read_text(file), "weights");
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
@@ -163,6 +166,18 @@ TEST(Up, TheVariablesOfAnotherClusterAreForOtherCommands) {
   EXPECT_EQ(support::run({support::tutti_program, "down"}, {.env = env}).exit_code, 0);
   const auto url = support::run({support::tutti_program, "jobs"}, {.env = {{"TUTTI_ADDR", "http://a:1"}}});
   EXPECT_TRUE(has(url.err, "is a URL, and not HOST:PORT")) << url.err;
+}
+
+TEST(Up, AFolderThatCannotBeReadIsNotSaidToHaveNoCluster) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root reads everything";
+  const TempFolder folder;
+  const std::string home = folder.path() + "/home";
+  std::filesystem::create_directories(home);
+  ASSERT_EQ(::chmod(home.c_str(), 0), 0);
+  const auto jobs =
+      support::run({support::tutti_program, "jobs"}, {.env = {{"TUTTI_HOME", home}, {"TUTTI_ADDR", ""}}});
+  EXPECT_EQ(jobs.exit_code, 1);
+  EXPECT_TRUE(has(jobs.err, "Permission denied")) << jobs.err;
 }
 
 TEST(Up, WhatFailsLeavesNothingRunning) {

@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <optional>
 #include <thread>
 
 #include <nlohmann/json.hpp>
@@ -155,13 +154,12 @@ class Down final : public Command {
   Result<int> run() override {
     const std::string home = home_folder();
     LocalCluster local(home);
-    std::optional<HomeLock> lock;
-    if (was_locked(home)) {
-      auto taken = HomeLock::take(home);
-      if (!taken) return std::move(taken).error().within("down");
-      lock.emplace(std::move(*taken));
-    }
     auto kind = kind_of_home(home);
+    if (!kind) return std::move(kind).error().within("down");
+    if (*kind != HomeKind::own && !was_locked(home)) return tell_nothing_there(home, *kind);
+    const auto lock = HomeLock::take(home);
+    if (!lock) return Error(lock.error()).within("down");
+    kind = kind_of_home(home);
     if (!kind) return std::move(kind).error().within("down");
     if (*kind != HomeKind::own) return tell_nothing_there(home, *kind);
     if (local.running()) {
@@ -230,6 +228,10 @@ class Local final : public Command {
           .within("local")
           .remedy("the actions are kill-node and start-node");
     }
+    if (!was_locked(home_folder()))
+      return failed("there is no cluster in " + home_folder())
+          .within(action_)
+          .remedy("`tutti up` starts one");
     const auto lock = HomeLock::take(home_folder());
     if (!lock) return Error(lock.error()).within(action_);
     auto done = action_ == "kill-node" ? local.kill_node(node_) : local.restart_node(node_);
