@@ -9,6 +9,7 @@
 #include "learn/checkpoint/import.hpp"
 #include "learn/checkpoint/write.hpp"
 #include "learn/model/shape.hpp"
+#include "learn/tokenizer/tokenizer.hpp"
 #include "support/process.hpp"
 
 namespace tutti {
@@ -23,7 +24,7 @@ using support::tutti_program;
 using support::write_text;
 
 const model::Shape tiny = [] {
-  auto shape = model::make_shape("llama", {.vocabulary = 10,
+  auto shape = model::make_shape("llama", {.vocabulary = 257,
                                            .layers = 1,
                                            .hidden = 8,
                                            .heads = 2,
@@ -152,18 +153,27 @@ TEST_F(CheckpointCommand, VerifiesEveryByte) {
 }
 
 TEST_F(CheckpointCommand, ExportsTheNewestForHuggingFace) {
-  write_text(file("tokenizer.json"), "{}");
+  const std::string tokenizer = tokenizer::Tokenizer::bytes().json();
+  write_text(file("tokenizer.json"), tokenizer);
   const auto done = tutti({"export", run_folder(), "--format", "hf", "--out", file("out"), "--type", "bf16",
                            "--tokenizer", file("tokenizer.json")});
   EXPECT_EQ(done.exit_code, 0) << done.err;
   EXPECT_EQ(done.out, "step 200 is in " + file("out") + "\n");
-  EXPECT_EQ(read_text(file("out/tokenizer.json")), "{}");
+  EXPECT_EQ(read_text(file("out/tokenizer.json")), tokenizer);
   EXPECT_EQ(*model::parse_config(read_text(file("out/config.json"))), tiny);
   const auto weights = checkpoint::ForeignWeights::open(file("out"), tiny);
   ASSERT_TRUE(weights) << weights.error().text();
   std::vector<float> row(8);
   ASSERT_TRUE(weights->read("model.embed_tokens.weight", {{9, 0}, {1, 8}}, row));
   EXPECT_EQ(row, (std::vector<float>{72, 73, 74, 75, 76, 77, 78, 79})) << "BF16 holds them exactly";
+
+  const auto none = tutti({"export", run_folder(), "--out", file("none")});
+  EXPECT_EQ(none.exit_code, 0) << none.err;
+  EXPECT_TRUE(has(none.err, "there is no tokenizer with it")) << none.err;
+  const auto bytes =
+      tutti({"export", run_folder(), "--format", "gguf", "--out", file("m.gguf"), "--tokenizer", "bytes"});
+  EXPECT_EQ(bytes.exit_code, 0) << bytes.err;
+  EXPECT_TRUE(has(read_text(file("m.gguf")), "tokenizer.ggml.tokens"));
 
   const auto again = tutti({"export", run_folder(), "--out", file("out")});
   EXPECT_EQ(again.exit_code, 2);
@@ -190,7 +200,24 @@ TEST_F(CheckpointCommand, ToldSomethingElseSaysWhatItWants) {
   refused({"export", run_folder(), "--out", file("out"), "--type", "f8"}, "one of: f32, bf16, f16");
   refused({"export", run_folder(), "--out", file("out"), "--format", "onnx"}, "one of: hf, gguf");
   refused({"export", run_folder(), "--out", file("out"), "--tokenizer", file("none")}, "there is no file ");
+  write_text(file("odd.json"), "{}");
+  refused({"export", run_folder(), "--out", file("out"), "--tokenizer", file("odd.json")}, "odd.json");
+  // One token more than the model has.
+  json larger = json::parse(tokenizer::Tokenizer::bytes().json());
+  larger["added_tokens"].push_back({{"id", 257},
+                                    {"content", "<|more|>"},
+                                    {"single_word", false},
+                                    {"lstrip", false},
+                                    {"rstrip", false},
+                                    {"normalized", false},
+                                    {"special", true}});
+  write_text(file("larger.json"), larger.dump());
+  for (const char* format : {"hf", "gguf"})
+    refused({"export", run_folder(), "--out", file("out"), "--format", format, "--tokenizer",
+             file("larger.json")},
+            "it has 258 tokens, and the model 257");
   std::filesystem::create_directory(file("empty"));
+  EXPECT_TRUE(has(tutti({"ls", file("empty")}).err, "there is no checkpoint in "));
   refused({"verify", file("empty")}, "there is no checkpoint in ", 1);
   EXPECT_EQ(json::parse(tutti({"ls", file("empty"), "--json"}).out), json::array());
 }

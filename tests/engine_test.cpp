@@ -133,12 +133,52 @@ TEST_F(EngineProgram, RefusesWhatIsWrong) {
   refused({model(), "--listen", "nowhere"}, "--listen");
   refused({model(), "--listen", "127.0.0.1:0", "--device", "abacus"}, "is no device");
   refused({model(), "--listen", "127.0.0.1:0", "--device", "cpu", "--weights", "f3"}, "f3");
+  refused({model(), "--listen", "127.0.0.1:0", "--tls-key", file("k")},
+          "a certificate and its key go together");
+  refused({model(), "--listen", "127.0.0.1:0", "--device", "cpu", "--cache", "1K"}, "--cache");
+  refused({model(), "--listen", "127.0.0.1:0", "--context", "1"}, "--context");
+  refused({file("m.gguf"), "--listen", "127.0.0.1:0", "--device", "cpu"}, "llama.cpp");
   support::write_text(file("key"), "0123456789abcdef\n");
   ASSERT_EQ(::chmod(file("key").c_str(), 0644), 0);
   refused({model(), "--key-file", file("key")}, "others can read this key");
   // What a folder from anywhere claims is looked at before anything is reserved.
   tiny_.write("config.json", R"({"model_type":"llama","vocab_size":9999999999})");
   refused({model(), "--listen", "127.0.0.1:0", "--device", "cpu"}, "the model's configuration");
+}
+
+// What a newcomer meets first.
+TEST_F(EngineProgram, SaysWhatToDoInstead) {
+  start({"--context", "99999"});
+  EXPECT_TRUE(has(read_text(file("engine.err")), "is cut to the 32768 tokens"))
+      << read_text(file("engine.err"));
+  const std::string address = url_.substr(7, url_.rfind('/') - 7);
+  const auto said = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), support::tutti_program);
+    return run(words).err;
+  };
+  EXPECT_TRUE(has(said({"chat", address}), "http://" + address)) << said({"chat", address});
+  EXPECT_TRUE(has(said({"chat", "http://127.0.0.1:1"}), "`tutti engine MODEL` starts a server"));
+  const std::string taken = said({"engine", model(), "--listen", address, "--device", "cpu"});
+  EXPECT_TRUE(has(taken, "another program may listen there") && !has(taken, "controller")) << taken;
+}
+
+TEST_F(EngineProgram, ABenchmarkWithoutSizesFitsAShortContext) {
+  start({"--context", "64"});
+  const auto done = run(
+      {support::tutti_program, "bench", "serve", url_, "--requests", "2", "--concurrency", "1", "--json"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_EQ(Json::parse(done.out, nullptr, false).value("answered", 0), 2) << done.out;
+  const auto wrong = run({support::tutti_program, "bench", "serve", url_, "--prompt-tokens", "100"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_TRUE(has(wrong.err, "--prompt-tokens")) << wrong.err;
+}
+
+TEST_F(EngineProgram, AChatWhoseContextIsFullSaysHowToGoOn) {
+  start({"--context", "96"});
+  const auto done = run({"sh", "-c",
+                         "printf 'hello\\n" + std::string(40, 'a') + "\\n' | '" + support::tutti_program +
+                             "' chat '" + url_ + "' --tokens 8"});
+  EXPECT_TRUE(has(done.err, "/clear forgets what was said")) << done.err << done.out;
 }
 
 TEST_F(EngineProgram, ChatsWithAModelOfItsOwnAndEndsIt) {

@@ -65,6 +65,24 @@ TEST(LogStreams, WhoDoesNotFollowReadsAsFarAsItWentWhenHeAsked) {
   EXPECT_EQ(cluster.tutti({"cancel", id}).exit_code, 0);
 }
 
+TEST(LogStreams, ATailOfNoLinesIsOnlyWhatIsNew) {
+  const support::TestCluster cluster(1);
+  const std::string go = cluster.file("go");
+  const std::string id =
+      cluster.submit({}, "echo old; until test -e " + go + "; do sleep 0.01; done; echo new");
+  ASSERT_TRUE(support::eventually([&] { return has(cluster.tutti({"logs", id}).out, "old"); }));
+  const auto none = cluster.tutti({"logs", id, "--tail", "0"});
+  EXPECT_EQ(none.exit_code, 0) << none.err;
+  EXPECT_EQ(none.out, "");
+  const auto follower = cluster.start({"logs", id, "--follow", "--tail", "0"}, "followed");
+  const auto second = cluster.start({"logs", id, "--follow", "--tail", "1"}, "seen");
+  ASSERT_TRUE(support::eventually([&] { return has(support::read_text(cluster.file("seen")), "old"); }));
+  support::write_text(go, "");
+  EXPECT_EQ(follower->wait(), 0);
+  EXPECT_FALSE(has(support::read_text(cluster.file("followed")), "old"));
+  EXPECT_EQ(cluster.wait(id), 0);
+}
+
 TEST(LogStreams, AFollowedTailSkipsNothingOverAnAgentsRestart) {
   PartsCluster cluster;
   ASSERT_TRUE(cluster.start_agent("n1"));

@@ -41,6 +41,8 @@ TEST(Operators, ACancelSaysHowLongItMayTakeAndNowIsAtOnce) {
   EXPECT_TRUE(has(asked.err, "job " + id + " is asked to end and may take 1d; `tutti cancel --now " + id))
       << asked.err;
   EXPECT_EQ(cluster.state(id), "running");
+  EXPECT_TRUE(has(cluster.tutti({"jobs"}).out, " ending ")) << cluster.tutti({"jobs"}).out;
+  EXPECT_TRUE(has(cluster.tutti({"show", id}).out, "  ending\n")) << cluster.tutti({"show", id}).out;
   EXPECT_EQ(cluster.tutti({"cancel", "--now", id}).exit_code, 0);
   EXPECT_NE(cluster.wait(id), 0);
   EXPECT_EQ(cluster.state(id), "cancelled");

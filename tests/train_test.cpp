@@ -262,6 +262,16 @@ TEST_F(Training, ARunIsContinuedOnlyWhenAsked) {
       {"generate", file("again"), "--prompt", "line ", "--tokens", "5", "--temperature", "0"});
   EXPECT_EQ(text.exit_code, 0) << text.err;
   EXPECT_TRUE(text.out.starts_with("line ")) << text.out;
+  const auto complete = cluster_->tutti({"train", config, "--ranks", "1", "--resume", "--steps", "15"});
+  EXPECT_EQ(complete.exit_code, 0) << complete.err;
+  EXPECT_NE(complete.err.find("the run is complete, step 15 of 15"), std::string::npos) << complete.err;
+  // One step of it goes by the run's name, and the tokenizer of its data goes along.
+  const auto step = cluster_->tutti({"generate", file("again") + "/checkpoints/step-00000010", "--prompt",
+                                     "line ", "--tokens", "5", "--json"});
+  EXPECT_EQ(nlohmann::json::parse(step.out, nullptr, false).value("model", ""), "again") << step.err;
+  const auto exported = cluster_->tutti({"checkpoint", "export", file("again"), "--out", file("exported")});
+  EXPECT_EQ(exported.err, "");
+  EXPECT_TRUE(fs::exists(file("exported") + "/tokenizer.json"));
 }
 
 TEST_F(Training, BeginsAnewWhenToldAndKeepsWhatThereWas) {

@@ -1,6 +1,9 @@
 // `tutti up` and `tutti down`, several at once: one cluster at a time, and nothing is left behind.
 #include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <memory>
 
 #include <gtest/gtest.h>
@@ -101,6 +104,92 @@ TEST(Up, DownWaitsForWhatIsBeingStarted) {
     EXPECT_TRUE(left.empty()) << left.size() << " processes outlived `tutti down`";
     for (const pid_t pid : left) ::kill(pid, SIGKILL);
   }
+}
+
+// What `tutti up` has not made is somebody's.
+TEST(Up, InAFolderOfSomebodyNothingIsMadeAndNothingRemoved) {
+  const TempFolder folder;
+  const std::string file = folder.path() + "/checkpoints/mine";
+  std::filesystem::create_directories(folder.path() + "/checkpoints");
+  support::write_text(file, "weights");
+  const std::map<std::string, std::string> env{{"TUTTI_HOME", folder.path()}};
+  const auto clean = support::run({support::tutti_program, "down", "--clean"}, {.env = env});
+  EXPECT_EQ(clean.exit_code, 1);
+  EXPECT_TRUE(has(clean.err, "nothing is removed")) << clean.err;
+  const auto down = support::run({support::tutti_program, "down"}, {.env = env});
+  EXPECT_EQ(down.exit_code, 0);
+  EXPECT_TRUE(has(down.err, "there is no cluster in " + folder.path())) << down.err;
+  const auto up = support::run({support::tutti_program, "up"}, {.env = env});
+  EXPECT_EQ(up.exit_code, 1);
+  EXPECT_TRUE(has(up.err, "TUTTI_HOME=" + folder.path() + "/tutti")) << up.err;
+  EXPECT_EQ(support::run({support::tutti_program, "local", "kill-node", "n1"}, {.env = env}).exit_code, 1);
+  EXPECT_EQ(read_text(file), "weights");
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+    files += entry.exists() ? 1 : 0;
+  EXPECT_EQ(files, 1) << "something was left behind";
+}
+
+TEST(Up, CleanRemovesWhatItMadeAndTellsWhatGoesWithIt) {
+  const TempFolder folder;
+  const std::string home = folder.path() + "/home";
+  const std::map<std::string, std::string> env{{"TUTTI_HOME", home}};
+  const auto tutti = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), support::tutti_program);
+    return support::run(words, {.env = env});
+  };
+  ASSERT_EQ(tutti({"up", "--gpus", "1"}).exit_code, 0);
+  support::write_text(home + "/notes", "mine");
+  ASSERT_EQ(tutti({"run", "--", "sh", "-c", "touch $TUTTI_CHECKPOINT_DIR/saved"}).exit_code, 0);
+  ASSERT_EQ(tutti({"run", "--detach", "--", "sleep", "1000"}).exit_code, 0);
+  const auto clean = tutti({"down", "--clean"});
+  EXPECT_EQ(clean.exit_code, 0) << clean.err;
+  EXPECT_TRUE(has(clean.err, "1 job is unfinished; it is ended and forgotten")) << clean.err;
+  EXPECT_TRUE(has(clean.err, "checkpoints of its jobs in " + home + "/checkpoints are removed")) << clean.err;
+  EXPECT_FALSE(std::filesystem::exists(home + "/checkpoints"));
+  EXPECT_FALSE(std::filesystem::exists(home + "/controller"));
+  EXPECT_EQ(read_text(home + "/notes"), "mine");
+  EXPECT_EQ(tutti({"down", "--clean"}).exit_code, 1) << "the home is no longer a cluster's";
+}
+
+TEST(Up, TheVariablesOfAnotherClusterAreForOtherCommands) {
+  const TempFolder folder;
+  const std::map<std::string, std::string> env{{"TUTTI_HOME", folder.path() + "/home"},
+                                               {"TUTTI_ADDR", "127.0.0.1:1"},
+                                               {"TUTTI_TOKEN_FILE", folder.path() + "/none"}};
+  const auto up = support::run({support::tutti_program, "up", "--gpus", "1"}, {.env = env});
+  EXPECT_EQ(up.exit_code, 0) << up.err;
+  EXPECT_TRUE(has(up.err, "`unset TUTTI_ADDR TUTTI_TOKEN_FILE`")) << up.err;
+  EXPECT_EQ(support::run({support::tutti_program, "local", "kill-node", "n1"}, {.env = env}).exit_code, 0);
+  const auto again = support::run({support::tutti_program, "local", "start-node", "n1"}, {.env = env});
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(support::run({support::tutti_program, "down"}, {.env = env}).exit_code, 0);
+  const auto url = support::run({support::tutti_program, "jobs"}, {.env = {{"TUTTI_ADDR", "http://a:1"}}});
+  EXPECT_TRUE(has(url.err, "is a URL, and not HOST:PORT")) << url.err;
+}
+
+TEST(Up, AFolderThatCannotBeReadIsNotSaidToHaveNoCluster) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root reads everything";
+  const TempFolder folder;
+  const std::string home = folder.path() + "/home";
+  std::filesystem::create_directories(home);
+  ASSERT_EQ(::chmod(home.c_str(), 0), 0);
+  const auto jobs =
+      support::run({support::tutti_program, "jobs"}, {.env = {{"TUTTI_HOME", home}, {"TUTTI_ADDR", ""}}});
+  EXPECT_EQ(jobs.exit_code, 1);
+  EXPECT_TRUE(has(jobs.err, "Permission denied")) << jobs.err;
+}
+
+TEST(Up, WhatFailsLeavesNothingRunning) {
+  const TempFolder folder;
+  const std::string home = folder.path() + "/home";
+  std::filesystem::create_directories(home);
+  support::write_text(home + "/tutti-home", "");
+  support::write_text(home + "/nodes", "a file where a folder must be");
+  const auto up = support::run({support::tutti_program, "up", "--gpus", "1"},
+                               {.env = {{"TUTTI_HOME", home}}, .timeout = 120s});
+  EXPECT_EQ(up.exit_code, 1) << up.err;
+  EXPECT_TRUE(support::processes_naming(home).empty());
 }
 
 }  // namespace

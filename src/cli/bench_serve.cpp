@@ -19,6 +19,8 @@ namespace {
 constexpr std::int64_t concurrency_default = 16;
 constexpr std::int64_t timed_concurrency_default = 1'024;
 constexpr std::int64_t requests_default = 128;
+constexpr std::int64_t tokens_default = 128;  // of a prompt, and of an answer
+constexpr std::int64_t frame_tokens = 2;
 
 std::atomic<bool> asking_stopped{false};
 void stop_asking(int) { asking_stopped = true; }
@@ -77,6 +79,23 @@ void BenchServe::declare(config::Flags& flags) {
   flags.add("ca-file", ca_file_, "serve: the certificate authority of an https server (PEM)");
 }
 
+// What nobody asked for is made to fit; what somebody asked for is not changed.
+Result<asking::Arrival> BenchServe::sizes_for(std::int64_t context) const {
+  asking::Arrival sizes{.prompt_tokens = prompt_tokens_ > 0 ? prompt_tokens_ : tokens_default,
+                        .output_tokens = output_tokens_ > 0 ? output_tokens_ : tokens_default};
+  // A server may put a token or two of its own before a prompt.
+  const std::int64_t room = context - frame_tokens;
+  if (context == 0 || sizes.prompt_tokens + sizes.output_tokens <= room) return sizes;
+  if (prompt_tokens_ == 0) sizes.prompt_tokens = output_tokens_ > 0 ? room - output_tokens_ : room / 2;
+  if (output_tokens_ == 0) sizes.output_tokens = room - sizes.prompt_tokens;
+  if (sizes.prompt_tokens < 1 || sizes.output_tokens < 1 || sizes.prompt_tokens + sizes.output_tokens > room)
+    return invalid("the model has a context of " + std::to_string(context) + " tokens")
+        .remedy("take fewer with --prompt-tokens and --output-tokens");
+  print_note("the model has a context of " + std::to_string(context) + " tokens: prompts of " +
+             std::to_string(sizes.prompt_tokens) + " and answers of " + std::to_string(sizes.output_tokens));
+  return sizes;
+}
+
 Result<int> BenchServe::run(const std::string& url, bool json) const {
   if (!(speed_ > 0)) return invalid("--speed is above 0").within("command line");
   if (!(rate_ >= 0)) return invalid("--rate is not negative").within("command line");
@@ -98,21 +117,21 @@ Result<int> BenchServe::run(const std::string& url, bool json) const {
     if (!key) return std::move(key).error();
     plan.key = std::move(*key);
   }
+  auto model = asking::first_model(plan.target, plan.key);
+  if (!model) return std::move(model).error().within(url);
+  plan.model = std::move(model->name);
   if (!trace_.empty()) {
     auto arrivals = asking::read_arrivals(
         trace_, {.speed = speed_, .context = context_, .count = static_cast<std::size_t>(requests_)});
     if (!arrivals) return std::move(arrivals).error();
     plan.arrivals = std::move(*arrivals);
   } else {
+    const auto sizes = sizes_for(model->context);
+    if (!sizes) return Error(sizes.error()).within(url);
     Prng random(plan.seed);
     plan.arrivals = asking::even_arrivals(
-        static_cast<std::size_t>(requests_ > 0 ? requests_ : requests_default),
-        {.prompt_tokens = prompt_tokens_, .output_tokens = output_tokens_}, rate_, random);
+        static_cast<std::size_t>(requests_ > 0 ? requests_ : requests_default), *sizes, rate_, random);
   }
-  auto model = asking::first_model(plan.target, plan.key);
-  if (!model) return std::move(model).error().within(url);
-  plan.model = std::move(*model);
-
   ::signal(SIGINT, stop_asking);
   const bool shows = !json && isatty(STDERR_FILENO) == 1;
   const asking::Asked asked = asking::ask_all(plan, [&](std::size_t done) {

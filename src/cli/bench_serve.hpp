@@ -6,6 +6,7 @@
 
 #include "base/config/flags.hpp"
 #include "base/result.hpp"
+#include "lab/asking/arrivals.hpp"
 #include "lab/asking/report.hpp"
 
 namespace tutti::cli {
@@ -16,13 +17,15 @@ class BenchServe {
   Result<int> run(const std::string& url, bool json) const;
 
  private:
+  Result<asking::Arrival> sizes_for(std::int64_t context) const;
+
   std::string trace_;
   double speed_ = 1;
   double rate_ = 0;
   std::int64_t concurrency_ = 0;
   std::int64_t requests_ = 0;
-  std::int64_t prompt_tokens_ = 128;
-  std::int64_t output_tokens_ = 128;
+  std::int64_t prompt_tokens_ = 0;  // 0: not given
+  std::int64_t output_tokens_ = 0;
   std::int64_t context_ = 0;
   asking::Targets targets_;
   std::string key_file_;

@@ -37,7 +37,10 @@ class Cancel final : public Command {
   Result<int> run() override {
     auto cluster = Cluster::find();
     if (!cluster) return std::move(cluster).error();
-    return for_each_of(jobs_, "cancel", [&](const std::string& job) {
+    return for_each_of(jobs_, "cancel", [&](const std::string& word) -> Result<json> {
+      auto named = job_id(*cluster, word);
+      if (!named) return std::move(named).error();
+      const std::string& job = *named;
       auto cancelled = cluster->post("jobs/" + url_encode(job) + "/cancel?by=" + url_encode(user_name()) +
                                      (array_ ? "&array=1" : "") + (now_ ? "&now=1" : ""));
       if (cancelled && !now_) tell_grace(*cluster, (*cancelled)["ids"]);

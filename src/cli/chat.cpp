@@ -69,6 +69,7 @@ class OwnEngine {
     if (!chosen) return chosen.error();
     auto loaded = serve::load(path, chosen->load);
     if (!loaded) return std::move(loaded).error();
+    flags.tell(*loaded);
     key_ = random_key();
     auto server = serve::Server::listen({.key = key_, .batch = chosen->batch});
     if (!server) return std::move(server).error();
@@ -140,6 +141,10 @@ class Chat final : public Command {
  private:
   Result<> find_server() {
     if (!is_url(where_)) {
+      if (access(where_.c_str(), F_OK) != 0 && net::parse_target(where_))
+        return invalid("there is no such folder")
+            .within(where_)
+            .remedy("of a server there, http://" + where_);
       if (auto started = own_.start(where_, model_flags_); !started) return started;
       client_.emplace(own_.target(), own_.key());
       return {};
@@ -165,7 +170,9 @@ class Chat final : public Command {
 
   Result<std::string> first_model() {
     auto response = client_->request("GET", "/v1/models");
-    if (!response) return std::move(response).error();
+    if (!response)
+      return failed(response.error().text())
+          .remedy("`tutti engine MODEL` starts a server; `tutti chat MODEL` does without one");
     if (response->status != 200) return failed(message_of(response->body)).within(where_);
     const auto root = nlohmann::json::parse(response->body, nullptr, false);
     const auto data =
@@ -215,6 +222,9 @@ class Chat final : public Command {
     if (!done || !problem.empty()) {
       messages_.pop_back();
       if (problem.empty()) problem = message_of(done.error().message());
+      // Whoever answers has words of its own for it.
+      if (!messages_.empty() && problem.find("context") != std::string::npos)
+        problem += "; /clear forgets what was said";
       return failed(problem);
     }
     messages_.push_back({{"role", "assistant"}, {"content", answer}});

@@ -15,7 +15,11 @@
 #include "learn/checkpoint/files.hpp"
 #include "learn/checkpoint/folder.hpp"
 #include "learn/checkpoint/read.hpp"
+#include "learn/dataset/dataset.hpp"
 #include "learn/gguf/export.hpp"
+#include "learn/model/shape.hpp"
+#include "learn/recipe/recipe.hpp"
+#include "learn/tokenizer/tokenizer.hpp"
 
 namespace tutti::cli {
 namespace {
@@ -45,6 +49,14 @@ Result<std::vector<Listed>> find_checkpoints(const std::string& path) {
   return checkpoint::list(checkpoint::is_folder(of_run) ? of_run : path);
 }
 
+// That of the data it was trained on; "" if the data is not there any more.
+std::string tokenizer_of_run(const checkpoint::State& state) {
+  const auto recipe = recipe::parse_recipe(state.recipe);
+  if (!recipe) return "";
+  const auto data = dataset::Dataset::open(recipe->data);
+  return data ? data->tokenizer_json() : "";
+}
+
 class CheckpointCommand final : public Command {
  public:
   void declare(config::Flags& flags) override {
@@ -65,8 +77,10 @@ class CheckpointCommand final : public Command {
           return {};
         },
         "export: f32 (the default), bf16 or f16");
-    flags.add("tokenizer", tokenizer_,
-              "export: a tokenizer.json to put beside the weights, or into the file");
+    flags.add(
+        "tokenizer", tokenizer_,
+        "export: a tokenizer.json to put beside the weights, or into the file; bytes for the one without "
+        "a file, none for none (default: that of the run's data)");
   }
 
   Result<int> run() override {
@@ -88,6 +102,10 @@ class CheckpointCommand final : public Command {
       json list = json::array();
       for (const Listed& entry : all) list.push_back(to_json(entry));
       std::printf("%s\n", list.dump().c_str());
+      return exit_success;
+    }
+    if (all.empty()) {
+      print_note("there is no checkpoint in " + path_);
       return exit_success;
     }
     TextTable table({"STEP", "SIZE", "FILES", "ATTEMPT", "MESH", "NEXT LOSS", "WRITTEN", ""});
@@ -154,7 +172,7 @@ class CheckpointCommand final : public Command {
     }
     auto opened = checkpoint::Checkpoint::open(all.back().path);
     if (!opened) return std::move(opened).error();
-    if (auto read = read_tokenizer(); !read) return std::move(read).error();
+    if (auto read = read_tokenizer(opened->state()); !read) return std::move(read).error();
     {
       ProgressBar bar("exporting step " + std::to_string(opened->state().step));
       options_.progress = [&](auto done, auto of) { bar.show_bytes(done, of); };
@@ -163,16 +181,38 @@ class CheckpointCommand final : public Command {
       if (!done) return std::move(done).error();
     }
     std::printf("step %lld is in %s\n", static_cast<long long>(opened->state().step), out_.c_str());
+    if (options_.tokenizer.empty())
+      print_note("there is no tokenizer with it; --tokenizer FILE adds one, or bytes");
     return exit_success;
   }
 
-  Result<> read_tokenizer() {
-    if (tokenizer_.empty()) return {};
-    auto text = files::read_file(tokenizer_, tokenizer_bytes_max);
-    if (!text) return std::move(text).error();
-    if (!*text) return invalid("there is no file " + tokenizer_);
-    options_.tokenizer = std::move(**text);
-    return {};
+  Result<> read_tokenizer(const checkpoint::State& state) {
+    if (tokenizer_ == "none") return {};
+    if (tokenizer_.empty()) {
+      options_.tokenizer = tokenizer_of_run(state);
+    } else if (tokenizer_ == "bytes") {
+      options_.tokenizer = tokenizer::Tokenizer::bytes().json();
+    } else {
+      auto text = files::read_file(tokenizer_, tokenizer_bytes_max);
+      if (!text) return std::move(text).error();
+      if (!*text) return invalid("there is no file " + tokenizer_);
+      options_.tokenizer = std::move(**text);
+    }
+    return options_.tokenizer.empty() ? Result<>() : check_tokenizer(state);
+  }
+
+  // Whoever loads the export would find tokens that the model has not.
+  Result<> check_tokenizer(const checkpoint::State& state) const {
+    const auto shape = model::parse_config(state.model_config);
+    if (!shape) return shape.error();
+    const auto read = tokenizer::Tokenizer::parse(options_.tokenizer);
+    const std::string which = tokenizer_.empty() ? "the tokenizer of the run's data" : tokenizer_;
+    if (!read) return Error(read.error()).within(which);
+    if (read->vocabulary() <= shape->vocabulary) return {};
+    return invalid("it has " + std::to_string(read->vocabulary()) + " tokens, and the model " +
+                   std::to_string(shape->vocabulary))
+        .within(which)
+        .remedy("take the one that the run's data was packed with");
   }
 
   std::string what_;

@@ -24,9 +24,11 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-std::string first_line(const std::string& file) {
-  const auto text = files::read_file(file, address_line_bytes_max);
-  return text && *text ? std::string(trim(std::string_view(**text).substr(0, (*text)->find('\n')))) : "";
+// "" if there is no such file.
+Result<std::string> first_line(const std::string& file) {
+  auto text = files::read_file(file, address_line_bytes_max);
+  if (!text) return std::move(text).error();
+  return *text ? std::string(trim(std::string_view(**text).substr(0, (*text)->find('\n')))) : "";
 }
 
 }  // namespace
@@ -51,19 +53,38 @@ std::string user_name() {
 }
 
 Result<Cluster> Cluster::find() {
+  return reach(variable("TUTTI_ADDR"), variable("TUTTI_TOKEN_FILE"), variable("TUTTI_CA_FILE"));
+}
+
+Result<Cluster> Cluster::local() { return reach("", "", ""); }
+
+Result<Cluster> Cluster::reach(std::string address, std::string token_file, std::string ca_file) {
   const std::string home = home_folder();
-  std::string address = variable("TUTTI_ADDR");
   const bool local = address.empty();
-  if (local) address = first_line(home + "/address");
+  if (local) {
+    auto line = first_line(home + "/address");
+    if (!line)
+      return std::move(line)
+          .error()
+          .within("no cluster")
+          .remedy(
+              "TUTTI_HOME names the folder of a cluster of your own, TUTTI_ADDR and TUTTI_TOKEN_FILE reach "
+              "one of "
+              "somebody else");
+    address = *line;
+  }
   if (address.empty()) {
     return failed("there is no cluster here")
         .within("no cluster")
         .remedy("`tutti up` starts one on this machine; TUTTI_ADDR=HOST:PORT names another one");
   }
+  if (address.find("://") != std::string::npos)
+    return invalid("'" + address + "' is a URL, and not HOST:PORT")
+        .within(local ? home + "/address" : "TUTTI_ADDR")
+        .remedy("leave out what is before the host and after the port; TUTTI_CA_FILE makes it TLS");
   auto target = net::parse_target(address);
   if (!target) return std::move(target).error().within(local ? home + "/address" : "TUTTI_ADDR");
-  target->ca_file = variable("TUTTI_CA_FILE");
-  std::string token_file = variable("TUTTI_TOKEN_FILE");
+  target->ca_file = std::move(ca_file);
   if (token_file.empty()) token_file = home + "/controller/admin.token";
   auto token = controller::read_token(token_file);
   if (!token) return std::move(token).error().remedy("TUTTI_TOKEN_FILE names the file that holds the token");

@@ -30,6 +30,8 @@ constexpr Duration answer_told_after = 3s;
 class Cluster {
  public:
   static Result<Cluster> find();
+  // That of `tutti up` in the home folder, whatever the variables say.
+  static Result<Cluster> local();
 
   Result<nlohmann::json> get(const std::string& path);
   Result<nlohmann::json> post(const std::string& path, const std::string& body = {});
@@ -43,6 +45,8 @@ class Cluster {
   net::Client another() const { return net::Client(target_, token_); }
 
  private:
+  // Of what is empty, that of the local cluster is taken.
+  static Result<Cluster> reach(std::string address, std::string token_file, std::string ca_file);
   Cluster(net::Target target, std::string token)
       : target_(target), token_(token), client_(std::move(target), std::move(token)) {}
   Result<nlohmann::json> request(const std::string& method, const std::string& path, const std::string& body);

@@ -8,6 +8,7 @@
 #include "base/text.hpp"
 #include "base/visible.hpp"
 #include "cli/command.hpp"
+#include "cli/foreign_words.hpp"
 #include "cli/jobfile/slurm_words.hpp"
 #include "cli/local_time.hpp"
 #include "cli/terminal.hpp"
@@ -29,6 +30,7 @@ Result<const CommandEntry*> find_command(const std::string& name) {
     return invalid("it is a command of Slurm's").within(what).remedy(hint);
   return invalid(flag ? "only --help and --version may stand before a command" : "there is no such command")
       .within(what)
+      .remedy(foreign_command_hint(name))
       .remedy(did_you_mean(name, names))
       .remedy("`tutti help` lists all commands");
 }

@@ -77,6 +77,9 @@ class EngineCommand final : public Command {
     settings_.connections_max = static_cast<std::size_t>(connections_);
     auto server = serve::Server::listen(settings_);
     if (!server) return std::move(server).error();
+    if (settings_.tls_certificate.empty() && !serve::is_loopback(settings_.address))
+      print_note("keys and texts cross the network in the clear at " + listen_ +
+                 "; --tls-certificate and --tls-key encrypt them");
     (*server)->drain_on({SIGTERM, SIGINT});
     // It answers 503 meanwhile, so that whoever waits for it knows that it comes.
     std::optional<Error> problem;
@@ -101,6 +104,7 @@ class EngineCommand final : public Command {
     const auto begin = std::chrono::steady_clock::now();
     auto loaded = serve::load(model_, options);
     if (!loaded) return std::move(loaded).error();
+    model_flags_.tell(*loaded);
     if (!name_.empty()) loaded->source.name = name_;
     const std::string name = loaded->source.name;
     const std::string device = loaded->model->describe();

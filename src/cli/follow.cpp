@@ -112,7 +112,8 @@ class Follower {
   std::string path(bool to_the_end) const {
     return "/api/v1/jobs/" + options_.job +
            "/logs?rank=" + std::to_string(options_.logs ? options_.rank : 1 << 30) +
-           "&tail=" + std::to_string(log_seen_ ? 0 : options_.tail_lines) + (to_the_end ? "&follow=1" : "");
+           (log_seen_ || options_.tail_lines < 0 ? "" : "&tail=" + std::to_string(options_.tail_lines)) +
+           (to_the_end ? "&follow=1" : "");
   }
 
   // All that was asked for has been printed.
@@ -147,7 +148,7 @@ class Follower {
                          .text = text};
     if (!log_seen_) first_attempt_ = piece.attempt;
     log_seen_ = true;
-    const bool whole = options_.tail_lines == 0 || piece.attempt != first_attempt_;
+    const bool whole = options_.tail_lines < 0 || piece.attempt != first_attempt_;
     const std::uint64_t missing = printer_.take(piece, whole);
     if (missing == 0) return;
     gap_ = true;

@@ -12,14 +12,14 @@ struct FollowOptions {
   std::string job;
   bool logs = true;
   std::int64_t rank = -1;
-  std::int64_t tail_lines = 0;
-  bool prefix = true;       // "[rank] " before each line
-  std::string label;        // before the rank: "3." for "[3.0] "
-  bool cancels = false;     // the second Ctrl-C cancels the job
-  bool tells_wait = false;  // why the job waits, on stderr
-  bool says_end = true;     // why it failed, on stderr
-  bool only_logs = false;   // the exit code says whether they are complete, not how the job ended
-  bool raw = false;         // a terminal, too, gets every byte of the log as it was printed
+  std::int64_t tail_lines = -1;  // -1: all
+  bool prefix = true;            // "[rank] " before each line
+  std::string label;             // before the rank: "3." for "[3.0] "
+  bool cancels = false;          // the second Ctrl-C cancels the job
+  bool tells_wait = false;       // why the job waits, on stderr
+  bool says_end = true;          // why it failed, on stderr
+  bool only_logs = false;        // the exit code says whether they are complete, not how the job ended
+  bool raw = false;              // a terminal, too, gets every byte of the log as it was printed
   // On a terminal, lines that begin so take the place of one another; empty: none do.
   std::string live_line = {};
   bool was_there = false;  // the controller was, a moment ago: if it is not now, it is waited for

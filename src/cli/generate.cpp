@@ -49,6 +49,7 @@ class Generate final : public Command {
     chosen->batch.sequences_max = 1;
     auto loaded = serve::load(model_, chosen->load);
     if (!loaded) return std::move(loaded).error();
+    model_flags_.tell(*loaded);
     auto request = make_request(*loaded);
     if (!request) return std::move(request).error();
     const std::int64_t prompt_tokens = static_cast<std::int64_t>(request->prompt.size());

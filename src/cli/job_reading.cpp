@@ -16,6 +16,10 @@ std::string text_of(const json& object, const char* key) {
   return object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : "";
 }
 
+std::string shown_state(const json& job) {
+  return job.value("ending", false) ? "ending" : text_of(job, "state");
+}
+
 std::string rank_summary(const json& job) {
   const std::string ranks = std::to_string(job["ranks"].get<int>());
   return job["ranks"] == job["ranks_wanted"]
@@ -43,6 +47,20 @@ Result<json> read_array(Cluster& cluster, const std::string& job) {
   auto elements = read_jobs(cluster, "&all=1&array=" + url_encode(job), cluster::array_elements_max);
   if (elements) std::reverse(elements->begin(), elements->end());
   return elements;
+}
+
+Result<std::string> job_id(Cluster& cluster, const std::string& word) {
+  const auto bracket = word.find('[');
+  if (bracket == std::string::npos || !word.ends_with(']')) return word;
+  auto elements = read_array(cluster, word.substr(0, bracket));
+  if (!elements) return std::move(elements).error().within(word.substr(0, 64));
+  const std::string index = word.substr(bracket + 1, word.size() - bracket - 2);
+  for (const auto& element : *elements) {
+    if (std::to_string(element["array_index"].get<int>()) == index) return text_of(element, "id");
+  }
+  return invalid("there is no such element")
+      .within(word.substr(0, 64))
+      .remedy("`tutti jobs --array " + word.substr(0, bracket) + "` lists them");
 }
 
 }  // namespace tutti::cli

@@ -14,6 +14,9 @@ namespace tutti::cli {
 // "" if it is not there.
 std::string text_of(const nlohmann::json& object, const char* key);
 
+// Its state, or "ending" while its ranks have their grace period.
+std::string shown_state(const nlohmann::json& job);
+
 // "8", or "4 of 8" where the attempt has fewer than are wanted.
 std::string rank_summary(const nlohmann::json& job);
 
@@ -23,5 +26,8 @@ Result<nlohmann::json> read_jobs(Cluster& cluster, const std::string& query, std
 
 // The elements of the array that the job belongs to, in order.
 Result<nlohmann::json> read_array(Cluster& cluster, const std::string& job);
+
+// The id of "7", or of "7[3]", which is how `tutti jobs` shows element 3 of the array of job 7.
+Result<std::string> job_id(Cluster& cluster, const std::string& word);
 
 }  // namespace tutti::cli

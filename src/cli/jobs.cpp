@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <thread>
+#include <utility>
 
 #include "base/clock/clock.hpp"
 #include "base/id.hpp"
@@ -72,7 +73,7 @@ std::string jobs_table(const json& jobs, Instant now) {
     const std::string reason = with_local_times(text_of(job, "reason"));
     std::vector<std::string> cells{text_of(job, "id"),
                                    name_summary(job),
-                                   text_of(job, "state"),
+                                   shown_state(job),
                                    rank_summary(job),
                                    short_number(job["gpus"].get<double>()),
                                    node_summary(job),
@@ -93,7 +94,8 @@ class Jobs final : public Command {
     flags.add_word("archive", action_, "write finished jobs to a file and remove them from the cluster",
                    false);
     flags.add("all", all_, "finished jobs too");
-    flags.add("state", state_, "only jobs in this state, such as running, queued, held or failed");
+    flags.add("state", given_states_,
+              "only jobs in this state, such as running, queued, held or failed; several with commas");
     flags.add("user", user_, "only those of this user");
     flags.add("queue", queue_, "only those of this queue and its parts");
     flags.add("name", name_, "only those with this in their name");
@@ -110,6 +112,9 @@ class Jobs final : public Command {
       return invalid("unknown word '" + action_ + "'")
           .within("jobs")
           .remedy("`tutti show JOB` shows one; `tutti jobs archive` puts finished ones into a file");
+    for (const std::string& given : given_states_) {
+      for (const std::string_view state : split(given, ',')) asked_states_.emplace_back(trim(state));
+    }
     const auto query = make_query();
     if (!query) return Error(query.error()).within("jobs");
     auto cluster = Cluster::find();
@@ -131,21 +136,28 @@ class Jobs final : public Command {
  private:
   Result<std::string> make_query() const {
     const auto& states = state_words();
-    if (!state_.empty() && std::find(states.begin(), states.end(), state_) == states.end()) {
+    std::string wanted;
+    bool ended = false;
+    for (const std::string& asked : asked_states_) {
+      wanted += (wanted.empty() ? "" : ",") + asked;
+      ended = ended || has_ended(asked);
+      if (std::find(states.begin(), states.end(), asked) != states.end()) continue;
       std::string all;
       for (const std::string& state : states) all += (all.empty() ? "" : ", ") + state;
-      return invalid("there is no state '" + state_.substr(0, 64) + "'")
+      return invalid("there is no state '" + asked.substr(0, 64) + "'")
           .within("--state")
-          .remedy(did_you_mean(state_, states))
+          .remedy(did_you_mean(asked, states))
           .remedy("one of: " + all);
     }
-    std::string query = all_ || !array_.empty() || has_ended(state_) ? "&all=1" : "";
+    std::string query = all_ || !array_.empty() || ended ? "&all=1" : "";
     if (!array_.empty()) {
       if (auto id = parse_id_number(array_); !id) return std::move(id).error().within("--array");
       query += "&array=" + array_;
     }
-    for (const auto& [key, value] :
-         {std::pair{"state", &state_}, {"user", &user_}, {"queue", &queue_}, {"name", &name_}}) {
+    for (const auto& [key, value] : {std::pair{"state", &std::as_const(wanted)},
+                                     {"user", &user_},
+                                     {"queue", &queue_},
+                                     {"name", &name_}}) {
       if (!value->empty()) query += "&" + std::string(key) + "=" + url_encode(*value);
     }
     return query;
@@ -174,7 +186,8 @@ class Jobs final : public Command {
   std::string action_;
   ArchiveOptions archive_{.file = "", .older_than = 7 * 24h};
   std::string array_;
-  std::string state_;
+  std::vector<std::string> given_states_;
+  std::vector<std::string> asked_states_;
   std::string user_;
   std::string queue_;
   std::string name_;

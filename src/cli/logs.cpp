@@ -19,7 +19,9 @@ class Logs final : public Command {
     flags.add_word("JOB", options_.job, "the job's id");
     flags.add("follow", follow_, "go on until the job ends");
     flags.add("rank", options_.rank, "only this rank", {.min = 0, .max = 1 << 24});
-    flags.add("tail", options_.tail_lines, "only the last N lines of each rank", {.min = 0, .max = 1 << 24});
+    flags.add("tail", options_.tail_lines,
+              "only the last N lines of each rank; 0 with --follow: only what is new",
+              {.min = 0, .max = 1 << 24});
     flags.add("no-prefix", no_prefix_, "do not put [rank] before each line");
     flags.add(
         "raw", options_.raw,
@@ -30,6 +32,9 @@ class Logs final : public Command {
   Result<int> run() override {
     auto cluster = Cluster::find();
     if (!cluster) return std::move(cluster).error();
+    auto named = job_id(*cluster, options_.job);
+    if (!named) return std::move(named).error().within("logs");
+    options_.job = *named;
     if (auto id = parse_id_number(options_.job); !id) return std::move(id).error().within("logs");
     options_.prefix = !no_prefix_;
     options_.says_end = false;
@@ -80,7 +85,10 @@ class Wait final : public Command {
     if (!cluster) return std::move(cluster).error();
     int code = exit_success;
     bool was_there = false;
-    for (const auto& job : jobs_) {
+    for (const auto& word : jobs_) {
+      auto named = job_id(*cluster, word);
+      if (!named) return std::move(named).error().within("wait");
+      const std::string& job = *named;
       if (auto id = parse_id_number(job); !id) return std::move(id).error().within("wait");
       auto done = array_ ? wait_for_array(*cluster, job)
                          : tutti::cli::follow(*cluster, {.job = job, .logs = false, .was_there = was_there});

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "cli/terminal.hpp"
 #include "cli/worker_program.hpp"
 #include "node/devices/nvml/nvml.hpp"
 #include "serve/remote/remote.hpp"
@@ -10,6 +11,7 @@ namespace tutti::cli {
 namespace {
 
 constexpr std::int64_t threads_max = 4'096;
+constexpr std::int64_t context_min = 2;  // a prompt and an answer
 constexpr std::int64_t context_limit = 1 << 24;
 constexpr std::int64_t sequences_limit = 4'096;
 constexpr std::int64_t drafts_limit = 16;
@@ -35,13 +37,20 @@ void ModelFlags::declare(config::Flags& flags) {
             "their type in memory: f32, bf16, int8 or int4 (default: what holds all that is stored)");
   flags.add("threads", threads_, "of CPUs (default: one a core)", {.min = 0, .max = threads_max});
   flags.add("context", context_, "tokens of a prompt with its answer (default: what the model was made for)",
-            {.min = 0, .max = context_limit});
+            {.min = context_min, .max = context_limit});
   flags.add("cache", cache_,
             "memory for the tokens of all answers, such as 8GiB (default: a share of what is free)");
   flags.add("sequences", sequences_, "answers that are computed at once (default: 64, on a GPU 256)",
             {.min = 1, .max = sequences_limit});
   flags.add("drafts", drafts_, "tokens that are guessed ahead from the text so far (default: 0)",
             {.min = 0, .max = drafts_limit});
+}
+
+void ModelFlags::tell(const serve::Loaded& loaded) const {
+  const std::int64_t context = loaded.model->limits().context;
+  if (context_ > context)
+    print_note("--context " + std::to_string(context_) + " is cut to the " + std::to_string(context) +
+               " tokens that the model was made for");
 }
 
 Result<ModelFlags::Chosen> ModelFlags::choose() const {

@@ -20,6 +20,8 @@ class ModelFlags {
     serve::BatchSettings batch;
   };
   Result<Chosen> choose() const;
+  // What the model has not of what was asked for, on stderr.
+  void tell(const serve::Loaded& loaded) const;
 
  private:
   std::string device_ = "auto";

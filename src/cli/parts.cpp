@@ -4,10 +4,12 @@
 #include <climits>
 #include <cstdio>
 #include <filesystem>
+#include <utility>
 
 #include "base/log/log.hpp"
 #include "cli/cluster.hpp"
 #include "cli/commands.hpp"
+#include "cli/terminal.hpp"
 #include "control/controller/controller.hpp"
 #include "control/wire/messages.hpp"
 #include "node/agent/agent.hpp"
@@ -140,12 +142,20 @@ class Agent final : public Command {
         options_.checkpoints.empty() ? options_.folder + "/checkpoints" : absolute_path(options_.checkpoints);
     options_.tutti_program = std::filesystem::read_symlink("/proc/self/exe").string();
     if (auto found = find_inventory(); !found) return std::move(found).error();
-    auto done = agent::run_agent(options_, [this] { log::info("joined {}", controller_); });
+    auto done = agent::run_agent(options_, [this] { tell_joined(); });
     if (!done) return std::move(done).error();
     return exit_success;
   }
 
  private:
+  // Once on stdout, for whoever has started it by hand.
+  void tell_joined() {
+    log::info("joined {}", controller_);
+    if (std::exchange(told_, true)) return;
+    print_text("node " + options_.name + " has joined " + controller_ + "; Ctrl-C ends the agent\n");
+    std::fflush(stdout);
+  }
+
   Result<> find_inventory() {
     if (fake_gpus_.empty()) {
       auto found = devices::find_nvml();
@@ -169,6 +179,7 @@ class Agent final : public Command {
   std::string ca_file_;
   std::string fake_gpus_;
   std::int64_t cpus_ = 0;
+  bool told_ = false;  // that it has joined
 };
 
 class Shim final : public Command {

@@ -111,6 +111,12 @@ Result<> check_run_folder(Cluster& cluster, const std::string& run, const model:
   return check_nobody_trains(cluster, run);
 }
 
+std::optional<std::int64_t> last_step(const std::string& run) {
+  const auto steps = checkpoint::steps_in(run + "/checkpoints");
+  if (!steps || steps->empty()) return std::nullopt;
+  return steps->back();
+}
+
 bool is_new_run(const std::string& run) {
   return access((run + "/checkpoints").c_str(), F_OK) != 0 &&
          access((run + "/metrics.jsonl").c_str(), F_OK) != 0;

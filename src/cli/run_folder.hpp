@@ -2,6 +2,8 @@
 // said before anything starts. Main thread.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/result.hpp"
@@ -21,6 +23,9 @@ struct RunFolderAsk {
 // there are the model's, and are to be gone on with or to be moved away.
 Result<> check_run_folder(Cluster& cluster, const std::string& run, const model::Shape& shape,
                           const RunFolderAsk& ask);
+
+// Of its newest checkpoint; none if there is none.
+std::optional<std::int64_t> last_step(const std::string& run);
 
 // Nothing was trained in the folder yet.
 bool is_new_run(const std::string& run);

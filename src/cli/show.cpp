@@ -32,7 +32,9 @@ class Show final : public Command {
   Result<int> run() override {
     auto cluster = Cluster::find();
     if (!cluster) return std::move(cluster).error();
-    auto job = cluster->get("jobs/" + url_encode(job_));
+    auto id = job_id(*cluster, job_);
+    if (!id) return std::move(id).error().within("show");
+    auto job = cluster->get("jobs/" + url_encode(*id));
     if (!job) return std::move(job).error().within("show " + job_);
     if (json_) {
       std::printf("%s\n", job->dump().c_str());
@@ -45,7 +47,7 @@ class Show final : public Command {
  private:
   static std::string text(Cluster& cluster, const json& job) {
     const std::string state = text_of(job, "state");
-    std::string text = "job " + text_of(job, "id") + "  " + text_of(job, "name") + "  " + state + "\n";
+    std::string text = "job " + text_of(job, "id") + "  " + text_of(job, "name") + "  " + shown_state(job) + "\n";
     std::string command;
     for (const auto& word : job["command"])
       command += (command.empty() ? "" : " ") + shown_word(word.get<std::string>());

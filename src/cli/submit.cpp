@@ -19,6 +19,7 @@
 #include "cli/follow.hpp"
 #include "cli/jobfile/job_file.hpp"
 #include "cli/jobfile/slurm_words.hpp"
+#include "cli/recipe_file.hpp"
 #include "cli/ship.hpp"
 #include "cli/submit.hpp"
 #include "cli/terminal.hpp"
@@ -47,6 +48,17 @@ Result<nlohmann::json> try_out(Cluster& cluster, jobfile::Draft& draft) {
   auto answer = cluster.post("explain", *request);
   if (!answer) return std::move(answer).error().within("dry run");
   return answer;
+}
+
+// Whoever looks at a job does not see that no node takes any.
+void tell_of_drained(Cluster& cluster) {
+  const auto nodes = cluster.nodes();
+  if (!nodes || (*nodes)["nodes"].empty()) return;
+  for (const auto& node : (*nodes)["nodes"]) {
+    const std::string state = node.value("state", "");
+    if (state != "drained" && state != "draining") return;
+  }
+  print_note("all nodes are drained; `tutti resume NODE` lets jobs start there again");
 }
 
 // NAME alone is the variable as it is here.
@@ -98,6 +110,13 @@ Result<std::string> submit(Cluster& cluster, std::vector<cluster::JobSpec> specs
   return ids->front();
 }
 
+Result<int> print_id(const std::string& job) {
+  if (std::printf("%s\n", job.c_str()) >= 0 && std::fflush(stdout) == 0) return exit_success;
+  return failed_errno("its id cannot be written to standard output", errno)
+      .within("job " + job + " is submitted")
+      .remedy("`tutti cancel " + job + "` ends it");
+}
+
 Result<std::string> submit(Cluster& cluster, jobfile::Draft& draft) {
   auto specs = specs_of(draft);
   if (!specs) return std::move(specs).error();
@@ -139,15 +158,13 @@ class Run final : public Command {
         std::printf("%s\n", view->dump().c_str());
       } else {
         print_text(explanation_text(*view));
+        if (!view->value("starts_now", false)) tell_of_drained(*cluster);
       }
       return exit_success;
     }
     auto job = submit(*cluster, draft_);
     if (!job) return std::move(job).error();
-    if (detach_ || !draft_.array.indices.empty()) {
-      std::printf("%s\n", job->c_str());
-      return exit_success;
-    }
+    if (detach_ || !draft_.array.indices.empty()) return print_id(*job);
     return follow(
         *cluster,
         {.job = *job, .prefix = !no_prefix_, .cancels = true, .tells_wait = true, .was_there = true});
@@ -166,19 +183,32 @@ class Submit final : public Command {
   void declare(config::Flags& flags) override {
     flags.add_rest("FILE", words_,
                    "a job file (.yaml) or a script with #TUTTI or #SBATCH lines, and the script's arguments");
+    config::Flags of_run("run", "", "");
+    jobfile::Draft unused;
+    unused.declare(of_run);
+    for (const std::string& name : of_run.names("--"))
+      flags.add_hint(name,
+                     "the file says it: `" + name.substr(2) + ": ...`, or a line `#TUTTI " + name + " ...`");
   }
 
   Result<int> run() override {
     auto file = jobfile::read_job_file(words_.front());
+    if (!file && read_recipe(words_.front(), {}))
+      return invalid("this is a recipe of a training, and no job file")
+          .within(words_.front())
+          .remedy("`tutti train " + words_.front() + "` trains it");
     if (!file) return std::move(file).error();
     for (const auto& warning : file->warnings) print_note(warning);
+    if (file->is_yaml && words_.size() > 1)
+      return invalid("a job file takes no further words, and there is '" + words_[1].substr(0, 64) + "'")
+          .within(words_.front())
+          .remedy("write them into the file: `gpus: 3` is --gpus 3");
     file->draft.command.insert(file->draft.command.end(), words_.begin() + 1, words_.end());
     auto cluster = Cluster::find();
     if (!cluster) return std::move(cluster).error();
     auto job = submit(*cluster, file->draft);
     if (!job) return std::move(job).error().within(words_.front());
-    std::printf("%s\n", job->c_str());
-    return exit_success;
+    return print_id(*job);
   }
 
  private:

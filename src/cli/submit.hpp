@@ -17,4 +17,7 @@ Result<std::string> submit(Cluster& cluster, std::vector<cluster::JobSpec> specs
 // Submits the draft and returns the id of the job, or of the first element of an array.
 Result<std::string> submit(Cluster& cluster, jobfile::Draft& draft);
 
+// To stdout, for whoever follows it; one that cannot be written is in the error.
+Result<int> print_id(const std::string& job);
+
 }  // namespace tutti::cli

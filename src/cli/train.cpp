@@ -11,9 +11,11 @@
 #include "cli/cluster.hpp"
 #include "cli/commands.hpp"
 #include "cli/follow.hpp"
+#include "cli/jobfile/job_file.hpp"
 #include "cli/recipe_file.hpp"
 #include "cli/run_folder.hpp"
 #include "cli/submit.hpp"
+#include "cli/terminal.hpp"
 #include "cli/worker_program.hpp"
 #include "learn/dataset/dataset.hpp"
 #include "learn/recipe/choose.hpp"
@@ -104,6 +106,11 @@ class Train final : public Command {
       return invalid("--resume and --from-scratch exclude each other").within("command line");
     if (steps_ > 0) settings_.push_back("steps=" + std::to_string(steps_));
     auto recipe = read_recipe(config_, settings_);
+    if (!recipe && jobfile::read_job_file(config_))
+      return invalid("this is a job file, and no recipe of a training")
+          .within(config_)
+          .remedy("`tutti submit " + config_ +
+                  "` submits it; `tutti train --keys` lists the keys of a recipe");
     if (!recipe) return std::move(recipe).error();
     auto shape = shape_of(*recipe);
     if (!shape) return std::move(shape).error();
@@ -115,6 +122,11 @@ class Train final : public Command {
     if (!draft) return std::move(draft).error();
     if (auto fine = check_run_folder(*cluster, recipe->run, *shape, asked()); !fine)
       return std::move(fine).error();
+    if (const auto step = last_step(recipe->run); resume_ && step && *step >= recipe->steps) {
+      print_note(recipe->run + " : the run is complete, step " + std::to_string(*step) + " of " +
+                 std::to_string(recipe->steps) + "; --steps N goes on to more");
+      return exit_success;
+    }
     auto submission = write_submission({.recipe = *recipe,
                                         .config = model::config_json(*shape),
                                         .from_scratch = from_scratch_ && !is_new_run(recipe->run),
@@ -127,10 +139,7 @@ class Train final : public Command {
       fs::remove(*submission, ignored);
       return std::move(job).error();
     }
-    if (detach_) {
-      std::printf("%s\n", job->c_str());
-      return exit_success;
-    }
+    if (detach_) return print_id(*job);
     return follow(*cluster, {.job = *job,
                              .rank = 0,
                              .prefix = false,

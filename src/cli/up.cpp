@@ -1,6 +1,8 @@
 // `tutti up`, `tutti down` and `tutti local`: a cluster on this machine.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
@@ -9,6 +11,7 @@
 #include "base/id.hpp"
 #include "cli/cluster.hpp"
 #include "cli/commands.hpp"
+#include "cli/home.hpp"
 #include "cli/home_lock.hpp"
 #include "cli/local.hpp"
 #include "cli/terminal.hpp"
@@ -22,9 +25,9 @@ constexpr std::int64_t nodes_max = 512;
 // To a courtesy: a controller that is stopped must not hold up its end.
 constexpr Duration courtesy_time_max = 1s;
 
-// Until every one of these nodes is ready.
-Result<> wait_for_nodes(const std::vector<std::string>& names) {
-  auto cluster = Cluster::find();
+// Until every one of these nodes is ready, or one of them never will be.
+Result<> wait_for_nodes(const LocalCluster& local, const std::vector<std::string>& names) {
+  auto cluster = Cluster::local();
   if (!cluster) return std::move(cluster).error();
   const auto give_up_at = std::chrono::steady_clock::now() + nodes_time_max;
   for (;;) {
@@ -37,13 +40,29 @@ Result<> wait_for_nodes(const std::vector<std::string>& names) {
       if (wanted && node["state"] != "lost") ++ready;
     }
     if (ready == names.size()) return {};
+    const auto living = local.living_nodes();
+    for (const auto& name : names) {
+      if (std::find(living.begin(), living.end(), name) == living.end())
+        return failed("node " + name + " ended instead of getting ready")
+            .remedy("its log is " + home_folder() + "/logs/node-" + name + ".log");
+    }
     if (std::chrono::steady_clock::now() > give_up_at) {
       return failed(std::to_string(ready) + " of " + std::to_string(names.size()) + " nodes are ready")
-          .within("up")
           .remedy("the logs are in " + home_folder() + "/logs");
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
+}
+
+// Other commands obey them, and would not find the cluster that was just started.
+void tell_of_variables() {
+  std::string set;
+  for (const char* name : {"TUTTI_ADDR", "TUTTI_TOKEN_FILE", "TUTTI_CA_FILE"}) {
+    const char* value = std::getenv(name);
+    if (value != nullptr && *value != '\0') set += (set.empty() ? "" : " ") + std::string(name);
+  }
+  if (!set.empty())
+    print_note("commands still go where " + set + " says; `unset " + set + "` for this cluster");
 }
 
 class Up final : public Command {
@@ -57,9 +76,14 @@ class Up final : public Command {
   }
 
   Result<int> run() override {
-    LocalCluster local(home_folder());
-    const auto lock = HomeLock::take(home_folder());
+    const std::string home = home_folder();
+    LocalCluster local(home);
+    // Before anything is written there, the lock too.
+    if (auto fine = was_locked(home) ? Result<>() : check_home(home); !fine)
+      return std::move(fine).error().within("up");
+    const auto lock = HomeLock::take(home);
     if (!lock) return Error(lock.error()).within("up");
+    if (auto fine = check_home(home); !fine) return std::move(fine).error().within("up");
     if (local.running()) {
       return failed("a local cluster runs already at " + local.address())
           .within("up")
@@ -69,29 +93,50 @@ class Up final : public Command {
       return bring_controller_back(local, living);
     if (auto stopped = local.stop(); !stopped)  // what a crash may have left
       return std::move(stopped).error().within("up");
-    if (auto started = local.start_controller(); !started) return std::move(started).error().within("up");
+    if (auto marked = mark_home(home); !marked) return std::move(marked).error().within("up");
+    const auto started = start_all(local);
+    if (!started) {
+      static_cast<void>(local.stop());
+      return Error(started.error()).within("up");
+    }
+    std::printf("%zu node%s ready at %s; `tutti nodes` shows them, `tutti down` ends them\n", *started,
+                *started == 1 ? "" : "s", local.address().c_str());
+    tell_of_variables();
+    return exit_success;
+  }
+
+ private:
+  static Result<> check_home(const std::string& home) {
+    const auto kind = kind_of_home(home);
+    if (!kind) return kind.error();
+    if (*kind != HomeKind::foreign) return {};
+    return failed("there are other things in the folder " + home)
+        .remedy("the cluster needs a folder of its own, such as TUTTI_HOME=" + home + "/tutti");
+  }
+
+  // How many nodes there are now.
+  Result<std::size_t> start_all(LocalCluster& local) const {
+    if (auto started = local.start_controller(); !started) return std::move(started).error();
     std::vector<std::string> names;
     const bool real = gpus_ < 0 && model_.empty() && !devices::find_nvml().inventory.devices.empty();
     for (const std::int64_t at : numbers_of_nodes(local)) {
       names.push_back("n" + std::to_string(at));
       if (auto started = local.start_node(names.back(), agent_flags(real, at)); !started)
-        return std::move(started).error().within("up");
+        return std::move(started).error();
     }
-    if (auto ready = wait_for_nodes(names); !ready) return std::move(ready).error();
-    std::printf("%zu node%s ready at %s; `tutti nodes` shows them, `tutti down` ends them\n", names.size(),
-                names.size() == 1 ? "" : "s", local.address().c_str());
-    return exit_success;
+    if (auto ready = wait_for_nodes(local, names); !ready) return std::move(ready).error();
+    return names.size();
   }
 
- private:
   // Its agents know it by its address, and their ranks have not noticed that it was gone.
   static Result<int> bring_controller_back(LocalCluster& local, const std::vector<std::string>& living) {
     if (auto started = local.start_controller(local.address()); !started)
       return std::move(started).error().within("up").remedy(
           "`tutti down` ends the nodes that run on without it, and their jobs");
-    if (auto ready = wait_for_nodes(living); !ready) return std::move(ready).error();
+    if (auto ready = wait_for_nodes(local, living); !ready) return std::move(ready).error().within("up");
     std::printf("the controller was gone and is back at %s, with the %zu node%s that ran on\n",
                 local.address().c_str(), living.size(), living.size() == 1 ? "" : "s");
+    tell_of_variables();
     return exit_success;
   }
 
@@ -125,25 +170,58 @@ class Up final : public Command {
 
 class Down final : public Command {
  public:
-  void declare(config::Flags& flags) override { flags.add("clean", clean_, "forget its jobs and logs too"); }
+  void declare(config::Flags& flags) override {
+    flags.add("clean", clean_,
+              "remove all that it kept too: jobs, logs, and the checkpoints of jobs (TUTTI_CHECKPOINT_DIR)");
+  }
 
   Result<int> run() override {
-    LocalCluster local(home_folder());
-    const auto lock = HomeLock::take(home_folder());
+    const std::string home = home_folder();
+    LocalCluster local(home);
+    auto kind = kind_of_home(home);
+    if (!kind) return std::move(kind).error().within("down");
+    if (*kind != HomeKind::own && !was_locked(home)) return tell_nothing_there(home, *kind);
+    const auto lock = HomeLock::take(home);
     if (!lock) return Error(lock.error()).within("down");
-    if (!clean_ && local.running()) tell_unfinished();
-    if (auto stopped = local.stop(); !stopped) return std::move(stopped).error();
-    std::error_code ignored;
-    if (clean_) {
-      for (const char* part : {"controller", "nodes", "logs", "processes", "checkpoints"})
-        std::filesystem::remove_all(home_folder() + "/" + part, ignored);
+    kind = kind_of_home(home);
+    if (!kind) return std::move(kind).error().within("down");
+    if (*kind != HomeKind::own) return tell_nothing_there(home, *kind);
+    if (local.running()) {
+      tell_unfinished();
+    } else if (!clean_ && local.living_nodes().empty()) {
+      print_note("no cluster runs in " + home);
     }
-    return exit_success;
+    if (auto stopped = local.stop(); !stopped) return std::move(stopped).error();
+    return clean_ ? clean(home) : Result<int>(exit_success);
   }
 
  private:
-  static void tell_unfinished() {
-    auto cluster = Cluster::find();
+  Result<int> tell_nothing_there(const std::string& home, HomeKind kind) const {
+    if (clean_ && kind == HomeKind::foreign)
+      return failed("`tutti up` never made a cluster in " + home + ", so nothing is removed there")
+          .within("down --clean")
+          .remedy("TUTTI_HOME names the folder of the cluster that is meant");
+    print_note("there is no cluster in " + home);
+    return exit_success;
+  }
+
+  static Result<int> clean(const std::string& home) {
+    std::error_code unknown;
+    const std::string checkpoints = home + "/checkpoints";
+    if (std::filesystem::is_directory(checkpoints, unknown) &&
+        !std::filesystem::is_empty(checkpoints, unknown))
+      print_note("the checkpoints of its jobs in " + checkpoints + " are removed too");
+    const auto left = clean_home(home);
+    if (left.empty()) return exit_success;
+    std::string all;
+    for (const auto& what : left) all += (all.empty() ? "" : "; ") + what;
+    return failed("not all could be removed: " + all)
+        .within("down --clean")
+        .remedy("remove it yourself, or ask whoever owns it");
+  }
+
+  void tell_unfinished() const {
+    auto cluster = Cluster::local();
     if (!cluster) return;
     const auto answer = cluster->client().request("GET", "/api/v1/status", "", courtesy_time_max);
     const auto status = nlohmann::json::parse(answer ? answer->body : "", nullptr, false);
@@ -151,8 +229,10 @@ class Down final : public Command {
                                                              status.value("jobs_queued", std::int64_t{0})
                                                        : 0;
     if (unfinished == 0) return;
-    print_note(std::to_string(unfinished) + (unfinished == 1 ? " job is" : " jobs are") +
-               " unfinished; the next `tutti up` goes on with " + (unfinished == 1 ? "it" : "them"));
+    const bool one = unfinished == 1;
+    print_note(std::to_string(unfinished) + (one ? " job is" : " jobs are") + " unfinished; " +
+               (clean_ ? std::string(one ? "it is" : "they are") + " ended and forgotten"
+                       : std::string("the next `tutti up` goes on with ") + (one ? "it" : "them")));
   }
 
   bool clean_ = false;
@@ -173,12 +253,17 @@ class Local final : public Command {
           .within("local")
           .remedy("the actions are kill-node and start-node");
     }
+    if (!was_locked(home_folder()))
+      return failed("there is no cluster in " + home_folder())
+          .within(action_)
+          .remedy("`tutti up` starts one");
     const auto lock = HomeLock::take(home_folder());
     if (!lock) return Error(lock.error()).within(action_);
     auto done = action_ == "kill-node" ? local.kill_node(node_) : local.restart_node(node_);
     if (!done) return std::move(done).error().within(action_);
     if (action_ == "start-node") {
-      if (auto ready = wait_for_nodes({node_}); !ready) return std::move(ready).error();
+      if (auto ready = wait_for_nodes(local, {node_}); !ready)
+        return std::move(ready).error().within(action_);
     }
     return exit_success;
   }

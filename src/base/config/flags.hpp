@@ -62,6 +62,8 @@ class Flags {
   Result<> read(const Document& document);
 
   std::string help() const;
+  // Of all flags, each with this before it.
+  std::vector<std::string> names(std::string_view prefix) const;
 
  private:
   struct Option {
@@ -81,7 +83,6 @@ class Flags {
 
   void add_option(std::string name, std::string shape, std::string help, Option::Kind kind, Setter set);
   const Option* find(std::string_view name) const;
-  std::vector<std::string> names(std::string_view prefix) const;
   std::string advice_for(const std::string& flag) const;
   Error usage(std::string why, std::string_view advice = {}) const;
   Result<> take(const Option& option, const std::vector<std::string>& values) const;

@@ -45,6 +45,7 @@ Result<JobFile> parse_yaml(std::string_view text, std::string_view name) {
   if (command != nullptr && command->kind == Value::Kind::mapping)
     return document->error(command->line, "command", "expected one string or a list of words");
   JobFile file;
+  file.is_yaml = true;
   config::Flags flags("run", "", "");
   file.draft.declare(flags);
   flags.add("command", file.draft.command, "");

@@ -31,8 +31,9 @@ namespace tutti::jobfile {
 constexpr std::size_t job_file_bytes_max = 1 << 20;
 
 struct JobFile {
-  Draft draft;  // the user's further ARGS belong to the end of its command
+  Draft draft;  // of a script, the user's further ARGS belong to the end of its command
   std::vector<std::string> warnings;
+  bool is_yaml = false;  // its command is whole
 };
 
 // `name` is the file's, without its folder: its ending says what the text is.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/text.hpp"
+#include "cli/jobfile/slurm_words.hpp"
 
 namespace tutti::jobfile {
 namespace {
@@ -157,7 +158,9 @@ Error unknown_option(const std::string& word) {
   std::vector<std::string> names;
   names.reserve(options.size());
   for (const Option& option : options) names.push_back("--" + std::string(option.name));
+  const std::string ours = slurm_flag_hint(word);
   return invalid("unknown option")
+      .remedy(ours.empty() ? "" : "write a line #TUTTI " + ours)
       .remedy(did_you_mean(word, names))
       .remedy("remove the line, or write a #TUTTI line");
 }
@@ -195,7 +198,9 @@ Result<> SlurmReader::read(int line, std::span<const std::string> words) {
     if (!word.value && at + 1 < words.size()) word.value = words[++at];
     if (!word.value) return invalid("a value is missing").within(counts_.place);
     if (option->set == nullptr) {
-      warnings_.push_back(counts_.place + " : ignored, tutti has nothing like it");
+      const std::string ours = slurm_flag_hint(word.option);
+      warnings_.push_back(counts_.place + " : ignored; " +
+                          (ours.empty() ? "tutti has nothing like it" : "write a line #TUTTI " + ours));
     } else if (auto set = option->set(counts_, draft_, *word.value); !set) {
       return std::move(set).error().within(counts_.place);
     }

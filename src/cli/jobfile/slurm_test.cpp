@@ -125,9 +125,11 @@ TEST(Slurm, IgnoredWithAWarning) {
                            "--qos=high", "-q high", "--error=e.log", "-e e.log"});
   ASSERT_TRUE(file.ok()) << file.error().text();
   ASSERT_EQ(file->warnings.size(), 9U);
-  EXPECT_EQ(file->warnings[0], "train.sh:2: --export : ignored, tutti has nothing like it");
-  EXPECT_EQ(file->warnings[2], "train.sh:3: --mail-user : ignored, tutti has nothing like it");
-  EXPECT_EQ(file->warnings[8], "train.sh:9: -e : ignored, tutti has nothing like it");
+  EXPECT_EQ(file->warnings[0],
+            "train.sh:2: --export : ignored; write a line #TUTTI --env NAME=VALUE, or --env NAME");
+  EXPECT_EQ(file->warnings[2], "train.sh:3: --mail-user : ignored; tutti has nothing like it");
+  EXPECT_EQ(file->warnings[8],
+            "train.sh:9: -e : ignored; write a line #TUTTI --output FILE, which gets both");
 }
 
 TEST(Slurm, UnknownOptions) {

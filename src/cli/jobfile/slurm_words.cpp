@@ -74,6 +74,13 @@ std::string slurm_command_hint(std::string_view command) {
   return "";
 }
 
+std::string slurm_flag_hint(std::string_view flag) {
+  for (const SlurmFlag& known : slurm_flags) {
+    if (known.name == flag) return known.ours;
+  }
+  return "";
+}
+
 void declare_slurm_hints(config::Flags& flags) {
   for (const SlurmFlag& flag : slurm_flags) flags.add_hint(flag.name, "here it is " + std::string(flag.ours));
 }

@@ -21,7 +21,7 @@ struct LogRequest {
   cluster::JobId job;
   std::int32_t rank = -1;
   bool follow = false;
-  std::int64_t tail_lines = 0;
+  std::int64_t tail_lines = 0;  // 0: from the beginning; -1: only what comes
 };
 
 class Hub {

@@ -11,6 +11,9 @@
 namespace tutti::controller {
 namespace {
 
+// In place of a number of lines.
+constexpr std::int64_t only_what_comes = -1;
+
 constexpr std::size_t page_jobs_max = 1000;
 constexpr std::size_t canceller_bytes_max = 64;
 
@@ -70,12 +73,14 @@ void read_logs(const Call& call) {
   const auto job = job_argument(call);
   if (!job) return call.refuse(job.error(), 404);
   const auto rank = call.number("rank", -1);
+  const bool has_tail = !call.text("tail").empty();
   const auto tail = call.number("tail", 0);
   if (!rank || !tail || *tail < 0) return call.refuse(invalid("rank and tail are whole numbers"));
   if (*rank < -1 || *rank > std::numeric_limits<std::int32_t>::max())
     return call.refuse(invalid("there is no rank " + std::to_string(*rank)));
   call.services().hub.add_log_reader(call.exchange(),
-                                     {*job, static_cast<std::int32_t>(*rank), call.is_set("follow"), *tail});
+                                     {*job, static_cast<std::int32_t>(*rank), call.is_set("follow"),
+                                      has_tail && *tail == 0 ? only_what_comes : *tail});
 }
 
 }  // namespace
@@ -86,7 +91,7 @@ std::span<const Route> job_routes() {
             .path = "/jobs",
             .query = {{"all", "1", "finished ones too"},
                       {"array", "ID", "only the elements of this job's array"},
-                      {"state", "STATE", "only jobs in this state"},
+                      {"state", "STATE", "only jobs in this state, or in one of several with commas"},
                       {"user", "USER", "only those of this user"},
                       {"queue", "QUEUE", "only those of this queue and its parts"},
                       {"name", "TEXT", "only those with this in their name"},
@@ -133,7 +138,7 @@ std::span<const Route> job_routes() {
             .path = "/jobs/{id}/logs",
             .query = {{"follow", "1", "until the job ends"},
                       {"rank", "N", "only this rank"},
-                      {"tail", "N", "only the last N lines of each rank"}},
+                      {"tail", "N", "only the last N lines of each rank; 0: only what comes from now on"}},
             .answer = {"log {rank, attempt, offset, bytes, text}, job JobView, note {text, missing, "
                        "attempt}, alive {}",
                        Format::events},

@@ -103,6 +103,7 @@ TEST(Place, HonoursModelMemoryCpus) {
   const auto fits = [&](const Shape& shape) { return place(room, shape, TightestNode()).has_value(); };
   Room copy = room;
   EXPECT_EQ(placed(copy, {.ranks = 1, .gpu_share = 1000, .gpu_model = "H100"})[0].node, "b");
+  EXPECT_EQ(placed(copy, {.ranks = 1, .gpu_share = 1000, .gpu_model = "h100"})[0].node, "b");
   EXPECT_TRUE(fits({.ranks = 16, .gpu_share = 1000, .gpu_model = "H100|A100"}));
   EXPECT_FALSE(fits({.ranks = 9, .gpu_share = 1000, .gpu_model = "H100"}));
   EXPECT_FALSE(fits({.ranks = 1, .gpu_share = 1000, .gpu_model = "V100"}));

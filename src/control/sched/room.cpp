@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 #include <numeric>
+#include <string_view>
 #include <tuple>
 
 #include "base/index.hpp"
@@ -58,13 +59,20 @@ bool path_before(const Path& a, const Path& b) {
   return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), comes_before);
 }
 
+// Whatever the case: Slurm's scripts write h100 where nodes report H100.
+bool is_same_word(std::string_view one, std::string_view other) {
+  const auto small = [](char letter) { return letter >= 'A' && letter <= 'Z' ? letter - 'A' + 'a' : letter; };
+  return std::equal(one.begin(), one.end(), other.begin(), other.end(),
+                    [&](char left, char right) { return small(left) == small(right); });
+}
+
 // "H100" or "A100|H100"; "" is any.
 bool names_model(const std::string& wanted, const std::string& model) {
   if (wanted.empty()) return true;
   std::size_t begin = 0;
   while (begin <= wanted.size()) {
     const std::size_t end = std::min(wanted.find('|', begin), wanted.size());
-    if (wanted.compare(begin, end - begin, model) == 0) return true;
+    if (is_same_word(std::string_view(wanted).substr(begin, end - begin), model)) return true;
     begin = end + 1;
   }
   return false;

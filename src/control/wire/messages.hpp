@@ -101,7 +101,7 @@ struct ReadLogs {
   std::int32_t attempt = 0;
   std::int32_t rank = -1;
   bool follow = false;
-  std::int64_t tail_lines = 0;
+  std::int64_t tail_lines = 0;  // 0: from the beginning; -1: only what comes
   bool finish = false;
   std::int64_t credit_bytes = 0;
   std::int32_t ranks = 0;  // that have run there, and so have left logs; 0: not known

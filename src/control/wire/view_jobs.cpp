@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/text.hpp"
 #include "control/wire/convert.hpp"
 #include "control/wire/json.hpp"
 #include "control/wire/views.hpp"
@@ -67,6 +68,7 @@ void fill_job(const cluster::State& state, const cluster::Job& job, proto::JobVi
   if (job.finished_at != Instant()) view.set_finished_at(format_instant(job.finished_at));
   if (job.finished()) view.set_exit_code(job.exit_code);
   view.set_reason(cluster::reason_of(state, job));
+  if (job.ending != cluster::EndCause::none && job.placed() && !job.finished()) view.set_ending(true);
   view.set_user(job.spec.user);
   view.set_priority(job.spec.priority);
   if (job.spec.array) {
@@ -80,11 +82,17 @@ void fill_job(const cluster::State& state, const cluster::Job& job, proto::JobVi
 // Of which at most so many are looked at for one page: the loop that answers has other things to do.
 constexpr std::size_t page_looks_max = 20'000;
 
+// "running,queued"
+bool names_state(std::string_view states, std::string_view state) {
+  const auto words = split(states, ',');
+  return std::find(words.begin(), words.end(), state) != words.end();
+}
+
 bool matches(const cluster::Job& job, const JobQuery& query) {
   const std::string& queue = job.spec.queue;
   const bool in_queue = query.queue.empty() || queue == query.queue || queue.starts_with(query.queue + "/");
   return in_queue && (query.all || !job.finished()) &&
-         (query.state.empty() || cluster::state_name(job) == query.state) &&
+         (query.state.empty() || names_state(query.state, cluster::state_name(job))) &&
          (query.user.empty() || job.spec.user == query.user) &&
          (query.name.empty() || job.spec.name.find(query.name) != std::string::npos);
 }

@@ -127,7 +127,7 @@ Asked ask_all(const Plan& plan, const std::function<bool(std::size_t)>& progress
   return asked;
 }
 
-Result<std::string> first_model(const net::Target& target, const std::string& key) {
+Result<ServedModel> first_model(const net::Target& target, const std::string& key) {
   net::Client client(target, key);
   const auto response = client.request("GET", "/v1/models");
   if (!response) return response.error();
@@ -138,7 +138,8 @@ Result<std::string> first_model(const net::Target& target, const std::string& ke
   const bool has_some = data != nullptr && data->list() != nullptr && !data->list()->empty();
   const json::Value* const id = has_some ? data->list()->front().find("id") : nullptr;
   if (id == nullptr || id->text() == nullptr) return failed("it names no model").within(target.text());
-  return *id->text();
+  const json::Value* const context = data->list()->front().find("max_model_len");
+  return ServedModel{*id->text(), context == nullptr ? 0 : context->whole().value_or(0)};
 }
 
 }  // namespace tutti::asking

@@ -35,7 +35,12 @@ struct Asked {
 // `progress` hears how many are done, and ends it by false: those that were not asked are left out.
 Asked ask_all(const Plan& plan, const std::function<bool(std::size_t done)>& progress);
 
+struct ServedModel {
+  std::string name;
+  std::int64_t context = 0;  // tokens of a prompt with its answer; 0: the server does not say
+};
+
 // The first model that the server names.
-Result<std::string> first_model(const net::Target& target, const std::string& key);
+Result<ServedModel> first_model(const net::Target& target, const std::string& key);
 
 }  // namespace tutti::asking

@@ -86,7 +86,7 @@ TEST(Asking, HearsAnswersAndProblems) {
   std::atomic<int> count = 0;
   auto server = net::Server::listen(loop, {}, [&](std::shared_ptr<net::Exchange> exchange) {
     if (exchange->request().path == "/v1/models")
-      return exchange->answer({.body = R"({"data":[{"id":"m"}]})"});
+      return exchange->answer({.body = R"({"data":[{"id":"m","max_model_len":64}]})"});
     if (++count % 3 == 0)
       return exchange->answer({.status = 429, .body = R"({"error":{"message":"too many"}})"});
     auto stream = exchange->stream(nullptr);
@@ -100,10 +100,11 @@ TEST(Asking, HearsAnswersAndProblems) {
   const net::Target target{.host = "127.0.0.1", .port = (*server)->port(), .who = "server"};
   const auto model = first_model(target, "");
   ASSERT_TRUE(model) << model.error().text();
-  EXPECT_EQ(*model, "m");
+  EXPECT_EQ(model->name, "m");
+  EXPECT_EQ(model->context, 64);
   Prng random(1);
   Plan plan{.target = target,
-            .model = *model,
+            .model = model->name,
             .arrivals = even_arrivals(30, {.prompt_tokens = 7, .output_tokens = 2}, 0, random),
             .concurrency = 4};
   const Asked asked = ask_all(plan, [](std::size_t) { return true; });

@@ -566,7 +566,7 @@ Result<std::unique_ptr<Server>> Server::listen(Loop& loop, const ServerOptions& 
   if (failure) {
     return failed(failure.message())
         .within("cannot listen on " + where)
-        .remedy("is another controller running? `--listen` takes another port");
+        .remedy("another program may listen there; `--listen` takes another port");
   }
   auto shared = std::make_shared<Shared>(loop.core().context, options, std::move(handler), std::move(admit));
   auto server = std::make_unique<BeastServer>(std::move(shared), std::move(acceptor), std::move(*tls));

@@ -160,7 +160,6 @@ class Agent {
       redial();
     };
     keeper_.say_hello();
-    joined_();
   }
 
   // What cannot be sent now is in the Hello of the next connection.
@@ -209,6 +208,7 @@ class Agent {
   void on(const wire::Welcome& welcome) {
     delay_ = redial_min;
     keeper_.on(welcome);
+    joined_();
   }
   void on(const wire::Notice& notice) {
     if (!notice.refused) return log::warning("the controller says: {}", notice.text);

@@ -170,7 +170,11 @@ void Logs::Look::find() {
     if (!added) continue;
     const auto end = rank::log_end(folder);
     if (end && !request.follow) source->second.end = *end;
-    if (!first || request.tail_lines <= 0) continue;
+    if (!first || request.tail_lines == 0) continue;
+    if (request.tail_lines < 0) {
+      if (end) source->second.offset = *end;
+      continue;
+    }
     const auto tail = rank::last_lines(folder, static_cast<std::size_t>(request.tail_lines), tail_bytes_max);
     if (tail && end) source->second.offset = *end - std::min<std::uint64_t>(*end, tail->size());
   }

@@ -199,8 +199,8 @@ std::string models_text(const ModelCard& card) {
 
 std::string error_text(int status, const Error& error, std::string_view code) {
   const bool has_field = !error.context().empty();
-  std::string message = (has_field ? error.context() + " " : "") + error.message();
-  if (!error.remedy().empty()) message += ": " + error.remedy();
+  std::string message = (has_field ? error.context() + ": " : "") + error.message();
+  if (!error.remedy().empty()) message += "; " + error.remedy();
   return json::write(json::Object{
              {"error", json::Object{{"message", message},
                                     {"type", error_type(status)},

@@ -96,7 +96,7 @@ TEST(Answer, ErrorsAreInTheShapeThatClientsKnow) {
   const json::Value root =
       parsed(error_text(400, invalid("must be small").within("n").remedy("take 1"), "code"));
   const json::Value& error = *root.find("error");
-  EXPECT_EQ(*error.find("message"), "n must be small: take 1");
+  EXPECT_EQ(*error.find("message"), "n: must be small; take 1");
   EXPECT_EQ(*error.find("type"), "invalid_request_error");
   EXPECT_EQ(*error.find("param"), "n");
   EXPECT_EQ(*error.find("code"), "code");

@@ -80,7 +80,7 @@ std::int64_t positions_of(std::int64_t prompt_tokens, std::int64_t tokens_max) {
 
 Result<> check(const Request& request, const Limits& limits) {
   if (request.prompt.empty())
-    return invalid("the prompt has no token").remedy("give it the token of the beginning");
+    return invalid("the prompt has no token").within("prompt").remedy("give it the token of the beginning");
   if (request.tokens_max < 1) return invalid("an answer has at least one token");
   if (request.answers < 1 || request.answers > answers_max)
     return invalid("a request has 1 to " + counted(answers_max, "answers"));
@@ -92,6 +92,7 @@ Result<> check(const Request& request, const Limits& limits) {
     return invalid("the prompt has " + counted(prompt, "tokens and the answer up to ") +
                    std::to_string(request.tokens_max) + ", the model's context has " +
                    std::to_string(limits.context))
+        .within("prompt")
         .remedy("shorten the prompt, or ask for fewer tokens");
   }
   const std::int64_t positions = positions_of(prompt, request.tokens_max);
@@ -99,6 +100,7 @@ Result<> check(const Request& request, const Limits& limits) {
   if ((positions + limits.block_tokens - 1) / limits.block_tokens > limits.blocks) {
     return invalid("the prompt has " + counted(prompt, "tokens and the answer up to ") +
                    std::to_string(request.tokens_max) + ", there is memory for " + std::to_string(room))
+        .within("prompt")
         .remedy("shorten the prompt, ask for fewer tokens, or give the model more memory");
   }
   if (auto checked = check_tokens(request.prompt, "the prompt", limits); !checked) return checked;

@@ -34,12 +34,12 @@ TEST(Request, ThatCanNeverFitIsRefusedWithTheNumbers) {
   auto refused = check(request, limits);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().text(),
-            "the prompt has 3 tokens and the answer up to 39, there is memory for 40");
+            "prompt : the prompt has 3 tokens and the answer up to 39, there is memory for 40");
   request.tokens_max = 62;
   refused = check(request, limits);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().text(),
-            "the prompt has 3 tokens and the answer up to 62, the model's context has 64");
+            "prompt : the prompt has 3 tokens and the answer up to 62, the model's context has 64");
 }
 
 TEST(Request, OutOfItsBoundsIsRefused) {

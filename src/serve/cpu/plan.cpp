@@ -58,9 +58,13 @@ Result<MemoryPlan> plan_memory(const model::Shape& shape, const Options& options
                                         std::max(sequence_blocks, unasked_cache_bytes_max / block_bytes));
   const std::uint64_t blocks =
       options.cache_bytes > 0 ? options.cache_bytes / block_bytes : std::min(share / block_bytes, of_use);
+  if (blocks < sequence_blocks && options.cache_bytes > 0)
+    return invalid("the cache of one sequence of " + std::to_string(plan.context) + " tokens takes " +
+                   shown_bytes(sequence_blocks * block_bytes) + ", and it was given " +
+                   shown_bytes(options.cache_bytes))
+        .remedy("give it more with --cache, or take a shorter --context");
   if (blocks < sequence_blocks) {
-    return too_small(options.cache_bytes > 0 ? options.cache_bytes : share,
-                     "the cache of one sequence of " + std::to_string(plan.context) + " tokens",
+    return too_small(share, "the cache of one sequence of " + std::to_string(plan.context) + " tokens",
                      sequence_blocks * block_bytes);
   }
   plan.blocks =

@@ -10,6 +10,7 @@
 #include "base/json/parse.hpp"
 #include "learn/checkpoint/foreign.hpp"
 #include "learn/checkpoint/import.hpp"
+#include "learn/checkpoint/manifest.hpp"
 #include "learn/checkpoint/read.hpp"
 #include "learn/dataset/dataset.hpp"
 #include "learn/recipe/recipe.hpp"
@@ -43,11 +44,9 @@ struct OneByOne {
   checkpoint::Checkpoint checkpoint;
 };
 
-Result<Source> open_run(const std::string& path) {
-  auto latest = checkpoint::open_latest(path + "/checkpoints");
-  if (!latest) return std::move(latest).error();
-  if (!*latest) return failed("there is no checkpoint yet").within(path).remedy("`tutti train` makes them");
-  const checkpoint::State& state = (*latest)->state();
+Result<Source> open_checkpoint(const std::string& path, const std::string& name,
+                               checkpoint::Checkpoint from) {
+  const checkpoint::State& state = from.state();
   auto recipe = recipe::parse_recipe(state.recipe);
   if (!recipe) return std::move(recipe).error().within(path);
   auto shape = model::parse_config(state.model_config);
@@ -65,10 +64,10 @@ Result<Source> open_run(const std::string& path) {
   settings.end_text = tokenizer->token_bytes(data->end_of_text());
   settings.stops = {data->end_of_text()};
   const std::string detail = "step " + std::to_string(state.step) + " of a run";
-  auto opened = std::make_shared<OneByOne>(std::move(**latest));
+  auto opened = std::make_shared<OneByOne>(std::move(from));
   auto shapes = std::make_shared<const Shapes>(checkpoint::shapes_of(*shape));
   return Source{.path = path,
-                .name = name_of_path(path),
+                .name = name,
                 .folder = "",
                 .detail = detail,
                 .shape = std::move(*shape),
@@ -82,6 +81,21 @@ Result<Source> open_run(const std::string& path) {
                                                  rows_of(shapes->at(tensor), first_row, rows),
                                                  std::as_writable_bytes(floats));
                 }};
+}
+
+Result<Source> open_run(const std::string& path) {
+  auto latest = checkpoint::open_latest(path + "/checkpoints");
+  if (!latest) return std::move(latest).error();
+  if (!*latest) return failed("there is no checkpoint yet").within(path).remedy("`tutti train` makes them");
+  return open_checkpoint(path, name_of_path(path), std::move(**latest));
+}
+
+// RUN/checkpoints/step-N, which goes by the name of its run.
+Result<Source> open_step(const std::string& path) {
+  auto opened = checkpoint::Checkpoint::open(path);
+  if (!opened) return std::move(opened).error();
+  const std::string run = (fs::absolute(path) / ".." / "..").lexically_normal().string();
+  return open_checkpoint(path, name_of_path(run), std::move(*opened));
 }
 
 // The files beside the weights; a missing one is an empty text.
@@ -171,6 +185,11 @@ Result<Source> open_source(const std::string& path) {
   std::error_code ignored;
   if (fs::is_directory(fs::path(path) / "checkpoints", ignored)) return open_run(path);
   if (fs::exists(fs::path(path) / "config.json", ignored)) return open_folder(path);
+  if (fs::exists(fs::path(path) / checkpoint::manifest_name, ignored)) return open_step(path);
+  if (path.ends_with(".gguf"))
+    return invalid("files of this kind are for llama.cpp")
+        .within(path)
+        .remedy("give the run that it was exported from, or export it with --format hf");
   return invalid(fs::exists(path, ignored) ? "it is no model" : "there is no such folder")
       .within(path)
       .remedy("give the folder of a run of `tutti train`, or one of Hugging Face with config.json");

@@ -27,6 +27,14 @@ chat::Moment moment_of(Instant now) {
           .second = parts.tm_sec};
 }
 
+// A prompt goes by the name of the field that it came in.
+Error in_fields_of(api::Kind kind, Error error) {
+  if (error.context() != "prompt" || kind == api::Kind::completion) return error;
+  return invalid(error.message())
+      .within(kind == api::Kind::chat ? "messages" : "input")
+      .remedy(error.remedy());
+}
+
 }  // namespace
 
 Preparation::Preparation(const Loaded& loaded, const Limits& limits) : loaded_(loaded), limits_(limits) {}
@@ -141,7 +149,7 @@ Result<Prepared> Preparation::prepare(api::Kind kind, std::string_view body, con
     add_stops(*ask, request);
     std::string begin;
     if (ask->echoes) begin = text_of(ask->prompts[nth]);
-    if (auto fine = check(request, limits_); !fine) return std::move(fine).error();
+    if (auto fine = check(request, limits_); !fine) return in_fields_of(kind, std::move(fine).error());
     prepared.requests.push_back(std::move(request));
     prepared.begins.push_back(std::move(begin));
   }

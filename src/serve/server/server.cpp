@@ -29,8 +29,6 @@ std::uint64_t random_number() {
   return number;
 }
 
-bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
-
 std::string hexadecimal(std::uint64_t number) {
   std::string text(16, '0');
   for (std::size_t at = 0; at < text.size(); ++at)
@@ -80,6 +78,9 @@ class Server::Core {
   Core& operator=(const Core&) = delete;
 
   Result<> listen() {
+    if (settings_.tls_certificate.empty() != settings_.tls_key.empty())
+      return invalid("a certificate and its key go together")
+          .remedy("give both --tls-certificate and --tls-key");
     if (settings_.key.empty() && !is_loopback(settings_.address))
       return invalid("everybody who reaches " + settings_.address + " could use this model")
           .remedy("--key-file names a file with a key, or listen at 127.0.0.1");
@@ -149,6 +150,15 @@ class Server::Core {
     return std::nullopt;
   }
 
+  static bool is_page(const std::string& route) {
+    return route == "/health" || route == "/metrics" || route == "/v1/models" ||
+           route.starts_with("/v1/models/");
+  }
+
+  net::Response no_such(const net::Request& request) {
+    return refusal(404, invalid("there is no " + request.path.substr(0, 256)));
+  }
+
   net::Admission admit(const net::Request& head) {
     const std::string route = route_of(head);
     const bool known = settings_.key.empty() || is_same_key(settings_.key, head.bearer);
@@ -157,6 +167,10 @@ class Server::Core {
           .refusal = refusal(
               401, invalid("the key is missing or wrong").remedy("send it as 'Authorization: Bearer KEY'"))};
     }
+    // Whatever it brings along: that it is asked in vain is what its client must hear.
+    if (!kind_of(route) && !is_page(route)) return {.refusal = no_such(head), .known = known};
+    if (!kind_of(route) && head.method != "GET")
+      return {.refusal = refusal(405, invalid("this is asked with GET"), "GET"), .known = known};
     return {
         .refusal = std::nullopt, .known = known, .body_bytes_max = kind_of(route) ? api::body_bytes_max : 0};
   }
@@ -177,9 +191,7 @@ class Server::Core {
       return exchange->answer(refusal(405, invalid("this is asked with POST"), "POST"));
     }
     const auto page = page_of(route);
-    if (!page) return exchange->answer(refusal(404, invalid("there is no " + request.path.substr(0, 256))));
-    if (request.method != "GET")
-      return exchange->answer(refusal(405, invalid("this is asked with GET"), "GET"));
+    if (!page) return exchange->answer(no_such(request));
     if (page->status == 200) ++metrics_.responses[200];
     exchange->answer(*page);
   }
@@ -193,7 +205,6 @@ class Server::Core {
     }
     if (route == "/metrics")
       return net::Response{.body = metrics_.text(counts()), .type = "text/plain; version=0.0.4"};
-    if (route != "/v1/models" && !route.starts_with("/v1/models/")) return std::nullopt;
     if (!is_answering_) return refusal(503, not_ready(is_draining_));
     const api::ModelCard& card = answering_->card;
     if (route == "/v1/models") return net::Response{.body = api::models_text(card)};
@@ -232,9 +243,11 @@ class Server::Core {
     if (!prepared) return refuse(prepared.error());
     const api::Ask& ask = prepared->ask;
     if (!ask.model.empty() && ask.model != answering_->card.id) {
-      return reply->refuse(
-          404, invalid("there is no model '" + ask.model.substr(0, 256) + "' here").within("model"),
-          "model_not_found");
+      return reply->refuse(404,
+                           invalid("there is no model '" + ask.model.substr(0, 256) + "' here")
+                               .within("model")
+                               .remedy("the one that is here is '" + answering_->card.id + "'"),
+                           "model_not_found");
     }
     std::int64_t prompt_tokens = 0;
     for (std::size_t nth = 0; nth < prepared->requests.size(); ++nth) {
@@ -306,6 +319,8 @@ class Server::Core {
   std::atomic<bool> is_draining_ = false;
   std::unique_ptr<Workshop> workshop_;
 };
+
+bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
 
 Server::Server(std::unique_ptr<Core> core) : core_(std::move(core)) {}
 Server::~Server() = default;

@@ -36,6 +36,9 @@ struct ServerSettings {
   std::size_t connections_max = 1'024;
 };
 
+// Whether only programs of this machine reach the address.
+bool is_loopback(const std::string& address);
+
 class Server {
  public:
   // Refuses an address that others can reach without a key.

@@ -160,8 +160,14 @@ TEST_F(Serving, PagesAndWhatIsNone) {
   const auto other = post("/v1/completions", R"({"prompt":"a","model":"other"})");
   EXPECT_EQ(other.status, 404);
   EXPECT_NE(other.body.find("model_not_found"), std::string::npos);
+  EXPECT_NE(other.body.find("model: there is no model 'other' here; the one that is here is 'tiny'"),
+            std::string::npos)
+      << other.body;
+  EXPECT_EQ(post("/v1/nothing", R"({"prompt":"a"})").status, 404);
+  EXPECT_EQ(post("/v1/models", R"({"prompt":"a"})").status, 405);
   const auto long_prompt = post("/v1/completions", R"({"prompt":")" + std::string(5000, 'a') + "\"}");
   EXPECT_EQ(long_prompt.status, 400) << "it does not fit into the context";
+  EXPECT_NE(long_prompt.body.find("\"param\":\"prompt\""), std::string::npos) << long_prompt.body;
   ASSERT_EQ(texts(post("/v1/completions", R"({"prompt":"abc","max_tokens":2,"ignore_eos":true})")).size(),
             1U);
   const std::string metrics = get("/metrics").body;

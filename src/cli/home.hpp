@@ -1,0 +1,29 @@
+// The folder of a local cluster, and whether it is one: `tutti up` leaves a mark in a folder that it takes
+// for its own, and nothing in a folder without one is ever removed. Used by the main thread only.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+
+namespace tutti::cli {
+
+enum class HomeKind {
+  empty,    // or not there yet
+  own,      // of a local cluster
+  foreign,  // somebody keeps other things there
+};
+
+Result<HomeKind> kind_of_home(const std::string& home);
+
+// Somebody has started or ended a cluster there, or is about to: only under the lock it shows what there is.
+bool was_locked(const std::string& home);
+
+// From now on it is a local cluster's, also after a crash.
+Result<> mark_home(const std::string& home);
+
+// All that a local cluster leaves there, the mark last. What could not be removed, each with the reason.
+std::vector<std::string> clean_home(const std::string& home);
+
+}  // namespace tutti::cli
