@@ -37,7 +37,8 @@ struct Question {
   std::string held_by;                  // what it waits for beside room, where the copy does not know it
   Instant now;
 
-  sched::Explanation answer() const;
+  // As far as `enough` lets it look.
+  sched::Explanation answer(const sched::Enough& enough = nullptr) const;
 };
 
 // About a job that waits.

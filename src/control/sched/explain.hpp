@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "control/sched/forecast.hpp"
 #include "control/sched/sched.hpp"
 
 namespace tutti::sched {
@@ -31,7 +32,9 @@ struct Explanation {
 };
 
 // Of a job that waits, or of one that could be submitted: the latter is not in the snapshot's queue. Its
-// queue and user are those of the snapshot.
-Explanation explain(const Snapshot& snapshot, const JobView& job, Instant now);
+// queue and user are those of the snapshot. Why it waits is told in any case; when it starts, and what would
+// start it sooner, only as far as `enough` lets it look.
+Explanation explain(const Snapshot& snapshot, const JobView& job, Instant now,
+                    const Enough& enough = nullptr);
 
 }  // namespace tutti::sched
