@@ -26,12 +26,13 @@ constexpr auto reconnect_every = std::chrono::milliseconds(200);
 constexpr Duration cancel_time_max = 10s;
 // After so long without an answer the user is told who is waited for.
 constexpr Duration answer_told_after = 3s;
+constexpr Duration answer_time_max = 60s;
 
 class Cluster {
  public:
   static Result<Cluster> find();
 
-  Result<nlohmann::json> get(const std::string& path);
+  Result<nlohmann::json> get(const std::string& path, Duration time_max = answer_time_max);
   Result<nlohmann::json> post(const std::string& path, const std::string& body = {});
   // Every node, whatever the number of pages: {"nodes": [...]}.
   Result<nlohmann::json> nodes();
@@ -45,7 +46,8 @@ class Cluster {
  private:
   Cluster(net::Target target, std::string token)
       : target_(target), token_(token), client_(std::move(target), std::move(token)) {}
-  Result<nlohmann::json> request(const std::string& method, const std::string& path, const std::string& body);
+  Result<nlohmann::json> request(const std::string& method, const std::string& path, const std::string& body,
+                                 Duration time_max = answer_time_max);
 
   net::Target target_;
   std::string token_;
