@@ -37,8 +37,7 @@ struct Question {
   std::string held_by;                  // what it waits for beside room, where the copy does not know it
   Instant now;
 
-  // As far as `enough` lets it look.
-  sched::Explanation answer(const sched::Enough& enough = nullptr) const;
+  sched::Explanation answer(const sched::Patience& patience = {}) const;
 };
 
 // About a job that waits.

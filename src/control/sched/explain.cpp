@@ -222,7 +222,7 @@ class Suggestions {
 
 }  // namespace
 
-Explanation explain(const Snapshot& snapshot, const JobView& job, Instant now, const Enough& enough) {
+Explanation explain(const Snapshot& snapshot, const JobView& job, Instant now, const Patience& patience) {
   Explanation answer;
   answer.queue = snapshot.queues[static_cast<std::size_t>(job.queue)].name;
   for (const Held& held : snapshot.held) {
@@ -234,7 +234,7 @@ Explanation explain(const Snapshot& snapshot, const JobView& job, Instant now, c
   }
   const Snapshot whole = with(snapshot, job);
   int passes = passes_max(whole);
-  const Forecast found = forecast(whole, job.id, now, {never, &passes, enough});
+  const Forecast found = forecast(whole, job.id, now, {never, &passes, patience.start});
   answer.starts_now = found.start == now;
   answer.why = found.why;
   answer.ahead = found.ahead.size();
@@ -242,7 +242,8 @@ Explanation explain(const Snapshot& snapshot, const JobView& job, Instant now, c
   if (answer.ahead_ids.size() > ahead_named_max) answer.ahead_ids.resize(ahead_named_max);
   answer.expected_start = found.start;
   answer.unknown = found.unknown;
-  if (!answer.starts_now) answer.suggestions = Suggestions(whole, job, now, found.start, enough).all();
+  if (!answer.starts_now)
+    answer.suggestions = Suggestions(whole, job, now, found.start, patience.changes).all();
   return answer;
 }
 
