@@ -92,7 +92,7 @@ Result<Cluster> Cluster::reach(std::string address, std::string token_file, std:
 }
 
 Result<nlohmann::json> Cluster::request(const std::string& method, const std::string& path,
-                                        const std::string& body) {
+                                        const std::string& body, Duration time_max) {
   const auto asked_at = std::chrono::steady_clock::now();
   bool told = false;
   client_.on_wait([&] {
@@ -100,7 +100,7 @@ Result<nlohmann::json> Cluster::request(const std::string& method, const std::st
     told = true;
     print_note("controller " + address() + " : it does not answer yet; waiting for it");
   });
-  auto response = client_.request(method, "/api/v1/" + path, body);
+  auto response = client_.request(method, "/api/v1/" + path, body, time_max);
   client_.on_wait(nullptr);
   if (!response && client_.may_have_arrived()) {
     const Error& error = response.error();
@@ -114,7 +114,9 @@ Result<nlohmann::json> Cluster::request(const std::string& method, const std::st
   return parsed;
 }
 
-Result<nlohmann::json> Cluster::get(const std::string& path) { return request("GET", path, ""); }
+Result<nlohmann::json> Cluster::get(const std::string& path, Duration time_max) {
+  return request("GET", path, "", time_max);
+}
 Result<nlohmann::json> Cluster::post(const std::string& path, const std::string& body) {
   return request("POST", path, body);
 }

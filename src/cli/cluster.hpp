@@ -26,6 +26,7 @@ constexpr auto reconnect_every = std::chrono::milliseconds(200);
 constexpr Duration cancel_time_max = 10s;
 // After so long without an answer the user is told who is waited for.
 constexpr Duration answer_told_after = 3s;
+constexpr Duration answer_time_max = 60s;
 
 class Cluster {
  public:
@@ -33,7 +34,7 @@ class Cluster {
   // That of `tutti up` in the home folder, whatever the variables say.
   static Result<Cluster> local();
 
-  Result<nlohmann::json> get(const std::string& path);
+  Result<nlohmann::json> get(const std::string& path, Duration time_max = answer_time_max);
   Result<nlohmann::json> post(const std::string& path, const std::string& body = {});
   // Every node, whatever the number of pages: {"nodes": [...]}.
   Result<nlohmann::json> nodes();
@@ -49,7 +50,8 @@ class Cluster {
   static Result<Cluster> reach(std::string address, std::string token_file, std::string ca_file);
   Cluster(net::Target target, std::string token)
       : target_(target), token_(token), client_(std::move(target), std::move(token)) {}
-  Result<nlohmann::json> request(const std::string& method, const std::string& path, const std::string& body);
+  Result<nlohmann::json> request(const std::string& method, const std::string& path, const std::string& body,
+                                 Duration time_max = answer_time_max);
 
   net::Target target_;
   std::string token_;

@@ -16,6 +16,8 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t word_bytes_max = 100;
+constexpr Duration expected_time_max =
+    2500ms;  // what is known of the job does not wait longer for a forecast
 
 std::string shown_word(const std::string& word) {
   const std::string line = word.substr(0, word.find('\n'));
@@ -90,7 +92,7 @@ class Show final : public Command {
 
   // When it will start; nothing if the answer does not come, for the rest is true without it.
   static std::string expected(Cluster& cluster, const std::string& job) {
-    const auto view = cluster.get("jobs/" + url_encode(job) + "/explain");
+    const auto view = cluster.get("jobs/" + url_encode(job) + "/explain", expected_time_max);
     if (!view || text_of(*view, "queue").empty()) return "";
     return "  expected   " + expected_text(*view) + "; `tutti explain " + job + "` tells more\n";
   }

@@ -10,7 +10,9 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace tutti::json;
-  const auto value = parse({reinterpret_cast<const char*>(data), size});
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto value = parse(text);
+  TUTTI_CHECK(scan(text, text_bytes_max).ok() == value.ok());
   if (!value) return 0;
   for (const Style style : {Style{}, Style{.indent = 2}, Style{.ascii = true}}) {
     const auto again = parse(write(*value, style));

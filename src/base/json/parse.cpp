@@ -30,17 +30,17 @@ void append_utf8(std::string& text, std::uint32_t point) {
   }
 }
 
-// Each function reads one thing at `at_` and stands behind it; false once something was wrong.
+// Each function reads one thing at `at_` and stands behind it; false once something was wrong. What is read
+// into null is only looked at.
 class Parser {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  Parser(std::string_view text, std::size_t values_max) : text_(text), values_left_(values_max) {}
 
-  Result<Value> run() {
-    Value value;
+  Result<> run(Value* value) {
     skip_space();
     if (read_value(value, 0)) {
       skip_space();
-      if (at_ == text_.size()) return value;
+      if (at_ == text_.size()) return {};
       wrong("there is something behind the value");
     }
     return invalid(std::string(problem_)).within("byte " + std::to_string(at_));
@@ -62,16 +62,19 @@ class Parser {
     while (next() == ' ' || next() == '\n' || next() == '\r' || next() == '\t') ++at_;
   }
 
-  bool read_value(Value& value, std::size_t depth) {
+  bool read_value(Value* value, std::size_t depth) {
+    if (values_left_ == 0) return wrong("it has more values than are taken here");
+    --values_left_;
     switch (next()) {
       case '{':
         return read_object(value, depth);
       case '[':
         return read_list(value, depth);
       case '"': {
+        if (value == nullptr) return read_string(nullptr);
         std::string text;
-        if (!read_string(text)) return false;
-        value = std::move(text);
+        if (!read_string(&text)) return false;
+        *value = std::move(text);
         return true;
       }
       case 't':
@@ -85,14 +88,14 @@ class Parser {
     }
   }
 
-  bool read_word(std::string_view word, Value meaning, Value& value) {
+  bool read_word(std::string_view word, Value meaning, Value* value) {
     if (!text_.substr(at_).starts_with(word)) return wrong("a value is expected");
     at_ += word.size();
-    value = std::move(meaning);
+    if (value != nullptr) *value = std::move(meaning);
     return true;
   }
 
-  bool read_list(Value& value, std::size_t depth) {
+  bool read_list(Value* value, std::size_t depth) {
     if (depth == depth_max) return wrong("it is nested too deeply");
     ++at_;
     Array list;
@@ -100,16 +103,16 @@ class Parser {
     if (!take(']')) {
       do {
         skip_space();
-        if (!read_value(list.emplace_back(), depth + 1)) return false;
+        if (!read_value(value == nullptr ? nullptr : &list.emplace_back(), depth + 1)) return false;
         skip_space();
       } while (take(','));
       if (!take(']')) return wrong("',' or ']' is expected");
     }
-    value = std::move(list);
+    if (value != nullptr) *value = std::move(list);
     return true;
   }
 
-  bool read_object(Value& value, std::size_t depth) {
+  bool read_object(Value* value, std::size_t depth) {
     if (depth == depth_max) return wrong("it is nested too deeply");
     const std::size_t begin = at_++;
     std::vector<Member> members;
@@ -118,7 +121,7 @@ class Parser {
       do {
         skip_space();
         const auto place = static_cast<std::uint32_t>(members.size());
-        if (!read_member(members.emplace_back(), depth)) return false;
+        if (!read_member(members.emplace_back(), value != nullptr, depth)) return false;
         members.back().place = place;
         skip_space();
       } while (take(','));
@@ -129,26 +132,26 @@ class Parser {
       at_ = begin;
       return wrong(key_is_there_twice);
     }
-    value = Object(std::move(members));
+    if (value != nullptr) *value = Object(std::move(members));
     return true;
   }
 
-  bool read_member(Member& member, std::size_t depth) {
+  bool read_member(Member& member, bool with_value, std::size_t depth) {
     if (next() != '"') return wrong("a key in quotes is expected");
-    if (!read_string(member.key)) return false;
+    if (!read_string(&member.key)) return false;
     skip_space();
     if (!take(':')) return wrong("':' is expected");
     skip_space();
-    return read_value(member.value, depth + 1);
+    return read_value(with_value ? &member.value : nullptr, depth + 1);
   }
 
-  bool read_string(std::string& text) {
+  bool read_string(std::string* text) {
     ++at_;
     for (;;) {
       // Most letters stand for themselves and are taken together.
       const std::size_t begin = at_;
       while (at_ < text_.size() && is_plain(text_[at_])) ++at_;
-      text += text_.substr(begin, at_ - begin);
+      if (text != nullptr) *text += text_.substr(begin, at_ - begin);
       if (at_ == text_.size()) return wrong("a text has no end");
       if (take('"')) return true;
       if (take('\\')) {
@@ -158,7 +161,7 @@ class Parser {
       } else {
         const std::size_t length = utf8_length(text_.substr(at_));
         if (length == 0) return wrong("a text is not valid UTF-8");
-        text += text_.substr(at_, length);
+        if (text != nullptr) *text += text_.substr(at_, length);
         at_ += length;
       }
     }
@@ -168,18 +171,18 @@ class Parser {
     return byte >= 0x20 && byte < 0x80 && byte != '"' && byte != '\\';
   }
 
-  bool read_escape(std::string& text) {
+  bool read_escape(std::string* text) {
     static constexpr std::string_view escapes = "\"\\/bfnrt";
     static constexpr std::string_view meanings = "\"\\/\b\f\n\r\t";
     if (take('u')) return read_code_point(text);
     const std::size_t which = escapes.find(next());
     if (at_ == text_.size() || which == std::string_view::npos) return wrong("an escape is not known");
     ++at_;
-    text += meanings[which];
+    if (text != nullptr) *text += meanings[which];
     return true;
   }
 
-  bool read_code_point(std::string& text) {
+  bool read_code_point(std::string* text) {
     std::uint32_t point = 0;
     if (!read_hex4(point)) return false;
     const auto is_low = [](std::uint32_t unit) { return unit >= 0xDC00 && unit < 0xE000; };
@@ -191,7 +194,7 @@ class Parser {
       if (!is_low(low)) return wrong("half of a surrogate pair is missing");
       point = 0x10000 + ((point - 0xD800) << 10U) + (low - 0xDC00);
     }
-    append_utf8(text, point);
+    if (text != nullptr) append_utf8(*text, point);
     return true;
   }
 
@@ -204,7 +207,7 @@ class Parser {
     return true;
   }
 
-  bool read_number(Value& value) {
+  bool read_number(Value* value) {
     const std::size_t begin = at_;
     const bool negative = take('-');
     if (!is_digit(next())) {
@@ -235,24 +238,33 @@ class Parser {
     while (is_digit(next())) ++at_;
   }
   template <class Number>
-  static bool convert(std::string_view digits, Value& value) {
+  static bool convert(std::string_view digits, Value* value) {
     Number number{};
     if (std::from_chars(digits.data(), digits.data() + digits.size(), number).ec != std::errc()) return false;
-    value = number;
+    if (value != nullptr) *value = number;
     return true;
   }
 
   std::string_view text_;
+  std::size_t values_left_;
   std::size_t at_ = 0;
   std::string_view problem_;
 };
 
+Result<> read_text(std::string_view text, std::size_t values_max, Value* value) {
+  if (text.size() > text_bytes_max)
+    return invalid("it has more than " + std::to_string(text_bytes_max) + " bytes");
+  return Parser(text, values_max).run(value);
+}
+
 }  // namespace
 
 Result<Value> parse(std::string_view text) {
-  if (text.size() > text_bytes_max)
-    return invalid("it has more than " + std::to_string(text_bytes_max) + " bytes");
-  return Parser(text).run();
+  Value value;
+  if (auto read = read_text(text, text_bytes_max, &value); !read) return std::move(read).error();
+  return value;
 }
+
+Result<> scan(std::string_view text, std::size_t values_max) { return read_text(text, values_max, nullptr); }
 
 }  // namespace tutti::json

@@ -20,4 +20,8 @@ inline constexpr std::string_view key_is_there_twice = "a key is there twice";
 // as the nearest double.
 Result<Value> parse(std::string_view text);
 
+// What parse() would say of the text, and that it has at most so many values, those inside others counted
+// too. Nothing is kept of it, and no more of it is read than decides.
+Result<> scan(std::string_view text, std::size_t values_max);
+
 }  // namespace tutti::json

@@ -11,9 +11,13 @@ Value parsed(std::string_view text) {
   return value ? *std::move(value) : Value();
 }
 
+// A scan says the same.
 std::string why_not(std::string_view text) {
   const auto value = parse(text);
-  return value ? "" : value.error().text();
+  const std::string why = value ? "" : value.error().text();
+  const auto scanned = scan(text, text_bytes_max);
+  EXPECT_EQ(scanned ? "" : scanned.error().text(), why) << text.substr(0, 100);
+  return why;
 }
 
 TEST(Parse, ReadsEachKind) {
@@ -116,6 +120,18 @@ TEST(Parse, IsBoundedInDepth) {
   EXPECT_EQ(why_not(nested(depth_max, "{\"a\":", "}")), "");
   EXPECT_EQ(why_not(nested(depth_max + 1, "{\"a\":", "}")), "byte 320 : it is nested too deeply");
   EXPECT_EQ(why_not(std::string(1'000'000, '[')), "byte 64 : it is nested too deeply");
+}
+
+TEST(Scan, CountsEveryValue) {
+  const std::string_view text = R"({"a":[1,"b",{"c":null}],"d":true})";  // three inside the list, and itself
+  EXPECT_TRUE(scan(text, 7).ok());
+  EXPECT_EQ(scan(text, 6).error().text(), "byte 28 : it has more values than are taken here");
+  EXPECT_EQ(scan("[]", 0).error().text(), "byte 0 : it has more values than are taken here");
+}
+
+TEST(Scan, ReadsNoFurtherThanItTakesValues) {
+  EXPECT_EQ(scan("[{},{},{},this is no JSON", 3).error().text(),
+            "byte 7 : it has more values than are taken here");
 }
 
 TEST(Parse, MembersKnowTheirPlaceInTheText) {

@@ -55,12 +55,12 @@ void name_user(const State& state, Question& question, const JobSpec& spec) {
 
 }  // namespace
 
-sched::Explanation Question::answer() const {
-  if (!user && held_by.empty()) return sched::explain(standing->snapshot, job, now);
+sched::Explanation Question::answer(const sched::Patience& patience) const {
+  if (!user && held_by.empty()) return sched::explain(standing->snapshot, job, now, patience);
   sched::Snapshot changed = standing->snapshot;
   if (user) changed.users.push_back(*user);
   if (!held_by.empty()) changed.held.push_back({job.id, held_by});
-  return sched::explain(changed, job, now);
+  return sched::explain(changed, job, now, patience);
 }
 
 Question question_about(State& state, Instant now, const Job& waiting) {

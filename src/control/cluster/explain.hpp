@@ -37,7 +37,7 @@ struct Question {
   std::string held_by;                  // what it waits for beside room, where the copy does not know it
   Instant now;
 
-  sched::Explanation answer() const;
+  sched::Explanation answer(const sched::Patience& patience = {}) const;
 };
 
 // About a job that waits.

@@ -12,6 +12,8 @@ namespace {
 constexpr Rate wrong_tokens_max{.per_second = 20, .burst = 20};    // per address
 constexpr Rate open_pages_max{.per_second = 1000, .burst = 2000};  // per address
 
+constexpr int bodies_retry_after_seconds = 2;
+
 bool same_secret(const std::string& given, const std::string& expected) {
   return !expected.empty() && given.size() == expected.size() &&
          CRYPTO_memcmp(given.data(), expected.data(), given.size()) == 0;
@@ -68,7 +70,20 @@ net::Admission Api::admit(const net::Request& head) {
 void Api::handle(const Shared& exchange) {
   const net::Request& request = exchange->request();
   Page page = find_page(routes(), request.parts);
-  page.route(request.method)->handle(Call(services_, exchange, std::move(page.arguments)));
+  const Route& route = *page.route(request.method);
+  Call call(services_, exchange, std::move(page.arguments));
+  if (route.is_question) call.watch();
+  if (request.body.size() <= small_body_bytes_max || route.request.format != Format::json)
+    return route.handle(call);
+  const bool taken = bodies_.run([call, handle = route.handle] {
+    if (!call.is_over()) handle(call);
+  });
+  if (taken) return;
+  net::Response response =
+      refusal(failed("too many large bodies wait to be read")
+                  .remedy("try again in " + std::to_string(bodies_retry_after_seconds) + " s"));
+  response.retry_after_seconds = bodies_retry_after_seconds;
+  exchange->answer(std::move(response));
 }
 
 // The routes are no secret, so that nobody needs a token to learn of this.

@@ -32,10 +32,13 @@ class Api {
 
   // By the head alone: is there such a page, may this one call it, how much may it send?
   net::Admission admit(const net::Request& head);
-  // A request that was admitted.
+  // A request that was admitted. Of a large body the handler runs beside the loop.
   void handle(const std::shared_ptr<net::Exchange>& exchange);
   // What is under way beside the loop ends.
-  void stop() { desk_.stop(); }
+  void stop() {
+    bodies_.stop();
+    desk_.stop();
+  }
 
  private:
   using Shared = std::shared_ptr<net::Exchange>;
@@ -50,7 +53,8 @@ class Api {
 
   Tokens tokens_;
   sync::BlobStore blobs_;
-  BlobDesk desk_;
+  Desk desk_{blob_desk};
+  Desk bodies_{body_desk};
   Services services_;
   RateLimits requests_;      // by address
   RateLimits open_pages_;    // by address, without a token

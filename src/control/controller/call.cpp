@@ -19,6 +19,11 @@ net::Response no_such_page(const net::Request& request) {
                  404);
 }
 
+void Call::watch() {
+  over_ = std::make_shared<std::atomic<bool>>(false);
+  exchange_->when_over([over = over_] { *over = true; });
+}
+
 const std::string& Call::argument(std::string_view name) const {
   const auto found = arguments_.find(name);
   TUTTI_CHECK(found != arguments_.end());

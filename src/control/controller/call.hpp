@@ -1,8 +1,10 @@
 // One request on its way to an answer, as the handlers of the routes see it: what its path and query say, the
-// parts of the controller that they may use, and the usual ways to answer. Handlers run on the network loop;
-// a call is a value that goes along to other threads, and is answered from any.
+// parts of the controller that they may use, and the usual ways to answer. Handlers run on the network loop,
+// or beside it if the body is large; a call is a value that goes along to other threads, and is answered from
+// any.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -10,8 +12,8 @@
 #include <string>
 #include <string_view>
 
-#include "control/controller/blob_desk.hpp"
 #include "control/controller/core.hpp"
+#include "control/controller/desk.hpp"
 #include "control/controller/explainer.hpp"
 #include "control/controller/hub.hpp"
 #include "control/controller/janitor.hpp"
@@ -27,7 +29,7 @@ struct Services {
   Hub& hub;
   Explainer& explainer;
   sync::BlobStore& blobs;
-  BlobDesk& desk;
+  Desk& desk;
   const Janitor& janitor;
 };
 
@@ -46,6 +48,11 @@ class Call {
   net::Exchange& exchange() const { return *exchange_; }
   const net::Request& request() const { return exchange_->request(); }
   const std::string& body() const { return request().body; }
+
+  // On the loop, before anything else: from now on is_over() knows whether somebody still waits for the
+  // answer.
+  void watch();
+  bool is_over() const { return over_ != nullptr && *over_; }
 
   // Of the path; the route's pattern names it.
   const std::string& argument(std::string_view name) const;
@@ -66,6 +73,7 @@ class Call {
   Services services_;
   std::shared_ptr<net::Exchange> exchange_;
   Arguments arguments_;
+  std::shared_ptr<std::atomic<bool>> over_;  // null: not watched
 };
 
 }  // namespace tutti::controller

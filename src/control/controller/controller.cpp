@@ -167,10 +167,10 @@ Result<> run_controller(const ControllerOptions& options,
   log::info("cluster {}: listening on {}", core.cluster_id(), address);
   ready(address);
   loop.run();
+  api.stop();
   janitor.stop();
   core.stop();
   explainer.stop();
-  api.stop();
   return {};
 }
 

@@ -1,5 +1,6 @@
 #include "control/controller/explainer.hpp"
 
+#include <chrono>
 #include <utility>
 
 namespace tutti::controller {
@@ -15,11 +16,14 @@ void Explainer::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Explainer::ask(cluster::Question question, Reply reply) {
+void Explainer::ask(cluster::Question question, Reply reply, IsOver is_over) {
   {
     const std::lock_guard lock(mutex_);
+    if (waiting_.size() >= waiting_questions_max)
+      std::erase_if(waiting_, [](const Item& item) { return item.is_over(); });
     if (waiting_.size() < waiting_questions_max) {
-      waiting_.push_back({std::move(question), std::move(reply)});
+      waiting_.push_back({std::move(question), std::move(reply), std::move(is_over)});
+      others_wait_ = true;
       woken_.notify_one();
       return;
     }
@@ -27,16 +31,28 @@ void Explainer::ask(cluster::Question question, Reply reply) {
   reply(failed("too many ask why their jobs wait").remedy("try again in a moment"));
 }
 
+sched::Explanation Explainer::answer(const Item& item) const {
+  const auto begun = std::chrono::steady_clock::now();
+  const auto used_up = [&](int parts) {
+    const Duration time_max = others_wait_ ? answer_time_in_line_max : answer_time_max;
+    return stopping_ || item.is_over() || std::chrono::steady_clock::now() - begun >= time_max / parts;
+  };
+  // A start that is not found in half the time leaves the other half to what would start it sooner.
+  return item.question.answer({.start = [&] { return used_up(2); }, .changes = [&] { return used_up(1); }});
+}
+
 void Explainer::run() {
   for (;;) {
-    std::vector<Item> items;
+    Item item;
     {
       std::unique_lock lock(mutex_);
       woken_.wait(lock, [this] { return !waiting_.empty() || stopping_; });
       if (stopping_) return;
-      items = std::exchange(waiting_, {});
+      item = std::move(waiting_.front());
+      waiting_.pop_front();
+      others_wait_ = !waiting_.empty();
     }
-    for (const Item& item : items) item.reply(item.question.answer());
+    if (!item.is_over()) item.reply(answer(item));
   }
 }
 

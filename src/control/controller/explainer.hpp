@@ -2,22 +2,28 @@
 // thread of its own; questions come from any.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <thread>
-#include <vector>
 
 #include "control/cluster/explain.hpp"
 
 namespace tutti::controller {
 
 constexpr std::size_t waiting_questions_max = 16;  // each holds a copy of the queue
+// So long an answer may be looked for, and so long if others wait for theirs: then it says what is known.
+constexpr Duration answer_time_max = 1s;
+constexpr Duration answer_time_in_line_max = 200ms;
 
 class Explainer {
  public:
   // Runs on the explainer's thread, or at once with an error if too many wait.
   using Reply = std::function<void(Result<sched::Explanation>)>;
+  // Whether nobody waits for the answer any more. Asked on any thread.
+  using IsOver = std::function<bool()>;
 
   Explainer();
   Explainer(const Explainer&) = delete;
@@ -27,20 +33,24 @@ class Explainer {
   // Whoever still waits gets no answer.
   void stop();
 
-  void ask(cluster::Question question, Reply reply);
+  // The line moves one by one; who has left it is passed over.
+  void ask(cluster::Question question, Reply reply, IsOver is_over);
 
  private:
   struct Item {
     cluster::Question question;
     Reply reply;
+    IsOver is_over;
   };
 
+  sched::Explanation answer(const Item& item) const;
   void run();
 
   std::mutex mutex_;
   std::condition_variable woken_;
-  std::vector<Item> waiting_;
-  bool stopping_ = false;
+  std::deque<Item> waiting_;
+  std::atomic<bool> others_wait_ = false;
+  std::atomic<bool> stopping_ = false;
   std::thread thread_;
 };
 

@@ -199,20 +199,33 @@ void Hub::deliver(driver::Delivery delivery) {
       if (const Agent* agent = agent_of(connection); agent != nullptr) agent->socket->send(frame);
     }
   }
+  tell_readers(delivery);
+  tell_watchers(delivery);
+}
+
+void Hub::tell_readers(const driver::Delivery& delivery) {
+  if (readers_.empty()) return;
   for (const auto& change : delivery.jobs) {
-    const net::Text text = net::make_text(event_text("job", change.json));
-    for (auto& [id, stream] : watchers_) stream->write(text);
+    net::Text text;
     for (auto& [id, reader] : readers_) {
       // Who does not know yet where the job stands is told the end by begin_reading().
       if (reader.request.job != change.job || !reader.follows || !reader.begun) continue;
+      if (!text) text = net::make_text(event_text("job", change.json));
       reader.stream->write(text);
       if (change.finished) finish_reading(reader);
     }
   }
-  for (const auto& json : delivery.nodes) {
-    const net::Text text = net::make_text(event_text("node", json));
-    for (auto& [id, stream] : watchers_) stream->write(text);
-  }
+}
+
+// All events of a turn are one text, shared, and one write for each: thousands of changes to hundreds of
+// watchers would be as many hundreds of thousands.
+void Hub::tell_watchers(const driver::Delivery& delivery) {
+  if (watchers_.empty() || (delivery.jobs.empty() && delivery.nodes.empty())) return;
+  std::string events;
+  for (const auto& change : delivery.jobs) events += event_text("job", change.json);
+  for (const auto& json : delivery.nodes) events += event_text("node", json);
+  const net::Text text = net::make_text(std::move(events));
+  for (auto& [id, stream] : watchers_) stream->write(text);
 }
 
 void Hub::add_watcher(net::Exchange& exchange) {

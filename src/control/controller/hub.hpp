@@ -73,6 +73,8 @@ class Hub {
     bool follows = false;          // the job still runs
   };
 
+  void tell_readers(const driver::Delivery& delivery);
+  void tell_watchers(const driver::Delivery& delivery);
   void receive(Agent& agent, const std::string& frame);
   void pass_on(const std::string& node, const wire::AgentMessage& message);
   static void tell(const Agent& agent, const wire::ControllerMessage& message);

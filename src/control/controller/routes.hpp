@@ -20,6 +20,8 @@ constexpr std::string_view api_prefix = "/api/v1";
 
 // Bodies that hold a few fields; what takes more says so in its row.
 constexpr std::size_t small_body_bytes_max = 64 << 10;
+// One job with the longest command and environment, escaped as such text is.
+constexpr std::size_t one_job_body_bytes_max = 4 << 20;
 
 // Whose token opens it. An agent's is the join token, and the admin token opens everything.
 enum class Caller { anybody, agent, admin };
@@ -49,6 +51,7 @@ struct Route {
   Caller caller = Caller::admin;
   RateClass rate = RateClass::requests;
   std::size_t body_bytes_max = small_body_bytes_max;
+  bool is_question = false;  // nobody needs the answer once who asked has gone
   std::vector<Parameter> query = {};
   Message request = {};
   Message answer = {};

@@ -47,7 +47,7 @@ struct BlobRoutes : testing::Test {
   Hub hub{loop, core};
   Explainer explainer;
   sync::BlobStore blobs{folder};
-  BlobDesk desk;
+  Desk desk{blob_desk};
   Janitor janitor{core, {.folder = folder}};
   Services services{core, hub, explainer, blobs, desk, janitor};
 
@@ -96,8 +96,8 @@ TEST_F(BlobRoutes, RefuseToLookForWhatIsNoHash) {
 TEST_F(BlobRoutes, RefuseWhatIsTooMuchAtOnce) {
   std::promise<void> gate;
   const std::shared_future<void> open(gate.get_future());
-  std::latch busy(blob_threads);
-  for (std::size_t thread = 0; thread < blob_threads; ++thread) {
+  std::latch busy(blob_desk.threads);
+  for (std::size_t thread = 0; thread < blob_desk.threads; ++thread) {
     ASSERT_TRUE(desk.run([open, &busy] {
       busy.count_down();
       open.wait();

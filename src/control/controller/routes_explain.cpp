@@ -19,14 +19,16 @@ void ask_about(const Call& call, cluster::JobId job, cluster::State& state) {
       [call, job, state_name = std::string(cluster::state_name(known))](auto answer) {
         if (!answer) return call.refuse(answer.error());
         call.answer(wire::explain_json(*answer, job.text(), state_name));
-      });
+      },
+      [call] { return call.is_over(); });
 }
 
 void explain_job(const Call& call) {
   const auto job = job_argument(call);
   if (!job) return call.refuse(job.error(), 404);
-  call.services().core.ask(
-      [call, job = *job](cluster::State& state, const wire::StoreHealth&) { ask_about(call, job, state); });
+  call.services().core.ask([call, job = *job](cluster::State& state, const wire::StoreHealth&) {
+    if (!call.is_over()) ask_about(call, job, state);
+  });
 }
 
 void explain_submit(const Call& call) {
@@ -34,12 +36,16 @@ void explain_submit(const Call& call) {
   if (!submit) return call.refuse(submit.error());
   call.services().core.ask(
       [call, submit = std::move(*submit)](cluster::State& state, const wire::StoreHealth&) {
+        if (call.is_over()) return;
         auto question = cluster::question_about(state, now_on_the_wall(), submit);
         if (!question) return call.refuse(question.error());
-        call.services().explainer.ask(std::move(*question), [call](auto answer) {
-          if (!answer) return call.refuse(answer.error());
-          call.answer(wire::explain_json(*answer, "", ""));
-        });
+        call.services().explainer.ask(
+            std::move(*question),
+            [call](auto answer) {
+              if (!answer) return call.refuse(answer.error());
+              call.answer(wire::explain_json(*answer, "", ""));
+            },
+            [call] { return call.is_over(); });
       });
 }
 
@@ -49,12 +55,14 @@ std::span<const Route> explain_routes() {
   static const std::array table{
       Route{.method = "GET",
             .path = "/jobs/{id}/explain",
+            .is_question = true,
             .answer = {"ExplainView"},
             .summary = "Why a job waits, when it is expected to start, what would start it sooner",
             .handle = explain_job},
       Route{.method = "POST",
             .path = "/explain",
-            .body_bytes_max = net::body_bytes_max,
+            .body_bytes_max = one_job_body_bytes_max,
+            .is_question = true,
             .request = {"SubmitRequest"},
             .answer = {"ExplainView"},
             .summary =

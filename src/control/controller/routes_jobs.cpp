@@ -110,7 +110,6 @@ std::span<const Route> job_routes() {
             .handle = submit},
       Route{.method = "POST",
             .path = "/jobs/remove",
-            .body_bytes_max = net::body_bytes_max,
             .request = {"RemoveJobsRequest"},
             .answer = {"SubmitReply"},
             .summary = "Forgets finished jobs, all of these or none",

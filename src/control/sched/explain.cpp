@@ -30,12 +30,14 @@ Snapshot with(Snapshot snapshot, const JobView& job) {
 
 class Suggestions {
  public:
-  Suggestions(const Snapshot& snapshot, const JobView& job, Instant now, std::optional<Instant> expected)
+  Suggestions(const Snapshot& snapshot, const JobView& job, Instant now, std::optional<Instant> expected,
+              const Enough& enough)
       : snapshot_(snapshot),
         job_(job),
         now_(now),
         until_(expected.value_or(never)),
         passes_(std::min(passes_max(snapshot), suggestion_passes_max)),
+        enough_(enough),
         whole_(snapshot.room) {
     for (const JobView* running : snapshot.running) whole_.give(*running->shape, running->places);
   }
@@ -55,7 +57,8 @@ class Suggestions {
  private:
   // When it would start with these changes, if that is sooner.
   std::optional<Instant> start_of(const JobView& changed, Instant until) {
-    const Forecast found = forecast(with(trial_, changed), changed.id, now_, {until, &passes_});
+    if (passes_ <= 0 || (enough_ && enough_())) return std::nullopt;
+    const Forecast found = forecast(with(trial_, changed), changed.id, now_, {until, &passes_, enough_});
     if (!found.start || *found.start >= until_) return std::nullopt;
     return found.start;
   }
@@ -212,13 +215,14 @@ class Suggestions {
   Instant now_;
   Instant until_;  // it starts then without any change
   int passes_;
+  const Enough& enough_;
   Room whole_;  // if nothing ran
   std::vector<Suggestion> found_;
 };
 
 }  // namespace
 
-Explanation explain(const Snapshot& snapshot, const JobView& job, Instant now) {
+Explanation explain(const Snapshot& snapshot, const JobView& job, Instant now, const Patience& patience) {
   Explanation answer;
   answer.queue = snapshot.queues[static_cast<std::size_t>(job.queue)].name;
   for (const Held& held : snapshot.held) {
@@ -230,7 +234,7 @@ Explanation explain(const Snapshot& snapshot, const JobView& job, Instant now) {
   }
   const Snapshot whole = with(snapshot, job);
   int passes = passes_max(whole);
-  const Forecast found = forecast(whole, job.id, now, {never, &passes});
+  const Forecast found = forecast(whole, job.id, now, {never, &passes, patience.start});
   answer.starts_now = found.start == now;
   answer.why = found.why;
   answer.ahead = found.ahead.size();
@@ -238,7 +242,8 @@ Explanation explain(const Snapshot& snapshot, const JobView& job, Instant now) {
   if (answer.ahead_ids.size() > ahead_named_max) answer.ahead_ids.resize(ahead_named_max);
   answer.expected_start = found.start;
   answer.unknown = found.unknown;
-  if (!answer.starts_now) answer.suggestions = Suggestions(whole, job, now, found.start).all();
+  if (!answer.starts_now)
+    answer.suggestions = Suggestions(whole, job, now, found.start, patience.changes).all();
   return answer;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "control/sched/forecast.hpp"
 #include "control/sched/sched.hpp"
 
 namespace tutti::sched {
@@ -30,8 +31,15 @@ struct Explanation {
   std::vector<Suggestion> suggestions;  // soonest first
 };
 
+// How long is looked for each; null: as long as it takes.
+struct Patience {
+  Enough start = nullptr;    // for when it starts
+  Enough changes = nullptr;  // then for what would start it sooner
+};
+
 // Of a job that waits, or of one that could be submitted: the latter is not in the snapshot's queue. Its
-// queue and user are those of the snapshot.
-Explanation explain(const Snapshot& snapshot, const JobView& job, Instant now);
+// queue and user are those of the snapshot. Why it waits is told in any case; when it starts, and what would
+// start it sooner, only as far as there is patience to look.
+Explanation explain(const Snapshot& snapshot, const JobView& job, Instant now, const Patience& patience = {});
 
 }  // namespace tutti::sched

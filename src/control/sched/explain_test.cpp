@@ -235,5 +235,41 @@ TEST(Explain, AForecastDoesNotGoOnForEver) {
   EXPECT_NE(answer.unknown.find("jobs 1, 2 run without a time limit"), std::string::npos) << answer.unknown;
 }
 
+// More come before it than are promised a time, so that the scheduler is asked for each of their ends.
+TEST(Explain, WhyIsToldWhenTheRestTakesTooLong) {
+  World world({node("a", 8)});
+  world.run(1, gpus(8), Instant(0s)).expected = 2h;
+  for (std::uint64_t id = 2; id <= 20; ++id) world.add(id, gpus(8), 0, Instant(1s)).expected = 1h;
+  const JobView& job = world.add(21, gpus(8), -1, Instant(2s));
+  const Snapshot snapshot = world.snapshot();
+  int asked = 0;
+  const Enough never_enough = [&] { return ++asked < 0; };
+  const Explanation whole = explain(snapshot, job, Instant(1h), {never_enough, never_enough});
+  EXPECT_EQ(expected(whole, Instant(1h)), "20h");
+  EXPECT_GT(asked, 20);
+  for (int enough_after = 0; enough_after < asked; ++enough_after) {
+    int left = enough_after;
+    const Enough enough = [&] { return --left < 0; };
+    const Explanation answer = explain(snapshot, job, Instant(1h), {enough, enough});
+    EXPECT_EQ(answer.why, whole.why);
+    EXPECT_EQ(answer.ahead, 19U);
+    EXPECT_TRUE(answer.expected_start == whole.expected_start ||
+                answer.unknown == "too much happens before it can start")
+        << answer.unknown;
+    EXPECT_TRUE(enough_after > 0 || (!answer.expected_start && answer.suggestions.empty()));
+    EXPECT_GE(left, -20) << "it ends soon: asked once more for each change that it would try";
+  }
+}
+
+TEST(Explain, ChangesAreLookedForWhereTheStartIsNotFoundInTime) {
+  World world({node("a", 8)});
+  world.run(1, gpus(4), Instant(0s)).expected = 2h;
+  for (std::uint64_t id = 2; id <= 8; ++id) world.add(id, gpus(8), 0, Instant(1s)).expected = 1h;
+  const JobView& job = world.add(9, gpus(8), -1, Instant(2s));
+  const Explanation answer = explain(world.snapshot(), job, Instant(1h), {.start = [] { return true; }});
+  EXPECT_FALSE(answer.expected_start.has_value());
+  EXPECT_FALSE(answer.suggestions.empty());
+}
+
 }  // namespace
 }  // namespace tutti::sched

@@ -12,6 +12,7 @@ namespace tutti::sched {
 namespace {
 
 constexpr std::size_t named_max = 3;  // jobs in one sentence
+constexpr const char* too_much = "too much happens before it can start";
 
 // A copy of the cluster that goes on. What was used lately is left as it was: it changes in days.
 class Future {
@@ -145,15 +146,22 @@ Forecast forecast(const Snapshot& snapshot, JobId job, Instant now, const Foreca
   Forecast found;
   Future future(snapshot, now);
   bool first = true;
+  bool cut = false;
+  const auto is_enough = [&] { return !first && limits.enough && limits.enough(); };
   for (Instant time = now;; first = false) {
-    if (--*limits.passes < 0) {
-      found.unknown = "too much happens before it can start";
+    if (--*limits.passes < 0 || is_enough()) {
+      found.unknown = too_much;
       return found;
     }
     const Plan plan = schedule_tutti(future.snapshot(), time, [&](const JobView& turn) {
       if (turn.id != job && first) found.ahead.push_back(turn.id);
-      return turn.id == job;
+      if (turn.id == job) return true;
+      return cut = is_enough();
     });
+    if (cut) {
+      found.unknown = too_much;
+      return found;
+    }
     if (first) {
       const std::string* why = plan.waiting->find(job);
       found.why = why == nullptr ? "" : *why;

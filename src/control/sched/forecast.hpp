@@ -3,6 +3,7 @@
 // yet, such as jobs that are still to come, is left out. Pure: any thread.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,9 +19,14 @@ struct Forecast {
   std::string unknown;           // why nobody knows
 };
 
+// Asked again and again during an answer: true ends the search, with what is known by then. Whoever has a
+// clock, or knows that nobody waits any more, says so here; null never does.
+using Enough = std::function<bool()>;
+
 struct ForecastLimits {
-  Instant until = never;  // what comes later is of no interest
-  int* passes = nullptr;  // how often the scheduler may still be asked; counted down
+  Instant until = never;    // what comes later is of no interest
+  int* passes = nullptr;    // how often the scheduler may still be asked; counted down
+  Enough enough = nullptr;  // the first pass, which tells why it waits, is made whatever it says
 };
 
 // The job is one of the snapshot's queue.

@@ -170,8 +170,9 @@ std::string print(const Message& message) {
 }
 
 Result<> parse(std::string_view text, Message& message) {
-  // Protobuf would take the one or the other of two values of a key, or both.
-  if (const auto strict = json::parse(text); !strict)
+  // Protobuf would take the one or the other of two values of a key, or both; and of millions of values,
+  // which no request needs, it makes messages first.
+  if (const auto strict = json::scan(text, body_values_max); !strict)
     return invalid("the body is not the JSON that is expected here: " + strict.error().text());
   const auto parsed = google::protobuf::util::JsonStringToMessage({text.data(), text.size()}, &message);
   if (parsed.ok()) return {};

@@ -1,6 +1,7 @@
 // Protobuf's JSON mapping, with the names of the schema. For this module's own files only.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -9,6 +10,9 @@
 #include "base/result.hpp"
 
 namespace tutti::wire {
+
+// Of one body, those inside others counted too: an array of 10,000 elements of which each is written out.
+constexpr std::size_t body_values_max = 500'000;
 
 std::string print(const google::protobuf::Message& message);
 // What is not the JSON of such a message is the request's fault.

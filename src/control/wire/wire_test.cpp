@@ -1,6 +1,9 @@
+#include <map>
+
 #include <gtest/gtest.h>
 
 #include "base/prng.hpp"
+#include "control/wire/json.hpp"
 #include "control/wire/messages.hpp"
 #include "control/wire/objects.hpp"
 #include "control/wire/replies.hpp"
@@ -166,6 +169,34 @@ TEST(Submit, AnArrayIsSentOnce) {
   ASSERT_TRUE(back.ok()) << back.error().text();
   EXPECT_EQ(back->specs, array.specs);
   EXPECT_EQ(&back->specs[0].command.all(), &back->specs[9'999].command.all());
+}
+
+TEST(Submit, AnArrayMayBeWrittenOut) {
+  cluster::JobSpec spec = full_spec();
+  spec.array.reset();
+  cluster::Submit all{{}, "key"};
+  all.specs.assign(10'000, spec);
+  const std::string text = encode_submit(all).value();
+  EXPECT_GT(text.size(), std::size_t{1} << 20);
+  const auto back = decode_submit(text);
+  ASSERT_TRUE(back.ok()) << back.error().text();
+  EXPECT_EQ(back->specs.size(), all.specs.size());
+}
+
+// Each is refused by the scan, which keeps nothing: what comes behind the last value that is taken is no
+// JSON.
+TEST(Submit, MillionsOfValuesAreRefusedBeforeTheyAreMade) {
+  const auto why = [](const std::string& head, const std::string& value) {
+    std::string text = head;
+    for (std::size_t count = 0; count < body_values_max; ++count) text += value + ",";
+    const auto refused = decode_submit(text + "no JSON");
+    return refused ? "" : refused.error().text();
+  };
+  for (const auto& [head, value] : std::map<std::string, std::string>{{R"({"jobs":[)", "{}"},
+                                                                      {R"({"indices":[)", "0"},
+                                                                      {R"({"jobs":[{"after":[)", "{}"},
+                                                                      {R"({"jobs":[{"command":[)", "\"\""}})
+    EXPECT_NE(why(head, value).find("it has more values than are taken here"), std::string::npos) << head;
 }
 
 TEST(Submit, IndicesAreThoseOfAnArray) {

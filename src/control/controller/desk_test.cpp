@@ -1,4 +1,4 @@
-#include "control/controller/blob_desk.hpp"
+#include "control/controller/desk.hpp"
 
 #include <future>
 
@@ -7,21 +7,21 @@
 namespace tutti::controller {
 namespace {
 
-TEST(BlobDesk, WorksBesideWhoeverAsks) {
-  BlobDesk desk;
+TEST(Desk, WorksBesideWhoeverAsks) {
+  Desk desk(blob_desk);
   std::promise<std::thread::id> worker;
   ASSERT_TRUE(desk.run([&] { worker.set_value(std::this_thread::get_id()); }));
   EXPECT_NE(worker.get_future().get(), std::this_thread::get_id());
 }
 
-TEST(BlobDesk, RefusesMoreThanItCanHoldAndEndsWithWhatWaits) {
-  BlobDesk desk;
+TEST(Desk, RefusesMoreThanItCanHoldAndEndsWithWhatWaits) {
+  Desk desk(blob_desk);
   std::promise<void> gate;
   const std::shared_future<void> open(gate.get_future());
   std::size_t taken = 0;
-  while (taken < 2 * waiting_blobs_max && desk.run([open] { open.wait(); })) ++taken;
-  EXPECT_GE(taken, waiting_blobs_max);
-  EXPECT_LE(taken, waiting_blobs_max + blob_threads);
+  while (taken < 2 * blob_desk.waiting_max && desk.run([open] { open.wait(); })) ++taken;
+  EXPECT_GE(taken, blob_desk.waiting_max);
+  EXPECT_LE(taken, blob_desk.waiting_max + blob_desk.threads);
   gate.set_value();
   desk.stop();
   EXPECT_FALSE(desk.run([] {}));

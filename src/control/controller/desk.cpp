@@ -1,14 +1,14 @@
-#include "control/controller/blob_desk.hpp"
+#include "control/controller/desk.hpp"
 
 #include <utility>
 
 namespace tutti::controller {
 
-BlobDesk::BlobDesk() {
-  for (std::size_t thread = 0; thread < blob_threads; ++thread) threads_.emplace_back([this] { work(); });
+Desk::Desk(const DeskOptions& options) : waiting_max_(options.waiting_max) {
+  for (std::size_t thread = 0; thread < options.threads; ++thread) threads_.emplace_back([this] { work(); });
 }
 
-void BlobDesk::stop() {
+void Desk::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -19,17 +19,17 @@ void BlobDesk::stop() {
   }
 }
 
-bool BlobDesk::run(std::function<void()> task) {
+bool Desk::run(std::function<void()> task) {
   {
     const std::lock_guard lock(mutex_);
-    if (stopping_ || waiting_.size() >= waiting_blobs_max) return false;
+    if (stopping_ || waiting_.size() >= waiting_max_) return false;
     waiting_.push_back(std::move(task));
   }
   woken_.notify_one();
   return true;
 }
 
-void BlobDesk::work() {
+void Desk::work() {
   for (;;) {
     std::function<void()> task;
     {

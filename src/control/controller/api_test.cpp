@@ -1,0 +1,147 @@
+// Large bodies are read beside the loop that hears the agents, one at a time.
+#include "control/controller/api.hpp"
+
+#include <unistd.h>
+
+#include <future>
+#include <latch>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "base/text.hpp"
+#include "control/store/memory/memory_store.hpp"
+
+namespace tutti::controller {
+namespace {
+
+class BodyExchange final : public net::Exchange {
+ public:
+  struct Answer {
+    net::Response response;
+    std::thread::id thread;
+  };
+  BodyExchange(const std::string& path, std::string body) {
+    request_.method = "POST";
+    request_.path = path;
+    for (const std::string_view part : split(std::string_view(path).substr(1), '/'))
+      request_.parts.emplace_back(part);
+    request_.body_bytes = body.size();
+    request_.body = std::move(body);
+  }
+
+  const net::Request& request() const override { return request_; }
+  void when_over(std::function<void()> over) override { leave = std::move(over); }
+  void answer(net::Response response) override {
+    if (before_answer) before_answer();
+    answered_.set_value({std::move(response), std::this_thread::get_id()});
+  }
+  std::shared_ptr<net::Stream> stream(std::function<void()>) override { return nullptr; }
+  void upgrade(std::function<void(std::shared_ptr<net::Socket>)>) override {}
+
+  std::future<Answer> answered() { return answered_.get_future(); }
+
+  std::function<void()> leave;
+  std::function<void()> before_answer;
+
+ private:
+  net::Request request_;
+  std::promise<Answer> answered_;
+};
+
+struct ApiTest : testing::Test {
+  using Shared = std::shared_ptr<BodyExchange>;
+
+  store::MemoryStore store;
+  net::Loop loop;
+  Core core{store, [](const driver::Delivery&) {}};
+  Hub hub{loop, core};
+  Explainer explainer;
+  Janitor janitor{core, {.folder = testing::TempDir() + "tutti-api-" + std::to_string(::getpid())}};
+  Api api{core,
+          hub,
+          explainer,
+          janitor,
+          {.tokens = {"admin", "join"}, .blob_folder = "", .requests = {.per_second = 1000, .burst = 1000}}};
+
+  static Shared post(const std::string& page, std::string body) {
+    return std::make_shared<BodyExchange>("/api/v1/" + page, std::move(body));
+  }
+  static std::string large_body() { return "[]" + std::string(small_body_bytes_max, ' '); }
+
+  // Holds up who reads bodies until the gate opens.
+  void hold(const std::shared_future<void>& gate) {
+    std::latch held(1);
+    const Shared first = post("jobs", large_body());
+    first->before_answer = [&held, gate] {
+      held.count_down();
+      gate.wait();
+    };
+    api.handle(first);
+    held.wait();
+  }
+};
+
+TEST_F(ApiTest, LargeBodiesAreReadBesideTheLoop) {
+  for (const auto& [body, beside] :
+       {std::pair<std::string, bool>{"[]", false}, std::pair<std::string, bool>{large_body(), true}}) {
+    const Shared exchange = post("jobs", body);
+    api.handle(exchange);
+    const auto answer = exchange->answered().get();
+    EXPECT_EQ(answer.response.status, 400);
+    EXPECT_EQ(answer.thread != std::this_thread::get_id(), beside);
+  }
+}
+
+TEST_F(ApiTest, MoreLargeBodiesThanMayWaitAreSentAway) {
+  std::promise<void> gate;
+  hold(gate.get_future().share());
+  std::vector<Shared> waiting;
+  for (std::size_t at = 0; at < body_desk.waiting_max; ++at) {
+    waiting.push_back(post("jobs", large_body()));
+    api.handle(waiting.back());
+  }
+  const Shared more = post("jobs", large_body());
+  api.handle(more);
+  const auto refused = more->answered().get();
+  EXPECT_EQ(refused.response.status, 503);
+  EXPECT_GT(refused.response.retry_after_seconds, 0);
+  const Shared small = post("jobs", "[]");
+  api.handle(small);
+  EXPECT_EQ(small->answered().get().response.status, 400) << "small ones do not wait for large ones";
+  gate.set_value();
+  for (const Shared& one : waiting) EXPECT_EQ(one->answered().get().response.status, 400);
+}
+
+TEST_F(ApiTest, AQuestionOfOneWhoHasGoneIsNotRead) {
+  std::promise<void> gate;
+  hold(gate.get_future().share());
+  const Shared left = post("explain", large_body());
+  bool answered = false;
+  left->before_answer = [&] { answered = true; };
+  api.handle(left);
+  ASSERT_NE(left->leave, nullptr);
+  left->leave();
+  const Shared stays = post("explain", large_body());
+  api.handle(stays);
+  gate.set_value();
+  EXPECT_EQ(stays->answered().get().response.status, 400);
+  EXPECT_FALSE(answered);
+}
+
+TEST_F(ApiTest, BodiesAreAsLargeAsTheirPageNeeds) {
+  const auto status = [&](const std::string& page, std::size_t bytes) {
+    net::Request head = post(page, "")->request();
+    head.bearer = "admin";
+    head.body_bytes = bytes;
+    const auto admission = api.admit(head);
+    return admission.refusal ? admission.refusal->status : 200;
+  };
+  EXPECT_EQ(status("jobs", net::body_bytes_max), 200);
+  EXPECT_EQ(status("jobs/remove", small_body_bytes_max + 1), 413);
+  EXPECT_EQ(status("explain", one_job_body_bytes_max), 200);
+  EXPECT_EQ(status("explain", one_job_body_bytes_max + 1), 413);
+}
+
+}  // namespace
+}  // namespace tutti::controller

@@ -1,0 +1,80 @@
+#include "control/controller/explainer.hpp"
+
+#include <future>
+#include <latch>
+
+#include <gtest/gtest.h>
+
+namespace tutti::controller {
+namespace {
+
+struct ExplainerTest : testing::Test {
+  cluster::State state;
+  std::promise<void> gate;
+  std::shared_future<void> open{gate.get_future()};
+  std::atomic<int> answered{0};
+  std::atomic<int> refused{0};
+  Explainer explainer;
+
+  cluster::Question question() {
+    cluster::derive(state, Instant(1000s));
+    cluster::JobSpec spec;
+    spec.command = {"true"};
+    spec.user = "ada";
+    spec.queue = cluster::default_queue;
+    cluster::Job job;
+    job.id = cluster::JobId(1);
+    job.spec = spec;
+    return cluster::question_about(state, Instant(1000s), job);
+  }
+
+  void ask(Explainer::IsOver is_over) {
+    explainer.ask(
+        question(), [this](auto answer) { ++(answer ? answered : refused); }, std::move(is_over));
+  }
+
+  // The thread is busy with a question until the gate opens; its asker has left then.
+  void hold() {
+    const auto held = std::make_shared<std::latch>(1);
+    const auto first = std::make_shared<std::atomic<bool>>(true);
+    ask([held, first, gate_open = open] {
+      if (first->exchange(false)) held->count_down();
+      gate_open.wait();
+      return true;
+    });
+    held->wait();
+  }
+
+  // All that were asked until now are over.
+  void wait_for_the_last() {
+    std::promise<void> done;
+    explainer.ask(
+        question(), [&](auto) { done.set_value(); }, [] { return false; });
+    done.get_future().wait();
+  }
+};
+
+TEST_F(ExplainerTest, MoreThanMayWaitAreRefused) {
+  hold();
+  for (std::size_t at = 0; at < waiting_questions_max + 3; ++at) ask([] { return false; });
+  EXPECT_EQ(refused, 3);
+  EXPECT_EQ(answered, 0);
+  gate.set_value();
+  explainer.stop();
+}
+
+TEST_F(ExplainerTest, WhoHasLeftMakesRoomAndIsNotWorkedFor) {
+  hold();
+  for (std::size_t at = 0; at < waiting_questions_max; ++at) ask([] { return true; });
+  EXPECT_EQ(refused, 0);
+  ask([] { return false; });
+  EXPECT_EQ(refused, 0);
+  ask([] { return true; });
+  gate.set_value();
+  wait_for_the_last();
+  EXPECT_EQ(answered, 1);
+  EXPECT_EQ(refused, 0);
+}
+
+}  // namespace
+}  // namespace tutti::controller
