@@ -49,7 +49,8 @@ class Show final : public Command {
  private:
   static std::string text(Cluster& cluster, const json& job) {
     const std::string state = text_of(job, "state");
-    std::string text = "job " + text_of(job, "id") + "  " + text_of(job, "name") + "  " + shown_state(job) + "\n";
+    std::string text =
+        "job " + text_of(job, "id") + "  " + text_of(job, "name") + "  " + shown_state(job) + "\n";
     std::string command;
     for (const auto& word : job["command"])
       command += (command.empty() ? "" : " ") + shown_word(word.get<std::string>());
