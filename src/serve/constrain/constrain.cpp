@@ -45,6 +45,7 @@ class GrammarGuide final : public Guide {
           .remedy("let fewer alternatives begin alike, and count less");
     }
     if (is_crowded()) forget_others({});
+    work_allowed_ = machine_.work() + guide_first_work_max;
     return {};
   }
 
@@ -52,7 +53,7 @@ class GrammarGuide final : public Guide {
 
   State next(State state, Token token) override {
     if (state <= over) return state == beyond ? beyond : dead;
-    ++tokens_read_;
+    work_allowed_ += guide_token_work_max;
     Machine::State inner = state - 1;
     if (tokens_->is_end(token)) return machine_.accepts(inner) ? over : dead;
     const std::string_view bytes = tokens_->bytes(token);
@@ -124,7 +125,7 @@ class GrammarGuide final : public Guide {
   std::uint64_t work_max() const {
     const std::uint64_t of_mask = machine_.work() + guide_mask_work_max;
     if (account_ == Account::none) return of_mask;
-    return std::min(of_mask, guide_first_work_max + tokens_read_ * guide_token_work_max);
+    return std::min(of_mask, work_allowed_);
   }
 
   std::optional<Token> any_of(std::span<const std::uint64_t> mask, Prng& random) const {
@@ -164,7 +165,7 @@ class GrammarGuide final : public Guide {
   std::size_t grammar_bytes_;
   Account account_;
   Machine machine_;
-  std::uint64_t tokens_read_ = 0;
+  std::uint64_t work_allowed_ = guide_ahead_work_max;  // as the machine counts it, since it was made
   std::map<State, std::vector<std::uint64_t>> masks_;
   std::set<State> beyond_states_;
   std::vector<std::uint64_t> nothing_;

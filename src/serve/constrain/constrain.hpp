@@ -17,15 +17,17 @@
 
 namespace tutti::serve {
 
-inline constexpr std::size_t guide_masks_max = 512;               // that are remembered
-inline constexpr std::size_t guide_bytes_max = 16 * 1024 * 1024;  // that it remembers, then it forgets
-// Work is counted in edges of the grammar that are looked at. A mask may take so much of it; and all masks of
-// a form that came with a request may take so much for each token that was read, and once beside that.
-inline constexpr std::uint64_t guide_mask_work_max = 500'000;
-inline constexpr std::uint64_t guide_token_work_max = 50'000;
-inline constexpr std::uint64_t guide_first_work_max = 10'000'000;
-// So many tokens are tried before anything is generated: what is beyond the bounds is refused then.
+inline constexpr std::size_t guide_masks_max = 512;              // that are remembered
+inline constexpr std::size_t guide_bytes_max = 8 * 1024 * 1024;  // that it remembers, then it forgets
+// Work is counted in edges of the grammar that are looked at. So many tokens are tried before anything is
+// generated, with so much work: what is beyond that is refused.
 inline constexpr int guide_ahead_tokens = 32;
+inline constexpr std::uint64_t guide_ahead_work_max = 20'000'000;
+// Then a mask may take so much, and all masks of a form that came with a request so much at first and for
+// each token that is read: other answers wait meanwhile.
+inline constexpr std::uint64_t guide_mask_work_max = 1'500'000;
+inline constexpr std::uint64_t guide_first_work_max = 5'000'000;
+inline constexpr std::uint64_t guide_token_work_max = 30'000;
 
 // The tokens of a model in the order of their bytes, so that those which begin alike are read once. Made once
 // for a model; any thread.

@@ -268,6 +268,23 @@ TEST(Constrain, AFormThatTakesTooMuchWorkIsRefused) {
   EXPECT_TRUE(some.ok()) << some.error().text();
 }
 
+TEST(Constrain, HundredsOfAlternativesWithATagCanBeFollowed) {
+  std::string list;
+  for (int nth = 0; nth < 800; ++nth) {
+    list += (nth == 0 ? "" : ",") +
+            (R"({"type":"object","properties":{"tag":{"const":"kind)" + std::to_string(nth)) +
+            R"("},"value":{"type":"string"}},"required":["tag","value"]})";
+  }
+  auto guide = guide_of_schema(table(), R"({"anyOf":[)" + list + "]}");
+  ASSERT_TRUE(guide.ok()) << guide.error().text();
+  Prng random(15);
+  for (int turn = 0; turn < 10; ++turn) {
+    const auto value = json::parse(babble(**guide, random, 40));
+    ASSERT_TRUE(value.ok()) << value.error().text();
+    EXPECT_TRUE(value->find("tag") != nullptr && value->find("value") != nullptr);
+  }
+}
+
 TEST(Constrain, AnAnswerThatComesToTooMuchWorkIsToldSoAndNeverCalledWhole) {
   const std::string schema =
       R"({"$defs":{"s":{"type":"string","minLength":3000}},"type":"object","properties":

@@ -1,7 +1,7 @@
 #include "serve/constrain/machine.hpp"
 
 #include <algorithm>
-#include <unordered_set>
+#include <set>
 
 #include "base/index.hpp"
 
@@ -9,7 +9,9 @@ namespace tutti::serve {
 namespace {
 
 constexpr std::size_t map_node_bytes = 64;  // what a map needs beside an entry, about
-constexpr std::uint64_t state_work = 64;    // to make a state, in edges that could be looked at meanwhile
+// What these take, in edges that could be looked at meanwhile:
+constexpr std::uint64_t state_work = 64;  // to make a state
+constexpr std::uint64_t way_work = 8;     // to follow a way that takes no byte
 
 }  // namespace
 
@@ -29,23 +31,18 @@ Machine::StackId Machine::push(NodeId node, StackId below, bool deep) {
 
 // Follows everything that takes no byte, and gives the state that this is.
 Machine::State Machine::state_of(std::vector<Way> ways) {
-  const auto number_of = [](Way way) {
-    return static_cast<std::uint64_t>(static_cast<std::uint32_t>(way.first)) << 32U |
-           static_cast<std::uint32_t>(way.second);
-  };
-  std::unordered_set<std::uint64_t> reached;
-  for (const Way& way : ways) reached.insert(number_of(way));
+  std::set<Way> reached(ways.begin(), ways.end());
   std::vector<Way> kept;
   bool accepts = false;
   const auto reach = [&](Way way) {
-    if (reached.insert(number_of(way)).second) ways.push_back(way);
+    if (reached.insert(way).second) ways.push_back(way);
   };
   while (!ways.empty()) {
     if (reached.size() > machine_ways_max) return beyond;
     const auto [node, stack] = ways.back();
     ways.pop_back();
     const Grammar::Node& here = (*grammar_)[node];
-    work_ += 1 + here.skips.size() + here.calls.size();
+    work_ += way_work + here.skips.size() + here.calls.size();
     if (!here.edges.empty()) kept.emplace_back(node, stack);
     for (const NodeId to : here.skips) reach({to, stack});
     for (const Grammar::Call& call : here.calls) {

@@ -17,7 +17,7 @@
 namespace tutti::serve {
 
 inline constexpr std::size_t guides_kept_max = 32;
-inline constexpr std::size_t guides_bytes_max = std::size_t{512} * 1024 * 1024;
+inline constexpr std::size_t guides_bytes_max = std::size_t{256} * 1024 * 1024;
 
 class GuideShelf {
  public:
