@@ -1,0 +1,54 @@
+// What the connections of a server share. For this module's own files only.
+#pragma once
+
+#include <malloc.h>
+
+#include <array>
+#include <memory>
+#include <utility>
+
+#include <boost/asio/io_context.hpp>
+
+#include "net/http/backlog.hpp"
+#include "net/http/incoming.hpp"
+#include "net/http/lobby.hpp"
+#include "net/http/server.hpp"
+
+namespace tutti::net {
+
+inline void give_memory_back() { ::malloc_trim(0); }
+
+inline std::shared_ptr<Incoming> make_incoming(std::size_t bytes, std::size_t bytes_per_address) {
+  return std::make_shared<Incoming>(Incoming::Limits{.bytes = bytes, .bytes_per_address = bytes_per_address},
+                                    give_memory_back);
+}
+
+// It outlives the last of them.
+struct Shared {
+  Shared(boost::asio::io_context& loop, const ServerOptions& given, Server::Handler handles,
+         Server::Admit admits)
+      : context(loop),
+        options(given),
+        handler(std::move(handles)),
+        admit(std::move(admits)),
+        lobby(given.unknown_connections, given.unknown_connections_per_address),
+        backlog(std::make_shared<Backlog>(given.backlogs_bytes, give_memory_back)),
+        bodies(make_incoming(given.bodies_bytes, given.bodies_bytes_per_address)),
+        messages(make_incoming(given.messages_bytes, given.messages_bytes_per_address)),
+        unknown_messages(
+            make_incoming(given.unknown_messages_bytes, given.unknown_messages_bytes_per_address)) {}
+
+  boost::asio::io_context& context;
+  const ServerOptions options;
+  const Server::Handler handler;
+  const Server::Admit admit;
+  Lobby lobby;
+  std::shared_ptr<Backlog> backlog;
+  std::shared_ptr<Incoming> bodies;
+  std::shared_ptr<Incoming> messages;  // of sockets whose other side is known, and of the others
+  std::shared_ptr<Incoming> unknown_messages;
+  // Where all of them read what nobody looks at.
+  std::array<char, piece_bytes_max> scrap{};
+};
+
+}  // namespace tutti::net
