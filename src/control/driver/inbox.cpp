@@ -49,6 +49,8 @@ void Inbox::add_reports(cluster::Reported& reported) {
   for (cluster::RankReport& report : reported.ranks) {
     const Reports::Key key{report.job, report.attempt, report.rank, report.status.state};
     if (const auto before = reports.newest.find(key); before != reports.newest.end()) {
+      // A rank ends once: what is said of its end again is no news.
+      if (report.status.state == cluster::RankState::exited) continue;
       const std::size_t bytes_before = before->second->status.detail.size();
       reports.bytes += report.status.detail.size() - bytes_before;
       reports_bytes_ += report.status.detail.size() - bytes_before;

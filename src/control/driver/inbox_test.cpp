@@ -48,6 +48,15 @@ TEST_F(InboxTest, OfWhatARankSaysAgainAndAgainTheNewestIsHeard) {
   EXPECT_TRUE(inbox.empty());
 }
 
+TEST_F(InboxTest, OfSeveralEndsOfARankTheFirstIsHeard) {
+  add(Reported{"a", report(0, RankState::exited, "the end")});
+  add(Reported{"a", report(0, RankState::exited, "another")});
+  add(Reported{"a", report(0, RankState::started, "an echo")});
+  const auto reports = heard(inbox.take(), "a");
+  ASSERT_EQ(reports.size(), 2U);
+  EXPECT_EQ(reports[0].status.detail, "the end");
+}
+
 TEST_F(InboxTest, ANodeWithMuchToSayDelaysItself) {
   std::vector<RankReport> flood;
   for (std::int32_t rank = 0; rank < 50'000; ++rank) flood.push_back(report(rank, RankState::started));
