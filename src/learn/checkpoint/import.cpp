@@ -12,6 +12,8 @@
 namespace tutti::checkpoint {
 namespace {
 
+constexpr std::size_t foreign_config_bytes_max = std::size_t{4} << 20;
+
 constexpr std::size_t index_bytes_max = std::size_t{64} << 20;
 
 // The names of the files that an index lists.
@@ -163,6 +165,26 @@ Result<> ForeignWeights::read(const std::string& name, const Box& box, std::span
   safetensors::to_floats(source.entry.type, bytes, turned);
   transpose(turned, theirs.extent[0], theirs.extent[1], floats);
   return {};
+}
+
+Result<> ForeignWeights::read_rows(const std::string& name, std::int64_t first_row, std::int64_t rows,
+                                   std::span<float> floats) const {
+  const auto found = sources_.find(name);
+  if (found == sources_.end()) return failed("there is no tensor '" + name + "'");
+  Box box = whole(found->second.shape);
+  box.offset[0] = first_row;
+  box.extent[0] = rows;
+  return read(name, box, floats);
+}
+
+Result<ForeignModel> open_foreign(const std::string& folder) {
+  const auto config = files::read_existing_file(folder + "/config.json", foreign_config_bytes_max);
+  if (!config) return config.error();
+  auto shape = model::parse_config(*config);
+  if (!shape) return std::move(shape).error().within(folder);
+  auto weights = ForeignWeights::open(folder, *shape);
+  if (!weights) return std::move(weights).error();
+  return ForeignModel{std::move(*shape), std::move(*weights)};
 }
 
 }  // namespace tutti::checkpoint

@@ -23,6 +23,9 @@ class ForeignWeights {
 
   // A box of a tensor of ours, without "model/" in front; `floats` has room for exactly it.
   Result<> read(const std::string& name, const Box& box, std::span<float> floats) const;
+  // Whole rows of it.
+  Result<> read_rows(const std::string& name, std::int64_t first_row, std::int64_t rows,
+                     std::span<float> floats) const;
 
  private:
   // Where one of our tensors lies: rows of theirs, or columns.
@@ -39,5 +42,12 @@ class ForeignWeights {
   std::vector<safetensors::File> files_;
   std::map<std::string, Source> sources_;
 };
+
+// A folder of Hugging Face: what its config.json says, and the weights.
+struct ForeignModel {
+  model::Shape shape;
+  ForeignWeights weights;
+};
+Result<ForeignModel> open_foreign(const std::string& folder);
 
 }  // namespace tutti::checkpoint
