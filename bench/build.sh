@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
 # bench/build: how long a newcomer and a developer wait: the demo, the tests from nothing, the tests after one changed file
-#   bench/build.sh [--machine]
+#   bench/build.sh [--machine] [demo|test|FILE]...
 # Works on a fresh clone in a folder of its own, without the compiler cache. With --machine also the machine is fresh: a Debian
-# made by debootstrap (root alone), so that the packages count too. Prints each time beside its bar (CONTRIBUTING.md).
+# made by debootstrap (root alone), so that the packages count too. Prints each time beside its bar (CONTRIBUTING.md). With
+# names only those rows: a FILE such as base/text is changed after the tests from nothing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 machine='' work=$(mktemp -d)
+rows=()
 while (($#)); do
   case $1 in
     --machine) machine=$work/machine ;;
-    *) printf 'usage: ./dev bench build [--machine]\n' >&2 && exit 2 ;;
+    -*) printf 'usage: ./dev bench build [--machine] [demo|test|FILE]...\n' >&2 && exit 2 ;;
+    *) rows+=("$1") ;;
   esac
   shift
 done
@@ -47,7 +50,7 @@ inside() {
   fi || { tail -40 "$log" >&2 && printf 'build: failed: %s\n' "$1" >&2 && exit 1; }
 }
 
-held=true
+held=true tested=''
 # measure WHAT BAR_SECONDS COMMAND
 measure() {
   local begin=$EPOCHREALTIME seconds verdict=holds
@@ -63,9 +66,14 @@ change() {
 }
 
 printf '%s cores, %s\n' "$(nproc)" "${machine:+packages included}"
-measure './dev demo from nothing' 480 './dev demo'
-measure './dev test from nothing' 1500 './dev test'
-for file in learn/tokenizer/merges control/cluster/step net/http/server cli/jobs base/text; do
+if ((${#rows[@]} == 0)); then rows=(demo test learn/tokenizer/merges control/cluster/step net/http/server cli/jobs base/text); fi
+for row in "${rows[@]}"; do
+  case $row in
+    demo) measure './dev demo from nothing' 480 './dev demo' && continue ;;
+    test) measure './dev test from nothing' 1500 './dev test' && tested=true && continue ;;
+  esac
+  if [[ ! $tested ]]; then inside './dev test' && tested=true; fi
+  file=$row
   change "src/$file.cpp"
   measure "./dev test after a change in src/$file.cpp" 60 './dev test'
 done

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Does the engine compute on this machine's GPU what it computes on the CPU, and how fast?
+# bench/serve_gpu: does the engine compute on this machine's GPU what it computes on the CPU, and how fast?
 #   bench/serve_gpu.sh [WORKER] [profile]
 # Without WORKER, a tutti-worker that was built with CUDA, it builds one in build/workers: needs libtorch and nvcc. `profile`
 # also shows what each kernel takes, by NVIDIA's ncu: times, microseconds and microseconds in all.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A model of random weights behind `tutti engine`: start to first token, and streams through HTTP.
+# bench/serve_http: a model of random weights behind `tutti engine`: start to first token, and streams through HTTP.
 #   bench/serve_http.sh BIN [DEVICE [1.1B|25M]]
 # BIN is a folder with tutti and, for the device cuda, a tutti-worker that was built with CUDA: tutti may come from another
 # machine. TRACE names a trace to replay, such as azure2023_code.csv.gz. Needs curl, and python3 with torch to write the weights.

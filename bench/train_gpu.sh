@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How fast `tutti-worker train` is on one GPU, beside the loop that people write with PyTorch, in the same call.
+# bench/train_gpu: how fast `tutti-worker train` is on one GPU, beside the loop that people write with PyTorch, in the same call.
 #   bench/train_gpu.sh WORKER DATA [124M|1.3B]...
 # WORKER is a tutti-worker that was built with CUDA, DATA a folder of `tutti data pack`. Needs PyTorch 2 with CUDA.
 set -euo pipefail
