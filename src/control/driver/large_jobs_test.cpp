@@ -22,7 +22,7 @@ struct CountingStore final : store::Store {
     return memory.commit(revision, writes);
   }
   Result<> tidy() override {
-    if (moved) return failed("it was moved away");
+    if (moved) return failed("it was moved away").remedy("put it back");
     return {};
   }
 };
@@ -136,7 +136,7 @@ TEST_F(LargeJobsTest, AStoreThatIsGoneIsNoticedAlsoWhenNothingHappens) {
   now += 11s;
   turns.rest();
   EXPECT_FALSE(turns.health().ok);
-  EXPECT_EQ(turns.health().error, "it was moved away");
+  EXPECT_EQ(turns.health().error, "it was moved away: put it back");
   happen({cluster::Submit{{spec()}}});
   EXPECT_TRUE(state().jobs.empty());
   store.moved = false;

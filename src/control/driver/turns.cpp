@@ -298,7 +298,8 @@ void Turns::rest() {
   next_rest_ = now + rest_every;
   if (!health_.ok) return;
   if (auto tidied = store_.tidy(); !tidied) {
-    health_ = {false, tidied.error().message()};
+    const Error& error = tidied.error();
+    health_ = {false, error.message() + (error.remedy().empty() ? "" : ": " + error.remedy())};
     next_probe_ = now + probe_every;
   }
 }
