@@ -54,10 +54,10 @@ TEST(Operators, APlannedStopUsesUpNoRestart) {
   const TestCluster cluster(2, 2);
   const std::string started = cluster.file("started");
   // The second rank fails when it misses the first, as ranks of a real gang do.
-  const std::string script =
-      "[ $TUTTI_ATTEMPT = 1 ] && exit 0; echo >" + started +
-      "$RANK; [ $RANK = 0 ] && exec sleep 1000; p=" + started +
-      "; while kill -0 $(cat $p.pid) 2>/dev/null || [ ! -e $p.pid ]; do sleep 0.01; done; exit 3";
+  const std::string script = "[ $TUTTI_ATTEMPT = 1 ] && exit 0; echo >" + started +
+                             "$RANK; [ $RANK = 0 ] && exec sleep 1000; p=" + started +
+                             "; until [ -e $p.pid ]; do sleep 0.01; done; while kill -0 $(cat $p.pid) "
+                             "2>/dev/null; do sleep 0.01; done; exit 3";
   const std::string id = cluster.submit({"--nodes", "2", "--restarts", "0"},
                                         "[ $RANK = 0 ] && echo $$ >" + started + ".tmp && mv " + started +
                                             ".tmp " + started + ".pid; " + script);
