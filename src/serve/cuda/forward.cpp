@@ -126,6 +126,7 @@ void Forward::attend(const Step& step, std::int64_t layer) {
     attend_one(job,
                {.rows = alone,
                 .splits = splits_of(alone, head_groups(shape_), multiprocessors_, context_),
+                .by_one_warp = by_one_warp(alone, head_groups(shape_)),
                 .partial = scratch_.partials,
                 .arrived = scratch_.arrived},
                step.queue);

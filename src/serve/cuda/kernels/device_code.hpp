@@ -47,6 +47,31 @@ __device__ inline void write4(Bf16* data, float4 values) {
   *reinterpret_cast<uint2*>(data) = make_uint2(pair_of(values.x, values.y), pair_of(values.z, values.w));
 }
 
+// Eight at once: a whole line of a warp's reads is 512 bytes of bf16.
+struct Eight {
+  float4 low;
+  float4 high;
+};
+__device__ inline Eight read8(const float* data) { return {read4(data), read4(data + 4)}; }
+__device__ inline Eight read8(const Bf16* data) {
+  const uint4 words = *reinterpret_cast<const uint4*>(data);
+  return {make_float4(low_of(words.x), high_of(words.x), low_of(words.y), high_of(words.y)),
+          make_float4(low_of(words.z), high_of(words.z), low_of(words.w), high_of(words.w))};
+}
+__device__ inline void write8(float* data, const Eight& values) {
+  write4(data, values.low);
+  write4(data + 4, values.high);
+}
+__device__ inline void write8(Bf16* data, const Eight& values) {
+  *reinterpret_cast<uint4*>(data) =
+      make_uint4(pair_of(values.low.x, values.low.y), pair_of(values.low.z, values.low.w),
+                 pair_of(values.high.x, values.high.y), pair_of(values.high.z, values.high.w));
+}
+
+__device__ inline float4 sum_of(float4 a, float4 b) {
+  return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+
 __device__ inline float bent(Activation activation, float x) {
   switch (activation) {
     case Activation::none:

@@ -132,6 +132,7 @@ bool attends_fast(Type type, std::int32_t head_size, std::int32_t heads, std::in
 struct Splits {
   std::int32_t rows = 0;
   std::int32_t splits = 1;
+  bool by_one_warp = false;          // each of them, for heads of 64; else several warps share one
   float* partial = nullptr;          // partial_floats()
   std::uint32_t* arrived = nullptr;  // rows × heads, zeros before and after
 };
