@@ -140,12 +140,11 @@ inline bool multiplies_by_groups() {
 // pieces of 16 bytes are shifted by the row: piece p of row r lies at p ^ (r % 8).
 constexpr unsigned panel_row_bytes = 128;
 
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 // What copy_beside() has brought is seen by the products, once all threads have met.
 __device__ inline void show_copies_to_groups() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 // Before the first product, when registers that it uses were written.
 __device__ inline void begin_group_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void end_group_products() {
@@ -177,6 +176,7 @@ __device__ inline void multiply_panel(float (*sums)[4], const unsigned (&a)[4], 
         "n"(turned ? 1 : 0));
 }
 #else
+__device__ inline void show_copies_to_groups() {}
 __device__ inline void begin_group_products() {}
 __device__ inline void end_group_products() {}
 template <bool turned>
