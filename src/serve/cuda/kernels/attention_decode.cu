@@ -204,15 +204,24 @@ __global__ void __launch_bounds__(warps* warp) decode_kernel(Decode job) {
   const int to = min(first_block + blocks, from + each);
 
   const int* const table = attention.tokens.tables + __ldcg(attention.tokens.table_at + token);
+  // Which blocks the warp reads: those of its next 32, a lane each, so that no fetch waits for a place.
+  int at = from + own_warp;
+  int known_from = at;
+  const auto look_up = [&](int first) {
+    const int place = first + lane * warps;
+    return place < to ? __ldcg(table + place) : 0;
+  };
+  int known = look_up(known_from);
+  int known_next = look_up(known_from + warp * warps);
   // Each block that is under way has registers of its own: none is moved, because a move would wait for it.
   // Blocks of earlier steps are fetched before the kernel before this one has ended.
   const int own_block = position / block_positions;
   const auto fetch_at = [&](Block<size>& block, int place) {
+    const int which = (place - known_from) / warps;  // up to 63
+    const int own = __shfl_sync(all_lanes, which < warp ? known : known_next, which % warp);
     if (place >= to) return;
-    fetch(block, keys_at<Bf16>(attention.cache, __ldcg(table + place), theirs), end - place * block_positions,
-          lane);
+    fetch(block, keys_at<Bf16>(attention.cache, own, theirs), end - place * block_positions, lane);
   };
-  int at = from + own_warp;
   Block<size> under_way[ahead];
 #pragma unroll
   for (int i = 0; i < ahead; ++i) {
@@ -221,19 +230,34 @@ __global__ void __launch_bounds__(warps* warp) decode_kernel(Decode job) {
   wait_for_earlier();
 
   const Bf16* const row = static_cast<const Bf16*>(attention.qkv) + token * turn.stride;
-  for (int head = own_warp; head < tile_heads; head += warps) {
-    HeadPairs<size / 64> pairs{};
-    if (head < heads)
-      pairs = turned<size / 64>(turn, row + (first_head + head) * size, first_head + head, token, lane);
-    write_pairs(shared.queries[head], pairs, size, lane);
+  constexpr int lanes = size / 8;  // of a head
+  constexpr int heads_at_once = warps * warp / lanes;
+  const int part_at = lane % lanes * 4;
+#pragma unroll
+  for (int i = 0; i < (tile_heads + heads_at_once - 1) / heads_at_once; ++i) {
+    const int head = i * heads_at_once + thread / lanes;
+    if (i * heads_at_once + own_warp * (warp / lanes) >= tile_heads) break;  // all of the warp
+    HeadPart part{make_float4(0, 0, 0, 0), make_float4(0, 0, 0, 0)};
+    // All lanes of a warp go along, and what is no head's is put to zero.
+    if (i * heads_at_once + own_warp * (warp / lanes) < heads) {
+      part = turned_part<size>(turn, row, first_head + min(head, heads - 1), token, part_at);
+      if (head >= heads) part = {make_float4(0, 0, 0, 0), make_float4(0, 0, 0, 0)};
+    }
+    write4(&shared.queries[head][part_at], part.first);
+    write4(&shared.queries[head][size / 2 + part_at], part.second);
   }
   // Whoever reads the last block brings the token's own keys and values. Of several tiles of heads all write
   // the same.
-  for (int part = own_warp; to == first_block + blocks && part < 2; part += warps) {
-    const int head = turn.heads + part * turn.kv_heads + theirs;
-    const auto pairs = turned<size / 64>(turn, row + head * size, head, token, lane);
-    Bf16* const keys = keys_at<Bf16>(attention.cache, __ldcg(table + own_block), theirs);
-    write_pairs(keys + (part * block_positions + position % block_positions) * size, pairs, size, lane);
+  if (to == first_block + blocks && own_warp == warps - 1) {
+    const int which = lane / lanes % 2;
+    const int head = turn.heads + which * turn.kv_heads + theirs;
+    const HeadPart part = turned_part<size>(turn, row, head, token, part_at);
+    Bf16* const keys = keys_at<Bf16>(attention.cache, __ldcg(table + own_block), theirs) +
+                       (which * block_positions + position % block_positions) * size;
+    if (lane / lanes < 2) {
+      write4(keys + part_at, part.first);
+      write4(keys + size / 2 + part_at, part.second);
+    }
   }
   __syncthreads();
   uint4 queries[2][size / 32];
@@ -258,6 +282,11 @@ __global__ void __launch_bounds__(warps* warp) decode_kernel(Decode job) {
       attend_block(found, under_way[i], queries, scale, at * block_positions, begin, end, lane);
       fetch_at(under_way[i], at + ahead * warps);
       at += warps;
+    }
+    if (at - known_from >= warp * warps) {
+      known_from += warp * warps;
+      known = known_next;
+      known_next = look_up(known_from + warp * warps);
     }
   }
   leave(shared.parts[own_warp], found, lane);
