@@ -294,6 +294,7 @@ void Forward::run(const StepView& view, const Queue& queue) {
   const Step step{view, own, product_tokens(count), few};
   embed({.type = type_,
          .tokens = view.tokens,
+         .chosen = scratch_.chosen,
          .columns = sizes_.hidden,
          .embedding = weights_.embedding.data,
          .positions = weights_.positions.data,
