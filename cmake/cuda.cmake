@@ -29,8 +29,11 @@ message(STATUS "CUDA: nvcc is '${TUTTI_NVCC}', tutti-worker trains on GPUs: ${TU
 set(nvcc_flags -O3 -std=c++17 -Werror all-warnings -Xcompiler -fPIC,-Wall,-Wextra
   -gencode arch=compute_90,code=compute_90)
 if(TUTTI_CUDA)
-  # Machine code for Ampere and Hopper; later GPUs compile from Hopper's. Where libtorch has no CUDA, that is left out.
-  list(APPEND nvcc_flags -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90)
+  # Machine code for Ampere and Hopper, with what Hopper alone has; later GPUs compile from what is common to them. Where
+  # libtorch has no CUDA, machine code is left out, and what Hopper alone has is compiled to stay sound, and not used.
+  list(APPEND nvcc_flags -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90a,code=sm_90a -DTUTTI_HOPPER)
+else()
+  list(APPEND nvcc_flags -gencode arch=compute_90a,code=compute_90a)
 endif()
 
 # tutti_cuda(LIBRARY MODULE): the .cu files of a module's folder as a library. The module's headers are on the path.

@@ -33,7 +33,7 @@ Batch::Batch(const Limits& limits, const BatchSettings& settings, TokenBytes tok
   // Half of a step at least is for prompts, and each that runs has a row.
   settings_.sequences_max =
       std::min({settings.sequences_max, std::max(limits.step_tokens_max / 2, 1), limits.step_rows_max});
-  step_tokens_.reserve(at(limits.step_tokens_max));
+  for (Flight& flight : flights_) flight.tokens.reserve(at(limits.step_tokens_max));
 }
 
 Batch::~Batch() = default;
@@ -95,6 +95,11 @@ Piece Batch::finish(Sequence& sequence, Finish finish) {
   release_blocks(sequence);
   if (order_.waits(sequence.request->key, sequence.id)) order_.remove(sequence.request->key, sequence.id);
   running_.erase(sequence.id);
+  for (Flight& flight : flights_) {
+    for (Planned& planned : flight.planned) {
+      if (planned.sequence == &sequence) planned.sequence = nullptr;
+    }
+  }
   sequence.state = State::finished;
   --unfinished_;
   ++requests_.at(sequence.id.request)->finished;
@@ -116,7 +121,7 @@ void Batch::drop_if_finished(RequestId id) {
 }
 
 std::vector<Piece> Batch::cancel(RequestId id) {
-  TUTTI_CHECK(!in_step_, "a step that is being computed is taken first");
+  TUTTI_CHECK(under_way_ == 0, "a step that is being computed is taken first");
   const auto entry = requests_.find(id);
   if (entry == requests_.end()) return {};
   std::vector<Piece> pieces;
@@ -128,9 +133,8 @@ std::vector<Piece> Batch::cancel(RequestId id) {
 }
 
 std::vector<Piece> Batch::fail(const std::string& problem) {
-  in_step_ = false;
-  plan_ = {};
-  planned_.clear();
+  under_way_ = 0;
+  for (Flight& flight : flights_) flight.planned.clear();
   std::vector<Piece> pieces;
   while (!running_.empty()) {
     const RequestId id = running_.begin()->request;

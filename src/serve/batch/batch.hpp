@@ -12,6 +12,7 @@
 // time.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -99,7 +100,11 @@ class Batch {
   // What the model is to compute now; empty if nothing is to be done. What it points to stays until take() or
   // fail().
   const Plan& plan();
-  // What was chosen, one for each choice of the plan.
+  // What the model can compute next while the last plan is computed: one more token of each answer that is
+  // not sure to end, behind tokens that nobody knows yet (Chunk::follows). Nothing if what comes next depends
+  // on those, or if anybody waits. What comes of answers that have ended meanwhile is dropped.
+  const Plan* plan_ahead();
+  // What was chosen, one for each choice of the oldest plan that was not taken.
   std::vector<Piece> take(std::span<const Chosen> chosen);
   // The model could not compute the plan: all that ran is finished.
   std::vector<Piece> fail(const std::string& problem);
@@ -122,6 +127,7 @@ class Batch {
   void wait_for_turn(Sequence& sequence);
   void let_siblings_wait(Entry& entry);
   // plan.cpp
+  void begin_flight();
   void let_guides_forget();
   void plan_decodes();
   void plan_prompts();
@@ -131,6 +137,7 @@ class Batch {
   bool plan_prompt(Sequence& sequence);
   std::span<const Token> draft(Sequence& sequence, std::int32_t decodes_left);
   void plan_chunk(Sequence& sequence, std::int64_t tokens, std::span<const Token> drafts, bool reaches_end);
+  void plan_follower(Sequence& sequence, std::int32_t choice);
   void plan_choice(Sequence& sequence, std::int32_t row, std::int32_t draft, Guide::State guide_state);
   // take.cpp
   void take_tokens(Sequence& sequence, std::span<const Chosen> chosen, std::span<const Token> drafts,
@@ -139,11 +146,18 @@ class Batch {
   void keep_full_blocks(Sequence& sequence);
 
   struct Planned {
-    Sequence* sequence = nullptr;
-    std::int64_t tokens = 0;  // of its own, without drafts
+    Sequence* sequence = nullptr;  // none: it has ended since
+    std::int64_t tokens = 0;       // of its own, without drafts
     std::span<const Token> drafts;
     std::size_t first_choice = 0;
     std::size_t choices = 0;
+  };
+  // A step that is planned or computed.
+  struct Flight {
+    Plan plan;
+    std::vector<Planned> planned;
+    std::vector<Token> tokens;  // room for all of them, so that spans stay
+    std::deque<std::vector<std::uint64_t>> masks;
   };
 
   Limits limits_;
@@ -156,12 +170,10 @@ class Batch {
   std::int64_t unfinished_ = 0;   // answers
   BatchCounts counts_;
 
-  // Of the step that is being computed:
-  bool in_step_ = false;
-  Plan plan_;
-  std::vector<Planned> planned_;
-  std::vector<Token> step_tokens_;  // room for all of them, so that spans stay
-  std::deque<std::vector<std::uint64_t>> step_masks_;
+  std::array<Flight, 2> flights_;
+  std::size_t oldest_ = 0;     // of the flights
+  std::size_t under_way_ = 0;  // flights that were not taken
+  Flight* flight_ = nullptr;   // that is planned now
   std::int64_t tokens_left_ = 0;
   std::int64_t rows_left_ = 0;
   std::int64_t drafts_left_ = 0;

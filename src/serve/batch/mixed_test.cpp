@@ -143,6 +143,7 @@ struct Kind {
   BatchSettings settings;
   bool preempts;
   bool guesses;
+  bool goes_ahead = false;
 };
 
 void run_mixed(std::uint64_t seed, const Kind& kind, int requests) {
@@ -167,11 +168,18 @@ void run_mixed(std::uint64_t seed, const Kind& kind, int requests) {
     }
   };
   std::uint64_t ids = 0;
+  int ahead = 0;
   while (ids < static_cast<std::uint64_t>(requests) || !batch.empty()) {
     while (ids < static_cast<std::uint64_t>(requests) &&
            (batch.counts().requests < 3 || random.chance(0.6))) {
       const RequestId id(++ids);
       Request request = any_request(random);
+      if (kind.goes_ahead && random.chance(0.9)) {  // what can be chosen without knowing what came before
+        request.sampling.repetition_penalty = 1;
+        request.sampling.presence_penalty = request.sampling.frequency_penalty = 0;
+        request.sampling.biases.clear();
+        request.guide = nullptr;
+      }
       ASSERT_TRUE(batch.submit(id, request).ok());
       submitted.emplace(id, std::move(request));
     }
@@ -183,7 +191,17 @@ void run_mixed(std::uint64_t seed, const Kind& kind, int requests) {
       continue;
     }
     toy.step(plan.chunks);
-    take(batch.take(toy.choose(plan.choices)));
+    auto chosen = toy.choose(plan.choices);
+    while (kind.goes_ahead && random.chance(0.9)) {
+      const Plan* const next = batch.plan_ahead();
+      if (next == nullptr) break;
+      toy.step(next->chunks);
+      auto next_chosen = toy.choose(next->choices);
+      take(batch.take(chosen));
+      chosen = std::move(next_chosen);
+      ++ahead;
+    }
+    take(batch.take(chosen));
     const auto checked = batch.invariants();
     ASSERT_TRUE(checked.ok()) << checked.error().text() << ", seed " << seed;
   }
@@ -194,6 +212,7 @@ void run_mixed(std::uint64_t seed, const Kind& kind, int requests) {
     EXPECT_GT(counts.preemptions, 0);
   }
   EXPECT_EQ(counts.accepted_tokens > 0, kind.guesses);
+  EXPECT_EQ(ahead > 30, kind.goes_ahead) << ahead;
   EXPECT_EQ(counts.cached_tokens > 0, kind.settings.keeps_prefixes && kind.limits.block_tokens < 40);
 
   std::map<Finish, int> reasons;
@@ -221,6 +240,15 @@ constexpr Limits roomy{.vocabulary = vocabulary,
 TEST(Mixed, WithRoomForAll) { run_mixed(1, {roomy, {.keeps_prefixes = false}, false, false}, 1000); }
 
 TEST(Mixed, WithSharedPrefixes) { run_mixed(2, {roomy, {}, false, false}, 1000); }
+
+// A step is given before the one before it is known, also where answers end meanwhile and their blocks go to
+// others.
+TEST(Mixed, WithStepsAhead) {
+  run_mixed(4, {roomy, {}, false, false, true}, 1000);
+  Limits tight = roomy;
+  tight.blocks = 60;
+  for (std::uint64_t seed = 5; seed < 9; ++seed) run_mixed(seed, {tight, {}, true, false, true}, 1000);
+}
 
 TEST(Mixed, WithGuesses) {
   run_mixed(3, {roomy, {.drafts_max = 5, .step_drafts_max = 12}, false, true}, 1000);

@@ -7,22 +7,76 @@
 
 namespace tutti::serve {
 
-const Plan& Batch::plan() {
-  TUTTI_CHECK(!in_step_, "the last step was not taken");
-  plan_.chunks.clear();
-  plan_.choices.clear();
-  planned_.clear();
-  step_tokens_.clear();
-  step_masks_.clear();
+void Batch::begin_flight() {
+  flight_ = &flights_[(oldest_ + under_way_) % flights_.size()];
+  flight_->plan.chunks.clear();
+  flight_->plan.choices.clear();
+  flight_->planned.clear();
+  flight_->tokens.clear();
+  flight_->masks.clear();
   tokens_left_ = limits_.step_tokens_max;
   rows_left_ = limits_.step_rows_max;
   drafts_left_ = settings_.step_drafts_max;
+}
+
+const Plan& Batch::plan() {
+  TUTTI_CHECK(under_way_ == 0, "the last step was not taken");
+  begin_flight();
   let_guides_forget();
   plan_decodes();
   plan_prompts();
-  in_step_ = !plan_.empty();
-  if (in_step_) ++counts_.steps;
-  return plan_;
+  if (!flight_->plan.empty()) {
+    ++under_way_;
+    ++counts_.steps;
+  }
+  return flight_->plan;
+}
+
+// A block that an ended answer gives back may still be written to by a step that was planned ahead, behind
+// all that was kept of it; whoever gets it next writes it in a later step, before he reads it.
+const Plan* Batch::plan_ahead() {
+  TUTTI_CHECK(under_way_ == 1, "one step is ahead of one other");
+  const Flight& before = flights_[oldest_];
+  if (settings_.drafts_max > 0 || unfinished_ != static_cast<std::int64_t>(running_.size()) ||
+      before.planned.size() != running_.size())
+    return nullptr;
+  std::int64_t fresh = 0;
+  for (const Planned& planned : before.planned) {
+    if (planned.choices != 1 || !is_plain(before.plan.choices[planned.first_choice])) return nullptr;
+    const Sequence& sequence = *planned.sequence;
+    fresh += blocks_for(sequence.size() + 1) - static_cast<std::int64_t>(sequence.blocks.size());
+  }
+  if (fresh > blocks_.available()) return nullptr;
+  begin_flight();
+  for (const Planned& planned : before.planned) {
+    Sequence& sequence = *planned.sequence;
+    if (sequence.generated + 1 >= sequence.request->tokens_max) continue;
+    while (static_cast<std::int64_t>(sequence.blocks.size()) < blocks_for(sequence.size() + 1))
+      sequence.blocks.push_back(*blocks_.take());
+    plan_follower(sequence, static_cast<std::int32_t>(planned.first_choice));
+  }
+  if (flight_->plan.empty()) return nullptr;
+  ++under_way_;
+  ++counts_.steps;
+  return &flight_->plan;
+}
+
+// One token behind the one that this choice of the step before comes to.
+void Batch::plan_follower(Sequence& sequence, std::int32_t choice) {
+  sequence.planned_step = counts_.steps;
+  const auto row = static_cast<std::int32_t>(limits_.step_rows_max - rows_left_);
+  flight_->tokens.push_back(0);
+  flight_->plan.chunks.push_back({.tokens = std::span<const Token>(flight_->tokens).last(1),
+                                  .first = sequence.size(),
+                                  .blocks = sequence.blocks,
+                                  .rows = 1,
+                                  .adapter = sequence.request->adapter,
+                                  .follows = choice});
+  flight_->planned.push_back({&sequence, 1, {}, flight_->plan.choices.size(), 1});
+  plan_choice(sequence, row, 1, sequence.guide_state);
+  --tokens_left_;
+  --rows_left_;
+  order_.charge(sequence.request->key, 1, at(counts_.steps));
 }
 
 // Between steps, when all states that anybody is in are those of sequences.
@@ -165,19 +219,19 @@ bool Batch::plan_prompt(Sequence& sequence) {
 void Batch::plan_chunk(Sequence& sequence, std::int64_t tokens, std::span<const Token> drafts,
                        bool reaches_end) {
   sequence.planned_step = counts_.steps;
-  const std::size_t first = step_tokens_.size();
+  const std::size_t first = flight_->tokens.size();
   const auto own = std::span(sequence.tokens).subspan(at(sequence.computed), at(tokens));
-  step_tokens_.insert(step_tokens_.end(), own.begin(), own.end());
-  step_tokens_.insert(step_tokens_.end(), drafts.begin(), drafts.end());
+  flight_->tokens.insert(flight_->tokens.end(), own.begin(), own.end());
+  flight_->tokens.insert(flight_->tokens.end(), drafts.begin(), drafts.end());
   const std::int32_t rows = reaches_end ? static_cast<std::int32_t>(drafts.size()) + 1 : 0;
   const auto first_row = static_cast<std::int32_t>(limits_.step_rows_max - rows_left_);
-  const auto all = std::span<const Token>(step_tokens_).subspan(first);
-  plan_.chunks.push_back({.tokens = all,
-                          .first = sequence.computed,
-                          .blocks = sequence.blocks,
-                          .rows = rows,
-                          .adapter = sequence.request->adapter});
-  Planned planned{&sequence, tokens, all.subspan(at(tokens)), plan_.choices.size(), at(rows)};
+  const auto all = std::span<const Token>(flight_->tokens).subspan(first);
+  flight_->plan.chunks.push_back({.tokens = all,
+                                  .first = sequence.computed,
+                                  .blocks = sequence.blocks,
+                                  .rows = rows,
+                                  .adapter = sequence.request->adapter});
+  Planned planned{&sequence, tokens, all.subspan(at(tokens)), flight_->plan.choices.size(), at(rows)};
   Guide::State state = sequence.guide_state;
   for (std::int32_t row = 0; row < rows; ++row) {
     if (row > 0 && sequence.request->guide)
@@ -188,7 +242,7 @@ void Batch::plan_chunk(Sequence& sequence, std::int64_t tokens, std::span<const 
     }
     plan_choice(sequence, first_row + row, row, state);
   }
-  planned_.push_back(planned);
+  flight_->planned.push_back(planned);
   tokens_left_ -= static_cast<std::int64_t>(all.size());
   rows_left_ -= rows;
   counts_.drafted_tokens += static_cast<std::int64_t>(drafts.size());
@@ -213,9 +267,9 @@ void Batch::plan_choice(Sequence& sequence, std::int32_t row, std::int32_t draft
   choice.hidden = sequence.request->wants_hidden && sequence.generated + draft == 0;
   if (sequence.request->guide) {
     const auto mask = sequence.request->guide->allowed(guide_state);
-    choice.allowed = step_masks_.emplace_back(mask.begin(), mask.end());
+    choice.allowed = flight_->masks.emplace_back(mask.begin(), mask.end());
   }
-  plan_.choices.push_back(choice);
+  flight_->plan.choices.push_back(choice);
 }
 
 }  // namespace tutti::serve

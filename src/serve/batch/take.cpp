@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "base/check.hpp"
 #include "base/index.hpp"
@@ -18,10 +19,15 @@ constexpr std::string_view guide_has_nothing =
 }  // namespace
 
 std::vector<Piece> Batch::take(std::span<const Chosen> chosen) {
-  TUTTI_CHECK(in_step_ && chosen.size() == plan_.choices.size(), "one token for each choice of the step");
-  in_step_ = false;
+  Flight& flight = flights_[oldest_];
+  TUTTI_CHECK(under_way_ > 0 && chosen.size() == flight.plan.choices.size(),
+              "one token for each choice of the step");
+  --under_way_;
+  oldest_ = (oldest_ + 1) % flights_.size();
+  const std::vector<Planned> all = std::exchange(flight.planned, {});
   std::vector<Piece> pieces;
-  for (const Planned& planned : planned_) {
+  for (const Planned& planned : all) {
+    if (planned.sequence == nullptr) continue;
     Sequence& sequence = *planned.sequence;
     sequence.computed += planned.tokens;
     if (planned.choices == 0) {
@@ -38,7 +44,6 @@ std::vector<Piece> Batch::take(std::span<const Chosen> chosen) {
     let_siblings_wait(entry);
     drop_if_finished(id.request);
   }
-  planned_.clear();
   return pieces;
 }
 

@@ -24,6 +24,7 @@ class Toy {
 
   const Limits& limits() const { return limits_; }
 
+  // Chunks may follow what was chosen last.
   void step(std::span<const Chunk> chunks) {
     rows_.clear();
     std::size_t tokens = 0;
@@ -32,7 +33,7 @@ class Toy {
       TUTTI_CHECK(!chunk.tokens.empty() && at(chunk.rows) <= chunk.tokens.size());
       for (std::size_t nth = 0; nth < chunk.tokens.size(); ++nth) {
         const std::int64_t position = chunk.first + static_cast<std::int64_t>(nth);
-        write(chunk, position, chunk.tokens[nth]);
+        write(chunk, position, chunk.follows < 0 ? chunk.tokens[nth] : last_.at(at(chunk.follows)).token);
         if (nth + at(chunk.rows) >= chunk.tokens.size()) rows_.push_back(row(chunk, position));
       }
     }
@@ -43,6 +44,7 @@ class Toy {
   std::vector<Chosen> choose(std::span<const Choice> choices) {
     std::vector<Chosen> chosen;
     for (const Choice& choice : choices) chosen.push_back(chooser_.choose(rows_.at(at(choice.row)), choice));
+    last_ = chosen;
     return chosen;
   }
   const std::vector<float>& logits(std::int32_t row) const { return rows_.at(at(row)); }
@@ -82,6 +84,7 @@ class Toy {
   Limits limits_;
   std::vector<std::uint64_t> slots_;
   std::vector<std::vector<float>> rows_;
+  std::vector<Chosen> last_;
   Chooser chooser_;
 };
 

@@ -126,6 +126,7 @@ void Forward::attend(const Step& step, std::int64_t layer) {
     attend_one(job,
                {.rows = alone,
                 .splits = splits_of(alone, head_groups(shape_), multiprocessors_, context_),
+                .by_one_warp = by_one_warp(alone, head_groups(shape_)),
                 .partial = scratch_.partials,
                 .arrived = scratch_.arrived},
                step.queue);
@@ -293,6 +294,7 @@ void Forward::run(const StepView& view, const Queue& queue) {
   const Step step{view, own, product_tokens(count), few};
   embed({.type = type_,
          .tokens = view.tokens,
+         .chosen = scratch_.chosen,
          .columns = sizes_.hidden,
          .embedding = weights_.embedding.data,
          .positions = weights_.positions.data,

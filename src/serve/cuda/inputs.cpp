@@ -29,13 +29,18 @@ std::int32_t divided_up(std::size_t a, std::int32_t b) { return (static_cast<std
 
 class Packer {
  public:
-  Packer(const StepCounts& counts, std::int32_t tile_tokens, std::span<std::byte> memory)
-      : layout_(counts.tokens, counts.rows, counts.tiles), tile_tokens_(tile_tokens), memory_(memory) {}
+  Packer(const StepCounts& counts, std::int32_t tile_tokens, std::span<std::byte> memory,
+         std::span<const std::int32_t> places)
+      : layout_(counts.tokens, counts.rows, counts.tiles),
+        tile_tokens_(tile_tokens),
+        memory_(memory),
+        places_(places) {}
 
   void add(const Chunk& chunk, std::int64_t blocks) {
     const std::int32_t first = tokens_;
     for (const Token token : chunk.tokens) {
-      put(layout_.tokens(), tokens_, token);
+      put(layout_.tokens(), tokens_,
+          chunk.follows < 0 ? token : -1 - places_[static_cast<std::size_t>(chunk.follows)]);
       put(layout_.positions(), tokens_, static_cast<std::int32_t>(chunk.first) + tokens_ - first);
       put(layout_.table_places(), tokens_, blocks_);
       ++tokens_;
@@ -90,6 +95,7 @@ class Packer {
   InputLayout layout_;
   std::int32_t tile_tokens_;
   std::span<std::byte> memory_;
+  std::span<const std::int32_t> places_;
   std::vector<Tile> pending_;
   std::int32_t tokens_ = 0;
   std::int32_t rows_ = 0;
@@ -134,8 +140,9 @@ std::size_t input_bytes(const StepCounts& counts) {
 }
 
 std::size_t pack_step(std::span<const Chunk> chunks, const StepCounts& counts, std::int32_t block_tokens,
-                      std::int32_t tile_tokens, std::span<std::byte> memory) {
-  Packer packer(counts, tile_tokens, memory);
+                      std::int32_t tile_tokens, std::span<std::byte> memory,
+                      std::span<const std::int32_t> places) {
+  Packer packer(counts, tile_tokens, memory, places);
   std::vector<std::int32_t> first_of(chunks.size());
   for (const bool alone : {true, false}) {
     for (std::size_t at = 0; at < chunks.size(); ++at) {

@@ -50,9 +50,10 @@ StepCounts count_step(std::span<const Chunk> chunks, std::int32_t block_tokens, 
 std::size_t input_bytes_max(const Limits& limits);
 std::size_t input_bytes(const StepCounts& counts);
 
-// Fills the memory; `counts` may have more tokens and rows than the chunks have: the rest belongs to nobody.
-// The bytes that were written.
+// Fills the memory; the token of a chunk that follows the n-th choice is told as -1 - places[n]. `counts` may
+// have more tokens and rows than the chunks have: the rest belongs to nobody. The bytes that were written.
 std::size_t pack_step(std::span<const Chunk> chunks, const StepCounts& counts, std::int32_t block_tokens,
-                      std::int32_t tile_tokens, std::span<std::byte> memory);
+                      std::int32_t tile_tokens, std::span<std::byte> memory,
+                      std::span<const std::int32_t> places = {});
 
 }  // namespace tutti::serve::cuda

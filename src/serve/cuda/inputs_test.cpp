@@ -105,7 +105,9 @@ TEST(Buckets, SplitAContextUntilAllMultiprocessorsWork) {
   EXPECT_EQ(splits_of(1, 4, 132, 131072), 64);  // as many as are worth putting together
   EXPECT_EQ(splits_of(1, 4, 132, 256), 4);      // no shorter than 64 positions
   EXPECT_EQ(splits_of(8, 4, 132, 131072), 9);
-  EXPECT_EQ(splits_of(256, 4, 132, 131072), 1);
+  EXPECT_EQ(splits_of(96, 4, 132, 131072), 1);
+  EXPECT_EQ(splits_of(256, 4, 132, 131072), 4);  // a warp each
+  EXPECT_EQ(splits_of(2000, 4, 132, 131072), 1);
   EXPECT_EQ(splits_of(1, 4, 132, 10), 1);
 }
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdio>
+#include <deque>
 #include <map>
 #include <optional>
 #include <vector>
@@ -20,11 +21,6 @@ namespace {
 
 // Prompts of other lengths take the way that the library thinks best.
 constexpr std::array<std::int32_t, 4> tuned_prompt_tokens{512, 1024, 2048, 4096};
-
-// What the reference alone does: such rows are chosen on the host.
-bool is_simple(const Choice& choice) {
-  return choice.biases.empty() && choice.seen.empty() && choice.allowed.empty() && choice.logprobs < 0;
-}
 
 class CudaModel final : public Model {
  public:
@@ -55,6 +51,10 @@ class CudaModel final : public Model {
     rows_ = 0;
     if (auto done = enter(); !done) return done;
     if (auto fine = check_step(chunks, limits_); !fine) return fine;
+    for (const Chunk& chunk : chunks) {
+      if (chunk.follows >= static_cast<std::int32_t>(places_.size()))
+        return invalid("a chunk follows a choice that was not asked for");
+    }
     StepCounts counts = count_step(chunks, block_positions, forward_->tile_tokens());
     if (counts.tokens == 0) return {};
     const bool is_recorded = counts.is_plain && options_.graphs;
@@ -77,45 +77,77 @@ class CudaModel final : public Model {
   }
 
   Result<std::vector<Chosen>> choose(std::span<const Choice> choices) override {
-    if (auto done = enter(); !done) return std::move(done).error();
-    std::vector<Chosen> chosen(choices.size());
-    std::vector<std::size_t> sampled;
-    auto* const samples = reinterpret_cast<Sample*>(pinned_samples_.get());
-    for (std::size_t at = 0; at < choices.size(); ++at) {
-      const Choice& choice = choices[at];
-      if (auto fine = check_row(choice.row); !fine) return std::move(fine).error();
-      if (!is_simple(choice) || choice.temperature <= 0) continue;
-      if (sampled.size() == static_cast<std::size_t>(limits_.step_rows_max))
-        return invalid("more tokens are to be chosen than a step has rows");
-      samples[sampled.size()] = {.uniform = choice.uniform,
-                                 .row = choice.row,
-                                 .temperature = choice.temperature,
-                                 .top_k = choice.top_k,
-                                 .top_p = choice.top_p,
-                                 .min_p = choice.min_p};
-      sampled.push_back(at);
-    }
-    if (!sampled.empty()) {
-      auto done = checked(cudaMemcpyAsync(scratch_->samples, samples, sampled.size() * sizeof(Sample),
-                                          cudaMemcpyHostToDevice, stream_.get()),
-                          "choosing tokens");
-      if (!done) return std::move(done).error();
-      sample(forward_->logits(), scratch_->samples, static_cast<std::int32_t>(sampled.size()), drawn(),
-             queue());
-    }
-    if (auto done = finish(); !done) return std::move(done).error();
-    for (std::size_t at = 0; at < sampled.size(); ++at) chosen[sampled[at]].token = drawn()[at];
-    for (std::size_t at = 0; at < choices.size(); ++at) {
-      const Choice& choice = choices[at];
-      if (!is_simple(choice)) {
-        const auto row = logits(choice.row);
-        if (!row) return row.error();
-        chosen[at] = chooser_.choose(*row, choice);
-      } else if (choice.temperature <= 0) {
-        chosen[at].token = largest()[choice.row];
+    if (auto asked = ask(choices); !asked) return std::move(asked).error();
+    return answer();
+  }
+
+  bool works_ahead() const override { return true; }
+
+  // Chosen where the logits are, and copied to a place that the next step does not write to. What the
+  // reference alone does is done at once.
+  Result<> ask(std::span<const Choice> choices) override {
+    if (auto done = enter(); !done) return done;
+    if (asked_.size() == slots) return invalid("two steps are under way already");
+    Asked asked{.slot = asks_++ % slots, .places = {}, .known = std::nullopt};
+    Sample* const samples = reinterpret_cast<Sample*>(pinned_samples_.get()) + asked.slot * rows_max();
+    std::int32_t sampled = 0;
+    bool all_plain = true;
+    for (const Choice& choice : choices) {
+      if (auto fine = check_row(choice.row); !fine) return fine;
+      all_plain = all_plain && is_plain(choice);
+      if (!is_plain(choice) || choice.temperature <= 0) {
+        asked.places.push_back(choice.row);
+        continue;
       }
+      if (sampled == options_.step_rows_max)
+        return invalid("more tokens are to be chosen than a step has rows");
+      samples[sampled] = {.uniform = choice.uniform,
+                          .row = choice.row,
+                          .temperature = choice.temperature,
+                          .top_k = choice.top_k,
+                          .top_p = choice.top_p,
+                          .min_p = choice.min_p};
+      asked.places.push_back(static_cast<std::int32_t>(padded_rows()) + sampled++);
     }
-    return chosen;
+    if (sampled > 0) {
+      auto done = checked(
+          cudaMemcpyAsync(scratch_->samples, samples, static_cast<std::size_t>(sampled) * sizeof(Sample),
+                          cudaMemcpyHostToDevice, stream_.get()),
+          "choosing tokens");
+      if (!done) return done;
+      sample(forward_->logits(), scratch_->samples, sampled, scratch_->chosen + padded_rows(), queue());
+    }
+    const std::size_t count =
+        sampled > 0 ? padded_rows() + static_cast<std::size_t>(sampled) : static_cast<std::size_t>(rows_);
+    auto copied =
+        checked(cudaMemcpyAsync(tokens_of(asked.slot), scratch_->chosen, count * sizeof(std::int32_t),
+                                cudaMemcpyDeviceToHost, stream_.get()),
+                "choosing tokens");
+    if (!copied) return copied;
+    if (auto done = checked(cudaEventRecord(done_[asked.slot].get(), stream_.get()), "choosing tokens");
+        !done)
+      return done;
+    places_ = asked.places;
+    if (!all_plain) {
+      auto chosen = choose_here(choices, asked);
+      if (!chosen) return std::move(chosen).error();
+      asked.known = std::move(*chosen);
+    }
+    asked_.push_back(std::move(asked));
+    return {};
+  }
+
+  bool has_answer() override {
+    return asked_.empty() || asked_.front().known ||
+           cudaEventQuery(done_[asked_.front().slot].get()) != cudaErrorNotReady;
+  }
+
+  Result<std::vector<Chosen>> answer() override {
+    if (asked_.empty()) return invalid("nothing was asked");
+    Asked asked = std::move(asked_.front());
+    asked_.pop_front();
+    if (asked.known) return std::move(*asked.known);
+    return tokens_known(asked);
   }
 
   Result<std::vector<float>> logits(std::int32_t row) override {
@@ -198,13 +230,14 @@ class CudaModel final : public Model {
       to = std::move(*memory);
       return {};
     };
-    const auto rows = static_cast<std::size_t>(options_.step_rows_max);
     if (auto done = on_device(weights_memory_, plan_.weights_bytes, "the weights"); !done) return done;
     if (auto done = on_device(scratch_memory_, plan_.scratch_bytes, "a step"); !done) return done;
     if (auto done = on_device(cache_memory_, plan_.cache_bytes, "the cache"); !done) return done;
     if (auto done = on_host(pinned_inputs_, sizes_.input_bytes, "a step"); !done) return done;
-    if (auto done = on_host(pinned_samples_, rows * sizeof(Sample), "choices"); !done) return done;
-    if (auto done = on_host(pinned_tokens_, 2 * padded_rows() * sizeof(std::int32_t), "tokens"); !done)
+    if (auto done = on_host(pinned_samples_, slots * rows_max() * sizeof(Sample), "choices"); !done)
+      return done;
+    if (auto done = on_host(pinned_tokens_, slots * 2 * padded_rows() * sizeof(std::int32_t), "tokens");
+        !done)
       return done;
     Arena arena(scratch_memory_.get());
     scratch_.emplace(shape_, sizes_, arena);
@@ -214,6 +247,11 @@ class CudaModel final : public Model {
     auto sent = make_event();
     if (!sent) return std::move(sent).error();
     sent_ = std::move(*sent);
+    for (OwnEvent& event : done_) {
+      auto done = make_event();
+      if (!done) return std::move(done).error();
+      event = std::move(*done);
+    }
     return checked(cudaDeviceSynchronize(), "reserving its memory");
   }
 
@@ -284,7 +322,7 @@ class CudaModel final : public Model {
     // The last step's are still on their way if nobody asked for its tokens.
     if (auto done = checked(cudaEventSynchronize(sent_.get()), "sending a step"); !done) return done;
     const std::size_t bytes = pack_step(chunks, counts, block_positions, forward_->tile_tokens(),
-                                        {pinned_inputs_.get(), sizes_.input_bytes});
+                                        {pinned_inputs_.get(), sizes_.input_bytes}, places_);
     auto copied = checked(
         cudaMemcpyAsync(scratch_->inputs, pinned_inputs_.get(), bytes, cudaMemcpyHostToDevice, stream_.get()),
         "sending a step");
@@ -307,10 +345,37 @@ class CudaModel final : public Model {
             .tile_count = counts.tiles,
             .rows = counts.is_plain ? nullptr : numbers(layout.rows()),
             .row_count = counts.rows,
-            .largest = largest()};
+            .largest = scratch_->chosen};
   }
 
   Queue queue() const { return {stream_.get(), options_.overlaps}; }
+
+  struct Asked {
+    std::size_t slot = 0;
+    std::vector<std::int32_t> places;  // where the token of each choice is
+    std::optional<std::vector<Chosen>> known;
+  };
+
+  Result<std::vector<Chosen>> tokens_known(const Asked& asked) {
+    auto done = checked(cudaEventSynchronize(done_[asked.slot].get()), "computing a step");
+    if (!done) return std::move(done).error();
+    std::vector<Chosen> chosen(asked.places.size());
+    for (std::size_t at = 0; at < chosen.size(); ++at)
+      chosen[at].token = tokens_of(asked.slot)[asked.places[at]];
+    return chosen;
+  }
+
+  Result<std::vector<Chosen>> choose_here(std::span<const Choice> choices, const Asked& asked) {
+    auto chosen = tokens_known(asked);
+    if (!chosen) return chosen;
+    for (std::size_t at = 0; at < choices.size(); ++at) {
+      if (is_plain(choices[at])) continue;
+      const auto row = logits(choices[at].row);
+      if (!row) return row.error();
+      (*chosen)[at] = chooser_.choose(*row, choices[at]);
+    }
+    return chosen;
+  }
 
   // Whether all launches of a step were taken.
   Result<> launched() {
@@ -326,10 +391,12 @@ class CudaModel final : public Model {
     return {};
   }
 
-  std::size_t padded_rows() const { return static_cast<std::size_t>(padded(options_.step_rows_max)); }
-  // Written by the device.
-  std::int32_t* largest() const { return reinterpret_cast<std::int32_t*>(pinned_tokens_.get()); }
-  std::int32_t* drawn() const { return largest() + padded_rows(); }
+  std::size_t rows_max() const { return static_cast<std::size_t>(options_.step_rows_max); }
+  std::size_t padded_rows() const { return static_cast<std::size_t>(product_tokens(options_.step_rows_max)); }
+  // Copied there from the device.
+  std::int32_t* tokens_of(std::size_t slot) const {
+    return reinterpret_cast<std::int32_t*>(pinned_tokens_.get()) + slot * 2 * padded_rows();
+  }
 
   model::Shape shape_;
   Options options_;
@@ -354,6 +421,11 @@ class CudaModel final : public Model {
   std::map<std::int32_t, OwnGraph> graphs_;
   Chooser chooser_;
   std::int32_t rows_ = 0;  // of the last step
+  static constexpr std::size_t slots = 2;
+  std::array<OwnEvent, slots> done_;
+  std::size_t asks_ = 0;
+  std::deque<Asked> asked_;           // and not answered
+  std::vector<std::int32_t> places_;  // of the last question
 };
 
 }  // namespace

@@ -63,6 +63,7 @@ Scratch::Scratch(const model::Shape& shape, const StepSizes& step, Arena& arena)
   }
   inputs = arena.take_bytes(step.input_bytes);
   samples = arena.take<Sample>(step.rows);
+  chosen = arena.take<std::int32_t>(2 * rows);
   workspace = arena.take_bytes(product_workspace_bytes);
 }
 

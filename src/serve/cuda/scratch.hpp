@@ -37,6 +37,7 @@ struct Scratch {
   void* expert_out = nullptr;
   std::byte* inputs = nullptr;
   Sample* samples = nullptr;
+  std::int32_t* chosen = nullptr;  // the largest of each row, then what was drawn
   std::byte* workspace = nullptr;
 
   Scratch(const model::Shape& shape, const StepSizes& sizes, Arena& arena);

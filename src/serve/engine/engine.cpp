@@ -33,6 +33,9 @@ struct Engine::Shared {
   void run();
   bool take_orders();
   void compute();
+  Result<> begin(const Plan& plan);
+  bool has_orders();
+  void finish_step(Result<std::vector<Chosen>> chosen);
   void deliver(std::vector<Piece> pieces);
   void publish();
 
@@ -140,12 +143,41 @@ bool Engine::Shared::take_orders() {
   return !stops;
 }
 
+// A step, and while it is computed the next one is planned and given to a model that works ahead, as long as
+// nobody has come or gone.
 void Engine::Shared::compute() {
-  const Plan& plan = batch.plan();
-  if (plan.empty()) return;
-  auto computed = model->step(plan.chunks);
-  auto chosen =
-      computed ? model->choose(plan.choices) : Result<std::vector<Chosen>>(std::move(computed).error());
+  const Plan* plan = &batch.plan();
+  if (plan->empty()) return;
+  if (!model->works_ahead()) {
+    auto computed = model->step(plan->chunks);
+    finish_step(computed ? model->choose(plan->choices)
+                         : Result<std::vector<Chosen>>(std::move(computed).error()));
+    return;
+  }
+  auto begun = begin(*plan);
+  while (plan != nullptr) {
+    const Plan* next = begun && !has_orders() ? batch.plan_ahead() : nullptr;
+    auto next_begun = next != nullptr ? begin(*next) : Result<>();
+    auto chosen = begun ? model->answer() : Result<std::vector<Chosen>>(std::move(begun).error());
+    const bool is_lost = !chosen && next != nullptr;
+    if (is_lost && next_begun) static_cast<void>(model->answer());  // of what nobody waits for any more
+    finish_step(std::move(chosen));
+    plan = is_lost ? nullptr : next;
+    begun = std::move(next_begun);
+  }
+}
+
+Result<> Engine::Shared::begin(const Plan& plan) {
+  if (auto given = model->step(plan.chunks); !given) return given;
+  return model->ask(plan.choices);
+}
+
+bool Engine::Shared::has_orders() {
+  const std::scoped_lock lock(mutex);
+  return !submitted.empty() || !cancelled.empty() || stopping;
+}
+
+void Engine::Shared::finish_step(Result<std::vector<Chosen>> chosen) {
   failing = !chosen;
   if (failing) ++model_failures;
   auto pieces = chosen ? batch.take(*chosen) : batch.fail(chosen.error().text());

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <deque>
 #include <future>
 #include <map>
 #include <mutex>
@@ -42,6 +43,44 @@ class ToyModel final : public Model {
   std::shared_ptr<std::atomic<int>> failures_;
 };
 
+// Gives a step back only when the next has been given, or nobody gives one.
+class AheadModel final : public Model {
+ public:
+  explicit AheadModel(std::shared_ptr<std::atomic<int>> ahead, int fails_at = -1)
+      : toy_(limits_of_toys), ahead_(std::move(ahead)), fails_at_(fails_at) {}
+  const Limits& limits() const override { return toy_.limits(); }
+  Result<> step(std::span<const Chunk> chunks) override {
+    if (!answers_.empty()) ++*ahead_;
+    toy_.step(chunks);
+    return {};
+  }
+  Result<std::vector<Chosen>> choose(std::span<const Choice>) override { return failed("it is asked ahead"); }
+  bool works_ahead() const override { return true; }
+  Result<> ask(std::span<const Choice> choices) override {
+    EXPECT_LT(answers_.size(), 2U);
+    answers_.push_back(toy_.choose(choices));
+    return {};
+  }
+  Result<std::vector<Chosen>> answer() override {
+    if (answers_.empty()) return failed("nothing was asked");
+    auto first = std::move(answers_.front());
+    answers_.pop_front();
+    if (fails_at_ >= 0 && ahead_->load() >= fails_at_) {
+      fails_at_ = -1;
+      return failed("the device is gone");
+    }
+    return first;
+  }
+  Result<std::vector<float>> logits(std::int32_t row) override { return toy_.logits(row); }
+  std::string describe() const override { return "a toy that is ahead"; }
+
+ private:
+  Toy toy_;
+  std::shared_ptr<std::atomic<int>> ahead_;
+  int fails_at_;
+  std::deque<std::vector<Chosen>> answers_;
+};
+
 // What came of the answers of one request.
 struct Answers {
   std::map<std::int32_t, std::vector<Token>> tokens;
@@ -66,6 +105,46 @@ Request request(Token first, std::int32_t tokens_max) {
       .key = "key" + std::to_string(first % 3), .prompt = {first, 1, 2, 3, 4, 5}, .tokens_max = tokens_max};
   made.sampling = {.temperature = 0.7F, .seed = at(first)};
   return made;
+}
+
+TEST(Engine, AModelThatWorksAheadAnswersTheSame) {
+  const auto ahead = std::make_shared<std::atomic<int>>(0);
+  Engine one(std::make_unique<ToyModel>(), {.sequences_max = 1}, toy_bytes);
+  Engine other(std::make_unique<AheadModel>(ahead), {}, toy_bytes);
+  std::map<Token, Answers> expected;
+  std::map<Token, Answers> got;
+  for (Token first = 0; first < 24; ++first) {
+    Request asked = request(first, 5 + first);
+    if (first % 5 == 0) asked.stop_ids = {3, 4, 9};
+    ASSERT_TRUE(one.submit(asked, expected[first].receiver(1)).ok());
+    ASSERT_TRUE(other.submit(asked, got[first].receiver(1)).ok());
+  }
+  for (Token first = 0; first < 24; ++first) {
+    expected[first].wait();
+    got[first].wait();
+    EXPECT_EQ(got[first].tokens, expected[first].tokens) << first;
+    EXPECT_EQ(got[first].finish, expected[first].finish) << first;
+  }
+  EXPECT_GT(ahead->load(), 0);
+  EXPECT_EQ(other.counts().batch.blocks_used, 0);
+}
+
+// The step that was given meanwhile is nobody's any more, and its answer is not taken for another's.
+TEST(Engine, AModelThatFailsWhileItIsAheadIsUsedAgain) {
+  const auto ahead = std::make_shared<std::atomic<int>>(0);
+  Engine engine(std::make_unique<AheadModel>(ahead, 3), {}, toy_bytes);
+  Answers lost;
+  ASSERT_TRUE(engine.submit(request(1, 30), lost.receiver(1)).ok());
+  lost.wait();
+  EXPECT_EQ(lost.finish[0], Finish::failed);
+  Engine reference(std::make_unique<ToyModel>(), {}, toy_bytes);
+  Answers expected;
+  Answers got;
+  ASSERT_TRUE(reference.submit(request(2, 30), expected.receiver(1)).ok());
+  ASSERT_TRUE(engine.submit(request(2, 30), got.receiver(1)).ok());
+  expected.wait();
+  got.wait();
+  EXPECT_EQ(got.tokens, expected.tokens);
 }
 
 TEST(Engine, AnswersManyAtOnceAsEachAlone) {

@@ -15,6 +15,7 @@ Result<> check_chunk(const Chunk& chunk, const Limits& limits) {
     const BlockId block = chunk.blocks[static_cast<std::size_t>(at)];
     if (block < 0 || block >= limits.blocks) return invalid("there is no block " + std::to_string(block));
   }
+  if (chunk.follows >= 0 && count != 1) return invalid("one token follows a choice, and no more");
   for (const Token token : chunk.tokens) {
     if (token < 0 || token >= limits.vocabulary) return invalid("there is no token " + std::to_string(token));
   }

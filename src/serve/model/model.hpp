@@ -29,6 +29,19 @@ class Model {
   // The numbers of a row themselves, for tests and comparisons.
   virtual Result<std::vector<float>> logits(std::int32_t row) = 0;
 
+  // Of a model that works ahead two steps may be under way: the second is given while the first is computed,
+  // and its chunks may follow choices that are not answered yet.
+  //
+  //   step, ask, step (follows), ask, answer, step (follows), ask, answer, … answer
+  //
+  // choose() is ask() and answer(). Answers come in the order of the questions; a question that was refused
+  // has none. What is asked for a step that others follow is_plain().
+  virtual bool works_ahead() const { return false; }
+  virtual Result<> ask(std::span<const Choice>) { return invalid("this model does not work ahead"); }
+  // Whether answer() would not wait.
+  virtual bool has_answer() { return true; }
+  virtual Result<std::vector<Chosen>> answer() { return invalid("nothing was asked"); }
+
   // What a person is told at the start: "cpu, avx512, int8 weights, 1.1 GB".
   virtual std::string describe() const = 0;
 };

@@ -1,5 +1,6 @@
 #include "serve/remote/channel.hpp"
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -46,6 +47,11 @@ Result<bool> Channel::fill(std::string& bytes) const {
     got += static_cast<std::size_t>(count);
   }
   return true;
+}
+
+bool Channel::has_message() const {
+  pollfd entry{.fd = socket_.get(), .events = POLLIN, .revents = 0};
+  return ::poll(&entry, 1, 0) > 0;
 }
 
 Result<std::optional<Message>> Channel::receive() const {

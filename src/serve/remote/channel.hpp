@@ -22,6 +22,8 @@ class Channel {
   explicit Channel(files::FileDescriptor socket) : socket_(std::move(socket)) {}
 
   Result<> send(Word word, std::string_view bytes) const;
+  // Whether receive() would not wait for the beginning of something.
+  bool has_message() const;
   // Nothing: the other side has gone.
   Result<std::optional<Message>> receive() const;
 

@@ -108,7 +108,7 @@ struct PlainChoice {
   std::uint32_t hidden = 0;
 };
 
-constexpr std::size_t chunk_bytes_min = 32;
+constexpr std::size_t chunk_bytes_min = 36;
 constexpr std::size_t chosen_bytes_min = 24;
 
 }  // namespace
@@ -116,6 +116,7 @@ constexpr std::size_t chosen_bytes_min = 24;
 std::string encode(const Ready& ready) {
   Writer writer;
   writer.put(ready.limits);
+  writer.put(static_cast<std::uint32_t>(ready.works_ahead ? 1 : 0));
   writer.put_text(ready.about);
   return writer.take();
 }
@@ -127,6 +128,7 @@ std::string encode(std::span<const Chunk> chunks) {
     writer.put(chunk.first);
     writer.put(chunk.rows);
     writer.put(chunk.adapter);
+    writer.put(chunk.follows);
     writer.put_list(chunk.tokens);
     writer.put_list(chunk.blocks);
   }
@@ -184,6 +186,7 @@ Result<Ready> decode_ready(std::string_view bytes) {
   Reader reader(bytes);
   Ready ready;
   ready.limits = reader.get<Limits>();
+  ready.works_ahead = reader.get<std::uint32_t>() == 1;
   ready.about = reader.get_text();
   if (auto end = reader.end(); !end) return std::move(end).error();
   const Limits& limits = ready.limits;
@@ -201,6 +204,7 @@ Result<StepMemory> decode_step(std::string_view bytes) {
     chunk.first = reader.get<std::int64_t>();
     chunk.rows = reader.get<std::int32_t>();
     chunk.adapter = reader.get<std::int32_t>();
+    chunk.follows = reader.get<std::int32_t>();
     chunk.tokens = step.tokens.emplace_back(reader.get_list<Token>());
     chunk.blocks = step.blocks.emplace_back(reader.get_list<BlockId>());
   }

@@ -34,6 +34,7 @@ struct FrameHead {
 
 struct Ready {
   Limits limits;
+  bool works_ahead = false;
   std::string about;
 };
 

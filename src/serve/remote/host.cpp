@@ -1,4 +1,5 @@
 // The worker's end of a model in another process.
+#include <deque>
 #include <optional>
 
 #include "serve/remote/channel.hpp"
@@ -7,15 +8,25 @@
 namespace tutti::serve::remote {
 namespace {
 
+using Answer = Result<std::vector<Chosen>>;
+
 class Host {
  public:
   Host(Channel channel, std::unique_ptr<Model> model)
       : channel_(std::move(channel)), model_(std::move(model)) {}
 
   Result<> run() {
-    if (auto told = channel_.send(Word::ready, encode(Ready{model_->limits(), model_->describe()})); !told)
+    if (auto told = channel_.send(Word::ready,
+                                  encode(Ready{model_->limits(), model_->works_ahead(), model_->describe()}));
+        !told)
       return told;
     for (;;) {
+      // What is answered goes out first. A model that works ahead may be given more while it computes.
+      if (!asked_.empty() && (asked_.front().has_value() || model_->has_answer())) {
+        if (auto told = tell_first(); !told) return told;
+        continue;
+      }
+      if (!asked_.empty() && !channel_.has_message()) continue;
       auto message = channel_.receive();
       if (!message) return std::move(message).error();
       if (!*message) return {};
@@ -30,11 +41,8 @@ class Host {
         step_problem_.reset();
         if (auto done = step(message.bytes); !done) step_problem_ = std::move(done).error();
         return {};
-      case Word::choose: {
-        const auto chosen = choose(message.bytes);
-        return chosen ? channel_.send(Word::chosen, encode(std::span<const Chosen>(*chosen)))
-                      : channel_.send(Word::failed, encode(chosen.error()));
-      }
+      case Word::choose:
+        return take_question(message.bytes);
       case Word::row: {
         const auto row = logits(message.bytes);
         return row ? channel_.send(Word::logits, encode(std::span<const float>(*row)))
@@ -55,7 +63,28 @@ class Host {
     return model_->step(memory->chunks);
   }
 
-  Result<std::vector<Chosen>> choose(std::string_view bytes) {
+  Result<> take_question(std::string_view bytes) {
+    if (asked_.size() == 2) return failed("tutti has asked for a third step before it knows the first");
+    auto memory = choices_of(bytes);
+    if (!memory) {
+      asked_.emplace_back(std::move(memory).error());
+    } else if (model_->works_ahead()) {
+      auto asked = model_->ask(memory->choices);
+      asked_.push_back(asked ? std::nullopt : std::optional<Answer>(std::move(asked).error()));
+    } else {
+      asked_.emplace_back(model_->choose(memory->choices));
+    }
+    return {};
+  }
+
+  Result<> tell_first() {
+    const Answer answer = asked_.front() ? std::move(*asked_.front()) : model_->answer();
+    asked_.pop_front();
+    return answer ? channel_.send(Word::chosen, encode(std::span<const Chosen>(*answer)))
+                  : channel_.send(Word::failed, encode(answer.error()));
+  }
+
+  Result<ChoiceMemory> choices_of(std::string_view bytes) {
     if (step_problem_) return *step_problem_;
     auto memory = decode_choices(bytes);
     if (!memory) return std::move(memory).error();
@@ -64,7 +93,7 @@ class Host {
       if (!choice.allowed.empty() && choice.allowed.size() != words)
         return failed("a mask is not as long as the vocabulary");
     }
-    return model_->choose(memory->choices);
+    return memory;
   }
 
   Result<std::vector<float>> logits(std::string_view bytes) {
@@ -77,6 +106,8 @@ class Host {
   Channel channel_;
   std::unique_ptr<Model> model_;
   std::optional<Error> step_problem_;  // of the last step, told with the next answer
+  // Questions whose answers were not told, the oldest first; nothing: the model is at it.
+  std::deque<std::optional<Answer>> asked_;
 };
 
 }  // namespace

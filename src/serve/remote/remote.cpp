@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <deque>
 #include <optional>
 
 #include "serve/remote/channel.hpp"
@@ -46,12 +47,27 @@ class RemoteModel final : public Model {
   Result<> step(std::span<const Chunk> chunks) override { return send(Word::step, encode(chunks)); }
 
   Result<std::vector<Chosen>> choose(std::span<const Choice> choices) override {
-    if (auto sent = send(Word::choose, encode(choices)); !sent) return std::move(sent).error();
+    if (auto asked = ask(choices); !asked) return std::move(asked).error();
+    return answer();
+  }
+
+  bool works_ahead() const override { return ready_.works_ahead; }
+
+  Result<> ask(std::span<const Choice> choices) override {
+    if (auto sent = send(Word::choose, encode(choices)); !sent) return sent;
+    asked_.push_back(choices.size());
+    return {};
+  }
+
+  Result<std::vector<Chosen>> answer() override {
+    if (asked_.empty()) return invalid("nothing was asked");
+    const std::size_t count = asked_.front();
+    asked_.pop_front();
     auto bytes = answer(Word::chosen);
     if (!bytes) return std::move(bytes).error();
     auto chosen = decode_chosen(*bytes);
     if (!chosen) return std::move(chosen).error();
-    if (chosen->size() != choices.size()) return failed("the worker has chosen too few tokens or too many");
+    if (chosen->size() != count) return failed("the worker has chosen too few tokens or too many");
     for (const Chosen& each : *chosen) {
       if (each.token < 0 || each.token >= ready_.limits.vocabulary)
         return failed("the worker has chosen a token that is not in the vocabulary");
@@ -86,6 +102,7 @@ class RemoteModel final : public Model {
 
   Error gone() {
     channel_.reset();
+    asked_.clear();
     if (worker_ > 0) {
       kill(worker_, SIGKILL);
       int status = 0;
@@ -99,6 +116,7 @@ class RemoteModel final : public Model {
   pid_t worker_;
   std::optional<Channel> channel_;
   Ready ready_;
+  std::deque<std::size_t> asked_;  // choices of each question that was not answered
   std::string why_;
 };
 

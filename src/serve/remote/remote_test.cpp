@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <deque>
 #include <thread>
 
 #include "base/prng.hpp"
@@ -35,6 +36,37 @@ class ToyBehind final : public Model {
 
  private:
   Toy toy_{toy_limits};
+};
+
+// The same, ahead: an answer is ready when somebody looks for the third time.
+class AheadBehind final : public Model {
+ public:
+  const Limits& limits() const override { return toy_.limits(); }
+  Result<> step(std::span<const Chunk> chunks) override {
+    if (chunks.empty()) return invalid("there is nothing to do").remedy("give it something");
+    toy_.step(chunks);
+    return {};
+  }
+  Result<std::vector<Chosen>> choose(std::span<const Choice>) override { return failed("it is asked ahead"); }
+  bool works_ahead() const override { return true; }
+  Result<> ask(std::span<const Choice> choices) override {
+    answers_.push_back(toy_.choose(choices));
+    looks_ = 0;
+    return {};
+  }
+  bool has_answer() override { return ++looks_ >= 3; }
+  Result<std::vector<Chosen>> answer() override {
+    auto first = std::move(answers_.front());
+    answers_.pop_front();
+    return first;
+  }
+  Result<std::vector<float>> logits(std::int32_t row) override { return toy_.logits(row); }
+  std::string describe() const override { return "a toy"; }
+
+ private:
+  Toy toy_{toy_limits};
+  std::deque<std::vector<Chosen>> answers_;
+  int looks_ = 0;
 };
 
 // Both ends in this process.
@@ -124,6 +156,50 @@ TEST_F(RemoteTest, AMaskOfAnotherVocabularyIsRefused) {
   EXPECT_EQ(ask(Word::choose, encode(std::span<const Choice>(&choice, 1))).word, Word::failed);
 }
 
+// Two steps are given before the first is answered; the second one fails, a third is fine again.
+TEST(Remote, AModelThatWorksAheadIsAnsweredInOrder) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  std::optional<Channel> own{files::FileDescriptor(ends[0])};
+  std::thread host([descriptor = ends[1]] {
+    EXPECT_TRUE(host_model(descriptor,
+                           [] { return Result<std::unique_ptr<Model>>(std::make_unique<AheadBehind>()); }));
+  });
+  const auto receive = [&] {
+    auto message = own->receive();
+    EXPECT_TRUE(message && *message);
+    return **message;
+  };
+  EXPECT_TRUE(decode_ready(receive().bytes)->works_ahead);
+  const std::vector<Token> tokens{1, 2, 3};
+  const std::vector<Token> unknown{0};
+  const std::vector<BlockId> blocks{3, 1};
+  const Choice choice;
+  Chunk chunk{.tokens = tokens, .blocks = blocks, .rows = 1};
+  Toy here(toy_limits);
+  std::vector<Token> expected;
+  const auto give = [&](std::span<const Chunk> chunks) {
+    ASSERT_TRUE(own->send(Word::step, encode(chunks)));
+    ASSERT_TRUE(own->send(Word::choose, encode(std::span<const Choice>(&choice, 1))));
+    if (chunks.empty()) return;
+    here.step(chunks);
+    expected.push_back(here.choose({&choice, 1}).front().token);
+  };
+  const auto token_told = [&] { return decode_chosen(receive().bytes)->front().token; };
+  give({&chunk, 1});
+  chunk = {.tokens = unknown, .first = 3, .blocks = blocks, .rows = 1, .follows = 0};
+  give({&chunk, 1});
+  EXPECT_EQ(token_told(), expected[0]);
+  give({});
+  EXPECT_EQ(token_told(), expected[1]);
+  EXPECT_EQ(receive().word, Word::failed);
+  chunk.first = 4;
+  give({&chunk, 1});
+  EXPECT_EQ(token_told(), expected[2]);
+  own.reset();
+  host.join();
+}
+
 TEST(Remote, AModelThatIsNotThereIsToldWhy) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
@@ -144,7 +220,7 @@ TEST(Remote, AProgramThatIsNoWorkerIsAnError) {
 
 // A script that says it is ready, and dies of what it is asked.
 TEST(Remote, AWorkerThatDiesIsAnErrorAndNotTheEnd) {
-  const std::string ready = encode(Ready{toy_limits, "a mortal"});
+  const std::string ready = encode(Ready{toy_limits, false, "a mortal"});
   const FrameHead head{Word::ready, static_cast<std::uint32_t>(ready.size())};
   std::string bytes(reinterpret_cast<const char*>(&head), sizeof head);
   bytes += ready;

@@ -30,6 +30,9 @@ struct Chunk {
   std::span<const BlockId> blocks;  // of the sequence: the n-th holds the positions from n * block_tokens on
   std::int32_t rows = 0;            // logits are wanted after each of the last so many tokens
   std::int32_t adapter = 0;         // 0: the model as it is
+  // Its one token is what this choice of the step before comes to, which nobody knows yet; -1: its tokens are
+  // known. Only for models that work ahead.
+  std::int32_t follows = -1;
 };
 
 // How a token is chosen from a row of logits. Everything that it depends on is in here, so that the same
@@ -57,6 +60,12 @@ struct Choice {
   std::int32_t logprobs = -1;  // of so many of the likeliest tokens; -1: none, not even of the chosen one
   bool hidden = false;         // what the model knows there is wanted, too: the numbers that the head reads
 };
+
+// Whether it can be made where the logits are, by the numbers in front alone.
+inline bool is_plain(const Choice& choice) {
+  return choice.biases.empty() && choice.seen.empty() && choice.allowed.empty() && choice.logprobs < 0 &&
+         !choice.hidden;
+}
 
 struct Logprob {
   Token token = 0;

@@ -164,7 +164,8 @@ __device__ inline float weight_of(float largest, float of_all) {
   return largest == -INFINITY ? 0.0F : power_of_2(largest - of_all);
 }
 
-template <int size, int warps>
+// `ahead`: blocks that a warp has under way.
+template <int size, int warps, int ahead>
 __global__ void __launch_bounds__(warps* warp) decode_kernel(Decode job) {
   __shared__ union {
     alignas(16) Bf16 queries[tile_heads][size + 8];
@@ -177,9 +178,9 @@ __global__ void __launch_bounds__(warps* warp) decode_kernel(Decode job) {
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % warp;
   const int own_warp = thread / warp;
-  const std::int64_t token = blockIdx.z;
-  const int theirs = static_cast<int>(blockIdx.y) / job.head_tiles;
-  const int head_tile = static_cast<int>(blockIdx.y) % job.head_tiles;
+  const std::int64_t token = blockIdx.y;
+  const int theirs = static_cast<int>(blockIdx.x) / job.head_tiles;
+  const int head_tile = static_cast<int>(blockIdx.x) % job.head_tiles;
   const int group = turn.heads / turn.kv_heads;
   const int first_head = theirs * group + head_tile * tile_heads;
   const int heads = min(tile_heads, group - head_tile * tile_heads);
@@ -190,8 +191,9 @@ __global__ void __launch_bounds__(warps* warp) decode_kernel(Decode job) {
   const int begin = attention.window > 0 ? max(0, end - attention.window) : 0;
   const int first_block = begin / block_positions;
   const int blocks = (end + block_positions - 1) / block_positions - first_block;
-  const int splits = max(1, min(static_cast<int>(gridDim.x), blocks / split_blocks_min));
-  const int split = static_cast<int>(blockIdx.x);
+  const auto splits_max = static_cast<int>(gridDim.z);
+  const int splits = max(1, min(splits_max, blocks / split_blocks_min));
+  const auto split = static_cast<int>(blockIdx.z);  // those that are not needed come last
   if (split >= splits || position < 0) {
     wait_for_earlier();  // who comes behind this kernel takes what came before it for ended
     for (int at = thread; at < heads * size && split == 0; at += warps * warp) out[at] = Bf16(0.0F);
@@ -202,35 +204,60 @@ __global__ void __launch_bounds__(warps* warp) decode_kernel(Decode job) {
   const int to = min(first_block + blocks, from + each);
 
   const int* const table = attention.tokens.tables + __ldcg(attention.tokens.table_at + token);
-  // Two blocks are under way, each into registers of its own: none is moved, because a move would wait for
-  // it. Blocks of earlier steps are fetched before the kernel before this one has ended.
+  // Which blocks the warp reads: those of its next 32, a lane each, so that no fetch waits for a place.
+  int at = from + own_warp;
+  int known_from = at;
+  const auto look_up = [&](int first) {
+    const int place = first + lane * warps;
+    return place < to ? __ldcg(table + place) : 0;
+  };
+  int known = look_up(known_from);
+  int known_next = look_up(known_from + warp * warps);
+  // Each block that is under way has registers of its own: none is moved, because a move would wait for it.
+  // Blocks of earlier steps are fetched before the kernel before this one has ended.
   const int own_block = position / block_positions;
   const auto fetch_at = [&](Block<size>& block, int place) {
+    const int which = (place - known_from) / warps;  // up to 63
+    const int own = __shfl_sync(all_lanes, which < warp ? known : known_next, which % warp);
     if (place >= to) return;
-    fetch(block, keys_at<Bf16>(attention.cache, __ldcg(table + place), theirs), end - place * block_positions,
-          lane);
+    fetch(block, keys_at<Bf16>(attention.cache, own, theirs), end - place * block_positions, lane);
   };
-  int at = from + own_warp;
-  Block<size> even;
-  Block<size> odd;
-  if (at < own_block) fetch_at(even, at);
-  if (at + warps < own_block) fetch_at(odd, at + warps);
+  Block<size> under_way[ahead];
+#pragma unroll
+  for (int i = 0; i < ahead; ++i) {
+    if (at + i * warps < own_block) fetch_at(under_way[i], at + i * warps);
+  }
   wait_for_earlier();
 
   const Bf16* const row = static_cast<const Bf16*>(attention.qkv) + token * turn.stride;
-  for (int head = own_warp; head < tile_heads; head += warps) {
-    HeadPairs<size / 64> pairs{};
-    if (head < heads)
-      pairs = turned<size / 64>(turn, row + (first_head + head) * size, first_head + head, token, lane);
-    write_pairs(shared.queries[head], pairs, size, lane);
+  constexpr int lanes = size / 8;  // of a head
+  constexpr int heads_at_once = warps * warp / lanes;
+  const int part_at = lane % lanes * 4;
+#pragma unroll
+  for (int i = 0; i < (tile_heads + heads_at_once - 1) / heads_at_once; ++i) {
+    const int head = i * heads_at_once + thread / lanes;
+    if (i * heads_at_once + own_warp * (warp / lanes) >= tile_heads) break;  // all of the warp
+    HeadPart part{make_float4(0, 0, 0, 0), make_float4(0, 0, 0, 0)};
+    // All lanes of a warp go along, and what is no head's is put to zero.
+    if (i * heads_at_once + own_warp * (warp / lanes) < heads) {
+      part = turned_part<size>(turn, row, first_head + min(head, heads - 1), token, part_at);
+      if (head >= heads) part = {make_float4(0, 0, 0, 0), make_float4(0, 0, 0, 0)};
+    }
+    write4(&shared.queries[head][part_at], part.first);
+    write4(&shared.queries[head][size / 2 + part_at], part.second);
   }
   // Whoever reads the last block brings the token's own keys and values. Of several tiles of heads all write
   // the same.
-  if (to == first_block + blocks && own_warp < 2) {
-    const int head = turn.heads + own_warp * turn.kv_heads + theirs;
-    const auto pairs = turned<size / 64>(turn, row + head * size, head, token, lane);
-    Bf16* const keys = keys_at<Bf16>(attention.cache, __ldcg(table + own_block), theirs);
-    write_pairs(keys + (own_warp * block_positions + position % block_positions) * size, pairs, size, lane);
+  if (to == first_block + blocks && own_warp == warps - 1) {
+    const int which = lane / lanes % 2;
+    const int head = turn.heads + which * turn.kv_heads + theirs;
+    const HeadPart part = turned_part<size>(turn, row, head, token, part_at);
+    Bf16* const keys = keys_at<Bf16>(attention.cache, __ldcg(table + own_block), theirs) +
+                       (which * block_positions + position % block_positions) * size;
+    if (lane / lanes < 2) {
+      write4(keys + part_at, part.first);
+      write4(keys + size / 2 + part_at, part.second);
+    }
   }
   __syncthreads();
   uint4 queries[2][size / 32];
@@ -241,24 +268,31 @@ __global__ void __launch_bounds__(warps* warp) decode_kernel(Decode job) {
   }
   __syncthreads();  // the parts lie where the queries were
 
-  if (at >= own_block) fetch_at(even, at);
-  if (at + warps >= own_block) fetch_at(odd, at + warps);
+#pragma unroll
+  for (int i = 0; i < ahead; ++i) {
+    if (at + i * warps >= own_block) fetch_at(under_way[i], at + i * warps);
+  }
 
   const float scale = rsqrtf(static_cast<float>(size)) * 1.44269504F;
   Found<size> found;
-  const auto take_block = [&](Block<size>& block) {
-    attend_block(found, block, queries, scale, at * block_positions, begin, end, lane);
-    fetch_at(block, at + 2 * warps);
-    at += warps;
-  };
   while (at < to) {
-    take_block(even);
-    if (at < to) take_block(odd);
+#pragma unroll
+    for (int i = 0; i < ahead; ++i) {
+      if (at >= to) break;
+      attend_block(found, under_way[i], queries, scale, at * block_positions, begin, end, lane);
+      fetch_at(under_way[i], at + ahead * warps);
+      at += warps;
+    }
+    if (at - known_from >= warp * warps) {
+      known_from += warp * warps;
+      known = known_next;
+      known_next = look_up(known_from + warp * warps);
+    }
   }
   leave(shared.parts[own_warp], found, lane);
   __syncthreads();
 
-  const std::int64_t slot = (token * turn.heads + first_head) * gridDim.x;
+  const std::int64_t slot = (token * turn.heads + first_head) * splits_max;
   for (int number = thread; number < heads * size; number += warps * warp) {
     const int head = number / size;
     float largest = -INFINITY;
@@ -276,8 +310,8 @@ __global__ void __launch_bounds__(warps* warp) decode_kernel(Decode job) {
       out[number] = static_cast<Bf16>(sum / total);
       continue;
     }
-    float* const partial =
-        job.splits.partial + (slot + static_cast<std::int64_t>(head) * gridDim.x + split) * part_floats<size>;
+    float* const partial = job.splits.partial +
+                           (slot + static_cast<std::int64_t>(head) * splits_max + split) * part_floats<size>;
     partial[number % size] = sum;
     if (number % size == 0) {
       partial[size] = largest;
@@ -297,7 +331,7 @@ __global__ void __launch_bounds__(warps* warp) decode_kernel(Decode job) {
   for (int number = thread; number < heads * size; number += warps * warp) {
     const int head = number / size;
     const float* const partials =
-        job.splits.partial + (slot + static_cast<std::int64_t>(head) * gridDim.x) * part_floats<size>;
+        job.splits.partial + (slot + static_cast<std::int64_t>(head) * splits_max) * part_floats<size>;
     float largest = -INFINITY;
     for (int i = 0; i < splits; ++i)
       largest = fmaxf(largest, __ldcg(partials + i * part_floats<size> + size));
@@ -323,15 +357,16 @@ void attend_one(const Attention& attention, const Splits& splits, const Queue& q
   const Turn& turn = attention.turn;
   const int head_tiles = (turn.heads / turn.kv_heads + tile_heads - 1) / tile_heads;
   const Decode job{attention, splits, head_tiles};
-  const dim3 grid(static_cast<unsigned>(splits.splits), static_cast<unsigned>(turn.kv_heads * head_tiles),
-                  static_cast<unsigned>(splits.rows));
-  // With few sequences their time counts, with many the room that each takes.
+  const dim3 grid(static_cast<unsigned>(turn.kv_heads * head_tiles), static_cast<unsigned>(splits.rows),
+                  static_cast<unsigned>(splits.splits));
   if (turn.head_size == 128) {
-    launch(decode_kernel<128, 4>, grid, 4 * warp, 0, queue, job);
+    launch(decode_kernel<128, 4, 2>, grid, 4 * warp, 0, queue, job);
+  } else if (splits.by_one_warp) {
+    launch(decode_kernel<64, 1, 4>, grid, warp, 0, queue, job);
   } else if (splits.rows <= decode_few_rows) {
-    launch(decode_kernel<64, 8>, grid, 8 * warp, 0, queue, job);
+    launch(decode_kernel<64, 8, 2>, grid, 8 * warp, 0, queue, job);
   } else {
-    launch(decode_kernel<64, 4>, grid, 4 * warp, 0, queue, job);
+    launch(decode_kernel<64, 4, 2>, grid, 4 * warp, 0, queue, job);
   }
 }
 

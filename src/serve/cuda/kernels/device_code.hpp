@@ -47,6 +47,36 @@ __device__ inline void write4(Bf16* data, float4 values) {
   *reinterpret_cast<uint2*>(data) = make_uint2(pair_of(values.x, values.y), pair_of(values.z, values.w));
 }
 
+// Eight at once: a whole line of a warp's reads is 512 bytes of bf16.
+struct Eight {
+  float4 low;
+  float4 high;
+};
+__device__ inline Eight read8(const float* data) { return {read4(data), read4(data + 4)}; }
+__device__ inline Eight read8(const Bf16* data) {
+  const uint4 words = *reinterpret_cast<const uint4*>(data);
+  return {make_float4(low_of(words.x), high_of(words.x), low_of(words.y), high_of(words.y)),
+          make_float4(low_of(words.z), high_of(words.z), low_of(words.w), high_of(words.w))};
+}
+__device__ inline void write8(float* data, const Eight& values) {
+  write4(data, values.low);
+  write4(data + 4, values.high);
+}
+__device__ inline void write8(Bf16* data, const Eight& values) {
+  *reinterpret_cast<uint4*>(data) =
+      make_uint4(pair_of(values.low.x, values.low.y), pair_of(values.low.z, values.low.w),
+                 pair_of(values.high.x, values.high.y), pair_of(values.high.z, values.high.w));
+}
+
+__device__ inline float4 sum_of(float4 a, float4 b) {
+  return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+
+__device__ inline float4 product_of(float4 a, float4 b, float c) {
+  return make_float4(a.x * b.x * c, a.y * b.y * c, a.z * b.z * c, a.w * b.w * c);
+}
+__device__ inline float square_of(float4 a) { return a.x * a.x + a.y * a.y + a.z * a.z + a.w * a.w; }
+
 __device__ inline float bent(Activation activation, float x) {
   switch (activation) {
     case Activation::none:
@@ -159,6 +189,46 @@ __device__ void write_pairs(T* to, const HeadPairs<pairs_max>& pairs, int head_s
     to[at] = static_cast<T>(pairs.first[i]);
     if (at + half < head_size) to[at + half] = static_cast<T>(pairs.second[i]);
   }
+}
+
+// The same for heads of 64 or 128, by size / 8 lanes: of the head each has four numbers from `at` on, and the
+// four that are turned with them. All lanes of the warp call it. `row`: of qkv.
+struct HeadPart {
+  float4 first;
+  float4 second;
+};
+template <int size>
+__device__ HeadPart turned_part(const Turn& turn, const Bf16* row, int head, std::int64_t token, int at) {
+  constexpr int half = size / 2;
+  constexpr int lanes = size / 8;
+  const bool is_value = head >= turn.heads + turn.kv_heads;
+  HeadPart part{read4(row + head * size + at), read4(row + head * size + half + at)};
+  const bool turns = turn.cosines != nullptr && !is_value;
+  const float4 zero = make_float4(0, 0, 0, 0);
+  const float4 c = turns ? read4(turn.cosines + token * half + at) : zero;
+  const float4 s = turns ? read4(turn.sines + token * half + at) : zero;
+  if (turn.bias != nullptr) {
+    part.first = sum_of(part.first, read4(turn.bias + head * size + at));
+    part.second = sum_of(part.second, read4(turn.bias + head * size + half + at));
+  }
+  if (turn.query_norm != nullptr || turn.key_norm != nullptr) {
+    float squares = square_of(part.first) + square_of(part.second);
+#pragma unroll
+    for (int step = lanes / 2; step > 0; step /= 2) squares += __shfl_xor_sync(all_lanes, squares, step);
+    const float* const scale = head < turn.heads ? turn.query_norm : turn.key_norm;
+    if (scale != nullptr && !is_value) {
+      const float inverse = rsqrtf(squares / static_cast<float>(size) + turn.epsilon);
+      part.first = product_of(part.first, read4(scale + at), inverse);
+      part.second = product_of(part.second, read4(scale + half + at), inverse);
+    }
+  }
+  if (!turns) return part;
+  const float4 x = part.first;
+  const float4 y = part.second;
+  return {
+      make_float4(x.x * c.x - y.x * s.x, x.y * c.y - y.y * s.y, x.z * c.z - y.z * s.z, x.w * c.w - y.w * s.w),
+      make_float4(y.x * c.x + x.x * s.x, y.y * c.y + x.y * s.y, y.z * c.z + x.z * s.z,
+                  y.w * c.w + x.w * s.w)};
 }
 
 // The place of a position's keys of one head; its values are block_positions · head_size behind.

@@ -11,7 +11,8 @@ __global__ void __launch_bounds__(embed_threads) embed_kernel(Embed embed) {
   wait_for_earlier();
   let_next_start();
   const std::int64_t row = blockIdx.x;
-  const std::int64_t token = embed.tokens.token[row];
+  const int known = embed.tokens.token[row];
+  const std::int64_t token = known >= 0 ? known : embed.chosen[-1 - known];
   const int position = max(0, embed.tokens.position[row]);
   const T* const from = static_cast<const T*>(embed.embedding) + token * embed.columns;
   const T* const place = embed.positions == nullptr

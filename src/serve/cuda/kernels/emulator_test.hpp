@@ -76,7 +76,7 @@ class Emulator {
   }
 
   void run(dim3 grid, unsigned threads, std::size_t shared_bytes, const std::function<void()>& kernel) {
-    constexpr std::size_t alignment = 128;
+    constexpr std::size_t alignment = 1024;
     // What nobody wrote is no number.
     memory_.assign(shared_bytes + alignment, 0xff);
     dynamic = memory_.data() + (alignment - reinterpret_cast<std::uintptr_t>(memory_.data()) % alignment);
@@ -397,6 +397,39 @@ inline void multiply_tile(float (&sums)[4], unsigned a0, unsigned a1, unsigned a
       sum += half(rows.a[row / 8 + inner / 8 * 2], inner % 2) * half(columns.b[inner / 8], inner % 2);
     }
     sums[at] += sum;
+  }
+}
+
+extern bool emulates_groups;  // the test's: whether the machine has products of groups of warps
+inline bool multiplies_by_groups() { return emulates_groups; }
+constexpr unsigned panel_row_bytes = 128;
+inline void show_copies_to_groups() {}
+inline void begin_group_products() {}
+inline void end_group_products() {}
+template <bool turned>
+void multiply_panel(float (*sums)[4], const unsigned (&a)[4], unsigned address, bool adds) {
+  struct Words {
+    unsigned a[4];
+  };
+  const Exchanged* const slots = Emulator::only().meet_warp(Words{{a[0], a[1], a[2], a[3]}});
+  const auto half = [](unsigned word, int which) {
+    return __uint_as_float(which == 0 ? word << 16U : word & 0xffff0000U);
+  };
+  const int lane = Emulator::only().lane();
+  for (int at = 0; at < 32; ++at) {
+    const int row = lane / 4 + at % 4 / 2 * 8;
+    const auto column = static_cast<unsigned>(at / 4 * 8 + lane % 4 * 2 + at % 2);
+    float sum = 0;
+    for (int inner = 0; inner < 16; ++inner) {
+      const auto rows = taken<Words>(slots, row % 8 * 4 + inner % 8 / 2);
+      const auto k = static_cast<unsigned>(inner);
+      const unsigned from =
+          address + (turned ? k * panel_row_bytes + column * 2 : column * panel_row_bytes + k * 2);
+      Bf16 number;
+      std::memcpy(&number, dynamic_memory() + (from ^ (from >> 7U & 7U) << 4U), sizeof(number));
+      sum += half(rows.a[row / 8 + inner / 8 * 2], inner % 2) * static_cast<float>(number);
+    }
+    sums[at / 4][at % 4] = (adds ? sums[at / 4][at % 4] : 0.0F) + sum;
   }
 }
 

@@ -28,7 +28,7 @@ struct Queue {
 // nowhere.
 struct Tokens {
   std::int32_t count = 0;
-  const std::int32_t* token = nullptr;
+  const std::int32_t* token = nullptr;  // -1 - n: the n-th of those that were chosen before
   const std::int32_t* position = nullptr;
   const std::int32_t* table_at = nullptr;  // where the blocks of its sequence begin in `tables`
   const std::int32_t* tables = nullptr;
@@ -48,7 +48,8 @@ struct Cache {
 struct Embed {
   Type type = Type::f32;
   Tokens tokens;
-  std::int64_t columns = 0;  // with the padding
+  const std::int32_t* chosen = nullptr;  // by the step before
+  std::int64_t columns = 0;              // with the padding
   const void* embedding = nullptr;
   const void* positions = nullptr;      // null: they are turned
   const double* frequencies = nullptr;  // of each pair, if they are turned
@@ -132,6 +133,7 @@ bool attends_fast(Type type, std::int32_t head_size, std::int32_t heads, std::in
 struct Splits {
   std::int32_t rows = 0;
   std::int32_t splits = 1;
+  bool by_one_warp = false;          // each of them, for heads of 64; else several warps share one
   float* partial = nullptr;          // partial_floats()
   std::uint32_t* arrived = nullptr;  // rows × heads, zeros before and after
 };

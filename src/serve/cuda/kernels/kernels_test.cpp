@@ -13,6 +13,9 @@
 #include "serve/cuda/kernels/numbers_test.hpp"
 
 namespace tutti::serve::cuda {
+
+bool emulates_groups = false;  // read by emulator_test.hpp
+
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -57,7 +60,7 @@ struct Heads {
 
 class AttentionTest : public testing::TestWithParam<Heads> {
  protected:
-  enum class Way { plain, one, tiles };
+  enum class Way { plain, one, one_warp, tiles, tiles_by_groups };
 
   // The largest distance of a head of a token from what the plain kernel says.
   double error(const std::vector<std::int32_t>& lengths, std::int32_t chunk, Way way) {
@@ -99,16 +102,19 @@ class AttentionTest : public testing::TestWithParam<Heads> {
                           .window = window,
                           .out = out.data(),
                           .out_stride = heads * size};
-      if (how != Way::one) place({Type::bf16, job.tokens, 0, turn, own_qkv.data(), blocks}, {});
+      if (how != Way::one && how != Way::one_warp)
+        place({Type::bf16, job.tokens, 0, turn, own_qkv.data(), blocks}, {});
       if (how == Way::plain) attend_plainly(job, 0, {});
-      if (how == Way::tiles)
+      if (how == Way::tiles || how == Way::tiles_by_groups) {
+        emulates_groups = how == Way::tiles_by_groups;
         attend_tiles(job, sequences.tiles.data(), static_cast<std::int32_t>(sequences.tiles.size()), {});
-      if (how == Way::one) {
+      }
+      if (how == Way::one || how == Way::one_warp) {
         constexpr std::int32_t splits = 5;
         const auto rows = static_cast<std::int32_t>(count);
         std::vector<float> partial(static_cast<std::size_t>(partial_floats(rows, splits, heads, size)));
         std::vector<std::uint32_t> arrived(count * static_cast<std::size_t>(heads));
-        attend_one(job, {rows, splits, partial.data(), arrived.data()}, {});
+        attend_one(job, {rows, splits, how == Way::one_warp, partial.data(), arrived.data()}, {});
         EXPECT_EQ(std::count(arrived.begin(), arrived.end(), 0U),
                   static_cast<std::ptrdiff_t>(arrived.size()));
       }
@@ -149,7 +155,15 @@ TEST_P(AttentionTest, OfOneTokenASequenceIsThePlainOne) {
   EXPECT_LE(error({1, 2, 16, 17, 63, 64, 65, 129, 300}, 1, Way::one), 0.01);
 }
 
+TEST_P(AttentionTest, OfOneTokenByOneWarpIsThePlainOne) {
+  EXPECT_LE(error({1, 2, 16, 17, 65, 129, 700}, 1, Way::one_warp), 0.01);
+}
+
 TEST_P(AttentionTest, OfTilesIsThePlainOne) { EXPECT_LE(error({5, 40, 65, 130}, 37, Way::tiles), 0.01); }
+
+TEST_P(AttentionTest, OfTilesByGroupsOfWarpsIsThePlainOne) {
+  EXPECT_LE(error({5, 40, 65, 130, 200}, 37, Way::tiles_by_groups), 0.01);
+}
 
 INSTANTIATE_TEST_SUITE_P(All, AttentionTest,
                          testing::Values(Heads{2, 1, 64, 0}, Heads{1, 8, 64, 0}, Heads{2, 7, 64, 50},

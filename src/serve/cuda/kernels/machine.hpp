@@ -52,7 +52,7 @@ void launch(void (*kernel)(Parameters...), dim3 grid, unsigned threads, std::siz
 
 // The memory of a block of threads that its launch asked for.
 __device__ inline unsigned char* dynamic_memory() {
-  extern __shared__ __align__(128) unsigned char dynamic[];
+  extern __shared__ __align__(1024) unsigned char dynamic[];
   return dynamic;
 }
 
@@ -120,5 +120,69 @@ __device__ inline void multiply_tile(float (&sums)[4], unsigned a0, unsigned a1,
       : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
+
+// ---- products of groups of four warps, which Hopper alone has
+
+// Whether the device that is current has them, and this program the code for them.
+inline bool multiplies_by_groups() {
+#ifdef TUTTI_HOPPER
+  int device = 0;
+  int major = 0;
+  return cudaGetDevice(&device) == cudaSuccess &&
+         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+         major == 9;
+#else
+  return false;
+#endif
+}
+
+// A panel: rows of 64 numbers, 128 bytes, in shared memory from a multiple of 1024 bytes on; of each row the
+// pieces of 16 bytes are shifted by the row: piece p of row r lies at p ^ (r % 8).
+constexpr unsigned panel_row_bytes = 128;
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+// What copy_beside() has brought is seen by the products, once all threads have met.
+__device__ inline void show_copies_to_groups() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+// Before the first product, when registers that it uses were written.
+__device__ inline void begin_group_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ inline void end_group_products() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+
+// sums (64 × 64, sixteen rows a warp) (+)= a (64 × 16) · b (16 × 64), sums and a as multiply_tile() has them.
+// b is of a panel: 16 of the columns of its 64 rows, or, turned, 16 of its rows.
+template <bool turned>
+__device__ inline void multiply_panel(float (*sums)[4], const unsigned (&a)[4], unsigned address, bool adds) {
+  // Groups of eight rows are 1024 bytes apart; shifted as above.
+  const unsigned long long panel =
+      static_cast<unsigned long long>((address & 0x3ffffU) >> 4U) | 1ULL << 16U | 64ULL << 32U | 1ULL << 62U;
+  asm volatile(
+      "{\n.reg .pred adds;\nsetp.ne.b32 adds, %37, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15,"
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+      "{%32, %33, %34, %35}, %36, adds, 1, 1, %38;\n}"
+      : "+f"(sums[0][0]), "+f"(sums[0][1]), "+f"(sums[0][2]), "+f"(sums[0][3]), "+f"(sums[1][0]),
+        "+f"(sums[1][1]), "+f"(sums[1][2]), "+f"(sums[1][3]), "+f"(sums[2][0]), "+f"(sums[2][1]),
+        "+f"(sums[2][2]), "+f"(sums[2][3]), "+f"(sums[3][0]), "+f"(sums[3][1]), "+f"(sums[3][2]),
+        "+f"(sums[3][3]), "+f"(sums[4][0]), "+f"(sums[4][1]), "+f"(sums[4][2]), "+f"(sums[4][3]),
+        "+f"(sums[5][0]), "+f"(sums[5][1]), "+f"(sums[5][2]), "+f"(sums[5][3]), "+f"(sums[6][0]),
+        "+f"(sums[6][1]), "+f"(sums[6][2]), "+f"(sums[6][3]), "+f"(sums[7][0]), "+f"(sums[7][1]),
+        "+f"(sums[7][2]), "+f"(sums[7][3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(panel), "r"(static_cast<int>(adds)),
+        "n"(turned ? 1 : 0));
+}
+#else
+__device__ inline void show_copies_to_groups() {}
+__device__ inline void begin_group_products() {}
+__device__ inline void end_group_products() {}
+template <bool turned>
+__device__ inline void multiply_panel(float (*)[4], const unsigned (&)[4], unsigned, bool) {
+  __trap();
+}
+#endif
 
 }  // namespace tutti::serve::cuda

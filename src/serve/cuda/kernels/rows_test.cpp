@@ -80,6 +80,80 @@ TEST(Rows, AreGatedAndBent) {
             0.005);
 }
 
+// Heads of 64 and 128 have a kernel of their own.
+TEST(Rows, AreTurnedAndPlaced) {
+  constexpr std::int32_t heads = 6;
+  constexpr std::int32_t kv_heads = 2;
+  constexpr std::int32_t all = heads + 2 * kv_heads;
+  for (const std::int32_t size : {64, 128}) {
+    const auto half = static_cast<std::size_t>(size / 2);
+    Numbers numbers;
+    const std::vector<std::int32_t> positions{17, -1, 5};
+    const std::vector<std::int32_t> places{1, 0, 0};  // of tables
+    const std::vector<std::int32_t> tables{2, 0, 3};
+    const std::vector<std::int32_t> tokens(3);
+    auto qkv = numbers.bf16(3 * all * size, 1);
+    const auto given = qkv;
+    const auto bias = numbers.floats(all * size, 1);
+    const auto query_norm = numbers.floats(size, 1);
+    const auto key_norm = numbers.floats(size, 1);
+    const auto cosines = numbers.floats(3 * size / 2, 1);
+    const auto sines = numbers.floats(3 * size / 2, 1);
+    std::vector<Bits> cache(static_cast<std::size_t>(4 * kv_heads * 2 * block_positions * size), 0x7fff);
+    const Turn turn{heads,           kv_heads, size,           all * size,  bias.data(), query_norm.data(),
+                    key_norm.data(), 1e-5F,    cosines.data(), sines.data()};
+    place({Type::bf16,
+           {3, tokens.data(), positions.data(), places.data(), tables.data()},
+           0,
+           turn,
+           qkv.data(),
+           {cache.data(), kv_heads, size}},
+          {});
+    std::ptrdiff_t written = 0;
+    for (const std::size_t token : {0U, 2U}) {
+      for (std::size_t head = 0; head < all; ++head) {
+        const bool is_value = head >= heads + kv_heads;
+        const std::size_t from = (token * all + head) * static_cast<std::size_t>(size);
+        const auto biased = [&](std::size_t at) {
+          return real(widened(given[from + at])) + real(bias[head * static_cast<std::size_t>(size) + at]);
+        };
+        double squares = 0;
+        for (std::size_t at = 0; at < 2 * half; ++at) squares += biased(at) * biased(at);
+        const auto normed = [&](std::size_t at) {
+          return biased(at) / std::sqrt(squares / size + 1e-5) *
+                 real((head < heads ? query_norm : key_norm)[at]);
+        };
+        const auto wanted = [&](std::size_t at) {
+          if (is_value) return biased(at);
+          const std::size_t pair = token * half + at % half;
+          return at < half ? normed(at) * real(cosines[pair]) - normed(at + half) * real(sines[pair])
+                           : normed(at) * real(cosines[pair]) + normed(at - half) * real(sines[pair]);
+        };
+        const auto position = static_cast<std::size_t>(positions[token]);
+        const auto block = static_cast<std::size_t>(
+            tables[static_cast<std::size_t>(places[token]) + position / block_positions]);
+        const Bits* got = &qkv[from];
+        if (head >= heads) {
+          const std::size_t theirs = (head - heads) % kv_heads;
+          got = &cache[((block * kv_heads + theirs) * 2 + (is_value ? 1 : 0)) * block_positions *
+                           static_cast<std::size_t>(size) +
+                       position % block_positions * static_cast<std::size_t>(size)];
+          written += size;
+        }
+        EXPECT_LE(distance(
+                      2 * half, [&](std::size_t at) { return widened(got[at]); }, wanted),
+                  0.01)
+            << token << " " << head;
+      }
+    }
+    // Nobody's token went nowhere.
+    EXPECT_EQ(std::count(cache.begin(), cache.end(), 0x7fff),
+              static_cast<std::ptrdiff_t>(cache.size()) - written);
+    EXPECT_TRUE(
+        std::equal(given.begin() + all * size, given.begin() + 2 * all * size, qkv.begin() + all * size));
+  }
+}
+
 TEST(Rows, AreLookedUpAndKnowTheirPlace) {
   constexpr std::int32_t pairs = 12;
   Numbers numbers;
