@@ -71,6 +71,47 @@ TEST(Load, ATemplateThatCannotBeFollowedIsNoReasonNotToLoad) {
   EXPECT_FALSE(loaded->chat);
 }
 
+TEST(Load, AFolderSaysHowItsTextsBecomeVectors) {
+  const auto folder = tiny();
+  const auto pooling = [&] {
+    auto source = open_source(folder.path());
+    EXPECT_TRUE(source);
+    return source ? source->pooling : Result<Pooling>(source.error());
+  };
+  EXPECT_EQ(*pooling(), Pooling::last) << "it says nothing";
+  std::filesystem::create_directory(folder.path() + "/1_Pooling");
+  const std::string file = "1_Pooling/config.json";
+  folder.write(
+      file,
+      R"({"word_embedding_dimension":64,"pooling_mode_cls_token":false,"pooling_mode_mean_tokens":true})");
+  EXPECT_EQ(*pooling(), Pooling::mean);
+  folder.write(file,
+               R"({"pooling_mode_mean_tokens":false,"pooling_mode_lasttoken":true,"include_prompt":true})");
+  EXPECT_EQ(*pooling(), Pooling::last);
+  folder.write(file, R"({"embedding_dimension":64,"pooling_mode":"mean"})");
+  EXPECT_EQ(*pooling(), Pooling::mean);
+  for (const auto& [text, name] : std::vector<std::pair<std::string, std::string>>{
+           {R"({"pooling_mode_cls_token":true})", "pooling_mode_cls_token"},
+           {R"({"pooling_mode_mean_tokens":true,"pooling_mode_max_tokens":true})", "pooling_mode_max_tokens"},
+           {R"({"pooling_mode":"weightedmean"})", "weightedmean"},
+           {"[]", "no object"},
+           {"{}", "none"}}) {
+    folder.write(file, text);
+    const auto refused = pooling();
+    ASSERT_FALSE(refused) << text;
+    EXPECT_NE(refused.error().text().find(name), std::string::npos) << refused.error().text();
+  }
+  folder.write(file, R"({"pooling_mode_mean_tokens":true})");
+  folder.write("modules.json", R"([{"idx":0,"type":"sentence_transformers.models.Transformer"},
+      {"idx":1,"type":"sentence_transformers.models.Pooling"},{"idx":2,"type":"sentence_transformers.models.Normalize"}])");
+  EXPECT_EQ(*pooling(), Pooling::mean);
+  folder.write("modules.json", R"([{"idx":2,"type":"sentence_transformers.models.Dense"}])");
+  const auto refused = pooling();
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().text().find("'Dense'"), std::string::npos) << refused.error().text();
+  EXPECT_TRUE(load(folder.path(), small())) << "it answers all the same";
+}
+
 TEST(Load, SaysWhatIsMissing) {
   const auto folder = tiny();
   std::filesystem::remove(folder.path() + "/tokenizer.json");

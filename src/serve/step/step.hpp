@@ -13,6 +13,8 @@ namespace tutti::serve {
 using Token = std::int32_t;
 using BlockId = std::int32_t;
 
+inline constexpr Token no_token = -1;
+
 struct Limits {
   std::int64_t vocabulary = 0;
   std::int64_t context = 0;          // positions of one sequence at most
@@ -31,6 +33,10 @@ struct Chunk {
   std::int32_t rows = 0;            // logits are wanted after each of the last so many tokens
   std::int32_t adapter = 0;         // 0: the model as it is
 };
+
+// What the model knows of a text, the numbers that its head reads, as one vector: those of the last token, or
+// the mean of those of all tokens.
+enum class Pooling { none, last, mean };
 
 // How a token is chosen from a row of logits. Everything that it depends on is in here, so that the same
 // request gives the same tokens whatever runs beside it.
@@ -54,8 +60,11 @@ struct Choice {
   std::span<const Seen> seen;
   // One bit a token, those that may come; empty: all.
   std::span<const std::uint64_t> allowed;
+  Token given = no_token;  // the token is not chosen: it is this one, and only what is known of it is wanted
   std::int32_t logprobs = -1;  // of so many of the likeliest tokens; -1: none, not even of the chosen one
-  bool hidden = false;         // what the model knows there is wanted, too: the numbers that the head reads
+  // What the model knows is wanted, too: at the row (last), or the sum over all tokens of the row's chunk
+  // (mean).
+  Pooling pooling = Pooling::none;
 };
 
 struct Logprob {
@@ -67,7 +76,9 @@ struct Chosen {
   Token token = 0;
   float logprob = 0;               // if logprobs were asked for
   std::vector<Logprob> likeliest;  // largest first
-  std::vector<float> hidden;       // if it was asked for; a device that does not keep it leaves it empty
+  // What the model knows, if it was asked for; a device that does not keep it leaves them empty.
+  std::vector<float> hidden;
+  std::vector<double> hidden_sum;  // exact enough for its parts to be added in any grouping
 };
 
 }  // namespace tutti::serve
