@@ -1,7 +1,9 @@
 #include "serve/cuda/model.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <vector>
@@ -23,7 +25,8 @@ constexpr std::array<std::int32_t, 4> tuned_prompt_tokens{512, 1024, 2048, 4096}
 
 // What the reference alone does: such rows are chosen on the host.
 bool is_simple(const Choice& choice) {
-  return choice.biases.empty() && choice.seen.empty() && choice.allowed.empty() && choice.logprobs < 0;
+  return choice.given == no_token && choice.biases.empty() && choice.seen.empty() && choice.allowed.empty() &&
+         choice.logprobs < 0;
 }
 
 class CudaModel final : public Model {
@@ -73,6 +76,7 @@ class CudaModel final : public Model {
       if (auto done = launched(); !done) return done;
     }
     rows_ = rows;
+    places_ = row_places(chunks);
     return {};
   }
 
@@ -103,14 +107,22 @@ class CudaModel final : public Model {
       sample(forward_->logits(), scratch_->samples, static_cast<std::int32_t>(sampled.size()), drawn(),
              queue());
     }
+    std::vector<double> known;
+    if (auto done = ask_for_known(choices, known); !done) return std::move(done).error();
     if (auto done = finish(); !done) return std::move(done).error();
+    take_known(choices, known, chosen);
     for (std::size_t at = 0; at < sampled.size(); ++at) chosen[sampled[at]].token = drawn()[at];
     for (std::size_t at = 0; at < choices.size(); ++at) {
       const Choice& choice = choices[at];
-      if (!is_simple(choice)) {
+      if (choice.given != no_token && choice.logprobs < 0) {
+        chosen[at].token = choice.given;
+      } else if (!is_simple(choice)) {
         const auto row = logits(choice.row);
         if (!row) return row.error();
-        chosen[at] = chooser_.choose(*row, choice);
+        const Chosen picked = chooser_.choose(*row, choice);
+        chosen[at].token = picked.token;
+        chosen[at].logprob = picked.logprob;
+        chosen[at].likeliest = picked.likeliest;
       } else if (choice.temperature <= 0) {
         chosen[at].token = largest()[choice.row];
       }
@@ -321,6 +333,43 @@ class CudaModel final : public Model {
 
   Result<> finish() { return checked(cudaStreamSynchronize(stream_.get()), "computing a step"); }
 
+  std::size_t known_stride() const { return static_cast<std::size_t>(Sizes(shape_).hidden); }
+
+  // What the model knows, of all choices that want it: under way when this returns.
+  Result<> ask_for_known(std::span<const Choice> choices, std::vector<double>& known) {
+    std::int64_t count = 0;
+    for (const Choice& choice : choices) {
+      if (choice.pooling == Pooling::none) continue;
+      if (count == limits_.step_rows_max) return invalid("more vectors are wanted than a step has rows");
+      const RowPlace& place = places_[static_cast<std::size_t>(choice.row)];
+      const bool is_sum = choice.pooling == Pooling::mean;
+      forward_->sum_known(count++, is_sum ? place.chunk_first : place.token, is_sum ? place.chunk_tokens : 1,
+                          {stream_.get(), false});
+    }
+    if (count == 0) return {};
+    if (auto done = launched(); !done) return done;
+    known.resize(static_cast<std::size_t>(count) * known_stride());
+    return checked(cudaMemcpyAsync(known.data(), scratch_->known_sums, known.size() * sizeof(double),
+                                   cudaMemcpyDeviceToHost, stream_.get()),
+                   "reading what the model knows");
+  }
+
+  void take_known(std::span<const Choice> choices, const std::vector<double>& known,
+                  std::vector<Chosen>& chosen) const {
+    auto row = known.begin();
+    for (std::size_t at = 0; at < choices.size(); ++at) {
+      if (choices[at].pooling == Pooling::none) continue;
+      const auto end = row + static_cast<std::ptrdiff_t>(shape_.hidden);
+      if (choices[at].pooling == Pooling::mean) {
+        chosen[at].hidden_sum.assign(row, end);
+      } else {
+        std::transform(row, end, std::back_inserter(chosen[at].hidden),
+                       [](double number) { return static_cast<float>(number); });
+      }
+      row += static_cast<std::ptrdiff_t>(known_stride());
+    }
+  }
+
   Result<> check_row(std::int32_t row) const {
     if (row < 0 || row >= rows_) return invalid("the last step has no row " + std::to_string(row));
     return {};
@@ -354,6 +403,7 @@ class CudaModel final : public Model {
   std::map<std::int32_t, OwnGraph> graphs_;
   Chooser chooser_;
   std::int32_t rows_ = 0;  // of the last step
+  std::vector<RowPlace> places_;
 };
 
 }  // namespace
