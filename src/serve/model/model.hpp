@@ -29,6 +29,10 @@ class Model {
   // The numbers of a row themselves, for tests and comparisons.
   virtual Result<std::vector<float>> logits(std::int32_t row) = 0;
 
+  // It can compute nothing any more, and never will: the process that computed is gone. Also while nobody
+  // asks for anything.
+  virtual bool is_lost() { return false; }
+
   // What a person is told at the start: "cpu, avx512, int8 weights, 1.1 GB".
   virtual std::string describe() const = 0;
 };

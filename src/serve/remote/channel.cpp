@@ -1,5 +1,6 @@
 #include "serve/remote/channel.hpp"
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -46,6 +47,11 @@ Result<bool> Channel::fill(std::string& bytes) const {
     got += static_cast<std::size_t>(count);
   }
   return true;
+}
+
+bool Channel::is_open() const {
+  pollfd socket{.fd = socket_.get(), .events = POLLRDHUP, .revents = 0};
+  return ::poll(&socket, 1, 0) <= 0 || (socket.revents & (POLLHUP | POLLRDHUP | POLLERR)) == 0;
 }
 
 Result<std::optional<Message>> Channel::receive() const {

@@ -24,6 +24,8 @@ class Channel {
   Result<> send(Word word, std::string_view bytes) const;
   // Nothing: the other side has gone.
   Result<std::optional<Message>> receive() const;
+  // The other side is there still, as far as this machine knows. Does not wait.
+  bool is_open() const;
 
  private:
   // False: the other side has gone before all of it came.

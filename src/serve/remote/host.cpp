@@ -32,8 +32,10 @@ class Host {
         return {};
       case Word::choose: {
         const auto chosen = choose(message.bytes);
-        return chosen ? channel_.send(Word::chosen, encode(std::span<const Chosen>(*chosen)))
-                      : channel_.send(Word::failed, encode(chosen.error()));
+        if (chosen) return channel_.send(Word::chosen, encode(std::span<const Chosen>(*chosen)));
+        if (auto told = channel_.send(Word::failed, encode(chosen.error())); !told) return told;
+        // A GPU that has failed once fails this process for ever; another one may have it whole.
+        return chosen.error().code() == ErrorCode::invalid ? Result<>() : Result<>(chosen.error());
       }
       case Word::row: {
         const auto row = logits(message.bytes);
@@ -62,7 +64,9 @@ class Host {
     const auto words = static_cast<std::size_t>(model_->limits().vocabulary + 63) / 64;
     for (const Choice& choice : memory->choices) {
       if (!choice.allowed.empty() && choice.allowed.size() != words)
-        return failed("a mask is not as long as the vocabulary");
+        return invalid("a mask is not as long as the vocabulary");
+      if (choice.given < no_token || choice.given >= model_->limits().vocabulary)
+        return invalid("a token is given that is not in the vocabulary");
     }
     return model_->choose(memory->choices);
   }
