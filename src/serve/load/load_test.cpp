@@ -1,5 +1,9 @@
 #include "serve/load/load.hpp"
 
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
 #include <gtest/gtest.h>
 
 #include "serve/cpu/tiny_folder_test.hpp"
@@ -110,6 +114,33 @@ TEST(Load, AFolderSaysHowItsTextsBecomeVectors) {
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().text().find("'Dense'"), std::string::npos) << refused.error().text();
   EXPECT_TRUE(load(folder.path(), small())) << "it answers all the same";
+}
+
+// As models of embeddings are saved: without what stands in front of the names of whole models.
+TEST(Load, TensorsAreFoundWithoutTheirPrefix) {
+  const auto folder = tiny();
+  const auto whole = load(folder.path(), small());
+  ASSERT_TRUE(whole);
+  const std::string file = folder.path() + "/model.safetensors";
+  std::ifstream in(file, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  std::uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, bytes.data(), sizeof header_bytes);
+  std::string header = bytes.substr(sizeof header_bytes, header_bytes);
+  const std::string prefix = "\"model.";
+  std::size_t renamed = 0;
+  for (std::size_t at = 0; (at = header.find(prefix, at)) != std::string::npos; ++renamed)
+    header.replace(at, prefix.size(), "\"");
+  ASSERT_GT(renamed, 5U);
+  header.resize(header_bytes, ' ');
+  folder.write("model.safetensors", bytes.replace(sizeof header_bytes, header_bytes, header));
+  const auto bare = load(folder.path(), small());
+  ASSERT_TRUE(bare) << bare.error().text();
+  const std::vector<Token> tokens{1, 2, 3};
+  const std::vector<BlockId> blocks{0};
+  const Chunk chunk{.tokens = tokens, .blocks = blocks, .rows = 1};
+  ASSERT_TRUE(whole->model->step({&chunk, 1}) && bare->model->step({&chunk, 1}));
+  EXPECT_EQ(*whole->model->logits(0), *bare->model->logits(0));
 }
 
 TEST(Load, SaysWhatIsMissing) {
