@@ -10,9 +10,7 @@
 namespace tutti::serve {
 namespace {
 
-constexpr double bf16_error_max = 0.05;
-constexpr std::uint64_t cpu_cache_bytes = 16 << 20;
-constexpr std::size_t tokens_max = 300;
+constexpr std::size_t text_tokens_max = 300;
 
 struct Known {
   std::vector<double> last;
@@ -60,11 +58,11 @@ double distance(const std::vector<double>& numbers, const std::vector<double>& e
   return std::isfinite(off) ? off : INFINITY;
 }
 
-Result<> check_family(const cpu::Family& family, const Print& print) {
+Result<> compare_known(const cpu::Family& family, const Print& print) {
   const model::Shape& shape = family.shape;
   const cpu::MadeTensors tensors = cpu::made_tensors(shape);
   std::vector<Token> tokens;
-  for (std::size_t at = 0; at + 3 < static_cast<std::size_t>(shape.context) && at < tokens_max; ++at)
+  for (std::size_t at = 0; at + 3 < static_cast<std::size_t>(shape.context) && at < text_tokens_max; ++at)
     tokens.push_back(
         static_cast<Token>((cpu::made_number(at) + 1) / 2 * static_cast<double>(shape.vocabulary)));
   auto host = cpu::make_model(shape, {.cache_bytes = cpu_cache_bytes, .step_tokens_max = 1024},
@@ -100,7 +98,7 @@ Result<> check_family(const cpu::Family& family, const Print& print) {
 
 Result<> check_known(const Print& print) {
   for (const cpu::Family& family : checked_families()) {
-    if (auto done = check_family(family, print); !done) return done;
+    if (auto done = compare_known(family, print); !done) return done;
   }
   return {};
 }

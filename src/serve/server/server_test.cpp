@@ -246,7 +246,8 @@ TEST_F(Serving, AnEchoHasTheLogprobsOfItsPrompt) {
       "POST", "/v1/completions", fields + R"(3,"stream":true})",
       [&](std::string_view, std::string_view data) {
         if (data == "[DONE]") return true;
-        for (const json::Value& choice : *parsed(std::string(data)).find("choices")->list()) {
+        const json::Value event = parsed(std::string(data));
+        for (const json::Value& choice : *event.find("choices")->list()) {
           streamed += *choice.find("text")->text();
           if (choice.find("logprobs")->is_null()) continue;
           for (const json::Value& value : *choice.find("logprobs")->find("token_logprobs")->list())
