@@ -137,6 +137,7 @@ TEST_F(EngineProgram, RefusesWhatIsWrong) {
           "a certificate and its key go together");
   refused({model(), "--listen", "127.0.0.1:0", "--device", "cpu", "--cache", "1K"}, "--cache");
   refused({model(), "--listen", "127.0.0.1:0", "--context", "1"}, "--context");
+  refused({model(), "--listen", "127.0.0.1:0", "--device", "cpu", "--pooling", "cls"}, "--pooling");
   refused({file("m.gguf"), "--listen", "127.0.0.1:0", "--device", "cpu"}, "llama.cpp");
   support::write_text(file("key"), "0123456789abcdef\n");
   ASSERT_EQ(::chmod(file("key").c_str(), 0644), 0);
