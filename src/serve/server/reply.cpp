@@ -99,6 +99,7 @@ void Reply::take(std::size_t request, Piece piece) {
 // The logprobs of a prompt, for all answers to it: they have said nothing yet.
 void Reply::echo(std::size_t request, const std::vector<Chosen>& choices) {
   std::vector<Token> tokens;
+  tokens.reserve(choices.size());
   for (const Chosen& chosen : choices) tokens.push_back(chosen.token);
   for (std::size_t at = request * answers_; at < (request + 1) * answers_; ++at) {
     if (!stream_) {
