@@ -137,6 +137,7 @@ TEST_F(EngineProgram, RefusesWhatIsWrong) {
           "a certificate and its key go together");
   refused({model(), "--listen", "127.0.0.1:0", "--device", "cpu", "--cache", "1K"}, "--cache");
   refused({model(), "--listen", "127.0.0.1:0", "--context", "1"}, "--context");
+  refused({model(), "--listen", "127.0.0.1:0", "--device", "cpu", "--pooling", "cls"}, "--pooling");
   refused({file("m.gguf"), "--listen", "127.0.0.1:0", "--device", "cpu"}, "llama.cpp");
   support::write_text(file("key"), "0123456789abcdef\n");
   ASSERT_EQ(::chmod(file("key").c_str(), 0644), 0);
@@ -252,6 +253,45 @@ TEST_F(EngineProgram, AModelInTheWorkerComputesTheSameBits) {
   const auto none = serve::remote::open_model({worker, "model", "/nowhere", serve::write_options(options)});
   ASSERT_FALSE(none);
   EXPECT_TRUE(has(none.error().text(), "there is no such folder")) << none.error().text();
+}
+
+// The worker of a GPU, on a CPU: a script beside a tutti of its own, which tells its number.
+TEST_F(EngineProgram, AWorkerThatIsKilledIsStartedAgain) {
+  if (!TUTTI_HAS_WORKER) GTEST_SKIP() << "libtorch was not found, so tutti-worker is not built";
+  namespace fs = std::filesystem;
+  fs::copy_file(support::tutti_program, file("tutti"));
+  support::write_text(file("tutti-worker"),
+                      "#!/bin/sh\necho $$ > '" + file("number.new") + "'\nmv '" + file("number.new") + "' '" +
+                          file("number") +
+                          "'\nexec '" TUTTI_BUILD_DIR
+                          "/bin/tutti-worker' \"$1\" \"$2\" \"$(printf %s \"$3\" | sed s/cuda/cpu/)\"\n");
+  fs::permissions(file("tutti-worker"), fs::perms::owner_all);
+  engine_ = std::make_unique<support::Process>(
+      std::vector<std::string>{file("tutti"), "engine", model(), "--listen", "127.0.0.1:0", "--name", "tiny",
+                               "--json", "--device", "cuda", "--cache", "32MiB", "--context", "256",
+                               "--threads", "1"},
+      file("engine"));
+  ASSERT_TRUE(support::eventually([&] { return has(read_text(file("engine")), "\n"); }))
+      << read_text(file("engine.err"));
+  url_ = Json::parse(support::lines_of(read_text(file("engine"))).front(), nullptr, false).value("url", "");
+  const std::string health = url_.substr(0, url_.size() - 3) + "/health";
+  const Json body{{"prompt", "Once"}, {"max_tokens", 8}, {"temperature", 0}, {"ignore_eos", true}};
+  const Json before = post("/completions", body);
+  ASSERT_TRUE(before.contains("choices")) << before;
+
+  const std::string number = read_text(file("number"));
+  ASSERT_GT(std::stoi(number), 1);
+  ASSERT_EQ(::kill(std::stoi(number), SIGKILL), 0);
+  ASSERT_TRUE(support::eventually([&] { return read_text(file("number")) != number; }))
+      << "another one is started";
+  ASSERT_TRUE(support::eventually([&] {
+    return has(curl({"-i", health}), "HTTP/1.1 200");
+  })) << read_text(file("engine.err"));
+  EXPECT_EQ(post("/completions", body)["choices"], before["choices"]);
+  EXPECT_TRUE(has(read_text(file("engine.err")), "the model is there again"))
+      << read_text(file("engine.err"));
+  engine_->signal(SIGTERM);
+  EXPECT_EQ(engine_->wait(), 0) << read_text(file("engine.err"));
 }
 
 }  // namespace

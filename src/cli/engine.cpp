@@ -14,6 +14,7 @@
 #include "cli/model_flags.hpp"
 #include "cli/terminal.hpp"
 #include "net/http/client.hpp"
+#include "serve/load/pooling.hpp"
 #include "serve/server/key.hpp"
 #include "serve/server/server.hpp"
 
@@ -45,6 +46,16 @@ Result<> set_address(const std::string& listen, serve::ServerSettings& settings)
   return {};
 }
 
+// Whoever looks after the engine hears that its worker has ended, and what came of it.
+serve::Engine::Reopen announced(serve::Engine::Reopen reopen) {
+  return [reopen = std::move(reopen)] {
+    print_note("the worker with the model has ended; another one is started");
+    auto next = reopen();
+    print_note(next ? "the model is there again" : "no model: " + next.error().text());
+    return next;
+  };
+}
+
 class EngineCommand final : public Command {
  public:
   void declare(config::Flags& flags) override {
@@ -54,6 +65,8 @@ class EngineCommand final : public Command {
     flags.add("tls-certificate", settings_.tls_certificate, "serve TLS with this certificate chain (PEM)");
     flags.add("tls-key", settings_.tls_key, "the certificate's private key (PEM)");
     flags.add("name", name_, "that clients call the model by (default: the last part of MODEL)");
+    flags.add("pooling", pooling_,
+              "of embeddings: mean or last (default: what the folder says, or the last token's)");
     model_flags_.declare(flags);
     flags.add("requests", requests_, "that are taken before others hear 429 (default: 1000)",
               {.min = 1, .max = requests_limit});
@@ -69,6 +82,10 @@ class EngineCommand final : public Command {
       auto key = serve::read_key(key_file_);
       if (!key) return std::move(key).error();
       settings_.key = std::move(*key);
+    }
+    if (!pooling_.empty()) {
+      if (auto known = serve::parse_pooling(pooling_); !known)
+        return std::move(known).error().within("--pooling");
     }
     const auto chosen = model_flags_.choose();
     if (!chosen) return chosen.error();
@@ -96,6 +113,9 @@ class EngineCommand final : public Command {
     loader.join();
     if (problem) return *problem;
     if (!json_) std::printf("drained\n");
+    std::fflush(stdout);
+    // What is being loaded anew is for nobody any more, either.
+    if ((*server)->counts().away) std::_Exit(exit_success);
     return exit_success;
   }
 
@@ -106,6 +126,11 @@ class EngineCommand final : public Command {
     if (!loaded) return std::move(loaded).error();
     model_flags_.tell(*loaded);
     if (!name_.empty()) loaded->source.name = name_;
+    if (!pooling_.empty()) loaded->source.pooling = serve::parse_pooling(pooling_);
+    if (!loaded->source.pooling)
+      print_note("/v1/embeddings is refused: " + loaded->source.pooling.error().text() + "; " +
+                 loaded->source.pooling.error().remedy());
+    if (loaded->reopen) loaded->reopen = announced(std::move(loaded->reopen));
     const std::string name = loaded->source.name;
     const std::string device = loaded->model->describe();
     const std::string about =
@@ -136,6 +161,7 @@ class EngineCommand final : public Command {
   std::string listen_ = "127.0.0.1:8000";
   std::string key_file_;
   std::string name_;
+  std::string pooling_;
   ModelFlags model_flags_;
   std::int64_t requests_ = 1'000;
   std::int64_t connections_ = 1'024;

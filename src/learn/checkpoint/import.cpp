@@ -77,13 +77,20 @@ class ForeignWeights::Finder {
   }
 
  private:
-  // By their names without the prefix.
+  // The name that a whole model has for it. GPT-2's are known without their prefix; the others may lack
+  // theirs, where only what comes before the head was saved, as models of embeddings are.
+  std::string name_of(const std::string& name) const {
+    if (shape_.model_type == "gpt2")
+      return name.starts_with(gpt2_prefix) ? name.substr(std::string_view(gpt2_prefix).size()) : name;
+    const bool is_bare =
+        name.starts_with("embed_tokens.") || name.starts_with("layers.") || name.starts_with("norm.");
+    return is_bare ? "model." + name : name;
+  }
+
   Result<> collect() {
     for (std::size_t file = 0; file < weights_.files_.size(); ++file) {
       for (const auto& entry : weights_.files_[file].header().entries) {
-        const bool prefixed = shape_.model_type == "gpt2" && entry.name.starts_with(gpt2_prefix);
-        const std::string name =
-            prefixed ? entry.name.substr(std::string_view(gpt2_prefix).size()) : entry.name;
+        const std::string name = name_of(entry.name);
         if (!left_.try_emplace(name, file, entry).second) {
           return invalid("it is there twice").within("tensor '" + name + "'");
         }

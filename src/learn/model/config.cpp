@@ -56,10 +56,11 @@ const Family* find_family(std::string_view model_type) {
 }
 
 // Keys of other families and of changed copies, with which the tensors mean something else.
-constexpr std::array foreign_keys{"quantization_config", "attn_logit_softcapping", "final_logit_softcapping",
-                                  "logit_scale",         "logits_scaling",         "embedding_multiplier",
-                                  "residual_multiplier", "attention_multiplier",   "no_rope_layers",
-                                  "is_encoder_decoder",  "add_cross_attention"};
+constexpr std::array foreign_keys{
+    "quantization_config", "attn_logit_softcapping", "final_logit_softcapping",
+    "logit_scale",         "logits_scaling",         "embedding_multiplier",
+    "residual_multiplier", "attention_multiplier",   "no_rope_layers",
+    "is_encoder_decoder",  "add_cross_attention",    "use_bidirectional_attention"};
 
 void read_gpt2(ConfigKeys& keys, Shape& shape) {
   shape.vocabulary = keys.required("vocab_size");
@@ -252,6 +253,8 @@ Result<Shape> parse_config(std::string_view text) {
     read_decoder(keys, *find_family(shape->model_type), *shape);
   }
   for (const char* key : foreign_keys) keys.none(key);
+  // Each token sees those before it: models of embeddings may want it otherwise.
+  keys.only("is_causal", true);
   if (!keys.problem().empty()) return invalid(keys.problem()).within("the model's configuration");
   if (auto fine = check(*shape); !fine) return std::move(fine).error();
   return shape;

@@ -231,6 +231,8 @@ TEST(Shape, ThatCannotBeComputedHereIsRefused) {
             at + "'mlp_bias' is true, and only false is known");
   EXPECT_EQ(why_not(llama_7b_config, "\"rope_scaling\":null", "\"quantization_config\":{\"bits\":4}"),
             at + "'quantization_config' is {\"bits\":4}, which is not known here");
+  EXPECT_EQ(why_not(llama_7b_config, "\"rope_scaling\":null", "\"is_causal\":false"),
+            at + "'is_causal' is false, and only true is known");
   EXPECT_EQ(why_not(qwen3_moe_config, "\"mlp_only_layers\":[]", "\"mlp_only_layers\":\"all\""),
             at + "'mlp_only_layers' is no list of layers");
   EXPECT_EQ(why_not(llama_7b_config, "\"num_attention_heads\":32", "\"num_attention_heads\":33"),

@@ -108,9 +108,15 @@ std::string Voice::logprobs(const std::vector<Chosen>& choices, std::size_t text
     const std::string comma = &chosen == choices.data() ? "" : ",";
     const std::string_view bytes = token_bytes_(chosen.token);
     tokens += comma + quoted(valid_utf8(bytes));
-    values += comma + number(chosen.logprob);
     offsets += comma + std::to_string(text_begin);
     text_begin += begun_letters(bytes);
+    // The first token of a prompt is after nothing.
+    if (std::isnan(chosen.logprob)) {
+      values += comma + "null";
+      likeliest += comma + "null";
+      continue;
+    }
+    values += comma + number(chosen.logprob);
     // Tokens that are written alike share a key: the likelier one, which comes first, has it.
     json::Object likely;
     for (const Logprob& each : chosen.likeliest) {

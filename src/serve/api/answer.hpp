@@ -26,7 +26,8 @@ struct Usage {
 
 struct Answer {
   std::string text;
-  std::vector<Chosen> choices;  // of its tokens, if logprobs were asked for
+  // Of its tokens, if logprobs were asked for: behind those of the prompt, if it is echoed.
+  std::vector<Chosen> choices;
   Finish finish = Finish::length;
 };
 

@@ -1,5 +1,7 @@
 #include "serve/api/answer.hpp"
 
+#include <limits>
+
 #include <gtest/gtest.h>
 
 #include "base/json/parse.hpp"
@@ -86,6 +88,16 @@ TEST(Answer, LogprobsShowBytesAndTexts) {
   EXPECT_EQ(*old->find("token_logprobs"), json::Value(json::Array{-0.5, -0.25}));
   EXPECT_EQ(*old->find("text_offset"), json::Value(json::Array{0, 2}));
   EXPECT_EQ(*(*old->find("top_logprobs")->list())[0].find("a"), -1);
+}
+
+TEST(Answer, TheFirstTokenOfAnEchoIsAfterNothing) {
+  const std::vector<Chosen> choices{{1, std::numeric_limits<float>::quiet_NaN(), {}},
+                                    {2, -0.25F, {{2, -0.25F}}}};
+  const json::Value text = parsed(voice(Kind::completion).whole({{"x", choices, Finish::stop}}, {}));
+  const json::Value* const shown = (*text.find("choices")->list())[0].find("logprobs");
+  EXPECT_EQ(*shown->find("token_logprobs"), json::Value(json::Array{nullptr, -0.25}));
+  EXPECT_TRUE((*shown->find("top_logprobs")->list())[0].is_null());
+  EXPECT_EQ(*shown->find("text_offset"), json::Value(json::Array{0, 2}));
 }
 
 TEST(Answer, LettersCountWhereTheyBegin) {

@@ -54,8 +54,9 @@ struct Ask {
   bool continues_last = false;
 
   std::int32_t answers = 1;
-  std::optional<std::int32_t> tokens_max;  // nothing: what the context leaves
-  Sampling sampling;                       // without its seed
+  std::optional<std::int32_t>
+      tokens_max;     // nothing: what the context leaves; 0: the prompt alone, if it echoes
+  Sampling sampling;  // without its seed
   std::optional<std::uint64_t> seed;
   std::vector<std::string> stop_texts;
   std::vector<Token> stop_ids;

@@ -100,7 +100,6 @@ TEST(Ask, EachFieldHasItsBounds) {
       {R"("logit_bias":{"1":101})", "logit_bias"},
       {R"("logit_bias":{"-1":1})", "logit_bias"},
       {R"("logprobs":21)", "logprobs"},
-      {R"("logprobs":1,"echo":true)", "logprobs"},
       {R"("stop":7)", "stop"},
       {R"("stop":[""])", "stop"},
       {R"("stop":["1","2","3","4","5","6","7","8","9","10","11","12","13","14","15","16","17"])", "stop"},

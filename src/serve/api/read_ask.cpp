@@ -134,8 +134,6 @@ void read_biases(Fields& fields, Ask& ask) {
 void read_logprobs(Fields& fields, Ask& ask) {
   if (ask.kind == Kind::completion) {
     fields.whole("logprobs", ask.sampling.logprobs, 0, logprobs_max);
-    if (ask.echoes && ask.wants_logprobs())
-      fields.fail("logprobs", "cannot be had together with echo: those of a prompt are not computed");
     return;
   }
   bool wanted = false;
@@ -201,7 +199,8 @@ void read_form(Fields& fields, Ask& ask) {
 
 void read_size(Fields& fields, Ask& ask) {
   fields.whole("n", ask.answers, 1, answers_max);
-  fields.whole("max_tokens", ask.tokens_max, 1, tokens_limit);
+  // Who has the prompt said back may want nothing else.
+  fields.whole("max_tokens", ask.tokens_max, ask.echoes ? 0 : 1, tokens_limit);
   if (ask.kind == Kind::chat) {
     fields.whole("max_completion_tokens", ask.tokens_max, 1, tokens_limit);
   } else if (!ask.tokens_max) {

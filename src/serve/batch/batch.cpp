@@ -88,6 +88,8 @@ void Batch::release_blocks(Sequence& sequence) {
   sequence.blocks.clear();
   sequence.kept_blocks = 0;
   sequence.computed = 0;
+  sequence.hidden_sum.clear();
+  sequence.prompt_choices.clear();
 }
 
 Piece Batch::finish(Sequence& sequence, Finish finish) {
@@ -136,16 +138,32 @@ std::vector<Piece> Batch::fail(const std::string& problem) {
   under_way_ = 0;
   for (Flight& flight : flights_) flight.planned.clear();
   std::vector<Piece> pieces;
-  while (!running_.empty()) {
-    const RequestId id = running_.begin()->request;
-    for (const auto& sequence : requests_.at(id)->sequences) {
-      if (sequence->state == State::finished) continue;
-      pieces.push_back(finish(*sequence, Finish::failed));
-      pieces.back().problem = problem;
-    }
-    drop_if_finished(id);
-  }
+  while (!running_.empty()) end_request(running_.begin()->request, Finish::failed, problem, pieces);
   return pieces;
+}
+
+std::vector<Piece> Batch::lose(const std::string& problem) {
+  std::vector<Piece> pieces = fail(problem);
+  for (Piece& piece : pieces) piece.finish = Finish::lost;
+  while (!requests_.empty()) end_request(requests_.begin()->first, Finish::lost, problem, pieces);
+  return pieces;
+}
+
+void Batch::renew(const Limits& limits) {
+  TUTTI_CHECK(requests_.empty() && limits.vocabulary == limits_.vocabulary &&
+              limits.step_tokens_max == limits_.step_tokens_max &&
+              limits.step_rows_max == limits_.step_rows_max);
+  limits_ = limits;
+  blocks_ = Blocks(limits.blocks, limits.block_tokens, settings_.salt);
+}
+
+void Batch::end_request(RequestId id, Finish reason, const std::string& problem, std::vector<Piece>& pieces) {
+  for (const auto& sequence : requests_.at(id)->sequences) {
+    if (sequence->state == State::finished) continue;
+    pieces.push_back(finish(*sequence, reason));
+    pieces.back().problem = problem;
+  }
+  drop_if_finished(id);
 }
 
 BatchCounts Batch::counts() const {

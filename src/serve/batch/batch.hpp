@@ -51,7 +51,9 @@ struct Piece {
   std::int32_t answer = 0;
   std::vector<Token> tokens;
   std::vector<Chosen> choices;  // of each token, if logprobs or hidden numbers were asked for
-  std::string text;             // as far as it is sure
+  std::vector<Chosen>
+      prompt_choices;  // of each token of the prompt, with the first piece, if they were asked for
+  std::string text;    // as far as it is sure
   std::optional<Finish> finish;
   std::string problem;             // if it failed: what the model said, or what its form came to
   std::int64_t cached_tokens = 0;  // of the prompt, when it was first let in
@@ -108,6 +110,10 @@ class Batch {
   std::vector<Piece> take(std::span<const Chosen> chosen);
   // The model could not compute the plan: all that ran is finished.
   std::vector<Piece> fail(const std::string& problem);
+  // The model is gone, and with it all that was in its blocks: all requests are finished.
+  std::vector<Piece> lose(const std::string& problem);
+  // Another model is there, of the same vocabulary; perhaps it has another number of blocks.
+  void renew(const Limits& limits);
 
   bool empty() const { return requests_.empty(); }
   BatchCounts counts() const;
@@ -123,6 +129,7 @@ class Batch {
   std::int64_t blocks_for(std::int64_t positions) const;
   void release_blocks(Sequence& sequence);
   Piece finish(Sequence& sequence, Finish finish);
+  void end_request(RequestId id, Finish reason, const std::string& problem, std::vector<Piece>& pieces);
   void drop_if_finished(RequestId id);
   void wait_for_turn(Sequence& sequence);
   void let_siblings_wait(Entry& entry);
@@ -134,12 +141,15 @@ class Batch {
   bool grow(Sequence& sequence);
   void preempt(Sequence& sequence);
   bool admit(Sequence& sequence);
-  bool plan_prompt(Sequence& sequence);
+  void plan_prompt(Sequence& sequence);
   std::span<const Token> draft(Sequence& sequence, std::int32_t decodes_left);
   void plan_chunk(Sequence& sequence, std::int64_t tokens, std::span<const Token> drafts, bool reaches_end);
   void plan_follower(Sequence& sequence, std::int32_t choice);
   void plan_choice(Sequence& sequence, std::int32_t row, std::int32_t draft, Guide::State guide_state);
+  void plan_given(Sequence& sequence, std::int32_t row, std::int64_t position);
   // take.cpp
+  void take_prompt(Sequence& sequence, std::span<const Chosen> given);
+  void end_prompt(Sequence& sequence, const Chosen& first, Piece& piece);
   void take_tokens(Sequence& sequence, std::span<const Chosen> chosen, std::span<const Token> drafts,
                    Piece& piece);
   std::optional<Finish> append(Sequence& sequence, const Chosen& chosen, Piece& piece);
@@ -151,6 +161,7 @@ class Batch {
     std::span<const Token> drafts;
     std::size_t first_choice = 0;
     std::size_t choices = 0;
+    std::size_t given = 0;  // the first of them, whose tokens are the prompt's
   };
   // A step that is planned or computed.
   struct Flight {

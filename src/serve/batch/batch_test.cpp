@@ -193,6 +193,64 @@ TEST(Batch, LogprobsComeWithTheirTokens) {
   EXPECT_EQ(tokens.size(), 60U);
 }
 
+// The prompt is in the cache already, and comes in three parts: the mean is that of all of its tokens.
+TEST(Batch, AMeanIsOfAllTokensOfThePrompt) {
+  World world;
+  world.submit({.prompt = prompt(40), .tokens_max = 1});
+  world.run();
+  const auto id = world.submit({.prompt = prompt(40), .tokens_max = 1, .pooling = Pooling::mean});
+  std::vector<float> mean;
+  while (!world.batch.empty()) {
+    const Plan& plan = world.batch.plan();
+    world.toy.step(plan.chunks);
+    for (const Piece& piece : world.batch.take(world.toy.choose(plan.choices))) {
+      ASSERT_EQ(piece.request, id);
+      ASSERT_EQ(piece.choices.size(), 1U);
+      EXPECT_EQ(piece.cached_tokens, 0);
+      mean = piece.choices.front().hidden;
+    }
+  }
+  EXPECT_EQ(world.batch.counts().prompt_tokens, 80) << "nothing was found";
+  std::vector<double> sum(3);
+  for (std::size_t size = 1; size <= 40; ++size) {
+    World alone;
+    const auto last = prompt(size);
+    alone.submit({.prompt = last, .tokens_max = 1, .pooling = Pooling::last});
+    std::vector<float> hidden;
+    while (!alone.batch.empty()) {
+      const Plan& plan = alone.batch.plan();
+      alone.toy.step(plan.chunks);
+      for (const Piece& piece : alone.batch.take(alone.toy.choose(plan.choices)))
+        hidden = piece.choices.front().hidden;
+    }
+    ASSERT_EQ(hidden.size(), sum.size());
+    for (std::size_t which = 0; which < sum.size(); ++which) sum[which] += static_cast<double>(hidden[which]);
+  }
+  ASSERT_EQ(mean.size(), sum.size());
+  for (std::size_t which = 0; which < sum.size(); ++which)
+    EXPECT_EQ(mean[which], static_cast<float>(sum[which] / 40));
+}
+
+TEST(Batch, LogprobsOfALongPromptLeaveRowsToOthers) {
+  World world;
+  Request reads{.key = "a", .prompt = prompt(100), .tokens_max = 1};
+  reads.sampling.logprobs = 1;
+  reads.prompt_logprobs = true;
+  world.submit(std::move(reads));
+  world.step();
+  const auto other = world.submit({.key = "b", .prompt = prompt(8, 1), .tokens_max = 3});
+  while (!world.finish.contains({other, 0})) {
+    const Plan& plan = world.batch.plan();
+    std::int32_t rows = 0;
+    for (const Chunk& chunk : plan.chunks) rows += chunk.rows;
+    EXPECT_LE(rows, small.step_rows_max);
+    world.toy.step(plan.chunks);
+    world.take(world.batch.take(world.toy.choose(plan.choices)));
+  }
+  EXPECT_FALSE(world.finish.contains({RequestId(1), 0})) << "it takes 25 steps";
+  world.run();
+}
+
 TEST(Batch, CancellationFreesBlocksAtOnce) {
   World world;
   const auto id = world.submit({.prompt = prompt(30), .tokens_max = 50, .answers = 3});

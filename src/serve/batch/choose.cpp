@@ -199,20 +199,21 @@ Token Chooser::sample_all(const Choice& choice) const {
   return static_cast<Token>(token);
 }
 
-Chosen Chooser::choose(std::span<const float> logits, const Choice& choice) {
-  TUTTI_CHECK(!logits.empty());
-  Chosen chosen;
+Token Chooser::pick(std::span<const float> logits, const Choice& choice) {
   adjust(logits, choice);
   if (choice.temperature > 0) kernels::divide(row_, choice.temperature);
   const float largest = kernels::largest_of(row_);
   // Where nothing may come, the largest of nothing is no logit of the row.
   const auto first = std::find(row_.begin(), row_.end(), largest);
-  if (first == row_.end()) {
-    chosen.token = no_token;
-    return chosen;
-  }
-  chosen.token = choice.temperature > 0 ? sample(choice, largest) : static_cast<Token>(first - row_.begin());
-  if (choice.logprobs >= 0) {
+  if (first == row_.end()) return no_token;
+  return choice.temperature > 0 ? sample(choice, largest) : static_cast<Token>(first - row_.begin());
+}
+
+Chosen Chooser::choose(std::span<const float> logits, const Choice& choice) {
+  TUTTI_CHECK(!logits.empty());
+  Chosen chosen;
+  chosen.token = choice.given != no_token ? choice.given : pick(logits, choice);
+  if (choice.logprobs >= 0 && chosen.token != no_token) {
     auto likely = likeliest(logits, choice.logprobs);
     chosen.logprob = finite(logits[at(chosen.token)]) - likely.log_sum;
     chosen.likeliest = std::move(likely.tokens);

@@ -20,6 +20,8 @@
 //  is the
 //     first with which the sum is larger than uniform * the sum of all of them.
 //
+// A token that is given is not chosen: steps 1 to 8 are passed over.
+//
 // Sums of weights are taken in doubles; how they are grouped is not said, and decides only between numbers
 // that are alike to 15 digits. Logprobs are those of the model itself: before penalties, biases, mask and
 // temperature. The likeliest stand in the order of 7. No row is ever sorted: the work grows with the
@@ -34,8 +36,6 @@
 
 namespace tutti::serve {
 
-inline constexpr Token no_token = -1;
-
 // Has room for a row, so that choosing allocates nothing. One thread at a time.
 class Chooser {
  public:
@@ -48,6 +48,7 @@ class Chooser {
     Token token = 0;
   };
   static bool in_order(const Candidate& a, const Candidate& b);
+  Token pick(std::span<const float> logits, const Choice& choice);
   void adjust(std::span<const float> logits, const Choice& choice);
   Token sample(const Choice& choice, float largest);
   Token sample_all(const Choice& choice) const;

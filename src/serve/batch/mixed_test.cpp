@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <optional>
 
@@ -18,6 +20,8 @@ struct Answer {
   std::vector<Token> tokens;
   std::string text;
   Finish finish = Finish::failed;
+  std::vector<float> hidden;
+  std::vector<float> prompt_logprobs;  // with those of the likeliest tokens
   friend bool operator==(const Answer&, const Answer&) = default;
 };
 
@@ -49,12 +53,47 @@ class Skipping final : public Guide {
   std::vector<std::uint64_t> masks_[states];
 };
 
+// What no token stands before has no logprob, and is equal to itself all the same.
+std::vector<float> logprobs_of(const std::vector<Chosen>& choices) {
+  std::vector<float> all;
+  for (const Chosen& chosen : choices) {
+    all.push_back(std::isnan(chosen.logprob) ? 1.0F : chosen.logprob);
+    for (const Logprob& likely : chosen.likeliest) all.push_back(likely.value);
+  }
+  return all;
+}
+
+// What is wanted of a prompt, all of it in one step.
+void read_alone(Toy& toy, const Request& request, std::span<const BlockId> blocks, Answer& answer) {
+  const auto count = static_cast<std::int32_t>(request.prompt.size());
+  const Chunk chunk{
+      .tokens = request.prompt, .first = 0, .blocks = blocks, .rows = count, .adapter = request.adapter};
+  toy.step({&chunk, 1});
+  const Choice last{.row = count - 1, .pooling = request.pooling};
+  const Chosen known = toy.choose({&last, 1}).front();
+  answer.hidden = known.hidden;
+  for (const double sum : known.hidden_sum) answer.hidden.push_back(static_cast<float>(sum / count));
+  if (!request.prompt_logprobs) return;
+  Chosen begin;
+  begin.logprob = std::numeric_limits<float>::quiet_NaN();
+  std::vector<Chosen> choices{begin};
+  for (std::int32_t row = 0; row + 1 < count; ++row) {
+    auto likely = likeliest(toy.logits(row), request.sampling.logprobs);
+    Chosen chosen;
+    chosen.logprob = toy.logits(row)[at(request.prompt[at(row) + 1])] - likely.log_sum;
+    chosen.likeliest = std::move(likely.tokens);
+    choices.push_back(std::move(chosen));
+  }
+  answer.prompt_logprobs = logprobs_of(choices);
+}
+
 // One answer, one token at a time, all of it computed again for each: no batch, no cache, nothing shared.
 Answer alone(Toy& toy, const Request& request, std::int32_t which) {
   std::vector<BlockId> blocks(at(toy.limits().blocks));
   for (std::size_t nth = 0; nth < blocks.size(); ++nth) blocks[nth] = static_cast<BlockId>(nth);
   std::vector<Token> tokens = request.prompt;
   Answer answer;
+  if (which == 0) read_alone(toy, request, blocks, answer);
   Guide::State state = request.guide ? request.guide->start() : 0;
   std::string text;
   const auto done = [&](Finish finish) {
@@ -135,6 +174,13 @@ Request any_request(Prng& random) {
   }
   if (random.chance(0.1)) sampling.biases = {{7, 1.5F}, {9, -4.0F}};
   if (random.chance(0.15)) request.guide = std::make_shared<Skipping>();
+  if (random.chance(0.1)) {
+    request.pooling = random.chance(0.5) ? Pooling::mean : Pooling::last;
+    request.answers = 1;
+  } else if (random.chance(0.1)) {
+    request.prompt_logprobs = true;
+    sampling.logprobs = static_cast<std::int32_t>(random.below(3));
+  }
   return request;
 }
 
@@ -150,7 +196,7 @@ void run_mixed(std::uint64_t seed, const Kind& kind, int requests) {
   Prng random(seed);
   Toy toy(kind.limits);
   Limits whole = kind.limits;  // of the one that computes everything in one step
-  whole.step_tokens_max = static_cast<std::int32_t>(whole.context);
+  whole.step_tokens_max = whole.step_rows_max = static_cast<std::int32_t>(whole.context);
   Toy reference(whole);
   Batch batch(kind.limits, kind.settings, toy_bytes);
   std::map<RequestId, Request> submitted;
@@ -163,6 +209,12 @@ void run_mixed(std::uint64_t seed, const Kind& kind, int requests) {
       Answer& answer = answers[id];
       answer.tokens.insert(answer.tokens.end(), piece.tokens.begin(), piece.tokens.end());
       answer.text += piece.text;
+      if (answer.tokens.size() == piece.tokens.size()) {  // the first piece
+        if (!piece.choices.empty()) answer.hidden = piece.choices.front().hidden;
+        answer.prompt_logprobs = logprobs_of(piece.prompt_choices);
+      } else {
+        ASSERT_TRUE(piece.prompt_choices.empty());
+      }
       if (piece.finish) answer.finish = *piece.finish;
       finished[id] = piece.finish.has_value();
     }

@@ -169,13 +169,15 @@ void Batch::plan_prompts() {
     Sequence& sequence = *requests_.at(turn->request)->sequences[at(turn->answer)];
     // Who cannot be let in is not passed by others, else a long prompt would wait for ever.
     if (sequence.state == State::waiting && !admit(sequence)) break;
-    if (!plan_prompt(sequence)) return;
+    plan_prompt(sequence);
+    if (sequence.in_prompt) break;  // what this step has room for
   }
   // Those that are in already go on.
   for (const SequenceId& id : running_) {
     Sequence& sequence = *requests_.at(id.request)->sequences[at(id.answer)];
     if (!sequence.in_prompt || sequence.planned_step == counts_.steps) continue;
-    if (tokens_left_ == 0 || rows_left_ == 0 || !plan_prompt(sequence)) return;
+    if (tokens_left_ == 0 || rows_left_ == 0) return;
+    plan_prompt(sequence);
   }
 }
 
@@ -185,14 +187,14 @@ bool Batch::admit(Sequence& sequence) {
   if (running >= settings_.sequences_max) return false;
   // Its last token is always computed: its logits are wanted.
   const auto before_last = std::span(sequence.tokens).first(sequence.tokens.size() - 1);
-  const auto found =
-      settings_.keeps_prefixes ? blocks_.look(sequence.request->adapter, before_last) : Blocks::Found{};
+  const bool may_find = settings_.keeps_prefixes && !sequence.reads_prompt();
+  const auto found = may_find ? blocks_.look(sequence.request->adapter, before_last) : Blocks::Found{};
   const std::int64_t fresh = blocks_for(sequence.size()) - found.blocks;
   // Room for those that run to grow, else the next step would throw out who has just come.
   const std::int64_t spare = std::min<std::int64_t>(running, blocks_.count() / 16);
   if (fresh + found.idle + spare > blocks_.available()) return false;
 
-  if (settings_.keeps_prefixes) sequence.blocks = blocks_.find(sequence.request->adapter, before_last);
+  if (may_find) sequence.blocks = blocks_.find(sequence.request->adapter, before_last);
   sequence.kept_blocks = sequence.blocks.size();
   sequence.computed = static_cast<std::int64_t>(sequence.blocks.size()) * limits_.block_tokens;
   for (std::int64_t taken = 0; taken < fresh; ++taken) sequence.blocks.push_back(*blocks_.take());
@@ -204,16 +206,18 @@ bool Batch::admit(Sequence& sequence) {
   return true;
 }
 
-// As much of its tokens as the step has room for. False if the step is full.
-bool Batch::plan_prompt(Sequence& sequence) {
+// As much of its tokens as the step has room for. Where each of them needs a row, half of the rows are left
+// to others.
+void Batch::plan_prompt(Sequence& sequence) {
   const std::int64_t left = sequence.size() - sequence.computed;
-  const std::int64_t tokens = std::min(left, tokens_left_);
+  std::int64_t tokens = std::min(left, tokens_left_);
+  if (sequence.reads_prompt() && sequence.request->prompt_logprobs)
+    tokens = std::min({tokens, rows_left_, std::max<std::int64_t>(limits_.step_rows_max / 2, 1)});
   counts_.prompt_tokens += tokens;
   plan_chunk(sequence, tokens, {}, tokens == left);
-  if (tokens < left) return false;
+  if (tokens < left) return;
   sequence.in_prompt = false;
   order_.remove(sequence.request->key, sequence.id);
-  return true;
 }
 
 void Batch::plan_chunk(Sequence& sequence, std::int64_t tokens, std::span<const Token> drafts,
@@ -223,7 +227,12 @@ void Batch::plan_chunk(Sequence& sequence, std::int64_t tokens, std::span<const 
   const auto own = std::span(sequence.tokens).subspan(at(sequence.computed), at(tokens));
   flight_->tokens.insert(flight_->tokens.end(), own.begin(), own.end());
   flight_->tokens.insert(flight_->tokens.end(), drafts.begin(), drafts.end());
-  const std::int32_t rows = reaches_end ? static_cast<std::int32_t>(drafts.size()) + 1 : 0;
+  // A sum needs one row of its chunk to be asked for with, logprobs one of each token.
+  std::int64_t given = 0;
+  if (sequence.reads_prompt())
+    given = sequence.request->prompt_logprobs ? tokens - (reaches_end ? 1 : 0) : reaches_end ? 0 : 1;
+  const std::int32_t rows =
+      static_cast<std::int32_t>(given) + (reaches_end ? static_cast<std::int32_t>(drafts.size()) + 1 : 0);
   const auto first_row = static_cast<std::int32_t>(limits_.step_rows_max - rows_left_);
   const auto all = std::span<const Token>(flight_->tokens).subspan(first);
   flight_->plan.chunks.push_back({.tokens = all,
@@ -231,16 +240,19 @@ void Batch::plan_chunk(Sequence& sequence, std::int64_t tokens, std::span<const 
                                   .blocks = sequence.blocks,
                                   .rows = rows,
                                   .adapter = sequence.request->adapter});
-  Planned planned{&sequence, tokens, all.subspan(at(tokens)), flight_->plan.choices.size(), at(rows)};
+  Planned planned{&sequence, tokens,   all.subspan(at(tokens)), flight_->plan.choices.size(),
+                  at(rows),  at(given)};
+  const std::int64_t end = sequence.computed + tokens - (reaches_end ? 1 : 0);
+  for (std::int32_t row = 0; row < given; ++row) plan_given(sequence, first_row + row, end - given + row);
   Guide::State state = sequence.guide_state;
-  for (std::int32_t row = 0; row < rows; ++row) {
-    if (row > 0 && sequence.request->guide)
-      state = sequence.request->guide->next(state, planned.drafts[at(row) - 1]);
+  for (std::int32_t draft = 0; draft < rows - given; ++draft) {
+    if (draft > 0 && sequence.request->guide)
+      state = sequence.request->guide->next(state, planned.drafts[at(draft) - 1]);
     if (state == Guide::dead || state == Guide::beyond) {  // this guess cannot come, and so none behind it
-      planned.choices = at(row);
+      planned.choices = at(given) + at(draft);
       break;
     }
-    plan_choice(sequence, first_row + row, row, state);
+    plan_choice(sequence, first_row + static_cast<std::int32_t>(given) + draft, draft, state);
   }
   flight_->planned.push_back(planned);
   tokens_left_ -= static_cast<std::int64_t>(all.size());
@@ -264,11 +276,21 @@ void Batch::plan_choice(Sequence& sequence, std::int32_t row, std::int32_t draft
   choice.frequency_penalty = sampling.frequency_penalty;
   choice.seen = sequence.seen;
   choice.logprobs = sampling.logprobs;
-  choice.hidden = sequence.request->wants_hidden && sequence.generated + draft == 0;
+  if (sequence.generated + draft == 0) choice.pooling = sequence.request->pooling;
   if (sequence.request->guide) {
     const auto mask = sequence.request->guide->allowed(guide_state);
     choice.allowed = flight_->masks.emplace_back(mask.begin(), mask.end());
   }
+  flight_->plan.choices.push_back(choice);
+}
+
+// What is wanted of a token of the prompt; the token behind it is known.
+void Batch::plan_given(Sequence& sequence, std::int32_t row, std::int64_t position) {
+  Choice choice;
+  choice.row = row;
+  choice.given = sequence.tokens[at(position) + 1];
+  choice.pooling = sequence.request->pooling == Pooling::mean ? Pooling::mean : Pooling::none;
+  if (sequence.request->prompt_logprobs) choice.logprobs = sequence.request->sampling.logprobs;
   flight_->plan.choices.push_back(choice);
 }
 

@@ -45,6 +45,18 @@ Result<> check_sampling(const Sampling& sampling, const Limits& limits) {
   return {};
 }
 
+Result<> check_prompt_logprobs(const Request& request) {
+  if (!request.prompt_logprobs) return {};
+  if (request.sampling.logprobs < 0 || request.pooling == Pooling::mean)
+    return invalid("logprobs of a prompt go with those of its answer, and not with a mean");
+  if (static_cast<std::int64_t>(request.prompt.size()) * (1 + request.sampling.logprobs) >
+      prompt_logprobs_max)
+    return invalid("a prompt has at most " + counted(prompt_logprobs_max, "logprobs"))
+        .within("prompt")
+        .remedy("shorten the prompt, or ask for fewer logprobs");
+  return {};
+}
+
 Result<> check_stops(const Request& request, const Limits& limits) {
   if (request.stop_ids.size() > stop_ids_max)
     return invalid("a request has at most " + counted(stop_ids_max, "stop tokens"));
@@ -70,6 +82,8 @@ std::string_view name_of(Finish finish) {
       return "cancelled";
     case Finish::failed:
       return "failed";
+    case Finish::lost:
+      return "lost";
   }
   return "";
 }
@@ -105,6 +119,7 @@ Result<> check(const Request& request, const Limits& limits) {
   }
   if (auto checked = check_tokens(request.prompt, "the prompt", limits); !checked) return checked;
   if (auto checked = check_sampling(request.sampling, limits); !checked) return checked;
+  if (auto checked = check_prompt_logprobs(request); !checked) return checked;
   return check_stops(request, limits);
 }
 

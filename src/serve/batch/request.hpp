@@ -23,6 +23,8 @@ inline constexpr std::size_t stop_texts_max = 16;
 inline constexpr std::size_t stop_text_bytes_max = 1024;
 inline constexpr std::size_t biases_max = 1024;
 inline constexpr std::int32_t logprobs_max = 20;
+inline constexpr std::int64_t prompt_logprobs_max =
+    1 << 18;  // of a prompt's tokens, with those of the likeliest
 inline constexpr std::size_t key_bytes_max = 256;
 inline constexpr float temperature_min = 0.01F;  // that is not 0
 inline constexpr float temperature_max = 100;
@@ -57,7 +59,9 @@ struct Request {
   std::vector<Token> stop_ids;          // the answer ends with such a token, which is no part of its text
   std::vector<std::string> stop_texts;  // the answer ends before such a text
   std::shared_ptr<Guide> guide;         // what may come; null: everything
-  bool wants_hidden = false;            // what the model knows behind the prompt, with the first token
+  // What the model knows of the prompt comes with the first token of the first answer.
+  Pooling pooling = Pooling::none;
+  bool prompt_logprobs = false;  // and so do logprobs of the prompt's own tokens, as many as of the answer's
 };
 
 enum class Finish {
@@ -65,6 +69,7 @@ enum class Finish {
   length,     // tokens_max
   cancelled,  // nobody wants it any more
   failed,     // the model could not compute it, or nothing could come that its guide allows
+  lost,       // the model went away; asked again, it may be answered
 };
 std::string_view name_of(Finish finish);
 

@@ -23,10 +23,19 @@ struct Batch::Sequence {
   std::int64_t cached_tokens = -1;  // found when it was let in for the first time
   std::vector<Choice::Seen> seen;   // by token; empty if nothing is penalized
   Guide::State guide_state = 0;
+  // Of the prompt, as far as it is computed:
+  std::vector<double> hidden_sum;
+  std::vector<Chosen> prompt_choices;
   AnswerText text;
   Drafter drafter;
 
   explicit Sequence(const Request& from) : request(&from), text(from.stop_texts) {}
+  // Until its first token: something of each token of the prompt is wanted, so that all of them are computed,
+  // and none is found.
+  bool reads_prompt() const {
+    return generated == 0 && id.answer == 0 &&
+           (request->prompt_logprobs || request->pooling == Pooling::mean);
+  }
   std::int64_t size() const { return static_cast<std::int64_t>(tokens.size()); }
 };
 

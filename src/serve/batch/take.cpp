@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <iterator>
+#include <limits>
 #include <utility>
 
 #include "base/check.hpp"
@@ -16,6 +18,11 @@ constexpr std::string_view guide_has_nothing =
     "no token of the model goes on as the form of the answer wants it: it is nested too deep, or has letters "
     "that the model cannot write";
 
+void add_to(std::vector<double>& sum, std::span<const double> numbers) {
+  if (sum.size() < numbers.size()) sum.resize(numbers.size());
+  for (std::size_t nth = 0; nth < numbers.size(); ++nth) sum[nth] += numbers[nth];
+}
+
 }  // namespace
 
 std::vector<Piece> Batch::take(std::span<const Chosen> chosen) {
@@ -30,7 +37,8 @@ std::vector<Piece> Batch::take(std::span<const Chosen> chosen) {
     if (planned.sequence == nullptr) continue;
     Sequence& sequence = *planned.sequence;
     sequence.computed += planned.tokens;
-    if (planned.choices == 0) {
+    take_prompt(sequence, chosen.subspan(planned.first_choice, planned.given));
+    if (planned.choices == planned.given) {
       keep_full_blocks(sequence);
       continue;
     }
@@ -39,12 +47,40 @@ std::vector<Piece> Batch::take(std::span<const Chosen> chosen) {
     Piece piece;
     piece.request = id.request;
     piece.answer = id.answer;
-    take_tokens(sequence, chosen.subspan(planned.first_choice, planned.choices), planned.drafts, piece);
+    const auto own = chosen.subspan(planned.first_choice, planned.choices).subspan(planned.given);
+    take_tokens(sequence, own, planned.drafts, piece);
     if (!piece.tokens.empty() || !piece.text.empty() || piece.finish) pieces.push_back(std::move(piece));
     let_siblings_wait(entry);
     drop_if_finished(id.request);
   }
   return pieces;
+}
+
+// What has come of a part of the prompt.
+void Batch::take_prompt(Sequence& sequence, std::span<const Chosen> given) {
+  for (const Chosen& each : given) {
+    add_to(sequence.hidden_sum, each.hidden_sum);
+    if (sequence.request->prompt_logprobs) sequence.prompt_choices.push_back(each);
+  }
+}
+
+// All of the prompt is computed, and this is the first token behind it.
+void Batch::end_prompt(Sequence& sequence, const Chosen& first, Piece& piece) {
+  if (sequence.request->prompt_logprobs) {
+    // Nothing stands before the first token that it could be likely after.
+    Chosen begin;
+    begin.token = sequence.tokens.front();
+    begin.logprob = std::numeric_limits<float>::quiet_NaN();
+    piece.prompt_choices.push_back(std::move(begin));
+    std::ranges::move(sequence.prompt_choices, std::back_inserter(piece.prompt_choices));
+    sequence.prompt_choices.clear();
+  }
+  if (sequence.request->pooling != Pooling::mean) return;
+  add_to(sequence.hidden_sum, first.hidden_sum);
+  std::vector<float>& mean = piece.choices.back().hidden;
+  const auto count = static_cast<double>(sequence.request->prompt.size());
+  for (const double sum : sequence.hidden_sum) mean.push_back(static_cast<float>(sum / count));
+  piece.choices.back().hidden_sum.clear();
 }
 
 // A guess is right if it is what is chosen anyway: then its keys and values are those of the answer, and the
@@ -79,11 +115,13 @@ std::optional<Finish> Batch::append(Sequence& sequence, const Chosen& chosen, Pi
   // Nothing may come. What a guide has not called whole is not: nobody may take it for an answer.
   if (chosen.token == no_token) return request.guide ? Finish::failed : Finish::stop;
   TUTTI_CHECK(chosen.token >= 0 && chosen.token < limits_.vocabulary);
+  const bool ends_prompt = sequence.reads_prompt();
   sequence.tokens.push_back(chosen.token);
   ++sequence.generated;
   ++counts_.generated_tokens;
   piece.tokens.push_back(chosen.token);
-  if (request.sampling.logprobs >= 0 || request.wants_hidden) piece.choices.push_back(chosen);
+  if (request.sampling.logprobs >= 0 || request.pooling != Pooling::none) piece.choices.push_back(chosen);
+  if (ends_prompt) end_prompt(sequence, chosen, piece);
   if (std::ranges::find(request.stop_ids, chosen.token) != request.stop_ids.end()) return Finish::stop;
   if (sequence.text.add(token_bytes_(chosen.token))) return Finish::stop;
   if (request.sampling.penalizes()) {

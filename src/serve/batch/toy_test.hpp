@@ -27,6 +27,8 @@ class Toy {
   // Chunks may follow what was chosen last.
   void step(std::span<const Chunk> chunks) {
     rows_.clear();
+    hidden_.clear();
+    hidden_sums_.clear();
     std::size_t tokens = 0;
     for (const Chunk& chunk : chunks) {
       tokens += chunk.tokens.size();
@@ -34,8 +36,11 @@ class Toy {
       for (std::size_t nth = 0; nth < chunk.tokens.size(); ++nth) {
         const std::int64_t position = chunk.first + static_cast<std::int64_t>(nth);
         write(chunk, position, chunk.follows < 0 ? chunk.tokens[nth] : last_.at(at(chunk.follows)).token);
-        if (nth + at(chunk.rows) >= chunk.tokens.size()) rows_.push_back(row(chunk, position));
+        if (nth + at(chunk.rows) < chunk.tokens.size()) continue;
+        rows_.push_back(row(chunk, position));
+        hidden_.push_back(hidden(chunk, position));
       }
+      hidden_sums_.insert(hidden_sums_.end(), at(chunk.rows), hidden_sum(chunk));
     }
     TUTTI_CHECK(tokens <= at(limits_.step_tokens_max) && rows_.size() <= at(limits_.step_rows_max));
     ++steps;
@@ -43,7 +48,11 @@ class Toy {
 
   std::vector<Chosen> choose(std::span<const Choice> choices) {
     std::vector<Chosen> chosen;
-    for (const Choice& choice : choices) chosen.push_back(chooser_.choose(rows_.at(at(choice.row)), choice));
+    for (const Choice& choice : choices) {
+      chosen.push_back(chooser_.choose(rows_.at(at(choice.row)), choice));
+      if (choice.pooling == Pooling::last) chosen.back().hidden = hidden_[at(choice.row)];
+      if (choice.pooling == Pooling::mean) chosen.back().hidden_sum = hidden_sums_[at(choice.row)];
+    }
     last_ = chosen;
     return chosen;
   }
@@ -81,9 +90,27 @@ class Toy {
     return logits;
   }
 
+  std::vector<float> hidden(const Chunk& chunk, std::int64_t position) {
+    Prng random(slot(chunk, position));
+    std::vector<float> made(3);
+    for (float& number : made) number = static_cast<float>(random.unit() - 0.5);
+    return made;
+  }
+
+  std::vector<double> hidden_sum(const Chunk& chunk) {
+    std::vector<double> sum(3);
+    for (std::size_t nth = 0; nth < chunk.tokens.size(); ++nth) {
+      const auto one = hidden(chunk, chunk.first + static_cast<std::int64_t>(nth));
+      for (std::size_t which = 0; which < sum.size(); ++which) sum[which] += static_cast<double>(one[which]);
+    }
+    return sum;
+  }
+
   Limits limits_;
   std::vector<std::uint64_t> slots_;
   std::vector<std::vector<float>> rows_;
+  std::vector<std::vector<float>> hidden_;        // of each row
+  std::vector<std::vector<double>> hidden_sums_;  // of each row's chunk
   std::vector<Chosen> last_;
   Chooser chooser_;
 };

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "learn/model/llama_1b_test.hpp"
 #include "serve/check/check.hpp"
 #include "serve/check/line.hpp"
 #include "serve/cuda/model.hpp"
@@ -24,6 +25,7 @@ using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
 constexpr int prompt_tokens = 128;
+constexpr std::int64_t context_tokens = 8192;
 constexpr double peak_operations = 989e12;  // of an H100 or H200, dense, bf16
 
 double seconds_since(Clock::time_point start) { return Seconds(Clock::now() - start).count(); }
@@ -46,22 +48,6 @@ double process_seconds() {
   clock_gettime(CLOCK_BOOTTIME, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9 -
          std::strtod(word.c_str(), nullptr) / static_cast<double>(sysconf(_SC_CLK_TCK));
-}
-
-model::Shape llama_1b() {
-  return {.model_type = "llama",
-          .vocabulary = 32000,
-          .layers = 22,
-          .hidden = 2048,
-          .heads = 32,
-          .kv_heads = 4,
-          .head_size = 64,
-          .intermediate = 5632,
-          .context = 8192,
-          .norm = model::Norm::rms,
-          .activation = model::Activation::silu,
-          .gated = true,
-          .tied = false};
 }
 
 Result<> random_rows(const std::string& tensor, std::int64_t first_row, std::int64_t,
@@ -143,7 +129,7 @@ Result<> bench_prompt(Model& model, int tokens, const Print& print) {
     times.push_back(seconds_since(start));
   }
   const double time = median(std::move(times));
-  const model::Shape shape = llama_1b();
+  const model::Shape shape = model::llama_1b(context_tokens);
   // The head is computed for the last token alone, the embedding only looked up; attention sees half of the
   // prompt.
   const double matrices = static_cast<double>(model::parameters(shape) - 2 * shape.vocabulary * shape.hidden);
@@ -211,7 +197,7 @@ Result<> bench_all(const Print& print) {
   const double before = process_seconds();
   const auto start = Clock::now();
   const cuda::Options usual{.step_tokens_max = 4096, .step_rows_max = 256};
-  auto model = cuda::make_model(llama_1b(), usual, random_rows);
+  auto model = cuda::make_model(model::llama_1b(context_tokens), usual, random_rows);
   if (!model) return std::move(model).error();
   const double ready = process_seconds();
   const std::vector<Token> prompt = made_prompt(prompt_tokens, 0);
@@ -248,7 +234,7 @@ Result<> bench_ways(const Print& print) {
                               {"neither", {.graphs = false, .overlaps = false}},
                               {"not tuned", {.tunes = false}}};
   for (const Way& way : ways) {
-    auto model = cuda::make_model(llama_1b(), way.options, random_rows);
+    auto model = cuda::make_model(model::llama_1b(context_tokens), way.options, random_rows);
     if (!model) return std::move(model).error();
     for (const int rows : {1, 8, 64, 256}) {
       auto time = step_milliseconds(**model, rows, 256, 60);
@@ -260,8 +246,9 @@ Result<> bench_ways(const Print& print) {
 }
 
 Result<> bench_kernels(const Print& print) {
-  auto model = cuda::make_model(
-      llama_1b(), {.step_rows_max = 256, .graphs = false, .overlaps = false, .tunes = false}, random_rows);
+  auto model = cuda::make_model(model::llama_1b(context_tokens),
+                                {.step_rows_max = 256, .graphs = false, .overlaps = false, .tunes = false},
+                                random_rows);
   if (!model) return std::move(model).error();
   for (const int rows : {1, 64, 256}) {
     if (auto time = step_milliseconds(**model, rows, 256, 2); !time) return std::move(time).error();

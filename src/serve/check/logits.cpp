@@ -13,13 +13,11 @@
 namespace tutti::serve {
 namespace {
 
-constexpr double bf16_error_max = 0.05;
 // Rounding to 16 bits sends rows that are near a tie to other experts: their rows in the middle are looked
 // at.
 constexpr double bf16_error_of_experts_max = 0.25;
 // Two ways to compute in bf16 are nearer to each other than to the truth.
 constexpr double ways_error_max = 0.02;
-constexpr std::uint64_t cpu_cache_bytes = 16 << 20;
 
 using Rows = std::vector<std::vector<float>>;
 

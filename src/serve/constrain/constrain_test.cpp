@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/index.hpp"
 #include "base/json/parse.hpp"
@@ -282,6 +283,29 @@ TEST(Constrain, HundredsOfAlternativesWithATagCanBeFollowed) {
     const auto value = json::parse(babble(**guide, random, 40));
     ASSERT_TRUE(value.ok()) << value.error().text();
     EXPECT_TRUE(value->find("tag") != nullptr && value->find("value") != nullptr);
+  }
+}
+
+// Ten thousand values, as wide as a schema can be: whatever is babbled is one of them.
+TEST(Constrain, ThousandsOfValuesCanBeFollowed) {
+  std::set<std::string> values;
+  Prng words(16);
+  while (values.size() < 10'000) {
+    std::string word;
+    for (int letter = 0; letter < 16; ++letter) word += static_cast<char>('a' + words.below(26));
+    values.insert(word);
+  }
+  std::string list;
+  for (const std::string& word : values) list += (list.empty() ? "\"" : ",\"") + word + "\"";
+  auto guide = guide_of_schema(
+      table(), R"({"type":"object","properties":{"a":{"enum":[)" + list + R"(]}},"required":["a"]})");
+  ASSERT_TRUE(guide.ok()) << guide.error().text();
+  Prng random(17);
+  for (int turn = 0; turn < 100; ++turn) {
+    const auto value = json::parse(babble(**guide, random, 40));
+    ASSERT_TRUE(value.ok()) << value.error().text();
+    ASSERT_NE(value->find("a"), nullptr);
+    EXPECT_TRUE(values.contains(*value->find("a")->text()));
   }
 }
 

@@ -22,10 +22,20 @@ Letter encode(char32_t code) {
 }  // namespace
 
 NodeId Grammar::add() {
-  if (nodes_.size() >= grammar_nodes_max) {
+  if (nodes_.size() - word_nodes_ >= grammar_nodes_max) {
     full_ = true;
     return 0;
   }
+  nodes_.emplace_back();
+  return static_cast<NodeId>(nodes_.size() - 1);
+}
+
+NodeId Grammar::add_of_word() {
+  if (word_nodes_ >= grammar_word_nodes_max) {
+    full_ = true;
+    return 0;
+  }
+  ++word_nodes_;
   nodes_.emplace_back();
   return static_cast<NodeId>(nodes_.size() - 1);
 }

@@ -14,6 +14,8 @@ namespace tutti::serve {
 using NodeId = std::int32_t;
 
 inline constexpr std::size_t grammar_nodes_max = 100'000;
+// Of words beside them: those grow with the text that they came in, and with nothing else.
+inline constexpr std::size_t grammar_word_nodes_max = 250'000;
 
 class Grammar {
  public:
@@ -36,6 +38,7 @@ class Grammar {
 
   // Past the bound all is one node, and full() says so: whoever builds asks at the end.
   NodeId add();
+  NodeId add_of_word();
   bool full() const { return full_; }
   std::size_t size() const { return nodes_.size(); }
   std::size_t bytes() const;  // of memory, about
@@ -59,6 +62,7 @@ class Grammar {
   Node& at_node(NodeId node) { return nodes_[static_cast<std::size_t>(node)]; }
 
   std::vector<Node> nodes_;
+  std::size_t word_nodes_ = 0;  // of them
   bool full_ = false;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "serve/constrain/json_parts.hpp"
 #include "serve/constrain/key_order.hpp"
 #include "serve/constrain/pattern.hpp"
+#include "serve/constrain/words.hpp"
 
 namespace tutti::serve {
 namespace {
@@ -95,8 +97,11 @@ class Compiler {
     const json::Object* object = schema.object();
     if (object == nullptr) return broken(path, "a schema is an object");
     if (object->find("$ref") != nullptr) return named(*object, path, from);
-    if (object->find("const") != nullptr || object->find("enum") != nullptr)
-      return constants(*object, path, from);
+    if (is_constant(*object)) {
+      auto texts = constants(*object, path);
+      if (!texts) return std::move(texts).error();
+      return add_words(grammar_, from, std::move(*texts));
+    }
     for (const std::string_view key : {"anyOf", "allOf"}) {
       if (object->find(key) != nullptr) return alternatives(*object, path, key, from, depth);
     }
@@ -111,7 +116,13 @@ class Compiler {
     return reference(target->substr(1), from);
   }
 
-  Result<NodeId> constants(const json::Object& schema, const std::string& path, NodeId from) {
+  static bool is_constant(const json::Object& schema) {
+    return schema.find("$ref") == nullptr &&
+           (schema.find("const") != nullptr || schema.find("enum") != nullptr);
+  }
+
+  // The texts that a const or an enum takes.
+  Result<std::vector<std::string>> constants(const json::Object& schema, const std::string& path) {
     if (auto checked = check_keys(schema, path, {"const", "enum", "type"}); !checked)
       return std::move(checked).error();
     json::Array values;
@@ -120,11 +131,11 @@ class Compiler {
     } else if (const json::Array* several = schema.find("enum")->list()) {
       values = *several;
     }
-    if (values.empty() || values.size() > schema_choices_max)
-      return broken(path, "an enum has 1 to " + std::to_string(schema_choices_max) + " values");
-    const NodeId end = grammar_.add();
-    for (const json::Value& one : values) grammar_.skip(grammar_.text(from, json::write(one)), end);
-    return end;
+    if (values.empty() || values.size() > schema_values_max)
+      return broken(path, "an enum has 1 to " + std::to_string(schema_values_max) + " values");
+    std::vector<std::string> texts;
+    for (const json::Value& one : values) texts.push_back(json::write(one));
+    return texts;
   }
 
   Result<NodeId> alternatives(const json::Object& schema, const std::string& path, std::string_view key,
@@ -135,14 +146,26 @@ class Compiler {
     if (choices == nullptr || choices->empty() || choices->size() > most)
       return broken(path, std::string(key) + " is a list of 1 to " + std::to_string(most) + " schemas");
     const NodeId end = grammar_.add();
+    const auto begin = [&] {
+      const NodeId node = grammar_.add();
+      grammar_.skip(from, node);
+      return node;
+    };
+    std::vector<std::string> texts;  // of all that are constant
     for (std::size_t nth = 0; nth < choices->size(); ++nth) {
-      const NodeId begin = grammar_.add();
-      grammar_.skip(from, begin);
-      auto reached =
-          value((*choices)[nth], path + "/" + std::string(key) + "/" + std::to_string(nth), begin, depth + 1);
+      const json::Value& choice = (*choices)[nth];
+      const std::string place = path + "/" + std::string(key) + "/" + std::to_string(nth);
+      if (choice.object() != nullptr && is_constant(*choice.object())) {
+        auto some = constants(*choice.object(), place);
+        if (!some) return std::move(some).error();
+        std::ranges::move(*some, std::back_inserter(texts));
+        continue;
+      }
+      auto reached = value(choice, place, begin(), depth + 1);
       if (!reached) return reached;
       grammar_.skip(*reached, end);
     }
+    if (!texts.empty()) grammar_.skip(add_words(grammar_, begin(), std::move(texts)), end);
     return end;
   }
 

@@ -22,7 +22,8 @@ inline constexpr std::size_t schema_bytes_max = 256 * 1024;
 inline constexpr int schema_depth_max = 48;               // of one inside another
 inline constexpr std::int64_t schema_items_max = 1'000;   // that are counted: minItems, maxItems
 inline constexpr std::int64_t schema_length_max = 4'000;  // minLength, maxLength
-inline constexpr std::size_t schema_choices_max = 1'000;  // of an enum or anyOf
+inline constexpr std::size_t schema_choices_max = 1'000;  // of anyOf
+inline constexpr std::size_t schema_values_max = 20'000;  // of an enum
 inline constexpr std::size_t schema_properties_max = 1'000;
 
 // From a node to where a value has been read that the schema takes.

@@ -83,6 +83,23 @@ TEST(Schema, AlternativesAndReferences) {
          {{"null"}, {"1"}});
 }
 
+// Those that begin or end alike, are each other's beginnings, or stand there twice.
+TEST(Schema, EachOfManyValuesAndNoOther) {
+  expect(R"({"enum":["ab","a","abc","ab","b","bc","\u00e9t\u00e9","\u00e9","",12,1,123,-1]})",
+         {{"\"ab\"", "\"a\"", "\"abc\"", "\"b\"", "\"bc\"", "\"\xC3\xA9t\xC3\xA9\"", "\"\xC3\xA9\"", "\"\"",
+           "12", "1", "123", "-1"},
+          {"\"ac\"", "\"c\"", "\"abcd\"", "\"\xC3\"", "\"\xC3\xA9t\"", "2", "-", "1234", "-12", "\"bcd\""}});
+  expect(
+      R"({"anyOf":[{"const":"a"},{"type":"null"},{"enum":["b",7]},{"type":"array","items":{"const":"a"}}]})",
+      {{"\"a\"", "null", "\"b\"", "7", "[\"a\", \"a\"]"}, {"\"c\"", "77", "[\"b\"]"}});
+  std::string schema = R"({"enum":[)";
+  const auto word = [](int value) { return "\"" + std::to_string(value * 7919 % 100'003) + "-item\""; };
+  for (int value = 0; value < 10'000; ++value) schema += (value > 0 ? "," : "") + word(value);
+  Reading reading = schema_reading(schema + "]}");
+  ASSERT_EQ(reading.refusal, "");
+  for (int value = 0; value < 20'000; ++value) EXPECT_EQ(reading.takes(word(value)), value < 10'000) << value;
+}
+
 TEST(Schema, AnyObjectIsAsDeepAsItsBound) {
   Reading any([](Grammar& grammar, NodeId from) { return add_any_object(grammar, from); });
   const auto nested = [](int depth) {
@@ -129,7 +146,7 @@ TEST(Schema, WhatExplodesIsRefused) {
   deep += "{}" + std::string(60, '}');
   EXPECT_NE(schema_reading(deep).refusal, "");
   std::string wide = R"({"enum":[)";
-  for (int value = 0; value < 1100; ++value) wide += (value > 0 ? "," : "") + std::to_string(value);
+  for (int value = 0; value < 20'001; ++value) wide += (value > 0 ? "," : "") + std::to_string(value);
   EXPECT_NE(schema_reading(wide + "]}").refusal, "");
   std::string many = R"({"anyOf":[)";
   for (int value = 0; value < 60; ++value)

@@ -92,6 +92,16 @@ std::span<const float> Forward::hidden(std::int64_t row) const {
   return {normed_ + row * hidden_stride_, static_cast<std::size_t>(shape_.hidden)};
 }
 
+std::vector<double> Forward::hidden_sum(std::int64_t first, std::int64_t count) const {
+  std::vector<float> normed(static_cast<std::size_t>(hidden_stride_));
+  std::vector<double> sum(static_cast<std::size_t>(shape_.hidden));
+  for (std::int64_t token = first; token < first + count; ++token) {
+    normalize(weights_.norm, stream_ + token * hidden_stride_, normed.data());
+    for (std::size_t at = 0; at < sum.size(); ++at) sum[at] += static_cast<double>(normed[at]);
+  }
+  return sum;
+}
+
 std::span<const float> Forward::logits(std::int64_t row) const {
   return {logits_ + row * logits_stride_, static_cast<std::size_t>(shape_.vocabulary)};
 }

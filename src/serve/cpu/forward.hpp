@@ -13,6 +13,7 @@
 #include "serve/cpu/memory.hpp"
 #include "serve/cpu/team.hpp"
 #include "serve/cpu/weights.hpp"
+#include "serve/model/arena.hpp"
 #include "serve/model/model.hpp"
 
 namespace tutti::serve::cpu {
@@ -42,6 +43,8 @@ class Forward {
   std::span<const float> logits(std::int64_t row) const;
   // What the head has read for it.
   std::span<const float> hidden(std::int64_t row) const;
+  // The sum of what the head reads of so many tokens of the step from this one on.
+  std::vector<double> hidden_sum(std::int64_t first, std::int64_t count) const;
 
  private:
   // Numbers of some rows, and what they are quantised as where the weights ask for it.

@@ -31,30 +31,6 @@ class Memory {
   std::size_t bytes_ = 0;
 };
 
-// Gives parts of a memory, one behind the other. Without a memory it only counts.
-class Arena {
- public:
-  Arena() = default;
-  explicit Arena(std::byte* base) : base_(base) {}
-
-  template <class T>
-  T* take(std::int64_t count) {
-    return reinterpret_cast<T*>(take_bytes(static_cast<std::size_t>(count) * sizeof(T)));
-  }
-  std::byte* take_bytes(std::size_t bytes) {
-    const std::size_t at = used_;
-    used_ += (bytes + line_bytes - 1) / line_bytes * line_bytes;
-    return base_ == nullptr ? nullptr : base_ + at;
-  }
-  std::size_t used() const { return used_; }
-
- private:
-  static constexpr std::size_t line_bytes = 64;
-
-  std::byte* base_ = nullptr;
-  std::size_t used_ = 0;
-};
-
 // What this process could still take: of the machine's memory, and of its control group's.
 Result<std::uint64_t> free_memory_bytes();
 

@@ -10,6 +10,7 @@
 #include "serve/cpu/instructions.hpp"
 #include "serve/cpu/memory.hpp"
 #include "serve/cpu/team.hpp"
+#include "serve/model/arena.hpp"
 #include "serve/model/check.hpp"
 
 namespace tutti::serve::cpu {
@@ -57,8 +58,12 @@ class CpuModel final : public Model {
   Result<> step(std::span<const Chunk> chunks) override {
     tokens_.clear();
     rows_.clear();
+    row_chunks_.clear();
     if (auto fine = check_step(chunks, limits_); !fine) return fine;
     for (const Chunk& chunk : chunks) {
+      row_chunks_.insert(
+          row_chunks_.end(), static_cast<std::size_t>(chunk.rows),
+          {static_cast<std::int64_t>(tokens_.size()), static_cast<std::int64_t>(chunk.tokens.size())});
       for (std::size_t at = 0; at < chunk.tokens.size(); ++at) {
         const std::size_t left = chunk.tokens.size() - at;
         if (left <= static_cast<std::size_t>(chunk.rows))
@@ -81,9 +86,7 @@ class CpuModel final : public Model {
       member.share(static_cast<std::int64_t>(choices.size()), 1, [&](std::int64_t begin, std::int64_t end) {
         for (auto at = static_cast<std::size_t>(begin); at < static_cast<std::size_t>(end); ++at) {
           chosen[at] = chooser.choose(forward_->logits(choices[at].row), choices[at]);
-          if (!choices[at].hidden) continue;
-          const auto hidden = forward_->hidden(choices[at].row);
-          chosen[at].hidden.assign(hidden.begin(), hidden.end());
+          add_hidden(choices[at], chosen[at]);
         }
       });
     });
@@ -124,6 +127,23 @@ class CpuModel final : public Model {
     }
   }
 
+  void add_hidden(const Choice& choice, Chosen& chosen) const {
+    switch (choice.pooling) {
+      case Pooling::none:
+        return;
+      case Pooling::last: {
+        const auto hidden = forward_->hidden(choice.row);
+        chosen.hidden.assign(hidden.begin(), hidden.end());
+        return;
+      }
+      case Pooling::mean: {
+        const auto& [first, count] = row_chunks_[static_cast<std::size_t>(choice.row)];
+        chosen.hidden_sum = forward_->hidden_sum(first, count);
+        return;
+      }
+    }
+  }
+
   Result<std::span<const float>> row_of(std::int32_t row) const {
     if (row < 0 || static_cast<std::size_t>(row) >= rows_.size())
       return invalid("the last step has no row " + std::to_string(row));
@@ -142,6 +162,8 @@ class CpuModel final : public Model {
   std::vector<Chooser> choosers_;  // one a thread
   std::vector<StepToken> tokens_;  // of the last step
   std::vector<std::int64_t> rows_;
+  std::vector<std::pair<std::int64_t, std::int64_t>>
+      row_chunks_;        // of each row: its chunk's first token, and how many
   std::jthread toucher_;  // ends before the memory does
 };
 

@@ -70,7 +70,7 @@ TEST(HiddenTest, IsWhatTheHeadReads) {
   const auto model = made_model(shape, tensors);
   ASSERT_NE(model, nullptr);
   const Rows rows = whole(*model, made_tokens(shape, 9, 3));
-  const std::vector<Choice> choices{{.row = 8, .hidden = true}, {.row = 7}};
+  const std::vector<Choice> choices{{.row = 8, .pooling = Pooling::last}, {.row = 7}};
   const auto chosen = model->choose(choices);
   ASSERT_TRUE(chosen);
   EXPECT_TRUE((*chosen)[1].hidden.empty());
@@ -87,6 +87,46 @@ TEST(HiddenTest, IsWhatTheHeadReads) {
       sum += static_cast<double>(hidden[at]) * head->second.values[token * hidden.size() + at];
     EXPECT_NEAR(rows[8][token], sum, 1e-4);
   }
+}
+
+// The sum over a chunk is that of its rows, and parts of a text add up to the whole, bit by bit.
+TEST(HiddenTest, SumsAddUp) {
+  const model::Shape shape = small_llama();
+  const MadeTensors tensors = made_tensors(shape);
+  const auto model = made_model(shape, tensors);
+  ASSERT_NE(model, nullptr);
+  const auto tokens = made_tokens(shape, 23, 3);
+  const auto blocks = blocks_of(0, tokens.size());
+  const auto sum_of = [&](std::size_t first, std::size_t count) {
+    const auto part = std::span(tokens).subspan(first, count);
+    const Chunk chunk{.tokens = part, .first = static_cast<std::int64_t>(first), .blocks = blocks, .rows = 1};
+    // Another sequence in front of it, so that neither rows nor tokens are counted from the step's first.
+    const auto others = blocks_of(1, 3);
+    const std::vector<Chunk> both{{.tokens = std::span(tokens).first(3), .blocks = others, .rows = 2}, chunk};
+    EXPECT_TRUE(model->step(both));
+    const Choice choice{.row = 2, .given = 0, .pooling = Pooling::mean};
+    const auto chosen = model->choose({&choice, 1});
+    EXPECT_TRUE(chosen);
+    return chosen->front().hidden_sum;
+  };
+  std::vector<double> expected(static_cast<std::size_t>(shape.hidden));
+  whole(*model, tokens);
+  for (std::int32_t row = 0; row < 23; ++row) {
+    const Choice choice{.row = row, .pooling = Pooling::last};
+    const auto chosen = model->choose({&choice, 1});
+    ASSERT_TRUE(chosen);
+    for (std::size_t at = 0; at < expected.size(); ++at)
+      expected[at] += static_cast<double>(chosen->front().hidden[at]);
+  }
+  EXPECT_EQ(sum_of(0, 23), expected);
+  std::vector<double> sum(expected.size());
+  for (const auto& [first, count] :
+       std::vector<std::pair<std::size_t, std::size_t>>{{0, 7}, {7, 1}, {8, 15}}) {
+    const auto part = sum_of(first, count);
+    for (std::size_t at = 0; at < sum.size(); ++at) sum[at] += part[at];
+  }
+  for (std::size_t at = 0; at < sum.size(); ++at)
+    EXPECT_EQ(static_cast<float>(sum[at]), static_cast<float>(expected[at]));
 }
 
 class ModelTest : public testing::TestWithParam<Family> {};

@@ -5,6 +5,7 @@
 #include "serve/cpu/forward.hpp"
 #include "serve/cpu/instructions.hpp"
 #include "serve/cpu/model.hpp"
+#include "serve/model/arena.hpp"
 
 namespace tutti::serve::cpu {
 namespace {

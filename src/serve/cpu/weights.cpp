@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "learn/model/names.hpp"
+#include "serve/model/arena.hpp"
 
 namespace tutti::serve::cpu {
 namespace {

@@ -36,6 +36,8 @@ class Forward {
   Result<> tune(std::int64_t tokens, const Queue& queue);
 
   LogitRows logits() const;
+  // The n-th row of scratch.known_sums: the sum of what the head reads of so many tokens of the last step.
+  void sum_known(std::int64_t nth, std::int64_t first, std::int64_t count, const Queue& queue);
   bool attends_fast() const { return fast_; }
   std::int32_t tile_tokens() const { return tile_tokens_; }
 

@@ -27,6 +27,20 @@ bool is_alone(const Chunk& chunk) { return chunk.tokens.size() == 1; }
 
 std::int32_t divided_up(std::size_t a, std::int32_t b) { return (static_cast<std::int32_t>(a) + b - 1) / b; }
 
+// Where the tokens of each chunk begin: those that are alone stand in front of the others.
+std::vector<std::int32_t> first_tokens(std::span<const Chunk> chunks) {
+  std::vector<std::int32_t> first(chunks.size());
+  std::int32_t tokens = 0;
+  for (const bool alone : {true, false}) {
+    for (std::size_t at = 0; at < chunks.size(); ++at) {
+      if (is_alone(chunks[at]) != alone) continue;
+      first[at] = tokens;
+      tokens += static_cast<std::int32_t>(chunks[at].tokens.size());
+    }
+  }
+  return first;
+}
+
 class Packer {
  public:
   Packer(const StepCounts& counts, std::int32_t tile_tokens, std::span<std::byte> memory,
@@ -78,7 +92,6 @@ class Packer {
     while (rows_ < counts.rows) add_row(rows_);
   }
 
-  std::int32_t tokens() const { return tokens_; }
   std::size_t bytes() const { return layout_.tables() + static_cast<std::size_t>(blocks_) * number_bytes; }
 
  private:
@@ -125,6 +138,17 @@ StepCounts count_step(std::span<const Chunk> chunks, std::int32_t block_tokens, 
   return counts;
 }
 
+std::vector<RowPlace> row_places(std::span<const Chunk> chunks) {
+  const std::vector<std::int32_t> first_of = first_tokens(chunks);
+  std::vector<RowPlace> places;
+  for (std::size_t at = 0; at < chunks.size(); ++at) {
+    const auto size = static_cast<std::int32_t>(chunks[at].tokens.size());
+    for (std::int32_t token = size - chunks[at].rows; token < size; ++token)
+      places.push_back({first_of[at] + token, first_of[at], size});
+  }
+  return places;
+}
+
 std::size_t input_bytes_max(const Limits& limits) {
   const std::int64_t blocks_of_sequence = (limits.context + limits.block_tokens - 1) / limits.block_tokens;
   const std::int64_t chunks =
@@ -143,12 +167,11 @@ std::size_t pack_step(std::span<const Chunk> chunks, const StepCounts& counts, s
                       std::int32_t tile_tokens, std::span<std::byte> memory,
                       std::span<const std::int32_t> places) {
   Packer packer(counts, tile_tokens, memory, places);
-  std::vector<std::int32_t> first_of(chunks.size());
+  const std::vector<std::int32_t> first_of = first_tokens(chunks);
   for (const bool alone : {true, false}) {
     for (std::size_t at = 0; at < chunks.size(); ++at) {
       const Chunk& chunk = chunks[at];
       if (is_alone(chunk) != alone || chunk.tokens.empty()) continue;
-      first_of[at] = packer.tokens();
       packer.add(chunk, blocks_of(chunk, block_tokens));
       if (!alone) packer.add_tiles(first_of[at], static_cast<std::int32_t>(chunk.tokens.size()));
     }

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "serve/cuda/kernels/kernels.hpp"
 #include "serve/step/step.hpp"
@@ -45,6 +46,14 @@ struct StepCounts {
   bool is_plain = false;
 };
 StepCounts count_step(std::span<const Chunk> chunks, std::int32_t block_tokens, std::int32_t tile_tokens);
+
+// Where the token of each row lies on the device, and the tokens of its chunk, which lie side by side.
+struct RowPlace {
+  std::int32_t token = 0;
+  std::int32_t chunk_first = 0;
+  std::int32_t chunk_tokens = 0;
+};
+std::vector<RowPlace> row_places(std::span<const Chunk> chunks);
 
 // What the memory for inputs holds, and what a step takes of it.
 std::size_t input_bytes_max(const Limits& limits);

@@ -60,6 +60,28 @@ TEST(Inputs, PutTokensThatAreAloneFirst) {
   EXPECT_EQ(step.part(layout.tiles(), 4), (Numbers{5, 2, 2, 3}));
 }
 
+TEST(Inputs, RowsFindTheirTokensAndThoseOfTheirChunk) {
+  const std::vector<Token> prompt{10, 11, 12, 13, 14};
+  const std::vector<Token> one{20};
+  const std::vector<BlockId> blocks{7, 8, 9};
+  const std::vector<Chunk> chunks{{.tokens = prompt, .first = 4, .blocks = blocks, .rows = 2},
+                                  {.tokens = one, .first = 9, .blocks = blocks, .rows = 1},
+                                  {.tokens = prompt, .first = 0, .blocks = blocks, .rows = 0},
+                                  {.tokens = prompt, .first = 0, .blocks = blocks, .rows = 1}};
+  Numbers tokens;
+  Numbers firsts;
+  Numbers counts;
+  for (const RowPlace& place : row_places(chunks)) {
+    tokens.push_back(place.token);
+    firsts.push_back(place.chunk_first);
+    counts.push_back(place.chunk_tokens);
+  }
+  const Packed step = packed(chunks);
+  EXPECT_EQ(tokens, step.part(step.layout().rows(), 4)) << "where the step itself looks for them";
+  EXPECT_EQ(firsts, (Numbers{1, 1, 0, 11}));
+  EXPECT_EQ(counts, (Numbers{5, 5, 1, 5}));
+}
+
 TEST(Inputs, FillABucketWithTokensOfNobody) {
   const std::vector<Token> one{20};
   const std::vector<BlockId> blocks{5, 6};

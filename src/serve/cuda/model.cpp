@@ -1,8 +1,10 @@
 #include "serve/cuda/model.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <vector>
@@ -73,6 +75,7 @@ class CudaModel final : public Model {
       if (auto done = launched(); !done) return done;
     }
     rows_ = rows;
+    row_places_ = row_places(chunks);
     return {};
   }
 
@@ -365,14 +368,28 @@ class CudaModel final : public Model {
     return chosen;
   }
 
+  // What only the host does, or reads.
   Result<std::vector<Chosen>> choose_here(std::span<const Choice> choices, const Asked& asked) {
+    std::vector<double> known;
+    if (auto done = ask_for_known(choices, known); !done) return std::move(done).error();
+    if (auto done = finish(); !done) return std::move(done).error();
     auto chosen = tokens_known(asked);
     if (!chosen) return chosen;
+    take_known(choices, known, *chosen);
     for (std::size_t at = 0; at < choices.size(); ++at) {
-      if (is_plain(choices[at])) continue;
-      const auto row = logits(choices[at].row);
+      const Choice& choice = choices[at];
+      if (is_plain(choice)) continue;
+      Chosen& own = (*chosen)[at];
+      if (choice.given != no_token && choice.logprobs < 0) {
+        own.token = choice.given;
+        continue;
+      }
+      const auto row = logits(choice.row);
       if (!row) return row.error();
-      (*chosen)[at] = chooser_.choose(*row, choices[at]);
+      const Chosen picked = chooser_.choose(*row, choice);
+      own.token = picked.token;
+      own.logprob = picked.logprob;
+      own.likeliest = picked.likeliest;
     }
     return chosen;
   }
@@ -385,6 +402,43 @@ class CudaModel final : public Model {
   }
 
   Result<> finish() { return checked(cudaStreamSynchronize(stream_.get()), "computing a step"); }
+
+  std::size_t known_stride() const { return static_cast<std::size_t>(Sizes(shape_).hidden); }
+
+  // What the model knows, of all choices that want it: under way when this returns.
+  Result<> ask_for_known(std::span<const Choice> choices, std::vector<double>& known) {
+    std::int64_t count = 0;
+    for (const Choice& choice : choices) {
+      if (choice.pooling == Pooling::none) continue;
+      if (count == limits_.step_rows_max) return invalid("more vectors are wanted than a step has rows");
+      const RowPlace& place = row_places_[static_cast<std::size_t>(choice.row)];
+      const bool is_sum = choice.pooling == Pooling::mean;
+      forward_->sum_known(count++, is_sum ? place.chunk_first : place.token, is_sum ? place.chunk_tokens : 1,
+                          {stream_.get(), false});
+    }
+    if (count == 0) return {};
+    if (auto done = launched(); !done) return done;
+    known.resize(static_cast<std::size_t>(count) * known_stride());
+    return checked(cudaMemcpyAsync(known.data(), scratch_->known_sums, known.size() * sizeof(double),
+                                   cudaMemcpyDeviceToHost, stream_.get()),
+                   "reading what the model knows");
+  }
+
+  void take_known(std::span<const Choice> choices, const std::vector<double>& known,
+                  std::vector<Chosen>& chosen) const {
+    auto row = known.begin();
+    for (std::size_t at = 0; at < choices.size(); ++at) {
+      if (choices[at].pooling == Pooling::none) continue;
+      const auto end = row + static_cast<std::ptrdiff_t>(shape_.hidden);
+      if (choices[at].pooling == Pooling::mean) {
+        chosen[at].hidden_sum.assign(row, end);
+      } else {
+        std::transform(row, end, std::back_inserter(chosen[at].hidden),
+                       [](double number) { return static_cast<float>(number); });
+      }
+      row += static_cast<std::ptrdiff_t>(known_stride());
+    }
+  }
 
   Result<> check_row(std::int32_t row) const {
     if (row < 0 || row >= rows_) return invalid("the last step has no row " + std::to_string(row));
@@ -426,6 +480,7 @@ class CudaModel final : public Model {
   std::size_t asks_ = 0;
   std::deque<Asked> asked_;           // and not answered
   std::vector<std::int32_t> places_;  // of the last question
+  std::vector<RowPlace> row_places_;  // of the last step
 };
 
 }  // namespace

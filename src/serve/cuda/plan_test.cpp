@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "learn/model/llama_1b_test.hpp"
 #include "serve/cuda/model.hpp"
 #include "serve/cuda/scratch.hpp"
 #include "serve/cuda/sizes.hpp"
@@ -12,25 +13,10 @@ namespace {
 
 constexpr std::uint64_t gigabyte = 1'000'000'000;
 constexpr int multiprocessors = 132;
-
-model::Shape llama_1b() {
-  return {.model_type = "llama",
-          .vocabulary = 32000,
-          .layers = 22,
-          .hidden = 2048,
-          .heads = 32,
-          .kv_heads = 4,
-          .head_size = 64,
-          .intermediate = 5632,
-          .context = 2048,
-          .norm = model::Norm::rms,
-          .activation = model::Activation::silu,
-          .gated = true,
-          .tied = false};
-}
+constexpr std::int64_t context = 2048;
 
 TEST(PlanMemory, FillsItsBudgetWithBlocks) {
-  const model::Shape shape = llama_1b();
+  const model::Shape shape = model::llama_1b(context);
   // A position: keys and values of 22 layers, 4 heads and 64 numbers of two bytes.
   constexpr std::uint64_t block_bytes = 16 * 2 * 22 * 4 * 64 * 2;
   const auto plan = plan_memory(shape, {}, 100 * gigabyte, multiprocessors);
@@ -49,7 +35,7 @@ TEST(PlanMemory, FillsItsBudgetWithBlocks) {
 }
 
 TEST(PlanMemory, CountsEachWeightOnce) {
-  const model::Shape shape = llama_1b();
+  const model::Shape shape = model::llama_1b(context);
   const auto plan = plan_memory(shape, {}, 100 * gigabyte, multiprocessors);
   ASSERT_TRUE(plan);
   const auto parameters = static_cast<std::uint64_t>(model::parameters(shape));
@@ -61,7 +47,7 @@ TEST(PlanMemory, CountsEachWeightOnce) {
 }
 
 TEST(PlanMemory, RefusesWhatDoesNotFit) {
-  const model::Shape shape = llama_1b();
+  const model::Shape shape = model::llama_1b(context);
   const auto refused = [&](const Options& options, std::uint64_t free_bytes) {
     const auto plan = plan_memory(shape, options, free_bytes, multiprocessors);
     return plan ? std::string() : plan.error().message();
@@ -81,7 +67,7 @@ TEST(PlanMemory, RefusesWhatDoesNotFit) {
 }
 
 TEST(WeightLayout, HasEveryRowOfEveryTensorOnce) {
-  model::Shape shape = llama_1b();
+  model::Shape shape = model::llama_1b(context);
   shape.layers = 2;
   shape.hidden = 60;
   shape.intermediate = 100;
@@ -108,7 +94,7 @@ TEST(WeightLayout, HasEveryRowOfEveryTensorOnce) {
 }
 
 TEST(WeightLayout, PutsPartsOfAMatrixBelowEachOther) {
-  const model::Shape shape = llama_1b();
+  const model::Shape shape = model::llama_1b(context);
   std::vector<std::byte> memory(1);  // nothing is written
   const WeightLayout layout(shape, Type::bf16, Arena(memory.data()));
   std::map<std::string, const WeightPiece*> first;
@@ -137,7 +123,7 @@ TEST(Sizes, ProductsComeInFewNumbersOfTokens) {
 
 TEST(Model, WithoutAGpuSaysSo) {
   if (devices() > 0) GTEST_SKIP() << "there is a GPU here: `tutti-worker check-serve` uses it";
-  model::Shape shape = llama_1b();
+  model::Shape shape = model::llama_1b(context);
   shape.layers = 1;
   const auto made = make_model(shape, {}, [](auto&&...) -> Result<> { return {}; });
   ASSERT_FALSE(made);

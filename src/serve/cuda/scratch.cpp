@@ -61,6 +61,8 @@ Scratch::Scratch(const model::Shape& shape, const StepSizes& step, Arena& arena)
     router_scores = arena.take<float>(tokens * experts.count);
     expert_out = take(places * sizes.hidden);
   }
+  known = arena.take<float>(known_rows * sizes.hidden);
+  known_sums = arena.take<double>(step.rows * sizes.hidden);
   inputs = arena.take_bytes(step.input_bytes);
   samples = arena.take<Sample>(step.rows);
   chosen = arena.take<std::int32_t>(2 * rows);

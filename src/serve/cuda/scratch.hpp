@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "learn/model/shape.hpp"
-#include "serve/cuda/arena.hpp"
 #include "serve/cuda/kernels/kernels.hpp"
+#include "serve/model/arena.hpp"
 
 namespace tutti::serve::cuda {
 
@@ -35,6 +35,8 @@ struct Scratch {
   Routing routing;
   float* router_scores = nullptr;
   void* expert_out = nullptr;
+  float* known = nullptr;        // some rows of what the head reads, on the way to
+  double* known_sums = nullptr;  // what is wanted of it, a row a choice
   std::byte* inputs = nullptr;
   Sample* samples = nullptr;
   std::int32_t* chosen = nullptr;  // the largest of each row, then what was drawn
@@ -42,6 +44,9 @@ struct Scratch {
 
   Scratch(const model::Shape& shape, const StepSizes& sizes, Arena& arena);
 };
+
+// The rows of `known`.
+constexpr std::int64_t known_rows = 64;
 
 // The heads that one block of threads of attention has, counted over all heads.
 std::int64_t head_groups(const model::Shape& shape);

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "learn/model/shape.hpp"
-#include "serve/cuda/arena.hpp"
 #include "serve/cuda/kernels/kernels.hpp"
+#include "serve/model/arena.hpp"
 
 namespace tutti::serve::cuda {
 

@@ -1,5 +1,7 @@
 #include "serve/engine/engine.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -10,6 +12,16 @@
 #include "base/check.hpp"
 
 namespace tutti::serve {
+namespace {
+
+// How soon a model that is lost is missed while nobody asks.
+constexpr auto idle_time_max = std::chrono::seconds(1);
+constexpr std::chrono::milliseconds pause_min{1'000};
+constexpr std::chrono::milliseconds pause_max{60'000};
+// A model that has lived so long is opened again at once.
+constexpr auto good_life = std::chrono::minutes(1);
+
+}  // namespace
 
 struct Engine::Shared {
   struct Submitted {
@@ -22,16 +34,21 @@ struct Engine::Shared {
     std::int32_t answers_left = 0;
   };
 
-  Shared(std::unique_ptr<Model> from, const BatchSettings& chosen, Batch::TokenBytes token_bytes)
+  Shared(std::unique_ptr<Model> from, const BatchSettings& chosen, Batch::TokenBytes token_bytes,
+         Reopen again)
       : model(std::move(from)),
-        limits(model->limits()),
+        reopen(std::move(again)),
         settings(chosen),
-        batch(limits, settings, std::move(token_bytes)) {
+        batch(model->limits(), settings, std::move(token_bytes)),
+        limits(model->limits()) {
     counts.batch = batch.counts();
   }
 
   void run();
   bool take_orders();
+  void let_in(std::vector<Submitted> requests);
+  void recover();
+  bool open_again();
   void compute();
   Result<> begin(const Plan& plan);
   bool has_orders();
@@ -40,16 +57,21 @@ struct Engine::Shared {
   void publish();
 
   // The thread's own.
-  std::unique_ptr<Model> model;
-  const Limits limits;
+  std::unique_ptr<Model> model;  // none while it is away
+  const Reopen reopen;
   const BatchSettings settings;
   Batch batch;
   std::map<RequestId, Receiver> receivers;
   std::int64_t model_failures = 0;
+  std::int64_t model_losses = 0;
   bool failing = false;
-  std::size_t ended = 0;  // requests, since the counts were published
+  bool is_away = false;
+  std::chrono::steady_clock::time_point opened = std::chrono::steady_clock::now();
+  std::chrono::milliseconds pause{0};  // before it is opened again
+  std::size_t ended = 0;               // requests, since the counts were published
 
   std::mutex mutex;  // of all below
+  Limits limits;
   std::condition_variable ordered;
   std::condition_variable emptied;
   std::vector<Submitted> submitted;
@@ -63,8 +85,10 @@ struct Engine::Shared {
   std::thread thread;  // last: it uses the rest
 };
 
-Engine::Engine(std::unique_ptr<Model> model, const BatchSettings& settings, Batch::TokenBytes token_bytes)
-    : shared_(std::make_unique<Shared>(std::move(model), settings, std::move(token_bytes))) {
+Engine::Engine(std::unique_ptr<Model> model, const BatchSettings& settings, Batch::TokenBytes token_bytes,
+               Reopen reopen)
+    : shared_(
+          std::make_unique<Shared>(std::move(model), settings, std::move(token_bytes), std::move(reopen))) {
   shared_->thread = std::thread([shared = shared_.get()] { shared->run(); });
 }
 
@@ -78,11 +102,17 @@ Engine::~Engine() {
   shared_->thread.join();
 }
 
-const Limits& Engine::limits() const { return shared_->limits; }
+Limits Engine::limits() const {
+  const std::scoped_lock lock(shared_->mutex);
+  return shared_->limits;
+}
 
 Result<RequestId> Engine::submit(Request request, Receive receive) {
-  if (auto checked = check(request, shared_->limits); !checked) return std::move(checked).error();
+  const Limits known = limits();
+  if (auto checked = check(request, known); !checked) return std::move(checked).error();
   const std::scoped_lock lock(shared_->mutex);
+  if (shared_->counts.away || shared_->limits.blocks != known.blocks)
+    return failed("the model is being started again").remedy("ask again in a while");
   if (shared_->draining) return failed("this engine is about to stop").remedy("ask another one");
   if (shared_->unfinished >= shared_->settings.requests_max) {
     return failed(std::to_string(shared_->unfinished) + " requests wait already")
@@ -114,7 +144,11 @@ EngineCounts Engine::counts() const {
 }
 
 void Engine::Shared::run() {
-  while (take_orders()) compute();
+  while (take_orders()) {
+    compute();
+    if (reopen && model->is_lost()) recover();
+    if (!model) return;  // the engine stops
+  }
 }
 
 // What was submitted and cancelled since the last step. False when the engine stops.
@@ -124,23 +158,78 @@ bool Engine::Shared::take_orders() {
   bool stops = false;
   {
     std::unique_lock lock(mutex);
-    ordered.wait(lock,
-                 [&] { return !submitted.empty() || !cancelled.empty() || stopping || !batch.empty(); });
+    const auto is_wanted = [&] {
+      return !submitted.empty() || !cancelled.empty() || stopping || !batch.empty();
+    };
+    if (reopen) {
+      ordered.wait_for(lock, idle_time_max, is_wanted);
+    } else {
+      ordered.wait(lock, is_wanted);
+    }
     requests.swap(submitted);
     cancels.swap(cancelled);
     stops = stopping;
   }
-  for (Submitted& entry : requests) {
-    receivers[entry.id] = {std::move(entry.receive), entry.request.answers};
-    const auto taken = batch.submit(entry.id, std::move(entry.request));
-    TUTTI_CHECK(taken.ok(), "what was let in fits");
-  }
+  let_in(std::move(requests));
   for (const RequestId id : cancels) deliver(batch.cancel(id));
   if (stops) {
     while (!receivers.empty()) deliver(batch.cancel(receivers.begin()->first));
   }
   publish();
   return !stops;
+}
+
+void Engine::Shared::let_in(std::vector<Submitted> requests) {
+  for (Submitted& entry : requests) {
+    receivers[entry.id] = {std::move(entry.receive), entry.request.answers};
+    const auto taken = batch.submit(entry.id, std::move(entry.request));
+    TUTTI_CHECK(taken.ok(), "what was let in fits");
+  }
+}
+
+// Until there is a model again, or none any more because the engine stops.
+void Engine::Shared::recover() {
+  ++model_losses;
+  is_away = true;
+  publish();  // from now on nothing is let in
+  std::vector<Submitted> late;
+  {
+    const std::scoped_lock lock(mutex);
+    late.swap(submitted);
+  }
+  let_in(std::move(late));
+  deliver(batch.lose("the process that computed it has ended"));
+  publish();
+  model.reset();  // what it holds is free for the next one
+  // Who dies young is not believed in the next time either.
+  if (std::chrono::steady_clock::now() - opened > good_life) pause = {};
+  for (;;) {
+    {
+      std::unique_lock lock(mutex);
+      if (ordered.wait_for(lock, pause, [&] { return stopping; })) return;
+    }
+    pause = std::clamp(pause * 2, pause_min, pause_max);
+    if (open_again()) break;
+  }
+  publish();
+}
+
+bool Engine::Shared::open_again() {
+  auto next = reopen();
+  // A model of other sizes is not the one that this engine has told everybody about.
+  if (!next || (*next)->limits().vocabulary != limits.vocabulary ||
+      (*next)->limits().context != limits.context ||
+      (*next)->limits().step_tokens_max != limits.step_tokens_max ||
+      (*next)->limits().step_rows_max != limits.step_rows_max)
+    return false;
+  model = std::move(*next);
+  opened = std::chrono::steady_clock::now();
+  batch.renew(model->limits());
+  failing = false;
+  is_away = false;
+  const std::scoped_lock lock(mutex);
+  limits = model->limits();
+  return true;
 }
 
 // A step, and while it is computed the next one is planned and given to a model that works ahead, as long as
@@ -180,6 +269,7 @@ bool Engine::Shared::has_orders() {
 void Engine::Shared::finish_step(Result<std::vector<Chosen>> chosen) {
   failing = !chosen;
   if (failing) ++model_failures;
+  if (failing && reopen && model->is_lost()) return;  // all of it is lost, not only what ran
   auto pieces = chosen ? batch.take(*chosen) : batch.fail(chosen.error().text());
   publish();  // first, so that whoever has a piece finds it counted
   deliver(std::move(pieces));
@@ -201,7 +291,7 @@ void Engine::Shared::deliver(std::vector<Piece> pieces) {
 void Engine::Shared::publish() {
   const BatchCounts now = batch.counts();
   const std::scoped_lock lock(mutex);
-  counts = {now, model_failures, failing, draining};
+  counts = {now, model_failures, model_losses, failing, is_away, draining};
   unfinished -= std::exchange(ended, 0);
   if (unfinished == 0) emptied.notify_all();
 }

@@ -15,7 +15,9 @@ namespace tutti::serve {
 struct EngineCounts {
   BatchCounts batch;
   std::int64_t model_failures = 0;
+  std::int64_t model_losses = 0;
   bool failing = false;  // the last step could not be computed
+  bool away = false;     // the model is lost, and another one is being opened
   bool draining = false;
 };
 
@@ -25,16 +27,22 @@ class Engine {
   // may submit and cancel. The last piece of each answer has its finish.
   using Receive = std::function<void(Piece&&)>;
 
-  Engine(std::unique_ptr<Model> model, const BatchSettings& settings, Batch::TokenBytes token_bytes);
+  // The same model anew, on the engine's thread, which it may keep for a while.
+  using Reopen = std::function<Result<std::unique_ptr<Model>>()>;
+
+  // With `reopen`, a model that is lost is opened again, with growing pauses as long as that fails; what was
+  // not finished is lost, and nothing is let in meanwhile.
+  Engine(std::unique_ptr<Model> model, const BatchSettings& settings, Batch::TokenBytes token_bytes,
+         Reopen reopen = nullptr);
   // What is not finished is cancelled, and its receivers are told so.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  const Limits& limits() const;
+  Limits limits() const;
 
   // Refused are requests that can never be answered (invalid), too many of them, and all while it drains
-  // (failed). The first piece may come before this returns.
+  // or its model is away (failed). The first piece may come before this returns.
   Result<RequestId> submit(Request request, Receive receive);
   // Nobody wants it any more; its blocks are free before the next step.
   void cancel(RequestId id);

@@ -240,6 +240,93 @@ TEST(Engine, AModelThatFailsEndsWhatRanAndGoesOn) {
   EXPECT_FALSE(engine.counts().failing);
 }
 
+// A model that is gone as soon as somebody says so, and others that stand in for it.
+struct Mortality {
+  std::atomic<bool> is_dead = false;
+  std::atomic<int> refusals = 0;  // before there is another one
+  std::atomic<int> opened = 0;
+};
+class Mortal final : public Model {
+ public:
+  explicit Mortal(std::shared_ptr<Mortality> fate) : fate_(std::move(fate)) {}
+  const Limits& limits() const override { return toy_.limits(); }
+  Result<> step(std::span<const Chunk> chunks) override { return toy_.step(chunks); }
+  Result<std::vector<Chosen>> choose(std::span<const Choice> choices) override {
+    if (fate_->is_dead) return failed("it is dead");
+    return toy_.choose(choices);
+  }
+  Result<std::vector<float>> logits(std::int32_t row) override { return toy_.logits(row); }
+  bool is_lost() override { return fate_->is_dead; }
+  std::string describe() const override { return "a mortal"; }
+
+ private:
+  ToyModel toy_;
+  std::shared_ptr<Mortality> fate_;
+};
+Engine::Reopen reopening(const std::shared_ptr<Mortality>& fate) {
+  return [fate]() -> Result<std::unique_ptr<Model>> {
+    ++fate->opened;
+    if (fate->refusals.fetch_sub(1) > 0) return failed("not yet");
+    fate->is_dead = false;
+    return std::unique_ptr<Model>(std::make_unique<Mortal>(fate));
+  };
+}
+
+TEST(Engine, ALostModelIsOpenedAgainAndNothingOfTheOldOneIsFound) {
+  const auto fate = std::make_shared<Mortality>();
+  Engine engine(std::make_unique<Mortal>(fate), {.sequences_max = 1}, toy_bytes, reopening(fate));
+  Answers before;
+  ASSERT_TRUE(engine.submit(request(1, 4), before.receiver(1)).ok());
+  before.wait();
+  fate->refusals = 1;
+  // One runs and one waits when it dies.
+  Answers runs;
+  Answers waits;
+  auto endless = request(1, 200);
+  ASSERT_TRUE(engine
+                  .submit(std::move(endless),
+                          [&, receive = runs.receiver(1)](Piece&& piece) {
+                            if (!fate->is_dead) {
+                              EXPECT_TRUE(engine.submit(request(2, 4), waits.receiver(1)).ok());
+                              fate->is_dead = true;
+                            }
+                            receive(std::move(piece));
+                          })
+                  .ok());
+  runs.wait();
+  waits.wait();
+  EXPECT_EQ(runs.finish[0], Finish::lost);
+  EXPECT_EQ(waits.finish[0], Finish::lost);
+  // Asked again until it is there: the same answer as before, of which nothing is in the blocks.
+  Answers after;
+  while (!engine.submit(request(1, 4), after.receiver(1)).ok()) std::this_thread::yield();
+  after.wait();
+  EXPECT_EQ(after.tokens[0], before.tokens[0]);
+  EXPECT_EQ(fate->opened, 2);
+  EXPECT_EQ(engine.counts().model_losses, 1);
+  EXPECT_FALSE(engine.counts().away);
+}
+
+TEST(Engine, AModelThatIsLostWhileNobodyAsksIsMissed) {
+  const auto fate = std::make_shared<Mortality>();
+  Engine engine(std::make_unique<Mortal>(fate), {}, toy_bytes, reopening(fate));
+  fate->is_dead = true;
+  while (fate->opened == 0 || engine.counts().away) std::this_thread::yield();
+  EXPECT_EQ(engine.counts().model_losses, 1);
+}
+
+TEST(Engine, StopsWhileItsModelIsAway) {
+  const auto fate = std::make_shared<Mortality>();
+  fate->refusals = 1'000'000;
+  Engine engine(std::make_unique<Mortal>(fate), {}, toy_bytes, reopening(fate));
+  fate->is_dead = true;
+  while (!engine.counts().away) std::this_thread::yield();
+  const auto refused = engine.submit(request(1, 4), [](Piece&&) {});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code(), ErrorCode::failed);
+  engine.drain();
+}
+
 TEST(Engine, WhatIsNotFinishedAtTheEndIsToldSo) {
   Answers answers;
   {

@@ -65,10 +65,14 @@ Result<Loaded> load(const std::string& path, const LoadOptions& options) {
   std::erase_if(source->settings.stops, [&](std::uint32_t stop) { return stop >= source->shape.vocabulary; });
   auto model = make_model(*source, options);
   if (!model) return std::move(model).error().within(path);
+  std::function<Result<std::unique_ptr<Model>>()> reopen;
+  if (options.device == Device::cuda)
+    reopen = [from = *source, options] { return make_model(from, options); };
   auto chat = template_of(*source, false);
   auto chat_with_tools = template_of(*source, true);
   return Loaded{.source = std::move(*source),
                 .model = std::move(*model),
+                .reopen = std::move(reopen),
                 .chat = std::move(chat),
                 .chat_with_tools = std::move(chat_with_tools)};
 }

@@ -40,6 +40,8 @@ Result<LoadOptions> read_options(std::string_view text);
 struct Loaded {
   Source source;
   std::unique_ptr<Model> model;
+  // Where the model is in a process of its own, which may end: it again, in another one.
+  std::function<Result<std::unique_ptr<Model>>()> reopen;
   // How a conversation is written: the model's own way, or why that cannot be followed.
   Result<chat::ChatTemplate> chat;
   Result<chat::ChatTemplate> chat_with_tools;

@@ -1,5 +1,9 @@
 #include "serve/load/load.hpp"
 
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
 #include <gtest/gtest.h>
 
 #include "serve/cpu/tiny_folder_test.hpp"
@@ -69,6 +73,74 @@ TEST(Load, ATemplateThatCannotBeFollowedIsNoReasonNotToLoad) {
   const auto loaded = load(folder.path(), small());
   ASSERT_TRUE(loaded) << loaded.error().text();
   EXPECT_FALSE(loaded->chat);
+}
+
+TEST(Load, AFolderSaysHowItsTextsBecomeVectors) {
+  const auto folder = tiny();
+  const auto pooling = [&] {
+    auto source = open_source(folder.path());
+    EXPECT_TRUE(source);
+    return source ? source->pooling : Result<Pooling>(source.error());
+  };
+  EXPECT_EQ(*pooling(), Pooling::last) << "it says nothing";
+  std::filesystem::create_directory(folder.path() + "/1_Pooling");
+  const std::string file = "1_Pooling/config.json";
+  folder.write(
+      file,
+      R"({"word_embedding_dimension":64,"pooling_mode_cls_token":false,"pooling_mode_mean_tokens":true})");
+  EXPECT_EQ(*pooling(), Pooling::mean);
+  folder.write(file,
+               R"({"pooling_mode_mean_tokens":false,"pooling_mode_lasttoken":true,"include_prompt":true})");
+  EXPECT_EQ(*pooling(), Pooling::last);
+  folder.write(file, R"({"embedding_dimension":64,"pooling_mode":"mean"})");
+  EXPECT_EQ(*pooling(), Pooling::mean);
+  for (const auto& [text, name] : std::vector<std::pair<std::string, std::string>>{
+           {R"({"pooling_mode_cls_token":true})", "pooling_mode_cls_token"},
+           {R"({"pooling_mode_mean_tokens":true,"pooling_mode_max_tokens":true})", "pooling_mode_max_tokens"},
+           {R"({"pooling_mode":"weightedmean"})", "weightedmean"},
+           {"[]", "no object"},
+           {"{}", "none"}}) {
+    folder.write(file, text);
+    const auto refused = pooling();
+    ASSERT_FALSE(refused) << text;
+    EXPECT_NE(refused.error().text().find(name), std::string::npos) << refused.error().text();
+  }
+  folder.write(file, R"({"pooling_mode_mean_tokens":true})");
+  folder.write("modules.json", R"([{"idx":0,"type":"sentence_transformers.models.Transformer"},
+      {"idx":1,"type":"sentence_transformers.models.Pooling"},{"idx":2,"type":"sentence_transformers.models.Normalize"}])");
+  EXPECT_EQ(*pooling(), Pooling::mean);
+  folder.write("modules.json", R"([{"idx":2,"type":"sentence_transformers.models.Dense"}])");
+  const auto refused = pooling();
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().text().find("'Dense'"), std::string::npos) << refused.error().text();
+  EXPECT_TRUE(load(folder.path(), small())) << "it answers all the same";
+}
+
+// As models of embeddings are saved: without what stands in front of the names of whole models.
+TEST(Load, TensorsAreFoundWithoutTheirPrefix) {
+  const auto folder = tiny();
+  const auto whole = load(folder.path(), small());
+  ASSERT_TRUE(whole);
+  const std::string file = folder.path() + "/model.safetensors";
+  std::ifstream in(file, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  std::uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, bytes.data(), sizeof header_bytes);
+  std::string header = bytes.substr(sizeof header_bytes, header_bytes);
+  const std::string prefix = "\"model.";
+  std::size_t renamed = 0;
+  for (std::size_t at = 0; (at = header.find(prefix, at)) != std::string::npos; ++renamed)
+    header.replace(at, prefix.size(), "\"");
+  ASSERT_GT(renamed, 5U);
+  header.resize(header_bytes, ' ');
+  folder.write("model.safetensors", bytes.replace(sizeof header_bytes, header_bytes, header));
+  const auto bare = load(folder.path(), small());
+  ASSERT_TRUE(bare) << bare.error().text();
+  const std::vector<Token> tokens{1, 2, 3};
+  const std::vector<BlockId> blocks{0};
+  const Chunk chunk{.tokens = tokens, .blocks = blocks, .rows = 1};
+  ASSERT_TRUE(whole->model->step({&chunk, 1}) && bare->model->step({&chunk, 1}));
+  EXPECT_EQ(*whole->model->logits(0), *bare->model->logits(0));
 }
 
 TEST(Load, SaysWhatIsMissing) {

@@ -14,6 +14,7 @@
 #include "learn/checkpoint/read.hpp"
 #include "learn/dataset/dataset.hpp"
 #include "learn/recipe/recipe.hpp"
+#include "serve/load/pooling.hpp"
 
 namespace tutti::serve {
 namespace {
@@ -106,6 +107,8 @@ struct Texts {
   std::string special_tokens_map;
   std::string generation_config;
   std::string chat_template;
+  std::string modules;
+  std::string pooling;
 };
 
 Result<Texts> read_texts(const std::string& folder) {
@@ -122,7 +125,9 @@ Result<Texts> read_texts(const std::string& folder) {
       {"tokenizer_config.json", texts.tokenizer_config, tokenizer::settings_bytes_max, false},
       {"special_tokens_map.json", texts.special_tokens_map, tokenizer::settings_bytes_max, false},
       {"generation_config.json", texts.generation_config, tokenizer::settings_bytes_max, false},
-      {"chat_template.jinja", texts.chat_template, tokenizer::chat_template_bytes_max, false}};
+      {"chat_template.jinja", texts.chat_template, tokenizer::chat_template_bytes_max, false},
+      {"modules.json", texts.modules, tokenizer::settings_bytes_max, false},
+      {"1_Pooling/config.json", texts.pooling, tokenizer::settings_bytes_max, false}};
   for (const File& file : files) {
     auto text = files::read_file(folder + "/" + file.name, file.bytes_max);
     if (!text) return std::move(text).error();
@@ -173,6 +178,7 @@ Result<Source> open_folder(const std::string& path) {
                 .is_bf16 = says_bf16(texts->config),
                 .tokenizer = std::move(framed),
                 .settings = std::move(*settings),
+                .pooling = read_pooling(texts->modules, texts->pooling),
                 .read = [opened, shapes](const std::string& tensor, std::int64_t first_row, std::int64_t rows,
                                          std::span<float> floats) {
                   return opened->read(tensor, rows_of(shapes->at(tensor), first_row, rows), floats);

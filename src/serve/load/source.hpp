@@ -11,6 +11,7 @@
 #include "learn/model/shape.hpp"
 #include "learn/tokenizer/settings.hpp"
 #include "learn/tokenizer/tokenizer.hpp"
+#include "serve/step/step.hpp"
 
 namespace tutti::serve {
 
@@ -23,6 +24,8 @@ struct Source {
   bool is_bf16 = false;  // what its weights lie in; f32 else, which holds all other types
   tokenizer::Tokenizer tokenizer;
   tokenizer::TokenSettings settings;
+  // How its texts become vectors, or why they do not.
+  Result<Pooling> pooling = Pooling::last;
   // Rows of a tensor as floats, from several threads at once.
   std::function<Result<>(const std::string& tensor, std::int64_t first_row, std::int64_t rows,
                          std::span<float> floats)>

@@ -41,6 +41,9 @@ class Model {
   // Whether answer() would not wait.
   virtual bool has_answer() { return true; }
   virtual Result<std::vector<Chosen>> answer() { return invalid("nothing was asked"); }
+  // It can compute nothing any more, and never will: the process that computed is gone. Also while nobody
+  // asks for anything.
+  virtual bool is_lost() { return false; }
 
   // What a person is told at the start: "cpu, avx512, int8 weights, 1.1 GB".
   virtual std::string describe() const = 0;

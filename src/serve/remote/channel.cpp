@@ -54,6 +54,11 @@ bool Channel::has_message() const {
   return ::poll(&entry, 1, 0) > 0;
 }
 
+bool Channel::is_open() const {
+  pollfd socket{.fd = socket_.get(), .events = POLLRDHUP, .revents = 0};
+  return ::poll(&socket, 1, 0) <= 0 || (socket.revents & (POLLHUP | POLLRDHUP | POLLERR)) == 0;
+}
+
 Result<std::optional<Message>> Channel::receive() const {
   std::string bytes(sizeof(FrameHead), '\0');
   auto filled = fill(bytes);

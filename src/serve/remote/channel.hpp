@@ -26,6 +26,8 @@ class Channel {
   bool has_message() const;
   // Nothing: the other side has gone.
   Result<std::optional<Message>> receive() const;
+  // The other side is there still, as far as this machine knows. Does not wait.
+  bool is_open() const;
 
  private:
   // False: the other side has gone before all of it came.

@@ -99,17 +99,18 @@ struct PlainChoice {
   std::int32_t row = 0;
   std::int32_t top_k = 0;
   std::int32_t logprobs = -1;
+  Token given = no_token;
   float temperature = 0;
   float top_p = 1;
   float min_p = 0;
   float repetition_penalty = 1;
   float presence_penalty = 0;
   float frequency_penalty = 0;
-  std::uint32_t hidden = 0;
+  std::uint32_t pooling = 0;
 };
 
 constexpr std::size_t chunk_bytes_min = 36;
-constexpr std::size_t chosen_bytes_min = 24;
+constexpr std::size_t chosen_bytes_min = 32;
 
 }  // namespace
 
@@ -139,9 +140,10 @@ std::string encode(std::span<const Choice> choices) {
   Writer writer;
   writer.put(static_cast<std::uint64_t>(choices.size()));
   for (const Choice& choice : choices) {
-    writer.put(PlainChoice{choice.uniform, choice.row, choice.top_k, choice.logprobs, choice.temperature,
-                           choice.top_p, choice.min_p, choice.repetition_penalty, choice.presence_penalty,
-                           choice.frequency_penalty, choice.hidden ? 1U : 0U});
+    writer.put(PlainChoice{choice.uniform, choice.row, choice.top_k, choice.logprobs, choice.given,
+                           choice.temperature, choice.top_p, choice.min_p, choice.repetition_penalty,
+                           choice.presence_penalty, choice.frequency_penalty,
+                           static_cast<std::uint32_t>(choice.pooling)});
     writer.put(static_cast<std::uint64_t>(choice.biases.size()));
     for (const auto& [token, value] : choice.biases) writer.put(Bias{token, value});
     writer.put_list(choice.seen);
@@ -158,6 +160,7 @@ std::string encode(std::span<const Chosen> chosen) {
     writer.put(each.logprob);
     writer.put_list(std::span<const Logprob>(each.likeliest));
     writer.put_list(std::span<const float>(each.hidden));
+    writer.put_list(std::span<const double>(each.hidden_sum));
   }
   return writer.take();
 }
@@ -222,13 +225,16 @@ Result<ChoiceMemory> decode_choices(std::string_view bytes) {
     choice.row = plain.row;
     choice.top_k = plain.top_k;
     choice.logprobs = plain.logprobs;
+    choice.given = plain.given;
     choice.temperature = plain.temperature;
     choice.top_p = plain.top_p;
     choice.min_p = plain.min_p;
     choice.repetition_penalty = plain.repetition_penalty;
     choice.presence_penalty = plain.presence_penalty;
     choice.frequency_penalty = plain.frequency_penalty;
-    choice.hidden = plain.hidden != 0;
+    if (plain.pooling > static_cast<std::uint32_t>(Pooling::mean))
+      return failed("a choice asks for a pooling that is not known");
+    choice.pooling = static_cast<Pooling>(plain.pooling);
     auto& biases = memory.biases.emplace_back();
     for (const Bias& bias : reader.get_list<Bias>()) biases.emplace_back(bias.token, bias.value);
     choice.biases = biases;
@@ -247,6 +253,7 @@ Result<std::vector<Chosen>> decode_chosen(std::string_view bytes) {
     each.logprob = reader.get<float>();
     each.likeliest = reader.get_list<Logprob>();
     each.hidden = reader.get_list<float>();
+    each.hidden_sum = reader.get_list<double>();
   }
   if (auto end = reader.end(); !end) return std::move(end).error();
   return chosen;

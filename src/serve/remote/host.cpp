@@ -80,8 +80,10 @@ class Host {
   Result<> tell_first() {
     const Answer answer = asked_.front() ? std::move(*asked_.front()) : model_->answer();
     asked_.pop_front();
-    return answer ? channel_.send(Word::chosen, encode(std::span<const Chosen>(*answer)))
-                  : channel_.send(Word::failed, encode(answer.error()));
+    if (answer) return channel_.send(Word::chosen, encode(std::span<const Chosen>(*answer)));
+    if (auto told = channel_.send(Word::failed, encode(answer.error())); !told) return told;
+    // A GPU that has failed once fails this process for ever; another one may have it whole.
+    return answer.error().code() == ErrorCode::invalid ? Result<>() : Result<>(answer.error());
   }
 
   Result<ChoiceMemory> choices_of(std::string_view bytes) {
@@ -91,7 +93,9 @@ class Host {
     const auto words = static_cast<std::size_t>(model_->limits().vocabulary + 63) / 64;
     for (const Choice& choice : memory->choices) {
       if (!choice.allowed.empty() && choice.allowed.size() != words)
-        return failed("a mask is not as long as the vocabulary");
+        return invalid("a mask is not as long as the vocabulary");
+      if (choice.given < no_token || choice.given >= model_->limits().vocabulary)
+        return invalid("a token is given that is not in the vocabulary");
     }
     return memory;
   }

@@ -69,7 +69,7 @@ class RemoteModel final : public Model {
     if (!chosen) return std::move(chosen).error();
     if (chosen->size() != count) return failed("the worker has chosen too few tokens or too many");
     for (const Chosen& each : *chosen) {
-      if (each.token < 0 || each.token >= ready_.limits.vocabulary)
+      if (each.token != no_token && (each.token < 0 || each.token >= ready_.limits.vocabulary))
         return failed("the worker has chosen a token that is not in the vocabulary");
     }
     return chosen;
@@ -81,6 +81,8 @@ class RemoteModel final : public Model {
     if (!bytes) return std::move(bytes).error();
     return decode_logits(*bytes);
   }
+
+  bool is_lost() override { return !channel_ || !channel_->is_open(); }
 
   std::string describe() const override { return ready_.about; }
 
@@ -110,7 +112,7 @@ class RemoteModel final : public Model {
       worker_ = 0;
       why_ = how_it_ended(status);
     }
-    return failed("the worker with the model has ended: " + why_).remedy("start the engine again");
+    return failed("the worker with the model has ended: " + why_);
   }
 
   pid_t worker_;

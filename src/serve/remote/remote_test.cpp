@@ -200,6 +200,37 @@ TEST(Remote, AModelThatWorksAheadIsAnsweredInOrder) {
   host.join();
 }
 
+// A device that has failed is told of once; then the process ends, so that another one can have the device.
+TEST(Remote, ADeviceThatFailedEndsItsWorker) {
+  class Broken final : public Model {
+   public:
+    const Limits& limits() const override { return toy_limits; }
+    Result<> step(std::span<const Chunk>) override { return failed("an illegal address"); }
+    Result<std::vector<Chosen>> choose(std::span<const Choice>) override { return std::vector<Chosen>(); }
+    Result<std::vector<float>> logits(std::int32_t) override { return std::vector<float>(); }
+    std::string describe() const override { return "broken"; }
+  };
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  const Channel own{files::FileDescriptor(ends[0])};
+  std::thread host([&] {
+    EXPECT_FALSE(
+        host_model(ends[1], [] { return Result<std::unique_ptr<Model>>(std::make_unique<Broken>()); }));
+  });
+  const auto ready = own.receive();
+  ASSERT_TRUE(ready && *ready);
+  EXPECT_TRUE(own.is_open());
+  ASSERT_TRUE(own.send(Word::step, encode(std::span<const Chunk>())));
+  ASSERT_TRUE(own.send(Word::choose, encode(std::span<const Choice>())));
+  const auto told = own.receive();
+  ASSERT_TRUE(told && *told);
+  EXPECT_EQ(decode_error((*told)->bytes).message(), "an illegal address");
+  host.join();
+  const auto nothing = own.receive();
+  EXPECT_TRUE(nothing && !*nothing);
+  EXPECT_FALSE(own.is_open());
+}
+
 TEST(Remote, AModelThatIsNotThereIsToldWhy) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
@@ -233,6 +264,7 @@ TEST(Remote, AWorkerThatDiesIsAnErrorAndNotTheEnd) {
   auto model = open_model({"sh", "-c", "printf '" + escaped + "' >&3; head -c 1 <&3 >/dev/null; exit 3"});
   ASSERT_TRUE(model) << model.error().text();
   EXPECT_EQ((*model)->describe(), "a mortal");
+  EXPECT_FALSE((*model)->is_lost());
   const Choice choice{};
   for (int again = 0; again < 3; ++again) {
     static_cast<void>((*model)->step({}));
@@ -240,18 +272,23 @@ TEST(Remote, AWorkerThatDiesIsAnErrorAndNotTheEnd) {
     ASSERT_FALSE(chosen);
     EXPECT_NE(chosen.error().text().find("the worker with the model has ended"), std::string::npos)
         << chosen.error().text();
+    EXPECT_TRUE((*model)->is_lost());
   }
 }
 
 TEST(Remote, HiddenNumbersTravel) {
-  const std::vector<Choice> asked{{.row = 1, .hidden = true}, {.row = 2}};
+  const std::vector<Choice> asked{
+      {.row = 1, .pooling = Pooling::last}, {.row = 2}, {.pooling = Pooling::mean}};
   const auto choices = decode_choices(encode(std::span<const Choice>(asked)));
   ASSERT_TRUE(choices);
-  EXPECT_TRUE(choices->choices[0].hidden && !choices->choices[1].hidden);
-  const std::vector<Chosen> made{{.token = 3, .hidden = {1.5F, -2}}};
+  EXPECT_EQ(choices->choices[0].pooling, Pooling::last);
+  EXPECT_EQ(choices->choices[1].pooling, Pooling::none);
+  EXPECT_EQ(choices->choices[2].pooling, Pooling::mean);
+  const std::vector<Chosen> made{{.token = 3, .hidden = {1.5F, -2}, .hidden_sum = {0.25, 1e300}}};
   const auto chosen = decode_chosen(encode(std::span<const Chosen>(made)));
   ASSERT_TRUE(chosen);
   EXPECT_EQ(chosen->front().hidden, made.front().hidden);
+  EXPECT_EQ(chosen->front().hidden_sum, made.front().hidden_sum);
 }
 
 TEST(Remote, BytesThatAreNoMessageAreRefused) {

@@ -63,6 +63,8 @@ std::string Metrics::text(const EngineCounts& counts) const {
   count("preemptions_total", "answers that went back because no block was left", batch.preemptions);
   count("finished_requests_total", "requests that came to an end", batch.finished);
   count("model_failures_total", "steps that the model could not compute", counts.model_failures);
+  count("model_losses_total", "times that the process of the model has ended", counts.model_losses);
+  gauge("away", "1 while the process of the model is started again", counts.away ? 1 : 0);
   gauge("draining", "1 while it takes no more requests", counts.draining ? 1 : 0);
   first_token.write("first_token_seconds", "from a request to its first token", out);
   next_token.write("next_token_seconds", "from one token of an answer to the next", out);

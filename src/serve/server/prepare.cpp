@@ -35,6 +35,20 @@ Error in_fields_of(api::Kind kind, Error error) {
       .remedy(error.remedy());
 }
 
+// All answers say their prompt, and a stream says it at once.
+Result<> check_echoes(const api::Ask& ask, const std::vector<Request>& requests) {
+  if (!ask.echoes || !ask.wants_logprobs()) return {};
+  std::int64_t logprobs = 0;
+  for (const Request& request : requests)
+    logprobs += static_cast<std::int64_t>(request.prompt.size()) * ask.answers * (1 + ask.sampling.logprobs);
+  const std::int64_t most = ask.streams ? prompt_logprobs_max / 4 : prompt_logprobs_max;
+  if (logprobs <= most) return {};
+  return invalid("the echoes of all prompts have at most " + std::to_string(most) + " logprobs, not " +
+                 std::to_string(logprobs))
+      .within("prompt")
+      .remedy("ask for fewer prompts, answers or logprobs at a time");
+}
+
 }  // namespace
 
 Preparation::Preparation(const Loaded& loaded, const Limits& limits) : loaded_(loaded), limits_(limits) {}
@@ -128,6 +142,9 @@ void Preparation::add_stops(const api::Ask& ask, Request& request) const {
 Result<Prepared> Preparation::prepare(api::Kind kind, std::string_view body, const Facts& facts) {
   auto ask = api::read_ask(kind, body);
   if (!ask) return std::move(ask).error().as(ErrorCode::invalid);
+  if (kind == api::Kind::embedding && !loaded_.source.pooling)
+    return invalid("this model gives no embeddings: " + loaded_.source.pooling.error().text())
+        .remedy("start it with --pooling mean or --pooling last");
   auto form = guide(ask->form);
   if (!form) return std::move(form).error();
 
@@ -139,12 +156,14 @@ Result<Prepared> Preparation::prepare(api::Kind kind, std::string_view body, con
     const std::int64_t left = limits_.context - static_cast<std::int64_t>(tokens->size());
     Request request{.key = facts.key,
                     .prompt = std::move(*tokens),
-                    .tokens_max = ask->tokens_max.value_or(
-                        static_cast<std::int32_t>(std::clamp<std::int64_t>(left, 1, api::tokens_limit))),
+                    .tokens_max = std::max(ask->tokens_max.value_or(static_cast<std::int32_t>(
+                                               std::clamp<std::int64_t>(left, 1, api::tokens_limit))),
+                                           1),  // what nobody wants is not told
                     .answers = ask->answers,
                     .sampling = ask->sampling,
                     .guide = *form,
-                    .wants_hidden = kind == api::Kind::embedding};
+                    .pooling = kind == api::Kind::embedding ? *loaded_.source.pooling : Pooling::none,
+                    .prompt_logprobs = ask->echoes && ask->wants_logprobs()};
     request.sampling.seed = ask->seed.value_or(facts.seed) + nth;
     add_stops(*ask, request);
     std::string begin;
@@ -153,6 +172,7 @@ Result<Prepared> Preparation::prepare(api::Kind kind, std::string_view body, con
     prepared.requests.push_back(std::move(request));
     prepared.begins.push_back(std::move(begin));
   }
+  if (auto fine = check_echoes(*ask, prepared.requests); !fine) return std::move(fine).error();
   ask->prompts.clear();
   ask->messages = nullptr;
   ask->tools = nullptr;

@@ -24,6 +24,7 @@ void Reply::begin(const api::Ask& ask, std::vector<std::string> begins, std::int
   usage_in_stream_ = ask.usage_in_stream;
   is_embedding_ = ask.kind == api::Kind::embedding;
   in_base64_ = ask.in_base64;
+  is_echo_alone_ = ask.echoes && ask.tokens_max == 0;
   answers_ = static_cast<std::size_t>(ask.answers);
   usage_.prompt_tokens = prompt_tokens;
   parts_.resize(begins.size() * answers_);
@@ -37,8 +38,10 @@ void Reply::begin(const api::Ask& ask, std::vector<std::string> begins, std::int
     if (!ask.streams) parts_[at].answer.text = text;
     const auto answer = static_cast<std::int32_t>(at);
     if (ask.streams && ask.kind == api::Kind::chat) write(voice_->first_chunk(answer));
-    if (ask.streams && !text.empty()) write(voice_->chunk(answer, text, {}, false, 0, nullptr));
+    if (ask.streams && !text.empty() && !with_logprobs_)
+      write(voice_->chunk(answer, text, {}, false, 0, nullptr));
   }
+  if (ask.streams && with_logprobs_) echoes_ = std::move(begins);
 }
 
 void Reply::note_times(std::size_t tokens) {
@@ -61,12 +64,23 @@ void Reply::take(std::size_t request, Piece piece) {
   TUTTI_CHECK(at < parts_.size());
   Part& part = parts_[at];
   note_times(piece.tokens.size());
+  if (!piece.prompt_choices.empty()) echo(request, piece.prompt_choices);
+  if (is_echo_alone_) {
+    piece.tokens.clear();
+    piece.choices.clear();
+    piece.text.clear();
+    if (piece.finish == Finish::stop) piece.finish = Finish::length;
+  }
   usage_.completion_tokens += static_cast<std::int64_t>(piece.tokens.size());
   if (piece.finish) {
     --parts_left_;
     usage_.cached_tokens += piece.answer == 0 ? piece.cached_tokens : 0;
     if (*piece.finish == Finish::failed && !failure_)
       failure_ = failed("this could not be answered: " + piece.problem);
+    if (*piece.finish == Finish::lost && !failure_) {
+      failure_ = failed("this could not be answered: " + piece.problem).remedy("ask again in a while");
+      failure_status_ = 503;
+    }
     if (*piece.finish == Finish::cancelled && !failure_) {
       failure_ = failed("this engine is about to stop").remedy("ask another one");
       failure_status_ = 503;
@@ -80,6 +94,21 @@ void Reply::take(std::size_t request, Piece piece) {
     if (piece.finish) part.answer.finish = *piece.finish;
   }
   if (parts_left_ == 0) finish();
+}
+
+// The logprobs of a prompt, for all answers to it: they have said nothing yet.
+void Reply::echo(std::size_t request, const std::vector<Chosen>& choices) {
+  std::vector<Token> tokens;
+  tokens.reserve(choices.size());
+  for (const Chosen& chosen : choices) tokens.push_back(chosen.token);
+  for (std::size_t at = request * answers_; at < (request + 1) * answers_; ++at) {
+    if (!stream_) {
+      parts_[at].answer.choices = choices;
+      continue;
+    }
+    write(voice_->chunk(static_cast<std::int32_t>(at), echoes_[request], choices, true, 0, nullptr));
+    parts_[at].letters = voice_->letters_of(tokens);
+  }
 }
 
 void Reply::say(std::size_t at, const Piece& piece) {
@@ -111,7 +140,9 @@ void Reply::finish() {
     const int status = failure_ ? failure_status_ : 200;
     ++metrics_.responses[status];
     if (failure_) {
-      exchange_->answer({.status = status, .body = api::error_text(status, *failure_)});
+      exchange_->answer({.status = status,
+                         .body = api::error_text(status, *failure_),
+                         .retry_after_seconds = status == 503 ? lost_retry_after_seconds : 0});
       return;
     }
     std::vector<api::Answer> answers;

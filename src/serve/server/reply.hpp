@@ -20,6 +20,9 @@ namespace tutti::serve {
 // What may wait for a reader who does not read; then the answer is cut off.
 inline constexpr std::size_t unread_bytes_max = std::size_t{4} << 20;
 
+// For those whose answer was cut off by the end of this engine or of its model.
+inline constexpr int lost_retry_after_seconds = 1;
+
 class Reply : public std::enable_shared_from_this<Reply> {
  public:
   Reply(std::shared_ptr<net::Exchange> exchange, Metrics& metrics);
@@ -47,6 +50,7 @@ class Reply : public std::enable_shared_from_this<Reply> {
   };
 
   void note_times(std::size_t tokens);
+  void echo(std::size_t request, const std::vector<Chosen>& choices);
   void say(std::size_t part, const Piece& piece);
   void finish();
   void write(std::string text);
@@ -59,7 +63,9 @@ class Reply : public std::enable_shared_from_this<Reply> {
   bool usage_in_stream_ = false;
   bool is_embedding_ = false;
   bool in_base64_ = false;
-  std::size_t answers_ = 1;  // of each request
+  bool is_echo_alone_ = false;       // what follows the prompt is not told
+  std::vector<std::string> echoes_;  // of a stream whose prompts come with their logprobs
+  std::size_t answers_ = 1;          // of each request
   std::vector<Part> parts_;
   std::size_t parts_left_ = 0;
   api::Usage usage_;

@@ -36,9 +36,20 @@ std::string hexadecimal(std::uint64_t number) {
   return text;
 }
 
-Error not_ready(bool draining) {
-  return draining ? failed("this engine is about to stop").remedy("ask another one")
-                  : failed("the model is being loaded").remedy("ask again in a moment");
+enum class Absence { none, loading, draining, away };
+
+Error error_of(Absence absence) {
+  switch (absence) {
+    case Absence::draining:
+      return failed("this engine is about to stop").remedy("ask another one");
+    case Absence::away:
+      return failed("the process of the model has ended, and is started again")
+          .remedy("ask again in a while");
+    case Absence::loading:
+    case Absence::none:
+      break;
+  }
+  return failed("the model is being loaded").remedy("ask again in a moment");
 }
 
 std::int64_t seconds_now() {
@@ -52,7 +63,7 @@ struct Answering {
         token_bytes(loaded.token_bytes()),
         card{loaded.source.name, seconds_now(), loaded.model->limits().context},
         preparation(loaded, loaded.model->limits()),
-        engine(std::move(loaded.model), batch, token_bytes) {}
+        engine(std::move(loaded.model), batch, token_bytes, loaded.reopen) {}
 
   Loaded loaded;
   std::function<std::string_view(Token)> token_bytes;
@@ -196,16 +207,23 @@ class Server::Core {
     exchange->answer(*page);
   }
 
+  // Why it does not answer just now.
+  Absence absence() const {
+    if (is_draining_) return Absence::draining;
+    if (!is_answering_) return Absence::loading;
+    return answering_->engine.counts().away ? Absence::away : Absence::none;
+  }
+
   // What is only looked at.
   std::optional<net::Response> page_of(const std::string& route) {
     if (route == "/health") {
-      if (!is_answering_ || is_draining_) return refusal(503, not_ready(is_draining_));
+      if (const Absence why = absence(); why != Absence::none) return refusal(503, error_of(why));
       if (counts().failing) return refusal(503, failed("the model could not compute its last step"));
       return net::Response{.body = "{\"status\":\"ok\"}\n"};
     }
     if (route == "/metrics")
       return net::Response{.body = metrics_.text(counts()), .type = "text/plain; version=0.0.4"};
-    if (!is_answering_) return refusal(503, not_ready(is_draining_));
+    if (!is_answering_) return refusal(503, error_of(is_draining_ ? Absence::draining : Absence::loading));
     const api::ModelCard& card = answering_->card;
     if (route == "/v1/models") return net::Response{.body = api::models_text(card)};
     if (route == "/v1/models/" + card.id) return net::Response{.body = api::model_text(card) + "\n"};
@@ -218,8 +236,8 @@ class Server::Core {
     replies_[id] = reply;
     bodies_bytes_ += reply->body_bytes();
     exchange->when_over([this, id] { over(id); });
-    if (!is_answering_ || is_draining_)
-      return reply->refuse(503, not_ready(is_draining_), {}, retry_after_seconds);
+    if (const Absence why = absence(); why != Absence::none)
+      return reply->refuse(503, error_of(why), {}, retry_after_seconds);
     const Preparation::Facts facts{reply->request().remote, random_.next(), now_on_the_wall()};
     const bool has_room = bodies_bytes_ <= bodies_bytes_max;
     const bool taken = has_room && workshop_->give([this, id, kind, exchange = std::move(exchange), facts] {
@@ -237,6 +255,8 @@ class Server::Core {
     const std::shared_ptr<Reply> reply = found->second;
     const auto refuse = [&](const Error& error) {
       const bool is_wrong = error.code() == ErrorCode::invalid;
+      if (!is_wrong && absence() == Absence::away)
+        return reply->refuse(503, error_of(Absence::away), {}, retry_after_seconds);
       reply->refuse(is_wrong ? 400 : 429, error, is_wrong ? "" : "overloaded",
                     is_wrong ? 0 : retry_after_seconds);
     };

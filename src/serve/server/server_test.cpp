@@ -1,5 +1,10 @@
 #include "serve/server/server.hpp"
 
+#include <cmath>
+#include <filesystem>
+#include <numeric>
+
+#include "serve/batch/choose.hpp"
 #include "serve/server/serving_test.hpp"
 
 namespace tutti::serve {
@@ -146,6 +151,167 @@ TEST_F(Serving, EmbeddingsAreTheSameForTheSameText) {
   EXPECT_FALSE(*data[0].find("embedding") == *data[1].find("embedding"));
   EXPECT_EQ(*root.find("usage")->find("prompt_tokens"), 8 + 7 + 8);
   EXPECT_EQ(post("/v1/embeddings", R"({"input":7})").status, 400);
+}
+
+// A long text comes in parts, beside others, and again when all of it is in the cache; and its embedding is
+// what all of it at once gives, row by row.
+TEST_F(Serving, AnEmbeddingIsTheMeanWhereTheFolderSaysSo) {
+  const cpu::TinyFolder own(257, context, tokenizer::Tokenizer::bytes().json());
+  std::filesystem::create_directory(own.path() + "/1_Pooling");
+  own.write("1_Pooling/config.json", R"({"pooling_mode_mean_tokens":true})");
+  listen(settings());
+  load_model(0, own.path());
+  std::string text;
+  for (int at = 0; at < 700; ++at) text += static_cast<char>('a' + at * 7 % 26);
+  const auto embedding = [&](const std::string& input, std::size_t nth) {
+    const auto answer = post("/v1/embeddings", "{\"input\":" + input + "}");
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    std::vector<double> numbers;
+    const json::Value root = parsed(answer.body);
+    for (const json::Value& number : *(*root.find("data")->list())[nth].find("embedding")->list())
+      numbers.push_back(*number.number());
+    return numbers;
+  };
+  const auto first = embedding("\"" + text + "\"", 0);
+  EXPECT_EQ(embedding("\"" + text + "\"", 0), first);
+  EXPECT_EQ(embedding("[\"beside\",\"" + text + "\",\"and behind\"]", 1), first);
+
+  auto alone = load(own.path(),
+                    {.threads = 1, .cache_bytes = 16 << 20, .step_tokens_max = 1024, .step_rows_max = 1024});
+  ASSERT_TRUE(alone);
+  std::vector<Token> tokens;
+  for (const std::uint32_t token : alone->source.tokenizer.encode(text, {.special = true, .frame = true}))
+    tokens.push_back(static_cast<Token>(token));
+  std::vector<BlockId> blocks(tokens.size() / 16 + 1);
+  std::iota(blocks.begin(), blocks.end(), 0);
+  const auto rows = static_cast<std::int32_t>(tokens.size());
+  const Chunk chunk{.tokens = tokens, .blocks = blocks, .rows = rows};
+  ASSERT_TRUE(alone->model->step({&chunk, 1}));
+  std::vector<double> mean(first.size());
+  for (std::int32_t row = 0; row < rows; ++row) {
+    const Choice choice{.row = row, .pooling = Pooling::last};
+    const auto chosen = alone->model->choose({&choice, 1});
+    ASSERT_TRUE(chosen);
+    for (std::size_t at = 0; at < mean.size(); ++at)
+      mean[at] += static_cast<double>(chosen->front().hidden[at]);
+  }
+  double squares = 0;
+  for (const double number : mean) squares += number * number;
+  for (std::size_t at = 0; at < mean.size(); ++at)
+    EXPECT_NEAR(first[at], mean[at] / std::sqrt(squares), 1e-6);
+}
+
+// What a prompt's tokens are worth is what all of it at once gives, however many rows a step has, whatever is
+// in the cache, whole and as a stream.
+TEST_F(Serving, AnEchoHasTheLogprobsOfItsPrompt) {
+  serve();
+  std::string prompt;
+  for (int at = 0; at < 50; ++at) prompt += static_cast<char>('a' + at * 7 % 26);
+  const std::string fields = "{\"prompt\":\"" + prompt +
+                             R"(","echo":true,"logprobs":2,"temperature":0,"ignore_eos":true,"max_tokens":)";
+  post("/v1/completions", fields + "3}");  // now it is in the cache
+  const auto whole = post("/v1/completions", fields + R"(3,"n":2})");
+  ASSERT_EQ(whole.status, 200) << whole.body;
+  const json::Value root = parsed(whole.body);
+  const json::Array& choices = *root.find("choices")->list();
+  ASSERT_EQ(choices.size(), 2U);
+  EXPECT_EQ(choices[0].find("text")->text()->substr(0, 50), prompt);
+  EXPECT_EQ(*choices[0].find("logprobs"), *choices[1].find("logprobs")) << "both are greedy";
+  const json::Value& logprobs = *choices[0].find("logprobs");
+  const json::Array& values = *logprobs.find("token_logprobs")->list();
+  ASSERT_EQ(values.size(), 53U);
+  EXPECT_TRUE(values[0].is_null());
+  EXPECT_EQ((*logprobs.find("tokens")->list())[1], json::Value(prompt.substr(1, 1)));
+  EXPECT_EQ((*logprobs.find("text_offset")->list())[49], json::Value(49));
+
+  auto alone = load(folder->path(),
+                    {.threads = 1, .cache_bytes = 16 << 20, .step_tokens_max = 64, .step_rows_max = 64});
+  ASSERT_TRUE(alone);
+  const std::vector<Token> tokens(prompt.begin(), prompt.end());
+  const std::vector<BlockId> blocks{3, 2, 1, 0};
+  const Chunk chunk{.tokens = tokens, .blocks = blocks, .rows = 50};
+  ASSERT_TRUE(alone->model->step({&chunk, 1}));
+  for (std::int32_t row = 0; row < 49; ++row) {
+    const auto logits = alone->model->logits(row);
+    ASSERT_TRUE(logits);
+    const float expected = (*logits)[static_cast<std::size_t>(prompt[static_cast<std::size_t>(row) + 1])] -
+                           likeliest(*logits, 0).log_sum;
+    EXPECT_EQ(*values[static_cast<std::size_t>(row) + 1].number(), static_cast<double>(expected));
+  }
+
+  std::string streamed;
+  json::Array streamed_values;
+  auto own = client();
+  const auto done = own.events(
+      "POST", "/v1/completions", fields + R"(3,"stream":true})",
+      [&](std::string_view, std::string_view data) {
+        if (data == "[DONE]") return true;
+        const json::Value event = parsed(std::string(data));
+        for (const json::Value& choice : *event.find("choices")->list()) {
+          streamed += *choice.find("text")->text();
+          if (choice.find("logprobs")->is_null()) continue;
+          for (const json::Value& value : *choice.find("logprobs")->find("token_logprobs")->list())
+            streamed_values.push_back(value);
+        }
+        return true;
+      },
+      [] { return true; });
+  EXPECT_TRUE(done);
+  EXPECT_EQ(streamed, *choices[0].find("text")->text());
+  EXPECT_EQ(streamed_values, values);
+
+  const auto nothing = post("/v1/completions", fields + "0}");
+  EXPECT_EQ(texts(nothing)[0], prompt) << "the prompt alone";
+  const json::Value said = parsed(nothing.body);
+  EXPECT_EQ((*said.find("choices")->list())[0].find("logprobs")->find("tokens")->list()->size(), 50U);
+  EXPECT_EQ(*said.find("usage")->find("completion_tokens"), 0);
+  EXPECT_EQ(post("/v1/completions", R"({"prompt":"x","max_tokens":0})").status, 400)
+      << "nothing is no answer";
+  std::string many = "[\"" + std::string(1500, 'x') + "\"";
+  for (int at = 0; at < 9; ++at) many += ",\"" + std::string(1500, 'x') + "\"";
+  const auto refused = post("/v1/completions", "{\"prompt\":" + many + R"(],"echo":true,"logprobs":20})");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.body.find("\"param\":\"prompt\""), std::string::npos) << refused.body;
+}
+
+TEST_F(Serving, WhileItsModelIsStartedAgainItSaysSo) {
+  const auto is_dead = std::make_shared<std::atomic<bool>>(false);
+  const auto may_open = std::make_shared<std::atomic<bool>>(false);
+  const LoadOptions options{
+      .threads = 1, .cache_bytes = 16 << 20, .step_tokens_max = 256, .step_rows_max = 8};
+  auto loaded = load(folder->path(), options);
+  ASSERT_TRUE(loaded);
+  loaded->model = std::make_unique<Mortal>(std::move(loaded->model), is_dead);
+  loaded->reopen = [=, from = loaded->source]() -> Result<std::unique_ptr<Model>> {
+    while (!*may_open) std::this_thread::yield();
+    auto inner = make_model(from, options);
+    if (!inner) return std::move(inner).error();
+    *is_dead = false;
+    return std::unique_ptr<Model>(std::make_unique<Mortal>(std::move(*inner), is_dead));
+  };
+  listen(settings());
+  server->start(std::move(*loaded));
+  const std::string body = R"({"prompt":"Once","max_tokens":6,"temperature":0,"ignore_eos":true})";
+  const std::string before = texts(post("/v1/completions", body))[0];
+
+  // Whoever waits for an answer hears it, and so does whoever comes.
+  const RawClient waiting(server->port());
+  waiting.post("/v1/completions", R"({"prompt":"x",)" + endless + "}");
+  wait_until([&] { return server->counts().batch.running > 0; });
+  *is_dead = true;
+  const std::string lost = waiting.read_until("Retry-After");
+  EXPECT_TRUE(lost.starts_with("HTTP/1.1 503")) << lost;
+  wait_until([&] { return server->counts().away; });
+  EXPECT_EQ(get("/health").status, 503);
+  const RawClient refused(server->port());
+  refused.post("/v1/completions", body);
+  EXPECT_TRUE(refused.read_until("Retry-After").starts_with("HTTP/1.1 503"));
+  EXPECT_NE(get("/metrics").body.find("tutti_engine_away 1"), std::string::npos);
+
+  *may_open = true;
+  wait_until([&] { return !server->counts().away; });
+  EXPECT_EQ(get("/health").status, 200);
+  EXPECT_EQ(texts(post("/v1/completions", body))[0], before);
 }
 
 TEST_F(Serving, PagesAndWhatIsNone) {

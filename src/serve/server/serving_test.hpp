@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <functional>
 #include <string>
 #include <thread>
@@ -58,6 +59,28 @@ class RawClient {
   int descriptor_;
 };
 
+// A model whose process can be said to have ended.
+class Mortal final : public Model {
+ public:
+  Mortal(std::unique_ptr<Model> inner, std::shared_ptr<std::atomic<bool>> is_dead)
+      : inner_(std::move(inner)), is_dead_(std::move(is_dead)) {}
+  const Limits& limits() const override { return inner_->limits(); }
+  Result<> step(std::span<const Chunk> chunks) override {
+    if (*is_dead_) return failed("it is dead");
+    return inner_->step(chunks);
+  }
+  Result<std::vector<Chosen>> choose(std::span<const Choice> choices) override {
+    return inner_->choose(choices);
+  }
+  Result<std::vector<float>> logits(std::int32_t row) override { return inner_->logits(row); }
+  bool is_lost() override { return *is_dead_; }
+  std::string describe() const override { return inner_->describe(); }
+
+ private:
+  std::unique_ptr<Model> inner_;
+  std::shared_ptr<std::atomic<bool>> is_dead_;
+};
+
 class Serving : public testing::Test {
  protected:
   static constexpr std::int64_t context = 4096;
@@ -79,12 +102,12 @@ class Serving : public testing::Test {
     server = std::move(*listening);
     thread = std::thread([this] { server->run(); });
   }
-  void load_model(std::int64_t context_max = 0) {
-    auto loaded = load(folder->path(), {.threads = 1,
-                                        .context_max = context_max,
-                                        .cache_bytes = 16 << 20,
-                                        .step_tokens_max = 256,
-                                        .step_rows_max = 8});
+  void load_model(std::int64_t context_max = 0, const std::string& path = folder->path()) {
+    auto loaded = load(path, {.threads = 1,
+                              .context_max = context_max,
+                              .cache_bytes = 16 << 20,
+                              .step_tokens_max = 256,
+                              .step_rows_max = 8});
     ASSERT_TRUE(loaded) << loaded.error().text();
     loaded->source.name = "tiny";
     server->start(std::move(*loaded));

@@ -13,6 +13,8 @@ namespace tutti::serve {
 using Token = std::int32_t;
 using BlockId = std::int32_t;
 
+inline constexpr Token no_token = -1;
+
 struct Limits {
   std::int64_t vocabulary = 0;
   std::int64_t context = 0;          // positions of one sequence at most
@@ -34,6 +36,10 @@ struct Chunk {
   // known. Only for models that work ahead.
   std::int32_t follows = -1;
 };
+
+// What the model knows of a text, the numbers that its head reads, as one vector: those of the last token, or
+// the mean of those of all tokens.
+enum class Pooling { none, last, mean };
 
 // How a token is chosen from a row of logits. Everything that it depends on is in here, so that the same
 // request gives the same tokens whatever runs beside it.
@@ -57,14 +63,17 @@ struct Choice {
   std::span<const Seen> seen;
   // One bit a token, those that may come; empty: all.
   std::span<const std::uint64_t> allowed;
+  Token given = no_token;  // the token is not chosen: it is this one, and only what is known of it is wanted
   std::int32_t logprobs = -1;  // of so many of the likeliest tokens; -1: none, not even of the chosen one
-  bool hidden = false;         // what the model knows there is wanted, too: the numbers that the head reads
+  // What the model knows is wanted, too: at the row (last), or the sum over all tokens of the row's chunk
+  // (mean).
+  Pooling pooling = Pooling::none;
 };
 
 // Whether it can be made where the logits are, by the numbers in front alone.
 inline bool is_plain(const Choice& choice) {
   return choice.biases.empty() && choice.seen.empty() && choice.allowed.empty() && choice.logprobs < 0 &&
-         !choice.hidden;
+         choice.given == no_token && choice.pooling == Pooling::none;
 }
 
 struct Logprob {
@@ -76,7 +85,9 @@ struct Chosen {
   Token token = 0;
   float logprob = 0;               // if logprobs were asked for
   std::vector<Logprob> likeliest;  // largest first
-  std::vector<float> hidden;       // if it was asked for; a device that does not keep it leaves it empty
+  // What the model knows, if it was asked for; a device that does not keep it leaves them empty.
+  std::vector<float> hidden;
+  std::vector<double> hidden_sum;  // exact enough for its parts to be added in any grouping
 };
 
 }  // namespace tutti::serve

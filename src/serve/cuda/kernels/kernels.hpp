@@ -82,6 +82,16 @@ struct NormRows {
 };
 void norm_rows(const NormRows& norm, const Queue& queue);
 
+// sums = the sum of the rows, in their order, added to what is there where `adds`.
+struct SumRows {
+  std::int64_t count = 0;
+  std::int64_t stride = 0;
+  const float* rows = nullptr;
+  double* sums = nullptr;
+  bool adds = false;
+};
+void sum_rows(const SumRows& sum, const Queue& queue);
+
 // ---- place.cu
 
 // What becomes of a row of queries, keys and values before attention: bias, norm of each head, turning.

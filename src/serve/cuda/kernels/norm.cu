@@ -55,7 +55,25 @@ __global__ void __launch_bounds__(1024) norm_kernel(NormRows job) {
   }
 }
 
+constexpr unsigned sum_threads = 128;
+
+// A thread a column, so that a sum does not depend on how many rows there are beside it.
+__global__ void __launch_bounds__(sum_threads) sum_kernel(SumRows job) {
+  wait_for_earlier();
+  let_next_start();
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * sum_threads + threadIdx.x;
+  if (column >= job.stride) return;
+  double sum = job.adds ? job.sums[column] : 0.0;
+  for (std::int64_t row = 0; row < job.count; ++row)
+    sum += static_cast<double>(job.rows[row * job.stride + column]);
+  job.sums[column] = sum;
+}
+
 }  // namespace
+
+void sum_rows(const SumRows& sum, const Queue& queue) {
+  launch(sum_kernel, dim3(blocks_for(sum.stride, sum_threads)), sum_threads, 0, queue, sum);
+}
 
 void norm_rows(const NormRows& norm, const Queue& queue) {
   // Whole warps, each thread with at most `held` times four numbers, better with one or two.

@@ -61,6 +61,19 @@ TEST(Rows, AreNormedWherefromEver) {
   EXPECT_EQ(stream[1 * stride + 5], before[1 * stride + 5]);
 }
 
+TEST(Rows, AreSummedInParts) {
+  Numbers numbers;
+  const auto rows = numbers.floats(7 * stride, 3);
+  std::vector<double> sums(stride, NAN);
+  sum_rows({5, stride, rows.data(), sums.data(), false}, {});
+  sum_rows({2, stride, rows.data() + 5 * stride, sums.data(), true}, {});
+  for (std::size_t at = 0; at < stride; ++at) {
+    double expected = 0;
+    for (std::size_t row = 0; row < 7; ++row) expected += real(rows[row * stride + at]);
+    EXPECT_EQ(sums[at], expected);
+  }
+}
+
 TEST(Rows, AreGatedAndBent) {
   Numbers numbers;
   const auto wide = numbers.bf16(3 * 2 * stride, 2);

@@ -1,10 +1,11 @@
-// Gives parts of a memory, one behind the other. Without a memory it only counts. A value.
+// Gives parts of a memory, one behind the other: what a model computes in is planned and reserved by the same
+// code. Without a memory it only counts. A value.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-namespace tutti::serve::cuda {
+namespace tutti::serve {
 
 class Arena {
  public:
@@ -23,10 +24,11 @@ class Arena {
   std::size_t used() const { return used_; }
 
  private:
+  // What GPUs read at once, and a whole number of a CPU's lines.
   static constexpr std::size_t alignment_bytes = 256;
 
   std::byte* base_ = nullptr;
   std::size_t used_ = 0;
 };
 
-}  // namespace tutti::serve::cuda
+}  // namespace tutti::serve
