@@ -37,20 +37,18 @@ std::string ready(const Limits& limits = small) {
 // Something is read from it before it goes on.
 const std::string hears = "head -c 1 <&3 >/dev/null; ";
 
-Worker::Program program(int rank, const std::string& script) {
-  return {.command = {"sh", "-c", script}, .name = "rank " + std::to_string(rank) + " of the model"};
-}
-
-// A pipe that scripts inherit: it ends when the last of them has ended.
-class Inherited {
+// Scripts that hold one end of a pipe: it ends when the last of them has ended.
+class Scripts {
  public:
-  Inherited() {
-    EXPECT_EQ(::pipe(ends_.data()), 0);
-    EXPECT_EQ(::fcntl(ends_[0], F_SETFD, FD_CLOEXEC), 0);
-  }
-  ~Inherited() {
+  Scripts() { EXPECT_EQ(::pipe2(ends_.data(), O_CLOEXEC), 0); }
+  ~Scripts() {
     ::close(ends_[0]);
     if (ends_[1] >= 0) ::close(ends_[1]);
+  }
+  Worker::Program rank(int rank, const std::string& script) const {
+    const std::string end = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(ends_[1]);
+    return {.command = {"sh", "-c", "exec 9>" + end + "; " + script},
+            .name = "rank " + std::to_string(rank) + " of the model"};
   }
   // Waits for it.
   bool all_have_ended() {
@@ -73,68 +71,86 @@ std::string problem_of(Model& model) {
 }
 
 TEST(Parallel, ARankThatDiesIsNamedAndTheOthersEnd) {
-  Inherited pipe;
-  auto model = open_ranks({program(0, ready() + stays), program(1, ready() + hears + "exit 3")});
+  Scripts scripts;
+  auto model = open_ranks({scripts.rank(0, ready() + stays), scripts.rank(1, ready() + hears + "exit 3")});
   ASSERT_TRUE(model) << model.error().text();
   EXPECT_EQ((*model)->describe(), "2 ranks, each a script");
   EXPECT_EQ(problem_of(**model), "rank 1 of the model has ended: exit code 3");
-  EXPECT_TRUE(pipe.all_have_ended()) << "rank 0 would have stayed";
+  EXPECT_TRUE(scripts.all_have_ended()) << "rank 0 would have stayed";
   EXPECT_EQ(problem_of(**model), "rank 1 of the model has ended: exit code 3") << "and it stays so";
 }
 
 TEST(Parallel, TheFirstRankToo) {
-  Inherited pipe;
-  auto model = open_ranks({program(0, ready() + hears + "kill -9 $$"), program(1, ready() + stays)});
+  Scripts scripts;
+  auto model =
+      open_ranks({scripts.rank(0, ready() + hears + "kill -9 $$"), scripts.rank(1, ready() + stays)});
   ASSERT_TRUE(model) << model.error().text();
   EXPECT_EQ(problem_of(**model), "rank 0 of the model has ended: signal 9");
-  EXPECT_TRUE(pipe.all_have_ended());
+  EXPECT_TRUE(scripts.all_have_ended());
 }
 
 // The others have told of it, and it itself does not answer any more.
 TEST(Parallel, ARankThatHangsEndsWithWhatTheOthersSayOfIt) {
-  Inherited pipe;
+  Scripts scripts;
   const std::string told = printed(Word::failed, remote::encode(failed("rank 0 is stopped")));
-  auto model = open_ranks({program(0, ready() + stays), program(1, ready() + hears + told + stays)});
+  auto model =
+      open_ranks({scripts.rank(0, ready() + stays), scripts.rank(1, ready() + hears + told + stays)});
   ASSERT_TRUE(model) << model.error().text();
   EXPECT_EQ(problem_of(**model), "rank 0 is stopped");
-  EXPECT_TRUE(pipe.all_have_ended());
+  EXPECT_TRUE(scripts.all_have_ended());
 }
 
 // A step that cannot be is nobody's end.
 TEST(Parallel, AFailureOfAllIsTheirAnswerAndNoMore) {
+  const Scripts scripts;
   const std::string told = printed(Word::failed, remote::encode(invalid("there is no block 9")));
   const std::string fine = printed(Word::chosen, remote::encode(std::span<const Chosen>()));
   // Each reads a step and a choice, which are as long for all: an empty one of each.
   const std::string step = "head -c 32 <&3 >/dev/null; ";
   const std::string script = ready() + step + told + step + fine + stays;
-  auto model = open_ranks({program(0, script), program(1, script)});
+  auto model = open_ranks({scripts.rank(0, script), scripts.rank(1, script)});
   ASSERT_TRUE(model) << model.error().text();
   EXPECT_EQ(problem_of(**model), "there is no block 9");
   EXPECT_EQ(problem_of(**model), "none");
 }
 
 TEST(Parallel, WhatOneCannotLoadIsToldAndTheOthersEnd) {
-  Inherited pipe;
+  Scripts scripts;
   const std::string told = printed(Word::failed, remote::encode(invalid("no memory")));
-  const auto model = open_ranks({program(0, stays), program(1, told + stays)});
+  const auto model = open_ranks({scripts.rank(0, stays), scripts.rank(1, told + stays)});
   ASSERT_FALSE(model);
   EXPECT_EQ(model.error().text(), "no memory");
   EXPECT_EQ(model.error().code(), ErrorCode::invalid);
-  EXPECT_TRUE(pipe.all_have_ended());
+  EXPECT_TRUE(scripts.all_have_ended());
 }
 
 TEST(Parallel, RanksThatDoNotAgreeAreNoModel) {
+  const Scripts scripts;
   Limits larger = small;
   larger.blocks = 9;
-  const auto model = open_ranks({program(0, ready() + stays), program(1, ready(larger) + stays)});
+  const auto model = open_ranks({scripts.rank(0, ready() + stays), scripts.rank(1, ready(larger) + stays)});
   ASSERT_FALSE(model);
   EXPECT_EQ(model.error().text(), "the ranks have come to different sizes");
 }
 
 TEST(Parallel, ASecondProgramThatIsNotThereEndsTheFirst) {
-  Inherited pipe;
-  EXPECT_FALSE(open_ranks({program(0, ready() + stays), {.command = {"/nowhere/tutti"}}}));
-  EXPECT_TRUE(pipe.all_have_ended());
+  Scripts scripts;
+  EXPECT_FALSE(open_ranks({scripts.rank(0, ready() + stays), {.command = {"/nowhere/tutti"}}}));
+  EXPECT_TRUE(scripts.all_have_ended());
+}
+
+// Such as the port of an engine, which would stay taken.
+TEST(Parallel, ARankHasNothingOfItsParentButItsSocket) {
+  std::array<int, 2> ends{-1, -1};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const Scripts scripts;
+  const auto model = open_ranks({scripts.rank(0, ready() + stays)});
+  ASSERT_TRUE(model) << model.error().text();
+  ::close(ends[1]);
+  pollfd nobody_writes{ends[0], POLLIN, 0};
+  EXPECT_EQ(::poll(&nobody_writes, 1, 0), 1);
+  EXPECT_EQ(nobody_writes.revents, POLLHUP);
+  ::close(ends[0]);
 }
 
 TEST(Parallel, OptionsThatAreNoneAreRefused) {

@@ -50,6 +50,8 @@ Result<pid_t> spawn(const Worker::Program& program, int socket) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, theirs->get(), worker_descriptor);
   if (listener.valid()) posix_spawn_file_actions_adddup2(&actions, listener.get(), listener_descriptor);
+  // A port that the engine listens at would stay taken as long as the worker lives.
+  posix_spawn_file_actions_addclosefrom_np(&actions, listener_descriptor + (listener.valid() ? 1 : 0));
   // Ctrl-C is for whoever talks with people: he drains first.
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
