@@ -30,6 +30,7 @@ std::unique_ptr<Command> make_train();
 std::unique_ptr<Command> make_engine();
 std::unique_ptr<Command> make_chat();
 std::unique_ptr<Command> make_generate();
+std::unique_ptr<Command> make_model();
 std::unique_ptr<Command> make_fabric();
 std::unique_ptr<Command> make_bench();
 std::unique_ptr<Command> make_record();

@@ -5,6 +5,7 @@
 #include "cli/terminal.hpp"
 #include "cli/worker_program.hpp"
 #include "node/devices/nvml/nvml.hpp"
+#include "serve/parallel/parallel.hpp"
 #include "serve/remote/remote.hpp"
 
 namespace tutti::cli {
@@ -28,6 +29,15 @@ Result<std::unique_ptr<serve::Model>> in_the_worker(const serve::Source& source,
   return serve::remote::open_model({worker_program(), "model", path, serve::write_options(options)});
 }
 
+// Ranks that compute on CPUs are this program again.
+Result<std::unique_ptr<serve::Model>> in_ranks(const serve::Source& source,
+                                               const serve::LoadOptions& options) {
+  const bool on_gpu = options.device == serve::Device::cuda;
+  const std::string program =
+      on_gpu ? worker_program() : std::filesystem::read_symlink("/proc/self/exe").string();
+  return serve::parallel::open_model(program, source, options);
+}
+
 }  // namespace
 
 void ModelFlags::declare(config::Flags& flags) {
@@ -35,7 +45,12 @@ void ModelFlags::declare(config::Flags& flags) {
             "that computes: cpu, cuda, or auto for a GPU where there is one (default: auto)");
   flags.add("weights", weights_,
             "their type in memory: f32, bf16, int8 or int4 (default: what holds all that is stored)");
-  flags.add("threads", threads_, "of CPUs (default: one a core)", {.min = 0, .max = threads_max});
+  flags.add("tensor-parallel", ranks_,
+            "processes that compute it together, each a part of every layer, on a GPU of its own where there "
+            "are as many (default: 1)",
+            {.min = 1, .max = serve::ranks_max});
+  flags.add("threads", threads_, "of CPUs, of each process (default: one a core)",
+            {.min = 0, .max = threads_max});
   flags.add("context", context_, "tokens of a prompt with its answer (default: what the model was made for)",
             {.min = context_min, .max = context_limit});
   flags.add("cache", cache_,
@@ -66,7 +81,9 @@ Result<ModelFlags::Chosen> ModelFlags::choose() const {
                                 .cache_bytes = static_cast<std::uint64_t>(cache_.count()),
                                 .step_tokens_max = on_gpu ? gpu_step_tokens : cpu_step_tokens,
                                 .step_rows_max = static_cast<std::int32_t>(sequences * (1 + drafts_)),
-                                .on_gpu = in_the_worker};
+                                .ranks = static_cast<std::int32_t>(ranks_),
+                                .on_gpu = in_the_worker,
+                                .in_ranks = in_ranks};
   const serve::BatchSettings batch{.sequences_max = static_cast<std::int32_t>(sequences),
                                    .drafts_max = static_cast<std::int32_t>(drafts_),
                                    .step_drafts_max = static_cast<std::int32_t>(sequences * drafts_)};

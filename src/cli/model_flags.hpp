@@ -26,6 +26,7 @@ class ModelFlags {
  private:
   std::string device_ = "auto";
   std::string weights_ = "auto";
+  std::int64_t ranks_ = 1;
   std::int64_t threads_ = 0;
   std::int64_t context_ = 0;
   Bytes cache_;

@@ -2,7 +2,7 @@
 
 #include "serve/cuda/model.hpp"
 #include "serve/load/load.hpp"
-#include "serve/remote/remote.hpp"
+#include "serve/parallel/parallel.hpp"
 
 namespace tutti::worker {
 namespace {
@@ -17,24 +17,15 @@ Result<std::unique_ptr<serve::Model>> on_gpu(const serve::Source& source, const 
                                  {.type = is_plain ? serve::cuda::Type::f32 : serve::cuda::Type::bf16,
                                   .context_max = options.context_max,
                                   .step_tokens_max = options.step_tokens_max,
-                                  .step_rows_max = options.step_rows_max},
+                                  .step_rows_max = options.step_rows_max,
+                                  .peers = options.peers},
                                  source.read);
 }
 
 }  // namespace
 
 Result<int> host_model(std::span<const std::string> words) {
-  if (words.size() != 2) return invalid("model takes MODEL OPTIONS, and is started by `tutti engine`");
-  const auto make = [&]() -> Result<std::unique_ptr<serve::Model>> {
-    auto options = serve::read_options(words[1]);
-    if (!options) return std::move(options).error();
-    options->on_gpu = on_gpu;
-    auto source = serve::open_source(words[0]);
-    if (!source) return std::move(source).error();
-    return serve::make_model(*source, *options);
-  };
-  if (auto done = serve::remote::host_model(serve::remote::worker_descriptor, make); !done)
-    return std::move(done).error();
+  if (auto done = serve::parallel::host_model(words, on_gpu); !done) return std::move(done).error();
   return 0;
 }
 

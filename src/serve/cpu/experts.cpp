@@ -103,13 +103,15 @@ void Forward::mix_experts(Member& member, const LayerWeights& layer) {
   share_experts(member, layer, false);
   member.share(count_, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t token = begin; token < end; ++token) {
+      float* const row = stream_ + token * hidden_stride_;
+      if (!is_first()) std::fill_n(row, hidden_stride_, 0.0F);
       for (std::int64_t place = token * chosen; place < (token + 1) * chosen; ++place) {
         kernels_.add_scaled(expert_out_ + place_row_[static_cast<std::size_t>(place)] * hidden_stride_,
-                            place_weight_[static_cast<std::size_t>(place)], stream_ + token * hidden_stride_,
-                            shape_.hidden);
+                            place_weight_[static_cast<std::size_t>(place)], row, shape_.hidden);
       }
     }
   });
+  sum(member);
 }
 
 }  // namespace tutti::serve::cpu

@@ -35,14 +35,15 @@ std::int64_t divided_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b
 }  // namespace
 
 Forward::Forward(const model::Shape& shape, const Weights& weights, const Kernels& kernels,
-                 const Cache& cache, const StepSizes& sizes, Arena& arena)
+                 const Cache& cache, const StepSizes& sizes, Arena& arena, Peers* peers)
     : shape_(shape),
       weights_(weights),
       kernels_(kernels),
       cache_(cache),
       quantized_(is_quantized(weights.head.type)),
       zero_(zero_of(weights.head.type)),
-      threads_(sizes.threads) {
+      threads_(sizes.threads),
+      peers_(peers) {
   const model::Experts& experts = shape.experts;
   const std::int64_t queries = shape.heads * shape.head_size;
   const std::int64_t widest = std::max(shape.intermediate, experts.intermediate);
@@ -55,7 +56,9 @@ Forward::Forward(const model::Shape& shape, const Weights& weights, const Kernel
   mixed_stride_ = whole_blocks(queries);
   wide_stride_ = whole_panels(widest) * (shape.gated ? 2 : 1);
   bent_stride_ = whole_blocks(widest);
-  logits_stride_ = whole_panels(shape.vocabulary);
+  const Part part = peers == nullptr ? Part{} : Part{peers->rank(), peers->count()};
+  part_stride_ = head_of_part(shape.vocabulary, part, panel_rows).width;
+  logits_stride_ = part_stride_ * part.count;
   scores_stride_ = divided_up(sizes.context, block_positions) * block_positions;
   const std::int64_t group = shape.heads / shape.kv_heads;
   const std::int64_t hidden_rows = std::max(sizes.tokens, sizes.rows);
@@ -65,7 +68,8 @@ Forward::Forward(const model::Shape& shape, const Weights& weights, const Kernel
   mixed_ = arena.take<float>(sizes.tokens * mixed_stride_);
   wide_ = arena.take<float>(wide_rows * wide_stride_);
   bent_ = arena.take<float>(wide_rows * bent_stride_);
-  logits_ = arena.take<float>(sizes.rows * logits_stride_);
+  part_logits_ = arena.take<float>(sizes.rows * part_stride_);
+  logits_ = part.count > 1 && is_first() ? arena.take<float>(sizes.rows * logits_stride_) : part_logits_;
   scores_ = arena.take<float>(sizes.threads * group * scores_stride_);
   cosines_ = arena.take<float>(sizes.tokens * shape.head_size);
   sines_ = arena.take<float>(sizes.tokens * shape.head_size);
@@ -275,7 +279,8 @@ void Forward::attention(Member& member, std::int64_t layer) {
                });
   const Input mixed{mixed_, mixed_stride_, count_};
   if (quantized_) quantize_rows(member, mixed, mixed_stride_);
-  product(member, weights.output, mixed, {stream_, hidden_stride_, weights.output_bias, true});
+  product(member, weights.output, mixed, {stream_, hidden_stride_, weights.output_bias, is_first()});
+  sum(member);
 }
 
 // What comes of the gate and the matrix beside it, and quantised where that is wanted.
@@ -309,7 +314,8 @@ void Forward::feed_forward(Member& member, const LayerWeights& layer) {
   product(member, weights.up, {normed_, hidden_stride_, count_}, {wide_, wide_stride_, weights.up_bias});
   bend_rows(member, count_, weights.width);
   product(member, weights.down, {bent_, bent_stride_, count_},
-          {stream_, hidden_stride_, weights.down_bias, true});
+          {stream_, hidden_stride_, weights.down_bias, is_first()});
+  sum(member);
 }
 
 void Forward::head(Member& member, std::span<const std::int64_t> rows) {
@@ -321,7 +327,8 @@ void Forward::head(Member& member, std::span<const std::int64_t> rows) {
       if (quantized_) quantize(normed, row, hidden_stride_, 0, hidden_stride_);
     }
   });
-  product(member, weights_.head, {normed_, hidden_stride_, count}, {logits_, logits_stride_});
+  product(member, weights_.head, {normed_, hidden_stride_, count}, {part_logits_, part_stride_});
+  gather(member, count);
 }
 
 void Forward::run(Member& member, std::span<const StepToken> tokens, std::span<const std::int64_t> rows) {

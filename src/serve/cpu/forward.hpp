@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "serve/cpu/weights.hpp"
 #include "serve/model/arena.hpp"
 #include "serve/model/model.hpp"
+#include "serve/model/peers.hpp"
 
 namespace tutti::serve::cpu {
 
@@ -33,13 +35,18 @@ struct StepSizes {
 
 class Forward {
  public:
-  // What it computes in: the bytes of `sizes` in the arena.
+  // What it computes in: the bytes of `sizes` in the arena. With peers, shape and weights are this rank's
+  // part.
   Forward(const model::Shape& shape, const Weights& weights, const Kernels& kernels, const Cache& cache,
-          const StepSizes& sizes, Arena& arena);
+          const StepSizes& sizes, Arena& arena, Peers* peers = nullptr);
 
   // Called by all members with the same step. `rows`: the tokens that logits are wanted of.
   void run(Member& member, std::span<const StepToken> tokens, std::span<const std::int64_t> rows);
 
+  // What went wrong between the ranks, in this step or one before.
+  Result<> problem() const;
+
+  // Of several ranks the first has them.
   std::span<const float> logits(std::int64_t row) const;
   // What the head has read for it.
   std::span<const float> hidden(std::int64_t row) const;
@@ -86,6 +93,10 @@ class Forward {
   void group_by_expert();
   void share_experts(Member& member, const LayerWeights& layer, bool is_up);
   void head(Member& member, std::span<const std::int64_t> rows);
+  // Whether this rank adds to the stream; the others put what they have in its place, and sum() adds it up.
+  bool is_first() const { return peers_ == nullptr || peers_->rank() == 0; }
+  void sum(Member& member);
+  void gather(Member& member, std::int64_t rows);
 
   const model::Shape& shape_;
   const Weights& weights_;
@@ -94,6 +105,8 @@ class Forward {
   bool quantized_;
   std::int32_t zero_;
   std::int64_t threads_;
+  Peers* peers_;
+  std::optional<Error> problem_;
   std::vector<double> frequencies_;
 
   std::span<const StepToken> tokens_;  // of the step
@@ -107,6 +120,7 @@ class Forward {
   std::int64_t mixed_stride_;
   std::int64_t wide_stride_;
   std::int64_t bent_stride_;
+  std::int64_t part_stride_;  // of a row of the logits that this rank computes
   std::int64_t logits_stride_;
   std::int64_t scores_stride_;
   float* stream_;  // what all layers add to
@@ -115,6 +129,7 @@ class Forward {
   float* mixed_;  // values, weighed by attention
   float* wide_;
   float* bent_;
+  float* part_logits_;
   float* logits_;
   float* scores_;  // of each member
   float* cosines_;

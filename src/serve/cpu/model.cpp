@@ -19,21 +19,27 @@ namespace {
 // What is taken from the system in one go.
 constexpr std::size_t touch_bytes = std::size_t{16} << 20;
 
+// Threads that ranks of one machine have each, when nobody says how many.
+int threads_of(const Options& options) {
+  const int ranks = part_of(options).count;
+  if (options.threads > 0 || ranks == 1) return options.threads;
+  return std::max(1, usable_cores() / ranks);
+}
+
 class CpuModel final : public Model {
  public:
   CpuModel(const model::Shape& shape, const Options& options)
-      : shape_(shape),
+      : whole_(shape),
+        shape_(shape_of_part(shape, part_of(options))),
         options_(options),
-        team_(options.threads),
+        team_(threads_of(options)),
         choosers_(static_cast<std::size_t>(team_.size())) {}
 
   Result<> load(const ReadRows& read) {
-    const auto free_bytes = free_memory_bytes();
-    if (!free_bytes) return free_bytes.error();
-    auto plan = plan_memory(shape_, options_, team_.size(), *free_bytes);
-    if (!plan) return std::move(plan).error();
-    plan_ = *plan;
-    auto weights = Weights::load(shape_, options_.weights, read, team_);
+    auto planned = plan();
+    if (!planned) return planned;
+    const Part part = part_of(options_);
+    auto weights = Weights::load(shape_, options_.weights, read_part(whole_, part, read), team_, part);
     if (!weights) return std::move(weights).error();
     weights_ = std::move(*weights);
     if (auto done = reserve(cache_memory_, plan_.cache_bytes, "the cache"); !done) return done;
@@ -46,9 +52,10 @@ class CpuModel final : public Model {
                .step_rows_max = options_.step_rows_max};
     Arena scratch(scratch_memory_.data());
     const StepSizes sizes{options_.step_tokens_max, options_.step_rows_max, plan_.context, team_.size()};
-    forward_ = std::make_unique<Forward>(
-        shape_, weights_, chosen_kernels(),
-        Cache(shape_, plan_.blocks, reinterpret_cast<float*>(cache_memory_.data())), sizes, scratch);
+    forward_ =
+        std::make_unique<Forward>(shape_, weights_, chosen_kernels(),
+                                  Cache(shape_, plan_.blocks, reinterpret_cast<float*>(cache_memory_.data())),
+                                  sizes, scratch, options_.peers.get());
     toucher_ = std::jthread([this](const std::stop_token& stop) { touch_all(stop); });
     return {};
   }
@@ -73,7 +80,7 @@ class CpuModel final : public Model {
       }
     }
     if (!tokens_.empty()) team_.run([this](Member& member) { forward_->run(member, tokens_, rows_); });
-    return {};
+    return forward_->problem();
   }
 
   Result<std::vector<Chosen>> choose(std::span<const Choice> choices) override {
@@ -109,6 +116,28 @@ class CpuModel final : public Model {
  private:
   const Kernels& chosen_kernels() const {
     return options_.kernels != nullptr ? *options_.kernels : kernels();
+  }
+
+  // Nobody reserves before all ranks have looked at what is free, and all have as many blocks as the one that
+  // has the fewest.
+  Result<> plan() {
+    auto free_bytes = free_memory_bytes();
+    if (!free_bytes) return std::move(free_bytes).error();
+    if (options_.peers) {
+      const auto least = options_.peers->least(static_cast<std::int64_t>(*free_bytes));
+      if (!least) return least.error();
+      free_bytes = static_cast<std::uint64_t>(*least);
+    }
+    auto planned = plan_memory(whole_, options_, team_.size(), *free_bytes);
+    if (!planned) return std::move(planned).error();
+    plan_ = *planned;
+    if (!options_.peers) return {};
+    const auto least = options_.peers->least(plan_.blocks);
+    if (!least) return least.error();
+    plan_.cache_bytes =
+        plan_.cache_bytes / static_cast<std::uint64_t>(plan_.blocks) * static_cast<std::uint64_t>(*least);
+    plan_.blocks = *least;
+    return {};
   }
 
   static Result<> reserve(Memory& memory, std::uint64_t bytes, const char* what) {
@@ -150,7 +179,8 @@ class CpuModel final : public Model {
     return forward_->logits(row);
   }
 
-  model::Shape shape_;
+  model::Shape whole_;
+  model::Shape shape_;  // of this rank's part
   Options options_;
   Team team_;
   MemoryPlan plan_;
@@ -172,6 +202,7 @@ class CpuModel final : public Model {
 Result<std::unique_ptr<Model>> make_model(const model::Shape& shape, const Options& options,
                                           const ReadRows& read) {
   if (auto fine = model::check(shape); !fine) return std::move(fine).error();
+  if (auto fine = check_split(shape, part_of(options).count); !fine) return std::move(fine).error();
   auto made = std::make_unique<CpuModel>(shape, options);
   if (auto loaded = made->load(read); !loaded) return std::move(loaded).error();
   return std::unique_ptr<Model>(std::move(made));

@@ -35,16 +35,27 @@ Error too_small(std::uint64_t free_bytes, const std::string& what, std::uint64_t
 
 }  // namespace
 
-Result<MemoryPlan> plan_memory(const model::Shape& shape, const Options& options, std::int64_t threads,
-                               std::uint64_t free_bytes) {
+Part part_of(const Options& options) {
+  return options.peers == nullptr ? Part{} : Part{options.peers->rank(), options.peers->count()};
+}
+
+Result<MemoryPlan> plan_memory(const model::Shape& whole, const Options& options, std::int64_t threads,
+                               std::uint64_t machine_free_bytes) {
   if (auto fine = check_options(options); !fine) return std::move(fine).error();
+  const Part part = part_of(options);
+  const model::Shape shape = shape_of_part(whole, part);
+  // Ranks of one machine share what it has.
+  const auto ranks = static_cast<std::uint64_t>(part.count);
+  const std::uint64_t free_bytes = machine_free_bytes / ranks;
+  const std::uint64_t cache_bytes = options.cache_bytes / ranks;
   MemoryPlan plan;
   plan.context = options.context_max > 0 ? std::min(options.context_max, shape.context) : shape.context;
-  plan.weights_bytes = Weights::bytes(shape, options.weights);
+  plan.weights_bytes = Weights::bytes(shape, options.weights, part);
   Arena scratch;
   const Weights none;
   const Forward counted(shape, none, kernels(), Cache(),
-                        {options.step_tokens_max, options.step_rows_max, plan.context, threads}, scratch);
+                        {options.step_tokens_max, options.step_rows_max, plan.context, threads}, scratch,
+                        options.peers.get());
   plan.scratch_bytes = scratch.used();
   const std::uint64_t before_cache = plan.weights_bytes + plan.scratch_bytes;
   if (before_cache >= free_bytes) return too_small(free_bytes, "the model", before_cache);
@@ -53,15 +64,15 @@ Result<MemoryPlan> plan_memory(const model::Shape& shape, const Options& options
   const std::uint64_t sequence_blocks =
       static_cast<std::uint64_t>(plan.context + block_positions - 1) / block_positions;
   const std::uint64_t left = free_bytes - before_cache;
-  if (options.cache_bytes > left) return too_small(left, "the cache", options.cache_bytes);
+  if (cache_bytes > left) return too_small(left, "the cache", cache_bytes);
   const auto share = static_cast<std::uint64_t>(static_cast<double>(left) * options.cache_share);
   const std::uint64_t of_use = std::min(sequence_blocks * static_cast<std::uint64_t>(options.step_rows_max),
                                         std::max(sequence_blocks, unasked_cache_bytes_max / block_bytes));
   const std::uint64_t blocks =
-      options.cache_bytes > 0 ? options.cache_bytes / block_bytes : std::min(share / block_bytes, of_use);
+      options.cache_bytes > 0 ? cache_bytes / block_bytes : std::min(share / block_bytes, of_use);
   if (blocks < sequence_blocks && options.cache_bytes > 0)
     return invalid("the cache of one sequence of " + std::to_string(plan.context) + " tokens takes " +
-                   shown_bytes(sequence_blocks * block_bytes) + ", and it was given " +
+                   shown_bytes(sequence_blocks * block_bytes * ranks) + ", and it was given " +
                    shown_bytes(options.cache_bytes))
         .remedy("give it more with --cache, or take a shorter --context");
   if (blocks < sequence_blocks) {

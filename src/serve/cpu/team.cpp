@@ -7,13 +7,6 @@
 namespace tutti::serve::cpu {
 namespace {
 
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
-}
-
 void pause_briefly() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -21,6 +14,13 @@ void pause_briefly() {
 }
 
 }  // namespace
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
 
 void Member::meet() { team_.meet(); }
 

@@ -13,6 +13,9 @@ namespace tutti::serve::cpu {
 
 class Team;
 
+// Cores that this process may use.
+int usable_cores();
+
 // One thread of a team, inside run().
 class Member {
  public:

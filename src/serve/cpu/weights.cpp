@@ -26,8 +26,8 @@ struct Piece {
 // Lays a model out in memory. Done twice: to count, and with the memory.
 class Layout {
  public:
-  Layout(const model::Shape& shape, WeightType type, Arena arena)
-      : shape_(shape), type_(type), arena_(arena) {}
+  Layout(const model::Shape& shape, WeightType type, const Part& part, Arena arena)
+      : shape_(shape), type_(type), part_(part), arena_(arena) {}
 
   void run(Weights& weights) {
     const model::Names names = model::names_of(shape_);
@@ -41,18 +41,25 @@ class Layout {
           matrix({model::weight_of(names.positions)}, {shape_.context}, shape_.hidden, looked_up);
     for (std::int64_t layer = 0; layer < shape_.layers; ++layer) weights.layers.push_back(layer_of(layer));
     weights.norm = norm(names.norm);
-    weights.head = shape_.tied
-                       ? weights.embedding
-                       : matrix({model::weight_of(names.head)}, {shape_.vocabulary}, shape_.hidden, type_);
+    const HeadRows rows = head_of_part(shape_.vocabulary, part_, panel_rows);
+    weights.head =
+        shape_.tied ? panels_of(weights.embedding, rows)
+                    : matrix({model::weight_of(names.head)}, {rows.count}, shape_.hidden, type_, rows.first);
   }
 
   std::size_t bytes() const { return arena_.used(); }
   const std::vector<Piece>& pieces() const { return pieces_; }
 
  private:
-  // Several tensors, one below the other, each in whole panels.
+  static Matrix panels_of(Matrix matrix, const HeadRows& rows) {
+    if (matrix.data != nullptr) matrix.data = matrix.panel(rows.first / panel_rows);
+    matrix.panels = whole_panels(rows.count) / panel_rows;
+    return matrix;
+  }
+
+  // Several tensors from a row on, one below the other, each in whole panels.
   Matrix matrix(const std::vector<std::string>& tensors, const std::vector<std::int64_t>& rows,
-                std::int64_t columns, WeightType type) {
+                std::int64_t columns, WeightType type, std::int64_t first_row = 0) {
     Matrix made{.type = type, .panels = 0, .columns = columns};
     for (const std::int64_t count : rows) made.panels += whole_panels(count) / panel_rows;
     made.data = arena_.take_bytes(made.bytes());
@@ -61,7 +68,7 @@ class Layout {
       const std::int64_t step = std::max<std::int64_t>(1, piece_floats / (panel_rows * columns)) * panel_rows;
       for (std::int64_t row = 0; row < rows[at]; row += step) {
         pieces_.push_back({.tensor = tensors[at],
-                           .first_row = row,
+                           .first_row = first_row + row,
                            .rows = std::min(step, rows[at] - row),
                            .matrix = made,
                            .first_panel = first_panel + row / panel_rows});
@@ -143,6 +150,7 @@ class Layout {
 
   const model::Shape& shape_;
   WeightType type_;
+  Part part_;
   Arena arena_;
   std::vector<Piece> pieces_;
 };
@@ -165,19 +173,20 @@ Result<> fill(const Piece& piece, const ReadRows& read, std::vector<float>& floa
 
 }  // namespace
 
-std::size_t Weights::bytes(const model::Shape& shape, WeightType type) {
+std::size_t Weights::bytes(const model::Shape& shape, WeightType type, const Part& part) {
   Weights counted;
-  Layout layout(shape, type, Arena());
+  Layout layout(shape, type, part, Arena());
   layout.run(counted);
   return layout.bytes();
 }
 
-Result<Weights> Weights::load(const model::Shape& shape, WeightType type, const ReadRows& read, Team& team) {
+Result<Weights> Weights::load(const model::Shape& shape, WeightType type, const ReadRows& read, Team& team,
+                              const Part& part) {
   Weights weights;
-  auto memory = Memory::reserve(bytes(shape, type), "the weights");
+  auto memory = Memory::reserve(bytes(shape, type, part), "the weights");
   if (!memory) return std::move(memory).error();
   weights.memory = std::move(*memory);
-  Layout layout(shape, type, Arena(weights.memory.data()));
+  Layout layout(shape, type, part, Arena(weights.memory.data()));
   layout.run(weights);
   std::mutex mutex;
   std::optional<Error> problem;

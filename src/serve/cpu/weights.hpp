@@ -3,9 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <span>
-#include <string>
 #include <vector>
 
 #include "base/result.hpp"
@@ -13,6 +10,7 @@
 #include "serve/cpu/matrix.hpp"
 #include "serve/cpu/memory.hpp"
 #include "serve/cpu/team.hpp"
+#include "serve/split/split.hpp"
 
 namespace tutti::serve::cpu {
 
@@ -43,22 +41,18 @@ struct LayerWeights {
   std::vector<FeedForwardWeights> experts;
 };
 
-// Rows of a tensor of the model as floats: a vector's numbers are its rows. Called by several threads at
-// once.
-using ReadRows = std::function<Result<>(const std::string& tensor, std::int64_t first_row, std::int64_t rows,
-                                        std::span<float> floats)>;
-
 struct Weights {
   Matrix embedding;
   Matrix positions;  // where they are learned
   std::vector<LayerWeights> layers;
   NormWeights norm;
-  Matrix head;  // may be the embedding
+  Matrix head;  // may be the embedding, or some panels of it
   Memory memory;
 
-  // What load() reserves.
-  static std::size_t bytes(const model::Shape& shape, WeightType type);
-  static Result<Weights> load(const model::Shape& shape, WeightType type, const ReadRows& read, Team& team);
+  // What load() reserves. The shape is the part's, which has the head of its own tokens.
+  static std::size_t bytes(const model::Shape& shape, WeightType type, const Part& part = {});
+  static Result<Weights> load(const model::Shape& shape, WeightType type, const ReadRows& read, Team& team,
+                              const Part& part = {});
 };
 
 }  // namespace tutti::serve::cpu

@@ -22,15 +22,9 @@ Activation activation_of(model::Activation activation) {
 
 }  // namespace
 
-struct Forward::Step {
-  const StepView& view;
-  const Queue& queue;
-  std::int64_t tokens = 0;  // that products are computed of
-  bool few = false;         // so few tokens that products run at the speed of memory
-};
-
 Forward::Forward(const model::Shape& shape, const Weights& weights, const Scratch& scratch,
-                 Products& products, std::byte* cache, std::int64_t cache_blocks, const StepSizes& sizes)
+                 Products& products, std::byte* cache, std::int64_t cache_blocks, const StepSizes& sizes,
+                 Peers* peers)
     : shape_(shape),
       weights_(weights),
       scratch_(scratch),
@@ -51,7 +45,9 @@ Forward::Forward(const model::Shape& shape, const Weights& weights, const Scratc
                                              static_cast<std::int32_t>(shape.heads),
                                              static_cast<std::int32_t>(shape.kv_heads))
                          : 1),
-      activation_(activation_of(shape.activation)) {}
+      activation_(activation_of(shape.activation)),
+      part_(sizes.part),
+      peers_(peers) {}
 
 LogitRows Forward::logits() const {
   return {scratch_.logits, sizes_.vocabulary, static_cast<std::int32_t>(shape_.vocabulary)};
@@ -154,15 +150,17 @@ void Forward::attention(const Step& step, std::int64_t layer) {
                   .weights = weights.output.data,
                   .features = weights.output.rows,
                   .bias = weights.output_bias,
-                  .added_to = scratch_.stream,
+                  .added_to = is_first() ? scratch_.stream : nullptr,
+                  .floats = is_first() ? nullptr : scratch_.stream,
                   .out_stride = sizes_.hidden},
                  step.queue);
-    return;
+    return sum(step);
   }
   norm(step, weights.attention_norm, weights.output_bias);
   multiply(step, weights.qkv, scratch_.normed, step.tokens, scratch_.qkv);
   attend(step, layer);
-  multiply(step, weights.output, scratch_.mixed, step.tokens, scratch_.stream, true, true);
+  multiply(step, weights.output, scratch_.mixed, step.tokens, scratch_.stream, true, is_first());
+  sum(step);
 }
 
 void Forward::feed_forward(const Step& step, const LayerWeights& layer) {
@@ -188,10 +186,11 @@ void Forward::feed_forward(const Step& step, const LayerWeights& layer) {
                   .weights = weights.down.data,
                   .features = weights.down.rows,
                   .bias = weights.down_bias,
-                  .added_to = scratch_.stream,
+                  .added_to = is_first() ? scratch_.stream : nullptr,
+                  .floats = is_first() ? nullptr : scratch_.stream,
                   .out_stride = sizes_.hidden},
                  step.queue);
-    return;
+    return sum(step);
   }
   norm(step, layer.feed_forward_norm, weights.down_bias);
   multiply(step, weights.up, scratch_.normed, step.tokens, scratch_.wide);
@@ -204,7 +203,8 @@ void Forward::feed_forward(const Step& step, const LayerWeights& layer) {
             .wide = scratch_.wide,
             .out = scratch_.bent},
            step.queue);
-  multiply(step, weights.down, scratch_.bent, step.tokens, scratch_.stream, true, true);
+  multiply(step, weights.down, scratch_.bent, step.tokens, scratch_.stream, true, is_first());
+  sum(step);
 }
 
 void Forward::mix_experts(const Step& step, const LayerWeights& layer) {
@@ -246,12 +246,14 @@ void Forward::mix_experts(const Step& step, const LayerWeights& layer) {
                     .features = sizes_.hidden,
                     .out = scratch_.expert_out},
                    step.queue);
+  if (!is_first()) clear_stream(step);
   mix({.type = type_,
        .routing = routing,
        .columns = sizes_.hidden,
        .out = scratch_.expert_out,
        .stream = scratch_.stream},
       step.queue);
+  sum(step);
 }
 
 void Forward::head(const Step& step) {
@@ -277,12 +279,15 @@ void Forward::head(const Step& step) {
                   .columns = sizes_.hidden,
                   .weights = weights_.head.data,
                   .features = weights_.head.rows,
-                  .floats = scratch_.logits,
-                  .out_stride = sizes_.vocabulary},
+                  .floats = scratch_.part_logits,
+                  .out_stride = weights_.head.rows},
                  step.queue);
   } else {
-    multiply(step, weights_.head, scratch_.normed, product_tokens(view.row_count), scratch_.logits, true);
+    multiply(step, weights_.head, scratch_.normed, product_tokens(view.row_count), scratch_.part_logits,
+             true);
   }
+  gather(step);
+  if (!is_first()) return;
   choose_largest(logits(), view.row_count, view.largest, step.queue);
 }
 
@@ -316,7 +321,7 @@ Result<> Forward::tune(std::int64_t tokens, const Queue& queue) {
     Matrix (*of)(const LayerWeights&);
     const void* values;
     void* out;
-    bool adds;
+    bool gives_floats;
   };
   const std::vector<Kind> kinds{
       {[](const LayerWeights& layer) { return layer.qkv; }, scratch_.normed, scratch_.qkv, false},
@@ -325,15 +330,15 @@ Result<> Forward::tune(std::int64_t tokens, const Queue& queue) {
        false},
       {[](const LayerWeights& layer) { return layer.feed_forward.down; }, scratch_.bent, scratch_.stream,
        true}};
-  const auto tune_one = [&](const std::vector<Matrix>& matrices, const Kind& kind, bool floats) -> Result<> {
+  const auto tune_one = [&](const std::vector<Matrix>& matrices, const Kind& kind, bool adds) -> Result<> {
     if (matrices.empty()) return {};
     return products_.tune({.type = type_,
                            .matrix = matrices.front(),
                            .values = kind.values,
                            .tokens = product_tokens(tokens),
                            .out = kind.out,
-                           .gives_floats = floats || type_ == Type::f32,
-                           .adds = kind.adds},
+                           .gives_floats = kind.gives_floats || type_ == Type::f32,
+                           .adds = adds},
                           matrices, static_cast<cudaStream_t>(queue.stream));
   };
   for (const Kind& kind : kinds) {
@@ -341,10 +346,11 @@ Result<> Forward::tune(std::int64_t tokens, const Queue& queue) {
     for (const LayerWeights& layer : weights_.layers) {
       if (kind.of(layer).data != nullptr) matrices.push_back(kind.of(layer));
     }
-    if (auto done = tune_one(matrices, kind, kind.adds); !done) return done;
+    // What gives floats here is for the stream.
+    if (auto done = tune_one(matrices, kind, kind.gives_floats && is_first()); !done) return done;
   }
   if (tokens > rows_) return {};
-  return tune_one({weights_.head}, {nullptr, scratch_.normed, scratch_.logits, false}, true);
+  return tune_one({weights_.head}, {nullptr, scratch_.normed, scratch_.part_logits, true}, false);
 }
 
 }  // namespace tutti::serve::cuda

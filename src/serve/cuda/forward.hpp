@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "learn/model/shape.hpp"
 #include "serve/cuda/kernels/kernels.hpp"
@@ -10,6 +11,7 @@
 #include "serve/cuda/scratch.hpp"
 #include "serve/cuda/sizes.hpp"
 #include "serve/cuda/weights.hpp"
+#include "serve/model/peers.hpp"
 
 namespace tutti::serve::cuda {
 
@@ -26,8 +28,9 @@ struct StepView {
 
 class Forward {
  public:
+  // With peers, shape and weights are this rank's part.
   Forward(const model::Shape& shape, const Weights& weights, const Scratch& scratch, Products& products,
-          std::byte* cache, std::int64_t cache_blocks, const StepSizes& sizes);
+          std::byte* cache, std::int64_t cache_blocks, const StepSizes& sizes, Peers* peers = nullptr);
 
   void run(const StepView& step, const Queue& queue);
   // From now on kernels overlap only with each other, not with the library's products.
@@ -35,6 +38,10 @@ class Forward {
   // Times the matrix products of so many tokens.
   Result<> tune(std::int64_t tokens, const Queue& queue);
 
+  // What went wrong between the ranks, in this step or one before.
+  Result<> problem() const;
+
+  // Of several ranks the first has them.
   LogitRows logits() const;
   // The n-th row of scratch.known_sums: the sum of what the head reads of so many tokens of the last step.
   void sum_known(std::int64_t nth, std::int64_t first, std::int64_t count, const Queue& queue);
@@ -42,13 +49,23 @@ class Forward {
   std::int32_t tile_tokens() const { return tile_tokens_; }
 
  private:
-  struct Step;
+  struct Step {
+    const StepView& view;
+    const Queue& queue;
+    std::int64_t tokens = 0;  // that products are computed of
+    bool few = false;         // so few tokens that products run at the speed of memory
+  };
 
   void attention(const Step& step, std::int64_t layer);
   void attend(const Step& step, std::int64_t layer);
   void feed_forward(const Step& step, const LayerWeights& layer);
   void mix_experts(const Step& step, const LayerWeights& layer);
   void head(const Step& step);
+  // Whether this rank adds to the stream; the others put what they have in its place, and sum() adds it up.
+  bool is_first() const { return part_.rank == 0; }
+  void clear_stream(const Step& step);
+  void sum(const Step& step);
+  void gather(const Step& step);
   void norm(const Step& step, const NormWeights& weights, const float* added);
   Norm norm_of(const NormWeights& weights) const;
   void multiply(const Step& step, const Matrix& matrix, const void* values, std::int64_t tokens, void* out,
@@ -69,6 +86,9 @@ class Forward {
   bool overlaps_products_ = true;
   std::int32_t tile_tokens_;
   Activation activation_;
+  Part part_;
+  Peers* peers_;
+  std::optional<Error> problem_;
 };
 
 }  // namespace tutti::serve::cuda

@@ -26,7 +26,11 @@ constexpr std::array<std::int32_t, 4> tuned_prompt_tokens{512, 1024, 2048, 4096}
 
 class CudaModel final : public Model {
  public:
-  CudaModel(const model::Shape& shape, const Options& options) : shape_(shape), options_(options) {}
+  CudaModel(const model::Shape& shape, const Options& options)
+      : whole_(shape), shape_(shape_of_part(shape, part_of(options))), options_(options) {
+    // What comm puts on a queue is not recorded.
+    if (options_.peers) options_.graphs = false;
+  }
 
   ~CudaModel() override {
     // Nothing is given back that is still in use.
@@ -36,14 +40,19 @@ class CudaModel final : public Model {
   Result<> load(const ReadRows& read) {
     if (auto done = choose_device(); !done) return done;
     if (auto done = reserve(); !done) return done;
-    const WeightLayout layout(shape_, options_.type, Arena(weights_memory_.get()));
+    const Part part = part_of(options_);
+    const WeightLayout layout(shape_, options_.type, Arena(weights_memory_.get()), part);
     weights_ = layout.weights();
-    if (auto done = load_pieces(layout.pieces(), read, options_.device); !done) return done;
+    if (auto done = load_pieces(layout.pieces(), read_part(whole_, part, read), options_.device); !done)
+      return done;
     if (auto done = load_lists(shape_, weights_); !done) return done;
     auto products = Products::make(scratch_->workspace);
     if (!products) return std::move(products).error();
     products_ = std::move(*products);
-    forward_.emplace(shape_, weights_, *scratch_, *products_, cache_memory_.get(), plan_.blocks + 1, sizes_);
+    forward_.emplace(shape_, weights_, *scratch_, *products_, cache_memory_.get(), plan_.blocks + 1, sizes_,
+                     options_.peers.get());
+    // The steps of warming up are taken by all ranks together.
+    if (auto all_are_here = least(0); !all_are_here) return std::move(all_are_here).error();
     return warm_up();
   }
 
@@ -181,6 +190,7 @@ class CudaModel final : public Model {
  private:
   Result<> choose_device() {
     const int count = devices();
+    if (options_.peers && count > 0) options_.device = device_of_rank(part_of(options_), count);
     if (options_.device < 0 || options_.device >= count) {
       return failed(count == 0 ? "no GPU can be used here"
                                : "there is no GPU " + std::to_string(options_.device))
@@ -204,9 +214,7 @@ class CudaModel final : public Model {
     std::size_t all_bytes = 0;
     if (auto done = checked(cudaMemGetInfo(&free_bytes, &all_bytes), "asking for its memory"); !done)
       return done;
-    auto plan = plan_memory(shape_, options_, free_bytes, multiprocessors_);
-    if (!plan) return std::move(plan).error();
-    plan_ = *plan;
+    if (auto done = plan(free_bytes); !done) return done;
     limits_ = {.vocabulary = shape_.vocabulary,
                .context = plan_.context,
                .block_tokens = block_positions,
@@ -219,7 +227,8 @@ class CudaModel final : public Model {
               .context = plan_.context,
               .input_bytes = input_bytes_max(limits_),
               .multiprocessors = multiprocessors_,
-              .fast_attention = options_.fast_attention};
+              .fast_attention = options_.fast_attention,
+              .part = part_of(options_)};
     buckets_ = bucket_sizes(options_.step_rows_max);
     const auto on_device = [](DeviceMemory& to, std::size_t bytes, const char* what) -> Result<> {
       auto memory = reserve_device(bytes, what);
@@ -247,6 +256,7 @@ class CudaModel final : public Model {
     auto stream = make_stream();
     if (!stream) return std::move(stream).error();
     stream_ = std::move(*stream);
+    if (options_.peers) options_.peers->use_queue(stream_.get());
     auto sent = make_event();
     if (!sent) return std::move(sent).error();
     sent_ = std::move(*sent);
@@ -256,6 +266,27 @@ class CudaModel final : public Model {
       event = std::move(*done);
     }
     return checked(cudaDeviceSynchronize(), "reserving its memory");
+  }
+
+  // Nobody reserves before all ranks have looked at what is free, and all have as many blocks as the one that
+  // has the fewest.
+  Result<> plan(std::uint64_t free_bytes) {
+    const auto shared_by = static_cast<std::uint64_t>(ranks_on_device_of(part_of(options_), devices()));
+    const auto free_of_all = least(static_cast<std::int64_t>(free_bytes / shared_by));
+    if (!free_of_all) return free_of_all.error();
+    auto planned = plan_memory(whole_, options_, static_cast<std::uint64_t>(*free_of_all), multiprocessors_);
+    if (!planned) return std::move(planned).error();
+    plan_ = *planned;
+    const auto blocks = least(plan_.blocks);
+    if (!blocks) return blocks.error();
+    plan_.cache_bytes = plan_.cache_bytes / static_cast<std::uint64_t>(plan_.blocks + 1) *
+                        static_cast<std::uint64_t>(*blocks + 1);
+    plan_.blocks = *blocks;
+    return {};
+  }
+
+  Result<std::int64_t> least(std::int64_t number) const {
+    return options_.peers ? options_.peers->least(number) : Result<std::int64_t>(number);
   }
 
   // The device belongs to a thread, and steps may come from another one than the first.
@@ -398,10 +429,14 @@ class CudaModel final : public Model {
   Result<> launched() {
     auto fine = checked(cudaGetLastError(), "computing a step");
     auto products = products_->take_problem();
+    if (fine && products) return forward_->problem();
     return !fine ? std::move(fine) : std::move(products);
   }
 
-  Result<> finish() { return checked(cudaStreamSynchronize(stream_.get()), "computing a step"); }
+  Result<> finish() {
+    auto done = checked(cudaStreamSynchronize(stream_.get()), "computing a step");
+    return done && options_.peers ? options_.peers->check() : std::move(done);
+  }
 
   std::size_t known_stride() const { return static_cast<std::size_t>(Sizes(shape_).hidden); }
 
@@ -452,7 +487,8 @@ class CudaModel final : public Model {
     return reinterpret_cast<std::int32_t*>(pinned_tokens_.get()) + slot * 2 * padded_rows();
   }
 
-  model::Shape shape_;
+  model::Shape whole_;
+  model::Shape shape_;  // of this rank's part
   Options options_;
   std::string device_name_;
   int multiprocessors_ = 0;
@@ -497,6 +533,7 @@ int devices() {
 Result<std::unique_ptr<Model>> make_model(const model::Shape& shape, const Options& options,
                                           const ReadRows& read) {
   if (auto fine = model::check(shape); !fine) return std::move(fine).error();
+  if (auto fine = check_split(shape, part_of(options).count); !fine) return std::move(fine).error();
   auto made = std::make_unique<CudaModel>(shape, options);
   if (auto loaded = made->load(read); !loaded) return std::move(loaded).error();
   return std::unique_ptr<Model>(std::move(made));

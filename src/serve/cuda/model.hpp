@@ -3,21 +3,21 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <span>
 #include <string>
 
 #include "base/result.hpp"
 #include "learn/model/shape.hpp"
 #include "serve/cuda/kernels/kernels.hpp"
 #include "serve/model/model.hpp"
+#include "serve/model/peers.hpp"
+#include "serve/split/split.hpp"
 
 namespace tutti::serve::cuda {
 
 struct Options {
-  Type type = Type::bf16;  // of weights, keys and values
-  int device = 0;
+  Type type = Type::bf16;          // of weights, keys and values
+  int device = 0;                  // of a rank: the one that comes to it
   std::uint64_t memory_bytes = 0;  // of the device that may be taken in all; 0: a share of what is free
   double memory_share = 0.9;
   std::int64_t context_max = 0;  // 0: what the model can
@@ -28,12 +28,10 @@ struct Options {
   bool overlaps = true;        // a kernel fetches its weights while the one before it ends
   bool tunes = true;           // several ways of each matrix product are timed at the start
   bool fast_attention = true;  // where there is one for the model's heads
+  // Who else computes this model, all of them on this machine: this one has a part of it, and records no
+  // steps. Null: nobody.
+  std::shared_ptr<Peers> peers;
 };
-
-// Rows of a tensor of the model as floats: a vector's numbers are its rows. Called by several threads at
-// once.
-using ReadRows = std::function<Result<>(const std::string& tensor, std::int64_t first_row, std::int64_t rows,
-                                        std::span<float> floats)>;
 
 // A folder of Hugging Face or of a run's export: config.json and safetensors. Without a GPU, or without CUDA
 // in this build, a failure that says so.
@@ -45,7 +43,7 @@ Result<std::unique_ptr<Model>> make_model(const model::Shape& shape, const Optio
 // GPUs that this process can use; 0 where there is no driver or no CUDA in this build.
 int devices();
 
-// What such a model takes: told before anything is reserved.
+// What such a model, or this rank's part of it, takes: told before anything is reserved.
 struct MemoryPlan {
   std::uint64_t weights_bytes = 0;
   std::uint64_t scratch_bytes = 0;
@@ -53,7 +51,12 @@ struct MemoryPlan {
   std::int64_t blocks = 0;  // that sequences may have; one more is there for tokens of nobody
   std::int64_t context = 0;
 };
-Result<MemoryPlan> plan_memory(const model::Shape& shape, const Options& options, std::uint64_t free_bytes,
+Result<MemoryPlan> plan_memory(const model::Shape& whole, const Options& options, std::uint64_t free_bytes,
                                int multiprocessors);
+
+Part part_of(const Options& options);
+// Of so many devices, those that a rank computes on: one after the other, and from the first again.
+int device_of_rank(const Part& part, int devices);
+int ranks_on_device_of(const Part& part, int devices);
 
 }  // namespace tutti::serve::cuda

@@ -59,13 +59,25 @@ Error too_small(std::uint64_t there, const std::string& what, std::uint64_t need
 
 }  // namespace
 
-Result<MemoryPlan> plan_memory(const model::Shape& shape, const Options& options, std::uint64_t free_bytes,
+Part part_of(const Options& options) {
+  return options.peers == nullptr ? Part{} : Part{options.peers->rank(), options.peers->count()};
+}
+
+int device_of_rank(const Part& part, int devices) { return part.rank % devices; }
+
+int ranks_on_device_of(const Part& part, int devices) {
+  return (part.count - 1 - device_of_rank(part, devices)) / devices + 1;
+}
+
+Result<MemoryPlan> plan_memory(const model::Shape& whole, const Options& options, std::uint64_t free_bytes,
                                int multiprocessors) {
   if (auto fine = check_options(options); !fine) return std::move(fine).error();
-  if (auto fine = check_shape(shape); !fine) return std::move(fine).error();
+  if (auto fine = check_shape(whole); !fine) return std::move(fine).error();
+  const Part part = part_of(options);
+  const model::Shape shape = shape_of_part(whole, part);
   MemoryPlan plan;
   plan.context = options.context_max > 0 ? std::min(options.context_max, shape.context) : shape.context;
-  plan.weights_bytes = WeightLayout(shape, options.type, Arena()).bytes();
+  plan.weights_bytes = WeightLayout(shape, options.type, Arena(), part).bytes();
   const Limits limits{.context = plan.context,
                       .block_tokens = block_positions,
                       .step_tokens_max = options.step_tokens_max,
@@ -77,7 +89,8 @@ Result<MemoryPlan> plan_memory(const model::Shape& shape, const Options& options
                          .rows = options.step_rows_max,
                          .context = plan.context,
                          .input_bytes = input_bytes_max(limits),
-                         .multiprocessors = multiprocessors},
+                         .multiprocessors = multiprocessors,
+                         .part = part},
                         arena);
   plan.scratch_bytes = arena.used();
 

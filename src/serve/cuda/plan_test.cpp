@@ -66,6 +66,76 @@ TEST(PlanMemory, RefusesWhatDoesNotFit) {
   EXPECT_FALSE(plan_memory(wide, {}, 1000 * gigabyte, multiprocessors));
 }
 
+// Nobody is asked: only the memory is planned.
+class Nobody final : public Peers {
+ public:
+  Nobody(int rank, int count) : rank_(rank), count_(count) {}
+  int rank() const override { return rank_; }
+  int count() const override { return count_; }
+  Result<> sum(float*, std::size_t) override { return failed("nobody is there"); }
+  Result<> gather(const float*, float*, std::size_t) override { return failed("nobody is there"); }
+  Result<std::int64_t> least(std::int64_t) override { return failed("nobody is there"); }
+  void use_queue(void*) override {}
+  Result<> check() const override { return {}; }
+
+ private:
+  int rank_;
+  int count_;
+};
+
+TEST(PlanMemory, APartTakesItsShare) {
+  const model::Shape shape = llama_1b();
+  const auto whole = plan_memory(shape, {.blocks_max = 1000}, 100 * gigabyte, multiprocessors);
+  ASSERT_TRUE(whole) << whole.error().text();
+  for (const int rank : {0, 1}) {
+    const Options options{.blocks_max = 1000, .peers = std::make_shared<Nobody>(rank, 2)};
+    const auto part = plan_memory(shape, options, 100 * gigabyte, multiprocessors);
+    ASSERT_TRUE(part) << part.error().text();
+    EXPECT_EQ(part->cache_bytes * 2, whole->cache_bytes);
+    // The embedding is whole on each.
+    EXPECT_LT(part->weights_bytes, whole->weights_bytes * 6 / 10);
+  }
+}
+
+TEST(Ranks, TakeTheDevicesOneAfterTheOther) {
+  EXPECT_EQ(device_of_rank({2, 4}, 8), 2);
+  EXPECT_EQ(ranks_on_device_of({2, 4}, 8), 1);
+  EXPECT_EQ(device_of_rank({3, 4}, 2), 1);
+  EXPECT_EQ(ranks_on_device_of({3, 4}, 2), 2);
+  EXPECT_EQ(ranks_on_device_of({1, 3}, 2), 1);
+  EXPECT_EQ(ranks_on_device_of({0, 3}, 2), 2);
+  EXPECT_EQ(ranks_on_device_of({0, 2}, 1), 2);
+}
+
+TEST(WeightLayout, TheHeadOfAPartIsItsTokens) {
+  model::Shape shape = llama_1b();
+  shape.layers = 1;
+  shape.vocabulary = 130;
+  std::vector<std::byte> memory(1);  // nothing is written
+  for (const bool tied : {false, true}) {
+    shape.tied = tied;
+    std::int64_t told = 0;
+    for (int rank = 0; rank < 4; ++rank) {
+      const Part part{rank, 4};
+      const WeightLayout layout(shape_of_part(shape, part), Type::bf16, Arena(memory.data()), part);
+      const Weights& weights = layout.weights();
+      EXPECT_EQ(weights.head.rows, 64);
+      if (tied) {
+        EXPECT_EQ(weights.embedding.rows, 256) << "as many as all heads";
+        EXPECT_EQ(
+            static_cast<std::byte*>(weights.head.data) - static_cast<std::byte*>(weights.embedding.data),
+            rank * 64 * 2048 * 2);
+      }
+      for (const WeightPiece& piece : layout.pieces()) {
+        if (piece.tensor != "lm_head.weight") continue;
+        EXPECT_EQ(piece.first_row, told);
+        told += piece.rows;
+      }
+    }
+    EXPECT_EQ(told, tied ? 0 : 130);
+  }
+}
+
 TEST(WeightLayout, HasEveryRowOfEveryTensorOnce) {
   model::Shape shape = model::llama_1b(context);
   shape.layers = 2;

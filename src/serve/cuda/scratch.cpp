@@ -44,7 +44,11 @@ Scratch::Scratch(const model::Shape& shape, const StepSizes& step, Arena& arena)
   mixed = take(tokens * sizes.queries);
   this->wide = take(wide * sizes.halves);
   bent = take(wide);
+  const bool is_alone = step.part.count == 1;
+  const std::int64_t part_width = head_of_part(shape.vocabulary, step.part, row_elements).width;
   logits = arena.take<float>(rows * sizes.vocabulary);
+  part_logits = is_alone ? logits : arena.take<float>(rows * part_width);
+  if (!is_alone && step.part.rank == 0) gathered = arena.take<float>(rows * part_width * step.part.count);
   cosines = arena.take<float>(tokens * (shape.head_size / 2));
   sines = arena.take<float>(tokens * (shape.head_size / 2));
   partials = arena.take<float>(partial_floats_max(shape, step));

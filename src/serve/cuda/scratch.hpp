@@ -7,6 +7,7 @@
 #include "learn/model/shape.hpp"
 #include "serve/cuda/kernels/kernels.hpp"
 #include "serve/model/arena.hpp"
+#include "serve/split/split.hpp"
 
 namespace tutti::serve::cuda {
 
@@ -18,6 +19,7 @@ struct StepSizes {
   std::size_t input_bytes = 0;
   int multiprocessors = 0;
   bool fast_attention = true;
+  Part part;
 };
 
 struct Scratch {
@@ -27,6 +29,8 @@ struct Scratch {
   void* mixed = nullptr;  // values, weighed by attention
   void* wide = nullptr;
   void* bent = nullptr;
+  float* part_logits = nullptr;  // that this rank computes; those of the only rank are all of them
+  float* gathered = nullptr;     // of each rank, on the first of several
   float* logits = nullptr;
   float* cosines = nullptr;
   float* sines = nullptr;

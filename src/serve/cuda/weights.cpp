@@ -19,41 +19,50 @@ void* behind(void* data, std::int64_t elements, Type type) {
 
 }  // namespace
 
-WeightLayout::WeightLayout(const model::Shape& shape, Type type, Arena arena)
+WeightLayout::WeightLayout(const model::Shape& shape, Type type, Arena arena, const Part& part)
     : shape_(shape), type_(type), arena_(arena) {
   const model::Names names = model::names_of(shape_);
-  const auto looked_up = [&](const std::string& part, std::int64_t rows) {
-    return matrix({model::weight_of(part)}, rows, padded(rows), shape_.hidden);
+  const auto looked_up = [&](const std::string& name, std::int64_t rows, std::int64_t padded_rows) {
+    return matrix({model::weight_of(name)}, rows, padded_rows, shape_.hidden);
   };
-  weights_.embedding = looked_up(names.embedding, shape_.vocabulary);
+  // The ranks' heads are as wide, and rows of the embedding where the two are one.
+  const HeadRows head = head_of_part(shape_.vocabulary, part, row_elements);
+  weights_.embedding = looked_up(names.embedding, shape_.vocabulary,
+                                 shape_.tied ? head.width * part.count : padded(shape_.vocabulary));
   if (shape_.learned_positions) {
-    weights_.positions = looked_up(names.positions, shape_.context);
+    weights_.positions = looked_up(names.positions, shape_.context, padded(shape_.context));
   } else {
     weights_.frequencies = arena_.take<double>(shape_.head_size / 2);
   }
   for (std::int64_t layer = 0; layer < shape_.layers; ++layer) weights_.layers.push_back(layer_of(layer));
   weights_.norm = norm(names.norm);
-  weights_.head = shape_.tied ? weights_.embedding : looked_up(names.head, shape_.vocabulary);
+  if (shape_.tied) {
+    const Matrix& embedding = weights_.embedding;
+    weights_.head = {behind(embedding.data, head.first * embedding.columns, type_), head.width,
+                     embedding.columns};
+  } else {
+    weights_.head = matrix({model::weight_of(names.head)}, head.count, head.width, shape_.hidden, head.first);
+  }
 }
 
-// Several tensors, one below the other, each with the rows of `padded_each`.
+// Several tensors from a row on, one below the other, each with the rows of `padded_each`.
 Matrix WeightLayout::matrix(const std::vector<std::string>& tensors, std::int64_t rows_each,
-                            std::int64_t padded_each, std::int64_t columns) {
+                            std::int64_t padded_each, std::int64_t columns, std::int64_t first_row) {
   Matrix made{.rows = static_cast<std::int64_t>(tensors.size()) * padded_each, .columns = padded(columns)};
   made.data = arena_.take_bytes(static_cast<std::size_t>(made.rows * made.columns) * bytes_of(type_));
   for (std::size_t at = 0; at < tensors.size(); ++at) {
-    add_rows(tensors[at], rows_each, columns, made.columns, type_,
+    add_rows(tensors[at], first_row, rows_each, columns, made.columns, type_,
              behind(made.data, static_cast<std::int64_t>(at) * padded_each * made.columns, type_));
   }
   return made;
 }
 
-void WeightLayout::add_rows(const std::string& tensor, std::int64_t rows, std::int64_t columns,
-                            std::int64_t stride, Type type, void* to) {
+void WeightLayout::add_rows(const std::string& tensor, std::int64_t first_row, std::int64_t rows,
+                            std::int64_t columns, std::int64_t stride, Type type, void* to) {
   const std::int64_t step = std::max<std::int64_t>(1, piece_elements / stride);
   for (std::int64_t row = 0; row < rows; row += step) {
     pieces_.push_back({.tensor = tensor,
-                       .first_row = row,
+                       .first_row = first_row + row,
                        .rows = std::min(step, rows - row),
                        .columns = columns,
                        .stride = stride,
@@ -118,7 +127,7 @@ LayerWeights WeightLayout::layer_of(std::int64_t layer) {
   const std::vector<std::int64_t> places{0, queries, queries + keys};
   std::vector<std::string> biases;
   for (std::size_t at = 0; at < parts.size(); ++at) {
-    add_rows(model::weight_of(parts[at]), counts[at], shape_.hidden, made.qkv.columns, type_,
+    add_rows(model::weight_of(parts[at]), 0, counts[at], shape_.hidden, made.qkv.columns, type_,
              behind(made.qkv.data, places[at] * made.qkv.columns, type_));
     biases.push_back(model::bias_of(parts[at]));
   }
@@ -145,7 +154,7 @@ ExpertWeights WeightLayout::experts_of(std::int64_t layer, const std::string& ro
   ExpertWeights made;
   // Always floats: it decides.
   made.router = arena_.take<float>(count * stride);
-  add_rows(model::weight_of(router), count, shape_.hidden, stride, Type::f32, made.router);
+  add_rows(model::weight_of(router), 0, count, shape_.hidden, stride, Type::f32, made.router);
   for (std::int64_t expert = 0; expert < count; ++expert) {
     const auto part = model::names_of_expert(shape_, layer, expert);
     made.each.push_back(feed_forward(part.gate, part.up, part.down, shape_.experts.intermediate));

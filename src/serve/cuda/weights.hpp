@@ -9,6 +9,7 @@
 #include "learn/model/shape.hpp"
 #include "serve/cuda/kernels/kernels.hpp"
 #include "serve/model/arena.hpp"
+#include "serve/split/split.hpp"
 
 namespace tutti::serve::cuda {
 
@@ -58,7 +59,7 @@ struct Weights {
   Matrix positions;  // where they are learned
   std::vector<LayerWeights> layers;
   NormWeights norm;
-  Matrix head;                    // may be the embedding
+  Matrix head;                    // may be the embedding, or some rows of it
   double* frequencies = nullptr;  // where positions are turned
 };
 
@@ -76,7 +77,8 @@ struct WeightPiece {
 // Lays a model out. Done twice: to count, and with the memory.
 class WeightLayout {
  public:
-  WeightLayout(const model::Shape& shape, Type type, Arena arena);
+  // The shape is the part's, which has the head of its own tokens.
+  WeightLayout(const model::Shape& shape, Type type, Arena arena, const Part& part = {});
 
   const Weights& weights() const { return weights_; }
   const std::vector<WeightPiece>& pieces() const { return pieces_; }
@@ -84,9 +86,9 @@ class WeightLayout {
 
  private:
   Matrix matrix(const std::vector<std::string>& tensors, std::int64_t rows_each, std::int64_t padded_each,
-                std::int64_t columns);
-  void add_rows(const std::string& tensor, std::int64_t rows, std::int64_t columns, std::int64_t stride,
-                Type type, void* to);
+                std::int64_t columns, std::int64_t first_row = 0);
+  void add_rows(const std::string& tensor, std::int64_t first_row, std::int64_t rows, std::int64_t columns,
+                std::int64_t stride, Type type, void* to);
   float* vector(const std::vector<std::string>& tensors, const std::vector<std::int64_t>& counts,
                 const std::vector<std::int64_t>& places);
   NormWeights norm(const std::string& part);

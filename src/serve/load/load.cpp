@@ -26,7 +26,8 @@ Result<std::unique_ptr<Model>> make_cpu_model(const Source& source, const LoadOp
                           .context_max = options.context_max,
                           .cache_bytes = options.cache_bytes,
                           .step_tokens_max = options.step_tokens_max,
-                          .step_rows_max = options.step_rows_max},
+                          .step_rows_max = options.step_rows_max,
+                          .peers = options.peers},
                          source.read);
 }
 
@@ -39,6 +40,10 @@ Result<Device> parse_device(std::string_view word) {
 }
 
 Result<std::unique_ptr<Model>> make_model(const Source& source, const LoadOptions& options) {
+  if (options.ranks > 1 && !options.peers) {
+    if (!options.in_ranks) return failed("this program computes a model in one process alone");
+    return options.in_ranks(source, options);
+  }
   switch (options.device) {
     case Device::cpu:
       return make_cpu_model(source, options);

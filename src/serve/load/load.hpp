@@ -13,27 +13,38 @@
 #include "serve/chat/chat.hpp"
 #include "serve/load/source.hpp"
 #include "serve/model/model.hpp"
+#include "serve/model/peers.hpp"
 
 namespace tutti::serve {
 
 enum class Device { cpu, cuda };
 Result<Device> parse_device(std::string_view word);
 
+inline constexpr std::int32_t ranks_max = 64;
+
 struct LoadOptions;
-// A model on a GPU: in the worker, its own; in `tutti`, which has none, the worker's.
+// A model somewhere else: on a GPU, which in the worker is its own, and in `tutti`, which has none, the
+// worker's; or in several processes.
 using MakeModel = std::function<Result<std::unique_ptr<Model>>(const Source&, const LoadOptions&)>;
 
 struct LoadOptions {
   Device device = Device::cpu;
   std::string weights = "auto";   // f32, bf16, int8, int4; auto: what loses nothing of what is stored
-  std::int64_t threads = 0;       // of CPUs; 0: one a core
+  std::int64_t threads = 0;       // of CPUs, of each rank; 0: one a core
   std::int64_t context_max = 0;   // 0: what the model can
   std::uint64_t cache_bytes = 0;  // of keys and values; 0: a share of what the weights leave
   std::int32_t step_tokens_max = 512;
   std::int32_t step_rows_max = 64;
-  MakeModel on_gpu = nullptr;  // null: this program has none
+  // Processes that compute it together, each a part of every layer; which of them this one is, and where the
+  // first awaits the others.
+  std::int32_t ranks = 1;
+  std::int32_t rank = 0;
+  std::int32_t port = 0;
+  std::shared_ptr<Peers> peers = nullptr;  // of a rank; null: the ranks are still to be started
+  MakeModel on_gpu = nullptr;              // null: this program has none
+  MakeModel in_ranks = nullptr;            // null: this program starts none
 };
-// All but `on_gpu`, for the command line of a worker.
+// All but what points somewhere, for the command line of a worker.
 std::string write_options(const LoadOptions& options);
 Result<LoadOptions> read_options(std::string_view text);
 

@@ -189,7 +189,10 @@ TEST(Load, OptionsTravelAsText) {
                             .context_max = 4,
                             .cache_bytes = 5,
                             .step_tokens_max = 6,
-                            .step_rows_max = 7};
+                            .step_rows_max = 7,
+                            .ranks = 4,
+                            .rank = 3,
+                            .port = 65535};
   const auto read = read_options(write_options(options));
   ASSERT_TRUE(read) << read.error().text();
   EXPECT_EQ(write_options(*read), write_options(options));
@@ -197,8 +200,24 @@ TEST(Load, OptionsTravelAsText) {
   for (
       const char* wrong :
       {"", "{}", "[]", R"({"device":"cpu"})",
-       R"({"device":"cpu","weights":"f32","threads":-1,"context_max":0,"cache_bytes":0,"step_tokens_max":1,"step_rows_max":1})"})
+       R"({"device":"cpu","weights":"f32","threads":-1,"context_max":0,"cache_bytes":0,"step_tokens_max":1,"step_rows_max":1,"ranks":1,"rank":0,"port":0})",
+       R"({"device":"cpu","weights":"f32","threads":1,"context_max":0,"cache_bytes":0,"step_tokens_max":1,"step_rows_max":1,"ranks":2,"rank":2,"port":0})"})
     EXPECT_FALSE(read_options(wrong)) << wrong;
+}
+
+TEST(Load, RanksAreStartedByWhoeverCan) {
+  const auto folder = tiny();
+  auto options = small();
+  options.ranks = 2;
+  EXPECT_FALSE(load(folder.path(), options)) << "this program starts none";
+  options.in_ranks = [&](const Source& source, const LoadOptions& given) {
+    EXPECT_EQ(given.ranks, 2);
+    auto here = given;
+    here.ranks = 1;
+    return make_model(source, here);
+  };
+  const auto loaded = load(folder.path(), options);
+  ASSERT_TRUE(loaded) << loaded.error().text();
 }
 
 }  // namespace

@@ -28,7 +28,10 @@ std::string write_options(const LoadOptions& options) {
                                   {"context_max", options.context_max},
                                   {"cache_bytes", options.cache_bytes},
                                   {"step_tokens_max", options.step_tokens_max},
-                                  {"step_rows_max", options.step_rows_max}});
+                                  {"step_rows_max", options.step_rows_max},
+                                  {"ranks", options.ranks},
+                                  {"rank", options.rank},
+                                  {"port", options.port}});
 }
 
 Result<LoadOptions> read_options(std::string_view text) {
@@ -48,7 +51,10 @@ Result<LoadOptions> read_options(std::string_view text) {
       read_number<std::int64_t>(*root, "context_max", 0, most, options.context_max) &&
       read_number<std::int64_t>(*root, "cache_bytes", 0, most, cache_bytes) &&
       read_number(*root, "step_tokens_max", 1, most_rows, options.step_tokens_max) &&
-      read_number(*root, "step_rows_max", 1, most_rows, options.step_rows_max);
+      read_number(*root, "step_rows_max", 1, most_rows, options.step_rows_max) &&
+      read_number(*root, "ranks", 1, ranks_max, options.ranks) &&
+      read_number(*root, "rank", 0, options.ranks - 1, options.rank) &&
+      read_number(*root, "port", 0, int{std::numeric_limits<std::uint16_t>::max()}, options.port);
   if (!fine)
     return invalid("these are no options of a model").remedy("tutti and tutti-worker must be of one version");
   options.device = *chosen;

@@ -28,6 +28,7 @@ class Channel {
   Result<std::optional<Message>> receive() const;
   // The other side is there still, as far as this machine knows. Does not wait.
   bool is_open() const;
+  int descriptor() const { return socket_.get(); }
 
  private:
   // False: the other side has gone before all of it came.

@@ -259,6 +259,17 @@ Result<std::vector<Chosen>> decode_chosen(std::string_view bytes) {
   return chosen;
 }
 
+Result<std::vector<Chosen>> read_chosen(std::string_view bytes, std::size_t count, const Limits& limits) {
+  auto chosen = decode_chosen(bytes);
+  if (!chosen) return chosen;
+  if (chosen->size() != count) return failed("the worker has chosen too few tokens or too many");
+  for (const Chosen& each : *chosen) {
+    if (each.token != no_token && (each.token < 0 || each.token >= limits.vocabulary))
+      return failed("the worker has chosen a token that is not in the vocabulary");
+  }
+  return chosen;
+}
+
 Result<std::vector<float>> decode_logits(std::string_view bytes) {
   Reader reader(bytes);
   auto numbers = reader.get_list<float>();

@@ -63,6 +63,8 @@ Result<Ready> decode_ready(std::string_view bytes);
 Result<StepMemory> decode_step(std::string_view bytes);
 Result<ChoiceMemory> decode_choices(std::string_view bytes);
 Result<std::vector<Chosen>> decode_chosen(std::string_view bytes);
+// As many as were asked for, all of the vocabulary.
+Result<std::vector<Chosen>> read_chosen(std::string_view bytes, std::size_t count, const Limits& limits);
 Result<std::vector<float>> decode_logits(std::string_view bytes);
 Result<std::int32_t> decode_row(std::string_view bytes);
 // The error that was encoded, or that it cannot be read.

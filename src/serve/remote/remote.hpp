@@ -16,8 +16,9 @@
 
 namespace tutti::serve::remote {
 
-// The descriptor of the socket in the worker.
+// The descriptor of the socket in the worker, and of a socket that listens where it was given one.
 inline constexpr int worker_descriptor = 3;
+inline constexpr int listener_descriptor = 4;
 
 // Starts the program and waits until its model is loaded. It ends with the model. One thread at a time.
 Result<std::unique_ptr<Model>> open_model(const std::vector<std::string>& command);

@@ -1,0 +1,135 @@
+#include "serve/split/split.hpp"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "learn/model/names.hpp"
+
+namespace tutti::serve {
+namespace {
+
+// Of a tensor: what a part has of it.
+struct Cut {
+  std::int64_t first_row = 0;
+  std::int64_t first_column = 0;
+  std::int64_t whole_columns = 0;  // 0: all of them
+  bool is_zero = false;
+};
+using Cuts = std::map<std::string, Cut>;
+
+Error not_divisible(std::int64_t size, const std::string& what, int ranks) {
+  return invalid("its " + std::to_string(size) + " " + what + " cannot be shared by " +
+                 std::to_string(ranks) + " ranks")
+      .remedy("take a number of ranks that divides it");
+}
+
+class Cutter {
+ public:
+  Cutter(const model::Shape& shape, const Part& part)
+      : shape_(shape), own_(shape_of_part(shape, part)), part_(part) {}
+
+  Cuts run() {
+    for (std::int64_t layer = 0; layer < shape_.layers; ++layer) {
+      const model::LayerNames names = model::names_of_layer(shape_, layer);
+      const std::int64_t queries = own_.heads * shape_.head_size;
+      rows(names.queries, part_.rank * queries);
+      // Ranks whose heads share a head of keys and values have it each.
+      const std::int64_t kv_head = part_.rank * shape_.kv_heads / part_.count;
+      rows(names.keys, kv_head * shape_.head_size);
+      rows(names.values, kv_head * shape_.head_size);
+      columns(names.output, queries, shape_.heads * shape_.head_size);
+      if (!shape_.has_experts(layer)) {
+        feed_forward(names.feed_forward, own_.intermediate, shape_.intermediate);
+        continue;
+      }
+      for (std::int64_t expert = 0; expert < shape_.experts.count; ++expert)
+        feed_forward(model::names_of_expert(shape_, layer, expert), own_.experts.intermediate,
+                     shape_.experts.intermediate);
+    }
+    return std::move(cuts_);
+  }
+
+ private:
+  void feed_forward(const model::FeedForwardNames& names, std::int64_t width, std::int64_t whole_width) {
+    rows(names.gate, part_.rank * width);
+    rows(names.up, part_.rank * width);
+    columns(names.down, width, whole_width);
+  }
+
+  void rows(const std::string& part, std::int64_t first) {
+    cuts_[model::weight_of(part)] = {.first_row = first};
+    cuts_[model::bias_of(part)] = {.first_row = first};
+  }
+  void columns(const std::string& part, std::int64_t count, std::int64_t whole) {
+    cuts_[model::weight_of(part)] = {.first_column = part_.rank * count, .whole_columns = whole};
+    cuts_[model::bias_of(part)] = {.is_zero = part_.rank > 0};
+  }
+
+  const model::Shape& shape_;
+  model::Shape own_;
+  Part part_;
+  Cuts cuts_;
+};
+
+Result<> read_columns(const ReadRows& whole, const std::string& tensor, std::int64_t first_row,
+                      std::int64_t rows, const Cut& cut, std::span<float> floats) {
+  std::vector<float> wide(static_cast<std::size_t>(rows * cut.whole_columns));
+  if (auto done = whole(tensor, first_row, rows, wide); !done) return done;
+  const std::int64_t columns = static_cast<std::int64_t>(floats.size()) / rows;
+  for (std::int64_t row = 0; row < rows; ++row)
+    std::copy_n(wide.begin() + row * cut.whole_columns + cut.first_column, columns,
+                floats.begin() + row * columns);
+  return {};
+}
+
+}  // namespace
+
+Result<> check_split(const model::Shape& shape, int ranks) {
+  if (ranks < 1) return invalid("a model has at least one rank");
+  if (shape.heads % ranks != 0) return not_divisible(shape.heads, "heads", ranks);
+  // A head of keys and values goes to one rank or to several whole ones.
+  if (shape.kv_heads % ranks != 0 && ranks % shape.kv_heads != 0)
+    return not_divisible(shape.kv_heads, "heads of keys and values", ranks);
+  if (shape.intermediate % ranks != 0)
+    return not_divisible(shape.intermediate, "numbers of the inner width", ranks);
+  if (shape.experts.count > 0 && shape.experts.intermediate % ranks != 0)
+    return not_divisible(shape.experts.intermediate, "numbers of the experts' inner width", ranks);
+  return {};
+}
+
+model::Shape shape_of_part(const model::Shape& shape, const Part& part) {
+  model::Shape own = shape;
+  own.heads /= part.count;
+  own.kv_heads = std::max<std::int64_t>(1, shape.kv_heads / part.count);
+  own.intermediate /= part.count;
+  own.experts.intermediate /= part.count;
+  return own;
+}
+
+HeadRows head_of_part(std::int64_t vocabulary, const Part& part, std::int64_t grain) {
+  const std::int64_t together = grain * part.count;
+  const std::int64_t width = (vocabulary + together - 1) / together * grain;
+  const std::int64_t first = part.rank * width;
+  return {first, std::clamp<std::int64_t>(vocabulary - first, 0, width), width};
+}
+
+ReadRows read_part(const model::Shape& shape, const Part& part, ReadRows whole) {
+  if (part.count == 1) return whole;
+  const auto cuts = std::make_shared<const Cuts>(Cutter(shape, part).run());
+  return [cuts, whole = std::move(whole)](const std::string& tensor, std::int64_t first_row,
+                                          std::int64_t rows, std::span<float> floats) -> Result<> {
+    const auto found = cuts->find(tensor);
+    if (found == cuts->end()) return whole(tensor, first_row, rows, floats);
+    const Cut& cut = found->second;
+    if (cut.is_zero) {
+      std::ranges::fill(floats, 0.0F);
+      return {};
+    }
+    if (cut.whole_columns == 0) return whole(tensor, first_row + cut.first_row, rows, floats);
+    return read_columns(whole, tensor, first_row, rows, cut, floats);
+  };
+}
+
+}  // namespace tutti::serve

@@ -1,0 +1,174 @@
+// A model that several processes compute together, as a user meets it: `--tensor-parallel`.
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "learn/tokenizer/tokenizer.hpp"
+#include "serve/cpu/tiny_folder_test.hpp"
+#include "support/process.hpp"
+
+namespace tutti {
+namespace {
+
+using Json = nlohmann::json;
+using support::has;
+using support::read_text;
+using support::run;
+
+class Ranks : public testing::Test {
+ protected:
+  std::string file(const std::string& name) const { return folder_.path() + "/" + name; }
+  const std::string& model() const { return tiny_.path(); }
+
+  std::vector<std::string> words(const std::string& command, const std::string& ranks) const {
+    return {support::tutti_program,
+            command,
+            model(),
+            "--json",
+            "--device",
+            "cpu",
+            "--cache",
+            "32MiB",
+            "--threads",
+            "1",
+            "--tensor-parallel",
+            ranks};
+  }
+
+  // Answers when it returns.
+  void start(const std::string& ranks) {
+    auto all = words("engine", ranks);
+    all.insert(all.end(), {"--listen", "127.0.0.1:0", "--name", "tiny"});
+    engine_ = std::make_unique<support::Process>(all, file("engine"));
+    ASSERT_TRUE(support::eventually([&] { return has(read_text(file("engine")), "\n"); }))
+        << read_text(file("engine.err"));
+    const Json told = Json::parse(support::lines_of(read_text(file("engine"))).front(), nullptr, false);
+    url_ = told.value("url", "");
+    EXPECT_TRUE(told.value("memory", "").starts_with(ranks + " ranks, each cpu")) << told;
+  }
+
+  std::string post(const Json& body) const {
+    const auto done =
+        run({"curl", "-sS", "--max-time", "100", "-N", url_ + "/completions", "-d", body.dump()});
+    return done.out + done.err;
+  }
+
+  // Processes of this model but the engine itself; `which`: part of their options.
+  std::vector<pid_t> ranks(const std::string& which = "") const {
+    std::vector<pid_t> found;
+    for (const pid_t pid : support::processes_naming(model())) {
+      if (has(read_text("/proc/" + std::to_string(pid) + "/cmdline"), "\"rank\":" + which))
+        found.push_back(pid);
+    }
+    return found;
+  }
+
+  // A long answer is under way, a rank is sent the signal, and what the client then hears is returned.
+  std::string signalled_while_answering(const std::string& rank, int number) {
+    const Json body{{"prompt", "Once"}, {"max_tokens", 30'000}, {"temperature", 0}, {"stream", true}};
+    support::Process client(
+        {"curl", "-sS", "-N", "--max-time", "100", url_ + "/completions", "-d", body.dump()}, file("client"));
+    EXPECT_TRUE(support::eventually([&] { return has(read_text(file("client")), "data: {"); }));
+    const auto found = ranks(rank);
+    EXPECT_EQ(found.size(), 1U);
+    if (found.size() == 1) ::kill(found.front(), number);
+    client.wait();
+    return read_text(file("client"));
+  }
+
+  support::TempFolder folder_;
+  static constexpr std::int64_t context = 32'768;
+  serve::cpu::TinyFolder tiny_{256, context, tokenizer::Tokenizer::bytes().json()};
+  std::unique_ptr<support::Process> engine_;
+  std::string url_;
+};
+
+TEST_F(Ranks, WriteWhatOneProcessWrites) {
+  std::vector<std::string> texts;
+  for (const char* const count : {"1", "2", "4"}) {
+    auto all = words("generate", count);
+    all.insert(all.end(), {"--prompt", "Once upon", "--tokens", "60", "--temperature", "0"});
+    const auto done = run(all);
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    texts.push_back(Json::parse(done.out, nullptr, false).value("text", ""));
+    EXPECT_FALSE(texts.back().empty()) << done.out;
+    EXPECT_TRUE(ranks().empty()) << "they end with it";
+  }
+  EXPECT_EQ(texts[1], texts[0]);
+  EXPECT_EQ(texts[2], texts[0]);
+}
+
+// Ranks share a GPU where there are not enough of them.
+TEST_F(Ranks, OnGpusWriteWhatOneProcessWrites) {
+  if (!TUTTI_HAS_WORKER) GTEST_SKIP() << "libtorch was not found, so tutti-worker is not built";
+  std::vector<std::string> texts;
+  for (const char* const count : {"1", "2"}) {
+    const auto done =
+        run({support::tutti_program, "generate", model(), "--json", "--device", "cuda", "--weights", "f32",
+             "--tensor-parallel", count, "--prompt", "Once upon", "--tokens", "60", "--temperature", "0"});
+    if (texts.empty() && (has(done.err, "no GPU") || has(done.err, "without CUDA"))) GTEST_SKIP() << done.err;
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    texts.push_back(Json::parse(done.out, nullptr, false).value("text", ""));
+    EXPECT_TRUE(ranks().empty()) << "they end with it";
+  }
+  EXPECT_EQ(texts[1], texts[0]);
+}
+
+TEST_F(Ranks, AnswerOverHttpAndEndWithTheEngine) {
+  start("2");
+  EXPECT_EQ(ranks().size(), 2U);
+  const Json body{{"prompt", "Once"}, {"max_tokens", 8}, {"temperature", 0}, {"ignore_eos", true}};
+  const Json answer = Json::parse(post(body), nullptr, false);
+  ASSERT_TRUE(answer.is_object() && answer.contains("usage")) << answer;
+  EXPECT_EQ(answer["usage"]["completion_tokens"], 8);
+  engine_->signal(SIGTERM);
+  EXPECT_EQ(engine_->wait(), 0) << read_text(file("engine.err"));
+  EXPECT_TRUE(ranks().empty());
+}
+
+TEST_F(Ranks, OneThatIsKilledIsNamedAndNoneIsLeft) {
+  start("2");
+  const std::string heard = signalled_while_answering("1", SIGKILL);
+  EXPECT_TRUE(has(heard, "rank 1")) << heard.substr(heard.size() > 2000 ? heard.size() - 2000 : 0);
+  EXPECT_TRUE(support::eventually([&] { return ranks().empty(); }));
+  const std::string again = post({{"prompt", "Once"}, {"max_tokens", 1}});
+  EXPECT_TRUE(has(again, "rank 1")) << again;
+  engine_->signal(SIGTERM);
+  EXPECT_EQ(engine_->wait(), 0) << read_text(file("engine.err"));
+}
+
+TEST_F(Ranks, OneThatHangsIsNamedAndNoneIsLeft) {
+  start("2");
+  const std::string heard = signalled_while_answering("0", SIGSTOP);
+  EXPECT_TRUE(has(heard, "rank 0")) << heard.substr(heard.size() > 2000 ? heard.size() - 2000 : 0);
+  EXPECT_TRUE(support::eventually([&] { return ranks().empty(); }));
+}
+
+TEST_F(Ranks, AnEngineThatIsKilledLeavesNoneBehind) {
+  start("2");
+  engine_->signal(SIGKILL);
+  EXPECT_EQ(engine_->wait(), 128 + SIGKILL);
+  EXPECT_TRUE(support::eventually([&] { return ranks().empty(); }));
+}
+
+TEST_F(Ranks, WhatCannotBeSharedIsRefusedByName) {
+  const auto done = run(words("generate", "3"));
+  EXPECT_EQ(done.exit_code, 2);
+  EXPECT_TRUE(has(done.err, "its 4 heads cannot be shared by 3 ranks")) << done.err;
+  EXPECT_EQ(run(words("generate", "0")).exit_code, 2);
+  EXPECT_EQ(run({support::tutti_program, "model", model(), "{}"}).exit_code, 2) << "nobody has started it";
+  auto little = words("generate", "2");
+  little.insert(little.end(), {"--context", "99999", "--weights", "f3"});
+  const auto wrong = run(little);
+  EXPECT_EQ(wrong.exit_code, 2) << wrong.err;
+  EXPECT_TRUE(has(wrong.err, "'f3' is no type of weights")) << "said by a rank: " << wrong.err;
+  EXPECT_TRUE(ranks().empty());
+}
+
+}  // namespace
+}  // namespace tutti
