@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.hpp"
 #include "learn/model/shape.hpp"
 #include "serve/cpu/kernels.hpp"
 #include "serve/cpu/weights.hpp"
+#include "serve/lora/adapter.hpp"
 #include "serve/model/model.hpp"
 
 namespace tutti::serve::cpu {
@@ -22,7 +24,8 @@ struct Options {
   double cache_share = 0.5;       // of it; never more than all rows of a step can fill, or 2 GiB
   std::int32_t step_tokens_max = 512;
   std::int32_t step_rows_max = 64;
-  const Kernels* kernels = nullptr;  // null: the best that this CPU can run
+  const Kernels* kernels = nullptr;     // null: the best that this CPU can run
+  std::vector<lora::Adapter> adapters;  // a chunk's adapter counts them from 1 on
 };
 
 // A folder of Hugging Face or of a run's export: config.json and safetensors.
