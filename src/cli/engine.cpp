@@ -70,8 +70,9 @@ class EngineCommand final : public Command {
       if (!key) return std::move(key).error();
       settings_.key = std::move(*key);
     }
-    const auto chosen = model_flags_.choose();
-    if (!chosen) return chosen.error();
+    auto chosen = model_flags_.choose();
+    if (!chosen) return std::move(chosen).error();
+    chosen->load.name = name_;
     settings_.batch = chosen->batch;
     settings_.batch.requests_max = static_cast<std::size_t>(requests_);
     settings_.connections_max = static_cast<std::size_t>(connections_);
@@ -105,7 +106,6 @@ class EngineCommand final : public Command {
     auto loaded = serve::load(model_, options);
     if (!loaded) return std::move(loaded).error();
     model_flags_.tell(*loaded);
-    if (!name_.empty()) loaded->source.name = name_;
     const std::string name = loaded->source.name;
     const std::string device = loaded->model->describe();
     const std::string about =
@@ -113,6 +113,7 @@ class EngineCommand final : public Command {
     const std::string chat =
         loaded->chat ? loaded->chat->describe() : "none, because " + loaded->chat.error().text();
     const auto context = loaded->model->limits().context;
+    const std::vector<std::string> adapters = loaded->adapters;
     server.start(std::move(*loaded));
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     const std::string host =
@@ -120,12 +121,13 @@ class EngineCommand final : public Command {
     const std::string url = std::string(settings_.tls_certificate.empty() ? "http" : "https") + "://" + host +
                             ":" + std::to_string(server.port()) + "/v1";
     if (json_) {
-      const nlohmann::json told{
-          {"model", name}, {"url", url}, {"context", context}, {"memory", device}, {"load_seconds", seconds}};
+      const nlohmann::json told{{"model", name},      {"adapters", adapters}, {"url", url},
+                                {"context", context}, {"memory", device},     {"load_seconds", seconds}};
       std::printf("%s\n", told.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
     } else {
       print_text(name + ": " + about + ", context " + std::to_string(context) + ", chat: " + chat + "\n" +
                  device + "\n");
+      for (const std::string& adapter : adapters) print_text("adapter: " + adapter + "\n");
       std::printf("answers at %s after %.2f s; Ctrl-C drains it\n", url.c_str(), seconds);
     }
     std::fflush(stdout);

@@ -12,5 +12,6 @@ inline constexpr double f32_error_max = 1e-4;
 Result<> check_logits(const Print& print);
 Result<> check_answers(const Print& print);
 Result<> check_choices(const Print& print);
+Result<> check_adapters_on_gpu(const Print& print);
 
 }  // namespace tutti::serve

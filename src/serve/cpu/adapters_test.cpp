@@ -192,7 +192,7 @@ TEST(Adapters, MixedRequestsAreAnsweredAsIfAlone) {
   Prng random(5);
   std::map<RequestId, Request> requests;
   std::map<RequestId, std::vector<Token>> answers;
-  constexpr std::uint64_t count = 200;
+  constexpr std::uint64_t count = 100;
   std::uint64_t ids = 0;
   while (ids < count || !batch.empty()) {
     while (ids < count && (batch.counts().requests < 3 || random.chance(0.5))) {

@@ -7,10 +7,12 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/result.hpp"
 #include "learn/model/shape.hpp"
 #include "serve/cuda/kernels/kernels.hpp"
+#include "serve/lora/adapter.hpp"
 #include "serve/model/model.hpp"
 
 namespace tutti::serve::cuda {
@@ -24,10 +26,11 @@ struct Options {
   std::int64_t blocks_max = 0;   // of keys and values; 0: as many as fit
   std::int32_t step_tokens_max = 2048;
   std::int32_t step_rows_max = 256;
-  bool graphs = true;          // steps of one token a sequence are recorded once and replayed
-  bool overlaps = true;        // a kernel fetches its weights while the one before it ends
-  bool tunes = true;           // several ways of each matrix product are timed at the start
-  bool fast_attention = true;  // where there is one for the model's heads
+  bool graphs = true;                   // steps of one token a sequence are recorded once and replayed
+  bool overlaps = true;                 // a kernel fetches its weights while the one before it ends
+  bool tunes = true;                    // several ways of each matrix product are timed at the start
+  bool fast_attention = true;           // where there is one for the model's heads
+  std::vector<lora::Adapter> adapters;  // a chunk's adapter counts them from 1 on
 };
 
 // Rows of a tensor of the model as floats: a vector's numbers are its rows. Called by several threads at
@@ -48,6 +51,7 @@ int devices();
 // What such a model takes: told before anything is reserved.
 struct MemoryPlan {
   std::uint64_t weights_bytes = 0;
+  std::uint64_t adapters_bytes = 0;
   std::uint64_t scratch_bytes = 0;
   std::uint64_t cache_bytes = 0;
   std::int64_t blocks = 0;  // that sequences may have; one more is there for tokens of nobody

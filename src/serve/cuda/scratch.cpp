@@ -61,6 +61,7 @@ Scratch::Scratch(const model::Shape& shape, const StepSizes& step, Arena& arena)
     router_scores = arena.take<float>(tokens * experts.count);
     expert_out = take(places * sizes.hidden);
   }
+  shrunk = arena.take<float>(tokens * lora_parts_max * step.adapter_rank);
   inputs = arena.take_bytes(step.input_bytes);
   samples = arena.take<Sample>(step.rows);
   workspace = arena.take_bytes(product_workspace_bytes);

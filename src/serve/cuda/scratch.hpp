@@ -18,6 +18,7 @@ struct StepSizes {
   std::size_t input_bytes = 0;
   int multiprocessors = 0;
   bool fast_attention = true;
+  std::int64_t adapter_rank = 0;  // the largest; 0: no adapters
 };
 
 struct Scratch {
@@ -35,6 +36,7 @@ struct Scratch {
   Routing routing;
   float* router_scores = nullptr;
   void* expert_out = nullptr;
+  float* shrunk = nullptr;  // by adapters
   std::byte* inputs = nullptr;
   Sample* samples = nullptr;
   std::byte* workspace = nullptr;

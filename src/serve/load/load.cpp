@@ -20,13 +20,16 @@ Result<cpu::WeightType> weights_of(const Source& source, const LoadOptions& opti
 Result<std::unique_ptr<Model>> make_cpu_model(const Source& source, const LoadOptions& options) {
   const auto weights = weights_of(source, options);
   if (!weights) return weights.error();
+  auto adapters = open_adapters(options.adapters, source.shape);
+  if (!adapters) return std::move(adapters).error();
   return cpu::make_model(source.shape,
                          {.weights = *weights,
                           .threads = static_cast<int>(options.threads),
                           .context_max = options.context_max,
                           .cache_bytes = options.cache_bytes,
                           .step_tokens_max = options.step_tokens_max,
-                          .step_rows_max = options.step_rows_max},
+                          .step_rows_max = options.step_rows_max,
+                          .adapters = std::move(*adapters)},
                          source.read);
 }
 
@@ -63,12 +66,17 @@ Result<Loaded> load(const std::string& path, const LoadOptions& options) {
   if (!source) return std::move(source).error();
   // A token that the model cannot write ends no answer.
   std::erase_if(source->settings.stops, [&](std::uint32_t stop) { return stop >= source->shape.vocabulary; });
+  if (!options.name.empty()) source->name = options.name;
+  if (auto fine = check_adapters(options.adapters, source->name); !fine) return std::move(fine).error();
   auto model = make_model(*source, options);
   if (!model) return std::move(model).error().within(path);
   auto chat = template_of(*source, false);
   auto chat_with_tools = template_of(*source, true);
+  std::vector<std::string> adapters;
+  for (const NamedAdapter& adapter : options.adapters) adapters.push_back(adapter.name);
   return Loaded{.source = std::move(*source),
                 .model = std::move(*model),
+                .adapters = std::move(adapters),
                 .chat = std::move(chat),
                 .chat_with_tools = std::move(chat_with_tools)};
 }

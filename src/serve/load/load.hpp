@@ -8,9 +8,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.hpp"
 #include "serve/chat/chat.hpp"
+#include "serve/load/adapters.hpp"
 #include "serve/load/source.hpp"
 #include "serve/model/model.hpp"
 
@@ -31,15 +33,18 @@ struct LoadOptions {
   std::uint64_t cache_bytes = 0;  // of keys and values; 0: a share of what the weights leave
   std::int32_t step_tokens_max = 512;
   std::int32_t step_rows_max = 64;
+  std::vector<NamedAdapter> adapters;
+  std::string name;            // that clients call the model by; empty: the source's
   MakeModel on_gpu = nullptr;  // null: this program has none
 };
-// All but `on_gpu`, for the command line of a worker.
+// All but the name and `on_gpu`, for the command line of a worker.
 std::string write_options(const LoadOptions& options);
 Result<LoadOptions> read_options(std::string_view text);
 
 struct Loaded {
   Source source;
   std::unique_ptr<Model> model;
+  std::vector<std::string> adapters;  // their names: the first is adapter 1 of the model
   // How a conversation is written: the model's own way, or why that cannot be followed.
   Result<chat::ChatTemplate> chat;
   Result<chat::ChatTemplate> chat_with_tools;

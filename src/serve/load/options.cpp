@@ -19,6 +19,26 @@ bool read_number(const json::Value& object, const char* key, Number low, Number 
   return true;
 }
 
+json::Array list_of(const std::vector<NamedAdapter>& adapters) {
+  json::Array list;
+  for (const NamedAdapter& adapter : adapters)
+    list.push_back(json::Object{{"name", adapter.name}, {"folder", adapter.folder}});
+  return list;
+}
+
+bool read_adapters(const json::Value& object, std::vector<NamedAdapter>& target) {
+  const json::Value* const value = object.find("adapters");
+  if (value == nullptr || value->list() == nullptr) return false;
+  for (const json::Value& each : *value->list()) {
+    const json::Value* const name = each.find("name");
+    const json::Value* const folder = each.find("folder");
+    if (name == nullptr || name->text() == nullptr || folder == nullptr || folder->text() == nullptr)
+      return false;
+    target.push_back({*name->text(), *folder->text()});
+  }
+  return check_adapters(target, "").ok();
+}
+
 }  // namespace
 
 std::string write_options(const LoadOptions& options) {
@@ -28,7 +48,8 @@ std::string write_options(const LoadOptions& options) {
                                   {"context_max", options.context_max},
                                   {"cache_bytes", options.cache_bytes},
                                   {"step_tokens_max", options.step_tokens_max},
-                                  {"step_rows_max", options.step_rows_max}});
+                                  {"step_rows_max", options.step_rows_max},
+                                  {"adapters", list_of(options.adapters)}});
 }
 
 Result<LoadOptions> read_options(std::string_view text) {
@@ -48,7 +69,8 @@ Result<LoadOptions> read_options(std::string_view text) {
       read_number<std::int64_t>(*root, "context_max", 0, most, options.context_max) &&
       read_number<std::int64_t>(*root, "cache_bytes", 0, most, cache_bytes) &&
       read_number(*root, "step_tokens_max", 1, most_rows, options.step_tokens_max) &&
-      read_number(*root, "step_rows_max", 1, most_rows, options.step_rows_max);
+      read_number(*root, "step_rows_max", 1, most_rows, options.step_rows_max) &&
+      read_adapters(*root, options.adapters);
   if (!fine)
     return invalid("these are no options of a model").remedy("tutti and tutti-worker must be of one version");
   options.device = *chosen;
