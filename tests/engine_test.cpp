@@ -13,6 +13,7 @@
 #include "learn/tokenizer/tokenizer.hpp"
 #include "serve/cpu/tiny_folder_test.hpp"
 #include "serve/load/load.hpp"
+#include "serve/lora/made_adapter_test.hpp"
 #include "serve/remote/remote.hpp"
 #include "support/process.hpp"
 
@@ -104,6 +105,46 @@ TEST_F(EngineProgram, GenerateWritesWhatTheEngineAnswers) {
   ASSERT_TRUE(told.is_object()) << generated.out;
   EXPECT_EQ(told["text"], answer["choices"][0]["text"]);
   EXPECT_EQ(told["completion_tokens"], answer["usage"]["completion_tokens"]);
+}
+
+TEST_F(EngineProgram, AnAdapterAnswersWhoNamesIt) {
+  const auto source = serve::open_source(model());
+  ASSERT_TRUE(source) << source.error().text();
+  const serve::lora::MadeAdapter made(source->shape, {});
+  const std::string flag = "polite=" + made.path();
+  start({"--adapter", flag, "--adapter", "other=" + made.path()});
+  EXPECT_EQ(Json::parse(curl({url_ + "/models"}))["data"][1]["parent"], "tiny");
+  Json body{{"prompt", "Once upon"}, {"max_tokens", 20}, {"temperature", 0}};
+  const Json plain = post("/completions", body);
+  body["model"] = "polite";
+  const Json adapted = post("/completions", body);
+  EXPECT_EQ(adapted["model"], "polite");
+  EXPECT_NE(adapted["choices"][0]["text"], plain["choices"][0]["text"]);
+  body["model"] = "impolite";
+  EXPECT_EQ(post("/completions", body)["error"]["code"], "model_not_found");
+  const std::vector<std::string> generate{support::tutti_program,
+                                          "generate",
+                                          model(),
+                                          "--device",
+                                          "cpu",
+                                          "--prompt",
+                                          "Once upon",
+                                          "--tokens",
+                                          "20",
+                                          "--temperature",
+                                          "0",
+                                          "--json",
+                                          "--adapter",
+                                          flag};
+  const auto generated = run(generate);
+  ASSERT_EQ(generated.exit_code, 0) << generated.err;
+  EXPECT_EQ(Json::parse(generated.out, nullptr, false)["text"], adapted["choices"][0]["text"]);
+
+  made.write("adapter_config.json", R"({"peft_type":"LORA","r":4,"lora_alpha":8,"use_dora":true})");
+  const auto refused = run(generate);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_TRUE(has(refused.err, "use_dora")) << refused.err;
+  EXPECT_EQ(run({support::tutti_program, "generate", model(), "--adapter", "polite"}).exit_code, 2);
 }
 
 TEST_F(EngineProgram, WithAKeyOnlyWhoHasItIsAnswered) {

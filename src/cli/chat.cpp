@@ -65,7 +65,7 @@ class OwnEngine {
   }
 
   Result<> start(const std::string& path, const ModelFlags& flags) {
-    const auto chosen = flags.choose();
+    const auto chosen = flags.choose_one();
     if (!chosen) return chosen.error();
     auto loaded = serve::load(path, chosen->load);
     if (!loaded) return std::move(loaded).error();
@@ -75,15 +75,19 @@ class OwnEngine {
     if (!server) return std::move(server).error();
     server_ = std::move(*server);
     print_note(loaded->source.detail + "; " + loaded->model->describe());
+    adapters_ = loaded->adapters;
     server_->start(std::move(*loaded));
     thread_ = std::thread([this] { server_->run(); });
     return {};
   }
   net::Target target() const { return {.host = "127.0.0.1", .port = server_->port(), .who = "engine"}; }
   const std::string& key() const { return key_; }
+  // The one that was asked for; of a server elsewhere none is known.
+  const std::vector<std::string>& adapters() const { return adapters_; }
 
  private:
   std::string key_;
+  std::vector<std::string> adapters_;
   std::unique_ptr<serve::Server> server_;
   std::thread thread_;
 };
@@ -110,7 +114,7 @@ class Chat final : public Command {
     if (auto found = find_server(); !found) return std::move(found).error();
     auto model = first_model();
     if (!model) return std::move(model).error();
-    model_ = std::move(*model);
+    model_ = own_.adapters().empty() ? std::move(*model) : own_.adapters().front();
     is_terminal_ = isatty(STDIN_FILENO) == 1;
     if (is_terminal_) print_text("talking to " + model_ + "; /help helps, Ctrl-D leaves\n");
     stop_answers_on_interrupts();

@@ -87,8 +87,9 @@ class EngineCommand final : public Command {
       if (auto known = serve::parse_pooling(pooling_); !known)
         return std::move(known).error().within("--pooling");
     }
-    const auto chosen = model_flags_.choose();
-    if (!chosen) return chosen.error();
+    auto chosen = model_flags_.choose();
+    if (!chosen) return std::move(chosen).error();
+    chosen->load.name = name_;
     settings_.batch = chosen->batch;
     settings_.batch.requests_max = static_cast<std::size_t>(requests_);
     settings_.connections_max = static_cast<std::size_t>(connections_);
@@ -125,7 +126,6 @@ class EngineCommand final : public Command {
     auto loaded = serve::load(model_, options);
     if (!loaded) return std::move(loaded).error();
     model_flags_.tell(*loaded);
-    if (!name_.empty()) loaded->source.name = name_;
     if (!pooling_.empty()) loaded->source.pooling = serve::parse_pooling(pooling_);
     if (!loaded->source.pooling)
       print_note("/v1/embeddings is refused: " + loaded->source.pooling.error().text() + "; " +
@@ -138,6 +138,7 @@ class EngineCommand final : public Command {
     const std::string chat =
         loaded->chat ? loaded->chat->describe() : "none, because " + loaded->chat.error().text();
     const auto context = loaded->model->limits().context;
+    const std::vector<std::string> adapters = loaded->adapters;
     server.start(std::move(*loaded));
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     const std::string host =
@@ -145,12 +146,13 @@ class EngineCommand final : public Command {
     const std::string url = std::string(settings_.tls_certificate.empty() ? "http" : "https") + "://" + host +
                             ":" + std::to_string(server.port()) + "/v1";
     if (json_) {
-      const nlohmann::json told{
-          {"model", name}, {"url", url}, {"context", context}, {"memory", device}, {"load_seconds", seconds}};
+      const nlohmann::json told{{"model", name},      {"adapters", adapters}, {"url", url},
+                                {"context", context}, {"memory", device},     {"load_seconds", seconds}};
       std::printf("%s\n", told.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
     } else {
       print_text(name + ": " + about + ", context " + std::to_string(context) + ", chat: " + chat + "\n" +
                  device + "\n");
+      for (const std::string& adapter : adapters) print_text("adapter: " + adapter + "\n");
       std::printf("answers at %s after %.2f s; Ctrl-C drains it\n", url.c_str(), seconds);
     }
     std::fflush(stdout);

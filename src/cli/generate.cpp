@@ -42,7 +42,7 @@ class Generate final : public Command {
   Result<int> run() override {
     if (!(temperature_ >= 0 && temperature_ <= serve::temperature_max))
       return invalid("--temperature is from 0 to 100").within("command line");
-    auto chosen = model_flags_.choose();
+    auto chosen = model_flags_.choose_one();
     if (!chosen) return std::move(chosen).error();
     // One answer is all that is computed.
     chosen->load.step_rows_max = 1 + chosen->batch.drafts_max;
@@ -53,7 +53,7 @@ class Generate final : public Command {
     auto request = make_request(*loaded);
     if (!request) return std::move(request).error();
     const std::int64_t prompt_tokens = static_cast<std::int64_t>(request->prompt.size());
-    const std::string name = loaded->source.name;
+    const std::string name = loaded->adapters.empty() ? loaded->source.name : loaded->adapters.front();
     const auto token_bytes = loaded->token_bytes();
     serve::Engine engine(std::move(loaded->model), chosen->batch, token_bytes);
     Written written;
@@ -92,6 +92,7 @@ class Generate final : public Command {
     if (left < tokens_ && !json_)
       print_note("the model's context has room for " + std::to_string(left) + " tokens after this prompt");
     serve::Request request{.prompt = std::vector<serve::Token>(ids.begin(), ids.end()),
+                           .adapter = loaded.model->limits().adapters,
                            .tokens_max = static_cast<std::int32_t>(std::min(tokens_, left))};
     request.sampling.temperature = static_cast<float>(temperature_);
     if (request.sampling.temperature < serve::temperature_min) request.sampling.temperature = 0;

@@ -59,6 +59,8 @@ void ModelFlags::declare(config::Flags& flags) {
             {.min = 1, .max = sequences_limit});
   flags.add("drafts", drafts_, "tokens that are guessed ahead from the text so far (default: 0)",
             {.min = 0, .max = drafts_limit});
+  flags.add("adapter", adapters_,
+            "NAME=FOLDER: a LoRA adapter of PEFT that requests choose by its name; once for each");
 }
 
 void ModelFlags::tell(const serve::Loaded& loaded) const {
@@ -74,6 +76,12 @@ Result<ModelFlags::Chosen> ModelFlags::choose() const {
   if (!device) return Error(device.error()).within("command line");
   const bool on_gpu = *device == serve::Device::cuda;
   const std::int64_t sequences = sequences_ > 0 ? sequences_ : on_gpu ? gpu_sequences : cpu_sequences;
+  std::vector<serve::NamedAdapter> adapters;
+  for (const std::string& text : adapters_) {
+    auto adapter = serve::parse_adapter(text);
+    if (!adapter) return std::move(adapter).error().within("--adapter");
+    adapters.push_back(std::move(*adapter));
+  }
   const serve::LoadOptions load{.device = *device,
                                 .weights = weights_,
                                 .threads = threads_,
@@ -82,12 +90,21 @@ Result<ModelFlags::Chosen> ModelFlags::choose() const {
                                 .step_tokens_max = on_gpu ? gpu_step_tokens : cpu_step_tokens,
                                 .step_rows_max = static_cast<std::int32_t>(sequences * (1 + drafts_)),
                                 .ranks = static_cast<std::int32_t>(ranks_),
+                                .adapters = std::move(adapters),
                                 .on_gpu = in_the_worker,
                                 .in_ranks = in_ranks};
   const serve::BatchSettings batch{.sequences_max = static_cast<std::int32_t>(sequences),
                                    .drafts_max = static_cast<std::int32_t>(drafts_),
                                    .step_drafts_max = static_cast<std::int32_t>(sequences * drafts_)};
   return Chosen{load, batch};
+}
+
+Result<ModelFlags::Chosen> ModelFlags::choose_one() const {
+  if (adapters_.size() > 1)
+    return invalid("one adapter is meant, and there are " + std::to_string(adapters_.size()))
+        .within("--adapter")
+        .remedy("`tutti engine` takes several, and each request chooses");
+  return choose();
 }
 
 }  // namespace tutti::cli

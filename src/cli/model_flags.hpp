@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/config/flags.hpp"
 #include "base/result.hpp"
@@ -20,6 +21,8 @@ class ModelFlags {
     serve::BatchSettings batch;
   };
   Result<Chosen> choose() const;
+  // The same for who wants one answerer: at most one adapter, which is then meant.
+  Result<Chosen> choose_one() const;
   // What the model has not of what was asked for, on stderr.
   void tell(const serve::Loaded& loaded) const;
 
@@ -32,6 +35,7 @@ class ModelFlags {
   Bytes cache_;
   std::int64_t sequences_ = 0;  // 0: what the device likes
   std::int64_t drafts_ = 0;
+  std::vector<std::string> adapters_;
 };
 
 }  // namespace tutti::cli

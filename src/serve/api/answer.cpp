@@ -192,15 +192,19 @@ std::size_t Voice::letters_of(const std::vector<Token>& tokens) const {
 std::string_view finish_reason(Finish finish) { return finish == Finish::stop ? "stop" : "length"; }
 
 std::string model_text(const ModelCard& card) {
-  return json::write(json::Object{{"id", card.id},
-                                  {"object", "model"},
-                                  {"created", card.created_seconds},
-                                  {"owned_by", "tutti"},
-                                  {"max_model_len", card.context}});
+  json::Object shown{{"id", card.id},
+                     {"object", "model"},
+                     {"created", card.created_seconds},
+                     {"owned_by", "tutti"},
+                     {"max_model_len", card.context}};
+  if (!card.parent.empty()) shown["parent"] = card.parent;
+  return json::write(shown);
 }
 
-std::string models_text(const ModelCard& card) {
-  return "{\"object\":\"list\",\"data\":[" + model_text(card) + "]}\n";
+std::string models_text(std::span<const ModelCard> cards) {
+  std::string data;
+  for (const ModelCard& card : cards) data += (data.empty() ? "" : ",") + model_text(card);
+  return "{\"object\":\"list\",\"data\":[" + data + "]}\n";
 }
 
 std::string error_text(int status, const Error& error, std::string_view code) {

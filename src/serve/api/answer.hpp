@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -70,9 +71,10 @@ struct ModelCard {
   std::string id;
   std::int64_t created_seconds = 0;
   std::int64_t context = 0;
+  std::string parent;  // of an adapter: the model that it belongs to
 };
 std::string model_text(const ModelCard& card);
-std::string models_text(const ModelCard& card);
+std::string models_text(std::span<const ModelCard> cards);
 
 // {"error":{"message","type","param","code"}}; `param` is the error's context.
 std::string error_text(int status, const Error& error, std::string_view code = {});

@@ -133,9 +133,15 @@ TEST(Answer, EmbeddingsHaveLengthOneInEitherForm) {
 }
 
 TEST(Answer, ModelsAreListed) {
-  const json::Value root = parsed(models_text({"m", 7, 128}));
+  const std::vector<ModelCard> cards{{"m", 7, 128}, {"a", 7, 128, "m"}};
+  const json::Value root = parsed(models_text(cards));
   EXPECT_EQ(*root.find("object"), "list");
-  EXPECT_EQ(*(*root.find("data")->list())[0].find("id"), "m");
+  const json::Array& data = *root.find("data")->list();
+  ASSERT_EQ(data.size(), 2U);
+  EXPECT_EQ(*data[0].find("id"), "m");
+  EXPECT_EQ(data[0].find("parent"), nullptr);
+  EXPECT_EQ(*data[1].find("id"), "a");
+  EXPECT_EQ(*data[1].find("parent"), "m");
 }
 
 }  // namespace

@@ -15,7 +15,8 @@ const Limits small{.vocabulary = 40,
                    .block_tokens = 4,
                    .blocks = 32,
                    .step_tokens_max = 16,
-                   .step_rows_max = 8};
+                   .step_rows_max = 8,
+                   .adapters = 1};
 
 // A batch with its toy, driven by hand.
 struct World {

@@ -154,7 +154,7 @@ Request any_request(Prng& random) {
   for (std::size_t nth = 0; nth < size; ++nth) request.prompt.push_back(static_cast<Token>(words.below(12)));
   for (std::size_t nth = random.below(6); nth > 0; --nth)
     request.prompt.push_back(static_cast<Token>(random.below(vocabulary)));
-  request.adapter = random.chance(0.2) ? 1 : 0;
+  request.adapter = random.chance(0.4) ? static_cast<std::int32_t>(1 + random.below(3)) : 0;
   request.tokens_max = static_cast<std::int32_t>(1 + random.below(40));
   if (random.chance(0.15)) request.answers = static_cast<std::int32_t>(2 + random.below(3));
   if (random.chance(0.3)) request.stop_ids = {static_cast<Token>(random.below(vocabulary)), 3};
@@ -287,7 +287,8 @@ constexpr Limits roomy{.vocabulary = vocabulary,
                        .block_tokens = 4,
                        .blocks = 400,
                        .step_tokens_max = 64,
-                       .step_rows_max = 32};
+                       .step_rows_max = 32,
+                       .adapters = 3};
 
 TEST(Mixed, WithRoomForAll) { run_mixed(1, {roomy, {.keeps_prefixes = false}, false, false}, 1000); }
 

@@ -100,7 +100,8 @@ Result<> check(const Request& request, const Limits& limits) {
     return invalid("a request has 1 to " + counted(answers_max, "answers"));
   if (request.key.size() > key_bytes_max)
     return invalid("a key has at most " + counted(key_bytes_max, "bytes"));
-  if (request.adapter < 0) return invalid("there is no adapter " + std::to_string(request.adapter));
+  if (request.adapter < 0 || request.adapter > limits.adapters)
+    return invalid("there is no adapter " + std::to_string(request.adapter));
   const auto prompt = static_cast<std::int64_t>(request.prompt.size());
   if (prompt + request.tokens_max > limits.context) {
     return invalid("the prompt has " + counted(prompt, "tokens and the answer up to ") +

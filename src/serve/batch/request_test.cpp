@@ -17,7 +17,8 @@ const Limits limits{.vocabulary = 100,
                     .block_tokens = 4,
                     .blocks = 10,
                     .step_tokens_max = 8,
-                    .step_rows_max = 4};
+                    .step_rows_max = 4,
+                    .adapters = 2};
 
 Request fine() { return {.key = "k", .prompt = {1, 2, 3}, .tokens_max = 10}; }
 
@@ -54,6 +55,7 @@ TEST(Request, OutOfItsBoundsIsRefused) {
       [](Request& r) { r.answers = 0; },
       [](Request& r) { r.answers = answers_max + 1; },
       [](Request& r) { r.adapter = -1; },
+      [](Request& r) { r.adapter = 3; },
       [](Request& r) { r.key = std::string(key_bytes_max + 1, 'x'); },
       [](Request& r) { r.stop_ids = {100}; },
       [](Request& r) { r.stop_ids.assign(stop_ids_max + 1, 1); },

@@ -34,10 +34,12 @@ std::int64_t divided_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b
 
 }  // namespace
 
-Forward::Forward(const model::Shape& shape, const Weights& weights, const Kernels& kernels,
-                 const Cache& cache, const StepSizes& sizes, Arena& arena, Peers* peers)
+Forward::Forward(const model::Shape& shape, const Weights& weights, const Adapters& adapters,
+                 const Kernels& kernels, const Cache& cache, const StepSizes& sizes, Arena& arena,
+                 Peers* peers)
     : shape_(shape),
       weights_(weights),
+      adapters_(adapters),
       kernels_(kernels),
       cache_(cache),
       quantized_(is_quantized(weights.head.type)),
@@ -60,6 +62,7 @@ Forward::Forward(const model::Shape& shape, const Weights& weights, const Kernel
   part_stride_ = head_of_part(shape.vocabulary, part, panel_rows).width;
   logits_stride_ = part_stride_ * part.count;
   scores_stride_ = divided_up(sizes.context, block_positions) * block_positions;
+  shrunk_stride_ = sizes.adapters_width;
   const std::int64_t group = shape.heads / shape.kv_heads;
   const std::int64_t hidden_rows = std::max(sizes.tokens, sizes.rows);
   stream_ = arena.take<float>(sizes.tokens * hidden_stride_);
@@ -73,6 +76,7 @@ Forward::Forward(const model::Shape& shape, const Weights& weights, const Kernel
   scores_ = arena.take<float>(sizes.threads * group * scores_stride_);
   cosines_ = arena.take<float>(sizes.tokens * shape.head_size);
   sines_ = arena.take<float>(sizes.tokens * shape.head_size);
+  shrunk_ = arena.take<float>(sizes.tokens * shrunk_stride_);
   const std::int64_t quants = std::max({hidden_rows * hidden_stride_, sizes.tokens * mixed_stride_,
                                         wide_rows * bent_stride_, wide_rows * hidden_stride_});
   quants_ = arena.take<std::int8_t>(quants);
@@ -267,7 +271,9 @@ void Forward::attend(Member& member, std::int64_t layer, std::int64_t token, std
 void Forward::attention(Member& member, std::int64_t layer) {
   const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
   normalize_all(member, weights.attention_norm);
-  product(member, weights.qkv, {normed_, hidden_stride_, count_}, {qkv_, qkv_stride_, weights.qkv_bias});
+  const Input normed{normed_, hidden_stride_, count_};
+  product(member, weights.qkv, normed, {qkv_, qkv_stride_, weights.qkv_bias});
+  adapt(member, layer, lora::Product::qkv, weights.qkv, normed, {qkv_, qkv_stride_});
   member.share(count_, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t token = begin; token < end; ++token) place(layer, token);
   });
@@ -280,6 +286,7 @@ void Forward::attention(Member& member, std::int64_t layer) {
   const Input mixed{mixed_, mixed_stride_, count_};
   if (quantized_) quantize_rows(member, mixed, mixed_stride_);
   product(member, weights.output, mixed, {stream_, hidden_stride_, weights.output_bias, is_first()});
+  adapt(member, layer, lora::Product::output, weights.output, mixed, {stream_, hidden_stride_});
   sum(member);
 }
 
@@ -307,14 +314,18 @@ void Forward::bend_rows(Member& member, std::int64_t rows, std::int64_t width) {
       });
 }
 
-void Forward::feed_forward(Member& member, const LayerWeights& layer) {
-  normalize_all(member, layer.feed_forward_norm);
-  if (!layer.experts.empty()) return mix_experts(member, layer);
-  const FeedForwardWeights& weights = layer.feed_forward;
-  product(member, weights.up, {normed_, hidden_stride_, count_}, {wide_, wide_stride_, weights.up_bias});
+void Forward::feed_forward(Member& member, std::int64_t layer) {
+  const LayerWeights& all = weights_.layers[static_cast<std::size_t>(layer)];
+  normalize_all(member, all.feed_forward_norm);
+  if (!all.experts.empty()) return mix_experts(member, all);
+  const FeedForwardWeights& weights = all.feed_forward;
+  const Input normed{normed_, hidden_stride_, count_};
+  const Input bent{bent_, bent_stride_, count_};
+  product(member, weights.up, normed, {wide_, wide_stride_, weights.up_bias});
+  adapt(member, layer, lora::Product::up, weights.up, normed, {wide_, wide_stride_});
   bend_rows(member, count_, weights.width);
-  product(member, weights.down, {bent_, bent_stride_, count_},
-          {stream_, hidden_stride_, weights.down_bias, is_first()});
+  product(member, weights.down, bent, {stream_, hidden_stride_, weights.down_bias, is_first()});
+  adapt(member, layer, lora::Product::down, weights.down, bent, {stream_, hidden_stride_});
   sum(member);
 }
 
@@ -335,12 +346,13 @@ void Forward::run(Member& member, std::span<const StepToken> tokens, std::span<c
   if (member.index() == 0) {
     tokens_ = tokens;
     count_ = static_cast<std::int64_t>(tokens.size());
+    slice_adapters();
   }
   member.meet();
   embed(member);
   for (std::int64_t layer = 0; layer < shape_.layers; ++layer) {
     attention(member, layer);
-    feed_forward(member, weights_.layers[static_cast<std::size_t>(layer)]);
+    feed_forward(member, layer);
   }
   if (!rows.empty()) head(member, rows);
 }

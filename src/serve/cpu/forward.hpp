@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "learn/model/shape.hpp"
+#include "serve/cpu/adapters.hpp"
 #include "serve/cpu/cache.hpp"
 #include "serve/cpu/kernels.hpp"
 #include "serve/cpu/memory.hpp"
@@ -24,6 +25,7 @@ struct StepToken {
   Token token = 0;
   std::int64_t position = 0;
   const BlockId* blocks = nullptr;
+  std::int32_t adapter = 0;
 };
 
 struct StepSizes {
@@ -31,14 +33,15 @@ struct StepSizes {
   std::int64_t rows = 0;
   std::int64_t context = 0;
   std::int64_t threads = 0;
+  std::int64_t adapters_width = 0;
 };
 
 class Forward {
  public:
   // What it computes in: the bytes of `sizes` in the arena. With peers, shape and weights are this rank's
   // part.
-  Forward(const model::Shape& shape, const Weights& weights, const Kernels& kernels, const Cache& cache,
-          const StepSizes& sizes, Arena& arena, Peers* peers = nullptr);
+  Forward(const model::Shape& shape, const Weights& weights, const Adapters& adapters, const Kernels& kernels,
+          const Cache& cache, const StepSizes& sizes, Arena& arena, Peers* peers = nullptr);
 
   // Called by all members with the same step. `rows`: the tokens that logits are wanted of.
   void run(Member& member, std::span<const StepToken> tokens, std::span<const std::int64_t> rows);
@@ -67,6 +70,12 @@ class Forward {
     const float* bias = nullptr;
     bool add = false;
   };
+  // Rows side by side that have one adapter.
+  struct AdapterSlice {
+    std::int32_t adapter = 0;
+    std::int64_t first = 0;
+    std::int64_t rows = 0;
+  };
   struct ExpertPiece {
     std::int64_t expert = 0;
     std::int64_t first_panel = 0;
@@ -86,7 +95,7 @@ class Forward {
   void attention(Member& member, std::int64_t layer);
   void place(std::int64_t layer, std::int64_t token);
   void attend(Member& member, std::int64_t layer, std::int64_t token, std::int64_t head);
-  void feed_forward(Member& member, const LayerWeights& layer);
+  void feed_forward(Member& member, std::int64_t layer);
   void bend_rows(Member& member, std::int64_t rows, std::int64_t width);
   void mix_experts(Member& member, const LayerWeights& layer);
   void route(std::int64_t token);
@@ -97,9 +106,13 @@ class Forward {
   bool is_first() const { return peers_ == nullptr || peers_->rank() == 0; }
   void sum(Member& member);
   void gather(Member& member, std::int64_t rows);
+  void slice_adapters();
+  void adapt(Member& member, std::int64_t layer, lora::Product product, const Matrix& matrix,
+             const Input& input, const Output& output) const;
 
   const model::Shape& shape_;
   const Weights& weights_;
+  const Adapters& adapters_;
   const Kernels& kernels_;
   Cache cache_;
   bool quantized_;
@@ -111,6 +124,7 @@ class Forward {
 
   std::span<const StepToken> tokens_;  // of the step
   std::int64_t count_ = 0;
+  std::vector<AdapterSlice> slices_;
 
   // Rows of whole blocks: what is beyond a row's own numbers stays zero.
   std::int64_t hidden_stride_;
@@ -123,6 +137,7 @@ class Forward {
   std::int64_t part_stride_;  // of a row of the logits that this rank computes
   std::int64_t logits_stride_;
   std::int64_t scores_stride_;
+  std::int64_t shrunk_stride_;
   float* stream_;  // what all layers add to
   float* normed_;
   float* qkv_;
@@ -134,6 +149,7 @@ class Forward {
   float* scores_;  // of each member
   float* cosines_;
   float* sines_;
+  float* shrunk_;  // by adapters
   std::int8_t* quants_;
   float* scales_;
   std::int32_t* offsets_;

@@ -1,6 +1,7 @@
 #include "serve/cpu/model.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -42,6 +43,9 @@ class CpuModel final : public Model {
     auto weights = Weights::load(shape_, options_.weights, read_part(whole_, part, read), team_, part);
     if (!weights) return std::move(weights).error();
     weights_ = std::move(*weights);
+    auto adapters = Adapters::load(shape_, options_.adapters);
+    if (!adapters) return std::move(adapters).error();
+    adapters_ = std::move(*adapters);
     if (auto done = reserve(cache_memory_, plan_.cache_bytes, "the cache"); !done) return done;
     if (auto done = reserve(scratch_memory_, plan_.scratch_bytes, "a step"); !done) return done;
     limits_ = {.vocabulary = shape_.vocabulary,
@@ -49,13 +53,15 @@ class CpuModel final : public Model {
                .block_tokens = static_cast<std::int32_t>(block_positions),
                .blocks = static_cast<std::int32_t>(plan_.blocks),
                .step_tokens_max = options_.step_tokens_max,
-               .step_rows_max = options_.step_rows_max};
+               .step_rows_max = options_.step_rows_max,
+               .adapters = static_cast<std::int32_t>(options_.adapters.size())};
     Arena scratch(scratch_memory_.data());
-    const StepSizes sizes{options_.step_tokens_max, options_.step_rows_max, plan_.context, team_.size()};
-    forward_ =
-        std::make_unique<Forward>(shape_, weights_, chosen_kernels(),
-                                  Cache(shape_, plan_.blocks, reinterpret_cast<float*>(cache_memory_.data())),
-                                  sizes, scratch, options_.peers.get());
+    const StepSizes sizes{options_.step_tokens_max, options_.step_rows_max, plan_.context, team_.size(),
+                          Adapters::width(options_.adapters)};
+    forward_ = std::make_unique<Forward>(
+        shape_, weights_, adapters_, chosen_kernels(),
+        Cache(shape_, plan_.blocks, reinterpret_cast<float*>(cache_memory_.data())), sizes, scratch,
+        options_.peers.get());
     toucher_ = std::jthread([this](const std::stop_token& stop) { touch_all(stop); });
     return {};
   }
@@ -67,18 +73,7 @@ class CpuModel final : public Model {
     rows_.clear();
     row_chunks_.clear();
     if (auto fine = check_step(chunks, limits_); !fine) return fine;
-    for (const Chunk& chunk : chunks) {
-      row_chunks_.insert(
-          row_chunks_.end(), static_cast<std::size_t>(chunk.rows),
-          {static_cast<std::int64_t>(tokens_.size()), static_cast<std::int64_t>(chunk.tokens.size())});
-      for (std::size_t at = 0; at < chunk.tokens.size(); ++at) {
-        const std::size_t left = chunk.tokens.size() - at;
-        if (left <= static_cast<std::size_t>(chunk.rows))
-          rows_.push_back(static_cast<std::int64_t>(tokens_.size()));
-        tokens_.push_back(
-            {chunk.tokens[at], chunk.first + static_cast<std::int64_t>(at), chunk.blocks.data()});
-      }
-    }
+    put_tokens(chunks);
     if (!tokens_.empty()) team_.run([this](Member& member) { forward_->run(member, tokens_, rows_); });
     return forward_->problem();
   }
@@ -147,6 +142,29 @@ class CpuModel final : public Model {
     return {};
   }
 
+  // Rows are in the order of their chunks, tokens in that of their adapters: whose adapter is the same is
+  // computed together.
+  void put_tokens(std::span<const Chunk> chunks) {
+    order_.resize(chunks.size());
+    std::iota(order_.begin(), order_.end(), std::size_t{0});
+    std::ranges::stable_sort(order_, {}, [&](std::size_t at) { return chunks[at].adapter; });
+    end_of_.resize(chunks.size());
+    for (const std::size_t at : order_) {
+      const Chunk& chunk = chunks[at];
+      std::int64_t position = chunk.first;
+      for (const Token token : chunk.tokens)
+        tokens_.push_back({token, position++, chunk.blocks.data(), chunk.adapter});
+      end_of_[at] = static_cast<std::int64_t>(tokens_.size());
+    }
+    for (std::size_t at = 0; at < chunks.size(); ++at) {
+      const auto count = static_cast<std::int64_t>(chunks[at].tokens.size());
+      for (std::int64_t token = end_of_[at] - chunks[at].rows; token < end_of_[at]; ++token) {
+        rows_.push_back(token);
+        row_chunks_.emplace_back(end_of_[at] - count, count);
+      }
+    }
+  }
+
   // All of it is taken from the system at once, because later there may be no more; beside the first steps,
   // because that may take seconds.
   void touch_all(const std::stop_token& stop) const {
@@ -185,6 +203,7 @@ class CpuModel final : public Model {
   Team team_;
   MemoryPlan plan_;
   Weights weights_;
+  Adapters adapters_;
   Memory cache_memory_;
   Memory scratch_memory_;
   Limits limits_;
@@ -193,8 +212,10 @@ class CpuModel final : public Model {
   std::vector<StepToken> tokens_;  // of the last step
   std::vector<std::int64_t> rows_;
   std::vector<std::pair<std::int64_t, std::int64_t>>
-      row_chunks_;        // of each row: its chunk's first token, and how many
-  std::jthread toucher_;  // ends before the memory does
+      row_chunks_;                    // of each row: its chunk's first token, and how many
+  std::vector<std::size_t> order_;    // of its chunks
+  std::vector<std::int64_t> end_of_;  // behind the last token of each
+  std::jthread toucher_;              // ends before the memory does
 };
 
 }  // namespace

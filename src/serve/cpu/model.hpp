@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.hpp"
 #include "learn/model/shape.hpp"
 #include "serve/cpu/kernels.hpp"
 #include "serve/cpu/weights.hpp"
+#include "serve/lora/adapter.hpp"
 #include "serve/model/model.hpp"
 #include "serve/model/peers.hpp"
 
@@ -26,6 +28,7 @@ struct Options {
   const Kernels* kernels = nullptr;  // null: the best that this CPU can run
   // Who else computes this model, all of them on this machine: this one has a part of it. Null: nobody.
   std::shared_ptr<Peers> peers;
+  std::vector<lora::Adapter> adapters;  // a chunk's adapter counts them from 1 on
 };
 
 // A folder of Hugging Face or of a run's export: config.json and safetensors.

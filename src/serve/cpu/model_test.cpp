@@ -7,11 +7,10 @@
 #include "serve/cpu/families_test.hpp"
 #include "serve/cpu/instructions.hpp"
 #include "serve/cpu/reference_test.hpp"
+#include "serve/cpu/rows_test.hpp"
 
 namespace tutti::serve::cpu {
 namespace {
-
-constexpr std::uint64_t small_cache_bytes = 16 << 20;
 
 std::unique_ptr<Model> made_model(const model::Shape& shape, const MadeTensors& tensors,
                                   Options options = {}) {
@@ -22,25 +21,6 @@ std::unique_ptr<Model> made_model(const model::Shape& shape, const MadeTensors& 
   return made ? std::move(*made) : nullptr;
 }
 
-std::vector<Token> made_tokens(const model::Shape& shape, std::size_t count, std::uint64_t seed) {
-  std::vector<Token> tokens;
-  for (std::size_t at = 0; at < count; ++at) {
-    const double unit = (made_number(seed * 1000 + at) + 1) / 2;
-    tokens.push_back(static_cast<Token>(unit * static_cast<double>(shape.vocabulary)));
-  }
-  return tokens;
-}
-
-// Every third block, from another one on for each sequence, backwards: nothing lies where it would by chance.
-std::vector<BlockId> blocks_of(int sequence, std::size_t tokens) {
-  std::vector<BlockId> blocks;
-  const auto count = static_cast<BlockId>((tokens + block_positions - 1) / block_positions);
-  for (BlockId at = 0; at < count; ++at) blocks.push_back(sequence * 10 + count - 1 - at);
-  return blocks;
-}
-
-using Rows = std::vector<std::vector<float>>;
-
 // All tokens at once.
 Rows whole(Model& model, const std::vector<Token>& tokens, int sequence = 0) {
   const auto blocks = blocks_of(sequence, tokens.size());
@@ -50,17 +30,6 @@ Rows whole(Model& model, const std::vector<Token>& tokens, int sequence = 0) {
   Rows rows;
   for (std::int32_t row = 0; row < chunk.rows; ++row) rows.push_back(*model.logits(row));
   return rows;
-}
-
-// How far apart two rows are, in relation to their length.
-double distance(const std::vector<float>& row, const Doubles& expected) {
-  double difference = 0;
-  double length = 0;
-  for (std::size_t at = 0; at < row.size(); ++at) {
-    difference += std::pow(static_cast<double>(row[at]) - expected[at], 2);
-    length += expected[at] * expected[at];
-  }
-  return std::sqrt(difference / length);
 }
 
 // The head times what is hidden is the row of logits.

@@ -50,12 +50,15 @@ Result<MemoryPlan> plan_memory(const model::Shape& whole, const Options& options
   const std::uint64_t cache_bytes = options.cache_bytes / ranks;
   MemoryPlan plan;
   plan.context = options.context_max > 0 ? std::min(options.context_max, shape.context) : shape.context;
-  plan.weights_bytes = Weights::bytes(shape, options.weights, part);
+  plan.weights_bytes =
+      Weights::bytes(shape, options.weights, part) + Adapters::bytes(shape, options.adapters);
   Arena scratch;
   const Weights none;
-  const Forward counted(shape, none, kernels(), Cache(),
-                        {options.step_tokens_max, options.step_rows_max, plan.context, threads}, scratch,
-                        options.peers.get());
+  const Adapters no_adapters;
+  const Forward counted(shape, none, no_adapters, kernels(), Cache(),
+                        {options.step_tokens_max, options.step_rows_max, plan.context, threads,
+                         Adapters::width(options.adapters)},
+                        scratch, options.peers.get());
   plan.scratch_bytes = scratch.used();
   const std::uint64_t before_cache = plan.weights_bytes + plan.scratch_bytes;
   if (before_cache >= free_bytes) return too_small(free_bytes, "the model", before_cache);

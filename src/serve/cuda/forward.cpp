@@ -38,6 +38,7 @@ Forward::Forward(const model::Shape& shape, const Weights& weights, const Scratc
       rows_(sizes.rows),
       context_(sizes.context),
       multiprocessors_(sizes.multiprocessors),
+      adapter_rank_(static_cast<std::int32_t>(sizes.adapter_rank)),
       fast_(sizes.fast_attention && cuda::attends_fast(sizes.type, static_cast<std::int32_t>(shape.head_size),
                                                        static_cast<std::int32_t>(shape.heads),
                                                        static_cast<std::int32_t>(shape.kv_heads))),
@@ -133,7 +134,7 @@ void Forward::attend(const Step& step, std::int64_t layer) {
 void Forward::attention(const Step& step, std::int64_t layer) {
   const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
   const std::int32_t count = step.view.tokens.count;
-  if (step.few) {
+  if (step.few && adapter_rank_ == 0) {
     multiply_few({.rows = count,
                   .stream = scratch_.stream,
                   .norm = norm_of(weights.attention_norm),
@@ -157,9 +158,11 @@ void Forward::attention(const Step& step, std::int64_t layer) {
     return sum(step);
   }
   norm(step, weights.attention_norm, weights.output_bias);
-  multiply(step, weights.qkv, scratch_.normed, step.tokens, scratch_.qkv);
+  project(step, weights.qkv, scratch_.normed, scratch_.qkv, false);
+  adapt(step, weights, lora::Product::qkv, scratch_.normed, sizes_.hidden, scratch_.qkv, sizes_.qkv);
   attend(step, layer);
-  multiply(step, weights.output, scratch_.mixed, step.tokens, scratch_.stream, true, is_first());
+  project(step, weights.output, scratch_.mixed, scratch_.stream, is_first());
+  adapt(step, weights, lora::Product::output, scratch_.mixed, sizes_.queries, scratch_.stream, sizes_.hidden);
   sum(step);
 }
 
@@ -167,7 +170,7 @@ void Forward::feed_forward(const Step& step, const LayerWeights& layer) {
   if (!layer.experts.each.empty()) return mix_experts(step, layer);
   const FeedForwardWeights& weights = layer.feed_forward;
   const std::int32_t count = step.view.tokens.count;
-  if (step.few) {
+  if (step.few && adapter_rank_ == 0) {
     multiply_few({.rows = count,
                   .stream = scratch_.stream,
                   .norm = norm_of(layer.feed_forward_norm),
@@ -193,7 +196,9 @@ void Forward::feed_forward(const Step& step, const LayerWeights& layer) {
     return sum(step);
   }
   norm(step, layer.feed_forward_norm, weights.down_bias);
-  multiply(step, weights.up, scratch_.normed, step.tokens, scratch_.wide);
+  project(step, weights.up, scratch_.normed, scratch_.wide, false);
+  adapt(step, layer, lora::Product::up, scratch_.normed, sizes_.hidden, scratch_.wide,
+        sizes_.width * sizes_.halves);
   activate({.type = type_,
             .activation = activation_,
             .gated = shape_.gated,
@@ -203,7 +208,8 @@ void Forward::feed_forward(const Step& step, const LayerWeights& layer) {
             .wide = scratch_.wide,
             .out = scratch_.bent},
            step.queue);
-  multiply(step, weights.down, scratch_.bent, step.tokens, scratch_.stream, true, is_first());
+  project(step, weights.down, scratch_.bent, scratch_.stream, is_first());
+  adapt(step, layer, lora::Product::down, scratch_.bent, sizes_.width, scratch_.stream, sizes_.hidden);
   sum(step);
 }
 

@@ -70,6 +70,10 @@ class Forward {
   Norm norm_of(const NormWeights& weights) const;
   void multiply(const Step& step, const Matrix& matrix, const void* values, std::int64_t tokens, void* out,
                 bool gives_floats = false, bool adds = false);
+  // A product of all tokens of the step; `adds`: to the stream.
+  void project(const Step& step, const Matrix& matrix, const void* values, void* out, bool adds);
+  void adapt(const Step& step, const LayerWeights& layer, lora::Product product, const void* values,
+             std::int64_t columns, void* out, std::int64_t out_stride);
 
   const model::Shape& shape_;
   const Weights& weights_;
@@ -82,6 +86,7 @@ class Forward {
   std::int64_t rows_;
   std::int64_t context_;
   int multiprocessors_;
+  std::int32_t adapter_rank_;  // the largest; 0: the model has no adapters
   bool fast_;
   bool overlaps_products_ = true;
   std::int32_t tile_tokens_;

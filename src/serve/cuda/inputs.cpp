@@ -57,6 +57,7 @@ class Packer {
           chunk.follows < 0 ? token : -1 - places_[static_cast<std::size_t>(chunk.follows)]);
       put(layout_.positions(), tokens_, static_cast<std::int32_t>(chunk.first) + tokens_ - first);
       put(layout_.table_places(), tokens_, blocks_);
+      put(layout_.adapters(), tokens_, chunk.adapter);
       ++tokens_;
     }
     for (std::int64_t at = 0; at < blocks; ++at)
@@ -88,6 +89,7 @@ class Packer {
       put(layout_.tokens(), tokens_, 0);
       put(layout_.positions(), tokens_, -1);
       put(layout_.table_places(), tokens_, 0);
+      put(layout_.adapters(), tokens_, 0);
     }
     while (rows_ < counts.rows) add_row(rows_);
   }
@@ -119,7 +121,7 @@ class Packer {
 
 InputLayout::InputLayout(std::int64_t tokens, std::int64_t rows, std::int64_t tiles)
     : tokens_bytes_(whole_lines(tokens)),
-      tiles_(3 * tokens_bytes_ + whole_lines(rows)),
+      tiles_(4 * tokens_bytes_ + whole_lines(rows)),
       tables_(tiles_ + whole_lines(2 * tiles)) {}
 
 StepCounts count_step(std::span<const Chunk> chunks, std::int32_t block_tokens, std::int32_t tile_tokens) {

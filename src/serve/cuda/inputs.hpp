@@ -1,7 +1,7 @@
 // What a step tells the device, as one piece of memory that is copied in one go:
 //
-//   token of each token | position | where its blocks begin | token of each row | tiles | the blocks of all
-//   sequences
+//   token of each token | position | where its blocks begin | adapter | token of each row | tiles |
+//   the blocks of all sequences
 //
 // Tokens that are alone in their chunk come first, in the order of their chunks; the tokens of longer chunks
 // follow. Pure.
@@ -25,7 +25,8 @@ class InputLayout {
   std::size_t tokens() const { return 0; }
   std::size_t positions() const { return tokens_bytes_; }
   std::size_t table_places() const { return 2 * tokens_bytes_; }
-  std::size_t rows() const { return 3 * tokens_bytes_; }
+  std::size_t adapters() const { return 3 * tokens_bytes_; }
+  std::size_t rows() const { return 4 * tokens_bytes_; }
   std::size_t tiles() const { return tiles_; }
   std::size_t tables() const { return tables_; }
 

@@ -42,7 +42,7 @@ TEST(Inputs, PutTokensThatAreAloneFirst) {
   const std::vector<BlockId> one_blocks{1, 2, 3};
   const std::vector<BlockId> other_blocks{4};
   const Packed step = packed({{.tokens = prompt, .first = 4, .blocks = prompt_blocks, .rows = 2},
-                              {.tokens = one, .first = 9, .blocks = one_blocks, .rows = 1},
+                              {.tokens = one, .first = 9, .blocks = one_blocks, .rows = 1, .adapter = 2},
                               {.tokens = other, .first = 0, .blocks = other_blocks, .rows = 0}});
   EXPECT_EQ(step.counts.tokens, 7);
   EXPECT_EQ(step.counts.alone, 2);
@@ -53,6 +53,7 @@ TEST(Inputs, PutTokensThatAreAloneFirst) {
   EXPECT_EQ(step.part(layout.tokens(), 7), (Numbers{20, 30, 10, 11, 12, 13, 14}));
   EXPECT_EQ(step.part(layout.positions(), 7), (Numbers{9, 0, 4, 5, 6, 7, 8}));
   EXPECT_EQ(step.part(layout.table_places(), 7), (Numbers{0, 3, 4, 4, 4, 4, 4}));
+  EXPECT_EQ(step.part(layout.adapters(), 7), (Numbers{2, 0, 0, 0, 0, 0, 0}));
   EXPECT_EQ(step.part(layout.tables(), 7), (Numbers{1, 2, 3, 4, 7, 8, 9}));
   // Rows stand in the order of the chunks, wherever their tokens are.
   EXPECT_EQ(step.part(layout.rows(), 3), (Numbers{5, 6, 0}));

@@ -120,6 +120,28 @@ Result<> load_pieces(std::span<const WeightPiece> pieces, const ReadRows& read, 
   return {};
 }
 
+Result<> load_adapters(const AdapterLayout& layout, const model::Shape& shape, Type type,
+                       std::span<const lora::Adapter> adapters) {
+  const auto narrow = type == Type::bf16 ? safetensors::Type::bf16 : safetensors::Type::f32;
+  for (const AdapterPiece& piece : layout.pieces()) {
+    const auto floats = read_piece(piece, shape, adapters);
+    if (!floats) return floats.error();
+    std::vector<std::byte> bytes(floats->size() * bytes_of(type));
+    safetensors::from_floats(*floats, narrow, bytes);
+    auto done =
+        checked(cudaMemcpy(piece.to, bytes.data(), bytes.size(), cudaMemcpyHostToDevice), "copying adapters");
+    if (!done) return done;
+  }
+  for (const AdapterLayout::Table& table : layout.tables()) {
+    auto done = checked(cudaMemcpy(table.to, table.changes.data(), table.changes.size() * sizeof(LoraChange),
+                                   cudaMemcpyHostToDevice),
+                        "copying adapters");
+    if (!done) return done;
+  }
+  // Such a copy returns before it has arrived, and the model's own queue waits for nobody.
+  return checked(cudaDeviceSynchronize(), "copying adapters");
+}
+
 Result<> load_lists(const model::Shape& shape, const Weights& weights) {
   const auto copy = [](void* to, const void* from, std::size_t bytes) {
     return checked(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "copying weights");

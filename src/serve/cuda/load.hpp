@@ -15,4 +15,8 @@ Result<> load_pieces(std::span<const WeightPiece> pieces, const ReadRows& read, 
 // What no file holds: the lists of experts, how fast positions turn.
 Result<> load_lists(const model::Shape& shape, const Weights& weights);
 
+// The matrices of adapters, one after the other, and the tables that lead to them.
+Result<> load_adapters(const AdapterLayout& layout, const model::Shape& shape, Type type,
+                       std::span<const lora::Adapter> adapters);
+
 }  // namespace tutti::serve::cuda

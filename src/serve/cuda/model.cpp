@@ -46,6 +46,7 @@ class CudaModel final : public Model {
     if (auto done = load_pieces(layout.pieces(), read_part(whole_, part, read), options_.device); !done)
       return done;
     if (auto done = load_lists(shape_, weights_); !done) return done;
+    if (auto done = load_adapters(); !done) return done;
     auto products = Products::make(scratch_->workspace);
     if (!products) return std::move(products).error();
     products_ = std::move(*products);
@@ -220,7 +221,8 @@ class CudaModel final : public Model {
                .block_tokens = block_positions,
                .blocks = static_cast<std::int32_t>(plan_.blocks),
                .step_tokens_max = options_.step_tokens_max,
-               .step_rows_max = options_.step_rows_max};
+               .step_rows_max = options_.step_rows_max,
+               .adapters = static_cast<std::int32_t>(options_.adapters.size())};
     sizes_ = {.type = options_.type,
               .tokens = options_.step_tokens_max,
               .rows = options_.step_rows_max,
@@ -228,7 +230,8 @@ class CudaModel final : public Model {
               .input_bytes = input_bytes_max(limits_),
               .multiprocessors = multiprocessors_,
               .fast_attention = options_.fast_attention,
-              .part = part_of(options_)};
+              .part = part_of(options_),
+              .adapter_rank = lora::largest_rank(options_.adapters)};
     buckets_ = bucket_sizes(options_.step_rows_max);
     const auto on_device = [](DeviceMemory& to, std::size_t bytes, const char* what) -> Result<> {
       auto memory = reserve_device(bytes, what);
@@ -243,6 +246,9 @@ class CudaModel final : public Model {
       return {};
     };
     if (auto done = on_device(weights_memory_, plan_.weights_bytes, "the weights"); !done) return done;
+    if (plan_.adapters_bytes > 0) {
+      if (auto done = on_device(adapters_memory_, plan_.adapters_bytes, "the adapters"); !done) return done;
+    }
     if (auto done = on_device(scratch_memory_, plan_.scratch_bytes, "a step"); !done) return done;
     if (auto done = on_device(cache_memory_, plan_.cache_bytes, "the cache"); !done) return done;
     if (auto done = on_host(pinned_inputs_, sizes_.input_bytes, "a step"); !done) return done;
@@ -287,6 +293,13 @@ class CudaModel final : public Model {
 
   Result<std::int64_t> least(std::int64_t number) const {
     return options_.peers ? options_.peers->least(number) : Result<std::int64_t>(number);
+  }
+
+  Result<> load_adapters() {
+    const AdapterLayout layout(shape_, options_.type, options_.adapters, Arena(adapters_memory_.get()));
+    for (std::size_t layer = 0; layer < layout.tables_of_layers().size(); ++layer)
+      weights_.layers[layer].adapters = layout.tables_of_layers()[layer];
+    return cuda::load_adapters(layout, shape_, options_.type, options_.adapters);
   }
 
   // The device belongs to a thread, and steps may come from another one than the first.
@@ -373,7 +386,8 @@ class CudaModel final : public Model {
                        .token = numbers(layout.tokens()),
                        .position = numbers(layout.positions()),
                        .table_at = numbers(layout.table_places()),
-                       .tables = numbers(layout.tables())},
+                       .tables = numbers(layout.tables()),
+                       .adapter = numbers(layout.adapters())},
             .alone = counts.alone,
             .tiles = reinterpret_cast<const Tile*>(scratch_->inputs + layout.tiles()),
             .tile_count = counts.tiles,
@@ -497,6 +511,7 @@ class CudaModel final : public Model {
   StepSizes sizes_;
   std::vector<std::int32_t> buckets_;
   DeviceMemory weights_memory_;
+  DeviceMemory adapters_memory_;
   DeviceMemory scratch_memory_;
   DeviceMemory cache_memory_;
   PinnedMemory pinned_inputs_;

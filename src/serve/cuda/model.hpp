@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/result.hpp"
 #include "learn/model/shape.hpp"
 #include "serve/cuda/kernels/kernels.hpp"
+#include "serve/lora/adapter.hpp"
 #include "serve/model/model.hpp"
 #include "serve/model/peers.hpp"
 #include "serve/split/split.hpp"
@@ -31,6 +33,7 @@ struct Options {
   // Who else computes this model, all of them on this machine: this one has a part of it, and records no
   // steps. Null: nobody.
   std::shared_ptr<Peers> peers;
+  std::vector<lora::Adapter> adapters;  // a chunk's adapter counts them from 1 on
 };
 
 // A folder of Hugging Face or of a run's export: config.json and safetensors. Without a GPU, or without CUDA
@@ -46,6 +49,7 @@ int devices();
 // What such a model, or this rank's part of it, takes: told before anything is reserved.
 struct MemoryPlan {
   std::uint64_t weights_bytes = 0;
+  std::uint64_t adapters_bytes = 0;
   std::uint64_t scratch_bytes = 0;
   std::uint64_t cache_bytes = 0;
   std::int64_t blocks = 0;  // that sequences may have; one more is there for tokens of nobody

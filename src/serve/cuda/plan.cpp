@@ -78,6 +78,7 @@ Result<MemoryPlan> plan_memory(const model::Shape& whole, const Options& options
   MemoryPlan plan;
   plan.context = options.context_max > 0 ? std::min(options.context_max, shape.context) : shape.context;
   plan.weights_bytes = WeightLayout(shape, options.type, Arena(), part).bytes();
+  plan.adapters_bytes = AdapterLayout(shape, options.type, options.adapters, Arena()).bytes();
   const Limits limits{.context = plan.context,
                       .block_tokens = block_positions,
                       .step_tokens_max = options.step_tokens_max,
@@ -90,7 +91,8 @@ Result<MemoryPlan> plan_memory(const model::Shape& whole, const Options& options
                          .context = plan.context,
                          .input_bytes = input_bytes_max(limits),
                          .multiprocessors = multiprocessors,
-                         .part = part},
+                         .part = part,
+                         .adapter_rank = lora::largest_rank(options.adapters)},
                         arena);
   plan.scratch_bytes = arena.used();
 
@@ -100,7 +102,8 @@ Result<MemoryPlan> plan_memory(const model::Shape& whole, const Options& options
       options.memory_bytes > 0
           ? options.memory_bytes
           : static_cast<std::uint64_t>(static_cast<double>(free_bytes) * options.memory_share);
-  const std::uint64_t before_cache = plan.weights_bytes + plan.scratch_bytes + driver_bytes;
+  const std::uint64_t before_cache =
+      plan.weights_bytes + plan.adapters_bytes + plan.scratch_bytes + driver_bytes;
   if (before_cache >= budget) return too_small(budget, "the model", before_cache);
   const std::uint64_t block_bytes =
       static_cast<std::uint64_t>(2 * shape.layers * shape.kv_heads * shape.head_size * block_positions) *

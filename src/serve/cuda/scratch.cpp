@@ -67,6 +67,7 @@ Scratch::Scratch(const model::Shape& shape, const StepSizes& step, Arena& arena)
   }
   known = arena.take<float>(known_rows * sizes.hidden);
   known_sums = arena.take<double>(step.rows * sizes.hidden);
+  shrunk = arena.take<float>(tokens * lora_parts_max * step.adapter_rank);
   inputs = arena.take_bytes(step.input_bytes);
   samples = arena.take<Sample>(step.rows);
   chosen = arena.take<std::int32_t>(2 * rows);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "learn/model/shape.hpp"
+#include "serve/cuda/adapters.hpp"
 #include "serve/cuda/kernels/kernels.hpp"
 #include "serve/model/arena.hpp"
 #include "serve/split/split.hpp"
@@ -52,6 +53,7 @@ struct LayerWeights {
   NormWeights feed_forward_norm;
   FeedForwardWeights feed_forward;  // of a layer without experts
   ExpertWeights experts;
+  AdapterTables adapters{};
 };
 
 struct Weights {

@@ -20,6 +20,8 @@ Result<cpu::WeightType> weights_of(const Source& source, const LoadOptions& opti
 Result<std::unique_ptr<Model>> make_cpu_model(const Source& source, const LoadOptions& options) {
   const auto weights = weights_of(source, options);
   if (!weights) return weights.error();
+  auto adapters = open_adapters(options.adapters, source.shape);
+  if (!adapters) return std::move(adapters).error();
   return cpu::make_model(source.shape,
                          {.weights = *weights,
                           .threads = static_cast<int>(options.threads),
@@ -27,7 +29,8 @@ Result<std::unique_ptr<Model>> make_cpu_model(const Source& source, const LoadOp
                           .cache_bytes = options.cache_bytes,
                           .step_tokens_max = options.step_tokens_max,
                           .step_rows_max = options.step_rows_max,
-                          .peers = options.peers},
+                          .peers = options.peers,
+                          .adapters = std::move(*adapters)},
                          source.read);
 }
 
@@ -40,6 +43,8 @@ Result<Device> parse_device(std::string_view word) {
 }
 
 Result<std::unique_ptr<Model>> make_model(const Source& source, const LoadOptions& options) {
+  if (options.ranks > 1 && !options.adapters.empty())
+    return invalid("adapters are not computed by several ranks").remedy("leave --tensor-parallel or --adapter out");
   if (options.ranks > 1 && !options.peers) {
     if (!options.in_ranks) return failed("this program computes a model in one process alone");
     return options.in_ranks(source, options);
@@ -68,6 +73,8 @@ Result<Loaded> load(const std::string& path, const LoadOptions& options) {
   if (!source) return std::move(source).error();
   // A token that the model cannot write ends no answer.
   std::erase_if(source->settings.stops, [&](std::uint32_t stop) { return stop >= source->shape.vocabulary; });
+  if (!options.name.empty()) source->name = options.name;
+  if (auto fine = check_adapters(options.adapters, source->name); !fine) return std::move(fine).error();
   auto model = make_model(*source, options);
   if (!model) return std::move(model).error().within(path);
   std::function<Result<std::unique_ptr<Model>>()> reopen;
@@ -75,9 +82,12 @@ Result<Loaded> load(const std::string& path, const LoadOptions& options) {
     reopen = [from = *source, options] { return make_model(from, options); };
   auto chat = template_of(*source, false);
   auto chat_with_tools = template_of(*source, true);
+  std::vector<std::string> adapters;
+  for (const NamedAdapter& adapter : options.adapters) adapters.push_back(adapter.name);
   return Loaded{.source = std::move(*source),
                 .model = std::move(*model),
                 .reopen = std::move(reopen),
+                .adapters = std::move(adapters),
                 .chat = std::move(chat),
                 .chat_with_tools = std::move(chat_with_tools)};
 }

@@ -8,9 +8,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.hpp"
 #include "serve/chat/chat.hpp"
+#include "serve/load/adapters.hpp"
 #include "serve/load/source.hpp"
 #include "serve/model/model.hpp"
 #include "serve/model/peers.hpp"
@@ -40,11 +42,13 @@ struct LoadOptions {
   std::int32_t ranks = 1;
   std::int32_t rank = 0;
   std::int32_t port = 0;
+  std::vector<NamedAdapter> adapters;
+  std::string name;                        // that clients call the model by; empty: the source's
   std::shared_ptr<Peers> peers = nullptr;  // of a rank; null: the ranks are still to be started
   MakeModel on_gpu = nullptr;              // null: this program has none
   MakeModel in_ranks = nullptr;            // null: this program starts none
 };
-// All but what points somewhere, for the command line of a worker.
+// All but the name and what points somewhere, for the command line of a worker.
 std::string write_options(const LoadOptions& options);
 Result<LoadOptions> read_options(std::string_view text);
 
@@ -53,6 +57,7 @@ struct Loaded {
   std::unique_ptr<Model> model;
   // Where the model is in a process of its own, which may end: it again, in another one.
   std::function<Result<std::unique_ptr<Model>>()> reopen;
+  std::vector<std::string> adapters;  // their names: the first is adapter 1 of the model
   // How a conversation is written: the model's own way, or why that cannot be followed.
   Result<chat::ChatTemplate> chat;
   Result<chat::ChatTemplate> chat_with_tools;

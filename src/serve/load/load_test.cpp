@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "serve/cpu/tiny_folder_test.hpp"
+#include "serve/lora/made_adapter_test.hpp"
 
 namespace tutti::serve {
 namespace {
@@ -192,16 +193,20 @@ TEST(Load, OptionsTravelAsText) {
                             .step_rows_max = 7,
                             .ranks = 4,
                             .rank = 3,
-                            .port = 65535};
+                            .port = 65535,
+                            .adapters = {{"short", "/where/it lies"}, {"b/2", "rel\"ative"}}};
   const auto read = read_options(write_options(options));
   ASSERT_TRUE(read) << read.error().text();
   EXPECT_EQ(write_options(*read), write_options(options));
   EXPECT_EQ(read->device, Device::cuda);
+  EXPECT_EQ(read->adapters, options.adapters);
   for (
       const char* wrong :
       {"", "{}", "[]", R"({"device":"cpu"})",
-       R"({"device":"cpu","weights":"f32","threads":-1,"context_max":0,"cache_bytes":0,"step_tokens_max":1,"step_rows_max":1,"ranks":1,"rank":0,"port":0})",
-       R"({"device":"cpu","weights":"f32","threads":1,"context_max":0,"cache_bytes":0,"step_tokens_max":1,"step_rows_max":1,"ranks":2,"rank":2,"port":0})"})
+       R"({"device":"cpu","weights":"f32","threads":-1,"context_max":0,"cache_bytes":0,"step_tokens_max":1,"step_rows_max":1,"ranks":1,"rank":0,"port":0,"adapters":[]})",
+       R"({"device":"cpu","weights":"f32","threads":1,"context_max":0,"cache_bytes":0,"step_tokens_max":1,"step_rows_max":1,"ranks":2,"rank":2,"port":0,"adapters":[]})",
+       R"({"device":"cpu","weights":"f32","threads":-1,"context_max":0,"cache_bytes":0,"step_tokens_max":1,"step_rows_max":1,"ranks":1,"rank":0,"port":0,"adapters":[]})",
+       R"({"device":"cpu","weights":"f32","threads":0,"context_max":0,"cache_bytes":0,"step_tokens_max":1,"step_rows_max":1,"ranks":1,"rank":0,"port":0,"adapters":[{"name":"a"}]})"})
     EXPECT_FALSE(read_options(wrong)) << wrong;
 }
 
@@ -218,6 +223,38 @@ TEST(Load, RanksAreStartedByWhoeverCan) {
   };
   const auto loaded = load(folder.path(), options);
   ASSERT_TRUE(loaded) << loaded.error().text();
+}
+
+TEST(Load, AdaptersAreNamedAndOfThisModel) {
+  const auto folder = tiny();
+  const auto source = open_source(folder.path());
+  ASSERT_TRUE(source);
+  const lora::MadeAdapter made(source->shape, {});
+  auto options = small();
+  options.adapters = {{"polite", made.path()}, {"terse", made.path()}};
+  options.name = "tiny";
+  const auto loaded = load(folder.path(), options);
+  ASSERT_TRUE(loaded) << loaded.error().text();
+  EXPECT_EQ(loaded->adapters, (std::vector<std::string>{"polite", "terse"}));
+  EXPECT_EQ(loaded->model->limits().adapters, 2);
+  EXPECT_EQ(loaded->source.name, "tiny");
+  options.adapters[1].name = "tiny";
+  EXPECT_FALSE(load(folder.path(), options)) << "the model's own name";
+  options.adapters[1].name = "polite";
+  EXPECT_FALSE(load(folder.path(), options)) << "another's name";
+  options.adapters[1] = {"terse", folder.path()};
+  const auto wrong = load(folder.path(), options);
+  ASSERT_FALSE(wrong);
+  EXPECT_NE(wrong.error().text().find("'terse'"), std::string::npos) << wrong.error().text();
+  options.adapters.assign(lora::adapters_max + 1, {});
+  EXPECT_FALSE(load(folder.path(), options));
+}
+
+TEST(Load, AnAdapterIsNameAndFolder) {
+  EXPECT_EQ(*parse_adapter("polite=/a/b=c"), (NamedAdapter{"polite", "/a/b=c"}));
+  for (const char* wrong : {"", "polite", "polite=", "=/a", "with space=/a", "tab\t=/a", "a\"b=/a"})
+    EXPECT_FALSE(parse_adapter(wrong)) << wrong;
+  EXPECT_FALSE(parse_adapter(std::string(129, 'a') + "=/a"));
 }
 
 }  // namespace

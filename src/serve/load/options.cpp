@@ -19,6 +19,26 @@ bool read_number(const json::Value& object, const char* key, Number low, Number 
   return true;
 }
 
+json::Array list_of(const std::vector<NamedAdapter>& adapters) {
+  json::Array list;
+  for (const NamedAdapter& adapter : adapters)
+    list.push_back(json::Object{{"name", adapter.name}, {"folder", adapter.folder}});
+  return list;
+}
+
+bool read_adapters(const json::Value& object, std::vector<NamedAdapter>& target) {
+  const json::Value* const value = object.find("adapters");
+  if (value == nullptr || value->list() == nullptr) return false;
+  for (const json::Value& each : *value->list()) {
+    const json::Value* const name = each.find("name");
+    const json::Value* const folder = each.find("folder");
+    if (name == nullptr || name->text() == nullptr || folder == nullptr || folder->text() == nullptr)
+      return false;
+    target.push_back({*name->text(), *folder->text()});
+  }
+  return check_adapters(target, "").ok();
+}
+
 }  // namespace
 
 std::string write_options(const LoadOptions& options) {
@@ -31,7 +51,8 @@ std::string write_options(const LoadOptions& options) {
                                   {"step_rows_max", options.step_rows_max},
                                   {"ranks", options.ranks},
                                   {"rank", options.rank},
-                                  {"port", options.port}});
+                                  {"port", options.port},
+                                  {"adapters", list_of(options.adapters)}});
 }
 
 Result<LoadOptions> read_options(std::string_view text) {
@@ -54,7 +75,8 @@ Result<LoadOptions> read_options(std::string_view text) {
       read_number(*root, "step_rows_max", 1, most_rows, options.step_rows_max) &&
       read_number(*root, "ranks", 1, ranks_max, options.ranks) &&
       read_number(*root, "rank", 0, options.ranks - 1, options.rank) &&
-      read_number(*root, "port", 0, int{std::numeric_limits<std::uint16_t>::max()}, options.port);
+      read_number(*root, "port", 0, int{std::numeric_limits<std::uint16_t>::max()}, options.port) &&
+      read_adapters(*root, options.adapters);
   if (!fine)
     return invalid("these are no options of a model").remedy("tutti and tutti-worker must be of one version");
   options.device = *chosen;

@@ -5,7 +5,8 @@ namespace {
 
 Result<> check_chunk(const Chunk& chunk, const Limits& limits) {
   const auto count = static_cast<std::int64_t>(chunk.tokens.size());
-  if (chunk.adapter != 0) return invalid("there is no adapter " + std::to_string(chunk.adapter));
+  if (chunk.adapter < 0 || chunk.adapter > limits.adapters)
+    return invalid("there is no adapter " + std::to_string(chunk.adapter));
   if (chunk.first < 0 || chunk.first > limits.context - count)
     return invalid("positions from " + std::to_string(chunk.first) + " on are beyond the context");
   if (chunk.rows < 0 || chunk.rows > count) return invalid("it asks for more rows than it has tokens");

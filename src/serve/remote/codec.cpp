@@ -194,7 +194,7 @@ Result<Ready> decode_ready(std::string_view bytes) {
   if (auto end = reader.end(); !end) return std::move(end).error();
   const Limits& limits = ready.limits;
   if (limits.vocabulary < 1 || limits.context < 1 || limits.block_tokens < 1 || limits.blocks < 1 ||
-      limits.step_tokens_max < 1 || limits.step_rows_max < 1)
+      limits.step_tokens_max < 1 || limits.step_rows_max < 1 || limits.adapters < 0)
     return failed("the worker's model has no size");
   return ready;
 }

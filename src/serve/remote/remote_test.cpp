@@ -18,7 +18,8 @@ const Limits toy_limits{.vocabulary = 40,
                         .block_tokens = 4,
                         .blocks = 16,
                         .step_tokens_max = 16,
-                        .step_rows_max = 8};
+                        .step_rows_max = 8,
+                        .adapters = 2};
 
 class ToyBehind final : public Model {
  public:
@@ -83,7 +84,8 @@ class RemoteTest : public testing::Test {
     const auto ready = own->receive();
     EXPECT_TRUE(ready && *ready && (*ready)->word == Word::ready);
     const auto read = decode_ready((*ready)->bytes);
-    EXPECT_TRUE(read && read->about == "a toy" && read->limits.vocabulary == 40);
+    EXPECT_TRUE(read && read->about == "a toy" && read->limits.vocabulary == 40 &&
+                read->limits.adapters == 2);
   }
   ~RemoteTest() override {
     own.reset();
@@ -103,7 +105,7 @@ class RemoteTest : public testing::Test {
 TEST_F(RemoteTest, ComputesWhatTheModelComputes) {
   const std::vector<Token> tokens{1, 2, 3, 4, 5};
   const std::vector<BlockId> blocks{3, 1};
-  const Chunk chunk{.tokens = tokens, .blocks = blocks, .rows = 2};
+  const Chunk chunk{.tokens = tokens, .blocks = blocks, .rows = 2, .adapter = 2};
   const std::vector<std::pair<Token, float>> biases{{7, 3.5F}};
   const std::vector<Choice::Seen> seen{{3, 2}, {9, 0}};
   const std::vector<std::uint64_t> allowed{0xFFFFFFFFFEU};

@@ -2,6 +2,7 @@
 
 #include <sys/random.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <optional>
@@ -56,18 +57,26 @@ std::int64_t seconds_now() {
   return std::chrono::duration_cast<std::chrono::seconds>(now_on_the_wall().time_since_epoch()).count();
 }
 
+std::vector<api::ModelCard> cards_of(const Loaded& loaded) {
+  const std::string& own = loaded.source.name;
+  std::vector<api::ModelCard> cards{{own, seconds_now(), loaded.model->limits().context}};
+  for (const std::string& adapter : loaded.adapters)
+    cards.push_back({adapter, cards.front().created_seconds, cards.front().context, own});
+  return cards;
+}
+
 // What there is once the model is loaded.
 struct Answering {
   Answering(Loaded from, const BatchSettings& batch)
       : loaded(std::move(from)),
         token_bytes(loaded.token_bytes()),
-        card{loaded.source.name, seconds_now(), loaded.model->limits().context},
+        cards(cards_of(loaded)),
         preparation(loaded, loaded.model->limits()),
         engine(std::move(loaded.model), batch, token_bytes, loaded.reopen) {}
 
   Loaded loaded;
   std::function<std::string_view(Token)> token_bytes;
-  api::ModelCard card;
+  std::vector<api::ModelCard> cards;  // of the model, then of its adapters in their order
   Preparation preparation;
   Engine engine;
 };
@@ -224,9 +233,9 @@ class Server::Core {
     if (route == "/metrics")
       return net::Response{.body = metrics_.text(counts()), .type = "text/plain; version=0.0.4"};
     if (!is_answering_) return refusal(503, error_of(is_draining_ ? Absence::draining : Absence::loading));
-    const api::ModelCard& card = answering_->card;
-    if (route == "/v1/models") return net::Response{.body = api::models_text(card)};
-    if (route == "/v1/models/" + card.id) return net::Response{.body = api::model_text(card) + "\n"};
+    if (route == "/v1/models") return net::Response{.body = api::models_text(answering_->cards)};
+    for (const api::ModelCard& card : answering_->cards)
+      if (route == "/v1/models/" + card.id) return net::Response{.body = api::model_text(card) + "\n"};
     return std::nullopt;
   }
 
@@ -262,17 +271,24 @@ class Server::Core {
     };
     if (!prepared) return refuse(prepared.error());
     const api::Ask& ask = prepared->ask;
-    if (!ask.model.empty() && ask.model != answering_->card.id) {
-      return reply->refuse(404,
-                           invalid("there is no model '" + ask.model.substr(0, 256) + "' here")
-                               .within("model")
-                               .remedy("the one that is here is '" + answering_->card.id + "'"),
-                           "model_not_found");
+    // The model itself is adapter 0, and who names nothing means it.
+    const auto& cards = answering_->cards;
+    const auto card =
+        ask.model.empty() ? cards.begin() : std::ranges::find(cards, ask.model, &api::ModelCard::id);
+    if (card == cards.end()) {
+      return reply->refuse(
+          404,
+          invalid("there is no model '" + ask.model.substr(0, 256) + "' here")
+              .within("model")
+              .remedy(cards.size() == 1 ? "the one that is here is '" + cards.front().id + "'"
+                                        : "/v1/models lists those that are"),
+          "model_not_found");
     }
     std::int64_t prompt_tokens = 0;
     for (std::size_t nth = 0; nth < prepared->requests.size(); ++nth) {
       Request& request = prepared->requests[nth];
       prompt_tokens += static_cast<std::int64_t>(request.prompt.size());
+      request.adapter = static_cast<std::int32_t>(card - cards.begin());
       auto submitted =
           answering_->engine.submit(std::move(request), [mailbox = mailbox_, id, nth](Piece&& piece) {
             mailbox->put({id, nth, std::move(piece)});
@@ -286,7 +302,7 @@ class Server::Core {
     const bool is_chat = ask.kind == api::Kind::chat;
     const std::string name = (is_chat ? "chatcmpl-" : "cmpl-") + hexadecimal(random_.next());
     reply->begin(ask, std::move(prepared->begins), prompt_tokens,
-                 api::Voice(ask.kind, name, seconds_now(), answering_->card.id, answering_->token_bytes),
+                 api::Voice(ask.kind, name, seconds_now(), card->id, answering_->token_bytes),
                  [this, id] { over(id); });
   }
 

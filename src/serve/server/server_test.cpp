@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "serve/batch/choose.hpp"
+#include "serve/lora/made_adapter_test.hpp"
 #include "serve/server/serving_test.hpp"
 
 namespace tutti::serve {
@@ -137,6 +138,70 @@ TEST_F(Serving, SeedsAndBiasesAndStopsAreObeyed) {
            R"({"prompt":"a","max_tokens":5,"temperature":0,"logit_bias":{"122":100},"stop":"zz"})");
   EXPECT_EQ(texts(stopped)[0], "");
   EXPECT_NE(stopped.body.find("\"finish_reason\":\"stop\""), std::string::npos);
+}
+
+TEST_F(Serving, AnAdapterIsChosenByTheNameOfTheModel) {
+  const model::Shape shape = open_source(folder->path())->shape;
+  const lora::MadeAdapter one(shape, {.seed = 1});
+  const lora::MadeAdapter two(shape, {.rank = 9, .seed = 2, .targets = {"q_proj", "o_proj"}});
+  // Longer than two blocks, so that there is something to be found again.
+  const std::string prompt(40, 'a');
+  const auto ask = [&](const std::string& model) {
+    return post("/v1/completions", R"({"prompt":")" + prompt + R"(","max_tokens":12,"temperature":0,)" +
+                                       R"("ignore_eos":true,"model":")" + model + "\"}");
+  };
+  const auto cached = [&](const net::Response& answer) {
+    const json::Value root = parsed(answer.body);
+    return *root.find("usage")->find("prompt_tokens_details")->find("cached_tokens");
+  };
+  listen(settings());
+  load_model(0, folder->path(), {{"one", one.path()}, {"b/two", two.path()}});
+  const auto plain = ask("tiny");
+  const auto first = ask("one");
+  const auto second = ask("b/two");
+  EXPECT_NE(texts(plain), texts(first));
+  EXPECT_NE(texts(plain), texts(second));
+  EXPECT_NE(texts(first), texts(second));
+  EXPECT_EQ(texts(ask("")), texts(plain)) << "who names nothing means the model itself";
+  EXPECT_EQ(*parsed(first.body).find("model"), "one");
+  EXPECT_EQ(*parsed(second.body).find("model"), "b/two");
+  // Keys and values of one adapter are not another's.
+  EXPECT_EQ(cached(first), 0);
+  EXPECT_EQ(cached(second), 0);
+  const auto again = ask("one");
+  EXPECT_EQ(cached(again), 32);
+  EXPECT_EQ(texts(again), texts(first));
+
+  const json::Value listed = parsed(get("/v1/models").body);
+  const json::Array& models = *listed.find("data")->list();
+  ASSERT_EQ(models.size(), 3U);
+  EXPECT_EQ(*models[0].find("id"), "tiny");
+  EXPECT_EQ(models[0].find("parent"), nullptr);
+  EXPECT_EQ(*models[2].find("id"), "b/two");
+  EXPECT_EQ(*models[2].find("parent"), "tiny");
+  EXPECT_EQ(get("/v1/models/b/two").status, 200);
+  const auto unknown = ask("three");
+  EXPECT_EQ(unknown.status, 404);
+  EXPECT_NE(unknown.body.find("model_not_found"), std::string::npos);
+  EXPECT_NE(unknown.body.find("/v1/models lists"), std::string::npos) << unknown.body;
+  const auto chat = post("/v1/chat/completions",
+                         R"({"model":"one","messages":[{"role":"user","content":"hi"}],"max_tokens":4})");
+  EXPECT_EQ(chat.status, 200) << chat.body;
+
+  // All at once, and in another order of adapters, each is what it was.
+  TearDown();
+  listen(settings());
+  load_model(0, folder->path(), {{"b/two", two.path()}, {"one", one.path()}});
+  std::vector<std::thread> askers;
+  std::vector<std::vector<std::string>> answers(9);
+  for (std::size_t at = 0; at < answers.size(); ++at) {
+    askers.emplace_back([&, at] {
+      answers[at] = texts(ask(at % 3 == 0 ? "tiny" : at % 3 == 1 ? "one" : "b/two"));
+    });
+  }
+  for (std::thread& asker : askers) asker.join();
+  for (std::size_t at = 0; at < answers.size(); ++at)
+    EXPECT_EQ(answers[at], texts(at % 3 == 0 ? plain : at % 3 == 1 ? first : second)) << at;
 }
 
 TEST_F(Serving, EmbeddingsAreTheSameForTheSameText) {

@@ -102,14 +102,16 @@ class Serving : public testing::Test {
     server = std::move(*listening);
     thread = std::thread([this] { server->run(); });
   }
-  void load_model(std::int64_t context_max = 0, const std::string& path = folder->path()) {
+  void load_model(std::int64_t context_max = 0, const std::string& path = folder->path(),
+                  const std::vector<NamedAdapter>& adapters = {}) {
     auto loaded = load(path, {.threads = 1,
                               .context_max = context_max,
                               .cache_bytes = 16 << 20,
                               .step_tokens_max = 256,
-                              .step_rows_max = 8});
+                              .step_rows_max = 8,
+                              .adapters = adapters,
+                              .name = "tiny"});
     ASSERT_TRUE(loaded) << loaded.error().text();
-    loaded->source.name = "tiny";
     server->start(std::move(*loaded));
   }
   void serve(const ServerSettings& settings = Serving::settings(), std::int64_t context_max = 0) {

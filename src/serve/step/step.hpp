@@ -22,6 +22,7 @@ struct Limits {
   std::int32_t blocks = 0;           // reserved at the start: there are never more
   std::int32_t step_tokens_max = 0;  // of all chunks of a step
   std::int32_t step_rows_max = 0;    // rows of logits of a step
+  std::int32_t adapters = 0;         // that a chunk may have, counted from 1 on
 };
 
 // Tokens of one sequence that a step computes. Its keys and values of earlier positions are in its blocks

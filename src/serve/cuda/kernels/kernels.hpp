@@ -32,6 +32,7 @@ struct Tokens {
   const std::int32_t* position = nullptr;
   const std::int32_t* table_at = nullptr;  // where the blocks of its sequence begin in `tables`
   const std::int32_t* tables = nullptr;
+  const std::int32_t* adapter = nullptr;  // 0: none
 };
 
 // Keys and values of one layer: for each block and head the keys of its positions, then the values.
@@ -259,6 +260,38 @@ struct Mix {
   float* stream = nullptr;
 };
 void mix(const Mix& mix, const Queue& queue);
+
+// ---- lora.cu
+
+constexpr std::int32_t lora_parts_max = 3;  // of a product
+
+// What an adapter adds to each part of a product: `rank` rows of the product's columns, and `rank` rows of
+// the part's features. Null: nothing.
+struct LoraChange {
+  const void* shrink[lora_parts_max] = {};
+  const void* expand[lora_parts_max] = {};
+  std::int32_t rank = 0;
+};
+
+// Each row of a product += what its adapter makes of the row of values.
+struct LoraProduct {
+  Type type = Type::f32;
+  std::int32_t rows = 0;
+  const std::int32_t* adapter = nullptr;  // of each row; 0: it stays as it is
+  const LoraChange* changes = nullptr;    // on the device, of each adapter; the first is nobody's
+  std::int32_t rank_max = 0;
+  std::int64_t columns = 0;  // with the padding
+  const void* values = nullptr;
+  std::int32_t parts = 1;
+  std::int64_t first_feature[lora_parts_max] = {};  // in a row of what is added to
+  std::int64_t features[lora_parts_max] = {};
+  float* shrunk = nullptr;  // rows × parts × rank_max
+  // One of: rows of the type, or the stream.
+  void* out = nullptr;
+  float* added_to = nullptr;
+  std::int64_t out_stride = 0;
+};
+void add_lora(const LoraProduct& product, const Queue& queue);
 
 // ---- choose.cu
 
