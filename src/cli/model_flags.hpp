@@ -20,6 +20,8 @@ class ModelFlags {
     serve::BatchSettings batch;
   };
   Result<Chosen> choose() const;
+  // The first flag that was given and is for language models alone; empty if none was.
+  std::string given() const;
   // What the model has not of what was asked for, on stderr.
   void tell(const serve::Loaded& loaded) const;
 

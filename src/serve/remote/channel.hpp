@@ -24,6 +24,8 @@ class Channel {
   Result<> send(Word word, std::string_view bytes) const;
   // Nothing: the other side has gone.
   Result<std::optional<Message>> receive() const;
+  // To wait for what comes.
+  int descriptor() const { return socket_.get(); }
 
  private:
   // False: the other side has gone before all of it came.

@@ -1,35 +1,14 @@
 #include "serve/remote/remote.hpp"
 
-#include <spawn.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <csignal>
-#include <optional>
-
 #include "serve/remote/channel.hpp"
-
-extern char** environ;
+#include "serve/remote/worker_process.hpp"
 
 namespace tutti::serve::remote {
 namespace {
 
-std::string how_it_ended(int status) {
-  if (WIFSIGNALED(status)) return "signal " + std::to_string(WTERMSIG(status));
-  return "exit code " + std::to_string(WEXITSTATUS(status));
-}
-
 class RemoteModel final : public Model {
  public:
-  RemoteModel(pid_t worker, Channel channel) : worker_(worker), channel_(std::move(channel)) {}
-  ~RemoteModel() override {
-    channel_.reset();  // it ends when nobody is there any more
-    if (worker_ <= 0) return;
-    kill(worker_, SIGTERM);
-    while (waitpid(worker_, nullptr, 0) < 0 && errno == EINTR) continue;
-  }
+  explicit RemoteModel(std::unique_ptr<WorkerProcess> worker) : worker_(std::move(worker)) {}
 
   Result<> wait_until_ready() {
     auto bytes = answer(Word::ready);
@@ -70,14 +49,14 @@ class RemoteModel final : public Model {
 
  private:
   Result<> send(Word word, const std::string& bytes) {
-    if (!channel_) return gone();
-    if (auto sent = channel_->send(word, bytes); !sent) return gone();
+    if (has_gone_) return gone();
+    if (auto sent = worker_->lane(0).send(word, bytes); !sent) return gone();
     return {};
   }
 
   Result<std::string> answer(Word wanted) {
-    if (!channel_) return gone();
-    auto message = channel_->receive();
+    if (has_gone_) return gone();
+    auto message = worker_->lane(0).receive();
     if (!message || !*message) return gone();
     if ((*message)->word == Word::failed) return decode_error((*message)->bytes);
     if ((*message)->word != wanted) return failed("the worker has answered something else");
@@ -85,52 +64,21 @@ class RemoteModel final : public Model {
   }
 
   Error gone() {
-    channel_.reset();
-    if (worker_ > 0) {
-      kill(worker_, SIGKILL);
-      int status = 0;
-      while (waitpid(worker_, &status, 0) < 0 && errno == EINTR) continue;
-      worker_ = 0;
-      why_ = how_it_ended(status);
-    }
-    return failed("the worker with the model has ended: " + why_).remedy("start the engine again");
+    has_gone_ = true;
+    return failed("the worker with the model has ended: " + worker_->end()).remedy("start the engine again");
   }
 
-  pid_t worker_;
-  std::optional<Channel> channel_;
+  std::unique_ptr<WorkerProcess> worker_;
+  bool has_gone_ = false;
   Ready ready_;
-  std::string why_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Model>> open_model(const std::vector<std::string>& command) {
-  int ends[2] = {-1, -1};
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-    return failed_errno("a socket to the worker", errno);
-  files::FileDescriptor own(ends[0]);
-  files::FileDescriptor theirs(ends[1]);
-  std::vector<char*> words;
-  words.reserve(command.size() + 1);
-  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, theirs.get(), worker_descriptor);
-  // Ctrl-C is for whoever talks with people: he drains first.
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-  pid_t worker = 0;
-  const int failure = posix_spawnp(&worker, words[0], &actions, &attributes, words.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
-  if (failure != 0)
-    return failed_errno(command.front(), failure)
-        .remedy("tutti-worker lies beside tutti; `./dev build` makes both");
-  auto model = std::make_unique<RemoteModel>(worker, Channel(std::move(own)));
-  // Only the worker has its end now, so that its end is noticed.
-  theirs = files::FileDescriptor();
+  auto worker = WorkerProcess::start(command, 1);
+  if (!worker) return std::move(worker).error();
+  auto model = std::make_unique<RemoteModel>(std::move(*worker));
   if (auto ready = model->wait_until_ready(); !ready) return std::move(ready).error();
   return std::unique_ptr<Model>(std::move(model));
 }
