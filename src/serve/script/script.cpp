@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <thread>
 
 #include <ATen/Parallel.h>
@@ -23,11 +24,24 @@ namespace {
 constexpr std::size_t reason_bytes_max = 2'000;
 constexpr int warm_runs = 3;  // of each size: libtorch looks at the first, compiles in the second
 
-// What libtorch says, without the places in its own sources.
+// What happened, without the trace through the program's sources: where those lay is for no client to know.
+std::string_view without_trace(std::string_view text) {
+  constexpr std::string_view mark = "<--- HERE\n";
+  const std::size_t last = text.rfind(mark);
+  if (last == std::string_view::npos) return text;
+  std::string_view rest = text.substr(last + mark.size());
+  while (rest.starts_with(' ') || rest.starts_with('\n')) {
+    const std::size_t line = rest.find('\n');
+    if (line == std::string_view::npos) return rest;
+    rest.remove_prefix(line + 1);
+  }
+  return rest;
+}
+
 std::string reason_of(const std::exception& problem) {
   const auto* own = dynamic_cast<const c10::Error*>(&problem);
   const std::string text = valid_utf8(own != nullptr ? own->what_without_backtrace() : problem.what());
-  return std::string(trim(cut_utf8(text, reason_bytes_max)));
+  return std::string(trim(cut_utf8(without_trace(text), reason_bytes_max)));
 }
 
 // The device is lost for this process after such an error: another process finds it again.
@@ -176,8 +190,10 @@ class Loading {
         is_batched() ? "batches of up to " + std::to_string(options_.rows_max) + " rows" : "no batches";
     return "TorchScript on " + options_.device + ", " + std::to_string(options_.instances) +
            (options_.instances == 1 ? " instance" : " instances") +
-           (options_.device == "cpu" ? " of " + std::to_string(threads) + " threads, " : ", ") + batches +
-           (is_warm_ ? ", warm" : "");
+           (options_.device == "cpu"
+                ? " of " + std::to_string(threads) + (threads == 1 ? " thread, " : " threads, ")
+                : ", ") +
+           batches + (is_warm_ ? ", warm" : "");
   }
 
   Result<> warm_up(Instance& instance) {

@@ -139,6 +139,7 @@ TEST_F(ScriptTest, WhatItCannotComputeIsItsErrorAndNotItsEnd) {
   ASSERT_FALSE(wrong);
   EXPECT_EQ(wrong.error().code(), ErrorCode::invalid);
   EXPECT_NE(wrong.error().text().find("mat1 and mat2"), std::string::npos) << wrong.error().text();
+  EXPECT_EQ(wrong.error().text().find("HERE"), std::string::npos) << "no trace: " << wrong.error().text();
   EXPECT_FALSE(hosted->lanes[0]({{"x", DataType::int64, {1, 2}, std::string(16, '\0')}}));
   EXPECT_FALSE(hosted->lanes[0]({}));
   EXPECT_TRUE(hosted->lanes[0]({floats({1, 2}, {1, 2})}));
