@@ -71,7 +71,10 @@ class OwnEngine {
     if (!loaded) return std::move(loaded).error();
     flags.tell(*loaded);
     key_ = random_key();
-    auto server = serve::Server::listen({.key = key_, .batch = chosen->batch});
+    serve::ServerSettings settings;
+    settings.key = key_;
+    settings.batch = chosen->batch;
+    auto server = serve::Server::listen(settings);
     if (!server) return std::move(server).error();
     server_ = std::move(*server);
     print_note(loaded->source.detail + "; " + loaded->model->describe());

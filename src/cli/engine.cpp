@@ -1,20 +1,29 @@
-// `tutti engine`: a model answers over HTTP, in this process. Its kernels for CPUs need no libtorch, so that
-// nothing is loaded but the model itself.
+// `tutti engine`: a model answers over HTTP. A language model on CPUs does so in this process, without
+// libtorch, so that nothing is loaded but the model itself; on a GPU, and where it is a TorchScript program,
+// a worker computes.
 #include <signal.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 
+#include "base/clock/clock.hpp"
 #include "cli/commands.hpp"
 #include "cli/model_flags.hpp"
+#include "cli/script_flags.hpp"
 #include "cli/terminal.hpp"
+#include "cli/worker_program.hpp"
 #include "net/http/client.hpp"
+#include "serve/load/archive.hpp"
 #include "serve/load/pooling.hpp"
+#include "serve/load/script.hpp"
+#include "serve/remote/program.hpp"
+#include "serve/server/infer_server.hpp"
 #include "serve/server/key.hpp"
 #include "serve/server/server.hpp"
 
@@ -36,7 +45,7 @@ std::string shown_parameters(std::int64_t count) {
 }
 
 // "127.0.0.1:8000", "[::1]:8000"; port 0 is taken here.
-Result<> set_address(const std::string& listen, serve::ServerSettings& settings) {
+Result<> set_address(const std::string& listen, serve::FrontSettings& settings) {
   const std::string zero = ":0";
   const bool picks = listen.ends_with(zero);
   const auto target = net::parse_target(picks ? listen.substr(0, listen.size() - 1) + "1" : listen);
@@ -56,10 +65,32 @@ serve::Engine::Reopen announced(serve::Engine::Reopen reopen) {
   };
 }
 
+// The server answers 503 while its model is loaded, so that whoever waits for it knows that it comes.
+template <class Server>
+Result<> serve_until_drained(Server& server, const std::function<Result<>()>& load) {
+  server.drain_on({SIGTERM, SIGINT});
+  std::optional<Error> problem;
+  std::atomic<bool> is_loading = true;
+  std::thread loader([&] {
+    auto loaded = load();
+    if (!loaded) problem = std::move(loaded).error();
+    is_loading = false;
+    if (problem) server.stop();
+  });
+  server.run();
+  // Asked to end before it has begun: what is being loaded is for nobody any more.
+  if (is_loading) std::_Exit(exit_success);
+  loader.join();
+  if (problem) return *problem;
+  return {};
+}
+
 class EngineCommand final : public Command {
  public:
   void declare(config::Flags& flags) override {
-    flags.add_word("MODEL", model_, "the folder of a run of `tutti train`, or a folder of Hugging Face");
+    flags.add_word(
+        "MODEL", model_,
+        "the folder of a run of `tutti train`, a folder of Hugging Face, or a TorchScript archive");
     flags.add("listen", listen_, "ADDRESS:PORT; port 0 lets the system pick (default: 127.0.0.1:8000)");
     flags.add("key-file", key_file_, "only who sends the key in this file may ask");
     flags.add("tls-certificate", settings_.tls_certificate, "serve TLS with this certificate chain (PEM)");
@@ -68,6 +99,7 @@ class EngineCommand final : public Command {
     flags.add("pooling", pooling_,
               "of embeddings: mean or last (default: what the folder says, or the last token's)");
     model_flags_.declare(flags);
+    script_flags_.declare(flags);
     flags.add("requests", requests_, "that are taken before others hear 429 (default: 1000)",
               {.min = 1, .max = requests_limit});
     flags.add("connections", connections_, "at once (default: 1024)", {.min = 1, .max = connections_limit});
@@ -87,42 +119,105 @@ class EngineCommand final : public Command {
       if (auto known = serve::parse_pooling(pooling_); !known)
         return std::move(known).error().within("--pooling");
     }
+    settings_.connections_max = static_cast<std::size_t>(connections_);
     auto chosen = model_flags_.choose();
     if (!chosen) return std::move(chosen).error();
     chosen->load.name = name_;
-    settings_.batch = chosen->batch;
-    settings_.batch.requests_max = static_cast<std::size_t>(requests_);
-    settings_.connections_max = static_cast<std::size_t>(connections_);
-    auto server = serve::Server::listen(settings_);
-    if (!server) return std::move(server).error();
-    if (settings_.tls_certificate.empty() && !serve::is_loopback(settings_.address))
-      print_note("keys and texts cross the network in the clear at " + listen_ +
-                 "; --tls-certificate and --tls-key encrypt them");
-    (*server)->drain_on({SIGTERM, SIGINT});
-    // It answers 503 meanwhile, so that whoever waits for it knows that it comes.
-    std::optional<Error> problem;
-    std::atomic<bool> is_loading = true;
-    std::thread loader([&] {
-      auto started = load_into(**server, chosen->load);
-      if (!started) problem = std::move(started).error();
-      is_loading = false;
-      if (problem) (*server)->stop();
-    });
-    (*server)->run();
-    // Asked to end before it has begun: what is being loaded is for nobody any more.
-    if (is_loading) std::_Exit(exit_success);
-    loader.join();
-    if (problem) return *problem;
+    const bool is_script = serve::looks_like_archive(model_);
+    const std::string wrong = !is_script         ? script_flags_.given()
+                              : pooling_.empty() ? model_flags_.given()
+                                                 : "--pooling";
+    if (!wrong.empty())
+      return invalid(wrong + (is_script ? " is for language models" : " is for TorchScript models"))
+          .within("command line");
+    auto done = is_script ? answer_with_script(chosen->load) : answer_with_tokens(*chosen);
+    if (!done) return std::move(done).error();
     if (!json_) std::printf("drained\n");
     std::fflush(stdout);
-    // What is being loaded anew is for nobody any more, either.
-    if ((*server)->counts().away) std::_Exit(exit_success);
     return exit_success;
   }
 
  private:
+  Result<> answer_with_tokens(const ModelFlags::Chosen& chosen) const {
+    serve::ServerSettings settings{settings_, chosen.batch};
+    settings.batch.requests_max = static_cast<std::size_t>(requests_);
+    auto server = serve::Server::listen(settings);
+    if (!server) return std::move(server).error();
+    warn_of_plain_text();
+    auto done = serve_until_drained(**server, [&] { return load_into(**server, chosen.load); });
+    // What is being loaded anew is for nobody any more, either.
+    if (done && (*server)->counts().away) {
+      if (!json_) std::printf("drained\n");
+      std::fflush(stdout);
+      std::_Exit(exit_success);
+    }
+    return done;
+  }
+
+  Result<> answer_with_script(const serve::LoadOptions& load) const {
+    if (auto checked = serve::check_script(model_); !checked) return checked;
+    auto signature = serve::read_script_signature(model_);
+    if (!signature) return std::move(signature).error();
+    const serve::GatherSettings gather = script_flags_.gather();
+    const serve::ScriptOptions options{.device = load.device == serve::Device::cuda ? "cuda" : "cpu",
+                                       .instances = script_flags_.instances(),
+                                       .rows_max = gather.rows_max,
+                                       .signature = std::move(*signature)};
+    const serve::InferSettings settings{
+        settings_, {.gather = gather, .requests_max = static_cast<std::size_t>(requests_)}};
+    auto server = serve::InferServer::listen(settings);
+    if (!server) return std::move(server).error();
+    warn_of_plain_text();
+    return serve_until_drained(**server, [&] { return load_into(**server, options); });
+  }
+
+  void warn_of_plain_text() const {
+    if (settings_.tls_certificate.empty() && !serve::is_loopback(settings_.address))
+      print_note("keys and texts cross the network in the clear at " + listen_ +
+                 "; --tls-certificate and --tls-key encrypt them");
+  }
+
+  std::string url_of(std::uint16_t port, const std::string& path) const {
+    const std::string host =
+        settings_.address.find(':') == std::string::npos ? settings_.address : "[" + settings_.address + "]";
+    return std::string(settings_.tls_certificate.empty() ? "http" : "https") + "://" + host + ":" +
+           std::to_string(port) + path;
+  }
+
+  // What it is, or one JSON object of the same.
+  void tell(const nlohmann::json& told, const std::string& about) const {
+    if (json_) {
+      std::printf("%s\n", told.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    } else {
+      print_text(about);
+      std::printf("answers at %s after %.2f s; Ctrl-C drains it\n",
+                  told["url"].get_ref<const std::string&>().c_str(), told["load_seconds"].get<double>());
+    }
+    std::fflush(stdout);
+  }
+
+  Result<> load_into(serve::InferServer& server, const serve::ScriptOptions& options) const {
+    const auto begin = SteadyClock::now();
+    const std::string path = std::filesystem::absolute(model_).lexically_normal().string();
+    auto program = serve::remote::open_program(
+        {worker_program(), "script", path, serve::write_script_options(options)}, options.instances);
+    if (!program) return std::move(program).error();
+    const std::string name = name_.empty() ? serve::script_name(path) : name_;
+    const std::string device = (*program)->describe();
+    std::string inputs;
+    for (const serve::TensorSpec& spec : (*program)->signature().inputs)
+      inputs += (inputs.empty() ? "" : ", ") + spec.name;
+    server.start(name, std::move(*program));
+    tell({{"model", name},
+          {"url", url_of(server.port(), "/v2")},
+          {"memory", device},
+          {"load_seconds", seconds_since(begin)}},
+         name + ": takes " + inputs + "\n" + device + "\n");
+    return {};
+  }
+
   Result<> load_into(serve::Server& server, const serve::LoadOptions& options) const {
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = SteadyClock::now();
     auto loaded = serve::load(model_, options);
     if (!loaded) return std::move(loaded).error();
     model_flags_.tell(*loaded);
@@ -140,22 +235,16 @@ class EngineCommand final : public Command {
     const auto context = loaded->model->limits().context;
     const std::vector<std::string> adapters = loaded->adapters;
     server.start(std::move(*loaded));
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    const std::string host =
-        settings_.address.find(':') == std::string::npos ? settings_.address : "[" + settings_.address + "]";
-    const std::string url = std::string(settings_.tls_certificate.empty() ? "http" : "https") + "://" + host +
-                            ":" + std::to_string(server.port()) + "/v1";
-    if (json_) {
-      const nlohmann::json told{{"model", name},      {"adapters", adapters}, {"url", url},
-                                {"context", context}, {"memory", device},     {"load_seconds", seconds}};
-      std::printf("%s\n", told.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
-    } else {
-      print_text(name + ": " + about + ", context " + std::to_string(context) + ", chat: " + chat + "\n" +
-                 device + "\n");
-      for (const std::string& adapter : adapters) print_text("adapter: " + adapter + "\n");
-      std::printf("answers at %s after %.2f s; Ctrl-C drains it\n", url.c_str(), seconds);
-    }
-    std::fflush(stdout);
+    std::string about_adapters;
+    for (const std::string& adapter : adapters) about_adapters += "adapter: " + adapter + "\n";
+    tell({{"model", name},
+          {"adapters", adapters},
+          {"url", url_of(server.port(), "/v1")},
+          {"context", context},
+          {"memory", device},
+          {"load_seconds", seconds_since(begin)}},
+         name + ": " + about + ", context " + std::to_string(context) + ", chat: " + chat + "\n" + device +
+             "\n" + about_adapters);
     return {};
   }
 
@@ -165,9 +254,10 @@ class EngineCommand final : public Command {
   std::string name_;
   std::string pooling_;
   ModelFlags model_flags_;
+  ScriptFlags script_flags_;
   std::int64_t requests_ = 1'000;
   std::int64_t connections_ = 1'024;
-  serve::ServerSettings settings_;
+  serve::FrontSettings settings_;
   bool json_ = false;
 };
 

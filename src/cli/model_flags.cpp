@@ -70,6 +70,17 @@ void ModelFlags::tell(const serve::Loaded& loaded) const {
                " tokens that the model was made for");
 }
 
+std::string ModelFlags::given() const {
+  if (weights_ != "auto") return "--weights";
+  if (threads_ > 0) return "--threads";
+  if (context_ > 0) return "--context";
+  if (cache_.count() > 0) return "--cache";
+  if (sequences_ > 0) return "--sequences";
+  if (ranks_ > 1) return "--tensor-parallel";
+  if (!adapters_.empty()) return "--adapter";
+  return drafts_ > 0 ? "--drafts" : "";
+}
+
 Result<ModelFlags::Chosen> ModelFlags::choose() const {
   const bool has_gpu = device_ == "auto" && !devices::find_nvml().inventory.devices.empty();
   const auto device = serve::parse_device(device_ == "auto" ? (has_gpu ? "cuda" : "cpu") : device_);

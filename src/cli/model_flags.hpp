@@ -23,6 +23,8 @@ class ModelFlags {
   Result<Chosen> choose() const;
   // The same for who wants one answerer: at most one adapter, which is then meant.
   Result<Chosen> choose_one() const;
+  // The first flag that was given and is for language models alone; empty if none was.
+  std::string given() const;
   // What the model has not of what was asked for, on stderr.
   void tell(const serve::Loaded& loaded) const;
 

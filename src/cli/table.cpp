@@ -62,11 +62,17 @@ std::span<const CommandEntry> commands() {
           make_train},
       CommandEntry{
           "engine", "MODEL [flags]",
-          "Lets a model answer over HTTP, as OpenAI's API has it.\n\n"
+          "Lets a model answer over HTTP, as OpenAI's API or the Open Inference Protocol has it.\n\n"
           "MODEL is the folder of a run, or one of Hugging Face with config.json, tokenizer.json and "
           "safetensors. All memory is reserved at the start. Without a key it listens on this machine "
           "alone:\n\n"
-          "  curl http://127.0.0.1:8000/v1/completions -d '{\"prompt\":\"Once upon\",\"max_tokens\":32}'",
+          "  curl http://127.0.0.1:8000/v1/completions -d '{\"prompt\":\"Once upon\",\"max_tokens\":32}'\n\n"
+          "Or it is a TorchScript archive, mlp.pt: tensors in, tensors out. mlp.json beside it names them, "
+          "their "
+          "types and shapes. Its code is run: it is trusted as a program is.\n\n"
+          "  tutti engine mlp.pt --max-batch 32 --max-delay 2ms\n"
+          "  curl http://127.0.0.1:8000/v2/models/mlp/infer -d "
+          "'{\"inputs\":[{\"name\":\"x\",\"shape\":[1,2],\"datatype\":\"FP32\",\"data\":[1,2]}]}'",
           make_engine},
       CommandEntry{"chat", "[URL|MODEL] [flags]",
                    "Talks with a model at the terminal: one behind a URL, or one of your own.", make_chat},

@@ -14,6 +14,7 @@
 #include "worker/check.hpp"
 #include "worker/check_comm.hpp"
 #include "worker/model.hpp"
+#include "worker/script.hpp"
 #include "worker/train.hpp"
 
 namespace {
@@ -31,7 +32,8 @@ constexpr const char* usage_text =
     "weights\n"
     "       tutti-worker train RUN [BYTES [FILE]]   as a rank of a job that has so much memory: trains what "
     "FILE or RUN/recipe.json says; `tutti train` submits it\n"
-    "       tutti-worker model MODEL OPTIONS   computes for a `tutti engine`, which starts it\n";
+    "       tutti-worker model MODEL OPTIONS   computes for a `tutti engine`, which starts it\n"
+    "       tutti-worker script MODEL OPTIONS  the same for a TorchScript model\n";
 
 int report(const tutti::Error& error) {
   std::fprintf(stderr, "tutti-worker: %s\n", error.text().c_str());
@@ -88,6 +90,7 @@ int main(int argc, char** argv) {
   const std::span<const std::string> rest(words.begin() + (words.empty() ? 0 : 1), words.end());
   if (word == "train") return exit_code_of_rank(tutti::worker::train(rest));
   if (word == "model") return exit_code(tutti::worker::host_model(rest));
+  if (word == "script") return exit_code(tutti::worker::host_script(rest));
   if (word == "check-serve" && rest.size() == 1)
     return exit_code(tutti::serve::check_folder(rest.front(), print_line));
   if (word == "bench-serve" && rest.size() <= 1)
@@ -101,7 +104,7 @@ int main(int argc, char** argv) {
     if (word == "--help" || word == "help") return std::fputs(usage_text, stdout) < 0 ? 1 : 0;
   }
   const std::vector<std::string> known{"--version",   "check", "check-comm", "check-train", "check-serve",
-                                       "bench-serve", "train", "model",      "--help"};
+                                       "bench-serve", "train", "model",      "script",      "--help"};
   const bool is_known = std::find(known.begin(), known.end(), word) != known.end();
   return report(
       tutti::invalid(is_known ? "'" + word + "' has other arguments" : "unknown word '" + word + "'")

@@ -10,12 +10,17 @@ namespace tutti::net {
 namespace {
 
 // Without its body. Nothing if the target is no path.
-std::optional<Request> to_request(const Message& message, std::string remote) {
+std::optional<Request> to_request(const Message& message, const std::vector<std::string>& headers,
+                                  std::string remote) {
   Request request;
   if (!read_target({message.target().data(), message.target().size()}, request)) return std::nullopt;
   request.method = std::string(message.method_string());
   const auto authorization = message[http::field::authorization];
   if (authorization.starts_with("Bearer ")) request.bearer = std::string(authorization.substr(7));
+  for (const std::string& name : headers) {
+    if (const auto found = message.find(name); found != message.end())
+      request.headers[name] = std::string(found->value());
+  }
   request.websocket = websocket::is_upgrade(message);
   request.remote = std::move(remote);
   return request;
@@ -80,7 +85,7 @@ asio::awaitable<bool> Connection::serve_one(beast::flat_buffer& buffer) {
   auto [failure, got] = co_await http::async_read_header(stream_, buffer, parser, as_values);
   if (failure) co_return co_await refuse_unread(failure);
   const unsigned version = parser.get().version();
-  auto request = to_request(parser.get(), remote_);
+  auto request = to_request(parser.get(), shared_->options.headers, remote_);
   if (!request) {
     Response refusal = bad_request("the target is not a path");
     co_return co_await refuse_head(refusal, version);

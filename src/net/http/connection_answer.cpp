@@ -14,6 +14,7 @@ http::response<http::string_body> to_message(Response& response, unsigned versio
   if (response.retry_after_seconds > 0)
     message.set(http::field::retry_after, std::to_string(response.retry_after_seconds));
   if (!response.allow.empty()) message.set(http::field::allow, response.allow);
+  for (const auto& [name, value] : response.headers) message.set(name, value);
   message.keep_alive(keep_alive);
   message.body() = std::move(response.body);
   message.prepare_payload();

@@ -56,6 +56,8 @@ struct Request {
   std::vector<std::string> parts;
   std::map<std::string, std::string> query;
   std::string bearer;  // the token of the Authorization header
+  // Of the others only those that ServerOptions::headers names, in lower case.
+  std::map<std::string, std::string> headers;
   std::string body;
   std::uint64_t body_bytes = 0;  // as its head says; 0 where it does not say
   std::string remote;            // the address of the other side
@@ -68,6 +70,7 @@ struct Response {
   std::string type = "application/json";
   int retry_after_seconds = 0;  // of a refusal that ends by itself; 0: not said
   std::string allow = {};       // the methods that the page takes, where it does not take this one
+  std::map<std::string, std::string> headers = {};  // besides those that every answer has
 };
 
 // Bytes on their way to one or to many, who share them.

@@ -48,6 +48,21 @@ TEST_F(Net, AnAnswerIsOnePacket) {
   ::close(descriptor);
 }
 
+TEST_F(Net, OfTheHeadersThoseArePassedOnThatAreWanted) {
+  ServerOptions options;
+  options.headers = {"x-length"};
+  serve(
+      [](auto exchange) {
+        const auto& headers = exchange->request().headers;
+        exchange->answer({.body = std::to_string(headers.size()) + ":" + headers.at("x-length"),
+                          .headers = {{"x-more", "7"}}});
+      },
+      options);
+  const std::string answer = raw("GET / HTTP/1.1\r\nX-Length: 12\r\nX-Other: 5\r\n\r\n");
+  EXPECT_TRUE(answer.ends_with("\r\n\r\n1:12")) << answer;
+  EXPECT_NE(answer.find("\r\nx-more: 7\r\n"), std::string::npos) << answer;
+}
+
 TEST_F(Net, APartOfAPathMayHoldASlash) {
   serve([](auto exchange) {
     std::string parts;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "net/http/http.hpp"
 #include "net/http/loop.hpp"
@@ -31,7 +32,8 @@ struct ServerOptions {
   std::size_t unknown_messages_bytes = unknown_messages_bytes_max;
   std::size_t unknown_messages_bytes_per_address = unknown_messages_bytes_per_address_max;
   Duration message_time = message_time_max;
-  Rate frames = frame_rate_max;  // of one WebSocket; a faster one is read more slowly
+  Rate frames = frame_rate_max;           // of one WebSocket; a faster one is read more slowly
+  std::vector<std::string> headers = {};  // that the handler wants to see, in lower case
   // Told who was too slow, and how many bytes waited for it. On the loop.
   std::function<void(const std::string& remote, std::size_t bytes)> on_let_go = nullptr;
   // Told whose body was given up while it came, because there was no room for it. On the loop.

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "learn/model/shape.hpp"
-#include "serve/cuda/arena.hpp"
 #include "serve/cuda/kernels/kernels.hpp"
 #include "serve/lora/adapter.hpp"
+#include "serve/model/arena.hpp"
 
 namespace tutti::serve::cuda {
 

@@ -24,6 +24,8 @@ enum class Word : std::uint32_t {
   chosen,
   row,  // the numbers of a row of logits
   logits,
+  run,  // tensors for a program; the answer is what it makes of them
+  ran,
 };
 
 // What stands in front of each message.

@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "serve/remote/codec.hpp"
+#include "serve/remote/tensor_codec.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace tutti::serve::remote;
@@ -13,5 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static_cast<void>(decode_logits(bytes).ok());
   static_cast<void>(decode_row(bytes).ok());
   static_cast<void>(decode_error(bytes).text());
+  static_cast<void>(decode_card(bytes).ok());
+  static_cast<void>(decode_tensors(bytes).ok());
   return 0;
 }

@@ -52,6 +52,8 @@ class Host {
       case Word::failed:
       case Word::chosen:
       case Word::logits:
+      case Word::run:
+      case Word::ran:
         break;
     }
     return failed("tutti has said something that a worker does not know");

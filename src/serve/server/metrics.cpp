@@ -5,15 +5,22 @@
 #include "base/json/write.hpp"
 
 namespace tutti::serve {
-namespace {
 
-void write_one(const char* name, const char* type, const char* help, std::int64_t value, std::string& out) {
+void write_metric(const char* name, const char* type, const char* help, std::int64_t value,
+                  std::string& out) {
   const std::string full = std::string("tutti_engine_") + name;
   out += "# HELP " + full + " " + help + "\n# TYPE " + full + " " + type + "\n" + full + " " +
          std::to_string(value) + "\n";
 }
 
-}  // namespace
+void write_responses(const std::map<int, std::uint64_t>& by_status, std::string& out) {
+  out +=
+      "# HELP tutti_engine_responses_total answers by HTTP status\n"
+      "# TYPE tutti_engine_responses_total counter\n";
+  for (const auto& [status, count] : by_status)
+    out += "tutti_engine_responses_total{status=\"" + std::to_string(status) + "\"} " +
+           std::to_string(count) + "\n";
+}
 
 void Histogram::add(double seconds, std::uint64_t times) {
   const auto bucket = std::lower_bound(ends.begin(), ends.end(), seconds) - ends.begin();
@@ -35,17 +42,13 @@ void Histogram::write(const std::string& name, const std::string& help, std::str
 
 std::string Metrics::text(const EngineCounts& counts) const {
   const BatchCounts& batch = counts.batch;
-  std::string out =
-      "# HELP tutti_engine_responses_total answers by HTTP status\n"
-      "# TYPE tutti_engine_responses_total counter\n";
-  for (const auto& [status, count] : responses)
-    out += "tutti_engine_responses_total{status=\"" + std::to_string(status) + "\"} " +
-           std::to_string(count) + "\n";
+  std::string out;
+  write_responses(responses, out);
   const auto count = [&](const char* name, const char* help, std::int64_t value) {
-    write_one(name, "counter", help, value, out);
+    write_metric(name, "counter", help, value, out);
   };
   const auto gauge = [&](const char* name, const char* help, std::int64_t value) {
-    write_one(name, "gauge", help, value, out);
+    write_metric(name, "gauge", help, value, out);
   };
   count("cut_off_total", "requests whose client left or read too slowly", static_cast<std::int64_t>(cut_off));
   gauge("sequences_running", "answers that are being computed", batch.running);

@@ -23,6 +23,10 @@ class Histogram {
   double sum_ = 0;
 };
 
+// One number with its name and what it is; `type` is counter or gauge.
+void write_metric(const char* name, const char* type, const char* help, std::int64_t value, std::string& out);
+void write_responses(const std::map<int, std::uint64_t>& by_status, std::string& out);
+
 struct Metrics {
   std::map<int, std::uint64_t> responses;  // by HTTP status
   std::uint64_t cut_off = 0;               // requests whose client left, or read too slowly

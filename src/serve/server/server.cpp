@@ -10,8 +10,6 @@
 #include "base/check.hpp"
 #include "base/clock/clock.hpp"
 #include "base/prng.hpp"
-#include "net/http/server.hpp"
-#include "serve/server/key.hpp"
 #include "serve/server/mailbox.hpp"
 #include "serve/server/metrics.hpp"
 #include "serve/server/prepare.hpp"
@@ -20,9 +18,6 @@
 
 namespace tutti::serve {
 namespace {
-
-// For those whose answers were cancelled to hear it.
-constexpr Duration last_words_time_max = 2s;
 
 std::uint64_t random_number() {
   std::uint64_t number = 0;
@@ -40,17 +35,9 @@ std::string hexadecimal(std::uint64_t number) {
 enum class Absence { none, loading, draining, away };
 
 Error error_of(Absence absence) {
-  switch (absence) {
-    case Absence::draining:
-      return failed("this engine is about to stop").remedy("ask another one");
-    case Absence::away:
-      return failed("the process of the model has ended, and is started again")
-          .remedy("ask again in a while");
-    case Absence::loading:
-    case Absence::none:
-      break;
-  }
-  return failed("the model is being loaded").remedy("ask again in a moment");
+  if (absence == Absence::away)
+    return failed("the process of the model has ended, and is started again").remedy("ask again in a while");
+  return not_ready(absence == Absence::draining);
 }
 
 std::int64_t seconds_now() {
@@ -83,47 +70,20 @@ struct Answering {
 
 }  // namespace
 
-class Server::Core {
+class Server::Core final : public Pages {
  public:
   explicit Core(const ServerSettings& settings)
       : settings_(settings),
+        front_(settings, *this),
         random_(random_number()),
-        mailbox_(std::make_shared<Mailbox>([this] { loop_.post([this] { deliver(); }); })),
+        mailbox_(std::make_shared<Mailbox>([this] { front_.loop().post([this] { deliver(); }); })),
         workshop_(std::make_unique<Workshop>(preparation_threads, preparations_max)) {}
-  ~Core() {
+  ~Core() override {
     workshop_.reset();  // what it prepares uses the rest
     answering_.reset();
   }
-  Core(const Core&) = delete;
-  Core& operator=(const Core&) = delete;
 
-  Result<> listen() {
-    if (settings_.tls_certificate.empty() != settings_.tls_key.empty())
-      return invalid("a certificate and its key go together")
-          .remedy("give both --tls-certificate and --tls-key");
-    if (settings_.key.empty() && !is_loopback(settings_.address))
-      return invalid("everybody who reaches " + settings_.address + " could use this model")
-          .remedy("--key-file names a file with a key, or listen at 127.0.0.1");
-    auto listening = net::Server::listen(
-        loop_,
-        {.address = settings_.address,
-         .port = settings_.port,
-         .certificate_file = settings_.tls_certificate,
-         .key_file = settings_.tls_key,
-         .connections = settings_.connections_max,
-         .connections_per_address = settings_.connections_max,
-         // Many may ask through one gateway.
-         .bodies_bytes = bodies_bytes_max,
-         .bodies_bytes_per_address = bodies_bytes_max},
-        [this](std::shared_ptr<net::Exchange> exchange) { handle(std::move(exchange)); },
-        [this](const net::Request& head) { return admit(head); });
-    if (!listening) return std::move(listening).error();
-    http_ = std::move(*listening);
-    return {};
-  }
-
-  std::uint16_t port() const { return http_->port(); }
-  net::Loop& loop() { return loop_; }
+  Front& front() { return front_; }
 
   void start(Loaded loaded) {
     auto made = std::make_unique<Answering>(std::move(loaded), settings_.batch);
@@ -132,24 +92,10 @@ class Server::Core {
     is_answering_ = true;
   }
 
-  void drain_on(std::initializer_list<int> signals) {
-    signals_ = loop_.on_signals(signals, [this](int) { is_draining_ ? loop_.stop() : drain(); });
-  }
-
-  void drain() {
-    if (is_draining_) return;
-    is_draining_ = true;
-    stop_if_drained();
-    drain_timer_ = loop_.after(settings_.drain_time_max, [this] {
-      for (const auto& [id, reply] : replies_) cancel(*reply);
-      drain_timer_ = loop_.after(last_words_time_max, [this] { loop_.stop(); });
-    });
-  }
-
   EngineCounts counts() const {
     const std::scoped_lock lock(answering_mutex_);
     EngineCounts counts = answering_ ? answering_->engine.counts() : EngineCounts{};
-    counts.draining = counts.draining || is_draining_;
+    counts.draining = counts.draining || front_.is_draining();
     return counts;
   }
 
@@ -175,50 +121,38 @@ class Server::Core {
            route.starts_with("/v1/models/");
   }
 
-  net::Response no_such(const net::Request& request) {
-    return refusal(404, invalid("there is no " + request.path.substr(0, 256)));
-  }
-
-  net::Admission admit(const net::Request& head) {
+  std::optional<Page> find_page(const net::Request& head) const override {
     const std::string route = route_of(head);
-    const bool known = settings_.key.empty() || is_same_key(settings_.key, head.bearer);
-    if (!known && route != "/health") {
-      return {
-          .refusal = refusal(
-              401, invalid("the key is missing or wrong").remedy("send it as 'Authorization: Bearer KEY'"))};
-    }
-    // Whatever it brings along: that it is asked in vain is what its client must hear.
-    if (!kind_of(route) && !is_page(route)) return {.refusal = no_such(head), .known = known};
-    if (!kind_of(route) && head.method != "GET")
-      return {.refusal = refusal(405, invalid("this is asked with GET"), "GET"), .known = known};
-    return {
-        .refusal = std::nullopt, .known = known, .body_bytes_max = kind_of(route) ? api::body_bytes_max : 0};
+    if (kind_of(route)) return Page{.method = "POST", .body_bytes_max = api::body_bytes_max};
+    if (is_page(route)) return Page{.needs_key = route != "/health"};
+    return std::nullopt;
   }
 
-  net::Response refusal(int status, const Error& error, const std::string& allow = {}) {
+  net::Response refusal(int status, const Error& error) override {
     ++metrics_.responses[status];
     return {.status = status,
             .body = api::error_text(status, error),
-            .retry_after_seconds = status == 503 || status == 429 ? retry_after_seconds : 0,
-            .allow = allow};
+            .retry_after_seconds = status == 503 || status == 429 ? retry_after_seconds : 0};
   }
 
-  void handle(Exchange exchange) {
+  void handle(Exchange exchange) override {
     const net::Request& request = exchange->request();
     const std::string route = route_of(request);
-    if (const auto kind = kind_of(route)) {
-      if (request.method == "POST") return generate(*kind, std::move(exchange));
-      return exchange->answer(refusal(405, invalid("this is asked with POST"), "POST"));
-    }
+    if (const auto kind = kind_of(route)) return generate(*kind, std::move(exchange));
     const auto page = page_of(route);
-    if (!page) return exchange->answer(no_such(request));
+    if (!page) return exchange->answer(refusal(404, invalid("there is no " + request.path.substr(0, 256))));
     if (page->status == 200) ++metrics_.responses[200];
     exchange->answer(*page);
   }
 
+  bool is_idle() const override { return replies_.empty(); }
+  void cancel_all() override {
+    for (const auto& [id, reply] : replies_) cancel(*reply);
+  }
+
   // Why it does not answer just now.
   Absence absence() const {
-    if (is_draining_) return Absence::draining;
+    if (front_.is_draining()) return Absence::draining;
     if (!is_answering_) return Absence::loading;
     return answering_->engine.counts().away ? Absence::away : Absence::none;
   }
@@ -232,7 +166,8 @@ class Server::Core {
     }
     if (route == "/metrics")
       return net::Response{.body = metrics_.text(counts()), .type = "text/plain; version=0.0.4"};
-    if (!is_answering_) return refusal(503, error_of(is_draining_ ? Absence::draining : Absence::loading));
+    if (!is_answering_)
+      return refusal(503, error_of(front_.is_draining() ? Absence::draining : Absence::loading));
     if (route == "/v1/models") return net::Response{.body = api::models_text(answering_->cards)};
     for (const api::ModelCard& card : answering_->cards)
       if (route == "/v1/models/" + card.id) return net::Response{.body = api::model_text(card) + "\n"};
@@ -252,7 +187,7 @@ class Server::Core {
     const bool taken = has_room && workshop_->give([this, id, kind, exchange = std::move(exchange), facts] {
       auto prepared = std::make_shared<Result<Prepared>>(
           answering_->preparation.prepare(kind, exchange->request().body, facts));
-      loop_.post([this, id, prepared] { submit(id, std::move(*prepared)); });
+      front_.loop().post([this, id, prepared] { submit(id, std::move(*prepared)); });
     });
     if (!taken)
       reply->refuse(429, failed("too many requests wait already"), "overloaded", retry_after_seconds);
@@ -330,51 +265,41 @@ class Server::Core {
     }
     bodies_bytes_ -= found->second->body_bytes();
     replies_.erase(found);
-    stop_if_drained();
-  }
-
-  void stop_if_drained() {
-    if (is_draining_ && replies_.empty()) loop_.stop();
+    front_.stop_if_drained();
   }
 
   const ServerSettings settings_;
-  net::Loop loop_;
+  Front front_;
   Prng random_;  // of seeds and names, never of keys
   Metrics metrics_;
   std::map<std::uint64_t, std::shared_ptr<Reply>> replies_;
   std::uint64_t last_reply_ = 0;
   std::size_t bodies_bytes_ = 0;  // of all replies
   std::shared_ptr<Mailbox> mailbox_;
-  std::unique_ptr<net::Server> http_;
-  std::shared_ptr<net::Loop::Handle> signals_;
-  std::shared_ptr<net::Loop::Handle> drain_timer_;
 
   mutable std::mutex answering_mutex_;  // while it is being set
   std::unique_ptr<Answering> answering_;
   std::atomic<bool> is_answering_ = false;
-  std::atomic<bool> is_draining_ = false;
   std::unique_ptr<Workshop> workshop_;
 };
-
-bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
 
 Server::Server(std::unique_ptr<Core> core) : core_(std::move(core)) {}
 Server::~Server() = default;
 
 Result<std::unique_ptr<Server>> Server::listen(const ServerSettings& settings) {
   auto core = std::make_unique<Core>(settings);
-  if (auto listening = core->listen(); !listening) return std::move(listening).error();
+  if (auto listening = core->front().listen(); !listening) return std::move(listening).error();
   return std::unique_ptr<Server>(new Server(std::move(core)));
 }
 
-std::uint16_t Server::port() const { return core_->port(); }
+std::uint16_t Server::port() const { return core_->front().port(); }
 void Server::start(Loaded loaded) { core_->start(std::move(loaded)); }
-void Server::drain_on(std::initializer_list<int> signals) { core_->drain_on(signals); }
-void Server::run() { core_->loop().run(); }
+void Server::drain_on(std::initializer_list<int> signals) { core_->front().drain_on(signals); }
+void Server::run() { core_->front().loop().run(); }
 void Server::drain() {
-  core_->loop().post([core = core_.get()] { core->drain(); });
+  core_->front().loop().post([core = core_.get()] { core->front().drain(); });
 }
-void Server::stop() { core_->loop().stop(); }
+void Server::stop() { core_->front().loop().stop(); }
 EngineCounts Server::counts() const { return core_->counts(); }
 
 }  // namespace tutti::serve

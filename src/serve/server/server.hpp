@@ -13,31 +13,18 @@
 #include <string>
 
 #include "base/result.hpp"
-#include "base/time.hpp"
 #include "serve/engine/engine.hpp"
 #include "serve/load/load.hpp"
+#include "serve/server/front.hpp"
 
 namespace tutti::serve {
 
 inline constexpr std::size_t preparations_max = 64;  // requests that wait to be prepared
 inline constexpr std::size_t preparation_threads = 2;
-inline constexpr std::size_t bodies_bytes_max = std::size_t{256}
-                                                << 20;  // of all requests that are not answered yet
-inline constexpr int retry_after_seconds = 1;
 
-struct ServerSettings {
-  std::string address = "127.0.0.1";
-  std::uint16_t port = 0;  // 0: the system picks one
-  std::string key;         // empty: everybody on this machine may ask
-  std::string tls_certificate;
-  std::string tls_key;
+struct ServerSettings : FrontSettings {
   BatchSettings batch;
-  Duration drain_time_max = 30s;
-  std::size_t connections_max = 1'024;
 };
-
-// Whether only programs of this machine reach the address.
-bool is_loopback(const std::string& address);
 
 class Server {
  public:

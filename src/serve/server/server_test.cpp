@@ -432,7 +432,9 @@ TEST_F(Serving, WithAKeyOnlyWhoHasItMayAsk) {
 
 TEST(ServingNobody, WithoutAKeyItListensHereAlone) {
   for (const char* address : {"0.0.0.0", "::", "192.0.2.1"}) {
-    const auto refused = Server::listen({.address = address});
+    ServerSettings open;
+    open.address = address;
+    const auto refused = Server::listen(open);
     ASSERT_FALSE(refused) << address;
     EXPECT_EQ(refused.error().code(), ErrorCode::invalid);
   }

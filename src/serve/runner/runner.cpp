@@ -1,0 +1,194 @@
+#include "serve/runner/runner.hpp"
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/check.hpp"
+#include "base/clock/clock.hpp"
+
+namespace tutti::serve {
+namespace {
+
+Instant steady_now() { return Instant(Duration(SteadyClock::now().time_since_epoch())); }
+
+struct Waiting {
+  std::vector<Tensor> inputs;
+  std::int64_t rows = 1;
+  Runner::Receive receive;
+};
+using Batch = std::vector<Waiting>;
+
+}  // namespace
+
+struct Runner::Shared {
+  Shared(std::unique_ptr<Program> from, const RunnerSettings& chosen)
+      : program(std::move(from)), settings(chosen), gather(chosen.gather) {}
+
+  void work(int lane);
+  Batch next();
+  void compute(int lane, Batch batch);
+  Result<std::vector<std::vector<Tensor>>> compute_joined(int lane, const Batch& batch) const;
+  void finish(Waiting& request, Result<std::vector<Tensor>> answer);
+
+  const std::unique_ptr<Program> program;
+  const RunnerSettings settings;
+
+  std::mutex mutex;  // of what follows
+  std::condition_variable changed;
+  Gather gather;
+  std::map<RunId, Waiting> waiting;  // all that gather has
+  std::uint64_t last_id = 0;
+  bool stopping = false;
+  RunnerCounts counts;
+
+  std::vector<std::thread> lanes;  // last: they use the rest
+};
+
+Runner::Runner(std::unique_ptr<Program> program, const RunnerSettings& settings)
+    : shared_(std::make_unique<Shared>(std::move(program), settings)) {
+  for (int lane = 0; lane < shared_->program->lanes(); ++lane)
+    shared_->lanes.emplace_back([shared = shared_.get(), lane] { shared->work(lane); });
+}
+
+Runner::~Runner() {
+  {
+    const std::scoped_lock lock(shared_->mutex);
+    shared_->stopping = true;
+  }
+  shared_->changed.notify_all();
+  shared_->program->stop();
+  for (std::thread& lane : shared_->lanes) lane.join();
+  for (auto& [id, request] : shared_->waiting)
+    request.receive(unknown("this engine is about to stop").remedy("ask another one"));
+}
+
+const Program& Runner::program() const { return *shared_->program; }
+
+Result<RunId> Runner::submit(std::vector<Tensor> inputs, Receive receive) {
+  const std::int64_t rows_max = shared_->settings.gather.rows_max;
+  std::string kind;
+  std::int64_t rows = 1;
+  if (rows_max > 1) {
+    const auto counted = rows_of(inputs);
+    if (!counted) return counted.error();
+    rows = *counted;
+    if (rows > rows_max)
+      return invalid("there are " + std::to_string(rows) + " rows in it, and at most " +
+                     std::to_string(rows_max) + " are computed at once")
+          .remedy("send it in parts, or start the engine with a larger --max-batch");
+    kind = kind_of(inputs);
+  }
+  const std::scoped_lock lock(shared_->mutex);
+  const auto unfinished = shared_->waiting.size() + static_cast<std::size_t>(shared_->counts.running);
+  if (unfinished >= shared_->settings.requests_max)
+    return failed(std::to_string(unfinished) + " requests wait already")
+        .remedy("ask again in a while, or start another engine");
+  const RunId id(++shared_->last_id);
+  shared_->gather.put(id, kind, rows, steady_now());
+  shared_->waiting.emplace(id, Waiting{std::move(inputs), rows, std::move(receive)});
+  // Also for the first of its kind: somebody has to wait for its time.
+  shared_->changed.notify_one();
+  return id;
+}
+
+void Runner::cancel(RunId id) {
+  const std::scoped_lock lock(shared_->mutex);
+  if (shared_->gather.drop(id)) shared_->waiting.erase(id);
+}
+
+RunnerCounts Runner::counts() const {
+  ProgramState state = shared_->program->state();
+  const std::scoped_lock lock(shared_->mutex);
+  RunnerCounts counts = shared_->counts;
+  counts.waiting = static_cast<std::int64_t>(shared_->waiting.size());
+  counts.program = std::move(state);
+  return counts;
+}
+
+void Runner::Shared::work(int lane) {
+  for (;;) {
+    Batch batch = next();
+    if (batch.empty()) return;
+    compute(lane, std::move(batch));
+  }
+}
+
+// Waits for it; empty when the runner stops.
+Batch Runner::Shared::next() {
+  Batch batch;
+  std::unique_lock lock(mutex);
+  while (!stopping) {
+    const auto ids = gather.take(steady_now());
+    for (const RunId id : ids) {
+      const auto found = waiting.find(id);
+      TUTTI_CHECK(found != waiting.end());
+      batch.push_back(std::move(found->second));
+      waiting.erase(found);
+    }
+    if (!batch.empty()) {
+      counts.running += static_cast<std::int64_t>(batch.size());
+      // What is left may be due, and nobody else may know.
+      if (gather.waiting() > 0) changed.notify_one();
+      break;
+    }
+    if (const auto due = gather.due()) {
+      changed.wait_until(lock, SteadyClock::time_point(due->time_since_epoch()));
+    } else {
+      changed.wait(lock);
+    }
+  }
+  return batch;
+}
+
+Result<std::vector<std::vector<Tensor>>> Runner::Shared::compute_joined(int lane, const Batch& batch) const {
+  std::vector<const std::vector<Tensor>*> requests;
+  std::vector<std::int64_t> rows;
+  for (const Waiting& request : batch) {
+    requests.push_back(&request.inputs);
+    rows.push_back(request.rows);
+  }
+  auto outputs = program->run(lane, join_rows(requests));
+  if (!outputs) return std::move(outputs).error();
+  return split_rows(*outputs, rows);
+}
+
+void Runner::Shared::compute(int lane, Batch batch) {
+  std::int64_t rows = 0;
+  for (const Waiting& request : batch) rows += request.rows;
+  {
+    const std::scoped_lock lock(mutex);
+    ++counts.batches;
+    counts.rows += rows;
+  }
+  if (batch.size() == 1) return finish(batch.front(), program->run(lane, batch.front().inputs));
+  auto answers = compute_joined(lane, batch);
+  for (std::size_t nth = 0; nth < batch.size(); ++nth) {
+    if (answers) {
+      finish(batch[nth], std::move((*answers)[nth]));
+    } else if (answers.error().code() == ErrorCode::unknown) {
+      // The worker has died of one of them, and nobody knows of which.
+      finish(batch[nth], answers.error());
+    } else {
+      {
+        const std::scoped_lock lock(mutex);
+        ++counts.again_alone;
+      }
+      finish(batch[nth], program->run(lane, batch[nth].inputs));
+    }
+  }
+}
+
+void Runner::Shared::finish(Waiting& request, Result<std::vector<Tensor>> answer) {
+  {
+    const std::scoped_lock lock(mutex);
+    --counts.running;
+    ++counts.finished;
+    if (!answer) ++counts.failed;
+  }
+  request.receive(std::move(answer));
+}
+
+}  // namespace tutti::serve

@@ -1,0 +1,89 @@
+#include "serve/server/front.hpp"
+
+#include "serve/server/key.hpp"
+
+namespace tutti::serve {
+namespace {
+
+// For those whose answers were cancelled to hear it.
+constexpr Duration last_words_time_max = 2s;
+
+}  // namespace
+
+bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
+
+Error not_ready(bool draining) {
+  return draining ? failed("this engine is about to stop").remedy("ask another one")
+                  : failed("the model is being loaded").remedy("ask again in a moment");
+}
+
+Front::Front(const FrontSettings& settings, Pages& pages, std::vector<std::string> headers)
+    : settings_(settings), pages_(pages), headers_(std::move(headers)) {}
+
+Result<> Front::listen() {
+  if (settings_.tls_certificate.empty() != settings_.tls_key.empty())
+    return invalid("a certificate and its key go together")
+        .remedy("give both --tls-certificate and --tls-key");
+  if (settings_.key.empty() && !is_loopback(settings_.address))
+    return invalid("everybody who reaches " + settings_.address + " could use this model")
+        .remedy("--key-file names a file with a key, or listen at 127.0.0.1");
+  auto listening = net::Server::listen(
+      loop_,
+      {.address = settings_.address,
+       .port = settings_.port,
+       .certificate_file = settings_.tls_certificate,
+       .key_file = settings_.tls_key,
+       .connections = settings_.connections_max,
+       .connections_per_address = settings_.connections_max,
+       // Many may ask through one gateway.
+       .bodies_bytes = bodies_bytes_max,
+       .bodies_bytes_per_address = bodies_bytes_max,
+       .headers = headers_},
+      [this](std::shared_ptr<net::Exchange> exchange) { pages_.handle(std::move(exchange)); },
+      [this](const net::Request& head) { return admit(head); });
+  if (!listening) return std::move(listening).error();
+  http_ = std::move(*listening);
+  return {};
+}
+
+net::Admission Front::admit(const net::Request& head) {
+  const auto page = pages_.find_page(head);
+  const bool known = settings_.key.empty() || is_same_key(settings_.key, head.bearer);
+  if (!known && (!page || page->needs_key)) {
+    return {
+        .refusal = pages_.refusal(
+            401, invalid("the key is missing or wrong").remedy("send it as 'Authorization: Bearer KEY'"))};
+  }
+  // Whatever it brings along: that it is asked in vain is what its client must hear.
+  if (!page)
+    return {.refusal = pages_.refusal(404, invalid("there is no " + head.path.substr(0, 256))),
+            .known = known};
+  if (head.method != page->method) {
+    auto refusal = pages_.refusal(405, invalid(std::string("this is asked with ") + page->method));
+    refusal.allow = page->method;
+    return {.refusal = std::move(refusal), .known = known};
+  }
+  if (head.body_bytes > page->body_bytes_max)
+    return {.refusal = pages_.refusal(413, invalid("the request is too large")), .known = known};
+  return {.refusal = std::nullopt, .known = known, .body_bytes_max = page->body_bytes_max};
+}
+
+void Front::drain_on(std::initializer_list<int> signals) {
+  signals_ = loop_.on_signals(signals, [this](int) { is_draining_ ? loop_.stop() : drain(); });
+}
+
+void Front::drain() {
+  if (is_draining_) return;
+  is_draining_ = true;
+  stop_if_drained();
+  drain_timer_ = loop_.after(settings_.drain_time_max, [this] {
+    pages_.cancel_all();
+    drain_timer_ = loop_.after(last_words_time_max, [this] { loop_.stop(); });
+  });
+}
+
+void Front::stop_if_drained() {
+  if (is_draining_ && pages_.is_idle()) loop_.stop();
+}
+
+}  // namespace tutti::serve

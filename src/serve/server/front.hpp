@@ -1,0 +1,97 @@
+// What the HTTP of every engine has in common, whatever its model answers: where it listens, who may ask, how
+// large a request may be, and how it drains. Its pages are those of the model. One thread runs its loop;
+// drain() and what is said to be atomic aside, all of it is for that thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "net/http/server.hpp"
+
+namespace tutti::serve {
+
+inline constexpr std::size_t bodies_bytes_max = std::size_t{256}
+                                                << 20;  // of all requests that are not answered yet
+inline constexpr int retry_after_seconds = 1;
+
+struct FrontSettings {
+  std::string address = "127.0.0.1";
+  std::uint16_t port = 0;  // 0: the system picks one
+  std::string key;         // empty: everybody on this machine may ask
+  std::string tls_certificate;
+  std::string tls_key;
+  Duration drain_time_max = 30s;
+  std::size_t connections_max = 1'024;
+};
+
+// Whether only programs of this machine reach the address.
+bool is_loopback(const std::string& address);
+
+// Why it does not answer now.
+Error not_ready(bool draining);
+
+// What a kind of model answers. On the loop.
+class Pages {
+ public:
+  struct Page {
+    const char* method = "GET";
+    std::size_t body_bytes_max = 0;
+    bool needs_key = true;
+  };
+
+  Pages() = default;
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  virtual ~Pages() = default;
+
+  // Nothing: there is no such page.
+  virtual std::optional<Page> find_page(const net::Request& head) const = 0;
+  // A request for a page that there is, with the method that it takes, from somebody who may ask.
+  virtual void handle(std::shared_ptr<net::Exchange> exchange) = 0;
+  // In the words of its protocol; counted.
+  virtual net::Response refusal(int status, const Error& error) = 0;
+  virtual bool is_idle() const = 0;
+  // Whoever waits for an answer is told that there will be none.
+  virtual void cancel_all() = 0;
+};
+
+class Front {
+ public:
+  // The pages outlive it. `headers` are those that the pages look at, in lower case.
+  Front(const FrontSettings& settings, Pages& pages, std::vector<std::string> headers = {});
+  Front(const Front&) = delete;
+  Front& operator=(const Front&) = delete;
+
+  // Refuses an address that others can reach without a key.
+  Result<> listen();
+  std::uint16_t port() const { return http_->port(); }
+  net::Loop& loop() { return loop_; }
+
+  // The first of these signals drains, the second stops. Before the loop runs.
+  void drain_on(std::initializer_list<int> signals);
+  void drain();
+  bool is_draining() const { return is_draining_; }  // atomic
+  // To be told after each answer.
+  void stop_if_drained();
+
+ private:
+  net::Admission admit(const net::Request& head);
+
+  const FrontSettings settings_;
+  Pages& pages_;
+  const std::vector<std::string> headers_;
+  net::Loop loop_;
+  std::unique_ptr<net::Server> http_;
+  std::shared_ptr<net::Loop::Handle> signals_;
+  std::shared_ptr<net::Loop::Handle> drain_timer_;
+  std::atomic<bool> is_draining_ = false;
+};
+
+}  // namespace tutti::serve

@@ -1,0 +1,299 @@
+#include "serve/server/infer_server.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "base/clock/clock.hpp"
+#include "base/version/version.hpp"
+#include "serve/infer/answer.hpp"
+#include "serve/infer/ask.hpp"
+#include "serve/server/infer_metrics.hpp"
+#include "serve/server/workshop.hpp"
+
+namespace tutti::serve {
+namespace {
+
+enum class Route { health, metrics, server, live, ready, model, model_ready, infer };
+
+struct Target {
+  Route route = Route::health;
+  std::string model;
+  std::string version;
+};
+
+// "/v2/models/NAME[/versions/V][/ready|/infer]" and its like.
+std::optional<Target> target_of(const std::vector<std::string>& parts) {
+  const auto is = [&](std::initializer_list<const char*> names) {
+    return std::equal(parts.begin(), parts.end(), names.begin(), names.end());
+  };
+  if (is({"health"})) return Target{Route::health};
+  if (is({"metrics"})) return Target{Route::metrics};
+  if (is({"v2"})) return Target{Route::server};
+  if (is({"v2", "health", "live"})) return Target{Route::live};
+  if (is({"v2", "health", "ready"})) return Target{Route::ready};
+  if (parts.size() < 3 || parts[0] != "v2" || parts[1] != "models") return std::nullopt;
+  Target target{Route::model, parts[2], std::string(infer::model_version)};
+  std::size_t at = 3;
+  if (parts.size() >= 5 && parts[3] == "versions") {
+    target.version = parts[4];
+    at = 5;
+  }
+  if (parts.size() == at) return target;
+  if (parts.size() != at + 1) return std::nullopt;
+  if (parts[at] == "ready") target.route = Route::model_ready;
+  if (parts[at] == "infer") target.route = Route::infer;
+  return target.route == Route::model ? std::nullopt : std::optional(target);
+}
+
+// A request for an answer: one thread after the other has it, and it is answered once.
+struct Call {
+  explicit Call(std::shared_ptr<net::Exchange> from) : exchange(std::move(from)), begun(SteadyClock::now()) {}
+
+  void answer(net::Response response) {
+    if (is_answered.exchange(true)) return;
+    status = response.status;
+    exchange->answer(std::move(response));
+  }
+
+  const std::shared_ptr<net::Exchange> exchange;
+  const SteadyClock::time_point begun;
+  std::atomic<bool> is_answered = false;
+  std::atomic<int> status = 0;         // 0: its client has left
+  std::atomic<bool> is_over = false;   // nobody waits for it any more
+  std::atomic<std::uint64_t> run = 0;  // its number in the runner
+};
+
+net::Response refusal_of(int status, const Error& error) {
+  return {.status = status,
+          .body = infer::error_text(error),
+          .retry_after_seconds = status == 503 || status == 429 ? retry_after_seconds : 0};
+}
+
+// Of what became of a request in the runner.
+int status_of(const Error& error) {
+  if (error.code() == ErrorCode::invalid) return 400;
+  return error.code() == ErrorCode::unknown ? 503 : 500;
+}
+
+net::Response response_of(infer::Written written) {
+  if (written.json_bytes == written.bytes.size()) return {.body = std::move(written.bytes)};
+  return {.body = std::move(written.bytes),
+          .type = "application/octet-stream",
+          .headers = {{std::string(infer::json_length_header), std::to_string(written.json_bytes)}}};
+}
+
+// What there is once the program is loaded.
+struct Serving {
+  Serving(std::string name, std::unique_ptr<Program> program, const RunnerSettings& settings)
+      : card{std::move(name), program->signature()}, runner(std::move(program), settings) {}
+
+  const infer::Card card;
+  Runner runner;
+};
+
+}  // namespace
+
+class InferServer::Core final : public Pages {
+ public:
+  explicit Core(const InferSettings& settings)
+      : settings_(settings),
+        front_(settings, *this, {std::string(infer::json_length_header)}),
+        writing_(std::make_unique<Workshop>(writing_threads, settings.runner.requests_max)),
+        reading_(std::make_unique<Workshop>(reading_threads, readings_max)) {}
+  ~Core() override {
+    // Each hands over to the next.
+    reading_.reset();
+    answering_.reset();
+    writing_.reset();
+  }
+
+  Front& front() { return front_; }
+
+  void start(const std::string& name, std::unique_ptr<Program> program) {
+    auto made = std::make_unique<Serving>(name, std::move(program), settings_.runner);
+    const std::scoped_lock lock(answering_mutex_);
+    answering_ = std::move(made);
+    is_answering_ = true;
+  }
+
+  RunnerCounts counts() const {
+    const std::scoped_lock lock(answering_mutex_);
+    return answering_ ? answering_->runner.counts() : RunnerCounts{};
+  }
+
+ private:
+  std::optional<Page> find_page(const net::Request& head) const override {
+    const auto target = target_of(head.parts);
+    if (!target) return std::nullopt;
+    if (target->route == Route::infer) return Page{.method = "POST", .body_bytes_max = infer::body_bytes_max};
+    const bool is_probe =
+        target->route == Route::health || target->route == Route::live || target->route == Route::ready;
+    return Page{.needs_key = !is_probe};
+  }
+
+  net::Response refusal(int status, const Error& error) override {
+    ++metrics_.responses[status];
+    return refusal_of(status, error);
+  }
+
+  void handle(std::shared_ptr<net::Exchange> exchange) override {
+    const auto target = target_of(exchange->request().parts);
+    if (target->route == Route::infer) return infer(*target, std::move(exchange));
+    auto response = page(*target);
+    if (response.status == 200) ++metrics_.responses[200];
+    exchange->answer(std::move(response));
+  }
+
+  bool is_idle() const override { return calls_.empty(); }
+  void cancel_all() override {
+    for (const auto& [id, call] : calls_) {
+      call->answer(refusal_of(503, not_ready(true)));
+      forget(*call);
+    }
+  }
+
+  // Why nothing can be computed now.
+  std::optional<Error> problem() const {
+    if (!is_answering_ || front_.is_draining()) return not_ready(front_.is_draining());
+    const ProgramState state = counts().program;
+    return state.is_ready ? std::nullopt : std::optional(failed(state.problem));
+  }
+
+  std::optional<Error> not_here(const Target& target) const {
+    const std::string& name = answering_->card.name;
+    if (target.model == name && target.version == infer::model_version) return std::nullopt;
+    return invalid("there is no model '" + target.model.substr(0, 256) + "'" +
+                   (target.model == name ? " of version '" + target.version.substr(0, 256) + "'" : "") +
+                   " here")
+        .remedy("the one that is here is '" + name + "', version " + std::string(infer::model_version));
+  }
+
+  // What is only looked at.
+  net::Response page(const Target& target) {
+    switch (target.route) {
+      case Route::metrics:
+        return {.body = metrics_.text(counts(), front_.is_draining()), .type = "text/plain; version=0.0.4"};
+      case Route::server:
+        return {.body = infer::server_text(version())};
+      case Route::live:
+        return {.body = "{\"live\":true}\n"};
+      case Route::health:
+      case Route::ready: {
+        const auto why_not = problem();
+        if (why_not) return refusal(503, *why_not);
+        return {.body = target.route == Route::health ? "{\"status\":\"ok\"}\n" : "{\"ready\":true}\n"};
+      }
+      case Route::model:
+      case Route::model_ready:
+      case Route::infer:
+        break;
+    }
+    if (!is_answering_) return refusal(503, not_ready(front_.is_draining()));
+    if (const auto wrong = not_here(target)) return refusal(404, *wrong);
+    if (target.route == Route::model) return {.body = infer::model_text(answering_->card)};
+    if (const auto why_not = problem()) return refusal(503, *why_not);
+    return {.body = "{\"ready\":true}\n"};
+  }
+
+  void infer(const Target& target, std::shared_ptr<net::Exchange> exchange) {
+    const std::uint64_t id = ++last_call_;
+    auto call = std::make_shared<Call>(exchange);
+    calls_[id] = call;
+    exchange->when_over([this, id] { over(id); });
+    if (!is_answering_ || front_.is_draining())
+      return call->answer(refusal_of(503, not_ready(front_.is_draining())));
+    if (const auto wrong = not_here(target)) return call->answer(refusal_of(404, *wrong));
+    if (!reading_->give([this, call] { read(call); }))
+      call->answer(refusal_of(429, failed("too many requests wait already")));
+  }
+
+  // On a reading thread.
+  void read(const std::shared_ptr<Call>& call) {
+    if (call->is_over) return;
+    const net::Request& request = call->exchange->request();
+    const auto header = request.headers.find(std::string(infer::json_length_header));
+    auto read = infer::read_ask(request.body, header == request.headers.end() ? "" : header->second,
+                                answering_->card.signature);
+    if (!read) return call->answer(refusal_of(400, read.error()));
+    auto ask = std::make_shared<infer::Ask>(std::move(*read));
+    auto submitted = answering_->runner.submit(
+        std::move(ask->inputs), [this, call, ask](Result<std::vector<Tensor>>&& made) {
+          auto outputs = std::make_shared<Result<std::vector<Tensor>>>(std::move(made));
+          const bool taken = writing_->give([this, call, ask, outputs] { write(*call, *ask, *outputs); });
+          if (!taken) call->answer(refusal_of(429, failed("too many answers wait already")));
+        });
+    if (!submitted) {
+      const bool is_wrong = submitted.error().code() == ErrorCode::invalid;
+      return call->answer(refusal_of(is_wrong ? 400 : 429, submitted.error()));
+    }
+    call->run = submitted->number();
+    if (call->is_over) forget(*call);
+  }
+
+  // On a writing thread.
+  void write(Call& call, const infer::Ask& ask, const Result<std::vector<Tensor>>& outputs) const {
+    if (call.is_over) return;
+    if (!outputs) return call.answer(refusal_of(status_of(outputs.error()), outputs.error()));
+    auto written = infer::write_answer(answering_->card.name, ask.id, ask.outputs, ask.all_binary, *outputs);
+    call.answer(written ? response_of(std::move(*written)) : refusal_of(400, written.error()));
+  }
+
+  void forget(Call& call) {
+    call.is_over = true;
+    if (const std::uint64_t run = call.run; run != 0) answering_->runner.cancel(RunId(run));
+  }
+
+  // The answer has gone out, or nobody waits for it any more.
+  void over(std::uint64_t id) {
+    const auto found = calls_.find(id);
+    if (found == calls_.end()) return;
+    Call& call = *found->second;
+    if (call.status == 0) {
+      ++metrics_.cut_off;
+      forget(call);
+    } else {
+      ++metrics_.responses[call.status];
+      metrics_.whole_request.add(seconds_since(call.begun));
+    }
+    calls_.erase(found);
+    front_.stop_if_drained();
+  }
+
+  const InferSettings settings_;
+  Front front_;
+  InferMetrics metrics_;
+  std::map<std::uint64_t, std::shared_ptr<Call>> calls_;
+  std::uint64_t last_call_ = 0;
+
+  mutable std::mutex answering_mutex_;  // while it is being set
+  std::unique_ptr<Serving> answering_;
+  std::atomic<bool> is_answering_ = false;
+  std::unique_ptr<Workshop> writing_;
+  std::unique_ptr<Workshop> reading_;
+};
+
+InferServer::InferServer(std::unique_ptr<Core> core) : core_(std::move(core)) {}
+InferServer::~InferServer() = default;
+
+Result<std::unique_ptr<InferServer>> InferServer::listen(const InferSettings& settings) {
+  auto core = std::make_unique<Core>(settings);
+  if (auto listening = core->front().listen(); !listening) return std::move(listening).error();
+  return std::unique_ptr<InferServer>(new InferServer(std::move(core)));
+}
+
+std::uint16_t InferServer::port() const { return core_->front().port(); }
+void InferServer::start(const std::string& name, std::unique_ptr<Program> program) {
+  core_->start(name, std::move(program));
+}
+void InferServer::drain_on(std::initializer_list<int> signals) { core_->front().drain_on(signals); }
+void InferServer::run() { core_->front().loop().run(); }
+void InferServer::drain() {
+  core_->front().loop().post([core = core_.get()] { core->front().drain(); });
+}
+void InferServer::stop() { core_->front().loop().stop(); }
+RunnerCounts InferServer::counts() const { return core_->counts(); }
+
+}  // namespace tutti::serve
