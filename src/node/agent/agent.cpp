@@ -139,7 +139,9 @@ class Agent {
     net::dial(loop_, options_.controller, "/api/v1/agent", options_.token,
               [this](Result<std::shared_ptr<net::Socket>> socket) {
                 if (socket) return connected(*socket);
-                log::warning("cannot join: {}", socket.error().text());
+                const std::string& remedy = socket.error().remedy();
+                log::warning("cannot join: {}{}{}", socket.error().text(), remedy.empty() ? "" : "; ",
+                             remedy);
                 redial();
               });
   }
