@@ -10,6 +10,7 @@
 
 #include "common/options.hpp"
 #include "common/worlds.hpp"
+#include "lab/replay/contest.hpp"
 #include "lab/replay/csv.hpp"
 #include "lab/replay/replay.hpp"
 #include "lab/replay/saturate.hpp"
@@ -220,6 +221,15 @@ Result<> measure_scale(Bench& bench) {
   add("one pass over the blocked queue", "ms", out->pass_ms, {Bar::Kind::value_at_most, 1000}, "");
   std::snprintf(note, sizeof note, "of %d users in %d queues", replay::crowd_users, replay::crowd_queues);
   add("the same, of a crowd", "ms", out->crowd_pass_ms, {Bar::Kind::value_at_most, 1000}, note);
+  const auto worst = replay::contest({});
+  if (!worst) return worst.error();
+  add("a pass in which many make way", "ms", worst->making_way_ms, {Bar::Kind::value_at_most, 3000},
+      "on each GPU runs a gang that yields, and gangs of 8 to 4,096 GPUs wait");
+  add("the same, in vain", "ms", worst->in_vain_ms, {Bar::Kind::value_at_most, 3000},
+      "the GPUs would suffice, the CPUs do not");
+  add("the same, of 100,000 shapes", "ms", worst->many_shapes_ms, {Bar::Kind::value_at_most, 10'000}, "");
+  add("a pass in which all want to grow", "ms", worst->growing_ms, {Bar::Kind::value_at_most, 3000},
+      "and nobody can");
   add("resident", "MiB", out->resident_mib, {Bar::Kind::value_at_most, 2048}, "");
   return {};
 }

@@ -56,7 +56,9 @@ TEST(Growth, FinishedJobsAreForgottenAndStatusTellsWhatIsKept) {
   EXPECT_NE(cluster.tutti({"show", "1"}).exit_code, 0);
   const std::string status = cluster.tutti({"status"}).out;
   EXPECT_TRUE(has(status, "kept   finished jobs for 30d, at most 3, in a store of ")) << status;
+  EXPECT_TRUE(has(status, " of 256 MiB, and unfinished ones 0 B of 512 MiB, of one user 128 MiB")) << status;
   EXPECT_EQ(cluster.json({"status"})["kept"]["jobs_max"], 3);
+  EXPECT_GT(cluster.json({"status"})["kept"]["jobs_bytes"], 0.0);
   cluster.kill_controller();
   ASSERT_TRUE(cluster.start_controller());
   ASSERT_TRUE(cluster.node_becomes("n1", "ready"));

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -359,6 +360,50 @@ TEST(Hostile, CgroupsThatARankMadeInItsOwnGoWithItAndLeftoversWithTheNextAgent) 
   cluster.agent("n1").wait();
   ASSERT_TRUE(cluster.start_agent("n1"));
   for (const auto& folder : left) EXPECT_FALSE(std::filesystem::exists(folder)) << folder;
+}
+
+TEST(Hostile, TheCgroupsOfARankWhoseShimWasKilledGoWithItsEnd) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string id = cluster.submit({"--memory-per-rank", "1G", "--cpus-per-rank", "1"},
+                                        "[ $TUTTI_ATTEMPT = 1 ] || exec sleep 1000");
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  const auto own = cgroups_named(cluster, id + ".0.0");
+  const auto is_there = [](const std::string& folder) { return std::filesystem::exists(folder); };
+  if (std::none_of(own.begin(), own.end(), is_there)) GTEST_SKIP() << "no cgroup can be made here";
+  ASSERT_EQ(::kill(std::stoi(read_text(rank_folder(cluster, id) + "/shim")), SIGKILL), 0);
+  EXPECT_EQ(cluster.wait(id), 0);
+  for (const auto& folder : own) EXPECT_FALSE(is_there(folder)) << folder;
+}
+
+// Its specification lies in its folder, and names the cgroup that whoever ends it kills.
+TEST(Hostile, AForgedCgroupKillsNobodyElse) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string gate = cluster.file("gate");
+  const std::string victim = cluster.submit({"--restarts", "0"}, until(gate));
+  ASSERT_TRUE(cluster.becomes(victim, "running"));
+  const auto held = cgroups_named(cluster, victim + ".0.0");
+  const auto is_there = [](const std::string& folder) { return std::filesystem::exists(folder); };
+  if (std::none_of(held.begin(), held.end(), is_there)) {
+    write_text(gate, "");
+    cluster.wait(victim);
+    GTEST_SKIP() << "no cgroup can be made here";
+  }
+  const std::string set = cluster.file("set");
+  const std::string id = cluster.submit(
+      {"--grace", "200ms"}, "cd $(dirname $TUTTI_PROGRESS_FILE); sed -i 's/-" +
+                                std::to_string(std::stoi(victim) + 1) + ".0.0/-" + victim +
+                                ".0.0/' spec; touch " + set + "; trap '' TERM; kill -STOP $PPID; sleep 1000");
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(set); }));
+  cluster.agent("n1").signal(SIGKILL);
+  cluster.agent("n1").wait();
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  EXPECT_EQ(cluster.tutti({"cancel", "--now", id}).exit_code, 0);
+  EXPECT_TRUE(cluster.becomes(id, "cancelled"));
+  EXPECT_EQ(cluster.state(victim), "running");
+  write_text(gate, "");
+  EXPECT_EQ(cluster.wait(victim), 0);
 }
 
 TEST(Hostile, ALinkInPlaceOfItsFolderIsFollowedByNobody) {

@@ -1,5 +1,7 @@
 // Input that nobody should send, from people, programs and agents: each is answered with a clear error, and
 // after each the cluster still runs a job.
+#include <signal.h>
+
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
@@ -508,6 +510,34 @@ TEST(Input, Tls) {
   EXPECT_TRUE(has(other.err, "certificate")) << other.err;
   cluster.env()["TUTTI_CA_FILE"] = certificate;
   expect_works(cluster);
+}
+
+// An agent goes on trying, so that its log is the place where the reason is looked for.
+TEST(Input, AnAgentThatDoesNotSpeakAsItsControllerSaysWhatToDo) {
+  const support::TempFolder folder;
+  const std::string key = folder.path() + "/key.pem";
+  const std::string certificate = folder.path() + "/certificate.pem";
+  ASSERT_EQ(support::run({"openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj",
+                          "/CN=tutti", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out",
+                          certificate})
+                .exit_code,
+            0);
+  for (const bool tls : {true, false}) {
+    support::PartsOptions options;
+    if (tls) options.controller_flags = {"--tls-certificate", certificate, "--tls-key", key};
+    const PartsCluster cluster(options);
+    std::vector<std::string> words{
+        support::tutti_program,         "agent",  "--controller", cluster.address(), "--join-token-file",
+        cluster.data() + "/join.token", "--name", "n1",           "--data",          cluster.file("agent")};
+    if (!tls) words.insert(words.end(), {"--ca-file", certificate});
+    support::Process agent(words, cluster.file("agent-log"));
+    const std::string wanted = tls ? "if it speaks TLS, TUTTI_CA_FILE (or --ca-file) must name its"
+                                   : "if it does not speak TLS, TUTTI_CA_FILE (or --ca-file) must not be set";
+    EXPECT_TRUE(eventually([&] { return has(read_text(cluster.file("agent-log.err")), wanted); }))
+        << read_text(cluster.file("agent-log.err"));
+    agent.signal(SIGTERM);
+    agent.wait();
+  }
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <thread>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -114,8 +116,28 @@ Result<nlohmann::json> Cluster::request(const std::string& method, const std::st
   return parsed;
 }
 
+// A controller that is stopped, crowded or waits for its disk says when to come again. Where nobody knows
+// whether it was done it is for the caller to say what follows.
+Result<nlohmann::json> Cluster::request_again(const std::string& method, const std::string& path,
+                                              const std::string& body, Duration time_max) {
+  const auto give_up_at = std::chrono::steady_clock::now() + time_max;
+  for (bool told = false;;) {
+    const auto left = std::chrono::duration_cast<Duration>(give_up_at - std::chrono::steady_clock::now());
+    auto answer = request(method, path, body, left);
+    const std::chrono::seconds pause(client_.retry_after_seconds());
+    if (answer || pause == pause.zero() || answer.error().code() != ErrorCode::failed) return answer;
+    if (std::chrono::steady_clock::now() + pause >= give_up_at) return answer;
+    if (!std::exchange(told, true))
+      print_note("controller " + address() + " : " + answer.error().text() + "; asking again");
+    std::this_thread::sleep_for(pause);
+  }
+}
+
 Result<nlohmann::json> Cluster::get(const std::string& path, Duration time_max) {
-  return request("GET", path, "", time_max);
+  return request_again("GET", path, "", time_max);
+}
+Result<nlohmann::json> Cluster::post_again(const std::string& path, const std::string& body) {
+  return request_again("POST", path, body, answer_time_max);
 }
 Result<nlohmann::json> Cluster::post(const std::string& path, const std::string& body) {
   return request("POST", path, body);

@@ -36,6 +36,9 @@ class Cluster {
 
   Result<nlohmann::json> get(const std::string& path, Duration time_max = answer_time_max);
   Result<nlohmann::json> post(const std::string& path, const std::string& body = {});
+  // What may be sent twice and is done once: if it is refused for now, it is sent again when the controller
+  // wants it, as every get() is.
+  Result<nlohmann::json> post_again(const std::string& path, const std::string& body);
   // Every node, whatever the number of pages: {"nodes": [...]}.
   Result<nlohmann::json> nodes();
   Result<> put(const std::string& path, const std::string& body);
@@ -52,6 +55,8 @@ class Cluster {
       : target_(target), token_(token), client_(std::move(target), std::move(token)) {}
   Result<nlohmann::json> request(const std::string& method, const std::string& path, const std::string& body,
                                  Duration time_max = answer_time_max);
+  Result<nlohmann::json> request_again(const std::string& method, const std::string& path,
+                                       const std::string& body, Duration time_max);
 
   net::Target target_;
   std::string token_;

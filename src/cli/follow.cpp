@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -77,7 +78,7 @@ class Follower {
       // A stream that broke may have had more to tell; so may a node that was away for a moment.
       if (over) return end();
       if (std::chrono::steady_clock::now() > heard_at_ + options_.reconnect_for ||
-          (!done && !seen_ && !options_.was_there)) {
+          (!done && !seen_ && !options_.was_there && !refused_for_now())) {
         printer_.finish();
         return done ? failed("the stream ended") : std::move(done).error();
       }
@@ -86,6 +87,14 @@ class Follower {
   }
 
  private:
+  // It is there, and says when to come again.
+  bool refused_for_now() {
+    if (cluster_.client().retry_after_seconds() == 0) return false;
+    if (!std::exchange(refusal_said_, true))
+      print_note("controller " + cluster_.address() + " : it cannot answer now; asking again");
+    return true;
+  }
+
   // However long it has been attached: patience counts from when the controller was last there.
   void heard() {
     heard_at_ = std::chrono::steady_clock::now();
@@ -236,6 +245,7 @@ class Follower {
   nlohmann::json job_ = nlohmann::json::object();
   std::chrono::steady_clock::time_point heard_at_;
   bool silence_said_ = false;
+  bool refusal_said_ = false;
   bool says_alive_ = false;  // the controller tells that it is there, also when nothing happens
   bool unanswered_ = false;
   int attempt_ = 0;

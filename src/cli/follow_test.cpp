@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include <thread>
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "net/http/server.hpp"
 
@@ -44,6 +46,14 @@ class FollowTest : public testing::Test {
   }
 
   void serve(net::Exchange& exchange) {
+    if (refusals_ > 0) {
+      --refusals_;
+      return exchange.answer({.status = 503,
+                              .body = R"({"error":{"message":"the disk hangs"}})",
+                              .retry_after_seconds = retry_after_});
+    }
+    if (!silent_ && !exchange.request().path.ends_with("/logs"))
+      return exchange.answer({.status = 200, .body = R"({"ids":["4"],"asked":true})"});
     stream_ = exchange.stream([] {});
     if (silent_) return;
     if (++streams_ > 1) {
@@ -63,6 +73,8 @@ class FollowTest : public testing::Test {
   std::shared_ptr<net::Loop::Handle> timer_;
   int streams_ = 0;
   bool silent_ = false;
+  std::atomic<int> refusals_ = 0;
+  std::atomic<int> retry_after_ = 1;
   std::thread thread_;
 };
 
@@ -117,6 +129,44 @@ TEST_F(FollowTest, SilenceIsToldOnceAndNotWaitedForForEver) {
   ASSERT_FALSE(code.ok());
   EXPECT_EQ(said, "tutti: controller " + cluster->address() + " : it does not answer; waiting for it\n");
   EXPECT_EQ(code.error().text(), "controller " + cluster->address() + " : it does not answer");
+}
+
+// A controller that is crowded, or whose disk hangs, says when to come again.
+TEST_F(FollowTest, WhoIsRefusedForNowAsksAgainAndSaysSoOnce) {
+  auto cluster = Cluster::find();
+  ASSERT_TRUE(cluster.ok()) << cluster.error().text();
+  refusals_ = 2;
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(cluster->get("status").ok());
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "tutti: controller " + cluster->address() + " : the disk hangs; asking again\n");
+  refusals_ = 1;
+  EXPECT_TRUE(cluster->post_again("jobs", "{}").ok());
+  refusals_ = 1;
+  EXPECT_FALSE(cluster->post("jobs/4/cancel").ok()) << "what might be done twice is for the caller";
+}
+
+TEST_F(FollowTest, NobodyAsksAgainWhenItWasNotSaidOrWhenItIsTooLate) {
+  auto cluster = Cluster::find();
+  ASSERT_TRUE(cluster.ok()) << cluster.error().text();
+  refusals_ = 2;
+  retry_after_ = 0;
+  EXPECT_FALSE(cluster->get("status").ok()) << "a full disk does not heal by asking";
+  retry_after_ = 30;
+  const auto late = cluster->get("status", 5s);
+  ASSERT_FALSE(late.ok());
+  EXPECT_EQ(late.error().message(), "the disk hangs");
+  EXPECT_EQ(refusals_, 0);
+}
+
+TEST_F(FollowTest, AFollowerThatIsRefusedForNowComesAgain) {
+  auto cluster = Cluster::find();
+  ASSERT_TRUE(cluster.ok()) << cluster.error().text();
+  refusals_ = 2;
+  streams_ = 1;
+  const auto code = follow(*cluster, {.job = "1", .logs = false, .says_end = false});
+  ASSERT_TRUE(code.ok()) << code.error().text();
+  EXPECT_EQ(*code, 7);
 }
 
 TEST_F(FollowTest, WhoDoesNotAnswerInTimeIsNotSuspectedOfTls) {

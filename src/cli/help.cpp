@@ -19,8 +19,9 @@ What a rank finds in its own, besides what --env gives it:
   RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, NODE_RANK, MASTER_ADDR, MASTER_PORT
                         who it is and where the others are, as PyTorch expects it
   CUDA_VISIBLE_DEVICES  its GPUs
-  TUTTI_JOB, TUTTI_ATTEMPT, TUTTI_NODE
-                        its job, which start of it this is (0, 1, 2 ...), and the name of its node
+  TUTTI_CLUSTER, TUTTI_JOB, TUTTI_ATTEMPT, TUTTI_NODE
+                        the id of its cluster, its job, which start of it this is (0, 1, 2 ...), and the name
+                        of its node
   TUTTI_RANKS_WANTED    as many ranks as the job would like to have
   TUTTI_ARRAY_INDEX     of an element of an array
   TUTTI_CHECKPOINT_DIR  a folder that later attempts of the job see too, if the nodes share it

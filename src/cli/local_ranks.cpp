@@ -42,11 +42,12 @@ struct LivingRank {
 std::vector<LivingRank> living_ranks(const std::vector<LocalNode>& nodes, const std::string& above) {
   std::vector<LivingRank> living;
   for (const auto& node : nodes) {
+    const auto prefix = rank::cgroup_prefix(node.name, node.folder);
     for (const auto& folder : rank_folders(node)) {
       const auto shim = rank::take_over(folder);
       if (!shim || !*shim) continue;
-      const auto spec = rank::read_spec(folder);
-      const rank::Hold hold(spec ? spec->cgroup : "");
+      // By its folder's name, as the agent has named it: what lies in the folder is in the rank's hands.
+      const rank::Hold hold(prefix ? *prefix + std::filesystem::path(folder).filename().string() : "");
       if (rank::is_alive(**shim) || hold.exists()) living.push_back({**shim, hold});
     }
   }

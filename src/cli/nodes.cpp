@@ -57,12 +57,21 @@ std::string kept_bytes(const json& kept, const char* key) {
 class Status final : public View {
   Result<json> fetch(Cluster& cluster) const override { return cluster.get("status"); }
 
+  // Finished ones go sooner when they hold more than that, and no more unfinished ones are taken.
+  static std::string job_bytes(const json& kept) {
+    if (!kept.contains("unfinished_bytes")) return "";  // a controller of an earlier version
+    return "\n       they hold " + kept_bytes(kept, "jobs_bytes") + " of " +
+           kept_bytes(kept, "jobs_bytes_max") + ", and unfinished ones " +
+           kept_bytes(kept, "unfinished_bytes") + " of " + kept_bytes(kept, "unfinished_bytes_max") +
+           ", of one user " + kept_bytes(kept, "unfinished_bytes_of_user_max");
+  }
+
   // What is over and still there, how much room it takes, and until when.
   static std::string kept(const json& kept) {
     if (kept.empty()) return "";
     return "kept   finished jobs " + kept_age(kept, "jobs_age_s") + ", at most " +
            std::to_string(kept.value("jobs_max", 0)) + ", in a store of " + kept_bytes(kept, "store_bytes") +
-           "\n       " + std::to_string(kept.value("nodes_lost", 0)) + " lost nodes " +
+           job_bytes(kept) + "\n       " + std::to_string(kept.value("nodes_lost", 0)) + " lost nodes " +
            kept_age(kept, "nodes_age_s") + "\n       " + kept_bytes(kept, "blobs_bytes") +
            " of shipped folders " + kept_age(kept, "blobs_age_s") + ", at most " +
            kept_bytes(kept, "blobs_bytes_max") + "\n       " + kept_bytes(kept, "logs_bytes") +

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <thread>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -45,7 +46,7 @@ Result<nlohmann::json> try_out(Cluster& cluster, jobfile::Draft& draft) {
   if (!specs) return std::move(specs).error();
   auto request = wire::encode_submit({std::move(*specs)});
   if (!request) return std::move(request).error().within("dry run");
-  auto answer = cluster.post("explain", *request);
+  auto answer = cluster.post_again("explain", *request);
   if (!answer) return std::move(answer).error().within("dry run");
   return answer;
 }
@@ -84,10 +85,11 @@ Result<std::string> make_key() {
 Result<nlohmann::json> send_until_answered(Cluster& cluster, const std::string& request) {
   const auto give_up_at = std::chrono::steady_clock::now() + submit_time_max;
   for (bool in_doubt = false;;) {
-    auto answer = cluster.post("jobs", request);
+    auto answer = cluster.post_again("jobs", request);
     if (answer) return answer;
     const ErrorCode code = answer.error().code();
-    in_doubt = in_doubt || code == ErrorCode::unknown;
+    if (code == ErrorCode::unknown && !std::exchange(in_doubt, true))
+      print_note("submit : " + answer.error().text() + "; sending it again, it is done once");
     if (!in_doubt || code == ErrorCode::invalid) return answer;
     if (std::chrono::steady_clock::now() > give_up_at)
       return unknown("it is not known whether the job was accepted: " + answer.error().text())

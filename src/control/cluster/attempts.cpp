@@ -48,6 +48,29 @@ std::optional<std::int32_t> rank_that_ended_for_good(const Job& job) {
   return static_cast<std::int32_t>(found - job.ranks.begin());
 }
 
+// Its work was done before anybody told it to end: that it was to move, to make way or to end in time comes
+// too late.
+bool was_done_before_it_was_told(const Job& job) {
+  switch (job.ending) {
+    case EndCause::time_limit:
+    case EndCause::drained:
+    case EndCause::preempted:
+    case EndCause::stopped:
+      return std::all_of(job.ranks.begin(), job.ranks.end(), [](const RankStatus& rank) {
+        return rank.state == RankState::exited && rank.told == Told::no && rank.exit_code == 0 &&
+               !rank.vanished && !rank.node_fault && !rank.stopped;
+      });
+    case EndCause::none:
+    case EndCause::cancelled:
+    case EndCause::killed:
+    case EndCause::rank_failed:
+    case EndCause::node_lost:
+    case EndCause::node_fault:
+      return false;
+  }
+  return false;
+}
+
 }  // namespace
 
 // The plan was made from a snapshot: a placement becomes truth only if there is still room for all of it.
@@ -87,6 +110,7 @@ void Machine::start(Job& job, std::vector<RankPlace> places) {
   job.ranks.assign(job.places.size(), {});
   job.state = JobState::starting;
   job.started_at = now_;
+  job.ended_at = {};
   job.saved_at = {};
   job.attempt_losses = 0;
   job.reason = job.last_end.empty() ? "" : "started again: " + job.last_end;
@@ -142,7 +166,7 @@ void Machine::apply(const NodeName& node, const RankReport& report) {
     return note(*job, report.rank, report.status);
   // States only move forward: a late or doubled message changes nothing.
   if (report.status.state <= known.state) return;
-  set_rank(*job, report.rank, report.status);
+  set_rank(*job, report.rank, report.status, report.ended_ago);
 }
 
 // A rank may say something new at every moment, and an agent that there is something new: it is stored with
@@ -196,8 +220,9 @@ void Machine::remove_stray(const NodeName& node, const RankReport& report) {
   if (home->strays.empty()) effects_.schedule = true;
 }
 
-void Machine::set_rank(Job& job, std::int32_t rank, RankStatus status) {
+void Machine::set_rank(Job& job, std::int32_t rank, RankStatus status, Duration ended_ago) {
   status.vanished = status.vanished && status.state == RankState::exited;
+  if (status.state != RankState::exited) status.told = Told::unknown;
   status.stopped = status.stopped && status.state == RankState::exited && !status.vanished;
   status.node_fault = status.node_fault && status.state == RankState::exited && !status.vanished;
   // A start that was refused while the attempt was ended already tells as much about the node.
@@ -215,6 +240,7 @@ void Machine::set_rank(Job& job, std::int32_t rank, RankStatus status) {
   // That a rank has started need not be stored at once: its agent tells it again, and gangs are large. When
   // the last has, the job is.
   if (known.state == RankState::exited) {
+    job.ended_at = std::max(job.ended_at, std::min(now_, std::max(job.started_at, now_ - ended_ago)));
     effects_.jobs.insert(job.id);
   } else {
     state_.noted.insert(job.id);
@@ -225,10 +251,15 @@ void Machine::set_rank(Job& job, std::int32_t rank, RankStatus status) {
     end(job, EndCause::stopped, describe_exit(job, rank, status));
   } else if (status.node_fault) {
     end(job, EndCause::node_fault, describe_exit(job, rank, status));
+  } else if (status.told == Told::yes && job.ending == EndCause::none) {
+    // Not by this controller: its store may be older than that, or the node was about to join another
+    // cluster.
+    end(job, EndCause::stopped,
+        describe_exit(job, rank, status) + "; it had been told to end, for a reason that is not known here");
   } else if (status.state == RankState::exited && status.exit_code != 0) {
     if (job.ending == EndCause::none) {
       job.exit_code = status.exit_code;
-      if (now_ - job.started_at < quick_failure) state_.blame.failed_quickly(home, job);
+      if (job.ended_at - job.started_at < quick_failure) state_.blame.failed_quickly(home, job);
     }
     end(job, EndCause::rank_failed, describe_exit(job, rank, status));
   }
@@ -273,6 +304,7 @@ void Machine::settle(Job& job) {
     }
     return;
   }
+  if (was_done_before_it_was_told(job)) job.ending = EndCause::none;
   note_end(job);
   switch (job.ending) {
     case EndCause::none:
@@ -308,10 +340,11 @@ void Machine::settle(Job& job) {
 }
 
 void Machine::finish(Job& job, JobState state, std::string reason) {
+  job.finished_at = job.placed() ? job.ended_at : now_;
   release(job, true);
   job.state = state;
   job.reason = std::move(reason);
-  job.finished_at = now_;
+  effects_.ended.insert(job.id);
   if (state == JobState::succeeded) job.exit_code = 0;
   if (state != JobState::succeeded && job.exit_code == 0) job.exit_code = 1;
   touch(job);
@@ -353,7 +386,7 @@ void Machine::release(Job& job, bool job_ended) {
       effects_.sends.push_back(ForgetRanks{node, job.id, job.attempt, job_ended});
   }
   job.served += static_cast<double>(gpu_share_total(job)) / sched::whole_share *
-                std::chrono::duration<double>(now_ - job.started_at).count();
+                std::chrono::duration<double>(job.ended_at - job.started_at).count();
   job.holds = false;
   job.ending = EndCause::none;
 }

@@ -213,7 +213,7 @@ void Machine::look_after_nodes() {
 // All ranks of the attempt have ended: what that says about its nodes.
 void Machine::note_end(const Job& job) {
   const bool well = job.ending == EndCause::none;
-  const bool lasted = now_ - job.started_at >= quick_failure && job.ending == EndCause::rank_failed;
+  const bool lasted = job.ended_at - job.started_at >= quick_failure && job.ending == EndCause::rank_failed;
   if (!well && !lasted) return;
   const auto nodes = nodes_of(job);
   state_.blame.worked(job, nodes);
@@ -228,7 +228,7 @@ void Machine::note_end(const Job& job) {
 
 // The attempt ended badly, and another one is allowed: at once, later, or when somebody has looked at it.
 void Machine::restart(Job& job) {
-  const Duration lasted = now_ - job.started_at;
+  const Duration lasted = job.ended_at - job.started_at;
   // What it saved is not lost: the next attempt comes further.
   if (lasted >= stable_attempt || job.saved_at > job.started_at) job.bad_ends = 0;
   if (job.bad_ends == 0 || lasted < restart_pause(job.bad_ends + 1) * restart_pause_part) ++job.bad_ends;
@@ -262,7 +262,7 @@ void Machine::hold_if_nobody_can_start(Job& job) {
 
 // Whatever the attempt was ended for, nodes that were lost in it count.
 void Machine::hold_if_deadly(Job& job) {
-  if (now_ - job.started_at >= stable_attempt) job.deadly_attempts = job.nodes_lost = 0;
+  if (job.ended_at - job.started_at >= stable_attempt) job.deadly_attempts = job.nodes_lost = 0;
   if (job.attempt_losses == 0) return;
   ++job.deadly_attempts;
   job.nodes_lost += job.attempt_losses;

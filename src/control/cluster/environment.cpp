@@ -70,6 +70,7 @@ std::vector<std::string> GangEnvironment::of_node(const NodeName& node) const {
   put(env, "NODE_RANK", text_of(run.number));
   put(env, "MASTER_ADDR", state_.nodes.at(job_.places.front().node).address);
   put(env, "MASTER_PORT", text_of(job_.master_port));
+  if (!state_.cluster_id.empty()) put(env, "TUTTI_CLUSTER", state_.cluster_id);
   put(env, "TUTTI_JOB", job_.id.text());
   put(env, "TUTTI_ATTEMPT", text_of(job_.attempt));
   put(env, "TUTTI_NODE", node);

@@ -60,6 +60,9 @@ class Index {
   bool port_taken(const std::string& address, std::int32_t port) const {
     return residents_.port_taken(address, port);
   }
+  // Of so many users, what does not weigh any more is forgotten.
+  void forget_use(Instant now, std::size_t users) { usage_.forget_some(now, users); }
+  std::size_t users_remembered() const { return usage_.users(); }
   // Of a queue with those below it.
   Usage::Use use_of_queue(const std::string& queue, Instant now) const { return usage_.of_queue(queue, now); }
   std::vector<std::pair<std::string, Usage::Use>> users_of_queue(const std::string& queue,

@@ -81,11 +81,12 @@ class Machine {
   void drop(const Node& node);
   std::size_t expire_jobs(const Retention& keep);
   void expire_nodes(const Retention& keep, std::size_t nodes_max);
+  void expire_use();
 
   // attempts.cpp: the life of one attempt
   void start(Job& job, std::vector<RankPlace> places);
   void apply(const NodeName& node, const RankReport& report);
-  void set_rank(Job& job, std::int32_t rank, RankStatus status);
+  void set_rank(Job& job, std::int32_t rank, RankStatus status, Duration ended_ago = {});
   void end(Job& job, EndCause cause, std::string reason);
   void send_end(const Job& job);
   void settle(Job& job);

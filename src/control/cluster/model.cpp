@@ -12,7 +12,7 @@ void list(std::set<JobId>& jobs, const Job& job, bool listed) {
   }
 }
 
-void derive_lists(State& state, const Job& job) {
+void derive_lists(State& state, const Job& job, Instant heard_at) {
   const bool was_active = state.active.contains(job.id);
   list(state.active, job, !job.finished());
   list(state.holding, job, job.placed());
@@ -23,7 +23,7 @@ void derive_lists(State& state, const Job& job) {
     state.tallies.emplace_hint(at, job.id, tally_of(job));
   }
   if (!job.finished() && !was_active) state.bytes.comes(job);
-  if (job.finished() && state.ended.add(job)) {
+  if (job.finished() && state.ended.add(job, heard_at)) {
     if (!was_active) state.bytes.comes(job);
     state.bytes.ends(job);
   }
@@ -32,7 +32,7 @@ void derive_lists(State& state, const Job& job) {
 }  // namespace
 
 void derive(State& state, const Job& job, Instant now) {
-  derive_lists(state, job);
+  derive_lists(state, job, now);
   state.index.changed(state, job, now);
 }
 
@@ -48,7 +48,7 @@ void derive(State& state, Instant now) {
   state.bytes = {};
   state.asked.clear();
   for (const auto& [id, job] : state.jobs) {
-    derive_lists(state, job);
+    derive_lists(state, job, job.finished_at);
     if (!job.finished() && job.not_before > now) state.pauses.emplace(job.not_before, id);
     if (!job.submit_key.empty()) state.submit_keys.add(job.submit_key, id, job.submitted_at);
     state.next_job = std::max(state.next_job, id.number() + 1);

@@ -148,6 +148,9 @@ enum class JobState { queued, starting, running, restarting, succeeded, failed, 
 
 enum class RankState { assigned, started, exited };
 
+// Had anybody told it to end when it did? Who was not there, and agents of earlier versions, do not know.
+enum class Told { unknown, no, yes };
+
 struct RankStatus {
   RankState state = RankState::assigned;
   std::int32_t exit_code = 0;  // 128 + signal for a signal
@@ -156,6 +159,7 @@ struct RankStatus {
   Instant saved_at;            // when something in its checkpoint folder last changed; zero: not known
   bool node_fault = false;     // it could not be started: the node's fault, not the program's
   bool stopped = false;        // its node was shut down as planned, and it with it
+  Told told = Told::unknown;   // of one that has exited
 
   friend bool operator==(const RankStatus&, const RankStatus&) = default;
 };
@@ -171,7 +175,7 @@ enum class EndCause {
   preempted,
   node_fault,
   killed,   // cancelled without the grace period
-  stopped,  // its nodes were shut down as planned
+  stopped,  // its nodes were shut down as planned, or told its ranks to end for a reason that is not stored
 };
 
 struct Job {
@@ -186,6 +190,7 @@ struct Job {
   Instant submitted_at;
   Instant queued_at;    // when it came into the queue, or came back
   Instant started_at;   // of the running attempt; zero before
+  Instant ended_at;     // of that attempt: the last end of a rank so far; zero: none has ended
   Instant saved_at;     // its last checkpoint, as far as its nodes have told; zero before
   Instant finished_at;  // zero before
   std::int32_t exit_code = 0;
@@ -262,6 +267,7 @@ struct State {
   // What jobs had that are not kept any longer: the shares of queues and users do not start anew without
   // them.
   std::map<QueueUser, PastUse> past_use;
+  QueueUser past_use_looked_at;  // last, for what does not weigh any more; derived
   // Replaced as a whole and never changed, so that snapshots share it.
   std::shared_ptr<const Fabric> fabric = std::make_shared<const Fabric>();
 

@@ -2,6 +2,7 @@
 #include "control/cluster/retention.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "control/cluster/machine.hpp"
 
@@ -26,11 +27,11 @@ std::size_t said_bytes_of(const Job& job) {
 
 }  // namespace
 
-bool Ended::add(const Job& job) {
+bool Ended::add(const Job& job, Instant heard_at) {
   const auto [entry, added] = entries_.try_emplace({job.finished_at, job.id});
   if (!added) return false;
-  entry->second = said_bytes_of(job);
-  said_bytes_ += entry->second;
+  entry->second = {heard_at, said_bytes_of(job)};
+  said_bytes_ += entry->second.said_bytes;
   ranks_ += job.places.size();
   return true;
 }
@@ -38,7 +39,7 @@ bool Ended::add(const Job& job) {
 void Ended::remove(const Job& job) {
   const auto entry = entries_.find({job.finished_at, job.id});
   if (entry == entries_.end()) return;
-  said_bytes_ -= entry->second;
+  said_bytes_ -= entry->second.said_bytes;
   ranks_ -= job.places.size();
   entries_.erase(entry);
 }
@@ -89,8 +90,11 @@ std::size_t Machine::expire_jobs(const Retention& keep) {
   const auto& entries = state_.ended.entries();
   for (auto at = entries.begin(); at != entries.end() && dropped < expired_per_step_max;) {
     if (bytes_before - state_.bytes.all() > expired_bytes_per_step_max) break;
-    const auto [ended_at, id] = (at++)->first;
+    const auto [ended_at, id] = at->first;
+    const Instant heard_at = (at++)->second.heard_at;
     if (now_ - ended_at < keep.jobs_age_min) break;
+    // It ended while the controller or its node was away, and whoever waits for it has just been told.
+    if (now_ - heard_at < keep.jobs_age_min) continue;
     const bool too_many = state_.ended.jobs() > keep.jobs_max || state_.ended.ranks() > kept_ranks_max ||
                           state_.bytes.finished() + state_.ended.said_bytes() > kept_bytes_max;
     if (!too_many && !is_over(now_ - ended_at, keep.jobs_age_max)) break;
@@ -113,9 +117,24 @@ void Machine::expire_nodes(const Retention& keep, std::size_t nodes_max) {
   for (const Node* node : due) drop(*node);
 }
 
+// Users come and go for years: what those who are gone had is remembered until it weighs nothing.
+void Machine::expire_use() {
+  auto at = state_.past_use.upper_bound(state_.past_use_looked_at);
+  for (std::size_t looked = 0; looked < users_looked_at_per_step_max && at != state_.past_use.end();
+       ++looked) {
+    state_.past_use_looked_at = at->first;
+    const bool weighs = at->second.left(now_) >= use_forgotten_below;
+    if (!weighs) effects_.past_use.insert(at->first);
+    at = weighs ? std::next(at) : state_.past_use.erase(at);
+  }
+  if (at == state_.past_use.end()) state_.past_use_looked_at = {};
+  state_.index.forget_use(now_, users_looked_at_per_step_max);
+}
+
 void Machine::on(const Expire& event) {
   const std::size_t dropped = expire_jobs(event.keep);
   expire_nodes(event.keep, expired_per_step_max - dropped);
+  if (event.keep.forgets_use) expire_use();
 }
 
 void Machine::on(const RemoveNode& event) {

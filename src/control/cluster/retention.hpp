@@ -21,6 +21,7 @@ constexpr std::size_t kept_ranks_max = 2'000'000;
 // Of one event: what is due is removed bit by bit, so that nobody waits behind it.
 constexpr std::size_t expired_per_step_max = 200;
 constexpr std::size_t expired_bytes_per_step_max = 16 << 20;
+constexpr std::size_t users_looked_at_per_step_max = 1'000;
 
 struct Retention {
   std::size_t jobs_max = kept_jobs_default;
@@ -29,6 +30,7 @@ struct Retention {
   Duration jobs_age_min = 10s;
   Duration jobs_age_max = kept_jobs_age_default;    // since their end; 0: for ever
   Duration nodes_age_max = kept_nodes_age_default;  // of lost ones, since their loss; 0: for ever
+  bool forgets_use = true;                          // what users had that has come to weigh nothing
   // After a clock has jumped nothing goes by its age for so long: a wrong one is set right again within that.
   Duration clock_rest = 1h;
 };
@@ -37,13 +39,18 @@ struct Retention {
 class Ended {
  public:
   using Entry = std::pair<Instant, sched::JobId>;
+  struct Left {
+    Instant heard_at;            // a node may have been away when its ranks ended
+    std::size_t said_bytes = 0;  // what its ranks and its end left to say
+
+    friend bool operator==(const Left&, const Left&) = default;
+  };
 
   // False if it was known.
-  bool add(const Job& job);
+  bool add(const Job& job, Instant heard_at);
   void remove(const Job& job);
 
-  // With what its ranks and its end left to say, in bytes.
-  const std::map<Entry, std::size_t>& entries() const { return entries_; }
+  const std::map<Entry, Left>& entries() const { return entries_; }
   std::size_t jobs() const { return entries_.size(); }
   std::size_t ranks() const { return ranks_; }
   std::size_t said_bytes() const { return said_bytes_; }
@@ -51,7 +58,7 @@ class Ended {
   friend bool operator==(const Ended&, const Ended&) = default;
 
  private:
-  std::map<Entry, std::size_t> entries_;
+  std::map<Entry, Left> entries_;
   std::size_t ranks_ = 0;
   std::size_t said_bytes_ = 0;
 };

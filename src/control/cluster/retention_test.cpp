@@ -74,6 +74,41 @@ TEST_F(RetentionTest, WhatIsNotOverStays) {
   EXPECT_TRUE(state.jobs.contains(waiting));
 }
 
+TEST_F(RetentionTest, WhatDepartedUsersHadIsForgottenWhenItWeighsNothing) {
+  keep.jobs_max = 0;
+  join("a", 1);
+  JobSpec of_ann = spec(1);
+  of_ann.user = "ann";
+  const JobId id = submit(of_ann);
+  all_start(id);
+  finished_job(spec(1));  // waits, and so had nothing
+  now += 1h;
+  all_exit(id);
+  expire();
+  const QueueUser ann{default_queue, "ann"};
+  ASSERT_EQ(state.past_use.at(ann).amount, 3600);
+  now += 11 * usage_half_life;
+  expire();
+  EXPECT_TRUE(state.past_use.contains(ann));
+  now += usage_half_life;
+  keep.forgets_use = false;
+  expire();
+  EXPECT_TRUE(state.past_use.contains(ann)) << "the clock may be wrong";
+  keep.forgets_use = true;
+  EXPECT_TRUE(expire().past_use.contains(ann)) << "it goes from the store too";
+  EXPECT_TRUE(state.past_use.empty());
+  EXPECT_EQ(state.index.users_remembered(), 0U);
+}
+
+TEST_F(RetentionTest, ManyUsersAreLookedAtBitByBit) {
+  for (std::size_t user = 0; user < 2 * users_looked_at_per_step_max + 10; ++user)
+    state.past_use[{default_queue, "user" + std::to_string(user)}] = {0.5, now};
+  EXPECT_EQ(expire().past_use.size(), users_looked_at_per_step_max);
+  state.past_use[{default_queue, "a"}] = {0.5, now};
+  for (int step = 0; step < 3; ++step) expire();
+  EXPECT_TRUE(state.past_use.empty()) << "also who came before those that were looked at";
+}
+
 // Else a restart would give an old id to a new job, which would find the logs and checkpoints of the old one.
 TEST_F(RetentionTest, IdsGoOnFromTheNewestJobAfterARestart) {
   keep.jobs_max = 0;

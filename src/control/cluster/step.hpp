@@ -48,6 +48,7 @@ struct RankReport {
   std::int32_t attempt = 0;
   std::int32_t rank = 0;
   RankStatus status;
+  Duration ended_ago = {};  // when it was told, so that the clocks of nodes need not be right
 };
 // A node's agent has connected: what it has, and every rank it still answers for.
 struct Hello {
@@ -168,10 +169,11 @@ struct Effects {
   std::vector<Send> sends;
   std::set<JobId> jobs;                                     // changed, or gone: to be stored, or removed
   std::set<JobId> shown;                                    // of these, what people see of it has changed
+  std::set<JobId> ended;                                    // of these, those that came to their end in it
   std::set<JobId> asked;                                    // what they were asked for with, by the first id
   std::set<NodeName> nodes;                                 // changed, or gone: to be stored, or removed
   std::set<QueueName> queues;                               // changed, or gone: to be stored, or removed
-  std::set<QueueUser> past_use;                             // changed, with the jobs that are gone
+  std::set<QueueUser> past_use;                             // changed, with the jobs that are gone, or gone
   bool fabric = false;                                      // replaced: to be stored
   bool cluster = false;                                     // ids were given out: to be stored
   bool schedule = false;                                    // room or demand changed: ask the scheduler

@@ -215,6 +215,7 @@ TEST_F(ClusterTest, ATimeLimitEndsAJob) {
 }
 
 TEST_F(ClusterTest, RanksSeeWhatLaunchersPromise) {
+  state.cluster_id = "0123abcd";
   join("a", 2);
   join("b", 2);
   JobSpec wanted = spec(4);
@@ -226,8 +227,8 @@ TEST_F(ClusterTest, RanksSeeWhatLaunchersPromise) {
   };
   for (const char* entry :
        {"RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "NODE_RANK=1",
-        "CUDA_VISIBLE_DEVICES=1", "TUTTI_JOB=1", "TUTTI_ATTEMPT=0", "TUTTI_RANKS_WANTED=4", "SLURM_PROCID=3",
-        "SLURM_NNODES=2", "SLURM_JOB_NODELIST=a,b"}) {
+        "CUDA_VISIBLE_DEVICES=1", "TUTTI_CLUSTER=0123abcd", "TUTTI_JOB=1", "TUTTI_ATTEMPT=0",
+        "TUTTI_RANKS_WANTED=4", "SLURM_PROCID=3", "SLURM_NNODES=2", "SLURM_JOB_NODELIST=a,b"}) {
     EXPECT_TRUE(has(entry)) << entry;
   }
   EXPECT_TRUE(has("MASTER_ADDR=10.0.0.a"));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "control/cluster/model.hpp"
 
@@ -26,10 +27,11 @@ void PastUse::add(double more, Instant now) {
   amount += more;
 }
 
+double PastUse::left(Instant now) const { return now > at ? left_of(amount, now - at) : amount; }
+
 // Constant use of one device comes out as 1000 after a while.
 Usage::Use Usage::Used::use(Instant now) const {
-  const double left = now > at ? left_of(amount, now - at) : amount;
-  return {in_use, left * ln2 / in_seconds(usage_half_life) * sched::whole_share};
+  return {in_use, left(now) * ln2 / in_seconds(usage_half_life) * sched::whole_share};
 }
 
 template <class Visit>
@@ -47,8 +49,9 @@ void Usage::changed(const Change& change) {
   const std::int64_t share = gpu_share_total(change.job);
   if (change.enters(Phase::running)) visit(change.job, [&](Used& used) { used.in_use += share; });
   if (!change.leaves(Phase::running)) return;
+  const Instant until = change.job.ended_at == Instant() ? change.now : change.job.ended_at;
   const double amount =
-      static_cast<double>(share) / sched::whole_share * in_seconds(change.now - change.job.started_at);
+      static_cast<double>(share) / sched::whole_share * in_seconds(until - change.job.started_at);
   visit(change.job, [&](Used& used) {
     used.in_use -= share;
     used.add(amount, change.now);
@@ -61,6 +64,16 @@ void Usage::remember(const Job& job, Instant at) {
 
 void Usage::remember(const std::string& queue, const std::string& user, const PastUse& past) {
   visit(queue, user, [&](Used& used) { used.add(past.amount, past.at); });
+}
+
+void Usage::forget_some(Instant now, std::size_t users) {
+  auto at = users_.upper_bound(looked_at_);
+  for (; users > 0 && at != users_.end(); --users) {
+    looked_at_ = at->first;
+    const bool weighs = at->second.in_use != 0 || at->second.left(now) >= use_forgotten_below;
+    at = weighs ? std::next(at) : users_.erase(at);
+  }
+  if (at == users_.end()) looked_at_ = {};
 }
 
 Usage::Use Usage::of_queue(const std::string& queue, Instant now) const {

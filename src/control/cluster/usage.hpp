@@ -12,6 +12,8 @@
 namespace tutti::cluster {
 
 constexpr Duration usage_half_life = 7 * 24h;
+// What is left of the use of somebody who is gone weighs nothing any more: device-seconds.
+constexpr double use_forgotten_below = 1;
 
 // Device-seconds that were used, as much as was left of them at that time.
 struct PastUse {
@@ -19,6 +21,7 @@ struct PastUse {
   Instant at;
 
   void add(double more, Instant now);
+  double left(Instant now) const;
 
   friend bool operator==(const PastUse&, const PastUse&) = default;
 };
@@ -35,6 +38,11 @@ class Usage {
   void remember(const Job& job, Instant at);
   // What the jobs of a user had that are not kept any longer.
   void remember(const std::string& queue, const std::string& user, const PastUse& past);
+
+  // Of so many users, and the next ones next time: those that hold nothing, and had so little or so long ago
+  // that it weighs nothing, are forgotten.
+  void forget_some(Instant now, std::size_t users);
+  std::size_t users() const { return users_.size(); }
 
   // Of a queue with those below it.
   Use of_queue(const std::string& queue, Instant now) const;
@@ -60,6 +68,7 @@ class Usage {
 
   std::map<std::string, Used> queues_;  // with the queues below
   std::map<UserKey, Used> users_;
+  UserKey looked_at_;  // by forget_some(), last
 };
 
 }  // namespace tutti::cluster

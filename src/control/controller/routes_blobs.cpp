@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.hpp"
+#include "base/json/parse.hpp"
 #include "control/controller/call.hpp"
 #include "net/sync/digest.hpp"
 
@@ -22,6 +23,10 @@ void beside_the_loop(const Call& call, void (*handle)(const Call& call)) {
 
 // Nothing of what is no hash goes back, and each is looked for once.
 Result<std::set<std::string>> hashes_in(const std::string& body) {
+  // A list and what is in it, before anything is kept of it: millions of small values take far more room than
+  // their text.
+  if (auto scanned = json::scan(body, hashes_asked_max + 1); !scanned)
+    return invalid(scanned.error().text()).within("a list of hashes");
   const auto listed = nlohmann::json::parse(body, nullptr, false);
   if (!listed.is_array()) return invalid("expected a list of hashes");
   if (listed.size() > hashes_asked_max)

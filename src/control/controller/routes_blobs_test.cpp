@@ -93,6 +93,14 @@ TEST_F(BlobRoutes, RefuseToLookForWhatIsNoHash) {
   EXPECT_NE(twice.body.find("is there twice"), std::string::npos);
 }
 
+TEST_F(BlobRoutes, RefuseMillionsOfValuesBeforeTheyAreMade) {
+  std::string many = "[[";
+  while (many.size() < net::body_bytes_max - 8) many += "[],";
+  const auto refused = ask("POST", "/blobs/missing", {}, many + "[]]]").response;
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.body.find("more values than are taken here"), std::string::npos) << refused.body;
+}
+
 TEST_F(BlobRoutes, RefuseWhatIsTooMuchAtOnce) {
   std::promise<void> gate;
   const std::shared_future<void> open(gate.get_future());

@@ -1,5 +1,6 @@
 #include "control/driver/listener.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace tutti::driver {
@@ -55,6 +56,13 @@ Listener::Heard Listener::greet(Connection connection, Known& known, cluster::He
   return heard;
 }
 
+Duration Listener::lateness(Known& known, Duration sent, Instant now) {
+  if (sent <= Duration::zero()) return {};
+  const Duration apart = now.time_since_epoch() - sent;
+  known.apart = std::min(known.apart.value_or(apart), apart);
+  return apart - *known.apart;
+}
+
 Listener::Heard Listener::receive(Connection connection, std::string_view frame, Instant now) {
   const auto found = connections_.find(connection);
   if (found == connections_.end()) return {};
@@ -68,11 +76,17 @@ Listener::Heard Listener::receive(Connection connection, std::string_view frame,
   speakers_.hear(known.node, connection, now);
   Heard heard;
   if (auto* beat = std::get_if<wire::Heartbeat>(&*message)) {
+    static_cast<void>(lateness(known, beat->sent, now));
     heard.echo = beat->echo;
     heard.event = cluster::Heard{known.node, std::move(beat->illness), beat->kept};
   } else if (auto* free = std::get_if<wire::FreePorts>(&*message)) {
     heard.event = cluster::PortsHeld{known.node, std::move(free->ports)};
   } else if (auto* reports = std::get_if<wire::RankReports>(&*message)) {
+    // What waited to be read, while this process was stopped or busy, is older than it says.
+    const Duration late = lateness(known, reports->sent, now);
+    for (cluster::RankReport& report : reports->ranks) {
+      if (report.status.state == cluster::RankState::exited) report.ended_ago += late;
+    }
     heard.event = cluster::Reported(known.node, std::move(reports->ranks));
   } else {
     heard.log = std::move(*message);

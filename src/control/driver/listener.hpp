@@ -50,7 +50,12 @@ class Listener {
   struct Known {
     std::string remote;
     std::string node;  // "" before its Hello
+    // What its clock and ours are apart, with the way of the message that was read the soonest.
+    std::optional<Duration> apart;
   };
+
+  // How much later than the soonest a message was read that was sent at that time.
+  static Duration lateness(Known& known, Duration sent, Instant now);
 
   Heard greet(Connection connection, Known& known, cluster::Hello hello, Instant now);
   // The name is somebody else's: all three that are concerned are told, so that whoever reads one log can

@@ -43,6 +43,29 @@ TEST(Listener, ANewerConnectionReplacesAnOlderOne) {
   EXPECT_EQ(listener.speaker("a"), 2U);
 }
 
+// It was stopped, or busy: what came meanwhile says how long ago things were when it was sent.
+TEST(Listener, AnEndThatWaitedToBeReadIsOlderThanItSays) {
+  Listener listener;
+  listener.open(1, "");
+  ASSERT_TRUE(listener.receive(1, hello_frame("a"), Instant(99s)).event.has_value());
+  wire::Heartbeat beat;
+  beat.sent = 5000s;  // its clock has nothing to do with ours
+  listener.receive(1, wire::encode(wire::AgentMessage(beat)), Instant(100s));
+  wire::RankReports reports{{{cluster::JobId(1), 0, 0, {cluster::RankState::exited, 0, ""}, 2s},
+                             {cluster::JobId(2), 0, 0, {cluster::RankState::started}}}};
+  reports.sent = 5001s;
+  const auto read_at = [&](Instant now) {
+    return std::get<cluster::Reported>(
+               *listener.receive(1, wire::encode(wire::AgentMessage(reports)), now).event)
+        .ranks;
+  };
+  EXPECT_EQ(read_at(Instant(101s)).at(0).ended_ago, 2s);
+  EXPECT_EQ(read_at(Instant(141s)).at(0).ended_ago, 42s);
+  EXPECT_EQ(read_at(Instant(141s)).at(1).ended_ago, 0s) << "it runs";
+  reports.sent = {};
+  EXPECT_EQ(read_at(Instant(141s)).at(0).ended_ago, 2s) << "an agent of an earlier version does not say";
+}
+
 TEST(Listener, PiecesOfLogsAreForTheirReaders) {
   Listener listener;
   listener.open(1, "");

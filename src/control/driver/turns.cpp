@@ -23,6 +23,7 @@ void merge(cluster::Effects& into, cluster::Effects&& from) {
   std::move(from.sends.begin(), from.sends.end(), std::back_inserter(into.sends));
   into.jobs.merge(from.jobs);
   into.shown.merge(from.shown);
+  into.ended.merge(from.ended);
   into.asked.merge(from.asked);
   into.nodes.merge(from.nodes);
   into.queues.merge(from.queues);
@@ -128,11 +129,8 @@ Turns::Outcome Turns::turn(std::vector<Item> items, bool watched) {
     const bool enough_done = ranks_placed_ > ranks_per_turn_max;
     outcome.delivery = delivery(effects, watched, enough_done);
     if (!enough_done) outbox_.write(state_, outcome.delivery.messages);
-    for (const cluster::JobId id : effects.jobs) {
-      // One that ended earlier may be touched once more, or be gone.
-      const auto job = state_.jobs.find(id);
-      if (job != state_.jobs.end() && job->second.finished() && job->second.finished_at == now)
-        outcome.ended.push_back(id);
+    for (const cluster::JobId id : effects.ended) {
+      if (state_.jobs.contains(id)) outcome.ended.push_back(id);  // it may be gone again
     }
     for (const cluster::NodeName& name : effects.nodes) {
       const auto node = state_.nodes.find(name);
@@ -166,6 +164,7 @@ cluster::Retention Turns::kept_now(Instant now) const {
   if (now - jumped_at_ < std::min(keep_.clock_rest, keep_.jobs_age_max)) keep.jobs_age_max = Duration::zero();
   if (now - jumped_at_ < std::min(keep_.clock_rest, keep_.nodes_age_max))
     keep.nodes_age_max = Duration::zero();
+  if (now - jumped_at_ < keep_.clock_rest) keep.forgets_use = false;
   return keep;
 }
 
@@ -259,8 +258,11 @@ std::vector<store::Write> Turns::writes_of(const cluster::Effects& effects) cons
   for (const auto& id : effects.jobs) add(wire::job_key(id), state_.jobs, id);
   for (const auto& name : effects.nodes) add(wire::node_key(name), state_.nodes, name);
   for (const auto& name : effects.queues) add(wire::queue_key(name), state_.queues, name);
-  for (const auto& who : effects.past_use)
-    writes.push_back({wire::past_use_key(who), wire::encode(who, state_.past_use.at(who))});
+  for (const auto& who : effects.past_use) {
+    writes.push_back({wire::past_use_key(who), std::nullopt});
+    if (const auto past = state_.past_use.find(who); past != state_.past_use.end())
+      writes.back().value = wire::encode(who, past->second);
+  }
   if (effects.fabric) writes.push_back({wire::fabric_key(), wire::encode(*state_.fabric)});
   if (effects.cluster) writes.push_back({wire::cluster_key(), wire::encode_cluster(state_)});
   return writes;
@@ -269,8 +271,8 @@ std::vector<store::Write> Turns::writes_of(const cluster::Effects& effects) cons
 // If it does not work, what is in memory may be more than what is stored: back to what is stored. Nobody else
 // writes, so that the revision of what is there tells whether all of the turn has landed or nothing.
 Turns::Commit Turns::commit(const cluster::Effects& effects, bool frees_room) {
-  if (effects.jobs.empty() && effects.nodes.empty() && effects.queues.empty() && !effects.fabric &&
-      !effects.cluster)
+  if (effects.jobs.empty() && effects.nodes.empty() && effects.queues.empty() && effects.past_use.empty() &&
+      !effects.fabric && !effects.cluster)
     return Commit::done;
   const auto writes = writes_of(effects);
   const auto committed =

@@ -1,8 +1,11 @@
 #include "control/driver/turns.hpp"
 
+#include <set>
+
 #include <gtest/gtest.h>
 
 #include "control/store/memory/memory_store.hpp"
+#include "control/wire/objects.hpp"
 
 namespace tutti::driver {
 namespace {
@@ -202,6 +205,37 @@ TEST_F(TurnsTest, AClockThatIsWrongForAMomentCostsNothingThatIsKept) {
   EXPECT_TRUE(turns.state().nodes.contains("a"));
   for (int turn = 0; turn < 9000; ++turn) pass(500ms);
   EXPECT_FALSE(turns.state().jobs.contains(cluster::JobId(1))) << "it was right";
+}
+
+TEST(Turns, WhatDepartedUsersHadGoesFromTheStoreWhenItWeighsNothing) {
+  store::MemoryStore store;
+  const cluster::QueueUser gone{"default", "ann"};
+  const cluster::QueueUser heavy{"default", "bob"};
+  ASSERT_EQ(store
+                .commit(0,
+                        std::vector<store::Write>{
+                            {wire::past_use_key(gone), wire::encode(gone, {1000, Instant(1000s)})},
+                            {wire::past_use_key(heavy), wire::encode(heavy, {1e9, Instant(1000s)})}})
+                .status,
+            store::CommitResult::Status::done);
+  Instant now(1000s + 12 * cluster::usage_half_life);
+  Turns turns(store, [&now] { return now; });
+  ASSERT_TRUE(turns.load().ok());
+  turns.turn({}, false);
+  EXPECT_EQ(turns.state().past_use.size(), 2U) << "a clock that is wrong for a moment costs nothing";
+  for (int turn = 0; turn < 9000; ++turn) {
+    now += 500ms;
+    turns.turn({}, false);
+  }
+  std::set<std::string> left;
+  ASSERT_TRUE(store
+                  .read([&](std::string_view key, std::string_view) -> Result<> {
+                    left.insert(std::string(key));
+                    return {};
+                  })
+                  .ok());
+  EXPECT_FALSE(left.contains(wire::past_use_key(gone)));
+  EXPECT_TRUE(left.contains(wire::past_use_key(heavy)));
 }
 
 TEST_F(TurnsTest, WhatWasMissedIsAskedForOnce) {

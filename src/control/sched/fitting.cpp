@@ -35,16 +35,21 @@ Draft::Reason Fitting::why(const Claims& claims, const JobView& job, Draft& draf
   Refusal& refusal = refusals_[at(job.shape_class)];
   const bool promised = claims.goes_around(job) && refusal.free == none;
   auto& why = promised ? refusal.why_promised : refusal.why;
-  if (!why)
-    why = draft.say(promised ? describe_promised(claims, job, draft)
-                             : describe_refusal(claims.free(), *job.shape));
+  if (!why) why = draft.say(promised ? describe_promised(claims, job, draft) : describe(claims, job));
   return *why;
 }
 
+// `tutti explain` counts for the one that is asked for.
+std::string Fitting::describe(const Claims& claims, const JobView& job) {
+  if (shapes_counted_ == shapes_counted_max)
+    return "needs " + describe_need(*job.shape) + "; there is no room for it now";
+  ++shapes_counted_;
+  return describe_refusal(claims.free(), *job.shape);
+}
+
 // There may be room that is only promised to another.
-std::string Fitting::describe_promised(const Claims& claims, const JobView& job, const Draft& draft) const {
-  if (!place(claims.free(), *job.shape, counts_of(*job.shape).back(), choice_))
-    return describe_refusal(claims.free(), *job.shape);
+std::string Fitting::describe_promised(const Claims& claims, const JobView& job, const Draft& draft) {
+  if (!place(claims.free(), *job.shape, counts_of(*job.shape).back(), choice_)) return describe(claims, job);
   const auto& promises = draft.promises();
   const auto first = std::min_element(promises.begin(), promises.end(),
                                       [](const Promise& a, const Promise& b) { return a.start < b.start; });

@@ -16,6 +16,9 @@ namespace tutti::sched {
 std::optional<Places> place_allowed(const Room& room, const JobView& job, std::int64_t allowed,
                                     const NodeChoice& choice);
 
+// Of so many shapes it is counted what is free for them: all nodes are looked at for each.
+constexpr std::size_t shapes_counted_max = 1'000;
+
 class Fitting {
  public:
   // All shape classes are below `shape_classes`.
@@ -36,10 +39,12 @@ class Fitting {
     std::optional<Draft::Reason> why;
     std::optional<Draft::Reason> why_promised;
   };
-  std::string describe_promised(const Claims& claims, const JobView& job, const Draft& draft) const;
+  std::string describe(const Claims& claims, const JobView& job);
+  std::string describe_promised(const Claims& claims, const JobView& job, const Draft& draft);
 
   std::vector<Refusal> refusals_;  // by shape class
   const NodeChoice& choice_;
+  std::size_t shapes_counted_ = 0;
 };
 
 }  // namespace tutti::sched

@@ -87,5 +87,25 @@ TEST_F(FittingTest, TellsWhatIsPromisedFromWhatIsFull) {
   EXPECT_TRUE(fitting.find(claims, brief, no_limit)) << "it is over by then";
 }
 
+// More shapes than are counted for: each still says what it needs.
+TEST(Fitting, OfManyShapesEachSaysWhatItNeeds) {
+  World world({node("a", 1)});
+  world.run(1, gpus(1));
+  for (std::uint64_t id = 2; id < 2 + shapes_counted_max + 10; ++id) {
+    Shape shape = gpus(1);
+    shape.memory = Bytes(static_cast<std::int64_t>(id));
+    world.add(id, shape);
+  }
+  const Plan plan = world.plan();
+  std::size_t counted = 0;
+  for (std::uint64_t id = 2; id < 2 + shapes_counted_max + 10; ++id) {
+    EXPECT_TRUE(why(plan, id).starts_with("needs ") || why(plan, id).find("promised") != std::string::npos)
+        << why(plan, id);
+    if (why(plan, id).find("takes work") != std::string::npos) ++counted;
+  }
+  EXPECT_GT(counted, 0U);
+  EXPECT_LE(counted, shapes_counted_max);
+}
+
 }  // namespace
 }  // namespace tutti::sched

@@ -1,10 +1,30 @@
 #include "control/sched/growing.hpp"
 
 #include <algorithm>
+#include <vector>
 
-#include "control/sched/fitting.hpp"
+#include "control/sched/place.hpp"
 
 namespace tutti::sched {
+namespace {
+
+// No more than these are tried in one pass; the next one, a moment later, begins behind them.
+constexpr std::size_t grown_tried_max = 256;
+constexpr Duration tried_again_after = 1min;
+
+// With more ranks than it has, and as many as it may.
+std::optional<Places> place_larger(const Room& room, const JobView& gang, std::int64_t allowed,
+                                   const NodeChoice& choice) {
+  for (const std::int32_t ranks : counts_of(*gang.shape)) {
+    if (ranks <= gang.places.ranks()) break;
+    if (allowed != no_limit && share_with(gang, ranks) > allowed) continue;
+    if (!may_hold(room, *gang.shape, ranks)) continue;
+    if (auto places = place(room, *gang.shape, ranks, choice)) return places;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 Growth find_growth(const Snapshot& snapshot, Instant now, const Room& free, const Shares& shares,
                    const NodeChoice& choice) {
@@ -12,22 +32,36 @@ Growth find_growth(const Snapshot& snapshot, Instant now, const Room& free, cons
   if (std::any_of(snapshot.running.begin(), snapshot.running.end(),
                   [](const JobView* gang) { return gang->ending; }))
     return growth;
+  std::vector<const JobView*> small;
   for (const JobView* gang : snapshot.running) {
-    const std::int32_t ranks = gang->places.ranks();
-    if (ranks >= gang->shape->ranks) continue;
+    if (gang->places.ranks() >= gang->shape->ranks) continue;
     if (now - gang->started_at < grow_after) {
       growth.wake = std::min(growth.wake, gang->started_at + grow_after);
-      continue;
+    } else {
+      small.push_back(gang);
     }
-    Room room = free;
+  }
+  if (small.empty()) return growth;
+  // Of more than can be tried, each has its turn after a while.
+  std::size_t first = 0;
+  if (small.size() > grown_tried_max) {
+    growth.wake = std::min(growth.wake, now + tried_again_after);
+    const auto rounds =
+        static_cast<std::uint64_t>(std::max<Duration>(now.time_since_epoch(), 0s) / tried_again_after);
+    first = static_cast<std::size_t>(rounds * grown_tried_max % small.size());
+  }
+  Room room = free;
+  for (std::size_t tried = 0; tried < std::min(small.size(), grown_tried_max); ++tried) {
+    const JobView* gang = small[(first + tried) % small.size()];
     room.give(*gang->shape, gang->places);
     std::int64_t allowed = shares.allowed(*gang);
     if (allowed != no_limit) allowed += held_share(*gang);
-    const auto places = place_allowed(room, *gang, allowed, choice);
-    if (!places || places->ranks() <= ranks) continue;
-    growth.gang = gang;
-    growth.ranks = places->ranks();
-    return growth;
+    if (const auto places = place_larger(room, *gang, allowed, choice)) {
+      growth.gang = gang;
+      growth.ranks = places->ranks();
+      return growth;
+    }
+    room.take(*gang->shape, gang->places);
   }
   return growth;
 }

@@ -48,5 +48,27 @@ TEST_F(GrowingTest, NotWhileAnotherEnds) {
   EXPECT_EQ(find(Instant(1h)).gang, nullptr);
 }
 
+// One of them has room to grow: it is found however many have none, if not at once.
+TEST_F(GrowingTest, OfMoreThanCanBeTriedEachHasItsTurn) {
+  std::vector<NodeView> nodes;
+  for (int at = 0; at < 1000; ++at) nodes.push_back(node("n" + std::to_string(1000 + at), 1));
+  nodes.push_back(node("z", 4));
+  world = World(nodes);
+  const Shape here{.ranks = 4, .rank_counts = {4, 1}, .nodes = 1, .gpu_share = whole_share};
+  for (std::uint64_t id = 1; id <= 1001; ++id) {
+    JobView& job = world.run(id, gpus(1));
+    job.shape = std::make_shared<const Shape>(here);
+  }
+  const JobView* lucky = &world.jobs.back();
+  int minutes = 0;
+  Growth growth;
+  for (Instant now(1h); growth.gang == nullptr && minutes < 10; now += 1min, ++minutes) {
+    growth = find(now);
+    EXPECT_LE(growth.wake, now + 1min);
+  }
+  EXPECT_EQ(growth.gang, lucky);
+  EXPECT_EQ(growth.ranks, 4);
+}
+
 }  // namespace
 }  // namespace tutti::sched

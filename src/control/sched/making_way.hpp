@@ -26,12 +26,17 @@ class MakingWay {
   using Alike = std::tuple<std::uint32_t, QueueIndex, std::int32_t, UserIndex>;
 
   std::optional<Way> displace(Claims& claims, const Shares& shares, const JobView& job);
+  // All of `chosen` have ended in `trial`, and there is room then; the first `too_few` of them are not
+  // enough.
+  Way fewest(Room trial, const JobView& job, std::vector<const JobView*> chosen, std::size_t too_few,
+             Places places) const;
   const std::vector<const JobView*>& victims();
 
   const Snapshot& snapshot_;
   const Rules& rules_;
   Moving moving_;
   int tried_ = 0;
+  std::size_t looked_at_ = 0;  // gangs that run, for all that wait together
   std::set<Alike> in_vain_;
   std::optional<std::vector<const JobView*>> victims_;  // those to be stopped rather come first
 };

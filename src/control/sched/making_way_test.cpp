@@ -126,5 +126,32 @@ TEST_F(MakingWayTest, OnlySmallerGangsMove) {
   EXPECT_FALSE(find(world.add(3, {.ranks = 1, .gpu_share = 4 * whole_share})));
 }
 
+// More than are tried one by one: still none too many, and those that would be stopped rather come first.
+TEST_F(MakingWayTest, OfManyNoMoreMakeWayThanAreNeeded) {
+  std::vector<NodeView> nodes;
+  for (int at = 0; at < 100; ++at) nodes.push_back(node("n" + std::to_string(100 + at), 8));
+  world = World(nodes);
+  for (std::uint64_t id = 10; id < 810; ++id) world.run(id, gpus(1));
+  const JobView& large = world.add(1, {.ranks = 400, .nodes = 50, .gpu_share = whole_share});
+  const auto way = find(large);
+  ASSERT_TRUE(way);
+  EXPECT_EQ(way->gangs.size(), 400U);
+  EXPECT_EQ(way->places.slots.size(), 50U);
+  for (const JobView* gang : way->gangs) EXPECT_GE(gang->id.number(), 410U);
+  const auto loose = find(world.add(2, gpus(300)));
+  ASSERT_TRUE(loose);
+  EXPECT_EQ(loose->gangs.size(), 300U);
+  for (const JobView* gang : loose->gangs) EXPECT_GE(gang->id.number(), 510U);
+}
+
+TEST_F(MakingWayTest, ManyThatAreNotEnoughAreNotStopped) {
+  std::vector<NodeView> nodes;
+  for (int at = 0; at < 50; ++at) nodes.push_back(node("n" + std::to_string(100 + at), 8));
+  world = World(nodes);
+  for (std::uint64_t id = 10; id < 410; ++id) world.run(id, gpus(1));
+  EXPECT_FALSE(find(world.add(1, gpus(401))));
+  EXPECT_EQ(asked, 400);
+}
+
 }  // namespace
 }  // namespace tutti::sched

@@ -9,6 +9,8 @@ namespace {
 
 // No more nodes than these are looked at for one gang, so that the pass stays short.
 constexpr std::size_t clearings_tried_max = 64;
+// And no more gangs than these are moved for it: a place is looked for each of them.
+constexpr std::size_t moved_max = 128;
 
 }  // namespace
 
@@ -73,7 +75,7 @@ std::optional<Way> Moving::find(Claims& claims, const Shares& shares, const JobV
     if (!places) continue;
     Way way{Way::Kind::moves, std::move(chosen), std::move(*places)};
     spare_the_unneeded(way, job, std::move(trial), *rules_.choice);
-    if (!all_fit(way, claims, job)) return std::nullopt;
+    if (way.gangs.size() > moved_max || !all_fit(way, claims, job)) return std::nullopt;
     return way;
   }
   return std::nullopt;

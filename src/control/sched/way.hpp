@@ -18,6 +18,9 @@ struct Way {
   Places places;                      // of the waiting one, with the fewest ranks that it does with
 };
 
+// Up to so many gangs it is asked for each of them whether it is needed.
+constexpr std::size_t gangs_tried_singly_max = 64;
+
 // Whoever was chosen and is not needed after all goes on, the last first. `trial` is the room when all of
 // them have ended.
 void spare_the_unneeded(Way& way, const JobView& job, Room trial, const NodeChoice& choice);

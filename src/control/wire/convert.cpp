@@ -57,6 +57,11 @@ bool is_device_name(std::string_view uuid) {
          });
 }
 
+// What a later version may say is not known here.
+cluster::Told told_from(std::int32_t told) {
+  return told == 1 || told == 2 ? static_cast<cluster::Told>(told) : cluster::Told::unknown;
+}
+
 }  // namespace
 
 void to_proto(const cluster::JobSpec& from, proto::JobSpec& to) {
@@ -154,6 +159,7 @@ void to_proto(const cluster::RankStatus& from, proto::RankStatus& to) {
   to.set_saved_at_ns(from.saved_at.time_since_epoch().count());
   to.set_node_fault(from.node_fault);
   to.set_stopped(from.stopped);
+  to.set_told(static_cast<std::int32_t>(from.told));
 }
 
 Result<cluster::RankStatus> from_proto(const proto::RankStatus& from) {
@@ -165,7 +171,8 @@ Result<cluster::RankStatus> from_proto(const proto::RankStatus& from) {
                              from.vanished(),
                              Instant(Duration(from.saved_at_ns())),
                              from.node_fault(),
-                             from.stopped()};
+                             from.stopped(),
+                             told_from(from.told())};
 }
 
 void to_proto(const cluster::Inventory& from, proto::Inventory& to) {

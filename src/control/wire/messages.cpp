@@ -29,6 +29,7 @@ void to_proto(const cluster::RankReport& from, proto::RankReport& to) {
   to.set_attempt(from.attempt);
   to.set_rank(from.rank);
   wire::to_proto(from.status, *to.mutable_status());
+  to.set_ended_ago_ms(from.ended_ago / 1ms);
 }
 
 // What a rank has left behind is no reason to stop listening to its node: it is made to fit.
@@ -38,7 +39,14 @@ Result<cluster::RankReport> report_from(const proto::RankReport& from) {
   auto status = from_proto(told);
   if (!status) return std::move(status).error();
   status->detail.resize(cut_utf8(status->detail, detail_bytes_max).size());
-  return cluster::RankReport{cluster::JobId(from.job()), from.attempt(), from.rank(), std::move(*status)};
+  const std::int64_t ended_ago_ms = std::clamp<std::int64_t>(from.ended_ago_ms(), 0, time_ms_max);
+  return cluster::RankReport{cluster::JobId(from.job()), from.attempt(), from.rank(), std::move(*status),
+                             std::chrono::milliseconds(ended_ago_ms)};
+}
+
+template <class From>
+Duration sent_of(const From& from) {
+  return std::chrono::milliseconds(std::clamp<std::int64_t>(from.sent_ms(), 0, time_ms_max));
 }
 
 template <class From>
@@ -167,8 +175,10 @@ std::string encode(const AgentMessage& message) {
                    to.mutable_heartbeat()->set_illness(beat.illness);
                    to.mutable_heartbeat()->set_echo(beat.echo);
                    to.mutable_heartbeat()->set_kept_bytes(beat.kept.count());
+                   to.mutable_heartbeat()->set_sent_ms(beat.sent / 1ms);
                  },
                  [&](const RankReports& reports) {
+                   to.mutable_ranks()->set_sent_ms(reports.sent / 1ms);
                    for (const auto& report : reports.ranks)
                      to_proto(report, *to.mutable_ranks()->add_ranks());
                  },
@@ -202,14 +212,15 @@ Result<AgentMessage> decode_agent_message(std::string_view bytes) {
     case proto::AgentMessage::kHeartbeat:
       return AgentMessage(
           Heartbeat{illness_of(from.heartbeat()), from.heartbeat().echo(),
-                    Bytes(std::clamp<std::int64_t>(from.heartbeat().kept_bytes(), 0, bytes_max))});
+                    Bytes(std::clamp<std::int64_t>(from.heartbeat().kept_bytes(), 0, bytes_max)),
+                    sent_of(from.heartbeat())});
     case proto::AgentMessage::kRank: {
       auto report = report_from(from.rank());
       if (!report) return std::move(report).error();
       return AgentMessage(RankReports{{std::move(*report)}});
     }
     case proto::AgentMessage::kRanks: {
-      RankReports reports;
+      RankReports reports{{}, sent_of(from.ranks())};
       for (const auto& rank : from.ranks().ranks()) {
         auto report = report_from(rank);
         if (!report) return std::move(report).error();

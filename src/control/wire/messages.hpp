@@ -34,6 +34,7 @@ constexpr std::size_t unread_bytes_max = 4 << 10;
 // What has become of ranks, in the order in which it happened.
 struct RankReports {
   std::vector<cluster::RankReport> ranks;
+  Duration sent = {};  // on a clock of the agent's that only goes forward; zero: not said
   friend bool operator==(const RankReports&, const RankReports&) = default;
 };
 
@@ -41,6 +42,7 @@ struct Heartbeat {
   std::string illness = {};  // as in Hello
   std::uint64_t echo = 0;    // sent back when the controller has taken note of it; 0: not asked for
   Bytes kept = {};           // what ranks that have ended left on the node
+  Duration sent = {};        // as in RankReports
 };
 struct LogChunk {
   std::uint64_t stream = 0;

@@ -62,6 +62,7 @@ Result<cluster::Job> job_from(const cluster::State& state, const proto::StoredJo
   to.submitted_at = Instant(Duration(from.submitted_at_ns()));
   to.started_at = Instant(Duration(from.started_at_ns()));
   to.finished_at = Instant(Duration(from.finished_at_ns()));
+  to.ended_at = Instant(Duration(from.ended_at_ns()));
   to.exit_code = from.exit_code();
   to.reason = from.reason();
   to.holds = from.holds();
@@ -134,6 +135,7 @@ std::string encode(const cluster::Job& job) {
   to.set_submitted_at_ns(job.submitted_at.time_since_epoch().count());
   to.set_started_at_ns(job.started_at.time_since_epoch().count());
   to.set_finished_at_ns(job.finished_at.time_since_epoch().count());
+  to.set_ended_at_ns(job.ended_at.time_since_epoch().count());
   to.set_exit_code(job.exit_code);
   to.set_reason(job.reason);
   to.set_holds(job.holds);

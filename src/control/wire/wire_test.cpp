@@ -61,8 +61,9 @@ cluster::Job full_job() {
   job.places = {{"a", {{0, 1000}}}, {"a", {{1, 1000}}}, {"b", {{0, 1000}}}, {"b", {{1, 1000}}}};
   job.ranks = {{cluster::RankState::started},
                {cluster::RankState::exited, 9, "x", true},
-               {cluster::RankState::exited, 126, "full", false, {}, true},
+               {cluster::RankState::exited, 126, "full", false, {}, true, false, cluster::Told::yes},
                {}};
+  job.ended_at = Instant(1'700'000'008s);
   job.master_port = 20'001;
   job.ending = cluster::EndCause::node_lost;
   job.bad_ends = 4;
@@ -236,6 +237,21 @@ TEST(Messages, WhatANodeCallsItsDevicesIsMadeVisible) {
   ASSERT_TRUE(back.ok());
   EXPECT_EQ(std::get<cluster::Hello>(*back).inventory.devices.front().model, "H100\\x1b[2J");
   EXPECT_EQ(std::get<cluster::Hello>(*back).location, "here\\x0a");
+}
+
+TEST(Messages, AnEndSaysHowLongAgoItWasAndWhetherItWasAskedFor) {
+  cluster::RankReport report{cluster::JobId(1), 2, 3, {cluster::RankState::exited, 143, ""}, 90s};
+  report.status.told = cluster::Told::yes;
+  auto back = decode_agent_message(encode(AgentMessage(RankReports{{report}})));
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(std::get<RankReports>(*back).ranks.at(0).ended_ago, 90s);
+  EXPECT_EQ(std::get<RankReports>(*back).ranks.at(0).status, report.status);
+  report.ended_ago = -1h;
+  report.status.told = static_cast<cluster::Told>(7);
+  back = decode_agent_message(encode(AgentMessage(RankReports{{report}})));
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(std::get<RankReports>(*back).ranks.at(0).ended_ago, 0s);
+  EXPECT_EQ(std::get<RankReports>(*back).ranks.at(0).status.told, cluster::Told::unknown);
 }
 
 TEST(Messages, WhatAProgramWroteNeedNotBeText) {

@@ -56,7 +56,7 @@ struct ChecksTest : testing::Test {
     state.bytes = {};
     for (const auto& [id, job] : state.jobs) {
       state.bytes.comes(job);
-      if (job.finished() && state.ended.add(job)) state.bytes.ends(job);
+      if (job.finished() && state.ended.add(job, job.finished_at)) state.bytes.ends(job);
     }
     checks.turned(10s, state);
   }

@@ -316,7 +316,10 @@ void VirtualNode::exit_process(const RankKey& key, std::uint64_t process, std::o
               (code ? " exits with " + std::to_string(*code) : " is killed"));
   world_.checks.process_ended(world_.agenda.now(), key, code);
   cluster::RankStatus status{cluster::RankState::exited, 137, "its shim was killed", true};
-  if (code) folder.exit = status = {cluster::RankState::exited, *code, ""};
+  if (code) status = {cluster::RankState::exited, *code, ""};
+  status.told = folder.ending ? cluster::Told::yes : cluster::Told::no;
+  if (code) folder.exit = status;
+  folder.ended_at = world_.agenda.now();
   if (keeper_ == nullptr) return;
   agent_later(world_.between(0ms, 2ms), [this, key, status] { keeper_->exited(key, status); });
 }
@@ -335,6 +338,12 @@ void VirtualNode::end(const RankKey& key, bool at_once) {
              [this, key, process = found->second.process, code = at_once ? 137 : 143] {
                exit_process(key, process, code);
              });
+}
+
+Duration VirtualNode::ended_ago(const RankKey& key) const {
+  const auto found = disk_.find(key);
+  const bool known = found != disk_.end() && found->second.ended_at;
+  return known ? world_.agenda.now() - *found->second.ended_at : Duration::zero();
 }
 
 void VirtualNode::forget(const RankKey& key) {

@@ -43,8 +43,11 @@ std::optional<Fence> Fence::parse(std::string_view line) {
 }
 
 bool same_cluster(const Fence& a, const Fence& b) { return a.cluster == b.cluster; }
-bool same_job(const Fence& a, const Fence& b) { return same_cluster(a, b) && a.job == b.job; }
+bool same_job(const Fence& a, const Fence& b) {
+  return a.job == b.job && (same_cluster(a, b) || a.cluster.empty() || b.cluster.empty());
+}
 bool is_newer(const Fence& a, const Fence& b) {
+  if (a.cluster.empty() != b.cluster.empty()) return b.cluster.empty();
   return same_cluster(a, b) && std::tie(a.job, a.attempt) > std::tie(b.job, b.attempt);
 }
 

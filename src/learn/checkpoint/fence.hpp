@@ -12,7 +12,7 @@ namespace tutti::checkpoint {
 struct Fence {
   std::int64_t attempt = 0;
   std::int64_t job = 0;  // 0: ranks that nobody submitted
-  std::string cluster;   // "": not known
+  std::string cluster;   // "": not known, which ranks of earlier versions did not
 
   Fence() = default;
   // Implicit on purpose: an attempt alone is a fence too.
@@ -29,8 +29,10 @@ struct Fence {
 };
 
 bool same_cluster(const Fence& a, const Fence& b);
+// So it is if one of the two does not know its cluster: a job lives on while its cluster is renewed.
 bool same_job(const Fence& a, const Fence& b);
-// Of two of one cluster: a later job, or a later attempt of the same.
+// Of two of one cluster: a later job, or a later attempt of the same. Who knows its cluster comes after who
+// does not.
 bool is_newer(const Fence& a, const Fence& b);
 
 }  // namespace tutti::checkpoint

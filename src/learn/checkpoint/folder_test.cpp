@@ -46,6 +46,15 @@ TEST_F(Folder, OfAFinishedJobIsTakenByTheNextWhateverItsAttempts) {
   EXPECT_FALSE(exists(".step-00000100.job-13.attempt-0000.part"));
 }
 
+TEST_F(Folder, OfRanksThatDidNotKnowTheirClusterIsTakenByThoseThatDo) {
+  ASSERT_TRUE(claim(folder(), {3, 12}));
+  ASSERT_TRUE(claim(folder(), {4, 12, "east"})) << "its next attempt, after its cluster was renewed";
+  EXPECT_TRUE(same_job({3, 12}, {4, 12, "east"}));
+  EXPECT_FALSE(begin(folder(), 100, {3, 12})) << "who was replaced writes nothing more";
+  EXPECT_FALSE(claim(folder(), {9, 99})) << "and does not come back";
+  EXPECT_FALSE(same_job({4, 12, "west"}, {4, 12, "east"}));
+}
+
 TEST_F(Folder, OfAnEarlierTuttiIsUnderstood) {
   write_text("attempt", "5\n");
   EXPECT_FALSE(claim(folder(), 4));

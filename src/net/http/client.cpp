@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -28,14 +29,11 @@ using Clock = std::chrono::steady_clock;
 
 constexpr Duration connect_time_max = 10s;
 constexpr std::size_t answer_bytes_max = 256 << 20;
+constexpr int retry_after_seconds_max = 3600;
 
 Error unreachable(const Target& target, const std::string& why) {
   return failed(why).within(target.who + " " + target.text());
 }
-
-constexpr const char* plain_hint =
-    "if it speaks TLS, TUTTI_CA_FILE (or --ca-file) must name its certificate authority";
-constexpr const char* tls_hint = "if it does not speak TLS, TUTTI_CA_FILE must not be set";
 
 std::string why_errno() { return failed_errno("", errno).message().substr(2); }
 
@@ -112,6 +110,12 @@ Result<Target> parse_target(std::string_view text) {
   const auto parsed = std::from_chars(port.data(), port.data() + port.size(), target.port);
   if (parsed.ec != std::errc() || parsed.ptr != port.data() + port.size() || target.port == 0) return wrong;
   return target;
+}
+
+std::string tls_hint(const Target& target) {
+  return target.ca_file.empty()
+             ? "if it speaks TLS, TUTTI_CA_FILE (or --ca-file) must name its certificate authority"
+             : "if it does not speak TLS, TUTTI_CA_FILE (or --ca-file) must not be set";
 }
 
 Error in_the_clear() {
@@ -325,11 +329,21 @@ Result<> parse(Parser& parser, std::string& unread, const Receive& receive,
   return {};
 }
 
+// When the other side wants to be asked again; 0 if it does not say. Dates are not understood.
+int retry_seconds_of(const http::fields& head) {
+  const auto text = head[http::field::retry_after];
+  int seconds = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  const bool sound = parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() && seconds > 0;
+  return sound ? std::min(seconds, retry_after_seconds_max) : 0;
+}
+
 }  // namespace
 
 Result<Response> Client::request(const std::string& method, const std::string& path, const std::string& body,
                                  Duration timeout) {
   sent_ = false;
+  retry_after_seconds_ = 0;
   if (auto connected = connect(); !connected) return std::move(connected).error();
   Connection& connection = *connection_;
   connection.deadline = Clock::now() + timeout;
@@ -349,18 +363,21 @@ Result<Response> Client::request(const std::string& method, const std::string& p
       return unreachable(target_, "it has not answered within " + format_duration(timeout))
           .remedy("it is there, and stopped, stuck or busy: its log may tell; try again in a while");
     if (!sent) done = sent;
-    return unreachable(target_, done.error().message())
-        .remedy(target_.ca_file.empty() ? plain_hint : tls_hint);
+    return unreachable(target_, done.error().message()).remedy(tls_hint(target_));
   }
   const bool keep = parser.get().keep_alive() && sent;
   auto answer = parser.release();
   if (!keep) connection_.reset();
-  return Response{static_cast<int>(answer.result_int()), std::move(answer.body()),
-                  std::string(answer[http::field::content_type])};
+  retry_after_seconds_ = retry_seconds_of(answer);
+  return Response{.status = static_cast<int>(answer.result_int()),
+                  .body = std::move(answer.body()),
+                  .type = std::string(answer[http::field::content_type]),
+                  .retry_after_seconds = retry_after_seconds_};
 }
 
 Result<> Client::events(const std::string& method, const std::string& path, const std::string& body,
                         const OnEvent& on_event, const std::function<bool()>& idle) {
+  retry_after_seconds_ = 0;
   if (auto connected = connect(); !connected) return std::move(connected).error();
   Connection& connection = *connection_;
   bool given_up = false;
@@ -382,10 +399,9 @@ Result<> Client::events(const std::string& method, const std::string& path, cons
   }
   connection_.reset();  // what is left of a stream is of no use to another request
   if (given_up) return {};
-  if (!done)
-    return unreachable(target_, done.error().message())
-        .remedy(target_.ca_file.empty() ? plain_hint : tls_hint);
+  if (!done) return unreachable(target_, done.error().message()).remedy(tls_hint(target_));
   if (parser.get().result_int() != 200) {
+    retry_after_seconds_ = retry_seconds_of(parser.get());
     return failed(parser.get().body()).within("HTTP " + std::to_string(parser.get().result_int()));
   }
   return {};

@@ -23,6 +23,8 @@ struct Target {
 // "HOST:PORT" or "[::1]:PORT".
 Result<Target> parse_target(std::string_view text);
 
+// What to look at where the other side does not speak as it is spoken to.
+std::string tls_hint(const Target& target);
 // Why a token is not sent there.
 Error in_the_clear();
 // Refuses a way on which a token could be read: without TLS it goes nowhere but to this machine. One that
@@ -45,6 +47,8 @@ class Client {
 
   // Of a request that failed: the other side may have got it, and may have done it.
   bool may_have_arrived() const { return sent_; }
+  // Of one that was refused, or of events that were: when to ask again; 0 if it was not said.
+  int retry_after_seconds() const { return retry_after_seconds_; }
 
   // Server-sent events until the server ends the stream or a callback returns false; one without a name has
   // an empty one. `idle` is called several times a second, also while nothing arrives. An answer that is no
@@ -64,6 +68,7 @@ class Client {
   Target target_;
   std::string token_;
   bool sent_ = false;
+  int retry_after_seconds_ = 0;
   std::function<void()> waits_;
   std::unique_ptr<Connection> connection_;
 };

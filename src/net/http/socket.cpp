@@ -1,6 +1,8 @@
 #include <algorithm>
 
+#include <boost/asio/error.hpp>
 #include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/error.hpp>
 
 #include "base/visible.hpp"
 #include "net/http/client.hpp"
@@ -134,13 +136,27 @@ asio::awaitable<error_code> open(Wire& wire, const Target& target) {
   co_return co_await wire.handshake(beast::role_type::client, target.host);
 }
 
+// Whoever says nothing, or is not there, has not been spoken to in the wrong way.
+Error misunderstood(const Target& target, error_code failure) {
+  Error error = failed(failure.message()).within("controller " + target.text());
+  const bool silent = failure == beast::error::timeout || failure == asio::error::timed_out;
+  return silent ? error : std::move(error).remedy(tls_hint(target));
+}
+
+Error cannot_open(const Target& target, error_code failure) {
+  const bool in_handshake = failure.category() == asio::error::get_ssl_category() ||
+                            failure == asio::ssl::error::stream_truncated || failure == asio::error::eof;
+  if (in_handshake) return misunderstood(target, failure);
+  return failed(failure.message()).within("controller " + target.text());
+}
+
 using Dialled = std::function<void(Result<std::shared_ptr<Socket>>)>;
 
 asio::awaitable<void> dial_socket(asio::io_context& context, Wire wire, Target target, std::string path,
                                   std::string token, Dialled done) {
   const auto failure = co_await open(wire, target);
   if (failure == not_secret) co_return done(in_the_clear().within("controller " + target.text()));
-  if (failure) co_return done(failed(failure.message()).within("controller " + target.text()));
+  if (failure) co_return done(cannot_open(target, failure));
   wire.lowest().expires_never();
   auto stream = std::make_shared<WebSocket>(std::move(wire));
   set_socket_limits(*stream);
@@ -148,10 +164,11 @@ asio::awaitable<void> dial_socket(asio::io_context& context, Wire wire, Target t
       [&](websocket::request_type& request) { request.set(http::field::authorization, "Bearer " + token); }));
   websocket::response_type answer;
   const auto [refused] = co_await stream->async_handshake(answer, target.text(), path, as_values);
-  if (refused) {
+  if (refused == websocket::error::upgrade_declined) {
     const std::string why = answer.result_int() == 401 ? "it refuses the token" : refused.message();
     co_return done(failed(why).within("controller " + target.text()));
   }
+  if (refused) co_return done(misunderstood(target, refused));
   auto socket = std::make_shared<OutboxSocket>(context, Outbox::Options{});
   done(std::shared_ptr<Socket>(socket));
   SocketRules rules;

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "base/clock/clock.hpp"
 #include "base/log/log.hpp"
 #include "node/agent/device_watch.hpp"
 #include "node/agent/folder_lock.hpp"
@@ -139,7 +140,9 @@ class Agent {
     net::dial(loop_, options_.controller, "/api/v1/agent", options_.token,
               [this](Result<std::shared_ptr<net::Socket>> socket) {
                 if (socket) return connected(*socket);
-                log::warning("cannot join: {}", socket.error().text());
+                const std::string& remedy = socket.error().remedy();
+                log::warning("cannot join: {}{}{}", socket.error().text(), remedy.empty() ? "" : "; ",
+                             remedy);
                 redial();
               });
   }
@@ -170,7 +173,17 @@ class Agent {
       return send_reports();
     }
     send_reports();
-    if (socket_) socket_->send(wire::encode(message));
+    if (!socket_) return;
+    if (const auto* beat = std::get_if<wire::Heartbeat>(&message)) {
+      wire::Heartbeat stamped = *beat;
+      stamped.sent = steady_time();
+      return socket_->send(wire::encode(wire::AgentMessage(std::move(stamped))));
+    }
+    socket_->send(wire::encode(message));
+  }
+
+  static Duration steady_time() {
+    return std::chrono::duration_cast<Duration>(SteadyClock::now().time_since_epoch());
   }
 
   // The first goes at once, and what follows closely goes together: a large gang that starts or ends is no
@@ -179,7 +192,8 @@ class Agent {
     reports_timer_.reset();
     if (reports_.ranks.empty()) return;
     reports_timer_ = loop_.after(reports_together, [this] { send_reports(); });
-    const wire::RankReports together = std::exchange(reports_, {});
+    wire::RankReports together = std::exchange(reports_, {});
+    together.sent = steady_time();
     if (socket_) socket_->send(wire::encode(wire::AgentMessage(together)));
   }
 

@@ -26,12 +26,12 @@ std::string describe_failure(const std::string& folder, const rank::RankExit& ex
 
 }  // namespace
 
-std::optional<cluster::RankStatus> end_in(const std::string& folder) {
+std::optional<RankEnd> end_in(const std::string& folder) {
   const auto exit = rank::read_exit(folder);
   if (!exit || !*exit) return std::nullopt;
   const std::int32_t code = (*exit)->exit_code;
-  return cluster::RankStatus{cluster::RankState::exited, code,
-                             code == 0 ? "" : describe_failure(folder, **exit)};
+  return RankEnd{{cluster::RankState::exited, code, code == 0 ? "" : describe_failure(folder, **exit)},
+                 rank::exit_written_at(folder)};
 }
 
 }  // namespace tutti::agent

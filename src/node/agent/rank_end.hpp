@@ -9,7 +9,12 @@
 
 namespace tutti::agent {
 
+struct RankEnd {
+  cluster::RankStatus status;
+  Instant at;  // on this node's clock; zero if it is not known
+};
+
 // Nothing if the shim has left no end. With the last lines of its log, if it failed.
-std::optional<cluster::RankStatus> end_in(const std::string& folder);
+std::optional<RankEnd> end_in(const std::string& folder);
 
 }  // namespace tutti::agent

@@ -11,11 +11,13 @@
 #include <filesystem>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "base/clock/clock.hpp"
 #include "base/files/files.hpp"
 #include "base/log/log.hpp"
 #include "base/text.hpp"
+#include "node/agent/known_change.hpp"
 #include "node/agent/membership.hpp"
 #include "node/agent/rank_end.hpp"
 #include "node/rank/cgroups.hpp"
@@ -157,7 +159,8 @@ RankStatus ShimProcesses::adopt_one(const RankKey& key) {
   const std::string folder = folder_of(key);
   const auto shim = rank::take_over(folder);
   const auto spec = rank::read_spec(folder);
-  const rank::Hold hold(spec ? spec->cgroup : hold_name(key));
+  // Not the one that the specification names: it lies in the rank's folder, and who is held is killed.
+  const rank::Hold hold(hold_name(key));
   if (shim && *shim && rank::is_alive(**shim) && !end_in(folder)) {
     Entry& entry = running_[key];
     entry.shim = **shim;
@@ -172,19 +175,20 @@ RankStatus ShimProcesses::adopt_one(const RankKey& key) {
   Ended end{.shim = shim && *shim ? **shim : rank::ShimProcess(),
             .hold = hold,
             .end_known = true,
-            .status = end_in(folder),
+            .left = end_in(folder),
             .timer = {}};
-  const bool recorded = end.status.has_value();
+  const bool recorded = end.left.has_value();
   if (!recorded)
-    end.status = RankStatus{RankState::exited, 137, "it was gone when its agent came back", true};
+    end.left = RankEnd{{RankState::exited, 137, "it was gone when its agent came back", true}, {}};
   // What has done its work has done it; a peer that was shut down sooner may have made others fail.
-  if (rank::is_stopped(folder) && end.status->exit_code != 0) {
-    end.status = RankStatus{RankState::exited, 137, "it was shut down with its node"};
-    end.status->stopped = true;
+  if (RankStatus& status = end.left->status; rank::is_stopped(folder) && status.exit_code != 0) {
+    status = RankStatus{RankState::exited, 137, "it was shut down with its node"};
+    status.stopped = true;
   }
   if ((recorded && !hold.exists()) || rank::kill_leftovers(end.hold, end.shim)) {
     end.hold.remove();
-    return *end.status;
+    ended_at_[key] = end.left->at;
+    return end.left->status;
   }
   // Its shim has gone, the rank has not: it has ended when its last process has.
   ended_[key] = std::move(end);
@@ -254,6 +258,7 @@ void ShimProcesses::put_aside(const std::string& cluster) {
           "the controller is of another cluster than this folder: the ranks and logs of cluster {} are in {}",
           cluster, *moved);
       attic_.clear();
+      ended_at_.clear();
       calls_.went_aside({});
     };
   });
@@ -307,6 +312,7 @@ void ShimProcesses::started(const RankKey& key, const Result<std::shared_ptr<Sta
   entry.shim = (*shim)->process;
   entry.hold = (*shim)->hold;
   entry.grace = (*shim)->grace;
+  entry.told = cluster::Told::no;
   watch(key, entry, std::move((*shim)->pidfd));
   calls_.started(key, {});
 }
@@ -335,12 +341,14 @@ void ShimProcesses::ended(RankKey key) {
   Ended end{.shim = found->second.shim,
             .hold = found->second.hold,
             .forced = found->second.forced > 0,
-            .status = {},
+            .told = found->second.told,
+            .left = {},
             .timer = {}};
   int status = 0;
   if (found->second.ours && ::waitpid(end.shim.pid, &status, WNOHANG) == end.shim.pid && WIFEXITED(status))
     end.shim_code = WEXITSTATUS(status);
   running_.erase(found);
+  ended_at_[key] = now_on_the_wall();
   end.timer = loop_.after(end_read_max, [this, key] { end_read(key, std::nullopt, false); });
   ended_[key] = std::move(end);
   ends_.run([this, key, folder = folder_of(key), hold = ended_[key].hold]() -> Lane::Then {
@@ -351,23 +359,25 @@ void ShimProcesses::ended(RankKey key) {
   });
 }
 
-void ShimProcesses::end_read(const RankKey& key, std::optional<RankStatus> status, bool all_gone) {
+void ShimProcesses::end_read(const RankKey& key, std::optional<RankEnd> end, bool all_gone) {
   const auto found = ended_.find(key);
   if (found == ended_.end() || found->second.end_known) return;
   found->second.end_known = true;
-  found->second.status = std::move(status);
+  found->second.left = std::move(end);
   if (all_gone) return cleared(key, true);
   clear(key);
 }
 
 // The rank of a shim that was killed has ended when the last of its processes has, because until then it may
-// hold a device. They are looked for among all processes of the machine, which takes its time.
+// hold a device. They are looked for among all processes of the machine, which takes its time. The cgroups of
+// its limits go with the one that holds it: nobody else is left to remove them.
 void ShimProcesses::clear(const RankKey& key) {
   const auto found = ended_.find(key);
   if (found == ended_.end()) return;
-  ends_.run([this, key, hold = found->second.hold, shim = found->second.shim]() -> Lane::Then {
+  ends_.run([this, key, name = hold_name(key), hold = found->second.hold,
+             shim = found->second.shim]() -> Lane::Then {
     const bool all_gone = rank::kill_leftovers(hold, shim);
-    if (all_gone) hold.remove();
+    if (all_gone) static_cast<void>(rank::clear_cgroups(name));
     return [this, key, all_gone] { cleared(key, all_gone); };
   });
 }
@@ -382,13 +392,16 @@ void ShimProcesses::cleared(const RankKey& key, bool all_gone) {
     end.timer = loop_.after(clear_every, [this, key] { clear(key); });
     return;
   }
-  const RankStatus status = verdict(end);
+  RankStatus status = verdict(end);
+  status.told = end.told;
+  // What the shim wrote is nearer to the truth than when this loop came to hear of it.
+  if (end.left && end.left->at != Instant()) ended_at_[key] = end.left->at;
   ended_.erase(found);
   calls_.exited(key, status);
 }
 
 RankStatus ShimProcesses::verdict(const Ended& end) const {
-  if (end.status) return *end.status;
+  if (end.left) return end.left->status;
   if (end.shim_code)
     return {RankState::exited, *end.shim_code, "its shim could not write its end to the disk of the node"};
   if (!end.forced) return {RankState::exited, 137, "its shim was killed", true};
@@ -407,6 +420,7 @@ void ShimProcesses::end(const RankKey& key, bool at_once) {
   const auto found = running_.find(key);
   if (found == running_.end()) return;
   Entry& entry = found->second;
+  entry.told = cluster::Told::yes;
   if (auto asked = rank::end_shim(entry.shim, at_once); !asked)
     log::warning("cannot end rank {}: {}", key.text(), asked.error().text());
   if (at_once && entry.forced == 0) entry.patience.reset();
@@ -432,7 +446,14 @@ void ShimProcesses::force(const RankKey& key) {
   entry.patience = loop_.after(force_every, [this, key] { force(key); });
 }
 
+Duration ShimProcesses::ended_ago(const RankKey& key) const {
+  const auto known = ended_at_.find(key);
+  if (known == ended_at_.end() || known->second == Instant()) return {};
+  return std::max<Duration>(now_on_the_wall() - known->second, Duration::zero());
+}
+
 void ShimProcesses::forget(const RankKey& key) {
+  ended_at_.erase(key);
   const std::string folder = folder_of(key);
   notes_.run([this, folder]() -> Lane::Then {
     // A rank that never started has none.
@@ -456,9 +477,15 @@ void ShimProcesses::look(const std::vector<RankKey>& running) {
     std::map<cluster::JobId, std::string> folders;
     for (const RankKey& key : running) folders[key.job] = checkpoints_of(key.job);
     shared_.run([this, folders = std::move(folders)]() -> Lane::Then {
-      std::map<cluster::JobId, Instant> saved;
-      for (const auto& [job, folder] : folders) saved[job] = changed_at(folder);
-      return [this, saved = std::move(saved)] { saved_ = saved; };
+      std::map<cluster::JobId, std::optional<Instant>> saved;
+      for (const auto& [job, folder] : folders) saved[job] = known_change(folder);
+      return [this, saved = std::move(saved)] {
+        const auto before = std::exchange(saved_, {});
+        for (const auto& [job, known] : saved) {
+          const auto last = before.find(job);
+          saved_[job] = known ? *known : last == before.end() ? Instant() : last->second;
+        }
+      };
     });
   }
   if (sights_.under_way() != 0) return;

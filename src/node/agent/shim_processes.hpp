@@ -15,6 +15,7 @@
 #include "node/agent/attic.hpp"
 #include "node/agent/lane.hpp"
 #include "node/agent/ports.hpp"
+#include "node/agent/rank_end.hpp"
 #include "node/agent/shipped.hpp"
 #include "node/agent/starts.hpp"
 #include "node/keeper/processes.hpp"
@@ -55,6 +56,7 @@ class ShimProcesses final : public keeper::Processes {
   Result<> take_port(const wire::StartRanks& attempt) override;
   void start(const wire::StartRanks& attempt, const std::string& workdir) override;
   void end(const RankKey& key, bool at_once) override;
+  Duration ended_ago(const RankKey& key) const override;
   void forget(const RankKey& key) override;
   Bytes kept() const override { return attic_.kept(); }
   void job_ended(cluster::JobId job) override { attic_.job_ended(job); }
@@ -77,6 +79,7 @@ class ShimProcesses final : public keeper::Processes {
     bool ours = false;  // a child of this process, to be reaped
     rank::Hold hold{""};
     Duration grace{};
+    cluster::Told told = cluster::Told::unknown;  // to end
     std::shared_ptr<net::Loop::Handle> patience;  // with a shim that was asked to end its rank
     int forced = 0;                               // how often the agent has ended it over the shim's head
   };
@@ -86,8 +89,9 @@ class ShimProcesses final : public keeper::Processes {
     rank::Hold hold{""};
     std::optional<std::int32_t> shim_code;  // its own exit code, where this process could reap it
     bool forced = false;
-    bool end_known = false;  // `status` is read, or will not be
-    std::optional<cluster::RankStatus> status;
+    cluster::Told told = cluster::Told::unknown;
+    bool end_known = false;  // `left` is read, or will not be
+    std::optional<RankEnd> left;
     std::shared_ptr<net::Loop::Handle> timer;
     std::size_t looks = 0;
   };
@@ -103,7 +107,7 @@ class ShimProcesses final : public keeper::Processes {
   void ended(RankKey key);
   void force(const RankKey& key);
   // `all_gone`: there is no process of it any more.
-  void end_read(const RankKey& key, std::optional<cluster::RankStatus> status, bool all_gone);
+  void end_read(const RankKey& key, std::optional<RankEnd> end, bool all_gone);
   void clear(const RankKey& key);
   void cleared(const RankKey& key, bool all_gone);
   cluster::RankStatus verdict(const Ended& end) const;
@@ -123,6 +127,7 @@ class ShimProcesses final : public keeper::Processes {
   bool noting_ = false;
   std::map<RankKey, Entry> running_;
   std::map<RankKey, Ended> ended_;
+  std::map<RankKey, Instant> ended_at_;      // on this node's clock, as long as the end is not acknowledged
   std::map<cluster::JobId, Instant> saved_;  // as last seen
   std::string cgroup_prefix_;                // of the cgroups of this agent's ranks
   bool holds_ = true;                        // cgroups can be had

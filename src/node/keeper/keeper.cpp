@@ -12,7 +12,9 @@ namespace {
 constexpr std::size_t hello_details_bytes_max = std::size_t{4} << 20;  // of all ranks together
 
 cluster::RankStatus never_started() {
-  return {cluster::RankState::exited, 143, "it was ended before it started"};
+  cluster::RankStatus status{cluster::RankState::exited, 143, "it was ended before it started"};
+  status.told = cluster::Told::yes;
+  return status;
 }
 
 }  // namespace
@@ -35,7 +37,7 @@ void Keeper::say_hello() {
   // next.
   const std::size_t detail_bytes = hello_details_bytes_max / std::max<std::size_t>(ranks_.size(), 1);
   for (const auto& [key, status] : ranks_) {
-    hello.ranks.push_back({key.job, key.attempt, key.rank, status});
+    hello.ranks.push_back(report_of(key, status));
     std::string& detail = hello.ranks.back().status.detail;
     detail.resize(cut_utf8(detail, detail_bytes).size());
   }
@@ -289,9 +291,12 @@ void Keeper::release_if_unused(cluster::JobId job, std::int32_t attempt) {
   if (begin == behind && !preparing_.contains(Attempt(job, attempt))) processes_.release(job, attempt);
 }
 
-void Keeper::report(const RankKey& key) {
-  send_(wire::RankReports{{{key.job, key.attempt, key.rank, ranks_.at(key)}}});
+cluster::RankReport Keeper::report_of(const RankKey& key, const cluster::RankStatus& status) const {
+  const bool ended = status.state == RankState::exited;
+  return {key.job, key.attempt, key.rank, status, ended ? processes_.ended_ago(key) : Duration::zero()};
 }
+
+void Keeper::report(const RankKey& key) { send_(wire::RankReports{{report_of(key, ranks_.at(key))}}); }
 
 bool Keeper::running(const RankKey& key) const {
   const auto known = ranks_.find(key);

@@ -78,6 +78,7 @@ class Keeper {
   void fail(const RankKey& key, const Error& why);
   // It is no fault of the program.
   void give_back(const RankKey& key, const std::string& why);
+  cluster::RankReport report_of(const RankKey& key, const cluster::RankStatus& status) const;
   void report(const RankKey& key);
   void release_if_unused(cluster::JobId job, std::int32_t attempt);
 

@@ -26,6 +26,7 @@ struct FakeProcesses final : Processes {
   std::vector<std::string> aside;
   Membership remembered;
   std::vector<RankKey> looked_at;
+  Duration ago{};
 
   Result<std::map<RankKey, cluster::RankStatus>> adopt() override { return on_disk; }
   void prepare(const wire::StartRanks&) override { ++prepared; }
@@ -49,6 +50,7 @@ struct FakeProcesses final : Processes {
     ended.push_back(key);
     if (at_once) killed.push_back(key);
   }
+  Duration ended_ago(const RankKey&) const override { return ago; }
   void forget(const RankKey& key) override { forgotten.push_back(key); }
   void look(const std::vector<RankKey>& running) override { looked_at = running; }
 };
@@ -121,6 +123,21 @@ TEST_F(KeeperTest, AnEndIsToldUntilItIsForgotten) {
   keeper.on(wire::ForgetRanks{cluster::JobId(7), 0});
   EXPECT_EQ(processes.forgotten, std::vector{key(0)});
   EXPECT_TRUE(hello().ranks.empty());
+}
+
+TEST_F(KeeperTest, HowLongAgoAnEndWasIsToldAsOfEachTime) {
+  run(start({0, 1}));
+  processes.ago = 1s;
+  keeper.exited(key(0), {RankState::exited, 0, ""});
+  EXPECT_EQ(last_report().ended_ago, 1s);
+  processes.ago = 9s;
+  EXPECT_EQ(hello().ranks.at(0).ended_ago, 9s);
+  EXPECT_EQ(hello().ranks.at(1).ended_ago, 0s) << "it runs";
+}
+
+TEST_F(KeeperTest, WhatWasEndedBeforeItStartedHadBeenTold) {
+  keeper.on(wire::EndRanks{cluster::JobId(7), 0, {3}});
+  EXPECT_EQ(last_report().status.told, cluster::Told::yes);
 }
 
 TEST_F(KeeperTest, ARankThatCannotStartHasEnded) {

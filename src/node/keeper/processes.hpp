@@ -66,6 +66,8 @@ class Processes {
   // Asks a rank that runs to end, within its grace period or at once. Of a start that is under way it stops
   // what can still be stopped for sure, which is then an error of that start; what it cannot stop starts.
   virtual void end(const RankKey& key, bool at_once) = 0;
+  // How long ago a rank ended that has; zero if that is not known.
+  virtual Duration ended_ago(const RankKey&) const { return {}; }
   // The end of this rank is acknowledged: adopt() does not find it any more.
   virtual void forget(const RankKey& key) = 0;
   // How much room the logs of ranks take that were forgotten. Returns at once.
