@@ -141,7 +141,7 @@ class InferServer::Core final : public Pages {
 
   void handle(std::shared_ptr<net::Exchange> exchange) override {
     const auto target = target_of(exchange->request().parts);
-    if (target->route == Route::infer) return infer(*target, std::move(exchange));
+    if (target->route == Route::infer) return infer(*target, exchange);
     auto response = page(*target);
     if (response.status == 200) ++metrics_.responses[200];
     exchange->answer(std::move(response));
@@ -198,7 +198,7 @@ class InferServer::Core final : public Pages {
     return {.body = "{\"ready\":true}\n"};
   }
 
-  void infer(const Target& target, std::shared_ptr<net::Exchange> exchange) {
+  void infer(const Target& target, const std::shared_ptr<net::Exchange>& exchange) {
     const std::uint64_t id = ++last_call_;
     auto call = std::make_shared<Call>(exchange);
     calls_[id] = call;
