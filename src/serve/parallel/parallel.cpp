@@ -61,13 +61,13 @@ class ParallelModel final : public Model {
   }
 
   Result<std::vector<Chosen>> choose(std::span<const Choice> choices) override {
-    auto bytes = ask(Word::choose, remote::encode(choices), Word::chosen);
+    auto bytes = ask_first(Word::choose, remote::encode(choices), Word::chosen);
     if (!bytes) return std::move(bytes).error();
     return remote::read_chosen(*bytes, choices.size(), ready_.limits);
   }
 
   Result<std::vector<float>> logits(std::int32_t row) override {
-    auto bytes = ask(Word::row, remote::encode(row), Word::logits);
+    auto bytes = ask_first(Word::row, remote::encode(row), Word::logits);
     if (!bytes) return std::move(bytes).error();
     return remote::decode_logits(*bytes);
   }
@@ -85,7 +85,7 @@ class ParallelModel final : public Model {
   }
 
   // Only the first has the logits; the others are asked to choose nothing, and so whether they could compute.
-  Result<std::string> ask(Word word, const std::string& bytes, Word wanted) {
+  Result<std::string> ask_first(Word word, const std::string& bytes, Word wanted) {
     auto sent = send(0, word, bytes);
     const std::string nothing = remote::encode(std::span<const Choice>());
     for (std::size_t rank = 1; rank < ranks_.size() && sent; ++rank) sent = send(rank, Word::choose, nothing);

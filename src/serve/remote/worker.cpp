@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <csignal>
 
+#include "serve/remote/ending.hpp"
 #include "serve/remote/remote.hpp"
 
 extern char** environ;
@@ -19,11 +20,6 @@ namespace {
 
 // A message waits for a worker that computes no longer than this: one that does not even read hangs.
 constexpr timeval send_time_max{.tv_sec = 60, .tv_usec = 0};
-
-std::string how_it_ended(int status) {
-  if (WIFSIGNALED(status)) return "signal " + std::to_string(WTERMSIG(status));
-  return "exit code " + std::to_string(WEXITSTATUS(status));
-}
 
 // Where no descriptor lies that the process gets: neither is overwritten before it is copied.
 Result<files::FileDescriptor> moved_away(int descriptor) {

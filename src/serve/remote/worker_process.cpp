@@ -10,17 +10,13 @@
 #include <cerrno>
 #include <csignal>
 
+#include "serve/remote/ending.hpp"
 #include "serve/remote/remote.hpp"
 
 extern char** environ;
 
 namespace tutti::serve::remote {
 namespace {
-
-std::string how_it_ended(int status) {
-  if (WIFSIGNALED(status)) return "signal " + std::to_string(WTERMSIG(status));
-  return "exit code " + std::to_string(WEXITSTATUS(status));
-}
 
 // glibc's own of these names cannot be called from C++ before 2.37.
 int open_process(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
