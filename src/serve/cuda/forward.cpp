@@ -161,7 +161,7 @@ void Forward::attention(const Step& step, std::int64_t layer) {
   project(step, weights.qkv, scratch_.normed, scratch_.qkv, false);
   adapt(step, weights, lora::Product::qkv, scratch_.normed, sizes_.hidden, scratch_.qkv, sizes_.qkv);
   attend(step, layer);
-  project(step, weights.output, scratch_.mixed, scratch_.stream, is_first());
+  project(step, weights.output, scratch_.mixed, scratch_.stream, true);
   adapt(step, weights, lora::Product::output, scratch_.mixed, sizes_.queries, scratch_.stream, sizes_.hidden);
   sum(step);
 }
@@ -208,7 +208,7 @@ void Forward::feed_forward(const Step& step, const LayerWeights& layer) {
             .wide = scratch_.wide,
             .out = scratch_.bent},
            step.queue);
-  project(step, weights.down, scratch_.bent, scratch_.stream, is_first());
+  project(step, weights.down, scratch_.bent, scratch_.stream, true);
   adapt(step, layer, lora::Product::down, scratch_.bent, sizes_.width, scratch_.stream, sizes_.hidden);
   sum(step);
 }

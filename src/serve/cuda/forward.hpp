@@ -71,7 +71,7 @@ class Forward {
   void multiply(const Step& step, const Matrix& matrix, const void* values, std::int64_t tokens, void* out,
                 bool gives_floats = false, bool adds = false);
   // A product of all tokens of the step; `adds`: to the stream.
-  void project(const Step& step, const Matrix& matrix, const void* values, void* out, bool adds);
+  void project(const Step& step, const Matrix& matrix, const void* values, void* out, bool to_stream);
   void adapt(const Step& step, const LayerWeights& layer, lora::Product product, const void* values,
              std::int64_t columns, void* out, std::int64_t out_stride);
 

@@ -4,15 +4,18 @@
 
 namespace tutti::serve::cuda {
 
-void Forward::project(const Step& step, const Matrix& matrix, const void* values, void* out, bool adds) {
-  if (!step.few) return multiply(step, matrix, values, step.tokens, out, adds, adds);
+void Forward::project(const Step& step, const Matrix& matrix, const void* values, void* out, bool to_stream) {
+  // The first rank adds to the stream, the others put what they have in its place.
+  const bool adds = to_stream && is_first();
+  if (!step.few) return multiply(step, matrix, values, step.tokens, out, to_stream, adds);
   multiply_few({.rows = step.view.tokens.count,
                 .values = values,
                 .columns = matrix.columns,
                 .weights = matrix.data,
                 .features = matrix.rows,
-                .out = adds ? nullptr : out,
+                .out = to_stream ? nullptr : out,
                 .added_to = adds ? static_cast<float*>(out) : nullptr,
+                .floats = to_stream && !adds ? static_cast<float*>(out) : nullptr,
                 .out_stride = matrix.rows},
                step.queue);
 }

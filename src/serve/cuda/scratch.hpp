@@ -42,7 +42,7 @@ struct Scratch {
   void* expert_out = nullptr;
   float* known = nullptr;        // some rows of what the head reads, on the way to
   double* known_sums = nullptr;  // what is wanted of it, a row a choice
-  float* shrunk = nullptr;  // by adapters
+  float* shrunk = nullptr;       // by adapters
   std::byte* inputs = nullptr;
   Sample* samples = nullptr;
   std::int32_t* chosen = nullptr;  // the largest of each row, then what was drawn
