@@ -26,8 +26,8 @@ constexpr const char* usage_text =
     "       tutti-worker check-comm   as a rank of a job: runs every collective on tensors and compares with "
     "libtorch\n"
     "       tutti-worker check-train  compares the trainer's arithmetic with libtorch's on this machine\n"
-    "       tutti-worker check-serve [FOLDER]   compares a GPU's answers with the CPU's, or with a peer's in "
-    "FOLDER\n"
+    "       tutti-worker check-serve [adapters|FOLDER]   compares a GPU's answers with the CPU's, also with "
+    "adapters, or with a peer's in FOLDER\n"
     "       tutti-worker bench-serve [ways|kernels]   how fast the first GPU answers: 1.1 billion random "
     "weights\n"
     "       tutti-worker train RUN [BYTES [FILE]]   as a rank of a job that has so much memory: trains what "
@@ -91,6 +91,8 @@ int main(int argc, char** argv) {
   if (word == "train") return exit_code_of_rank(tutti::worker::train(rest));
   if (word == "model") return exit_code(tutti::worker::host_model(rest));
   if (word == "script") return exit_code(tutti::worker::host_script(rest));
+  if (word == "check-serve" && rest.size() == 1 && rest.front() == "adapters")
+    return exit_code(tutti::serve::check_gpu_adapters(print_line));
   if (word == "check-serve" && rest.size() == 1)
     return exit_code(tutti::serve::check_folder(rest.front(), print_line));
   if (word == "bench-serve" && rest.size() <= 1)

@@ -132,7 +132,7 @@ Result<> check_adapters_of(const cpu::Family& family, const Print& print) {
 
 }  // namespace
 
-Result<> check_adapters_on_gpu(const Print& print) {
+Result<> check_gpu_adapters(const Print& print) {
   for (const cpu::Family& family : checked_families()) {
     if (auto done = check_adapters_of(family, print); !done) {
       print("FAILED: " + done.error().text());

@@ -75,7 +75,7 @@ Result<> check_gpu(const Print& print) {
     return failed("there is no GPU here that could be checked")
         .remedy("run it where `nvidia-smi` shows one, with a worker that was built with CUDA");
   std::optional<Error> first;
-  for (const auto& part : {check_logits, check_known, check_choices, check_answers, check_adapters_on_gpu}) {
+  for (const auto& part : {check_logits, check_known, check_choices, check_answers}) {
     auto done = part(print);
     if (done) continue;
     print("FAILED: " + done.error().text());

@@ -17,6 +17,5 @@ Result<> check_logits(const Print& print);
 Result<> check_answers(const Print& print);
 Result<> check_choices(const Print& print);
 Result<> check_known(const Print& print);
-Result<> check_adapters_on_gpu(const Print& print);
 
 }  // namespace tutti::serve

@@ -84,7 +84,7 @@ class Nobody final : public Peers {
 };
 
 TEST(PlanMemory, APartTakesItsShare) {
-  const model::Shape shape = llama_1b();
+  const model::Shape shape = model::llama_1b(8192);
   const auto whole = plan_memory(shape, {.blocks_max = 1000}, 100 * gigabyte, multiprocessors);
   ASSERT_TRUE(whole) << whole.error().text();
   for (const int rank : {0, 1}) {
@@ -108,7 +108,7 @@ TEST(Ranks, TakeTheDevicesOneAfterTheOther) {
 }
 
 TEST(WeightLayout, TheHeadOfAPartIsItsTokens) {
-  model::Shape shape = llama_1b();
+  model::Shape shape = model::llama_1b(8192);
   shape.layers = 1;
   shape.vocabulary = 130;
   std::vector<std::byte> memory(1);  // nothing is written
