@@ -249,7 +249,8 @@ TEST(Adapters, TakeMemoryThatIsPlanned) {
   const std::uint64_t expands = 5 * (64 + 32 + 32 + 64 + 96 + 96 + 64);
   const std::uint64_t numbers = 2 * (shrinks + expands) * sizeof(float);
   EXPECT_GE(with->weights_bytes - without->weights_bytes, numbers);
-  EXPECT_LE(with->weights_bytes - without->weights_bytes, numbers + 2 * 14 * 256) << "each begins at a whole line";
+  EXPECT_LE(with->weights_bytes - without->weights_bytes, numbers + 2 * 14 * 256)
+      << "each begins at a whole line";
   EXPECT_GT(with->scratch_bytes, without->scratch_bytes);
   EXPECT_FALSE(plan_memory(adapted.shape, options, 2, without->weights_bytes + without->scratch_bytes + 1));
 }

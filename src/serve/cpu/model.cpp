@@ -58,10 +58,10 @@ class CpuModel final : public Model {
     Arena scratch(scratch_memory_.data());
     const StepSizes sizes{options_.step_tokens_max, options_.step_rows_max, plan_.context, team_.size(),
                           Adapters::width(options_.adapters)};
-    forward_ = std::make_unique<Forward>(
-        shape_, weights_, adapters_, chosen_kernels(),
-        Cache(shape_, plan_.blocks, reinterpret_cast<float*>(cache_memory_.data())), sizes, scratch,
-        options_.peers.get());
+    forward_ =
+        std::make_unique<Forward>(shape_, weights_, adapters_, chosen_kernels(),
+                                  Cache(shape_, plan_.blocks, reinterpret_cast<float*>(cache_memory_.data())),
+                                  sizes, scratch, options_.peers.get());
     toucher_ = std::jthread([this](const std::stop_token& stop) { touch_all(stop); });
     return {};
   }
