@@ -328,6 +328,21 @@ TEST_F(TrainerTest, AFullDiskAtTheStartEndsAllRanksAtOnce) {
   EXPECT_NE(ending.error().text().find("metrics.jsonl"), std::string::npos) << ending.error().text();
 }
 
+TEST_F(TrainerTest, WhoWasReplacedWritesNoLineIntoTheMetricsOfTheNext) {
+  const std::string folder = prepare("thaws", recipe_);
+  std::optional<std::vector<Result<Ending>>> second;
+  int asked = 0;
+  // The first one stands still in its sixth step, and the next attempt does all the rest.
+  const auto first = run_all({.folder = folder, .fence = {0, 12}}, "1", [&](int) {
+    if (++asked == 6) second = run_all({.folder = folder, .fence = {1, 12}}, "1", [](int) { return false; });
+    return false;
+  });
+  ASSERT_TRUE(second && second->front().ok()) << second->front().error().text();
+  ASSERT_FALSE(first.front().ok()) << "it was replaced";
+  EXPECT_EQ(steps_of(folder).size(), 12U);
+  EXPECT_EQ(steps_of(folder).rbegin()->first, 12);
+}
+
 TEST_F(TrainerTest, AnotherModelThanTheCheckpointsIsRefusedAndNothingIsLost) {
   const std::string folder = prepare("shape", recipe_);
   ASSERT_TRUE(run(folder, "1", {0, 1}, 9).ok());
