@@ -396,6 +396,30 @@ TEST_F(Training, AFullDiskIsToldAndNothingOfTheRunIsLost) {
   EXPECT_EQ(static_cast<std::int64_t>(metrics("full").size()), last);
 }
 
+TEST_F(Training, ALastCheckpointThatDoesNotFitIsWaitedForAndNothingIsTrainedTwice) {
+  const SmallDisk disk(file("last"), 16);
+  if (!disk.mounted()) GTEST_SKIP() << "mounting a small disk needs root";
+  start_nodes({"a"});
+  const std::string job = submit({recipe("last", "1", 400, "checkpoints_kept: 2\n"), "--ranks", "1"});
+  ASSERT_TRUE(reaches("last", 20));
+  disk.fill();
+  const auto shown = [&] { return cluster_->tutti({"show", job}).out; };
+  EXPECT_TRUE(eventually(
+      [&] {
+        const std::string text = shown();
+        return text.find("the last checkpoint of step 400") != std::string::npos &&
+               text.find("No space left on device") != std::string::npos &&
+               text.find("it is missing in " + file("last") + "/checkpoints") != std::string::npos;
+      },
+      120s))
+      << shown() << cluster_->log(job, 0);
+  EXPECT_EQ(cluster_->job(job)["attempt"], 0);
+  disk.empty();
+  ASSERT_EQ(cluster_->wait(job), 0) << cluster_->log(job, 0);
+  EXPECT_EQ(cluster_->job(job)["attempt"], 0);
+  EXPECT_EQ(checkpoint::steps_in(file("last") + "/checkpoints").value().back(), 400);
+}
+
 // Ranks on GPUs that are not there compute on the host, and both nodes are on one.
 TEST_F(Training, FakeGpusHaveTheMemoryOfTheHost) {
   start_nodes({"a", "b"});

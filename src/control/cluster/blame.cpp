@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/exit_codes.hpp"
 #include "control/cluster/machine.hpp"
 
 namespace tutti::cluster {
@@ -27,6 +28,14 @@ std::string kind_of_job(const Job& job) {
     kind += "\n" + word.substr(0, kind_bytes_max);
   }
   return kind;
+}
+
+// A rank says that what it needs is not there now, whichever rank was heard first.
+bool asks_for_later(const Job& job) {
+  return job.ending == EndCause::rank_failed &&
+         std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankStatus& rank) {
+           return rank.state == RankState::exited && !rank.vanished && rank.exit_code == exit_later;
+         });
 }
 
 }  // namespace
@@ -229,9 +238,12 @@ void Machine::note_end(const Job& job) {
 // The attempt ended badly, and another one is allowed: at once, later, or when somebody has looked at it.
 void Machine::restart(Job& job) {
   const Duration lasted = job.ended_at - job.started_at;
+  // It has waited by itself for what was not there: that it lasted does not mean that it worked.
+  const bool later = asks_for_later(job);
   // What it saved is not lost: the next attempt comes further.
-  if (lasted >= stable_attempt || job.saved_at > job.started_at) job.bad_ends = 0;
-  if (job.bad_ends == 0 || lasted < restart_pause(job.bad_ends + 1) * restart_pause_part) ++job.bad_ends;
+  if ((lasted >= stable_attempt && !later) || job.saved_at > job.started_at) job.bad_ends = 0;
+  if (later || job.bad_ends == 0 || lasted < restart_pause(job.bad_ends + 1) * restart_pause_part)
+    ++job.bad_ends;
   requeue(job);
   const Duration pause = restart_pause(job.bad_ends);
   if (pause == Duration::zero()) return;

@@ -1,5 +1,6 @@
 #include "control/cluster/blame.hpp"
 
+#include "base/exit_codes.hpp"
 #include "control/cluster/cluster_test.hpp"
 
 namespace tutti::cluster {
@@ -325,6 +326,25 @@ TEST_F(BlameTest, PausesStayShortBesideTheAttempts) {
     all_exit(id, 1);
     EXPECT_LE(job(id).not_before - now, 4s);
     live(4s);
+  }
+}
+
+TEST_F(BlameTest, WhatAsksForALaterAttemptBacksOffHoweverLongItsAttemptsLast) {
+  join("a", 2);
+  JobSpec wanted = spec(2);
+  wanted.restart_on_failure = 1000;
+  const JobId id = submit(wanted);
+  for (int end = 1; end <= 12; ++end) {
+    ASSERT_TRUE(job(id).placed());
+    all_start(id);
+    live(end % 2 == 0 ? 5s : Duration(stable_attempt));
+    // Whichever is heard first.
+    report(id, 1, {RankState::exited, 1, "rank 0 aborted"});
+    report(id, 0, {RankState::exited, exit_later, "no room for the last checkpoint"});
+    ASSERT_EQ(job(id).attempt, end);
+    EXPECT_EQ(job(id).placed(), end == 1) << "the first one comes at once";
+    EXPECT_TRUE(end == 1 || job(id).not_before == now + restart_pause(end)) << end;
+    live(restart_pause(end));
   }
 }
 

@@ -1,6 +1,8 @@
 #include "learn/dataset/dataset.hpp"
 
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -233,6 +235,48 @@ TEST_F(DatasetTest, WhatIsNotFinishedLeavesNothing) {
   EXPECT_EQ(things_in_the_folder(), 0U);
   EXPECT_FALSE(write(options(), {})) << "no document";
   EXPECT_EQ(things_in_the_folder(), 0U);
+}
+
+// A process that packs and is killed: nothing is taken apart.
+void pack_and_be_killed(const WriterOptions& options) {
+  const pid_t child = fork();
+  if (child == 0) {
+    auto writer = Writer::create(options);
+    if (writer && writer->add_document(long_document())) std::raise(SIGKILL);
+    std::_Exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+}
+
+TEST_F(DatasetTest, WhatAKilledProcessHasLeftIsRemovedByTheNext) {
+  const std::string of_a_person = place() + ".part-of-mine";
+  fs::create_directory(of_a_person);
+  pack_and_be_killed(options());
+  EXPECT_EQ(things_in_the_folder(), 2U);
+  auto writer = Writer::create(options());
+  ASSERT_TRUE(writer) << writer.error().text();
+  EXPECT_EQ(things_in_the_folder(), 2U) << "the new one alone, beside what a person has made";
+  // One that still writes is left alone.
+  pack_and_be_killed(options());
+  EXPECT_EQ(things_in_the_folder(), 3U);
+  ASSERT_TRUE(writer->add_document(long_document()));
+  ASSERT_TRUE(writer->finish());
+  EXPECT_TRUE(Dataset::open(place()));
+  EXPECT_TRUE(fs::exists(of_a_person));
+}
+
+TEST_F(DatasetTest, ADatasetThatHadSteppedAsideForOneThatNeverCameIsPutBack) {
+  ASSERT_TRUE(write(options(), {{1}}));
+  // As after a kill between the two renames.
+  fs::rename(place(), place() + ".part-77.old");
+  fs::create_directory(place() + ".part-77");
+  const auto refused = write(options(), {{2}});
+  ASSERT_FALSE(refused);
+  EXPECT_TRUE(has(refused.error().text(), "exists already")) << refused.error().text();
+  EXPECT_EQ(read_all(*Dataset::open(place())), (Tokens{1, 999}));
+  EXPECT_EQ(things_in_the_folder(), 1U);
 }
 
 // A limit on the size of files fails a write as a full disk does, at the byte where the room ends.

@@ -3,13 +3,15 @@
 
 #include <string>
 
+#include "base/files/descriptor.hpp"
 #include "base/result.hpp"
 
 namespace tutti::dataset {
 
 class PartFolder {
  public:
-  // `place` must be free, or hold a dataset if that may be replaced.
+  // `place` must be free, or hold a dataset if that may be replaced. Parts of processes that are gone are
+  // removed first.
   static Result<PartFolder> create(std::string place, bool replace);
   PartFolder(PartFolder&& other) noexcept;
   PartFolder& operator=(PartFolder&& other) noexcept;
@@ -20,12 +22,13 @@ class PartFolder {
   Result<> move_to_place();
 
  private:
-  PartFolder(std::string place, std::string path, bool replace)
-      : place_(std::move(place)), path_(std::move(path)), replace_(replace) {}
+  PartFolder(std::string place, std::string path, files::FileDescriptor held, bool replace)
+      : place_(std::move(place)), path_(std::move(path)), held_(std::move(held)), replace_(replace) {}
   void remove();
 
   std::string place_;
-  std::string path_;  // empty once there is nothing to remove
+  std::string path_;            // empty once there is nothing to remove
+  files::FileDescriptor held_;  // locked, as long as this process lives
   bool replace_;
 };
 

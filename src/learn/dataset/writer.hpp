@@ -1,5 +1,6 @@
 // Writes a dataset. It grows in a folder beside its place, DIR.part-PID, and moves there when it is whole;
-// what is not finished is removed with the Writer. One thread at a time.
+// what is not finished is removed with the Writer, or by the next one if the process was killed. One thread
+// at a time.
 #pragma once
 
 #include <cstdint>

@@ -30,6 +30,19 @@ T require(Result<T> result) {
   return std::move(result).value();
 }
 
+// The same of what the run's disk was asked for: what it did not do now, it may do for a later attempt.
+inline void require_disk(Result<> result) {
+  if (result) return;
+  const bool later = result.error().code() == ErrorCode::failed;
+  throw Failure(later ? std::move(result).error().as(ErrorCode::unknown) : std::move(result).error());
+}
+
+template <class T>
+T require_disk(Result<T> result) {
+  if (!result) require_disk(Result<>(std::move(result).error()));
+  return std::move(result).value();
+}
+
 // Runs the work; what it throws comes back as an error.
 template <class F>
 auto caught(const F& work) -> Result<decltype(work())> {

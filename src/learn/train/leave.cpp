@@ -10,7 +10,18 @@
 
 namespace tutti::train {
 
-int exit_code_of(const Error& error) { return error.code() == ErrorCode::invalid ? exit_final : 1; }
+int exit_code_of(const Error& error) {
+  switch (error.code()) {
+    case ErrorCode::invalid:
+      return exit_final;
+    case ErrorCode::unknown:
+      return exit_later;
+    case ErrorCode::failed:
+    case ErrorCode::damaged:
+      return 1;
+  }
+  return 1;
+}
 
 void leave_after(Duration deadline, const Error& error) {
   static std::once_flag told;

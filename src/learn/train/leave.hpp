@@ -10,7 +10,8 @@ namespace tutti::train {
 // From the first failure of a rank to its exit.
 constexpr Duration failure_deadline = std::chrono::seconds(60);
 
-// What a rank that ends with this error exits with: what is wrong with the request asks for no restart.
+// What a rank that ends with this error exits with: what is wrong with the request asks for no restart, and
+// what the disk did not do now for a later one.
 int exit_code_of(const Error& error);
 
 // Ends the process after so long with the error's exit code, if it has not ended by itself. The first call

@@ -18,6 +18,7 @@ TEST(Leave, ARankThatHasFailedEndsWhateverItWaitsFor) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(fail_and_wait(failed("the disk is full")), testing::ExitedWithCode(1), "the disk is full");
   EXPECT_EXIT(fail_and_wait(invalid("it diverges")), testing::ExitedWithCode(exit_final), "it diverges");
+  EXPECT_EQ(exit_code_of(Error(ErrorCode::unknown, "no room for the last checkpoint")), exit_later);
 }
 
 }  // namespace

@@ -26,7 +26,8 @@ struct StepMetrics {
 
 class MetricsFile {
  public:
-  // Lines of steps after `step` are those of an attempt that was not saved, and are dropped.
+  // Lines of steps after `step` are those of an attempt that was not saved, and are dropped. Whoever has
+  // opened the file before cannot append to it any more.
   static Result<MetricsFile> open(const std::string& path, std::int64_t step);
 
   Result<> append(const StepMetrics& metrics);

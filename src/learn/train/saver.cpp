@@ -42,6 +42,21 @@ void add_parts(const at::Tensor& to, const at::Tensor& from, std::vector<Part>& 
   }
 }
 
+// A rank's problem as the text that it hands to the others, in place of a record, which begins with '{'.
+constexpr char hopeless = '!';
+constexpr char for_now = '?';
+
+std::string told(const Error& error) {
+  return (error.code() == ErrorCode::invalid ? hopeless : for_now) + error.text();
+}
+bool is_problem(const std::string& text) {
+  return !text.empty() && (text.front() == hopeless || text.front() == for_now);
+}
+Error problem_of(const std::string& text, std::int64_t step) {
+  return Error(text.front() == hopeless ? ErrorCode::invalid : ErrorCode::unknown, text.substr(1))
+      .within("checkpoint of step " + std::to_string(step));
+}
+
 }  // namespace
 
 std::string stored_name(Kind kind, const std::string& tensor) {
@@ -122,8 +137,13 @@ double Saver::begin(Parameters& parameters, const checkpoint::State& state) {
     loss_wanted_ = true;
     loss_.reset();
   }
-  running_ = std::thread([this, state] { ended_ = save(state); });
+  state_ = state;
+  try_again();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+void Saver::try_again() {
+  running_ = std::thread([this] { ended_ = save(state_); });
 }
 
 void Saver::provide_loss(double loss) {
@@ -230,18 +250,17 @@ Result<> Saver::save(const checkpoint::State& state) {
 Result<> Saver::write_and_commit(const checkpoint::State& state) {
   auto mine = caught([&] { return require(write_mine(state)); });
   // A rank that could not write says so with a text that is no record, so that none waits for it.
-  constexpr std::string_view no_record = "!";
-  auto records = exchange(mine ? *mine : std::string(no_record) + mine.error().text());
+  auto records = exchange(mine ? *mine : told(mine.error()));
   if (!records) return std::move(records).error();
   std::string problem;
   for (std::size_t rank = 0; rank < records->size(); ++rank) {
     const std::string& text = (*records)[rank];
-    if (text.starts_with(no_record))
-      problem = "rank " + std::to_string(rank) + ": " + text.substr(no_record.size());
+    if (!is_problem(text) || (!problem.empty() && problem.front() == hopeless)) continue;
+    problem = text.front() + ("rank " + std::to_string(rank) + ": ") + text.substr(1);
   }
   if (problem.empty() && communicator_.rank() == 0) {
     const auto done = caught([&] { require(commit(state, *records)); });
-    if (!done) problem = done.error().text();
+    if (!done) problem = told(done.error());
   }
   // Rank 0 tells how it ended.
   auto ends = exchange(problem);
@@ -249,7 +268,7 @@ Result<> Saver::write_and_commit(const checkpoint::State& state) {
   if (problem.empty()) problem = ends->front();
   if (!problem.empty() && communicator_.rank() == 0)
     checkpoint::abandon(options_.folder, state.step, options_.fence);
-  if (!problem.empty()) return failed(problem).within("checkpoint of step " + std::to_string(state.step));
+  if (!problem.empty()) return problem_of(problem, state.step);
   const std::lock_guard lock(mutex_);
   committed_ = state.step;
   return {};

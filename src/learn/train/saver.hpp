@@ -38,8 +38,11 @@ class Saver {
   // The loss of the step that follows the state: a checkpoint is committed when it is known.
   void provide_loss(double loss);
   bool waits_for_loss();
-  // Until what was begun is committed, on all ranks alike.
+  // Until what was begun is committed, on all ranks alike. With the code `unknown` another try may fare
+  // better: a disk was full or did not answer. With `invalid` none will: somebody else has the folder.
   Result<> finish();
+  // Once more what finish() could not end with the code `unknown`, from the copy that is still there.
+  void try_again();
   // The last error of a save that training went on after, once; and the newest step that is safe.
   std::optional<Error> take_problem();
   std::int64_t committed_step() const;
@@ -57,6 +60,7 @@ class Saver {
   SaverOptions options_;
   comm::Communicator communicator_;
   std::vector<Parameters::Saved> saved_;
+  checkpoint::State state_;
   at::Tensor staging_;
   std::thread preparing_;
   std::thread running_;

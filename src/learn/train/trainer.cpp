@@ -23,6 +23,7 @@
 #include "learn/dataset/order.hpp"
 #include "learn/train/failure.hpp"
 #include "learn/train/initial_values.hpp"
+#include "learn/train/last_save.hpp"
 #include "learn/train/math.hpp"
 #include "learn/train/resume.hpp"
 #include "learn/train/run_plan.hpp"
@@ -81,7 +82,8 @@ class Trainer {
   Shared share(double loss_sum, const Batch& batch, bool stop);
   void check_replay(double loss);
   void save();
-  void finish_saving();
+  void finish_saving(const std::function<bool()>& stop);
+  void tell(const std::string& line) const;
   void report(const StepMetrics& metrics, bool force);
   std::string progress(const StepMetrics& metrics) const;
   checkpoint::State state() const;
@@ -113,10 +115,14 @@ class Trainer {
   Clock::time_point started_ = Clock::now();
   std::int64_t started_at_ = 0;
   Clock::time_point printed_{};
-  std::int64_t told_step_ = -1;  // the checkpoint that the agent was last shown
-  std::int64_t skipped_ = 0;     // steps whose gradients were not finite
-  std::int64_t bad_in_row_ = 0;  // the last ones of them
-  double peak_ = 0;              // of one device, in operations a second; 0: not known
+  StepMetrics last_{};
+  std::int64_t resumed_at_ = -1;  // the checkpoint that the run went on from
+  std::int64_t saving_ = -1;      // the step that was saved last, whether that ended well or not
+  std::int64_t unsaved_ = -1;     // the last one that could not be
+  std::int64_t told_step_ = -1;   // the checkpoint that the agent was last shown
+  std::int64_t skipped_ = 0;      // steps whose gradients were not finite
+  std::int64_t bad_in_row_ = 0;   // the last ones of them
+  double peak_ = 0;               // of one device, in operations a second; 0: not known
 };
 
 Trainer::Trainer(const RunOptions& options, RunPlan plan, comm::Communicator world, const Ownership* owner)
@@ -174,7 +180,7 @@ void Trainer::build() {
   load();
   saver_->prepare(model_->parameters());
   if (rank_ == 0) {
-    metrics_ = require(MetricsFile::open(options_.folder + "/metrics.jsonl", step_));
+    metrics_ = require_disk(MetricsFile::open(options_.folder + "/metrics.jsonl", step_));
     skipped_ = metrics_->skipped();
   }
 }
@@ -188,7 +194,7 @@ void Trainer::say(const std::string& line) const {
 // ---- where the state comes from
 
 void Trainer::load() {
-  if (rank_ == 0) require(checkpoint::claim(checkpoints(), options_.fence));
+  if (rank_ == 0) require_disk(checkpoint::claim(checkpoints(), options_.fence));
   at::Tensor meeting = at::zeros({1}, at::kDouble);
   groups_.world.all_reduce(meeting);
   say("mesh " + groups_.mesh.text() + " of " + std::to_string(ranks_) + " rank(s), " +
@@ -198,7 +204,7 @@ void Trainer::load() {
   if (const auto state =
           resume(from, groups_, model_->parameters(), [this](const std::string& line) { say(line); })) {
     if (state->seed != order_.seed) throw Failure(invalid("the checkpoint was made with another seed"));
-    step_ = state->step;
+    step_ = resumed_at_ = state->step;
     samples_seen_ = state->samples_seen;
     replay_ = *state;
   } else {
@@ -303,17 +309,29 @@ void Trainer::save() {
   std::snprintf(line.data(), line.size(), "checkpoint of step %lld: training waited %.0f ms",
                 static_cast<long long>(step_), stall * 1e3);
   say(line.data());
-  if (const auto problem = saver_->take_problem())
-    say("checkpoint failed, training goes on: " + problem->text());
+  const std::int64_t before = std::exchange(saving_, step_);
+  const auto problem = saver_->take_problem();
+  if (!problem) return;
+  // Somebody else has the folder: nothing that this attempt computes can be saved any more.
+  if (problem->code() == ErrorCode::invalid) throw Failure(*problem);
+  unsaved_ = before;
+  say("checkpoint failed, training goes on: " + problem->text());
 }
 
 // The last checkpoint is committed with the loss of a step that is not taken any more.
-void Trainer::finish_saving() {
+void Trainer::finish_saving(const std::function<bool()>& stop) {
   if (saver_->waits_for_loss()) {
     const Batch next = batch_at(samples_seen_);
     saver_->provide_loss(share(model_->evaluate(next.microbatches), next, false).loss);
   }
-  require(saver_->finish());
+  const bool tried_again = finish_last_save(*saver_, groups_.world,
+                                            {.patience = options_.last_save,
+                                             .rank = rank_,
+                                             .folder = checkpoints(),
+                                             .stop = stop,
+                                             .check = [this] { check_owner(); },
+                                             .tell = [this](const std::string& line) { tell(line); }});
+  if (tried_again) tell(progress(last_));
   say("checkpoint of step " + std::to_string(step_) + " is in " + checkpoints());
 }
 
@@ -322,7 +340,9 @@ std::string Trainer::progress(const StepMetrics& m) const {
       seconds_since(started_) / static_cast<double>(std::max<std::int64_t>(1, m.step - started_at_));
   const auto left =
       std::chrono::seconds(std::llround(per_step * static_cast<double>(recipe_.steps - m.step)));
-  const std::int64_t saved = saver_->committed_step();
+  const std::int64_t saved = std::max(saver_->committed_step(), resumed_at_);
+  std::string safe = saved < 0 ? "no checkpoint yet" : "checkpoint " + std::to_string(saved);
+  if (unsaved_ > saved) safe += ", that of step " + std::to_string(unsaved_) + " failed";
   // How much of what the GPUs could do at most.
   std::array<char, 32> used{};
   if (peak_ > 0) {
@@ -335,22 +355,26 @@ std::string Trainer::progress(const StepMetrics& m) const {
                 "step %lld/%lld  loss %.4f  %.0f tokens/s (%.0f a rank)%s  norm %.3f  lr %.2e  %s left  %s%s",
                 static_cast<long long>(m.step), static_cast<long long>(recipe_.steps), m.loss, m.tokens_per_s,
                 m.tokens_per_s / ranks_, used.data(), m.grad_norm, m.learning_rate,
-                format_duration(left).c_str(),
-                saved < 0 ? "no checkpoint yet" : ("checkpoint " + std::to_string(saved)).c_str(),
+                format_duration(left).c_str(), safe.c_str(),
                 skipped_ == 0 ? "" : ("  " + std::to_string(skipped_) + " skipped").c_str());
   return line.data();
 }
 
+// To people, in the log and in `tutti show`.
+void Trainer::tell(const std::string& line) const {
+  say(line);
+  if (rank_ == 0 && !options_.progress_file.empty()) std::ofstream(options_.progress_file) << line;
+}
+
 void Trainer::report(const StepMetrics& metrics, bool force) {
+  last_ = metrics;
   if (rank_ != 0) return;
   // A line that is missing costs less than a training that ends.
   if (const auto appended = metrics_->append(metrics); !appended && !std::exchange(metrics_told_, true))
     say("warning: " + appended.error().text() + "; training goes on without these lines");
   if (!force && seconds_since(printed_) < print_every_s) return;
   printed_ = Clock::now();
-  const std::string line = progress(metrics);
-  say(line);
-  if (!options_.progress_file.empty()) std::ofstream(options_.progress_file) << line;
+  tell(progress(metrics));
   // Checkpoints lie in the run's folder: the agent, which looks at the job's, is shown that there is a new
   // one.
   if (const std::int64_t saved = saver_->committed_step();
@@ -427,7 +451,7 @@ Ending Trainer::take_steps(const std::function<bool()>& stop) {
            step_ == recipe_.steps || stopped);
     if (step_ % recipe_.checkpoint_every == 0 || step_ == recipe_.steps || stopped) save();
   }
-  finish_saving();
+  finish_saving(stop);
   return step_ < recipe_.steps ? Ending::stopped : Ending::finished;
 }
 
@@ -443,7 +467,7 @@ Result<Ending> train(const RunOptions& options, comm::Communicator world, const 
       submission = read_submission(options);
       OwnershipOptions ownership = options.ownership;
       ownership.take_over = ownership.take_over || submission->take_over;
-      owner = require(Ownership::take(options.folder, options.fence, line.node(0), ownership));
+      owner = require_disk(Ownership::take(options.folder, options.fence, line.node(0), ownership));
     }
     RunPlan plan = agree(options, line, submission ? &*submission : nullptr);
     return Trainer(options, std::move(plan), std::move(world), owner.get()).run(stop);

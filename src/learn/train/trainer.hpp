@@ -16,6 +16,7 @@
 #include "learn/checkpoint/fence.hpp"
 #include "learn/train/metrics.hpp"
 #include "learn/train/ownership.hpp"
+#include "learn/train/patience.hpp"
 
 namespace tutti::train {
 
@@ -28,6 +29,7 @@ struct RunOptions {
   std::string progress_file{};  // where the newest line is put for the agent, or empty
   std::string saved_folder{};   // whose time of change tells the agent of the last checkpoint, or empty
   OwnershipOptions ownership{};
+  PatienceOptions last_save{};  // with a disk that does not take the last checkpoint
   // Told of a failure before anything is waited for that may never come.
   std::function<void(const Error&)> failing{};
 };
@@ -36,7 +38,8 @@ enum class Ending { finished, stopped };
 
 // Trains until the last step, or until `stop` says so (asked between steps; one rank's word is enough), and
 // leaves a checkpoint. Rank 0 prints. A rank that fails ends the waits of all others first, so that they end
-// at once and name it. An error with the code `invalid` is one that the next attempt would meet again.
+// at once and name it. An error with the code `invalid` is one that the next attempt would meet again;
+// with `unknown` the disk did not do its part, and a later attempt may fare better.
 Result<Ending> train(const RunOptions& options, comm::Communicator world, const std::function<bool()>& stop);
 
 }  // namespace tutti::train

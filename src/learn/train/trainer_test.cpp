@@ -328,6 +328,97 @@ TEST_F(TrainerTest, AFullDiskAtTheStartEndsAllRanksAtOnce) {
   EXPECT_NE(ending.error().text().find("metrics.jsonl"), std::string::npos) << ending.error().text();
 }
 
+// Something stands in the place of a checkpoint, which cannot appear there, as on a disk without room.
+class InTheWay {
+ public:
+  explicit InTheWay(const std::string& folder, std::int64_t step)
+      : path_(checkpoint::checkpoint_path(folder + "/checkpoints", step)) {}
+  void come() const { fs::create_directory(path_); }
+  void leave() const { fs::remove(path_); }
+
+ private:
+  std::string path_;
+};
+
+TEST_F(TrainerTest, TheLastCheckpointIsTriedAgainUntilThereIsRoom) {
+  recipe_.parallel = "dp2";
+  recipe_.steps = 8;
+  const std::string folder = prepare("no-room", recipe_);
+  const InTheWay thing(folder, 8);
+  const std::string progress = folder + "/progress";
+  RunOptions options{.folder = folder, .fence = {0, 12}, .progress_file = progress};
+  options.last_save = {.pause_first = std::chrono::milliseconds(1), .for_all = std::chrono::hours(1)};
+  std::string shown;
+  int asked = 0;
+  testing::internal::CaptureStdout();
+  const auto all = run_all(options, "dp2", [&](int rank) {
+    if (rank != 0 || !shown.empty()) return false;
+    if (++asked == 5) thing.come();
+    const std::string line = read_text(progress);
+    if (line.find("the last checkpoint of step 8") == std::string::npos) return false;
+    shown = line;
+    thing.leave();
+    return false;
+  });
+  const std::string printed = testing::internal::GetCapturedStdout();
+  for (const auto& ending : all) {
+    ASSERT_TRUE(ending.ok()) << ending.error().text();
+    EXPECT_EQ(*ending, Ending::finished);
+  }
+  EXPECT_NE(shown.find("; it is missing in " + folder + "/checkpoints; tried again in "), std::string::npos)
+      << shown;
+  EXPECT_NE(printed.find(shown), std::string::npos) << printed;
+  EXPECT_NE(read_text(progress).find("checkpoint 8"), std::string::npos)
+      << "what is shown then is true again";
+  EXPECT_EQ(checkpoint::steps_in(folder + "/checkpoints").value().back(), 8);
+  EXPECT_EQ(steps_of(folder).size(), 8U) << "no step is taken twice for it";
+}
+
+TEST_F(TrainerTest, ADiskThatNeverTakesTheLastCheckpointAsksForALaterAttempt) {
+  recipe_.parallel = "dp2";
+  recipe_.steps = 8;
+  const std::string folder = prepare("never-room", recipe_);
+  const InTheWay thing(folder, 8);
+  int asked = 0;
+  RunOptions options{.folder = folder, .fence = {0, 12}};
+  options.last_save = {.pause_first = std::chrono::milliseconds(1), .for_all = std::chrono::milliseconds(50)};
+  const auto all = run_all(options, "dp2", [&](int rank) {
+    if (rank == 0 && ++asked == 5) thing.come();
+    return false;
+  });
+  thing.leave();
+  ASSERT_FALSE(all.front().ok());
+  EXPECT_EQ(all.front().error().code(), ErrorCode::unknown) << "its own word; the others may hear it from it";
+  for (const auto& ending : all) {
+    ASSERT_FALSE(ending.ok());
+    EXPECT_NE(ending.error().text().find("it is missing in " + folder), std::string::npos)
+        << ending.error().text();
+  }
+  // The next attempt says from the start what is safe.
+  testing::internal::CaptureStdout();
+  options.fence = {1, 12};
+  for (const auto& ending : run_all(options, "dp2", [](int) { return false; })) EXPECT_TRUE(ending.ok());
+  const std::string printed = testing::internal::GetCapturedStdout();
+  EXPECT_NE(printed.find("resumed at step 4 "), std::string::npos) << printed;
+  EXPECT_EQ(printed.find("no checkpoint yet"), std::string::npos) << printed;
+  EXPECT_NE(printed.find("left  checkpoint "), std::string::npos) << printed;
+}
+
+TEST_F(TrainerTest, WhoWasReplacedWritesNoLineIntoTheMetricsOfTheNext) {
+  const std::string folder = prepare("thaws", recipe_);
+  std::optional<std::vector<Result<Ending>>> second;
+  int asked = 0;
+  // The first one stands still in its sixth step, and the next attempt does all the rest.
+  const auto first = run_all({.folder = folder, .fence = {0, 12}}, "1", [&](int) {
+    if (++asked == 6) second = run_all({.folder = folder, .fence = {1, 12}}, "1", [](int) { return false; });
+    return false;
+  });
+  ASSERT_TRUE(second && second->front().ok()) << second->front().error().text();
+  ASSERT_FALSE(first.front().ok()) << "it was replaced";
+  EXPECT_EQ(steps_of(folder).size(), 12U);
+  EXPECT_EQ(steps_of(folder).rbegin()->first, 12);
+}
+
 TEST_F(TrainerTest, AnotherModelThanTheCheckpointsIsRefusedAndNothingIsLost) {
   const std::string folder = prepare("shape", recipe_);
   ASSERT_TRUE(run(folder, "1", {0, 1}, 9).ok());
