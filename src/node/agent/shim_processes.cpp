@@ -157,7 +157,8 @@ RankStatus ShimProcesses::adopt_one(const RankKey& key) {
   const std::string folder = folder_of(key);
   const auto shim = rank::take_over(folder);
   const auto spec = rank::read_spec(folder);
-  const rank::Hold hold(spec ? spec->cgroup : hold_name(key));
+  // A copied folder names the cgroup of the rank that it was copied from.
+  const rank::Hold hold(spec && !rank::is_copy(folder) ? spec->cgroup : hold_name(key));
   if (shim && *shim && rank::is_alive(**shim) && !end_in(folder)) {
     Entry& entry = running_[key];
     entry.shim = **shim;
@@ -383,6 +384,7 @@ void ShimProcesses::cleared(const RankKey& key, bool all_gone) {
     return;
   }
   const RankStatus status = verdict(end);
+  if (status.exit_code == 0 && !status.detail.empty()) log::warning("rank {}: {}", key.text(), status.detail);
   ended_.erase(found);
   calls_.exited(key, status);
 }
