@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "net/http/client.hpp"
 #include "support/cluster.hpp"
 #include "support/small_disk.hpp"
 
@@ -122,6 +123,58 @@ TEST(Growth, ALostNodeCanBeRemoved) {
   EXPECT_EQ(cluster.tutti({"nodes", "remove"}).exit_code, 2);
   EXPECT_EQ(cluster.tutti({"nodes", "delete", "n1"}).exit_code, 2);
   EXPECT_TRUE(cluster.start_agent("n2")) << "it may come back";
+}
+
+TEST(Growth, AnArchiveThatWasCutOffInItsLastLineGoesOnWithAWholeOne) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string file = cluster.file("jobs.jsonl");
+  const auto archive = [&] {
+    return cluster.tutti({"jobs", "archive", "--older-than", "0s", "--out", file});
+  };
+  for (int at = 0; at < 2; ++at) ASSERT_EQ(cluster.run({}, "true").exit_code, 0);
+  support::write_text(file, "{\"id\":\"0\"}\n{\"id\":\"1\",\"sta");
+  const auto archived = archive();
+  EXPECT_EQ(archived.exit_code, 0) << archived.err;
+  EXPECT_TRUE(has(archived.err, "are cut off")) << archived.err;
+  auto lines = lines_of(read_text(file));
+  ASSERT_EQ(lines.size(), 2U) << read_text(file);
+  EXPECT_EQ(Json::parse(lines[1], nullptr, false).value("id", ""), "1") << lines[1];
+  // A whole one that lacks its end alone is ended, and a file of something else is left alone.
+  support::write_text(file, "{\"id\":\"0\"}");
+  ASSERT_EQ(cluster.run({}, "true").exit_code, 0);
+  EXPECT_EQ(archive().exit_code, 0);
+  lines = lines_of(read_text(file));
+  ASSERT_EQ(lines.size(), 2U) << read_text(file);
+  EXPECT_EQ(Json::parse(lines[1], nullptr, false).value("id", ""), "2") << lines[1];
+  support::write_text(file, "my notes");
+  EXPECT_EQ(archive().exit_code, 2);
+  EXPECT_EQ(read_text(file), "my notes");
+}
+
+TEST(Growth, AFailedElementOfAnArrayIsToldHoweverLongTheOthersTake) {
+  PartsCluster cluster({.controller_flags = {"--keep-jobs-max", "1"}});
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string gate = cluster.file("gate");
+  const std::string id =
+      cluster.submit({"--array", "0-1"}, "[ $TUTTI_ARRAY_INDEX = 0 ] && exit 3; " + support::until(gate));
+  ASSERT_TRUE(cluster.becomes(id, "failed"));
+  ASSERT_EQ(cluster.run({}, "true").exit_code, 0);
+  const std::string file = cluster.file("jobs.jsonl");
+  const auto archived = cluster.tutti({"jobs", "archive", "--older-than", "0s", "--out", file});
+  EXPECT_EQ(archived.exit_code, 0) << archived.err;
+  EXPECT_EQ(cluster.state(id), "failed") << "it was put away while its array goes on";
+  support::write_text(gate, "");
+  EXPECT_EQ(cluster.tutti({"wait", "--array", id}).exit_code, 3);
+  ASSERT_EQ(cluster.run({}, "true").exit_code, 0);
+  // Now it may go, and who asks for the array hears that one is missing.
+  net::Client client(*net::parse_target(cluster.address()),
+                     read_text(cluster.data() + "/admin.token").substr(0, 64));
+  const auto removed = client.request("POST", "/api/v1/jobs/remove", "{\"ids\":[\"" + id + "\"]}");
+  ASSERT_TRUE(removed && removed->status == 200);
+  const auto missing = cluster.tutti({"wait", "--array", std::to_string(std::stoi(id) + 1)});
+  EXPECT_EQ(missing.exit_code, 1) << missing.err;
+  EXPECT_TRUE(has(missing.err, "1 of its 2 elements")) << missing.err;
 }
 
 TEST(Growth, FinishedJobsArePutAwayIntoAFile) {

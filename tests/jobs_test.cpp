@@ -168,6 +168,10 @@ TEST(Jobs, ACopyOfTheLogThatCannotBeWrittenIsTold) {
   EXPECT_EQ(finished.exit_code, 0);
   EXPECT_TRUE(has(finished.out, "/dev/full ends here: No space left on device")) << finished.out;
   EXPECT_TRUE(has(finished.out, "two"));
+  const std::string told = "the copy of its log in /dev/full is cut: No space left on device";
+  const auto show = cluster.tutti({"show", "1"});
+  EXPECT_TRUE(has(show.out, told)) << show.out;
+  EXPECT_TRUE(has(support::read_text(cluster.file("agent-n1.err")), told));
 }
 
 // `tutti run` with a job that goes on until it is cancelled, and Ctrl-C for it.

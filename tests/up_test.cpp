@@ -180,6 +180,29 @@ TEST(Up, AFolderThatCannotBeReadIsNotSaidToHaveNoCluster) {
   EXPECT_TRUE(has(jobs.err, "Permission denied")) << jobs.err;
 }
 
+// What the controller advises is something that `tutti up` can do.
+TEST(Up, OneThatFailsSaysWhoEndedAndWhatCanBeDone) {
+  const TempFolder folder;
+  const std::string home = folder.path() + "/home";
+  const std::map<std::string, std::string> env{{"TUTTI_HOME", home}};
+  const auto tutti = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), support::tutti_program);
+    return support::run(words, {.env = env});
+  };
+  ASSERT_EQ(tutti({"up", "--gpus", "1"}).exit_code, 0);
+  ASSERT_EQ(tutti({"down"}).exit_code, 0);
+  for (const char* part : {"", "-wal", "-shm"}) std::filesystem::remove(home + "/controller/store.db" + part);
+  const auto up = tutti({"up", "--gpus", "1"});
+  EXPECT_EQ(up.exit_code, 1);
+  EXPECT_TRUE(has(up.err, "(" + support::tutti_program + ", pid ")) << up.err;
+  EXPECT_TRUE(has(up.err, "was committed")) << up.err;
+  EXPECT_TRUE(has(up.err, "start with --accept-older-store")) << up.err;
+  EXPECT_TRUE(has(up.err, home + "/logs/controller.log")) << up.err;
+  const auto accepted = tutti({"up", "--gpus", "1", "--accept-older-store"});
+  EXPECT_EQ(accepted.exit_code, 0) << accepted.err;
+  EXPECT_EQ(tutti({"down"}).exit_code, 0);
+}
+
 TEST(Up, WhatFailsLeavesNothingRunning) {
   const TempFolder folder;
   const std::string home = folder.path() + "/home";

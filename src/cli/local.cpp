@@ -11,12 +11,12 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
-#include <sstream>
 
 #include "base/bytes.hpp"
 #include "base/files/descriptor.hpp"
 #include "base/files/files.hpp"
 #include "base/text.hpp"
+#include "cli/part_note.hpp"
 #include "control/controller/controller.hpp"
 #include "node/rank/launch.hpp"
 #include "node/rank/process.hpp"
@@ -29,24 +29,10 @@ constexpr Duration ready_time_max = 30s;
 // For all parts of a cluster together: to end when asked, and to be gone when killed.
 constexpr Duration end_time_max = 5s;
 constexpr Duration kill_time_max = 5s;
+constexpr std::uintmax_t last_words_bytes_max = 16'384;
+constexpr std::string_view error_mark = "tutti: ";  // of what main() prints
 
 std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
-
-// A part's note: "PID START_TIME", then one word of its command line a line.
-struct Note {
-  rank::ShimProcess process;
-  std::vector<std::string> words;
-};
-
-std::optional<Note> read_note(const std::string& file) {
-  std::ifstream stream(file);
-  Note note;
-  if (!(stream >> note.process.pid >> note.process.start_time)) return std::nullopt;
-  std::string line;
-  std::getline(stream, line);
-  while (std::getline(stream, line)) note.words.push_back(line);
-  return note;
-}
 
 // Waits until the process is gone. It may be somebody else's child.
 bool wait_for_end(const rank::ShimProcess& process, std::chrono::steady_clock::time_point give_up_at) {
@@ -73,13 +59,21 @@ Result<std::string> read_line(int descriptor, Duration patience) {
   return line.substr(0, line.find('\n'));
 }
 
-std::string last_log_line(const std::string& file) {
-  std::ifstream stream(file);
-  std::string last;
+// What a program that has ended said at last: its error and below it the remedies, or its last line.
+std::vector<std::string> last_words(const std::string& log, std::uintmax_t begin) {
+  std::ifstream stream(log, std::ios::ate);
+  const auto size = static_cast<std::uintmax_t>(std::max<std::streamoff>(0, stream.tellg()));
+  stream.seekg(static_cast<std::streamoff>(std::max(begin, size - std::min(size, last_words_bytes_max))));
+  std::vector<std::string> words;
+  bool is_error = false;
   for (std::string line; std::getline(stream, line);) {
-    if (!trim(line).empty()) last = line;
+    if (trim(line).empty()) continue;
+    const bool begins = line.starts_with(error_mark);
+    if (begins || !is_error) words.clear();
+    is_error = is_error || begins;
+    words.emplace_back(begins ? line.substr(error_mark.size()) : std::string(trim(line)));
   }
-  return last;
+  return words;
 }
 
 // Starts a detached process in a session of its own, its output in a log file. It begins when a byte comes
@@ -108,10 +102,7 @@ pid_t spawn(const std::vector<std::string>& words, const std::string& log, int r
 
 }  // namespace
 
-bool LocalCluster::running() const {
-  const auto note_of_controller = read_note(note("controller"));
-  return note_of_controller && rank::is_alive(note_of_controller->process);
-}
+bool LocalCluster::running() const { return living("controller").has_value(); }
 
 std::string LocalCluster::address() const {
   std::ifstream stream(home_ + "/address");
@@ -148,91 +139,113 @@ Result<> LocalCluster::start(const std::string& part, const std::vector<std::str
   if (::pipe2(gate.data(), O_CLOEXEC) != 0) return failed_errno("cannot make a pipe", errno).within(part);
   const files::FileDescriptor outside(gate[0]);
   const files::FileDescriptor inside(gate[1]);
+  const auto log_bytes = std::filesystem::file_size(home_ + "/logs/" + part + ".log", failure);
+  log_begins_[part] = failure ? 0 : log_bytes;
   const pid_t pid = spawn(words, home_ + "/logs/" + part + ".log", ready_fd, gate);
   if (pid < 0) return failed_errno("cannot start", errno).within(part);
   const auto process = rank::read_process(pid);
-  std::string text = std::to_string(pid) + " " + std::to_string(process ? process->start_time : 0) + "\n";
-  for (const auto& word : words) text += word + "\n";
-  if (auto noted = files::replace_file(note(part), text); !noted) return noted;
+  if (auto noted = write_note(note(part), home_, {pid, process ? process->start_time : 0}, words); !noted)
+    return noted;
   return files::write_all(inside.get(), as_bytes("g"), part);
 }
 
 std::vector<std::string> LocalCluster::living_nodes() const {
   std::vector<std::string> names = nodes();
-  std::erase_if(names, [this](const std::string& name) {
-    const auto noted = read_note(note("node-" + name));
-    return !noted || !rank::is_alive(noted->process);
-  });
+  std::erase_if(names, [this](const std::string& name) { return !living("node-" + name); });
   return names;
 }
 
-Result<> LocalCluster::start_controller(const std::string& listen) {
+Error LocalCluster::ended(const std::string& part, const std::string& how) const {
+  const std::string log = home_ + "/logs/" + part + ".log";
+  const auto noted = read_note(note(part));
+  const auto begin = log_begins_.find(part);
+  const auto words = last_words(log, begin == log_begins_.end() ? 0 : begin->second);
+  const std::string who = noted && !noted->words.empty() ? " (" + noted->words.front() + ", pid " +
+                                                               std::to_string(noted->process.pid) + ")"
+                                                         : "";
+  std::string advice;
+  for (std::size_t at = 1; at < words.size(); ++at) advice += words[at] + "; ";
+  return failed(how + who + (words.empty() ? "" : ": " + words.front()))
+      .within(part)
+      .remedy(advice + "its log is " + log);
+}
+
+Result<> LocalCluster::start_controller(const std::string& listen, bool accept_older_store) {
   if (auto made = controller::init_folder(home_ + "/controller"); !made) return made;
   std::array<int, 2> ready{};
   if (::pipe2(ready.data(), O_CLOEXEC) != 0) return failed_errno("cannot make a pipe", errno);
   files::FileDescriptor reader(ready[0]);
   files::FileDescriptor writer(ready[1]);
-  auto started = start("controller",
-                       {own_program(), "controller", "--data", home_ + "/controller", "--listen", listen,
-                        "--ready-fd", std::to_string(writer.get()), "--log-level", "info"},
-                       writer.get());
+  std::vector<std::string> words{own_program(), "controller", "--data",     home_ + "/controller",
+                                 "--listen",    listen,       "--ready-fd", std::to_string(writer.get()),
+                                 "--log-level", "info"};
+  if (accept_older_store) words.emplace_back("--accept-older-store");
+  auto started = start("controller", words, writer.get());
   if (!started) return started;
   writer.reset();
   auto address = read_line(reader.get(), ready_time_max);
-  if (!address) {
-    return std::move(address)
-        .error()
-        .within("controller")
-        .remedy(last_log_line(home_ + "/logs/controller.log"));
-  }
+  if (!address) return ended("controller", address.error().message());
   return files::replace_file(home_ + "/address", *address + "\n");
 }
 
+std::vector<std::string> LocalCluster::agent_words(const std::string& name) const {
+  return {own_program(),
+          "agent",
+          "--controller",
+          address(),
+          "--join-token-file",
+          home_ + "/controller/join.token",
+          "--name",
+          name,
+          "--data",
+          node(name).folder,
+          "--checkpoints",
+          home_ + "/checkpoints",
+          "--log-level",
+          "info"};
+}
+
 Result<> LocalCluster::start_node(const std::string& name, const std::vector<std::string>& flags) {
-  std::vector<std::string> words{own_program(),
-                                 "agent",
-                                 "--controller",
-                                 address(),
-                                 "--join-token-file",
-                                 home_ + "/controller/join.token",
-                                 "--name",
-                                 name,
-                                 "--data",
-                                 home_ + "/nodes/" + name,
-                                 "--checkpoints",
-                                 home_ + "/checkpoints",
-                                 "--log-level",
-                                 "info"};
+  std::vector<std::string> words = agent_words(name);
   words.insert(words.end(), flags.begin(), flags.end());
   return start("node-" + name, words, -1);
 }
 
+// The controller may have another port by now, and the folder another name.
 Result<> LocalCluster::restart_node(const std::string& name) {
   const auto known = read_note(note("node-" + name));
   if (!known) return invalid("there is no local node '" + name + "'").remedy("`tutti nodes` lists them");
-  if (rank::is_alive(known->process)) return invalid("node '" + name + "' runs already");
-  // The controller may have another port by now.
-  std::vector<std::string> words = known->words;
-  for (std::size_t at = 0; at + 1 < words.size(); ++at) {
-    if (words[at] == "--controller") words[at + 1] = address();
-  }
+  if (auto fine = check_holders(); !fine) return fine;
+  if (living("node-" + name)) return invalid("node '" + name + "' runs already");
+  if (!running()) return failed("no controller runs in " + home_).remedy("`tutti up` starts the cluster");
+  std::vector<std::string> words = agent_words(name);
+  const auto own = static_cast<std::ptrdiff_t>(std::min(words.size(), known->words.size()));
+  words.insert(words.end(), known->words.begin() + own, known->words.end());
   return start("node-" + name, words, -1);
 }
 
 Result<> LocalCluster::kill_node(const std::string& name) {
-  const auto known = read_note(note("node-" + name));
+  const std::string part = "node-" + name;
+  const auto known = read_note(note(part));
   if (!known) return invalid("there is no local node '" + name + "'").remedy("`tutti nodes` lists them");
-  if (rank::is_alive(known->process)) ::kill(known->process.pid, SIGKILL);
+  if (auto fine = check_holder(part); !fine) return fine;
+  if (!known->place.empty() && known->place != place_of_home(home_))
+    return failed("node '" + name + "' was started elsewhere (on " + known->host +
+                  "), or in a folder of which this is a copy: here it does not run")
+        .remedy("`tutti up` starts the cluster in " + home_);
+  const auto process = living(part);
   const auto give_up_at = std::chrono::steady_clock::now() + kill_time_max;
-  wait_for_end(known->process, give_up_at);
+  if (process) {
+    ::kill(process->pid, SIGKILL);
+    wait_for_end(*process, give_up_at);
+  }
   return kill_ranks({node(name)}, node(name).folder, give_up_at);
 }
 
 Result<> LocalCluster::end_parts(const std::vector<std::string>& parts) const {
   std::vector<std::pair<std::string, rank::ShimProcess>> living;
   for (const auto& part : parts) {
-    const auto known = read_note(note(part));
-    if (known && rank::is_alive(known->process)) living.emplace_back(part, known->process);
+    if (const auto process = this->living(part)) living.emplace_back(part, *process);
   }
   // A stopped one would not notice.
   for (const int signal : {SIGTERM, SIGCONT})

@@ -117,7 +117,20 @@ class Wait final : public Command {
       worst = std::max(worst, *done);
     }
     if (worst != exit_success && !verbose_) tell_ends(cluster, job);
-    return worst;
+    return tell_missing(*elements) ? std::max(worst, exit_failed) : worst;
+  }
+
+  // The end of an element that the cluster has forgotten is not known, and so the array's is not.
+  static bool tell_missing(const nlohmann::json& elements) {
+    if (elements.empty()) return false;
+    const auto count = elements.front().value("array_count", std::size_t{0});
+    if (elements.size() >= count) return false;
+    print_note(
+        "array " + text_of(elements.front(), "array_id") + " : " + std::to_string(count - elements.size()) +
+        " of its " + std::to_string(count) +
+        " elements are not kept any more, and how they ended is not known here; an archive, if one was "
+        "made, tells it");
+    return true;
   }
 
   // "array 7 : 97 succeeded, 2 failed, 1 cancelled; job 9 failed: …".

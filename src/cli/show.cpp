@@ -73,7 +73,17 @@ class Show final : public Command {
     const bool waits = state == "queued" || state == "restarting" || state == "held";
     if (!reason.empty()) text += std::string(waits ? "  waits      " : "  because    ") + reason + "\n";
     if (waits && state != "held") text += expected(cluster, text_of(job, "id"));
-    return text + ranks(job);
+    return text + ranks(job) + strays(job);
+  }
+
+  // It may have ended for the cluster, and not for a node that nobody hears.
+  static std::string strays(const json& job) {
+    std::string nodes;
+    for (const auto& node : job.value("may_run_on", json::array()))
+      nodes += (nodes.empty() ? "" : ", ") + node.get<std::string>();
+    if (nodes.empty()) return "";
+    return "  beware     ranks of it may still run on " + nodes +
+           ", which is lost: they are ended when its agent is back, or end them there yourself\n";
   }
 
   static std::string ranks(const json& job) {
@@ -98,13 +108,16 @@ class Show final : public Command {
     return "  expected   " + expected_text(*view) + "; `tutti explain " + job + "` tells more\n";
   }
 
-  // How far running ranks are, or whom they wait for, each sentence once.
+  // How far running ranks are, or whom they wait for, and what those that ended well have to say; each
+  // sentence once.
   static std::string details(const json& job) {
     std::string text;
     std::set<std::string> told;
     for (const auto& rank : job["rank_states"]) {
       const std::string detail = text_of(rank, "detail");
-      if (text_of(rank, "state") != "running" || detail.empty() || !told.insert(detail).second) continue;
+      const bool tells = text_of(rank, "state") == "running" ||
+                         (text_of(rank, "state") == "ended" && rank.value("exit_code", 0) == 0);
+      if (!tells || detail.empty() || !told.insert(detail).second) continue;
       text += "  rank " + std::to_string(rank["rank"].get<int>()) + ": " + detail + "\n";
     }
     return text;

@@ -43,8 +43,7 @@ Result<> wait_for_nodes(const LocalCluster& local, const std::vector<std::string
     const auto living = local.living_nodes();
     for (const auto& name : names) {
       if (std::find(living.begin(), living.end(), name) == living.end())
-        return failed("node " + name + " ended instead of getting ready")
-            .remedy("its log is " + home_folder() + "/logs/node-" + name + ".log");
+        return local.ended("node-" + name, "it ended instead of getting ready");
     }
     if (std::chrono::steady_clock::now() > give_up_at) {
       return failed(std::to_string(ready) + " of " + std::to_string(names.size()) + " nodes are ready")
@@ -73,6 +72,8 @@ class Up final : public Command {
               "fake GPUs a node (default: the real ones on the first node if there are any, else 8)",
               {.min = 0, .max = 64});
     flags.add("gpu-model", model_, "the model of the fake GPUs (default: H100)");
+    flags.add("accept-older-store", accept_older_store_,
+              "start though the store is older than what was committed last; what is missing is forgotten");
   }
 
   Result<int> run() override {
@@ -84,6 +85,7 @@ class Up final : public Command {
     const auto lock = HomeLock::take(home);
     if (!lock) return Error(lock.error()).within("up");
     if (auto fine = check_home(home); !fine) return std::move(fine).error().within("up");
+    if (auto fine = local.check_holders(); !fine) return std::move(fine).error().within("up");
     if (local.running()) {
       return failed("a local cluster runs already at " + local.address())
           .within("up")
@@ -116,7 +118,8 @@ class Up final : public Command {
 
   // How many nodes there are now.
   Result<std::size_t> start_all(LocalCluster& local) const {
-    if (auto started = local.start_controller(); !started) return std::move(started).error();
+    if (auto started = local.start_controller("127.0.0.1:0", accept_older_store_); !started)
+      return std::move(started).error();
     std::vector<std::string> names;
     const bool real = gpus_ < 0 && model_.empty() && !devices::find_nvml().inventory.devices.empty();
     for (const std::int64_t at : numbers_of_nodes(local)) {
@@ -129,8 +132,8 @@ class Up final : public Command {
   }
 
   // Its agents know it by its address, and their ranks have not noticed that it was gone.
-  static Result<int> bring_controller_back(LocalCluster& local, const std::vector<std::string>& living) {
-    if (auto started = local.start_controller(local.address()); !started)
+  Result<int> bring_controller_back(LocalCluster& local, const std::vector<std::string>& living) const {
+    if (auto started = local.start_controller(local.address(), accept_older_store_); !started)
       return std::move(started).error().within("up").remedy(
           "`tutti down` ends the nodes that run on without it, and their jobs");
     if (auto ready = wait_for_nodes(local, living); !ready) return std::move(ready).error().within("up");
@@ -166,6 +169,7 @@ class Up final : public Command {
   std::int64_t nodes_ = 1;
   std::int64_t gpus_ = -1;
   std::string model_;
+  bool accept_older_store_ = false;
 };
 
 class Down final : public Command {
@@ -186,12 +190,15 @@ class Down final : public Command {
     kind = kind_of_home(home);
     if (!kind) return std::move(kind).error().within("down");
     if (*kind != HomeKind::own) return tell_nothing_there(home, *kind);
+    if (auto fine = local.check_holders(); !fine) return std::move(fine).error().within("down");
     if (local.running()) {
       tell_unfinished();
     } else if (!clean_ && local.living_nodes().empty()) {
       print_note("no cluster runs in " + home);
     }
     if (auto stopped = local.stop(); !stopped) return std::move(stopped).error();
+    // Somebody may have started a part by hand meanwhile.
+    if (auto fine = local.check_holders(); !fine) return std::move(fine).error().within("down");
     return clean_ ? clean(home) : Result<int>(exit_success);
   }
 

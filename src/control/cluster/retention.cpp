@@ -25,6 +25,33 @@ std::size_t said_bytes_of(const Job& job) {
   return bytes;
 }
 
+// Which arrays have an element that has not ended. Each is looked at once.
+class OpenArrays {
+ public:
+  explicit OpenArrays(const State& state) : state_(state) {}
+
+  bool has(const Job& job) {
+    if (!job.spec.array) return false;
+    const JobId first = job.spec.array->first;
+    const auto [entry, added] = known_.try_emplace(first, false);
+    if (added) entry->second = goes_on(first);
+    return entry->second;
+  }
+
+ private:
+  bool goes_on(JobId first) const {
+    for (auto at = state_.jobs.lower_bound(first); at != state_.jobs.end(); ++at) {
+      const auto& part = at->second.spec.array;
+      if (!part || part->first != first) return false;
+      if (!at->second.finished()) return true;
+    }
+    return false;
+  }
+
+  const State& state_;
+  std::map<JobId, bool> known_;
+};
+
 }  // namespace
 
 bool Ended::add(const Job& job, Instant heard_at) {
@@ -86,6 +113,8 @@ void Machine::drop(const Node& node) {
 
 std::size_t Machine::expire_jobs(const Retention& keep) {
   std::size_t dropped = 0;
+  std::size_t kept_elements = 0;
+  OpenArrays open(state_);
   const std::size_t bytes_before = state_.bytes.all();
   const auto& entries = state_.ended.entries();
   for (auto at = entries.begin(); at != entries.end() && dropped < expired_per_step_max;) {
@@ -99,7 +128,13 @@ std::size_t Machine::expire_jobs(const Retention& keep) {
                           state_.bytes.finished() + state_.ended.said_bytes() > kept_bytes_max;
     if (!too_many && !is_over(now_ - ended_at, keep.jobs_age_max)) break;
     if (is_newest(id)) continue;
-    drop(state_.jobs.at(id));
+    const Job& job = state_.jobs.at(id);
+    // Who waits for the array asks for the end of each of them.
+    if (kept_elements < kept_elements_max && open.has(job)) {
+      ++kept_elements;
+      continue;
+    }
+    drop(job);
     ++dropped;
   }
   return dropped;
@@ -154,6 +189,7 @@ void Machine::on(const RemoveNode& event) {
 void Machine::on(const RemoveJobs& event) {
   std::set<JobId> asked(event.jobs.begin(), event.jobs.end());
   std::erase_if(asked, [this](JobId id) { return find(id) == nullptr; });
+  OpenArrays open(state_);
   for (const JobId id : asked) {
     const Job* job = find(id);
     if (!job->finished())
@@ -161,6 +197,10 @@ void Machine::on(const RemoveJobs& event) {
     if (is_newest(id))
       return fail(invalid("job " + id.text() + " is the newest")
                       .remedy("ids are counted on from it: it can be removed when there is a newer one"));
+    if (open.has(*job))
+      return fail(invalid("job " + id.text() + " is an element of array " + job->spec.array->first.text() +
+                          ", which has not ended")
+                      .remedy("wait for the array, or cancel it"));
   }
   for (const JobId id : asked) drop(state_.jobs.at(id));
   effects_.reply = std::vector<JobId>(asked.begin(), asked.end());

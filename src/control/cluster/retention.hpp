@@ -18,6 +18,9 @@ constexpr Duration kept_jobs_age_default = 30 * 24h;
 constexpr Duration kept_nodes_age_default = 7 * 24h;
 // A job is kept with the state and place of each of its ranks: of all finished jobs together, this many.
 constexpr std::size_t kept_ranks_max = 2'000'000;
+// Elements of arrays that go on are kept beyond all that, so that the end of the array can be told: this
+// many.
+constexpr std::size_t kept_elements_max = 20'000;
 // Of one event: what is due is removed bit by bit, so that nobody waits behind it.
 constexpr std::size_t expired_per_step_max = 200;
 constexpr std::size_t expired_bytes_per_step_max = 16 << 20;

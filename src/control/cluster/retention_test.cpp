@@ -39,6 +39,28 @@ TEST_F(RetentionTest, TheOldestAreForgottenWhenThereAreTooMany) {
   EXPECT_TRUE(expire().jobs.empty()) << "without an age they stay for ever";
 }
 
+TEST_F(RetentionTest, ElementsOfAnArrayStayUntilAllOfThemHaveEnded) {
+  keep.jobs_max = 1;
+  std::vector<JobSpec> elements(3, spec(1, 0));
+  for (std::int32_t index = 0; index < 3; ++index)
+    elements[static_cast<std::size_t>(index)].array = ArrayPart{JobId(), index, 3, 0};
+  const auto ids = happen(Submit{elements}).reply.value();
+  happen(Cancel{ids[0], "", false});
+  now += 1s;
+  happen(Cancel{ids[2], "", false});
+  now += 1s;
+  const JobId other = finished_job(spec(1));
+  const JobId newest = finished_job(spec(1));
+  now += 48h;
+  EXPECT_EQ(expire().jobs, std::set{other}) << "neither by their number nor by their age";
+  EXPECT_FALSE(happen(RemoveJobs{{ids[0]}}).reply.ok()) << "nor because somebody says so";
+  EXPECT_TRUE(state.jobs.contains(ids[0]));
+  happen(Cancel{ids[1], "", false});
+  now += 48h;
+  EXPECT_EQ(expire().jobs, (std::set{ids[0], ids[1], ids[2]}));
+  EXPECT_TRUE(state.jobs.contains(newest));
+}
+
 TEST_F(RetentionTest, WhatHasJustEndedStaysForThoseWhoWaitForItAlsoWhenTheClockIsSetBack) {
   keep.jobs_max = 1;
   keep.jobs_age_min = 10s;

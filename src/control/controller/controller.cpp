@@ -16,6 +16,7 @@
 #include "control/controller/random_text.hpp"
 #include "control/controller/recording.hpp"
 #include "control/controller/watchdog.hpp"
+#include "control/store/sqlite/file_lock.hpp"
 #include "control/store/sqlite/sqlite_store.hpp"
 #include "control/wire/objects.hpp"
 #include "net/http/client.hpp"
@@ -87,6 +88,13 @@ Result<> init_folder(const std::string& folder) {
   const bool used = std::filesystem::exists(folder + "/store.db", failure);
   if (auto made = make_token(folder + "/admin.token", used); !made) return made;
   return make_token(folder + "/join.token", used);
+}
+
+std::optional<pid_t> folder_holder(const std::string& folder) {
+  const std::string store = folder + "/store.db";
+  // The second is taken first, and may be gone.
+  const auto holder = store::FileLock::holder_of(store, store + ".lock");
+  return holder ? holder : store::FileLock::holder_of(store + ".lock", store + ".lock");
 }
 
 Result<> run_controller(const ControllerOptions& options,

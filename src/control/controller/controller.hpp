@@ -1,8 +1,11 @@
 // The controller as a program: its folder with store and tokens, its port, its loops.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "base/result.hpp"
@@ -26,6 +29,9 @@ struct ControllerOptions {
 
 // Makes the folder with an admin token and a join token, as tokens.hpp tells.
 Result<> init_folder(const std::string& folder);
+
+// The controller that uses this folder now, by its pid: 0 if that is not known, nothing if none does.
+std::optional<pid_t> folder_holder(const std::string& folder);
 
 // Runs until SIGTERM or SIGINT. `ready` is called with "HOST:PORT" once the port is open.
 Result<> run_controller(const ControllerOptions& options,

@@ -54,6 +54,15 @@ void fill_detail(const cluster::Job& job, proto::JobDetail& view) {
   }
 }
 
+// A lost node may have lost its agent alone.
+void fill_strays(const cluster::State& state, const cluster::Job& job, proto::JobDetail& view) {
+  for (const auto& [name, node] : state.nodes) {
+    if (!node.lost) continue;
+    const auto first = node.strays.lower_bound({.job = job.id, .attempt = 0, .rank = 0});
+    if (first != node.strays.end() && first->job == job.id) view.add_may_run_on(name);
+  }
+}
+
 void fill_job(const cluster::State& state, const cluster::Job& job, proto::JobView& view) {
   view.set_id(job.id.text());
   view.set_name(job.spec.name);
@@ -111,6 +120,7 @@ std::string job_json(const cluster::State& state, const cluster::Job& job, bool 
   if (!detailed) return print(view);
   proto::JobDetail detail;
   fill_detail(job, detail);
+  fill_strays(state, job, detail);
   return beside(print(view), print(detail));
 }
 

@@ -473,6 +473,19 @@ TEST(Views, TheElementsOfAnArrayAreFoundByOneOfThem) {
   EXPECT_FALSE(jobs_json(state, {.array = 7}).ok());
 }
 
+TEST(Views, AJobTellsWhichLostNodesMayStillRunIt) {
+  cluster::State state;
+  cluster::Job job = full_job();
+  cluster::Node& node = state.nodes["gone"];
+  node.name = "gone";
+  node.strays.insert({job.id, 0, 1});
+  EXPECT_EQ(job_json(state, job, true).find(R"("gone")"), std::string::npos) << "it is not lost";
+  node.lost = true;
+  EXPECT_NE(job_json(state, job, true).find(R"("may_run_on":["gone"])"), std::string::npos);
+  job.id = cluster::JobId(job.id.number() + 1);
+  EXPECT_EQ(job_json(state, job, true).find(R"("gone")"), std::string::npos) << "another job's";
+}
+
 TEST(Views, AQueueShowsWhoUsesWhat) {
   cluster::State state;
   state.queues["research"] = {"research", 4000, 8000, sched::no_limit, 2};

@@ -27,4 +27,14 @@ Result<FolderLock> FolderLock::take(const std::string& folder) {
       .remedy("give each agent a --data folder of its own");
 }
 
+std::optional<pid_t> FolderLock::holder_of(const std::string& folder) {
+  const files::FileDescriptor file(::open((folder + "/lock").c_str(), O_RDONLY | O_CLOEXEC));
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  if (!file.valid() || ::fcntl(file.get(), F_GETLK, &whole) != 0 || whole.l_type == F_UNLCK)
+    return std::nullopt;
+  return whole.l_pid > 0 ? whole.l_pid : 0;
+}
+
 }  // namespace tutti::agent

@@ -2,6 +2,9 @@
 // process that took it, also on kill -9, and excludes other processes only. One thread at a time.
 #pragma once
 
+#include <sys/types.h>
+
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -14,6 +17,9 @@ class FolderLock {
  public:
   // Makes the folder if need be. Refuses at once if another process has the lock.
   static Result<FolderLock> take(const std::string& folder);
+
+  // The agent that has it, by its pid: 0 if it is of another host or pid namespace, nothing if none has it.
+  static std::optional<pid_t> holder_of(const std::string& folder);
 
  private:
   explicit FolderLock(files::FileDescriptor file) : file_(std::move(file)) {}

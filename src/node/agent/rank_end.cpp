@@ -30,7 +30,10 @@ std::optional<RankEnd> end_in(const std::string& folder) {
   const auto exit = rank::read_exit(folder);
   if (!exit || !*exit) return std::nullopt;
   const std::int32_t code = (*exit)->exit_code;
-  return RankEnd{{cluster::RankState::exited, code, code == 0 ? "" : describe_failure(folder, **exit)},
+  // One that has done its work may have a copy of its log that is cut.
+  return RankEnd{{cluster::RankState::exited, code,
+                  code == 0 ? std::string(cut_utf8(valid_utf8((*exit)->detail), wire::detail_bytes_max))
+                            : describe_failure(folder, **exit)},
                  rank::exit_written_at(folder)};
 }
 

@@ -394,6 +394,7 @@ void ShimProcesses::cleared(const RankKey& key, bool all_gone) {
   }
   RankStatus status = verdict(end);
   status.told = end.told;
+  if (status.exit_code == 0 && !status.detail.empty()) log::warning("rank {}: {}", key.text(), status.detail);
   // What the shim wrote is nearer to the truth than when this loop came to hear of it.
   if (end.left && end.left->at != Instant()) ended_at_[key] = end.left->at;
   ended_.erase(found);

@@ -265,14 +265,22 @@ std::string read_sentence(const std::string& path) {
   return content && *content ? valid_utf8(**content) : "";
 }
 
+// The folder itself, whatever it is called: a copy of it is another one.
+std::string place_of(const std::string& folder) {
+  struct stat found {};
+  if (stat(folder.c_str(), &found) != 0) return "0:0";
+  return std::to_string(found.st_dev) + ":" + std::to_string(found.st_ino);
+}
+
 }  // namespace
 
 std::string read_verdict(const std::string& folder) { return read_sentence(verdict_path(folder)); }
 std::string read_progress(const std::string& folder) { return read_sentence(progress_path(folder)); }
 
 Result<> write_shim(const std::string& folder, const ShimProcess& shim) {
-  return files::replace_file(path_of(folder, "shim"),
-                             std::to_string(shim.pid) + " " + std::to_string(shim.start_time) + "\n");
+  return files::replace_file(
+      path_of(folder, "shim"),
+      std::to_string(shim.pid) + " " + std::to_string(shim.start_time) + " " + place_of(folder) + "\n");
 }
 
 Result<std::optional<ShimProcess>> read_shim(const std::string& folder) {
@@ -282,10 +290,18 @@ Result<std::optional<ShimProcess>> read_shim(const std::string& folder) {
   if (!*content) return std::optional<ShimProcess>();
   const auto fields = split(trim(**content), ' ');
   ShimProcess shim;
-  if (fields.size() != 2 || !read_number(fields[0], shim.pid) || !read_number(fields[1], shim.start_time) ||
-      shim.pid <= 0)
+  // Earlier versions noted no place.
+  const bool placed = fields.size() == 3 && fields[2].find(':') != std::string_view::npos;
+  if ((fields.size() != 2 && !placed) || !read_number(fields[0], shim.pid) ||
+      !read_number(fields[1], shim.start_time) || shim.pid <= 0)
     return failed("it is damaged").within(path);
+  if (placed && fields[2] != place_of(folder)) return std::optional<ShimProcess>();
   return std::optional(shim);
+}
+
+bool is_copy(const std::string& folder) {
+  const auto shim = read_shim(folder);
+  return shim && !*shim && access(path_of(folder, "shim").c_str(), F_OK) == 0;
 }
 
 // The shim writes its file first and then looks for the mark; here it is the other way round. So one of the

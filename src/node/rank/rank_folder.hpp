@@ -74,9 +74,12 @@ std::string read_verdict(const std::string& folder);
 std::string progress_path(const std::string& folder);
 std::string read_progress(const std::string& folder);
 
-// Nothing while the shim has not written it.
+// Nothing while the shim has not written it, and in a copy of its folder: that process is another one's.
 Result<> write_shim(const std::string& folder, const ShimProcess& shim);
 Result<std::optional<ShimProcess>> read_shim(const std::string& folder);
+
+// The folder was copied from one where a shim began: neither its process nor its cgroup belong to it.
+bool is_copy(const std::string& folder);
 
 // For whoever comes after the agent that started the rank, and cannot know how far that got: the shim, or
 // nothing, and then none will come any more, because a late one finds the rank given up and ends.

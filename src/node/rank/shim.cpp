@@ -155,6 +155,7 @@ class Shim {
   RankLimits limits_;
   Hold hold_;
   files::FileDescriptor copy_;
+  std::string copy_cut_;  // why the copy does not have all of it
   files::FileDescriptor signals_;
   files::FileDescriptor output_;
   files::FileDescriptor status_;
@@ -184,7 +185,9 @@ void Shim::open_copy() {
   // Not blocking: a named pipe without a reader must not hold up the rank.
   copy_ = files::FileDescriptor(
       open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0644));
-  if (!copy_.valid()) log_.append("tutti: " + failed_errno("cannot write " + path, errno).text() + "\n");
+  if (copy_.valid()) return;
+  copy_cut_ = failed_errno("cannot write " + path, errno).text();
+  log_.append("tutti: " + copy_cut_ + "\n");
 }
 
 Result<> Shim::start() {
@@ -258,9 +261,10 @@ std::size_t Shim::pump() {
     const ssize_t part = write(copy_.get(), bytes.data() + written, bytes.size() - written);
     if (part < 0 && errno == EINTR) continue;
     if (part <= 0) {
-      // The log has all of it, and says so.
-      log_.append("tutti: " + spec_.output + " ends here: " +
-                  std::string(std::strerror(part < 0 ? errno : EIO)) + "; `tutti logs` has the rest\n");
+      // The log has all of it, and says so; if its disk is full, too, the rank's end says it.
+      const std::string why = std::strerror(part < 0 ? errno : EIO);
+      copy_cut_ = "the copy of its log in " + spec_.output + " is cut: " + why;
+      log_.append("tutti: " + spec_.output + " ends here: " + why + "; `tutti logs` has the rest\n");
       copy_.reset();
       break;
     }
@@ -312,6 +316,7 @@ RankExit Shim::result() {
   RankExit exit{.exit_code = exit_code_, .detail = {}};
   if (exit_code_ != 0 && limits_.memory_limit_reached())
     exit.detail = "killed: memory limit of " + format_bytes(spec_.memory) + " reached";
+  if (!copy_cut_.empty()) exit.detail += (exit.detail.empty() ? "" : "; ") + copy_cut_;
   return exit;
 }
 

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <limits>
 #include <thread>
 #include <utility>
 
@@ -19,14 +20,19 @@ namespace {
 constexpr int lock_tries_max = 50;
 constexpr auto lock_tries_apart = std::chrono::milliseconds(20);
 
-Error in_use(int descriptor) {
+// 0 if there is none: a holder that has only just locked has not written its pid yet.
+pid_t written_pid(int descriptor) {
   char buffer[32];
   const ssize_t length = pread(descriptor, buffer, sizeof buffer, 0);
   const std::string_view text = trim({buffer, length > 0 ? static_cast<std::size_t>(length) : 0});
-  // A holder that has only just locked has not written its pid yet.
   const auto pid = parse_id_number(text);
+  return pid && *pid <= std::numeric_limits<pid_t>::max() ? static_cast<pid_t>(*pid) : 0;
+}
+
+Error in_use(int descriptor) {
+  const pid_t pid = written_pid(descriptor);
   const std::string who =
-      pid ? "another controller (pid " + std::to_string(*pid) + ")" : "another controller";
+      pid > 0 ? "another controller (pid " + std::to_string(pid) + ")" : "another controller";
   return failed(who + " uses this store").remedy("stop it first, or give each controller a store of its own");
 }
 
@@ -69,6 +75,15 @@ Result<FileLock> FileLock::take_file(const std::string& path) {
   if (errno != EWOULDBLOCK) return failed_errno("the store cannot be locked", errno);
   return failed("another controller uses this store, although its lock file is gone")
       .remedy("stop it first, or give each controller a store of its own");
+}
+
+// Shared, and let go at once: whoever wants to have it meanwhile tries again.
+std::optional<pid_t> FileLock::holder_of(const std::string& path, const std::string& lock_file) {
+  const FileLock asked(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (asked.descriptor_ < 0 || flock(asked.descriptor_, LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+    return std::nullopt;
+  const FileLock told(open(lock_file.c_str(), O_RDONLY | O_CLOEXEC));
+  return told.descriptor_ < 0 ? 0 : written_pid(told.descriptor_);
 }
 
 bool FileLock::is_at(const std::string& path) const {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -118,13 +119,20 @@ Error older(std::uint64_t found, std::uint64_t committed) {
 
 // Nothing is changed before it is clear that the file is ours. An empty one is filled only if nothing can be
 // put back into its place.
-Result<> prepare_file(sqlite3* database, const std::optional<Committed>& lost) {
+Result<> prepare_file(sqlite3* database, const std::optional<Committed>& lost, bool was_used) {
   auto tables = ask_number(database, "SELECT count(*) FROM sqlite_schema");
   if (!tables) return std::move(tables).error();
   if (*tables > 0) {
     if (auto checked = check_schema(database); !checked) return checked;
   }
   if (*tables == 0 && lost && lost->revision > 0) return older(0, lost->revision);
+  if (*tables == 0 && !lost && was_used)
+    return failed(
+               "there is nothing in it although it was used: its write-ahead log (the file with -wal behind "
+               "the name) is gone, and .last does not tell what was committed")
+        .remedy(
+            "put the -wal back; or start with --accept-older-store, and all jobs are forgotten: ids of jobs "
+            "may then be used again");
   // It counts only before there is anything in the file.
   if (*tables == 0) (void)execute(database, "PRAGMA auto_vacuum = INCREMENTAL");
   if (auto set = set_durability(database); !set) return set;
@@ -301,6 +309,8 @@ SqliteStore::~SqliteStore() = default;
 Result<std::unique_ptr<SqliteStore>> SqliteStore::open(const std::string& path, SqliteOptions options) {
   auto lock = FileLock::take(path + ".lock");
   if (!lock) return std::move(lock).error().within(path);
+  std::error_code none;
+  const bool was_used = std::filesystem::file_size(path, none) > 0 && !none && !options.accept_older;
   if (auto created = create_file(path); !created) return std::move(created).error().within(path);
   auto file = FileLock::take_file(path);
   if (!file) return std::move(file).error().within(path);
@@ -309,7 +319,7 @@ Result<std::unique_ptr<SqliteStore>> SqliteStore::open(const std::string& path, 
   auto last = LastCommit::open(path + ".last");
   if (!last) return std::move(last).error();
   const auto lost = options.accept_older ? std::nullopt : last->read();
-  if (auto prepared = prepare_file(database->get(), lost); !prepared)
+  if (auto prepared = prepare_file(database->get(), lost, was_used); !prepared)
     return std::move(prepared).error().within(path);
   auto parts =
       std::unique_ptr<Parts>(new Parts{std::move(*lock), std::move(*file), path, std::move(*database),

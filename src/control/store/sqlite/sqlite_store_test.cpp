@@ -336,6 +336,20 @@ TEST_F(OlderStoreTest, WithoutItsWriteAheadLogItIsRefusedAndNothingIsLostByThat)
   EXPECT_EQ(store->load()->revision, 7U);
 }
 
+// A power cut can leave an empty one behind.
+TEST_F(OlderStoreTest, WithoutItsWriteAheadLogAndWithAnEmptyNoteItIsRefusedToo) {
+  commit_and_be_killed(7);
+  std::filesystem::rename(path + "-wal", path + "-away");
+  std::filesystem::resize_file(path + ".last", 0);
+  EXPECT_NE(refusal().find("there is nothing in it although it was used"), std::string::npos) << refusal();
+  std::filesystem::remove(path + ".last");
+  EXPECT_NE(refusal().find("there is nothing in it although it was used"), std::string::npos) << refusal();
+  std::filesystem::rename(path + "-away", path + "-wal");
+  const auto store = open();
+  ASSERT_NE(store, nullptr) << "with its log it tells all by itself";
+  EXPECT_EQ(store->load()->revision, 7U);
+}
+
 TEST_F(OlderStoreTest, ADamagedWriteAheadLogIsNoticed) {
   commit_and_be_killed(7);
   std::filesystem::resize_file(path + "-wal", std::filesystem::file_size(path + "-wal") - 100);

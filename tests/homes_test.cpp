@@ -1,0 +1,130 @@
+// A home that is not what its notes say: a copy of another one, one with parts that were started by hand, one
+// that is shared with another pid namespace. Nothing of somebody else is ended, and nothing removed.
+#include <signal.h>
+
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "support/cluster.hpp"
+
+namespace tutti {
+namespace {
+
+using support::has;
+using support::PartsCluster;
+using support::TestCluster;
+
+constexpr const char* mark = "/tutti-home";
+
+void expect_untouched(const support::Cluster& cluster, const std::string& id,
+                      const std::vector<pid_t>& ranks) {
+  const auto job = cluster.job(id);
+  EXPECT_EQ(job.value("state", ""), "running") << job;
+  EXPECT_EQ(job.value("attempt", -1), 0) << job;
+  for (const pid_t pid : ranks) EXPECT_EQ(::kill(pid, 0), 0) << "rank process " << pid << " was ended";
+}
+
+TEST(Homes, ACommandInACopyEndsNothingOfTheOriginal) {
+  const TestCluster cluster(2, 1);
+  const std::string id = cluster.submit({"--nodes", "2", "--gpus-per-rank", "1"}, "exec sleep 1000");
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  auto ranks = cluster.ranks_on("n1");
+  for (const pid_t pid : cluster.ranks_on("n2")) ranks.push_back(pid);
+  ASSERT_GE(ranks.size(), 2U);
+  ranks.push_back(cluster.controller_pid());
+  ranks.push_back(cluster.agent_pid("n1"));
+  ranks.push_back(cluster.agent_pid("n2"));
+  const std::string copy = cluster.file("copy");
+  ASSERT_EQ(support::run({"cp", "-a", cluster.home(), copy}).exit_code, 0);
+  const auto in_copy = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), support::tutti_program);
+    return support::run(words, {.env = {{"TUTTI_HOME", copy}}});
+  };
+  const auto killed = in_copy({"local", "kill-node", "n2"});
+  EXPECT_EQ(killed.exit_code, 1);
+  EXPECT_TRUE(has(killed.err, "a copy")) << killed.err;
+  EXPECT_EQ(in_copy({"local", "start-node", "n2"}).exit_code, 1);
+  const auto down = in_copy({"down"});
+  EXPECT_EQ(down.exit_code, 0) << down.err;
+  EXPECT_TRUE(has(down.err, "no cluster runs in " + copy)) << down.err;
+  expect_untouched(cluster, id, ranks);
+  EXPECT_EQ(in_copy({"down", "--clean"}).exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(copy + "/controller"));
+  expect_untouched(cluster, id, ranks);
+}
+
+TEST(Homes, PartsThatWereStartedByHandAreNotEndedAndTheirStoreStays) {
+  PartsCluster cluster;
+  support::write_text(cluster.home() + mark, "");  // as `tutti up` and `tutti down` left it before
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string id = cluster.submit({}, "exec sleep 1000");
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  const auto ranks = cluster.ranks_on("n1");
+  const std::vector<std::vector<std::string>> commands{{"up", "--gpus", "1"}, {"down"}, {"down", "--clean"}};
+  for (const auto& words : commands) {
+    const auto refused = cluster.tutti(words);
+    EXPECT_EQ(refused.exit_code, 1) << words.back();
+    EXPECT_TRUE(has(refused.err, "process " + std::to_string(cluster.controller().pid()))) << refused.err;
+    EXPECT_TRUE(has(refused.err, "TUTTI_HOME")) << refused.err;
+    expect_untouched(cluster, id, ranks);
+  }
+  // The agent alone is reason enough.
+  cluster.kill_controller();
+  const auto refused = cluster.tutti({"down", "--clean"});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_TRUE(has(refused.err, "process " + std::to_string(cluster.agent("n1").pid()))) << refused.err;
+  EXPECT_TRUE(std::filesystem::exists(cluster.home() + "/controller/store.db"));
+  ASSERT_TRUE(cluster.start_controller());
+  EXPECT_TRUE(cluster.becomes(id, "running"));
+  expect_untouched(cluster, id, ranks);
+  EXPECT_EQ(cluster.tutti({"cancel", "--now", id}).exit_code, 0);
+  EXPECT_TRUE(cluster.becomes(id, "cancelled"));
+}
+
+// As from a container that has the home on a volume.
+TEST(Homes, FromAnotherPidNamespaceNothingIsEnded) {
+  const std::vector<std::string> apart{"unshare", "--pid", "--fork", "--mount-proc"};
+  const auto with = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), apart.begin(), apart.end());
+    return words;
+  };
+  if (support::run(with({"true"})).exit_code != 0) GTEST_SKIP() << "pid namespaces need root";
+  const TestCluster cluster(1, 1);
+  const std::string id = cluster.submit({}, "exec sleep 1000");
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  const auto ranks = cluster.ranks_on("n1");
+  const std::vector<std::vector<std::string>> commands{
+      {"up", "--nodes", "1"}, {"down"}, {"down", "--clean"}, {"local", "kill-node", "n1"}};
+  for (const auto& words : commands) {
+    auto command = words;
+    command.insert(command.begin(), support::tutti_program);
+    const auto refused = support::run(with(command), {.env = {{"TUTTI_HOME", cluster.home()}}});
+    EXPECT_EQ(refused.exit_code, 1) << words.front();
+    EXPECT_TRUE(has(refused.err, "is not seen from here")) << refused.err;
+    EXPECT_TRUE(std::filesystem::exists(cluster.home() + "/processes/controller"));
+    expect_untouched(cluster, id, ranks);
+  }
+}
+
+// Notes of earlier versions say only which process it was; whether it is of this home the locks tell.
+TEST(Homes, NotesOfAnEarlierVersionAreUnderstood) {
+  const TestCluster cluster(1, 1);
+  for (const char* part : {"controller", "node-n1"}) {
+    const std::string file = cluster.home() + "/processes/" + part;
+    auto lines = support::lines_of(support::read_text(file));
+    ASSERT_GT(lines.size(), 2U);
+    lines[0] = lines[0].substr(0, lines[0].find(' ', lines[0].find(' ') + 1));
+    std::string text;
+    for (const auto& line : lines) text += line + "\n";
+    support::write_text(file, text);
+  }
+  const auto up = cluster.tutti({"up"});
+  EXPECT_EQ(up.exit_code, 1);
+  EXPECT_TRUE(has(up.err, "a local cluster runs already")) << up.err;
+  EXPECT_EQ(cluster.tutti({"local", "kill-node", "n1"}).exit_code, 0);
+  EXPECT_EQ(cluster.tutti({"local", "start-node", "n1"}).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace tutti
