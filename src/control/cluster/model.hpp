@@ -281,6 +281,7 @@ struct State {
   // Of those that hold places; kept in step by whoever moves a rank on.
   std::map<JobId, RankTally> tallies;
   Ended ended;
+  std::optional<std::size_t> kept_jobs_max;  // of those, as was said last (Expire)
   JobBytes bytes;
   Index index;
   SubmitKeys submit_keys;

@@ -19,6 +19,14 @@ bool same_lists(const JobSpec& one, const JobSpec& other) {
   return one.command == other.command && one.env == other.env && one.after == other.after;
 }
 
+// Jobs that are submitted and end faster than they may be removed: nothing more is taken until some are.
+Result<> admit_finished(const State& state) {
+  if (!state.kept_jobs_max || state.ended.jobs() <= *state.kept_jobs_max + finished_over_max) return {};
+  return failed("there are " + std::to_string(state.ended.jobs()) + " finished jobs, of which " +
+                std::to_string(*state.kept_jobs_max) + " are to be kept: what is over is still being removed")
+      .remedy("submit again in some seconds");
+}
+
 // The elements of an array are alike: what is large is held once for all of them, however they came.
 void share(const JobSpec& first, JobSpec& element) {
   element.command = first.command;
@@ -60,6 +68,7 @@ Result<> Machine::admit(const Submit& event) {
   if (event.specs.empty()) return invalid("nothing to submit");
   if (event.specs.size() > static_cast<std::size_t>(array_elements_max))
     return invalid("an array has at most " + std::to_string(array_elements_max) + " elements");
+  if (auto room = admit_finished(state_); !room) return room;
   if (state_.active.size() + event.specs.size() > queued_jobs_max) {
     return failed("the cluster holds " + std::to_string(state_.active.size()) +
                   " unfinished jobs and takes no more")
