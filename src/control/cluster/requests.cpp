@@ -69,21 +69,21 @@ Result<> Machine::admit(const Submit& event) {
   if (event.specs.size() > static_cast<std::size_t>(array_elements_max))
     return invalid("an array has at most " + std::to_string(array_elements_max) + " elements");
   if (auto room = admit_finished(state_); !room) return room;
-  if (state_.active.size() + event.specs.size() > queued_jobs_max) {
-    return failed("the cluster holds " + std::to_string(state_.active.size()) +
-                  " unfinished jobs and takes no more")
-        .remedy("submit again when some have ended");
-  }
+  const std::string& user = event.specs.front().user;
+  if (auto room = state_.unfinished.admit(user, event.specs.size(), unfinished_jobs_max, "unfinished jobs");
+      !room)
+    return room;
   // The elements of an array differ only in their index, and are admitted together.
   JobSpec first_spec = event.specs.front();
   if (auto admitted = admit(first_spec); !admitted) return admitted;
   if (auto room = state_.bytes.admit(first_spec, event.specs.size()); !room) return room;
   const std::size_t dependencies = first_spec.after.size() * event.specs.size();
-  if (state_.index.dependencies() + dependencies > dependencies_total_max) {
-    return failed("the unfinished jobs wait for " + std::to_string(state_.index.dependencies()) +
-                  " others and this would add " + std::to_string(dependencies) + "; " +
-                  std::to_string(dependencies_total_max) + " is the most")
-        .remedy("let many jobs wait for one that comes after all of theirs");
+  if (auto room = state_.index.dependencies().admit(user, dependencies, dependencies_total_max,
+                                                    "dependencies of unfinished jobs");
+      !room) {
+    const Error& full = room.error();
+    return failed(full.message())
+        .remedy(full.remedy() + "; many jobs can come after one that comes after all of theirs");
   }
   std::set<std::int32_t> indices;
   for (const JobSpec& spec : event.specs) {
