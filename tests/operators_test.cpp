@@ -195,18 +195,19 @@ TEST(Operators, OfAnArrayThatFailsOneLineIsSaid) {
   EXPECT_EQ(lines_of(each.err).size(), 4U) << each.err;
 }
 
-TEST(Operators, AListIsAsWideAsTheTerminal) {
-  const TestCluster cluster;
-  const std::string words(300, 'x');
-  ASSERT_EQ(cluster.run({}, "echo " + words + "; exit 3").exit_code, 3);
-  const std::string whole = cluster.tutti({"jobs", "--all"}).out;
-  EXPECT_TRUE(has(whole, "exited with 3; last lines of its log:")) << whole;
+// What a command shows on a terminal of 110 columns.
+std::string shown_on_a_terminal(const TestCluster& cluster, const std::vector<std::string>& words) {
   const winsize size{.ws_row = 25, .ws_col = 110, .ws_xpixel = 0, .ws_ypixel = 0};
+  std::string program = "tutti";
+  std::vector<std::string> copies = words;
+  std::vector<char*> arguments{program.data()};
+  for (std::string& word : copies) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
   int terminal = -1;
   const pid_t child = ::forkpty(&terminal, nullptr, nullptr, &size);
   if (child == 0) {
     ::setenv("TUTTI_HOME", cluster.home().c_str(), 1);
-    ::execl(support::tutti_program.c_str(), "tutti", "jobs", "--all", nullptr);
+    ::execv(support::tutti_program.c_str(), arguments.data());
     ::_exit(127);
   }
   std::string shown;
@@ -215,9 +216,30 @@ TEST(Operators, AListIsAsWideAsTheTerminal) {
     shown.append(buffer.data(), static_cast<std::size_t>(got));
   ::close(terminal);
   ::waitpid(child, nullptr, 0);
+  return shown;
+}
+
+TEST(Operators, AListIsAsWideAsTheTerminal) {
+  const TestCluster cluster;
+  const std::string words(300, 'x');
+  ASSERT_EQ(cluster.run({}, "echo " + words + "; exit 3").exit_code, 3);
+  const std::string whole = cluster.tutti({"jobs", "--all"}).out;
+  EXPECT_TRUE(has(whole, "exited with 3; last lines of its log:")) << whole;
+  const std::string shown = shown_on_a_terminal(cluster, {"jobs", "--all"});
   ASSERT_EQ(lines_of(shown).size(), 2U) << shown;
   EXPECT_EQ(lines_of(shown)[1].size(), 111U) << "with the return: " << shown;
   EXPECT_TRUE(has(shown, "...")) << shown;
+}
+
+TEST(Operators, AnArchiveTellsHowFarItIs) {
+  const TestCluster cluster;
+  for (int at = 0; at < 3; ++at) ASSERT_EQ(cluster.run({}, "true").exit_code, 0);
+  const std::string file = cluster.file("jobs.jsonl");
+  const std::string shown =
+      shown_on_a_terminal(cluster, {"jobs", "archive", "--older-than", "0s", "--out", file});
+  EXPECT_TRUE(has(shown, "archiving [")) << shown;
+  EXPECT_TRUE(has(shown, "0 of 2")) << "the newest stays: " << shown;
+  EXPECT_EQ(lines_of(read_text(file)).size(), 2U);
 }
 
 TEST(Operators, AnArchiveHasWholeLinesAlsoOnAFullDisk) {

@@ -19,6 +19,7 @@
 #include "base/files/descriptor.hpp"
 #include "base/files/files.hpp"
 #include "base/files/names.hpp"
+#include "cli/progress_bar.hpp"
 #include "cli/terminal.hpp"
 
 namespace tutti::cli {
@@ -86,7 +87,8 @@ Result<files::FileDescriptor> open_archive(const std::string& path) {
 }
 
 // Oldest first. Times in the API are written so that they sort as they follow each other.
-Result<std::vector<std::string>> due_jobs(Cluster& cluster, const std::string& ended_before) {
+Result<std::vector<std::string>> due_jobs(Cluster& cluster, const std::string& ended_before,
+                                          ProgressBar& bar) {
   std::vector<std::pair<std::string, std::string>> due;  // with the array that it belongs to, "" for none
   std::set<std::string> open_arrays;  // those that go on: their elements stay until all have ended
   bool newest = true;                 // it stays, because ids are counted on from it
@@ -101,6 +103,7 @@ Result<std::vector<std::string>> due_jobs(Cluster& cluster, const std::string& e
         due.emplace_back(job.value("id", ""), job.value("array_id", ""));
       newest = false;
     }
+    if (!due.empty()) bar.show_count(0, due.size());
     before = page->value("next", "");
     if (before.empty()) break;
   }
@@ -137,7 +140,8 @@ Result<std::vector<std::string>> write_batch(Cluster& cluster, std::span<const s
 }  // namespace
 
 Result<std::size_t> archive_jobs(Cluster& cluster, const ArchiveOptions& options) {
-  const auto ids = due_jobs(cluster, format_instant(now_on_the_wall() - options.older_than));
+  ProgressBar bar("archiving");
+  const auto ids = due_jobs(cluster, format_instant(now_on_the_wall() - options.older_than), bar);
   if (!ids) return ids.error();
   auto file = open_archive(options.file);
   if (!file) return std::move(file).error();
@@ -150,6 +154,7 @@ Result<std::size_t> archive_jobs(Cluster& cluster, const ArchiveOptions& options
     if (auto removed = cluster.post("jobs/remove", json{{"ids", *written}}.dump()); !removed)
       return std::move(removed).error();
     archived += written->size();
+    bar.show_count(begin + batch.size(), ids->size());
   }
   return archived;
 }

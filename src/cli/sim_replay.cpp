@@ -111,7 +111,8 @@ Result<int> ReplayCommands::saturate() {
   auto policy = sched::find_policy(policy_);
   if (!policy) return std::move(policy).error().within("sim");
   std::vector<std::uint64_t> seeds;
-  for (std::uint64_t seed = seed_first; seed <= seed_last; ++seed) seeds.push_back(seed);
+  // By their number: after the largest seed there is the first comes again.
+  for (std::uint64_t more = 0; more <= seed_last - seed_first; ++more) seeds.push_back(seed_first + more);
   replay::Saturated out;
   {
     ProgressBar bar("saturating");

@@ -46,7 +46,7 @@ void Followers::add(const Change& change) {
     if (wait.unfinished++ == 0) wait.first = at;
   }
   if (wait.unfinished == 0) return;
-  dependencies_ += wait.unfinished;
+  dependencies_.add(job.spec.user, wait.unfinished);
   waits_.emplace(job.id, wait);
 }
 
@@ -57,7 +57,7 @@ void Followers::remove(const Change& change) {
   for (const Dependency& dependency : job.spec.after) {
     const auto known = followers_.find(dependency.job);
     if (known == followers_.end() || known->second.erase(job.id) == 0) continue;
-    --dependencies_;
+    dependencies_.remove(job.spec.user, 1);
     if (known->second.empty()) followers_.erase(known);
   }
 }
@@ -66,18 +66,20 @@ void Followers::tell_followers(const Change& change) {
   const auto told = followers_.extract(change.job.id);
   if (told.empty()) return;
   const bool success = change.job.state == JobState::succeeded;
-  dependencies_ -= told.mapped().size();
   for (const auto& [id, needs_success] : told.mapped()) {
     if (needs_success && !success) doomed_.try_emplace(id, change.job.id);
+    const JobSpec& follower = change.state.jobs.at(id).spec;
+    dependencies_.remove(follower.user, 1);
     const auto wait = waits_.find(id);
     if (--wait->second.unfinished == 0) {
       waits_.erase(wait);
       continue;
     }
     // It goes forward only: all the ends that a job waits for cost one walk along its list.
-    const auto& after = change.state.jobs.at(id).spec.after;
     std::size_t& first = wait->second.first;
-    while (first < after.size() && unfinished_job(change.state, after[first].job) == nullptr) ++first;
+    while (first < follower.after.size() &&
+           unfinished_job(change.state, follower.after[first].job) == nullptr)
+      ++first;
   }
 }
 

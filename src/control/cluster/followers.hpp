@@ -6,6 +6,7 @@
 #include <map>
 
 #include "control/cluster/change.hpp"
+#include "control/cluster/shares.hpp"
 #include "control/sched/sched.hpp"
 
 namespace tutti::cluster {
@@ -25,8 +26,8 @@ class Followers {
   const std::map<sched::JobId, Wait>& waits() const { return waits_; }
   // Waiting jobs that will never start, with the job whose success they need.
   const std::map<sched::JobId, sched::JobId>& doomed() const { return doomed_; }
-  // How many pairs of such jobs there are.
-  std::size_t dependencies() const { return dependencies_; }
+  // How many pairs of such jobs there are, each counted for the user of the one that waits.
+  const Shares& dependencies() const { return dependencies_; }
 
   // Which of several lost successes dooms a job depends on which was lost first.
   friend bool operator==(const Followers& one, const Followers& other);
@@ -40,7 +41,7 @@ class Followers {
   std::map<sched::JobId, std::map<sched::JobId, bool>> followers_;
   std::map<sched::JobId, Wait> waits_;
   std::map<sched::JobId, sched::JobId> doomed_;
-  std::size_t dependencies_ = 0;
+  Shares dependencies_;
 };
 
 }  // namespace tutti::cluster

@@ -55,8 +55,8 @@ class Index {
   const std::map<sched::JobId, sched::JobId>& doomed() const { return followers_.doomed(); }
   // Jobs that wait for others to end.
   const std::map<sched::JobId, Followers::Wait>& waits() const { return followers_.waits(); }
-  // For how many others unfinished jobs wait, all together.
-  std::size_t dependencies() const { return followers_.dependencies(); }
+  // For how many others the unfinished jobs of each user wait.
+  const Shares& dependencies() const { return followers_.dependencies(); }
   bool port_taken(const std::string& address, std::int32_t port) const {
     return residents_.port_taken(address, port);
   }

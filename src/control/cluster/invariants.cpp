@@ -26,12 +26,15 @@ Result<> check_job(const State& state, const Job& job) {
   return {};
 }
 
-Result<> check_bytes(const State& state) {
+Result<> check_held(const State& state) {
   JobBytes fresh;
+  Shares unfinished;
   for (const auto& [id, job] : state.jobs) {
     fresh.comes(job);
     if (job.finished()) fresh.ends(job);
+    if (!job.finished()) unfinished.add(job.spec.user, 1);
   }
+  if (unfinished != state.unfinished) return failed("the unfinished jobs of users are counted wrong");
   if (fresh != state.bytes) return failed("the bytes of the jobs are counted wrong");
   return {};
 }
@@ -71,7 +74,7 @@ Result<> invariants(const State& state) {
   if (state.ended.jobs() != state.jobs.size() - active)
     return failed("there are finished jobs in the set of ended ones that do not exist, or some are missing");
   if (auto checked = state.index.check(state); !checked) return checked;
-  if (auto checked = check_bytes(state); !checked) return checked;
+  if (auto checked = check_held(state); !checked) return checked;
   return check_fabric(state);
 }
 

@@ -22,7 +22,11 @@ void derive_lists(State& state, const Job& job, Instant heard_at) {
              at == state.tallies.end() || at->first != job.id) {
     state.tallies.emplace_hint(at, job.id, tally_of(job));
   }
-  if (!job.finished() && !was_active) state.bytes.comes(job);
+  if (!job.finished() && !was_active) {
+    state.bytes.comes(job);
+    state.unfinished.add(job.spec.user, 1);
+  }
+  if (job.finished() && was_active) state.unfinished.remove(job.spec.user, 1);
   if (job.finished() && state.ended.add(job, heard_at)) {
     if (!was_active) state.bytes.comes(job);
     state.bytes.ends(job);
@@ -44,6 +48,7 @@ void derive(State& state, Instant now) {
   state.submit_keys = {};
   state.blame = {};
   state.tallies.clear();
+  state.unfinished = {};
   state.ended = {};
   state.bytes = {};
   state.asked.clear();

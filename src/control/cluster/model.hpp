@@ -17,6 +17,7 @@
 #include "control/cluster/job_bytes.hpp"
 #include "control/cluster/retention.hpp"
 #include "control/cluster/shared.hpp"
+#include "control/cluster/shares.hpp"
 #include "control/cluster/submit_keys.hpp"
 #include "control/sched/sched.hpp"
 
@@ -28,10 +29,11 @@ using QueueName = std::string;
 
 inline const QueueName default_queue = "default";
 
-constexpr std::size_t queued_jobs_max = 200'000;
+constexpr std::size_t unfinished_jobs_max = 200'000;  // of all users, who share it
 constexpr std::int32_t ranks_max = 100'000;
 constexpr std::int32_t array_elements_max = 10'000;
-// Of all unfinished jobs together: who waits for whom is kept, and followed when one of them ends.
+// Of all unfinished jobs together, shared by their users: who waits for whom is kept, and followed when one
+// of them ends.
 constexpr std::size_t dependencies_total_max = 1'000'000;
 // What the ranks of one job have to say, all of them together; what comes later is left out.
 constexpr std::size_t job_details_bytes_max = 64 << 10;
@@ -286,7 +288,9 @@ struct State {
   std::set<JobId> holding;
   // Of those that hold places; kept in step by whoever moves a rank on.
   std::map<JobId, RankTally> tallies;
+  Shares unfinished;  // jobs, by their users
   Ended ended;
+  std::optional<std::size_t> kept_jobs_max;  // of those, as was said last (Expire)
   JobBytes bytes;
   Index index;
   SubmitKeys submit_keys;

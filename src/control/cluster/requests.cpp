@@ -19,6 +19,14 @@ bool same_lists(const JobSpec& one, const JobSpec& other) {
   return one.command == other.command && one.env == other.env && one.after == other.after;
 }
 
+// Jobs that are submitted and end faster than they may be removed: nothing more is taken until some are.
+Result<> admit_finished(const State& state) {
+  if (!state.kept_jobs_max || state.ended.jobs() <= *state.kept_jobs_max + finished_over_max) return {};
+  return failed("there are " + std::to_string(state.ended.jobs()) + " finished jobs, of which " +
+                std::to_string(*state.kept_jobs_max) + " are to be kept: what is over is still being removed")
+      .remedy("submit again in some seconds");
+}
+
 // The elements of an array are alike: what is large is held once for all of them, however they came.
 void share(const JobSpec& first, JobSpec& element) {
   element.command = first.command;
@@ -60,21 +68,22 @@ Result<> Machine::admit(const Submit& event) {
   if (event.specs.empty()) return invalid("nothing to submit");
   if (event.specs.size() > static_cast<std::size_t>(array_elements_max))
     return invalid("an array has at most " + std::to_string(array_elements_max) + " elements");
-  if (state_.active.size() + event.specs.size() > queued_jobs_max) {
-    return failed("the cluster holds " + std::to_string(state_.active.size()) +
-                  " unfinished jobs and takes no more")
-        .remedy("submit again when some have ended");
-  }
+  if (auto room = admit_finished(state_); !room) return room;
+  const std::string& user = event.specs.front().user;
+  if (auto room = state_.unfinished.admit(user, event.specs.size(), unfinished_jobs_max, "unfinished jobs");
+      !room)
+    return room;
   // The elements of an array differ only in their index, and are admitted together.
   JobSpec first_spec = event.specs.front();
   if (auto admitted = admit(first_spec); !admitted) return admitted;
   if (auto room = state_.bytes.admit(first_spec, event.specs.size()); !room) return room;
   const std::size_t dependencies = first_spec.after.size() * event.specs.size();
-  if (state_.index.dependencies() + dependencies > dependencies_total_max) {
-    return failed("the unfinished jobs wait for " + std::to_string(state_.index.dependencies()) +
-                  " others and this would add " + std::to_string(dependencies) + "; " +
-                  std::to_string(dependencies_total_max) + " is the most")
-        .remedy("let many jobs wait for one that comes after all of theirs");
+  if (auto room = state_.index.dependencies().admit(user, dependencies, dependencies_total_max,
+                                                    "dependencies of unfinished jobs");
+      !room) {
+    const Error& full = room.error();
+    return failed(full.message())
+        .remedy(full.remedy() + "; many jobs can come after one that comes after all of theirs");
   }
   std::set<std::int32_t> indices;
   for (const JobSpec& spec : event.specs) {

@@ -11,6 +11,11 @@ namespace {
 
 bool is_over(Duration age, Duration age_max) { return age_max > Duration::zero() && age > age_max; }
 
+std::size_t expired_per_step(std::size_t finished, std::size_t kept_max) {
+  const std::size_t too_many = finished - std::min(finished, kept_max);
+  return std::clamp(too_many / expired_share, expired_per_step_min, expired_per_step_max);
+}
+
 // Somebody waits for the job to end, and nothing that it writes while it ends may be lost.
 bool ends_a_cancelled_job(const State& state, const RankReport& report) {
   if (report.status.state != RankState::exited) return false;
@@ -115,9 +120,10 @@ std::size_t Machine::expire_jobs(const Retention& keep) {
   std::size_t dropped = 0;
   std::size_t kept_elements = 0;
   OpenArrays open(state_);
+  const std::size_t most = expired_per_step(state_.ended.jobs(), keep.jobs_max);
   const std::size_t bytes_before = state_.bytes.all();
   const auto& entries = state_.ended.entries();
-  for (auto at = entries.begin(); at != entries.end() && dropped < expired_per_step_max;) {
+  for (auto at = entries.begin(); at != entries.end() && dropped < most;) {
     if (bytes_before - state_.bytes.all() > expired_bytes_per_step_max) break;
     const auto [ended_at, id] = at->first;
     const Instant heard_at = (at++)->second.heard_at;
@@ -167,8 +173,9 @@ void Machine::expire_use() {
 }
 
 void Machine::on(const Expire& event) {
+  state_.kept_jobs_max = event.keep.jobs_max;
   const std::size_t dropped = expire_jobs(event.keep);
-  expire_nodes(event.keep, expired_per_step_max - dropped);
+  expire_nodes(event.keep, expired_per_step_min - std::min(dropped, expired_per_step_min));
   if (event.keep.forgets_use) expire_use();
 }
 

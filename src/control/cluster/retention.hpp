@@ -21,10 +21,17 @@ constexpr std::size_t kept_ranks_max = 2'000'000;
 // Elements of arrays that go on are kept beyond all that, so that the end of the array can be told: this
 // many.
 constexpr std::size_t kept_elements_max = 20'000;
-// Of one event: what is due is removed bit by bit, so that nobody waits behind it.
-constexpr std::size_t expired_per_step_max = 200;
+// Of one event: what is due is removed bit by bit, so that nobody waits behind it; and the more there is
+// beyond what is to be kept, the larger the bits, so that nobody can submit faster than they go.
+constexpr std::size_t expired_per_step_min = 200;
+constexpr std::size_t expired_per_step_max = 4'000;
+constexpr std::size_t expired_share = 16;  // of what is too much, the 16th part
 constexpr std::size_t expired_bytes_per_step_max = 16 << 20;
 constexpr std::size_t users_looked_at_per_step_max = 1'000;
+
+// With so many finished jobs beyond those that are to be kept no others are taken. They can be as many
+// because what has just ended stays.
+constexpr std::size_t finished_over_max = 100'000;
 
 struct Retention {
   std::size_t jobs_max = kept_jobs_default;

@@ -77,10 +77,57 @@ TEST_F(RetentionTest, WhatHasJustEndedStaysForThoseWhoWaitForItAlsoWhenTheClockI
 
 TEST_F(RetentionTest, WhatIsDueGoesBitByBit) {
   keep.jobs_max = 1;
-  for (std::size_t at = 0; at < expired_per_step_max + 50; ++at) finished_job(spec(1));
-  EXPECT_EQ(expire().jobs.size(), expired_per_step_max);
+  for (std::size_t at = 0; at < expired_per_step_min + 50; ++at) finished_job(spec(1));
+  EXPECT_EQ(expire().jobs.size(), expired_per_step_min);
   EXPECT_EQ(expire().jobs.size(), 49U);
   EXPECT_TRUE(expire().jobs.empty());
+}
+
+struct ManyFinishedTest : RetentionTest {
+  // Submits an array and cancels it; what the submit was refused with.
+  std::string come_and_go(std::int32_t count) {
+    Submit array;
+    for (std::int32_t index = 0; index < count; ++index) {
+      array.specs.push_back(spec(1));
+      array.specs.back().array = ArrayPart{{}, index, count, 0};
+    }
+    const auto ids = step(state, now, array).reply;
+    if (!ids) return ids.error().text() + " / " + ids.error().remedy();
+    EXPECT_TRUE(step(state, now, Cancel{ids->front(), "", true}).reply.ok());
+    return "";
+  }
+};
+
+// Whoever submits and cancels in a circle.
+TEST_F(ManyFinishedTest, WhatIsOverGoesAsFastAsItComes) {
+  constexpr std::int32_t jobs_a_tick = 1'000;
+  std::size_t most_in_a_step = 0;
+  for (int tick = 0; tick < 150; ++tick) {
+    ASSERT_EQ(come_and_go(jobs_a_tick), "");
+    most_in_a_step = std::max(most_in_a_step, step(state, now, Expire{keep}).jobs.size());
+  }
+  EXPECT_LE(state.ended.jobs(), keep.jobs_max + expired_share * jobs_a_tick + jobs_a_tick);
+  EXPECT_LE(most_in_a_step, expired_per_step_max) << "and still bit by bit";
+  for (int tick = 0; tick < 150; ++tick) step(state, now, Expire{keep});
+  EXPECT_EQ(state.ended.jobs(), keep.jobs_max) << "no more than has to";
+  EXPECT_TRUE(invariants(state).ok());
+}
+
+TEST_F(ManyFinishedTest, WithTooManyThatAreStillToBeRemovedNothingIsTaken) {
+  keep.jobs_age_min = 10s;
+  step(state, now, Expire{keep});
+  std::string refused;
+  for (int arrays = 0; refused.empty() && arrays < 100; ++arrays) refused = come_and_go(array_elements_max);
+  EXPECT_EQ(
+      refused,
+      "there are 110000 finished jobs, of which 10 are to be kept: what is over is still being removed / "
+      "submit again in some seconds");
+  EXPECT_FALSE(come_and_go(1).empty());
+  now += 11s;
+  step(state, now, Expire{keep});
+  step(state, now, Expire{keep});
+  step(state, now, Expire{keep});
+  EXPECT_EQ(come_and_go(1), "") << "there is room again";
 }
 
 TEST_F(RetentionTest, WhatIsNotOverStays) {

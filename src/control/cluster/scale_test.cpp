@@ -108,7 +108,7 @@ TEST_F(Scale, AFailureIsToldToThoseThatNeedItsSuccessAlone) {
   const JobId second = happen(Submit{{needs}}).reply->front();
   needs.after = {{second, true}, {JobId(2), false}};
   const JobId third = happen(Submit{{needs}}).reply->front();
-  EXPECT_EQ(state.index.dependencies(), 3U);
+  EXPECT_EQ(state.index.dependencies().all(), 3U);
   EXPECT_EQ(broken(), "");
   step(state, now, Reported{"a", {first, 0, 0, {RankState::exited, 1, ""}}});
   EXPECT_EQ(state.index.doomed(), (std::map<JobId, JobId>{{second, first}}));
@@ -116,7 +116,7 @@ TEST_F(Scale, AFailureIsToldToThoseThatNeedItsSuccessAlone) {
   step(state, now, EndDoomed{});
   EXPECT_EQ(state.jobs.at(second).reason, "job 1, whose success it needs, failed");
   EXPECT_EQ(state.jobs.at(third).reason, "job 501, whose success it needs, cancelled");
-  EXPECT_EQ(state.index.dependencies(), 0U);
+  EXPECT_EQ(state.index.dependencies().all(), 0U);
   EXPECT_EQ(broken(), "");
 }
 

@@ -42,7 +42,7 @@ Result<> Turns::load() {
   if (auto read = read_store(); !read) return read;
   if (auto named = name_cluster(); !named) return named;
   if (auto renewed = renew(); !renewed) return renewed;
-  last_turn_ = jumped_at_ = clock_();
+  last_turn_.reset();
   pass_wanted_ = true;
   return {};
 }
@@ -146,15 +146,16 @@ Turns::Outcome Turns::turn(std::vector<Item> items, bool watched) {
 }
 
 // Silence is measured in turns of this loop: when the loop itself stood still, every lease starts anew.
+// Before the first turn nobody could be heard, however long it took to read the store.
 void Turns::keep_leases(Instant now) {
-  if (now - last_turn_ > stall_min || now < last_turn_) {
+  if (!last_turn_ || now - *last_turn_ > stall_min || now < *last_turn_) {
     start_leases_anew(now);
     jumped_at_ = now;
     next_tick_ = next_probe_ = now;
   }
   // A loop that was late, perhaps because of a long pass, still owes the others their time; a clock that was
   // set back does not make it more.
-  if (now < last_turn_) next_pass_ = now;
+  if (last_turn_ && now < *last_turn_) next_pass_ = now;
   last_turn_ = now;
 }
 
@@ -173,10 +174,11 @@ void Turns::start_leases_anew(Instant now) {
   if (awake_at_) awake_at_ = now;
 }
 
-// The loop that hears was awake then. If it was not for a while, or this loop is late, what agents have said
-// since comes behind this: they have a whole lease from the moment at which both have caught up.
+// The loop that hears was awake then. If it was not for a while, or has only begun, or this loop is late,
+// what agents have said since comes behind this: they have a whole lease from the moment at which both have
+// caught up.
 void Turns::hear(Instant now, Instant awake_at) {
-  const bool was_deaf = deaf(now);
+  const bool was_deaf = !awake_at_ || deaf(now);
   awake_at_ = std::min(awake_at, now);
   if (was_deaf && !deaf(now)) start_leases_anew(now);
 }

@@ -110,14 +110,14 @@ class Turns {
   Outbox outbox_;
   std::set<cluster::JobId> to_show_;  // their changes are stored and were not told to those who watch
   std::size_t ranks_placed_ = 0;      // in the turn's pass
-  Instant last_turn_;
+  std::optional<Instant> last_turn_;  // nothing before the first
   // All that was heard until then has had its turn; nothing where the loop that hears is part of this one.
   std::optional<Instant> awake_at_;
   Instant next_tick_;
   Instant next_probe_;
   Instant next_pass_;
   Instant next_rest_;
-  Instant jumped_at_;  // the clock, or this loop has stood still; or it began then
+  Instant jumped_at_;  // the clock, or this loop has stood still; or the first turn was then
   bool pass_wanted_ = false;
 };
 

@@ -60,6 +60,37 @@ TEST_F(TurnsTest, ALoopThatStoodStillBlamesNobody) {
   EXPECT_TRUE(lost("a")) << "but silence counts from then on";
 }
 
+// A store of a million jobs takes seconds to read, and longer to make something of.
+TEST_F(TurnsTest, HoweverLongAStoreTakesToLoadNodesHaveAWholeLeaseAfterIt) {
+  happen(hello("a"));
+  Duration each_look = 2s;
+  Turns again(store, [&] { return now += each_look; });
+  ASSERT_TRUE(again.load().ok());
+  each_look = {};
+  const auto pass_again = [&](int turns_of_it) {
+    for (int turn = 0; turn < turns_of_it; ++turn) {
+      now += 200ms;
+      again.turn({}, false);
+    }
+  };
+  pass_again(14);
+  EXPECT_FALSE(again.state().nodes.at("a").lost) << "nobody could be heard before the first turn";
+  pass_again(10);
+  EXPECT_TRUE(again.state().nodes.at("a").lost) << "but silence counts from then on";
+}
+
+TEST_F(TurnsTest, ALeaseBeginsWhenTheListenerDoes) {
+  happen(hello("a"));
+  for (int turn = 0; turn < 10; ++turn) pass(200ms);
+  for (int turn = 0; turn < 10; ++turn) {
+    std::vector<Item> items;
+    items.push_back({cluster::Tick{}, nullptr, nullptr, now});
+    turns.turn(std::move(items), false);
+    pass(200ms);
+  }
+  EXPECT_FALSE(lost("a")) << "four seconds of silence, of which it could be heard in two";
+}
+
 TEST_F(TurnsTest, SilenceCountsOnlyWhileTheListenerIsAwake) {
   const auto hear = [this] {
     std::vector<Item> items;

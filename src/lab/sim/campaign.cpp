@@ -31,6 +31,7 @@ ChaosReport run_seed(const Campaign& campaign, std::uint64_t seed, Tally& tally)
 Tally run_campaign(const Campaign& campaign,
                    const std::function<bool(const Tally&, std::uint64_t seed)>& next) {
   Tally tally;
+  // The last may be the largest number there is, after which the first comes again.
   for (std::uint64_t seed = campaign.first; seed <= campaign.last && next(tally, seed); ++seed) {
     ChaosReport report = run_seed(campaign, seed, tally);
     ++tally.seeds;
@@ -40,6 +41,7 @@ Tally run_campaign(const Campaign& campaign,
     tally.events += report.events;
     tally.time += report.time;
     if (!report.ok()) tally.broken.push_back(std::move(report));
+    if (seed == campaign.last) break;
   }
   return tally;
 }

@@ -1,5 +1,7 @@
 #include "lab/sim/chaos.hpp"
 
+#include <limits>
+
 #include <gtest/gtest.h>
 
 #include "lab/sim/campaign.hpp"
@@ -25,6 +27,14 @@ TEST(Chaos, PromisesHoldUnderFaultsAndEverythingFinishesAfterThem) {
   EXPECT_GT(tally.faults, seeds * 10);
   EXPECT_GT(tally.jobs, seeds * 10);
   EXPECT_GT(tally.attempts, tally.jobs + tally.jobs / 10);
+}
+
+TEST(Chaos, TheLargestSeedIsTheLastOne) {
+  constexpr std::uint64_t largest = std::numeric_limits<std::uint64_t>::max();
+  const Tally tally = run_campaign({.first = largest - 1, .last = largest, .twice_every = 0},
+                                   [](const Tally& so_far, std::uint64_t) { return so_far.seeds < 3; });
+  EXPECT_EQ(tally.seeds, 2U);
+  EXPECT_TRUE(tally.broken.empty());
 }
 
 TEST(Chaos, OneSeedIsOneHistory) {

@@ -54,8 +54,10 @@ struct ChecksTest : testing::Test {
     for (const cluster::JobId id : state.holding) state.tallies[id] = cluster::tally_of(state.jobs.at(id));
     state.ended = {};
     state.bytes = {};
+    state.unfinished = {};
     for (const auto& [id, job] : state.jobs) {
       state.bytes.comes(job);
+      if (!job.finished()) state.unfinished.add(job.spec.user, 1);
       if (job.finished() && state.ended.add(job, job.finished_at)) state.bytes.ends(job);
     }
     checks.turned(10s, state);
