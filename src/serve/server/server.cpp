@@ -41,6 +41,12 @@ Error not_ready(bool draining) {
                   : failed("the model is being loaded").remedy("ask again in a moment");
 }
 
+Workshop::Bounds bounds_of(std::size_t threads) {
+  return {.threads = threads,
+          .waiting_max = preparations_max,
+          .waiting_per_owner_max = preparations_per_address_max};
+}
+
 std::int64_t seconds_now() {
   return std::chrono::duration_cast<std::chrono::seconds>(now_on_the_wall().time_since_epoch()).count();
 }
@@ -69,9 +75,12 @@ class Server::Core {
       : settings_(settings),
         random_(random_number()),
         mailbox_(std::make_shared<Mailbox>([this] { loop_.post([this] { deliver(); }); })),
-        workshop_(std::make_unique<Workshop>(preparation_threads, preparations_max)) {}
+        readers_(std::make_unique<Workshop>(bounds_of(reading_threads))),
+        formers_(std::make_unique<Workshop>(bounds_of(forming_threads))) {}
   ~Core() {
-    workshop_.reset();  // what it prepares uses the rest
+    for (const auto& [id, reply] : replies_) reply->left.request_stop();
+    readers_.reset();  // what they prepare uses the rest
+    formers_.reset();
     answering_.reset();
   }
   Core(const Core&) = delete;
@@ -220,15 +229,36 @@ class Server::Core {
     exchange->when_over([this, id] { over(id); });
     if (!is_answering_ || is_draining_)
       return reply->refuse(503, not_ready(is_draining_), {}, retry_after_seconds);
-    const Preparation::Facts facts{reply->request().remote, random_.next(), now_on_the_wall()};
+    const Preparation::Facts facts{reply->request().remote, random_.next(), now_on_the_wall(),
+                                   reply->left.get_token()};
     const bool has_room = bodies_bytes_ <= bodies_bytes_max;
-    const bool taken = has_room && workshop_->give([this, id, kind, exchange = std::move(exchange), facts] {
-      auto prepared = std::make_shared<Result<Prepared>>(
-          answering_->preparation.prepare(kind, exchange->request().body, facts));
-      loop_.post([this, id, prepared] { submit(id, std::move(*prepared)); });
-    });
-    if (!taken)
-      reply->refuse(429, failed("too many requests wait already"), "overloaded", retry_after_seconds);
+    const bool taken =
+        has_room &&
+        readers_->give({facts.key, facts.abandoned, [this, id, kind, exchange = std::move(exchange), facts] {
+                          auto prepared = std::make_shared<Result<Prepared>>(
+                              answering_->preparation.prepare(kind, exchange->request().body, facts));
+                          loop_.post([this, id, prepared] { form(id, prepared); });
+                        }});
+    if (!taken) refuse_more(*reply);
+  }
+
+  static void refuse_more(Reply& reply) {
+    reply.refuse(429, failed("too many requests wait already"), "overloaded", retry_after_seconds);
+  }
+
+  void form(std::uint64_t id, const std::shared_ptr<Result<Prepared>>& prepared) {
+    if (!*prepared || !(*prepared)->wants_form) return submit(id, std::move(*prepared));
+    const auto found = replies_.find(id);
+    if (found == replies_.end()) return;  // its client has left
+    Reply& reply = *found->second;
+    const std::stop_token left = reply.left.get_token();
+    const bool taken =
+        formers_->give({reply.request().remote, left, [this, id, prepared, left] {
+                          auto formed = answering_->preparation.add_form(**prepared, left);
+                          if (!formed) *prepared = std::move(formed).error();
+                          loop_.post([this, id, prepared] { submit(id, std::move(*prepared)); });
+                        }});
+    if (!taken) refuse_more(reply);
   }
 
   void submit(std::uint64_t id, Result<Prepared> prepared) {
@@ -291,6 +321,9 @@ class Server::Core {
     if (!found->second->is_over()) {
       ++metrics_.cut_off;
       cancel(*found->second);
+      found->second->left.request_stop();
+      readers_->drop_abandoned();
+      formers_->drop_abandoned();
     }
     bodies_bytes_ -= found->second->body_bytes();
     replies_.erase(found);
@@ -317,7 +350,8 @@ class Server::Core {
   std::unique_ptr<Answering> answering_;
   std::atomic<bool> is_answering_ = false;
   std::atomic<bool> is_draining_ = false;
-  std::unique_ptr<Workshop> workshop_;
+  std::unique_ptr<Workshop> readers_;
+  std::unique_ptr<Workshop> formers_;
 };
 
 bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
