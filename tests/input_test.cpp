@@ -281,6 +281,9 @@ TEST(Input, BodiesThatAreNotWhatTheApiExpects) {
   EXPECT_EQ(post("jobs", R"({"jobs":[{"command":["true"],"shape":{"ranks":1},)"
                          R"("array":{"count":10000,"limit":-1}}]})"),
             400);
+  EXPECT_EQ(post("jobs", R"({"jobs":[{"command":["true"],"shape":{"ranks":1},)"
+                         R"("array":{"count":10}}],"indices":[3]})"),
+            400);
   EXPECT_EQ(post("nodes/n1/drain", "nonsense"), 400);
   EXPECT_EQ(post("nodes/..%2Fn1/resume", ""), 404);
   EXPECT_EQ(post("nodes/n7/resume", ""), 404);

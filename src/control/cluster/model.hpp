@@ -1,12 +1,14 @@
 // The cluster as plain data: what is durable, and what follows from it. Owned by one loop at a time.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/time.hpp"
@@ -323,6 +325,9 @@ std::string_view name_of(NodeState state);
 std::string_view name_of(JobState state);
 // As people and programs see it: one that is held says so.
 std::string_view state_name(const Job& job);
+// All that it says.
+inline constexpr std::array<std::string_view, 8> state_names{"queued", "starting",  "running", "restarting",
+                                                             "held",   "succeeded", "failed",  "cancelled"};
 
 // What was asked for is kept once for all elements of an array: under the id of the first.
 JobId asked_with(const Job& job);

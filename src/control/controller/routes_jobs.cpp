@@ -23,6 +23,7 @@ void list_jobs(const Call& call) {
   const auto array = call.number("array", 0);
   if (!before || !limit || *limit < 1 || !array || *array < 0)
     return call.refuse(invalid("before, limit and array are whole numbers"));
+  if (auto known = wire::check_states(call.text("state")); !known) return call.refuse(known.error());
   const wire::JobQuery query{.all = call.is_set("all"),
                              .array = static_cast<std::uint64_t>(*array),
                              .before = static_cast<std::uint64_t>(std::max<std::int64_t>(*before, 0)),

@@ -63,6 +63,20 @@ Result<> spread_out(const proto::SubmitRequest& request, cluster::Submit& submit
   return {};
 }
 
+// What an element says of its array is what came with it: those who wait for all of the array, and jobs that
+// share its work by count and index, would wait for elements that nobody has sent.
+Result<> check_counts(const cluster::Submit& submit) {
+  const auto given = static_cast<std::int64_t>(submit.specs.size());
+  for (const cluster::JobSpec& spec : submit.specs) {
+    if (!spec.array || spec.array->count == given) continue;
+    return invalid("the array has a count of " + std::to_string(spec.array->count) + ", and " +
+                   std::to_string(given) + (given == 1 ? " element is given" : " elements are given"))
+        .within("array")
+        .remedy("count is the number of its indices");
+  }
+  return {};
+}
+
 // Do they differ in their index alone?
 bool are_one_array(const std::vector<cluster::JobSpec>& specs) {
   if (specs.size() < 2 || !specs.front().array) return false;
@@ -88,8 +102,10 @@ Result<cluster::Submit> decode_submit(std::string_view text) {
     if (auto checked = cluster::check_limits(*spec); !checked) return std::move(checked).error();
     submit.specs.push_back(std::move(*spec));
   }
-  if (request.indices().empty()) return submit;
-  if (auto spread = spread_out(request, submit); !spread) return std::move(spread).error();
+  if (!request.indices().empty()) {
+    if (auto spread = spread_out(request, submit); !spread) return std::move(spread).error();
+  }
+  if (auto checked = check_counts(submit); !checked) return std::move(checked).error();
   return submit;
 }
 

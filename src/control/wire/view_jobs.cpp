@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/text.hpp"
+#include "base/visible.hpp"
 #include "control/wire/convert.hpp"
 #include "control/wire/json.hpp"
 #include "control/wire/views.hpp"
@@ -113,6 +114,20 @@ std::string beside(std::string first, const std::string& second) {
 }
 
 }  // namespace
+
+Result<> check_states(std::string_view states) {
+  if (states.empty()) return {};
+  for (const std::string_view state : split(states, ',')) {
+    if (std::ranges::find(cluster::state_names, state) != cluster::state_names.end()) continue;
+    std::string all;
+    for (const std::string_view name : cluster::state_names)
+      all += (all.empty() ? "" : ", ") + std::string(name);
+    return invalid("there is no state '" + visible_line(state.substr(0, 64)) + "'")
+        .within("state")
+        .remedy("the states are " + all + "; several stand with commas between them");
+  }
+  return {};
+}
 
 std::string job_json(const cluster::State& state, const cluster::Job& job, bool detailed) {
   proto::JobView view;

@@ -42,6 +42,8 @@ struct JobQuery {
   std::string name = {};   // a part of it
 };
 Result<std::string> jobs_json(const cluster::State& state, const JobQuery& query);
+// Whether a query asks for states that there are: "running,queued".
+Result<> check_states(std::string_view states);
 
 struct StoreHealth {
   bool ok = true;

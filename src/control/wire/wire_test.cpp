@@ -149,10 +149,12 @@ TEST(Store, DamageIsNoticed) {
 }
 
 TEST(Submit, SpecsTravelAsJson) {
-  const auto specs = decode_submit(encode_submit({{full_spec(), full_spec()}, "key-7"}).value());
+  cluster::JobSpec spec = full_spec();
+  spec.array->count = 2;
+  const auto specs = decode_submit(encode_submit({{spec, spec}, "key-7"}).value());
   ASSERT_TRUE(specs.ok()) << specs.error().text();
   ASSERT_EQ(specs->specs.size(), 2U);
-  EXPECT_EQ(specs->specs.front(), full_spec());
+  EXPECT_EQ(specs->specs.front(), spec);
   EXPECT_EQ(specs->key, "key-7");
 }
 
@@ -208,6 +210,9 @@ TEST(Submit, IndicesAreThoseOfAnArray) {
   EXPECT_EQ(why(R"(,"array":{"count":2}}],"indices":[0,1]})"), "");
   EXPECT_NE(why(R"(}],"indices":[0,1]})").find("indices"), std::string::npos);
   EXPECT_NE(why(R"(,"array":{"count":2}}],"indices":[0,-1]})").find("-1 is not between"), std::string::npos);
+  for (const char* const unlike : {R"(,"array":{"count":10}}],"indices":[3]})", R"(,"array":{"count":10}}]})",
+                                   R"(,"array":{"count":1}}],"indices":[0,1]})"})
+    EXPECT_NE(why(unlike).find("the array has a count of"), std::string::npos) << unlike;
   std::string many;
   for (int index = 0; index <= cluster::array_elements_max; ++index) many += (index == 0 ? "0" : ",0");
   EXPECT_NE(why(R"(,"array":{"count":2}}],"indices":[)" + many + "]}").find("at most 10000 elements"),
@@ -484,6 +489,27 @@ TEST(Views, AJobTellsWhichLostNodesMayStillRunIt) {
   EXPECT_NE(job_json(state, job, true).find(R"("may_run_on":["gone"])"), std::string::npos);
   job.id = cluster::JobId(job.id.number() + 1);
   EXPECT_EQ(job_json(state, job, true).find(R"("gone")"), std::string::npos) << "another job's";
+}
+
+TEST(Views, AStateThatThereIsNotIsRefusedAndTheKnownOnesAreNamed) {
+  for (const char* const known : {"", "held", "running,queued"})
+    EXPECT_TRUE(check_states(known).ok()) << known;
+  for (const char* const unknown : {"zz", "running,", "Running", "running queued"}) {
+    const auto refused = check_states(unknown);
+    ASSERT_FALSE(refused.ok()) << unknown;
+    EXPECT_NE(refused.error().remedy().find("restarting, held"), std::string::npos);
+  }
+  // Every state that a job can be in is one of them.
+  cluster::Job job = full_job();
+  for (const auto state : {cluster::JobState::queued, cluster::JobState::starting, cluster::JobState::running,
+                           cluster::JobState::restarting, cluster::JobState::succeeded,
+                           cluster::JobState::failed, cluster::JobState::cancelled}) {
+    job.state = state;
+    for (const char* const held : {"", "by its user"}) {
+      job.held = held;
+      EXPECT_TRUE(check_states(cluster::state_name(job)).ok()) << cluster::state_name(job);
+    }
+  }
 }
 
 TEST(Views, AQueueShowsWhoUsesWhat) {

@@ -31,19 +31,18 @@ class GrammarGuide final : public Guide {
   }
 
   // Whether there is such an answer, and whether it can be followed for some tokens of any answer.
-  Result<> check() {
+  Result<> check(const Effort& effort) {
     if (machine_.start() == Machine::dead) return invalid("no answer can have this form");
+    work_allowed_ = effort.left();
     Prng random(1);
     State state = start();
     for (int read = 0; read < guide_ahead_tokens && !ended(state); ++read) {
+      if (!effort.goes_on()) return effort.refusal();
       const auto token = any_of(allowed(state), random);
       if (!token) break;
       state = next(state, *token);
     }
-    if (is_beyond(state)) {
-      return invalid("to know what this form allows takes too much work")
-          .remedy("let fewer alternatives begin alike, and count less");
-    }
+    if (is_beyond(state)) return effort.refusal();
     if (is_crowded()) forget_others({});
     work_allowed_ = machine_.work() + guide_first_work_max;
     return {};
@@ -165,7 +164,7 @@ class GrammarGuide final : public Guide {
   std::size_t grammar_bytes_;
   Account account_;
   Machine machine_;
-  std::uint64_t work_allowed_ = guide_ahead_work_max;  // as the machine counts it, since it was made
+  std::uint64_t work_allowed_ = 0;  // as the machine counts it, since it was made
   std::map<State, std::vector<std::uint64_t>> masks_;
   std::set<State> beyond_states_;
   std::vector<std::uint64_t> nothing_;
@@ -176,14 +175,15 @@ class GrammarGuide final : public Guide {
 
 template <class Add>
 Result<std::shared_ptr<Guide>> guide_of(std::shared_ptr<const TokenTable> tokens, Account account,
-                                        const Add& add) {
+                                        std::stop_token abandoned, const Add& add) {
+  Effort effort(std::move(abandoned));
   auto grammar = std::make_shared<Grammar>();
   const NodeId start = grammar->add();
-  auto end = add(*grammar, start);
+  auto end = add(*grammar, start, effort);
   if (!end) return std::move(end).error();
   grammar->end_part(*end);
   auto guide = std::make_shared<GrammarGuide>(std::move(tokens), std::move(grammar), start, account);
-  if (auto checked = guide->check(); !checked) return std::move(checked).error();
+  if (auto checked = guide->check(effort); !checked) return std::move(checked).error();
   return std::shared_ptr<Guide>(std::move(guide));
 }
 
@@ -223,20 +223,24 @@ bool TokenTable::is_end(Token token) const {
 }
 
 Result<std::shared_ptr<Guide>> guide_of_pattern(std::shared_ptr<const TokenTable> tokens,
-                                                std::string_view pattern) {
-  return guide_of(std::move(tokens), Account::kept,
-                  [&](Grammar& grammar, NodeId from) { return add_pattern(grammar, from, pattern); });
+                                                std::string_view pattern, std::stop_token abandoned) {
+  return guide_of(std::move(tokens), Account::kept, std::move(abandoned),
+                  [&](Grammar& grammar, NodeId from, Effort& effort) {
+                    return add_pattern(grammar, from, pattern, {}, effort);
+                  });
 }
 
 Result<std::shared_ptr<Guide>> guide_of_schema(std::shared_ptr<const TokenTable> tokens,
-                                               std::string_view schema) {
-  return guide_of(std::move(tokens), Account::kept,
-                  [&](Grammar& grammar, NodeId from) { return add_schema(grammar, from, schema); });
+                                               std::string_view schema, std::stop_token abandoned) {
+  return guide_of(std::move(tokens), Account::kept, std::move(abandoned),
+                  [&](Grammar& grammar, NodeId from, Effort& effort) {
+                    return add_schema(grammar, from, schema, effort);
+                  });
 }
 
 Result<std::shared_ptr<Guide>> guide_of_any_object(std::shared_ptr<const TokenTable> tokens) {
-  return guide_of(std::move(tokens), Account::none,
-                  [&](Grammar& grammar, NodeId from) { return add_any_object(grammar, from); });
+  return guide_of(std::move(tokens), Account::none, {},
+                  [&](Grammar& grammar, NodeId from, Effort&) { return add_any_object(grammar, from); });
 }
 
 }  // namespace tutti::serve

@@ -7,12 +7,14 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.hpp"
 #include "serve/batch/guide.hpp"
+#include "serve/constrain/effort.hpp"
 #include "serve/step/step.hpp"
 
 namespace tutti::serve {
@@ -20,9 +22,8 @@ namespace tutti::serve {
 inline constexpr std::size_t guide_masks_max = 512;              // that are remembered
 inline constexpr std::size_t guide_bytes_max = 8 * 1024 * 1024;  // that it remembers, then it forgets
 // Work is counted in edges of the grammar that are looked at. So many tokens are tried before anything is
-// generated, with so much work: what is beyond that is refused.
+// generated, with what its patterns have left of the form's effort: what is beyond that is refused.
 inline constexpr int guide_ahead_tokens = 32;
-inline constexpr std::uint64_t guide_ahead_work_max = 20'000'000;
 // Then a mask may take so much, and all masks of a form that came with a request so much at first and for
 // each token that is read: other answers wait meanwhile.
 inline constexpr std::uint64_t guide_mask_work_max = 1'500'000;
@@ -59,10 +60,11 @@ class TokenTable {
   std::vector<Token> ends_;
 };
 
+// A failure, and not an invalid form, if the work was abandoned meanwhile: it stops soon after that is said.
 Result<std::shared_ptr<Guide>> guide_of_pattern(std::shared_ptr<const TokenTable> tokens,
-                                                std::string_view pattern);
+                                                std::string_view pattern, std::stop_token abandoned = {});
 Result<std::shared_ptr<Guide>> guide_of_schema(std::shared_ptr<const TokenTable> tokens,
-                                               std::string_view schema);
+                                               std::string_view schema, std::stop_token abandoned = {});
 Result<std::shared_ptr<Guide>> guide_of_any_object(std::shared_ptr<const TokenTable> tokens);
 
 }  // namespace tutti::serve

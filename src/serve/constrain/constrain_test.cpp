@@ -269,6 +269,54 @@ TEST(Constrain, AFormThatTakesTooMuchWorkIsRefused) {
   EXPECT_TRUE(some.ok()) << some.error().text();
 }
 
+// As many properties, each with a pattern that takes some work.
+std::string patterns(int count) {
+  std::string list;
+  for (int nth = 0; nth < count; ++nth)
+    list += (nth == 0 ? "\"p" : ",\"p") + std::to_string(nth) + R"(":{"type":"string","pattern":"(a?){)" +
+            std::to_string(100 + nth) + R"(}a{100}"})";
+  return R"({"type":"object","properties":{)" + list + "}}";
+}
+
+TEST(Constrain, TheWorkOfAllPatternsOfASchemaIsOneSum) {
+  const auto one = guide_of_schema(table(), patterns(1));
+  EXPECT_TRUE(one.ok()) << one.error().text();
+  const auto many = guide_of_schema(table(), patterns(500));
+  ASSERT_FALSE(many.ok());
+  EXPECT_NE(many.error().text().find("too much work"), std::string::npos) << many.error().text();
+}
+
+TEST(Constrain, AClassThatIsReadAThousandTimesIsPaidForAsOften) {
+  std::string list;
+  for (int nth = 0; nth < 60; ++nth)
+    list += (nth == 0 ? "\"p" : ",\"p") + std::to_string(nth) + R"(":{"type":"string","pattern":"^[)" +
+            std::string(4'000, 'a') + R"(]{900}$"})";
+  const auto refused = guide_of_schema(table(), R"({"type":"object","properties":{)" + list + "}}");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().text().find("too much work"), std::string::npos) << refused.error().text();
+}
+
+TEST(Constrain, WhatIsAbandonedStops) {
+  std::stop_source left;
+  left.request_stop();
+  for (const auto& stopped : {guide_of_schema(table(), patterns(1), left.get_token()),
+                              guide_of_pattern(table(), "abc", left.get_token())}) {
+    ASSERT_FALSE(stopped.ok());
+    EXPECT_EQ(stopped.error().code(), ErrorCode::failed) << stopped.error().text();
+  }
+}
+
+TEST(Constrain, ALongKeyIsNotRememberedForEachObjectInsideIt) {
+  std::string objects;
+  for (int nth = 0; nth < 1'000; ++nth) objects += (nth == 0 ? "{\"a\":" : ",{\"a\":") + std::string("1}");
+  const auto refused =
+      guide_of_schema(table(), R"({"type":"object","properties":{")" + std::string(50'000, 'k') +
+                                   R"(":{"anyOf":[)" + objects + "]}}}");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().text().find("bytes of keys lead there"), std::string::npos)
+      << refused.error().text().substr(0, 300);
+}
+
 TEST(Constrain, HundredsOfAlternativesWithATagCanBeFollowed) {
   std::string list;
   for (int nth = 0; nth < 800; ++nth) {

@@ -67,33 +67,32 @@ NodeId Grammar::text(NodeId from, std::string_view bytes) {
   return from;
 }
 
-bool Grammar::prune(NodeId first, NodeId start, NodeId end) {
-  const auto inside = [&](NodeId node) { return node >= first || node == start; };
-  std::vector<std::vector<NodeId>> before(nodes_.size());
-  for (NodeId node = 0; node < static_cast<NodeId>(nodes_.size()); ++node) {
-    if (!inside(node)) continue;
-    for (const Edge& edge : at_node(node).edges) before[static_cast<std::size_t>(edge.to)].push_back(node);
-    for (const NodeId to : at_node(node).skips) before[static_cast<std::size_t>(to)].push_back(node);
+bool Grammar::prune(NodeId start, NodeId end) {
+  const auto size = static_cast<NodeId>(nodes_.size());
+  const auto place = [&](NodeId node) { return static_cast<std::size_t>(node - start); };
+  std::vector<std::vector<NodeId>> before(place(size));
+  for (NodeId node = start; node < size; ++node) {
+    for (const Edge& edge : at_node(node).edges) before[place(edge.to)].push_back(node);
+    for (const NodeId to : at_node(node).skips) before[place(to)].push_back(node);
   }
-  std::vector<bool> leads(nodes_.size());
-  leads[static_cast<std::size_t>(end)] = true;
+  std::vector<bool> leads(before.size());
+  leads[place(end)] = true;
   std::vector<NodeId> open{end};
   while (!open.empty()) {
     const NodeId node = open.back();
     open.pop_back();
-    for (const NodeId earlier : before[static_cast<std::size_t>(node)]) {
-      if (leads[static_cast<std::size_t>(earlier)]) continue;
-      leads[static_cast<std::size_t>(earlier)] = true;
+    for (const NodeId earlier : before[place(node)]) {
+      if (leads[place(earlier)]) continue;
+      leads[place(earlier)] = true;
       open.push_back(earlier);
     }
   }
-  const auto astray = [&](NodeId to) { return to >= first && !leads[static_cast<std::size_t>(to)]; };
-  for (NodeId node = 0; node < static_cast<NodeId>(nodes_.size()); ++node) {
-    if (!inside(node)) continue;
+  const auto astray = [&](NodeId to) { return !leads[place(to)]; };
+  for (NodeId node = start; node < size; ++node) {
     std::erase_if(at_node(node).edges, [&](const Edge& edge) { return astray(edge.to); });
     std::erase_if(at_node(node).skips, astray);
   }
-  return leads[static_cast<std::size_t>(start)];
+  return leads[place(start)];
 }
 
 // Cut into runs whose letters have the same number of bytes, each of which takes all values between that of

@@ -52,9 +52,10 @@ class Grammar {
   void end_part(NodeId node);
   // The bytes one after the other; where they lead.
   NodeId text(NodeId from, std::string_view bytes);
-  // Takes out the ways that lead from a node on to nowhere, among nodes from `first` on that call nothing: no
-  // reader is led astray. False if no way leads to the end.
-  bool prune(NodeId first, NodeId start, NodeId end);
+  // Takes out the ways that lead to nowhere, among the nodes from `start` on, which lead to each other alone
+  // and call nothing: no reader is led astray. False if no way leads to the end. Takes as long as there are
+  // such nodes, however many stand before them.
+  bool prune(NodeId start, NodeId end);
   // A letter of UTF-8 between these two.
   void letters(NodeId from, char32_t first, char32_t last, NodeId to);
 

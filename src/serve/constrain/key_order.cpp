@@ -38,7 +38,7 @@ std::string unescaped(std::string_view step) {
 }
 
 // The text is known to be valid, so that only its brackets, strings, commas and colons have to be looked at.
-KeyOrder::KeyOrder(std::string_view text) {
+KeyOrder::KeyOrder(std::string_view text, std::size_t path_bytes_max) {
   struct Open {
     bool is_object = false;
     bool before_key = false;
@@ -76,7 +76,7 @@ KeyOrder::KeyOrder(std::string_view text) {
       path.resize(open.back().path_size);
       const auto key = json::parse(text.substr(begin, at + 1 - begin));
       if (!key || key->text() == nullptr) return;
-      keys_[path].push_back(*key->text());
+      if (path.size() <= path_bytes_max) keys_[path].push_back(*key->text());
       path += "/" + escaped(*key->text());
     }
   }

@@ -17,8 +17,9 @@ std::string unescaped(std::string_view step);
 
 class KeyOrder {
  public:
-  // Of a text that json::parse takes.
-  explicit KeyOrder(std::string_view text);
+  // Of a text that json::parse takes. What has a longer path is not looked at: a long key with thousands of
+  // objects inside it would be remembered thousands of times.
+  KeyOrder(std::string_view text, std::size_t path_bytes_max);
 
   // The keys of the object at this path ("/properties/a"), in the order of the text.
   std::vector<std::string> keys(const std::string& path, const json::Object& object) const;

@@ -1,9 +1,9 @@
 #include "serve/constrain/machine.hpp"
 
 #include <algorithm>
-#include <set>
 
 #include "base/index.hpp"
+#include "base/prng.hpp"
 
 namespace tutti::serve {
 namespace {
@@ -29,16 +29,46 @@ Machine::StackId Machine::push(NodeId node, StackId below, bool deep) {
   return place->second;
 }
 
+void Machine::Reached::clear() {
+  size_ = 0;
+  if (++turn_ != 0) return;
+  std::fill(slots_.begin(), slots_.end(), Slot());
+  turn_ = 1;
+}
+
+Machine::Reached::Slot& Machine::Reached::slot_of(const Way& way) {
+  const auto both = static_cast<std::uint64_t>(static_cast<std::uint32_t>(way.first)) << 32U |
+                    static_cast<std::uint32_t>(way.second);
+  std::size_t place = mixed(both) & (slots_.size() - 1);
+  while (slots_[place].turn == turn_ && slots_[place].way != way) place = (place + 1) & (slots_.size() - 1);
+  return slots_[place];
+}
+
+bool Machine::Reached::insert(const Way& way) {
+  if (2 * size_ >= slots_.size()) {
+    const std::vector<Slot> before = std::exchange(slots_, std::vector<Slot>(2 * slots_.size()));
+    for (const Slot& slot : before) {
+      if (slot.turn == turn_) slot_of(slot.way) = slot;
+    }
+  }
+  Slot& slot = slot_of(way);
+  if (slot.turn == turn_) return false;
+  slot = {way, turn_};
+  ++size_;
+  return true;
+}
+
 // Follows everything that takes no byte, and gives the state that this is.
 Machine::State Machine::state_of(std::vector<Way> ways) {
-  std::set<Way> reached(ways.begin(), ways.end());
+  reached_.clear();
+  for (const Way& way : ways) reached_.insert(way);
   std::vector<Way> kept;
   bool accepts = false;
   const auto reach = [&](Way way) {
-    if (reached.insert(way).second) ways.push_back(way);
+    if (reached_.insert(way)) ways.push_back(way);
   };
   while (!ways.empty()) {
-    if (reached.size() > machine_ways_max) return beyond;
+    if (reached_.size() > machine_ways_max) return beyond;
     const auto [node, stack] = ways.back();
     ways.pop_back();
     const Grammar::Node& here = (*grammar_)[node];
@@ -62,6 +92,7 @@ Machine::State Machine::state_of(std::vector<Way> ways) {
 }
 
 Machine::State Machine::add(bool accepts, std::vector<Way> ways) {
+  work_ += ways.size();  // they are sorted, and compared with those of other states
   const auto [known, is_new] =
       state_ids_.try_emplace({accepts, std::move(ways)}, static_cast<State>(states_.size()));
   if (!is_new) return known->second;

@@ -55,6 +55,25 @@ class Machine {
     std::array<State, 256> next;
   };
 
+  // Ways that were reached; forgotten in no time, for it is asked for every state.
+  class Reached {
+   public:
+    void clear();
+    bool insert(const Way& way);  // false if it is there
+    std::size_t size() const { return size_; }
+
+   private:
+    struct Slot {
+      Way way;
+      std::uint32_t turn = 0;  // it is taken if this is the present one
+    };
+    Slot& slot_of(const Way& way);
+
+    std::vector<Slot> slots_ = std::vector<Slot>(64);  // a power of two, at most half of them taken
+    std::size_t size_ = 0;
+    std::uint32_t turn_ = 1;
+  };
+
   State state_of(std::vector<Way> ways);
   State add(bool accepts, std::vector<Way> ways);
   StackId push(NodeId node, StackId below, bool deep);
@@ -64,6 +83,7 @@ class Machine {
   std::map<std::pair<Way, bool>, StackId> frame_ids_;
   std::vector<StateEntry> states_;
   std::map<std::pair<bool, std::vector<Way>>, State> state_ids_;
+  Reached reached_;
   State start_ = dead;
   std::uint64_t work_ = 0;
   std::size_t bytes_ = 0;

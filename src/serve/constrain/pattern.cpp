@@ -17,6 +17,9 @@ using Range = std::pair<char32_t, char32_t>;
 using Ranges = std::vector<Range>;
 
 constexpr char32_t letter_max = 0x10FFFF;
+// To read a letter of a pattern, in edges that could be looked at meanwhile. A class that is repeated a
+// thousand times is read as often.
+constexpr std::uint64_t letter_work = 8;
 
 Ranges sorted(Ranges ranges) {
   std::sort(ranges.begin(), ranges.end());
@@ -66,8 +69,8 @@ char32_t decode(std::string_view letter) {
 // Reads a pattern and writes nodes as it goes. A part that is repeated is read again from its text.
 class Reader {
  public:
-  Reader(Grammar& grammar, std::string_view pattern, PatternStyle style)
-      : grammar_(grammar), text_(pattern), style_(style) {}
+  Reader(Grammar& grammar, std::string_view pattern, PatternStyle style, Effort& effort)
+      : grammar_(grammar), text_(pattern), style_(style), effort_(effort) {}
 
   Result<NodeId> read(NodeId from) {
     const bool from_start = take('^');
@@ -287,6 +290,7 @@ class Reader {
 
   // One letter as it stands or behind a backslash, or a named class of them.
   Result<Ranges> letter(bool in_class) {
+    if (!effort_.spend(letter_work)) return effort_.refusal();
     if (!take('\\')) {
       const std::size_t size = utf8_length(text_.substr(at_));
       if (size == 0) return broken("no valid UTF-8");
@@ -368,25 +372,28 @@ class Reader {
   Grammar& grammar_;
   std::string_view text_;
   PatternStyle style_;
+  Effort& effort_;
   std::size_t at_ = 0;
 };
 
 // Finds all states of the pattern alone: where there are too many of them, no answer will ever be made to
 // wait.
-Result<> check_states(std::string_view pattern, PatternStyle style) {
+Result<> check_states(std::string_view pattern, PatternStyle style, Effort& effort) {
   auto alone = std::make_shared<Grammar>();
   const NodeId start = alone->add();
-  auto end = Reader(*alone, pattern, style).read(start);
+  auto end = Reader(*alone, pattern, style, effort).read(start);
   if (!end) return std::move(end).error();
-  alone->prune(start, start, *end);
+  alone->prune(start, *end);
   Machine machine(alone, start);
+  std::uint64_t spent = 0;
   for (std::size_t state = 0; state < machine.states(); ++state) {
-    bool is_beyond = false;
+    bool is_beyond = machine.states() > pattern_states_max;
     for (int byte = 0; byte < 256 && !is_beyond; ++byte) {
       is_beyond = machine.next(static_cast<Machine::State>(state), static_cast<std::uint8_t>(byte)) ==
                   Machine::beyond;
+      if (!effort.spend(machine.work() - std::exchange(spent, machine.work()))) return effort.refusal();
     }
-    if (machine.states() > pattern_states_max || machine.work() > pattern_work_max || is_beyond) {
+    if (is_beyond) {
       return invalid("the pattern has more than " + std::to_string(pattern_states_max) +
                      " states, or too many ways to be read")
           .remedy("repeat less, or let fewer alternatives begin alike");
@@ -397,15 +404,16 @@ Result<> check_states(std::string_view pattern, PatternStyle style) {
 
 }  // namespace
 
-Result<NodeId> add_pattern(Grammar& grammar, NodeId from, std::string_view pattern, PatternStyle style) {
+Result<NodeId> add_pattern(Grammar& grammar, NodeId from, std::string_view pattern, PatternStyle style,
+                           Effort& effort) {
   if (pattern.size() > pattern_bytes_max)
     return invalid("the pattern has more than " + std::to_string(pattern_bytes_max) + " bytes");
   const NodeId start = grammar.add();
-  if (auto end = Reader(grammar, pattern, style).read(start); !end || grammar.full()) {
+  if (auto end = Reader(grammar, pattern, style, effort).read(start); !end || grammar.full()) {
     return end ? invalid("the pattern is too large") : std::move(end);
   } else {
-    if (!grammar.prune(start, start, *end)) return invalid("no text is like the pattern");
-    if (auto checked = check_states(pattern, style); !checked) return std::move(checked).error();
+    if (!grammar.prune(start, *end)) return invalid("no text is like the pattern");
+    if (auto checked = check_states(pattern, style, effort); !checked) return std::move(checked).error();
     grammar.skip(from, start);
     return *end;
   }

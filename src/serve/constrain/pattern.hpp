@@ -12,13 +12,13 @@
 #include <string_view>
 
 #include "base/result.hpp"
+#include "serve/constrain/effort.hpp"
 #include "serve/constrain/grammar.hpp"
 
 namespace tutti::serve {
 
 inline constexpr std::size_t pattern_bytes_max = 4'096;
-inline constexpr std::size_t pattern_states_max = 5'000;       // of its own machine
-inline constexpr std::uint64_t pattern_work_max = 50'000'000;  // to find all of them
+inline constexpr std::size_t pattern_states_max = 5'000;  // of its own machine
 inline constexpr int pattern_repeats_max = 1'000;
 inline constexpr int pattern_depth_max = 64;  // groups inside one another
 
@@ -29,6 +29,7 @@ struct PatternStyle {
 };
 
 // From a node of a grammar to where the pattern has been read.
-Result<NodeId> add_pattern(Grammar& grammar, NodeId from, std::string_view pattern, PatternStyle style = {});
+Result<NodeId> add_pattern(Grammar& grammar, NodeId from, std::string_view pattern, PatternStyle style,
+                           Effort& effort);
 
 }  // namespace tutti::serve

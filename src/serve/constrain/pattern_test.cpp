@@ -11,7 +11,10 @@ namespace tutti::serve {
 namespace {
 
 Reading reading(std::string_view pattern, PatternStyle style = {}) {
-  return Reading([&](Grammar& grammar, NodeId from) { return add_pattern(grammar, from, pattern, style); });
+  return Reading([&](Grammar& grammar, NodeId from) {
+    Effort effort;
+    return add_pattern(grammar, from, pattern, style, effort);
+  });
 }
 
 TEST(Pattern, TakesWhatAnotherReaderTakes) {

@@ -23,10 +23,12 @@ constexpr std::array<std::string_view, 13> remarks{
     "title",    "description", "default", "examples",   "$schema", "$id",        "$comment",
     "readOnly", "writeOnly",   "format",  "deprecated", "$defs",   "definitions"};
 
+constexpr std::uint64_t value_work = 64;  // to read one schema, in edges that could be looked at meanwhile
+
 class Compiler {
  public:
-  Compiler(Grammar& grammar, const json::Value& root, const KeyOrder& order)
-      : grammar_(grammar), parts_(grammar), root_(root), order_(order) {}
+  Compiler(Grammar& grammar, const json::Value& root, const KeyOrder& order, Effort& effort)
+      : grammar_(grammar), parts_(grammar), root_(root), order_(order), effort_(effort) {}
 
   Result<NodeId> root(NodeId from) { return reference("", from); }
 
@@ -90,6 +92,10 @@ class Compiler {
     if (depth > schema_depth_max)
       return broken(path, "more than " + std::to_string(schema_depth_max) + " schemas inside one another");
     if (grammar_.full()) return broken(path, "it is too large");
+    if (path.size() > schema_path_bytes_max)
+      return broken(path.substr(0, 64) + "...",
+                    "more than " + std::to_string(schema_path_bytes_max) + " bytes of keys lead there");
+    if (!effort_.spend(value_work)) return effort_.refusal();
     if (const auto boolean = schema.boolean()) {
       if (!*boolean) return broken(path, "false takes nothing");
       return parts_.value(from);
@@ -232,7 +238,7 @@ class Compiler {
       if (pattern->text() == nullptr) return broken(path, "a pattern is a text");
       if (is_counted) return broken(path, "a pattern together with a length is not known here");
       auto end = add_pattern(grammar_, grammar_.text(from, "\""), *pattern->text(),
-                             {.in_json_string = true, .finds = true});
+                             {.in_json_string = true, .finds = true}, effort_);
       if (!end) return std::move(end).error().within("the schema at '#" + path + "'");
       return grammar_.text(*end, "\"");
     }
@@ -350,18 +356,19 @@ class Compiler {
   JsonParts parts_;
   const json::Value& root_;
   const KeyOrder& order_;
+  Effort& effort_;
   std::map<std::string, NodeId> references_;
 };
 
 }  // namespace
 
-Result<NodeId> add_schema(Grammar& grammar, NodeId from, std::string_view schema) {
+Result<NodeId> add_schema(Grammar& grammar, NodeId from, std::string_view schema, Effort& effort) {
   if (schema.size() > schema_bytes_max)
     return invalid("the schema has more than " + std::to_string(schema_bytes_max) + " bytes");
   auto root = json::parse(schema);
   if (!root) return std::move(root).error().as(ErrorCode::invalid).within("the schema");
-  const KeyOrder order(schema);
-  auto end = Compiler(grammar, *root, order).root(from);
+  const KeyOrder order(schema, schema_path_bytes_max);
+  auto end = Compiler(grammar, *root, order, effort).root(from);
   if (end && grammar.full()) return invalid("the schema is too large");
   return end;
 }

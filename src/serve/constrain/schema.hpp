@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "base/result.hpp"
+#include "serve/constrain/effort.hpp"
 #include "serve/constrain/grammar.hpp"
 
 namespace tutti::serve {
@@ -25,9 +26,10 @@ inline constexpr std::int64_t schema_length_max = 4'000;  // minLength, maxLengt
 inline constexpr std::size_t schema_choices_max = 1'000;  // of anyOf
 inline constexpr std::size_t schema_values_max = 20'000;  // of an enum
 inline constexpr std::size_t schema_properties_max = 1'000;
+inline constexpr std::size_t schema_path_bytes_max = 2'048;  // of the keys that lead to a part
 
 // From a node to where a value has been read that the schema takes.
-Result<NodeId> add_schema(Grammar& grammar, NodeId from, std::string_view schema);
+Result<NodeId> add_schema(Grammar& grammar, NodeId from, std::string_view schema, Effort& effort);
 // The same for any JSON object.
 Result<NodeId> add_any_object(Grammar& grammar, NodeId from);
 

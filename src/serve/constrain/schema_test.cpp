@@ -8,7 +8,10 @@ namespace tutti::serve {
 namespace {
 
 Reading schema_reading(std::string_view schema) {
-  return Reading([&](Grammar& grammar, NodeId from) { return add_schema(grammar, from, schema); });
+  return Reading([&](Grammar& grammar, NodeId from) {
+    Effort effort;
+    return add_schema(grammar, from, schema, effort);
+  });
 }
 
 struct Texts {

@@ -91,29 +91,29 @@ Result<std::vector<Token>> Preparation::conversation(const api::Ask& ask, Instan
   return as_tokens(source.tokenizer.encode(*text, {.special = true, .frame = false, .guards = true}));
 }
 
-Result<std::shared_ptr<Guide>> Preparation::guide(const api::Form& form) {
-  if (form.kind == api::Form::Kind::free) return std::shared_ptr<Guide>();
-  if (auto known = guides_.find(form)) return known;
-  std::shared_ptr<const TokenTable> table;
-  {
-    const std::scoped_lock lock(mutex_);
-    if (!table_) {
-      const auto& stops = loaded_.source.settings.stops;
-      table_ = std::make_shared<const TokenTable>(limits_.vocabulary, loaded_.token_bytes(),
-                                                  std::vector<Token>(stops.begin(), stops.end()));
-    }
-    table = table_;
+std::shared_ptr<const TokenTable> Preparation::table() {
+  const std::scoped_lock lock(mutex_);
+  if (!table_) {
+    const auto& stops = loaded_.source.settings.stops;
+    table_ = std::make_shared<const TokenTable>(limits_.vocabulary, loaded_.token_bytes(),
+                                                std::vector<Token>(stops.begin(), stops.end()));
   }
+  return table_;
+}
+
+Result<std::shared_ptr<Guide>> Preparation::guide(const api::Form& form, const std::stop_token& abandoned) {
+  // Another may have made it while this one waited.
+  if (auto known = guides_.find(form)) return known;
   auto made = [&]() -> Result<std::shared_ptr<Guide>> {
     switch (form.kind) {
       case api::Form::Kind::free:
         break;
       case api::Form::Kind::any_object:
-        return guide_of_any_object(table);
+        return guide_of_any_object(table());
       case api::Form::Kind::schema:
-        return guide_of_schema(table, form.text);
+        return guide_of_schema(table(), form.text, abandoned);
       case api::Form::Kind::pattern:
-        return guide_of_pattern(table, form.text);
+        return guide_of_pattern(table(), form.text, abandoned);
     }
     return std::shared_ptr<Guide>();
   }();
@@ -145,12 +145,13 @@ Result<Prepared> Preparation::prepare(api::Kind kind, std::string_view body, con
   if (kind == api::Kind::embedding && !loaded_.source.pooling)
     return invalid("this model gives no embeddings: " + loaded_.source.pooling.error().text())
         .remedy("start it with --pooling mean or --pooling last");
-  auto form = guide(ask->form);
-  if (!form) return std::move(form).error();
-
   Prepared prepared;
+  const bool is_free = ask->form.kind == api::Form::Kind::free;
+  const std::shared_ptr<Guide> form = is_free ? nullptr : guides_.find(ask->form);
+  prepared.wants_form = !is_free && !form;
   const std::size_t count = kind == api::Kind::chat ? 1 : ask->prompts.size();
   for (std::size_t nth = 0; nth < count; ++nth) {
+    if (facts.abandoned.stop_requested()) return failed("nobody waits for this any more");
     auto tokens = kind == api::Kind::chat ? conversation(*ask, facts.now) : tokens_of(ask->prompts[nth]);
     if (!tokens) return std::move(tokens).error().as(ErrorCode::invalid);
     const std::int64_t left = limits_.context - static_cast<std::int64_t>(tokens->size());
@@ -161,7 +162,7 @@ Result<Prepared> Preparation::prepare(api::Kind kind, std::string_view body, con
                                            1),  // what nobody wants is not told
                     .answers = ask->answers,
                     .sampling = ask->sampling,
-                    .guide = *form,
+                    .guide = form,
                     .pooling = kind == api::Kind::embedding ? *loaded_.source.pooling : Pooling::none,
                     .prompt_logprobs = ask->echoes && ask->wants_logprobs()};
     request.sampling.seed = ask->seed.value_or(facts.seed) + nth;
@@ -178,6 +179,14 @@ Result<Prepared> Preparation::prepare(api::Kind kind, std::string_view body, con
   ask->tools = nullptr;
   prepared.ask = std::move(*ask);
   return prepared;
+}
+
+Result<> Preparation::add_form(Prepared& prepared, const std::stop_token& abandoned) {
+  auto made = guide(prepared.ask.form, abandoned);
+  if (!made) return std::move(made).error();
+  for (Request& request : prepared.requests) request.guide = *made;
+  prepared.wants_form = false;
+  return {};
 }
 
 }  // namespace tutti::serve

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,7 @@ struct Prepared {
   api::Ask ask;                     // without what has become requests
   std::vector<Request> requests;    // one a prompt
   std::vector<std::string> begins;  // what the answers to each begin with: the prompt, where it is echoed
+  bool wants_form = false;          // its form has still to be made
 };
 
 class Preparation {
@@ -34,15 +36,20 @@ class Preparation {
     std::string key;         // who asks
     std::uint64_t seed = 0;  // for a request without one
     Instant now;
+    std::stop_token abandoned = {};  // nobody waits for it any more
   };
-  // What is wrong is invalid; a failure is one of having no room just now.
+  // All but a form that was not asked for lately. What is wrong is invalid.
   Result<Prepared> prepare(api::Kind kind, std::string_view body, const Facts& facts);
+  // The form, which may take some hundred times as long; it stops when it is abandoned. A failure is one of
+  // having no room just now.
+  Result<> add_form(Prepared& prepared, const std::stop_token& abandoned);
 
  private:
   Result<std::vector<Token>> tokens_of(const api::Prompt& prompt) const;
   std::string text_of(const api::Prompt& prompt) const;
   Result<std::vector<Token>> conversation(const api::Ask& ask, Instant now) const;
-  Result<std::shared_ptr<Guide>> guide(const api::Form& form);
+  std::shared_ptr<const TokenTable> table();
+  Result<std::shared_ptr<Guide>> guide(const api::Form& form, const std::stop_token& abandoned);
   void add_stops(const api::Ask& ask, Request& request) const;
 
   const Loaded& loaded_;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,7 @@ class Reply : public std::enable_shared_from_this<Reply> {
   bool is_over() const { return is_over_; }
 
   std::vector<RequestId> ids;  // of the engine's requests that belong to it
+  std::stop_source left;       // its client has, and what is prepared for it is in vain
 
  private:
   struct Part {

@@ -40,6 +40,12 @@ Error error_of(Absence absence) {
   return not_ready(absence == Absence::draining);
 }
 
+Workshop::Bounds bounds_of(std::size_t threads) {
+  return {.threads = threads,
+          .waiting_max = preparations_max,
+          .waiting_per_owner_max = preparations_per_address_max};
+}
+
 std::int64_t seconds_now() {
   return std::chrono::duration_cast<std::chrono::seconds>(now_on_the_wall().time_since_epoch()).count();
 }
@@ -77,9 +83,12 @@ class Server::Core final : public Pages {
         front_(settings, *this),
         random_(random_number()),
         mailbox_(std::make_shared<Mailbox>([this] { front_.loop().post([this] { deliver(); }); })),
-        workshop_(std::make_unique<Workshop>(preparation_threads, preparations_max)) {}
+        readers_(std::make_unique<Workshop>(bounds_of(reading_threads))),
+        formers_(std::make_unique<Workshop>(bounds_of(forming_threads))) {}
   ~Core() override {
-    workshop_.reset();  // what it prepares uses the rest
+    for (const auto& [id, reply] : replies_) reply->left.request_stop();
+    readers_.reset();  // what they prepare uses the rest
+    formers_.reset();
     answering_.reset();
   }
 
@@ -182,15 +191,36 @@ class Server::Core final : public Pages {
     exchange->when_over([this, id] { over(id); });
     if (const Absence why = absence(); why != Absence::none)
       return reply->refuse(503, error_of(why), {}, retry_after_seconds);
-    const Preparation::Facts facts{reply->request().remote, random_.next(), now_on_the_wall()};
+    const Preparation::Facts facts{reply->request().remote, random_.next(), now_on_the_wall(),
+                                   reply->left.get_token()};
     const bool has_room = bodies_bytes_ <= bodies_bytes_max;
-    const bool taken = has_room && workshop_->give([this, id, kind, exchange = std::move(exchange), facts] {
-      auto prepared = std::make_shared<Result<Prepared>>(
-          answering_->preparation.prepare(kind, exchange->request().body, facts));
-      front_.loop().post([this, id, prepared] { submit(id, std::move(*prepared)); });
-    });
-    if (!taken)
-      reply->refuse(429, failed("too many requests wait already"), "overloaded", retry_after_seconds);
+    const bool taken =
+        has_room &&
+        readers_->give({facts.key, facts.abandoned, [this, id, kind, exchange = std::move(exchange), facts] {
+                          auto prepared = std::make_shared<Result<Prepared>>(
+                              answering_->preparation.prepare(kind, exchange->request().body, facts));
+                          front_.loop().post([this, id, prepared] { form(id, prepared); });
+                        }});
+    if (!taken) refuse_more(*reply);
+  }
+
+  static void refuse_more(Reply& reply) {
+    reply.refuse(429, failed("too many requests wait already"), "overloaded", retry_after_seconds);
+  }
+
+  void form(std::uint64_t id, const std::shared_ptr<Result<Prepared>>& prepared) {
+    if (!*prepared || !(*prepared)->wants_form) return submit(id, std::move(*prepared));
+    const auto found = replies_.find(id);
+    if (found == replies_.end()) return;  // its client has left
+    Reply& reply = *found->second;
+    const std::stop_token left = reply.left.get_token();
+    const bool taken =
+        formers_->give({reply.request().remote, left, [this, id, prepared, left] {
+                          auto formed = answering_->preparation.add_form(**prepared, left);
+                          if (!formed) *prepared = std::move(formed).error();
+                          front_.loop().post([this, id, prepared] { submit(id, std::move(*prepared)); });
+                        }});
+    if (!taken) refuse_more(reply);
   }
 
   void submit(std::uint64_t id, Result<Prepared> prepared) {
@@ -262,6 +292,9 @@ class Server::Core final : public Pages {
     if (!found->second->is_over()) {
       ++metrics_.cut_off;
       cancel(*found->second);
+      found->second->left.request_stop();
+      readers_->drop_abandoned();
+      formers_->drop_abandoned();
     }
     bodies_bytes_ -= found->second->body_bytes();
     replies_.erase(found);
@@ -280,7 +313,8 @@ class Server::Core final : public Pages {
   mutable std::mutex answering_mutex_;  // while it is being set
   std::unique_ptr<Answering> answering_;
   std::atomic<bool> is_answering_ = false;
-  std::unique_ptr<Workshop> workshop_;
+  std::unique_ptr<Workshop> readers_;
+  std::unique_ptr<Workshop> formers_;
 };
 
 Server::Server(std::unique_ptr<Core> core) : core_(std::move(core)) {}

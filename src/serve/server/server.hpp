@@ -1,8 +1,10 @@
 // A model that answers over HTTP: OpenAI's requests in, tokens out. It listens from the start, and answers
 // 503 until its model is there.
 //
-//   loop (HTTP) ─▶ workshop: read, template, tokens, guide ─▶ loop ─▶ engine (its thread) ─▶ mailbox ─▶ loop
+//   loop (HTTP) ─▶ readers: read, template, tokens ─▶ loop ─▶ engine (its thread) ─▶ mailbox ─▶ loop
+//                                                      └─▶ formers: its form, if it is new ─▶ loop
 //
+// Who asks for a form waits behind forms, and nobody else does. Addresses take turns.
 // Every request is a Reply from its first byte to its last; whoever leaves takes his requests out of the
 // engine. One thread runs it; start(), drain() and stop() from any thread.
 #pragma once
@@ -19,8 +21,12 @@
 
 namespace tutti::serve {
 
-inline constexpr std::size_t preparations_max = 64;  // requests that wait to be prepared
-inline constexpr std::size_t preparation_threads = 2;
+// Requests that wait to be read, and as many for their forms: of one address, and of all.
+inline constexpr std::size_t preparations_per_address_max = 64;
+inline constexpr std::size_t preparations_max = 512;
+// One address has one less than there are.
+inline constexpr std::size_t reading_threads = 3;
+inline constexpr std::size_t forming_threads = 2;
 
 struct ServerSettings : FrontSettings {
   BatchSettings batch;

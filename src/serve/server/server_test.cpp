@@ -476,6 +476,40 @@ TEST_F(Serving, WhoDoesNotReadIsCutOff) {
   EXPECT_LT(server->counts().batch.generated_tokens, 8 * 4000);
 }
 
+// A form that takes all the work that one may take, and is like no other.
+std::string heavy_form(int nth) {
+  return R"({"prompt":"a","max_tokens":1,"regex":"(.?){)" + std::to_string(300 + nth) + R"(}x"})";
+}
+
+TEST_F(Serving, WhoAsksForNoFormDoesNotWaitBehindForms) {
+  serve();
+  std::vector<std::unique_ptr<RawClient>> heavy;
+  for (int nth = 0; nth < 40; ++nth) {
+    heavy.push_back(std::make_unique<RawClient>(server->port()));
+    heavy.back()->post("/v1/completions", heavy_form(nth));
+  }
+  wait_until([&] { return heavy.front()->has_answer(); });
+  texts(post("/v1/completions", R"({"prompt":"b","max_tokens":1})"));
+  EXPECT_FALSE(heavy.back()->has_answer());
+  heavy.clear();  // what nobody waits for any more holds up nobody
+  const auto form = post("/v1/completions", R"({"prompt":"b","max_tokens":1,"regex":"[ab]"})");
+  EXPECT_EQ(form.status, 200) << form.body;
+}
+
+TEST_F(Serving, ASchemaOfManyPatternsIsRefusedAsOne) {
+  serve();
+  std::string properties;
+  for (int nth = 0; nth < 12; ++nth)
+    properties += (nth == 0 ? "\"p" : ",\"p") + std::to_string(nth) +
+                  R"(":{"type":"string","pattern":"(a?){)" + std::to_string(200 + nth) + R"(}a{200}"})";
+  const auto refused = post("/v1/completions", R"({"prompt":"x","response_format":{"type":"json_schema",)"
+                                               R"("json_schema":{"name":"x","schema":{"type":"object",)"
+                                               R"("properties":{)" +
+                                                   properties + "}}}}}");
+  EXPECT_EQ(refused.status, 400) << refused.body;
+  EXPECT_NE(refused.body.find("too much work"), std::string::npos) << refused.body;
+}
+
 TEST_F(Serving, TooManyHear429AndWhen) {
   auto few = settings();
   few.batch.requests_max = 1;

@@ -43,6 +43,10 @@ class RawClient {
     send("POST " + path + " HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(body.size()) +
          "\r\n\r\n" + body);
   }
+  bool has_answer() const {
+    char first = 0;
+    return ::recv(descriptor_, &first, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+  }
   void says_no_more() const { ::shutdown(descriptor_, SHUT_WR); }
   // All that comes until the text has come, or until the other side closes.
   std::string read_until(const std::string& text) const {

@@ -1,35 +1,61 @@
-// Threads that do what would keep the network loop waiting, in the order in which it comes, and a bound on
-// how much waits. Any thread.
+// Threads that do what would keep the network loop waiting. Those who ask take turns, nobody is given all of
+// the threads, and there is a bound on how much waits: of one and of all. Any thread.
 #pragma once
 
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
 #include <thread>
 #include <vector>
 
 namespace tutti::serve {
 
+struct Errand {
+  std::string owner;           // whose turn it takes
+  std::stop_token abandoned;   // once it is, it does not begin
+  std::function<void()> task;  // one that is long looks at the word itself
+};
+
 class Workshop {
  public:
-  Workshop(std::size_t threads, std::size_t tasks_max);
+  struct Bounds {
+    std::size_t threads = 2;  // at least two: one is always left for the others
+    std::size_t waiting_max = 512;
+    std::size_t waiting_per_owner_max = 64;
+  };
+  explicit Workshop(const Bounds& bounds);
   // What has not begun is forgotten.
   ~Workshop();
   Workshop(const Workshop&) = delete;
   Workshop& operator=(const Workshop&) = delete;
 
   // False if too many wait already.
-  bool give(std::function<void()> task);
+  bool give(Errand errand);
+  // Some were abandoned: they make room at once.
+  void drop_abandoned();
 
  private:
-  void work();
+  struct Line {
+    std::deque<Errand> waiting;
+    std::size_t running = 0;
+  };
 
-  const std::size_t tasks_max_;
+  void work();
+  std::optional<Errand> take();  // nothing if nobody may begin now
+  void done(const std::string& owner);
+
+  const Bounds bounds_;
   std::mutex mutex_;  // of what follows
   std::condition_variable given_;
-  std::deque<std::function<void()>> tasks_;
+  std::map<std::string, Line> lines_;  // of those who wait or run
+  std::deque<std::string> turns_;      // those who wait, the next first
+  std::size_t waiting_ = 0;
   bool stopping_ = false;
   std::vector<std::thread> threads_;  // last: they use the rest
 };

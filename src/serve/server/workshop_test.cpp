@@ -1,0 +1,114 @@
+#include "serve/server/workshop.hpp"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <latch>
+
+namespace tutti::serve {
+namespace {
+
+// Tasks that wait until a test lets them go on.
+class Gate {
+ public:
+  std::function<void()> task() {
+    return [this] {
+      begun_.count_down();
+      open_.wait();
+    };
+  }
+  void wait_until_begun() { begun_.wait(); }
+  void open() { open_.count_down(); }
+
+ private:
+  std::latch begun_{1};
+  std::latch open_{1};
+};
+
+TEST(Workshop, NobodyIsGivenAllOfTheThreads) {
+  Gate first;
+  Gate second;
+  std::promise<void> done;
+  Workshop workshop({.threads = 2});
+  ASSERT_TRUE(workshop.give({"a", {}, first.task()}));
+  ASSERT_TRUE(workshop.give({"a", {}, second.task()}));
+  first.wait_until_begun();
+  // It would wait for ever behind two of another.
+  ASSERT_TRUE(workshop.give({"b", {}, [&] { done.set_value(); }}));
+  done.get_future().wait();
+  first.open();
+  second.wait_until_begun();
+  second.open();
+}
+
+TEST(Workshop, ThoseWhoWaitTakeTurns) {
+  Gate a;
+  Gate b;
+  std::string order;
+  std::promise<void> done;
+  Workshop workshop({.threads = 2});
+  ASSERT_TRUE(workshop.give({"a", {}, a.task()}));
+  ASSERT_TRUE(workshop.give({"b", {}, b.task()}));
+  a.wait_until_begun();
+  b.wait_until_begun();
+  const auto note = [&](char who, std::size_t all) {
+    return [&, who, all] {
+      order += who;
+      if (order.size() == all) done.set_value();
+    };
+  };
+  for (int nth = 0; nth < 3; ++nth) ASSERT_TRUE(workshop.give({"c", {}, note('c', 5)}));
+  ASSERT_TRUE(workshop.give({"d", {}, note('d', 5)}));
+  ASSERT_TRUE(workshop.give({"e", {}, note('e', 5)}));
+  a.open();  // one thread does them all
+  done.get_future().wait();
+  EXPECT_EQ(order, "cdecc");
+  b.open();
+}
+
+TEST(Workshop, WhatWaitsIsBoundedForOneAndForAll) {
+  Gate a;
+  Gate b;
+  Workshop workshop({.threads = 2, .waiting_max = 3, .waiting_per_owner_max = 2});
+  ASSERT_TRUE(workshop.give({"a", {}, a.task()}));
+  ASSERT_TRUE(workshop.give({"b", {}, b.task()}));
+  a.wait_until_begun();
+  b.wait_until_begun();
+  EXPECT_TRUE(workshop.give({"c", {}, [] {}}));
+  EXPECT_TRUE(workshop.give({"c", {}, [] {}}));
+  EXPECT_FALSE(workshop.give({"c", {}, [] {}}));
+  EXPECT_TRUE(workshop.give({"d", {}, [] {}}));
+  EXPECT_FALSE(workshop.give({"e", {}, [] {}}));
+  a.open();
+  b.open();
+}
+
+TEST(Workshop, WhatIsAbandonedDoesNotBeginAndMakesRoom) {
+  Gate a;
+  Gate b;
+  std::stop_source left;
+  std::promise<void> done;
+  const auto held = std::make_shared<int>();
+  bool has_begun = false;
+  Workshop workshop({.threads = 2, .waiting_max = 2, .waiting_per_owner_max = 2});
+  ASSERT_TRUE(workshop.give({"a", {}, a.task()}));
+  ASSERT_TRUE(workshop.give({"b", {}, b.task()}));
+  a.wait_until_begun();
+  b.wait_until_begun();
+  for (int nth = 0; nth < 2; ++nth)
+    ASSERT_TRUE(workshop.give({"c", left.get_token(), [&has_begun, held] { has_begun = true; }}));
+  EXPECT_FALSE(workshop.give({"d", {}, [] {}}));
+  left.request_stop();
+  workshop.drop_abandoned();
+  EXPECT_EQ(held.use_count(), 1) << "what it held is let go";
+  // Abandoned already when it comes: it is passed over.
+  ASSERT_TRUE(workshop.give({"c", left.get_token(), [&has_begun] { has_begun = true; }}));
+  ASSERT_TRUE(workshop.give({"d", {}, [&] { done.set_value(); }}));
+  a.open();
+  done.get_future().wait();
+  EXPECT_FALSE(has_begun);
+  b.open();
+}
+
+}  // namespace
+}  // namespace tutti::serve
