@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -199,6 +202,124 @@ TEST(Hostile, ARankWhoseFolderDoesNotAnswerCostsNoNode) {
   }
   EXPECT_TRUE(cluster.node_becomes("n1", "ready"));
   EXPECT_EQ(cluster.run({}, "true").exit_code, 0);
+  expect_never_lost(cluster);
+}
+
+// ---- folders of ranks on disks that do not answer
+
+// Jobs that run until the gate is there, each in a folder that does not answer any more.
+class StalledJobs {
+ public:
+  StalledJobs(const support::Cluster& cluster, int count, const std::string& gate) {
+    for (int job = 0; job < count; ++job) {
+      const std::string running = cluster.file("running" + std::to_string(job));
+      ids_.push_back(cluster.submit({"--grace", "200ms"},
+                                    "echo begun; touch " + running + "; " + until(gate, "exit 3")));
+      EXPECT_TRUE(eventually([&] { return std::filesystem::exists(running); }));
+      EXPECT_TRUE(cluster.becomes(ids_.back(), "running"));
+    }
+    for (const std::string& id : ids_)
+      disks_.push_back(std::make_unique<support::StalledDisk>(rank_folder(cluster, id)));
+  }
+
+  bool stalled() const {
+    return std::all_of(disks_.begin(), disks_.end(), [](const auto& disk) { return disk->mounted(); });
+  }
+  const std::vector<std::string>& ids() const { return ids_; }
+
+ private:
+  std::vector<std::string> ids_;
+  std::vector<std::unique_ptr<support::StalledDisk>> disks_;
+};
+
+TEST(Hostile, StalledFoldersKeepNoAgentFromStarting) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string elsewhere = cluster.file("elsewhere");
+  const support::StalledDisk disk(elsewhere);
+  if (!disk.mounted()) GTEST_SKIP() << "this process may not mount a disk";
+  // One is over, and its folder is a link to a disk that does not answer; one runs on such a disk.
+  const auto linked =
+      cluster.submit({}, "d=$(dirname $TUTTI_PROGRESS_FILE); mv $d $d.moved; ln -s " + elsewhere + " $d");
+  EXPECT_EQ(cluster.wait(linked), 0);
+  const std::string gate = cluster.file("gate");
+  const std::string fine = cluster.submit({}, until(gate, "echo went on"));
+  ASSERT_TRUE(cluster.becomes(fine, "running"));
+  const StalledJobs stalled(cluster, 2, cluster.file("never"));
+  ASSERT_TRUE(stalled.stalled());
+  cluster.agent("n1").signal(SIGKILL);
+  cluster.agent("n1").wait();
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  EXPECT_EQ(cluster.run({}, longer_than_a_lease).exit_code, 0);
+  // What lives is known to live, and can be ended.
+  for (const std::string& id : stalled.ids()) {
+    EXPECT_EQ(cluster.state(id), "running");
+    EXPECT_EQ(cluster.job(id)["attempt"], 0);
+    EXPECT_EQ(cluster.tutti({"cancel", id}).exit_code, 0);
+    EXPECT_TRUE(cluster.becomes(id, "cancelled"));
+  }
+  write_text(gate, "");
+  EXPECT_EQ(cluster.wait(fine), 0);
+  EXPECT_EQ(cluster.job(fine)["attempt"], 0);
+  EXPECT_EQ(cluster.log(fine, 0), "went on\n");
+  EXPECT_TRUE(has(read_text(cluster.file("agent-n1.err")), "does not answer"))
+      << read_text(cluster.file("agent-n1.err"));
+}
+
+TEST(Hostile, StalledFoldersHoldUpNobodysEnd) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string gate = cluster.file("gate");
+  const std::string other_gate = cluster.file("other-gate");
+  const std::string fine = cluster.submit({}, until(other_gate, "echo went on; exit 5"));
+  const std::string endless = cluster.submit({}, "exec sleep 1000");
+  ASSERT_TRUE(cluster.becomes(fine, "running"));
+  ASSERT_TRUE(cluster.becomes(endless, "running"));
+  const StalledJobs stalled(cluster, 6, gate);
+  if (!stalled.stalled()) GTEST_SKIP() << "this process may not mount a disk";
+  write_text(gate, "");
+  // They end with what is known of them.
+  for (const std::string& id : stalled.ids()) {
+    EXPECT_EQ(cluster.wait(id), 3);
+    EXPECT_EQ(cluster.job(id)["attempt"], 0);
+  }
+  write_text(other_gate, "");
+  EXPECT_EQ(cluster.wait(fine), 5);
+  EXPECT_TRUE(has(cluster.job(fine).dump(), "went on")) << "of others all is known: " << cluster.job(fine);
+  EXPECT_EQ(cluster.tutti({"cancel", "--now", endless}).exit_code, 0);
+  EXPECT_TRUE(cluster.becomes(endless, "cancelled"));
+  EXPECT_EQ(cluster.run({}, "true").exit_code, 0);
+  expect_never_lost(cluster);
+}
+
+TEST(Hostile, StalledFoldersHideNobodysLogsAndProgress) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string gate = cluster.file("gate");
+  const std::string fine = cluster.submit(
+      {}, "echo a line; echo step-one > $TUTTI_PROGRESS_FILE; " +
+              until(cluster.file("next"), "echo step-two > $TUTTI_PROGRESS_FILE; " + until(gate)));
+  const auto says = [&](const std::string& word) {
+    return eventually([&] { return has(cluster.job(fine).dump(), word); });
+  };
+  ASSERT_TRUE(says("step-one"));
+  const StalledJobs stalled(cluster, 6, gate);
+  if (!stalled.stalled()) GTEST_SKIP() << "this process may not mount a disk";
+  std::vector<std::unique_ptr<support::Process>> readers;
+  for (const std::string& id : stalled.ids()) readers.push_back(cluster.start({"logs", id}, "logs-" + id));
+  EXPECT_FALSE(eventually([&] { return cluster.node("n1").value("state", "") != "ready"; }, 1s));
+  EXPECT_EQ(cluster.log(fine, 0), "a line\n");
+  write_text(cluster.file("next"), "");
+  EXPECT_TRUE(says("step-two"));
+  // Who reads the others is told why there is nothing.
+  for (std::size_t reader = 0; reader < readers.size(); ++reader) {
+    EXPECT_EQ(readers[reader]->wait(), 1);
+    const std::string said = read_text(cluster.file("logs-" + stalled.ids()[reader] + ".err"));
+    EXPECT_TRUE(has(said, "does not answer")) << said;
+  }
+  write_text(gate, "");
+  EXPECT_EQ(cluster.wait(fine), 0);
+  for (const std::string& id : stalled.ids()) EXPECT_EQ(cluster.wait(id), 3);
   expect_never_lost(cluster);
 }
 

@@ -61,12 +61,18 @@ void Blame::failed_quickly(const NodeName& node, const Job& job) {
   const std::string kind = kind_of_job(job);
   ++tally_of(kind, node).failed;
   auto& row = failures_[node];
-  row.push_back(kind);
+  row.push_back({kind, job.spec.user});
+  note_user(job);
   if (row.size() > black_hole_failures) row.erase(row.begin());
+}
+
+void Blame::note_user(const Job& job) {
+  if (users_.size() < 2) users_.insert(job.spec.user);
 }
 
 void Blame::worked(const Job& job, const std::set<NodeName>& nodes) {
   const std::string kind = kind_of_job(job);
+  note_user(job);
   for (const NodeName& node : nodes) {
     failures_.erase(node);
     ++tally_of(kind, node).worked;
@@ -94,6 +100,12 @@ bool Blame::works_elsewhere(const std::string& kind, const NodeName& node,
   return elsewhere.worked > elsewhere.failed;
 }
 
+bool Blame::agree(const std::vector<Failure>& row, bool one_user_only) {
+  return std::any_of(row.begin(), row.end(), [&](const Failure& failure) {
+    return failure.user != row.front().user || (one_user_only && failure.kind != row.front().kind);
+  });
+}
+
 std::vector<NodeName> Blame::black_holes(const State& state, Instant now) const {
   std::vector<NodeName> suspects;
   for (const auto& [node, row] : failures_) {
@@ -101,16 +113,19 @@ std::vector<NodeName> Blame::black_holes(const State& state, Instant now) const 
   }
   if (suspects.empty()) return {};
   std::map<std::string, ByNode> running;
+  std::set<std::string> users = users_;
   for (const JobId id : state.holding) {
     const Job& job = state.jobs.at(id);
+    if (users.size() < 2) users.insert(job.spec.user);
     if (job.ending != EndCause::none || now - job.started_at < quick_failure) continue;
     for (const NodeName& node : nodes_of(job)) ++running[kind_of_job(job)][node].worked;
   }
   std::vector<NodeName> found;
   for (const NodeName& node : suspects) {
     const auto& row = failures_.at(node);
-    if (std::all_of(row.begin(), row.end(),
-                    [&](const std::string& kind) { return works_elsewhere(kind, node, running); }))
+    if (agree(row, users.size() < 2) && std::all_of(row.begin(), row.end(), [&](const Failure& failure) {
+          return works_elsewhere(failure.kind, node, running);
+        }))
       found.push_back(node);
   }
   return found;

@@ -28,7 +28,8 @@ constexpr Duration set_aside_first = std::chrono::minutes(1);
 constexpr Duration set_aside_max = std::chrono::hours(1);
 
 // A black hole takes job after job and fails each at once: so many in a row within this time, of kinds that
-// work elsewhere more often than not. Of all nodes at most this part is set aside for that, or one.
+// work elsewhere more often than not, and not of one user alone, who could have them fail there on purpose
+// (where there is one user only, of two kinds). Of all nodes at most this part is set aside for that, or one.
 constexpr Duration quick_failure = 10s;
 constexpr std::size_t black_hole_failures = 8;
 constexpr std::size_t black_hole_part = 10;
@@ -108,7 +109,16 @@ class Blame {
                        const std::map<std::string, ByNode>& running) const;
 
   std::map<std::string, ByNode> kinds_;
-  std::map<NodeName, std::vector<std::string>> failures_;  // in a row: the kinds of jobs that failed
+  struct Failure {
+    std::string kind;
+    std::string user;
+  };
+  // From more than one side: not of what one user does there, if there are others.
+  static bool agree(const std::vector<Failure>& row, bool one_user_only);
+  void note_user(const Job& job);
+
+  std::map<NodeName, std::vector<Failure>> failures_;  // in a row
+  std::set<std::string> users_;                        // whose jobs have ended; two are as good as many
   std::map<NodeName, Row> rows_;
   std::map<std::string, Refusals> refusals_;  // by kind
 };

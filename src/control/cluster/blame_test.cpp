@@ -17,6 +17,11 @@ struct BlameTest : ClusterTest {
     wanted.name = name;
     return wanted;
   }
+  JobSpec of_user(const std::string& user, const std::string& name) const {
+    JobSpec wanted = named(name);
+    wanted.user = user;
+    return wanted;
+  }
   // Time goes on, and nobody is silent.
   void live(Duration time) {
     for (; time > Duration::zero(); time -= 1s) {
@@ -230,8 +235,9 @@ TEST_F(BlameTest, ABlackHoleIsSetAside) {
   join("hole", 1);
   int failed_there = 0;
   for (int round = 0; round < 40 && node("hole").fault.empty(); ++round) {
-    const JobId one = submit(named("work"));
-    const JobId other = submit(named("work"));
+    const std::string user = round % 2 == 0 ? "ann" : "ben";
+    const JobId one = submit(of_user(user, "work"));
+    const JobId other = submit(of_user(user, "work"));
     for (const JobId id : {one, other}) {
       all_start(id);
       const bool hole = home(id) == "hole";
@@ -244,6 +250,44 @@ TEST_F(BlameTest, ABlackHoleIsSetAside) {
   EXPECT_LE(failed_there, static_cast<int>(black_hole_failures) + 1);
   EXPECT_NE(reason_of(node("hole")).find("such jobs work elsewhere"), std::string::npos);
   EXPECT_TRUE(node("good").fault.empty());
+}
+
+// A job can fail wherever it likes: what one user's jobs do on a node says nothing about the node.
+TEST_F(BlameTest, OneUserTakesNoNodeOutOfService) {
+  join("good", 1);
+  join("n1", 1);
+  const auto round = [&](int number, const std::string& user, const std::string& name) {
+    const JobId one = submit(of_user(user, name));
+    const JobId other = submit(of_user(user, name));
+    for (const JobId id : {one, other}) {
+      all_start(id);
+      all_exit(id, home(id) == "n1" ? 1 : 0);
+    }
+    live(1s);
+    EXPECT_TRUE(node("n1").fault.empty()) << "after round " << number << ": " << node("n1").fault;
+  };
+  // Whether or not there is anybody else, and by many names if there is.
+  for (int number = 0; number < 40; ++number) round(number, "mallory", "spite");
+  const JobId of_another = submit(of_user("ann", "fine"));
+  all_start(of_another);
+  all_exit(of_another);
+  for (int number = 0; number < 40; ++number) round(number, "mallory", "spite" + std::to_string(number % 4));
+}
+
+TEST_F(BlameTest, TheOnlyUserOfAClusterIsBelievedWhenTwoProgramsFail) {
+  join("good", 1);
+  join("hole", 1);
+  for (int round = 0; round < 40 && node("hole").fault.empty(); ++round) {
+    const std::string name = round % 2 == 0 ? "work" : "play";
+    const JobId one = submit(of_user("ann", name));
+    const JobId other = submit(of_user("ann", name));
+    for (const JobId id : {one, other}) {
+      all_start(id);
+      all_exit(id, home(id) == "hole" ? 1 : 0);
+    }
+    live(1s);
+  }
+  EXPECT_FALSE(node("hole").fault.empty());
 }
 
 TEST_F(BlameTest, AProgramThatIsWrongIsNotTheNodesFault) {
@@ -266,14 +310,14 @@ TEST_F(BlameTest, AProgramThatIsWrongIsNotTheNodesFault) {
 }
 
 TEST_F(BlameTest, WhatRunsElsewhereIsWitnessEnough) {
-  join("good", 1);
-  JobSpec element = named("train");
-  const JobId running = submit(element);
-  all_start(running);
+  join("good", 2);
+  // One of each runs well.
+  const JobSpec elements[] = {of_user("ann", "train"), of_user("ben", "train")};
+  for (const JobSpec& element : elements) all_start(submit(element));
   join("hole", 1);
   live(quick_failure + 1s);
   for (std::size_t failure = 0; failure < black_hole_failures; ++failure) {
-    const JobId id = submit(element);
+    const JobId id = submit(elements[failure % 2]);
     all_start(id);
     all_exit(id, 1);
   }

@@ -45,8 +45,12 @@ bool is_over(Duration age, Duration age_max) { return age_max > Duration::zero()
 }  // namespace
 
 void AtticShelves::put(const std::string& folder, Instant ended_at) {
-  kept_.push_back({folder, bytes_of(folder), ended_at});
-  bytes_ += kept_.back().bytes;
+  put(folder, ended_at, bytes_of(folder));
+}
+
+void AtticShelves::put(const std::string& folder, Instant ended_at, Bytes bytes) {
+  kept_.push_back({folder, bytes, ended_at});
+  bytes_ += bytes;
 }
 
 // Out of the way at once, so that a later agent does not take what is left of it for something whole.
@@ -111,6 +115,7 @@ void AtticShelves::tidy_checkpoints(Instant now, const std::string& cluster) con
 Attic::Attic(net::Loop& loop, AtticOptions options)
     : options_(std::move(options)),
       shelves_(std::make_shared<AtticShelves>(options_)),
+      sizes_(loop, LaneLimits{.threads_max = 1}),
       logs_(loop, 1),
       checkpoints_(loop, 1),
       timer_(loop.every(attic_every, [this] {
@@ -119,8 +124,16 @@ Attic::Attic(net::Loop& loop, AtticOptions options)
       })) {}
 
 void Attic::put(const std::string& folder, Instant ended_at) {
-  logs_.run([this, shelves = shelves_, folder, ended_at, now = date_.now()]() -> Lane::Then {
-    shelves->put(folder, ended_at);
+  sizes_.run(folder, [this, shelves = shelves_, folder, ended_at]() -> Lane::Then {
+    return [this, shelves, folder, ended_at, bytes = bytes_of(folder)] {
+      put(shelves, folder, ended_at, bytes);
+    };
+  });
+}
+
+void Attic::put(const Shelves& shelves, const std::string& folder, Instant ended_at, Bytes bytes) {
+  logs_.run([this, shelves, folder, ended_at, bytes, now = date_.now()]() -> Lane::Then {
+    shelves->put(folder, ended_at, bytes);
     shelves->tidy_logs(now);
     return [this, shelves, bytes = shelves->logs_bytes()] { count(shelves, bytes); };
   });

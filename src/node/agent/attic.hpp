@@ -40,6 +40,7 @@ class AtticShelves {
 
   // The folder of a rank that has ended, after all that were put there before.
   void put(const std::string& folder, Instant ended_at);
+  void put(const std::string& folder, Instant ended_at, Bytes bytes);
   // The job has ended for good: if its folder for checkpoints is empty it goes at once, else its age counts
   // from now on.
   void job_ended(sched::JobId job, const std::string& cluster = "") const;
@@ -87,6 +88,7 @@ class Attic {
  private:
   using Shelves = std::shared_ptr<AtticShelves>;
 
+  void put(const Shelves& shelves, const std::string& folder, Instant ended_at, Bytes bytes);
   void tidy_logs();
   void tidy_checkpoints();
   void count(const Shelves& shelves, Bytes bytes);
@@ -99,6 +101,7 @@ class Attic {
   CalmDate date_;
   // The folders of ranks are on the node's disk, those for checkpoints on one that all share: the one does
   // not wait for the other.
+  Lane sizes_;  // of the folders of ranks: one that does not answer is left out
   Lane logs_;
   Lane checkpoints_;
   std::shared_ptr<net::Loop::Handle> timer_;

@@ -1,18 +1,37 @@
 #include "node/agent/lane.hpp"
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <list>
+#include <map>
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "base/log/log.hpp"
 
 namespace tutti::agent {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr Duration farewell_max = 500ms;
 constexpr Duration retry_every = 200ms;  // where no thread can be had
+constexpr int looks_per_patience = 4;
+
+struct Task {
+  std::string owner;
+  Lane::Work work;
+};
+
+// A thread at work.
+struct Place {
+  std::string owner;
+  Clock::time_point since;
+  bool stuck = false;
+};
 
 }  // namespace
 
@@ -22,71 +41,138 @@ struct Lane::State {
   std::condition_variable woken;
   std::condition_variable left;
   net::Loop* loop = nullptr;  // null once the lane has gone
-  std::deque<Work> waiting;
+  LaneLimits limits;
+  std::deque<Task> ready;
+  // Who has work that is ready or under way, and what is to follow it.
+  std::map<std::string, std::deque<Work>> owners;
+  std::size_t following = 0;  // of all owners
+  std::list<Place> places;
   std::size_t threads = 0;
-  std::size_t threads_max = 1;
   std::size_t idle = 0;
-  std::size_t working = 0;
+  std::size_t stuck = 0;
+
+  std::size_t threads_allowed() const { return limits.threads_max + stuck; }
+
+  void take(const std::string& owner, Work work) {
+    if (!owner.empty()) {
+      const auto [at, first] = owners.try_emplace(owner);
+      if (!first) {
+        at->second.push_back(std::move(work));
+        ++following;
+        return;
+      }
+    }
+    ready.push_back({owner, std::move(work)});
+    woken.notify_one();
+  }
+
+  void came_back(std::list<Place>::iterator place) {
+    if (place->stuck) --stuck;
+    const auto owner = owners.find(place->owner);
+    if (owner != owners.end() && !owner->second.empty()) {
+      ready.push_back({owner->first, std::move(owner->second.front())});
+      owner->second.pop_front();
+      --following;
+      woken.notify_one();
+    } else if (owner != owners.end()) {
+      owners.erase(owner);
+    }
+    places.erase(place);
+  }
 };
 
-Lane::Lane(net::Loop& loop, std::size_t threads_max) : state_(std::make_shared<State>()) {
+Lane::Lane(net::Loop& loop, LaneLimits limits) : state_(std::make_shared<State>()) {
   state_->loop = &loop;
-  state_->threads_max = threads_max;
+  state_->limits = limits;
 }
 
 Lane::~Lane() {
   std::unique_lock lock(state_->mutex);
   state_->loop = nullptr;
-  state_->waiting.clear();
+  state_->ready.clear();
+  state_->owners.clear();
   state_->woken.notify_all();
   state_->left.wait_for(lock, farewell_max, [this] { return state_->threads == 0; });
 }
 
-void Lane::run(Work work) {
+void Lane::run(const std::string& owner, Work work) {
   const std::lock_guard lock(state_->mutex);
-  state_->waiting.push_back(std::move(work));
-  state_->woken.notify_one();
+  state_->take(owner, std::move(work));
   add_thread();
+  if (!timer_ && state_->limits.stuck_max > 0)
+    timer_ = state_->loop->after(state_->limits.patience / looks_per_patience, [this] { look(); });
 }
 
 // Where the system has no thread to give, the work waits for one of those that are there, or for the next
 // try.
-void Lane::add_thread() {
-  if (state_->idle >= state_->waiting.size() || state_->threads == state_->threads_max) return;
+bool Lane::add_thread() {
+  if (state_->idle >= state_->ready.size() || state_->threads >= state_->threads_allowed()) return false;
   try {
     std::thread([state = state_] { serve(state); }).detach();
     ++state_->threads;
+    return true;
   } catch (const std::system_error& why) {
-    if (state_->threads > 0 || retry_) return;
+    if (state_->threads > 0 || retry_) return false;
     log::warning("no thread can be started: {}", why.what());
     retry_ = state_->loop->after(retry_every, [this] {
       const std::lock_guard lock(state_->mutex);
       retry_.reset();
       add_thread();
     });
+    return false;
   }
+}
+
+// What is stuck gives its place to a fresh thread.
+void Lane::look() {
+  const std::lock_guard lock(state_->mutex);
+  timer_.reset();
+  const LaneLimits& limits = state_->limits;
+  const auto now = Clock::now();
+  for (Place& place : state_->places) {
+    if (place.stuck || state_->stuck == limits.stuck_max || now - place.since <= limits.patience) continue;
+    place.stuck = true;
+    ++state_->stuck;
+    log::warning("work on the files of {} has not come back for {}; others do not wait for it",
+                 place.owner.empty() ? "somebody" : place.owner, format_duration(limits.patience));
+  }
+  for (std::size_t served = state_->idle; served < state_->ready.size() && add_thread();) ++served;
+  if (state_->places.empty() && state_->ready.empty()) return;
+  timer_ = state_->loop->after(limits.patience / looks_per_patience, [this] { look(); });
 }
 
 std::size_t Lane::under_way() const {
   const std::lock_guard lock(state_->mutex);
-  return state_->waiting.size() + state_->working;
+  return state_->ready.size() + state_->following + state_->places.size();
+}
+
+bool Lane::busy(const std::string& owner) const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->owners.contains(owner);
+}
+
+bool Lane::full() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->limits.stuck_max > 0 && state_->stuck == state_->limits.stuck_max;
 }
 
 void Lane::serve(const std::shared_ptr<State>& state) {
   std::unique_lock lock(state->mutex);
   while (state->loop != nullptr) {
     ++state->idle;
-    state->woken.wait(lock, [&] { return state->loop == nullptr || !state->waiting.empty(); });
+    state->woken.wait(lock, [&] { return state->loop == nullptr || !state->ready.empty(); });
     --state->idle;
     if (state->loop == nullptr) break;
-    const Work work = std::move(state->waiting.front());
-    state->waiting.pop_front();
-    ++state->working;
+    const Task task = std::move(state->ready.front());
+    state->ready.pop_front();
+    const auto place = state->places.insert(state->places.end(), {task.owner, Clock::now()});
     lock.unlock();
-    Then then = work();
+    Then then = task.work();
     lock.lock();
-    --state->working;
+    state->came_back(place);
     if (state->loop != nullptr && then) state->loop->post(std::move(then));
+    // Another has taken its place while it was stuck.
+    if (state->threads > state->threads_allowed()) break;
   }
   --state->threads;
   state->left.notify_all();

@@ -5,11 +5,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <condition_variable>
 #include <cstdlib>
 #include <future>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -77,6 +81,104 @@ TEST_F(LaneTest, ALaneEndsWithoutWhatIsStuck) {
     });
   }
   EXPECT_NE(freed_.wait_for(0s), std::future_status::ready);
+}
+
+// ---- what is stuck gives its place away
+
+constexpr LaneLimits impatient{.threads_max = 1, .patience = 20ms, .stuck_max = 2};
+
+// Many that wait in one place until the test lets them go.
+class Barrier {
+ public:
+  Lane::Work stuck() {
+    return [state = state_]() -> Lane::Then {
+      std::unique_lock lock(state->mutex);
+      ++state->came;
+      state->changed.notify_all();
+      state->changed.wait(lock, [&] { return state->open; });
+      return {};
+    };
+  }
+  int came() const {
+    const std::lock_guard lock(state_->mutex);
+    return state_->came;
+  }
+  void open() {
+    const std::lock_guard lock(state_->mutex);
+    state_->open = true;
+    state_->changed.notify_all();
+  }
+  ~Barrier() { open(); }
+  Barrier() = default;
+  Barrier(const Barrier&) = delete;
+  Barrier& operator=(const Barrier&) = delete;
+
+ private:
+  struct State {
+    std::mutex mutex;
+    std::condition_variable changed;
+    int came = 0;
+    bool open = false;
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+TEST(ImpatientLane, WhatIsStuckGivesItsPlaceToAFreshThread) {
+  net::Loop loop;
+  Barrier gate;
+  Lane lane(loop, impatient);
+  lane.run("rank 1", gate.stuck());
+  lane.run("rank 2", gate.stuck());
+  lane.run("rank 3", [&]() -> Lane::Then { return [&] { loop.stop(); }; });
+  loop.run();
+  EXPECT_TRUE(lane.busy("rank 1"));
+  EXPECT_TRUE(lane.busy("rank 2"));
+  EXPECT_FALSE(lane.busy("rank 3"));
+}
+
+TEST(ImpatientLane, AnOwnerHasOnePlaceAndKeepsItsOrder) {
+  net::Loop loop;
+  Barrier gate;
+  std::vector<int> done;
+  Lane lane(loop, impatient);
+  lane.run("rank 1", gate.stuck());
+  for (int number = 1; number <= 10; ++number) {
+    lane.run("rank 1", [&done, &loop, number]() -> Lane::Then {
+      return [&done, &loop, number] {
+        done.push_back(number);
+        if (number == 10) loop.stop();
+      };
+    });
+  }
+  lane.run("rank 2", [&]() -> Lane::Then {
+    return [&] {
+      EXPECT_TRUE(done.empty());
+      EXPECT_FALSE(lane.full()) << "it has one place, however much it wants";
+      gate.open();
+    };
+  });
+  loop.run();
+  EXPECT_EQ(done, (std::vector{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
+}
+
+TEST(ImpatientLane, BearsSoMuchThatIsStuckAndSaysWhenItIsFull) {
+  net::Loop loop;
+  Barrier gate;
+  Lane lane(loop, impatient);
+  for (int rank = 1; rank <= 5; ++rank) lane.run("rank " + std::to_string(rank), gate.stuck());
+  bool was_full = false;
+  const auto look = loop.every(5ms, [&] {
+    if (!was_full && lane.full() && gate.came() == 3) {
+      was_full = true;
+      // Two that are stuck beside the one place of the lane, and no thread for more.
+      EXPECT_EQ(lane.under_way(), 5U);
+      gate.open();
+    }
+    if (was_full && lane.under_way() == 0) loop.stop();
+  });
+  loop.run();
+  EXPECT_EQ(gate.came(), 5);
+  EXPECT_FALSE(lane.full());
 }
 
 // A stack that no address space has room for: the system refuses every thread.

@@ -13,6 +13,10 @@ constexpr std::int64_t piece_bytes = 128 << 10;
 constexpr std::int64_t piece_bytes_min = 16;
 constexpr std::size_t log_threads_max = 4;
 constexpr Duration log_look_every = 50ms;
+// A log that takes longer to read is on a disk that does not answer.
+constexpr Duration log_look_max = 10s;
+// Looks that nobody waits for any more stay in line behind one that is stuck: no more than so many.
+constexpr std::size_t looks_max = 1'000;
 constexpr Duration room_every = 2ms;
 constexpr std::size_t tail_bytes_max = 1 << 20;
 
@@ -44,11 +48,15 @@ Logs::Logs(net::Loop& loop, std::string ranks_folder, Calls calls)
     : loop_(loop),
       ranks_folder_(std::move(ranks_folder)),
       calls_(std::move(calls)),
-      lane_(loop, log_threads_max) {}
+      lane_(loop, LaneLimits{.threads_max = log_threads_max}) {}
 
 void Logs::read(const wire::ReadLogs& request) {
   if (request.finish) return finish(request);
   const Key key{request.stream, request.attempt};
+  if (lane_.under_way() >= looks_max) {
+    return calls_.send(
+        wire::LogEnd{request.stream, request.attempt, "too many logs are on disks that do not answer\n"});
+  }
   Reader& reader = readers_[key] = Reader{};
   reader.request = request;
   reader.credit_bytes = request.credit_bytes;
@@ -84,7 +92,18 @@ void Logs::stop(std::uint64_t stream) {
 void Logs::turn() {
   std::vector<Key> keys;
   for (const auto& [key, reader] : readers_) keys.push_back(key);
-  for (const Key& key : keys) look(key);
+  const auto now = Clock::now();
+  for (const Key& key : keys) {
+    const Reader& reader = readers_.at(key);
+    if (!reader.looking || now - reader.looking_since < log_look_max) {
+      look(key);
+      continue;
+    }
+    // Who reads it is told so, and does not wait for a disk.
+    calls_.send(
+        wire::LogEnd{key.first, key.second, reader.unread + "the disk that its log is on does not answer\n"});
+    readers_.erase(key);
+  }
   timer_.reset();
   if (!readers_.empty()) timer_ = loop_.after(log_look_every, [this] { turn(); });
 }
@@ -106,6 +125,7 @@ void Logs::look(const Key& key) {
     return;
   }
   reader.looking = true;
+  reader.looking_since = Clock::now();
   Look look;
   look.ranks_folder = ranks_folder_;
   look.request = reader.request;
@@ -117,7 +137,8 @@ void Logs::look(const Key& key) {
   look.finds = look.first || reader.sources.empty() ||
                std::any_of(look.running.begin(), look.running.end(),
                            [&](std::int32_t rank) { return !reader.sources.contains(rank); });
-  lane_.run([this, key, serial = reader.serial, look = std::move(look)]() mutable -> Lane::Then {
+  const std::string owner = "job " + reader.request.job.text();
+  lane_.run(owner, [this, key, serial = reader.serial, look = std::move(look)]() mutable -> Lane::Then {
     look.run();
     return [this, key, serial, look = std::move(look)]() mutable { looked(key, serial, std::move(look)); };
   });

@@ -3,6 +3,7 @@
 // loop; the files are the ranks' to spoil, and are read on a lane.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -40,6 +41,7 @@ class Logs {
   void stop_all() { readers_.clear(); }
 
  private:
+  using Clock = std::chrono::steady_clock;
   // A stream reads each attempt for itself: the next may begin before all of the one before has been sent.
   using Key = std::pair<std::uint64_t, std::int32_t>;  // stream, attempt
   struct Source {
@@ -57,6 +59,7 @@ class Logs {
     std::uint64_t serial = 0;  // tells it from an earlier one of the same key, which a look may come back for
     bool begun = false;
     bool looking = false;
+    Clock::time_point looking_since;
     std::int32_t last_rank = -1;  // that was read: the next look begins behind it, so that none is left out
     std::string unread;           // what could not be read and why
   };

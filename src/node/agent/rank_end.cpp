@@ -27,6 +27,8 @@ std::string describe_failure(const std::string& folder, const rank::RankExit& ex
 }  // namespace
 
 std::optional<RankEnd> end_in(const std::string& folder) {
+  // A link in its place is the rank's, and not followed.
+  if (!rank::is_own_folder(folder)) return std::nullopt;
   const auto exit = rank::read_exit(folder);
   if (!exit || !*exit) return std::nullopt;
   const std::int32_t code = (*exit)->exit_code;

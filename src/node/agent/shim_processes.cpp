@@ -5,9 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -16,11 +14,10 @@
 #include "base/clock/clock.hpp"
 #include "base/files/files.hpp"
 #include "base/log/log.hpp"
-#include "base/text.hpp"
 #include "node/agent/known_change.hpp"
 #include "node/agent/membership.hpp"
 #include "node/agent/rank_end.hpp"
-#include "node/rank/cgroups.hpp"
+#include "node/agent/rank_names.hpp"
 #include "node/rank/leftovers.hpp"
 #include "node/rank/process.hpp"
 
@@ -30,42 +27,19 @@ namespace {
 using cluster::RankState;
 using cluster::RankStatus;
 
-// For the end that a shim has left; then its own exit code has to do.
-constexpr Duration end_read_max = 5s;
 // What a shim may take beyond the grace period before its rank is ended over its head.
 constexpr Duration shim_patience = 3s;
 constexpr Duration force_every = 1s;
 constexpr int forces_before_the_shim = 2;
 constexpr Duration clear_every = 50ms;
 constexpr std::size_t clear_looks_a_warning = 200;
-// One rank that keeps the reader of its end waiting does not hold up the ends of others.
+// One rank that keeps the reader of its folder waiting does not hold up the others.
+constexpr std::size_t sight_threads_max = 2;
 constexpr std::size_t end_threads_max = 4;
-constexpr Duration sweep_time_max = 2s;
-
-std::optional<RankKey> parse_key(const std::string& name) {
-  const auto parts = split(name, '.');
-  if (parts.size() != 3) return std::nullopt;
-  std::array<std::uint64_t, 3> numbers{};
-  for (std::size_t at = 0; at < 3; ++at) {
-    const auto parsed = parse_id_number(parts[at]);
-    if (!parsed) return std::nullopt;
-    numbers[at] = *parsed;
-  }
-  return RankKey{cluster::JobId(numbers[0]), static_cast<std::int32_t>(numbers[1]),
-                 static_cast<std::int32_t>(numbers[2])};
-}
-
-std::string attempt_name(cluster::JobId job, std::int32_t attempt) {
-  return job.text() + "." + std::to_string(attempt);
-}
-
-// When something in the folder was made or removed last; zero if it cannot be known.
-Instant changed_at(const std::string& folder) {
-  struct stat status {};
-  if (::stat(folder.c_str(), &status) != 0) return {};
-  return Instant(std::chrono::seconds(status.st_mtim.tv_sec) +
-                 std::chrono::nanoseconds(status.st_mtim.tv_nsec));
-}
+// Of a shared disk that stands still a few threads are enough.
+constexpr LaneLimits shared_limits{.threads_max = 1, .patience = 2s, .stuck_max = 8};
+// Orders that concern the agent's folder and not one rank's.
+constexpr const char* own_notes = "the agent";
 
 }  // namespace
 
@@ -77,10 +51,11 @@ ShimProcesses::ShimProcesses(net::Loop& loop, ProcessOptions options, Shipped& s
       shipped_(shipped),
       attic_(attic),
       calls_(std::move(calls)),
-      sights_(loop, 1),
-      shared_(loop, 1),
-      ends_(loop, end_threads_max),
-      notes_(loop, 1),
+      sights_(loop, LaneLimits{.threads_max = sight_threads_max}),
+      shared_(loop, shared_limits),
+      ends_(loop, LaneLimits{.threads_max = end_threads_max}),
+      clears_(loop, LaneLimits{.threads_max = end_threads_max}),
+      notes_(loop, LaneLimits{.threads_max = 1}),
       removals_(loop, 1),
       starts_(loop, StartLimits(), [this](const RankKey& key, const auto& shim) { started(key, shim); }) {
   belong_to({});
@@ -90,110 +65,10 @@ std::string ShimProcesses::folder_of(const RankKey& key) const { return folder_ 
 
 std::string ShimProcesses::hold_name(const RankKey& key) const { return cgroup_prefix_ + key.text(); }
 
-bool ShimProcesses::lives(const RankKey& key) const {
-  const auto shim = rank::read_shim(folder_of(key));
-  return (shim && *shim && rank::is_alive(**shim)) || rank::Hold(hold_name(key)).exists();
-}
-
-// ---- what an earlier agent left
-
-Result<std::map<RankKey, RankStatus>> ShimProcesses::adopt() {
-  std::error_code failure;
-  std::filesystem::create_directories(folder_, failure);
-  if (failure) return failed(failure.message()).within("cannot make " + folder_);
-  auto prefix = rank::cgroup_prefix(options_.node, options_.folder);
-  if (!prefix) return std::move(prefix).error();
-  cgroup_prefix_ = *std::move(prefix);
-  const rank::Hold trial(cgroup_prefix_ + "trial");
-  holds_ = trial.make();
-  trial.remove();
-  if (!holds_) {
-    log::warning(
-        "this agent may not make cgroups: processes of a rank that start sessions of their own are out of "
-        "reach "
-        "once its shim is killed, and those that become another user may be");
-  }
-  std::map<RankKey, RankStatus> found;
-  std::vector<std::pair<Instant, std::string>> finished;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_, failure)) {
-    const auto key = parse_key(entry.path().filename().string());
-    if (!key) continue;
-    std::error_code unknown;
-    if (!entry.is_directory(unknown) || entry.is_symlink(unknown)) continue;
-    if (std::filesystem::exists(acknowledged_mark(entry.path().string()), unknown) && !lives(*key)) {
-      finished.emplace_back(changed_at(entry.path().string()), entry.path().string());
-    } else {
-      found[*key] = adopt_one(*key);
-    }
-  }
-  std::sort(finished.begin(), finished.end());
-  // First: what the attic removes from now on passes through the same folder.
-  sweep(found);
-  // Of ranks whose folders are gone or say that all is over; before a rank of the same name can start.
-  const auto lives_on = [&](const std::string& name) {
-    const auto rank = parse_key(name) ? found.find(*parse_key(name)) : found.end();
-    return rank != found.end() && rank->second.state == RankState::started;
-  };
-  if (!rank::sweep_cgroups(cgroup_prefix_, lives_on, sweep_time_max))
-    log::warning("not all cgroups of earlier ranks, {}*, could be removed", cgroup_prefix_);
-  for (const auto& [time, path] : finished) attic_.put(path, time);
-  return found;
-}
-
-// What an earlier agent was about to remove, and shipped folders that no rank uses any more.
-void ShimProcesses::sweep(const std::map<RankKey, RankStatus>& found) {
-  std::error_code failure;
-  for (const auto& entry : std::filesystem::directory_iterator(options_.folder + "/removed", failure))
-    removals_.run([path = entry.path().string()]() -> Lane::Then {
-      static_cast<void>(files::remove_folder(path));
-      return {};
-    });
-  std::set<std::string> used;
-  for (const auto& [key, status] : found) used.insert(attempt_name(key.job, key.attempt));
-  for (const auto& entry : std::filesystem::directory_iterator(options_.folder + "/work", failure)) {
-    if (!used.contains(entry.path().filename().string())) remove_later(entry.path().string());
-  }
-}
-
-RankStatus ShimProcesses::adopt_one(const RankKey& key) {
-  const std::string folder = folder_of(key);
-  const auto shim = rank::take_over(folder);
-  const auto spec = rank::read_spec(folder);
-  // Not the one that the specification names: it lies in the rank's folder, and who is held is killed.
-  const rank::Hold hold(hold_name(key));
-  if (shim && *shim && rank::is_alive(**shim) && !end_in(folder)) {
-    Entry& entry = running_[key];
-    entry.shim = **shim;
-    entry.hold = hold;
-    entry.grace = spec ? spec->grace : Duration::zero();
-    auto pidfd = rank::open_pidfd(entry.shim.pid);
-    watch(key, entry, pidfd ? std::move(*pidfd) : files::FileDescriptor());
-    rank::unmark_stopped(folder);
-    log::info("adopted rank {} (pid {})", key.text(), entry.shim.pid);
-    return {RankState::started};
-  }
-  Ended end{.shim = shim && *shim ? **shim : rank::ShimProcess(),
-            .hold = hold,
-            .end_known = true,
-            .left = end_in(folder),
-            .timer = {}};
-  const bool recorded = end.left.has_value();
-  if (!recorded)
-    end.left = RankEnd{{RankState::exited, 137, "it was gone when its agent came back", true}, {}};
-  // What has done its work has done it; a peer that was shut down sooner may have made others fail.
-  if (RankStatus& status = end.left->status; rank::is_stopped(folder) && status.exit_code != 0) {
-    status = RankStatus{RankState::exited, 137, "it was shut down with its node"};
-    status.stopped = true;
-  }
-  if ((recorded && !hold.exists()) || rank::kill_leftovers(end.hold, end.shim)) {
-    end.hold.remove();
-    ended_at_[key] = end.left->at;
-    return end.left->status;
-  }
-  // Its shim has gone, the rank has not: it has ended when its last process has.
-  ended_[key] = std::move(end);
-  loop_.post([this, key] { clear(key); });
-  return {RankState::started};
+std::string ShimProcesses::illness() const {
+  if (ends_.full() || clears_.full() || notes_.full())
+    return "the folders of too many ranks are on disks that do not answer";
+  return starts_.illness();
 }
 
 // ---- starts
@@ -232,7 +107,7 @@ void ShimProcesses::remember(const keeper::Membership& membership) {
 // the folders of their ranks tell of them.
 void ShimProcesses::note_membership() {
   noting_ = true;
-  notes_.run([this, notes = membership_notes_, membership = membership_]() -> Lane::Then {
+  notes_.run(own_notes, [this, notes = membership_notes_, membership = membership_]() -> Lane::Then {
     const auto written = notes->write(membership);
     return [this, membership, why = written ? "" : written.error().text()] {
       noting_ = false;
@@ -243,11 +118,12 @@ void ShimProcesses::note_membership() {
 }
 
 void ShimProcesses::put_aside(const std::string& cluster) {
-  if (starts_.under_way()) {
-    loop_.post([this] { calls_.went_aside(failed("a start does not come back")); });
+  // Nothing that was begun for a rank of the old cluster may meet one of the new.
+  if (starts_.under_way() || notes_.under_way() > 0) {
+    loop_.post([this] { calls_.went_aside(failed("a start or a mark does not come back")); });
     return;
   }
-  notes_.run([this, cluster, folder = options_.folder]() -> Lane::Then {
+  notes_.run(own_notes, [this, cluster, folder = options_.folder]() -> Lane::Then {
     auto moved = put_ranks_aside(folder, cluster);
     return [this, cluster, moved = std::move(moved)] {
       if (!moved) {
@@ -349,9 +225,9 @@ void ShimProcesses::ended(RankKey key) {
     end.shim_code = WEXITSTATUS(status);
   running_.erase(found);
   ended_at_[key] = now_on_the_wall();
-  end.timer = loop_.after(end_read_max, [this, key] { end_read(key, std::nullopt, false); });
+  end.timer = loop_.after(end_read_max, [this, key] { end_unread(key); });
   ended_[key] = std::move(end);
-  ends_.run([this, key, folder = folder_of(key), hold = ended_[key].hold]() -> Lane::Then {
+  ends_.run(owner_of(key), [this, key, folder = folder_of(key), hold = ended_[key].hold]() -> Lane::Then {
     auto left = end_in(folder);
     // A shim that has put the end on record has ended all there was.
     const bool all_gone = left && !hold.exists();
@@ -368,18 +244,27 @@ void ShimProcesses::end_read(const RankKey& key, std::optional<RankEnd> end, boo
   clear(key);
 }
 
+void ShimProcesses::end_unread(const RankKey& key) {
+  const auto found = ended_.find(key);
+  if (found == ended_.end() || found->second.end_known) return;
+  log::warning("the folder of rank {} does not answer: how it ended is told without it", key.text());
+  found->second.unread = true;
+  end_read(key, std::nullopt, false);
+}
+
 // The rank of a shim that was killed has ended when the last of its processes has, because until then it may
 // hold a device. They are looked for among all processes of the machine, which takes its time. The cgroups of
 // its limits go with the one that holds it: nobody else is left to remove them.
 void ShimProcesses::clear(const RankKey& key) {
   const auto found = ended_.find(key);
   if (found == ended_.end()) return;
-  ends_.run([this, key, name = hold_name(key), hold = found->second.hold,
-             shim = found->second.shim]() -> Lane::Then {
-    const bool all_gone = rank::kill_leftovers(hold, shim);
-    if (all_gone) static_cast<void>(rank::clear_cgroups(name));
-    return [this, key, all_gone] { cleared(key, all_gone); };
-  });
+  clears_.run(owner_of(key),
+              [this, key, name = hold_name(key), hold = found->second.hold,
+               shim = found->second.shim]() -> Lane::Then {
+                const bool all_gone = rank::kill_leftovers(hold, shim);
+                if (all_gone) static_cast<void>(rank::clear_cgroups(name));
+                return [this, key, all_gone] { cleared(key, all_gone); };
+              });
 }
 
 void ShimProcesses::cleared(const RankKey& key, bool all_gone) {
@@ -404,7 +289,11 @@ void ShimProcesses::cleared(const RankKey& key, bool all_gone) {
 RankStatus ShimProcesses::verdict(const Ended& end) const {
   if (end.left) return end.left->status;
   if (end.shim_code)
-    return {RankState::exited, *end.shim_code, "its shim could not write its end to the disk of the node"};
+    return {RankState::exited, *end.shim_code,
+            end.unread ? "its folder does not answer: its log could not be read"
+                       : "its shim could not write its end to the disk of the node"};
+  if (!end.forced && end.unread)
+    return {RankState::exited, 137, "it has ended, and its folder does not answer: how is not known", true};
   if (!end.forced) return {RankState::exited, 137, "its shim was killed", true};
   return {RankState::exited, 137,
           holds_
@@ -418,6 +307,8 @@ void ShimProcesses::end(const RankKey& key, bool at_once) {
     loop_.post([this, key] { calls_.started(key, failed("it was ended before it started")); });
     return;
   }
+  if (const auto unread = unread_.find(key); unread != unread_.end())
+    unread->second.end_at_once = at_once || unread->second.end_at_once.value_or(false);
   const auto found = running_.find(key);
   if (found == running_.end()) return;
   Entry& entry = found->second;
@@ -438,7 +329,7 @@ void ShimProcesses::force(const RankKey& key) {
   if (entry.forced == 0)
     log::warning("the shim of rank {} does not end it: the agent kills all its processes", key.text());
   const bool shim_too = ++entry.forced > forces_before_the_shim;
-  ends_.run([hold = entry.hold, shim = entry.shim, shim_too]() -> Lane::Then {
+  clears_.run(owner_of(key), [hold = entry.hold, shim = entry.shim, shim_too]() -> Lane::Then {
     static_cast<void>(rank::kill_leftovers(hold, shim));
     static_cast<void>(rank::end_shim(shim, true));
     if (shim_too) rank::kill_shim(shim);
@@ -456,11 +347,9 @@ Duration ShimProcesses::ended_ago(const RankKey& key) const {
 void ShimProcesses::forget(const RankKey& key) {
   ended_at_.erase(key);
   const std::string folder = folder_of(key);
-  notes_.run([this, folder]() -> Lane::Then {
-    // A rank that never started has none.
-    if (std::error_code ignored; !std::filesystem::exists(folder, ignored)) return {};
-    // Nothing is written where a rank has put a link in place of its folder.
-    if (std::error_code ignored; std::filesystem::is_symlink(folder, ignored)) return {};
+  notes_.run(owner_of(key), [this, folder]() -> Lane::Then {
+    // A rank that never started has none. Nothing is written where a rank has put a link in its place.
+    if (!rank::is_own_folder(folder)) return {};
     const auto marked = files::replace_file(acknowledged_mark(folder), "");
     return [this, folder, why = marked ? "" : marked.error().text()] {
       if (!why.empty()) log::warning("{}", why);
@@ -471,51 +360,37 @@ void ShimProcesses::forget(const RankKey& key) {
 
 // ---- what ranks leave in their folders
 
-// One look at a time: a disk that does not answer gathers neither threads nor memory, and what was seen last
-// holds.
+// One look at a time for each: a disk that does not answer gathers neither threads nor memory, what was seen
+// last holds, and others are seen all the same.
 void ShimProcesses::look(const std::vector<RankKey>& running) {
-  if (shared_.under_way() == 0) {
-    std::map<cluster::JobId, std::string> folders;
-    for (const RankKey& key : running) folders[key.job] = checkpoints_of(key.job);
-    shared_.run([this, folders = std::move(folders)]() -> Lane::Then {
-      std::map<cluster::JobId, std::optional<Instant>> saved;
-      for (const auto& [job, folder] : folders) saved[job] = known_change(folder);
-      return [this, saved = std::move(saved)] {
-        const auto before = std::exchange(saved_, {});
-        for (const auto& [job, known] : saved) {
-          const auto last = before.find(job);
-          saved_[job] = known ? *known : last == before.end() ? Instant() : last->second;
-        }
+  std::set<cluster::JobId> jobs;
+  for (const RankKey& key : running) jobs.insert(key.job);
+  std::erase_if(saved_, [&](const auto& saved) { return !jobs.contains(saved.first); });
+  for (const cluster::JobId job : jobs) {
+    if (shared_.busy(owner_of(job))) continue;
+    shared_.run(owner_of(job), [this, job, folder = checkpoints_of(job)]() -> Lane::Then {
+      // What is not known without asking the disk stays as it was.
+      return [this, job, known = known_change(folder)] {
+        if (known) saved_[job] = *known;
       };
     });
   }
-  if (sights_.under_way() != 0) return;
-  struct Rank {
-    RankKey key;
-    std::string folder;
-    rank::ShimProcess shim;
-  };
-  std::vector<Rank> ranks;
   for (const RankKey& key : running) {
     const auto entry = running_.find(key);
-    if (entry != running_.end()) ranks.push_back({key, folder_of(key), entry->second.shim});
-  }
-  sights_.run([this, ranks = std::move(ranks)]() -> Lane::Then {
-    std::vector<std::pair<RankKey, std::string>> said;
-    for (const Rank& rank : ranks) {
+    const std::string owner = owner_of(key);
+    if (entry == running_.end() || sights_.busy(owner)) continue;
+    sights_.run(owner, [this, key, folder = folder_of(key), shim = entry->second.shim]() -> Lane::Then {
       // A shim that its rank has stopped keeps neither log nor time.
-      rank::wake_shim(rank.shim);
-      std::string sentence = rank::read_verdict(rank.folder);
-      if (sentence.empty()) sentence = rank::read_progress(rank.folder);
-      said.emplace_back(rank.key, std::move(sentence));
-    }
-    return [this, said = std::move(said)] {
-      for (const auto& [key, sentence] : said) {
+      rank::wake_shim(shim);
+      std::string said;
+      if (rank::is_own_folder(folder)) said = rank::read_verdict(folder);
+      if (said.empty() && rank::is_own_folder(folder)) said = rank::read_progress(folder);
+      return [this, key, said = std::move(said)] {
         const auto saved = saved_.find(key.job);
-        calls_.seen(key, {sentence, saved == saved_.end() ? Instant() : saved->second});
-      }
-    };
-  });
+        calls_.seen(key, {said, saved == saved_.end() ? Instant() : saved->second});
+      };
+    });
+  }
 }
 
 std::map<std::int32_t, std::string> log_folders(const std::string& ranks_folder, cluster::JobId job,
@@ -527,7 +402,9 @@ std::map<std::int32_t, std::string> log_folders(const std::string& ranks_folder,
     // Most of thousands are of other jobs.
     const std::string& path = entry.path().native();
     if (path.compare(ranks_folder.size() + 1, prefix.size(), prefix) != 0) continue;
-    if (const auto key = parse_key(entry.path().filename().string())) folders[key->rank] = path;
+    const auto key = parse_key(entry.path().filename().string());
+    // A link that a rank has put in place of its folder leads nowhere that is ours.
+    if (std::error_code unknown; key && !entry.is_symlink(unknown)) folders[key->rank] = path;
   }
   return folders;
 }

@@ -14,6 +14,7 @@
 #include "net/http/loop.hpp"
 #include "node/agent/attic.hpp"
 #include "node/agent/lane.hpp"
+#include "node/agent/left_rank.hpp"
 #include "node/agent/ports.hpp"
 #include "node/agent/rank_end.hpp"
 #include "node/agent/shipped.hpp"
@@ -26,6 +27,9 @@
 namespace tutti::agent {
 
 using keeper::RankKey;
+
+// For the end that a shim has left; then its own exit code has to do.
+constexpr Duration end_read_max = 5s;
 
 struct ProcessOptions {
   std::string node;
@@ -66,7 +70,7 @@ class ShimProcesses final : public keeper::Processes {
   void belong_to(const keeper::Membership& membership);
 
   // What keeps this node from starting ranks; "" if nothing does.
-  std::string illness() const { return starts_.illness(); }
+  std::string illness() const;
 
   // Where the logs of ranks are.
   const std::string& ranks_folder() const { return folder_; }
@@ -90,24 +94,33 @@ class ShimProcesses final : public keeper::Processes {
     std::optional<std::int32_t> shim_code;  // its own exit code, where this process could reap it
     bool forced = false;
     cluster::Told told = cluster::Told::unknown;
+    bool unread = false;     // its folder does not answer
     bool end_known = false;  // `left` is read, or will not be
     std::optional<RankEnd> left;
     std::shared_ptr<net::Loop::Handle> timer;
     std::size_t looks = 0;
   };
+  // A rank of an earlier agent whose folder has not answered yet.
+  struct Unread {
+    std::optional<bool> end_at_once;  // it is to end, as soon as it is found
+    std::shared_ptr<net::Loop::Handle> timer;
+  };
 
   std::string folder_of(const RankKey& key) const;
   std::string checkpoints_of(cluster::JobId job) const;
-  cluster::RankStatus adopt_one(const RankKey& key);
+  std::vector<RankKey> left_keys() const;
+  cluster::RankStatus adopt_one(const RankKey& key, const LeftRank& left);
+  void look_for_shims();
+  void looked_for(const RankKey& key, const rank::ShimProcess& shim);
+  void read_late(const RankKey& key, const LeftRank& left);
   std::string hold_name(const RankKey& key) const;
-  // Something of it lives, whatever its folder says, which is in the rank's hands.
-  bool lives(const RankKey& key) const;
   void started(const RankKey& key, const Result<std::shared_ptr<StartedShim>>& shim);
   void watch(const RankKey& key, Entry& entry, files::FileDescriptor pidfd);
   void ended(RankKey key);
   void force(const RankKey& key);
   // `all_gone`: there is no process of it any more.
   void end_read(const RankKey& key, std::optional<RankEnd> end, bool all_gone);
+  void end_unread(const RankKey& key);
   void clear(const RankKey& key);
   void cleared(const RankKey& key, bool all_gone);
   cluster::RankStatus verdict(const Ended& end) const;
@@ -127,15 +140,18 @@ class ShimProcesses final : public keeper::Processes {
   bool noting_ = false;
   std::map<RankKey, Entry> running_;
   std::map<RankKey, Ended> ended_;
-  std::map<RankKey, Instant> ended_at_;      // on this node's clock, as long as the end is not acknowledged
+  std::map<RankKey, Instant> ended_at_;  // on this node's clock, as long as the end is not acknowledged
+  std::map<RankKey, Unread> unread_;
   std::map<cluster::JobId, Instant> saved_;  // as last seen
   std::string cgroup_prefix_;                // of the cgroups of this agent's ranks
   bool holds_ = true;                        // cgroups can be had
   std::uint64_t removed_ = 0;
-  Lane sights_;  // what running ranks say
-  Lane shared_;  // the folder for checkpoints
-  Lane ends_;    // what ranks have left at their end, processes included
-  Lane notes_;   // marks that an end is acknowledged, whose ranks these are
+  Lane sights_;                 // what running ranks say
+  Lane shared_;                 // the folder for checkpoints
+  std::unique_ptr<Lane> left_;  // what ranks of an earlier agent have left; while it is read
+  Lane ends_;                   // what ranks have left in their folders
+  Lane clears_;                 // processes of ranks, without a look at their folders
+  Lane notes_;                  // marks that an end is acknowledged, whose ranks these are
   Lane removals_;
   Starts starts_;
 };

@@ -36,17 +36,23 @@ bool kill_leftovers(const Hold& hold, const ShimProcess& shim) {
   return family.empty();
 }
 
-std::vector<ShimProcess> shims_below(const std::string& folder) {
-  std::vector<ShimProcess> shims;
+std::multimap<std::string, ShimProcess> shims_by_folder(const std::string& above) {
+  std::multimap<std::string, ShimProcess> shims;
   for (const pid_t pid : all_processes()) {
     const auto line = files::read_file("/proc/" + std::to_string(pid) + "/cmdline", command_bytes_max);
     if (!line || !*line) continue;
     const auto words = split(**line, '\0');
-    if (words.size() < 3 || words[1] != "shim" || !words[2].starts_with(folder + "/")) continue;
+    if (words.size() < 3 || words[1] != "shim" || !words[2].starts_with(above + "/")) continue;
     const auto process = read_process(pid);
     const ShimProcess shim{.pid = pid, .start_time = process ? process->start_time : 0};
-    if (process && is_alive(shim)) shims.push_back(shim);
+    if (process && is_alive(shim)) shims.emplace(words[2], shim);
   }
+  return shims;
+}
+
+std::vector<ShimProcess> shims_below(const std::string& folder) {
+  std::vector<ShimProcess> shims;
+  for (const auto& [rank, shim] : shims_by_folder(folder)) shims.push_back(shim);
   return shims;
 }
 

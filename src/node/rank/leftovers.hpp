@@ -2,6 +2,7 @@
 // Any thread.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ bool kill_leftovers(const Hold& hold, const ShimProcess& shim);
 // The shims of all ranks below this folder, by their command lines: a rank can remove or replace what its own
 // folder says.
 std::vector<ShimProcess> shims_below(const std::string& folder);
+// With the folders of their ranks.
+std::multimap<std::string, ShimProcess> shims_by_folder(const std::string& above);
 
 // SIGKILL, to this very process.
 void kill_shim(const ShimProcess& shim);

@@ -324,6 +324,11 @@ bool is_stopped(const std::string& folder) { return access(path_of(folder, "stop
 
 void unmark_stopped(const std::string& folder) { unlink(path_of(folder, "stopped").c_str()); }
 
+bool is_own_folder(const std::string& folder) {
+  struct stat status {};
+  return lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
 bool is_alive(const ShimProcess& shim) {
   const auto status = read_process(shim.pid);
   return status && status->start_time == shim.start_time && status->state != 'Z' && status->state != 'X';

@@ -92,6 +92,9 @@ Result<> mark_stopped(const std::string& folder);
 bool is_stopped(const std::string& folder);
 void unmark_stopped(const std::string& folder);
 
+// It is a folder, and not a link that its rank has put in its place.
+bool is_own_folder(const std::string& folder);
+
 // The process of this very start: one that has ended or that got the same pid later does not count.
 bool is_alive(const ShimProcess& shim);
 

@@ -1,0 +1,208 @@
+// What an earlier agent left: the part of ShimProcesses that takes it over.
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "base/files/files.hpp"
+#include "base/log/log.hpp"
+#include "node/agent/left_rank.hpp"
+#include "node/agent/rank_names.hpp"
+#include "node/agent/shim_processes.hpp"
+#include "node/rank/cgroups.hpp"
+#include "node/rank/leftovers.hpp"
+#include "node/rank/process.hpp"
+
+namespace tutti::agent {
+namespace {
+
+using cluster::RankState;
+using cluster::RankStatus;
+
+// An agent that starts waits so long for the next of the folders that earlier ranks have left: well below a
+// lease.
+constexpr Duration left_patience = 1s;
+// Many at once, because those that do not answer keep their places.
+constexpr std::size_t left_threads_max = 32;
+constexpr Duration sweep_time_max = 2s;
+
+}  // namespace
+
+Result<std::map<RankKey, RankStatus>> ShimProcesses::adopt() {
+  std::error_code failure;
+  std::filesystem::create_directories(folder_, failure);
+  if (failure) return failed(failure.message()).within("cannot make " + folder_);
+  auto prefix = rank::cgroup_prefix(options_.node, options_.folder);
+  if (!prefix) return std::move(prefix).error();
+  cgroup_prefix_ = *std::move(prefix);
+  const rank::Hold trial(cgroup_prefix_ + "trial");
+  holds_ = trial.make();
+  trial.remove();
+  if (!holds_) {
+    log::warning(
+        "this agent may not make cgroups: processes of a rank that start sessions of their own are out of "
+        "reach "
+        "once its shim is killed, and those that become another user may be");
+  }
+  std::map<RankKey, RankStatus> found;
+  std::vector<std::pair<Instant, std::string>> finished;
+  const std::vector<RankKey> keys = left_keys();
+  const auto reading = std::make_shared<LeftRanks>();
+  if (!keys.empty()) left_ = std::make_unique<Lane>(loop_, LaneLimits{.threads_max = left_threads_max});
+  for (const RankKey& key : keys) {
+    left_->run(owner_of(key),
+               [this, key, reading, folder = folder_of(key), hold = hold_name(key)]() -> Lane::Then {
+                 const LeftRank left = read_left(folder, hold);
+                 reading->put(key, left);
+                 return [this, key, left] { read_late(key, left); };
+               });
+  }
+  const auto read = reading->wait(keys.size(), left_patience);
+  for (const RankKey& key : keys) {
+    const auto left = read.find(key);
+    if (left == read.end()) {
+      log::warning("the folder of rank {}, {}, does not answer", key.text(), folder_of(key));
+      unread_[key];
+      found[key] = {RankState::started};
+    } else if (left->second.over) {
+      finished.emplace_back(left->second.changed_at, folder_of(key));
+    } else {
+      found[key] = adopt_one(key, left->second);
+    }
+  }
+  if (!unread_.empty()) loop_.post([this] { look_for_shims(); });
+  std::sort(finished.begin(), finished.end());
+  // First: what the attic removes from now on passes through the same folder.
+  sweep(found);
+  // Of ranks whose folders are gone or say that all is over; before a rank of the same name can start.
+  const auto lives_on = [&](const std::string& name) {
+    const auto rank = parse_key(name) ? found.find(*parse_key(name)) : found.end();
+    return rank != found.end() && rank->second.state == RankState::started;
+  };
+  if (!rank::sweep_cgroups(cgroup_prefix_, lives_on, sweep_time_max))
+    log::warning("not all cgroups of earlier ranks, {}*, could be removed", cgroup_prefix_);
+  for (const auto& [time, path] : finished) attic_.put(path, time);
+  return found;
+}
+
+// By the names alone. A link is no folder of a rank: nobody follows it, and it goes.
+std::vector<RankKey> ShimProcesses::left_keys() const {
+  std::vector<RankKey> keys;
+  std::error_code failure;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_, failure)) {
+    const auto key = parse_key(entry.path().filename().string());
+    if (!key) continue;
+    std::error_code unknown;
+    if (entry.is_symlink(unknown)) {
+      ::unlink(entry.path().c_str());
+    } else if (entry.is_directory(unknown)) {
+      keys.push_back(*key);
+    }
+  }
+  return keys;
+}
+
+// What an earlier agent was about to remove, and shipped folders that no rank uses any more.
+void ShimProcesses::sweep(const std::map<RankKey, RankStatus>& found) {
+  std::error_code failure;
+  for (const auto& entry : std::filesystem::directory_iterator(options_.folder + "/removed", failure))
+    removals_.run([path = entry.path().string()]() -> Lane::Then {
+      static_cast<void>(files::remove_folder(path));
+      return {};
+    });
+  std::set<std::string> used;
+  for (const auto& [key, status] : found) used.insert(attempt_name(key.job, key.attempt));
+  for (const auto& entry : std::filesystem::directory_iterator(options_.folder + "/work", failure)) {
+    if (!used.contains(entry.path().filename().string())) remove_later(entry.path().string());
+  }
+}
+
+RankStatus ShimProcesses::adopt_one(const RankKey& key, const LeftRank& left) {
+  const rank::Hold hold(left.cgroup);
+  if (left.runs) {
+    Entry& entry = running_[key];
+    entry.shim = left.shim;
+    entry.hold = hold;
+    entry.grace = left.grace;
+    auto pidfd = rank::open_pidfd(entry.shim.pid);
+    watch(key, entry, pidfd ? std::move(*pidfd) : files::FileDescriptor());
+    log::info("adopted rank {} (pid {})", key.text(), entry.shim.pid);
+    return {RankState::started};
+  }
+  Ended end{.shim = left.shim, .hold = hold, .end_known = true, .left = left.end, .timer = {}};
+  const bool recorded = end.left.has_value();
+  if (!recorded)
+    end.left = RankEnd{{RankState::exited, 137, "it was gone when its agent came back", true}, {}};
+  // What has done its work has done it; a peer that was shut down sooner may have made others fail.
+  if (RankStatus& status = end.left->status; left.stopped && status.exit_code != 0) {
+    status = RankStatus{RankState::exited, 137, "it was shut down with its node"};
+    status.stopped = true;
+  }
+  if ((recorded && !hold.exists()) || rank::kill_leftovers(end.hold, end.shim)) {
+    end.hold.remove();
+    ended_at_[key] = end.left->at;
+    return end.left->status;
+  }
+  // Its shim has gone, the rank has not: it has ended when its last process has.
+  ended_[key] = std::move(end);
+  loop_.post([this, key] { clear(key); });
+  return {RankState::started};
+}
+
+// What its folder does not tell the processes of the machine do: a rank that runs is adopted.
+void ShimProcesses::look_for_shims() {
+  clears_.run([this, ranks_folder = folder_]() -> Lane::Then {
+    return [this, shims = rank::shims_by_folder(ranks_folder)] {
+      std::vector<RankKey> keys;
+      for (const auto& [key, unread] : unread_) keys.push_back(key);
+      for (const RankKey& key : keys) {
+        const auto shim = shims.find(folder_of(key));
+        looked_for(key, shim == shims.end() ? rank::ShimProcess() : shim->second);
+      }
+    };
+  });
+}
+
+void ShimProcesses::looked_for(const RankKey& key, const rank::ShimProcess& shim) {
+  const auto found = unread_.find(key);
+  if (found == unread_.end()) return;
+  if (shim.pid > 0) {
+    const auto order = found->second.end_at_once;
+    unread_.erase(found);
+    LeftRank left;
+    left.runs = true;
+    left.shim = shim;
+    left.cgroup = hold_name(key);
+    adopt_one(key, left);
+    if (order) end(key, *order);
+    return;
+  }
+  // It has ended. How, its folder may still tell.
+  found->second.timer = loop_.after(end_read_max, [this, key] {
+    unread_.erase(key);
+    Ended& end = ended_[key];
+    end.hold = rank::Hold(hold_name(key));
+    end.end_known = true;
+    end.status = RankStatus{RankState::exited, 137,
+                            "it was gone when its agent came back, and its folder does not answer", true};
+    clear(key);
+  });
+}
+
+// What was read in time is nobody's surprise.
+void ShimProcesses::read_late(const RankKey& key, const LeftRank& left) {
+  if (left_ && left_->under_way() == 0) left_.reset();
+  if (const auto running = running_.find(key); running != running_.end())
+    running->second.grace = std::max(running->second.grace, left.grace);
+  const auto found = unread_.find(key);
+  if (found == unread_.end()) return;
+  const auto order = found->second.end_at_once;
+  unread_.erase(found);
+  const RankStatus status =
+      left.over ? RankStatus{RankState::exited, 137, "it was over long ago", true} : adopt_one(key, left);
+  if (status.state == RankState::exited) return calls_.exited(key, status);
+  if (order) end(key, *order);
+}
+
+}  // namespace tutti::agent
