@@ -184,8 +184,9 @@ void ShimProcesses::looked_for(const RankKey& key, const rank::ShimProcess& shim
     Ended& end = ended_[key];
     end.hold = rank::Hold(hold_name(key));
     end.end_known = true;
-    end.status = RankStatus{RankState::exited, 137,
-                            "it was gone when its agent came back, and its folder does not answer", true};
+    end.left = RankEnd{{RankState::exited, 137,
+                        "it was gone when its agent came back, and its folder does not answer", true},
+                       {}};
     clear(key);
   });
 }
