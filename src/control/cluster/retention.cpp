@@ -37,6 +37,7 @@ bool Ended::add(const Job& job) {
   entry->second = said_bytes_of(job);
   said_bytes_ += entry->second;
   ranks_ += job.places.size();
+  users_.add(job.spec.user, 1);
   return true;
 }
 
@@ -45,6 +46,7 @@ void Ended::remove(const Job& job) {
   if (entry == entries_.end()) return;
   said_bytes_ -= entry->second;
   ranks_ -= job.places.size();
+  users_.remove(job.spec.user, 1);
   entries_.erase(entry);
 }
 
