@@ -39,6 +39,14 @@ TEST(Queues, AreCreatedChangedShownAndRemoved) {
   EXPECT_FALSE(changed.contains("limit_gpus"));
   EXPECT_EQ(changed["user_limit_gpus"], 1);
 
+  EXPECT_FALSE(changed.contains("priority_max"));
+  EXPECT_EQ(cluster.json({"queues", "set", "research", "--priority-max", "-5"})["priority_max"], -5);
+  const auto urgent = cluster.run({"--queue", "research", "--priority", "0"}, "true");
+  EXPECT_EQ(urgent.exit_code, 2);
+  EXPECT_TRUE(has(urgent.err, "a priority of at most -5, not 0")) << urgent.err;
+  EXPECT_FALSE(
+      cluster.json({"queues", "set", "research", "--priority-max", "none"}).contains("priority_max"));
+
   const std::string table = cluster.tutti({"queues"}).out;
   EXPECT_TRUE(has(table, "QUEUE")) << table;
   EXPECT_TRUE(has(table, "\nresearch ")) << table;

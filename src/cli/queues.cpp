@@ -21,6 +21,7 @@ namespace {
 using nlohmann::json;
 
 constexpr double no_limit = -1;
+constexpr double priority_none = 1000;
 
 Result<double> parse_gpus(std::string_view text) {
   double gpus = 0;
@@ -37,6 +38,18 @@ Result<double> parse_limit(std::string_view text) {
   auto gpus = parse_gpus(text);
   if (!gpus) return std::move(gpus).error().remedy("`none` takes the limit away");
   return gpus;
+}
+
+// "none" is the largest that there is.
+Result<double> parse_priority(std::string_view text) {
+  if (text == "none") return priority_none;
+  int priority = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, priority);
+  if (parsed.ec != std::errc() || parsed.ptr != end)
+    return invalid("'" + std::string(text.substr(0, 64)) + "' is no priority")
+        .remedy("such as 10; `none` takes the limit away");
+  return priority;
 }
 
 config::Flags::Setter store(std::optional<double>& target, Result<double> (*parse)(std::string_view)) {
@@ -98,6 +111,8 @@ class Queues final : public Command {
     flags.add("user-limit", "N|none", store(user_limit_, parse_limit), "set: the same for each of its users");
     flags.add("weight", "W", store(weight_, parse_gpus),
               "set: its part of what nobody is guaranteed (default: 1)");
+    flags.add("priority-max", "N|none", store(priority_max_, parse_priority),
+              "set: the largest --priority that its jobs may have");
     flags.add("json", json_, "JSON for scripts");
   }
 
@@ -120,7 +135,7 @@ class Queues final : public Command {
   }
 
  private:
-  bool names_a_value() const { return guarantee_ || limit_ || user_limit_ || weight_; }
+  bool names_a_value() const { return guarantee_ || limit_ || user_limit_ || weight_ || priority_max_; }
 
   Result<> check_words() const {
     const std::vector<std::string> actions{"set", "rm"};
@@ -131,7 +146,8 @@ class Queues final : public Command {
     if (!action_.empty() && name_.empty())
       return invalid("which queue?").remedy("`tutti queues " + action_ + " NAME`");
     if (action_ != "set" && names_a_value())
-      return invalid("--guarantee, --limit, --user-limit and --weight are for `tutti queues set NAME`");
+      return invalid(
+          "--guarantee, --limit, --user-limit, --weight and --priority-max are for `tutti queues set NAME`");
     return {};
   }
 
@@ -142,6 +158,7 @@ class Queues final : public Command {
     if (limit_) body["limit_gpus"] = *limit_;
     if (user_limit_) body["user_limit_gpus"] = *user_limit_;
     if (weight_) body["weight"] = *weight_;
+    if (priority_max_) body["priority_max"] = static_cast<int>(*priority_max_);
     return body;
   }
 
@@ -168,6 +185,7 @@ class Queues final : public Command {
   std::optional<double> limit_;
   std::optional<double> user_limit_;
   std::optional<double> weight_;
+  std::optional<double> priority_max_;
   bool json_ = false;
 };
 

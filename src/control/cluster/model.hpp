@@ -17,6 +17,7 @@
 #include "control/cluster/fabric.hpp"
 #include "control/cluster/index.hpp"
 #include "control/cluster/job_bytes.hpp"
+#include "control/cluster/limits.hpp"
 #include "control/cluster/retention.hpp"
 #include "control/cluster/shared.hpp"
 #include "control/cluster/shares.hpp"
@@ -237,6 +238,7 @@ struct Queue {
   std::int64_t limit = sched::no_limit;
   std::int64_t user_limit = sched::no_limit;  // for each user
   double weight = 1;
+  std::int32_t priority_max = cluster::priority_max;  // of its jobs and of those of its parts
 
   friend bool operator==(const Queue&, const Queue&) = default;
 };

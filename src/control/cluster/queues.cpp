@@ -32,6 +32,8 @@ Result<> check(const Queue& queue) {
     return invalid("the limit for each user is out of range");
   if (!(queue.weight >= weight_min && queue.weight <= weight_max))
     return invalid("the weight is a number from 0.001 to 1000000");
+  if (queue.priority_max < -priority_max || queue.priority_max > priority_max)
+    return invalid("the largest priority is a number from -1000 to 1000");
   if (queue.limit != sched::no_limit && queue.guarantee > queue.limit)
     return invalid("more is guaranteed to the queue than it may ever use")
         .remedy("raise its limit, or lower its guarantee");
@@ -78,6 +80,7 @@ void Machine::on(const SetQueue& event) {
   queue.limit = event.limit.value_or(queue.limit);
   queue.user_limit = event.user_limit.value_or(queue.user_limit);
   queue.weight = event.weight.value_or(queue.weight);
+  queue.priority_max = event.priority_max.value_or(queue.priority_max);
   if (auto sound = check(queue); !sound) return fail(std::move(sound).error().within("queue " + event.name));
   if (auto fits = check_parts(state_, queue); !fits)
     return fail(std::move(fits).error().within("queue " + event.name));
@@ -115,6 +118,9 @@ Result<> Machine::admit_share(const JobSpec& spec) const {
     if (queue.limit != sched::no_limit && least > queue.limit)
       return invalid("this job needs " + sched::format_gpus(least) + " GPUs, and the queue " + name +
                      " may use at most " + sched::format_gpus(queue.limit));
+    if (spec.priority > queue.priority_max)
+      return invalid("the jobs of the queue " + name + " have a priority of at most " +
+                     std::to_string(queue.priority_max) + ", not " + std::to_string(spec.priority));
   }
   const Queue& queue = state_.queues.at(spec.queue);
   if (queue.user_limit != sched::no_limit && least > queue.user_limit)

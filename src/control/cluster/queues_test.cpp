@@ -47,6 +47,26 @@ TEST_F(ClusterTest, OfTwoThatCouldMakeWayTheOneWithTheNewerCheckpointDoes) {
   EXPECT_EQ(job(second).ending, EndCause::none);
 }
 
+// Else whoever asks for the most is always first.
+TEST_F(ClusterTest, AQueueBoundsThePrioritiesOfItsJobs) {
+  happen(SetQueue{.name = "research"});
+  happen(SetQueue{.name = "research/vision"});
+  JobSpec urgent = spec(1);
+  urgent.priority = 1000;
+  urgent.queue = "research/vision";
+  EXPECT_TRUE(happen(Submit{{urgent}}).reply.ok());
+  ASSERT_TRUE(happen(SetQueue{.name = "research", .priority_max = 10}).reply.ok());
+  const auto refused = happen(Submit{{urgent}}).reply;
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().text(), "the jobs of the queue research have a priority of at most 10, not 1000");
+  urgent.priority = 10;
+  EXPECT_TRUE(happen(Submit{{urgent}}).reply.ok());
+  EXPECT_FALSE(happen(SetQueue{.name = "research", .priority_max = 1001}).reply.ok());
+  ASSERT_TRUE(happen(SetQueue{.name = "research", .priority_max = priority_max}).reply.ok());
+  urgent.priority = 1000;
+  EXPECT_TRUE(happen(Submit{{urgent}}).reply.ok()) << "it was taken away";
+}
+
 TEST_F(ClusterTest, QueuesAreCheckedAndKept) {
   const auto why_not = [&](const SetQueue& queue) {
     const auto effects = happen(queue);

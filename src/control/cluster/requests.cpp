@@ -20,10 +20,16 @@ bool same_lists(const JobSpec& one, const JobSpec& other) {
 }
 
 // Jobs that are submitted and end faster than they may be removed: nothing more is taken until some are.
-Result<> admit_finished(const State& state) {
-  if (!state.kept_jobs_max || state.ended.jobs() <= *state.kept_jobs_max + finished_over_max) return {};
-  return failed("there are " + std::to_string(state.ended.jobs()) + " finished jobs, of which " +
-                std::to_string(*state.kept_jobs_max) + " are to be kept: what is over is still being removed")
+// Whose they are is refused first, so that the others notice nothing.
+Result<> admit_finished(const State& state, const std::string& user) {
+  const std::size_t finished = state.ended.jobs();
+  const std::size_t kept = state.kept_jobs_max.value_or(finished);
+  const std::size_t of_user = state.ended.of_user(user);
+  const bool has_many = of_user > finished / finished_many_share;
+  if (finished <= kept + (has_many ? finished_over_max : 2 * finished_over_max)) return {};
+  return failed("there are " + std::to_string(finished) + " finished jobs, " + std::to_string(of_user) +
+                " of them of user '" + user + "', and " + std::to_string(kept) +
+                " are to be kept: what is over is still being removed")
       .remedy("submit again in some seconds");
 }
 
@@ -68,8 +74,8 @@ Result<> Machine::admit(const Submit& event) {
   if (event.specs.empty()) return invalid("nothing to submit");
   if (event.specs.size() > static_cast<std::size_t>(array_elements_max))
     return invalid("an array has at most " + std::to_string(array_elements_max) + " elements");
-  if (auto room = admit_finished(state_); !room) return room;
   const std::string& user = event.specs.front().user;
+  if (auto room = admit_finished(state_, user); !room) return room;
   if (auto room = state_.unfinished.admit(user, event.specs.size(), unfinished_jobs_max, "unfinished jobs");
       !room)
     return room;

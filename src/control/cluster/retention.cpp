@@ -65,6 +65,7 @@ bool Ended::add(const Job& job, Instant heard_at) {
   entry->second = {heard_at, said_bytes_of(job)};
   said_bytes_ += entry->second.said_bytes;
   ranks_ += job.places.size();
+  users_.add(job.spec.user, 1);
   return true;
 }
 
@@ -73,6 +74,7 @@ void Ended::remove(const Job& job) {
   if (entry == entries_.end()) return;
   said_bytes_ -= entry->second.said_bytes;
   ranks_ -= job.places.size();
+  users_.remove(job.spec.user, 1);
   entries_.erase(entry);
 }
 

@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <map>
+#include <string>
 #include <utility>
 
 #include "base/time.hpp"
+#include "control/cluster/shares.hpp"
 #include "control/sched/sched.hpp"
 
 namespace tutti::cluster {
@@ -29,9 +31,11 @@ constexpr std::size_t expired_share = 16;  // of what is too much, the 16th part
 constexpr std::size_t expired_bytes_per_step_max = 16 << 20;
 constexpr std::size_t users_looked_at_per_step_max = 1'000;
 
-// With so many finished jobs beyond those that are to be kept no others are taken. They can be as many
-// because what has just ended stays.
+// With so many finished jobs beyond those that are to be kept no others are taken of users with more than a
+// quarter of all finished ones; with twice as many, of nobody. They can be as many because what has just
+// ended stays.
 constexpr std::size_t finished_over_max = 100'000;
+constexpr std::size_t finished_many_share = 4;
 
 struct Retention {
   std::size_t jobs_max = kept_jobs_default;
@@ -63,12 +67,14 @@ class Ended {
   const std::map<Entry, Left>& entries() const { return entries_; }
   std::size_t jobs() const { return entries_.size(); }
   std::size_t ranks() const { return ranks_; }
+  std::size_t of_user(const std::string& user) const { return users_.of_user(user); }  // jobs
   std::size_t said_bytes() const { return said_bytes_; }
 
   friend bool operator==(const Ended&, const Ended&) = default;
 
  private:
   std::map<Entry, Left> entries_;
+  Shares users_;
   std::size_t ranks_ = 0;
   std::size_t said_bytes_ = 0;
 };

@@ -85,10 +85,12 @@ TEST_F(RetentionTest, WhatIsDueGoesBitByBit) {
 
 struct ManyFinishedTest : RetentionTest {
   // Submits an array and cancels it; what the submit was refused with.
-  std::string come_and_go(std::int32_t count) {
+  std::string come_and_go(std::int32_t count, const std::string& user = "ada") {
+    JobSpec one = spec(1);
+    one.user = user;
     Submit array;
     for (std::int32_t index = 0; index < count; ++index) {
-      array.specs.push_back(spec(1));
+      array.specs.push_back(one);
       array.specs.back().array = ArrayPart{{}, index, count, 0};
     }
     const auto ids = step(state, now, array).reply;
@@ -120,14 +122,25 @@ TEST_F(ManyFinishedTest, WithTooManyThatAreStillToBeRemovedNothingIsTaken) {
   for (int arrays = 0; refused.empty() && arrays < 100; ++arrays) refused = come_and_go(array_elements_max);
   EXPECT_EQ(
       refused,
-      "there are 110000 finished jobs, of which 10 are to be kept: what is over is still being removed / "
-      "submit again in some seconds");
+      "there are 110000 finished jobs, 110000 of them of user 'ada', and 10 are to be kept: what is over "
+      "is still being removed / submit again in some seconds");
   EXPECT_FALSE(come_and_go(1).empty());
+  EXPECT_EQ(come_and_go(1, "bob"), "") << "the others notice nothing";
   now += 11s;
   step(state, now, Expire{keep});
   step(state, now, Expire{keep});
   step(state, now, Expire{keep});
   EXPECT_EQ(come_and_go(1), "") << "there is room again";
+}
+
+TEST_F(ManyFinishedTest, ManyUsersTogetherAreBoundedToo) {
+  keep.jobs_age_min = 10s;
+  step(state, now, Expire{keep});
+  std::string refused;
+  for (int arrays = 0; refused.empty() && arrays < 100; ++arrays)
+    refused = come_and_go(array_elements_max, "user" + std::to_string(arrays));
+  EXPECT_NE(refused.find("there are 210000 finished jobs, 0 of them of user 'user21'"), std::string::npos)
+      << refused;
 }
 
 TEST_F(RetentionTest, WhatIsNotOverStays) {

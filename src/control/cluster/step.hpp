@@ -107,6 +107,7 @@ struct SetQueue {
   std::optional<std::int64_t> limit;
   std::optional<std::int64_t> user_limit;
   std::optional<double> weight;
+  std::optional<std::int32_t> priority_max;
 };
 struct RemoveQueue {
   QueueName name;

@@ -185,6 +185,7 @@ std::string encode(const cluster::Queue& queue) {
   to.set_limit(queue.limit);
   to.set_user_limit(queue.user_limit);
   to.set_weight(queue.weight);
+  if (queue.priority_max != cluster::priority_max) to.set_priority_max(queue.priority_max);
   return to.SerializeAsString();
 }
 
@@ -255,8 +256,9 @@ Result<> decode_into(cluster::State& state, std::string_view key, std::string_vi
   if (key.starts_with(queue_prefix)) {
     proto::StoredQueue from;
     if (!from.ParseFromArray(bytes.data(), size)) return damaged(key);
-    state.queues.insert_or_assign(from.name(), cluster::Queue{from.name(), from.guarantee(), from.limit(),
-                                                              from.user_limit(), from.weight()});
+    cluster::Queue queue{from.name(), from.guarantee(), from.limit(), from.user_limit(), from.weight()};
+    if (from.has_priority_max()) queue.priority_max = from.priority_max();
+    state.queues.insert_or_assign(from.name(), std::move(queue));
     return {};
   }
   proto::StoredNode from;

@@ -158,6 +158,7 @@ Result<cluster::SetQueue> decode_queue(const std::string& name, std::string_view
   if (request.has_limit_gpus()) queue.limit = limit(request.limit_gpus());
   if (request.has_user_limit_gpus()) queue.user_limit = limit(request.user_limit_gpus());
   if (request.has_weight()) queue.weight = request.weight();
+  if (request.has_priority_max()) queue.priority_max = request.priority_max();
   return queue;
 }
 

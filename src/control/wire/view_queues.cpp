@@ -20,6 +20,7 @@ void fill_queue(const cluster::State& state, const cluster::Queue& queue, Instan
   if (queue.limit != sched::no_limit) view.set_limit_gpus(gpus_of(queue.limit));
   if (queue.user_limit != sched::no_limit) view.set_user_limit_gpus(gpus_of(queue.user_limit));
   view.set_weight(queue.weight);
+  if (queue.priority_max != cluster::priority_max) view.set_priority_max(queue.priority_max);
 }
 
 }  // namespace

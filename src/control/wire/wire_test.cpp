@@ -516,6 +516,7 @@ TEST(Views, AQueueShowsWhoUsesWhat) {
   cluster::State state;
   state.queues["research"] = {"research", 4000, 8000, sched::no_limit, 2};
   state.queues["research/vision"] = {"research/vision"};
+  state.queues["research/vision"].priority_max = 10;
   cluster::Job job = full_job();
   job.id = cluster::JobId(1);
   job.holds = false;
@@ -533,7 +534,8 @@ TEST(Views, AQueueShowsWhoUsesWhat) {
             R"({"name":"research","queued":1,"running":0,"gpus":0,"guarantee_gpus":4,"limit_gpus":8,)"
             R"("weight":2,"gpus_past":0,"users":[]},)"
             R"({"name":"research/vision","queued":1,"running":0,"gpus":0,"guarantee_gpus":0,"weight":1,)"
-            R"("gpus_past":0,"users":[{"name":"ada","gpus":0,"gpus_past":0,"queued":1,"running":0}]}]})");
+            R"("gpus_past":0,"users":[{"name":"ada","gpus":0,"gpus_past":0,"queued":1,"running":0}],)"
+            R"("priority_max":10}]})");
 }
 
 TEST(Views, AnExplanationHasTheDocumentedKeys) {
@@ -556,14 +558,27 @@ TEST(Views, AnExplanationHasTheDocumentedKeys) {
             common + R"("expected_start":"1970-01-01T00:00:02.000Z","unknown":"",)" + suggestions + "}");
 }
 
+// One of an earlier version has none stored.
+TEST(Queues, KeepTheirLargestPriority) {
+  cluster::Queue bounded{"bounded"};
+  bounded.priority_max = 0;
+  for (const cluster::Queue& queue : {bounded, cluster::Queue{"free"}}) {
+    cluster::State state;
+    ASSERT_TRUE(decode_into(state, queue_key(queue.name), encode(queue)).ok());
+    EXPECT_EQ(state.queues.at(queue.name), queue);
+  }
+}
+
 TEST(Queues, AreReadInGpus) {
-  const auto queue = decode_queue("a/b", R"({"guarantee_gpus":1.5,"limit_gpus":-1,"weight":0.5})");
+  const auto queue =
+      decode_queue("a/b", R"({"guarantee_gpus":1.5,"limit_gpus":-1,"weight":0.5,"priority_max":10})");
   ASSERT_TRUE(queue.ok());
   EXPECT_EQ(queue->name, "a/b");
   EXPECT_EQ(queue->guarantee, 1500);
   EXPECT_EQ(queue->limit, sched::no_limit);
   EXPECT_FALSE(queue->user_limit.has_value());
   EXPECT_EQ(queue->weight, 0.5);
+  EXPECT_EQ(queue->priority_max, 10);
   EXPECT_TRUE(decode_queue("a", "").ok());
   EXPECT_FALSE(decode_queue("a", "[]").ok());
   EXPECT_FALSE(decode_queue("a", R"({"limit":3})").ok());

@@ -299,11 +299,6 @@ Result<std::optional<ShimProcess>> read_shim(const std::string& folder) {
   return std::optional(shim);
 }
 
-bool is_copy(const std::string& folder) {
-  const auto shim = read_shim(folder);
-  return shim && !*shim && access(path_of(folder, "shim").c_str(), F_OK) == 0;
-}
-
 // The shim writes its file first and then looks for the mark; here it is the other way round. So one of the
 // two sees the other, whoever was faster.
 Result<std::optional<ShimProcess>> take_over(const std::string& folder) {

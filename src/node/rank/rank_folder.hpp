@@ -78,9 +78,6 @@ std::string read_progress(const std::string& folder);
 Result<> write_shim(const std::string& folder, const ShimProcess& shim);
 Result<std::optional<ShimProcess>> read_shim(const std::string& folder);
 
-// The folder was copied from one where a shim began: neither its process nor its cgroup belong to it.
-bool is_copy(const std::string& folder);
-
 // For whoever comes after the agent that started the rank, and cannot know how far that got: the shim, or
 // nothing, and then none will come any more, because a late one finds the rank given up and ends.
 Result<std::optional<ShimProcess>> take_over(const std::string& folder);
