@@ -230,9 +230,11 @@ TEST_F(RetentionTest, AnArrayThatHasLostItsFirstElementsIsStillOne) {
   const auto ids = *happen(Submit{specs}).reply;
   all_start(ids[0]);
   all_exit(ids[0]);
-  keep.jobs_max = 0;
-  expire();
-  ASSERT_FALSE(state.jobs.contains(ids[0]));
+  // As earlier versions forgot it, and as it goes when more of them are kept than may be.
+  const Job forgotten = job(ids[0]);
+  state.ended.remove(forgotten);
+  state.bytes.goes(forgotten);
+  state.jobs.erase(ids[0]);
   EXPECT_EQ(*array_elements(state, ids[2]), (std::vector{ids[1], ids[2]}));
   EXPECT_EQ(happen(Cancel{ids[1], "", true}).reply->size(), 2U);
 }
