@@ -101,8 +101,13 @@ class InferServer::Core final : public Pages {
   explicit Core(const InferSettings& settings)
       : settings_(settings),
         front_(settings, *this, {std::string(infer::json_length_header)}),
-        writing_(std::make_unique<Workshop>(writing_threads, settings.runner.requests_max)),
-        reading_(std::make_unique<Workshop>(reading_threads, readings_max)) {}
+        writing_(std::make_unique<Workshop>(
+            Workshop::Bounds{.threads = tensor_writing_threads,
+                             .waiting_max = settings.runner.requests_max,
+                             .waiting_per_owner_max = settings.runner.requests_max})),
+        reading_(std::make_unique<Workshop>(Workshop::Bounds{.threads = tensor_reading_threads,
+                                                             .waiting_max = readings_max,
+                                                             .waiting_per_owner_max = readings_max})) {}
   ~Core() override {
     // Each hands over to the next.
     reading_.reset();
@@ -206,7 +211,7 @@ class InferServer::Core final : public Pages {
     if (!is_answering_ || front_.is_draining())
       return call->answer(refusal_of(503, not_ready(front_.is_draining())));
     if (const auto wrong = not_here(target)) return call->answer(refusal_of(404, *wrong));
-    if (!reading_->give([this, call] { read(call); }))
+    if (!reading_->give({exchange->request().remote, {}, [this, call] { read(call); }}))
       call->answer(refusal_of(429, failed("too many requests wait already")));
   }
 
@@ -222,7 +227,10 @@ class InferServer::Core final : public Pages {
     auto submitted = answering_->runner.submit(
         std::move(ask->inputs), [this, call, ask](Result<std::vector<Tensor>>&& made) {
           auto outputs = std::make_shared<Result<std::vector<Tensor>>>(std::move(made));
-          const bool taken = writing_->give([this, call, ask, outputs] { write(*call, *ask, *outputs); });
+          const bool taken =
+              writing_->give({call->exchange->request().remote, {}, [this, call, ask, outputs] {
+                                write(*call, *ask, *outputs);
+                              }});
           if (!taken) call->answer(refusal_of(429, failed("too many answers wait already")));
         });
     if (!submitted) {

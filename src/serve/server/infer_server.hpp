@@ -19,8 +19,8 @@
 namespace tutti::serve {
 
 inline constexpr std::size_t readings_max = 256;  // requests that wait to be read
-inline constexpr std::size_t reading_threads = 2;
-inline constexpr std::size_t writing_threads = 2;
+inline constexpr std::size_t tensor_reading_threads = 2;
+inline constexpr std::size_t tensor_writing_threads = 2;
 
 struct InferSettings : FrontSettings {
   RunnerSettings runner;

@@ -7,6 +7,9 @@
 namespace tutti::serve {
 namespace {
 
+// How much shorter a tokenizer's normalizer may make a text before it cuts it.
+constexpr std::size_t normalized_share = 4;
+
 // How ChatML ends a message, for models that were given it for want of a template of their own.
 constexpr std::string_view message_end = "<|im_end|>";
 
@@ -51,11 +54,24 @@ Result<> check_echoes(const api::Ask& ask, const std::vector<Request>& requests)
 
 }  // namespace
 
-Preparation::Preparation(const Loaded& loaded, const Limits& limits) : loaded_(loaded), limits_(limits) {}
+Preparation::Preparation(const Loaded& loaded, const Limits& limits) : loaded_(loaded), limits_(limits) {
+  std::size_t longest = 1;
+  const tokenizer::Tokenizer& tokenizer = loaded.source.tokenizer;
+  for (std::int64_t token = 0; token < tokenizer.vocabulary(); ++token)
+    longest = std::max(longest, tokenizer.token_bytes(static_cast<std::uint32_t>(token)).size());
+  text_bytes_max_ = normalized_share * longest * static_cast<std::size_t>(limits.context);
+}
+
+Result<> Preparation::check_length(const std::string& text) const {
+  if (text.size() <= text_bytes_max_) return {};
+  return invalid("a text of " + std::to_string(text.size()) + " bytes is longer than any that fits into " +
+                 std::to_string(limits_.context) + " tokens");
+}
 
 Result<std::vector<Token>> Preparation::tokens_of(const api::Prompt& prompt) const {
   if (const auto* const given = std::get_if<std::vector<Token>>(&prompt)) return *given;
   const Source& source = loaded_.source;
+  if (auto fine = check_length(std::get<std::string>(prompt)); !fine) return std::move(fine).error();
   // The caller writes all of the prompt, so that special tokens in it are meant.
   auto tokens =
       as_tokens(source.tokenizer.encode(std::get<std::string>(prompt), {.special = true, .frame = true}));
@@ -88,6 +104,7 @@ Result<std::vector<Token>> Preparation::conversation(const api::Ask& ask, Instan
                       .now = moment_of(now),
                       .guard = [&](std::string_view own) { return source.tokenizer.guarded(own); }});
   if (!text) return text.error();
+  if (auto fine = check_length(*text); !fine) return std::move(fine).error();
   return as_tokens(source.tokenizer.encode(*text, {.special = true, .frame = false, .guards = true}));
 }
 

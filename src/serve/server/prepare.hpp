@@ -45,6 +45,8 @@ class Preparation {
   Result<> add_form(Prepared& prepared, const std::stop_token& abandoned);
 
  private:
+  // A text that cannot fit whatever its tokens are is refused before it is cut into them.
+  Result<> check_length(const std::string& text) const;
   Result<std::vector<Token>> tokens_of(const api::Prompt& prompt) const;
   std::string text_of(const api::Prompt& prompt) const;
   Result<std::vector<Token>> conversation(const api::Ask& ask, Instant now) const;
@@ -54,6 +56,7 @@ class Preparation {
 
   const Loaded& loaded_;
   const Limits limits_;
+  std::size_t text_bytes_max_ = 0;
 
   GuideShelf guides_;
   std::mutex mutex_;                         // of what follows
