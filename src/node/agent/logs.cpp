@@ -15,8 +15,6 @@ constexpr std::size_t log_threads_max = 4;
 constexpr Duration log_look_every = 50ms;
 // A log that takes longer to read is on a disk that does not answer.
 constexpr Duration log_look_max = 10s;
-// Looks that nobody waits for any more stay in line behind one that is stuck: no more than so many.
-constexpr std::size_t looks_max = 1'000;
 constexpr Duration room_every = 2ms;
 constexpr std::size_t tail_bytes_max = 1 << 20;
 
@@ -53,10 +51,6 @@ Logs::Logs(net::Loop& loop, std::string ranks_folder, Calls calls)
 void Logs::read(const wire::ReadLogs& request) {
   if (request.finish) return finish(request);
   const Key key{request.stream, request.attempt};
-  if (lane_.under_way() >= looks_max) {
-    return calls_.send(
-        wire::LogEnd{request.stream, request.attempt, "too many logs are on disks that do not answer\n"});
-  }
   Reader& reader = readers_[key] = Reader{};
   reader.request = request;
   reader.credit_bytes = request.credit_bytes;
