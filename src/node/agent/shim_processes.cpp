@@ -18,6 +18,7 @@
 #include "node/agent/membership.hpp"
 #include "node/agent/rank_end.hpp"
 #include "node/agent/rank_names.hpp"
+#include "node/rank/cgroups.hpp"
 #include "node/rank/leftovers.hpp"
 #include "node/rank/process.hpp"
 
