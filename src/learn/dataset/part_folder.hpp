@@ -9,7 +9,7 @@ namespace tutti::dataset {
 
 class PartFolder {
  public:
-  // `place` must be free, or hold a dataset if that may be replaced.
+  // `place` must be free, or hold a dataset and nothing else if that may be replaced.
   static Result<PartFolder> create(std::string place, bool replace);
   PartFolder(PartFolder&& other) noexcept;
   PartFolder& operator=(PartFolder&& other) noexcept;
