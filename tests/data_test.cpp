@@ -144,6 +144,26 @@ TEST_F(Data, NothingButADatasetIsReplaced) {
   expect_refused(replace, 2, "is no dataset");
 }
 
+TEST_F(Data, WhatIsNotOfTheDatasetIsNeverRemovedWithIt) {
+  write_text(file("text"), "text");
+  const std::vector<std::string> words{"--tokenizer", "bytes", "--out", file("corpus"), "--replace"};
+  const auto pack_from = [&](const std::string& from) {
+    std::vector<std::string> all{"pack", from};
+    all.insert(all.end(), words.begin(), words.end());
+    return all;
+  };
+  ASSERT_EQ(data(pack_from(file("text"))).exit_code, 0);
+  fs::create_directories(file("corpus/texts"));
+  write_text(file("corpus/texts/mine.txt"), "the only copy");
+  expect_refused(pack_from(file("text")), 2, "holds more than a dataset, and is not replaced: 'texts'");
+  expect_refused(pack_from(file("corpus/texts")), 2, "is text to pack and lies in");
+  EXPECT_TRUE(fs::exists(file("corpus/texts/mine.txt")));
+  fs::remove_all(file("corpus/texts"));
+  expect_refused(pack_from(file(".")), 2, "is text to pack and lies in");  // its own dataset.json
+  EXPECT_EQ(data_json({"show", file("corpus"), "--verify"}).value("tokens", 0), 5);
+  EXPECT_EQ(things_in_the_folder(), 2U);
+}
+
 TEST_F(Data, NothingButATokenizerIsReplacedByOne) {
   write_texts();
   write_text(file("notes.txt"), "precious");

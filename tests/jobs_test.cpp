@@ -1,6 +1,7 @@
 // Jobs as a user meets them: what ranks see, what ends them, what is printed and what scripts can rely on.
 #include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -452,6 +453,21 @@ TEST(Jobs, SyncShipsAFolder) {
   EXPECT_EQ(second.exit_code, 0) << second.err;
   EXPECT_TRUE(has(second.out, "other words\n")) << second.out;
   EXPECT_FALSE(has(second.out, "first words\n")) << second.out;
+}
+
+TEST(Jobs, TheOutputOfAShippedJobIsWhereItWasSubmitted) {
+  const TestCluster cluster(1, 1);
+  const std::string work = cluster.file("work");
+  std::filesystem::create_directories(work);
+  write_text(work + "/words", "shipped words\n");
+  const std::string out = "sync-output-" + std::to_string(::getpid());
+  const auto run = cluster.run({"--sync", work, "--output", out + "-%j.log"}, "cat words");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_TRUE(has(read_text(out + "-1.log"), "shipped words")) << read_text(out + "-1.log");
+  std::filesystem::remove(out + "-1.log");
+  const auto both = cluster.run({"--sync", work, "--workdir", work}, "true");
+  EXPECT_EQ(both.exit_code, 2) << both.err;
+  EXPECT_TRUE(has(both.err, "workdir : ranks of a job with sync start in the shipped folder")) << both.err;
 }
 
 // The contents that a program keeps below a folder, each with the number of its file: one that is stored anew

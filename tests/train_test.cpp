@@ -344,6 +344,45 @@ TEST_F(Training, TheSecondInAFolderIsRefusedByName) {
   metrics("shared");  // no step is there twice
 }
 
+// Needs no worker: nothing of it is ever started.
+TEST(TrainingFolder, IsRefusedWhenItHoldsWhatIsNoRun) {
+  const TestCluster cluster(1, 0);
+  const auto things_in = [&](const std::string& name) {
+    return std::distance(fs::directory_iterator(cluster.file(name)), fs::directory_iterator());
+  };
+  write_text(cluster.file("text.txt"), std::string(10'000, 'x'));
+  const auto packed = cluster.tutti(
+      {"data", "pack", cluster.file("text.txt"), "--tokenizer", "bytes", "--out", cluster.file("data")});
+  ASSERT_EQ(packed.exit_code, 0) << packed.err;
+  write_text(cluster.file("recipe.yaml"),
+             "data: " + cluster.file("data") + "\nlayers: 1\nhidden: 8\nheads: 1\ncontext: 8\nbatch: 1\n");
+  const auto train = [&](const std::string& run) {
+    return cluster.tutti({"train", cluster.file("recipe.yaml"), "--ranks", "1", "--detach", "--queue", "away",
+                          "--set", "run=" + cluster.file(run)});
+  };
+  const auto expect_refused = [&](const std::string& run, const std::string& part) {
+    const auto done = train(run);
+    EXPECT_EQ(done.exit_code, 2) << run << done.err;
+    EXPECT_TRUE(has(done.err, part)) << done.err;
+  };
+  fs::create_directories(cluster.file("mine"));
+  write_text(cluster.file("mine/config.json"), "mine");
+  expect_refused("mine", "the folder is no run of a training, and holds 'config.json'");
+  EXPECT_EQ(read_text(cluster.file("mine/config.json")), "mine");
+  EXPECT_EQ(things_in("mine"), 1);
+  const auto of_data = things_in("data");
+  expect_refused("data", "the folder of the run lies in that of the dataset");
+  expect_refused("data/run", "the folder of the run lies in that of the dataset");
+  EXPECT_EQ(things_in("data"), of_data);
+  // An empty one, and then what the first submission made of it.
+  fs::create_directories(cluster.file("empty"));
+  for (int time = 0; time < 2; ++time) {
+    const auto done = train("empty");
+    EXPECT_FALSE(has(done.err, "is no run")) << done.err;
+    EXPECT_GE(things_in("empty"), 1);
+  }
+}
+
 TEST_F(Training, ARunThatDivergesEndsOnceAndForAll) {
   start_nodes({"a"});
   const std::string job =

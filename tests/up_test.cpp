@@ -49,6 +49,22 @@ TEST(Up, SeveralAtOnceMakeOneClusterAndDownEndsIt) {
   }
 }
 
+TEST(Up, OneThatIsInterruptedEndsWhatItHasStarted) {
+  const TempFolder folder;
+  const std::string home = folder.path() + "/home";
+  Process up({support::tutti_program, "up", "--nodes", "24", "--gpus", "1"}, folder.path() + "/up",
+             {{"TUTTI_HOME", home}});
+  // The nodes are on their way then.
+  ASSERT_TRUE(support::eventually([&] { return std::filesystem::exists(home + "/processes/controller"); }));
+  up.signal(SIGINT);
+  EXPECT_EQ(up.wait(), 130);
+  const std::string said = read_text(folder.path() + "/up.err");
+  EXPECT_TRUE(has(said, "interrupted; what it had started is ended")) << said;
+  const auto left = support::processes_naming(home);
+  EXPECT_TRUE(left.empty()) << left.size() << " processes outlived it";
+  for (const pid_t pid : left) ::kill(pid, SIGKILL);
+}
+
 TEST(Up, AControllerThatWasKilledComesBackAndRanksDoNotNotice) {
   const TempFolder folder;
   const std::string home = folder.path() + "/home";

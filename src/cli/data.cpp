@@ -1,10 +1,8 @@
 // `tutti data`: text to tokens on the disk, tokenizers learned from text, and what a dataset holds.
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -14,9 +12,11 @@
 
 #include "base/clock/clock.hpp"
 #include "base/files/files.hpp"
+#include "base/files/inside.hpp"
 #include "base/files/names.hpp"
 #include "base/text.hpp"
 #include "cli/commands.hpp"
+#include "cli/orderly_end.hpp"
 #include "cli/progress_bar.hpp"
 #include "cli/terminal.hpp"
 #include "cli/text_files.hpp"
@@ -35,25 +35,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t vocabulary_default = 8192;
 constexpr std::size_t piece_bytes = std::size_t{1} << 20U;  // between two looks at Ctrl-C
-
-std::atomic<bool> interrupted{false};
-void note_interrupt(int) { interrupted = true; }
-
-// While this is there, Ctrl-C and SIGTERM end the work in order, so that nothing is left behind.
-class OrderlyEnd {
- public:
-  OrderlyEnd() {
-    for (const int number : signals) ::signal(number, note_interrupt);
-  }
-  OrderlyEnd(const OrderlyEnd&) = delete;
-  OrderlyEnd& operator=(const OrderlyEnd&) = delete;
-  ~OrderlyEnd() {
-    for (const int number : signals) ::signal(number, SIG_DFL);
-  }
-
- private:
-  static constexpr std::array signals{SIGINT, SIGTERM};
-};
 
 std::string bytes_text(std::uint64_t bytes) { return format_bytes(Bytes(static_cast<std::int64_t>(bytes))); }
 
@@ -80,6 +61,18 @@ class Texts {
 
   std::uint64_t bytes() const { return bytes_; }
   std::size_t skipped() const { return skipped_; }
+
+  // The first that lies in the folder, if any does.
+  const std::string* first_inside(const std::string& folder) const {
+    std::string before;  // files of one folder follow each other
+    for (const auto& file : files_) {
+      const std::string parent = std::filesystem::path(file.path).parent_path().string();
+      if (&file != &files_.front() && parent == before) continue;
+      if (files::is_inside(file.path, folder)) return &file.path;
+      before = parent;
+    }
+    return nullptr;
+  }
 
   // Ends with the first one that is not taken. Ctrl-C is a failure.
   template <class Take>
@@ -237,6 +230,7 @@ class Data final : public Command {
           .remedy("such as <|endoftext|>, among its added_tokens");
     auto texts = Texts::find(paths_);
     if (!texts) return std::move(texts).error();
+    if (auto apart = check_apart(*texts); !apart) return apart;
     auto writer = dataset::Writer::create({.folder = out_,
                                            .tokenizer_json = tokenizer->json(),
                                            .vocabulary = tokenizer->vocabulary(),
@@ -248,6 +242,15 @@ class Data final : public Command {
     texts->tell_skipped();
     if (auto finished = writer->finish(); !finished) return std::move(finished).error();
     return tell_packed(*bytes, texts->skipped(), seconds_since(begin));
+  }
+
+  // What a dataset is made of is not part of the one that it replaces.
+  Result<> check_apart(const Texts& texts) const {
+    const std::string* inside = texts.first_inside(out_);
+    if (inside == nullptr) return {};
+    return invalid(files::shown(*inside) + " is text to pack and lies in " + files::shown(out_) +
+                   ", where the dataset goes")
+        .remedy("name a folder for the dataset that holds none of the text");
   }
 
   // How many bytes of text there were.

@@ -25,7 +25,7 @@ using nlohmann::json;
 constexpr std::size_t name_letters_max = 24;
 
 const std::vector<std::string>& state_words() {
-  static const std::vector<std::string> words{"queued", "starting",  "running", "restarting",
+  static const std::vector<std::string> words{"queued", "starting",  "running", "restarting", "ending",
                                               "held",   "succeeded", "failed",  "cancelled"};
   return words;
 }

@@ -14,6 +14,8 @@
 
 #include "base/files/descriptor.hpp"
 #include "base/files/files.hpp"
+#include "base/files/inside.hpp"
+#include "base/files/names.hpp"
 #include "cli/local_time.hpp"
 #include "learn/checkpoint/folder.hpp"
 #include "learn/checkpoint/owner.hpp"
@@ -21,6 +23,8 @@
 
 namespace tutti::cli {
 namespace {
+
+constexpr const char* submitted_name = ".submitted";
 
 // An owner beats every five seconds: one that does not within two beats is left to the ranks, which wait
 // longer.
@@ -101,10 +105,44 @@ Result<> check_checkpoints(const std::string& run, const model::Shape& shape, co
   return {};
 }
 
+// Every run has one of these; neither is in a folder that somebody filled with things of his own.
+Result<bool> is_run(const std::string& run) {
+  if (access((run + "/" + submitted_name).c_str(), F_OK) == 0) return true;
+  const auto steps = checkpoint::steps_in(run + "/checkpoints");
+  if (!steps) return steps.error();
+  if (!steps->empty()) return true;
+  const auto had = checkpoint::had_step(run + "/checkpoints");
+  if (!had) return had.error();
+  return had->has_value();
+}
+
+// A training writes config.json, metrics.jsonl and more, over what has these names.
+Result<> check_own(const std::string& run, const std::string& data) {
+  if (files::is_inside(run, data))
+    return invalid("the folder of the run lies in that of the dataset")
+        .within(run)
+        .remedy("a run needs a folder of its own: --set run=ANOTHER");
+  const auto names = files::list_folder(run);
+  if (!names) return names.error();
+  if (!*names) return {};
+  // A disk of its own has that one from the beginning.
+  const auto first = std::find_if((*names)->begin(), (*names)->end(),
+                                  [](const std::string& name) { return name != "lost+found"; });
+  if (first == (*names)->end()) return {};
+  const auto own = is_run(run);
+  if (!own) return own.error();
+  if (*own) return {};
+  return invalid("the folder is no run of a training, and holds " + files::shown(*first))
+      .within(run)
+      .remedy("a run needs a folder of its own: --set run=ANOTHER");
+}
+
 }  // namespace
 
-Result<> check_run_folder(Cluster& cluster, const std::string& run, const model::Shape& shape,
+Result<> check_run_folder(Cluster& cluster, const recipe::Recipe& recipe, const model::Shape& shape,
                           const RunFolderAsk& ask) {
+  const std::string& run = recipe.run;
+  if (auto own = check_own(run, recipe.data); !own) return own;
   if (auto made = files::make_folders(run); !made) return made;
   if (auto fine = check_checkpoints(run, shape, ask); !fine) return fine;
   if (ask.take_over) return {};
@@ -123,7 +161,7 @@ bool is_new_run(const std::string& run) {
 }
 
 Result<std::string> write_submission(const recipe::Submission& submission) {
-  const std::string folder = submission.recipe.run + "/.submitted";
+  const std::string folder = submission.recipe.run + "/" + submitted_name;
   if (auto made = files::make_folders(folder); !made) return std::move(made).error();
   constexpr std::string_view ending = ".json";
   std::string path = folder + "/XXXXXX" + std::string(ending);

@@ -19,9 +19,9 @@ struct RunFolderAsk {
   bool take_over = false;
 };
 
-// Whether this model can be trained in the folder now: nobody trains there, and the checkpoints that are
-// there are the model's, and are to be gone on with or to be moved away.
-Result<> check_run_folder(Cluster& cluster, const std::string& run, const model::Shape& shape,
+// Whether this model can be trained in the recipe's folder now: it is new or that of a run, nobody trains
+// there, and the checkpoints that are there are the model's, and are to be gone on with or to be moved away.
+Result<> check_run_folder(Cluster& cluster, const recipe::Recipe& recipe, const model::Shape& shape,
                           const RunFolderAsk& ask);
 
 // Of its newest checkpoint; none if there is none.

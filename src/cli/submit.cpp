@@ -33,10 +33,15 @@ namespace {
 constexpr auto submit_time_max = std::chrono::seconds(60);  // for an answer to what may have arrived
 
 Result<std::vector<cluster::JobSpec>> specs_of(jobfile::Draft& draft) {
-  if (draft.workdir.empty()) draft.workdir = std::filesystem::current_path().string();
+  const auto here = std::filesystem::current_path();
   auto specs = draft.finish();
   if (!specs) return specs;
-  for (auto& spec : *specs) spec.user = user_name();
+  for (auto& spec : *specs) {
+    spec.user = user_name();
+    if (spec.workdir.empty()) spec.workdir = here.string();
+    // A shipped folder goes with the job, and what was written into it too.
+    if (!draft.sync_folder.empty() && !spec.output.empty()) spec.output = (here / spec.output).string();
+  }
   return specs;
 }
 

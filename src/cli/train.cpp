@@ -120,7 +120,7 @@ class Train final : public Command {
     if (!nodes) return std::move(nodes).error();
     auto draft = plan(*recipe, *shape, machines_of(*nodes));
     if (!draft) return std::move(draft).error();
-    if (auto fine = check_run_folder(*cluster, recipe->run, *shape, asked()); !fine)
+    if (auto fine = check_run_folder(*cluster, *recipe, *shape, asked()); !fine)
       return std::move(fine).error();
     if (const auto step = last_step(recipe->run); resume_ && step && *step >= recipe->steps) {
       print_note(recipe->run + " : the run is complete, step " + std::to_string(*step) + " of " +

@@ -14,6 +14,7 @@
 #include "cli/home.hpp"
 #include "cli/home_lock.hpp"
 #include "cli/local.hpp"
+#include "cli/orderly_end.hpp"
 #include "cli/terminal.hpp"
 #include "node/devices/nvml/nvml.hpp"
 
@@ -31,6 +32,7 @@ Result<> wait_for_nodes(const LocalCluster& local, const std::vector<std::string
   if (!cluster) return std::move(cluster).error();
   const auto give_up_at = std::chrono::steady_clock::now() + nodes_time_max;
   for (;;) {
+    if (interrupted) return failed("interrupted");
     auto document = cluster->nodes();
     if (!document) return std::move(document).error();
     std::size_t ready = 0;
@@ -96,11 +98,9 @@ class Up final : public Command {
     if (auto stopped = local.stop(); !stopped)  // what a crash may have left
       return std::move(stopped).error().within("up");
     if (auto marked = mark_home(home); !marked) return std::move(marked).error().within("up");
+    const OrderlyEnd orderly_end;
     const auto started = start_all(local);
-    if (!started) {
-      static_cast<void>(local.stop());
-      return Error(started.error()).within("up");
-    }
+    if (!started) return take_back(local, started.error());
     std::printf("%zu node%s ready at %s; `tutti nodes` shows them, `tutti down` ends them\n", *started,
                 *started == 1 ? "" : "s", local.address().c_str());
     tell_of_variables();
@@ -108,6 +108,16 @@ class Up final : public Command {
   }
 
  private:
+  // Nothing of a cluster that did not come up stays behind.
+  static Result<int> take_back(LocalCluster& local, const Error& why) {
+    const auto stopped = local.stop();
+    if (!interrupted) return Error(why).within("up");
+    if (!stopped)
+      return Error(stopped.error()).within("up : interrupted").remedy("`tutti down` ends what still runs");
+    print_note("up : interrupted; what it had started is ended");
+    return exit_interrupted;
+  }
+
   static Result<> check_home(const std::string& home) {
     const auto kind = kind_of_home(home);
     if (!kind) return kind.error();
@@ -123,6 +133,7 @@ class Up final : public Command {
     std::vector<std::string> names;
     const bool real = gpus_ < 0 && model_.empty() && !devices::find_nvml().inventory.devices.empty();
     for (const std::int64_t at : numbers_of_nodes(local)) {
+      if (interrupted) return failed("interrupted");
       names.push_back("n" + std::to_string(at));
       if (auto started = local.start_node(names.back(), agent_flags(real, at)); !started)
         return std::move(started).error();

@@ -10,16 +10,41 @@
 namespace tutti::config {
 namespace {
 
+constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";  // positions in the file begin behind it
+
 int line_of(const YAML::Mark& mark) { return mark.line + 1; }
 
 Error at_line(std::string_view name, int line, std::string why) {
   return invalid(std::move(why)).within(std::string(name) + ":" + std::to_string(line));
 }
 
+// Whether the scalar that begins here is in quotes that never end. yaml-cpp takes such a one for the rest of
+// the file, if that ends with a line.
+bool is_never_closed(std::string_view yaml, std::size_t begin) {
+  constexpr std::string_view spaces = " \t\r\n";
+  begin = yaml.find_first_not_of(spaces, begin);
+  while (begin < yaml.size() && (yaml[begin] == '&' || yaml[begin] == '!')) {  // an anchor, a tag
+    const auto end = yaml.find_first_of(spaces, begin);
+    begin = yaml.find_first_not_of(spaces, end);
+  }
+  if (begin >= yaml.size() || (yaml[begin] != '"' && yaml[begin] != '\'')) return false;
+  const char quote = yaml[begin];
+  for (std::size_t at = begin + 1; at < yaml.size(); ++at) {
+    const bool doubled = quote == '\'' && yaml.substr(at, 2) == "''";
+    if (doubled || (quote == '"' && yaml[at] == '\\')) {
+      ++at;
+    } else if (yaml[at] == quote) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // Copies yaml-cpp's graph into a tree, within the limits.
 class Copier {
  public:
-  explicit Copier(std::string_view name) : name_(name) {}
+  Copier(std::string_view name, std::string_view yaml)
+      : name_(name), yaml_(yaml.starts_with(byte_order_mark) ? yaml.substr(byte_order_mark.size()) : yaml) {}
 
   Result<Value> copy(const YAML::Node& node, int depth) {
     const int line = line_of(node.Mark());
@@ -32,6 +57,10 @@ class Copier {
       case YAML::NodeType::Null:
         return value;
       case YAML::NodeType::Scalar:
+        if ((bytes_ += node.Scalar().size()) > text_bytes_max)
+          return at_line(name_, line, "the file holds too much text");
+        if (is_quoted(node) && is_never_closed(yaml_, static_cast<std::size_t>(node.Mark().pos)))
+          return at_line(name_, line, "the quote that begins here is never closed");
         value.kind = Value::Kind::scalar;
         value.scalar = node.Scalar();
         return value;
@@ -44,6 +73,12 @@ class Copier {
   }
 
  private:
+  // An escape of two bytes may stand for three.
+  static constexpr std::size_t text_bytes_max = 2 * document_bytes_max;
+
+  // Plain ones have the tag "?".
+  static bool is_quoted(const YAML::Node& node) { return node.Tag() != "?" && node.Mark().pos >= 0; }
+
   Result<Value> copy_sequence(const YAML::Node& node, int depth, Value value) {
     value.kind = Value::Kind::sequence;
     for (const auto& item : node) {
@@ -71,7 +106,9 @@ class Copier {
   }
 
   std::string name_;
+  std::string_view yaml_;
   std::size_t values_ = 0;
+  std::size_t bytes_ = 0;  // of all scalars: aliases repeat them
 };
 
 // The line on which a second document begins, 0 if there is none. YAML::LoadAll would tell, but it never
@@ -115,7 +152,7 @@ Result<Document> parse_document(std::string_view yaml, std::string_view name) {
     const YAML::Node node = YAML::Load(std::string(yaml));
     if (node.IsNull()) return invalid("the file is empty").within(name);
     if (!node.IsMap()) return at_line(name, line_of(node.Mark()), "expected lines of the form 'key: value'");
-    auto root = Copier(name).copy(node, 0);
+    auto root = Copier(name, yaml).copy(node, 0);
     if (!root) return std::move(root).error();
     return Document{std::string(name), std::move(*root)};
   } catch (const YAML::Exception& thrown) {

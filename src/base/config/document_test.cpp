@@ -43,6 +43,22 @@ TEST(Document, ErrorsNameFileAndLine) {
   EXPECT_EQ(document->error(1, "ranks", "not a number").text(), "job.yaml:1: ranks : not a number");
 }
 
+TEST(Document, AQuoteThatIsNeverClosedIsRefusedWhereItBegins) {
+  const std::string never = "the quote that begins here is never closed";
+  EXPECT_EQ(why("command: \"echo hi\nranks: 2\n"), "job.yaml:1 : " + never);
+  EXPECT_EQ(why("ranks: 2\ncommand: 'echo hi\n\n"), "job.yaml:2 : " + never);
+  EXPECT_EQ(why("ranks: 2\r\nname: naïve\r\ncommand: \"echo \\\"\r\n"), "job.yaml:3 : " + never);
+  EXPECT_EQ(why("command: 'it''s\n"), "job.yaml:1 : " + never);
+  EXPECT_EQ(why("command: &x \"echo\n"), "job.yaml:1 : " + never);
+  EXPECT_EQ(why("list:\n  - a\n  - \"b\n"), "job.yaml:3 : " + never);
+  EXPECT_EQ(why("\xEF\xBB\xBF"
+                "command: \"echo hi\n"),
+            "job.yaml:1 : " + never);
+  EXPECT_NE(why("command: \"echo hi"), "fine");
+  EXPECT_EQ(why("a: \"x\"\nb: 'it''s'\nc: \"\\\"\"\nd: it's\ne: |\n  \"open\nf: ''\n"), "fine");
+  EXPECT_EQ(why("a: \"folded\n  over lines\"\n"), "fine");
+}
+
 TEST(Document, LimitsHoldAgainstHostileFiles) {
   EXPECT_EQ(why(std::string(document_bytes_max + 1, 'x')), "job.yaml : the file is larger than 1 MiB");
   EXPECT_NE(why("a: " + std::string(40, '[') + std::string(40, ']')).find("nested too deeply"),
@@ -56,6 +72,9 @@ TEST(Document, LimitsHoldAgainstHostileFiles) {
     bomb += "]\n";
   }
   EXPECT_NE(why(bomb).find("too many values"), std::string::npos) << why(bomb);
+  std::string echoes = "a: &a \"" + std::string(500'000, 'x') + "\"\nb: [";
+  for (int at = 0; at < 1000; ++at) echoes += "*a, ";
+  EXPECT_NE(why(echoes + "x]\n").find("too much text"), std::string::npos);
 }
 
 TEST(Document, ReadsFiles) {

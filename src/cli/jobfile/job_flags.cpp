@@ -138,7 +138,9 @@ void Draft::declare(config::Flags& flags) {
   flags.add(
       "env", env,
       "K=V in the environment of every rank, or on the command line K alone, as it is here; may be repeated");
-  flags.add("sync", "DIR", store(sync_folder, parse_path), "ships this folder to the nodes");
+  flags.add(
+      "sync", "DIR", store(sync_folder, parse_path),
+      "ships this folder to the nodes; ranks start in it, and what they write there is removed with it");
   flags.add("restarts", restarts, "how often to start again after the loss of a node",
             {0, cluster::restarts_max});
   flags.add("restart-on-failure", restart_on_failure, "how often to start again after the program failed",
@@ -157,6 +159,9 @@ void Draft::declare(config::Flags& flags) {
 
 Result<std::vector<cluster::JobSpec>> Draft::finish() const {
   if (auto checked = cluster::check_command(command); !checked) return std::move(checked).error();
+  if (!sync_folder.empty() && !workdir.empty())
+    return invalid("ranks of a job with sync start in the shipped folder: leave out one of the two")
+        .within("workdir");
   auto shape = make_shape(*this);
   if (!shape) return std::move(shape).error();
   auto environment = make_env(env);

@@ -12,7 +12,13 @@
 namespace tutti::wire {
 namespace {
 
+constexpr std::size_t default_name_bytes_max = 128;
 constexpr int removed_jobs_max = 1000;  // of one request: a commit each
+
+bool is_name_letter(char letter) {
+  return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
+         (letter >= '0' && letter <= '9') || letter == '_' || letter == '-' || letter == '.' || letter == ' ';
+}
 
 // From GPUs to thousandths; what is no such number becomes one that no queue may have.
 std::int64_t to_share(double gpus) {
@@ -41,6 +47,26 @@ Result<cluster::Link> link_from(const proto::LinkMeasured& from) {
                        Duration(std::max(std::llround(latency_ns), 1LL)),
                        Bytes(std::max(std::llround(bandwidth), 1LL)),
                        {}};
+}
+
+std::string name_from(const std::string& program) {
+  std::string name = program.substr(program.rfind('/') + 1).substr(0, default_name_bytes_max);
+  std::replace_if(
+      name.begin(), name.end(), [](char letter) { return !is_name_letter(letter); }, '_');
+  return name.empty() ? "job" : name;
+}
+
+// What a request leaves out is here as it is on a command line. Not in from_proto: what the store keeps has
+// no defaults, and a zero that an earlier version wrote is one.
+void fill_in(proto::JobSpec& job) {
+  const cluster::JobSpec usual;
+  if (job.queue().empty()) job.set_queue(usual.queue);
+  if (job.user().empty()) job.set_user("api");
+  if (job.name().empty() && job.command_size() > 0) job.set_name(name_from(job.command(0)));
+  if (!job.has_grace_ms()) job.set_grace_ms(usual.grace / 1ms);
+  if (!job.has_restarts()) job.set_restarts(usual.restarts);
+  auto& shape = *job.mutable_shape();
+  if (!shape.has_ranks()) shape.set_ranks(shape.rank_counts().empty() ? 1 : shape.rank_counts(0));
 }
 
 // One job stands for all elements of its array.
@@ -96,7 +122,7 @@ Result<cluster::Submit> decode_submit(std::string_view text) {
   if (auto checked = cluster::check_submit_key(request.key()); !checked) return std::move(checked).error();
   cluster::Submit submit{{}, request.key()};
   for (auto& job : *request.mutable_jobs()) {
-    if (job.queue().empty()) job.set_queue("default");
+    fill_in(job);
     auto spec = from_proto(job);
     if (!spec) return std::move(spec).error();
     if (auto checked = cluster::check_limits(*spec); !checked) return std::move(checked).error();

@@ -64,6 +64,11 @@ void fill_strays(const cluster::State& state, const cluster::Job& job, proto::Jo
   }
 }
 
+// Its ranks have been told to end, and have their grace period.
+bool is_ending(const cluster::Job& job) {
+  return job.ending != cluster::EndCause::none && job.placed() && !job.finished();
+}
+
 void fill_job(const cluster::State& state, const cluster::Job& job, proto::JobView& view) {
   view.set_id(job.id.text());
   view.set_name(job.spec.name);
@@ -78,7 +83,7 @@ void fill_job(const cluster::State& state, const cluster::Job& job, proto::JobVi
   if (job.finished_at != Instant()) view.set_finished_at(format_instant(job.finished_at));
   if (job.finished()) view.set_exit_code(job.exit_code);
   view.set_reason(cluster::reason_of(state, job));
-  if (job.ending != cluster::EndCause::none && job.placed() && !job.finished()) view.set_ending(true);
+  if (is_ending(job)) view.set_ending(true);
   view.set_user(job.spec.user);
   view.set_priority(job.spec.priority);
   if (job.spec.array) {
@@ -93,16 +98,18 @@ void fill_job(const cluster::State& state, const cluster::Job& job, proto::JobVi
 constexpr std::size_t page_looks_max = 20'000;
 
 // "running,queued"
-bool names_state(std::string_view states, std::string_view state) {
+bool names_state(std::string_view states, const cluster::Job& job) {
   const auto words = split(states, ',');
-  return std::find(words.begin(), words.end(), state) != words.end();
+  return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
+    return word == cluster::state_name(job) || (word == "ending" && is_ending(job));
+  });
 }
 
 bool matches(const cluster::Job& job, const JobQuery& query) {
   const std::string& queue = job.spec.queue;
   const bool in_queue = query.queue.empty() || queue == query.queue || queue.starts_with(query.queue + "/");
   return in_queue && (query.all || !job.finished()) &&
-         (query.state.empty() || names_state(query.state, cluster::state_name(job))) &&
+         (query.state.empty() || names_state(query.state, job)) &&
          (query.user.empty() || job.spec.user == query.user) &&
          (query.name.empty() || job.spec.name.find(query.name) != std::string::npos);
 }

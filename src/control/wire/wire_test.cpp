@@ -158,6 +158,29 @@ TEST(Submit, SpecsTravelAsJson) {
   EXPECT_EQ(specs->key, "key-7");
 }
 
+TEST(Submit, WhatIsLeftOutIsAsOnACommandLine) {
+  const auto submit = decode_submit(R"({"jobs":[{"command":["/usr/bin/my prog+","x"]}]})");
+  ASSERT_TRUE(submit.ok()) << submit.error().text();
+  const cluster::JobSpec& spec = submit->specs.front();
+  EXPECT_EQ(spec.grace, 10s);
+  EXPECT_EQ(spec.restarts, 3);
+  EXPECT_EQ(spec.restart_on_failure, 0);
+  EXPECT_EQ(spec.shape.ranks, 1);
+  EXPECT_EQ(spec.queue, "default");
+  EXPECT_EQ(spec.user, "api");
+  EXPECT_EQ(spec.name, "my prog_");
+  const auto zeros =
+      decode_submit(R"({"jobs":[{"command":["x"],"grace_ms":"0","restarts":0,"shape":{"gpu_share":1000}}]})");
+  ASSERT_TRUE(zeros.ok()) << zeros.error().text();
+  EXPECT_EQ(zeros->specs.front().grace, 0s) << "what is said holds";
+  EXPECT_EQ(zeros->specs.front().restarts, 0);
+  EXPECT_EQ(zeros->specs.front().shape.ranks, 1);
+  EXPECT_EQ(decode_submit(R"({"jobs":[{"command":["x"],"shape":{"rank_counts":[4,2]}}]})")
+                ->specs.front()
+                .shape.ranks,
+            4);
+}
+
 TEST(Submit, AnArrayIsSentOnce) {
   cluster::Submit array{{}, "key"};
   cluster::JobSpec element = full_spec();
@@ -446,6 +469,22 @@ TEST(Views, PagesGoFromNewToOld) {
   EXPECT_NE(last.find(R"("next":"")"), std::string::npos);
   EXPECT_EQ(jobs_json(state, {.all = false, .limit = 9})->find(R"("id":"5")"), std::string::npos)
       << "finished";
+}
+
+TEST(Views, JobsThatAreEndingAreFoundByThat) {
+  cluster::State state;
+  for (std::uint64_t id = 1; id <= 2; ++id) {
+    cluster::Job job = full_job();
+    job.id = cluster::JobId(id);
+    job.ending = id == 2 ? cluster::EndCause::cancelled : cluster::EndCause::none;
+    state.jobs[job.id] = job;
+  }
+  cluster::derive(state, Instant(1s));
+  const std::string ending = *jobs_json(state, {.all = true, .state = "queued,ending"});
+  EXPECT_NE(ending.find(R"("id":"2")"), std::string::npos) << ending;
+  EXPECT_EQ(ending.find(R"("id":"1")"), std::string::npos) << ending;
+  const std::string running = *jobs_json(state, {.all = true, .state = "running"});
+  EXPECT_NE(running.find(R"("id":"2")"), std::string::npos) << "its state is still that";
 }
 
 TEST(Views, TheElementsOfAnArrayAreFoundByOneOfThem) {

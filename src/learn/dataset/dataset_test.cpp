@@ -219,6 +219,12 @@ TEST_F(DatasetTest, ReplacesOnlyADatasetAndOnlyIfAsked) {
   ASSERT_TRUE(write(replacing, {{2}}));
   EXPECT_EQ(read_all(*Dataset::open(place())), (Tokens{2, 999}));
   EXPECT_EQ(things_in_the_folder(), 1U);
+  fs::create_directory(place() + "/mine");
+  fs::create_directory(place() + "/shard-1.tokens.old");
+  const auto with_others = write(replacing, {{3}});
+  ASSERT_FALSE(with_others);
+  EXPECT_TRUE(has(with_others.error().text(), "'mine', 'shard-1.tokens.old'")) << with_others.error().text();
+  EXPECT_TRUE(fs::exists(place() + "/mine"));
   fs::remove(place() + "/dataset.json");
   const auto no_dataset = write(replacing, {{3}});
   ASSERT_FALSE(no_dataset);

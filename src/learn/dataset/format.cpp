@@ -137,6 +137,15 @@ std::string shard_name(std::size_t number) {
   return name.data();
 }
 
+bool is_shard_name(std::string_view name) {
+  constexpr std::string_view begin = "shard-";
+  constexpr std::string_view end = ".tokens";
+  if (name.size() <= begin.size() + end.size() || !name.starts_with(begin) || !name.ends_with(end))
+    return false;
+  const std::string_view number = name.substr(begin.size(), name.size() - begin.size() - end.size());
+  return number.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 std::array<std::byte, header_bytes> shard_header(TokenType type, std::uint64_t tokens) {
   std::array<std::byte, header_bytes> header{};
   const std::uint32_t version = format_version;

@@ -52,6 +52,7 @@ struct Description {
 };
 
 std::string shard_name(std::size_t number);
+bool is_shard_name(std::string_view name);
 std::array<std::byte, header_bytes> shard_header(TokenType type, std::uint64_t tokens);
 
 std::string write_description(const Description& description);

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/files/files.hpp"
+#include "base/files/names.hpp"
 #include "learn/dataset/format.hpp"
 
 namespace tutti::dataset {
@@ -23,6 +24,24 @@ bool exists(const std::string& path) {
   return ::lstat(path.c_str(), &status) == 0;
 }
 
+// What the writer of a dataset never made: nobody but its owner may remove it.
+Result<> check_nothing_else(const std::string& place) {
+  constexpr std::size_t named_max = 3;
+  const auto names = files::list_folder(place);
+  if (!names) return names.error();
+  if (!*names) return {};
+  std::string others;
+  std::size_t count = 0;
+  for (const std::string& name : **names) {
+    if (name == description_name || name == tokenizer_name || is_shard_name(name)) continue;
+    if (++count <= named_max) others += (others.empty() ? "" : ", ") + files::shown(name);
+  }
+  if (count == 0) return {};
+  if (count > named_max) others += " and " + std::to_string(count - named_max) + " more";
+  return invalid(place + " holds more than a dataset, and is not replaced: " + others)
+      .remedy("move that elsewhere, or name another folder");
+}
+
 Result<> check_place(const std::string& place, bool replace) {
   if (place.empty()) return invalid("the dataset needs a folder");
   if (!exists(place)) return {};
@@ -30,7 +49,7 @@ Result<> check_place(const std::string& place, bool replace) {
     return invalid(place + " exists already").remedy("--replace writes a new dataset in its place");
   if (!exists(place + "/" + description_name))
     return invalid(place + " is no dataset, and is not replaced").remedy("name another folder");
-  return {};
+  return check_nothing_else(place);
 }
 
 std::string without_slashes_at_the_end(std::string path) {

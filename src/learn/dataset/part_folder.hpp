@@ -10,8 +10,8 @@ namespace tutti::dataset {
 
 class PartFolder {
  public:
-  // `place` must be free, or hold a dataset if that may be replaced. Parts of processes that are gone are
-  // removed first.
+  // `place` must be free, or hold a dataset and nothing else if that may be replaced. Parts of processes that
+  // are gone are removed first.
   static Result<PartFolder> create(std::string place, bool replace);
   PartFolder(PartFolder&& other) noexcept;
   PartFolder& operator=(PartFolder&& other) noexcept;
