@@ -125,13 +125,14 @@ std::string beside(std::string first, const std::string& second) {
 Result<> check_states(std::string_view states) {
   if (states.empty()) return {};
   for (const std::string_view state : split(states, ',')) {
-    if (std::ranges::find(cluster::state_names, state) != cluster::state_names.end()) continue;
+    if (state == "ending" || std::ranges::find(cluster::state_names, state) != cluster::state_names.end())
+      continue;
     std::string all;
     for (const std::string_view name : cluster::state_names)
       all += (all.empty() ? "" : ", ") + std::string(name);
     return invalid("there is no state '" + visible_line(state.substr(0, 64)) + "'")
         .within("state")
-        .remedy("the states are " + all + "; several stand with commas between them");
+        .remedy("the states are " + all + ", ending; several stand with commas between them");
   }
   return {};
 }

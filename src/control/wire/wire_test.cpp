@@ -531,7 +531,7 @@ TEST(Views, AJobTellsWhichLostNodesMayStillRunIt) {
 }
 
 TEST(Views, AStateThatThereIsNotIsRefusedAndTheKnownOnesAreNamed) {
-  for (const char* const known : {"", "held", "running,queued"})
+  for (const char* const known : {"", "held", "ending", "running,queued"})
     EXPECT_TRUE(check_states(known).ok()) << known;
   for (const char* const unknown : {"zz", "running,", "Running", "running queued"}) {
     const auto refused = check_states(unknown);
