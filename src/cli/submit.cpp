@@ -33,6 +33,9 @@ namespace {
 constexpr auto submit_time_max = std::chrono::seconds(60);  // for an answer to what may have arrived
 
 Result<std::vector<cluster::JobSpec>> specs_of(jobfile::Draft& draft) {
+  if (!draft.sync_folder.empty() && !draft.workdir.empty())
+    return invalid("ranks of a job with sync start in the shipped folder: leave out one of the two")
+        .within("workdir");
   const auto here = std::filesystem::current_path();
   auto specs = draft.finish();
   if (!specs) return specs;

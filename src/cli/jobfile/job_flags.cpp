@@ -159,9 +159,6 @@ void Draft::declare(config::Flags& flags) {
 
 Result<std::vector<cluster::JobSpec>> Draft::finish() const {
   if (auto checked = cluster::check_command(command); !checked) return std::move(checked).error();
-  if (!sync_folder.empty() && !workdir.empty())
-    return invalid("ranks of a job with sync start in the shipped folder: leave out one of the two")
-        .within("workdir");
   auto shape = make_shape(*this);
   if (!shape) return std::move(shape).error();
   auto environment = make_env(env);

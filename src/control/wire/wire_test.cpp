@@ -471,22 +471,6 @@ TEST(Views, PagesGoFromNewToOld) {
       << "finished";
 }
 
-TEST(Views, JobsThatAreEndingAreFoundByThat) {
-  cluster::State state;
-  for (std::uint64_t id = 1; id <= 2; ++id) {
-    cluster::Job job = full_job();
-    job.id = cluster::JobId(id);
-    job.ending = id == 2 ? cluster::EndCause::cancelled : cluster::EndCause::none;
-    state.jobs[job.id] = job;
-  }
-  cluster::derive(state, Instant(1s));
-  const std::string ending = *jobs_json(state, {.all = true, .state = "queued,ending"});
-  EXPECT_NE(ending.find(R"("id":"2")"), std::string::npos) << ending;
-  EXPECT_EQ(ending.find(R"("id":"1")"), std::string::npos) << ending;
-  const std::string running = *jobs_json(state, {.all = true, .state = "running"});
-  EXPECT_NE(running.find(R"("id":"2")"), std::string::npos) << "its state is still that";
-}
-
 TEST(Views, TheElementsOfAnArrayAreFoundByOneOfThem) {
   cluster::State state;
   for (std::uint64_t id = 1; id <= 6; ++id) {
