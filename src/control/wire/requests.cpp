@@ -61,7 +61,7 @@ std::string name_from(const std::string& program) {
 void fill_in(proto::JobSpec& job) {
   const cluster::JobSpec usual;
   if (job.queue().empty()) job.set_queue(usual.queue);
-  if (job.user().empty()) job.set_user("api");
+  if (job.user().empty()) job.set_user("unnamed");
   if (job.name().empty() && job.command_size() > 0) job.set_name(name_from(job.command(0)));
   if (!job.has_grace_ms()) job.set_grace_ms(usual.grace / 1ms);
   if (!job.has_restarts()) job.set_restarts(usual.restarts);

@@ -167,7 +167,7 @@ TEST(Submit, WhatIsLeftOutIsAsOnACommandLine) {
   EXPECT_EQ(spec.restart_on_failure, 0);
   EXPECT_EQ(spec.shape.ranks, 1);
   EXPECT_EQ(spec.queue, "default");
-  EXPECT_EQ(spec.user, "api");
+  EXPECT_EQ(spec.user, "unnamed");
   EXPECT_EQ(spec.name, "my prog_");
   const auto zeros =
       decode_submit(R"({"jobs":[{"command":["x"],"grace_ms":"0","restarts":0,"shape":{"gpu_share":1000}}]})");
