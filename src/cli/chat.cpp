@@ -117,7 +117,8 @@ class Chat final : public Command {
     if (auto found = find_server(); !found) return std::move(found).error();
     auto model = first_model();
     if (!model) return std::move(model).error();
-    model_ = own_.adapters().empty() ? std::move(*model) : own_.adapters().front();
+    model_ = std::move(*model);
+    if (!own_.adapters().empty()) model_ = own_.adapters().front();
     is_terminal_ = isatty(STDIN_FILENO) == 1;
     if (is_terminal_) print_text("talking to " + model_ + "; /help helps, Ctrl-D leaves\n");
     stop_answers_on_interrupts();
