@@ -62,16 +62,18 @@ Preparation::Preparation(const Loaded& loaded, const Limits& limits) : loaded_(l
   text_bytes_max_ = normalized_share * longest * static_cast<std::size_t>(limits.context);
 }
 
-Result<> Preparation::check_length(const std::string& text) const {
+Result<> Preparation::check_length(const std::string& text, std::string_view field) const {
   if (text.size() <= text_bytes_max_) return {};
   return invalid("a text of " + std::to_string(text.size()) + " bytes is longer than any that fits into " +
-                 std::to_string(limits_.context) + " tokens");
+                 std::to_string(limits_.context) + " tokens")
+      .within(field);
 }
 
 Result<std::vector<Token>> Preparation::tokens_of(const api::Prompt& prompt) const {
   if (const auto* const given = std::get_if<std::vector<Token>>(&prompt)) return *given;
   const Source& source = loaded_.source;
-  if (auto fine = check_length(std::get<std::string>(prompt)); !fine) return std::move(fine).error();
+  if (auto fine = check_length(std::get<std::string>(prompt), "prompt"); !fine)
+    return std::move(fine).error();
   // The caller writes all of the prompt, so that special tokens in it are meant.
   auto tokens =
       as_tokens(source.tokenizer.encode(std::get<std::string>(prompt), {.special = true, .frame = true}));
@@ -104,7 +106,7 @@ Result<std::vector<Token>> Preparation::conversation(const api::Ask& ask, Instan
                       .now = moment_of(now),
                       .guard = [&](std::string_view own) { return source.tokenizer.guarded(own); }});
   if (!text) return text.error();
-  if (auto fine = check_length(*text); !fine) return std::move(fine).error();
+  if (auto fine = check_length(*text, "messages"); !fine) return std::move(fine).error();
   return as_tokens(source.tokenizer.encode(*text, {.special = true, .frame = false, .guards = true}));
 }
 
@@ -170,7 +172,7 @@ Result<Prepared> Preparation::prepare(api::Kind kind, std::string_view body, con
   for (std::size_t nth = 0; nth < count; ++nth) {
     if (facts.abandoned.stop_requested()) return failed("nobody waits for this any more");
     auto tokens = kind == api::Kind::chat ? conversation(*ask, facts.now) : tokens_of(ask->prompts[nth]);
-    if (!tokens) return std::move(tokens).error().as(ErrorCode::invalid);
+    if (!tokens) return in_fields_of(kind, std::move(tokens).error().as(ErrorCode::invalid));
     const std::int64_t left = limits_.context - static_cast<std::int64_t>(tokens->size());
     Request request{.key = facts.key,
                     .prompt = std::move(*tokens),

@@ -46,7 +46,7 @@ class Preparation {
 
  private:
   // A text that cannot fit whatever its tokens are is refused before it is cut into them.
-  Result<> check_length(const std::string& text) const;
+  Result<> check_length(const std::string& text, std::string_view field) const;
   Result<std::vector<Token>> tokens_of(const api::Prompt& prompt) const;
   std::string text_of(const api::Prompt& prompt) const;
   Result<std::vector<Token>> conversation(const api::Ask& ask, Instant now) const;

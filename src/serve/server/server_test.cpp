@@ -398,13 +398,20 @@ TEST_F(Serving, PagesAndWhatIsNone) {
   EXPECT_EQ(post("/v1/models", R"({"prompt":"a"})").status, 405);
   const auto long_prompt = post("/v1/completions", R"({"prompt":")" + std::string(5000, 'a') + "\"}");
   EXPECT_EQ(long_prompt.status, 400) << "it does not fit into the context";
+  // One that cannot fit whatever its tokens are is not even cut into them: that takes its time.
+  const auto hopeless =
+      post("/v1/completions", R"({"prompt":")" + std::string(400'000, 'a') + R"(","max_tokens":1})");
+  EXPECT_EQ(hopeless.status, 400);
+  EXPECT_NE(hopeless.body.find("is longer than any that fits into 4096 tokens"), std::string::npos)
+      << hopeless.body;
+  EXPECT_NE(hopeless.body.find("\"param\":\"prompt\""), std::string::npos) << hopeless.body;
   EXPECT_NE(long_prompt.body.find("\"param\":\"prompt\""), std::string::npos) << long_prompt.body;
   ASSERT_EQ(texts(post("/v1/completions", R"({"prompt":"abc","max_tokens":2,"ignore_eos":true})")).size(),
             1U);
   const std::string metrics = get("/metrics").body;
   EXPECT_NE(metrics.find("tutti_engine_generated_tokens_total 2\n"), std::string::npos) << metrics;
   EXPECT_NE(metrics.find("tutti_engine_first_token_seconds_count 1\n"), std::string::npos) << metrics;
-  EXPECT_NE(metrics.find("tutti_engine_responses_total{status=\"400\"} 1\n"), std::string::npos) << metrics;
+  EXPECT_NE(metrics.find("tutti_engine_responses_total{status=\"400\"} 2\n"), std::string::npos) << metrics;
   EXPECT_NE(metrics.find("tutti_engine_blocks_used 0\n"), std::string::npos) << metrics;
 }
 
