@@ -13,16 +13,15 @@ Result<std::unique_ptr<serve::Model>> on_gpu(const serve::Source& source, const 
     return invalid("weights of " + options.weights + " are not computed on a GPU").remedy("bf16 or f32");
   if (options.cache_bytes > 0)
     return invalid("the cache of a GPU takes what the weights leave").remedy("leave --cache out");
-  // serve/cuda computes them, and `tutti-worker check-serve adapters` has not yet been right for all
-  // families.
-  if (!options.adapters.empty())
-    return invalid("adapters are computed on CPUs alone").remedy("--device cpu, or leave --adapter out");
+  auto adapters = serve::open_adapters(options.adapters, source.shape);
+  if (!adapters) return std::move(adapters).error();
   return serve::cuda::make_model(source.shape,
                                  {.type = is_plain ? serve::cuda::Type::f32 : serve::cuda::Type::bf16,
                                   .context_max = options.context_max,
                                   .step_tokens_max = options.step_tokens_max,
                                   .step_rows_max = options.step_rows_max,
-                                  .peers = options.peers},
+                                  .peers = options.peers,
+                                  .adapters = std::move(*adapters)},
                                  source.read);
 }
 

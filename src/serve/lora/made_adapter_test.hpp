@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/files/files.hpp"
 #include "learn/model/names.hpp"
 #include "learn/model/shape.hpp"
 #include "learn/safetensors/header.hpp"
@@ -47,7 +48,10 @@ class MadeAdapter {
   }
   MadeAdapter(const MadeAdapter&) = delete;
   MadeAdapter& operator=(const MadeAdapter&) = delete;
-  ~MadeAdapter() { std::filesystem::remove_all(path_); }
+  ~MadeAdapter() {
+    // Not by std::filesystem: a check makes adapters beside libtorch, which brings another one along.
+    if (auto done = files::remove_folder(path_); !done) std::abort();
+  }
 
   const std::string& path() const { return path_; }
   double scale() const {
