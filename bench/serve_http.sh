@@ -101,6 +101,16 @@ for count in $streams; do
   echo "== $count streams"
   "$bin/tutti" bench serve "$url" --concurrency "$count" --requests $((count * 2)) --prompt-tokens 64 --output-tokens 256
 done
+# Answers that are being written while eight chats of 4,096 tokens arrive: what their readers wait for between two pieces.
+if [[ $size == 1.1B ]]; then
+  echo "== 16 answers, and 8 chats of 4k into them: the longest pause, bar 50 ms"
+  "$bin/tutti" bench serve "$url" --concurrency 16 --requests 16 --prompt-tokens 64 --output-tokens 2000 >"$work/answers" &
+  answers=$!
+  sleep 1
+  "$bin/tutti" bench serve "$url" --concurrency 8 --requests 8 --prompt-tokens 4096 --output-tokens 64
+  wait "$answers"
+  cat "$work/answers"
+fi
 if [[ ${TRACE:-} ]]; then
   echo "== ${TRACE##*/}"
   "$bin/tutti" bench serve "$url" --trace "$TRACE" --requests "${TRACE_REQUESTS:-500}" --speed "${TRACE_SPEED:-1}" --context 8192

@@ -44,6 +44,7 @@ void print_report(const asking::Report& report, const asking::Targets& targets, 
               report.prompt_tokens_per_second);
   print_spread("first token", report.first_token);
   print_spread("next token", report.next_token);
+  print_spread("longest pause", report.pause);
   print_spread("whole answer", report.whole);
   std::printf(
       "  good           %.2f requests/s, %.1f%% of all, within %s to the first token and %s a token\n",
@@ -151,6 +152,7 @@ Result<int> BenchServe::run(const std::string& url, bool json) const {
                               {"good_share", report.good_share},
                               {"first_token", spread_json(report.first_token)},
                               {"next_token", spread_json(report.next_token)},
+                              {"pause", spread_json(report.pause)},
                               {"whole", spread_json(report.whole)},
                               {"problems", report.problems}};
     std::printf("%s\n", told.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());

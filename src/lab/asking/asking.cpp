@@ -1,5 +1,6 @@
 #include "lab/asking/asking.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <thread>
@@ -48,6 +49,7 @@ struct Hearing {
   Sample& sample;
   SteadyClock::time_point asked;
   bool is_whole = false;
+  Duration last_piece{};
 
   bool hear(std::string_view data) {
     const Duration now = SteadyClock::now() - asked;
@@ -56,8 +58,14 @@ struct Hearing {
       sample.whole = now;
       return false;
     }
-    if (sample.first_token == Duration() && data.find("\"text\":\"") != std::string_view::npos)
-      sample.first_token = now;
+    if (data.find("\"text\":\"") != std::string_view::npos) {
+      if (sample.first_token == Duration()) {
+        sample.first_token = now;
+      } else {
+        sample.pause = std::max(sample.pause, now - last_piece);
+      }
+      last_piece = now;
+    }
     const bool has_usage = data.find("\"usage\":{") != std::string_view::npos;
     if (!has_usage && !data.starts_with("{\"error\"")) return true;
     const auto root = json::parse(data);

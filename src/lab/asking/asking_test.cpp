@@ -14,7 +14,8 @@ namespace {
 
 TEST(Report, CountsWhatWasGoodAndWhatWasNot) {
   std::vector<Sample> samples;
-  for (int nth = 1; nth <= 100; ++nth) samples.push_back({"", nth * 10ms, nth * 10ms + 9 * 20ms, 5, 10});
+  for (int nth = 1; nth <= 100; ++nth)
+    samples.push_back({"", nth * 10ms, nth * 10ms + 9 * 20ms, 20ms + nth * 1ms, 5, 10});
   samples.push_back({.problem = "HTTP 429"});
   samples.push_back({.problem = "HTTP 429"});
   const Report report = summarize(samples, 10s, {.first_token = 500ms, .next_token = 30ms});
@@ -29,6 +30,7 @@ TEST(Report, CountsWhatWasGoodAndWhatWasNot) {
   EXPECT_EQ(report.first_token.late, 990ms);
   EXPECT_EQ(report.first_token.latest, 1000ms);
   EXPECT_EQ(report.next_token.middle, 20ms);
+  EXPECT_EQ(report.pause.latest, 120ms);
 }
 
 TEST(Report, OfNothingIsNothing) {
@@ -91,6 +93,7 @@ TEST(Asking, HearsAnswersAndProblems) {
       return exchange->answer({.status = 429, .body = R"({"error":{"message":"too many"}})"});
     auto stream = exchange->stream(nullptr);
     stream->write("data: {\"choices\":[{\"text\":\"a\"}]}\n\n");
+    stream->write("data: {\"choices\":[{\"text\":\"b\"}]}\n\n");
     stream->write("data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":2}}\n\n");
     stream->write("data: [DONE]\n\n");
     stream->close();
@@ -118,7 +121,8 @@ TEST(Asking, HearsAnswersAndProblems) {
     EXPECT_EQ(sample.prompt_tokens, 7);
     EXPECT_EQ(sample.output_tokens, 2);
     EXPECT_GT(sample.first_token, 0s);
-    EXPECT_GE(sample.whole, sample.first_token);
+    EXPECT_GT(sample.pause, 0s);
+    EXPECT_GE(sample.whole, sample.first_token + sample.pause);
   }
   // A person stops it: what was not asked is left out.
   plan.is_timed = true;

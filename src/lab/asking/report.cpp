@@ -24,6 +24,7 @@ Report summarize(std::span<const Sample> samples, Duration took, const Targets& 
   Report report;
   std::vector<Duration> first;
   std::vector<Duration> next;
+  std::vector<Duration> pause;
   std::vector<Duration> whole;
   std::int64_t output = 0;
   std::int64_t prompt = 0;
@@ -38,7 +39,10 @@ Report summarize(std::span<const Sample> samples, Duration took, const Targets& 
     prompt += sample.prompt_tokens;
     first.push_back(sample.first_token);
     whole.push_back(sample.whole);
-    if (sample.output_tokens > 1) next.push_back(sample.next_token());
+    if (sample.output_tokens > 1) {
+      next.push_back(sample.next_token());
+      pause.push_back(sample.pause);
+    }
     if (sample.first_token <= targets.first_token && sample.next_token() <= targets.next_token) ++good;
   }
   const double seconds = std::max(in_seconds(took), 1e-9);
@@ -49,6 +53,7 @@ Report summarize(std::span<const Sample> samples, Duration took, const Targets& 
   report.good_share = samples.empty() ? 0 : static_cast<double>(good) / static_cast<double>(samples.size());
   report.first_token = spread_of(first);
   report.next_token = spread_of(next);
+  report.pause = spread_of(pause);
   report.whole = spread_of(whole);
   return report;
 }

@@ -15,6 +15,7 @@ struct Sample {
   std::string problem;     // empty: it was answered
   Duration first_token{};  // since it was asked
   Duration whole{};        // since then, too
+  Duration pause{};        // the longest between two pieces of the answer
   std::int64_t prompt_tokens = 0;
   std::int64_t output_tokens = 0;
 
@@ -46,6 +47,7 @@ struct Report {
   double good_share = 0;       // of all that were asked
   Spread first_token;
   Spread next_token;
+  Spread pause;
   Spread whole;
 };
 
