@@ -65,16 +65,18 @@ find_library(crypto_archive NAMES libcrypto.a REQUIRED)
 add_library(openssl INTERFACE)
 target_link_libraries(openssl INTERFACE "${ssl_archive}" "${crypto_archive}" ${CMAKE_DL_LIBS})
 
-# Boost.Asio and Beast are headers only.
+# Boost.Asio, Beast and URL are headers only; what of them is no template is compiled once, here.
 find_path(boost_headers boost/beast/version.hpp REQUIRED)
-add_library(boost_net INTERFACE)
-target_include_directories(boost_net SYSTEM INTERFACE "${boost_headers}")
-target_compile_definitions(boost_net INTERFACE BOOST_ASIO_NO_DEPRECATED BOOST_ASIO_DISABLE_BOOST_ARRAY)
+add_library(boost_net STATIC "${CMAKE_CURRENT_LIST_DIR}/boost.cpp")
+target_include_directories(boost_net SYSTEM PUBLIC "${boost_headers}")
+target_compile_definitions(boost_net PUBLIC BOOST_ASIO_NO_DEPRECATED BOOST_ASIO_DISABLE_BOOST_ARRAY
+  BOOST_ASIO_SEPARATE_COMPILATION BOOST_BEAST_SEPARATE_COMPILATION)
+target_compile_options(boost_net PRIVATE -w)
 if(TUTTI_SANITIZE STREQUAL "thread")
   # The thread sanitizer does not understand fences, and g++ refuses them; Asio's locks do without.
-  target_compile_definitions(boost_net INTERFACE BOOST_ASIO_DISABLE_FENCED_BLOCK)
+  target_compile_definitions(boost_net PUBLIC BOOST_ASIO_DISABLE_FENCED_BLOCK)
 endif()
-target_link_libraries(boost_net INTERFACE openssl)
+target_link_libraries(boost_net PUBLIC openssl)
 
 # Only hwloc's types: its archive needs libudev, which not every server has, so the library is opened at run time.
 find_path(hwloc_include hwloc.h REQUIRED)

@@ -159,6 +159,18 @@ TEST_F(Dev, SetupInstallsWhatIsMissingAndSaysSo) {
   EXPECT_NE(logged().find("install -y -qq --no-install-recommends mold\n"), std::string::npos) << logged();
 }
 
+TEST_F(Dev, TheDemoWaitsForNoToolsOfTheTests) {
+  stand_in("dpkg-query", "exit 1");
+  stand_in("apt-get", "echo \"apt-get $*\" >>\"$TMPDIR/log\"; exit 100");
+  stand_in("sudo", "exec \"$@\"");
+  EXPECT_NE(dev({"demo"}).exit_code, 0);
+  EXPECT_NE(dev({"setup", "programs"}).out.find(" libtorch-dev "), std::string::npos);
+  EXPECT_EQ(dev({"setup", "programs"}).out.find("clang-tidy"), std::string::npos);
+  EXPECT_EQ(dev({"demo"}).out.find("clang-tidy"), std::string::npos);
+  EXPECT_NE(dev({"build"}).out.find("clang-tidy"), std::string::npos);
+  EXPECT_EQ(dev({"setup", "everything"}).exit_code, 2);
+}
+
 TEST_F(Dev, SetupDoesNothingWhenNothingIsMissing) {
   stand_in("dpkg-query", "shift 3; for package; do echo \"installed $package\"; done");
   stand_in("apt-get", "echo called >>\"$TMPDIR/log\"");

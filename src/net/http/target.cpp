@@ -1,8 +1,6 @@
 #include "net/http/target.hpp"
 
 #include <boost/url/parse.hpp>
-// The whole of that library, which takes long to compile: here, and nowhere else.
-#include <boost/url/src.hpp>
 
 namespace tutti::net {
 
