@@ -17,6 +17,8 @@ if(NOT TUTTI_SANITIZE STREQUAL "thread")
     target_link_libraries(libtorch INTERFACE ${TORCH_LIBRARIES})
     separate_arguments(torch_flags UNIX_COMMAND "${TORCH_CXX_FLAGS}")
     target_compile_options(libtorch INTERFACE ${torch_flags})
+    # Sources include the operators that they use, of thousands.
+    target_compile_definitions(libtorch INTERFACE AT_PER_OPERATOR_HEADERS)
   endif()
 endif()
 

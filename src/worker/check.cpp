@@ -1,7 +1,12 @@
 #include "worker/check.hpp"
 
-#include <ATen/ATen.h>
 #include <ATen/Context.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
 #include <torch/version.h>
 
 namespace tutti::worker {

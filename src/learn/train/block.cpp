@@ -1,6 +1,7 @@
 #include "learn/train/block.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/add.h>
 
 namespace tutti::train {
 

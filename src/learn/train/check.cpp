@@ -1,7 +1,10 @@
 #include "learn/train/check.hpp"
 
-#include <ATen/ATen.h>
 #include <ATen/Context.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/randint.h>
 
 #include <algorithm>
 #include <array>

@@ -1,8 +1,9 @@
 // Another program, another language, gradients by autograd: what it computes of each family is what the
 // trainer is to compute, from files in the form in which such models are published.
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 

@@ -1,6 +1,7 @@
 #include "learn/train/gradients.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <utility>

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 
 #include "comm/ranks_test.hpp"
 #include "learn/train/failure.hpp"

@@ -1,6 +1,7 @@
 #include "learn/train/group.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 
 #include "base/check.hpp"
 #include "learn/train/failure.hpp"

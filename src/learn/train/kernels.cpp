@@ -1,7 +1,9 @@
 #include "learn/train/kernels.hpp"
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/from_blob.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,7 @@
 #include "learn/train/last_save.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/full.h>
 
 #include <algorithm>
 #include <chrono>

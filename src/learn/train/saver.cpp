@@ -1,7 +1,8 @@
 #include "learn/train/saver.hpp"
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <chrono>
