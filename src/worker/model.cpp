@@ -22,7 +22,7 @@ Result<std::unique_ptr<serve::Model>> on_gpu(const serve::Source& source, const 
                                   .step_rows_max = options.step_rows_max,
                                   .peers = options.peers,
                                   .adapters = std::move(*adapters)},
-                                 source.read);
+                                 source.read, source.read_stored);
 }
 
 }  // namespace

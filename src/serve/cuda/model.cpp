@@ -37,14 +37,14 @@ class CudaModel final : public Model {
     if (stream_) static_cast<void>(cudaStreamSynchronize(stream_.get()));
   }
 
-  Result<> load(const ReadRows& read) {
+  Result<> load(const ReadRows& read, const ReadStored& stored) {
     if (auto done = choose_device(); !done) return done;
     if (auto done = reserve(); !done) return done;
     const Part part = part_of(options_);
     const WeightLayout layout(shape_, options_.type, Arena(weights_memory_.get()), part);
     weights_ = layout.weights();
-    if (auto done = load_pieces(layout.pieces(), read_part(whole_, part, read), options_.device); !done)
-      return done;
+    const PieceReader reader{read_part(whole_, part, read), read_stored_part(whole_, part, stored)};
+    if (auto done = load_pieces(layout.pieces(), reader, options_.device); !done) return done;
     if (auto done = load_lists(shape_, weights_); !done) return done;
     if (auto done = load_adapters(); !done) return done;
     auto products = Products::make(scratch_->workspace);
@@ -546,11 +546,11 @@ int devices() {
 }
 
 Result<std::unique_ptr<Model>> make_model(const model::Shape& shape, const Options& options,
-                                          const ReadRows& read) {
+                                          const ReadRows& read, const ReadStored& stored) {
   if (auto fine = model::check(shape); !fine) return std::move(fine).error();
   if (auto fine = check_split(shape, part_of(options).count); !fine) return std::move(fine).error();
   auto made = std::make_unique<CudaModel>(shape, options);
-  if (auto loaded = made->load(read); !loaded) return std::move(loaded).error();
+  if (auto loaded = made->load(read, stored); !loaded) return std::move(loaded).error();
   return std::unique_ptr<Model>(std::move(made));
 }
 

@@ -41,7 +41,7 @@ struct Options {
 Result<std::unique_ptr<Model>> open_model(const std::string& folder, const Options& options);
 // The same with weights from anywhere.
 Result<std::unique_ptr<Model>> make_model(const model::Shape& shape, const Options& options,
-                                          const ReadRows& read);
+                                          const ReadRows& read, const ReadStored& stored = nullptr);
 
 // GPUs that this process can use; 0 where there is no driver or no CUDA in this build.
 int devices();
