@@ -222,6 +222,29 @@ Result<> bench_all(const Print& print) {
   return {};
 }
 
+// Weights of fp8 beside those of bf16: where they win, and what the widening of many rows costs.
+Result<> bench_fp8(const Print& print) {
+  for (const bool is_fp8 : {false, true}) {
+    const char* const name = is_fp8 ? "fp8" : "bf16";
+    auto model =
+        cuda::make_model(model::llama_1b(context_tokens),
+                         {.is_fp8 = is_fp8, .step_tokens_max = 4096, .step_rows_max = 256}, random_rows);
+    if (!model) return std::move(model).error();
+    print((*model)->describe());
+    for (const int rows : {1, 2, 4, 8, 16, 32, 64, 256}) {
+      auto time = step_milliseconds(**model, rows, 256, 60);
+      if (!time) return std::move(time).error();
+      print(line("%-4s step of %3d rows: %.3f ms, %.0f tokens/s", name, rows, *time, rows / *time * 1e3));
+    }
+    if (auto done = bench_prompt(**model, 4096, print); !done) return done;
+    Engine engine(std::move(*model), {.sequences_max = 256}, [](Token) { return std::string_view("x"); });
+    for (const int count : {1, 64}) {
+      if (auto done = bench_engine(engine, count, 192, 1, print); !done) return done;
+    }
+  }
+  return {};
+}
+
 // Each feature of the steps switched off, beside all of them.
 Result<> bench_ways(const Print& print) {
   struct Way {
@@ -261,8 +284,9 @@ Result<> bench_kernels(const Print& print) {
 Result<> bench_gpu(const std::string& part, const Print& print) {
   if (part.empty()) return bench_all(print);
   if (part == "ways") return bench_ways(print);
+  if (part == "fp8") return bench_fp8(print);
   if (part == "kernels") return bench_kernels(print);
-  return invalid("'" + part + "' is no part of it").remedy("`ways` or `kernels`, or nothing");
+  return invalid("'" + part + "' is no part of it").remedy("`ways`, `fp8` or `kernels`, or nothing");
 }
 
 }  // namespace tutti::serve

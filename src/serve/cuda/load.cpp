@@ -41,10 +41,12 @@ class Lane {
     if (auto done = checked(cudaEventSynchronize(half.copied.get()), "copying weights"); !done) return done;
     if (auto done = fill_piece(piece, reader, {half.memory.get(), bytes_of_piece(piece)}, floats_); !done)
       return done;
-    auto done = checked(cudaMemcpyAsync(piece.to, half.memory.get(), bytes_of_piece(piece),
-                                        cudaMemcpyHostToDevice, stream_.get()),
-                        "copying weights");
-    if (!done) return done;
+    const std::size_t bytes = bytes_of_rows(piece);
+    if (auto done = copy(piece.to, half.memory.get(), bytes); !done) return done;
+    if (piece.is_fp8) {
+      auto done = copy(piece.scales, half.memory.get() + bytes, bytes_of_piece(piece) - bytes);
+      if (!done) return done;
+    }
     return checked(cudaEventRecord(half.copied.get(), stream_.get()), "copying weights");
   }
 
@@ -55,6 +57,11 @@ class Lane {
     PinnedMemory memory;
     OwnEvent copied;
   };
+
+  Result<> copy(void* to, const std::byte* from, std::size_t bytes) const {
+    return checked(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_.get()),
+                   "copying weights");
+  }
 
   OwnStream stream_;
   std::array<Half, 2> halves_;
@@ -140,6 +147,8 @@ Result<> load_lists(const model::Shape& shape, const Weights& weights) {
     for (auto done :
          {copy_list(experts.up, experts.each, [](const Expert& one) { return one.up.data; }),
           copy_list(experts.down, experts.each, [](const Expert& one) { return one.down.data; }),
+          copy_list(experts.up_scales, experts.each, [](const Expert& one) { return one.up.scales; }),
+          copy_list(experts.down_scales, experts.each, [](const Expert& one) { return one.down.scales; }),
           copy_list(experts.up_bias, experts.each, [](const Expert& one) { return one.up_bias; }),
           copy_list(experts.down_bias, experts.each, [](const Expert& one) { return one.down_bias; })}) {
       if (!done) return done;

@@ -16,6 +16,8 @@ struct PieceReader {
   ReadStored stored;  // or null
 };
 
+// Of its rows, and with the scales that lie behind them where it is of fp8.
+std::size_t bytes_of_rows(const WeightPiece& piece);
 std::size_t bytes_of_piece(const WeightPiece& piece);
 
 // Fills `to`, which has the bytes of the piece: row by row, with zeros behind each. What the files have in

@@ -1,10 +1,12 @@
 #include "serve/cuda/piece.hpp"
 
 #include <cmath>
+#include <cstring>
 
 #include <gtest/gtest.h>
 
 #include "learn/safetensors/types.hpp"
+#include "serve/cuda/kernels/fp8.hpp"
 #include "serve/cuda/sizes.hpp"
 
 namespace tutti::serve::cuda {
@@ -88,6 +90,26 @@ TEST(FillPiece, RowsHaveTheirNumbersAndThenZeros) {
   safetensors::to_floats(Stored::bf16, file.bytes, stored);
   EXPECT_EQ(numbers, (std::vector<float>{stored[6], stored[7], stored[8], 0, 0, stored[9], stored[10],
                                          stored[11], 0, 0}));
+}
+
+TEST(FillPiece, RowsOfFp8HaveTheirScalesBehindThem) {
+  const File file(Stored::bf16, 4, 3);
+  WeightPiece piece = piece_of(2, 3, 8, Type::bf16);
+  piece.is_fp8 = true;
+  EXPECT_EQ(bytes_of_rows(piece), 16U);
+  const auto bytes = filled(piece, {file.floats(), file.stored()});
+  ASSERT_EQ(bytes.size(), 16U + 2 * sizeof(float));
+  std::vector<float> stored(12);
+  safetensors::to_floats(Stored::bf16, file.bytes, stored);
+  for (std::size_t row = 0; row < 2; ++row) {
+    std::vector<std::uint8_t> codes(3);
+    const float expected = fp8_from_row(std::span(stored).subspan(6 + row * 3, 3), codes);
+    float scale = 0;
+    std::memcpy(&scale, bytes.data() + 16 + row * sizeof(scale), sizeof(scale));
+    EXPECT_EQ(scale, expected);
+    for (std::size_t at = 0; at < 8; ++at)
+      EXPECT_EQ(bytes[row * 8 + at], std::byte{at < 3 ? codes[at] : std::uint8_t{0}}) << row << " " << at;
+  }
 }
 
 TEST(FillPiece, AFileThatCannotBeReadIsToldOf) {

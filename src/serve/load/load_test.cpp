@@ -84,6 +84,11 @@ TEST(Load, WeightsLieInWhatLosesNothing) {
   loaded = load(folder.path(), chosen);
   ASSERT_TRUE(loaded);
   EXPECT_NE(loaded->model->describe().find("int8 weights"), std::string::npos);
+  chosen.weights = "fp8";
+  loaded = load(folder.path(), chosen);
+  ASSERT_FALSE(loaded);
+  EXPECT_EQ(loaded.error().message(), "weights of fp8 are computed on GPUs alone");
+  EXPECT_NE(loaded.error().remedy().find("int8"), std::string::npos);
 }
 
 TEST(Load, ATemplateThatCannotBeFollowedIsNoReasonNotToLoad) {
