@@ -26,7 +26,7 @@ Result<> check_folder(const std::string& folder, const Print& print);
 // A Llama shape of 1.1 billion random weights, by part:
 //   ""       how long a token takes, and how many come a second
 //   ways     the same steps with each feature of them switched off
-//   fp8      the same with weights of fp8, beside bf16
+//   fp8      steps of bf16 and of fp8
 //   kernels  some steps, kernel by kernel, for a profiler to look at
 Result<> bench_gpu(const std::string& part, const Print& print);
 
