@@ -168,7 +168,8 @@ void attend_tiles(const Attention& attention, const Tile* tiles, std::int32_t co
 
 constexpr std::int32_t few_rows_max = 4;  // beyond, the library's products are quicker (measured on an H200)
 // With weights of fp8, eight rows at a time. Beyond, the matrix is read less often if it is widened first: as
-// codes once, and as bf16 written and read, which is the bytes of some five readings.
+// codes once, and as bf16 written and read, which is the bytes of some five readings (counted, not
+// measured).
 constexpr std::int32_t few_fp8_rows_max = 32;
 
 enum class Activation { none, gelu, gelu_tanh, silu };
