@@ -14,7 +14,7 @@ if [ -z "$worker" ]; then
   worker=$here/build/workers/bin/tutti-worker
 fi
 failed=0
-for command in check-serve bench-serve "bench-serve ways"; do
+for command in check-serve bench-serve "bench-serve fp8" "bench-serve ways"; do
   echo "== $command"
   # shellcheck disable=SC2086 # its words
   "$worker" $command || failed=1

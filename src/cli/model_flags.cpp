@@ -43,8 +43,10 @@ Result<std::unique_ptr<serve::Model>> in_ranks(const serve::Source& source,
 void ModelFlags::declare(config::Flags& flags) {
   flags.add("device", device_,
             "that computes: cpu, cuda, or auto for a GPU where there is one (default: auto)");
-  flags.add("weights", weights_,
-            "their type in memory: f32, bf16, int8 or int4 (default: what holds all that is stored)");
+  flags.add(
+      "weights", weights_,
+      "their type in memory: f32, bf16, int8 or int4, on a GPU f32, bf16 or fp8 (default: what holds all "
+      "that is stored, on a GPU bf16)");
   flags.add("tensor-parallel", ranks_,
             "processes that compute it together, each a part of every layer, on a GPU of its own where there "
             "are as many (default: 1)",

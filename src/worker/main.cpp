@@ -28,7 +28,7 @@ constexpr const char* usage_text =
     "       tutti-worker check-train  compares the trainer's arithmetic with libtorch's on this machine\n"
     "       tutti-worker check-serve [adapters|FOLDER]   compares a GPU's answers with the CPU's, also with "
     "adapters, or with a peer's in FOLDER\n"
-    "       tutti-worker bench-serve [ways|kernels]   how fast the first GPU answers: 1.1 billion random "
+    "       tutti-worker bench-serve [ways|fp8|kernels]   how fast the first GPU answers: 1.1 billion random "
     "weights\n"
     "       tutti-worker train RUN [BYTES [FILE]]   as a rank of a job that has so much memory: trains what "
     "FILE or RUN/recipe.json says; `tutti train` submits it\n"

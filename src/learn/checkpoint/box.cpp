@@ -58,6 +58,13 @@ Box whole(std::vector<std::int64_t> shape) {
   return {std::move(zeros), std::move(shape)};
 }
 
+Box rows_of(std::vector<std::int64_t> shape, std::int64_t first_row, std::int64_t rows) {
+  Box box = whole(std::move(shape));
+  box.offset[0] = first_row;
+  box.extent[0] = rows;
+  return box;
+}
+
 bool is_inside(const Box& box, std::span<const std::int64_t> shape) {
   if (box.offset.size() != shape.size() || box.extent.size() != shape.size()) return false;
   for (std::size_t at = 0; at < shape.size(); ++at) {

@@ -22,6 +22,8 @@ struct Box {
 };
 
 Box whole(std::vector<std::int64_t> shape);
+// Whole rows of it.
+Box rows_of(std::vector<std::int64_t> shape, std::int64_t first_row, std::int64_t rows);
 
 // Whether the box is a part of a tensor of this shape; an empty one is.
 bool is_inside(const Box& box, std::span<const std::int64_t> shape);

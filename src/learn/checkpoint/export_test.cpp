@@ -6,6 +6,7 @@
 #include "base/json/parse.hpp"
 #include "learn/checkpoint/import.hpp"
 #include "learn/checkpoint/made_checkpoint_test.hpp"
+#include "learn/model/names.hpp"
 #include "learn/model/shape.hpp"
 #include "learn/safetensors/file.hpp"
 
@@ -182,6 +183,45 @@ TEST_F(Export, RoundsToTheNearestNumberOfATypeOf16Bits) {
     ASSERT_TRUE(weights->read("model.layers.1.mlp.gate_proj.weight", whole(made.shape), numbers));
     EXPECT_EQ(numbers, expected);
     EXPECT_NE(numbers, made.numbers);
+  }
+}
+
+TEST_F(Export, RowsAreReadAsTheFileHasThem) {
+  int at = 0;
+  for (const auto& shape : {gpt2_shape(), llama_shape(), qwen_shape("qwen3_moe")}) {
+    const Checkpoint checkpoint = make(shape);
+    for (const Type type : {Type::f32, Type::bf16, Type::f16}) {
+      const std::string name = "stored" + std::to_string(at++);
+      ASSERT_TRUE(export_hf(checkpoint, path(name), {.type = type}));
+      const auto weights = ForeignWeights::open(path(name), shape);
+      ASSERT_TRUE(weights) << weights.error().text();
+      for (const auto& [tensor, made] : made_) {
+        // Without the first row, where there are more.
+        const std::int64_t first = made.shape[0] > 1 ? 1 : 0;
+        const Box box = rows_of(made.shape, first, made.shape[0] - first);
+        std::vector<float> numbers(static_cast<std::size_t>(box.elements()));
+        ASSERT_TRUE(weights->read(tensor, box, numbers));
+        std::vector<std::byte> expected(numbers.size() * safetensors::size_of(type));
+        safetensors::from_floats(numbers, type, expected);
+        std::vector<std::byte> bytes(expected.size());
+        const auto read = weights->read_stored(tensor, first, box.extent[0], type, bytes);
+        ASSERT_TRUE(read) << read.error().text();
+        // Where rows of ours are columns of theirs there is none.
+        const bool is_turned = shape.model_type == "gpt2" && made.shape.size() == 2 &&
+                               tensor != "wte.weight" && tensor != "wpe.weight";
+        ASSERT_EQ(*read, !is_turned) << tensor;
+        if (*read) {
+          EXPECT_EQ(bytes, expected) << tensor;
+        }
+        const Type other = type == Type::f32 ? Type::bf16 : Type::f32;
+        const auto not_read = weights->read_stored(tensor, first, box.extent[0], other, {});
+        ASSERT_TRUE(not_read);
+        EXPECT_FALSE(*not_read) << tensor;
+      }
+      const std::string looked_up = model::weight_of(model::names_of(shape).embedding);
+      EXPECT_FALSE(weights->read_stored(looked_up, shape.vocabulary, 1, type, {})) << "beyond the last row";
+      EXPECT_FALSE(weights->read_stored("nobody", 0, 1, type, {}));
+    }
   }
 }
 

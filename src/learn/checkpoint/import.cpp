@@ -141,10 +141,29 @@ Result<ForeignWeights> ForeignWeights::open(const std::string& path, const model
   return weights;
 }
 
-Result<> ForeignWeights::read(const std::string& name, const Box& box, std::span<float> floats) const {
+Result<const ForeignWeights::Source*> ForeignWeights::find(const std::string& name) const {
   const auto found = sources_.find(name);
   if (found == sources_.end()) return invalid("there is no tensor '" + name + "'").within(path_);
-  const Source& source = found->second;
+  return &found->second;
+}
+
+Result<> ForeignWeights::read_bytes(const Source& source, const Box& theirs,
+                                    std::span<std::byte> bytes) const {
+  const std::size_t size = safetensors::size_of(source.entry.type);
+  SharedRuns runs(whole(source.entry.shape), theirs);
+  while (const auto run = runs.next()) {
+    const auto out = bytes.subspan(static_cast<std::size_t>(run->wanted) * size,
+                                   static_cast<std::size_t>(run->elements) * size);
+    const std::uint64_t begin = source.entry.begin + static_cast<std::uint64_t>(run->source) * size;
+    if (auto done = files_[source.file].read(begin, out); !done) return done;
+  }
+  return {};
+}
+
+Result<> ForeignWeights::read(const std::string& name, const Box& box, std::span<float> floats) const {
+  const auto found = find(name);
+  if (!found) return found.error();
+  const Source& source = **found;
   if (!is_inside(box, source.shape)) {
     return invalid("tensor '" + name + "' has no " + box.text()).within(path_);
   }
@@ -155,15 +174,8 @@ Result<> ForeignWeights::read(const std::string& name, const Box& box, std::span
     std::ranges::reverse(theirs.offset);
     std::ranges::reverse(theirs.extent);
   }
-  const std::size_t size = safetensors::size_of(source.entry.type);
-  std::vector<std::byte> bytes(floats.size() * size);
-  SharedRuns runs(whole(source.entry.shape), theirs);
-  while (const auto run = runs.next()) {
-    const auto out = std::span(bytes).subspan(static_cast<std::size_t>(run->wanted) * size,
-                                              static_cast<std::size_t>(run->elements) * size);
-    const std::uint64_t begin = source.entry.begin + static_cast<std::uint64_t>(run->source) * size;
-    if (auto done = files_[source.file].read(begin, out); !done) return done;
-  }
+  std::vector<std::byte> bytes(floats.size() * safetensors::size_of(source.entry.type));
+  if (auto done = read_bytes(source, theirs, bytes); !done) return done;
   if (!source.transposed) {
     safetensors::to_floats(source.entry.type, bytes, floats);
     return {};
@@ -176,12 +188,25 @@ Result<> ForeignWeights::read(const std::string& name, const Box& box, std::span
 
 Result<> ForeignWeights::read_rows(const std::string& name, std::int64_t first_row, std::int64_t rows,
                                    std::span<float> floats) const {
-  const auto found = sources_.find(name);
-  if (found == sources_.end()) return failed("there is no tensor '" + name + "'");
-  Box box = whole(found->second.shape);
-  box.offset[0] = first_row;
-  box.extent[0] = rows;
-  return read(name, box, floats);
+  const auto found = find(name);
+  if (!found) return found.error();
+  return read(name, rows_of((*found)->shape, first_row, rows), floats);
+}
+
+Result<bool> ForeignWeights::read_stored(const std::string& name, std::int64_t first_row, std::int64_t rows,
+                                         safetensors::Type type, std::span<std::byte> bytes) const {
+  const auto found = find(name);
+  if (!found) return found.error();
+  const Source& source = **found;
+  if (source.entry.type != type || source.transposed) return false;
+  Box box = rows_of(source.shape, first_row, rows);
+  if (!is_inside(box, source.shape)) {
+    return invalid("tensor '" + name + "' has no " + box.text()).within(path_);
+  }
+  TUTTI_CHECK(bytes.size() == static_cast<std::size_t>(box.elements()) * safetensors::size_of(type));
+  box.offset[0] += source.first_row;
+  if (auto done = read_bytes(source, box, bytes); !done) return std::move(done).error();
+  return true;
 }
 
 Result<ForeignModel> open_foreign(const std::string& folder) {

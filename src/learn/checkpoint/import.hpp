@@ -26,6 +26,10 @@ class ForeignWeights {
   // Whole rows of it.
   Result<> read_rows(const std::string& name, std::int64_t first_row, std::int64_t rows,
                      std::span<float> floats) const;
+  // The same as the file has them, where it has them in this type and in this order; else false, and `bytes`
+  // is as it was.
+  Result<bool> read_stored(const std::string& name, std::int64_t first_row, std::int64_t rows,
+                           safetensors::Type type, std::span<std::byte> bytes) const;
 
  private:
   // Where one of our tensors lies: rows of theirs, or columns.
@@ -37,6 +41,10 @@ class ForeignWeights {
     bool transposed = false;
   };
   class Finder;
+
+  Result<const Source*> find(const std::string& name) const;
+  // A box of the file's own tensor.
+  Result<> read_bytes(const Source& source, const Box& theirs, std::span<std::byte> bytes) const;
 
   std::string path_;
   std::vector<safetensors::File> files_;

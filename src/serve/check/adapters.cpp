@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "serve/check/families.hpp"
+#include "serve/check/kinds.hpp"
 #include "serve/check/line.hpp"
 #include "serve/check/parts.hpp"
 #include "serve/cpu/model.hpp"
@@ -91,20 +92,27 @@ Result<> check_adapters_of(const cpu::Family& family, const Print& print) {
     if (!adapter) return std::move(adapter).error();
     adapters.push_back(std::move(*adapter));
   }
-  auto host = cpu::make_model(
-      shape, {.cache_bytes = 64 << 20, .step_tokens_max = 1024, .step_rows_max = 1024, .adapters = adapters},
-      cpu::reader_of(tensors));
-  if (!host) return std::move(host).error();
-  const auto expected = adapted_rows(**host, {adapted_tokens});
+  const auto expected_of = [&](const cpu::MadeTensors& from) -> Result<AdaptedRows> {
+    auto host = cpu::make_model(
+        shape,
+        {.cache_bytes = 64 << 20, .step_tokens_max = 1024, .step_rows_max = 1024, .adapters = adapters},
+        cpu::reader_of(from));
+    if (!host) return std::move(host).error();
+    return adapted_rows(**host, {adapted_tokens});
+  };
+  const auto expected = expected_of(tensors);
   if (!expected) return expected.error();
-  for (const cuda::Type type : {cuda::Type::f32, cuda::Type::bf16}) {
-    const bool is_rough = type == cuda::Type::bf16 && shape.experts.count > 0;
-    const double allowed = is_rough                   ? adapted_experts_error_max
-                           : type == cuda::Type::bf16 ? adapted_bf16_error_max
-                                                      : f32_error_max;
+  const auto expected_of_fp8 = expected_of(rounded_to_fp8(shape, tensors));
+  if (!expected_of_fp8) return expected_of_fp8.error();
+  for (const CheckedKind& kind : checked_kinds) {
+    const bool is_rough = kind.type == cuda::Type::bf16 && shape.experts.count > 0;
+    const double allowed = is_rough                        ? adapted_experts_error_max
+                           : kind.type == cuda::Type::bf16 ? adapted_bf16_error_max
+                                                           : f32_error_max;
     auto model = cuda::make_model(
         shape,
-        {.type = type,
+        {.type = kind.type,
+         .is_fp8 = kind.is_fp8,
          .blocks_max = static_cast<std::int64_t>(adapted_sequences) * ((shape.context + 15) / 16),
          .step_tokens_max = 1024,
          .step_rows_max = 1024,
@@ -120,9 +128,9 @@ Result<> check_adapters_of(const cpu::Family& family, const Print& print) {
                            Way{"adapters, in pieces", {7, 1, 1, 16, 2}}}) {
       const auto rows = adapted_rows(**model, way.pieces);
       if (!rows) return rows.error();
-      const double error = adapted_error(*rows, *expected, is_rough);
-      print(line("%-24s %-4s %-22s %s error %.1e", family.name.c_str(),
-                 type == cuda::Type::f32 ? "f32" : "bf16", way.name, is_rough ? "middle" : "largest", error));
+      const double error = adapted_error(*rows, kind.is_fp8 ? *expected_of_fp8 : *expected, is_rough);
+      print(line("%-24s %-4s %-22s %s error %.1e", family.name.c_str(), kind.name, way.name,
+                 is_rough ? "middle" : "largest", error));
       if (error > allowed)
         return failed(line("it is off by %.1e, and %.1e is allowed", error, allowed)).within(family.name);
     }

@@ -154,7 +154,8 @@ struct Together {
   Clock::time_point last;
 };
 
-Result<> bench_engine(Engine& engine, int count, int answer_tokens, int turn, const Print& print) {
+Result<> bench_engine(Engine& engine, const char* name, int count, int answer_tokens, int turn,
+                      const Print& print) {
   Together together;
   const auto start = Clock::now();
   double first_ms = 0;
@@ -186,11 +187,28 @@ Result<> bench_engine(Engine& engine, int count, int answer_tokens, int turn, co
   together.all_ended.wait(lock, [&] { return together.ended == count; });
   const double window = Seconds(together.until - together.from).count();
   print(
-      line("engine, %3d requests of %d + %d tokens: %.0f tokens/s together, %.3f ms a token (median), first "
+      line("%s, %3d requests of %d + %d tokens: %.0f tokens/s together, %.3f ms a token (median), first "
            "after %.1f ms",
-           count, prompt_tokens, answer_tokens, static_cast<double>(together.tokens) / window,
+           name, count, prompt_tokens, answer_tokens, static_cast<double>(together.tokens) / window,
            median(together.gaps_ms), first_ms));
   return {};
+}
+
+// `turns` times, so that the last is of a device that is warm.
+Result<> bench_streams(std::unique_ptr<Model> model, const char* name, const std::vector<int>& counts,
+                       int turns, const Print& print) {
+  Engine engine(std::move(model), {.sequences_max = 256}, [](Token) { return std::string_view("x"); });
+  for (int turn = 0; turn < turns; ++turn) {
+    for (const int count : counts) {
+      if (auto done = bench_engine(engine, name, count, 192, turn * 5 + 1, print); !done) return done;
+    }
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Model>> made_fp8() {
+  return cuda::make_model(model::llama_1b(context_tokens),
+                          {.is_fp8 = true, .step_tokens_max = 4096, .step_rows_max = 256}, random_rows);
 }
 
 Result<> bench_all(const Print& print) {
@@ -213,11 +231,22 @@ Result<> bench_all(const Print& print) {
   for (const int tokens : {128, 512, 1024, 2048, 4096}) {
     if (auto done = bench_prompt(**model, tokens, print); !done) return done;
   }
-  Engine engine(std::move(*model), {.sequences_max = 256}, [](Token) { return std::string_view("x"); });
-  for (int turn = 0; turn < 2; ++turn) {
-    for (const int count : {1, 8, 64, 256}) {
-      if (auto done = bench_engine(engine, count, 192, turn * 5 + 1, print); !done) return done;
-    }
+  if (auto done = bench_streams(std::move(*model), "engine", {1, 8, 64, 256}, 2, print); !done) return done;
+  auto fp8 = made_fp8();
+  if (!fp8) return std::move(fp8).error();
+  return bench_streams(std::move(*fp8), "fp8 engine", {1, 64}, 2, print);
+}
+
+// Steps with weights of fp8 beside those of bf16: where they win, and what the widening of many rows costs.
+Result<> bench_fp8(const Print& print) {
+  for (const bool is_fp8 : {false, true}) {
+    auto model = is_fp8 ? made_fp8()
+                        : cuda::make_model(model::llama_1b(context_tokens),
+                                           {.step_tokens_max = 4096, .step_rows_max = 256}, random_rows);
+    if (!model) return std::move(model).error();
+    print((*model)->describe());
+    if (auto done = bench_steps(**model, print); !done) return done;
+    if (auto done = bench_prompt(**model, 4096, print); !done) return done;
   }
   return {};
 }
@@ -261,8 +290,9 @@ Result<> bench_kernels(const Print& print) {
 Result<> bench_gpu(const std::string& part, const Print& print) {
   if (part.empty()) return bench_all(print);
   if (part == "ways") return bench_ways(print);
+  if (part == "fp8") return bench_fp8(print);
   if (part == "kernels") return bench_kernels(print);
-  return invalid("'" + part + "' is no part of it").remedy("`ways` or `kernels`, or nothing");
+  return invalid("'" + part + "' is no part of it").remedy("`ways`, `fp8` or `kernels`, or nothing");
 }
 
 }  // namespace tutti::serve

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "serve/check/families.hpp"
+#include "serve/check/kinds.hpp"
 #include "serve/check/line.hpp"
 #include "serve/cpu/model.hpp"
 
@@ -125,19 +126,25 @@ class Comparison {
     const model::Shape& shape = family_.shape;
     const std::size_t count = std::min<std::size_t>(static_cast<std::size_t>(shape.context) - 3, 700);
     tokens_ = made_tokens(shape, count, 1);
-    auto host = cpu::make_model(
-        shape, {.cache_bytes = cpu_cache_bytes, .step_tokens_max = 1024, .step_rows_max = 1024},
-        cpu::reader_of(tensors_));
-    if (!host) return std::move(host).error();
-    auto expected = rows_of(**host, tokens_, {tokens_.size()});
-    if (!expected) return std::move(expected).error();
-    const double allowed = shape.experts.count > 0 ? bf16_error_of_experts_max : bf16_error_max;
-    if (auto done = compare(cuda::Type::f32, *expected, f32_error_max, f32_error_max); !done) return done;
-    return compare(cuda::Type::bf16, *expected, allowed,
-                   shape.experts.count > 0 ? bf16_error_of_experts_max : ways_error_max);
+    const auto expected = expected_of(tensors_);
+    if (!expected) return expected.error();
+    const auto expected_of_fp8 = expected_of(rounded_to_fp8(shape, tensors_));
+    if (!expected_of_fp8) return expected_of_fp8.error();
+    for (const CheckedKind& kind : checked_kinds) {
+      if (auto done = compare(kind, kind.is_fp8 ? *expected_of_fp8 : *expected); !done) return done;
+    }
+    return {};
   }
 
  private:
+  Result<Rows> expected_of(const cpu::MadeTensors& tensors) const {
+    auto host = cpu::make_model(
+        family_.shape, {.cache_bytes = cpu_cache_bytes, .step_tokens_max = 1024, .step_rows_max = 1024},
+        cpu::reader_of(tensors));
+    if (!host) return std::move(host).error();
+    return rows_of(**host, tokens_, {tokens_.size()});
+  }
+
   Result<std::unique_ptr<Model>> made(cuda::Options options) const {
     options.blocks_max = 3 * ((family_.shape.context + 15) / 16);
     options.step_tokens_max = 1024;
@@ -146,33 +153,46 @@ class Comparison {
     return cuda::make_model(family_.shape, options, cpu::reader_of(tensors_));
   }
 
-  Result<> compare(cuda::Type type, const Rows& expected, double allowed, double allowed_of_ways) {
-    auto model = made({.type = type});
+  Result<> compare(const CheckedKind& kind, const Rows& expected) {
+    const bool is_f32 = kind.type == cuda::Type::f32;
+    const double allowed = is_f32           ? f32_error_max
+                           : is_rough(kind) ? bf16_error_of_experts_max
+                                            : bf16_error_max;
+    const double allowed_of_ways = is_f32           ? f32_error_max
+                                   : is_rough(kind) ? bf16_error_of_experts_max
+                                                    : ways_error_max;
+    auto model = made({.type = kind.type, .is_fp8 = kind.is_fp8});
     if (!model) return std::move(model).error();
     auto whole = rows_of(**model, tokens_, {tokens_.size()});
     if (!whole) return std::move(whole).error();
-    if (auto fine = note(type, "at once", distance(*whole, expected, is_rough(type)), allowed); !fine)
+    if (auto fine = note(kind, "at once", distance(*whole, expected, is_rough(kind)), allowed); !fine)
       return fine;
     const auto ways = [&](const char* name, const Result<Rows>& rows) -> Result<> {
       if (!rows) return rows.error();
-      return note(type, name, distance(*rows, *whole, is_rough(type)), allowed_of_ways);
+      return note(kind, name, distance(*rows, *whole, is_rough(kind)), allowed_of_ways);
     };
     if (auto fine = ways("token by token", rows_of(**model, tokens_, {1})); !fine) return fine;
     if (auto fine = ways("in pieces", rows_of(**model, tokens_, {5, 64, 1, 1, 63, 130, 2, 17})); !fine)
       return fine;
     if (auto fine = ways("in company", rows_in_company(**model, tokens_)); !fine) return fine;
-    if (type == cuda::Type::f32) return {};
-    auto plain = made({.type = type, .graphs = false, .overlaps = false, .fast_attention = false});
+    if (is_f32) return {};
+    auto plain = made({.type = kind.type,
+                       .is_fp8 = kind.is_fp8,
+                       .graphs = false,
+                       .overlaps = false,
+                       .fast_attention = false});
     if (!plain) return std::move(plain).error();
     if (auto fine = ways("plain attention", rows_of(**plain, tokens_, {tokens_.size()})); !fine) return fine;
     return ways("plain, token by token", rows_of(**plain, tokens_, {1}));
   }
 
-  bool is_rough(cuda::Type type) const { return type == cuda::Type::bf16 && family_.shape.experts.count > 0; }
+  bool is_rough(const CheckedKind& kind) const {
+    return kind.type == cuda::Type::bf16 && family_.shape.experts.count > 0;
+  }
 
-  Result<> note(cuda::Type type, const char* way, double error, double allowed) const {
-    print_(line("%-24s %-4s %-22s %s error %.1e", family_.name.c_str(),
-                type == cuda::Type::f32 ? "f32" : "bf16", way, is_rough(type) ? "middle" : "largest", error));
+  Result<> note(const CheckedKind& kind, const char* way, double error, double allowed) const {
+    print_(line("%-24s %-4s %-22s %s error %.1e", family_.name.c_str(), kind.name, way,
+                is_rough(kind) ? "middle" : "largest", error));
     if (error <= allowed) return {};
     return failed(line("it is off by %.1e, and %.1e is allowed", error, allowed)).within(family_.name);
   }

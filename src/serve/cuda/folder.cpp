@@ -11,6 +11,10 @@ Result<std::unique_ptr<Model>> open_model(const std::string& folder, const Optio
       opened->shape, options,
       [&](const std::string& tensor, std::int64_t first_row, std::int64_t rows, std::span<float> floats) {
         return opened->weights.read_rows(tensor, first_row, rows, floats);
+      },
+      [&](const std::string& tensor, std::int64_t first_row, std::int64_t rows, safetensors::Type type,
+          std::span<std::byte> bytes) {
+        return opened->weights.read_stored(tensor, first_row, rows, type, bytes);
       });
 }
 

@@ -31,6 +31,7 @@ Forward::Forward(const model::Shape& shape, const Weights& weights, const Scratc
       products_(products),
       sizes_(shape),
       type_(sizes.type),
+      is_fp8_(sizes.is_fp8),
       cache_(cache),
       layer_bytes_(
           static_cast<std::size_t>(2 * cache_blocks * shape.kv_heads * shape.head_size * block_positions) *
@@ -74,14 +75,28 @@ void Forward::norm(const Step& step, const NormWeights& weights, const float* ad
 
 void Forward::multiply(const Step& step, const Matrix& matrix, const void* values, std::int64_t tokens,
                        void* out, bool gives_floats, bool adds) {
+  if (matrix.scales != nullptr) {
+    widen({.codes = matrix.data,
+           .scales = matrix.scales,
+           .rows = matrix.rows,
+           .columns = matrix.columns,
+           .out = scratch_.widened},
+          step.queue);
+  }
   products_.multiply({.type = type_,
-                      .matrix = matrix,
+                      .matrix = multiplied(matrix),
                       .values = values,
                       .tokens = tokens,
                       .out = out,
                       .gives_floats = gives_floats || type_ == Type::f32,
                       .adds = adds},
                      static_cast<cudaStream_t>(step.queue.stream));
+}
+
+// What the library is given: a matrix of fp8 is widened before each product.
+Matrix Forward::multiplied(const Matrix& matrix) const {
+  if (matrix.scales == nullptr) return matrix;
+  return {.data = scratch_.widened, .rows = matrix.rows, .columns = matrix.columns};
 }
 
 void Forward::attend(const Step& step, std::int64_t layer) {
@@ -140,6 +155,7 @@ void Forward::attention(const Step& step, std::int64_t layer) {
                   .norm = norm_of(weights.attention_norm),
                   .columns = sizes_.hidden,
                   .weights = weights.qkv.data,
+                  .scales = weights.qkv.scales,
                   .features = weights.qkv.rows,
                   .out = scratch_.qkv,
                   .out_stride = sizes_.qkv},
@@ -149,6 +165,7 @@ void Forward::attention(const Step& step, std::int64_t layer) {
                   .values = scratch_.mixed,
                   .columns = sizes_.queries,
                   .weights = weights.output.data,
+                  .scales = weights.output.scales,
                   .features = weights.output.rows,
                   .bias = weights.output_bias,
                   .added_to = is_first() ? scratch_.stream : nullptr,
@@ -176,6 +193,7 @@ void Forward::feed_forward(const Step& step, const LayerWeights& layer) {
                   .norm = norm_of(layer.feed_forward_norm),
                   .columns = sizes_.hidden,
                   .weights = weights.up.data,
+                  .scales = weights.up.scales,
                   .features = weights.up.rows,
                   .bias = weights.up_bias,
                   .out = scratch_.bent,
@@ -187,6 +205,7 @@ void Forward::feed_forward(const Step& step, const LayerWeights& layer) {
                   .values = scratch_.bent,
                   .columns = sizes_.width,
                   .weights = weights.down.data,
+                  .scales = weights.down.scales,
                   .features = weights.down.rows,
                   .bias = weights.down_bias,
                   .added_to = is_first() ? scratch_.stream : nullptr,
@@ -231,6 +250,7 @@ void Forward::mix_experts(const Step& step, const LayerWeights& layer) {
                     .values = scratch_.normed,
                     .by_token = true,
                     .weights = weights.up,
+                    .scales = weights.up_scales,
                     .biases = weights.up_bias,
                     .features = sizes_.expert_width * sizes_.halves,
                     .out = scratch_.wide},
@@ -248,6 +268,7 @@ void Forward::mix_experts(const Step& step, const LayerWeights& layer) {
                     .columns = sizes_.expert_width,
                     .values = scratch_.bent,
                     .weights = weights.down,
+                    .scales = weights.down_scales,
                     .biases = weights.down_bias,
                     .features = sizes_.hidden,
                     .out = scratch_.expert_out},
@@ -299,9 +320,11 @@ void Forward::head(const Step& step) {
 
 void Forward::run(const StepView& view, const Queue& queue) {
   const std::int32_t count = view.tokens.count;
-  const bool few =
-      type_ == Type::bf16 && fits_few(count, std::max({sizes_.hidden, sizes_.queries, sizes_.width}));
-  const Queue own{queue.stream, queue.overlaps && (few || overlaps_products_)};
+  const bool few = type_ == Type::bf16 &&
+                   fits_few(count, std::max({sizes_.hidden, sizes_.queries, sizes_.width}), is_fp8_);
+  // The head of more rows is the library's, whatever the layers are.
+  const bool has_products = !few || count > few_rows_max;
+  const Queue own{queue.stream, queue.overlaps && (!has_products || overlaps_products_)};
   const Step step{view, own, product_tokens(count), few};
   embed({.type = type_,
          .tokens = view.tokens,
@@ -350,7 +373,7 @@ Result<> Forward::tune(std::int64_t tokens, const Queue& queue) {
   for (const Kind& kind : kinds) {
     std::vector<Matrix> matrices;
     for (const LayerWeights& layer : weights_.layers) {
-      if (kind.of(layer).data != nullptr) matrices.push_back(kind.of(layer));
+      if (kind.of(layer).data != nullptr) matrices.push_back(multiplied(kind.of(layer)));
     }
     // What gives floats here is for the stream.
     if (auto done = tune_one(matrices, kind, kind.gives_floats && is_first()); !done) return done;

@@ -70,6 +70,7 @@ class Forward {
   Norm norm_of(const NormWeights& weights) const;
   void multiply(const Step& step, const Matrix& matrix, const void* values, std::int64_t tokens, void* out,
                 bool gives_floats = false, bool adds = false);
+  Matrix multiplied(const Matrix& matrix) const;
   // A product of all tokens of the step; `adds`: to the stream.
   void project(const Step& step, const Matrix& matrix, const void* values, void* out, bool to_stream);
   void adapt(const Step& step, const LayerWeights& layer, lora::Product product, const void* values,
@@ -81,6 +82,7 @@ class Forward {
   Products& products_;
   Sizes sizes_;
   Type type_;
+  bool is_fp8_;  // the matrices of the layers
   std::byte* cache_;
   std::size_t layer_bytes_;
   std::int64_t rows_;

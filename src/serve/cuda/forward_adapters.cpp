@@ -12,6 +12,7 @@ void Forward::project(const Step& step, const Matrix& matrix, const void* values
                 .values = values,
                 .columns = matrix.columns,
                 .weights = matrix.data,
+                .scales = matrix.scales,
                 .features = matrix.rows,
                 .out = to_stream ? nullptr : out,
                 .added_to = adds ? static_cast<float*>(out) : nullptr,

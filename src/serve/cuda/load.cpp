@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstring>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -17,10 +16,6 @@ namespace tutti::serve::cuda {
 namespace {
 
 constexpr unsigned threads_max = 16;
-
-std::size_t bytes_of_piece(const WeightPiece& piece) {
-  return static_cast<std::size_t>(piece.rows * piece.stride) * bytes_of(piece.type);
-}
 
 // One thread's way to the device: while one memory is copied, the other is filled.
 class Lane {
@@ -41,16 +36,17 @@ class Lane {
     return lane;
   }
 
-  Result<> load(const WeightPiece& piece, const ReadRows& read) {
-    floats_.resize(static_cast<std::size_t>(piece.rows * piece.columns));
-    if (auto done = read(piece.tensor, piece.first_row, piece.rows, floats_); !done) return done;
+  Result<> load(const WeightPiece& piece, const PieceReader& reader) {
     Half& half = halves_[turn_ ^= 1U];
     if (auto done = checked(cudaEventSynchronize(half.copied.get()), "copying weights"); !done) return done;
-    narrow(piece, half.memory.get());
-    auto done = checked(cudaMemcpyAsync(piece.to, half.memory.get(), bytes_of_piece(piece),
-                                        cudaMemcpyHostToDevice, stream_.get()),
-                        "copying weights");
-    if (!done) return done;
+    if (auto done = fill_piece(piece, reader, {half.memory.get(), bytes_of_piece(piece)}, floats_); !done)
+      return done;
+    const std::size_t bytes = bytes_of_rows(piece);
+    if (auto done = copy(piece.to, half.memory.get(), bytes); !done) return done;
+    if (piece.is_fp8) {
+      auto done = copy(piece.scales, half.memory.get() + bytes, bytes_of_piece(piece) - bytes);
+      if (!done) return done;
+    }
     return checked(cudaEventRecord(half.copied.get(), stream_.get()), "copying weights");
   }
 
@@ -62,22 +58,9 @@ class Lane {
     OwnEvent copied;
   };
 
-  // Row by row, with zeros behind each.
-  void narrow(const WeightPiece& piece, std::byte* to) const {
-    const auto type = piece.type == Type::bf16 ? safetensors::Type::bf16 : safetensors::Type::f32;
-    const std::size_t row_bytes = static_cast<std::size_t>(piece.columns) * bytes_of(piece.type);
-    const std::size_t stride_bytes = static_cast<std::size_t>(piece.stride) * bytes_of(piece.type);
-    if (row_bytes == stride_bytes) {
-      safetensors::from_floats(floats_, type, {to, bytes_of_piece(piece)});
-      return;
-    }
-    for (std::int64_t row = 0; row < piece.rows; ++row) {
-      std::byte* const place = to + static_cast<std::size_t>(row) * stride_bytes;
-      const auto from = std::span(floats_).subspan(static_cast<std::size_t>(row * piece.columns),
-                                                   static_cast<std::size_t>(piece.columns));
-      safetensors::from_floats(from, type, {place, row_bytes});
-      std::memset(place + row_bytes, 0, stride_bytes - row_bytes);
-    }
+  Result<> copy(void* to, const std::byte* from, std::size_t bytes) const {
+    return checked(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_.get()),
+                   "copying weights");
   }
 
   OwnStream stream_;
@@ -88,7 +71,7 @@ class Lane {
 
 }  // namespace
 
-Result<> load_pieces(std::span<const WeightPiece> pieces, const ReadRows& read, int device) {
+Result<> load_pieces(std::span<const WeightPiece> pieces, const PieceReader& reader, int device) {
   std::size_t bytes_max = 1;
   for (const WeightPiece& piece : pieces) bytes_max = std::max(bytes_max, bytes_of_piece(piece));
   std::atomic<std::size_t> next = 0;
@@ -99,7 +82,7 @@ Result<> load_pieces(std::span<const WeightPiece> pieces, const ReadRows& read, 
     auto lane = Lane::make(bytes_max);
     if (!lane) return std::move(lane).error();
     for (std::size_t at = next++; at < pieces.size(); at = next++) {
-      if (auto done = lane->load(pieces[at], read); !done) return done;
+      if (auto done = lane->load(pieces[at], reader); !done) return done;
     }
     return lane->finish();
   };
@@ -164,6 +147,8 @@ Result<> load_lists(const model::Shape& shape, const Weights& weights) {
     for (auto done :
          {copy_list(experts.up, experts.each, [](const Expert& one) { return one.up.data; }),
           copy_list(experts.down, experts.each, [](const Expert& one) { return one.down.data; }),
+          copy_list(experts.up_scales, experts.each, [](const Expert& one) { return one.up.scales; }),
+          copy_list(experts.down_scales, experts.each, [](const Expert& one) { return one.down.scales; }),
           copy_list(experts.up_bias, experts.each, [](const Expert& one) { return one.up_bias; }),
           copy_list(experts.down_bias, experts.each, [](const Expert& one) { return one.down_bias; })}) {
       if (!done) return done;

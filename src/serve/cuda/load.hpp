@@ -5,12 +5,13 @@
 
 #include "base/result.hpp"
 #include "serve/cuda/model.hpp"
+#include "serve/cuda/piece.hpp"
 #include "serve/cuda/weights.hpp"
 
 namespace tutti::serve::cuda {
 
-// Each piece is read as floats, narrowed into memory that the device can reach and copied from there.
-Result<> load_pieces(std::span<const WeightPiece> pieces, const ReadRows& read, int device);
+// Each piece is read into memory that the device can reach, and copied from there.
+Result<> load_pieces(std::span<const WeightPiece> pieces, const PieceReader& reader, int device);
 
 // What no file holds: the lists of experts, how fast positions turn.
 Result<> load_lists(const model::Shape& shape, const Weights& weights);

@@ -37,14 +37,14 @@ class CudaModel final : public Model {
     if (stream_) static_cast<void>(cudaStreamSynchronize(stream_.get()));
   }
 
-  Result<> load(const ReadRows& read) {
+  Result<> load(const ReadRows& read, const ReadStored& stored) {
     if (auto done = choose_device(); !done) return done;
     if (auto done = reserve(); !done) return done;
     const Part part = part_of(options_);
-    const WeightLayout layout(shape_, options_.type, Arena(weights_memory_.get()), part);
+    const WeightLayout layout(shape_, options_.type, Arena(weights_memory_.get()), part, options_.is_fp8);
     weights_ = layout.weights();
-    if (auto done = load_pieces(layout.pieces(), read_part(whole_, part, read), options_.device); !done)
-      return done;
+    const PieceReader reader{read_part(whole_, part, read), read_stored_part(whole_, part, stored)};
+    if (auto done = load_pieces(layout.pieces(), reader, options_.device); !done) return done;
     if (auto done = load_lists(shape_, weights_); !done) return done;
     if (auto done = load_adapters(); !done) return done;
     auto products = Products::make(scratch_->workspace);
@@ -179,7 +179,10 @@ class CudaModel final : public Model {
   std::string describe() const override {
     std::array<char, 160> text{};
     std::snprintf(text.data(), text.size(), "%s, %s weights %.1f GB, cache of %lld tokens %.1f GB%s%s",
-                  device_name_.c_str(), options_.type == Type::bf16 ? "bf16" : "f32",
+                  device_name_.c_str(),
+                  options_.is_fp8               ? "fp8"
+                  : options_.type == Type::bf16 ? "bf16"
+                                                : "f32",
                   static_cast<double>(plan_.weights_bytes) / 1e9,
                   static_cast<long long>(plan_.blocks) * block_positions,
                   static_cast<double>(plan_.cache_bytes) / 1e9,
@@ -231,7 +234,8 @@ class CudaModel final : public Model {
               .multiprocessors = multiprocessors_,
               .fast_attention = options_.fast_attention,
               .part = part_of(options_),
-              .adapter_rank = lora::largest_rank(options_.adapters)};
+              .adapter_rank = lora::largest_rank(options_.adapters),
+              .is_fp8 = options_.is_fp8};
     buckets_ = bucket_sizes(options_.step_rows_max);
     const auto on_device = [](DeviceMemory& to, std::size_t bytes, const char* what) -> Result<> {
       auto memory = reserve_device(bytes, what);
@@ -546,11 +550,11 @@ int devices() {
 }
 
 Result<std::unique_ptr<Model>> make_model(const model::Shape& shape, const Options& options,
-                                          const ReadRows& read) {
+                                          const ReadRows& read, const ReadStored& stored) {
   if (auto fine = model::check(shape); !fine) return std::move(fine).error();
   if (auto fine = check_split(shape, part_of(options).count); !fine) return std::move(fine).error();
   auto made = std::make_unique<CudaModel>(shape, options);
-  if (auto loaded = made->load(read); !loaded) return std::move(loaded).error();
+  if (auto loaded = made->load(read, stored); !loaded) return std::move(loaded).error();
   return std::unique_ptr<Model>(std::move(made));
 }
 

@@ -1,5 +1,5 @@
-// The port of serve/model on an NVIDIA GPU: weights and keys in bf16 (or f32, to compare with), all memory
-// reserved at the start, steps of one token a sequence as graphs. One thread at a time.
+// The port of serve/model on an NVIDIA GPU: weights in bf16 or fp8, keys in bf16 (or both in f32, to compare
+// with), all memory reserved at the start, steps of one token a sequence as graphs. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,7 @@ namespace tutti::serve::cuda {
 
 struct Options {
   Type type = Type::bf16;          // of weights, keys and values
+  bool is_fp8 = false;             // the matrices of the layers, beside bf16
   int device = 0;                  // of a rank: the one that comes to it
   std::uint64_t memory_bytes = 0;  // of the device that may be taken in all; 0: a share of what is free
   double memory_share = 0.9;
@@ -41,7 +42,7 @@ struct Options {
 Result<std::unique_ptr<Model>> open_model(const std::string& folder, const Options& options);
 // The same with weights from anywhere.
 Result<std::unique_ptr<Model>> make_model(const model::Shape& shape, const Options& options,
-                                          const ReadRows& read);
+                                          const ReadRows& read, const ReadStored& stored = nullptr);
 
 // GPUs that this process can use; 0 where there is no driver or no CUDA in this build.
 int devices();

@@ -38,6 +38,8 @@ Result<> check_options(const Options& options) {
     return invalid("the share of the GPU's free memory must be above 0 and at most 1");
   if (options.context_max < 0 || options.blocks_max < 0)
     return invalid("the context and the number of blocks must not be negative");
+  if (options.is_fp8 && options.type != Type::bf16)
+    return invalid("beside weights of fp8 all else is computed in bf16");
   return {};
 }
 
@@ -77,7 +79,7 @@ Result<MemoryPlan> plan_memory(const model::Shape& whole, const Options& options
   const model::Shape shape = shape_of_part(whole, part);
   MemoryPlan plan;
   plan.context = options.context_max > 0 ? std::min(options.context_max, shape.context) : shape.context;
-  plan.weights_bytes = WeightLayout(shape, options.type, Arena(), part).bytes();
+  plan.weights_bytes = WeightLayout(shape, options.type, Arena(), part, options.is_fp8).bytes();
   plan.adapters_bytes = AdapterLayout(shape, options.type, options.adapters, Arena()).bytes();
   const Limits limits{.context = plan.context,
                       .block_tokens = block_positions,
@@ -92,7 +94,8 @@ Result<MemoryPlan> plan_memory(const model::Shape& whole, const Options& options
                          .input_bytes = input_bytes_max(limits),
                          .multiprocessors = multiprocessors,
                          .part = part,
-                         .adapter_rank = lora::largest_rank(options.adapters)},
+                         .adapter_rank = lora::largest_rank(options.adapters),
+                         .is_fp8 = options.is_fp8},
                         arena);
   plan.scratch_bytes = arena.used();
 

@@ -46,6 +46,29 @@ TEST(PlanMemory, CountsEachWeightOnce) {
   EXPECT_GE(floats->weights_bytes, 4 * parameters);
 }
 
+TEST(PlanMemory, Fp8IsAByteAWeightOfTheLayers) {
+  const model::Shape shape = model::llama_1b(context);
+  const auto plain = plan_memory(shape, {}, 100 * gigabyte, multiprocessors);
+  const auto plan = plan_memory(shape, {.is_fp8 = true}, 100 * gigabyte, multiprocessors);
+  ASSERT_TRUE(plain && plan);
+  const auto looked_up = static_cast<std::uint64_t>(2 * shape.vocabulary * shape.hidden);
+  const auto parameters = static_cast<std::uint64_t>(model::parameters(shape));
+  EXPECT_GE(plan->weights_bytes, parameters - looked_up + 2 * looked_up);
+  // A scale for each row, and norms in floats.
+  EXPECT_LE(plan->weights_bytes, parameters + looked_up + gigabyte / 100);
+  // The largest matrix is widened for products of many rows.
+  EXPECT_EQ(plan->scratch_bytes - plain->scratch_bytes, 2U * 5632 * 2048 * 2);
+  EXPECT_FALSE(plan_memory(shape, {.type = Type::f32, .is_fp8 = true}, 100 * gigabyte, multiprocessors));
+  model::Shape mixed = shape;
+  mixed.experts = {.count = 8, .chosen = 2, .intermediate = 5632};
+  const auto of_experts = plan_memory(mixed, {.is_fp8 = true}, 100 * gigabyte, multiprocessors);
+  const auto plain_experts = plan_memory(mixed, {}, 100 * gigabyte, multiprocessors);
+  ASSERT_TRUE(of_experts && plain_experts);
+  EXPECT_LT(of_experts->weights_bytes, plain_experts->weights_bytes * 6 / 10);
+  EXPECT_EQ(of_experts->scratch_bytes - plain_experts->scratch_bytes, 2560U * 2048 * 2)
+      << "experts multiply theirs as they are";
+}
+
 TEST(PlanMemory, RefusesWhatDoesNotFit) {
   const model::Shape shape = model::llama_1b(context);
   const auto refused = [&](const Options& options, std::uint64_t free_bytes) {
@@ -175,6 +198,33 @@ TEST(WeightLayout, PutsPartsOfAMatrixBelowEachOther) {
   EXPECT_EQ(place("self_attn.k_proj.weight") - place("self_attn.q_proj.weight"), 2048 * 2048 * 2);
   EXPECT_EQ(place("self_attn.v_proj.weight") - place("self_attn.k_proj.weight"), 256 * 2048 * 2);
   EXPECT_EQ(place("mlp.up_proj.weight") - place("mlp.gate_proj.weight"), 5632 * 2048 * 2);
+}
+
+TEST(WeightLayout, MatricesOfFp8HaveAScaleForEachRow) {
+  const model::Shape shape = model::llama_1b(context);
+  std::vector<std::byte> memory(1);  // nothing is written
+  const WeightLayout layout(shape, Type::bf16, Arena(memory.data()), {}, true);
+  const LayerWeights& layer = layout.weights().layers[0];
+  EXPECT_EQ(layout.weights().embedding.scales, nullptr);
+  EXPECT_EQ(layout.weights().head.scales, nullptr);
+  std::map<std::string, std::int64_t> rows;
+  for (const WeightPiece& piece : layout.pieces()) {
+    const bool is_of_layer = piece.tensor.find("_proj.weight") != std::string::npos;
+    EXPECT_EQ(piece.is_fp8, is_of_layer) << piece.tensor;
+    if (!piece.tensor.starts_with("model.layers.0.")) continue;
+    const std::int64_t row = rows[piece.tensor];
+    rows[piece.tensor] += piece.rows;
+    const auto expect_at = [&](const Matrix& matrix, std::int64_t first) {
+      EXPECT_EQ(static_cast<std::byte*>(piece.to) - static_cast<std::byte*>(matrix.data),
+                (first + row) * matrix.columns)
+          << piece.tensor;
+      EXPECT_EQ(piece.scales - matrix.scales, first + row) << piece.tensor;
+    };
+    if (piece.tensor.ends_with("v_proj.weight")) expect_at(layer.qkv, 2048 + 256);
+    if (piece.tensor.ends_with("up_proj.weight")) expect_at(layer.feed_forward.up, 5632);
+    if (piece.tensor.ends_with("down_proj.weight")) expect_at(layer.feed_forward.down, 0);
+  }
+  EXPECT_EQ(rows["model.layers.0.mlp.up_proj.weight"], 5632);
 }
 
 TEST(Sizes, ProductsComeInFewNumbersOfTokens) {

@@ -21,6 +21,15 @@ std::int64_t partial_floats_max(const model::Shape& shape, const StepSizes& size
   return most;
 }
 
+// The elements of the largest matrix that is widened: experts multiply theirs as they are.
+std::int64_t largest_matrix(const model::Shape& shape, const Sizes& sizes) {
+  std::int64_t features = std::max(sizes.qkv, sizes.queries);
+  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+    if (!shape.has_experts(layer)) features = std::max(features, sizes.width * sizes.halves);
+  }
+  return features * sizes.hidden;
+}
+
 }  // namespace
 
 std::int64_t head_groups(const model::Shape& shape) {
@@ -68,6 +77,7 @@ Scratch::Scratch(const model::Shape& shape, const StepSizes& step, Arena& arena)
   known = arena.take<float>(known_rows * sizes.hidden);
   known_sums = arena.take<double>(step.rows * sizes.hidden);
   shrunk = arena.take<float>(tokens * lora_parts_max * step.adapter_rank);
+  if (step.is_fp8) widened = take(largest_matrix(shape, sizes));
   inputs = arena.take_bytes(step.input_bytes);
   samples = arena.take<Sample>(step.rows);
   chosen = arena.take<std::int32_t>(2 * rows);

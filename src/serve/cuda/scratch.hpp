@@ -21,6 +21,7 @@ struct StepSizes {
   bool fast_attention = true;
   Part part;
   std::int64_t adapter_rank = 0;  // the largest; 0: no adapters
+  bool is_fp8 = false;            // the weights of the layers
 };
 
 struct Scratch {
@@ -43,6 +44,7 @@ struct Scratch {
   float* known = nullptr;        // some rows of what the head reads, on the way to
   double* known_sums = nullptr;  // what is wanted of it, a row a choice
   float* shrunk = nullptr;       // by adapters
+  void* widened = nullptr;       // a matrix of fp8, for products of many rows
   std::byte* inputs = nullptr;
   Sample* samples = nullptr;
   std::int32_t* chosen = nullptr;  // the largest of each row, then what was drawn

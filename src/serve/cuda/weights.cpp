@@ -19,11 +19,11 @@ void* behind(void* data, std::int64_t elements, Type type) {
 
 }  // namespace
 
-WeightLayout::WeightLayout(const model::Shape& shape, Type type, Arena arena, const Part& part)
-    : shape_(shape), type_(type), arena_(arena) {
+WeightLayout::WeightLayout(const model::Shape& shape, Type type, Arena arena, const Part& part, bool is_fp8)
+    : shape_(shape), type_(type), is_fp8_(is_fp8), arena_(arena) {
   const model::Names names = model::names_of(shape_);
   const auto looked_up = [&](const std::string& name, std::int64_t rows, std::int64_t padded_rows) {
-    return matrix({model::weight_of(name)}, rows, padded_rows, shape_.hidden);
+    return matrix({model::weight_of(name)}, rows, padded_rows, shape_.hidden, false);
   };
   // The ranks' heads are as wide, and rows of the embedding where the two are one.
   const HeadRows head = head_of_part(shape_.vocabulary, part, row_elements);
@@ -38,36 +38,52 @@ WeightLayout::WeightLayout(const model::Shape& shape, Type type, Arena arena, co
   weights_.norm = norm(names.norm);
   if (shape_.tied) {
     const Matrix& embedding = weights_.embedding;
-    weights_.head = {behind(embedding.data, head.first * embedding.columns, type_), head.width,
-                     embedding.columns};
+    weights_.head = {.data = behind(embedding.data, head.first * embedding.columns, type_),
+                     .rows = head.width,
+                     .columns = embedding.columns};
   } else {
-    weights_.head = matrix({model::weight_of(names.head)}, head.count, head.width, shape_.hidden, head.first);
+    weights_.head =
+        matrix({model::weight_of(names.head)}, head.count, head.width, shape_.hidden, false, head.first);
   }
+}
+
+Matrix WeightLayout::reserve(std::int64_t rows, std::int64_t columns, bool is_fp8) {
+  Matrix made{.rows = rows, .columns = padded(columns)};
+  const std::size_t each = is_fp8 ? 1 : bytes_of(type_);
+  made.data = arena_.take_bytes(static_cast<std::size_t>(made.rows * made.columns) * each);
+  if (is_fp8) made.scales = arena_.take<float>(rows);
+  return made;
 }
 
 // Several tensors from a row on, one below the other, each with the rows of `padded_each`.
 Matrix WeightLayout::matrix(const std::vector<std::string>& tensors, std::int64_t rows_each,
-                            std::int64_t padded_each, std::int64_t columns, std::int64_t first_row) {
-  Matrix made{.rows = static_cast<std::int64_t>(tensors.size()) * padded_each, .columns = padded(columns)};
-  made.data = arena_.take_bytes(static_cast<std::size_t>(made.rows * made.columns) * bytes_of(type_));
-  for (std::size_t at = 0; at < tensors.size(); ++at) {
-    add_rows(tensors[at], first_row, rows_each, columns, made.columns, type_,
-             behind(made.data, static_cast<std::int64_t>(at) * padded_each * made.columns, type_));
-  }
+                            std::int64_t padded_each, std::int64_t columns, bool is_fp8,
+                            std::int64_t first_row) {
+  const auto count = static_cast<std::int64_t>(tensors.size());
+  const Matrix made = reserve(count * padded_each, columns, is_fp8);
+  for (std::int64_t at = 0; at < count; ++at)
+    add_rows(tensors[static_cast<std::size_t>(at)], first_row, rows_each, columns, made, at * padded_each,
+             type_, is_fp8);
   return made;
 }
 
 void WeightLayout::add_rows(const std::string& tensor, std::int64_t first_row, std::int64_t rows,
-                            std::int64_t columns, std::int64_t stride, Type type, void* to) {
-  const std::int64_t step = std::max<std::int64_t>(1, piece_elements / stride);
+                            std::int64_t columns, const Matrix& to, std::int64_t to_row, Type type,
+                            bool is_fp8) {
+  const std::int64_t step = std::max<std::int64_t>(1, piece_elements / to.columns);
+  const std::size_t row_bytes = static_cast<std::size_t>(to.columns) * (is_fp8 ? 1 : bytes_of(type));
   for (std::int64_t row = 0; row < rows; row += step) {
-    pieces_.push_back({.tensor = tensor,
-                       .first_row = first_row + row,
-                       .rows = std::min(step, rows - row),
-                       .columns = columns,
-                       .stride = stride,
-                       .type = type,
-                       .to = behind(to, row * stride, type)});
+    WeightPiece piece{.tensor = tensor,
+                      .first_row = first_row + row,
+                      .rows = std::min(step, rows - row),
+                      .columns = columns,
+                      .stride = to.columns,
+                      .type = type,
+                      .is_fp8 = is_fp8};
+    if (to.data != nullptr)
+      piece.to = static_cast<std::byte*>(to.data) + static_cast<std::size_t>(to_row + row) * row_bytes;
+    if (to.scales != nullptr) piece.scales = to.scales + to_row + row;
+    pieces_.push_back(std::move(piece));
   }
 }
 
@@ -105,8 +121,8 @@ FeedForwardWeights WeightLayout::feed_forward(const std::string& gate, const std
     places.push_back(padded(width));
   }
   FeedForwardWeights made;
-  made.up = matrix(weights, width, padded(width), shape_.hidden);
-  made.down = matrix({model::weight_of(down)}, shape_.hidden, padded(shape_.hidden), width);
+  made.up = matrix(weights, width, padded(width), shape_.hidden, is_fp8_);
+  made.down = matrix({model::weight_of(down)}, shape_.hidden, padded(shape_.hidden), width, is_fp8_);
   if (!shape_.mlp_bias) return made;
   made.up_bias = vector(biases, counts, places);
   made.down_bias = vector({model::bias_of(down)}, {shape_.hidden}, {0});
@@ -119,16 +135,13 @@ LayerWeights WeightLayout::layer_of(std::int64_t layer) {
   const std::int64_t keys = shape_.kv_heads * shape_.head_size;
   LayerWeights made;
   made.attention_norm = norm(names.attention_norm);
-  made.qkv = {.rows = Sizes(shape_).qkv, .columns = padded(shape_.hidden)};
-  made.qkv.data =
-      arena_.take_bytes(static_cast<std::size_t>(made.qkv.rows * made.qkv.columns) * bytes_of(type_));
+  made.qkv = reserve(Sizes(shape_).qkv, shape_.hidden, is_fp8_);
   const std::vector<std::string> parts{names.queries, names.keys, names.values};
   const std::vector<std::int64_t> counts{queries, keys, keys};
   const std::vector<std::int64_t> places{0, queries, queries + keys};
   std::vector<std::string> biases;
   for (std::size_t at = 0; at < parts.size(); ++at) {
-    add_rows(model::weight_of(parts[at]), 0, counts[at], shape_.hidden, made.qkv.columns, type_,
-             behind(made.qkv.data, places[at] * made.qkv.columns, type_));
+    add_rows(model::weight_of(parts[at]), 0, counts[at], shape_.hidden, made.qkv, places[at], type_, is_fp8_);
     biases.push_back(model::bias_of(parts[at]));
   }
   if (shape_.qkv_bias) made.qkv_bias = vector(biases, counts, places);
@@ -136,7 +149,8 @@ LayerWeights WeightLayout::layer_of(std::int64_t layer) {
     made.query_norm = vector({model::weight_of(names.query_norm)}, {shape_.head_size}, {0});
     made.key_norm = vector({model::weight_of(names.key_norm)}, {shape_.head_size}, {0});
   }
-  made.output = matrix({model::weight_of(names.output)}, shape_.hidden, padded(shape_.hidden), queries);
+  made.output =
+      matrix({model::weight_of(names.output)}, shape_.hidden, padded(shape_.hidden), queries, is_fp8_);
   if (shape_.output_bias) made.output_bias = vector({model::bias_of(names.output)}, {shape_.hidden}, {0});
   made.feed_forward_norm = norm(names.feed_forward_norm);
   if (shape_.has_experts(layer)) {
@@ -154,13 +168,18 @@ ExpertWeights WeightLayout::experts_of(std::int64_t layer, const std::string& ro
   ExpertWeights made;
   // Always floats: it decides.
   made.router = arena_.take<float>(count * stride);
-  add_rows(model::weight_of(router), 0, count, shape_.hidden, stride, Type::f32, made.router);
+  add_rows(model::weight_of(router), 0, count, shape_.hidden,
+           {.data = made.router, .rows = count, .columns = stride}, 0, Type::f32, false);
   for (std::int64_t expert = 0; expert < count; ++expert) {
     const auto part = model::names_of_expert(shape_, layer, expert);
     made.each.push_back(feed_forward(part.gate, part.up, part.down, shape_.experts.intermediate));
   }
   made.up = arena_.take<const void*>(count);
   made.down = arena_.take<const void*>(count);
+  if (is_fp8_) {
+    made.up_scales = arena_.take<const float*>(count);
+    made.down_scales = arena_.take<const float*>(count);
+  }
   if (!shape_.mlp_bias) return made;
   made.up_bias = arena_.take<const float*>(count);
   made.down_bias = arena_.take<const float*>(count);

@@ -16,7 +16,8 @@ namespace tutti::serve::cuda {
 
 struct Matrix {
   void* data = nullptr;
-  std::int64_t rows = 0;  // both with the padding
+  float* scales = nullptr;  // of each row: the matrix is of fp8; null: of the model's type
+  std::int64_t rows = 0;    // both with the padding
   std::int64_t columns = 0;
 };
 
@@ -38,6 +39,8 @@ struct ExpertWeights {
   std::vector<FeedForwardWeights> each;
   const void** up = nullptr;
   const void** down = nullptr;
+  const float** up_scales = nullptr;  // null: they are not of fp8
+  const float** down_scales = nullptr;
   const float** up_bias = nullptr;  // null: none
   const float** down_bias = nullptr;
 };
@@ -74,23 +77,28 @@ struct WeightPiece {
   std::int64_t stride = 0;   // elements from row to row on the device
   Type type = Type::f32;
   void* to = nullptr;
+  bool is_fp8 = false;  // instead of the type, with a scale for each row
+  float* scales = nullptr;
 };
 
 // Lays a model out. Done twice: to count, and with the memory.
 class WeightLayout {
  public:
-  // The shape is the part's, which has the head of its own tokens.
-  WeightLayout(const model::Shape& shape, Type type, Arena arena, const Part& part = {});
+  // The shape is the part's, which has the head of its own tokens. `is_fp8`: the matrices of the layers are;
+  // what is looked up, what decides and the head are not.
+  WeightLayout(const model::Shape& shape, Type type, Arena arena, const Part& part = {}, bool is_fp8 = false);
 
   const Weights& weights() const { return weights_; }
   const std::vector<WeightPiece>& pieces() const { return pieces_; }
   std::size_t bytes() const { return arena_.used(); }
 
  private:
+  Matrix reserve(std::int64_t rows, std::int64_t columns, bool is_fp8);
   Matrix matrix(const std::vector<std::string>& tensors, std::int64_t rows_each, std::int64_t padded_each,
-                std::int64_t columns, std::int64_t first_row = 0);
+                std::int64_t columns, bool is_fp8, std::int64_t first_row = 0);
+  // The rows of a tensor from one on, with so many columns of their own, to the matrix from a row on.
   void add_rows(const std::string& tensor, std::int64_t first_row, std::int64_t rows, std::int64_t columns,
-                std::int64_t stride, Type type, void* to);
+                const Matrix& to, std::int64_t to_row, Type type, bool is_fp8);
   float* vector(const std::vector<std::string>& tensors, const std::vector<std::int64_t>& counts,
                 const std::vector<std::int64_t>& places);
   NormWeights norm(const std::string& part);
@@ -101,6 +109,7 @@ class WeightLayout {
 
   const model::Shape& shape_;
   Type type_;
+  bool is_fp8_;
   Arena arena_;
   Weights weights_;
   std::vector<WeightPiece> pieces_;

@@ -13,6 +13,9 @@ Result<chat::ChatTemplate> template_of(const Source& source, bool with_tools) {
 }
 
 Result<cpu::WeightType> weights_of(const Source& source, const LoadOptions& options) {
+  if (options.weights == "fp8")
+    return invalid("weights of fp8 are computed on GPUs alone")
+        .remedy("f32, bf16, int8 or int4; or --device cuda");
   if (options.weights != "auto") return cpu::parse_weight_type(options.weights);
   return source.is_bf16 ? cpu::WeightType::bf16 : cpu::WeightType::f32;
 }

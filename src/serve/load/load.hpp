@@ -31,7 +31,7 @@ using MakeModel = std::function<Result<std::unique_ptr<Model>>(const Source&, co
 
 struct LoadOptions {
   Device device = Device::cpu;
-  std::string weights = "auto";   // f32, bf16, int8, int4; auto: what loses nothing of what is stored
+  std::string weights = "auto";   // f32, bf16, int8, int4, on GPUs fp8; auto: what loses nothing
   std::int64_t threads = 0;       // of CPUs, of each rank; 0: one a core
   std::int64_t context_max = 0;   // 0: what the model can
   std::uint64_t cache_bytes = 0;  // of keys and values; 0: a share of what the weights leave

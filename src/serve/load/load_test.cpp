@@ -33,6 +33,24 @@ TEST(Load, GivesTheModelOfAFolder) {
   EXPECT_EQ(loaded->source.settings.stops, std::vector<std::uint32_t>{256});
 }
 
+TEST(Load, AFolderGivesRowsAsItHasThem) {
+  const auto folder = tiny();
+  const auto source = open_source(folder.path());
+  ASSERT_TRUE(source) << source.error().text();
+  const std::string tensor = "model.layers.0.mlp.down_proj.weight";
+  const auto columns = static_cast<std::size_t>(source->shape.intermediate);
+  std::vector<float> floats(3 * columns);
+  ASSERT_TRUE(source->read(tensor, 2, 3, floats));
+  std::vector<float> stored(3 * columns);
+  auto done =
+      source->read_stored(tensor, 2, 3, safetensors::Type::f32, std::as_writable_bytes(std::span(stored)));
+  ASSERT_TRUE(done && *done);
+  EXPECT_EQ(stored, floats);
+  done = source->read_stored(tensor, 2, 3, safetensors::Type::bf16, {});
+  ASSERT_TRUE(done);
+  EXPECT_FALSE(*done) << "it is of f32";
+}
+
 TEST(Load, AnEndThatTheModelCannotWriteIsNone) {
   const cpu::TinyFolder folder(vocabulary - 1, context, tokenizer::Tokenizer::bytes().json());
   const auto loaded = load(folder.path(), small());
@@ -66,6 +84,11 @@ TEST(Load, WeightsLieInWhatLosesNothing) {
   loaded = load(folder.path(), chosen);
   ASSERT_TRUE(loaded);
   EXPECT_NE(loaded->model->describe().find("int8 weights"), std::string::npos);
+  chosen.weights = "fp8";
+  loaded = load(folder.path(), chosen);
+  ASSERT_FALSE(loaded);
+  EXPECT_EQ(loaded.error().message(), "weights of fp8 are computed on GPUs alone");
+  EXPECT_NE(loaded.error().remedy().find("int8"), std::string::npos);
 }
 
 TEST(Load, ATemplateThatCannotBeFollowedIsNoReasonNotToLoad) {

@@ -26,13 +26,6 @@ constexpr std::size_t tokenizer_bytes_max = std::size_t{256} << 20;
 
 using Shapes = std::map<std::string, std::vector<std::int64_t>>;
 
-checkpoint::Box rows_of(const std::vector<std::int64_t>& shape, std::int64_t first_row, std::int64_t rows) {
-  checkpoint::Box box = checkpoint::whole(shape);
-  box.offset[0] = first_row;
-  box.extent[0] = rows;
-  return box;
-}
-
 std::string name_of_path(const std::string& path) {
   const fs::path whole = fs::absolute(path).lexically_normal();
   return whole.has_filename() ? whole.filename().string() : whole.parent_path().filename().string();
@@ -79,7 +72,7 @@ Result<Source> open_checkpoint(const std::string& path, const std::string& name,
                                          std::span<float> floats) -> Result<> {
                   const std::scoped_lock lock(opened->mutex);
                   return opened->checkpoint.read(checkpoint::model_prefix + tensor,
-                                                 rows_of(shapes->at(tensor), first_row, rows),
+                                                 checkpoint::rows_of(shapes->at(tensor), first_row, rows),
                                                  std::as_writable_bytes(floats));
                 }};
 }
@@ -168,21 +161,25 @@ Result<Source> open_folder(const std::string& path) {
   auto weights = checkpoint::ForeignWeights::open(path, *shape);
   if (!weights) return std::move(weights).error();
   auto opened = std::make_shared<const checkpoint::ForeignWeights>(std::move(*weights));
-  auto shapes = std::make_shared<const Shapes>(checkpoint::shapes_of(*shape));
   auto framed = tokenizer->with_frame(settings->frame);
-  return Source{.path = path,
-                .name = name_of_path(path),
-                .folder = path,
-                .detail = "a folder of Hugging Face",
-                .shape = std::move(*shape),
-                .is_bf16 = says_bf16(texts->config),
-                .tokenizer = std::move(framed),
-                .settings = std::move(*settings),
-                .pooling = read_pooling(texts->modules, texts->pooling),
-                .read = [opened, shapes](const std::string& tensor, std::int64_t first_row, std::int64_t rows,
-                                         std::span<float> floats) {
-                  return opened->read(tensor, rows_of(shapes->at(tensor), first_row, rows), floats);
-                }};
+  return Source{
+      .path = path,
+      .name = name_of_path(path),
+      .folder = path,
+      .detail = "a folder of Hugging Face",
+      .shape = std::move(*shape),
+      .is_bf16 = says_bf16(texts->config),
+      .tokenizer = std::move(framed),
+      .settings = std::move(*settings),
+      .pooling = read_pooling(texts->modules, texts->pooling),
+      .read = [opened](
+                  const std::string& tensor, std::int64_t first_row, std::int64_t rows,
+                  std::span<float> floats) { return opened->read_rows(tensor, first_row, rows, floats); },
+      .read_stored =
+          [opened](const std::string& tensor, std::int64_t first_row, std::int64_t rows,
+                   safetensors::Type type, std::span<std::byte> bytes) {
+            return opened->read_stored(tensor, first_row, rows, type, bytes);
+          }};
 }
 
 }  // namespace

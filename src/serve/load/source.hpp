@@ -2,6 +2,7 @@
 // folder of Hugging Face. What its files say is checked; nothing is reserved yet. Immutable, any thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -9,6 +10,7 @@
 
 #include "base/result.hpp"
 #include "learn/model/shape.hpp"
+#include "learn/safetensors/types.hpp"
 #include "learn/tokenizer/settings.hpp"
 #include "learn/tokenizer/tokenizer.hpp"
 #include "serve/step/step.hpp"
@@ -30,6 +32,11 @@ struct Source {
   std::function<Result<>(const std::string& tensor, std::int64_t first_row, std::int64_t rows,
                          std::span<float> floats)>
       read;
+  // The same rows as the files have them, where that is in this type; else false. Null: always through
+  // floats.
+  std::function<Result<bool>(const std::string& tensor, std::int64_t first_row, std::int64_t rows,
+                             safetensors::Type type, std::span<std::byte> bytes)>
+      read_stored = nullptr;
 };
 
 Result<Source> open_source(const std::string& path);

@@ -73,15 +73,34 @@ class Cutter {
   Cuts cuts_;
 };
 
+// Of each row of `wide` as many elements as `narrow` has of it; both count in elements of `size` bytes.
+void cut_columns(std::span<const std::byte> wide, const Cut& cut, std::int64_t rows, std::size_t size,
+                 std::span<std::byte> narrow) {
+  const std::size_t bytes = narrow.size() / static_cast<std::size_t>(rows);
+  for (std::size_t row = 0; row < static_cast<std::size_t>(rows); ++row) {
+    const std::size_t first =
+        row * static_cast<std::size_t>(cut.whole_columns) + static_cast<std::size_t>(cut.first_column);
+    std::ranges::copy(wide.subspan(first * size, bytes),
+                      narrow.begin() + static_cast<std::ptrdiff_t>(row * bytes));
+  }
+}
+
 Result<> read_columns(const ReadRows& whole, const std::string& tensor, std::int64_t first_row,
                       std::int64_t rows, const Cut& cut, std::span<float> floats) {
   std::vector<float> wide(static_cast<std::size_t>(rows * cut.whole_columns));
   if (auto done = whole(tensor, first_row, rows, wide); !done) return done;
-  const std::int64_t columns = static_cast<std::int64_t>(floats.size()) / rows;
-  for (std::int64_t row = 0; row < rows; ++row)
-    std::copy_n(wide.begin() + row * cut.whole_columns + cut.first_column, columns,
-                floats.begin() + row * columns);
+  cut_columns(std::as_bytes(std::span(wide)), cut, rows, sizeof(float), std::as_writable_bytes(floats));
   return {};
+}
+
+Result<bool> read_stored_columns(const ReadStored& whole, const std::string& tensor, std::int64_t first_row,
+                                 std::int64_t rows, safetensors::Type type, const Cut& cut,
+                                 std::span<std::byte> bytes) {
+  const std::size_t size = safetensors::size_of(type);
+  std::vector<std::byte> wide(static_cast<std::size_t>(rows * cut.whole_columns) * size);
+  auto done = whole(tensor, first_row, rows, type, wide);
+  if (done && *done) cut_columns(wide, cut, rows, size, bytes);
+  return done;
 }
 
 }  // namespace
@@ -130,6 +149,24 @@ ReadRows read_part(const model::Shape& shape, const Part& part, ReadRows whole) 
     if (cut.whole_columns == 0) return whole(tensor, first_row + cut.first_row, rows, floats);
     return read_columns(whole, tensor, first_row, rows, cut, floats);
   };
+}
+
+ReadStored read_stored_part(const model::Shape& shape, const Part& part, ReadStored whole) {
+  if (part.count == 1 || !whole) return whole;
+  const auto cuts = std::make_shared<const Cuts>(Cutter(shape, part).run());
+  return
+      [cuts, whole = std::move(whole)](const std::string& tensor, std::int64_t first_row, std::int64_t rows,
+                                       safetensors::Type type, std::span<std::byte> bytes) -> Result<bool> {
+        const auto found = cuts->find(tensor);
+        if (found == cuts->end()) return whole(tensor, first_row, rows, type, bytes);
+        const Cut& cut = found->second;
+        if (cut.is_zero) {
+          std::ranges::fill(bytes, std::byte{});  // a zero of every type
+          return true;
+        }
+        if (cut.whole_columns == 0) return whole(tensor, first_row + cut.first_row, rows, type, bytes);
+        return read_stored_columns(whole, tensor, first_row, rows, type, cut, bytes);
+      };
 }
 
 }  // namespace tutti::serve

@@ -7,6 +7,7 @@
 //   rank 1   ▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄ │ ▐      ─▶         ▄▄▄▄▄▄▄▄ │ ▐      ─▶         ▄▄▄▄ ─▶
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -14,6 +15,7 @@
 
 #include "base/result.hpp"
 #include "learn/model/shape.hpp"
+#include "learn/safetensors/types.hpp"
 
 namespace tutti::serve {
 
@@ -42,8 +44,15 @@ HeadRows head_of_part(std::int64_t vocabulary, const Part& part, std::int64_t gr
 using ReadRows = std::function<Result<>(const std::string& tensor, std::int64_t first_row, std::int64_t rows,
                                         std::span<float> floats)>;
 
+// The same rows as the files have them, where they have them in this type; else false, and nothing was read.
+// May be null: then it is always false.
+using ReadStored =
+    std::function<Result<bool>(const std::string& tensor, std::int64_t first_row, std::int64_t rows,
+                               safetensors::Type type, std::span<std::byte> bytes)>;
+
 // Reads the tensors of a part from those of the whole model. Embedding and head are read as they are. What is
 // added to the sum of all parts, and not to each, is zero but on rank 0.
 ReadRows read_part(const model::Shape& shape, const Part& part, ReadRows whole);
+ReadStored read_stored_part(const model::Shape& shape, const Part& part, ReadStored whole);
 
 }  // namespace tutti::serve

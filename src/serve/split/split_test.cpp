@@ -74,6 +74,43 @@ TEST(Split, RowsAndColumnsAreCutOutOfTheWholeTensors) {
   EXPECT_EQ(read(whole, part, "lm_head.weight", 3, 1, 2), (std::vector<float>{3, 3.01F}));
 }
 
+TEST(Split, WhatIsReadAsItIsStoredIsCutTheSame) {
+  const model::Shape whole = llama();
+  const ReadStored stored = [](const std::string& tensor, std::int64_t first_row, std::int64_t rows,
+                               safetensors::Type type, std::span<std::byte> bytes) -> Result<bool> {
+    if (type != safetensors::Type::bf16) return false;
+    std::vector<float> floats(bytes.size() / 2);
+    if (auto done = read_places(tensor, first_row, rows, floats); !done) return std::move(done).error();
+    safetensors::from_floats(floats, type, bytes);
+    return true;
+  };
+  const model::LayerNames names = model::names_of_layer(whole, 0);
+  struct Case {
+    std::string tensor;
+    std::int64_t columns;
+  };
+  for (const auto& [tensor, columns] : std::vector<Case>{{model::weight_of(names.queries), 8},
+                                                         {model::weight_of(names.output), 2},
+                                                         {model::weight_of(names.feed_forward.down), 3},
+                                                         {model::bias_of(names.output), 1},
+                                                         {"lm_head.weight", 8}}) {
+    const Part part{3, 4};
+    const auto floats = read(whole, part, tensor, 1, 1, columns);
+    std::vector<std::byte> expected(floats.size() * 2);
+    safetensors::from_floats(floats, safetensors::Type::bf16, expected);
+    std::vector<std::byte> bytes(expected.size(), std::byte{0xff});
+    const auto done = read_stored_part(whole, part, stored)(tensor, 1, 1, safetensors::Type::bf16, bytes);
+    ASSERT_TRUE(done && *done) << tensor;
+    EXPECT_EQ(bytes, expected) << tensor;
+    std::vector<std::byte> wide(floats.size() * 4);
+    const auto other = read_stored_part(whole, part, stored)(tensor, 1, 1, safetensors::Type::f32, wide);
+    ASSERT_TRUE(other) << tensor;
+    // A zero is one in every type.
+    EXPECT_EQ(*other, tensor == model::bias_of(names.output)) << tensor;
+  }
+  EXPECT_FALSE(read_stored_part(whole, {0, 2}, nullptr));
+}
+
 TEST(Split, WhatIsAddedOnceIsOnTheFirstRankAlone) {
   const std::string bias = model::bias_of(model::names_of_layer(llama(), 0).output);
   EXPECT_EQ(read(llama(), {0, 2}, bias, 1, 2, 1), (std::vector<float>{1, 2}));

@@ -17,6 +17,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "serve/cuda/kernels/fp8.hpp"
 #include "serve/cuda/kernels/kernels.hpp"
 
 #define __global__
@@ -332,6 +333,11 @@ inline unsigned char* dynamic_memory() { return Emulator::only().dynamic; }
 
 inline unsigned pair_of(float low, float high) {
   return Bf16(low).bits | static_cast<unsigned>(Bf16(high).bits) << 16U;
+}
+
+inline uint2 widened4(unsigned codes) {
+  const auto number = [&](unsigned at) { return fp8_to_float(static_cast<std::uint8_t>(codes >> 8U * at)); };
+  return make_uint2(pair_of(number(0), number(1)), pair_of(number(2), number(3)));
 }
 
 inline uint4 fetch_once(const void* data) { return *static_cast<const uint4*>(data); }

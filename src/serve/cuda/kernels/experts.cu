@@ -126,7 +126,11 @@ __device__ std::int64_t source_of(const ExpertProduct& job, int row) {
   return job.by_token ? job.routing.row_place[row] / job.routing.chosen : row;
 }
 
+template <bool is_fp8>
 __global__ void __launch_bounds__(expert_threads) expert_kernel_bf16(ExpertProduct job) {
+  constexpr int element_bytes = is_fp8 ? 1 : 2;
+  constexpr int lane_columns = 16 / element_bytes;
+  constexpr int warp_columns = 4 * lane_columns;
   alignas(16) __shared__ float parts[expert_warps][warp][4];
   wait_for_earlier();
   let_next_start();
@@ -136,19 +140,28 @@ __global__ void __launch_bounds__(expert_threads) expert_kernel_bf16(ExpertProdu
   const int lane = thread % warp;
   const int own_warp = thread / warp;
   const std::int64_t feature = static_cast<std::int64_t>(blockIdx.x) * expert_features;
-  const Bf16* const low =
-      static_cast<const Bf16*>(job.weights[expert]) + (feature + lane / 4) * job.columns + lane % 4 * 8;
-  const Bf16* const high = low + 8 * job.columns;
+  const auto* const low = static_cast<const unsigned char*>(job.weights[expert]) +
+                          ((feature + lane / 4) * job.columns + lane % 4 * lane_columns) * element_bytes;
+  const auto* const high = low + 8 * job.columns * element_bytes;
   for (int base = job.routing.expert_first[expert]; base < end; base += expert_rows) {
     const int row = base + lane / 4;
     const bool is_there = row < end;
     const Bf16* const values = static_cast<const Bf16*>(job.values) +
-                               (is_there ? source_of(job, row) : 0) * job.columns + lane % 4 * 8;
+                               (is_there ? source_of(job, row) : 0) * job.columns + lane % 4 * lane_columns;
+    const auto read = [&](std::int64_t at) {
+      return is_there ? *reinterpret_cast<const uint4*>(values + at) : make_uint4(0, 0, 0, 0);
+    };
     float sums[4] = {};
-    for (std::int64_t column = own_warp * 32; column < job.columns; column += expert_warps * 32) {
-      const uint4 x = is_there ? *reinterpret_cast<const uint4*>(values + column) : make_uint4(0, 0, 0, 0);
-      multiply_wide(sums, *reinterpret_cast<const uint4*>(low + column),
-                    *reinterpret_cast<const uint4*>(high + column), x);
+    for (std::int64_t column = own_warp * warp_columns; column < job.columns;
+         column += expert_warps * warp_columns) {
+      const uint4 x = read(column);
+      const uint4 a_low = *reinterpret_cast<const uint4*>(low + column * element_bytes);
+      const uint4 a_high = *reinterpret_cast<const uint4*>(high + column * element_bytes);
+      if constexpr (is_fp8) {
+        multiply_codes(sums, a_low, a_high, x, read(column + 8));
+      } else {
+        multiply_wide(sums, a_low, a_high, x);
+      }
     }
     write4(parts[own_warp][lane], make_float4(sums[0], sums[1], sums[2], sums[3]));
     __syncthreads();
@@ -160,6 +173,7 @@ __global__ void __launch_bounds__(expert_threads) expert_kernel_bf16(ExpertProdu
       float total = 0;
 #pragma unroll
       for (int i = 0; i < expert_warps; ++i) total += parts[i][from][at];
+      if (is_fp8) total *= job.scales[expert][feature + own];
       if (job.biases != nullptr) total += job.biases[expert][feature + own];
       static_cast<Bf16*>(job.out)[out_row * job.features + feature + own] = static_cast<Bf16>(total);
     }
@@ -223,8 +237,10 @@ void route(const Route& route, const Queue& queue) {
 void multiply_experts(const ExpertProduct& product, const Queue& queue) {
   const dim3 grid(static_cast<unsigned>(product.features / expert_features),
                   static_cast<unsigned>(product.routing.experts));
-  launch(product.type == Type::bf16 ? expert_kernel_bf16 : expert_kernel_f32, grid, expert_threads, 0, queue,
-         product);
+  const auto kernel = product.type == Type::f32   ? expert_kernel_f32
+                      : product.scales != nullptr ? expert_kernel_bf16<true>
+                                                  : expert_kernel_bf16<false>;
+  launch(kernel, grid, expert_threads, 0, queue, product);
 }
 
 void mix(const Mix& mix, const Queue& queue) {

@@ -2,7 +2,7 @@
 // time, its warps share the columns; the weights go straight from memory into the registers of the products,
 // always two fetches ahead, from one tile of features into the next. The rows lie in shared memory, normed on
 // their way there if that is wanted. The first weights are fetched before the kernel before this one has
-// ended.
+// ended. Weights of fp8 are widened in registers, and a sum is scaled when it is whole.
 #include "serve/cuda/kernels/device_code.hpp"
 
 namespace tutti::serve::cuda {
@@ -12,28 +12,46 @@ constexpr int few_warps = 8;
 constexpr int few_threads = few_warps * warp;
 constexpr unsigned few_blocks = 2;  // on a multiprocessor: one fetches while the other finishes
 constexpr int unit_columns = 64;    // that a warp takes at a time
-constexpr int units_at_once = 2;
+constexpr int pieces_at_once = 4;   // of 64 bytes of a row, 16 of each of four lanes
+constexpr int piece_bytes = 64;
+constexpr int lane_bytes = 16;
 constexpr int tile_features = 16;
-constexpr int row_padding = 32;  // elements: two rows side by side are in different banks
+constexpr int tile_rows = 8;  // the columns of one product of a warp
 static_assert(row_elements % unit_columns == 0);
-static_assert(few_rows_max <= 8, "the columns of one product of a warp");
+static_assert(few_rows_max <= tile_rows);
+
+// What differs between matrices of bf16 and of fp8: half as many pieces make a unit, and a lane has twice as
+// many numbers side by side.
+template <bool is_fp8>
+struct Kind {
+  static constexpr int element_bytes = is_fp8 ? 1 : 2;
+  static constexpr int unit_bytes = unit_columns * element_bytes;
+  static constexpr int unit_pieces = unit_bytes / piece_bytes;
+  static constexpr int units_at_once = pieces_at_once / unit_pieces;
+  static constexpr int lane_columns = lane_bytes / element_bytes;
+  static constexpr int piece_columns = piece_bytes / element_bytes;
+  // Elements: lanes that read two rows side by side find them in different banks.
+  static constexpr int row_padding = is_fp8 ? 8 : 32;
+};
 
 struct Fetched {
-  uint4 low[units_at_once][2];   // row lane / 4 of the tile
-  uint4 high[units_at_once][2];  // row lane / 4 + 8
+  uint4 low[pieces_at_once];   // row lane / 4 of the tile
+  uint4 high[pieces_at_once];  // row lane / 4 + 8
 };
 
 // A lane's place in a matrix: the rows of a tile that it reads.
 struct Weights {
-  const Bf16* low;
-  const Bf16* high;
+  const unsigned char* low;
+  const unsigned char* high;
 };
 
+template <bool is_fp8>
 __device__ Weights weights_of(const FewProduct& product, std::int64_t tile, int lane) {
-  const Bf16* const data = static_cast<const Bf16*>(product.weights) + lane % 4 * 8;
+  const auto* const data = static_cast<const unsigned char*>(product.weights) + lane % 4 * lane_bytes;
+  const std::int64_t row_bytes = product.columns * Kind<is_fp8>::element_bytes;
   const std::int64_t low = tile * (product.gated ? tile_features / 2 : tile_features) + lane / 4;
   const std::int64_t high = product.gated ? product.features / 2 + low : low + tile_features / 2;
-  return {data + low * product.columns, data + high * product.columns};
+  return {data + low * row_bytes, data + high * row_bytes};
 }
 
 // A step of a tile of features; a block of threads has every n-th tile.
@@ -49,29 +67,32 @@ struct Cursor {
 };
 
 // The units of a step of a warp: first + 0, first + few_warps …
+template <bool is_fp8>
 __device__ void fetch(Fetched& fetched, const Weights& weights, int first, int units) {
+  constexpr int unit_pieces = Kind<is_fp8>::unit_pieces;
 #pragma unroll
-  for (int u = 0; u < units_at_once; ++u) {
-    const int unit = first + u * few_warps;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int column = unit * unit_columns + half * 32;
-      const bool is_there = unit < units;
-      fetched.low[u][half] = is_there ? fetch_once(weights.low + column) : make_uint4(0, 0, 0, 0);
-      fetched.high[u][half] = is_there ? fetch_once(weights.high + column) : make_uint4(0, 0, 0, 0);
-    }
+  for (int piece = 0; piece < pieces_at_once; ++piece) {
+    const int unit = first + piece / unit_pieces * few_warps;
+    const int at = unit * Kind<is_fp8>::unit_bytes + piece % unit_pieces * piece_bytes;
+    const bool is_there = unit < units;
+    fetched.low[piece] = is_there ? fetch_once(weights.low + at) : make_uint4(0, 0, 0, 0);
+    fetched.high[piece] = is_there ? fetch_once(weights.high + at) : make_uint4(0, 0, 0, 0);
   }
 }
 
+template <bool is_fp8>
 __device__ void multiply(float (&sums)[4], const Fetched& fetched, const Bf16* row, int first, int units) {
+  constexpr int unit_pieces = Kind<is_fp8>::unit_pieces;
 #pragma unroll
-  for (int u = 0; u < units_at_once; ++u) {
-    const int unit = first + u * few_warps;
+  for (int piece = 0; piece < pieces_at_once; ++piece) {
+    const int unit = first + piece / unit_pieces * few_warps;
     if (unit >= units) continue;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const uint4 values = *reinterpret_cast<const uint4*>(row + unit * unit_columns + half * 32);
-      multiply_wide(sums, fetched.low[u][half], fetched.high[u][half], values);
+    const auto* const values = reinterpret_cast<const uint4*>(
+        row + unit * unit_columns + piece % unit_pieces * Kind<is_fp8>::piece_columns);
+    if constexpr (is_fp8) {
+      multiply_codes(sums, fetched.low[piece], fetched.high[piece], values[0], values[1]);
+    } else {
+      multiply_wide(sums, fetched.low[piece], fetched.high[piece], values[0]);
     }
   }
 }
@@ -164,10 +185,12 @@ __device__ void finish_tile(const FewProduct& product, std::int64_t tile, const 
     const int row = at / features;
     const std::int64_t feature = tile * features + at % features;
     float value = total_of(parts, row, at % features);
+    if (product.scales != nullptr) value *= product.scales[feature];
     if (product.bias != nullptr) value += product.bias[feature];
     value = bent(product.activation, value);
     if (product.gated) {
       float beside = total_of(parts, row, at % features + tile_features / 2);
+      if (product.scales != nullptr) beside *= product.scales[product.features / 2 + feature];
       if (product.bias != nullptr) beside += product.bias[product.features / 2 + feature];
       value *= beside;
     }
@@ -182,7 +205,25 @@ __device__ void finish_tile(const FewProduct& product, std::int64_t tile, const 
   }
 }
 
-__global__ void __launch_bounds__(few_threads, few_blocks) few_kernel(FewProduct product) {
+// The same product of at most so many of its rows.
+__device__ FewProduct rows_of(FewProduct product, int first, int count) {
+  const auto behind = [&](auto* data, std::int64_t stride) {
+    return data == nullptr ? nullptr : data + first * stride;
+  };
+  product.rows = min(count, product.rows - first);
+  product.values = behind(static_cast<const Bf16*>(product.values), product.columns);
+  product.stream = behind(product.stream, product.columns);
+  product.out = behind(static_cast<Bf16*>(product.out), product.out_stride);
+  product.added_to = behind(product.added_to, product.out_stride);
+  product.floats = behind(product.floats, product.out_stride);
+  return product;
+}
+
+// `rows_each`: of a block of threads; blockIdx.y counts them.
+template <bool is_fp8>
+__global__ void __launch_bounds__(few_threads, few_blocks) few_kernel(FewProduct product, int rows_each) {
+  using Own = Kind<is_fp8>;
+  if constexpr (is_fp8) product = rows_of(product, static_cast<int>(blockIdx.y) * rows_each, rows_each);
   unsigned char* const shared = dynamic_memory();
   __shared__ float sums_of_warps[few_warps];
   // Of two tiles of features in turn: one is finished while the next is summed.
@@ -191,8 +232,9 @@ __global__ void __launch_bounds__(few_threads, few_blocks) few_kernel(FewProduct
   const int lane = static_cast<int>(threadIdx.x) % warp;
   const int own_warp = static_cast<int>(threadIdx.x) / warp;
   const int units = static_cast<int>(product.columns) / unit_columns;
-  const int steps = (units + few_warps * units_at_once - 1) / (few_warps * units_at_once);
-  const int stride = static_cast<int>(product.columns) + row_padding;
+  constexpr int step_units = few_warps * Own::units_at_once;
+  const int steps = (units + step_units - 1) / step_units;
+  const int stride = static_cast<int>(product.columns) + Own::row_padding;
   const std::int64_t feature_tiles = product.features / tile_features;
 
   // Two fetches are under way, each into registers of its own: none is moved, because a move would wait for
@@ -200,8 +242,8 @@ __global__ void __launch_bounds__(few_threads, few_blocks) few_kernel(FewProduct
   Cursor ahead{static_cast<std::int64_t>(blockIdx.x), 0};
   const auto fetch_ahead = [&](Fetched& fetched) {
     if (ahead.tile < feature_tiles) {
-      fetch(fetched, weights_of(product, ahead.tile, lane), ahead.step * few_warps * units_at_once + own_warp,
-            units);
+      fetch<is_fp8>(fetched, weights_of<is_fp8>(product, ahead.tile, lane),
+                    ahead.step * step_units + own_warp, units);
     }
     ahead.advance(steps);
   };
@@ -217,13 +259,13 @@ __global__ void __launch_bounds__(few_threads, few_blocks) few_kernel(FewProduct
     fill_copied(product, rows, stride);
   }
   __syncthreads();
-  const Bf16* const values = rows + min(lane / 4, product.rows - 1) * stride + lane % 4 * 8;
+  const Bf16* const values = rows + min(lane / 4, product.rows - 1) * stride + lane % 4 * Own::lane_columns;
 
   float sums[4] = {};
   Cursor at{static_cast<std::int64_t>(blockIdx.x), 0};
   int turn = 0;
   const auto take_step = [&](Fetched& fetched) {
-    multiply(sums, fetched, values, at.step * few_warps * units_at_once + own_warp, units);
+    multiply<is_fp8>(sums, fetched, values, at.step * step_units + own_warp, units);
     fetch_ahead(fetched);
     if (at.step + 1 == steps) {
       write4(parts[turn][own_warp][lane], make_float4(sums[0], sums[1], sums[2], sums[3]));
@@ -242,7 +284,8 @@ __global__ void __launch_bounds__(few_threads, few_blocks) few_kernel(FewProduct
 }
 
 std::size_t row_bytes(std::int32_t rows, std::int64_t columns) {
-  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns + row_padding) * sizeof(Bf16);
+  constexpr int padding = Kind<false>::row_padding;  // the larger one
+  return static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns + padding) * sizeof(Bf16);
 }
 
 // Of the device that is current; what cannot be asked is 0.
@@ -264,18 +307,27 @@ std::size_t row_bytes_max() {
 
 }  // namespace
 
-bool fits_few(std::int32_t rows, std::int64_t columns) {
-  return rows <= few_rows_max && row_bytes(rows, columns) <= row_bytes_max();
+bool fits_few(std::int32_t rows, std::int64_t columns, bool is_fp8) {
+  return rows <= (is_fp8 ? few_fp8_rows_max : few_rows_max) &&
+         row_bytes(is_fp8 ? 1 : rows, columns) <= row_bytes_max();
 }
 
 void multiply_few(const FewProduct& product, const Queue& queue) {
+  const bool is_fp8 = product.scales != nullptr;
+  const auto kernel = is_fp8 ? few_kernel<true> : few_kernel<false>;
+  const std::size_t bytes_max = row_bytes_max();
   // Always the most: what a recorded step needs must not be taken back by a smaller one.
-  static_cast<void>(cudaFuncSetAttribute(few_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                         static_cast<int>(row_bytes_max())));
+  static_cast<void>(
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes_max)));
+  // As many rows at a time as there is room for, and no more passes than that takes, each of as many.
+  const auto fitting = static_cast<int>(bytes_max / row_bytes(1, product.columns));
+  const int most = is_fp8 ? min(max(fitting, 1), tile_rows) : product.rows;
+  const int passes = (product.rows + most - 1) / most;
+  const int rows_each = (product.rows + passes - 1) / passes;
   const auto tiles = static_cast<unsigned>(product.features / tile_features);
   const unsigned shares = max(1U, asked(cudaDevAttrMultiProcessorCount)) * few_blocks;
-  launch(few_kernel, dim3(min(tiles, shares)), few_threads, row_bytes(product.rows, product.columns), queue,
-         product);
+  launch(kernel, dim3(min(tiles, shares), static_cast<unsigned>(passes)), few_threads,
+         row_bytes(rows_each, product.columns), queue, product, rows_each);
 }
 
 }  // namespace tutti::serve::cuda

@@ -167,6 +167,10 @@ void attend_tiles(const Attention& attention, const Tile* tiles, std::int32_t co
 // ---- few.cu: matrix products of a few rows, in bf16, at the speed of memory
 
 constexpr std::int32_t few_rows_max = 4;  // beyond, the library's products are quicker (measured on an H200)
+// With weights of fp8, eight rows at a time. Beyond, the matrix is read less often if it is widened first: as
+// codes once, and as bf16 written and read, which is the bytes of some five readings (counted, not
+// measured).
+constexpr std::int32_t few_fp8_rows_max = 32;
 
 enum class Activation { none, gelu, gelu_tanh, silu };
 
@@ -177,8 +181,9 @@ struct FewProduct {
   const float* stream = nullptr;
   Norm norm;
   std::int64_t columns = 0;  // with the padding
-  // A matrix of bf16, `features` × columns, a multiple of 16.
+  // A matrix of bf16, `features` × columns, a multiple of 16; or of fp8, with a scale for each feature.
   const void* weights = nullptr;
+  const float* scales = nullptr;  // null: bf16
   std::int64_t features = 0;
   const float* bias = nullptr;
   // One of: rows of bf16, numbers that are added to the stream, or logits.
@@ -190,9 +195,21 @@ struct FewProduct {
   Activation activation = Activation::none;
   bool gated = false;
 };
-// Whether a row of so many columns fits into the memory of a multiprocessor.
-bool fits_few(std::int32_t rows, std::int64_t columns);
+// Whether so many rows are few, and a row of so many columns fits into the memory of a multiprocessor.
+bool fits_few(std::int32_t rows, std::int64_t columns, bool is_fp8 = false);
 void multiply_few(const FewProduct& product, const Queue& queue);
+
+// ---- widen.cu
+
+// A matrix of fp8 as one of bf16, for products of many rows.
+struct Widen {
+  const void* codes = nullptr;
+  const float* scales = nullptr;  // of each row
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  void* out = nullptr;
+};
+void widen(const Widen& widen, const Queue& queue);
 
 // ---- activate.cu
 
@@ -245,6 +262,7 @@ struct ExpertProduct {
   const void* values = nullptr;
   bool by_token = false;  // the rows of `values` are tokens, else places in the order of experts
   const void* const* weights = nullptr;  // on the device, one of each expert: features × columns
+  const float* const* scales = nullptr;  // of each feature of each expert: they are of fp8; or null
   const float* const* biases = nullptr;  // or null
   std::int64_t features = 0;
   void* out = nullptr;  // a row a place

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
 #include <cuda_runtime.h>
 
 #include <cstddef>
@@ -64,6 +66,16 @@ __device__ inline unsigned pair_of(float low, float high) {
   unsigned word = 0;
   memcpy(&word, &pair, sizeof(word));
   return word;
+}
+
+// Four codes of fp8 as two pairs of bf16, which holds each of them exactly.
+__device__ inline uint2 widened4(unsigned codes) {
+  const auto pair = [](unsigned two) {
+    const __half2 halves(__nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(two), __NV_E4M3));
+    const float2 numbers = __half22float2(halves);
+    return pair_of(numbers.x, numbers.y);
+  };
+  return make_uint2(pair(codes & 0xffffU), pair(codes >> 16U));
 }
 
 // Weights that are read once: 16 bytes, past the nearest cache.

@@ -234,8 +234,8 @@ void check_experts(Type type, double allowed) {
       place_row.data(), row_place.data(), first.data()};
   route({type, routing, stride, values.data(), router.data(), scores.data()}, {});
   std::vector<T> out(places * stride);
-  multiply_experts({type, routing, stride, values.data(), true, weights.data(), nullptr, stride, out.data()},
-                   {});
+  multiply_experts(
+      {type, routing, stride, values.data(), true, weights.data(), nullptr, nullptr, stride, out.data()}, {});
   std::vector<float> stream(tokens * stride, 1.0F);
   mix({type, routing, stride, out.data(), stream.data()}, {});
 
