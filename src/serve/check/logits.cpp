@@ -19,6 +19,8 @@ namespace {
 constexpr double bf16_error_of_experts_max = 0.25;
 // Two ways to compute in bf16 are nearer to each other than to the truth.
 constexpr double ways_error_max = 0.02;
+// Of fp8 a row's scale is rounded in with the numbers where many rows are multiplied, and kept apart else.
+constexpr double fp8_ways_error_max = 0.04;
 
 using Rows = std::vector<std::vector<float>>;
 
@@ -160,6 +162,7 @@ class Comparison {
                                             : bf16_error_max;
     const double allowed_of_ways = is_f32           ? f32_error_max
                                    : is_rough(kind) ? bf16_error_of_experts_max
+                                   : kind.is_fp8    ? fp8_ways_error_max
                                                     : ways_error_max;
     auto model = made({.type = kind.type, .is_fp8 = kind.is_fp8});
     if (!model) return std::move(model).error();
