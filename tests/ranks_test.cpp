@@ -10,6 +10,8 @@
 
 #include "learn/tokenizer/tokenizer.hpp"
 #include "serve/cpu/tiny_folder_test.hpp"
+#include "serve/load/source.hpp"
+#include "serve/lora/made_adapter_test.hpp"
 #include "support/process.hpp"
 
 namespace tutti {
@@ -24,6 +26,12 @@ class Ranks : public testing::Test {
  protected:
   std::string file(const std::string& name) const { return folder_.path() + "/" + name; }
   const std::string& model() const { return tiny_.path(); }
+
+  model::Shape shape() const {
+    const auto source = serve::open_source(model());
+    EXPECT_TRUE(source) << source.error().text();
+    return source ? source->shape : model::Shape{};
+  }
 
   std::vector<std::string> words(const std::string& command, const std::string& ranks) const {
     return {support::tutti_program,
@@ -103,20 +111,58 @@ TEST_F(Ranks, WriteWhatOneProcessWrites) {
   EXPECT_EQ(texts[2], texts[0]);
 }
 
+TEST_F(Ranks, WithAnAdapterWriteWhatOneProcessWrites) {
+  const serve::lora::MadeAdapter made(shape(), {});
+  std::vector<std::string> texts;
+  for (const char* const count : {"1", "2", "4"}) {
+    auto all = words("generate", count);
+    all.insert(all.end(), {"--prompt", "Once upon", "--tokens", "60", "--temperature", "0", "--adapter",
+                           "polite=" + made.path()});
+    const auto done = run(all);
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    texts.push_back(Json::parse(done.out, nullptr, false).value("text", ""));
+    EXPECT_FALSE(texts.back().empty()) << done.out;
+  }
+  EXPECT_EQ(texts[1], texts[0]);
+  EXPECT_EQ(texts[2], texts[0]);
+  auto plain = words("generate", "1");
+  plain.insert(plain.end(), {"--prompt", "Once upon", "--tokens", "60", "--temperature", "0"});
+  EXPECT_NE(Json::parse(run(plain).out, nullptr, false).value("text", ""), texts[0]);
+}
+
 // Ranks share a GPU where there are not enough of them.
 TEST_F(Ranks, OnGpusWriteWhatOneProcessWrites) {
   if (!TUTTI_HAS_WORKER) GTEST_SKIP() << "libtorch was not found, so tutti-worker is not built";
-  std::vector<std::string> texts;
-  for (const char* const count : {"1", "2"}) {
-    const auto done =
-        run({support::tutti_program, "generate", model(), "--json", "--device", "cuda", "--weights", "f32",
-             "--tensor-parallel", count, "--prompt", "Once upon", "--tokens", "60", "--temperature", "0"});
-    if (texts.empty() && (has(done.err, "no GPU") || has(done.err, "without CUDA"))) GTEST_SKIP() << done.err;
-    ASSERT_EQ(done.exit_code, 0) << done.err;
-    texts.push_back(Json::parse(done.out, nullptr, false).value("text", ""));
-    EXPECT_TRUE(ranks().empty()) << "they end with it";
+  const serve::lora::MadeAdapter made(shape(), {});
+  for (const bool is_adapted : {false, true}) {
+    std::vector<std::string> texts;
+    for (const char* const count : {"1", "2"}) {
+      std::vector<std::string> all{support::tutti_program,
+                                   "generate",
+                                   model(),
+                                   "--json",
+                                   "--device",
+                                   "cuda",
+                                   "--weights",
+                                   "f32",
+                                   "--tensor-parallel",
+                                   count,
+                                   "--prompt",
+                                   "Once upon",
+                                   "--tokens",
+                                   "60",
+                                   "--temperature",
+                                   "0"};
+      if (is_adapted) all.insert(all.end(), {"--adapter", "polite=" + made.path()});
+      const auto done = run(all);
+      if (texts.empty() && (has(done.err, "no GPU") || has(done.err, "without CUDA")))
+        GTEST_SKIP() << done.err;
+      ASSERT_EQ(done.exit_code, 0) << done.err;
+      texts.push_back(Json::parse(done.out, nullptr, false).value("text", ""));
+      EXPECT_TRUE(ranks().empty()) << "they end with it";
+    }
+    EXPECT_EQ(texts[1], texts[0]) << (is_adapted ? "with an adapter" : "");
   }
-  EXPECT_EQ(texts[1], texts[0]);
 }
 
 TEST_F(Ranks, AnswerOverHttpAndEndWithTheEngine) {

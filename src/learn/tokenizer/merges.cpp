@@ -12,6 +12,9 @@ namespace {
 
 constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 
+// Candidates between two looks at whether anybody still waits: well below a millisecond.
+constexpr std::size_t candidates_between_looks = 4096;
+
 std::uint64_t pair_of(std::uint32_t left, std::uint32_t right) { return std::uint64_t{left} << 32U | right; }
 
 // Candidates compare by the rank of their merge, then from left to right.
@@ -68,8 +71,8 @@ void Merges::merge_at(MergeRoom& room, std::uint32_t at, const Merge& merge) con
   consider(room, at);
 }
 
-void Merges::apply(std::span<const std::uint32_t> word, MergeRoom& room,
-                   std::vector<std::uint32_t>& out) const {
+void Merges::apply(std::span<const std::uint32_t> word, MergeRoom& room, std::vector<std::uint32_t>& out,
+                   const std::stop_token& abandoned) const {
   TUTTI_CHECK(word.size() < none);
   const auto size = static_cast<std::uint32_t>(word.size());
   room.word.clear();
@@ -77,7 +80,8 @@ void Merges::apply(std::span<const std::uint32_t> word, MergeRoom& room,
   for (std::uint32_t at = 0; at < size; ++at)
     room.word.push_back({word[at], at == 0 ? none : at - 1, at + 1 == size ? none : at + 1});
   for (std::uint32_t at = 0; at + 1 < size; ++at) consider(room, at);
-  while (!room.waiting.empty()) {
+  for (std::size_t taken = 0; !room.waiting.empty(); ++taken) {
+    if (taken % candidates_between_looks == 0 && abandoned.stop_requested()) return;
     std::pop_heap(room.waiting.begin(), room.waiting.end(), std::greater<>());
     const std::uint64_t next = room.waiting.back();
     room.waiting.pop_back();

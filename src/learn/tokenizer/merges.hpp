@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <vector>
 
 namespace tutti::tokenizer {
@@ -32,8 +33,10 @@ class Merges {
   // The earliest first. Of two for one pair, the later counts.
   explicit Merges(std::vector<Merge> merges);
 
-  // Appends what the word becomes to `out`. In time n log n: words from outside can be long.
-  void apply(std::span<const std::uint32_t> word, MergeRoom& room, std::vector<std::uint32_t>& out) const;
+  // Appends what the word becomes to `out`. In time n log n: words from outside can be long, and one whose
+  // work is abandoned adds nothing.
+  void apply(std::span<const std::uint32_t> word, MergeRoom& room, std::vector<std::uint32_t>& out,
+             const std::stop_token& abandoned = {}) const;
 
  private:
   struct Slot {

@@ -128,7 +128,8 @@ struct Tokenizer::Parts {
 // One text on its way to tokens.
 class Tokenizer::Encoder {
  public:
-  Encoder(const Parts& parts, std::vector<std::uint32_t> begun) : parts_(parts), out_(std::move(begun)) {}
+  Encoder(const Parts& parts, std::vector<std::uint32_t> begun, std::stop_token abandoned)
+      : parts_(parts), abandoned_(std::move(abandoned)), out_(std::move(begun)) {}
 
   std::vector<std::uint32_t> encode(std::string_view text, const EncodeOptions& options) {
     if (!options.special) {
@@ -182,7 +183,7 @@ class Tokenizer::Encoder {
       prefixed = " " + std::string(text);
       text = prefixed;
     }
-    while (!text.empty()) {
+    while (!text.empty() && !abandoned_.stop_requested()) {
       const std::size_t bytes = first_word(parts_.definition.pattern, text);
       add_word(text.substr(0, bytes));
       text.remove_prefix(bytes);
@@ -198,10 +199,11 @@ class Tokenizer::Encoder {
     }
     word_.clear();
     append_symbols(parts_.definition, word, word_);
-    parts_.merges.apply(word_, room_, out_);
+    parts_.merges.apply(word_, room_, out_, abandoned_);
   }
 
   const Parts& parts_;
+  const std::stop_token abandoned_;
   MergeRoom room_;
   std::vector<std::uint32_t> word_;
   std::vector<std::uint32_t> out_;
@@ -218,8 +220,8 @@ Result<Tokenizer> Tokenizer::parse(std::string_view tokenizer_json) {
 }
 
 std::vector<std::uint32_t> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
-  auto tokens =
-      Encoder(*parts_, options.frame ? frame_.before : std::vector<std::uint32_t>()).encode(text, options);
+  Encoder encoder(*parts_, options.frame ? frame_.before : std::vector<std::uint32_t>(), options.abandoned);
+  auto tokens = encoder.encode(text, options);
   if (options.frame) tokens.insert(tokens.end(), frame_.after.begin(), frame_.after.end());
   return tokens;
 }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,6 +26,8 @@ struct EncodeOptions {
   bool frame = false;
   // With `special`: what guarded() has guarded stays letters, and the guards are taken out.
   bool guards = false;
+  // Nobody waits for it any more: it ends early, with tokens that mean nothing.
+  std::stop_token abandoned = {};
 };
 
 struct DecodeOptions {

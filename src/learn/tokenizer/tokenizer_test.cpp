@@ -9,6 +9,7 @@
 #include "base/json/parse.hpp"
 #include "base/json/write.hpp"
 #include "learn/tokenizer/definition.hpp"
+#include "learn/tokenizer/merges.hpp"
 
 namespace tutti::tokenizer {
 namespace {
@@ -193,6 +194,28 @@ TEST(Tokenizer, LongWordsAreNotQuadratic) {
   while (almost.size() < word.size()) almost += "<|endof";
   EXPECT_EQ(tokenizer.decode(tokenizer.encode(almost)), almost);
   EXPECT_EQ(tokenizer.encode(tokenizer.guarded(almost), {.guards = true}), tokenizer.encode(almost));
+}
+
+TEST(Tokenizer, WhatNobodyWaitsForIsNotEncoded) {
+  const Tokenizer tokenizer = make(small_file());
+  std::stop_source left;
+  EXPECT_EQ(tokenizer.encode("hello", {.abandoned = left.get_token()}), Tokens{259});
+  left.request_stop();
+  EXPECT_EQ(tokenizer.encode("hello", {.abandoned = left.get_token()}), Tokens{});
+}
+
+// One word may be as long as a text, so that looking between words is not enough.
+TEST(Merges, LeaveOffInTheMiddleOfAWord) {
+  const Merges merges({{'l', 'l', 256}});
+  const Tokens word(10, 'l');
+  MergeRoom room;
+  Tokens out;
+  std::stop_source left;
+  merges.apply(word, room, out, left.get_token());
+  EXPECT_EQ(out, Tokens(5, 256));
+  left.request_stop();
+  merges.apply(word, room, out, left.get_token());
+  EXPECT_EQ(out, Tokens(5, 256)) << "nothing was added";
 }
 
 TEST(Tokenizer, ItsFileMakesTheSameTokenizer) {

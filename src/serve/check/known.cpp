@@ -5,6 +5,7 @@
 #include "serve/check/families.hpp"
 #include "serve/check/line.hpp"
 #include "serve/check/parts.hpp"
+#include "serve/check/rows.hpp"
 #include "serve/cpu/model.hpp"
 
 namespace tutti::serve {
@@ -19,9 +20,7 @@ struct Known {
 
 // Of a text whose tokens come in such pieces, the last of them again and again.
 Result<Known> known_of(Model& model, std::span<const Token> tokens, const std::vector<std::size_t>& pieces) {
-  std::vector<BlockId> blocks;
-  for (BlockId block = 0; std::int64_t{block} * model.limits().block_tokens < model.limits().context; ++block)
-    blocks.insert(blocks.begin(), block);
+  const auto blocks = made_blocks(0, model.limits().context);
   Known known;
   std::size_t done = 0;
   for (std::size_t at = 0; done < tokens.size(); ++at) {
@@ -46,7 +45,7 @@ Result<Known> known_of(Model& model, std::span<const Token> tokens, const std::v
   return known;
 }
 
-double distance(const std::vector<double>& numbers, const std::vector<double>& expected) {
+double off_by(const std::vector<double>& numbers, const std::vector<double>& expected) {
   if (numbers.size() != expected.size()) return INFINITY;
   double difference = 0;
   double length = 0;
@@ -61,10 +60,8 @@ double distance(const std::vector<double>& numbers, const std::vector<double>& e
 Result<> compare_known(const cpu::Family& family, const Print& print) {
   const model::Shape& shape = family.shape;
   const cpu::MadeTensors tensors = cpu::made_tensors(shape);
-  std::vector<Token> tokens;
-  for (std::size_t at = 0; at + 3 < static_cast<std::size_t>(shape.context) && at < text_tokens_max; ++at)
-    tokens.push_back(
-        static_cast<Token>((cpu::made_number(at) + 1) / 2 * static_cast<double>(shape.vocabulary)));
+  const std::vector<Token> tokens = made_tokens(
+      shape.vocabulary, std::min(static_cast<std::size_t>(shape.context) - 3, text_tokens_max), 0);
   auto host = cpu::make_model(shape, {.cache_bytes = cpu_cache_bytes, .step_tokens_max = 1024},
                               cpu::reader_of(tensors));
   if (!host) return std::move(host).error();
@@ -84,8 +81,8 @@ Result<> compare_known(const cpu::Family& family, const Print& print) {
     if (!model) return std::move(model).error();
     const auto known = known_of(**model, tokens, {130, 1, 1, 64, 17});
     if (!known) return known.error();
-    const double last = distance(known->last, expected->last);
-    const double mean = distance(known->mean, expected->mean);
+    const double last = off_by(known->last, expected->last);
+    const double mean = off_by(known->mean, expected->mean);
     print(line("%-24s %-4s embeddings             last is off by %.1e, mean by %.1e", family.name.c_str(),
                is_plain ? "f32" : "bf16", last, mean));
     if (std::max(last, mean) > (is_plain ? f32_error_max : bf16_error_max))

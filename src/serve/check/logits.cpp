@@ -3,12 +3,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <optional>
 
 #include "serve/check/families.hpp"
 #include "serve/check/kinds.hpp"
-#include "serve/check/line.hpp"
+#include "serve/check/rows.hpp"
 #include "serve/cpu/model.hpp"
 
 namespace tutti::serve {
@@ -22,50 +21,7 @@ constexpr double ways_error_max = 0.02;
 // Of fp8 a row's scale is rounded in with the numbers where many rows are multiplied, and kept apart else.
 constexpr double fp8_ways_error_max = 0.04;
 
-using Rows = std::vector<std::vector<float>>;
-
-std::vector<Token> made_tokens(const model::Shape& shape, std::size_t count, std::uint64_t seed) {
-  std::vector<Token> tokens;
-  for (std::size_t at = 0; at < count; ++at) {
-    const double unit = (cpu::made_number(seed * 1000 + at) + 1) / 2;
-    tokens.push_back(static_cast<Token>(unit * static_cast<double>(shape.vocabulary)));
-  }
-  return tokens;
-}
-
-// Backwards, so that nothing lies where it would by chance.
-std::vector<BlockId> made_blocks(std::size_t sequence, std::int64_t context) {
-  std::vector<BlockId> blocks;
-  const auto count = static_cast<BlockId>((context + 15) / 16);
-  blocks.reserve(static_cast<std::size_t>(count));
-  for (BlockId at = 0; at < count; ++at)
-    blocks.push_back(static_cast<BlockId>(sequence) * count + count - 1 - at);
-  return blocks;
-}
-
-// The rows of a sequence whose tokens come in such pieces, the last of them again and again.
-Result<Rows> rows_of(Model& model, const std::vector<Token>& tokens, const std::vector<std::size_t>& pieces) {
-  const auto blocks = made_blocks(0, model.limits().context);
-  Rows rows;
-  std::size_t done = 0;
-  for (std::size_t at = 0; done < tokens.size(); ++at) {
-    const std::size_t count = std::min(pieces[std::min(at, pieces.size() - 1)], tokens.size() - done);
-    const Chunk chunk{.tokens = std::span(tokens).subspan(done, count),
-                      .first = static_cast<std::int64_t>(done),
-                      .blocks = blocks,
-                      .rows = static_cast<std::int32_t>(count)};
-    if (auto computed = model.step({&chunk, 1}); !computed) return std::move(computed).error();
-    for (std::int32_t row = 0; row < chunk.rows; ++row) {
-      auto logits = model.logits(row);
-      if (!logits) return std::move(logits).error();
-      rows.push_back(std::move(*logits));
-    }
-    done += count;
-  }
-  return rows;
-}
-
-// The same with other sequences beside it, each in pieces of its own.
+// The rows of a sequence with others beside it, each in pieces of its own.
 Result<Rows> rows_in_company(Model& model, const std::vector<Token>& tokens) {
   constexpr std::size_t sequences = 3;
   std::vector<std::vector<BlockId>> blocks;
@@ -98,27 +54,6 @@ Result<Rows> rows_in_company(Model& model, const std::vector<Token>& tokens) {
   return rows;
 }
 
-// The distance of two rows in relation to their length, the largest or, of those in order, the one in the
-// middle; what is no number is infinitely far.
-double distance(const Rows& rows, const Rows& expected, bool in_the_middle) {
-  if (rows.size() != expected.size() || rows.empty()) return INFINITY;
-  std::vector<double> all;
-  for (std::size_t row = 0; row < rows.size(); ++row) {
-    double difference = 0;
-    double length = 0;
-    for (std::size_t at = 0; at < expected[row].size(); ++at) {
-      const auto wanted = static_cast<double>(expected[row][at]);
-      difference += std::pow(static_cast<double>(rows[row][at]) - wanted, 2);
-      length += wanted * wanted;
-    }
-    const double off = std::sqrt(difference / length);
-    if (!std::isfinite(off)) return INFINITY;
-    all.push_back(off);
-  }
-  std::sort(all.begin(), all.end());
-  return in_the_middle ? all[all.size() / 2] : all.back();
-}
-
 class Comparison {
  public:
   Comparison(const cpu::Family& family, const Print& print)
@@ -127,7 +62,7 @@ class Comparison {
   Result<> run() {
     const model::Shape& shape = family_.shape;
     const std::size_t count = std::min<std::size_t>(static_cast<std::size_t>(shape.context) - 3, 700);
-    tokens_ = made_tokens(shape, count, 1);
+    tokens_ = made_tokens(shape.vocabulary, count, 1);
     const auto expected = expected_of(tensors_);
     if (!expected) return expected.error();
     const auto expected_of_fp8 = expected_of(rounded_to_fp8(shape, tensors_));
@@ -144,7 +79,7 @@ class Comparison {
         family_.shape, {.cache_bytes = cpu_cache_bytes, .step_tokens_max = 1024, .step_rows_max = 1024},
         cpu::reader_of(tensors));
     if (!host) return std::move(host).error();
-    return rows_of(**host, tokens_, {tokens_.size()});
+    return rows_of(**host, {{tokens_}}, {tokens_.size()});
   }
 
   Result<std::unique_ptr<Model>> made(cuda::Options options) const {
@@ -166,7 +101,7 @@ class Comparison {
                                                     : ways_error_max;
     auto model = made({.type = kind.type, .is_fp8 = kind.is_fp8});
     if (!model) return std::move(model).error();
-    auto whole = rows_of(**model, tokens_, {tokens_.size()});
+    auto whole = rows_of(**model, {{tokens_}}, {tokens_.size()});
     if (!whole) return std::move(whole).error();
     if (auto fine = note(kind, "at once", distance(*whole, expected, is_rough(kind)), allowed); !fine)
       return fine;
@@ -174,8 +109,8 @@ class Comparison {
       if (!rows) return rows.error();
       return note(kind, name, distance(*rows, *whole, is_rough(kind)), allowed_of_ways);
     };
-    if (auto fine = ways("token by token", rows_of(**model, tokens_, {1})); !fine) return fine;
-    if (auto fine = ways("in pieces", rows_of(**model, tokens_, {5, 64, 1, 1, 63, 130, 2, 17})); !fine)
+    if (auto fine = ways("token by token", rows_of(**model, {{tokens_}}, {1})); !fine) return fine;
+    if (auto fine = ways("in pieces", rows_of(**model, {{tokens_}}, {5, 64, 1, 1, 63, 130, 2, 17})); !fine)
       return fine;
     if (auto fine = ways("in company", rows_in_company(**model, tokens_)); !fine) return fine;
     if (is_f32) return {};
@@ -185,8 +120,9 @@ class Comparison {
                        .overlaps = false,
                        .fast_attention = false});
     if (!plain) return std::move(plain).error();
-    if (auto fine = ways("plain attention", rows_of(**plain, tokens_, {tokens_.size()})); !fine) return fine;
-    return ways("plain, token by token", rows_of(**plain, tokens_, {1}));
+    if (auto fine = ways("plain attention", rows_of(**plain, {{tokens_}}, {tokens_.size()})); !fine)
+      return fine;
+    return ways("plain, token by token", rows_of(**plain, {{tokens_}}, {1}));
   }
 
   bool is_rough(const CheckedKind& kind) const {
@@ -194,10 +130,7 @@ class Comparison {
   }
 
   Result<> note(const CheckedKind& kind, const char* way, double error, double allowed) const {
-    print_(line("%-24s %-4s %-22s %s error %.1e", family_.name.c_str(), kind.name, way,
-                is_rough(kind) ? "middle" : "largest", error));
-    if (error <= allowed) return {};
-    return failed(line("it is off by %.1e, and %.1e is allowed", error, allowed)).within(family_.name);
+    return serve::note(print_, {family_.name, kind.name, way, is_rough(kind)}, error, allowed);
   }
 
   const cpu::Family& family_;

@@ -34,7 +34,9 @@ class CpuModel final : public Model {
         shape_(shape_of_part(shape, part_of(options))),
         options_(options),
         team_(threads_of(options)),
-        choosers_(static_cast<std::size_t>(team_.size())) {}
+        choosers_(static_cast<std::size_t>(team_.size())) {
+    for (lora::Adapter& adapter : options_.adapters) adapter = adapter.of_part(whole_, part_of(options_));
+  }
 
   Result<> load(const ReadRows& read) {
     auto planned = plan();

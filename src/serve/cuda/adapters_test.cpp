@@ -17,7 +17,7 @@ model::Shape small_shape(const std::string& type) {
                                   .hidden = 60,
                                   .heads = 3,
                                   .kv_heads = type == "gpt2" ? 3 : 1,
-                                  .intermediate = 100,
+                                  .intermediate = 102,
                                   .context = 128});
 }
 
@@ -31,14 +31,29 @@ std::vector<lora::Adapter> opened(const model::Shape& shape, const std::vector<s
   return all;
 }
 
-// What the tables lead to, in memory of the host, multiplies to what the adapters were made of.
-TEST(AdapterLayout, TablesLeadToTheMatrices) {
+// What the tables lead to, in memory of the host, multiplies to what the adapters were made of: on one GPU,
+// and on a rank of several.
+class AdapterLayoutTest : public testing::TestWithParam<Part> {};
+
+TEST_P(AdapterLayoutTest, TablesLeadToTheMatrices) {
   for (const char* type : {"llama", "gpt2"}) {
-    const model::Shape shape = small_shape(type);
-    const lora::MadeAdapter all(shape, {.rank = 5, .seed = 1});
-    const lora::MadeAdapter few(shape, {.rank = 3, .seed = 2, .targets = {"v_proj", "down_proj", "c_fc"}});
-    const auto adapters = opened(shape, {all.path(), few.path()});
+    const model::Shape whole = small_shape(type);
+    const model::Shape shape = shape_of_part(whole, GetParam());
+    const lora::MadeAdapter all(whole, {.rank = 5, .seed = 1});
+    const lora::MadeAdapter few(whole, {.rank = 3, .seed = 2, .targets = {"v_proj", "down_proj", "c_fc"}});
+    auto adapters = opened(whole, {all.path(), few.path()});
     ASSERT_EQ(adapters.size(), 2U);
+    for (lora::Adapter& adapter : adapters) adapter = adapter.of_part(whole, GetParam());
+    const PartBegin begin = begin_of_part(whole, GetParam());
+    const std::int64_t query = begin.head * whole.head_size;
+    const std::int64_t key = begin.kv_head * whole.head_size;
+    const lora::PartSize firsts[] = {{query, 0},
+                                     {key, 0},
+                                     {key, 0},
+                                     {0, query},
+                                     {begin.intermediate, 0},
+                                     {begin.intermediate, 0},
+                                     {0, begin.intermediate}};
     const std::size_t bytes = AdapterLayout(shape, Type::f32, adapters, Arena()).bytes();
     std::vector<std::byte> memory(bytes + 256);
     const AdapterLayout layout(shape, Type::f32, adapters, Arena(memory.data()));
@@ -76,13 +91,16 @@ TEST(AdapterLayout, TablesLeadToTheMatrices) {
             EXPECT_EQ(expand != nullptr, found != changes.end());
             if (shrink == nullptr || expand == nullptr) continue;
             const lora::PartSize size = lora::size_of(shape, parts[part]);
+            const lora::PartSize first = firsts[static_cast<std::size_t>(parts[part])];
+            const std::int64_t whole_columns = lora::size_of(whole, parts[part]).columns;
             for (std::int64_t row = 0; row < size.rows; ++row) {
               for (std::int64_t column = 0; column < size.columns; ++column) {
                 double sum = 0;
                 for (std::int64_t at = 0; at < table[adapter].rank; ++at)
                   sum += static_cast<double>(expand[at * size.rows + row]) *
                          static_cast<double>(shrink[at * padded(size.columns) + column]);
-                ASSERT_NEAR(sum, found->second[static_cast<std::size_t>(row * size.columns + column)], 1e-6);
+                const std::int64_t at = (first.rows + row) * whole_columns + first.columns + column;
+                ASSERT_NEAR(sum, found->second[static_cast<std::size_t>(at)], 1e-6);
               }
             }
           }
@@ -91,6 +109,8 @@ TEST(AdapterLayout, TablesLeadToTheMatrices) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Ranks, AdapterLayoutTest, testing::Values(Part{0, 1}, Part{0, 3}, Part{2, 3}));
 
 TEST(AdapterLayout, IsPartOfThePlan) {
   const model::Shape shape = small_shape("llama");

@@ -30,6 +30,7 @@ class CudaModel final : public Model {
       : whole_(shape), shape_(shape_of_part(shape, part_of(options))), options_(options) {
     // What comm puts on a queue is not recorded.
     if (options_.peers) options_.graphs = false;
+    for (lora::Adapter& adapter : options_.adapters) adapter = adapter.of_part(whole_, part_of(options_));
   }
 
   ~CudaModel() override {

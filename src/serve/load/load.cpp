@@ -46,9 +46,6 @@ Result<Device> parse_device(std::string_view word) {
 }
 
 Result<std::unique_ptr<Model>> make_model(const Source& source, const LoadOptions& options) {
-  if (options.ranks > 1 && !options.adapters.empty())
-    return invalid("adapters are not computed by several ranks")
-        .remedy("leave --tensor-parallel or --adapter out");
   if (options.ranks > 1 && !options.peers) {
     if (!options.in_ranks) return failed("this program computes a model in one process alone");
     return options.in_ranks(source, options);

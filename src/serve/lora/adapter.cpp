@@ -187,7 +187,8 @@ class Adapter::Finder {
     for (const std::string& part : modules_.find(module)->second.parts) {
       const Place& place = places_.at(part);
       auto& sites = adapter_.sites_[static_cast<std::size_t>(place.layer)];
-      sites[static_cast<std::size_t>(place.part)] = {pair.shrink, pair.expand, first_row};
+      sites[static_cast<std::size_t>(place.part)] = {
+          .shrink = pair.shrink, .expand = pair.expand, .first_row = first_row};
       first_row += size_of(shape_, place.part).rows;
     }
   }
@@ -227,6 +228,22 @@ Result<Adapter> Adapter::open(const std::string& folder, const model::Shape& sha
   return adapter;
 }
 
+Adapter Adapter::of_part(const model::Shape& whole, const serve::Part& part) const {
+  const PartBegin begin = begin_of_part(whole, part);
+  Adapter own = *this;
+  for (auto& sites : own.sites_) {
+    const auto of = [&](Part which) -> Site& { return sites[static_cast<std::size_t>(which)]; };
+    of(Part::queries).first_row += begin.head * whole.head_size;
+    of(Part::keys).first_row += begin.kv_head * whole.head_size;
+    of(Part::values).first_row += begin.kv_head * whole.head_size;
+    of(Part::output).first_column += begin.head * whole.head_size;
+    of(Part::gate).first_row += begin.intermediate;
+    of(Part::up).first_row += begin.intermediate;
+    of(Part::down).first_column += begin.intermediate;
+  }
+  return own;
+}
+
 Result<> Adapter::read(const safetensors::Entry& entry, std::int64_t first_row,
                        std::span<float> floats) const {
   const std::size_t size = safetensors::size_of(entry.type);
@@ -240,9 +257,21 @@ Result<> Adapter::read(const safetensors::Entry& entry, std::int64_t first_row,
 }
 
 Result<> Adapter::read_shrink(std::int64_t layer, Part part, std::span<float> floats) const {
-  const safetensors::Entry& entry = *site(layer, part).shrink;
-  if (auto done = read(entry, 0, floats); !done) return done;
-  return check_finite(floats, entry.name, folder_);
+  const Site& from = site(layer, part);
+  const auto whole = static_cast<std::size_t>(from.shrink->shape[1]);
+  const std::size_t columns = floats.size() / static_cast<std::size_t>(rank_);
+  const auto first = static_cast<std::size_t>(from.first_column);
+  TUTTI_CHECK(first + columns <= whole);
+  if (columns == whole) {
+    if (auto done = read(*from.shrink, 0, floats); !done) return done;
+  } else {
+    std::vector<float> wide(static_cast<std::size_t>(rank_) * whole);
+    if (auto done = read(*from.shrink, 0, wide); !done) return done;
+    for (std::size_t row = 0; row < static_cast<std::size_t>(rank_); ++row)
+      std::ranges::copy(std::span(wide).subspan(row * whole + first, columns),
+                        floats.subspan(row * columns, columns).begin());
+  }
+  return check_finite(floats, from.shrink->name, folder_);
 }
 
 Result<> Adapter::read_expand(std::int64_t layer, Part part, std::span<float> floats) const {

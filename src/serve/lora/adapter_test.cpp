@@ -94,39 +94,64 @@ TEST(AdapterConfig, RefusesByNameWhatIsNotComputed) {
     EXPECT_FALSE(parse_adapter_config(text)) << text;
 }
 
-// B·A of what is read is what was written, for tensors that are fused and turned elsewhere, too.
-TEST(Adapter, ReadsWhatPeftWrites) {
-  for (const char* type : {"llama", "gpt2"}) {
-    const model::Shape shape = small(type);
-    const MadeAdapter made(shape, {.rank = 5, .alpha = 3, .by_root = true});
-    const auto adapter = Adapter::open(made.path(), shape);
-    ASSERT_TRUE(adapter) << adapter.error().text();
-    EXPECT_EQ(adapter->rank(), 5);
-    for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
-      const model::LayerNames names = model::names_of_layer(shape, layer);
-      const std::vector<std::pair<Part, std::string>> all{
-          {Part::queries, names.queries},    {Part::keys, names.keys},
-          {Part::values, names.values},      {Part::output, names.output},
-          {Part::up, names.feed_forward.up}, {Part::down, names.feed_forward.down}};
-      for (const auto& [part, name] : all) {
-        const PartSize size = size_of(shape, part);
-        ASSERT_TRUE(adapter->has(layer, part)) << name;
-        std::vector<float> a(static_cast<std::size_t>(5 * size.columns));
-        std::vector<float> b(static_cast<std::size_t>(size.rows * 5));
-        ASSERT_TRUE(adapter->read_shrink(layer, part, a));
-        ASSERT_TRUE(adapter->read_expand(layer, part, b));
-        const std::vector<double>& expected = made.changes().at(model::weight_of(name));
-        for (std::int64_t row = 0; row < size.rows; ++row) {
-          for (std::int64_t column = 0; column < size.columns; ++column) {
-            double sum = 0;
-            for (std::int64_t at = 0; at < 5; ++at)
-              sum += static_cast<double>(b[static_cast<std::size_t>(row * 5 + at)]) *
-                     static_cast<double>(a[static_cast<std::size_t>(at * size.columns + column)]);
-            ASSERT_NEAR(sum, expected[static_cast<std::size_t>(row * size.columns + column)], 1e-6) << name;
-          }
+// B·A of what is read is what was written, for tensors that are fused and turned elsewhere, too: of the whole
+// model, and of the rows and columns that a rank has of it.
+void expect_as_made(const model::Shape& whole, const serve::Part& rank) {
+  const MadeAdapter made(whole, {.rank = 5, .alpha = 3, .by_root = true});
+  const auto opened = Adapter::open(made.path(), whole);
+  ASSERT_TRUE(opened) << opened.error().text();
+  const Adapter adapter = opened->of_part(whole, rank);
+  EXPECT_EQ(adapter.rank(), 5);
+  const model::Shape shape = shape_of_part(whole, rank);
+  const std::int64_t query = rank.rank * shape.heads * whole.head_size;
+  const std::int64_t key = rank.rank * whole.kv_heads / rank.count * whole.head_size;
+  const std::int64_t inner = rank.rank * shape.intermediate;
+  struct Place {
+    Part part;
+    std::string name;
+    std::int64_t first_row = 0;
+    std::int64_t first_column = 0;
+  };
+  for (std::int64_t layer = 0; layer < whole.layers; ++layer) {
+    const model::LayerNames names = model::names_of_layer(whole, layer);
+    std::vector<Place> all{
+        {Part::queries, names.queries, query, 0},    {Part::keys, names.keys, key, 0},
+        {Part::values, names.values, key, 0},        {Part::output, names.output, 0, query},
+        {Part::up, names.feed_forward.up, inner, 0}, {Part::down, names.feed_forward.down, 0, inner}};
+    if (whole.gated) all.push_back({Part::gate, names.feed_forward.gate, inner, 0});
+    for (const auto& [part, name, first_row, first_column] : all) {
+      const PartSize size = size_of(shape, part);
+      ASSERT_TRUE(adapter.has(layer, part)) << name;
+      std::vector<float> a(static_cast<std::size_t>(5 * size.columns));
+      std::vector<float> b(static_cast<std::size_t>(size.rows * 5));
+      ASSERT_TRUE(adapter.read_shrink(layer, part, a));
+      ASSERT_TRUE(adapter.read_expand(layer, part, b));
+      const std::vector<double>& expected = made.changes().at(model::weight_of(name));
+      for (std::int64_t row = 0; row < size.rows; ++row) {
+        for (std::int64_t column = 0; column < size.columns; ++column) {
+          double sum = 0;
+          for (std::int64_t at = 0; at < 5; ++at)
+            sum += static_cast<double>(b[static_cast<std::size_t>(row * 5 + at)]) *
+                   static_cast<double>(a[static_cast<std::size_t>(at * size.columns + column)]);
+          const std::int64_t at = (first_row + row) * size_of(whole, part).columns + first_column + column;
+          ASSERT_NEAR(sum, expected[static_cast<std::size_t>(at)], 1e-6) << name;
         }
       }
-      EXPECT_EQ(adapter->has(layer, Part::gate), shape.gated);
+    }
+    EXPECT_EQ(adapter.has(layer, Part::gate), whole.gated);
+  }
+}
+
+TEST(Adapter, ReadsWhatPeftWrites) {
+  for (const char* type : {"llama", "gpt2"}) expect_as_made(small(type), {});
+}
+
+TEST(Adapter, ARankHasItsRowsOfBAndItsColumnsOfA) {
+  for (const char* type : {"llama", "gpt2"}) {
+    for (const serve::Part rank : {serve::Part{0, 2}, {1, 2}, {0, 4}, {1, 4}, {3, 4}}) {
+      SCOPED_TRACE(std::string(type) + ", rank " + std::to_string(rank.rank) + " of " +
+                   std::to_string(rank.count));
+      expect_as_made(small(type), rank);
     }
   }
 }

@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <optional>
 
 #include "serve/parallel/peers.hpp"
@@ -145,9 +144,7 @@ class ParallelModel final : public Model {
 
   void end_all() {
     // All at once, and then each is waited for: a process with a GPU may take a while.
-    for (const auto& rank : ranks_) {
-      if (rank->process() > 0) ::kill(rank->process(), SIGKILL);
-    }
+    for (const auto& rank : ranks_) rank->kill();
     for (const auto& rank : ranks_) rank->end();
   }
 

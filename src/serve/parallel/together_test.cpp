@@ -8,6 +8,7 @@
 
 #include "base/prng.hpp"
 #include "serve/batch/batch.hpp"
+#include "serve/lora/made_adapter_test.hpp"
 
 namespace tutti::serve::parallel {
 namespace {
@@ -39,6 +40,24 @@ std::vector<Case> cases() {
 
 cpu::Options small_options() { return {.threads = 1, .cache_bytes = 8 << 20, .step_tokens_max = 48}; }
 
+// A model with two adapters: everything that can be changed, by a rank that fills no panel; and a few
+// matrices, by one that fills more than one.
+struct Adapted {
+  explicit Adapted(const model::Shape& shape)
+      : all(shape, {.rank = 5, .alpha = 7, .seed = 3}),
+        few(shape, {.rank = 20, .seed = 4, .targets = {"k_proj", "o_proj", "down_proj", "c_attn"}}) {
+    for (const auto* made : {&all, &few}) {
+      auto adapter = lora::Adapter::open(made->path(), shape);
+      EXPECT_TRUE(adapter) << adapter.error().text();
+      if (adapter) options.adapters.push_back(std::move(*adapter));
+    }
+  }
+
+  lora::MadeAdapter all;
+  lora::MadeAdapter few;
+  cpu::Options options = small_options();
+};
+
 std::unique_ptr<Model> alone(const model::Shape& shape, const cpu::MadeTensors& tensors,
                              const cpu::Options& options = small_options()) {
   auto made = cpu::make_model(shape, options, cpu::reader_of(tensors));
@@ -46,9 +65,13 @@ std::unique_ptr<Model> alone(const model::Shape& shape, const cpu::MadeTensors& 
   return made ? std::move(*made) : nullptr;
 }
 
-std::vector<std::vector<float>> rows_of(Model& model, const std::vector<Token>& tokens) {
+std::vector<std::vector<float>> rows_of(Model& model, const std::vector<Token>& tokens,
+                                        std::int32_t adapter = 0) {
   const std::vector<BlockId> blocks{5, 2, 7};
-  const Chunk chunk{.tokens = tokens, .blocks = blocks, .rows = static_cast<std::int32_t>(tokens.size())};
+  const Chunk chunk{.tokens = tokens,
+                    .blocks = blocks,
+                    .rows = static_cast<std::int32_t>(tokens.size()),
+                    .adapter = adapter};
   EXPECT_TRUE(model.step({&chunk, 1}));
   std::vector<std::vector<float>> rows;
   for (std::int32_t row = 0; row < chunk.rows; ++row) {
@@ -83,7 +106,7 @@ std::vector<Token> some_tokens(const model::Shape& shape, std::size_t count) {
   return tokens;
 }
 
-Request any_request(Prng& random, const model::Shape& shape) {
+Request any_request(Prng& random, const model::Shape& shape, std::int32_t adapters) {
   const auto vocabulary = static_cast<std::uint64_t>(shape.vocabulary);
   Request request;
   // Few beginnings and many ends, so that prefixes are shared.
@@ -94,6 +117,8 @@ Request any_request(Prng& random, const model::Shape& shape) {
     request.prompt.push_back(static_cast<Token>(random.below(vocabulary)));
   request.tokens_max = static_cast<std::int32_t>(1 + random.below(16));
   if (random.chance(0.2)) request.sampling.repetition_penalty = 1.3F;
+  if (adapters > 0)
+    request.adapter = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(adapters) + 1));
   if (random.chance(0.3)) {
     request.sampling.temperature = 0.8F;
     request.sampling.top_k = 20;
@@ -113,7 +138,8 @@ std::vector<Token> answered_alone(Model& model, const Request& request) {
     const Chunk chunk{.tokens = std::span(tokens).subspan(computed),
                       .first = static_cast<std::int64_t>(computed),
                       .blocks = blocks,
-                      .rows = 1};
+                      .rows = 1,
+                      .adapter = request.adapter};
     EXPECT_TRUE(model.step({&chunk, 1}));
     computed = tokens.size();
     std::map<Token, std::int32_t> counts;
@@ -147,12 +173,29 @@ TEST_P(TogetherTest, LogitsAreThoseOfOneProcess) {
   EXPECT_LE(distance(rows_of(together, tokens), rows_of(*alone(shape, tensors), tokens)), rounding);
 }
 
-TEST_P(TogetherTest, AnswersAreThoseOfOneProcessTokenByToken) {
+TEST_P(TogetherTest, LogitsOfAdaptersAreThoseOfOneProcess) {
   const auto& [name, shape, ranks] = GetParam();
   const cpu::MadeTensors tensors = cpu::made_tensors(shape);
-  Together together(shape, tensors, ranks, small_options());
+  const Adapted adapted(shape);
+  Together together(shape, tensors, ranks, adapted.options);
   ASSERT_TRUE(together.is_there());
-  const auto one = alone(shape, tensors);
+  const auto one = alone(shape, tensors, adapted.options);
+  const auto tokens = some_tokens(shape, 40);
+  const auto plain = rows_of(*one, tokens);
+  for (const std::int32_t adapter : {0, 1, 2}) {
+    const auto expected = rows_of(*one, tokens, adapter);
+    EXPECT_LE(distance(rows_of(together, tokens, adapter), expected), rounding) << "adapter " << adapter;
+    EXPECT_EQ(distance(plain, expected) > 0.01, adapter > 0);
+  }
+}
+
+// Requests of all kinds at once on the ranks, and each alone on one process.
+void expect_the_same_answers(const Case& which, const cpu::Options& options) {
+  const auto& [name, shape, ranks] = which;
+  const cpu::MadeTensors tensors = cpu::made_tensors(shape);
+  Together together(shape, tensors, ranks, options);
+  ASSERT_TRUE(together.is_there());
+  const auto one = alone(shape, tensors, options);
   Batch batch(together.limits(), {.sequences_max = 8, .drafts_max = 2}, [](Token) { return "a"; });
   Prng random(static_cast<std::uint64_t>(ranks) * 100 + name.size());
   std::map<RequestId, Request> submitted;
@@ -160,7 +203,7 @@ TEST_P(TogetherTest, AnswersAreThoseOfOneProcessTokenByToken) {
   while (submitted.size() < requests_of_case || !batch.empty()) {
     while (submitted.size() < requests_of_case && batch.counts().requests < 6) {
       const RequestId id(submitted.size() + 1);
-      const Request request = any_request(random, shape);
+      const Request request = any_request(random, shape, together.limits().adapters);
       ASSERT_TRUE(batch.submit(id, request));
       submitted.emplace(id, request);
     }
@@ -173,6 +216,14 @@ TEST_P(TogetherTest, AnswersAreThoseOfOneProcessTokenByToken) {
   }
   for (const auto& [id, request] : submitted)
     ASSERT_EQ(answers[id], answered_alone(*one, request)) << "request " << id.text();
+}
+
+TEST_P(TogetherTest, AnswersAreThoseOfOneProcessTokenByToken) {
+  expect_the_same_answers(GetParam(), small_options());
+}
+
+TEST_P(TogetherTest, AnswersOfAdaptersAreThoseOfOneProcessTokenByToken) {
+  expect_the_same_answers(GetParam(), Adapted(GetParam().shape).options);
 }
 
 INSTANTIATE_TEST_SUITE_P(Small, TogetherTest, testing::ValuesIn(cases()),
@@ -191,6 +242,19 @@ TEST(Together, QuantisedPartsAreAsNearAsQuantisedModels) {
     const double one = distance(exact, rows_of(*alone(shape, tensors, options), tokens));
     EXPECT_LE(distance(exact, rows_of(together, tokens)), 2 * one) << cpu::name_of(type);
   }
+}
+
+TEST(Together, AdaptersAreAsExactBesideQuantisedParts) {
+  const model::Shape shape = cpu::small_llama();
+  const cpu::MadeTensors tensors = cpu::made_tensors(shape);
+  Adapted adapted(shape);
+  const auto tokens = some_tokens(shape, 20);
+  const auto exact = rows_of(*alone(shape, tensors, adapted.options), tokens, 1);
+  adapted.options.weights = cpu::WeightType::int8;
+  Together together(shape, tensors, 2, adapted.options);
+  ASSERT_TRUE(together.is_there());
+  const double one = distance(exact, rows_of(*alone(shape, tensors, adapted.options), tokens, 1));
+  EXPECT_LE(distance(exact, rows_of(together, tokens, 1)), 2 * one);
 }
 
 TEST(Together, EachRankHasItsPartAndAllHaveAsManyBlocks) {
@@ -235,6 +299,16 @@ TEST(Together, APartTakesItsShareOfTheMemory) {
     EXPECT_EQ(part->cache_bytes * 2, whole->cache_bytes);
     EXPECT_LT(part->weights_bytes, whole->weights_bytes * 6 / 10);
   }
+  const Adapted adapted(shape);
+  const auto added = [&](std::shared_ptr<Peers> peers) {
+    cpu::Options options{.cache_bytes = 64 << 20, .peers = std::move(peers)};
+    const auto without = cpu::plan_memory(shape, options, 1, free_bytes);
+    options.adapters = adapted.options.adapters;
+    const auto with = cpu::plan_memory(shape, options, 1, free_bytes);
+    EXPECT_TRUE(without && with);
+    return without && with ? with->weights_bytes - without->weights_bytes : 0;
+  };
+  EXPECT_LT(added(std::make_shared<Nobody>(0, 2)), added(nullptr) * 8 / 10);
   const auto problem = cpu::make_model(shape, {.peers = std::make_shared<Nobody>(0, 3)}, nullptr);
   ASSERT_FALSE(problem);
   EXPECT_EQ(problem.error().message(), "its 4 heads cannot be shared by 3 ranks");

@@ -98,7 +98,7 @@ class RemoteProgram final : public Program {
   }
 
   Result<std::shared_ptr<WorkerProcess>> start_worker() {
-    auto started = WorkerProcess::start(command_, lanes_);
+    auto started = WorkerProcess::start({.command = command_, .lanes = lanes_});
     if (!started) return std::move(started).error();
     std::shared_ptr<WorkerProcess> worker(std::move(*started));
     if (worker->end_descriptor() < 0) return failed("this system does not tell when a process ends (pidfd)");

@@ -1,6 +1,7 @@
 // A program in another process: this one, started again as the worker.
 #include "serve/remote/program.hpp"
 
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -104,6 +105,19 @@ TEST(RemoteProgram, AWorkerThatIsKilledWhileNobodyAsksIsStartedAgain) {
   ASSERT_EQ(::kill(pid, SIGKILL), 0);
   while ((*program)->state().restarts == 0) std::this_thread::yield();
   EXPECT_NE(answer_in_the_end(**program, 0, "who"), std::to_string(pid));
+}
+
+// Such as the port of an engine, which would stay taken.
+TEST(RemoteProgram, AWorkerHasNothingOfItsParentButItsSockets) {
+  int ends[2] = {-1, -1};
+  ASSERT_EQ(::pipe(ends), 0);
+  const auto program = open_program(worker("two"), 2, hasty);
+  ASSERT_TRUE(program) << program.error().text();
+  ::close(ends[1]);
+  pollfd nobody_writes{ends[0], POLLIN, 0};
+  EXPECT_EQ(::poll(&nobody_writes, 1, 0), 1);
+  EXPECT_EQ(nobody_writes.revents, POLLHUP);
+  ::close(ends[0]);
 }
 
 TEST(RemoteProgram, StoppingFailsWhatComes) {

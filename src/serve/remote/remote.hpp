@@ -16,7 +16,7 @@
 
 namespace tutti::serve::remote {
 
-// The descriptor of the socket in the worker, and of a socket that listens where it was given one.
+// The descriptor of the socket in the worker, and of one that listens behind it where it was given one.
 inline constexpr int worker_descriptor = 3;
 inline constexpr int listener_descriptor = 4;
 

@@ -1,15 +1,13 @@
-// A process that computes for this one, and the socket to it. It ends with this object. One thread at a time.
+// What is said with a process that computes a model, word by word. It ends with this object. One thread at a
+// time.
 #pragma once
 
-#include <sys/types.h>
-
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.hpp"
-#include "serve/remote/channel.hpp"
+#include "serve/remote/worker_process.hpp"
 
 namespace tutti::serve::remote {
 
@@ -22,9 +20,6 @@ class Worker {
   };
 
   static Result<std::unique_ptr<Worker>> start(const Program& program);
-  Worker(const Worker&) = delete;
-  Worker& operator=(const Worker&) = delete;
-  ~Worker() { end(); }
 
   Result<> send(Word word, std::string_view bytes);
   // Waits for the next message, which is the wanted one or a failure that is told.
@@ -33,23 +28,22 @@ class Worker {
   Result<Ready> ready();
 
   // Readable when there is an answer, or when it has gone.
-  int descriptor() const { return channel_ ? channel_->descriptor() : -1; }
-  bool is_there() const { return channel_.has_value(); }
+  int descriptor() const { return is_there() ? channel().descriptor() : -1; }
+  bool is_there() const { return !process_->has_ended(); }
   // It has not gone, as far as this machine knows. Does not wait.
-  bool is_open() const { return channel_ && channel_->is_open(); }
-  pid_t process() const { return process_; }
-  // At once: it has nothing that is worth keeping.
-  void end();
+  bool is_open() const { return is_there() && channel().is_open(); }
+  // It ends now, and nobody waits for that; end() does.
+  void kill() const { process_->kill(); }
+  void end() { process_->end(); }
 
  private:
-  Worker(pid_t process, Channel channel, std::string name)
-      : process_(process), channel_(std::move(channel)), name_(std::move(name)) {}
+  Worker(std::unique_ptr<WorkerProcess> process, std::string name)
+      : process_(std::move(process)), name_(std::move(name)) {}
+  const Channel& channel() const { return process_->lane(0); }
   Error gone();
 
-  pid_t process_;
-  std::optional<Channel> channel_;
+  std::unique_ptr<WorkerProcess> process_;
   std::string name_;
-  std::string why_;
 };
 
 }  // namespace tutti::serve::remote

@@ -4,13 +4,13 @@
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
 
-#include "serve/remote/ending.hpp"
 #include "serve/remote/remote.hpp"
 
 extern char** environ;
@@ -18,29 +18,48 @@ extern char** environ;
 namespace tutti::serve::remote {
 namespace {
 
+// A message waits for a worker that computes no longer than this: one that does not even read hangs.
+constexpr timeval send_time_max{.tv_sec = 60, .tv_usec = 0};
+
 // glibc's own of these names cannot be called from C++ before 2.37.
 int open_process(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
 void signal_process(int descriptor, int signal) {
   syscall(SYS_pidfd_send_signal, descriptor, signal, nullptr, 0);
 }
 
+std::string told(int status) {
+  if (WIFSIGNALED(status)) return "signal " + std::to_string(WTERMSIG(status));
+  return "exit code " + std::to_string(WEXITSTATUS(status));
+}
+
 struct Ends {
   std::vector<Channel> own;
-  std::vector<files::FileDescriptor> theirs;
+  std::vector<files::FileDescriptor> theirs;  // from worker_descriptor on
 };
 
-Result<Ends> make_ends(int lanes) {
+// Beyond where they go to in the worker: none is overwritten before it is there.
+Result<> add_theirs(Ends& ends, int descriptor, const WorkerProcess::Wanted& wanted) {
+  files::FileDescriptor high(fcntl(descriptor, F_DUPFD_CLOEXEC, worker_descriptor + wanted.lanes + 1));
+  if (!high.valid()) return failed_errno("a descriptor for the worker", errno);
+  ends.theirs.push_back(std::move(high));
+  return {};
+}
+
+Result<Ends> make_ends(const WorkerProcess::Wanted& wanted) {
   Ends ends;
-  for (int nth = 0; nth < lanes; ++nth) {
+  for (int nth = 0; nth < wanted.lanes; ++nth) {
     int pair[2] = {-1, -1};
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
       return failed_errno("a socket to the worker", errno);
-    ends.own.emplace_back(files::FileDescriptor(pair[0]));
+    files::FileDescriptor own(pair[0]);
     const files::FileDescriptor low(pair[1]);
-    // Beyond where they go to in the worker: none is overwritten before it is there.
-    files::FileDescriptor high(fcntl(low.get(), F_DUPFD_CLOEXEC, worker_descriptor + lanes));
-    if (!high.valid()) return failed_errno("a socket to the worker", errno);
-    ends.theirs.push_back(std::move(high));
+    if (setsockopt(own.get(), SOL_SOCKET, SO_SNDTIMEO, &send_time_max, sizeof send_time_max) != 0)
+      return failed_errno("a socket to the worker", errno);
+    ends.own.emplace_back(std::move(own));
+    if (auto added = add_theirs(ends, low.get(), wanted); !added) return std::move(added).error();
+  }
+  if (wanted.listener >= 0) {
+    if (auto added = add_theirs(ends, wanted.listener, wanted); !added) return std::move(added).error();
   }
   return ends;
 }
@@ -50,26 +69,22 @@ Result<Ends> make_ends(int lanes) {
 WorkerProcess::WorkerProcess(pid_t pid, std::vector<Channel> lanes)
     : pid_(pid), lanes_(std::move(lanes)), end_(open_process(pid)) {}
 
-WorkerProcess::~WorkerProcess() {
-  lanes_.clear();  // it ends when nobody is there any more
-  if (!how_it_ended_.empty()) return;
-  ::kill(pid_, SIGTERM);
-  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) continue;
-}
+WorkerProcess::~WorkerProcess() { end(); }
 
-Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(const std::vector<std::string>& command,
-                                                            int lanes) {
-  auto ends = make_ends(lanes);
+Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(const Wanted& wanted) {
+  auto ends = make_ends(wanted);
   if (!ends) return std::move(ends).error();
   std::vector<char*> words;
-  words.reserve(command.size() + 1);
-  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.reserve(wanted.command.size() + 1);
+  for (const std::string& word : wanted.command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  for (int nth = 0; nth < lanes; ++nth)
-    posix_spawn_file_actions_adddup2(&actions, ends->theirs[static_cast<std::size_t>(nth)].get(),
-                                     worker_descriptor + nth);
+  int next = worker_descriptor;
+  for (const files::FileDescriptor& each : ends->theirs)
+    posix_spawn_file_actions_adddup2(&actions, each.get(), next++);
+  // A port that the engine listens at would stay taken as long as the worker lives.
+  posix_spawn_file_actions_addclosefrom_np(&actions, next);
   // Ctrl-C is for whoever talks with people: he drains first.
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
@@ -79,7 +94,7 @@ Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(const std::vector<st
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   if (failure != 0)
-    return failed_errno(command.front(), failure)
+    return failed_errno(wanted.command.front(), failure)
         .remedy("tutti-worker lies beside tutti; `./dev build` makes both");
   // Only the worker has its ends after this, so that its end is noticed.
   return std::unique_ptr<WorkerProcess>(new WorkerProcess(pid, std::move(ends->own)));
@@ -90,11 +105,11 @@ void WorkerProcess::kill() const {
 }
 
 const std::string& WorkerProcess::end() {
-  if (!how_it_ended_.empty()) return how_it_ended_;
+  if (has_ended()) return how_it_ended_;
   ::kill(pid_, SIGKILL);
   int status = 0;
   while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) continue;
-  how_it_ended_ = how_it_ended(status);
+  how_it_ended_ = told(status);
   return how_it_ended_;
 }
 

@@ -1,6 +1,6 @@
-// A `tutti-worker` that belongs to this process, and the sockets to it: one a lane, the first at
-// worker_descriptor. It ends with its object. kill() from any thread; each lane is for one thread at a time,
-// and the rest is for one.
+// A process that computes for this one, and the sockets to it: one a lane, the first at worker_descriptor. It
+// has nothing else of this process, and ends with its object. kill() from any thread; each lane is for one
+// thread at a time, and the rest is for one.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +17,12 @@ namespace tutti::serve::remote {
 
 class WorkerProcess {
  public:
-  static Result<std::unique_ptr<WorkerProcess>> start(const std::vector<std::string>& command, int lanes);
+  struct Wanted {
+    std::vector<std::string> command;
+    int lanes = 1;
+    int listener = -1;  // that it finds behind its lanes; stays the caller's
+  };
+  static Result<std::unique_ptr<WorkerProcess>> start(const Wanted& wanted);
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
   ~WorkerProcess();
@@ -28,8 +33,9 @@ class WorkerProcess {
 
   // It ends now; who waits for its words hears that it has gone.
   void kill() const;
-  // Kills it, if it has not ended by itself: "signal 9", "exit code 1".
+  // Kills it, if it has not ended by itself: it has nothing that is worth keeping. "signal 9", "exit code 1".
   const std::string& end();
+  bool has_ended() const { return !how_it_ended_.empty(); }
 
  private:
   WorkerProcess(pid_t pid, std::vector<Channel> lanes);
@@ -37,7 +43,7 @@ class WorkerProcess {
   const pid_t pid_;
   std::vector<Channel> lanes_;
   files::FileDescriptor end_;  // of the process, not its number: that may be another's by then
-  std::string how_it_ended_;   // empty: it has not
+  std::string how_it_ended_;   // empty: it has not been waited for
 };
 
 }  // namespace tutti::serve::remote

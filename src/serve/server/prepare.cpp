@@ -69,14 +69,15 @@ Result<> Preparation::check_length(const std::string& text, std::string_view fie
       .within(field);
 }
 
-Result<std::vector<Token>> Preparation::tokens_of(const api::Prompt& prompt) const {
+Result<std::vector<Token>> Preparation::tokens_of(const api::Prompt& prompt,
+                                                  const std::stop_token& abandoned) const {
   if (const auto* const given = std::get_if<std::vector<Token>>(&prompt)) return *given;
   const Source& source = loaded_.source;
   if (auto fine = check_length(std::get<std::string>(prompt), "prompt"); !fine)
     return std::move(fine).error();
   // The caller writes all of the prompt, so that special tokens in it are meant.
-  auto tokens =
-      as_tokens(source.tokenizer.encode(std::get<std::string>(prompt), {.special = true, .frame = true}));
+  auto tokens = as_tokens(source.tokenizer.encode(std::get<std::string>(prompt),
+                                                  {.special = true, .frame = true, .abandoned = abandoned}));
   if (tokens.empty() && source.settings.begin) tokens.push_back(static_cast<Token>(*source.settings.begin));
   if (tokens.empty() && source.settings.end) tokens.push_back(static_cast<Token>(*source.settings.end));
   return tokens;
@@ -88,7 +89,7 @@ std::string Preparation::text_of(const api::Prompt& prompt) const {
   return loaded_.source.tokenizer.decode(std::vector<std::uint32_t>(tokens.begin(), tokens.end()));
 }
 
-Result<std::vector<Token>> Preparation::conversation(const api::Ask& ask, Instant now) const {
+Result<std::vector<Token>> Preparation::conversation(const api::Ask& ask, const Facts& facts) const {
   const Source& source = loaded_.source;
   const bool has_tools = ask.tools.list() != nullptr && !ask.tools.list()->empty();
   const Result<chat::ChatTemplate>& chosen = has_tools ? loaded_.chat_with_tools : loaded_.chat;
@@ -103,11 +104,12 @@ Result<std::vector<Token>> Preparation::conversation(const api::Ask& ask, Instan
                       .continues_last = ask.continues_last,
                       .begin_text = source.settings.begin_text,
                       .end_text = source.settings.end_text,
-                      .now = moment_of(now),
+                      .now = moment_of(facts.now),
                       .guard = [&](std::string_view own) { return source.tokenizer.guarded(own); }});
   if (!text) return text.error();
   if (auto fine = check_length(*text, "messages"); !fine) return std::move(fine).error();
-  return as_tokens(source.tokenizer.encode(*text, {.special = true, .frame = false, .guards = true}));
+  return as_tokens(source.tokenizer.encode(
+      *text, {.special = true, .frame = false, .guards = true, .abandoned = facts.abandoned}));
 }
 
 std::shared_ptr<const TokenTable> Preparation::table() {
@@ -170,8 +172,9 @@ Result<Prepared> Preparation::prepare(api::Kind kind, std::string_view body, con
   prepared.wants_form = !is_free && !form;
   const std::size_t count = kind == api::Kind::chat ? 1 : ask->prompts.size();
   for (std::size_t nth = 0; nth < count; ++nth) {
+    auto tokens =
+        kind == api::Kind::chat ? conversation(*ask, facts) : tokens_of(ask->prompts[nth], facts.abandoned);
     if (facts.abandoned.stop_requested()) return failed("nobody waits for this any more");
-    auto tokens = kind == api::Kind::chat ? conversation(*ask, facts.now) : tokens_of(ask->prompts[nth]);
     if (!tokens) return in_fields_of(kind, std::move(tokens).error().as(ErrorCode::invalid));
     const std::int64_t left = limits_.context - static_cast<std::int64_t>(tokens->size());
     Request request{.key = facts.key,

@@ -47,9 +47,9 @@ class Preparation {
  private:
   // A text that cannot fit whatever its tokens are is refused before it is cut into them.
   Result<> check_length(const std::string& text, std::string_view field) const;
-  Result<std::vector<Token>> tokens_of(const api::Prompt& prompt) const;
+  Result<std::vector<Token>> tokens_of(const api::Prompt& prompt, const std::stop_token& abandoned) const;
   std::string text_of(const api::Prompt& prompt) const;
-  Result<std::vector<Token>> conversation(const api::Ask& ask, Instant now) const;
+  Result<std::vector<Token>> conversation(const api::Ask& ask, const Facts& facts) const;
   std::shared_ptr<const TokenTable> table();
   Result<std::shared_ptr<Guide>> guide(const api::Form& form, const std::stop_token& abandoned);
   void add_stops(const api::Ask& ask, Request& request) const;

@@ -156,7 +156,16 @@ class Server::Core final : public Pages {
 
   bool is_idle() const override { return replies_.empty(); }
   void cancel_all() override {
-    for (const auto& [id, reply] : replies_) cancel(*reply);
+    const auto all = replies_;  // who is refused may be over at once
+    for (const auto& [id, reply] : all) {
+      cancel(*reply);
+      if (!reply->ids.empty() || reply->is_over()) continue;
+      // The engine does not know of it yet: it is still read, or its form is made.
+      reply->left.request_stop();
+      reply->refuse(503, error_of(Absence::draining), {}, retry_after_seconds);
+    }
+    readers_->drop_abandoned();
+    formers_->drop_abandoned();
   }
 
   // Why it does not answer just now.
@@ -211,7 +220,7 @@ class Server::Core final : public Pages {
   void form(std::uint64_t id, const std::shared_ptr<Result<Prepared>>& prepared) {
     if (!*prepared || !(*prepared)->wants_form) return submit(id, std::move(*prepared));
     const auto found = replies_.find(id);
-    if (found == replies_.end()) return;  // its client has left
+    if (found == replies_.end() || found->second->is_over()) return;  // its client has left, or was refused
     Reply& reply = *found->second;
     const std::stop_token left = reply.left.get_token();
     const bool taken =
@@ -225,7 +234,7 @@ class Server::Core final : public Pages {
 
   void submit(std::uint64_t id, Result<Prepared> prepared) {
     const auto found = replies_.find(id);
-    if (found == replies_.end()) return;  // its client has left
+    if (found == replies_.end() || found->second->is_over()) return;  // its client has left, or was refused
     const std::shared_ptr<Reply> reply = found->second;
     const auto refuse = [&](const Error& error) {
       const bool is_wrong = error.code() == ErrorCode::invalid;

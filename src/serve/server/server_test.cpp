@@ -560,5 +560,23 @@ TEST_F(Serving, DrainingDoesNotWaitForEver) {
   EXPECT_NE(rest.find("this engine is about to stop"), std::string::npos);
 }
 
+TEST_F(Serving, DrainingDoesNotWaitForThoseWhoAreStillPrepared) {
+  auto hasty = settings();
+  hasty.drain_time_max = 1ms;
+  serve(hasty);
+  std::vector<std::unique_ptr<RawClient>> heavy;
+  for (int nth = 0; nth < 40; ++nth) {
+    heavy.push_back(std::make_unique<RawClient>(server->port()));
+    heavy.back()->post("/v1/completions", heavy_form(nth));
+  }
+  wait_until([&] { return heavy.front()->has_answer(); });
+  server->drain();
+  thread.join();
+  server.reset();  // and with it the connections
+  const std::string told = heavy.back()->read_until("");
+  EXPECT_TRUE(told.starts_with("HTTP/1.1 503")) << told;
+  EXPECT_NE(told.find("this engine is about to stop"), std::string::npos) << told;
+}
+
 }  // namespace
 }  // namespace tutti::serve

@@ -28,47 +28,44 @@ Error not_divisible(std::int64_t size, const std::string& what, int ranks) {
 class Cutter {
  public:
   Cutter(const model::Shape& shape, const Part& part)
-      : shape_(shape), own_(shape_of_part(shape, part)), part_(part) {}
+      : shape_(shape), begin_(begin_of_part(shape, part)), part_(part) {}
 
   Cuts run() {
     for (std::int64_t layer = 0; layer < shape_.layers; ++layer) {
       const model::LayerNames names = model::names_of_layer(shape_, layer);
-      const std::int64_t queries = own_.heads * shape_.head_size;
-      rows(names.queries, part_.rank * queries);
-      // Ranks whose heads share a head of keys and values have it each.
-      const std::int64_t kv_head = part_.rank * shape_.kv_heads / part_.count;
-      rows(names.keys, kv_head * shape_.head_size);
-      rows(names.values, kv_head * shape_.head_size);
-      columns(names.output, queries, shape_.heads * shape_.head_size);
+      rows(names.queries, begin_.head * shape_.head_size);
+      rows(names.keys, begin_.kv_head * shape_.head_size);
+      rows(names.values, begin_.kv_head * shape_.head_size);
+      columns(names.output, begin_.head * shape_.head_size, shape_.heads * shape_.head_size);
       if (!shape_.has_experts(layer)) {
-        feed_forward(names.feed_forward, own_.intermediate, shape_.intermediate);
+        feed_forward(names.feed_forward, begin_.intermediate, shape_.intermediate);
         continue;
       }
       for (std::int64_t expert = 0; expert < shape_.experts.count; ++expert)
-        feed_forward(model::names_of_expert(shape_, layer, expert), own_.experts.intermediate,
+        feed_forward(model::names_of_expert(shape_, layer, expert), begin_.expert_intermediate,
                      shape_.experts.intermediate);
     }
     return std::move(cuts_);
   }
 
  private:
-  void feed_forward(const model::FeedForwardNames& names, std::int64_t width, std::int64_t whole_width) {
-    rows(names.gate, part_.rank * width);
-    rows(names.up, part_.rank * width);
-    columns(names.down, width, whole_width);
+  void feed_forward(const model::FeedForwardNames& names, std::int64_t first, std::int64_t whole_width) {
+    rows(names.gate, first);
+    rows(names.up, first);
+    columns(names.down, first, whole_width);
   }
 
   void rows(const std::string& part, std::int64_t first) {
     cuts_[model::weight_of(part)] = {.first_row = first};
     cuts_[model::bias_of(part)] = {.first_row = first};
   }
-  void columns(const std::string& part, std::int64_t count, std::int64_t whole) {
-    cuts_[model::weight_of(part)] = {.first_column = part_.rank * count, .whole_columns = whole};
+  void columns(const std::string& part, std::int64_t first, std::int64_t whole) {
+    cuts_[model::weight_of(part)] = {.first_column = first, .whole_columns = whole};
     cuts_[model::bias_of(part)] = {.is_zero = part_.rank > 0};
   }
 
   const model::Shape& shape_;
-  model::Shape own_;
+  PartBegin begin_;
   Part part_;
   Cuts cuts_;
 };
@@ -125,6 +122,14 @@ model::Shape shape_of_part(const model::Shape& shape, const Part& part) {
   own.intermediate /= part.count;
   own.experts.intermediate /= part.count;
   return own;
+}
+
+PartBegin begin_of_part(const model::Shape& shape, const Part& part) {
+  const model::Shape own = shape_of_part(shape, part);
+  return {.head = part.rank * own.heads,
+          .kv_head = part.rank * shape.kv_heads / part.count,
+          .intermediate = part.rank * own.intermediate,
+          .expert_intermediate = part.rank * own.experts.intermediate};
 }
 
 HeadRows head_of_part(std::int64_t vocabulary, const Part& part, std::int64_t grain) {

@@ -31,6 +31,16 @@ Result<> check_split(const model::Shape& shape, int ranks);
 // be asked.
 model::Shape shape_of_part(const model::Shape& shape, const Part& part);
 
+// Where the part of a rank begins in the whole model. Ranks whose heads share a head of keys and values have
+// it each.
+struct PartBegin {
+  std::int64_t head = 0;
+  std::int64_t kv_head = 0;
+  std::int64_t intermediate = 0;
+  std::int64_t expert_intermediate = 0;
+};
+PartBegin begin_of_part(const model::Shape& shape, const Part& part);
+
 // The tokens whose logits a rank computes: a whole number of `grain`, of which the vocabulary has `count`.
 struct HeadRows {
   std::int64_t first = 0;
