@@ -1,11 +1,15 @@
 // The contents of shipped folders, by their hash.
 #include <array>
+#include <chrono>
+#include <mutex>
 #include <set>
 
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.hpp"
 #include "base/json/parse.hpp"
+#include "base/log/log.hpp"
+#include "base/rate.hpp"
 #include "control/controller/call.hpp"
 #include "net/sync/digest.hpp"
 
@@ -15,10 +19,22 @@ namespace {
 // As many as a body holds: 64 letters, quotes and a comma each.
 constexpr std::size_t hashes_asked_max = net::body_bytes_max / 67;
 
+constexpr int retry_after_seconds = 1;
+
+Instant steady_now() {
+  return Instant(std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));
+}
+
+void refuse_for_now(const Call& call, const Error& error) {
+  net::Response response = refusal(error);
+  response.retry_after_seconds = retry_after_seconds;
+  call.exchange().answer(std::move(response));
+}
+
 // Disks are slow, and hashes of 8 MiB take their time: neither may hold up the loop that hears the agents.
 void beside_the_loop(const Call& call, void (*handle)(const Call& call)) {
   if (call.services().desk.run([call, handle] { handle(call); })) return;
-  call.refuse(failed("too many blobs are on their way at once").remedy("try again in a moment"));
+  refuse_for_now(call, failed("too many blobs are on their way at once").remedy("try again in a moment"));
 }
 
 // Nothing of what is no hash goes back, and each is looked for once.
@@ -59,10 +75,25 @@ void put_blob_now(const Call& call) {
   call.answer("{}");
 }
 
+// Agents ask again and again: a few lines tell as much as all of them.
+void log_trouble(const Error& error) {
+  static std::mutex mutex;
+  static TokenBucket lines({.per_second = 0.1, .burst = 3}, steady_now());
+  const std::lock_guard lock(mutex);
+  if (lines.take(steady_now()) == Duration::zero()) log::error("shipped contents: {}", error.text());
+}
+
+// A disk in trouble is the fault of no job: only what is not there is told to be, and that ends the job.
 void get_blob_now(const Call& call) {
   auto content = call.services().blobs.get(call.argument("hash"));
-  if (!content) return call.refuse(content.error(), 404);
-  call.exchange().answer({.status = 200, .body = std::move(*content), .type = "application/octet-stream"});
+  const bool wrong = !content && content.error().code() == ErrorCode::invalid;
+  if (wrong) return call.refuse(content.error(), 404);
+  if (!content) {
+    log_trouble(content.error());
+    return refuse_for_now(call, content.error());
+  }
+  if (!*content) return call.refuse(failed("blob " + call.argument("hash") + " is not in the store"), 404);
+  call.exchange().answer({.status = 200, .body = std::move(**content), .type = "application/octet-stream"});
 }
 
 void list_missing(const Call& call) { beside_the_loop(call, list_missing_now); }

@@ -76,6 +76,25 @@ TEST_F(BlobRoutes, AnswerFromAnotherThreadThanTheLoops) {
   for (const auto& answer : {missing, put, got}) EXPECT_NE(answer.thread, std::this_thread::get_id());
 }
 
+// An agent takes 404 for the last word, and its job has failed then.
+TEST_F(BlobRoutes, WhatCannotBeReadNowIsNotToldAsMissing) {
+  const std::string content = "content";
+  const std::string hash = sync::hash_bytes(as_bytes(content));
+  const Arguments named{{"hash", hash}};
+  EXPECT_EQ(ask("GET", "/blobs/{hash}", named, "").response.status, 404);
+  EXPECT_EQ(ask("GET", "/blobs/{hash}", {{"hash", "none"}}, "").response.status, 404);
+  EXPECT_EQ(ask("PUT", "/blobs/{hash}", named, content).response.status, 200);
+  const std::string place = blobs.path_of(hash);
+  std::filesystem::rename(place, folder + "/aside");
+  std::filesystem::create_directory(place);
+  const auto unreadable = ask("GET", "/blobs/{hash}", named, "").response;
+  EXPECT_EQ(unreadable.status, 503) << unreadable.body;
+  EXPECT_GT(unreadable.retry_after_seconds, 0);
+  std::filesystem::remove(place);
+  std::filesystem::rename(folder + "/aside", place);
+  EXPECT_EQ(ask("GET", "/blobs/{hash}", named, "").response.body, content);
+}
+
 TEST_F(BlobRoutes, RefuseToLookForWhatIsNoHash) {
   const std::string hash(64, 'a');
   const auto answer = [this](const std::string& body) {

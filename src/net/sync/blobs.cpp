@@ -110,15 +110,17 @@ Result<> BlobStore::put(std::string_view hash, std::span<const std::byte> bytes)
 Result<> BlobStore::verify(std::string_view hash, std::string_view found) const {
   if (found == hash) return {};
   unlink(path_of(hash).c_str());
-  return failed("blob " + std::string(hash) + " was damaged and is dropped").remedy("send it again");
+  return damaged("blob " + std::string(hash) + " was damaged and is dropped").remedy("send it again");
 }
 
-Result<std::string> BlobStore::get(std::string_view hash) const {
+Result<std::optional<std::string>> BlobStore::get(std::string_view hash) const {
   if (!is_hash(hash)) return no_hash(hash);
   const std::string path = path_of(hash);
   const files::FileDescriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (!file.valid() && errno == ENOENT) return std::optional<std::string>();
   struct stat status {};
   if (!file.valid() || fstat(file.get(), &status) != 0) return no_blob(hash, errno);
+  if (!S_ISREG(status.st_mode)) return failed("cannot read blob " + std::string(hash) + ": it is no file");
   std::string content(static_cast<std::size_t>(status.st_size), '\0');
   if (auto read =
           files::read_at(file.get(), 0, std::as_writable_bytes(std::span(content)), files::shown(path));
@@ -129,7 +131,7 @@ Result<std::string> BlobStore::get(std::string_view hash) const {
     return std::move(verified).error();
   }
   mark_used(file.get());
-  return content;
+  return std::optional(std::move(content));
 }
 
 Error cannot_make(const std::string& what, const std::string& path, int error_number) {

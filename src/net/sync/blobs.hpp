@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -32,7 +33,9 @@ class BlobStore {
   // Refuses bytes that do not have this hash.
   Result<> put(std::string_view hash, std::span<const std::byte> bytes);
 
-  Result<std::string> get(std::string_view hash) const;
+  // Nothing if there is none. One that is damaged is dropped, and told as such once; any other error says
+  // nothing about whether it is there.
+  Result<std::optional<std::string>> get(std::string_view hash) const;
 
   // Makes a new file of these blobs, one behind the other, and returns its size. File and blobs share no
   // bytes that a writer could change: where the file system can, they share blocks until one is written.
