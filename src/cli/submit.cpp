@@ -130,14 +130,15 @@ Result<int> print_id(const std::string& job) {
 Result<std::string> submit(Cluster& cluster, jobfile::Draft& draft) {
   auto specs = specs_of(draft);
   if (!specs) return std::move(specs).error();
-  std::string shipped;
-  if (!draft.sync_folder.empty()) {
+  if (draft.sync_folder.empty()) return submit(cluster, std::move(*specs));
+  for (bool again = false;; again = true) {
     auto manifest = ship(cluster, draft.sync_folder);
     if (!manifest) return std::move(manifest).error();
-    shipped = std::move(*manifest);
+    for (auto& spec : *specs) spec.sync = *manifest;
+    auto job = submit(cluster, *specs);
+    // What the controller had may turn out damaged when it is looked at: it asks for it now.
+    if (job || again || job.error().code() != ErrorCode::failed) return job;
   }
-  for (auto& spec : *specs) spec.sync = shipped;
-  return submit(cluster, std::move(*specs));
 }
 
 namespace {

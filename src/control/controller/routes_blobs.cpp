@@ -19,29 +19,21 @@ namespace {
 // As many as a body holds: 64 letters, quotes and a comma each.
 constexpr std::size_t hashes_asked_max = net::body_bytes_max / 67;
 
-constexpr int retry_after_seconds = 1;
-
-Instant steady_now() {
+Instant log_now() {
   return Instant(std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));
-}
-
-void refuse_for_now(const Call& call, const Error& error) {
-  net::Response response = refusal(error);
-  response.retry_after_seconds = retry_after_seconds;
-  call.exchange().answer(std::move(response));
 }
 
 // Disks are slow, and hashes of 8 MiB take their time: neither may hold up the loop that hears the agents.
 void beside_the_loop(const Call& call, void (*handle)(const Call& call)) {
   if (call.services().desk.run([call, handle] { handle(call); })) return;
-  refuse_for_now(call, failed("too many blobs are on their way at once").remedy("try again in a moment"));
+  call.refuse_for_now(failed("too many blobs are on their way at once").remedy("try again in a moment"));
 }
 
 // Nothing of what is no hash goes back, and each is looked for once.
 Result<std::set<std::string>> hashes_in(const std::string& body) {
   // A list and what is in it, before anything is kept of it: millions of small values take far more room than
   // their text.
-  if (auto scanned = json::scan(body, hashes_asked_max + 1); !scanned)
+  if (auto scanned = tutti::json::scan(body, hashes_asked_max + 1); !scanned)
     return invalid(scanned.error().text()).within("a list of hashes");
   const auto listed = nlohmann::json::parse(body, nullptr, false);
   if (!listed.is_array()) return invalid("expected a list of hashes");
@@ -78,9 +70,9 @@ void put_blob_now(const Call& call) {
 // Agents ask again and again: a few lines tell as much as all of them.
 void log_trouble(const Error& error) {
   static std::mutex mutex;
-  static TokenBucket lines({.per_second = 0.1, .burst = 3}, steady_now());
+  static TokenBucket lines({.per_second = 0.1, .burst = 3}, log_now());
   const std::lock_guard lock(mutex);
-  if (lines.take(steady_now()) == Duration::zero()) log::error("shipped contents: {}", error.text());
+  if (lines.take(log_now()) == Duration::zero()) log::error("shipped contents: {}", error.text());
 }
 
 // A disk in trouble is the fault of no job: only what is not there is told to be, and that ends the job.
@@ -90,7 +82,7 @@ void get_blob_now(const Call& call) {
   if (wrong) return call.refuse(content.error(), 404);
   if (!content) {
     log_trouble(content.error());
-    return refuse_for_now(call, content.error());
+    return call.refuse_for_now(content.error());
   }
   if (!*content) return call.refuse(failed("blob " + call.argument("hash") + " is not in the store"), 404);
   call.exchange().answer({.status = 200, .body = std::move(**content), .type = "application/octet-stream"});
