@@ -50,6 +50,21 @@ bool runs_attempt(const support::Cluster& cluster, const std::string& id, int at
 
 // ---- the controller dies
 
+TEST(Faults, AFolderIsShippedOverARestartOfTheController) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string work = cluster.file("work");
+  std::filesystem::create_directory(work);
+  write_text(work + "/words", "shipped");
+  cluster.controller().signal(SIGSTOP);
+  const auto run = cluster.start({"run", "--no-prefix", "--sync", work, "--", "cat", "words"}, "run");
+  ASSERT_TRUE(eventually([&] { return has(read_text(cluster.file("run.err")), "it does not answer yet"); }));
+  cluster.kill_controller();
+  ASSERT_TRUE(cluster.start_controller());
+  EXPECT_EQ(run->wait(), 0) << read_text(cluster.file("run.err"));
+  EXPECT_EQ(read_text(cluster.file("run")), "shipped");
+}
+
 // Submits gangs of one or two ranks, as many as it is told to; each rank leaves one line in a file at its
 // end.
 class Submitter {

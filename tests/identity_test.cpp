@@ -72,6 +72,26 @@ TEST(Identity, ANewStoreOnOldFoldersSeesNothingOfTheOldJobs) {
   EXPECT_TRUE(has(read_text(cluster.file("agent-n1.err")), "is of another cluster"));
 }
 
+TEST(Identity, WhoFollowsAJobIsNotToldOfThatOfAnotherCluster) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const auto follower = cluster.start(
+      {"run", "--no-prefix", "--", "sh", "-c", "echo old; while :; do sleep 0.01; done"}, "follower");
+  ASSERT_TRUE(eventually([&] { return has(read_text(cluster.file("follower")), "old"); }));
+  ASSERT_EQ(cluster.state("1"), "running");
+  follower->signal(SIGSTOP);
+  cluster.kill_controller();
+  move_store_away(cluster);
+  ASSERT_TRUE(cluster.start_controller()) << read_text(cluster.file("controller.err"));
+  ASSERT_TRUE(cluster.node_becomes("n1", "ready"));
+  ASSERT_EQ(cluster.submit({}, "true"), "1") << "as the old one";
+  ASSERT_EQ(cluster.wait("1"), 0);
+  follower->signal(SIGCONT);
+  EXPECT_EQ(follower->wait(), 1) << "that job has succeeded, and is another one";
+  const std::string said = read_text(cluster.file("follower.err"));
+  EXPECT_TRUE(has(said, "this is cluster ")) << said;
+}
+
 TEST(Identity, AStoreWithoutItsWriteAheadLogIsRefusedUntilItIsAccepted) {
   PartsCluster cluster;
   ASSERT_TRUE(cluster.start_agent("n1"));

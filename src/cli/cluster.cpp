@@ -104,6 +104,7 @@ Result<nlohmann::json> Cluster::request(const std::string& method, const std::st
   });
   auto response = client_.request(method, "/api/v1/" + path, body, time_max);
   client_.on_wait(nullptr);
+  if (client_.met_another()) return std::move(response).error();
   if (!response && client_.may_have_arrived()) {
     const Error& error = response.error();
     return unknown(error.message()).within(error.context()).remedy(error.remedy());
@@ -130,6 +131,21 @@ Result<nlohmann::json> Cluster::request_again(const std::string& method, const s
     if (!std::exchange(told, true))
       print_note("controller " + address() + " : " + answer.error().text() + "; asking again");
     std::this_thread::sleep_for(pause);
+  }
+}
+
+Result<nlohmann::json> Cluster::send_until_answered(const std::string& method, const std::string& path,
+                                                    const std::string& body, const std::string& what) {
+  const auto give_up_at = std::chrono::steady_clock::now() + answer_time_max;
+  for (bool in_doubt = false;;) {
+    auto answer = request_again(method, path, body, answer_time_max);
+    if (answer || answer.error().code() == ErrorCode::invalid) return answer;
+    if (answer.error().code() == ErrorCode::unknown && !std::exchange(in_doubt, true))
+      print_note(what + " : " + answer.error().text() + "; sending it again, it is done once");
+    if (!in_doubt) return answer;
+    if (std::chrono::steady_clock::now() > give_up_at)
+      return std::move(answer).error().as(ErrorCode::unknown);
+    std::this_thread::sleep_for(reconnect_every);
   }
 }
 

@@ -39,6 +39,10 @@ class Cluster {
   // What may be sent twice and is done once: if it is refused for now, it is sent again when the controller
   // wants it, as every get() is.
   Result<nlohmann::json> post_again(const std::string& path, const std::string& body);
+  // The same until there is an answer: a controller that goes away before it has answered is waited for.
+  // `what` is for the line that says so. `unknown`: nobody knows whether it was done.
+  Result<nlohmann::json> send_until_answered(const std::string& method, const std::string& path,
+                                             const std::string& body, const std::string& what);
   // Every node, whatever the number of pages: {"nodes": [...]}.
   Result<nlohmann::json> nodes();
   Result<> put(const std::string& path, const std::string& body);
@@ -46,7 +50,11 @@ class Cluster {
   net::Client& client() { return client_; }
   std::string address() const { return target_.text(); }
   // A second connection: a stream of events occupies one.
-  net::Client another() const { return net::Client(target_, token_); }
+  net::Client another() const {
+    net::Client client(target_, token_);
+    client.mean(client_.cluster());
+    return client;
+  }
 
  private:
   // Of what is empty, that of the local cluster is taken.

@@ -66,6 +66,11 @@ class Follower {
       const bool over = to_the_end ? finished_ && done && (is_complete() || !comes_again()) : done.ok();
       if (over || left_) printer_.finish();
       if (left_) return exit_interrupted;
+      // What is told there of a job with this id is told of another one.
+      if (cluster_.client().met_another()) {
+        printer_.finish();
+        return std::move(done).error().as(ErrorCode::failed);
+      }
       if (unanswered_)
         return failed("it does not answer")
             .within("controller " + cluster_.address())

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <optional>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -33,7 +34,9 @@ class FollowTest : public testing::Test {
     folder_ = path;
     std::ofstream(folder_ + "/token") << std::string(64, '0') << "\n";
     ::setenv("TUTTI_TOKEN_FILE", (folder_ + "/token").c_str(), 1);
-    auto listening = net::Server::listen(loop_, {}, [this](auto exchange) { serve(*exchange); });
+    net::ServerOptions options;
+    options.cluster = [this] { return cluster_; };
+    auto listening = net::Server::listen(loop_, options, [this](auto exchange) { serve(*exchange); });
     ASSERT_TRUE(listening.ok()) << listening.error().text();
     server_ = std::move(*listening);
     ::setenv("TUTTI_ADDR", ("127.0.0.1:" + std::to_string(server_->port())).c_str(), 1);
@@ -63,7 +66,10 @@ class FollowTest : public testing::Test {
     }
     stream_->write(job_event(R"("state":"running")"));
     // Longer than the patience of those who wait for it to come back.
-    timer_ = loop_.after(3 * patience, [this] { stream_->close(); });
+    timer_ = loop_.after(3 * patience, [this] {
+      if (replaced_) cluster_ = "second";
+      stream_->close();
+    });
   }
 
   std::string folder_;
@@ -71,6 +77,8 @@ class FollowTest : public testing::Test {
   std::unique_ptr<net::Server> server_;
   std::shared_ptr<net::Stream> stream_;
   std::shared_ptr<net::Loop::Handle> timer_;
+  std::string cluster_ = "first";
+  bool replaced_ = false;  // by another one, with the same address, after the first stream
   int streams_ = 0;
   bool silent_ = false;
   std::atomic<int> refusals_ = 0;
@@ -112,6 +120,80 @@ TEST_F(FollowTest, WhoWasThereAMomentAgoIsWaitedFor) {
   const auto code = follow(*cluster, patient);
   ASSERT_TRUE(code.ok()) << code.error().text();
   EXPECT_EQ(*code, 7);
+}
+
+TEST_F(FollowTest, TheJobOfAnotherClusterIsNotTakenForTheOneThatWasAskedFor) {
+  auto cluster = Cluster::find();
+  ASSERT_TRUE(cluster.ok()) << cluster.error().text();
+  replaced_ = true;
+  const auto code = follow(*cluster, {.job = "1", .logs = false, .says_end = false});
+  ASSERT_FALSE(code.ok()) << *code;
+  EXPECT_EQ(code.error().code(), ErrorCode::failed);
+  EXPECT_NE(code.error().text().find("this is cluster second, and not first"), std::string::npos)
+      << code.error().text();
+  const auto other = cluster->another().request("POST", "/api/v1/jobs/1/cancel");
+  EXPECT_FALSE(other.ok()) << "a second connection means the same cluster";
+}
+
+// `tutti run` speaks with the controller before it follows.
+TEST_F(FollowTest, WhoeverAnsweredFirstIsTheOneThatIsFollowed) {
+  auto cluster = Cluster::find();
+  ASSERT_TRUE(cluster.ok()) << cluster.error().text();
+  ASSERT_TRUE(cluster->get("status").ok());
+  std::promise<void> replaced;
+  loop_.post([&] {
+    cluster_ = "second";
+    replaced.set_value();
+  });
+  replaced.get_future().wait();
+  streams_ = 1;
+  EXPECT_FALSE(follow(*cluster, {.job = "1", .logs = false, .says_end = false, .was_there = true}).ok());
+  EXPECT_FALSE(cluster->get("status").ok());
+}
+
+// `tutti run --sync` sends a folder in many requests, and the controller may be restarted in between.
+TEST_F(FollowTest, WhatIsDoneOnceIsSentUntilTheControllerIsBack) {
+  std::optional<Cluster> cluster;
+  std::uint16_t port = 0;
+  {
+    net::Loop loop;
+    const auto first = net::Server::listen(
+        loop, {}, [](const auto& exchange) { exchange->answer({.status = 200, .body = "{}"}); });
+    ASSERT_TRUE(first.ok()) << first.error().text();
+    port = (*first)->port();
+    std::thread thread([&loop] { loop.run(); });
+    ::setenv("TUTTI_ADDR", ("127.0.0.1:" + std::to_string(port)).c_str(), 1);
+    auto found = Cluster::find();
+    EXPECT_TRUE(found.ok() && found->get("status").ok());
+    if (found) cluster.emplace(std::move(*found));
+    loop.stop();
+    thread.join();
+  }
+  ASSERT_TRUE(cluster);
+  loop_.post([this, port] {
+    timer_ = loop_.after(patience, [this, port] {
+      server_ =
+          std::move(*net::Server::listen(loop_, {.port = port}, [this](auto exchange) { serve(*exchange); }));
+    });
+  });
+  testing::internal::CaptureStderr();
+  const auto sent = cluster->send_until_answered("PUT", "blobs/a", std::string(4 << 20, 'x'), "shipping a");
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(sent.ok()) << sent.error().text();
+  EXPECT_EQ(said, "tutti: shipping a : controller " + cluster->address() +
+                      " : it closed the connection; sending it again, it is done once\n");
+}
+
+TEST_F(FollowTest, AControllerThatNeverWasThereIsNotWaitedFor) {
+  auto cluster = Cluster::find();
+  ASSERT_TRUE(cluster.ok()) << cluster.error().text();
+  std::promise<void> gone;
+  loop_.post([&] {
+    server_.reset();
+    gone.set_value();
+  });
+  gone.get_future().wait();
+  EXPECT_FALSE(cluster->send_until_answered("PUT", "blobs/a", "x", "shipping a").ok());
 }
 
 // What is stopped keeps its connections open and says nothing.

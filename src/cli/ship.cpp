@@ -43,7 +43,7 @@ Result<std::string> ship(Cluster& cluster, const std::string& folder) {
   const std::string manifest_hash = sync::hash_bytes(as_bytes(manifest));
   auto asked = nlohmann::json::array();
   for (const auto& [hash, source] : sources) asked.push_back(hash);
-  auto missing = cluster.post("blobs/missing", asked.dump());
+  auto missing = cluster.send_until_answered("POST", "blobs/missing", asked.dump(), "shipping " + folder);
   if (!missing) return std::move(missing).error();
   for (const auto& hash : *missing) {
     const std::string name = hash.get<std::string>();
@@ -51,10 +51,12 @@ Result<std::string> ship(Cluster& cluster, const std::string& folder) {
     if (source == sources.end()) return failed("the controller asks for what was not offered");
     auto content = sync::read_chunk(source->second.path, source->second.place);
     if (!content) return std::move(content).error().within("--sync");
-    if (auto put = cluster.put("blobs/" + name, *content); !put)
-      return std::move(put).error().within("shipping " + source->second.path);
+    const std::string what = "shipping " + source->second.path;
+    if (auto put = cluster.send_until_answered("PUT", "blobs/" + name, *content, what); !put)
+      return std::move(put).error().within(what);
   }
-  if (auto put = cluster.put("blobs/" + manifest_hash, manifest); !put) return std::move(put).error();
+  auto put = cluster.send_until_answered("PUT", "blobs/" + manifest_hash, manifest, "shipping " + folder);
+  if (!put) return std::move(put).error().within("shipping " + folder);
   return manifest_hash;
 }
 

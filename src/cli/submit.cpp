@@ -3,12 +3,10 @@
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <thread>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -29,8 +27,6 @@
 
 namespace tutti::cli {
 namespace {
-
-constexpr auto submit_time_max = std::chrono::seconds(60);  // for an answer to what may have arrived
 
 Result<std::vector<cluster::JobSpec>> specs_of(jobfile::Draft& draft) {
   if (!draft.sync_folder.empty() && !draft.workdir.empty())
@@ -89,23 +85,6 @@ Result<std::string> make_key() {
   return to_hex(random);
 }
 
-// With its key the same request may be sent until there is an answer: the work is done once.
-Result<nlohmann::json> send_until_answered(Cluster& cluster, const std::string& request) {
-  const auto give_up_at = std::chrono::steady_clock::now() + submit_time_max;
-  for (bool in_doubt = false;;) {
-    auto answer = cluster.post_again("jobs", request);
-    if (answer) return answer;
-    const ErrorCode code = answer.error().code();
-    if (code == ErrorCode::unknown && !std::exchange(in_doubt, true))
-      print_note("submit : " + answer.error().text() + "; sending it again, it is done once");
-    if (!in_doubt || code == ErrorCode::invalid) return answer;
-    if (std::chrono::steady_clock::now() > give_up_at)
-      return unknown("it is not known whether the job was accepted: " + answer.error().text())
-          .remedy("`tutti jobs --all` shows it if it was");
-    std::this_thread::sleep_for(reconnect_every);
-  }
-}
-
 }  // namespace
 
 Result<std::string> submit(Cluster& cluster, std::vector<cluster::JobSpec> specs) {
@@ -113,7 +92,12 @@ Result<std::string> submit(Cluster& cluster, std::vector<cluster::JobSpec> specs
   if (!key) return std::move(key).error().within("submit");
   auto request = wire::encode_submit({std::move(specs), std::move(*key)});
   if (!request) return std::move(request).error().within("submit");
-  auto answer = send_until_answered(cluster, *request);
+  // With its key it is done once, however often it is sent.
+  auto answer = cluster.send_until_answered("POST", "jobs", *request, "submit");
+  if (!answer && answer.error().code() == ErrorCode::unknown)
+    return unknown("it is not known whether the job was accepted: " + answer.error().text())
+        .within("submit")
+        .remedy("`tutti jobs --all` shows it if it was");
   if (!answer) return std::move(answer).error().within("submit");
   auto ids = wire::decode_submitted(answer->dump());
   if (!ids || ids->empty()) return failed("the controller gave no id");
@@ -130,14 +114,15 @@ Result<int> print_id(const std::string& job) {
 Result<std::string> submit(Cluster& cluster, jobfile::Draft& draft) {
   auto specs = specs_of(draft);
   if (!specs) return std::move(specs).error();
-  std::string shipped;
-  if (!draft.sync_folder.empty()) {
+  if (draft.sync_folder.empty()) return submit(cluster, std::move(*specs));
+  for (bool again = false;; again = true) {
     auto manifest = ship(cluster, draft.sync_folder);
     if (!manifest) return std::move(manifest).error();
-    shipped = std::move(*manifest);
+    for (auto& spec : *specs) spec.sync = *manifest;
+    auto job = submit(cluster, *specs);
+    // What the controller had may turn out damaged when it is looked at: it asks for it now.
+    if (job || again || job.error().code() != ErrorCode::failed) return job;
   }
-  for (auto& spec : *specs) spec.sync = shipped;
-  return submit(cluster, std::move(*specs));
 }
 
 namespace {

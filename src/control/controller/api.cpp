@@ -63,6 +63,7 @@ net::Admission Api::admit(const net::Request& head) {
   if (route == nullptr) return {refuse_unknown(head, page), known};
   if (auto refused = authorize(head, route->caller)) return {std::move(refused), known};
   if (auto refused = take(limits_of(route->rate), head, "requests")) return {std::move(refused), known};
+  if (auto refused = recognise(head)) return {std::move(refused), known};
   if (head.body_bytes > route->body_bytes_max) return {too_large(head, *route), known};
   return {.refusal = std::nullopt, .known = known, .body_bytes_max = route->body_bytes_max};
 }
@@ -98,6 +99,14 @@ Api::Refusal Api::authorize(const net::Request& request, Caller caller) {
   if (auto refused = take(wrong_tokens_, request, "wrong tokens")) return refused;
   const std::string what = secret.empty() ? "the request has no token" : "the token is wrong";
   return refusal(invalid(what).remedy("TUTTI_TOKEN_FILE names the file that holds the token"), 401);
+}
+
+// Ids of jobs are the same in every cluster: what is meant for another one is not done here.
+Api::Refusal Api::recognise(const net::Request& request) const {
+  const auto meant = request.headers.find(net::cluster_header);
+  const std::string& here = services_.core.cluster_id();
+  if (meant == request.headers.end() || meant->second == here) return std::nullopt;
+  return refusal(invalid("this is cluster " + here + ", and the request is for another one"), 412);
 }
 
 RateLimits& Api::limits_of(RateClass rate) {

@@ -48,6 +48,8 @@ class Api {
   net::Response refuse_unknown(const net::Request& request, const Page& page);
   // Nothing if there is nothing to be said against it.
   Refusal authorize(const net::Request& request, Caller caller);
+  // A request that names another cluster is for that one.
+  Refusal recognise(const net::Request& request) const;
   static Refusal take(RateLimits& limits, const net::Request& request, const std::string& what);
   RateLimits& limits_of(RateClass rate);
 

@@ -129,6 +129,28 @@ TEST_F(ApiTest, AQuestionOfOneWhoHasGoneIsNotRead) {
   EXPECT_FALSE(answered);
 }
 
+TEST_F(ApiTest, WhatIsMeantForAnotherClusterIsNotDone) {
+  Core ours(
+      store, [](const driver::Delivery&) {}, nullptr, "ours");
+  ASSERT_TRUE(ours.start().ok());
+  Hub its_hub(loop, ours);
+  Api its_api(
+      ours, its_hub, explainer, janitor,
+      {.tokens = {"admin", "join"}, .blob_folder = "", .requests = {.per_second = 100, .burst = 100}});
+  const auto status = [&](const std::string& cluster) {
+    net::Request head = post("jobs/1/cancel", "")->request();
+    head.bearer = "admin";
+    if (!cluster.empty()) head.headers[net::cluster_header] = cluster;
+    const auto admission = its_api.admit(head);
+    return admission.refusal ? admission.refusal->status : 200;
+  };
+  EXPECT_EQ(status(""), 200);
+  EXPECT_EQ(status("ours"), 200);
+  EXPECT_EQ(status("theirs"), 412);
+  its_api.stop();
+  ours.stop();
+}
+
 TEST_F(ApiTest, BodiesAreAsLargeAsTheirPageNeeds) {
   const auto status = [&](const std::string& page, std::size_t bytes) {
     net::Request head = post(page, "")->request();

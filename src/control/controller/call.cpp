@@ -7,6 +7,11 @@
 #include "control/wire/replies.hpp"
 
 namespace tutti::controller {
+namespace {
+
+constexpr int retry_after_seconds = 1;
+
+}  // namespace
 
 net::Response refusal(const Error& error, int status) {
   if (status == 0) status = error.code() == ErrorCode::invalid ? 400 : 503;
@@ -52,6 +57,12 @@ std::optional<std::int64_t> Call::number(const std::string& name, std::int64_t o
 
 void Call::answer(std::string json) const {
   exchange_->answer({.status = 200, .body = std::move(json) + "\n"});
+}
+
+void Call::refuse_for_now(const Error& error) const {
+  net::Response response = refusal(error);
+  response.retry_after_seconds = retry_after_seconds;
+  exchange_->answer(std::move(response));
 }
 
 void Call::change(cluster::Event event, int status_if_wrong) const {

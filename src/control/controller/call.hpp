@@ -64,6 +64,8 @@ class Call {
 
   void answer(std::string json) const;
   void refuse(const Error& error, int status = 0) const { exchange_->answer(refusal(error, status)); }
+  // The same may go well in a moment.
+  void refuse_for_now(const Error& error) const;
   // Lets the event happen and answers after the commit. A wrong request is answered with this status.
   void change(cluster::Event event, int status_if_wrong = 400) const;
   // Answers with a view of the committed state, or with 404.

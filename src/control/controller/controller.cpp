@@ -159,6 +159,11 @@ Result<> run_controller(const ControllerOptions& options,
   port.on_crowded = [](const std::string& remote) {
     log::warning("a request of somebody at {} is refused: too much is being sent at once", remote);
   };
+  port.on_shut = [](const std::string& why) {
+    log::error("nobody can connect now, and it is tried again: {}", why);
+  };
+  port.headers = {net::cluster_header};
+  port.cluster = [&core] { return core.cluster_id(); };
   auto server = net::Server::listen(
       loop, port,
       [&](const std::shared_ptr<net::Exchange>& exchange) { api.handle(watchdog.watch(exchange)); },

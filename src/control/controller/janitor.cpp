@@ -69,9 +69,14 @@ std::optional<std::set<std::string>> Janitor::needed() const {
   if (!all) return std::nullopt;
   for (const std::string& hash : std::set(*all)) {
     const auto encoded = blobs_.get(hash);
+    // What cannot be read now may be read later: until then nobody knows what its job needs.
+    if (!encoded && encoded.error().code() != ErrorCode::damaged) {
+      log::warning("shipped folders are not cleaned up now: {}", encoded.error().text());
+      return std::nullopt;
+    }
     // Its job cannot be started any more, whatever else is kept of it.
-    if (!encoded) continue;
-    const auto manifest = sync::decode(*encoded);
+    if (!encoded || !*encoded) continue;
+    const auto manifest = sync::decode(**encoded);
     if (!manifest) continue;
     for (const auto& entry : manifest->entries) all->insert(entry.chunks.begin(), entry.chunks.end());
   }

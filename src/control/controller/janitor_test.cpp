@@ -61,6 +61,15 @@ TEST_F(JanitorTest, OldBlobsGoUnlessAnUnfinishedJobNeedsThem) {
   submitted.get_future().wait();
 
   Janitor janitor(core, {.folder = folder, .blobs_bytes_max = gib(1), .blobs_age_max = 24h});
+  // While a manifest cannot be read, nobody knows what its job needs.
+  std::filesystem::rename(blobs.path_of(root), folder + "/aside");
+  std::filesystem::create_directory(blobs.path_of(root));
+  janitor.clean();
+  EXPECT_TRUE(blobs.has(needed));
+  EXPECT_TRUE(blobs.has(forgotten));
+  std::filesystem::remove(blobs.path_of(root));
+  std::filesystem::rename(folder + "/aside", blobs.path_of(root));
+
   janitor.clean();
   EXPECT_TRUE(blobs.has(needed));
   EXPECT_TRUE(blobs.has(root));

@@ -68,6 +68,7 @@ json responses(const Route& route) {
   if (route.caller != Caller::anybody) add("401", "no token, or a wrong one");
   if (!argument_names(route.path).empty()) add("404", "what the path names is not there");
   add("405", "the page takes other methods: see Allow");
+  add("412", "the request names another cluster in the header tutti-cluster");
   add("413", "the body has more than " + std::to_string(route.body_bytes_max) + " bytes");
   add("429", "too often from one address: see Retry-After");
   add("503", "it cannot be done now");

@@ -1,11 +1,15 @@
 // The contents of shipped folders, by their hash.
 #include <array>
+#include <chrono>
+#include <mutex>
 #include <set>
 
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.hpp"
 #include "base/json/parse.hpp"
+#include "base/log/log.hpp"
+#include "base/rate.hpp"
 #include "control/controller/call.hpp"
 #include "net/sync/digest.hpp"
 
@@ -15,17 +19,21 @@ namespace {
 // As many as a body holds: 64 letters, quotes and a comma each.
 constexpr std::size_t hashes_asked_max = net::body_bytes_max / 67;
 
+Instant log_now() {
+  return Instant(std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));
+}
+
 // Disks are slow, and hashes of 8 MiB take their time: neither may hold up the loop that hears the agents.
 void beside_the_loop(const Call& call, void (*handle)(const Call& call)) {
   if (call.services().desk.run([call, handle] { handle(call); })) return;
-  call.refuse(failed("too many blobs are on their way at once").remedy("try again in a moment"));
+  call.refuse_for_now(failed("too many blobs are on their way at once").remedy("try again in a moment"));
 }
 
 // Nothing of what is no hash goes back, and each is looked for once.
 Result<std::set<std::string>> hashes_in(const std::string& body) {
   // A list and what is in it, before anything is kept of it: millions of small values take far more room than
   // their text.
-  if (auto scanned = json::scan(body, hashes_asked_max + 1); !scanned)
+  if (auto scanned = tutti::json::scan(body, hashes_asked_max + 1); !scanned)
     return invalid(scanned.error().text()).within("a list of hashes");
   const auto listed = nlohmann::json::parse(body, nullptr, false);
   if (!listed.is_array()) return invalid("expected a list of hashes");
@@ -59,10 +67,25 @@ void put_blob_now(const Call& call) {
   call.answer("{}");
 }
 
+// Agents ask again and again: a few lines tell as much as all of them.
+void log_trouble(const Error& error) {
+  static std::mutex mutex;
+  static TokenBucket lines({.per_second = 0.1, .burst = 3}, log_now());
+  const std::lock_guard lock(mutex);
+  if (lines.take(log_now()) == Duration::zero()) log::error("shipped contents: {}", error.text());
+}
+
+// A disk in trouble is the fault of no job: only what is not there is told to be, and that ends the job.
 void get_blob_now(const Call& call) {
   auto content = call.services().blobs.get(call.argument("hash"));
-  if (!content) return call.refuse(content.error(), 404);
-  call.exchange().answer({.status = 200, .body = std::move(*content), .type = "application/octet-stream"});
+  const bool wrong = !content && content.error().code() == ErrorCode::invalid;
+  if (wrong) return call.refuse(content.error(), 404);
+  if (!content) {
+    log_trouble(content.error());
+    return call.refuse_for_now(content.error());
+  }
+  if (!*content) return call.refuse(failed("blob " + call.argument("hash") + " is not in the store"), 404);
+  call.exchange().answer({.status = 200, .body = std::move(**content), .type = "application/octet-stream"});
 }
 
 void list_missing(const Call& call) { beside_the_loop(call, list_missing_now); }

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <latch>
 #include <thread>
@@ -13,6 +14,8 @@
 #include "control/controller/janitor.hpp"
 #include "control/store/memory/memory_store.hpp"
 #include "net/sync/digest.hpp"
+#include "net/sync/manifest.hpp"
+#include "net/sync/power_cut_test.hpp"
 
 namespace tutti::controller {
 namespace {
@@ -56,10 +59,24 @@ struct BlobRoutes : testing::Test {
   BlobExchange::Answer ask(std::string_view method, std::string_view path, const Arguments& arguments,
                            std::string body) {
     const auto exchange = std::make_shared<BlobExchange>(std::move(body));
-    for (const Route& route : blob_routes()) {
+    for (const Route& route : routes()) {
       if (route.method == method && route.path == path) route.handle(Call(services, exchange, arguments));
     }
     return exchange->wait();
+  }
+  int put(const std::string& content) {
+    return ask("PUT", "/blobs/{hash}", {{"hash", sync::hash_bytes(as_bytes(content))}}, content)
+        .response.status;
+  }
+  // Whoever ships the folder again is not to wait before that.
+  int refused(const std::string& manifest) {
+    const auto response = submit(manifest);
+    EXPECT_EQ(response.retry_after_seconds, 0);
+    EXPECT_NE(response.body.find("not here"), std::string::npos) << response.body;
+    return response.status;
+  }
+  net::Response submit(const std::string& manifest) {
+    return ask("POST", "/jobs", {}, R"({"jobs":[{"command":["true"],"sync":")" + manifest + "\"}]}").response;
   }
 };
 
@@ -74,6 +91,69 @@ TEST_F(BlobRoutes, AnswerFromAnotherThreadThanTheLoops) {
   const auto got = ask("GET", "/blobs/{hash}", named, "");
   EXPECT_EQ(got.response.body, content);
   for (const auto& answer : {missing, put, got}) EXPECT_NE(answer.thread, std::this_thread::get_id());
+}
+
+// An agent takes 404 for the last word, and its job has failed then.
+TEST_F(BlobRoutes, WhatCannotBeReadNowIsNotToldAsMissing) {
+  const std::string content = "content";
+  const std::string hash = sync::hash_bytes(as_bytes(content));
+  const Arguments named{{"hash", hash}};
+  EXPECT_EQ(ask("GET", "/blobs/{hash}", named, "").response.status, 404);
+  EXPECT_EQ(ask("GET", "/blobs/{hash}", {{"hash", "none"}}, "").response.status, 404);
+  EXPECT_EQ(ask("PUT", "/blobs/{hash}", named, content).response.status, 200);
+  const std::string place = blobs.path_of(hash);
+  std::filesystem::rename(place, folder + "/aside");
+  std::filesystem::create_directory(place);
+  const auto unreadable = ask("GET", "/blobs/{hash}", named, "").response;
+  EXPECT_EQ(unreadable.status, 503) << unreadable.body;
+  EXPECT_GT(unreadable.retry_after_seconds, 0);
+  std::filesystem::remove(place);
+  std::filesystem::rename(folder + "/aside", place);
+  EXPECT_EQ(ask("GET", "/blobs/{hash}", named, "").response.body, content);
+}
+
+// The job would be in the store after a power cut, and what it runs would not.
+TEST_F(BlobRoutes, WhatAnAcceptedJobShipsOutlivesAPowerCut) {
+  ASSERT_TRUE(core.start().ok());
+  sync::Disk& disk = sync::Disk::instance();
+  disk.begin();
+  const std::string content = "content";
+  const std::string hash = sync::hash_bytes(as_bytes(content));
+  sync::Manifest manifest;
+  manifest.entries.push_back({.path = "file", .chunks = {hash}, .bytes = Bytes(7)});
+  const std::string encoded = sync::encode(manifest);
+  const std::string root = sync::hash_bytes(as_bytes(encoded));
+  const std::string asked = "[\"" + hash + "\"]";
+
+  EXPECT_EQ(refused(root), 503) << "there is no such folder";
+  EXPECT_EQ(put(encoded), 200);
+  EXPECT_EQ(refused(root), 503) << "its content is not there";
+  EXPECT_EQ(put(content), 200);
+  disk.cut_power(folder);
+  std::filesystem::create_directories(std::filesystem::path(blobs.path_of(hash)).parent_path());
+  std::ofstream(blobs.path_of(hash)) << "cont";
+  EXPECT_EQ(put(encoded), 200);
+  EXPECT_EQ(refused(root), 503) << "its content is not as long as it was";
+  EXPECT_EQ(ask("POST", "/blobs/missing", {}, asked).response.body, asked + "\n") << "it is to be sent again";
+  EXPECT_EQ(put(content), 200);
+  disk.fail_with(EIO);
+  const auto failing = submit(root);
+  EXPECT_EQ(failing.status, 503) << failing.body;
+  EXPECT_GT(failing.retry_after_seconds, 0);
+  disk.fail_with(0);
+  const auto accepted = submit(root);
+  EXPECT_EQ(accepted.status, 200) << accepted.body;
+  disk.cut_power(folder);
+  EXPECT_EQ(ask("GET", "/blobs/{hash}", {{"hash", root}}, "").response.body, encoded);
+  EXPECT_EQ(ask("GET", "/blobs/{hash}", {{"hash", hash}}, "").response.body, content);
+
+  manifest.entries.front().bytes = Bytes(6);
+  const std::string lie = sync::encode(manifest);
+  EXPECT_EQ(put(lie), 200);
+  EXPECT_EQ(submit(sync::hash_bytes(as_bytes(lie))).status, 400);
+  EXPECT_TRUE(blobs.has(hash)) << "others need it";
+  desk.stop();
+  core.stop();
 }
 
 TEST_F(BlobRoutes, RefuseToLookForWhatIsNoHash) {

@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <set>
 
 #include "base/visible.hpp"
 #include "control/controller/call.hpp"
 #include "control/controller/job_argument.hpp"
+#include "control/controller/keep_shipped.hpp"
 #include "control/wire/requests.hpp"
 
 namespace tutti::controller {
@@ -38,7 +40,22 @@ void list_jobs(const Call& call) {
 void submit(const Call& call) {
   auto submit = wire::decode_submit(call.body());
   if (!submit) return call.refuse(submit.error());
-  call.change(std::move(*submit));
+  std::set<std::string> folders;
+  for (const auto& spec : submit->specs) {
+    if (!spec.sync.empty()) folders.insert(spec.sync);
+  }
+  if (folders.empty()) return call.change(std::move(*submit));
+  // The disk is waited for beside the loop that hears the agents.
+  const bool taken = call.services().desk.run([call, folders, submit = std::move(*submit)] {
+    for (const std::string& folder : folders) {
+      auto kept = keep_shipped(call.services().blobs, folder);
+      if (!kept && kept.error().code() == ErrorCode::failed) return call.refuse_for_now(kept.error());
+      if (!kept) return call.refuse(kept.error());
+    }
+    call.change(submit);
+  });
+  if (!taken)
+    call.refuse_for_now(failed("too many blobs are on their way at once").remedy("try again in a moment"));
 }
 
 void release(const Call& call) {

@@ -2,6 +2,7 @@
 // trainer is to compute, from files in the form in which such models are published.
 
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>

@@ -26,12 +26,13 @@ struct StepMetrics {
 
 class MetricsFile {
  public:
-  // Lines of steps after `step` are those of an attempt that was not saved, and are dropped. Whoever has
+  // Lines of steps after `step` are those of an attempt that was not saved: they and a last line that was cut
+  // off are dropped, all others stay. A file that cannot be read is an error, and stays as it is. Whoever has
   // opened the file before cannot append to it any more.
   static Result<MetricsFile> open(const std::string& path, std::int64_t step);
 
   Result<> append(const StepMetrics& metrics);
-  // As the last line that stayed has it.
+  // As the last line of a step that stayed has it.
   std::int64_t skipped() const { return skipped_; }
 
  private:

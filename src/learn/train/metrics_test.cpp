@@ -2,13 +2,33 @@
 
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include <gtest/gtest.h>
+
+namespace tutti::train {
+namespace {
+
+// What was written to the disk, while somebody looks.
+std::set<std::string>* written_to_disk = nullptr;
+
+}  // namespace
+}  // namespace tutti::train
+
+extern "C" int fsync(int file) {
+  if (tutti::train::written_to_disk != nullptr)
+    tutti::train::written_to_disk->insert(
+        std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(file)).string());
+  return static_cast<int>(syscall(SYS_fsync, file));
+}
 
 namespace tutti::train {
 namespace {
@@ -50,8 +70,6 @@ class Metrics : public testing::Test {
   }
 
   std::string path;
-
- private:
   std::string folder_;
 };
 
@@ -84,6 +102,51 @@ TEST_F(Metrics, WhatAnAttemptWritesThatWasReplacedIsRefused) {
   ASSERT_TRUE(next->append(second).ok());
   EXPECT_FALSE(old->append({.step = 4, .loss = 7}).ok());
   EXPECT_EQ(text(), first.json() + second.json());
+}
+
+// A link that leads to itself can be read by nobody, not even by root.
+TEST_F(Metrics, WhatCannotBeReadIsAnErrorAndStays) {
+  std::filesystem::create_symlink(path, path);
+  const auto file = MetricsFile::open(path, 1);
+  ASSERT_FALSE(file.ok()) << "its lines would be gone";
+  EXPECT_NE(file.error().text().find("metrics.jsonl"), std::string::npos) << file.error().text();
+  EXPECT_TRUE(std::filesystem::is_symlink(path));
+  EXPECT_FALSE(std::filesystem::exists(path + ".new"));
+}
+
+TEST_F(Metrics, LinesOfOthersStayAndOnlyWhatIsComputedAgainGoes) {
+  const std::string first = StepMetrics{.step = 1, .loss = 2}.json();
+  const std::string second = StepMetrics{.step = 2, .loss = 1, .skipped = 3}.json();
+  const std::string third = StepMetrics{.step = 3, .loss = 1, .skipped = 4}.json();
+  const std::string others = "a note of somebody\n\n{\"evaluation\":0.5}\n";
+  const std::string long_one = std::string(3 << 20, 'x') + "\n";
+  std::ofstream(path) << first << others << third << long_one << second << others << third.substr(0, 20);
+  auto file = MetricsFile::open(path, 2);
+  ASSERT_TRUE(file.ok()) << file.error().text();
+  EXPECT_EQ(file->skipped(), 3);
+  EXPECT_TRUE(text() == first + others + long_one + second + others) << text().size();
+  ASSERT_TRUE(file->append({.step = 3, .loss = 1, .skipped = 4}).ok());
+  EXPECT_TRUE(text() == first + others + long_one + second + others + third) << text().size();
+}
+
+TEST_F(Metrics, ALastLineThatLacksItsEndAloneStays) {
+  const std::string first = StepMetrics{.step = 1, .loss = 2}.json();
+  std::ofstream(path) << first.substr(0, first.size() - 1);
+  ASSERT_TRUE(MetricsFile::open(path, 1).ok());
+  EXPECT_EQ(text(), first);
+  std::ofstream(path, std::ios::app) << "half of somebody's";
+  ASSERT_TRUE(MetricsFile::open(path, 1).ok());
+  EXPECT_EQ(text(), first);
+}
+
+TEST_F(Metrics, TheNewFileIsOnTheDiskBeforeTheOldOneGoes) {
+  std::ofstream(path) << StepMetrics{.step = 1, .loss = 2}.json();
+  std::set<std::string> written;
+  written_to_disk = &written;
+  const auto file = MetricsFile::open(path, 1);
+  written_to_disk = nullptr;
+  ASSERT_TRUE(file.ok()) << file.error().text();
+  EXPECT_EQ(written, (std::set<std::string>{path + ".new", folder_}));
 }
 
 }  // namespace

@@ -35,7 +35,19 @@ Error unreachable(const Target& target, const std::string& why) {
   return failed(why).within(target.who + " " + target.text());
 }
 
+// Before a whole answer came. One that has begun to answer on this connection speaks as it is spoken to; of
+// any other that is not known.
+Error broken(const Target& target, bool understood, const std::string& why) {
+  const std::string likely = "it may have been restarted, or is crowded: try again";
+  return unreachable(target, why).remedy(understood ? likely : likely + "; " + tls_hint(target));
+}
+
 std::string why_errno() { return failed_errno("", errno).message().substr(2); }
+
+// Whether it was we or they who wrote last makes two errors of one thing.
+std::string why_closed() {
+  return errno == EPIPE || errno == ECONNRESET ? "it closed the connection" : why_errno();
+}
 
 // Waits until the descriptor is ready. False when the time is over or `idle` gives up.
 bool wait_for(int descriptor, short events, Clock::time_point deadline, const std::function<bool()>& idle) {
@@ -143,7 +155,8 @@ struct Client::Connection {
   SSL* tls = nullptr;
   Clock::time_point deadline = Clock::time_point::max();
   std::function<bool()> idle;
-  std::string unread;  // of the next answer
+  std::string unread;       // of the next answer
+  bool understood = false;  // an answer has begun
 
   Connection() = default;
   Connection(const Connection&) = delete;
@@ -241,7 +254,7 @@ Result<> Client::Connection::send(std::string_view bytes) {
       sent = ::send(descriptor, bytes.data(), bytes.size(), MSG_NOSIGNAL);
       if (sent < 0 && errno == EAGAIN && wait_for(descriptor, POLLOUT, deadline, idle)) continue;
     }
-    if (sent <= 0) return failed(errno == EAGAIN ? "no answer" : why_errno());
+    if (sent <= 0) return failed(errno == EAGAIN ? "no answer" : why_closed());
     bytes.remove_prefix(static_cast<std::size_t>(sent));
   }
   return {};
@@ -260,7 +273,7 @@ Result<std::string> Client::Connection::receive() {
       got = ::recv(descriptor, buffer.data(), buffer.size(), 0);
       if (got < 0 && errno == EAGAIN && wait_for(descriptor, POLLIN, deadline, idle)) continue;
     }
-    if (got < 0) return failed(errno == EAGAIN ? "no answer in time" : why_errno());
+    if (got < 0) return failed(errno == EAGAIN ? "no answer in time" : why_closed());
     return std::string(buffer.data(), static_cast<std::size_t>(got));
   }
 }
@@ -296,10 +309,19 @@ Result<> Client::connect() {
 
 namespace {
 
-std::string make_message(const Target& target, const std::string& token, const std::string& method,
-                         const std::string& path, const std::string& body) {
+// Who it is for, and who sends it.
+struct Envelope {
+  const Target& target;
+  const std::string& token;
+  const std::string& cluster;
+};
+
+std::string make_message(const Envelope& envelope, const std::string& method, const std::string& path,
+                         const std::string& body) {
+  const auto& [target, token, cluster] = envelope;
   std::string text =
       method + " " + path + " HTTP/1.1\r\nHost: " + target.text() + "\r\nUser-Agent: tutti\r\n";
+  if (!cluster.empty()) text += std::string(cluster_header) + ": " + cluster + "\r\n";
   if (!token.empty()) text += "Authorization: Bearer " + token + "\r\n";
   if (body.starts_with('{')) text += "Content-Type: application/json\r\n";
   return text + "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
@@ -329,6 +351,11 @@ Result<> parse(Parser& parser, std::string& unread, const Receive& receive,
   return {};
 }
 
+std::string_view cluster_of(const http::fields& head) {
+  const auto named = head[cluster_header];
+  return {named.data(), named.size()};
+}
+
 // When the other side wants to be asked again; 0 if it does not say. Dates are not understood.
 int retry_seconds_of(const http::fields& head) {
   const auto text = head[http::field::retry_after];
@@ -340,16 +367,28 @@ int retry_seconds_of(const http::fields& head) {
 
 }  // namespace
 
+Result<> Client::recognise(std::string_view cluster) {
+  if (cluster.empty() || cluster.size() > cluster_bytes_max) return {};
+  if (cluster_.empty()) cluster_ = cluster;
+  met_another_ = cluster != cluster_;
+  if (!met_another_) return {};
+  return invalid("this is cluster " + std::string(cluster) + ", and not " + cluster_ +
+                 ", which answered here before")
+      .within(target_.who + " " + target_.text())
+      .remedy("its store was replaced or made anew: jobs have the same numbers there, and are others");
+}
+
 Result<Response> Client::request(const std::string& method, const std::string& path, const std::string& body,
                                  Duration timeout) {
   sent_ = false;
+  met_another_ = false;
   retry_after_seconds_ = 0;
   if (auto connected = connect(); !connected) return std::move(connected).error();
   Connection& connection = *connection_;
   connection.deadline = Clock::now() + timeout;
   connection.idle = telling_wait();
   sent_ = true;
-  const auto sent = connection.send(make_message(target_, token_, method, path, body));
+  const auto sent = connection.send(make_message({target_, token_, cluster_}, method, path, body));
   http::response_parser<http::string_body> parser;
   parser.body_limit(answer_bytes_max);
   // Also where not all of it could be sent: who refuses a request by its head answers before its end.
@@ -357,17 +396,20 @@ Result<Response> Client::request(const std::string& method, const std::string& p
       parser, connection.unread, [&] { return connection.receive(); }, [] { return true; });
   if (!done) {
     const bool silent = Clock::now() >= connection.deadline;
+    const bool understood = connection.understood || parser.is_header_done();
     connection_.reset();
     // Whoever keeps a connection open and says nothing has not been spoken to in the wrong way.
     if (silent)
       return unreachable(target_, "it has not answered within " + format_duration(timeout))
           .remedy("it is there, and stopped, stuck or busy: its log may tell; try again in a while");
     if (!sent) done = sent;
-    return unreachable(target_, done.error().message()).remedy(tls_hint(target_));
+    return broken(target_, understood, done.error().message());
   }
+  connection.understood = true;
   const bool keep = parser.get().keep_alive() && sent;
   auto answer = parser.release();
   if (!keep) connection_.reset();
+  if (auto same = recognise(cluster_of(answer)); !same) return std::move(same).error();
   retry_after_seconds_ = retry_seconds_of(answer);
   return Response{.status = static_cast<int>(answer.result_int()),
                   .body = std::move(answer.body()),
@@ -377,29 +419,34 @@ Result<Response> Client::request(const std::string& method, const std::string& p
 
 Result<> Client::events(const std::string& method, const std::string& path, const std::string& body,
                         const OnEvent& on_event, const std::function<bool()>& idle) {
+  met_another_ = false;
   retry_after_seconds_ = 0;
   if (auto connected = connect(); !connected) return std::move(connected).error();
   Connection& connection = *connection_;
   bool given_up = false;
   connection.deadline = Clock::time_point::max();
   connection.idle = [&] { return !(given_up = !idle()); };
-  auto done = connection.send(make_message(target_, token_, method, path, body));
+  auto done = connection.send(make_message({target_, token_, cluster_}, method, path, body));
   http::response_parser<http::string_body> parser;
   parser.body_limit(boost::none);
   EventSplitter splitter;
+  Result<> same;
   if (done) {
     done = parse(
         parser, connection.unread, [&] { return connection.receive(); },
         [&] {
+          if (parser.is_header_done() && !(same = recognise(cluster_of(parser.get())))) return false;
           if (!parser.is_header_done() || parser.get().result_int() != 200) return true;
           const std::string part = std::move(parser.get().body());
           parser.get().body().clear();
           return !(given_up = !splitter.feed(part, on_event));
         });
   }
+  const bool understood = connection.understood || parser.is_header_done();
   connection_.reset();  // what is left of a stream is of no use to another request
+  if (!same) return same;
   if (given_up) return {};
-  if (!done) return unreachable(target_, done.error().message()).remedy(tls_hint(target_));
+  if (!done) return broken(target_, understood, done.error().message());
   if (parser.get().result_int() != 200) {
     retry_after_seconds_ = retry_seconds_of(parser.get());
     return failed(parser.get().body()).within("HTTP " + std::to_string(parser.get().result_int()));

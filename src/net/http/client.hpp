@@ -50,6 +50,13 @@ class Client {
   // Of one that was refused, or of events that were: when to ask again; 0 if it was not said.
   int retry_after_seconds() const { return retry_after_seconds_; }
 
+  // The cluster that is meant: the first that has answered, or that was told. It stands in each request, so
+  // that another one does nothing of it. "" until one is known.
+  const std::string& cluster() const { return cluster_; }
+  void mean(std::string cluster) { cluster_ = std::move(cluster); }
+  // Another one has answered the last request, which is an error.
+  bool met_another() const { return met_another_; }
+
   // Server-sent events until the server ends the stream or a callback returns false; one without a name has
   // an empty one. `idle` is called several times a second, also while nothing arrives. An answer that is no
   // stream is an error with its body as the message.
@@ -64,11 +71,15 @@ class Client {
   struct Connection;
   Result<> connect();
   std::function<bool()> telling_wait() const;
+  // By the cluster that an answer names; "": none.
+  Result<> recognise(std::string_view cluster);
 
   Target target_;
   std::string token_;
   bool sent_ = false;
   int retry_after_seconds_ = 0;
+  std::string cluster_;
+  bool met_another_ = false;
   std::function<void()> waits_;
   std::unique_ptr<Connection> connection_;
 };

@@ -70,6 +70,7 @@ asio::awaitable<void> Connection::ask_for_body(unsigned version) {
 
 asio::awaitable<bool> Connection::write(Response& response, unsigned version, bool keep_alive) {
   auto message = to_message(response, version, keep_alive);
+  if (shared_->options.cluster) message.set(cluster_header, shared_->options.cluster());
   lowest().expires_after(request_time_max);
   const Answering answering(shared_->backlog, message.body(), [&] { give_up(message.body().size()); });
   if (answering.given_up()) co_return false;
@@ -90,6 +91,7 @@ asio::awaitable<void> Connection::write_stream(Decision& decision, unsigned vers
   http::response<http::empty_body> head{http::status::ok, version};
   head.set(http::field::content_type, "text/event-stream");
   head.set(http::field::cache_control, "no-store");
+  if (shared_->options.cluster) head.set(cluster_header, shared_->options.cluster());
   head.keep_alive(false);
   head.chunked(true);
   http::response_serializer<http::empty_body> serializer(head);

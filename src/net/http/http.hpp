@@ -49,6 +49,10 @@ constexpr std::size_t unknown_connections_per_address_max = 4'096;
 constexpr Duration unknown_time_max = 10s;
 constexpr Rate frame_rate_max{.per_second = 10'000, .burst = 20'000};  // of one WebSocket
 
+// In an answer: the cluster that speaks. In a request: the one that is meant.
+constexpr const char* cluster_header = "tutti-cluster";
+constexpr std::size_t cluster_bytes_max = 64;
+
 struct Request {
   std::string method;  // "GET"
   std::string path;    // "/api/v1/jobs", decoded: for people

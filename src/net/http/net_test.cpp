@@ -1,4 +1,5 @@
 #include <linux/tcp.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -450,6 +451,97 @@ TEST(Loop, TimersAndWatchesEndWithTheirHandle) {
   });
   loop.run();
   EXPECT_EQ(fired, 3);
+}
+
+TEST_F(Net, AClusterThatIsNotTheOneOfBeforeIsAnError) {
+  std::atomic<bool> replaced = false;
+  ServerOptions options;
+  options.headers = {cluster_header};
+  options.cluster = [&replaced] { return replaced ? "second" : "first"; };
+  serve(
+      [](const auto& exchange) {
+        if (exchange->request().path != "/events") {
+          const auto meant = exchange->request().headers.find(cluster_header);
+          return exchange->answer(
+              {.status = 200, .body = meant == exchange->request().headers.end() ? "" : meant->second});
+        }
+        const auto stream = exchange->stream([] {});
+        stream->write(std::string("event: end\ndata: {}\n\n"));
+        stream->close();
+      },
+      options);
+  int events = 0;
+  const auto count = [&events](auto, auto) { return ++events > 0; };
+  const auto go_on = [] { return true; };
+  Client client(target(), "");
+  EXPECT_EQ(client.request("GET", "/").value().body, "") << "it does not know any";
+  EXPECT_EQ(client.cluster(), "first");
+  EXPECT_EQ(client.request("GET", "/").value().body, "first") << "it says whom it means";
+  EXPECT_TRUE(client.events("/events", count, go_on));
+  EXPECT_EQ(events, 1);
+  replaced = true;
+  const auto answer = client.request("GET", "/");
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().code(), ErrorCode::invalid);
+  EXPECT_TRUE(client.met_another());
+  EXPECT_FALSE(client.events("/events", count, go_on));
+  EXPECT_EQ(events, 1) << "nothing of it is heard";
+  EXPECT_TRUE(client.met_another());
+  replaced = false;
+  EXPECT_TRUE(client.request("GET", "/"));
+  EXPECT_FALSE(client.met_another());
+}
+
+TEST_F(Net, WhoHasAnsweredBeforeIsNotSuspectedOfTls) {
+  serve([](const auto& exchange) {
+    if (exchange->request().path == "/") return exchange->answer({.status = 200, .body = "{}"});
+    exchange->stream([] {})->cut();
+  });
+  Client client(target(), "");
+  ASSERT_TRUE(client.request("GET", "/"));
+  const auto broken = client.request("GET", "/cut");
+  ASSERT_FALSE(broken);
+  EXPECT_EQ(broken.error().message(), "it closed the connection");
+  EXPECT_EQ(broken.error().remedy().find("TLS"), std::string::npos) << broken.error().remedy();
+}
+
+TEST_F(Net, OfOneThatClosesAtOnceNothingIsKnown) {
+  ServerOptions options;
+  options.connections = 0;
+  serve([](const auto&) {}, options);
+  Client client(target(), "");
+  const auto closed = client.request("PUT", "/", std::string(4 << 20, 'x'));
+  ASSERT_FALSE(closed);
+  EXPECT_EQ(closed.error().message(), "it closed the connection");
+  EXPECT_TRUE(closed.error().remedy().starts_with("it may have been restarted")) << closed.error().remedy();
+}
+
+// The kernel takes the connection, and the server has no descriptor for it.
+TEST_F(Net, ThatNobodyCanConnectIsTold) {
+  std::promise<std::string> told;
+  std::atomic<int> times = 0;
+  ServerOptions options;
+  options.on_shut = [&](const std::string& why) {
+    if (++times == 1) told.set_value(why);
+  };
+  auto listening = Server::listen(
+      loop_, options, [](const auto& exchange) { exchange->answer({.status = 200, .body = "{}"}); });
+  ASSERT_TRUE(listening) << listening.error().text();
+  server_ = std::move(*listening);
+  const int descriptor = connect_raw("GET / HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n");
+  const int next = ::dup(descriptor);
+  ::close(next);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit full = before;
+  full.rlim_cur = static_cast<rlim_t>(next);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &full), 0);
+  thread_ = std::thread([this] { loop_.run(); });
+  const std::string why = told.get_future().get();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(why, "Too many open files");
+  EXPECT_TRUE(read_raw(descriptor).starts_with("HTTP/1.1 200")) << "it was tried again";
+  EXPECT_EQ(times, 1) << "and not told each time";
 }
 
 }  // namespace

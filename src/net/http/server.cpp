@@ -9,6 +9,9 @@ namespace {
 
 using tcp = asio::ip::tcp;
 
+// It is tried again many times a second.
+constexpr Rate shut_told{.per_second = 0.1, .burst = 1};
+
 class BeastServer final : public Server {
  public:
   BeastServer(std::shared_ptr<Shared> shared, tcp::acceptor acceptor, std::shared_ptr<asio::ssl::context> tls)
@@ -24,6 +27,7 @@ class BeastServer final : public Server {
       auto [failure, socket] = co_await acceptor_.async_accept(as_values);
       if (failure == asio::error::operation_aborted) co_return;
       if (failure) {
+        tell_shut(failure);
         // Out of descriptors: give the others time to end.
         shared_->lobby.make_room();
         asio::steady_timer pause(shared_->context, std::chrono::milliseconds(50));
@@ -37,6 +41,13 @@ class BeastServer final : public Server {
       if (!has_room(remote)) continue;
       serve(beast::tcp_stream(std::move(socket)), remote);
     }
+  }
+
+  void tell_shut(const error_code& why) {
+    const auto now =
+        std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch());
+    if (shared_->options.on_shut && tells_shut_.take(Instant(now)) == Duration::zero())
+      shared_->options.on_shut(why.message());
   }
 
   // Where there is none, one that has shown no token makes some.
@@ -64,6 +75,7 @@ class BeastServer final : public Server {
   const std::shared_ptr<Shared> shared_;
   tcp::acceptor acceptor_;
   std::shared_ptr<asio::ssl::context> tls_;
+  TokenBucket tells_shut_{shut_told, Instant()};
   std::size_t open_ = 0;
   std::map<std::string, std::size_t> open_by_address_;
 };

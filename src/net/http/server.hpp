@@ -34,8 +34,12 @@ struct ServerOptions {
   Duration message_time = message_time_max;
   Rate frames = frame_rate_max;           // of one WebSocket; a faster one is read more slowly
   std::vector<std::string> headers = {};  // that the handler wants to see, in lower case
+  // The cluster that every answer names; null: none does. On the loop.
+  std::function<std::string()> cluster = nullptr;
   // Told who was too slow, and how many bytes waited for it. On the loop.
   std::function<void(const std::string& remote, std::size_t bytes)> on_let_go = nullptr;
+  // Told why nobody can come in, such as that there are no descriptors left; now and then. On the loop.
+  std::function<void(const std::string& why)> on_shut = nullptr;
   // Told whose body was given up while it came, because there was no room for it. On the loop.
   std::function<void(const std::string& remote)> on_crowded = nullptr;
 };

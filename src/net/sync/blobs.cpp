@@ -36,6 +36,8 @@ constexpr std::size_t copy_range_bytes_max = std::size_t{1} << 30;
 // A file that a put() left behind when its process ended.
 constexpr std::string_view fresh_prefix = "new-";
 constexpr time_t abandoned_after_seconds = 3600;
+// Each waits for the disk: beyond that it is quicker to write all that the file system holds back.
+constexpr std::size_t synced_one_by_one_max = 64;
 
 Error no_hash(std::string_view hash) { return invalid(files::shown(hash) + " is not the hash of a blob"); }
 
@@ -71,17 +73,16 @@ Result<> copy_content(int from, int to, const std::string& path) {
   }
 }
 
-// Writes a file beside its place and moves it there.
-Result<> write_fresh(std::string fresh, const std::string& path, std::span<const std::byte> bytes) {
+// Fills in its name, and removes it if it fails.
+Result<> write_fresh(std::string& fresh, std::span<const std::byte> bytes) {
   const files::FileDescriptor file(mkostemp(fresh.data(), O_CLOEXEC));
   if (!file.valid()) return failed_errno("cannot write " + files::shown(fresh), errno);
   auto written = files::write_all(file.get(), bytes, files::shown(fresh));
-  if (written && rename(fresh.c_str(), path.c_str()) != 0) {
-    written = failed_errno("cannot write " + files::shown(path), errno);
-  }
   if (!written) unlink(fresh.c_str());
   return written;
 }
+
+std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
 }  // namespace
 
@@ -96,29 +97,104 @@ bool BlobStore::has(std::string_view hash) const {
   return is_hash(hash) && lstat(path_of(hash).c_str(), &status) == 0 && S_ISREG(status.st_mode);
 }
 
+bool BlobStore::has(std::string_view hash, Bytes bytes) const {
+  struct stat status {};
+  return is_hash(hash) && lstat(path_of(hash).c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
+         Bytes(status.st_size) == bytes;
+}
+
 Result<> BlobStore::put(std::string_view hash, std::span<const std::byte> bytes) {
   if (!is_hash(hash)) return no_hash(hash);
   if (hash_bytes(bytes) != hash)
     return invalid("the bytes sent as blob " + std::string(hash) + " are not its");
-  const std::string path = path_of(hash);
-  for (const auto& folder : {folder_, path.substr(0, path.rfind('/'))}) {
+  // A job may rely on it: it is not replaced by one that a power cut could still take.
+  if (has(hash, Bytes(static_cast<std::int64_t>(bytes.size())))) {
+    if (const auto there = get(hash); there && *there) return {};
+  }
+  for (const auto& folder : {folder_, folder_of(path_of(hash))}) {
     if (auto made = files::make_folder(folder, 0700); !made) return made;
   }
-  return write_fresh(folder_ + '/' + std::string(fresh_prefix) + "XXXXXX", path, bytes);
+  std::string fresh = folder_ + '/' + std::string(fresh_prefix) + "XXXXXX";
+  if (auto written = write_fresh(fresh, bytes); !written) return written;
+  auto moved = move_into_place(fresh, hash);
+  if (!moved) unlink(fresh.c_str());
+  return moved;
+}
+
+// Whoever finds it there finds it noted as unsynced, too.
+Result<> BlobStore::move_into_place(const std::string& fresh, std::string_view hash) {
+  const std::string path = path_of(hash);
+  const std::lock_guard lock(mutex_);
+  if (rename(fresh.c_str(), path.c_str()) != 0)
+    return failed_errno("cannot write " + files::shown(path), errno);
+  if (!more_unsynced_) unsynced_.insert(std::string(hash));
+  if (unsynced_.size() <= synced_one_by_one_max) return {};
+  unsynced_.clear();
+  more_unsynced_ = true;
+  return {};
+}
+
+Result<> BlobStore::keep(std::span<const std::string> hashes) {
+  const std::lock_guard one_at_a_time(syncing_);
+  std::set<std::string> due;
+  bool all = false;
+  {
+    const std::lock_guard lock(mutex_);
+    all = std::exchange(more_unsynced_, false);
+    for (const auto& hash : hashes) {
+      if (unsynced_.erase(hash) > 0) due.insert(hash);
+    }
+  }
+  if (!all) return sync_each(due);
+  auto synced = sync_all();
+  const std::lock_guard lock(mutex_);
+  if (!synced) more_unsynced_ = true;
+  return synced;
+}
+
+Result<> BlobStore::sync_all() {
+  const files::FileDescriptor folder(open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.valid() && syncfs(folder.get()) == 0) return {};
+  return failed_errno("cannot write " + files::shown(folder_) + " to the disk", errno);
+}
+
+// What could not be written is dropped: the system holds it for written from then on, and it is sent again.
+Result<> BlobStore::sync_each(const std::set<std::string>& hashes) {
+  Result<> done;
+  std::set<std::string> folders;
+  for (const auto& hash : hashes) {
+    const std::string path = path_of(hash);
+    const files::FileDescriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    auto synced = file.valid() ? files::sync_file(file.get(), files::shown(path)) : no_blob(hash, errno);
+    folders.insert(folder_of(path));
+    if (synced) continue;
+    unlink(path.c_str());
+    done = std::move(synced);
+  }
+  if (!hashes.empty()) folders.insert({folder_, folder_of(folder_)});
+  for (const auto& folder : folders) {
+    auto synced = files::sync_folder(folder);
+    if (synced) continue;
+    for (const auto& hash : hashes) unlink(path_of(hash).c_str());
+    done = std::move(synced);
+  }
+  return done;
 }
 
 Result<> BlobStore::verify(std::string_view hash, std::string_view found) const {
   if (found == hash) return {};
   unlink(path_of(hash).c_str());
-  return failed("blob " + std::string(hash) + " was damaged and is dropped").remedy("send it again");
+  return damaged("blob " + std::string(hash) + " was damaged and is dropped").remedy("send it again");
 }
 
-Result<std::string> BlobStore::get(std::string_view hash) const {
+Result<std::optional<std::string>> BlobStore::get(std::string_view hash) const {
   if (!is_hash(hash)) return no_hash(hash);
   const std::string path = path_of(hash);
   const files::FileDescriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (!file.valid() && errno == ENOENT) return std::optional<std::string>();
   struct stat status {};
   if (!file.valid() || fstat(file.get(), &status) != 0) return no_blob(hash, errno);
+  if (!S_ISREG(status.st_mode)) return failed("cannot read blob " + std::string(hash) + ": it is no file");
   std::string content(static_cast<std::size_t>(status.st_size), '\0');
   if (auto read =
           files::read_at(file.get(), 0, std::as_writable_bytes(std::span(content)), files::shown(path));
@@ -129,7 +205,7 @@ Result<std::string> BlobStore::get(std::string_view hash) const {
     return std::move(verified).error();
   }
   mark_used(file.get());
-  return content;
+  return std::optional(std::move(content));
 }
 
 Error cannot_make(const std::string& what, const std::string& path, int error_number) {

@@ -1,10 +1,12 @@
 // Contents on disk, each in a file named by its hash: "ab/cdef…" below the store's folder, readable by the
 // owner only. Any thread, and any number of processes may share a store: a blob appears whole or not at all.
-// Nothing is flushed to the disk. Every read is verified instead, and a blob that a crash has damaged is
-// dropped, so that it counts as missing and is sent again.
+// A blob outlives a power cut only after keep(). Every read is verified, and a blob that a crash has damaged
+// is dropped, so that it counts as missing and is sent again.
 #pragma once
 
 #include <cstddef>
+#include <mutex>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -28,15 +30,23 @@ class BlobStore {
 
   // False for what is no hash.
   bool has(std::string_view hash) const;
+  // One of another size was damaged.
+  bool has(std::string_view hash, Bytes bytes) const;
 
-  // Refuses bytes that do not have this hash.
+  // Refuses bytes that do not have this hash. One that is there and whole stays as it is.
   Result<> put(std::string_view hash, std::span<const std::byte> bytes);
 
-  Result<std::string> get(std::string_view hash) const;
+  // Nothing if there is none. One that is damaged is dropped, and told as such once; any other error says
+  // nothing about whether it is there.
+  Result<std::optional<std::string>> get(std::string_view hash) const;
 
   // Makes a new file of these blobs, one behind the other, and returns its size. File and blobs share no
   // bytes that a writer could change: where the file system can, they share blocks until one is written.
   Result<Bytes> copy(std::span<const std::string> hashes, const std::string& path, bool executable) const;
+
+  // On the disk when this returns, each with its name: before anybody hears that a job with them is accepted.
+  // Few are written one by one; where they are many, or left by an earlier process, the whole file system is.
+  Result<> keep(std::span<const std::string> hashes);
 
   // Is it there? Then it counts as used now: trim() leaves it alone for a while.
   bool use(std::string_view hash) const;
@@ -63,8 +73,15 @@ class BlobStore {
   Result<> verify(std::string_view hash, std::string_view found) const;
   Result<std::vector<Blob>> list() const;
   void remove_abandoned(const std::string& path) const;
+  Result<> move_into_place(const std::string& fresh, std::string_view hash);
+  Result<> sync_all();
+  Result<> sync_each(const std::set<std::string>& hashes);
 
   std::string folder_;
+  std::mutex syncing_;  // one at a time: who comes later may rely on what the one before him has done
+  std::mutex mutex_;
+  std::set<std::string> unsynced_;  // since this store was opened
+  bool more_unsynced_ = true;       // than those: others of before, or too many to remember
 };
 
 }  // namespace tutti::sync

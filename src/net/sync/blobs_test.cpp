@@ -33,7 +33,7 @@ TEST_F(Blobs, AreReadAsTheyWereWritten) {
   for (const auto& content : {std::string(), std::string("a\0b", 3), std::string(300'000, 'x')}) {
     const auto hash = hash_bytes(as_bytes(content));
     EXPECT_FALSE(store_.has(hash));
-    EXPECT_FALSE(store_.get(hash));
+    EXPECT_EQ(store_.get(hash).value(), std::nullopt);
     EXPECT_EQ(put(content), hash);
     EXPECT_TRUE(store_.has(hash));
     EXPECT_EQ(store_.get(hash).value(), content);
@@ -75,8 +75,11 @@ TEST_F(Blobs, ThatAreDamagedAreDropped) {
   for (const auto& damage : {std::string("wrong"), std::string("rig"), std::string()}) {
     const auto hash = put("right");
     std::ofstream(store_.path_of(hash)) << damage;
-    EXPECT_FALSE(store_.get(hash));
+    const auto told = store_.get(hash);
+    ASSERT_FALSE(told);
+    EXPECT_EQ(told.error().code(), ErrorCode::damaged);
     EXPECT_FALSE(store_.has(hash));
+    EXPECT_EQ(store_.get(hash).value(), std::nullopt) << "told once";
 
     put("right");
     std::ofstream(store_.path_of(hash)) << damage;
@@ -84,6 +87,19 @@ TEST_F(Blobs, ThatAreDamagedAreDropped) {
     EXPECT_FALSE(store_.has(hash));
     std::filesystem::remove(path("copy"));
   }
+}
+
+// A folder in its place cannot be read as a file, by root either.
+TEST_F(Blobs, ThatCannotBeReadAreNeitherMissingNorDropped) {
+  const auto hash = put("right");
+  std::filesystem::rename(store_.path_of(hash), path("aside"));
+  std::filesystem::create_directory(store_.path_of(hash));
+  const auto told = store_.get(hash);
+  ASSERT_FALSE(told);
+  EXPECT_EQ(told.error().code(), ErrorCode::failed) << told.error().text();
+  std::filesystem::remove(store_.path_of(hash));
+  std::filesystem::rename(path("aside"), store_.path_of(hash));
+  EXPECT_EQ(store_.get(hash).value(), "right");
 }
 
 TEST_F(Blobs, CopiesAreFilesOfTheirOwn) {

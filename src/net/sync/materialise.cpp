@@ -5,11 +5,12 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <set>
+#include <map>
 #include <string_view>
 
 #include "base/files/files.hpp"
 #include "base/files/names.hpp"
+#include "net/sync/chunks.hpp"
 
 namespace tutti::sync {
 namespace {
@@ -64,13 +65,14 @@ Result<> move_into_place(const std::string& partial, const std::string& target) 
 }  // namespace
 
 std::vector<std::string> missing(const Manifest& manifest, const BlobStore& blobs) {
-  std::set<std::string_view> hashes;
+  std::map<std::string_view, Bytes> sizes;
   for (const auto& entry : manifest.entries) {
-    hashes.insert(entry.chunks.begin(), entry.chunks.end());
+    for (std::size_t at = 0; at < entry.chunks.size(); ++at)
+      sizes.try_emplace(entry.chunks[at], chunk_size(entry.bytes, at));
   }
   std::vector<std::string> lacking;
-  for (const auto hash : hashes) {
-    if (!blobs.has(hash)) lacking.emplace_back(hash);
+  for (const auto& [hash, bytes] : sizes) {
+    if (!blobs.has(hash, bytes)) lacking.emplace_back(hash);
   }
   return lacking;
 }

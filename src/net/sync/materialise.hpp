@@ -11,7 +11,7 @@
 
 namespace tutti::sync {
 
-// The hashes that the store lacks, each once, sorted.
+// The hashes that the store lacks, or has in another size than the manifest says; each once, sorted.
 std::vector<std::string> missing(const Manifest& manifest, const BlobStore& blobs);
 
 // The target appears whole or not at all: it is built beside its place, as TARGET.partial, and renamed. What

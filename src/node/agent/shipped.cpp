@@ -149,7 +149,8 @@ Result<std::string> Shipped::lay_out(const Task& task) {
   }
   auto encoded = blobs_.get(manifest_hash);
   if (!encoded) return std::move(encoded).error();
-  auto manifest = sync::decode(*encoded);
+  if (!*encoded) return failed("blob " + manifest_hash + " was removed just now");
+  auto manifest = sync::decode(**encoded);
   if (!manifest) return std::move(manifest).error();
   for (const auto& hash : sync::missing(*manifest, blobs_)) {
     if (auto fetched = fetch(client, hash, task); !fetched) return std::move(fetched).error();
