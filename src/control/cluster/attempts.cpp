@@ -146,7 +146,12 @@ std::int32_t Machine::guess_port(const Job& job, const std::string& address) con
   return master_port_min + offset;
 }
 
+// Whoever reports is there, also while its heartbeats wait behind its reports.
 void Machine::on(const Reported& event) {
+  if (Node* node = find(event.node); node != nullptr && !node->lost) {
+    node->heard_at = now_;
+    node->doubted = false;
+  }
   for (const RankReport& report : event.ranks) apply(event.node, report);
 }
 
