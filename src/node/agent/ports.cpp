@@ -90,8 +90,12 @@ Result<Ports::Found> Ports::find() {
     const auto port =
         range_.first + static_cast<std::int32_t>(prng_.below(static_cast<std::uint64_t>(range_.count)));
     if (kept_.contains(port)) continue;
-    if (auto held = hold(port)) return Found(port, std::move(*held));
+    auto held = hold(port);
+    if (!held) continue;
+    is_crowded_ = false;
+    return Found(port, std::move(*held));
   }
+  is_crowded_ = true;
   return hold_any_of_the_system();
 }
 
@@ -109,14 +113,19 @@ std::vector<std::int32_t> Ports::free() const {
   return ports;
 }
 
-Result<std::int32_t> Ports::take(cluster::JobId job, std::int32_t attempt, std::int32_t port,
-                                 bool may_choose) {
+Result<Ports::Held> Ports::hold_kept(std::int32_t port) {
   auto kept = kept_.extract(port);
   // One that the controller has guessed, or that an earlier agent kept: it is looked at now.
-  auto held = kept.empty() ? hold(port) : Result<Held>(std::move(kept.mapped()));
-  if (!held && may_choose) {
-    auto other = find();
-    if (!other) return failed("no port is free: " + other.error().text());
+  return kept.empty() ? hold(port) : Result<Held>(std::move(kept.mapped()));
+}
+
+// Whoever has taken the whole range also takes what is let go there, before the gang can.
+Result<std::int32_t> Ports::take(cluster::JobId job, std::int32_t attempt, std::int32_t port,
+                                 bool may_choose) {
+  auto other = may_choose ? find() : Result<Found>(failed("it has to be this one"));
+  const bool is_lost = other && is_crowded_;
+  auto held = is_lost ? Result<Held>(failed("others take all that is free there")) : hold_kept(port);
+  if (!held && other) {
     port = other->first;
     held = std::move(other->second);
   }

@@ -35,7 +35,7 @@ class Ports {
   // Those that are kept free now.
   std::vector<std::int32_t> free() const;
   // The gang's rank 0 may bind to the one that is given back from now on: this one, or another if somebody
-  // uses it and `may_choose`.
+  // uses it, or soon would, and `may_choose`.
   Result<std::int32_t> take(cluster::JobId job, std::int32_t attempt, std::int32_t port,
                             bool may_choose = false);
   void give_back(cluster::JobId job, std::int32_t attempt) { taken_.erase({job, attempt}); }
@@ -50,12 +50,14 @@ class Ports {
 
   static Result<Held> hold(std::int32_t port);
   static Result<Found> hold_any_of_the_system();
+  Result<Held> hold_kept(std::int32_t port);
   // One that is free now and not among those that are kept.
   Result<Found> find();
   void fill();
 
   PortRange range_;
   Prng prng_;
+  bool is_crowded_ = false;  // others have the range
   std::map<std::int32_t, Held> kept_;
   std::map<std::pair<cluster::JobId, std::int32_t>, files::FileDescriptor> taken_;  // claims
 };

@@ -111,5 +111,21 @@ TEST(Ports, WhereTheWholeRangeIsInUseTheSystemGivesOthers) {
   EXPECT_EQ(ports.free().size(), gang_ports_kept);
 }
 
+// Who takes all of the range would take the gang's port as well, in the moment between its release and its
+// use.
+TEST(Ports, WhereTheRangeIsTakenAGangGetsNoneOfIt) {
+  PortRange one{0, 1};
+  {
+    const Ports before;
+    one.first = before.free().front();
+  }
+  Ports ports(one);
+  const auto kept = ports.free();
+  ASSERT_EQ(std::count(kept.begin(), kept.end(), one.first), 1);
+  const auto chosen = ports.take(job, 0, one.first, true);
+  ASSERT_TRUE(chosen.ok()) << chosen.error().text();
+  EXPECT_NE(*chosen, one.first);
+}
+
 }  // namespace
 }  // namespace tutti::agent
