@@ -48,7 +48,8 @@ struct BlobRoutes : testing::Test {
   Explainer explainer;
   sync::BlobStore blobs{folder};
   Desk desk{blob_desk};
-  Janitor janitor{core, {.folder = folder}};
+  DiskRoom disk{gib(100), gib(200)};
+  Janitor janitor{core, {.folder = folder, .disk = [this] { return std::optional(disk); }}};
   Services services{core, hub, explainer, blobs, desk, janitor};
 
   void TearDown() override { std::filesystem::remove_all(folder); }
@@ -74,6 +75,22 @@ TEST_F(BlobRoutes, AnswerFromAnotherThreadThanTheLoops) {
   const auto got = ask("GET", "/blobs/{hash}", named, "");
   EXPECT_EQ(got.response.body, content);
   for (const auto& answer : {missing, put, got}) EXPECT_NE(answer.thread, std::this_thread::get_id());
+}
+
+// Or the ends of jobs could not be stored.
+TEST_F(BlobRoutes, LeaveTheStoreItsRoomOnTheDisk) {
+  ASSERT_TRUE(core.start().ok());
+  const std::string content = "content";
+  const Arguments named{{"hash", sync::hash_bytes(as_bytes(content))}};
+  disk.free = mib(1);
+  const auto refused = ask("PUT", "/blobs/{hash}", named, content).response;
+  EXPECT_EQ(refused.status, 507);
+  EXPECT_NE(refused.body.find("no room for shipped folders"), std::string::npos) << refused.body;
+  disk.free = gib(100);
+  EXPECT_EQ(ask("PUT", "/blobs/{hash}", named, content).response.status, 200);
+  disk.free = mib(1);
+  EXPECT_EQ(ask("PUT", "/blobs/{hash}", named, content).response.status, 200) << "it is there already";
+  core.stop();
 }
 
 TEST_F(BlobRoutes, RefuseToLookForWhatIsNoHash) {
