@@ -14,13 +14,18 @@ constexpr std::int32_t master_port_count = 5'000;
 constexpr std::int32_t port_tries_max = 100;
 constexpr std::uint64_t other_cluster_stride = 2'654'435'761;  // spreads neighbouring numbers
 
+constexpr std::int32_t signal_base = 128;
+constexpr std::int32_t signal_number_max = 64;
+
 std::string describe_exit(const Job& job, std::int32_t rank, const RankStatus& status) {
   const std::string who =
       "rank " + std::to_string(rank) + " on node " + job.places[static_cast<std::size_t>(rank)].node;
   if (status.vanished || status.node_fault || status.stopped) return who + ": " + status.detail;
-  const std::string how = status.exit_code > 128
-                              ? "was ended by signal " + std::to_string(status.exit_code - 128)
-                              : "exited with " + std::to_string(status.exit_code);
+  // A program may also exit with such a number, but hardly with one that is no signal's.
+  const bool is_signal =
+      status.exit_code > signal_base && status.exit_code <= signal_base + signal_number_max;
+  const std::string how = is_signal ? "was ended by signal " + std::to_string(status.exit_code - signal_base)
+                                    : "exited with " + std::to_string(status.exit_code);
   return who + " " + how + (status.detail.empty() ? "" : "; " + status.detail);
 }
 
@@ -146,7 +151,12 @@ std::int32_t Machine::guess_port(const Job& job, const std::string& address) con
   return master_port_min + offset;
 }
 
+// Whoever reports is there, also while its heartbeats wait behind its reports.
 void Machine::on(const Reported& event) {
+  if (Node* node = find(event.node); node != nullptr && !node->lost) {
+    node->heard_at = now_;
+    node->doubted = false;
+  }
   for (const RankReport& report : event.ranks) apply(event.node, report);
 }
 

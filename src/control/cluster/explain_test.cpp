@@ -66,7 +66,7 @@ TEST_F(Questions, AWaitingJobIsAskedAbout) {
   const JobId second = submit(spec(2));
   ASSERT_TRUE(state.jobs.at(first).placed());
   const auto answer = question_about(state, now, state.jobs.at(second)).answer();
-  EXPECT_EQ(answer.expected_start, now + 1h);
+  EXPECT_EQ(answer.expected_start, now + 1h + 10s) << "with its grace";
   EXPECT_EQ(answer.queue, "default");
   EXPECT_EQ(answer.ahead, 0U);
 }
@@ -80,7 +80,7 @@ TEST_F(Questions, AQuestionOwnsWhatItIsAbout) {
     state = State();
     return asked;
   }();
-  EXPECT_EQ(question.answer().expected_start, now + 1h);
+  EXPECT_EQ(question.answer().expected_start, now + 1h + 10s) << "with its grace";
 }
 
 TEST_F(Questions, AJobThatIsNotSubmittedChangesNothing) {
@@ -92,7 +92,7 @@ TEST_F(Questions, AJobThatIsNotSubmittedChangesNothing) {
   const auto waits = question_about(state, now, Submit{{spec(2)}});
   ASSERT_TRUE(waits.ok());
   const auto answer = waits->answer();
-  EXPECT_EQ(answer.expected_start, now + 1h);
+  EXPECT_EQ(answer.expected_start, now + 1h + 10s) << "with its grace";
   ASSERT_EQ(answer.suggestions.size(), 1U);
   EXPECT_EQ(answer.suggestions[0].change, "1 instead of 2 ranks");
   EXPECT_EQ(state.revision, revision);

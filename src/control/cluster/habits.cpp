@@ -60,7 +60,9 @@ void Habits::fill(const Job& job, sched::JobView& view) {
   view.kind = kind_of(job);
   view.grace = job.spec.grace;
   view.time_limit = job.spec.time_limit;
-  view.expected = job.spec.time_limit > Duration::zero() ? job.spec.time_limit : usual(job.spec.user);
+  // Told to end at its limit, it may stay as long as it has asked for.
+  view.expected =
+      job.spec.time_limit > Duration::zero() ? job.spec.time_limit + job.spec.grace : usual(job.spec.user);
   if (const auto real = remaining_.find(job.id); real != remaining_.end()) view.remaining = real->second;
   view.served = job.served;
   view.yields = job.spec.yields;

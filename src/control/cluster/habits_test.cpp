@@ -42,7 +42,8 @@ TEST_F(HabitsTest, AUsersJobsTakeWhatTheyUsuallyTook) {
   EXPECT_EQ(view(job(1)).expected, 150s) << "with a margin";
   EXPECT_EQ(habits.past().of(view(job(1)).kind).size(), 1U);
   job(1).spec.time_limit = 1h;
-  EXPECT_EQ(view(job(1)).expected, 1h) << "a limit says more";
+  job(1).spec.grace = 1min;
+  EXPECT_EQ(view(job(1)).expected, 61min) << "a limit says more, with the grace after it";
 }
 
 TEST_F(HabitsTest, AShapeIsSeenOnceForEachJob) {

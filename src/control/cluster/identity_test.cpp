@@ -158,7 +158,10 @@ TEST_F(IdentityTest, AGangWhosePortIsInUseStartsAgainWithAnother) {
   happen(first);
   const JobId gang = submit(spec(1));
   const std::int32_t port = job(gang).master_port;
-  report(gang, 0, {RankState::exited, 126, "port is not free", true});
+  RankStatus refused{RankState::exited, 126, "port is not free"};
+  refused.node_fault = true;
+  report(gang, 0, refused);
+  EXPECT_EQ(job(gang).losses, 0);
   EXPECT_EQ(job(gang).attempt, 1);
   EXPECT_EQ(job(gang).state, JobState::starting);
   EXPECT_NE(job(gang).master_port, port);

@@ -78,7 +78,7 @@ class Machine {
   // retention.cpp
   bool is_newest(JobId id) const;
   void drop(const Job& job);
-  void drop(const Node& node);
+  void drop(const std::vector<NodeName>& nodes);
   std::size_t expire_jobs(const Retention& keep);
   void expire_nodes(const Retention& keep, std::size_t nodes_max);
   void expire_use();

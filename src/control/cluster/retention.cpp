@@ -104,11 +104,13 @@ void Machine::drop(const Job& job) {
   state_.jobs.erase(id);
 }
 
-void Machine::drop(const Node& node) {
-  const NodeName name = node.name;
-  effects_.nodes.insert(name);
-  state_.nodes.erase(name);
-  state_.blame.forget(name);
+void Machine::drop(const std::vector<NodeName>& nodes) {
+  if (nodes.empty()) return;
+  for (const NodeName& name : nodes) {
+    effects_.nodes.insert(name);
+    state_.nodes.erase(name);
+    state_.blame.forget(name);
+  }
   state_.index.removed_node();
   Fabric left = only_between(*state_.fabric, node_names(state_));
   if (left.size() != state_.fabric->size()) {
@@ -148,16 +150,22 @@ std::size_t Machine::expire_jobs(const Retention& keep) {
   return dropped;
 }
 
-// One that a person drained stays: it would take work again if it came back as a new one.
+// One that a person drained stays: it would take work again if it came back as a new one. Of the others those
+// go that are too old, and the oldest of too many: whoever may join can do so under ever new names.
 void Machine::expire_nodes(const Retention& keep, std::size_t nodes_max) {
-  std::vector<const Node*> due;
+  std::vector<std::pair<Instant, NodeName>> lost;
   for (const auto& [name, node] : state_.nodes) {
-    if (due.size() == nodes_max) break;
-    if (node.lost && !node.draining && is_over(now_ - node.lost_at, keep.nodes_age_max) &&
-        state_.index.jobs_on(name).empty())
-      due.push_back(&node);
+    if (node.lost && !node.draining && state_.index.jobs_on(name).empty())
+      lost.emplace_back(node.lost_at, name);
   }
-  for (const Node* node : due) drop(*node);
+  std::sort(lost.begin(), lost.end());
+  const std::size_t too_many = lost.size() - std::min(lost.size(), keep.lost_nodes_max);
+  std::vector<NodeName> due;
+  for (std::size_t at = 0; at < lost.size() && due.size() < nodes_max; ++at) {
+    if (at >= too_many && !is_over(now_ - lost[at].first, keep.nodes_age_max)) break;
+    due.push_back(std::move(lost[at].second));
+  }
+  drop(due);
 }
 
 // Users come and go for years: what those who are gone had is remembered until it weighs nothing.
@@ -191,7 +199,7 @@ void Machine::on(const RemoveNode& event) {
   if (const auto& jobs = state_.index.jobs_on(event.node); !jobs.empty())
     return fail(invalid("node '" + event.node + "' has ranks of job " + jobs.begin()->text())
                     .remedy("wait until that gang has ended, or cancel it"));
-  drop(*node);
+  drop({node->name});
 }
 
 // All of them or none; one that is gone already is no reason to keep the others.

@@ -18,6 +18,8 @@ struct Job;
 constexpr std::size_t kept_jobs_default = 100'000;
 constexpr Duration kept_jobs_age_default = 30 * 24h;
 constexpr Duration kept_nodes_age_default = 7 * 24h;
+// Of nodes that were lost, so many without ranks.
+constexpr std::size_t kept_lost_nodes_max = 10'000;
 // A job is kept with the state and place of each of its ranks: of all finished jobs together, this many.
 constexpr std::size_t kept_ranks_max = 2'000'000;
 // Elements of arrays that go on are kept beyond all that, so that the end of the array can be told: this
@@ -44,7 +46,8 @@ struct Retention {
   Duration jobs_age_min = 10s;
   Duration jobs_age_max = kept_jobs_age_default;    // since their end; 0: for ever
   Duration nodes_age_max = kept_nodes_age_default;  // of lost ones, since their loss; 0: for ever
-  bool forgets_use = true;                          // what users had that has come to weigh nothing
+  std::size_t lost_nodes_max = kept_lost_nodes_max;
+  bool forgets_use = true;  // what users had that has come to weigh nothing
   // After a clock has jumped nothing goes by its age for so long: a wrong one is set right again within that.
   Duration clock_rest = 1h;
 };

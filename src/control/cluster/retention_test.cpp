@@ -369,5 +369,28 @@ TEST(Retention, AWeekOfTenJobsASecondLeavesABoundedState) {
   EXPECT_TRUE(invariants(state).ok());
 }
 
+// Whoever may join can do so under ever new names.
+TEST_F(RetentionTest, OfTooManyLostNodesTheOldestAreForgotten) {
+  keep.lost_nodes_max = 3;
+  for (const char* name : {"a", "b", "c", "d", "e", "f"}) {
+    join(name, 1);
+    now += 1s;
+    happen(Heard{"f"});
+    if (std::string(name) == "b") happen(Drain{"b"});
+  }
+  const JobId runs = submit(spec(1));
+  const NodeName home = "a";
+  ASSERT_EQ(job(runs).places.front().node, home);
+  for (int beat = 0; beat < 8; ++beat) {
+    happen(Heard{home});
+    pass(1s);
+  }
+  for (const auto& [name, node] : state.nodes) ASSERT_EQ(node.lost, name != home) << name;
+  const auto gone = expire().nodes;
+  EXPECT_EQ(gone, std::set<NodeName>{"c"}) << "b was drained, and a lives";
+  EXPECT_TRUE(expire().nodes.empty());
+  EXPECT_TRUE(state.nodes.contains("b"));
+}
+
 }  // namespace
 }  // namespace tutti::cluster

@@ -61,6 +61,20 @@ TEST_F(Silence, ThatGrowsWithinALeaseIsOneToo) {
   EXPECT_EQ(lost(), 1U) << "four within a lease, of twenty";
 }
 
+TEST_F(Silence, IsNotThatOfANodeThatReports) {
+  join_all(2);
+  for (int half = 0; half < 4; ++half) {
+    now += lease / 2;
+    happen(Reported("n0", std::vector<RankReport>()));
+    pass(200ms);
+  }
+  EXPECT_FALSE(state.nodes.at("n0").lost) << "its heartbeats may wait behind its reports";
+  EXPECT_TRUE(state.nodes.at("n1").lost);
+  sends.clear();
+  happen(Reported("n1", std::vector<RankReport>()));
+  EXPECT_TRUE(state.nodes.at("n1").lost) << "it comes back with all that it runs, or not at all";
+}
+
 TEST_F(Silence, MeansNothingToTheDeaf) {
   join_all(1);
   now += 10 * lease;

@@ -83,7 +83,7 @@ struct Reported {
     ranks.push_back(std::move(report));
   }
   NodeName node;
-  std::vector<RankReport> ranks;  // in the order in which it happened
+  std::vector<RankReport> ranks;  // in the order in which it happened; none: it only speaks
 };
 struct Planned {
   sched::Plan plan;

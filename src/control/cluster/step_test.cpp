@@ -70,6 +70,20 @@ TEST_F(ClusterTest, AProgramsFailureIsRestartedOnlyWhenAskedFor) {
   EXPECT_EQ(job(id).state, JobState::failed);
 }
 
+TEST_F(ClusterTest, OnlyASignalIsToldAsOne) {
+  join("a", 1);
+  const auto told = [this](std::int32_t code) {
+    const JobId id = submit(spec(1));
+    all_start(id);
+    all_exit(id, code);
+    return job(id).reason;
+  };
+  EXPECT_EQ(told(137), "rank 0 on node a was ended by signal 9");
+  EXPECT_EQ(told(192), "rank 0 on node a was ended by signal 64");
+  for (const std::int32_t code : {128, 193, 200, 254, 255})
+    EXPECT_EQ(told(code), "rank 0 on node a exited with " + std::to_string(code));
+}
+
 TEST_F(ClusterTest, ARankThatEndsForGoodIsNotRestarted) {
   join("a", 2);
   JobSpec wanted = spec(2);

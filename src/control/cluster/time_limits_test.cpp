@@ -129,5 +129,26 @@ TEST_F(TimeLimits, LeaveANodeThatStaysAwayToItsLease) {
   EXPECT_EQ(job(id).state, JobState::restarting) << job(id).reason;
 }
 
+// It may stay for its grace once it is told to end: a short limit with a long grace is no short job.
+TEST_F(TimeLimits, PromisesCountTheGraceThatWasAskedFor) {
+  join("a", 8);
+  join("b", 8);
+  const auto asked = [this](std::int32_t ranks, Duration limit, Duration grace) {
+    JobSpec limited = spec(ranks);
+    limited.time_limit = limit;
+    limited.grace = grace;
+    return submit(limited);
+  };
+  const JobId first = asked(8, 40s, 10s);
+  all_start(first);
+  const JobId wide = asked(16, 1h, 10s);
+  const JobId stays = asked(8, 10s, 24h);
+  const JobId leaves = asked(8, 10s, 10s);
+  EXPECT_FALSE(job(stays).placed()) << "it would keep the wide one waiting until tomorrow";
+  EXPECT_TRUE(job(leaves).placed()) << "it is gone before the wide one can start";
+  EXPECT_FALSE(job(wide).placed());
+  EXPECT_NE(why(wide).find(format_instant(now + 50s)), std::string::npos) << why(wide);
+}
+
 }  // namespace
 }  // namespace tutti::cluster

@@ -48,7 +48,7 @@ net::Response too_large(const net::Request& request, const Route& route) {
 
 }  // namespace
 
-Api::Api(Core& core, Hub& hub, Explainer& explainer, const Janitor& janitor, ApiOptions options)
+Api::Api(Core& core, Hub& hub, Explainer& explainer, Janitor& janitor, ApiOptions options)
     : tokens_(std::move(options.tokens)),
       blobs_(std::move(options.blob_folder)),
       services_{core, hub, explainer, blobs_, desk_, janitor},

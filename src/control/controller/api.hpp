@@ -26,7 +26,7 @@ struct ApiOptions {
 
 class Api {
  public:
-  Api(Core& core, Hub& hub, Explainer& explainer, const Janitor& janitor, ApiOptions options);
+  Api(Core& core, Hub& hub, Explainer& explainer, Janitor& janitor, ApiOptions options);
   Api(const Api&) = delete;
   Api& operator=(const Api&) = delete;
 

@@ -30,7 +30,7 @@ struct Services {
   Explainer& explainer;
   sync::BlobStore& blobs;
   Desk& desk;
-  const Janitor& janitor;
+  Janitor& janitor;
 };
 
 // An error as an answer. Without a status it is 400 or 503, as the error's code says.

@@ -7,6 +7,7 @@
 
 #include "base/clock/clock.hpp"
 #include "base/log/log.hpp"
+#include "control/wire/replies.hpp"
 
 namespace tutti::controller {
 namespace {
@@ -24,6 +25,7 @@ constexpr Duration alive_every = 5s;
 // for so long cannot read it.
 constexpr Duration node_silence_max = 2 * cluster::lease;
 constexpr Duration feed_silence_max = 20s;
+constexpr int seat_retry_after_seconds = 5;
 // An agent speaks at least once in this time.
 constexpr Duration agent_pause_max = cluster::heartbeat_every + cluster::heartbeat_every / 2;
 
@@ -64,7 +66,10 @@ Hub::Hub(net::Loop& loop, Core& core, Clock clock)
       core_(core),
       clock_(clock ? std::move(clock) : hub_now),
       awake_(loop.every(driver::awake_every, [this] {
-        if (is_awake()) core_.awake();
+        // Behind what was read already and waits for its turn on the loop.
+        loop_.post([this] {
+          if (is_awake()) core_.awake();
+        });
       })) {}
 
 // ---- agents
@@ -121,7 +126,7 @@ void Hub::receive(Agent& agent, const std::string& frame) {
     replaced->socket->close();
     end_feeds(node);
   }
-  if (heard.log) return pass_on(node, *heard.log);
+  if (heard.log) pass_on(node, *heard.log);
   if (!heard.event) return;
   if (const auto* hello = std::get_if<cluster::Hello>(&*heard.event)) {
     log::info("node {} at {} says hello with {} devices and {} ranks", hello->node, agent.remote,
@@ -228,12 +233,35 @@ void Hub::tell_watchers(const driver::Delivery& delivery) {
   for (auto& [id, stream] : watchers_) stream->write(text);
 }
 
+bool Hub::seat(net::Exchange& exchange) {
+  const Audience::Answer answer = audience_.enter(exchange.request().remote);
+  if (answer == Audience::Answer::welcome) {
+    ++core_.watchers;
+    return true;
+  }
+  const bool crowded_here = answer == Audience::Answer::address_is_full;
+  net::Response refused{
+      .status = crowded_here ? 429 : 503,
+      .body = wire::error_json(failed(crowded_here ? "too many follow events or logs from this address"
+                                                   : "too many follow events or logs")
+                                   .remedy("close some, or come again in a moment")) +
+              "\n",
+      .retry_after_seconds = seat_retry_after_seconds};
+  exchange.answer(std::move(refused));
+  return false;
+}
+
+void Hub::unseat(const std::string& address) {
+  audience_.leave(address);
+  --core_.watchers;
+}
+
 void Hub::add_watcher(net::Exchange& exchange) {
+  if (!seat(exchange)) return;
   const std::uint64_t id = next_id_++;
-  ++core_.watchers;
-  auto stream = exchange.stream([this, id] {
+  auto stream = exchange.stream([this, id, address = exchange.request().remote] {
     watchers_.erase(id);
-    --core_.watchers;
+    unseat(address);
   });
   stream->write(event_text("hello", "{}"));
   watchers_[id] = std::move(stream);
@@ -242,9 +270,12 @@ void Hub::add_watcher(net::Exchange& exchange) {
 // ---- logs
 
 void Hub::add_log_reader(net::Exchange& exchange, const LogRequest& request) {
+  if (!seat(exchange)) return;
   const std::uint64_t id = next_id_++;
-  ++core_.watchers;
-  auto stream = exchange.stream([this, id] { end_reading(id); });
+  auto stream = exchange.stream([this, id, address = exchange.request().remote] {
+    end_reading(id);
+    unseat(address);
+  });
   // It follows from now on: what happens between here and the answer to the question below is not missed.
   readers_[id] = {id, request, std::move(stream), {}, {}, false, request.follow};
   if (!look_timer_) {
@@ -397,7 +428,6 @@ void Hub::close_if_done(LogReader& reader) {
 void Hub::end_reading(std::uint64_t id) {
   const auto reader = readers_.find(id);
   if (reader == readers_.end()) return;
-  --core_.watchers;
   const net::Text frame = net::make_text(wire::encode(wire::ControllerMessage(wire::StopLogs{id})));
   std::set<std::string> nodes;
   for (const auto& [key, feed] : reader->second.open) nodes.insert(key.first);

@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 
+#include "control/controller/audience.hpp"
 #include "control/controller/core.hpp"
 #include "control/driver/listener.hpp"
 #include "control/wire/messages.hpp"
@@ -38,7 +39,7 @@ class Hub {
 
   // An agent's socket; its first message must be a Hello.
   void add_agent(const std::shared_ptr<net::Socket>& socket, std::string remote);
-  // Server-sent events of every change.
+  // Server-sent events of every change. Where too many follow already, it and the next are answered so.
   void add_watcher(net::Exchange& exchange);
   // The logs of a job, as events `log` {rank, text}, `job` and `note`.
   void add_log_reader(net::Exchange& exchange, const LogRequest& request);
@@ -73,6 +74,9 @@ class Hub {
     bool follows = false;          // the job still runs
   };
 
+  // True if one more may follow, who then counts until unseat(); else it is answered.
+  bool seat(net::Exchange& exchange);
+  void unseat(const std::string& address);
   void tell_readers(const driver::Delivery& delivery);
   void tell_watchers(const driver::Delivery& delivery);
   void receive(Agent& agent, const std::string& frame);
@@ -107,6 +111,7 @@ class Hub {
   std::map<driver::Connection, std::shared_ptr<Agent>> agents_;
   std::map<std::uint64_t, std::shared_ptr<net::Stream>> watchers_;
   std::map<std::uint64_t, LogReader> readers_;
+  Audience audience_;  // both of them
   std::uint64_t next_id_ = 1;
   std::shared_ptr<net::Loop::Handle> look_timer_;  // while somebody reads
   Instant looked_at_;

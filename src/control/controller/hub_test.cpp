@@ -44,10 +44,18 @@ class HubStream final : public net::Stream {
 class HubExchange final : public net::Exchange {
  public:
   const net::Request& request() const override { return request_; }
-  void answer(net::Response) override {}
-  std::shared_ptr<net::Stream> stream(std::function<void()>) override { return stream_; }
+  void answer(net::Response response) override { status = response.status; }
+  std::shared_ptr<net::Stream> stream(std::function<void()> on_close) override {
+    status = 200;
+    leave = std::move(on_close);
+    return stream_;
+  }
   void upgrade(std::function<void(std::shared_ptr<net::Socket>)>) override {}
   HubStream& written() { return *stream_; }
+  void come_from(const std::string& address) { request_.remote = address; }
+
+  int status = 0;
+  std::function<void()> leave;
 
  private:
   net::Request request_;
@@ -132,6 +140,34 @@ TEST_F(HubTest, WatchersShareOneTextOfAllEventsOfATurn) {
   EXPECT_EQ(*one.written().texts[1],
             "event: job\ndata: {\"id\":\"1\"}\n\nevent: node\ndata: {\"name\":\"a\"}\n\n");
   EXPECT_EQ(one.written().texts[1], other.written().texts[1]) << "not a copy for each";
+}
+
+TEST_F(HubTest, AnOfficeFollowsAndAFloodOfFollowersIsTold) {
+  Hub hub(loop, core);
+  const auto follow = [&hub](const std::string& address, bool logs) {
+    auto exchange = std::make_unique<HubExchange>();
+    exchange->come_from(address);
+    if (logs) {
+      hub.add_log_reader(*exchange, {cluster::JobId(1), -1, true, 0});
+    } else {
+      hub.add_watcher(*exchange);
+    }
+    return exchange;
+  };
+  std::vector<std::unique_ptr<HubExchange>> open;
+  for (std::size_t count = 0; count < audience_per_address_max; ++count) {
+    open.push_back(follow("10.0.0.1", count % 2 == 0));
+    ASSERT_EQ(open.back()->status, 200) << count;
+  }
+  EXPECT_EQ(follow("10.0.0.1", false)->status, 429);
+  EXPECT_EQ(follow("10.0.0.1", true)->status, 429);
+  EXPECT_EQ(core.watchers.load(), audience_per_address_max) << "who was refused does not count";
+  for (std::size_t count = open.size(); count < audience_max; ++count)
+    open.push_back(follow("10.0.1." + std::to_string(count % 8), false));
+  EXPECT_EQ(open.back()->status, 200);
+  EXPECT_EQ(follow("10.0.0.2", false)->status, 503);
+  open.front()->leave();
+  EXPECT_EQ(follow("10.0.0.2", false)->status, 200) << "one has made room";
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 #include "control/controller/janitor.hpp"
 
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
+#include <algorithm>
 #include <future>
 #include <memory>
 
@@ -18,7 +20,24 @@ Bytes size_of(const std::string& path) {
   return ::stat(path.c_str(), &status) == 0 ? Bytes(status.st_size) : Bytes(0);
 }
 
+constexpr std::int64_t store_room_part = 20;
+constexpr Bytes store_room_min = mib(64);
+constexpr std::int64_t store_room_min_part = 4;  // on a disk for which that is much
+constexpr Bytes store_room_max = gib(10);
+
+std::optional<DiskRoom> disk_of(const std::string& folder) {
+  struct statvfs disk {};
+  if (::statvfs(folder.c_str(), &disk) != 0) return std::nullopt;
+  return DiskRoom{Bytes(static_cast<std::int64_t>(disk.f_bavail * disk.f_frsize)),
+                  Bytes(static_cast<std::int64_t>(disk.f_blocks * disk.f_frsize))};
+}
+
 }  // namespace
+
+Bytes store_room(const DiskRoom& disk) {
+  const Bytes least = std::min(store_room_min, Bytes(disk.all.count() / store_room_min_part));
+  return std::clamp(Bytes(disk.all.count() / store_room_part), least, std::max(least, store_room_max));
+}
 
 Janitor::Janitor(Core& core, JanitorOptions options)
     : core_(core), options_(std::move(options)), blobs_(options_.folder + "/blobs") {}
@@ -83,18 +102,58 @@ std::optional<std::set<std::string>> Janitor::needed() const {
   return all;
 }
 
-void Janitor::clean() {
+Bytes Janitor::missing(Bytes more) const {
+  const auto disk = options_.disk ? options_.disk() : disk_of(options_.folder);
+  if (!disk) return Bytes(0);
+  return std::max(Bytes(0), store_room(*disk) + more - disk->free);
+}
+
+void Janitor::clean() { clean(missing(Bytes(0))); }
+
+void Janitor::clean(Bytes at_least) {
+  const std::lock_guard one_at_a_time(cleaning_);
   const auto keep = needed();
   if (!keep) return;
-  const auto left = blobs_.trim({.bytes_max = options_.blobs_bytes_max,
-                                 .age_max = options_.blobs_age_max,
-                                 .age_min = blobs_age_min,
-                                 .keep = &*keep});
+  sync::BlobStore::TrimOptions rules{.bytes_max = options_.blobs_bytes_max,
+                                     .age_max = options_.blobs_age_max,
+                                     .age_min = blobs_age_min,
+                                     .keep = &*keep};
+  auto left = blobs_.trim(rules);
+  if (left && at_least > Bytes(0)) {
+    rules.bytes_max = std::max(Bytes(0), *left - at_least);
+    rules.age_min = blobs_age_min_short;
+    left = blobs_.trim(rules);
+  }
   if (!left) log::warning("shipped folders cannot be cleaned up: {}", left.error().text());
   const std::string store = options_.folder + "/store.db";
   const std::lock_guard lock(mutex_);
   store_bytes_ = size_of(store) + size_of(store + "-wal");
   if (left) blobs_bytes_ = *left;
+}
+
+Result<> Janitor::make_room(Bytes more) {
+  Bytes over = missing(more);
+  if (over == Bytes(0)) return {};
+  const auto now = std::chrono::steady_clock::now();
+  bool due = false;
+  {
+    const std::lock_guard lock(mutex_);
+    due = room_made_ == std::chrono::steady_clock::time_point() || now - room_made_ >= room_made_every;
+    if (due) room_made_ = now;
+  }
+  if (due) {
+    clean(over);
+    over = missing(more);
+  }
+  if (over == Bytes(0)) return {};
+  return failed("the controller's disk has no room for shipped folders: what is left is kept for its store")
+      .remedy("make room on that disk, or wait: what no job needs goes " +
+              format_duration(blobs_age_min_short) + " after it was last used");
+}
+
+void Janitor::stored(Bytes more) {
+  const std::lock_guard lock(mutex_);
+  blobs_bytes_ += more;
 }
 
 }  // namespace tutti::controller

@@ -26,14 +26,14 @@ struct JanitorTest : testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder); }
 
   // A blob that was last used a year ago.
-  std::string old_blob(const std::string& content) {
+  std::string old_blob(const std::string& content, std::chrono::seconds age = 24h * 365) {
     const std::string hash = sync::hash_bytes(as_bytes(content));
     EXPECT_TRUE(blobs.put(hash, as_bytes(content)).ok());
-    make_old(hash);
+    make_old(hash, age);
     return hash;
   }
-  void make_old(const std::string& hash) const {
-    const timespec then{::time(nullptr) - time_t{365} * 24 * 3600, 0};
+  void make_old(const std::string& hash, std::chrono::seconds age = 24h * 365) const {
+    const timespec then{::time(nullptr) - age.count(), 0};
     const timespec times[2] = {then, then};
     EXPECT_EQ(::utimensat(AT_FDCWD, blobs.path_of(hash).c_str(), times, 0), 0);
   }
@@ -97,6 +97,38 @@ TEST_F(JanitorTest, TooManyBlobsGoOldestFirst) {
   janitor.clean();
   EXPECT_FALSE(blobs.has(first));
   EXPECT_EQ(janitor.kept().blobs, Bytes(0));
+  core.stop();
+}
+
+TEST_F(JanitorTest, OfEveryDiskTheStoreHasItsPart) {
+  EXPECT_EQ(store_room({gib(1), gib(100)}), gib(5));
+  EXPECT_EQ(store_room({gib(1), gib(100'000)}), gib(10));
+  EXPECT_EQ(store_room({gib(1), gib(1)}), mib(64));
+  EXPECT_EQ(store_room({mib(1), mib(200)}), mib(50)) << "a small disk is not the store's alone";
+}
+
+TEST_F(JanitorTest, WhereTheDiskIsShortWhatNobodyNeedsGoesAndThenNothingMoreIsTaken) {
+  const std::string unneeded = old_blob(std::string(1000, 'a'), 30min);
+  const std::string lately = old_blob(std::string(1000, 'b'), 1min);
+  Core core(store, [](const driver::Delivery&) {});
+  ASSERT_TRUE(core.start().ok());
+  // A disk on which all but these two blobs is somebody else's.
+  Bytes others = mib(100);
+  const auto disk = [&] {
+    const Bytes used = others + Bytes((blobs.has(unneeded) ? 1000 : 0) + (blobs.has(lately) ? 1000 : 0));
+    return std::optional(DiskRoom{mib(200) - used, mib(200)});
+  };
+  Janitor janitor(core, {.folder = folder, .disk = disk});
+  EXPECT_TRUE(janitor.make_room(mib(16)).ok());
+  EXPECT_TRUE(blobs.has(unneeded)) << "there is room enough";
+  others = mib(134);
+  EXPECT_FALSE(janitor.make_room(mib(16)).ok()) << "the store needs what would be left";
+  EXPECT_FALSE(blobs.has(unneeded));
+  EXPECT_TRUE(blobs.has(lately)) << "its job may be about to be submitted";
+  EXPECT_TRUE(janitor.make_room(mib(8)).ok());
+  EXPECT_EQ(janitor.kept().blobs, Bytes(1000));
+  janitor.stored(Bytes(5));
+  EXPECT_EQ(janitor.kept().blobs, Bytes(1005)) << "what has come since is counted";
   core.stop();
 }
 

@@ -16,6 +16,7 @@
 namespace tutti::controller {
 namespace {
 
+constexpr int no_room_status = 507;
 // As many as a body holds: 64 letters, quotes and a comma each.
 constexpr std::size_t hashes_asked_max = net::body_bytes_max / 67;
 
@@ -62,8 +63,16 @@ void list_missing_now(const Call& call) {
 }
 
 void put_blob_now(const Call& call) {
-  if (auto put = call.services().blobs.put(call.argument("hash"), as_bytes(call.body())); !put)
-    return call.refuse(put.error());
+  sync::BlobStore& blobs = call.services().blobs;
+  Janitor& janitor = call.services().janitor;
+  const std::string& hash = call.argument("hash");
+  const bool is_new = !blobs.has(hash);
+  const Bytes more(is_new ? static_cast<std::int64_t>(call.body().size()) : 0);
+  if (is_new) {
+    if (auto room = janitor.make_room(more); !room) return call.refuse(room.error(), no_room_status);
+  }
+  if (auto put = blobs.put(hash, as_bytes(call.body())); !put) return call.refuse(put.error());
+  janitor.stored(more);
   call.answer("{}");
 }
 

@@ -51,7 +51,8 @@ struct BlobRoutes : testing::Test {
   Explainer explainer;
   sync::BlobStore blobs{folder};
   Desk desk{blob_desk};
-  Janitor janitor{core, {.folder = folder}};
+  DiskRoom disk{gib(100), gib(200)};
+  Janitor janitor{core, {.folder = folder, .disk = [this] { return std::optional(disk); }}};
   Services services{core, hub, explainer, blobs, desk, janitor};
 
   void TearDown() override { std::filesystem::remove_all(folder); }
@@ -115,8 +116,8 @@ TEST_F(BlobRoutes, WhatCannotBeReadNowIsNotToldAsMissing) {
 // The job would be in the store after a power cut, and what it runs would not.
 TEST_F(BlobRoutes, WhatAnAcceptedJobShipsOutlivesAPowerCut) {
   ASSERT_TRUE(core.start().ok());
-  sync::Disk& disk = sync::Disk::instance();
-  disk.begin();
+  sync::Disk& power = sync::Disk::instance();
+  power.begin();
   const std::string content = "content";
   const std::string hash = sync::hash_bytes(as_bytes(content));
   sync::Manifest manifest;
@@ -129,21 +130,21 @@ TEST_F(BlobRoutes, WhatAnAcceptedJobShipsOutlivesAPowerCut) {
   EXPECT_EQ(put(encoded), 200);
   EXPECT_EQ(refused(root), 503) << "its content is not there";
   EXPECT_EQ(put(content), 200);
-  disk.cut_power(folder);
+  power.cut_power(folder);
   std::filesystem::create_directories(std::filesystem::path(blobs.path_of(hash)).parent_path());
   std::ofstream(blobs.path_of(hash)) << "cont";
   EXPECT_EQ(put(encoded), 200);
   EXPECT_EQ(refused(root), 503) << "its content is not as long as it was";
   EXPECT_EQ(ask("POST", "/blobs/missing", {}, asked).response.body, asked + "\n") << "it is to be sent again";
   EXPECT_EQ(put(content), 200);
-  disk.fail_with(EIO);
+  power.fail_with(EIO);
   const auto failing = submit(root);
   EXPECT_EQ(failing.status, 503) << failing.body;
   EXPECT_GT(failing.retry_after_seconds, 0);
-  disk.fail_with(0);
+  power.fail_with(0);
   const auto accepted = submit(root);
   EXPECT_EQ(accepted.status, 200) << accepted.body;
-  disk.cut_power(folder);
+  power.cut_power(folder);
   EXPECT_EQ(ask("GET", "/blobs/{hash}", {{"hash", root}}, "").response.body, encoded);
   EXPECT_EQ(ask("GET", "/blobs/{hash}", {{"hash", hash}}, "").response.body, content);
 
@@ -153,6 +154,22 @@ TEST_F(BlobRoutes, WhatAnAcceptedJobShipsOutlivesAPowerCut) {
   EXPECT_EQ(submit(sync::hash_bytes(as_bytes(lie))).status, 400);
   EXPECT_TRUE(blobs.has(hash)) << "others need it";
   desk.stop();
+  core.stop();
+}
+
+// Or the ends of jobs could not be stored.
+TEST_F(BlobRoutes, LeaveTheStoreItsRoomOnTheDisk) {
+  ASSERT_TRUE(core.start().ok());
+  const std::string content = "content";
+  const Arguments named{{"hash", sync::hash_bytes(as_bytes(content))}};
+  disk.free = mib(1);
+  const auto refused = ask("PUT", "/blobs/{hash}", named, content).response;
+  EXPECT_EQ(refused.status, 507);
+  EXPECT_NE(refused.body.find("no room for shipped folders"), std::string::npos) << refused.body;
+  disk.free = gib(100);
+  EXPECT_EQ(ask("PUT", "/blobs/{hash}", named, content).response.status, 200);
+  disk.free = mib(1);
+  EXPECT_EQ(ask("PUT", "/blobs/{hash}", named, content).response.status, 200) << "it is there already";
   core.stop();
 }
 

@@ -15,7 +15,7 @@ Listener::Heard refusal(std::string why) {
 }  // namespace
 
 void Listener::open(Connection connection, std::string remote) {
-  connections_[connection] = {std::move(remote), ""};
+  connections_[connection] = {std::move(remote), "", {}, {}};
 }
 
 void Listener::expect(std::string cluster, const std::map<std::string, std::string>& agents, Instant now) {
@@ -41,6 +41,7 @@ Listener::Heard Listener::greet(Connection connection, Known& known, cluster::He
   if (const std::string why = speakers_.refusal(hello.node, who, now); !why.empty())
     return turn_away(known, hello, why);
   known.node = hello.node;
+  known.told_at = now;
   Heard heard;
   heard.answers.emplace_back(wire::Welcome{cluster_});
   if (!hello.cluster.empty() && hello.cluster != cluster_) {
@@ -90,7 +91,11 @@ Listener::Heard Listener::receive(Connection connection, std::string_view frame,
     heard.event = cluster::Reported(known.node, std::move(reports->ranks));
   } else {
     heard.log = std::move(*message);
+    // Its heartbeats may wait behind much of this.
+    if (now - known.told_at >= cluster::heartbeat_every)
+      heard.event = cluster::Reported(known.node, std::vector<cluster::RankReport>());
   }
+  if (heard.event) known.told_at = now;
   return heard;
 }
 

@@ -18,7 +18,7 @@ class Listener {
  public:
   // What follows of one frame. Nothing of it: the frame is passed over.
   struct Heard {
-    std::optional<cluster::Event> event;    // for the core
+    std::optional<cluster::Event> event;    // for the core; beside a log, that the node is there
     std::optional<wire::AgentMessage> log;  // for whoever reads logs: a LogChunk or a LogEnd
     std::string refused;                    // not "": the connection is to be closed, for this reason
     Connection replaced = 0;                // an older connection that is to be closed as well; 0: none
@@ -50,6 +50,7 @@ class Listener {
   struct Known {
     std::string remote;
     std::string node;  // "" before its Hello
+    Instant told_at;   // an event last said that the node is there
     // What its clock and ours are apart, with the way of the message that was read the soonest.
     std::optional<Duration> apart;
   };

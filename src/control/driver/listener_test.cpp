@@ -76,5 +76,21 @@ TEST(Listener, PiecesOfLogsAreForTheirReaders) {
   EXPECT_EQ(std::get<wire::LogChunk>(*heard.log).data, "text");
 }
 
+// Heartbeats wait behind logs that are read slowly: whoever sends logs is there.
+TEST(Listener, LogsSayOnceInAHeartbeatThatTheNodeIsThere) {
+  Listener listener;
+  listener.open(1, "");
+  ASSERT_TRUE(listener.receive(1, hello_frame("a"), Instant(100s)).event.has_value());
+  const auto says_so = [&](Instant now) {
+    const auto heard = listener.receive(1, wire::encode(wire::AgentMessage(wire::LogChunk{3, 0, "x"})), now);
+    EXPECT_TRUE(heard.log.has_value());
+    return heard.event.has_value() && std::get<cluster::Reported>(*heard.event).node == "a";
+  };
+  EXPECT_FALSE(says_so(Instant(100s) + cluster::heartbeat_every / 2));
+  EXPECT_TRUE(says_so(Instant(100s) + cluster::heartbeat_every));
+  EXPECT_FALSE(says_so(Instant(100s) + cluster::heartbeat_every));
+  EXPECT_TRUE(says_so(Instant(100s) + 2 * cluster::heartbeat_every));
+}
+
 }  // namespace
 }  // namespace tutti::driver

@@ -64,6 +64,7 @@ class Letters {
       if (rank == 0) message.master_port = job->second.master_port;
       message.ranks.push_back(std::move(own));
     }
+    message.whole_gang = message.ranks.size() == job->second.places.size();
     put(start.node, message);
     ranks_ += start.ranks.size();
   }

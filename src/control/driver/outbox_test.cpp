@@ -120,5 +120,20 @@ TEST_F(OutboxTest, WhatDoesNotFitIntoAFrameGoesInSeveral) {
   EXPECT_GT(outcome.delivery.messages.size(), 1U);
 }
 
+// Then its agent may choose the port: no other node has been told of one.
+TEST_F(OutboxTest, AGangOnOneNodeIsToldToBeWholeThere) {
+  join(2, 1);
+  const auto is_whole = [](const Turns::Outcome& outcome) {
+    const auto message = wire::decode_controller_message(outcome.delivery.messages.front().frame);
+    return std::get<wire::StartRanks>(*message).whole_gang;
+  };
+  EXPECT_TRUE(is_whole(happen(cluster::Submit{{spec(2)}})));
+  cluster::JobSpec wide = spec(2);
+  wide.shape.cpus = 1;
+  const auto both = happen(cluster::Submit{{wide}});
+  ASSERT_EQ(both.delivery.messages.size(), 2U);
+  EXPECT_FALSE(is_whole(both));
+}
+
 }  // namespace
 }  // namespace tutti::driver

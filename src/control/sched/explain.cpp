@@ -161,9 +161,10 @@ class Suggestions {
     std::optional<Instant> best;
     Duration limit{};
     for (const Duration shorter : round_limits) {
-      if (job_.expected != Duration::zero() && shorter >= job_.expected) continue;
+      if (job_.expected != Duration::zero() && shorter + job_.grace >= job_.expected) continue;
       JobView changed = job_;
-      changed.time_limit = changed.expected = shorter;
+      changed.time_limit = shorter;
+      changed.expected = shorter + job_.grace;
       const auto start = start_of(changed, best.value_or(until_));
       if (start && (!best || *start < *best)) best = start, limit = shorter;
       if (best == now_) break;

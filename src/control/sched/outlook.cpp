@@ -106,9 +106,9 @@ double Outlook::cost(const JobView& job) const {
   const auto nearness = [&](Instant submitted) {
     return 1 / (1 + apart_s(submitted, job.submitted_at) / half_as_much_s);
   };
-  // A time limit is kept, by each attempt.
+  // A time limit is kept, by each attempt, with the grace that follows it.
   const Duration had = job.places.slots.empty() ? Duration() : now_ - job.started_at;
-  const double left = std::chrono::duration<double>(job.time_limit - had).count();
+  const double left = std::chrono::duration<double>(job.time_limit + job.grace - had).count();
   Samples samples(job.time_limit > Duration::zero() ? std::max(left, 1.0) * weight
                                                     : std::numeric_limits<double>::max());
   std::size_t seen = 0;

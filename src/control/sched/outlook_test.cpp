@@ -112,6 +112,8 @@ TEST(Outlook, NobodyIsOverLaterThanItsLimit) {
   EXPECT_NEAR(cost(world, job), 600, 1);
   job.served = 590;
   EXPECT_NEAR(cost(world, job), 600, 1) << "each attempt has all of it";
+  job.grace = 24h;
+  EXPECT_GT(cost(world, job), without / 2) << "who may take a day to end is not over soon";
 }
 
 }  // namespace

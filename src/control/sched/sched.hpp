@@ -67,7 +67,8 @@ struct JobView {
   UserIndex user = 0;
   Duration grace{};
   Duration time_limit{};  // 0: none
-  Duration expected{};    // how long it will run: its limit, or what its user's jobs usually take; 0: unknown
+  // How long it will run: its limit and its grace, or what its user's jobs usually take; 0: unknown.
+  Duration expected{};
   Duration remaining{};  // how long it really will: only simulations know, and only policies that say so look
   double served = 0;     // device-seconds it has had, of earlier attempts
   bool yields = false;   // it saves its work when asked to end, so it may be put aside for work that had less

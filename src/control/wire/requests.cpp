@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/json/parse.hpp"
 #include "control/cluster/limits.hpp"
 #include "control/wire/convert.hpp"
 #include "control/wire/json.hpp"
@@ -157,6 +158,11 @@ Result<bool> decode_drain(std::string_view text) {
   proto::DrainRequest request;
   if (text.empty()) return false;
   if (auto parsed = parse(text, request); !parsed) return std::move(parsed).error();
+  // Protobuf takes any word for a boolean that looks like one.
+  const auto told = json::parse(text);
+  const json::Value* now = told ? told->find("now") : nullptr;
+  if (now != nullptr && !now->is_null() && !now->boolean())
+    return invalid("it is true or false, without quotes").within("now");
   return request.now();
 }
 

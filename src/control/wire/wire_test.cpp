@@ -654,5 +654,17 @@ TEST(Errors, KeepTheirPartsOverHttp) {
   EXPECT_EQ(decode_error(502, "<html>").message(), "it answered with HTTP status 502");
 }
 
+TEST(Drain, NowIsTrueOrFalseAndNoWordForIt) {
+  EXPECT_FALSE(*decode_drain(""));
+  EXPECT_FALSE(*decode_drain("{}"));
+  EXPECT_FALSE(*decode_drain(R"({"now":false})"));
+  EXPECT_TRUE(*decode_drain(R"({"now":true})"));
+  for (const char* body : {R"({"now":"yes"})", R"({"now":"true"})", R"({"now":1})", R"({"now":[]})"}) {
+    const auto refused = decode_drain(body);
+    ASSERT_FALSE(refused.ok()) << body;
+    EXPECT_EQ(refused.error().code(), ErrorCode::invalid) << body;
+  }
+}
+
 }  // namespace
 }  // namespace tutti::wire

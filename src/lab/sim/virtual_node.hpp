@@ -73,7 +73,7 @@ class VirtualNode final : private keeper::Processes {
   void remember(const keeper::Membership& membership) override;
   void put_aside(const std::string& cluster) override;
   std::vector<std::int32_t> free_ports() const override { return {}; }
-  Result<> take_port(const wire::StartRanks&) override { return {}; }
+  Result<std::int32_t> take_port(const wire::StartRanks& attempt) override { return attempt.master_port; }
   void end(const RankKey& key, bool at_once) override;
   Duration ended_ago(const RankKey& key) const override;
   void forget(const RankKey& key) override;

@@ -6,6 +6,9 @@ namespace {
 
 using tcp = asio::ip::tcp;
 
+// With what stands around a chunk it is written at once.
+constexpr std::size_t stream_piece_bytes = gathered_bytes_max - 64;
+
 // Takes the body out of the response: it may be large, and many are under way at once.
 http::response<http::string_body> to_message(Response& response, unsigned version, bool keep_alive) {
   http::response<http::string_body> message{static_cast<http::status>(response.status), version};
@@ -110,10 +113,11 @@ asio::awaitable<void> Connection::write_stream(Decision& decision, unsigned vers
   while (!failure) {
     const auto chunk = co_await outbox->next();
     if (!chunk) break;
-    // One without bytes would be the end.
-    if (!chunk->text->empty()) {
-      std::tie(failure, written) =
-          co_await asio::async_write(stream_, http::make_chunk(asio::buffer(*chunk->text)), as_values);
+    // In pieces, so that no event of many megabytes holds up the loop. One without bytes would be the end.
+    for (std::size_t at = 0; !failure && at < chunk->text->size(); at += stream_piece_bytes) {
+      co_await shared_->pace->turn();
+      const auto piece = asio::buffer(asio::buffer(*chunk->text) + at, stream_piece_bytes);
+      std::tie(failure, written) = co_await asio::async_write(stream_, http::make_chunk(piece), as_values);
     }
     outbox->done(*chunk);
     if (!failure && chunk->written) chunk->written();

@@ -35,6 +35,8 @@ constexpr Duration message_time_max = 30s;  // from its first piece to its last
 // What is read at once of a large body or message.
 constexpr std::size_t piece_bytes_max = 64 << 10;
 constexpr int crowded_retry_after_seconds = 1;
+// Writes to streams that begin before everybody else on the loop has had a turn.
+constexpr std::size_t stream_writes_at_once = 16;
 // To take the last words that tell it why.
 constexpr Duration farewell_time_max = 5s;
 constexpr Duration request_time_max = 30s;  // to send a whole request, and between two of them

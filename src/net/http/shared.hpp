@@ -12,6 +12,7 @@
 #include "net/http/backlog.hpp"
 #include "net/http/incoming.hpp"
 #include "net/http/lobby.hpp"
+#include "net/http/pace.hpp"
 #include "net/http/server.hpp"
 
 namespace tutti::net {
@@ -33,6 +34,7 @@ struct Shared {
         admit(std::move(admits)),
         lobby(given.unknown_connections, given.unknown_connections_per_address),
         backlog(std::make_shared<Backlog>(given.backlogs_bytes, give_memory_back)),
+        pace(std::make_shared<Pace>(loop, stream_writes_at_once)),
         bodies(make_incoming(given.bodies_bytes, given.bodies_bytes_per_address)),
         messages(make_incoming(given.messages_bytes, given.messages_bytes_per_address)),
         unknown_messages(
@@ -44,6 +46,7 @@ struct Shared {
   const Server::Admit admit;
   Lobby lobby;
   std::shared_ptr<Backlog> backlog;
+  std::shared_ptr<Pace> pace;  // of streams
   std::shared_ptr<Incoming> bodies;
   std::shared_ptr<Incoming> messages;  // of sockets whose other side is known, and of the others
   std::shared_ptr<Incoming> unknown_messages;

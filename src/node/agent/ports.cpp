@@ -13,7 +13,7 @@
 namespace tutti::agent {
 namespace {
 
-constexpr int tries_max = 256;
+constexpr int tries_max = 64;
 
 // A name in the abstract space of Unix sockets: it is as wide as the space of ports (the network namespace),
 // needs no file, and goes with the process.
@@ -30,7 +30,7 @@ Result<files::FileDescriptor> claim(std::int32_t port) {
   return socket;
 }
 
-// Of all addresses, and of both protocols where there are two: a rank may bind to any of them.
+// Of all addresses, and of both protocols where there are two: a rank may bind to any of them. 0: any port.
 Result<files::FileDescriptor> bind_port(std::int32_t port) {
   const auto number = htons(static_cast<std::uint16_t>(port));
   files::FileDescriptor both(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -52,9 +52,20 @@ Result<files::FileDescriptor> bind_port(std::int32_t port) {
   return one;
 }
 
+Result<std::int32_t> port_of(const files::FileDescriptor& bound) {
+  sockaddr_storage local{};
+  socklen_t length = sizeof local;
+  if (::getsockname(bound.get(), reinterpret_cast<sockaddr*>(&local), &length) != 0)
+    return failed_errno("cannot ask for a socket's port", errno);
+  const std::uint16_t port = local.ss_family == AF_INET6
+                                 ? reinterpret_cast<const sockaddr_in6&>(local).sin6_port
+                                 : reinterpret_cast<const sockaddr_in&>(local).sin_port;
+  return static_cast<std::int32_t>(ntohs(port));
+}
+
 }  // namespace
 
-Ports::Ports() : prng_(std::random_device()()) { fill(); }
+Ports::Ports(PortRange range) : range_(range), prng_(std::random_device()()) { fill(); }
 
 Result<Ports::Held> Ports::hold(std::int32_t port) {
   auto claimed = claim(port);
@@ -64,12 +75,35 @@ Result<Ports::Held> Ports::hold(std::int32_t port) {
   return Held{std::move(*bound), std::move(*claimed)};
 }
 
-void Ports::fill() {
-  for (int tries = 0; tries < tries_max && kept_.size() < gang_ports_kept; ++tries) {
+Result<Ports::Found> Ports::hold_any_of_the_system() {
+  auto bound = bind_port(0);
+  if (!bound) return std::move(bound).error();
+  const auto port = port_of(*bound);
+  if (!port) return port.error();
+  auto claimed = claim(*port);
+  if (!claimed) return std::move(claimed).error();
+  return Found(*port, Held{std::move(*bound), std::move(*claimed)});
+}
+
+Result<Ports::Found> Ports::find() {
+  for (int tries = 0; tries < tries_max; ++tries) {
     const auto port =
-        gang_port_min + static_cast<std::int32_t>(prng_.below(static_cast<std::uint64_t>(gang_port_count)));
+        range_.first + static_cast<std::int32_t>(prng_.below(static_cast<std::uint64_t>(range_.count)));
     if (kept_.contains(port)) continue;
-    if (auto held = hold(port)) kept_.emplace(port, std::move(*held));
+    auto held = hold(port);
+    if (!held) continue;
+    is_crowded_ = false;
+    return Found(port, std::move(*held));
+  }
+  is_crowded_ = true;
+  return hold_any_of_the_system();
+}
+
+void Ports::fill() {
+  while (kept_.size() < gang_ports_kept) {
+    auto found = find();
+    if (!found) return;
+    kept_.insert(std::move(*found));
   }
 }
 
@@ -79,15 +113,27 @@ std::vector<std::int32_t> Ports::free() const {
   return ports;
 }
 
-Result<> Ports::take(cluster::JobId job, std::int32_t attempt, std::int32_t port) {
-  const auto kept = kept_.extract(port);
+Result<Ports::Held> Ports::hold_kept(std::int32_t port) {
+  auto kept = kept_.extract(port);
   // One that the controller has guessed, or that an earlier agent kept: it is looked at now.
-  auto held = kept.empty() ? hold(port) : Result<Held>(std::move(kept.mapped()));
+  return kept.empty() ? hold(port) : Result<Held>(std::move(kept.mapped()));
+}
+
+// Whoever has taken the whole range also takes what is let go there, before the gang can.
+Result<std::int32_t> Ports::take(cluster::JobId job, std::int32_t attempt, std::int32_t port,
+                                 bool may_choose) {
+  auto other = may_choose ? find() : Result<Found>(failed("it has to be this one"));
+  const bool is_lost = other && is_crowded_;
+  auto held = is_lost ? Result<Held>(failed("others take all that is free there")) : hold_kept(port);
+  if (!held && other) {
+    port = other->first;
+    held = std::move(other->second);
+  }
   if (!held) return failed("port " + std::to_string(port) + " is not free: " + held.error().text());
   taken_[{job, attempt}] = std::move(held->claim);
   held->port.reset();
   fill();
-  return {};
+  return port;
 }
 
 }  // namespace tutti::agent

@@ -84,5 +84,48 @@ TEST(Ports, OneThatAProgramUsesIsRefused) {
   EXPECT_TRUE(ports.take(job, 0, port).ok());
 }
 
+TEST(Ports, AGangThatIsWhollyHereGetsAnotherWhereItsOwnIsInUse) {
+  Ports ports;
+  Ports other;
+  const std::int32_t port = other.free().front();
+  const auto kept = ports.free();
+  const auto chosen = ports.take(job, 0, port, true);
+  ASSERT_TRUE(chosen.ok()) << chosen.error().text();
+  EXPECT_NE(*chosen, port);
+  EXPECT_TRUE(is_free(*chosen));
+  EXPECT_EQ(std::count(kept.begin(), kept.end(), *chosen), 0) << "the controller gives those to others";
+}
+
+// A program may bind to all ports of the range.
+TEST(Ports, WhereTheWholeRangeIsInUseTheSystemGivesOthers) {
+  Ports first;
+  const PortRange full{first.free().front(), 1};
+  Ports ports(full);
+  const auto kept = ports.free();
+  EXPECT_EQ(kept.size(), gang_ports_kept);
+  EXPECT_EQ(std::count(kept.begin(), kept.end(), full.first), 0);
+  for (std::int32_t gang = 1; gang <= 40; ++gang) {
+    const auto taken = ports.take(cluster::JobId(static_cast<std::uint64_t>(gang)), 0, full.first, true);
+    ASSERT_TRUE(taken.ok()) << taken.error().text();
+  }
+  EXPECT_EQ(ports.free().size(), gang_ports_kept);
+}
+
+// Who takes all of the range would take the gang's port as well, in the moment between its release and its
+// use.
+TEST(Ports, WhereTheRangeIsTakenAGangGetsNoneOfIt) {
+  PortRange one{0, 1};
+  {
+    const Ports before;
+    one.first = before.free().front();
+  }
+  Ports ports(one);
+  const auto kept = ports.free();
+  ASSERT_EQ(std::count(kept.begin(), kept.end(), one.first), 1);
+  const auto chosen = ports.take(job, 0, one.first, true);
+  ASSERT_TRUE(chosen.ok()) << chosen.error().text();
+  EXPECT_NE(*chosen, one.first);
+}
+
 }  // namespace
 }  // namespace tutti::agent

@@ -141,8 +141,8 @@ void ShimProcesses::put_aside(const std::string& cluster) {
   });
 }
 
-Result<> ShimProcesses::take_port(const wire::StartRanks& attempt) {
-  return ports_.take(attempt.job, attempt.attempt, attempt.master_port);
+Result<std::int32_t> ShimProcesses::take_port(const wire::StartRanks& attempt) {
+  return ports_.take(attempt.job, attempt.attempt, attempt.master_port, attempt.whole_gang);
 }
 
 // Jobs of two clusters have the same numbers, and may share the folder for checkpoints.

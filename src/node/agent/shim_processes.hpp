@@ -57,7 +57,7 @@ class ShimProcesses final : public keeper::Processes {
   void remember(const keeper::Membership& membership) override;
   void put_aside(const std::string& cluster) override;
   std::vector<std::int32_t> free_ports() const override { return ports_.free(); }
-  Result<> take_port(const wire::StartRanks& attempt) override;
+  Result<std::int32_t> take_port(const wire::StartRanks& attempt) override;
   void start(const wire::StartRanks& attempt, const std::string& workdir) override;
   void end(const RankKey& key, bool at_once) override;
   Duration ended_ago(const RankKey& key) const override;

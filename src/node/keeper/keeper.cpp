@@ -167,7 +167,7 @@ void Keeper::prepared(cluster::JobId job, std::int32_t attempt, const Result<std
   leave_old_cluster();
 }
 
-void Keeper::start(const wire::StartRanks& attempt, const std::string& workdir) {
+void Keeper::start(wire::StartRanks attempt, const std::string& workdir) {
   if (attempt.ranks.empty()) return;
   const bool leads = std::any_of(attempt.ranks.begin(), attempt.ranks.end(),
                                  [](const wire::StartRank& rank) { return rank.rank == 0; });
@@ -176,9 +176,13 @@ void Keeper::start(const wire::StartRanks& attempt, const std::string& workdir) 
     send_(wire::FreePorts{processes_.free_ports()});
     if (!taken) {
       for (const wire::StartRank& rank : attempt.ranks)
-        give_back({attempt.job, attempt.attempt, rank.rank}, taken.error().text());
+        fail({attempt.job, attempt.attempt, rank.rank}, taken.error());
       return;
     }
+    if (*taken != attempt.master_port)
+      std::replace(attempt.env.begin(), attempt.env.end(),
+                   "MASTER_PORT=" + std::to_string(attempt.master_port),
+                   "MASTER_PORT=" + std::to_string(*taken));
   }
   for (const wire::StartRank& rank : attempt.ranks) {
     const RankKey key{attempt.job, attempt.attempt, rank.rank};

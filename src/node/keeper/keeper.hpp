@@ -71,7 +71,7 @@ class Keeper {
   void note_job(cluster::JobId job);
   // Ranks of another cluster have ended, or have to.
   void leave_old_cluster();
-  void start(const wire::StartRanks& attempt, const std::string& workdir);
+  void start(wire::StartRanks attempt, const std::string& workdir);
   // It never runs, or ends as soon as it is known that it does.
   void end(const RankKey& key, cluster::RankStatus& status, bool at_once);
   void stop_preparing_if_unwanted(cluster::JobId job, std::int32_t attempt);

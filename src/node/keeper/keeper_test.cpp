@@ -21,6 +21,7 @@ struct FakeProcesses final : Processes {
   std::vector<std::string> released;
   int prepared = 0;
   bool port_in_use = false;
+  std::vector<std::string> env;  // of the last start
   std::vector<std::string> dropped;
   std::vector<RankKey> killed;
   std::vector<std::string> aside;
@@ -37,14 +38,15 @@ struct FakeProcesses final : Processes {
     dropped.push_back(job.text() + "." + std::to_string(attempt));
   }
   void start(const wire::StartRanks& attempt, const std::string&) override {
+    env = attempt.env;
     for (const auto& rank : attempt.ranks) asked.push_back({attempt.job, attempt.attempt, rank.rank});
   }
   void remember(const Membership& membership) override { remembered = membership; }
   void put_aside(const std::string& cluster) override { aside.push_back(cluster); }
   std::vector<std::int32_t> free_ports() const override { return {20'001, 20'002}; }
-  Result<> take_port(const wire::StartRanks&) override {
-    if (port_in_use) return failed("port 20001 is not free");
-    return {};
+  Result<std::int32_t> take_port(const wire::StartRanks& attempt) override {
+    if (port_in_use && !attempt.whole_gang) return failed("port 20001 is not free");
+    return port_in_use ? 30'303 : attempt.master_port;
   }
   void end(const RankKey& key, bool at_once) override {
     ended.push_back(key);
@@ -417,9 +419,21 @@ TEST_F(KeeperTest, APortInUseIsNoFaultOfTheProgram) {
   gang.master_port = 20'001;
   run(gang);
   EXPECT_TRUE(processes.started.empty());
-  EXPECT_TRUE(last_report().status.vanished);
-  EXPECT_EQ(last_report().status.detail, "port 20001 is not free");
+  EXPECT_TRUE(last_report().status.node_fault) << "it counts for nothing";
+  EXPECT_FALSE(last_report().status.vanished);
+  EXPECT_EQ(last_report().status.detail, "could not be started: port 20001 is not free");
   EXPECT_TRUE(std::holds_alternative<wire::FreePorts>(sent.front())) << "it tells those that are";
+}
+
+TEST_F(KeeperTest, AGangThatIsWhollyHereStartsWithAnotherPortThanOneInUse) {
+  processes.port_in_use = true;
+  auto gang = start({0, 1});
+  gang.master_port = 20'001;
+  gang.whole_gang = true;
+  gang.env = {"MASTER_PORT=mine", "MASTER_PORT=20001", "PORT=20001"};
+  run(gang);
+  EXPECT_EQ(processes.started.size(), 2U);
+  EXPECT_EQ(processes.env, (std::vector<std::string>{"MASTER_PORT=mine", "MASTER_PORT=30303", "PORT=20001"}));
 }
 
 TEST_F(KeeperTest, OtherDevicesAreTold) {

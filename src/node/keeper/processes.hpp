@@ -56,8 +56,9 @@ class Processes {
 
   // The ports that are kept free for gangs whose rank 0 will be here.
   virtual std::vector<std::int32_t> free_ports() const = 0;
-  // Hands the attempt's port to its rank 0, which is about to start. Fails if somebody else uses it.
-  virtual Result<> take_port(const wire::StartRanks& attempt) = 0;
+  // Hands the attempt's port to its rank 0, which is about to start, or another where somebody uses it and
+  // all of the gang is here. Fails if there is none.
+  virtual Result<std::int32_t> take_port(const wire::StartRanks& attempt) = 0;
 
   // Starts these ranks of the attempt in that folder. The keeper's started() is called once for each of them,
   // never from in here: a rank runs, or will not run any more. Its key is on the disk before it runs. The

@@ -23,7 +23,7 @@ constexpr std::size_t cgroups_at_a_time_max = 10'000;
 constexpr Duration sweep_again_after = 20ms;
 constexpr std::size_t node_name_bytes_max = 64;
 // Below the root: version 2 alone and beside version 1, then the controllers of version 1 that tutti uses.
-constexpr std::array hierarchies{"", "/unified", "/freezer", "/memory", "/cpu"};
+constexpr std::array hierarchies{"", "/unified", "/freezer", "/memory", "/cpu", "/pids"};
 
 struct CloseStream {
   void operator()(DIR* folder) const { closedir(folder); }

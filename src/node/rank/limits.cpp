@@ -4,6 +4,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <charconv>
 #include <string_view>
 
 #include "base/files/descriptor.hpp"
@@ -16,6 +18,31 @@ namespace {
 
 constexpr std::int64_t period_us = 100'000;
 constexpr std::size_t events_bytes_max = 65'536;
+
+// A rank may have an eighth of what the host has, within these bounds; all ranks leave an eighth to others.
+constexpr std::int64_t host_part = 8;
+constexpr std::int64_t rank_processes_min = 4'096;
+constexpr std::int64_t rank_processes_max = 32'768;
+
+// 0 if there is none.
+std::int64_t number_in(const std::string& path) {
+  const auto content = files::read_file(path, events_bytes_max);
+  if (!content || !*content) return 0;
+  const auto text = trim(**content);
+  std::int64_t number = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  return parsed.ec == std::errc() ? number : 0;
+}
+
+// Of a file of lines "NAME COUNT".
+bool has_counted(const std::string& path, std::string_view name) {
+  const auto events = files::read_file(path, events_bytes_max);
+  if (!events || !*events) return false;
+  for (const auto line : split(**events, '\n'))
+    if (line.starts_with(name) && line.substr(name.size()).starts_with(' '))
+      return trim(line.substr(name.size())) != "0";
+  return false;
+}
 
 std::string quota_us(std::int32_t cpus) { return std::to_string(cpus * period_us); }
 
@@ -35,15 +62,34 @@ bool make_cgroup(const std::string& parent, const std::string& path) {
 
 }  // namespace
 
+ProcessLimits process_limits(std::int64_t of_host) {
+  if (of_host <= 0) return {};
+  const std::int64_t part = std::max(of_host / host_part, std::min(of_host / 2, rank_processes_min));
+  return {.rank = std::max<std::int64_t>(1, std::min(part, rank_processes_max)),
+          .ranks = of_host - of_host / host_part};
+}
+
+// The cgroup at the root has a limit where this is a container.
+std::int64_t host_processes(const std::string& root, const std::string& proc) {
+  std::int64_t least = 0;
+  for (const std::string& path : {proc + "/sys/kernel/pid_max", proc + "/sys/kernel/threads-max",
+                                  root + "/pids.max", root + "/pids/pids.max"}) {
+    const std::int64_t most = number_in(path);
+    if (most > 0) least = least == 0 ? most : std::min(least, most);
+  }
+  return least;
+}
+
 RankLimits::RankLimits(LimitRequest request, std::string root)
     : request_(std::move(request)), root_(std::move(root)) {
-  if (request_.cpus == 0 && request_.memory == Bytes(0)) return;
+  if (request_.cpus == 0 && request_.memory == Bytes(0) && request_.processes.rank == 0) return;
   if (access((root_ + "/cgroup.controllers").c_str(), F_OK) == 0) {
     make_unified();
     return;
   }
   if (request_.memory > Bytes(0)) make_memory_controller();
   if (request_.cpus > 0) make_cpu_controller();
+  if (request_.processes.rank > 0) make_process_controller();
 }
 
 RankLimits::~RankLimits() {
@@ -55,7 +101,7 @@ void RankLimits::make_unified() {
   const std::string cgroup = parent + "/" + request_.name;
   if (!make_cgroup(parent, cgroup)) return;
   // A cgroup has a controller only if all above it hand it down; one at a time, so that one can be missing.
-  for (const std::string_view controller : {"+memory", "+cpu"}) {
+  for (const std::string_view controller : {"+memory", "+cpu", "+pids"}) {
     write_existing(root_ + "/cgroup.subtree_control", controller);
     write_existing(parent + "/cgroup.subtree_control", controller);
   }
@@ -66,6 +112,21 @@ void RankLimits::make_unified() {
   if (request_.cpus > 0)
     cpus_have_cgroup_ =
         write_existing(cgroup + "/cpu.max", quota_us(request_.cpus) + " " + std::to_string(period_us));
+  if (request_.processes.rank > 0) limit_processes(parent, cgroup);
+}
+
+void RankLimits::limit_processes(const std::string& parent, const std::string& cgroup) {
+  write_existing(parent + "/pids.max", std::to_string(request_.processes.ranks));
+  if (write_existing(cgroup + "/pids.max", std::to_string(request_.processes.rank)))
+    process_events_ = cgroup + "/pids.events";
+}
+
+void RankLimits::make_process_controller() {
+  const std::string parent = root_ + "/pids/tutti";
+  const std::string cgroup = parent + "/" + request_.name;
+  if (access((root_ + "/pids").c_str(), F_OK) != 0 || !make_cgroup(parent, cgroup)) return;
+  cgroups_.push_back(cgroup);
+  limit_processes(parent, cgroup);
 }
 
 void RankLimits::make_memory_controller() {
@@ -99,12 +160,11 @@ void RankLimits::enter(const std::string& entered) const {
 }
 
 bool RankLimits::memory_limit_reached() const {
-  if (!memory_has_cgroup()) return false;
-  const auto events = files::read_file(memory_events_, events_bytes_max);
-  if (!events || !*events) return false;
-  for (const auto line : split(**events, '\n'))
-    if (line.starts_with("oom_kill ")) return trim(line.substr(sizeof "oom_kill")) != "0";
-  return false;
+  return memory_has_cgroup() && has_counted(memory_events_, "oom_kill");
+}
+
+bool RankLimits::process_limit_reached() const {
+  return processes_have_cgroup() && has_counted(process_events_, "max");
 }
 
 }  // namespace tutti::rank

@@ -1,10 +1,12 @@
 #include "node/rank/limits.hpp"
 
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
+#include <vector>
 
 #include "node/rank/folder_test.hpp"
 
@@ -69,6 +71,84 @@ TEST_F(Limits, TheUnifiedTreeGetsBothLimits) {
   EXPECT_FALSE(limits.memory_limit_reached());
   std::ofstream(cgroup + "/memory.events") << "oom 1\noom_kill 2\n";
   EXPECT_TRUE(limits.memory_limit_reached());
+}
+
+// ---- processes
+
+TEST_F(Limits, OneRankTakesNotAllProcessesOfItsHost) {
+  EXPECT_EQ(process_limits(0).rank, 0) << "not known";
+  EXPECT_EQ(process_limits(32'768).rank, 4'096);
+  EXPECT_EQ(process_limits(32'768).ranks, 28'672);
+  EXPECT_EQ(process_limits(204'800).rank, 25'600) << "a host of 200 CPUs";
+  EXPECT_EQ(process_limits(4'194'304).rank, 32'768);
+  EXPECT_EQ(process_limits(1'000).rank, 500) << "a small container";
+  EXPECT_EQ(process_limits(1).rank, 1);
+}
+
+TEST_F(Limits, TheLeastOfWhatTheHostAllowsCounts) {
+  std::filesystem::create_directories(path("proc/sys/kernel"));
+  std::filesystem::create_directories(path("cgroup/pids"));
+  EXPECT_EQ(host_processes(path("cgroup"), path("proc")), 0);
+  std::ofstream(path("proc/sys/kernel/pid_max")) << "32768\n";
+  std::ofstream(path("proc/sys/kernel/threads-max")) << "192699\n";
+  std::ofstream(path("cgroup/pids.max")) << "max\n";
+  EXPECT_EQ(host_processes(path("cgroup"), path("proc")), 32'768);
+  std::ofstream(path("cgroup/pids/pids.max")) << "2000\n";
+  EXPECT_EQ(host_processes(path("cgroup"), path("proc")), 2'000);
+}
+
+TEST_F(Limits, TheProcessesOfARankAreLimited) {
+  for (const bool unified : {true, false}) {
+    const std::string root = path(unified ? "unified" : "controllers");
+    const std::string parent = root + (unified ? "/tutti" : "/pids/tutti");
+    std::filesystem::create_directories(parent + "/rank");
+    if (unified) std::ofstream(root + "/cgroup.controllers") << "pids\n";
+    std::ofstream(parent + "/pids.max").flush();
+    std::ofstream(parent + "/rank/pids.max").flush();
+    std::ofstream(parent + "/rank/pids.events") << "max 0\n";
+    const RankLimits limits(
+        {.name = "rank", .cpus = 0, .memory = Bytes(0), .processes = {.rank = 20, .ranks = 70}}, root);
+    EXPECT_TRUE(limits.processes_have_cgroup());
+    std::string line;
+    std::getline(std::ifstream(parent + "/rank/pids.max"), line);
+    EXPECT_EQ(line, "20");
+    std::getline(std::ifstream(parent + "/pids.max"), line);
+    EXPECT_EQ(line, "70") << "for all ranks together";
+    EXPECT_FALSE(limits.process_limit_reached());
+    std::ofstream(parent + "/rank/pids.events") << "max 3\n";
+    EXPECT_TRUE(limits.process_limit_reached());
+  }
+}
+
+// By the kernel itself.
+TEST_F(Limits, AForkBombEndsAtItsLimit) {
+  const RankLimits limits({.name = "tutti-test-bomb-" + std::to_string(getpid()),
+                           .cpus = 0,
+                           .memory = Bytes(0),
+                           .processes = {.rank = 20, .ranks = process_limits(host_processes()).ranks}});
+  if (!limits.processes_have_cgroup()) GTEST_SKIP() << "this process may not make a cgroup for processes";
+  const pid_t rank = fork();
+  if (rank == 0) {
+    limits.enter();
+    int refused = 0;
+    std::vector<pid_t> children;
+    for (int made = 0; made < 40; ++made) {
+      const pid_t child = fork();
+      if (child == 0) {
+        pause();
+        _exit(0);
+      }
+      if (child < 0) ++refused;
+      if (child > 0) children.push_back(child);
+    }
+    for (const pid_t child : children) kill(child, SIGKILL);
+    while (wait(nullptr) > 0) continue;
+    _exit(refused);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(rank, &status, 0), rank);
+  EXPECT_EQ(WEXITSTATUS(status), 21) << "of 40, beside the rank itself";
+  EXPECT_TRUE(limits.process_limit_reached());
 }
 
 }  // namespace

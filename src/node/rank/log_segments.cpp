@@ -18,6 +18,8 @@ namespace {
 
 constexpr std::string_view segment_prefix = "log.";
 constexpr std::size_t offset_digits = 20;
+// No rank writes so much: a file that says so is not of its log, and sums of offsets stay numbers.
+constexpr std::uint64_t offset_max = std::uint64_t{1} << 60;
 constexpr int listings_max = 8;
 constexpr std::size_t segments_listed_max = 1024;
 
@@ -31,7 +33,8 @@ bool parse_segment_name(std::string_view name, std::uint64_t& offset) {
   if (!name.starts_with(segment_prefix)) return false;
   name.remove_prefix(segment_prefix.size());
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), offset);
-  return name.size() == offset_digits && error == std::errc() && end == name.data() + name.size();
+  return name.size() == offset_digits && error == std::errc() && end == name.data() + name.size() &&
+         offset <= offset_max;
 }
 
 struct CloseFolder {

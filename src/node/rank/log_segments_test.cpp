@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "node/rank/folder_test.hpp"
 
@@ -112,6 +113,15 @@ TEST_F(LogSegments, AFullDiskLeavesAGapThatTheLogTellsOf) {
   EXPECT_EQ(status, 0);
   EXPECT_EQ(whole(),
             "0123456789\ntutti: 9 bytes of output are missing here: the disk was full\nback\nagain\n");
+}
+
+// A rank may leave a file whose name says that its log ends where numbers do.
+TEST_F(LogSegments, AFileBeyondAllLogsIsNoneOfThem) {
+  LogWriter(folder(), Bytes(1000)).append("said");
+  std::ofstream(path("log.18446744073709550000")) << std::string(4000, 'A');
+  EXPECT_EQ(whole(), "said");
+  EXPECT_EQ(*log_end(folder()), 4U);
+  EXPECT_EQ(*last_lines(folder(), 3, 100), "said");
 }
 
 }  // namespace

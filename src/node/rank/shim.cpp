@@ -122,7 +122,11 @@ class Shim {
   Shim(const std::string& folder, RankSpec spec)
       : spec_(std::move(spec)),
         log_(folder, spec_.log_bytes_max),
-        limits_({.name = spec_.cgroup, .cpus = spec_.cpus, .memory = spec_.memory}),
+        processes_(process_limits(host_processes())),
+        limits_({.name = spec_.cgroup,
+                 .cpus = spec_.cpus,
+                 .memory = spec_.memory,
+                 .processes = spec_.cgroup.empty() ? ProcessLimits() : processes_}),
         hold_(spec_.cgroup) {
     hold_.make();
   }
@@ -152,6 +156,7 @@ class Shim {
 
   RankSpec spec_;
   LogWriter log_;
+  ProcessLimits processes_;
   RankLimits limits_;
   Hold hold_;
   files::FileDescriptor copy_;
@@ -316,6 +321,9 @@ RankExit Shim::result() {
   RankExit exit{.exit_code = exit_code_, .detail = {}};
   if (exit_code_ != 0 && limits_.memory_limit_reached())
     exit.detail = "killed: memory limit of " + format_bytes(spec_.memory) + " reached";
+  if (exit_code_ != 0 && limits_.process_limit_reached())
+    exit.detail += (exit.detail.empty() ? "" : "; ") + ("limit of " + std::to_string(processes_.rank)) +
+                   " processes and threads reached";
   if (!copy_cut_.empty()) exit.detail += (exit.detail.empty() ? "" : "; ") + copy_cut_;
   return exit;
 }

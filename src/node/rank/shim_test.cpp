@@ -277,6 +277,7 @@ TEST_F(ShimTest, WhatAKilledShimLeavesBehindIsStillHeld) {
   EXPECT_TRUE(cleared);
   EXPECT_TRUE(is_gone(stray));
   EXPECT_TRUE(hold.remove());
+  EXPECT_TRUE(clear_cgroups(spec.cgroup)) << "its limits go with it";
   prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 
@@ -299,6 +300,18 @@ TEST_F(ShimTest, ARankIsPutUnderItsCpuLimit) {
     GTEST_SKIP() << "this process may not make a cgroup for CPUs";
   EXPECT_EQ(run(spec).exit_code, 0);
   EXPECT_NE(log().find("/tutti/" + spec.cgroup), std::string::npos) << log();
+}
+
+TEST_F(ShimTest, EveryRankIsUnderALimitOfProcesses) {
+  RankSpec spec = shell("true");
+  const std::string file = "/tutti/" + spec.cgroup + "/pids.max";
+  spec = shell("cat /sys/fs/cgroup/pids" + file + " /sys/fs/cgroup" + file + "; true");
+  const ProcessLimits most = process_limits(host_processes());
+  if (!RankLimits({.name = spec.cgroup, .cpus = 0, .memory = {}, .processes = most}).processes_have_cgroup())
+    GTEST_SKIP() << "this process may not make a cgroup for processes";
+  EXPECT_EQ(run(spec).exit_code, 0);
+  EXPECT_NE(log().find(std::to_string(most.rank) + "\n"), std::string::npos) << log();
+  EXPECT_FALSE(std::filesystem::exists("/sys/fs/cgroup/pids/tutti/" + spec.cgroup));
 }
 
 // The folder of the test is above that of the rank here, so that the rank can replace its own.
