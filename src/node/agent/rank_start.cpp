@@ -50,7 +50,7 @@ rank::RankSpec spec_of(const RankOrder& order) {
   spec.memory = attempt.memory;
   spec.grace = attempt.grace;
   spec.output = attempt.ranks[order.rank].output;
-  spec.made_folder = order.checkpoints;
+  spec.checkpoints = order.checkpoints;
   return spec;
 }
 
