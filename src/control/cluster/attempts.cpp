@@ -175,6 +175,7 @@ void Machine::note(Job& job, std::int32_t rank, const RankStatus& status) {
   say(job, rank, status.detail);
   job.ranks[static_cast<std::size_t>(rank)].saved_at = status.saved_at;
   state_.noted.insert(job.id);
+  if (status.saved_at != Instant()) job.has_saved = true;
   // The folder may be older than the attempt, and a node's clock may be ahead.
   if (status.saved_at <= job.started_at || status.saved_at <= job.saved_at || status.saved_at > now_) return;
   job.saved_at = status.saved_at;

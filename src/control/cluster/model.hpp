@@ -193,11 +193,12 @@ struct Job {
   std::int32_t preemptions = 0;  // attempts that ended for the sake of others, or to grow
   double served = 0;             // device-seconds of earlier attempts
   Instant submitted_at;
-  Instant queued_at;    // when it came into the queue, or came back
-  Instant started_at;   // of the running attempt; zero before
-  Instant ended_at;     // of that attempt: the last end of a rank so far; zero: none has ended
-  Instant saved_at;     // its last checkpoint, as far as its nodes have told; zero before
-  Instant finished_at;  // zero before
+  Instant queued_at;       // when it came into the queue, or came back
+  Instant started_at;      // of the running attempt; zero before
+  Instant ended_at;        // of that attempt: the last end of a rank so far; zero: none has ended
+  Instant saved_at;        // its last checkpoint, as far as its nodes have told; zero before
+  Instant finished_at;     // zero before
+  bool has_saved = false;  // a node has seen its folder for checkpoints: later attempts must find it
   std::int32_t exit_code = 0;
   std::string reason;    // why it waits, or why it ended
   std::string last_end;  // why the attempt before this one ended

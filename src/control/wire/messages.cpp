@@ -108,6 +108,7 @@ Result<ControllerMessage> start_from(const proto::StartRanks& from) {
   to.grace = std::chrono::milliseconds(from.grace_ms());
   for (const auto& rank : from.ranks()) to.ranks.push_back({rank.rank(), strings(rank.env()), rank.output()});
   to.master_port = from.master_port();
+  to.has_saved = from.has_saved();
   return ControllerMessage(std::move(to));
 }
 
@@ -128,6 +129,7 @@ void to_proto(const StartRanks& from, proto::StartRanks& to) {
     added->set_output(rank.output);
   }
   to.set_master_port(from.master_port);
+  to.set_has_saved(from.has_saved);
 }
 
 template <class From, class To>

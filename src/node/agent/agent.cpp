@@ -48,8 +48,10 @@ class Agent {
                        .logs_age_max = options.keep_logs_age,
                        .checkpoints_age_max = options.keep_checkpoints_age}),
         processes_(
-            loop_, {options.name, options.folder, options.checkpoints, options.tutti_program}, shipped_,
-            attic_,
+            loop_,
+            {options.name, options.folder, options.checkpoints, options.tutti_program,
+             options.shared_checkpoints},
+            shipped_, attic_,
             {.started = [this](const auto& key, const auto& outcome) { keeper_.started(key, outcome); },
              .exited = [this](const auto& key, const auto& status) { exited(key, status); },
              .prepared = [this](auto job, auto attempt,
@@ -95,6 +97,11 @@ class Agent {
 
  private:
   void exited(const keeper::RankKey& key, const cluster::RankStatus& status) {
+    // Told before the end: the next attempt does not come back here.
+    if (status.node_fault) {
+      keeper_.set_illness(processes_.illness());
+      keeper_.heartbeat();
+    }
     keeper_.exited(key, status);
     if (status.exit_code != 0) device_watch_.look_soon();
   }

@@ -51,6 +51,7 @@ rank::RankSpec spec_of(const RankOrder& order) {
   spec.grace = attempt.grace;
   spec.output = attempt.ranks[order.rank].output;
   spec.checkpoints = order.checkpoints;
+  spec.has_saved = order.shared_checkpoints && attempt.has_saved;
   return spec;
 }
 
