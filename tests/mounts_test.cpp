@@ -79,5 +79,33 @@ TEST(Mounts, ANodeWithoutTheSharedDiskBeginsNoJobAnew) {
   second->wait();
 }
 
+TEST(Mounts, AnAgentWhoseFolderWasMovedAwayUnderItsRanksDoesNotBeginAnew) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string id = cluster.submit({"--gpus", "8"}, "exec sleep 1000");
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  cluster.agent("n1").signal(SIGKILL);
+  cluster.agent("n1").wait();
+  const std::string folder = cluster.home() + "/nodes/n1";
+  const std::string away = cluster.home() + "/nodes/away";
+  std::filesystem::rename(folder, away);
+  const std::string shim = read_text(away + "/ranks/" + id + ".0.0/shim");
+  const std::string pid = shim.substr(0, shim.find(' '));
+  ASSERT_FALSE(pid.empty());
+
+  const auto refused = cluster.tutti(agent_words(cluster, "n1", folder));
+  EXPECT_EQ(refused.exit_code, 1) << refused.err;
+  EXPECT_TRUE(has(refused.err, "moved away or unmounted")) << refused.err;
+  EXPECT_TRUE(has(refused.err, away + "/ranks/" + id + ".0.0")) << refused.err;
+  EXPECT_TRUE(has(refused.err, "`kill " + pid + "`")) << refused.err;
+  EXPECT_FALSE(std::filesystem::exists(folder)) << "there is a place to move it back to";
+
+  std::filesystem::rename(away, folder);
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  EXPECT_EQ(cluster.tutti({"cancel", "--now", id}).exit_code, 0);
+  EXPECT_TRUE(cluster.becomes(id, "cancelled"));
+  EXPECT_TRUE(eventually([&] { return cluster.ranks_on("n1").empty(); }));
+}
+
 }  // namespace
 }  // namespace tutti

@@ -15,6 +15,7 @@
 #include "node/agent/lane.hpp"
 #include "node/agent/logs.hpp"
 #include "node/agent/membership.hpp"
+#include "node/agent/moved_folder.hpp"
 #include "node/agent/shim_processes.hpp"
 #include "node/agent/shipped.hpp"
 #include "node/devices/order.hpp"
@@ -71,6 +72,7 @@ class Agent {
         device_watch_(loop_, options.look_at_devices, [this](const auto& devices) { found(devices); }) {}
 
   Result<> run() {
+    if (auto here = check_no_ranks_elsewhere(options_.folder); !here) return here;
     const auto lock = FolderLock::take(options_.folder);
     if (!lock) return lock.error();
     auto identity = folder_identity(options_.folder);
