@@ -78,10 +78,11 @@ std::string ShimProcesses::illness() const {
 // ---- starts
 
 void ShimProcesses::prepare(const wire::StartRanks& start) {
-  shipped_.prepare(start.sync, attempt_name(start.job, start.attempt),
-                   [this, job = start.job, attempt = start.attempt](const Result<std::string>& folder) {
-                     loop_.post([this, job, attempt, folder] { calls_.prepared(job, attempt, folder); });
-                   });
+  shipped_.prepare(
+      start.sync, attempt_name(start.job, start.attempt),
+      [this, job = start.job, attempt = start.attempt](const Result<std::string>& folder, bool no_room) {
+        loop_.post([this, job, attempt, folder, no_room] { calls_.prepared(job, attempt, folder, no_room); });
+      });
 }
 
 void ShimProcesses::stop_preparing(cluster::JobId job, std::int32_t attempt) {

@@ -44,7 +44,8 @@ class ShimProcesses final : public keeper::Processes {
   struct Calls {
     std::function<void(const RankKey&, const Result<>&)> started;
     std::function<void(const RankKey&, const cluster::RankStatus&)> exited;
-    std::function<void(cluster::JobId, std::int32_t attempt, const Result<std::string>& folder)> prepared;
+    std::function<void(cluster::JobId, std::int32_t attempt, const Result<std::string>& folder, bool no_room)>
+        prepared;
     std::function<void(const RankKey&, keeper::Sight)> seen;
     std::function<void(const Result<>&)> went_aside;
   };
