@@ -67,6 +67,24 @@ TEST_F(WhoseFault, ANodeWithAFullDiskFailsNoJobAndComesBackByItself) {
   EXPECT_EQ(cluster_.run({"--gpus", "1"}, "true").exit_code, 0) << "it takes work again";
 }
 
+TEST_F(WhoseFault, AJobWhoseFolderFitsOnNoDiskIsHeldAndTheNodeGoesOn) {
+  const support::SmallDisk disk(cluster_.home() + "/nodes/small", 160);
+  if (!disk.mounted()) GTEST_SKIP() << "mounting a small disk needs root";
+  ASSERT_TRUE(cluster_.start_agent("small"));
+  const std::string folder = cluster_.file("shipped");
+  std::filesystem::create_directory(folder);
+  const auto made =
+      support::run({"dd", "if=/dev/urandom", "of=" + folder + "/data", "bs=1M", "count=80"}, {});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  const std::string id = cluster_.submit({"--sync", folder}, "true");
+  ASSERT_TRUE(cluster_.becomes(id, "held"));
+  const auto show = cluster_.tutti({"show", id});
+  EXPECT_TRUE(has(show.out, "the folder that the job ships takes 160 MiB on the node")) << show.out;
+  EXPECT_EQ(cluster_.run({"--gpus", "1"}, "true").exit_code, 0);
+  EXPECT_FALSE(has(cluster_.tutti({"nodes"}).out, "REASON"));
+  EXPECT_EQ(cluster_.tutti({"cancel", id}).exit_code, 0);
+}
+
 TEST_F(WhoseFault, AGangThatTakesNodesDownIsHeldUntilItIsReleased) {
   for (const char* name : {"a", "b", "c", "d"}) ASSERT_TRUE(cluster_.start_agent(name));
   const std::string id = cluster_.submit({"--gpus", "1", "--restarts", "1000"}, "sleep 1000");

@@ -138,6 +138,7 @@ class Agent final : public Command {
       return std::move(named).error().within("--name");
     options_.folder =
         options_.folder.empty() ? home_folder() + "/nodes/" + options_.name : absolute_path(options_.folder);
+    options_.shared_checkpoints = !options_.checkpoints.empty();
     options_.checkpoints =
         options_.checkpoints.empty() ? options_.folder + "/checkpoints" : absolute_path(options_.checkpoints);
     options_.tutti_program = std::filesystem::read_symlink("/proc/self/exe").string();

@@ -185,6 +185,7 @@ void Machine::note(Job& job, std::int32_t rank, const RankStatus& status) {
   say(job, rank, status.detail);
   job.ranks[static_cast<std::size_t>(rank)].saved_at = status.saved_at;
   state_.noted.insert(job.id);
+  if (status.saved_at != Instant()) job.has_saved = true;
   // The folder may be older than the attempt, and a node's clock may be ahead.
   if (status.saved_at <= job.started_at || status.saved_at <= job.saved_at || status.saved_at > now_) return;
   job.saved_at = status.saved_at;
@@ -235,9 +236,10 @@ void Machine::set_rank(Job& job, std::int32_t rank, RankStatus status, Duration 
   if (status.state != RankState::exited) status.told = Told::unknown;
   status.stopped = status.stopped && status.state == RankState::exited && !status.vanished;
   status.node_fault = status.node_fault && status.state == RankState::exited && !status.vanished;
+  status.no_room = status.no_room && status.node_fault;
   // A start that was refused while the attempt was ended already tells as much about the node.
   const NodeName& home = job.places[static_cast<std::size_t>(rank)].node;
-  if (status.node_fault && blame_node(home, job, status.detail)) ++job.attempt_losses;
+  if (status.node_fault && !status.no_room && blame_node(home, job, status.detail)) ++job.attempt_losses;
   if (status.state == RankState::started) credit_node(home);
   RankStatus& known = job.ranks[static_cast<std::size_t>(rank)];
   RankTally& tally = state_.tallies.at(job.id);
@@ -383,6 +385,7 @@ void Machine::requeue(Job& job) {
   job.queued_at = now_;
   hold_if_deadly(job);
   hold_if_nobody_can_start(job);
+  go_where_there_is_room(job);
   touch(job);
   effects_.schedule = true;
 }

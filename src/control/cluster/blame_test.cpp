@@ -12,6 +12,12 @@ struct BlameTest : ClusterTest {
     status.node_fault = true;
     return status;
   }
+  RankStatus too_large() const {
+    RankStatus status{RankState::exited, 126,
+                      "could not be started: the folder that the job ships takes 1 TiB"};
+    status.node_fault = status.no_room = true;
+    return status;
+  }
   JobSpec named(const std::string& name, std::int32_t ranks = 1) const {
     JobSpec wanted = spec(ranks);
     wanted.name = name;
@@ -171,6 +177,43 @@ TEST_F(BlameTest, AJobThatNoNodeCanStartDoesNotTakeAllOfThem) {
   all_start(id);
   all_exit(id);
   EXPECT_EQ(job(id).state, JobState::succeeded);
+}
+
+TEST_F(BlameTest, AJobThatIsTooLargeForSomeNodesGoesWhereItFitsAndCostsThemNothing) {
+  for (const char* name : {"a", "b", "c"}) join(name, 1);
+  const JobId id = submit(spec(1));
+  const NodeName fits = "c";
+  std::set<NodeName> tried;
+  for (int round = 0; round < 10 && home(id) != fits; ++round) {
+    ASSERT_TRUE(tried.insert(home(id)).second) << "once on each: " << home(id);
+    report(id, 0, too_large());
+    for (const auto& [name, known] : state.nodes)
+      EXPECT_EQ(known.fault + std::to_string(known.faults), "0") << name;
+    live(restart_pause_max);
+    ASSERT_TRUE(job(id).placed()) << why(id);
+  }
+  EXPECT_EQ(home(id), fits);
+  all_start(id);
+  all_exit(id);
+  EXPECT_EQ(job(id).state, JobState::succeeded);
+}
+
+TEST_F(BlameTest, AJobThatIsTooLargeForAllNodesIsHeldAndNobodyElseWaits) {
+  for (const char* name : {"a", "b"}) join(name, 1);
+  const JobId id = submit(spec(1));
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_TRUE(job(id).placed());
+    report(id, 0, too_large());
+    live(2s);
+  }
+  EXPECT_NE(why(id).find("is held: what it ships fits on no node that could run it"), std::string::npos)
+      << why(id);
+  EXPECT_NE(why(id).find("the folder that the job ships takes 1 TiB"), std::string::npos) << why(id);
+  const JobId other = submit(named("other", 2));
+  EXPECT_TRUE(job(other).placed());
+  all_exit(other);
+  happen(Release{id});
+  EXPECT_TRUE(job(id).placed()) << "somebody has made room";
 }
 
 TEST_F(BlameTest, AGangThatNoNodeCanStartSetsNoneOfThemAside) {

@@ -49,7 +49,7 @@ std::uint32_t Habits::kind_of(const Job& job) {
 }
 
 void Habits::fill(const Job& job, sched::JobView& view) {
-  const ShapeClass& known = intern(job.spec.shape);
+  const ShapeClass& known = job.too_small.empty() ? intern(job.spec.shape) : intern(shape_of(job));
   view.id = job.id;
   view.attempt = job.attempt;
   view.priority = job.spec.priority;

@@ -22,7 +22,7 @@ void Index::tell(const Change& change) {
   residents_.changed(change);
   followers_.changed(change);
   if (change.leaves(Phase::waiting)) waiting_.erase(change.job.id);
-  if (change.enters(Phase::waiting)) habits_.fill(change.job, waiting_[change.job.id]);
+  if (change.after == Phase::waiting) habits_.fill(change.job, waiting_[change.job.id]);
   floor_.changed(change, habits_);
 }
 

@@ -72,6 +72,7 @@ class Machine {
   void restart(Job& job);
   void hold_if_deadly(Job& job);
   void hold_if_nobody_can_start(Job& job);
+  void go_where_there_is_room(Job& job);
   void note_end(const Job& job);
   void wake_paused();
 

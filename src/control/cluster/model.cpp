@@ -89,6 +89,12 @@ QueueName parent_of(const QueueName& name) {
   return slash == std::string::npos ? "" : name.substr(0, slash);
 }
 
+sched::Shape shape_of(const Job& job) {
+  sched::Shape shape = job.spec.shape;
+  shape.avoid.assign(job.too_small.begin(), job.too_small.end());
+  return shape;
+}
+
 std::set<NodeName> node_names(const State& state) {
   std::set<NodeName> names;
   for (const auto& [name, node] : state.nodes) names.insert(name);

@@ -165,6 +165,7 @@ struct RankStatus {
   bool node_fault = false;     // it could not be started: the node's fault, not the program's
   bool stopped = false;        // its node was shut down as planned, and it with it
   Told told = Told::unknown;   // of one that has exited
+  bool no_room = false;        // with node_fault: what its job ships does not fit there; the node is well
 
   friend bool operator==(const RankStatus&, const RankStatus&) = default;
 };
@@ -193,11 +194,12 @@ struct Job {
   std::int32_t preemptions = 0;  // attempts that ended for the sake of others, or to grow
   double served = 0;             // device-seconds of earlier attempts
   Instant submitted_at;
-  Instant queued_at;    // when it came into the queue, or came back
-  Instant started_at;   // of the running attempt; zero before
-  Instant ended_at;     // of that attempt: the last end of a rank so far; zero: none has ended
-  Instant saved_at;     // its last checkpoint, as far as its nodes have told; zero before
-  Instant finished_at;  // zero before
+  Instant queued_at;       // when it came into the queue, or came back
+  Instant started_at;      // of the running attempt; zero before
+  Instant ended_at;        // of that attempt: the last end of a rank so far; zero: none has ended
+  Instant saved_at;        // its last checkpoint, as far as its nodes have told; zero before
+  Instant finished_at;     // zero before
+  bool has_saved = false;  // a node has seen its folder for checkpoints: later attempts must find it
   std::int32_t exit_code = 0;
   std::string reason;    // why it waits, or why it ended
   std::string last_end;  // why the attempt before this one ended
@@ -209,7 +211,9 @@ struct Job {
   std::int32_t attempt_losses = 0;   // nodes lost or set aside in the running attempt, or in the last one
   Instant not_before;                // it does not start again before
   std::string held;                  // why it does not start until somebody releases it; "": it is not held
-  std::string submit_key;            // of the request that brought it; of an array in its first element alone
+  // Nodes that have no room for what it ships. Not durable: after a restart of the controller it asks again.
+  std::set<NodeName> too_small;
+  std::string submit_key;  // of the request that brought it; of an array in its first element alone
 
   // Of the running attempt, or of the last one: what `holds` tells apart.
   bool holds = false;             // the places below are in use
@@ -317,6 +321,9 @@ void derive(State& state, const Job& job, Instant now);
 // The state was loaded again while the connections to the nodes went on: what may still come over them is not
 // forgotten.
 void keep_strays(State& fresh, const State& before);
+
+// What it asks for, now that it was tried in places.
+sched::Shape shape_of(const Job& job);
 
 std::set<NodeName> node_names(const State& state);
 NodeState node_state(const State& state, const Node& node);

@@ -26,5 +26,22 @@ TEST_F(ClusterTest, WhatARunningRankSaysIsStoredNowAndThen) {
   EXPECT_EQ(happen(Tick{}).jobs, std::set<JobId>{id});
 }
 
+// Whatever the clocks of node and controller say: the folder was there.
+TEST_F(ClusterTest, ThatAJobHasItsFolderForCheckpointsIsKnownToAllLaterAttempts) {
+  join("a", 1);
+  const JobId id = submit(spec(1));
+  all_start(id);
+  EXPECT_FALSE(job(id).has_saved);
+  RankStatus says{RankState::started, 0, ""};
+  says.saved_at = now + 1h;
+  report(id, 0, says);
+  EXPECT_TRUE(job(id).has_saved);
+  now += note_every;
+  EXPECT_EQ(happen(Tick{}).jobs, std::set<JobId>{id}) << "it is stored";
+  report(id, 0, {RankState::exited, 137, "gone", true});
+  EXPECT_EQ(job(id).attempt, 1);
+  EXPECT_TRUE(job(id).has_saved);
+}
+
 }  // namespace
 }  // namespace tutti::cluster

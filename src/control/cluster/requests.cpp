@@ -165,6 +165,7 @@ void Machine::on(const Submit& event) {
 
 void Machine::let_go(Job& job) {
   job.held.clear();
+  job.too_small.clear();
   job.not_before = {};
   job.bad_ends = job.deadly_attempts = job.nodes_lost = 0;
   state_.blame.forget_refusals(job);

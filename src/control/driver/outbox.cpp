@@ -31,6 +31,7 @@ wire::StartRanks shared_part(const cluster::Job& job, const cluster::GangEnviron
   message.cpus = job.spec.shape.cpus;
   message.memory = job.spec.shape.memory;
   message.grace = job.spec.grace;
+  message.has_saved = job.has_saved;
   return message;
 }
 

@@ -278,6 +278,9 @@ std::string describe_refusal(const Room& room, const Shape& shape) {
   if (shape.gpu_share > 0)
     text += ", " + format_gpus(room.share_free(0, need.kinds)) + " matching GPUs are free";
   text += ", " + std::to_string(ranks) + " such ranks would fit";
+  if (!shape.avoid.empty())
+    text += "; it is not tried again on " + std::to_string(shape.avoid.size()) +
+            " that have no room for the folder that it ships";
   if (need.loose())
     text += " (at most " + std::to_string(loose_ranks_per_cpu_max) +
             " ranks that ask for neither CPUs nor whole GPUs share a CPU)";

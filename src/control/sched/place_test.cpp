@@ -32,6 +32,25 @@ TEST(Place, ASmallGangGoesToTheTightestNode) {
   EXPECT_EQ(nodes_of(places), std::set<std::string>{"b"});
 }
 
+TEST(Place, AGangGoesNowhereThatItAvoids) {
+  Shape shape = gpus(2);
+  shape.avoid = {"b"};
+  EXPECT_EQ(nodes_of(placed({node("a", 8), node("b", 2)}, shape)), std::set<std::string>{"a"});
+  EXPECT_TRUE(placed({node("b", 2)}, shape).empty());
+  EXPECT_NE(describe_refusal(Room({node("b", 2)}), shape).find("not tried again on 1 that have no room"),
+            std::string::npos);
+  Shape wide = gpus(4);
+  wide.avoid = {"a", "gone"};
+  EXPECT_EQ(nodes_of(placed({node("a", 4), node("b", 2), node("c", 2)}, wide)),
+            (std::set<std::string>{"b", "c"}));
+  wide.nodes = 2;
+  EXPECT_EQ(nodes_of(placed({node("a", 4), node("b", 2), node("c", 2)}, wide)),
+            (std::set<std::string>{"b", "c"}));
+  Shape loose{.ranks = 1};
+  loose.avoid = {"a"};
+  EXPECT_EQ(nodes_of(placed({node("a", 0), node("b", 8)}, loose)), std::set<std::string>{"b"});
+}
+
 TEST(Place, IsAllOrNothing) {
   const Room room({node("a", 4), node("b", 4)});
   const Shape nine{.ranks = 9, .gpu_share = 1000};

@@ -261,6 +261,9 @@ std::size_t Room::kind_of(NodeIndex node, std::int32_t device) const {
 Need Room::need(const Shape& shape) const {
   Need need{devices_each(shape),  share_each(shape),    shape.cpus,
             shape.memory.count(), shape.ranks_per_node, 0};
+  for (const NodeName& name : shape.avoid)
+    if (const auto node = find(name)) need.avoid.push_back(*node);
+  std::sort(need.avoid.begin(), need.avoid.end());
   for (std::size_t kind = 0; kind < kinds(); ++kind) {
     const Layout::Kind& known = layout_->kinds[kind];
     const bool any = shape.gpu_model.empty() && shape.gpu_memory.count() == 0;
@@ -338,7 +341,7 @@ std::int32_t Room::nodes_with(VertexIndex vertex, std::size_t kind, std::int32_t
 
 std::int32_t Room::capacity(const Need& need, NodeIndex node, std::int32_t most) const {
   const Free& free = free_[at(node)];
-  if (!free.open) return 0;
+  if (!free.open || std::binary_search(need.avoid.begin(), need.avoid.end(), node)) return 0;
   std::int64_t ranks = most;
   if (need.ranks_per_node > 0) ranks = std::min<std::int64_t>(ranks, need.ranks_per_node);
   if (need.loose()) ranks = std::min<std::int64_t>(ranks, free.loose);

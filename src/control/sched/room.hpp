@@ -54,6 +54,7 @@ struct Need {
   std::int64_t memory = 0;
   std::int32_t ranks_per_node = 0;
   Kinds kinds = 0;
+  std::vector<NodeIndex> avoid = {};  // sorted; the sums of vertices do not know of it
 
   bool whole() const { return share == whole_share; }
   bool loose() const { return cpus == 0 && (devices == 0 || !whole()); }

@@ -42,7 +42,7 @@ Result<Level> parse_level(std::string_view text) {
 bool ShapeOrder::operator()(const Shape& a, const Shape& b) const {
   const auto key = [](const Shape& s) {
     return std::tie(s.ranks, s.rank_counts, s.ranks_per_node, s.nodes, s.gpu_share, s.cpus, s.memory,
-                    s.gpu_model, s.gpu_memory, s.within);
+                    s.gpu_model, s.gpu_memory, s.within, s.avoid);
   };
   return key(a) < key(b);
 }

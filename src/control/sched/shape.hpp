@@ -44,6 +44,7 @@ struct Shape {
   std::string gpu_model;                  // "" any; "A100|H100" one of these
   Bytes gpu_memory;                       // each device has at least this much
   Level within = Level::cluster;          // all ranks stand in one such part of the fabric
+  std::vector<NodeName> avoid = {};       // sorted: it was tried there, and what it brings does not fit
 
   friend bool operator==(const Shape&, const Shape&) = default;
 };

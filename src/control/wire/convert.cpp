@@ -160,6 +160,7 @@ void to_proto(const cluster::RankStatus& from, proto::RankStatus& to) {
   to.set_node_fault(from.node_fault);
   to.set_stopped(from.stopped);
   to.set_told(static_cast<std::int32_t>(from.told));
+  to.set_no_room(from.no_room);
 }
 
 Result<cluster::RankStatus> from_proto(const proto::RankStatus& from) {
@@ -172,7 +173,8 @@ Result<cluster::RankStatus> from_proto(const proto::RankStatus& from) {
                              Instant(Duration(from.saved_at_ns())),
                              from.node_fault(),
                              from.stopped(),
-                             told_from(from.told())};
+                             told_from(from.told()),
+                             from.no_room()};
 }
 
 void to_proto(const cluster::Inventory& from, proto::Inventory& to) {

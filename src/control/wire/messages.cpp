@@ -109,6 +109,7 @@ Result<ControllerMessage> start_from(const proto::StartRanks& from) {
   for (const auto& rank : from.ranks()) to.ranks.push_back({rank.rank(), strings(rank.env()), rank.output()});
   to.master_port = from.master_port();
   to.whole_gang = from.whole_gang();
+  to.has_saved = from.has_saved();
   return ControllerMessage(std::move(to));
 }
 
@@ -130,6 +131,7 @@ void to_proto(const StartRanks& from, proto::StartRanks& to) {
   }
   to.set_master_port(from.master_port);
   to.set_whole_gang(from.whole_gang);
+  to.set_has_saved(from.has_saved);
 }
 
 template <class From, class To>

@@ -85,6 +85,7 @@ struct StartRanks {
   std::vector<StartRank> ranks;
   std::int32_t master_port = 0;  // of a gang whose rank 0 is among these; 0: of no concern here
   bool whole_gang = false;       // these are all ranks of the gang: the agent may choose another port
+  bool has_saved = false;        // an earlier attempt had its folder for checkpoints
 };
 struct EndRanks {
   cluster::JobId job;

@@ -15,6 +15,7 @@
 #include "node/agent/lane.hpp"
 #include "node/agent/logs.hpp"
 #include "node/agent/membership.hpp"
+#include "node/agent/moved_folder.hpp"
 #include "node/agent/shim_processes.hpp"
 #include "node/agent/shipped.hpp"
 #include "node/devices/order.hpp"
@@ -48,12 +49,14 @@ class Agent {
                        .logs_age_max = options.keep_logs_age,
                        .checkpoints_age_max = options.keep_checkpoints_age}),
         processes_(
-            loop_, {options.name, options.folder, options.checkpoints, options.tutti_program}, shipped_,
-            attic_,
+            loop_,
+            {options.name, options.folder, options.checkpoints, options.tutti_program,
+             options.shared_checkpoints},
+            shipped_, attic_,
             {.started = [this](const auto& key, const auto& outcome) { keeper_.started(key, outcome); },
              .exited = [this](const auto& key, const auto& status) { exited(key, status); },
-             .prepared = [this](auto job, auto attempt,
-                                const auto& folder) { keeper_.prepared(job, attempt, folder); },
+             .prepared = [this](auto job, auto attempt, const auto& folder,
+                                bool no_room) { keeper_.prepared(job, attempt, folder, no_room); },
              .seen = [this](const auto& key, auto sight) { keeper_.seen(key, std::move(sight)); },
              .went_aside = [this](const auto& outcome) { keeper_.went_aside(outcome); }}),
         keeper_({options.name, options.location, options.address, ::getpid(), options.inventory, {}},
@@ -69,6 +72,7 @@ class Agent {
         device_watch_(loop_, options.look_at_devices, [this](const auto& devices) { found(devices); }) {}
 
   Result<> run() {
+    if (auto here = check_no_ranks_elsewhere(options_.folder); !here) return here;
     const auto lock = FolderLock::take(options_.folder);
     if (!lock) return lock.error();
     auto identity = folder_identity(options_.folder);
@@ -95,6 +99,11 @@ class Agent {
 
  private:
   void exited(const keeper::RankKey& key, const cluster::RankStatus& status) {
+    // Told before the end: the next attempt does not come back here.
+    if (status.node_fault) {
+      keeper_.set_illness(processes_.illness());
+      keeper_.heartbeat();
+    }
     keeper_.exited(key, status);
     if (status.exit_code != 0) device_watch_.look_soon();
   }

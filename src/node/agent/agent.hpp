@@ -18,9 +18,10 @@ struct AgentOptions {
   std::string token;
   std::string name;
   std::string location;
-  std::string address;      // where other nodes reach this one; "" lets the controller see for itself
-  std::string folder;       // ranks, logs, shipped folders
-  std::string checkpoints;  // a folder that all nodes share, for TUTTI_CHECKPOINT_DIR
+  std::string address;              // where other nodes reach this one; "" lets the controller see for itself
+  std::string folder;               // ranks, logs, shipped folders
+  std::string checkpoints;          // a folder that all nodes share, for TUTTI_CHECKPOINT_DIR
+  bool shared_checkpoints = false;  // it was named, and so is the same on all nodes
   std::string tutti_program;
   cluster::Inventory inventory;
   // The devices as they are now; null if they never change. Called on a thread of its own.

@@ -4,21 +4,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
 #include <string>
 #include <utility>
 
 #include "base/clock/clock.hpp"
 #include "base/files/files.hpp"
-#include "base/id.hpp"
 #include "base/log/log.hpp"
+#include "node/rank/checkpoints.hpp"
 
 namespace tutti::agent {
 namespace {
 
-constexpr const char* marks_folder = "/.ended";
-constexpr std::size_t checkpoints_per_round_max = 100;
 constexpr std::int64_t block_bytes = 512;  // as stat() counts them
 
 thread_local std::int64_t counted_bytes = 0;
@@ -83,33 +80,14 @@ std::string AtticShelves::checkpoints_of(const std::string& cluster) const {
   return options_.checkpoints + (cluster.empty() ? "" : "/" + cluster);
 }
 
-// Most jobs write none, and an empty folder for each of them would be millions in a year. Only the end of the
-// job leaves a mark, and only a folder with a mark is ever removed with what it holds.
 void AtticShelves::job_ended(sched::JobId job, const std::string& cluster) const {
-  const std::string folders = checkpoints_of(cluster);
-  if (::rmdir((folders + "/" + job.text()).c_str()) == 0 || errno != ENOTEMPTY) return;
-  auto marked = files::make_folder(folders + marks_folder, 0700);
-  if (marked) marked = files::replace_file(folders + marks_folder + "/" + job.text(), "");
-  if (!marked) log::warning("{}", marked.error().text());
+  if (auto ended = rank::end_checkpoints(checkpoints_of(cluster) + "/" + job.text()); !ended)
+    log::warning("{}", ended.error().text());
 }
 
 void AtticShelves::tidy_checkpoints(Instant now, const std::string& cluster) const {
-  if (options_.checkpoints_age_max == Duration::zero()) return;
-  const std::string folders = checkpoints_of(cluster);
-  const auto marks = files::list_folder(folders + marks_folder);
-  if (!marks || !*marks) return;
-  std::size_t removed = 0;
-  for (const std::string& job : **marks) {
-    if (removed == checkpoints_per_round_max) return;
-    const std::string mark = folders + marks_folder + "/" + job;
-    struct stat status {};
-    if (!parse_id_number(job) || ::lstat(mark.c_str(), &status) != 0) continue;
-    const Instant ended_at(std::chrono::seconds(status.st_mtim.tv_sec));
-    if (!is_over(now - ended_at, options_.checkpoints_age_max)) continue;
-    remove_tree(folders + "/" + job);
-    ::unlink(mark.c_str());
-    ++removed;
-  }
+  if (options_.checkpoints_age_max > Duration::zero())
+    rank::remove_old_checkpoints(checkpoints_of(cluster), now - options_.checkpoints_age_max);
 }
 
 Attic::Attic(net::Loop& loop, AtticOptions options)

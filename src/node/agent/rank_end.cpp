@@ -33,10 +33,12 @@ std::optional<RankEnd> end_in(const std::string& folder) {
   if (!exit || !*exit) return std::nullopt;
   const std::int32_t code = (*exit)->exit_code;
   // One that has done its work may have a copy of its log that is cut.
-  return RankEnd{{cluster::RankState::exited, code,
-                  code == 0 ? std::string(cut_utf8(valid_utf8((*exit)->detail), wire::detail_bytes_max))
-                            : describe_failure(folder, **exit)},
-                 rank::exit_written_at(folder)};
+  RankEnd end{{cluster::RankState::exited, code,
+               code == 0 ? std::string(cut_utf8(valid_utf8((*exit)->detail), wire::detail_bytes_max))
+                         : describe_failure(folder, **exit)},
+              rank::exit_written_at(folder)};
+  end.status.node_fault = (*exit)->node_fault;
+  return end;
 }
 
 }  // namespace tutti::agent

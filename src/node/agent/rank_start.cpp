@@ -50,7 +50,8 @@ rank::RankSpec spec_of(const RankOrder& order) {
   spec.memory = attempt.memory;
   spec.grace = attempt.grace;
   spec.output = attempt.ranks[order.rank].output;
-  spec.made_folder = order.checkpoints;
+  spec.checkpoints = order.checkpoints;
+  spec.has_saved = order.shared_checkpoints && attempt.has_saved;
   return spec;
 }
 

@@ -26,6 +26,7 @@ struct RankOrder {
   std::string workdir;
   std::string cgroup;
   std::string checkpoints;
+  bool shared_checkpoints = false;  // with all nodes: what a job has saved must be there
   std::string tutti_program;
   std::string cluster;  // whose it is, "" for none
   std::shared_ptr<MembershipNotes> notes;

@@ -33,6 +33,8 @@ constexpr Duration shim_patience = 3s;
 constexpr Duration force_every = 1s;
 constexpr int forces_before_the_shim = 2;
 constexpr Duration clear_every = 50ms;
+// A node on which a disk is missing takes no work for so long.
+constexpr Duration not_mounted_time = 1min;
 constexpr std::size_t clear_looks_a_warning = 200;
 // One rank that keeps the reader of its folder waiting does not hold up the others.
 constexpr std::size_t sight_threads_max = 2;
@@ -69,16 +71,18 @@ std::string ShimProcesses::hold_name(const RankKey& key) const { return cgroup_p
 std::string ShimProcesses::illness() const {
   if (ends_.full() || clears_.full() || notes_.full())
     return "the folders of too many ranks are on disks that do not answer";
+  if (!not_mounted_.empty()) return not_mounted_;
   return starts_.illness();
 }
 
 // ---- starts
 
 void ShimProcesses::prepare(const wire::StartRanks& start) {
-  shipped_.prepare(start.sync, attempt_name(start.job, start.attempt),
-                   [this, job = start.job, attempt = start.attempt](const Result<std::string>& folder) {
-                     loop_.post([this, job, attempt, folder] { calls_.prepared(job, attempt, folder); });
-                   });
+  shipped_.prepare(
+      start.sync, attempt_name(start.job, start.attempt),
+      [this, job = start.job, attempt = start.attempt](const Result<std::string>& folder, bool no_room) {
+        loop_.post([this, job, attempt, folder, no_room] { calls_.prepared(job, attempt, folder, no_room); });
+      });
 }
 
 void ShimProcesses::stop_preparing(cluster::JobId job, std::int32_t attempt) {
@@ -174,6 +178,7 @@ void ShimProcesses::start(const wire::StartRanks& attempt, const std::string& wo
                                           .workdir = workdir,
                                           .cgroup = hold_name(key),
                                           .checkpoints = checkpoints_of(key.job),
+                                          .shared_checkpoints = options_.shared_checkpoints,
                                           .tutti_program = options_.tutti_program,
                                           .cluster = membership_.cluster,
                                           .notes = membership_notes_}](const MayRun& may_run) {
@@ -284,7 +289,15 @@ void ShimProcesses::cleared(const RankKey& key, bool all_gone) {
   // What the shim wrote is nearer to the truth than when this loop came to hear of it.
   if (end.left && end.left->at != Instant()) ended_at_[key] = end.left->at;
   ended_.erase(found);
+  if (status.node_fault) miss_disk(status.detail);
   calls_.exited(key, status);
+}
+
+// A rank has not found what its job saved: until the disk is there, others would save what nobody else sees.
+// A look at it could hang, so the next job that is tried here finds out.
+void ShimProcesses::miss_disk(const std::string& why) {
+  not_mounted_ = why.substr(0, why.find('\n'));
+  not_mounted_timer_ = loop_.after(not_mounted_time, [this] { not_mounted_.clear(); });
 }
 
 RankStatus ShimProcesses::verdict(const Ended& end) const {

@@ -36,6 +36,7 @@ struct ProcessOptions {
   std::string folder;       // of the agent: ranks are below it
   std::string checkpoints;  // for TUTTI_CHECKPOINT_DIR
   std::string tutti_program;
+  bool shared_checkpoints = false;  // that folder is the same on all nodes
 };
 
 class ShimProcesses final : public keeper::Processes {
@@ -43,7 +44,8 @@ class ShimProcesses final : public keeper::Processes {
   struct Calls {
     std::function<void(const RankKey&, const Result<>&)> started;
     std::function<void(const RankKey&, const cluster::RankStatus&)> exited;
-    std::function<void(cluster::JobId, std::int32_t attempt, const Result<std::string>& folder)> prepared;
+    std::function<void(cluster::JobId, std::int32_t attempt, const Result<std::string>& folder, bool no_room)>
+        prepared;
     std::function<void(const RankKey&, keeper::Sight)> seen;
     std::function<void(const Result<>&)> went_aside;
   };
@@ -124,6 +126,7 @@ class ShimProcesses final : public keeper::Processes {
   void clear(const RankKey& key);
   void cleared(const RankKey& key, bool all_gone);
   cluster::RankStatus verdict(const Ended& end) const;
+  void miss_disk(const std::string& why);
   void note_membership();
   void remove_later(const std::string& path);
   void sweep(const std::map<RankKey, cluster::RankStatus>& found);
@@ -146,6 +149,8 @@ class ShimProcesses final : public keeper::Processes {
   std::string cgroup_prefix_;                // of the cgroups of this agent's ranks
   bool holds_ = true;                        // cgroups can be had
   std::uint64_t removed_ = 0;
+  std::string not_mounted_;  // what is missing on the disk for checkpoints; "": nothing
+  std::shared_ptr<net::Loop::Handle> not_mounted_timer_;
   Lane sights_;                 // what running ranks say
   Lane shared_;                 // the folder for checkpoints
   std::unique_ptr<Lane> left_;  // what ranks of an earlier agent have left; while it is read

@@ -1,14 +1,21 @@
 #include "node/agent/shipped.hpp"
 
+#include <linux/magic.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-
+#include <set>
 #include <system_error>
 
 #include "base/bytes.hpp"
 #include "base/files/files.hpp"
+#include "net/sync/chunks.hpp"
+#include "net/sync/digest.hpp"
 #include "net/sync/materialise.hpp"
+#include "node/agent/health.hpp"
 
 namespace tutti::agent {
 namespace {
@@ -23,12 +30,26 @@ bool may_be_asked_again(const Result<net::Response>& answer) {
   return !answer || answer->status == 429 || answer->status == 503;
 }
 
+// Where files share blocks the folder takes none of its own.
+bool shares_blocks(const std::string& folder) {
+  struct statfs disk {};
+  return ::statfs(folder.c_str(), &disk) == 0 &&
+         (disk.f_type == XFS_SUPER_MAGIC || disk.f_type == BTRFS_SUPER_MAGIC);
+}
+
 }  // namespace
 
-Shipped::Shipped(net::Target controller, std::string token, const std::string& folder)
+Bytes free_bytes_in(const std::string& folder) {
+  struct statvfs disk {};
+  if (::statvfs(folder.c_str(), &disk) != 0) return sync::most_bytes;
+  return Bytes(static_cast<std::int64_t>(disk.f_bavail * disk.f_frsize));
+}
+
+Shipped::Shipped(net::Target controller, std::string token, const std::string& folder, FreeBytes free_bytes)
     : controller_(std::move(controller)),
       token_(std::move(token)),
       folder_(folder + "/work"),
+      free_bytes_(std::move(free_bytes)),
       blobs_(folder + "/blobs") {}
 
 void Shipped::prepare(const std::string& manifest, const std::string& name, Done done) {
@@ -44,7 +65,7 @@ void Shipped::prepare(const std::string& manifest, const std::string& name, Done
     if (add_thread() || !threads_.empty()) return;
     waiting_.pop_back();
   }
-  task->done(failed("no thread can be started"));
+  task->done(failed("no thread can be started"), false);
 }
 
 bool Shipped::add_thread() {
@@ -67,7 +88,7 @@ void Shipped::drop(const std::string& name) {
     std::erase_if(waiting_, [&](const TaskPointer& task) { return task->name == name; });
   }
   woken_.notify_all();
-  for (const TaskPointer& task : dropped) task->done(failed("nobody wants it any more"));
+  for (const TaskPointer& task : dropped) task->done(failed("nobody wants it any more"), false);
 }
 
 void Shipped::finish() {
@@ -107,7 +128,7 @@ void Shipped::run() {
     // While somebody lays out, what that one needs has to stay.
     const bool alone = trimming_ = working_.empty();
     lock.unlock();
-    task->done(std::move(folder));
+    task->done(std::move(folder), task->no_room);
     if (alone) static_cast<void>(blobs_.trim(cache_bytes_max));
     lock.lock();
     if (alone) trimming_ = false;
@@ -139,7 +160,26 @@ Result<> Shipped::fetch(net::Client& client, const std::string& hash, const Task
   return blobs_.put(hash, as_bytes(content->body));
 }
 
-Result<std::string> Shipped::lay_out(const Task& task) {
+// What comes in and what is laid out, before any of it is there: a folder that is too large for the disk of
+// this node must not fill it and take the node from all others.
+Result<> Shipped::check_room(const sync::Manifest& manifest) const {
+  const auto lacking = sync::missing(manifest, blobs_);
+  std::set<std::string> uncounted(lacking.begin(), lacking.end());
+  const bool copies = !shares_blocks(folder_);
+  Bytes needed;
+  for (const sync::Entry& entry : manifest.entries) {
+    if (copies) needed += entry.bytes;
+    for (std::size_t chunk = 0; chunk < entry.chunks.size(); ++chunk) {
+      if (uncounted.erase(entry.chunks[chunk]) > 0) needed += sync::chunk_size(entry.bytes, chunk);
+    }
+  }
+  const Bytes free = free_bytes_(folder_);
+  if (needed == Bytes() || needed <= free - free_bytes_min) return {};
+  return failed("the folder that the job ships takes " + format_bytes(needed) +
+                " on the node, whose disk has " + format_bytes(free) + " left");
+}
+
+Result<std::string> Shipped::lay_out(Task& task) {
   const std::string& manifest_hash = task.manifest;
   std::error_code failure;
   std::filesystem::create_directories(folder_, failure);
@@ -152,6 +192,10 @@ Result<std::string> Shipped::lay_out(const Task& task) {
   if (!*encoded) return failed("blob " + manifest_hash + " was removed just now");
   auto manifest = sync::decode(**encoded);
   if (!manifest) return std::move(manifest).error();
+  if (auto room = check_room(*manifest); !room) {
+    task.no_room = true;
+    return std::move(room).error();
+  }
   for (const auto& hash : sync::missing(*manifest, blobs_)) {
     if (auto fetched = fetch(client, hash, task); !fetched) return std::move(fetched).error();
   }

@@ -15,22 +15,30 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "base/units.hpp"
 #include "net/http/client.hpp"
 #include "net/sync/blobs.hpp"
+#include "net/sync/manifest.hpp"
 
 namespace tutti::agent {
 
 constexpr std::size_t shipped_threads_max = 4;
 
+// What the disk of a folder has to give.
+using FreeBytes = std::function<Bytes(const std::string& folder)>;
+Bytes free_bytes_in(const std::string& folder);
+
 class Shipped {
  public:
-  Shipped(net::Target controller, std::string token, const std::string& folder);
+  Shipped(net::Target controller, std::string token, const std::string& folder,
+          FreeBytes free_bytes = free_bytes_in);
   Shipped(const Shipped&) = delete;
   Shipped& operator=(const Shipped&) = delete;
   ~Shipped() { finish(); }
 
-  // Gets the folder's path, on any thread.
-  using Done = std::function<void(Result<std::string>)>;
+  // Gets the folder's path, on any thread. `no_room`: the disk has less to give than the folder takes, which
+  // is known before anything is written.
+  using Done = std::function<void(Result<std::string>, bool no_room)>;
 
   // Lays the folder of this manifest out under `name`.
   void prepare(const std::string& manifest, const std::string& name, Done done);
@@ -46,6 +54,7 @@ class Shipped {
     std::string name;
     Done done;
     std::atomic<bool> unwanted = false;
+    bool no_room = false;
   };
   using TaskPointer = std::shared_ptr<Task>;
 
@@ -54,7 +63,8 @@ class Shipped {
   // False if the system has none to give.
   bool add_thread();
   void run();
-  Result<std::string> lay_out(const Task& task);
+  Result<std::string> lay_out(Task& task);
+  Result<> check_room(const sync::Manifest& manifest) const;
   Result<> fetch(net::Client& client, const std::string& hash, const Task& task);
   // False when the agent ends or the task is dropped meanwhile.
   bool pause(Duration time, const Task& task);
@@ -62,6 +72,7 @@ class Shipped {
   net::Target controller_;
   std::string token_;
   std::string folder_;
+  FreeBytes free_bytes_;
   sync::BlobStore blobs_;
   std::mutex mutex_;
   std::condition_variable woken_;

@@ -10,7 +10,11 @@
 
 #include <gtest/gtest.h>
 
+#include "base/bytes.hpp"
 #include "net/http/server.hpp"
+#include "net/sync/chunks.hpp"
+#include "net/sync/digest.hpp"
+#include "net/sync/manifest.hpp"
 
 namespace tutti::agent {
 namespace {
@@ -31,11 +35,54 @@ TEST(Shipped, AControllerThatIsBusyIsAskedAgain) {
     Shipped shipped({"127.0.0.1", (*server)->port(), ""}, "token", folder);
     std::promise<Result<std::string>> told;
     shipped.prepare(std::string(64, 'a'), "1.0",
-                    [&](Result<std::string> done) { told.set_value(std::move(done)); });
+                    [&](Result<std::string> done, bool) { told.set_value(std::move(done)); });
     const auto done = told.get_future().get();
     ASSERT_FALSE(done.ok());
     EXPECT_EQ(done.error().code(), ErrorCode::invalid) << done.error().text();
     EXPECT_EQ(asked, 3);
+  }
+  loop.stop();
+  thread.join();
+  std::filesystem::remove_all(folder);
+}
+
+// Nothing of it is asked for: what is not there could not be put anywhere.
+TEST(Shipped, AFolderThatIsTooLargeForTheDiskIsNotFetched) {
+  char folder[] = "/tmp/tutti-shipped-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder), nullptr);
+  const Bytes large = gib(1);
+  sync::Manifest manifest;
+  sync::Entry file{
+      .path = "large", .kind = sync::Entry::Kind::file, .chunks = {}, .link_target = "", .bytes = large};
+  for (std::size_t chunk = 0; chunk < sync::chunk_count(large); ++chunk) {
+    const std::string number = std::to_string(chunk);
+    file.chunks.push_back(std::string(64 - number.size(), 'a') + number);
+  }
+  manifest.entries.push_back(file);
+  const std::string encoded = sync::encode(manifest);
+  const std::string hash = sync::hash_bytes(as_bytes(encoded));
+  net::Loop loop;
+  std::atomic<int> others{0};
+  auto server = net::Server::listen(loop, {}, [&](const auto& exchange) {
+    const bool asked = exchange->request().path.find(hash) != std::string::npos;
+    if (!asked) ++others;
+    exchange->answer({.status = asked ? 200 : 404, .body = asked ? encoded : "{}"});
+  });
+  ASSERT_TRUE(server.ok()) << server.error().text();
+  std::thread thread([&] { loop.run(); });
+  {
+    Shipped shipped({"127.0.0.1", (*server)->port(), ""}, "token", folder,
+                    [](const std::string&) { return mib(900); });
+    std::promise<std::pair<Result<std::string>, bool>> told;
+    shipped.prepare(hash, "1.0", [&](Result<std::string> done, bool no_room) {
+      told.set_value({std::move(done), no_room});
+    });
+    const auto [done, no_room] = told.get_future().get();
+    ASSERT_FALSE(done.ok());
+    EXPECT_TRUE(no_room) << done.error().text();
+    EXPECT_NE(done.error().text().find("whose disk has 900 MiB left"), std::string::npos)
+        << done.error().text();
+    EXPECT_EQ(others, 0);
   }
   loop.stop();
   thread.join();
@@ -79,7 +126,8 @@ struct SlowShipped : testing::Test {
   }
   std::future<Result<std::string>> prepare(const std::string& manifest, const std::string& name) {
     auto told = std::make_shared<std::promise<Result<std::string>>>();
-    shipped_->prepare(manifest, name, [told](Result<std::string> done) { told->set_value(std::move(done)); });
+    shipped_->prepare(manifest, name,
+                      [told](Result<std::string> done, bool) { told->set_value(std::move(done)); });
     return told->get_future();
   }
 

@@ -149,7 +149,8 @@ void Keeper::on(const wire::StartRanks& start) {
   ranks.insert(ranks.end(), fresh.ranks.begin(), fresh.ranks.end());
 }
 
-void Keeper::prepared(cluster::JobId job, std::int32_t attempt, const Result<std::string>& folder) {
+void Keeper::prepared(cluster::JobId job, std::int32_t attempt, const Result<std::string>& folder,
+                      bool no_room) {
   const auto waiting = preparing_.extract(Attempt(job, attempt));
   if (waiting.empty()) return;
   wire::StartRanks ready = std::move(waiting.mapped());
@@ -161,7 +162,7 @@ void Keeper::prepared(cluster::JobId job, std::int32_t attempt, const Result<std
   if (folder) {
     start(ready, *folder);
   } else {
-    for (const wire::StartRank& rank : ready.ranks) fail({job, attempt, rank.rank}, folder.error());
+    for (const wire::StartRank& rank : ready.ranks) fail({job, attempt, rank.rank}, folder.error(), no_room);
   }
   release_if_unused(job, attempt);
   leave_old_cluster();
@@ -216,10 +217,11 @@ void Keeper::started(const RankKey& key, const Result<>& outcome) {
 }
 
 // What is wrong with the request would be wrong on every node; all else is this node's fault.
-void Keeper::fail(const RankKey& key, const Error& why) {
+void Keeper::fail(const RankKey& key, const Error& why, bool no_room) {
   cluster::RankStatus& status = ranks_[key];
   status = {RankState::exited, 126, "could not be started: " + why.text()};
   status.node_fault = why.code() != ErrorCode::invalid;
+  status.no_room = no_room;
   report(key);
 }
 

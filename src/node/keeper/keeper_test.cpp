@@ -160,6 +160,10 @@ TEST_F(KeeperTest, WhatTheNodeCouldNotDoIsToldApartFromWhatNobodyCan) {
   keeper.on(start({2}, "hash"));
   keeper.prepared(cluster::JobId(7), 0, failed("No space left on device"));
   EXPECT_TRUE(last_report().status.node_fault);
+  EXPECT_FALSE(last_report().status.no_room);
+  keeper.on(start({3}, "hash"));
+  keeper.prepared(cluster::JobId(7), 0, failed("the folder that the job ships takes 1 TiB"), true);
+  EXPECT_TRUE(last_report().status.node_fault && last_report().status.no_room);
 }
 
 TEST_F(KeeperTest, AnIllnessIsToldWithHeartbeatsAndHello) {

@@ -21,10 +21,14 @@ namespace tutti::rank {
 namespace {
 
 // The specification's first bytes; the digit is the version of the format.
-constexpr std::string_view spec_mark = "tutti rank 2\n";
+constexpr std::string_view spec_mark = "tutti rank 3\n";
+// Of ranks that an earlier version has started: without the last field.
+constexpr std::string_view earlier_spec_mark = "tutti rank 2\n";
+static_assert(spec_mark.size() == earlier_spec_mark.size());
 constexpr std::size_t words_max = 65'536;
 constexpr std::size_t cgroup_name_bytes_max = 200;
 constexpr std::size_t line_bytes_max = 128;
+constexpr std::string_view node_fault_word = " node";  // behind the exit code
 constexpr off_t exit_bytes_max = 8192;
 static_assert(detail_bytes_max + line_bytes_max <= exit_bytes_max);
 
@@ -59,7 +63,7 @@ Result<> validate(const RankSpec& spec) {
   if (spec.command.size() > words_max) return invalid("the rank's command has too many words");
   if (spec.env.size() > words_max) return invalid("the rank's environment has too many variables");
   if (!is_text(spec.command) || !is_text(spec.env) || !is_text(spec.workdir) || !is_text(spec.output) ||
-      !is_text(spec.made_folder))
+      !is_text(spec.checkpoints))
     return invalid("the rank's specification holds a NUL byte");
   if (!std::all_of(spec.env.begin(), spec.env.end(), is_variable))
     return invalid("the rank's environment holds an entry that is not NAME=VALUE");
@@ -101,7 +105,8 @@ class SpecWriter {
 // Reads zeros and empty texts once something was wrong; `sound()` tells at the end.
 class SpecReader {
  public:
-  explicit SpecReader(std::string_view content) : sound_(content.starts_with(spec_mark)) {
+  explicit SpecReader(std::string_view content)
+      : earlier_(content.starts_with(earlier_spec_mark)), sound_(earlier_ || content.starts_with(spec_mark)) {
     if (sound_) rest_ = content.substr(spec_mark.size());
   }
 
@@ -118,6 +123,7 @@ class SpecReader {
     while (sound_ && values.size() < count) values.push_back(text());
     return values;
   }
+  bool is_earlier() const { return earlier_; }
   bool sound() const { return sound_ && rest_.empty(); }
 
  private:
@@ -134,6 +140,7 @@ class SpecReader {
     return taken;
   }
 
+  bool earlier_;
   bool sound_;
   std::string_view rest_;
 };
@@ -158,7 +165,8 @@ Result<> write_spec(const std::string& folder, const RankSpec& spec) {
   writer.number(spec.grace.count());
   writer.number(spec.log_bytes_max.count());
   writer.text(spec.output);
-  writer.text(spec.made_folder);
+  writer.text(spec.checkpoints);
+  writer.number(spec.has_saved ? 1 : 0);
   if (writer.content().size() > spec_bytes_max)
     return invalid("the rank's command and environment are larger than 4 MiB")
         .remedy("pass large data as a file");
@@ -181,7 +189,8 @@ Result<RankSpec> read_spec(const std::string& folder) {
   spec.grace = Duration(reader.number());
   spec.log_bytes_max = Bytes(reader.number());
   spec.output = reader.text();
-  spec.made_folder = reader.text();
+  spec.checkpoints = reader.text();
+  spec.has_saved = !reader.is_earlier() && reader.number() != 0;
   if (!reader.sound() || cpus < 0 || cpus > cpus_max) return failed("it is damaged").within(path);
   spec.cpus = static_cast<std::int32_t>(cpus);
   if (auto sound = validate(spec); !sound) return std::move(sound).error().within(path);
@@ -226,7 +235,9 @@ bool write_in_place(const std::string& folder, const std::string& content) {
 }  // namespace
 
 Result<> write_exit(const std::string& folder, const RankExit& exit) {
-  const std::string content = std::to_string(exit.exit_code) + "\n" + exit.detail.substr(0, detail_bytes_max);
+  const std::string content = std::to_string(exit.exit_code) +
+                              std::string(exit.node_fault ? node_fault_word : "") + "\n" +
+                              exit.detail.substr(0, detail_bytes_max);
   if (write_in_place(folder, content)) return {};
   return files::replace_file(path_of(folder, "exit"), content);
 }
@@ -239,8 +250,11 @@ Result<std::optional<RankExit>> read_exit(const std::string& folder) {
   const std::string_view text = **content;
   const std::size_t line_end = std::min(text.find('\n'), text.size());
   RankExit exit;
-  if (line_end == text.size() || !read_number(text.substr(0, line_end), exit.exit_code) ||
-      exit.exit_code < 0 || exit.exit_code > 255)
+  std::string_view code = text.substr(0, line_end);
+  exit.node_fault = code.ends_with(node_fault_word);
+  if (exit.node_fault) code.remove_suffix(node_fault_word.size());
+  if (line_end == text.size() || !read_number(code, exit.exit_code) || exit.exit_code < 0 ||
+      exit.exit_code > 255)
     return failed("it is damaged").within(path);
   exit.detail = text.substr(line_end + 1);
   return std::optional(std::move(exit));

@@ -34,7 +34,8 @@ struct RankSpec {
   Duration grace = 10s;           // between SIGTERM and SIGKILL
   Bytes log_bytes_max = mib(64);  // older output is dropped
   std::string output;             // a file that gets a copy of the log, "" for none
-  std::string made_folder;        // made by the rank's own process before its command, "" for none
+  std::string checkpoints;        // made by the rank's own process before its command, "" for none
+  bool has_saved = false;         // an earlier attempt of its job had that folder: it must be there
 
   friend bool operator==(const RankSpec&, const RankSpec&) = default;
 };
@@ -42,6 +43,7 @@ struct RankSpec {
 struct RankExit {
   std::int32_t exit_code = 0;  // 128 + signal for a signal, as in a shell
   std::string detail;          // why it could not start or was killed, "" otherwise
+  bool node_fault = false;     // it could not start, and would elsewhere
 
   friend bool operator==(const RankExit&, const RankExit&) = default;
 };

@@ -22,7 +22,9 @@ RankSpec full_spec() {
           .memory = gib(64),
           .grace = 90s,
           .log_bytes_max = mib(8),
-          .output = "/tmp/out.log"};
+          .output = "/tmp/out.log",
+          .checkpoints = "/shared/7",
+          .has_saved = true};
 }
 
 void write(const std::string& path, const std::string& content) {
@@ -57,6 +59,19 @@ TEST_F(RankFolder, AVerdictIsTextOfBoundedLength) {
 TEST_F(RankFolder, AMissingSpecificationIsAFailure) { EXPECT_FALSE(read_spec(folder())); }
 
 // Every length but the right one, and garbage in the place of each byte of the lengths and the mark.
+TEST_F(RankFolder, ASpecificationOfTheVersionBeforeIsRead) {
+  RankSpec spec = full_spec();
+  ASSERT_TRUE(write_spec(folder(), spec));
+  std::string content = content_of(path("spec"));
+  content.replace(content.find('3'), 1, "2");
+  content.resize(content.size() - sizeof(std::int64_t));
+  write(path("spec"), content);
+  const auto read_back = read_spec(folder());
+  ASSERT_TRUE(read_back.ok()) << read_back.error().text();
+  spec.has_saved = false;
+  EXPECT_EQ(*read_back, spec);
+}
+
 TEST_F(RankFolder, ADamagedSpecificationIsRefused) {
   ASSERT_TRUE(write_spec(folder(), full_spec()));
   const std::string whole = content_of(path("spec"));
@@ -111,6 +126,9 @@ TEST_F(RankFolder, AnExitIsReadAsItWasWritten) {
   const auto exit = read_exit(folder());
   ASSERT_TRUE(exit && *exit);
   EXPECT_EQ(**exit, (RankExit{.exit_code = 137, .detail = "two\nlines"}));
+  const RankExit fault{.exit_code = 126, .detail = "not mounted", .node_fault = true};
+  ASSERT_TRUE(write_exit(folder(), fault));
+  EXPECT_EQ(**read_exit(folder()), fault);
   write(path("exit"), "1000\nforged");
   EXPECT_FALSE(read_exit(folder()));
   write(path("exit"), "not a number\n");

@@ -1,4 +1,5 @@
 #include "node/rank/shim.hpp"
+#include "node/rank/checkpoints.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -56,7 +57,7 @@ Result<Pipe> make_pipe() {
 
 // ---- the child's side of the start
 
-enum class StartStep : int { workdir, command };
+enum class StartStep : int { checkpoints, workdir, command };
 
 // What the child tells through a pipe that a successful exec closes.
 struct StartFailure {
@@ -105,7 +106,8 @@ void connect_streams(int output) {
   reset_signals();
   // Here, because the folder may be on a shared disk that does not answer: that is then this rank's trouble
   // alone, and it can be killed.
-  if (!spec.made_folder.empty()) static_cast<void>(files::make_folders(spec.made_folder));
+  if (!spec.checkpoints.empty() && !begin_checkpoints(spec.checkpoints, spec.has_saved))
+    give_up(status_pipe, StartStep::checkpoints);
   if (chdir(spec.workdir.c_str()) != 0) give_up(status_pipe, StartStep::workdir);
   auto command = pointers_to(spec.command);
   auto environment = pointers_to(spec.env);
@@ -333,6 +335,10 @@ std::optional<RankExit> Shim::start_failure() {
   if (read(status_.get(), &failure, sizeof failure) != static_cast<ssize_t>(sizeof failure))
     return std::nullopt;
   switch (failure.step) {
+    case StartStep::checkpoints:
+      return RankExit{.exit_code = exit_code_not_runnable,
+                      .detail = missing_checkpoints(spec_.checkpoints).text(),
+                      .node_fault = true};
     case StartStep::workdir:
       return RankExit{
           .exit_code = exit_code_not_runnable,

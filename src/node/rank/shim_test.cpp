@@ -233,9 +233,24 @@ TEST_F(ShimTest, WhatARankLeavesBehindIsEnded) {
 
 TEST_F(ShimTest, TheFolderForTheRankIsMadeByItsOwnProcess) {
   RankSpec spec = shell("ls -d made/for/it");
-  spec.made_folder = path("made/for/it");
+  spec.checkpoints = path("made/for/it");
+  std::filesystem::create_directories(path("made/for/.ended"));
+  std::ofstream(path("made/for/.ended/it")) << "";
   EXPECT_EQ(run(spec).exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(path("made/for/.ended/it"))) << "its job is not over";
   EXPECT_EQ(log(), "made/for/it\n");
+}
+
+TEST_F(ShimTest, ARankThatDoesNotFindWhatItsJobHasSavedDoesNotRun) {
+  RankSpec spec = shell("echo ran");
+  spec.checkpoints = path("shared/cluster/7");
+  spec.has_saved = true;
+  const RankExit exit = run(spec);
+  EXPECT_TRUE(exit.node_fault);
+  EXPECT_EQ(exit.exit_code, 126);
+  EXPECT_EQ(exit.detail, "what job 7 has saved is not in " + path("shared/cluster") +
+                             " on this node: is its disk mounted?");
+  EXPECT_EQ(log(), "");
 }
 
 TEST_F(ShimTest, NothingKeepsTheEndFromBeingRecorded) {

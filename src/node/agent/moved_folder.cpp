@@ -1,0 +1,62 @@
+#include "node/agent/moved_folder.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "node/agent/folder_lock.hpp"
+#include "node/rank/leftovers.hpp"
+
+namespace tutti::agent {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A shim holds the folder of its rank open, wherever that is now; "" if it cannot be seen.
+fs::path held_by(pid_t shim, const std::string& rank_name) {
+  std::error_code failure;
+  for (const auto& entry : fs::directory_iterator("/proc/" + std::to_string(shim) + "/fd", failure)) {
+    std::error_code unknown;
+    const std::string name = fs::read_symlink(entry.path(), unknown).filename().string();
+    // Behind the name of a folder that was removed the kernel says so.
+    if (name == rank_name || name.starts_with(rank_name + " ")) return entry.path();
+  }
+  return {};
+}
+
+bool is_same(const std::string& one, const std::string& other) {
+  struct stat first {};
+  struct stat second {};
+  return ::stat(one.c_str(), &first) == 0 && ::stat(other.c_str(), &second) == 0 &&
+         first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+
+}  // namespace
+
+Result<> check_no_ranks_elsewhere(const std::string& folder) {
+  std::string pids;
+  std::string place;
+  for (const auto& [rank_folder, shim] : rank::shims_by_folder(folder + "/ranks")) {
+    const fs::path held = held_by(shim.pid, fs::path(rank_folder).filename().string());
+    if (held.empty()) continue;
+    const std::string home = held.string() + "/../..";
+    // A rank may have moved its own folder, which is then nobody's.
+    if (::access((home + "/identity").c_str(), F_OK) != 0 || is_same(home, folder)) continue;
+    // In a container of its own another agent may have a folder of the same name, and answers for it.
+    if (FolderLock::holder_of(home)) continue;
+    pids += (pids.empty() ? "" : " ") + std::to_string(shim.pid);
+    std::error_code unknown;
+    place = fs::read_symlink(held, unknown).string();
+  }
+  if (pids.empty()) return {};
+  return failed(
+             "ranks that an agent started here run on, and this is not their folder: it was moved away or "
+             "unmounted, and of one of them it is " +
+             place + " now")
+      .within(folder)
+      .remedy("move or mount the folder back, or end the ranks with `kill " + pids + "`");
+}
+
+}  // namespace tutti::agent

@@ -1,0 +1,114 @@
+#include "node/rank/checkpoints.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+
+#include "base/files/files.hpp"
+#include "base/id.hpp"
+
+namespace tutti::rank {
+namespace {
+
+constexpr const char* begun = "/.begun";
+constexpr const char* ended = "/.ended";
+constexpr const char* removed = "/.removed";  // on their way out
+constexpr std::size_t folders_per_round_max = 100;
+
+std::string root_of(const std::string& folder) {
+  return std::filesystem::path(folder).parent_path().string();
+}
+std::string job_of(const std::string& folder) { return std::filesystem::path(folder).filename().string(); }
+
+std::string mark_of(const std::string& folder, const char* kind) {
+  return root_of(folder) + kind + "/" + job_of(folder);
+}
+
+// Only what the disk says is not there is missing: one that fails or does not know is no other disk.
+bool is_missing(const std::string& path) {
+  struct stat status {};
+  return ::lstat(path.c_str(), &status) != 0 && (errno == ENOENT || errno == ENOTDIR);
+}
+
+Result<> set_mark(const std::string& folder, const char* kind) {
+  const std::string mark = mark_of(folder, kind);
+  if (auto made = files::make_folders(root_of(folder) + kind); !made) return made;
+  auto written = files::write_new_file(mark, "", 0600);
+  // All ranks of a gang come at once.
+  if (!written && !is_missing(mark)) return {};
+  return written ? files::sync_folder(root_of(folder) + kind) : std::move(written);
+}
+
+// It stays away over a loss of power: a mark that came back would be obeyed.
+void clear_mark(const std::string& folder, const char* kind) {
+  if (::unlink(mark_of(folder, kind).c_str()) == 0)
+    static_cast<void>(files::sync_folder(root_of(folder) + kind));
+}
+
+// Out of its place before it is removed, and then a second look: who begins meanwhile has said so before it
+// uses the folder, and gets it back.
+void remove_one(const std::string& folder) {
+  const std::string aside = root_of(folder) + removed + "/" + job_of(folder);
+  if (!files::make_folders(root_of(folder) + removed) || !files::remove_folder(aside)) return;
+  if (::rename(folder.c_str(), aside.c_str()) != 0 && errno != ENOENT) return;
+  if (!is_missing(mark_of(folder, begun))) {
+    static_cast<void>(::rename(aside.c_str(), folder.c_str()));
+    return clear_mark(folder, ended);
+  }
+  if (files::remove_folder(aside)) clear_mark(folder, ended);
+}
+
+}  // namespace
+
+Error missing_checkpoints(const std::string& folder) {
+  return failed("what job " + job_of(folder) + " has saved is not in " + root_of(folder) +
+                " on this node: is its disk mounted?");
+}
+
+Result<> begin_checkpoints(const std::string& folder, bool expected) {
+  const std::string mark = mark_of(folder, begun);
+  const bool first = is_missing(mark);
+  if (expected && first && is_missing(folder)) return missing_checkpoints(folder);
+  // In this order: see remove_one().
+  if (first) static_cast<void>(set_mark(folder, begun));
+  clear_mark(folder, ended);
+  static_cast<void>(files::make_folders(folder));
+  return {};
+}
+
+// Most jobs write nothing, and an empty folder for each of them would be millions in a year. Only the end of
+// the job leaves a mark, and only a folder with a mark is ever removed with what it holds.
+Result<> end_checkpoints(const std::string& folder) {
+  const bool full = ::rmdir(folder.c_str()) != 0 && errno == ENOTEMPTY;
+  // Anew, because the age counts from this end.
+  if (full) ::unlink(mark_of(folder, ended).c_str());
+  auto marked = full ? set_mark(folder, ended) : Result<>();
+  ::unlink(mark_of(folder, begun).c_str());
+  return marked;
+}
+
+void remove_old_checkpoints(const std::string& root, Instant ended_before) {
+  const auto marks = files::list_folder(root + ended);
+  if (!marks || !*marks) return;
+  std::size_t looked_at = 0;
+  for (const std::string& job : **marks) {
+    const std::string folder = root + "/" + job;
+    struct stat status {};
+    if (!parse_id_number(job) || ::lstat(mark_of(folder, ended).c_str(), &status) != 0) continue;
+    if (Instant(std::chrono::seconds(status.st_mtim.tv_sec)) >= ended_before) continue;
+    if (looked_at++ == folders_per_round_max) return;
+    // It runs again, from an older copy of the controller's store.
+    if (is_missing(mark_of(folder, begun))) {
+      remove_one(folder);
+    } else {
+      clear_mark(folder, ended);
+    }
+  }
+}
+
+}  // namespace tutti::rank

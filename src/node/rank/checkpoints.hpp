@@ -1,0 +1,28 @@
+// The folder for the checkpoints of a job, ROOT/JOB, on a disk that all nodes share, and the marks beside it:
+// `.begun/JOB` from the first attempt of the job to its end, and then `.ended/JOB`, whose age is the time
+// since. The marks are tutti's and not the job's, which may do what it likes with its folder. Any thread; all
+// of it waits for the disk.
+#pragma once
+
+#include <string>
+
+#include "base/result.hpp"
+#include "base/time.hpp"
+
+namespace tutti::rank {
+
+// An attempt is about to run: makes the folder, and the job is not over. `expected`: an earlier attempt had
+// the folder. An error only if nothing of that is here: then this is another disk.
+Result<> begin_checkpoints(const std::string& folder, bool expected);
+
+// What that error says.
+Error missing_checkpoints(const std::string& folder);
+
+// The job is over for good: an empty folder goes, of another one the age counts from now on.
+Result<> end_checkpoints(const std::string& folder);
+
+// Removes what is in the folders below ROOT of jobs that ended before that time, a bounded number of them.
+// A job that has begun again since keeps its folder.
+void remove_old_checkpoints(const std::string& root, Instant ended_before);
+
+}  // namespace tutti::rank

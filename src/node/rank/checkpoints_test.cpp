@@ -1,0 +1,77 @@
+#include "node/rank/checkpoints.hpp"
+
+#include <time.h>
+
+#include <fstream>
+
+#include "node/rank/folder_test.hpp"
+
+namespace tutti::rank {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct CheckpointsTest : FolderTest {
+  std::string job_ = path("root/7");
+  const Instant later_{std::chrono::seconds(::time(nullptr)) + std::chrono::hours(1)};
+
+  void save() const { std::ofstream(job_ + "/model") << "weights"; }
+  bool saved() const { return fs::exists(job_ + "/model"); }
+};
+
+TEST_F(CheckpointsTest, OnAnotherDiskWhatAnEarlierAttemptSavedIsMissed) {
+  ASSERT_TRUE(begin_checkpoints(job_, false));
+  save();
+  EXPECT_TRUE(begin_checkpoints(job_, true));
+  fs::rename(path("root"), path("unmounted"));
+  const auto begun = begin_checkpoints(job_, true);
+  ASSERT_FALSE(begun.ok());
+  EXPECT_EQ(begun.error().text(),
+            "what job 7 has saved is not in " + path("root") + " on this node: is its disk mounted?");
+  EXPECT_FALSE(fs::exists(path("root"))) << "nothing is made there";
+  EXPECT_TRUE(begin_checkpoints(path("root/8"), false)) << "a job that begins finds nothing anywhere";
+  EXPECT_FALSE(begin_checkpoints(job_, true).ok()) << "others on the wrong disk change nothing";
+}
+
+TEST_F(CheckpointsTest, AJobMayRemoveItsFolderAndOneOfAnEarlierVersionHasNoMark) {
+  ASSERT_TRUE(begin_checkpoints(job_, false));
+  fs::remove_all(job_);
+  EXPECT_TRUE(begin_checkpoints(job_, true));
+  EXPECT_TRUE(fs::exists(job_));
+  fs::remove_all(path("root/.begun"));
+  EXPECT_TRUE(begin_checkpoints(job_, true));
+}
+
+TEST_F(CheckpointsTest, OfAJobThatHasEndedNothingIsLeftButWhatItSaved) {
+  ASSERT_TRUE(begin_checkpoints(job_, false));
+  ASSERT_TRUE(end_checkpoints(job_));
+  EXPECT_FALSE(fs::exists(job_));
+  EXPECT_TRUE(fs::is_empty(path("root/.begun")));
+  ASSERT_TRUE(begin_checkpoints(job_, false));
+  save();
+  ASSERT_TRUE(end_checkpoints(job_));
+  EXPECT_TRUE(saved());
+  EXPECT_TRUE(fs::is_empty(path("root/.begun")));
+  remove_old_checkpoints(path("root"), later_);
+  EXPECT_FALSE(fs::exists(job_));
+  EXPECT_TRUE(fs::is_empty(path("root/.ended")));
+  EXPECT_TRUE(fs::is_empty(path("root/.removed")));
+}
+
+TEST_F(CheckpointsTest, AJobThatHasBegunAgainKeepsItsFolder) {
+  ASSERT_TRUE(begin_checkpoints(job_, false));
+  save();
+  ASSERT_TRUE(end_checkpoints(job_));
+  ASSERT_TRUE(begin_checkpoints(job_, true));
+  EXPECT_TRUE(fs::is_empty(path("root/.ended"))) << "its end is taken back";
+  remove_old_checkpoints(path("root"), later_);
+  EXPECT_TRUE(saved());
+  // The mark of an end that an agent of an earlier version, or a late one, has set meanwhile.
+  std::ofstream(path("root/.ended/7")) << "";
+  remove_old_checkpoints(path("root"), later_);
+  EXPECT_TRUE(saved());
+  EXPECT_TRUE(fs::is_empty(path("root/.ended")));
+}
+
+}  // namespace
+}  // namespace tutti::rank
