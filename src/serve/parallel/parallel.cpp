@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <optional>
 
 #include "serve/parallel/peers.hpp"
@@ -70,6 +69,18 @@ class ParallelModel final : public Model {
     auto bytes = ask_first(Word::row, remote::encode(row), Word::logits);
     if (!bytes) return std::move(bytes).error();
     return remote::decode_logits(*bytes);
+  }
+
+  // Once a rank is missed, and by its name: also while nobody asks.
+  bool is_lost() override {
+    for (std::size_t rank = 0; rank < ranks_.size() && !problem_; ++rank) {
+      if (!ranks_[rank]->is_open()) static_cast<void>(give_up(ranks_[rank]->gone()));
+    }
+    return problem_.has_value();
+  }
+  std::string why_lost() const override { return problem_ ? problem_->text() : Model::why_lost(); }
+  void abandon() override {
+    for (const auto& rank : ranks_) rank->abandon();
   }
 
   std::string describe() const override {
@@ -145,9 +156,7 @@ class ParallelModel final : public Model {
 
   void end_all() {
     // All at once, and then each is waited for: a process with a GPU may take a while.
-    for (const auto& rank : ranks_) {
-      if (rank->process() > 0) ::kill(rank->process(), SIGKILL);
-    }
+    abandon();
     for (const auto& rank : ranks_) rank->end();
   }
 

@@ -101,12 +101,18 @@ Result<Ready> Worker::ready() {
 
 void Worker::end() {
   channel_.reset();
+  const std::scoped_lock lock(mutex_);
   if (process_ <= 0) return;
   kill(process_, SIGKILL);
   int status = 0;
   while (waitpid(process_, &status, 0) < 0 && errno == EINTR) continue;
   process_ = 0;
   why_ = how_it_ended(status);
+}
+
+void Worker::abandon() {
+  const std::scoped_lock lock(mutex_);
+  if (process_ > 0) kill(process_, SIGKILL);
 }
 
 Error Worker::gone() {

@@ -1,9 +1,11 @@
-// A process that computes for this one, and the socket to it. It ends with this object. One thread at a time.
+// A process that computes for this one, and the socket to it. It ends with this object. One thread at a time,
+// but for abandon().
 #pragma once
 
 #include <sys/types.h>
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,15 +39,18 @@ class Worker {
   bool is_there() const { return channel_.has_value(); }
   // It has not gone, as far as this machine knows. Does not wait.
   bool is_open() const { return channel_ && channel_->is_open(); }
-  pid_t process() const { return process_; }
   // At once: it has nothing that is worth keeping.
   void end();
+  // The same without waiting for it, and from any thread: who waits for an answer hears that it has gone.
+  void abandon();
+  // Ends it, and tells how it has ended.
+  Error gone();
 
  private:
   Worker(pid_t process, Channel channel, std::string name)
       : process_(process), channel_(std::move(channel)), name_(std::move(name)) {}
-  Error gone();
 
+  mutable std::mutex mutex_;  // of the process, while it is signalled or waited for
   pid_t process_;
   std::optional<Channel> channel_;
   std::string name_;

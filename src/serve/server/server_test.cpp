@@ -411,6 +411,24 @@ TEST_F(Serving, WhileItsModelIsStartedAgainItSaysSo) {
   EXPECT_EQ(texts(post("/v1/completions", body))[0], before);
 }
 
+TEST_F(Serving, WithAModelThatNobodyOpensAgainItEndsWhenAllAreTold) {
+  const auto is_dead = std::make_shared<std::atomic<bool>>(false);
+  auto loaded = load(folder->path(),
+                     {.threads = 1, .cache_bytes = 16 << 20, .step_tokens_max = 256, .step_rows_max = 8});
+  ASSERT_TRUE(loaded);
+  loaded->model = std::make_unique<Mortal>(std::move(loaded->model), is_dead);
+  listen(settings());
+  server->start(std::move(*loaded));
+  const RawClient waiting(server->port());
+  waiting.post("/v1/completions", R"({"prompt":"x","stream":true,)" + endless + "}");
+  waiting.read_until("data: ");
+  *is_dead = true;
+  EXPECT_NE(waiting.read_until("").find("this could not be answered: it is dead"), std::string::npos);
+  thread.join();
+  ASSERT_TRUE(server->problem());
+  EXPECT_EQ(server->problem()->text(), "it is dead");
+}
+
 TEST_F(Serving, PagesAndWhatIsNone) {
   serve();
   EXPECT_EQ(get("/health").status, 200);
