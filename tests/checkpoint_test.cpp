@@ -61,28 +61,32 @@ class CheckpointCommand : public testing::Test {
     write_text(path, content);
   }
 
- private:
   // Each number of a tensor is its index; rank 0 has the first half of each, rank 1 the rest.
-  void save(std::int64_t step, double loss) const {
+  void save(std::int64_t step, double loss, const std::string& recipe = "",
+            const model::Shape& shape = tiny) const {
     std::vector<checkpoint::FileRecord> records;
     const auto part = checkpoint::begin(checkpoints(), step, 0);
     ASSERT_TRUE(part) << part.error().text();
     for (int rank = 0; rank < 2; ++rank) {
       std::vector<std::vector<float>> memory;
       std::vector<checkpoint::Piece> pieces;
-      for (const auto& unit : model::units(tiny)) {
+      for (const auto& unit : model::units(shape)) {
         for (const auto& tensor : unit.tensors) add_half(tensor, rank, memory, pieces);
       }
       auto record = checkpoint::write_file(*part, rank, pieces);
       ASSERT_TRUE(record) << record.error().text();
       records.push_back(std::move(*record));
     }
-    const checkpoint::State state{
-        .step = step, .mesh = "2x1x1", .loss = loss, .model_config = model::config_json(tiny)};
+    const checkpoint::State state{.step = step,
+                                  .mesh = "2x1x1",
+                                  .loss = loss,
+                                  .recipe = recipe,
+                                  .model_config = model::config_json(shape)};
     const auto committed = checkpoint::commit(checkpoints(), 0, state, records);
     ASSERT_TRUE(committed) << committed.error().text();
   }
 
+ private:
   static void add_half(const model::Tensor& tensor, int rank, std::vector<std::vector<float>>& memory,
                        std::vector<checkpoint::Piece>& pieces) {
     const std::int64_t middle = tensor.elements() / 2;
@@ -183,6 +187,38 @@ TEST_F(CheckpointCommand, ExportsTheNewestForHuggingFace) {
   EXPECT_EQ(damaged.exit_code, 1);
   EXPECT_TRUE(has(damaged.err, "rank-00000.safetensors: block 0 is damaged")) << damaged.err;
   EXPECT_FALSE(std::filesystem::exists(file("damaged")));
+}
+
+TEST_F(CheckpointCommand, ATokenizerThatIsNotTheRunsIsToldOf) {
+  const json whole = json::parse(tokenizer::Tokenizer::bytes().json());
+  json smaller = whole;
+  smaller["added_tokens"] = json::array();
+  json other = whole;
+  std::swap(other["model"]["vocab"]["a"], other["model"]["vocab"]["b"]);
+  write_text(file("whole.json"), whole.dump());
+  write_text(file("smaller.json"), smaller.dump());
+  write_text(file("other.json"), other.dump());
+  int count = 0;
+  const auto told = [&](const std::string& tokenizer) {
+    const auto done = tutti({"export", run_folder(), "--out", file("out" + std::to_string(++count)),
+                             "--tokenizer", file(tokenizer)});
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    return done.err;
+  };
+  EXPECT_EQ(told("whole.json"), "");
+  EXPECT_TRUE(has(told("smaller.json"), "smaller.json has 256 tokens, and the model 257"));
+
+  // A model with room for more tokens than it was taught, and the data that says which.
+  write_text(file("text.txt"), "abc abc abc abc abc abc abc abc");
+  const auto packed = run({tutti_program, "data", "pack", file("text.txt"), "--tokenizer", file("whole.json"),
+                           "--out", file("data")});
+  ASSERT_EQ(packed.exit_code, 0) << packed.err;
+  model::Shape roomy = tiny;
+  roomy.vocabulary = 300;
+  save(300, 2.5, json{{"data", file("data")}}.dump(), roomy);
+  EXPECT_EQ(told("whole.json"), "");
+  EXPECT_TRUE(has(told("smaller.json"), "smaller.json has 256 tokens, and that of the run's data 257"));
+  EXPECT_TRUE(has(told("other.json"), "other.json is not that of the run's data: token "));
 }
 
 TEST_F(CheckpointCommand, ToldSomethingElseSaysWhatItWants) {

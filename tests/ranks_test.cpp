@@ -49,8 +49,9 @@ class Ranks : public testing::Test {
   }
 
   // Answers when it returns.
-  void start(const std::string& ranks) {
+  void start(const std::string& ranks, const std::vector<std::string>& more = {}) {
     auto all = words("engine", ranks);
+    all.insert(all.end(), more.begin(), more.end());
     all.insert(all.end(), {"--listen", "127.0.0.1:0", "--name", "tiny"});
     engine_ = std::make_unique<support::Process>(all, file("engine"));
     ASSERT_TRUE(support::eventually([&] { return has(read_text(file("engine")), "\n"); }))
@@ -76,8 +77,18 @@ class Ranks : public testing::Test {
     return found;
   }
 
-  // A long answer is under way, a rank is sent the signal, and what the client then hears is returned.
-  std::string signalled_while_answering(const std::string& rank, int number) {
+  // It ends by itself, says once why, and leaves nobody behind.
+  void expect_failure_of(const std::string& rank) {
+    EXPECT_EQ(engine_->wait(), 1) << read_text(file("engine.err"));
+    const std::string said = read_text(file("engine.err"));
+    EXPECT_TRUE(has(said, rank)) << said;
+    EXPECT_EQ(said.find("tutti: "), said.rfind("tutti: ")) << said;
+    EXPECT_TRUE(ranks().empty());
+  }
+
+  // A long answer is under way, a rank is sent the signal, perhaps the engine another one, and what the
+  // client then hears is returned.
+  std::string signalled_while_answering(const std::string& rank, int number, int of_engine = 0) {
     const Json body{{"prompt", "Once"}, {"max_tokens", 30'000}, {"temperature", 0}, {"stream", true}};
     support::Process client(
         {"curl", "-sS", "-N", "--max-time", "100", url_ + "/completions", "-d", body.dump()}, file("client"));
@@ -85,6 +96,7 @@ class Ranks : public testing::Test {
     const auto found = ranks(rank);
     EXPECT_EQ(found.size(), 1U);
     if (found.size() == 1) ::kill(found.front(), number);
+    if (of_engine != 0) engine_->signal(of_engine);
     client.wait();
     return read_text(file("client"));
   }
@@ -182,17 +194,34 @@ TEST_F(Ranks, OneThatIsKilledIsNamedAndNoneIsLeft) {
   const std::string heard = signalled_while_answering("1", SIGKILL);
   EXPECT_TRUE(has(heard, "rank 1")) << heard.substr(heard.size() > 2000 ? heard.size() - 2000 : 0);
   EXPECT_TRUE(support::eventually([&] { return ranks().empty(); }));
-  const std::string again = post({{"prompt", "Once"}, {"max_tokens", 1}});
-  EXPECT_TRUE(has(again, "rank 1")) << again;
-  engine_->signal(SIGTERM);
-  EXPECT_EQ(engine_->wait(), 0) << read_text(file("engine.err"));
+  expect_failure_of("rank 1");
+}
+
+// Nobody asks for anything: whoever looks after the engine finds it ended all the same.
+TEST_F(Ranks, OneThatIsKilledWhileNobodyAsksEndsTheEngine) {
+  start("2");
+  const auto found = ranks("1");
+  ASSERT_EQ(found.size(), 1U);
+  ::kill(found.front(), SIGKILL);
+  expect_failure_of("rank 1");
 }
 
 TEST_F(Ranks, OneThatHangsIsNamedAndNoneIsLeft) {
   start("2");
   const std::string heard = signalled_while_answering("0", SIGSTOP);
   EXPECT_TRUE(has(heard, "rank 0")) << heard.substr(heard.size() > 2000 ? heard.size() - 2000 : 0);
-  EXPECT_TRUE(support::eventually([&] { return ranks().empty(); }));
+  expect_failure_of("rank 0");
+}
+
+// Its client is told before the ranks are ended, and both within the time to drain.
+TEST_F(Ranks, OneThatHangsDoesNotHoldUpTheEnd) {
+  start("2", {"--drain-time", "1s"});
+  const std::string heard = signalled_while_answering("1", SIGSTOP, SIGTERM);
+  EXPECT_TRUE(has(heard, "this engine is about to stop"))
+      << heard.substr(heard.size() > 2000 ? heard.size() - 2000 : 0);
+  EXPECT_FALSE(has(heard, "does not answer")) << "the end did not wait for it";
+  EXPECT_EQ(engine_->wait(), 0) << read_text(file("engine.err"));
+  EXPECT_TRUE(ranks().empty());
 }
 
 TEST_F(Ranks, AnEngineThatIsKilledLeavesNoneBehind) {

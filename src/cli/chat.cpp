@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "cli/chat_line.hpp"
+#include "cli/chat_words.hpp"
 #include "cli/commands.hpp"
 #include "cli/model_flags.hpp"
 #include "cli/terminal.hpp"
@@ -169,25 +170,15 @@ class Chat final : public Command {
     return {};
   }
 
-  static std::string message_of(const std::string& body) {
-    const auto root = nlohmann::json::parse(body, nullptr, false);
-    if (root.is_object() && root.contains("error") && root["error"].is_object())
-      return root["error"].value("message", body);
-    return body.substr(0, 1000);
-  }
-
   Result<std::string> first_model() {
     auto response = client_->request("GET", "/v1/models");
     if (!response)
       return failed(response.error().text())
           .remedy("`tutti engine MODEL` starts a server; `tutti chat MODEL` does without one");
-    if (response->status != 200) return failed(message_of(response->body)).within(where_);
-    const auto root = nlohmann::json::parse(response->body, nullptr, false);
-    const auto data =
-        root.is_object() ? root.value("data", nlohmann::json::array()) : nlohmann::json::array();
-    if (data.empty() || !data[0].is_object() || !data[0].value("id", nlohmann::json()).is_string())
-      return failed("it names no model").within(where_);
-    return data[0]["id"].get<std::string>();
+    if (response->status != 200) return failed(problem_in(response->body)).within(where_);
+    auto model = model_in(response->body);
+    if (!model) return failed("it names no model").within(where_);
+    return *std::move(model);
   }
 
   Result<> take(const std::string& line) {
@@ -229,7 +220,7 @@ class Chat final : public Command {
     if (!answer.empty() || done) std::fputs("\n", stdout);
     if (!done || !problem.empty()) {
       messages_.pop_back();
-      if (problem.empty()) problem = message_of(done.error().message());
+      if (problem.empty()) problem = problem_in(done.error().message());
       // Whoever answers has words of its own for it.
       if (!messages_.empty() && problem.find("context") != std::string::npos)
         problem += "; /clear forgets what was said";
@@ -241,19 +232,11 @@ class Chat final : public Command {
 
   static bool hear(std::string_view data, std::string& answer, std::string& problem) {
     if (answer_stopped || data == "[DONE]") return false;
-    const auto root = nlohmann::json::parse(data, nullptr, false);
-    if (!root.is_object()) return true;
-    if (root.contains("error")) {
-      problem = message_of(std::string(data));
-      return false;
-    }
-    const auto choices = root.value("choices", nlohmann::json::array());
-    if (!choices.is_array() || choices.empty() || !choices[0].is_object()) return true;
-    const auto delta = choices[0].value("delta", nlohmann::json::object());
-    if (!delta.is_object() || !delta.contains("content") || !delta["content"].is_string()) return true;
-    const std::string piece = delta["content"].get<std::string>();
-    answer += piece;
-    print_text(piece);
+    Heard heard = heard_in(data);
+    problem = std::move(heard.problem);
+    if (!problem.empty()) return false;
+    answer += heard.piece;
+    print_text(heard.piece);
     std::fflush(stdout);
     return true;
   }

@@ -1,4 +1,5 @@
 // `tutti checkpoint`: what a training has saved, whether it is sound, and as files that others load.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -208,11 +209,35 @@ class CheckpointCommand final : public Command {
     const auto read = tokenizer::Tokenizer::parse(options_.tokenizer);
     const std::string which = tokenizer_.empty() ? "the tokenizer of the run's data" : tokenizer_;
     if (!read) return Error(read.error()).within(which);
-    if (read->vocabulary() <= shape->vocabulary) return {};
-    return invalid("it has " + std::to_string(read->vocabulary()) + " tokens, and the model " +
-                   std::to_string(shape->vocabulary))
-        .within(which)
-        .remedy("take the one that the run's data was packed with");
+    if (read->vocabulary() > shape->vocabulary) {
+      return invalid("it has " + std::to_string(read->vocabulary()) + " tokens, and the model " +
+                     std::to_string(shape->vocabulary))
+          .within(which)
+          .remedy("take the one that the run's data was packed with");
+    }
+    if (!tokenizer_.empty()) warn_of_another(*read, tokenizer_of_run(state), shape->vocabulary);
+    return {};
+  }
+
+  // A model may have room for more tokens than it was taught. Which ones it was, the run's own tokenizer
+  // knows; where that is not there any more, all of the model's are taken for taught.
+  void warn_of_another(const tokenizer::Tokenizer& given, const std::string& own_json,
+                       std::int64_t of_model) const {
+    const auto own = own_json.empty() ? Result<tokenizer::Tokenizer>(failed("none"))
+                                      : tokenizer::Tokenizer::parse(own_json);
+    const std::int64_t taught = own ? own->vocabulary() : of_model;
+    if (given.vocabulary() < taught) {
+      print_note(tokenizer_ + " has " + std::to_string(given.vocabulary()) + " tokens, and " +
+                 (own ? "that of the run's data " : "the model ") + std::to_string(taught) +
+                 ": the model may say what it cannot write");
+    }
+    for (std::int64_t token = 0; own && token < std::min(given.vocabulary(), taught); ++token) {
+      const auto id = static_cast<std::uint32_t>(token);
+      if (given.token_bytes(id) == own->token_bytes(id)) continue;
+      print_note(tokenizer_ + " is not that of the run's data: token " + std::to_string(token) +
+                 " stands for another text");
+      return;
+    }
   }
 
   std::string what_;

@@ -145,6 +145,8 @@ class EngineCommand final : public Command {
     if (!server) return std::move(server).error();
     warn_of_plain_text();
     auto done = serve_until_drained(**server, [&] { return load_into(**server, chosen.load); });
+    if (done && (*server)->problem())
+      return Error(*(*server)->problem()).within(model_).remedy("start the engine again");
     // What is being loaded anew is for nobody any more, either.
     if (done && (*server)->counts().away) {
       if (!json_) std::printf("drained\n");

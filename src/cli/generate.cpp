@@ -61,7 +61,8 @@ class Generate final : public Command {
     auto submitted = engine.submit(std::move(*request), [&](serve::Piece&& piece) { take(piece, written); });
     if (!submitted) return std::move(submitted).error();
     const serve::Finish finish = written.finish.get_future().get();
-    if (finish == serve::Finish::failed) return failed(written.problem).within(model_);
+    if (finish != serve::Finish::stop && finish != serve::Finish::length)
+      return failed(written.problem).within(model_);
     if (json_) {
       const nlohmann::json told{{"model", name},
                                 {"prompt", valid_utf8(prompt_)},

@@ -49,6 +49,7 @@ struct Hearing {
   Sample& sample;
   SteadyClock::time_point asked;
   bool is_whole = false;
+  bool has_text = false;
   Duration last_piece{};
 
   bool hear(std::string_view data) {
@@ -58,7 +59,9 @@ struct Hearing {
       sample.whole = now;
       return false;
     }
-    if (data.find("\"text\":\"") != std::string_view::npos) {
+    constexpr std::string_view text_begins = "\"text\":\"";
+    if (const auto text = data.find(text_begins); text != std::string_view::npos) {
+      has_text = has_text || !data.substr(text + text_begins.size()).starts_with('"');
       if (sample.first_token == Duration()) {
         sample.first_token = now;
       } else {
@@ -94,7 +97,11 @@ Sample ask(const Plan& plan, std::size_t nth, SteadyClock::time_point asked, net
     sample.problem = problem_of(done.error());
   } else if (sample.problem.empty() && !hearing.is_whole) {
     sample.problem = "the answer was cut off";
+  } else if (sample.problem.empty() && !hearing.has_text && sample.output_tokens == 0) {
+    sample.problem = "the answer has no tokens";
   }
+  // Tokens that are counted and stand for no text have come by the end.
+  if (sample.first_token == Duration()) sample.first_token = sample.whole;
   return sample;
 }
 

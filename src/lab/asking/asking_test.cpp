@@ -133,5 +133,42 @@ TEST(Asking, HearsAnswersAndProblems) {
   thread.join();
 }
 
+// Streams that end as they should, and have nothing in them that a client could read.
+TEST(Asking, AnAnswerWithoutTokensIsAProblem) {
+  const std::vector<std::string> nothing{"",
+                                         "data: {\"choices\":[{\"text\":\"\"}]}\n\n",
+                                         "data: {\"choices\":[{\"text\":5}]}\n\n",
+                                         "data: {\"choices\":[],\"usage\":{\"completion_tokens\":0}}\n\n",
+                                         "data: {\"choices\":[],\"usage\":{\"completion_tokens\":\"2\"}}\n\n",
+                                         "data: nonsense\n\n"};
+  const std::string counted = "data: {\"choices\":[],\"usage\":{\"completion_tokens\":2}}\n\n";
+  const std::string readable = "data: {\"choices\":[{\"text\":\"a\"}]}\n\n";
+  std::string says;
+  net::Loop loop;
+  auto server = net::Server::listen(loop, {}, [&](std::shared_ptr<net::Exchange> exchange) {
+    auto stream = exchange->stream(nullptr);
+    stream->write(says + "data: [DONE]\n\n");
+    stream->close();
+  });
+  ASSERT_TRUE(server) << server.error().text();
+  std::thread thread([&] { loop.run(); });
+  Prng random(1);
+  const Plan plan{.target = {.host = "127.0.0.1", .port = (*server)->port(), .who = "server"},
+                  .model = "m",
+                  .arrivals = even_arrivals(1, {.prompt_tokens = 1, .output_tokens = 1}, 0, random)};
+  const auto heard = [&](const std::string& events) {
+    says = events;
+    return ask_all(plan, [](std::size_t) { return true; }).samples.at(0);
+  };
+  for (const std::string& events : nothing)
+    EXPECT_EQ(heard(events).problem, "the answer has no tokens") << events;
+  EXPECT_EQ(heard(readable).problem, "");
+  const Sample unreadable = heard(counted);
+  EXPECT_EQ(unreadable.problem, "");
+  EXPECT_EQ(unreadable.first_token, unreadable.whole) << "nobody saw it earlier";
+  loop.stop();
+  thread.join();
+}
+
 }  // namespace
 }  // namespace tutti::asking

@@ -148,7 +148,7 @@ class Batch {
   void plan_choice(Sequence& sequence, std::int32_t row, std::int32_t draft, Guide::State guide_state);
   void plan_given(Sequence& sequence, std::int32_t row, std::int64_t position);
   // take.cpp
-  void take_prompt(Sequence& sequence, std::span<const Chosen> given);
+  bool take_prompt(Sequence& sequence, std::span<const Chosen> given);
   void end_prompt(Sequence& sequence, const Chosen& first, Piece& piece);
   void take_tokens(Sequence& sequence, std::span<const Chosen> chosen, std::span<const Token> drafts,
                    Piece& piece);

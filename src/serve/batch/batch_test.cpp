@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <map>
 
 #include "base/index.hpp"
@@ -26,6 +27,7 @@ struct World {
   std::map<SequenceId, std::vector<Token>> tokens;
   std::map<SequenceId, std::string> text;
   std::map<SequenceId, Finish> finish;
+  std::map<SequenceId, std::string> problem;
   std::vector<RequestId> order;  // in which requests had their first token
 
   explicit World(const Limits& limits = small, const BatchSettings& settings = {})
@@ -46,6 +48,7 @@ struct World {
       own.insert(own.end(), piece.tokens.begin(), piece.tokens.end());
       text[id] += piece.text;
       if (piece.finish) finish[id] = *piece.finish;
+      problem[id] += piece.problem;
     }
     const auto checked = batch.invariants();
     ASSERT_TRUE(checked.ok()) << checked.error().text();
@@ -468,6 +471,54 @@ TEST(Batch, AnAnswerThatItsGuideCannotFollowHasFailedAndIsNotWhole) {
       EXPECT_EQ(world.tokens[(SequenceId{id, 0})].size(), 5U);
       EXPECT_EQ(world.finish[(SequenceId{id, 0})], Finish::failed);
     }
+  }
+}
+
+// Whatever is asked of the model, and whoever is computed beside it.
+TEST(Batch, AnAnswerThatIsNoNumberHasFailedAndTheOthersGoOn) {
+  constexpr Token bad = 38;
+  std::vector<Token> broken = prompt(9, 1);
+  broken[4] = bad;
+  std::vector<Request> asked{{.prompt = broken, .tokens_max = 20},
+                             {.prompt = broken, .tokens_max = 20, .answers = 2},
+                             {.prompt = broken, .tokens_max = 20, .guide = std::make_shared<Circle>()},
+                             {.prompt = broken, .tokens_max = 20, .prompt_logprobs = true},
+                             {.prompt = broken, .tokens_max = 1, .pooling = Pooling::last},
+                             {.prompt = broken, .tokens_max = 1, .pooling = Pooling::mean}};
+  asked[0].sampling.temperature = 1;
+  asked[3].sampling.logprobs = 2;
+  const Request fine{.prompt = prompt(8, 2), .tokens_max = 20};
+  World alone;
+  const auto expected = alone.submit(fine);
+  alone.run();
+  for (const std::int32_t drafts : {0, 4}) {
+    World world(small, {.drafts_max = drafts});
+    world.toy.breaks = bad;
+    const auto first = world.submit(fine);
+    for (const Request& request : asked) world.submit(request);
+    world.run();
+    for (const auto& [id, finish] : world.finish) {
+      if (id.request == first) continue;
+      EXPECT_EQ(finish, Finish::failed) << id.request.text();
+      EXPECT_TRUE(world.tokens[id].empty()) << id.request.text();
+      EXPECT_NE(world.problem[id].find("no number"), std::string::npos) << world.problem[id];
+    }
+    EXPECT_EQ(world.finish.size(), asked.size() + 2) << "two answers to one of them";
+    EXPECT_EQ((world.tokens[{first, 0}]), (alone.tokens[{expected, 0}]));
+    EXPECT_EQ(world.batch.counts().blocks_used, 0);
+  }
+}
+
+// A sum may be no number where no token of the answer says so.
+TEST(Batch, AVectorThatIsNoNumberHasFailed) {
+  for (const Pooling pooling : {Pooling::last, Pooling::mean}) {
+    World world;
+    const auto id = world.submit({.prompt = prompt(3), .tokens_max = 1, .pooling = pooling});
+    std::vector<Chosen> chosen(world.batch.plan().choices.size());
+    chosen.back().hidden = {1, std::numeric_limits<float>::infinity(), 1};
+    chosen.back().hidden_sum = {1, std::numeric_limits<double>::max(), 1};
+    world.take(world.batch.take(chosen));
+    EXPECT_EQ(world.finish[(SequenceId{id, 0})], Finish::failed);
   }
 }
 

@@ -206,6 +206,7 @@ Token Chooser::pick(std::span<const float> logits, const Choice& choice) {
   // Where nothing may come, the largest of nothing is no logit of the row.
   const auto first = std::find(row_.begin(), row_.end(), largest);
   if (first == row_.end()) return no_token;
+  if (!is_sane(largest)) return no_number;
   return choice.temperature > 0 ? sample(choice, largest) : static_cast<Token>(first - row_.begin());
 }
 
@@ -213,8 +214,9 @@ Chosen Chooser::choose(std::span<const float> logits, const Choice& choice) {
   TUTTI_CHECK(!logits.empty());
   Chosen chosen;
   chosen.token = choice.given != no_token ? choice.given : pick(logits, choice);
-  if (choice.logprobs >= 0 && chosen.token != no_token) {
+  if (choice.logprobs >= 0 && chosen.token >= 0) {
     auto likely = likeliest(logits, choice.logprobs);
+    if (!is_sane(likely.log_sum)) return {.token = no_number};
     chosen.logprob = finite(logits[at(chosen.token)]) - likely.log_sum;
     chosen.likeliest = std::move(likely.tokens);
   }

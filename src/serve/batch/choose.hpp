@@ -8,9 +8,11 @@
 //     frequency_penalty * generated, and minus presence_penalty if generated > 0.
 //  3. Biases are added.
 //  4. What is not allowed cannot come. If nothing is, the token is no_token.
-//  5. Temperature 0: the largest, of equal ones the lowest token. That is all.
-//  6. Else logits are divided by the temperature. The weight of a token is e to the power of its logit less
-//  the
+//  5. With a temperature logits are divided by it. If the largest of them is not within -logit_sane and
+//     logit_sane then, the model has not computed numbers, and the token is no_number: it would be one of
+//     many that nothing speaks for.
+//  6. Temperature 0: the largest, of equal ones the lowest token. That is all. Else the weight of a token is
+//  e to the power of its logit less the
 //     largest one, as a float (exponential() of kernels.hpp); below e^-64 it is 0.
 //  7. Tokens stand in order: larger logit first, of equal ones the lower token first. top_k keeps the first
 //  k; top_p keeps
@@ -20,7 +22,8 @@
 //  is the
 //     first with which the sum is larger than uniform * the sum of all of them.
 //
-// A token that is given is not chosen: steps 1 to 8 are passed over.
+// A token that is given is not chosen: steps 1 to 8 are passed over. Where logprobs are wanted of a row whose
+// largest logit is not as 5 wants it, the token is no_number, too.
 //
 // Sums of weights are taken in doubles; how they are grouped is not said, and decides only between numbers
 // that are alike to 15 digits. Logprobs are those of the model itself: before penalties, biases, mask and

@@ -79,10 +79,43 @@ TEST(Choose, WhatIsNoNumberComesLast) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float infinity = std::numeric_limits<float>::infinity();
   EXPECT_EQ(chosen({nan, -4, nan}, {}), 1);
-  EXPECT_EQ(chosen({nan, -infinity, 2, infinity}, {}), 3);
+  EXPECT_EQ(chosen({nan, -infinity, 2, -7}, {}), 2);
   Choice choice{.temperature = 1, .uniform = 0.999};
-  EXPECT_EQ(chosen({0, infinity, nan, 5}, choice), 1);
-  EXPECT_EQ(chosen({nan, nan}, {}), 0);
+  EXPECT_EQ(chosen({0, 50, nan, 5}, choice), 1);
+}
+
+TEST(Choose, ARowWithoutNumbersHasNoToken) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float infinity = std::numeric_limits<float>::infinity();
+  const Row numbers{1, 5, 2};
+  const std::vector<Row> rows{
+      {nan, nan, nan}, {-infinity, nan, -infinity}, {nan, 2, infinity}, {0, 3e38F, 1}};
+  const std::vector<Choice::Seen> seen{{0, 1}, {1, 2}, {2, 0}};
+  const std::vector<std::pair<Token, float>> biases{{1, 100.0F}};
+  const std::vector<std::uint64_t> allowed{0b110};
+  const std::vector<std::uint64_t> nothing{0};
+  std::vector<Choice> choices{{}, {.logprobs = 0}, {.given = 1, .logprobs = 2}};
+  for (const float temperature : {0.0F, 0.01F, 1.0F, 100.0F}) {
+    choices.push_back({.temperature = temperature, .top_k = 2, .top_p = 0.9F, .min_p = 0.1F});
+    choices.push_back({.temperature = temperature, .allowed = allowed});
+    choices.push_back({.temperature = temperature, .biases = biases});
+    for (const float penalty : {0.01F, 100.0F})
+      choices.push_back({.temperature = temperature,
+                         .repetition_penalty = penalty,
+                         .presence_penalty = 2,
+                         .frequency_penalty = -2,
+                         .seen = seen});
+  }
+  for (const Choice& choice : choices) {
+    for (const Row& row : rows) {
+      const Chosen none = Chooser().choose(row, choice);
+      EXPECT_EQ(none.token, no_number);
+      EXPECT_TRUE(none.likeliest.empty());
+    }
+    EXPECT_GE(chosen(numbers, choice), 0);
+  }
+  EXPECT_EQ(chosen(rows[0], {.allowed = nothing}), no_token) << "that nothing may come is known";
+  EXPECT_EQ(chosen(rows[0], {.given = 1}), 1) << "nothing is asked of the row";
 }
 
 TEST(Choose, DrawsByTheWeights) {

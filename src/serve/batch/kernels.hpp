@@ -10,6 +10,8 @@ namespace tutti::serve {
 
 // No logit is larger, so that nothing that is done with one overflows.
 inline constexpr float logit_max = 1e30F;
+// No model that computes right comes near to it: what is beyond was no number, or infinite.
+inline constexpr float logit_sane = 1e20F;
 // What weighs less than e^-64 of the largest weighs nothing.
 inline constexpr float exponent_min = -64.0F;
 
@@ -34,6 +36,8 @@ inline float exponential(float x) {
   const float value = fraction * std::bit_cast<float>(power);
   return x < exponent_min ? 0.0F : value;
 }
+
+inline bool is_sane(float logit) { return logit > -logit_sane && logit < logit_sane; }
 
 namespace kernels {
 

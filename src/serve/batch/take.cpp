@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <limits>
 #include <utility>
@@ -17,6 +18,21 @@ constexpr std::string_view guide_is_beyond =
 constexpr std::string_view guide_has_nothing =
     "no token of the model goes on as the form of the answer wants it: it is nested too deep, or has letters "
     "that the model cannot write";
+
+constexpr std::string_view has_no_numbers =
+    "what the model computed here is no number, or infinite: its weights or those of its adapter are "
+    "damaged, "
+    "or their products too large";
+
+bool are_numbers(std::span<const float> numbers) {
+  return std::ranges::all_of(numbers, [](float number) { return std::isfinite(number); });
+}
+
+// Why an answer cannot go on, of which nothing more can come.
+std::string_view problem_of(const Request& request, Guide::State state, bool has_numbers) {
+  if (!has_numbers || !request.guide) return has_no_numbers;
+  return request.guide->is_beyond(state) ? guide_is_beyond : guide_has_nothing;
+}
 
 void add_to(std::vector<double>& sum, std::span<const double> numbers) {
   if (sum.size() < numbers.size()) sum.resize(numbers.size());
@@ -37,18 +53,21 @@ std::vector<Piece> Batch::take(std::span<const Chosen> chosen) {
     if (planned.sequence == nullptr) continue;
     Sequence& sequence = *planned.sequence;
     sequence.computed += planned.tokens;
-    take_prompt(sequence, chosen.subspan(planned.first_choice, planned.given));
-    if (planned.choices == planned.given) {
-      keep_full_blocks(sequence);
-      continue;
-    }
     const SequenceId id = sequence.id;
     Entry& entry = *requests_.at(id.request);
     Piece piece;
     piece.request = id.request;
     piece.answer = id.answer;
-    const auto own = chosen.subspan(planned.first_choice, planned.choices).subspan(planned.given);
-    take_tokens(sequence, own, planned.drafts, piece);
+    if (!take_prompt(sequence, chosen.subspan(planned.first_choice, planned.given))) {
+      piece = finish(sequence, Finish::failed);
+      piece.problem = has_no_numbers;
+    } else if (planned.choices == planned.given) {
+      keep_full_blocks(sequence);
+      continue;
+    } else {
+      const auto own = chosen.subspan(planned.first_choice, planned.choices).subspan(planned.given);
+      take_tokens(sequence, own, planned.drafts, piece);
+    }
     if (!piece.tokens.empty() || !piece.text.empty() || piece.finish) pieces.push_back(std::move(piece));
     let_siblings_wait(entry);
     drop_if_finished(id.request);
@@ -56,12 +75,14 @@ std::vector<Piece> Batch::take(std::span<const Chosen> chosen) {
   return pieces;
 }
 
-// What has come of a part of the prompt.
-void Batch::take_prompt(Sequence& sequence, std::span<const Chosen> given) {
+// What has come of a part of the prompt; false if it is no numbers.
+bool Batch::take_prompt(Sequence& sequence, std::span<const Chosen> given) {
   for (const Chosen& each : given) {
+    if (each.token == no_number) return false;
     add_to(sequence.hidden_sum, each.hidden_sum);
     if (sequence.request->prompt_logprobs) sequence.prompt_choices.push_back(each);
   }
+  return true;
 }
 
 // All of the prompt is computed, and this is the first token behind it.
@@ -88,9 +109,11 @@ void Batch::end_prompt(Sequence& sequence, const Chosen& first, Piece& piece) {
 void Batch::take_tokens(Sequence& sequence, std::span<const Chosen> chosen, std::span<const Token> drafts,
                         Piece& piece) {
   std::size_t right = 0;
+  bool has_numbers = true;
   std::optional<Finish> finished;
   for (std::size_t row = 0; row < chosen.size(); ++row) {
     finished = append(sequence, chosen[row], piece);
+    has_numbers = chosen[row].token != no_number;
     if (finished || row >= drafts.size() || chosen[row].token != drafts[row]) break;
     ++right;
   }
@@ -104,14 +127,14 @@ void Batch::take_tokens(Sequence& sequence, std::span<const Chosen> chosen, std:
   piece.text += last.text;
   piece.finish = last.finish;
   if (*finished == Finish::failed)
-    piece.problem = std::string(sequence.request->guide->is_beyond(sequence.guide_state) ? guide_is_beyond
-                                                                                         : guide_has_nothing);
+    piece.problem = problem_of(*sequence.request, sequence.guide_state, has_numbers);
   piece.cached_tokens = last.cached_tokens;
 }
 
 // One more token of an answer, and whether it was the last.
 std::optional<Finish> Batch::append(Sequence& sequence, const Chosen& chosen, Piece& piece) {
   const Request& request = *sequence.request;
+  if (chosen.token == no_number) return Finish::failed;
   // Nothing may come. What a guide has not called whole is not: nobody may take it for an answer.
   if (chosen.token == no_token) return request.guide ? Finish::failed : Finish::stop;
   TUTTI_CHECK(chosen.token >= 0 && chosen.token < limits_.vocabulary);
@@ -122,6 +145,7 @@ std::optional<Finish> Batch::append(Sequence& sequence, const Chosen& chosen, Pi
   piece.tokens.push_back(chosen.token);
   if (request.sampling.logprobs >= 0 || request.pooling != Pooling::none) piece.choices.push_back(chosen);
   if (ends_prompt) end_prompt(sequence, chosen, piece);
+  if (request.pooling != Pooling::none && !are_numbers(piece.choices.back().hidden)) return Finish::failed;
   if (std::ranges::find(request.stop_ids, chosen.token) != request.stop_ids.end()) return Finish::stop;
   if (sequence.text.add(token_bytes_(chosen.token))) return Finish::stop;
   if (request.sampling.penalizes()) {

@@ -3,6 +3,8 @@
 // text repeats itself, so that guesses come true. One thread at a time.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -35,7 +37,8 @@ class Toy {
       TUTTI_CHECK(!chunk.tokens.empty() && at(chunk.rows) <= chunk.tokens.size());
       for (std::size_t nth = 0; nth < chunk.tokens.size(); ++nth) {
         const std::int64_t position = chunk.first + static_cast<std::int64_t>(nth);
-        write(chunk, position, chunk.follows < 0 ? chunk.tokens[nth] : last_.at(at(chunk.follows)).token);
+        write(chunk, position,
+              chunk.follows < 0 ? chunk.tokens[nth] : std::max(last_.at(at(chunk.follows)).token, 0));
         if (nth + at(chunk.rows) < chunk.tokens.size()) continue;
         rows_.push_back(row(chunk, position));
         hidden_.push_back(hidden(chunk, position));
@@ -59,9 +62,11 @@ class Toy {
   const std::vector<float>& logits(std::int32_t row) const { return rows_.at(at(row)); }
 
   std::int64_t steps = 0;
+  Token breaks = no_token;  // from this token on what is computed of a sequence is no number
 
  private:
   static constexpr std::uint64_t poison = 0xDEADDEADDEADDEAD;
+  static constexpr std::uint64_t not_a_number = 0xBAD0BAD0BAD0BAD0;
 
   std::uint64_t& slot(const Chunk& chunk, std::int64_t position) {
     const BlockId block = chunk.blocks[at(position / limits_.block_tokens)];
@@ -74,12 +79,15 @@ class Toy {
     const std::uint64_t before =
         position == 0 ? mixed(static_cast<std::uint64_t>(chunk.adapter)) : slot(chunk, position - 1);
     TUTTI_CHECK(before != poison, "what was never computed is read");
-    slot(chunk, position) = mixed(before ^ static_cast<std::uint64_t>(token) << 20U);
+    const bool is_broken = before == not_a_number || token == breaks;
+    slot(chunk, position) =
+        is_broken ? not_a_number : mixed(before ^ static_cast<std::uint64_t>(token) << 20U);
     for (std::int64_t later = position + 1; later % limits_.block_tokens != 0; ++later)
       slot(chunk, later) = poison;
   }
 
   std::vector<float> row(const Chunk& chunk, std::int64_t position) {
+    if (slot(chunk, position) == not_a_number) return std::vector<float>(at(limits_.vocabulary), NAN);
     std::uint64_t hash = 0;
     for (std::int64_t read = 0; read <= position; ++read) hash = mixed(hash ^ slot(chunk, read));
     std::vector<float> logits(at(limits_.vocabulary));
@@ -91,6 +99,7 @@ class Toy {
   }
 
   std::vector<float> hidden(const Chunk& chunk, std::int64_t position) {
+    if (slot(chunk, position) == not_a_number) return {0, NAN, 0};
     Prng random(slot(chunk, position));
     std::vector<float> made(3);
     for (float& number : made) number = static_cast<float>(random.unit() - 0.5);

@@ -246,6 +246,24 @@ TEST(Template, BombsAreRefused) {
   refused("{{ ('a' * 9999999).replace('a', 'b' * 9999999) }}", "larger than");
   refused("{{ ('a' * 9999999).replace('', 'b' * 9999999) }}", "larger than");
   refused("{{ range(99999) | join('b' * 9999999) }}", "larger than");
+  // Lists are weighed as the memory that they take, and before it is taken.
+  std::string doubled;
+  for (int at = 0; at < 60; ++at) doubled += "{% set a = a + a %}";
+  refused("{% set a = [1] %}" + doubled + "{{ a | length }}", "larger than");
+  refused("{% set a = [{}] %}" + doubled + "{{ a | length }}", "larger than");
+  refused("{% set a = 'ab' %}" + doubled + "{{ a | length }}", "larger than");
+  refused("{% set a = [1] * 500000 %}{% set a = a + a %}", "larger than");
+  refused("{{ [1] * 1000000 }}", "larger than");
+  refused("{{ (',' * 2000000).split(',') }}", "larger than");
+  refused("{{ (',' * 2000000).rsplit(',') }}", "larger than");
+  refused("{{ ('a ' * 2000000).split() }}", "larger than");
+  refused("{{ ('\\n' * 2000000).splitlines() }}", "larger than");
+  refused("{{ ('a' * 2000000) | list }}", "larger than");
+  refused("{{ ('a' * 2000000)[::2] }}", "larger than");
+  refused(
+      "{% set ns = namespace(x=range(9)) %}{% for a in range(90) %}{% set ns.x = [ns.x] %}{% endfor %}"
+      "{{ ([ns.x] * 9999) | tojson(indent=16) }}",
+      "larger than");
   refused("{{ range(999999999999) }}", "'range' has more than");
   refused("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "deep");
   refused("{{ " + std::string(10'000, '(') + "1" + std::string(10'000, ')') + " }}", "nested more than");
@@ -264,6 +282,19 @@ TEST(Template, BombsAreRefused) {
   refused(std::string(template_bytes_max + 1, 'x'), "the template has more than");
 }
 
+// Templates ask for its length at each message.
+TEST(Template, LongConversationsAreCheap) {
+  std::string messages;
+  for (int at = 0; at < 5'000; ++at)
+    messages +=
+        std::string(at == 0 ? "" : ",") + R"({"role":"user","content":")" + std::string(400, 'a') + "\"}";
+  const auto prompt = rendered(
+      "{% for m in messages %}{% if loop.index == messages | length %}{{ (messages | last).role }}"
+      "{{ m.content[398:] }}{% endif %}{% endfor %}",
+      R"({"messages":[)" + messages + "]}");
+  EXPECT_EQ(shown(prompt), "useraa");
+}
+
 TEST(Template, LongTextsAreCheap) {
   std::string text = "{{ x }}{% if 'q' in x %}{% endif %}{{ x | trim | length }}";
   auto block = parse_template(text);
@@ -271,6 +302,11 @@ TEST(Template, LongTextsAreCheap) {
   const std::string large(std::size_t{4} << 20U, 'a');
   const auto prompt = render(*block, {{"x", large}}, {});
   EXPECT_EQ(shown(prompt).size(), large.size() + 7);
+  const auto cut =
+      rendered("{% set x = 'äb' * 4000000 %}{{ x[1:4] }}{{ x[-1] }}{{ x[2:1] }}{{ x[7999999:] }}");
+  EXPECT_EQ(shown(cut), "bäbbb");
+  const auto stripped = rendered("{{ ('a' * 4000000 ~ 'c').strip('b' * 4000000 ~ 'a') }}");
+  EXPECT_EQ(shown(stripped), "c");
 }
 
 }  // namespace

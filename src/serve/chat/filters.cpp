@@ -77,7 +77,8 @@ Value filter_tojson(Work& work, const Value& value, const Arguments& arguments) 
   if (style.between_items.size() > 16 || style.behind_key.size() > 16)
     return work.fail("the separators of 'tojson' are longer than 16 bytes");
   std::string out;
-  if (!write_json(value, style, out)) return work.fail("'tojson' of a value that holds what JSON has not");
+  if (!write_json(value, style, value_bytes_max, out))
+    return work.fail("'tojson' of a value that holds what JSON has not");
   return work.made(std::move(out));
 }
 
@@ -349,10 +350,19 @@ constexpr std::array<std::pair<std::string_view, Filter>, 35> filters{{
     {"upper", filter_upper},
 }};
 
+// Those that look at one element of a list at most: templates ask for the length of a long conversation at
+// each of its messages.
+bool only_glances(std::string_view name) {
+  static constexpr std::array<std::string_view, 7> glances{"count", "d",      "default", "first",
+                                                           "last",  "length", "safe"};
+  return std::find(glances.begin(), glances.end(), name) != glances.end();
+}
+
 }  // namespace
 
 Value apply_filter(Work& work, std::string_view name, const Value& value, const Arguments& arguments) {
-  if (!work.step_through(value)) return {};
+  const bool is_cheap = value.text() == nullptr && only_glances(name);
+  if (is_cheap ? !work.step() : !work.step_through(value)) return {};
   for (const auto& [known, filter] : filters) {
     if (known == name) return filter(work, value, arguments);
   }

@@ -10,7 +10,8 @@ namespace {
 
 class JsonWriter {
  public:
-  JsonWriter(const JsonStyle& style, std::string& out) : style_(style), out_(out) {}
+  JsonWriter(const JsonStyle& style, std::size_t bytes_max, std::string& out)
+      : style_(style), bytes_max_(bytes_max), out_(out) {}
 
   bool write(const Value& value, std::size_t depth) {
     if (const List* list = value.list())
@@ -57,6 +58,7 @@ class JsonWriter {
       if (!first) out_ += style_.between_items;
       first = false;
       new_line(depth + 1);
+      if (out_.size() > bytes_max_) return true;
       if (!write_one(item)) return false;
     }
     if (!first) new_line(depth);
@@ -73,13 +75,14 @@ class JsonWriter {
   void write_text(const std::string& text) { out_ += json::write(text, {.ascii = style_.ascii}); }
 
   const JsonStyle& style_;
+  std::size_t bytes_max_;
   std::string& out_;
 };
 
 }  // namespace
 
-bool write_json(const Value& value, const JsonStyle& style, std::string& out) {
-  return JsonWriter(style, out).write(value, 0);
+bool write_json(const Value& value, const JsonStyle& style, std::size_t bytes_max, std::string& out) {
+  return JsonWriter(style, bytes_max, out).write(value, 0);
 }
 
 }  // namespace tutti::serve::chat

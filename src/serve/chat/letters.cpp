@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "base/text.hpp"
 
@@ -59,6 +60,11 @@ std::size_t count_letters(std::string_view text) {
   return count;
 }
 
+std::string_view from_letter(std::string_view text, std::size_t letter) {
+  for (; letter > 0 && !text.empty(); --letter) text.remove_prefix(first_letter_bytes(text));
+  return text;
+}
+
 std::vector<std::string_view> to_letters(std::string_view text) {
   std::vector<std::string_view> letters;
   while (!text.empty()) {
@@ -82,10 +88,10 @@ std::string_view strip(std::string_view text, Sides sides) {
 }
 
 std::string_view strip(std::string_view text, Sides sides, std::string_view what) {
-  const auto letters = to_letters(what);
-  return strip_while(text, sides, [&](std::string_view letter) {
-    return std::find(letters.begin(), letters.end(), letter) != letters.end();
-  });
+  std::set<std::string_view> letters;  // each once, however long the text is that they come from
+  for (; !what.empty(); what.remove_prefix(first_letter_bytes(what)))
+    letters.insert(what.substr(0, first_letter_bytes(what)));
+  return strip_while(text, sides, [&](std::string_view letter) { return letters.contains(letter); });
 }
 
 std::string to_upper(std::string_view text) {

@@ -17,6 +17,12 @@ bool append_code_point(std::string& text, std::uint32_t code);
 std::size_t first_letter_bytes(std::string_view text);
 std::size_t count_letters(std::string_view text);
 std::vector<std::string_view> to_letters(std::string_view text);
+// What is left from a letter on; nothing if there are fewer.
+std::string_view from_letter(std::string_view text, std::size_t letter);
+inline std::string_view letter_at(std::string_view text, std::size_t letter) {
+  const std::string_view rest = from_letter(text, letter);
+  return rest.empty() ? rest : rest.substr(0, first_letter_bytes(rest));
+}
 
 // What Python's isspace() says of the letter at the beginning.
 bool begins_with_space(std::string_view text);

@@ -85,8 +85,8 @@ Value text_replace(Work& work, const Value& text, const Arguments& arguments) {
   const Value by = arguments.get(1, "new");
   if (what.text() == nullptr || by.text() == nullptr) return work.fail("'replace' needs two texts");
   // Counted before it is made: a hostile template would fill the memory.
-  if (by.text()->size() > value_bytes_max / (count_of(*text.text(), *what.text()) + 1))
-    return work.fail("a value is larger than " + std::to_string(value_bytes_max) + " bytes");
+  const std::size_t places = count_of(*text.text(), *what.text()) + 1;
+  if (!work.fits(by.text()->size() > value_bytes_max / places ? value_bytes_max + 1 : 0)) return {};
   return work.made(replace_all(*text.text(), *what.text(), *by.text(), times_of(arguments.get(2, "count"))));
 }
 
@@ -101,6 +101,7 @@ Value split_words(Work& work, std::string_view text, std::size_t most) {
     std::size_t end = 0;
     while (end < text.size() && !begins_with_space(text.substr(end, 4)))
       end += first_letter_bytes(text.substr(end));
+    if (!work.fits_elements(parts.size() + 1)) return {};
     parts.emplace_back(text.substr(0, end));
     text = strip(text.substr(end), {.right = false});
   }
@@ -118,6 +119,7 @@ Value text_split(Work& work, const Value& text, const Arguments& arguments) {
   for (; most > 0 && work.step(); --most) {
     const std::size_t found = text.text()->find(by, done);
     if (found == std::string::npos) break;
+    if (!work.fits_elements(parts.size() + 1)) return {};
     parts.emplace_back(text.text()->substr(done, found - done));
     done = found + by.size();
   }
@@ -136,6 +138,7 @@ Value text_rsplit(Work& work, const Value& text, const Arguments& arguments) {
   for (; most > 0 && work.step(); --most) {
     const std::size_t found = rest.rfind(by);
     if (found == std::string_view::npos) break;
+    if (!work.fits_elements(parts.size() + 1)) return {};
     parts.emplace_back(rest.substr(found + by.size()));
     rest = rest.substr(0, found);
   }
@@ -147,7 +150,7 @@ Value text_rsplit(Work& work, const Value& text, const Arguments& arguments) {
 Value text_splitlines(Work& work, const Value& text, const Arguments&) {
   List lines;
   std::string_view rest = *text.text();
-  while (!rest.empty() && work.step()) {
+  while (!rest.empty() && work.step() && work.fits_elements(lines.size() + 1)) {
     const std::size_t end = std::min(rest.find_first_of("\r\n"), rest.size());
     lines.emplace_back(rest.substr(0, end));
     rest.remove_prefix(end);

@@ -61,7 +61,7 @@ int sign(double difference) { return difference < 0 ? -1 : difference > 0 ? 1 : 
 }  // namespace
 
 Value::Value(List list) {
-  std::size_t weight = 1;
+  std::size_t weight = sizeof(Value);
   std::size_t depth = 0;
   for (const Value& each : list) {
     weight = std::min(weight + each.weight(), unbounded);
@@ -71,10 +71,10 @@ Value::Value(List list) {
 }
 
 Value::Value(Map map) {
-  std::size_t weight = 1;
+  std::size_t weight = sizeof(Value);
   std::size_t depth = 0;
   for (const auto& [key, value] : map) {
-    weight = std::min(weight + key.size() + value.weight(), unbounded);
+    weight = std::min(weight + sizeof key + key.size() + value.weight(), unbounded);
     depth = std::max(depth, value.depth());
   }
   held_ = std::make_shared<const MapBody>(MapBody{std::move(map), weight, depth + 1});
@@ -89,7 +89,7 @@ std::size_t Value::weight() const {
   if (space() != nullptr || loop() != nullptr) return unbounded;
   if (const auto* body = pointed<std::shared_ptr<const ListBody>>()) return body->weight;
   if (const auto* body = pointed<std::shared_ptr<const MapBody>>()) return body->weight;
-  return text() == nullptr ? 1 : text()->size() + 1;
+  return sizeof(Value) + (text() == nullptr ? 0 : text()->size());
 }
 
 std::size_t Value::depth() const {

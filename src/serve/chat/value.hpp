@@ -91,8 +91,8 @@ class Value {
   const Function* function() const { return std::get_if<Function>(&held_); }
 
   bool truth() const;
-  // How many bytes and elements it holds, those of its elements counted each time, and how deep they are
-  // nested. What refers to variables has no bound: in a list it could hold itself.
+  // The bytes that it takes, those of its elements counted each time, and how deep they are nested. What
+  // refers to variables has no bound: in a list it could hold itself.
   std::size_t weight() const;
   std::size_t depth() const;
   // "a text", "a list": for messages.
@@ -158,7 +158,8 @@ struct JsonStyle {
   bool sorted = false;
   bool ascii = false;
 };
-// As Python's json.dumps() writes it. False if it holds what JSON has not.
-bool write_json(const Value& value, const JsonStyle& style, std::string& out);
+// As Python's json.dumps() writes it. False if it holds what JSON has not. Nothing more is written once there
+// are more than so many bytes.
+bool write_json(const Value& value, const JsonStyle& style, std::size_t bytes_max, std::string& out);
 
 }  // namespace tutti::serve::chat

@@ -66,8 +66,8 @@ Value power_result(Work& work, std::int64_t a, std::int64_t b) {
 
 Value repeated(Work& work, const Value& what, std::int64_t times) {
   const std::size_t count = times < 0 ? 0 : static_cast<std::size_t>(times);
-  if (count > value_bytes_max / std::max<std::size_t>(what.weight(), 1))
-    return work.fail("a repeated value is larger than " + std::to_string(value_bytes_max) + " bytes");
+  const std::size_t bytes = what.text() != nullptr ? what.text()->size() : what.weight();
+  if (bytes > 0 && !work.fits(count > value_bytes_max ? count : count * bytes)) return {};
   if (what.text() != nullptr) {
     std::string text;
     for (std::size_t at = 0; at < count; ++at) text += *what.text();
@@ -80,6 +80,7 @@ Value repeated(Work& work, const Value& what, std::int64_t times) {
 }
 
 Value added(Work& work, const Value& a, const Value& b) {
+  if (!work.fits(std::max(a.weight(), b.weight()) >= unbounded ? 0 : a.weight() + b.weight())) return {};
   if (a.text() != nullptr && b.text() != nullptr) return work.made(*a.text() + *b.text());
   if (a.list() != nullptr && b.list() != nullptr) {
     List list = *a.list();
@@ -138,12 +139,14 @@ bool Work::step(std::size_t steps) {
   return fine();
 }
 
+bool Work::fits(std::size_t bytes) {
+  if (bytes > value_bytes_max) fail("a value is larger than " + std::to_string(value_bytes_max) + " bytes");
+  return fine();
+}
+
 Value Work::made(const Value& value) {
-  if (value.weight() > value_bytes_max) {
-    return fail(value.weight() >= unbounded
-                    ? "a namespace or a loop cannot be kept in a list or a map"
-                    : "a value is larger than " + std::to_string(value_bytes_max) + " bytes");
-  }
+  if (value.weight() >= unbounded) return fail("a namespace or a loop cannot be kept in a list or a map");
+  if (!fits(value.weight())) return {};
   if (value.depth() > value_depth_max)
     return fail("a value is nested more than " + std::to_string(value_depth_max) + " deep");
   return step_through(value) ? value : Value();
@@ -205,7 +208,7 @@ Value item_of(Work& work, const Value& value, const Value& key) {
   const std::int64_t place = *at < 0 ? *at + size : *at;
   if (place < 0 || place >= size) return Value(Undefined{"[" + std::to_string(*at) + "]"});
   const auto index = static_cast<std::size_t>(place);
-  return value.list() != nullptr ? (*value.list())[index] : Value(to_letters(*value.text())[index]);
+  return value.list() != nullptr ? (*value.list())[index] : Value(letter_at(*value.text(), index));
 }
 
 Value slice_of(Work& work, const Value& value, const Value& from, const Value& to, const Value& step) {
@@ -226,6 +229,14 @@ Value slice_of(Work& work, const Value& value, const Value& from, const Value& t
   const std::int64_t begin = placed(from, stride < 0 ? highest : lowest);
   const std::int64_t end = placed(to, stride < 0 ? lowest : highest);
   const bool of_text = value.text() != nullptr;
+  // Texts of which nothing is left out of order are cut in one piece; the letters of others weigh more than
+  // they do.
+  if (of_text && stride == 1) {
+    const std::string_view rest = from_letter(*value.text(), static_cast<std::size_t>(begin));
+    const auto count = static_cast<std::size_t>(std::max<std::int64_t>(end - begin, 0));
+    return work.made(std::string(rest.substr(0, rest.size() - from_letter(rest, count).size())));
+  }
+  if (of_text && !work.fits_elements(static_cast<std::size_t>(size))) return {};
   const auto letters = of_text ? to_letters(*value.text()) : std::vector<std::string_view>();
   List list;
   std::string text;
@@ -248,7 +259,7 @@ Value elements_of(Work& work, const Value& value) {
   if (const Map* map = value.map()) {
     for (const auto& [key, each] : *map) elements.emplace_back(key);
   } else if (value.text() != nullptr) {
-    if (!work.step(value.text()->size())) return {};
+    if (!work.step(value.text()->size()) || !work.fits_elements(count_letters(*value.text()))) return {};
     for (const std::string_view letter : to_letters(*value.text())) elements.emplace_back(letter);
   } else if (!value.is_undefined()) {
     return work.fail(std::string(value.kind()) + " has no elements");

@@ -2,6 +2,7 @@
 // mistake, after which nothing more is done. One thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -57,6 +58,11 @@ class Work {
   bool step_through(const Value& value) {
     return step(1 + (value.weight() < unbounded ? value.weight() / bytes_a_step : 0));
   }
+
+  // Whether a value of so many bytes, or a list of so many elements, may be made: asked before it is, because
+  // made() comes when the memory is taken. A failure if not.
+  bool fits(std::size_t bytes);
+  bool fits_elements(std::size_t count) { return fits(std::min(count, value_bytes_max) * sizeof(Value)); }
 
   // Values that were made here: within their bounds, and paid for.
   Value made(const Value& value);

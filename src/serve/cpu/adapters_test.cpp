@@ -267,6 +267,37 @@ TEST(Adapters, AStepMayOnlyAskForThoseThatThereAre) {
   }
 }
 
+// Its numbers are finite, what comes of them is not: whoever asked for it hears so, and nobody else.
+TEST(Adapters, OneWhoseProductsOverflowGivesNoToken) {
+  for (const char* const part :
+       {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}) {
+    Adapted adapted(small_llama());
+    for (auto& tensor : adapted.all.tensors) {
+      if (tensor.name.find(part) == std::string::npos) continue;
+      for (float& number : tensor.values) number *= 1e25F;
+    }
+    adapted.all.write_tensors();
+    const auto tokens = made_tokens(adapted.shape, 37, 1);
+    const auto blocks = blocks_of(0, tokens.size());
+    const auto others = blocks_of(1, tokens.size());
+    for (const Kernels* kernels : all_kernels()) {
+      for (const WeightType type : {WeightType::f32, WeightType::int8}) {
+        const auto model = adapted.make({.weights = type, .kernels = kernels});
+        const Rows expected = alone(*model, tokens, 0);
+        const std::vector<Chunk> both{{.tokens = tokens, .blocks = blocks, .rows = 1, .adapter = 1},
+                                      {.tokens = tokens, .blocks = others, .rows = 1}};
+        ASSERT_TRUE(model->step(both));
+        const auto chosen = model->choose(std::vector<Choice>{{.row = 0}, {.row = 1}});
+        ASSERT_TRUE(chosen);
+        EXPECT_EQ(chosen->front().token, no_number) << part << " " << kernels->name << " " << name_of(type);
+        EXPECT_EQ(*model->logits(1), expected.back()) << part;
+        // What it left in its blocks harms nobody who has them next.
+        EXPECT_EQ(alone(*model, tokens, 0), expected) << part;
+      }
+    }
+  }
+}
+
 TEST(Adapters, OneWithNumbersThatAreNoneIsNotServed) {
   Adapted adapted(small_llama());
   adapted.all.tensors.front().values.back() = std::numeric_limits<float>::quiet_NaN();

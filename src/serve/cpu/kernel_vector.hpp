@@ -81,7 +81,8 @@ inline Vector exponential(Vector power) {
   constexpr float lowest = -87.3F;
   constexpr float highest = 88.3F;
   const Whole is_nothing = power < all(lowest);
-  Vector x = smaller(larger(power, all(lowest)), all(highest));
+  // In this order what is no number stays none: scores that have overflown are not taken for equal ones.
+  Vector x = smaller(all(highest), larger(all(lowest), power));
   // Added to a number of this size, a float has no room for a fraction: what is left of it is rounded.
   constexpr float rounder = 12582912.0F;
   const Vector rounded = x * 1.44269504F + rounder;

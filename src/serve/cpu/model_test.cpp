@@ -1,5 +1,6 @@
 #include "serve/cpu/model.hpp"
 
+#include <limits>
 #include <numeric>
 
 #include <gtest/gtest.h>
@@ -30,6 +31,23 @@ Rows whole(Model& model, const std::vector<Token>& tokens, int sequence = 0) {
   Rows rows;
   for (std::int32_t row = 0; row < chunk.rows; ++row) rows.push_back(*model.logits(row));
   return rows;
+}
+
+TEST(WeightsTest, ThatAreNoNumbersAreRefusedByName) {
+  const model::Shape shape = small_llama();
+  for (const auto& [name, tensor] : made_tensors(shape)) {
+    for (const float wrong :
+         {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+      MadeTensors tensors = made_tensors(shape);
+      tensors.at(name).values.back() = wrong;
+      for (const WeightType type : {WeightType::f32, WeightType::int8}) {
+        const auto made = make_model(shape, {.weights = type, .threads = 2, .cache_bytes = small_cache_bytes},
+                                     reader_of(tensors));
+        ASSERT_FALSE(made) << name;
+        EXPECT_NE(made.error().text().find(name), std::string::npos) << made.error().text();
+      }
+    }
+  }
 }
 
 // The head times what is hidden is the row of logits.

@@ -1,6 +1,8 @@
 #include "serve/cpu/weights.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <mutex>
 #include <optional>
 
@@ -155,13 +157,26 @@ class Layout {
   std::vector<Piece> pieces_;
 };
 
+// Written so that a compiler makes vectors of it.
+Result<> check_finite(std::span<const float> floats, const std::string& tensor) {
+  constexpr std::uint32_t exponent = 0x7f800000U;
+  std::uint32_t found = 0;
+  for (const float number : floats)
+    found |= (std::bit_cast<std::uint32_t>(number) & exponent) == exponent ? 1U : 0U;
+  if (found == 0) return {};
+  return invalid("the tensor '" + tensor + "' has numbers that are none, or infinite: its file is damaged");
+}
+
 Result<> fill(const Piece& piece, const ReadRows& read, std::vector<float>& floats) {
   if (piece.vector != nullptr) {
-    return read(piece.tensor, 0, piece.rows, {piece.vector, static_cast<std::size_t>(piece.rows)});
+    const std::span<float> numbers{piece.vector, static_cast<std::size_t>(piece.rows)};
+    auto done = read(piece.tensor, 0, piece.rows, numbers);
+    return done ? check_finite(numbers, piece.tensor) : std::move(done);
   }
   const std::int64_t columns = piece.matrix.columns;
   floats.resize(static_cast<std::size_t>(piece.rows * columns));
   if (auto done = read(piece.tensor, piece.first_row, piece.rows, floats); !done) return done;
+  if (auto fine = check_finite(floats, piece.tensor); !fine) return fine;
   for (std::int64_t row = 0; row < piece.rows; row += panel_rows) {
     const std::int64_t rows = std::min(panel_rows, piece.rows - row);
     pack_panel(piece.matrix, piece.first_panel + row / panel_rows,

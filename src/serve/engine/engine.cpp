@@ -16,6 +16,8 @@ namespace {
 
 // How soon a model that is lost is missed while nobody asks.
 constexpr auto idle_time_max = std::chrono::seconds(1);
+// That a step has to come back in when the engine stops.
+constexpr auto last_step_time_max = std::chrono::seconds(1);
 constexpr std::chrono::milliseconds pause_min{1'000};
 constexpr std::chrono::milliseconds pause_max{60'000};
 // A model that has lived so long is opened again at once.
@@ -35,9 +37,10 @@ struct Engine::Shared {
   };
 
   Shared(std::unique_ptr<Model> from, const BatchSettings& chosen, Batch::TokenBytes token_bytes,
-         Reopen again)
+         Reopen again, Gone told)
       : model(std::move(from)),
         reopen(std::move(again)),
+        when_gone(std::move(told)),
         settings(chosen),
         batch(model->limits(), settings, std::move(token_bytes)),
         limits(model->limits()) {
@@ -47,8 +50,11 @@ struct Engine::Shared {
   void run();
   bool take_orders();
   void let_in(std::vector<Submitted> requests);
+  void lose();
   void recover();
+  void end_for_good();
   bool open_again();
+  void exchange(std::unique_ptr<Model> next);
   void compute();
   Result<> begin(const Plan& plan);
   bool has_orders();
@@ -59,6 +65,7 @@ struct Engine::Shared {
   // The thread's own.
   std::unique_ptr<Model> model;  // none while it is away
   const Reopen reopen;
+  const Gone when_gone;
   const BatchSettings settings;
   Batch batch;
   std::map<RequestId, Receiver> receivers;
@@ -66,9 +73,13 @@ struct Engine::Shared {
   std::int64_t model_losses = 0;
   bool failing = false;
   bool is_away = false;
+  bool is_gone = false;
+  std::string loss;  // what the step said that noticed it
   std::chrono::steady_clock::time_point opened = std::chrono::steady_clock::now();
   std::chrono::milliseconds pause{0};  // before it is opened again
   std::size_t ended = 0;               // requests, since the counts were published
+
+  std::mutex model_mutex;  // of the model, while it is exchanged or abandoned
 
   std::mutex mutex;  // of all below
   Limits limits;
@@ -80,25 +91,38 @@ struct Engine::Shared {
   std::size_t unfinished = 0;  // requests
   bool draining = false;
   bool stopping = false;
+  bool stopped = false;
+  std::condition_variable has_stopped;
   EngineCounts counts;
 
   std::thread thread;  // last: it uses the rest
 };
 
 Engine::Engine(std::unique_ptr<Model> model, const BatchSettings& settings, Batch::TokenBytes token_bytes,
-               Reopen reopen)
-    : shared_(
-          std::make_unique<Shared>(std::move(model), settings, std::move(token_bytes), std::move(reopen))) {
-  shared_->thread = std::thread([shared = shared_.get()] { shared->run(); });
+               Reopen reopen, Gone gone)
+    : shared_(std::make_unique<Shared>(std::move(model), settings, std::move(token_bytes), std::move(reopen),
+                                       std::move(gone))) {
+  shared_->thread = std::thread([shared = shared_.get()] {
+    shared->run();
+    const std::scoped_lock lock(shared->mutex);
+    shared->stopped = true;
+    shared->has_stopped.notify_all();
+  });
 }
 
 Engine::~Engine() {
+  bool is_over = false;
   {
-    const std::scoped_lock lock(shared_->mutex);
+    std::unique_lock lock(shared_->mutex);
     shared_->draining = true;
     shared_->stopping = true;
+    shared_->ordered.notify_one();
+    is_over = shared_->has_stopped.wait_for(lock, last_step_time_max, [&] { return shared_->stopped; });
   }
-  shared_->ordered.notify_one();
+  if (!is_over) {
+    const std::scoped_lock lock(shared_->model_mutex);
+    if (shared_->model) shared_->model->abandon();
+  }
   shared_->thread.join();
 }
 
@@ -111,6 +135,7 @@ Result<RequestId> Engine::submit(Request request, Receive receive) {
   const Limits known = limits();
   if (auto checked = check(request, known); !checked) return std::move(checked).error();
   const std::scoped_lock lock(shared_->mutex);
+  if (shared_->counts.gone) return failed("the model is lost").remedy("start the engine again");
   if (shared_->counts.away || shared_->limits.blocks != known.blocks)
     return failed("the model is being started again").remedy("ask again in a while");
   if (shared_->draining) return failed("this engine is about to stop").remedy("ask another one");
@@ -146,7 +171,9 @@ EngineCounts Engine::counts() const {
 void Engine::Shared::run() {
   while (take_orders()) {
     compute();
-    if (reopen && model->is_lost()) recover();
+    if (!model->is_lost()) continue;
+    if (!reopen) return end_for_good();
+    recover();
     if (!model) return;  // the engine stops
   }
 }
@@ -161,11 +188,7 @@ bool Engine::Shared::take_orders() {
     const auto is_wanted = [&] {
       return !submitted.empty() || !cancelled.empty() || stopping || !batch.empty();
     };
-    if (reopen) {
-      ordered.wait_for(lock, idle_time_max, is_wanted);
-    } else {
-      ordered.wait(lock, is_wanted);
-    }
+    ordered.wait_for(lock, idle_time_max, is_wanted);
     requests.swap(submitted);
     cancels.swap(cancelled);
     stops = stopping;
@@ -187,10 +210,9 @@ void Engine::Shared::let_in(std::vector<Submitted> requests) {
   }
 }
 
-// Until there is a model again, or none any more because the engine stops.
-void Engine::Shared::recover() {
+// Nothing can be computed any more, and everybody who waits is told.
+void Engine::Shared::lose() {
   ++model_losses;
-  is_away = true;
   publish();  // from now on nothing is let in
   std::vector<Submitted> late;
   {
@@ -198,9 +220,35 @@ void Engine::Shared::recover() {
     late.swap(submitted);
   }
   let_in(std::move(late));
-  deliver(batch.lose("the process that computed it has ended"));
+  if (loss.empty()) loss = model->why_lost();
+  deliver(batch.lose(loss));
   publish();
-  model.reset();  // what it holds is free for the next one
+}
+
+// Nobody opens it again: what is left is to stop.
+void Engine::Shared::end_for_good() {
+  is_gone = true;
+  lose();
+  std::unique_lock lock(mutex);
+  if (!stopping && when_gone) {  // who stops it has abandoned it
+    lock.unlock();
+    when_gone(failed(loss));
+    lock.lock();
+  }
+  ordered.wait(lock, [&] { return stopping; });
+}
+
+void Engine::Shared::exchange(std::unique_ptr<Model> next) {
+  const std::scoped_lock lock(model_mutex);
+  model = std::move(next);
+}
+
+// Until there is a model again, or none any more because the engine stops.
+void Engine::Shared::recover() {
+  is_away = true;
+  lose();
+  loss.clear();
+  exchange(nullptr);  // what it holds is free for the next one
   // Who dies young is not believed in the next time either.
   if (std::chrono::steady_clock::now() - opened > good_life) pause = {};
   for (;;) {
@@ -222,7 +270,7 @@ bool Engine::Shared::open_again() {
       (*next)->limits().step_tokens_max != limits.step_tokens_max ||
       (*next)->limits().step_rows_max != limits.step_rows_max)
     return false;
-  model = std::move(*next);
+  exchange(std::move(*next));
   opened = std::chrono::steady_clock::now();
   batch.renew(model->limits());
   failing = false;
@@ -269,7 +317,10 @@ bool Engine::Shared::has_orders() {
 void Engine::Shared::finish_step(Result<std::vector<Chosen>> chosen) {
   failing = !chosen;
   if (failing) ++model_failures;
-  if (failing && reopen && model->is_lost()) return;  // all of it is lost, not only what ran
+  if (failing && model->is_lost()) {  // all of it is, not only what ran
+    loss = chosen.error().text();
+    return;
+  }
   auto pieces = chosen ? batch.take(*chosen) : batch.fail(chosen.error().text());
   publish();  // first, so that whoever has a piece finds it counted
   deliver(std::move(pieces));
@@ -291,7 +342,7 @@ void Engine::Shared::deliver(std::vector<Piece> pieces) {
 void Engine::Shared::publish() {
   const BatchCounts now = batch.counts();
   const std::scoped_lock lock(mutex);
-  counts = {now, model_failures, model_losses, failing, is_away, draining};
+  counts = {now, model_failures, model_losses, failing, is_away, is_gone, draining};
   unfinished -= std::exchange(ended, 0);
   if (unfinished == 0) emptied.notify_all();
 }

@@ -18,6 +18,7 @@ struct EngineCounts {
   std::int64_t model_losses = 0;
   bool failing = false;  // the last step could not be computed
   bool away = false;     // the model is lost, and another one is being opened
+  bool gone = false;     // the model is lost, and nobody opens it again
   bool draining = false;
 };
 
@@ -30,11 +31,15 @@ class Engine {
   // The same model anew, on the engine's thread, which it may keep for a while.
   using Reopen = std::function<Result<std::unique_ptr<Model>>()>;
 
+  // The model is lost for good, with why; once, on the engine's thread, when everybody has been told.
+  using Gone = std::function<void(const Error&)>;
+
   // With `reopen`, a model that is lost is opened again, with growing pauses as long as that fails; what was
-  // not finished is lost, and nothing is let in meanwhile.
+  // not finished is lost, and nothing is let in meanwhile. Without it nothing is let in ever after.
   Engine(std::unique_ptr<Model> model, const BatchSettings& settings, Batch::TokenBytes token_bytes,
-         Reopen reopen = nullptr);
-  // What is not finished is cancelled, and its receivers are told so.
+         Reopen reopen = nullptr, Gone gone = nullptr);
+  // What is not finished is cancelled, and its receivers are told so. A model that computes elsewhere and
+  // does not come back from its step is abandoned.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -42,7 +47,7 @@ class Engine {
   Limits limits() const;
 
   // Refused are requests that can never be answered (invalid), too many of them, and all while it drains
-  // or its model is away (failed). The first piece may come before this returns.
+  // or its model is away or gone (failed). The first piece may come before this returns.
   Result<RequestId> submit(Request request, Receive receive);
   // Nobody wants it any more; its blocks are free before the next step.
   void cancel(RequestId id);

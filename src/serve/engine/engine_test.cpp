@@ -257,6 +257,7 @@ class Mortal final : public Model {
   }
   Result<std::vector<float>> logits(std::int32_t row) override { return toy_.logits(row); }
   bool is_lost() override { return fate_->is_dead; }
+  std::string why_lost() const override { return "it is dead"; }
   std::string describe() const override { return "a mortal"; }
 
  private:
@@ -313,6 +314,76 @@ TEST(Engine, AModelThatIsLostWhileNobodyAsksIsMissed) {
   fate->is_dead = true;
   while (fate->opened == 0 || engine.counts().away) std::this_thread::yield();
   EXPECT_EQ(engine.counts().model_losses, 1);
+}
+
+TEST(Engine, AModelThatNobodyOpensAgainIsLostForGoodAndEverybodyIsToldWhy) {
+  for (const bool is_asked : {false, true}) {
+    const auto fate = std::make_shared<Mortality>();
+    std::atomic<int> times = 0;
+    std::promise<std::string> gone;
+    Engine engine(std::make_unique<Mortal>(fate), {}, toy_bytes, nullptr, [&](const Error& why) {
+      if (++times == 1) gone.set_value(why.text());
+    });
+    Answers answers;
+    if (is_asked) {
+      ASSERT_TRUE(engine
+                      .submit(request(1, 200),
+                              [&, receive = answers.receiver(1)](Piece&& piece) {
+                                fate->is_dead = true;
+                                receive(std::move(piece));
+                              })
+                      .ok());
+      answers.wait();
+      EXPECT_EQ(answers.finish[0], Finish::lost);
+      EXPECT_EQ(answers.problem, "it is dead");
+    }
+    fate->is_dead = true;
+    EXPECT_EQ(gone.get_future().get(), "it is dead");
+    EXPECT_TRUE(engine.counts().gone);
+    const auto refused = engine.submit(request(1, 4), [](Piece&&) {});
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code(), ErrorCode::failed);
+    engine.drain();
+    EXPECT_EQ(times, 1);
+  }
+}
+
+// Does not come back from a step until it is abandoned.
+class Stuck final : public Model {
+ public:
+  explicit Stuck(std::promise<void>& steps) : steps_(steps) {}
+  const Limits& limits() const override { return toy_.limits(); }
+  Result<> step(std::span<const Chunk>) override {
+    steps_.set_value();
+    abandoned_.get_future().wait();
+    is_lost_ = true;
+    return failed("it was abandoned");
+  }
+  Result<std::vector<Chosen>> choose(std::span<const Choice>) override { return failed("it was abandoned"); }
+  Result<std::vector<float>> logits(std::int32_t row) override { return toy_.logits(row); }
+  bool is_lost() override { return is_lost_; }
+  void abandon() override { abandoned_.set_value(); }
+  std::string describe() const override { return "a stuck one"; }
+
+ private:
+  ToyModel toy_;
+  std::promise<void>& steps_;
+  std::promise<void> abandoned_;
+  bool is_lost_ = false;
+};
+
+TEST(Engine, EndsThoughItsModelDoesNotComeBackFromAStep) {
+  std::promise<void> steps;
+  std::atomic<bool> is_told_gone = false;
+  Answers answers;
+  {
+    Engine engine(std::make_unique<Stuck>(steps), {}, toy_bytes, nullptr,
+                  [&](const Error&) { is_told_gone = true; });
+    ASSERT_TRUE(engine.submit(request(1, 4), answers.receiver(1)).ok());
+    steps.get_future().wait();
+  }
+  EXPECT_EQ(answers.finish.size(), 1U);
+  EXPECT_FALSE(is_told_gone) << "it was meant to end";
 }
 
 TEST(Engine, StopsWhileItsModelIsAway) {

@@ -1,6 +1,6 @@
 // The port to what computes: a model whose keys and values lie in blocks of a fixed number. It knows tokens
 // and blocks, and nothing of requests: who gets which block, and what is computed next, is decided by
-// serve/batch. One thread at a time.
+// serve/batch. One thread at a time, but for abandon().
 #pragma once
 
 #include <cstdint>
@@ -44,6 +44,11 @@ class Model {
   // It can compute nothing any more, and never will: the process that computed is gone. Also while nobody
   // asks for anything.
   virtual bool is_lost() { return false; }
+  // For those who waited for it.
+  virtual std::string why_lost() const { return "the process that computed it has ended"; }
+  // Whatever computes elsewhere is ended, so that a step that is under way fails soon: it is lost. Does not
+  // wait. The one call that may come from another thread, while the model computes.
+  virtual void abandon() {}
 
   // What a person is told at the start: "cpu, avx512, int8 weights, 1.1 GB".
   virtual std::string describe() const = 0;

@@ -71,6 +71,18 @@ class ParallelModel final : public Model {
     return remote::decode_logits(*bytes);
   }
 
+  // Once a rank is missed, and by its name: also while nobody asks.
+  bool is_lost() override {
+    for (std::size_t rank = 0; rank < ranks_.size() && !problem_; ++rank) {
+      if (!ranks_[rank]->is_open()) static_cast<void>(give_up(ranks_[rank]->gone()));
+    }
+    return problem_.has_value();
+  }
+  std::string why_lost() const override { return problem_ ? problem_->text() : Model::why_lost(); }
+  void abandon() override {
+    for (const auto& rank : ranks_) rank->kill();
+  }
+
   std::string describe() const override {
     return std::to_string(ranks_.size()) + " ranks, each " + ready_.about;
   }
@@ -144,7 +156,7 @@ class ParallelModel final : public Model {
 
   void end_all() {
     // All at once, and then each is waited for: a process with a GPU may take a while.
-    for (const auto& rank : ranks_) rank->kill();
+    abandon();
     for (const auto& rank : ranks_) rank->end();
   }
 

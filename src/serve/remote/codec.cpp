@@ -182,7 +182,7 @@ Result<std::vector<Chosen>> read_chosen(std::string_view bytes, std::size_t coun
   if (!chosen) return chosen;
   if (chosen->size() != count) return failed("the worker has chosen too few tokens or too many");
   for (const Chosen& each : *chosen) {
-    if (each.token != no_token && (each.token < 0 || each.token >= limits.vocabulary))
+    if (each.token < no_number || each.token >= limits.vocabulary)
       return failed("the worker has chosen a token that is not in the vocabulary");
   }
   return chosen;

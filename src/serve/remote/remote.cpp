@@ -47,6 +47,7 @@ class RemoteModel final : public Model {
   }
 
   bool is_lost() override { return !worker_->is_open(); }
+  void abandon() override { worker_->kill(); }
 
   std::string describe() const override { return ready_.about; }
 

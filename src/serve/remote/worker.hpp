@@ -1,5 +1,5 @@
 // What is said with a process that computes a model, word by word. It ends with this object. One thread at a
-// time.
+// time, but for kill().
 #pragma once
 
 #include <memory>
@@ -32,15 +32,17 @@ class Worker {
   bool is_there() const { return !process_->has_ended(); }
   // It has not gone, as far as this machine knows. Does not wait.
   bool is_open() const { return is_there() && channel().is_open(); }
-  // It ends now, and nobody waits for that; end() does.
+  // It ends now, and nobody waits for that; end() does. From any thread: who waits for an answer hears that it
+  // has gone.
   void kill() const { process_->kill(); }
   void end() { process_->end(); }
+  // Ends it, and tells how it has ended.
+  Error gone();
 
  private:
   Worker(std::unique_ptr<WorkerProcess> process, std::string name)
       : process_(std::move(process)), name_(std::move(name)) {}
   const Channel& channel() const { return process_->lane(0); }
-  Error gone();
 
   std::unique_ptr<WorkerProcess> process_;
   std::string name_;

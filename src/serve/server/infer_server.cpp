@@ -11,6 +11,7 @@
 #include "serve/infer/answer.hpp"
 #include "serve/infer/ask.hpp"
 #include "serve/server/infer_metrics.hpp"
+#include "serve/server/within_memory.hpp"
 #include "serve/server/workshop.hpp"
 
 namespace tutti::serve {
@@ -220,9 +221,14 @@ class InferServer::Core final : public Pages {
     if (call->is_over) return;
     const net::Request& request = call->exchange->request();
     const auto header = request.headers.find(std::string(infer::json_length_header));
-    auto read = infer::read_ask(request.body, header == request.headers.end() ? "" : header->second,
-                                answering_->card.signature);
-    if (!read) return call->answer(refusal_of(400, read.error()));
+    auto read = within_memory([&] {
+      return infer::read_ask(request.body, header == request.headers.end() ? "" : header->second,
+                             answering_->card.signature);
+    });
+    if (!read) {
+      const bool has_no_room = read.error().code() == ErrorCode::failed;
+      return call->answer(refusal_of(has_no_room ? 429 : 400, read.error()));
+    }
     auto ask = std::make_shared<infer::Ask>(std::move(*read));
     auto submitted = answering_->runner.submit(
         std::move(ask->inputs), [this, call, ask](Result<std::vector<Tensor>>&& made) {

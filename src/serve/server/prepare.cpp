@@ -4,6 +4,8 @@
 #include <chrono>
 #include <ctime>
 
+#include "serve/server/within_memory.hpp"
+
 namespace tutti::serve {
 namespace {
 
@@ -161,6 +163,10 @@ void Preparation::add_stops(const api::Ask& ask, Request& request) const {
 }
 
 Result<Prepared> Preparation::prepare(api::Kind kind, std::string_view body, const Facts& facts) {
+  return within_memory([&] { return read(kind, body, facts); });
+}
+
+Result<Prepared> Preparation::read(api::Kind kind, std::string_view body, const Facts& facts) {
   auto ask = api::read_ask(kind, body);
   if (!ask) return std::move(ask).error().as(ErrorCode::invalid);
   if (kind == api::Kind::embedding && !loaded_.source.pooling)
@@ -204,7 +210,7 @@ Result<Prepared> Preparation::prepare(api::Kind kind, std::string_view body, con
 }
 
 Result<> Preparation::add_form(Prepared& prepared, const std::stop_token& abandoned) {
-  auto made = guide(prepared.ask.form, abandoned);
+  auto made = within_memory([&] { return guide(prepared.ask.form, abandoned); });
   if (!made) return std::move(made).error();
   for (Request& request : prepared.requests) request.guide = *made;
   prepared.wants_form = false;

@@ -38,13 +38,14 @@ class Preparation {
     Instant now;
     std::stop_token abandoned = {};  // nobody waits for it any more
   };
-  // All but a form that was not asked for lately. What is wrong is invalid.
+  // All but a form that was not asked for lately. What is wrong is invalid; a failure is one of having no
+  // room just now, here and below.
   Result<Prepared> prepare(api::Kind kind, std::string_view body, const Facts& facts);
-  // The form, which may take some hundred times as long; it stops when it is abandoned. A failure is one of
-  // having no room just now.
+  // The form, which may take some hundred times as long; it stops when it is abandoned.
   Result<> add_form(Prepared& prepared, const std::stop_token& abandoned);
 
  private:
+  Result<Prepared> read(api::Kind kind, std::string_view body, const Facts& facts);
   // A text that cannot fit whatever its tokens are is refused before it is cut into them.
   Result<> check_length(const std::string& text, std::string_view field) const;
   Result<std::vector<Token>> tokens_of(const api::Prompt& prompt, const std::stop_token& abandoned) const;

@@ -96,6 +96,16 @@ void Reply::take(std::size_t request, Piece piece) {
   if (parts_left_ == 0) finish();
 }
 
+void Reply::end(const Error& error) {
+  if (is_over_) return;
+  if (!voice_) return refuse(503, error, {}, lost_retry_after_seconds);
+  if (!failure_) {
+    failure_ = error;
+    failure_status_ = 503;
+  }
+  finish();
+}
+
 // The logprobs of a prompt, for all answers to it: they have said nothing yet.
 void Reply::echo(std::size_t request, const std::vector<Chosen>& choices) {
   std::vector<Token> tokens;

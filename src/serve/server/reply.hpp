@@ -38,6 +38,8 @@ class Reply : public std::enable_shared_from_this<Reply> {
              api::Voice voice, std::function<void()> on_close);
 
   void take(std::size_t request, Piece piece);
+  // Nothing more comes of it: it is refused, or ends as far as it has come, with this error.
+  void end(const Error& error);
   // The other side reads too slowly, or has gone: nothing more is written.
   bool is_lost() const { return is_lost_; }
   bool is_over() const { return is_over_; }

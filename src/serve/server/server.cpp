@@ -32,11 +32,13 @@ std::string hexadecimal(std::uint64_t number) {
   return text;
 }
 
-enum class Absence { none, loading, draining, away };
+enum class Absence { none, loading, draining, away, gone };
 
 Error error_of(Absence absence) {
   if (absence == Absence::away)
     return failed("the process of the model has ended, and is started again").remedy("ask again in a while");
+  if (absence == Absence::gone)
+    return failed("the model is lost, and this engine ends").remedy("ask another one");
   return not_ready(absence == Absence::draining);
 }
 
@@ -60,12 +62,12 @@ std::vector<api::ModelCard> cards_of(const Loaded& loaded) {
 
 // What there is once the model is loaded.
 struct Answering {
-  Answering(Loaded from, const BatchSettings& batch)
+  Answering(Loaded from, const BatchSettings& batch, Engine::Gone gone)
       : loaded(std::move(from)),
         token_bytes(loaded.token_bytes()),
         cards(cards_of(loaded)),
         preparation(loaded, loaded.model->limits()),
-        engine(std::move(loaded.model), batch, token_bytes, loaded.reopen) {}
+        engine(std::move(loaded.model), batch, token_bytes, loaded.reopen, std::move(gone)) {}
 
   Loaded loaded;
   std::function<std::string_view(Token)> token_bytes;
@@ -95,11 +97,18 @@ class Server::Core final : public Pages {
   Front& front() { return front_; }
 
   void start(Loaded loaded) {
-    auto made = std::make_unique<Answering>(std::move(loaded), settings_.batch);
+    auto made = std::make_unique<Answering>(std::move(loaded), settings_.batch, [this](const Error& why) {
+      front_.loop().post([this, why] {
+        problem_ = why;
+        front_.drain();
+      });
+    });
     const std::scoped_lock lock(answering_mutex_);
     answering_ = std::move(made);
     is_answering_ = true;
   }
+
+  const std::optional<Error>& problem() const { return problem_; }
 
   EngineCounts counts() const {
     const std::scoped_lock lock(answering_mutex_);
@@ -155,14 +164,13 @@ class Server::Core final : public Pages {
   }
 
   bool is_idle() const override { return replies_.empty(); }
+  // They are told here, and not by the engine: it may be that its model does not come back from a step.
   void cancel_all() override {
-    const auto all = replies_;  // who is refused may be over at once
+    const auto all = replies_;  // who is told may be over at once
     for (const auto& [id, reply] : all) {
       cancel(*reply);
-      if (!reply->ids.empty() || reply->is_over()) continue;
-      // The engine does not know of it yet: it is still read, or its form is made.
-      reply->left.request_stop();
-      reply->refuse(503, error_of(Absence::draining), {}, retry_after_seconds);
+      reply->left.request_stop();  // what is still read for it, or made of its form
+      reply->end(error_of(Absence::draining));
     }
     readers_->drop_abandoned();
     formers_->drop_abandoned();
@@ -170,6 +178,7 @@ class Server::Core final : public Pages {
 
   // Why it does not answer just now.
   Absence absence() const {
+    if (is_answering_ && answering_->engine.counts().gone) return Absence::gone;
     if (front_.is_draining()) return Absence::draining;
     if (!is_answering_) return Absence::loading;
     return answering_->engine.counts().away ? Absence::away : Absence::none;
@@ -312,7 +321,8 @@ class Server::Core final : public Pages {
 
   const ServerSettings settings_;
   Front front_;
-  Prng random_;  // of seeds and names, never of keys
+  std::optional<Error> problem_;  // that has ended it
+  Prng random_;                   // of seeds and names, never of keys
   Metrics metrics_;
   std::map<std::uint64_t, std::shared_ptr<Reply>> replies_;
   std::uint64_t last_reply_ = 0;
@@ -344,5 +354,6 @@ void Server::drain() {
 }
 void Server::stop() { core_->front().loop().stop(); }
 EngineCounts Server::counts() const { return core_->counts(); }
+std::optional<Error> Server::problem() const { return core_->problem(); }
 
 }  // namespace tutti::serve

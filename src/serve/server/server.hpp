@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/result.hpp"
@@ -46,8 +47,10 @@ class Server {
   // The first of these signals drains, the second stops. Before run().
   void drain_on(std::initializer_list<int> signals);
 
-  // Until it is drained or stopped.
+  // Until it is drained or stopped, or its model is lost for good and everybody has been told.
   void run();
+  // What has ended it, if nobody asked for that; after run().
+  std::optional<Error> problem() const;
   // Takes no more requests; run() returns when all are answered, or cancelled after drain_time_max.
   void drain();
   void stop();

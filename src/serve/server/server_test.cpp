@@ -140,6 +140,38 @@ TEST_F(Serving, SeedsAndBiasesAndStopsAreObeyed) {
   EXPECT_NE(stopped.body.find("\"finish_reason\":\"stop\""), std::string::npos);
 }
 
+TEST_F(Serving, WhatIsNoNumberIsAnErrorAndNotAnAnswer) {
+  lora::MadeAdapter made(open_source(folder->path())->shape, {.seed = 1});
+  for (auto& tensor : made.tensors) {
+    for (float& number : tensor.values) number *= 1e25F;
+  }
+  made.write_tensors();
+  listen(settings());
+  load_model(0, folder->path(), {{"wild", made.path()}});
+  const std::string model = R"("model":"wild")";
+  const std::string prompt = "{" + model + R"(,"prompt":"Once","max_tokens":4)";
+  const std::vector<std::pair<std::string, std::string>> asked{
+      {"/v1/completions", prompt + R"(,"temperature":0})"},
+      {"/v1/completions", prompt + R"(,"temperature":1,"logprobs":2})"},
+      {"/v1/completions", prompt + R"(,"echo":true,"logprobs":1})"},
+      {"/v1/completions", prompt + R"(,"regex":"yes|no"})"},
+      {"/v1/chat/completions", "{" + model + R"(,"messages":[{"role":"user","content":"Once"}]})"},
+      {"/v1/embeddings", "{" + model + R"(,"input":"Once"})"}};
+  for (const auto& [path, body] : asked) {
+    const auto answer = post(path, body);
+    EXPECT_EQ(answer.status, 500) << body << answer.body;
+    EXPECT_NE(answer.body.find("no number"), std::string::npos) << answer.body;
+    EXPECT_EQ(answer.body.find("choices"), std::string::npos) << answer.body;
+  }
+  const RawClient raw(server->port());
+  raw.post("/v1/completions", prompt + R"(,"stream":true})");
+  const std::string streamed = raw.read_until("no number");
+  EXPECT_NE(streamed.find("\"error\""), std::string::npos) << streamed;
+  EXPECT_EQ(texts(post("/v1/completions", R"({"prompt":"Once","max_tokens":4})")).size(), 1U)
+      << "the model itself is sound";
+  EXPECT_EQ(get("/health").status, 200);
+}
+
 TEST_F(Serving, AnAdapterIsChosenByTheNameOfTheModel) {
   const model::Shape shape = open_source(folder->path())->shape;
   const lora::MadeAdapter one(shape, {.seed = 1});
@@ -377,6 +409,24 @@ TEST_F(Serving, WhileItsModelIsStartedAgainItSaysSo) {
   wait_until([&] { return !server->counts().away; });
   EXPECT_EQ(get("/health").status, 200);
   EXPECT_EQ(texts(post("/v1/completions", body))[0], before);
+}
+
+TEST_F(Serving, WithAModelThatNobodyOpensAgainItEndsWhenAllAreTold) {
+  const auto is_dead = std::make_shared<std::atomic<bool>>(false);
+  auto loaded = load(folder->path(),
+                     {.threads = 1, .cache_bytes = 16 << 20, .step_tokens_max = 256, .step_rows_max = 8});
+  ASSERT_TRUE(loaded);
+  loaded->model = std::make_unique<Mortal>(std::move(loaded->model), is_dead);
+  listen(settings());
+  server->start(std::move(*loaded));
+  const RawClient waiting(server->port());
+  waiting.post("/v1/completions", R"({"prompt":"x","stream":true,)" + endless + "}");
+  waiting.read_until("data: ");
+  *is_dead = true;
+  EXPECT_NE(waiting.read_until("").find("this could not be answered: it is dead"), std::string::npos);
+  thread.join();
+  ASSERT_TRUE(server->problem());
+  EXPECT_EQ(server->problem()->text(), "it is dead");
 }
 
 TEST_F(Serving, PagesAndWhatIsNone) {

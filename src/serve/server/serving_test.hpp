@@ -78,6 +78,7 @@ class Mortal final : public Model {
   }
   Result<std::vector<float>> logits(std::int32_t row) override { return inner_->logits(row); }
   bool is_lost() override { return *is_dead_; }
+  std::string why_lost() const override { return "it is dead"; }
   std::string describe() const override { return inner_->describe(); }
 
  private:

@@ -14,6 +14,8 @@ using Token = std::int32_t;
 using BlockId = std::int32_t;
 
 inline constexpr Token no_token = -1;
+// In place of a token that was to be chosen: the row has no numbers that it could be chosen by.
+inline constexpr Token no_number = -2;
 
 struct Limits {
   std::int64_t vocabulary = 0;
@@ -83,7 +85,7 @@ struct Logprob {
 };
 
 struct Chosen {
-  Token token = 0;
+  Token token = 0;                 // or no_token: nothing may come; or no_number
   float logprob = 0;               // if logprobs were asked for
   std::vector<Logprob> likeliest;  // largest first
   // What the model knows, if it was asked for; a device that does not keep it leaves them empty.

@@ -9,12 +9,17 @@ namespace {
 constexpr int choose_threads = 1024;
 constexpr int choose_warps = choose_threads / warp;
 constexpr float logit_limit = 1e30F;
+constexpr float logit_sane = 1e20F;
+constexpr int no_number = -2;
 constexpr int no_choice = 0x7fffffff;
 
 __device__ float finite(float logit) {
   if (!(logit > -logit_limit)) return -logit_limit;  // NaN is not larger
   return logit < logit_limit ? logit : logit_limit;
 }
+
+// Whether a largest logit is one that a row can be chosen by.
+__device__ bool is_sane(float logit) { return logit > -logit_sane && logit < logit_sane; }
 
 struct Best {
   float logit;
@@ -54,7 +59,7 @@ __global__ void __launch_bounds__(choose_threads) largest_kernel(LogitRows logit
   __syncthreads();
   if (thread >= warp) return;
   best = best_of_warp(best_of_warps[thread]);
-  if (thread == 0) tokens[blockIdx.x] = best.token;
+  if (thread == 0) tokens[blockIdx.x] = is_sane(best.logit) ? best.token : no_number;
 }
 
 // serve/batch/kernels.hpp: the same operations in the same order, none of them joined.
@@ -128,6 +133,7 @@ class Row {
     largest_ = best_of_warp(shared_.best[lane()]).logit;
   }
 
+  __device__ bool has_numbers() const { return is_sane(largest_); }
   __device__ float logit(int token) const { return __fdiv_rn(finite(row_[token]), sample_.temperature); }
   __device__ float weight(float logit) const { return exponential(__fsub_rn(logit, largest_)); }
 
@@ -299,6 +305,10 @@ __global__ void __launch_bounds__(choose_threads)
   let_next_start();
   const Sample sample = samples[blockIdx.x];
   Row row(logits, sample, shared);
+  if (!row.has_numbers()) {  // all threads agree
+    if (threadIdx.x == 0) tokens[blockIdx.x] = no_number;
+    return;
+  }
   Kept first_k;
   if (sample.top_k > 0 && sample.top_k < logits.vocabulary) {
     first_k =

@@ -12,7 +12,8 @@ __global__ void __launch_bounds__(embed_threads) embed_kernel(Embed embed) {
   let_next_start();
   const std::int64_t row = blockIdx.x;
   const int known = embed.tokens.token[row];
-  const std::int64_t token = known >= 0 ? known : embed.chosen[-1 - known];
+  // Where nothing could be chosen, any token will do: what comes of it is dropped.
+  const std::int64_t token = known >= 0 ? known : max(0, embed.chosen[-1 - known]);
   const int position = max(0, embed.tokens.position[row]);
   const T* const from = static_cast<const T*>(embed.embedding) + token * embed.columns;
   const T* const place = embed.positions == nullptr

@@ -328,6 +328,10 @@ TEST(Choose, IsTheReference) {
     logits[at] = std::round(logits[at]);  // many are equal
   logits[5] = NAN;
   logits[7] = -INFINITY;
+  // Rows that nothing can be chosen from.
+  std::fill_n(logits.begin() + 3 * stride, stride, NAN);
+  std::fill_n(logits.begin() + 7 * stride, stride, -INFINITY);
+  logits[9 * stride + 1000] = INFINITY;
   const LogitRows all{logits.data(), stride, vocabulary};
   std::vector<std::int32_t> tokens(rows, -7);
   choose_largest(all, rows, tokens.data(), {});
@@ -337,6 +341,7 @@ TEST(Choose, IsTheReference) {
   };
   for (std::int32_t row = 0; row < rows; ++row)
     EXPECT_EQ(tokens[static_cast<std::size_t>(row)], chooser.choose(row_of(row), {.row = row}).token);
+  for (const std::size_t row : {3U, 7U, 9U}) EXPECT_EQ(tokens[row], no_number);
   std::vector<Sample> samples;
   std::vector<Token> expected;
   for (int at = 0; at < 60; ++at) {
