@@ -32,8 +32,8 @@ class Worker {
   bool is_there() const { return !process_->has_ended(); }
   // It has not gone, as far as this machine knows. Does not wait.
   bool is_open() const { return is_there() && channel().is_open(); }
-  // It ends now, and nobody waits for that; end() does. From any thread: who waits for an answer hears that it
-  // has gone.
+  // It ends now, and nobody waits for that; end() does. From any thread: who waits for an answer hears that
+  // it has gone.
   void kill() const { process_->kill(); }
   void end() { process_->end(); }
   // Ends it, and tells how it has ended.
