@@ -82,7 +82,7 @@ TEST(Mounts, ANodeWithoutTheSharedDiskBeginsNoJobAnew) {
 TEST(Mounts, AnAgentWhoseFolderWasMovedAwayUnderItsRanksDoesNotBeginAnew) {
   PartsCluster cluster;
   ASSERT_TRUE(cluster.start_agent("n1"));
-  const std::string id = cluster.submit({"--gpus", "8"}, "exec sleep 1000");
+  const std::string id = cluster.submit({"--gpus", "1"}, "exec sleep 1000");
   ASSERT_TRUE(cluster.becomes(id, "running"));
   cluster.agent("n1").signal(SIGKILL);
   cluster.agent("n1").wait();

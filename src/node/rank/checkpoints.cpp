@@ -1,5 +1,6 @@
 #include "node/rank/checkpoints.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -7,8 +8,8 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <utility>
 
+#include "base/files/descriptor.hpp"
 #include "base/files/files.hpp"
 #include "base/id.hpp"
 
@@ -35,13 +36,14 @@ bool is_missing(const std::string& path) {
   return ::lstat(path.c_str(), &status) != 0 && (errno == ENOENT || errno == ENOTDIR);
 }
 
+// Not flushed: a disk that nodes share keeps what it has told another node, and no start waits for a disk
+// that is busy.
 Result<> set_mark(const std::string& folder, const char* kind) {
   const std::string mark = mark_of(folder, kind);
   if (auto made = files::make_folders(root_of(folder) + kind); !made) return made;
-  auto written = files::write_new_file(mark, "", 0600);
-  // All ranks of a gang come at once.
-  if (!written && !is_missing(mark)) return {};
-  return written ? files::sync_folder(root_of(folder) + kind) : std::move(written);
+  const files::FileDescriptor file(::open(mark.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  if (!file.valid()) return failed_errno("cannot make " + mark, errno);
+  return {};
 }
 
 // It stays away over a loss of power: a mark that came back would be obeyed.
