@@ -76,7 +76,6 @@ class Machine {
   void wake_paused();
 
   // retention.cpp
-  bool is_newest(JobId id) const;
   void drop(const Job& job);
   void drop(const Node& node);
   std::size_t expire_jobs(const Retention& keep);
