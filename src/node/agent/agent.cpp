@@ -48,8 +48,10 @@ class Agent {
                        .logs_age_max = options.keep_logs_age,
                        .checkpoints_age_max = options.keep_checkpoints_age}),
         processes_(
-            loop_, {options.name, options.folder, options.checkpoints, options.tutti_program}, shipped_,
-            attic_,
+            loop_,
+            {options.name, options.folder, options.checkpoints, options.tutti_program,
+             files::raise_open_files()},
+            shipped_, attic_,
             {.started = [this](const auto& key, const auto& outcome) { keeper_.started(key, outcome); },
              .exited = [this](const auto& key, const auto& status) { exited(key, status); },
              .prepared = [this](auto job, auto attempt,

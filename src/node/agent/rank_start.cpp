@@ -50,6 +50,7 @@ rank::RankSpec spec_of(const RankOrder& order) {
   spec.memory = attempt.memory;
   spec.grace = attempt.grace;
   spec.output = attempt.ranks[order.rank].output;
+  spec.open_files = static_cast<std::int64_t>(order.open_files);
   spec.made_folder = order.checkpoints;
   return spec;
 }

@@ -27,7 +27,8 @@ struct RankOrder {
   std::string cgroup;
   std::string checkpoints;
   std::string tutti_program;
-  std::string cluster;  // whose it is, "" for none
+  std::string cluster;         // whose it is, "" for none
+  std::size_t open_files = 0;  // what this agent was given
   std::shared_ptr<MembershipNotes> notes;
 };
 

@@ -21,7 +21,10 @@ namespace tutti::rank {
 namespace {
 
 // The specification's first bytes; the digit is the version of the format.
-constexpr std::string_view spec_mark = "tutti rank 2\n";
+constexpr std::string_view spec_mark = "tutti rank 3\n";
+// Of an agent before this one, whose ranks may still run: without the number of open files.
+constexpr std::string_view older_spec_mark = "tutti rank 2\n";
+static_assert(spec_mark.size() == older_spec_mark.size());
 constexpr std::size_t words_max = 65'536;
 constexpr std::size_t cgroup_name_bytes_max = 200;
 constexpr std::size_t line_bytes_max = 128;
@@ -67,6 +70,7 @@ Result<> validate(const RankSpec& spec) {
   if (!is_cgroup_name(spec.cgroup)) return invalid("'" + spec.cgroup + "' cannot name a cgroup");
   if (spec.cpus < 0 || spec.cpus > cpus_max) return invalid("the rank's number of CPUs is out of range");
   if (spec.memory < Bytes(0)) return invalid("the rank's memory is negative");
+  if (spec.open_files < 0) return invalid("the rank's number of open files is negative");
   if (spec.grace < 0s || spec.grace > grace_max) return invalid("the rank's grace period is out of range");
   if (spec.log_bytes_max < log_bytes_smallest || spec.log_bytes_max > log_bytes_largest)
     return invalid("the size of the rank's log is out of range");
@@ -101,7 +105,8 @@ class SpecWriter {
 // Reads zeros and empty texts once something was wrong; `sound()` tells at the end.
 class SpecReader {
  public:
-  explicit SpecReader(std::string_view content) : sound_(content.starts_with(spec_mark)) {
+  explicit SpecReader(std::string_view content)
+      : is_older_(content.starts_with(older_spec_mark)), sound_(is_older_ || content.starts_with(spec_mark)) {
     if (sound_) rest_ = content.substr(spec_mark.size());
   }
 
@@ -118,6 +123,7 @@ class SpecReader {
     while (sound_ && values.size() < count) values.push_back(text());
     return values;
   }
+  bool is_older() const { return is_older_; }
   bool sound() const { return sound_ && rest_.empty(); }
 
  private:
@@ -134,6 +140,7 @@ class SpecReader {
     return taken;
   }
 
+  bool is_older_;
   bool sound_;
   std::string_view rest_;
 };
@@ -159,6 +166,7 @@ Result<> write_spec(const std::string& folder, const RankSpec& spec) {
   writer.number(spec.log_bytes_max.count());
   writer.text(spec.output);
   writer.text(spec.made_folder);
+  writer.number(spec.open_files);
   if (writer.content().size() > spec_bytes_max)
     return invalid("the rank's command and environment are larger than 4 MiB")
         .remedy("pass large data as a file");
@@ -182,6 +190,7 @@ Result<RankSpec> read_spec(const std::string& folder) {
   spec.log_bytes_max = Bytes(reader.number());
   spec.output = reader.text();
   spec.made_folder = reader.text();
+  if (!reader.is_older()) spec.open_files = reader.number();
   if (!reader.sound() || cpus < 0 || cpus > cpus_max) return failed("it is damaged").within(path);
   spec.cpus = static_cast<std::int32_t>(cpus);
   if (auto sound = validate(spec); !sound) return std::move(sound).error().within(path);

@@ -34,6 +34,7 @@ struct RankSpec {
   Duration grace = 10s;           // between SIGTERM and SIGKILL
   Bytes log_bytes_max = mib(64);  // older output is dropped
   std::string output;             // a file that gets a copy of the log, "" for none
+  std::int64_t open_files = 0;    // that it may have; 0: as many as its shim
   std::string made_folder;        // made by the rank's own process before its command, "" for none
 
   friend bool operator==(const RankSpec&, const RankSpec&) = default;

@@ -22,7 +22,8 @@ RankSpec full_spec() {
           .memory = gib(64),
           .grace = 90s,
           .log_bytes_max = mib(8),
-          .output = "/tmp/out.log"};
+          .output = "/tmp/out.log",
+          .open_files = 1024};
 }
 
 void write(const std::string& path, const std::string& content) {
@@ -57,6 +58,17 @@ TEST_F(RankFolder, AVerdictIsTextOfBoundedLength) {
 TEST_F(RankFolder, AMissingSpecificationIsAFailure) { EXPECT_FALSE(read_spec(folder())); }
 
 // Every length but the right one, and garbage in the place of each byte of the lengths and the mark.
+TEST_F(RankFolder, ASpecificationOfAnEarlierAgentIsRead) {
+  ASSERT_TRUE(write_spec(folder(), full_spec()));
+  std::string content = content_of(path("spec"));
+  content[content.find('3')] = '2';
+  write(path("spec"), content.substr(0, content.size() - sizeof(std::int64_t)));
+  const auto spec = read_spec(folder());
+  ASSERT_TRUE(spec) << spec.error().text();
+  EXPECT_EQ(spec->grace, full_spec().grace);
+  EXPECT_EQ(spec->open_files, 0);
+}
+
 TEST_F(RankFolder, ADamagedSpecificationIsRefused) {
   ASSERT_TRUE(write_spec(folder(), full_spec()));
   const std::string whole = content_of(path("spec"));
@@ -100,6 +112,7 @@ TEST_F(RankFolder, ASpecificationThatNoShimCouldFollowIsRefused) {
   EXPECT_TRUE(refused([](RankSpec& spec) { spec.cpus = -1; }));
   EXPECT_TRUE(refused([](RankSpec& spec) { spec.memory = Bytes(-1); }));
   EXPECT_TRUE(refused([](RankSpec& spec) { spec.grace = -1s; }));
+  EXPECT_TRUE(refused([](RankSpec& spec) { spec.open_files = -1; }));
   EXPECT_TRUE(refused([](RankSpec& spec) { spec.log_bytes_max = Bytes(0); }));
 }
 

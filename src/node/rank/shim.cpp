@@ -17,6 +17,7 @@
 
 #include "base/files/descriptor.hpp"
 #include "base/files/files.hpp"
+#include "base/files/open_files.hpp"
 #include "node/rank/hold.hpp"
 #include "node/rank/limits.hpp"
 #include "node/rank/log_segments.hpp"
@@ -103,6 +104,7 @@ void connect_streams(int output) {
   limits.enter(held_in);
   connect_streams(output);
   reset_signals();
+  files::set_open_files(static_cast<std::size_t>(spec.open_files));
   // Here, because the folder may be on a shared disk that does not answer: that is then this rank's trouble
   // alone, and it can be killed.
   if (!spec.made_folder.empty()) static_cast<void>(files::make_folders(spec.made_folder));
