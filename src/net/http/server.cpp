@@ -25,7 +25,8 @@ class BeastServer final : public Server {
       if (failure == asio::error::operation_aborted) co_return;
       if (failure) {
         // Out of descriptors: give the others time to end.
-        if (!shared_->lobby.make_room()) shared_->idle.make_room(shared_->idle.largest_address());
+        const bool is_out = failure == asio::error::no_descriptors;
+        if (!shared_->lobby.make_room() && is_out) shared_->idle.make_room(shared_->idle.largest_address());
         asio::steady_timer pause(shared_->context, std::chrono::milliseconds(50));
         co_await pause.async_wait(as_values);
         continue;
