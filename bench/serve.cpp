@@ -88,9 +88,9 @@ asking::Plan plan_of(const net::Target& target, std::size_t count, std::int64_t 
 }
 
 Result<asking::Report> ask(const net::Target& target, std::size_t count, std::int64_t output_tokens) {
-  const asking::Asked asked =
-      asking::ask_all(plan_of(target, count, output_tokens), [](std::size_t) { return true; });
-  asking::Report report = asking::summarize(asked.samples, asked.took, {});
+  const auto asked = asking::ask_all(plan_of(target, count, output_tokens), [](std::size_t) { return true; });
+  if (!asked) return asked.error();
+  asking::Report report = asking::summarize(asked->samples, asked->took, {});
   if (!report.problems.empty()) return failed(report.problems.begin()->first);
   return report;
 }

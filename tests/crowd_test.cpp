@@ -1,12 +1,19 @@
 // More than a cluster can carry: what one person asks for must not stop it for the others.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <gtest/gtest.h>
 
+#include "base/files/descriptor.hpp"
 #include "support/cluster.hpp"
 
 namespace tutti {
 namespace {
 
 using support::has;
+using support::PartsCluster;
+using support::PartsOptions;
 using support::TestCluster;
 
 TEST(Crowd, MoreRanksThanThereAreCpusForAreRefusedAtOnce) {
@@ -36,6 +43,59 @@ TEST(Crowd, ManyQuickRanksEndAsTheyEnded) {
     EXPECT_EQ(cluster.wait(id), 0);
     EXPECT_EQ(cluster.job(id)["attempt"], 0) << cluster.job(id);
   }
+}
+
+constexpr int many = 80;
+
+PartsOptions few_files(const std::string& limit) {
+  PartsOptions options;
+  options.agent_flags = {"--cpus", "8"};
+  options.agent_limit = limit;
+  return options;
+}
+
+// An array whose elements all wait until somebody writes to a pipe: without a turn of the CPU.
+std::string submit_many(const PartsCluster& cluster) {
+  EXPECT_EQ(::mkfifo(cluster.file("go").c_str(), 0600), 0);
+  return cluster.submit({"--array", "0-" + std::to_string(many - 1)},
+                        "ulimit -Sn > " + cluster.file("limit") + "; : > " + cluster.file("began") +
+                            ".$TUTTI_ARRAY_INDEX; : < " + cluster.file("go"));
+}
+
+void let_go_and_expect_all_well(const PartsCluster& cluster, const std::string& array) {
+  const files::FileDescriptor writer(::open(cluster.file("go").c_str(), O_RDWR | O_CLOEXEC));
+  EXPECT_EQ(cluster.tutti({"wait", array, "--array"}).exit_code, 0);
+  const auto elements = cluster.json({"jobs", "--array", array, "--limit", std::to_string(many)});
+  EXPECT_EQ(elements.size(), static_cast<std::size_t>(many));
+  for (const auto& element : elements) EXPECT_EQ(element["attempt"], 0) << element;
+  EXPECT_EQ(cluster.node("a")["state"], "ready") << cluster.node("a");
+}
+
+TEST(Crowd, AnAgentWatchesMoreRanksThanTheFilesItWasGivenAndHandsThoseOn) {
+  PartsCluster cluster(few_files("-Sn 100"));
+  ASSERT_TRUE(cluster.start_agent("a"));
+  const std::string array = submit_many(cluster);
+  EXPECT_TRUE(support::eventually([&] {
+    int began = 0;
+    for (int at = 0; at < many; ++at)
+      began += ::access((cluster.file("began") + "." + std::to_string(at)).c_str(), F_OK) == 0 ? 1 : 0;
+    return began == many;
+  })) << "all of them run at once";
+  EXPECT_EQ(support::read_text(cluster.file("limit")), "100\n") << "what the agent was started with";
+  let_go_and_expect_all_well(cluster, array);
+}
+
+TEST(Crowd, RanksBeyondTheFilesOfAnAgentWaitAndNobodyIsToBlame) {
+  PartsCluster cluster(few_files("-n 200"));
+  ASSERT_TRUE(cluster.start_agent("a"));
+  const std::string array = submit_many(cluster);
+  const std::string cancelled = cluster.submit({}, "true");
+  EXPECT_TRUE(support::eventually([&] {
+    return has(support::read_text(cluster.file("agent-a.err")), "ranks wait until others have ended");
+  })) << support::read_text(cluster.file("agent-a.err"));
+  EXPECT_EQ(cluster.tutti({"cancel", cancelled}).exit_code, 0) << "one that waits can be cancelled";
+  EXPECT_NE(cluster.wait(cancelled), 0);
+  let_go_and_expect_all_well(cluster, array);
 }
 
 TEST(Crowd, NodesAreListedPageByPage) {

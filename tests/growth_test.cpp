@@ -54,7 +54,12 @@ TEST(Growth, FinishedJobsAreForgottenAndStatusTellsWhatIsKept) {
   EXPECT_TRUE(eventually([&] { return (jobs = cluster.json({"jobs", "--all"})).size() == 3; })) << jobs;
   EXPECT_EQ(jobs[0]["id"], "6");
   EXPECT_EQ(jobs[2]["id"], "4");
-  EXPECT_NE(cluster.tutti({"show", "1"}).exit_code, 0);
+  for (const char* command : {"show", "wait", "cancel"}) {
+    const auto refused = cluster.tutti({command, "1"});
+    EXPECT_NE(refused.exit_code, 0);
+    EXPECT_TRUE(has(refused.err, "job 1 is no longer kept")) << refused.err;
+  }
+  EXPECT_TRUE(has(cluster.tutti({"wait", "99"}).err, "there is no job 99"));
   const std::string status = cluster.tutti({"status"}).out;
   EXPECT_TRUE(has(status, "kept   finished jobs for 30d, at most 3, in a store of ")) << status;
   EXPECT_TRUE(has(status, " of 256 MiB, and unfinished ones 0 B of 512 MiB, of one user 128 MiB")) << status;

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "base/files/open_files.hpp"
 #include "cli/command.hpp"
 #include "cli/terminal.hpp"
 #include "cli/url.hpp"
@@ -135,11 +136,14 @@ Result<int> BenchServe::run(const std::string& url, bool json) const {
   }
   ::signal(SIGINT, stop_asking);
   const bool shows = !json && isatty(STDERR_FILENO) == 1;
-  const asking::Asked asked = asking::ask_all(plan, [&](std::size_t done) {
+  files::raise_open_files();
+  const auto answers = asking::ask_all(plan, [&](std::size_t done) {
     if (shows) std::fprintf(stderr, "\r%zu of %zu", done, plan.arrivals.size());
     return !asking_stopped.load();
   });
   if (shows) std::fprintf(stderr, "\r\033[K");
+  if (!answers) return Error(answers.error()).within("bench serve");
+  const asking::Asked& asked = *answers;
   const asking::Report report = asking::summarize(asked.samples, asked.took, targets_);
   if (json) {
     const nlohmann::json told{{"requests", asked.samples.size()},

@@ -100,9 +100,12 @@ class EngineCommand final : public Command {
               "of embeddings: mean or last (default: what the folder says, or the last token's)");
     model_flags_.declare(flags);
     script_flags_.declare(flags);
-    flags.add("requests", requests_, "that are taken before others hear 429 (default: 1000)",
-              {.min = 1, .max = requests_limit});
-    flags.add("connections", connections_, "at once (default: 1024)", {.min = 1, .max = connections_limit});
+    flags.add(
+        "requests", requests_,
+        "that are taken before others hear 429, three quarters of them from one address (default: 2000)",
+        {.min = 1, .max = requests_limit});
+    flags.add("connections", connections_, "at once, half of them from one address (default: 2048)",
+              {.min = 1, .max = connections_limit});
     flags.add("drain-time", settings_.drain_time_max,
               "that requests have to end after SIGTERM or Ctrl-C (default: 30s)");
     flags.add("json", json_, "print one JSON object when it answers: model, url, memory");
@@ -257,8 +260,8 @@ class EngineCommand final : public Command {
   std::string pooling_;
   ModelFlags model_flags_;
   ScriptFlags script_flags_;
-  std::int64_t requests_ = 1'000;
-  std::int64_t connections_ = 1'024;
+  std::int64_t requests_ = 2'000;
+  std::int64_t connections_ = 2'048;
   serve::FrontSettings settings_;
   bool json_ = false;
 };

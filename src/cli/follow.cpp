@@ -75,10 +75,7 @@ class Follower {
         return failed("it does not answer")
             .within("controller " + cluster_.address())
             .remedy("`tutti status` tells when it does again");
-      if (missing_)
-        return invalid("there is no job " + options_.job)
-            .within("job " + options_.job)
-            .remedy("`tutti jobs --all` lists them");
+      if (missing_) return why_missing().within("job " + options_.job);
       if (over && (!to_the_end || options_.only_logs)) return is_complete() ? exit_success : exit_failed;
       // A stream that broke may have had more to tell; so may a node that was away for a moment.
       if (over) return end();
@@ -224,6 +221,12 @@ class Follower {
     } else if (!cancelled_) {
       say("cannot be cancelled: " + wire::decode_error(answer->status, answer->body).text());
     }
+  }
+
+  // The stream only says that there is none; whether there was one is told who asks for it.
+  Error why_missing() {
+    auto shown = cluster_.get("jobs/" + url_encode(options_.job));
+    return shown ? failed("it came while it was looked for").remedy("ask again") : std::move(shown).error();
   }
 
   void say(const std::string& what) const {

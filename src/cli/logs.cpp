@@ -1,17 +1,21 @@
 // `tutti logs` and `tutti wait`: what ranks print, and how jobs end.
 #include <algorithm>
+#include <chrono>
 #include <map>
 
 #include "base/id.hpp"
 #include "cli/commands.hpp"
 #include "cli/follow.hpp"
 #include "cli/job_reading.hpp"
+#include "cli/progress_bar.hpp"
 #include "cli/terminal.hpp"
 
 namespace tutti::cli {
 namespace {
 
 using nlohmann::json;
+
+constexpr auto ends_read_every = std::chrono::seconds(1);
 
 class Logs final : public Command {
  public:
@@ -107,10 +111,23 @@ class Wait final : public Command {
   Result<int> wait_for_array(Cluster& cluster, const std::string& job) const {
     auto elements = read_array(cluster, job);
     if (!elements) return std::move(elements).error().within("wait " + job);
+    ProgressBar bar("waiting for array " + job);
+    auto read_at = std::chrono::steady_clock::now();
     int worst = exit_success;
-    for (const auto& element : *elements) {
-      // What has succeeded already has nothing to tell.
-      if (text_of(element, "state") == "succeeded") continue;
+    for (std::size_t at = 0; at < elements->size(); ++at) {
+      bar.show_count(at, elements->size());
+      // A page tells of a thousand at once: where many end, they are not asked for one by one.
+      if (std::chrono::steady_clock::now() - read_at > ends_read_every) {
+        if (auto again = read_array(cluster, job); again && again->size() == elements->size())
+          elements = std::move(again);
+        read_at = std::chrono::steady_clock::now();
+      }
+      const json& element = (*elements)[at];
+      const bool tells_nothing = !verbose_ || text_of(element, "state") == "succeeded";
+      if (element.contains("exit_code") && tells_nothing) {
+        worst = std::max(worst, element.value("exit_code", exit_failed));
+        continue;
+      }
       auto done = tutti::cli::follow(
           cluster, {.job = text_of(element, "id"), .logs = false, .says_end = verbose_, .was_there = true});
       if (!done) return done;

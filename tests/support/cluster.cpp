@@ -178,6 +178,8 @@ bool PartsCluster::start_agent(const std::string& name, const std::string& via) 
                                  "--log-level",
                                  "info"};
   words.insert(words.end(), options_.agent_flags.begin(), options_.agent_flags.end());
+  if (!options_.agent_limit.empty())
+    words.insert(words.begin(), {"sh", "-c", "ulimit $0 && exec \"$@\"", options_.agent_limit});
   auto& agent = agents_[name] = std::make_unique<Process>(words, file("agent-" + name), env());
   // The node of an agent that was killed a moment ago is still ready: this very agent must have joined.
   return eventually([&] {

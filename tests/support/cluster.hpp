@@ -76,6 +76,7 @@ struct PartsOptions {
   std::vector<std::string> controller_flags;  // besides --data and --listen
   std::vector<std::string> agent_flags;       // besides those of the join
   int gpus = 8;
+  std::string agent_limit = {};  // what a shell calls `ulimit` with before it becomes the agent, "" for none
 };
 
 // An address of the test's own for its ranks.

@@ -77,7 +77,6 @@ class Machine {
   void wake_paused();
 
   // retention.cpp
-  bool is_newest(JobId id) const;
   void drop(const Job& job);
   void drop(const std::vector<NodeName>& nodes);
   std::size_t expire_jobs(const Retention& keep);

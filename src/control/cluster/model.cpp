@@ -169,9 +169,16 @@ const JobSpec* asked_under(const State& state, JobId first) {
   return at != state.jobs.end() && asked_with(at->second) == first ? &at->second.spec : nullptr;
 }
 
+Error no_job(const State& state, JobId job) {
+  if (job.number() > 0 && job.number() < state.next_job)
+    return invalid("job " + job.text() + " is no longer kept")
+        .remedy("it has ended; `tutti status` tells how many finished jobs are kept, and for how long");
+  return invalid("there is no job " + job.text()).remedy("`tutti jobs --all` lists them");
+}
+
 Result<std::vector<JobId>> array_elements(const State& state, JobId job) {
   const auto known = state.jobs.find(job);
-  if (known == state.jobs.end()) return invalid("there is no job " + job.text());
+  if (known == state.jobs.end()) return no_job(state, job);
   if (!known->second.spec.array)
     return invalid("job " + job.text() + " is not an element of an array").remedy("leave --array out");
   // They were submitted together, so their ids follow each other.

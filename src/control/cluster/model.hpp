@@ -343,6 +343,9 @@ JobId asked_with(const Job& job);
 // What is kept under that id; null if no job is left that was asked for with it.
 const JobSpec* asked_under(const State& state, JobId first);
 
+// Why a job cannot be found: there never was one, or it has ended and is not kept any longer.
+Error no_job(const State& state, JobId job);
+
 // The elements of the array that the job belongs to, in the order of their ids.
 Result<std::vector<JobId>> array_elements(const State& state, JobId job);
 

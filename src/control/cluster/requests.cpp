@@ -53,8 +53,7 @@ Result<> Machine::admit(const JobSpec& spec) {
   }
   for (const Dependency& dependency : spec.after) {
     const auto before = state_.jobs.find(dependency.job);
-    if (before == state_.jobs.end())
-      return invalid("there is no job " + dependency.job.text() + " to come after");
+    if (before == state_.jobs.end()) return no_job(state_, dependency.job).within("what it is to come after");
     const bool hopeless = before->second.finished() && before->second.state != JobState::succeeded;
     if (dependency.success && hopeless) {
       return invalid("job " + dependency.job.text() + ", whose success it needs, has already ended: " +
@@ -191,7 +190,7 @@ void Machine::on(const Release& event) {
     return;
   }
   Job* job = find(event.job);
-  if (job == nullptr) return fail(invalid("there is no job " + event.job.text()));
+  if (job == nullptr) return fail(no_job(state_, event.job));
   if (job->finished())
     return fail(
         invalid("job " + event.job.text() + " has ended already: " + std::string(name_of(job->state))));
@@ -205,7 +204,7 @@ void Machine::on(const Cancel& event) {
   const std::string reason = "cancelled" + (event.by.empty() ? "" : " by " + event.by);
   if (event.whole_array) return cancel_array(event, reason);
   Job* job = find(event.job);
-  if (job == nullptr) return fail(invalid("there is no job " + event.job.text()));
+  if (job == nullptr) return fail(no_job(state_, event.job));
   if (job->finished())
     return fail(
         invalid("job " + event.job.text() + " has ended already: " + std::string(name_of(job->state))));

@@ -2,7 +2,9 @@
 #include "control/cluster/retention.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
+#include <vector>
 
 #include "control/cluster/machine.hpp"
 
@@ -28,6 +30,12 @@ std::size_t said_bytes_of(const Job& job) {
   std::size_t bytes = job.reason.size() + job.last_end.size() + job.held.size();
   for (const RankStatus& rank : job.ranks) bytes += rank.detail.size();
   return bytes;
+}
+
+// Its part, where it shares with the other elements of an array.
+std::size_t asked_bytes_of(const JobSpec& spec) {
+  const auto sharing = static_cast<std::size_t>(spec.array ? std::max(spec.array->count, 1) : 1);
+  return own_bytes_of(spec) + shared_bytes_of(spec) / sharing;
 }
 
 // Which arrays have an element that has not ended. Each is looked at once.
@@ -57,15 +65,114 @@ class OpenArrays {
   std::map<JobId, bool> known_;
 };
 
+// Ids are counted on from the newest job, also after a restart: it stays until there is a newer one.
+bool is_newest(const State& state, JobId id) { return state.jobs.rbegin()->first == id; }
+
+// The finished jobs that go in one step.
+class Expiry {
+ public:
+  Expiry(const State& state, Instant now, const Retention& keep, std::function<void(const Job&)> drop)
+      : state_(state),
+        now_(now),
+        keep_(keep),
+        drop_(std::move(drop)),
+        most_(expired_per_step(state.ended.jobs(), keep.jobs_max)),
+        bytes_before_(state.bytes.all()),
+        open_(state) {}
+
+  // There are more than are kept: who has the most of them goes first with his oldest, and nobody loses any
+  // who has no more than an equal part of what is kept. So nobody can make the jobs of others forgotten.
+  void beyond(std::size_t kept_max, const std::function<std::size_t()>& all,
+              const std::function<std::size_t(const Ended::OfUser&)>& part_of) {
+    if (all() <= kept_max || state_.ended.users().empty()) return;
+    kept_elements_ = 0;
+    const std::size_t equal_part = kept_max / state_.ended.users().size();
+    std::vector<Candidate> heap;
+    for (const auto& [name, user] : state_.ended.users())
+      if (part_of(user) > equal_part) heap.push_back({part_of(user), &name, &user, user.entries.begin()});
+    std::make_heap(heap.begin(), heap.end());
+    while (!heap.empty() && all() > kept_max && !is_enough()) {
+      std::pop_heap(heap.begin(), heap.end());
+      Candidate& first = heap.back();
+      const auto [ended_at, id] = *first.next++;
+      const bool is_last = first.next == first.user->entries.end();
+      const bool has_just_ended = now_ - ended_at < keep_.jobs_age_min;  // and so have all behind it
+      if (!has_just_ended) drop_if_possible(id);
+      if (is_last || has_just_ended || (first.part = part_of(*first.user)) <= equal_part) {
+        heap.pop_back();
+      } else {
+        std::push_heap(heap.begin(), heap.end());
+      }
+    }
+  }
+
+  void by_age() {
+    kept_elements_ = 0;
+    const auto& entries = state_.ended.entries();
+    for (auto at = entries.begin(); at != entries.end() && !is_enough();) {
+      const auto [ended_at, id] = (at++)->first;
+      if (now_ - ended_at < keep_.jobs_age_min || !is_over(now_ - ended_at, keep_.jobs_age_max)) break;
+      drop_if_possible(id);
+    }
+  }
+
+  std::size_t dropped() const { return dropped_; }
+
+ private:
+  struct Candidate {
+    std::size_t part = 0;
+    const std::string* name = nullptr;
+    const Ended::OfUser* user = nullptr;
+    std::set<Ended::Entry>::const_iterator next;
+
+    bool operator<(const Candidate& other) const {
+      return part != other.part ? part < other.part : *name < *other.name;
+    }
+  };
+
+  bool is_enough() const {
+    return dropped_ >= most_ || bytes_before_ - state_.bytes.all() > expired_bytes_per_step_max;
+  }
+
+  void drop_if_possible(JobId id) {
+    const Job& job = state_.jobs.at(id);
+    const Instant heard_at = state_.ended.entries().at({job.finished_at, id}).heard_at;
+    // It ended while the controller or its node was away, and whoever waits for it has just been told.
+    if (now_ - heard_at < keep_.jobs_age_min || is_newest(state_, id)) return;
+    // Who waits for the array asks for the end of each of them.
+    if (kept_elements_ < kept_elements_max && open_.has(job)) {
+      ++kept_elements_;
+      return;
+    }
+    drop_(job);
+    ++dropped_;
+  }
+
+  const State& state_;
+  const Instant now_;
+  const Retention& keep_;
+  const std::function<void(const Job&)> drop_;
+  const std::size_t most_;
+  const std::size_t bytes_before_;
+  OpenArrays open_;
+  std::size_t dropped_ = 0;
+  std::size_t kept_elements_ = 0;
+};
+
 }  // namespace
 
 bool Ended::add(const Job& job, Instant heard_at) {
-  const auto [entry, added] = entries_.try_emplace({job.finished_at, job.id});
+  const Entry entry(job.finished_at, job.id);
+  const auto [left, added] = entries_.try_emplace(entry);
   if (!added) return false;
-  entry->second = {heard_at, said_bytes_of(job)};
-  said_bytes_ += entry->second.said_bytes;
+  const std::size_t said_bytes = said_bytes_of(job);
+  left->second = {heard_at, said_bytes, said_bytes + asked_bytes_of(job.spec)};
+  said_bytes_ += said_bytes;
   ranks_ += job.places.size();
-  users_.add(job.spec.user, 1);
+  OfUser& user = users_[job.spec.user];
+  user.entries.insert(entry);
+  user.ranks += job.places.size();
+  user.bytes += left->second.bytes;
   return true;
 }
 
@@ -74,8 +181,17 @@ void Ended::remove(const Job& job) {
   if (entry == entries_.end()) return;
   said_bytes_ -= entry->second.said_bytes;
   ranks_ -= job.places.size();
-  users_.remove(job.spec.user, 1);
+  const auto user = users_.find(job.spec.user);
+  user->second.ranks -= job.places.size();
+  user->second.bytes -= entry->second.bytes;
+  user->second.entries.erase(entry->first);
+  if (user->second.entries.empty()) users_.erase(user);
   entries_.erase(entry);
+}
+
+std::size_t Ended::of_user(const std::string& user) const {
+  const auto known = users_.find(user);
+  return known == users_.end() ? 0 : known->second.entries.size();
 }
 
 bool frees_room(const State& state, const Event& event) {
@@ -85,9 +201,6 @@ bool frees_room(const State& state, const Event& event) {
   return std::holds_alternative<Cancel>(event) || std::holds_alternative<Drain>(event) ||
          std::holds_alternative<RemoveNode>(event) || std::holds_alternative<RemoveJobs>(event);
 }
-
-// Ids are counted on from the newest job, also after a restart: it stays until there is a newer one.
-bool Machine::is_newest(JobId id) const { return state_.jobs.rbegin()->first == id; }
 
 void Machine::drop(const Job& job) {
   const JobId id = job.id;
@@ -121,33 +234,18 @@ void Machine::drop(const std::vector<NodeName>& nodes) {
 }
 
 std::size_t Machine::expire_jobs(const Retention& keep) {
-  std::size_t dropped = 0;
-  std::size_t kept_elements = 0;
-  OpenArrays open(state_);
-  const std::size_t most = expired_per_step(state_.ended.jobs(), keep.jobs_max);
-  const std::size_t bytes_before = state_.bytes.all();
-  const auto& entries = state_.ended.entries();
-  for (auto at = entries.begin(); at != entries.end() && dropped < most;) {
-    if (bytes_before - state_.bytes.all() > expired_bytes_per_step_max) break;
-    const auto [ended_at, id] = at->first;
-    const Instant heard_at = (at++)->second.heard_at;
-    if (now_ - ended_at < keep.jobs_age_min) break;
-    // It ended while the controller or its node was away, and whoever waits for it has just been told.
-    if (now_ - heard_at < keep.jobs_age_min) continue;
-    const bool too_many = state_.ended.jobs() > keep.jobs_max || state_.ended.ranks() > kept_ranks_max ||
-                          state_.bytes.finished() + state_.ended.said_bytes() > kept_bytes_max;
-    if (!too_many && !is_over(now_ - ended_at, keep.jobs_age_max)) break;
-    if (is_newest(id)) continue;
-    const Job& job = state_.jobs.at(id);
-    // Who waits for the array asks for the end of each of them.
-    if (kept_elements < kept_elements_max && open.has(job)) {
-      ++kept_elements;
-      continue;
-    }
-    drop(job);
-    ++dropped;
-  }
-  return dropped;
+  Expiry expiry(state_, now_, keep, [this](const Job& job) { drop(job); });
+  const Ended& ended = state_.ended;
+  expiry.beyond(
+      keep.jobs_max, [&] { return ended.jobs(); },
+      [](const Ended::OfUser& user) { return user.entries.size(); });
+  expiry.beyond(
+      kept_ranks_max, [&] { return ended.ranks(); }, [](const Ended::OfUser& user) { return user.ranks; });
+  expiry.beyond(
+      kept_bytes_max, [&] { return state_.bytes.finished() + ended.said_bytes(); },
+      [](const Ended::OfUser& user) { return user.bytes; });
+  expiry.by_age();
+  return expiry.dropped();
 }
 
 // One that a person drained stays: it would take work again if it came back as a new one. Of the others those
@@ -211,7 +309,7 @@ void Machine::on(const RemoveJobs& event) {
     const Job* job = find(id);
     if (!job->finished())
       return fail(invalid("job " + id.text() + " has not ended").remedy("cancel it first"));
-    if (is_newest(id))
+    if (is_newest(state_, id))
       return fail(invalid("job " + id.text() + " is the newest")
                       .remedy("ids are counted on from it: it can be removed when there is a newer one"));
     if (open.has(*job))

@@ -4,11 +4,11 @@
 
 #include <cstddef>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "base/time.hpp"
-#include "control/cluster/shares.hpp"
 #include "control/sched/sched.hpp"
 
 namespace tutti::cluster {
@@ -52,15 +52,23 @@ struct Retention {
   Duration clock_rest = 1h;
 };
 
-// The finished jobs, those that ended first in front.
+// The finished jobs, those that ended first in front, and whose they are.
 class Ended {
  public:
   using Entry = std::pair<Instant, sched::JobId>;
   struct Left {
     Instant heard_at;            // a node may have been away when its ranks ended
     std::size_t said_bytes = 0;  // what its ranks and its end left to say
+    std::size_t bytes = 0;       // with its part of what was asked for
 
     friend bool operator==(const Left&, const Left&) = default;
+  };
+  struct OfUser {
+    std::set<Entry> entries;
+    std::size_t ranks = 0;
+    std::size_t bytes = 0;
+
+    friend bool operator==(const OfUser&, const OfUser&) = default;
   };
 
   // False if it was known.
@@ -68,16 +76,17 @@ class Ended {
   void remove(const Job& job);
 
   const std::map<Entry, Left>& entries() const { return entries_; }
+  const std::map<std::string, OfUser>& users() const { return users_; }
   std::size_t jobs() const { return entries_.size(); }
   std::size_t ranks() const { return ranks_; }
-  std::size_t of_user(const std::string& user) const { return users_.of_user(user); }  // jobs
+  std::size_t of_user(const std::string& user) const;  // jobs
   std::size_t said_bytes() const { return said_bytes_; }
 
   friend bool operator==(const Ended&, const Ended&) = default;
 
  private:
   std::map<Entry, Left> entries_;
-  Shares users_;
+  std::map<std::string, OfUser> users_;
   std::size_t ranks_ = 0;
   std::size_t said_bytes_ = 0;
 };

@@ -39,6 +39,63 @@ TEST_F(RetentionTest, TheOldestAreForgottenWhenThereAreTooMany) {
   EXPECT_TRUE(expire().jobs.empty()) << "without an age they stay for ever";
 }
 
+// Bob's job must not be forgotten because Alice is busy.
+TEST_F(RetentionTest, WhoHasTheMostIsForgottenFirstAndNobodyLosesAnEqualPart) {
+  const auto of = [this](const char* user) {
+    JobSpec one = spec(1);
+    one.user = user;
+    now += 1s;
+    return finished_job(one);
+  };
+  std::set<JobId> bobs{of("bob"), of("bob"), of("bob")};
+  std::vector<JobId> alices;
+  for (int at = 0; at < 30; ++at) alices.push_back(of("alice"));
+  std::set<JobId> carols{of("carol"), of("carol"), of("carol"), of("carol"), of("carol")};
+  const auto forgotten = expire().jobs;
+  EXPECT_EQ(forgotten.size(), 28U);
+  EXPECT_EQ(state.ended.of_user("bob"), 3U) << "the oldest of all, and no more than his part";
+  EXPECT_EQ(state.ended.of_user("alice"), 4U);
+  EXPECT_EQ(state.ended.of_user("carol"), 3U);
+  EXPECT_TRUE(forgotten.contains(alices[25]) && !forgotten.contains(alices[26])) << "her oldest";
+  EXPECT_TRUE(invariants(state).ok());
+}
+
+// What Alice has just ended cannot go yet: that others lose theirs in its place is no way out.
+TEST_F(RetentionTest, WhatMayNotGoYetIsWaitedForAndNotPaidForByOthers) {
+  keep.jobs_age_min = 10s;
+  JobSpec bobs = spec(1);
+  bobs.user = "bob";
+  const JobId precious = finished_job(bobs);
+  now += 1h;
+  std::vector<JobId> alices;
+  for (int at = 0; at < 40; ++at) alices.push_back(finished_job(spec(1)));
+  EXPECT_TRUE(expire().jobs.empty());
+  now += 11s;
+  EXPECT_EQ(expire().jobs.size(), 31U);
+  EXPECT_TRUE(state.jobs.contains(precious));
+}
+
+TEST_F(RetentionTest, WhatIsNoLongerKeptIsToldFromWhatNeverWas) {
+  keep.jobs_max = 1;
+  const JobId gone = finished_job(spec(1));
+  const JobId kept = finished_job(spec(1));
+  expire();
+  ASSERT_FALSE(state.jobs.contains(gone));
+  const auto refusal = [&](JobId before) {
+    JobSpec after = spec(1);
+    after.after = {{before, true}};
+    const auto reply = happen(Submit{{after}}).reply;
+    return reply ? std::string() : reply.error().text();
+  };
+  EXPECT_EQ(refusal(gone), "what it is to come after : job " + gone.text() + " is no longer kept");
+  EXPECT_EQ(refusal(JobId(99)), "what it is to come after : there is no job 99");
+  EXPECT_EQ(happen(Cancel{gone, "", false}).reply.error().text(),
+            "job " + gone.text() + " is no longer kept");
+  EXPECT_EQ(array_elements(state, gone).error().text(), "job " + gone.text() + " is no longer kept");
+  EXPECT_EQ(no_job(state, JobId(kept.number() + 1)).text(),
+            "there is no job " + JobId(kept.number() + 1).text());
+}
+
 TEST_F(RetentionTest, ElementsOfAnArrayStayUntilAllOfThemHaveEnded) {
   keep.jobs_max = 1;
   std::vector<JobSpec> elements(3, spec(1, 0));

@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/files/open_files.hpp"
 #include "base/log/log.hpp"
 #include "control/controller/api.hpp"
 #include "control/controller/random_text.hpp"
@@ -26,7 +26,6 @@ namespace tutti::controller {
 namespace {
 
 constexpr std::size_t cluster_id_bytes = 8;
-constexpr std::size_t files_kept = 256;  // for what is no connection: the store, logs, shipped files
 
 // Only goes forward.
 Instant steady_now() {
@@ -61,21 +60,6 @@ Result<> check_exposure(const ControllerOptions& options, const std::string& hos
   return invalid("tokens would cross the network in the clear")
       .within("--listen " + options.listen)
       .remedy("give --tls-certificate and --tls-key, or listen on 127.0.0.1");
-}
-
-// Systems let a process open 1024 files unless it asks for more, and each connection is one. How many there
-// may be, so that files can still be opened.
-std::size_t allow_many_connections() {
-  rlimit files{};
-  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return net::connections_max;
-  rlimit wanted = files;
-  wanted.rlim_cur = files.rlim_max;
-  if (::setrlimit(RLIMIT_NOFILE, &wanted) == 0)
-    files = wanted;
-  else
-    log::warning("the limit of open files cannot be raised");
-  const std::size_t most = files.rlim_cur == RLIM_INFINITY ? net::connections_max : files.rlim_cur;
-  return std::min(net::connections_max, most - std::min(most / 2, files_kept));
 }
 
 }  // namespace
@@ -150,7 +134,7 @@ Result<> run_controller(const ControllerOptions& options,
   port.port = listen->port;
   port.certificate_file = options.tls_certificate;
   port.key_file = options.tls_key;
-  port.connections = allow_many_connections();
+  port.connections = std::min(net::connections_max, files::files_to_give(files::raise_open_files().most));
   port.unknown_connections = std::min(port.unknown_connections, port.connections / 2);
   port.unknown_connections_per_address = std::min(port.unknown_connections_per_address, port.connections / 4);
   port.on_let_go = [](const std::string& remote, std::size_t bytes) {

@@ -12,8 +12,4 @@ Result<cluster::JobId> job_argument(const Call& call) {
   return job;
 }
 
-Error no_such_job(cluster::JobId job) {
-  return invalid("there is no job " + job.text()).remedy("`tutti jobs --all` lists them");
-}
-
 }  // namespace tutti::controller

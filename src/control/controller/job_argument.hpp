@@ -7,6 +7,5 @@ namespace tutti::controller {
 
 // The {id} of the path; what is no id is a job that is not there.
 Result<cluster::JobId> job_argument(const Call& call);
-Error no_such_job(cluster::JobId job);
 
 }  // namespace tutti::controller

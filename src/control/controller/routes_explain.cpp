@@ -11,7 +11,7 @@ namespace {
 
 void ask_about(const Call& call, cluster::JobId job, cluster::State& state) {
   const auto found = state.jobs.find(job);
-  if (found == state.jobs.end()) return call.refuse(no_such_job(job), 404);
+  if (found == state.jobs.end()) return call.refuse(cluster::no_job(state, job), 404);
   const cluster::Job& known = found->second;
   if (known.finished() || known.placed()) return call.answer(wire::explain_json(state, known));
   call.services().explainer.ask(

@@ -69,7 +69,7 @@ void show_job(const Call& call) {
   if (!job) return call.refuse(job.error(), 404);
   call.show([job = *job](const auto& state, const auto&) -> Result<std::string> {
     const auto found = state.jobs.find(job);
-    if (found == state.jobs.end()) return no_such_job(job);
+    if (found == state.jobs.end()) return cluster::no_job(state, job);
     return wire::job_json(state, found->second, true);
   });
 }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <future>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "base/clock/clock.hpp"
@@ -107,14 +109,18 @@ Sample ask(const Plan& plan, std::size_t nth, SteadyClock::time_point asked, net
 
 }  // namespace
 
-Asked ask_all(const Plan& plan, const std::function<bool(std::size_t)>& progress) {
-  const auto begin = SteadyClock::now();
+Result<Asked> ask_all(const Plan& plan, const std::function<bool(std::size_t)>& progress) {
+  SteadyClock::time_point begin;
   std::atomic<std::size_t> next = 0;
   std::atomic<std::size_t> done = 0;
   std::atomic<bool> stops = false;
+  std::promise<void> all_there;
+  const auto go_on = all_there.get_future().share();
   std::mutex mutex;
   Asked asked;
-  const auto work = [&] {
+  const auto work = [&, go_on] {
+    go_on.wait();
+    if (stops) return;
     net::Client client(plan.target, plan.key);
     for (std::size_t nth = 0; !stops && (nth = next++) < plan.arrivals.size();) {
       auto at = SteadyClock::now();
@@ -130,14 +136,27 @@ Asked ask_all(const Plan& plan, const std::function<bool(std::size_t)>& progress
       ++done;
     }
   };
-  std::vector<std::thread> threads;
   const std::size_t count = std::min(plan.concurrency, plan.arrivals.size());
-  for (std::size_t nth = 0; nth < count; ++nth) threads.emplace_back(work);
+  std::vector<std::thread> threads;
+  threads.reserve(count);
+  std::string refused;
+  try {
+    while (threads.size() < count) threads.emplace_back(work);
+  } catch (const std::system_error& error) {
+    refused = error.code().message();
+    stops = true;
+  }
+  begin = SteadyClock::now();
+  all_there.set_value();
   while (done < plan.arrivals.size() && !stops) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     if (!progress(done)) stops = true;
   }
   for (std::thread& thread : threads) thread.join();
+  if (!refused.empty())
+    return failed("this machine lets it have " + std::to_string(threads.size()) + " of " +
+                  std::to_string(count) + " threads: " + refused)
+        .remedy("ask with a smaller --concurrency, or raise the limit of processes (`ulimit -u`)");
   asked.took = SteadyClock::now() - begin;
   return asked;
 }

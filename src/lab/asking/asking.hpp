@@ -32,8 +32,9 @@ struct Asked {
   Duration took{};
 };
 
-// `progress` hears how many are done, and ends it by false: those that were not asked are left out.
-Asked ask_all(const Plan& plan, const std::function<bool(std::size_t done)>& progress);
+// `progress` hears how many are done, and ends it by false: those that were not asked are left out. Fails
+// where there cannot be so many threads; nobody is asked then.
+Result<Asked> ask_all(const Plan& plan, const std::function<bool(std::size_t done)>& progress);
 
 struct ServedModel {
   std::string name;

@@ -1,5 +1,8 @@
 #include "lab/asking/asking.hpp"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -82,6 +85,25 @@ TEST_F(Arrivals, AtARateHaveThatRate) {
   EXPECT_EQ(even_arrivals(5, {}, 0, random).back().at, 0s);
 }
 
+// Each thread takes room for its stack, and there is none.
+TEST(Asking, WithoutThreadsForAllNobodyIsAskedAndItSaysSo) {
+  Prng random(1);
+  const Plan plan{.target = {.host = "127.0.0.1", .port = 1, .who = "server"},
+                  .arrivals = even_arrivals(1'000, {.prompt_tokens = 1, .output_tokens = 1}, 0, random),
+                  .concurrency = 1'000};
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit few = before;
+  few.rlim_cur = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) + (rlim_t{256} << 20);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &few), 0);
+  const auto asked = ask_all(plan, [](std::size_t) { return true; });
+  setrlimit(RLIMIT_AS, &before);
+  ASSERT_FALSE(asked);
+  EXPECT_NE(asked.error().text().find(" of 1000 threads: "), std::string::npos) << asked.error().text();
+}
+
 // A server that answers every third request with 429.
 TEST(Asking, HearsAnswersAndProblems) {
   net::Loop loop;
@@ -110,7 +132,7 @@ TEST(Asking, HearsAnswersAndProblems) {
             .model = model->name,
             .arrivals = even_arrivals(30, {.prompt_tokens = 7, .output_tokens = 2}, 0, random),
             .concurrency = 4};
-  const Asked asked = ask_all(plan, [](std::size_t) { return true; });
+  const Asked asked = ask_all(plan, [](std::size_t) { return true; }).value();
   const Report report = summarize(asked.samples, asked.took, {});
   EXPECT_EQ(report.answered, 20U);
   ASSERT_EQ(report.problems.size(), 1U);
@@ -127,7 +149,7 @@ TEST(Asking, HearsAnswersAndProblems) {
   // A person stops it: what was not asked is left out.
   plan.is_timed = true;
   plan.arrivals = even_arrivals(10, {.prompt_tokens = 7, .output_tokens = 2}, 0.001, random);
-  const Asked stopped = ask_all(plan, [](std::size_t done) { return done < 1; });
+  const Asked stopped = ask_all(plan, [](std::size_t done) { return done < 1; }).value();
   EXPECT_LT(stopped.samples.size(), 10U);
   loop.stop();
   thread.join();

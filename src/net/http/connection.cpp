@@ -59,9 +59,7 @@ Connection::Connection(std::shared_ptr<Shared> shared, Wire stream, std::string 
 
 asio::awaitable<void> Connection::run() {
   const auto self = shared_from_this();
-  guest_ = shared_->lobby.enter(remote_, [weak = weak_from_this()] {
-    if (const auto unknown = weak.lock()) unknown->stream_.close();
-  });
+  guest_ = shared_->lobby.enter(remote_, closer());
   lowest().expires_at(known_by_);
   const std::string no_name;
   const error_code refused = co_await stream_.handshake(beast::role_type::server, no_name);
@@ -69,6 +67,12 @@ asio::awaitable<void> Connection::run() {
   while (!refused && co_await serve_one(buffer)) continue;
   become_known();
   if (!upgraded_) stream_.close();
+}
+
+std::function<void()> Connection::closer() {
+  return [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->stream_.close();
+  };
 }
 
 void Connection::expect_request() {
@@ -82,7 +86,9 @@ asio::awaitable<bool> Connection::serve_one(beast::flat_buffer& buffer) {
   parser.header_limit(header_bytes_max);
   parser.body_limit(boost::none);  // how much it may be is known when the head is
   expect_request();
+  if (guest_ == 0) idle_ = shared_->idle.enter(remote_, closer());
   auto [failure, got] = co_await http::async_read_header(stream_, buffer, parser, as_values);
+  shared_->idle.leave(std::exchange(idle_, 0));
   if (failure) co_return co_await refuse_unread(failure);
   const unsigned version = parser.get().version();
   auto request = to_request(parser.get(), shared_->options.headers, remote_);

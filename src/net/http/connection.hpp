@@ -17,6 +17,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
  private:
   beast::tcp_stream& lowest() { return stream_.lowest(); }
 
+  // What ends it, to make room for others.
+  std::function<void()> closer();
+
   // Whoever has not shown a token has until then, whatever it asks for; the others have their time for each
   // request.
   void expect_request();
@@ -61,6 +64,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string remote_;
   std::chrono::steady_clock::time_point known_by_;
   Lobby::Guest guest_ = 0;  // while it is in the lobby
+  Lobby::Guest idle_ = 0;   // while it is among those who ask for nothing
   std::shared_ptr<asio::steady_timer> farewell_;
   bool upgraded_ = false;
 };

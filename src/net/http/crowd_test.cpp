@@ -59,6 +59,34 @@ TEST_F(Net, ThoseWithoutATokenDoNotShutOutTheOthers) {
   EXPECT_EQ(second.request("GET", "/")->body, "fine");
 }
 
+// Everybody is known here, as at an engine without a key.
+TEST_F(Net, WhoAsksForNothingMakesRoomForAnotherAddress) {
+  std::promise<std::shared_ptr<Exchange>> kept;
+  ServerOptions options;
+  options.connections = options.connections_per_address = 4;
+  serve(
+      [&](auto exchange) {
+        if (exchange->request().path == "/wait") return kept.set_value(std::move(exchange));
+        answer_fine(exchange);
+      },
+      options);
+  const int busy = connect_raw("GET /wait HTTP/1.1\r\n\r\n", "127.0.0.2");
+  const auto waiting = kept.get_future().get();
+  std::vector<int> idle;
+  for (int at = 0; at < 3; ++at) {
+    idle.push_back(connect_raw("GET / HTTP/1.1\r\n\r\n", "127.0.0.2"));
+    EXPECT_TRUE(read_until(idle.back(), "fine").ends_with("fine"));
+  }
+  Client other(target(), "");
+  EXPECT_EQ(other.request("GET", "/")->body, "fine") << "it is full, and of one address";
+  EXPECT_EQ(read_raw(idle[0]), "") << "who has asked for nothing for the longest time has made room";
+  const int more = connect_raw("", "127.0.0.2");
+  EXPECT_EQ(read_raw(more), "") << "not for one more of those who are the most";
+  loop_.post([waiting] { waiting->answer({.status = 200, .body = "at last"}); });
+  EXPECT_TRUE(read_until(busy, "at last").ends_with("at last")) << "who waits for an answer is no victim";
+  EXPECT_EQ(other.request("GET", "/")->body, "fine");
+}
+
 TEST_F(Net, NobodyStaysForLongWithoutAToken) {
   ServerOptions options;
   options.unknown_time = 100ms;

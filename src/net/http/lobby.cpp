@@ -1,5 +1,6 @@
 #include "net/http/lobby.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace tutti::net {
@@ -34,6 +35,13 @@ bool Lobby::make_room(const std::string& address) {
   if (here == by_address_.end()) return false;
   send_away(*here->second.begin());
   return true;
+}
+
+std::string Lobby::largest_address() const {
+  const auto largest = std::max_element(
+      by_address_.begin(), by_address_.end(),
+      [](const auto& one, const auto& other) { return one.second.size() < other.second.size(); });
+  return largest == by_address_.end() ? "" : largest->first;
 }
 
 bool Lobby::make_room() {

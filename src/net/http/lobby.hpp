@@ -29,6 +29,9 @@ class Lobby {
   bool make_room(const std::string& address);
   bool make_room();
 
+  // Where the most of them come from; "" if there is nobody.
+  std::string largest_address() const;
+
   std::size_t guests() const { return guests_.size(); }
 
  private:

@@ -33,16 +33,25 @@ class Net : public testing::Test {
   Target target() const { return {"127.0.0.1", server_->port(), ""}; }
 
   // A connection that has sent these bytes.
-  int connect_raw(const std::string& bytes) const {
+  int connect_raw(const std::string& bytes, const std::string& from = "127.0.0.1") const {
     const int descriptor = ::socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
+    EXPECT_EQ(::inet_pton(AF_INET, from.c_str(), &address.sin_addr), 1);
+    EXPECT_EQ(::bind(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     address.sin_port = htons(server_->port());
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     EXPECT_EQ(::connect(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     EXPECT_EQ(::send(descriptor, bytes.data(), bytes.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(bytes.size()));
     return descriptor;
+  }
+  // Reads until this has come, or the other side closes.
+  static std::string read_until(int descriptor, const std::string& text) {
+    std::string answer;
+    char byte = 0;
+    while (answer.find(text) == std::string::npos && ::recv(descriptor, &byte, 1, 0) == 1) answer += byte;
+    return answer;
   }
   // Reads until the other side closes.
   static std::string read_raw(int descriptor) {

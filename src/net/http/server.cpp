@@ -29,7 +29,8 @@ class BeastServer final : public Server {
       if (failure) {
         tell_shut(failure);
         // Out of descriptors: give the others time to end.
-        shared_->lobby.make_room();
+        const bool is_out = failure == asio::error::no_descriptors;
+        if (!shared_->lobby.make_room() && is_out) shared_->idle.make_room(shared_->idle.largest_address());
         asio::steady_timer pause(shared_->context, std::chrono::milliseconds(50));
         co_await pause.async_wait(as_values);
         continue;
@@ -50,12 +51,22 @@ class BeastServer final : public Server {
       shared_->options.on_shut(why.message());
   }
 
-  // Where there is none, one that has shown no token makes some.
+  // Where there is none, one that has shown no token makes some; else one that asks for nothing, of an
+  // address that has more of them than the newcomer's: nobody shuts out others by being here.
   bool has_room(const std::string& remote) {
-    if (open_ >= shared_->options.connections && !shared_->lobby.make_room()) return false;
-    const auto here = open_by_address_.find(remote);
-    return here == open_by_address_.end() || here->second < shared_->options.connections_per_address ||
-           shared_->lobby.make_room(remote);
+    if (open_ >= shared_->options.connections && !shared_->lobby.make_room() && !make_idle_room(remote))
+      return false;
+    return open_from(remote) < shared_->options.connections_per_address || shared_->lobby.make_room(remote);
+  }
+
+  bool make_idle_room(const std::string& remote) {
+    const std::string largest = shared_->idle.largest_address();
+    return open_from(largest) > open_from(remote) && shared_->idle.make_room(largest);
+  }
+
+  std::size_t open_from(const std::string& address) const {
+    const auto here = open_by_address_.find(address);
+    return here == open_by_address_.end() ? 0 : here->second;
   }
 
   void serve(beast::tcp_stream stream, const std::string& remote) {

@@ -4,6 +4,7 @@
 #include <malloc.h>
 
 #include <array>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -45,6 +46,8 @@ struct Shared {
   const Server::Handler handler;
   const Server::Admit admit;
   Lobby lobby;
+  // Those who have shown a token, and have asked for nothing since their last answer.
+  Lobby idle{std::numeric_limits<std::size_t>::max(), std::numeric_limits<std::size_t>::max()};
   std::shared_ptr<Backlog> backlog;
   std::shared_ptr<Pace> pace;  // of streams
   std::shared_ptr<Incoming> bodies;

@@ -121,6 +121,7 @@ void ShimProcesses::sweep(const std::map<RankKey, RankStatus>& found) {
 RankStatus ShimProcesses::adopt_one(const RankKey& key, const LeftRank& left) {
   const rank::Hold hold(left.cgroup);
   if (left.runs) {
+    room_.start({key.job, key.attempt}, 1);
     Entry& entry = running_[key];
     entry.shim = left.shim;
     entry.hold = hold;

@@ -51,7 +51,7 @@ class Agent {
         processes_(
             loop_,
             {options.name, options.folder, options.checkpoints, options.tutti_program,
-             options.shared_checkpoints},
+             options.shared_checkpoints, files::raise_open_files()},
             shipped_, attic_,
             {.started = [this](const auto& key, const auto& outcome) { keeper_.started(key, outcome); },
              .exited = [this](const auto& key, const auto& status) { exited(key, status); },

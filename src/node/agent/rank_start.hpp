@@ -28,7 +28,8 @@ struct RankOrder {
   std::string checkpoints;
   bool shared_checkpoints = false;  // with all nodes: what a job has saved must be there
   std::string tutti_program;
-  std::string cluster;  // whose it is, "" for none
+  std::string cluster;         // whose it is, "" for none
+  std::size_t open_files = 0;  // what this agent was given
   std::shared_ptr<MembershipNotes> notes;
 };
 

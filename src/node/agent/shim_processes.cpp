@@ -1,10 +1,12 @@
 #include "node/agent/shim_processes.hpp"
 
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -32,6 +34,7 @@ using cluster::RankStatus;
 constexpr Duration shim_patience = 3s;
 constexpr Duration force_every = 1s;
 constexpr int forces_before_the_shim = 2;
+constexpr Duration watch_again_after = 200ms;
 constexpr Duration clear_every = 50ms;
 // A node on which a disk is missing takes no work for so long.
 constexpr Duration not_mounted_time = 1min;
@@ -54,6 +57,7 @@ ShimProcesses::ShimProcesses(net::Loop& loop, ProcessOptions options, Shipped& s
       shipped_(shipped),
       attic_(attic),
       calls_(std::move(calls)),
+      room_(files::files_to_give(options_.open_files.most)),
       sights_(loop, LaneLimits{.threads_max = sight_threads_max}),
       shared_(loop, shared_limits),
       ends_(loop, LaneLimits{.threads_max = end_threads_max}),
@@ -77,21 +81,36 @@ std::string ShimProcesses::illness() const {
 
 // ---- starts
 
+bool ShimProcesses::has_room(const wire::StartRanks& start) {
+  return room_.enter({start.job, start.attempt}, start.ranks.size());
+}
+
 void ShimProcesses::prepare(const wire::StartRanks& start) {
-  shipped_.prepare(
-      start.sync, attempt_name(start.job, start.attempt),
-      [this, job = start.job, attempt = start.attempt](const Result<std::string>& folder, bool no_room) {
-        loop_.post([this, job, attempt, folder, no_room] { calls_.prepared(job, attempt, folder, no_room); });
-      });
+  const auto done = [this, job = start.job, attempt = start.attempt](const Result<std::string>& folder,
+                                                                     bool no_room) {
+    loop_.post([this, job, attempt, folder, no_room] { calls_.prepared(job, attempt, folder, no_room); });
+  };
+  if (room_.waiting() == 0 && !room_.fits({start.job, start.attempt}, start.ranks.size()))
+    log::warning("ranks wait until others have ended: this agent may have no more than {} files open",
+                 options_.open_files.most);
+  room_.wait({start.job, start.attempt}, start.ranks.size(),
+             [this, done, sync = start.sync, workdir = start.workdir,
+              name = attempt_name(start.job, start.attempt)] {
+               sync.empty() ? done(workdir, false) : shipped_.prepare(sync, name, done);
+             });
 }
 
 void ShimProcesses::stop_preparing(cluster::JobId job, std::int32_t attempt) {
-  shipped_.drop(attempt_name(job, attempt));
+  if (!room_.is_waiting({job, attempt})) return shipped_.drop(attempt_name(job, attempt));
+  room_.leave({job, attempt});
+  loop_.post(
+      [this, job, attempt] { calls_.prepared(job, attempt, failed("nobody wants it any more"), false); });
 }
 
 void ShimProcesses::release(cluster::JobId job, std::int32_t attempt) {
   remove_later(shipped_.path_of(attempt_name(job, attempt)));
   ports_.give_back(job, attempt);
+  room_.leave({job, attempt});
 }
 
 void ShimProcesses::belong_to(const keeper::Membership& membership) {
@@ -170,6 +189,7 @@ void ShimProcesses::remove_later(const std::string& path) {
 
 void ShimProcesses::start(const wire::StartRanks& attempt, const std::string& workdir) {
   const auto shared = std::make_shared<const wire::StartRanks>(attempt);
+  room_.start({attempt.job, attempt.attempt}, attempt.ranks.size());
   for (std::size_t rank = 0; rank < shared->ranks.size(); ++rank) {
     const RankKey key{attempt.job, attempt.attempt, shared->ranks[rank].rank};
     starts_.begin(key, [order = RankOrder{.attempt = shared,
@@ -181,6 +201,7 @@ void ShimProcesses::start(const wire::StartRanks& attempt, const std::string& wo
                                           .shared_checkpoints = options_.shared_checkpoints,
                                           .tutti_program = options_.tutti_program,
                                           .cluster = membership_.cluster,
+                                          .open_files = options_.open_files.before,
                                           .notes = membership_notes_}](const MayRun& may_run) {
       return start_rank(order, may_run);
     });
@@ -206,8 +227,10 @@ void ShimProcesses::started(const RankKey& key, const Result<std::shared_ptr<Sta
 // For the same reason what is heard is looked at: a rank is not ended because somebody else was.
 void ShimProcesses::watch(const RankKey& key, Entry& entry, files::FileDescriptor pidfd) {
   if (!pidfd.valid()) {
-    // It has ended between two lines of this program.
-    loop_.post([this, key] { ended(key); });
+    // It has ended between two lines of this program, or there was no file left to watch it with.
+    const bool is_gone = ::kill(entry.shim.pid, 0) != 0 && errno == ESRCH;
+    entry.watch = loop_.after(is_gone ? Duration::zero() : watch_again_after,
+                              [this, key, is_gone] { is_gone ? ended(key) : watch_again(key); });
     return;
   }
   const auto process = std::make_shared<const files::FileDescriptor>(std::move(pidfd));
@@ -217,6 +240,14 @@ void ShimProcesses::watch(const RankKey& key, Entry& entry, files::FileDescripto
 }
 
 // By value: the watch that calls it goes with the entry.
+void ShimProcesses::watch_again(RankKey key) {
+  const auto found = running_.find(key);
+  if (found == running_.end()) return;
+  auto pidfd = rank::open_pidfd(found->second.shim.pid);
+  watch(key, found->second, pidfd ? std::move(*pidfd) : files::FileDescriptor());
+}
+
+// By value, too.
 void ShimProcesses::ended(RankKey key) {
   const auto found = running_.find(key);
   if (found == running_.end()) return;

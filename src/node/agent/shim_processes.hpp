@@ -11,12 +11,14 @@
 #include <vector>
 
 #include "base/files/descriptor.hpp"
+#include "base/files/open_files.hpp"
 #include "net/http/loop.hpp"
 #include "node/agent/attic.hpp"
 #include "node/agent/lane.hpp"
 #include "node/agent/left_rank.hpp"
 #include "node/agent/ports.hpp"
 #include "node/agent/rank_end.hpp"
+#include "node/agent/room.hpp"
 #include "node/agent/shipped.hpp"
 #include "node/agent/starts.hpp"
 #include "node/keeper/processes.hpp"
@@ -37,6 +39,7 @@ struct ProcessOptions {
   std::string checkpoints;  // for TUTTI_CHECKPOINT_DIR
   std::string tutti_program;
   bool shared_checkpoints = false;  // that folder is the same on all nodes
+  files::OpenFiles open_files;
 };
 
 class ShimProcesses final : public keeper::Processes {
@@ -53,6 +56,7 @@ class ShimProcesses final : public keeper::Processes {
   ShimProcesses(net::Loop& loop, ProcessOptions options, Shipped& shipped, Attic& attic, Calls calls);
 
   Result<std::map<RankKey, cluster::RankStatus>> adopt() override;
+  bool has_room(const wire::StartRanks& start) override;
   void prepare(const wire::StartRanks& start) override;
   void stop_preparing(cluster::JobId job, std::int32_t attempt) override;
   void release(cluster::JobId job, std::int32_t attempt) override;
@@ -118,6 +122,7 @@ class ShimProcesses final : public keeper::Processes {
   std::string hold_name(const RankKey& key) const;
   void started(const RankKey& key, const Result<std::shared_ptr<StartedShim>>& shim);
   void watch(const RankKey& key, Entry& entry, files::FileDescriptor pidfd);
+  void watch_again(RankKey key);
   void ended(RankKey key);
   void force(const RankKey& key);
   // `all_gone`: there is no process of it any more.
@@ -138,6 +143,7 @@ class ShimProcesses final : public keeper::Processes {
   Attic& attic_;
   Calls calls_;
   Ports ports_;
+  Room room_;
   keeper::Membership membership_;
   std::shared_ptr<MembershipNotes> membership_notes_;
   bool noting_ = false;

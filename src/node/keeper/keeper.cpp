@@ -141,9 +141,11 @@ void Keeper::on(const wire::StartRanks& start) {
     }
   }
   if (fresh.ranks.empty()) return;
-  if (fresh.sync.empty()) return this->start(fresh, fresh.workdir);
+  const Attempt attempt(start.job, start.attempt);
+  if (fresh.sync.empty() && !preparing_.contains(attempt) && processes_.has_room(fresh))
+    return this->start(fresh, fresh.workdir);
   for (const wire::StartRank& rank : fresh.ranks) ranks_[{start.job, start.attempt, rank.rank}] = {};
-  const auto [waiting, added] = preparing_.try_emplace(Attempt(start.job, start.attempt), fresh);
+  const auto [waiting, added] = preparing_.try_emplace(attempt, fresh);
   if (added) return processes_.prepare(fresh);
   auto& ranks = waiting->second.ranks;
   ranks.insert(ranks.end(), fresh.ranks.begin(), fresh.ranks.end());

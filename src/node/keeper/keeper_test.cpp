@@ -20,6 +20,7 @@ struct FakeProcesses final : Processes {
   std::vector<RankKey> forgotten;
   std::vector<std::string> released;
   int prepared = 0;
+  bool is_full = false;
   bool port_in_use = false;
   std::vector<std::string> env;  // of the last start
   std::vector<std::string> dropped;
@@ -30,6 +31,7 @@ struct FakeProcesses final : Processes {
   Duration ago{};
 
   Result<std::map<RankKey, cluster::RankStatus>> adopt() override { return on_disk; }
+  bool has_room(const wire::StartRanks&) override { return !is_full; }
   void prepare(const wire::StartRanks&) override { ++prepared; }
   void release(cluster::JobId job, std::int32_t attempt) override {
     released.push_back(job.text() + "." + std::to_string(attempt));
@@ -184,6 +186,19 @@ TEST_F(KeeperTest, AShippedFolderIsLaidOutFirstAndOnce) {
   keeper.prepared(cluster::JobId(7), 0, std::string("/shipped/7.0"));
   answer({});
   EXPECT_EQ(processes.started.size(), 2U);
+}
+
+TEST_F(KeeperTest, WhatFindsNoRoomStartsWhenThereIsSome) {
+  processes.is_full = true;
+  keeper.on(start({0}));
+  processes.is_full = false;
+  keeper.on(start({1}));
+  EXPECT_EQ(processes.prepared, 1) << "the rest of it waits with it";
+  EXPECT_TRUE(processes.asked.empty());
+  EXPECT_EQ(hello().ranks.front().status.state, RankState::assigned) << "nobody is to blame";
+  keeper.prepared(cluster::JobId(7), 0, std::string("/home"));
+  answer({});
+  EXPECT_EQ(processes.started, (std::vector{key(0), key(1)}));
 }
 
 TEST_F(KeeperTest, WhatIsEndedBeforeItsFolderIsThereDoesNotStart) {

@@ -40,8 +40,10 @@ class Processes {
   // run are watched from now on. A rank whose start was cut short has ended, and will not start any more.
   virtual Result<std::map<RankKey, cluster::RankStatus>> adopt() = 0;
 
-  // Lays out the folder that was shipped with the attempt; the keeper's prepared() is called with where it
-  // is.
+  // Whether the node can bear these ranks now. If not, they are prepared first, whatever came with them.
+  virtual bool has_room(const wire::StartRanks&) { return true; }
+  // Waits for room, and lays out the folder that was shipped with the attempt; the keeper's prepared() is
+  // called with where it is, or where the attempt starts without one.
   virtual void prepare(const wire::StartRanks& start) = 0;
   // Nobody waits for the attempt's folder any more. prepared() is called all the same, and soon if it can be.
   virtual void stop_preparing(cluster::JobId job, std::int32_t attempt) = 0;

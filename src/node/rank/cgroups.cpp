@@ -48,13 +48,15 @@ std::string first_cgroup_in(int folder) {
 
 }  // namespace
 
-std::vector<std::string> cgroup_tree(const std::string& folder) {
-  std::vector<std::string> tree{folder};
-  for (std::size_t at = 0; at < tree.size() && tree.size() < cgroups_at_a_time_max; ++at) {
-    const FolderStream stream(opendir(tree[at].c_str()));
+CgroupTree cgroup_tree(const std::string& folder) {
+  CgroupTree tree{.folders = {folder}};
+  auto& folders = tree.folders;
+  for (std::size_t at = 0; at < folders.size() && folders.size() < cgroups_at_a_time_max; ++at) {
+    const FolderStream stream(opendir(folders[at].c_str()));
+    if (!stream && errno != ENOENT) tree.whole = false;
     if (!stream) continue;
     while (const dirent* entry = readdir(stream.get()))
-      if (is_cgroup_entry(*entry)) tree.push_back(tree[at] + "/" + entry->d_name);
+      if (is_cgroup_entry(*entry)) folders.push_back(folders[at] + "/" + entry->d_name);
   }
   return tree;
 }

@@ -14,7 +14,11 @@ namespace tutti::rank {
 constexpr const char* cgroup_root = "/sys/fs/cgroup";
 
 // The cgroup and those below it, each before what it holds; a bounded number of them.
-std::vector<std::string> cgroup_tree(const std::string& folder);
+struct CgroupTree {
+  std::vector<std::string> folders;
+  bool whole = true;  // false: one of them could not be read, and may hold others
+};
+CgroupTree cgroup_tree(const std::string& folder);
 
 // With all cgroups below it, a bounded number at a time. False while one of them holds somebody, or if more
 // are left; one that is not there is fine.

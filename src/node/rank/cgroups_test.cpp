@@ -14,7 +14,7 @@ class CgroupsTest : public FolderTest {};
 TEST_F(CgroupsTest, WhatARankMadeInsideItsOwnIsRemovedWithIt) {
   for (const char* below : {"a/b", "a/c", "d"})
     std::filesystem::create_directories(path("own/" + std::string(below)));
-  EXPECT_EQ(cgroup_tree(path("own")).size(), 5U);
+  EXPECT_EQ(cgroup_tree(path("own")).folders.size(), 5U);
   EXPECT_TRUE(remove_cgroup(path("own")));
   EXPECT_FALSE(std::filesystem::exists(path("own")));
   EXPECT_TRUE(remove_cgroup(path("own"))) << "one that is not there is fine";

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 #include <string_view>
 #include <thread>
 
@@ -25,18 +26,27 @@ constexpr std::size_t members_bytes_max = std::size_t{16} << 20;
 constexpr int remove_tries_max = 20;
 constexpr Duration remove_again_after = 5ms;
 
+files::FileDescriptor open_control(const std::string& path) {
+  return files::FileDescriptor(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+}
+
 // In one call, as the files of cgroups want it.
-bool write_control(const std::string& path, std::string_view content) {
-  const files::FileDescriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+bool write_control(const files::FileDescriptor& file, std::string_view content) {
   return file.valid() &&
-         write(file.get(), content.data(), content.size()) == static_cast<ssize_t>(content.size());
+         pwrite(file.get(), content.data(), content.size(), 0) == static_cast<ssize_t>(content.size());
+}
+
+bool write_control(const std::string& path, std::string_view content) {
+  return write_control(open_control(path), content);
 }
 
 bool is_there(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
-std::string members_of(const std::string& folder) {
+// Nothing: it could not be read, and may have some.
+std::optional<std::string> members_of(const std::string& folder) {
   auto content = files::read_file(folder + "/cgroup.procs", members_bytes_max);
-  return content && *content ? **std::move(content) : std::string();
+  if (!content) return std::nullopt;
+  return *content ? **std::move(content) : std::string();  // one that is gone has none
 }
 
 }  // namespace
@@ -82,34 +92,43 @@ Hold::Forked Hold::fork_under() const {
 bool Hold::enter() const { return possible() && write_control(folder_ + "/cgroup.procs", "0"); }
 
 // In the freezer nobody forks while the others are killed; a frozen process dies when it thaws. A rank may
-// have made cgroups inside its own and have gone there, or have frozen them.
+// have made cgroups inside its own and have gone there, or have frozen them. Who has no descriptor left to
+// thaw with must not freeze: whatever fails behind that, nobody stays frozen.
 void Hold::kill() const {
   if (!exists()) return;
   if (unified_ && write_control(folder_ + "/cgroup.kill", "1")) return;
-  const char* freezer = unified_ ? "/cgroup.freeze" : "/freezer.state";
-  write_control(folder_ + freezer, unified_ ? "1" : "FROZEN");
+  const std::string freezer = unified_ ? "/cgroup.freeze" : "/freezer.state";
+  const char* thawed = unified_ ? "0" : "THAWED";
+  const files::FileDescriptor own = open_control(folder_ + freezer);
+  write_control(own, unified_ ? "1" : "FROZEN");
   const auto tree = cgroup_tree(folder_);
-  for (const auto& cgroup : tree) {
-    const std::string members = members_of(cgroup);
+  for (const auto& cgroup : tree.folders) {
+    const std::string members = members_of(cgroup).value_or("");
     for (const auto line : split(members, '\n')) {
       pid_t pid = 0;
       const auto [end, failure] = std::from_chars(line.data(), line.data() + line.size(), pid);
       if (failure == std::errc() && pid > 1) ::kill(pid, SIGKILL);
     }
   }
-  for (const auto& cgroup : tree) write_control(cgroup + freezer, unified_ ? "0" : "THAWED");
+  write_control(own, thawed);
+  for (const auto& cgroup : tree.folders)
+    if (cgroup != folder_) write_control(cgroup + freezer, thawed);
 }
 
-// What waits to be reaped is still listed in version 1, but holds nothing any more.
+// What waits to be reaped is still listed in version 1, but holds nothing any more. What cannot be read may
+// hold somebody: whoever asks looks again.
 bool Hold::empty() const {
   if (!exists()) return true;
   if (!unified_) {
     const auto tree = cgroup_tree(folder_);
-    return std::all_of(tree.begin(), tree.end(),
-                       [](const std::string& cgroup) { return members_of(cgroup).empty(); });
+    return tree.whole && std::all_of(tree.folders.begin(), tree.folders.end(), [](const std::string& cgroup) {
+             const auto members = members_of(cgroup);
+             return members && members->empty();
+           });
   }
   const auto events = files::read_file(folder_ + "/cgroup.events", members_bytes_max);
-  return !events || !*events || (*events)->find("populated 0") != std::string::npos;
+  if (!events) return false;
+  return !*events || (*events)->find("populated 0") != std::string::npos;
 }
 
 bool Hold::remove() const {

@@ -1,11 +1,14 @@
 #include "node/rank/hold.hpp"
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -73,6 +76,60 @@ TEST(Hold, CgroupsInsideItAreEmptiedAndRemovedWithIt) {
   EXPECT_TRUE(hold.empty());
   EXPECT_TRUE(hold.remove());
   EXPECT_FALSE(std::filesystem::exists(hold.folder()));
+}
+
+// Files that may be opened from now on: so many more than there are.
+class FewFiles {
+ public:
+  explicit FewFiles(int more) {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const int next = dup(STDERR_FILENO);
+    close(next);
+    const rlimit few{.rlim_cur = static_cast<rlim_t>(next + more), .rlim_max = before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+  }
+  FewFiles(const FewFiles&) = delete;
+  FewFiles& operator=(const FewFiles&) = delete;
+  ~FewFiles() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+bool is_frozen(const std::string& cgroup) {
+  for (const auto& [file, frozen] : {std::pair("/freezer.state", "FR"), std::pair("/cgroup.freeze", "1")}) {
+    std::string state;
+    if (std::ifstream(cgroup + file) >> state && state.starts_with(frozen)) return true;
+  }
+  return false;
+}
+
+// The descriptor that the kernel kills with is taken by somebody else, then the next one, and so on.
+TEST(Hold, WithoutAFileToOpenNobodyStaysFrozenAndNobodyIsTakenForGone) {
+  const Hold hold("tutti-hold-files-" + std::to_string(getpid()));
+  if (!hold.make()) GTEST_SKIP() << "no cgroup can be made here";
+  const auto [pid, held] = hold.fork_under();
+  if (pid == 0)
+    for (;;) pause();
+  ASSERT_GT(pid, 0);
+  int status = 0;
+  for (int more = 0; more < 4; ++more) {
+    bool empty = false;
+    {
+      const FewFiles few(more);
+      hold.kill();
+      empty = hold.empty();
+    }
+    if (more == 0) {
+      EXPECT_FALSE(empty) << "it lives, and nobody could look";
+    }
+    EXPECT_FALSE(is_frozen(hold.folder())) << more;
+  }
+  hold.kill();
+  EXPECT_EQ(waitpid(pid, &status, 0), pid);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_TRUE(hold.empty());
+  EXPECT_TRUE(hold.remove());
 }
 
 TEST(Hold, WithoutANameHoldsNothing) {

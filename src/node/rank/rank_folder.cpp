@@ -22,7 +22,7 @@ namespace {
 
 // The specification's first bytes; the digit is the version of the format.
 constexpr std::string_view spec_mark = "tutti rank 3\n";
-// Of ranks that an earlier version has started: without the last field.
+// Of ranks that an earlier version has started: without the last two fields.
 constexpr std::string_view earlier_spec_mark = "tutti rank 2\n";
 static_assert(spec_mark.size() == earlier_spec_mark.size());
 constexpr std::size_t words_max = 65'536;
@@ -71,6 +71,7 @@ Result<> validate(const RankSpec& spec) {
   if (!is_cgroup_name(spec.cgroup)) return invalid("'" + spec.cgroup + "' cannot name a cgroup");
   if (spec.cpus < 0 || spec.cpus > cpus_max) return invalid("the rank's number of CPUs is out of range");
   if (spec.memory < Bytes(0)) return invalid("the rank's memory is negative");
+  if (spec.open_files < 0) return invalid("the rank's number of open files is negative");
   if (spec.grace < 0s || spec.grace > grace_max) return invalid("the rank's grace period is out of range");
   if (spec.log_bytes_max < log_bytes_smallest || spec.log_bytes_max > log_bytes_largest)
     return invalid("the size of the rank's log is out of range");
@@ -167,6 +168,7 @@ Result<> write_spec(const std::string& folder, const RankSpec& spec) {
   writer.text(spec.output);
   writer.text(spec.checkpoints);
   writer.number(spec.has_saved ? 1 : 0);
+  writer.number(spec.open_files);
   if (writer.content().size() > spec_bytes_max)
     return invalid("the rank's command and environment are larger than 4 MiB")
         .remedy("pass large data as a file");
@@ -190,7 +192,10 @@ Result<RankSpec> read_spec(const std::string& folder) {
   spec.log_bytes_max = Bytes(reader.number());
   spec.output = reader.text();
   spec.checkpoints = reader.text();
-  spec.has_saved = !reader.is_earlier() && reader.number() != 0;
+  if (!reader.is_earlier()) {
+    spec.has_saved = reader.number() != 0;
+    spec.open_files = reader.number();
+  }
   if (!reader.sound() || cpus < 0 || cpus > cpus_max) return failed("it is damaged").within(path);
   spec.cpus = static_cast<std::int32_t>(cpus);
   if (auto sound = validate(spec); !sound) return std::move(sound).error().within(path);

@@ -36,6 +36,7 @@ struct RankSpec {
   std::string output;             // a file that gets a copy of the log, "" for none
   std::string checkpoints;        // made by the rank's own process before its command, "" for none
   bool has_saved = false;         // an earlier attempt of its job had that folder: it must be there
+  std::int64_t open_files = 0;    // that it may have; 0: as many as its shim
 
   friend bool operator==(const RankSpec&, const RankSpec&) = default;
 };

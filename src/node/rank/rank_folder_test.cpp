@@ -24,7 +24,8 @@ RankSpec full_spec() {
           .log_bytes_max = mib(8),
           .output = "/tmp/out.log",
           .checkpoints = "/shared/7",
-          .has_saved = true};
+          .has_saved = true,
+          .open_files = 1024};
 }
 
 void write(const std::string& path, const std::string& content) {
@@ -64,11 +65,12 @@ TEST_F(RankFolder, ASpecificationOfTheVersionBeforeIsRead) {
   ASSERT_TRUE(write_spec(folder(), spec));
   std::string content = content_of(path("spec"));
   content.replace(content.find('3'), 1, "2");
-  content.resize(content.size() - sizeof(std::int64_t));
+  content.resize(content.size() - 2 * sizeof(std::int64_t));
   write(path("spec"), content);
   const auto read_back = read_spec(folder());
   ASSERT_TRUE(read_back.ok()) << read_back.error().text();
   spec.has_saved = false;
+  spec.open_files = 0;
   EXPECT_EQ(*read_back, spec);
 }
 
@@ -115,6 +117,7 @@ TEST_F(RankFolder, ASpecificationThatNoShimCouldFollowIsRefused) {
   EXPECT_TRUE(refused([](RankSpec& spec) { spec.cpus = -1; }));
   EXPECT_TRUE(refused([](RankSpec& spec) { spec.memory = Bytes(-1); }));
   EXPECT_TRUE(refused([](RankSpec& spec) { spec.grace = -1s; }));
+  EXPECT_TRUE(refused([](RankSpec& spec) { spec.open_files = -1; }));
   EXPECT_TRUE(refused([](RankSpec& spec) { spec.log_bytes_max = Bytes(0); }));
 }
 

@@ -18,6 +18,7 @@
 
 #include "base/files/descriptor.hpp"
 #include "base/files/files.hpp"
+#include "base/files/open_files.hpp"
 #include "node/rank/hold.hpp"
 #include "node/rank/limits.hpp"
 #include "node/rank/log_segments.hpp"
@@ -104,6 +105,7 @@ void connect_streams(int output) {
   limits.enter(held_in);
   connect_streams(output);
   reset_signals();
+  files::set_open_files(static_cast<std::size_t>(spec.open_files));
   // Here, because the folder may be on a shared disk that does not answer: that is then this rank's trouble
   // alone, and it can be killed.
   if (!spec.checkpoints.empty() && !begin_checkpoints(spec.checkpoints, spec.has_saved))

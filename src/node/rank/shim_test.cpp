@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -251,6 +252,17 @@ TEST_F(ShimTest, ARankThatDoesNotFindWhatItsJobHasSavedDoesNotRun) {
   EXPECT_EQ(exit.detail, "what job 7 has saved is not in " + path("shared/cluster") +
                              " on this node: is its disk mounted?");
   EXPECT_EQ(log(), "");
+}
+
+TEST_F(ShimTest, TheRankHasTheLimitOfFilesThatItIsGivenAndMayRaiseIt) {
+  RankSpec spec = shell("ulimit -Sn; test $(ulimit -Hn) = \"$HARD\" && ulimit -Sn 101");
+  rlimit own{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &own), 0);
+  const bool unlimited = own.rlim_max == RLIM_INFINITY;
+  spec.env.push_back("HARD=" + (unlimited ? "unlimited" : std::to_string(own.rlim_max)));
+  spec.open_files = 100;
+  EXPECT_EQ(run(spec).exit_code, 0);
+  EXPECT_EQ(log(), "100\n");
 }
 
 TEST_F(ShimTest, NothingKeepsTheEndFromBeingRecorded) {

@@ -5,11 +5,13 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/check.hpp"
+#include "base/portions.hpp"
 
 namespace tutti::serve {
 namespace {
@@ -34,6 +36,7 @@ struct Engine::Shared {
   struct Receiver {
     Receive receive;
     std::int32_t answers_left = 0;
+    std::string key;
   };
 
   Shared(std::unique_ptr<Model> from, const BatchSettings& chosen, Batch::TokenBytes token_bytes,
@@ -43,7 +46,8 @@ struct Engine::Shared {
         when_gone(std::move(told)),
         settings(chosen),
         batch(model->limits(), settings, std::move(token_bytes)),
-        limits(model->limits()) {
+        limits(model->limits()),
+        unfinished(settings.requests_max) {
     counts.batch = batch.counts();
   }
 
@@ -77,7 +81,7 @@ struct Engine::Shared {
   std::string loss;  // what the step said that noticed it
   std::chrono::steady_clock::time_point opened = std::chrono::steady_clock::now();
   std::chrono::milliseconds pause{0};  // before it is opened again
-  std::size_t ended = 0;               // requests, since the counts were published
+  std::vector<std::string> ended;      // keys of requests, since the counts were published
 
   std::mutex model_mutex;  // of the model, while it is exchanged or abandoned
 
@@ -88,7 +92,7 @@ struct Engine::Shared {
   std::vector<Submitted> submitted;
   std::vector<RequestId> cancelled;
   std::uint64_t last_id = 0;
-  std::size_t unfinished = 0;  // requests
+  Portions unfinished;  // requests, by key
   bool draining = false;
   bool stopping = false;
   bool stopped = false;
@@ -139,11 +143,11 @@ Result<RequestId> Engine::submit(Request request, Receive receive) {
   if (shared_->counts.away || shared_->limits.blocks != known.blocks)
     return failed("the model is being started again").remedy("ask again in a while");
   if (shared_->draining) return failed("this engine is about to stop").remedy("ask another one");
-  if (shared_->unfinished >= shared_->settings.requests_max) {
-    return failed(std::to_string(shared_->unfinished) + " requests wait already")
+  if (Portions& unfinished = shared_->unfinished; !unfinished.take(request.key)) {
+    return failed(std::to_string(unfinished.all()) + " requests wait already, " +
+                  std::to_string(unfinished.of(request.key)) + " of them from your address")
         .remedy("ask again in a while, or start another engine");
   }
-  ++shared_->unfinished;
   const RequestId id(++shared_->last_id);
   shared_->submitted.push_back({id, std::move(request), std::move(receive)});
   shared_->ordered.notify_one();
@@ -160,7 +164,7 @@ void Engine::drain() {
   std::unique_lock lock(shared_->mutex);
   shared_->draining = true;
   shared_->counts.draining = true;
-  shared_->emptied.wait(lock, [&] { return shared_->unfinished == 0; });
+  shared_->emptied.wait(lock, [&] { return shared_->unfinished.all() == 0; });
 }
 
 EngineCounts Engine::counts() const {
@@ -204,7 +208,7 @@ bool Engine::Shared::take_orders() {
 
 void Engine::Shared::let_in(std::vector<Submitted> requests) {
   for (Submitted& entry : requests) {
-    receivers[entry.id] = {std::move(entry.receive), entry.request.answers};
+    receivers[entry.id] = {std::move(entry.receive), entry.request.answers, entry.request.key};
     const auto taken = batch.submit(entry.id, std::move(entry.request));
     TUTTI_CHECK(taken.ok(), "what was let in fits");
   }
@@ -334,8 +338,8 @@ void Engine::Shared::deliver(std::vector<Piece> pieces) {
     const bool is_last = piece.finish && --receiver->second.answers_left == 0;
     receiver->second.receive(std::move(piece));
     if (!is_last) continue;
+    ended.push_back(std::move(receiver->second.key));
     receivers.erase(receiver);
-    ++ended;
   }
 }
 
@@ -343,8 +347,8 @@ void Engine::Shared::publish() {
   const BatchCounts now = batch.counts();
   const std::scoped_lock lock(mutex);
   counts = {now, model_failures, model_losses, failing, is_away, is_gone, draining};
-  unfinished -= std::exchange(ended, 0);
-  if (unfinished == 0) emptied.notify_all();
+  for (const std::string& key : std::exchange(ended, {})) unfinished.give_back(key);
+  if (unfinished.all() == 0) emptied.notify_all();
 }
 
 }  // namespace tutti::serve

@@ -46,8 +46,8 @@ class Engine {
 
   Limits limits() const;
 
-  // Refused are requests that can never be answered (invalid), too many of them, and all while it drains
-  // or its model is away or gone (failed). The first piece may come before this returns.
+  // Refused are requests that can never be answered (invalid), too many of them, of all or of one key, and
+  // all while it drains or its model is away or gone (failed). The first piece may come before this returns.
   Result<RequestId> submit(Request request, Receive receive);
   // Nobody wants it any more; its blocks are free before the next step.
   void cancel(RequestId id);

@@ -220,6 +220,25 @@ TEST(Engine, RefusesMoreThanItCanKeep) {
   answers.wait();
 }
 
+// However much the first one asks for.
+TEST(Engine, WhoHasTheMostIsRefusedBeforeOthersAre) {
+  Engine engine(std::make_unique<ToyModel>(), {.requests_max = 8}, toy_bytes);
+  std::promise<void> tried;
+  const auto go_on = tried.get_future().share();
+  const auto ask = [&](const std::string& key) {
+    Request asked = request(1, 3);
+    asked.key = key;
+    return engine.submit(std::move(asked), [go_on](Piece&&) { go_on.wait(); });
+  };
+  int taken = 0;
+  while (ask("greedy")) ++taken;
+  EXPECT_EQ(taken, 6);
+  EXPECT_EQ(ask("greedy").error().text(), "6 requests wait already, 6 of them from your address");
+  EXPECT_TRUE(ask("other").ok());
+  tried.set_value();
+  engine.drain();
+}
+
 TEST(Engine, AModelThatFailsEndsWhatRanAndGoesOn) {
   Engine engine(std::make_unique<ToyModel>(std::make_shared<std::atomic<int>>(1)), {}, toy_bytes);
   Answers first;

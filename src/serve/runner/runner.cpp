@@ -3,11 +3,13 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 
 #include "base/check.hpp"
 #include "base/clock/clock.hpp"
+#include "base/portions.hpp"
 
 namespace tutti::serve {
 namespace {
@@ -18,6 +20,7 @@ struct Waiting {
   std::vector<Tensor> inputs;
   std::int64_t rows = 1;
   Runner::Receive receive;
+  std::string who;
 };
 using Batch = std::vector<Waiting>;
 
@@ -25,7 +28,7 @@ using Batch = std::vector<Waiting>;
 
 struct Runner::Shared {
   Shared(std::unique_ptr<Program> from, const RunnerSettings& chosen)
-      : program(std::move(from)), settings(chosen), gather(chosen.gather) {}
+      : program(std::move(from)), settings(chosen), gather(chosen.gather), unfinished(chosen.requests_max) {}
 
   void work(int lane);
   Batch next();
@@ -40,6 +43,7 @@ struct Runner::Shared {
   std::condition_variable changed;
   Gather gather;
   std::map<RunId, Waiting> waiting;  // all that gather has
+  Portions unfinished;               // requests, by who asks
   std::uint64_t last_id = 0;
   bool stopping = false;
   RunnerCounts counts;
@@ -67,7 +71,7 @@ Runner::~Runner() {
 
 const Program& Runner::program() const { return *shared_->program; }
 
-Result<RunId> Runner::submit(std::vector<Tensor> inputs, Receive receive) {
+Result<RunId> Runner::submit(std::vector<Tensor> inputs, Receive receive, const std::string& who) {
   const std::int64_t rows_max = shared_->settings.gather.rows_max;
   std::string kind;
   std::int64_t rows = 1;
@@ -82,13 +86,13 @@ Result<RunId> Runner::submit(std::vector<Tensor> inputs, Receive receive) {
     kind = kind_of(inputs);
   }
   const std::scoped_lock lock(shared_->mutex);
-  const auto unfinished = shared_->waiting.size() + static_cast<std::size_t>(shared_->counts.running);
-  if (unfinished >= shared_->settings.requests_max)
-    return failed(std::to_string(unfinished) + " requests wait already")
+  if (!shared_->unfinished.take(who))
+    return failed(std::to_string(shared_->unfinished.all()) + " requests wait already, " +
+                  std::to_string(shared_->unfinished.of(who)) + " of them from your address")
         .remedy("ask again in a while, or start another engine");
   const RunId id(++shared_->last_id);
   shared_->gather.put(id, kind, rows, steady_now());
-  shared_->waiting.emplace(id, Waiting{std::move(inputs), rows, std::move(receive)});
+  shared_->waiting.emplace(id, Waiting{std::move(inputs), rows, std::move(receive), who});
   // Also for the first of its kind: somebody has to wait for its time.
   shared_->changed.notify_one();
   return id;
@@ -96,7 +100,9 @@ Result<RunId> Runner::submit(std::vector<Tensor> inputs, Receive receive) {
 
 void Runner::cancel(RunId id) {
   const std::scoped_lock lock(shared_->mutex);
-  if (shared_->gather.drop(id)) shared_->waiting.erase(id);
+  if (!shared_->gather.drop(id)) return;
+  const auto dropped = shared_->waiting.extract(id);
+  shared_->unfinished.give_back(dropped.mapped().who);
 }
 
 RunnerCounts Runner::counts() const {
@@ -187,6 +193,7 @@ void Runner::Shared::finish(Waiting& request, Result<std::vector<Tensor>> answer
     --counts.running;
     ++counts.finished;
     if (!answer) ++counts.failed;
+    unfinished.give_back(request.who);
   }
   request.receive(std::move(answer));
 }

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/result.hpp"
@@ -48,9 +49,9 @@ class Runner {
 
   const Program& program() const;
 
-  // Refused are requests that no batch can hold (invalid) and too many of them (failed). The answer may come
-  // before this returns.
-  Result<RunId> submit(std::vector<Tensor> inputs, Receive receive);
+  // Refused are requests that no batch can hold (invalid) and too many of them, of all or of who asks
+  // (failed). The answer may come before this returns.
+  Result<RunId> submit(std::vector<Tensor> inputs, Receive receive, const std::string& who = "");
   // Nobody wants it any more: it is not computed if it still waits, and its receiver hears nothing then.
   void cancel(RunId id);
 

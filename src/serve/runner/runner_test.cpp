@@ -139,6 +139,31 @@ TEST_F(RunnerTest, TooManyAreRefusedAndThoseWhoLeaveMakeRoom) {
   EXPECT_EQ(program->runs().size(), 2U) << "nobody wanted the second any more";
 }
 
+TEST_F(RunnerTest, WhoHasTheMostIsRefusedBeforeOthersAre) {
+  start({.gather = {.rows_max = 1}, .requests_max = 8});
+  program->shut();
+  std::vector<RunId> taken;
+  for (;;) {
+    const auto id = runner->submit(
+        rows("a"), [](Answer&&) {}, "greedy");
+    if (!id) break;
+    taken.push_back(*id);
+  }
+  EXPECT_EQ(taken.size(), 6U);
+  EXPECT_TRUE(runner
+                  ->submit(
+                      rows("b"), [](Answer&&) {}, "other")
+                  .ok());
+  program->wait_for_runs(1);
+  runner->cancel(taken.back());
+  EXPECT_TRUE(runner
+                  ->submit(
+                      rows("a"), [](Answer&&) {}, "greedy")
+                  .ok())
+      << "who leaves makes room";
+  program->open();
+}
+
 TEST_F(RunnerTest, LanesComputeAtTheSameTime) {
   start({}, 3);
   program->shut();

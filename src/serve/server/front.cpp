@@ -1,5 +1,8 @@
 #include "serve/server/front.hpp"
 
+#include <algorithm>
+
+#include "base/files/open_files.hpp"
 #include "serve/server/key.hpp"
 
 namespace tutti::serve {
@@ -27,17 +30,19 @@ Result<> Front::listen() {
   if (settings_.key.empty() && !is_loopback(settings_.address))
     return invalid("everybody who reaches " + settings_.address + " could use this model")
         .remedy("--key-file names a file with a key, or listen at 127.0.0.1");
+  const std::size_t connections =
+      std::min(settings_.connections_max, files::files_to_give(files::raise_open_files().most));
   auto listening = net::Server::listen(
       loop_,
       {.address = settings_.address,
        .port = settings_.port,
        .certificate_file = settings_.tls_certificate,
        .key_file = settings_.tls_key,
-       .connections = settings_.connections_max,
-       .connections_per_address = settings_.connections_max,
-       // Many may ask through one gateway.
+       .connections = connections,
+       // Many may ask through one gateway, and others find room beside it.
+       .connections_per_address = std::max<std::size_t>(connections / 2, 1),
        .bodies_bytes = bodies_bytes_max,
-       .bodies_bytes_per_address = bodies_bytes_max,
+       .bodies_bytes_per_address = bodies_bytes_max / 4 * 3,
        .headers = headers_},
       [this](std::shared_ptr<net::Exchange> exchange) { pages_.handle(std::move(exchange)); },
       [this](const net::Request& head) { return admit(head); });

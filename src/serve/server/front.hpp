@@ -28,7 +28,7 @@ struct FrontSettings {
   std::string tls_certificate;
   std::string tls_key;
   Duration drain_time_max = 30s;
-  std::size_t connections_max = 1'024;
+  std::size_t connections_max = 2'048;  // half of them for one address
 };
 
 // Whether only programs of this machine reach the address.

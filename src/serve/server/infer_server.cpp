@@ -108,7 +108,7 @@ class InferServer::Core final : public Pages {
                              .waiting_per_owner_max = settings.runner.requests_max})),
         reading_(std::make_unique<Workshop>(Workshop::Bounds{.threads = tensor_reading_threads,
                                                              .waiting_max = readings_max,
-                                                             .waiting_per_owner_max = readings_max})) {}
+                                                             .waiting_per_owner_max = readings_max / 2})) {}
   ~Core() override {
     // Each hands over to the next.
     reading_.reset();
@@ -231,14 +231,16 @@ class InferServer::Core final : public Pages {
     }
     auto ask = std::make_shared<infer::Ask>(std::move(*read));
     auto submitted = answering_->runner.submit(
-        std::move(ask->inputs), [this, call, ask](Result<std::vector<Tensor>>&& made) {
+        std::move(ask->inputs),
+        [this, call, ask](Result<std::vector<Tensor>>&& made) {
           auto outputs = std::make_shared<Result<std::vector<Tensor>>>(std::move(made));
           const bool taken =
               writing_->give({call->exchange->request().remote, {}, [this, call, ask, outputs] {
                                 write(*call, *ask, *outputs);
                               }});
           if (!taken) call->answer(refusal_of(429, failed("too many answers wait already")));
-        });
+        },
+        request.remote);
     if (!submitted) {
       const bool is_wrong = submitted.error().code() == ErrorCode::invalid;
       return call->answer(refusal_of(is_wrong ? 400 : 429, submitted.error()));

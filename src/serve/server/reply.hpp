@@ -46,6 +46,7 @@ class Reply : public std::enable_shared_from_this<Reply> {
 
   std::vector<RequestId> ids;  // of the engine's requests that belong to it
   std::stop_source left;       // its client has, and what is prepared for it is in vain
+  bool holds_body = false;     // its body is counted
 
  private:
   struct Part {

@@ -9,6 +9,7 @@
 
 #include "base/check.hpp"
 #include "base/clock/clock.hpp"
+#include "base/portions.hpp"
 #include "base/prng.hpp"
 #include "serve/server/mailbox.hpp"
 #include "serve/server/metrics.hpp"
@@ -205,15 +206,14 @@ class Server::Core final : public Pages {
     const std::uint64_t id = ++last_reply_;
     auto reply = std::make_shared<Reply>(exchange, metrics_);
     replies_[id] = reply;
-    bodies_bytes_ += reply->body_bytes();
     exchange->when_over([this, id] { over(id); });
     if (const Absence why = absence(); why != Absence::none)
       return reply->refuse(503, error_of(why), {}, retry_after_seconds);
     const Preparation::Facts facts{reply->request().remote, random_.next(), now_on_the_wall(),
                                    reply->left.get_token()};
-    const bool has_room = bodies_bytes_ <= bodies_bytes_max;
+    reply->holds_body = bodies_.take(facts.key, reply->body_bytes());
     const bool taken =
-        has_room &&
+        reply->holds_body &&
         readers_->give({facts.key, facts.abandoned, [this, id, kind, exchange = std::move(exchange), facts] {
                           auto prepared = std::make_shared<Result<Prepared>>(
                               answering_->preparation.prepare(kind, exchange->request().body, facts));
@@ -314,7 +314,8 @@ class Server::Core final : public Pages {
       readers_->drop_abandoned();
       formers_->drop_abandoned();
     }
-    bodies_bytes_ -= found->second->body_bytes();
+    if (const Reply& reply = *found->second; reply.holds_body)
+      bodies_.give_back(reply.request().remote, reply.body_bytes());
     replies_.erase(found);
     front_.stop_if_drained();
   }
@@ -326,7 +327,7 @@ class Server::Core final : public Pages {
   Metrics metrics_;
   std::map<std::uint64_t, std::shared_ptr<Reply>> replies_;
   std::uint64_t last_reply_ = 0;
-  std::size_t bodies_bytes_ = 0;  // of all replies
+  Portions bodies_{bodies_bytes_max};  // bytes of all replies, by address
   std::shared_ptr<Mailbox> mailbox_;
 
   mutable std::mutex answering_mutex_;  // while it is being set

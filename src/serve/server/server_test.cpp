@@ -582,6 +582,31 @@ TEST_F(Serving, TooManyHear429AndWhen) {
   EXPECT_NE(refused.find("rate_limit_error"), std::string::npos) << refused;
 }
 
+TEST_F(Serving, OneAddressFillsNeitherTheConnectionsNorTheQueue) {
+  auto few = settings();
+  few.connections_max = 16;
+  few.batch.requests_max = 8;
+  serve(few);
+  const std::string greedy = "127.0.0.2";
+  std::vector<std::unique_ptr<RawClient>> streams;
+  for (int at = 0; at < 6; ++at) {
+    streams.push_back(std::make_unique<RawClient>(server->port(), 0, greedy));
+    streams.back()->post("/v1/completions", R"({"prompt":"a","stream":true,)" + endless + "}");
+    EXPECT_NE(streams.back()->read_until("data: ").find("data: "), std::string::npos);
+  }
+  const RawClient seventh(server->port(), 0, greedy);
+  seventh.post("/v1/completions", R"({"prompt":"b"})");
+  const std::string refused = seventh.read_until("}}");
+  EXPECT_TRUE(refused.starts_with("HTTP/1.1 429")) << refused;
+  EXPECT_NE(refused.find("6 of them from your address"), std::string::npos) << refused;
+  const RawClient eighth(server->port(), 0, greedy);
+  eighth.send("GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_TRUE(eighth.read_until("ok").starts_with("HTTP/1.1 200"));
+  const RawClient ninth(server->port(), 0, greedy);
+  EXPECT_EQ(ninth.read_until("x"), "") << "half of the connections are for others";
+  EXPECT_EQ(post("/v1/completions", R"({"prompt":"b","max_tokens":2})").status, 200);
+}
+
 TEST_F(Serving, DrainingFinishesWhatRunsAndTakesNothingNew) {
   serve();
   const RawClient first(server->port());

@@ -24,12 +24,14 @@ namespace tutti::serve {
 // Bytes as they are, on a connection that a test may leave at any moment.
 class RawClient {
  public:
-  explicit RawClient(std::uint16_t port, int receive_bytes = 0)
+  explicit RawClient(std::uint16_t port, int receive_bytes = 0, const std::string& from = "127.0.0.1")
       : descriptor_(::socket(AF_INET, SOCK_STREAM, 0)) {
     if (receive_bytes > 0)
       ::setsockopt(descriptor_, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes);
     sockaddr_in address{};
     address.sin_family = AF_INET;
+    EXPECT_EQ(::inet_pton(AF_INET, from.c_str(), &address.sin_addr), 1);
+    EXPECT_EQ(::bind(descriptor_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     address.sin_port = htons(port);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     EXPECT_EQ(::connect(descriptor_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);

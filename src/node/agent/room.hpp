@@ -1,0 +1,62 @@
+// How many ranks this node can watch: each takes a file that the agent has open, each attempt one more for
+// its port, and an agent that has no more to open can neither hear of ends nor kill. Attempts that find no
+// room wait for it, in the order in which they came, and nobody is to blame. An attempt is let in as a whole:
+// two that wait for each other's ranks would wait for ever. Used by the agent's loop only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "control/cluster/model.hpp"
+
+namespace tutti::agent {
+
+class Room {
+ public:
+  using Attempt = std::pair<cluster::JobId, std::int32_t>;
+
+  explicit Room(std::size_t files_max) : files_max_(files_max) {}
+  Room(const Room&) = delete;
+  Room& operator=(const Room&) = delete;
+
+  // It is in now, or has to wait. Who is in already gets in with more, and one alone whatever it takes.
+  bool enter(Attempt attempt, std::size_t ranks);
+  // Calls `begin` once it is in: from here, or from the leave() of another.
+  void wait(Attempt attempt, std::size_t ranks, std::function<void()> begin);
+  // So many of its ranks are started, or found running: what it entered for is counted no more.
+  void start(Attempt attempt, std::size_t ranks);
+  // It is over, or does not want to wait any longer.
+  void leave(Attempt attempt);
+
+  std::size_t files() const { return files_; }
+  std::size_t waiting() const { return waiting_.size(); }
+  bool is_waiting(Attempt attempt) const;
+  // There is room for it, whoever waits.
+  bool fits(Attempt attempt, std::size_t ranks) const;
+
+ private:
+  struct Taken {
+    std::size_t entered_for = 0;
+    std::size_t started = 0;
+  };
+  struct Waiting {
+    Attempt attempt;
+    std::size_t ranks = 0;
+    std::function<void()> begin;
+  };
+
+  Taken& add(Attempt attempt);
+  void let_in();
+
+  const std::size_t files_max_;
+  std::size_t files_ = 0;  // of all that are in
+  std::map<Attempt, Taken> inside_;
+  std::deque<Waiting> waiting_;
+  bool letting_in_ = false;
+};
+
+}  // namespace tutti::agent
