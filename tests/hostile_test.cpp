@@ -449,7 +449,7 @@ std::vector<std::string> cgroups_named(const support::Cluster& cluster, const st
   const std::string name =
       "tutti-n1-" + std::to_string(place.st_dev) + "." + std::to_string(place.st_ino) + "-" + rank;
   std::vector<std::string> folders;
-  for (const char* hierarchy : {"", "/unified", "/freezer", "/memory", "/cpu"}) {
+  for (const char* hierarchy : {"", "/unified", "/freezer", "/memory", "/cpu", "/pids"}) {
     const std::string above = "/sys/fs/cgroup" + std::string(hierarchy) + "/tutti";
     if (std::filesystem::exists(above)) folders.push_back(above + "/" + name);
   }
@@ -460,8 +460,9 @@ TEST(Hostile, CgroupsThatARankMadeInItsOwnGoWithItAndLeftoversWithTheNextAgent) 
   PartsCluster cluster;
   ASSERT_TRUE(cluster.start_agent("n1"));
   const std::string gate = cluster.file("gate");
-  const std::string id = cluster.submit({"--memory-per-rank", "1G"}, until(gate));
-  ASSERT_TRUE(cluster.becomes(id, "running"));
+  const std::string begun = cluster.file("begun");
+  const std::string id = cluster.submit({"--memory-per-rank", "1G"}, "touch '" + begun + "'; " + until(gate));
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(begun); })) << "by then its cgroups are there";
   const auto own = cgroups_named(cluster, id + ".0.0");
   std::size_t made = 0;
   for (const auto& folder : own) {
@@ -486,9 +487,11 @@ TEST(Hostile, CgroupsThatARankMadeInItsOwnGoWithItAndLeftoversWithTheNextAgent) 
 TEST(Hostile, TheCgroupsOfARankWhoseShimWasKilledGoWithItsEnd) {
   PartsCluster cluster;
   ASSERT_TRUE(cluster.start_agent("n1"));
-  const std::string id = cluster.submit({"--memory-per-rank", "1G", "--cpus-per-rank", "1"},
-                                        "[ $TUTTI_ATTEMPT = 1 ] || exec sleep 1000");
-  ASSERT_TRUE(cluster.becomes(id, "running"));
+  const std::string begun = cluster.file("begun");
+  const std::string id =
+      cluster.submit({"--memory-per-rank", "1G", "--cpus-per-rank", "1"},
+                     "[ $TUTTI_ATTEMPT = 1 ] || { touch '" + begun + "'; exec sleep 1000; }");
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(begun); })) << "by then its cgroups are there";
   const auto own = cgroups_named(cluster, id + ".0.0");
   const auto is_there = [](const std::string& folder) { return std::filesystem::exists(folder); };
   if (std::none_of(own.begin(), own.end(), is_there)) GTEST_SKIP() << "no cgroup can be made here";
