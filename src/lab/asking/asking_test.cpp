@@ -180,7 +180,7 @@ TEST(Asking, AnAnswerWithoutTokensIsAProblem) {
                   .arrivals = even_arrivals(1, {.prompt_tokens = 1, .output_tokens = 1}, 0, random)};
   const auto heard = [&](const std::string& events) {
     says = events;
-    return ask_all(plan, [](std::size_t) { return true; }).samples.at(0);
+    return ask_all(plan, [](std::size_t) { return true; })->samples.at(0);
   };
   for (const std::string& events : nothing)
     EXPECT_EQ(heard(events).problem, "the answer has no tokens") << events;
