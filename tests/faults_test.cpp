@@ -62,7 +62,7 @@ TEST(Faults, AFolderIsShippedOverARestartOfTheController) {
   cluster.kill_controller();
   ASSERT_TRUE(cluster.start_controller());
   EXPECT_EQ(run->wait(), 0) << read_text(cluster.file("run.err"));
-  EXPECT_EQ(read_text(cluster.file("run")), "shipped");
+  EXPECT_EQ(read_text(cluster.file("run")), "shipped\n");
 }
 
 // Submits gangs of one or two ranks, as many as it is told to; each rank leaves one line in a file at its
