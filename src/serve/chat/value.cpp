@@ -74,7 +74,7 @@ Value::Value(Map map) {
   std::size_t weight = sizeof(Value);
   std::size_t depth = 0;
   for (const auto& [key, value] : map) {
-    weight = std::min(weight + sizeof key + key.size() + value.weight(), unbounded);
+    weight = std::min(weight + sizeof(std::string) + key.size() + value.weight(), unbounded);
     depth = std::max(depth, value.depth());
   }
   held_ = std::make_shared<const MapBody>(MapBody{std::move(map), weight, depth + 1});
