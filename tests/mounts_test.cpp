@@ -82,8 +82,11 @@ TEST(Mounts, ANodeWithoutTheSharedDiskBeginsNoJobAnew) {
 TEST(Mounts, AnAgentWhoseFolderWasMovedAwayUnderItsRanksDoesNotBeginAnew) {
   PartsCluster cluster;
   ASSERT_TRUE(cluster.start_agent("n1"));
-  const std::string id = cluster.submit({"--gpus", "1"}, "exec sleep 1000");
+  const std::string id =
+      cluster.submit({"--gpus", "1"}, "echo >" + cluster.file("began") + "; exec sleep 1000");
   ASSERT_TRUE(cluster.becomes(id, "running"));
+  // Before its command a rank still makes folders where the agent's was.
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(cluster.file("began")); }));
   cluster.agent("n1").signal(SIGKILL);
   cluster.agent("n1").wait();
   const std::string folder = cluster.home() + "/nodes/n1";
@@ -97,8 +100,7 @@ TEST(Mounts, AnAgentWhoseFolderWasMovedAwayUnderItsRanksDoesNotBeginAnew) {
   EXPECT_EQ(refused.exit_code, 1) << refused.err;
   EXPECT_TRUE(has(refused.err, "moved away or unmounted")) << refused.err;
   EXPECT_TRUE(has(refused.err, away + "/ranks/" + id + ".0.0")) << refused.err;
-  // And perhaps its child, which is the same program until the command begins.
-  EXPECT_TRUE(has(refused.err, "`kill " + pid)) << refused.err;
+  EXPECT_TRUE(has(refused.err, "`kill " + pid + "`")) << refused.err;
   EXPECT_FALSE(std::filesystem::exists(folder)) << "there is a place to move it back to";
 
   std::filesystem::rename(away, folder);
