@@ -242,6 +242,7 @@ TEST(Template, BombsAreRefused) {
   refused("{% set ns = namespace() %}{% set ns.x = ns %}", "a namespace cannot hold");
   refused("{% for a in [1] %}{% set ns = namespace(l=loop) %}{% endfor %}", "a namespace cannot hold");
   refused("{{ 'a' * 99999999999 }}", "larger than");
+  EXPECT_EQ(rendered("{{ '' * 999999999999999 }}").value(), "") << "and it is there at once";
   refused("{{ [0] * 99999999999 }}", "larger than");
   refused("{{ ('a' * 9999999).replace('a', 'b' * 9999999) }}", "larger than");
   refused("{{ ('a' * 9999999).replace('', 'b' * 9999999) }}", "larger than");

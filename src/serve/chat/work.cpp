@@ -67,7 +67,8 @@ Value power_result(Work& work, std::int64_t a, std::int64_t b) {
 Value repeated(Work& work, const Value& what, std::int64_t times) {
   const std::size_t count = times < 0 ? 0 : static_cast<std::size_t>(times);
   const std::size_t bytes = what.text() != nullptr ? what.text()->size() : what.weight();
-  if (bytes > 0 && !work.fits(count > value_bytes_max ? count : count * bytes)) return {};
+  if (bytes == 0) return std::string();  // however often
+  if (!work.fits(count > value_bytes_max ? count : count * bytes)) return {};
   if (what.text() != nullptr) {
     std::string text;
     for (std::size_t at = 0; at < count; ++at) text += *what.text();

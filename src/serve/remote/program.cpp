@@ -101,7 +101,6 @@ class RemoteProgram final : public Program {
     auto started = WorkerProcess::start({.command = command_, .lanes = lanes_});
     if (!started) return std::move(started).error();
     std::shared_ptr<WorkerProcess> worker(std::move(*started));
-    if (worker->end_descriptor() < 0) return failed("this system does not tell when a process ends (pidfd)");
     if (bell_.wait(worker->lane(0).descriptor(), std::nullopt) == false) {
       static_cast<void>(worker->end());
       return unknown("this engine is about to stop");

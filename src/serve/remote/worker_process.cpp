@@ -97,12 +97,12 @@ Result<std::unique_ptr<WorkerProcess>> WorkerProcess::start(const Wanted& wanted
     return failed_errno(wanted.command.front(), failure)
         .remedy("tutti-worker lies beside tutti; `./dev build` makes both");
   // Only the worker has its ends after this, so that its end is noticed.
-  return std::unique_ptr<WorkerProcess>(new WorkerProcess(pid, std::move(ends->own)));
+  std::unique_ptr<WorkerProcess> made(new WorkerProcess(pid, std::move(ends->own)));
+  if (!made->end_.valid()) return failed("this system does not tell when a process ends (pidfd)");
+  return made;
 }
 
-void WorkerProcess::kill() const {
-  if (end_.valid()) signal_process(end_.get(), SIGKILL);
-}
+void WorkerProcess::kill() const { signal_process(end_.get(), SIGKILL); }
 
 const std::string& WorkerProcess::end() {
   if (has_ended()) return how_it_ended_;

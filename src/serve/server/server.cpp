@@ -247,8 +247,9 @@ class Server::Core final : public Pages {
     const std::shared_ptr<Reply> reply = found->second;
     const auto refuse = [&](const Error& error) {
       const bool is_wrong = error.code() == ErrorCode::invalid;
-      if (!is_wrong && absence() == Absence::away)
-        return reply->refuse(503, error_of(Absence::away), {}, retry_after_seconds);
+      const Absence why = is_wrong ? Absence::none : absence();
+      if (why == Absence::away || why == Absence::gone)
+        return reply->refuse(503, error_of(why), {}, retry_after_seconds);
       reply->refuse(is_wrong ? 400 : 429, error, is_wrong ? "" : "overloaded",
                     is_wrong ? 0 : retry_after_seconds);
     };
