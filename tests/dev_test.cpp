@@ -55,7 +55,7 @@ class DevTests : public Dev {
  protected:
   void SetUp() override {
     Dev::SetUp();
-    for (const char* tool : {"mkdir", "ln", "rm", "find", "touch", "sha256sum"}) {
+    for (const char* tool : {"mkdir", "ln", "rm", "find", "touch", "sha256sum", "awk", "mv"}) {
       std::filesystem::create_symlink(std::string("/usr/bin/") + tool, folder_.path() + "/" + tool);
     }
     stand_in("dpkg-query", "shift 3; for package; do echo \"installed $package\"; done");
@@ -63,7 +63,8 @@ class DevTests : public Dev {
     stand_in("cmake", "");
     stand_in("ctest",
              "if [[ $* == *-N* ]]; then cat \"$TMPDIR/long\"; echo \"Total Tests: $#\"; exit; fi\n"
-             "echo \"$*\" >\"$TMPDIR/log\"\n"
+             "words=$* && echo \"${words/ --output-junit*/}\" >\"$TMPDIR/log\"\n"
+             "if [[ $* == *' --output-junit '* ]]; then cat \"$TMPDIR/times\" >\"${*: -1}\"; fi\n"
              "if [[ -f $TMPDIR/fails ]]; then mkdir -p build/asan/Testing/Temporary\n"
              "cat \"$TMPDIR/fails\" >build/asan/Testing/Temporary/LastTestsFailed.log; exit 8; fi");
     for (const char* folder : {"tools", "tests/support", "cmake", "build/asan/bin", "build/asan/lib"})
@@ -74,6 +75,7 @@ class DevTests : public Dev {
       write("build/asan/" + std::string(file), "first");
     write("tests/support/x", "");
     support::write_text(folder_.path() + "/long", "  Test #1: a_test: Some.Hour\n");
+    support::write_text(folder_.path() + "/times", "");
     write("cmake/x", "");
   }
 
@@ -100,7 +102,26 @@ TEST_F(DevTests, WhatHasPassedIsNotRunAgainUntilItChanges) {
   EXPECT_EQ(asked({}), "--preset asan -E ^(a_test|b_test):  -LE long\n")
       << "the system stands on every library";
   EXPECT_EQ(asked({"--all"}), "--preset asan\n");
-  EXPECT_EQ(asked({"-R", "x"}), "--preset asan -R x\n");
+}
+
+TEST_F(DevTests, WordsGoToCtest) { EXPECT_EQ(asked({"-R", "x"}), "--preset asan -R x\n"); }
+
+TEST_F(DevTests, AfterAChangeOfMostProgramsWhatTakesMoreThanASecondIsLeft) {
+  support::write_text(folder_.path() + "/times",
+                      "<testcase name=\"a_test: Some.Hour\" classname=\"x\" time=\"1.5\" status=\"run\">\n"
+                      "<testcase name=\"b_test: Some.Case\" classname=\"x\" time=\"0.5\" status=\"run\">\n"
+                      "<testcase name=\"b_test: A.Failure\" classname=\"x\" time=\"1.5\" status=\"fail\">\n");
+  asked({});
+  write("build/asan/bin/a_test", "second");
+  EXPECT_EQ(asked({}), "--preset asan -E ^(b_test|system_test):  -LE long\n") << "one program of three";
+  write("build/asan/bin/a_test", "third");
+  write("build/asan/bin/b_test", "second");
+  support::write_text(folder_.path() + "/long",
+                      "  Test #1: a_test: Some.Hour\n  Test #2: b_test: Some.Case\n"
+                      "  Test #3: b_test: A.Failure\n  Test #4: tidy: the rooms\n");
+  EXPECT_EQ(asked({}), "--preset asan -I " + checkout() + "/build/asan/chosen\n");
+  EXPECT_EQ(support::read_text(checkout() + "/build/asan/chosen"), "0,0,0,2,3,4\n");
+  EXPECT_EQ(asked({"--all"}), "--preset asan\n");
 }
 
 TEST_F(DevTests, WhatHasFailedIsRunAgain) {
