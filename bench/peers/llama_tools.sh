@@ -16,7 +16,7 @@ for package in node-llama-cpp node-llama-cpp-linux-x64; do
   mkdir -p "$package"
   tar -xzf "$package-$version.tgz" -C "$package"
 done
-[ -d source ] || git clone --quiet node-llama-cpp/package/llama/gitRelease.bundle source
+[ -d source ] || git -c advice.detachedHead=false clone --quiet node-llama-cpp/package/llama/gitRelease.bundle source
 cp node-llama-cpp-linux-x64/package/bins/linux-x64/*.so .
 for library in llama ggml; do # the others have no version in their name
   ln -sf "$(basename "lib$library".v*.so)" "lib$library.so"
