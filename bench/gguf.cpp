@@ -159,7 +159,7 @@ Result<> run(const std::vector<std::string>& words) {
   if (options->llama.empty() || !std::filesystem::exists(program)) {
     return failed("the peer is missing: no llama-greedy")
         .within(options->llama.empty() ? "--llama" : options->llama)
-        .remedy("build it as bench/peers/llama_greedy.cpp says, and name its folder: --llama DIR");
+        .remedy("bench/peers/llama_tools.sh DIR makes it, and --llama DIR names it");
   }
   const support::TempFolder folder;
   Report report("llama.cpp");

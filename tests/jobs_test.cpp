@@ -1,7 +1,5 @@
 // Jobs as a user meets them: what ranks see, what ends them, what is printed and what scripts can rely on.
 #include <signal.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -119,39 +117,6 @@ TEST(Jobs, AGangEndsWholeAndNamesTheRankThatFailed) {
   EXPECT_TRUE(has(cluster.tutti({"show", "1"}).out, "the last words"));
 }
 
-TEST(Jobs, CancelEndsEveryProcessOfTheRank) {
-  const TestCluster cluster;
-  const std::string started = cluster.file("started");
-  const std::string mark = "MARK=" + cluster.file("mark");
-  // A grandchild in a session of its own that does not listen to SIGTERM.
-  const std::string stubborn = "trap \"\" TERM; echo >" + started + "; while :; do sleep 0.1; done";
-  const std::string id =
-      cluster.submit({"--env", mark, "--grace", "300ms"}, "(setsid sh -c '" + stubborn + "' &) ; sleep 1000");
-  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(started); }));
-  ASSERT_GE(support::processes_naming(mark).size(), 2U);
-  EXPECT_EQ(cluster.tutti({"cancel", id}).exit_code, 0);
-  EXPECT_NE(cluster.wait(id), 0);
-  EXPECT_TRUE(support::processes_naming(mark).empty()) << "the end is reported when all is gone, not before";
-  const json job = cluster.job(id);
-  EXPECT_EQ(job["state"], "cancelled");
-  EXPECT_TRUE(has(job["reason"], "cancelled by ")) << job["reason"];
-  const auto again = cluster.tutti({"cancel", id});
-  EXPECT_EQ(again.exit_code, 2);
-  EXPECT_TRUE(has(again.err, "has ended already")) << again.err;
-}
-
-TEST(Jobs, OfSeveralThatAreCancelledNoneIsSparedByAnother) {
-  PartsCluster cluster;
-  ASSERT_TRUE(cluster.start_agent("n1"));
-  const std::string over = cluster.submit({}, "true");
-  ASSERT_EQ(cluster.wait(over), 0);
-  const std::string goes_on = cluster.submit({}, "sleep 1000");
-  const auto cancelled = cluster.tutti({"cancel", over, goes_on});
-  EXPECT_NE(cancelled.exit_code, 0);
-  EXPECT_TRUE(has(cancelled.err, "has ended already")) << cancelled.err;
-  EXPECT_TRUE(cluster.becomes(goes_on, "cancelled"));
-}
-
 TEST(Jobs, MoreThanAreShownIsSaid) {
   PartsCluster cluster;
   ASSERT_TRUE(cluster.start_agent("n1"));
@@ -173,84 +138,6 @@ TEST(Jobs, ACopyOfTheLogThatCannotBeWrittenIsTold) {
   const auto show = cluster.tutti({"show", "1"});
   EXPECT_TRUE(has(show.out, told)) << show.out;
   EXPECT_TRUE(has(support::read_text(cluster.file("agent-n1.err")), told));
-}
-
-// `tutti run` with a job that goes on until it is cancelled, and Ctrl-C for it.
-class Interrupted : public testing::Test {
- protected:
-  void run(const std::string& script, const std::string& grace = "500ms") {
-    const std::string begin = "echo begun >" + cluster_.file("begun") + "; ";
-    run_ = cluster_.start({"run", "--grace", grace, "--", "sh", "-c", begin + script}, "out");
-    ASSERT_TRUE(eventually([&] { return std::filesystem::exists(cluster_.file("begun")); }));
-    ASSERT_TRUE(cluster_.becomes("1", "running"));
-    // The log has begun to arrive, so the command follows the job.
-    ASSERT_TRUE(eventually([&] { return !read_text(cluster_.file("out")).empty(); }));
-  }
-  // Ctrl-C, and what is said then.
-  bool says(const std::string& part) {
-    run_->signal(SIGINT);
-    return eventually([&] { return has(read_text(cluster_.file("out.err")), part); });
-  }
-
-  TestCluster cluster_;
-  std::unique_ptr<support::Process> run_;
-};
-
-TEST_F(Interrupted, TheFirstCtrlCAsksAndTheSecondCancels) {
-  const std::string go_on = cluster_.file("go-on");
-  run("echo first words; " + until(go_on, "echo later words; exec sleep 1000"));
-  ASSERT_TRUE(says("job 1 : goes on; Ctrl-C again cancels it")) << read_text(cluster_.file("out.err"));
-  write_text(go_on, "");
-  EXPECT_TRUE(eventually([&] { return has(read_text(cluster_.file("out")), "[0] later words\n"); }))
-      << "the job goes on, and so do its logs";
-  EXPECT_EQ(cluster_.state("1"), "running");
-  ASSERT_TRUE(says("job 1 : is being cancelled")) << read_text(cluster_.file("out.err"));
-  EXPECT_EQ(run_->wait(), 130);
-  EXPECT_EQ(cluster_.state("1"), "cancelled");
-  EXPECT_TRUE(cluster_.ranks_on("n1").empty());
-}
-
-TEST_F(Interrupted, AJobThatPrintsWithoutAPauseIsCancelledToo) {
-  run("exec yes");
-  ASSERT_TRUE(says("goes on"));
-  ASSERT_TRUE(says("is being cancelled"));
-  EXPECT_EQ(run_->wait(), 130);
-  EXPECT_EQ(cluster_.state("1"), "cancelled");
-}
-
-TEST_F(Interrupted, TheThirdCtrlCLeavesAJobThatDoesNotWantToEnd) {
-  const std::string gate = cluster_.file("gate");
-  run("trap '' TERM; echo stubborn; " + until(gate), "1h");
-  ASSERT_TRUE(says("goes on"));
-  ASSERT_TRUE(says("is being cancelled"));
-  run_->signal(SIGINT);
-  EXPECT_EQ(run_->wait(), 130);
-  EXPECT_EQ(cluster_.state("1"), "running") << "its grace period is not over";
-  write_text(gate, "");
-  EXPECT_NE(cluster_.wait("1"), 0);
-  EXPECT_EQ(cluster_.state("1"), "cancelled");
-}
-
-TEST_F(Interrupted, WhoWaitsForAControllerThatIsAwayCanLeave) {
-  run("echo words; exec sleep 1000");
-  ASSERT_EQ(::kill(cluster_.controller_pid(), SIGKILL), 0);
-  ASSERT_TRUE(says("goes on"));
-  ASSERT_TRUE(says("cannot be cancelled now"));
-  run_->signal(SIGINT);
-  EXPECT_EQ(run_->wait(), 130);
-}
-
-TEST(Jobs, AQueuedJobIsCancelledWithoutHavingRun) {
-  const TestCluster cluster(1, 1);
-  const std::string gate = cluster.file("gate");
-  const std::string first = cluster.submit({"--gpus", "1"}, until(gate));
-  const std::string second = cluster.submit({"--gpus", "1"}, "echo >" + cluster.file("ran"));
-  ASSERT_TRUE(cluster.becomes(first, "running"));
-  EXPECT_EQ(cluster.tutti({"cancel", second}).exit_code, 0);
-  EXPECT_EQ(cluster.state(second), "cancelled");
-  write_text(gate, "");
-  EXPECT_EQ(cluster.wait(first), 0);
-  EXPECT_FALSE(std::filesystem::exists(cluster.file("ran")));
 }
 
 TEST(Jobs, TimeLimit) {
@@ -275,111 +162,7 @@ TEST(Jobs, RestartOnFailure) {
   EXPECT_EQ(cluster.job(never)["attempt"], 0) << "a program that fails is not started again unasked";
 }
 
-// ---- many jobs
-
-TEST(Jobs, AnArrayKeepsItsLimit) {
-  const TestCluster cluster;
-  const std::string gate = cluster.file("gate");
-  const std::string marks = cluster.file("marks");
-  const std::string id = cluster.submit(
-      {"--array", "3-10%2"},
-      "echo + >>" + marks + "; " +
-          until(gate, "echo $TUTTI_ARRAY_INDEX >>" + cluster.file("indices") + "; echo - >>" + marks));
-  ASSERT_TRUE(eventually([&] { return lines_of(read_text(marks)).size() == 2; }));
-  const json waiting = cluster.json({"jobs"});
-  ASSERT_EQ(waiting.size(), 8U);
-  EXPECT_EQ(waiting[0]["array_id"], id);
-  EXPECT_TRUE(has(waiting[0]["reason"], "at most 2 run at once")) << waiting[0]["reason"];
-  write_text(gate, "");
-  for (int at = 0; at < 8; ++at) EXPECT_EQ(cluster.wait(std::to_string(std::stoi(id) + at)), 0);
-  int running = 0;
-  for (const auto& mark : lines_of(read_text(marks))) {
-    running += mark == "+" ? 1 : -1;
-    EXPECT_LE(running, 2);
-  }
-  std::multiset<std::string> indices;
-  for (const auto& index : lines_of(read_text(cluster.file("indices")))) indices.insert(index);
-  EXPECT_EQ(indices, (std::multiset<std::string>{"10", "3", "4", "5", "6", "7", "8", "9"}));
-}
-
-TEST(Jobs, AnArrayIsHandledAsAWhole) {
-  const TestCluster cluster;
-  const std::string gate = cluster.file("gate");
-  const std::string other = cluster.submit({}, until(gate));
-  const std::string id = cluster.submit(
-      {"--array", "1-4"}, until(gate, "echo index $TUTTI_ARRAY_INDEX; exit $((TUTTI_ARRAY_INDEX % 4))"));
-  const std::string last = std::to_string(std::stoi(id) + 3);
-  const json elements = cluster.json({"jobs", "--array", last});
-  ASSERT_EQ(elements.size(), 4U);
-  std::set<std::string> indices;
-  for (const auto& element : elements) {
-    EXPECT_EQ(element["array_id"], id);
-    EXPECT_EQ(element["array_count"], 4);
-    indices.insert(element["array_index"].dump());
-  }
-  EXPECT_EQ(indices, (std::set<std::string>{"1", "2", "3", "4"}));
-  EXPECT_TRUE(has(cluster.tutti({"show", last}).out, "index 4 of the 4 of array " + id))
-      << cluster.tutti({"show", last}).out;
-  const auto waits = cluster.start({"wait", last, "--array"}, "out");
-  write_text(gate, "");
-  EXPECT_EQ(waits->wait(), 3) << "the worst of them: " << read_text(cluster.file("out.err"));
-  EXPECT_EQ(cluster.tutti({"wait", "--array", id}).exit_code, 3) << "also when all of it is over";
-  EXPECT_EQ(cluster.json({"jobs", "--array", id}).size(), 4U);
-  EXPECT_EQ(cluster.tutti({"logs", id, "--array"}).out,
-            "[1.0] index 1\n[2.0] index 2\n[3.0] index 3\n[4.0] index 4\n");
-  const auto alone = cluster.tutti({"wait", other, "--array"});
-  EXPECT_EQ(alone.exit_code, 2);
-  EXPECT_TRUE(has(alone.err, "job " + other + " is not an element of an array")) << alone.err;
-}
-
-TEST(Jobs, AnArrayIsCancelledAsAWhole) {
-  const TestCluster cluster;
-  const std::string gate = cluster.file("gate");
-  const std::string other = cluster.submit({}, until(gate));
-  const std::string id = cluster.submit({"--array", "0-9%2", "--grace", "200ms"}, "sleep 1000");
-  ASSERT_TRUE(cluster.becomes(id, "running"));
-  EXPECT_EQ(cluster.tutti({"cancel", std::to_string(std::stoi(id) + 7), "--array"}).exit_code, 0);
-  EXPECT_NE(cluster.tutti({"wait", id, "--array"}).exit_code, 0);
-  const json elements = cluster.json({"jobs", "--array", id});
-  ASSERT_EQ(elements.size(), 10U);
-  for (const auto& element : elements) EXPECT_EQ(element["state"], "cancelled") << element;
-  EXPECT_EQ(cluster.tutti({"cancel", id, "--array"}).exit_code, 2) << "all of it has ended";
-  EXPECT_EQ(cluster.tutti({"cancel", other, "--array"}).exit_code, 2) << "it is no array";
-  EXPECT_EQ(cluster.state(other), "running");
-  write_text(gate, "");
-  EXPECT_EQ(cluster.wait(other), 0);
-}
-
-TEST(Jobs, OneAfterAnother) {
-  const TestCluster cluster;
-  const std::string gate = cluster.file("gate");
-  const std::string first = cluster.submit({}, until(gate, "exit 1"));
-  const std::string after = cluster.submit({"--after", first}, "true");
-  const std::string doomed = cluster.submit({"--after-success", first}, "echo >" + cluster.file("ran"));
-  const std::string doomed_too = cluster.submit({"--after-success", doomed}, "echo >" + cluster.file("ran"));
-  const std::string last = cluster.submit({"--after-success", after}, "true");
-  ASSERT_TRUE(cluster.becomes(first, "running"));
-  EXPECT_EQ(cluster.state(after), "queued");
-  EXPECT_TRUE(has(cluster.tutti({"show", after}).out, "waits for job " + first + " to end"))
-      << cluster.tutti({"show", after}).out;
-  write_text(gate, "");
-  EXPECT_EQ(cluster.wait(after), 0);
-  EXPECT_EQ(cluster.wait(last), 0);
-  EXPECT_NE(cluster.wait(doomed), 0);
-  EXPECT_NE(cluster.wait(doomed_too), 0);
-  EXPECT_EQ(cluster.state(doomed), "cancelled");
-  EXPECT_TRUE(has(cluster.job(doomed)["reason"], "job " + first)) << cluster.job(doomed)["reason"];
-  EXPECT_FALSE(std::filesystem::exists(cluster.file("ran")));
-}
-
-TEST(Jobs, WhatNeedsASuccessDoesNotFollowAFailureOfLongAgo) {
-  const TestCluster cluster;
-  const std::string failed = cluster.submit({}, "exit 1");
-  EXPECT_EQ(cluster.wait(failed), 1);
-  const auto late = cluster.run({"--after-success", failed}, "echo >" + cluster.file("ran"));
-  EXPECT_NE(late.exit_code, 0);
-  EXPECT_FALSE(std::filesystem::exists(cluster.file("ran")));
-}
+// ---- why they wait
 
 TEST(Jobs, ShowSaysWhyAJobWaits) {
   const TestCluster cluster(1, 2);
@@ -431,86 +214,6 @@ TEST(Jobs, AScriptWithSbatchLines) {
   EXPECT_EQ(env["SLURM_NNODES"], "2");
   EXPECT_EQ(env["SLURM_JOB_NODELIST"], "n1,n2");
   EXPECT_TRUE(has(log, "arguments one two\n")) << log;
-}
-
-TEST(Jobs, SyncShipsAFolder) {
-  const TestCluster cluster(2, 1);
-  const std::string work = cluster.file("work");
-  std::filesystem::create_directories(work + "/data");
-  write_text(work + "/say", "#!/bin/sh\ncat data/words\n");
-  std::filesystem::permissions(work + "/say", std::filesystem::perms::owner_all);
-  write_text(work + "/data/words", "first words\n");
-  write_text(work + "/secret.key", "secret\n");
-  write_text(work + "/.tuttiignore", "*.key\n");
-  const std::string script = "./say; ls; pwd";
-  const auto first = cluster.run({"--sync", work, "--nodes", "2", "--no-prefix"}, script);
-  EXPECT_EQ(first.exit_code, 0) << first.err;
-  EXPECT_TRUE(has(first.out, "first words\n")) << first.out;
-  EXPECT_FALSE(has(first.out, "secret.key")) << first.out;
-  EXPECT_FALSE(has(first.out, work + "\n")) << "it runs in a copy: " << first.out;
-  write_text(work + "/data/words", "other words\n");
-  const auto second = cluster.run({"--sync", work, "--nodes", "2", "--no-prefix"}, script);
-  EXPECT_EQ(second.exit_code, 0) << second.err;
-  EXPECT_TRUE(has(second.out, "other words\n")) << second.out;
-  EXPECT_FALSE(has(second.out, "first words\n")) << second.out;
-}
-
-TEST(Jobs, TheOutputOfAShippedJobIsWhereItWasSubmitted) {
-  const TestCluster cluster(1, 1);
-  const std::string work = cluster.file("work");
-  std::filesystem::create_directories(work);
-  write_text(work + "/words", "shipped words\n");
-  const std::string out = "sync-output-" + std::to_string(::getpid());
-  const auto run = cluster.run({"--sync", work, "--output", out + "-%j.log"}, "cat words");
-  EXPECT_EQ(run.exit_code, 0) << run.err;
-  EXPECT_TRUE(has(read_text(out + "-1.log"), "shipped words")) << read_text(out + "-1.log");
-  std::filesystem::remove(out + "-1.log");
-  const auto both = cluster.run({"--sync", work, "--workdir", work}, "true");
-  EXPECT_EQ(both.exit_code, 2) << both.err;
-  EXPECT_TRUE(has(both.err, "workdir : ranks of a job with sync start in the shipped folder")) << both.err;
-}
-
-// The contents that a program keeps below a folder, each with the number of its file: one that is stored anew
-// has another number.
-std::map<std::string, std::uint64_t> blobs_in(const std::string& folder) {
-  std::map<std::string, std::uint64_t> found;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-    struct stat status {};
-    if (entry.is_regular_file() && ::stat(entry.path().c_str(), &status) == 0)
-      found[entry.path()] = status.st_ino;
-  }
-  return found;
-}
-
-TEST(Jobs, OfALargeFileOnlyWhatChangedIsShipped) {
-  const TestCluster cluster(1, 1);
-  const std::string work = cluster.file("work");
-  std::filesystem::create_directories(work);
-  std::string content;
-  for (int line = 0; content.size() < 40U << 20; ++line) content += "line " + std::to_string(line) + "\n";
-  content.resize(40U << 20);
-  const auto ship = [&] {
-    write_text(work + "/large", content);
-    const auto local = support::run({"sha256sum", work + "/large"});
-    const auto run = cluster.run({"--sync", work, "--no-prefix"}, "sha256sum <large");
-    EXPECT_EQ(run.exit_code, 0) << run.err;
-    EXPECT_EQ(run.out.substr(0, 64), local.out.substr(0, 64));
-  };
-  const std::vector<std::string> stores{cluster.home() + "/controller/blobs",
-                                        cluster.home() + "/nodes/n1/blobs"};
-  ship();
-  std::vector<std::map<std::string, std::uint64_t>> before;
-  for (const auto& store : stores) {
-    before.push_back(blobs_in(store));
-    EXPECT_EQ(before.back().size(), 6U) << "five chunks of 8 MiB and the manifest in " << store;
-  }
-  content[20U << 20] = '!';
-  ship();
-  for (std::size_t at = 0; at < stores.size(); ++at) {
-    const auto after = blobs_in(stores[at]);
-    EXPECT_EQ(after.size(), 8U) << "one other chunk and one other manifest in " << stores[at];
-    for (const auto& [path, number] : before[at]) EXPECT_EQ(after.at(path), number) << "sent again: " << path;
-  }
 }
 
 // ---- logs
@@ -686,84 +389,6 @@ TEST(Jobs, JsonHasTheDocumentedKeys) {
   EXPECT_EQ(keys_of(job), finished);
   EXPECT_EQ(job["exit_code"], 4);
   EXPECT_EQ(job["state"], "failed");
-}
-
-// ---- PyTorch
-
-constexpr const char* ddp_script = R"(
-import torch, torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
-dist.init_process_group('gloo')
-rank, world = dist.get_rank(), dist.get_world_size()
-torch.manual_seed(7)
-model = DistributedDataParallel(torch.nn.Linear(4, 1))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-torch.manual_seed(rank)
-inputs = torch.randn(64, 4)
-targets = inputs.sum(1, keepdim=True)
-for step in range(50):
-    loss = ((model(inputs) - targets) ** 2).mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-mine = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
-others = [torch.zeros_like(mine) for _ in range(world)]
-dist.all_gather(others, mine)
-assert all(torch.equal(mine, other) for other in others)
-assert loss.item() < 0.1, loss.item()
-print('trained by', world)
-)";
-
-TEST(Jobs, PytorchTrainsOverTwoNodes) {
-  if (support::run({"/usr/bin/python3", "-c", "import torch"}).exit_code != 0)
-    GTEST_SKIP() << "python3-torch is not installed";
-  const TestCluster cluster(2, 2);
-  write_text(cluster.file("ddp.py"), ddp_script);
-  const auto run =
-      cluster.tutti({"run", "--nodes", "2", "--ranks-per-node", "2", "--gpus-per-rank", "1", "--env",
-                     "OMP_NUM_THREADS=1", "--", "/usr/bin/python3", cluster.file("ddp.py")});
-  EXPECT_EQ(run.exit_code, 0) << run.err << run.out;
-  for (int rank = 0; rank < 4; ++rank)
-    EXPECT_TRUE(has(run.out, "[" + std::to_string(rank) + "] trained by 4\n")) << run.out;
-}
-
-// With a pause in it, so that a node can die in the middle.
-TEST(Jobs, TheScriptOfTheReadmeGoesOnFromItsCheckpoint) {
-  if (support::run({"/usr/bin/python3", "-c", "import torch"}).exit_code != 0)
-    GTEST_SKIP() << "python3-torch is not installed";
-  const std::string readme = read_text(TUTTI_SOURCE_DIR "/README.md");
-  const auto begin = readme.find("# ddp.py");
-  ASSERT_NE(begin, std::string::npos);
-  std::string script = readme.substr(begin, readme.find("```", begin) - begin);
-  const std::string counts = "    step += 1\n";
-  ASSERT_NE(script.find(counts), std::string::npos) << script;
-  const support::TempFolder shared;
-  const std::string reached = shared.path() + "/reached";
-  const std::string first = shared.path() + "/first";
-  script.replace(script.find(counts), counts.size(),
-                 counts + "    if os.environ['TUTTI_ATTEMPT'] == '1' and not os.path.exists('" + first +
-                     "'): open('" + first + "', 'w').write(str(step))\n" +
-                     "    if os.environ['TUTTI_ATTEMPT'] == '0' and step == 25:\n        open('" + reached +
-                     "', 'w'); __import__('time').sleep(600)\n");
-  PartsCluster cluster({.data = "",
-                        .controller_flags = {},
-                        .agent_flags = {"--checkpoints", shared.path() + "/checkpoints"},
-                        .gpus = 2});
-  ASSERT_TRUE(cluster.start_agent("n1"));
-  ASSERT_TRUE(cluster.start_agent("n2"));
-  write_text(cluster.file("ddp.py"), script);
-  const auto submitted =
-      cluster.tutti({"run", "--detach", "--gpus", "4", "--restarts", "10", "--env", "OMP_NUM_THREADS=1", "--",
-                     "/usr/bin/python3", cluster.file("ddp.py")});
-  ASSERT_EQ(submitted.exit_code, 0) << submitted.err;
-  const std::string job = lines_of(submitted.out).front();
-  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(reached); }));
-  cluster.pull_plug("n2");
-  ASSERT_TRUE(cluster.node_becomes("n2", "lost"));
-  ASSERT_TRUE(cluster.start_agent("n2"));
-  EXPECT_EQ(cluster.wait(job), 0) << cluster.log(job, 0);
-  EXPECT_EQ(cluster.log(job, 0), "attempt 1 ends at step 50\n");
-  EXPECT_EQ(read_text(first), "21");
 }
 
 }  // namespace

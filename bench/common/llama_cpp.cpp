@@ -95,10 +95,7 @@ Result<> find_llama_tools(const std::string& folder) {
     if (!folder.empty() && fs::exists(folder + "/" + tool)) continue;
     return failed("the peer is missing: no " + std::string(tool))
         .within(folder.empty() ? "--llama" : folder)
-        .remedy(
-            "build llama.cpp's llama-bench and llama-batched-bench (npm's node-llama-cpp carries the source "
-            "and "
-            "libraries), and name their folder: --llama DIR");
+        .remedy("bench/peers/llama_tools.sh DIR makes llama.cpp's tools, and --llama DIR names them");
   }
   return {};
 }

@@ -1,9 +1,5 @@
 // llama-greedy MODEL COUNT TOKEN...: loads a GGUF file with llama.cpp and prints the COUNT tokens that follow
-// these by its likeliest choice each, computed in 32 bits. Built by hand against llama.cpp's llama.h and
-// libraries:
-//   g++ -std=c++17 -O2 -I LLAMA/include -I LLAMA/ggml/include bench/peers/llama_greedy.cpp -o
-//   DIR/llama-greedy \
-//     DIR/libllama.so DIR/libggml.so DIR/libggml-base.so -Wl,-rpath,'$ORIGIN'
+// these by its likeliest choice each, computed in 32 bits. llama_tools.sh compiles it.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/files/files.hpp"
+#include "control/controller/store_file.hpp"
 
 namespace tutti::cli {
 namespace {
@@ -28,7 +29,7 @@ Result<HomeKind> kind_of_home(const std::string& home) {
   // Earlier versions left no mark, and always these two; a controller started by hand has no notes of
   // processes.
   if (is_there(home + "/" + mark_name) ||
-      (is_there(home + "/controller/store.db") && is_there(home + "/processes")))
+      (is_there(controller::store_file(home + "/controller")) && is_there(home + "/processes")))
     return HomeKind::own;
   const bool is_empty = std::all_of((*names)->begin(), (*names)->end(), [](const auto& name) {
     return name == lock_name || name == mark_name + std::string(".new");  // a crash may have left that one

@@ -120,7 +120,8 @@ std::span<const CommandEntry> commands() {
           "was "
           "accepted must finish. One seed is one history: a failure prints the seed that shows it again.",
           make_sim},
-      CommandEntry{"api", "[flags]", "Lists the requests of the REST API, and who may send them.", make_api},
+      CommandEntry{"api", "[PROGRAM] [flags]",
+                   "Lists the requests of the REST API or of an engine, and who may send them.", make_api},
       CommandEntry{"controller", "[init] [flags]", "Runs the controller of a cluster.", make_controller},
       CommandEntry{"agent", "[flags]", "Joins this server to a cluster as a node.", make_agent},
       CommandEntry{"shim", "FOLDER", "Runs one rank; agents call it.", make_shim},

@@ -65,10 +65,16 @@ tutti::Result<std::vector<Finding>> check_all(const std::string& root, const std
   append(all, tutti::tidy::check_commented_code(*tree));
   append(all, tutti::tidy::check_home_paths(*tree));
   append(all, tutti::tidy::check_commands(*tree, ask_programs(root, build)));
+  append(all, tutti::tidy::check_faults(*tree));
   append(all, tutti::tidy::check_prefix(*tree));
-  const auto routes = tutti::tidy::output_of(build + "/bin/tutti api --markdown");
-  if (!routes) return routes.error();
-  append(all, tutti::tidy::check_route_table(*tree, *routes));
+  const std::vector<tutti::tidy::RouteTable> tables{{"docs/api.md", "tutti api --markdown"},
+                                                    {"docs/serving.md", "tutti api engine --markdown"},
+                                                    {"docs/serving.md", "tutti api script --markdown"}};
+  for (const tutti::tidy::RouteTable& table : tables) {
+    const auto routes = tutti::tidy::output_of(build + "/bin/" + table.command);
+    if (!routes) return routes.error();
+    append(all, tutti::tidy::check_route_table(*tree, table, *routes));
+  }
   if (auto symbols = append_symbols(all, modules, build); !symbols) return std::move(symbols).error();
   std::sort(all.begin(), all.end());
   return all;

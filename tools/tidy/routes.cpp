@@ -9,13 +9,11 @@ namespace {
 
 constexpr const char* control_room = "src/control/";
 constexpr const char* prefix_owner = "src/control/controller/routes.hpp";
-constexpr const char* document = "docs/api.md";
-constexpr const char* table_begins = "<!-- tutti api --markdown -->";
 constexpr const char* table_ends = "<!-- end -->";
 
-// The number of the line, from 1; 0 if there is none.
-int line_of(const Lines& lines, const std::string& text) {
-  const auto found = std::find(lines.begin(), lines.end(), text);
+// The number of the line, from 1, behind so many others; 0 if there is none.
+int line_of(const Lines& lines, const std::string& text, int behind = 0) {
+  const auto found = std::find(lines.begin() + behind, lines.end(), text);
   return found == lines.end() ? 0 : static_cast<int>(found - lines.begin()) + 1;
 }
 
@@ -37,15 +35,17 @@ Findings check_prefix(const Tree& tree) {
   return findings;
 }
 
-Findings check_route_table(const Tree& tree, std::string_view markdown) {
+Findings check_route_table(const Tree& tree, const RouteTable& table, std::string_view markdown) {
+  const std::string document = table.document;
+  const std::string table_begins = "<!-- " + table.command + " -->";
   const auto found = tree.files.find(document);
   const Lines none;
   const Lines& lines = found == tree.files.end() ? none : found->second;
   const int begin = line_of(lines, table_begins);
-  const int end = line_of(lines, table_ends);
+  const int end = line_of(lines, table_ends, begin);
   if (begin == 0 || end <= begin) {
     return {{document, 1, "routes",
-             std::string("the table of requests stands between ") + table_begins + " and " + table_ends}};
+             "the table of requests stands between " + table_begins + " and " + table_ends}};
   }
   const Lines shown(lines.begin() + begin, lines.begin() + end - 1);
   Lines expected;
@@ -53,7 +53,7 @@ Findings check_route_table(const Tree& tree, std::string_view markdown) {
   if (shown == expected) return {};
   const auto differs = std::mismatch(shown.begin(), shown.end(), expected.begin(), expected.end()).first;
   return {{document, begin + 1 + static_cast<int>(differs - shown.begin()), "routes",
-           "the table of requests is not what `tutti api --markdown` prints"}};
+           "the table of requests is not what `" + table.command + "` prints"}};
 }
 
 }  // namespace tutti::tidy

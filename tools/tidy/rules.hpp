@@ -40,9 +40,17 @@ using HelpOf =
     std::function<std::optional<std::string>(const std::string& program, const std::string& command)>;
 Findings check_commands(const Tree& tree, const HelpOf& help_of);
 
-// routes.cpp: one table says what the controller answers, and the documents show it.
+// faults.cpp: each promise about a fault names tests that there are.
+Findings check_faults(const Tree& tree);
+
+// routes.cpp: tables say what the controller and the engines answer, and the documents show them.
 Findings check_prefix(const Tree& tree);
-// `markdown` is what `tutti api --markdown` prints.
-Findings check_route_table(const Tree& tree, std::string_view markdown);
+// A document that shows what a command of ours prints.
+struct RouteTable {
+  std::string document;
+  std::string command;
+};
+// `markdown` is what the command prints.
+Findings check_route_table(const Tree& tree, const RouteTable& table, std::string_view markdown);
 
 }  // namespace tutti::tidy

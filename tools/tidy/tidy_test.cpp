@@ -356,6 +356,29 @@ TEST(Tidy, FindsCommandsThatDoNotExist) {
                     "README.md:5 commands", "README.md:6 commands"}));
 }
 
+TEST(Tidy, FindsAFaultWhoseTestIsNotThere) {
+  Tree tree;
+  const std::string test = "TEST";
+  tree.plant("tests/faults_test.cpp",
+             test + "(Faults, AKilledNodeIsMissed) {\n" + test + "_F(Faults,\n       AFrozenOneIsToo) {\n");
+  tree.plant("src/base/lane_test.cpp", test + "(LaneTest, WaitsForRoom) {\n");
+  tree.plant("docs/faults.md",
+             "| fault | what happens | tested by |\n|---|---|---|\n"
+             "| a node dies | `tutti` says so | `AKilledNodeIsMissed`, `AFrozenOneIsToo` |\n"
+             "| no room | it waits | `LaneTest.WaitsForRoom` ([lane_test](../src/base/lane_test.cpp)), "
+             "`LaneTest.Waits*`, "
+             "`.WaitsForRoom`, `LaneTest` |\n"
+             "| many | `Anything` | `./dev bench controller` measures it |\n");
+  EXPECT_EQ(places(check_faults(tree)), Places());
+  tree.plant("docs/faults.md",
+             "| a node dies | it is missed | `AKilledNodeIsForgotten` ([old_test](../tests/old_test.cpp)) |\n"
+             "| no room | it waits | `LaneTest.WaitsForRoom`, `.Falls`, `Faults.WaitsForRoom`, "
+             "`LaneTest.Falls*` |\n");
+  EXPECT_EQ(places(check_faults(tree)),
+            (Places{"docs/faults.md:1 faults", "docs/faults.md:1 faults", "docs/faults.md:2 faults",
+                    "docs/faults.md:2 faults", "docs/faults.md:2 faults"}));
+}
+
 TEST(Tidy, FindsARequestThatIsAnsweredBesideTheTable) {
   Tree tree;
   const std::string compares = "if (path == \"/api/v1/secret\") answer();\n";
@@ -373,24 +396,33 @@ TEST(Tidy, FindsARequestThatIsAnsweredBesideTheTable) {
 }
 
 TEST(Tidy, FindsADocumentThatShowsOtherRoutes) {
+  const RouteTable table{"docs/api.md", "tutti api --markdown"};
   const std::string markdown = "| request |\n|---|\n| `GET /jobs` |\n| `GET /nodes` |\n";
-  const auto document = [](const std::string& table) {
+  const auto document = [](const std::string& shown) {
     Tree tree;
-    tree.plant("docs/api.md", "# The API\n\n<!-- tutti api --markdown -->\n" + table + "<!-- end -->\n");
+    tree.plant("docs/api.md", "# The API\n\n<!-- tutti api --markdown -->\n" + shown + "<!-- end -->\n");
     return tree;
   };
-  EXPECT_EQ(places(check_route_table(document(markdown), markdown)), Places());
-  EXPECT_EQ(places(check_route_table(document("| request |\n|---|\n| `GET /jobs` |\n"), markdown)),
+  EXPECT_EQ(places(check_route_table(document(markdown), table, markdown)), Places());
+  EXPECT_EQ(places(check_route_table(document("| request |\n|---|\n| `GET /jobs` |\n"), table, markdown)),
             (Places{"docs/api.md:7 routes"}))
       << "a row is missing";
-  EXPECT_EQ(places(check_route_table(document("| request |\n|---|\n| `PUT /jobs` |\n"), markdown)),
+  EXPECT_EQ(places(check_route_table(document("| request |\n|---|\n| `PUT /jobs` |\n"), table, markdown)),
             (Places{"docs/api.md:6 routes"}));
-  EXPECT_EQ(places(check_route_table(document(markdown + "| `GET /old` |\n"), markdown)),
+  EXPECT_EQ(places(check_route_table(document(markdown + "| `GET /old` |\n"), table, markdown)),
             (Places{"docs/api.md:8 routes"}));
   Tree unmarked;
   unmarked.plant("docs/api.md", "# The API\n" + markdown);
-  EXPECT_EQ(places(check_route_table(unmarked, markdown)), (Places{"docs/api.md:1 routes"}));
-  EXPECT_EQ(places(check_route_table(Tree(), markdown)), (Places{"docs/api.md:1 routes"}));
+  EXPECT_EQ(places(check_route_table(unmarked, table, markdown)), (Places{"docs/api.md:1 routes"}));
+  EXPECT_EQ(places(check_route_table(Tree(), table, markdown)), (Places{"docs/api.md:1 routes"}));
+}
+
+TEST(Tidy, ADocumentCanShowTwoTables) {
+  Tree tree;
+  tree.plant("docs/a.md", "<!-- one -->\n| 1 |\n<!-- end -->\n\n<!-- two -->\n| 2 |\n<!-- end -->\n");
+  EXPECT_EQ(places(check_route_table(tree, {"docs/a.md", "one"}, "| 1 |\n")), Places());
+  EXPECT_EQ(places(check_route_table(tree, {"docs/a.md", "two"}, "| 2 |\n")), Places());
+  EXPECT_EQ(places(check_route_table(tree, {"docs/a.md", "two"}, "| 3 |\n")), (Places{"docs/a.md:6 routes"}));
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "control/controller/api.hpp"
 #include "control/controller/random_text.hpp"
 #include "control/controller/recording.hpp"
+#include "control/controller/store_file.hpp"
 #include "control/controller/watchdog.hpp"
 #include "control/store/sqlite/file_lock.hpp"
 #include "control/store/sqlite/sqlite_store.hpp"
@@ -69,13 +70,13 @@ Result<> init_folder(const std::string& folder) {
   std::filesystem::create_directories(folder, failure);
   if (failure) return failed(failure.message()).within("cannot make " + folder);
   ::chmod(folder.c_str(), 0700);
-  const bool used = std::filesystem::exists(folder + "/store.db", failure);
+  const bool used = std::filesystem::exists(store_file(folder), failure);
   if (auto made = make_token(folder + "/admin.token", used); !made) return made;
   return make_token(folder + "/join.token", used);
 }
 
 std::optional<pid_t> folder_holder(const std::string& folder) {
-  const std::string store = folder + "/store.db";
+  const std::string store = store_file(folder);
   // The second is taken first, and may be gone.
   const auto holder = store::FileLock::holder_of(store, store + ".lock");
   return holder ? holder : store::FileLock::holder_of(store + ".lock", store + ".lock");
@@ -92,7 +93,7 @@ Result<> run_controller(const ControllerOptions& options,
   auto join = read_token(options.folder + "/join.token");
   if (!join) return std::move(join).error().remedy(remedy);
   auto store =
-      store::SqliteStore::open(options.folder + "/store.db",
+      store::SqliteStore::open(store_file(options.folder),
                                {.kept_key = wire::cluster_key(), .accept_older = options.accept_older_store});
   if (!store) return std::move(store).error();
   auto new_cluster_id = random_hex(cluster_id_bytes);
@@ -115,7 +116,7 @@ Result<> run_controller(const ControllerOptions& options,
     loop.post([&hub_address, shared] { hub_address->deliver(std::move(*shared)); });
   };
   WatchedStore watched_store(**store, steady_now);
-  Watchdog watchdog(watched_store, options.folder + "/store.db", steady_now,
+  Watchdog watchdog(watched_store, store_file(options.folder), steady_now,
                     [&loop](std::function<void()> task) { loop.post(std::move(task)); });
   Core core(watched_store, deliver, std::move(ended), std::move(*new_cluster_id), options.keep);
   Hub hub(loop, core);

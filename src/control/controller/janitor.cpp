@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "base/log/log.hpp"
+#include "control/controller/store_file.hpp"
 #include "net/sync/manifest.hpp"
 
 namespace tutti::controller {
@@ -125,7 +126,7 @@ void Janitor::clean(Bytes at_least) {
     left = blobs_.trim(rules);
   }
   if (!left) log::warning("shipped folders cannot be cleaned up: {}", left.error().text());
-  const std::string store = options_.folder + "/store.db";
+  const std::string store = store_file(options_.folder);
   const std::lock_guard lock(mutex_);
   store_bytes_ = size_of(store) + size_of(store + "-wal");
   if (left) blobs_bytes_ = *left;

@@ -30,7 +30,7 @@ json content(const Message& message) { return {{content_type(message.format), js
 json parameters(const Route& route) {
   const json text{{"type", "string"}};
   json all = json::array();
-  for (const auto name : argument_names(route.path))
+  for (const auto name : net::argument_names(route.path))
     all.push_back({{"name", name}, {"in", "path"}, {"required", true}, {"schema", text}});
   for (const auto& parameter : route.query) {
     all.push_back({{"name", parameter.name},
@@ -66,7 +66,7 @@ json responses(const Route& route) {
   if (!upgrades) all["200"]["content"] = content(route.answer);
   add("400", "the request is wrong: {error: {message, context, remedy}}");
   if (route.caller != Caller::anybody) add("401", "no token, or a wrong one");
-  if (!argument_names(route.path).empty()) add("404", "what the path names is not there");
+  if (!net::argument_names(route.path).empty()) add("404", "what the path names is not there");
   add("405", "the page takes other methods: see Allow");
   add("412", "the request names another cluster in the header tutti-cluster");
   add("413", "the body has more than " + std::to_string(route.body_bytes_max) + " bytes");

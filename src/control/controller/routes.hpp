@@ -5,11 +5,12 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "net/http/pattern.hpp"
 
 namespace tutti::controller {
 
@@ -62,7 +63,7 @@ struct Route {
 // Every row, family by family.
 std::span<const Route> routes();
 
-using Arguments = std::map<std::string, std::string, std::less<>>;
+using net::Arguments;
 
 // The rows of one path, a row for each method that it takes; none where there is no such page.
 struct Page {
@@ -79,9 +80,6 @@ struct Page {
 // is meant:
 // "/blobs/missing" is no hash.
 Page find_page(std::span<const Route> table, std::span<const std::string> parts);
-
-// The names in braces, in the order of the path.
-std::vector<std::string_view> argument_names(std::string_view path);
 
 // The description of the API, as OpenAPI 3 in JSON.
 std::string openapi_json();

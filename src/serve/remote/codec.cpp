@@ -32,6 +32,9 @@ constexpr std::size_t chosen_bytes_min = 32;
 
 }  // namespace
 
+// Chunks, choices and what was chosen are taken apart by all their fields: one more does not compile until it
+// is sent, too.
+
 std::string encode(const Ready& ready) {
   Writer writer;
   writer.put(ready.limits);
@@ -43,13 +46,13 @@ std::string encode(const Ready& ready) {
 std::string encode(std::span<const Chunk> chunks) {
   Writer writer;
   writer.put(static_cast<std::uint64_t>(chunks.size()));
-  for (const Chunk& chunk : chunks) {
-    writer.put(chunk.first);
-    writer.put(chunk.rows);
-    writer.put(chunk.adapter);
-    writer.put(chunk.follows);
-    writer.put_list(chunk.tokens);
-    writer.put_list(chunk.blocks);
+  for (const auto& [tokens, first, blocks, rows, adapter, follows] : chunks) {
+    writer.put(first);
+    writer.put(rows);
+    writer.put(adapter);
+    writer.put(follows);
+    writer.put_list(tokens);
+    writer.put_list(blocks);
   }
   return writer.take();
 }
@@ -57,15 +60,24 @@ std::string encode(std::span<const Chunk> chunks) {
 std::string encode(std::span<const Choice> choices) {
   Writer writer;
   writer.put(static_cast<std::uint64_t>(choices.size()));
-  for (const Choice& choice : choices) {
-    writer.put(PlainChoice{choice.uniform, choice.row, choice.top_k, choice.logprobs, choice.given,
-                           choice.temperature, choice.top_p, choice.min_p, choice.repetition_penalty,
-                           choice.presence_penalty, choice.frequency_penalty,
-                           static_cast<std::uint32_t>(choice.pooling)});
-    writer.put(static_cast<std::uint64_t>(choice.biases.size()));
-    for (const auto& [token, value] : choice.biases) writer.put(Bias{token, value});
-    writer.put_list(choice.seen);
-    writer.put_list(choice.allowed);
+  for (const auto& [row, temperature, top_k, top_p, min_p, uniform, biases, repetition_penalty,
+                    presence_penalty, frequency_penalty, seen, allowed, given, logprobs, pooling] : choices) {
+    writer.put(PlainChoice{.uniform = uniform,
+                           .row = row,
+                           .top_k = top_k,
+                           .logprobs = logprobs,
+                           .given = given,
+                           .temperature = temperature,
+                           .top_p = top_p,
+                           .min_p = min_p,
+                           .repetition_penalty = repetition_penalty,
+                           .presence_penalty = presence_penalty,
+                           .frequency_penalty = frequency_penalty,
+                           .pooling = static_cast<std::uint32_t>(pooling)});
+    writer.put(static_cast<std::uint64_t>(biases.size()));
+    for (const auto& [token, value] : biases) writer.put(Bias{token, value});
+    writer.put_list(seen);
+    writer.put_list(allowed);
   }
   return writer.take();
 }
@@ -73,12 +85,12 @@ std::string encode(std::span<const Choice> choices) {
 std::string encode(std::span<const Chosen> chosen) {
   Writer writer;
   writer.put(static_cast<std::uint64_t>(chosen.size()));
-  for (const Chosen& each : chosen) {
-    writer.put(each.token);
-    writer.put(each.logprob);
-    writer.put_list(std::span<const Logprob>(each.likeliest));
-    writer.put_list(std::span<const float>(each.hidden));
-    writer.put_list(std::span<const double>(each.hidden_sum));
+  for (const auto& [token, logprob, likeliest, hidden, hidden_sum] : chosen) {
+    writer.put(token);
+    writer.put(logprob);
+    writer.put_list(std::span<const Logprob>(likeliest));
+    writer.put_list(std::span<const float>(hidden));
+    writer.put_list(std::span<const double>(hidden_sum));
   }
   return writer.take();
 }

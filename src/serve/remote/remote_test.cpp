@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <thread>
+#include <tuple>
 
 #include "base/prng.hpp"
 #include "serve/batch/toy_test.hpp"
@@ -276,6 +277,42 @@ TEST(Remote, AWorkerThatDiesIsAnErrorAndNotTheEnd) {
         << chosen.error().text();
     EXPECT_TRUE((*model)->is_lost());
   }
+}
+
+TEST(Remote, EveryNumberOfAChoiceTravels) {
+  const std::vector<std::pair<Token, float>> biases{{1, -2.5F}};
+  const std::vector<Choice::Seen> seen{{4, 7}};
+  const std::vector<std::uint64_t> allowed{6};
+  const Choice asked{.row = 1,
+                     .temperature = 0.5F,
+                     .top_k = 2,
+                     .top_p = 0.75F,
+                     .min_p = 0.125F,
+                     .uniform = 0.3,
+                     .biases = biases,
+                     .repetition_penalty = 1.5F,
+                     .presence_penalty = -1,
+                     .frequency_penalty = 0.25F,
+                     .seen = seen,
+                     .allowed = allowed,
+                     .given = 5,
+                     .logprobs = 3,
+                     .pooling = Pooling::mean};
+  const auto told = decode_choices(encode(std::span<const Choice>(&asked, 1)));
+  ASSERT_TRUE(told);
+  const Choice& choice = told->choices.front();
+  const auto numbers = [](const Choice& of) {
+    return std::make_tuple(of.row, of.temperature, of.top_k, of.top_p, of.min_p, of.uniform,
+                           of.repetition_penalty, of.presence_penalty, of.frequency_penalty, of.given,
+                           of.logprobs, of.pooling);
+  };
+  EXPECT_EQ(numbers(choice), numbers(asked));
+  ASSERT_EQ(choice.biases.size(), 1U);
+  EXPECT_EQ(choice.biases.front(), biases.front());
+  ASSERT_EQ(choice.seen.size(), 1U);
+  EXPECT_EQ(choice.seen.front().token, 4);
+  EXPECT_EQ(choice.seen.front().generated, 7);
+  EXPECT_EQ(std::vector(choice.allowed.begin(), choice.allowed.end()), allowed);
 }
 
 TEST(Remote, HiddenNumbersTravel) {

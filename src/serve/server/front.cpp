@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.hpp"
 #include "base/files/open_files.hpp"
 #include "serve/server/key.hpp"
 
@@ -44,7 +45,7 @@ Result<> Front::listen() {
        .bodies_bytes = bodies_bytes_max,
        .bodies_bytes_per_address = bodies_bytes_max / 4 * 3,
        .headers = headers_},
-      [this](std::shared_ptr<net::Exchange> exchange) { pages_.handle(std::move(exchange)); },
+      [this](std::shared_ptr<net::Exchange> exchange) { handle(std::move(exchange)); },
       [this](const net::Request& head) { return admit(head); });
   if (!listening) return std::move(listening).error();
   http_ = std::move(*listening);
@@ -52,25 +53,34 @@ Result<> Front::listen() {
 }
 
 net::Admission Front::admit(const net::Request& head) {
-  const auto page = pages_.find_page(head);
+  const FoundPages found = find_page(pages_.rows(), head.parts);
   const bool known = settings_.key.empty() || is_same_key(settings_.key, head.bearer);
-  if (!known && (!page || page->needs_key)) {
+  if (!known && found.needs_key()) {
     return {
         .refusal = pages_.refusal(
             401, invalid("the key is missing or wrong").remedy("send it as 'Authorization: Bearer KEY'"))};
   }
   // Whatever it brings along: that it is asked in vain is what its client must hear.
-  if (!page)
+  if (found.rows.empty())
     return {.refusal = pages_.refusal(404, invalid("there is no " + head.path.substr(0, 256))),
             .known = known};
-  if (head.method != page->method) {
-    auto refusal = pages_.refusal(405, invalid(std::string("this is asked with ") + page->method));
-    refusal.allow = page->method;
+  const Page* const page = found.page(head.method);
+  if (page == nullptr) {
+    auto refusal = pages_.refusal(405, invalid("this is asked with " + found.methods()));
+    refusal.allow = found.methods();
     return {.refusal = std::move(refusal), .known = known};
   }
   if (head.body_bytes > page->body_bytes_max)
     return {.refusal = pages_.refusal(413, invalid("the request is too large")), .known = known};
   return {.refusal = std::nullopt, .known = known, .body_bytes_max = page->body_bytes_max};
+}
+
+void Front::handle(std::shared_ptr<net::Exchange> exchange) {
+  const net::Request& request = exchange->request();
+  FoundPages found = find_page(pages_.rows(), request.parts);
+  const Page* const page = found.page(request.method);
+  TUTTI_CHECK(page != nullptr, "it was admitted");
+  page->handle(pages_, {std::move(exchange), std::move(found.arguments)});
 }
 
 void Front::drain_on(std::initializer_list<int> signals) {

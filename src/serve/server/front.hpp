@@ -7,13 +7,13 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "net/http/server.hpp"
+#include "serve/server/pages.hpp"
 
 namespace tutti::serve {
 
@@ -37,31 +37,6 @@ bool is_loopback(const std::string& address);
 // Why it does not answer now.
 Error not_ready(bool draining);
 
-// What a kind of model answers. On the loop.
-class Pages {
- public:
-  struct Page {
-    const char* method = "GET";
-    std::size_t body_bytes_max = 0;
-    bool needs_key = true;
-  };
-
-  Pages() = default;
-  Pages(const Pages&) = delete;
-  Pages& operator=(const Pages&) = delete;
-  virtual ~Pages() = default;
-
-  // Nothing: there is no such page.
-  virtual std::optional<Page> find_page(const net::Request& head) const = 0;
-  // A request for a page that there is, with the method that it takes, from somebody who may ask.
-  virtual void handle(std::shared_ptr<net::Exchange> exchange) = 0;
-  // In the words of its protocol; counted.
-  virtual net::Response refusal(int status, const Error& error) = 0;
-  virtual bool is_idle() const = 0;
-  // Whoever waits for an answer is told that there will be none.
-  virtual void cancel_all() = 0;
-};
-
 class Front {
  public:
   // The pages outlive it. `headers` are those that the pages look at, in lower case.
@@ -83,6 +58,7 @@ class Front {
 
  private:
   net::Admission admit(const net::Request& head);
+  void handle(std::shared_ptr<net::Exchange> exchange);
 
   const FrontSettings settings_;
   Pages& pages_;

@@ -17,36 +17,18 @@
 namespace tutti::serve {
 namespace {
 
-enum class Route { health, metrics, server, live, ready, model, model_ready, infer };
+constexpr const char* ready_text = "{\"ready\":true}\n";
 
+// Which model is meant.
 struct Target {
-  Route route = Route::health;
   std::string model;
   std::string version;
 };
 
-// "/v2/models/NAME[/versions/V][/ready|/infer]" and its like.
-std::optional<Target> target_of(const std::vector<std::string>& parts) {
-  const auto is = [&](std::initializer_list<const char*> names) {
-    return std::equal(parts.begin(), parts.end(), names.begin(), names.end());
-  };
-  if (is({"health"})) return Target{Route::health};
-  if (is({"metrics"})) return Target{Route::metrics};
-  if (is({"v2"})) return Target{Route::server};
-  if (is({"v2", "health", "live"})) return Target{Route::live};
-  if (is({"v2", "health", "ready"})) return Target{Route::ready};
-  if (parts.size() < 3 || parts[0] != "v2" || parts[1] != "models") return std::nullopt;
-  Target target{Route::model, parts[2], std::string(infer::model_version)};
-  std::size_t at = 3;
-  if (parts.size() >= 5 && parts[3] == "versions") {
-    target.version = parts[4];
-    at = 5;
-  }
-  if (parts.size() == at) return target;
-  if (parts.size() != at + 1) return std::nullopt;
-  if (parts[at] == "ready") target.route = Route::model_ready;
-  if (parts[at] == "infer") target.route = Route::infer;
-  return target.route == Route::model ? std::nullopt : std::optional(target);
+Target target_of(const Asked& asked) {
+  const auto version = asked.arguments.find("version");
+  return {asked.arguments.at("name"),
+          version == asked.arguments.end() ? std::string(infer::model_version) : version->second};
 }
 
 // A request for an answer: one thread after the other has it, and it is answered once.
@@ -118,6 +100,44 @@ class InferServer::Core final : public Pages {
 
   Front& front() { return front_; }
 
+  static const std::vector<Page>& table() {
+    static const std::vector<Page> rows{
+        {.path = "/v2", .summary = "`name`, `version`, `extensions`", .handle = show<Core, &Core::about>},
+        {.path = "/v2/health/live",
+         .needs_key = false,
+         .summary = "200 from the start",
+         .handle = show<Core, &Core::live>},
+        {.path = "/v2/health/ready",
+         .needs_key = false,
+         .summary = "200, or 503 with the reason",
+         .handle = show<Core, &Core::ready>},
+        {.path = "/v2/models/{name}[/versions/{version}]",
+         .summary = "inputs and outputs, of version 1, the only one; a type that nobody has told is `ANY`",
+         .handle = show<Core, &Core::model>},
+        {.path = "/v2/models/{name}[/versions/{version}]/ready",
+         .summary = "200 or 503",
+         .handle = show<Core, &Core::model_ready>},
+        {.method = "POST",
+         .path = "/v2/models/{name}[/versions/{version}]/infer",
+         .body_bytes_max = infer::body_bytes_max,
+         .summary = "`inputs` with `data` flat or nested, or as bytes behind the JSON "
+                    "(`Inference-Header-Content-Length`, `binary_data_size`); `outputs` and `binary_data`, "
+                    "`binary_data_output`; `id` comes back",
+         .handle = compute},
+        {.path = "/health",
+         .needs_key = false,
+         .summary = "200, or 503 with the reason",
+         .handle = show<Core, &Core::health>},
+        {.path = "/metrics",
+         .summary =
+             "for Prometheus: answers by status, batches and their rows, what waits, restarts, seconds "
+             "of a request",
+         .handle = show<Core, &Core::metrics>},
+    };
+    return rows;
+  }
+  std::span<const Page> rows() const override { return table(); }
+
   void start(const std::string& name, std::unique_ptr<Program> program) {
     auto made = std::make_unique<Serving>(name, std::move(program), settings_.runner);
     const std::scoped_lock lock(answering_mutex_);
@@ -131,13 +151,8 @@ class InferServer::Core final : public Pages {
   }
 
  private:
-  std::optional<Page> find_page(const net::Request& head) const override {
-    const auto target = target_of(head.parts);
-    if (!target) return std::nullopt;
-    if (target->route == Route::infer) return Page{.method = "POST", .body_bytes_max = infer::body_bytes_max};
-    const bool is_probe =
-        target->route == Route::health || target->route == Route::live || target->route == Route::ready;
-    return Page{.needs_key = !is_probe};
+  static void compute(Pages& pages, const Asked& asked) {
+    static_cast<Core&>(pages).infer(target_of(asked), asked.exchange);
   }
 
   net::Response refusal(int status, const Error& error) override {
@@ -145,13 +160,7 @@ class InferServer::Core final : public Pages {
     return refusal_of(status, error);
   }
 
-  void handle(std::shared_ptr<net::Exchange> exchange) override {
-    const auto target = target_of(exchange->request().parts);
-    if (target->route == Route::infer) return infer(*target, exchange);
-    auto response = page(*target);
-    if (response.status == 200) ++metrics_.responses[200];
-    exchange->answer(std::move(response));
-  }
+  void count(int status) override { ++metrics_.responses[status]; }
 
   bool is_idle() const override { return calls_.empty(); }
   void cancel_all() override {
@@ -177,31 +186,34 @@ class InferServer::Core final : public Pages {
         .remedy("the one that is here is '" + name + "', version " + std::string(infer::model_version));
   }
 
-  // What is only looked at.
-  net::Response page(const Target& target) {
-    switch (target.route) {
-      case Route::metrics:
-        return {.body = metrics_.text(counts(), front_.is_draining()), .type = "text/plain; version=0.0.4"};
-      case Route::server:
-        return {.body = infer::server_text(version())};
-      case Route::live:
-        return {.body = "{\"live\":true}\n"};
-      case Route::health:
-      case Route::ready: {
-        const auto why_not = problem();
-        if (why_not) return refusal(503, *why_not);
-        return {.body = target.route == Route::health ? "{\"status\":\"ok\"}\n" : "{\"ready\":true}\n"};
-      }
-      case Route::model:
-      case Route::model_ready:
-      case Route::infer:
-        break;
-    }
+  net::Response metrics(const Asked&) {
+    return {.body = metrics_.text(counts(), front_.is_draining()), .type = "text/plain; version=0.0.4"};
+  }
+  net::Response about(const Asked&) { return {.body = infer::server_text(version())}; }
+  net::Response live(const Asked&) { return {.body = "{\"live\":true}\n"}; }
+  net::Response health(const Asked&) { return if_ready("{\"status\":\"ok\"}\n"); }
+  net::Response ready(const Asked&) { return if_ready(ready_text); }
+
+  net::Response if_ready(const char* text) {
+    const auto why_not = problem();
+    return why_not ? refusal(503, *why_not) : net::Response{.body = text};
+  }
+
+  // Nothing if it is here.
+  std::optional<net::Response> refuse_target(const Target& target) {
     if (!is_answering_) return refusal(503, not_ready(front_.is_draining()));
-    if (const auto wrong = not_here(target)) return refusal(404, *wrong);
-    if (target.route == Route::model) return {.body = infer::model_text(answering_->card)};
-    if (const auto why_not = problem()) return refusal(503, *why_not);
-    return {.body = "{\"ready\":true}\n"};
+    const auto wrong = not_here(target);
+    return wrong ? std::optional(refusal(404, *wrong)) : std::nullopt;
+  }
+
+  net::Response model(const Asked& asked) {
+    auto refused = refuse_target(target_of(asked));
+    return refused ? std::move(*refused) : net::Response{.body = infer::model_text(answering_->card)};
+  }
+
+  net::Response model_ready(const Asked& asked) {
+    auto refused = refuse_target(target_of(asked));
+    return refused ? std::move(*refused) : if_ready(ready_text);
   }
 
   void infer(const Target& target, const std::shared_ptr<net::Exchange>& exchange) {
@@ -300,6 +312,7 @@ Result<std::unique_ptr<InferServer>> InferServer::listen(const InferSettings& se
   return std::unique_ptr<InferServer>(new InferServer(std::move(core)));
 }
 
+std::span<const Page> InferServer::pages() { return Core::table(); }
 std::uint16_t InferServer::port() const { return core_->front().port(); }
 void InferServer::start(const std::string& name, std::unique_ptr<Program> program) {
   core_->start(name, std::move(program));

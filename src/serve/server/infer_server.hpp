@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/result.hpp"
@@ -34,6 +35,8 @@ class InferServer {
   InferServer(const InferServer&) = delete;
   InferServer& operator=(const InferServer&) = delete;
 
+  // What it answers.
+  static std::span<const Page> pages();
   std::uint16_t port() const;
   // The program is there: from now on it answers, by this name. Once.
   void start(const std::string& name, std::unique_ptr<Program> program);

@@ -97,6 +97,48 @@ class Server::Core final : public Pages {
 
   Front& front() { return front_; }
 
+  static const std::vector<Page>& table() {
+    static const std::vector<Page> rows{
+        {.path = "[/openai]/v1/models",
+         .summary = "the model, then its adapters, each with the model as its `parent`",
+         .handle = show<Core, &Core::models>},
+        {.path = "[/openai]/v1/models/{name...}",
+         .summary = "one of them by its name",
+         .handle = show<Core, &Core::model>},
+        {.method = "POST",
+         .path = "[/openai]/v1/completions",
+         .body_bytes_max = api::body_bytes_max,
+         .summary = "`prompt` (a text, tokens, or a list of such), `echo` (with `logprobs` also those of the "
+                    "prompt, with `max_tokens` 0 nothing else), `max_tokens` (16) and the fields below",
+         .handle = compute<api::Kind::completion>},
+        {.method = "POST",
+         .path = "[/openai]/v1/chat/completions",
+         .body_bytes_max = api::body_bytes_max,
+         .summary = "`messages`, `tools` (written by the model's template; a call is text of the answer), "
+                    "`tool_choice` auto or none, `max_tokens` or `max_completion_tokens`, "
+                    "`chat_template_kwargs`, `continue_final_message`",
+         .handle = compute<api::Kind::chat>},
+        {.method = "POST",
+         .path = "[/openai]/v1/embeddings",
+         .body_bytes_max = api::body_bytes_max,
+         .summary =
+             "`input` (a text, tokens, or a list of such), `encoding_format` float or base64: what the "
+             "model knows of a text, as a vector of length 1 ([below](#embeddings))",
+         .handle = compute<api::Kind::embedding>},
+        {.path = "/health",
+         .needs_key = false,
+         .summary = "200 when it answers, 503 while it loads, drains or has lost its worker",
+         .handle = show<Core, &Core::health>},
+        {.path = "/metrics",
+         .summary =
+             "for Prometheus: answers by status, tokens, queue, blocks, seconds to the first token and "
+             "between tokens",
+         .handle = show<Core, &Core::metrics>},
+    };
+    return rows;
+  }
+  std::span<const Page> rows() const override { return table(); }
+
   void start(Loaded loaded) {
     auto made = std::make_unique<Answering>(std::move(loaded), settings_.batch, [this](const Error& why) {
       front_.loop().post([this, why] {
@@ -121,30 +163,10 @@ class Server::Core final : public Pages {
  private:
   using Exchange = std::shared_ptr<net::Exchange>;
 
-  // "/v1/…" and "/openai/v1/…" are the same.
-  static std::string route_of(const net::Request& request) {
-    std::string path;
-    for (const std::string& part : request.parts) path += "/" + part;
-    return path.starts_with("/openai/v1") ? path.substr(7) : path;
-  }
-
-  static std::optional<api::Kind> kind_of(const std::string& route) {
-    if (route == "/v1/completions") return api::Kind::completion;
-    if (route == "/v1/chat/completions") return api::Kind::chat;
-    if (route == "/v1/embeddings") return api::Kind::embedding;
-    return std::nullopt;
-  }
-
-  static bool is_page(const std::string& route) {
-    return route == "/health" || route == "/metrics" || route == "/v1/models" ||
-           route.starts_with("/v1/models/");
-  }
-
-  std::optional<Page> find_page(const net::Request& head) const override {
-    const std::string route = route_of(head);
-    if (kind_of(route)) return Page{.method = "POST", .body_bytes_max = api::body_bytes_max};
-    if (is_page(route)) return Page{.needs_key = route != "/health"};
-    return std::nullopt;
+  // For rows of what is computed.
+  template <api::Kind kind>
+  static void compute(Pages& pages, const Asked& asked) {
+    static_cast<Core&>(pages).generate(kind, asked.exchange);
   }
 
   net::Response refusal(int status, const Error& error) override {
@@ -154,15 +176,7 @@ class Server::Core final : public Pages {
             .retry_after_seconds = status == 503 || status == 429 ? retry_after_seconds : 0};
   }
 
-  void handle(Exchange exchange) override {
-    const net::Request& request = exchange->request();
-    const std::string route = route_of(request);
-    if (const auto kind = kind_of(route)) return generate(*kind, std::move(exchange));
-    const auto page = page_of(route);
-    if (!page) return exchange->answer(refusal(404, invalid("there is no " + request.path.substr(0, 256))));
-    if (page->status == 200) ++metrics_.responses[200];
-    exchange->answer(*page);
-  }
+  void count(int status) override { ++metrics_.responses[status]; }
 
   bool is_idle() const override { return replies_.empty(); }
   // They are told here, and not by the engine: it may be that its model does not come back from a step.
@@ -185,21 +199,32 @@ class Server::Core final : public Pages {
     return answering_->engine.counts().away ? Absence::away : Absence::none;
   }
 
-  // What is only looked at.
-  std::optional<net::Response> page_of(const std::string& route) {
-    if (route == "/health") {
-      if (const Absence why = absence(); why != Absence::none) return refusal(503, error_of(why));
-      if (counts().failing) return refusal(503, failed("the model could not compute its last step"));
-      return net::Response{.body = "{\"status\":\"ok\"}\n"};
-    }
-    if (route == "/metrics")
-      return net::Response{.body = metrics_.text(counts()), .type = "text/plain; version=0.0.4"};
-    if (!is_answering_)
-      return refusal(503, error_of(front_.is_draining() ? Absence::draining : Absence::loading));
-    if (route == "/v1/models") return net::Response{.body = api::models_text(answering_->cards)};
-    for (const api::ModelCard& card : answering_->cards)
-      if (route == "/v1/models/" + card.id) return net::Response{.body = api::model_text(card) + "\n"};
-    return std::nullopt;
+  net::Response health(const Asked&) {
+    if (const Absence why = absence(); why != Absence::none) return refusal(503, error_of(why));
+    if (counts().failing) return refusal(503, failed("the model could not compute its last step"));
+    return {.body = "{\"status\":\"ok\"}\n"};
+  }
+
+  net::Response metrics(const Asked&) {
+    return {.body = metrics_.text(counts()), .type = "text/plain; version=0.0.4"};
+  }
+
+  net::Response not_loaded() {
+    return refusal(503, error_of(front_.is_draining() ? Absence::draining : Absence::loading));
+  }
+
+  net::Response models(const Asked&) {
+    if (!is_answering_) return not_loaded();
+    return {.body = api::models_text(answering_->cards)};
+  }
+
+  net::Response model(const Asked& asked) {
+    if (!is_answering_) return not_loaded();
+    const auto& cards = answering_->cards;
+    const auto card = std::ranges::find(cards, asked.arguments.at("name"), &api::ModelCard::id);
+    if (card == cards.end())
+      return refusal(404, invalid("there is no " + asked.exchange->request().path.substr(0, 256)));
+    return {.body = api::model_text(*card) + "\n"};
   }
 
   void generate(api::Kind kind, Exchange exchange) {
@@ -347,6 +372,7 @@ Result<std::unique_ptr<Server>> Server::listen(const ServerSettings& settings) {
   return std::unique_ptr<Server>(new Server(std::move(core)));
 }
 
+std::span<const Page> Server::pages() { return Core::table(); }
 std::uint16_t Server::port() const { return core_->front().port(); }
 void Server::start(Loaded loaded) { core_->start(std::move(loaded)); }
 void Server::drain_on(std::initializer_list<int> signals) { core_->front().drain_on(signals); }

@@ -13,6 +13,7 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/result.hpp"
@@ -41,6 +42,8 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
+  // What it answers.
+  static std::span<const Page> pages();
   std::uint16_t port() const;
   // The model is there: from now on it answers. Once.
   void start(Loaded loaded);

@@ -1,0 +1,90 @@
+#include <gtest/gtest.h>
+
+#include "control/wire/full_test.hpp"
+#include "control/wire/objects.hpp"
+
+namespace tutti::wire {
+namespace {
+
+TEST(Store, JobsAndNodesComeBackAsTheyWere) {
+  cluster::State state;
+  cluster::Job job = full_job();
+  job.held = "is held";
+  ASSERT_TRUE(decode_into(state, asked_key(cluster::JobId(40)), encode_asked(job.spec)).ok());
+  ASSERT_TRUE(decode_into(state, job_key(job.id), encode(job)).ok());
+  EXPECT_EQ(state.jobs.at(job.id), job);
+  EXPECT_TRUE(state.stored_whole.empty());
+  cluster::Node node;
+  node.name = "n1";
+  node.location = "s/p/r";
+  node.address = "10.0.0.1";
+  node.agent_pid = 77;
+  node.inventory = {{{"H100", gib(80), "uuid", 1}}, 16, gib(64)};
+  node.draining = node.lost = true;
+  node.fault = "the disk is full";
+  node.faults = 3;
+  node.times_set_aside = 2;
+  node.back_at = Instant(1'700'000'001s);
+  ASSERT_TRUE(decode_into(state, node_key("n1"), encode(node)).ok());
+  EXPECT_EQ(state.nodes.at("n1"), node);
+}
+
+TEST(Store, TheFabricComesBackAsItWas) {
+  cluster::State state;
+  ASSERT_TRUE(decode_into(state, fabric_key(), encode(three_links())).ok());
+  EXPECT_EQ(*state.fabric, three_links());
+  cluster::Fabric broken = three_links();
+  broken.begin()->second.latency = {};
+  EXPECT_FALSE(decode_into(state, fabric_key(), encode(broken)).ok());
+  EXPECT_FALSE(decode_into(state, fabric_key(), "\xff\xff").ok());
+  EXPECT_EQ(*state.fabric, three_links());
+}
+
+TEST(Store, KeysSortAsIds) { EXPECT_LT(job_key(cluster::JobId(9)), job_key(cluster::JobId(10))); }
+
+// A change of state writes little, and what the elements of an array share is read once.
+TEST(Store, WhatWasAskedForIsStoredApartAndOnceForAnArray) {
+  cluster::Job first = full_job();
+  first.spec.command = {"bash", std::string(1 << 20, 'x')};
+  first.id = cluster::JobId(40);
+  cluster::Job second = first;
+  second.id = cluster::JobId(41);
+  second.spec.array->index = 3;
+  EXPECT_EQ(cluster::asked_with(first), cluster::asked_with(second));
+  EXPECT_LT(encode(second).size(), 1'000U);
+  EXPECT_LT(asked_key(cluster::JobId(~std::uint64_t{0})), job_key(cluster::JobId(1)));
+  cluster::State state;
+  ASSERT_TRUE(decode_into(state, asked_key(first.id), encode_asked(first.spec)).ok());
+  for (const auto& job : {first, second}) {
+    ASSERT_TRUE(decode_into(state, job_key(job.id), encode(job)).ok());
+    EXPECT_EQ(state.jobs.at(job.id), job);
+  }
+  EXPECT_EQ(&state.jobs.at(first.id).spec.command.all(), &state.jobs.at(second.id).spec.command.all());
+  cluster::State empty;
+  EXPECT_FALSE(decode_into(empty, job_key(first.id), encode(first)).ok()) << "nobody has asked for it";
+}
+
+TEST(Store, DamageIsNoticed) {
+  cluster::State state;
+  EXPECT_FALSE(decode_into(state, "asked/1", "\xff\xff").ok());
+  EXPECT_FALSE(decode_into(state, "asked/x", encode_asked(full_spec())).ok());
+  EXPECT_FALSE(decode_into(state, "job/1", "\xff\xff").ok());
+  EXPECT_FALSE(decode_into(state, "planet/earth", "").ok());
+}
+
+TEST(Objects, AHundredThousandRanksAreStoredInAFewKilobytes) {
+  cluster::Job job = full_job();
+  job.places.clear();
+  for (int rank = 0; rank < 100'000; ++rank) job.places.push_back({"node" + std::to_string(rank / 50), {}});
+  job.ranks.assign(job.places.size(), {});
+  job.ranks[77] = {cluster::RankState::exited, 3, "because"};
+  const std::string bytes = encode(job);
+  EXPECT_LT(bytes.size(), 50'000U);
+  cluster::State state;
+  ASSERT_TRUE(decode_into(state, asked_key(cluster::JobId(40)), encode_asked(job.spec)).ok());
+  ASSERT_TRUE(decode_into(state, job_key(job.id), bytes).ok());
+  EXPECT_EQ(state.jobs.at(job.id), job);
+}
+
+}  // namespace
+}  // namespace tutti::wire
