@@ -202,9 +202,9 @@ void Trainer::load() {
   say("mesh " + groups_.mesh.text() + " of " + std::to_string(ranks_) + " rank(s), " +
       std::to_string(model::parameters(shape_)) + " parameters, " + recipe_.precision + ", zero " +
       std::to_string(recipe_.zero) + ", microbatches of " + std::to_string(microbatch_) + " sequence(s)");
-  const ResumeOptions from{.checkpoints = checkpoints(), .shape = shape_, .rank = rank_};
+  const ResumeOptions from{.checkpoints = checkpoints(), .shape = shape_};
   if (const auto state =
-          resume(from, groups_, model_->parameters(), [this](const std::string& line) { say(line); })) {
+          resume(from, world_, model_->parameters(), [this](const std::string& line) { say(line); })) {
     if (state->seed != order_.seed) throw Failure(invalid("the checkpoint was made with another seed"));
     step_ = resumed_at_ = state->step;
     samples_seen_ = state->samples_seen;
@@ -224,7 +224,7 @@ void Trainer::load_initial_values() {
       require(foreign->read(tensor.name, box, out));
     };
   }
-  const Filled filled = fill_everywhere(groups_, model_->parameters(), source, false);
+  const Filled filled = fill_everywhere(world_, model_->parameters(), source, false);
   if (!filled.problem.empty()) throw Failure(failed(filled.problem).within("initial weights"));
 }
 
