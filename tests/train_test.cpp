@@ -265,6 +265,12 @@ TEST_F(Training, ARunIsContinuedOnlyWhenAsked) {
   const auto complete = cluster_->tutti({"train", config, "--ranks", "1", "--resume", "--steps", "15"});
   EXPECT_EQ(complete.exit_code, 0) << complete.err;
   EXPECT_NE(complete.err.find("the run is complete, step 15 of 15"), std::string::npos) << complete.err;
+  // The folder of a last checkpoint that is damaged completes nothing.
+  std::ofstream(file("again") + "/checkpoints/step-00000015/manifest.json") << "damaged";
+  const std::string mending = submit({config, "--ranks", "1", "--resume", "--steps", "15"});
+  ASSERT_EQ(cluster_->wait(mending), 0) << cluster_->log(mending, 0);
+  EXPECT_TRUE(fs::exists(file("again") + "/checkpoints/step-00000015.damaged-1"));
+  EXPECT_EQ(weights("again", 15).empty(), false);
   // One step of it goes by the run's name, and the tokenizer of its data goes along.
   const auto step = cluster_->tutti({"generate", file("again") + "/checkpoints/step-00000010", "--prompt",
                                      "line ", "--tokens", "5", "--json"});

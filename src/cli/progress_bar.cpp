@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/clock/clock.hpp"
 #include "base/units.hpp"
 
 namespace tutti::cli {
@@ -40,7 +41,7 @@ bool ProgressBar::due() {
 
 void ProgressBar::show_bytes(std::uint64_t done, std::uint64_t all) {
   if (!due()) return;
-  const double seconds = std::chrono::duration<double>(Clock::now() - started_at_).count();
+  const double seconds = seconds_since(started_at_);
   const auto rate = static_cast<std::int64_t>(static_cast<double>(done) / std::max(seconds, 1e-3));
   show(share_of(done, all), format_bytes(Bytes(static_cast<std::int64_t>(done))) + " of " +
                                 format_bytes(Bytes(static_cast<std::int64_t>(all))) + ", " +

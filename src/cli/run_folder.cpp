@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/clock/clock.hpp"
 #include "base/files/descriptor.hpp"
 #include "base/files/files.hpp"
 #include "base/files/inside.hpp"
@@ -49,12 +50,13 @@ Result<> check_nobody_trains(Cluster& cluster, const std::string& run) {
   if (!*first || is_over(cluster, run, (*first)->owner)) return {};
   const std::string who = (*first)->owner.text();
   std::fprintf(stderr, "%s trained in this folder: a look whether it still does\n", who.c_str());
-  const auto until = std::chrono::steady_clock::now() + owner_watch;
-  while (std::chrono::steady_clock::now() < until) {
+  checkpoint::OwnerWatch watch(owner_look_every);
+  for (;;) {
     const auto now = checkpoint::owner_of(run);
     if (!now) return now.error();
     if (!*now) return {};
-    if ((*now)->beat_ns != (*first)->beat_ns) {
+    const auto still = watch.still_for(**now, SteadyClock::now().time_since_epoch());
+    if (!still) {
       return invalid((*now)->owner.text() + " trains in this folder since " +
                      local_date_time(format_instant(Instant(std::chrono::seconds((*now)->owner.since_s)))))
           .within(run)
@@ -62,9 +64,9 @@ Result<> check_nobody_trains(Cluster& cluster, const std::string& run) {
               "wait for it or cancel it, train elsewhere with --set run=ANOTHER, or take the folder with "
               "--take-over if it surely runs no more");
     }
+    if (*still >= owner_watch) return {};
     std::this_thread::sleep_for(owner_look_every);
   }
-  return {};
 }
 
 Result<> check_model(const std::string& checkpoints, const model::Shape& shape) {
@@ -150,9 +152,9 @@ Result<> check_run_folder(Cluster& cluster, const recipe::Recipe& recipe, const 
 }
 
 std::optional<std::int64_t> last_step(const std::string& run) {
-  const auto steps = checkpoint::steps_in(run + "/checkpoints");
-  if (!steps || steps->empty()) return std::nullopt;
-  return steps->back();
+  const auto latest = checkpoint::open_latest(run + "/checkpoints");
+  if (!latest || !*latest) return std::nullopt;
+  return (*latest)->state().step;
 }
 
 bool is_new_run(const std::string& run) {

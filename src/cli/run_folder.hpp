@@ -24,7 +24,7 @@ struct RunFolderAsk {
 Result<> check_run_folder(Cluster& cluster, const recipe::Recipe& recipe, const model::Shape& shape,
                           const RunFolderAsk& ask);
 
-// Of its newest checkpoint; none if there is none.
+// Of its newest checkpoint whose manifest can be read: a name alone is none. None if there is none.
 std::optional<std::int64_t> last_step(const std::string& run);
 
 // Nothing was trained in the folder yet.

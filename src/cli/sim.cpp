@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/clock/clock.hpp"
 #include "base/text.hpp"
 #include "cli/commands.hpp"
 #include "cli/progress_bar.hpp"
@@ -98,9 +99,9 @@ class Sim final : public Command {
     std::signal(SIGABRT, tell_seed);
     campaign_.options.faults = std::chrono::minutes(minutes_);
     if (trace_) return trace();
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = SteadyClock::now();
     const sim::Tally tally = run_campaign();
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double seconds = seconds_since(start);
     if (interrupted && tally.broken.empty()) return exit_interrupted;
     if (!replay_.json.empty()) {
       if (auto told = tell_json(tally, seconds); !told) return std::move(told).error();

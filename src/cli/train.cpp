@@ -166,13 +166,13 @@ class Train final : public Command {
     if (ranks == 0 && recipe.parallel != "auto") ranks = plan::parse_mesh(recipe.parallel)->size();
     if (ranks == 0) ranks = on_gpus ? machines.gpus : 1;
     const bool in_gpu_memory = on_gpus && !machines.fake;
-    recipe::Ground ground{
-        .ranks = static_cast<int>(ranks),
-        .nodes = on_gpus ? machines.gpus_of_nodes : std::vector<int>(),
-        .placed = false,
-        .place = in_gpu_memory ? recipe::Place::gpu : recipe::Place::host,
-        .memory = in_gpu_memory ? machines.gpu_memory
-                                : recipe::memory_of_each(machines.host_memory, static_cast<int>(ranks))};
+    const std::int64_t of_host = recipe::memory_of_each(machines.host_memory, static_cast<int>(ranks));
+    recipe::Ground ground{.ranks = static_cast<int>(ranks),
+                          .nodes = on_gpus ? machines.gpus_of_nodes : std::vector<int>(),
+                          .placed = false,
+                          .place = in_gpu_memory ? recipe::Place::gpu : recipe::Place::host,
+                          .memory = in_gpu_memory ? machines.gpu_memory : of_host,
+                          .host_memory = in_gpu_memory ? of_host : 0};
     auto mesh = recipe::choose_mesh(recipe, shape, ground);
     if (!mesh) return std::move(mesh).error();
     jobfile::Draft draft;

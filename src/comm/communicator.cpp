@@ -328,7 +328,10 @@ Result<Communicator> Communicator::connect(const Options& options) {
   std::vector<int> ranks(static_cast<std::size_t>(options.size));
   for (int rank = 0; rank < options.size; ++rank) ranks[static_cast<std::size_t>(rank)] = rank;
   auto collectives = (*world)->establish(0, "world", ranks, Clock::now() + options.connect_timeout);
-  if (!collectives) return std::move(collectives).error();
+  if (!collectives) {
+    (*world)->control().abort(collectives.error().text());
+    return std::move(collectives).error();
+  }
   return Communicator(std::make_shared<Group>(std::move(*world), 0, "world", std::move(ranks), options.rank,
                                               std::move(*collectives)));
 }

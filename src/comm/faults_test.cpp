@@ -8,6 +8,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "comm/control.hpp"
+#include "comm/fault.hpp"
 #include "comm/links.hpp"
 #include "comm/process.hpp"
 #include "comm/ranks_test.hpp"
@@ -342,6 +344,25 @@ TEST(Connecting, RanksThatNeverComeAreNamed) {
   auto world = Communicator::connect(meeting.of(2));
   EXPECT_FALSE(world.ok());
   first.join();
+}
+
+// Rank 0 stays neither for the rank that says nothing, nor for as long as an operation may take.
+TEST(Connecting, AMeetingThatFailsEndsRankZeroThoughAFrozenRankStays) {
+  Meeting meeting(3);
+  meeting.options().connect_timeout = std::chrono::milliseconds(300);
+  meeting.options().deadline = std::chrono::hours(1);
+  const Options first = meeting.of(0);
+  Fault fault;
+  auto frozen = Control::connect("127.0.0.1", first.master_port, 1, 3, "n1",
+                                 Clock::now() + std::chrono::seconds(60), fault);
+  ASSERT_TRUE(frozen.ok()) << frozen.error().text();
+  const auto world = Communicator::connect(first);
+  ASSERT_FALSE(world.ok());
+  EXPECT_NE(world.error().text().find("2 of 3 ranks have not come within 300ms: 1, 2"), std::string::npos)
+      << world.error().text();
+  wait_until([&] { return fault.raised(); });
+  EXPECT_NE(fault.error().text().find("aborted: 2 of 3 ranks have not come"), std::string::npos)
+      << fault.error().text();
 }
 
 TEST(Connecting, OfTwoProcessesWithOneRankTheSecondIsRefused) {

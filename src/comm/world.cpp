@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/check.hpp"
+#include "base/clock/clock.hpp"
 #include "comm/frame.hpp"
 #include "comm/process.hpp"
 
@@ -24,6 +25,9 @@ constexpr auto verdict_time = std::chrono::milliseconds(1500);
 constexpr auto slow_time = std::chrono::seconds(2);
 constexpr auto closed_time = std::chrono::milliseconds(1000);
 constexpr std::size_t addresses_max = 64;
+// Ranks that are still making groups lose their meeting point with rank 0. None of them needs it for longer,
+// however long its operations may take.
+constexpr Duration hub_linger_max = std::chrono::seconds(30);
 
 enum class Round : std::uint64_t { members = 1, segment = 2, ready = 3 };
 
@@ -125,7 +129,11 @@ Result<std::shared_ptr<World>> World::connect(const Options& options) {
   }
   const auto deadline = Clock::now() + options.connect_timeout;
   if (auto opened = world->open_hub(deadline); !opened) return std::move(opened).error();
-  if (auto met = world->meet(deadline); !met) return std::move(met).error();
+  if (auto met = world->meet(deadline); !met) {
+    // Nobody waits for a world that does not come to be, the hub least of all.
+    world->control_->abort(met.error().text());
+    return std::move(met).error();
+  }
   return world;
 }
 
@@ -138,7 +146,7 @@ Result<> World::open_hub(Clock::time_point deadline) {
           .within("the port at which the ranks meet")
           .remedy("set MASTER_PORT to a free port");
     }
-    auto hub = Hub::start(std::move(*listener), options_.size, options_.deadline);
+    auto hub = Hub::start(std::move(*listener), options_.size, std::min(options_.deadline, hub_linger_max));
     if (!hub) return std::move(hub).error();
     hub_ = std::move(*hub);
   }
@@ -334,7 +342,7 @@ Report World::answer(const Question& question) {
   }
   const auto begin = Clock::now();
   std::this_thread::sleep_for(sample_time);
-  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  const double seconds = seconds_since(begin);
   const auto ticks_per_s = static_cast<double>(sysconf(_SC_CLK_TCK));
   for (const auto& [rank, sample] : before) {
     const ProcessSample after = sample_process(members_[static_cast<std::size_t>(rank)].pid);

@@ -18,6 +18,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "base/clock/clock.hpp"
 #include "comm/communicator.hpp"
 
 namespace tutti::worker {
@@ -82,11 +83,11 @@ class Checker {
     std::vector<double> times;
     for (int round = 0; round < rounds; ++round) {
       for (int call = 0; call < calls; ++call) {
-        const auto begin = std::chrono::steady_clock::now();
+        const auto begin = SteadyClock::now();
         auto done =
             world_.all_reduce(data.data_ptr(), data.data_ptr(), size(count), DataType::f32, Reduction::sum)
                 .wait();
-        times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+        times.push_back(seconds_since(begin));
         if (!done) return std::move(done).error();
       }
       synchronize();
@@ -104,14 +105,13 @@ class Checker {
     double best = 1e9;
     for (int round = 0; round < 10; ++round) {
       if (auto met = world_.barrier().wait(); !met) return std::move(met).error();
-      const auto begin = std::chrono::steady_clock::now();
+      const auto begin = SteadyClock::now();
       auto done =
           world_.all_reduce(data.data_ptr(), data.data_ptr(), size(count), DataType::f32, Reduction::sum)
               .wait();
       if (!done) return std::move(done).error();
       synchronize();
-      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-      best = std::min(best, seconds);
+      best = std::min(best, seconds_since(begin));
     }
     if (auto done = world_.all_reduce(&best, &best, 1, DataType::f64, Reduction::max).wait(); !done) {
       return std::move(done).error();

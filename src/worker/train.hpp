@@ -1,4 +1,5 @@
-// `tutti-worker train FOLDER [BYTES]`, as a rank of a job.
+// `tutti-worker train FOLDER [BYTES [FILE]]`, as a rank of a job: how much memory it has, and the submission
+// to train, which `tutti train` wrote.
 #pragma once
 
 #include <span>

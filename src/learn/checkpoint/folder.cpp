@@ -151,7 +151,8 @@ Result<> check_files(const std::string& part, std::span<const FileRecord> files)
   return {};
 }
 
-// The step is there already: fine if it is a checkpoint of it, from an attempt that came as far before.
+// The step is there already: fine if it is a checkpoint of it, from an attempt that came as far before, or
+// from a try whose disk failed after the rename.
 Result<> keep_existing(const std::string& folder, std::int64_t step, const std::string& part) {
   if (auto existing = load_manifest(folder, step); !existing) {
     return std::move(existing)
@@ -159,15 +160,18 @@ Result<> keep_existing(const std::string& folder, std::int64_t step, const std::
         .within("step " + std::to_string(step) + " is there already")
         .remedy("remove " + checkpoint_path(folder, step));
   }
-  return files::remove_folder(part);
+  // What of it cannot be removed now, the next claim does.
+  static_cast<void>(files::remove_folder(part));
+  return {};
 }
 
 Result<> publish(const std::string& folder, const std::string& part, const State& state,
                  std::span<const FileRecord> files) {
-  const Manifest manifest{state, {files.begin(), files.end()}};
-  if (auto written = replace_durably(part + "/" + manifest_name, encode(manifest)); !written) return written;
-  if (auto renamed = rename_file(part, checkpoint_path(folder, state.step)); !renamed) return renamed;
-  return files::sync_folder(folder);
+  auto complete = index_tensors(files);
+  if (!complete) return std::move(complete).error().within("step " + std::to_string(state.step));
+  if (auto there = check_files(part, files); !there) return there;
+  if (auto saved = save_manifest(part, {state, {files.begin(), files.end()}}); !saved) return saved;
+  return rename_file(part, checkpoint_path(folder, state.step));
 }
 
 std::string of_another_step(std::int64_t step) { return "its manifest is of step " + std::to_string(step); }
@@ -209,11 +213,10 @@ Result<> commit(const std::string& folder, const Fence& fence, const State& stat
   const auto held = lock(folder);
   if (!held) return held.error();
   if (auto allowed = check_not_fenced(folder, fence); !allowed) return allowed;
-  if (is_folder(checkpoint_path(folder, state.step))) return keep_existing(folder, state.step, part);
-  auto complete = index_tensors(files);
-  if (!complete) return std::move(complete).error().within("step " + std::to_string(state.step));
-  if (auto there = check_files(part, files); !there) return there;
-  if (auto published = publish(folder, part, state, files); !published) return published;
+  auto there = is_folder(checkpoint_path(folder, state.step)) ? keep_existing(folder, state.step, part)
+                                                              : publish(folder, part, state, files);
+  if (!there) return there;
+  if (auto synced = files::sync_folder(folder); !synced) return synced;
   // Beside the folder, so that its loss is noticed.
   return replace_durably(folder + std::string(committed_ending), std::to_string(state.step) + "\n");
 }

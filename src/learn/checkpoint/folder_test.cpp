@@ -143,6 +143,18 @@ TEST_F(Folder, KeepsAStepThatIsThereAlready) {
   EXPECT_FALSE(set_aside(folder(), 99, "")) << "there is none";
 }
 
+// The checkpoint has appeared, and the disk failed before the note of it was there.
+TEST_F(Folder, NotesAStepThatIsTriedAgain) {
+  const std::string note = folder() + ".committed";
+  std::filesystem::create_directory(note);
+  EXPECT_FALSE(write_small_checkpoint(folder(), 100));
+  EXPECT_EQ(steps(), Steps{100});
+  std::filesystem::remove(note);
+  ASSERT_TRUE(write_small_checkpoint(folder(), 100));
+  EXPECT_TRUE(std::filesystem::exists(note));
+  EXPECT_EQ(*had_step(folder()).value(), 100);
+}
+
 TEST_F(Folder, TakesOnlyWholeTensors) {
   Prng prng(1);
   const Made matrix = make_tensor("model/matrix", {4, 6}, prng);

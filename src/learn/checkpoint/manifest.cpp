@@ -10,12 +10,12 @@
 #include "base/hash/hash.hpp"
 #include "base/json/parse.hpp"
 #include "base/json/write.hpp"
+#include "base/units.hpp"
 #include "learn/checkpoint/files.hpp"
 
 namespace tutti::checkpoint {
 namespace {
 
-constexpr std::size_t manifest_bytes_max = std::size_t{1} << 30;
 constexpr std::string_view format_name = "tutti checkpoint 1";
 // {"content":…,"hash":"0123456789abcdef"}: the hash is of the content's very bytes.
 constexpr std::string_view before_content = "{\"content\":";
@@ -275,6 +275,17 @@ Result<Manifest> load_manifest(const std::string& checkpoint) {
   auto manifest = decode(**text);
   if (!manifest) return std::move(manifest).error().as(ErrorCode::damaged).within(checkpoint);
   return manifest;
+}
+
+Result<> save_manifest(const std::string& checkpoint, const Manifest& manifest, std::size_t bytes_max) {
+  const std::string text = encode(manifest);
+  if (text.size() > bytes_max) {
+    return invalid("the manifest has " + format_bytes(Bytes(static_cast<std::int64_t>(text.size()))) +
+                   ", and readers take " + format_bytes(Bytes(static_cast<std::int64_t>(bytes_max))))
+        .within(checkpoint)
+        .remedy("fewer ranks save in fewer pieces");
+  }
+  return replace_durably(checkpoint + "/" + manifest_name, text);
 }
 
 }  // namespace tutti::checkpoint

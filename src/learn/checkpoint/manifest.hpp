@@ -3,6 +3,7 @@
 // is read is checked. Values, any thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -17,6 +18,7 @@ namespace tutti::checkpoint {
 
 constexpr std::uint64_t block_bytes = std::uint64_t{1} << 20;  // what one hash vouches for
 constexpr const char* manifest_name = "manifest.json";
+constexpr std::size_t manifest_bytes_max = std::size_t{1} << 30;
 
 // Where a training stands after `step` steps, as far as its tensors do not say it.
 struct State {
@@ -66,5 +68,8 @@ Result<Manifest> decode(std::string_view text);
 
 // The manifest in the folder of a checkpoint.
 Result<Manifest> load_manifest(const std::string& checkpoint);
+// Writes it there, on the disk when this returns. What readers would not take is refused.
+Result<> save_manifest(const std::string& checkpoint, const Manifest& manifest,
+                       std::size_t bytes_max = manifest_bytes_max);
 
 }  // namespace tutti::checkpoint

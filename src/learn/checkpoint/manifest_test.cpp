@@ -8,6 +8,7 @@
 
 #include "base/bytes.hpp"
 #include "base/hash/hash.hpp"
+#include "learn/checkpoint/made_checkpoint_test.hpp"
 
 namespace tutti::checkpoint {
 namespace {
@@ -141,6 +142,17 @@ TEST(Manifest, OfWrongFieldsIsRefused) {
   EXPECT_EQ(
       why("{" + format + "," + state + R"(,"files":[{"name":"../x","bytes":0,"blocks":"","pieces":[]}]})"),
       "the manifest : a file's name is not one inside the folder");
+}
+
+TEST_F(CheckpointTest, AManifestThatReadersWouldNotTakeIsNotWritten) {
+  const Manifest manifest{some_state(), {some_file()}};
+  const std::size_t bytes = encode(manifest).size();
+  const auto refused = save_manifest(folder(), manifest, bytes - 1);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), ErrorCode::invalid) << "another try would not change it";
+  EXPECT_FALSE(exists(manifest_name));
+  ASSERT_TRUE(save_manifest(folder(), manifest, bytes));
+  EXPECT_EQ(load_manifest(folder()).value().files, manifest.files);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <ctime>
@@ -126,6 +127,18 @@ Result<bool> remove_owner(const std::string& run, const Owner& owner) {
 Result<> beat(const files::FileDescriptor& file) {
   if (futimens(file.get(), nullptr) != 0) return failed_errno("cannot beat", errno);
   return {};
+}
+
+std::optional<Duration> OwnerWatch::still_for(const SeenOwner& seen, Duration now) {
+  if (!first_ || first_->owner.token != seen.owner.token) {
+    first_ = seen;
+    last_look_ = now;
+    still_ = {};
+  }
+  if (first_->beat_ns != seen.beat_ns) return std::nullopt;
+  still_ += std::min(now - last_look_, 2 * look_every_);
+  last_look_ = now;
+  return still_;
 }
 
 }  // namespace tutti::checkpoint

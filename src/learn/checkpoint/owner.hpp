@@ -1,6 +1,6 @@
 // Who trains in a run's folder: one at a time. The file `owner` in it names who, and its time of change is
 // the owner's heartbeat; it is made where there is none and renamed to be taken away, which shared file
-// systems do for one of several at most. Functions of files alone: who waits, beats and judges is
+// systems do for one of several at most. Functions of files, and a value: who waits, beats and judges is
 // train/ownership.
 #pragma once
 
@@ -10,6 +10,7 @@
 
 #include "base/files/descriptor.hpp"
 #include "base/result.hpp"
+#include "base/time.hpp"
 #include "learn/checkpoint/fence.hpp"
 
 namespace tutti::checkpoint {
@@ -44,5 +45,21 @@ Result<std::optional<files::FileDescriptor>> become_owner(const std::string& run
 Result<bool> remove_owner(const std::string& run, const Owner& owner);
 // Tells the others that the owner lives.
 Result<> beat(const files::FileDescriptor& file);
+
+// For how long an owner was seen without a heartbeat. Two looks vouch for the time between them only as far
+// as it is about what lies between looks: who hung in one of them, on a disk that did not answer, has not
+// seen whether the owner beat, and the same disk kept it from beating. A value: time is an argument.
+class OwnerWatch {
+ public:
+  explicit OwnerWatch(Duration look_every) : look_every_(look_every) {}
+  // Nothing if the owner has beaten since it was first seen. Another owner is watched anew.
+  std::optional<Duration> still_for(const SeenOwner& seen, Duration now);
+
+ private:
+  Duration look_every_;
+  std::optional<SeenOwner> first_;
+  Duration last_look_{};
+  Duration still_{};
+};
 
 }  // namespace tutti::checkpoint

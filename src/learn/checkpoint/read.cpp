@@ -77,7 +77,10 @@ Result<std::optional<Checkpoint>> open_latest(const std::string& folder,
     if (before_step && *step >= *before_step) continue;
     auto opened = Checkpoint::open(folder, *step);
     if (opened) return std::optional(std::move(*opened));
-    if (!problem) problem = std::move(opened).error();
+    // One that is only not readable just now is not lost: of several problems that is the one to know.
+    const bool graver =
+        problem && problem->code() == ErrorCode::damaged && opened.error().code() != ErrorCode::damaged;
+    if (!problem || graver) problem = std::move(opened).error();
   }
   if (problem) return std::move(*problem);
   return std::optional<Checkpoint>();

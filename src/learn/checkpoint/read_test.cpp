@@ -200,6 +200,15 @@ TEST_F(Read, TheNewestThatCanBeReadIsOpened) {
   const auto damaged = open_latest(folder());
   ASSERT_FALSE(damaged) << "not the same as nothing: a training must not silently begin anew";
   EXPECT_NE(damaged.error().text().find("step-00000011"), std::string::npos);
+  EXPECT_EQ(damaged.error().code(), ErrorCode::damaged);
+  // One of them is there and cannot be read just now, which says nothing of it.
+  const std::string manifest = path("step-00000010/manifest.json");
+  std::filesystem::remove(manifest);
+  std::filesystem::create_symlink(manifest, manifest);
+  const auto unread = open_latest(folder());
+  ASSERT_FALSE(unread);
+  EXPECT_NE(unread.error().text().find("step-00000010"), std::string::npos) << unread.error().text();
+  EXPECT_NE(unread.error().code(), ErrorCode::damaged);
 }
 
 }  // namespace

@@ -9,8 +9,14 @@
 namespace tutti::recipe {
 namespace {
 
+bool fits_host(const Memory& memory, const Ground& ground) {
+  return ground.host_memory == 0 || memory.on_host <= ground.host_memory;
+}
+
 bool fits(const Recipe& recipe, const model::Shape& shape, const plan::Mesh& mesh, const Ground& ground) {
-  return ground.memory == 0 || memory_of(recipe, shape, mesh, ground.place).total() <= ground.memory;
+  if (ground.memory == 0 && ground.host_memory == 0) return true;
+  const Memory memory = memory_of(recipe, shape, mesh, ground.place);
+  return (ground.memory == 0 || memory.total() <= ground.memory) && fits_host(memory, ground);
 }
 
 // All meshes of so many ranks that the recipe allows, in the order of the rule.
@@ -44,8 +50,12 @@ Error straddles(const plan::Mesh& mesh, const Ground& ground) {
 Error does_not_fit(const Recipe& recipe, const model::Shape& shape, const plan::Mesh& mesh,
                    const Ground& ground) {
   const Memory memory = memory_of(recipe, shape, mesh, ground.place);
-  Error error = invalid("a rank needs " + format_bytes(Bytes(memory.total())) + " (" + memory.text() +
-                        ") and has " + format_bytes(Bytes(ground.memory)))
+  const auto has = [](std::int64_t bytes) { return " and has " + format_bytes(Bytes(bytes)); };
+  Error error = (fits_host(memory, ground) ? invalid("a rank needs " + format_bytes(Bytes(memory.total())) +
+                                                     " (" + memory.text() + ")" + has(ground.memory))
+                                           : invalid("a rank needs " + format_bytes(Bytes(memory.on_host)) +
+                                                     " of its host's memory for the copy of a checkpoint" +
+                                                     has(ground.host_memory)))
                     .within("mesh " + mesh.text());
   // What would help: another way to cut, sharding, computing again.
   for (const bool again : {false, true}) {

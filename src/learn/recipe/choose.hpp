@@ -24,7 +24,8 @@ struct Ground {
   std::vector<int> nodes;
   bool placed = false;
   Place place = Place::host;
-  std::int64_t memory = 0;  // of a rank; 0: not known, anything fits
+  std::int64_t memory = 0;       // of a rank; 0: not known, anything fits
+  std::int64_t host_memory = 0;  // of a rank on a GPU, for the copy of a checkpoint; 0: the same
 };
 
 // What to ask of the placement, so that slices lie together: so many nodes with exactly so many ranks each.

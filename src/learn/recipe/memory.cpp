@@ -16,6 +16,12 @@ constexpr std::int64_t communicator_bytes = std::int64_t{200} << 20;
 // The allocator of libtorch hands out blocks of sizes that were asked for before: what lies between them.
 constexpr std::int64_t fragments_per_thousand = 40;
 
+// Logits that are there at a time.
+constexpr std::int64_t logits_max_host = std::int64_t{1} << 22;
+constexpr std::int64_t logits_max_gpu = std::int64_t{1} << 29;
+
+std::int64_t quotient_up(std::int64_t count, std::int64_t by) { return (count + by - 1) / by; }
+
 // The elements of a rank's tensors: of all its units, and of the largest one.
 struct Elements {
   std::int64_t all = 0;
@@ -26,7 +32,7 @@ std::int64_t elements_of(const model::Unit& unit, std::int64_t slices) {
   std::int64_t sum = 0;
   for (const model::Tensor& tensor : unit.tensors) {
     const std::int64_t here = tensor.split == model::Split::whole ? 1 : slices;
-    sum += (tensor.elements() + here - 1) / here;
+    sum += quotient_up(tensor.elements(), here);
   }
   return sum;
 }
@@ -125,8 +131,7 @@ Memory memory_of_stage(const Recipe& r, const model::Shape& shape, const plan::M
   const std::int64_t held =
       std::min(microbatches * r.interleave,
                r.interleave == 1 ? stages_after : 2 * stages_after + r.interleave * mesh.pipeline);
-  const std::int64_t blocks =
-      (shape.layers + mesh.pipeline * r.interleave - 1) / (mesh.pipeline * r.interleave);
+  const std::int64_t blocks = quotient_up(shape.layers, mesh.pipeline * r.interleave);
   memory.activations = held * blocks * activations_of_block(r, shape, mesh, place, r.recompute) * size;
   if (r.recompute) memory.activations += activations_of_block(r, shape, mesh, place, false) * size;
 
@@ -138,11 +143,13 @@ Memory memory_of_stage(const Recipe& r, const model::Shape& shape, const plan::M
   }
 
   if (stage == mesh.pipeline - 1) {
-    const std::int64_t at_a_time = place == Place::host ? std::int64_t{1} << 22 : std::int64_t{1} << 29;
     const std::int64_t rows = microbatch_of(r, mesh) * r.context;
-    memory.logits =
-        (std::min(at_a_time, rows * shape.vocabulary / mesh.tensor) + 2 * rows * shape.hidden) * size;
+    const std::int64_t columns = quotient_up(shape.vocabulary, mesh.tensor);
+    const std::int64_t at_a_time = quotient_up(rows, logit_pieces(rows, columns, place)) * columns;
+    memory.logits = (at_a_time + 2 * rows * shape.hidden) * size;
   }
+  // Weights and both moments in f32; the replicas save a part each, whatever `zero` is.
+  (place == Place::host ? memory.checkpoint : memory.on_host) = quotient_up(elements.all, replicas) * 12;
   memory.overhead = temporaries_of_block(r, shape, mesh) * size;
   if (place == Place::gpu) {
     memory.overhead += memory.total() * fragments_per_thousand / 1000 + context_bytes +
@@ -160,16 +167,24 @@ std::string Memory::text() const {
   return part(weights, "weights") + ", " + part(gradients, "gradients") + ", " +
          part(optimizer, "optimizer") + ", " + part(activations, "activations") + ", " +
          part(logits, "logits") + ", " + (messages > 0 ? part(messages, "messages") + ", " : "") +
-         part(overhead, "overhead");
+         (checkpoint > 0 ? part(checkpoint, "checkpoint") + ", " : "") + part(overhead, "overhead");
+}
+
+std::int64_t logit_pieces(std::int64_t rows, std::int64_t columns, Place place) {
+  const std::int64_t at_a_time = place == Place::host ? logits_max_host : logits_max_gpu;
+  return std::clamp<std::int64_t>(quotient_up(rows * columns, at_a_time), 1, rows);
 }
 
 Memory memory_of(const Recipe& given, const model::Shape& shape, const plan::Mesh& mesh, Place place) {
   const Recipe recipe = resolved(given, place);
   Memory most;
+  std::int64_t on_host = 0;
   for (int stage = 0; stage < mesh.pipeline; ++stage) {
     const Memory one = memory_of_stage(recipe, shape, mesh, place, stage);
+    on_host = std::max(on_host, one.on_host);
     if (one.total() > most.total()) most = one;
   }
+  most.on_host = on_host;
   return most;
 }
 

@@ -167,6 +167,45 @@ TEST(Memory, CountsWhatTheLiteratureCounts) {
   EXPECT_LT(memory_of(recipe, llama_7b(), {.tensor = 8}, Place::gpu).total(), one.total() / 6);
 }
 
+TEST(Memory, CountsTheCopyOfACheckpointWhereItLies) {
+  Recipe recipe = large();
+  recipe.precision = "f32";
+  recipe.batch = 8;
+  const auto parameters = model::parameters(gpt2_124m());
+  for (const std::int64_t zero : {0, 1, 3}) {
+    recipe.zero = zero;
+    const plan::Mesh mesh{.data = 4};
+    const Memory host = memory_of(recipe, gpt2_124m(), mesh, Place::host);
+    EXPECT_NEAR(static_cast<double>(host.checkpoint), 12.0 * static_cast<double>(parameters) / 4, 1e3);
+    EXPECT_EQ(host.on_host, 0) << "it is counted once";
+    EXPECT_GT(host.total(), host.checkpoint + host.weights + host.gradients + host.optimizer);
+    EXPECT_NE(host.text().find(" checkpoint, "), std::string::npos) << host.text();
+    const Memory gpu = memory_of(recipe, gpt2_124m(), mesh, Place::gpu);
+    EXPECT_EQ(gpu.on_host, host.checkpoint);
+    EXPECT_EQ(gpu.checkpoint, 0);
+  }
+}
+
+TEST(Memory, CountsAllLogitsThatAreThereAtATime) {
+  constexpr std::int64_t columns = 50'000;
+  for (const Place place : {Place::host, Place::gpu}) {
+    const std::int64_t at_a_time = place == Place::host ? std::int64_t{1} << 22 : std::int64_t{1} << 29;
+    for (const double of_it : {0.5, 1.0, 1.9, 2.1, 7.7}) {
+      const auto rows = static_cast<std::int64_t>(of_it * static_cast<double>(at_a_time) / columns);
+      const std::int64_t pieces = logit_pieces(rows, columns, place);
+      EXPECT_LE(rows / pieces * columns, at_a_time) << of_it;
+      Recipe recipe = large();
+      recipe.microbatch = 1;
+      recipe.batch = 1;
+      recipe.context = rows;
+      model::Shape shape = gpt2_124m();
+      shape.vocabulary = columns;
+      const std::int64_t largest_piece = (rows + pieces - 1) / pieces * columns;
+      EXPECT_GE(memory_of(recipe, shape, {}, place).logits, largest_piece * 2) << of_it << ", in bf16";
+    }
+  }
+}
+
 TEST(Choose, TakesReplicasWhereTheModelFits) {
   EXPECT_EQ(*choose_mesh(large(), gpt2_124m(),
                          {.ranks = 8, .nodes = {8}, .place = Place::gpu, .memory = 80LL << 30}),
@@ -195,6 +234,17 @@ TEST(Choose, RefusesWithTheNumbersAndAMeshThatWouldFit) {
       choose_mesh(recipe, llama_7b(), {.ranks = 8, .nodes = {8}, .place = Place::gpu, .memory = 1 << 20});
   ASSERT_FALSE(hopeless.ok());
   EXPECT_NE(hopeless.error().remedy().find("no mesh of 8 ranks would fit"), std::string::npos);
+}
+
+TEST(Choose, RefusesGpusWhoseHostsHaveNoRoomForTheCopyOfACheckpoint) {
+  const Ground ground{
+      .ranks = 8, .nodes = {8}, .place = Place::gpu, .memory = 80LL << 30, .host_memory = 4LL << 30};
+  EXPECT_TRUE(choose_mesh(large(), gpt2_124m(), ground).ok());
+  const auto refused = choose_mesh(large(), llama_7b(), ground);
+  ASSERT_FALSE(refused.ok()) << "12 bytes of each of its parameters, a part on each rank";
+  EXPECT_NE(refused.error().text().find("of its host's memory for the copy of a checkpoint and has 4 GiB"),
+            std::string::npos)
+      << refused.error().text();
 }
 
 TEST(Choose, RanksShareTheMemoryOfTheirHosts) {

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <random>
 
+#include "learn/checkpoint/folder.hpp"
+
 namespace tutti::train {
 namespace {
 
@@ -33,27 +35,26 @@ Error trained_by(const std::string& run, const checkpoint::Owner& owner) {
 // Whether the owner that is seen can be replaced, as far as a look or two can tell.
 class Judge {
  public:
-  Judge(const checkpoint::Fence& fence, const OwnershipOptions& options) : fence_(fence), options_(options) {}
+  Judge(const checkpoint::Fence& fence, const OwnershipOptions& options, Duration look_every)
+      : fence_(fence), options_(options), watch_(look_every) {}
 
   enum class Verdict { gone, lives, newer, not_known };
   Verdict look(const checkpoint::SeenOwner& seen) {
     if (fence_.job != 0 && same_job(fence_, seen.owner.fence))
       return is_newer(seen.owner.fence, fence_) ? Verdict::newer : Verdict::gone;
     if (options_.take_over) return Verdict::gone;
-    if (!first_ || first_->owner.token != seen.owner.token) {
-      first_ = seen;
-      since_ = Steady::now();
-    }
-    if (first_->beat_ns != seen.beat_ns) return Verdict::lives;
-    return Steady::now() - since_ >= options_.dead_after ? Verdict::gone : Verdict::not_known;
+    const auto still = watch_.still_for(seen, Steady::now().time_since_epoch());
+    if (!still) return Verdict::lives;
+    return *still >= options_.dead_after ? Verdict::gone : Verdict::not_known;
   }
 
  private:
   const checkpoint::Fence& fence_;
   const OwnershipOptions& options_;
-  std::optional<checkpoint::SeenOwner> first_;
-  Steady::time_point since_{};
+  checkpoint::OwnerWatch watch_;
 };
+
+std::string checkpoints_of(const std::string& run) { return run + "/checkpoints"; }
 
 }  // namespace
 
@@ -66,7 +67,7 @@ Result<std::unique_ptr<Ownership>> Ownership::take(const std::string& run, check
                        .since_s = std::chrono::duration_cast<std::chrono::seconds>(now).count(),
                        .token = new_token()};
   const auto pause = std::min<Duration>(look_every_max, options.beat_every / 2);
-  Judge judge(me.fence, options);
+  Judge judge(me.fence, options, pause);
   for (;;) {
     auto made = checkpoint::become_owner(run, me);
     if (!made) return std::move(made).error();
@@ -96,6 +97,7 @@ Result<std::unique_ptr<Ownership>> Ownership::take(const std::string& run, check
 Ownership::Ownership(std::string run, checkpoint::Owner owner, files::FileDescriptor file,
                      Duration beat_every)
     : run_(std::move(run)), owner_(std::move(owner)), file_(std::move(file)) {
+  if (auto claimed = checkpoint::claimed_by(checkpoints_of(run_))) claimed_before_ = std::move(*claimed);
   thread_ = std::thread([this, beat_every] { keep(beat_every); });
 }
 
@@ -130,15 +132,26 @@ void Ownership::look() {
   static_cast<void>(checkpoint::beat(file_).ok());
   const auto seen = checkpoint::owner_of(run_);
   if (!seen) return;
-  if (!*seen) {
-    // Somebody has looked at it from close by, or has removed it: it is made again, if nobody else makes it.
-    auto made = checkpoint::become_owner(run_, owner_);
-    if (made && *made) file_ = std::move(**made);
-    return;
-  }
+  if (!*seen) return make_again();
   if ((*seen)->owner.token == owner_.token || (*seen)->owner.token.empty()) return;
+  lose_to((*seen)->owner.text());
+}
+
+// Somebody has looked at the file from close by, or has removed it: it is made again, if nobody else makes
+// it. Who has had the folder meanwhile and is done with it has left his claim.
+void Ownership::make_again() {
+  const auto claimed = checkpoint::claimed_by(checkpoints_of(run_));
+  if (!claimed) return;
+  const bool replaced = *claimed && **claimed != owner_.fence && *claimed != claimed_before_ &&
+                        !is_newer(owner_.fence, **claimed);
+  if (replaced) return lose_to((*claimed)->text());
+  auto made = checkpoint::become_owner(run_, owner_);
+  if (made && *made) file_ = std::move(**made);
+}
+
+void Ownership::lose_to(const std::string& who) {
   const std::lock_guard lock(mutex_);
-  lost_ = failed((*seen)->owner.text() + " has taken this folder over").within(run_);
+  lost_ = failed(who + " has taken this folder over").within(run_);
 }
 
 }  // namespace tutti::train

@@ -40,10 +40,13 @@ class Ownership {
   Ownership(std::string run, checkpoint::Owner owner, files::FileDescriptor file, Duration beat_every);
   void keep(Duration beat_every);
   void look();
+  void make_again();
+  void lose_to(const std::string& who);
 
   std::string run_;
   checkpoint::Owner owner_;
-  files::FileDescriptor file_;  // of the thread
+  std::optional<checkpoint::Fence> claimed_before_;  // by whom the checkpoints were when it was taken
+  files::FileDescriptor file_;                       // of the thread
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool ending_ = false;

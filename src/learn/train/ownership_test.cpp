@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <future>
 
+#include "learn/checkpoint/folder.hpp"
+
 namespace tutti::train {
 namespace {
 
@@ -69,6 +71,24 @@ TEST_F(OwnershipTest, OfADeadOneIsTakenWhenItHasNotBeatenForLong) {
   const auto taken = Ownership::take(run_, {0, 13, "east"}, "n2", {.beat_every = 20ms, .dead_after = 300ms});
   ASSERT_TRUE(taken) << taken.error().text();
   EXPECT_GE(std::chrono::steady_clock::now() - begin, 300ms);
+}
+
+// The next attempt came, was done, and gave the folder back while this one stood still.
+TEST_F(OwnershipTest, IsNotTakenAgainByOneThatThawsWhenTheNextIsDone) {
+  const std::string checkpoints = run_ + "/checkpoints";
+  ASSERT_TRUE(checkpoint::claim(checkpoints, {2, 12, "east"})) << "the one before";
+  auto old = Ownership::take(run_, {3, 12, "east"}, "n1", quick);
+  ASSERT_TRUE(old) << old.error().text();
+  fs::remove(run_ + "/owner");
+  while (!fs::exists(run_ + "/owner")) {
+    ASSERT_FALSE((*old)->lost()) << "what was claimed before it came takes nothing from it";
+    std::this_thread::yield();
+  }
+  ASSERT_TRUE(checkpoint::claim(checkpoints, {4, 12, "east"}));
+  fs::remove(run_ + "/owner");
+  while (!(*old)->lost()) std::this_thread::yield();
+  EXPECT_EQ((*old)->lost()->text(), run_ + " : job 12, attempt 4 has taken this folder over");
+  EXPECT_FALSE(fs::exists(run_ + "/owner"));
 }
 
 TEST_F(OwnershipTest, IsTakenByForceAtOnce) {

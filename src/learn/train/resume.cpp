@@ -1,36 +1,20 @@
 #include "learn/train/resume.hpp"
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
-
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 
+#include "base/json/parse.hpp"
+#include "base/json/write.hpp"
 #include "learn/checkpoint/folder.hpp"
 #include "learn/checkpoint/read.hpp"
 #include "learn/train/failure.hpp"
+#include "learn/train/meeting.hpp"
 #include "learn/train/saver.hpp"
 
 namespace tutti::train {
 namespace {
 
-constexpr std::int64_t problem_bytes_max = 1024;  // of what a rank tells the others
-
-// Every rank's text, on every rank.
-std::vector<std::string> tell_all(Group& world, const std::string& mine) {
-  at::Tensor told = at::zeros({problem_bytes_max}, at::kByte);
-  const auto length = std::min(mine.size(), static_cast<std::size_t>(problem_bytes_max - 1));
-  std::memcpy(told.data_ptr(), mine.data(), length);
-  at::Tensor all = at::zeros({problem_bytes_max * world.size()}, at::kByte);
-  world.begin_all_gather(told, all).wait();
-  std::vector<std::string> texts;
-  for (int rank = 0; rank < world.size(); ++rank) {
-    texts.emplace_back(static_cast<const char*>(all.data_ptr()) + rank * problem_bytes_max);
-  }
-  return texts;
-}
+constexpr std::size_t problem_bytes_max = 1024;  // of what people are told
 
 Error has_none_left(const std::string& folder, std::int64_t step) {
   return invalid("the run had a checkpoint of step " + std::to_string(step) +
@@ -39,31 +23,102 @@ Error has_none_left(const std::string& folder, std::int64_t step) {
       .remedy("put it back, or `tutti train --from-scratch` begins anew and keeps what is there");
 }
 
+// What a rank wanted of a source.
+struct Wanted {
+  Kind kind = Kind::weight;
+  std::string tensor;
+  checkpoint::Box box;
+};
+
+// What a rank met, as it tells the others.
+struct Problem {
+  std::string text;
+  bool damaged = false;
+  Wanted wanted;
+};
+
+std::string encode(const Problem& problem) {
+  return json::write(json::Object{{"text", problem.text.substr(0, problem_bytes_max)},
+                                  {"damaged", problem.damaged},
+                                  {"kind", static_cast<int>(problem.wanted.kind)},
+                                  {"tensor", problem.wanted.tensor},
+                                  {"offset", json::array_of(problem.wanted.box.offset)},
+                                  {"extent", json::array_of(problem.wanted.box.extent)}});
+}
+
+std::vector<std::int64_t> sizes_in(const json::Value& list) {
+  std::vector<std::int64_t> sizes;
+  for (const json::Value& size : *list.list()) sizes.push_back(size.whole().value());
+  return sizes;
+}
+
+// Of a rank of the same program.
+Problem decode_problem(const std::string& text) {
+  json::Value told = require(json::parse(text));
+  return {.text = *told["text"].text(),
+          .damaged = told["damaged"].boolean().value(),
+          .wanted = {.kind = static_cast<Kind>(told["kind"].whole().value()),
+                     .tensor = *told["tensor"].text(),
+                     .box = {sizes_in(told["offset"]), sizes_in(told["extent"])}}};
+}
+
+std::string named(const comm::Communicator& world, int rank) {
+  return "rank " + std::to_string(rank) + " on node " + world.node(rank);
+}
+
+// Who reads once more what a rank has read wrong: one with another memory and another network, where there is
+// one.
+int witness_of(const comm::Communicator& world, int rank) {
+  for (int other = 0; other < world.size(); ++other) {
+    if (world.node(other) != world.node(rank)) return other;
+  }
+  return 0;
+}
+
+// "" if a witness finds the same damage as this rank; else what it finds, on all ranks alike.
+std::string contradiction(comm::Communicator& world, int rank, const Wanted& wanted,
+                          const Parameters::Source& source) {
+  const int witness = witness_of(world, rank);
+  std::string mine;
+  if (world.rank() == witness) {
+    model::Tensor tensor;
+    tensor.name = wanted.tensor;
+    std::vector<float> values(static_cast<std::size_t>(wanted.box.elements()));
+    const auto read = caught([&] { source(wanted.kind, tensor, wanted.box, values); });
+    if (read) mine = named(world, witness) + " reads it as it was written: it is not the disk";
+    if (!read && read.error().code() != ErrorCode::damaged)
+      mine = named(world, witness) + " cannot tell: " + read.error().text();
+  }
+  return require(tell_all(world, mine)).at(static_cast<std::size_t>(witness));
+}
+
 class Loading {
  public:
-  Loading(const ResumeOptions& options, Groups& groups, Parameters& parameters,
+  Loading(const ResumeOptions& options, comm::Communicator& world, Parameters& parameters,
           const std::function<void(const std::string&)>& say)
-      : options_(options), groups_(groups), parameters_(parameters), say_(say) {}
+      : options_(options), world_(world), parameters_(parameters), say_(say) {}
 
   std::optional<checkpoint::State> run() {
     while (const auto step = choose()) {
       auto mine = checkpoint::Checkpoint::open(options_.checkpoints, *step);
+      if (mine && world_.rank() == 0) check_model(mine->state());
       const Parameters::Source source = [&](Kind kind, const model::Tensor& tensor,
                                             const checkpoint::Box& box, std::span<float> out) {
         if (!mine) throw Failure(mine.error());
         require(mine->read(stored_name(kind, tensor.name), box, std::as_writable_bytes(out)));
       };
-      const Filled filled = fill_everywhere(groups_, parameters_, source, true);
+      const Filled filled = fill_everywhere(world_, parameters_, source, true);
       if (filled.problem.empty()) {
-        say_("resumed at step " + std::to_string(*step) + " from " + mine->path());
-        return mine->state();
+        const checkpoint::Checkpoint whole = require(std::move(mine));
+        say_("resumed at step " + std::to_string(*step) + " from " + whole.path());
+        return whole.state();
       }
       if (!filled.damaged) {
         throw Failure(failed(filled.problem)
                           .within("checkpoint of step " + std::to_string(*step))
                           .remedy("it stays as it is; the run goes on from it when it can be read"));
       }
-      if (options_.rank == 0) set_aside(*step, filled.problem);
+      if (world_.rank() == 0) set_aside(*step, filled.problem);
     }
     return std::nullopt;
   }
@@ -71,24 +126,15 @@ class Loading {
  private:
   // Rank 0 looks, so that all ranks take the same one.
   std::optional<std::int64_t> choose() {
-    const auto found = options_.rank == 0 ? newest() : std::nullopt;
-    at::Tensor choice = at::full({1}, found ? static_cast<double>(*found) + 1 : 0.0, at::kDouble);
-    groups_.world.all_reduce(choice);
-    if (choice.item<double>() == 0) return std::nullopt;
-    return static_cast<std::int64_t>(choice.item<double>()) - 1;
+    constexpr std::int64_t none = -1;
+    std::int64_t step = world_.rank() == 0 ? newest().value_or(none) : none;
+    require(world_.broadcast(&step, 1, comm::DataType::i64, 0, meeting_deadline).wait());
+    return step == none ? std::nullopt : std::optional(step);
   }
 
-  std::optional<std::int64_t> newest() {
+  std::optional<std::int64_t> newest() const {
     const auto steps = require(checkpoint::steps_in(options_.checkpoints));
-    for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-      const auto opened = checkpoint::Checkpoint::open(options_.checkpoints, *step);
-      if (opened) {
-        check_model(opened->state());
-        return *step;
-      }
-      if (opened.error().code() != ErrorCode::damaged) throw Failure(opened.error());
-      set_aside(*step, opened.error().text());
-    }
+    if (!steps.empty()) return steps.back();
     const auto had = require(checkpoint::had_step(options_.checkpoints));
     if (had) throw Failure(has_none_left(options_.checkpoints, *had));
     return std::nullopt;
@@ -113,37 +159,48 @@ class Loading {
   }
 
   const ResumeOptions& options_;
-  Groups& groups_;
+  comm::Communicator& world_;
   Parameters& parameters_;
   const std::function<void(const std::string&)>& say_;
 };
 
 }  // namespace
 
-Filled fill_everywhere(Groups& groups, Parameters& parameters, const Parameters::Source& source,
+Filled fill_everywhere(comm::Communicator& world, Parameters& parameters, const Parameters::Source& source,
                        bool with_moments) {
-  constexpr char damage = 'd';
-  constexpr char other = 'o';
-  const auto done = caught([&] { parameters.fill(source, with_moments); });
+  Wanted wanted;
+  const Parameters::Source noting = [&](Kind kind, const model::Tensor& tensor, const checkpoint::Box& box,
+                                        std::span<float> out) {
+    wanted = {kind, tensor.name, box};
+    source(kind, tensor, box, out);
+  };
+  const auto done = caught([&] { parameters.fill(noting, with_moments); });
   std::string mine;
-  if (!done) mine = (done.error().code() == ErrorCode::damaged ? damage : other) + done.error().text();
-  const auto all = tell_all(groups.world, mine);
+  if (!done) mine = encode({done.error().text(), done.error().code() == ErrorCode::damaged, wanted});
+  const auto all = require(tell_all(world, mine));
   Filled filled{.problem = "", .damaged = true};
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank].empty()) continue;
+  std::optional<std::pair<int, Problem>> first;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const std::string& told = all[static_cast<std::size_t>(rank)];
+    if (told.empty()) continue;
+    Problem problem = decode_problem(told);
     // A gang of thousands has one disk, and says one thing.
-    if (filled.problem.size() < static_cast<std::size_t>(problem_bytes_max)) {
-      filled.problem +=
-          (filled.problem.empty() ? "rank " : "; rank ") + std::to_string(rank) + ": " + all[rank].substr(1);
-    }
-    filled.damaged = filled.damaged && all[rank].front() == damage;
+    if (filled.problem.size() < problem_bytes_max)
+      filled.problem += (filled.problem.empty() ? "" : "; ") + named(world, rank) + ": " + problem.text;
+    filled.damaged = filled.damaged && problem.damaged;
+    if (!first) first.emplace(rank, std::move(problem));
   }
-  return filled;
+  if (!first || !filled.damaged) return filled;
+  const auto& [rank, problem] = *first;
+  const std::string other = contradiction(world, rank, problem.wanted, source);
+  if (other.empty()) return filled;
+  return {.problem = named(world, rank) + ": " + problem.text + "; " + other, .damaged = false};
 }
 
-std::optional<checkpoint::State> resume(const ResumeOptions& options, Groups& groups, Parameters& parameters,
+std::optional<checkpoint::State> resume(const ResumeOptions& options, comm::Communicator& world,
+                                        Parameters& parameters,
                                         const std::function<void(const std::string&)>& say) {
-  return Loading(options, groups, parameters, say).run();
+  return Loading(options, world, parameters, say).run();
 }
 
 }  // namespace tutti::train

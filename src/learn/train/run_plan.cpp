@@ -35,7 +35,7 @@ void begin_from_scratch(const RunOptions& options) {
   const std::string checkpoints = options.folder + "/checkpoints";
   const auto claimed = require(checkpoint::claimed_by(checkpoints));
   if (claimed && options.fence.job != 0 && same_job(*claimed, options.fence)) return;
-  const std::string away = require(checkpoint::move_away(checkpoints));
+  const std::string away = require_disk(checkpoint::move_away(checkpoints));
   move_metrics_away(options.folder, checkpoints, away);
   std::printf("what the run had is in %s\n", away.c_str());
 }
@@ -44,6 +44,8 @@ void begin_from_scratch(const RunOptions& options) {
 std::string precision_of(const RunOptions& options, const recipe::Recipe& recipe, recipe::Place place) {
   if (recipe.precision != "auto") return recipe.precision;
   const auto latest = checkpoint::open_latest(options.folder + "/checkpoints");
+  // One that cannot be read just now says nothing of how the run began; damaged ones are set aside.
+  if (!latest && latest.error().code() != ErrorCode::damaged) throw Failure(latest.error());
   if (latest && *latest) {
     const auto then = recipe::parse_recipe((*latest)->state().recipe);
     const bool possible = then && (then->precision == "f32" || place == recipe::Place::gpu);
@@ -70,8 +72,9 @@ RunPlan decide(const RunOptions& options, const comm::Communicator& world,
                 plan.mesh.text().c_str(), plan.recipe.parallel.c_str());
   }
   // For people, and for what looks at a run without a job.
-  require(files::replace_file(options.folder + "/recipe.json", recipe::json_of(plan.recipe), {.mode = 0644}));
-  require(files::replace_file(options.folder + "/config.json", plan.config, {.mode = 0644}));
+  require_disk(
+      files::replace_file(options.folder + "/recipe.json", recipe::json_of(plan.recipe), {.mode = 0644}));
+  require_disk(files::replace_file(options.folder + "/config.json", plan.config, {.mode = 0644}));
   return plan;
 }
 

@@ -5,21 +5,19 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <chrono>
+#include <cstdio>
 #include <cstring>
 
+#include "base/clock/clock.hpp"
 #include "comm/reduce.hpp"
 #include "learn/checkpoint/folder.hpp"
 #include "learn/checkpoint/write.hpp"
 #include "learn/train/failure.hpp"
 #include "learn/train/math.hpp"
+#include "learn/train/meeting.hpp"
 
 namespace tutti::train {
 namespace {
-
-// Disks of a busy fleet are slow, and the slowest rank counts.
-constexpr Duration meeting_deadline = std::chrono::minutes(30);
-constexpr std::size_t record_bytes_max = std::size_t{1} << 30;
 
 std::int64_t count_of(const std::vector<Parameters::Saved>& saved) {
   std::int64_t count = 0;
@@ -127,7 +125,7 @@ void Saver::copy(Parameters& parameters) {
 }
 
 double Saver::begin(Parameters& parameters, const checkpoint::State& state) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = SteadyClock::now();
   if (auto done = finish(); !done) {
     const std::lock_guard lock(mutex_);
     problem_ = done.error();
@@ -140,7 +138,7 @@ double Saver::begin(Parameters& parameters, const checkpoint::State& state) {
   }
   state_ = state;
   try_again();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return seconds_since(start);
 }
 
 void Saver::try_again() {
@@ -201,29 +199,6 @@ Result<std::string> Saver::write_mine(const checkpoint::State& state) {
   return record->json();
 }
 
-// Every rank's text, on every rank.
-Result<std::vector<std::string>> Saver::exchange(const std::string& mine) {
-  const auto ranks = static_cast<std::size_t>(communicator_.size());
-  const auto length = static_cast<std::int64_t>(mine.size());
-  std::vector<std::int64_t> lengths(ranks);
-  auto done =
-      communicator_.all_gather(&length, lengths.data(), 1, comm::DataType::i64, meeting_deadline).wait();
-  if (!done) return std::move(done).error();
-  const auto longest = static_cast<std::size_t>(*std::max_element(lengths.begin(), lengths.end()));
-  if (longest > record_bytes_max) return failed("a rank's record of its file is too long");
-  std::string padded = mine;
-  padded.resize(longest);
-  std::string all(ranks * longest, '\0');
-  done = communicator_.all_gather(padded.data(), all.data(), longest, comm::DataType::u8, meeting_deadline)
-             .wait();
-  if (!done) return std::move(done).error();
-  std::vector<std::string> texts;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    texts.push_back(all.substr(rank * longest, static_cast<std::size_t>(lengths[rank])));
-  }
-  return texts;
-}
-
 Result<> Saver::commit(checkpoint::State state, const std::vector<std::string>& records) {
   std::vector<checkpoint::FileRecord> files;
   for (const std::string& text : records) {
@@ -235,7 +210,10 @@ Result<> Saver::commit(checkpoint::State state, const std::vector<std::string>& 
   if (!loss) return std::move(loss).error();
   state.loss = *loss;
   if (auto done = checkpoint::commit(options_.folder, options_.fence, state, files); !done) return done;
-  return checkpoint::prune(options_.folder, static_cast<std::size_t>(options_.kept));
+  // The state is safe. An old one that stays costs room and nothing else, and the next save tries again.
+  if (auto pruned = checkpoint::prune(options_.folder, static_cast<std::size_t>(options_.kept)); !pruned)
+    std::fprintf(stderr, "an old checkpoint stays: %s\n", pruned.error().text().c_str());
+  return {};
 }
 
 // The border of the thread: what is thrown beyond it would end the process.
@@ -251,7 +229,7 @@ Result<> Saver::save(const checkpoint::State& state) {
 Result<> Saver::write_and_commit(const checkpoint::State& state) {
   auto mine = caught([&] { return require(write_mine(state)); });
   // A rank that could not write says so with a text that is no record, so that none waits for it.
-  auto records = exchange(mine ? *mine : told(mine.error()));
+  auto records = tell_all(communicator_, mine ? *mine : told(mine.error()));
   if (!records) return std::move(records).error();
   std::string problem;
   for (std::size_t rank = 0; rank < records->size(); ++rank) {
@@ -264,7 +242,7 @@ Result<> Saver::write_and_commit(const checkpoint::State& state) {
     if (!done) problem = told(done.error());
   }
   // Rank 0 tells how it ended.
-  auto ends = exchange(problem);
+  auto ends = tell_all(communicator_, problem);
   if (!ends) return std::move(ends).error();
   if (problem.empty()) problem = ends->front();
   if (!problem.empty() && communicator_.rank() == 0)

@@ -52,7 +52,6 @@ class Saver {
   Result<> write_and_commit(const checkpoint::State& state);
   Result<std::string> write_mine(const checkpoint::State& state);
   Result<> commit(checkpoint::State state, const std::vector<std::string>& records);
-  Result<std::vector<std::string>> exchange(const std::string& mine);
   Result<double> wait_for_loss();
   void make_room(std::int64_t count, bool pinned);
   void copy(Parameters& parameters);

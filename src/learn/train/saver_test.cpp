@@ -1,6 +1,7 @@
 #include "learn/train/saver.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <fstream>
 
 #include "comm/ranks_test.hpp"
+#include "learn/checkpoint/folder.hpp"
 #include "learn/train/initial_values.hpp"
 #include "learn/train/transformer.hpp"
 
@@ -75,6 +77,38 @@ TEST(Saver, WhatItsThreadThrowsIsTheErrorOfTheSave) {
     EXPECT_EQ(saver.committed_step(), -1);
   });
   fs::remove_all(folder);
+}
+
+// A rank of another user still has a file open in it on a shared disk, or somebody has mounted something
+// there.
+TEST(Saver, ACheckpointIsSafeThoughAnOldOneCannotBeRemoved) {
+  std::string folder = (fs::temp_directory_path() / "saver_test_XXXXXX").string();
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string mounted = folder + "/.step-00000001.removed/disk";
+  fs::create_directories(mounted);
+  if (mount("none", mounted.c_str(), "tmpfs", 0, "size=64k") != 0) {
+    fs::remove_all(folder);
+    GTEST_SKIP() << "this process may not mount a disk";
+  }
+  std::ofstream(mounted + "/file") << "kept";
+  testing::internal::CaptureStderr();
+  comm::run_threads(1, comm::Transport::automatic, [&](comm::Communicator& world) {
+    Saver saver({.folder = folder, .kept = 1}, world);
+    Groups alone;
+    Transformer model({.setup = Setup::make(shape, alone, 1, shape.context, at::kCPU)}, alone);
+    model.parameters().fill(initial_values(1), true);
+    saver.begin(model.parameters(), {.step = 7});
+    saver.provide_loss(1.0);
+    const auto saved = saver.finish();
+    EXPECT_TRUE(saved.ok()) << saved.error().text();
+    EXPECT_EQ(saver.committed_step(), 7);
+  });
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(umount2(mounted.c_str(), MNT_DETACH), 0);
+  EXPECT_NE(told.find("an old checkpoint stays: "), std::string::npos) << told;
+  EXPECT_EQ(checkpoint::steps_in(folder).value(), std::vector<std::int64_t>{7});
+  fs::remove_all(folder);
+  fs::remove(folder + ".committed");
 }
 
 }  // namespace

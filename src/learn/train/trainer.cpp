@@ -27,6 +27,7 @@
 #include "learn/train/initial_values.hpp"
 #include "learn/train/last_save.hpp"
 #include "learn/train/math.hpp"
+#include "learn/train/replay.hpp"
 #include "learn/train/resume.hpp"
 #include "learn/train/run_plan.hpp"
 #include "learn/train/saver.hpp"
@@ -38,16 +39,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double print_every_s = 1.0;
-
-// How far a replayed loss may lie from the recorded one. The same mesh on the same kind of machine gives the
-// same bits; another mesh, or another model of CPU or GPU, adds up in another order; bf16 has three digits.
-struct Tolerance {
-  double expected;  // beyond it people are told
-  double accepted;  // beyond it the state is another one
-};
-constexpr Tolerance replay_same_mesh{1e-7, 1e-3};
-constexpr Tolerance replay_f32{1e-5, 1e-3};
-constexpr Tolerance replay_bf16{5e-3, 3e-2};
 
 // What the samples of a step were, as a sum that does not depend on their order, exact as a double.
 double sum_of_samples(const std::vector<std::uint64_t>& samples) {
@@ -202,9 +193,9 @@ void Trainer::load() {
   say("mesh " + groups_.mesh.text() + " of " + std::to_string(ranks_) + " rank(s), " +
       std::to_string(model::parameters(shape_)) + " parameters, " + recipe_.precision + ", zero " +
       std::to_string(recipe_.zero) + ", microbatches of " + std::to_string(microbatch_) + " sequence(s)");
-  const ResumeOptions from{.checkpoints = checkpoints(), .shape = shape_, .rank = rank_};
+  const ResumeOptions from{.checkpoints = checkpoints(), .shape = shape_};
   if (const auto state =
-          resume(from, groups_, model_->parameters(), [this](const std::string& line) { say(line); })) {
+          resume(from, world_, model_->parameters(), [this](const std::string& line) { say(line); })) {
     if (state->seed != order_.seed) throw Failure(invalid("the checkpoint was made with another seed"));
     step_ = resumed_at_ = state->step;
     samples_seen_ = state->samples_seen;
@@ -224,7 +215,7 @@ void Trainer::load_initial_values() {
       require(foreign->read(tensor.name, box, out));
     };
   }
-  const Filled filled = fill_everywhere(groups_, model_->parameters(), source, false);
+  const Filled filled = fill_everywhere(world_, model_->parameters(), source, false);
   if (!filled.problem.empty()) throw Failure(failed(filled.problem).within("initial weights"));
 }
 
@@ -276,20 +267,18 @@ void Trainer::check_replay(double loss) {
     return say("the data or the batch is another one than before: the loss cannot be compared");
   }
   const bool same_mesh = recorded.mesh == groups_.mesh.text() && then.zero == recipe_.zero;
-  const Tolerance tolerance = recipe_.precision == "bf16" ? replay_bf16
-                              : same_mesh                 ? replay_same_mesh
-                                                          : replay_f32;
   std::array<char, 160> numbers{};
   std::snprintf(numbers.data(), numbers.size(),
                 "step %lld gives a loss of %.9g, and gave %.9g when it was saved",
                 static_cast<long long>(recorded.step + 1), loss, recorded.loss);
-  const double apart = std::abs(loss - recorded.loss) / std::abs(recorded.loss);
-  if (!(apart <= tolerance.accepted)) {
+  const Replay replay =
+      compare_losses(loss, recorded.loss, {.bf16 = recipe_.precision == "bf16", .same_mesh = same_mesh});
+  if (replay == Replay::another) {
     throw Failure(
         invalid(numbers.data()).within("resume").remedy("the state is not what it was: the run stops here"));
   }
   say(std::string("replayed: ") + numbers.data());
-  if (apart > tolerance.expected)
+  if (replay == Replay::rounded)
     say("that is more than rounding on the same machine explains: other CPUs or GPUs than before do");
 }
 

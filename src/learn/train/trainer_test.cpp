@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 
 #include <atomic>
 #include <chrono>
@@ -15,6 +16,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "base/exit_codes.hpp"
 #include "base/json/parse.hpp"
 #include "base/prng.hpp"
 #include "comm/ranks_test.hpp"
@@ -27,6 +29,9 @@
 #include "learn/recipe/recipe.hpp"
 #include "learn/recipe/submission.hpp"
 #include "learn/tokenizer/tokenizer.hpp"
+#include "learn/train/failure.hpp"
+#include "learn/train/leave.hpp"
+#include "learn/train/run_plan.hpp"
 
 namespace tutti::train {
 namespace {
@@ -316,10 +321,59 @@ TEST_F(TrainerTest, ARankThatFailsInAStepEndsTheOthersAtOnceAndIsNamed) {
   }
 }
 
-TEST_F(TrainerTest, AFullDiskAtTheStartEndsAllRanksAtOnce) {
+// A disk for a run, on which so many pages are left to fill.
+class SmallDisk {
+ public:
+  explicit SmallDisk(const std::string& path) : path_(path) {
+    fs::create_directories(path);
+    mounted_ = mount("tutti-test", path.c_str(), "tmpfs", 0, "size=1m") == 0;
+  }
+  ~SmallDisk() {
+    if (mounted_) umount2(path_.c_str(), MNT_DETACH);
+  }
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+
+  bool mounted() const { return mounted_; }
+  void leave_pages(std::uintmax_t pages) const {
+    const std::string filler = path_ + "/filler";
+    {
+      std::ofstream out(filler, std::ios::binary);
+      const std::string page(4096, 'x');
+      while (out.write(page.data(), static_cast<std::streamsize>(page.size())).flush()) {}
+    }
+    fs::resize_file(filler, fs::file_size(filler) - pages * 4096);
+  }
+
+ private:
+  std::string path_;
+  bool mounted_ = false;
+};
+
+TEST_F(TrainerTest, AFullDiskAtTheStartEndsAllRanksAtOnceAndAsksForALaterAttempt) {
   recipe_.parallel = "dp2";
-  const std::string folder = prepare("full", recipe_);
-  // As a disk does that has no room for the file: it cannot be opened for writing.
+  // With room for nothing, and for the owner's file alone.
+  for (const std::uintmax_t pages : {std::uintmax_t{0}, std::uintmax_t{1}}) {
+    const SmallDisk disk((root_ / "full").string());
+    if (!disk.mounted()) GTEST_SKIP() << "mounting a small disk needs root";
+    const std::string folder = prepare("full", recipe_);
+    disk.leave_pages(pages);
+    const auto begin = std::chrono::steady_clock::now();
+    const auto all = run_all({.folder = folder}, "dp2", [](int) { return false; });
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, ends_at_once);
+    ASSERT_FALSE(all.front().ok());
+    EXPECT_EQ(exit_code_of(all.front().error()), exit_later) << all.front().error().text();
+    for (const auto& ending : all) {
+      ASSERT_FALSE(ending.ok());
+      EXPECT_NE(ending.error().text().find("No space left on device"), std::string::npos)
+          << ending.error().text();
+    }
+  }
+}
+
+TEST_F(TrainerTest, WhatIsInTheWayOfTheMetricsEndsAllRanksAtOnce) {
+  recipe_.parallel = "dp2";
+  const std::string folder = prepare("in-the-way", recipe_);
   fs::create_directories(folder + "/metrics.jsonl");
   const auto begin = std::chrono::steady_clock::now();
   const auto ending = run(folder, "dp2");
@@ -456,6 +510,33 @@ TEST_F(TrainerTest, ADiskThatDoesNotGiveTheBytesIsNoDamage) {
   testing::internal::CaptureStdout();
   ASSERT_TRUE(run(folder, "dp2", 2).ok());
   EXPECT_NE(testing::internal::GetCapturedStdout().find("resumed at step 9 "), std::string::npos);
+}
+
+// A run that began on hosts and is to go on with GPUs, where f32 is not what is chosen.
+TEST_F(TrainerTest, ThePrecisionOfARunIsNotForgottenWhileItsCheckpointsCannotBeRead) {
+  recipe_.steps = 4;
+  ASSERT_EQ(recipe_.precision, "auto");
+  const std::string folder = prepare("precision", recipe_);
+  ASSERT_TRUE(run(folder, "1").ok());
+  const recipe::Submission submission{.recipe = recipe_, .config = read_text(folder + "/config.json")};
+  const auto planned = [&] {
+    std::optional<Result<std::string>> precision;
+    comm::run_threads(1, comm::Transport::automatic, [&](comm::Communicator& world) {
+      precision =
+          caught([&] { return agree({.folder = folder, .device = 0}, world, &submission).recipe.precision; });
+    });
+    return *precision;
+  };
+  EXPECT_EQ(*planned(), "f32");
+  const std::string manifest = checkpoint::checkpoint_path(folder + "/checkpoints", 4) + "/manifest.json";
+  fs::rename(manifest, manifest + ".away");
+  fs::create_symlink(manifest, manifest);
+  const auto refused = planned();
+  ASSERT_FALSE(refused.ok()) << *refused;
+  EXPECT_EQ(refused.error().code(), ErrorCode::failed) << "a later attempt may fare better";
+  fs::remove(manifest);
+  fs::rename(manifest + ".away", manifest);
+  EXPECT_EQ(*planned(), "f32");
 }
 
 TEST_F(TrainerTest, ARunThatHadCheckpointsBeginsAnewOnlyWhenTold) {

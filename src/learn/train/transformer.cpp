@@ -10,16 +10,13 @@
 #include <algorithm>
 
 #include "base/check.hpp"
+#include "learn/recipe/memory.hpp"
 
 namespace tutti::train {
 namespace {
 
 using plan::Action;
 using plan::Message;
-
-// Logits that are there at a time.
-constexpr std::int64_t logits_max_cpu = std::int64_t{1} << 22;
-constexpr std::int64_t logits_max_gpu = std::int64_t{1} << 29;
 
 math::Slice slice_of(const Setup& setup, const Groups& groups, const View& table) {
   // The last slice may have less than the others, whose rows are padded alike.
@@ -106,8 +103,8 @@ Head::Outcome Head::forward(const Stream& stream, const at::Tensor& targets, dou
   const at::Tensor matrix = vocabulary_.weight(matrix_);
   Outcome outcome{.loss = at::zeros({}, x.options().dtype(at::kDouble))};
   at::Tensor dnormed = with_gradients ? at::empty_like(x) : at::Tensor();
-  const std::int64_t logits_max = x.is_cpu() ? logits_max_cpu : logits_max_gpu;
-  const std::int64_t pieces = std::clamp<std::int64_t>(x.size(0) * matrix_.rows / logits_max, 1, x.size(0));
+  const std::int64_t pieces =
+      recipe::logit_pieces(x.size(0), matrix_.rows, x.is_cpu() ? recipe::Place::host : recipe::Place::gpu);
   for (std::int64_t piece = 0; piece < pieces; ++piece) {
     const std::int64_t begin = x.size(0) * piece / pieces;
     const std::int64_t end = x.size(0) * (piece + 1) / pieces;

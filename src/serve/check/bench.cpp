@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock/clock.hpp"
 #include "learn/model/llama_1b_test.hpp"
 #include "serve/check/check.hpp"
 #include "serve/check/line.hpp"
@@ -21,14 +22,12 @@
 namespace tutti::serve {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = SteadyClock;
 using Seconds = std::chrono::duration<double>;
 
 constexpr int prompt_tokens = 128;
 constexpr std::int64_t context_tokens = 8192;
 constexpr double peak_operations = 989e12;  // of an H100 or H200, dense, bf16
-
-double seconds_since(Clock::time_point start) { return Seconds(Clock::now() - start).count(); }
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
