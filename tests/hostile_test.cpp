@@ -76,6 +76,19 @@ TEST(Hostile, AForgedEndCostsItsNodeNothing) {
   expect_never_lost(cluster);
 }
 
+TEST(Hostile, AForgedFaultOfTheNodeCostsItNothing) {
+  support::TempFolder shared;
+  PartsCluster cluster(
+      PartsOptions{.data = "", .controller_flags = {}, .agent_flags = {"--checkpoints", shared.path()}});
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string id =
+      cluster.submit({"--restarts", "0"},
+                     "printf '126 node\nx' >$(dirname $TUTTI_VERDICT_FILE)/exit; kill -9 $PPID; sleep 1000");
+  EXPECT_TRUE(cluster.becomes(id, "failed"));
+  EXPECT_EQ(cluster.run({}, "true").exit_code, 0);
+  expect_never_lost(cluster);
+}
+
 TEST(Hostile, AFolderThatIsALinkToItselfKeepsNoAgentFromStarting) {
   PartsCluster cluster;
   ASSERT_TRUE(cluster.start_agent("n1"));
@@ -343,6 +356,28 @@ TEST(Hostile, ADeepAndAWideShippedFolderAreRemovedWithoutANodeNoticing) {
   };
   EXPECT_EQ(cluster.run({}, "true").exit_code, 0) << "while it is being removed";
   EXPECT_TRUE(eventually([&] { return is_empty("work") && is_empty("removed"); }));
+  expect_never_lost(cluster);
+}
+
+TEST(Hostile, AFolderOfARankThatIsDeeperThanAnyStackEndsNoAgent) {
+  PartsCluster cluster;
+  // Where so many folders are made and removed in a moment.
+  const support::SmallDisk disk(cluster.home() + "/nodes/n1", 160);
+  if (!disk.mounted()) GTEST_SKIP() << "mounting a small disk needs root";
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string id =
+      cluster.submit({},
+                     "echo kept; cd $(dirname $TUTTI_PROGRESS_FILE) && "
+                     "perl -e 'for (1..100000) { mkdir(\"d\") && chdir(\"d\") or die $! }'");
+  EXPECT_EQ(cluster.wait(id), 0);
+  // While it looks at the folder, or before: the next one looks again.
+  cluster.agent("n1").signal(SIGKILL);
+  cluster.agent("n1").wait();
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  EXPECT_TRUE(eventually([&] { return !std::filesystem::exists(rank_folder(cluster, id) + "/d"); }))
+      << "it is more than a log can be";
+  EXPECT_EQ(cluster.run({}, "true").exit_code, 0);
+  EXPECT_EQ(cluster.log(id, 0), "kept\n");
   expect_never_lost(cluster);
 }
 

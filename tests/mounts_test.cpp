@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "support/cluster.hpp"
+#include "support/small_disk.hpp"
 
 namespace tutti {
 namespace {
@@ -35,19 +36,15 @@ std::vector<std::string> agent_words(const PartsCluster& cluster, const std::str
           "info"};
 }
 
-TEST(Mounts, ANodeWithoutTheSharedDiskBeginsNoJobAnew) {
-  const support::TempFolder shared;
-  PartsCluster cluster(PartsOptions{
-      .data = "", .controller_flags = {}, .agent_flags = {"--checkpoints", shared.path() + "/t"}});
-  ASSERT_TRUE(cluster.start_agent("s1"));
-  const std::string gate = cluster.file("gate");
-  const std::string id = cluster.submit(
-      {},
-      "cd $TUTTI_CHECKPOINT_DIR; echo \"from $(cat count 2>/dev/null || echo nothing)\"; echo 5 >count; "
-      "i=0; while [ ! -e " +
-          gate + " ]; do i=$((i+1)); echo turn $i >$TUTTI_PROGRESS_FILE; sleep 0.1; done");
-  ASSERT_TRUE(cluster.becomes(id, "running"));
-  // What the rank says comes with what is known of its folder, the look before at the latest.
+// A rank that saves something and says ever new things about itself, until the file is there.
+std::string saves_until(const std::string& gate, const std::string& then) {
+  return "cd $TUTTI_CHECKPOINT_DIR; echo \"from $(cat count 2>/dev/null || echo nothing)\"; echo 5 >count; "
+         "i=0; while [ ! -e " +
+         gate + " ]; do i=$((i+1)); echo turn $i >$TUTTI_PROGRESS_FILE; sleep 0.1; done; " + then;
+}
+
+// What such a rank says comes with what is known of its folder, the look before at the latest.
+void wait_until_seen(const PartsCluster& cluster, const std::string& id) {
   std::string said;
   for (int look = 0; look < 3; ++look) {
     const std::string before = said;
@@ -58,6 +55,20 @@ TEST(Mounts, ANodeWithoutTheSharedDiskBeginsNoJobAnew) {
       return said != before;
     })) << said;
   }
+}
+
+PartsOptions with_checkpoints(const std::string& folder) {
+  return {.data = "", .controller_flags = {}, .agent_flags = {"--checkpoints", folder}};
+}
+
+TEST(Mounts, ANodeWithoutTheSharedDiskBeginsNoJobAnew) {
+  const support::TempFolder shared;
+  PartsCluster cluster(with_checkpoints(shared.path() + "/t"));
+  ASSERT_TRUE(cluster.start_agent("s1"));
+  const std::string gate = cluster.file("gate");
+  const std::string id = cluster.submit({}, saves_until(gate, "true"));
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  wait_until_seen(cluster, id);
   // Here the disk would be at another path: what is there is as empty as where nothing is mounted.
   auto words = agent_words(cluster, "s2", cluster.home() + "/nodes/s2");
   words.insert(words.end(), {"--checkpoints", shared.path() + "/not-mounted"});
@@ -65,18 +76,79 @@ TEST(Mounts, ANodeWithoutTheSharedDiskBeginsNoJobAnew) {
   ASSERT_TRUE(cluster.node_becomes("s2", "ready"));
 
   ASSERT_EQ(cluster.tutti({"drain", "s1", "--now"}).exit_code, 0);
-  ASSERT_TRUE(cluster.node_becomes("s2", "drained"));
-  const auto nodes = cluster.tutti({"nodes"});
-  EXPECT_TRUE(has(nodes.out, "what job " + id + " has saved is not in " + shared.path() + "/not-mounted/"))
-      << nodes.out;
-  EXPECT_TRUE(has(nodes.out, "is its disk mounted?")) << nodes.out;
+  std::string shown;
+  ASSERT_TRUE(eventually([&] {
+    shown = cluster.tutti({"show", id}).out;
+    return has(shown, "what job " + id + " has saved is not in " + shared.path() + "/not-mounted/");
+  })) << shown;
+  EXPECT_TRUE(has(shown, "is its disk mounted?")) << shown;
   write_text(gate, "");
   ASSERT_EQ(cluster.tutti({"resume", "s1"}).exit_code, 0);
   EXPECT_EQ(cluster.wait(id), 0);
   EXPECT_EQ(cluster.log(id, 0), "from 5\n") << "where its disk is";
   EXPECT_FALSE(std::filesystem::exists(shared.path() + "/not-mounted"));
+  EXPECT_EQ(cluster.node("s2").value("state", ""), "ready") << "it may have been the job's own doing";
   second->signal(SIGTERM);
   second->wait();
+}
+
+TEST(Mounts, ANodeWhoseSharedDiskGoesAwayTakesNoWork) {
+  const support::TempFolder shared;
+  PartsCluster cluster(with_checkpoints(shared.path()));
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string gate = cluster.file("gate");
+  const std::string id = cluster.submit({"--restart-on-failure", "1"}, saves_until(gate, "exit 1"));
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  wait_until_seen(cluster, id);
+  const support::SmallDisk other(shared.path());
+  if (other.mounted()) {
+    write_text(gate, "");
+    EXPECT_TRUE(cluster.node_becomes("n1", "drained"));
+    const auto nodes = cluster.tutti({"nodes"});
+    EXPECT_TRUE(has(nodes.out, "what job " + id + " has saved is not in")) << nodes.out;
+  }
+  EXPECT_EQ(cluster.tutti({"cancel", "--now", id}).exit_code, 0);
+  EXPECT_TRUE(cluster.becomes(id, "cancelled"));
+  if (!other.mounted()) GTEST_SKIP() << "mounting a small disk needs root";
+}
+
+TEST(Mounts, AJobThatRemovesWhatItSavedIsHeldAndItsNodeGoesOn) {
+  const support::TempFolder shared;
+  PartsCluster cluster(with_checkpoints(shared.path()));
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string gate = cluster.file("gate");
+  const std::string id = cluster.submit(
+      {"--restart-on-failure", "1"},
+      saves_until(gate,
+                  "cd /; rm -rf $TUTTI_CHECKPOINT_DIR "
+                  "$(dirname $TUTTI_CHECKPOINT_DIR)/.begun/$TUTTI_JOB; exit $((1 - TUTTI_ATTEMPT))"));
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  wait_until_seen(cluster, id);
+  write_text(gate, "");
+  ASSERT_TRUE(cluster.becomes(id, "held"));
+  EXPECT_TRUE(has(cluster.tutti({"show", id}).out, "what job " + id + " has saved is not in"));
+  EXPECT_EQ(cluster.run({}, "true").exit_code, 0) << "nobody else pays";
+  EXPECT_EQ(cluster.node("n1").value("state", ""), "ready");
+  EXPECT_FALSE(has(cluster.tutti({"nodes"}).out, "REASON"));
+  EXPECT_EQ(cluster.tutti({"cancel", id}).exit_code, 0);
+}
+
+TEST(Mounts, AJobThatMovesItsFolderAwayWhileItRunsHasANewOneTheNextTime) {
+  const support::TempFolder shared;
+  PartsCluster cluster(with_checkpoints(shared.path()));
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string gate = cluster.file("gate");
+  const std::string id = cluster.submit(
+      {"--restart-on-failure", "1"}, saves_until(gate, "mv $TUTTI_CHECKPOINT_DIR " + cluster.file("moved") +
+                                                           " && echo 6 >count; exit $((1 - TUTTI_ATTEMPT))"));
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  wait_until_seen(cluster, id);
+  write_text(gate, "");
+  EXPECT_EQ(cluster.wait(id), 0);
+  EXPECT_EQ(read_text(cluster.file("moved/count")), "6\n");
+  const auto last = cluster.tutti({"logs", id});
+  EXPECT_TRUE(has(last.out, "from nothing")) << last.out;
+  EXPECT_EQ(cluster.node("n1").value("state", ""), "ready");
 }
 
 TEST(Mounts, AnAgentWhoseFolderWasMovedAwayUnderItsRanksDoesNotBeginAnew) {

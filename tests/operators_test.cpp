@@ -72,6 +72,26 @@ TEST(Operators, APlannedStopUsesUpNoRestart) {
   EXPECT_EQ(cluster.job(id)["attempt"], 1);
 }
 
+TEST(Operators, ThePartsSayWhatHasEndedThemAndRanksRunOn) {
+  ::signal(SIGHUP, SIG_DFL);  // whoever runs the tests may have it ignored, and so would the parts
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string id = cluster.submit({}, "sleep 1000");
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  // A terminal that is closed.
+  cluster.agent("n1").signal(SIGHUP);
+  EXPECT_EQ(cluster.agent("n1").wait(), 0);
+  EXPECT_TRUE(has(read_text(cluster.file("agent-n1.err")), "this agent ends: Hangup; ranks run on"));
+  cluster.controller().signal(SIGTERM);
+  EXPECT_EQ(cluster.controller().wait(), 0);
+  EXPECT_TRUE(has(read_text(cluster.file("controller.err")), "this controller ends: Terminated"));
+  ASSERT_TRUE(cluster.start_controller());
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  EXPECT_EQ(cluster.job(id).value("attempt", -1), 0);
+  EXPECT_EQ(cluster.tutti({"cancel", "--now", id}).exit_code, 0);
+  EXPECT_TRUE(cluster.becomes(id, "cancelled"));
+}
+
 TEST(Operators, WhoIsToldToGoLeavesTheJobAndSaysSo) {
   const TestCluster cluster;
   for (const int signal : {SIGTERM, SIGHUP}) {

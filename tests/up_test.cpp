@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "support/cluster.hpp"
+#include "support/small_disk.hpp"
 
 namespace tutti {
 namespace {
@@ -166,6 +167,29 @@ TEST(Up, CleanRemovesWhatItMadeAndTellsWhatGoesWithIt) {
   EXPECT_FALSE(std::filesystem::exists(home + "/controller"));
   EXPECT_EQ(read_text(home + "/notes"), "mine");
   EXPECT_EQ(tutti({"down", "--clean"}).exit_code, 1) << "the home is no longer a cluster's";
+}
+
+TEST(Up, CleanLeavesWhatIsMountedBelowAlone) {
+  const TempFolder folder;
+  const std::string home = folder.path() + "/home";
+  const auto tutti = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), support::tutti_program);
+    return support::run(words, {.env = {{"TUTTI_HOME", home}}});
+  };
+  ASSERT_EQ(tutti({"up", "--gpus", "1"}).exit_code, 0);
+  ASSERT_EQ(tutti({"down"}).exit_code, 0);
+  {
+    const support::SmallDisk disk(home + "/checkpoints/disk");
+    if (disk.mounted()) {
+      support::write_text(home + "/checkpoints/disk/model", "weights");
+      const auto refused = tutti({"down", "--clean"});
+      EXPECT_EQ(refused.exit_code, 1);
+      EXPECT_TRUE(has(refused.err, home + "/checkpoints: something else is mounted in it")) << refused.err;
+      EXPECT_EQ(read_text(home + "/checkpoints/disk/model"), "weights");
+    }
+  }
+  EXPECT_EQ(tutti({"down", "--clean"}).exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(home + "/checkpoints"));
 }
 
 TEST(Up, TheVariablesOfAnotherClusterAreForOtherCommands) {

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <set>
 
 #include <gtest/gtest.h>
 
@@ -88,18 +89,22 @@ TEST_F(WhoseFault, AJobWhoseFolderFitsOnNoDiskIsHeldAndTheNodeGoesOn) {
 TEST_F(WhoseFault, AGangThatTakesNodesDownIsHeldUntilItIsReleased) {
   for (const char* name : {"a", "b", "c", "d"}) ASSERT_TRUE(cluster_.start_agent(name));
   const std::string id = cluster_.submit({"--gpus", "1", "--restarts", "1000"}, "sleep 1000");
-  int taken = 0;
-  for (; taken < 4 && cluster_.state(id) != "held"; ++taken) {
-    ASSERT_TRUE(cluster_.becomes(id, "running"));
-    const std::string node = cluster_.job(id)["nodes"][0];
+  // On a busy machine a node may miss its lease by itself, which is a loss like the others.
+  std::set<std::string> taken;
+  std::string node;
+  const auto runs_on_a_node_that_lives = [&] {
+    const auto job = cluster_.job(id);
+    if (job.value("state", "") == "running") node = job["nodes"][0];
+    return job.value("state", "") == "running" && !taken.contains(node);
+  };
+  while (cluster_.state(id) != "held") {
+    ASSERT_TRUE(eventually([&] { return cluster_.state(id) == "held" || runs_on_a_node_that_lives(); }));
+    if (cluster_.state(id) == "held") break;
+    taken.insert(node);
     cluster_.pull_plug(node);
     ASSERT_TRUE(cluster_.node_becomes(node, "lost"));
-    ASSERT_TRUE(eventually([&] {
-      const std::string state = cluster_.state(id);
-      return state == "held" || (state == "running" && cluster_.job(id)["nodes"][0] != node);
-    }));
   }
-  EXPECT_EQ(taken, cluster::deadly_nodes_max);
+  EXPECT_LE(taken.size(), static_cast<std::size_t>(cluster::deadly_nodes_max));
   const auto show = cluster_.tutti({"show", id});
   EXPECT_TRUE(has(show.out, "is held: 3 nodes were lost or set aside in 3 of its last attempts")) << show.out;
   EXPECT_TRUE(has(show.out, "`tutti release " + id + "`")) << show.out;

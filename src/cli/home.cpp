@@ -47,10 +47,8 @@ std::vector<std::string> clean_home(const std::string& home) {
   std::vector<std::string> left;
   for (const char* part : {"controller", "nodes", "logs", "processes", "checkpoints", mark_name}) {
     if (!left.empty() && part == mark_name) break;  // the next `down --clean` tries again
-    const std::string path = home + "/" + part;
-    std::error_code failure;
-    std::filesystem::remove_all(path, failure);
-    if (failure) left.push_back(path + " : " + failure.message());
+    if (auto removed = files::remove_folder(home + "/" + part); !removed)
+      left.push_back(removed.error().text());
   }
   return left;
 }

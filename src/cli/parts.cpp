@@ -109,6 +109,8 @@ class Agent final : public Command {
     flags.add("data", options_.folder, "the folder of ranks and logs (default: ~/.tutti/nodes/NAME)");
     flags.add("checkpoints", options_.checkpoints,
               "a folder that all nodes share, for TUTTI_CHECKPOINT_DIR (default: in the data folder)");
+    flags.add("local-checkpoints", local_checkpoints_,
+              "that folder is this node's own: what a job has saved in it is not looked for elsewhere");
     flags.add("keep-logs", options_.keep_logs_age,
               "remove the logs of ranks so long after their end, 0s never (default: 14d)");
     flags.add("keep-logs-max", options_.keep_logs, "and the oldest beyond this size (default: 20GiB)");
@@ -138,7 +140,11 @@ class Agent final : public Command {
       return std::move(named).error().within("--name");
     options_.folder =
         options_.folder.empty() ? home_folder() + "/nodes/" + options_.name : absolute_path(options_.folder);
-    options_.shared_checkpoints = !options_.checkpoints.empty();
+    if (local_checkpoints_ && options_.checkpoints.empty())
+      return invalid("--local-checkpoints says something about --checkpoints, which is missing")
+          .within("agent")
+          .remedy("without --checkpoints the folder is this node's own anyway");
+    options_.shared_checkpoints = !options_.checkpoints.empty() && !local_checkpoints_;
     options_.checkpoints =
         options_.checkpoints.empty() ? options_.folder + "/checkpoints" : absolute_path(options_.checkpoints);
     options_.tutti_program = std::filesystem::read_symlink("/proc/self/exe").string();
@@ -180,6 +186,7 @@ class Agent final : public Command {
   std::string ca_file_;
   std::string fake_gpus_;
   std::int64_t cpus_ = 0;
+  bool local_checkpoints_ = false;
   bool told_ = false;  // that it has joined
 };
 

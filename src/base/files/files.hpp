@@ -63,6 +63,10 @@ Result<> make_folders(const std::string& path);              // those above it t
 // With all it holds, however deep and however much; one that is not there is fine. Links are removed and not
 // followed; where something else is mounted, it stops.
 Result<> remove_folder(const std::string& path);
+// What a folder takes on its disk with all it holds, at most `bytes_max`, which also stands for more entries
+// than a look is worth and for what cannot be looked at. Neither links nor mounts are followed; 0 if it is
+// not there.
+std::uint64_t folder_bytes(const std::string& path, std::uint64_t bytes_max);
 // Makes what was created, renamed or removed in the folder last.
 Result<> sync_folder(const std::string& path);
 

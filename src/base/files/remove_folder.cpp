@@ -2,15 +2,11 @@
 // one, links to elsewhere. One name at a time, relative to an open folder; memory does not grow with what a
 // folder holds, the stack of calls not with its depth. System calls alone: libtorch brings a std::filesystem
 // of its own along in places, and removing with a mixture of two ends the program.
-#include <dirent.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,6 +15,7 @@
 #include "base/files/descriptor.hpp"
 #include "base/files/files.hpp"
 #include "base/files/names.hpp"
+#include "base/files/tree.hpp"
 
 namespace tutti::files {
 namespace {
@@ -27,18 +24,6 @@ namespace {
 constexpr std::size_t levels_max = 1024;
 constexpr std::size_t noted_max = 65'536;
 constexpr std::size_t refilled_max = 1000;
-constexpr int folder_flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
-
-// The mount that a folder is of; 0 where the kernel does not tell (before 5.8).
-std::uint64_t mount_of(const FileDescriptor& folder) {
-  struct statx known {};
-  if (statx(folder.get(), "", AT_EMPTY_PATH, STATX_MNT_ID, &known) != 0) return 0;
-  return (known.stx_mask & STATX_MNT_ID) != 0 ? known.stx_mnt_id : 0;
-}
-
-struct CloseListing {
-  void operator()(DIR* listing) const { closedir(listing); }
-};
 
 class TreeRemoval {
  public:
@@ -74,6 +59,8 @@ class TreeRemoval {
   };
 
   Error cannot_remove(int error_number) const {
+    if (error_number == EXDEV)
+      return failed("cannot remove " + printable(path_) + ": something else is mounted in it");
     return failed_errno("cannot remove " + printable(path_), error_number);
   }
 
@@ -87,13 +74,8 @@ class TreeRemoval {
   // Removes what the current folder holds, but for the folders in it, which are noted: as many as may be at
   // once.
   Result<> empty_current() {
-    const int listed = openat(current_.get(), ".", folder_flags);
-    if (listed < 0) return cannot_remove(errno);
-    const std::unique_ptr<DIR, CloseListing> listing(fdopendir(listed));
-    if (!listing) {
-      close(listed);
-      return cannot_remove(ENOMEM);
-    }
+    const Listing listing = list_open_folder(current_);
+    if (!listing) return cannot_remove(errno);
     auto& folders = way_.back().folders;
     while (folders.empty() || noted_ < noted_max) {
       errno = 0;

@@ -15,17 +15,14 @@ constexpr std::int32_t port_tries_max = 100;
 constexpr std::uint64_t other_cluster_stride = 2'654'435'761;  // spreads neighbouring numbers
 
 constexpr std::int32_t signal_base = 128;
-constexpr std::int32_t signal_number_max = 64;
 
 std::string describe_exit(const Job& job, std::int32_t rank, const RankStatus& status) {
   const std::string who =
       "rank " + std::to_string(rank) + " on node " + job.places[static_cast<std::size_t>(rank)].node;
   if (status.vanished || status.node_fault || status.stopped) return who + ": " + status.detail;
-  // A program may also exit with such a number, but hardly with one that is no signal's.
-  const bool is_signal =
-      status.exit_code > signal_base && status.exit_code <= signal_base + signal_number_max;
-  const std::string how = is_signal ? "was ended by signal " + std::to_string(status.exit_code - signal_base)
-                                    : "exited with " + std::to_string(status.exit_code);
+  const std::string how = status.by_signal
+                              ? "was ended by signal " + std::to_string(status.exit_code - signal_base)
+                              : "exited with " + std::to_string(status.exit_code);
   return who + " " + how + (status.detail.empty() ? "" : "; " + status.detail);
 }
 
@@ -237,9 +234,12 @@ void Machine::set_rank(Job& job, std::int32_t rank, RankStatus status, Duration 
   status.stopped = status.stopped && status.state == RankState::exited && !status.vanished;
   status.node_fault = status.node_fault && status.state == RankState::exited && !status.vanished;
   status.no_room = status.no_room && status.node_fault;
+  status.blameless = status.blameless && status.node_fault;
+  status.by_signal = status.by_signal && status.state == RankState::exited && status.exit_code > signal_base;
   // A start that was refused while the attempt was ended already tells as much about the node.
   const NodeName& home = job.places[static_cast<std::size_t>(rank)].node;
-  if (status.node_fault && !status.no_room && blame_node(home, job, status.detail)) ++job.attempt_losses;
+  const bool at_fault = status.node_fault && !status.no_room && !status.blameless;
+  if (at_fault && blame_node(home, job, status.detail)) ++job.attempt_losses;
   if (status.state == RankState::started) credit_node(home);
   RankStatus& known = job.ranks[static_cast<std::size_t>(rank)];
   RankTally& tally = state_.tallies.at(job.id);

@@ -287,16 +287,17 @@ void Machine::hold_if_nobody_can_start(Job& job) {
   }
 }
 
-// What a job ships may be larger than the disk of a node: that says nothing about the node, and the job is
-// not tried there again. When no other is left, a person has to make room, or the job smaller.
+// What a job ships may be larger than the disk of a node, and what it has saved may be on another one: that
+// says nothing about the node, and the job is not tried there again. When no other is left, a person has to
+// make room, or the job smaller, or mount what is missing.
 void Machine::go_where_there_is_room(Job& job) {
   for (std::size_t rank = 0; rank < job.ranks.size(); ++rank) {
     if (job.ranks[rank].no_room) job.too_small.insert(job.places[rank].node);
   }
   if (job.too_small.empty() || !job.held.empty() || state_.index.ever_fits(state_, shape_of(job))) return;
-  job.held = "is held: what it ships fits on no node that could run it: " +
-             job.last_end.substr(0, job.last_end.find('\n')) + "; `tutti release " + job.id.text() +
-             "` lets it start again";
+  job.held =
+      "is held: no node is left that could run it: " + job.last_end.substr(0, job.last_end.find('\n')) +
+      "; `tutti release " + job.id.text() + "` lets it start again";
   job.reason = job.held;
 }
 

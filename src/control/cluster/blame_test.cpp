@@ -18,6 +18,11 @@ struct BlameTest : ClusterTest {
     status.node_fault = status.no_room = true;
     return status;
   }
+  RankStatus port_in_use() const {
+    RankStatus status{RankState::exited, 126, "could not be started: port 20001 is not free"};
+    status.node_fault = status.blameless = true;
+    return status;
+  }
   JobSpec named(const std::string& name, std::int32_t ranks = 1) const {
     JobSpec wanted = spec(ranks);
     wanted.name = name;
@@ -206,7 +211,7 @@ TEST_F(BlameTest, AJobThatIsTooLargeForAllNodesIsHeldAndNobodyElseWaits) {
     report(id, 0, too_large());
     live(2s);
   }
-  EXPECT_NE(why(id).find("is held: what it ships fits on no node that could run it"), std::string::npos)
+  EXPECT_NE(why(id).find("is held: no node is left that could run it: rank 0 on node "), std::string::npos)
       << why(id);
   EXPECT_NE(why(id).find("the folder that the job ships takes 1 TiB"), std::string::npos) << why(id);
   const JobId other = submit(named("other", 2));
@@ -214,6 +219,22 @@ TEST_F(BlameTest, AJobThatIsTooLargeForAllNodesIsHeldAndNobodyElseWaits) {
   all_exit(other);
   happen(Release{id});
   EXPECT_TRUE(job(id).placed()) << "somebody has made room";
+}
+
+TEST_F(BlameTest, WhatIsNobodysFaultIsTriedAgainAndCountsForNothing) {
+  for (const char* name : {"a", "b", "c", "d"}) join(name, 1);
+  const JobId id = submit(spec(1));
+  for (int round = 0; round < 8; ++round) {
+    ASSERT_TRUE(job(id).placed()) << why(id);
+    report(id, 0, port_in_use());
+    for (const auto& [name, known] : state.nodes) EXPECT_EQ(known.faults, 0) << name;
+    EXPECT_EQ(job(id).held, "");
+    live(restart_pause_max);
+  }
+  EXPECT_EQ(job(id).losses + job(id).failures, 0);
+  all_start(id);
+  all_exit(id);
+  EXPECT_EQ(job(id).state, JobState::succeeded);
 }
 
 TEST_F(BlameTest, AGangThatNoNodeCanStartSetsNoneOfThemAside) {

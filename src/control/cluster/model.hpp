@@ -158,14 +158,17 @@ enum class Told { unknown, no, yes };
 
 struct RankStatus {
   RankState state = RankState::assigned;
-  std::int32_t exit_code = 0;  // 128 + signal for a signal
+  std::int32_t exit_code = 0;  // 128 + signal for a signal, as in a shell
   std::string detail;          // why it could not start, or the last lines of its log if it failed
   bool vanished = false;       // with its node, or without a trace: not the program's fault
   Instant saved_at;            // when something in its checkpoint folder last changed; zero: not known
   bool node_fault = false;     // it could not be started: the node's fault, not the program's
   bool stopped = false;        // its node was shut down as planned, and it with it
   Told told = Told::unknown;   // of one that has exited
-  bool no_room = false;        // with node_fault: what its job ships does not fit there; the node is well
+  bool no_room = false;  // with node_fault: the node is well and cannot start this job: what that ships does
+                         // not fit there, or what it has saved is not there
+  bool blameless = false;  // with node_fault: what was missing is no fault of the node's either
+  bool by_signal = false;  // that ended it: exit_code is 128 + its number
 
   friend bool operator==(const RankStatus&, const RankStatus&) = default;
 };

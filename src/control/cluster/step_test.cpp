@@ -72,16 +72,20 @@ TEST_F(ClusterTest, AProgramsFailureIsRestartedOnlyWhenAskedFor) {
 
 TEST_F(ClusterTest, OnlyASignalIsToldAsOne) {
   join("a", 1);
-  const auto told = [this](std::int32_t code) {
+  const auto told = [this](std::int32_t code, bool by_signal) {
     const JobId id = submit(spec(1));
     all_start(id);
-    all_exit(id, code);
+    RankStatus status{RankState::exited, code, ""};
+    status.by_signal = by_signal;
+    report(id, 0, status);
+    EXPECT_EQ(job(id).exit_code, code);
     return job(id).reason;
   };
-  EXPECT_EQ(told(137), "rank 0 on node a was ended by signal 9");
-  EXPECT_EQ(told(192), "rank 0 on node a was ended by signal 64");
-  for (const std::int32_t code : {128, 193, 200, 254, 255})
-    EXPECT_EQ(told(code), "rank 0 on node a exited with " + std::to_string(code));
+  EXPECT_EQ(told(137, true), "rank 0 on node a was ended by signal 9");
+  EXPECT_EQ(told(192, true), "rank 0 on node a was ended by signal 64");
+  for (const std::int32_t code : {128, 137, 192, 255})
+    EXPECT_EQ(told(code, false), "rank 0 on node a exited with " + std::to_string(code));
+  EXPECT_EQ(told(3, true), "rank 0 on node a exited with 3") << "that is no signal's";
 }
 
 TEST_F(ClusterTest, ARankThatEndsForGoodIsNotRestarted) {

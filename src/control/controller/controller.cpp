@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <vector>
@@ -160,7 +161,10 @@ Result<> run_controller(const ControllerOptions& options,
   const auto looks = loop.every(watchdog_looks_every, [&watchdog] {
     if (const std::string said = watchdog.look(); !said.empty()) log::warning("{}", said);
   });
-  const auto signals = loop.on_signals({SIGTERM, SIGINT}, [&](int) { loop.stop(); });
+  const auto signals = loop.when_asked_to_end([&](int signal) {
+    log::warning("this controller ends: {}; ranks run on", ::strsignal(signal));
+    loop.stop();
+  });
   const std::string address = listen->host + ":" + std::to_string((*server)->port());
   log::info("cluster {}: listening on {}", core.cluster_id(), address);
   ready(address);

@@ -33,7 +33,7 @@ Result<> init_folder(const std::string& folder);
 // The controller that uses this folder now, by its pid: 0 if that is not known, nothing if none does.
 std::optional<pid_t> folder_holder(const std::string& folder);
 
-// Runs until SIGTERM or SIGINT. `ready` is called with "HOST:PORT" once the port is open.
+// Runs until SIGTERM, SIGINT or SIGHUP. `ready` is called with "HOST:PORT" once the port is open.
 Result<> run_controller(const ControllerOptions& options,
                         const std::function<void(const std::string&)>& ready);
 

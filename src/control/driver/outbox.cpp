@@ -32,6 +32,7 @@ wire::StartRanks shared_part(const cluster::Job& job, const cluster::GangEnviron
   message.memory = job.spec.shape.memory;
   message.grace = job.spec.grace;
   message.has_saved = job.has_saved;
+  message.user = job.spec.user;
   return message;
 }
 

@@ -161,6 +161,8 @@ void to_proto(const cluster::RankStatus& from, proto::RankStatus& to) {
   to.set_stopped(from.stopped);
   to.set_told(static_cast<std::int32_t>(from.told));
   to.set_no_room(from.no_room);
+  to.set_blameless(from.blameless);
+  to.set_by_signal(from.by_signal);
 }
 
 Result<cluster::RankStatus> from_proto(const proto::RankStatus& from) {
@@ -174,7 +176,9 @@ Result<cluster::RankStatus> from_proto(const proto::RankStatus& from) {
                              from.node_fault(),
                              from.stopped(),
                              told_from(from.told()),
-                             from.no_room()};
+                             from.no_room(),
+                             from.blameless(),
+                             from.by_signal()};
 }
 
 void to_proto(const cluster::Inventory& from, proto::Inventory& to) {

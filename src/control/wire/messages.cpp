@@ -110,6 +110,7 @@ Result<ControllerMessage> start_from(const proto::StartRanks& from) {
   to.master_port = from.master_port();
   to.whole_gang = from.whole_gang();
   to.has_saved = from.has_saved();
+  to.user = from.user();
   return ControllerMessage(std::move(to));
 }
 
@@ -132,6 +133,7 @@ void to_proto(const StartRanks& from, proto::StartRanks& to) {
   to.set_master_port(from.master_port);
   to.set_whole_gang(from.whole_gang);
   to.set_has_saved(from.has_saved);
+  to.set_user(from.user);
 }
 
 template <class From, class To>

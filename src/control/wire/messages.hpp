@@ -86,6 +86,7 @@ struct StartRanks {
   std::int32_t master_port = 0;  // of a gang whose rank 0 is among these; 0: of no concern here
   bool whole_gang = false;       // these are all ranks of the gang: the agent may choose another port
   bool has_saved = false;        // an earlier attempt had its folder for checkpoints
+  std::string user;              // whose job it is
 };
 struct EndRanks {
   cluster::JobId job;

@@ -1,5 +1,7 @@
 #include "net/http/loop.hpp"
 
+#include <signal.h>
+
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
@@ -115,6 +117,13 @@ std::shared_ptr<Loop::Handle> Loop::on_signals(std::initializer_list<int> signal
   auto set = std::make_shared<Signals>(core_->context, signals, std::move(caught));
   set->arm();
   return set;
+}
+
+std::shared_ptr<Loop::Handle> Loop::when_asked_to_end(std::function<void(int)> caught) {
+  struct sigaction hangup {};
+  const bool outlives = ::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler == SIG_IGN;
+  if (outlives) return on_signals({SIGTERM, SIGINT}, std::move(caught));
+  return on_signals({SIGTERM, SIGINT, SIGHUP}, std::move(caught));
 }
 
 }  // namespace tutti::net

@@ -30,6 +30,9 @@ class Loop {
   std::shared_ptr<Handle> when_readable(int descriptor, std::function<void()> ready);
   // Calls `caught` with each of these signals of the process.
   std::shared_ptr<Handle> on_signals(std::initializer_list<int> signals, std::function<void(int)> caught);
+  // The same with all that ask a process to end: SIGTERM, SIGINT, and SIGHUP, which a terminal sends that is
+  // closed. Who was started to outlive that (nohup) does.
+  std::shared_ptr<Handle> when_asked_to_end(std::function<void(int)> caught);
 
   struct Core;  // the boost::asio::io_context, for this module's own files
   Core& core() { return *core_; }

@@ -79,6 +79,17 @@ TEST_F(Materialise, AFolderArrivesAsItWas) {
   EXPECT_EQ(status.st_mode & 0777, 0700u) << "other users of the node do not look in";
 }
 
+TEST_F(Materialise, LinksThatLeadInACircleAreFollowedByNobody) {
+  write("from/a/file", "text");
+  std::filesystem::create_symlink(".", path("from/here"));
+  std::filesystem::create_symlink("..", path("from/a/up"));
+  std::filesystem::create_symlink("itself", path("from/itself"));
+  const auto made = make(send());
+  ASSERT_TRUE(made) << made.error().text();
+  EXPECT_EQ(scan(path("to/job"))->manifest, scanned());
+  EXPECT_EQ(read("to/job/here/a/up/a/file"), "text");
+}
+
 TEST_F(Materialise, AnEmptyFolderArrives) {
   ASSERT_TRUE(make({}));
   EXPECT_TRUE(std::filesystem::is_directory(path("to/job")));

@@ -27,6 +27,13 @@ constexpr Duration left_patience = 1s;
 constexpr std::size_t left_threads_max = 32;
 constexpr Duration sweep_time_max = 2s;
 
+// A disk that fails says so, and ends nobody.
+std::vector<std::string> names_in(const std::string& folder) {
+  auto names = files::list_folder(folder);
+  if (!names) log::warning("{}", names.error().text());
+  return names && *names ? **std::move(names) : std::vector<std::string>();
+}
+
 }  // namespace
 
 Result<std::map<RankKey, RankStatus>> ShimProcesses::adopt() {
@@ -47,7 +54,10 @@ Result<std::map<RankKey, RankStatus>> ShimProcesses::adopt() {
   }
   std::map<RankKey, RankStatus> found;
   std::vector<std::pair<Instant, std::string>> finished;
-  const std::vector<RankKey> keys = left_keys();
+  // Who cannot see them must not begin anew beside them.
+  const auto listed = left_keys();
+  if (!listed) return listed.error();
+  const std::vector<RankKey>& keys = *listed;
   const auto reading = std::make_shared<LeftRanks>();
   if (!keys.empty()) left_ = std::make_unique<Lane>(loop_, LaneLimits{.threads_max = left_threads_max});
   for (const RankKey& key : keys) {
@@ -87,34 +97,28 @@ Result<std::map<RankKey, RankStatus>> ShimProcesses::adopt() {
 }
 
 // By the names alone. A link is no folder of a rank: nobody follows it, and it goes.
-std::vector<RankKey> ShimProcesses::left_keys() const {
+Result<std::vector<RankKey>> ShimProcesses::left_keys() const {
   std::vector<RankKey> keys;
-  std::error_code failure;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_, failure)) {
-    const auto key = parse_key(entry.path().filename().string());
-    if (!key) continue;
-    std::error_code unknown;
-    if (entry.is_symlink(unknown)) {
-      ::unlink(entry.path().c_str());
-    } else if (entry.is_directory(unknown)) {
-      keys.push_back(*key);
-    }
+  const auto entries = rank_entries(folder_);
+  if (!entries) return entries.error();
+  for (const RankEntry& entry : *entries) {
+    if (entry.is_link) ::unlink(entry.path.c_str());
+    if (entry.is_folder) keys.push_back(entry.key);
   }
   return keys;
 }
 
 // What an earlier agent was about to remove, and shipped folders that no rank uses any more.
 void ShimProcesses::sweep(const std::map<RankKey, RankStatus>& found) {
-  std::error_code failure;
-  for (const auto& entry : std::filesystem::directory_iterator(options_.folder + "/removed", failure))
-    removals_.run([path = entry.path().string()]() -> Lane::Then {
+  for (const std::string& name : names_in(options_.folder + "/removed"))
+    removals_.run([path = options_.folder + "/removed/" + name]() -> Lane::Then {
       static_cast<void>(files::remove_folder(path));
       return {};
     });
   std::set<std::string> used;
   for (const auto& [key, status] : found) used.insert(attempt_name(key.job, key.attempt));
-  for (const auto& entry : std::filesystem::directory_iterator(options_.folder + "/work", failure)) {
-    if (!used.contains(entry.path().filename().string())) remove_later(entry.path().string());
+  for (const std::string& name : names_in(options_.folder + "/work")) {
+    if (!used.contains(name)) remove_later(options_.folder + "/work/" + name);
   }
 }
 
@@ -133,12 +137,15 @@ RankStatus ShimProcesses::adopt_one(const RankKey& key, const LeftRank& left) {
   }
   Ended end{.shim = left.shim, .hold = hold, .end_known = true, .left = left.end, .timer = {}};
   const bool recorded = end.left.has_value();
-  if (!recorded)
+  if (recorded) {
+    end.left->status = without_witness(std::move(end.left->status));
+  } else {
     end.left = RankEnd{{RankState::exited, 137, "it was gone when its agent came back", true}, {}};
+  }
   // What has done its work has done it; a peer that was shut down sooner may have made others fail.
   if (RankStatus& status = end.left->status; left.stopped && status.exit_code != 0) {
     status = RankStatus{RankState::exited, 137, "it was shut down with its node"};
-    status.stopped = true;
+    status.stopped = status.by_signal = true;
   }
   if ((recorded && !hold.exists()) || rank::kill_leftovers(end.hold, end.shim)) {
     end.hold.remove();

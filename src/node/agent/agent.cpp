@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 #include <utility>
 
@@ -56,7 +57,7 @@ class Agent {
             {.started = [this](const auto& key, const auto& outcome) { keeper_.started(key, outcome); },
              .exited = [this](const auto& key, const auto& status) { exited(key, status); },
              .prepared = [this](auto job, auto attempt, const auto& folder,
-                                bool no_room) { keeper_.prepared(job, attempt, folder, no_room); },
+                                auto hindrance) { keeper_.prepared(job, attempt, folder, hindrance); },
              .seen = [this](const auto& key, auto sight) { keeper_.seen(key, std::move(sight)); },
              .went_aside = [this](const auto& outcome) { keeper_.went_aside(outcome); }}),
         keeper_({options.name, options.location, options.address, ::getpid(), options.inventory, {}},
@@ -83,7 +84,10 @@ class Agent {
     keeper_.introduce(*identity, place_of(options_.folder), *membership);
     if (auto adopted = keeper_.adopt(); !adopted) return adopted;
     recall_devices();
-    const auto signals = loop_.on_signals({SIGTERM, SIGINT}, [this](int) { loop_.stop(); });
+    const auto signals = loop_.when_asked_to_end([this](int signal) {
+      log::warning("this agent ends: {}; ranks run on", ::strsignal(signal));
+      loop_.stop();
+    });
     Health health(options_.folder);
     keeper_.set_illness(health.illness());
     const auto heartbeat = loop_.every(cluster::heartbeat_every, [this, &health] {
@@ -99,11 +103,6 @@ class Agent {
 
  private:
   void exited(const keeper::RankKey& key, const cluster::RankStatus& status) {
-    // Told before the end: the next attempt does not come back here.
-    if (status.node_fault) {
-      keeper_.set_illness(processes_.illness());
-      keeper_.heartbeat();
-    }
     keeper_.exited(key, status);
     if (status.exit_code != 0) device_watch_.look_soon();
   }

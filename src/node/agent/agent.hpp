@@ -20,8 +20,8 @@ struct AgentOptions {
   std::string location;
   std::string address;              // where other nodes reach this one; "" lets the controller see for itself
   std::string folder;               // ranks, logs, shipped folders
-  std::string checkpoints;          // a folder that all nodes share, for TUTTI_CHECKPOINT_DIR
-  bool shared_checkpoints = false;  // it was named, and so is the same on all nodes
+  std::string checkpoints;          // for TUTTI_CHECKPOINT_DIR
+  bool shared_checkpoints = false;  // that folder is the same on all nodes
   std::string tutti_program;
   cluster::Inventory inventory;
   // The devices as they are now; null if they never change. Called on a thread of its own.
@@ -31,7 +31,8 @@ struct AgentOptions {
   Duration keep_checkpoints_age{};  // of jobs that have ended; 0: for ever
 };
 
-// Runs until SIGTERM or SIGINT; the ranks live on. `joined` is called each time the controller is reached.
+// Runs until SIGTERM, SIGINT or SIGHUP; the ranks live on. `joined` is called each time the controller is
+// reached.
 Result<> run_agent(const AgentOptions& options, const std::function<void()>& joined);
 
 }  // namespace tutti::agent

@@ -1,37 +1,27 @@
 #include "node/agent/attic.hpp"
 
-#include <ftw.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/clock/clock.hpp"
 #include "base/files/files.hpp"
+#include "base/files/tree.hpp"
 #include "base/log/log.hpp"
 #include "node/rank/checkpoints.hpp"
+#include "node/rank/rank_folder.hpp"
 
 namespace tutti::agent {
 namespace {
 
 constexpr std::int64_t block_bytes = 512;  // as stat() counts them
-
-thread_local std::int64_t counted_bytes = 0;
-
-int count_one(const char*, const struct stat* status, int, FTW*) {
-  counted_bytes += std::int64_t{status->st_blocks} * block_bytes;
-  return 0;
-}
-
-// What the folder takes on the disk, with all that it holds.
-Bytes bytes_of(const std::string& folder) {
-  constexpr int descriptors = 16;
-  counted_bytes = 0;
-  static_cast<void>(nftw(folder.c_str(), count_one, descriptors, FTW_PHYS));
-  return Bytes(counted_bytes);
-}
+constexpr std::size_t own_files_max = 64;
 
 void remove_tree(const std::string& folder) {
   if (auto removed = files::remove_folder(folder); !removed) log::warning("{}", removed.error().text());
@@ -39,15 +29,55 @@ void remove_tree(const std::string& folder) {
 
 bool is_over(Duration age, Duration age_max) { return age_max > Duration::zero() && age > age_max; }
 
-}  // namespace
-
-void AtticShelves::put(const std::string& folder, Instant ended_at) {
-  put(folder, ended_at, bytes_of(folder));
+// What the shim and the agent write into the folder of a rank; all else is the rank's.
+bool is_own(std::string_view name) {
+  return name.starts_with("log.") || name == "exit" || name == "spec" || name == "shim" ||
+         name == "acknowledged";
 }
 
-void AtticShelves::put(const std::string& folder, Instant ended_at, Bytes bytes) {
-  kept_.push_back({folder, bytes, ended_at});
-  bytes_ += bytes;
+// The rank has put more into its folder than a log can be: of that nothing is kept. Names like those of tutti
+// are bounded in number, and a file of several names keeps one.
+Bytes keep_own(const std::string& folder) {
+  const files::FileDescriptor open_folder(::open(folder.c_str(), files::folder_flags));
+  const files::Listing listing = open_folder.valid() ? files::list_open_folder(open_folder) : nullptr;
+  std::set<ino_t> kept;
+  std::int64_t bytes = 0;
+  while (const dirent* entry = listing ? ::readdir(listing.get()) : nullptr) {
+    const std::string name = entry->d_name;
+    if (name == "." || name == "..") continue;
+    struct stat status {};
+    const bool known = ::fstatat(open_folder.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0;
+    if (known && is_own(name) && S_ISREG(status.st_mode) && kept.size() < own_files_max &&
+        kept.insert(status.st_ino).second) {
+      bytes += std::int64_t{status.st_blocks} * block_bytes;
+    } else {
+      remove_tree(folder + "/" + name);
+    }
+  }
+  return Bytes(bytes);
+}
+
+}  // namespace
+
+Weighed weigh(const std::string& folder) {
+  // A link in its place is the rank's, and not followed.
+  if (!rank::is_own_folder(folder)) return {};
+  Weighed weighed;
+  if (const auto spec = rank::read_spec(folder)) weighed.owner = spec->owner;
+  const auto most = static_cast<std::uint64_t>(kept_rank_bytes_max.count());
+  const std::uint64_t bytes = files::folder_bytes(folder, most);
+  weighed.bytes = bytes < most ? Bytes(static_cast<std::int64_t>(bytes)) : keep_own(folder);
+  return weighed;
+}
+
+void AtticShelves::put(const std::string& folder, Instant ended_at) { put(folder, ended_at, weigh(folder)); }
+
+void AtticShelves::put(const std::string& folder, Instant ended_at, const Weighed& weighed) {
+  Owner& owner = owners_[weighed.owner];
+  owner.kept.push_back({folder, weighed.bytes, ended_at});
+  owner.bytes += weighed.bytes;
+  bytes_ += weighed.bytes;
+  ++folders_;
 }
 
 // Out of the way at once, so that a later agent does not take what is left of it for something whole.
@@ -65,14 +95,34 @@ void AtticShelves::tidy(Instant now) {
 }
 
 void AtticShelves::tidy_logs(Instant now) {
-  while (!kept_.empty() && !closed_) {
-    const Kept& oldest = kept_.front();
-    const bool too_much = kept_.size() > kept_ranks_max || bytes_ > options_.logs_bytes_max;
-    if (!too_much && !is_over(now - oldest.ended_at, options_.logs_age_max)) break;
-    remove_rank(oldest.folder);
+  while (!closed_) {
+    const auto owner = who_loses_one(now);
+    if (owner == owners_.end()) return;
+    const Kept oldest = std::move(owner->second.kept.front());
+    owner->second.kept.pop_front();
+    owner->second.bytes -= oldest.bytes;
     bytes_ -= oldest.bytes;
-    kept_.pop_front();
+    --folders_;
+    if (owner->second.kept.empty()) owners_.erase(owner);
+    remove_rank(oldest.folder);
   }
+}
+
+// Where there is too much, whoever has the most of it: nobody loses a log for what others leave.
+AtticShelves::Owners::iterator AtticShelves::who_loses_one(Instant now) {
+  const auto is_old = [&](const auto& owner) {
+    return is_over(now - owner.second.kept.front().ended_at, options_.logs_age_max);
+  };
+  if (const auto old = std::find_if(owners_.begin(), owners_.end(), is_old); old != owners_.end()) return old;
+  if (folders_ > kept_ranks_max)
+    return std::max_element(owners_.begin(), owners_.end(), [](const auto& one, const auto& other) {
+      return one.second.kept.size() < other.second.kept.size();
+    });
+  if (bytes_ > options_.logs_bytes_max)
+    return std::max_element(owners_.begin(), owners_.end(), [](const auto& one, const auto& other) {
+      return one.second.bytes < other.second.bytes;
+    });
+  return owners_.end();
 }
 
 // Jobs of two clusters have the same numbers, and may share the folder.
@@ -103,15 +153,15 @@ Attic::Attic(net::Loop& loop, AtticOptions options)
 
 void Attic::put(const std::string& folder, Instant ended_at) {
   sizes_.run(folder, [this, shelves = shelves_, folder, ended_at]() -> Lane::Then {
-    return [this, shelves, folder, ended_at, bytes = bytes_of(folder)] {
-      put(shelves, folder, ended_at, bytes);
+    return [this, shelves, folder, ended_at, weighed = weigh(folder)] {
+      put(shelves, folder, ended_at, weighed);
     };
   });
 }
 
-void Attic::put(const Shelves& shelves, const std::string& folder, Instant ended_at, Bytes bytes) {
-  logs_.run([this, shelves, folder, ended_at, bytes, now = date_.now()]() -> Lane::Then {
-    shelves->put(folder, ended_at, bytes);
+void Attic::put(const Shelves& shelves, const std::string& folder, Instant ended_at, const Weighed& weighed) {
+  logs_.run([this, shelves, folder, ended_at, weighed, now = date_.now()]() -> Lane::Then {
+    shelves->put(folder, ended_at, weighed);
     shelves->tidy_logs(now);
     return [this, shelves, bytes = shelves->logs_bytes()] { count(shelves, bytes); };
   });
@@ -142,10 +192,12 @@ void Attic::tidy_logs() {
 // Not a look for each job that ends.
 void Attic::tidy_checkpoints() {
   if (std::exchange(tidying_checkpoints_, true)) return;
-  checkpoints_.run([this, shelves = shelves_, cluster = cluster_, now = date_.now()]() -> Lane::Then {
-    shelves->tidy_checkpoints(now, cluster);
-    return [this] { tidying_checkpoints_ = false; };
-  });
+  checkpoints_.run(
+      [this, shelves = shelves_, cluster = cluster_, now = date_.now()]() -> Lane::Then {
+        shelves->tidy_checkpoints(now, cluster);
+        return [this] { tidying_checkpoints_ = false; };
+      },
+      [this](const std::string&) { tidying_checkpoints_ = false; });
 }
 
 void Attic::count(const Shelves& shelves, Bytes bytes) {

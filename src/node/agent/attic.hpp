@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,6 +26,9 @@ constexpr Bytes kept_logs_default = gib(20);
 constexpr Duration kept_logs_age_default = 14 * 24h;
 constexpr Duration attic_every = 1min;
 
+// A rank's log and what else its shim and its agent write; with more, what the rank has put there goes.
+constexpr Bytes kept_rank_bytes_max = mib(96);
+
 struct AtticOptions {
   std::string checkpoints;   // a folder for each job, below one for its cluster
   std::string removed = {};  // folders of ranks pass through it on their way out; "": they go where they are
@@ -33,6 +37,14 @@ struct AtticOptions {
   Duration checkpoints_age_max{};                 // since the end of the job; 0: for ever
 };
 
+// The folder of a rank that has ended: whose it was, "" where that is not known, and what it takes.
+struct Weighed {
+  std::string owner;
+  Bytes bytes;
+};
+// Of a folder above `kept_rank_bytes_max` only what tutti wrote is left then.
+Weighed weigh(const std::string& folder);
+
 // Without a thread: whoever calls it waits. Logs and checkpoints have nothing in common: a thread for each.
 class AtticShelves {
  public:
@@ -40,7 +52,7 @@ class AtticShelves {
 
   // The folder of a rank that has ended, after all that were put there before.
   void put(const std::string& folder, Instant ended_at);
-  void put(const std::string& folder, Instant ended_at, Bytes bytes);
+  void put(const std::string& folder, Instant ended_at, const Weighed& weighed);
   // The job has ended for good: if its folder for checkpoints is empty it goes at once, else its age counts
   // from now on.
   void job_ended(sched::JobId job, const std::string& cluster = "") const;
@@ -52,7 +64,7 @@ class AtticShelves {
   void close() { closed_ = true; }
 
   Bytes logs_bytes() const { return bytes_; }
-  std::size_t folders() const { return kept_.size(); }
+  std::size_t folders() const { return folders_; }
 
  private:
   struct Kept {
@@ -60,12 +72,20 @@ class AtticShelves {
     Bytes bytes;
     Instant ended_at;
   };
+  struct Owner {
+    std::deque<Kept> kept;  // oldest first; never empty
+    Bytes bytes;
+  };
+  using Owners = std::map<std::string, Owner>;
 
+  // The end if nothing has to go.
+  Owners::iterator who_loses_one(Instant now);
   std::string checkpoints_of(const std::string& cluster) const;
   void remove_rank(const std::string& folder);
 
   AtticOptions options_;
-  std::deque<Kept> kept_;  // oldest first
+  Owners owners_;
+  std::size_t folders_ = 0;  // of all of them
   Bytes bytes_;
   std::uint64_t removed_ = 0;
   std::atomic<bool> closed_ = false;
@@ -88,7 +108,7 @@ class Attic {
  private:
   using Shelves = std::shared_ptr<AtticShelves>;
 
-  void put(const Shelves& shelves, const std::string& folder, Instant ended_at, Bytes bytes);
+  void put(const Shelves& shelves, const std::string& folder, Instant ended_at, const Weighed& weighed);
   void tidy_logs();
   void tidy_checkpoints();
   void count(const Shelves& shelves, Bytes bytes);

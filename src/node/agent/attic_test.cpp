@@ -5,8 +5,11 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include <gtest/gtest.h>
+
+#include "node/rank/rank_folder.hpp"
 
 namespace tutti::agent {
 namespace {
@@ -22,9 +25,15 @@ class AtticTest : public testing::Test {
   void TearDown() override { fs::remove_all(root_); }
 
   // A rank's folder with a log of this size.
-  std::string rank(const std::string& name, std::size_t kib) {
+  std::string rank(const std::string& name, std::size_t kib, const std::string& owner = "") {
     const std::string folder = root_ + "/ranks/" + name;
     fs::create_directories(folder);
+    rank::RankSpec spec;
+    spec.command = {"true"};
+    spec.workdir = "/";
+    spec.cgroup = name;
+    spec.owner = owner;
+    EXPECT_TRUE(rank::write_spec(folder, spec));
     std::ofstream(folder + "/log") << std::string(kib << 10, 'x');
     return folder;
   }
@@ -74,6 +83,41 @@ TEST_F(AtticTest, LogsAreKeptByTheirAgeAndTheirNumber) {
   shelves.tidy(now_);
   EXPECT_EQ(shelves.folders(), kept_ranks_max);
   EXPECT_FALSE(fs::exists(fresh));
+}
+
+TEST_F(AtticTest, WhoHasTheMostLosesHisOldestAndNobodyElseDoes) {
+  AtticOptions limits = options();
+  limits.logs_bytes_max = kib(500);
+  AtticShelves shelves(limits);
+  const auto his = rank("1.0.0", 200, "ann");
+  const auto first = rank("2.0.0", 200, "ben");
+  const auto second = rank("3.0.0", 200, "ben");
+  for (const auto& folder : {his, first, second}) shelves.put(folder, now_);
+  shelves.tidy(now_);
+  EXPECT_TRUE(fs::exists(his)) << "the oldest of all";
+  EXPECT_FALSE(fs::exists(first));
+  EXPECT_TRUE(fs::exists(second));
+  for (std::size_t at = 0; at < kept_ranks_max; ++at) shelves.put(root_ + "/none", now_, {"ben", Bytes()});
+  shelves.tidy(now_);
+  EXPECT_EQ(shelves.folders(), kept_ranks_max);
+  EXPECT_TRUE(fs::exists(his));
+  EXPECT_FALSE(fs::exists(second));
+}
+
+TEST_F(AtticTest, OfAFolderThatItsRankHasFilledTheLogAndTheEndAreKept) {
+  const auto folder = rank("1.0.0", 1, "ann");
+  std::ofstream(folder + "/log.00000000000000000000") << std::string(200 << 10, 'x');
+  for (const char* name : {"exit", "acknowledged", "exit.room"}) std::ofstream(folder + "/" + name) << "0\n";
+  fs::create_directories(folder + "/log.d/deeper");
+  for (int link = 0; link < 1000; ++link)
+    fs::create_hard_link(folder + "/log.00000000000000000000", folder + "/copy" + std::to_string(link));
+  AtticShelves shelves(options());
+  shelves.put(folder, now_);
+  EXPECT_LT(shelves.logs_bytes(), kib(300)) << "a file of many names is one";
+  std::set<std::string> left;
+  for (const auto& entry : fs::directory_iterator(folder)) left.insert(entry.path().filename().string());
+  EXPECT_EQ(left, (std::set<std::string>{"acknowledged", "exit", "log.00000000000000000000", "spec"}));
+  EXPECT_EQ(weigh(folder).owner, "ann");
 }
 
 TEST_F(AtticTest, AnEmptyFolderForCheckpointsGoesWithItsJob) {

@@ -4,6 +4,7 @@
 // thread.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -14,5 +15,9 @@ namespace tutti::agent {
 // When something in the folder was made or removed last. Nothing if the disk would have to be asked, or if
 // there is no such folder. Does not wait for it, but on kernels before 5.12.
 std::optional<Instant> known_change(const std::string& folder);
+
+// The disk that the folder is on, or would be on if it were made; as little is asked, and nothing if that is
+// not known.
+std::optional<std::uint64_t> known_disk(const std::string& folder);
 
 }  // namespace tutti::agent

@@ -27,5 +27,20 @@ TEST(KnownChange, OfAFolderThatIsInUseIsTold) {
   EXPECT_FALSE(known_change(folder));
 }
 
+TEST(KnownDisk, IsThatOfTheNextFolderAboveThatIsThere) {
+  const std::string folder = testing::TempDir() + "tutti-known-disk-" + std::to_string(::getpid());
+  std::filesystem::create_directories(folder);
+  struct stat status {};
+  ASSERT_EQ(::stat(folder.c_str(), &status), 0);
+  EXPECT_EQ(known_disk(folder), status.st_dev);
+  const std::string below = folder + "/not/made";
+  ASSERT_NE(::stat((folder + "/not").c_str(), &status), 0) << "so that the kernel knows";
+  // Where the kernel would have to ask, it is not known.
+  if (const auto disk = known_disk(below)) {
+    EXPECT_EQ(disk, known_disk(folder));
+  }
+  std::filesystem::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace tutti::agent

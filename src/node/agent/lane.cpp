@@ -1,8 +1,10 @@
 #include "node/agent/lane.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <list>
 #include <map>
 #include <mutex>
@@ -24,7 +26,21 @@ constexpr int looks_per_patience = 4;
 struct Task {
   std::string owner;
   Lane::Work work;
+  Lane::Otherwise otherwise;
 };
+
+std::string shown(const std::string& owner) { return owner.empty() ? "somebody" : owner; }
+
+// Nothing that it throws may end the agent and the lease of its node.
+Lane::Then done(const Task& task) {
+  try {
+    return task.work();
+  } catch (const std::exception& why) {
+    log::error("work on the files of {} has failed: {}", shown(task.owner), why.what());
+    if (!task.otherwise) return {};
+    return [otherwise = task.otherwise, text = std::string(why.what())] { otherwise(text); };
+  }
+}
 
 // A thread at work.
 struct Place {
@@ -44,7 +60,7 @@ struct Lane::State {
   LaneLimits limits;
   std::deque<Task> ready;
   // Who has work that is ready or under way, and what is to follow it.
-  std::map<std::string, std::deque<Work>> owners;
+  std::map<std::string, std::deque<Task>> owners;
   std::size_t following = 0;  // of all owners
   std::list<Place> places;
   std::size_t threads = 0;
@@ -53,16 +69,16 @@ struct Lane::State {
 
   std::size_t threads_allowed() const { return limits.threads_max + stuck; }
 
-  void take(const std::string& owner, Work work) {
-    if (!owner.empty()) {
-      const auto [at, first] = owners.try_emplace(owner);
+  void take(Task task) {
+    if (!task.owner.empty()) {
+      const auto [at, first] = owners.try_emplace(task.owner);
       if (!first) {
-        at->second.push_back(std::move(work));
+        at->second.push_back(std::move(task));
         ++following;
         return;
       }
     }
-    ready.push_back({owner, std::move(work)});
+    ready.push_back(std::move(task));
     woken.notify_one();
   }
 
@@ -70,7 +86,7 @@ struct Lane::State {
     if (place->stuck) --stuck;
     const auto owner = owners.find(place->owner);
     if (owner != owners.end() && !owner->second.empty()) {
-      ready.push_back({owner->first, std::move(owner->second.front())});
+      ready.push_back(std::move(owner->second.front()));
       owner->second.pop_front();
       --following;
       woken.notify_one();
@@ -95,9 +111,9 @@ Lane::~Lane() {
   state_->left.wait_for(lock, farewell_max, [this] { return state_->threads == 0; });
 }
 
-void Lane::run(const std::string& owner, Work work) {
+void Lane::run(const std::string& owner, Work work, Otherwise otherwise) {
   const std::lock_guard lock(state_->mutex);
-  state_->take(owner, std::move(work));
+  state_->take({owner, std::move(work), std::move(otherwise)});
   add_thread();
   if (!timer_ && state_->limits.stuck_max > 0)
     timer_ = state_->loop->after(state_->limits.patience / looks_per_patience, [this] { look(); });
@@ -134,7 +150,7 @@ void Lane::look() {
     place.stuck = true;
     ++state_->stuck;
     log::warning("work on the files of {} has not come back for {}; others do not wait for it",
-                 place.owner.empty() ? "somebody" : place.owner, format_duration(limits.patience));
+                 shown(place.owner), format_duration(limits.patience));
   }
   for (std::size_t served = state_->idle; served < state_->ready.size() && add_thread();) ++served;
   if (state_->places.empty() && state_->ready.empty()) return;
@@ -149,6 +165,14 @@ std::size_t Lane::under_way() const {
 bool Lane::busy(const std::string& owner) const {
   const std::lock_guard lock(state_->mutex);
   return state_->owners.contains(owner);
+}
+
+Duration Lane::at_work(const std::string& owner) const {
+  const std::lock_guard lock(state_->mutex);
+  const auto place = std::find_if(state_->places.begin(), state_->places.end(),
+                                  [&](const Place& at) { return at.owner == owner; });
+  if (place == state_->places.end()) return {};
+  return std::chrono::duration_cast<Duration>(Clock::now() - place->since);
 }
 
 bool Lane::full() const {
@@ -167,7 +191,7 @@ void Lane::serve(const std::shared_ptr<State>& state) {
     state->ready.pop_front();
     const auto place = state->places.insert(state->places.end(), {task.owner, Clock::now()});
     lock.unlock();
-    Then then = task.work();
+    Then then = done(task);
     lock.lock();
     state->came_back(place);
     if (state->loop != nullptr && then) state->loop->post(std::move(then));

@@ -28,6 +28,9 @@ class Lane {
   // Runs on the loop, when the work is done and the lane is still there.
   using Then = std::function<void()>;
   using Work = std::function<Then()>;
+  // Runs on the loop in place of the `Then` of work that has thrown: somebody may wait for what it was to
+  // tell.
+  using Otherwise = std::function<void(const std::string& why)>;
 
   // Threads are started when there is work for them.
   Lane(net::Loop& loop, LaneLimits limits);
@@ -38,12 +41,14 @@ class Lane {
   // Waits a moment for work under way. What is stuck is left behind, and its `Then` does not run.
   ~Lane();
 
-  void run(Work work) { run("", std::move(work)); }
+  void run(Work work, Otherwise otherwise = {}) { run("", std::move(work), std::move(otherwise)); }
   // After all work of the same owner, which is named as a person would know it. "" owns nothing.
-  void run(const std::string& owner, Work work);
+  void run(const std::string& owner, Work work, Otherwise otherwise = {});
   // Work that has not come back yet.
   std::size_t under_way() const;
   bool busy(const std::string& owner) const;
+  // For how long a thread has been at one work of this owner; zero if none is.
+  Duration at_work(const std::string& owner) const;
   // As much is stuck as the lane bears: what is stuck next holds up others.
   bool full() const;
 

@@ -10,6 +10,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -81,6 +82,36 @@ TEST_F(LaneTest, ALaneEndsWithoutWhatIsStuck) {
     });
   }
   EXPECT_NE(freed_.wait_for(0s), std::future_status::ready);
+}
+
+TEST_F(LaneTest, WorkThatThrowsIsToldToWhoeverWaitsForItAndEndsNobody) {
+  net::Loop loop;
+  Lane lane(loop, 1);
+  std::vector<std::string> told;
+  const auto tell = [&](const std::string& why) {
+    told.push_back(why);
+    if (told.size() == 2) loop.stop();
+  };
+  const auto throwing = [](const char* why) {
+    return [why]() -> Lane::Then { throw std::runtime_error(why); };
+  };
+  lane.run("rank 7.0.0", throwing("the disk is gone"), tell);
+  lane.run("rank 7.0.0", throwing("nobody waits for this"));
+  lane.run("rank 7.0.0", [&]() -> Lane::Then { return [&] { tell("the next"); }; });
+  loop.run();
+  EXPECT_EQ(told, (std::vector<std::string>{"the disk is gone", "the next"}));
+}
+
+TEST_F(LaneTest, SaysForHowLongItIsAtOneWorkOfAnOwner) {
+  net::Loop loop;
+  Lane lane(loop, LaneLimits{.threads_max = 1});
+  EXPECT_EQ(lane.at_work("job 7"), 0s);
+  lane.run("job 7", stuck());
+  lane.run("job 7", [] { return Lane::Then(); });
+  lane.run("job 8", [] { return Lane::Then(); });
+  started_->get_future().wait();
+  EXPECT_GT(lane.at_work("job 7"), 0s);
+  EXPECT_EQ(lane.at_work("job 8"), 0s) << "it waits";
 }
 
 // ---- what is stuck gives its place away

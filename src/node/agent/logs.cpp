@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "node/agent/rank_names.hpp"
 #include "node/agent/shim_processes.hpp"
 #include "node/rank/log_segments.hpp"
 
@@ -86,10 +87,9 @@ void Logs::stop(std::uint64_t stream) {
 void Logs::turn() {
   std::vector<Key> keys;
   for (const auto& [key, reader] : readers_) keys.push_back(key);
-  const auto now = Clock::now();
   for (const Key& key : keys) {
     const Reader& reader = readers_.at(key);
-    if (!reader.looking || now - reader.looking_since < log_look_max) {
+    if (!is_stuck(reader)) {
       look(key);
       continue;
     }
@@ -119,7 +119,7 @@ void Logs::look(const Key& key) {
     return;
   }
   reader.looking = true;
-  reader.looking_since = Clock::now();
+  reader.asked_at = Clock::now();
   Look look;
   look.ranks_folder = ranks_folder_;
   look.request = reader.request;
@@ -131,11 +131,30 @@ void Logs::look(const Key& key) {
   look.finds = look.first || reader.sources.empty() ||
                std::any_of(look.running.begin(), look.running.end(),
                            [&](std::int32_t rank) { return !reader.sources.contains(rank); });
-  const std::string owner = "job " + reader.request.job.text();
-  lane_.run(owner, [this, key, serial = reader.serial, look = std::move(look)]() mutable -> Lane::Then {
-    look.run();
-    return [this, key, serial, look = std::move(look)]() mutable { looked(key, serial, std::move(look)); };
-  });
+  lane_.run(
+      owner_of(reader.request.job),
+      [this, key, serial = reader.serial, look = std::move(look)]() mutable -> Lane::Then {
+        look.run();
+        return
+            [this, key, serial, look = std::move(look)]() mutable { looked(key, serial, std::move(look)); };
+      },
+      [this, key, serial = reader.serial](const std::string& why) { could_not_look(key, serial, why); });
+}
+
+// Looks at one job wait for each other: hundreds of readers in a line are no sign of a disk that does not
+// answer, one look that does not come back is. Where such looks have taken all threads, the others wait in
+// vain.
+bool Logs::is_stuck(const Reader& reader) const {
+  if (!reader.looking) return false;
+  const bool in_vain = lane_.full() && Clock::now() - reader.asked_at > log_look_max;
+  return in_vain || lane_.at_work(owner_of(reader.request.job)) > log_look_max;
+}
+
+void Logs::could_not_look(const Key& key, std::uint64_t serial, const std::string& why) {
+  const auto found = readers_.find(key);
+  if (found == readers_.end() || found->second.serial != serial) return;
+  calls_.send(wire::LogEnd{key.first, key.second, found->second.unread + why + "\n"});
+  readers_.erase(found);
 }
 
 void Logs::looked(const Key& key, std::uint64_t serial, Look look) {

@@ -59,7 +59,7 @@ class Logs {
     std::uint64_t serial = 0;  // tells it from an earlier one of the same key, which a look may come back for
     bool begun = false;
     bool looking = false;
-    Clock::time_point looking_since;
+    Clock::time_point asked_at;   // for the look
     std::int32_t last_rank = -1;  // that was read: the next look begins behind it, so that none is left out
     std::string unread;           // what could not be read and why
   };
@@ -87,6 +87,8 @@ class Logs {
   void turn();
   void look(const Key& key);
   void looked(const Key& key, std::uint64_t serial, Look look);
+  void could_not_look(const Key& key, std::uint64_t serial, const std::string& why);
+  bool is_stuck(const Reader& reader) const;
 
   net::Loop& loop_;
   std::string ranks_folder_;

@@ -132,7 +132,7 @@ Result<std::string> put_ranks_aside(const std::string& folder, const std::string
   const std::string base = folder + "/other-cluster-" + cluster;
   std::string target = base;
   // It may have been of that cluster before, and put aside what it had then.
-  for (int number = 2; std::filesystem::exists(target) && number < aside_folders_max; ++number)
+  for (int number = 2; ::access(target.c_str(), F_OK) == 0 && number < aside_folders_max; ++number)
     target = base + "." + std::to_string(number);
   if (auto made = files::make_folder(target, 0700); !made) return std::move(made).error();
   std::error_code failure;

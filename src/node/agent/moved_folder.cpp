@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/files/files.hpp"
 #include "node/agent/folder_lock.hpp"
 #include "node/rank/leftovers.hpp"
 
@@ -16,12 +17,15 @@ namespace fs = std::filesystem;
 
 // A shim holds the folder of its rank open, wherever that is now; "" if it cannot be seen.
 fs::path held_by(pid_t shim, const std::string& rank_name) {
-  std::error_code failure;
-  for (const auto& entry : fs::directory_iterator("/proc/" + std::to_string(shim) + "/fd", failure)) {
+  const std::string folder = "/proc/" + std::to_string(shim) + "/fd";
+  const auto descriptors = files::list_folder(folder);
+  if (!descriptors || !*descriptors) return {};
+  for (const std::string& descriptor : **descriptors) {
+    const fs::path path = fs::path(folder) / descriptor;
     std::error_code unknown;
-    const std::string name = fs::read_symlink(entry.path(), unknown).filename().string();
+    const std::string name = fs::read_symlink(path, unknown).filename().string();
     // Behind the name of a folder that was removed the kernel says so.
-    if (name == rank_name || name.starts_with(rank_name + " ")) return entry.path();
+    if (name == rank_name || name.starts_with(rank_name + " ")) return path;
   }
   return {};
 }

@@ -37,8 +37,17 @@ std::optional<RankEnd> end_in(const std::string& folder) {
                code == 0 ? std::string(cut_utf8(valid_utf8((*exit)->detail), wire::detail_bytes_max))
                          : describe_failure(folder, **exit)},
               rank::exit_written_at(folder)};
-  end.status.node_fault = (*exit)->node_fault;
+  end.status.by_signal = (*exit)->by_signal;
+  // The job is not tried here again. The rank may have written it: nobody else goes without the node for
+  // that.
+  end.status.node_fault = end.status.no_room = (*exit)->node_fault;
   return end;
+}
+
+cluster::RankStatus without_witness(cluster::RankStatus status) {
+  status.vanished = status.vanished || status.node_fault;
+  status.node_fault = status.no_room = false;
+  return status;
 }
 
 }  // namespace tutti::agent

@@ -17,4 +17,8 @@ struct RankEnd {
 // Nothing if the shim has left no end. With the last lines of its log, if it failed.
 std::optional<RankEnd> end_in(const std::string& folder);
 
+// The same end if only the folder tells that what the job has saved is not on this node: its shim was killed,
+// or was an earlier agent's. It may start here again, which shows how it is.
+cluster::RankStatus without_witness(cluster::RankStatus status);
+
 }  // namespace tutti::agent

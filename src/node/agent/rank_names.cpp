@@ -1,8 +1,12 @@
 #include "node/agent/rank_names.hpp"
 
+#include <sys/stat.h>
+
 #include <array>
+#include <cerrno>
 #include <cstdint>
 
+#include "base/files/tree.hpp"
 #include "base/id.hpp"
 #include "base/text.hpp"
 
@@ -25,6 +29,30 @@ std::optional<RankKey> parse_key(const std::string& name) {
 
 std::string attempt_name(cluster::JobId job, std::int32_t attempt) {
   return job.text() + "." + std::to_string(attempt);
+}
+
+Result<std::vector<RankEntry>> rank_entries(const std::string& ranks_folder, const std::string& prefix) {
+  std::vector<RankEntry> entries;
+  const files::FileDescriptor folder(::open(ranks_folder.c_str(), files::folder_flags));
+  if (!folder.valid() && errno == ENOENT) return entries;
+  const files::Listing listing = folder.valid() ? files::list_open_folder(folder) : nullptr;
+  if (!listing) return failed_errno("cannot read " + ranks_folder, errno);
+  for (;;) {
+    errno = 0;
+    const dirent* entry = ::readdir(listing.get());
+    if (entry == nullptr && errno != 0) return failed_errno("cannot read " + ranks_folder, errno);
+    if (entry == nullptr) return entries;
+    const std::string name = entry->d_name;
+    // Most of thousands are of others than those that are looked for.
+    const auto key = name.starts_with(prefix) ? parse_key(name) : std::nullopt;
+    if (!key) continue;
+    struct stat status {};
+    const bool asked = entry->d_type == DT_UNKNOWN &&
+                       ::fstatat(folder.get(), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0;
+    entries.push_back({*key, ranks_folder + "/" + name,
+                       asked ? S_ISDIR(status.st_mode) : entry->d_type == DT_DIR,
+                       asked ? S_ISLNK(status.st_mode) : entry->d_type == DT_LNK});
+  }
 }
 
 std::string owner_of(const RankKey& key) { return "rank " + key.text(); }

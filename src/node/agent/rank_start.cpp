@@ -53,6 +53,7 @@ rank::RankSpec spec_of(const RankOrder& order) {
   spec.checkpoints = order.checkpoints;
   spec.has_saved = order.shared_checkpoints && attempt.has_saved;
   spec.open_files = static_cast<std::int64_t>(order.open_files);
+  spec.owner = attempt.user;
   return spec;
 }
 

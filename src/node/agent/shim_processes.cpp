@@ -23,6 +23,7 @@
 #include "node/rank/cgroups.hpp"
 #include "node/rank/leftovers.hpp"
 #include "node/rank/process.hpp"
+#include "node/rank/shim.hpp"
 
 namespace tutti::agent {
 namespace {
@@ -87,8 +88,8 @@ bool ShimProcesses::has_room(const wire::StartRanks& start) {
 
 void ShimProcesses::prepare(const wire::StartRanks& start) {
   const auto done = [this, job = start.job, attempt = start.attempt](const Result<std::string>& folder,
-                                                                     bool no_room) {
-    loop_.post([this, job, attempt, folder, no_room] { calls_.prepared(job, attempt, folder, no_room); });
+                                                                     keeper::Hindrance hindrance) {
+    loop_.post([this, job, attempt, folder, hindrance] { calls_.prepared(job, attempt, folder, hindrance); });
   };
   if (room_.waiting() == 0 && !room_.fits({start.job, start.attempt}, start.ranks.size()))
     log::warning("ranks wait until others have ended: this agent may have no more than {} files open",
@@ -96,15 +97,16 @@ void ShimProcesses::prepare(const wire::StartRanks& start) {
   room_.wait({start.job, start.attempt}, start.ranks.size(),
              [this, done, sync = start.sync, workdir = start.workdir,
               name = attempt_name(start.job, start.attempt)] {
-               sync.empty() ? done(workdir, false) : shipped_.prepare(sync, name, done);
+               sync.empty() ? done(workdir, keeper::Hindrance::node) : shipped_.prepare(sync, name, done);
              });
 }
 
 void ShimProcesses::stop_preparing(cluster::JobId job, std::int32_t attempt) {
   if (!room_.is_waiting({job, attempt})) return shipped_.drop(attempt_name(job, attempt));
   room_.leave({job, attempt});
-  loop_.post(
-      [this, job, attempt] { calls_.prepared(job, attempt, failed("nobody wants it any more"), false); });
+  loop_.post([this, job, attempt] {
+    calls_.prepared(job, attempt, failed("nobody wants it any more"), keeper::Hindrance::passing);
+  });
 }
 
 void ShimProcesses::release(cluster::JobId job, std::int32_t attempt) {
@@ -131,14 +133,18 @@ void ShimProcesses::remember(const keeper::Membership& membership) {
 // the folders of their ranks tell of them.
 void ShimProcesses::note_membership() {
   noting_ = true;
-  notes_.run(own_notes, [this, notes = membership_notes_, membership = membership_]() -> Lane::Then {
-    const auto written = notes->write(membership);
-    return [this, membership, why = written ? "" : written.error().text()] {
-      noting_ = false;
-      if (!why.empty()) log::warning("{}", why);
-      if (membership != membership_) note_membership();
-    };
-  });
+  const auto noted = [this, membership = membership_](const std::string& why) {
+    noting_ = false;
+    if (!why.empty()) log::warning("{}", why);
+    if (membership != membership_) note_membership();
+  };
+  notes_.run(
+      own_notes,
+      [noted, notes = membership_notes_, membership = membership_]() -> Lane::Then {
+        const auto written = notes->write(membership);
+        return [noted, why = written ? "" : written.error().text()] { noted(why); };
+      },
+      noted);
 }
 
 void ShimProcesses::put_aside(const std::string& cluster) {
@@ -147,21 +153,24 @@ void ShimProcesses::put_aside(const std::string& cluster) {
     loop_.post([this] { calls_.went_aside(failed("a start or a mark does not come back")); });
     return;
   }
-  notes_.run(own_notes, [this, cluster, folder = options_.folder]() -> Lane::Then {
-    auto moved = put_ranks_aside(folder, cluster);
-    return [this, cluster, moved = std::move(moved)] {
-      if (!moved) {
-        log::error("the controller is of another cluster than this folder: {}", moved.error().text());
-        return calls_.went_aside(moved.error());
-      }
-      log::warning(
-          "the controller is of another cluster than this folder: the ranks and logs of cluster {} are in {}",
-          cluster, *moved);
-      attic_.clear();
-      ended_at_.clear();
-      calls_.went_aside({});
-    };
-  });
+  const auto moved = [this, cluster](const Result<std::string>& place) {
+    if (!place) {
+      log::error("the controller is of another cluster than this folder: {}", place.error().text());
+      return calls_.went_aside(place.error());
+    }
+    log::warning(
+        "the controller is of another cluster than this folder: the ranks and logs of cluster {} are in {}",
+        cluster, *place);
+    attic_.clear();
+    ended_at_.clear();
+    calls_.went_aside({});
+  };
+  notes_.run(
+      own_notes,
+      [moved, cluster, folder = options_.folder]() -> Lane::Then {
+        return [moved, place = put_ranks_aside(folder, cluster)] { moved(place); };
+      },
+      [moved](const std::string& why) { moved(failed(why)); });
 }
 
 Result<std::int32_t> ShimProcesses::take_port(const wire::StartRanks& attempt) {
@@ -264,12 +273,15 @@ void ShimProcesses::ended(RankKey key) {
   ended_at_[key] = now_on_the_wall();
   end.timer = loop_.after(end_read_max, [this, key] { end_unread(key); });
   ended_[key] = std::move(end);
-  ends_.run(owner_of(key), [this, key, folder = folder_of(key), hold = ended_[key].hold]() -> Lane::Then {
-    auto left = end_in(folder);
-    // A shim that has put the end on record has ended all there was.
-    const bool all_gone = left && !hold.exists();
-    return [this, key, left = std::move(left), all_gone] { end_read(key, left, all_gone); };
-  });
+  ends_.run(
+      owner_of(key),
+      [this, key, folder = folder_of(key), hold = ended_[key].hold]() -> Lane::Then {
+        auto left = end_in(folder);
+        // A shim that has put the end on record has ended all there was.
+        const bool all_gone = left && !hold.exists();
+        return [this, key, left = std::move(left), all_gone] { end_read(key, left, all_gone); };
+      },
+      [this, key](const std::string&) { end_unread(key); });
 }
 
 void ShimProcesses::end_read(const RankKey& key, std::optional<RankEnd> end, bool all_gone) {
@@ -295,13 +307,15 @@ void ShimProcesses::end_unread(const RankKey& key) {
 void ShimProcesses::clear(const RankKey& key) {
   const auto found = ended_.find(key);
   if (found == ended_.end()) return;
-  clears_.run(owner_of(key),
-              [this, key, name = hold_name(key), hold = found->second.hold,
-               shim = found->second.shim]() -> Lane::Then {
-                const bool all_gone = rank::kill_leftovers(hold, shim);
-                if (all_gone) static_cast<void>(rank::clear_cgroups(name));
-                return [this, key, all_gone] { cleared(key, all_gone); };
-              });
+  clears_.run(
+      owner_of(key),
+      [this, key, name = hold_name(key), hold = found->second.hold,
+       shim = found->second.shim]() -> Lane::Then {
+        const bool all_gone = rank::kill_leftovers(hold, shim);
+        if (all_gone) static_cast<void>(rank::clear_cgroups(name));
+        return [this, key, all_gone] { cleared(key, all_gone); };
+      },
+      [this, key](const std::string&) { cleared(key, false); });
 }
 
 void ShimProcesses::cleared(const RankKey& key, bool all_gone) {
@@ -324,15 +338,22 @@ void ShimProcesses::cleared(const RankKey& key, bool all_gone) {
   calls_.exited(key, status);
 }
 
-// A rank has not found what its job saved: until the disk is there, others would save what nobody else sees.
-// A look at it could hang, so the next job that is tried here finds out.
+// A rank has not found what its job saved, which the job may have removed by itself. Only if the disk is not
+// the one on which ranks found theirs before, others would save what nobody else sees: until it is back.
 void ShimProcesses::miss_disk(const std::string& why) {
-  not_mounted_ = why.substr(0, why.find('\n'));
-  not_mounted_timer_ = loop_.after(not_mounted_time, [this] { not_mounted_.clear(); });
+  shared_.run(options_.checkpoints, [this, why, folder = options_.checkpoints]() -> Lane::Then {
+    return [this, why, disk = known_disk(folder)] {
+      if (!disk || !found_on_ || disk == found_on_) return;
+      not_mounted_ = why.substr(0, why.find('\n'));
+      not_mounted_timer_ = loop_.after(not_mounted_time, [this] { not_mounted_.clear(); });
+    };
+  });
 }
 
 RankStatus ShimProcesses::verdict(const Ended& end) const {
-  if (end.left) return end.left->status;
+  if (end.left)
+    return end.shim_code == rank::exit_code_not_runnable ? end.left->status
+                                                         : without_witness(end.left->status);
   if (end.shim_code)
     return {RankState::exited, *end.shim_code,
             end.unread ? "its folder does not answer: its log could not be read"
@@ -340,11 +361,12 @@ RankStatus ShimProcesses::verdict(const Ended& end) const {
   if (!end.forced && end.unread)
     return {RankState::exited, 137, "it has ended, and its folder does not answer: how is not known", true};
   if (!end.forced) return {RankState::exited, 137, "its shim was killed", true};
-  return {RankState::exited, 137,
-          holds_
-              ? "it was killed with its shim, which did not end it"
-              : "it was killed with its shim, which did not end it; without cgroups on this node, processes "
-                "that started sessions of their own may live on"};
+  RankStatus killed{RankState::exited, 137,
+                    holds_ ? "it was killed with its shim, which did not end it"
+                           : "it was killed with its shim, which did not end it; without cgroups on this "
+                             "node, processes that started sessions of their own may live on"};
+  killed.by_signal = true;
+  return killed;
 }
 
 void ShimProcesses::end(const RankKey& key, bool at_once) {
@@ -411,14 +433,19 @@ void ShimProcesses::look(const std::vector<RankKey>& running) {
   std::set<cluster::JobId> jobs;
   for (const RankKey& key : running) jobs.insert(key.job);
   std::erase_if(saved_, [&](const auto& saved) { return !jobs.contains(saved.first); });
+  // On a disk of its own what a job has saved is nothing that another node could go on with.
+  if (!options_.shared_checkpoints) jobs.clear();
   for (const cluster::JobId job : jobs) {
     if (shared_.busy(owner_of(job))) continue;
-    shared_.run(owner_of(job), [this, job, folder = checkpoints_of(job)]() -> Lane::Then {
-      // What is not known without asking the disk stays as it was.
-      return [this, job, known = known_change(folder)] {
-        if (known) saved_[job] = *known;
-      };
-    });
+    shared_.run(owner_of(job),
+                [this, job, folder = checkpoints_of(job), root = options_.checkpoints]() -> Lane::Then {
+                  // What is not known without asking the disk stays as it was.
+                  return [this, job, known = known_change(folder), disk = known_disk(root)] {
+                    if (!known) return;
+                    if (disk) found_on_ = disk;
+                    saved_[job] = *known;
+                  };
+                });
   }
   for (const RankKey& key : running) {
     const auto entry = running_.find(key);
@@ -442,14 +469,11 @@ std::map<std::int32_t, std::string> log_folders(const std::string& ranks_folder,
                                                 std::int32_t attempt) {
   std::map<std::int32_t, std::string> folders;
   const std::string prefix = attempt_name(job, attempt) + ".";
-  std::error_code failure;
-  for (const auto& entry : std::filesystem::directory_iterator(ranks_folder, failure)) {
-    // Most of thousands are of other jobs.
-    const std::string& path = entry.path().native();
-    if (path.compare(ranks_folder.size() + 1, prefix.size(), prefix) != 0) continue;
-    const auto key = parse_key(entry.path().filename().string());
+  const auto entries = rank_entries(ranks_folder, prefix);
+  if (!entries) return folders;
+  for (const RankEntry& entry : *entries) {
     // A link that a rank has put in place of its folder leads nowhere that is ours.
-    if (std::error_code unknown; key && !entry.is_symlink(unknown)) folders[key->rank] = path;
+    if (!entry.is_link) folders[entry.key.rank] = entry.path;
   }
   return folders;
 }

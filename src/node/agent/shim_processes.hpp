@@ -47,7 +47,8 @@ class ShimProcesses final : public keeper::Processes {
   struct Calls {
     std::function<void(const RankKey&, const Result<>&)> started;
     std::function<void(const RankKey&, const cluster::RankStatus&)> exited;
-    std::function<void(cluster::JobId, std::int32_t attempt, const Result<std::string>& folder, bool no_room)>
+    std::function<void(cluster::JobId, std::int32_t attempt, const Result<std::string>& folder,
+                       keeper::Hindrance)>
         prepared;
     std::function<void(const RankKey&, keeper::Sight)> seen;
     std::function<void(const Result<>&)> went_aside;
@@ -114,7 +115,7 @@ class ShimProcesses final : public keeper::Processes {
 
   std::string folder_of(const RankKey& key) const;
   std::string checkpoints_of(cluster::JobId job) const;
-  std::vector<RankKey> left_keys() const;
+  Result<std::vector<RankKey>> left_keys() const;
   cluster::RankStatus adopt_one(const RankKey& key, const LeftRank& left);
   void look_for_shims();
   void looked_for(const RankKey& key, const rank::ShimProcess& shim);
@@ -155,7 +156,8 @@ class ShimProcesses final : public keeper::Processes {
   std::string cgroup_prefix_;                // of the cgroups of this agent's ranks
   bool holds_ = true;                        // cgroups can be had
   std::uint64_t removed_ = 0;
-  std::string not_mounted_;  // what is missing on the disk for checkpoints; "": nothing
+  std::optional<std::uint64_t> found_on_;  // the disk on which a rank last found its folder for checkpoints
+  std::string not_mounted_;                // what is missing as long as another disk is there; "": nothing
   std::shared_ptr<net::Loop::Handle> not_mounted_timer_;
   Lane sights_;                 // what running ranks say
   Lane shared_;                 // the folder for checkpoints

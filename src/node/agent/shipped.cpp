@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <filesystem>
 #include <set>
 #include <system_error>
@@ -65,7 +66,7 @@ void Shipped::prepare(const std::string& manifest, const std::string& name, Done
     if (add_thread() || !threads_.empty()) return;
     waiting_.pop_back();
   }
-  task->done(failed("no thread can be started"), false);
+  task->done(failed("no thread can be started"), keeper::Hindrance::node);
 }
 
 bool Shipped::add_thread() {
@@ -88,7 +89,8 @@ void Shipped::drop(const std::string& name) {
     std::erase_if(waiting_, [&](const TaskPointer& task) { return task->name == name; });
   }
   woken_.notify_all();
-  for (const TaskPointer& task : dropped) task->done(failed("nobody wants it any more"), false);
+  for (const TaskPointer& task : dropped)
+    task->done(failed("nobody wants it any more"), keeper::Hindrance::passing);
 }
 
 void Shipped::finish() {
@@ -122,13 +124,13 @@ void Shipped::run() {
     --idle_;
     if (stopping_) return;
     lock.unlock();
-    auto folder = lay_out(*task);
+    auto folder = tried(*task);
     lock.lock();
     working_.erase(task->name);
     // While somebody lays out, what that one needs has to stay.
     const bool alone = trimming_ = working_.empty();
     lock.unlock();
-    task->done(std::move(folder), task->no_room);
+    task->done(std::move(folder), task->hindrance);
     if (alone) static_cast<void>(blobs_.trim(cache_bytes_max));
     lock.lock();
     if (alone) trimming_ = false;
@@ -141,7 +143,7 @@ bool Shipped::pause(Duration time, const Task& task) {
   return !woken_.wait_for(lock, time, [&] { return stopping_ || task.unwanted; });
 }
 
-Result<> Shipped::fetch(net::Client& client, const std::string& hash, const Task& task) {
+Result<> Shipped::fetch(net::Client& client, const std::string& hash, Task& task) {
   if (task.unwanted) return failed("nobody wants it any more");
   const std::string path = "/api/v1/blobs/" + hash;
   const auto give_up_at = std::chrono::steady_clock::now() + fetch_patience;
@@ -151,6 +153,7 @@ Result<> Shipped::fetch(net::Client& client, const std::string& hash, const Task
     if (std::chrono::steady_clock::now() > give_up_at || !pause(wait, task)) break;
     content = client.request("GET", path);
   }
+  if (may_be_asked_again(content)) task.hindrance = keeper::Hindrance::passing;
   if (!content) return std::move(content).error();
   if (content->status == 404)
     return invalid("the controller does not have it").within("shipped file " + hash);
@@ -179,6 +182,15 @@ Result<> Shipped::check_room(const sync::Manifest& manifest) const {
                 " on the node, whose disk has " + format_bytes(free) + " left");
 }
 
+// Nothing that goes wrong with one folder may end the agent.
+Result<std::string> Shipped::tried(Task& task) {
+  try {
+    return lay_out(task);
+  } catch (const std::exception& why) {
+    return failed(why.what());
+  }
+}
+
 Result<std::string> Shipped::lay_out(Task& task) {
   const std::string& manifest_hash = task.manifest;
   std::error_code failure;
@@ -193,7 +205,7 @@ Result<std::string> Shipped::lay_out(Task& task) {
   auto manifest = sync::decode(**encoded);
   if (!manifest) return std::move(manifest).error();
   if (auto room = check_room(*manifest); !room) {
-    task.no_room = true;
+    task.hindrance = keeper::Hindrance::job;
     return std::move(room).error();
   }
   for (const auto& hash : sync::missing(*manifest, blobs_)) {

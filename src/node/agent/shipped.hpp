@@ -19,6 +19,7 @@
 #include "net/http/client.hpp"
 #include "net/sync/blobs.hpp"
 #include "net/sync/manifest.hpp"
+#include "node/keeper/processes.hpp"
 
 namespace tutti::agent {
 
@@ -36,9 +37,9 @@ class Shipped {
   Shipped& operator=(const Shipped&) = delete;
   ~Shipped() { finish(); }
 
-  // Gets the folder's path, on any thread. `no_room`: the disk has less to give than the folder takes, which
-  // is known before anything is written.
-  using Done = std::function<void(Result<std::string>, bool no_room)>;
+  // Gets the folder's path, on any thread, or what kept it back. That the disk has less to give than the
+  // folder takes is known before anything is written.
+  using Done = std::function<void(Result<std::string>, keeper::Hindrance)>;
 
   // Lays the folder of this manifest out under `name`.
   void prepare(const std::string& manifest, const std::string& name, Done done);
@@ -54,7 +55,7 @@ class Shipped {
     std::string name;
     Done done;
     std::atomic<bool> unwanted = false;
-    bool no_room = false;
+    keeper::Hindrance hindrance = keeper::Hindrance::node;
   };
   using TaskPointer = std::shared_ptr<Task>;
 
@@ -63,9 +64,10 @@ class Shipped {
   // False if the system has none to give.
   bool add_thread();
   void run();
+  Result<std::string> tried(Task& task);
   Result<std::string> lay_out(Task& task);
   Result<> check_room(const sync::Manifest& manifest) const;
-  Result<> fetch(net::Client& client, const std::string& hash, const Task& task);
+  Result<> fetch(net::Client& client, const std::string& hash, Task& task);
   // False when the agent ends or the task is dropped meanwhile.
   bool pause(Duration time, const Task& task);
 

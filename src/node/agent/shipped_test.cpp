@@ -35,11 +35,40 @@ TEST(Shipped, AControllerThatIsBusyIsAskedAgain) {
     Shipped shipped({"127.0.0.1", (*server)->port(), ""}, "token", folder);
     std::promise<Result<std::string>> told;
     shipped.prepare(std::string(64, 'a'), "1.0",
-                    [&](Result<std::string> done, bool) { told.set_value(std::move(done)); });
+                    [&](Result<std::string> done, keeper::Hindrance) { told.set_value(std::move(done)); });
     const auto done = told.get_future().get();
     ASSERT_FALSE(done.ok());
     EXPECT_EQ(done.error().code(), ErrorCode::invalid) << done.error().text();
     EXPECT_EQ(asked, 3);
+  }
+  loop.stop();
+  thread.join();
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Shipped, AControllerThatStaysBusyIsNoFaultOfTheNodes) {
+  char folder[] = "/tmp/tutti-shipped-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder), nullptr);
+  net::Loop loop;
+  std::promise<void> asked;
+  std::atomic<int> questions{0};
+  auto server = net::Server::listen(loop, {}, [&](const auto& exchange) {
+    exchange->answer({.status = 503, .body = "{}"});
+    if (++questions == 2) asked.set_value();
+  });
+  ASSERT_TRUE(server.ok()) << server.error().text();
+  std::thread thread([&] { loop.run(); });
+  {
+    Shipped shipped({"127.0.0.1", (*server)->port(), ""}, "token", folder);
+    std::promise<keeper::Hindrance> told;
+    shipped.prepare(std::string(64, 'a'), "1.0", [&](const Result<std::string>& done, keeper::Hindrance why) {
+      EXPECT_FALSE(done.ok());
+      told.set_value(why);
+    });
+    asked.get_future().wait();
+    // It would be asked for a minute.
+    shipped.drop("1.0");
+    EXPECT_EQ(told.get_future().get(), keeper::Hindrance::passing);
   }
   loop.stop();
   thread.join();
@@ -73,13 +102,13 @@ TEST(Shipped, AFolderThatIsTooLargeForTheDiskIsNotFetched) {
   {
     Shipped shipped({"127.0.0.1", (*server)->port(), ""}, "token", folder,
                     [](const std::string&) { return mib(900); });
-    std::promise<std::pair<Result<std::string>, bool>> told;
-    shipped.prepare(hash, "1.0", [&](Result<std::string> done, bool no_room) {
-      told.set_value({std::move(done), no_room});
+    std::promise<std::pair<Result<std::string>, keeper::Hindrance>> told;
+    shipped.prepare(hash, "1.0", [&](Result<std::string> done, keeper::Hindrance hindrance) {
+      told.set_value({std::move(done), hindrance});
     });
-    const auto [done, no_room] = told.get_future().get();
+    const auto [done, hindrance] = told.get_future().get();
     ASSERT_FALSE(done.ok());
-    EXPECT_TRUE(no_room) << done.error().text();
+    EXPECT_EQ(hindrance, keeper::Hindrance::job) << done.error().text();
     EXPECT_NE(done.error().text().find("whose disk has 900 MiB left"), std::string::npos)
         << done.error().text();
     EXPECT_EQ(others, 0);
@@ -126,8 +155,9 @@ struct SlowShipped : testing::Test {
   }
   std::future<Result<std::string>> prepare(const std::string& manifest, const std::string& name) {
     auto told = std::make_shared<std::promise<Result<std::string>>>();
-    shipped_->prepare(manifest, name,
-                      [told](Result<std::string> done, bool) { told->set_value(std::move(done)); });
+    shipped_->prepare(manifest, name, [told](Result<std::string> done, keeper::Hindrance) {
+      told->set_value(std::move(done));
+    });
     return told->get_future();
   }
 

@@ -50,7 +50,7 @@ void Starts::begin(const RankKey& key, Work work) {
   }
   at->second = std::make_shared<Start>();
   if (!timer_) timer_ = loop_.after(limits_.look_every, [this] { look(); });
-  lane_.run([this, key, start = at->second, work = std::move(work)]() -> Lane::Then {
+  const auto run = [this, key, start = at->second, work = std::move(work)]() -> Lane::Then {
     Result<std::shared_ptr<StartedShim>> outcome = failed("it was given up");
     if (start->move_to(Start::Phase::working)) {
       auto started = work([&start] { return start->move_to(Start::Phase::running); });
@@ -61,7 +61,8 @@ void Starts::begin(const RankKey& key, Work work) {
       }
     }
     return [this, key, outcome = std::move(outcome)] { came_back(key, outcome); };
-  });
+  };
+  lane_.run(run, [this, key](const std::string& why) { came_back(key, failed(why)); });
 }
 
 bool Starts::stop(const RankKey& key) {

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <future>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -145,6 +146,13 @@ TEST_F(StartsTest, OneThatIsStuckHoldsUpNeitherTheLoopNorTheOthers) {
   done(100);
   EXPECT_EQ(done().back(), (Ends::value_type{0, ""}));
   EXPECT_FALSE(under_way());
+}
+
+TEST_F(StartsTest, OneThatThrowsHasFailedAndTheOthersStart) {
+  make({.threads_max = 1});
+  begin(rank(0), [](const MayRun&) -> Result<StartedShim> { throw std::bad_alloc(); });
+  begin(rank(1), quick());
+  EXPECT_EQ(done(2), (Ends{{0, "std::bad_alloc"}, {1, ""}}));
 }
 
 TEST_F(StartsTest, WhatHasNotMadeAProcessIsStoppedForSure) {

@@ -14,6 +14,7 @@ constexpr std::size_t hello_details_bytes_max = std::size_t{4} << 20;  // of all
 cluster::RankStatus never_started() {
   cluster::RankStatus status{cluster::RankState::exited, 143, "it was ended before it started"};
   status.told = cluster::Told::yes;
+  status.by_signal = true;
   return status;
 }
 
@@ -152,7 +153,7 @@ void Keeper::on(const wire::StartRanks& start) {
 }
 
 void Keeper::prepared(cluster::JobId job, std::int32_t attempt, const Result<std::string>& folder,
-                      bool no_room) {
+                      Hindrance hindrance) {
   const auto waiting = preparing_.extract(Attempt(job, attempt));
   if (waiting.empty()) return;
   wire::StartRanks ready = std::move(waiting.mapped());
@@ -164,7 +165,8 @@ void Keeper::prepared(cluster::JobId job, std::int32_t attempt, const Result<std
   if (folder) {
     start(ready, *folder);
   } else {
-    for (const wire::StartRank& rank : ready.ranks) fail({job, attempt, rank.rank}, folder.error(), no_room);
+    for (const wire::StartRank& rank : ready.ranks)
+      fail({job, attempt, rank.rank}, folder.error(), hindrance);
   }
   release_if_unused(job, attempt);
   leave_old_cluster();
@@ -179,7 +181,7 @@ void Keeper::start(wire::StartRanks attempt, const std::string& workdir) {
     send_(wire::FreePorts{processes_.free_ports()});
     if (!taken) {
       for (const wire::StartRank& rank : attempt.ranks)
-        fail({attempt.job, attempt.attempt, rank.rank}, taken.error());
+        fail({attempt.job, attempt.attempt, rank.rank}, taken.error(), Hindrance::passing);
       return;
     }
     if (*taken != attempt.master_port)
@@ -218,12 +220,13 @@ void Keeper::started(const RankKey& key, const Result<>& outcome) {
   leave_old_cluster();
 }
 
-// What is wrong with the request would be wrong on every node; all else is this node's fault.
-void Keeper::fail(const RankKey& key, const Error& why, bool no_room) {
+// What is wrong with the request would be wrong on every node.
+void Keeper::fail(const RankKey& key, const Error& why, Hindrance hindrance) {
   cluster::RankStatus& status = ranks_[key];
   status = {RankState::exited, 126, "could not be started: " + why.text()};
   status.node_fault = why.code() != ErrorCode::invalid;
-  status.no_room = no_room;
+  status.no_room = status.node_fault && hindrance == Hindrance::job;
+  status.blameless = status.node_fault && hindrance == Hindrance::passing;
   report(key);
 }
 

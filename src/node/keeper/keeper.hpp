@@ -46,9 +46,8 @@ class Keeper {
 
   // ---- the node
 
-  // `no_room`: it is larger than what this node has to give, which is well otherwise.
   void prepared(cluster::JobId job, std::int32_t attempt, const Result<std::string>& folder,
-                bool no_room = false);
+                Hindrance hindrance = Hindrance::node);
   // A start has come to its end: the rank runs, or never will.
   void started(const RankKey& key, const Result<>& outcome);
   void went_aside(const Result<>& outcome);
@@ -77,7 +76,7 @@ class Keeper {
   // It never runs, or ends as soon as it is known that it does.
   void end(const RankKey& key, cluster::RankStatus& status, bool at_once);
   void stop_preparing_if_unwanted(cluster::JobId job, std::int32_t attempt);
-  void fail(const RankKey& key, const Error& why, bool no_room = false);
+  void fail(const RankKey& key, const Error& why, Hindrance hindrance = Hindrance::node);
   // It is no fault of the program.
   void give_back(const RankKey& key, const std::string& why);
   cluster::RankReport report_of(const RankKey& key, const cluster::RankStatus& status) const;

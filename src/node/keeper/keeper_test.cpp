@@ -164,7 +164,7 @@ TEST_F(KeeperTest, WhatTheNodeCouldNotDoIsToldApartFromWhatNobodyCan) {
   EXPECT_TRUE(last_report().status.node_fault);
   EXPECT_FALSE(last_report().status.no_room);
   keeper.on(start({3}, "hash"));
-  keeper.prepared(cluster::JobId(7), 0, failed("the folder that the job ships takes 1 TiB"), true);
+  keeper.prepared(cluster::JobId(7), 0, failed("the folder that the job ships takes 1 TiB"), Hindrance::job);
   EXPECT_TRUE(last_report().status.node_fault && last_report().status.no_room);
 }
 
@@ -438,7 +438,8 @@ TEST_F(KeeperTest, APortInUseIsNoFaultOfTheProgram) {
   gang.master_port = 20'001;
   run(gang);
   EXPECT_TRUE(processes.started.empty());
-  EXPECT_TRUE(last_report().status.node_fault) << "it counts for nothing";
+  EXPECT_TRUE(last_report().status.node_fault);
+  EXPECT_TRUE(last_report().status.blameless) << "it counts for nothing";
   EXPECT_FALSE(last_report().status.vanished);
   EXPECT_EQ(last_report().status.detail, "could not be started: port 20001 is not free");
   EXPECT_TRUE(std::holds_alternative<wire::FreePorts>(sent.front())) << "it tells those that are";

@@ -29,6 +29,13 @@ struct Sight {
   Instant saved_at;  // when its job last saved something in the folder for checkpoints; zero if not known
 };
 
+// What kept a start back that was asked for rightly.
+enum class Hindrance {
+  node,     // it is at fault
+  job,      // the node is well, and cannot start this job
+  passing,  // nobody's fault: it may go well the next time
+};
+
 class Processes {
  public:
   Processes() = default;

@@ -52,6 +52,13 @@ void clear_mark(const std::string& folder, const char* kind) {
     static_cast<void>(files::sync_folder(root_of(folder) + kind));
 }
 
+// A time at which nothing was saved yet, so that every later one tells that something was. Whatever a peer
+// saves in this very moment is told with the next.
+void mark_unused(const std::string& folder) {
+  const timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_OMIT}, {.tv_sec = 0, .tv_nsec = 0}};
+  static_cast<void>(::utimensat(AT_FDCWD, folder.c_str(), times, 0));
+}
+
 // Out of its place before it is removed, and then a second look: who begins meanwhile has said so before it
 // uses the folder, and gets it back.
 void remove_one(const std::string& folder) {
@@ -79,7 +86,7 @@ Result<> begin_checkpoints(const std::string& folder, bool expected) {
   // In this order: see remove_one().
   if (first) static_cast<void>(set_mark(folder, begun));
   clear_mark(folder, ended);
-  static_cast<void>(files::make_folders(folder));
+  if (files::make_folders(root_of(folder)) && ::mkdir(folder.c_str(), 0777) == 0) mark_unused(folder);
   return {};
 }
 

@@ -11,8 +11,9 @@
 
 namespace tutti::rank {
 
-// An attempt is about to run: makes the folder, and the job is not over. `expected`: an earlier attempt had
-// the folder. An error only if nothing of that is here: then this is another disk.
+// An attempt is about to run: makes the folder, which has changed at time zero until something is saved in
+// it, and the job is not over. `expected`: an earlier attempt had the folder. An error only if nothing of
+// that is here: then this is another disk.
 Result<> begin_checkpoints(const std::string& folder, bool expected);
 
 // What that error says.

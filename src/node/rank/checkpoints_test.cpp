@@ -1,5 +1,6 @@
 #include "node/rank/checkpoints.hpp"
 
+#include <sys/stat.h>
 #include <time.h>
 
 #include <fstream>
@@ -40,6 +41,20 @@ TEST_F(CheckpointsTest, AJobMayRemoveItsFolderAndOneOfAnEarlierVersionHasNoMark)
   EXPECT_TRUE(fs::exists(job_));
   fs::remove_all(path("root/.begun"));
   EXPECT_TRUE(begin_checkpoints(job_, true));
+}
+
+TEST_F(CheckpointsTest, AFolderHasNotChangedBeforeSomethingIsSavedInIt) {
+  const auto changed = [this] {
+    struct stat status {};
+    EXPECT_EQ(::stat(job_.c_str(), &status), 0);
+    return status.st_mtim.tv_sec;
+  };
+  ASSERT_TRUE(begin_checkpoints(job_, false));
+  EXPECT_EQ(changed(), 0);
+  save();
+  EXPECT_GT(changed(), 0);
+  ASSERT_TRUE(begin_checkpoints(job_, true));
+  EXPECT_GT(changed(), 0) << "it had saved";
 }
 
 TEST_F(CheckpointsTest, OfAJobThatHasEndedNothingIsLeftButWhatItSaved) {

@@ -1,6 +1,7 @@
 #include "node/rank/leftovers.hpp"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include "base/files/files.hpp"
 #include "base/text.hpp"
@@ -11,6 +12,14 @@ namespace {
 
 // Longer ones are no shim's: the file would be refused, and so the process passed over.
 constexpr std::size_t command_bytes_max = 65'536;
+constexpr std::size_t name_bytes_max = 64;
+constexpr const char* program_name = "tutti\n";
+
+// With its line's end; "" of a process that has gone.
+std::string name_of(pid_t pid) {
+  auto name = files::read_file("/proc/" + std::to_string(pid) + "/comm", name_bytes_max);
+  return name && *name ? **std::move(name) : "";
+}
 
 // The pid of a shim that has gone is nobody else's while its session has members; if it is, they are
 // strangers.
@@ -38,7 +47,11 @@ bool kill_leftovers(const Hold& hold, const ShimProcess& shim) {
 
 std::multimap<std::string, ShimProcess> shims_by_folder(const std::string& above) {
   std::multimap<std::string, ShimProcess> shims;
+  const std::string own_name = name_of(getpid());
   for (const pid_t pid : all_processes()) {
+    // The words of a process are in its memory, which may wait for a disk that does not answer, and its
+    // readers with it; its name is the kernel's.
+    if (const std::string name = name_of(pid); name != own_name && name != program_name) continue;
     const auto line = files::read_file("/proc/" + std::to_string(pid) + "/cmdline", command_bytes_max);
     if (!line || !*line) continue;
     const auto words = split(**line, '\0');

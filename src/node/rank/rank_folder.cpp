@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -21,14 +22,17 @@ namespace tutti::rank {
 namespace {
 
 // The specification's first bytes; the digit is the version of the format.
-constexpr std::string_view spec_mark = "tutti rank 3\n";
-// Of ranks that an earlier version has started: without the last two fields.
-constexpr std::string_view earlier_spec_mark = "tutti rank 2\n";
-static_assert(spec_mark.size() == earlier_spec_mark.size());
+constexpr std::string_view spec_mark = "tutti rank 4\n";
+// Of ranks that earlier versions have started: without the last field, and without the two before it.
+constexpr std::array<std::string_view, 2> earlier_spec_marks{"tutti rank 3\n", "tutti rank 2\n"};
+static_assert(spec_mark.size() == earlier_spec_marks[0].size());
+static_assert(spec_mark.size() == earlier_spec_marks[1].size());
 constexpr std::size_t words_max = 65'536;
 constexpr std::size_t cgroup_name_bytes_max = 200;
 constexpr std::size_t line_bytes_max = 128;
-constexpr std::string_view node_fault_word = " node";  // behind the exit code
+// Behind the exit code.
+constexpr std::string_view signal_word = " signal";
+constexpr std::string_view node_fault_word = " node";
 constexpr off_t exit_bytes_max = 8192;
 static_assert(detail_bytes_max + line_bytes_max <= exit_bytes_max);
 
@@ -63,7 +67,7 @@ Result<> validate(const RankSpec& spec) {
   if (spec.command.size() > words_max) return invalid("the rank's command has too many words");
   if (spec.env.size() > words_max) return invalid("the rank's environment has too many variables");
   if (!is_text(spec.command) || !is_text(spec.env) || !is_text(spec.workdir) || !is_text(spec.output) ||
-      !is_text(spec.checkpoints))
+      !is_text(spec.checkpoints) || !is_text(spec.owner))
     return invalid("the rank's specification holds a NUL byte");
   if (!std::all_of(spec.env.begin(), spec.env.end(), is_variable))
     return invalid("the rank's environment holds an entry that is not NAME=VALUE");
@@ -107,7 +111,11 @@ class SpecWriter {
 class SpecReader {
  public:
   explicit SpecReader(std::string_view content)
-      : earlier_(content.starts_with(earlier_spec_mark)), sound_(earlier_ || content.starts_with(spec_mark)) {
+      : versions_back_(content.starts_with(spec_mark)               ? 0
+                       : content.starts_with(earlier_spec_marks[0]) ? 1
+                       : content.starts_with(earlier_spec_marks[1]) ? 2
+                                                                    : -1),
+        sound_(versions_back_ >= 0) {
     if (sound_) rest_ = content.substr(spec_mark.size());
   }
 
@@ -124,7 +132,8 @@ class SpecReader {
     while (sound_ && values.size() < count) values.push_back(text());
     return values;
   }
-  bool is_earlier() const { return earlier_; }
+  // How many versions the format is older than this one.
+  int versions_back() const { return versions_back_; }
   bool sound() const { return sound_ && rest_.empty(); }
 
  private:
@@ -141,7 +150,7 @@ class SpecReader {
     return taken;
   }
 
-  bool earlier_;
+  int versions_back_;
   bool sound_;
   std::string_view rest_;
 };
@@ -169,6 +178,7 @@ Result<> write_spec(const std::string& folder, const RankSpec& spec) {
   writer.text(spec.checkpoints);
   writer.number(spec.has_saved ? 1 : 0);
   writer.number(spec.open_files);
+  writer.text(spec.owner);
   if (writer.content().size() > spec_bytes_max)
     return invalid("the rank's command and environment are larger than 4 MiB")
         .remedy("pass large data as a file");
@@ -192,10 +202,11 @@ Result<RankSpec> read_spec(const std::string& folder) {
   spec.log_bytes_max = Bytes(reader.number());
   spec.output = reader.text();
   spec.checkpoints = reader.text();
-  if (!reader.is_earlier()) {
+  if (reader.versions_back() < 2) {
     spec.has_saved = reader.number() != 0;
     spec.open_files = reader.number();
   }
+  if (reader.versions_back() < 1) spec.owner = reader.text();
   if (!reader.sound() || cpus < 0 || cpus > cpus_max) return failed("it is damaged").within(path);
   spec.cpus = static_cast<std::int32_t>(cpus);
   if (auto sound = validate(spec); !sound) return std::move(sound).error().within(path);
@@ -240,12 +251,22 @@ bool write_in_place(const std::string& folder, const std::string& content) {
 }  // namespace
 
 Result<> write_exit(const std::string& folder, const RankExit& exit) {
-  const std::string content = std::to_string(exit.exit_code) +
-                              std::string(exit.node_fault ? node_fault_word : "") + "\n" +
-                              exit.detail.substr(0, detail_bytes_max);
+  const std::string content =
+      std::to_string(exit.exit_code) + std::string(exit.by_signal ? signal_word : "") +
+      std::string(exit.node_fault ? node_fault_word : "") + "\n" + exit.detail.substr(0, detail_bytes_max);
   if (write_in_place(folder, content)) return {};
   return files::replace_file(path_of(folder, "exit"), content);
 }
+
+namespace {
+
+bool take_suffix(std::string_view& text, std::string_view suffix) {
+  const bool there = text.ends_with(suffix);
+  if (there) text.remove_suffix(suffix.size());
+  return there;
+}
+
+}  // namespace
 
 Result<std::optional<RankExit>> read_exit(const std::string& folder) {
   const std::string path = path_of(folder, "exit");
@@ -256,8 +277,8 @@ Result<std::optional<RankExit>> read_exit(const std::string& folder) {
   const std::size_t line_end = std::min(text.find('\n'), text.size());
   RankExit exit;
   std::string_view code = text.substr(0, line_end);
-  exit.node_fault = code.ends_with(node_fault_word);
-  if (exit.node_fault) code.remove_suffix(node_fault_word.size());
+  exit.node_fault = take_suffix(code, node_fault_word);
+  exit.by_signal = take_suffix(code, signal_word);
   if (line_end == text.size() || !read_number(code, exit.exit_code) || exit.exit_code < 0 ||
       exit.exit_code > 255)
     return failed("it is damaged").within(path);

@@ -37,6 +37,7 @@ struct RankSpec {
   std::string checkpoints;        // made by the rank's own process before its command, "" for none
   bool has_saved = false;         // an earlier attempt of its job had that folder: it must be there
   std::int64_t open_files = 0;    // that it may have; 0: as many as its shim
+  std::string owner;              // whose job it is, "" if that is not known
 
   friend bool operator==(const RankSpec&, const RankSpec&) = default;
 };
@@ -44,7 +45,8 @@ struct RankSpec {
 struct RankExit {
   std::int32_t exit_code = 0;  // 128 + signal for a signal, as in a shell
   std::string detail;          // why it could not start or was killed, "" otherwise
-  bool node_fault = false;     // it could not start, and would elsewhere
+  bool node_fault = false;     // what its job has saved is not on this node: it could start elsewhere
+  bool by_signal = false;      // that ended it
 
   friend bool operator==(const RankExit&, const RankExit&) = default;
 };

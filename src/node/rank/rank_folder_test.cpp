@@ -25,7 +25,8 @@ RankSpec full_spec() {
           .output = "/tmp/out.log",
           .checkpoints = "/shared/7",
           .has_saved = true,
-          .open_files = 1024};
+          .open_files = 1024,
+          .owner = "ann"};
 }
 
 void write(const std::string& path, const std::string& content) {
@@ -59,21 +60,27 @@ TEST_F(RankFolder, AVerdictIsTextOfBoundedLength) {
 
 TEST_F(RankFolder, AMissingSpecificationIsAFailure) { EXPECT_FALSE(read_spec(folder())); }
 
-// Every length but the right one, and garbage in the place of each byte of the lengths and the mark.
-TEST_F(RankFolder, ASpecificationOfTheVersionBeforeIsRead) {
+TEST_F(RankFolder, SpecificationsOfTheVersionsBeforeAreRead) {
   RankSpec spec = full_spec();
   ASSERT_TRUE(write_spec(folder(), spec));
   std::string content = content_of(path("spec"));
-  content.replace(content.find('3'), 1, "2");
+  const auto expect_read_as = [&](const char* version) {
+    content.replace(std::string_view("tutti rank ").size(), 1, version);
+    write(path("spec"), content);
+    const auto read_back = read_spec(folder());
+    ASSERT_TRUE(read_back.ok()) << read_back.error().text();
+    EXPECT_EQ(*read_back, spec);
+  };
+  content.resize(content.size() - sizeof(std::int64_t) - spec.owner.size());
+  spec.owner.clear();
+  expect_read_as("3");
   content.resize(content.size() - 2 * sizeof(std::int64_t));
-  write(path("spec"), content);
-  const auto read_back = read_spec(folder());
-  ASSERT_TRUE(read_back.ok()) << read_back.error().text();
   spec.has_saved = false;
   spec.open_files = 0;
-  EXPECT_EQ(*read_back, spec);
+  expect_read_as("2");
 }
 
+// Every length but the right one, and garbage in the place of each byte of the lengths and the mark.
 TEST_F(RankFolder, ADamagedSpecificationIsRefused) {
   ASSERT_TRUE(write_spec(folder(), full_spec()));
   const std::string whole = content_of(path("spec"));
@@ -132,6 +139,11 @@ TEST_F(RankFolder, AnExitIsReadAsItWasWritten) {
   const RankExit fault{.exit_code = 126, .detail = "not mounted", .node_fault = true};
   ASSERT_TRUE(write_exit(folder(), fault));
   EXPECT_EQ(**read_exit(folder()), fault);
+  const RankExit signalled{.exit_code = 137, .detail = "", .by_signal = true};
+  ASSERT_TRUE(write_exit(folder(), signalled));
+  EXPECT_EQ(**read_exit(folder()), signalled);
+  write(path("exit"), "137\n");
+  EXPECT_EQ(**read_exit(folder()), (RankExit{.exit_code = 137, .detail = ""})) << "of an earlier version";
   write(path("exit"), "1000\nforged");
   EXPECT_FALSE(read_exit(folder()));
   write(path("exit"), "not a number\n");

@@ -170,6 +170,7 @@ class Shim {
   files::FileDescriptor status_;
   pid_t main_ = -1;
   int exit_code_ = 0;
+  bool by_signal_ = false;
   bool all_gone_ = false;
   Phase phase_ = Phase::running;
   Clock::time_point deadline_ = Clock::time_point::max();
@@ -252,7 +253,8 @@ void Shim::reap() {
   while ((ended = waitpid(-1, &status, WNOHANG)) > 0) {
     if (ended != main_) continue;
     main_ended = true;
-    exit_code_ = WIFSIGNALED(status) ? exit_code_signal_base + WTERMSIG(status) : WEXITSTATUS(status);
+    by_signal_ = WIFSIGNALED(status);
+    exit_code_ = by_signal_ ? exit_code_signal_base + WTERMSIG(status) : WEXITSTATUS(status);
   }
   all_gone_ = ended < 0 && errno == ECHILD;
   // Again for those that were asked before: some may have been started since.
@@ -322,7 +324,7 @@ int Shim::wait_ms() const {
 
 RankExit Shim::result() {
   if (auto failure = start_failure()) return *std::move(failure);
-  RankExit exit{.exit_code = exit_code_, .detail = {}};
+  RankExit exit{.exit_code = exit_code_, .detail = {}, .by_signal = by_signal_};
   if (exit_code_ != 0 && limits_.memory_limit_reached())
     exit.detail = "killed: memory limit of " + format_bytes(spec_.memory) + " reached";
   if (exit_code_ != 0 && limits_.process_limit_reached())

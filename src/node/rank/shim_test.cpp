@@ -14,6 +14,7 @@
 #include <sstream>
 
 #include "base/files/descriptor.hpp"
+#include "node/rank/cgroups.hpp"
 #include "node/rank/folder_test.hpp"
 #include "node/rank/hold.hpp"
 #include "node/rank/launch.hpp"
@@ -112,7 +113,9 @@ class ShimTest : public FolderTest {
 TEST_F(ShimTest, TheExitCodeIsTheCommands) {
   EXPECT_EQ(run(shell("exit 0")), RankExit());
   EXPECT_EQ(run(shell("exit 7")), (RankExit{.exit_code = 7, .detail = ""}));
-  EXPECT_EQ(run(shell("kill -SEGV $$")), (RankExit{.exit_code = 128 + SIGSEGV, .detail = ""}));
+  EXPECT_EQ(run(shell("kill -SEGV $$")),
+            (RankExit{.exit_code = 128 + SIGSEGV, .detail = "", .by_signal = true}));
+  EXPECT_EQ(run(shell("exit 139")), (RankExit{.exit_code = 139, .detail = ""}));
 }
 
 TEST_F(ShimTest, ACommandThatCannotRunSaysWhy) {
@@ -164,6 +167,25 @@ TEST_F(ShimTest, AnOutputFileThatCannotBeWrittenIsToldAndForgiven) {
   spec.output = path("missing/copy");
   EXPECT_EQ(run(spec).exit_code, 0);
   EXPECT_EQ(log(), "tutti: cannot write " + spec.output + ": No such file or directory\nfine\n");
+}
+
+TEST_F(ShimTest, AnOutputThatIsAFolderOrAPipeHoldsUpNobody) {
+  RankSpec spec = shell("echo fine");
+  spec.output = folder();
+  EXPECT_EQ(run(spec).exit_code, 0);
+  EXPECT_EQ(log(), "tutti: cannot write " + folder() + ": Is a directory\nfine\n");
+  std::filesystem::remove(path("log.00000000000000000000"));
+  spec.output = path("pipe");
+  ASSERT_EQ(mkfifo(spec.output.c_str(), 0600), 0);
+  EXPECT_EQ(run(spec).exit_code, 0);
+  EXPECT_EQ(log(), "tutti: cannot write " + spec.output + ": No such device or address\nfine\n");
+  // Somebody has it open and does not read.
+  const files::FileDescriptor reader(open(spec.output.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  spec.command.back() = "head -c 1000000 /dev/zero | tr '\\0' 'x'; echo end";
+  const RankExit exit = run(spec);
+  EXPECT_EQ(exit.exit_code, 0);
+  EXPECT_NE(exit.detail.find("is cut: Resource temporarily unavailable"), std::string::npos) << exit.detail;
+  EXPECT_TRUE(log().ends_with("end\n"));
 }
 
 TEST_F(ShimTest, ALongLogKeepsItsTail) {
