@@ -25,12 +25,13 @@ void list_jobs(const Call& call) {
   const auto array = call.number("array", 0);
   if (!before || !limit || *limit < 1 || !array || *array < 0)
     return call.refuse(invalid("before, limit and array are whole numbers"));
-  if (auto known = wire::check_states(call.text("state")); !known) return call.refuse(known.error());
+  const auto states = wire::parse_states(call.text("state"));
+  if (!states) return call.refuse(states.error());
   const wire::JobQuery query{.all = call.is_set("all"),
                              .array = static_cast<std::uint64_t>(*array),
                              .before = static_cast<std::uint64_t>(std::max<std::int64_t>(*before, 0)),
                              .limit = std::min(static_cast<std::size_t>(*limit), page_jobs_max),
-                             .state = call.text("state"),
+                             .states = *states,
                              .user = call.text("user"),
                              .queue = call.text("queue"),
                              .name = call.text("name")};

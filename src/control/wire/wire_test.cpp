@@ -225,6 +225,46 @@ TEST(Submit, MillionsOfValuesAreRefusedBeforeTheyAreMade) {
     EXPECT_NE(why(head, value).find("it has more values than are taken here"), std::string::npos) << head;
 }
 
+TEST(Submit, ManyDependenciesAreRefusedInWords) {
+  std::string text = R"({"jobs":[{"command":["x"],"after":[)";
+  for (int count = 0; count < 100'000; ++count) text += R"({"job":"1","success":true},)";
+  text.back() = ']';
+  const auto refused = decode_submit(text + "}]}");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().text(), "after : a job waits for at most 1000 others");
+}
+
+// Ten thousand copies of long paths would be made of a short body, on the loop that hears the agents.
+TEST(Submit, AnArrayIsNotSpreadOutBeyondWhatABodyMayHold) {
+  std::string indices;
+  for (int index = 0; index < cluster::array_elements_max; ++index) indices += std::to_string(index) + ",";
+  indices.pop_back();
+  const auto submit = [&](std::size_t path_bytes) {
+    return decode_submit(R"({"jobs":[{"command":["x"],"array":{"count":10000},"workdir":"/)" +
+                         std::string(path_bytes, 'x') + R"("}],"indices":[)" + indices + "]}");
+  };
+  EXPECT_TRUE(submit(1000).ok());
+  const auto refused = submit(4000);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().text().find("of names and paths together"), std::string::npos)
+      << refused.error().text();
+}
+
+TEST(Submit, BooleansAreTrueOrFalse) {
+  const auto why = [](const std::string& member) {
+    const auto submit = decode_submit(R"({"jobs":[{"command":["x"],)" + member + "}]}");
+    return submit ? "fine" : submit.error().text();
+  };
+  for (const char* const key : {"yields", "slurm_variables", "slurmVariables"}) {
+    const std::string named = "\"" + std::string(key) + "\":";
+    EXPECT_EQ(why(named + "true"), "fine");
+    EXPECT_NE(why(named + "\"yes\"").find("true or false is expected"), std::string::npos) << key;
+    EXPECT_NE(why(named + "1").find("true or false is expected"), std::string::npos) << key;
+  }
+  EXPECT_NE(why(R"("after":[{"job":"1","success":"true"}])").find("true or false is expected"),
+            std::string::npos);
+}
+
 TEST(Submit, IndicesAreThoseOfAnArray) {
   const auto why = [](const std::string& rest) {
     const auto refused = decode_submit(R"({"jobs":[{"command":["x"],"shape":{"ranks":1})" + rest);
@@ -516,9 +556,9 @@ TEST(Views, AJobTellsWhichLostNodesMayStillRunIt) {
 
 TEST(Views, AStateThatThereIsNotIsRefusedAndTheKnownOnesAreNamed) {
   for (const char* const known : {"", "held", "ending", "running,queued"})
-    EXPECT_TRUE(check_states(known).ok()) << known;
+    EXPECT_TRUE(parse_states(known).ok()) << known;
   for (const char* const unknown : {"zz", "running,", "Running", "running queued"}) {
-    const auto refused = check_states(unknown);
+    const auto refused = parse_states(unknown);
     ASSERT_FALSE(refused.ok()) << unknown;
     EXPECT_NE(refused.error().remedy().find("restarting, held"), std::string::npos);
   }
@@ -530,9 +570,46 @@ TEST(Views, AStateThatThereIsNotIsRefusedAndTheKnownOnesAreNamed) {
     job.state = state;
     for (const char* const held : {"", "by its user"}) {
       job.held = held;
-      EXPECT_TRUE(check_states(cluster::state_name(job)).ok()) << cluster::state_name(job);
+      EXPECT_TRUE(parse_states(cluster::state_name(job)).ok()) << cluster::state_name(job);
     }
   }
+}
+
+// The text of the query is read once, whatever it repeats, and not for each job.
+TEST(Views, JobsAreFoundByTheirStates) {
+  cluster::State state;
+  for (std::uint64_t id = 1; id <= 4; ++id) {
+    cluster::Job job = full_job();
+    job.id = cluster::JobId(id);
+    job.ending = cluster::EndCause::none;
+    job.state = id == 1   ? cluster::JobState::succeeded
+                : id == 2 ? cluster::JobState::running
+                          : cluster::JobState::queued;
+    if (job.state != cluster::JobState::running) job.places.clear(), job.ranks.clear();
+    if (id == 4) job.held = "by its user";
+    state.jobs[job.id] = job;
+  }
+  const auto found = [&](std::string_view states) {
+    const std::string text =
+        *jobs_json(state, {.all = true, .limit = 9, .states = parse_states(states).value()});
+    std::string ids;
+    for (const char id : {'1', '2', '3', '4'}) {
+      if (text.find(std::string(R"("id":")") + id + '"') != std::string::npos) ids += id;
+    }
+    return ids;
+  };
+  EXPECT_EQ(found(""), "1234");
+  EXPECT_EQ(found("queued"), "3");
+  EXPECT_EQ(found("queued,queued,held,running"), "234");
+  EXPECT_EQ(found("ending"), "");
+  state.jobs.at(cluster::JobId(2)).ending = cluster::EndCause::cancelled;
+  EXPECT_EQ(found("ending,succeeded"), "12");
+  std::string many = "queued";
+  for (std::size_t count = 1; count < StateSet().size(); ++count) many += ",queued";
+  EXPECT_EQ(found(many), "3");
+  const auto refused = parse_states(many + ",queued");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().message(), "it names more states than there are");
 }
 
 TEST(Views, AQueueShowsWhoUsesWhat) {
