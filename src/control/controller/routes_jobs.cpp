@@ -47,7 +47,7 @@ void submit(const Call& call) {
   }
   if (folders.empty()) return call.change(std::move(*submit));
   // The disk is waited for beside the loop that hears the agents.
-  const bool taken = call.services().desk.run([call, folders, submit = std::move(*submit)] {
+  call.hand_to(call.services().desk, [call, folders, submit = std::move(*submit)] {
     for (const std::string& folder : folders) {
       auto kept = keep_shipped(call.services().blobs, folder);
       if (!kept && kept.error().code() == ErrorCode::failed) return call.refuse_for_now(kept.error());
@@ -55,8 +55,6 @@ void submit(const Call& call) {
     }
     call.change(submit);
   });
-  if (!taken)
-    call.refuse_for_now(failed("too many blobs are on their way at once").remedy("try again in a moment"));
 }
 
 void release(const Call& call) {
