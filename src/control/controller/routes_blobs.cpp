@@ -66,7 +66,7 @@ void put_blob_now(const Call& call) {
     if (auto room = janitor.make_room(more); !room) return call.refuse(room.error(), no_room_status);
   }
   if (auto put = blobs.put(hash, as_bytes(call.body())); !put) return call.refuse(put.error());
-  janitor.stored(more);
+  if (is_new) janitor.stored(more);
   call.answer("{}");
 }
 
