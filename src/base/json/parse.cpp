@@ -34,7 +34,8 @@ void append_utf8(std::string& text, std::uint32_t point) {
 // into null is only looked at.
 class Parser {
  public:
-  Parser(std::string_view text, std::size_t values_max) : text_(text), values_left_(values_max) {}
+  Parser(std::string_view text, std::size_t values_max, const std::set<std::string>& booleans)
+      : text_(text), values_left_(values_max), booleans_(booleans) {}
 
   Result<> run(Value* value) {
     skip_space();
@@ -142,6 +143,8 @@ class Parser {
     skip_space();
     if (!take(':')) return wrong("':' is expected");
     skip_space();
+    const bool is_word = next() == 't' || next() == 'f' || next() == 'n';
+    if (!is_word && booleans_.contains(member.key)) return wrong("true or false is expected, without quotes");
     return read_value(with_value ? &member.value : nullptr, depth + 1);
   }
 
@@ -247,24 +250,28 @@ class Parser {
 
   std::string_view text_;
   std::size_t values_left_;
+  const std::set<std::string>& booleans_;
   std::size_t at_ = 0;
   std::string_view problem_;
 };
 
-Result<> read_text(std::string_view text, std::size_t values_max, Value* value) {
+Result<> read_text(std::string_view text, std::size_t values_max, const std::set<std::string>& booleans,
+                   Value* value) {
   if (text.size() > text_bytes_max)
     return invalid("it has more than " + std::to_string(text_bytes_max) + " bytes");
-  return Parser(text, values_max).run(value);
+  return Parser(text, values_max, booleans).run(value);
 }
 
 }  // namespace
 
 Result<Value> parse(std::string_view text) {
   Value value;
-  if (auto read = read_text(text, text_bytes_max, &value); !read) return std::move(read).error();
+  if (auto read = read_text(text, text_bytes_max, {}, &value); !read) return std::move(read).error();
   return value;
 }
 
-Result<> scan(std::string_view text, std::size_t values_max) { return read_text(text, values_max, nullptr); }
+Result<> scan(std::string_view text, std::size_t values_max, const std::set<std::string>& booleans) {
+  return read_text(text, values_max, booleans, nullptr);
+}
 
 }  // namespace tutti::json

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <set>
+#include <string>
 #include <string_view>
 
 #include "base/json/value.hpp"
@@ -21,7 +23,8 @@ inline constexpr std::string_view key_is_there_twice = "a key is there twice";
 Result<Value> parse(std::string_view text);
 
 // What parse() would say of the text, and that it has at most so many values, those inside others counted
-// too. Nothing is kept of it, and no more of it is read than decides.
-Result<> scan(std::string_view text, std::size_t values_max);
+// too. Nothing is kept of it, and no more of it is read than decides. Members with one of the keys `booleans`
+// are true, false or null.
+Result<> scan(std::string_view text, std::size_t values_max, const std::set<std::string>& booleans = {});
 
 }  // namespace tutti::json

@@ -134,6 +134,16 @@ TEST(Scan, ReadsNoFurtherThanItTakesValues) {
             "byte 7 : it has more values than are taken here");
 }
 
+TEST(Scan, BooleansAreNoWords) {
+  const std::set<std::string> keys{"now"};
+  EXPECT_TRUE(scan(R"({"now":true,"a":[{"now":false},{"now":null}],"then":"yes"})", 9, keys).ok());
+  for (const char* const value : {R"("true")", "1", "[true]", "{}"}) {
+    const auto refused = scan(std::string(R"({"a":[{"now":)") + value + "}]}", 9, keys);
+    ASSERT_FALSE(refused.ok()) << value;
+    EXPECT_EQ(refused.error().text(), "byte 13 : true or false is expected, without quotes");
+  }
+}
+
 TEST(Parse, MembersKnowTheirPlaceInTheText) {
   const auto value = parse(R"({"z":1,"a":2,"m":{"y":1,"b":2}})");
   ASSERT_TRUE(value);

@@ -28,15 +28,15 @@ std::shared_ptr<const Standing> copy_of(State& state, Instant now) {
   return standing;
 }
 
-// Can a question about this job be answered from the copy?
-bool serves(const State& state, const Standing& standing, Instant now, const sched::JobView& job,
-            const QueueName& queue) {
+// Can a question about a job of this queue be answered from the copy?
+bool serves(const State& state, const Standing& standing, Instant now, const QueueName& queue) {
   const sched::Snapshot& then = standing.snapshot;
   const bool same = then.revision == state.revision && standing.at == now;
   const bool young = now >= standing.at && now - standing.at < standing_age_max;
-  const bool shared = young && standing.views.size() >= standing_shared_jobs_min;
+  const std::size_t copied = standing.views.size() + static_cast<std::size_t>(then.room.nodes());
+  const bool shared = young && copied >= standing_shared_min;
   return (same || shared) && standing.numbering == state.index.numbering() &&
-         job.shape_class < then.shape_classes && queue_in(then, queue).has_value();
+         queue_in(then, queue).has_value();
 }
 
 // The copy knows those who have jobs now; others may have had some.
@@ -47,10 +47,8 @@ void name_user(const State& state, Question& question, const JobSpec& spec) {
   });
   question.job.user = static_cast<sched::UserIndex>(found - users.begin());
   if (found != users.end()) return;
-  question.user = sched::UserView{spec.user, question.job.queue, 0, 0};
-  for (const auto& [name, use] : state.index.users_of_queue(spec.queue, question.now)) {
-    if (name == spec.user) question.user->past = use.past;
-  }
+  question.user = sched::UserView{spec.user, question.job.queue, 0,
+                                  state.index.use_of_user(spec.queue, spec.user, question.now).past};
 }
 
 }  // namespace
@@ -66,10 +64,12 @@ sched::Explanation Question::answer(const sched::Patience& patience) const {
 Question question_about(State& state, Instant now, const Job& waiting) {
   Question question;
   question.now = now;
-  question.job = state.index.view_of(state, waiting);
-  if (!state.standing || !serves(state, *state.standing, now, question.job, waiting.spec.queue))
+  if (!state.standing || !serves(state, *state.standing, now, waiting.spec.queue))
     state.standing = copy_of(state, now);
   question.standing = state.standing;
+  question.job = state.index.view_of(waiting);
+  // No job of the copy has a shape that came later.
+  question.job.shape_class = std::min(question.job.shape_class, question.standing->snapshot.shape_classes);
   question.job.queue = queue_in(question.standing->snapshot, waiting.spec.queue).value();
   name_user(state, question, waiting.spec);
   question.held_by = waits_for(state, waiting);

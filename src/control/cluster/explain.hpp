@@ -12,9 +12,10 @@
 
 namespace tutti::cluster {
 
-// A long queue is copied at most so often; questions in between are answered from the copy.
+// A long queue, or a large cluster, is copied at most so often; questions in between are answered from the
+// copy.
 constexpr Duration standing_age_max = 1s;
-constexpr std::size_t standing_shared_jobs_min = 1'000;
+constexpr std::size_t standing_shared_min = 1'000;  // jobs and nodes
 
 // How everything stood when it was copied. Shared and never changed.
 struct Standing {

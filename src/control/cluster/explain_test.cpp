@@ -100,6 +100,36 @@ TEST_F(Questions, AJobThatIsNotSubmittedChangesNothing) {
   EXPECT_TRUE(invariants(state).ok());
 }
 
+// Whoever asks about one shape after the other has the queue copied once, and leaves nothing behind.
+TEST_F(Questions, ShapesThatAreOnlyAskedAboutAreNotLearnedAndCostNoCopy) {
+  submit(spec(4));
+  for (std::size_t queued = 0; queued < standing_shared_min; ++queued) step(state, now, Submit{{spec(1)}});
+  const std::uint32_t classes = snapshot(state, now).shape_classes;
+  const Standing* copied = nullptr;
+  for (std::int32_t cpus = 1; cpus <= 16; ++cpus) {
+    now += 1ms;
+    JobSpec other = spec(1);
+    other.shape.cpus = cpus;
+    other.user = "user-" + std::to_string(cpus);
+    const auto question = question_about(state, now, Submit{{other}});
+    ASSERT_TRUE(question.ok());
+    if (copied == nullptr) copied = question->standing.get();
+    EXPECT_EQ(question->standing.get(), copied);
+    EXPECT_EQ(*question->job.shape, other.shape);
+    EXPECT_EQ(question->job.shape_class, classes) << "that of no job in the copy";
+  }
+  EXPECT_EQ(snapshot(state, now).shape_classes, classes);
+  // A shape that is submitted after the copy was made is not one of its shapes, either.
+  JobSpec later = spec(1);
+  later.shape.cpus = 3;
+  const auto submitted = step(state, now, Submit{{later}}).reply;
+  ASSERT_TRUE(submitted.ok());
+  const Question question = question_about(state, now, state.jobs.at(submitted->front()));
+  EXPECT_EQ(question.standing.get(), copied);
+  EXPECT_EQ(question.job.shape_class, classes);
+  EXPECT_FALSE(question.answer({.start = [] { return true; }, .changes = [] { return true; }}).starts_now);
+}
+
 TEST_F(Questions, WhatWouldBeRefusedIsRefused) {
   const auto why = [&](const JobSpec& what) {
     const auto asked = question_about(state, now, Submit{{what}});

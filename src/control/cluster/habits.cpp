@@ -1,6 +1,7 @@
 #include "control/cluster/habits.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "control/cluster/model.hpp"
 
@@ -29,9 +30,21 @@ void Habits::changed(const Change& change) {
     past_.add(kind_of(job), job.submitted_at, job.served / devices, devices);
   }
   if (job.state != JobState::succeeded || job.spec.user.empty()) return;
-  const double took = in_seconds(job.finished_at - job.started_at);
-  const auto [usual, first] = usual_s_.try_emplace(job.spec.user, took);
-  if (!first) usual->second += usual_weight * (took - usual->second);
+  learn_usual(job.spec.user, in_seconds(job.finished_at - job.started_at));
+}
+
+std::optional<double> Habits::usual_s_of(const std::string& user) const {
+  for (const auto* known : {&usual_s_, &usual_before_s_}) {
+    if (const auto found = known->find(user); found != known->end()) return found->second;
+  }
+  return std::nullopt;
+}
+
+void Habits::learn_usual(const std::string& user, double took_s) {
+  const double before_s = usual_s_of(user).value_or(took_s);
+  if (usual_s_.size() >= usual_users_max / 2 && !usual_s_.contains(user))
+    usual_before_s_ = std::exchange(usual_s_, {});
+  usual_s_[user] = before_s + usual_weight * (took_s - before_s);
 }
 
 Habits::ShapeClass& Habits::intern(const sched::Shape& shape) {
@@ -50,14 +63,34 @@ std::uint32_t Habits::kind_of(const Job& job) {
 
 void Habits::fill(const Job& job, sched::JobView& view) {
   const ShapeClass& known = job.too_small.empty() ? intern(job.spec.shape) : intern(shape_of(job));
+  view.shape = known.shape;
+  view.shape_class = known.number;
+  view.kind = kind_of(job);
+  describe(job, view);
+}
+
+sched::JobView Habits::view_of(const Job& job) const {
+  sched::JobView view;
+  sched::Shape shape = job.too_small.empty() ? job.spec.shape : shape_of(job);
+  const auto known = shapes_.find(shape);
+  const bool is_known = known != shapes_.end();
+  view.shape = is_known ? known->second.shape : std::make_shared<const sched::Shape>(std::move(shape));
+  view.shape_class = is_known ? known->second.number : shape_classes();
+  const auto asked = shapes_.find(job.spec.shape);
+  const auto kind = asked == shapes_.end()
+                        ? kinds_.end()
+                        : kinds_.find({job.spec.queue, job.spec.user, asked->second.number});
+  view.kind = kind == kinds_.end() ? static_cast<std::uint32_t>(kinds_.size()) : kind->second;
+  describe(job, view);
+  return view;
+}
+
+void Habits::describe(const Job& job, sched::JobView& view) const {
   view.id = job.id;
   view.attempt = job.attempt;
   view.priority = job.spec.priority;
   view.submitted_at = job.submitted_at;
   view.queued_at = job.queued_at;
-  view.shape = known.shape;
-  view.shape_class = known.number;
-  view.kind = kind_of(job);
   view.grace = job.spec.grace;
   view.time_limit = job.spec.time_limit;
   // Told to end at its limit, it may stay as long as it has asked for.
@@ -69,9 +102,9 @@ void Habits::fill(const Job& job, sched::JobView& view) {
 }
 
 Duration Habits::usual(const std::string& user) const {
-  const auto known = usual_s_.find(user);
-  if (known == usual_s_.end()) return {};
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(known->second * usual_margin));
+  const auto known = usual_s_of(user);
+  if (!known) return {};
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(*known * usual_margin));
 }
 
 std::shared_ptr<const sched::Mix> Habits::mix() {

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "control/cluster/change.hpp"
@@ -14,6 +15,9 @@ namespace tutti::cluster {
 
 // Beyond it those of jobs that are long gone are forgotten.
 constexpr std::size_t shapes_max = 65'536;
+// Of so many it is known how long their jobs take; beyond it those are forgotten of whom none has ended for
+// longest.
+constexpr std::size_t usual_users_max = 65'536;
 
 class Habits {
  public:
@@ -24,6 +28,9 @@ class Habits {
   // Writes what does not depend on where it runs, nor on the numbers that a snapshot gives to queues and
   // users.
   void fill(const Job& job, sched::JobView& view);
+  // The same of a job that is only asked about: a shape or a kind that no job has is not learned, and has the
+  // number behind all that are known.
+  sched::JobView view_of(const Job& job) const;
 
   // How long jobs of this user usually take; 0 if none has ended.
   Duration usual(const std::string& user) const;
@@ -58,11 +65,18 @@ class Habits {
   };
   ShapeClass& intern(const sched::Shape& shape);
   std::uint32_t kind_of(const Job& job);
+  std::optional<double> usual_s_of(const std::string& user) const;
+  void learn_usual(const std::string& user, double took_s);
+  // All but its shape and its kind.
+  void describe(const Job& job, sched::JobView& view) const;
 
   std::map<sched::Shape, ShapeClass, sched::ShapeOrder> shapes_;
   std::map<KindKey, std::uint32_t> kinds_;
-  sched::Past past_;                       // by kind
-  std::map<std::string, double> usual_s_;  // by user
+  sched::Past past_;  // by kind
+  // By user. When half as many as may be known are in the first, it becomes the second, and that is
+  // forgotten.
+  std::map<std::string, double> usual_s_;
+  std::map<std::string, double> usual_before_s_;
   std::map<sched::JobId, Duration> remaining_;
   std::size_t in_use_ = 0;  // shapes or kinds after the last refill
   std::uint64_t times_forgotten_ = 0;

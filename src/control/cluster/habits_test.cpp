@@ -46,6 +46,24 @@ TEST_F(HabitsTest, AUsersJobsTakeWhatTheyUsuallyTook) {
   EXPECT_EQ(view(job(1)).expected, 61min) << "a limit says more, with the grace after it";
 }
 
+TEST_F(HabitsTest, OfUsersWhoDoNotComeBackOnlySoManyAreKnown) {
+  run(job(1), 100s);
+  const auto ends_of = [&](std::size_t users, char kind) {
+    Job& other = job(2);
+    for (std::size_t at = 0; at < users; ++at) {
+      other.spec.user = kind + std::to_string(at);
+      run(other, 10s);
+    }
+  };
+  ends_of(usual_users_max / 2, 'a');
+  EXPECT_EQ(habits.usual("ada"), 150s);
+  EXPECT_EQ(habits.usual("a7"), 15s);
+  run(job(1), 100s);
+  ends_of(usual_users_max / 2, 'b');
+  EXPECT_EQ(habits.usual("ada"), 150s) << "whose jobs still end";
+  EXPECT_EQ(habits.usual("a7"), Duration());
+}
+
 TEST_F(HabitsTest, AShapeIsSeenOnceForEachJob) {
   Job& gang = job(1);
   gang.spec.shape.gpu_share = 500;

@@ -65,6 +65,9 @@ class Index {
   std::size_t users_remembered() const { return usage_.users(); }
   // Of a queue with those below it.
   Usage::Use use_of_queue(const std::string& queue, Instant now) const { return usage_.of_queue(queue, now); }
+  Usage::Use use_of_user(const std::string& queue, const std::string& user, Instant now) const {
+    return usage_.of_user(queue, user, now);
+  }
   std::vector<std::pair<std::string, Usage::Use>> users_of_queue(const std::string& queue,
                                                                  Instant now) const {
     return usage_.users_of_queue(queue, now);
@@ -77,8 +80,8 @@ class Index {
 
   // snapshot.cpp
   sched::Snapshot snapshot(const State& state, Instant now);
-  // The job as the scheduler would see it, without its having been submitted.
-  sched::JobView view_of(const State& state, const Job& job);
+  // The job as the scheduler would see it, without its having been submitted: nothing is learned from it.
+  sched::JobView view_of(const Job& job) const { return habits_.view_of(job); }
 
   // Does it say the same as one that reads the state anew? For the invariants: it takes its time.
   Result<> check(const State& state) const;

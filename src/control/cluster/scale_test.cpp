@@ -138,7 +138,7 @@ TEST_F(Scale, MoreShapesThanAreKeptAreNotReadAgainAtEachSnapshot) {
 
 TEST_F(Scale, QuestionsAboutALongQueueShareOneCopy) {
   join("a", 1);
-  for (std::size_t job = 0; job < standing_shared_jobs_min + 10; ++job) {
+  for (std::size_t job = 0; job < standing_shared_min + 10; ++job) {
     JobSpec waits = spec(1, 0);
     waits.shape.cpus = 1;
     step(state, now, Submit{{waits}});

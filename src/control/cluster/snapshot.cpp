@@ -138,13 +138,6 @@ sched::Snapshot Index::snapshot(const State& state, Instant now) {
   return snapshot;
 }
 
-sched::JobView Index::view_of(const State& state, const Job& job) {
-  forget_old_shapes(state);
-  sched::JobView view;
-  habits_.fill(job, view);
-  return view;
-}
-
 sched::Snapshot snapshot(State& state, Instant now) { return state.index.snapshot(state, now); }
 
 }  // namespace tutti::cluster

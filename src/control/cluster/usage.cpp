@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <tuple>
 
 #include "control/cluster/model.hpp"
 
@@ -31,7 +32,7 @@ double PastUse::left(Instant now) const { return now > at ? left_of(amount, now 
 
 // Constant use of one device comes out as 1000 after a while.
 Usage::Use Usage::Used::use(Instant now) const {
-  return {in_use, left(now) * ln2 / in_seconds(usage_half_life) * sched::whole_share};
+  return {in_use, left(now) * ln2 / in_seconds(usage_half_life) * sched::whole_share, waiting, running};
 }
 
 template <class Visit>
@@ -47,12 +48,20 @@ void Usage::visit(const Job& job, Visit visit) {
 
 void Usage::changed(const Change& change) {
   const std::int64_t share = gpu_share_total(change.job);
-  if (change.enters(Phase::running)) visit(change.job, [&](Used& used) { used.in_use += share; });
+  if (change.enters(Phase::waiting)) visit(change.job, [](Used& used) { ++used.waiting; });
+  if (change.leaves(Phase::waiting)) visit(change.job, [](Used& used) { --used.waiting; });
+  if (change.enters(Phase::running)) {
+    visit(change.job, [&](Used& used) {
+      ++used.running;
+      used.in_use += share;
+    });
+  }
   if (!change.leaves(Phase::running)) return;
   const Instant until = change.job.ended_at == Instant() ? change.now : change.job.ended_at;
   const double amount =
       static_cast<double>(share) / sched::whole_share * in_seconds(until - change.job.started_at);
   visit(change.job, [&](Used& used) {
+    --used.running;
     used.in_use -= share;
     used.add(amount, change.now);
   });
@@ -70,7 +79,7 @@ void Usage::forget_some(Instant now, std::size_t users) {
   auto at = users_.upper_bound(looked_at_);
   for (; users > 0 && at != users_.end(); --users) {
     looked_at_ = at->first;
-    const bool weighs = at->second.in_use != 0 || at->second.left(now) >= use_forgotten_below;
+    const bool weighs = at->second.has_jobs() || at->second.left(now) >= use_forgotten_below;
     at = weighs ? std::next(at) : users_.erase(at);
   }
   if (at == users_.end()) looked_at_ = {};
@@ -96,9 +105,9 @@ std::vector<std::pair<std::string, Usage::Use>> Usage::users_of_queue(const std:
 
 bool Usage::same_in_use(const Usage& other) const {
   const auto held = [](const auto& all) {
-    std::vector<std::pair<decltype(all.begin()->first), std::int64_t>> found;
+    std::vector<std::tuple<decltype(all.begin()->first), std::int64_t, std::int32_t, std::int32_t>> found;
     for (const auto& [name, used] : all) {
-      if (used.in_use != 0) found.emplace_back(name, used.in_use);
+      if (used.has_jobs()) found.emplace_back(name, used.in_use, used.waiting, used.running);
     }
     return found;
   };

@@ -1,5 +1,5 @@
-// What queues and users hold, and what they have had. What was used lately counts less and less: half as much
-// after a while. A part of the index.
+// What queues and users hold and wait for, and what they have had. What was used lately counts less and less:
+// half as much after a while. A part of the index.
 #pragma once
 
 #include <map>
@@ -30,7 +30,9 @@ class Usage {
  public:
   struct Use {
     std::int64_t in_use = 0;
-    double past = 0;  // on average, lately
+    double past = 0;           // on average, lately
+    std::int32_t waiting = 0;  // jobs
+    std::int32_t running = 0;
   };
 
   void changed(const Change& change);
@@ -39,7 +41,7 @@ class Usage {
   // What the jobs of a user had that are not kept any longer.
   void remember(const std::string& queue, const std::string& user, const PastUse& past);
 
-  // Of so many users, and the next ones next time: those that hold nothing, and had so little or so long ago
+  // Of so many users, and the next ones next time: those that have no job, and had so little or so long ago
   // that it weighs nothing, are forgotten.
   void forget_some(Instant now, std::size_t users);
   std::size_t users() const { return users_.size(); }
@@ -49,14 +51,18 @@ class Usage {
   Use of_user(const std::string& queue, const std::string& user, Instant now) const;
   std::vector<std::pair<std::string, Use>> users_of_queue(const std::string& queue, Instant now) const;
 
-  // Is the same in use? What was used lately is history, and cannot be read from a state.
+  // Is the same in use, and do as many wait? What was used lately is history, and cannot be read from a
+  // state.
   bool same_in_use(const Usage& other) const;
 
  private:
   struct Used : PastUse {
     std::int64_t in_use = 0;
+    std::int32_t waiting = 0;
+    std::int32_t running = 0;
 
     Use use(Instant now) const;
+    bool has_jobs() const { return waiting != 0 || running != 0; }
   };
   using UserKey = std::pair<std::string, std::string>;  // queue and user
 

@@ -11,8 +11,13 @@ TEST_F(UsageTest, WhatRunsCountsForTheUserAndAllQueuesAbove) {
   Usage usage;
   Job& gang = job(1, 2);
   gang.spec.queue = "research/vision";
+  usage.changed(change(gang, Phase::unknown, Phase::waiting));
+  EXPECT_EQ(usage.of_queue("research", now).waiting, 1);
+  EXPECT_EQ(usage.of_user("research/vision", "ada", now).waiting, 1);
   place(gang, "a", {0, 1});
   usage.changed(change(gang, Phase::waiting, Phase::running));
+  EXPECT_EQ(usage.of_queue("research", now).waiting, 0);
+  EXPECT_EQ(usage.of_queue("research", now).running, 1);
   EXPECT_EQ(usage.of_queue("research/vision", now).in_use, 2000);
   EXPECT_EQ(usage.of_queue("research", now).in_use, 2000);
   EXPECT_EQ(usage.of_user("research/vision", "ada", now).in_use, 2000);
@@ -22,13 +27,25 @@ TEST_F(UsageTest, WhatRunsCountsForTheUserAndAllQueuesAbove) {
   EXPECT_EQ(usage.of_queue("research", now).in_use, 2000) << "nothing moved";
   usage.changed(change(gang, Phase::running, Phase::waiting));
   EXPECT_EQ(usage.of_queue("research", now).in_use, 0);
+  EXPECT_EQ(usage.of_queue("research", now).running, 0);
+  EXPECT_EQ(usage.of_user("research/vision", "ada", now).waiting, 1);
+}
+
+TEST_F(UsageTest, WhoHasJobsThatUseNothingIsNotForgotten) {
+  Usage usage;
+  usage.changed(change(job(1), Phase::unknown, Phase::waiting));
+  usage.forget_some(now, 10);
+  EXPECT_EQ(usage.of_user("default", "ada", now).waiting, 1);
+  usage.changed(change(job(1), Phase::waiting, Phase::ended));
+  usage.forget_some(now, 10);
+  EXPECT_EQ(usage.users(), 0U);
 }
 
 TEST_F(UsageTest, WhatWasUsedFadesByHalf) {
   Usage usage;
   Job& gang = job(1);
   place(gang, "a", {0});
-  usage.changed(change(gang, Phase::waiting, Phase::running));
+  usage.changed(change(gang, Phase::unknown, Phase::running));
   now += 1h;
   usage.changed(change(gang, Phase::running, Phase::ended));
   const double past = usage.of_queue("default", now).past;
@@ -44,7 +61,7 @@ TEST_F(UsageTest, ComparesWhatIsInUseAlone) {
   Usage followed;
   Job& gang = job(1);
   place(gang, "a", {0});
-  followed.changed(change(gang, Phase::waiting, Phase::running));
+  followed.changed(change(gang, Phase::unknown, Phase::running));
   EXPECT_FALSE(followed.same_in_use(Usage()));
   EXPECT_FALSE(Usage().same_in_use(followed));
   followed.changed(change(gang, Phase::running, Phase::ended));

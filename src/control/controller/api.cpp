@@ -12,8 +12,6 @@ namespace {
 constexpr Rate wrong_tokens_max{.per_second = 20, .burst = 20};    // per address
 constexpr Rate open_pages_max{.per_second = 1000, .burst = 2000};  // per address
 
-constexpr int bodies_retry_after_seconds = 2;
-
 bool same_secret(const std::string& given, const std::string& expected) {
   return !expected.empty() && given.size() == expected.size() &&
          CRYPTO_memcmp(given.data(), expected.data(), given.size()) == 0;
@@ -51,7 +49,7 @@ net::Response too_large(const net::Request& request, const Route& route) {
 Api::Api(Core& core, Hub& hub, Explainer& explainer, Janitor& janitor, ApiOptions options)
     : tokens_(std::move(options.tokens)),
       blobs_(std::move(options.blob_folder)),
-      services_{core, hub, explainer, blobs_, desk_, janitor},
+      services_{core, hub, explainer, blobs_, desk_, nodes_desk_, janitor},
       requests_(options.requests),
       open_pages_(open_pages_max),
       wrong_tokens_(wrong_tokens_max) {}
@@ -76,15 +74,9 @@ void Api::handle(const Shared& exchange) {
   if (route.is_question) call.watch();
   if (request.body.size() <= small_body_bytes_max || route.request.format != Format::json)
     return route.handle(call);
-  const bool taken = bodies_.run([call, handle = route.handle] {
+  call.hand_to(bodies_, [call, handle = route.handle] {
     if (!call.is_over()) handle(call);
   });
-  if (taken) return;
-  net::Response response =
-      refusal(failed("too many large bodies wait to be read")
-                  .remedy("try again in " + std::to_string(bodies_retry_after_seconds) + " s"));
-  response.retry_after_seconds = bodies_retry_after_seconds;
-  exchange->answer(std::move(response));
 }
 
 // The routes are no secret, so that nobody needs a token to learn of this.

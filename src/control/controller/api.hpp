@@ -38,6 +38,7 @@ class Api {
   void stop() {
     bodies_.stop();
     desk_.stop();
+    nodes_desk_.stop();
   }
 
  private:
@@ -56,6 +57,7 @@ class Api {
   Tokens tokens_;
   sync::BlobStore blobs_;
   Desk desk_{blob_desk};
+  Desk nodes_desk_{node_desk};
   Desk bodies_{body_desk};
   Services services_;
   RateLimits requests_;      // by address

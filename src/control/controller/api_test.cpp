@@ -21,8 +21,9 @@ class BodyExchange final : public net::Exchange {
     net::Response response;
     std::thread::id thread;
   };
-  BodyExchange(const std::string& path, std::string body) {
+  BodyExchange(const std::string& path, std::string body, const std::string& remote) {
     request_.method = "POST";
+    request_.remote = remote;
     request_.path = path;
     for (const std::string_view part : split(std::string_view(path).substr(1), '/'))
       request_.parts.emplace_back(part);
@@ -64,8 +65,8 @@ struct ApiTest : testing::Test {
           janitor,
           {.tokens = {"admin", "join"}, .blob_folder = "", .requests = {.per_second = 1000, .burst = 1000}}};
 
-  static Shared post(const std::string& page, std::string body) {
-    return std::make_shared<BodyExchange>("/api/v1/" + page, std::move(body));
+  static Shared post(const std::string& page, std::string body, const std::string& remote = "10.0.0.1") {
+    return std::make_shared<BodyExchange>("/api/v1/" + page, std::move(body), remote);
   }
   static std::string large_body() { return "[]" + std::string(small_body_bytes_max, ' '); }
 
@@ -98,7 +99,7 @@ TEST_F(ApiTest, MoreLargeBodiesThanMayWaitAreSentAway) {
   hold(gate.get_future().share());
   std::vector<Shared> waiting;
   for (std::size_t at = 0; at < body_desk.waiting_max; ++at) {
-    waiting.push_back(post("jobs", large_body()));
+    waiting.push_back(post("jobs", large_body(), "10.0.1." + std::to_string(at)));
     api.handle(waiting.back());
   }
   const Shared more = post("jobs", large_body());
@@ -111,6 +112,43 @@ TEST_F(ApiTest, MoreLargeBodiesThanMayWaitAreSentAway) {
   EXPECT_EQ(small->answered().get().response.status, 400) << "small ones do not wait for large ones";
   gate.set_value();
   for (const Shared& one : waiting) EXPECT_EQ(one->answered().get().response.status, 400);
+}
+
+TEST_F(ApiTest, LargeBodiesOfOneAddressLeaveRoomForThoseOfOthers) {
+  std::promise<void> gate;
+  hold(gate.get_future().share());
+  std::vector<Shared> waiting;
+  std::size_t refused = 0;
+  for (std::size_t at = 0; at < body_desk.waiting_max; ++at) {
+    const Shared one = post("jobs", large_body());
+    bool sent_away = false;
+    one->before_answer = [&] { sent_away = true; };
+    api.handle(one);
+    one->before_answer = nullptr;
+    refused += sent_away ? 1 : 0;
+    if (!sent_away) waiting.push_back(one);
+  }
+  EXPECT_GT(refused, 0U);
+  waiting.push_back(post("jobs", large_body(), "10.0.0.2"));
+  api.handle(waiting.back());
+  gate.set_value();
+  for (const Shared& one : waiting) EXPECT_EQ(one->answered().get().response.status, 400);
+}
+
+// Without memory for it, say: the others are answered all the same.
+TEST_F(ApiTest, WhatFailsBesideTheLoopIsAnsweredAndEndsNothingElse) {
+  const Shared fails = post("jobs", large_body());
+  std::atomic<bool> first = true;
+  fails->before_answer = [&first] {
+    if (first.exchange(false)) throw std::bad_alloc();
+  };
+  api.handle(fails);
+  const auto refused = fails->answered().get().response;
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_GT(refused.retry_after_seconds, 0);
+  const Shared next = post("jobs", large_body());
+  api.handle(next);
+  EXPECT_EQ(next->answered().get().response.status, 400);
 }
 
 TEST_F(ApiTest, AQuestionOfOneWhoHasGoneIsNotRead) {

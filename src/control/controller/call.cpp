@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "base/check.hpp"
+#include "base/log/log.hpp"
 #include "base/text.hpp"
 #include "control/wire/replies.hpp"
 
@@ -63,6 +64,19 @@ void Call::refuse_for_now(const Error& error) const {
   net::Response response = refusal(error);
   response.retry_after_seconds = retry_after_seconds;
   exchange_->answer(std::move(response));
+}
+
+void Call::hand_to(Desk& desk, std::function<void()> task) const {
+  const bool taken = desk.run(request().remote, [call = *this, task = std::move(task)] {
+    try {
+      task();
+    } catch (const std::exception& failure) {
+      const net::Request& asked = call.request();
+      log::error("{} {} is given up: {}", asked.method, asked.path, failure.what());
+      call.refuse_for_now(failed(failure.what()).remedy("try again in a moment"));
+    }
+  });
+  if (!taken) refuse_for_now(failed(desk.crowded()).remedy("try again in a moment"));
 }
 
 void Call::change(cluster::Event event, int status_if_wrong) const {

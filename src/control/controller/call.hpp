@@ -30,6 +30,7 @@ struct Services {
   Explainer& explainer;
   sync::BlobStore& blobs;
   Desk& desk;
+  Desk& nodes_desk;
   Janitor& janitor;
 };
 
@@ -66,6 +67,8 @@ class Call {
   void refuse(const Error& error, int status = 0) const { exchange_->answer(refusal(error, status)); }
   // The same may go well in a moment.
   void refuse_for_now(const Error& error) const;
+  // Lets the desk do it. It is refused for now if too much waits there, and if it fails.
+  void hand_to(Desk& desk, std::function<void()> task) const;
   // Lets the event happen and answers after the commit. A wrong request is answered with this status.
   void change(cluster::Event event, int status_if_wrong = 400) const;
   // Answers with a view of the committed state, or with 404.

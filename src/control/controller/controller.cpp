@@ -136,9 +136,7 @@ Result<> run_controller(const ControllerOptions& options,
   port.port = listen->port;
   port.certificate_file = options.tls_certificate;
   port.key_file = options.tls_key;
-  port.connections = std::min(net::connections_max, files::files_to_give(files::raise_open_files().most));
-  port.unknown_connections = std::min(port.unknown_connections, port.connections / 2);
-  port.unknown_connections_per_address = std::min(port.unknown_connections_per_address, port.connections / 4);
+  net::limit_connections(port, files::files_to_give(files::raise_open_files().most));
   port.on_let_go = [](const std::string& remote, std::size_t bytes) {
     log::warning("somebody at {} reads too slowly and is let go: {} bytes waited", remote, bytes);
   };

@@ -1,7 +1,6 @@
 #include "control/controller/core.hpp"
 
-#include <algorithm>
-#include <iterator>
+#include <exception>
 
 #include "base/clock/clock.hpp"
 #include "base/log/log.hpp"
@@ -83,16 +82,29 @@ bool Core::take(std::vector<driver::Item>& items) {
 
 // Between two turns what is in memory is what is stored.
 void Core::answer_looks(std::unique_lock<std::mutex>& lock) {
-  const auto count = static_cast<std::ptrdiff_t>(std::min(looks_.size(), looks_per_turn_max));
-  const std::vector<Query> looks(std::move_iterator(looks_.begin()),
-                                 std::move_iterator(looks_.begin() + count));
-  looks_.erase(looks_.begin(), looks_.begin() + count);
-  lock.unlock();
-  for (const Query& look : looks) turns_.answer(look);
-  lock.lock();
+  const auto begun = std::chrono::steady_clock::now();
+  for (std::size_t answered = 0; !looks_.empty() && answered < looks_per_turn_max &&
+                                 std::chrono::steady_clock::now() - begun < looks_time_max;
+       ++answered) {
+    const Query look = std::move(looks_.front());
+    looks_.pop_front();
+    lock.unlock();
+    turns_.answer(look);
+    lock.lock();
+  }
 }
 
+// What it has half done is not the truth that is stored: it ends, and the next one reads that.
 void Core::run() {
+  try {
+    take_turns();
+  } catch (const std::exception& failure) {
+    log::error("the controller ends, because its core cannot go on: {}", failure.what());
+    std::terminate();
+  }
+}
+
+void Core::take_turns() {
   bool was_well = true;
   for (std::vector<driver::Item> items; take(items);) {
     const auto begun = std::chrono::steady_clock::now();

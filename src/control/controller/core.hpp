@@ -20,7 +20,9 @@
 
 namespace tutti::controller {
 
-constexpr std::size_t looks_per_turn_max = 16;  // so that events do not wait long for pages
+// So that events do not wait long for pages, however dear each is.
+constexpr std::size_t looks_per_turn_max = 16;
+constexpr Duration looks_time_max = 20ms;
 
 class Core {
  public:
@@ -64,6 +66,7 @@ class Core {
 
  private:
   void run();
+  void take_turns();
   // False when the core is to stop and nothing waits any more.
   bool take(std::vector<driver::Item>& items);
   void answer_looks(std::unique_lock<std::mutex>& lock);

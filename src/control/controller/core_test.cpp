@@ -140,6 +140,49 @@ TEST_F(CoreTest, AnotherWriterIsNoticed) {
   EXPECT_EQ(look().first, 0U);
 }
 
+TEST_F(CoreTest, EventsDoNotWaitForAllPagesThatAreDear) {
+  std::promise<void> asked;
+  std::shared_future<void> all_asked = asked.get_future();
+  std::mutex mutex;
+  std::string order;
+  const auto add = [&](char what) {
+    const std::lock_guard lock(mutex);
+    order += what;
+  };
+  std::promise<void> last;
+  const auto dear = [&] {
+    const auto begun = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() - begun < looks_time_max) std::this_thread::yield();
+    add('p');
+  };
+  core_->look([&](const auto&, const auto&) {
+    all_asked.wait();
+    dear();
+  });
+  core_->look([&](const auto&, const auto&) { dear(); });
+  core_->look([&](const auto&, const auto&) {
+    add('p');
+    last.set_value();
+  });
+  core_->happen(hello("a"), [&](const auto&) { add('e'); });
+  asked.set_value();
+  last.get_future().wait();
+  EXPECT_EQ(order, "pepp") << "one page has taken the time of all, and the event is next";
+}
+
+TEST(CoreDeathTest, SaysWhyItCannotGoOn) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto fail = [] {
+    store::MemoryStore store;
+    Core core(store, [](const driver::Delivery&) {});
+    if (!core.start()) return;
+    std::promise<void> never;
+    core.look([](const auto&, const auto&) { throw std::bad_alloc(); });
+    never.get_future().wait();
+  };
+  EXPECT_DEATH(fail(), "its core cannot go on: std::bad_alloc");
+}
+
 TEST(CoreOnASlowDisk, APageWaitsForOneCommitAtMostAndShowsWhatWasAnswered) {
   constexpr int all = 1'000'000;
   SlowStore store;

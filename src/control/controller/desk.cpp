@@ -4,7 +4,7 @@
 
 namespace tutti::controller {
 
-Desk::Desk(const DeskOptions& options) : waiting_max_(options.waiting_max) {
+Desk::Desk(const DeskOptions& options) : crowded_(options.crowded), places_(options.waiting_max) {
   for (std::size_t thread = 0; thread < options.threads; ++thread) threads_.emplace_back([this] { work(); });
 }
 
@@ -19,11 +19,11 @@ void Desk::stop() {
   }
 }
 
-bool Desk::run(std::function<void()> task) {
+bool Desk::run(const std::string& address, std::function<void()> task) {
   {
     const std::lock_guard lock(mutex_);
-    if (stopping_ || waiting_.size() >= waiting_max_) return false;
-    waiting_.push_back(std::move(task));
+    if (stopping_ || !places_.take(address)) return false;
+    waiting_.push_back({address, std::move(task)});
   }
   woken_.notify_one();
   return true;
@@ -31,15 +31,16 @@ bool Desk::run(std::function<void()> task) {
 
 void Desk::work() {
   for (;;) {
-    std::function<void()> task;
+    Task task;
     {
       std::unique_lock lock(mutex_);
       woken_.wait(lock, [this] { return !waiting_.empty() || stopping_; });
       if (stopping_) return;
       task = std::move(waiting_.front());
       waiting_.pop_front();
+      places_.give_back(task.address);
     }
-    task();
+    task.run();
   }
 }
 

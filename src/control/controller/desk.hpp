@@ -7,20 +7,29 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
+
+#include "base/portions.hpp"
 
 namespace tutti::controller {
 
 struct DeskOptions {
   std::size_t threads = 1;
   std::size_t waiting_max = 1;
+  const char* crowded = "too much waits";  // for those who are sent away
 };
 
 // Each that waits may hold 16 MiB: a gigabyte in all.
-constexpr DeskOptions blob_desk{.threads = 2, .waiting_max = 64};
+constexpr DeskOptions blob_desk{
+    .threads = 2, .waiting_max = 64, .crowded = "too many blobs are on their way at once"};
+// What nodes fetch, so that nobody who ships folders is in their way. None that waits has a body.
+constexpr DeskOptions node_desk{
+    .threads = 2, .waiting_max = 1'024, .crowded = "too many nodes fetch blobs at once"};
 // One at a time: read, a body takes several times its bytes.
-constexpr DeskOptions body_desk{.threads = 1, .waiting_max = 16};
+constexpr DeskOptions body_desk{
+    .threads = 1, .waiting_max = 16, .crowded = "too many large bodies wait to be read"};
 
 class Desk {
  public:
@@ -32,16 +41,23 @@ class Desk {
   // What still waits is not done.
   void stop();
 
-  // Runs it soon on a thread of the desk; false if too many wait.
-  [[nodiscard]] bool run(std::function<void()> task);
+  // Runs it soon on a thread of the desk, and it does not throw; false if too much waits, of all or of this
+  // address: nobody takes all the places.
+  [[nodiscard]] bool run(const std::string& address, std::function<void()> task);
+  const char* crowded() const { return crowded_; }
 
  private:
+  struct Task {
+    std::string address;
+    std::function<void()> run;
+  };
   void work();
 
-  const std::size_t waiting_max_;
+  const char* const crowded_;
   std::mutex mutex_;
   std::condition_variable woken_;
-  std::deque<std::function<void()>> waiting_;
+  std::deque<Task> waiting_;
+  Portions places_;  // of those that wait, by address
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };

@@ -16,19 +16,32 @@ void Explainer::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Explainer::ask(cluster::Question question, Reply reply, IsOver is_over) {
+bool Explainer::has_room() {
+  const auto is_full = [this] { return waiting_.size() + being_asked_ >= waiting_questions_max; };
+  if (is_full()) std::erase_if(waiting_, [](const Item& item) { return item.is_over(); });
+  return !is_full();
+}
+
+void Explainer::ask(const Make& make, Reply reply, IsOver is_over) {
+  bool taken = false;
   {
     const std::lock_guard lock(mutex_);
-    if (waiting_.size() >= waiting_questions_max)
-      std::erase_if(waiting_, [](const Item& item) { return item.is_over(); });
-    if (waiting_.size() < waiting_questions_max) {
-      waiting_.push_back({std::move(question), std::move(reply), std::move(is_over)});
+    taken = has_room();
+    if (taken) ++being_asked_;
+  }
+  if (!taken) return reply(failed("too many ask why their jobs wait").remedy("try again in a moment"));
+  auto question = make();
+  {
+    const std::lock_guard lock(mutex_);
+    --being_asked_;
+    if (question) {
+      waiting_.push_back({std::move(*question), std::move(reply), std::move(is_over)});
       others_wait_ = true;
       woken_.notify_one();
       return;
     }
   }
-  reply(failed("too many ask why their jobs wait").remedy("try again in a moment"));
+  reply(std::move(question).error());
 }
 
 sched::Explanation Explainer::answer(const Item& item) const {

@@ -12,6 +12,7 @@ struct ExplainerTest : testing::Test {
   cluster::State state;
   std::promise<void> gate;
   std::shared_future<void> open{gate.get_future()};
+  std::size_t made = 0;  // questions that were put together
   std::atomic<int> answered{0};
   std::atomic<int> refused{0};
   Explainer explainer;
@@ -30,7 +31,11 @@ struct ExplainerTest : testing::Test {
 
   void ask(Explainer::IsOver is_over) {
     explainer.ask(
-        question(), [this](auto answer) { ++(answer ? answered : refused); }, std::move(is_over));
+        [this]() -> Result<cluster::Question> {
+          ++made;
+          return question();
+        },
+        [this](auto answer) { ++(answer ? answered : refused); }, std::move(is_over));
   }
 
   // The thread is busy with a question until the gate opens; its asker has left then.
@@ -48,8 +53,8 @@ struct ExplainerTest : testing::Test {
   // All that were asked until now are over.
   void wait_for_the_last() {
     std::promise<void> done;
-    explainer.ask(
-        question(), [&](auto) { done.set_value(); }, [] { return false; });
+    explainer.ask([this]() -> Result<cluster::Question> { return question(); },
+                  [&](auto) { done.set_value(); }, [] { return false; });
     done.get_future().wait();
   }
 };
@@ -59,6 +64,20 @@ TEST_F(ExplainerTest, MoreThanMayWaitAreRefused) {
   for (std::size_t at = 0; at < waiting_questions_max + 3; ++at) ask([] { return false; });
   EXPECT_EQ(refused, 3);
   EXPECT_EQ(answered, 0);
+  EXPECT_EQ(made, waiting_questions_max + 1) << "nothing is copied for those who are refused";
+  gate.set_value();
+  explainer.stop();
+}
+
+TEST_F(ExplainerTest, AQuestionThatThereIsNotTakesNoPlace) {
+  hold();
+  for (std::size_t at = 0; at < waiting_questions_max + 3; ++at) {
+    explainer.ask([]() -> Result<cluster::Question> { return invalid("no such job"); },
+                  [this](auto answer) { refused += answer.ok() ? 0 : 1; }, [] { return false; });
+  }
+  EXPECT_EQ(refused, static_cast<int>(waiting_questions_max) + 3);
+  ask([] { return true; });
+  EXPECT_EQ(made, 2U) << "the one that holds the thread, and this";
   gate.set_value();
   explainer.stop();
 }

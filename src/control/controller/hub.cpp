@@ -87,15 +87,19 @@ void Hub::tell(const Agent& agent, const wire::ControllerMessage& message) {
   agent.socket->send(wire::encode(message));
 }
 
-// An agent that was not heard for a while although something of it
-// waits to be read is not silent: this loop is behind, and whoever else seems silent may be so for the same
-// reason.
-bool Hub::is_awake() const {
+// An agent of which nothing was read for a while although something waits to be is not silent: this loop is
+// behind, and whoever else seems silent may be so for the same reason. One that is read, and whose message is
+// not whole, holds up nobody but itself.
+bool Hub::is_awake() {
   const Instant now = clock_();
-  return std::none_of(agents_.begin(), agents_.end(), [now](const auto& entry) {
-    const Agent& agent = *entry.second;
-    return now - agent.heard_at > agent_pause_max && agent.socket->has_unread();
-  });
+  bool awake = true;
+  for (const auto& [connection, agent] : agents_) {
+    const std::uint64_t reads = agent->socket->reads();
+    if (std::exchange(agent->reads, reads) != reads) agent->read_at = now;
+    const Instant last = std::max(agent->heard_at, agent->read_at);
+    if (now - last > agent_pause_max && agent->socket->has_unread()) awake = false;
+  }
+  return awake;
 }
 
 void Hub::start() { listener_.expect(core_.cluster_id(), core_.agents_known(), clock_()); }
@@ -282,35 +286,39 @@ void Hub::add_log_reader(net::Exchange& exchange, const LogRequest& request) {
     looked_at_ = clock_();
     look_timer_ = loop_.every(feed_look_every, [this] { look_at_feeds(); });
   }
-  core_.ask([this, id, job = request.job](const cluster::State& state, const wire::StoreHealth&) {
-    const auto found = state.jobs.find(job);
-    std::optional<cluster::Job> copy;
-    if (found != state.jobs.end()) copy = found->second;
-    const std::string json = copy ? wire::job_json(state, *copy, false) : "{}";
-    loop_.post([this, id, copy, json] {
+  core_.look([this, id, request](const cluster::State& state, const wire::StoreHealth&) {
+    const auto found = state.jobs.find(request.job);
+    std::shared_ptr<const Standing> job;
+    if (found != state.jobs.end())
+      job = std::make_shared<const Standing>(standing_of(state, found->second, request.rank));
+    loop_.post([this, id, job] {
       const auto reader = readers_.find(id);
       if (reader == readers_.end()) return;
-      reader->second.stream->write(event_text("job", json));
-      if (copy) return begin_reading(id, *copy);
+      reader->second.stream->write(event_text("job", job ? job->json : "{}"));
+      if (job) return begin_reading(reader->second, *job);
       reader->second.stream->close();
     });
   });
 }
 
-void Hub::begin_reading(std::uint64_t id, const cluster::Job& job) {
-  LogReader& reader = readers_.at(id);
-  reader.begun = true;
-  if (job.finished()) reader.follows = false;
-  std::map<std::string, std::int32_t> nodes;  // and how many of the ranks that are asked for have run there
-  for (std::size_t rank = 0; rank < job.places.size(); ++rank) {
-    if (reader.request.rank >= 0 && static_cast<std::size_t>(reader.request.rank) != rank) continue;
-    const bool has_run = job.ranks[rank].state != cluster::RankState::assigned && !job.ranks[rank].node_fault;
-    nodes[job.places[rank].node] += has_run ? 1 : 0;
-  }
+// On the core's thread: of a large gang only what is needed goes along.
+Hub::Standing Hub::standing_of(const cluster::State& state, const cluster::Job& job, std::int32_t rank) {
+  Standing standing{.json = wire::job_json(state, job, false), .finished = job.finished()};
   // The places may be those of the attempt before, while the next one waits.
-  const std::int32_t attempt = job.placed() || job.finished() ? job.attempt : job.attempt - 1;
-  for (const auto& [node, ranks] : nodes)
-    ask_for_logs(reader, {node, attempt}, reader.request.tail_lines, nodes.size(), ranks);
+  standing.attempt = job.placed() || job.finished() ? job.attempt : job.attempt - 1;
+  for (std::size_t at = 0; at < job.places.size(); ++at) {
+    if (rank >= 0 && static_cast<std::size_t>(rank) != at) continue;
+    const bool has_run = job.ranks[at].state != cluster::RankState::assigned && !job.ranks[at].node_fault;
+    standing.nodes[job.places[at].node] += has_run ? 1 : 0;
+  }
+  return standing;
+}
+
+void Hub::begin_reading(LogReader& reader, const Standing& job) {
+  reader.begun = true;
+  if (job.finished) reader.follows = false;
+  for (const auto& [node, ranks] : job.nodes)
+    ask_for_logs(reader, {node, job.attempt}, reader.request.tail_lines, job.nodes.size(), ranks);
   close_if_done(reader);
 }
 

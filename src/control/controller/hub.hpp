@@ -46,15 +46,17 @@ class Hub {
 
   void deliver(driver::Delivery delivery);
 
-  // Whether this loop hears the agents: it has read what has come.
-  bool is_awake() const;
+  // Whether this loop hears the agents: it has read what has come. Asked again and again.
+  bool is_awake();
 
  private:
   struct Agent {
     std::shared_ptr<net::Socket> socket;
     std::string remote;
     driver::Connection connection = 0;
-    Instant heard_at;  // on the hub's own clock
+    Instant heard_at;         // on the hub's own clock
+    std::uint64_t reads = 0;  // of its connection, as they were when it was looked last
+    Instant read_at = {};     // when there were more than before
   };
   // What one node sends of one attempt's logs.
   struct Feed {
@@ -74,6 +76,15 @@ class Hub {
     bool follows = false;          // the job still runs
   };
 
+  // Of a job, what its reader has to know.
+  struct Standing {
+    std::string json;
+    bool finished = false;
+    std::int32_t attempt = 0;                        // whose logs there are; -1: none
+    std::map<std::string, std::int32_t> nodes = {};  // and how many of the ranks asked for have run there
+  };
+  static Standing standing_of(const cluster::State& state, const cluster::Job& job, std::int32_t rank);
+
   // True if one more may follow, who then counts until unseat(); else it is answered.
   bool seat(net::Exchange& exchange);
   void unseat(const std::string& address);
@@ -88,7 +99,7 @@ class Hub {
   // Null if nobody speaks for the node now.
   Agent* speaker(const std::string& node) const;
   void restart_followers(const std::string& node);
-  void begin_reading(std::uint64_t reader, const cluster::Job& job);
+  void begin_reading(LogReader& reader, const Standing& job);
   // `nodes` are asked at once, and share what the reader may have waiting here. `ranks` are known to have run
   // there, 0: not known.
   void ask_for_logs(LogReader& reader, const FeedKey& key, std::int64_t tail_lines, std::size_t nodes,

@@ -1,6 +1,7 @@
 #include "control/controller/hub.hpp"
 
 #include <atomic>
+#include <future>
 #include <mutex>
 #include <vector>
 
@@ -15,16 +16,22 @@ namespace {
 class HubSocket final : public net::Socket {
  public:
   using net::Socket::send;
-  void send(net::Text frame) override { sent.push_back(std::move(frame)); }
+  void send(net::Text frame) override {
+    sent.push_back(std::move(frame));
+    if (on_send) on_send(*sent.back());
+  }
   void send_later(std::string frame) override { send(std::move(frame)); }
   std::size_t later_bytes() const override { return 0; }
   bool has_unread() const override { return unread; }
+  std::uint64_t reads() const override { return pieces; }
   void become_known() override { is_known = true; }
   void close() override {}
 
   std::vector<net::Text> sent;
+  std::function<void(const std::string&)> on_send;
   bool is_known = false;
   bool unread = false;
+  std::uint64_t pieces = 0;
 };
 
 class HubStream final : public net::Stream {
@@ -89,6 +96,21 @@ TEST_F(HubTest, ANodeWithUnreadBytesIsNotSilent) {
   EXPECT_TRUE(hub.is_awake()) << "nothing has come of it: it is silent";
 }
 
+// Else whoever may join could keep the controller from missing anybody, with one message that never ends.
+TEST_F(HubTest, AMessageThatComesInPiecesDoesNotMakeTheControllerDeaf) {
+  Hub hub(loop, core, [this] { return now.load(); });
+  const auto socket = std::make_shared<HubSocket>();
+  hub.add_agent(socket, "10.0.0.1");
+  socket->unread = true;
+  for (int piece = 0; piece < 10; ++piece) {
+    ++socket->pieces;
+    now = now.load() + cluster::heartbeat_every;
+    EXPECT_TRUE(hub.is_awake()) << "a piece was read, and there are more";
+  }
+  now = now.load() + 2 * cluster::heartbeat_every;
+  EXPECT_FALSE(hub.is_awake()) << "nothing was read of what has come";
+}
+
 // ---- who is known
 
 TEST_F(HubTest, AnAgentIsKnownByItsHelloAndByNothingElse) {
@@ -123,6 +145,52 @@ TEST_F(HubTest, ReadersHearEveryFiveSecondsThatTheControllerIsThere) {
   core.stop();
   EXPECT_GE(told[1] - told[0], 5s);
   EXPECT_LT(told[1] - told[0], 20s);
+}
+
+TEST_F(HubTest, OfAGangsNodesThoseAreAskedForLogsThatHaveItsRanks) {
+  Hub hub(loop, core);
+  std::vector<wire::ReadLogs> asked;
+  std::vector<std::shared_ptr<HubSocket>> agents;
+  for (const std::string node : {"n1", "n2"}) {
+    agents.push_back(std::make_shared<HubSocket>());
+    agents.back()->on_send = [&](const std::string& frame) {
+      const auto message = wire::decode_controller_message(frame);
+      const auto* read = message ? std::get_if<wire::ReadLogs>(&*message) : nullptr;
+      if (read == nullptr) return;
+      asked.push_back(*read);
+      if (asked.size() == 3) loop.stop();
+    };
+    hub.add_agent(agents.back(), "10.0.0.1");
+    cluster::Hello hello;
+    hello.node = node;
+    hello.inventory.cpus = 2;
+    agents.back()->on_message(wire::encode(wire::AgentMessage(hello)));
+  }
+  cluster::JobSpec spec;
+  spec.command = {"true"};
+  spec.shape = {.ranks = 4, .cpus = 1};
+  std::promise<void> submitted;
+  core.happen(cluster::Submit{{spec}}, [&](const auto& done) {
+    EXPECT_TRUE(done.ok());
+    submitted.set_value();
+  });
+  submitted.get_future().wait();
+  HubExchange all;
+  HubExchange one;
+  hub.add_log_reader(all, {cluster::JobId(1), -1, true, 0});
+  hub.add_log_reader(one, {cluster::JobId(1), 3, true, 7});
+  loop.run();
+  core.stop();
+  ASSERT_EQ(asked.size(), 3U) << "both for all of it, and the one that has it for the last rank";
+  EXPECT_EQ(asked[0].stream, asked[1].stream);
+  EXPECT_EQ(asked[2].rank, 3);
+  EXPECT_EQ(asked[2].tail_lines, 7);
+  for (const wire::ReadLogs& read : asked) {
+    EXPECT_EQ(read.attempt, 0);
+    EXPECT_EQ(read.ranks, 0) << "none has run yet";
+  }
+  ASSERT_FALSE(one.written().texts.empty());
+  EXPECT_NE(one.written().texts[0]->find("event: job"), std::string::npos);
 }
 
 TEST_F(HubTest, WatchersShareOneTextOfAllEventsOfATurn) {

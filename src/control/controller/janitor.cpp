@@ -58,7 +58,7 @@ void Janitor::stop() {
 
 wire::Kept Janitor::kept() const {
   const std::lock_guard lock(mutex_);
-  return {core_.keep(), store_bytes_, blobs_bytes_, options_.blobs_bytes_max, options_.blobs_age_max};
+  return {core_.keep(), store_bytes_, blobs_held_.bytes, options_.blobs_bytes_max, options_.blobs_age_max};
 }
 
 void Janitor::run() {
@@ -116,12 +116,13 @@ void Janitor::clean(Bytes at_least) {
   const auto keep = needed();
   if (!keep) return;
   sync::BlobStore::TrimOptions rules{.bytes_max = options_.blobs_bytes_max,
+                                     .count_max = options_.blobs_count / 2,
                                      .age_max = options_.blobs_age_max,
                                      .age_min = blobs_age_min,
                                      .keep = &*keep};
   auto left = blobs_.trim(rules);
-  if (left && at_least > Bytes(0)) {
-    rules.bytes_max = std::max(Bytes(0), *left - at_least);
+  if (left && (at_least > Bytes(0) || left->count >= options_.blobs_count)) {
+    rules.bytes_max = std::max(Bytes(0), left->bytes - at_least);
     rules.age_min = blobs_age_min_short;
     left = blobs_.trim(rules);
   }
@@ -129,12 +130,17 @@ void Janitor::clean(Bytes at_least) {
   const std::string store = store_file(options_.folder);
   const std::lock_guard lock(mutex_);
   store_bytes_ = size_of(store) + size_of(store + "-wal");
-  if (left) blobs_bytes_ = *left;
+  if (left) blobs_held_ = *left;
+}
+
+bool Janitor::is_crowded() const {
+  const std::lock_guard lock(mutex_);
+  return blobs_held_.count >= options_.blobs_count;
 }
 
 Result<> Janitor::make_room(Bytes more) {
   Bytes over = missing(more);
-  if (over == Bytes(0)) return {};
+  if (over == Bytes(0) && !is_crowded()) return {};
   const auto now = std::chrono::steady_clock::now();
   bool due = false;
   {
@@ -146,15 +152,21 @@ Result<> Janitor::make_room(Bytes more) {
     clean(over);
     over = missing(more);
   }
+  const std::string remedy =
+      "wait: what no job needs goes " + format_duration(blobs_age_min_short) + " after it was last used";
+  if (is_crowded())
+    return failed("the controller has " + std::to_string(options_.blobs_count) +
+                  " contents of shipped folders, and keeps no more")
+        .remedy("ship fewer and larger files, or " + remedy);
   if (over == Bytes(0)) return {};
   return failed("the controller's disk has no room for shipped folders: what is left is kept for its store")
-      .remedy("make room on that disk, or wait: what no job needs goes " +
-              format_duration(blobs_age_min_short) + " after it was last used");
+      .remedy("make room on that disk, or " + remedy);
 }
 
 void Janitor::stored(Bytes more) {
   const std::lock_guard lock(mutex_);
-  blobs_bytes_ += more;
+  blobs_held_.bytes += sync::room_of(more);
+  ++blobs_held_.count;
 }
 
 }  // namespace tutti::controller

@@ -20,6 +20,8 @@ namespace tutti::controller {
 
 constexpr Duration kept_blobs_age_default = 7 * 24h;
 constexpr Bytes kept_blobs_default = gib(100);
+// With so many nothing more is taken. Of those that nobody needs half as many stay.
+constexpr std::size_t blobs_count_max = 2 * sync::blobs_max;
 // A folder is shipped before its job is submitted: what was used so lately may belong to such a job.
 constexpr Duration blobs_age_min = 1h;
 // Where the disk is short, this has to do.
@@ -40,6 +42,7 @@ struct JanitorOptions {
   // The disk of that folder, nothing if that is not known; null: the system is asked.
   std::function<std::optional<DiskRoom>()> disk = nullptr;
   Bytes blobs_bytes_max = kept_blobs_default;
+  std::size_t blobs_count = blobs_count_max;
   Duration blobs_age_max = kept_blobs_age_default;  // since they were used last; 0: for ever
 };
 
@@ -60,7 +63,7 @@ class Janitor {
   // May a blob of so many bytes be stored? Where that would leave too little to the store, what nobody needs
   // goes first. Any thread that may wait.
   Result<> make_room(Bytes more);
-  // One that was not there has been stored.
+  // One that was not there has been stored, of so many bytes.
   void stored(Bytes more);
 
   // As it was found last; the retention of jobs is the core's. Any thread.
@@ -71,6 +74,8 @@ class Janitor {
   // The blobs of folders whose jobs have not ended; nothing if that cannot be known now.
   std::optional<std::set<std::string>> needed() const;
   std::optional<std::set<std::string>> manifests() const;
+  // There are as many as may be.
+  bool is_crowded() const;
   // How much less there must be, so that this much more leaves the store its room.
   Bytes missing(Bytes more) const;
   // Of blobs that nobody needs, so many bytes if there are.
@@ -83,7 +88,7 @@ class Janitor {
   std::condition_variable woken_;
   bool stopping_ = false;
   Bytes store_bytes_;
-  Bytes blobs_bytes_;
+  sync::BlobStore::Held blobs_held_;
   std::chrono::steady_clock::time_point room_made_;  // when it was last looked for
   std::mutex cleaning_;                              // one at a time
   std::thread thread_;

@@ -126,9 +126,39 @@ TEST_F(JanitorTest, WhereTheDiskIsShortWhatNobodyNeedsGoesAndThenNothingMoreIsTa
   EXPECT_FALSE(blobs.has(unneeded));
   EXPECT_TRUE(blobs.has(lately)) << "its job may be about to be submitted";
   EXPECT_TRUE(janitor.make_room(mib(8)).ok());
-  EXPECT_EQ(janitor.kept().blobs, Bytes(1000));
+  EXPECT_EQ(janitor.kept().blobs, sync::blob_room_min);
   janitor.stored(Bytes(5));
-  EXPECT_EQ(janitor.kept().blobs, Bytes(1005)) << "what has come since is counted";
+  EXPECT_EQ(janitor.kept().blobs, sync::blob_room_min + sync::blob_room_min)
+      << "what has come since is counted, as what it takes of the disk";
+  core.stop();
+}
+
+// Millions of a few bytes each would fit by their bytes.
+TEST_F(JanitorTest, OfBlobsThereAreOnlySoMany) {
+  const std::string oldest = old_blob("a", 3h);
+  const std::string old = old_blob("b", 2h);
+  const std::string later = old_blob("c", 30min);
+  const std::string lately = old_blob("d", 1min);
+  Core core(store, [](const driver::Delivery&) {});
+  ASSERT_TRUE(core.start().ok());
+  const auto disk = [] { return std::optional(DiskRoom{gib(100), gib(200)}); };
+  Janitor janitor(core, {.folder = folder, .disk = disk, .blobs_count = 6, .blobs_age_max = {}});
+  janitor.clean();
+  EXPECT_FALSE(blobs.has(oldest)) << "half of what may be here stays without need";
+  EXPECT_TRUE(blobs.has(old));
+  EXPECT_TRUE(janitor.make_room(Bytes(1)).ok());
+  const std::string more[] = {old_blob("e", 20min), old_blob("f", 1min), old_blob("g", 1min),
+                              old_blob("h", 1min)};
+  for (std::size_t count = 0; count < std::size(more); ++count) janitor.stored(Bytes(1));
+  EXPECT_TRUE(janitor.make_room(Bytes(1)).ok()) << "what nobody needs goes sooner";
+  EXPECT_FALSE(blobs.has(old));
+  EXPECT_FALSE(blobs.has(later));
+  EXPECT_FALSE(blobs.has(more[0]));
+  EXPECT_TRUE(blobs.has(lately));
+  for (std::size_t count = 0; count < 3; ++count) janitor.stored(Bytes(1));
+  const auto refused = janitor.make_room(Bytes(1));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message().find("keeps no more"), std::string::npos);
   core.stop();
 }
 

@@ -24,12 +24,6 @@ Instant log_now() {
   return Instant(std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));
 }
 
-// Disks are slow, and hashes of 8 MiB take their time: neither may hold up the loop that hears the agents.
-void beside_the_loop(const Call& call, void (*handle)(const Call& call)) {
-  if (call.services().desk.run([call, handle] { handle(call); })) return;
-  call.refuse_for_now(failed("too many blobs are on their way at once").remedy("try again in a moment"));
-}
-
 // Nothing of what is no hash goes back, and each is looked for once.
 Result<std::set<std::string>> hashes_in(const std::string& body) {
   // A list and what is in it, before anything is kept of it: millions of small values take far more room than
@@ -72,7 +66,7 @@ void put_blob_now(const Call& call) {
     if (auto room = janitor.make_room(more); !room) return call.refuse(room.error(), no_room_status);
   }
   if (auto put = blobs.put(hash, as_bytes(call.body())); !put) return call.refuse(put.error());
-  janitor.stored(more);
+  if (is_new) janitor.stored(more);
   call.answer("{}");
 }
 
@@ -97,9 +91,17 @@ void get_blob_now(const Call& call) {
   call.exchange().answer({.status = 200, .body = std::move(**content), .type = "application/octet-stream"});
 }
 
-void list_missing(const Call& call) { beside_the_loop(call, list_missing_now); }
-void put_blob(const Call& call) { beside_the_loop(call, put_blob_now); }
-void get_blob(const Call& call) { beside_the_loop(call, get_blob_now); }
+// Disks are slow, and hashes of 8 MiB take their time: neither may hold up the loop that hears the agents,
+// nor those who ship folders the nodes that fetch them.
+void list_missing(const Call& call) {
+  call.hand_to(call.services().desk, [call] { list_missing_now(call); });
+}
+void put_blob(const Call& call) {
+  call.hand_to(call.services().desk, [call] { put_blob_now(call); });
+}
+void get_blob(const Call& call) {
+  call.hand_to(call.services().nodes_desk, [call] { get_blob_now(call); });
+}
 
 }  // namespace
 

@@ -26,7 +26,10 @@ class BlobExchange final : public net::Exchange {
     net::Response response;
     std::thread::id thread;
   };
-  explicit BlobExchange(std::string body) { request_.body = std::move(body); }
+  explicit BlobExchange(std::string body) {
+    request_.body = std::move(body);
+    request_.remote = "10.0.0.1";
+  }
 
   const net::Request& request() const override { return request_; }
   void answer(net::Response response) override {
@@ -51,9 +54,10 @@ struct BlobRoutes : testing::Test {
   Explainer explainer;
   sync::BlobStore blobs{folder};
   Desk desk{blob_desk};
+  Desk nodes_desk{node_desk};
   DiskRoom disk{gib(100), gib(200)};
   Janitor janitor{core, {.folder = folder, .disk = [this] { return std::optional(disk); }}};
-  Services services{core, hub, explainer, blobs, desk, janitor};
+  Services services{core, hub, explainer, blobs, desk, nodes_desk, janitor};
 
   void TearDown() override { std::filesystem::remove_all(folder); }
 
@@ -198,20 +202,52 @@ TEST_F(BlobRoutes, RefuseMillionsOfValuesBeforeTheyAreMade) {
   EXPECT_NE(refused.body.find("more values than are taken here"), std::string::npos) << refused.body;
 }
 
-TEST_F(BlobRoutes, RefuseWhatIsTooMuchAtOnce) {
-  std::promise<void> gate;
-  const std::shared_future<void> open(gate.get_future());
-  std::latch busy(blob_desk.threads);
-  for (std::size_t thread = 0; thread < blob_desk.threads; ++thread) {
-    ASSERT_TRUE(desk.run([open, &busy] {
+// Fills a desk until the gate opens: of many addresses, or of this one.
+void fill(Desk& desk, const DeskOptions& options, const std::shared_future<void>& open,
+          const std::string& address = "") {
+  std::latch busy(static_cast<std::ptrdiff_t>(options.threads));
+  for (std::size_t thread = 0; thread < options.threads; ++thread) {
+    ASSERT_TRUE(desk.run("first", [open, &busy] {
       busy.count_down();
       open.wait();
     }));
   }
   busy.wait();
-  while (desk.run([open] { open.wait(); })) continue;
-  EXPECT_EQ(ask("GET", "/blobs/{hash}", {{"hash", std::string(64, 'a')}}, "").response.status, 503);
+  std::size_t others = 0;
+  const auto next = [&] { return address.empty() ? std::to_string(++others) : address; };
+  while (desk.run(next(), [open] { open.wait(); })) continue;
+}
+
+TEST_F(BlobRoutes, RefuseWhatIsTooMuchAtOnce) {
+  std::promise<void> gate;
+  fill(nodes_desk, node_desk, gate.get_future().share());
+  const auto refused = ask("GET", "/blobs/{hash}", {{"hash", std::string(64, 'a')}}, "").response;
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_GT(refused.retry_after_seconds, 0);
   gate.set_value();
+}
+
+// A node that cannot fetch what a rank needs is taken for one that cannot start it.
+TEST_F(BlobRoutes, NodesFetchWhoeverShipsFolders) {
+  const std::string content = "content";
+  const Arguments named{{"hash", sync::hash_bytes(as_bytes(content))}};
+  EXPECT_EQ(put(content), 200);
+  std::promise<void> gate;
+  fill(desk, blob_desk, gate.get_future().share());
+  EXPECT_EQ(ask("POST", "/blobs/missing", {}, "[]").response.status, 503) << "there is no room for this one";
+  EXPECT_EQ(ask("GET", "/blobs/{hash}", named, "").response.body, content);
+  gate.set_value();
+}
+
+TEST_F(BlobRoutes, OneAddressLeavesRoomForOthersWhoShipFolders) {
+  std::promise<void> gate;
+  fill(desk, blob_desk, gate.get_future().share(), "10.0.0.9");
+  const auto exchange = std::make_shared<BlobExchange>("[]");
+  for (const Route& route : routes()) {
+    if (route.path == "/blobs/missing") route.handle(Call(services, exchange, {}));
+  }
+  gate.set_value();
+  EXPECT_EQ(exchange->wait().response.body, "[]\n");
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ void ask_about(const Call& call, cluster::JobId job, cluster::State& state) {
   const cluster::Job& known = found->second;
   if (known.finished() || known.placed()) return call.answer(wire::explain_json(state, known));
   call.services().explainer.ask(
-      cluster::question_about(state, now_on_the_wall(), known),
+      [&]() -> Result<cluster::Question> { return cluster::question_about(state, now_on_the_wall(), known); },
       [call, job, state_name = std::string(cluster::state_name(known))](auto answer) {
         if (!answer) return call.refuse(answer.error());
         call.answer(wire::explain_json(*answer, job.text(), state_name));
@@ -34,19 +34,16 @@ void explain_job(const Call& call) {
 void explain_submit(const Call& call) {
   auto submit = wire::decode_submit(call.body());
   if (!submit) return call.refuse(submit.error());
-  call.services().core.ask(
-      [call, submit = std::move(*submit)](cluster::State& state, const wire::StoreHealth&) {
-        if (call.is_over()) return;
-        auto question = cluster::question_about(state, now_on_the_wall(), submit);
-        if (!question) return call.refuse(question.error());
-        call.services().explainer.ask(
-            std::move(*question),
-            [call](auto answer) {
-              if (!answer) return call.refuse(answer.error());
-              call.answer(wire::explain_json(*answer, "", ""));
-            },
-            [call] { return call.is_over(); });
-      });
+  call.services().core.ask([call, submit = std::move(*submit)](cluster::State& state,
+                                                               const wire::StoreHealth&) {
+    if (call.is_over()) return;
+    call.services().explainer.ask([&] { return cluster::question_about(state, now_on_the_wall(), submit); },
+                                  [call](auto answer) {
+                                    if (!answer) return call.refuse(answer.error());
+                                    call.answer(wire::explain_json(*answer, "", ""));
+                                  },
+                                  [call] { return call.is_over(); });
+  });
 }
 
 }  // namespace

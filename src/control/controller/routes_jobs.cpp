@@ -25,12 +25,13 @@ void list_jobs(const Call& call) {
   const auto array = call.number("array", 0);
   if (!before || !limit || *limit < 1 || !array || *array < 0)
     return call.refuse(invalid("before, limit and array are whole numbers"));
-  if (auto known = wire::check_states(call.text("state")); !known) return call.refuse(known.error());
+  const auto states = wire::parse_states(call.text("state"));
+  if (!states) return call.refuse(states.error());
   const wire::JobQuery query{.all = call.is_set("all"),
                              .array = static_cast<std::uint64_t>(*array),
                              .before = static_cast<std::uint64_t>(std::max<std::int64_t>(*before, 0)),
                              .limit = std::min(static_cast<std::size_t>(*limit), page_jobs_max),
-                             .state = call.text("state"),
+                             .states = *states,
                              .user = call.text("user"),
                              .queue = call.text("queue"),
                              .name = call.text("name")};
@@ -46,7 +47,7 @@ void submit(const Call& call) {
   }
   if (folders.empty()) return call.change(std::move(*submit));
   // The disk is waited for beside the loop that hears the agents.
-  const bool taken = call.services().desk.run([call, folders, submit = std::move(*submit)] {
+  call.hand_to(call.services().desk, [call, folders, submit = std::move(*submit)] {
     for (const std::string& folder : folders) {
       auto kept = keep_shipped(call.services().blobs, folder);
       if (!kept && kept.error().code() == ErrorCode::failed) return call.refuse_for_now(kept.error());
@@ -54,8 +55,6 @@ void submit(const Call& call) {
     }
     call.change(submit);
   });
-  if (!taken)
-    call.refuse_for_now(failed("too many blobs are on their way at once").remedy("try again in a moment"));
 }
 
 void release(const Call& call) {

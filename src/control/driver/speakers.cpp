@@ -1,5 +1,7 @@
 #include "control/driver/speakers.hpp"
 
+#include <algorithm>
+
 namespace tutti::driver {
 
 std::string host_of(const std::string& machine) { return machine.substr(0, machine.find(' ')); }
@@ -25,12 +27,27 @@ std::string Speakers::refusal(const std::string& node, const Who& who, Instant n
 Speakers::Greeting Speakers::greet(const std::string& node, Connection connection, const Who& who,
                                    Instant now) {
   if (!refusal(node, who, now).empty()) return {};
-  Speaker& known = speakers_[node];
+  forget_closed(now);
+  const auto [entry, is_new] = speakers_.try_emplace(node);
+  Speaker& known = entry->second;
+  if (is_new) known.newest = forgotten_;
   if (connection < known.newest) return {};
   Greeting greeting{true, 0};
   if (known.open && known.newest != connection) greeting.replaced = known.newest;
   known = {connection, true, who, now};
   return greeting;
+}
+
+void Speakers::forget_closed(Instant now) {
+  if (speakers_.size() < forget_at_) return;
+  std::erase_if(speakers_, [&](const auto& entry) {
+    const Speaker& known = entry.second;
+    if (known.open || now - known.heard_at <= return_time_max) return false;
+    forgotten_ = std::max(forgotten_, known.newest);
+    return true;
+  });
+  // What could not be forgotten is not looked at again before there is twice as much.
+  forget_at_ = std::max(speakers_kept, 2 * speakers_.size());
 }
 
 void Speakers::hear(const std::string& node, Connection connection, Instant now) {

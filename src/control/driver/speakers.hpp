@@ -34,6 +34,8 @@ std::string host_of(const std::string& machine);
 constexpr Duration silence_max = 10s;
 // An agent that is gone, or was there before the controller began, may come back for this long.
 constexpr Duration return_time_max = cluster::lease;
+// Of so many nodes it is known who spoke for them last; beyond it those are forgotten that may not come back.
+constexpr std::size_t speakers_kept = 16'384;
 
 class Speakers {
  public:
@@ -58,6 +60,7 @@ class Speakers {
   bool drop(const std::string& node, Connection connection);
 
   std::map<std::string, Connection> all() const;
+  std::size_t known() const { return speakers_.size(); }
 
  private:
   struct Speaker {
@@ -66,8 +69,13 @@ class Speakers {
     std::optional<Who> who;  // nobody has spoken yet if there is none
     Instant heard_at;
   };
+  // Drops closed ones, once there are many.
+  void forget_closed(Instant now);
+
   // Also those that are closed: an older connection must not come back after the newest one is gone.
   std::map<std::string, Speaker> speakers_;
+  std::size_t forget_at_ = speakers_kept;
+  Connection forgotten_ = 0;  // the newest of those that were: nobody who is older speaks for a node anew
 };
 
 }  // namespace tutti::driver

@@ -47,6 +47,27 @@ TEST(Speakers, OnlyTheSpeakerIsMissed) {
   EXPECT_TRUE(speakers.all().empty());
 }
 
+// Whoever may join can say any name.
+TEST(Speakers, OfNodesThatAreGoneOnlySoManyAreKnown) {
+  Speakers speakers;
+  const Who who{"folder", "host"};
+  EXPECT_TRUE(speakers.greet("stays", 1, who, Instant(100s)).accepted);
+  Connection connection = 1;
+  Instant now(100s);
+  for (std::size_t node = 0; node < 3 * speakers_kept; ++node) {
+    now += 100ms;
+    const std::string name = "node-" + std::to_string(node);
+    EXPECT_TRUE(speakers.greet(name, ++connection, who, now).accepted);
+    EXPECT_TRUE(speakers.drop(name, connection));
+    EXPECT_LE(speakers.known(), speakers_kept + 1);
+  }
+  EXPECT_EQ(speakers.of("stays"), 1U);
+  const std::string last = "node-" + std::to_string(3 * speakers_kept - 1);
+  EXPECT_FALSE(speakers.refusal(last, {"other", "host"}, now).empty()) << "it may come back";
+  EXPECT_FALSE(speakers.greet("node-0", 2, who, now).accepted) << "an older connection does not come back";
+  EXPECT_TRUE(speakers.greet("node-0", ++connection, who, now).accepted);
+}
+
 // ---- two agents with one name
 
 const Who first{"aaaa", "host1 boot1"};

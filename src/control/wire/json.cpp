@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <set>
 
 #include <google/protobuf/util/json_util.h>
 
@@ -161,6 +162,18 @@ class Printer {
   std::string scratch_;
 };
 
+// The keys of all booleans in such a message and in those inside it.
+void find_booleans(const google::protobuf::Descriptor& schema, std::set<std::string>& keys,
+                   std::set<const google::protobuf::Descriptor*>& seen) {
+  if (!seen.insert(&schema).second) return;
+  for (int at = 0; at < schema.field_count(); ++at) {
+    const FieldDescriptor& field = *schema.field(at);
+    if (field.cpp_type() == FieldDescriptor::CPPTYPE_BOOL) keys.insert({field.name(), field.json_name()});
+    if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE)
+      find_booleans(*field.message_type(), keys, seen);
+  }
+}
+
 }  // namespace
 
 std::string print(const Message& message) {
@@ -170,9 +183,12 @@ std::string print(const Message& message) {
 }
 
 Result<> parse(std::string_view text, Message& message) {
-  // Protobuf would take the one or the other of two values of a key, or both; and of millions of values,
-  // which no request needs, it makes messages first.
-  if (const auto strict = json::scan(text, body_values_max); !strict)
+  // Protobuf would take the one or the other of two values of a key, or both, and any word for a boolean that
+  // looks like one; and of millions of values, which no request needs, it makes messages first.
+  std::set<std::string> booleans;
+  std::set<const google::protobuf::Descriptor*> seen;
+  find_booleans(*message.GetDescriptor(), booleans, seen);
+  if (const auto strict = json::scan(text, body_values_max, booleans); !strict)
     return invalid("the body is not the JSON that is expected here: " + strict.error().text());
   const auto parsed = google::protobuf::util::JsonStringToMessage({text.data(), text.size()}, &message);
   if (parsed.ok()) return {};

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/json/parse.hpp"
+#include "base/units.hpp"
+#include "control/cluster/job_bytes.hpp"
 #include "control/cluster/limits.hpp"
 #include "control/wire/convert.hpp"
 #include "control/wire/json.hpp"
@@ -15,6 +16,9 @@ namespace {
 
 constexpr std::size_t default_name_bytes_max = 128;
 constexpr int removed_jobs_max = 1000;  // of one request: a commit each
+// What the elements of an array have each for itself, all together: as much as a body may have in which each
+// is written out.
+constexpr std::size_t array_own_bytes_max = 16 << 20;
 
 bool is_name_letter(char letter) {
   return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
@@ -77,8 +81,15 @@ Result<> spread_out(const proto::SubmitRequest& request, cluster::Submit& submit
   if (request.indices_size() > cluster::array_elements_max)
     return invalid("an array has at most " + std::to_string(cluster::array_elements_max) + " elements")
         .within("indices");
-  submit.specs.resize(static_cast<std::size_t>(request.indices_size()),
-                      cluster::JobSpec(submit.specs.front()));
+  const auto elements = static_cast<std::size_t>(request.indices_size());
+  if (const std::size_t bytes = elements * cluster::own_bytes_of(submit.specs.front());
+      bytes > array_own_bytes_max)
+    return invalid("its elements have " + format_bytes(Bytes(static_cast<std::int64_t>(bytes))) +
+                   " of names and paths together; " + format_bytes(Bytes(array_own_bytes_max)) +
+                   " is the most")
+        .within("indices")
+        .remedy("give it shorter paths, or fewer elements");
+  submit.specs.resize(elements, cluster::JobSpec(submit.specs.front()));
   for (std::size_t at = 0; at < submit.specs.size(); ++at) {
     const std::int32_t index = request.indices(static_cast<int>(at));
     if (index < 0 || index > cluster::array_index_max)
@@ -158,11 +169,6 @@ Result<bool> decode_drain(std::string_view text) {
   proto::DrainRequest request;
   if (text.empty()) return false;
   if (auto parsed = parse(text, request); !parsed) return std::move(parsed).error();
-  // Protobuf takes any word for a boolean that looks like one.
-  const auto told = json::parse(text);
-  const json::Value* now = told ? told->find("now") : nullptr;
-  if (now != nullptr && !now->is_null() && !now->boolean())
-    return invalid("it is true or false, without quotes").within("now");
   return request.now();
 }
 

@@ -87,6 +87,46 @@ TEST(Submit, MillionsOfValuesAreRefusedBeforeTheyAreMade) {
     EXPECT_NE(why(head, value).find("it has more values than are taken here"), std::string::npos) << head;
 }
 
+TEST(Submit, ManyDependenciesAreRefusedInWords) {
+  std::string text = R"({"jobs":[{"command":["x"],"after":[)";
+  for (int count = 0; count < 100'000; ++count) text += R"({"job":"1","success":true},)";
+  text.back() = ']';
+  const auto refused = decode_submit(text + "}]}");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().text(), "after : a job waits for at most 1000 others");
+}
+
+// Ten thousand copies of long paths would be made of a short body, on the loop that hears the agents.
+TEST(Submit, AnArrayIsNotSpreadOutBeyondWhatABodyMayHold) {
+  std::string indices;
+  for (int index = 0; index < cluster::array_elements_max; ++index) indices += std::to_string(index) + ",";
+  indices.pop_back();
+  const auto submit = [&](std::size_t path_bytes) {
+    return decode_submit(R"({"jobs":[{"command":["x"],"array":{"count":10000},"workdir":"/)" +
+                         std::string(path_bytes, 'x') + R"("}],"indices":[)" + indices + "]}");
+  };
+  EXPECT_TRUE(submit(1000).ok());
+  const auto refused = submit(4000);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().text().find("of names and paths together"), std::string::npos)
+      << refused.error().text();
+}
+
+TEST(Submit, BooleansAreTrueOrFalse) {
+  const auto why = [](const std::string& member) {
+    const auto submit = decode_submit(R"({"jobs":[{"command":["x"],)" + member + "}]}");
+    return submit ? "fine" : submit.error().text();
+  };
+  for (const char* const key : {"yields", "slurm_variables", "slurmVariables"}) {
+    const std::string named = "\"" + std::string(key) + "\":";
+    EXPECT_EQ(why(named + "true"), "fine");
+    EXPECT_NE(why(named + "\"yes\"").find("true or false is expected"), std::string::npos) << key;
+    EXPECT_NE(why(named + "1").find("true or false is expected"), std::string::npos) << key;
+  }
+  EXPECT_NE(why(R"("after":[{"job":"1","success":"true"}])").find("true or false is expected"),
+            std::string::npos);
+}
+
 TEST(Submit, IndicesAreThoseOfAnArray) {
   const auto why = [](const std::string& rest) {
     const auto refused = decode_submit(R"({"jobs":[{"command":["x"],"shape":{"ranks":1})" + rest);

@@ -97,19 +97,34 @@ void fill_job(const cluster::State& state, const cluster::Job& job, proto::JobVi
 // Of which at most so many are looked at for one page: the loop that answers has other things to do.
 constexpr std::size_t page_looks_max = 20'000;
 
-// "running,queued"
-bool names_state(std::string_view states, const cluster::Job& job) {
-  const auto words = split(states, ',');
-  return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
-    return word == cluster::state_name(job) || (word == "ending" && is_ending(job));
-  });
+// Behind the states that a job can be in: its ranks are ending.
+constexpr std::size_t ending_number = cluster::state_names.size();
+
+std::size_t number_of(std::string_view state) {
+  return static_cast<std::size_t>(std::ranges::find(cluster::state_names, state) -
+                                  cluster::state_names.begin());
+}
+
+bool names_state(StateSet states, const cluster::Job& job) {
+  return states[number_of(cluster::state_name(job))] || (states[ending_number] && is_ending(job));
+}
+
+Error no_state(std::string message) {
+  std::string all;
+  for (const std::string_view name : cluster::state_names) all += std::string(name) + ", ";
+  return invalid(std::move(message))
+      .within("state")
+      .remedy("the states are " + all + "ending; several stand with commas between them");
+}
+
+// Or in one below it.
+bool in_queue(const std::string& queue, const std::string& asked) {
+  return queue.starts_with(asked) && (queue.size() == asked.size() || queue[asked.size()] == '/');
 }
 
 bool matches(const cluster::Job& job, const JobQuery& query) {
-  const std::string& queue = job.spec.queue;
-  const bool in_queue = query.queue.empty() || queue == query.queue || queue.starts_with(query.queue + "/");
-  return in_queue && (query.all || !job.finished()) &&
-         (query.state.empty() || names_state(query.state, job)) &&
+  return (query.queue.empty() || in_queue(job.spec.queue, query.queue)) && (query.all || !job.finished()) &&
+         (query.states == StateSet() || names_state(query.states, job)) &&
          (query.user.empty() || job.spec.user == query.user) &&
          (query.name.empty() || job.spec.name.find(query.name) != std::string::npos);
 }
@@ -122,19 +137,18 @@ std::string beside(std::string first, const std::string& second) {
 
 }  // namespace
 
-Result<> check_states(std::string_view states) {
-  if (states.empty()) return {};
+Result<StateSet> parse_states(std::string_view states) {
+  StateSet named;
+  if (states.empty()) return named;
+  if (static_cast<std::size_t>(std::ranges::count(states, ',')) >= named.size())
+    return no_state("it names more states than there are");
   for (const std::string_view state : split(states, ',')) {
-    if (state == "ending" || std::ranges::find(cluster::state_names, state) != cluster::state_names.end())
-      continue;
-    std::string all;
-    for (const std::string_view name : cluster::state_names)
-      all += (all.empty() ? "" : ", ") + std::string(name);
-    return invalid("there is no state '" + visible_line(state.substr(0, 64)) + "'")
-        .within("state")
-        .remedy("the states are " + all + ", ending; several stand with commas between them");
+    const std::size_t number = number_of(state);
+    if (number == ending_number && state != "ending")
+      return no_state("there is no state '" + visible_line(state.substr(0, 64)) + "'");
+    named.set(number);
   }
-  return {};
+  return named;
 }
 
 std::string job_json(const cluster::State& state, const cluster::Job& job, bool detailed) {

@@ -1,5 +1,3 @@
-#include <map>
-
 #include "control/wire/convert.hpp"
 #include "control/wire/json.hpp"
 #include "control/wire/views.hpp"
@@ -14,6 +12,8 @@ void fill_queue(const cluster::State& state, const cluster::Queue& queue, Instan
                 proto::QueueView& view) {
   const auto use = state.index.use_of_queue(queue.name, now);
   view.set_name(queue.name);
+  view.set_queued(use.waiting);
+  view.set_running(use.running);
   view.set_gpus(gpus_of(use.in_use));
   view.set_gpus_past(use.past / sched::whole_share);
   view.set_guarantee_gpus(gpus_of(queue.guarantee));
@@ -23,37 +23,27 @@ void fill_queue(const cluster::State& state, const cluster::Queue& queue, Instan
   if (queue.priority_max != cluster::priority_max) view.set_priority_max(queue.priority_max);
 }
 
+// Who was here months ago has nothing to do with it any more.
+void fill_user(const std::string& name, const cluster::Usage::Use& use, proto::QueueView& view) {
+  const double past = use.past / sched::whole_share;
+  if (use.waiting == 0 && use.running == 0 && past < past_gpus_min) return;
+  proto::QueueUserView& user = *view.add_users();
+  user.set_name(name);
+  user.set_gpus(gpus_of(use.in_use));
+  user.set_gpus_past(past);
+  user.set_queued(use.waiting);
+  user.set_running(use.running);
+}
+
 }  // namespace
 
 std::string queues_json(const cluster::State& state, Instant now) {
-  std::map<std::string, proto::QueueView> views;
-  std::map<std::pair<std::string, std::string>, proto::QueueUserView> users;  // by queue and name
-  for (const auto& [name, queue] : state.queues) {
-    fill_queue(state, queue, now, views[name]);
-    for (const auto& [user, use] : state.index.users_of_queue(name, now)) {
-      auto& view = users[{name, user}];
-      view.set_gpus(gpus_of(use.in_use));
-      view.set_gpus_past(use.past / sched::whole_share);
-    }
-  }
-  for (const auto id : state.active) {
-    const auto& job = state.jobs.at(id);
-    const auto count = [&](auto& view) {
-      job.placed() ? view.set_running(view.running() + 1) : view.set_queued(view.queued() + 1);
-    };
-    for (std::string name = job.spec.queue; !name.empty(); name = cluster::parent_of(name))
-      count(views[name]);
-    count(users[{job.spec.queue, job.spec.user}]);
-  }
-  for (auto& [key, user] : users) {
-    // Who was here months ago has nothing to do with it any more.
-    if (user.queued() == 0 && user.running() == 0 && user.gpus_past() < past_gpus_min) continue;
-    auto* added = views[key.first].add_users();
-    *added = user;
-    added->set_name(key.second);
-  }
   proto::QueueList list;
-  for (auto& [name, view] : views) *list.add_queues() = view;
+  for (const auto& [name, queue] : state.queues) {
+    proto::QueueView& view = *list.add_queues();
+    fill_queue(state, queue, now, view);
+    for (const auto& [user, use] : state.index.users_of_queue(name, now)) fill_user(user, use, view);
+  }
   return print(list);
 }
 

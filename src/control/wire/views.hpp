@@ -2,6 +2,7 @@
 // view_SUBJECT.cpp. Pure functions: any thread.
 #pragma once
 
+#include <bitset>
 #include <string>
 #include <string_view>
 
@@ -30,20 +31,23 @@ std::string explain_json(const sched::Explanation& explanation, const std::strin
 std::string explain_json(const cluster::State& state, const cluster::Job& job);
 std::string fabric_json(const cluster::Fabric& fabric);
 
+// States of jobs by their numbers in cluster::state_names, and behind them: ending. None: all.
+using StateSet = std::bitset<cluster::state_names.size() + 1>;
+// "running,queued"; an error if there is no such state.
+Result<StateSet> parse_states(std::string_view states);
+
 struct JobQuery {
   bool all = false;          // finished ones too
   std::uint64_t array = 0;   // only elements of this job's array; 0: all jobs
   std::uint64_t before = 0;  // only ids below this one; 0: from the newest
   std::size_t limit = 100;
-  // Only those of which this is true; "" is true of all.
-  std::string state = {};
+  // Only those of which this is true; "" and no state are true of all.
+  StateSet states = {};
   std::string user = {};
   std::string queue = {};  // or a part of it
   std::string name = {};   // a part of it
 };
 Result<std::string> jobs_json(const cluster::State& state, const JobQuery& query);
-// Whether a query asks for states that there are: "running,queued".
-Result<> check_states(std::string_view states);
 
 struct StoreHealth {
   bool ok = true;

@@ -118,9 +118,9 @@ TEST(Views, AJobTellsWhichLostNodesMayStillRunIt) {
 
 TEST(Views, AStateThatThereIsNotIsRefusedAndTheKnownOnesAreNamed) {
   for (const char* const known : {"", "held", "ending", "running,queued"})
-    EXPECT_TRUE(check_states(known).ok()) << known;
+    EXPECT_TRUE(parse_states(known).ok()) << known;
   for (const char* const unknown : {"zz", "running,", "Running", "running queued"}) {
-    const auto refused = check_states(unknown);
+    const auto refused = parse_states(unknown);
     ASSERT_FALSE(refused.ok()) << unknown;
     EXPECT_NE(refused.error().remedy().find("restarting, held"), std::string::npos);
   }
@@ -132,9 +132,46 @@ TEST(Views, AStateThatThereIsNotIsRefusedAndTheKnownOnesAreNamed) {
     job.state = state;
     for (const char* const held : {"", "by its user"}) {
       job.held = held;
-      EXPECT_TRUE(check_states(cluster::state_name(job)).ok()) << cluster::state_name(job);
+      EXPECT_TRUE(parse_states(cluster::state_name(job)).ok()) << cluster::state_name(job);
     }
   }
+}
+
+// The text of the query is read once, whatever it repeats, and not for each job.
+TEST(Views, JobsAreFoundByTheirStates) {
+  cluster::State state;
+  for (std::uint64_t id = 1; id <= 4; ++id) {
+    cluster::Job job = full_job();
+    job.id = cluster::JobId(id);
+    job.ending = cluster::EndCause::none;
+    job.state = id == 1   ? cluster::JobState::succeeded
+                : id == 2 ? cluster::JobState::running
+                          : cluster::JobState::queued;
+    if (job.state != cluster::JobState::running) job.places.clear(), job.ranks.clear();
+    if (id == 4) job.held = "by its user";
+    state.jobs[job.id] = job;
+  }
+  const auto found = [&](std::string_view states) {
+    const std::string text =
+        *jobs_json(state, {.all = true, .limit = 9, .states = parse_states(states).value()});
+    std::string ids;
+    for (const char id : {'1', '2', '3', '4'}) {
+      if (text.find(std::string(R"("id":")") + id + '"') != std::string::npos) ids += id;
+    }
+    return ids;
+  };
+  EXPECT_EQ(found(""), "1234");
+  EXPECT_EQ(found("queued"), "3");
+  EXPECT_EQ(found("queued,queued,held,running"), "234");
+  EXPECT_EQ(found("ending"), "");
+  state.jobs.at(cluster::JobId(2)).ending = cluster::EndCause::cancelled;
+  EXPECT_EQ(found("ending,succeeded"), "12");
+  std::string many = "queued";
+  for (std::size_t count = 1; count < StateSet().size(); ++count) many += ",queued";
+  EXPECT_EQ(found(many), "3");
+  const auto refused = parse_states(many + ",queued");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().message(), "it names more states than there are");
 }
 
 TEST(Views, AQueueShowsWhoUsesWhat) {

@@ -85,7 +85,8 @@ class Client {
 };
 
 // Dials a WebSocket. `done` runs on the loop with the open socket or with why there is none, and must set the
-// socket's callbacks before it returns.
+// socket's callbacks before it returns. Where it throws before that, or on_close does, it runs again with
+// why.
 void dial(Loop& loop, const Target& target, const std::string& path, const std::string& token,
           std::function<void(Result<std::shared_ptr<Socket>>)> done);
 

@@ -120,6 +120,8 @@ class Socket {
   virtual std::size_t later_bytes() const = 0;
   // Something has come that was not read yet. On the loop.
   virtual bool has_unread() const = 0;
+  // How often something was read, whether a message was whole then or not. On the loop.
+  virtual std::uint64_t reads() const { return 0; }
   // Its other side has said who it is: it need not hurry any more, and its messages do not count among those
   // of strangers. On the loop.
   virtual void become_known() {}

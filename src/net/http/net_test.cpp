@@ -208,6 +208,56 @@ TEST_F(Net, SocketsCarryFramesBothWays) {
   closed.get_future().wait();
 }
 
+// There is no memory for it, say. Whoever waits for on_close hears of it, on both sides.
+TEST_F(Net, AMessageThatCannotBeHandledEndsItsConnectionAndNothingElse) {
+  std::promise<std::string> closed_here;
+  std::promise<bool> unread;
+  serve([&](auto exchange) {
+    exchange->upgrade([&](const std::shared_ptr<Socket>& socket) {
+      socket->on_message = [](const std::string& frame) {
+        if (frame == "much") throw std::bad_alloc();
+      };
+      socket->on_close = [&, socket](const std::string& why) {
+        unread.set_value(socket->has_unread());
+        closed_here.set_value(why);
+      };
+    });
+  });
+  std::promise<void> closed_there;
+  loop_.post([&] {
+    dial(loop_, target(), "/agent", "secret", [&](Result<std::shared_ptr<Socket>> socket) {
+      ASSERT_TRUE(socket.ok()) << socket.error().text();
+      (*socket)->on_close = [&](const std::string&) { closed_there.set_value(); };
+      (*socket)->send("much");
+      (*socket)->send("and more");
+    });
+  });
+  EXPECT_EQ(closed_here.get_future().get(), "std::bad_alloc");
+  EXPECT_FALSE(unread.get_future().get()) << "nobody waits for what will not be read";
+  closed_there.get_future().wait();
+}
+
+TEST_F(Net, WhoDialsHearsOfWhatItsOwnCallbacksThrow) {
+  serve([](auto exchange) {
+    exchange->upgrade([](const std::shared_ptr<Socket>& socket) { socket->send("hello"); });
+  });
+  std::promise<std::string> closed;
+  std::promise<std::string> refused;
+  loop_.post([&] {
+    dial(loop_, target(), "/agent", "secret", [&](Result<std::shared_ptr<Socket>> socket) {
+      ASSERT_TRUE(socket.ok()) << socket.error().text();
+      (*socket)->on_message = [](const std::string&) { throw std::bad_alloc(); };
+      (*socket)->on_close = [&](const std::string& why) { closed.set_value(why); };
+    });
+    dial(loop_, target(), "/agent", "secret", [&](Result<std::shared_ptr<Socket>> socket) {
+      if (socket) throw std::bad_alloc();
+      refused.set_value(socket.error().text());
+    });
+  });
+  EXPECT_EQ(closed.get_future().get(), "std::bad_alloc");
+  EXPECT_EQ(refused.get_future().get(), "controller " + target().text() + " : std::bad_alloc");
+}
+
 TEST_F(Net, AFastSocketIsReadMoreSlowlyAndLosesNothing) {
   constexpr int frames = 60;
   ServerOptions options;
@@ -314,6 +364,19 @@ TEST_F(Net, AllAddressesTogetherHoldOnlySoManyConnections) {
   EXPECT_EQ(first.request("GET", "/")->body, "fine");
   Client second(target(), "");
   EXPECT_FALSE(second.request("GET", "/").ok());
+}
+
+TEST(ServerOptions, WhereFewCanConnectOneAddressHasNotAllOfThem) {
+  ServerOptions options;
+  limit_connections(options, 1'000'000);
+  EXPECT_EQ(options.connections, connections_max);
+  EXPECT_EQ(options.connections_per_address, connections_per_address_max);
+  EXPECT_EQ(options.unknown_connections, unknown_connections_max);
+  limit_connections(options, 4'000);
+  EXPECT_EQ(options.connections, 4'000U);
+  EXPECT_EQ(options.connections_per_address, 2'000U);
+  EXPECT_EQ(options.unknown_connections, 2'000U);
+  EXPECT_EQ(options.unknown_connections_per_address, 1'000U);
 }
 
 TEST_F(Net, ARefusalSaysWhenToComeAgain) {

@@ -1,6 +1,7 @@
 // The one port of a controller: HTTP and WebSocket, over TLS where a certificate is given.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -43,6 +44,17 @@ struct ServerOptions {
   // Told whose body was given up while it came, because there was no room for it. On the loop.
   std::function<void(const std::string& remote)> on_crowded = nullptr;
 };
+
+// Where no more than `most` connections can be: nobody has all of them, and no address.
+inline void limit_connections(ServerOptions& options, std::size_t most) {
+  options.connections = std::min(options.connections, most);
+  const auto part = [&](std::size_t& limit, std::size_t of) {
+    limit = std::min(limit, std::max<std::size_t>(options.connections / of, 1));
+  };
+  part(options.connections_per_address, 2);
+  part(options.unknown_connections, 2);
+  part(options.unknown_connections_per_address, 4);
+}
 
 // What becomes of a request, by its head alone.
 struct Admission {

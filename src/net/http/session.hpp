@@ -182,6 +182,7 @@ class OutboxSocket final : public Socket {
   void send_later(std::string frame) override { outbox->put_later(make_text(std::move(frame))); }
   std::size_t later_bytes() const override { return outbox->later_bytes(); }
   bool has_unread() const override { return unread && unread(); }
+  std::uint64_t reads() const override { return pieces_read; }
   void become_known() override {
     if (!std::exchange(is_known, true) && on_known) on_known();
   }
@@ -189,6 +190,7 @@ class OutboxSocket final : public Socket {
 
   std::shared_ptr<Outbox> outbox;
   bool is_known = false;
+  std::uint64_t pieces_read = 0;
   std::function<void()> on_known;  // while it is open
   std::function<bool()> unread;    // while it is open
 };
@@ -207,9 +209,14 @@ struct SocketRules {
   Duration message_time = message_time_max;
 };
 
-// Runs an open WebSocket to its end: one coroutine reads, one writes.
+// Sets its callbacks.
+using SocketReady = std::function<void(std::shared_ptr<Socket>)>;
+
+// Runs an open WebSocket from when it is `ready` to its end: one coroutine reads, one writes. Whatever a
+// callback throws, or the want of memory for a message, ends the connection as any failure of it does:
+// on_close always runs. It throws only what nobody could be told in this way, and what on_close throws.
 asio::awaitable<void> run_socket(std::shared_ptr<WebSocket> stream, std::shared_ptr<OutboxSocket> socket,
-                                 asio::io_context& context, SocketRules rules);
+                                 asio::io_context& context, SocketRules rules, const SocketReady& ready);
 void set_socket_limits(WebSocket& stream);
 
 }  // namespace tutti::net

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <exception>
 
 #include <boost/asio/error.hpp>
 #include <boost/asio/ssl/context.hpp>
@@ -19,13 +20,24 @@ constexpr const char* crowded_reason = "too much has come of messages that are n
 constexpr const char* unfinished_reason = "its message was not whole in time";
 constexpr const char* unknown_reason = "it has not said in time who it is";
 
+// What became of the frame is known when this goes, also where writing it has thrown.
+struct UnderWay {
+  Outbox& outbox;
+  const Outbox::Entry& frame;
+
+  UnderWay(Outbox& box, const Outbox::Entry& entry) : outbox(box), frame(entry) {}
+  UnderWay(const UnderWay&) = delete;
+  UnderWay& operator=(const UnderWay&) = delete;
+  ~UnderWay() { outbox.done(frame); }
+};
+
 asio::awaitable<void> write_frames(std::shared_ptr<WebSocket> stream, std::shared_ptr<Outbox> outbox) {
   stream->binary(true);
   for (;;) {
     const auto frame = co_await outbox->next();
     if (!frame) break;
+    const UnderWay under_way(*outbox, *frame);
     const auto [failure, written] = co_await stream->async_write(asio::buffer(*frame->text), as_values);
-    outbox->done(*frame);
     if (failure) break;
   }
   const websocket::close_reason why =
@@ -96,6 +108,7 @@ asio::awaitable<std::string> read_frames(std::shared_ptr<WebSocket> stream,
       if (deadline->is_missed()) co_return socket->is_known ? unfinished_reason : unknown_reason;
       const auto& said = stream->reason().reason;
       if (failure) co_return said.empty() ? failure.message() : visible_line({said.data(), said.size()});
+      ++socket->pieces_read;
       is_whole = stream->is_message_done();
       if (is_whole || !rules.messages) continue;
       if (!arrival) {
@@ -111,6 +124,41 @@ asio::awaitable<std::string> read_frames(std::shared_ptr<WebSocket> stream,
     if (arrival && socket->is_known) deadline->end();
     arrival.reset();
     if (socket->on_message) socket->on_message(std::move(frame));
+  }
+}
+
+// Reads and writes until the other side is gone; the reason is for people.
+asio::awaitable<std::string> converse(std::shared_ptr<WebSocket> stream, std::shared_ptr<OutboxSocket> socket,
+                                      std::shared_ptr<Deadline> deadline, asio::io_context& context,
+                                      const SocketRules& rules) {
+  auto written = std::make_shared<Signal>(context.get_executor());
+  asio::co_spawn(context, write_frames(stream, socket->outbox),
+                 [written, stream, outbox = socket->outbox](const std::exception_ptr& failure) {
+                   if (failure) {
+                     outbox->abandon();
+                     stream->next_layer().close();
+                   }
+                   written->set();
+                 });
+  socket->unread = [stream = stream.get()] { return has_unread(*stream); };
+  socket->on_known = [deadline] { deadline->end(); };
+  if (rules.messages && !socket->is_known) deadline->begin(rules.unknown_time);
+  std::string why = co_await read_frames(stream, socket, deadline, rules);
+  deadline->end();
+  // What still comes is nobody's, however long the last frames take.
+  socket->unread = nullptr;
+  socket->outbox->close();
+  co_await written->wait();
+  co_return why;
+}
+
+std::string what_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an unknown failure";
   }
 }
 
@@ -170,31 +218,34 @@ asio::awaitable<void> dial_socket(asio::io_context& context, Wire wire, Target t
   }
   if (refused) co_return done(misunderstood(target, refused));
   auto socket = std::make_shared<OutboxSocket>(context, Outbox::Options{});
-  done(std::shared_ptr<Socket>(socket));
   SocketRules rules;
-  co_await run_socket(stream, socket, context, std::move(rules));
+  const SocketReady ready = [&done](std::shared_ptr<Socket> open) { done(std::move(open)); };
+  co_await run_socket(stream, socket, context, std::move(rules), ready);
 }
 
 }  // namespace
 
 asio::awaitable<void> run_socket(std::shared_ptr<WebSocket> stream, std::shared_ptr<OutboxSocket> socket,
-                                 asio::io_context& context, SocketRules rules) {
-  auto written = std::make_shared<Signal>(context.get_executor());
-  asio::co_spawn(context, write_frames(stream, socket->outbox),
-                 [written](const std::exception_ptr&) { written->set(); });
-  socket->unread = [stream = stream.get()] { return has_unread(*stream); };
+                                 asio::io_context& context, SocketRules rules, const SocketReady& ready) {
   const auto deadline = std::make_shared<Deadline>(stream);
-  socket->on_known = [deadline] { deadline->end(); };
-  if (rules.messages && !socket->is_known) deadline->begin(rules.unknown_time);
-  const std::string why = co_await read_frames(stream, socket, deadline, rules);
+  std::string why;
+  std::exception_ptr failure;
+  try {
+    ready(socket);
+    why = co_await converse(stream, socket, deadline, context, rules);
+  } catch (...) {
+    failure = std::current_exception();
+    why = what_of(failure);
+    stream->next_layer().close();
+  }
   deadline->end();
   socket->on_known = nullptr;
   socket->unread = nullptr;
-  socket->outbox->close();
-  co_await written->wait();
-  if (socket->on_close) socket->on_close(why);
   socket->on_message = nullptr;
-  socket->on_close = nullptr;
+  socket->outbox->close();
+  const auto on_close = std::exchange(socket->on_close, nullptr);
+  if (on_close) on_close(why);
+  if (failure && !on_close) std::rethrow_exception(failure);
 }
 
 void set_socket_limits(WebSocket& stream) {
@@ -211,8 +262,10 @@ void dial(Loop& loop, const Target& target, const std::string& path, const std::
   auto tls = client_tls(target.ca_file);
   if (!tls) return loop.post([done = std::move(done), error = tls.error()] { done(error); });
   Wire wire(beast::tcp_stream(context), std::move(*tls));
-  asio::co_spawn(context, dial_socket(context, std::move(wire), target, path, token, std::move(done)),
-                 asio::detached);
+  asio::co_spawn(context, dial_socket(context, std::move(wire), target, path, token, done),
+                 [done, where = "controller " + target.text()](const std::exception_ptr& failure) {
+                   if (failure) done(failed(what_of(failure)).within(where));
+                 });
 }
 
 }  // namespace tutti::net

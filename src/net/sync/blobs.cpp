@@ -23,8 +23,7 @@ namespace tutti::sync {
 
 struct BlobStore::Blob {
   std::string hash;
-  std::string path;
-  Bytes bytes;
+  Bytes room;
   timespec used{};
 };
 
@@ -267,10 +266,8 @@ Result<std::vector<BlobStore::Blob>> BlobStore::list() const {
       struct stat status {};
       // One that is gone by now was removed by another process.
       if (!is_hash(prefix + name) || lstat(path_of(prefix + name).c_str(), &status) != 0) continue;
-      blobs.push_back({.hash = prefix + name,
-                       .path = path_of(prefix + name),
-                       .bytes = Bytes(status.st_size),
-                       .used = status.st_mtim});
+      blobs.push_back(
+          {.hash = prefix + name, .room = room_of(Bytes(status.st_size)), .used = status.st_mtim});
     }
   }
   return blobs;
@@ -286,28 +283,28 @@ Result<> BlobStore::trim(Bytes bytes_max) {
   return {};
 }
 
-Result<Bytes> BlobStore::trim(const TrimOptions& options) {
+Result<BlobStore::Held> BlobStore::trim(const TrimOptions& options) {
   auto blobs = list();
   if (!blobs) return std::move(blobs).error();
   std::ranges::sort(*blobs, {}, [](const Blob& blob) {
-    return std::tuple(blob.used.tv_sec, blob.used.tv_nsec, std::string_view(blob.path));
+    return std::tuple(blob.used.tv_sec, blob.used.tv_nsec, std::string_view(blob.hash));
   });
-  Bytes total;
-  for (const auto& blob : *blobs) total += blob.bytes;
+  Held held{.bytes = Bytes(0), .count = blobs->size()};
+  for (const auto& blob : *blobs) held.bytes += blob.room;
   const auto now = static_cast<std::int64_t>(time(nullptr));
   for (const auto& blob : *blobs) {
     const Duration age = std::chrono::seconds(now - blob.used.tv_sec);
     const bool too_old = options.age_max > Duration::zero() && age > options.age_max;
-    if (!too_old && total <= options.bytes_max) break;
+    if (!too_old && held.bytes <= options.bytes_max && held.count <= options.count_max) break;
     // All that follow were used later.
     if (options.age_min > Duration::zero() && age < options.age_min) break;
     if (options.keep != nullptr && options.keep->contains(blob.hash)) continue;
-    if (unlink(blob.path.c_str()) != 0 && errno != ENOENT) {
-      return failed_errno("cannot remove " + files::shown(blob.path), errno);
-    }
-    total -= blob.bytes;
+    if (const std::string path = path_of(blob.hash); unlink(path.c_str()) != 0 && errno != ENOENT)
+      return failed_errno("cannot remove " + files::shown(path), errno);
+    held.bytes -= blob.room;
+    --held.count;
   }
-  return total;
+  return held;
 }
 
 }  // namespace tutti::sync

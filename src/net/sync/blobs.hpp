@@ -4,6 +4,7 @@
 // is dropped, so that it counts as missing and is sent again.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <mutex>
 #include <optional>
@@ -19,6 +20,12 @@
 #include "base/units.hpp"
 
 namespace tutti::sync {
+
+// What a blob takes of a disk, and of the memory of those who look after them, however little is in it.
+constexpr Bytes blob_room_min = Bytes(4096);
+constexpr Bytes room_of(Bytes content) { return std::max(content, blob_room_min); }
+// So many are left by trim(), unless others are to stay.
+constexpr std::size_t blobs_max = 500'000;
 
 // Of a folder that is laid out. A name that no system takes is wrong on every node, and no fault of this one.
 Error cannot_make(const std::string& what, const std::string& path, int error_number);
@@ -52,14 +59,19 @@ class BlobStore {
   bool use(std::string_view hash) const;
 
   struct TrimOptions {
-    Bytes bytes_max;
+    Bytes bytes_max;  // as room_of() counts them
+    std::size_t count_max = blobs_max;
     Duration age_max{};                           // since it was used last; 0: any
     Duration age_min{};                           // one that was used more lately stays
     const std::set<std::string>* keep = nullptr;  // these stay, whatever they are
   };
+  struct Held {
+    Bytes bytes;  // as room_of() counts them
+    std::size_t count = 0;
+  };
   // Removes what is too old, and then the blobs that were not used for the longest time until the others hold
-  // `bytes_max` at most. How much is left.
-  Result<Bytes> trim(const TrimOptions& options);
+  // `bytes_max` at most and are not too many. What is left.
+  Result<Held> trim(const TrimOptions& options);
   Result<> trim(Bytes bytes_max);
 
   // The hash must be one.

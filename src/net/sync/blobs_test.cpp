@@ -138,17 +138,30 @@ TEST_F(Blobs, TrimRemovesTheLeastRecentlyUsed) {
   ASSERT_TRUE(store_.get(used));
   ASSERT_TRUE(store_.copy(Hashes{copied}, path("copied"), false));
 
-  ASSERT_TRUE(store_.trim(Bytes(16)));
+  const auto room_for = [](std::int64_t count) { return Bytes(count * blob_room_min.count()); };
+  ASSERT_TRUE(store_.trim(room_for(4)));
   EXPECT_TRUE(store_.has(old));
-  ASSERT_TRUE(store_.trim(Bytes(15)));
+  ASSERT_TRUE(store_.trim(room_for(4) - Bytes(1)));
   EXPECT_FALSE(store_.has(old));
   EXPECT_TRUE(store_.has(fresh));
-  ASSERT_TRUE(store_.trim(Bytes(8)));
+  ASSERT_TRUE(store_.trim(room_for(2)));
   EXPECT_FALSE(store_.has(fresh));
   EXPECT_TRUE(store_.has(used));
   EXPECT_TRUE(store_.has(copied));
   ASSERT_TRUE(store_.trim(Bytes(0)));
   EXPECT_FALSE(store_.has(used));
+}
+
+TEST_F(Blobs, TrimLeavesOnlySoManyHoweverSmallTheyAre) {
+  const auto old = put("a");
+  const auto fresh = put("b");
+  set_age(store_.path_of(old), 30s);
+  const auto left = store_.trim({.bytes_max = mib(1), .count_max = 1});
+  ASSERT_TRUE(left);
+  EXPECT_EQ(left->count, 1U);
+  EXPECT_EQ(left->bytes, blob_room_min);
+  EXPECT_FALSE(store_.has(old));
+  EXPECT_TRUE(store_.has(fresh));
 }
 
 TEST_F(Blobs, TrimRemovesWhatAnInterruptedWriteLeft) {
