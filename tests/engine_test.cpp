@@ -224,13 +224,20 @@ TEST_F(EngineProgram, AChatWhoseContextIsFullSaysHowToGoOn) {
 }
 
 TEST_F(EngineProgram, ChatsWithAModelOfItsOwnAndEndsIt) {
-  const std::string script = "printf 'hello\\n/system be brief\\n/clear\\n/nothing\\nagain\\n' | '" +
-                             support::tutti_program + "' chat '" + model() +
-                             "' --device cpu --tokens 5 --cache 32MiB --threads 1";
-  const auto talked = run({"sh", "-c", script});
+  const auto talk = [&](const std::string& lines) {
+    return run({"sh", "-c",
+                "printf '" + lines + "' | '" + support::tutti_program + "' chat '" + model() +
+                    "' --device cpu --tokens 20 --temperature 0 --cache 32MiB --threads 1"});
+  };
+  const auto talked = talk("hello\\n/nothing\\n");
   EXPECT_EQ(talked.exit_code, 0) << talked.err;
   EXPECT_TRUE(has(talked.err, "there is no /nothing")) << talked.err;
-  EXPECT_EQ(support::lines_of(talked.out).size(), 2U) << "an answer each: " << talked.out;
+  EXPECT_FALSE(talked.out.empty());
+  const std::string brief = talk("/system be brief\\nhello\\n").out;
+  EXPECT_NE(brief, talked.out) << "the model was told";
+  EXPECT_EQ(talk("/system be brief\\n/system\\nhello\\n").out, talked.out) << "and it was taken back";
+  EXPECT_EQ(talk("hello\\n/clear\\nhello\\n").out, talked.out + talked.out) << "nothing is left of it";
+  EXPECT_NE(talk("hello\\nhello\\n").out, talked.out + talked.out);
 }
 
 // Ctrl-C while an answer comes stops it and not the conversation; Ctrl-D leaves.

@@ -77,6 +77,7 @@ void BenchServe::declare(config::Flags& flags) {
             "serve: a good request has its first token by then (default: 500ms)");
   flags.add("next-token", targets_.next_token, "serve: and each further one in this time (default: 30ms)");
   flags.add("seed", seed_, "serve: of prompts and arrivals (default: 1)", {.min = 0});
+  flags.add("model", model_, "serve: the model, by its name (default: the first that the server lists)");
   flags.add("key-file", key_file_, "serve: the server's key");
   flags.add("ca-file", ca_file_, "serve: the certificate authority of an https server (PEM)");
 }
@@ -119,7 +120,7 @@ Result<int> BenchServe::run(const std::string& url, bool json) const {
     if (!key) return std::move(key).error();
     plan.key = std::move(*key);
   }
-  auto model = asking::first_model(plan.target, plan.key);
+  auto model = asking::find_model(plan.target, plan.key, model_);
   if (!model) return std::move(model).error().within(url);
   plan.model = std::move(model->name);
   if (!trace_.empty()) {

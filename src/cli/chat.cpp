@@ -101,10 +101,11 @@ class Chat final : public Command {
   void declare(config::Flags& flags) override {
     flags.add_word(
         "WHERE", where_,
-        "http://HOST:PORT of a server that speaks OpenAI's API, or a model as `tutti engine` takes "
+        "http://HOST:PORT[/PATH] of a server that speaks OpenAI's API, or a model as `tutti engine` takes "
         "it (default: http://127.0.0.1:8000)",
         false);
     flags.add("system", system_, "what the model is to be");
+    flags.add("model", model_, "of that server, by its name (default: the first that it lists)");
     flags.add("key-file", key_file_, "the key of that server");
     flags.add("ca-file", ca_file_, "of a server behind https: its certificate authority (PEM)");
     flags.add("tokens", tokens_, "of an answer at most (default: what the model's context leaves)",
@@ -116,9 +117,11 @@ class Chat final : public Command {
   Result<int> run() override {
     if (where_.empty()) where_ = "http://127.0.0.1:8000";
     if (auto found = find_server(); !found) return std::move(found).error();
-    auto model = first_model();
-    if (!model) return std::move(model).error();
-    model_ = std::move(*model);
+    if (model_.empty()) {
+      auto model = first_model();
+      if (!model) return std::move(model).error();
+      model_ = std::move(*model);
+    }
     if (!own_.adapters().empty()) model_ = own_.adapters().front();
     is_terminal_ = isatty(STDIN_FILENO) == 1;
     if (is_terminal_) print_text("talking to " + model_ + "; /help helps, Ctrl-D leaves\n");
@@ -150,6 +153,10 @@ class Chat final : public Command {
  private:
   Result<> find_server() {
     if (!is_url(where_)) {
+      if (!model_.empty())
+        return invalid("--model chooses one of a server, and " + where_ + " is none")
+            .within("command line")
+            .remedy("http://HOST:PORT names a server; --adapter chooses one of a model's own");
       if (access(where_.c_str(), F_OK) != 0 && net::parse_target(where_))
         return invalid("there is no such folder")
             .within(where_)
@@ -207,7 +214,7 @@ class Chat final : public Command {
     return body;
   }
 
-  // What was said is kept when there was an answer, if only the beginning of one.
+  // What was said is kept when there was an answer, if only the beginning of one: templates want turns.
   Result<> say(const std::string& line) {
     messages_.push_back({{"role", "user"}, {"content", line}});
     std::string answer;
@@ -226,7 +233,11 @@ class Chat final : public Command {
         problem += "; /clear forgets what was said";
       return failed(problem);
     }
-    messages_.push_back({{"role", "assistant"}, {"content", answer}});
+    if (answer.empty()) {
+      messages_.pop_back();
+    } else {
+      messages_.push_back({{"role", "assistant"}, {"content", answer}});
+    }
     return {};
   }
 

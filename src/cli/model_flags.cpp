@@ -1,5 +1,6 @@
 #include "cli/model_flags.hpp"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "cli/terminal.hpp"
@@ -70,6 +71,10 @@ void ModelFlags::tell(const serve::Loaded& loaded) const {
   if (context_ > context)
     print_note("--context " + std::to_string(context_) + " is cut to the " + std::to_string(context) +
                " tokens that the model was made for");
+  const std::int64_t sequences = serve::sequences_most(loaded.model->limits().step_tokens_max);
+  if (sequences_ > sequences)
+    print_note("--sequences " + std::to_string(sequences_) + " is cut to the " + std::to_string(sequences) +
+               " that a step of this device has room for");
 }
 
 std::string ModelFlags::given() const {
@@ -88,7 +93,13 @@ Result<ModelFlags::Chosen> ModelFlags::choose() const {
   const auto device = serve::parse_device(device_ == "auto" ? (has_gpu ? "cuda" : "cpu") : device_);
   if (!device) return Error(device.error()).within("command line");
   const bool on_gpu = *device == serve::Device::cuda;
-  const std::int64_t sequences = sequences_ > 0 ? sequences_ : on_gpu ? gpu_sequences : cpu_sequences;
+  const std::int32_t step_tokens = on_gpu ? gpu_step_tokens : cpu_step_tokens;
+  const std::int64_t sequences = std::min<std::int64_t>(sequences_ > 0 ? sequences_
+                                                        : on_gpu       ? gpu_sequences
+                                                                       : cpu_sequences,
+                                                        serve::sequences_most(step_tokens));
+  // Each row belongs to a token. What there is no row for is not guessed.
+  const std::int64_t rows = std::min<std::int64_t>(sequences * (1 + drafts_), step_tokens);
   std::vector<serve::NamedAdapter> adapters;
   for (const std::string& text : adapters_) {
     auto adapter = serve::parse_adapter(text);
@@ -100,8 +111,8 @@ Result<ModelFlags::Chosen> ModelFlags::choose() const {
                                 .threads = threads_,
                                 .context_max = context_,
                                 .cache_bytes = static_cast<std::uint64_t>(cache_.count()),
-                                .step_tokens_max = on_gpu ? gpu_step_tokens : cpu_step_tokens,
-                                .step_rows_max = static_cast<std::int32_t>(sequences * (1 + drafts_)),
+                                .step_tokens_max = step_tokens,
+                                .step_rows_max = static_cast<std::int32_t>(rows),
                                 .ranks = static_cast<std::int32_t>(ranks_),
                                 .adapters = std::move(adapters),
                                 .on_gpu = in_the_worker,

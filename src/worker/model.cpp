@@ -12,14 +12,13 @@ Result<std::unique_ptr<serve::Model>> on_gpu(const serve::Source& source, const 
   const bool is_fp8 = options.weights == "fp8";
   if (!is_plain && !is_fp8 && options.weights != "bf16" && options.weights != "auto")
     return invalid("weights of " + options.weights + " are not computed on a GPU").remedy("fp8, bf16 or f32");
-  if (options.cache_bytes > 0)
-    return invalid("the cache of a GPU takes what the weights leave").remedy("leave --cache out");
   auto adapters = serve::open_adapters(options.adapters, source.shape);
   if (!adapters) return std::move(adapters).error();
   return serve::cuda::make_model(source.shape,
                                  {.type = is_plain ? serve::cuda::Type::f32 : serve::cuda::Type::bf16,
                                   .is_fp8 = is_fp8,
                                   .context_max = options.context_max,
+                                  .cache_bytes = options.cache_bytes,
                                   .step_tokens_max = options.step_tokens_max,
                                   .step_rows_max = options.step_rows_max,
                                   .peers = options.peers,

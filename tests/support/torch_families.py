@@ -2,6 +2,7 @@
 gradients that ours are compared with.
 
     torch_families.py CASE FOLDER
+    torch_families.py all FOLDER          each case to FOLDER/CASE
 
 Writes a small model with random weights in the form of Hugging Face to FOLDER, and what it computes in f64 of random
 tokens: FOLDER/expected.safetensors has `tokens` (batch × length + 1) and `logits` (of all but the last), and
@@ -293,9 +294,7 @@ def save(path, tensors):
         file.write(struct.pack("<Q", len(text)) + text + data)
 
 
-def main():
-    case, folder = sys.argv[1:]
-    config = CASES[case]
+def write(config, folder):
     torch.manual_seed(17)
     model = (Gpt2 if config["model_type"] == "gpt2" else Decoder)(config)
     for name, values in model.named_parameters():
@@ -314,6 +313,15 @@ def main():
     F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()).backward()
     save(folder + "/expected.safetensors", {"tokens": tokens, "logits": logits})
     save(folder + "/gradients/model.safetensors", {name: values.grad for name, values in model.named_parameters()})
+
+
+def main():
+    case, folder = sys.argv[1:]
+    if case == "all":
+        for each, config in CASES.items():
+            write(config, folder + "/" + each)
+    else:
+        write(CASES[case], folder)
 
 
 main()

@@ -41,6 +41,15 @@ std::string problem_of(const Error& error) {
   return text.substr(0, 200);
 }
 
+// What stands behind a key, wherever it is and whether or not there is space before it; nothing if nowhere.
+std::string_view behind_key(std::string_view data, std::string_view key) {
+  const auto at = data.find(key);
+  if (at == std::string_view::npos) return {};
+  data.remove_prefix(at + key.size());
+  data.remove_prefix(std::min(data.find_first_not_of(' '), data.size()));
+  return data;
+}
+
 std::int64_t count_in(const json::Value& usage, const char* key) {
   const json::Value* const value = usage.find(key);
   return value == nullptr ? 0 : value->whole().value_or(0);
@@ -61,9 +70,8 @@ struct Hearing {
       sample.whole = now;
       return false;
     }
-    constexpr std::string_view text_begins = "\"text\":\"";
-    if (const auto text = data.find(text_begins); text != std::string_view::npos) {
-      has_text = has_text || !data.substr(text + text_begins.size()).starts_with('"');
+    if (const std::string_view text = behind_key(data, "\"text\":"); text.starts_with('"')) {
+      has_text = has_text || !text.starts_with("\"\"");
       if (sample.first_token == Duration()) {
         sample.first_token = now;
       } else {
@@ -71,11 +79,11 @@ struct Hearing {
       }
       last_piece = now;
     }
-    const bool has_usage = data.find("\"usage\":{") != std::string_view::npos;
-    if (!has_usage && !data.starts_with("{\"error\"")) return true;
+    const bool has_usage = behind_key(data, "\"usage\":").starts_with('{');
+    if (!has_usage && behind_key(data, "\"error\":").empty()) return true;
     const auto root = json::parse(data);
     if (!root) return true;
-    if (root->find("error") != nullptr) {
+    if (const json::Value* const error = root->find("error"); error != nullptr && !error->is_null()) {
       sample.problem = problem_of(failed(std::string(data)));
       return false;
     }
@@ -161,19 +169,23 @@ Result<Asked> ask_all(const Plan& plan, const std::function<bool(std::size_t)>& 
   return asked;
 }
 
-Result<ServedModel> first_model(const net::Target& target, const std::string& key) {
+Result<ServedModel> find_model(const net::Target& target, const std::string& key, const std::string& name) {
   net::Client client(target, key);
   const auto response = client.request("GET", "/v1/models");
   if (!response) return response.error();
-  if (response->status != 200)
+  if (response->status != 200 && name.empty())
     return failed(problem_of(failed(response->body))).within("HTTP " + std::to_string(response->status));
   const auto root = json::parse(response->body);
   const json::Value* const data = root ? root->find("data") : nullptr;
-  const bool has_some = data != nullptr && data->list() != nullptr && !data->list()->empty();
-  const json::Value* const id = has_some ? data->list()->front().find("id") : nullptr;
-  if (id == nullptr || id->text() == nullptr) return failed("it names no model").within(target.text());
-  const json::Value* const context = data->list()->front().find("max_model_len");
-  return ServedModel{*id->text(), context == nullptr ? 0 : context->whole().value_or(0)};
+  const json::Array none;
+  for (const json::Value& each : data != nullptr && data->list() != nullptr ? *data->list() : none) {
+    const json::Value* const id = each.find("id");
+    if (id == nullptr || id->text() == nullptr || (!name.empty() && *id->text() != name)) continue;
+    const json::Value* const context = each.find("max_model_len");
+    return ServedModel{*id->text(), context == nullptr ? 0 : context->whole().value_or(0)};
+  }
+  if (name.empty()) return failed("it names no model").within(target.text());
+  return ServedModel{name, 0};
 }
 
 }  // namespace tutti::asking

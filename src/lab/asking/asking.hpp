@@ -41,7 +41,9 @@ struct ServedModel {
   std::int64_t context = 0;  // tokens of a prompt with its answer; 0: the server does not say
 };
 
-// The first model that the server names.
-Result<ServedModel> first_model(const net::Target& target, const std::string& key);
+// The first model that the server names, or the one of this name. A server may serve one that it does not
+// name.
+Result<ServedModel> find_model(const net::Target& target, const std::string& key,
+                               const std::string& name = "");
 
 }  // namespace tutti::asking

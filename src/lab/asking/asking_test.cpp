@@ -123,7 +123,7 @@ TEST(Asking, HearsAnswersAndProblems) {
   ASSERT_TRUE(server) << server.error().text();
   std::thread thread([&] { loop.run(); });
   const net::Target target{.host = "127.0.0.1", .port = (*server)->port(), .who = "server"};
-  const auto model = first_model(target, "");
+  const auto model = find_model(target, "");
   ASSERT_TRUE(model) << model.error().text();
   EXPECT_EQ(model->name, "m");
   EXPECT_EQ(model->context, 64);
@@ -153,6 +153,44 @@ TEST(Asking, HearsAnswersAndProblems) {
   EXPECT_LT(stopped.samples.size(), 10U);
   loop.stop();
   thread.join();
+}
+
+// As other servers write their events, below a path of their own; the model is one that they may not list.
+TEST(Asking, HearsServersOfAnyKind) {
+  net::Loop loop;
+  std::string body;
+  auto server = net::Server::listen(loop, {}, [&](std::shared_ptr<net::Exchange> exchange) {
+    if (exchange->request().path == "/proxy/v1/models")
+      return exchange->answer(
+          {.body = R"({"data": [{"id": "m"}, {"id": 5}, {"id": "n", "max_model_len": 64}]})"});
+    if (exchange->request().path != "/proxy/v1/completions") return exchange->answer({.status = 404});
+    body = exchange->request().body;
+    auto stream = exchange->stream(nullptr);
+    stream->write(": nobody reads this\r\n\r\ndata:{\"choices\": [{\"text\": \"a\"}]}\r\n\r\n");
+    stream->write("data: {\"choices\": [{\"text\": \"b\"}], \"error\": null, \"usage\": ");
+    stream->write("{\"prompt_tokens\": 7, \"completion_tokens\": 2}}\r");
+    stream->write("\n\r\ndata:[DONE]\n\n");
+    stream->close();
+  });
+  ASSERT_TRUE(server) << server.error().text();
+  std::thread thread([&] { loop.run(); });
+  const net::Target target{
+      .host = "127.0.0.1", .port = (*server)->port(), .who = "server", .prefix = "/proxy"};
+  EXPECT_EQ(find_model(target, "")->name, "m");
+  EXPECT_EQ(find_model(target, "", "n")->context, 64);
+  EXPECT_EQ(find_model(target, "", "hidden")->name, "hidden");
+  Prng random(1);
+  const Plan plan{.target = target,
+                  .model = "n",
+                  .arrivals = even_arrivals(1, {.prompt_tokens = 7, .output_tokens = 2}, 0, random)};
+  const Sample sample = ask_all(plan, [](std::size_t) { return true; })->samples.at(0);
+  EXPECT_EQ(sample.problem, "");
+  EXPECT_EQ(sample.output_tokens, 2);
+  EXPECT_EQ(sample.prompt_tokens, 7);
+  EXPECT_GT(sample.first_token, 0s);
+  loop.stop();
+  thread.join();
+  EXPECT_NE(body.find("\"model\":\"n\""), std::string::npos) << body;
 }
 
 // Streams that end as they should, and have nothing in them that a client could read.

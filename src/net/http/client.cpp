@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <utility>
 
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
@@ -77,7 +78,8 @@ bool all_here(const addrinfo* addresses) {
   return true;
 }
 
-// Splits a stream of server-sent events: "event: x\ndata: y\n\n".
+// Splits a stream of server-sent events: "event: x\ndata: y\n\n". Lines may end as those of a head do, and
+// the space behind a colon is no part of what is said.
 class EventSplitter {
  public:
   // False when the callback wants no more.
@@ -85,18 +87,17 @@ class EventSplitter {
     pending_ += bytes;
     std::size_t begin = 0;
     for (;;) {
-      const auto end = pending_.find("\n\n", begin);
+      const auto end = pending_.find('\n', begin);
       if (end == std::string::npos) break;
-      std::string event;
-      std::string data;
-      std::string_view block = std::string_view(pending_).substr(begin, end - begin);
-      while (!block.empty()) {
-        const auto line = block.substr(0, block.find('\n'));
-        if (line.starts_with("event: ")) event = line.substr(7);
-        if (line.starts_with("data: ")) data += line.substr(6);
-        block.remove_prefix(std::min(block.size(), line.size() + 1));
+      std::string_view line = std::string_view(pending_).substr(begin, end - begin);
+      if (line.ends_with('\r')) line.remove_suffix(1);
+      begin = end + 1;
+      if (!line.empty()) {
+        take(line);
+        continue;
       }
-      begin = end + 2;
+      const std::string event = std::exchange(event_, {});
+      const std::string data = std::exchange(data_, {});
       if ((!event.empty() || !data.empty()) && !on_event(event, data)) return false;
     }
     pending_.erase(0, begin);
@@ -104,7 +105,18 @@ class EventSplitter {
   }
 
  private:
-  std::string pending_;
+  void take(std::string_view line) {
+    const std::size_t colon = std::min(line.find(':'), line.size());
+    const std::string_view name = line.substr(0, colon);
+    std::string_view value = line.substr(std::min(colon + 1, line.size()));
+    if (value.starts_with(' ')) value.remove_prefix(1);
+    if (name == "event") event_ = value;
+    if (name == "data") data_ += value;
+  }
+
+  std::string pending_;  // a line that has not ended
+  std::string event_;
+  std::string data_;
 };
 
 }  // namespace
@@ -319,8 +331,8 @@ struct Envelope {
 std::string make_message(const Envelope& envelope, const std::string& method, const std::string& path,
                          const std::string& body) {
   const auto& [target, token, cluster] = envelope;
-  std::string text =
-      method + " " + path + " HTTP/1.1\r\nHost: " + target.text() + "\r\nUser-Agent: tutti\r\n";
+  std::string text = method + " " + target.prefix + path + " HTTP/1.1\r\nHost: " + target.text() +
+                     "\r\nUser-Agent: tutti\r\n";
   if (!cluster.empty()) text += std::string(cluster_header) + ": " + cluster + "\r\n";
   if (!token.empty()) text += "Authorization: Bearer " + token + "\r\n";
   if (body.starts_with('{')) text += "Content-Type: application/json\r\n";

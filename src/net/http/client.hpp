@@ -16,6 +16,7 @@ struct Target {
   std::uint16_t port = 0;
   std::string ca_file;             // TLS with this certificate authority; "" for plain HTTP
   std::string who = "controller";  // is spoken to, for messages
+  std::string prefix;              // that stands before each path of a request, such as "/proxy"
 
   std::string text() const { return host + ":" + std::to_string(port); }
 };

@@ -1,8 +1,8 @@
 // What a client asks for over HTTP, as values: OpenAI's completions and chat completions, and a few fields
 // that other servers have taught clients (top_k, min_p, repetition_penalty, stop_token_ids, ignore_eos,
-// regex, continue_final_message, chat_template_kwargs); and embeddings. Every field has its bounds; a field
-// that would change the answer and is not done here is refused by name, and one that would not is passed
-// over. Pure.
+// regex, add_generation_prompt, continue_final_message, chat_template_kwargs); and embeddings. Every field
+// has its bounds; a field that would change the answer and is not done here is refused by name, and one that
+// would not is passed over. Pure.
 #pragma once
 
 #include <cstdint>
@@ -51,6 +51,7 @@ struct Ask {
   json::Value messages;
   json::Value tools;
   json::Value template_arguments;
+  bool generation_prompt = true;  // the prompt ends where an answer begins
   bool continues_last = false;
 
   std::int32_t answers = 1;

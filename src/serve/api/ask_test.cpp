@@ -115,6 +115,20 @@ TEST(Ask, EachFieldHasItsBounds) {
       {R"("response_format":{"type":"json_schema"})", "response_format"},
       {R"("regex":7)", "regex"},
       {R"("regex":"a","response_format":{"type":"json_object"})", "regex"},
+      {R"("min_tokens":4)", "min_tokens"},
+      {R"("guided_json":{"type":"object"})", "guided_json"},
+      {R"("guided_regex":"a+")", "guided_regex"},
+      {R"("guided_choice":["a","b"])", "guided_choice"},
+      {R"("guided_grammar":"root ::= x")", "guided_grammar"},
+      {R"("structured_outputs":{"regex":"a"})", "structured_outputs"},
+      {R"("use_beam_search":true)", "use_beam_search"},
+      {R"("truncate_prompt_tokens":9)", "truncate_prompt_tokens"},
+      {R"("bad_words":["a"])", "bad_words"},
+      {R"("allowed_token_ids":[1])", "allowed_token_ids"},
+      {R"("include_stop_str_in_output":true)", "include_stop_str_in_output"},
+      {R"("skip_special_tokens":false)", "skip_special_tokens"},
+      {R"("prompt_logprobs":1)", "prompt_logprobs"},
+      {R"("max_completion_tokens":0)", "max_completion_tokens"},
       {R"("model":7)", "model"}};
   for (const auto& [fields, name] : wrongs) EXPECT_EQ(wrong(completion(fields)), name) << fields;
   const std::pair<const char*, const char*> wrong_talks[] = {
@@ -125,6 +139,16 @@ TEST(Ask, EachFieldHasItsBounds) {
       {R"("tool_choice":"required")", "tool_choice"},
       {R"("functions":[])", "functions"},
       {R"("chat_template_kwargs":[])", "chat_template_kwargs"},
+      {R"("min_tokens":4)", "min_tokens"},
+      {R"("guided_json":{"type":"object"})", "guided_json"},
+      {R"("truncate_prompt_tokens":9)", "truncate_prompt_tokens"},
+      {R"("echo":true)", "echo"},
+      {R"("best_of":2)", "best_of"},
+      {R"("modalities":["text","audio"])", "modalities"},
+      {R"("chat_template":"{{ x }}")", "chat_template"},
+      {R"("documents":[{"text":"x"}])", "documents"},
+      {R"("add_generation_prompt":1)", "add_generation_prompt"},
+      {R"("add_generation_prompt":true,"continue_final_message":true)", "add_generation_prompt"},
       {R"("max_completion_tokens":0)", "max_completion_tokens"}};
   for (const auto& [fields, name] : wrong_talks) EXPECT_EQ(wrong(chat(fields)), name) << fields;
   EXPECT_EQ(wrong(read_ask(Kind::chat, "{}")), "messages");
@@ -141,12 +165,33 @@ TEST(Ask, EmbeddingsHaveInputsAndAFormat) {
   EXPECT_EQ(wrong(read(R"({"input":[]})")), "input");
   EXPECT_EQ(wrong(read(R"({"input":"a","encoding_format":"hex"})")), "encoding_format");
   EXPECT_EQ(wrong(read(R"({"input":"a","dimensions":8})")), "dimensions");
+  EXPECT_EQ(wrong(read(R"({"input":"a","truncate_prompt_tokens":8})")), "truncate_prompt_tokens");
 }
 
 TEST(Ask, WhatIsNullWasNotAskedFor) {
   const auto ask = chat(
       R"("temperature":null,"stop":null,"tools":null,"logit_bias":null,"response_format":null,"n":null,"seed":null)");
   EXPECT_TRUE(ask) << ask.error().text();
+}
+
+TEST(Ask, WhatWouldChangeNothingIsPassedOver) {
+  const std::string same =
+      R"("min_tokens":0,"use_beam_search":false,"bad_words":[],"best_of":2,"n":2,"skip_special_tokens":true)";
+  EXPECT_TRUE(completion(same + R"(,"user":"u","store":true)"));
+  EXPECT_TRUE(chat(same + R"(,"echo":false,"modalities":["text"],"documents":[],"metadata":{})"));
+}
+
+TEST(Ask, WhereTheAnswerBeginsCanBeChosen) {
+  EXPECT_TRUE(chat("")->generation_prompt);
+  EXPECT_FALSE(chat(R"("add_generation_prompt":false)")->generation_prompt);
+  EXPECT_FALSE(chat(R"("continue_final_message":true)")->generation_prompt);
+  EXPECT_FALSE(chat(R"("continue_final_message":true,"add_generation_prompt":false)")->generation_prompt);
+}
+
+TEST(Ask, BothKindsKnowBothNamesOfTheirLength) {
+  EXPECT_EQ(completion(R"("max_completion_tokens":7)")->tokens_max, 7);
+  EXPECT_EQ(chat(R"("max_completion_tokens":7)")->tokens_max, 7);
+  EXPECT_EQ(completion("")->tokens_max, completion_tokens_default);
 }
 
 TEST(Ask, NearlyZeroIsZero) {
@@ -205,7 +250,13 @@ TEST(Ask, AnyValueInAnyFieldIsTakenOrRefused) {
                           "best_of",
                           "suffix",
                           "chat_template_kwargs",
-                          "continue_final_message"};
+                          "continue_final_message",
+                          "add_generation_prompt",
+                          "max_completion_tokens",
+                          "modalities",
+                          "min_tokens",
+                          "bad_words",
+                          "documents"};
   const char* values[] = {"null",
                           "true",
                           "-1",

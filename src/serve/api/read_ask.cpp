@@ -85,7 +85,15 @@ void read_messages(Fields& fields, Ask& ask) {
   fields.only("functions", {}, "is not done here; send tools");
   fields.only("function_call", {}, "is not done here; send tools");
   fields.only("audio", {}, "is not done here: this model writes text");
+  fields.only("modalities", {json::Array{"text"}}, "can be [\"text\"] here: this model writes text");
+  fields.only("echo", {false}, "is for completions");
+  fields.only("chat_template", {}, "is not done here: the model's own is followed");
+  fields.only("documents", {json::Array()}, "is not done here; send them in a message");
   fields.toggle("continue_final_message", ask.continues_last);
+  ask.generation_prompt = !ask.continues_last;
+  fields.toggle("add_generation_prompt", ask.generation_prompt);
+  if (ask.continues_last && ask.generation_prompt)
+    fields.fail("add_generation_prompt", "cannot be had together with continue_final_message");
   if (const json::Value* const arguments = fields.find("chat_template_kwargs")) {
     if (arguments->object() == nullptr) return fields.fail("chat_template_kwargs", "must be an object");
     ask.template_arguments = *arguments;
@@ -197,15 +205,28 @@ void read_form(Fields& fields, Ask& ask) {
   ask.form = {Form::Kind::pattern, *pattern->text()};
 }
 
+// What other servers have taught clients and would change the answer.
+void refuse_what_others_do(Fields& fields) {
+  for (const char* const name : {"guided_json", "guided_choice", "guided_grammar", "structured_outputs"})
+    fields.only(name, {}, "is not done here; send response_format or regex");
+  fields.only("guided_regex", {}, "is not done here; send regex");
+  fields.only("min_tokens", {0}, "is not done here; ignore_eos lets an answer go on to max_tokens");
+  fields.only("use_beam_search", {false}, "is not done here");
+  fields.only("bad_words", {json::Array()}, "is not done here; send logit_bias");
+  fields.only("allowed_token_ids", {}, "is not done here; send logit_bias");
+  fields.only("include_stop_str_in_output", {false}, "is not done here");
+  fields.only("skip_special_tokens", {true}, "can only be true here");
+  fields.only("prompt_logprobs", {}, "is not done here; send echo and logprobs to /v1/completions");
+}
+
 void read_size(Fields& fields, Ask& ask) {
   fields.whole("n", ask.answers, 1, answers_max);
   // Who has the prompt said back may want nothing else.
   fields.whole("max_tokens", ask.tokens_max, ask.echoes ? 0 : 1, tokens_limit);
-  if (ask.kind == Kind::chat) {
-    fields.whole("max_completion_tokens", ask.tokens_max, 1, tokens_limit);
-  } else if (!ask.tokens_max) {
-    ask.tokens_max = completion_tokens_default;
-  }
+  fields.whole("max_completion_tokens", ask.tokens_max, ask.echoes ? 0 : 1, tokens_limit);
+  if (ask.kind == Kind::completion && !ask.tokens_max) ask.tokens_max = completion_tokens_default;
+  const json::Value* const answers = fields.find("n");
+  fields.only("best_of", {answers == nullptr ? json::Value(1) : *answers}, "can only be what n is");
   if (ask.prompts.size() * static_cast<std::size_t>(ask.answers) > static_cast<std::size_t>(answers_max))
     fields.fail("n", "times the prompts must be at most " + std::to_string(answers_max) + " answers");
 }
@@ -274,6 +295,7 @@ Result<Ask> read_ask(Kind kind, std::string_view body) {
   ask.kind = kind;
   Fields fields(*root);
   fields.text("model", ask.model, name_bytes_max);
+  fields.only("truncate_prompt_tokens", {}, "is not done here: what is too long is refused");
   if (kind == Kind::embedding) {
     read_embedding(fields, ask);
     if (!fields.fine()) return *fields.problem();
@@ -283,11 +305,10 @@ Result<Ask> read_ask(Kind kind, std::string_view body) {
     read_prompts(fields, "prompt", ask);
     fields.toggle("echo", ask.echoes);
     fields.only("suffix", {""}, "is not done here");
-    const json::Value* const answers = fields.find("n");
-    fields.only("best_of", {answers == nullptr ? json::Value(1) : *answers}, "can only be what n is");
   } else {
     read_messages(fields, ask);
   }
+  refuse_what_others_do(fields);
   read_size(fields, ask);
   read_sampling(fields, ask);
   read_biases(fields, ask);

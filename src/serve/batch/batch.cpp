@@ -30,9 +30,9 @@ Batch::Batch(const Limits& limits, const BatchSettings& settings, TokenBytes tok
       blocks_(limits.blocks, limits.block_tokens, settings.salt),
       order_(settings.patience_steps) {
   TUTTI_CHECK(limits.step_tokens_max > 0 && limits.step_rows_max > 0 && settings.sequences_max > 0);
-  // Half of a step at least is for prompts, and each that runs has a row.
+  // Each that runs has a row.
   settings_.sequences_max =
-      std::min({settings.sequences_max, std::max(limits.step_tokens_max / 2, 1), limits.step_rows_max});
+      std::min({settings.sequences_max, sequences_most(limits.step_tokens_max), limits.step_rows_max});
   for (Flight& flight : flights_) flight.tokens.reserve(at(limits.step_tokens_max));
 }
 

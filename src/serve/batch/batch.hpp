@@ -41,9 +41,16 @@ struct BatchSettings {
   std::int32_t drafts_max = 0;           // tokens that are guessed for a sequence; 0: none
   std::int32_t step_drafts_max = 64;     // for all of them
   std::uint64_t patience_steps = 1'000;  // without anything, then a key goes first
+  // That guides do for a step before answers are left out of it until the next: some milliseconds.
+  std::uint64_t step_guide_work_max = 250'000;
   bool keeps_prefixes = true;
   std::uint64_t salt = 0;  // of the prefix cache
 };
+
+// Half of a step at least is for prompts, so that so many sequences run at most.
+constexpr std::int32_t sequences_most(std::int32_t step_tokens_max) {
+  return step_tokens_max > 1 ? step_tokens_max / 2 : 1;
+}
 
 // What came of an answer in a step.
 struct Piece {
@@ -137,6 +144,8 @@ class Batch {
   void begin_flight();
   void let_guides_forget();
   void plan_decodes();
+  void leave_out_guided(std::vector<Sequence*>& ready);
+  std::span<const std::uint64_t> allowed(Guide& guide, Guide::State state);
   void plan_prompts();
   bool grow(Sequence& sequence);
   void preempt(Sequence& sequence);
@@ -188,6 +197,7 @@ class Batch {
   std::int64_t tokens_left_ = 0;
   std::int64_t rows_left_ = 0;
   std::int64_t drafts_left_ = 0;
+  std::uint64_t guide_work_left_ = 0;
 };
 
 }  // namespace tutti::serve

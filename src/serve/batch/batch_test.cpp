@@ -395,6 +395,52 @@ TEST(Batch, AGuideIsAheadWithTheGuesses) {
   EXPECT_GT(world.batch.counts().accepted_tokens, 40) << "such a text is easily guessed";
 }
 
+// A circle to which every state is new, as often as it is asked for; a mask is known until the next one is.
+class Laborious final : public Guide {
+ public:
+  State start() override { return 0; }
+  std::span<const std::uint64_t> allowed(State state) override {
+    if (!knows(state)) ++work_;
+    known_ = state;
+    mask_ = {std::uint64_t{1} << at(10 + state % 4)};
+    return mask_;
+  }
+  bool knows(State state) override { return state == known_; }
+  std::uint64_t work() const override { return work_; }
+  State next(State state, Token token) override { return token == 10 + state % 4 ? state + 1 : dead; }
+  bool ended(State) override { return false; }
+
+ private:
+  std::uint64_t work_ = 0;
+  State known_ = -1;
+  std::vector<std::uint64_t> mask_;
+};
+
+TEST(Batch, GuidesThatHaveMuchToDoLetOthersGoOn) {
+  World world(small, {.step_guide_work_max = 1});
+  const auto free = world.submit({.key = "a", .prompt = prompt(4), .tokens_max = 60});
+  std::vector<RequestId> guided;
+  for (Token nth = 0; nth < 3; ++nth)
+    guided.push_back(world.submit(
+        {.key = "b", .prompt = prompt(4, nth), .tokens_max = 12, .guide = std::make_shared<Laborious>()}));
+  for (int step = 0; step < 4; ++step) world.step();  // all are in
+  const auto count = [&](RequestId id) { return world.tokens[(SequenceId{id, 0})].size(); };
+  for (int step = 0; step < 12; ++step) {
+    const std::size_t free_before = count(free);
+    const std::size_t before = count(guided[0]) + count(guided[1]) + count(guided[2]);
+    world.step();
+    EXPECT_EQ(count(free), free_before + 1) << "it waits for nobody";
+    EXPECT_EQ(count(guided[0]) + count(guided[1]) + count(guided[2]), before + 1) << "each in its turn";
+  }
+  EXPECT_LE(count(guided[0]), count(guided[2]) + 2) << "and nobody goes short";
+  world.run();
+  for (const RequestId id : guided) {
+    ASSERT_EQ(count(id), 12U);
+    for (std::size_t nth = 0; nth < 12; ++nth)
+      EXPECT_EQ(world.tokens[(SequenceId{id, 0})][nth], static_cast<Token>(10 + nth % 4));
+  }
+}
+
 // A circle whose states get other names in every step; one that nobody said was held is none any more.
 class Renaming final : public Guide {
  public:

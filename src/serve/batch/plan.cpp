@@ -17,6 +17,7 @@ void Batch::begin_flight() {
   tokens_left_ = limits_.step_tokens_max;
   rows_left_ = limits_.step_rows_max;
   drafts_left_ = settings_.step_drafts_max;
+  guide_work_left_ = settings_.step_guide_work_max;
 }
 
 const Plan& Batch::plan() {
@@ -99,12 +100,39 @@ void Batch::let_guides_forget() {
   }
 }
 
+std::span<const std::uint64_t> Batch::allowed(Guide& guide, Guide::State state) {
+  const std::uint64_t before = guide.work();
+  const auto mask = guide.allowed(state);
+  guide_work_left_ -= std::min(guide_work_left_, guide.work() - before);
+  return mask;
+}
+
+// What may come in a state that is new takes a guide a while, and the tokens of all others with it: when the
+// work of a step is done the rest waits for the next one, and who has waited longest is first in it.
+void Batch::leave_out_guided(std::vector<Sequence*>& ready) {
+  std::vector<Sequence*> fresh;
+  for (Sequence* const sequence : ready) {
+    Guide* const guide = sequence->request->guide.get();
+    if (guide != nullptr && !guide->knows(sequence->guide_state)) fresh.push_back(sequence);
+  }
+  std::ranges::stable_sort(fresh, {}, &Sequence::planned_step);
+  for (Sequence* const sequence : fresh) {
+    Guide& guide = *sequence->request->guide;
+    if (guide_work_left_ > 0) {
+      static_cast<void>(allowed(guide, sequence->guide_state));
+    } else if (!guide.knows(sequence->guide_state)) {
+      std::erase(ready, sequence);
+    }
+  }
+}
+
 void Batch::plan_decodes() {
   std::vector<Sequence*> ready;  // oldest first: who has to make room is planned later
   for (const SequenceId& id : running_) {
     Sequence& sequence = *requests_.at(id.request)->sequences[at(id.answer)];
     if (!sequence.in_prompt) ready.push_back(&sequence);
   }
+  leave_out_guided(ready);
   auto left = static_cast<std::int32_t>(ready.size());
   for (Sequence* sequence : ready) {
     --left;
@@ -248,7 +276,10 @@ void Batch::plan_chunk(Sequence& sequence, std::int64_t tokens, std::span<const 
   for (std::int32_t draft = 0; draft < rows - given; ++draft) {
     if (draft > 0 && sequence.request->guide)
       state = sequence.request->guide->next(state, planned.drafts[at(draft) - 1]);
-    if (state == Guide::dead || state == Guide::beyond) {  // this guess cannot come, and so none behind it
+    const bool takes_long = draft > 0 && sequence.request->guide && guide_work_left_ == 0 &&
+                            !sequence.request->guide->knows(state);
+    // This guess cannot come, or is not worth the wait, and so none behind it.
+    if (state == Guide::dead || state == Guide::beyond || takes_long) {
       planned.choices = at(given) + at(draft);
       break;
     }
@@ -278,7 +309,7 @@ void Batch::plan_choice(Sequence& sequence, std::int32_t row, std::int32_t draft
   choice.logprobs = sampling.logprobs;
   if (sequence.generated + draft == 0) choice.pooling = sequence.request->pooling;
   if (sequence.request->guide) {
-    const auto mask = sequence.request->guide->allowed(guide_state);
+    const auto mask = allowed(*sequence.request->guide, guide_state);
     choice.allowed = flight_->masks.emplace_back(mask.begin(), mask.end());
   }
   flight_->plan.choices.push_back(choice);

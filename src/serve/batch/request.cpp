@@ -58,10 +58,10 @@ Result<> check_prompt_logprobs(const Request& request) {
 }
 
 Result<> check_stops(const Request& request, const Limits& limits) {
-  if (request.stop_ids.size() > stop_ids_max)
+  if (request.stop_ids.size() > stop_ids_max + own_stop_ids_max)
     return invalid("a request has at most " + counted(stop_ids_max, "stop tokens"));
   if (auto checked = check_tokens(request.stop_ids, "the stop tokens", limits); !checked) return checked;
-  if (request.stop_texts.size() > stop_texts_max)
+  if (request.stop_texts.size() > stop_texts_max + own_stop_texts_max)
     return invalid("a request has at most " + counted(stop_texts_max, "stop texts"));
   for (const std::string& text : request.stop_texts) {
     if (text.empty() || text.size() > stop_text_bytes_max)
@@ -103,7 +103,7 @@ Result<> check(const Request& request, const Limits& limits) {
   if (request.adapter < 0 || request.adapter > limits.adapters)
     return invalid("there is no adapter " + std::to_string(request.adapter));
   const auto prompt = static_cast<std::int64_t>(request.prompt.size());
-  if (prompt + request.tokens_max > limits.context) {
+  if (prompt + request.tokens_max - (request.wants_answer ? 0 : 1) > limits.context) {
     return invalid("the prompt has " + counted(prompt, "tokens and the answer up to ") +
                    std::to_string(request.tokens_max) + ", the model's context has " +
                    std::to_string(limits.context))

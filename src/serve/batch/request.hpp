@@ -20,6 +20,9 @@ using RequestId = Id<struct RequestTag>;
 inline constexpr std::int32_t answers_max = 128;
 inline constexpr std::size_t stop_ids_max = 64;
 inline constexpr std::size_t stop_texts_max = 16;
+// That a model has of its own, beside those that are asked for.
+inline constexpr std::size_t own_stop_ids_max = 128;
+inline constexpr std::size_t own_stop_texts_max = 1;
 inline constexpr std::size_t stop_text_bytes_max = 1024;
 inline constexpr std::size_t biases_max = 1024;
 inline constexpr std::int32_t logprobs_max = 20;
@@ -54,6 +57,7 @@ struct Request {
   std::vector<Token> prompt;
   std::int32_t adapter = 0;
   std::int32_t tokens_max = 16;  // of each answer
+  bool wants_answer = true;      // false: what comes of the prompt is all, and the last token needs no place
   std::int32_t answers = 1;
   Sampling sampling;
   std::vector<Token> stop_ids;          // the answer ends with such a token, which is no part of its text

@@ -43,6 +43,20 @@ TEST(Request, ThatCanNeverFitIsRefusedWithTheNumbers) {
             "prompt : the prompt has 3 tokens and the answer up to 62, the model's context has 64");
 }
 
+// Of a prompt without an answer the token behind it is chosen and never computed.
+TEST(Request, WithoutAnAnswerAPromptMayFillTheContext) {
+  Limits short_context = limits;
+  short_context.context = 40;
+  Request request = fine();
+  request.prompt.assign(40, 1);
+  request.tokens_max = 1;
+  EXPECT_FALSE(check(request, short_context).ok());
+  request.wants_answer = false;
+  EXPECT_TRUE(check(request, short_context).ok());
+  request.prompt.push_back(1);
+  EXPECT_FALSE(check(request, short_context).ok());
+}
+
 TEST(Request, OutOfItsBoundsIsRefused) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float infinity = std::numeric_limits<float>::infinity();
@@ -58,10 +72,10 @@ TEST(Request, OutOfItsBoundsIsRefused) {
       [](Request& r) { r.adapter = 3; },
       [](Request& r) { r.key = std::string(key_bytes_max + 1, 'x'); },
       [](Request& r) { r.stop_ids = {100}; },
-      [](Request& r) { r.stop_ids.assign(stop_ids_max + 1, 1); },
+      [](Request& r) { r.stop_ids.assign(stop_ids_max + own_stop_ids_max + 1, 1); },
       [](Request& r) { r.stop_texts = {""}; },
       [](Request& r) { r.stop_texts = {std::string(stop_text_bytes_max + 1, 'x')}; },
-      [](Request& r) { r.stop_texts.assign(stop_texts_max + 1, "x"); },
+      [](Request& r) { r.stop_texts.assign(stop_texts_max + own_stop_texts_max + 1, "x"); },
       [=](Request& r) { r.sampling.temperature = nan; },
       [=](Request& r) { r.sampling.temperature = infinity; },
       [](Request& r) { r.sampling.temperature = 1e-9F; },

@@ -144,7 +144,7 @@ ChatTemplate ChatTemplate::fallback() {
 Result<std::string> ChatTemplate::prompt(const Conversation& conversation) const {
   auto variables = variables_of(conversation);
   if (!variables) return std::move(variables).error();
-  auto prompt = render(tree_->block, std::move(*variables), conversation.now);
+  auto prompt = render(tree_->block, std::move(*variables), conversation.now, conversation.abandoned);
   if (!prompt) return std::move(prompt).error().within("chat template");
   return conversation.continues_last ? cut_at_mark(std::move(*prompt)) : std::move(prompt);
 }

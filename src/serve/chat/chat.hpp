@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -25,6 +26,7 @@ struct Conversation {
   Moment now;                     // the date that some templates write
   // What is done to each text that people sent: special tokens in it are guarded, so that they stay letters.
   TextChange guard;
+  std::stop_token abandoned = {};  // nobody waits for the prompt any more
 };
 
 class ChatTemplate {

@@ -281,6 +281,67 @@ TEST(Template, BombsAreRefused) {
   for (int at = 0; at < 10'000; ++at) nots += "not ";
   refused(nots + "1 }}", "nested more than");
   refused(std::string(template_bytes_max + 1, 'x'), "the template has more than");
+  // What is read at each turn is paid for, wherever it comes from.
+  const std::string often =
+      "{% set a = 'a' * 16000000 %}{% set dots = '.' * 16000000 %}{% for i in range(99999) %}";
+  const auto refused_often = [&](const std::string& each) {
+    refused(often + each + "{% endfor %}", "more than 5000000 steps");
+  };
+  refused_often("{{ 'b'.find(sub=a) }}");
+  refused_often("{{ 'b' | replace(old=a, new='') }}");
+  refused_often("{{ a is upper }}");
+  refused_often("{{ i[a] }}");
+  refused_often("{{ [{}] | map(attribute=a) }}");
+  refused(often + "{{ [{}] | map(attribute=dots) }}{% endfor %}", "is undefined");
+}
+
+TEST(Template, LargeMapsArePaidForByTheirKeys) {
+  std::string members;
+  for (int at = 0; at < 20'000; ++at) members += (at == 0 ? "\"" : ",\"") + std::to_string(at) + "\":0";
+  for (const std::string each : {"{% for key in x %}{{ x[key] }}{% endfor %}", "{{ dict(x) }}"}) {
+    const auto prompt = rendered(each, R"({"x":{)" + members + "}}");
+    ASSERT_FALSE(prompt) << each;
+    EXPECT_NE(prompt.error().text().find("more than 5000000 steps"), std::string::npos) << each;
+  }
+}
+
+// A search that begins anew at each letter takes minutes for one of them.
+TEST(Template, TextsAreSearchedInLinearTime) {
+  const std::string set =
+      "{% set a = 'a' * 8000000 %}{% set b = 'a' * 4000000 ~ 'b' %}{% set c = 'b' ~ 'a' * 4000000 %}";
+  const auto is = [&](const std::string& text, const std::string& expected) {
+    EXPECT_EQ(shown(rendered(set + "{{ " + text + " }}")), expected) << text;
+  };
+  is("b in a", "False");
+  is("c in a", "False");
+  is("a.find(b) ~ a.rfind(b) ~ a.rfind(c) ~ a.find(c)", "-1-1-1-1");
+  is("a.count(b) ~ ' ' ~ a.count('a' * 4000000) ~ ' ' ~ a.count('a' * 3000000)", "0 2 2");
+  is("a.split(b) | length ~ ' ' ~ a.rsplit(c) | length", "1 1");
+  is("(a ~ 'b').split(b)[1] ~ (a ~ 'b').rfind(b) ~ (c ~ a).find(c)", "40000000");
+  is("(a.replace(b, '') == a) ~ a.replace('a' * 3000000, '') | length", "True2000000");
+}
+
+TEST(Template, SearchesFindWhatPythonFinds) {
+  const auto is = [&](const std::string& text, const std::string& expected) {
+    EXPECT_EQ(shown(rendered("{{ " + text + " }}")), expected) << text;
+  };
+  is("'äbäb'.rfind('äb') ~ 'äbäb'.find('äb') ~ 'ab'.rfind('') ~ ''.find('') ~ ''.rfind('a')", "2020-1");
+  is("'aaa'.rsplit('aa') | tojson", R"(["a", ""])");
+  is("'aaa'.split('aa') | tojson", R"(["", "a"])");
+  is("'a,b,c'.rsplit(',', 1) | tojson", R"(["a,b", "c"])");
+  is("',a,'.rsplit(',') | tojson", R"(["", "a", ""])");
+  is("'' in 'a' and '' in '' and 'a' not in ''", "True");
+}
+
+TEST(Template, WhatIsAbandonedEnds) {
+  const auto block =
+      parse_template("{% for a in range(99999) %}{% for b in range(10) %}{% endfor %}{% endfor %}");
+  ASSERT_TRUE(block);
+  std::stop_source left;
+  left.request_stop();
+  const auto prompt = render(*block, {}, {}, left.get_token());
+  ASSERT_FALSE(prompt);
+  EXPECT_NE(prompt.error().text().find("nobody waits"), std::string::npos) << prompt.error().text();
 }
 
 // Templates ask for its length at each message.

@@ -138,8 +138,9 @@ Value filter_last(Work& work, const Value& value, const Arguments&) {
 
 // "function.name" goes through two maps.
 Value value_at(Work& work, Value value, const std::string& path) {
-  for (std::size_t at = 0; at <= path.size();) {
+  for (std::size_t at = 0; at <= path.size() && work.fine();) {
     const std::size_t end = std::min(path.find('.', at), path.size());
+    if (!work.step(1 + (end - at) / bytes_a_step)) return {};
     value = attribute_of(work, value, path.substr(at, end - at));
     at = end + 1;
   }
@@ -363,6 +364,7 @@ bool only_glances(std::string_view name) {
 Value apply_filter(Work& work, std::string_view name, const Value& value, const Arguments& arguments) {
   const bool is_cheap = value.text() == nullptr && only_glances(name);
   if (is_cheap ? !work.step() : !work.step_through(value)) return {};
+  if (!only_glances(name) && !step_through(work, arguments)) return {};
   for (const auto& [known, filter] : filters) {
     if (known == name) return filter(work, value, arguments);
   }

@@ -92,9 +92,10 @@ Value make_range(Work& work, const Arguments& arguments) {
 }
 
 // Of a map and of names, later ones in place of earlier ones.
-Map named_values(const Arguments& arguments) {
+Map named_values(Work& work, const Arguments& arguments) {
   Map map;
   const auto put = [&](const std::string& key, const Value& value) {
+    if (!work.step(1 + map.size() / keys_a_step)) return;
     const auto known =
         std::find_if(map.begin(), map.end(), [&](const auto& item) { return item.first == key; });
     if (known != map.end()) {
@@ -113,7 +114,7 @@ Map named_values(const Arguments& arguments) {
 
 Value make_namespace(Work& work, const Arguments& arguments) {
   auto space = std::make_shared<Variables>();
-  for (auto& [key, value] : named_values(arguments)) {
+  for (auto& [key, value] : named_values(work, arguments)) {
     if (value.weight() >= unbounded) return work.fail("a namespace cannot hold a namespace or a loop");
     space->insert_or_assign(key, std::move(value));
   }
@@ -125,7 +126,8 @@ Value make_namespace(Work& work, const Arguments& arguments) {
 bool apply_test(Work& work, std::string_view name, const Value& value, const Arguments& arguments) {
   if (!work.step()) return false;
   for (const auto& [known, test] : kind_tests) {
-    if (known == name) return test(value);
+    const bool reads = known == "upper" || known == "lower";
+    if (known == name) return (!reads || work.step_through(value)) && test(value);
   }
   const Value other = arguments.get(0, "other");
   if (const auto sign = comparing_test(name)) return compares(work, *sign, value, other);
@@ -148,7 +150,7 @@ Value call_function(Work& work, std::string_view name, const Arguments& argument
   if (!work.step()) return {};
   if (name == "range") return make_range(work, arguments);
   if (name == "namespace") return make_namespace(work, arguments);
-  if (name == "dict") return work.made(named_values(arguments));
+  if (name == "dict") return work.made(named_values(work, arguments));
   if (name == "strftime_now")
     return work.made(format_moment(work.now(), to_text(arguments.get(0, "format"))));
   if (name == "raise_exception")

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <set>
 
 #include "base/text.hpp"
@@ -122,6 +123,21 @@ std::string to_capitalized(std::string_view text) {
   return out;
 }
 
+std::size_t find_text(std::string_view text, std::string_view what, std::size_t from) {
+  if (from > text.size()) return std::string_view::npos;
+  if (what.empty()) return from;
+  const void* const found = memmem(text.data() + from, text.size() - from, what.data(), what.size());
+  return found == nullptr ? std::string_view::npos
+                          : static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
+}
+
+// The first time in the text that is turned round: going on behind each place would be quadratic again.
+std::size_t find_last_text(std::string_view text, std::string_view what) {
+  const std::size_t found =
+      find_text(std::string(text.rbegin(), text.rend()), std::string(what.rbegin(), what.rend()));
+  return found == std::string_view::npos ? found : text.size() - found - what.size();
+}
+
 std::string replace_all(std::string_view text, std::string_view what, std::string_view by, std::size_t most) {
   std::string out;
   if (what.empty()) {  // Python puts it between all letters
@@ -135,7 +151,7 @@ std::string replace_all(std::string_view text, std::string_view what, std::strin
   }
   std::size_t done = 0;
   for (; most > 0; --most) {
-    const std::size_t found = text.find(what, done);
+    const std::size_t found = find_text(text, what, done);
     if (found == std::string_view::npos) break;
     out += text.substr(done, found - done);
     out += by;

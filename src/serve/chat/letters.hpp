@@ -41,6 +41,11 @@ std::string to_lower(std::string_view text);
 std::string to_title(std::string_view text);
 std::string to_capitalized(std::string_view text);
 
+// Where a text begins in another, from `from` on or the last time; npos if nowhere. Linear whatever the texts
+// are, which the standard library's search is not: those who write templates choose both of them.
+std::size_t find_text(std::string_view text, std::string_view what, std::size_t from = 0);
+std::size_t find_last_text(std::string_view text, std::string_view what);
+
 // Where a text occurs, at most `most` times from the left.
 std::string replace_all(std::string_view text, std::string_view what, std::string_view by, std::size_t most);
 

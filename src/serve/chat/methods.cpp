@@ -18,7 +18,8 @@ std::size_t times_of(const Value& value) {
 std::size_t count_of(std::string_view text, std::string_view what) {
   if (what.empty()) return count_letters(text) + 1;
   std::size_t count = 0;
-  for (std::size_t at = text.find(what); at != std::string_view::npos; at = text.find(what, at + what.size()))
+  for (std::size_t at = find_text(text, what); at != std::string_view::npos;
+       at = find_text(text, what, at + what.size()))
     ++count;
   return count;
 }
@@ -117,7 +118,7 @@ Value text_split(Work& work, const Value& text, const Arguments& arguments) {
   List parts;
   std::size_t done = 0;
   for (; most > 0 && work.step(); --most) {
-    const std::size_t found = text.text()->find(by, done);
+    const std::size_t found = find_text(*text.text(), by, done);
     if (found == std::string::npos) break;
     if (!work.fits_elements(parts.size() + 1)) return {};
     parts.emplace_back(text.text()->substr(done, found - done));
@@ -133,16 +134,20 @@ Value text_rsplit(Work& work, const Value& text, const Arguments& arguments) {
   if (separator.text() == nullptr) return work.fail("'rsplit' needs a separator here");
   const std::string& by = *separator.text();
   if (by.empty()) return work.fail("'rsplit' by an empty text");
+  // From the end, as places of the text that is turned round.
+  const std::string_view whole = *text.text();
+  const std::string turned(whole.rbegin(), whole.rend());
+  const std::string turned_by(by.rbegin(), by.rend());
   List parts;
-  std::string_view rest = *text.text();
+  std::size_t done = 0;
   for (; most > 0 && work.step(); --most) {
-    const std::size_t found = rest.rfind(by);
+    const std::size_t found = find_text(turned, turned_by, done);
     if (found == std::string_view::npos) break;
     if (!work.fits_elements(parts.size() + 1)) return {};
-    parts.emplace_back(rest.substr(found + by.size()));
-    rest = rest.substr(0, found);
+    parts.emplace_back(whole.substr(whole.size() - found, found - done));
+    done = found + by.size();
   }
-  parts.emplace_back(rest);
+  parts.emplace_back(whole.substr(0, whole.size() - done));
   std::reverse(parts.begin(), parts.end());
   return work.made(std::move(parts));
 }
@@ -165,12 +170,12 @@ Value text_join(Work& work, const Value& text, const Arguments& arguments) {
 
 // Places are counted in letters.
 Value text_find(Work& work, const Value& text, const Arguments& arguments) {
-  const std::size_t found = text.text()->find(to_text(arguments.get(0, "sub")));
+  const std::size_t found = find_text(*text.text(), to_text(arguments.get(0, "sub")));
   if (found == std::string::npos || !work.fine()) return -1;
   return count_letters(std::string_view(*text.text()).substr(0, found));
 }
 Value text_rfind(Work& work, const Value& text, const Arguments& arguments) {
-  const std::size_t found = text.text()->rfind(to_text(arguments.get(0, "sub")));
+  const std::size_t found = find_last_text(*text.text(), to_text(arguments.get(0, "sub")));
   if (found == std::string::npos || !work.fine()) return -1;
   return count_letters(std::string_view(*text.text()).substr(0, found));
 }
@@ -269,10 +274,7 @@ const Method* find_method(const Methods& methods, std::string_view name) {
 }  // namespace
 
 Value call_method(Work& work, const Value& object, std::string_view name, const Arguments& arguments) {
-  if (!work.step_through(object)) return {};
-  for (const Value& each : arguments.values) {
-    if (!work.step_through(each)) return {};
-  }
+  if (!work.step_through(object) || !step_through(work, arguments)) return {};
   const Method* method = object.text() != nullptr   ? find_method(text_methods, name)
                          : object.map() != nullptr  ? find_method(map_methods, name)
                          : object.list() != nullptr ? find_method(list_methods, name)

@@ -11,7 +11,10 @@ enum class Flow { on, loop_break, loop_continue };
 
 class Renderer {
  public:
-  Renderer(Variables variables, const Moment& now) : work_(now) { scopes_.push_back(std::move(variables)); }
+  Renderer(Variables variables, const Moment& now, std::stop_token abandoned)
+      : work_(now, std::move(abandoned)) {
+    scopes_.push_back(std::move(variables));
+  }
 
   Result<std::string> run(const Block& block) {
     run_block(block);
@@ -343,8 +346,9 @@ class Renderer {
 
 }  // namespace
 
-Result<std::string> render(const Block& block, Variables variables, const Moment& now) {
-  return Renderer(std::move(variables), now).run(block);
+Result<std::string> render(const Block& block, Variables variables, const Moment& now,
+                           std::stop_token abandoned) {
+  return Renderer(std::move(variables), now, std::move(abandoned)).run(block);
 }
 
 }  // namespace tutti::serve::chat

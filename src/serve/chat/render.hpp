@@ -2,6 +2,7 @@
 // function, any thread.
 #pragma once
 
+#include <stop_token>
 #include <string>
 
 #include "base/result.hpp"
@@ -10,6 +11,7 @@
 
 namespace tutti::serve::chat {
 
-Result<std::string> render(const Block& block, Variables variables, const Moment& now);
+Result<std::string> render(const Block& block, Variables variables, const Moment& now,
+                           std::stop_token abandoned = {});
 
 }  // namespace tutti::serve::chat

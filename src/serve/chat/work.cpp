@@ -93,7 +93,7 @@ Value added(Work& work, const Value& a, const Value& b) {
 
 bool contains(Work& work, const Value& whole, const Value& part) {
   if (whole.text() != nullptr && part.text() != nullptr)
-    return whole.text()->find(*part.text()) != std::string::npos;
+    return find_text(*whole.text(), *part.text()) != std::string::npos;
   if (const List* list = whole.list())
     return std::any_of(list->begin(), list->end(), [&](const Value& each) { return equal(each, part); });
   if (whole.map() != nullptr) return part.text() != nullptr && whole.find(*part.text()) != nullptr;
@@ -133,8 +133,16 @@ Value Work::fail(std::string problem) {
   return {};
 }
 
+bool step_through(Work& work, const Arguments& arguments) {
+  return std::all_of(arguments.values.begin(), arguments.values.end(),
+                     [&](const Value& each) { return work.step_through(each); }) &&
+         std::all_of(arguments.named.begin(), arguments.named.end(),
+                     [&](const auto& each) { return work.step_through(each.second); });
+}
+
 bool Work::step(std::size_t steps) {
   if (!fine()) return false;
+  if (abandoned_.stop_requested()) fail("nobody waits for this any more");
   steps_ += std::min(steps, steps_max + 1);
   if (steps_ > steps_max) fail("it takes more than " + std::to_string(steps_max) + " steps");
   return fine();
@@ -190,6 +198,7 @@ Value attribute_of(Work& work, const Value& value, std::string_view name) {
     return work.fail("'" + undefined->name + "' is undefined, and its '" + std::string(name) +
                      "' is asked for");
   if (value.loop() != nullptr) return loop_attribute(*value.loop(), name);
+  if (value.map() != nullptr && !work.step(value.map()->size() / keys_a_step)) return {};
   if (const Variables* space = value.space()) {
     const auto found = space->find(name);
     if (found != space->end()) return found->second;
@@ -200,6 +209,7 @@ Value attribute_of(Work& work, const Value& value, std::string_view name) {
 }
 
 Value item_of(Work& work, const Value& value, const Value& key) {
+  if (!work.step_through(key)) return {};
   if (key.text() != nullptr) return attribute_of(work, value, *key.text());
   if (value.undefined() != nullptr) return attribute_of(work, value, to_repr(key));
   const auto at = as_whole(key);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +17,7 @@ namespace tutti::serve::chat {
 
 constexpr std::size_t steps_max = 5'000'000;       // of one rendering
 constexpr std::size_t bytes_a_step = 64;           // that are read or made
+constexpr std::size_t keys_a_step = 16;            // of a map, that are looked at
 constexpr std::size_t value_bytes_max = 32 << 20;  // a text, or a list with all that is in it
 constexpr std::size_t value_depth_max = 100;
 constexpr std::size_t output_bytes_max = 32 << 20;
@@ -43,7 +45,9 @@ struct Arguments {
 
 class Work {
  public:
-  explicit Work(const Moment& now) : now_(now) {}
+  // It fails soon after it was abandoned.
+  explicit Work(const Moment& now, std::stop_token abandoned = {})
+      : now_(now), abandoned_(std::move(abandoned)) {}
 
   bool fine() const { return problem_.empty(); }
   const std::string& problem() const { return problem_; }
@@ -71,10 +75,14 @@ class Work {
 
  private:
   Moment now_;
+  std::stop_token abandoned_;
   std::string problem_;
   std::size_t line_ = 0;
   std::size_t steps_ = 0;
 };
+
+// What they are given is read by methods and filters.
+bool step_through(Work& work, const Arguments& arguments);
 
 // Each fails by name if there is none such.
 Value apply_filter(Work& work, std::string_view name, const Value& value, const Arguments& arguments);

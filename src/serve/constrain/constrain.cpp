@@ -16,6 +16,9 @@
 namespace tutti::serve {
 namespace {
 
+// Bytes of tokens that are read along known edges in the time in which one edge is looked at.
+constexpr std::uint64_t bytes_an_edge = 4;
+
 // Forms that come with requests keep accounts of their work; what is of tutti's own making need not.
 enum class Account { kept, none };
 
@@ -85,6 +88,9 @@ class GrammarGuide final : public Guide {
     return nothing_;
   }
 
+  bool knows(State state) override { return state <= over || masks_.contains(state); }
+  std::uint64_t work() const override { return machine_.work() + bytes_read_ / bytes_an_edge; }
+
   bool is_beyond(State state) override { return state == beyond || beyond_states_.contains(state); }
 
   // What the held states alone need is not thrown away and made again in every step.
@@ -151,6 +157,7 @@ class GrammarGuide final : public Guide {
       Machine::State inner = path_.back();
       for (std::size_t nth = entry.shared; nth < bytes.size(); ++nth) {
         inner = machine_.next(inner, static_cast<std::uint8_t>(bytes[nth]));
+        ++bytes_read_;
         if (inner == Machine::beyond || machine_.work() > most) return false;
         if (inner == Machine::dead) break;
         path_.push_back(inner);
@@ -165,6 +172,7 @@ class GrammarGuide final : public Guide {
   Account account_;
   Machine machine_;
   std::uint64_t work_allowed_ = 0;  // as the machine counts it, since it was made
+  std::uint64_t bytes_read_ = 0;    // for masks, along edges that it knew or looked for
   std::map<State, std::vector<std::uint64_t>> masks_;
   std::set<State> beyond_states_;
   std::vector<std::uint64_t> nothing_;

@@ -183,7 +183,7 @@ std::vector<Token> answer_alone(Model& model, std::vector<Token> tokens, std::in
 TEST(Adapters, MixedRequestsAreAnsweredAsIfAlone) {
   const Adapted adapted(small_llama());
   const auto model = adapted.make();
-  const auto reference = adapted.make();
+  const auto reference = adapted.make({.threads = 1});
   Limits limits = model->limits();
   limits.blocks = 9;
   limits.step_tokens_max = 40;
@@ -192,7 +192,7 @@ TEST(Adapters, MixedRequestsAreAnsweredAsIfAlone) {
   Prng random(5);
   std::map<RequestId, Request> requests;
   std::map<RequestId, std::vector<Token>> answers;
-  constexpr std::uint64_t count = 100;
+  constexpr std::uint64_t count = 1'000;
   std::uint64_t ids = 0;
   while (ids < count || !batch.empty()) {
     while (ids < count && (batch.counts().requests < 3 || random.chance(0.5))) {

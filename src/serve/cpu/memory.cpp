@@ -35,18 +35,75 @@ std::optional<std::uint64_t> number_of_file(const std::string& path) {
   return number_in(**content);
 }
 
-// What the control group of a container leaves; its own files are at these places inside it, of either
-// version.
-std::optional<std::uint64_t> group_free_bytes() {
-  constexpr std::array<std::array<const char*, 2>, 2> places{
-      {{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
-       {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"}}};
-  for (const auto& [limit_file, used_file] : places) {
-    const auto limit = number_of_file(limit_file);
-    const auto used = number_of_file(used_file);
-    if (limit && used) return *limit > *used ? *limit - *used : 0;
+// The number behind a word that begins a line.
+std::optional<std::uint64_t> number_behind(std::string_view text, std::string_view word) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    if (line.starts_with(word)) return number_in(line.substr(word.size()));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
   }
   return std::nullopt;
+}
+
+// How a version of control groups names its files; `member` is what stands before a process's own group in
+// /proc/self/cgroup, behind the number of the hierarchy.
+struct GroupFiles {
+  const char* member;
+  const char* folder;
+  const char* limit;
+  const char* used;
+  std::array<const char*, 2> cached;
+};
+constexpr std::array<GroupFiles, 2> group_versions{
+    {{"::", "/sys/fs/cgroup", "/memory.max", "/memory.current", {"inactive_file ", "active_file "}},
+     {":memory:",
+      "/sys/fs/cgroup/memory",
+      "/memory.limit_in_bytes",
+      "/memory.usage_in_bytes",
+      {"total_inactive_file ", "total_active_file "}}}};
+
+// What one group leaves: pages of files that it holds are given back when somebody needs the place.
+std::optional<std::uint64_t> group_free_bytes(const std::string& group, const GroupFiles& names) {
+  const auto limit = number_of_file(group + names.limit);
+  const auto used = number_of_file(group + names.used);
+  if (!limit || !used) return std::nullopt;
+  const auto stat = files::read_file(group + "/memory.stat", proc_file_bytes_max);
+  std::uint64_t cached = 0;
+  for (const char* const word : names.cached)
+    cached += stat && *stat ? number_behind(**stat, word).value_or(0) : 0;
+  const std::uint64_t kept = *used - std::min(*used, cached);
+  return *limit - std::min(*limit, kept);
+}
+
+// Where the process's group is in a hierarchy, "" for the top of what it sees.
+std::string own_group(std::string_view memberships, std::string_view member) {
+  while (!memberships.empty()) {
+    const std::string_view line = memberships.substr(0, memberships.find('\n'));
+    memberships.remove_prefix(std::min(line.size() + 1, memberships.size()));
+    const std::size_t number_end = std::min(line.find(':'), line.size());
+    if (!line.substr(number_end).starts_with(member)) continue;
+    std::string path(line.substr(number_end + member.size()));
+    // One outside of what it sees begins with "/..".
+    return path == "/" || path.find("/..") != std::string::npos ? "" : path;
+  }
+  return "";
+}
+
+// The least of what the process's control group and all above it leave: any of them may have a limit. In a
+// container the ones above are not to be seen, and its own is the top.
+std::optional<std::uint64_t> groups_free_bytes(const std::string& root) {
+  const auto memberships = files::read_file(root + "/proc/self/cgroup", proc_file_bytes_max);
+  std::optional<std::uint64_t> least;
+  for (const GroupFiles& names : group_versions) {
+    std::string group = memberships && *memberships ? own_group(**memberships, names.member) : "";
+    for (;;) {
+      if (const auto free = group_free_bytes(root + names.folder + group, names))
+        least = std::min(least.value_or(*free), *free);
+      if (group.empty()) break;
+      group.resize(group.find_last_of('/') == std::string::npos ? 0 : group.find_last_of('/'));
+    }
+  }
+  return least;
 }
 
 Error no_memory(const char* what, std::size_t bytes, int error_number) {
@@ -93,16 +150,13 @@ void Memory::touch(std::size_t begin, std::size_t bytes) const {
     __atomic_fetch_or(reinterpret_cast<unsigned char*>(data_ + begin + at), 0, __ATOMIC_RELAXED);
 }
 
-Result<std::uint64_t> free_memory_bytes() {
-  const auto info = files::read_existing_file("/proc/meminfo", proc_file_bytes_max);
+Result<std::uint64_t> free_memory_bytes(const std::string& root) {
+  const auto info = files::read_existing_file(root + "/proc/meminfo", proc_file_bytes_max);
   if (!info) return info.error();
-  constexpr std::string_view key = "MemAvailable:";
-  const auto at = info->find(key);
-  const auto kib =
-      at == std::string::npos ? std::nullopt : number_in(std::string_view(*info).substr(at + key.size()));
+  const auto kib = number_behind(*info, "MemAvailable:");
   if (!kib) return failed("/proc/meminfo does not say what memory is free");
   const std::uint64_t free = *kib * 1024;
-  return std::min(free, group_free_bytes().value_or(free));
+  return std::min(free, groups_free_bytes(root).value_or(free));
 }
 
 std::string shown_bytes(std::uint64_t bytes) {

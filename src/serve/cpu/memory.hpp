@@ -31,8 +31,9 @@ class Memory {
   std::size_t bytes_ = 0;
 };
 
-// What this process could still take: of the machine's memory, and of its control group's.
-Result<std::uint64_t> free_memory_bytes();
+// What this process could still take: of the machine's memory, and of its control groups'. The files that say
+// it are looked for below `root`.
+Result<std::uint64_t> free_memory_bytes(const std::string& root = "");
 
 // "1.1 GB", "240 MB"
 std::string shown_bytes(std::uint64_t bytes);

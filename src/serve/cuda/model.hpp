@@ -23,8 +23,9 @@ struct Options {
   int device = 0;                  // of a rank: the one that comes to it
   std::uint64_t memory_bytes = 0;  // of the device that may be taken in all; 0: a share of what is free
   double memory_share = 0.9;
-  std::int64_t context_max = 0;  // 0: what the model can
-  std::int64_t blocks_max = 0;   // of keys and values; 0: as many as fit
+  std::int64_t context_max = 0;   // 0: what the model can
+  std::uint64_t cache_bytes = 0;  // of keys and values, of all ranks together; 0: what the rest leaves
+  std::int64_t blocks_max = 0;    // of keys and values; 0: as many as fit
   std::int32_t step_tokens_max = 2048;
   std::int32_t step_rows_max = 256;
   bool graphs = true;          // steps of one token a sequence are recorded once and replayed

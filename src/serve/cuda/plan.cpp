@@ -113,12 +113,21 @@ Result<MemoryPlan> plan_memory(const model::Shape& whole, const Options& options
       bytes_of(options.type);
   const std::uint64_t sequence_blocks =
       static_cast<std::uint64_t>((plan.context + block_positions - 1) / block_positions);
-  const std::uint64_t blocks = (budget - before_cache) / block_bytes;
+  const std::uint64_t left = budget - before_cache;
+  const auto ranks = static_cast<std::uint64_t>(part.count);
+  const std::uint64_t cache_bytes = options.cache_bytes > 0 ? options.cache_bytes / ranks : left;
+  if (cache_bytes > left) return too_small(left, "the cache", cache_bytes);
+  const std::uint64_t blocks = cache_bytes / block_bytes;
   // One is for tokens of nobody.
-  if (blocks < sequence_blocks + 1) {
-    return too_small(budget - before_cache,
-                     "the cache of one sequence of " + std::to_string(plan.context) + " tokens",
-                     (sequence_blocks + 1) * block_bytes);
+  const std::uint64_t blocks_min = sequence_blocks + 1;
+  if (blocks < blocks_min && options.cache_bytes > 0)
+    return invalid("the cache of one sequence of " + std::to_string(plan.context) + " tokens takes " +
+                   shown(blocks_min * block_bytes * ranks) + ", and it was given " +
+                   shown(options.cache_bytes))
+        .remedy("give it more with --cache, or take a shorter --context");
+  if (blocks < blocks_min) {
+    return too_small(left, "the cache of one sequence of " + std::to_string(plan.context) + " tokens",
+                     blocks_min * block_bytes);
   }
   const auto blocks_max = options.blocks_max > 0 ? static_cast<std::uint64_t>(options.blocks_max)
                                                  : std::uint64_t{std::numeric_limits<BlockId>::max()};

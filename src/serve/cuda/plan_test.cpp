@@ -34,6 +34,23 @@ TEST(PlanMemory, FillsItsBudgetWithBlocks) {
   EXPECT_EQ(few->blocks, 300);
 }
 
+TEST(PlanMemory, ACacheThatWasAskedForIsNoLarger) {
+  const model::Shape shape = model::llama_1b(context);
+  constexpr std::uint64_t block_bytes = 16 * 2 * 22 * 4 * 64 * 2;
+  const auto plan = plan_memory(shape, {.cache_bytes = gigabyte}, 100 * gigabyte, multiprocessors);
+  ASSERT_TRUE(plan) << plan.error().text();
+  EXPECT_LE(plan->cache_bytes, gigabyte);
+  EXPECT_GT(plan->cache_bytes + block_bytes, gigabyte);
+  EXPECT_EQ(plan->cache_bytes, static_cast<std::uint64_t>(plan->blocks + 1) * block_bytes);
+  const auto too_large = plan_memory(shape, {.cache_bytes = 100 * gigabyte}, 100 * gigabyte, multiprocessors);
+  ASSERT_FALSE(too_large);
+  EXPECT_NE(too_large.error().text().find("the cache takes"), std::string::npos) << too_large.error().text();
+  const auto too_small = plan_memory(shape, {.cache_bytes = 1'000'000}, 100 * gigabyte, multiprocessors);
+  ASSERT_FALSE(too_small);
+  EXPECT_NE(too_small.error().text().find("one sequence of 2048 tokens"), std::string::npos);
+  EXPECT_NE(too_small.error().remedy().find("--cache"), std::string::npos);
+}
+
 TEST(PlanMemory, CountsEachWeightOnce) {
   const model::Shape shape = model::llama_1b(context);
   const auto plan = plan_memory(shape, {}, 100 * gigabyte, multiprocessors);
@@ -108,6 +125,11 @@ class Nobody final : public Peers {
 
 TEST(PlanMemory, APartTakesItsShare) {
   const model::Shape shape = model::llama_1b(8192);
+  const auto half = plan_memory(shape, {.cache_bytes = 4 * gigabyte, .peers = std::make_shared<Nobody>(1, 2)},
+                                100 * gigabyte, multiprocessors);
+  ASSERT_TRUE(half) << half.error().text();
+  EXPECT_LE(half->cache_bytes, 2 * gigabyte) << "it is for all of them together";
+  EXPECT_GE(half->cache_bytes, 2 * gigabyte - gigabyte / 100);
   const auto whole = plan_memory(shape, {.blocks_max = 1000}, 100 * gigabyte, multiprocessors);
   ASSERT_TRUE(whole) << whole.error().text();
   for (const int rank : {0, 1}) {

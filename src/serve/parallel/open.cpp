@@ -17,6 +17,10 @@ namespace {
 
 constexpr const char* this_machine = "127.0.0.1";
 
+// CPUs may take minutes for a long prompt of a large model; that one of them does not come is noticed by the
+// others, much earlier.
+constexpr Duration cpu_step_deadline = 10min;
+
 bool is_socket(int descriptor) {
   struct stat about {};
   return ::fstat(descriptor, &about) == 0 && S_ISSOCK(about.st_mode);
@@ -41,6 +45,8 @@ Result<std::unique_ptr<Model>> open_model(const std::string& program, const Sour
   const auto port = comm::port_of(*listener);
   if (!port) return port.error();
   const std::string path = std::filesystem::absolute(source.path).lexically_normal().string();
+  remote::Deadlines deadlines;
+  if (options.device == Device::cpu) deadlines.step = cpu_step_deadline;
   std::vector<remote::Worker::Program> programs;
   for (int rank = 0; rank < options.ranks; ++rank) {
     LoadOptions own = options;
@@ -48,7 +54,8 @@ Result<std::unique_ptr<Model>> open_model(const std::string& program, const Sour
     own.port = *port;
     programs.push_back({.command = {program, "model", path, write_options(own)},
                         .name = "rank " + std::to_string(rank) + " of the model",
-                        .listener = rank == 0 ? listener->get() : -1});
+                        .listener = rank == 0 ? listener->get() : -1,
+                        .deadlines = deadlines});
   }
   return open_ranks(programs);
 }

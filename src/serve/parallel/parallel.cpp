@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <optional>
@@ -15,16 +16,22 @@ using remote::Ready;
 using remote::Word;
 using remote::Worker;
 
-// How long the others have after the first answer, and after the first failure. -1: for ever.
+// How long the first answer may take, the others after it, and what is left after the first failure.
 struct Patience {
-  int milliseconds = -1;
-  int after_failure = 0;
+  Duration first;
+  Duration others;
+  Duration after_failure;
 };
 // What one rank could not load the others wait for in vain.
-constexpr Patience while_loading{-1, 0};
+Patience while_loading(const remote::Deadlines& deadlines) {
+  return {deadlines.loading, deadlines.loading, 0s};
+}
 // Who has answered has what the others computed; a failure ends the steps of all.
-constexpr Patience in_a_step{
-    static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(step_deadline).count()), 3'000};
+Patience in_a_step(const remote::Deadlines& deadlines) { return {deadlines.step, step_deadline, 3s}; }
+
+int milliseconds(Duration time) {
+  return static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(time).count());
+}
 
 bool agree(const Limits& a, const Limits& b) {
   return a.vocabulary == b.vocabulary && a.context == b.context && a.block_tokens == b.block_tokens &&
@@ -33,11 +40,12 @@ bool agree(const Limits& a, const Limits& b) {
 
 class ParallelModel final : public Model {
  public:
-  explicit ParallelModel(std::vector<std::unique_ptr<Worker>> ranks) : ranks_(std::move(ranks)) {}
+  ParallelModel(std::vector<std::unique_ptr<Worker>> ranks, const remote::Deadlines& deadlines)
+      : ranks_(std::move(ranks)), deadlines_(deadlines) {}
   ~ParallelModel() override { end_all(); }
 
   Result<> wait_until_ready() {
-    auto answers = collect(Word::ready, Word::ready, while_loading);
+    auto answers = collect(Word::ready, Word::ready, while_loading(deadlines_));
     if (!answers) return std::move(answers).error();
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       auto ready = remote::decode_ready((*answers)[rank]);
@@ -101,7 +109,7 @@ class ParallelModel final : public Model {
     const std::string nothing = remote::encode(std::span<const Choice>());
     for (std::size_t rank = 1; rank < ranks_.size() && sent; ++rank) sent = send(rank, Word::choose, nothing);
     if (!sent) return std::move(sent).error();
-    auto answers = collect(wanted, Word::chosen, in_a_step);
+    auto answers = collect(wanted, Word::chosen, in_a_step(deadlines_));
     if (!answers) return std::move(answers).error();
     return std::move(answers->front());
   }
@@ -116,8 +124,9 @@ class ParallelModel final : public Model {
     std::optional<Error> failure;
     bool is_final = false;
     for (std::size_t left = ranks_.size(); left > 0;) {
-      const int time = left == ranks_.size() ? -1 : patience.milliseconds;
-      const int ready = ::poll(waits.data(), waits.size(), failure ? patience.after_failure : time);
+      const Duration time = left == ranks_.size() ? patience.first : patience.others;
+      const int ready =
+          ::poll(waits.data(), waits.size(), milliseconds(failure ? patience.after_failure : time));
       if (ready < 0 && errno == EINTR) continue;
       if (ready < 0) return give_up(failed_errno("waiting for the ranks of the model", errno));
       if (ready == 0) return give_up(failure ? *failure : silent(waits));
@@ -143,7 +152,10 @@ class ParallelModel final : public Model {
   static Error silent(const std::vector<pollfd>& waits) {
     std::size_t rank = 0;
     while (waits[rank].fd < 0) ++rank;
-    return failed("rank " + std::to_string(rank) + " of the model does not answer")
+    const bool is_one =
+        std::any_of(waits.begin(), waits.end(), [](const pollfd& each) { return each.fd < 0; });
+    return failed(is_one ? "rank " + std::to_string(rank) + " of the model does not answer"
+                         : "no rank of the model answers")
         .remedy("start the engine again");
   }
 
@@ -161,6 +173,7 @@ class ParallelModel final : public Model {
   }
 
   std::vector<std::unique_ptr<Worker>> ranks_;
+  const remote::Deadlines deadlines_;
   Ready ready_;
   std::optional<Error> problem_;  // once there is one, it stays
 };
@@ -174,7 +187,7 @@ Result<std::unique_ptr<Model>> open_ranks(const std::vector<Worker::Program>& pr
     if (!rank) return std::move(rank).error();
     ranks.push_back(std::move(*rank));
   }
-  auto model = std::make_unique<ParallelModel>(std::move(ranks));
+  auto model = std::make_unique<ParallelModel>(std::move(ranks), programs.front().deadlines);
   if (auto ready = model->wait_until_ready(); !ready) return std::move(ready).error();
   return std::unique_ptr<Model>(std::move(model));
 }

@@ -45,10 +45,11 @@ class Scripts {
     ::close(ends_[0]);
     if (ends_[1] >= 0) ::close(ends_[1]);
   }
-  Worker::Program rank(int rank, const std::string& script) const {
+  Worker::Program rank(int rank, const std::string& script, const remote::Deadlines& deadlines = {}) const {
     const std::string end = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(ends_[1]);
     return {.command = {"sh", "-c", "exec 9>" + end + "; " + script},
-            .name = "rank " + std::to_string(rank) + " of the model"};
+            .name = "rank " + std::to_string(rank) + " of the model",
+            .deadlines = deadlines};
   }
   // Waits for it.
   bool all_have_ended() {
@@ -97,6 +98,26 @@ TEST(Parallel, ARankThatHangsEndsWithWhatTheOthersSayOfIt) {
       open_ranks({scripts.rank(0, ready() + stays), scripts.rank(1, ready() + hears + told + stays)});
   ASSERT_TRUE(model) << model.error().text();
   EXPECT_EQ(problem_of(**model), "rank 0 is stopped");
+  EXPECT_TRUE(scripts.all_have_ended());
+}
+
+TEST(Parallel, RanksThatAllHangEnd) {
+  Scripts scripts;
+  const remote::Deadlines short_step{.step = 50ms};
+  auto model = open_ranks(
+      {scripts.rank(0, ready() + stays, short_step), scripts.rank(1, ready() + stays, short_step)});
+  ASSERT_TRUE(model) << model.error().text();
+  EXPECT_EQ(problem_of(**model), "no rank of the model answers");
+  EXPECT_TRUE((*model)->is_lost());
+  EXPECT_TRUE(scripts.all_have_ended());
+}
+
+TEST(Parallel, RanksThatNeverLoadEnd) {
+  Scripts scripts;
+  const remote::Deadlines short_loading{.loading = 50ms};
+  const auto model =
+      open_ranks({scripts.rank(0, stays, short_loading), scripts.rank(1, stays, short_loading)});
+  ASSERT_FALSE(model);
   EXPECT_TRUE(scripts.all_have_ended());
 }
 

@@ -196,7 +196,10 @@ void expect_the_same_answers(const Case& which, const cpu::Options& options) {
   Together together(shape, tensors, ranks, options);
   ASSERT_TRUE(together.is_there());
   const auto one = alone(shape, tensors, options);
-  Batch batch(together.limits(), {.sequences_max = 8, .drafts_max = 2}, [](Token) { return "a"; });
+  // So few blocks that some have to go back.
+  Limits limits = together.limits();
+  limits.blocks = 9;
+  Batch batch(limits, {.sequences_max = 8, .drafts_max = 2}, [](Token) { return "a"; });
   Prng random(static_cast<std::uint64_t>(ranks) * 100 + name.size());
   std::map<RequestId, Request> submitted;
   std::map<RequestId, std::vector<Token>> answers;
@@ -214,6 +217,8 @@ void expect_the_same_answers(const Case& which, const cpu::Options& options) {
     for (const Piece& piece : batch.take(*chosen))
       answers[piece.request].insert(answers[piece.request].end(), piece.tokens.begin(), piece.tokens.end());
   }
+  EXPECT_GT(batch.counts().preemptions, 0);
+  EXPECT_GT(batch.counts().cached_tokens, 0);
   for (const auto& [id, request] : submitted)
     ASSERT_EQ(answers[id], answered_alone(*one, request)) << "request " << id.text();
 }

@@ -9,10 +9,22 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/clock/clock.hpp"
+
 namespace tutti::serve::remote {
 namespace {
 
 constexpr const char* what = "the socket between tutti and its worker";
+
+// False when the time is over before there is something to read.
+bool is_readable(int descriptor, SteadyClock::time_point until) {
+  pollfd entry{.fd = descriptor, .events = POLLIN, .revents = 0};
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - SteadyClock::now()).count();
+    const int ready = ::poll(&entry, 1, static_cast<int>(std::max<std::int64_t>(left, 0)));
+    if (ready >= 0 || errno != EINTR) return ready != 0;
+  }
+}
 
 }  // namespace
 
@@ -36,9 +48,10 @@ Result<> Channel::send(Word word, std::string_view bytes) const {
   return {};
 }
 
-Result<bool> Channel::fill(std::string& bytes) const {
+Result<bool> Channel::fill(std::string& bytes, Until until) const {
   std::size_t got = 0;
   while (got < bytes.size()) {
+    if (until && !is_readable(socket_.get(), *until)) return failed("nothing has come in time").within(what);
     const ssize_t count = ::recv(socket_.get(), bytes.data() + got, bytes.size() - got, 0);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == ECONNRESET) return false;
@@ -59,16 +72,16 @@ bool Channel::is_open() const {
   return ::poll(&socket, 1, 0) <= 0 || (socket.revents & (POLLHUP | POLLRDHUP | POLLERR)) == 0;
 }
 
-Result<std::optional<Message>> Channel::receive() const {
+Result<std::optional<Message>> Channel::receive(Until until) const {
   std::string bytes(sizeof(FrameHead), '\0');
-  auto filled = fill(bytes);
+  auto filled = fill(bytes, until);
   if (!filled) return std::move(filled).error();
   if (!*filled) return std::optional<Message>();
   FrameHead head;
   std::memcpy(&head, bytes.data(), sizeof head);
   if (head.bytes > frame_bytes_max) return failed("a message is too large").within(what);
   Message message{head.word, std::string(head.bytes, '\0')};
-  filled = fill(message.bytes);
+  filled = fill(message.bytes, until);
   if (!filled) return std::move(filled).error();
   if (!*filled) return std::optional<Message>();
   return std::optional<Message>(std::move(message));

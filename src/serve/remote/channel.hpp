@@ -2,6 +2,7 @@
 // time.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,15 +25,16 @@ class Channel {
   Result<> send(Word word, std::string_view bytes) const;
   // Whether receive() would not wait for the beginning of something.
   bool has_message() const;
-  // Nothing: the other side has gone.
-  Result<std::optional<Message>> receive() const;
+  // Nothing: the other side has gone. Fails when all of a message has not come by then.
+  using Until = std::optional<std::chrono::steady_clock::time_point>;
+  Result<std::optional<Message>> receive(Until until = std::nullopt) const;
   // The other side is there still, as far as this machine knows. Does not wait.
   bool is_open() const;
   int descriptor() const { return socket_.get(); }
 
  private:
   // False: the other side has gone before all of it came.
-  Result<bool> fill(std::string& bytes) const;
+  Result<bool> fill(std::string& bytes, Until until) const;
 
   files::FileDescriptor socket_;
 };

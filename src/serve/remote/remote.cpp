@@ -59,8 +59,9 @@ class RemoteModel final : public Model {
 
 }  // namespace
 
-Result<std::unique_ptr<Model>> open_model(const std::vector<std::string>& command) {
-  auto worker = Worker::start({.command = command});
+Result<std::unique_ptr<Model>> open_model(const std::vector<std::string>& command,
+                                          const Deadlines& deadlines) {
+  auto worker = Worker::start({.command = command, .deadlines = deadlines});
   if (!worker) return std::move(worker).error();
   auto ready = (*worker)->ready();
   if (!ready) return std::move(ready).error();

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "base/time.hpp"
 #include "serve/model/model.hpp"
 
 namespace tutti::serve::remote {
@@ -20,8 +21,16 @@ namespace tutti::serve::remote {
 inline constexpr int worker_descriptor = 3;
 inline constexpr int listener_descriptor = 4;
 
+// How long a worker may take before it is said to hang, and ended: as one that has died it is lost then. A
+// GPU has a step in milliseconds; a large model comes from a slow disk in many minutes.
+struct Deadlines {
+  Duration loading = 1h;
+  Duration step = 60s;
+};
+
 // Starts the program and waits until its model is loaded. It ends with the model. One thread at a time.
-Result<std::unique_ptr<Model>> open_model(const std::vector<std::string>& command);
+Result<std::unique_ptr<Model>> open_model(const std::vector<std::string>& command,
+                                          const Deadlines& deadlines = {});
 
 // The other end, in the worker: makes the model, tells its limits or why there is none, and computes until
 // the other side has gone. One thread.

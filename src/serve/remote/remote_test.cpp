@@ -252,8 +252,8 @@ TEST(Remote, AProgramThatIsNoWorkerIsAnError) {
   EXPECT_NE(ends_at_once.error().text().find("has ended"), std::string::npos) << ends_at_once.error().text();
 }
 
-// A script that says it is ready, and dies of what it is asked.
-TEST(Remote, AWorkerThatDiesIsAnErrorAndNotTheEnd) {
+// What a script prints to say that it is ready.
+std::string ready_script() {
   const std::string ready = encode(Ready{toy_limits, false, "a mortal"});
   const FrameHead head{Word::ready, static_cast<std::uint32_t>(ready.size())};
   std::string bytes(reinterpret_cast<const char*>(&head), sizeof head);
@@ -264,7 +264,44 @@ TEST(Remote, AWorkerThatDiesIsAnErrorAndNotTheEnd) {
     escaped += {'\\', static_cast<char>('0' + code / 64), static_cast<char>('0' + code / 8 % 8),
                 static_cast<char>('0' + code % 8)};
   }
-  auto model = open_model({"sh", "-c", "printf '" + escaped + "' >&3; head -c 1 <&3 >/dev/null; exit 3"});
+  return "printf '" + escaped + "' >&3; ";
+}
+
+// It hears all that it is told and says no word, as one whose GPU hangs.
+TEST(Remote, AWorkerThatDoesNotAnswerIsEndedAndLost) {
+  auto model = open_model({"sh", "-c", ready_script() + "exec cat <&3 >/dev/null"}, {.step = 50ms});
+  ASSERT_TRUE(model) << model.error().text();
+  EXPECT_TRUE((*model)->step({}));
+  EXPECT_FALSE((*model)->is_lost());
+  const auto chosen = (*model)->choose({});
+  ASSERT_FALSE(chosen);
+  EXPECT_EQ(chosen.error().text(), "the worker with the model has not answered for 50ms, and was ended");
+  EXPECT_TRUE((*model)->is_lost());
+}
+
+// A message that has begun is no answer.
+TEST(Remote, AWorkerThatStopsInAWordIsEndedAndLost) {
+  auto model = open_model(
+      {"sh", "-c", ready_script() + "head -c 1 <&3 >/dev/null; printf abc >&3; exec tail -f /dev/null"},
+      {.step = 300ms});
+  ASSERT_TRUE(model) << model.error().text();
+  EXPECT_TRUE((*model)->step({}));
+  const auto chosen = (*model)->choose({});
+  ASSERT_FALSE(chosen);
+  EXPECT_NE(chosen.error().text().find("has not answered for"), std::string::npos) << chosen.error().text();
+  EXPECT_TRUE((*model)->is_lost());
+}
+
+TEST(Remote, AModelThatIsNeverLoadedIsAnError) {
+  const auto model = open_model({"tail", "-f", "/dev/null"}, {.loading = 50ms});
+  ASSERT_FALSE(model);
+  EXPECT_NE(model.error().text().find("has not answered for 50ms"), std::string::npos)
+      << model.error().text();
+}
+
+// A script that says it is ready, and dies of what it is asked.
+TEST(Remote, AWorkerThatDiesIsAnErrorAndNotTheEnd) {
+  auto model = open_model({"sh", "-c", ready_script() + "head -c 1 <&3 >/dev/null; exit 3"});
   ASSERT_TRUE(model) << model.error().text();
   EXPECT_EQ((*model)->describe(), "a mortal");
   EXPECT_FALSE((*model)->is_lost());

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "serve/remote/remote.hpp"
 #include "serve/remote/worker_process.hpp"
 
 namespace tutti::serve::remote {
@@ -17,12 +18,14 @@ class Worker {
     std::vector<std::string> command;
     std::string name = "the worker with the model";  // in messages
     int listener = -1;  // that it finds at listener_descriptor; stays the caller's
+    Deadlines deadlines = {};
   };
 
   static Result<std::unique_ptr<Worker>> start(const Program& program);
 
   Result<> send(Word word, std::string_view bytes);
-  // Waits for the next message, which is the wanted one or a failure that is told.
+  // Waits for the next message, which is the wanted one or a failure that is told. One who does not say a
+  // word in time is ended.
   Result<std::string> answer(Word wanted);
   // Waits until its model is loaded.
   Result<Ready> ready();
@@ -40,12 +43,18 @@ class Worker {
   Error gone();
 
  private:
-  Worker(std::unique_ptr<WorkerProcess> process, std::string name)
-      : process_(std::move(process)), name_(std::move(name)) {}
+  Worker(std::unique_ptr<WorkerProcess> process, const Program& program)
+      : process_(std::move(process)), name_(program.name), deadlines_(program.deadlines) {}
   const Channel& channel() const { return process_->lane(0); }
+  Duration time_for(Word wanted) const {
+    return wanted == Word::ready ? deadlines_.loading : deadlines_.step;
+  }
+  // Ends it: it has said nothing for so long.
+  Error silent(Duration time);
 
   std::unique_ptr<WorkerProcess> process_;
   std::string name_;
+  Deadlines deadlines_;
 };
 
 }  // namespace tutti::serve::remote

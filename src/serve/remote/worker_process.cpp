@@ -1,6 +1,7 @@
 #include "serve/remote/worker_process.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -21,10 +22,22 @@ namespace {
 // A message waits for a worker that computes no longer than this: one that does not even read hangs.
 constexpr timeval send_time_max{.tv_sec = 60, .tv_usec = 0};
 
+// A process that was killed and holds a GPU may take a while to end; one that the driver does not let go
+// never does, and nobody waits for it.
+constexpr int end_time_max_ms = 30'000;
+
 // glibc's own of these names cannot be called from C++ before 2.37.
 int open_process(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
 void signal_process(int descriptor, int signal) {
   syscall(SYS_pidfd_send_signal, descriptor, signal, nullptr, 0);
+}
+
+bool ends_soon(int descriptor) {
+  pollfd entry{.fd = descriptor, .events = POLLIN, .revents = 0};
+  for (;;) {
+    const int ready = ::poll(&entry, 1, end_time_max_ms);
+    if (ready >= 0 || errno != EINTR) return ready != 0;
+  }
 }
 
 std::string told(int status) {
@@ -107,6 +120,10 @@ void WorkerProcess::kill() const { signal_process(end_.get(), SIGKILL); }
 const std::string& WorkerProcess::end() {
   if (has_ended()) return how_it_ended_;
   ::kill(pid_, SIGKILL);
+  if (end_.valid() && !ends_soon(end_.get())) {
+    how_it_ended_ = "not at all, though it was killed";
+    return how_it_ended_;
+  }
   int status = 0;
   while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) continue;
   how_it_ended_ = told(status);

@@ -102,12 +102,13 @@ Result<std::vector<Token>> Preparation::conversation(const api::Ask& ask, const 
       chosen->prompt({.messages = ask.messages,
                       .tools = ask.tools,
                       .arguments = ask.template_arguments,
-                      .generation_prompt = true,
+                      .generation_prompt = ask.generation_prompt,
                       .continues_last = ask.continues_last,
                       .begin_text = source.settings.begin_text,
                       .end_text = source.settings.end_text,
                       .now = moment_of(facts.now),
-                      .guard = [&](std::string_view own) { return source.tokenizer.guarded(own); }});
+                      .guard = [&](std::string_view own) { return source.tokenizer.guarded(own); },
+                      .abandoned = facts.abandoned});
   if (!text) return text.error();
   if (auto fine = check_length(*text, "messages"); !fine) return std::move(fine).error();
   return as_tokens(source.tokenizer.encode(
@@ -157,7 +158,7 @@ void Preparation::add_stops(const api::Ask& ask, Request& request) const {
   const auto token = source.tokenizer.find(message_end);
   if (token && *token < limits_.vocabulary) {
     request.stop_ids.push_back(static_cast<Token>(*token));
-  } else if (request.stop_texts.size() < stop_texts_max) {
+  } else {
     request.stop_texts.emplace_back(message_end);
   }
 }
@@ -187,7 +188,9 @@ Result<Prepared> Preparation::read(api::Kind kind, std::string_view body, const 
                     .prompt = std::move(*tokens),
                     .tokens_max = std::max(ask->tokens_max.value_or(static_cast<std::int32_t>(
                                                std::clamp<std::int64_t>(left, 1, api::tokens_limit))),
-                                           1),  // what nobody wants is not told
+                                           1),
+                    // What nobody wants is not told.
+                    .wants_answer = kind != api::Kind::embedding && ask->tokens_max != 0,
                     .answers = ask->answers,
                     .sampling = ask->sampling,
                     .guide = form,

@@ -2,9 +2,11 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <memory>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -14,6 +16,57 @@
 
 namespace tutti::serve {
 namespace {
+
+// A model without a template of its own, whose text ends by a token of its own.
+class PreparationTest : public testing::Test {
+ protected:
+  static constexpr std::int64_t context = 64;
+
+  PreparationTest() {
+    folder_.write("generation_config.json", R"({"eos_token_id":[3,4]})");
+    auto read = load(folder_.path(), {.threads = 1, .cache_bytes = 16 << 20, .name = "tiny"});
+    EXPECT_TRUE(read) << read.error().text();
+    loaded_ = std::make_unique<Loaded>(std::move(*read));
+    preparation_ = std::make_unique<Preparation>(*loaded_, loaded_->model->limits());
+  }
+  Result<Prepared> prepare(api::Kind kind, const std::string& body) {
+    return preparation_->prepare(kind, body, {});
+  }
+
+  const cpu::TinyFolder folder_{257, context, tokenizer::Tokenizer::bytes().json()};
+  std::unique_ptr<Loaded> loaded_;
+  std::unique_ptr<Preparation> preparation_;
+};
+
+std::string listed(std::size_t count, const std::string& each) {
+  std::string list = "[" + each;
+  for (std::size_t nth = 1; nth < count; ++nth) list += "," + each;
+  return list + "]";
+}
+
+TEST_F(PreparationTest, TheModelsOwnEndsComeBesideAllThatIsAskedFor) {
+  const std::string fields = R"("stop_token_ids":)" + listed(stop_ids_max, "9") + R"(,"stop":)" +
+                             listed(stop_texts_max, R"("x")") + "}";
+  const auto text = prepare(api::Kind::completion, R"({"prompt":"a",)" + fields);
+  ASSERT_TRUE(text) << text.error().text();
+  const std::vector<Token>& ids = text->requests.front().stop_ids;
+  EXPECT_EQ(ids.size(), stop_ids_max + 2);
+  EXPECT_NE(std::find(ids.begin(), ids.end(), 4), ids.end());
+  const auto talk = prepare(api::Kind::chat, R"({"messages":[{"role":"user","content":"a"}],)" + fields);
+  ASSERT_TRUE(talk) << talk.error().text();
+  EXPECT_EQ(talk->requests.front().stop_texts.size(), stop_texts_max + 1);
+  EXPECT_EQ(talk->requests.front().stop_texts.back(), "<|im_end|>");
+}
+
+TEST_F(PreparationTest, APromptWithoutAnAnswerMayFillTheContext) {
+  const std::string full = listed(context, "9");
+  EXPECT_TRUE(prepare(api::Kind::embedding, R"({"input":)" + full + "}"));
+  EXPECT_TRUE(prepare(api::Kind::completion, R"({"echo":true,"max_tokens":0,"prompt":)" + full + "}"));
+  EXPECT_FALSE(prepare(api::Kind::completion, R"({"max_tokens":1,"prompt":)" + full + "}"));
+  const auto longer = prepare(api::Kind::embedding, R"({"input":)" + listed(context + 1, "9") + "}");
+  ASSERT_FALSE(longer);
+  EXPECT_EQ(longer.error().context(), "input");
+}
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 

@@ -116,7 +116,7 @@ class Server::Core final : public Pages {
          .body_bytes_max = api::body_bytes_max,
          .summary = "`messages`, `tools` (written by the model's template; a call is text of the answer), "
                     "`tool_choice` auto or none, `max_tokens` or `max_completion_tokens`, "
-                    "`chat_template_kwargs`, `continue_final_message`",
+                    "`chat_template_kwargs`, `add_generation_prompt`, `continue_final_message`",
          .handle = compute<api::Kind::chat>},
         {.method = "POST",
          .path = "[/openai]/v1/embeddings",
