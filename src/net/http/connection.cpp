@@ -53,9 +53,16 @@ Response refuse(error_code failure) {
 
 Connection::Connection(std::shared_ptr<Shared> shared, Wire stream, std::string remote)
     : shared_(std::move(shared)),
+      presence_(*shared_, remote),
       stream_(std::move(stream)),
       remote_(std::move(remote)),
       known_by_(std::chrono::steady_clock::now() + shared_->options.unknown_time) {}
+
+// However it has ended: by an exception, too, where there was no memory for it.
+Connection::~Connection() {
+  become_known();
+  shared_->idle.leave(idle_);
+}
 
 asio::awaitable<void> Connection::run() {
   const auto self = shared_from_this();
@@ -137,13 +144,23 @@ asio::awaitable<bool> Connection::serve_one(beast::flat_buffer& buffer) {
     co_return false;
   }
   if (decision->response) {
-    const bool goes_on = co_await write(*decision->response, version, keep_alive);
+    bool goes_on = false;
+    try {
+      goes_on = co_await write(*decision->response, version, keep_alive);
+    } catch (const std::bad_alloc&) {
+      // Its connection ends, and whoever waits for that hears of it.
+    }
     if (watched) over();
     co_return goes_on;
   }
   become_known();
   if (decision->stream) {
-    co_await write_stream(*decision, version);
+    try {
+      co_await write_stream(decision->stream, version);
+    } catch (const std::bad_alloc&) {
+      // As above.
+    }
+    end_stream(*decision);
     co_return false;
   }
   co_await serve_socket(std::move(message), decision->on_socket);

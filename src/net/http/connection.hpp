@@ -11,6 +11,9 @@ using Parser = http::request_parser<http::string_body>;
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(std::shared_ptr<Shared> shared, Wire stream, std::string remote);
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  ~Connection();
 
   asio::awaitable<void> run();
 
@@ -49,8 +52,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Whoever reads so slowly that too much waits is not written to any more.
   void give_up(std::size_t bytes);
   // Chunks as they come. A reader who has gone is noticed by reading, and by the system where its machine
-  // has; one who is slow, or pauses, is waited for, as far as the backlog allows.
-  asio::awaitable<void> write_stream(Decision& decision, unsigned version);
+  // has; one who is slow, or pauses, is waited for, as far as the backlog and `stalled_time` allow.
+  asio::awaitable<void> write_stream(std::shared_ptr<Outbox> outbox, unsigned version);
+  void end_stream(Decision& decision);
+  // One piece of it, which has to make progress.
+  asio::awaitable<error_code> write_piece(asio::const_buffer piece);
+  void expect_progress();
   // The slow one has this long to take what is under way and why it is the last.
   void take_leave(std::size_t bytes);
 
@@ -60,6 +67,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
                                      const std::function<void(std::shared_ptr<Socket>)>& ready);
 
   const std::shared_ptr<Shared> shared_;
+  const Presence presence_;
   Wire stream_;
   std::string remote_;
   std::chrono::steady_clock::time_point known_by_;

@@ -50,6 +50,19 @@ class Answering final : public Backlog::Reader {
   bool given_up_ = false;
 };
 
+// A chunk of a stream that goes out.
+class Writing {
+ public:
+  Writing(Outbox& outbox, const Outbox::Entry& entry) : outbox_(outbox), entry_(entry) {}
+  Writing(const Writing&) = delete;
+  Writing& operator=(const Writing&) = delete;
+  ~Writing() { outbox_.done(entry_); }
+
+ private:
+  Outbox& outbox_;
+  const Outbox::Entry& entry_;
+};
+
 }  // namespace
 
 asio::awaitable<bool> Connection::refuse_head(Response& refusal, unsigned version) {
@@ -90,7 +103,7 @@ void Connection::give_up(std::size_t bytes) {
   lowest().cancel();
 }
 
-asio::awaitable<void> Connection::write_stream(Decision& decision, unsigned version) {
+asio::awaitable<void> Connection::write_stream(std::shared_ptr<Outbox> outbox, unsigned version) {
   http::response<http::empty_body> head{http::status::ok, version};
   head.set(http::field::content_type, "text/event-stream");
   head.set(http::field::cache_control, "no-store");
@@ -100,35 +113,59 @@ asio::awaitable<void> Connection::write_stream(Decision& decision, unsigned vers
   http::response_serializer<http::empty_body> serializer(head);
   asio::co_spawn(
       shared_->context,
-      [self = shared_from_this(), outbox = decision.stream]() -> asio::awaitable<void> {
+      [self = shared_from_this(), outbox]() -> asio::awaitable<void> {
         char byte = 0;
+        self->lowest().expires_never();  // who only listens sends nothing
         co_await self->stream_.async_read_some(asio::buffer(&byte, 1), as_values);
         outbox->close();
       },
       asio::detached);
-  const std::shared_ptr<Outbox> outbox = decision.stream;
   outbox->on_let_go = [this, slow = outbox.get()] { take_leave(slow->waiting_bytes()); };
   if (outbox->was_let_go()) take_leave(0);
+  expect_progress();
   auto [failure, written] = co_await http::async_write_header(stream_, serializer, as_values);
   while (!failure) {
     const auto chunk = co_await outbox->next();
     if (!chunk) break;
-    // In pieces, so that no event of many megabytes holds up the loop. One without bytes would be the end.
-    for (std::size_t at = 0; !failure && at < chunk->text->size(); at += stream_piece_bytes) {
-      co_await shared_->pace->turn();
-      const auto piece = asio::buffer(asio::buffer(*chunk->text) + at, stream_piece_bytes);
-      std::tie(failure, written) = co_await asio::async_write(stream_, http::make_chunk(piece), as_values);
+    {
+      const Writing writing(*outbox, *chunk);
+      // In pieces, so that no event of many megabytes holds up the loop. One without bytes would be the end.
+      for (std::size_t at = 0; !failure && at < chunk->text->size(); at += stream_piece_bytes) {
+        co_await shared_->pace->turn();
+        failure = co_await write_piece(asio::buffer(asio::buffer(*chunk->text) + at, stream_piece_bytes));
+      }
+      if (failure == beast::error::timeout) tell_let_go(outbox->waiting_bytes());
     }
-    outbox->done(*chunk);
     if (!failure && chunk->written) chunk->written();
   }
   // Without its end, so that nobody takes what has come for all there was.
-  if (!failure && !outbox->was_let_go())
+  if (!failure && !outbox->was_let_go()) {
+    expect_progress();
     co_await asio::async_write(stream_, http::make_chunk_last(), as_values);
-  outbox->on_let_go = nullptr;
-  outbox->abandon();
+  }
+}
+
+void Connection::end_stream(Decision& decision) {
+  decision.stream->on_let_go = nullptr;
+  decision.stream->abandon();
   farewell_.reset();
   if (decision.on_stream_close) decision.on_stream_close();
+}
+
+asio::awaitable<error_code> Connection::write_piece(asio::const_buffer piece) {
+  beast::buffers_suffix<http::chunk_body<asio::const_buffer>> rest(http::make_chunk(piece));
+  error_code failure;
+  while (!failure && asio::buffer_size(rest) > 0) {
+    expect_progress();
+    std::size_t written = 0;
+    std::tie(failure, written) = co_await stream_.async_write_some(rest, as_values);
+    rest.consume(written);
+  }
+  co_return failure;
+}
+
+void Connection::expect_progress() {
+  if (shared_->options.stalled_time) lowest().expires_after(*shared_->options.stalled_time);
 }
 
 void Connection::take_leave(std::size_t bytes) {

@@ -1,5 +1,7 @@
 #include "net/http/exchange.hpp"
 
+#include <poll.h>
+
 namespace tutti::net {
 namespace {
 
@@ -8,6 +10,49 @@ using tcp = asio::ip::tcp;
 const Text too_slow = make_text(
     "event: note\ndata: {\"text\":\"this reader is too slow, and more is waiting for it than is kept: what "
     "follows is missing here; connect again\"}\n\n");
+
+// How soon it is looked again, once the system can not tell by itself.
+constexpr auto look_again_time = std::chrono::milliseconds(200);
+
+// Looks whether the other side is still there, until it is gone or nobody wants to know any more. Bytes that
+// wait do not hide its end: they may be the next request's, or the last words of TLS.
+class Watch final : public std::enable_shared_from_this<Watch> {
+ public:
+  Watch(tcp::socket& socket, std::function<void()> gone)
+      : socket_(socket), again_(socket.get_executor()), gone_(std::move(gone)) {}
+
+  void begin() {
+    socket_.async_wait(tcp::socket::wait_read,
+                       [self = shared_from_this()](error_code failure) { self->look(failure); });
+  }
+  void end() {
+    is_over_ = true;
+    again_.cancel();
+    error_code ignored;
+    socket_.cancel(ignored);
+  }
+
+ private:
+  void look(error_code failure) {
+    if (is_over_ || failure == asio::error::operation_aborted) return;
+    if (is_gone()) {
+      is_over_ = true;
+      return gone_();
+    }
+    // As long as something waits to be read, the system would call at once.
+    again_.expires_after(look_again_time);
+    again_.async_wait([self = shared_from_this()](error_code cancelled) { self->look(cancelled); });
+  }
+  bool is_gone() {
+    pollfd looked{.fd = socket_.native_handle(), .events = POLLRDHUP, .revents = 0};
+    return ::poll(&looked, 1, 0) > 0;
+  }
+
+  tcp::socket& socket_;  // of a connection that ends this before its own end
+  asio::steady_timer again_;
+  const std::function<void()> gone_;
+  bool is_over_ = false;
+};
 
 class OutboxStream final : public Stream {
  public:
@@ -64,19 +109,13 @@ asio::awaitable<std::shared_ptr<Decision>> PendingExchange::decision() {
 }
 
 asio::awaitable<std::shared_ptr<Decision>> PendingExchange::decision_of_a_waiting(tcp::socket& socket) {
-  socket.async_wait(
-      tcp::socket::wait_read, [decision = decision_, decided = decided_, &socket](error_code failure) {
-        if (failure == asio::error::operation_aborted) return;
-        // Bytes that wait are the next request's: then nothing more can be noticed.
-        char byte = 0;
-        const std::size_t got = socket.receive(asio::buffer(&byte, 1), tcp::socket::message_peek, failure);
-        if (got > 0 || failure == asio::error::would_block) return;
-        decision->is_gone = true;
-        decided->set();
-      });
+  const auto watch = std::make_shared<Watch>(socket, [decision = decision_, decided = decided_] {
+    decision->is_gone = true;
+    decided->set();
+  });
+  watch->begin();
   co_await decided_->wait();
-  error_code ignored;
-  if (!decision_->is_gone) socket.cancel(ignored);
+  watch->end();
   co_return decision_;
 }
 

@@ -12,35 +12,47 @@ using tcp = asio::ip::tcp;
 // It is tried again many times a second.
 constexpr Rate shut_told{.per_second = 0.1, .burst = 1};
 
-class BeastServer final : public Server {
+// Where connections come in. It lives as long as somebody does who comes in, or waits here to.
+class Door final : public std::enable_shared_from_this<Door> {
  public:
-  BeastServer(std::shared_ptr<Shared> shared, tcp::acceptor acceptor, std::shared_ptr<asio::ssl::context> tls)
+  Door(std::shared_ptr<Shared> shared, tcp::acceptor acceptor, std::shared_ptr<asio::ssl::context> tls)
       : shared_(std::move(shared)), acceptor_(std::move(acceptor)), tls_(std::move(tls)) {}
 
-  std::uint16_t port() const override { return acceptor_.local_endpoint().port(); }
+  std::uint16_t port() const { return acceptor_.local_endpoint().port(); }
 
-  void start() { asio::co_spawn(shared_->context, accept_all(), asio::detached); }
+  void open() { asio::co_spawn(shared_->context, accept_all(shared_from_this()), asio::detached); }
+  void close() {
+    error_code ignored;
+    acceptor_.close(ignored);
+  }
 
  private:
-  asio::awaitable<void> accept_all() {
-    for (;;) {
-      auto [failure, socket] = co_await acceptor_.async_accept(as_values);
+  asio::awaitable<void> accept_all(std::shared_ptr<Door> self) {
+    while (self->acceptor_.is_open()) {
+      auto [failure, socket] = co_await self->acceptor_.async_accept(as_values);
       if (failure == asio::error::operation_aborted) co_return;
-      if (failure) {
-        tell_shut(failure);
-        // Out of descriptors: give the others time to end.
-        const bool is_out = failure == asio::error::no_descriptors;
-        if (!shared_->lobby.make_room() && is_out) shared_->idle.make_room(shared_->idle.largest_address());
-        asio::steady_timer pause(shared_->context, std::chrono::milliseconds(50));
-        co_await pause.async_wait(as_values);
-        continue;
-      }
+      if (!failure) failure = let_in(std::move(socket));
+      if (!failure) continue;
+      tell_shut(failure);
+      // Out of descriptors or memory: give the others time to end.
+      const bool is_out = failure == asio::error::no_descriptors || failure == asio::error::no_memory;
+      if (!shared_->lobby.make_room() && is_out) shared_->idle.make_room(shared_->idle.largest_address());
+      asio::steady_timer pause(shared_->context, std::chrono::milliseconds(50));
+      co_await pause.async_wait(as_values);
+    }
+  }
+
+  // Without memory for it the newcomer has to go, and nobody else: the door stays open.
+  error_code let_in(tcp::socket socket) {
+    try {
       error_code ignored;
       const std::string remote = socket.remote_endpoint(ignored).address().to_string();
       socket.set_option(tcp::no_delay(true), ignored);
       socket.set_option(asio::socket_base::keep_alive(true), ignored);
-      if (!has_room(remote)) continue;
-      serve(beast::tcp_stream(std::move(socket)), remote);
+      if (has_room(remote)) serve(beast::tcp_stream(std::move(socket)), remote);
+      return {};
+    } catch (const std::bad_alloc&) {
+      return asio::error::no_memory;
     }
   }
 
@@ -54,7 +66,8 @@ class BeastServer final : public Server {
   // Where there is none, one that has shown no token makes some; else one that asks for nothing, of an
   // address that has more of them than the newcomer's: nobody shuts out others by being here.
   bool has_room(const std::string& remote) {
-    if (open_ >= shared_->options.connections && !shared_->lobby.make_room() && !make_idle_room(remote))
+    if (shared_->open >= shared_->options.connections && !shared_->lobby.make_room() &&
+        !make_idle_room(remote))
       return false;
     return open_from(remote) < shared_->options.connections_per_address || shared_->lobby.make_room(remote);
   }
@@ -65,30 +78,32 @@ class BeastServer final : public Server {
   }
 
   std::size_t open_from(const std::string& address) const {
-    const auto here = open_by_address_.find(address);
-    return here == open_by_address_.end() ? 0 : here->second;
+    const auto here = shared_->open_by_address.find(address);
+    return here == shared_->open_by_address.end() ? 0 : here->second;
   }
 
   void serve(beast::tcp_stream stream, const std::string& remote) {
-    ++open_;
-    ++open_by_address_[remote];
     auto connection = std::make_shared<Connection>(shared_, Wire(std::move(stream), tls_), remote);
-    asio::co_spawn(shared_->context, connection->run(),
-                   [this, remote](const std::exception_ptr&) { closed(remote); });
-  }
-
-  void closed(const std::string& remote) {
-    --open_;
-    const auto here = open_by_address_.find(remote);
-    if (--here->second == 0) open_by_address_.erase(here);
+    asio::co_spawn(shared_->context, connection->run(), asio::detached);
   }
 
   const std::shared_ptr<Shared> shared_;
   tcp::acceptor acceptor_;
   std::shared_ptr<asio::ssl::context> tls_;
   TokenBucket tells_shut_{shut_told, Instant()};
-  std::size_t open_ = 0;
-  std::map<std::string, std::size_t> open_by_address_;
+};
+
+class BeastServer final : public Server {
+ public:
+  explicit BeastServer(std::shared_ptr<Door> door) : door_(std::move(door)) { door_->open(); }
+  BeastServer(const BeastServer&) = delete;
+  BeastServer& operator=(const BeastServer&) = delete;
+  ~BeastServer() override { door_->close(); }
+
+  std::uint16_t port() const override { return door_->port(); }
+
+ private:
+  const std::shared_ptr<Door> door_;
 };
 
 }  // namespace
@@ -115,9 +130,8 @@ Result<std::unique_ptr<Server>> Server::listen(Loop& loop, const ServerOptions& 
         .remedy("another program may listen there; `--listen` takes another port");
   }
   auto shared = std::make_shared<Shared>(loop.core().context, options, std::move(handler), std::move(admit));
-  auto server = std::make_unique<BeastServer>(std::move(shared), std::move(acceptor), std::move(*tls));
-  server->start();
-  return std::unique_ptr<Server>(std::move(server));
+  auto door = std::make_shared<Door>(std::move(shared), std::move(acceptor), std::move(*tls));
+  return std::unique_ptr<Server>(std::make_unique<BeastServer>(std::move(door)));
 }
 
 }  // namespace tutti::net

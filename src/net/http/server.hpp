@@ -33,6 +33,8 @@ struct ServerOptions {
   std::size_t unknown_messages_bytes = unknown_messages_bytes_max;
   std::size_t unknown_messages_bytes_per_address = unknown_messages_bytes_per_address_max;
   Duration message_time = message_time_max;
+  // A stream whose reader takes nothing of a write for so long is cut. Nothing: whoever pauses is waited for.
+  std::optional<Duration> stalled_time = std::nullopt;
   Rate frames = frame_rate_max;           // of one WebSocket; a faster one is read more slowly
   std::vector<std::string> headers = {};  // that the handler wants to see, in lower case
   // The cluster that every answer names; null: none does. On the loop.
@@ -63,6 +65,8 @@ struct Admission {
   std::size_t body_bytes_max = net::body_bytes_max;
 };
 
+// It ends on its loop's thread, or when the loop does not run. Nobody comes in any more then; connections
+// that are open live on with the loop, and with them the handler.
 class Server {
  public:
   // Both run on the loop and must not block. `admit` sees a request without its body, and may be

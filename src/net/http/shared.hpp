@@ -5,7 +5,9 @@
 
 #include <array>
 #include <limits>
+#include <map>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include <boost/asio/io_context.hpp>
@@ -53,8 +55,30 @@ struct Shared {
   std::shared_ptr<Incoming> bodies;
   std::shared_ptr<Incoming> messages;  // of sockets whose other side is known, and of the others
   std::shared_ptr<Incoming> unknown_messages;
+  std::size_t open = 0;  // connections, and how many of each address
+  std::map<std::string, std::size_t> open_by_address;
   // Where all of them read what nobody looks at.
   std::array<char, piece_bytes_max> scrap{};
+};
+
+// One of the open connections, as long as it is.
+class Presence {
+ public:
+  Presence(Shared& shared, std::string address) : shared_(shared), address_(std::move(address)) {
+    ++shared_.open_by_address[address_];
+    ++shared_.open;
+  }
+  Presence(const Presence&) = delete;
+  Presence& operator=(const Presence&) = delete;
+  ~Presence() {
+    --shared_.open;
+    const auto here = shared_.open_by_address.find(address_);
+    if (--here->second == 0) shared_.open_by_address.erase(here);
+  }
+
+ private:
+  Shared& shared_;
+  const std::string address_;
 };
 
 }  // namespace tutti::net

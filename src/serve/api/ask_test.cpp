@@ -222,6 +222,29 @@ TEST(Ask, BodiesThatAreNoObjectsAreRefused) {
 }
 
 // A field of every kind with a value of every kind: an answer always, a crash never.
+TEST(Ask, MoreValuesThanARequestCanNeedAreRefusedBeforeTheyAreKept) {
+  const auto list = [](std::size_t values) {
+    std::string text = "[1";
+    for (std::size_t nth = 2; nth < values; ++nth) text += ",1";
+    return text + "]";  // is a value, too
+  };
+  const std::string most = list(prompt_values_max - 1);
+  EXPECT_TRUE(read_ask(Kind::completion, R"({"prompt":)" + most + "}"));
+  EXPECT_TRUE(read_ask(Kind::embedding, R"({"input":)" + most + "}"));
+  for (const Kind kind : {Kind::completion, Kind::chat, Kind::embedding}) {
+    const bool is_chat = kind == Kind::chat;
+    const auto refused =
+        read_ask(kind, R"({"a":)" + list(is_chat ? conversation_values_max : prompt_values_max) + "}");
+    ASSERT_FALSE(refused);
+    EXPECT_NE(refused.error().text().find("more values than are taken"), std::string::npos)
+        << refused.error().text();
+    EXPECT_EQ(refused.error().code(), ErrorCode::invalid);
+  }
+  const std::string text(conversation_values_max, 'a');
+  EXPECT_TRUE(read_ask(Kind::chat, R"({"messages":[{"role":"user","content":")" + text + R"("}]})"))
+      << "a long text is one value";
+}
+
 TEST(Ask, AnyValueInAnyFieldIsTakenOrRefused) {
   const char* fields[] = {"model",
                           "prompt",

@@ -287,7 +287,21 @@ std::string write_in_order(const json::Value& value) {
   return out;
 }
 
+Error too_many_logprobs() {
+  return invalid("the answers have more than " + std::to_string(whole_logprobs_max) +
+                 " logprobs, which is too much at once")
+      .within("logprobs")
+      .remedy("stream it, or ask for fewer tokens, answers or logprobs");
+}
+
 Result<Ask> read_ask(Kind kind, std::string_view body) {
+  // Before anything is kept of it: a value takes many times the room of its text.
+  const std::size_t values_max = kind == Kind::chat ? conversation_values_max : prompt_values_max;
+  if (body.size() > values_max) {
+    if (auto scanned = json::scan(body, values_max); !scanned)
+      return invalid("the body cannot be read: " + scanned.error().text())
+          .remedy("its JSON has at most " + std::to_string(values_max) + " values; prompts may be texts");
+  }
   const auto root = json::parse(body);
   if (!root) return invalid("the body is no JSON: " + root.error().text());
   if (root->object() == nullptr) return invalid("the body must be a JSON object");

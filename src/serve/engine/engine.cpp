@@ -1,5 +1,7 @@
 #include "serve/engine/engine.hpp"
 
+#include <sys/random.h>
+
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -27,6 +29,12 @@ constexpr auto good_life = std::chrono::minutes(1);
 
 }  // namespace
 
+BatchSettings salted(BatchSettings settings) {
+  while (settings.salt == 0)
+    TUTTI_CHECK(getrandom(&settings.salt, sizeof settings.salt, 0) == sizeof settings.salt);
+  return settings;
+}
+
 struct Engine::Shared {
   struct Submitted {
     RequestId id;
@@ -44,7 +52,7 @@ struct Engine::Shared {
       : model(std::move(from)),
         reopen(std::move(again)),
         when_gone(std::move(told)),
-        settings(chosen),
+        settings(salted(chosen)),
         batch(model->limits(), settings, std::move(token_bytes)),
         limits(model->limits()),
         unfinished(settings.requests_max) {
@@ -76,6 +84,7 @@ struct Engine::Shared {
   std::int64_t model_failures = 0;
   std::int64_t model_losses = 0;
   bool failing = false;
+  std::chrono::steady_clock::time_point step_failed_at;  // the last one
   bool is_away = false;
   bool is_gone = false;
   std::string loss;  // what the step said that noticed it
@@ -98,6 +107,7 @@ struct Engine::Shared {
   bool stopped = false;
   std::condition_variable has_stopped;
   EngineCounts counts;
+  std::chrono::steady_clock::time_point failed_at;  // if they say that it fails
 
   std::thread thread;  // last: it uses the rest
 };
@@ -167,9 +177,11 @@ void Engine::drain() {
   shared_->emptied.wait(lock, [&] { return shared_->unfinished.all() == 0; });
 }
 
-EngineCounts Engine::counts() const {
+EngineCounts Engine::counts(std::chrono::steady_clock::time_point now) const {
   const std::scoped_lock lock(shared_->mutex);
-  return shared_->counts;
+  EngineCounts counts = shared_->counts;
+  counts.failing = counts.failing && now - shared_->failed_at < failing_time;
+  return counts;
 }
 
 void Engine::Shared::run() {
@@ -320,7 +332,10 @@ bool Engine::Shared::has_orders() {
 
 void Engine::Shared::finish_step(Result<std::vector<Chosen>> chosen) {
   failing = !chosen;
-  if (failing) ++model_failures;
+  if (failing) {
+    ++model_failures;
+    step_failed_at = std::chrono::steady_clock::now();
+  }
   if (failing && model->is_lost()) {  // all of it is, not only what ran
     loss = chosen.error().text();
     return;
@@ -347,6 +362,7 @@ void Engine::Shared::publish() {
   const BatchCounts now = batch.counts();
   const std::scoped_lock lock(mutex);
   counts = {now, model_failures, model_losses, failing, is_away, is_gone, draining};
+  failed_at = step_failed_at;
   for (const std::string& key : std::exchange(ended, {})) unfinished.give_back(key);
   if (unfinished.all() == 0) emptied.notify_all();
 }

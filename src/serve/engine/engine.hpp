@@ -2,6 +2,7 @@
 // compute. Requests come from any thread; pieces of answers go to their receivers on the engine's thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -12,15 +13,22 @@
 
 namespace tutti::serve {
 
+// For so long a step that could not be computed is told of, unless another one is computed before: whoever
+// sends no requests here because of it would wait for that one for ever.
+inline constexpr auto failing_time = std::chrono::seconds(10);
+
 struct EngineCounts {
   BatchCounts batch;
   std::int64_t model_failures = 0;
   std::int64_t model_losses = 0;
-  bool failing = false;  // the last step could not be computed
+  bool failing = false;  // the last step could not be computed, a moment ago
   bool away = false;     // the model is lost, and another one is being opened
   bool gone = false;     // the model is lost, and nobody opens it again
   bool draining = false;
 };
+
+// With a salt for the prefix cache that nobody can know, unless there is one.
+BatchSettings salted(BatchSettings settings);
 
 class Engine {
  public:
@@ -54,7 +62,7 @@ class Engine {
   // Takes no more requests, and returns when all are finished. Not for receivers.
   void drain();
 
-  EngineCounts counts() const;
+  EngineCounts counts(std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now()) const;
 
  private:
   struct Shared;

@@ -239,6 +239,13 @@ TEST(Engine, WhoHasTheMostIsRefusedBeforeOthersAre) {
   engine.drain();
 }
 
+TEST(Engine, NobodyKnowsTheSaltOfItsPrefixCache) {
+  const std::uint64_t one = salted({}).salt;
+  EXPECT_NE(one, 0U);
+  EXPECT_NE(salted({}).salt, one);
+  EXPECT_EQ(salted({.salt = 7}).salt, 7U) << "tests choose theirs";
+}
+
 TEST(Engine, AModelThatFailsEndsWhatRanAndGoesOn) {
   Engine engine(std::make_unique<ToyModel>(std::make_shared<std::atomic<int>>(1)), {}, toy_bytes);
   Answers first;
@@ -250,6 +257,8 @@ TEST(Engine, AModelThatFailsEndsWhatRanAndGoesOn) {
   EXPECT_EQ(first.finish[1], Finish::failed);
   EXPECT_EQ(first.problem, "the device is gone");
   EXPECT_TRUE(engine.counts().failing);
+  EXPECT_FALSE(engine.counts(std::chrono::steady_clock::now() + failing_time).failing)
+      << "it is forgotten, because nobody may come who shows that it can";
   Answers second;
   ASSERT_TRUE(engine.submit(request(1, 4), second.receiver(1)).ok());
   second.wait();

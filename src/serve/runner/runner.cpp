@@ -10,6 +10,7 @@
 #include "base/check.hpp"
 #include "base/clock/clock.hpp"
 #include "base/portions.hpp"
+#include "serve/program/within_memory.hpp"
 
 namespace tutti::serve {
 namespace {
@@ -33,6 +34,7 @@ struct Runner::Shared {
   void work(int lane);
   Batch next();
   void compute(int lane, Batch batch);
+  Result<std::vector<Tensor>> compute_alone(int lane, const Waiting& request) const;
   Result<std::vector<std::vector<Tensor>>> compute_joined(int lane, const Batch& batch) const;
   void finish(Waiting& request, Result<std::vector<Tensor>> answer);
 
@@ -149,6 +151,10 @@ Batch Runner::Shared::next() {
   return batch;
 }
 
+Result<std::vector<Tensor>> Runner::Shared::compute_alone(int lane, const Waiting& request) const {
+  return within_memory([&] { return program->run(lane, request.inputs); });
+}
+
 Result<std::vector<std::vector<Tensor>>> Runner::Shared::compute_joined(int lane, const Batch& batch) const {
   std::vector<const std::vector<Tensor>*> requests;
   std::vector<std::int64_t> rows;
@@ -169,8 +175,8 @@ void Runner::Shared::compute(int lane, Batch batch) {
     ++counts.batches;
     counts.rows += rows;
   }
-  if (batch.size() == 1) return finish(batch.front(), program->run(lane, batch.front().inputs));
-  auto answers = compute_joined(lane, batch);
+  if (batch.size() == 1) return finish(batch.front(), compute_alone(lane, batch.front()));
+  auto answers = within_memory([&] { return compute_joined(lane, batch); });
   for (std::size_t nth = 0; nth < batch.size(); ++nth) {
     if (answers) {
       finish(batch[nth], std::move((*answers)[nth]));
@@ -182,7 +188,7 @@ void Runner::Shared::compute(int lane, Batch batch) {
         const std::scoped_lock lock(mutex);
         ++counts.again_alone;
       }
-      finish(batch[nth], program->run(lane, batch[nth].inputs));
+      finish(batch[nth], compute_alone(lane, batch[nth]));
     }
   }
 }

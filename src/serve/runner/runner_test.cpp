@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "serve/program/within_memory.hpp"
 #include "serve/runner/toy_program_test.hpp"
 
 namespace tutti::serve {
@@ -38,6 +39,19 @@ class RunnerTest : public testing::Test {
   ToyProgram* program = nullptr;
   std::unique_ptr<Runner> runner;
 };
+
+TEST_F(RunnerTest, WhereThereIsNoMemoryTheRequestFailsAndNothingElse) {
+  start({.gather = {.rows_max = 8, .delay_max = 0ms}});
+  program->shut();
+  auto first = ask(rows("H"));
+  program->wait_for_runs(1);
+  auto second = ask(rows("aH"));
+  auto third = ask(rows("d"));
+  program->open();
+  EXPECT_EQ(first.get().error(), no_memory());
+  EXPECT_EQ(second.get().error(), no_memory());
+  EXPECT_EQ(text(third.get()), "e") << "it was computed with the one before it, and then alone";
+}
 
 // While the only lane is busy, others gather.
 TEST_F(RunnerTest, WhatWaitsIsComputedTogetherAndAnsweredApart) {

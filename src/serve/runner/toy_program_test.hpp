@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <new>
 #include <vector>
 
 #include "serve/program/program.hpp"
@@ -15,10 +16,12 @@ class ToyProgram final : public Program {
  public:
   explicit ToyProgram(int lanes = 1) : lanes_(lanes) {}
 
-  // An 'X' is not taken; with an 'M' the answer has one row for all; a 'D' ends the worker, for a while.
+  // An 'X' is not taken; with an 'M' the answer has one row for all; a 'D' ends the worker, for a while; for
+  // an 'H' there is no memory.
   static constexpr char refused = 'X';
   static constexpr char merged = 'M';
   static constexpr char deadly = 'D';
+  static constexpr char hungry = 'H';
 
   int lanes() const override { return lanes_; }
   const Signature& signature() const override { return signature_; }
@@ -34,6 +37,7 @@ class ToyProgram final : public Program {
     const std::string& bytes = inputs.front().bytes;
     const auto has = [&](char letter) { return bytes.find(letter) != std::string::npos; };
     if (has(refused)) return invalid("an X is not taken");
+    if (has(hungry)) throw std::bad_alloc();
     if (has(deadly)) return unknown("the worker with the model has ended: signal 9");
     Tensor output{"y", DataType::uint8, inputs.front().shape, bytes};
     std::for_each(output.bytes.begin(), output.bytes.end(), [](char& each) { ++each; });

@@ -44,6 +44,7 @@ Result<> Front::listen() {
        .connections_per_address = std::max<std::size_t>(connections / 2, 1),
        .bodies_bytes = bodies_bytes_max,
        .bodies_bytes_per_address = bodies_bytes_max / 4 * 3,
+       .stalled_time = settings_.stalled_time,
        .headers = headers_},
       [this](std::shared_ptr<net::Exchange> exchange) { handle(std::move(exchange)); },
       [this](const net::Request& head) { return admit(head); });

@@ -29,6 +29,7 @@ struct FrontSettings {
   std::string tls_key;
   Duration drain_time_max = 30s;
   std::size_t connections_max = 2'048;  // half of them for one address
+  Duration stalled_time = 60s;          // then a stream is cut whose reader takes nothing
 };
 
 // Whether only programs of this machine reach the address.

@@ -10,8 +10,8 @@
 #include "base/version/version.hpp"
 #include "serve/infer/answer.hpp"
 #include "serve/infer/ask.hpp"
+#include "serve/program/within_memory.hpp"
 #include "serve/server/infer_metrics.hpp"
-#include "serve/server/within_memory.hpp"
 #include "serve/server/workshop.hpp"
 
 namespace tutti::serve {
@@ -58,6 +58,7 @@ net::Response refusal_of(int status, const Error& error) {
 // Of what became of a request in the runner.
 int status_of(const Error& error) {
   if (error.code() == ErrorCode::invalid) return 400;
+  if (error == no_memory()) return 429;
   return error.code() == ErrorCode::unknown ? 503 : 500;
 }
 
@@ -84,13 +85,11 @@ class InferServer::Core final : public Pages {
   explicit Core(const InferSettings& settings)
       : settings_(settings),
         front_(settings, *this, {std::string(infer::json_length_header)}),
-        writing_(std::make_unique<Workshop>(
-            Workshop::Bounds{.threads = tensor_writing_threads,
-                             .waiting_max = settings.runner.requests_max,
-                             .waiting_per_owner_max = settings.runner.requests_max})),
+        // Every one of them may be done at once, and be one address's.
+        writing_(std::make_unique<Workshop>(Workshop::Bounds{
+            .threads = tensor_writing_threads, .waiting_max = 2 * settings.runner.requests_max})),
         reading_(std::make_unique<Workshop>(Workshop::Bounds{.threads = tensor_reading_threads,
-                                                             .waiting_max = readings_max,
-                                                             .waiting_per_owner_max = readings_max / 2})) {}
+                                                             .waiting_max = settings.runner.requests_max})) {}
   ~Core() override {
     // Each hands over to the next.
     reading_.reset();
@@ -231,28 +230,7 @@ class InferServer::Core final : public Pages {
   // On a reading thread.
   void read(const std::shared_ptr<Call>& call) {
     if (call->is_over) return;
-    const net::Request& request = call->exchange->request();
-    const auto header = request.headers.find(std::string(infer::json_length_header));
-    auto read = within_memory([&] {
-      return infer::read_ask(request.body, header == request.headers.end() ? "" : header->second,
-                             answering_->card.signature);
-    });
-    if (!read) {
-      const bool has_no_room = read.error().code() == ErrorCode::failed;
-      return call->answer(refusal_of(has_no_room ? 429 : 400, read.error()));
-    }
-    auto ask = std::make_shared<infer::Ask>(std::move(*read));
-    auto submitted = answering_->runner.submit(
-        std::move(ask->inputs),
-        [this, call, ask](Result<std::vector<Tensor>>&& made) {
-          auto outputs = std::make_shared<Result<std::vector<Tensor>>>(std::move(made));
-          const bool taken =
-              writing_->give({call->exchange->request().remote, {}, [this, call, ask, outputs] {
-                                write(*call, *ask, *outputs);
-                              }});
-          if (!taken) call->answer(refusal_of(429, failed("too many answers wait already")));
-        },
-        request.remote);
+    const auto submitted = within_memory([&] { return submit(call); });
     if (!submitted) {
       const bool is_wrong = submitted.error().code() == ErrorCode::invalid;
       return call->answer(refusal_of(is_wrong ? 400 : 429, submitted.error()));
@@ -261,12 +239,42 @@ class InferServer::Core final : public Pages {
     if (call->is_over) forget(*call);
   }
 
+  Result<RunId> submit(const std::shared_ptr<Call>& call) {
+    const net::Request& request = call->exchange->request();
+    const auto header = request.headers.find(std::string(infer::json_length_header));
+    auto read = infer::read_ask(request.body, header == request.headers.end() ? "" : header->second,
+                                answering_->card.signature);
+    if (!read) return std::move(read).error();
+    auto ask = std::make_shared<infer::Ask>(std::move(*read));
+    return answering_->runner.submit(
+        std::move(ask->inputs),
+        [this, call, ask](Result<std::vector<Tensor>>&& made) { hand_over(call, ask, std::move(made)); },
+        request.remote);
+  }
+
+  // On a lane, to a writing thread.
+  void hand_over(const std::shared_ptr<Call>& call, const std::shared_ptr<infer::Ask>& ask,
+                 Result<std::vector<Tensor>> made) {
+    const auto handed = within_memory([&]() -> Result<> {
+      auto outputs = std::make_shared<Result<std::vector<Tensor>>>(std::move(made));
+      const bool taken = writing_->give({call->exchange->request().remote, {}, [this, call, ask, outputs] {
+                                           write(*call, *ask, *outputs);
+                                         }});
+      if (!taken) return failed("too many answers wait already");
+      return {};
+    });
+    if (!handed) call->answer(refusal_of(429, handed.error()));
+  }
+
   // On a writing thread.
   void write(Call& call, const infer::Ask& ask, const Result<std::vector<Tensor>>& outputs) const {
     if (call.is_over) return;
     if (!outputs) return call.answer(refusal_of(status_of(outputs.error()), outputs.error()));
-    auto written = infer::write_answer(answering_->card.name, ask.id, ask.outputs, ask.all_binary, *outputs);
-    call.answer(written ? response_of(std::move(*written)) : refusal_of(400, written.error()));
+    auto written = within_memory([&] {
+      return infer::write_answer(answering_->card.name, ask.id, ask.outputs, ask.all_binary, *outputs);
+    });
+    call.answer(written ? response_of(std::move(*written))
+                        : refusal_of(status_of(written.error()), written.error()));
   }
 
   void forget(Call& call) {

@@ -19,7 +19,6 @@
 
 namespace tutti::serve {
 
-inline constexpr std::size_t readings_max = 256;  // requests that wait to be read
 inline constexpr std::size_t tensor_reading_threads = 2;
 inline constexpr std::size_t tensor_writing_threads = 2;
 

@@ -4,56 +4,11 @@
 #include <future>
 
 #include "serve/infer/ask.hpp"
-#include "serve/runner/toy_program_test.hpp"
-#include "serve/server/serving_test.hpp"
+#include "serve/server/infer_pages_test.hpp"
+#include "serve/server/scarcity_test.hpp"
 
 namespace tutti::serve {
 namespace {
-
-std::string body_of(const std::string& numbers, std::size_t count) {
-  return R"({"id":"1","inputs":[{"name":"x","datatype":"UINT8","shape":[)" + std::to_string(count) +
-         R"(],"data":[)" + numbers + "]}]}";
-}
-
-class InferPages : public testing::Test {
- protected:
-  void listen(const InferSettings& settings = {}) {
-    auto listening = InferServer::listen(settings);
-    ASSERT_TRUE(listening) << listening.error().text();
-    server = std::move(*listening);
-    thread = std::thread([this] { server->run(); });
-  }
-  void start() {
-    auto made = std::make_unique<ToyProgram>();
-    program = made.get();
-    server->start("toy", std::move(made));
-  }
-  void TearDown() override {
-    if (!thread.joinable()) return;
-    server->stop();
-    thread.join();
-  }
-  net::Response request(const std::string& method, const std::string& path, const std::string& body = {},
-                        const std::string& key = {}) const {
-    net::Client client({.host = "127.0.0.1", .port = server->port()}, key);
-    auto answer = client.request(method, path, body);
-    EXPECT_TRUE(answer) << answer.error().text();
-    return answer ? *answer : net::Response{.status = 0};
-  }
-  net::Response get(const std::string& path) const { return request("GET", path); }
-  net::Response infer(const std::string& body) const { return request("POST", "/v2/models/toy/infer", body); }
-  std::string metric(const std::string& name) const {
-    const std::string text = get("/metrics").body;
-    const std::size_t at = text.find("\ntutti_engine_" + name + " ");
-    if (at == std::string::npos) return "";
-    const std::size_t begin = text.find(' ', at) + 1;
-    return text.substr(begin, text.find('\n', begin) - begin);
-  }
-
-  std::unique_ptr<InferServer> server;
-  ToyProgram* program = nullptr;
-  std::thread thread;
-};
 
 TEST_F(InferPages, HaveWhatTheProtocolAsksFor) {
   listen();
@@ -210,6 +165,39 @@ TEST_F(InferPages, TooManyHear429AndThoseWhoLeaveAreForgotten) {
   program->open();
   EXPECT_EQ(first.get().status, 200);
   EXPECT_EQ(program->runs().size(), 1U) << "who left was not computed";
+}
+
+TEST_F(InferPages, WhereThereIsNoMemoryToComputeARequestItHears429) {
+  listen();
+  start();
+  const auto hungry = infer(body_of(std::to_string(ToyProgram::hungry), 1));
+  EXPECT_EQ(hungry.status, 429) << hungry.body;
+  EXPECT_NE(hungry.body.find("no memory"), std::string::npos) << hungry.body;
+  EXPECT_EQ(infer(body_of("1", 1)).status, 200) << "and it goes on";
+}
+
+// Numbers of JSON take many times the room of the tensor.
+TEST_F(InferPages, WhereThereIsNoMemoryToWriteAnAnswerItsRequestHears429) {
+  listen();
+  start();
+  program->shut();
+  constexpr std::size_t count = std::size_t{4} << 20;
+  const std::string json = R"({"inputs":[{"name":"x","datatype":"UINT8","shape":[)" + std::to_string(count) +
+                           R"(],"parameters":{"binary_data_size":)" + std::to_string(count) + "}}]}";
+  const RawClient client(server->port());
+  client.send("POST /v2/models/toy/infer HTTP/1.1\r\nHost: x\r\nContent-Length: " +
+              std::to_string(json.size() + count) + "\r\nInference-Header-Content-Length: " +
+              std::to_string(json.size()) + "\r\n\r\n" + json + std::string(count, 'z'));
+  program->wait_for_runs(1);
+  std::string answer;
+  {
+    const Scarcity scarcity(count / 2 * 3);
+    program->open();
+    answer = client.read_until("\"}");
+  }
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 429")) << answer.substr(0, 500);
+  EXPECT_NE(answer.find("no memory"), std::string::npos) << answer.substr(0, 500);
+  EXPECT_EQ(infer(body_of("1", 1)).status, 200) << "and it goes on";
 }
 
 TEST_F(InferPages, DrainingFinishesWhatRuns) {

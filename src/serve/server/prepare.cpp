@@ -4,7 +4,7 @@
 #include <chrono>
 #include <ctime>
 
-#include "serve/server/within_memory.hpp"
+#include "serve/program/within_memory.hpp"
 
 namespace tutti::serve {
 namespace {
@@ -52,6 +52,16 @@ Result<> check_echoes(const api::Ask& ask, const std::vector<Request>& requests)
                  std::to_string(logprobs))
       .within("prompt")
       .remedy("ask for fewer prompts, answers or logprobs at a time");
+}
+
+// Refused before it is computed, where the request says how much it may be; else when it is too much.
+Result<> check_whole(const api::Ask& ask, const std::vector<Request>& requests) {
+  if (ask.streams || !ask.wants_logprobs() || !ask.tokens_max) return {};
+  std::int64_t tokens = 0;
+  for (const Request& request : requests)
+    tokens += *ask.tokens_max + (ask.echoes ? static_cast<std::int64_t>(request.prompt.size()) : 0);
+  if (tokens * ask.answers * (1 + ask.sampling.logprobs) <= api::whole_logprobs_max) return {};
+  return api::too_many_logprobs();
 }
 
 }  // namespace
@@ -205,6 +215,7 @@ Result<Prepared> Preparation::read(api::Kind kind, std::string_view body, const 
     prepared.begins.push_back(std::move(begin));
   }
   if (auto fine = check_echoes(*ask, prepared.requests); !fine) return std::move(fine).error();
+  if (auto fine = check_whole(*ask, prepared.requests); !fine) return std::move(fine).error();
   ask->prompts.clear();
   ask->messages = nullptr;
   ask->tools = nullptr;

@@ -3,18 +3,92 @@
 #include <algorithm>
 
 #include "base/check.hpp"
+#include "serve/program/within_memory.hpp"
 
 namespace tutti::serve {
+namespace {
 
-Reply::Reply(std::shared_ptr<net::Exchange> exchange, Metrics& metrics)
-    : exchange_(std::move(exchange)), metrics_(metrics), asked_at_(SteadyClock::now()) {}
+// Of text, about: a logprob with its token, a number of a vector.
+constexpr std::size_t logprob_text_bytes = 64;
+constexpr std::size_t number_text_bytes = 12;
+
+std::size_t logprobs_of(const Chosen& chosen) { return 1 + chosen.likeliest.size(); }
+
+// That are kept of a piece.
+std::size_t bytes_of(std::string_view text, const std::vector<Chosen>& choices) {
+  std::size_t bytes = text.size();
+  for (const Chosen& chosen : choices)
+    bytes +=
+        sizeof(Chosen) + chosen.likeliest.size() * sizeof(Logprob) + chosen.hidden.size() * sizeof(float);
+  return bytes;
+}
+
+// A whole answer that is not text yet.
+struct Whole {
+  api::Voice voice;
+  api::Usage usage;
+  std::vector<api::Answer> answers = {};
+  bool is_embedding = false;
+  bool in_base64 = false;
+
+  // About so many.
+  std::size_t text_bytes() const {
+    std::size_t bytes = 0;
+    for (const api::Answer& answer : answers) {
+      bytes += answer.text.size();
+      for (const Chosen& chosen : answer.choices)
+        bytes += is_embedding ? chosen.hidden.size() * number_text_bytes
+                              : logprobs_of(chosen) * logprob_text_bytes;
+    }
+    return bytes;
+  }
+  Result<std::string> text() const {
+    return within_memory([&]() -> Result<std::string> {
+      return is_embedding ? voice.embeddings(answers, usage, in_base64) : voice.whole(answers, usage);
+    });
+  }
+};
+
+}  // namespace
+
+Reply::Reply(std::shared_ptr<net::Exchange> exchange, Metrics& metrics, Unsent& unsent, Beside beside)
+    : exchange_(std::move(exchange)),
+      metrics_(metrics),
+      beside_(std::move(beside)),
+      share_(unsent, exchange_->request().remote,
+             [this] {
+               let_go(429, failed("too much is kept for answers that were not read, and for large ones")
+                               .remedy("ask again in a while, or for less at a time"));
+             }),
+      asked_at_(SteadyClock::now()) {}
 
 void Reply::refuse(int status, const Error& error, std::string_view code, int retry_after_seconds) {
   is_over_ = true;
-  ++metrics_.responses[status];
-  exchange_->answer({.status = status,
-                     .body = api::error_text(status, error, code),
-                     .retry_after_seconds = retry_after_seconds});
+  respond({.status = status,
+           .body = api::error_text(status, error, code),
+           .retry_after_seconds = retry_after_seconds});
+}
+
+void Reply::respond(net::Response response) {
+  if (is_answered_) return;
+  is_answered_ = true;
+  ++metrics_.responses[response.status];
+  exchange_->answer(std::move(response));
+}
+
+void Reply::let_go(int status, const Error& error) {
+  if (stream_) return cut();
+  is_lost_ = true;
+  parts_.clear();
+  share_.release();
+  refuse(status, error, status == 429 ? "overloaded" : "", status == 429 ? lost_retry_after_seconds : 0);
+}
+
+void Reply::cut() {
+  is_lost_ = true;
+  std::string().swap(unwritten_);
+  share_.release();
+  stream_->cut();
 }
 
 void Reply::begin(const api::Ask& ask, std::vector<std::string> begins, std::int64_t prompt_tokens,
@@ -65,6 +139,7 @@ void Reply::take(std::size_t request, Piece piece) {
   Part& part = parts_[at];
   note_times(piece.tokens.size());
   if (!piece.prompt_choices.empty()) echo(request, piece.prompt_choices);
+  if (is_over_) return;  // there was no room for it
   if (is_echo_alone_) {
     piece.tokens.clear();
     piece.choices.clear();
@@ -89,11 +164,18 @@ void Reply::take(std::size_t request, Piece piece) {
   if (stream_) {
     say(at, piece);
   } else {
-    part.answer.text += piece.text;
-    part.answer.choices.insert(part.answer.choices.end(), piece.choices.begin(), piece.choices.end());
-    if (piece.finish) part.answer.finish = *piece.finish;
+    collect(part, piece);
   }
-  if (parts_left_ == 0) finish();
+  if (parts_left_ == 0 && !is_over_) finish();
+}
+
+void Reply::collect(Part& part, const Piece& piece) {
+  for (const Chosen& chosen : piece.choices) logprobs_ += static_cast<std::int64_t>(logprobs_of(chosen));
+  if (logprobs_ > api::whole_logprobs_max) return let_go(400, api::too_many_logprobs());
+  if (!share_.hold(bytes_of(piece.text, piece.choices))) return;
+  part.answer.text += piece.text;
+  part.answer.choices.insert(part.answer.choices.end(), piece.choices.begin(), piece.choices.end());
+  if (piece.finish) part.answer.finish = *piece.finish;
 }
 
 void Reply::end(const Error& error) {
@@ -113,6 +195,8 @@ void Reply::echo(std::size_t request, const std::vector<Chosen>& choices) {
   for (const Chosen& chosen : choices) tokens.push_back(chosen.token);
   for (std::size_t at = request * answers_; at < (request + 1) * answers_; ++at) {
     if (!stream_) {
+      for (const Chosen& chosen : choices) logprobs_ += static_cast<std::int64_t>(logprobs_of(chosen));
+      if (!share_.hold(bytes_of({}, choices))) return;
       parts_[at].answer.choices = choices;
       continue;
     }
@@ -146,23 +230,7 @@ void Reply::finish() {
       failure_status_ = 501;
     }
   }
-  if (!stream_) {
-    const int status = failure_ ? failure_status_ : 200;
-    ++metrics_.responses[status];
-    if (failure_) {
-      exchange_->answer({.status = status,
-                         .body = api::error_text(status, *failure_),
-                         .retry_after_seconds = status == 503 ? lost_retry_after_seconds : 0});
-      return;
-    }
-    std::vector<api::Answer> answers;
-    answers.reserve(parts_.size());
-    for (Part& part : parts_) answers.push_back(std::move(part.answer));
-    exchange_->answer({.status = status,
-                       .body = is_embedding_ ? voice_->embeddings(answers, usage_, in_base64_)
-                                             : voice_->whole(answers, usage_)});
-    return;
-  }
+  if (!stream_) return finish_whole();
   if (failure_) write(api::error_event(failure_status_, *failure_));
   if (!failure_ && usage_in_stream_) write(voice_->usage_chunk(usage_));
   write(std::string(api::last_event));
@@ -170,14 +238,35 @@ void Reply::finish() {
   if (!is_writing_) stream_->close();
 }
 
+void Reply::finish_whole() {
+  if (failure_) {
+    return respond({.status = failure_status_,
+                    .body = api::error_text(failure_status_, *failure_),
+                    .retry_after_seconds = failure_status_ == 503 ? lost_retry_after_seconds : 0});
+  }
+  auto whole = std::make_shared<Whole>(
+      Whole{.voice = *voice_, .usage = usage_, .is_embedding = is_embedding_, .in_base64 = in_base64_});
+  whole->answers.reserve(parts_.size());
+  for (Part& part : parts_) whole->answers.push_back(std::move(part.answer));
+  if (whole->text_bytes() <= written_on_loop_bytes_max) return tell(whole->text());
+  if (!beside_([whole] { return whole->text(); })) tell(failed("too many answers wait already"));
+}
+
+void Reply::tell(Result<std::string> text) {
+  share_.release();
+  if (text) return respond({.body = std::move(*text)});
+  respond({.status = 429,
+           .body = api::error_text(429, text.error(), "overloaded"),
+           .retry_after_seconds = lost_retry_after_seconds});
+}
+
 // One chunk is under way; what comes meanwhile is collected and goes out together.
 void Reply::write(std::string text) {
   if (is_lost_) return;
   if (is_writing_) {
+    if (!share_.hold(text.size())) return;
     unwritten_ += text;
-    if (unwritten_.size() <= unread_bytes_max) return;
-    is_lost_ = true;
-    stream_->cut();
+    if (unwritten_.size() > unread_bytes_max) cut();
     return;
   }
   is_writing_ = true;
@@ -189,6 +278,7 @@ void Reply::write(std::string text) {
 void Reply::written() {
   is_writing_ = false;
   if (!unwritten_.empty()) {
+    share_.release();
     write(std::exchange(unwritten_, {}));
   } else if (is_ending_) {
     stream_->close();

@@ -15,18 +15,27 @@
 #include "serve/api/ask.hpp"
 #include "serve/batch/batch.hpp"
 #include "serve/server/metrics.hpp"
+#include "serve/server/unsent.hpp"
 
 namespace tutti::serve {
 
 // What may wait for a reader who does not read; then the answer is cut off.
 inline constexpr std::size_t unread_bytes_max = std::size_t{4} << 20;
 
-// For those whose answer was cut off by the end of this engine or of its model.
+// A whole answer of more is written beside the loop.
+inline constexpr std::size_t written_on_loop_bytes_max = std::size_t{1} << 20;
+
+// For those whose answer was cut off by the end of this engine or of its model, or found no room.
 inline constexpr int lost_retry_after_seconds = 1;
 
 class Reply : public std::enable_shared_from_this<Reply> {
  public:
-  Reply(std::shared_ptr<net::Exchange> exchange, Metrics& metrics);
+  using Write = std::function<Result<std::string>()>;
+  // Beside the loop, and then told on it. False if too many wait for that already.
+  using Beside = std::function<bool(Write)>;
+
+  // What it is given outlives it.
+  Reply(std::shared_ptr<net::Exchange> exchange, Metrics& metrics, Unsent& unsent, Beside beside);
 
   const net::Request& request() const { return exchange_->request(); }
   std::size_t body_bytes() const { return exchange_->request().body.size(); }
@@ -38,9 +47,13 @@ class Reply : public std::enable_shared_from_this<Reply> {
              api::Voice voice, std::function<void()> on_close);
 
   void take(std::size_t request, Piece piece);
+  // A whole answer, when it is written.
+  void tell(Result<std::string> text);
   // Nothing more comes of it: it is refused, or ends as far as it has come, with this error.
   void end(const Error& error);
-  // The other side reads too slowly, or has gone: nothing more is written.
+  // There is no room for it: a stream is cut off, a whole answer is refused.
+  void let_go(int status, const Error& error);
+  // It was let go, because the other side reads too slowly or for want of room: nobody wants the rest.
   bool is_lost() const { return is_lost_; }
   bool is_over() const { return is_over_; }
 
@@ -54,15 +67,21 @@ class Reply : public std::enable_shared_from_this<Reply> {
     std::size_t letters = 0;  // of its tokens so far
   };
 
+  void respond(net::Response response);
   void note_times(std::size_t tokens);
   void echo(std::size_t request, const std::vector<Chosen>& choices);
   void say(std::size_t part, const Piece& piece);
+  void collect(Part& part, const Piece& piece);
   void finish();
+  void finish_whole();
   void write(std::string text);
   void written();
+  void cut();
 
   std::shared_ptr<net::Exchange> exchange_;
   Metrics& metrics_;
+  const Beside beside_;
+  Unsent::Share share_;  // of what is collected or not written yet
   std::optional<api::Voice> voice_;
   bool with_logprobs_ = false;
   bool usage_in_stream_ = false;
@@ -73,6 +92,7 @@ class Reply : public std::enable_shared_from_this<Reply> {
   std::size_t answers_ = 1;          // of each request
   std::vector<Part> parts_;
   std::size_t parts_left_ = 0;
+  std::int64_t logprobs_ = 0;  // of a whole answer, so far
   api::Usage usage_;
   std::optional<Error> failure_;
   int failure_status_ = 500;
@@ -83,6 +103,7 @@ class Reply : public std::enable_shared_from_this<Reply> {
   bool is_ending_ = false;
   bool is_lost_ = false;
   bool is_over_ = false;
+  bool is_answered_ = false;
 
   SteadyClock::time_point asked_at_;
   std::optional<SteadyClock::time_point> token_at_;  // the last one

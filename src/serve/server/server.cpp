@@ -11,10 +11,12 @@
 #include "base/clock/clock.hpp"
 #include "base/portions.hpp"
 #include "base/prng.hpp"
+#include "serve/program/within_memory.hpp"
 #include "serve/server/mailbox.hpp"
 #include "serve/server/metrics.hpp"
 #include "serve/server/prepare.hpp"
 #include "serve/server/reply.hpp"
+#include "serve/server/unsent.hpp"
 #include "serve/server/workshop.hpp"
 
 namespace tutti::serve {
@@ -43,10 +45,8 @@ Error error_of(Absence absence) {
   return not_ready(absence == Absence::draining);
 }
 
-Workshop::Bounds bounds_of(std::size_t threads) {
-  return {.threads = threads,
-          .waiting_max = preparations_max,
-          .waiting_per_owner_max = preparations_per_address_max};
+std::unique_ptr<Workshop> workshop(std::size_t threads, std::size_t waiting_max) {
+  return std::make_unique<Workshop>(Workshop::Bounds{.threads = threads, .waiting_max = waiting_max});
 }
 
 std::int64_t seconds_now() {
@@ -86,12 +86,15 @@ class Server::Core final : public Pages {
         front_(settings, *this),
         random_(random_number()),
         mailbox_(std::make_shared<Mailbox>([this] { front_.loop().post([this] { deliver(); }); })),
-        readers_(std::make_unique<Workshop>(bounds_of(reading_threads))),
-        formers_(std::make_unique<Workshop>(bounds_of(forming_threads))) {}
+        readers_(workshop(reading_threads, settings.batch.requests_max)),
+        formers_(workshop(forming_threads, settings.batch.requests_max)),
+        // Every one of them may be done at once, and be one address's.
+        writers_(workshop(writing_threads, 2 * settings.batch.requests_max)) {}
   ~Core() override {
     for (const auto& [id, reply] : replies_) reply->left.request_stop();
     readers_.reset();  // what they prepare uses the rest
     formers_.reset();
+    writers_.reset();
     answering_.reset();
   }
 
@@ -127,7 +130,9 @@ class Server::Core final : public Pages {
          .handle = compute<api::Kind::embedding>},
         {.path = "/health",
          .needs_key = false,
-         .summary = "200 when it answers, 503 while it loads, drains or has lost its worker",
+         .summary =
+             "200 when it answers, 503 while it loads, drains or has lost its worker, and for 10 s after a "
+             "step that could not be computed, unless another one is",
          .handle = show<Core, &Core::health>},
         {.path = "/metrics",
          .summary =
@@ -229,22 +234,42 @@ class Server::Core final : public Pages {
 
   void generate(api::Kind kind, Exchange exchange) {
     const std::uint64_t id = ++last_reply_;
-    auto reply = std::make_shared<Reply>(exchange, metrics_);
-    replies_[id] = reply;
     exchange->when_over([this, id] { over(id); });
+    replies_[id] =
+        std::make_shared<Reply>(exchange, metrics_, unsent_,
+                                [this, id](const Reply::Write& write) { return write_beside(id, write); });
+    with_reply(id, [&](Reply& reply) { read(id, kind, std::move(exchange), reply); });
+  }
+
+  // Unless it is gone. Where there is no memory for it that is the end of the one reply, and not of the loop
+  // with all others.
+  template <class Work>
+  void with_reply(std::uint64_t id, const Work& work) {
+    const auto found = replies_.find(id);
+    if (found == replies_.end()) return;  // its client has left
+    const std::shared_ptr<Reply> reply = found->second;
+    try {
+      work(*reply);
+    } catch (const std::bad_alloc&) {
+      reply->let_go(429, no_memory());
+    }
+    if (reply->is_lost()) cancel(*reply);
+  }
+
+  void read(std::uint64_t id, api::Kind kind, Exchange exchange, Reply& reply) {
     if (const Absence why = absence(); why != Absence::none)
-      return reply->refuse(503, error_of(why), {}, retry_after_seconds);
-    const Preparation::Facts facts{reply->request().remote, random_.next(), now_on_the_wall(),
-                                   reply->left.get_token()};
-    reply->holds_body = bodies_.take(facts.key, reply->body_bytes());
+      return reply.refuse(503, error_of(why), {}, retry_after_seconds);
+    const Preparation::Facts facts{reply.request().remote, random_.next(), now_on_the_wall(),
+                                   reply.left.get_token()};
+    reply.holds_body = bodies_.take(facts.key, reply.body_bytes());
     const bool taken =
-        reply->holds_body &&
+        reply.holds_body &&
         readers_->give({facts.key, facts.abandoned, [this, id, kind, exchange = std::move(exchange), facts] {
                           auto prepared = std::make_shared<Result<Prepared>>(
                               answering_->preparation.prepare(kind, exchange->request().body, facts));
                           front_.loop().post([this, id, prepared] { form(id, prepared); });
                         }});
-    if (!taken) refuse_more(*reply);
+    if (!taken) refuse_more(reply);
   }
 
   static void refuse_more(Reply& reply) {
@@ -252,31 +277,33 @@ class Server::Core final : public Pages {
   }
 
   void form(std::uint64_t id, const std::shared_ptr<Result<Prepared>>& prepared) {
-    if (!*prepared || !(*prepared)->wants_form) return submit(id, std::move(*prepared));
-    const auto found = replies_.find(id);
-    if (found == replies_.end() || found->second->is_over()) return;  // its client has left, or was refused
-    Reply& reply = *found->second;
-    const std::stop_token left = reply.left.get_token();
-    const bool taken =
-        formers_->give({reply.request().remote, left, [this, id, prepared, left] {
-                          auto formed = answering_->preparation.add_form(**prepared, left);
-                          if (!formed) *prepared = std::move(formed).error();
-                          front_.loop().post([this, id, prepared] { submit(id, std::move(*prepared)); });
-                        }});
-    if (!taken) refuse_more(reply);
+    if (!*prepared || !(*prepared)->wants_form) return submit(id, prepared);
+    with_reply(id, [&](Reply& reply) {
+      if (reply.is_over()) return;  // it was refused
+      const std::stop_token left = reply.left.get_token();
+      const bool taken = formers_->give({reply.request().remote, left, [this, id, prepared, left] {
+                                           auto formed = answering_->preparation.add_form(**prepared, left);
+                                           if (!formed) *prepared = std::move(formed).error();
+                                           front_.loop().post([this, id, prepared] { submit(id, prepared); });
+                                         }});
+      if (!taken) refuse_more(reply);
+    });
   }
 
-  void submit(std::uint64_t id, Result<Prepared> prepared) {
-    const auto found = replies_.find(id);
-    if (found == replies_.end() || found->second->is_over()) return;  // its client has left, or was refused
-    const std::shared_ptr<Reply> reply = found->second;
+  void submit(std::uint64_t id, const std::shared_ptr<Result<Prepared>>& prepared) {
+    with_reply(id, [&](Reply& reply) {
+      if (!reply.is_over()) submit(id, reply, *prepared);
+    });
+  }
+
+  void submit(std::uint64_t id, Reply& reply, Result<Prepared>& prepared) {
     const auto refuse = [&](const Error& error) {
       const bool is_wrong = error.code() == ErrorCode::invalid;
       const Absence why = is_wrong ? Absence::none : absence();
       if (why == Absence::away || why == Absence::gone)
-        return reply->refuse(503, error_of(why), {}, retry_after_seconds);
-      reply->refuse(is_wrong ? 400 : 429, error, is_wrong ? "" : "overloaded",
-                    is_wrong ? 0 : retry_after_seconds);
+        return reply.refuse(503, error_of(why), {}, retry_after_seconds);
+      reply.refuse(is_wrong ? 400 : 429, error, is_wrong ? "" : "overloaded",
+                   is_wrong ? 0 : retry_after_seconds);
     };
     if (!prepared) return refuse(prepared.error());
     const api::Ask& ask = prepared->ask;
@@ -285,13 +312,12 @@ class Server::Core final : public Pages {
     const auto card =
         ask.model.empty() ? cards.begin() : std::ranges::find(cards, ask.model, &api::ModelCard::id);
     if (card == cards.end()) {
-      return reply->refuse(
-          404,
-          invalid("there is no model '" + ask.model.substr(0, 256) + "' here")
-              .within("model")
-              .remedy(cards.size() == 1 ? "the one that is here is '" + cards.front().id + "'"
-                                        : "/v1/models lists those that are"),
-          "model_not_found");
+      return reply.refuse(404,
+                          invalid("there is no model '" + ask.model.substr(0, 256) + "' here")
+                              .within("model")
+                              .remedy(cards.size() == 1 ? "the one that is here is '" + cards.front().id + "'"
+                                                        : "/v1/models lists those that are"),
+                          "model_not_found");
     }
     std::int64_t prompt_tokens = 0;
     for (std::size_t nth = 0; nth < prepared->requests.size(); ++nth) {
@@ -303,26 +329,31 @@ class Server::Core final : public Pages {
             mailbox->put({id, nth, std::move(piece)});
           });
       if (!submitted) {
-        cancel(*reply);
+        cancel(reply);
         return refuse(submitted.error());
       }
-      reply->ids.push_back(*submitted);
+      reply.ids.push_back(*submitted);
     }
     const bool is_chat = ask.kind == api::Kind::chat;
     const std::string name = (is_chat ? "chatcmpl-" : "cmpl-") + hexadecimal(random_.next());
-    reply->begin(ask, std::move(prepared->begins), prompt_tokens,
-                 api::Voice(ask.kind, name, seconds_now(), card->id, answering_->token_bytes),
-                 [this, id] { over(id); });
+    reply.begin(ask, std::move(prepared->begins), prompt_tokens,
+                api::Voice(ask.kind, name, seconds_now(), card->id, answering_->token_bytes),
+                [this, id] { over(id); });
   }
 
   void deliver() {
-    for (Letter& letter : mailbox_->take()) {
-      const auto found = replies_.find(letter.reply);
-      if (found == replies_.end()) continue;  // its client has left
-      Reply& reply = *found->second;
-      reply.take(letter.request, std::move(letter.piece));
-      if (reply.is_lost()) cancel(reply);
-    }
+    for (Letter& letter : mailbox_->take())
+      with_reply(letter.reply, [&](Reply& reply) { reply.take(letter.request, std::move(letter.piece)); });
+  }
+
+  bool write_beside(std::uint64_t id, const Reply::Write& write) {
+    const Reply& reply = *replies_.at(id);
+    return writers_->give({reply.request().remote, reply.left.get_token(), [this, id, write] {
+                             auto text = std::make_shared<Result<std::string>>(write());
+                             front_.loop().post([this, id, text] {
+                               with_reply(id, [&](Reply& told) { told.tell(std::move(*text)); });
+                             });
+                           }});
   }
 
   void cancel(Reply& reply) {
@@ -333,15 +364,15 @@ class Server::Core final : public Pages {
   void over(std::uint64_t id) {
     const auto found = replies_.find(id);
     if (found == replies_.end()) return;
-    if (!found->second->is_over()) {
+    Reply& reply = *found->second;
+    if (!reply.is_over() || reply.is_lost()) cancel(reply);
+    reply.left.request_stop();
+    if (!reply.is_over()) {
       ++metrics_.cut_off;
-      cancel(*found->second);
-      found->second->left.request_stop();
       readers_->drop_abandoned();
       formers_->drop_abandoned();
     }
-    if (const Reply& reply = *found->second; reply.holds_body)
-      bodies_.give_back(reply.request().remote, reply.body_bytes());
+    if (reply.holds_body) bodies_.give_back(reply.request().remote, reply.body_bytes());
     replies_.erase(found);
     front_.stop_if_drained();
   }
@@ -351,6 +382,7 @@ class Server::Core final : public Pages {
   std::optional<Error> problem_;  // that has ended it
   Prng random_;                   // of seeds and names, never of keys
   Metrics metrics_;
+  Unsent unsent_;
   std::map<std::uint64_t, std::shared_ptr<Reply>> replies_;
   std::uint64_t last_reply_ = 0;
   Portions bodies_{bodies_bytes_max};  // bytes of all replies, by address
@@ -361,6 +393,7 @@ class Server::Core final : public Pages {
   std::atomic<bool> is_answering_ = false;
   std::unique_ptr<Workshop> readers_;
   std::unique_ptr<Workshop> formers_;
+  std::unique_ptr<Workshop> writers_;
 };
 
 Server::Server(std::unique_ptr<Core> core) : core_(std::move(core)) {}

@@ -2,6 +2,7 @@
 // 503 until its model is there.
 //
 //   loop (HTTP) ─▶ readers: read, template, tokens ─▶ loop ─▶ engine (its thread) ─▶ mailbox ─▶ loop
+//                                                      │                       writers: what is large ─▶ loop
 //                                                      └─▶ formers: its form, if it is new ─▶ loop
 //
 // Who asks for a form waits behind forms, and nobody else does. Addresses take turns.
@@ -23,12 +24,10 @@
 
 namespace tutti::serve {
 
-// Requests that wait to be read, and as many for their forms: of one address, and of all.
-inline constexpr std::size_t preparations_per_address_max = 64;
-inline constexpr std::size_t preparations_max = 512;
-// One address has one less than there are.
+// One address has one less than there are. As many requests may wait for each of them as may be unfinished.
 inline constexpr std::size_t reading_threads = 3;
 inline constexpr std::size_t forming_threads = 2;
+inline constexpr std::size_t writing_threads = 2;
 
 struct ServerSettings : FrontSettings {
   BatchSettings batch;

@@ -6,7 +6,7 @@
 
 namespace tutti::serve {
 
-Workshop::Workshop(const Bounds& bounds) : bounds_(bounds) {
+Workshop::Workshop(const Bounds& bounds) : bounds_(bounds), waiting_(bounds.waiting_max) {
   TUTTI_CHECK(bounds.threads >= 2);
   for (std::size_t nth = 0; nth < bounds.threads; ++nth) threads_.emplace_back([this] { work(); });
 }
@@ -23,12 +23,10 @@ Workshop::~Workshop() {
 bool Workshop::give(Errand errand) {
   {
     const std::scoped_lock lock(mutex_);
-    const auto known = lines_.find(errand.owner);
-    const std::size_t own = known == lines_.end() ? 0 : known->second.waiting.size();
-    if (waiting_ >= bounds_.waiting_max || own >= bounds_.waiting_per_owner_max) return false;
-    if (own == 0) turns_.push_back(errand.owner);
-    lines_[errand.owner].waiting.push_back(std::move(errand));
-    ++waiting_;
+    if (!waiting_.take(errand.owner)) return false;
+    auto& line = lines_[errand.owner].waiting;
+    if (line.empty()) turns_.push_back(errand.owner);
+    line.push_back(std::move(errand));
   }
   given_.notify_one();
   return true;
@@ -51,7 +49,7 @@ void Workshop::drop_abandoned() {
     const bool is_over = line->second.waiting.empty() && line->second.running == 0;
     line = is_over ? lines_.erase(line) : std::next(line);
   }
-  waiting_ -= dropped.size();
+  for (const Errand& errand : dropped) waiting_.give_back(errand.owner);
 }
 
 std::optional<Errand> Workshop::take() {
@@ -60,7 +58,7 @@ std::optional<Errand> Workshop::take() {
     if (line.running + 1 >= bounds_.threads) continue;
     Errand errand = std::move(line.waiting.front());
     line.waiting.pop_front();
-    --waiting_;
+    waiting_.give_back(errand.owner);
     ++line.running;
     turns_.erase(turn);
     if (!line.waiting.empty()) turns_.push_back(errand.owner);

@@ -1,5 +1,5 @@
 // Threads that do what would keep the network loop waiting. Those who ask take turns, nobody is given all of
-// the threads, and there is a bound on how much waits: of one and of all. Any thread.
+// the threads, and there is a bound on how much waits, which they share. Any thread.
 #pragma once
 
 #include <condition_variable>
@@ -14,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/portions.hpp"
+
 namespace tutti::serve {
 
 struct Errand {
@@ -25,9 +27,8 @@ struct Errand {
 class Workshop {
  public:
   struct Bounds {
-    std::size_t threads = 2;  // at least two: one is always left for the others
-    std::size_t waiting_max = 512;
-    std::size_t waiting_per_owner_max = 64;
+    std::size_t threads = 2;        // at least two: one is always left for the others
+    std::size_t waiting_max = 512;  // of all; nobody has more than three times what is left
   };
   explicit Workshop(const Bounds& bounds);
   // What has not begun is forgotten.
@@ -55,7 +56,7 @@ class Workshop {
   std::condition_variable given_;
   std::map<std::string, Line> lines_;  // of those who wait or run
   std::deque<std::string> turns_;      // those who wait, the next first
-  std::size_t waiting_ = 0;
+  Portions waiting_;                   // by owner
   bool stopping_ = false;
   std::vector<std::thread> threads_;  // last: they use the rest
 };

@@ -1,0 +1,199 @@
+// What becomes of pieces, without a model and without a network.
+#include "serve/server/reply.hpp"
+
+#include <gtest/gtest.h>
+
+namespace tutti::serve {
+namespace {
+
+// A reader that takes only what a test lets it take.
+class HeldStream final : public net::Stream {
+ public:
+  using net::Stream::write;
+  void write(net::Text chunk, std::function<void()> written) override {
+    text += *chunk;
+    under_way = std::move(written);
+  }
+  void close() override { is_closed = true; }
+  void cut() override { is_cut = true; }
+  void take() { std::exchange(under_way, nullptr)(); }
+
+  std::string text;
+  std::function<void()> under_way;
+  bool is_closed = false;
+  bool is_cut = false;
+};
+
+class HeldExchange final : public net::Exchange {
+ public:
+  explicit HeldExchange(const std::string& remote) { request_.remote = remote; }
+  const net::Request& request() const override { return request_; }
+  void answer(net::Response response) override {
+    EXPECT_FALSE(answered);
+    answered = std::move(response);
+  }
+  std::shared_ptr<net::Stream> stream(std::function<void()>) override {
+    return stream_ = std::make_shared<HeldStream>();
+  }
+  void upgrade(std::function<void(std::shared_ptr<net::Socket>)>) override { FAIL(); }
+
+  std::optional<net::Response> answered;
+  std::shared_ptr<HeldStream> stream_;
+
+ private:
+  net::Request request_;
+};
+
+class Replies : public testing::Test {
+ protected:
+  struct Asked {
+    std::shared_ptr<HeldExchange> exchange;
+    std::shared_ptr<Reply> reply;
+    HeldStream& stream() const { return *exchange->stream_; }
+  };
+  Asked ask(const api::Ask& asked, const std::string& remote = "127.0.0.1") {
+    auto exchange = std::make_shared<HeldExchange>(remote);
+    auto reply = std::make_shared<Reply>(exchange, metrics, unsent, [this](Reply::Write write) {
+      beside.push_back(std::move(write));
+      return true;
+    });
+    reply->begin(asked, {""}, 1, api::Voice(asked.kind, "id", 0, "tiny", [](Token) { return "a"; }), nullptr);
+    return {exchange, reply};
+  }
+  static api::Ask streamed() {
+    api::Ask asked;
+    asked.streams = true;
+    return asked;
+  }
+  static api::Ask with_logprobs(std::int32_t logprobs) {
+    api::Ask asked;
+    asked.kind = api::Kind::chat;
+    asked.sampling.logprobs = logprobs;
+    return asked;
+  }
+  static Piece piece(const std::string& text, std::size_t tokens = 0, std::size_t logprobs = 0) {
+    Piece made;
+    made.text = text;
+    made.choices.resize(tokens);
+    for (Chosen& chosen : made.choices) chosen.likeliest.resize(logprobs);
+    return made;
+  }
+  static Piece last() {
+    Piece made;
+    made.finish = Finish::stop;
+    return made;
+  }
+
+  Metrics metrics;
+  Unsent unsent{std::size_t{32} << 20};
+  std::vector<Reply::Write> beside;
+};
+
+TEST_F(Replies, OfMoreLogprobsThanCanBeCollectedEndWhenTheyAreTooMany) {
+  const auto asked = ask(with_logprobs(20));
+  constexpr auto pieces = 8;
+  const auto tokens = static_cast<std::size_t>(api::whole_logprobs_max) / 21 / pieces;
+  for (int nth = 0; nth < pieces; ++nth) asked.reply->take(0, piece("a", tokens, 20));
+  EXPECT_FALSE(asked.exchange->answered);
+  EXPECT_GT(unsent.bytes(), sizeof(Logprob) * static_cast<std::size_t>(api::whole_logprobs_max) / 2);
+  asked.reply->take(0, piece("a", tokens, 20));
+  ASSERT_TRUE(asked.exchange->answered);
+  EXPECT_EQ(asked.exchange->answered->status, 400);
+  EXPECT_NE(asked.exchange->answered->body.find("stream it"), std::string::npos);
+  EXPECT_TRUE(asked.reply->is_lost()) << "nobody wants the rest";
+  EXPECT_EQ(unsent.bytes(), 0U) << "and nothing of it is kept";
+  asked.reply->take(0, last());
+}
+
+TEST_F(Replies, OfWhichTooMuchIsCollectedTogetherAreRefused) {
+  std::vector<Asked> all;
+  const std::string text(std::size_t{3} << 20, 'x');
+  for (int nth = 0; nth < 12; ++nth) {
+    all.push_back(ask({}));
+    all.back().reply->take(0, piece(text));
+  }
+  int refused = 0;
+  for (const Asked& each : all) {
+    if (!each.exchange->answered) continue;
+    ++refused;
+    EXPECT_EQ(each.exchange->answered->status, 429);
+    EXPECT_GT(each.exchange->answered->retry_after_seconds, 0);
+  }
+  EXPECT_EQ(refused, 4) << "one address has three quarters of the room";
+}
+
+TEST_F(Replies, LargeOnesAreWrittenBesideTheLoop) {
+  const auto asked = ask({});
+  asked.reply->take(0, piece(std::string(written_on_loop_bytes_max + 1, 'x')));
+  EXPECT_GT(unsent.bytes(), written_on_loop_bytes_max);
+  asked.reply->take(0, last());
+  EXPECT_FALSE(asked.exchange->answered);
+  ASSERT_EQ(beside.size(), 1U);
+  asked.reply->tell(beside[0]());
+  ASSERT_TRUE(asked.exchange->answered);
+  EXPECT_EQ(asked.exchange->answered->status, 200);
+  EXPECT_GT(asked.exchange->answered->body.size(), written_on_loop_bytes_max);
+  EXPECT_EQ(unsent.bytes(), 0U);
+
+  const auto small = ask({});
+  small.reply->take(0, piece("x"));
+  small.reply->take(0, last());
+  ASSERT_TRUE(small.exchange->answered) << "it is quicker at once";
+  EXPECT_EQ(beside.size(), 1U);
+}
+
+TEST_F(Replies, OneForWhichThereIsNoRoomBesideTheLoopIsToldWhenToComeAgain) {
+  auto exchange = std::make_shared<HeldExchange>("127.0.0.1");
+  Reply reply(exchange, metrics, unsent, [](const Reply::Write&) { return false; });
+  reply.begin({}, {""}, 1, api::Voice(api::Kind::completion, "id", 0, "tiny", nullptr), nullptr);
+  reply.take(0, piece(std::string(written_on_loop_bytes_max + 1, 'x')));
+  reply.take(0, last());
+  ASSERT_TRUE(exchange->answered);
+  EXPECT_EQ(exchange->answered->status, 429);
+  EXPECT_GT(exchange->answered->retry_after_seconds, 0);
+}
+
+// Each of them has less waiting than one may have; together they have more.
+TEST_F(Replies, TheSlowestReaderOfAnAddressMakesRoomForItsOthers) {
+  constexpr std::size_t mebibyte = std::size_t{1} << 20;
+  Unsent::Share most(unsent, "127.0.0.3", nullptr);
+  ASSERT_TRUE(most.hold(25 * mebibyte));
+  const auto slow = ask(streamed());
+  const auto slower = ask(streamed());
+  const auto other = ask(streamed(), "127.0.0.2");
+  const auto quick = ask(streamed());
+  for (const auto& each : {slow, slower, other, quick}) each.reply->take(0, piece("first"));
+  other.reply->take(0, piece("of another address"));
+  slow.reply->take(0, piece(std::string(2 * mebibyte, 'x')));
+  slower.reply->take(0, piece(std::string(3 * mebibyte, 'x')));
+  EXPECT_FALSE(slower.stream().is_cut);
+  for (int nth = 0; nth < 3; ++nth) {
+    quick.reply->take(0, piece(std::string(2 * mebibyte, 'x')));
+    quick.stream().take();
+  }
+  EXPECT_TRUE(slower.stream().is_cut);
+  EXPECT_TRUE(slower.reply->is_lost());
+  EXPECT_FALSE(slow.stream().is_cut);
+  EXPECT_FALSE(quick.stream().is_cut) << "who reads is no victim";
+  EXPECT_FALSE(other.stream().is_cut);
+  quick.reply->take(0, last());
+  quick.stream().take();
+  EXPECT_NE(quick.stream().text.find("[DONE]"), std::string::npos);
+}
+
+TEST_F(Replies, WhatWasWrittenOrLeftHoldsNothing) {
+  {
+    const auto read = ask(streamed());
+    read.reply->take(0, piece("first"));
+    read.reply->take(0, piece("second"));
+    EXPECT_GT(unsent.bytes(), 0U);
+    read.stream().take();
+    EXPECT_EQ(unsent.bytes(), 0U) << "it is under way, and counted there";
+    read.reply->take(0, piece("third"));
+    EXPECT_GT(unsent.bytes(), 0U);
+  }
+  EXPECT_EQ(unsent.bytes(), 0U);
+}
+
+}  // namespace
+}  // namespace tutti::serve
