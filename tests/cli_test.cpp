@@ -55,6 +55,21 @@ TEST(Cli, WrongUsageNamesTheNearestMatch) {
   EXPECT_EQ(run({tutti_program, "version", "--log-level", "loud"}).exit_code, 2);
 }
 
+TEST(Cli, TheApiIsThatOfTheControllerOrOfAnEngine) {
+  for (const auto& [program, page] : {std::pair<std::string, std::string>{"controller", "GET /jobs"},
+                                      {"engine", "POST [/openai]/v1/completions"},
+                                      {"script", "GET /v2/health/live"}}) {
+    const auto listed = run({tutti_program, "api", program, "--markdown"});
+    EXPECT_EQ(listed.exit_code, 0) << listed.err;
+    EXPECT_NE(listed.out.find("\n| `" + page), std::string::npos) << listed.out;
+  }
+  const auto wrong = run({tutti_program, "api", "jobs"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_EQ(wrong.err,
+            "tutti: command line : 'jobs' answers nothing\n"
+            "  the requests are those of controller, engine or script\n");
+}
+
 TEST(Cli, AFullDiskIsAFailureAndSaysSo) {
   const auto full = run({tutti_program, "--version"}, {.env = {}, .stdout_to = "/dev/full"});
   EXPECT_EQ(full.exit_code, 1);
