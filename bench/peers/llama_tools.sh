@@ -24,7 +24,7 @@ done
 compile() { # NAME SOURCES...
   name=$1
   shift
-  g++ -std=c++17 -O2 -Isource -Isource/include -Isource/ggml/include -Isource/common -Isource/vendor "$@" -o "$name" \
+  g++ -std=c++17 -O2 -DNDEBUG -Isource -Isource/include -Isource/ggml/include -Isource/common -Isource/vendor "$@" -o "$name" \
     -L. -lllama-common -lllama -lggml -lggml-base -lpthread -Wl,-rpath,"\$ORIGIN"
 }
 compile llama-bench source/tools/llama-bench/*.cpp
