@@ -7,22 +7,23 @@
 
 namespace {
 
-constexpr std::size_t any_size = std::numeric_limits<std::size_t>::max();
-std::atomic<std::size_t> given_bytes_max = any_size;
+constexpr std::size_t unbounded_bytes = std::numeric_limits<std::size_t>::max();
+std::atomic<std::size_t> given_bytes_max = unbounded_bytes;
 
 }  // namespace
 
-void* operator new(std::size_t bytes) {
+// Seen through, a compiler would take the pairs of other sources for mismatches.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
   void* const given = bytes > given_bytes_max ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
   if (given == nullptr) throw std::bad_alloc();
   return given;
 }
-void operator delete(void* given) noexcept { std::free(given); }
-void operator delete(void* given, std::size_t) noexcept { std::free(given); }
+[[gnu::noinline]] void operator delete(void* given) noexcept { std::free(given); }
+[[gnu::noinline]] void operator delete(void* given, std::size_t) noexcept { std::free(given); }
 
 namespace tutti::serve {
 
 Scarcity::Scarcity(std::size_t allocation_bytes_max) { given_bytes_max = allocation_bytes_max; }
-Scarcity::~Scarcity() { given_bytes_max = any_size; }
+Scarcity::~Scarcity() { given_bytes_max = unbounded_bytes; }
 
 }  // namespace tutti::serve

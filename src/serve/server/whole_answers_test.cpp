@@ -1,5 +1,4 @@
 // Answers that come at once, over HTTP: those that would be too large, and those that are only large.
-#include "serve/server/scarcity_test.hpp"
 #include "serve/server/serving_test.hpp"
 
 namespace tutti::serve {
@@ -34,23 +33,6 @@ TEST_F(Serving, ALargeAnswerIsWholeThoughItIsWrittenBesideTheLoop) {
   for (const json::Value& choice : choices)
     EXPECT_EQ(choice.find("logprobs")->find("tokens")->list()->size(), 200U);
   EXPECT_NE(get("/metrics").body.find("tutti_engine_responses_total{status=\"200\"} 1\n"), std::string::npos);
-}
-
-// What is collected for it grows in pieces, on the loop of all.
-TEST_F(Serving, WhereThereIsNoMemoryForAnAnswerItHears429AndTheOthersAreAnswered) {
-  serve();
-  const RawClient other(server->port());
-  other.post("/v1/completions", R"({"prompt":"b","max_tokens":4000,"ignore_eos":true,"stream":true})");
-  {
-    const Scarcity scarcity(1024 * sizeof(Chosen));
-    const RawClient large(server->port());
-    large.post("/v1/completions", R"({"prompt":"a","max_tokens":1500,"ignore_eos":true,"logprobs":0})");
-    const std::string refused = large.read_until("}}");
-    EXPECT_TRUE(refused.starts_with("HTTP/1.1 429")) << refused;
-    EXPECT_NE(refused.find("no memory for the request"), std::string::npos) << refused;
-  }
-  EXPECT_NE(other.read_until("[DONE]").find("[DONE]"), std::string::npos);
-  wait_until([&] { return is_idle(); });
 }
 
 }  // namespace
