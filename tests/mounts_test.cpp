@@ -76,12 +76,13 @@ TEST(Mounts, ANodeWithoutTheSharedDiskBeginsNoJobAnew) {
   ASSERT_TRUE(cluster.node_becomes("s2", "ready"));
 
   ASSERT_EQ(cluster.tutti({"drain", "s1", "--now"}).exit_code, 0);
-  std::string shown;
   ASSERT_TRUE(eventually([&] {
-    shown = cluster.tutti({"show", id}).out;
-    return has(shown, "what job " + id + " has saved is not in " + shared.path() + "/not-mounted/");
-  })) << shown;
-  EXPECT_TRUE(has(shown, "is its disk mounted?")) << shown;
+    return has(cluster.tutti({"show", id}).out, "it is not tried again on 1");
+  })) << cluster.tutti({"show", id}).out;
+  const std::string told = cluster.job(id).dump();
+  EXPECT_TRUE(has(told, "what job " + id + " has saved is not in " + shared.path() + "/not-mounted/"))
+      << told;
+  EXPECT_TRUE(has(told, "is its disk mounted?")) << told;
   write_text(gate, "");
   ASSERT_EQ(cluster.tutti({"resume", "s1"}).exit_code, 0);
   EXPECT_EQ(cluster.wait(id), 0);

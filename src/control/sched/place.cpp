@@ -280,7 +280,7 @@ std::string describe_refusal(const Room& room, const Shape& shape) {
   text += ", " + std::to_string(ranks) + " such ranks would fit";
   if (!shape.avoid.empty())
     text += "; it is not tried again on " + std::to_string(shape.avoid.size()) +
-            " that have no room for the folder that it ships";
+            ", where what it ships does not fit or what it has saved is missing";
   if (need.loose())
     text += " (at most " + std::to_string(loose_ranks_per_cpu_max) +
             " ranks that ask for neither CPUs nor whole GPUs share a CPU)";
