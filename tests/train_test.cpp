@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 
 #include "base/prng.hpp"
 #include "learn/checkpoint/all_tensors_test.hpp"
