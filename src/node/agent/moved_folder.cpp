@@ -21,7 +21,7 @@ fs::path held_by(pid_t shim, const std::string& rank_name) {
   const auto descriptors = files::list_folder(folder);
   if (!descriptors || !*descriptors) return {};
   for (const std::string& descriptor : **descriptors) {
-    const fs::path path = fs::path(folder) / descriptor;
+    fs::path path = fs::path(folder) / descriptor;
     std::error_code unknown;
     const std::string name = fs::read_symlink(path, unknown).filename().string();
     // Behind the name of a folder that was removed the kernel says so.
