@@ -1,6 +1,8 @@
 // ./dev as a newcomer meets it. Set-up is tried against stand-ins for apt and sudo: nothing is installed.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include <gtest/gtest.h>
 
@@ -49,102 +51,132 @@ class Dev : public testing::Test {
   support::TempFolder folder_;
 };
 
-// A checkout in which everything is built at once, and ctest only writes down what it is asked to run.
-// Without lint: the preset is asan.
+// A checkout in which everything is built at once; ctest and the programs of tests only write down what they
+// are asked to run. Without lint: the preset is asan.
 class DevTests : public Dev {
  protected:
   void SetUp() override {
     Dev::SetUp();
-    for (const char* tool : {"mkdir", "ln", "rm", "find", "touch", "sha256sum", "awk", "mv"}) {
+    for (const char* tool :
+         {"mkdir", "ln", "rm", "find", "touch", "sha256sum", "awk", "mv", "cmp", "paste", "timeout"}) {
       std::filesystem::create_symlink(std::string("/usr/bin/") + tool, folder_.path() + "/" + tool);
     }
     stand_in("dpkg-query", "shift 3; for package; do echo \"installed $package\"; done");
     stand_in("apt-get", "");
     stand_in("cmake", "");
     stand_in("ctest",
-             "if [[ $* == *-N* ]]; then cat \"$TMPDIR/long\"; echo \"Total Tests: $#\"; exit; fi\n"
-             "words=$* && echo \"${words/ --output-junit*/}\" >\"$TMPDIR/log\"\n"
-             "if [[ $* == *' --output-junit '* ]]; then cat \"$TMPDIR/times\" >\"${*: -1}\"; fi\n"
+             "if [[ $* == *'-N -L long' ]]; then cat \"$TMPDIR/long\"; exit; fi\n"
+             "if [[ $* == *-N* ]]; then cat \"$TMPDIR/tests\"; exit; fi\n"
+             "while (($#)); do case $1 in\n"
+             "  -I) echo \"cases $(<\"$2\")\" >>\"$TMPDIR/log\" ;;\n"
+             "  -R) echo \"-R $2\" >>\"$TMPDIR/log\" ;;\n"
+             "  --output-junit) cat \"$TMPDIR/times\" >\"$2\" ;;\n"
+             "esac; shift; done\n"
              "if [[ -f $TMPDIR/fails ]]; then mkdir -p build/asan/Testing/Temporary\n"
              "cat \"$TMPDIR/fails\" >build/asan/Testing/Temporary/LastTestsFailed.log; exit 8; fi");
     for (const char* folder : {"tools", "tests/support", "cmake", "build/asan/bin", "build/asan/lib"})
       std::filesystem::create_directories(checkout() + "/" + folder);
     for (const char* file : {"dev", "README.md", "CMakePresets.json", "tools/packages.txt", "tools/demo"})
       std::filesystem::copy(std::string(TUTTI_SOURCE_DIR "/") + file, checkout() + "/" + file);
-    for (const char* file : {"build.ninja", "bin/a_test", "bin/b_test", "bin/system_test", "lib/libx.a"})
-      write("build/asan/" + std::string(file), "first");
+    for (const char* file : {"build.ninja", "lib/libx.a"}) write("build/asan/" + std::string(file), "first");
+    for (const char* name : {"a_test", "b_test", "system_test"}) change(name);
     write("tests/support/x", "");
-    support::write_text(folder_.path() + "/long", "  Test #1: a_test: Some.Hour\n");
-    support::write_text(folder_.path() + "/times", "");
     write("cmake/x", "");
+    support::write_text(
+        folder_.path() + "/tests",
+        "  Test #1: a_test: Some.Hour\n  Test #2: a_test: Some.Case\n  Test #3: b_test: Some.Case\n"
+        "  Test #4: system_test: Some.Case\n  Test #5: fuzz_x: the corpus\n"
+        "  Test #6: b_test: Some.Seconds\n");
+    support::write_text(folder_.path() + "/long", "  Test #1: a_test: Some.Hour\n");
+    support::write_text(
+        folder_.path() + "/times",
+        "<testcase name=\"b_test: Some.Seconds\" classname=\"x\" time=\"1.5\" status=\"run\">\n"
+        "<testcase name=\"b_test: Some.Case\" classname=\"x\" time=\"0.5\" status=\"run\">\n"
+        "<testcase name=\"a_test: Some.Case\" classname=\"x\" time=\"1.5\" status=\"fail\">\n");
   }
 
   std::string checkout() const { return folder_.path() + "/checkout"; }
   void write(const std::string& file, const std::string& text) {
     support::write_text(checkout() + "/" + file, text);
   }
+  // Another program of that name, which writes down how it is run.
+  void change(const std::string& program, int exit_code = 0) {
+    const std::string path = checkout() + "/build/asan/bin/" + program;
+    support::write_text(path, "#!/bin/bash\necho \"${0##*/} $*\" >>\"$TMPDIR/log\"\nexit " +
+                                  std::to_string(exit_code) + " # " + std::to_string(++changes_) + "\n");
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  }
 
-  // What ctest was asked to run.
-  std::string asked(std::vector<std::string> words, int exit_code = 0) {
+  // What was run, in the order of the alphabet.
+  std::vector<std::string> asked(std::vector<std::string> words, int exit_code = 0) {
+    std::filesystem::remove(folder_.path() + "/log");
     words.insert(words.begin(), {folder_.path() + "/bash", checkout() + "/dev", "test", "--preset", "asan"});
     const auto ran = run(words, {.env = {{"PATH", folder_.path()}, {"TMPDIR", folder_.path()}, {"CI", ""}}});
     EXPECT_EQ(ran.exit_code, exit_code) << ran.out << ran.err;
-    return logged();
+    std::istringstream text(logged());
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(text, line);) lines.push_back(line);
+    std::sort(lines.begin(), lines.end());
+    return lines;
   }
+
+  int changes_ = 0;
 };
 
+using Lines = std::vector<std::string>;
+const Lines everything{"cases 0,0,0,1,2,3,4,5,6"};
+
 TEST_F(DevTests, WhatHasPassedIsNotRunAgainUntilItChanges) {
-  EXPECT_EQ(asked({}), "--preset asan\n") << "from nothing, everything";
-  EXPECT_EQ(asked({}), "--preset asan -E ^(a_test|b_test|system_test):  -LE long\n");
-  write("build/asan/bin/a_test", "second");
-  EXPECT_EQ(asked({}), "--preset asan -E ^(b_test|system_test):  -LE long\n");
+  EXPECT_EQ(asked({}), everything) << "from nothing, a process for each case";
+  EXPECT_EQ(asked({}), Lines{"cases 0,0,0,5"});
+  change("a_test");
+  EXPECT_EQ(asked({}), (Lines{"a_test --gtest_brief=1 --gtest_filter=-Some.Hour", "cases 0,0,0,5"}));
   write("build/asan/lib/libx.a", "second");
-  EXPECT_EQ(asked({}), "--preset asan -E ^(a_test|b_test):  -LE long\n")
-      << "the system stands on every library";
-  EXPECT_EQ(asked({"--all"}), "--preset asan\n");
+  EXPECT_EQ(asked({}), Lines{"cases 0,0,0,4,5"}) << "the system stands on every library";
+  EXPECT_EQ(asked({"--all"}), everything);
 }
 
-TEST_F(DevTests, WordsGoToCtest) { EXPECT_EQ(asked({"-R", "x"}), "--preset asan -R x\n"); }
+TEST_F(DevTests, WordsGoToCtest) { EXPECT_EQ(asked({"-R", "x"}), Lines{"-R x"}); }
 
 TEST_F(DevTests, AfterAChangeOfMostProgramsWhatTakesMoreThanASecondIsLeft) {
-  support::write_text(folder_.path() + "/times",
-                      "<testcase name=\"a_test: Some.Hour\" classname=\"x\" time=\"1.5\" status=\"run\">\n"
-                      "<testcase name=\"b_test: Some.Case\" classname=\"x\" time=\"0.5\" status=\"run\">\n"
-                      "<testcase name=\"b_test: A.Failure\" classname=\"x\" time=\"1.5\" status=\"fail\">\n");
   asked({});
-  write("build/asan/bin/a_test", "second");
-  EXPECT_EQ(asked({}), "--preset asan -E ^(b_test|system_test):  -LE long\n") << "one program of three";
-  write("build/asan/bin/a_test", "third");
-  write("build/asan/bin/b_test", "second");
-  support::write_text(folder_.path() + "/long",
-                      "  Test #1: a_test: Some.Hour\n  Test #2: b_test: Some.Case\n"
-                      "  Test #3: b_test: A.Failure\n  Test #4: tidy: the rooms\n");
-  EXPECT_EQ(asked({}), "--preset asan -I " + checkout() + "/build/asan/chosen\n");
-  EXPECT_EQ(support::read_text(checkout() + "/build/asan/chosen"), "0,0,0,2,3,4\n");
-  EXPECT_EQ(asked({"--all"}), "--preset asan\n");
+  change("b_test");
+  EXPECT_EQ(asked({}), (Lines{"b_test --gtest_brief=1", "cases 0,0,0,5"})) << "one program of three";
+  change("a_test");
+  change("b_test");
+  EXPECT_EQ(asked({}), (Lines{"a_test --gtest_brief=1 --gtest_filter=-Some.Hour",
+                              "b_test --gtest_brief=1 --gtest_filter=-Some.Seconds", "cases 0,0,0,5"}));
+  EXPECT_EQ(asked({"--all"}), everything);
 }
 
 TEST_F(DevTests, WhatHasFailedIsRunAgain) {
-  support::write_text(folder_.path() + "/fails", "7:b_test: Some.Case\n");
-  EXPECT_EQ(asked({}, 8), "--preset asan\n");
+  support::write_text(folder_.path() + "/fails", "3:b_test: Some.Case\n");
+  EXPECT_EQ(asked({}, 8), everything);
   std::filesystem::remove(folder_.path() + "/fails");
-  EXPECT_EQ(asked({}), "--preset asan -E ^(a_test|system_test): \n") << "and so are the long ones";
+  EXPECT_EQ(asked({}), (Lines{"b_test --gtest_brief=1", "cases 0,0,0,5"}));
+  change("b_test", 1);
+  for (int turn = 0; turn < 2; ++turn)
+    EXPECT_EQ(asked({}, 1), (Lines{"b_test --gtest_brief=1", "cases 0,0,0,5"}));
+  change("b_test");
+  asked({});
+  EXPECT_EQ(asked({}), Lines{"cases 0,0,0,5"});
 }
 
 TEST_F(DevTests, ALongTestThatIsNewIsRun) {
   asked({});
-  support::write_text(folder_.path() + "/long", "  Test #1: a_test: Some.Hour\n  Test #2: b_test: A.Day\n");
-  write("build/asan/bin/b_test", "second");
-  EXPECT_EQ(asked({}), "--preset asan -E ^(a_test|system_test): \n");
-  write("build/asan/bin/b_test", "third");
-  EXPECT_EQ(asked({}), "--preset asan -E ^(a_test|system_test):  -LE long\n");
+  support::write_text(folder_.path() + "/long",
+                      "  Test #1: a_test: Some.Hour\n  Test #3: b_test: Some.Case\n");
+  change("b_test");
+  EXPECT_EQ(asked({}), (Lines{"b_test --gtest_brief=1", "cases 0,0,0,5"}));
+  change("b_test");
+  EXPECT_EQ(asked({}), (Lines{"b_test --gtest_brief=1 --gtest_filter=-Some.Case", "cases 0,0,0,5"}));
 }
 
 TEST_F(DevTests, ARunThatWasCutShortProvesNothing) {
   support::write_text(folder_.path() + "/fails", "");
   asked({}, 8);
   std::filesystem::remove(folder_.path() + "/fails");
-  EXPECT_EQ(asked({}), "--preset asan\n");
+  EXPECT_EQ(asked({}), everything);
 }
 
 TEST_F(Dev, HelpExplainsEachCommandInALine) {

@@ -37,7 +37,8 @@ TEST(Place, AGangGoesNowhereThatItAvoids) {
   shape.avoid = {"b"};
   EXPECT_EQ(nodes_of(placed({node("a", 8), node("b", 2)}, shape)), std::set<std::string>{"a"});
   EXPECT_TRUE(placed({node("b", 2)}, shape).empty());
-  EXPECT_NE(describe_refusal(Room({node("b", 2)}), shape).find("not tried again on 1 that have no room"),
+  EXPECT_NE(describe_refusal(Room({node("b", 2)}), shape)
+                .find("not tried again on 1, where what it ships does not fit"),
             std::string::npos);
   Shape wide = gpus(4);
   wide.avoid = {"a", "gone"};
