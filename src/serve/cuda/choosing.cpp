@@ -147,7 +147,7 @@ std::size_t Choosing::known_stride() const { return static_cast<std::size_t>(Siz
 
 // What the model knows, of all choices that want it: under way when this returns.
 Result<> Choosing::ask_for_known(std::span<const Choice> choices, std::vector<double>& known) const {
-  cudaStream_t const stream = resident_.stream.get();
+  cudaStream_t stream = resident_.stream.get();
   std::int64_t count = 0;
   for (const Choice& choice : choices) {
     if (choice.pooling == Pooling::none) continue;

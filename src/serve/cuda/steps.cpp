@@ -114,7 +114,7 @@ Result<> Steps::run_buckets() {
 Result<> Steps::record(const StepCounts& counts) {
   if (auto done = finish(); !done) return done;
   constexpr const char* doing = "recording a step";
-  cudaStream_t const stream = resident_.stream.get();
+  cudaStream_t stream = resident_.stream.get();
   auto begun = checked(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), doing);
   if (!begun) return begun;
   forward_.run(view_of(counts), queue());
