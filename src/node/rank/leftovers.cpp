@@ -13,7 +13,8 @@ namespace {
 // Longer ones are no shim's: the file would be refused, and so the process passed over.
 constexpr std::size_t command_bytes_max = 65'536;
 constexpr std::size_t name_bytes_max = 64;
-constexpr const char* program_name = "tutti\n";
+// Of shims (shim.cpp), and of files of any version: "tutti", "tutti-0.9".
+constexpr std::string_view program_name = "tutti";
 
 // With its line's end; "" of a process that has gone.
 std::string name_of(pid_t pid) {
@@ -51,7 +52,7 @@ std::multimap<std::string, ShimProcess> shims_by_folder(const std::string& above
   for (const pid_t pid : all_processes()) {
     // The words of a process are in its memory, which may wait for a disk that does not answer, and its
     // readers with it; its name is the kernel's.
-    if (const std::string name = name_of(pid); name != own_name && name != program_name) continue;
+    if (const std::string name = name_of(pid); name != own_name && !name.starts_with(program_name)) continue;
     const auto line = files::read_file("/proc/" + std::to_string(pid) + "/cmdline", command_bytes_max);
     if (!line || !*line) continue;
     const auto words = split(**line, '\0');

@@ -60,5 +60,16 @@ TEST_F(LeftoversTest, OnlyProcessesOfThisProgramAreAskedForTheirWords) {
   EXPECT_EQ(found.begin()->second.pid, shim);
 }
 
+// Where `tutti` is a link to the file of a version, shims have that file's name, and those of earlier
+// versions another.
+TEST_F(LeftoversTest, ShimsOfAnyVersionAreFound) {
+  const std::string ranks = path("ranks");
+  for (const char* name : {"tutti-0.9", "tutti-0.10", "tutti-shim"}) {
+    std::filesystem::copy_file("/bin/sh", path(name));
+    start(path(name), ranks + "/7.0.0");
+  }
+  EXPECT_EQ(shims_by_folder(ranks).size(), 3U);
+}
+
 }  // namespace
 }  // namespace tutti::rank

@@ -363,6 +363,7 @@ void prepare_process() {
   signal(SIGPIPE, SIG_IGN);
   signal(SIGHUP, SIG_IGN);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
+  prctl(PR_SET_NAME, "tutti-shim");  // whatever the file is called: leftovers.cpp looks for it
 }
 
 Result<> announce(const std::string& folder) {
