@@ -6,8 +6,8 @@ namespace tutti {
 
 void Holdings::add(const std::string& who, std::size_t count) {
   if (count == 0) return;
+  holders_[who] += count;  // first: there may be no memory for it
   all_ += count;
-  holders_[who] += count;
 }
 
 void Holdings::remove(const std::string& who, std::size_t count) {

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <new>
+
+#include "base/scarcity/scarcity.hpp"
+
 namespace tutti {
 namespace {
 
@@ -40,6 +44,23 @@ TEST(Portions, WhoHoldsNothingMayTakeAllThatIsLeft) {
   EXPECT_TRUE(bytes.take("b", 10));
   EXPECT_TRUE(bytes.take("c", 0)) << "nothing is always there";
   bytes.give_back("c", 0);
+}
+
+TEST(Portions, WhatCouldNotBeNotedIsNotTaken) {
+  Portions portions(1);
+  const std::string who = "somebody with a name that is long";
+  bool is_refused = false;
+  {
+    const Scarcity scarcity(0);
+    try {
+      portions.take(who);
+    } catch (const std::bad_alloc&) {
+      is_refused = true;
+    }
+  }
+  EXPECT_TRUE(is_refused);
+  EXPECT_EQ(portions.all(), 0U);
+  EXPECT_TRUE(portions.take(who));
 }
 
 }  // namespace

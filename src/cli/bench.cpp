@@ -35,7 +35,7 @@ class Bench final : public Command {
         "comm|fabric|serve", what_,
         "the collectives; or each pair of ranks as JSON, which `tutti fabric` runs on a cluster; or a "
         "server that speaks OpenAI's API");
-    flags.add_word("URL", url_, "of that server: http://HOST:PORT", false);
+    flags.add_word("URL", url_, "of that server: http://HOST:PORT[/PATH]", false);
     flags.add("ranks", ranks_, "ranks to start on this machine (default: 2); inside a job the job's are used",
               {.min = 1, .max = 256});
     const auto set = [](auto parse, auto& target) {

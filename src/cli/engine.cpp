@@ -114,7 +114,7 @@ class EngineCommand final : public Command {
   Result<int> run() override {
     if (auto set = set_address(listen_, settings_); !set) return std::move(set).error();
     if (!key_file_.empty()) {
-      auto key = serve::read_key(key_file_);
+      auto key = serve::read_own_key(key_file_);
       if (!key) return std::move(key).error();
       settings_.key = std::move(*key);
     }

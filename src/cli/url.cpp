@@ -29,7 +29,8 @@ bool is_path(std::string_view text) {
 bool is_url(const std::string& text) { return text.starts_with("http://") || text.starts_with("https://"); }
 
 Result<net::Target> parse_url(const std::string& url, const std::string& ca_file) {
-  if (!is_url(url)) return invalid("'" + url.substr(0, 128) + "' is no URL").remedy("http://HOST:PORT");
+  if (!is_url(url))
+    return invalid("'" + url.substr(0, 128) + "' is no URL").remedy("http://HOST:PORT[/PATH]");
   const bool is_secure = url.starts_with("https://");
   std::string rest = url.substr(url.find("//") + 2);
   std::string prefix;
@@ -39,7 +40,7 @@ Result<net::Target> parse_url(const std::string& url, const std::string& ca_file
   }
   if (!is_path(prefix))
     return invalid("'" + url.substr(0, 128) + "' has more than a path behind its host")
-        .remedy("http://HOST:PORT/PATH");
+        .remedy("http://HOST:PORT[/PATH]");
   if (rest.find(':') == std::string::npos) rest += is_secure ? ":443" : ":80";
   auto target = net::parse_target(rest);
   if (!target) return std::move(target).error().within(url);

@@ -64,7 +64,7 @@ class Parser {
   }
 
   bool read_value(Value* value, std::size_t depth) {
-    if (values_left_ == 0) return wrong("it has more values than are taken here");
+    if (values_left_ == 0) return wrong(has_too_many_values);
     --values_left_;
     switch (next()) {
       case '{':

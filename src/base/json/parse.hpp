@@ -18,6 +18,9 @@ inline constexpr std::size_t depth_max = 64;  // lists and objects inside one an
 // The message of an object in which readers might see either of two members.
 inline constexpr std::string_view key_is_there_twice = "a key is there twice";
 
+// That of a text that scan() has found too much in.
+inline constexpr std::string_view has_too_many_values = "it has more values than are taken here";
+
 // All of the text is one value, with nothing but white space around it. Whole numbers beyond 64 bits are read
 // as the nearest double.
 Result<Value> parse(std::string_view text);

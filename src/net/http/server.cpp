@@ -33,16 +33,15 @@ class Door final : public std::enable_shared_from_this<Door> {
       if (failure == asio::error::operation_aborted) co_return;
       if (!failure) failure = let_in(std::move(socket));
       if (!failure) continue;
-      tell_shut(failure);
+      make_room(failure);
       // Out of descriptors or memory: give the others time to end.
-      const bool is_out = failure == asio::error::no_descriptors || failure == asio::error::no_memory;
-      if (!shared_->lobby.make_room() && is_out) shared_->idle.make_room(shared_->idle.largest_address());
       asio::steady_timer pause(shared_->context, std::chrono::milliseconds(50));
       co_await pause.async_wait(as_values);
     }
   }
 
-  // Without memory for it the newcomer has to go, and nobody else: the door stays open.
+  // Without memory for it the newcomer has to go, and nobody else: the door stays open. That holds for what
+  // is made here; Asio's own few hundred bytes for each wait have to be there.
   error_code let_in(tcp::socket socket) {
     try {
       error_code ignored;
@@ -53,6 +52,17 @@ class Door final : public std::enable_shared_from_this<Door> {
       return {};
     } catch (const std::bad_alloc&) {
       return asio::error::no_memory;
+    }
+  }
+
+  // What there is no memory for now is tried again after the pause.
+  void make_room(const error_code& why) {
+    try {
+      tell_shut(why);
+      const bool is_out = why == asio::error::no_descriptors || why == asio::error::no_memory;
+      if (!shared_->lobby.make_room() && is_out) shared_->idle.make_room(shared_->idle.largest_address());
+    } catch (const std::bad_alloc&) {
+      return;
     }
   }
 

@@ -239,7 +239,12 @@ TEST(Ask, MoreValuesThanARequestCanNeedAreRefusedBeforeTheyAreKept) {
     EXPECT_NE(refused.error().text().find("more values than are taken"), std::string::npos)
         << refused.error().text();
     EXPECT_EQ(refused.error().code(), ErrorCode::invalid);
+    EXPECT_NE(refused.error().remedy(), "");
   }
+  const auto broken = read_ask(Kind::completion, R"({"prompt":")" + std::string(prompt_values_max, 'a'));
+  ASSERT_FALSE(broken);
+  EXPECT_TRUE(broken.error().message().starts_with("the body is no JSON")) << broken.error().text();
+  EXPECT_EQ(broken.error().remedy(), "") << "the number of its values was not the problem";
   const std::string text(conversation_values_max, 'a');
   EXPECT_TRUE(read_ask(Kind::chat, R"({"messages":[{"role":"user","content":")" + text + R"("}]})"))
       << "a long text is one value";

@@ -298,7 +298,8 @@ Result<Ask> read_ask(Kind kind, std::string_view body) {
   // Before anything is kept of it: a value takes many times the room of its text.
   const std::size_t values_max = kind == Kind::chat ? conversation_values_max : prompt_values_max;
   if (body.size() > values_max) {
-    if (auto scanned = json::scan(body, values_max); !scanned)
+    const auto scanned = json::scan(body, values_max);
+    if (!scanned && scanned.error().message() == json::has_too_many_values)
       return invalid("the body cannot be read: " + scanned.error().text())
           .remedy("its JSON has at most " + std::to_string(values_max) + " values; prompts may be texts");
   }

@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "base/clock/clock.hpp"
 
@@ -15,6 +16,8 @@ namespace tutti::serve::remote {
 namespace {
 
 constexpr const char* what = "the socket between tutti and its worker";
+
+constexpr std::size_t skipped_at_once_bytes = 16 << 10;
 
 // False when the time is over before there is something to read.
 bool is_readable(int descriptor, SteadyClock::time_point until) {
@@ -48,7 +51,7 @@ Result<> Channel::send(Word word, std::string_view bytes) const {
   return {};
 }
 
-Result<bool> Channel::fill(std::string& bytes, Until until) const {
+Result<bool> Channel::fill(std::span<char> bytes, Until until) const {
   std::size_t got = 0;
   while (got < bytes.size()) {
     if (until && !is_readable(socket_.get(), *until)) return failed("nothing has come in time").within(what);
@@ -58,6 +61,17 @@ Result<bool> Channel::fill(std::string& bytes, Until until) const {
     if (count < 0) return failed_errno(what, errno);
     if (count == 0) return false;
     got += static_cast<std::size_t>(count);
+  }
+  return true;
+}
+
+Result<bool> Channel::skip(std::size_t bytes, Until until) const {
+  std::array<char, skipped_at_once_bytes> skipped;
+  while (bytes > 0) {
+    const auto piece = std::span(skipped).first(std::min(bytes, skipped.size()));
+    auto filled = fill(piece, until);
+    if (!filled || !*filled) return filled;
+    bytes -= piece.size();
   }
   return true;
 }
@@ -80,8 +94,15 @@ Result<std::optional<Message>> Channel::receive(Until until) const {
   FrameHead head;
   std::memcpy(&head, bytes.data(), sizeof head);
   if (head.bytes > frame_bytes_max) return failed("a message is too large").within(what);
-  Message message{head.word, std::string(head.bytes, '\0')};
-  filled = fill(message.bytes, until);
+  Message message{head.word, {}};
+  try {
+    message.bytes.resize(head.bytes);
+  } catch (const std::bad_alloc&) {
+    // What stays in the socket would be taken for the next message.
+    filled = skip(head.bytes, until);
+    if (filled && *filled) throw;
+  }
+  if (filled && *filled) filled = fill(message.bytes, until);
   if (!filled) return std::move(filled).error();
   if (!*filled) return std::optional<Message>();
   return std::optional<Message>(std::move(message));

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -25,7 +26,8 @@ class Channel {
   Result<> send(Word word, std::string_view bytes) const;
   // Whether receive() would not wait for the beginning of something.
   bool has_message() const;
-  // Nothing: the other side has gone. Fails when all of a message has not come by then.
+  // Nothing: the other side has gone. Fails when all of a message has not come by then. Where there is no
+  // memory for a message that is thrown as ever, and the next one can be received.
   using Until = std::optional<std::chrono::steady_clock::time_point>;
   Result<std::optional<Message>> receive(Until until = std::nullopt) const;
   // The other side is there still, as far as this machine knows. Does not wait.
@@ -34,7 +36,8 @@ class Channel {
 
  private:
   // False: the other side has gone before all of it came.
-  Result<bool> fill(std::string& bytes, Until until) const;
+  Result<bool> fill(std::span<char> bytes, Until until) const;
+  Result<bool> skip(std::size_t bytes, Until until) const;
 
   files::FileDescriptor socket_;
 };

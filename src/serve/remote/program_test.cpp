@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "base/prng.hpp"
+#include "base/scarcity/scarcity.hpp"
 #include "serve/remote/channel.hpp"
 #include "serve/remote/remote.hpp"
 
@@ -21,6 +22,8 @@ namespace {
 
 constexpr Patience hasty{.first = 1ms, .most = 5ms, .forgets = 1h};
 
+constexpr std::size_t much_bytes = std::size_t{1} << 20;
+
 std::vector<Tensor> letters(const std::string& text) {
   return {{"x", DataType::uint8, {static_cast<std::int64_t>(text.size())}, text}};
 }
@@ -28,6 +31,7 @@ std::vector<Tensor> letters(const std::string& text) {
 Result<std::vector<Tensor>> add_one(const std::vector<Tensor>& inputs) {
   if (inputs.front().bytes == "die") std::_Exit(7);
   if (inputs.front().bytes == "who") return letters(std::to_string(::getpid()));
+  if (inputs.front().bytes == "much") return letters(std::string(much_bytes, 'x'));
   if (inputs.front().bytes == "no") return invalid("that is not taken").remedy("take another");
   std::vector<Tensor> outputs = inputs;
   for (char& each : outputs.front().bytes) ++each;
@@ -96,6 +100,25 @@ TEST(RemoteProgram, AWorkerThatDiesOfARequestIsStartedAgain) {
   EXPECT_EQ(answer_in_the_end(**program, 0, "abc"), "bcd");
   EXPECT_EQ(answer_in_the_end(**program, 1, "abc"), "bcd");
   EXPECT_EQ((*program)->state().restarts, 1);
+}
+
+TEST(RemoteProgram, AnAnswerForWhichThereIsNoMemoryIsLostAndItsLaneGoesOn) {
+  auto program = open_program(worker("two"), 2, hasty);
+  ASSERT_TRUE(program) << program.error().text();
+  const auto much = letters("much");
+  bool is_refused = false;
+  {
+    const Scarcity scarcity(much_bytes / 2);
+    try {
+      static_cast<void>((*program)->run(0, much).ok());
+    } catch (const std::bad_alloc&) {
+      is_refused = true;
+    }
+  }
+  EXPECT_TRUE(is_refused);
+  EXPECT_EQ(answer(**program, 0, "abc"), "bcd");
+  EXPECT_EQ(answer(**program, 0, "much").size(), much_bytes);
+  EXPECT_EQ((*program)->state().restarts, 0);
 }
 
 TEST(RemoteProgram, AWorkerThatIsKilledWhileNobodyAsksIsStartedAgain) {

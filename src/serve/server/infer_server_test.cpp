@@ -3,9 +3,9 @@
 
 #include <future>
 
+#include "base/scarcity/scarcity.hpp"
 #include "serve/infer/ask.hpp"
 #include "serve/server/infer_pages_test.hpp"
-#include "serve/server/scarcity_test.hpp"
 
 namespace tutti::serve {
 namespace {

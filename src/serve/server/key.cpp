@@ -18,14 +18,20 @@ Result<std::string> read_key(const std::string& path) {
   const auto text = files::read_existing_file(path, key_file_bytes_max);
   if (!text) return text.error();
   const std::string key(trim(std::string_view(*text).substr(0, text->find('\n'))));
-  if (key.size() < key_letters_min)
-    return invalid("the key has fewer than " + std::to_string(key_letters_min) + " letters")
-        .within(path)
-        .remedy("`openssl rand -hex 32` makes a good one");
+  if (key.empty()) return invalid("there is no key in its first line").within(path);
   for (const char letter : key) {
     if (letter <= ' ' || letter > '~')
       return invalid("a key has letters, digits and signs of ASCII alone").within(path);
   }
+  return key;
+}
+
+Result<std::string> read_own_key(const std::string& path) {
+  auto key = read_key(path);
+  if (key && key->size() < key_letters_min)
+    return invalid("the key has fewer than " + std::to_string(key_letters_min) + " letters")
+        .within(path)
+        .remedy("`openssl rand -hex 32` makes a good one");
   return key;
 }
 

@@ -39,9 +39,17 @@ TEST_F(Key, IsRefusedWhereOthersCanReadIt) {
   EXPECT_FALSE(read_key(file("0123456789abcdef\n", 0604)));
 }
 
-TEST_F(Key, IsRefusedIfItIsShortOrNoKey) {
+// Whoever gave a key decided how long it is.
+TEST_F(Key, OfAnEngineHereIsRefusedIfItIsShort) {
+  EXPECT_EQ(*read_key(file("sk-short\n")), "sk-short");
+  EXPECT_FALSE(read_own_key(file("sk-short\n")));
+  EXPECT_EQ(*read_own_key(file("0123456789abcdef\n")), "0123456789abcdef");
+  EXPECT_FALSE(read_own_key("/nowhere"));
+}
+
+TEST_F(Key, IsRefusedIfItIsNone) {
   EXPECT_FALSE(read_key(file("")));
-  EXPECT_FALSE(read_key(file("short\n")));
+  EXPECT_FALSE(read_key(file("\nsecond line\n")));
   EXPECT_FALSE(read_key(file("0123456789 abcdef\n")));
   EXPECT_FALSE(read_key("/nowhere"));
   EXPECT_FALSE(read_key("/dev/zero"));

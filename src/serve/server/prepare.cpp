@@ -74,6 +74,11 @@ Preparation::Preparation(const Loaded& loaded, const Limits& limits) : loaded_(l
   text_bytes_max_ = normalized_share * longest * static_cast<std::size_t>(limits.context);
 }
 
+bool Preparation::knows(const std::string& model) const {
+  return model.empty() || model == loaded_.source.name ||
+         std::find(loaded_.adapters.begin(), loaded_.adapters.end(), model) != loaded_.adapters.end();
+}
+
 Result<> Preparation::check_length(const std::string& text, std::string_view field) const {
   if (text.size() <= text_bytes_max_) return {};
   return invalid("a text of " + std::to_string(text.size()) + " bytes is longer than any that fits into " +
@@ -180,10 +185,14 @@ Result<Prepared> Preparation::prepare(api::Kind kind, std::string_view body, con
 Result<Prepared> Preparation::read(api::Kind kind, std::string_view body, const Facts& facts) {
   auto ask = api::read_ask(kind, body);
   if (!ask) return std::move(ask).error().as(ErrorCode::invalid);
+  Prepared prepared;
+  if (!knows(ask->model)) {
+    prepared.ask = std::move(*ask);
+    return prepared;
+  }
   if (kind == api::Kind::embedding && !loaded_.source.pooling)
     return invalid("this model gives no embeddings: " + loaded_.source.pooling.error().text())
         .remedy("start it with --pooling mean or --pooling last");
-  Prepared prepared;
   const bool is_free = ask->form.kind == api::Form::Kind::free;
   const std::shared_ptr<Guide> form = is_free ? nullptr : guides_.find(ask->form);
   prepared.wants_form = !is_free && !form;

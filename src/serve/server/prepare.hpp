@@ -22,7 +22,7 @@ namespace tutti::serve {
 
 struct Prepared {
   api::Ask ask;                     // without what has become requests
-  std::vector<Request> requests;    // one a prompt
+  std::vector<Request> requests;    // one a prompt; none where the model that is named is not here
   std::vector<std::string> begins;  // what the answers to each begin with: the prompt, where it is echoed
   bool wants_form = false;          // its form has still to be made
 };
@@ -46,6 +46,7 @@ class Preparation {
 
  private:
   Result<Prepared> read(api::Kind kind, std::string_view body, const Facts& facts);
+  bool knows(const std::string& model) const;
   // A text that cannot fit whatever its tokens are is refused before it is cut into them.
   Result<> check_length(const std::string& text, std::string_view field) const;
   Result<std::vector<Token>> tokens_of(const api::Prompt& prompt, const std::stop_token& abandoned) const;

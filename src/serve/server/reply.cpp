@@ -133,7 +133,7 @@ void Reply::note_times(std::size_t tokens) {
 }
 
 void Reply::take(std::size_t request, Piece piece) {
-  if (is_over_) return;
+  if (is_over_ || is_lost_) return;
   const std::size_t at = request * answers_ + static_cast<std::size_t>(piece.answer);
   TUTTI_CHECK(at < parts_.size());
   Part& part = parts_[at];
@@ -179,8 +179,9 @@ void Reply::collect(Part& part, const Piece& piece) {
 }
 
 void Reply::end(const Error& error) {
-  if (is_over_) return;
-  if (!voice_) return refuse(503, error, {}, lost_retry_after_seconds);
+  if (is_lost_ || (is_over_ && stream_)) return;
+  // Also where it is over: what is written of it beside the loop may not come.
+  if (is_over_ || !voice_) return refuse(503, error, {}, lost_retry_after_seconds);
   if (!failure_) {
     failure_ = error;
     failure_status_ = 503;

@@ -56,6 +56,8 @@ class Reply : public std::enable_shared_from_this<Reply> {
   // It was let go, because the other side reads too slowly or for want of room: nobody wants the rest.
   bool is_lost() const { return is_lost_; }
   bool is_over() const { return is_over_; }
+  // Should its client leave now, it has left before the end, or was made to.
+  bool is_cut_off() const { return stream_ ? is_lost_ || !is_over_ : !is_answered_; }
 
   std::vector<RequestId> ids;  // of the engine's requests that belong to it
   std::stop_source left;       // its client has, and what is prepared for it is in vain

@@ -195,5 +195,34 @@ TEST_F(Replies, WhatWasWrittenOrLeftHoldsNothing) {
   EXPECT_EQ(unsent.bytes(), 0U);
 }
 
+TEST_F(Replies, OfSlowReadersAreCutOffWhateverComesAfterwards) {
+  const auto slow = ask(streamed());
+  slow.reply->take(0, piece("first"));
+  EXPECT_TRUE(slow.reply->is_cut_off()) << "who leaves now has not got all of it";
+  slow.reply->take(0, piece(std::string(unread_bytes_max + 1, 'x')));
+  EXPECT_TRUE(slow.stream().is_cut);
+  Piece cancelled;
+  cancelled.finish = Finish::cancelled;
+  slow.reply->take(0, cancelled);
+  EXPECT_TRUE(slow.reply->is_cut_off());
+  EXPECT_FALSE(slow.reply->is_over());
+  const auto quick = ask(streamed());
+  quick.reply->take(0, last());
+  EXPECT_FALSE(quick.reply->is_cut_off());
+}
+
+TEST_F(Replies, ThatAreStillWrittenWhenTheEngineEndsAreToldSo) {
+  const auto asked = ask({});
+  asked.reply->take(0, piece(std::string(written_on_loop_bytes_max + 1, 'x')));
+  asked.reply->take(0, last());
+  ASSERT_EQ(beside.size(), 1U);
+  EXPECT_TRUE(asked.reply->is_cut_off());
+  asked.reply->end(failed("this engine is about to stop"));
+  ASSERT_TRUE(asked.exchange->answered);
+  EXPECT_EQ(asked.exchange->answered->status, 503);
+  EXPECT_FALSE(asked.reply->is_cut_off());
+  asked.reply->tell(beside[0]());
+}
+
 }  // namespace
 }  // namespace tutti::serve

@@ -111,22 +111,26 @@ class Server::Core final : public Pages {
         {.method = "POST",
          .path = "[/openai]/v1/completions",
          .body_bytes_max = api::body_bytes_max,
-         .summary = "`prompt` (a text, tokens, or a list of such), `echo` (with `logprobs` also those of the "
-                    "prompt, with `max_tokens` 0 nothing else), `max_tokens` (16) and the fields below",
+         .summary =
+             "`prompt` (a text, tokens, or a list of such), `echo` (with `logprobs` also those of the "
+             "prompt, with `max_tokens` 0 nothing else), `max_tokens` or `max_completion_tokens` (16), "
+             "fields of sampling and form",
          .handle = compute<api::Kind::completion>},
         {.method = "POST",
          .path = "[/openai]/v1/chat/completions",
          .body_bytes_max = api::body_bytes_max,
-         .summary = "`messages`, `tools` (written by the model's template; a call is text of the answer), "
-                    "`tool_choice` auto or none, `max_tokens` or `max_completion_tokens`, "
-                    "`chat_template_kwargs`, `add_generation_prompt`, `continue_final_message`",
+         .summary =
+             "`messages`, `tools` (written by the model's template; a call is text of the answer), "
+             "`tool_choice` auto or none, `max_tokens` or `max_completion_tokens`, "
+             "`chat_template_kwargs`, `add_generation_prompt`, `continue_final_message`, fields of sampling "
+             "and form",
          .handle = compute<api::Kind::chat>},
         {.method = "POST",
          .path = "[/openai]/v1/embeddings",
          .body_bytes_max = api::body_bytes_max,
          .summary =
              "`input` (a text, tokens, or a list of such), `encoding_format` float or base64: what the "
-             "model knows of a text, as a vector of length 1 ([below](#embeddings))",
+             "model knows of a text, as a vector of length 1",
          .handle = compute<api::Kind::embedding>},
         {.path = "/health",
          .needs_key = false,
@@ -189,11 +193,10 @@ class Server::Core final : public Pages {
     const auto all = replies_;  // who is told may be over at once
     for (const auto& [id, reply] : all) {
       cancel(*reply);
-      reply->left.request_stop();  // what is still read for it, or made of its form
+      reply->left.request_stop();  // what is still read for it, made of its form, or written
       reply->end(error_of(Absence::draining));
     }
-    readers_->drop_abandoned();
-    formers_->drop_abandoned();
+    drop_abandoned();
   }
 
   // Why it does not answer just now.
@@ -360,6 +363,12 @@ class Server::Core final : public Pages {
     for (const RequestId id : reply.ids) answering_->engine.cancel(id);
   }
 
+  void drop_abandoned() {
+    readers_->drop_abandoned();
+    formers_->drop_abandoned();
+    writers_->drop_abandoned();
+  }
+
   // The answer has gone out, or nobody waits for it any more.
   void over(std::uint64_t id) {
     const auto found = replies_.find(id);
@@ -367,10 +376,9 @@ class Server::Core final : public Pages {
     Reply& reply = *found->second;
     if (!reply.is_over() || reply.is_lost()) cancel(reply);
     reply.left.request_stop();
-    if (!reply.is_over()) {
+    if (reply.is_cut_off()) {
       ++metrics_.cut_off;
-      readers_->drop_abandoned();
-      formers_->drop_abandoned();
+      drop_abandoned();
     }
     if (reply.holds_body) bodies_.give_back(reply.request().remote, reply.body_bytes());
     replies_.erase(found);

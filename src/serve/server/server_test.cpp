@@ -438,6 +438,9 @@ TEST_F(Serving, PagesAndWhatIsNone) {
   EXPECT_EQ(get("/").status, 404);
   EXPECT_EQ(get("/v1/completions").status, 405);
   EXPECT_EQ(post("/health", "").status, 405);
+  const std::string too_long(2 * context, 'a');
+  EXPECT_EQ(post("/v1/completions", R"({"model":"other","prompt":")" + too_long + R"("})").status, 404)
+      << "whether it would fit is not the question";
   const auto other = post("/v1/completions", R"({"prompt":"a","model":"other"})");
   EXPECT_EQ(other.status, 404);
   EXPECT_NE(other.body.find("model_not_found"), std::string::npos);
@@ -531,6 +534,8 @@ TEST_F(Serving, WhoDoesNotReadIsCutOff) {
   wait_until([&] { return server->counts().batch.requests > 0; });
   wait_until([&] { return is_idle(); });
   EXPECT_LT(server->counts().batch.generated_tokens, 8 * 4000);
+  wait_until(
+      [&] { return get("/metrics").body.find("tutti_engine_cut_off_total 1\n") != std::string::npos; });
 }
 
 // A form that takes all the work that one may take, and is like no other.

@@ -21,32 +21,37 @@ Workshop::~Workshop() {
 }
 
 bool Workshop::give(Errand errand) {
+  // What takes memory is made first: an errand for which there is none has taken no place.
+  std::map<std::string, Line> line;
+  line.try_emplace(errand.owner);
+  std::list<std::string> turn{errand.owner};
+  std::list<Errand> given;
+  given.push_back(std::move(errand));
   {
     const std::scoped_lock lock(mutex_);
-    if (!waiting_.take(errand.owner)) return false;
-    auto& line = lines_[errand.owner].waiting;
-    if (line.empty()) turns_.push_back(errand.owner);
-    line.push_back(std::move(errand));
+    if (!waiting_.take(turn.front())) return false;
+    lines_.merge(line);
+    auto& waiting = lines_.find(turn.front())->second.waiting;
+    if (waiting.empty()) turns_.splice(turns_.end(), turn);
+    waiting.splice(waiting.end(), given);
   }
   given_.notify_one();
   return true;
 }
 
 void Workshop::drop_abandoned() {
-  std::vector<Errand> dropped;  // what they hold is let go without the lock
+  std::list<Errand> dropped;  // what they hold is let go without the lock
   const std::scoped_lock lock(mutex_);
   for (auto line = lines_.begin(); line != lines_.end();) {
-    std::deque<Errand> kept;
-    for (Errand& errand : line->second.waiting) {
-      if (errand.abandoned.stop_requested()) {
-        dropped.push_back(std::move(errand));
-      } else {
-        kept.push_back(std::move(errand));
-      }
+    auto& waiting = line->second.waiting;
+    const bool had_turn = !waiting.empty();
+    for (auto errand = waiting.begin(); errand != waiting.end();) {
+      const auto next = std::next(errand);
+      if (errand->abandoned.stop_requested()) dropped.splice(dropped.end(), waiting, errand);
+      errand = next;
     }
-    if (kept.empty() && !line->second.waiting.empty()) std::erase(turns_, line->first);
-    line->second.waiting = std::move(kept);
-    const bool is_over = line->second.waiting.empty() && line->second.running == 0;
+    if (had_turn && waiting.empty()) std::erase(turns_, line->first);
+    const bool is_over = waiting.empty() && line->second.running == 0;
     line = is_over ? lines_.erase(line) : std::next(line);
   }
   for (const Errand& errand : dropped) waiting_.give_back(errand.owner);
@@ -54,14 +59,17 @@ void Workshop::drop_abandoned() {
 
 std::optional<Errand> Workshop::take() {
   for (auto turn = turns_.begin(); turn != turns_.end(); ++turn) {
-    Line& line = lines_.at(*turn);
+    Line& line = lines_.find(*turn)->second;
     if (line.running + 1 >= bounds_.threads) continue;
     Errand errand = std::move(line.waiting.front());
     line.waiting.pop_front();
     waiting_.give_back(errand.owner);
     ++line.running;
-    turns_.erase(turn);
-    if (!line.waiting.empty()) turns_.push_back(errand.owner);
+    if (line.waiting.empty()) {
+      turns_.erase(turn);
+    } else {
+      turns_.splice(turns_.end(), turns_, turn);
+    }
     return errand;
   }
   return std::nullopt;

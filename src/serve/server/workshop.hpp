@@ -4,8 +4,8 @@
 
 #include <condition_variable>
 #include <cstddef>
-#include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -43,7 +43,7 @@ class Workshop {
 
  private:
   struct Line {
-    std::deque<Errand> waiting;
+    std::list<Errand> waiting;
     std::size_t running = 0;
   };
 
@@ -55,7 +55,7 @@ class Workshop {
   std::mutex mutex_;  // of what follows
   std::condition_variable given_;
   std::map<std::string, Line> lines_;  // of those who wait or run
-  std::deque<std::string> turns_;      // those who wait, the next first
+  std::list<std::string> turns_;       // those who wait, the next first
   Portions waiting_;                   // by owner
   bool stopping_ = false;
   std::vector<std::thread> threads_;  // last: they use the rest

@@ -4,6 +4,9 @@
 
 #include <future>
 #include <latch>
+#include <new>
+
+#include "base/scarcity/scarcity.hpp"
 
 namespace tutti::serve {
 namespace {
@@ -107,6 +110,35 @@ TEST(Workshop, WhatIsAbandonedDoesNotBeginAndMakesRoom) {
   done.get_future().wait();
   EXPECT_FALSE(has_begun);
   b.open();
+}
+
+// Whichever of the things that it needs is the one that there is no memory for.
+TEST(Workshop, AnErrandForWhichThereIsNoMemoryTakesNoPlace) {
+  Gate a;
+  Gate b;
+  std::latch done{2};
+  Workshop workshop({.threads = 2, .waiting_max = 2});
+  ASSERT_TRUE(workshop.give({"a", {}, a.task()}));
+  ASSERT_TRUE(workshop.give({"b", {}, b.task()}));
+  a.wait_until_begun();
+  b.wait_until_begun();
+  std::size_t refused = 0;
+  for (bool is_given = false; !is_given;) {
+    Errand errand{std::string(100, 'c'), {}, [&] { done.count_down(); }};
+    const Scarcity scarcity(8 * refused);
+    try {
+      is_given = workshop.give(std::move(errand));
+      if (!is_given) break;
+    } catch (const std::bad_alloc&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 1U);
+  EXPECT_TRUE(workshop.give({"d", {}, [&] { done.count_down(); }}));
+  EXPECT_FALSE(workshop.give({"e", {}, [] {}}));
+  a.open();
+  b.open();
+  done.wait();
 }
 
 }  // namespace

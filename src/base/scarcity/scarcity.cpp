@@ -1,4 +1,4 @@
-#include "serve/server/scarcity_test.hpp"
+#include "base/scarcity/scarcity.hpp"
 
 #include <atomic>
 #include <cstdlib>
@@ -21,9 +21,9 @@ std::atomic<std::size_t> given_bytes_max = unbounded_bytes;
 [[gnu::noinline]] void operator delete(void* given) noexcept { std::free(given); }
 [[gnu::noinline]] void operator delete(void* given, std::size_t) noexcept { std::free(given); }
 
-namespace tutti::serve {
+namespace tutti {
 
 Scarcity::Scarcity(std::size_t allocation_bytes_max) { given_bytes_max = allocation_bytes_max; }
 Scarcity::~Scarcity() { given_bytes_max = unbounded_bytes; }
 
-}  // namespace tutti::serve
+}  // namespace tutti

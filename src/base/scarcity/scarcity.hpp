@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-namespace tutti::serve {
+namespace tutti {
 
 class Scarcity {
  public:
@@ -14,4 +14,4 @@ class Scarcity {
   ~Scarcity();
 };
 
-}  // namespace tutti::serve
+}  // namespace tutti
