@@ -21,8 +21,9 @@ class BodyExchange final : public net::Exchange {
     net::Response response;
     std::thread::id thread;
   };
-  BodyExchange(const std::string& path, std::string body, const std::string& remote) {
-    request_.method = "POST";
+  BodyExchange(const std::string& method, const std::string& path, std::string body,
+               const std::string& remote) {
+    request_.method = method;
     request_.remote = remote;
     request_.path = path;
     for (const std::string_view part : split(std::string_view(path).substr(1), '/'))
@@ -66,7 +67,10 @@ struct ApiTest : testing::Test {
           {.tokens = {"admin", "join"}, .blob_folder = "", .requests = {.per_second = 1000, .burst = 1000}}};
 
   static Shared post(const std::string& page, std::string body, const std::string& remote = "10.0.0.1") {
-    return std::make_shared<BodyExchange>("/api/v1/" + page, std::move(body), remote);
+    return std::make_shared<BodyExchange>("POST", "/api/v1/" + page, std::move(body), remote);
+  }
+  static Shared get(const std::string& page, const std::string& remote = "10.0.0.1") {
+    return std::make_shared<BodyExchange>("GET", "/api/v1/" + page, "", remote);
   }
   static std::string large_body() { return "[]" + std::string(small_body_bytes_max, ' '); }
 
@@ -165,6 +169,33 @@ TEST_F(ApiTest, AQuestionOfOneWhoHasGoneIsNotRead) {
   gate.set_value();
   EXPECT_EQ(stays->answered().get().response.status, 400);
   EXPECT_FALSE(answered);
+}
+
+TEST_F(ApiTest, PagesOfThoseWhoHaveGoneAreNotMadeAndTooManyAreSentAway) {
+  ASSERT_TRUE(core.start().ok());
+  std::promise<void> gate;
+  ASSERT_TRUE(core.look("10.0.0.9", [&gate](const auto&, const auto&) { gate.get_future().wait(); }));
+  bool answered = false;
+  std::vector<Shared> left;
+  for (const std::string page : {"status", "jobs", "jobs/1", "nodes", "nodes/a", "queues", "fabric"}) {
+    left.push_back(get(page));
+    left.back()->before_answer = [&answered] { answered = true; };
+    api.handle(left.back());
+    ASSERT_NE(left.back()->leave, nullptr) << page;
+    left.back()->leave();
+  }
+  const Shared stays = get("status");
+  api.handle(stays);
+  while (core.look("10.0.0.1", [](const auto&, const auto&) {})) continue;
+  const Shared more = get("status");
+  api.handle(more);
+  const auto refused = more->answered().get().response;
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_GT(refused.retry_after_seconds, 0);
+  gate.set_value();
+  EXPECT_EQ(stays->answered().get().response.status, 200);
+  EXPECT_FALSE(answered);
+  core.stop();
 }
 
 TEST_F(ApiTest, WhatIsMeantForAnotherClusterIsNotDone) {

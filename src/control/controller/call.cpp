@@ -88,12 +88,17 @@ void Call::change(cluster::Event event, int status_if_wrong) const {
 }
 
 void Call::show(View view) const {
-  services_.core.look(
-      [call = *this, view = std::move(view)](const cluster::State& state, const wire::StoreHealth& health) {
+  Call watched = *this;
+  watched.watch();
+  const bool taken = services_.core.look(
+      request().remote,
+      [watched, view = std::move(view)](const cluster::State& state, const wire::StoreHealth& health) {
         auto text = view(state, health);
-        if (!text) return call.refuse(text.error(), 404);
-        call.answer(std::move(*text));
-      });
+        if (!text) return watched.refuse(text.error(), 404);
+        watched.answer(std::move(*text));
+      },
+      [watched] { return watched.is_over(); });
+  if (!taken) refuse_for_now(failed("too many pages are asked for at once").remedy("try again in a moment"));
 }
 
 }  // namespace tutti::controller

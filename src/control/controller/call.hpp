@@ -71,7 +71,7 @@ class Call {
   void hand_to(Desk& desk, std::function<void()> task) const;
   // Lets the event happen and answers after the commit. A wrong request is answered with this status.
   void change(cluster::Event event, int status_if_wrong = 400) const;
-  // Answers with a view of the committed state, or with 404.
+  // On the loop. Answers with a view of the committed state, or with 404; no view is made for who has gone.
   void show(View view) const;
 
  private:

@@ -58,12 +58,13 @@ void Core::ask(Query query) {
   woken_.notify_one();
 }
 
-void Core::look(Query query) {
+bool Core::look(const std::string& address, Query query, IsOver is_over) {
   {
     const std::lock_guard lock(mutex_);
-    looks_.push_back(std::move(query));
+    if (!looks_.add(address, {std::move(query), std::move(is_over)})) return false;
   }
   woken_.notify_one();
+  return true;
 }
 
 bool Core::take(std::vector<driver::Item>& items) {
@@ -84,13 +85,13 @@ bool Core::take(std::vector<driver::Item>& items) {
 void Core::answer_looks(std::unique_lock<std::mutex>& lock) {
   const auto begun = std::chrono::steady_clock::now();
   for (std::size_t answered = 0; !looks_.empty() && answered < looks_per_turn_max &&
-                                 std::chrono::steady_clock::now() - begun < looks_time_max;
-       ++answered) {
-    const Query look = std::move(looks_.front());
-    looks_.pop_front();
+                                 std::chrono::steady_clock::now() - begun < looks_time_max;) {
+    const Look look = looks_.take();
+    if (look.is_over && look.is_over()) continue;
     lock.unlock();
-    turns_.answer(look);
+    turns_.answer(look.query);
     lock.lock();
+    ++answered;
   }
 }
 

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -13,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "control/controller/lines.hpp"
 #include "control/driver/inbox.hpp"
 #include "control/driver/linger.hpp"
 #include "control/driver/turns.hpp"
@@ -23,6 +23,8 @@ namespace tutti::controller {
 // So that events do not wait long for pages, however dear each is.
 constexpr std::size_t looks_per_turn_max = 16;
 constexpr Duration looks_time_max = 20ms;
+// Of one address never more than three times what is left: all its followers, when they come again at once.
+constexpr std::size_t looks_waiting_max = 4'096;
 
 class Core {
  public:
@@ -30,6 +32,7 @@ class Core {
   using Deliver = std::function<void(driver::Delivery)>;
   using Reply = driver::Reply;
   using Query = driver::Query;
+  using IsOver = std::function<bool()>;
 
   // Called on the core's thread when a job has ended.
   using Ended = std::function<void(const cluster::Job&)>;
@@ -56,8 +59,9 @@ class Core {
   // Reads the committed state, in order with the events.
   void ask(Query query);
   // Reads it sooner, ahead of the events that wait: it shows all that was answered until now, and waits for
-  // one commit at most.
-  void look(Query query);
+  // one commit at most, and for one look of each other address that waits. Once `is_over`, it is passed over;
+  // null: never. False if too many wait, of all or of this address.
+  [[nodiscard]] bool look(const std::string& address, Query query, IsOver is_over = nullptr);
   // Of what is over. Any thread.
   const cluster::Retention& keep() const { return turns_.keep(); }
 
@@ -65,6 +69,11 @@ class Core {
   std::atomic<int> watchers{0};
 
  private:
+  struct Look {
+    Query query;
+    IsOver is_over;
+  };
+
   void run();
   void take_turns();
   // False when the core is to stop and nothing waits any more.
@@ -84,7 +93,7 @@ class Core {
   std::mutex mutex_;
   std::condition_variable woken_;
   driver::Inbox waiting_;
-  std::deque<Query> looks_;
+  Lines<Look> looks_{looks_waiting_max};
   bool stopping_ = false;
   std::thread thread_;
 };

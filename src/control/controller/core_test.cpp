@@ -1,5 +1,6 @@
 #include "control/controller/core.hpp"
 
+#include <atomic>
 #include <future>
 
 #include <gtest/gtest.h>
@@ -155,12 +156,13 @@ TEST_F(CoreTest, EventsDoNotWaitForAllPagesThatAreDear) {
     while (std::chrono::steady_clock::now() - begun < looks_time_max) std::this_thread::yield();
     add('p');
   };
-  core_->look([&](const auto&, const auto&) {
+  const auto look = [&](Core::Query query) { EXPECT_TRUE(core_->look("10.0.0.1", std::move(query))); };
+  look([&](const auto&, const auto&) {
     all_asked.wait();
     dear();
   });
-  core_->look([&](const auto&, const auto&) { dear(); });
-  core_->look([&](const auto&, const auto&) {
+  look([&](const auto&, const auto&) { dear(); });
+  look([&](const auto&, const auto&) {
     add('p');
     last.set_value();
   });
@@ -170,6 +172,61 @@ TEST_F(CoreTest, EventsDoNotWaitForAllPagesThatAreDear) {
   EXPECT_EQ(order, "pepp") << "one page has taken the time of all, and the event is next";
 }
 
+// Holds up the core until the gate opens.
+void hold(Core& core, const std::shared_future<void>& gate) {
+  std::promise<void> held;
+  ASSERT_TRUE(core.look("10.0.0.9", [&held, gate](const auto&, const auto&) {
+    held.set_value();
+    gate.wait();
+  }));
+  held.get_future().wait();
+}
+
+TEST_F(CoreTest, AddressesTakeTurnsWithTheirPages) {
+  std::promise<void> gate;
+  hold(*core_, gate.get_future().share());
+  std::string order;
+  const auto ask = [&](const std::string& address, char name) {
+    EXPECT_TRUE(core_->look(address, [&order, name](const auto&, const auto&) { order += name; }));
+  };
+  for (const char name : {'a', 'b', 'c'}) ask("10.0.0.1", name);
+  ask("10.0.0.2", 'x');
+  std::promise<void> last;
+  EXPECT_TRUE(core_->look("10.0.0.1", [&](const auto&, const auto&) { last.set_value(); }));
+  gate.set_value();
+  last.get_future().wait();
+  EXPECT_EQ(order, "axbc") << "nobody waits for all the pages of another one";
+}
+
+TEST_F(CoreTest, PagesOfThoseWhoHaveGoneAreNotMade) {
+  std::promise<void> gate;
+  hold(*core_, gate.get_future().share());
+  std::atomic<bool> gone = false;
+  std::size_t made = 0;
+  for (std::size_t count = 0; count < 10 * looks_per_turn_max; ++count)
+    EXPECT_TRUE(core_->look(
+        "10.0.0.1", [&](const auto&, const auto&) { ++made; }, [&gone] { return gone.load(); }));
+  std::promise<void> last;
+  EXPECT_TRUE(core_->look("10.0.0.1", [&](const auto&, const auto&) { last.set_value(); }));
+  gone = true;
+  gate.set_value();
+  last.get_future().wait();
+  EXPECT_EQ(made, 0U);
+}
+
+TEST_F(CoreTest, OneAddressLeavesRoomForThePagesOfOthers) {
+  std::promise<void> gate;
+  hold(*core_, gate.get_future().share());
+  const auto ask = [&](const std::string& address) {
+    return core_->look(address, [](const auto&, const auto&) {});
+  };
+  std::size_t taken = 0;
+  while (taken <= looks_waiting_max && ask("10.0.0.1")) ++taken;
+  EXPECT_LT(taken, looks_waiting_max);
+  EXPECT_TRUE(ask("10.0.0.2"));
+  gate.set_value();
+}
+
 TEST(CoreDeathTest, SaysWhyItCannotGoOn) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto fail = [] {
@@ -177,7 +234,7 @@ TEST(CoreDeathTest, SaysWhyItCannotGoOn) {
     Core core(store, [](const driver::Delivery&) {});
     if (!core.start()) return;
     std::promise<void> never;
-    core.look([](const auto&, const auto&) { throw std::bad_alloc(); });
+    if (!core.look("10.0.0.1", [](const auto&, const auto&) { throw std::bad_alloc(); })) return;
     never.get_future().wait();
   };
   EXPECT_DEATH(fail(), "its core cannot go on: std::bad_alloc");
@@ -193,8 +250,9 @@ TEST(CoreOnASlowDisk, APageWaitsForOneCommitAtMostAndShowsWhatWasAnswered) {
   store.wait_until_begun(1);
   core.happen(hello("b"), nullptr);
   std::promise<std::size_t> seen;
-  core.look(
-      [&](const cluster::State& state, const wire::StoreHealth&) { seen.set_value(state.nodes.size()); });
+  ASSERT_TRUE(core.look("10.0.0.1", [&](const cluster::State& state, const wire::StoreHealth&) {
+    seen.set_value(state.nodes.size());
+  }));
   store.let_through(1);
   first_answered.get_future().wait();
   auto nodes = seen.get_future();

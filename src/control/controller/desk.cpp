@@ -4,7 +4,7 @@
 
 namespace tutti::controller {
 
-Desk::Desk(const DeskOptions& options) : crowded_(options.crowded), places_(options.waiting_max) {
+Desk::Desk(const DeskOptions& options) : crowded_(options.crowded), waiting_(options.waiting_max) {
   for (std::size_t thread = 0; thread < options.threads; ++thread) threads_.emplace_back([this] { work(); });
 }
 
@@ -22,8 +22,7 @@ void Desk::stop() {
 bool Desk::run(const std::string& address, std::function<void()> task) {
   {
     const std::lock_guard lock(mutex_);
-    if (stopping_ || !places_.take(address)) return false;
-    waiting_.push_back({address, std::move(task)});
+    if (stopping_ || !waiting_.add(address, std::move(task))) return false;
   }
   woken_.notify_one();
   return true;
@@ -31,16 +30,14 @@ bool Desk::run(const std::string& address, std::function<void()> task) {
 
 void Desk::work() {
   for (;;) {
-    Task task;
+    std::function<void()> task;
     {
       std::unique_lock lock(mutex_);
       woken_.wait(lock, [this] { return !waiting_.empty() || stopping_; });
       if (stopping_) return;
-      task = std::move(waiting_.front());
-      waiting_.pop_front();
-      places_.give_back(task.address);
+      task = waiting_.take();
     }
-    task.run();
+    task();
   }
 }
 

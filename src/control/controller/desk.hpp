@@ -1,17 +1,17 @@
 // Does what takes long beside the network loop, which hears the agents and must not wait: the disks and
-// hashes of shipped folders, the reading of large bodies. A few threads of its own; tasks come from any.
+// hashes of shipped folders, the reading of large bodies. A few threads of its own; tasks come from any, and
+// addresses take turns.
 #pragma once
 
 #include <condition_variable>
 #include <cstddef>
-#include <deque>
 #include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "base/portions.hpp"
+#include "control/controller/lines.hpp"
 
 namespace tutti::controller {
 
@@ -41,23 +41,18 @@ class Desk {
   // What still waits is not done.
   void stop();
 
-  // Runs it soon on a thread of the desk, and it does not throw; false if too much waits, of all or of this
-  // address: nobody takes all the places.
+  // Runs it on a thread of the desk when it is the address's turn, and it does not throw; false if too much
+  // waits, of all or of this address: nobody takes all the places.
   [[nodiscard]] bool run(const std::string& address, std::function<void()> task);
   const char* crowded() const { return crowded_; }
 
  private:
-  struct Task {
-    std::string address;
-    std::function<void()> run;
-  };
   void work();
 
   const char* const crowded_;
   std::mutex mutex_;
   std::condition_variable woken_;
-  std::deque<Task> waiting_;
-  Portions places_;  // of those that wait, by address
+  Lines<std::function<void()>> waiting_;
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };

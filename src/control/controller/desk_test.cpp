@@ -40,5 +40,29 @@ TEST(Desk, OneAddressDoesNotTakeAllPlaces) {
   gate.set_value();
 }
 
+TEST(Desk, AddressesTakeTurns) {
+  Desk desk({.threads = 1, .waiting_max = 64});
+  std::promise<void> gate;
+  std::promise<void> all_done;
+  std::string order;
+  const auto ask = [&](const std::string& address, char name) {
+    ASSERT_TRUE(desk.run(address, [&order, name] { order += name; }));
+  };
+  std::promise<void> busy;
+  ASSERT_TRUE(desk.run("10.0.0.1", [&] {
+    busy.set_value();
+    gate.get_future().wait();
+  }));
+  busy.get_future().wait();
+  for (const char name : {'a', 'b', 'c'}) ask("10.0.0.1", name);
+  ask("10.0.0.2", 'x');
+  ask("10.0.0.2", 'y');
+  ask("10.0.0.3", 'z');
+  ASSERT_TRUE(desk.run("10.0.0.1", [&all_done] { all_done.set_value(); }));
+  gate.set_value();
+  all_done.get_future().wait();
+  EXPECT_EQ(order, "axzbyc") << "nobody waits for all that another one has asked for";
+}
+
 }  // namespace
 }  // namespace tutti::controller

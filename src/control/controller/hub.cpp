@@ -243,16 +243,19 @@ bool Hub::seat(net::Exchange& exchange) {
     ++core_.watchers;
     return true;
   }
-  const bool crowded_here = answer == Audience::Answer::address_is_full;
-  net::Response refused{
-      .status = crowded_here ? 429 : 503,
-      .body = wire::error_json(failed(crowded_here ? "too many follow events or logs from this address"
-                                                   : "too many follow events or logs")
-                                   .remedy("close some, or come again in a moment")) +
-              "\n",
-      .retry_after_seconds = seat_retry_after_seconds};
-  exchange.answer(std::move(refused));
+  if (answer == Audience::Answer::address_is_full) {
+    refuse_seat(exchange, 429, "too many follow events or logs from this address");
+  } else {
+    refuse_seat(exchange, 503, "too many follow events or logs");
+  }
   return false;
+}
+
+void Hub::refuse_seat(net::Exchange& exchange, int status, const char* why) {
+  exchange.answer(
+      {.status = status,
+       .body = wire::error_json(failed(why).remedy("close some, or come again in a moment")) + "\n",
+       .retry_after_seconds = seat_retry_after_seconds});
 }
 
 void Hub::unseat(const std::string& address) {
@@ -276,17 +279,25 @@ void Hub::add_watcher(net::Exchange& exchange) {
 void Hub::add_log_reader(net::Exchange& exchange, const LogRequest& request) {
   if (!seat(exchange)) return;
   const std::uint64_t id = next_id_++;
-  auto stream = exchange.stream([this, id, address = exchange.request().remote] {
+  const std::string address = exchange.request().remote;
+  if (!ask_where_it_stands(id, address, request)) {
+    unseat(address);
+    return refuse_seat(exchange, 503, "too many pages are asked for at once");
+  }
+  auto stream = exchange.stream([this, id, address] {
     end_reading(id);
     unseat(address);
   });
-  // It follows from now on: what happens between here and the answer to the question below is not missed.
+  // It follows from now on: what happens between here and the answer, which comes on this loop, is not
+  // missed.
   readers_[id] = {id, request, std::move(stream), {}, {}, false, request.follow};
-  if (!look_timer_) {
-    looked_at_ = clock_();
-    look_timer_ = loop_.every(feed_look_every, [this] { look_at_feeds(); });
-  }
-  core_.look([this, id, request](const cluster::State& state, const wire::StoreHealth&) {
+  if (look_timer_) return;
+  looked_at_ = clock_();
+  look_timer_ = loop_.every(feed_look_every, [this] { look_at_feeds(); });
+}
+
+bool Hub::ask_where_it_stands(std::uint64_t id, const std::string& address, const LogRequest& request) {
+  return core_.look(address, [this, id, request](const cluster::State& state, const wire::StoreHealth&) {
     const auto found = state.jobs.find(request.job);
     std::shared_ptr<const Standing> job;
     if (found != state.jobs.end())

@@ -87,6 +87,7 @@ class Hub {
 
   // True if one more may follow, who then counts until unseat(); else it is answered.
   bool seat(net::Exchange& exchange);
+  static void refuse_seat(net::Exchange& exchange, int status, const char* why);
   void unseat(const std::string& address);
   void tell_readers(const driver::Delivery& delivery);
   void tell_watchers(const driver::Delivery& delivery);
@@ -99,6 +100,8 @@ class Hub {
   // Null if nobody speaks for the node now.
   Agent* speaker(const std::string& node) const;
   void restart_followers(const std::string& node);
+  // Of the reader's job. False if too many ask already.
+  bool ask_where_it_stands(std::uint64_t id, const std::string& address, const LogRequest& request);
   void begin_reading(LogReader& reader, const Standing& job);
   // `nodes` are asked at once, and share what the reader may have waiting here. `ranks` are known to have run
   // there, 0: not known.
