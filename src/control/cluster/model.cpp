@@ -55,7 +55,7 @@ void derive(State& state, Instant now) {
   for (const auto& [id, job] : state.jobs) {
     derive_lists(state, job, job.finished_at);
     if (!job.finished() && job.not_before > now) state.pauses.emplace(job.not_before, id);
-    if (!job.submit_key.empty()) state.submit_keys.add(job.submit_key, id, job.submitted_at);
+    if (!job.submit_key.empty()) state.submit_keys.add(job.spec.user, job.submit_key, id, job.submitted_at);
     state.next_job = std::max(state.next_job, id.number() + 1);
   }
   state.next_job_loaded = state.next_job;

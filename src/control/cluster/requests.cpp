@@ -155,7 +155,7 @@ void Machine::on(const Submit& event) {
     touch(job);
     state_.jobs.emplace(job.id, std::move(job));
   }
-  if (!event.key.empty()) state_.submit_keys.add(event.key, first, now_);
+  if (!event.key.empty()) state_.submit_keys.add(event.specs.front().user, event.key, first, now_);
   effects_.reply = std::move(ids);
   effects_.asked.insert(first);
   effects_.cluster = true;
