@@ -264,6 +264,7 @@ void Machine::restart(Job& job) {
   if (pause == Duration::zero()) return;
   job.not_before = now_ + pause;
   state_.pauses.emplace(job.not_before, job.id);
+  touch(job);
 }
 
 // What several nodes could not start, and they nothing else, is the job's own fault: they are taken back.

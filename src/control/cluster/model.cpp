@@ -12,10 +12,24 @@ void list(std::set<JobId>& jobs, const Job& job, bool listed) {
   }
 }
 
+bool is_held_back(const Job& job) { return !job.held.empty() || job.not_before != Instant(); }
+
+// The elements of an array were submitted together, so their ids follow each other from this one on.
+Result<JobId> first_of_array(const State& state, JobId job) {
+  const auto known = state.jobs.find(job);
+  if (known == state.jobs.end()) return no_job(state, job);
+  if (!known->second.spec.array)
+    return invalid("job " + job.text() + " is not an element of an array").remedy("leave --array out");
+  return known->second.spec.array->first;
+}
+
+bool is_element(const Job& job, JobId first) { return job.spec.array && job.spec.array->first == first; }
+
 void derive_lists(State& state, const Job& job, Instant heard_at) {
   const bool was_active = state.active.contains(job.id);
   list(state.active, job, !job.finished());
   list(state.holding, job, job.placed());
+  list(state.held_back, job, !job.finished() && is_held_back(job));
   if (!job.placed()) {
     state.tallies.erase(job.id);
   } else if (const auto at = state.tallies.lower_bound(job.id);
@@ -43,6 +57,7 @@ void derive(State& state, const Job& job, Instant now) {
 void derive(State& state, Instant now) {
   state.active.clear();
   state.holding.clear();
+  state.held_back.clear();
   state.pauses.clear();
   state.noted.clear();
   state.submit_keys = {};
@@ -55,7 +70,7 @@ void derive(State& state, Instant now) {
   for (const auto& [id, job] : state.jobs) {
     derive_lists(state, job, job.finished_at);
     if (!job.finished() && job.not_before > now) state.pauses.emplace(job.not_before, id);
-    if (!job.submit_key.empty()) state.submit_keys.add(job.submit_key, id, job.submitted_at);
+    if (!job.submit_key.empty()) state.submit_keys.add(job.spec.user, job.submit_key, id, job.submitted_at);
     state.next_job = std::max(state.next_job, id.number() + 1);
   }
   state.next_job_loaded = state.next_job;
@@ -177,18 +192,24 @@ Error no_job(const State& state, JobId job) {
 }
 
 Result<std::vector<JobId>> array_elements(const State& state, JobId job) {
-  const auto known = state.jobs.find(job);
-  if (known == state.jobs.end()) return no_job(state, job);
-  if (!known->second.spec.array)
-    return invalid("job " + job.text() + " is not an element of an array").remedy("leave --array out");
-  // They were submitted together, so their ids follow each other.
-  const JobId first = known->second.spec.array->first;
+  const auto first = first_of_array(state, job);
+  if (!first) return first.error();
   std::vector<JobId> elements;
   // Those that ended long ago may be gone.
-  for (auto at = state.jobs.lower_bound(first); at != state.jobs.end(); ++at) {
-    const auto& part = at->second.spec.array;
-    if (!part || part->first != first) break;
+  for (auto at = state.jobs.lower_bound(*first); at != state.jobs.end(); ++at) {
+    if (!is_element(at->second, *first)) break;
     elements.push_back(at->first);
+  }
+  return elements;
+}
+
+Result<std::vector<JobId>> array_elements_in(const std::set<JobId>& jobs, const State& state, JobId job) {
+  const auto first = first_of_array(state, job);
+  if (!first) return first.error();
+  std::vector<JobId> elements;
+  for (auto at = jobs.lower_bound(*first); at != jobs.end(); ++at) {
+    if (!is_element(state.jobs.at(*at), *first)) break;
+    elements.push_back(*at);
   }
   return elements;
 }

@@ -297,6 +297,8 @@ struct State {
   // found without walking past them.
   std::set<JobId> active;
   std::set<JobId> holding;
+  // Of those that are not finished: held, or made to wait after an attempt, though that may be long ago.
+  std::set<JobId> held_back;
   // Of those that hold places; kept in step by whoever moves a rank on.
   std::map<JobId, RankTally> tallies;
   Shares unfinished;  // jobs, by their users
@@ -351,6 +353,8 @@ Error no_job(const State& state, JobId job);
 
 // The elements of the array that the job belongs to, in the order of their ids.
 Result<std::vector<JobId>> array_elements(const State& state, JobId job);
+// Those of them that are in the set, without walking past the others.
+Result<std::vector<JobId>> array_elements_in(const std::set<JobId>& jobs, const State& state, JobId job);
 
 // The ranks of the running attempt, or of the last one; as many as are wanted before the first.
 std::int32_t rank_count(const Job& job);

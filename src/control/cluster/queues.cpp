@@ -100,11 +100,11 @@ void Machine::on(const RemoveQueue& event) {
     if (is_below(name, event.name))
       return fail(invalid("the queue '" + event.name + "' has a part: " + name).remedy("remove that first"));
   }
-  for (const JobId id : state_.active) {
-    if (state_.jobs.at(id).spec.queue == event.name)
-      return fail(invalid("job " + id.text() + " is in the queue '" + event.name + "'")
-                      .remedy("wait for its jobs, or cancel them"));
-  }
+  const Usage::Use use = state_.index.use_of_queue(event.name, now_);
+  if (const std::int32_t jobs = use.waiting + use.running; jobs > 0)
+    return fail(invalid((jobs == 1 ? "a job is" : std::to_string(jobs) + " jobs are") + " in the queue '" +
+                        event.name + "'")
+                    .remedy("wait for its jobs, or cancel them"));
   state_.queues.erase(event.name);
   effects_.queues.insert(event.name);
   effects_.schedule = true;

@@ -85,6 +85,10 @@ TEST_F(ClusterTest, QueuesAreCheckedAndKept) {
   in_it.queue = "research/vision";
   const JobId id = submit(in_it);
   EXPECT_FALSE(happen(RemoveQueue{"research/vision"}).reply.ok()) << "it has a job";
+  const JobId second = submit(in_it);
+  EXPECT_EQ(happen(RemoveQueue{"research/vision"}).reply.error().message(),
+            "2 jobs are in the queue 'research/vision'");
+  happen(Cancel{second, ""});
   happen(Cancel{id, ""});
   EXPECT_TRUE(happen(RemoveQueue{"research/vision"}).reply.ok());
   EXPECT_EQ(why_not({.name = "tiny", .limit = 1000}), "");

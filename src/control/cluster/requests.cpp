@@ -155,7 +155,7 @@ void Machine::on(const Submit& event) {
     touch(job);
     state_.jobs.emplace(job.id, std::move(job));
   }
-  if (!event.key.empty()) state_.submit_keys.add(event.key, first, now_);
+  if (!event.key.empty()) state_.submit_keys.add(event.specs.front().user, event.key, first, now_);
   effects_.reply = std::move(ids);
   effects_.asked.insert(first);
   effects_.cluster = true;
@@ -175,12 +175,12 @@ void Machine::let_go(Job& job) {
 
 void Machine::on(const Release& event) {
   if (event.whole_array) {
-    const auto elements = array_elements(state_, event.job);
+    const auto elements = array_elements_in(state_.held_back, state_, event.job);
     if (!elements) return fail(elements.error());
     std::vector<JobId> released;
     for (const JobId id : *elements) {
       Job& job = state_.jobs.at(id);
-      if (job.finished() || (job.held.empty() && !is_paused(state_, job))) continue;
+      if (job.held.empty() && !is_paused(state_, job)) continue;
       let_go(job);
       released.push_back(id);
     }
@@ -222,22 +222,19 @@ void Machine::cancel_placed(Job& job, const std::string& reason, bool now) {
 }
 
 void Machine::cancel_array(const Cancel& event, const std::string& reason) {
-  auto elements = array_elements(state_, event.job);
+  auto elements = array_elements_in(state_.active, state_, event.job);
   if (!elements) return fail(std::move(elements).error());
-  std::vector<JobId> cancelled;
+  if (elements->empty())
+    return fail(invalid("every element of the array of job " + event.job.text() + " has ended already"));
   for (const JobId id : *elements) {
     Job& job = state_.jobs.at(id);
-    if (job.finished()) continue;
-    cancelled.push_back(id);
     if (job.placed()) {
       cancel_placed(job, reason, event.now);
     } else {
       finish(job, JobState::cancelled, reason);
     }
   }
-  if (cancelled.empty())
-    return fail(invalid("every element of the array of job " + event.job.text() + " has ended already"));
-  effects_.reply = std::move(cancelled);
+  effects_.reply = std::move(*elements);
 }
 
 void Machine::on(const Drain& event) {

@@ -58,6 +58,25 @@ TEST_F(ClusterTest, TheElementsOfAnArrayAreReleasedTogether) {
   EXPECT_FALSE(happen(Release{submit(spec(1)), true}).reply.ok()) << "it is no element of an array";
 }
 
+// However many elements an array has: what is asked of it again and again looks at those alone that it is
+// about.
+TEST_F(ClusterTest, OnlyThoseElementsOfAnArrayAreLookedAtThatARequestIsAbout) {
+  join("a", 2);
+  std::vector<JobSpec> elements(4, spec(1));
+  for (std::int32_t index = 0; index < 4; ++index)
+    elements[static_cast<std::size_t>(index)].array = ArrayPart{JobId(), index, 4, 2};
+  const auto ids = happen(Submit{elements}).reply.value();
+  const JobId other = submit(spec(1));
+  job(other).held = job(ids[2]).held = "is held";
+  for (const JobId id : {other, ids[2]}) derive(state, job(id), now);
+  EXPECT_EQ(array_elements_in(state.held_back, state, ids[3]).value(), std::vector{ids[2]});
+  all_exit(ids[0]);
+  EXPECT_EQ(array_elements_in(state.active, state, ids[0]).value(), (std::vector{ids[1], ids[2], ids[3]}));
+  happen(Release{ids[0], true});
+  EXPECT_TRUE(array_elements_in(state.held_back, state, ids[0]).value().empty());
+  EXPECT_FALSE(array_elements_in(state.active, state, other).ok()) << "it is no element of an array";
+}
+
 TEST_F(ClusterTest, DependenciesHoldAJobBackOrEndIt) {
   join("a", 8);
   const JobId first = submit(spec(1));

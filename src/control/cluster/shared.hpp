@@ -37,6 +37,9 @@ class Shared {
   const T& front() const { return all().front(); }
   const T& operator[](std::size_t at) const { return all()[at]; }
 
+  // Is it held once for both?
+  bool is_one_with(const Shared& other) const { return values_ == other.values_; }
+
   void push_back(T value) {
     if (!values_ || values_.use_count() > 1) values_ = std::make_shared<std::vector<T>>(all());
     values_->push_back(std::move(value));

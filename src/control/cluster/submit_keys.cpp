@@ -8,15 +8,36 @@ std::optional<sched::JobId> SubmitKeys::find(const std::string& key, Instant now
   return known->second.job;
 }
 
-void SubmitKeys::add(const std::string& key, sched::JobId job, Instant at) {
-  keys_.insert_or_assign(key, Known{job, at});
-  oldest_first_.emplace_back(at, key);
-  while (oldest_first_.size() > submit_keys_max || at - oldest_first_.front().first > submit_key_time_max) {
-    // A key that was used again later is that of the later submit.
-    const auto old = keys_.find(oldest_first_.front().second);
-    if (old != keys_.end() && old->second.at == oldest_first_.front().first) keys_.erase(old);
-    oldest_first_.pop_front();
+template <class Change>
+void SubmitKeys::change(const std::string& user, Change change) {
+  const auto his = users_.try_emplace(user).first;
+  most_last_.erase({his->second.size(), user});
+  change(his->second);
+  if (his->second.empty()) {
+    users_.erase(his);
+  } else {
+    most_last_.emplace(his->second.size(), user);
   }
+}
+
+void SubmitKeys::remove(std::uint64_t number) {
+  const auto old = oldest_first_.find(number);
+  const auto known = keys_.find(old->second);
+  change(known->second.user, [number](auto& his) { his.erase(number); });
+  keys_.erase(known);
+  oldest_first_.erase(old);
+}
+
+void SubmitKeys::add(const std::string& user, const std::string& key, sched::JobId job, Instant at) {
+  // A key that is used again is that of the later submit.
+  if (const auto known = keys_.find(key); known != keys_.end()) remove(known->second.number);
+  const std::uint64_t number = ++added_;
+  keys_.insert_or_assign(key, Known{user, job, at, number});
+  oldest_first_.emplace(number, key);
+  change(user, [number](auto& his) { his.insert(number); });
+  while (at - keys_.at(oldest_first_.begin()->second).at > submit_key_time_max)
+    remove(oldest_first_.begin()->first);
+  if (keys_.size() > submit_keys_max) remove(*users_.at(most_last_.rbegin()->second).begin());
 }
 
 }  // namespace tutti::cluster

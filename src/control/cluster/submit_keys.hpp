@@ -1,10 +1,12 @@
 // Which submit brought which jobs, so that one that is repeated is answered and not done again. Derived from
-// the jobs, bounded in time and number. A value: owned by the state's loop.
+// the jobs, bounded in time and number; where there are too many, the user who has the most loses his first,
+// so that nobody's submits make those of others be done again. A value: owned by the state's loop.
 #pragma once
 
-#include <deque>
+#include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -21,15 +23,26 @@ class SubmitKeys {
   // The job that a submit with this key brought, or the first element of its array.
   std::optional<sched::JobId> find(const std::string& key, Instant now) const;
   // In the order of the submits, more or less. Those that are too old or too many go.
-  void add(const std::string& key, sched::JobId job, Instant at);
+  void add(const std::string& user, const std::string& key, sched::JobId job, Instant at);
 
  private:
   struct Known {
+    std::string user;
     sched::JobId job;
     Instant at;
+    std::uint64_t number = 0;  // of the submit
   };
+
+  void remove(std::uint64_t number);
+  // Changes what the user has, and with it his place among all.
+  template <class Change>
+  void change(const std::string& user, Change change);
+
   std::map<std::string, Known> keys_;
-  std::deque<std::pair<Instant, std::string>> oldest_first_;
+  std::map<std::uint64_t, std::string> oldest_first_;
+  std::map<std::string, std::set<std::uint64_t>> users_;
+  std::set<std::pair<std::size_t, std::string>> most_last_;  // how many each user has
+  std::uint64_t added_ = 0;
 };
 
 }  // namespace tutti::cluster

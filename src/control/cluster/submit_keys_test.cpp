@@ -42,15 +42,28 @@ TEST_F(ClusterTest, ARefusedSubmitDoesNotUseUpItsKey) {
 TEST(SubmitKeys, AreBoundedInTimeAndNumber) {
   SubmitKeys keys;
   const Instant begin{1000s};
-  keys.add("old", JobId(1), begin);
+  keys.add("ann", "old", JobId(1), begin);
   EXPECT_EQ(keys.find("old", begin + submit_key_time_max), JobId(1));
   EXPECT_FALSE(keys.find("old", begin + submit_key_time_max + 1s));
-  keys.add("old", JobId(2), begin + submit_key_time_max + 1s);
+  keys.add("ann", "old", JobId(2), begin + submit_key_time_max + 1s);
   EXPECT_EQ(keys.find("old", begin + submit_key_time_max + 1s), JobId(2)) << "used again, it is a new one";
   for (std::size_t at = 0; at < submit_keys_max; ++at)
-    keys.add(std::to_string(at), JobId(at + 3), begin + submit_key_time_max + 2s);
+    keys.add("ann", std::to_string(at), JobId(at + 3), begin + submit_key_time_max + 2s);
   EXPECT_FALSE(keys.find("old", begin + submit_key_time_max + 2s));
   EXPECT_EQ(keys.find("0", begin + submit_key_time_max + 2s), JobId(3));
+}
+
+TEST(SubmitKeys, OneUserWithManyLosesHisOwn) {
+  SubmitKeys keys;
+  const Instant now{1000s};
+  keys.add("bob", "precious", JobId(1), now);
+  for (std::size_t at = 0; at < submit_keys_max + 10; ++at)
+    keys.add("ann", std::to_string(at), JobId(at + 2), now);
+  EXPECT_EQ(keys.find("precious", now), JobId(1)) << "the oldest of all, and not hers";
+  EXPECT_FALSE(keys.find("10", now)) << "her first ones are gone";
+  EXPECT_EQ(keys.find("11", now), JobId(13));
+  keys.add("bob", "11", JobId(7), now);
+  EXPECT_EQ(keys.find("11", now), JobId(7)) << "and a key may come to be somebody else's";
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <openssl/crypto.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "base/text.hpp"
@@ -27,6 +28,18 @@ bool opens(const std::string& secret, Caller caller, const Tokens& tokens) {
       return same_secret(secret, tokens.admin);
   }
   return false;
+}
+
+// What a body may become on the loop, which hears the agents.
+constexpr std::size_t spread_bytes_max = 1 << 20;
+
+// One that spreads becomes at most as many jobs as it has commas and one more, each no longer than itself: a
+// look at it is enough, however it is written.
+bool is_read_soon(const std::string& body, const Route& route) {
+  if (body.size() > small_body_bytes_max) return false;
+  if (!route.spreads) return true;
+  const auto jobs_max = static_cast<std::size_t>(std::count(body.begin(), body.end(), ',')) + 1;
+  return jobs_max * body.size() <= spread_bytes_max;
 }
 
 net::Response wrong_method(const net::Request& request, const Page& page) {
@@ -72,8 +85,7 @@ void Api::handle(const Shared& exchange) {
   const Route& route = *page.route(request.method);
   Call call(services_, exchange, std::move(page.arguments));
   if (route.is_question) call.watch();
-  if (request.body.size() <= small_body_bytes_max || route.request.format != Format::json)
-    return route.handle(call);
+  if (route.request.format != Format::json || is_read_soon(request.body, route)) return route.handle(call);
   call.hand_to(bodies_, [call, handle = route.handle] {
     if (!call.is_over()) handle(call);
   });

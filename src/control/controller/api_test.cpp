@@ -98,6 +98,29 @@ TEST_F(ApiTest, LargeBodiesAreReadBesideTheLoop) {
   }
 }
 
+TEST_F(ApiTest, ShortBodiesThatStandForManyJobsAreReadBesideTheLoop) {
+  const auto array_of = [](int elements) {
+    std::string body = R"({"jobs":[{"command":["x"],"workdir":"/)" + std::string(700, 'w') +
+                       R"(","array":{"count":1}}],"ind\u0069ces":[0)";
+    for (int index = 1; index < elements; ++index) body += ",0";
+    return body + "]}";
+  };
+  std::string written_out = R"({"jobs":[{})";
+  for (int job = 0; job < 9'000; ++job) written_out += ",{}";
+  written_out += R"(],"indices":[0]})";
+  for (const auto& [body, beside] :
+       {std::pair(array_of(10), false), std::pair(array_of(9'000), true), std::pair(written_out, true)}) {
+    ASSERT_LT(body.size(), small_body_bytes_max);
+    for (const std::string page : {"jobs", "explain"}) {
+      const Shared exchange = post(page, body);
+      api.handle(exchange);
+      const auto answer = exchange->answered().get();
+      EXPECT_EQ(answer.response.status, 400) << answer.response.body;
+      EXPECT_EQ(answer.thread != std::this_thread::get_id(), beside) << page << " " << body.size();
+    }
+  }
+}
+
 TEST_F(ApiTest, MoreLargeBodiesThanMayWaitAreSentAway) {
   std::promise<void> gate;
   hold(gate.get_future().share());

@@ -52,6 +52,7 @@ struct Route {
   Caller caller = Caller::admin;
   RateClass rate = RateClass::requests;
   std::size_t body_bytes_max = small_body_bytes_max;
+  bool spreads = false;      // a short body may stand for many jobs
   bool is_question = false;  // nobody needs the answer once who asked has gone
   std::vector<Parameter> query = {};
   Message request = {};

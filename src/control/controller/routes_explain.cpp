@@ -59,6 +59,7 @@ std::span<const Route> explain_routes() {
       Route{.method = "POST",
             .path = "/explain",
             .body_bytes_max = one_job_body_bytes_max,
+            .spreads = true,
             .is_question = true,
             .request = {"SubmitRequest"},
             .answer = {"ExplainView"},

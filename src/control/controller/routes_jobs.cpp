@@ -120,6 +120,7 @@ std::span<const Route> job_routes() {
       Route{.method = "POST",
             .path = "/jobs",
             .body_bytes_max = net::body_bytes_max,
+            .spreads = true,
             .request = {"SubmitRequest"},
             .answer = {"SubmitReply"},
             .summary =

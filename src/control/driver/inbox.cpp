@@ -9,11 +9,31 @@ namespace {
 // What a report takes beside its text, roughly.
 constexpr std::size_t report_bytes = 64;
 
-std::size_t bytes_of_submit(const Item& item) {
+const cluster::Submit* submit_of(const Item& item) {
   const auto* submit = std::get_if<cluster::Submit>(&item.event);
-  if (submit == nullptr || submit->specs.empty()) return 0;
-  const cluster::JobSpec& first = submit->specs.front();
-  return cluster::shared_bytes_of(first) + cluster::own_bytes_of(first) * submit->specs.size();
+  return submit == nullptr || submit->specs.empty() ? nullptr : submit;
+}
+
+// Nobody has looked yet whether they are alike, so that each is counted.
+std::size_t bytes_of(const cluster::Submit& submit) {
+  const cluster::JobSpec& first = submit.specs.front();
+  std::size_t bytes = cluster::shared_bytes_of(first);
+  for (const cluster::JobSpec& spec : submit.specs) {
+    bytes += sizeof(cluster::JobSpec) + cluster::own_bytes_of(spec);
+    if (!spec.command.is_one_with(first.command) || !spec.env.is_one_with(first.env) ||
+        !spec.after.is_one_with(first.after))
+      bytes += cluster::shared_bytes_of(spec);
+  }
+  return bytes;
+}
+
+std::size_t effort_of(const Item& item) {
+  if (const auto* submit = submit_of(item)) return 1 + submit->specs.size() / elements_per_effort;
+  const auto* cancel = std::get_if<cluster::Cancel>(&item.event);
+  const auto* release = std::get_if<cluster::Release>(&item.event);
+  const bool whole_array =
+      (cancel != nullptr && cancel->whole_array) || (release != nullptr && release->whole_array);
+  return whole_array ? effort_of_whole_array : 1;
 }
 
 }  // namespace
@@ -28,6 +48,9 @@ bool Inbox::add(Item& item) {
     if (!item.reply) missed_ = true;
     return false;
   }
+  if (const auto* submit = submit_of(item);
+      submit != nullptr && !submit_bytes_.take(submit->specs.front().user, bytes_of(*submit)))
+    return false;
   // A Hello tells everything that was reported before.
   if (const auto* hello = std::get_if<cluster::Hello>(&item.event)) drop_reports(hello->node);
   if (item.reply) ++asked_;
@@ -99,13 +122,20 @@ std::vector<Item> Inbox::take() {
   std::vector<Item> taken;
   std::size_t room = reports_per_turn_max;
   std::size_t submit_bytes = 0;
+  std::size_t effort = 0;
   // What is put back for the next turn comes behind these.
   std::size_t left = std::min(items_.size(), items_per_turn_max);
-  for (; left > 0 && room > 0 && submit_bytes < submit_bytes_per_turn_max; --left) {
+  for (; left > 0 && room > 0 && submit_bytes < submit_bytes_per_turn_max && effort < effort_per_turn_max;
+       --left) {
     Item item = std::move(items_.front());
     items_.pop_front();
     if (auto* reported = std::get_if<cluster::Reported>(&item.event)) take_reports(*reported, room);
-    submit_bytes += bytes_of_submit(item);
+    if (const auto* submit = submit_of(item)) {
+      const std::size_t bytes = bytes_of(*submit);
+      submit_bytes_.give_back(submit->specs.front().user, bytes);
+      submit_bytes += bytes;
+    }
+    effort += effort_of(item);
     if (item.reply) --asked_;
     taken.push_back(std::move(item));
   }

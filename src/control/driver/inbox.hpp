@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/portions.hpp"
 #include "control/driver/turns.hpp"
 
 namespace tutti::driver {
@@ -19,6 +20,12 @@ namespace tutti::driver {
 constexpr std::size_t waiting_items_max = 200'000;  // beyond it requests are refused
 constexpr std::size_t items_per_turn_max = 1'000;   // so that a turn is short, and answers do not wait long
 constexpr std::size_t submit_bytes_per_turn_max = 16 << 20;
+// Submits that wait, of all users, who share it: beyond it they are refused.
+constexpr std::size_t submit_waiting_bytes_max = std::size_t{256} << 20;
+// Some ask for as much as many others do: what is asked of a whole array, and each ten elements of a new one.
+constexpr std::size_t effort_per_turn_max = items_per_turn_max;
+constexpr std::size_t effort_of_whole_array = 100;
+constexpr std::size_t elements_per_effort = 10;
 constexpr std::size_t reports_per_turn_max = 20'000;         // of all nodes
 constexpr std::size_t reports_of_node_per_turn_max = 2'000;  // the rest comes behind what the others said
 // Of one node: beyond it they are dropped, and the node is asked to tell everything again.
@@ -61,7 +68,8 @@ class Inbox {
   std::map<std::string, Reports> reports_;
   // Entries of the queue whose reports a Hello has replaced: what was said since it comes behind it.
   std::map<std::string, std::size_t> replaced_;
-  std::size_t reports_bytes_ = 0;  // of all of them
+  std::size_t reports_bytes_ = 0;                    // of all of them
+  Portions submit_bytes_{submit_waiting_bytes_max};  // by user
   std::size_t asked_ = 0;
   std::set<std::string> missed_nodes_;
   bool missed_ = false;

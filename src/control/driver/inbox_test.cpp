@@ -129,6 +129,45 @@ TEST_F(InboxTest, LargeSubmitsAreNotTakenAllAtOnce) {
   EXPECT_EQ(inbox.asked(), 100U - taken);
 }
 
+TEST_F(InboxTest, SubmitsThatWaitAreBoundedAndLeaveRoomForThoseOfOthers) {
+  const auto array_of = [](const std::string& user) {
+    cluster::JobSpec spec;
+    spec.user = user;
+    spec.workdir = std::string(1'500, 'w');
+    return cluster::Submit{std::vector<cluster::JobSpec>(5'000, spec)};
+  };
+  std::size_t taken = 0;
+  while (taken < 100 && add(array_of("ann"), [](const auto&) {})) ++taken;
+  EXPECT_GT(taken, 1U);
+  EXPECT_LT(taken * 5'000 * 1'500, submit_waiting_bytes_max);
+  EXPECT_EQ(inbox.asked(), taken) << "one that is refused does not wait";
+  EXPECT_TRUE(add(array_of("bob"), [](const auto&) {}));
+  while (!inbox.empty()) inbox.take();
+  EXPECT_TRUE(add(array_of("ann"), [](const auto&) {})) << "there is room again";
+}
+
+// The first is small, and the others are what takes the room.
+TEST_F(InboxTest, EachJobOfASubmitCounts) {
+  cluster::JobSpec large;
+  large.command = {std::string(submit_waiting_bytes_max, 'x')};
+  EXPECT_FALSE(add(cluster::Submit{{cluster::JobSpec(), large}}, [](const auto&) {}));
+  EXPECT_TRUE(add(cluster::Submit{{cluster::JobSpec(), cluster::JobSpec()}}, [](const auto&) {}));
+}
+
+TEST_F(InboxTest, ATurnTakesFewOfWhatIsAskedOfWholeArrays) {
+  for (int request = 0; request < 100; ++request) {
+    add(cluster::Release{cluster::JobId(1), true}, [](const auto&) {});
+    add(cluster::Cancel{cluster::JobId(1), "", true}, [](const auto&) {});
+  }
+  EXPECT_EQ(inbox.take().size(), effort_per_turn_max / effort_of_whole_array);
+  Inbox others;
+  for (int request = 0; request < 100; ++request) {
+    Item item{cluster::Cancel{cluster::JobId(1), "", false}, nullptr, nullptr};
+    others.add(item);
+  }
+  EXPECT_EQ(others.take().size(), 100U);
+}
+
 TEST_F(InboxTest, WhenTooMuchWaitsRequestsAreRefused) {
   for (std::size_t item = 0; item < waiting_items_max; ++item) add(cluster::Tick{});
   bool answered = false;

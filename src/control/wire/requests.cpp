@@ -132,6 +132,10 @@ Result<cluster::Submit> decode_submit(std::string_view text) {
   proto::SubmitRequest request;
   if (auto parsed = parse(text, request); !parsed) return std::move(parsed).error();
   if (auto checked = cluster::check_submit_key(request.key()); !checked) return std::move(checked).error();
+  // Written out they are refused before each is made.
+  if (request.jobs_size() > cluster::array_elements_max)
+    return invalid("an array has at most " + std::to_string(cluster::array_elements_max) + " elements")
+        .within("jobs");
   cluster::Submit submit{{}, request.key()};
   for (auto& job : *request.mutable_jobs()) {
     fill_in(job);

@@ -96,6 +96,15 @@ TEST(Submit, ManyDependenciesAreRefusedInWords) {
   EXPECT_EQ(refused.error().text(), "after : a job waits for at most 1000 others");
 }
 
+TEST(Submit, MoreJobsThanAnArrayMayHaveAreRefusedBeforeTheyAreMade) {
+  std::string jobs = "{}";
+  for (int job = 0; job < cluster::array_elements_max; ++job) jobs += ",{}";
+  const auto refused = decode_submit("{\"jobs\":[" + jobs + "]}");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().text().find("at most 10000 elements"), std::string::npos)
+      << refused.error().text();
+}
+
 // Ten thousand copies of long paths would be made of a short body, on the loop that hears the agents.
 TEST(Submit, AnArrayIsNotSpreadOutBeyondWhatABodyMayHold) {
   std::string indices;
