@@ -16,6 +16,7 @@
 #include "node/devices/fake/fake.hpp"
 #include "node/devices/host/host.hpp"
 #include "node/devices/nvml/nvml.hpp"
+#include "node/rank/process.hpp"
 #include "node/rank/shim.hpp"
 
 namespace tutti::cli {
@@ -59,6 +60,7 @@ class Controller final : public Command {
       return invalid("unknown word '" + action_ + "'").within("controller").remedy("did you mean 'init'?");
     if (action_ == "init") return init();
     options_.keep.jobs_max = static_cast<std::size_t>(keep_jobs_max_);
+    rank::lower_oom_score(rank::spared_oom_score);
     auto done = controller::run_controller(options_, [this](const std::string& address) { tell(address); });
     if (!done) return std::move(done).error();
     return exit_success;

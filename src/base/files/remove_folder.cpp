@@ -15,6 +15,7 @@
 #include "base/files/descriptor.hpp"
 #include "base/files/files.hpp"
 #include "base/files/names.hpp"
+#include "base/files/rights.hpp"
 #include "base/files/tree.hpp"
 
 namespace tutti::files {
@@ -31,6 +32,10 @@ class TreeRemoval {
 
   Result<> run() {
     current_ = FileDescriptor(open(path_.c_str(), folder_flags));
+    if (!current_.valid() && errno == EACCES) {
+      restore_rights(path_);
+      current_ = FileDescriptor(open(path_.c_str(), folder_flags));
+    }
     if (!current_.valid()) return remove_no_folder();
     struct stat status {};
     if (fstat(current_.get(), &status) != 0) return cannot_remove(errno);
@@ -74,7 +79,9 @@ class TreeRemoval {
   // Removes what the current folder holds, but for the folders in it, which are noted: as many as may be at
   // once.
   Result<> empty_current() {
-    const Listing listing = list_open_folder(current_);
+    Listing listing = list_open_folder(current_);
+    if (!listing && errno == EACCES && fchmod(current_.get(), S_IRWXU) == 0)
+      listing = list_open_folder(current_);
     if (!listing) return cannot_remove(errno);
     auto& folders = way_.back().folders;
     while (folders.empty() || noted_ < noted_max) {

@@ -112,8 +112,9 @@ Result<std::vector<RankKey>> ShimProcesses::left_keys() const {
 void ShimProcesses::sweep(const std::map<RankKey, RankStatus>& found) {
   for (const std::string& name : names_in(options_.folder + "/removed"))
     removals_.run([path = options_.folder + "/removed/" + name]() -> Lane::Then {
-      static_cast<void>(files::remove_folder(path));
-      return {};
+      const auto removed = files::remove_folder(path);
+      if (removed) return {};
+      return [why = removed.error().text()] { log::warning("{}", why); };
     });
   std::set<std::string> used;
   for (const auto& [key, status] : found) used.insert(attempt_name(key.job, key.attempt));

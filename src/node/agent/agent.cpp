@@ -21,6 +21,7 @@
 #include "node/agent/shipped.hpp"
 #include "node/devices/order.hpp"
 #include "node/keeper/keeper.hpp"
+#include "node/rank/process.hpp"
 
 namespace tutti::agent {
 namespace {
@@ -261,6 +262,7 @@ class Agent {
 
 Result<> run_agent(const AgentOptions& options, const std::function<void()>& joined) {
   ::signal(SIGPIPE, SIG_IGN);
+  rank::lower_oom_score(rank::spared_oom_score);  // and that of its shims
   return Agent(options, joined).run();
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/clock/clock.hpp"
 #include "base/files/files.hpp"
+#include "base/files/rights.hpp"
 #include "base/files/tree.hpp"
 #include "base/log/log.hpp"
 #include "node/rank/checkpoints.hpp"
@@ -62,6 +63,7 @@ Bytes keep_own(const std::string& folder) {
 Weighed weigh(const std::string& folder) {
   // A link in its place is the rank's, and not followed.
   if (!rank::is_own_folder(folder)) return {};
+  files::restore_rights(folder);
   Weighed weighed;
   if (const auto spec = rank::read_spec(folder)) weighed.owner = spec->owner;
   const auto most = static_cast<std::uint64_t>(kept_rank_bytes_max.count());
@@ -85,7 +87,9 @@ void AtticShelves::remove_rank(const std::string& folder) {
   if (options_.removed.empty()) return remove_tree(folder);
   const std::string target = options_.removed + "/" + folder.substr(folder.rfind('/') + 1) + "." +
                              std::to_string(::getpid()) + ".attic." + std::to_string(++removed_);
-  if (!files::make_folder(options_.removed, 0700) || ::rename(folder.c_str(), target.c_str()) != 0) return;
+  auto moved = files::make_folder(options_.removed, 0700);
+  if (moved) moved = files::move_folder(folder, target);
+  if (!moved) return log::warning("a folder that is to be removed stays: {}", moved.error().text());
   remove_tree(target);
 }
 

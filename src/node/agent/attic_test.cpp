@@ -1,6 +1,7 @@
 #include "node/agent/attic.hpp"
 
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -15,6 +16,8 @@ namespace tutti::agent {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr uid_t nobody = 65534;
 
 class AtticTest : public testing::Test {
  protected:
@@ -118,6 +121,30 @@ TEST_F(AtticTest, OfAFolderThatItsRankHasFilledTheLogAndTheEndAreKept) {
   for (const auto& entry : fs::directory_iterator(folder)) left.insert(entry.path().filename().string());
   EXPECT_EQ(left, (std::set<std::string>{"acknowledged", "exit", "log.00000000000000000000", "spec"}));
   EXPECT_EQ(weigh(folder).owner, "ann");
+}
+
+// Rights do not hold for root: in a child that is not.
+TEST_F(AtticTest, AFolderThatItsRankTookTheRightsFromIsCountedAndRemoved) {
+  AtticOptions limits = options();
+  limits.removed = root_ + "/removed";
+  limits.logs_bytes_max = kib(100);
+  const auto folder = rank("1.0.0", 200, "ann");
+  const bool is_root = ::geteuid() == 0;
+  for (const std::string& path : {root_, root_ + "/ranks", folder, folder + "/log", folder + "/spec"})
+    ASSERT_TRUE(!is_root || ::chown(path.c_str(), nobody, nobody) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if ((is_root && ::setuid(nobody) != 0) || ::chmod(folder.c_str(), 0) != 0) ::_exit(1);
+    AtticShelves shelves(limits);
+    shelves.put(folder, now_);
+    if (shelves.logs_bytes() < kib(200) || weigh(folder).owner != "ann" || ::chmod(folder.c_str(), 0) != 0)
+      ::_exit(2);
+    shelves.tidy_logs(now_);
+    ::_exit(fs::exists(folder) || !fs::is_empty(limits.removed) ? 3 : 0);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(AtticTest, AnEmptyFolderForCheckpointsGoesWithItsJob) {

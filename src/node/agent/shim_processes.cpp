@@ -15,6 +15,7 @@
 
 #include "base/clock/clock.hpp"
 #include "base/files/files.hpp"
+#include "base/files/rights.hpp"
 #include "base/log/log.hpp"
 #include "node/agent/known_change.hpp"
 #include "node/agent/membership.hpp"
@@ -189,8 +190,9 @@ void ShimProcesses::remove_later(const std::string& path) {
   const std::string target = options_.folder + "/removed/" + name + "." + std::to_string(::getpid()) + "." +
                              std::to_string(++removed_);
   removals_.run([path, target, parent = options_.folder + "/removed"]() -> Lane::Then {
-    if (!files::make_folder(parent, 0700) || ::rename(path.c_str(), target.c_str()) != 0) return {};
-    auto removed = files::remove_folder(target);
+    auto removed = files::make_folder(parent, 0700);
+    if (removed) removed = files::move_folder(path, target);
+    if (removed) removed = files::remove_folder(target);
     if (removed) return {};
     return [why = removed.error().text()] { log::warning("{}", why); };
   });
@@ -417,6 +419,7 @@ void ShimProcesses::forget(const RankKey& key) {
   notes_.run(owner_of(key), [this, folder]() -> Lane::Then {
     // A rank that never started has none. Nothing is written where a rank has put a link in its place.
     if (!rank::is_own_folder(folder)) return {};
+    files::restore_rights(folder);
     const auto marked = files::replace_file(acknowledged_mark(folder), "");
     return [this, folder, why = marked ? "" : marked.error().text()] {
       if (!why.empty()) log::warning("{}", why);

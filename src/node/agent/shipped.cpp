@@ -5,9 +5,12 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <chrono>
 #include <exception>
 #include <filesystem>
+#include <limits>
 #include <set>
 #include <system_error>
 
@@ -27,6 +30,37 @@ constexpr Duration fetch_patience = 60s;
 constexpr Duration fetch_pause_min = 100ms;
 constexpr Duration fetch_pause_max = 2s;
 
+constexpr DiskRoom no_end_of_room{.bytes = sync::most_bytes,
+                                  .files = std::numeric_limits<std::int64_t>::max() / 2};
+
+// Whatever it holds, a file or a folder takes whole blocks of a disk.
+constexpr std::int64_t block_bytes = 4096;
+Bytes in_blocks(Bytes content) {
+  return Bytes((content.count() + block_bytes - 1) / block_bytes * block_bytes);
+}
+
+bool is_none(const DiskRoom& room) { return room.bytes <= Bytes() && room.files <= 0; }
+
+DiskRoom lacking(const DiskRoom& needed, const DiskRoom& free) {
+  return {.bytes = std::max(Bytes(), needed.bytes - free.bytes),
+          .files = std::max<std::int64_t>(0, needed.files - free.files)};
+}
+
+// An error has no number: what the system says of it stands at its end.
+bool tells_of_a_full_disk(const Error& error) {
+  return std::ranges::any_of(std::array{ENOSPC, EDQUOT}, [&](int number) {
+    return error.message().ends_with(failed_errno("", number).message());
+  });
+}
+
+Error no_room(const DiskRoom& needed, const DiskRoom& free, const DiskRoom& lacking) {
+  const bool of_bytes = lacking.bytes > Bytes();
+  return failed("the folder that the job ships takes " +
+                (of_bytes ? format_bytes(needed.bytes) : std::to_string(needed.files) + " files") +
+                " on the node, whose disk has " +
+                (of_bytes ? format_bytes(free.bytes) : std::to_string(free.files)) + " left");
+}
+
 bool may_be_asked_again(const Result<net::Response>& answer) {
   return !answer || answer->status == 429 || answer->status == 503;
 }
@@ -40,17 +74,19 @@ bool shares_blocks(const std::string& folder) {
 
 }  // namespace
 
-Bytes free_bytes_in(const std::string& folder) {
+DiskRoom free_room_in(const std::string& folder) {
   struct statvfs disk {};
-  if (::statvfs(folder.c_str(), &disk) != 0) return sync::most_bytes;
-  return Bytes(static_cast<std::int64_t>(disk.f_bavail * disk.f_frsize));
+  if (::statvfs(folder.c_str(), &disk) != 0) return no_end_of_room;
+  // Where files are not counted, there is no end of them.
+  return {.bytes = Bytes(static_cast<std::int64_t>(disk.f_bavail * disk.f_frsize)),
+          .files = disk.f_files == 0 ? no_end_of_room.files : static_cast<std::int64_t>(disk.f_favail)};
 }
 
-Shipped::Shipped(net::Target controller, std::string token, const std::string& folder, FreeBytes free_bytes)
+Shipped::Shipped(net::Target controller, std::string token, const std::string& folder, FreeRoom free_room)
     : controller_(std::move(controller)),
       token_(std::move(token)),
       folder_(folder + "/work"),
-      free_bytes_(std::move(free_bytes)),
+      free_room_(std::move(free_room)),
       blobs_(folder + "/blobs") {}
 
 void Shipped::prepare(const std::string& manifest, const std::string& name, Done done) {
@@ -127,14 +163,16 @@ void Shipped::run() {
     auto folder = tried(*task);
     lock.lock();
     working_.erase(task->name);
+    ++ended_;
     // While somebody lays out, what that one needs has to stay.
-    const bool alone = trimming_ = working_.empty();
+    const bool alone = working_.empty();
+    if (alone) trimming_ = true;
     lock.unlock();
     task->done(std::move(folder), task->hindrance);
     if (alone) static_cast<void>(blobs_.trim(cache_bytes_max));
     lock.lock();
     if (alone) trimming_ = false;
-    woken_.notify_all();  // who waited for that, or for one of the same name
+    woken_.notify_all();  // who waited for that, for its room, or for one of the same name
   }
 }
 
@@ -160,32 +198,126 @@ Result<> Shipped::fetch(net::Client& client, const std::string& hash, Task& task
   if (content->status != 200)
     return failed("the controller answered with HTTP status " + std::to_string(content->status))
         .within("shipped file " + hash);
-  return blobs_.put(hash, as_bytes(content->body));
+  auto kept = blobs_.put(hash, as_bytes(content->body));
+  if (kept) count_fetched(Bytes(static_cast<std::int64_t>(content->body.size())), task);
+  return kept;
 }
 
-// What comes in and what is laid out, before any of it is there: a folder that is too large for the disk of
-// this node must not fill it and take the node from all others.
-Result<> Shipped::check_room(const sync::Manifest& manifest) const {
-  const auto lacking = sync::missing(manifest, blobs_);
-  std::set<std::string> uncounted(lacking.begin(), lacking.end());
+// What comes in and what is laid out.
+DiskRoom Shipped::needed_by(const sync::Manifest& manifest) const {
+  const auto missing = sync::missing(manifest, blobs_);
+  std::set<std::string> uncounted(missing.begin(), missing.end());
   const bool copies = !shares_blocks(folder_);
-  Bytes needed;
+  DiskRoom needed{.bytes = Bytes(block_bytes), .files = 1};
   for (const sync::Entry& entry : manifest.entries) {
-    if (copies) needed += entry.bytes;
+    const bool is_file = entry.kind == sync::Entry::Kind::file;
+    ++needed.files;
+    if (copies || !is_file) needed.bytes += in_blocks(is_file ? entry.bytes : Bytes(1));
     for (std::size_t chunk = 0; chunk < entry.chunks.size(); ++chunk) {
-      if (uncounted.erase(entry.chunks[chunk]) > 0) needed += sync::chunk_size(entry.bytes, chunk);
+      if (uncounted.erase(entry.chunks[chunk]) == 0) continue;
+      needed.bytes += in_blocks(sync::chunk_size(entry.bytes, chunk));
+      ++needed.files;
     }
   }
-  const Bytes free = free_bytes_(folder_);
-  if (needed == Bytes() || needed <= free - free_bytes_min) return {};
-  return failed("the folder that the job ships takes " + format_bytes(needed) +
-                " on the node, whose disk has " + format_bytes(free) + " left");
+  return needed;
+}
+
+Shipped::Lack Shipped::lack_of(const DiskRoom& needed) {
+  DiskRoom free = free_room_(folder_);
+  free.bytes -= free_bytes_min;
+  free.files -= static_cast<std::int64_t>(free_files_min);
+  Lack lack{.now = {}, .alone = lacking(needed, free)};
+  const std::lock_guard lock(mutex_);
+  for (const auto& [name, task] : working_) {
+    free.bytes -= task->promised.bytes;
+    free.files -= task->promised.files;
+  }
+  lack.now = lacking(needed, free);
+  return lack;
+}
+
+void Shipped::trim_for(const DiskRoom& lacking) {
+  struct Trimming {
+    ~Trimming() {
+      const std::lock_guard lock(shipped.mutex_);
+      shipped.trimming_ = false;
+      shipped.woken_.notify_all();
+    }
+    Shipped& shipped;
+  };
+  std::vector<TaskPointer> under_way;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [name, other] : working_) under_way.push_back(other);
+    trimming_ = true;
+  }
+  const Trimming until_the_end{*this};
+  std::set<std::string> relied_on;
+  for (const TaskPointer& other : under_way) {
+    relied_on.insert(other->manifest);
+    relied_on.insert(other->chunks.begin(), other->chunks.end());
+  }
+  const auto held = blobs_.trim({.bytes_max = cache_bytes_max, .keep = &relied_on});
+  const auto files = static_cast<std::size_t>(lacking.files);
+  // Where all of it is not enough, the next job had better find it.
+  if (held && held->bytes >= lacking.bytes && held->count >= files)
+    static_cast<void>(blobs_.trim(
+        {.bytes_max = held->bytes - lacking.bytes, .count_max = held->count - files, .keep = &relied_on}));
+}
+
+void Shipped::count_fetched(Bytes content, Task& task) {
+  const DiskRoom taken{.bytes = in_blocks(content), .files = 1};
+  task.fetched.bytes += taken.bytes;
+  task.fetched.files += taken.files;
+  const std::lock_guard lock(mutex_);
+  task.promised.bytes -= std::min(task.promised.bytes, taken.bytes);
+  task.promised.files -= std::min(task.promised.files, taken.files);
+}
+
+// Before any of it is there: a folder that is too large for the disk of this node must not fill it and take
+// the node from all others, and neither must several that fit one by one.
+Result<> Shipped::take_room(const sync::Manifest& manifest, Task& task) {
+  for (;;) {
+    std::unique_lock lock(mutex_);
+    const std::uint64_t ended = ended_;
+    lock.unlock();
+    std::unique_lock cache(cache_mutex_);
+    for (const sync::Entry& entry : manifest.entries)
+      task.chunks.insert(task.chunks.end(), entry.chunks.begin(), entry.chunks.end());
+    const DiskRoom needed = needed_by(manifest);
+    Lack lack = lack_of(needed);
+    if (!is_none(lack.now)) {
+      trim_for(lack.now);
+      lack = lack_of(needed);
+    }
+    if (is_none(lack.now)) {
+      lock.lock();
+      task.promised = needed;
+      return {};
+    }
+    task.chunks.clear();
+    if (!is_none(lack.alone)) {
+      task.hindrance = keeper::Hindrance::job;
+      return no_room(needed, free_room_(folder_), lack.alone);
+    }
+    cache.unlock();
+    lock.lock();
+    woken_.wait(lock, [&] { return stopping_ || task.unwanted || ended_ != ended; });
+    if (stopping_ || task.unwanted) return failed("nobody wants it any more");
+  }
 }
 
 // Nothing that goes wrong with one folder may end the agent.
 Result<std::string> Shipped::tried(Task& task) {
   try {
-    return lay_out(task);
+    auto folder = lay_out(task);
+    if (folder || !tells_of_a_full_disk(folder.error())) return folder;
+    // Whatever was counted, somebody has taken the room meanwhile. The disk has it again, for all others.
+    task.hindrance = keeper::Hindrance::job;
+    const std::lock_guard cache(cache_mutex_);
+    task.chunks.clear();
+    trim_for(task.fetched);
+    return folder;
   } catch (const std::exception& why) {
     return failed(why.what());
   }
@@ -204,10 +336,7 @@ Result<std::string> Shipped::lay_out(Task& task) {
   if (!*encoded) return failed("blob " + manifest_hash + " was removed just now");
   auto manifest = sync::decode(**encoded);
   if (!manifest) return std::move(manifest).error();
-  if (auto room = check_room(*manifest); !room) {
-    task.hindrance = keeper::Hindrance::job;
-    return std::move(room).error();
-  }
+  if (auto room = take_room(*manifest, task); !room) return std::move(room).error();
   for (const auto& hash : sync::missing(*manifest, blobs_)) {
     if (auto fetched = fetch(client, hash, task); !fetched) return std::move(fetched).error();
   }

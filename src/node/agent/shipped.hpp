@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
@@ -25,20 +26,25 @@ namespace tutti::agent {
 
 constexpr std::size_t shipped_threads_max = 4;
 
-// What the disk of a folder has to give.
-using FreeBytes = std::function<Bytes(const std::string& folder)>;
-Bytes free_bytes_in(const std::string& folder);
+// What a disk has to give, or is asked for.
+struct DiskRoom {
+  Bytes bytes;
+  std::int64_t files = 0;
+};
+// Of the disk of a folder.
+using FreeRoom = std::function<DiskRoom(const std::string& folder)>;
+DiskRoom free_room_in(const std::string& folder);
 
 class Shipped {
  public:
   Shipped(net::Target controller, std::string token, const std::string& folder,
-          FreeBytes free_bytes = free_bytes_in);
+          FreeRoom free_room = free_room_in);
   Shipped(const Shipped&) = delete;
   Shipped& operator=(const Shipped&) = delete;
   ~Shipped() { finish(); }
 
   // Gets the folder's path, on any thread, or what kept it back. That the disk has less to give than the
-  // folder takes is known before anything is written.
+  // folder takes is known before anything is written; one that fits once others are laid out waits for them.
   using Done = std::function<void(Result<std::string>, keeper::Hindrance)>;
 
   // Lays the folder of this manifest out under `name`.
@@ -56,6 +62,9 @@ class Shipped {
     Done done;
     std::atomic<bool> unwanted = false;
     keeper::Hindrance hindrance = keeper::Hindrance::node;
+    DiskRoom promised;                // what it will still take; under the lock
+    DiskRoom fetched;                 // what it has brought into the cache
+    std::vector<std::string> chunks;  // that it relies on; under the lock of the cache
   };
   using TaskPointer = std::shared_ptr<Task>;
 
@@ -66,7 +75,19 @@ class Shipped {
   void run();
   Result<std::string> tried(Task& task);
   Result<std::string> lay_out(Task& task);
-  Result<> check_room(const sync::Manifest& manifest) const;
+  DiskRoom needed_by(const sync::Manifest& manifest) const;
+  // Promises the task what it needs, once the disk has it.
+  Result<> take_room(const sync::Manifest& manifest, Task& task);
+  // What the disk lacks for the task beside what is promised to others; and without those.
+  struct Lack {
+    DiskRoom now;
+    DiskRoom alone;
+  };
+  Lack lack_of(const DiskRoom& needed);
+  // Removes so much of the cache, of what no task under way relies on.
+  void trim_for(const DiskRoom& lacking);
+  // It is in the cache now, and promised no more.
+  void count_fetched(Bytes content, Task& task);
   Result<> fetch(net::Client& client, const std::string& hash, Task& task);
   // False when the agent ends or the task is dropped meanwhile.
   bool pause(Duration time, const Task& task);
@@ -74,13 +95,15 @@ class Shipped {
   net::Target controller_;
   std::string token_;
   std::string folder_;
-  FreeBytes free_bytes_;
+  FreeRoom free_room_;
   sync::BlobStore blobs_;
+  std::mutex cache_mutex_;  // while the disk is asked for room; taken before the other, never by the loop
   std::mutex mutex_;
   std::condition_variable woken_;
   std::deque<TaskPointer> waiting_;
   std::map<std::string, TaskPointer> working_;  // by name: two of them would be in each other's way
-  bool trimming_ = false;                       // blobs: nothing is laid out meanwhile
+  bool trimming_ = false;                       // blobs: nothing is begun meanwhile
+  std::uint64_t ended_ = 0;                     // tasks, since the agent began
   bool stopping_ = false;
   std::size_t idle_ = 0;
   std::vector<std::thread> threads_;  // started when there is work for them

@@ -1,9 +1,12 @@
 #include "node/agent/shipped.hpp"
 
+#include <sys/mount.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <filesystem>
 #include <future>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -15,6 +18,7 @@
 #include "net/sync/chunks.hpp"
 #include "net/sync/digest.hpp"
 #include "net/sync/manifest.hpp"
+#include "node/agent/health.hpp"
 
 namespace tutti::agent {
 namespace {
@@ -100,8 +104,9 @@ TEST(Shipped, AFolderThatIsTooLargeForTheDiskIsNotFetched) {
   ASSERT_TRUE(server.ok()) << server.error().text();
   std::thread thread([&] { loop.run(); });
   {
-    Shipped shipped({"127.0.0.1", (*server)->port(), ""}, "token", folder,
-                    [](const std::string&) { return mib(900); });
+    Shipped shipped({"127.0.0.1", (*server)->port(), ""}, "token", folder, [](const std::string&) {
+      return DiskRoom{mib(900), 1000};
+    });
     std::promise<std::pair<Result<std::string>, keeper::Hindrance>> told;
     shipped.prepare(hash, "1.0", [&](Result<std::string> done, keeper::Hindrance hindrance) {
       told.set_value({std::move(done), hindrance});
@@ -116,6 +121,146 @@ TEST(Shipped, AFolderThatIsTooLargeForTheDiskIsNotFetched) {
   loop.stop();
   thread.join();
   std::filesystem::remove_all(folder);
+}
+
+// Its controller has what was shipped, and answers for one content only when it is told to. The disk of its
+// node has what the test says.
+struct ShippedOnASmallDisk : testing::Test {
+  void SetUp() override {
+    ASSERT_NE(::mkdtemp(folder_), nullptr);
+    auto server = net::Server::listen(loop_, {}, [this](const auto& exchange) {
+      const std::string& path = exchange->request().path;
+      const std::string hash = path.substr(path.rfind('/') + 1);
+      const std::lock_guard lock(mutex_);
+      if (hash != slow_) return exchange->answer({.status = 200, .body = contents_[hash]});
+      held_ = exchange;
+      arrived_.notify_all();
+    });
+    ASSERT_TRUE(server.ok()) << server.error().text();
+    server_ = std::move(*server);
+    thread_ = std::thread([this] { loop_.run(); });
+    shipped_.emplace(net::Target{"127.0.0.1", server_->port(), ""}, "token", folder_,
+                     [this](const std::string&) { return free_room(); });
+  }
+  void TearDown() override {
+    shipped_.reset();
+    loop_.post([this] { server_.reset(); });
+    loop_.post([this] { loop_.stop(); });
+    thread_.join();
+    if (mounted_) ::umount2(folder_, MNT_DETACH);
+    std::filesystem::remove_all(folder_);
+  }
+
+  // The hash of the manifest of a folder with these files.
+  std::string ship(const std::vector<std::string>& files) {
+    sync::Manifest manifest;
+    const std::lock_guard lock(mutex_);
+    for (const std::string& content : files) {
+      const std::string hash = sync::hash_bytes(as_bytes(content));
+      contents_[hash] = content;
+      manifest.entries.push_back({.path = "file" + std::to_string(1000 + manifest.entries.size()),
+                                  .kind = sync::Entry::Kind::file,
+                                  .chunks = {hash},
+                                  .link_target = "",
+                                  .bytes = Bytes(static_cast<std::int64_t>(content.size()))});
+    }
+    const std::string encoded = sync::encode(manifest);
+    const std::string hash = sync::hash_bytes(as_bytes(encoded));
+    contents_[hash] = encoded;
+    return hash;
+  }
+  // "" if it was laid out; else why not, for whichever fault.
+  std::future<std::string> prepare(const std::string& manifest, const std::string& name) {
+    auto told = std::make_shared<std::promise<std::string>>();
+    shipped_->prepare(manifest, name, [told](const Result<std::string>& done, keeper::Hindrance hindrance) {
+      const std::string fault = hindrance == keeper::Hindrance::job ? "the job: " : "not the job: ";
+      told->set_value(done ? "" : fault + done.error().text());
+    });
+    return told->get_future();
+  }
+  void wait_for_the_slow_one() {
+    std::unique_lock lock(mutex_);
+    arrived_.wait(lock, [&] { return held_ != nullptr; });
+  }
+  void answer_the_slow_one() {
+    const std::lock_guard lock(mutex_);
+    loop_.post([exchange = std::exchange(held_, nullptr), body = contents_[slow_]] {
+      exchange->answer({.status = 200, .body = body});
+    });
+  }
+  // Less what is in the cache and laid out now.
+  DiskRoom free_room() {
+    const std::lock_guard lock(mutex_);
+    DiskRoom room{.bytes = free_bytes_min + bytes_,
+                  .files = static_cast<std::int64_t>(free_files_min) + files_};
+    std::error_code gone;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_, gone)) {
+      if (!entry.is_regular_file(gone)) continue;
+      room.bytes -= Bytes(static_cast<std::int64_t>(entry.file_size(gone)));
+      --room.files;
+    }
+    return room;
+  }
+
+  char folder_[32] = "/tmp/tutti-shipped-XXXXXX";
+  bool mounted_ = false;
+  net::Loop loop_;
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::map<std::string, std::string> contents_;
+  std::string slow_;
+  std::shared_ptr<net::Exchange> held_;
+  Bytes bytes_ = gib(1);
+  std::int64_t files_ = 1000;
+  std::unique_ptr<net::Server> server_;
+  std::thread thread_;
+  std::optional<Shipped> shipped_;
+};
+
+TEST_F(ShippedOnASmallDisk, SmallFilesCountAsWhatTheyTake) {
+  std::vector<std::string> letters;
+  for (char letter = 'a'; letter <= 'z'; ++letter) letters.emplace_back(1, letter);
+  const std::string folder = ship(letters);
+  bytes_ = kib(64);
+  EXPECT_TRUE(prepare(folder, "1.0").get().starts_with("the job: the folder that the job ships takes"));
+  bytes_ = mib(64);
+  files_ = 40;
+  EXPECT_TRUE(prepare(folder, "1.0").get().starts_with("the job: the folder that the job ships takes"));
+  files_ = 60;
+  EXPECT_EQ(prepare(folder, "1.0").get(), "");
+}
+
+// Each takes four files: its manifest, the folder, what is in it, and that in the cache.
+TEST_F(ShippedOnASmallDisk, FoldersThatFitOneByOneDoNotFillItTogether) {
+  const std::string first = ship({"one"});
+  const std::string second = ship({"two"});
+  slow_ = sync::hash_bytes(as_bytes("one"));
+  files_ = 5;
+  auto slow = prepare(first, "1.0");
+  wait_for_the_slow_one();
+  auto next = prepare(second, "2.0");
+  EXPECT_NE(next.wait_for(10ms), std::future_status::ready);
+  answer_the_slow_one();
+  EXPECT_EQ(slow.get(), "");
+  EXPECT_EQ(next.get(), "") << "it waited for the other, which needs its part of the cache no more";
+  EXPECT_GE(free_room().files, static_cast<std::int64_t>(free_files_min));
+}
+
+TEST_F(ShippedOnASmallDisk, WhatOthersLeftInTheCacheMakesWay) {
+  bytes_ = mib(5);
+  EXPECT_EQ(prepare(ship({std::string(2 << 20, 'a')}), "1.0").get(), "");
+  std::filesystem::remove_all(shipped_->path_of("1.0"));
+  EXPECT_EQ(prepare(ship({std::string(2 << 20, 'b')}), "2.0").get(), "");
+}
+
+// The room is gone though it was counted, as when a rank takes it meanwhile.
+TEST_F(ShippedOnASmallDisk, ThatIsFullAllTheSameIsNoFaultOfTheNodes) {
+  if (::mount("none", folder_, "tmpfs", 0, "size=1m") != 0)
+    GTEST_SKIP() << "this process may not mount a disk";
+  mounted_ = true;
+  const std::string done = prepare(ship({std::string(700 << 10, 'a')}), "1.0").get();
+  EXPECT_TRUE(done.starts_with("the job: ") && done.ends_with("No space left on device")) << done;
+  EXPECT_GT(free_room_in(folder_).bytes, kib(900)) << "what was fetched for it is gone, too";
 }
 
 // Its controller answers for one file only when it is told to, and has none of the others.

@@ -11,6 +11,7 @@
 
 #include "base/files/descriptor.hpp"
 #include "base/files/files.hpp"
+#include "base/files/rights.hpp"
 #include "base/id.hpp"
 
 namespace tutti::rank {
@@ -64,7 +65,7 @@ void mark_unused(const std::string& folder) {
 void remove_one(const std::string& folder) {
   const std::string aside = root_of(folder) + removed + "/" + job_of(folder);
   if (!files::make_folders(root_of(folder) + removed) || !files::remove_folder(aside)) return;
-  if (::rename(folder.c_str(), aside.c_str()) != 0 && errno != ENOENT) return;
+  if (!files::move_folder(folder, aside)) return;
   if (!is_missing(mark_of(folder, begun))) {
     static_cast<void>(::rename(aside.c_str(), folder.c_str()));
     return clear_mark(folder, ended);

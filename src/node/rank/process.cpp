@@ -1,10 +1,14 @@
 #include "node/rank/process.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <charconv>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "base/files/descriptor.hpp"
 #include "base/files/files.hpp"
 #include "base/text.hpp"
 
@@ -37,6 +41,16 @@ std::vector<pid_t> numbers_in_folder(const std::string& path) {
 std::string content_of(const std::string& path, std::size_t bytes_max) {
   auto content = files::read_file(path, bytes_max);
   return content && *content ? **std::move(content) : std::string();
+}
+
+constexpr const char* oom_score_path = "/proc/self/oom_score_adj";
+
+int oom_score() { return number_in<int>(trim(content_of(oom_score_path, status_bytes_max))).value_or(0); }
+
+void write_oom_score(int score) {
+  const files::FileDescriptor file(open(oom_score_path, O_WRONLY | O_CLOEXEC));
+  const std::string text = std::to_string(score);
+  [[maybe_unused]] const ssize_t written = write(file.get(), text.data(), text.size());
 }
 
 // Each thread of a process has children of its own.
@@ -104,6 +118,14 @@ std::vector<pid_t> descendants_by_scan(pid_t ancestor) {
     for (const auto& [child, parent] : parents)
       if (parent == member) family.push_back(child);
   });
+}
+
+void raise_oom_score(int score) {
+  if (oom_score() < score) write_oom_score(score);
+}
+
+void lower_oom_score(int score) {
+  if (oom_score() > score) write_oom_score(score);
 }
 
 std::vector<pid_t> session_of(pid_t leader) {

@@ -29,6 +29,14 @@ std::vector<pid_t> descendants_of(pid_t ancestor);
 // The same from the parents of all processes of the machine, for kernels that do not list children.
 std::vector<pid_t> descendants_by_scan(pid_t ancestor);
 
+// Where memory is short the kernel ends the process that is worth most to it, and this number counts: ranks
+// go before whoever looks after them. Children inherit it.
+constexpr int spared_oom_score = -500;
+constexpr int rank_oom_score = 500;
+// Of this process. Everybody may raise it, not everybody lower it; where that is refused it stays as it was.
+void raise_oom_score(int score);
+void lower_oom_score(int score);
+
 // The running processes of a session, without the one that leads it.
 std::vector<pid_t> session_of(pid_t leader);
 

@@ -102,6 +102,7 @@ void connect_streams(int output) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != shim) _exit(exit_code_not_runnable);
   setpgid(0, 0);
+  raise_oom_score(rank_oom_score);
   limits.enter(held_in);
   connect_streams(output);
   reset_signals();

@@ -21,6 +21,7 @@
 #include "node/rank/leftovers.hpp"
 #include "node/rank/limits.hpp"
 #include "node/rank/log_segments.hpp"
+#include "node/rank/process.hpp"
 #include "node/rank/rank_folder.hpp"
 
 namespace tutti::rank {
@@ -149,6 +150,11 @@ TEST_F(ShimTest, TheRankSeesItsSurroundings) {
   spec.env = {"PATH=/usr/bin:/bin", "GREETING=hello there", "PWD=" + folder()};
   EXPECT_EQ(run(spec).exit_code, 0);
   EXPECT_EQ(log(), folder() + "\nhello there\n3\nno input\nwrong\n");
+}
+
+TEST_F(ShimTest, WhereMemoryIsShortTheRankGoesBeforeItsShim) {
+  EXPECT_EQ(run(shell("cat /proc/self/oom_score_adj")).exit_code, 0);
+  EXPECT_EQ(log(), std::to_string(rank_oom_score) + "\n");
 }
 
 TEST_F(ShimTest, OutputIsCapturedWhole) {

@@ -1,0 +1,34 @@
+#include "base/files/rights.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdio>
+
+#include "base/files/descriptor.hpp"
+#include "base/files/names.hpp"
+
+namespace tutti::files {
+
+void restore_rights(const std::string& folder) {
+  const FileDescriptor found(open(folder.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat status {};
+  if (!found.valid() || fstat(found.get(), &status) != 0 || (status.st_mode & S_IRWXU) == S_IRWXU) return;
+  // Not by its path, where a link may be by now; what was opened so has no fchmod().
+  const std::string held = "/proc/self/fd/" + std::to_string(found.get());
+  static_cast<void>(chmod(held.c_str(), (status.st_mode & 07777) | S_IRWXU));
+}
+
+// Into another folder, it is written itself: there is a new one above it.
+Result<> move_folder(const std::string& from, const std::string& to) {
+  int why = rename(from.c_str(), to.c_str()) == 0 ? 0 : errno;
+  if (why == EACCES) {
+    restore_rights(from);
+    why = rename(from.c_str(), to.c_str()) == 0 ? 0 : errno;
+  }
+  if (why == 0 || why == ENOENT) return {};
+  return failed_errno("cannot move " + printable(from) + " to " + printable(to), why);
+}
+
+}  // namespace tutti::files
