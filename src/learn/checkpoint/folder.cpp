@@ -183,14 +183,19 @@ Result<> claim(const std::string& folder, const Fence& fence) {
   {
     const auto held = lock(folder);
     if (!held) return held.error();
-    const auto newest = read_fence(folder);
-    if (!newest) return newest.error();
-    if (*newest && is_newer(**newest, fence)) return fenced(folder, fence, **newest);
+    if (auto allowed = check_claim(folder, fence); !allowed) return allowed;
     if (auto noted = replace_durably(folder + "/attempt", fence.line() + "\n"); !noted) return noted;
     if (auto hidden = hide_parts_of_others(folder, fence); !hidden) return hidden;
   }
   // A rank of an older attempt can still have a file of its own open; what stays now, the next one deletes.
   static_cast<void>(delete_hidden(folder));
+  return {};
+}
+
+Result<> check_claim(const std::string& folder, const Fence& fence) {
+  const auto newest = read_fence(folder);
+  if (!newest) return newest.error();
+  if (*newest && is_newer(**newest, fence)) return fenced(folder, fence, **newest);
   return {};
 }
 

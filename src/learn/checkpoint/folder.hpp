@@ -30,6 +30,8 @@ constexpr const char* damaged_note_name = "damaged.txt";
 // Makes the folder this attempt's, and removes what others have left unfinished. Refused if a newer one of
 // the same cluster has it; which of two clusters may, its owner (owner.hpp) has decided before.
 Result<> claim(const std::string& folder, const Fence& fence);
+// Whether it would be refused as things are now; changes nothing.
+Result<> check_claim(const std::string& folder, const Fence& fence);
 // Who did last; nothing if nobody has.
 Result<std::optional<Fence>> claimed_by(const std::string& folder);
 

@@ -32,6 +32,9 @@ TEST_F(Folder, OfAFinishedJobIsTakenByTheNextWhateverItsAttempts) {
   ASSERT_TRUE(claim(folder(), {7, 12, "east"})) << "job 12 was restarted seven times";
   ASSERT_TRUE(claim(folder(), {0, 13, "east"})) << "a job that comes after it begins at attempt 0";
   EXPECT_EQ(*claimed_by(folder()).value(), Fence(0, 13, "east"));
+  EXPECT_FALSE(check_claim(folder(), {8, 12, "east"}));
+  EXPECT_TRUE(check_claim(folder(), {1, 13, "east"}));
+  EXPECT_EQ(*claimed_by(folder()).value(), Fence(0, 13, "east")) << "a question claims nothing";
   const auto older = claim(folder(), {8, 12, "east"});
   ASSERT_FALSE(older);
   EXPECT_EQ(older.error().message(),

@@ -32,6 +32,10 @@ Error trained_by(const std::string& run, const checkpoint::Owner& owner) {
           "--take-over if it surely runs no more");
 }
 
+bool is_attempt_of_same_job(const checkpoint::Fence& a, const checkpoint::Fence& b) {
+  return a.job != 0 && same_job(a, b);
+}
+
 // Whether the owner that is seen can be replaced, as far as a look or two can tell.
 class Judge {
  public:
@@ -40,9 +44,10 @@ class Judge {
 
   enum class Verdict { gone, lives, newer, not_known };
   Verdict look(const checkpoint::SeenOwner& seen) {
-    if (fence_.job != 0 && same_job(fence_, seen.owner.fence))
-      return is_newer(seen.owner.fence, fence_) ? Verdict::newer : Verdict::gone;
-    if (options_.take_over) return Verdict::gone;
+    const bool newer = is_newer(seen.owner.fence, fence_);
+    if (is_attempt_of_same_job(fence_, seen.owner.fence)) return newer ? Verdict::newer : Verdict::gone;
+    // Who was submitted later knew of this one, and this one's restart knows nothing of him.
+    if (options_.take_over && !newer) return Verdict::gone;
     const auto still = watch_.still_for(seen, Steady::now().time_since_epoch());
     if (!still) return Verdict::lives;
     return *still >= options_.dead_after ? Verdict::gone : Verdict::not_known;
@@ -55,6 +60,20 @@ class Judge {
 };
 
 std::string checkpoints_of(const std::string& run) { return run + "/checkpoints"; }
+
+// Takes the owner's file away, unless somebody newer has had the folder.
+Result<> replace(const std::string& run, const checkpoint::Owner& owner, const checkpoint::Fence& fence) {
+  if (auto allowed = checkpoint::check_claim(checkpoints_of(run), fence); !allowed) return allowed;
+  if (auto removed = checkpoint::remove_owner(run, owner); !removed) return std::move(removed).error();
+  return {};
+}
+
+// Nothing if somebody else was quicker.
+Result<std::optional<files::FileDescriptor>> settle(const std::string& run, const checkpoint::Owner& me) {
+  if (auto allowed = checkpoint::check_claim(checkpoints_of(run), me.fence); !allowed)
+    return std::move(allowed).error();
+  return checkpoint::become_owner(run, me);
+}
 
 }  // namespace
 
@@ -69,23 +88,23 @@ Result<std::unique_ptr<Ownership>> Ownership::take(const std::string& run, check
   const auto pause = std::min<Duration>(look_every_max, options.beat_every / 2);
   Judge judge(me.fence, options, pause);
   for (;;) {
-    auto made = checkpoint::become_owner(run, me);
-    if (!made) return std::move(made).error();
-    if (*made) {
+    const auto seen = checkpoint::owner_of(run);
+    if (!seen) return seen.error();
+    if (!*seen) {
+      auto made = settle(run, me);
+      if (!made) return std::move(made).error();
+      if (!*made) continue;
       return std::unique_ptr<Ownership>(
           new Ownership(run, std::move(me), std::move(**made), options.beat_every));
     }
-    const auto seen = checkpoint::owner_of(run);
-    if (!seen) return seen.error();
-    if (!*seen) continue;
     switch (judge.look(**seen)) {
       case Judge::Verdict::lives:
         return trained_by(run, (*seen)->owner);
       case Judge::Verdict::newer:
         return invalid((*seen)->owner.text() + " is a newer attempt, and trains in this folder").within(run);
       case Judge::Verdict::gone:
-        if (auto removed = checkpoint::remove_owner(run, (*seen)->owner); !removed)
-          return std::move(removed).error();
+        if (auto replaced = replace(run, (*seen)->owner, me.fence); !replaced)
+          return std::move(replaced).error();
         break;
       case Judge::Verdict::not_known:
         std::this_thread::sleep_for(pause);
@@ -134,7 +153,7 @@ void Ownership::look() {
   if (!seen) return;
   if (!*seen) return make_again();
   if ((*seen)->owner.token == owner_.token || (*seen)->owner.token.empty()) return;
-  lose_to((*seen)->owner.text());
+  lose_to((*seen)->owner.fence, (*seen)->owner.text());
 }
 
 // Somebody has looked at the file from close by, or has removed it: it is made again, if nobody else makes
@@ -144,14 +163,15 @@ void Ownership::make_again() {
   if (!claimed) return;
   const bool replaced = *claimed && **claimed != owner_.fence && *claimed != claimed_before_ &&
                         !is_newer(owner_.fence, **claimed);
-  if (replaced) return lose_to((*claimed)->text());
+  if (replaced) return lose_to(**claimed, (*claimed)->text());
   auto made = checkpoint::become_owner(run_, owner_);
   if (made && *made) file_ = std::move(**made);
 }
 
-void Ownership::lose_to(const std::string& who) {
+void Ownership::lose_to(const checkpoint::Fence& fence, const std::string& who) {
   const std::lock_guard lock(mutex_);
-  lost_ = failed(who + " has taken this folder over").within(run_);
+  const ErrorCode code = is_attempt_of_same_job(owner_.fence, fence) ? ErrorCode::failed : ErrorCode::invalid;
+  lost_ = Error(code, who + " has taken this folder over").within(run_);
 }
 
 }  // namespace tutti::train

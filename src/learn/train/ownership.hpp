@@ -19,13 +19,14 @@ struct OwnershipOptions {
   // An owner that has not beaten for so long, by the clock of the one who looks, is dead. Clocks of servers
   // are not compared.
   Duration dead_after = std::chrono::seconds(30);
-  bool take_over = false;  // from whoever it is, at once
+  bool take_over = false;  // from whoever is not newer, at once
 };
 
 class Ownership {
  public:
   // At once if nobody has the folder, or an older attempt of the same job; else as soon as the owner proves
-  // dead. An owner that lives is an error that names it.
+  // dead. An owner that lives is an error that names it, and so is a newer one that has claimed the
+  // checkpoints: who comes back after it takes nothing from it.
   static Result<std::unique_ptr<Ownership>> take(const std::string& run, checkpoint::Fence fence,
                                                  const std::string& node,
                                                  const OwnershipOptions& options = {});
@@ -33,7 +34,8 @@ class Ownership {
   Ownership(const Ownership&) = delete;
   Ownership& operator=(const Ownership&) = delete;
 
-  // Who has taken it from this one, if somebody has.
+  // Who has taken it from this one, if somebody has: `invalid` if that is another job, from which no later
+  // attempt takes it back.
   std::optional<Error> lost() const;
 
  private:
@@ -41,7 +43,7 @@ class Ownership {
   void keep(Duration beat_every);
   void look();
   void make_again();
-  void lose_to(const std::string& who);
+  void lose_to(const checkpoint::Fence& fence, const std::string& who);
 
   std::string run_;
   checkpoint::Owner owner_;

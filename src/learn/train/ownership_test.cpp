@@ -58,6 +58,7 @@ TEST_F(OwnershipTest, GoesToTheNextAttemptAtOnceAndTheOldOneHearsOfIt) {
   ASSERT_TRUE(next) << next.error().text();
   while (!(*old)->lost()) std::this_thread::yield();
   EXPECT_EQ((*old)->lost()->text(), run_ + " : job 12 (attempt 4, on node n2) has taken this folder over");
+  EXPECT_EQ((*old)->lost()->code(), ErrorCode::failed) << "its job goes on";
   old->reset();
   EXPECT_EQ(checkpoint::owner_of(run_).value()->owner.fence.attempt, 4) << "what is not its own stays";
   const auto late = Ownership::take(run_, {3, 12, "east"}, "n1", quick);
@@ -94,6 +95,51 @@ TEST_F(OwnershipTest, IsNotTakenAgainByOneThatThawsWhenTheNextIsDone) {
 TEST_F(OwnershipTest, IsTakenByForceAtOnce) {
   die({0, 12, "east"});
   EXPECT_TRUE(Ownership::take(run_, {0, 13, "east"}, "n2", {.dead_after = 1h, .take_over = true}));
+}
+
+TEST_F(OwnershipTest, ThatAnotherJobHasTakenIsLostForGood) {
+  auto first = Ownership::take(run_, {0, 12, "east"}, "n1", quick);
+  ASSERT_TRUE(first) << first.error().text();
+  const auto second =
+      Ownership::take(run_, {0, 13, "east"}, "n2", {.beat_every = 20ms, .dead_after = 1h, .take_over = true});
+  ASSERT_TRUE(second) << second.error().text();
+  while (!(*first)->lost()) std::this_thread::yield();
+  EXPECT_EQ((*first)->lost()->code(), ErrorCode::invalid) << "its next attempt would take it back";
+}
+
+// A job that was once told to take the folder over is started again, while a newer one trains there.
+TEST_F(OwnershipTest, IsNotTakenByForceFromANewerOneThatLives) {
+  const auto newer = Ownership::take(run_, {0, 13, "east"}, "n2", quick);
+  ASSERT_TRUE(newer) << newer.error().text();
+  const auto older =
+      Ownership::take(run_, {1, 12, "east"}, "n1", {.beat_every = 20ms, .dead_after = 1h, .take_over = true});
+  ASSERT_FALSE(older);
+  EXPECT_EQ(older.error().code(), ErrorCode::invalid);
+  EXPECT_NE(older.error().text().find("job 13 (attempt 0, on node n2) trains in this folder since"),
+            std::string::npos)
+      << older.error().text();
+  EXPECT_EQ(checkpoint::owner_of(run_).value()->owner.fence.job, 13);
+  EXPECT_FALSE((*newer)->lost());
+}
+
+TEST_F(OwnershipTest, IsNotTakenFromANewerOneThatHasClaimedTheCheckpointsAndIsAway) {
+  ASSERT_TRUE(checkpoint::claim(run_ + "/checkpoints", {0, 13, "east"}));
+  const OwnershipOptions force{.beat_every = 20ms, .dead_after = 200ms, .take_over = true};
+  const auto refused = [&] {
+    const auto older = Ownership::take(run_, {1, 12, "east"}, "n1", force);
+    ASSERT_FALSE(older);
+    EXPECT_EQ(older.error().code(), ErrorCode::invalid);
+    EXPECT_NE(older.error().text().find("job 12, attempt 1 is fenced: job 13, attempt 0 has claimed"),
+              std::string::npos)
+        << older.error().text();
+  };
+  refused();
+  EXPECT_FALSE(fs::exists(run_ + "/owner")) << "it was never its own";
+  die({0, 13, "east"});
+  refused();
+  EXPECT_EQ(checkpoint::owner_of(run_).value()->owner.fence.job, 13)
+      << "its next attempt finds all as it was";
+  EXPECT_TRUE(Ownership::take(run_, {0, 14, "east"}, "n1", force)) << "who comes after it may";
 }
 
 TEST_F(OwnershipTest, OfADeadOneGoesToOneOfMany) {

@@ -30,11 +30,13 @@ void move_metrics_away(const std::string& folder, const std::string& checkpoints
     throw Failure(failed_errno("cannot rename " + metrics, errno));
 }
 
-// Once for a job: the attempts after its first go on with what it has made itself.
+// Once for a job: the attempts after its first go on with what it has made itself. What a newer one has made
+// is not moved away, and with it the claim that keeps this one out.
 void begin_from_scratch(const RunOptions& options) {
   const std::string checkpoints = options.folder + "/checkpoints";
   const auto claimed = require(checkpoint::claimed_by(checkpoints));
   if (claimed && options.fence.job != 0 && same_job(*claimed, options.fence)) return;
+  require_disk(checkpoint::check_claim(checkpoints, options.fence));
   const std::string away = require_disk(checkpoint::move_away(checkpoints));
   move_metrics_away(options.folder, checkpoints, away);
   std::printf("what the run had is in %s\n", away.c_str());
@@ -59,6 +61,8 @@ RunPlan decide(const RunOptions& options, const comm::Communicator& world,
   RunPlan plan{.recipe = submission.recipe, .config = submission.config, .shape = {}, .mesh = {}};
   plan.shape = require(model::parse_config(plan.config));
   if (submission.from_scratch) begin_from_scratch(options);
+  // Before anything is written that tells of the run: who is fenced leaves it as it is.
+  require_disk(checkpoint::claim(options.folder + "/checkpoints", options.fence));
   const recipe::Place place = options.device < 0 ? recipe::Place::host : recipe::Place::gpu;
   plan.recipe.precision = precision_of(options, plan.recipe, place);
   plan.mesh = require(recipe::choose_mesh(plan.recipe, plan.shape,

@@ -23,7 +23,8 @@ struct RunPlan {
 // What `tutti train` wrote for this job, or recipe.json and config.json of the folder. Throws Failure.
 recipe::Submission read_submission(const RunOptions& options);
 
-// `submission` is rank 0's, whose folder it is; the others give none. Throws Failure.
+// `submission` is rank 0's, whose folder it is, and which claims the checkpoints; the others give none.
+// Throws Failure.
 RunPlan agree(const RunOptions& options, comm::Communicator& world, const recipe::Submission* submission);
 
 // How many ranks each node has, in the order of the ranks.

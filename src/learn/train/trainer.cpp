@@ -19,8 +19,8 @@
 #include "base/clock/clock.hpp"
 #include "base/prng.hpp"
 #include "base/text.hpp"
-#include "learn/checkpoint/folder.hpp"
 #include "learn/checkpoint/import.hpp"
+#include "learn/checkpoint/manifest.hpp"
 #include "learn/dataset/dataset.hpp"
 #include "learn/dataset/order.hpp"
 #include "learn/train/failure.hpp"
@@ -187,9 +187,6 @@ void Trainer::say(const std::string& line) const {
 // ---- where the state comes from
 
 void Trainer::load() {
-  if (rank_ == 0) require_disk(checkpoint::claim(checkpoints(), options_.fence));
-  at::Tensor meeting = at::zeros({1}, at::kDouble);
-  groups_.world.all_reduce(meeting);
   say("mesh " + groups_.mesh.text() + " of " + std::to_string(ranks_) + " rank(s), " +
       std::to_string(model::parameters(shape_)) + " parameters, " + recipe_.precision + ", zero " +
       std::to_string(recipe_.zero) + ", microbatches of " + std::to_string(microbatch_) + " sequence(s)");

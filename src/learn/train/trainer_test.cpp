@@ -570,6 +570,47 @@ TEST_F(TrainerTest, ARunThatHadCheckpointsBeginsAnewOnlyWhenTold) {
   EXPECT_FALSE(fs::exists(folder + "/checkpoints.old-2"));
 }
 
+TEST_F(TrainerTest, AnOlderJobThatComesBackChangesNothingOfWhatANewerOneHasMade) {
+  recipe_.steps = 4;
+  recipe_.checkpoint_every = 2;
+  const std::string folder = prepare("comes-back", recipe_);
+  recipe::Submission submission{.recipe = recipe_, .config = read_text(folder + "/config.json")};
+  submission.from_scratch = submission.take_over = true;
+  submission.recipe.learning_rate = 1e-5;
+  const std::string path = submit(folder, submission);
+  const auto stop_at_once = [](int) { return true; };
+  RunOptions older{.folder = folder, .fence = {0, 12, "east"}, .submission = path};
+  const auto begun = run_all(older, "1", stop_at_once);
+  ASSERT_TRUE(begun.front().ok()) << begun.front().error().text();
+  prepare("comes-back", recipe_);
+  ASSERT_TRUE(run(folder, "1", {0, 13, "east"}).ok());
+  const std::string recipe = read_text(folder + "/recipe.json");
+  const auto unchanged = [&] {
+    EXPECT_EQ(checkpoint::steps_in(folder + "/checkpoints").value().back(), 4);
+    EXPECT_EQ(steps_of(folder).size(), 4U);
+    EXPECT_FALSE(fs::exists(folder + "/checkpoints.old-2"));
+    EXPECT_EQ(*checkpoint::claimed_by(folder + "/checkpoints").value(), checkpoint::Fence(0, 13, "east"));
+    EXPECT_EQ(read_text(folder + "/recipe.json"), recipe);
+  };
+  older.fence.attempt = 1;
+  const auto back = run_all(older, "1", stop_at_once);
+  ASSERT_FALSE(back.front().ok());
+  EXPECT_EQ(exit_code_of(back.front().error()), exit_final) << back.front().error().text();
+  unchanged();
+  // The same where it had the folder already when the newer one claimed it.
+  for (const bool from_scratch : {true, false}) {
+    submission.from_scratch = from_scratch;
+    comm::run_threads(1, comm::Transport::automatic, [&](comm::Communicator& world) {
+      const auto agreed = caught([&] { agree(older, world, &submission); });
+      ASSERT_FALSE(agreed.ok());
+      EXPECT_NE(agreed.error().text().find("job 12, attempt 1 is fenced: job 13, attempt 0 has claimed"),
+                std::string::npos)
+          << agreed.error().text();
+    });
+    unchanged();
+  }
+}
+
 TEST_F(TrainerTest, TwoRunsInOneFolderAreOne) {
   recipe_.steps = 4000;
   const std::string folder = prepare("shared", recipe_);
