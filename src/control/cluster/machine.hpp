@@ -86,6 +86,7 @@ class Machine {
   // attempts.cpp: the life of one attempt
   void start(Job& job, std::vector<RankPlace> places);
   void apply(const NodeName& node, const RankReport& report);
+  void pass_over_attempts(Job& job, std::int32_t told);
   void set_rank(Job& job, std::int32_t rank, RankStatus status, Duration ended_ago = {});
   void end(Job& job, EndCause cause, std::string reason);
   void send_end(const Job& job);

@@ -192,6 +192,8 @@ struct Job {
   JobSpec spec;
   JobState state = JobState::queued;
   std::int32_t attempt = 0;
+  std::int32_t attempt_told =
+      -1;                        // the highest that a node has told of and this store did not know; -1: none
   std::int32_t losses = 0;       // attempts that ended with a lost node
   std::int32_t failures = 0;     // attempts that ended with a failure of the program
   std::int32_t preemptions = 0;  // attempts that ended for the sake of others, or to grow

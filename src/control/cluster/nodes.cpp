@@ -101,8 +101,15 @@ void Machine::compare(const NodeName& node, const std::set<Stray>& told, Job& jo
       vanished.push_back(rank);
     }
   }
+  RankStatus gone{RankState::exited, 0, "it vanished from node " + node, true};
+  if (job.attempt_told > job.attempt) {
+    // It was not lost: it ended in its time, and what came of that is what the store lacks.
+    gone.detail = "a later attempt has run already: the controller's store is older than that";
+    gone.vanished = false;
+    gone.stopped = true;
+  }
   for (const std::int32_t rank : vanished) {
-    if (job.placed()) set_rank(job, rank, {RankState::exited, 0, "it vanished from node " + node, true});
+    if (job.placed()) set_rank(job, rank, gone);
   }
   if (!job.placed()) return;
   if (!missing.ranks.empty()) effects_.sends.push_back(missing);
