@@ -73,6 +73,9 @@ class Machine {
   void hold_if_deadly(Job& job);
   void hold_if_nobody_can_start(Job& job);
   void go_where_there_is_room(Job& job);
+  bool may_have_room_by_now(const Job& job) const;
+  void ask_for_room_again();
+  void ask_for_room_again(const NodeName& node);
   void note_end(const Job& job);
   void wake_paused();
 

@@ -44,6 +44,7 @@ void derive(State& state, Instant now) {
   state.active.clear();
   state.holding.clear();
   state.pauses.clear();
+  state.room_asked_again.clear();
   state.noted.clear();
   state.submit_keys = {};
   state.blame = {};
@@ -55,6 +56,7 @@ void derive(State& state, Instant now) {
   for (const auto& [id, job] : state.jobs) {
     derive_lists(state, job, job.finished_at);
     if (!job.finished() && job.not_before > now) state.pauses.emplace(job.not_before, id);
+    if (!job.too_small.empty()) state.room_asked_again.emplace(job.too_small_at + no_room_kept, id);
     if (!job.submit_key.empty()) state.submit_keys.add(job.submit_key, id, job.submitted_at);
     state.next_job = std::max(state.next_job, id.number() + 1);
   }

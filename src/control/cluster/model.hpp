@@ -216,8 +216,10 @@ struct Job {
   std::int32_t attempt_losses = 0;   // nodes lost or set aside in the running attempt, or in the last one
   Instant not_before;                // it does not start again before
   std::string held;                  // why it does not start until somebody releases it; "": it is not held
-  // Nodes that have no room for what it ships. Not durable: after a restart of the controller it asks again.
+  // Nodes that have no room for what it ships or lack what it has saved, and when the last of them said so.
+  // Not durable: after a restart of the controller it asks again.
   std::set<NodeName> too_small;
+  Instant too_small_at;
   std::string submit_key;  // of the request that brought it; of an array in its first element alone
 
   // Of the running attempt, or of the last one: what `holds` tells apart.
@@ -311,6 +313,8 @@ struct State {
   std::set<JobId> noted;
   Instant notes_due;
   std::set<std::pair<Instant, JobId>> pauses;  // when jobs that wait to start again may do so
+  // When jobs are tried again where there was no room for them; some of these may not wait for that any more.
+  std::set<std::pair<Instant, JobId>> room_asked_again;
   Blame blame;
   // What questions about waiting jobs are answered from (explain.hpp); null before the first.
   std::shared_ptr<const Standing> standing;

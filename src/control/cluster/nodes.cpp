@@ -42,6 +42,7 @@ void Machine::on(const Hello& event) {
   ask_for_strays(told, node);
   for (const JobId id : std::set(state_.index.jobs_on(event.node)))
     compare(event.node, told, state_.jobs.at(id));
+  ask_for_room_again(event.node);
   effects_.schedule = true;
 }
 
@@ -189,6 +190,7 @@ void Machine::on(const Tick& event) {
   }
   look_after_nodes();
   wake_paused();
+  ask_for_room_again();
   store_notes();
   if (now_ >= state_.index.wake()) effects_.schedule = true;
 }
