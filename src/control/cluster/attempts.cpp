@@ -407,13 +407,14 @@ void Machine::requeue(Job& job) {
 }
 
 // The end of the attempt is about to be stored: its nodes need not report it any more. What follows says what
-// becomes of the job, and touches it.
+// becomes of the job, and touches it. One that ends while it waits has left what it saved where it ran last.
 void Machine::release(Job& job, bool job_ended) {
-  if (!job.placed()) return;
-  for (const NodeName& node : nodes_of(job)) {
-    if (!state_.nodes.at(node).lost)
-      effects_.sends.push_back(ForgetRanks{node, job.id, job.attempt, job_ended});
+  if (!job.placed() && !job_ended) return;
+  for (const NodeName& name : nodes_of(job)) {
+    if (const Node* node = find(name); node != nullptr && !node->lost)
+      effects_.sends.push_back(ForgetRanks{name, job.id, job.attempt, job_ended});
   }
+  if (!job.placed()) return;
   job.served += static_cast<double>(gpu_share_total(job)) / sched::whole_share *
                 std::chrono::duration<double>(job.ended_at - job.started_at).count();
   job.holds = false;
