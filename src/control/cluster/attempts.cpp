@@ -16,6 +16,10 @@ constexpr std::uint64_t other_cluster_stride = 2'654'435'761;  // spreads neighb
 
 constexpr std::int32_t signal_base = 128;
 
+// No older copy of a store lacks so many attempts of one job: whoever says so is wrong, and would use up the
+// numbers.
+constexpr std::int32_t attempts_passed_over_max = 1'000;
+
 std::string describe_exit(const Job& job, std::int32_t rank, const RankStatus& status) {
   const std::string who =
       "rank " + std::to_string(rank) + " on node " + job.places[static_cast<std::size_t>(rank)].node;
@@ -108,6 +112,7 @@ void Machine::stop(const sched::Stop& planned) {
 
 void Machine::start(Job& job, std::vector<RankPlace> places) {
   job.holds = true;
+  job.attempt = std::max(job.attempt, job.attempt_told + 1);
   job.places = std::move(places);
   job.ranks.assign(job.places.size(), {});
   job.state = JobState::starting;
@@ -164,6 +169,7 @@ void Machine::apply(const NodeName& node, const RankReport& report) {
   const bool current = job != nullptr && job->placed() && job->attempt == report.attempt &&
                        report.rank >= 0 && static_cast<std::size_t>(report.rank) < job->places.size() &&
                        job->places[static_cast<std::size_t>(report.rank)].node == node;
+  if (job != nullptr) pass_over_attempts(*job, report.attempt);
   if (!current) return answer_stale(node, report);
   const RankStatus& known = job->ranks[static_cast<std::size_t>(report.rank)];
   if (known.vanished && report.status.state != RankState::exited) return answer_stale(node, report);
@@ -174,6 +180,16 @@ void Machine::apply(const NodeName& node, const RankReport& report) {
   // States only move forward: a late or doubled message changes nothing.
   if (report.status.state <= known.state) return;
   set_rank(*job, report.rank, report.status, report.ended_ago);
+}
+
+// The store is an older copy, and a later attempt than any that it knows has run: the next one comes after
+// that, because checkpoints are fenced by the number of the attempt and no rank runs twice. It is stored
+// before the node is told to forget it.
+void Machine::pass_over_attempts(Job& job, std::int32_t told) {
+  if (job.finished() || told <= job.attempt || told <= job.attempt_told) return;
+  if (told - job.attempt > attempts_passed_over_max) return;
+  job.attempt_told = told;
+  effects_.jobs.insert(job.id);
 }
 
 // A rank may say something new at every moment, and an agent that there is something new: it is stored with
@@ -391,13 +407,14 @@ void Machine::requeue(Job& job) {
 }
 
 // The end of the attempt is about to be stored: its nodes need not report it any more. What follows says what
-// becomes of the job, and touches it.
+// becomes of the job, and touches it. One that ends while it waits has left what it saved where it ran last.
 void Machine::release(Job& job, bool job_ended) {
-  if (!job.placed()) return;
-  for (const NodeName& node : nodes_of(job)) {
-    if (!state_.nodes.at(node).lost)
-      effects_.sends.push_back(ForgetRanks{node, job.id, job.attempt, job_ended});
+  if (!job.placed() && !job_ended) return;
+  for (const NodeName& name : nodes_of(job)) {
+    if (const Node* node = find(name); node != nullptr && !node->lost)
+      effects_.sends.push_back(ForgetRanks{name, job.id, job.attempt, job_ended});
   }
+  if (!job.placed()) return;
   job.served += static_cast<double>(gpu_share_total(job)) / sched::whole_share *
                 std::chrono::duration<double>(job.ended_at - job.started_at).count();
   job.holds = false;

@@ -288,18 +288,53 @@ void Machine::hold_if_nobody_can_start(Job& job) {
   }
 }
 
+// A clock that was set back must not put it off for longer.
+bool Machine::may_have_room_by_now(const Job& job) const {
+  return now_ >= job.too_small_at + no_room_kept || now_ < job.too_small_at;
+}
+
 // What a job ships may be larger than the disk of a node, and what it has saved may be on another one: that
-// says nothing about the node, and the job is not tried there again. When no other is left, a person has to
-// make room, or the job smaller, or mount what is missing.
+// says nothing about the node, and the job is not tried there again for a while. When no other is left, a
+// person has to make room, or the job smaller, or mount what is missing. One that is drained or lost for now
+// is left: it may come back.
 void Machine::go_where_there_is_room(Job& job) {
+  if (may_have_room_by_now(job)) job.too_small.clear();
   for (std::size_t rank = 0; rank < job.ranks.size(); ++rank) {
-    if (job.ranks[rank].no_room) job.too_small.insert(job.places[rank].node);
+    if (!job.ranks[rank].no_room) continue;
+    job.too_small.insert(job.places[rank].node);
+    job.too_small_at = now_;
   }
+  if (!job.too_small.empty()) state_.room_asked_again.emplace(job.too_small_at + no_room_kept, job.id);
   if (job.too_small.empty() || !job.held.empty() || state_.index.ever_fits(state_, shape_of(job))) return;
   job.held =
       "is held: no node is left that could run it: " + job.last_end.substr(0, job.last_end.find('\n')) +
       "; `tutti release " + job.id.text() + "` lets it start again";
   job.reason = job.held;
+}
+
+// One that runs keeps its shape until it ends.
+void Machine::ask_for_room_again() {
+  auto& asked = state_.room_asked_again;
+  while (!asked.empty()) {
+    const auto [at, id] = *asked.begin();
+    if (at > now_ && at - now_ <= no_room_kept) return;
+    asked.erase(asked.begin());
+    Job* job = find(id);
+    if (job == nullptr || job->placed() || job->finished() || job->too_small.empty()) continue;
+    if (!may_have_room_by_now(*job)) continue;
+    job->too_small.clear();
+    touch(*job);
+    effects_.schedule = true;
+  }
+}
+
+// It has come back or was started anew, and may have what it lacked.
+void Machine::ask_for_room_again(const NodeName& node) {
+  for (const auto& [at, id] : state_.room_asked_again) {
+    Job* job = find(id);
+    if (job == nullptr || job->placed() || job->finished() || job->too_small.erase(node) == 0) continue;
+    touch(*job);
+  }
 }
 
 // Whatever the attempt was ended for, nodes that were lost in it count.

@@ -50,6 +50,12 @@ constexpr std::int32_t deadly_nodes_max = 3;
 // So is one whose kind so many nodes could not start in so many attempts, if those nodes could not start that
 // kind alone: then it is not the nodes, and they come back.
 
+// A node that had no room for a job, or lacked what it has saved, is passed over until it says Hello or so
+// much time has gone by since the last such node was found: somebody may have made room, or mounted a disk.
+// Longer than the longest pause, so that a job comes to try all nodes.
+constexpr Duration no_room_kept = std::chrono::minutes(10);
+static_assert(no_room_kept > restart_pause_max);
+
 // How long a job waits after so many bad ends in a row.
 Duration restart_pause(std::int32_t bad_ends);
 // It waits for its time. Once that has come it is not put off again, wherever the clock is set.

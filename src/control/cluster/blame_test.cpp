@@ -221,6 +221,65 @@ TEST_F(BlameTest, AJobThatIsTooLargeForAllNodesIsHeldAndNobodyElseWaits) {
   EXPECT_TRUE(job(id).placed()) << "somebody has made room";
 }
 
+TEST_F(BlameTest, ANodeThatHadNoRoomIsTriedAgainAfterAWhile) {
+  join("a", 1);
+  join("b", 1);
+  happen(Drain{"b"});
+  const JobId id = submit(spec(1));
+  report(id, 0, too_large());
+  live(no_room_kept - 1s);
+  EXPECT_FALSE(job(id).placed()) << "it waits for b, which may come back";
+  EXPECT_EQ(job(id).held, "");
+  live(2s);
+  ASSERT_TRUE(job(id).placed()) << why(id);
+  EXPECT_EQ(home(id), "a") << "somebody may have made room there";
+}
+
+TEST_F(BlameTest, ANodeThatHadNoRoomIsTriedAgainWhenItSaysHello) {
+  join("a", 1);
+  join("b", 1);
+  happen(Drain{"b"});
+  const JobId id = submit(spec(1));
+  report(id, 0, too_large());
+  live(2s);
+  EXPECT_FALSE(job(id).placed());
+  join("a", 1);
+  ASSERT_TRUE(job(id).placed()) << why(id);
+  EXPECT_EQ(home(id), "a");
+}
+
+TEST_F(BlameTest, AJobThatIsNotTriedAgainSomewhereCanBeReleased) {
+  join("a", 1);
+  join("b", 1);
+  happen(Drain{"b"});
+  const JobId id = submit(spec(1));
+  report(id, 0, too_large());
+  live(2s);
+  EXPECT_FALSE(job(id).placed());
+  const auto released = happen(Release{id}).reply;
+  EXPECT_TRUE(released.ok()) << (released ? "" : released.error().text());
+  ASSERT_TRUE(job(id).placed()) << why(id);
+  EXPECT_FALSE(happen(Release{id}).reply.ok()) << "it runs";
+}
+
+TEST_F(BlameTest, WhereThereWasNoRoomIsForgottenWhileTheJobRunsElsewhere) {
+  join("a", 1);
+  join("b", 1);
+  const JobId id = submit(spec(1));
+  const NodeName first = home(id);
+  report(id, 0, too_large());
+  live(2s);
+  ASSERT_TRUE(job(id).placed());
+  const NodeName second = home(id);
+  ASSERT_NE(second, first);
+  all_start(id);
+  live(no_room_kept + 1s);
+  happen(Drain{second, true});
+  report(id, 0, {RankState::exited, 143, ""});
+  ASSERT_TRUE(job(id).placed()) << why(id);
+  EXPECT_EQ(home(id), first);
+}
+
 TEST_F(BlameTest, WhatIsNobodysFaultIsTriedAgainAndCountsForNothing) {
   for (const char* name : {"a", "b", "c", "d"}) join(name, 1);
   const JobId id = submit(spec(1));

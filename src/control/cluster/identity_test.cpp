@@ -121,6 +121,50 @@ TEST_F(IdentityTest, WhatAnAgentClaimsEndsAndHoldsNothing) {
   unharmed("a known one that comes late");
 }
 
+// ---- numbers of attempts
+
+TEST_F(IdentityTest, AnAttemptThatAnOlderStoreDoesNotKnowIsPassedOver) {
+  const JobId id = submit(spec(1));
+  Hello seen = hello("a", 1);
+  seen.ranks = {{id, 3, 0, {RankState::started}}};
+  EXPECT_TRUE(happen(seen).jobs.contains(id)) << "it is stored before the node forgets it";
+  EXPECT_FALSE(job(id).placed()) << "the node still runs it";
+  happen(Reported{"a", {id, 3, 0, {RankState::exited, 143, ""}}});
+  ASSERT_TRUE(job(id).placed());
+  EXPECT_EQ(job(id).attempt, 4);
+  all_start(id);
+  all_exit(id);
+  EXPECT_EQ(job(id).state, JobState::succeeded);
+}
+
+TEST_F(IdentityTest, ARunningAttemptThatAnOlderStoreBelievesInUsesUpNoRestart) {
+  happen(hello("a", 1));
+  JobSpec wanted = spec(1);
+  wanted.restarts = 0;
+  const JobId id = submit(wanted);
+  all_start(id);
+  Hello seen = hello("a", 1);
+  seen.ranks = {{id, 3, 0, {RankState::exited, 143, ""}}};
+  happen(seen);
+  ASSERT_TRUE(job(id).placed()) << why(id);
+  EXPECT_EQ(job(id).attempt, 4);
+  EXPECT_EQ(job(id).losses, 0);
+}
+
+TEST_F(IdentityTest, AnAgentThatInventsAttemptsDoesNotUseUpTheirNumbers) {
+  happen(hello("a", 1));
+  const JobId id = submit(spec(1));
+  all_start(id);
+  happen(Reported{"a", {id, 2'000'000'000, 0, {RankState::exited, 0, ""}}});
+  EXPECT_EQ(job(id).attempt_told, -1);
+  happen(Reported{"a", {id, 5, 0, {RankState::exited, 0, ""}}});
+  EXPECT_TRUE(job(id).placed()) << "nobody's word ends a job";
+  EXPECT_EQ(job(id).attempt, 0);
+  all_exit(id);
+  EXPECT_EQ(job(id).state, JobState::succeeded);
+  EXPECT_FALSE(happen(Reported{"a", {id, 7, 0, {RankState::exited, 0, ""}}}).jobs.contains(id));
+}
+
 // ---- ports
 
 TEST_F(IdentityTest, AGangGetsAPortThatTheAgentOfItsFirstRankKeeps) {

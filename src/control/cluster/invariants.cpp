@@ -15,7 +15,8 @@ Result<> check_job(const State& state, const Job& job) {
   if (running && !job.placed()) return broken(job, "it runs nowhere");
   if (job.finished() == state.active.contains(job.id)) return broken(job, "the set of active jobs is wrong");
   if (job.placed() != state.holding.contains(job.id)) return broken(job, "the set of holding jobs is wrong");
-  const bool held_back = !job.finished() && (!job.held.empty() || job.not_before != Instant());
+  const bool held_back =
+      !job.finished() && (!job.held.empty() || job.not_before != Instant() || !job.too_small.empty());
   if (held_back != state.held_back.contains(job.id))
     return broken(job, "the set of jobs that are held back is wrong");
   for (const RankPlace& place : job.places) {

@@ -73,6 +73,9 @@ class Machine {
   void hold_if_deadly(Job& job);
   void hold_if_nobody_can_start(Job& job);
   void go_where_there_is_room(Job& job);
+  bool may_have_room_by_now(const Job& job) const;
+  void ask_for_room_again();
+  void ask_for_room_again(const NodeName& node);
   void note_end(const Job& job);
   void wake_paused();
 
@@ -86,6 +89,7 @@ class Machine {
   // attempts.cpp: the life of one attempt
   void start(Job& job, std::vector<RankPlace> places);
   void apply(const NodeName& node, const RankReport& report);
+  void pass_over_attempts(Job& job, std::int32_t told);
   void set_rank(Job& job, std::int32_t rank, RankStatus status, Duration ended_ago = {});
   void end(Job& job, EndCause cause, std::string reason);
   void send_end(const Job& job);

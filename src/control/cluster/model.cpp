@@ -12,7 +12,9 @@ void list(std::set<JobId>& jobs, const Job& job, bool listed) {
   }
 }
 
-bool is_held_back(const Job& job) { return !job.held.empty() || job.not_before != Instant(); }
+bool is_held_back(const Job& job) {
+  return !job.held.empty() || job.not_before != Instant() || !job.too_small.empty();
+}
 
 // The elements of an array were submitted together, so their ids follow each other from this one on.
 Result<JobId> first_of_array(const State& state, JobId job) {
@@ -59,6 +61,7 @@ void derive(State& state, Instant now) {
   state.holding.clear();
   state.held_back.clear();
   state.pauses.clear();
+  state.room_asked_again.clear();
   state.noted.clear();
   state.submit_keys = {};
   state.blame = {};
@@ -70,6 +73,7 @@ void derive(State& state, Instant now) {
   for (const auto& [id, job] : state.jobs) {
     derive_lists(state, job, job.finished_at);
     if (!job.finished() && job.not_before > now) state.pauses.emplace(job.not_before, id);
+    if (!job.too_small.empty()) state.room_asked_again.emplace(job.too_small_at + no_room_kept, id);
     if (!job.submit_key.empty()) state.submit_keys.add(job.spec.user, job.submit_key, id, job.submitted_at);
     state.next_job = std::max(state.next_job, id.number() + 1);
   }

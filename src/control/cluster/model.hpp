@@ -192,6 +192,8 @@ struct Job {
   JobSpec spec;
   JobState state = JobState::queued;
   std::int32_t attempt = 0;
+  std::int32_t attempt_told =
+      -1;                        // the highest that a node has told of and this store did not know; -1: none
   std::int32_t losses = 0;       // attempts that ended with a lost node
   std::int32_t failures = 0;     // attempts that ended with a failure of the program
   std::int32_t preemptions = 0;  // attempts that ended for the sake of others, or to grow
@@ -214,8 +216,10 @@ struct Job {
   std::int32_t attempt_losses = 0;   // nodes lost or set aside in the running attempt, or in the last one
   Instant not_before;                // it does not start again before
   std::string held;                  // why it does not start until somebody releases it; "": it is not held
-  // Nodes that have no room for what it ships. Not durable: after a restart of the controller it asks again.
+  // Nodes that have no room for what it ships or lack what it has saved, and when the last of them said so.
+  // Not durable: after a restart of the controller it asks again.
   std::set<NodeName> too_small;
+  Instant too_small_at;
   std::string submit_key;  // of the request that brought it; of an array in its first element alone
 
   // Of the running attempt, or of the last one: what `holds` tells apart.
@@ -311,6 +315,8 @@ struct State {
   std::set<JobId> noted;
   Instant notes_due;
   std::set<std::pair<Instant, JobId>> pauses;  // when jobs that wait to start again may do so
+  // When jobs are tried again where there was no room for them; some of these may not wait for that any more.
+  std::set<std::pair<Instant, JobId>> room_asked_again;
   Blame blame;
   // What questions about waiting jobs are answered from (explain.hpp); null before the first.
   std::shared_ptr<const Standing> standing;

@@ -42,6 +42,7 @@ void Machine::on(const Hello& event) {
   ask_for_strays(told, node);
   for (const JobId id : std::set(state_.index.jobs_on(event.node)))
     compare(event.node, told, state_.jobs.at(id));
+  ask_for_room_again(event.node);
   effects_.schedule = true;
 }
 
@@ -101,8 +102,15 @@ void Machine::compare(const NodeName& node, const std::set<Stray>& told, Job& jo
       vanished.push_back(rank);
     }
   }
+  RankStatus gone{RankState::exited, 0, "it vanished from node " + node, true};
+  if (job.attempt_told > job.attempt) {
+    // It was not lost: it ended in its time, and what came of that is what the store lacks.
+    gone.detail = "a later attempt has run already: the controller's store is older than that";
+    gone.vanished = false;
+    gone.stopped = true;
+  }
   for (const std::int32_t rank : vanished) {
-    if (job.placed()) set_rank(job, rank, {RankState::exited, 0, "it vanished from node " + node, true});
+    if (job.placed()) set_rank(job, rank, gone);
   }
   if (!job.placed()) return;
   if (!missing.ranks.empty()) effects_.sends.push_back(missing);
@@ -182,6 +190,7 @@ void Machine::on(const Tick& event) {
   }
   look_after_nodes();
   wake_paused();
+  ask_for_room_again();
   store_notes();
   if (now_ >= state_.index.wake()) effects_.schedule = true;
 }

@@ -33,6 +33,11 @@ Result<> admit_finished(const State& state, const std::string& user) {
       .remedy("submit again in some seconds");
 }
 
+// It waits for a person, for its time, or for room on nodes that had none for it.
+bool is_put_off(const State& state, const Job& job) {
+  return !job.held.empty() || is_paused(state, job) || (!job.placed() && !job.too_small.empty());
+}
+
 // The elements of an array are alike: what is large is held once for all of them, however they came.
 void share(const JobSpec& first, JobSpec& element) {
   element.command = first.command;
@@ -180,7 +185,7 @@ void Machine::on(const Release& event) {
     std::vector<JobId> released;
     for (const JobId id : *elements) {
       Job& job = state_.jobs.at(id);
-      if (job.held.empty() && !is_paused(state_, job)) continue;
+      if (!is_put_off(state_, job)) continue;
       let_go(job);
       released.push_back(id);
     }
@@ -194,7 +199,7 @@ void Machine::on(const Release& event) {
   if (job->finished())
     return fail(
         invalid("job " + event.job.text() + " has ended already: " + std::string(name_of(job->state))));
-  if (job->held.empty() && !is_paused(state_, *job))
+  if (!is_put_off(state_, *job))
     return fail(invalid("job " + event.job.text() + " is neither held nor made to wait"));
   let_go(*job);
   effects_.reply = std::vector<JobId>{job->id};

@@ -189,5 +189,21 @@ TEST_F(ClusterTest, ElementsOfAnArrayHaveIndicesOfTheirOwn) {
   EXPECT_TRUE(happen(Submit{{element, other}}).reply.ok());
 }
 
+TEST_F(ClusterTest, AJobThatEndsWhileItWaitsIsToldToTheNodeWhereItRanLast) {
+  join("a", 1);
+  const JobId id = submit(spec(1));
+  all_start(id);
+  happen(Drain{"a", true});
+  report(id, 0, {RankState::exited, 143, ""});
+  ASSERT_FALSE(job(id).placed());
+  sends.clear();
+  happen(Cancel{id, "a person"});
+  ASSERT_EQ(sends.size(), 1U);
+  const auto& told = std::get<ForgetRanks>(sends.front());
+  EXPECT_EQ(told.node, "a");
+  EXPECT_EQ(told.job, id);
+  EXPECT_TRUE(told.job_ended) << "what it saved there is marked as that of a job that is over";
+}
+
 }  // namespace
 }  // namespace tutti::cluster

@@ -279,8 +279,9 @@ std::string describe_refusal(const Room& room, const Shape& shape) {
     text += ", " + format_gpus(room.share_free(0, need.kinds)) + " matching GPUs are free";
   text += ", " + std::to_string(ranks) + " such ranks would fit";
   if (!shape.avoid.empty())
-    text += "; it is not tried again on " + std::to_string(shape.avoid.size()) +
-            ", where what it ships does not fit or what it has saved is missing";
+    text +=
+        "; it is not tried again on " + std::to_string(shape.avoid.size()) +
+        ", where what it ships does not fit or what it has saved is missing, before some minutes are over";
   if (need.loose())
     text += " (at most " + std::to_string(loose_ranks_per_cpu_max) +
             " ranks that ask for neither CPUs nor whole GPUs share a CPU)";

@@ -58,6 +58,7 @@ inline cluster::Job full_job() {
   job.ended_at = Instant(1'700'000'008s);
   job.master_port = 20'001;
   job.ending = cluster::EndCause::node_lost;
+  job.attempt_told = 8;
   job.bad_ends = 4;
   job.deadly_attempts = 3;
   job.nodes_lost = 5;

@@ -71,6 +71,7 @@ Result<cluster::Job> job_from(const cluster::State& state, const proto::StoredJo
   to.ending = static_cast<cluster::EndCause>(from.ending());
   to.last_end = from.last_end();
   to.has_saved = from.has_saved();
+  to.attempt_told = from.attempts_told() - 1;
   to.bad_ends = from.bad_ends();
   to.deadly_attempts = from.deadly_attempts();
   to.nodes_lost = from.nodes_lost();
@@ -145,6 +146,7 @@ std::string encode(const cluster::Job& job) {
   to.set_ending(static_cast<std::int32_t>(job.ending));
   to.set_last_end(job.last_end);
   to.set_has_saved(job.has_saved);
+  to.set_attempts_told(job.attempt_told + 1);
   to.set_bad_ends(job.bad_ends);
   to.set_deadly_attempts(job.deadly_attempts);
   to.set_nodes_lost(job.nodes_lost);

@@ -230,8 +230,11 @@ void Keeper::fail(const RankKey& key, const Error& why, Hindrance hindrance) {
   report(key);
 }
 
+// Nothing was lost and nobody is to blame: the next attempt may run here.
 void Keeper::give_back(const RankKey& key, const std::string& why) {
-  ranks_[key] = {RankState::exited, 126, why, true};
+  cluster::RankStatus& status = ranks_[key];
+  status = {RankState::exited, 126, why};
+  status.node_fault = status.blameless = true;
   report(key);
 }
 

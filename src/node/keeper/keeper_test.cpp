@@ -352,7 +352,9 @@ TEST_F(KeeperTest, ARankThatHasRunHereBeforeDoesNotRunAgain) {
   keeper.on(start({0}));
   answer(unknown("it has run here before"));
   EXPECT_TRUE(processes.started.empty());
-  EXPECT_TRUE(last_report().status.vanished) << "no fault of the program's";
+  EXPECT_TRUE(last_report().status.node_fault) << "no fault of the program's";
+  EXPECT_TRUE(last_report().status.blameless) << "it uses up no restart";
+  EXPECT_FALSE(last_report().status.vanished);
 }
 
 TEST_F(KeeperTest, WhatCannotGoAsideIsTriedAgainWithTheNextHeartbeat) {
