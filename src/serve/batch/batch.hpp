@@ -7,9 +7,9 @@
 //
 // A step has first a token of every running sequence (and drafted ones, where its own text suggests them),
 // then parts of prompts in a fair order between keys, within the model's limits. A sequence is let in when
-// there are blocks for all of its tokens; when they run out, the youngest goes back. The oldest always goes
-// on, so that every request ends. What a request answers depends on nothing but itself. Pure, one thread at a
-// time.
+// there are blocks for all of its tokens; when they run out, the youngest goes back. Places are shared
+// between keys: one that has more than another makes way for it. The oldest always goes on, so that every
+// request ends. What a request answers depends on nothing but itself. Pure, one thread at a time.
 #pragma once
 
 #include <array>
@@ -41,6 +41,7 @@ struct BatchSettings {
   std::int32_t drafts_max = 0;           // tokens that are guessed for a sequence; 0: none
   std::int32_t step_drafts_max = 64;     // for all of them
   std::uint64_t patience_steps = 1'000;  // without anything, then a key goes first
+  std::uint64_t passing_steps = 128;     // that others pass one for whom there is no room, then nobody does
   // That guides do for a step before answers are left out of it until the next: some milliseconds.
   std::uint64_t step_guide_work_max = 250'000;
   bool keeps_prefixes = true;
@@ -149,7 +150,13 @@ class Batch {
   void plan_prompts();
   bool grow(Sequence& sequence);
   void preempt(Sequence& sequence);
-  bool admit(Sequence& sequence);
+  void share_places();
+  Sequence& youngest_of(std::string_view key);
+  bool fits(const Sequence& sequence, const Sequence* leaving = nullptr) const;
+  bool may_pass(Sequence& sequence, std::vector<SequenceId>& passed) const;
+  bool has_place() const { return static_cast<std::int64_t>(running_.size()) < settings_.sequences_max; }
+  bool may_find(const Sequence& sequence) const;
+  void admit(Sequence& sequence);
   void plan_prompt(Sequence& sequence);
   std::span<const Token> draft(Sequence& sequence, std::int32_t decodes_left);
   void plan_chunk(Sequence& sequence, std::int64_t tokens, std::span<const Token> drafts, bool reaches_end);

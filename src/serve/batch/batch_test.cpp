@@ -306,10 +306,57 @@ TEST(Batch, AFloodOfOneKeyDoesNotDelayAnother) {
   world.run();
 }
 
-TEST(Batch, ALongRequestIsNotPassedForEver) {
+TEST(Batch, OneKeyInAllPlacesMakesWayForAnother) {
+  World world(small, {.sequences_max = 4});
+  Request much{.key = "much", .prompt = prompt(4), .tokens_max = 24};
+  much.answers = 4;
+  much.sampling.temperature = 1;
+  World alone(small, {.sequences_max = 4});
+  alone.submit(much);
+  alone.run();
+  const auto first = world.submit(much);
+  while (world.batch.counts().running < 4) ASSERT_TRUE(world.step());
+  const auto guest = world.submit({.key = "guest", .prompt = prompt(5, 9), .tokens_max = 4});
+  while (!world.finish.contains({guest, 0})) {
+    ASSERT_TRUE(world.step());
+    ASSERT_FALSE(world.finish.contains({first, 0})) << "it waits for those who have all places";
+  }
+  EXPECT_EQ(world.batch.counts().preemptions, 1) << "one makes way, once";
+  world.run();
+  for (std::int32_t answer = 0; answer < 4; ++answer)
+    EXPECT_EQ((world.tokens[{first, answer}]), (alone.tokens[{RequestId(1), answer}])) << answer;
+}
+
+TEST(Batch, KeysThatHaveTheirShareOfThePlacesDoNotMakeWayForEachOther) {
+  World world(small, {.sequences_max = 4});
+  for (int request = 0; request < 12; ++request) {
+    const std::string key = "key" + std::to_string(request % 3);
+    world.submit({.key = key, .prompt = prompt(4, request), .tokens_max = 12});
+  }
+  world.run();
+  EXPECT_LE(world.batch.counts().preemptions, 4) << "of hundreds of turns";
+}
+
+TEST(Batch, WhoFitsPassesALongPromptForWhichThereIsNoRoomYet) {
   Limits tight = small;
   tight.blocks = 16;
   World world(tight);
+  const auto first = world.submit({.key = "first", .prompt = prompt(4), .tokens_max = 24});
+  world.step();
+  const auto large = world.submit({.key = "large", .prompt = prompt(60, 9), .tokens_max = 4});
+  const auto guest = world.submit({.key = "guest", .prompt = prompt(4, 20), .tokens_max = 4});
+  while (!world.finish.contains({guest, 0})) {
+    ASSERT_TRUE(world.step());
+    ASSERT_FALSE(world.finish.contains({first, 0})) << "there are blocks and places for it";
+  }
+  world.run();
+  EXPECT_EQ(world.finish.at({large, 0}), Finish::length);
+}
+
+TEST(Batch, ALongRequestIsNotPassedForEver) {
+  Limits tight = small;
+  tight.blocks = 16;
+  World world(tight, {.passing_steps = 10});
   world.submit({.key = "small", .prompt = prompt(4), .tokens_max = 20});
   world.step();
   const auto large = world.submit({.key = "large", .prompt = prompt(56, 9), .tokens_max = 4});

@@ -320,6 +320,14 @@ TEST(Mixed, WithHardlyAnyRoom) {
   }
 }
 
+TEST(Mixed, WithFewPlacesThatKeysShare) {
+  for (std::uint64_t seed = 15; seed < 18; ++seed) {
+    Limits tight = roomy;
+    tight.blocks = seed % 2 == 0 ? 30 : 60;
+    run_mixed(seed, {tight, {.sequences_max = 5, .drafts_max = 3, .passing_steps = 8}, true, true}, 500);
+  }
+}
+
 TEST(Mixed, WithBlocksOfAnySize) {
   for (const std::int32_t block_tokens : {1, 3, 16, 100}) {
     Limits odd = roomy;

@@ -68,11 +68,16 @@ bool Order::waits(const std::string& name, SequenceId sequence) const {
   return entry != keys_.end() && entry->second.waiting.contains(sequence);
 }
 
-std::optional<SequenceId> Order::next(std::uint64_t step) const {
-  if (by_charge_.empty()) return std::nullopt;
-  const auto& [given, patient] = *by_rest_.begin();
-  if (step > given + patience_steps_) return patient;
-  return std::get<1>(*by_charge_.begin());
+std::optional<SequenceId> Order::next(std::uint64_t step, std::span<const SequenceId> passed) const {
+  const auto is_passed = [&](SequenceId id) { return std::ranges::find(passed, id) != passed.end(); };
+  for (const auto& [given, patient] : by_rest_) {
+    if (step <= given + patience_steps_) break;
+    if (!is_passed(patient)) return patient;
+  }
+  for (const auto& [charged, first] : by_charge_) {
+    if (!is_passed(first)) return first;
+  }
+  return std::nullopt;
 }
 
 void Order::charge(const std::string& name, std::int64_t tokens, std::uint64_t step) {

@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <tuple>
 
@@ -40,7 +41,8 @@ class Order {
   void remove(const std::string& key, SequenceId sequence);
   bool waits(const std::string& key, SequenceId sequence) const;
 
-  std::optional<SequenceId> next(std::uint64_t step) const;
+  // Of those that are not passed over: others of their keys do not come before them.
+  std::optional<SequenceId> next(std::uint64_t step, std::span<const SequenceId> passed = {}) const;
   void charge(const std::string& key, std::int64_t tokens, std::uint64_t step);
 
   std::size_t keys() const { return keys_.size(); }

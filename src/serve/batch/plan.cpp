@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <map>
+#include <string_view>
 #include <utility>
 
 #include "base/check.hpp"
@@ -6,6 +8,12 @@
 #include "serve/batch/sequence.hpp"
 
 namespace tutti::serve {
+namespace {
+
+// A step looks past so many that do not fit, so that a crowd of them costs it little.
+constexpr std::size_t passed_max = 16;
+
+}  // namespace
 
 void Batch::begin_flight() {
   flight_ = &flights_[(oldest_ + under_way_) % flights_.size()];
@@ -24,6 +32,7 @@ const Plan& Batch::plan() {
   TUTTI_CHECK(under_way_ == 0, "the last step was not taken");
   begin_flight();
   let_guides_forget();
+  share_places();
   plan_decodes();
   plan_prompts();
   if (!flight_->plan.empty()) {
@@ -190,13 +199,61 @@ std::span<const Token> Batch::draft(Sequence& sequence, std::int32_t decodes_lef
   return guessed;
 }
 
-void Batch::plan_prompts() {
-  while (tokens_left_ > 0 && rows_left_ > 0) {
-    const auto turn = order_.next(at(counts_.steps));
-    if (!turn) return;
+// When all places are taken and it is another key's turn, the youngest of the key that has most of them makes
+// way, one in a step. Before anything of the step is planned, and only where the other has fewer even then,
+// so that two of them do not make way for each other in turns; the oldest of a key never goes.
+void Batch::share_places() {
+  if (has_place()) return;
+  std::map<std::string_view, std::int64_t> places;
+  for (const SequenceId& id : running_) ++places[requests_.at(id.request)->request.key];
+  const auto most = std::ranges::max_element(places, {}, [](const auto& entry) { return entry.second; });
+  std::vector<SequenceId> passed;
+  while (const auto turn = order_.next(at(counts_.steps), passed)) {
     Sequence& sequence = *requests_.at(turn->request)->sequences[at(turn->answer)];
-    // Who cannot be let in is not passed by others, else a long prompt would wait for ever.
-    if (sequence.state == State::waiting && !admit(sequence)) break;
+    const auto own = places.find(sequence.request->key);
+    const std::int64_t has = own == places.end() ? 0 : own->second;
+    if (sequence.state != State::waiting || has + 1 >= most->second) return;
+    Sequence& leaving = youngest_of(most->first);
+    if (fits(sequence, &leaving)) {
+      preempt(leaving);
+      return admit(sequence);
+    }
+    if (!may_pass(sequence, passed)) return;
+  }
+}
+
+Batch::Sequence& Batch::youngest_of(std::string_view key) {
+  const auto youngest = std::find_if(running_.rbegin(), running_.rend(), [&](const SequenceId& id) {
+    return requests_.at(id.request)->request.key == key;
+  });
+  TUTTI_CHECK(youngest != running_.rend());
+  return *requests_.at(youngest->request)->sequences[at(youngest->answer)];
+}
+
+// Others may go in past this one, for whom there is no room yet: what is free would be of use to nobody. For
+// a while only, else a long prompt would wait for ever.
+bool Batch::may_pass(Sequence& sequence, std::vector<SequenceId>& passed) const {
+  if (sequence.refused_step < 0) sequence.refused_step = counts_.steps;
+  if (at(counts_.steps - sequence.refused_step) >= settings_.passing_steps || passed.size() == passed_max)
+    return false;
+  passed.push_back(sequence.id);
+  return true;
+}
+
+void Batch::plan_prompts() {
+  std::vector<SequenceId> passed;
+  while (tokens_left_ > 0 && rows_left_ > 0) {
+    const auto turn = order_.next(at(counts_.steps), passed);
+    if (!turn) break;
+    Sequence& sequence = *requests_.at(turn->request)->sequences[at(turn->answer)];
+    if (sequence.state == State::waiting) {
+      if (!has_place()) break;
+      if (!fits(sequence)) {
+        if (may_pass(sequence, passed)) continue;
+        break;
+      }
+      admit(sequence);
+    }
     plan_prompt(sequence);
     if (sequence.in_prompt) break;  // what this step has room for
   }
@@ -209,20 +266,28 @@ void Batch::plan_prompts() {
   }
 }
 
-// Takes blocks for all of its tokens, those that are in the cache first.
-bool Batch::admit(Sequence& sequence) {
-  const auto running = static_cast<std::int64_t>(running_.size());
-  if (running >= settings_.sequences_max) return false;
-  // Its last token is always computed: its logits are wanted.
-  const auto before_last = std::span(sequence.tokens).first(sequence.tokens.size() - 1);
-  const bool may_find = settings_.keeps_prefixes && !sequence.reads_prompt();
-  const auto found = may_find ? blocks_.look(sequence.request->adapter, before_last) : Blocks::Found{};
+// Whether there are blocks for it, now or once another one has left.
+bool Batch::fits(const Sequence& sequence, const Sequence* leaving) const {
+  const auto found =
+      may_find(sequence) ? blocks_.look(sequence.request->adapter, sequence.before_last()) : Blocks::Found{};
   const std::int64_t fresh = blocks_for(sequence.size()) - found.blocks;
   // Room for those that run to grow, else the next step would throw out who has just come.
-  const std::int64_t spare = std::min<std::int64_t>(running, blocks_.count() / 16);
-  if (fresh + found.idle + spare > blocks_.available()) return false;
+  const auto spare = std::min(static_cast<std::int64_t>(running_.size()), std::int64_t{blocks_.count() / 16});
+  if (leaving == nullptr) return fresh + found.idle + spare <= blocks_.available();
+  // What is found may be used by nobody else.
+  const auto left =
+      std::ranges::count_if(leaving->blocks, [&](BlockId block) { return blocks_.users(block) == 1; });
+  return fresh + found.blocks + spare <= blocks_.available() + left;
+}
 
-  if (may_find) sequence.blocks = blocks_.find(sequence.request->adapter, before_last);
+bool Batch::may_find(const Sequence& sequence) const {
+  return settings_.keeps_prefixes && !sequence.reads_prompt();
+}
+
+// One that fits: takes blocks for all of its tokens, those that are in the cache first.
+void Batch::admit(Sequence& sequence) {
+  if (may_find(sequence)) sequence.blocks = blocks_.find(sequence.request->adapter, sequence.before_last());
+  const std::int64_t fresh = blocks_for(sequence.size()) - static_cast<std::int64_t>(sequence.blocks.size());
   sequence.kept_blocks = sequence.blocks.size();
   sequence.computed = static_cast<std::int64_t>(sequence.blocks.size()) * limits_.block_tokens;
   for (std::int64_t taken = 0; taken < fresh; ++taken) sequence.blocks.push_back(*blocks_.take());
@@ -230,8 +295,8 @@ bool Batch::admit(Sequence& sequence) {
   counts_.cached_tokens += sequence.computed;
   sequence.state = State::running;
   sequence.in_prompt = true;
+  sequence.refused_step = -1;
   running_.insert(sequence.id);
-  return true;
 }
 
 // As much of its tokens as the step has room for. Where each of them needs a row, half of the rows are left

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "serve/batch/batch.hpp"
@@ -15,6 +16,7 @@ struct Batch::Sequence {
   State state = State::held;
   bool in_prompt = false;          // it runs, and its tokens are not all planned yet
   std::int64_t planned_step = -1;  // the last one that it had a part in
+  std::int64_t refused_step = -1;  // the first in which there was no room for it; -1: there was
   std::vector<Token> tokens;       // the prompt and what was generated; empty while it is held
   std::int64_t generated = 0;      // of them
   std::int64_t computed = 0;       // positions whose keys and values are in the blocks
@@ -36,6 +38,8 @@ struct Batch::Sequence {
     return generated == 0 && id.answer == 0 &&
            (request->prompt_logprobs || request->pooling == Pooling::mean);
   }
+  // Its last token is always computed: its logits are wanted.
+  std::span<const Token> before_last() const { return std::span(tokens).first(tokens.size() - 1); }
   std::int64_t size() const { return static_cast<std::int64_t>(tokens.size()); }
 };
 
