@@ -1,5 +1,6 @@
 // `tutti chat` with a server that is not tutti's: what it asks, and what stays of what was said.
 #include <pty.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,12 +22,13 @@ namespace {
 using Json = nlohmann::json;
 using support::has;
 
-// Answers below /proxy, with the events of somebody else; who says "wait" hears nothing for ever.
+// Answers below /proxy, with the events of somebody else; who says "wait" hears nothing for ever. Below
+// /proxy/closed it wants a key.
 class ForeignServer {
  public:
-  ForeignServer() {
+  explicit ForeignServer(const net::ServerOptions& options = {}) {
     auto server = net::Server::listen(
-        loop_, {}, [this](const std::shared_ptr<net::Exchange>& exchange) { hear(*exchange); });
+        loop_, options, [this](const std::shared_ptr<net::Exchange>& exchange) { hear(*exchange); });
     EXPECT_TRUE(server) << server.error().text();
     server_ = std::move(*server);
     thread_ = std::thread([this] { loop_.run(); });
@@ -38,7 +40,8 @@ class ForeignServer {
     thread_.join();
   }
 
-  std::string url() const { return "http://127.0.0.1:" + std::to_string(server_->port()) + "/proxy/v1"; }
+  std::string address() const { return "127.0.0.1:" + std::to_string(server_->port()) + "/proxy"; }
+  std::string url() const { return "http://" + address() + "/v1"; }
   // The bodies of all questions.
   std::vector<Json> asked() {
     const std::scoped_lock lock(mutex_);
@@ -48,7 +51,9 @@ class ForeignServer {
  private:
   void hear(net::Exchange& exchange) {
     const net::Request& request = exchange.request();
-    if (request.path == "/proxy/v1/models")
+    if (request.path.starts_with("/proxy/closed") && request.bearer != "sk-short")
+      return exchange.answer({.status = 401, .body = R"({"error":"who are you"})"});
+    if (request.path == "/proxy/v1/models" || request.path == "/proxy/closed/v1/models")
       return exchange.answer({.body = R"({"data":[{"id":"first"},{"id":"second"}]})"});
     if (request.path != "/proxy/v1/chat/completions")
       return exchange.answer({.status = 404, .body = R"({"error":"no such page"})"});
@@ -98,6 +103,52 @@ TEST(Chat, AModelOfAServerIsNotChosenOfAFolder) {
   const auto refused = support::run({support::tutti_program, "chat", "/tmp", "--model", "x"});
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_TRUE(has(refused.err, "--model")) << refused.err;
+}
+
+TEST(Chat, AServerThatWantsAKeyIsGivenItHoweverShortItIs) {
+  const ForeignServer server;
+  const support::TempFolder folder;
+  const std::string key = folder.path() + "/key";
+  support::write_text(key, "sk-short\n");
+  ASSERT_EQ(::chmod(key.c_str(), 0600), 0);
+  const auto talk = [&](const std::string& flags) {
+    return support::run({"sh", "-c",
+                         "printf '%s\\n' \"$0\" | '" + support::tutti_program + "' chat http://" +
+                             server.address() + "/closed" + flags,
+                         flags.find("--model") == std::string::npos ? "" : "hello"});
+  };
+  EXPECT_EQ(talk(" --key-file '" + key + "'").exit_code, 0);
+  for (const char* const flags : {"", " --model first"}) {
+    const auto refused = talk(flags);
+    EXPECT_EQ(refused.exit_code, 1) << flags;
+    EXPECT_TRUE(has(refused.err, "who are you")) << refused.err;
+    EXPECT_TRUE(has(refused.err, "--key-file")) << refused.err;
+  }
+}
+
+TEST(Chat, ACertificateThatIsNotTrustedNamesWhatWouldBe) {
+  const support::TempFolder folder;
+  net::ServerOptions options;
+  options.key_file = folder.path() + "/key.pem";
+  options.certificate_file = folder.path() + "/certificate.pem";
+  const auto made = support::run({"openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
+                                  "-subj", "/CN=tutti", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout",
+                                  options.key_file, "-out", options.certificate_file});
+  ASSERT_EQ(made.exit_code, 0) << made.err;
+  const ForeignServer server(options);
+  const std::string chat =
+      "'" + support::tutti_program + "' chat https://" + server.address() + " </dev/null --ca-file ";
+  // Read, and without the one that has signed it.
+  const std::string other = folder.path() + "/other.pem";
+  ASSERT_EQ(support::run({"openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj",
+                          "/CN=other", "-keyout", folder.path() + "/other-key.pem", "-out", other})
+                .exit_code,
+            0);
+  const auto untrusted = support::run({"sh", "-c", chat + other});
+  EXPECT_EQ(untrusted.exit_code, 1) << untrusted.err;
+  EXPECT_TRUE(has(untrusted.err, "--ca-file")) << untrusted.err;
+  EXPECT_FALSE(has(untrusted.err, "tutti engine MODEL")) << untrusted.err;
+  EXPECT_EQ(support::run({"sh", "-c", chat + options.certificate_file}).exit_code, 0);
 }
 
 // Ctrl-C before the first word of an answer: there was none, and so what was said is taken back.

@@ -31,6 +31,10 @@ constexpr const char* help_text =
     "  Ctrl-C         stops an answer\n"
     "  Ctrl-D         leaves\n";
 
+constexpr const char* trust_remedy =
+    "--ca-file names the authority (PEM) that has signed the certificate of that server";
+constexpr const char* key_remedy = "--key-file names a file with the key of that server";
+
 std::atomic<bool> answer_stopped{false};
 void stop_answer(int) { answer_stopped = true; }
 
@@ -179,9 +183,14 @@ class Chat final : public Command {
 
   Result<std::string> first_model() {
     auto response = client_->request("GET", "/v1/models");
-    if (!response)
-      return failed(response.error().text())
-          .remedy("`tutti engine MODEL` starts a server; `tutti chat MODEL` does without one");
+    if (!response) {
+      const std::string_view remedy =
+          client_->is_untrusted()
+              ? trust_remedy
+              : "`tutti engine MODEL` starts a server; `tutti chat MODEL` does without one";
+      return failed(response.error().text()).remedy(remedy);
+    }
+    if (response->status == 401) return failed(problem_in(response->body)).within(where_).remedy(key_remedy);
     if (response->status != 200) return failed(problem_in(response->body)).within(where_);
     auto model = model_in(response->body);
     if (!model) return failed("it names no model").within(where_);
@@ -228,6 +237,8 @@ class Chat final : public Command {
     if (!done || !problem.empty()) {
       messages_.pop_back();
       if (problem.empty()) problem = problem_in(done.error().message());
+      if (client_->is_untrusted()) problem += std::string("; ") + trust_remedy;
+      if (!done && done.error().context() == "HTTP 401") problem += std::string("; ") + key_remedy;
       // Whoever answers has words of its own for it.
       if (!messages_.empty() && problem.find("context") != std::string::npos)
         problem += "; /clear forgets what was said";

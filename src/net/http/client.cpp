@@ -169,6 +169,7 @@ struct Client::Connection {
   std::function<bool()> idle;
   std::string unread;       // of the next answer
   bool understood = false;  // an answer has begun
+  bool is_untrusted = false;
 
   Connection() = default;
   Connection(const Connection&) = delete;
@@ -252,6 +253,7 @@ Result<> Client::Connection::open_tls(const Target& target) {
     if (wait_tls(done)) continue;
     if (Clock::now() >= deadline) return failed("no answer in time");
     const long verdict = SSL_get_verify_result(tls);
+    is_untrusted = verdict != X509_V_OK;
     return failed(verdict == X509_V_OK ? "the TLS handshake failed" : X509_verify_cert_error_string(verdict));
   }
 }
@@ -307,7 +309,9 @@ Result<> Client::connect() {
   if (connection_) return {};
   auto connection = std::make_unique<Connection>();
   connection->idle = telling_wait();
-  if (auto opened = connection->open(target_, !token_.empty()); !opened) {
+  auto opened = connection->open(target_, !token_.empty());
+  is_untrusted_ = connection->is_untrusted;
+  if (!opened) {
     if (opened.error().code() == ErrorCode::invalid)
       return std::move(opened).error().within(target_.who + " " + target_.text());
     Error error = unreachable(target_, opened.error().text());

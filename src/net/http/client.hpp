@@ -48,6 +48,8 @@ class Client {
 
   // Of a request that failed: the other side may have got it, and may have done it.
   bool may_have_arrived() const { return sent_; }
+  // Of a connection that could not be opened: the other side speaks TLS, and its certificate is not trusted.
+  bool is_untrusted() const { return is_untrusted_; }
   // Of one that was refused, or of events that were: when to ask again; 0 if it was not said.
   int retry_after_seconds() const { return retry_after_seconds_; }
 
@@ -78,6 +80,7 @@ class Client {
   Target target_;
   std::string token_;
   bool sent_ = false;
+  bool is_untrusted_ = false;
   int retry_after_seconds_ = 0;
   std::string cluster_;
   bool met_another_ = false;
