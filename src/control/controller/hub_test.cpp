@@ -193,6 +193,24 @@ TEST_F(HubTest, OfAGangsNodesThoseAreAskedForLogsThatHaveItsRanks) {
   EXPECT_NE(one.written().texts[0]->find("event: job"), std::string::npos);
 }
 
+TEST_F(HubTest, AReaderIsToldWhenTooMuchIsAskedFor) {
+  Hub hub(loop, core);
+  std::promise<void> gate;
+  ASSERT_TRUE(core.look("10.0.0.9", [&gate](const auto&, const auto&) { gate.get_future().wait(); }));
+  while (core.look("10.0.0.1", [](const auto&, const auto&) {})) continue;
+  HubExchange reader;
+  reader.come_from("10.0.0.1");
+  hub.add_log_reader(reader, {cluster::JobId(1), -1, true, 0});
+  EXPECT_EQ(reader.status, 503);
+  EXPECT_EQ(core.watchers.load(), 0) << "it does not count";
+  HubExchange other;
+  other.come_from("10.0.0.2");
+  hub.add_log_reader(other, {cluster::JobId(1), -1, true, 0});
+  EXPECT_EQ(other.status, 200);
+  gate.set_value();
+  core.stop();
+}
+
 TEST_F(HubTest, WatchersShareOneTextOfAllEventsOfATurn) {
   Hub hub(loop, core);
   HubExchange one;
