@@ -187,6 +187,13 @@ void Hub::end_feeds(const std::string& node) {
 
 // ---- what a commit made visible
 
+template <class Visit>
+void Hub::visit_readers(cluster::JobId job, Visit visit) {
+  const auto readers = readers_of_.find(job);
+  if (readers == readers_of_.end()) return;
+  for (const std::uint64_t id : readers->second) visit(readers_.at(id));
+}
+
 void Hub::deliver(driver::Delivery delivery) {
   std::map<cluster::JobId, std::size_t> starts;
   for (const auto& message : delivery.messages) starts[message.job] += message.start ? 1 : 0;
@@ -196,11 +203,10 @@ void Hub::deliver(driver::Delivery delivery) {
     if (agent == nullptr) continue;
     agent->socket->send(std::move(message.frame));
     if (!message.start) continue;
-    for (auto& [id, reader] : readers_) {
+    visit_readers(message.job, [&](LogReader& reader) {
       // The whole log of what only starts now, whatever tail was asked for.
-      if (reader.request.job == message.job && reader.follows)
-        ask_for_logs(reader, {message.node, message.attempt}, 0, starts[message.job]);
-    }
+      if (reader.follows) ask_for_logs(reader, {message.node, message.attempt}, 0, starts[message.job]);
+    });
   }
   if (delivery.resync) {
     const net::Text frame = net::make_text(wire::encode(wire::ControllerMessage(wire::Resync{})));
@@ -213,16 +219,15 @@ void Hub::deliver(driver::Delivery delivery) {
 }
 
 void Hub::tell_readers(const driver::Delivery& delivery) {
-  if (readers_.empty()) return;
   for (const auto& change : delivery.jobs) {
     net::Text text;
-    for (auto& [id, reader] : readers_) {
+    visit_readers(change.job, [&](LogReader& reader) {
       // Who does not know yet where the job stands is told the end by begin_reading().
-      if (reader.request.job != change.job || !reader.follows || !reader.begun) continue;
+      if (!reader.follows || !reader.begun) return;
       if (!text) text = net::make_text(event_text("job", change.json));
       reader.stream->write(text);
       if (change.finished) finish_reading(reader);
-    }
+    });
   }
 }
 
@@ -291,6 +296,7 @@ void Hub::add_log_reader(net::Exchange& exchange, const LogRequest& request) {
   // It follows from now on: what happens between here and the answer, which comes on this loop, is not
   // missed.
   readers_[id] = {id, request, std::move(stream), {}, {}, false, request.follow};
+  readers_of_[request.job].insert(id);
   if (look_timer_) return;
   looked_at_ = clock_();
   look_timer_ = loop_.every(feed_look_every, [this] { look_at_feeds(); });
@@ -453,6 +459,9 @@ void Hub::end_reading(std::uint64_t id) {
   for (const auto& node : nodes) {
     if (const Agent* agent = speaker(node); agent != nullptr) agent->socket->send(frame);
   }
+  const auto same_job = readers_of_.find(reader->second.request.job);
+  same_job->second.erase(id);
+  if (same_job->second.empty()) readers_of_.erase(same_job);
   readers_.erase(reader);
 }
 

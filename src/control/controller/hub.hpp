@@ -89,6 +89,9 @@ class Hub {
   bool seat(net::Exchange& exchange);
   static void refuse_seat(net::Exchange& exchange, int status, const char* why);
   void unseat(const std::string& address);
+  // Those of one job: thousands may read others, and changes come by the thousand.
+  template <class Visit>
+  void visit_readers(cluster::JobId job, Visit visit);
   void tell_readers(const driver::Delivery& delivery);
   void tell_watchers(const driver::Delivery& delivery);
   void receive(Agent& agent, const std::string& frame);
@@ -125,7 +128,8 @@ class Hub {
   std::map<driver::Connection, std::shared_ptr<Agent>> agents_;
   std::map<std::uint64_t, std::shared_ptr<net::Stream>> watchers_;
   std::map<std::uint64_t, LogReader> readers_;
-  Audience audience_;  // both of them
+  std::map<cluster::JobId, std::set<std::uint64_t>> readers_of_;  // by job
+  Audience audience_;                                             // both of them
   std::uint64_t next_id_ = 1;
   std::shared_ptr<net::Loop::Handle> look_timer_;  // while somebody reads
   Instant looked_at_;

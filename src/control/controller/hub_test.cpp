@@ -193,6 +193,88 @@ TEST_F(HubTest, OfAGangsNodesThoseAreAskedForLogsThatHaveItsRanks) {
   EXPECT_NE(one.written().texts[0]->find("event: job"), std::string::npos);
 }
 
+TEST_F(HubTest, ReadersHearOfTheirJobAloneUntilTheyLeave) {
+  Hub hub(loop, core);
+  constexpr std::int32_t next_attempt = 5;
+  std::vector<std::uint64_t> asked_for;
+  const auto agent = std::make_shared<HubSocket>();
+  agent->on_send = [&](const std::string& frame) {
+    const auto message = wire::decode_controller_message(frame);
+    const auto* read = message ? std::get_if<wire::ReadLogs>(&*message) : nullptr;
+    if (read != nullptr && read->attempt == next_attempt) asked_for.push_back(read->stream);
+  };
+  hub.add_agent(agent, "10.0.0.1");
+  cluster::Hello hello;
+  hello.node = "n1";
+  hello.inventory.cpus = 2;
+  agent->on_message(wire::encode(wire::AgentMessage(hello)));
+  cluster::JobSpec spec;
+  spec.command = {"true"};
+  spec.shape = {.cpus = 1};
+  for (int job = 0; job < 2; ++job) {
+    std::promise<void> submitted;
+    core.happen(cluster::Submit{{spec}}, [&](const auto& done) {
+      EXPECT_TRUE(done.ok());
+      submitted.set_value();
+    });
+    submitted.get_future().wait();
+  }
+  std::vector<std::unique_ptr<HubExchange>> readers;
+  std::size_t begun = 0;
+  for (const unsigned job : {1U, 1U, 2U}) {
+    readers.push_back(std::make_unique<HubExchange>());
+    HubStream& stream = readers.back()->written();
+    stream.on_write = [&](const std::string& text) {
+      if (text.starts_with("event: job") && ++begun == 3) loop.stop();
+    };
+    hub.add_log_reader(*readers.back(), {cluster::JobId(job), -1, true, 0});
+  }
+  loop.run();
+  for (const auto& reader : readers) reader->written().texts.clear();
+  const auto change = [&hub](std::uint64_t job) {
+    driver::Delivery delivery;
+    delivery.messages.push_back({"n1", "start", cluster::JobId(job), next_attempt, true});
+    delivery.jobs.push_back({cluster::JobId(job), false, "{}"});
+    hub.deliver(std::move(delivery));
+  };
+  const auto heard = [&readers] {
+    std::vector<std::size_t> counts;
+    for (const auto& reader : readers) counts.push_back(reader->written().texts.size());
+    return counts;
+  };
+  change(1);
+  EXPECT_EQ(heard(), (std::vector<std::size_t>{1, 1, 0}));
+  EXPECT_EQ(asked_for.size(), 2U) << "the logs of what starts, for each";
+  readers[0]->leave();
+  change(1);
+  change(2);
+  EXPECT_EQ(heard(), (std::vector<std::size_t>{1, 2, 1}));
+  EXPECT_EQ(asked_for.size(), 3U) << "and once of each attempt";
+  readers[1]->leave();
+  readers[2]->leave();
+  change(1);
+  EXPECT_EQ(heard(), (std::vector<std::size_t>{1, 2, 1}));
+  core.stop();
+}
+
+TEST_F(HubTest, AReaderIsToldWhenTooMuchIsAskedFor) {
+  Hub hub(loop, core);
+  std::promise<void> gate;
+  ASSERT_TRUE(core.look("10.0.0.9", [&gate](const auto&, const auto&) { gate.get_future().wait(); }));
+  while (core.look("10.0.0.1", [](const auto&, const auto&) {})) continue;
+  HubExchange reader;
+  reader.come_from("10.0.0.1");
+  hub.add_log_reader(reader, {cluster::JobId(1), -1, true, 0});
+  EXPECT_EQ(reader.status, 503);
+  EXPECT_EQ(core.watchers.load(), 0) << "it does not count";
+  HubExchange other;
+  other.come_from("10.0.0.2");
+  hub.add_log_reader(other, {cluster::JobId(1), -1, true, 0});
+  EXPECT_EQ(other.status, 200);
+  gate.set_value();
+  core.stop();
+}
+
 TEST_F(HubTest, WatchersShareOneTextOfAllEventsOfATurn) {
   Hub hub(loop, core);
   HubExchange one;
