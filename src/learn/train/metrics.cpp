@@ -143,4 +143,55 @@ Result<> MetricsFile::append(const StepMetrics& metrics) {
   return written;
 }
 
+MetricsWriter::MetricsWriter(std::function<Result<>(const StepMetrics&)> write)
+    : write_(std::move(write)), thread_([this] { work(); }) {}
+
+MetricsWriter::~MetricsWriter() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void MetricsWriter::append(const StepMetrics& metrics) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (waiting_.size() >= lines_waiting_max)
+      return note(failed("the disk takes no metrics: " + std::to_string(waiting_.size()) + " lines wait"));
+    waiting_.push_back(metrics);
+  }
+  changed_.notify_all();
+}
+
+bool MetricsWriter::flush(Duration patience) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, patience, [&] { return waiting_.empty(); });
+}
+
+std::optional<Error> MetricsWriter::take_problem() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(problem_, std::nullopt);
+}
+
+void MetricsWriter::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return ending_ || !waiting_.empty(); });
+    if (waiting_.empty()) return;
+    const StepMetrics next = waiting_.front();
+    lock.unlock();
+    auto written = write_(next);
+    lock.lock();
+    waiting_.pop_front();
+    if (!written) note(std::move(written).error());
+    changed_.notify_all();
+  }
+}
+
+void MetricsWriter::note(Error problem) {
+  if (!std::exchange(noted_, true)) problem_ = std::move(problem);
+}
+
 }  // namespace tutti::train

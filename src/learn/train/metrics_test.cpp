@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <set>
 #include <sstream>
 
@@ -147,6 +148,47 @@ TEST_F(Metrics, TheNewFileIsOnTheDiskBeforeTheOldOneGoes) {
   written_to_disk = nullptr;
   ASSERT_TRUE(file.ok()) << file.error().text();
   EXPECT_EQ(written, (std::set<std::string>{path + ".new", folder_}));
+}
+
+TEST(MetricsWriter, ADiskThatStallsHoldsUpNoStep) {
+  std::promise<void> answers;
+  const std::shared_future<void> answered = answers.get_future().share();
+  std::vector<std::int64_t> written;
+  MetricsWriter writer([&](const StepMetrics& metrics) -> Result<> {
+    answered.wait();
+    written.push_back(metrics.step);
+    return {};
+  });
+  constexpr auto most = static_cast<std::int64_t>(MetricsWriter::lines_waiting_max);
+  for (std::int64_t step = 1; step <= most; ++step) writer.append({.step = step});
+  EXPECT_FALSE(writer.take_problem()) << "nothing is missing yet";
+  writer.append({.step = most + 1});
+  EXPECT_FALSE(writer.flush(std::chrono::milliseconds(1)));
+  const auto problem = writer.take_problem();
+  ASSERT_TRUE(problem);
+  EXPECT_EQ(problem->text(), "the disk takes no metrics: 10000 lines wait");
+  answers.set_value();
+  ASSERT_TRUE(writer.flush(std::chrono::minutes(1)));
+  ASSERT_EQ(written.size(), MetricsWriter::lines_waiting_max);
+  EXPECT_EQ(written.front(), 1);
+  EXPECT_EQ(written.back(), most);
+}
+
+TEST(MetricsWriter, WritesAllBeforeItEndsAndTellsOfTheFirstThatIsMissing) {
+  std::vector<std::int64_t> written;
+  {
+    MetricsWriter writer([&](const StepMetrics& metrics) -> Result<> {
+      if (metrics.step < 3) return failed("no room for " + std::to_string(metrics.step));
+      written.push_back(metrics.step);
+      return {};
+    });
+    for (std::int64_t step = 1; step <= 3; ++step) writer.append({.step = step});
+    ASSERT_TRUE(writer.flush(std::chrono::minutes(1)));
+    EXPECT_EQ(writer.take_problem().value().text(), "no room for 1");
+    EXPECT_FALSE(writer.take_problem()) << "once is enough";
+    writer.append({.step = 4});
+  }
+  EXPECT_EQ(written, (std::vector<std::int64_t>{3, 4}));
 }
 
 }  // namespace

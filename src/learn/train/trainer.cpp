@@ -39,6 +39,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double print_every_s = 1.0;
+// Far below what the other ranks wait for this one.
+constexpr auto metrics_patience = std::chrono::seconds(5);
 
 // What the samples of a step were, as a sum that does not depend on their order, exact as a double.
 double sum_of_samples(const std::vector<std::uint64_t>& samples) {
@@ -78,6 +80,8 @@ class Trainer {
   void finish_saving(const std::function<bool()>& stop);
   void tell(const std::string& line) const;
   void report(const StepMetrics& metrics, bool force);
+  void tell_missing_metrics();
+  void flush_metrics();
   std::string progress(const StepMetrics& metrics) const;
   checkpoint::State state() const;
   void say(const std::string& line) const;
@@ -99,8 +103,8 @@ class Trainer {
   Groups groups_;
   std::optional<Saver> saver_;
   std::optional<Transformer> model_;
-  std::optional<MetricsFile> metrics_;
-  bool metrics_told_ = false;  // that lines of them are missing
+  std::optional<MetricsFile> metrics_file_;  // of the thread of metrics_
+  std::optional<MetricsWriter> metrics_;     // of rank 0
   std::int64_t microbatch_ = 1;
   std::int64_t step_ = 0;  // done so far
   std::uint64_t samples_seen_ = 0;
@@ -173,8 +177,9 @@ void Trainer::build() {
   load();
   saver_->prepare(model_->parameters());
   if (rank_ == 0) {
-    metrics_ = require_disk(MetricsFile::open(options_.folder + "/metrics.jsonl", step_));
-    skipped_ = metrics_->skipped();
+    metrics_file_ = require_disk(MetricsFile::open(options_.folder + "/metrics.jsonl", step_));
+    skipped_ = metrics_file_->skipped();
+    metrics_.emplace([this](const StepMetrics& metrics) { return metrics_file_->append(metrics); });
   }
 }
 
@@ -292,6 +297,7 @@ checkpoint::State Trainer::state() const {
 }
 
 void Trainer::save() {
+  flush_metrics();
   const double stall = saver_->begin(model_->parameters(), state());
   std::array<char, 96> line{};
   std::snprintf(line.data(), line.size(), "checkpoint of step %lld: training waited %.0f ms",
@@ -354,12 +360,24 @@ void Trainer::tell(const std::string& line) const {
   if (rank_ == 0 && !options_.progress_file.empty()) std::ofstream(options_.progress_file) << line;
 }
 
+// A line that is missing costs less than a training that ends.
+void Trainer::tell_missing_metrics() {
+  if (const auto problem = metrics_->take_problem())
+    say("warning: " + problem->text() + "; training goes on without these lines");
+}
+
+// A checkpoint should not be ahead of the lines of its steps, for they are not computed again.
+void Trainer::flush_metrics() {
+  if (rank_ != 0) return;
+  static_cast<void>(metrics_->flush(metrics_patience));
+  tell_missing_metrics();
+}
+
 void Trainer::report(const StepMetrics& metrics, bool force) {
   last_ = metrics;
   if (rank_ != 0) return;
-  // A line that is missing costs less than a training that ends.
-  if (const auto appended = metrics_->append(metrics); !appended && !std::exchange(metrics_told_, true))
-    say("warning: " + appended.error().text() + "; training goes on without these lines");
+  metrics_->append(metrics);
+  tell_missing_metrics();
   if (!force && seconds_since(printed_) < print_every_s) return;
   printed_ = Clock::now();
   tell(progress(metrics));

@@ -81,12 +81,12 @@ class TrainerTest : public testing::Test {
     return folder.string();
   }
 
-  // All ranks of a run until it ends; `stop_at` asks it to stop once that many steps are in the metrics.
+  // All ranks of a run until it ends; `stop_at` asks it to stop in that step of its own.
   Result<Ending> run(const std::string& folder, const std::string& mesh, const checkpoint::Fence& fence = {},
                      std::int64_t stop_at = -1) {
-    auto all = run_all({.folder = folder, .fence = fence}, mesh, [&](int rank) {
-      return stop_at >= 0 && rank == 0 && steps_of(folder).size() + 1 >= static_cast<std::size_t>(stop_at);
-    });
+    std::int64_t asked = 0;
+    auto all = run_all({.folder = folder, .fence = fence}, mesh,
+                       [&](int rank) { return stop_at >= 0 && rank == 0 && ++asked >= stop_at; });
     for (auto& ending : all) {
       if (!ending) return ending;
     }
@@ -555,16 +555,15 @@ TEST_F(TrainerTest, ARunThatHadCheckpointsBeginsAnewOnlyWhenTold) {
   recipe::Submission submission{.recipe = recipe_, .config = read_text(folder + "/config.json")};
   submission.from_scratch = true;
   const std::string path = submit(folder, submission);
-  const auto stop_at = [&](std::size_t step) {
-    return [&folder, step](int) { return steps_of(folder).size() + 1 >= step; };
-  };
-  auto begun = run_all({.folder = folder, .fence = {0, 4}, .submission = path}, "1", stop_at(5));
+  int asked = 0;
+  auto begun = run_all({.folder = folder, .fence = {0, 4}, .submission = path}, "1",
+                       [&](int) { return ++asked >= 5; });
   ASSERT_TRUE(begun.front().ok()) << begun.front().error().text();
   EXPECT_TRUE(fs::exists(folder + "/checkpoints.old-1/step-00000006.damaged-1"));
   EXPECT_TRUE(fs::exists(folder + "/metrics.jsonl.old-1"));
   EXPECT_EQ(steps_of(folder).size(), 5U);
   // The next attempt of the same job goes on with what the first has made.
-  begun = run_all({.folder = folder, .fence = {1, 4}, .submission = path}, "1", stop_at(100));
+  begun = run_all({.folder = folder, .fence = {1, 4}, .submission = path}, "1", [](int) { return false; });
   ASSERT_TRUE(begun.front().ok()) << begun.front().error().text();
   EXPECT_EQ(steps_of(folder).size(), 12U);
   EXPECT_FALSE(fs::exists(folder + "/checkpoints.old-2"));
@@ -615,8 +614,9 @@ TEST_F(TrainerTest, TwoRunsInOneFolderAreOne) {
   recipe_.steps = 4000;
   const std::string folder = prepare("shared", recipe_);
   std::optional<std::vector<Result<Ending>>> second;
+  int asked = 0;
   const auto first = run_all({.folder = folder, .fence = {0, 12}}, "1", [&](int) {
-    if (!second && steps_of(folder).size() >= 3)
+    if (!second && ++asked > 3)
       second = run_all({.folder = folder, .fence = {0, 13}}, "1", [](int) { return false; });
     return second.has_value();
   });
