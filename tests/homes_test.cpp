@@ -1,6 +1,7 @@
 // A home that is not what its notes say: a copy of another one, one with parts that were started by hand, one
 // that is shared with another pid namespace. Nothing of somebody else is ended, and nothing removed.
 #include <signal.h>
+#include <sys/mount.h>
 
 #include <filesystem>
 
@@ -52,6 +53,42 @@ TEST(Homes, ACommandInACopyEndsNothingOfTheOriginal) {
   EXPECT_EQ(in_copy({"down", "--clean"}).exit_code, 0);
   EXPECT_FALSE(std::filesystem::exists(copy + "/controller"));
   expect_untouched(cluster, id, ranks);
+}
+
+// What a disk does after an error.
+class ReadOnlyView {
+ public:
+  explicit ReadOnlyView(std::string folder) : folder_(std::move(folder)) {
+    mounted_ = ::mount(folder_.c_str(), folder_.c_str(), nullptr, MS_BIND, nullptr) == 0;
+    read_only_ = mounted_ &&
+                 ::mount(nullptr, folder_.c_str(), nullptr, MS_BIND | MS_REMOUNT | MS_RDONLY, nullptr) == 0;
+  }
+  ReadOnlyView(const ReadOnlyView&) = delete;
+  ReadOnlyView& operator=(const ReadOnlyView&) = delete;
+  ~ReadOnlyView() {
+    if (mounted_) ::umount2(folder_.c_str(), MNT_DETACH);
+  }
+  bool there() const { return read_only_; }
+
+ private:
+  std::string folder_;
+  bool mounted_ = false;
+  bool read_only_ = false;
+};
+
+TEST(Homes, AClusterInAHomeThatCanOnlyBeReadIsEnded) {
+  const TestCluster cluster(1, 1);
+  const std::string id = cluster.submit({}, "exec sleep 1000");
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  auto processes = cluster.ranks_on("n1");
+  processes.push_back(cluster.controller_pid());
+  processes.push_back(cluster.agent_pid("n1"));
+  const ReadOnlyView view(cluster.home());
+  if (!view.there()) GTEST_SKIP() << "needs root, and the right to mount";
+  const auto down = cluster.tutti({"down"});
+  EXPECT_EQ(down.exit_code, 0) << down.err;
+  EXPECT_TRUE(has(down.err, "could not be written down in " + cluster.home())) << down.err;
+  for (const pid_t pid : processes) EXPECT_NE(::kill(pid, 0), 0) << "process " << pid << " goes on";
 }
 
 TEST(Homes, PartsThatWereStartedByHandAreNotEndedAndTheirStoreStays) {

@@ -15,13 +15,22 @@ namespace {
 
 constexpr auto lock_look_every = std::chrono::milliseconds(20);
 
+// On a disk that can only be read what runs is to be ended all the same, and a lock writes nothing.
+files::FileDescriptor open_lock(const std::string& path) {
+  files::FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (file.valid() || errno != EROFS) return file;
+  files::FileDescriptor readable(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!readable.valid()) errno = EROFS;
+  return readable;
+}
+
 }  // namespace
 
 // The processes that the command starts do not inherit it: they live longer than the command.
 Result<HomeLock> HomeLock::take(const std::string& home, Duration patience) {
   if (auto made = files::make_folders(home); !made) return std::move(made).error();
   const std::string path = home + "/lock";
-  files::FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  files::FileDescriptor file = open_lock(path);
   if (!file.valid()) return failed_errno("cannot open " + path, errno);
   const auto give_up_at = std::chrono::steady_clock::now() + patience;
   for (bool told = false; ::flock(file.get(), LOCK_EX | LOCK_NB) != 0; told = true) {

@@ -17,6 +17,7 @@
 #include "base/files/files.hpp"
 #include "base/text.hpp"
 #include "cli/part_note.hpp"
+#include "cli/terminal.hpp"
 #include "control/controller/controller.hpp"
 #include "node/rank/launch.hpp"
 #include "node/rank/process.hpp"
@@ -275,9 +276,16 @@ Result<> LocalCluster::stop() {
   for (const auto& one : all) mark_ranks_stopped(one);
   const auto give_up_at = std::chrono::steady_clock::now() + kill_time_max;
   if (auto killed = kill_ranks(all, home_ + "/nodes", give_up_at); !killed) return killed;
-  std::error_code ignored;
-  for (const auto& part : parts) std::filesystem::remove(note(part), ignored);
-  std::filesystem::remove(home_ + "/address", ignored);
+  std::vector<std::string> noted;
+  for (const auto& part : parts) noted.push_back(note(part));
+  noted.push_back(home_ + "/address");
+  std::error_code failure;
+  for (const auto& file : noted) {
+    if (std::error_code why; !std::filesystem::remove(file, why) && why) failure = why;
+  }
+  if (failure)
+    print_note("all its processes have ended, but that could not be written down in " + home_ + ": " +
+               failure.message() + "; the next `tutti up` may count what ran as lost");
   return {};
 }
 
