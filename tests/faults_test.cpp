@@ -1,6 +1,9 @@
 // Faults, made on purpose: programs killed and frozen, a disk that fills up, two controllers at once. What
 // the cluster promised before holds after.
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -496,6 +499,38 @@ TEST(Faults, AFullDiskRefusesWorkAndLosesNone) {
   write_text(cluster.file("later"), "");
   EXPECT_EQ(cluster.wait(goes_on), 0);
   EXPECT_EQ(cluster.job(goes_on)["attempt"], 0);
+}
+
+// ---- nobody reads what a program says
+
+// A pipe in the place of a file, and full: whoever writes into it waits, as behind a `tee` that was stopped.
+class FullPipe {
+ public:
+  explicit FullPipe(const std::string& path) {
+    std::filesystem::remove(path);
+    if (::mkfifo(path.c_str(), 0600) == 0) file_ = ::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    while (::write(file_, "x", 1) == 1) continue;
+  }
+  FullPipe(const FullPipe&) = delete;
+  FullPipe& operator=(const FullPipe&) = delete;
+  ~FullPipe() { ::close(file_); }
+
+ private:
+  int file_ = -1;
+};
+
+TEST(Faults, ALogThatNobodyReadsHoldsUpNeitherControllerNorAgents) {
+  PartsCluster cluster;
+  const FullPipe of_agent(cluster.file("agent-n1.err"));
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  cluster.kill_controller();
+  const FullPipe of_controller(cluster.file("controller.err"));
+  ASSERT_TRUE(cluster.start_controller({"--log-level", "debug"}));
+  EXPECT_EQ(cluster.wait(cluster.submit({}, "exit 3")), 3);
+  cluster.agent("n1").signal(SIGTERM);
+  EXPECT_EQ(cluster.agent("n1").wait(), 0);
+  cluster.controller().signal(SIGTERM);
+  EXPECT_EQ(cluster.controller().wait(), 0);
 }
 
 }  // namespace

@@ -25,6 +25,8 @@ class Command {
 
   // Declares the flags, bound to members of the command.
   virtual void declare(config::Flags& flags) = 0;
+  // Whether others wait for it while it runs: its log must not keep it from them.
+  virtual bool serves() const { return false; }
   // The exit code, or what to tell the user.
   virtual Result<int> run() = 0;
 };

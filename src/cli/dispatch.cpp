@@ -74,6 +74,7 @@ Result<int> run_command(const std::vector<std::string>& words) {
     std::fputs(bound.flags.help().c_str(), stdout);
     return exit_success;
   }
+  bound.log.serves = bound.command->serves();
   log::setup(bound.log);
   return bound.command->run();
 }
@@ -81,7 +82,7 @@ Result<int> run_command(const std::vector<std::string>& words) {
 // tutti: WHAT : WHY, and below it what to do.
 int report(const Error& error) {
   print_note(with_local_times(error.text()));
-  if (!error.remedy().empty()) std::fprintf(stderr, "  %s\n", visible(error.remedy()).c_str());
+  if (!error.remedy().empty()) log::say("  " + visible(error.remedy()) + "\n");
   return error.code() == ErrorCode::invalid ? exit_usage : exit_failed;
 }
 
@@ -89,6 +90,19 @@ std::vector<std::string> without_shorthands(std::vector<std::string> words) {
   if (words.empty() || words.front() == "--help" || words.front() == "-h") return {"help"};
   if (words.front() == "--version" || words.front() == "-V") words.front() = "version";
   return words;
+}
+
+int run_and_report(const std::vector<std::string>& words) {
+  auto code = run_command(without_shorthands(words));
+  // A full disk shows only when the buffer is written.
+  const int reason = std::fflush(stdout) == 0 ? 0 : errno;
+  if (code && (reason != 0 || std::ferror(stdout) != 0)) {
+    // Of a write that failed earlier nobody knows any more why.
+    Error lost =
+        reason != 0 ? failed_errno("cannot be written", reason) : failed("not all of it was written");
+    return report(std::move(lost).within("standard output"));
+  }
+  return code ? *code : report(code.error());
 }
 
 }  // namespace
@@ -114,16 +128,9 @@ Result<std::string> help_text(std::string_view command) {
 }
 
 int dispatch(const std::vector<std::string>& words) {
-  auto code = run_command(without_shorthands(words));
-  // A full disk shows only when the buffer is written.
-  const int reason = std::fflush(stdout) == 0 ? 0 : errno;
-  if (code && (reason != 0 || std::ferror(stdout) != 0)) {
-    // Of a write that failed earlier nobody knows any more why.
-    Error lost =
-        reason != 0 ? failed_errno("cannot be written", reason) : failed("not all of it was written");
-    return report(std::move(lost).within("standard output"));
-  }
-  return code ? *code : report(code.error());
+  const int code = run_and_report(words);
+  log::finish();
+  return code;
 }
 
 }  // namespace tutti::cli

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/clock/clock.hpp"
+#include "base/log/log.hpp"
 #include "cli/commands.hpp"
 #include "cli/model_flags.hpp"
 #include "cli/script_flags.hpp"
@@ -79,7 +80,10 @@ Result<> serve_until_drained(Server& server, const std::function<Result<>()>& lo
   });
   server.run();
   // Asked to end before it has begun: what is being loaded is for nobody any more.
-  if (is_loading) std::_Exit(exit_success);
+  if (is_loading) {
+    log::finish();
+    std::_Exit(exit_success);
+  }
   loader.join();
   if (problem) return *problem;
   return {};
@@ -110,6 +114,8 @@ class EngineCommand final : public Command {
               "that requests have to end after SIGTERM or Ctrl-C (default: 30s)");
     flags.add("json", json_, "print one JSON object when it answers: model, url, memory");
   }
+
+  bool serves() const override { return true; }
 
   Result<int> run() override {
     if (auto set = set_address(listen_, settings_); !set) return std::move(set).error();
@@ -154,6 +160,7 @@ class EngineCommand final : public Command {
     if (done && (*server)->counts().away) {
       if (!json_) std::printf("drained\n");
       std::fflush(stdout);
+      log::finish();
       std::_Exit(exit_success);
     }
     return done;

@@ -4,9 +4,12 @@
 #include <climits>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
+#include "base/files/line_queue.hpp"
 #include "base/log/log.hpp"
+#include "base/visible.hpp"
 #include "cli/cluster.hpp"
 #include "cli/commands.hpp"
 #include "cli/terminal.hpp"
@@ -53,6 +56,8 @@ class Controller final : public Command {
               {.min = 0, .max = 1 << 20});
   }
 
+  bool serves() const override { return action_.empty(); }
+
   Result<int> run() override {
     options_.folder =
         options_.folder.empty() ? home_folder() + "/controller" : absolute_path(options_.folder);
@@ -82,7 +87,7 @@ class Controller final : public Command {
         log::warning("nobody waits for the address");
       ::close(static_cast<int>(ready_fd_));
     } else {
-      std::fprintf(stderr, "tutti: controller listens on %s\n", address.c_str());
+      print_note("controller listens on " + address);
     }
   }
 
@@ -91,6 +96,8 @@ class Controller final : public Command {
   std::int64_t ready_fd_ = -1;
   std::int64_t keep_jobs_max_ = cluster::kept_jobs_default;
 };
+
+constexpr std::size_t out_bytes_max = 4096;
 
 std::string host_name() {
   char name[HOST_NAME_MAX + 1] = "node";
@@ -121,6 +128,8 @@ class Agent final : public Command {
     flags.add("fake-gpus", fake_gpus_, "devices that are not there, such as 8xH100, for trying things out");
     flags.add("cpus", cpus_, "offer this many CPUs instead of what the host has", {.min = 0, .max = 1 << 16});
   }
+
+  bool serves() const override { return true; }
 
   Result<int> run() override {
     if (controller_.empty())
@@ -157,12 +166,18 @@ class Agent final : public Command {
   }
 
  private:
-  // Once on stdout, for whoever has started it by hand.
+  // Once on stdout, for whoever has started it by hand. Who does not read that keeps no node from its work.
   void tell_joined() {
     log::info("joined {}", controller_);
-    if (std::exchange(told_, true)) return;
-    print_text("node " + options_.name + " has joined " + controller_ + "; Ctrl-C ends the agent\n");
-    std::fflush(stdout);
+    if (out_) return;
+    const std::string line =
+        "node " + options_.name + " has joined " + controller_ + "; Ctrl-C ends the agent\n";
+    auto out = files::LineQueue::start(
+        out_bytes_max, [](const std::string& text) { return files::write_line(STDOUT_FILENO, text); },
+        [](std::uint64_t) { return true; });
+    if (!out) return;
+    out_.emplace(std::move(*out));
+    out_->add(visible(line));
   }
 
   Result<> find_inventory() {
@@ -189,7 +204,7 @@ class Agent final : public Command {
   std::string fake_gpus_;
   std::int64_t cpus_ = 0;
   bool local_checkpoints_ = false;
-  bool told_ = false;  // that it has joined
+  std::optional<files::LineQueue> out_;  // once it has told that it has joined
 };
 
 class Shim final : public Command {

@@ -5,13 +5,14 @@
 
 #include <cstdio>
 
+#include "base/log/log.hpp"
 #include "base/visible.hpp"
 
 namespace tutti::cli {
 
 void print_text(const std::string& text) { std::fputs(visible(text).c_str(), stdout); }
 
-void print_note(const std::string& text) { std::fprintf(stderr, "tutti: %s\n", visible(text).c_str()); }
+void print_note(const std::string& text) { log::say("tutti: " + visible(text) + "\n"); }
 
 std::size_t terminal_columns() {
   winsize size{};

@@ -1,18 +1,31 @@
 #include "base/log/log.hpp"
 
+#include <unistd.h>
+
 #include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
 #include <memory>
+#include <mutex>
+#include <optional>
 
 #define SPDLOG_FMT_EXTERNAL
 #define SPDLOG_HEADER_ONLY
 #include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include "base/files/line_queue.hpp"
+#include "base/last_words.hpp"
 #include "base/visible.hpp"
 
 namespace tutti::log {
 namespace {
+
+constexpr std::size_t waiting_bytes_max = std::size_t{4} << 20;
+constexpr Duration farewell_max = std::chrono::seconds(1);
 
 constexpr std::array<std::string_view, 5> level_names{"debug", "info", "warning", "error", "off"};
 
@@ -76,11 +89,50 @@ std::unique_ptr<spdlog::formatter> make_formatter(bool json) {
   return formatter;
 }
 
+// Not destroyed at exit, as the logger is not; none in a program that does not serve.
+std::optional<files::LineQueue>& queue() {
+  static auto& instance = *new std::optional<files::LineQueue>();
+  return instance;
+}
+
+class QueueSink final : public spdlog::sinks::base_sink<std::mutex> {
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    if (queue()) queue()->add(std::string(line.data(), line.size()));
+  }
+  void flush_() override {}
+};
+
+bool tell_missing(const Options& options, std::uint64_t lines) {
+  const std::string text = fmt::format("{} lines are missing here: stderr did not take them", lines);
+  spdlog::memory_buf_t line;
+  make_formatter(options.json)
+      ->format(spdlog::details::log_msg(options.part, spdlog::level::warn, text), line);
+  return files::write_line(STDERR_FILENO, std::string(line.data(), line.size()));
+}
+
+// Where there is no thread to be had, lines are written by whoever has them.
+void start_queue(const Options& options) {
+  auto started = files::LineQueue::start(
+      waiting_bytes_max, [](const std::string& line) { return files::write_line(STDERR_FILENO, line); },
+      [options](std::uint64_t lines) { return tell_missing(options, lines); });
+  if (started) queue().emplace(std::move(*started));
+}
+
 std::shared_ptr<spdlog::logger> make_logger(const Options& options) {
-  auto logger =
-      std::make_shared<spdlog::logger>(options.part, std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  std::shared_ptr<spdlog::sinks::sink> sink;
+  if (queue()) {
+    sink = std::make_shared<QueueSink>();
+  } else {
+    sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  }
+  auto logger = std::make_shared<spdlog::logger>(options.part, std::move(sink));
   logger->set_formatter(make_formatter(options.json));
   logger->set_level(to_spdlog(options.level));
+  // Of its own accord spdlog would write to stderr, and wait for it.
+  if (queue()) logger->set_error_handler([](const std::string&) {});
   return logger;
 }
 
@@ -88,6 +140,25 @@ std::shared_ptr<spdlog::logger> make_logger(const Options& options) {
 std::shared_ptr<spdlog::logger>& logger() {
   static auto& instance = *new std::shared_ptr<spdlog::logger>(make_logger({}));
   return instance;
+}
+
+void say_last_words(const char* line) {
+  say(line);
+  finish();
+}
+
+// As the one of the standard library, which would wait for stderr.
+[[noreturn]] void terminate() {
+  std::string why = "terminate called";
+  try {
+    if (const auto failure = std::current_exception()) std::rethrow_exception(failure);
+  } catch (const std::exception& failure) {
+    why += std::string(": ") + failure.what();
+  } catch (...) {
+    why += ": what was thrown is no exception";
+  }
+  say_last_words((visible_line(why) + "\n").c_str());
+  std::abort();
 }
 
 }  // namespace
@@ -100,7 +171,23 @@ Result<Level> parse_level(std::string_view text) {
       .remedy("the levels are debug, info, warning, error and off");
 }
 
-void setup(const Options& options) { logger() = make_logger(options); }
+void setup(const Options& options) {
+  queue().reset();
+  if (options.serves) start_queue(options);
+  logger() = make_logger(options);
+  set_last_words(queue() ? say_last_words : nullptr);
+  if (queue()) std::set_terminate(terminate);
+}
+
+bool finish() { return !queue() || queue()->drain(farewell_max); }
+
+void say(const std::string& text) {
+  if (queue()) {
+    queue()->add(text);
+  } else {
+    std::fputs(text.c_str(), stderr);
+  }
+}
 
 bool enabled(Level level) { return level != Level::off && logger()->should_log(to_spdlog(level)); }
 

@@ -1,4 +1,6 @@
 // The program's log, on stderr. Quiet by default: warnings and errors only. Safe on any thread once set up.
+// In a program that serves nobody who logs waits for stderr: a thread writes, and where a stalled disk or a
+// stopped reader takes nothing for long, lines are left out and counted.
 // Messages are for operators: no secrets, no user data beyond names and ids.
 #pragma once
 
@@ -21,10 +23,17 @@ struct Options {
   Level level = Level::warning;
   bool json = false;  // one JSON object a line: time, level, part, message
   std::string part = "tutti";
+  bool serves =
+      false;  // such a program must not fork without exec: the child would have no thread that writes
 };
 
 // Call once, at the start of main; before it the defaults hold.
 void setup(const Options& options);
+// What waits has a second to be written: at the end, and before an end without destructors. An abort does so
+// by itself. Whether all was written.
+bool finish();
+// Text for whoever has started the program, as it is and whatever the level, in its order among the lines.
+void say(const std::string& text);
 
 bool enabled(Level level);
 void write(Level level, std::string_view message);

@@ -6,40 +6,89 @@
 
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include "base/log/log.hpp"
 #include "control/trace/row.hpp"
 
 namespace tutti::controller {
-namespace {}  // namespace
+namespace {
+
+constexpr std::size_t waiting_bytes_max = std::size_t{4} << 20;
+
+// A line, or none of it.
+bool write_whole(int file, const std::string& name, const std::string& line) {
+  const off_t before = ::lseek(file, 0, SEEK_END);
+  const ssize_t written = ::write(file, line.data(), line.size());
+  if (written == static_cast<ssize_t>(line.size())) return true;
+  if (written >= 0) {
+    if (::ftruncate(file, before) != 0) log::warning("half a line is left in {}", name);
+    errno = ENOSPC;
+  }
+  return false;
+}
+
+// What the thread that writes has; it may be stuck in it for longer than the recording lives.
+class TraceFile {
+ public:
+  TraceFile(files::FileDescriptor file, std::string name) : file_(std::move(file)), name_(std::move(name)) {}
+
+  // That it cannot be written is said once.
+  void put(const std::string& line) {
+    const bool written = write_whole(file_.get(), name_, line);
+    if (!written && !failing_) log::error("cannot record: {}: {}", name_, std::strerror(errno));
+    if (written && failing_) log::warning("records again: {}", name_);
+    failing_ = !written;
+  }
+
+  const std::string& name() const { return name_; }
+
+ private:
+  files::FileDescriptor file_;
+  std::string name_;
+  bool failing_ = false;
+};
+
+}  // namespace
 
 Result<Recording> Recording::open(const std::string& file) {
-  const int descriptor = ::open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0644);
-  if (descriptor < 0) return failed_errno("cannot be opened", errno).within("--record " + file);
-  Recording recording(file, descriptor);
+  files::FileDescriptor opened(
+      ::open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0644));
+  if (!opened.valid()) return failed_errno("cannot be opened", errno).within("--record " + file);
   struct stat status {};
-  if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode))
+  if (::fstat(opened.get(), &status) != 0 || !S_ISREG(status.st_mode))
     return invalid("is not a file").within("--record " + file);
-  if (status.st_size == 0 && !recording.write(trace::header_line()))
+  if (status.st_size == 0 && !write_whole(opened.get(), file, trace::header_line()))
     return failed_errno("cannot be written", errno).within("--record " + file);
-  return recording;
+  return onto(std::move(opened), file);
 }
 
-Recording::Recording(Recording&& other) noexcept
-    : file_(std::move(other.file_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-Recording::~Recording() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+Result<Recording> Recording::onto(files::FileDescriptor file, const std::string& name) {
+  const auto trace = std::make_shared<TraceFile>(std::move(file), name);
+  auto lines = files::LineQueue::start(
+      waiting_bytes_max,
+      [trace](const std::string& line) {
+        trace->put(line);
+        return true;
+      },
+      [trace](std::uint64_t jobs) {
+        log::error(
+            "{} jobs are missing in {}, which did not take them; `tutti record` tells what is remembered",
+            jobs, trace->name());
+        return true;
+      });
+  if (!lines) return std::move(lines).error().within("--record " + name);
+  return Recording(std::move(*lines));
 }
 
-void Recording::ended(const cluster::Job& job) {
+void Recording::ended(const cluster::Job& job) const {
   if (job.started_at == Instant()) return;
   // All attempts together, as if with all the devices that it wanted.
   const double devices =
       static_cast<double>(job.spec.shape.ranks) * job.spec.shape.gpu_share / sched::whole_share;
   const std::string& model = job.spec.shape.gpu_model;
-  const std::string line = trace::line_of(
+  lines_.add(trace::line_of(
       {.id = job.id.text(),
        .submit_s = in_seconds(job.submitted_at.time_since_epoch()),
        .gpus = devices,
@@ -48,23 +97,7 @@ void Recording::ended(const cluster::Job& job) {
        .gpu_type = model.find('|') == std::string::npos ? model : "",
        .user = job.spec.user,
        .status = std::string(name_of(job.state)),
-       .partition = job.spec.queue});
-  const bool written = write(line);
-  if (!written && !failing_) log::error("cannot record: {}: {}", file_, std::strerror(errno));
-  if (written && failing_) log::warning("records again: {}", file_);
-  failing_ = !written;
-}
-
-// A whole line or none of it.
-bool Recording::write(const std::string& text) {
-  const off_t before = ::lseek(descriptor_, 0, SEEK_END);
-  const ssize_t written = ::write(descriptor_, text.data(), text.size());
-  if (written == static_cast<ssize_t>(text.size())) return true;
-  if (written >= 0) {
-    if (::ftruncate(descriptor_, before) != 0) log::warning("half a line is left in {}", file_);
-    errno = ENOSPC;
-  }
-  return false;
+       .partition = job.spec.queue}));
 }
 
 }  // namespace tutti::controller

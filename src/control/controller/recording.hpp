@@ -1,9 +1,12 @@
 // The jobs of a cluster as a trace that `tutti sim run` replays: a line for each that ran, when it has ended.
-// Lines are added to what the file holds, so that a controller that starts again goes on. One thread.
+// Lines are added to what the file holds, so that a controller that starts again goes on. They are
+// written beside the core, which does not wait for a disk. One thread.
 #pragma once
 
 #include <string>
 
+#include "base/files/descriptor.hpp"
+#include "base/files/line_queue.hpp"
 #include "base/result.hpp"
 #include "control/cluster/model.hpp"
 
@@ -12,21 +15,18 @@ namespace tutti::controller {
 class Recording {
  public:
   static Result<Recording> open(const std::string& file);
-  Recording(Recording&& other) noexcept;
-  Recording& operator=(Recording&&) = delete;
-  ~Recording();
+  // Onto what is open already; `name` is for the log.
+  static Result<Recording> onto(files::FileDescriptor file, const std::string& name);
 
   // One that never ran leaves no line.
-  void ended(const cluster::Job& job);
+  void ended(const cluster::Job& job) const;
+  // Whether all lines have left within the time.
+  bool drain(Duration patience) const { return lines_.drain(patience); }
 
  private:
-  Recording(std::string file, int descriptor) : file_(std::move(file)), descriptor_(descriptor) {}
+  explicit Recording(files::LineQueue lines) : lines_(std::move(lines)) {}
 
-  bool write(const std::string& text);
-
-  std::string file_;
-  int descriptor_ = -1;
-  bool failing_ = false;  // said once
+  files::LineQueue lines_;
 };
 
 }  // namespace tutti::controller

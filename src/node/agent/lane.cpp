@@ -141,6 +141,14 @@ bool Lane::add_thread() {
 
 // What is stuck gives its place to a fresh thread.
 void Lane::look() {
+  for (const std::string& owner : replace_stuck())
+    log::warning("work on the files of {} has not come back for {}; others do not wait for it", shown(owner),
+                 format_duration(state_->limits.patience));
+}
+
+// Whose work it is that is found stuck.
+std::vector<std::string> Lane::replace_stuck() {
+  std::vector<std::string> owners;
   const std::lock_guard lock(state_->mutex);
   timer_.reset();
   const LaneLimits& limits = state_->limits;
@@ -149,12 +157,12 @@ void Lane::look() {
     if (place.stuck || state_->stuck == limits.stuck_max || now - place.since <= limits.patience) continue;
     place.stuck = true;
     ++state_->stuck;
-    log::warning("work on the files of {} has not come back for {}; others do not wait for it",
-                 shown(place.owner), format_duration(limits.patience));
+    owners.push_back(place.owner);
   }
   for (std::size_t served = state_->idle; served < state_->ready.size() && add_thread();) ++served;
-  if (state_->places.empty() && state_->ready.empty()) return;
-  timer_ = state_->loop->after(limits.patience / looks_per_patience, [this] { look(); });
+  if (!state_->places.empty() || !state_->ready.empty())
+    timer_ = state_->loop->after(limits.patience / looks_per_patience, [this] { look(); });
+  return owners;
 }
 
 std::size_t Lane::under_way() const {

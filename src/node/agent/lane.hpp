@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/time.hpp"
 #include "net/http/loop.hpp"
@@ -57,6 +58,7 @@ class Lane {
   static void serve(const std::shared_ptr<State>& state);
   bool add_thread();
   void look();
+  std::vector<std::string> replace_stuck();
 
   std::shared_ptr<State> state_;
   std::shared_ptr<net::Loop::Handle> retry_;
