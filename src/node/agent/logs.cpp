@@ -128,9 +128,7 @@ void Logs::look(const Key& key) {
   look.credit_bytes = reader.credit_bytes;
   look.last_rank = reader.last_rank;
   look.first = !std::exchange(reader.begun, true);
-  look.finds = look.first || reader.sources.empty() ||
-               std::any_of(look.running.begin(), look.running.end(),
-                           [&](std::int32_t rank) { return !reader.sources.contains(rank); });
+  look.finds = look.first || reader.sources.empty() || reader.lacks_one || look.lacks_one();
   lane_.run(
       owner_of(reader.request.job),
       [this, key, serial = reader.serial, look = std::move(look)]() mutable -> Lane::Then {
@@ -162,6 +160,7 @@ void Logs::looked(const Key& key, std::uint64_t serial, Look look) {
   if (found == readers_.end() || found->second.serial != serial) return;
   Reader& reader = found->second;
   reader.looking = false;
+  reader.lacks_one = look.lacks_one();
   reader.sources = std::move(look.sources);
   reader.last_rank = look.last_rank;
   reader.unread = (reader.unread + look.unread).substr(0, wire::unread_bytes_max);
@@ -172,15 +171,23 @@ void Logs::looked(const Key& key, std::uint64_t serial, Look look) {
   if (!look.chunks.empty()) return this->look(key);
   // What happened since the look began is seen by the next.
   const bool asked_since = !reader.begun || reader.request.follow != look.request.follow;
-  const bool goes_on = look.request.follow &&
-                       (reader.sources.empty() ||
-                        std::any_of(reader.sources.begin(), reader.sources.end(),
-                                    [&](const auto& source) { return look.running.contains(source.first); }));
+  const bool goes_on = look.request.follow && (reader.sources.empty() || look.runs_one());
   if (asked_since) return this->look(key);
   if (goes_on) return;
   calls_.send(wire::LogEnd{key.first, key.second,
                            reader.unread + not_here(reader.request.ranks, reader.sources.size())});
   readers_.erase(found);
+}
+
+bool Logs::Look::wants(std::int32_t rank) const { return request.rank < 0 || request.rank == rank; }
+
+bool Logs::Look::runs_one() const {
+  return std::any_of(running.begin(), running.end(), [&](std::int32_t rank) { return wants(rank); });
+}
+
+bool Logs::Look::lacks_one() const {
+  return std::any_of(running.begin(), running.end(),
+                     [&](std::int32_t rank) { return wants(rank) && !sources.contains(rank); });
 }
 
 // ---- on the lane
@@ -199,7 +206,7 @@ void Logs::Look::run() {
 // A rank whose log was not there when the stream began is read from its beginning, whatever the tail.
 void Logs::Look::find() {
   for (const auto& [rank, folder] : log_folders(ranks_folder, request.job, request.attempt)) {
-    if (request.rank >= 0 && request.rank != rank) continue;
+    if (!wants(rank)) continue;
     const auto [source, added] = sources.try_emplace(rank, Source{folder});
     if (!added) continue;
     const auto end = rank::log_end(folder);

@@ -59,6 +59,7 @@ class Logs {
     std::uint64_t serial = 0;  // tells it from an earlier one of the same key, which a look may come back for
     bool begun = false;
     bool looking = false;
+    bool lacks_one = false;       // a rank had not ended at the last look, and no log was there
     Clock::time_point asked_at;   // for the look
     std::int32_t last_rank = -1;  // that was read: the next look begins behind it, so that none is left out
     std::string unread;           // what could not be read and why
@@ -77,8 +78,12 @@ class Logs {
     std::string unread;
 
     void run();
+    // Of the ranks that are asked for: has one not ended, and one of those no log that is known?
+    bool runs_one() const;
+    bool lacks_one() const;
 
    private:
+    bool wants(std::int32_t rank) const;
     void find();
     void read(std::int32_t rank, Source& source);
   };
