@@ -276,9 +276,9 @@ Result<> LocalCluster::stop() {
   for (const auto& one : all) mark_ranks_stopped(one);
   const auto give_up_at = std::chrono::steady_clock::now() + kill_time_max;
   if (auto killed = kill_ranks(all, home_ + "/nodes", give_up_at); !killed) return killed;
-  std::vector<std::string> noted;
+  std::vector<std::string> noted{home_ + "/address"};
+  noted.reserve(parts.size() + 1);
   for (const auto& part : parts) noted.push_back(note(part));
-  noted.push_back(home_ + "/address");
   std::error_code failure;
   for (const auto& file : noted) {
     if (std::error_code why; !std::filesystem::remove(file, why) && why) failure = why;
