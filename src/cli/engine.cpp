@@ -69,7 +69,7 @@ serve::Engine::Reopen announced(serve::Engine::Reopen reopen) {
 // The server answers 503 while its model is loaded, so that whoever waits for it knows that it comes.
 template <class Server>
 Result<> serve_until_drained(Server& server, const std::function<Result<>()>& load) {
-  server.drain_on({SIGTERM, SIGINT});
+  server.drain_when_asked();
   std::optional<Error> problem;
   std::atomic<bool> is_loading = true;
   std::thread loader([&] {

@@ -84,8 +84,8 @@ void Front::handle(std::shared_ptr<net::Exchange> exchange) {
   page->handle(pages_, {std::move(exchange), std::move(found.arguments)});
 }
 
-void Front::drain_on(std::initializer_list<int> signals) {
-  signals_ = loop_.on_signals(signals, [this](int) { is_draining_ ? loop_.stop() : drain(); });
+void Front::drain_when_asked() {
+  signals_ = loop_.when_asked_to_end([this](int) { is_draining_ ? loop_.stop() : drain(); });
 }
 
 void Front::drain() {

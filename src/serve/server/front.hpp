@@ -50,8 +50,8 @@ class Front {
   std::uint16_t port() const { return http_->port(); }
   net::Loop& loop() { return loop_; }
 
-  // The first of these signals drains, the second stops. Before the loop runs.
-  void drain_on(std::initializer_list<int> signals);
+  // The first signal that asks the process to end drains, the second stops. Before the loop runs.
+  void drain_when_asked();
   void drain();
   bool is_draining() const { return is_draining_; }  // atomic
   // To be told after each answer.

@@ -325,7 +325,7 @@ std::uint16_t InferServer::port() const { return core_->front().port(); }
 void InferServer::start(const std::string& name, std::unique_ptr<Program> program) {
   core_->start(name, std::move(program));
 }
-void InferServer::drain_on(std::initializer_list<int> signals) { core_->front().drain_on(signals); }
+void InferServer::drain_when_asked() { core_->front().drain_when_asked(); }
 void InferServer::run() { core_->front().loop().run(); }
 void InferServer::drain() {
   core_->front().loop().post([core = core_.get()] { core->front().drain(); });

@@ -39,8 +39,8 @@ class InferServer {
   std::uint16_t port() const;
   // The program is there: from now on it answers, by this name. Once.
   void start(const std::string& name, std::unique_ptr<Program> program);
-  // The first of these signals drains, the second stops. Before run().
-  void drain_on(std::initializer_list<int> signals);
+  // The first signal that asks the process to end drains, the second stops. Before run().
+  void drain_when_asked();
 
   // Until it is drained or stopped.
   void run();

@@ -416,7 +416,7 @@ Result<std::unique_ptr<Server>> Server::listen(const ServerSettings& settings) {
 std::span<const Page> Server::pages() { return Core::table(); }
 std::uint16_t Server::port() const { return core_->front().port(); }
 void Server::start(Loaded loaded) { core_->start(std::move(loaded)); }
-void Server::drain_on(std::initializer_list<int> signals) { core_->front().drain_on(signals); }
+void Server::drain_when_asked() { core_->front().drain_when_asked(); }
 void Server::run() { core_->front().loop().run(); }
 void Server::drain() {
   core_->front().loop().post([core = core_.get()] { core->front().drain(); });

@@ -46,8 +46,8 @@ class Server {
   std::uint16_t port() const;
   // The model is there: from now on it answers. Once.
   void start(Loaded loaded);
-  // The first of these signals drains, the second stops. Before run().
-  void drain_on(std::initializer_list<int> signals);
+  // The first signal that asks the process to end drains, the second stops. Before run().
+  void drain_when_asked();
 
   // Until it is drained or stopped, or its model is lost for good and everybody has been told.
   void run();
