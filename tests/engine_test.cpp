@@ -95,6 +95,12 @@ TEST_F(EngineProgram, AnswersCurlAndDrainsWhenAsked) {
   EXPECT_EQ(engine_->wait(), 0) << read_text(file("engine.err"));
 }
 
+TEST_F(EngineProgram, ATerminalThatIsClosedDrainsIt) {
+  start();
+  engine_->signal(SIGHUP);
+  EXPECT_EQ(engine_->wait(), 0) << read_text(file("engine.err"));
+}
+
 TEST_F(EngineProgram, GenerateWritesWhatTheEngineAnswers) {
   start();
   const Json answer = post("/completions", {{"prompt", "Once upon"}, {"max_tokens", 40}, {"temperature", 0}});
