@@ -50,7 +50,7 @@ if(TUTTI_SANITIZE)
   add_link_options(-fsanitize=${TUTTI_SANITIZE})
 endif()
 
-# -O3 and the sanitizers' instrumentation hide from g++ 12 that a std::variant or std::optional reads only what it holds.
+# Optimisation and the sanitizers' instrumentation hide from g++ 12 that a std::variant or std::optional reads only what it holds.
 if(TUTTI_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL "Release")
   target_compile_options(tutti_flags INTERFACE -Wno-maybe-uninitialized)
 endif()

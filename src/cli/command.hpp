@@ -1,5 +1,5 @@
-// What `tutti COMMAND` is made of. Each command is a file of its own with a class that declares its flags and
-// runs; table.cpp lists them. Used by the main thread only.
+// What `tutti COMMAND` is made of. Each command is a class that declares its flags and runs, in the file of its
+// subject; table.cpp lists them. Used by the main thread only.
 #pragma once
 
 #include <memory>

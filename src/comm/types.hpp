@@ -27,6 +27,11 @@ enum class Operation : std::uint8_t {
   barrier,
 };
 
+// The last of each set: whoever reads one from others compares.
+inline constexpr DataType last_data_type = DataType::u8;
+inline constexpr Reduction last_reduction = Reduction::product;
+inline constexpr Operation last_operation = Operation::barrier;
+
 constexpr std::size_t size_of(DataType type) {
   switch (type) {
     case DataType::f64:

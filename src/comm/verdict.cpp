@@ -38,9 +38,9 @@ bool get(Reader& reader, OperationRecord& record) {
   record.enqueued_ns = reader.number<std::int64_t>();
   record.started_ns = reader.number<std::int64_t>();
   record.ended_ns = reader.number<std::int64_t>();
-  if (operation > static_cast<std::uint8_t>(Operation::barrier) ||
-      type > static_cast<std::uint8_t>(DataType::u8) ||
-      reduction > static_cast<std::uint8_t>(Reduction::product)) {
+  if (operation > static_cast<std::uint8_t>(last_operation) ||
+      type > static_cast<std::uint8_t>(last_data_type) ||
+      reduction > static_cast<std::uint8_t>(last_reduction)) {
     return false;
   }
   record.operation = static_cast<Operation>(operation);
