@@ -106,6 +106,10 @@ class TreeRemoval {
     return unlinkat(current_.get(), name, flags) == 0;
   }
 
+  bool move_up(const std::string& name, const std::string& aside) const {
+    return renameat(current_.get(), name.c_str(), root_.get(), aside.c_str()) == 0;
+  }
+
   Result<> go_down() {
     const std::string name = std::move(way_.back().folders.back());
     way_.back().folders.pop_back();
@@ -113,12 +117,18 @@ class TreeRemoval {
     if (remove_name(name.c_str(), AT_REMOVEDIR)) return {};  // it was empty
     if (way_.size() > levels_max) {
       const std::string aside = ".tutti-deep-" + std::to_string(++moved_);
-      if (renameat(current_.get(), name.c_str(), root_.get(), aside.c_str()) == 0) return {};
+      if (move_up(name, aside)) return {};
+      if (errno != EACCES) return cannot_remove(errno);
+      // It is written itself then: there is a new one above it.
+      restore_rights_in(current_, name);
+      if (move_up(name, aside)) return {};
       return cannot_remove(errno);
     }
     FileDescriptor below(openat(current_.get(), name.c_str(), folder_flags));
-    if (!below.valid() && errno == EACCES && fchmodat(current_.get(), name.c_str(), S_IRWXU, 0) == 0)
+    if (!below.valid() && errno == EACCES) {
+      restore_rights_in(current_, name);
       below = FileDescriptor(openat(current_.get(), name.c_str(), folder_flags));
+    }
     struct stat status {};
     if (!below.valid() || fstat(below.get(), &status) != 0) return cannot_remove(errno);
     // What somebody has mounted there is not ours, also where it is of the same disk.

@@ -4,12 +4,15 @@
 
 #include <string>
 
+#include "base/files/descriptor.hpp"
 #include "base/result.hpp"
 
 namespace tutti::files {
 
 // Its owner may do all with it again; nothing changes where this process is not the owner.
 void restore_rights(const std::string& folder);
+// The same of a folder in one that is open.
+void restore_rights_in(const FileDescriptor& folder, const std::string& name);
 // To another place on the same disk, whatever its rights; one that is not there is fine.
 Result<> move_folder(const std::string& from, const std::string& to);
 

@@ -1,5 +1,6 @@
 #include "base/files/rights.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -70,6 +71,21 @@ TEST_F(Rights, AFolderWithoutAnyIsMovedAndRemoved) {
   EXPECT_EQ(done, "");
 }
 
+// Deeper than the way back is remembered for: such folders move up first, which writes them.
+TEST_F(Rights, ADeepFolderIsRemovedThatMayNotBeWritten) {
+  const auto done = as_nobody([&]() -> std::string {
+    std::string path = home_ + "/deep";
+    if (!make_folder(path, 0700)) return "mkdir";
+    for (int level = 0; level < 1100; ++level)
+      if (mkdir((path += "/d").c_str(), 0700) != 0) return "mkdir";
+    for (std::string above = path; above.size() > home_.size() + 2000; above.resize(above.size() - 2))
+      if (chmod(above.c_str(), 0500) != 0) return "chmod";
+    if (auto removed = remove_folder(home_ + "/deep"); !removed) return removed.error().text();
+    return "";
+  });
+  EXPECT_EQ(done, "");
+}
+
 TEST_F(Rights, ALinkIsNotFollowed) {
   ASSERT_TRUE(make_folder(home_ + "/kept", 0700));
   ASSERT_EQ(chmod((home_ + "/kept").c_str(), 0500), 0);
@@ -81,7 +97,20 @@ TEST_F(Rights, ALinkIsNotFollowed) {
   restore_rights(home_ + "/kept");
   ASSERT_EQ(stat((home_ + "/kept").c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777U, 0700U);
-  EXPECT_TRUE(move_folder(home_ + "/none", home_ + "/other"));
+  ASSERT_EQ(chmod((home_ + "/kept").c_str(), 0500), 0);
+  const FileDescriptor home(open(home_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  restore_rights_in(home, "link");
+  ASSERT_EQ(stat((home_ + "/kept").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777U, 0500U);
+  restore_rights_in(home, "kept");
+  ASSERT_EQ(stat((home_ + "/kept").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777U, 0700U);
+}
+
+TEST_F(Rights, WhatIsMovedIsThereOrTold) {
+  ASSERT_TRUE(make_folder(home_ + "/kept", 0700));
+  EXPECT_TRUE(move_folder(home_ + "/none", home_ + "/other")) << "there is nothing to move";
+  EXPECT_FALSE(move_folder(home_ + "/kept", home_ + "/none/other")) << "it is where it was";
 }
 
 }  // namespace
