@@ -1,11 +1,29 @@
 // What a request costs is bounded, but the machine may have less than that just now. Any thread.
 #pragma once
 
+#include <chrono>
 #include <new>
+#include <thread>
 
 #include "base/result.hpp"
 
 namespace tutti::serve {
+
+// Between two attempts to get what is little.
+inline constexpr std::chrono::milliseconds memory_pause{10};
+
+// What `work` gives, as soon as there is memory for it: for the little without which nobody could even be
+// told. It is begun again, so that it does all of its work or none.
+template <class Work>
+auto patiently(const Work& work) -> decltype(work()) {
+  for (;;) {
+    try {
+      return work();
+    } catch (const std::bad_alloc&) {
+      std::this_thread::sleep_for(memory_pause);
+    }
+  }
+}
 
 // Why such a request fails.
 inline Error no_memory() {
@@ -19,7 +37,7 @@ auto within_memory(const Work& work) -> decltype(work()) {
   try {
     return work();
   } catch (const std::bad_alloc&) {
-    return no_memory();
+    return patiently(no_memory);
   }
 }
 

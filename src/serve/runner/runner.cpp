@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -23,7 +24,7 @@ struct Waiting {
   Runner::Receive receive;
   std::string who;
 };
-using Batch = std::vector<Waiting>;
+using Batch = std::map<RunId, Waiting>;
 
 }  // namespace
 
@@ -33,7 +34,8 @@ struct Runner::Shared {
 
   void work(int lane);
   Batch next();
-  void compute(int lane, Batch batch);
+  std::optional<std::vector<RunId>> take();
+  void compute(int lane, Batch& batch);
   Result<std::vector<Tensor>> compute_alone(int lane, const Waiting& request) const;
   Result<std::vector<std::vector<Tensor>>> compute_joined(int lane, const Batch& batch) const;
   void finish(Waiting& request, Result<std::vector<Tensor>> answer);
@@ -44,8 +46,8 @@ struct Runner::Shared {
   std::mutex mutex;  // of what follows
   std::condition_variable changed;
   Gather gather;
-  std::map<RunId, Waiting> waiting;  // all that gather has
-  Portions unfinished;               // requests, by who asks
+  Batch waiting;        // all that gather has
+  Portions unfinished;  // requests, by who asks
   std::uint64_t last_id = 0;
   bool stopping = false;
   RunnerCounts counts;
@@ -67,8 +69,11 @@ Runner::~Runner() {
   shared_->changed.notify_all();
   shared_->program->stop();
   for (std::thread& lane : shared_->lanes) lane.join();
-  for (auto& [id, request] : shared_->waiting)
-    request.receive(unknown("this engine is about to stop").remedy("ask another one"));
+  for (auto& [id, request] : shared_->waiting) {
+    patiently([&receive = request.receive] {
+      receive(unknown("this engine is about to stop").remedy("ask another one"));
+    });
+  }
 }
 
 const Program& Runner::program() const { return *shared_->program; }
@@ -87,14 +92,23 @@ Result<RunId> Runner::submit(std::vector<Tensor> inputs, Receive receive, const 
           .remedy("send it in parts, or start the engine with a larger --max-batch");
     kind = kind_of(inputs);
   }
+  Batch made;  // before it takes a place: there may be no memory for it
+  made.emplace(RunId(), Waiting{std::move(inputs), rows, std::move(receive), who});
+  auto entry = made.extract(made.begin());
   const std::scoped_lock lock(shared_->mutex);
   if (!shared_->unfinished.take(who))
     return failed(std::to_string(shared_->unfinished.all()) + " requests wait already, " +
                   std::to_string(shared_->unfinished.of(who)) + " of them from your address")
         .remedy("ask again in a while, or start another engine");
   const RunId id(++shared_->last_id);
-  shared_->gather.put(id, kind, rows, steady_now());
-  shared_->waiting.emplace(id, Waiting{std::move(inputs), rows, std::move(receive), who});
+  try {
+    shared_->gather.put(id, kind, rows, steady_now(), who);
+  } catch (const std::bad_alloc&) {
+    shared_->unfinished.give_back(who);
+    throw;
+  }
+  entry.key() = id;
+  shared_->waiting.insert(std::move(entry));
   // Also for the first of its kind: somebody has to wait for its time.
   shared_->changed.notify_one();
   return id;
@@ -120,7 +134,16 @@ void Runner::Shared::work(int lane) {
   for (;;) {
     Batch batch = next();
     if (batch.empty()) return;
-    compute(lane, std::move(batch));
+    compute(lane, batch);
+  }
+}
+
+// With the lock. Nothing where there is no memory even for the list of them.
+std::optional<std::vector<RunId>> Runner::Shared::take() {
+  try {
+    return gather.take(steady_now());
+  } catch (const std::bad_alloc&) {
+    return std::nullopt;
   }
 }
 
@@ -129,12 +152,15 @@ Batch Runner::Shared::next() {
   Batch batch;
   std::unique_lock lock(mutex);
   while (!stopping) {
-    const auto ids = gather.take(steady_now());
-    for (const RunId id : ids) {
+    const auto ids = take();
+    if (!ids) {
+      changed.wait_for(lock, memory_pause);
+      continue;
+    }
+    for (const RunId id : *ids) {
       const auto found = waiting.find(id);
       TUTTI_CHECK(found != waiting.end());
-      batch.push_back(std::move(found->second));
-      waiting.erase(found);
+      batch.insert(waiting.extract(found));
     }
     if (!batch.empty()) {
       counts.running += static_cast<std::int64_t>(batch.size());
@@ -158,7 +184,7 @@ Result<std::vector<Tensor>> Runner::Shared::compute_alone(int lane, const Waitin
 Result<std::vector<std::vector<Tensor>>> Runner::Shared::compute_joined(int lane, const Batch& batch) const {
   std::vector<const std::vector<Tensor>*> requests;
   std::vector<std::int64_t> rows;
-  for (const Waiting& request : batch) {
+  for (const auto& [id, request] : batch) {
     requests.push_back(&request.inputs);
     rows.push_back(request.rows);
   }
@@ -167,28 +193,29 @@ Result<std::vector<std::vector<Tensor>>> Runner::Shared::compute_joined(int lane
   return split_rows(*outputs, rows);
 }
 
-void Runner::Shared::compute(int lane, Batch batch) {
+void Runner::Shared::compute(int lane, Batch& batch) {
   std::int64_t rows = 0;
-  for (const Waiting& request : batch) rows += request.rows;
+  for (const auto& [id, request] : batch) rows += request.rows;
   {
     const std::scoped_lock lock(mutex);
     ++counts.batches;
     counts.rows += rows;
   }
-  if (batch.size() == 1) return finish(batch.front(), compute_alone(lane, batch.front()));
+  if (batch.size() == 1) return finish(batch.begin()->second, compute_alone(lane, batch.begin()->second));
   auto answers = within_memory([&] { return compute_joined(lane, batch); });
-  for (std::size_t nth = 0; nth < batch.size(); ++nth) {
+  std::size_t nth = 0;
+  for (auto& [id, request] : batch) {
     if (answers) {
-      finish(batch[nth], std::move((*answers)[nth]));
+      finish(request, std::move((*answers)[nth++]));
     } else if (answers.error().code() == ErrorCode::unknown) {
       // The worker has died of one of them, and nobody knows of which.
-      finish(batch[nth], answers.error());
+      finish(request, within_memory([&]() -> Result<std::vector<Tensor>> { return answers.error(); }));
     } else {
       {
         const std::scoped_lock lock(mutex);
         ++counts.again_alone;
       }
-      finish(batch[nth], compute_alone(lane, batch[nth]));
+      finish(request, compute_alone(lane, request));
     }
   }
 }
@@ -201,7 +228,11 @@ void Runner::Shared::finish(Waiting& request, Result<std::vector<Tensor>> answer
     if (!answer) ++counts.failed;
     unfinished.give_back(request.who);
   }
-  request.receive(std::move(answer));
+  try {
+    request.receive(std::move(answer));
+  } catch (const std::bad_alloc&) {
+    patiently([&] { request.receive(no_memory()); });
+  }
 }
 
 }  // namespace tutti::serve

@@ -4,7 +4,7 @@
 //   submit ─▶ gather: waits for its like ─▶ a lane: joined ─▶ Program::run ─▶ split by rows ─▶ receivers
 //
 // A batch that fails is computed again, one request after the other: who is wrong spoils nobody else's
-// answer.
+// answer. Those who ask take turns, so that nobody's crowd of requests shuts out the others.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,8 @@ struct RunnerCounts {
 class Runner {
  public:
   // Hands the answer over and returns: the lane waits for it. invalid is what the model does not take,
-  // unknown a program that has died or an engine that stops.
+  // unknown a program that has died or an engine that stops. One that throws because it has no memory for the
+  // answer is told that instead, until it takes it.
   using Receive = std::function<void(Result<std::vector<Tensor>>&&)>;
 
   Runner(std::unique_ptr<Program> program, const RunnerSettings& settings);
@@ -50,7 +51,8 @@ class Runner {
   const Program& program() const;
 
   // Refused are requests that no batch can hold (invalid) and too many of them, of all or of who asks
-  // (failed). The answer may come before this returns.
+  // (failed). The answer may come before this returns. Where there is no memory for it that is thrown, and
+  // nothing has happened.
   Result<RunId> submit(std::vector<Tensor> inputs, Receive receive, const std::string& who = "");
   // Nobody wants it any more: it is not computed if it still waits, and its receiver hears nothing then.
   void cancel(RunId id);

@@ -1,10 +1,13 @@
 #include "serve/runner/runner.hpp"
 
+#include <algorithm>
 #include <future>
+#include <new>
 #include <thread>
 
 #include <gtest/gtest.h>
 
+#include "base/scarcity/scarcity.hpp"
 #include "serve/program/within_memory.hpp"
 #include "serve/runner/toy_program_test.hpp"
 
@@ -24,10 +27,10 @@ class RunnerTest : public testing::Test {
     program = made.get();
     runner = std::make_unique<Runner>(std::move(made), settings);
   }
-  std::future<Answer> ask(std::vector<Tensor> inputs, RunId* id = nullptr) {
+  std::future<Answer> ask(std::vector<Tensor> inputs, RunId* id = nullptr, const std::string& who = "") {
     auto promise = std::make_shared<std::promise<Answer>>();
-    auto submitted = runner->submit(std::move(inputs),
-                                    [promise](Answer&& answer) { promise->set_value(std::move(answer)); });
+    auto submitted = runner->submit(
+        std::move(inputs), [promise](Answer&& answer) { promise->set_value(std::move(answer)); }, who);
     EXPECT_TRUE(submitted) << submitted.error().text();
     if (id != nullptr) *id = *submitted;
     return promise->get_future();
@@ -51,6 +54,58 @@ TEST_F(RunnerTest, WhereThereIsNoMemoryTheRequestFailsAndNothingElse) {
   EXPECT_EQ(first.get().error(), no_memory());
   EXPECT_EQ(second.get().error(), no_memory());
   EXPECT_EQ(text(third.get()), "e") << "it was computed with the one before it, and then alone";
+}
+
+// Whatever it is that there is no memory for: it has taken no place, and the next one is answered.
+TEST_F(RunnerTest, WhatCannotBeSubmittedForWantOfMemoryHasNotHappened) {
+  for (const std::int64_t rows_max : {1, 8}) {
+    start({.gather = {.rows_max = rows_max, .delay_max = 0ms}, .requests_max = 1});
+    const std::string long_name(100, 'w');
+    int refused = 0;
+    for (std::size_t most = 0; most < 200; most += 8) {
+      auto inputs = rows("a");
+      std::promise<Answer> promise;
+      Runner::Receive receive = [&](Answer&& answer) { promise.set_value(std::move(answer)); };
+      bool is_taken = false;
+      try {
+        const Scarcity scarcity(most);
+        is_taken = runner->submit(std::move(inputs), std::move(receive), long_name).ok();
+      } catch (const std::bad_alloc&) {
+        ++refused;
+      }
+      if (is_taken) static_cast<void>(promise.get_future().get());
+      EXPECT_EQ(text(ask(rows("a"), nullptr, long_name).get()), "b") << most;
+    }
+    EXPECT_GT(refused, 0);
+    EXPECT_EQ(runner->counts().waiting, 0);
+  }
+}
+
+TEST_F(RunnerTest, WhoHasNoMemoryForHisAnswerIsToldSo) {
+  start({});
+  std::promise<Answer> told;
+  int times = 0;
+  ASSERT_TRUE(runner->submit(rows("a"), [&](Answer&& answer) {
+    if (++times < 3) throw std::bad_alloc();
+    told.set_value(std::move(answer));
+  }));
+  EXPECT_EQ(told.get_future().get().error(), no_memory());
+  EXPECT_EQ(text(ask(rows("b")).get()), "c") << "the lane goes on";
+}
+
+TEST_F(RunnerTest, WhoAsksForLittleDoesNotWaitBehindACrowd) {
+  start({});
+  program->shut();
+  std::vector<std::future<Answer>> crowd;
+  for (int nth = 0; nth < 200; ++nth) crowd.push_back(ask(rows("a"), nullptr, "crowd"));
+  program->wait_for_runs(1);
+  auto guest = ask(rows("bcd"), nullptr, "guest");
+  program->open();
+  EXPECT_EQ(text(guest.get()), "cde");
+  for (auto& each : crowd) EXPECT_EQ(text(each.get()), "b");
+  const auto runs = program->runs();
+  const auto guests = std::find(runs.begin(), runs.end(), Dimensions{3});
+  EXPECT_LE(guests - runs.begin(), 2) << "one of the crowd was computed, and one may have had the turn";
 }
 
 // While the only lane is busy, others gather.
