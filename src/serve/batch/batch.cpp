@@ -1,6 +1,7 @@
 #include "serve/batch/batch.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.hpp"
 #include "base/index.hpp"
@@ -58,19 +59,24 @@ Result<> Batch::submit(RequestId id, Request request) {
     if (entry->request.guide) sequence->guide_state = entry->request.guide->start();
     entry->sequences.push_back(std::move(sequence));
   }
-  unfinished_ += entry->request.answers;
-  order_.enter(entry->request.key, at(counts_.steps));
-  wait_for_turn(*entry->sequences.front());
-  requests_.emplace(id, std::move(entry));
+  Sequence& first = *entry->sequences.front();
+  lay_out(first);
+  unfinished_ += requests_.emplace(id, std::move(entry)).first->second->request.answers;
+  order_.enter(first.request->key, at(counts_.steps));
+  wait_for_turn(first);
   return {};
 }
 
+void Batch::lay_out(Sequence& sequence) {
+  if (!sequence.tokens.empty()) return;
+  std::vector<Token> tokens = sequence.request->prompt;
+  sequence.seen = seen_of(*sequence.request);
+  sequence.tokens = std::move(tokens);
+}
+
 void Batch::wait_for_turn(Sequence& sequence) {
+  lay_out(sequence);
   sequence.state = State::waiting;
-  if (sequence.tokens.empty()) {
-    sequence.tokens = sequence.request->prompt;
-    sequence.seen = seen_of(*sequence.request);
-  }
   order_.add(sequence.request->key, sequence.id, at(counts_.steps));
 }
 
@@ -85,6 +91,10 @@ void Batch::let_siblings_wait(Entry& entry) {
 void Batch::release_blocks(Sequence& sequence) {
   for (auto block = sequence.blocks.rbegin(); block != sequence.blocks.rend(); ++block)
     blocks_.release(*block);
+  forget_blocks(sequence);
+}
+
+void Batch::forget_blocks(Sequence& sequence) {
   sequence.blocks.clear();
   sequence.kept_blocks = 0;
   sequence.computed = 0;
@@ -114,6 +124,12 @@ Piece Batch::finish(Sequence& sequence, Finish finish) {
   return piece;
 }
 
+void Batch::tell(Sequence& sequence, Piece piece) {
+  const bool is_last = piece.finish.has_value();
+  pieces_.push_back(std::move(piece));
+  sequence.is_told = is_last;
+}
+
 void Batch::drop_if_finished(RequestId id) {
   const auto entry = requests_.find(id);
   if (entry == requests_.end() || at(entry->second->finished) < entry->second->sequences.size()) return;
@@ -124,44 +140,76 @@ void Batch::drop_if_finished(RequestId id) {
 
 std::vector<Piece> Batch::cancel(RequestId id) {
   TUTTI_CHECK(under_way_ == 0, "a step that is being computed is taken first");
-  const auto entry = requests_.find(id);
-  if (entry == requests_.end()) return {};
-  std::vector<Piece> pieces;
-  for (const auto& sequence : entry->second->sequences) {
-    if (sequence->state != State::finished) pieces.push_back(finish(*sequence, Finish::cancelled));
-  }
-  drop_if_finished(id);
-  return pieces;
+  if (requests_.contains(id)) end_request(id, Finish::cancelled, "");
+  return std::exchange(pieces_, {});
 }
 
-std::vector<Piece> Batch::fail(const std::string& problem) {
+std::vector<Piece> Batch::fail(const std::string& problem, Finish finish) {
   under_way_ = 0;
   for (Flight& flight : flights_) flight.planned.clear();
-  std::vector<Piece> pieces;
-  while (!running_.empty()) end_request(running_.begin()->request, Finish::failed, problem, pieces);
-  return pieces;
+  while (!running_.empty()) end_request(running_.begin()->request, finish, problem);
+  return std::exchange(pieces_, {});
 }
 
-std::vector<Piece> Batch::lose(const std::string& problem) {
-  std::vector<Piece> pieces = fail(problem);
-  for (Piece& piece : pieces) piece.finish = Finish::lost;
-  while (!requests_.empty()) end_request(requests_.begin()->first, Finish::lost, problem, pieces);
-  return pieces;
+// All that follows from the requests is made anew of them, whatever has become of it.
+std::vector<Piece> Batch::begin_anew(const std::string& problem, bool without_all) {
+  under_way_ = 0;
+  for (Flight& flight : flights_) flight.planned.clear();
+  running_.clear();
+  blocks_.clear();
+  order_ = Order(settings_.patience_steps);
+  unfinished_ = 0;
+  for (auto next = requests_.begin(); next != requests_.end();) {
+    Entry& entry = *next->second;
+    for (const auto& sequence : entry.sequences) {
+      const bool is_left_open = sequence->state == State::finished && !sequence->is_told;
+      entry.is_lost = entry.is_lost || without_all || is_left_open || sequence->state == State::running;
+      forget_blocks(*sequence);
+    }
+    entry.finished = 0;
+    for (const auto& sequence : entry.sequences) {
+      if (entry.is_lost && !sequence->is_told) {
+        Piece piece{.request = sequence->id.request,
+                    .answer = sequence->id.answer,
+                    .text = sequence->text.finish(),
+                    .finish = Finish::lost,
+                    .problem = problem,
+                    .cached_tokens = std::max<std::int64_t>(sequence->cached_tokens, 0)};
+        tell(*sequence, std::move(piece));
+      }
+      if (sequence->is_told) sequence->state = State::finished;
+      if (sequence->state == State::finished) ++entry.finished;
+    }
+    if (entry.is_lost) {
+      next = requests_.erase(next);
+      ++counts_.finished;
+      continue;
+    }
+    unfinished_ += entry.request.answers - entry.finished;
+    order_.enter(entry.request.key, at(counts_.steps));
+    for (const auto& sequence : entry.sequences) {
+      if (sequence->state == State::waiting) wait_for_turn(*sequence);
+    }
+    ++next;
+  }
+  return std::exchange(pieces_, {});
 }
 
 void Batch::renew(const Limits& limits) {
   TUTTI_CHECK(requests_.empty() && limits.vocabulary == limits_.vocabulary &&
               limits.step_tokens_max == limits_.step_tokens_max &&
               limits.step_rows_max == limits_.step_rows_max);
-  limits_ = limits;
   blocks_ = Blocks(limits.blocks, limits.block_tokens, settings_.salt);
+  limits_ = limits;
 }
 
-void Batch::end_request(RequestId id, Finish reason, const std::string& problem, std::vector<Piece>& pieces) {
+void Batch::end_request(RequestId id, Finish reason, const std::string& problem) {
   for (const auto& sequence : requests_.at(id)->sequences) {
     if (sequence->state == State::finished) continue;
-    pieces.push_back(finish(*sequence, reason));
-    pieces.back().problem = problem;
+    std::string why = problem;
+    Piece piece = finish(*sequence, reason);
+    piece.problem = std::move(why);
+    tell(*sequence, std::move(piece));
   }
   drop_if_finished(id);
 }

@@ -7,15 +7,17 @@
 //
 // A step has first a token of every running sequence (and drafted ones, where its own text suggests them),
 // then parts of prompts in a fair order between keys, within the model's limits. A sequence is let in when
-// there are blocks for all of its tokens; when they run out, the youngest goes back. Places are shared
-// between keys: one that has more than another makes way for it. The oldest always goes on, so that every
-// request ends. What a request answers depends on nothing but itself. Pure, one thread at a time.
+// there are blocks for all of its tokens; when they run out, the youngest goes back. Places and blocks are
+// shared between keys: one that has more than another makes way for it (share.cpp). The oldest always goes
+// on, so that every request ends. What a request answers depends on nothing but itself. Pure, one thread at a
+// time.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -102,8 +104,9 @@ class Batch {
   Batch& operator=(const Batch&) = delete;
 
   // Ids grow: an id that was given is never given again. Too many requests are a failure, a wrong one is
-  // invalid.
+  // invalid. If there is no memory for it and it is not known then, nothing has happened.
   Result<> submit(RequestId id, Request request);
+  bool knows(RequestId id) const { return requests_.contains(id); }
   // Its blocks are free at once. Pieces of its answers say so; nothing if there is no such request any more.
   std::vector<Piece> cancel(RequestId id);
 
@@ -116,10 +119,14 @@ class Batch {
   const Plan* plan_ahead();
   // What was chosen, one for each choice of the oldest plan that was not taken.
   std::vector<Piece> take(std::span<const Chosen> chosen);
-  // The model could not compute the plan: all that ran is finished.
-  std::vector<Piece> fail(const std::string& problem);
+  // The model could not compute the plan: all that ran is finished, failed or lost.
+  std::vector<Piece> fail(const std::string& problem, Finish finish = Finish::failed);
   // The model is gone, and with it all that was in its blocks: all requests are finished.
-  std::vector<Piece> lose(const std::string& problem);
+  std::vector<Piece> lose(const std::string& problem) { return begin_anew(problem, true); }
+  // Something of this batch has thrown, because there was no memory for it, and is left half done: what ran
+  // is lost, what waits goes on, and nothing that is in the blocks is believed. Where there is no memory even
+  // for this, it can be asked for again, and so can lose(): nobody is told twice, and nobody is forgotten.
+  std::vector<Piece> recover(const std::string& problem) { return begin_anew(problem, false); }
   // Another model is there, of the same vocabulary; perhaps it has another number of blocks.
   void renew(const Limits& limits);
 
@@ -136,9 +143,13 @@ class Batch {
   // batch.cpp
   std::int64_t blocks_for(std::int64_t positions) const;
   void release_blocks(Sequence& sequence);
+  void forget_blocks(Sequence& sequence);
   Piece finish(Sequence& sequence, Finish finish);
-  void end_request(RequestId id, Finish reason, const std::string& problem, std::vector<Piece>& pieces);
+  void tell(Sequence& sequence, Piece piece);
+  void end_request(RequestId id, Finish reason, const std::string& problem);
+  std::vector<Piece> begin_anew(const std::string& problem, bool without_all);
   void drop_if_finished(RequestId id);
+  void lay_out(Sequence& sequence);
   void wait_for_turn(Sequence& sequence);
   void let_siblings_wait(Entry& entry);
   // plan.cpp
@@ -148,12 +159,8 @@ class Batch {
   void leave_out_guided(std::vector<Sequence*>& ready);
   std::span<const std::uint64_t> allowed(Guide& guide, Guide::State state);
   void plan_prompts();
-  bool grow(Sequence& sequence);
+  void grow(Sequence& sequence);
   void preempt(Sequence& sequence);
-  void share_places();
-  Sequence& youngest_of(std::string_view key);
-  bool fits(const Sequence& sequence, const Sequence* leaving = nullptr) const;
-  bool may_pass(Sequence& sequence, std::vector<SequenceId>& passed) const;
   bool has_place() const { return static_cast<std::int64_t>(running_.size()) < settings_.sequences_max; }
   bool may_find(const Sequence& sequence) const;
   void admit(Sequence& sequence);
@@ -163,7 +170,39 @@ class Batch {
   void plan_follower(Sequence& sequence, std::int32_t choice);
   void plan_choice(Sequence& sequence, std::int32_t row, std::int32_t draft, Guide::State guide_state);
   void plan_given(Sequence& sequence, std::int32_t row, std::int64_t position);
+  // share.cpp
+  struct Held {  // by a key
+    double blocks = 0;
+    std::int64_t places = 0;
+  };
+  using Holdings = std::map<std::string_view, Held>;
+  struct Need {  // of blocks, to be let in
+    std::int64_t fresh = 0;
+    std::int64_t found = 0;
+    std::int64_t idle = 0;  // of the found ones
+  };
+  struct Passing {  // in one step
+    std::vector<SequenceId> passed;
+    std::optional<Holdings> held;                           // once somebody has been passed too long
+    double most = std::numeric_limits<double>::infinity();  // that a key has who still may pass
+  };
+  Sequence& sequence_of(const SequenceId& id) const;
+  double weight_of(const Sequence& sequence) const;
+  Holdings holdings() const;
+  Need need_of(const Sequence& sequence) const;
+  bool fits(const Need& need, std::span<Sequence* const> leaving = {}) const;
+  static std::optional<std::string_view> largest(const Holdings& held, double than);
+  Sequence& youngest_of(std::string_view key, std::span<Sequence* const> but = {}) const;
+  Sequence& leaves_for(const Sequence& sequence) const;
+  void share();
+  Sequence* gives_place(const Sequence& sequence) const;
+  bool find_leaving(const Sequence& sequence, const Need& need, std::vector<Sequence*>& leaving) const;
+  bool may_pass(Sequence& sequence, Passing& passing) const;
+  static bool may_enter(const Sequence& sequence, const Need& need, Passing& passing);
   // take.cpp
+  struct Planned;
+  void take_one(const Planned& planned, std::span<const Chosen> chosen);
+  void lose_one(Sequence& sequence);
   bool take_prompt(Sequence& sequence, std::span<const Chosen> given);
   void end_prompt(Sequence& sequence, const Chosen& first, Piece& piece);
   void take_tokens(Sequence& sequence, std::span<const Chosen> chosen, std::span<const Token> drafts,
@@ -195,6 +234,7 @@ class Batch {
   std::map<RequestId, std::unique_ptr<Entry>> requests_;
   std::set<SequenceId> running_;  // oldest first
   std::int64_t unfinished_ = 0;   // answers
+  std::vector<Piece> pieces_;     // that nobody was given yet
   BatchCounts counts_;
 
   std::array<Flight, 2> flights_;

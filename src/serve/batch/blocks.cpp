@@ -16,9 +16,20 @@ Blocks::Blocks(std::int32_t count, std::int32_t block_tokens, std::uint64_t salt
   TUTTI_CHECK(count > 0 && block_tokens > 0);
   blocks_.resize(at(count));
   tokens_.resize(at(count) * at(block_tokens));
-  buckets_.resize(std::bit_ceil(at(count) * 2), no_block);
+  buckets_.resize(std::bit_ceil(at(count) * 2));
   free_.reserve(at(count));
-  for (BlockId block = count - 1; block >= 0; --block) free_.push_back(block);
+  places_.reserve(at(count));
+  clear();
+}
+
+void Blocks::clear() {
+  std::ranges::fill(blocks_, Block());
+  std::ranges::fill(buckets_, no_block);
+  evictable_.clear();
+  places_.clear();
+  idle_ = 0;
+  free_.clear();
+  for (BlockId block = count() - 1; block >= 0; --block) free_.push_back(block);
 }
 
 std::span<Token> Blocks::tokens_of(BlockId block) {
@@ -50,11 +61,20 @@ void Blocks::use(BlockId id) {
   if (block.users++ > 0) return;
   if (!block.kept) return;
   --idle_;
-  if (block.children == 0) evictable_.erase({block.released, id});
+  if (block.children == 0) unlist(id);
 }
+
+void Blocks::list(BlockId id) {
+  places_.back().value() = {blocks_[at(id)].released, id};
+  evictable_.insert(std::move(places_.back()));
+  places_.pop_back();
+}
+
+void Blocks::unlist(BlockId id) { places_.push_back(evictable_.extract({blocks_[at(id)].released, id})); }
 
 std::vector<BlockId> Blocks::find(std::int32_t adapter, std::span<const Token> tokens) {
   std::vector<BlockId> found;
+  found.reserve(tokens.size() / at(block_tokens_));  // before anything is used
   BlockId parent = no_block;
   for (; tokens.size() >= at(block_tokens_); tokens = tokens.subspan(at(block_tokens_))) {
     const auto part = tokens.first(at(block_tokens_));
@@ -101,7 +121,7 @@ void Blocks::forget(BlockId id) {
   if (block.parent != no_block) {
     Block& parent = blocks_[at(block.parent)];
     --parent.children;
-    if (evictable(parent)) evictable_.insert({parent.released, block.parent});
+    if (evictable(parent)) list(block.parent);
   }
   block = {};
   --idle_;
@@ -118,7 +138,7 @@ void Blocks::release(BlockId id) {
   }
   block.released = ++releases_;
   ++idle_;
-  if (block.children == 0) evictable_.insert({block.released, id});
+  if (block.children == 0) list(id);
 }
 
 BlockId Blocks::keep(BlockId id, BlockId parent, std::int32_t adapter, std::span<const Token> tokens) {
@@ -131,6 +151,8 @@ BlockId Blocks::keep(BlockId id, BlockId parent, std::int32_t adapter, std::span
     release(id);
     return same;
   }
+  Evictable made;
+  places_.push_back(made.extract(made.emplace().first));
   std::ranges::copy(tokens, tokens_of(id).begin());
   block.kept = true;
   block.parent = parent;
@@ -157,6 +179,7 @@ Result<> Blocks::invariants(std::span<const std::int32_t> users) const {
     is_free[at(id)] = true;
   }
   std::int32_t idle = 0;
+  std::int32_t kept = 0;
   for (BlockId id = 0; id < count(); ++id) {
     const Block& block = blocks_[at(id)];
     if (block.users != users[at(id)]) {
@@ -168,6 +191,7 @@ Result<> Blocks::invariants(std::span<const std::int32_t> users) const {
     if (evictable(block) != evictable_.contains({block.released, id}))
       return broken(id, "the order of leaving is wrong about it");
     if (!block.kept) continue;
+    ++kept;
     if (block.users == 0) ++idle;
     if (search(block.hash, block.parent, block.adapter, tokens_of(id)) != id)
       return broken(id, "it is kept and cannot be found");
@@ -182,6 +206,7 @@ Result<> Blocks::invariants(std::span<const std::int32_t> users) const {
       return broken(id, "the blocks after it are counted wrong");
   }
   if (idle != idle_) return failed("the blocks without users are counted wrong");
+  if (evictable_.size() + places_.size() != at(kept)) return failed("a kept block has no place in the list");
   return {};
 }
 

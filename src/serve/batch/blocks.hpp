@@ -45,8 +45,12 @@ class Blocks {
   };
   Found look(std::int32_t adapter, std::span<const Token> tokens) const;
 
+  // Nobody uses any, and none can be found. Takes no memory.
+  void clear();
+
   // A block with one user and nothing in it; nothing if none is available.
   std::optional<BlockId> take();
+  // Takes no memory.
   void release(BlockId block);
 
   // This full block holds `tokens` and follows `parent` (no_block: it is the first). It can be found from now
@@ -79,6 +83,8 @@ class Blocks {
   std::span<const Token> tokens_of(BlockId block) const;
   void use(BlockId block);
   void forget(BlockId block);
+  void list(BlockId block);
+  void unlist(BlockId block);
   bool evictable(const Block& block) const { return block.kept && block.users == 0 && block.children == 0; }
 
   std::int32_t block_tokens_;
@@ -90,7 +96,9 @@ class Blocks {
   std::vector<BlockId> free_;     // the last is taken first
   std::int32_t idle_ = 0;         // kept ones without users
   std::uint64_t releases_ = 0;
-  std::set<std::pair<std::uint64_t, BlockId>> evictable_;  // longest ago first
+  using Evictable = std::set<std::pair<std::uint64_t, BlockId>>;
+  Evictable evictable_;                       // longest ago first
+  std::vector<Evictable::node_type> places_;  // in that list, of the kept ones that are not in it
 };
 
 }  // namespace tutti::serve

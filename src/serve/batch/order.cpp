@@ -6,28 +6,35 @@
 
 namespace tutti::serve {
 
-void Order::list(const Keys::value_type& entry) {
-  const Key& key = entry.second;
+void Order::list(Key& key) {
   if (key.waiting.empty()) return;
-  by_charge_.insert({key.charged, *key.waiting.begin()});
-  by_rest_.insert({key.given, *key.waiting.begin()});
+  key.by_charge.value() = {key.charged, *key.waiting.begin()};
+  key.by_rest.value() = {key.given, *key.waiting.begin()};
+  by_charge_.insert(std::move(key.by_charge));
+  by_rest_.insert(std::move(key.by_rest));
 }
 
-void Order::unlist(const Keys::value_type& entry) {
-  const Key& key = entry.second;
+void Order::unlist(Key& key) {
   if (key.waiting.empty()) return;
-  by_charge_.erase({key.charged, *key.waiting.begin()});
-  by_rest_.erase({key.given, *key.waiting.begin()});
+  key.by_charge = by_charge_.extract({key.charged, *key.waiting.begin()});
+  key.by_rest = by_rest_.extract({key.given, *key.waiting.begin()});
 }
 
 void Order::enter(const std::string& name, std::uint64_t step) {
-  const auto entry = keys_.try_emplace(name).first;
-  Key& key = entry->second;
-  if (key.unfinished++ > 0) return;
+  Key& key = keys_.try_emplace(name).first->second;
+  if (key.unfinished > 0) {
+    ++key.unfinished;
+    return;
+  }
+  for (Listed::node_type* place : {&key.by_charge, &key.by_rest}) {
+    Listed made;
+    if (place->empty()) *place = made.extract(made.emplace().first);
+  }
   if (!active_.empty()) floor_ = std::max(floor_, *active_.begin());
   key.charged = std::max(key.charged, floor_);
   key.given = step;
   active_.insert(key.charged);
+  key.unfinished = 1;
 }
 
 void Order::leave(const std::string& name) {
@@ -49,18 +56,20 @@ void Order::leave(const std::string& name) {
 void Order::add(const std::string& name, SequenceId sequence, std::uint64_t step) {
   const auto entry = keys_.find(name);
   TUTTI_CHECK(entry != keys_.end() && entry->second.unfinished > 0);
-  unlist(*entry);
+  std::set<SequenceId> made{sequence};
+  unlist(entry->second);
   if (entry->second.waiting.empty()) entry->second.given = step;
-  TUTTI_CHECK(entry->second.waiting.insert(sequence).second, "nobody waits twice");
-  list(*entry);
+  entry->second.waiting.merge(made);
+  TUTTI_CHECK(made.empty(), "nobody waits twice");
+  list(entry->second);
 }
 
 void Order::remove(const std::string& name, SequenceId sequence) {
   const auto entry = keys_.find(name);
   TUTTI_CHECK(entry != keys_.end());
-  unlist(*entry);
+  unlist(entry->second);
   TUTTI_CHECK(entry->second.waiting.erase(sequence) == 1, "only who waits stops waiting");
-  list(*entry);
+  list(entry->second);
 }
 
 bool Order::waits(const std::string& name, SequenceId sequence) const {
@@ -83,12 +92,13 @@ std::optional<SequenceId> Order::next(std::uint64_t step, std::span<const Sequen
 void Order::charge(const std::string& name, std::int64_t tokens, std::uint64_t step) {
   const auto entry = keys_.find(name);
   TUTTI_CHECK(entry != keys_.end() && entry->second.unfinished > 0 && tokens >= 0);
-  unlist(*entry);
-  active_.erase(active_.find(entry->second.charged));
+  unlist(entry->second);
+  auto active = active_.extract(active_.find(entry->second.charged));
   entry->second.charged += static_cast<std::uint64_t>(tokens);
-  active_.insert(entry->second.charged);
+  active.value() = entry->second.charged;
+  active_.insert(std::move(active));
   entry->second.given = step;
-  list(*entry);
+  list(entry->second);
 }
 
 Result<> Order::invariants() const {

@@ -2,7 +2,8 @@
 // and the one that was charged least is next; of one key, the oldest. Who comes back after a rest begins
 // where the others are: time away is no credit. A key that waits and was given nothing for `patience_steps`
 // goes first, whatever it was charged, so that no crowd of new keys can starve it. Counted in steps and
-// tokens: no clock. Pure, one thread at a time.
+// tokens: no clock. Where there is no memory for who enters or waits, nothing has happened; nothing else
+// takes any. Pure, one thread at a time.
 #pragma once
 
 #include <compare>
@@ -46,26 +47,32 @@ class Order {
   void charge(const std::string& key, std::int64_t tokens, std::uint64_t step);
 
   std::size_t keys() const { return keys_.size(); }
+  // With requests that are not finished.
+  std::size_t active() const { return active_.size(); }
   Result<> invariants() const;
 
  private:
+  using Listed = std::set<std::tuple<std::uint64_t, SequenceId>>;
   struct Key {
     std::uint64_t charged = 0;  // tokens
     std::uint64_t given = 0;    // the step in which it got something, or began to wait
     std::int32_t unfinished = 0;
     std::set<SequenceId> waiting;
+    // Its places in the lists, while nobody of it waits.
+    Listed::node_type by_charge;
+    Listed::node_type by_rest;
   };
   using Keys = std::map<std::string, Key>;
-  void list(const Keys::value_type& entry);
-  void unlist(const Keys::value_type& entry);
+  void list(Key& key);
+  void unlist(Key& key);
 
   std::uint64_t patience_steps_;
   Keys keys_;
   std::multiset<std::uint64_t> active_;  // charges of those with requests that are not finished
   std::uint64_t floor_ = 0;              // where who comes back begins
   // Keys with somebody waiting: by charge and age, and by how long they got nothing.
-  std::set<std::tuple<std::uint64_t, SequenceId>> by_charge_;
-  std::set<std::tuple<std::uint64_t, SequenceId>> by_rest_;
+  Listed by_charge_;
+  Listed by_rest_;
 };
 
 }  // namespace tutti::serve

@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <map>
-#include <string_view>
 #include <utility>
 
 #include "base/check.hpp"
@@ -8,12 +6,6 @@
 #include "serve/batch/sequence.hpp"
 
 namespace tutti::serve {
-namespace {
-
-// A step looks past so many that do not fit, so that a crowd of them costs it little.
-constexpr std::size_t passed_max = 16;
-
-}  // namespace
 
 void Batch::begin_flight() {
   flight_ = &flights_[(oldest_ + under_way_) % flights_.size()];
@@ -32,7 +24,7 @@ const Plan& Batch::plan() {
   TUTTI_CHECK(under_way_ == 0, "the last step was not taken");
   begin_flight();
   let_guides_forget();
-  share_places();
+  share();
   plan_decodes();
   plan_prompts();
   if (!flight_->plan.empty()) {
@@ -136,32 +128,35 @@ void Batch::leave_out_guided(std::vector<Sequence*>& ready) {
 }
 
 void Batch::plan_decodes() {
-  std::vector<Sequence*> ready;  // oldest first: who has to make room is planned later
+  std::vector<Sequence*> ready;  // oldest first
   for (const SequenceId& id : running_) {
-    Sequence& sequence = *requests_.at(id.request)->sequences[at(id.answer)];
+    Sequence& sequence = sequence_of(id);
     if (!sequence.in_prompt) ready.push_back(&sequence);
   }
   leave_out_guided(ready);
+  // Before anything is planned: who has to make room is not in the step.
+  for (Sequence* const sequence : ready) {
+    if (sequence->state == State::running) grow(*sequence);
+  }
+  std::erase_if(ready, [](const Sequence* sequence) { return sequence->state != State::running; });
   auto left = static_cast<std::int32_t>(ready.size());
-  for (Sequence* sequence : ready) {
+  for (Sequence* const sequence : ready) {
     --left;
-    if (sequence->state != State::running || !grow(*sequence)) continue;
     plan_chunk(*sequence, 1, draft(*sequence, left), true);
   }
 }
 
-// Blocks for all tokens of a running sequence. False if it had to go itself.
-bool Batch::grow(Sequence& sequence) {
+// Blocks for all tokens of a running sequence, which may have to go itself.
+void Batch::grow(Sequence& sequence) {
   while (static_cast<std::int64_t>(sequence.blocks.size()) < blocks_for(sequence.size())) {
     if (const auto block = blocks_.take()) {
       sequence.blocks.push_back(*block);
       continue;
     }
-    const SequenceId youngest = *running_.rbegin();
-    preempt(*requests_.at(youngest.request)->sequences[at(youngest.answer)]);
-    if (youngest == sequence.id) return false;
+    Sequence& leaving = leaves_for(sequence);
+    preempt(leaving);
+    if (&leaving == &sequence) return;
   }
-  return true;
 }
 
 void Batch::preempt(Sequence& sequence) {
@@ -199,57 +194,17 @@ std::span<const Token> Batch::draft(Sequence& sequence, std::int32_t decodes_lef
   return guessed;
 }
 
-// When all places are taken and it is another key's turn, the youngest of the key that has most of them makes
-// way, one in a step. Before anything of the step is planned, and only where the other has fewer even then,
-// so that two of them do not make way for each other in turns; the oldest of a key never goes.
-void Batch::share_places() {
-  if (has_place()) return;
-  std::map<std::string_view, std::int64_t> places;
-  for (const SequenceId& id : running_) ++places[requests_.at(id.request)->request.key];
-  const auto most = std::ranges::max_element(places, {}, [](const auto& entry) { return entry.second; });
-  std::vector<SequenceId> passed;
-  while (const auto turn = order_.next(at(counts_.steps), passed)) {
-    Sequence& sequence = *requests_.at(turn->request)->sequences[at(turn->answer)];
-    const auto own = places.find(sequence.request->key);
-    const std::int64_t has = own == places.end() ? 0 : own->second;
-    if (sequence.state != State::waiting || has + 1 >= most->second) return;
-    Sequence& leaving = youngest_of(most->first);
-    if (fits(sequence, &leaving)) {
-      preempt(leaving);
-      return admit(sequence);
-    }
-    if (!may_pass(sequence, passed)) return;
-  }
-}
-
-Batch::Sequence& Batch::youngest_of(std::string_view key) {
-  const auto youngest = std::find_if(running_.rbegin(), running_.rend(), [&](const SequenceId& id) {
-    return requests_.at(id.request)->request.key == key;
-  });
-  TUTTI_CHECK(youngest != running_.rend());
-  return *requests_.at(youngest->request)->sequences[at(youngest->answer)];
-}
-
-// Others may go in past this one, for whom there is no room yet: what is free would be of use to nobody. For
-// a while only, else a long prompt would wait for ever.
-bool Batch::may_pass(Sequence& sequence, std::vector<SequenceId>& passed) const {
-  if (sequence.refused_step < 0) sequence.refused_step = counts_.steps;
-  if (at(counts_.steps - sequence.refused_step) >= settings_.passing_steps || passed.size() == passed_max)
-    return false;
-  passed.push_back(sequence.id);
-  return true;
-}
-
 void Batch::plan_prompts() {
-  std::vector<SequenceId> passed;
+  Passing passing;
   while (tokens_left_ > 0 && rows_left_ > 0) {
-    const auto turn = order_.next(at(counts_.steps), passed);
+    const auto turn = order_.next(at(counts_.steps), passing.passed);
     if (!turn) break;
-    Sequence& sequence = *requests_.at(turn->request)->sequences[at(turn->answer)];
+    Sequence& sequence = sequence_of(*turn);
     if (sequence.state == State::waiting) {
       if (!has_place()) break;
-      if (!fits(sequence)) {
-        if (may_pass(sequence, passed)) continue;
+      const Need need = need_of(sequence);
+      if (!fits(need) || !may_enter(sequence, need, passing)) {
+        if (may_pass(sequence, passing)) continue;
         break;
       }
       admit(sequence);
@@ -259,25 +214,11 @@ void Batch::plan_prompts() {
   }
   // Those that are in already go on.
   for (const SequenceId& id : running_) {
-    Sequence& sequence = *requests_.at(id.request)->sequences[at(id.answer)];
+    Sequence& sequence = sequence_of(id);
     if (!sequence.in_prompt || sequence.planned_step == counts_.steps) continue;
     if (tokens_left_ == 0 || rows_left_ == 0) return;
     plan_prompt(sequence);
   }
-}
-
-// Whether there are blocks for it, now or once another one has left.
-bool Batch::fits(const Sequence& sequence, const Sequence* leaving) const {
-  const auto found =
-      may_find(sequence) ? blocks_.look(sequence.request->adapter, sequence.before_last()) : Blocks::Found{};
-  const std::int64_t fresh = blocks_for(sequence.size()) - found.blocks;
-  // Room for those that run to grow, else the next step would throw out who has just come.
-  const auto spare = std::min(static_cast<std::int64_t>(running_.size()), std::int64_t{blocks_.count() / 16});
-  if (leaving == nullptr) return fresh + found.idle + spare <= blocks_.available();
-  // What is found may be used by nobody else.
-  const auto left =
-      std::ranges::count_if(leaving->blocks, [&](BlockId block) { return blocks_.users(block) == 1; });
-  return fresh + found.blocks + spare <= blocks_.available() + left;
 }
 
 bool Batch::may_find(const Sequence& sequence) const {

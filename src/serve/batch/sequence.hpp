@@ -14,6 +14,7 @@ struct Batch::Sequence {
   SequenceId id;
   const Request* request = nullptr;
   State state = State::held;
+  bool is_told = false;            // that it has ended, and how
   bool in_prompt = false;          // it runs, and its tokens are not all planned yet
   std::int64_t planned_step = -1;  // the last one that it had a part in
   std::int64_t refused_step = -1;  // the first in which there was no room for it; -1: there was
@@ -48,6 +49,7 @@ struct Batch::Entry {
   Request request;
   std::vector<std::unique_ptr<Sequence>> sequences;
   std::int32_t finished = 0;
+  bool is_lost = false;  // all that was not told of it is being told so
 };
 
 }  // namespace tutti::serve

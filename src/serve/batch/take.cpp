@@ -2,6 +2,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <new>
 #include <utility>
 
 #include "base/check.hpp"
@@ -23,6 +24,8 @@ constexpr std::string_view has_no_numbers =
     "what the model computed here is no number, or infinite: its weights or those of its adapter are "
     "damaged, "
     "or their products too large";
+
+constexpr std::string_view has_no_memory = "this machine has no memory for what came of it just now";
 
 bool are_numbers(std::span<const float> numbers) {
   return std::ranges::all_of(numbers, [](float number) { return std::isfinite(number); });
@@ -48,31 +51,49 @@ std::vector<Piece> Batch::take(std::span<const Chosen> chosen) {
   --under_way_;
   oldest_ = (oldest_ + 1) % flights_.size();
   const std::vector<Planned> all = std::exchange(flight.planned, {});
-  std::vector<Piece> pieces;
   for (const Planned& planned : all) {
     if (planned.sequence == nullptr) continue;
-    Sequence& sequence = *planned.sequence;
-    sequence.computed += planned.tokens;
-    const SequenceId id = sequence.id;
-    Entry& entry = *requests_.at(id.request);
-    Piece piece;
-    piece.request = id.request;
-    piece.answer = id.answer;
-    if (!take_prompt(sequence, chosen.subspan(planned.first_choice, planned.given))) {
-      piece = finish(sequence, Finish::failed);
-      piece.problem = has_no_numbers;
-    } else if (planned.choices == planned.given) {
-      keep_full_blocks(sequence);
-      continue;
-    } else {
-      const auto own = chosen.subspan(planned.first_choice, planned.choices).subspan(planned.given);
-      take_tokens(sequence, own, planned.drafts, piece);
+    const RequestId id = planned.sequence->id.request;
+    try {
+      take_one(planned, chosen.subspan(planned.first_choice, planned.choices));
+    } catch (const std::bad_alloc&) {
+      lose_one(*planned.sequence);
     }
-    if (!piece.tokens.empty() || !piece.text.empty() || piece.finish) pieces.push_back(std::move(piece));
-    let_siblings_wait(entry);
-    drop_if_finished(id.request);
+    drop_if_finished(id);
   }
-  return pieces;
+  return std::exchange(pieces_, {});
+}
+
+void Batch::take_one(const Planned& planned, std::span<const Chosen> chosen) {
+  Sequence& sequence = *planned.sequence;
+  sequence.computed += planned.tokens;
+  Piece piece;
+  piece.request = sequence.id.request;
+  piece.answer = sequence.id.answer;
+  if (!take_prompt(sequence, chosen.first(planned.given))) {
+    piece = finish(sequence, Finish::failed);
+    piece.problem = has_no_numbers;
+  } else if (planned.choices == planned.given) {
+    return keep_full_blocks(sequence);
+  } else {
+    take_tokens(sequence, chosen.subspan(planned.given), planned.drafts, piece);
+  }
+  if (!piece.tokens.empty() || !piece.text.empty() || piece.finish) tell(sequence, std::move(piece));
+  let_siblings_wait(*requests_.at(sequence.id.request));
+}
+
+// There is no memory for what came of it. Those that wait for its prompt would wait for ever.
+void Batch::lose_one(Sequence& sequence) {
+  for (const auto& other : requests_.at(sequence.id.request)->sequences) {
+    if (other->is_told || (other.get() != &sequence && other->state != State::held)) continue;
+    Piece piece;
+    if (other->state != State::finished) piece = finish(*other, Finish::lost);
+    piece.request = other->id.request;
+    piece.answer = other->id.answer;
+    piece.finish = Finish::lost;
+    piece.problem = has_no_memory;
+    tell(*other, std::move(piece));
+  }
 }
 
 // What has come of a part of the prompt; false if it is no numbers.
