@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <list>
 #include <map>
 #include <mutex>
 #include <string>
@@ -14,6 +15,7 @@
 
 #include "base/check.hpp"
 #include "base/portions.hpp"
+#include "serve/program/within_memory.hpp"
 
 namespace tutti::serve {
 namespace {
@@ -61,17 +63,23 @@ struct Engine::Shared {
 
   void run();
   bool take_orders();
-  void let_in(std::vector<Submitted> requests);
+  void let_in(std::list<Submitted> requests);
+  void refuse(RequestId id, std::int32_t answers);
+  void cancel(RequestId id);
   void lose();
+  void lose_what_ran();
   void recover();
   void end_for_good();
   bool open_again();
   void exchange(std::unique_ptr<Model> next);
   void compute();
+  void compute_ahead(const Plan* plan);
   Result<> begin(const Plan& plan);
+  Result<std::vector<Chosen>> answer();
   bool has_orders();
   void finish_step(Result<std::vector<Chosen>> chosen);
   void deliver(std::vector<Piece> pieces);
+  void deliver(Piece piece);
   void publish();
 
   // The thread's own.
@@ -89,8 +97,9 @@ struct Engine::Shared {
   bool is_gone = false;
   std::string loss;  // what the step said that noticed it
   std::chrono::steady_clock::time_point opened = std::chrono::steady_clock::now();
-  std::chrono::milliseconds pause{0};  // before it is opened again
-  std::vector<std::string> ended;      // keys of requests, since the counts were published
+  std::chrono::milliseconds pause{0};   // before it is opened again
+  int asked = 0;                        // of a model that works ahead, and not answered
+  std::map<RequestId, Receiver> ended;  // since the counts were published
 
   std::mutex model_mutex;  // of the model, while it is exchanged or abandoned
 
@@ -98,8 +107,8 @@ struct Engine::Shared {
   Limits limits;
   std::condition_variable ordered;
   std::condition_variable emptied;
-  std::vector<Submitted> submitted;
-  std::vector<RequestId> cancelled;
+  std::list<Submitted> submitted;
+  std::list<RequestId> cancelled;
   std::uint64_t last_id = 0;
   Portions unfinished;  // requests, by key
   bool draining = false;
@@ -148,18 +157,22 @@ Limits Engine::limits() const {
 Result<RequestId> Engine::submit(Request request, Receive receive) {
   const Limits known = limits();
   if (auto checked = check(request, known); !checked) return std::move(checked).error();
+  const std::string key = request.key;
+  std::list<Shared::Submitted> made;  // before it takes a place: there may be no memory for it
+  made.push_back({{}, std::move(request), std::move(receive)});
   const std::scoped_lock lock(shared_->mutex);
   if (shared_->counts.gone) return failed("the model is lost").remedy("start the engine again");
   if (shared_->counts.away || shared_->limits.blocks != known.blocks)
     return failed("the model is being started again").remedy("ask again in a while");
   if (shared_->draining) return failed("this engine is about to stop").remedy("ask another one");
-  if (Portions& unfinished = shared_->unfinished; !unfinished.take(request.key)) {
+  if (Portions& unfinished = shared_->unfinished; !unfinished.take(key)) {
     return failed(std::to_string(unfinished.all()) + " requests wait already, " +
-                  std::to_string(unfinished.of(request.key)) + " of them from your address")
+                  std::to_string(unfinished.of(key)) + " of them from your address")
         .remedy("ask again in a while, or start another engine");
   }
   const RequestId id(++shared_->last_id);
-  shared_->submitted.push_back({id, std::move(request), std::move(receive)});
+  made.front().id = id;
+  shared_->submitted.splice(shared_->submitted.end(), made);
   shared_->ordered.notify_one();
   return id;
 }
@@ -196,8 +209,8 @@ void Engine::Shared::run() {
 
 // What was submitted and cancelled since the last step. False when the engine stops.
 bool Engine::Shared::take_orders() {
-  std::vector<Submitted> requests;
-  std::vector<RequestId> cancels;
+  std::list<Submitted> requests;
+  std::list<RequestId> cancels;
   bool stops = false;
   {
     std::unique_lock lock(mutex);
@@ -210,34 +223,75 @@ bool Engine::Shared::take_orders() {
     stops = stopping;
   }
   let_in(std::move(requests));
-  for (const RequestId id : cancels) deliver(batch.cancel(id));
-  if (stops) {
-    while (!receivers.empty()) deliver(batch.cancel(receivers.begin()->first));
-  }
+  for (const RequestId id : cancels) cancel(id);
+  while (stops && !receivers.empty()) cancel(receivers.begin()->first);
   publish();
   return !stops;
 }
 
-void Engine::Shared::let_in(std::vector<Submitted> requests) {
+void Engine::Shared::let_in(std::list<Submitted> requests) {
   for (Submitted& entry : requests) {
-    receivers[entry.id] = {std::move(entry.receive), entry.request.answers, entry.request.key};
-    const auto taken = batch.submit(entry.id, std::move(entry.request));
-    TUTTI_CHECK(taken.ok(), "what was let in fits");
+    const std::int32_t answers = entry.request.answers;
+    Receiver& receiver = *patiently([&] {
+      const auto made = receivers.try_emplace(entry.id).first;
+      made->second.key = entry.request.key;
+      return &made->second;
+    });
+    receiver.receive = std::move(entry.receive);
+    receiver.answers_left = answers;
+    const auto taken = within_memory([&] { return batch.submit(entry.id, std::move(entry.request)); });
+    if (taken) continue;
+    TUTTI_CHECK(taken.error() == no_memory(), "what was let in fits");
+    batch.knows(entry.id) ? lose_what_ran() : refuse(entry.id, answers);
   }
+}
+
+void Engine::Shared::refuse(RequestId id, std::int32_t answers) {
+  for (std::int32_t answer = 0; answer < answers; ++answer) {
+    deliver(patiently([&] {
+      return Piece{.request = id, .answer = answer, .finish = Finish::lost, .problem = no_memory().text()};
+    }));
+  }
+}
+
+void Engine::Shared::cancel(RequestId id) {
+  while (batch.knows(id)) {
+    try {
+      deliver(batch.cancel(id));
+    } catch (const std::bad_alloc&) {
+      lose_what_ran();
+    }
+  }
+}
+
+// There was no memory to plan a step, or for what came of it. Those who wait go on.
+void Engine::Shared::lose_what_ran() {
+  ++model_failures;
+  failing = true;
+  step_failed_at = std::chrono::steady_clock::now();
+  while (asked > 0) static_cast<void>(answer());  // of what nobody waits for any more
+  auto pieces = patiently([&] { return batch.recover(no_memory().text()); });
+  publish();
+  deliver(std::move(pieces));
+  publish();
 }
 
 // Nothing can be computed any more, and everybody who waits is told.
 void Engine::Shared::lose() {
   ++model_losses;
   publish();  // from now on nothing is let in
-  std::vector<Submitted> late;
+  std::list<Submitted> late;
   {
     const std::scoped_lock lock(mutex);
     late.swap(submitted);
   }
   let_in(std::move(late));
-  if (loss.empty()) loss = model->why_lost();
-  deliver(batch.lose(loss));
+  asked = 0;
+  auto pieces = patiently([&] {
+    if (loss.empty()) loss = model->why_lost();
+    return batch.lose(loss);
+  });
+  deliver(std::move(pieces));
   publish();
 }
 
@@ -248,7 +302,7 @@ void Engine::Shared::end_for_good() {
   std::unique_lock lock(mutex);
   if (!stopping && when_gone) {  // who stops it has abandoned it
     lock.unlock();
-    when_gone(failed(loss));
+    patiently([&] { when_gone(failed(loss)); });
     lock.lock();
   }
   ordered.wait(lock, [&] { return stopping; });
@@ -279,16 +333,20 @@ void Engine::Shared::recover() {
 }
 
 bool Engine::Shared::open_again() {
-  auto next = reopen();
+  auto next = within_memory([&] { return reopen(); });
   // A model of other sizes is not the one that this engine has told everybody about.
   if (!next || (*next)->limits().vocabulary != limits.vocabulary ||
       (*next)->limits().context != limits.context ||
       (*next)->limits().step_tokens_max != limits.step_tokens_max ||
       (*next)->limits().step_rows_max != limits.step_rows_max)
     return false;
+  const auto renewed = within_memory([&]() -> Result<> {
+    batch.renew((*next)->limits());
+    return {};
+  });
+  if (!renewed) return false;
   exchange(std::move(*next));
   opened = std::chrono::steady_clock::now();
-  batch.renew(model->limits());
   failing = false;
   is_away = false;
   const std::scoped_lock lock(mutex);
@@ -296,24 +354,30 @@ bool Engine::Shared::open_again() {
   return true;
 }
 
+void Engine::Shared::compute() {
+  try {
+    const Plan& plan = batch.plan();
+    if (plan.empty()) return;
+    if (model->works_ahead()) return compute_ahead(&plan);
+    finish_step(within_memory([&]() -> Result<std::vector<Chosen>> {
+      if (auto computed = model->step(plan.chunks); !computed) return std::move(computed).error();
+      return model->choose(plan.choices);
+    }));
+  } catch (const std::bad_alloc&) {
+    lose_what_ran();
+  }
+}
+
 // A step, and while it is computed the next one is planned and given to a model that works ahead, as long as
 // nobody has come or gone.
-void Engine::Shared::compute() {
-  const Plan* plan = &batch.plan();
-  if (plan->empty()) return;
-  if (!model->works_ahead()) {
-    auto computed = model->step(plan->chunks);
-    finish_step(computed ? model->choose(plan->choices)
-                         : Result<std::vector<Chosen>>(std::move(computed).error()));
-    return;
-  }
+void Engine::Shared::compute_ahead(const Plan* plan) {
   auto begun = begin(*plan);
   while (plan != nullptr) {
     const Plan* next = begun && !has_orders() ? batch.plan_ahead() : nullptr;
     auto next_begun = next != nullptr ? begin(*next) : Result<>();
-    auto chosen = begun ? model->answer() : Result<std::vector<Chosen>>(std::move(begun).error());
+    auto chosen = begun ? answer() : Result<std::vector<Chosen>>(std::move(begun).error());
     const bool is_lost = !chosen && next != nullptr;
-    if (is_lost && next_begun) static_cast<void>(model->answer());  // of what nobody waits for any more
+    if (is_lost && next_begun) static_cast<void>(answer());  // of what nobody waits for any more
     finish_step(std::move(chosen));
     plan = is_lost ? nullptr : next;
     begun = std::move(next_begun);
@@ -321,8 +385,17 @@ void Engine::Shared::compute() {
 }
 
 Result<> Engine::Shared::begin(const Plan& plan) {
-  if (auto given = model->step(plan.chunks); !given) return given;
-  return model->ask(plan.choices);
+  return within_memory([&]() -> Result<> {
+    if (auto given = model->step(plan.chunks); !given) return given;
+    auto told = model->ask(plan.choices);
+    if (told) ++asked;
+    return told;
+  });
+}
+
+Result<std::vector<Chosen>> Engine::Shared::answer() {
+  --asked;
+  return within_memory([&] { return model->answer(); });
 }
 
 bool Engine::Shared::has_orders() {
@@ -340,30 +413,35 @@ void Engine::Shared::finish_step(Result<std::vector<Chosen>> chosen) {
     loss = chosen.error().text();
     return;
   }
-  auto pieces = chosen ? batch.take(*chosen) : batch.fail(chosen.error().text());
+  // For want of memory it may be answered when it is asked again.
+  auto pieces = chosen ? batch.take(*chosen)
+                       : batch.fail(chosen.error().text(),
+                                    chosen.error() == no_memory() ? Finish::lost : Finish::failed);
   publish();  // first, so that whoever has a piece finds it counted
   deliver(std::move(pieces));
   publish();
 }
 
 void Engine::Shared::deliver(std::vector<Piece> pieces) {
-  for (Piece& piece : pieces) {
-    const auto receiver = receivers.find(piece.request);
-    TUTTI_CHECK(receiver != receivers.end());
-    const bool is_last = piece.finish && --receiver->second.answers_left == 0;
-    receiver->second.receive(std::move(piece));
-    if (!is_last) continue;
-    ended.push_back(std::move(receiver->second.key));
-    receivers.erase(receiver);
-  }
+  for (Piece& piece : pieces) deliver(std::move(piece));
+}
+
+void Engine::Shared::deliver(Piece piece) {
+  const auto receiver = receivers.find(piece.request);
+  TUTTI_CHECK(receiver != receivers.end());
+  const bool is_last = piece.finish && --receiver->second.answers_left == 0;
+  patiently([&] { receiver->second.receive(std::move(piece)); });
+  if (is_last) ended.insert(receivers.extract(receiver));
 }
 
 void Engine::Shared::publish() {
   const BatchCounts now = batch.counts();
+  std::map<RequestId, Receiver> over;  // their receivers are let go without the lock
+  over.swap(ended);
   const std::scoped_lock lock(mutex);
   counts = {now, model_failures, model_losses, failing, is_away, is_gone, draining};
   failed_at = step_failed_at;
-  for (const std::string& key : std::exchange(ended, {})) unfinished.give_back(key);
+  for (const auto& [id, receiver] : over) unfinished.give_back(receiver.key);
   if (unfinished.all() == 0) emptied.notify_all();
 }
 

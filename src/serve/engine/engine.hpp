@@ -1,5 +1,6 @@
 // A model that answers: one thread owns the model and the batch, and goes on as long as there is something to
 // compute. Requests come from any thread; pieces of answers go to their receivers on the engine's thread.
+// What there is no memory for is lost, and the rest goes on.
 #pragma once
 
 #include <chrono>
@@ -33,7 +34,8 @@ BatchSettings salted(BatchSettings settings);
 class Engine {
  public:
   // Is called on the engine's thread and keeps all others waiting: it hands the piece over and returns. It
-  // may submit and cancel. The last piece of each answer has its finish.
+  // may submit and cancel. The last piece of each answer has its finish. One that throws because it has no
+  // memory for the piece leaves it as it is, and is given it again.
   using Receive = std::function<void(Piece&&)>;
 
   // The same model anew, on the engine's thread, which it may keep for a while.
@@ -56,6 +58,7 @@ class Engine {
 
   // Refused are requests that can never be answered (invalid), too many of them, of all or of one key, and
   // all while it drains or its model is away or gone (failed). The first piece may come before this returns.
+  // Where there is no memory for it that is thrown, and nothing has happened.
   Result<RequestId> submit(Request request, Receive receive);
   // Nobody wants it any more; its blocks are free before the next step.
   void cancel(RequestId id);

@@ -4,9 +4,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <mutex>
 #include <utility>
-#include <vector>
 
 #include "serve/batch/batch.hpp"
 
@@ -20,27 +20,30 @@ struct Letter {
 
 class Mailbox {
  public:
-  // `wake` is called when the box was empty, and leads to take().
+  // `wake` is called for the first letter after a take(), and leads to the next one, on another thread.
   explicit Mailbox(std::function<void()> wake) : wake_(std::move(wake)) {}
 
-  void put(Letter letter) {
-    bool was_empty = false;
-    {
-      const std::scoped_lock lock(mutex_);
-      was_empty = letters_.empty();
-      letters_.push_back(std::move(letter));
-    }
-    if (was_empty) wake_();
-  }
-  std::vector<Letter> take() {
+  // Where there is no memory for it, nothing has happened and the piece is as it was.
+  void put(std::uint64_t reply, std::size_t request, Piece&& piece) {
+    std::list<Letter> letter;
+    letter.push_back({reply, request, {}});
     const std::scoped_lock lock(mutex_);
+    if (!is_woken_) wake_();
+    is_woken_ = true;
+    letter.front().piece = std::move(piece);
+    letters_.splice(letters_.end(), letter);
+  }
+  std::list<Letter> take() {
+    const std::scoped_lock lock(mutex_);
+    is_woken_ = false;
     return std::exchange(letters_, {});
   }
 
  private:
   const std::function<void()> wake_;
-  std::mutex mutex_;
-  std::vector<Letter> letters_;
+  std::mutex mutex_;  // of what follows
+  bool is_woken_ = false;
+  std::list<Letter> letters_;
 };
 
 }  // namespace tutti::serve

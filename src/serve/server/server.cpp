@@ -285,7 +285,9 @@ class Server::Core final : public Pages {
       if (reply.is_over()) return;  // it was refused
       const std::stop_token left = reply.left.get_token();
       const bool taken = formers_->give({reply.request().remote, left, [this, id, prepared, left] {
-                                           auto formed = answering_->preparation.add_form(**prepared, left);
+                                           auto formed =
+                                               *prepared ? answering_->preparation.add_form(**prepared, left)
+                                                         : Result<>();  // refused, and begun again
                                            if (!formed) *prepared = std::move(formed).error();
                                            front_.loop().post([this, id, prepared] { submit(id, prepared); });
                                          }});
@@ -327,10 +329,9 @@ class Server::Core final : public Pages {
       Request& request = prepared->requests[nth];
       prompt_tokens += static_cast<std::int64_t>(request.prompt.size());
       request.adapter = static_cast<std::int32_t>(card - cards.begin());
-      auto submitted =
-          answering_->engine.submit(std::move(request), [mailbox = mailbox_, id, nth](Piece&& piece) {
-            mailbox->put({id, nth, std::move(piece)});
-          });
+      auto submitted = answering_->engine.submit(
+          std::move(request),
+          [mailbox = mailbox_, id, nth](Piece&& piece) { mailbox->put(id, nth, std::move(piece)); });
       if (!submitted) {
         cancel(reply);
         return refuse(submitted.error());

@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "base/check.hpp"
+#include "serve/program/within_memory.hpp"
 
 namespace tutti::serve {
 
@@ -89,7 +90,9 @@ void Workshop::work() {
       given_.wait(lock, [&] { return stopping_ || (errand = take()).has_value(); });
       if (stopping_) return;
     }
-    if (!errand->abandoned.stop_requested()) errand->task();
+    patiently([&] {
+      if (!errand->abandoned.stop_requested()) errand->task();
+    });
     done(errand->owner);
   }
 }

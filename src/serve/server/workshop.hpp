@@ -19,9 +19,11 @@
 namespace tutti::serve {
 
 struct Errand {
-  std::string owner;           // whose turn it takes
-  std::stop_token abandoned;   // once it is, it does not begin
-  std::function<void()> task;  // one that is long looks at the word itself
+  std::string owner;          // whose turn it takes
+  std::stop_token abandoned;  // once it is, it does not begin
+  // One that is long looks at the word itself. One that throws for want of memory is begun again after a
+  // moment.
+  std::function<void()> task;
 };
 
 class Workshop {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <future>
 #include <latch>
 #include <new>
@@ -139,6 +140,19 @@ TEST(Workshop, AnErrandForWhichThereIsNoMemoryTakesNoPlace) {
   a.open();
   b.open();
   done.wait();
+}
+
+TEST(Workshop, AnErrandThatThrowsForWantOfMemoryIsBegunAgain) {
+  std::latch done{2};
+  Workshop workshop({.threads = 2, .waiting_max = 2});
+  std::atomic<int> times = 0;
+  ASSERT_TRUE(workshop.give({"a", {}, [&] {
+                               if (++times < 3) throw std::bad_alloc();
+                               done.count_down();
+                             }}));
+  ASSERT_TRUE(workshop.give({"a", {}, [&] { done.count_down(); }}));
+  done.wait();
+  EXPECT_EQ(times, 3);
 }
 
 }  // namespace
