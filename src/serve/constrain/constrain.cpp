@@ -74,14 +74,14 @@ class GrammarGuide final : public Guide {
     const auto known = masks_.find(state);
     if (known != masks_.end()) return known->second;
     if (masks_.size() >= guide_masks_max) masks_.clear();
-    auto& mask = masks_[state];
-    mask.assign(at(tokens_->vocabulary() + 63) / 64, 0);
+    // Remembered when it is whole: there may be no memory to find all of it.
+    std::vector<std::uint64_t> mask(at(tokens_->vocabulary() + 63) / 64);
     if (state <= over || fill(mask, state - 1)) {
+      const auto made = masks_.emplace(state, std::move(mask)).first;
       note_bytes();
-      return mask;
+      return made->second;
     }
     // Not remembered: others may find more of the way paved.
-    masks_.erase(state);
     beyond_states_.insert(state);
     note_bytes();
     nothing_.assign(at(tokens_->vocabulary() + 63) / 64, 0);
@@ -101,13 +101,19 @@ class GrammarGuide final : public Guide {
   void forget_others(std::span<State* const> held) override {
     masks_.clear();
     beyond_states_.clear();
-    std::vector<State*> moving;
-    for (State* const state : held) {
-      if (*state > over) moving.push_back(state);
+    std::vector<Machine::State> moved;
+    moved.reserve(held.size());
+    std::vector<Machine::State*> moving;
+    moving.reserve(held.size());
+    for (const State* const state : held) {
+      if (*state <= over) continue;
+      moving.push_back(&moved.emplace_back(*state - 1));
     }
-    for (State* const state : moving) --*state;
     machine_.keep_only(moving);
-    for (State* const state : moving) ++*state;
+    auto next = moved.begin();
+    for (State* const state : held) {
+      if (*state > over) *state = outer(*next++);
+    }
     bytes_after_forgetting_ = remembered_bytes();
     note_bytes();
   }

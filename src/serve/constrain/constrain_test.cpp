@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <map>
+#include <new>
 #include <set>
 
 #include "base/index.hpp"
 #include "base/json/parse.hpp"
 #include "base/prng.hpp"
+#include "base/scarcity/scarcity.hpp"
 
 namespace tutti::serve {
 namespace {
@@ -246,6 +248,45 @@ TEST(Constrain, AGuideThatManyAnswersHaveFilledGivesWholeJsonToTheNext) {
     const auto value = json::parse(babble(**guide, random, 40));
     EXPECT_TRUE(value.ok() || says_a_key_twice(value)) << value.error().text();
   }
+}
+
+// What there is no memory for is found when there is, and nothing that is known has become wrong: above all
+// no state allows more than before.
+TEST(Constrain, WhereThereIsNoMemoryAGuideStaysTrue) {
+  const std::string_view schema = R"({"type":"object","properties":{"name":{"type":"string"},"age":
+      {"type":"array","items":{"anyOf":[{"type":"integer"},{"$ref":"#"}]}}},"required":["age"]})";
+  int thrown = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    Prng random(seed);
+    auto guide = guide_of_schema(table(), schema);
+    auto other = guide_of_schema(table(), schema);
+    ASSERT_TRUE(guide.ok() && other.ok());
+    Guide::State state = (*guide)->start();
+    Guide::State other_state = (*other)->start();
+    const auto in_want = [&](const auto& work) {
+      for (;;) {
+        try {
+          const Scarcity scarcity(random.chance(0.5) ? random.below(4000) : std::size_t{1} << 30);
+          return work();
+        } catch (const std::bad_alloc&) {
+          ++thrown;
+        }
+      }
+    };
+    for (int read = 0; read < 60 && !(*other)->ended(other_state); ++read) {
+      const auto expected = (*other)->allowed(other_state);
+      const auto mask = in_want([&] { return (*guide)->allowed(state); });
+      ASSERT_TRUE(std::ranges::equal(mask, expected)) << "seed " << seed << ", token " << read;
+      const Token token = hostile(expected, random);
+      other_state = (*other)->next(other_state, token);
+      state = in_want([&] { return (*guide)->next(state, token); });
+      ASSERT_EQ(state > 0, other_state > 0);
+      if (!random.chance(0.2)) continue;
+      const std::vector<Guide::State*> held{&state};
+      in_want([&] { (*guide)->forget_others(held); });
+    }
+  }
+  EXPECT_GT(thrown, 50);
 }
 
 // So many objects that begin alike, with a long text before they differ.

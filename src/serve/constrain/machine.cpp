@@ -20,13 +20,13 @@ Machine::Machine(std::shared_ptr<const Grammar> grammar, NodeId start) : grammar
 }
 
 Machine::StackId Machine::push(NodeId node, StackId below, bool deep) {
-  const Way way{node, below};
-  const auto [place, is_new] = frame_ids_.try_emplace({way, deep}, static_cast<StackId>(frames_.size()));
-  if (is_new) {
-    frames_.push_back({node, below, (below == bottom ? 0 : frames_[at(below)].depth) + (deep ? 1 : 0)});
-    bytes_ += sizeof(Frame) + sizeof(Way) + map_node_bytes;
-  }
-  return place->second;
+  const std::pair<Way, bool> key{{node, below}, deep};
+  if (const auto known = frame_ids_.find(key); known != frame_ids_.end()) return known->second;
+  const auto id = static_cast<StackId>(frames_.size());
+  frames_.push_back({node, below, (below == bottom ? 0 : frames_[at(below)].depth) + (deep ? 1 : 0)});
+  bytes_ += sizeof(Frame) + sizeof(Way) + map_node_bytes;
+  frame_ids_.emplace(key, id);  // last: where there is no memory for it, nobody has heard of the frame
+  return id;
 }
 
 void Machine::Reached::clear() {
@@ -93,16 +93,16 @@ Machine::State Machine::state_of(std::vector<Way> ways) {
 
 Machine::State Machine::add(bool accepts, std::vector<Way> ways) {
   work_ += ways.size();  // they are sorted, and compared with those of other states
-  const auto [known, is_new] =
-      state_ids_.try_emplace({accepts, std::move(ways)}, static_cast<State>(states_.size()));
-  if (!is_new) return known->second;
-  StateEntry& entry = states_.emplace_back();
-  entry.ways = known->first.second;
-  entry.accepts = accepts;
+  std::pair<bool, std::vector<Way>> key{accepts, std::move(ways)};
+  if (const auto known = state_ids_.find(key); known != state_ids_.end()) return known->second;
+  const auto id = static_cast<State>(states_.size());
+  StateEntry entry{.ways = key.second, .accepts = accepts};
   entry.next.fill(not_known);
+  states_.push_back(std::move(entry));
   work_ += state_work;
-  bytes_ += sizeof(StateEntry) + map_node_bytes + 2 * entry.ways.size() * sizeof(Way);
-  return known->second;
+  bytes_ += sizeof(StateEntry) + map_node_bytes + 2 * key.second.size() * sizeof(Way);
+  state_ids_.emplace(std::move(key), id);  // last, as above
+  return id;
 }
 
 Machine::State Machine::next(State state, std::uint8_t byte) {
@@ -138,36 +138,36 @@ Machine::State Machine::next(State state, std::uint8_t byte) {
 }
 
 void Machine::keep_only(std::span<State* const> kept) {
-  const std::vector<Frame> frames = std::exchange(frames_, {});
-  const std::vector<StateEntry> states = std::exchange(states_, {});
-  frame_ids_.clear();
-  state_ids_.clear();
-  bytes_ = 0;
+  Machine fresh(grammar_);
   constexpr StackId not_moved = -2;
-  std::vector<StackId> moved(frames.size(), not_moved);
+  std::vector<StackId> moved(frames_.size(), not_moved);
   std::vector<StackId> above;
   const auto move_stack = [&](StackId stack) {
     above.clear();
-    for (; stack != bottom && moved[at(stack)] == not_moved; stack = frames[at(stack)].below)
+    for (; stack != bottom && moved[at(stack)] == not_moved; stack = frames_[at(stack)].below)
       above.push_back(stack);
     StackId below = stack == bottom ? bottom : moved[at(stack)];
     for (; !above.empty(); above.pop_back()) {
-      const Frame& frame = frames[at(above.back())];
-      const std::int32_t depth_below = frame.below == bottom ? 0 : frames[at(frame.below)].depth;
-      below = moved[at(above.back())] = push(frame.node, below, frame.depth > depth_below);
+      const Frame& frame = frames_[at(above.back())];
+      const std::int32_t depth_below = frame.below == bottom ? 0 : frames_[at(frame.below)].depth;
+      below = moved[at(above.back())] = fresh.push(frame.node, below, frame.depth > depth_below);
     }
     return below;
   };
-  std::vector<State> names(states.size(), not_known);
+  std::vector<State> names(states_.size(), not_known);
   const auto name_of = [&](State state) {
     if (state < 0 || names[at(state)] != not_known) return state < 0 ? state : names[at(state)];
-    std::vector<Way> ways = states[at(state)].ways;
+    std::vector<Way> ways = states_[at(state)].ways;
     for (Way& way : ways) way.second = move_stack(way.second);
     std::sort(ways.begin(), ways.end());
-    return names[at(state)] = add(states[at(state)].accepts, std::move(ways));
+    return names[at(state)] = fresh.add(states_[at(state)].accepts, std::move(ways));
   };
-  start_ = name_of(start_);
+  fresh.start_ = name_of(start_);
+  for (const State* const state : kept) static_cast<void>(name_of(*state));
+  // From here on nothing takes memory.
+  fresh.work_ += work_;
   for (State* const state : kept) *state = name_of(*state);
+  *this = std::move(fresh);
 }
 
 }  // namespace tutti::serve

@@ -1,6 +1,7 @@
 // Reads bytes along a grammar. All ways that the bytes so far may have gone are one state; states are made
 // when they are first reached, and what follows from them is remembered: a memory that can be thrown away at
-// any time but for the states that somebody is in. One thread at a time.
+// any time but for the states that somebody is in. Where there is no memory for more, what is known stays
+// true. One thread at a time.
 #pragma once
 
 #include <array>
@@ -40,6 +41,9 @@ class Machine {
   void keep_only(std::span<State* const> kept);
 
  private:
+  // Without any state.
+  explicit Machine(std::shared_ptr<const Grammar> grammar) : grammar_(std::move(grammar)) {}
+
   using StackId = std::int32_t;
   static constexpr StackId bottom = -1;
   static constexpr State not_known = -3;

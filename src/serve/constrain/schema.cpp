@@ -4,6 +4,7 @@
 #include <array>
 #include <iterator>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,10 +31,26 @@ class Compiler {
   Compiler(Grammar& grammar, const json::Value& root, const KeyOrder& order, Effort& effort)
       : grammar_(grammar), parts_(grammar), root_(root), order_(order), effort_(effort) {}
 
-  Result<NodeId> root(NodeId from) { return reference("", from); }
+  Result<NodeId> root(NodeId from) {
+    auto after = reference("", from);
+    // One after the other and not inside one another: a long chain of names is no deep stack.
+    for (std::size_t nth = 0; after && nth < named_.size(); ++nth) {
+      const Named next = named_[nth];
+      auto end = value(*next.schema, next.path, next.part, 0);
+      if (!end) return end;
+      grammar_.end_part(*end);
+    }
+    return after;
+  }
 
  private:
   using Known = std::vector<std::string_view>;
+  // A part of the document that has to be written.
+  struct Named {
+    std::string path;
+    const json::Value* schema = nullptr;
+    NodeId part = 0;
+  };
 
   static Error broken(const std::string& path, const std::string& what) {
     return invalid("the schema is refused at '#" + path + "': " + what);
@@ -67,12 +84,10 @@ class Compiler {
       if (schema == nullptr) return broken(path, "there is no such part");
       const NodeId part = grammar_.add();
       known = references_.emplace(path, part).first;
-      auto end = value(*schema, path, part, 0);
-      if (!end) return end;
-      grammar_.end_part(*end);
+      named_.push_back({path, schema, part});
     }
     const NodeId after = grammar_.add();
-    grammar_.call(from, references_.at(path), after, true);
+    grammar_.call(from, known->second, after, true);
     return after;
   }
 
@@ -296,13 +311,13 @@ class Compiler {
     const json::Value* properties = schema.find("properties");
     if (properties != nullptr && properties->object() == nullptr)
       return broken(path, "properties are an object");
-    std::vector<std::string> required;
+    std::set<std::string> required;
     if (const json::Value* list = schema.find("required")) {
       if (list->list() == nullptr) return broken(path, "required is a list of words");
       for (const json::Value& one : *list->list()) {
         if (one.text() == nullptr || properties == nullptr || properties->find(*one.text()) == nullptr)
           return broken(path, "what is required is one of the properties");
-        required.push_back(*one.text());
+        required.insert(*one.text());
       }
     }
     if (properties == nullptr || properties->object()->size() == 0) {
@@ -325,7 +340,7 @@ class Compiler {
   }
 
   // One after the other: those before which nothing stands yet, and those that follow a comma.
-  Result<NodeId> properties_of(const json::Value& properties, const std::vector<std::string>& required,
+  Result<NodeId> properties_of(const json::Value& properties, const std::set<std::string>& required,
                                const std::string& path, NodeId from, int depth) {
     NodeId first = parts_.space(grammar_.text(from, "{"));
     NodeId later = grammar_.add();
@@ -339,7 +354,7 @@ class Compiler {
       const NodeId next_first = grammar_.add();
       const NodeId next_later = grammar_.add();
       grammar_.skip(*end, next_later);
-      if (std::find(required.begin(), required.end(), key) == required.end()) {
+      if (!required.contains(key)) {
         grammar_.skip(first, next_first);
         grammar_.skip(later, next_later);
       }
@@ -358,6 +373,7 @@ class Compiler {
   const KeyOrder& order_;
   Effort& effort_;
   std::map<std::string, NodeId> references_;
+  std::vector<Named> named_;  // in the order in which they were named
 };
 
 }  // namespace

@@ -1,6 +1,9 @@
 #include "serve/constrain/schema.hpp"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <string>
 
 #include "serve/constrain/reading_test.hpp"
 
@@ -159,6 +162,27 @@ TEST(Schema, WhatExplodesIsRefused) {
   // A circle that reads nothing has no text.
   Reading circle = schema_reading(R"({"$defs":{"a":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"})");
   EXPECT_EQ(circle.machine->start(), Machine::dead);
+}
+
+// However many names lead to one another: a thread with little stack reads them, too.
+TEST(Schema, AChainOfNamesIsNoDeepStack) {
+  std::string chain = R"({"$ref":"#/$defs/a0","$defs":{)";
+  for (int name = 0; name < 7'000; ++name)
+    chain += "\"a" + std::to_string(name) + R"(":{"$ref":"#/$defs/a)" + std::to_string(name + 1) + "\"},";
+  chain += R"("a7000":{"type":"null"}}})";
+  pthread_attr_t little;
+  ASSERT_EQ(pthread_attr_init(&little), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&little, std::size_t{1} << 20), 0);
+  const auto read = [](void* text) -> void* {
+    const Reading reading = schema_reading(*static_cast<std::string*>(text));
+    EXPECT_EQ(reading.refusal, "");
+    EXPECT_EQ(reading.machine->start(), Machine::dead) << "what is named is too deep inside";
+    return nullptr;
+  };
+  pthread_t thread{};
+  ASSERT_EQ(pthread_create(&thread, &little, read, &chain), 0);
+  ASSERT_EQ(pthread_join(thread, nullptr), 0);
+  pthread_attr_destroy(&little);
 }
 
 }  // namespace
