@@ -39,9 +39,9 @@ void Forward::group_by_expert() {
     ++expert_first_[static_cast<std::size_t>(place_expert_[place]) + 1];
   for (std::size_t expert = 1; expert < expert_first_.size(); ++expert)
     expert_first_[expert] += expert_first_[expert - 1];
-  std::vector<std::int64_t> next(expert_first_.begin(), expert_first_.end() - 1);
+  std::copy(expert_first_.begin(), expert_first_.end() - 1, expert_next_.begin());
   for (std::size_t place = 0; place < places; ++place) {
-    const std::int64_t row = next[static_cast<std::size_t>(place_expert_[place])]++;
+    const std::int64_t row = expert_next_[static_cast<std::size_t>(place_expert_[place])]++;
     place_row_[place] = row;
     row_place_[static_cast<std::size_t>(row)] = static_cast<std::int64_t>(place);
   }

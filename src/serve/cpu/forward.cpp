@@ -92,6 +92,15 @@ Forward::Forward(const model::Shape& shape, const Weights& weights, const Adapte
     place_row_.resize(places);
     row_place_.resize(places);
     expert_first_.resize(static_cast<std::size_t>(experts.count) + 1);
+    expert_next_.resize(static_cast<std::size_t>(experts.count));
+  }
+  // A step takes no memory: whoever had none in the middle of it would leave the others waiting for him.
+  if (shrunk_stride_ > 0) slices_.reserve(static_cast<std::size_t>(sizes.tokens));
+  for (const LayerWeights& layer : weights.layers) {
+    if (layer.experts.empty()) continue;
+    for (const Matrix* matrix : {&layer.experts.front().up, &layer.experts.front().down})
+      expert_pieces_.reserve(
+          static_cast<std::size_t>(experts.count * divided_up(matrix->panels, grain_of(*matrix))));
   }
   if (!shape.learned_positions) frequencies_ = model::frequencies(shape.rope, shape.head_size);
 }

@@ -163,7 +163,8 @@ class Forward {
   std::vector<std::int64_t> place_row_;
   std::vector<std::int64_t> row_place_;
   std::vector<std::int64_t> expert_first_;  // one more than there are experts
-  std::vector<ExpertPiece> expert_pieces_;
+  std::vector<std::int64_t> expert_next_;
+  std::vector<ExpertPiece> expert_pieces_;  // with room for those of any layer
 };
 
 }  // namespace tutti::serve::cpu

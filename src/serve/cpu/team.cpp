@@ -25,10 +25,17 @@ int usable_cores() {
 void Member::meet() { team_.meet(); }
 
 Team::Team(int threads) : size_(threads > 0 ? threads : usable_cores()) {
-  for (int index = 1; index < size_; ++index) threads_.emplace_back([this, index] { loop(index); });
+  try {
+    for (int index = 1; index < size_; ++index) threads_.emplace_back([this, index] { loop(index); });
+  } catch (...) {
+    end_all();  // those that there are: there is no memory for more of them, or no more may be made
+    throw;
+  }
 }
 
-Team::~Team() {
+Team::~Team() { end_all(); }
+
+void Team::end_all() {
   ends_ = true;
   run_.fetch_add(1);
   run_.notify_all();
@@ -73,6 +80,7 @@ void Team::run(const std::function<void(Member&)>& work) {
   Member member(*this, 0);
   work(member);
   meet();
+  if (wants_memory_.exchange(false)) throw std::bad_alloc();
 }
 
 }  // namespace tutti::serve::cpu

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -25,7 +26,8 @@ class Member {
   // Returns when all members have come here: what they wrote before can be read.
   void meet();
   // Calls work(begin, end) until [0, count) is done, in pieces of `grain` that go to whoever is free. All
-  // members call it with the same numbers, and leave it together.
+  // members call it with the same numbers, and leave it together. Where there is no memory for a piece the
+  // rest is done, and run() throws that at its end.
   template <class Work>
   void share(std::int64_t count, std::int64_t grain, Work&& work);
 
@@ -43,7 +45,8 @@ class Team {
   ~Team();
 
   int size() const { return size_; }
-  // On all members at once, the caller being one of them.
+  // On all members at once, the caller being one of them. Outside of share() nothing may be thrown: the
+  // others would wait for ever.
   void run(const std::function<void(Member&)>& work);
 
  private:
@@ -54,6 +57,7 @@ class Team {
   static void wait_while(const std::atomic<std::uint32_t>& number, std::uint32_t is);
   void meet();
   void loop(int index);
+  void end_all();
 
   int size_;
   const std::function<void(Member&)>* work_ = nullptr;
@@ -63,6 +67,7 @@ class Team {
   alignas(64) std::atomic<std::uint32_t> generation_{0};  // counts the meetings
   alignas(64) std::atomic<int> arrived_{0};
   alignas(64) std::atomic<std::int64_t> next_{0};  // the first piece that nobody has taken
+  std::atomic<bool> wants_memory_ = false;         // a piece had none
   std::vector<std::thread> threads_;
 };
 
@@ -71,7 +76,11 @@ void Member::share(std::int64_t count, std::int64_t grain, Work&& work) {
   while (true) {
     const std::int64_t begin = team_.next_.fetch_add(grain, std::memory_order_relaxed);
     if (begin >= count) break;
-    work(begin, begin + grain < count ? begin + grain : count);
+    try {
+      work(begin, begin + grain < count ? begin + grain : count);
+    } catch (const std::bad_alloc&) {
+      team_.wants_memory_ = true;
+    }
   }
   meet();
 }

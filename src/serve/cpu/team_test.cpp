@@ -1,6 +1,7 @@
 #include "serve/cpu/team.hpp"
 
 #include <atomic>
+#include <new>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -39,6 +40,28 @@ TEST(Team, SharesNothingOfNothing) {
   std::atomic<int> calls{0};
   team.run([&](Member& member) { member.share(0, 4, [&](std::int64_t, std::int64_t) { ++calls; }); });
   EXPECT_EQ(calls, 0);
+}
+
+// Whoever has no memory, the caller or another: the others are not left waiting, and the next run is fine.
+TEST(Team, WhatThereIsNoMemoryForIsThrownWhenAllAreDone) {
+  Team team(3);
+  for (std::int64_t hungry = 0; hungry < 30; ++hungry) {
+    std::atomic<int> done{0};
+    const auto run = [&](std::int64_t without) {
+      team.run([&](Member& member) {
+        for (int phase = 0; phase < 2; ++phase) {
+          member.share(30, 1, [&](std::int64_t begin, std::int64_t) {
+            if (begin == without) throw std::bad_alloc();
+            ++done;
+          });
+        }
+      });
+    };
+    EXPECT_THROW(run(hungry), std::bad_alloc);
+    EXPECT_EQ(done, 58);
+    run(-1);
+    EXPECT_EQ(done, 118);
+  }
 }
 
 TEST(Team, WakesUpAgain) {
