@@ -9,6 +9,7 @@
 #include "comm/socket.hpp"
 #include "serve/parallel/parallel.hpp"
 #include "serve/parallel/peers.hpp"
+#include "serve/remote/lifeline.hpp"
 #include "serve/remote/remote.hpp"
 #include "serve/split/split.hpp"
 
@@ -63,6 +64,7 @@ Result<std::unique_ptr<Model>> open_model(const std::string& program, const Sour
 Result<> host_model(std::span<const std::string> words, const MakeModel& on_gpu) {
   if (words.size() != 2 || !is_socket(remote::worker_descriptor))
     return invalid("model takes MODEL OPTIONS, and is started by `tutti engine`");
+  remote::end_with_other_side(remote::worker_descriptor);
   const files::FileDescriptor line(::dup(remote::worker_descriptor));
   std::shared_ptr<Peers> peers;
   bool is_loaded = false;

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "serve/parallel/peers.hpp"
+#include "serve/program/within_memory.hpp"
 
 namespace tutti::serve::parallel {
 namespace {
@@ -41,7 +42,7 @@ bool agree(const Limits& a, const Limits& b) {
 class ParallelModel final : public Model {
  public:
   ParallelModel(std::vector<std::unique_ptr<Worker>> ranks, const remote::Deadlines& deadlines)
-      : ranks_(std::move(ranks)), deadlines_(deadlines) {}
+      : ranks_(std::move(ranks)), deadlines_(deadlines), waits_(ranks_.size()) {}
   ~ParallelModel() override { end_all(); }
 
   Result<> wait_until_ready() {
@@ -115,12 +116,14 @@ class ParallelModel final : public Model {
   }
 
   // An answer of each rank, whoever is first. A failure is told when all have answered; a rank that has gone,
-  // that has lost the others, or that does not answer though the others have, ends them all.
+  // that has lost the others, or that does not answer though the others have, ends them all. One for whose
+  // answer there is no memory has answered: none is left behind for the next step.
   Result<std::vector<std::string>> collect(Word of_first, Word of_others, const Patience& patience) {
     if (problem_) return *problem_;
-    std::vector<std::string> answers(ranks_.size());
-    std::vector<pollfd> waits;
-    for (const auto& rank : ranks_) waits.push_back({rank->descriptor(), POLLIN, 0});
+    std::vector<std::string> answers = patiently([&] { return std::vector<std::string>(ranks_.size()); });
+    auto& waits = waits_;
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
+      waits[rank] = {ranks_[rank]->descriptor(), POLLIN, 0};
     std::optional<Error> failure;
     bool is_final = false;
     for (std::size_t left = ranks_.size(); left > 0;) {
@@ -134,13 +137,14 @@ class ParallelModel final : public Model {
         if (waits[rank].revents == 0) continue;
         waits[rank] = {-1, 0, 0};
         --left;
-        auto answer = ranks_[rank]->answer(rank == 0 ? of_first : of_others);
+        auto answer = within_memory([&] { return ranks_[rank]->answer(rank == 0 ? of_first : of_others); });
         if (answer) {
           answers[rank] = std::move(*answer);
           continue;
         }
         // The others do nothing that could fail but compute with each other.
-        is_final = is_final || (rank > 0 && answer.error().code() != ErrorCode::invalid);
+        is_final = is_final ||
+                   (rank > 0 && answer.error().code() != ErrorCode::invalid && answer.error() != no_memory());
         if (!failure) failure = std::move(answer).error();
         if (!ranks_[rank]->is_there()) return give_up(*failure);
       }
@@ -175,6 +179,7 @@ class ParallelModel final : public Model {
   std::vector<std::unique_ptr<Worker>> ranks_;
   const remote::Deadlines deadlines_;
   Ready ready_;
+  std::vector<pollfd> waits_;     // of each rank whose answer is waited for
   std::optional<Error> problem_;  // once there is one, it stays
 };
 

@@ -2,6 +2,7 @@
 #include <deque>
 #include <optional>
 
+#include "serve/program/within_memory.hpp"
 #include "serve/remote/channel.hpp"
 #include "serve/remote/remote.hpp"
 
@@ -120,9 +121,11 @@ class Host {
 
 Result<> host_model(int descriptor, const MakeModel& make) {
   Channel channel{files::FileDescriptor(descriptor)};
-  auto model = make();
+  auto model = within_memory(make);
   if (!model) return channel.send(Word::failed, encode(model.error()));
-  return Host(std::move(channel), std::move(*model)).run();
+  Host host(std::move(channel), std::move(*model));
+  // Half of a step may be done then: this process ends with a word on why, and another one is started.
+  return within_memory([&] { return host.run(); });
 }
 
 }  // namespace tutti::serve::remote

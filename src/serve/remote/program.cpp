@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/clock/clock.hpp"
+#include "serve/program/within_memory.hpp"
 #include "serve/remote/worker_process.hpp"
 
 namespace tutti::serve::remote {
@@ -117,26 +118,32 @@ class RemoteProgram final : public Program {
     return worker;
   }
 
-  // The keeper's thread: waits for the worker's end, and starts the next.
+  // The keeper's thread: waits for the worker's end, and starts the next. Whatever there is no memory for, it
+  // goes on: without it none would ever be started again.
   void keep() {
     auto since = SteadyClock::now();
     for (;;) {
       const auto worker = worker_;  // only this thread changes it
       const bool stops = bell_.wait(worker->end_descriptor(), std::nullopt) == false;
-      const std::string how = worker->end();
-      set(nullptr, "the worker with the model has ended: " + how + "; it is being started again");
+      const std::string how = patiently([&] { return worker->end(); });
+      patiently([&] {
+        set(nullptr, "the worker with the model has ended: " + how + "; it is being started again");
+      });
       if (SteadyClock::now() - since > patience_.forgets) delay_ = patience_.first;
       for (;;) {
-        if (stops || bell_.wait(-1, delay_) == false) return set(nullptr, "this engine is about to stop");
+        if (stops || bell_.wait(-1, delay_) == false)
+          return patiently([&] { set(nullptr, "this engine is about to stop"); });
         delay_ = std::min(2 * delay_, patience_.most);
-        auto next = start_worker();
+        auto next = within_memory([&] { return start_worker(); });
         if (next) {
           since = SteadyClock::now();
           set(std::move(*next), "");
           break;
         }
-        set(nullptr, "the worker with the model has ended (" + how +
-                         "), and could not be started again: " + next.error().text());
+        patiently([&] {
+          set(nullptr, "the worker with the model has ended (" + how +
+                           "), and could not be started again: " + next.error().text());
+        });
       }
     }
   }

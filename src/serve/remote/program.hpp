@@ -37,8 +37,8 @@ struct Hosted {
   std::vector<Lane> lanes;
 };
 using MakeProgram = std::function<Result<Hosted>()>;
-// Makes the program, tells what it is or why there is none, and computes until the other side has gone. The
-// sockets of the lanes are at `descriptor` and behind it.
+// Makes the program, tells what it is or why there is none, and computes until the other side has gone: then
+// the process ends, whatever it is at. The sockets of the lanes are at `descriptor` and behind it.
 Result<> host_program(int descriptor, const MakeProgram& make);
 
 }  // namespace tutti::serve::remote

@@ -1,12 +1,17 @@
 // A program in another process: this one, started again as the worker.
 #include "serve/remote/program.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <climits>
 #include <cstdlib>
+#include <new>
 #include <string_view>
 #include <thread>
 
@@ -14,6 +19,7 @@
 
 #include "base/prng.hpp"
 #include "base/scarcity/scarcity.hpp"
+#include "serve/program/within_memory.hpp"
 #include "serve/remote/channel.hpp"
 #include "serve/remote/remote.hpp"
 
@@ -32,6 +38,8 @@ Result<std::vector<Tensor>> add_one(const std::vector<Tensor>& inputs) {
   if (inputs.front().bytes == "die") std::_Exit(7);
   if (inputs.front().bytes == "who") return letters(std::to_string(::getpid()));
   if (inputs.front().bytes == "much") return letters(std::string(much_bytes, 'x'));
+  if (inputs.front().bytes == "hungry") throw std::bad_alloc();
+  while (inputs.front().bytes == "forever") ::pause();
   if (inputs.front().bytes == "no") return invalid("that is not taken").remedy("take another");
   std::vector<Tensor> outputs = inputs;
   for (char& each : outputs.front().bytes) ++each;
@@ -44,6 +52,7 @@ constexpr const char* kind_variable = "TUTTI_TEST_WORKER";
   const char* const kind = std::getenv(kind_variable);
   if (kind == nullptr) return false;
   const auto done = host_program(worker_descriptor, [&]() -> Result<Hosted> {
+    while (std::string_view(kind) == "endless") ::pause();
     if (std::string_view(kind) != "two") return invalid("no such model");
     return Hosted{{{.inputs = {{"x", DataType::uint8, std::nullopt}}, .outputs = {}}, "a toy"},
                   {add_one, add_one}};
@@ -121,6 +130,16 @@ TEST(RemoteProgram, AnAnswerForWhichThereIsNoMemoryIsLostAndItsLaneGoesOn) {
   EXPECT_EQ((*program)->state().restarts, 0);
 }
 
+TEST(RemoteProgram, AWorkerWithoutMemoryForARequestSaysSoAndGoesOn) {
+  auto program = open_program(worker("two"), 2, hasty);
+  ASSERT_TRUE(program) << program.error().text();
+  const auto refused = (*program)->run(0, letters("hungry"));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error(), no_memory());
+  EXPECT_EQ(answer(**program, 0, "abc"), "bcd");
+  EXPECT_EQ((*program)->state().restarts, 0);
+}
+
 TEST(RemoteProgram, AWorkerThatIsKilledWhileNobodyAsksIsStartedAgain) {
   auto program = open_program(worker("two"), 2, hasty);
   ASSERT_TRUE(program) << program.error().text();
@@ -149,6 +168,43 @@ TEST(RemoteProgram, StoppingFailsWhatComes) {
   (*program)->stop();
   while ((*program)->state().is_ready) std::this_thread::yield();
   EXPECT_NE(answer(**program, 0, "abc"), "bcd");
+}
+
+// As one that was killed, or asked to end before its model was there: nobody is left who could end the
+// worker.
+TEST(RemoteProgram, AWorkerEndsWithItsEngineWhateverItIsAt) {
+  for (const std::string kind : {"endless", "two"}) {
+    std::vector<files::FileDescriptor> own;
+    posix_spawn_file_actions_t actions;
+    ASSERT_EQ(posix_spawn_file_actions_init(&actions), 0);
+    std::vector<files::FileDescriptor> theirs;
+    for (int lane = 0; lane < 2; ++lane) {
+      int ends[2] = {-1, -1};
+      ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+      own.emplace_back(ends[0]);
+      theirs.emplace_back(fcntl(ends[1], F_DUPFD_CLOEXEC, 100));
+      ::close(ends[1]);
+      posix_spawn_file_actions_adddup2(&actions, theirs.back().get(), worker_descriptor + lane);
+    }
+    std::vector<std::string> command = worker(kind);
+    std::vector<char*> words;
+    for (std::string& word : command) words.push_back(word.data());
+    words.push_back(nullptr);
+    pid_t pid = 0;
+    ASSERT_EQ(posix_spawnp(&pid, words[0], &actions, nullptr, words.data(), environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    theirs.clear();
+    Channel first(std::move(own.front()));
+    if (kind == "two") {
+      ASSERT_TRUE(first.receive().ok()) << "it is ready";
+      ASSERT_TRUE(first.send(Word::run, encode(letters("forever"))));
+    }
+    own.clear();
+    first = Channel(files::FileDescriptor());
+    int status = 0;
+    EXPECT_EQ(::waitpid(pid, &status, 0), pid);
+    EXPECT_TRUE(WIFEXITED(status));
+  }
 }
 
 TEST(RemoteProgram, WhatCannotBeLoadedIsTold) {

@@ -25,9 +25,11 @@ class RemoteModel final : public Model {
   bool works_ahead() const override { return ready_.works_ahead; }
 
   Result<> ask(std::span<const Choice> choices) override {
-    if (auto sent = worker_->send(Word::choose, encode(choices)); !sent) return sent;
-    asked_.push_back(choices.size());
-    return {};
+    const std::string bytes = encode(choices);
+    asked_.push_back(choices.size());  // before it is sent: an answer that nobody waits for would stay
+    auto sent = worker_->send(Word::choose, bytes);
+    if (!sent) asked_.pop_back();
+    return sent;
   }
 
   Result<std::vector<Chosen>> answer() override {
