@@ -2,6 +2,7 @@
 
 #include "serve/cpu/matrix.hpp"
 #include "serve/cpu/model.hpp"
+#include "serve/program/within_memory.hpp"
 
 namespace tutti::serve {
 namespace {
@@ -69,7 +70,9 @@ std::function<std::string_view(Token)> Loaded::token_bytes() const {
   };
 }
 
-Result<Loaded> load(const std::string& path, const LoadOptions& options) {
+namespace {
+
+Result<Loaded> load_all(const std::string& path, const LoadOptions& options) {
   auto source = open_source(path);
   if (!source) return std::move(source).error();
   // A token that the model cannot write ends no answer.
@@ -91,6 +94,17 @@ Result<Loaded> load(const std::string& path, const LoadOptions& options) {
                 .adapters = std::move(adapters),
                 .chat = std::move(chat),
                 .chat_with_tools = std::move(chat_with_tools)};
+}
+
+}  // namespace
+
+Result<Loaded> load(const std::string& path, const LoadOptions& options) {
+  auto loaded = within_memory([&] { return load_all(path, options); });
+  if (!loaded && loaded.error() == no_memory())
+    return failed("this machine has no memory to load it")
+        .within(path)
+        .remedy("take smaller weights, a smaller cache or a machine with more memory");
+  return loaded;
 }
 
 }  // namespace tutti::serve

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/scarcity/scarcity.hpp"
 #include "serve/cpu/tiny_folder_test.hpp"
 #include "serve/lora/made_adapter_test.hpp"
 
@@ -176,6 +177,26 @@ TEST(Load, SaysWhatIsMissing) {
       << loaded.error().text();
   EXPECT_EQ(load("/nowhere", small()).error().code(), ErrorCode::invalid);
   EXPECT_EQ(load("/tmp", small()).error().message(), "it is no model");
+}
+
+// Whatever it is that there is no memory for, and on whichever thread.
+TEST(Load, SaysThatThereIsNoMemory) {
+  const auto folder = tiny();
+  auto options = small();
+  options.threads = 3;
+  int refused = 0;
+  for (std::size_t most = 256; most < (std::size_t{1} << 20); most *= 2) {
+    const auto loaded = [&] {
+      const Scarcity scarcity(most);
+      return load(folder.path(), options);
+    }();
+    if (loaded) continue;
+    ++refused;
+    EXPECT_EQ(loaded.error().message(), "this machine has no memory to load it") << loaded.error().text();
+    EXPECT_NE(loaded.error().remedy(), "");
+  }
+  EXPECT_GT(refused, 5);
+  EXPECT_TRUE(load(folder.path(), options));
 }
 
 TEST(Load, RefusesWhatItDoesNotKnow) {
