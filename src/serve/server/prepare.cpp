@@ -40,6 +40,21 @@ Error in_fields_of(api::Kind kind, Error error) {
       .remedy(error.remedy());
 }
 
+// Bytes of prompts that all answers to a request say. They are collected, or said by a stream at once.
+constexpr std::size_t echo_bytes_max = std::size_t{16} << 20;
+
+Result<> check_echo_bytes(const api::Ask& ask, const std::vector<std::string>& begins) {
+  if (!ask.echoes) return {};
+  std::size_t bytes = 0;
+  for (const std::string& begin : begins) bytes += begin.size() * static_cast<std::size_t>(ask.answers);
+  const std::size_t most = ask.streams ? echo_bytes_max / 4 : echo_bytes_max;
+  if (bytes <= most) return {};
+  return invalid("the echoes of all prompts have at most " + std::to_string(most) + " bytes, not " +
+                 std::to_string(bytes))
+      .within("prompt")
+      .remedy("ask for fewer prompts or answers at a time");
+}
+
 // All answers say their prompt, and a stream says it at once.
 Result<> check_echoes(const api::Ask& ask, const std::vector<Request>& requests) {
   if (!ask.echoes || !ask.wants_logprobs()) return {};
@@ -217,11 +232,10 @@ Result<Prepared> Preparation::read(api::Kind kind, std::string_view body, const 
                     .prompt_logprobs = ask->echoes && ask->wants_logprobs()};
     request.sampling.seed = ask->seed.value_or(facts.seed) + nth;
     add_stops(*ask, request);
-    std::string begin;
-    if (ask->echoes) begin = text_of(ask->prompts[nth]);
     if (auto fine = check(request, limits_); !fine) return in_fields_of(kind, std::move(fine).error());
     prepared.requests.push_back(std::move(request));
-    prepared.begins.push_back(std::move(begin));
+    prepared.begins.push_back(ask->echoes ? text_of(ask->prompts[nth]) : "");
+    if (auto fine = check_echo_bytes(*ask, prepared.begins); !fine) return std::move(fine).error();
   }
   if (auto fine = check_echoes(*ask, prepared.requests); !fine) return std::move(fine).error();
   if (auto fine = check_whole(*ask, prepared.requests); !fine) return std::move(fine).error();

@@ -68,6 +68,27 @@ TEST_F(PreparationTest, APromptWithoutAnAnswerMayFillTheContext) {
   EXPECT_EQ(longer.error().context(), "input");
 }
 
+// Each of the answers says its prompt: a small body must not become gigabytes.
+TEST_F(PreparationTest, EchoesOfAllAnswersAreBounded) {
+  Limits large = loaded_->model->limits();
+  large.context = 200'000;
+  large.blocks = 1 << 20;
+  preparation_ = std::make_unique<Preparation>(*loaded_, large);
+  const std::string text(150'000, 'a');
+  const auto ask = [&](int answers, const std::string& fields) {
+    return prepare(api::Kind::completion,
+                   R"({"prompt":")" + text + R"(","n":)" + std::to_string(answers) + "," + fields + "}");
+  };
+  EXPECT_TRUE(ask(128, R"("echo":false)"));
+  EXPECT_TRUE(ask(100, R"("echo":true)"));
+  EXPECT_TRUE(ask(27, R"("echo":true,"stream":true)"));
+  for (const auto& refused : {ask(128, R"("echo":true)"), ask(28, R"("echo":true,"stream":true)")}) {
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code(), ErrorCode::invalid);
+    EXPECT_EQ(refused.error().context(), "prompt");
+  }
+}
+
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 // In a process of its own: from here on there is no memory to speak of beyond what it has.

@@ -109,7 +109,10 @@ void Reply::begin(const api::Ask& ask, std::vector<std::string> begins, std::int
   }
   for (std::size_t at = 0; at < parts_.size(); ++at) {
     const std::string& text = begins[at / answers_];
-    if (!ask.streams) parts_[at].answer.text = text;
+    if (!ask.streams) {
+      if (!share_.hold(text.size())) return;
+      parts_[at].answer.text = text;
+    }
     const auto answer = static_cast<std::int32_t>(at);
     if (ask.streams && ask.kind == api::Kind::chat) write(voice_->first_chunk(answer));
     if (ask.streams && !text.empty() && !with_logprobs_)

@@ -51,13 +51,14 @@ class Replies : public testing::Test {
     std::shared_ptr<Reply> reply;
     HeldStream& stream() const { return *exchange->stream_; }
   };
-  Asked ask(const api::Ask& asked, const std::string& remote = "127.0.0.1") {
+  Asked ask(const api::Ask& asked, const std::string& remote = "127.0.0.1", const std::string& begin = "") {
     auto exchange = std::make_shared<HeldExchange>(remote);
     auto reply = std::make_shared<Reply>(exchange, metrics, unsent, [this](Reply::Write write) {
       beside.push_back(std::move(write));
       return true;
     });
-    reply->begin(asked, {""}, 1, api::Voice(asked.kind, "id", 0, "tiny", [](Token) { return "a"; }), nullptr);
+    reply->begin(asked, {begin}, 1, api::Voice(asked.kind, "id", 0, "tiny", [](Token) { return "a"; }),
+                 nullptr);
     return {exchange, reply};
   }
   static api::Ask streamed() {
@@ -88,6 +89,19 @@ class Replies : public testing::Test {
   Unsent unsent{std::size_t{32} << 20};
   std::vector<Reply::Write> beside;
 };
+
+TEST_F(Replies, WhatIsEchoedIsHeldLikeAllThatIsCollected) {
+  api::Ask asked;
+  asked.echoes = true;
+  asked.answers = 4;
+  const std::string text(std::size_t{4} << 20, 'x');
+  const Asked first = ask(asked, "127.0.0.1", text);
+  EXPECT_EQ(unsent.bytes(), 4 * text.size());
+  const Asked second = ask(asked, "127.0.0.1", text);
+  EXPECT_TRUE(first.reply->is_lost() || second.reply->is_lost()) << "an address has three quarters of it";
+  EXPECT_EQ((first.reply->is_lost() ? first : second).exchange->answered->status, 429);
+  EXPECT_LE(unsent.bytes(), 4 * text.size());
+}
 
 TEST_F(Replies, OfMoreLogprobsThanCanBeCollectedEndWhenTheyAreTooMany) {
   const auto asked = ask(with_logprobs(20));
