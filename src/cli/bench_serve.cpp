@@ -76,6 +76,8 @@ void BenchServe::declare(config::Flags& flags) {
   flags.add("first-token", targets_.first_token,
             "serve: a good request has its first token by then (default: 500ms)");
   flags.add("next-token", targets_.next_token, "serve: and each further one in this time (default: 30ms)");
+  flags.add("patience", patience_,
+            "serve: give an answer up when nothing more of it comes for so long, 0s never (default: 10m)");
   flags.add("seed", seed_, "serve: of prompts and arrivals (default: 1)", {.min = 0});
   flags.add("model", model_, "serve: the model, by its name (default: the first that the server lists)");
   flags.add("key-file", key_file_, "serve: the server's key");
@@ -110,7 +112,8 @@ Result<int> BenchServe::run(const std::string& url, bool json) const {
   if (!target) return std::move(target).error();
   asking::Plan plan{.target = std::move(*target),
                     .is_timed = rate_ > 0 || !trace_.empty(),
-                    .seed = static_cast<std::uint64_t>(seed_)};
+                    .seed = static_cast<std::uint64_t>(seed_),
+                    .patience = patience_};
   const std::int64_t concurrency = concurrency_ > 0 ? concurrency_
                                    : plan.is_timed  ? timed_concurrency_default
                                                     : concurrency_default;

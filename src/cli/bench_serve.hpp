@@ -28,6 +28,7 @@ class BenchServe {
   std::int64_t output_tokens_ = 0;
   std::int64_t context_ = 0;
   asking::Targets targets_;
+  Duration patience_ = 10min;
   std::string model_;
   std::string key_file_;
   std::string ca_file_;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <future>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 
@@ -59,16 +60,27 @@ std::int64_t count_in(const json::Value& usage, const char* key) {
 struct Hearing {
   Sample& sample;
   SteadyClock::time_point asked;
-  bool is_whole = false;
+  SteadyClock::time_point heard_at = SteadyClock::now();
+  bool is_whole = false;  // the server has said so
   bool has_text = false;
   Duration last_piece{};
 
   bool hear(std::string_view data) {
-    const Duration now = SteadyClock::now() - asked;
+    heard_at = SteadyClock::now();
+    const Duration now = heard_at - asked;
     if (data == "[DONE]") {
       is_whole = true;
       sample.whole = now;
       return false;
+    }
+    if (const auto begin = data.find_first_not_of(" \t\r\n");
+        begin != std::string_view::npos && data[begin] != '{')
+      return refuse();
+    // Where nothing comes behind it, it has ended with this.
+    if (const std::string_view why = behind_key(data, "\"finish_reason\":");
+        why.starts_with('"') && !why.starts_with("\"\"")) {
+      is_whole = true;
+      sample.whole = now;
     }
     if (const std::string_view text = behind_key(data, "\"text\":"); text.starts_with('"')) {
       has_text = has_text || !text.starts_with("\"\"");
@@ -82,7 +94,7 @@ struct Hearing {
     const bool has_usage = behind_key(data, "\"usage\":").starts_with('{');
     if (!has_usage && behind_key(data, "\"error\":").empty()) return true;
     const auto root = json::parse(data);
-    if (!root) return true;
+    if (!root) return refuse();
     if (const json::Value* const error = root->find("error"); error != nullptr && !error->is_null()) {
       sample.problem = problem_of(failed(std::string(data)));
       return false;
@@ -93,23 +105,39 @@ struct Hearing {
     }
     return true;
   }
+
+  bool refuse() const {
+    sample.problem = "it sent what is no part of an answer";
+    return false;
+  }
+
+  // Why no more can come of it, "" if the server has just ended.
+  std::string lack(const std::string& why) const {
+    if (!is_whole && sample.first_token != Duration())
+      return "the answer was cut off" + (why.empty() ? "" : ": " + why);
+    if (!is_whole) return why.empty() ? "there was no answer" : why;
+    return has_text || sample.output_tokens > 0 ? "" : "the answer has no tokens";
+  }
 };
 
-Sample ask(const Plan& plan, std::size_t nth, SteadyClock::time_point asked, net::Client& client,
-           const std::atomic<bool>& stops) {
+// Nothing if it was stopped before its end.
+std::optional<Sample> ask(const Plan& plan, std::size_t nth, SteadyClock::time_point asked,
+                          net::Client& client, const std::atomic<bool>& stops) {
   Sample sample;
   Hearing hearing{sample, asked};
+  bool is_late = false;
   const auto done = client.events(
       "POST", "/v1/completions", body_of(plan, plan.arrivals[nth], nth),
       [&](std::string_view, std::string_view data) { return hearing.hear(data); },
-      [&] { return !stops.load(); });
-  if (!done) {
-    sample.problem = problem_of(done.error());
-  } else if (sample.problem.empty() && !hearing.is_whole) {
-    sample.problem = "the answer was cut off";
-  } else if (sample.problem.empty() && !hearing.has_text && sample.output_tokens == 0) {
-    sample.problem = "the answer has no tokens";
-  }
+      [&] {
+        is_late = plan.patience > Duration() && SteadyClock::now() - hearing.heard_at > plan.patience;
+        return !is_late && !stops;
+      });
+  if (stops && !hearing.is_whole) return std::nullopt;
+  if (sample.problem.empty())
+    sample.problem = hearing.lack(is_late ? "nothing has come for " + format_duration(plan.patience)
+                                  : done  ? ""
+                                          : problem_of(done.error()));
   // Tokens that are counted and stand for no text have come by the end.
   if (sample.first_token == Duration()) sample.first_token = sample.whole;
   return sample;
@@ -138,9 +166,10 @@ Result<Asked> ask_all(const Plan& plan, const std::function<bool(std::size_t)>& 
           std::this_thread::sleep_until(std::min(at, SteadyClock::now() + progress_every));
       }
       if (stops) break;
-      Sample sample = ask(plan, nth, at, client, stops);
+      auto sample = ask(plan, nth, at, client, stops);
+      if (!sample) break;
       const std::scoped_lock lock(mutex);
-      asked.samples.push_back(std::move(sample));
+      asked.samples.push_back(std::move(*sample));
       ++done;
     }
   };

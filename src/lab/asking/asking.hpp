@@ -2,6 +2,7 @@
 // Called by one thread, which it keeps until all are answered.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -25,6 +26,8 @@ struct Plan {
   // Arrivals have times of their own; else each is asked when an earlier one is answered.
   bool is_timed = false;
   std::uint64_t seed = 1;  // of the prompts
+  // Without anything that comes of an answer, then it is given up; 0: never.
+  Duration patience = std::chrono::minutes(10);
 };
 
 struct Asked {
@@ -32,8 +35,8 @@ struct Asked {
   Duration took{};
 };
 
-// `progress` hears how many are done, and ends it by false: those that were not asked are left out. Fails
-// where there cannot be so many threads; nobody is asked then.
+// `progress` hears how many are done, and ends it by false: those that were not asked, or whose answers were
+// under way, are left out. Fails where there cannot be so many threads; nobody is asked then.
 Result<Asked> ask_all(const Plan& plan, const std::function<bool(std::size_t done)>& progress);
 
 struct ServedModel {

@@ -200,7 +200,7 @@ TEST(Asking, AnAnswerWithoutTokensIsAProblem) {
                                          "data: {\"choices\":[{\"text\":5}]}\n\n",
                                          "data: {\"choices\":[],\"usage\":{\"completion_tokens\":0}}\n\n",
                                          "data: {\"choices\":[],\"usage\":{\"completion_tokens\":\"2\"}}\n\n",
-                                         "data: nonsense\n\n"};
+                                         "event: nothing\n\n"};
   const std::string counted = "data: {\"choices\":[],\"usage\":{\"completion_tokens\":2}}\n\n";
   const std::string readable = "data: {\"choices\":[{\"text\":\"a\"}]}\n\n";
   std::string says;
@@ -228,6 +228,86 @@ TEST(Asking, AnAnswerWithoutTokensIsAProblem) {
   EXPECT_EQ(unreadable.first_token, unreadable.whole) << "nobody saw it earlier";
   loop.stop();
   thread.join();
+}
+
+// A server that says this much of each answer, and then ends it or says nothing more.
+class HalfServer {
+ public:
+  HalfServer() {
+    auto server = net::Server::listen(loop_, {}, [this](const std::shared_ptr<net::Exchange>& exchange) {
+      auto stream = exchange->stream(nullptr);
+      stream->write(says_);
+      if (ends_) {
+        stream->close();
+      } else {
+        held_.push_back(std::move(stream));
+      }
+      asked_ = true;
+    });
+    EXPECT_TRUE(server) << server.error().text();
+    server_ = std::move(*server);
+    thread_ = std::thread([this] { loop_.run(); });
+  }
+  HalfServer(const HalfServer&) = delete;
+  HalfServer& operator=(const HalfServer&) = delete;
+  ~HalfServer() {
+    loop_.stop();
+    thread_.join();
+  }
+
+  Plan plan() const {
+    Prng random(1);
+    return {.target = {.host = "127.0.0.1", .port = server_->port(), .who = "server"},
+            .model = "m",
+            .arrivals = even_arrivals(1, {.prompt_tokens = 1, .output_tokens = 1}, 0, random)};
+  }
+  Sample heard(const std::string& events, bool ends = true, Duration patience = 0s) {
+    says_ = events;
+    ends_ = ends;
+    Plan plan = this->plan();
+    plan.patience = patience;
+    return ask_all(plan, [](std::size_t) { return true; })->samples.at(0);
+  }
+  bool was_asked() const { return asked_; }
+  void hold(const std::string& events) {
+    says_ = events;
+    ends_ = false;
+    asked_ = false;
+  }
+
+ private:
+  net::Loop loop_;
+  std::string says_;
+  bool ends_ = true;
+  std::atomic<bool> asked_ = false;
+  std::vector<std::shared_ptr<net::Stream>> held_;
+  std::unique_ptr<net::Server> server_;
+  std::thread thread_;
+};
+
+TEST(Asking, AnAnswerThatIsNotWholeIsAProblemOfItsOwnKind) {
+  const std::string piece = "data: {\"choices\":[{\"text\":\"a\",\"finish_reason\":null}]}\n\n";
+  const std::string last = "data: {\"choices\":[{\"text\":\"\",\"finish_reason\":\"stop\"}]}\n\n";
+  HalfServer server;
+  EXPECT_EQ(server.heard(piece).problem, "the answer was cut off");
+  EXPECT_EQ(server.heard("").problem, "there was no answer");
+  EXPECT_EQ(server.heard(piece, false, 1ms).problem, "the answer was cut off: nothing has come for 1ms");
+  EXPECT_EQ(server.heard("", false, 1ms).problem, "nothing has come for 1ms");
+  EXPECT_EQ(server.heard(piece + "data: <html>\n\n").problem, "it sent what is no part of an answer");
+  EXPECT_EQ(server.heard(piece + "data: {\"error\": {\n\n").problem, "it sent what is no part of an answer");
+  EXPECT_EQ(server.heard(piece + "data: {\"error\":{\"message\":\"no memory\"}}\n\n").problem, "no memory");
+  const Sample whole = server.heard(piece + last);
+  EXPECT_EQ(whole.problem, "") << "it has said why it ends";
+  EXPECT_GE(whole.whole, whole.first_token);
+  EXPECT_EQ(server.heard(piece + last, false, 1ms).problem, "") << "what is missing are numbers";
+}
+
+TEST(Asking, WhatAPersonStopsHasNotFailed) {
+  HalfServer server;
+  server.hold("data: {\"choices\":[{\"text\":\"a\"}]}\n\n");
+  const auto asked = ask_all(server.plan(), [&](std::size_t) { return !server.was_asked(); });
+  ASSERT_TRUE(asked) << asked.error().text();
+  EXPECT_TRUE(asked->samples.empty());
 }
 
 }  // namespace
