@@ -132,6 +132,18 @@ TEST_F(CheckpointCommand, ListsWhatIsThere) {
                   "damaged"));
 }
 
+TEST_F(CheckpointCommand, AFolderWhoseNameIsNoTextIsListedToo) {
+  const std::string odd = file("odd\xff");
+  std::filesystem::copy(checkpoints(), odd, std::filesystem::copy_options::recursive);
+  for (const char* what : {"ls", "verify"}) {
+    const auto told = tutti({what, odd, "--json"});
+    EXPECT_EQ(told.exit_code, 0) << told.err;
+    const json list = json::parse(told.out, nullptr, false);
+    ASSERT_EQ(list.size(), 2U) << told.out;
+    EXPECT_TRUE(has(list[0]["path"].get<std::string>(), "/odd")) << told.out;
+  }
+}
+
 TEST_F(CheckpointCommand, VerifiesEveryByte) {
   const auto sound = tutti({"verify", run_folder()});
   EXPECT_EQ(sound.exit_code, 0) << sound.err;

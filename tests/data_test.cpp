@@ -222,5 +222,27 @@ TEST_F(Data, CtrlCLeavesNothingBehind) {
   EXPECT_TRUE(has(support::read_text(file("out.err")), "interrupted"));
 }
 
+TEST_F(Data, ATerminalThatIsClosedLeavesNothingBehindUnlessItIsToBeIgnored) {
+  std::string text;
+  while (text.size() < (16U << 20U)) text += "words and words " + std::to_string(text.size()) + "\n";
+  write_text(file("text"), text);
+  const auto hang_up = [&](std::vector<std::string> before, std::size_t texts) {
+    before.insert(before.end(), {support::tutti_program, "data", "pack", "--tokenizer", "bytes"});
+    before.insert(before.end(), {"--out", file("set")});
+    before.insert(before.end(), texts, file("text"));
+    support::Process packing(before, file("out"));
+    const std::string part = file("set.part-" + std::to_string(packing.pid()));
+    EXPECT_TRUE(support::eventually([&] { return fs::exists(part) || fs::exists(file("set")); }));
+    packing.signal(SIGHUP);
+    const int code = packing.wait();
+    EXPECT_FALSE(fs::exists(part));
+    return code;
+  };
+  EXPECT_EQ(hang_up({}, 8), 130);
+  EXPECT_FALSE(fs::exists(file("set")));
+  EXPECT_EQ(hang_up({"nohup"}, 1), 0) << support::read_text(file("out.err"));
+  EXPECT_TRUE(fs::exists(file("set")));
+}
+
 }  // namespace
 }  // namespace tutti

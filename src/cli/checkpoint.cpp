@@ -9,6 +9,7 @@
 #include "base/files/files.hpp"
 #include "cli/commands.hpp"
 #include "cli/local_time.hpp"
+#include "cli/orderly_end.hpp"
 #include "cli/progress_bar.hpp"
 #include "cli/terminal.hpp"
 #include "cli/text_table.hpp"
@@ -102,7 +103,7 @@ class CheckpointCommand final : public Command {
     if (json_) {
       json list = json::array();
       for (const Listed& entry : all) list.push_back(to_json(entry));
-      std::printf("%s\n", list.dump().c_str());
+      print_json(list);
       return exit_success;
     }
     if (all.empty()) {
@@ -122,6 +123,11 @@ class CheckpointCommand final : public Command {
     }
     print_text(table.text());
     return exit_success;
+  }
+
+  // Paths may hold bytes that are no text.
+  static void print_json(const json& list) {
+    std::printf("%s\n", list.dump(-1, ' ', false, json::error_handler_t::replace).c_str());
   }
 
   // The loss is that of the step that follows; null if it is not known.
@@ -151,7 +157,7 @@ class CheckpointCommand final : public Command {
         print_note(problem);
       }
     }
-    if (json_) std::printf("%s\n", list.dump().c_str());
+    if (json_) print_json(list);
     return sound ? exit_success : exit_failed;
   }
 
@@ -176,9 +182,17 @@ class CheckpointCommand final : public Command {
     if (auto read = read_tokenizer(opened->state()); !read) return std::move(read).error();
     {
       ProgressBar bar("exporting step " + std::to_string(opened->state().step));
-      options_.progress = [&](auto done, auto of) { bar.show_bytes(done, of); };
+      const OrderlyEnd orderly_end;
+      options_.progress = [&](auto done, auto of) {
+        bar.show_bytes(done, of);
+        return !interrupted;
+      };
       auto done = as_gguf ? gguf::export_gguf(*opened, out_, options_)
                           : checkpoint::export_hf(*opened, out_, options_);
+      if (!done && interrupted) {
+        print_note("checkpoint export : interrupted");
+        return exit_interrupted;
+      }
       if (!done) return std::move(done).error();
     }
     std::printf("step %lld is in %s\n", static_cast<long long>(opened->state().step), out_.c_str());

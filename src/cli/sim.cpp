@@ -11,6 +11,7 @@
 #include "base/clock/clock.hpp"
 #include "base/text.hpp"
 #include "cli/commands.hpp"
+#include "cli/orderly_end.hpp"
 #include "cli/progress_bar.hpp"
 #include "cli/sim_replay.hpp"
 #include "lab/sim/campaign.hpp"
@@ -22,9 +23,6 @@ using nlohmann::json;
 
 constexpr std::size_t events_shown = 30;
 constexpr std::int64_t minutes_max = 1440;
-
-std::atomic<bool> interrupted{false};
-void note_interrupt(int) { interrupted = true; }
 
 // A broken assumption (TUTTI_CHECK) ends the program: this says in which world it was.
 std::atomic<std::uint64_t> current_seed{0};
@@ -95,7 +93,7 @@ class Sim final : public Command {
   // ---- chaos
 
   Result<int> chaos() {
-    std::signal(SIGINT, note_interrupt);
+    const OrderlyEnd orderly_end;
     std::signal(SIGABRT, tell_seed);
     campaign_.options.faults = std::chrono::minutes(minutes_);
     if (trace_) return trace();

@@ -184,8 +184,8 @@ class Exporter {
     auto read = checkpoint_.read(model_prefix + part, box, std::as_writable_bytes(std::span(floats_)));
     if (!read) return read;
     done_ += floats_.size();
-    options_.progress(done_ * sizeof(float), elements_ * sizeof(float));
-    return {};
+    if (options_.progress(done_ * sizeof(float), elements_ * sizeof(float))) return {};
+    return failed("interrupted");
   }
 
   // The rows at hand are a band of columns there, `rows` wide.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "base/result.hpp"
@@ -16,7 +17,10 @@ struct ExportOptions {
   std::string tokenizer;                            // the text of a tokenizer.json to put beside it
   std::uint64_t file_bytes_max = 5'000'000'000;     // of tensors, from where on there are several files
   std::int64_t floats_at_a_time = std::int64_t{16} << 20;  // of the model in memory: 64 MiB
-  Progress progress = [](std::uint64_t, std::uint64_t) {};
+  // Bytes of the model that are done, and all of them. False leaves off, and nothing of it stays.
+  std::function<bool(std::uint64_t, std::uint64_t)> progress = [](std::uint64_t, std::uint64_t) {
+    return true;
+  };
 };
 
 // `folder` is not there yet, or empty. It appears when it is complete; memory does not grow with the model.

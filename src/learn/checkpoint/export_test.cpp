@@ -247,13 +247,24 @@ TEST_F(Export, TellsHowFarItIs) {
   const Checkpoint checkpoint = make(llama_shape());
   std::uint64_t last = 0;
   std::uint64_t all = 0;
-  const Progress note = [&](std::uint64_t done, std::uint64_t of) {
+  const auto note = [&](std::uint64_t done, std::uint64_t of) {
     last = done;
     all = of;
+    return true;
   };
   ASSERT_TRUE(export_hf(checkpoint, path("out"), {.progress = note}));
   EXPECT_EQ(last, all);
   EXPECT_EQ(all, static_cast<std::uint64_t>(model::parameters(llama_shape())) * 4);
+}
+
+TEST_F(Export, LeavesOffWhenItIsTold) {
+  const Checkpoint checkpoint = make(llama_shape());
+  const auto stopped =
+      export_hf(checkpoint, path("out"), {.progress = [](std::uint64_t, std::uint64_t) { return false; }});
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().message(), "interrupted");
+  EXPECT_FALSE(exists("out"));
+  EXPECT_FALSE(exists("out.part"));
 }
 
 TEST_F(Export, OverwritesNothingAndLeavesNothingHalf) {

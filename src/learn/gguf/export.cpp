@@ -115,8 +115,8 @@ class Writer {
     weights::from_floats(numbers, type, bytes_);
     if (auto put = files::write_at(file_, begin, bytes_, path_); !put) return put;
     bytes_done_ += numbers.size_bytes();
-    options_.progress(bytes_done_, bytes_in_all_);
-    return {};
+    if (options_.progress(bytes_done_, bytes_in_all_)) return {};
+    return failed("interrupted");
   }
 
   const checkpoint::Checkpoint& checkpoint_;

@@ -293,6 +293,15 @@ TEST_F(Gguf, NamesTokensAsLlamaCppDoes) {
   EXPECT_EQ(std::get<std::string>(exported(shape_of("gpt2")).fields.at("tokenizer.ggml.model")), "no_vocab");
 }
 
+TEST_F(Gguf, LeavesOffWhenItIsTold) {
+  const auto stopped = export_gguf(make(shape_of("gpt2")), path("half.gguf"),
+                                   {.progress = [](std::uint64_t, std::uint64_t) { return false; }});
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().message(), "interrupted");
+  EXPECT_FALSE(exists("half.gguf"));
+  EXPECT_FALSE(exists("half.gguf.part"));
+}
+
 TEST_F(Gguf, OverwritesNothing) {
   write_text("mine.gguf", "precious");
   const auto refused = export_gguf(make(shape_of("gpt2")), path("mine.gguf"), {});
