@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -22,8 +22,24 @@ namespace {
 using Json = nlohmann::json;
 using support::has;
 
-// Answers below /proxy, with the events of somebody else; who says "wait" hears nothing for ever. Below
-// /proxy/closed it wants a key.
+const char* const one_piece = "data:{\"choices\":[{\"delta\":{\"content\":\"well\"}}]}\r\n\r\n";
+
+// What it says to a word, and whether it ends then; to any other word it says "well".
+struct Habit {
+  std::string says;
+  bool ends = true;
+};
+const std::map<std::string, Habit> habits{
+    {"wait", {"", false}},
+    {"stall", {one_piece, false}},
+    {"nothing", {""}},
+    {"half", {one_piece}},
+    {"quietly",
+     {one_piece + std::string("data:{\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n")}},
+    {"failing", {one_piece + std::string("data:{\"error\":{\"message\":\"no \\u001b[2Jmemory\"}}\n\n")}},
+    {"garbage", {one_piece + std::string("data:<html>\x1b[2J\n\n")}}};
+
+// Answers below /proxy, with the events of somebody else. Below /proxy/closed it wants a key.
 class ForeignServer {
  public:
   explicit ForeignServer(const net::ServerOptions& options = {}) {
@@ -59,11 +75,13 @@ class ForeignServer {
       return exchange.answer({.status = 404, .body = R"({"error":"no such page"})"});
     const Json body = Json::parse(request.body, nullptr, false);
     auto stream = exchange.stream(nullptr);
-    if (body["messages"].back()["content"] == "wait") {
-      waiting_.push_back(std::move(stream));
-    } else {
-      stream->write("data:{\"choices\":[{\"delta\":{\"content\":\"well\"}}]}\r\n\r\ndata:[DONE]\r\n\r\n");
+    const auto habit = habits.find(body["messages"].back()["content"].get<std::string>());
+    stream->write(habit == habits.end() ? one_piece + std::string("data:[DONE]\r\n\r\n")
+                                        : habit->second.says);
+    if (habit == habits.end() || habit->second.ends) {
       stream->close();
+    } else {
+      waiting_.push_back(std::move(stream));
     }
     const std::scoped_lock lock(mutex_);
     asked_.push_back(body);
@@ -97,6 +115,46 @@ TEST(Chat, WithAnyServerBelowItsPathAndWithTheModelThatIsNamed) {
   EXPECT_EQ(asked[3]["model"], "second");
   EXPECT_EQ(asked[3]["messages"],
             Json({said_by("user", "hello"), said_by("assistant", "well"), said_by("user", "again")}));
+}
+
+// What came is shown, and that it is not all of it is said.
+TEST(Chat, AnAnswerThatIsNotWholeSaysSo) {
+  const ForeignServer server;
+  const auto talk = [&](const std::string& lines) {
+    return support::run({"sh", "-c",
+                         "printf '" + lines + "\\n' | '" + support::tutti_program + "' chat '" +
+                             server.url() + "' --patience 100ms"});
+  };
+  const auto whole = talk("quietly\\nhello");
+  EXPECT_EQ(whole.exit_code, 0) << whole.err;
+  EXPECT_EQ(whole.out, "well\nwell\n") << "it has said that this is the end";
+  EXPECT_EQ(whole.err, "");
+  for (const auto& [line, why] : std::vector<std::pair<std::string, std::string>>{
+           {"half", "the answer was cut off\n"},
+           {"stall", "the answer was cut off: nothing has come for 100ms; --patience"},
+           {"failing", "the answer was cut off: no \\x1b[2Jmemory"},
+           {"garbage", "the answer was cut off: it sent what is no part of an answer: <html>\\x1b[2J"}}) {
+    const auto cut = talk(line + "\\nhello");
+    EXPECT_EQ(cut.exit_code, 1) << line;
+    EXPECT_EQ(cut.out, "well\n") << line << ": what came is kept, and nothing is said to half an answer";
+    EXPECT_TRUE(has(cut.err, "tutti: " + why)) << cut.err;
+  }
+  for (const auto& [line, why] : std::vector<std::pair<std::string, std::string>>{
+           {"nothing", "there was no answer"}, {"wait", "nothing has come for 100ms"}}) {
+    const auto none = talk(line);
+    EXPECT_EQ(none.exit_code, 1) << line;
+    EXPECT_EQ(none.out, "") << line;
+    EXPECT_TRUE(has(none.err, why)) << none.err;
+  }
+}
+
+TEST(Chat, WhatCannotBeWrittenEndsIt) {
+  ForeignServer server;
+  const auto full = support::run(
+      {"sh", "-c", "yes hello | '" + support::tutti_program + "' chat '" + server.url() + "' >/dev/full"});
+  EXPECT_EQ(full.exit_code, 1);
+  EXPECT_EQ(full.err, "tutti: standard output : cannot be written: No space left on device\n");
+  EXPECT_EQ(server.asked().size(), 1U) << "nobody sees the answers";
 }
 
 TEST(Chat, AModelOfAServerIsNotChosenOfAFolder) {
@@ -151,43 +209,78 @@ TEST(Chat, ACertificateThatIsNotTrustedNamesWhatWouldBe) {
   EXPECT_EQ(support::run({"sh", "-c", chat + options.certificate_file}).exit_code, 0);
 }
 
-// Ctrl-C before the first word of an answer: there was none, and so what was said is taken back.
-TEST(Chat, WhatWasStoppedBeforeItsAnswerIsForgotten) {
-  ForeignServer server;
-  int terminal = -1;
-  const std::string url = server.url();
-  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, nullptr);
-  if (child == 0) {
+// A conversation as a person has it.
+class TerminalChat {
+ public:
+  explicit TerminalChat(const std::string& url) {
+    child_ = ::forkpty(&terminal_, nullptr, nullptr, nullptr);
+    if (child_ != 0) return;
     ::execl(support::tutti_program.c_str(), "tutti", "chat", url.c_str(), nullptr);
     ::_exit(127);
   }
-  std::string seen;
-  const auto read_until = [&](const std::function<bool()>& enough) {
+  TerminalChat(const TerminalChat&) = delete;
+  TerminalChat& operator=(const TerminalChat&) = delete;
+  ~TerminalChat() { ::close(terminal_); }
+
+  void type(const std::string& text) const {
+    EXPECT_EQ(::write(terminal_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }
+  // What has come since the last time, up to here.
+  std::string read_until(const std::string& end) {
+    std::string seen;
     char buffer[4096];
-    for (ssize_t got = 0; !enough() && (got = ::read(terminal, buffer, sizeof buffer)) > 0;)
+    for (ssize_t got = 0; !seen.ends_with(end) && (got = ::read(terminal_, buffer, sizeof buffer)) > 0;)
       seen.append(buffer, static_cast<std::size_t>(got));
-  };
-  const auto type = [&](const std::string& text) {
-    EXPECT_EQ(::write(terminal, text.data(), text.size()), static_cast<ssize_t>(text.size()));
-  };
-  read_until([&] { return seen.ends_with("> "); });
-  const std::size_t before = seen.size();
-  type("wait\n");
+    return seen;
+  }
+  // Ctrl-D; the status of the program.
+  int leave() {
+    type("\x04");
+    char buffer[4096];
+    while (::read(terminal_, buffer, sizeof buffer) > 0) continue;
+    int status = 0;
+    EXPECT_EQ(::waitpid(child_, &status, 0), child_);
+    return status;
+  }
+
+ private:
+  int terminal_ = -1;
+  pid_t child_ = -1;
+};
+
+// Ctrl-C before the first word of an answer: there was none, and so what was said is taken back.
+TEST(Chat, WhatWasStoppedBeforeItsAnswerIsForgotten) {
+  ForeignServer server;
+  TerminalChat chat(server.url());
+  chat.read_until("> ");
+  chat.type("wait\n");
   EXPECT_TRUE(support::eventually([&] { return server.asked().size() == 1; }));
-  type("\x03");
-  read_until([&] { return seen.size() > before && seen.ends_with("\n> "); });
-  type("hello\n");
-  read_until([&] { return has(seen, "well"); });
-  read_until([&] { return seen.ends_with("\n> "); });
-  type("\x04");
-  read_until([] { return false; });
-  int status = 0;
-  EXPECT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
-  ::close(terminal);
+  chat.type("\x03");
+  chat.read_until("\n> ");
+  chat.type("hello\n");
+  EXPECT_TRUE(has(chat.read_until("\n> "), "well"));
+  EXPECT_EQ(chat.leave(), 0);
   const auto asked = server.asked();
-  ASSERT_EQ(asked.size(), 2U) << seen;
+  ASSERT_EQ(asked.size(), 2U);
   EXPECT_EQ(asked[1]["messages"], Json::array({said_by("user", "hello")}));
+}
+
+// Half an answer is better than none: the conversation goes on with it.
+TEST(Chat, OfAnAnswerThatWasCutOffTheBeginningIsKept) {
+  ForeignServer server;
+  TerminalChat chat(server.url());
+  chat.read_until("> ");
+  chat.type("half\n");
+  EXPECT_TRUE(has(chat.read_until("\n> "), "tutti: the answer was cut off"));
+  chat.type("nothing\n");
+  EXPECT_TRUE(has(chat.read_until("\n> "), "there was no answer"));
+  chat.type("hello\n");
+  chat.read_until("\n> ");
+  EXPECT_EQ(chat.leave(), 0);
+  const auto asked = server.asked();
+  ASSERT_EQ(asked.size(), 3U);
+  EXPECT_EQ(asked[2]["messages"],
+            Json({said_by("user", "half"), said_by("assistant", "well"), said_by("user", "hello")}));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/clock/clock.hpp"
 #include "cli/chat_line.hpp"
 #include "cli/chat_words.hpp"
 #include "cli/commands.hpp"
@@ -115,6 +116,8 @@ class Chat final : public Command {
     flags.add("tokens", tokens_, "of an answer at most (default: what the model's context leaves)",
               {.min = 1, .max = 1 << 24});
     flags.add("temperature", temperature_, "how freely: 0 always takes the likeliest (default: 0.7)");
+    flags.add("patience", patience_,
+              "give an answer up when nothing more of it comes for so long, 0s never (default: 10m)");
     model_flags_.declare(flags);
   }
 
@@ -140,15 +143,13 @@ class Chat final : public Command {
         std::fputs("\n", stdout);
         continue;
       }
-      if (line.kind == LineReader::Kind::too_long) {
-        print_note("that line is too long, and was not sent");
-        continue;
-      }
       if (line.kind == LineReader::Kind::end) break;
-      if (auto said = take(line.text); !said) {
-        print_note(said.error().text());
-        if (!is_terminal_) return exit_failed;
-      }
+      const auto said = line.kind == LineReader::Kind::too_long
+                            ? Result<>(failed("that line is too long, and was not sent"))
+                            : take(line.text);
+      if (auto written = flush_text(); !written) return std::move(written).error();
+      if (!said) print_note(said.error().text());
+      if (!said && !is_terminal_) return exit_failed;
     }
     if (is_terminal_) std::fputs("\n", stdout);
     return exit_success;
@@ -226,41 +227,47 @@ class Chat final : public Command {
   // What was said is kept when there was an answer, if only the beginning of one: templates want turns.
   Result<> say(const std::string& line) {
     messages_.push_back({{"role", "user"}, {"content", line}});
-    std::string answer;
-    std::string problem;
-    const std::string text = body().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-    auto done = client_->events(
-        "POST", "/v1/chat/completions", text,
-        [&](std::string_view, std::string_view data) { return hear(data, answer, problem); },
-        [] { return !answer_stopped.load(); });
-    if (!answer.empty() || done) std::fputs("\n", stdout);
-    if (!done || !problem.empty()) {
-      messages_.pop_back();
-      if (problem.empty()) problem = problem_in(done.error().message());
-      if (client_->is_untrusted()) problem += std::string("; ") + trust_remedy;
-      if (!done && done.error().context() == "HTTP 401") problem += std::string("; ") + key_remedy;
-      // Whoever answers has words of its own for it.
-      if (!messages_.empty() && problem.find("context") != std::string::npos)
-        problem += "; /clear forgets what was said";
-      return failed(problem);
-    }
-    if (answer.empty()) {
+    Answer answer;
+    const std::string problem = ask(answer);
+    std::string lack = answer_stopped ? "" : answer.lack(problem);
+    if (!answer.text().empty() || lack.empty()) std::fputs("\n", stdout);
+    if (answer.text().empty()) {
       messages_.pop_back();
     } else {
-      messages_.push_back({{"role", "assistant"}, {"content", answer}});
+      messages_.push_back({{"role", "assistant"}, {"content", answer.text()}});
     }
-    return {};
+    if (lack.empty()) return {};
+    // Whoever answers has words of its own for it.
+    if (!messages_.empty() && lack.find("context") != std::string::npos)
+      lack += "; /clear forgets what was said";
+    return failed(lack);
   }
 
-  static bool hear(std::string_view data, std::string& answer, std::string& problem) {
-    if (answer_stopped || data == "[DONE]") return false;
-    Heard heard = heard_in(data);
-    problem = std::move(heard.problem);
-    if (!problem.empty()) return false;
-    answer += heard.piece;
-    print_text(heard.piece);
-    std::fflush(stdout);
-    return true;
+  // Why no more of it can come; "" if it is over, or was stopped.
+  std::string ask(Answer& answer) {
+    const std::string text = body().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    auto heard_at = SteadyClock::now();
+    bool is_late = false;
+    const auto done = client_->events(
+        "POST", "/v1/chat/completions", text,
+        [&](std::string_view, std::string_view data) {
+          if (answer_stopped) return false;
+          heard_at = SteadyClock::now();
+          print_text(answer.hear(data));
+          std::fflush(stdout);
+          return !answer.is_over();
+        },
+        [&] {
+          is_late = patience_ > Duration() && SteadyClock::now() - heard_at > patience_;
+          return !is_late && !answer_stopped;
+        });
+    if (is_late)
+      return "nothing has come for " + format_duration(patience_) + "; --patience says how long is waited";
+    if (done) return "";
+    std::string problem = problem_in(done.error().message());
+    if (client_->is_untrusted()) problem += std::string("; ") + trust_remedy;
+    if (done.error().context() == "HTTP 401") problem += std::string("; ") + key_remedy;
+    return problem;
   }
 
   std::string where_;
@@ -269,6 +276,7 @@ class Chat final : public Command {
   std::string ca_file_;
   std::int64_t tokens_ = 0;
   double temperature_ = 0.7;
+  Duration patience_ = 10min;
   ModelFlags model_flags_;
   OwnEngine own_;
   std::optional<net::Client> client_;

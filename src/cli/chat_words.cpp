@@ -1,11 +1,14 @@
 #include "cli/chat_words.hpp"
 
+#include <utility>
+
 #include <nlohmann/json.hpp>
 
 namespace tutti::cli {
 namespace {
 
 constexpr std::size_t problem_bytes_max = 1000;
+constexpr std::size_t foreign_bytes_max = 100;
 
 nlohmann::json parsed(std::string_view text) { return nlohmann::json::parse(text, nullptr, false); }
 
@@ -45,8 +48,34 @@ Heard heard_in(std::string_view data) {
   const nlohmann::json root = parsed(data);
   if (const nlohmann::json* const error = member(&root, "error"); error != nullptr && !error->is_null())
     return {.problem = problem_in(data)};
-  const std::string* const piece = text(member(member(first(member(&root, "choices")), "delta"), "content"));
-  return {.piece = piece == nullptr ? "" : *piece};
+  if (data.empty()) return {};  // of an event that is its name alone
+  if (!root.is_object())
+    return {.problem =
+                "it sent what is no part of an answer: " + std::string(data.substr(0, foreign_bytes_max))};
+  const nlohmann::json* const choice = first(member(&root, "choices"));
+  const std::string* const piece = text(member(member(choice, "delta"), "content"));
+  const std::string* const why = text(member(choice, "finish_reason"));
+  return {.piece = piece == nullptr ? "" : *piece, .is_last = why != nullptr && !why->empty()};
+}
+
+std::string Answer::hear(std::string_view data) {
+  if (data == "[DONE]") {
+    is_whole_ = is_over_ = true;
+    return "";
+  }
+  Heard heard = heard_in(data);
+  problem_ = std::move(heard.problem);
+  is_over_ = !problem_.empty();
+  is_whole_ = is_whole_ || heard.is_last;
+  text_ += heard.piece;
+  return std::move(heard.piece);
+}
+
+std::string Answer::lack(const std::string& problem) const {
+  if (!problem_.empty()) return text_.empty() ? problem_ : "the answer was cut off: " + problem_;
+  if (is_whole_) return "";
+  if (text_.empty()) return problem.empty() ? "there was no answer: it ended before its first word" : problem;
+  return "the answer was cut off" + (problem.empty() ? "" : ": " + problem);
 }
 
 }  // namespace tutti::cli

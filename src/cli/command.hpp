@@ -1,5 +1,5 @@
-// What `tutti COMMAND` is made of. Each command is a class that declares its flags and runs, in the file of its
-// subject; table.cpp lists them. Used by the main thread only.
+// What `tutti COMMAND` is made of. Each command is a class that declares its flags and runs, in the file of
+// its subject; table.cpp lists them. Used by the main thread only.
 #pragma once
 
 #include <memory>
@@ -15,6 +15,7 @@ constexpr int exit_success = 0;
 constexpr int exit_failed = 1;
 constexpr int exit_usage = 2;
 constexpr int exit_interrupted = 130;  // 128 + SIGINT, as shells have it
+constexpr int exit_unread = 141;       // 128 + SIGPIPE: whoever read stdout has gone
 
 class Command {
  public:

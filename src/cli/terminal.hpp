@@ -6,10 +6,20 @@
 #include <cstddef>
 #include <string>
 
+#include "base/result.hpp"
+
 namespace tutti::cli {
 
 // To stdout, as it is but for what a terminal would obey.
 void print_text(const std::string& text);
+
+// Writes what was said to stdout so far; a disk may be full, which shows only then.
+Result<> flush_text();
+
+// Whoever read stdout through a pipe has gone. Does not wait, and writes nothing.
+bool nobody_reads();
+// Ends the program as its next word would: by SIGPIPE, of which shells say nothing.
+[[noreturn]] void end_unread();
 
 // "tutti: TEXT" on a line of stderr.
 void print_note(const std::string& text);
