@@ -1,6 +1,10 @@
 // A model that answers, as a user meets it: `tutti engine`, curl, `tutti chat` and `tutti generate`.
+#include <fcntl.h>
+#include <netinet/in.h>
 #include <pty.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,6 +28,19 @@ using Json = nlohmann::json;
 using support::has;
 using support::read_text;
 using support::run;
+
+std::uint16_t free_port() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  EXPECT_EQ(::bind(socket, any, size), 0);
+  EXPECT_EQ(::getsockname(socket, any, &size), 0);
+  ::close(socket);
+  return ntohs(address.sin_port);
+}
 
 class EngineProgram : public testing::Test {
  protected:
@@ -99,6 +116,27 @@ TEST_F(EngineProgram, ATerminalThatIsClosedDrainsIt) {
   start();
   engine_->signal(SIGHUP);
   EXPECT_EQ(engine_->wait(), 0) << read_text(file("engine.err"));
+}
+
+// As in `tutti engine MODEL | head -1`.
+TEST_F(EngineProgram, WhoeverReadsWhatItSaysMayGo) {
+  const std::string pipe = file("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  ASSERT_GE(reader, 0);
+  const std::string address = "127.0.0.1:" + std::to_string(free_port());
+  engine_ = std::make_unique<support::Process>(
+      std::vector<std::string>{support::tutti_program, "engine", model(), "--listen", address, "--device",
+                               "cpu", "--cache", "32MiB", "--threads", "1"},
+      pipe);
+  ASSERT_TRUE(support::eventually([&] { return std::filesystem::exists(pipe + ".err"); }));
+  ::close(reader);
+  const std::vector<std::string> ask{"curl",       "-sS", "--fail",
+                                     "--max-time", "60",  "http://" + address + "/health"};
+  EXPECT_TRUE(support::eventually([&] { return run(ask).exit_code == 0; })) << read_text(pipe + ".err");
+  engine_->signal(SIGTERM);
+  EXPECT_EQ(engine_->wait(), 1);
+  EXPECT_TRUE(has(read_text(pipe + ".err"), "standard output : ")) << read_text(pipe + ".err");
 }
 
 TEST_F(EngineProgram, GenerateWritesWhatTheEngineAnswers) {

@@ -118,6 +118,7 @@ class EngineCommand final : public Command {
   bool serves() const override { return true; }
 
   Result<int> run() override {
+    ::signal(SIGPIPE, SIG_IGN);  // whoever reads what it says may go; others have come for its answers
     if (auto set = set_address(listen_, settings_); !set) return std::move(set).error();
     if (!key_file_.empty()) {
       auto key = serve::read_own_key(key_file_);

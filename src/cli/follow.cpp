@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <optional>
@@ -50,6 +51,7 @@ class Follower {
       ::signal(SIGINT, count_interrupt);
       ::signal(SIGTERM, leave);
       ::signal(SIGHUP, leave);
+      ::signal(SIGPIPE, SIG_IGN);  // that it is not followed any more is to be said
     }
     heard();
     for (;;) {
@@ -59,8 +61,9 @@ class Follower {
           path(to_the_end), [this](auto event, auto data) { return on(event, data); },
           [this, to_the_end] {
             if (options_.tells_wait) wait_reasons_.look(job_);
-            return look_at_silence(to_the_end) && answer_interrupts();
+            return look_at_silence(to_the_end) && answer_interrupts() && is_read();
           });
+      if (unread_) leave_unread();
       // While the controller is away there is no stream that would look at Ctrl-C.
       answer_interrupts();
       const bool over = to_the_end ? finished_ && done && (is_complete() || !comes_again()) : done.ok();
@@ -76,6 +79,8 @@ class Follower {
             .within("controller " + cluster_.address())
             .remedy("`tutti status` tells when it does again");
       if (missing_) return why_missing().within("job " + options_.job);
+      if (printer_.failure() != 0 && options_.only_logs)
+        return failed_errno("cannot be written", printer_.failure()).within("standard output");
       if (over && (!to_the_end || options_.only_logs)) return is_complete() ? exit_success : exit_failed;
       // A stream that broke may have had more to tell; so may a node that was away for a moment.
       if (over) return end();
@@ -89,6 +94,19 @@ class Follower {
   }
 
  private:
+  // A quiet job would be followed for ever, for a reader that has gone.
+  bool is_read() {
+    unread_ = unread_ || (options_.logs && nobody_reads());
+    return !unread_;
+  }
+
+  [[noreturn]] void leave_unread() const {
+    if (options_.cancels)
+      say("nobody reads its log any more, and it is not followed; `tutti wait " + options_.job +
+          "` waits for its end");
+    end_unread();
+  }
+
   // It is there, and says when to come again.
   bool refused_for_now() {
     if (cluster_.client().retry_after_seconds() == 0) return false;
@@ -146,8 +164,11 @@ class Follower {
     if (event == "log") on_log(body);
     if (event == "note" && options_.logs) on_note(body);
     if (event == "job") on_job(body);
+    unread_ = unread_ || printer_.failure() == EPIPE;
+    // How a job ends is worth waiting for without its log; the log alone is not.
+    const bool in_vain = unread_ || (printer_.failure() != 0 && options_.only_logs);
     // A job that prints without a pause leaves no idle moment to look at Ctrl-C.
-    return answer_interrupts() && !missing_;
+    return answer_interrupts() && !missing_ && !in_vain;
   }
 
   void on_log(const nlohmann::json& body) {
@@ -256,6 +277,7 @@ class Follower {
   bool refusal_said_ = false;
   bool says_alive_ = false;  // the controller tells that it is there, also when nothing happens
   bool unanswered_ = false;
+  bool unread_ = false;  // nobody reads the log that is printed
   int attempt_ = 0;
   int answered_ = 0;
   int first_attempt_ = 0;

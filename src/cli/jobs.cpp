@@ -35,7 +35,7 @@ bool has_ended(const std::string& state) {
 }
 
 std::string node_summary(const json& job) {
-  const auto& nodes = job["nodes"];
+  const auto& nodes = job.at("nodes");
   if (nodes.empty()) return "-";
   const std::string first = nodes.front().get<std::string>();
   return nodes.size() == 1 ? first : first + " +" + std::to_string(nodes.size() - 1);
@@ -53,7 +53,7 @@ std::string time_summary(const json& job, Instant now) {
 // "7[3]": element 3 of the array whose first job is 7.
 std::string array_summary(const json& job) {
   if (!job.contains("array_index")) return "-";
-  return text_of(job, "array_id") + "[" + std::to_string(job["array_index"].get<int>()) + "]";
+  return text_of(job, "array_id") + "[" + std::to_string(job.at("array_index").get<int>()) + "]";
 }
 
 std::string name_summary(const json& job) {
@@ -75,9 +75,9 @@ std::string jobs_table(const json& jobs, Instant now) {
                                    name_summary(job),
                                    shown_state(job),
                                    rank_summary(job),
-                                   short_number(job["gpus"].get<double>()),
+                                   short_number(job.at("gpus").get<double>()),
                                    node_summary(job),
-                                   std::to_string(job["attempt"].get<int>()),
+                                   std::to_string(job.at("attempt").get<int>()),
                                    text_of(job, "user"),
                                    local_time(text_of(job, "submitted_at")),
                                    time_summary(job, now),
@@ -129,6 +129,7 @@ class Jobs final : public Command {
       if (more && !watch_)
         print_note("there are more than these " + std::to_string(limit_) + "; --limit N shows N");
       if (!watch_) return exit_success;
+      if (auto written = flush_text(); !written) return std::move(written).error();
       std::this_thread::sleep_for(std::chrono::seconds(1));
     }
   }
@@ -170,7 +171,6 @@ class Jobs final : public Command {
       print_text(jobs_table(jobs, now_on_the_wall()));
       if (jobs.empty()) std::fputs(all_ ? "(none)\n" : "(none; --all shows finished ones)\n", stdout);
     }
-    if (watch_) std::fflush(stdout);
   }
 
   Result<int> archive(Cluster& cluster) const {

@@ -1,6 +1,7 @@
 #include "cli/log_printer.hpp"
 
 #include <algorithm>
+#include <cerrno>
 
 #include "base/visible.hpp"
 
@@ -25,8 +26,16 @@ std::uint64_t LogPrinter::take(const LogPiece& piece, bool whole) {
   std::string_view text = piece.text;
   text.remove_prefix(static_cast<std::size_t>(std::min<std::uint64_t>(known_bytes, text.size())));
   print(key, state, text);
-  std::fflush(out_);
+  flush();
   return missing;
+}
+
+// What was written before may have filled the buffer, and failed with it.
+void LogPrinter::flush() {
+  const int before = errno;
+  const bool is_written = std::fflush(out_) == 0;
+  if (failure_ == 0 && (!is_written || std::ferror(out_) != 0)) failure_ = is_written ? before : errno;
+  if (failure_ == 0 && std::ferror(out_) != 0) failure_ = EIO;
 }
 
 // A carriage return ends something that is to be seen now, such as a bar that grows.
@@ -56,7 +65,7 @@ void LogPrinter::finish() {
   }
   if (std::exchange(live_shown_, false) || open_) std::fputc('\n', out_);
   open_.reset();
-  std::fflush(out_);
+  flush();
 }
 
 // A part of a line that another rank has begun is left standing.

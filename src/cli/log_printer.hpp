@@ -39,6 +39,8 @@ class LogPrinter {
   std::uint64_t take(const LogPiece& piece, bool whole);
   // What has begun a line and not ended it is shown, too.
   void finish();
+  // Why not all of it could be written: the number of the first failure, 0 if there was none.
+  int failure() const { return failure_; }
 
  private:
   using Key = std::pair<std::int32_t, std::int32_t>;  // attempt, rank
@@ -51,12 +53,14 @@ class LogPrinter {
   void put(const Key& key, const std::string& text, char end);
   void put_live(const Key& key, const std::string& text);
   void put_text(const Key& key, const std::string& text, bool prefix);
+  void flush();
 
   LogPrinterOptions options_;
   std::FILE* out_;
   bool live_shown_ = false;  // the cursor stands behind a line that the next one may replace
   std::optional<Key> open_;  // whose line has begun and not ended
   bool returned_ = false;    // the cursor stands at its beginning
+  int failure_ = 0;
   std::map<Key, Rank> ranks_;
 };
 

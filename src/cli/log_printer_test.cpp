@@ -1,5 +1,6 @@
 #include "cli/log_printer.hpp"
 
+#include <cerrno>
 #include <cstdlib>
 
 #include <gtest/gtest.h>
@@ -82,6 +83,19 @@ TEST_F(LogPrinterTest, WhatNeverEndsIsNotGathered) {
   EXPECT_EQ(paper.text(), "[0] " + much);
   print("\n");
   EXPECT_EQ(paper.text(), "[0] " + much + "y\n");
+}
+
+TEST_F(LogPrinterTest, WhyItCannotBeWrittenIsKnown) {
+  EXPECT_EQ(printer.failure(), 0);
+  std::FILE* const full = std::fopen("/dev/full", "w");
+  ASSERT_NE(full, nullptr);
+  for (const std::size_t bytes : {std::size_t{1}, std::size_t{100'000}}) {
+    const std::string text = std::string(bytes, 'x') + "\n";
+    LogPrinter unlucky({}, full);
+    unlucky.take({0, 0, 0, text.size(), text}, true);
+    EXPECT_EQ(unlucky.failure(), ENOSPC) << bytes;
+  }
+  std::fclose(full);
 }
 
 TEST_F(LogPrinterTest, LiveLinesTakeEachOthersPlace) {
