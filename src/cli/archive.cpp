@@ -96,7 +96,7 @@ Result<std::vector<std::string>> due_jobs(Cluster& cluster, const std::string& e
     auto page = cluster.get("jobs?all=1&limit=" + std::to_string(archive_page_jobs) +
                             (before.empty() ? "" : "&before=" + before));
     if (!page) return std::move(page).error();
-    for (const auto& job : (*page)["jobs"]) {
+    for (const auto& job : page->at("jobs")) {
       const bool ended = job.contains("finished_at");
       if (!ended) open_arrays.insert(job.value("array_id", ""));
       if (ended && job.value("finished_at", "") < ended_before && !newest)

@@ -163,7 +163,7 @@ Result<nlohmann::json> Cluster::nodes() {
   for (std::string after;;) {
     auto page = get("nodes" + (after.empty() ? "" : "?after=" + url_encode(after)));
     if (!page) return page;
-    for (auto& node : (*page)["nodes"]) all["nodes"].push_back(std::move(node));
+    for (auto& node : page->at("nodes")) all["nodes"].push_back(std::move(node));
     after = page->value("next", "");
     if (after.empty()) return all;
   }

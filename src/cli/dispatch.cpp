@@ -1,8 +1,11 @@
 #include "cli/dispatch.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
+#include <filesystem>
+#include <new>
+
+#include <nlohmann/json.hpp>
 
 #include "base/log/log.hpp"
 #include "base/text.hpp"
@@ -64,6 +67,23 @@ struct Bound {
   log::Options log;
 };
 
+// What a library throws is told as any other failure. In a program that serves it is a broken assumption, and
+// ends that with its last words.
+Result<int> run_to_its_end(Command& command, const std::string& name) {
+  if (command.serves()) return command.run();
+  try {
+    return command.run();
+  } catch (const nlohmann::json::exception& why) {
+    return failed(std::string("what was answered is not understood: ") + why.what())
+        .within(name)
+        .remedy("is it a controller of tutti that answers there, and of this version? `tutti version` tells");
+  } catch (const std::filesystem::filesystem_error& why) {
+    return failed(why.what()).within(name);
+  } catch (const std::bad_alloc&) {
+    return failed("there is not enough memory").within(name);
+  }
+}
+
 Result<int> run_command(const std::vector<std::string>& words) {
   auto entry = find_command(words.front());
   if (!entry) return std::move(entry).error();
@@ -76,7 +96,7 @@ Result<int> run_command(const std::vector<std::string>& words) {
   }
   bound.log.serves = bound.command->serves();
   log::setup(bound.log);
-  return bound.command->run();
+  return run_to_its_end(*bound.command, (*entry)->name);
 }
 
 // tutti: WHAT : WHY, and below it what to do.
@@ -93,16 +113,10 @@ std::vector<std::string> without_shorthands(std::vector<std::string> words) {
 }
 
 int run_and_report(const std::vector<std::string>& words) {
-  auto code = run_command(without_shorthands(words));
-  // A full disk shows only when the buffer is written.
-  const int reason = std::fflush(stdout) == 0 ? 0 : errno;
-  if (code && (reason != 0 || std::ferror(stdout) != 0)) {
-    // Of a write that failed earlier nobody knows any more why.
-    Error lost =
-        reason != 0 ? failed_errno("cannot be written", reason) : failed("not all of it was written");
-    return report(std::move(lost).within("standard output"));
-  }
-  return code ? *code : report(code.error());
+  const auto code = run_command(without_shorthands(words));
+  const auto written = flush_text();
+  if (!code) return report(code.error());
+  return written ? *code : report(written.error());
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ std::string place_in_line(const json& view) {
   const int ahead = view.value("ahead", 0);
   if (ahead == 0) return "first in line";
   std::string text = "behind " + std::to_string(ahead) + (ahead == 1 ? " job: " : " jobs: ");
-  const auto& ids = view["ahead_ids"];
+  const auto& ids = view.at("ahead_ids");
   for (std::size_t at = 0; at < ids.size(); ++at) text += (at == 0 ? "" : ", ") + ids[at].get<std::string>();
   return text + (static_cast<std::size_t>(ahead) > ids.size() ? ", …" : "");
 }
@@ -71,7 +71,7 @@ class Explain final : public Command {
 
 std::string expected_text(const json& view) {
   if (view.value("starts_now", false)) return "now";
-  if (view.contains("expected_start")) return local_time(view["expected_start"].get<std::string>());
+  if (view.contains("expected_start")) return local_time(view.at("expected_start").get<std::string>());
   return "unknown: " + view.value("unknown", "");
 }
 
@@ -83,7 +83,7 @@ std::string explanation_text(const json& view) {
   text += "  queue     " + view.value("queue", "") + ", " + place_in_line(view) + "\n";
   text += "  expected  " + expected_text(view) + "\n";
   std::string title = "  sooner    ";
-  for (const auto& suggestion : view["suggestions"]) {
+  for (const auto& suggestion : view.at("suggestions")) {
     const std::string start =
         suggestion.value("now", false) ? "now" : local_time(suggestion.value("start", ""));
     text += title + suggestion.value("change", "") + ": " + start + "\n";

@@ -153,9 +153,9 @@ class Fabric final : public Command {
       std::printf("%s\n", document->dump().c_str());
       return exit_success;
     }
-    if ((*document)["links"].empty())
+    if (document->at("links").empty())
       return failed("nothing has been measured yet").within("fabric").remedy("`tutti fabric` does it");
-    print_text(table((*document)["links"]));
+    print_text(table(document->at("links")));
     return exit_success;
   }
 
@@ -196,12 +196,12 @@ class Fabric final : public Command {
     auto list = cluster.nodes();
     if (!list) return std::move(list).error();
     std::size_t ready = 0;
-    for (const auto& node : (*list)["nodes"]) {
-      const auto state = node["state"].get<std::string>();
+    for (const auto& node : list->at("nodes")) {
+      const auto state = node.at("state").get<std::string>();
       if (state == "ready") {
         ++ready;
       } else {
-        print_note("node " + node["name"].get<std::string>() + " is left out: it is " + state);
+        print_note("node " + node.at("name").get<std::string>() + " is left out: it is " + state);
       }
     }
     if (ready < 2) {
@@ -241,15 +241,15 @@ class Fabric final : public Command {
     TextTable table({"FROM", "TO", "LATENCY", "GB/S", ""});
     std::size_t slow = 0;
     for (const auto& link : links) {
-      if (link["slow"].get<bool>()) ++slow;
-      table.add({link["from"].get<std::string>(), link["to"].get<std::string>(),
-                 short_number(link["latency_us"].get<double>()) + " us",
-                 short_number(link["bandwidth_gb_s"].get<double>()),
-                 link["slow"].get<bool>() ? "slow: " + link.value("reason", "") : ""});
+      if (link.at("slow").get<bool>()) ++slow;
+      table.add({link.at("from").get<std::string>(), link.at("to").get<std::string>(),
+                 short_number(link.at("latency_us").get<double>()) + " us",
+                 short_number(link.at("bandwidth_gb_s").get<double>()),
+                 link.at("slow").get<bool>() ? "slow: " + link.value("reason", "") : ""});
     }
     return table.text() + std::to_string(slow) + " of " + std::to_string(links.size()) +
-           " links are slow; measured " + local_date_time(links.front()["measured_at"].get<std::string>()) +
-           "\n";
+           " links are slow; measured " +
+           local_date_time(links.front().at("measured_at").get<std::string>()) + "\n";
   }
 
   bool last_ = false;

@@ -21,10 +21,10 @@ std::string shown_state(const json& job) {
 }
 
 std::string rank_summary(const json& job) {
-  const std::string ranks = std::to_string(job["ranks"].get<int>());
-  return job["ranks"] == job["ranks_wanted"]
+  const std::string ranks = std::to_string(job.at("ranks").get<int>());
+  return job.at("ranks") == job.at("ranks_wanted")
              ? ranks
-             : ranks + " of " + std::to_string(job["ranks_wanted"].get<int>());
+             : ranks + " of " + std::to_string(job.at("ranks_wanted").get<int>());
 }
 
 Result<json> read_jobs(Cluster& cluster, const std::string& query, std::int64_t limit, bool* more) {
@@ -35,7 +35,7 @@ Result<json> read_jobs(Cluster& cluster, const std::string& query, std::int64_t 
     auto page = cluster.get("jobs?limit=" + std::to_string(left) + query +
                             (before.empty() ? "" : "&before=" + before));
     if (!page) return std::move(page).error();
-    for (auto& job : (*page)["jobs"]) jobs.push_back(std::move(job));
+    for (auto& job : page->at("jobs")) jobs.push_back(std::move(job));
     before = text_of(*page, "next");
     if (before.empty()) break;
   }
@@ -56,7 +56,7 @@ Result<std::string> job_id(Cluster& cluster, const std::string& word) {
   if (!elements) return std::move(elements).error().within(word.substr(0, 64));
   const std::string index = word.substr(bracket + 1, word.size() - bracket - 2);
   for (const auto& element : *elements) {
-    if (std::to_string(element["array_index"].get<int>()) == index) return text_of(element, "id");
+    if (std::to_string(element.at("array_index").get<int>()) == index) return text_of(element, "id");
   }
   return invalid("there is no such element")
       .within(word.substr(0, 64))

@@ -45,9 +45,9 @@ class Logs final : public Command {
     options_.only_logs = true;
     if (options_.rank >= 0) {
       const auto job = cluster->get("jobs/" + options_.job);
-      if (job && options_.rank >= (*job)["ranks_wanted"].get<std::int64_t>())
+      if (job && options_.rank >= job->at("ranks_wanted").get<std::int64_t>())
         return invalid("job " + options_.job + " has " +
-                       std::to_string((*job)["ranks_wanted"].get<std::int64_t>()) + " ranks, counted from 0")
+                       std::to_string(job->at("ranks_wanted").get<std::int64_t>()) + " ranks, counted from 0")
             .within("logs --rank " + std::to_string(options_.rank));
     }
     if (!array_) return print(*cluster);
@@ -56,7 +56,7 @@ class Logs final : public Command {
     int worst = exit_success;
     for (const auto& element : *elements) {
       options_.job = text_of(element, "id");
-      options_.label = std::to_string(element["array_index"].get<int>()) + ".";
+      options_.label = std::to_string(element.at("array_index").get<int>()) + ".";
       auto done = print(*cluster);
       if (!done) return done;
       worst = std::max(worst, *done);

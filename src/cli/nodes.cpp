@@ -79,17 +79,17 @@ class Status final : public View {
   }
 
   std::string table(const json& status) const override {
-    std::string text = "tutti " + status["version"].get<std::string>() + "\n";
-    text += "nodes  " + std::to_string(status["nodes_ready"].get<int>()) + " ready of " +
-            std::to_string(status["nodes"].get<int>()) + "\n";
-    text += "GPUs   " + short_number(status["gpus_free"].get<double>()) + " free of " +
-            std::to_string(status["gpus"].get<int>()) + "\n";
-    text += "jobs   " + std::to_string(status["jobs_running"].get<int>()) + " running, " +
-            std::to_string(status["jobs_queued"].get<int>()) + " queued, " +
-            std::to_string(status["jobs_finished"].get<int>()) + " finished\n";
+    std::string text = "tutti " + status.at("version").get<std::string>() + "\n";
+    text += "nodes  " + std::to_string(status.at("nodes_ready").get<int>()) + " ready of " +
+            std::to_string(status.at("nodes").get<int>()) + "\n";
+    text += "GPUs   " + short_number(status.at("gpus_free").get<double>()) + " free of " +
+            std::to_string(status.at("gpus").get<int>()) + "\n";
+    text += "jobs   " + std::to_string(status.at("jobs_running").get<int>()) + " running, " +
+            std::to_string(status.at("jobs_queued").get<int>()) + " queued, " +
+            std::to_string(status.at("jobs_finished").get<int>()) + " finished\n";
     text += kept(status.value("kept", json::object()));
-    if (!status["store_ok"].get<bool>())
-      text += "store  cannot be written: " + status["store_error"].get<std::string>() + "\n";
+    if (!status.at("store_ok").get<bool>())
+      text += "store  cannot be written: " + status.at("store_error").get<std::string>() + "\n";
     return text;
   }
 };
@@ -118,7 +118,7 @@ class Nodes final : public View {
 
  private:
   Result<json> fetch(Cluster& cluster) const override { return cluster.nodes(); }
-  json select(json document) const override { return document["nodes"]; }
+  json select(json document) const override { return document.at("nodes"); }
 
   std::string table(const json& nodes) const override {
     std::vector<std::string> titles{"NODE", "STATE",  "GPUS FREE", "MODEL",
@@ -130,23 +130,23 @@ class Nodes final : public View {
     for (const auto& node : nodes) {
       std::map<std::string, int> models;
       double free = 0;
-      for (const auto& device : node["devices"]) {
-        ++models[device["model"].get<std::string>()];
-        free += device["share_free"].get<double>() / 1000;
+      for (const auto& device : node.at("devices")) {
+        ++models[device.at("model").get<std::string>()];
+        free += device.at("share_free").get<double>() / 1000;
       }
       std::string model;
       for (const auto& [name, count] : models)
         model += (model.empty() ? "" : ", ") + std::to_string(count) + "x" + name;
       std::string jobs;
-      for (const auto& job : node["jobs"]) jobs += (jobs.empty() ? "" : ",") + job.get<std::string>();
+      for (const auto& job : node.at("jobs")) jobs += (jobs.empty() ? "" : ",") + job.get<std::string>();
       std::vector<std::string> cells{
-          node["name"].get<std::string>(),
-          node["state"].get<std::string>(),
-          short_number(free) + "/" + std::to_string(node["devices"].size()),
+          node.at("name").get<std::string>(),
+          node.at("state").get<std::string>(),
+          short_number(free) + "/" + std::to_string(node.at("devices").size()),
           model.empty() ? "-" : model,
-          std::to_string(node["cpus"].get<int>()),
-          std::to_string(node["memory_mib"].get<int>() / 1024) + " GiB",
-          node["location"].get<std::string>().empty() ? "-" : node["location"].get<std::string>(),
+          std::to_string(node.at("cpus").get<int>()),
+          std::to_string(node.at("memory_mib").get<int>() / 1024) + " GiB",
+          node.at("location").get<std::string>().empty() ? "-" : node.at("location").get<std::string>(),
           jobs.empty() ? "-" : jobs};
       if (reasons) cells.push_back(with_local_times(node.value("reason", "")));
       table.add(std::move(cells));

@@ -212,9 +212,12 @@ class Shim final : public Command {
   void declare(config::Flags& flags) override {
     flags.add_word("FOLDER", folder_, "the rank's folder, made by the agent");
   }
-  Result<int> run() override { return rank::run_shim(folder_); }
+  Result<int> run() override { return end_of_rank(); }
 
  private:
+  // Its exit code is that of its rank: what it did not expect must end it otherwise, as a crash.
+  int end_of_rank() const noexcept { return rank::run_shim(folder_); }
+
   std::string folder_;
 };
 

@@ -67,28 +67,29 @@ std::string limit_text(const json& queue, const char* key) {
 
 // What was used lately, as it counts against a queue or user.
 std::string past_text(const json& view) {
-  const double past = view["gpus_past"].get<double>();
+  const double past = view.at("gpus_past").get<double>();
   return past > 0 && past < 0.01 ? "<0.01" : short_number(std::round(past * 100) / 100);
 }
 
 // In the tree a queue stands below the one it is a part of.
 void add_rows(const json& queue, bool in_tree, TextTable& table) {
-  const std::string name = queue["name"].get<std::string>();
+  const std::string name = queue.at("name").get<std::string>();
   const auto depth = in_tree ? static_cast<std::size_t>(std::count(name.begin(), name.end(), '/')) : 0;
   const std::string indent(2 * depth, ' ');
   const auto counts = [](const json& view) {
-    return std::array{short_number(view["gpus"].get<double>()), past_text(view),
-                      std::to_string(view["running"].get<int>()), std::to_string(view["queued"].get<int>())};
+    return std::array{short_number(view.at("gpus").get<double>()), past_text(view),
+                      std::to_string(view.at("running").get<int>()),
+                      std::to_string(view.at("queued").get<int>())};
   };
   const auto own = counts(queue);
   table.add({indent + (in_tree ? name.substr(name.rfind('/') + 1) : name),
-             short_number(queue["guarantee_gpus"].get<double>()), limit_text(queue, "limit_gpus"),
-             limit_text(queue, "user_limit_gpus"), short_number(queue["weight"].get<double>()), own[0],
+             short_number(queue.at("guarantee_gpus").get<double>()), limit_text(queue, "limit_gpus"),
+             limit_text(queue, "user_limit_gpus"), short_number(queue.at("weight").get<double>()), own[0],
              own[1], own[2], own[3]});
-  for (const auto& user : queue["users"]) {
+  for (const auto& user : queue.at("users")) {
     const auto of_user = counts(user);
-    table.add({indent + "  user " + user["name"].get<std::string>(), "", "", "", "", of_user[0], of_user[1],
-               of_user[2], of_user[3]});
+    table.add({indent + "  user " + user.at("name").get<std::string>(), "", "", "", "", of_user[0],
+               of_user[1], of_user[2], of_user[3]});
   }
 }
 
@@ -167,8 +168,8 @@ class Queues final : public Command {
     auto document = cluster.get("queues");
     if (!document) return std::move(document).error().within("queues");
     json queues = json::array();
-    for (auto& queue : (*document)["queues"]) {
-      if (name_.empty() || queue["name"] == name_) queues.push_back(std::move(queue));
+    for (auto& queue : document->at("queues")) {
+      if (name_.empty() || queue.at("name") == name_) queues.push_back(std::move(queue));
     }
     const json& shown = name_.empty() || queues.empty() ? queues : queues.front();
     if (json_) {

@@ -44,7 +44,7 @@ class Record final : public Command {
       auto page = cluster->get("jobs?all=true&limit=" + std::to_string(page_jobs) +
                                (before.empty() ? "" : "&before=" + before));
       if (!page) return std::move(page).error().within("record");
-      for (auto& job : (*page)["jobs"]) {
+      for (auto& job : page->at("jobs")) {
         if (job.contains("finished_at") && job.contains("started_at")) jobs.push_back(std::move(job));
       }
       before = page->value("next", "");

@@ -52,20 +52,20 @@ class Show final : public Command {
     std::string text =
         "job " + text_of(job, "id") + "  " + text_of(job, "name") + "  " + shown_state(job) + "\n";
     std::string command;
-    for (const auto& word : job["command"])
+    for (const auto& word : job.at("command"))
       command += (command.empty() ? "" : " ") + shown_word(word.get<std::string>());
     text += "  command    " + command + "\n";
-    text += "  gang       ranks " + rank_summary(job) + ", " + short_number(job["gpus"].get<double>()) +
+    text += "  gang       ranks " + rank_summary(job) + ", " + short_number(job.at("gpus").get<double>()) +
             " GPUs, queue " + text_of(job, "queue") + "\n";
     if (job.contains("array_id"))
-      text += "  array      index " + std::to_string(job["array_index"].get<int>()) + " of the " +
-              std::to_string(job["array_count"].get<int>()) + " of array " + text_of(job, "array_id") +
+      text += "  array      index " + std::to_string(job.at("array_index").get<int>()) + " of the " +
+              std::to_string(job.at("array_count").get<int>()) + " of array " + text_of(job, "array_id") +
               ", which `tutti jobs --array " + text_of(job, "array_id") + "` lists\n";
     text += "  submitted  " + local_date_time(text_of(job, "submitted_at")) + " by " + text_of(job, "user") +
             "\n";
     if (job.contains("started_at"))
       text += "  started    " + local_date_time(text_of(job, "started_at")) + ", attempt " +
-              std::to_string(job["attempt"].get<int>()) + "\n";
+              std::to_string(job.at("attempt").get<int>()) + "\n";
     if (job.contains("finished_at"))
       text += "  finished   " + local_date_time(text_of(job, "finished_at")) + ", exit code " +
               std::to_string(job.value("exit_code", 0)) + "\n";
@@ -87,15 +87,15 @@ class Show final : public Command {
   }
 
   static std::string ranks(const json& job) {
-    if (job["rank_states"].empty()) return "";
+    if (job.at("rank_states").empty()) return "";
     TextTable table({"  RANK", "NODE", "STATE", "EXIT", "DEVICES"});
-    for (const auto& rank : job["rank_states"]) {
+    for (const auto& rank : job.at("rank_states")) {
       std::string devices;
-      for (const auto& device : rank["devices"])
+      for (const auto& device : rank.at("devices"))
         devices += (devices.empty() ? "" : ",") + std::to_string(device.get<int>());
       const bool ended = text_of(rank, "state") == "ended";  // and not lost
-      table.add({"  " + std::to_string(rank["rank"].get<int>()), text_of(rank, "node"),
-                 text_of(rank, "state"), ended ? std::to_string(rank["exit_code"].get<int>()) : "-",
+      table.add({"  " + std::to_string(rank.at("rank").get<int>()), text_of(rank, "node"),
+                 text_of(rank, "state"), ended ? std::to_string(rank.at("exit_code").get<int>()) : "-",
                  devices.empty() ? "-" : devices});
     }
     return table.text() + details(job);
@@ -113,12 +113,12 @@ class Show final : public Command {
   static std::string details(const json& job) {
     std::string text;
     std::set<std::string> told;
-    for (const auto& rank : job["rank_states"]) {
+    for (const auto& rank : job.at("rank_states")) {
       const std::string detail = text_of(rank, "detail");
       const bool tells = text_of(rank, "state") == "running" ||
                          (text_of(rank, "state") == "ended" && rank.value("exit_code", 0) == 0);
       if (!tells || detail.empty() || !told.insert(detail).second) continue;
-      text += "  rank " + std::to_string(rank["rank"].get<int>()) + ": " + detail + "\n";
+      text += "  rank " + std::to_string(rank.at("rank").get<int>()) + ": " + detail + "\n";
     }
     return text;
   }

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <system_error>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -32,7 +33,11 @@ Result<std::vector<cluster::JobSpec>> specs_of(jobfile::Draft& draft) {
   if (!draft.sync_folder.empty() && !draft.workdir.empty())
     return invalid("ranks of a job with sync start in the shipped folder: leave out one of the two")
         .within("workdir");
-  const auto here = std::filesystem::current_path();
+  std::error_code gone;
+  const auto here = std::filesystem::current_path(gone);
+  if (gone)
+    return failed("the folder that this was called in cannot be named: " + gone.message())
+        .remedy("somebody may have removed it: go to one that is there");
   auto specs = draft.finish();
   if (!specs) return specs;
   for (auto& spec : *specs) {
@@ -58,8 +63,8 @@ Result<nlohmann::json> try_out(Cluster& cluster, jobfile::Draft& draft) {
 // Whoever looks at a job does not see that no node takes any.
 void tell_of_drained(Cluster& cluster) {
   const auto nodes = cluster.nodes();
-  if (!nodes || (*nodes)["nodes"].empty()) return;
-  for (const auto& node : (*nodes)["nodes"]) {
+  if (!nodes || nodes->at("nodes").empty()) return;
+  for (const auto& node : nodes->at("nodes")) {
     const std::string state = node.value("state", "");
     if (state != "drained" && state != "draining") return;
   }
