@@ -257,7 +257,11 @@ Result<> LocalCluster::end_parts(const std::vector<std::string>& parts) const {
   const auto give_up_at = std::chrono::steady_clock::now() + kill_time_max;
   for (const auto& [part, process] : living) {
     if (!wait_for_end(process, give_up_at))
-      return failed("process " + std::to_string(process.pid) + " does not end").within(part);
+      return failed("process " + std::to_string(process.pid) + " does not end, though it was killed")
+          .within(part)
+          .remedy(
+              "it may be somebody else's, or wait for a disk or a device that does not answer: `tutti down` "
+              "goes on when it has ended");
   }
   return {};
 }

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -18,6 +17,7 @@
 #include "base/files/inside.hpp"
 #include "base/files/names.hpp"
 #include "cli/local_time.hpp"
+#include "cli/terminal.hpp"
 #include "learn/checkpoint/folder.hpp"
 #include "learn/checkpoint/owner.hpp"
 #include "learn/checkpoint/read.hpp"
@@ -49,7 +49,7 @@ Result<> check_nobody_trains(Cluster& cluster, const std::string& run) {
   if (!first) return first.error();
   if (!*first || is_over(cluster, run, (*first)->owner)) return {};
   const std::string who = (*first)->owner.text();
-  std::fprintf(stderr, "%s trained in this folder: a look whether it still does\n", who.c_str());
+  print_note(run + " : " + who + " trained in this folder: a look whether it still does");
   checkpoint::OwnerWatch watch(owner_look_every);
   for (;;) {
     const auto now = checkpoint::owner_of(run);
@@ -179,6 +179,10 @@ Result<std::string> write_submission(const recipe::Submission& submission) {
     return std::move(written).error();
   }
   return path;
+}
+
+void drop_submission(const std::string& path, const Error& why) {
+  if (why.code() != ErrorCode::unknown) unlink(path.c_str());
 }
 
 }  // namespace tutti::cli

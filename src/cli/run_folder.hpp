@@ -32,5 +32,7 @@ bool is_new_run(const std::string& run);
 
 // A file of its own for each submission: what is submitted beside it does not change it. Its path.
 Result<std::string> write_submission(const recipe::Submission& submission);
+// Removes it if no job reads it: `why` the submit has failed may be that nobody knows whether it was done.
+void drop_submission(const std::string& path, const Error& why);
 
 }  // namespace tutti::cli

@@ -135,8 +135,7 @@ class Train final : public Command {
     draft->command.push_back(*submission);
     auto job = submit(*cluster, *draft);
     if (!job) {
-      std::error_code ignored;
-      fs::remove(*submission, ignored);
+      drop_submission(*submission, job.error());
       return std::move(job).error();
     }
     if (detach_) return print_id(*job);

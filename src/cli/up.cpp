@@ -36,10 +36,10 @@ Result<> wait_for_nodes(const LocalCluster& local, const std::vector<std::string
     auto document = cluster->nodes();
     if (!document) return std::move(document).error();
     std::size_t ready = 0;
-    for (const auto& node : (*document)["nodes"]) {
+    for (const auto& node : document->at("nodes")) {
       const bool wanted =
-          std::find(names.begin(), names.end(), node["name"].get<std::string>()) != names.end();
-      if (wanted && node["state"] != "lost") ++ready;
+          std::find(names.begin(), names.end(), node.at("name").get<std::string>()) != names.end();
+      if (wanted && node.at("state") != "lost") ++ready;
     }
     if (ready == names.size()) return {};
     const auto living = local.living_nodes();
@@ -207,7 +207,7 @@ class Down final : public Command {
     } else if (!clean_ && local.living_nodes().empty()) {
       print_note("no cluster runs in " + home);
     }
-    if (auto stopped = local.stop(); !stopped) return std::move(stopped).error();
+    if (auto stopped = local.stop(); !stopped) return std::move(stopped).error().within("down");
     // Somebody may have started a part by hand meanwhile.
     if (auto fine = local.check_holders(); !fine) return std::move(fine).error().within("down");
     return clean_ ? clean(home) : Result<int>(exit_success);
