@@ -80,6 +80,14 @@ int gpu_of_rank(std::int64_t local_rank) {
   return count == 0 ? -1 : static_cast<int>(local_rank % count);
 }
 
+// As the end of train() below would.
+void leave_soon(train::Ending ending) {
+  constexpr int stopped = 128 + SIGTERM;
+  train::leave_after(
+      train::exit_deadline, ending == train::Ending::stopped ? stopped : 0,
+      "all of it is saved, and the run's folder could not be given back: its disk does not answer");
+}
+
 }  // namespace
 
 Result<int> train(std::span<const std::string> words) {
@@ -102,7 +110,8 @@ Result<int> train(std::span<const std::string> words) {
       .memory = *memory,
       .progress_file = text_from("TUTTI_PROGRESS_FILE"),
       .saved_folder = text_from("TUTTI_CHECKPOINT_DIR"),
-      .failing = [](const Error& error) { train::leave_after(train::failure_deadline, error); }};
+      .failing = [](const Error& error) { train::leave_after(train::exit_deadline, error); },
+      .leaving = leave_soon};
   if (run.device < 0) keep_memory();
   options->device_memory = run.device >= 0;
   options->deadline = operation_deadline;

@@ -48,7 +48,7 @@ struct LineQueue::State {
       : bytes_max(bytes), write(std::move(writer)), tell(std::move(teller)) {}
 
   bool idle() const { return entries.empty() && missing == 0 && !busy; }
-  void take(std::string line);
+  bool take(std::string line);
   bool next(std::unique_lock<std::mutex>& lock, Entry& entry);
   std::uint64_t put(Entry& entry) const;
 
@@ -66,21 +66,22 @@ struct LineQueue::State {
   bool ending = false;
 };
 
-void LineQueue::State::take(std::string line) {
+bool LineQueue::State::take(std::string line) {
   Entry entry{missing, std::move(line)};
   const std::size_t more = bytes_of(entry);
   if (bytes + more > bytes_max) {
     ++missing;
-    return;
+    return false;
   }
   try {
     entries.push_back(std::move(entry));
   } catch (const std::bad_alloc&) {
     ++missing;
-    return;
+    return false;
   }
   bytes += more;
   missing = 0;
+  return true;
 }
 
 // False at the end, when nothing waits any more.
@@ -123,10 +124,11 @@ LineQueue::~LineQueue() {
   state_->woken.notify_all();
 }
 
-void LineQueue::add(std::string line) const {
+bool LineQueue::add(std::string line) const {
   const std::lock_guard lock(state_->mutex);
-  state_->take(std::move(line));
+  const bool is_taken = state_->take(std::move(line));
   state_->woken.notify_one();
+  return is_taken;
 }
 
 bool LineQueue::drain(Duration patience) const {

@@ -27,8 +27,9 @@ class LineQueue {
   // What waits has a second; a thread that is stuck is left behind.
   ~LineQueue();
 
-  void add(std::string line) const;
-  // Whether all that was added has left within the time.
+  // False if there is no room for it: it is missing.
+  bool add(std::string line) const;
+  // Whether all that was added has left within the time, be it that it could not be written.
   bool drain(Duration patience) const;
 
  private:

@@ -83,8 +83,8 @@ TEST(LineQueue, WhatHasNoRoomIsCountedWhereItIsMissing) {
   auto closed = gate.closed();
   const std::string large(900, 'l');
   queue->add("first");
-  queue->add(large);
-  for (int at = 0; at < 3; ++at) queue->add(large);
+  EXPECT_TRUE(queue->add(large));
+  for (int at = 0; at < 3; ++at) EXPECT_FALSE(queue->add(large));
   EXPECT_FALSE(queue->drain(Duration::zero()));
   closed.unlock();
   ASSERT_TRUE(queue->drain(forever));

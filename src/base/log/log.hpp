@@ -30,7 +30,7 @@ struct Options {
 // Call once, at the start of main; before it the defaults hold.
 void setup(const Options& options);
 // What waits has a second to be written: at the end, and before an end without destructors. An abort does so
-// by itself. Whether all was written.
+// by itself. Whether nothing waits any more.
 bool finish();
 // Text for whoever has started the program, as it is and whatever the level, in its order among the lines.
 void say(const std::string& text);

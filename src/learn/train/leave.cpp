@@ -24,13 +24,17 @@ int exit_code_of(const Error& error) {
 }
 
 void leave_after(Duration deadline, const Error& error) {
+  leave_after(deadline, exit_code_of(error), error.text());
+}
+
+void leave_after(Duration deadline, int exit_code, const std::string& words) {
   static std::once_flag told;
   std::call_once(told, [&] {
-    std::thread([deadline, error] {
+    std::thread([deadline, exit_code, words] {
       std::this_thread::sleep_for(deadline);
-      std::fprintf(stderr, "tutti-worker: %s\n  (it did not end by itself within %s)\n", error.text().c_str(),
+      std::fprintf(stderr, "tutti-worker: %s\n  (it did not end by itself within %s)\n", words.c_str(),
                    format_duration(deadline).c_str());
-      _exit(exit_code_of(error));
+      _exit(exit_code);
     }).detach();
   });
 }

@@ -21,5 +21,14 @@ TEST(Leave, ARankThatHasFailedEndsWhateverItWaitsFor) {
   EXPECT_EQ(exit_code_of(Error(ErrorCode::unknown, "no room for the last checkpoint")), exit_later);
 }
 
+TEST(Leave, ARankThatIsDoneEndsWhateverItWaitsFor) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto wait_when_done = [] {
+    leave_after(std::chrono::milliseconds(50), 0, "all of it is saved");
+    for (;;) pause();
+  };
+  EXPECT_EXIT(wait_when_done(), testing::ExitedWithCode(0), "all of it is saved");
+}
+
 }  // namespace
 }  // namespace tutti::train

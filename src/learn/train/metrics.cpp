@@ -16,6 +16,7 @@
 #include "base/files/files.hpp"
 #include "base/json/parse.hpp"
 #include "base/json/write.hpp"
+#include "base/units.hpp"
 
 namespace tutti::train {
 namespace {
@@ -131,67 +132,44 @@ Result<MetricsFile> MetricsFile::open(const std::string& path, std::int64_t step
   return MetricsFile(std::move(file), path, kept.skipped());
 }
 
-Result<> MetricsFile::append(const StepMetrics& metrics) {
+Result<> MetricsFile::append(const std::string& line) {
   struct stat status {};
   if (fstat(file_.get(), &status) == 0 && status.st_nlink == 0)
     return failed("it was removed or replaced since it was opened").within(path_);
   const off_t end = lseek(file_.get(), 0, SEEK_END);
-  const std::string line = metrics.json();
   auto written = files::write_all(file_.get(), std::as_bytes(std::span(line)), path_);
   // Half a line would be glued to the next.
   if (!written && end >= 0) static_cast<void>(ftruncate(file_.get(), end) == 0);
   return written;
 }
 
-MetricsWriter::MetricsWriter(std::function<Result<>(const StepMetrics&)> write)
-    : write_(std::move(write)), thread_([this] { work(); }) {}
-
-MetricsWriter::~MetricsWriter() {
-  {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
+Result<MetricsWriter> MetricsWriter::start(Write write) {
+  auto problem = std::make_shared<Problem>();
+  auto lines = files::LineQueue::start(
+      waiting_bytes_max,
+      [problem, write = std::move(write)](const std::string& line) {
+        if (auto written = write(line); !written) problem->note(std::move(written).error());
+        return true;
+      },
+      [](std::uint64_t) { return true; });
+  if (!lines) return std::move(lines).error();
+  return MetricsWriter(std::move(problem), std::move(*lines));
 }
 
 void MetricsWriter::append(const StepMetrics& metrics) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (waiting_.size() >= lines_waiting_max)
-      return note(failed("the disk takes no metrics: " + std::to_string(waiting_.size()) + " lines wait"));
-    waiting_.push_back(metrics);
-  }
-  changed_.notify_all();
-}
-
-bool MetricsWriter::flush(Duration patience) {
-  std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, patience, [&] { return waiting_.empty(); });
+  if (lines_.add(metrics.json())) return;
+  problem_->note(
+      failed("the disk takes no metrics: " + format_bytes(Bytes(waiting_bytes_max)) + " of them wait"));
 }
 
 std::optional<Error> MetricsWriter::take_problem() {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(problem_, std::nullopt);
+  const std::lock_guard lock(problem_->mutex);
+  return std::exchange(problem_->first, std::nullopt);
 }
 
-void MetricsWriter::work() {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    changed_.wait(lock, [&] { return ending_ || !waiting_.empty(); });
-    if (waiting_.empty()) return;
-    const StepMetrics next = waiting_.front();
-    lock.unlock();
-    auto written = write_(next);
-    lock.lock();
-    waiting_.pop_front();
-    if (!written) note(std::move(written).error());
-    changed_.notify_all();
-  }
-}
-
-void MetricsWriter::note(Error problem) {
-  if (!std::exchange(noted_, true)) problem_ = std::move(problem);
+void MetricsWriter::Problem::note(Error error) {
+  const std::lock_guard lock(mutex);
+  if (!std::exchange(noted, true)) first = std::move(error);
 }
 
 }  // namespace tutti::train

@@ -1,17 +1,17 @@
 // What a run tells of itself: a line of JSON for each step, in a file that a resumed run goes on with.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
+#include <utility>
 
 #include "base/files/descriptor.hpp"
+#include "base/files/line_queue.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
 
@@ -39,7 +39,8 @@ class MetricsFile {
   // opened the file before cannot append to it any more.
   static Result<MetricsFile> open(const std::string& path, std::int64_t step);
 
-  Result<> append(const StepMetrics& metrics);
+  // A whole line, or none of it.
+  Result<> append(const std::string& line);
   // As the last line of a step that stayed has it.
   std::int64_t skipped() const { return skipped_; }
 
@@ -51,37 +52,39 @@ class MetricsFile {
   std::int64_t skipped_ = 0;
 };
 
-// Has a thread of its own that writes: a disk that does not answer holds up no step, for which all other
-// ranks would wait. Used by the training thread.
+// A thread writes for it: a disk that does not answer holds up no step, for which all other ranks would wait,
+// nor the end. Used by the training thread.
 class MetricsWriter {
  public:
-  static constexpr std::size_t lines_waiting_max = 10'000;
+  // Tens of thousands of lines.
+  static constexpr std::size_t waiting_bytes_max = std::size_t{4} << 20;
 
-  explicit MetricsWriter(std::function<Result<>(const StepMetrics&)> write);
-  // Waits until all is written.
-  ~MetricsWriter();
-  MetricsWriter(const MetricsWriter&) = delete;
-  MetricsWriter& operator=(const MetricsWriter&) = delete;
+  // `write` has what it needs for itself: it may be stuck in a line for longer than the writer lives.
+  using Write = std::function<Result<>(const std::string& line)>;
+  static Result<MetricsWriter> start(Write write);
 
-  // Never waits: a line beyond those that may wait is left out.
+  // Never waits: a line beyond what may wait is left out.
   void append(const StepMetrics& metrics);
-  // Until all is written, or for so long; whether it is.
-  bool flush(Duration patience);
+  // Until nothing waits any more, or for so long; whether nothing does.
+  bool flush(Duration patience) const { return lines_.drain(patience); }
   // Why the first line is missing that is, once.
   std::optional<Error> take_problem();
 
  private:
-  void work();
-  void note(Error problem);  // the mutex is held
+  // Of both threads.
+  struct Problem {
+    void note(Error error);
 
-  std::function<Result<>(const StepMetrics&)> write_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<StepMetrics> waiting_;  // the first of them is being written
-  bool ending_ = false;
-  bool noted_ = false;
-  std::optional<Error> problem_;
-  std::thread thread_;
+    std::mutex mutex;
+    bool noted = false;
+    std::optional<Error> first;
+  };
+
+  MetricsWriter(std::shared_ptr<Problem> problem, files::LineQueue lines)
+      : problem_(std::move(problem)), lines_(std::move(lines)) {}
+
+  std::shared_ptr<Problem> problem_;
+  files::LineQueue lines_;
 };
 
 }  // namespace tutti::train

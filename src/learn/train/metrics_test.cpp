@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <memory>
+#include <optional>
 #include <set>
 #include <sstream>
 
@@ -79,13 +81,13 @@ TEST_F(Metrics, ALineThatDoesNotFitIsNotThereAtAll) {
   ASSERT_TRUE(file.ok()) << file.error().text();
   const StepMetrics first{.step = 1, .loss = 2};
   const StepMetrics second{.step = 2, .loss = 1};
-  ASSERT_TRUE(file->append(first).ok());
+  ASSERT_TRUE(file->append(first.json()).ok());
   {
     const FilesEndAt full(first.json().size() + 10);
-    EXPECT_FALSE(file->append(second).ok());
+    EXPECT_FALSE(file->append(second.json()).ok());
   }
   EXPECT_EQ(text(), first.json());
-  EXPECT_TRUE(file->append(second).ok());
+  EXPECT_TRUE(file->append(second.json()).ok());
   EXPECT_EQ(text(), first.json() + second.json()) << "nothing is glued to anything";
 }
 
@@ -94,14 +96,14 @@ TEST_F(Metrics, WhatAnAttemptWritesThatWasReplacedIsRefused) {
   ASSERT_TRUE(old.ok()) << old.error().text();
   const StepMetrics first{.step = 1, .loss = 2, .skipped = 1};
   const StepMetrics second{.step = 2, .loss = 1};
-  ASSERT_TRUE(old->append(first).ok());
-  ASSERT_TRUE(old->append({.step = 2, .loss = 7}).ok());
+  ASSERT_TRUE(old->append(first.json()).ok());
+  ASSERT_TRUE(old->append(StepMetrics{.step = 2, .loss = 7}.json()).ok());
   auto next = MetricsFile::open(path, 1);
   ASSERT_TRUE(next.ok()) << next.error().text();
   EXPECT_EQ(next->skipped(), 1);
-  EXPECT_FALSE(old->append({.step = 3, .loss = 7}).ok());
-  ASSERT_TRUE(next->append(second).ok());
-  EXPECT_FALSE(old->append({.step = 4, .loss = 7}).ok());
+  EXPECT_FALSE(old->append(StepMetrics{.step = 3, .loss = 7}.json()).ok());
+  ASSERT_TRUE(next->append(second.json()).ok());
+  EXPECT_FALSE(old->append(StepMetrics{.step = 4, .loss = 7}.json()).ok());
   EXPECT_EQ(text(), first.json() + second.json());
 }
 
@@ -126,7 +128,7 @@ TEST_F(Metrics, LinesOfOthersStayAndOnlyWhatIsComputedAgainGoes) {
   ASSERT_TRUE(file.ok()) << file.error().text();
   EXPECT_EQ(file->skipped(), 3);
   EXPECT_TRUE(text() == first + others + long_one + second + others) << text().size();
-  ASSERT_TRUE(file->append({.step = 3, .loss = 1, .skipped = 4}).ok());
+  ASSERT_TRUE(file->append(StepMetrics{.step = 3, .loss = 1, .skipped = 4}.json()).ok());
   EXPECT_TRUE(text() == first + others + long_one + second + others + third) << text().size();
 }
 
@@ -150,45 +152,66 @@ TEST_F(Metrics, TheNewFileIsOnTheDiskBeforeTheOldOneGoes) {
   EXPECT_EQ(written, (std::set<std::string>{path + ".new", folder_}));
 }
 
-TEST(MetricsWriter, ADiskThatStallsHoldsUpNoStep) {
-  std::promise<void> answers;
-  const std::shared_future<void> answered = answers.get_future().share();
-  std::vector<std::int64_t> written;
-  MetricsWriter writer([&](const StepMetrics& metrics) -> Result<> {
+// Its disk does not answer before it is told to.
+struct StalledDisk {
+  Result<> write(const std::string& line) {
     answered.wait();
-    written.push_back(metrics.step);
+    written += line;
     return {};
-  });
-  constexpr auto most = static_cast<std::int64_t>(MetricsWriter::lines_waiting_max);
-  for (std::int64_t step = 1; step <= most; ++step) writer.append({.step = step});
-  EXPECT_FALSE(writer.take_problem()) << "nothing is missing yet";
-  writer.append({.step = most + 1});
-  EXPECT_FALSE(writer.flush(std::chrono::milliseconds(1)));
-  const auto problem = writer.take_problem();
+  }
+
+  std::promise<void> answers;
+  std::shared_future<void> answered = answers.get_future().share();
+  std::string written;
+};
+
+TEST(MetricsWriter, ADiskThatStallsHoldsUpNoStep) {
+  const auto disk = std::make_shared<StalledDisk>();
+  auto writer = MetricsWriter::start([disk](const std::string& line) { return disk->write(line); });
+  ASSERT_TRUE(writer.ok()) << writer.error().text();
+  std::optional<Error> problem;
+  std::int64_t steps = 0;
+  for (; !problem && steps < 1'000'000; problem = writer->take_problem()) writer->append({.step = ++steps});
   ASSERT_TRUE(problem);
-  EXPECT_EQ(problem->text(), "the disk takes no metrics: 10000 lines wait");
-  answers.set_value();
-  ASSERT_TRUE(writer.flush(std::chrono::minutes(1)));
-  ASSERT_EQ(written.size(), MetricsWriter::lines_waiting_max);
-  EXPECT_EQ(written.front(), 1);
-  EXPECT_EQ(written.back(), most);
+  EXPECT_EQ(problem->text(), "the disk takes no metrics: 4 MiB of them wait");
+  EXPECT_GT(steps, 10'000);
+  EXPECT_FALSE(writer->flush(std::chrono::milliseconds(1)));
+  disk->answers.set_value();
+  ASSERT_TRUE(writer->flush(std::chrono::minutes(1)));
+  std::string expected;
+  for (std::int64_t step = 1; step < steps; ++step) expected += StepMetrics{.step = step}.json();
+  EXPECT_TRUE(disk->written == expected) << "all that had room, in its order";
+  EXPECT_FALSE(writer->take_problem()) << "once is enough";
+}
+
+TEST(MetricsWriter, ADiskThatNeverAnswersHoldsUpNoEnd) {
+  const auto disk = std::make_shared<StalledDisk>();
+  {
+    auto writer = MetricsWriter::start([disk](const std::string& line) { return disk->write(line); });
+    ASSERT_TRUE(writer.ok()) << writer.error().text();
+    writer->append({.step = 1});
+  }
+  disk->answers.set_value();  // lets the thread go
 }
 
 TEST(MetricsWriter, WritesAllBeforeItEndsAndTellsOfTheFirstThatIsMissing) {
-  std::vector<std::int64_t> written;
+  const auto written = std::make_shared<std::string>();
+  int lines = 0;
   {
-    MetricsWriter writer([&](const StepMetrics& metrics) -> Result<> {
-      if (metrics.step < 3) return failed("no room for " + std::to_string(metrics.step));
-      written.push_back(metrics.step);
+    auto writer = MetricsWriter::start([written, &lines](const std::string& line) -> Result<> {
+      if (++lines < 3) return failed("no room for " + std::to_string(lines));
+      *written += line;
       return {};
     });
-    for (std::int64_t step = 1; step <= 3; ++step) writer.append({.step = step});
-    ASSERT_TRUE(writer.flush(std::chrono::minutes(1)));
-    EXPECT_EQ(writer.take_problem().value().text(), "no room for 1");
-    EXPECT_FALSE(writer.take_problem()) << "once is enough";
-    writer.append({.step = 4});
+    ASSERT_TRUE(writer.ok()) << writer.error().text();
+    for (std::int64_t step = 1; step <= 3; ++step) writer->append({.step = step});
+    ASSERT_TRUE(writer->flush(std::chrono::minutes(1)));
+    EXPECT_EQ(writer->take_problem().value().text(), "no room for 1");
+    EXPECT_FALSE(writer->take_problem()) << "once is enough";
+    writer->append({.step = 4});
+    ASSERT_TRUE(writer->flush(std::chrono::minutes(1)));
   }
-  EXPECT_EQ(written, (std::vector<std::int64_t>{3, 4}));
+  EXPECT_EQ(*written, StepMetrics{.step = 3}.json() + StepMetrics{.step = 4}.json());
 }
 
 }  // namespace

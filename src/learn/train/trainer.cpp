@@ -81,7 +81,7 @@ class Trainer {
   void tell(const std::string& line) const;
   void report(const StepMetrics& metrics, bool force);
   void tell_missing_metrics();
-  void flush_metrics();
+  bool flush_metrics();
   std::string progress(const StepMetrics& metrics) const;
   checkpoint::State state() const;
   void say(const std::string& line) const;
@@ -103,8 +103,7 @@ class Trainer {
   Groups groups_;
   std::optional<Saver> saver_;
   std::optional<Transformer> model_;
-  std::optional<MetricsFile> metrics_file_;  // of the thread of metrics_
-  std::optional<MetricsWriter> metrics_;     // of rank 0
+  std::optional<MetricsWriter> metrics_;  // of rank 0
   std::int64_t microbatch_ = 1;
   std::int64_t step_ = 0;  // done so far
   std::uint64_t samples_seen_ = 0;
@@ -177,9 +176,11 @@ void Trainer::build() {
   load();
   saver_->prepare(model_->parameters());
   if (rank_ == 0) {
-    metrics_file_ = require_disk(MetricsFile::open(options_.folder + "/metrics.jsonl", step_));
-    skipped_ = metrics_file_->skipped();
-    metrics_.emplace([this](const StepMetrics& metrics) { return metrics_file_->append(metrics); });
+    const auto file = std::make_shared<MetricsFile>(
+        require_disk(MetricsFile::open(options_.folder + "/metrics.jsonl", step_)));
+    skipped_ = file->skipped();
+    metrics_.emplace(
+        require(MetricsWriter::start([file](const std::string& line) { return file->append(line); })));
   }
 }
 
@@ -297,7 +298,7 @@ checkpoint::State Trainer::state() const {
 }
 
 void Trainer::save() {
-  flush_metrics();
+  static_cast<void>(flush_metrics());
   const double stall = saver_->begin(model_->parameters(), state());
   std::array<char, 96> line{};
   std::snprintf(line.data(), line.size(), "checkpoint of step %lld: training waited %.0f ms",
@@ -326,6 +327,8 @@ void Trainer::finish_saving(const std::function<bool()>& stop) {
                                              .check = [this] { check_owner(); },
                                              .tell = [this](const std::string& line) { tell(line); }});
   if (tried_again) tell(progress(last_));
+  if (!flush_metrics())
+    say("warning: the disk does not take metrics: those of the last steps may be missing");
   say("checkpoint of step " + std::to_string(step_) + " is in " + checkpoints());
 }
 
@@ -367,10 +370,11 @@ void Trainer::tell_missing_metrics() {
 }
 
 // A checkpoint should not be ahead of the lines of its steps, for they are not computed again.
-void Trainer::flush_metrics() {
-  if (rank_ != 0) return;
-  static_cast<void>(metrics_->flush(metrics_patience));
+bool Trainer::flush_metrics() {
+  if (rank_ != 0) return true;
+  const bool nothing_waits = metrics_->flush(metrics_patience);
   tell_missing_metrics();
+  return nothing_waits;
 }
 
 void Trainer::report(const StepMetrics& metrics, bool force) {
@@ -482,6 +486,8 @@ Result<Ending> train(const RunOptions& options, comm::Communicator world, const 
   if (!ending) {
     line.abort(ending.error().text());
     if (options.failing) options.failing(ending.error());
+  } else if (options.leaving) {
+    options.leaving(*ending);
   }
   return ending;
 }

@@ -20,6 +20,8 @@
 
 namespace tutti::train {
 
+enum class Ending { finished, stopped };
+
 struct RunOptions {
   std::string folder;
   checkpoint::Fence fence{};
@@ -32,9 +34,9 @@ struct RunOptions {
   PatienceOptions last_save{};  // with a disk that does not take the last checkpoint
   // Told of a failure before anything is waited for that may never come.
   std::function<void(const Error&)> failing{};
+  // Told of an end, all of which is saved, before the folder is given back: its disk may not answer any more.
+  std::function<void(Ending)> leaving{};
 };
-
-enum class Ending { finished, stopped };
 
 // Trains until the last step, or until `stop` says so (asked between steps; one rank's word is enough), and
 // leaves a checkpoint. Rank 0 prints. A rank that fails ends the waits of all others first, so that they end

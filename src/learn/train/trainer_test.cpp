@@ -321,6 +321,27 @@ TEST_F(TrainerTest, ARankThatFailsInAStepEndsTheOthersAtOnceAndIsNamed) {
   }
 }
 
+TEST_F(TrainerTest, ThatItIsDoneIsToldBeforeTheFolderIsGivenBack) {
+  recipe_.parallel = "dp2";
+  recipe_.steps = 4;
+  const std::string folder = prepare("leaves", recipe_);
+  std::atomic<int> finished = 0;
+  std::atomic<int> stopped = 0;
+  std::atomic<int> owned = 0;
+  RunOptions options{.folder = folder};
+  options.leaving = [&](Ending ending) {
+    ++(ending == Ending::finished ? finished : stopped);
+    if (fs::exists(folder + "/owner")) ++owned;
+    EXPECT_TRUE(checkpoint::open_latest(folder + "/checkpoints").value()) << "it is saved";
+  };
+  const auto all = run_all(options, "dp2", [](int) { return true; });
+  ASSERT_TRUE(all.front().ok()) << all.front().error().text();
+  EXPECT_EQ(stopped.load(), 2);
+  EXPECT_GE(owned.load(), 1) << "rank 0 has it until it leaves";
+  ASSERT_TRUE(run_all(options, "dp2", [](int) { return false; }).front().ok());
+  EXPECT_EQ(finished.load(), 2);
+}
+
 // A disk for a run, on which so many pages are left to fill.
 class SmallDisk {
  public:
