@@ -1,6 +1,7 @@
 #include "net/http/backlog.hpp"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -19,14 +20,19 @@ constexpr std::size_t give_back_bytes_min = std::size_t{64} << 20;
 }  // namespace
 
 void Backlog::hold(Reader& reader, const std::string& text) {
-  ++held_;
-  if (reader.texts_++ == 0) {
-    readers_.insert(&reader);
-    reader.took_at_ = held_;
+  // First what there may be no memory for: either all of it is counted or nothing.
+  const auto held = texts_.try_emplace(&text, 0).first;
+  try {
+    if (reader.texts_ == 0) readers_.insert(&reader);
+  } catch (const std::bad_alloc&) {
+    if (held->second == 0) texts_.erase(held);
+    throw;
   }
+  ++held_;
+  if (reader.texts_++ == 0) reader.took_at_ = held_;
   reader.waiting_bytes_ += text.size() + entry_bytes;
   bytes_ += entry_bytes;
-  if (texts_[&text]++ == 0) bytes_ += text.size();
+  if (held->second++ == 0) bytes_ += text.size();
   bytes_most_ = std::max(bytes_most_, bytes_);
   if (bytes_ > bytes_max_ + leaving_bytes_) make_room();
 }
@@ -54,8 +60,13 @@ double Backlog::slowness(const Reader& reader) const {
 
 void Backlog::make_room() {
   if (makes_room_) return;
+  std::vector<Reader*> slowest;
+  try {
+    slowest.assign(readers_.begin(), readers_.end());
+  } catch (const std::bad_alloc&) {
+    return;  // the next text looks again
+  }
   makes_room_ = true;
-  std::vector<Reader*> slowest(readers_.begin(), readers_.end());
   std::sort(slowest.begin(), slowest.end(), [this](const Reader* one, const Reader* other) {
     if (one->spared_ != other->spared_) return other->spared_;
     return slowness(*one) > slowness(*other);

@@ -28,6 +28,7 @@ class Backlog {
 
    protected:
     // It is too slow: releases what can be released now, and tells how much more it will release soon.
+    // It throws nothing.
     virtual std::size_t let_go() = 0;
 
    private:
@@ -45,7 +46,8 @@ class Backlog {
   Backlog(const Backlog&) = delete;
   Backlog& operator=(const Backlog&) = delete;
 
-  // The text waits for the reader, until it is released. It may let readers go, this one too.
+  // The text waits for the reader, until it is released. It may let readers go, this one too. Where there is
+  // no memory to count it that is thrown, and it does not wait.
   void hold(Reader& reader, const std::string& text);
   void release(Reader& reader, const std::string& text);
 

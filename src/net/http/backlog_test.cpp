@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/scarcity/scarcity.hpp"
+
 namespace tutti::net {
 namespace {
 
@@ -130,6 +132,33 @@ TEST(Backlog, MuchThatIsGoneIsGivenBackOnce) {
   reader.give(text(kib * kib));
   reader.take_all();
   EXPECT_EQ(given_back, 1) << "a little is soon used again";
+}
+
+// Whatever of it there is no memory for.
+TEST(Backlog, WhatCannotBeCountedDoesNotWait) {
+  Backlog backlog(100 * kib);
+  int not_counted = 0;
+  for (std::size_t given_bytes = 0; given_bytes < 128; given_bytes += 8) {
+    Backlog fresh(100 * kib);
+    for (Backlog* one : {&backlog, &fresh}) {
+      Waiting reader(*one);
+      const Text waits = text(kib);
+      bool is_counted = true;
+      {
+        const Scarcity scarcity(given_bytes);
+        try {
+          one->hold(reader, *waits);
+        } catch (const std::bad_alloc&) {
+          is_counted = false;
+        }
+      }
+      not_counted += is_counted ? 0 : 1;
+      EXPECT_EQ(reader.waiting_bytes() > 0, is_counted);
+      if (is_counted) one->release(reader, *waits);
+      EXPECT_EQ(one->bytes(), 0U);
+    }
+  }
+  EXPECT_GT(not_counted, 0);
 }
 
 }  // namespace

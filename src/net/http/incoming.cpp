@@ -1,6 +1,7 @@
 #include "net/http/incoming.hpp"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -63,14 +64,21 @@ bool Incoming::has_room(const std::string& address, std::size_t bytes) const {
 // In all sums; without bytes it is in none of them.
 void Incoming::change(Arrival& arrival, std::size_t bytes) {
   const auto here = by_address_.try_emplace(arrival.address_).first;
+  // First what there may be no memory for: either all of it is counted or nothing.
+  if (bytes > 0 && !arrival.is_complete_) {
+    try {
+      total_.unfinished.insert(&arrival);
+      here->second.unfinished.insert(&arrival);
+    } catch (const std::bad_alloc&) {
+      total_.unfinished.erase(&arrival);
+      if (here->second.bytes == 0) by_address_.erase(here);
+      throw;
+    }
+  }
   for (Sum* sum : {&total_, &here->second}) {
     sum->bytes += bytes - arrival.bytes_;
     if (arrival.is_complete_) sum->complete_bytes += bytes - arrival.bytes_;
-    if (bytes == 0) {
-      sum->unfinished.erase(&arrival);
-    } else if (!arrival.is_complete_) {
-      sum->unfinished.insert(&arrival);
-    }
+    if (bytes == 0) sum->unfinished.erase(&arrival);
   }
   arrival.bytes_ = bytes;
   if (here->second.bytes == 0) by_address_.erase(here);
@@ -83,7 +91,12 @@ double Incoming::slowness(const Arrival& arrival) const {
 
 void Incoming::make_room(const Sum& sum, std::size_t bytes_max) {
   if (sum.bytes <= bytes_max) return;
-  std::vector<Arrival*> slowest(sum.unfinished.begin(), sum.unfinished.end());
+  std::vector<Arrival*> slowest;
+  try {
+    slowest.assign(sum.unfinished.begin(), sum.unfinished.end());
+  } catch (const std::bad_alloc&) {
+    return;  // the next piece looks again
+  }
   std::sort(slowest.begin(), slowest.end(),
             [this](const Arrival* one, const Arrival* other) { return slowness(*one) > slowness(*other); });
   std::size_t left_bytes = sum.bytes;

@@ -23,13 +23,14 @@ class Incoming : public std::enable_shared_from_this<Incoming> {
   // One body or message. It must be destroyed after its bytes, so that their memory can be given back.
   class Arrival {
    public:
-    // `let_go` runs at most once, and soon frees the bytes: there is no room for them.
+    // `let_go` runs at most once, and soon frees the bytes: there is no room for them. It throws nothing.
     Arrival(std::shared_ptr<Incoming> incoming, std::string address, std::function<void()> let_go);
     Arrival(const Arrival&) = delete;
     Arrival& operator=(const Arrival&) = delete;
     ~Arrival() { release(); }
 
-    // So much of it is here now. It may let others go, or this one.
+    // So much of it is here now. It may let others go, or this one. Where there is no memory to count it that
+    // is thrown, and it counts as before.
     void hold(std::size_t bytes);
     // All of it is here: it is not let go any more, and counts until it is released.
     void complete();

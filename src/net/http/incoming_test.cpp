@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/scarcity/scarcity.hpp"
+
 namespace tutti::net {
 namespace {
 
@@ -81,6 +83,35 @@ TEST_F(IncomingTest, MemoryIsGivenBackWhenMuchOfItIsGone) {
   arrive("a", much_bytes / 2);
   arrivals.clear();
   EXPECT_EQ(given_back, 1) << "that little is soon used again";
+}
+
+// Whatever of it there is no memory for.
+TEST_F(IncomingTest, WhatCannotBeCountedIsNotHeld) {
+  int not_counted = 0;
+  const auto& other = arrive("a", 50);
+  for (std::size_t given_bytes = 0; given_bytes < 256; given_bytes += 8) {
+    // Of an address that is there already, and of another one.
+    const std::string address = given_bytes % 16 == 0 ? "a" : "c";
+    Incoming::Arrival arrival(incoming, address, [this] { ++let_go; });
+    bool is_counted = true;
+    {
+      const Scarcity scarcity(given_bytes);
+      try {
+        arrival.hold(500);
+      } catch (const std::bad_alloc&) {
+        is_counted = false;
+      }
+    }
+    not_counted += is_counted ? 0 : 1;
+    EXPECT_EQ(incoming->bytes(), is_counted ? 550U : 50U);
+    arrival.release();
+    EXPECT_EQ(incoming->bytes(), 50U);
+    EXPECT_FALSE(arrive("b", 600).was_let_go()) << "all of the room is there";
+    arrivals.pop_back();
+  }
+  EXPECT_GT(not_counted, 0);
+  EXPECT_FALSE(other.was_let_go());
+  EXPECT_EQ(let_go, 0);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "net/http/lobby.hpp"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace tutti::net {
@@ -11,7 +12,12 @@ Lobby::Guest Lobby::enter(const std::string& address, std::function<void()> clos
   if (guests_.size() >= guests_max_) make_room();
   const Guest guest = next_++;
   guests_.emplace(guest, Entry{address, std::move(close)});
-  by_address_[address].insert(guest);
+  try {
+    by_address_[address].insert(guest);
+  } catch (const std::bad_alloc&) {
+    leave(guest);
+    throw;
+  }
   return guest;
 }
 
@@ -19,8 +25,10 @@ void Lobby::leave(Guest guest) {
   const auto found = guests_.find(guest);
   if (found == guests_.end()) return;
   const auto here = by_address_.find(found->second.address);
-  here->second.erase(guest);
-  if (here->second.empty()) by_address_.erase(here);
+  if (here != by_address_.end()) {
+    here->second.erase(guest);
+    if (here->second.empty()) by_address_.erase(here);
+  }
   guests_.erase(found);
 }
 

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/scarcity/scarcity.hpp"
+
 namespace tutti::net {
 namespace {
 
@@ -51,6 +53,27 @@ TEST_F(LobbyTest, NobodyIsThereToMakeRoom) {
   EXPECT_FALSE(lobby.make_room("a"));
   lobby.leave(enter(1, "a"));
   EXPECT_FALSE(lobby.make_room("a"));
+}
+
+// Whatever of it there is no memory for.
+TEST_F(LobbyTest, WhoCannotEnterIsNotThere) {
+  int kept_out = 0;
+  for (std::size_t given_bytes = 0; given_bytes < 256; given_bytes += 8) {
+    Lobby::Guest guest = 0;
+    {
+      const Scarcity scarcity(given_bytes);
+      try {
+        guest = enter(1, "a");
+      } catch (const std::bad_alloc&) {
+        ++kept_out;
+      }
+    }
+    EXPECT_EQ(lobby.guests(), guest == 0 ? 0U : 1U);
+    EXPECT_EQ(lobby.largest_address(), guest == 0 ? "" : "a");
+    lobby.leave(guest);
+    EXPECT_FALSE(lobby.make_room());
+  }
+  EXPECT_GT(kept_out, 0);
 }
 
 }  // namespace
