@@ -407,6 +407,7 @@ Result<Response> Client::request(const std::string& method, const std::string& p
   const auto sent = connection.send(make_message({target_, token_, cluster_}, method, path, body));
   http::response_parser<http::string_body> parser;
   parser.body_limit(answer_bytes_max);
+  parser.skip(method == "HEAD");
   // Also where not all of it could be sent: who refuses a request by its head answers before its end.
   auto done = parse(
       parser, connection.unread, [&] { return connection.receive(); }, [] { return true; });

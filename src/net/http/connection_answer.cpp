@@ -1,5 +1,6 @@
 // What a connection writes: answers, refusals, streams.
 #include "net/http/connection.hpp"
+#include "net/http/leaving.hpp"
 
 namespace tutti::net {
 namespace {
@@ -22,6 +23,14 @@ http::response<http::string_body> to_message(Response& response, unsigned versio
   message.body() = std::move(response.body);
   message.prepare_payload();
   return message;
+}
+
+Response no_memory() {
+  return {.status = 503,
+          .body =
+              "{\"error\":{\"message\":\"there is no memory for this request now\",\"remedy\":\"send it "
+              "again in a moment\"}}\n",
+          .retry_after_seconds = crowded_retry_after_seconds};
 }
 
 // An answer that goes out, as one of those for whom something waits.
@@ -65,8 +74,8 @@ class Writing {
 
 }  // namespace
 
-asio::awaitable<bool> Connection::refuse_head(Response& refusal, unsigned version) {
-  co_await write(refusal, version, false);
+asio::awaitable<bool> Connection::refuse_head(Response& refusal) {
+  co_await write(refusal, false);
   error_code failure;
   lowest().socket().shutdown(tcp::socket::shutdown_send, failure);
   lowest().expires_after(refused_time_max);
@@ -79,23 +88,35 @@ asio::awaitable<bool> Connection::refuse_head(Response& refusal, unsigned versio
   co_return false;
 }
 
-asio::awaitable<void> Connection::ask_for_body(unsigned version) {
-  http::response<http::empty_body> go_on{http::status::continue_, version};
+asio::awaitable<void> Connection::refuse_lost(std::shared_ptr<Connection> /*self*/) {
+  Response refusal = no_memory();
+  co_await write(refusal, false);
+}
+
+asio::awaitable<void> Connection::ask_for_body() {
+  http::response<http::empty_body> go_on{http::status::continue_, version_};
   co_await http::async_write(stream_, go_on, as_values);
 }
 
-asio::awaitable<bool> Connection::write(Response& response, unsigned version, bool keep_alive) {
-  auto message = to_message(response, version, keep_alive);
+asio::awaitable<bool> Connection::write(Response& response, bool keep_alive) {
+  auto message = to_message(response, version_, keep_alive);
   if (shared_->options.cluster) message.set(cluster_header, shared_->options.cluster());
+  // It still says how long it would be.
+  if (is_head_) std::string().swap(message.body());
   lowest().expires_after(request_time_max);
   const Answering answering(shared_->backlog, message.body(), [&] { give_up(message.body().size()); });
   if (answering.given_up()) co_return false;
+  owes_answer_ = false;
   const auto [failure, written] = co_await http::async_write(stream_, message, as_values);
   co_return !failure && keep_alive;
 }
 
 void Connection::tell_let_go(std::size_t bytes) const {
-  if (shared_->options.on_let_go) shared_->options.on_let_go(remote_, bytes);
+  try {
+    if (shared_->options.on_let_go) shared_->options.on_let_go(remote_, bytes);
+  } catch (const std::bad_alloc&) {
+    // It is let go all the same.
+  }
 }
 
 void Connection::give_up(std::size_t bytes) {
@@ -103,27 +124,36 @@ void Connection::give_up(std::size_t bytes) {
   lowest().cancel();
 }
 
-asio::awaitable<void> Connection::write_stream(std::shared_ptr<Outbox> outbox, unsigned version) {
-  http::response<http::empty_body> head{http::status::ok, version};
+asio::awaitable<bool> Connection::write_stream(std::shared_ptr<Outbox> outbox, bool keep_alive) {
+  // HTTP/1.0 knows no chunks: there the end of the connection is the end of the stream.
+  const bool is_chunked = version_ >= 11;
+  http::response<http::empty_body> head{http::status::ok, version_};
   head.set(http::field::content_type, "text/event-stream");
   head.set(http::field::cache_control, "no-store");
   if (shared_->options.cluster) head.set(cluster_header, shared_->options.cluster());
-  head.keep_alive(false);
-  head.chunked(true);
+  head.keep_alive(keep_alive && is_chunked);
+  head.chunked(is_chunked);
   http::response_serializer<http::empty_body> serializer(head);
-  asio::co_spawn(
-      shared_->context,
-      [self = shared_from_this(), outbox]() -> asio::awaitable<void> {
-        char byte = 0;
-        self->lowest().expires_never();  // who only listens sends nothing
-        co_await self->stream_.async_read_some(asio::buffer(&byte, 1), as_values);
-        outbox->close();
-      },
-      asio::detached);
+  bool is_cut_short = false;
+  const Leaving leaving(lowest().socket(), [&is_cut_short, outbox] {
+    is_cut_short = !outbox->is_closing();
+    outbox->close();
+  });
   outbox->on_let_go = [this, slow = outbox.get()] { take_leave(slow->waiting_bytes()); };
   if (outbox->was_let_go()) take_leave(0);
   expect_progress();
   auto [failure, written] = co_await http::async_write_header(stream_, serializer, as_values);
+  if (is_head_) co_return !failure && keep_alive && is_chunked;
+  if (!failure) failure = co_await write_pieces(outbox, is_chunked);
+  // Without its end, so that nobody takes what has come for all there was.
+  if (failure || is_cut_short || outbox->was_let_go() || !is_chunked) co_return false;
+  expect_progress();
+  std::tie(failure, written) = co_await asio::async_write(stream_, http::make_chunk_last(), as_values);
+  co_return !failure && keep_alive;
+}
+
+asio::awaitable<error_code> Connection::write_pieces(std::shared_ptr<Outbox> outbox, bool is_chunked) {
+  error_code failure;
   while (!failure) {
     const auto chunk = co_await outbox->next();
     if (!chunk) break;
@@ -132,28 +162,24 @@ asio::awaitable<void> Connection::write_stream(std::shared_ptr<Outbox> outbox, u
       // In pieces, so that no event of many megabytes holds up the loop. One without bytes would be the end.
       for (std::size_t at = 0; !failure && at < chunk->text->size(); at += stream_piece_bytes) {
         co_await shared_->pace->turn();
-        failure = co_await write_piece(asio::buffer(asio::buffer(*chunk->text) + at, stream_piece_bytes));
+        const asio::const_buffer piece = asio::buffer(asio::buffer(*chunk->text) + at, stream_piece_bytes);
+        if (is_chunked) {
+          const auto framed = http::make_chunk(piece);
+          failure = co_await write_piece(framed);
+        } else {
+          failure = co_await write_piece(piece);
+        }
       }
       if (failure == beast::error::timeout) tell_let_go(outbox->waiting_bytes());
     }
     if (!failure && chunk->written) chunk->written();
   }
-  // Without its end, so that nobody takes what has come for all there was.
-  if (!failure && !outbox->was_let_go()) {
-    expect_progress();
-    co_await asio::async_write(stream_, http::make_chunk_last(), as_values);
-  }
+  co_return failure;
 }
 
-void Connection::end_stream(Decision& decision) {
-  decision.stream->on_let_go = nullptr;
-  decision.stream->abandon();
-  farewell_.reset();
-  if (decision.on_stream_close) decision.on_stream_close();
-}
-
-asio::awaitable<error_code> Connection::write_piece(asio::const_buffer piece) {
-  beast::buffers_suffix<http::chunk_body<asio::const_buffer>> rest(http::make_chunk(piece));
+template <class Buffers>
+asio::awaitable<error_code> Connection::write_piece(Buffers piece) {
+  beast::buffers_suffix<Buffers> rest(piece);
   error_code failure;
   while (!failure && asio::buffer_size(rest) > 0) {
     expect_progress();
@@ -170,11 +196,15 @@ void Connection::expect_progress() {
 
 void Connection::take_leave(std::size_t bytes) {
   tell_let_go(bytes);
-  farewell_ = std::make_shared<asio::steady_timer>(shared_->context, farewell_time_max);
-  farewell_->async_wait([weak = weak_from_this(), timer = farewell_](error_code cancelled) {
-    const auto self = weak.lock();
-    if (!cancelled && self != nullptr && self->farewell_ == timer) self->lowest().cancel();
-  });
+  try {
+    farewell_ = std::make_shared<asio::steady_timer>(shared_->context, farewell_time_max);
+    farewell_->async_wait([weak = weak_from_this(), timer = farewell_](error_code cancelled) {
+      const auto self = weak.lock();
+      if (!cancelled && self != nullptr && self->farewell_ == timer) self->lowest().cancel();
+    });
+  } catch (const std::bad_alloc&) {
+    lowest().cancel();
+  }
 }
 
 }  // namespace tutti::net

@@ -9,6 +9,14 @@ namespace tutti::net {
 
 struct Loop::Core {
   boost::asio::io_context context{1};
+  bool in_task = false;  // of those that the loop was given, or in one that has thrown
+
+  template <class Task>
+  void run_task(const Task& task) {
+    in_task = true;
+    task();
+    in_task = false;
+  }
 };
 
 class Loop::Handle {

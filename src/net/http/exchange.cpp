@@ -1,58 +1,13 @@
 #include "net/http/exchange.hpp"
 
-#include <poll.h>
+#include "net/http/leaving.hpp"
 
 namespace tutti::net {
 namespace {
 
-using tcp = asio::ip::tcp;
-
 const Text too_slow = make_text(
     "event: note\ndata: {\"text\":\"this reader is too slow, and more is waiting for it than is kept: what "
     "follows is missing here; connect again\"}\n\n");
-
-// How soon it is looked again, once the system can not tell by itself.
-constexpr auto look_again_time = std::chrono::milliseconds(200);
-
-// Looks whether the other side is still there, until it is gone or nobody wants to know any more. Bytes that
-// wait do not hide its end: they may be the next request's, or the last words of TLS.
-class Watch final : public std::enable_shared_from_this<Watch> {
- public:
-  Watch(tcp::socket& socket, std::function<void()> gone)
-      : socket_(socket), again_(socket.get_executor()), gone_(std::move(gone)) {}
-
-  void begin() {
-    socket_.async_wait(tcp::socket::wait_read,
-                       [self = shared_from_this()](error_code failure) { self->look(failure); });
-  }
-  void end() {
-    is_over_ = true;
-    again_.cancel();
-    error_code ignored;
-    socket_.cancel(ignored);
-  }
-
- private:
-  void look(error_code failure) {
-    if (is_over_ || failure == asio::error::operation_aborted) return;
-    if (is_gone()) {
-      is_over_ = true;
-      return gone_();
-    }
-    // As long as something waits to be read, the system would call at once.
-    again_.expires_after(look_again_time);
-    again_.async_wait([self = shared_from_this()](error_code cancelled) { self->look(cancelled); });
-  }
-  bool is_gone() {
-    pollfd looked{.fd = socket_.native_handle(), .events = POLLRDHUP, .revents = 0};
-    return ::poll(&looked, 1, 0) > 0;
-  }
-
-  tcp::socket& socket_;  // of a connection that ends this before its own end
-  asio::steady_timer again_;
-  const std::function<void()> gone_;
-  bool is_over_ = false;
-};
 
 class OutboxStream final : public Stream {
  public:
@@ -69,15 +24,32 @@ class OutboxStream final : public Stream {
 
 }  // namespace
 
+void Decision::end() {
+  is_over = true;
+  if (stream) {
+    stream->on_let_go = nullptr;
+    stream->abandon();
+  }
+  const auto told = std::exchange(stream ? on_stream_close : when_over, nullptr);
+  if (told) told();
+}
+
 PendingExchange::PendingExchange(const Shared& shared, Request request)
     : context_(shared.context),
       backlog_(shared.backlog),
       request_(std::move(request)),
       decided_(std::make_shared<Signal>(context_.get_executor())) {}
 
+// The first counts. One that comes when nobody waits for it any more, because its connection has ended, is
+// over at once.
 template <class Change>
 void PendingExchange::decide(Change change) {
   asio::post(context_, [decision = decision_, decided = decided_, change = std::move(change)]() mutable {
+    if (decision->is_over || std::exchange(decision->is_made, true)) {
+      Decision late;
+      change(late);
+      return late.end();
+    }
     change(*decision);
     decided->set();
   });
@@ -103,20 +75,15 @@ void PendingExchange::upgrade(std::function<void(std::shared_ptr<Socket>)> ready
   decide([ready = std::move(ready)](Decision& decision) mutable { decision.on_socket = std::move(ready); });
 }
 
-asio::awaitable<std::shared_ptr<Decision>> PendingExchange::decision() {
+asio::awaitable<void> PendingExchange::decided(asio::ip::tcp::socket& socket) {
+  std::optional<Leaving> leaving;
+  if (decision_->when_over) {
+    leaving.emplace(socket, [decision = decision_, decided = decided_] {
+      decision->is_gone = true;
+      decided->set();
+    });
+  }
   co_await decided_->wait();
-  co_return decision_;
-}
-
-asio::awaitable<std::shared_ptr<Decision>> PendingExchange::decision_of_a_waiting(tcp::socket& socket) {
-  const auto watch = std::make_shared<Watch>(socket, [decision = decision_, decided = decided_] {
-    decision->is_gone = true;
-    decided->set();
-  });
-  watch->begin();
-  co_await decided_->wait();
-  watch->end();
-  co_return decision_;
 }
 
 }  // namespace tutti::net

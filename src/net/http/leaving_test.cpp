@@ -2,6 +2,8 @@
 // read.
 #include <openssl/ssl.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <future>
@@ -96,6 +98,83 @@ TEST_F(Net, NoticesAClientThatLeavesOverTlsWithItsLastWords) {
   unanswered.over.get_future().wait();
 }
 
+// ---- behind a stream
+
+// A handler that streams what the test says, and answers "/next".
+struct Streamed : Net {
+  void serve_stream() {
+    serve([this](auto exchange) {
+      if (exchange->request().path == "/next") return exchange->answer({.body = "next"});
+      stream = exchange->stream([this] { closed.set_value(); });
+      stream->write("data: one\n\n");
+      begun.set_value();
+    });
+  }
+  std::promise<void> begun;
+  std::promise<void> closed;
+  std::shared_ptr<Stream> stream;
+};
+
+TEST_F(Streamed, WhatIsSentBehindTheRequestIsTheNextOne) {
+  serve_stream();
+  const int descriptor = connect_raw("POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}\r\n");
+  EXPECT_TRUE(read_until(descriptor, "data: one").ends_with("data: one"));
+  begun.get_future().wait();
+  const std::string next = "GET /next HTTP/1.1\r\nConnection: close\r\n\r\n";
+  ASSERT_EQ(::send(descriptor, next.data(), next.size(), MSG_NOSIGNAL), static_cast<ssize_t>(next.size()));
+  // It is looked at again meanwhile, and is there.
+  auto closed_at = closed.get_future();
+  EXPECT_EQ(closed_at.wait_for(500ms), std::future_status::timeout);
+  stream->write("data: two\n\n");
+  stream->close();
+  const std::string rest = read_raw(descriptor);
+  EXPECT_NE(rest.find("data: two\n\n\r\n0\r\n\r\nHTTP/1.1 200 "), std::string::npos) << rest;
+  EXPECT_TRUE(rest.ends_with("\r\n\r\nnext")) << rest;
+  closed_at.wait();
+}
+
+TEST_F(Streamed, NoticesAReaderThatLeavesBehindAnotherRequest) {
+  serve_stream();
+  const int descriptor = connect_raw("GET / HTTP/1.1\r\n\r\n");
+  begun.get_future().wait();
+  ASSERT_EQ(::send(descriptor, "G", 1, MSG_NOSIGNAL), 1);
+  ::close(descriptor);
+  closed.get_future().wait();
+}
+
+// The system takes what its buffers hold, and then no more.
+TEST_F(Streamed, WhateverIsSentBehindTheRequestIsNotRead) {
+  constexpr std::size_t far_too_much = std::size_t{1} << 30;
+  serve_stream();
+  const int descriptor = connect_raw("GET / HTTP/1.1\r\n\r\n");
+  begun.get_future().wait();
+  EXPECT_TRUE(read_until(descriptor, "data: one").ends_with("data: one"));
+  const std::string block(64 << 10, 'x');
+  std::size_t sent = 0;
+  ssize_t took = 0;
+  for (; took >= 0 && sent < far_too_much; sent += static_cast<std::size_t>(std::max<ssize_t>(took, 0)))
+    took = ::send(descriptor, block.data(), block.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  EXPECT_TRUE(took < 0 && errno == EAGAIN) << sent;
+  auto closed_at = closed.get_future();
+  EXPECT_EQ(closed_at.wait_for(500ms), std::future_status::timeout);
+  stream->write("data: two\n\n");
+  EXPECT_TRUE(read_until(descriptor, "data: two").ends_with("data: two"));
+  ::close(descriptor);
+  closed_at.wait();
+}
+
+// It must not take what has come for all there was.
+TEST_F(Streamed, WhoSaysThatItLeavesIsNotToldThatThisWasTheEnd) {
+  serve_stream();
+  const int descriptor = connect_raw("GET / HTTP/1.1\r\n\r\n");
+  EXPECT_TRUE(read_until(descriptor, "data: one").ends_with("data: one"));
+  ::shutdown(descriptor, SHUT_WR);
+  EXPECT_FALSE(read_raw(descriptor).ends_with("0\r\n\r\n"));
+  closed.get_future().wait();
+}
+
+// ---- without reading
+
 TEST_F(Net, AStreamWhoseReaderTakesNothingIsCut) {
   std::promise<void> closed;
   std::promise<std::string> slow;
@@ -131,7 +210,7 @@ TEST_F(Net, AStreamThatHasNothingToSayIsNotCut) {
         });
       },
       options);
-  const std::string got = raw("GET / HTTP/1.1\r\n\r\n", false);
+  const std::string got = raw("GET / HTTP/1.1\r\nConnection: close\r\n\r\n", false);
   EXPECT_NE(got.find("data: two"), std::string::npos) << got;
   EXPECT_TRUE(got.ends_with("0\r\n\r\n")) << got;
   closed.get_future().wait();

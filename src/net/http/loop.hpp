@@ -16,7 +16,8 @@ class Loop {
   Loop& operator=(const Loop&) = delete;
   ~Loop();
 
-  // Runs until stop(). The callbacks below all run in here.
+  // Runs until stop(). The callbacks below all run in here. What one of them throws ends it, because nobody
+  // knows what that has left half done; what fails on a connection ends that connection alone.
   void run();
   // From any thread.
   void stop();

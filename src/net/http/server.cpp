@@ -3,6 +3,7 @@
 #include <boost/asio/ssl/context.hpp>
 
 #include "net/http/connection.hpp"
+#include "net/http/contained.hpp"
 
 namespace tutti::net {
 namespace {
@@ -20,13 +21,26 @@ class Door final : public std::enable_shared_from_this<Door> {
 
   std::uint16_t port() const { return acceptor_.local_endpoint().port(); }
 
-  void open() { asio::co_spawn(shared_->context, accept_all(shared_from_this()), asio::detached); }
+  void open() { asio::co_spawn(shared_->context, stay_open(shared_from_this()), asio::detached); }
   void close() {
     error_code ignored;
     acceptor_.close(ignored);
   }
 
  private:
+  // Whatever fails while somebody comes in, the next one can.
+  asio::awaitable<void> stay_open(std::shared_ptr<Door> self) {
+    while (self->acceptor_.is_open()) {
+      try {
+        auto all = accept_all(self);
+        co_await contained(self->shared_->context, std::move(all));
+      } catch (const std::exception&) {
+        make_room(asio::error::no_memory);
+      }
+      if (self->acceptor_.is_open()) co_await pause();
+    }
+  }
+
   asio::awaitable<void> accept_all(std::shared_ptr<Door> self) {
     while (self->acceptor_.is_open()) {
       auto [failure, socket] = co_await self->acceptor_.async_accept(as_values);
@@ -34,14 +48,18 @@ class Door final : public std::enable_shared_from_this<Door> {
       if (!failure) failure = let_in(std::move(socket));
       if (!failure) continue;
       make_room(failure);
-      // Out of descriptors or memory: give the others time to end.
-      asio::steady_timer pause(shared_->context, std::chrono::milliseconds(50));
-      co_await pause.async_wait(as_values);
+      co_await pause();
     }
   }
 
-  // Without memory for it the newcomer has to go, and nobody else: the door stays open. That holds for what
-  // is made here; Asio's own few hundred bytes for each wait have to be there.
+  // Out of descriptors or memory: give the others time to end.
+  asio::awaitable<void> pause() {
+    asio::steady_timer timer(shared_->context, std::chrono::milliseconds(50));
+    co_await timer.async_wait(as_values);
+  }
+
+  // Without memory for it the newcomer has to go, and nobody else. Only the few hundred bytes that Asio needs
+  // for a wait have to be there.
   error_code let_in(tcp::socket socket) {
     try {
       error_code ignored;

@@ -45,6 +45,9 @@ struct ServerOptions {
   std::function<void(const std::string& why)> on_shut = nullptr;
   // Told whose body was given up while it came, because there was no room for it. On the loop.
   std::function<void(const std::string& remote)> on_crowded = nullptr;
+  // Told whose connection had to end although neither side wanted that, and why: there was no memory for it.
+  // On the loop.
+  std::function<void(const std::string& remote, const std::string& why)> on_lost = nullptr;
 };
 
 // Where no more than `most` connections can be: nobody has all of them, and no address.

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <deque>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -88,9 +89,7 @@ class Outbox final : public Backlog::Reader, public std::enable_shared_from_this
   void put_later(Text text) {
     later_bytes_ += text->size();
     asio::dispatch(context_, [self = shared_from_this(), text = std::move(text)]() mutable {
-      if (self->closing_) return;
-      self->later_.push_back({.text = std::move(text), .written = nullptr, .later = true});
-      self->signal_.set();
+      self->add_later(std::move(text));
     });
   }
   std::size_t later_bytes() const { return later_bytes_; }
@@ -103,12 +102,7 @@ class Outbox final : public Backlog::Reader, public std::enable_shared_from_this
 
   // Nothing more is written.
   void cut() {
-    asio::dispatch(context_, [self = shared_from_this()] {
-      if (std::exchange(self->let_go_, true)) return;
-      self->abandon();
-      if (self->on_let_go) self->on_let_go();
-      self->signal_.set();
-    });
+    asio::dispatch(context_, [self = shared_from_this()] { self->cut_now(); });
   }
 
   // Of the writing coroutine. Nothing: closed, and all of it written.
@@ -125,6 +119,7 @@ class Outbox final : public Backlog::Reader, public std::enable_shared_from_this
   void done(const Entry& entry) {
     if (entry.held) backlog_->release(*this, *entry.text);
   }
+  bool is_closing() const { return closing_; }
   // Nobody writes any more.
   void abandon() {
     closing_ = true;
@@ -142,23 +137,49 @@ class Outbox final : public Backlog::Reader, public std::enable_shared_from_this
     closing_ = true;
     if (on_let_go) on_let_go();
     forget();
-    if (options_.farewell != nullptr) waiting_.push_back({.text = options_.farewell, .written = nullptr});
     signal_.set();
+    try {
+      if (options_.farewell != nullptr) waiting_.push_back({.text = options_.farewell, .written = nullptr});
+    } catch (const std::bad_alloc&) {
+      // It goes without a word.
+    }
     return 0;
   }
 
  private:
+  // Without memory for one of them all that follows goes, too: nobody is told what has a hole in it.
   void add(Entry entry) {
     if (closing_) return;
+    const std::size_t before = waiting_.size();
     const Text text = entry.text;
     entry.held = true;
-    waiting_.push_back(std::move(entry));
-    backlog_->hold(*this, *text);
+    try {
+      waiting_.push_back(std::move(entry));
+      backlog_->hold(*this, *text);
+    } catch (const std::bad_alloc&) {
+      if (waiting_.size() > before) waiting_.pop_back();
+      return cut_now();
+    }
     if (waiting_bytes() > options_.bytes_max) let_go();
     signal_.set();
   }
+  void add_later(Text text) {
+    if (closing_) return;
+    try {
+      later_.push_back({.text = std::move(text), .written = nullptr, .later = true});
+    } catch (const std::bad_alloc&) {
+      return cut_now();
+    }
+    signal_.set();
+  }
+  void cut_now() {
+    if (std::exchange(let_go_, true)) return;
+    abandon();
+    if (on_let_go) on_let_go();
+    signal_.set();
+  }
   void forget() {
-    for (const Entry& entry : std::exchange(waiting_, {})) done(entry);
+    for (; !waiting_.empty(); waiting_.pop_front()) done(waiting_.front());
     later_.clear();
   }
 

@@ -7,6 +7,7 @@
 
 #include "base/visible.hpp"
 #include "net/http/client.hpp"
+#include "net/http/contained.hpp"
 #include "net/http/session.hpp"
 
 namespace tutti::net {
@@ -127,29 +128,39 @@ asio::awaitable<std::string> read_frames(std::shared_ptr<WebSocket> stream,
   }
 }
 
-// Reads and writes until the other side is gone; the reason is for people.
-asio::awaitable<std::string> converse(std::shared_ptr<WebSocket> stream, std::shared_ptr<OutboxSocket> socket,
-                                      std::shared_ptr<Deadline> deadline, asio::io_context& context,
-                                      const SocketRules& rules) {
-  auto written = std::make_shared<Signal>(context.get_executor());
-  asio::co_spawn(context, write_frames(stream, socket->outbox),
-                 [written, stream, outbox = socket->outbox](const std::exception_ptr& failure) {
-                   if (failure) {
-                     outbox->abandon();
-                     stream->next_layer().close();
-                   }
-                   written->set();
-                 });
+// A coroutine may be taken away together with whoever awaits it: each holds what it uses.
+struct Conversation {
+  asio::io_context& context;
+  const std::shared_ptr<WebSocket> stream;
+  const std::shared_ptr<OutboxSocket> socket;
+  const std::shared_ptr<Deadline> deadline;
+  const SocketRules rules;
+  std::string why = {};  // it has ended, for people
+};
+
+asio::awaitable<void> write_all(std::shared_ptr<Conversation> conversation) {
+  try {
+    auto frames = write_frames(conversation->stream, conversation->socket->outbox);
+    co_await contained(conversation->context, std::move(frames));
+  } catch (...) {
+    conversation->socket->outbox->abandon();
+    conversation->stream->next_layer().close();
+  }
+}
+
+// Reads and writes until the other side is gone.
+asio::awaitable<void> converse(std::shared_ptr<Conversation> conversation) {
+  const auto& [context, stream, socket, deadline, rules, why] = *conversation;
+  const auto written = launch(context, write_all(conversation));
   socket->unread = [stream = stream.get()] { return has_unread(*stream); };
-  socket->on_known = [deadline] { deadline->end(); };
+  socket->on_known = [deadline = deadline] { deadline->end(); };
   if (rules.messages && !socket->is_known) deadline->begin(rules.unknown_time);
-  std::string why = co_await read_frames(stream, socket, deadline, rules);
+  conversation->why = co_await read_frames(stream, socket, deadline, rules);
   deadline->end();
   // What still comes is nobody's, however long the last frames take.
   socket->unread = nullptr;
   socket->outbox->close();
-  co_await written->wait();
-  co_return why;
+  co_await written->over.wait();
 }
 
 std::string what_of(const std::exception_ptr& failure) {
@@ -223,19 +234,34 @@ asio::awaitable<void> dial_socket(asio::io_context& context, Wire wire, Target t
   co_await run_socket(stream, socket, context, std::move(rules), ready);
 }
 
+// Whoever dials hears of it, however it fails.
+asio::awaitable<void> dial_contained(asio::io_context& context, asio::awaitable<void> work, Dialled done,
+                                     std::string where) {
+  co_await asio::post(context, asio::use_awaitable);
+  std::exception_ptr failure;
+  try {
+    co_await contained(context, std::move(work));
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  if (failure) done(failed(what_of(failure)).within(where));
+}
+
 }  // namespace
 
 asio::awaitable<void> run_socket(std::shared_ptr<WebSocket> stream, std::shared_ptr<OutboxSocket> socket,
                                  asio::io_context& context, SocketRules rules, const SocketReady& ready) {
   const auto deadline = std::make_shared<Deadline>(stream);
-  std::string why;
+  const auto conversation =
+      std::make_shared<Conversation>(Conversation{context, stream, socket, deadline, std::move(rules)});
   std::exception_ptr failure;
   try {
     ready(socket);
-    why = co_await converse(stream, socket, deadline, context, rules);
+    auto all = converse(conversation);
+    co_await contained(context, std::move(all));
   } catch (...) {
     failure = std::current_exception();
-    why = what_of(failure);
+    conversation->why = what_of(failure);
     stream->next_layer().close();
   }
   deadline->end();
@@ -244,7 +270,7 @@ asio::awaitable<void> run_socket(std::shared_ptr<WebSocket> stream, std::shared_
   socket->on_message = nullptr;
   socket->outbox->close();
   const auto on_close = std::exchange(socket->on_close, nullptr);
-  if (on_close) on_close(why);
+  if (on_close) on_close(conversation->why);
   if (failure && !on_close) std::rethrow_exception(failure);
 }
 
@@ -262,10 +288,12 @@ void dial(Loop& loop, const Target& target, const std::string& path, const std::
   auto tls = client_tls(target.ca_file);
   if (!tls) return loop.post([done = std::move(done), error = tls.error()] { done(error); });
   Wire wire(beast::tcp_stream(context), std::move(*tls));
-  asio::co_spawn(context, dial_socket(context, std::move(wire), target, path, token, done),
-                 [done, where = "controller " + target.text()](const std::exception_ptr& failure) {
-                   if (failure) done(failed(what_of(failure)).within(where));
-                 });
+  auto work = dial_socket(context, std::move(wire), target, path, token, done);
+  auto dialled = dial_contained(context, std::move(work), done, "controller " + target.text());
+  // Who throws at that, too, would wait for ever: the loop ends.
+  asio::co_spawn(context, std::move(dialled), [core = &loop.core()](const std::exception_ptr& failure) {
+    if (failure) core->run_task([&failure] { std::rethrow_exception(failure); });
+  });
 }
 
 }  // namespace tutti::net

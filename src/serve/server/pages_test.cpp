@@ -63,6 +63,11 @@ void ask_every_row(std::span<const Page> rows, std::uint16_t port, const std::st
       }
       EXPECT_EQ(status_of(port, {method, path, key, row.body_bytes_max + 1}), 413);
       EXPECT_EQ(status_of(port, {method, path, "", row.body_bytes_max + 1}), row.needs_key ? 401 : 413);
+      if (method == "GET") {
+        const std::string head = head_of(port, {"HEAD", path, key});
+        EXPECT_EQ(status_of(port, {"HEAD", path, key}), status_of(port, {method, path, key})) << head;
+        EXPECT_TRUE(head.ends_with("\r\n\r\n")) << "it has no body: " << head;
+      }
       for (const char* wrong : {"GET", "POST", "PUT", "DELETE", "OPTIONS", "BREW"}) {
         if (wrong == row.method) continue;
         const std::string head = head_of(port, {wrong, path, key});

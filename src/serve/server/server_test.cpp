@@ -423,7 +423,8 @@ TEST_F(Serving, WithAModelThatNobodyOpensAgainItEndsWhenAllAreTold) {
   waiting.post("/v1/completions", R"({"prompt":"x","stream":true,)" + endless + "}");
   waiting.read_until("data: ");
   *is_dead = true;
-  EXPECT_NE(waiting.read_until("").find("this could not be answered: it is dead"), std::string::npos);
+  const std::string dead = "this could not be answered: it is dead";
+  EXPECT_NE(waiting.read_until(dead).find(dead), std::string::npos);
   thread.join();
   ASSERT_TRUE(server->problem());
   EXPECT_EQ(server->problem()->text(), "it is dead");
@@ -621,7 +622,7 @@ TEST_F(Serving, DrainingFinishesWhatRunsAndTakesNothingNew) {
   EXPECT_EQ(get("/health").status, 503);
   EXPECT_EQ(post("/v1/completions", R"({"prompt":"b"})").status, 503);
   thread.join();
-  const std::string rest = first.read_until("");
+  const std::string rest = first.read_until("data: [DONE]");
   EXPECT_NE(rest.find("\"finish_reason\":\"length\""), std::string::npos) << "it was finished";
   EXPECT_NE(rest.find("data: [DONE]"), std::string::npos);
   EXPECT_EQ(server->counts().batch.generated_tokens, 4000);
@@ -636,7 +637,7 @@ TEST_F(Serving, DrainingDoesNotWaitForEver) {
   first.read_until("data: ");
   server->drain();
   thread.join();
-  const std::string rest = first.read_until("");
+  const std::string rest = first.read_until("this engine is about to stop");
   EXPECT_NE(rest.find("this engine is about to stop"), std::string::npos);
 }
 
