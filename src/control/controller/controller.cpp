@@ -146,6 +146,9 @@ Result<> run_controller(const ControllerOptions& options,
   port.on_shut = [](const std::string& why) {
     log::error("nobody can connect now, and it is tried again: {}", why);
   };
+  port.on_lost = [](const std::string& remote, const std::string& why) {
+    log::error("the connection of somebody at {} has ended: {}", remote, why);
+  };
   port.headers = {net::cluster_header};
   port.cluster = [&core] { return core.cluster_id(); };
   auto server = net::Server::listen(
