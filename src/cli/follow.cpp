@@ -61,7 +61,7 @@ class Follower {
           path(to_the_end), [this](auto event, auto data) { return on(event, data); },
           [this, to_the_end] {
             if (options_.tells_wait) wait_reasons_.look(job_);
-            return look_at_silence(to_the_end) && answer_interrupts() && is_read();
+            return look_at_silence(to_the_end) && answer_interrupts() && (!to_the_end || is_read());
           });
       if (unread_) leave_unread();
       // While the controller is away there is no stream that would look at Ctrl-C.
@@ -89,6 +89,7 @@ class Follower {
         printer_.finish();
         return done ? failed("the stream ended") : std::move(done).error();
       }
+      if (!is_read()) leave_unread();
       std::this_thread::sleep_for(reconnect_every);
     }
   }
