@@ -9,11 +9,12 @@
 #include <cerrno>
 #include <cstring>
 #include <random>
+#include <utility>
 
 namespace tutti::agent {
 namespace {
 
-constexpr int tries_max = 64;
+constexpr std::size_t tries_max = 64;
 
 // A name in the abstract space of Unix sockets: it is as wide as the space of ports (the network namespace),
 // needs no file, and goes with the process.
@@ -75,18 +76,24 @@ Result<Ports::Held> Ports::hold(std::int32_t port) {
   return Held{std::move(*bound), std::move(*claimed)};
 }
 
+// The system knows nothing of claims: it gives out again what a gang was given and has not bound to yet. What
+// is another gang's stays bound until one is found that is not, so that the next is a different one.
 Result<Ports::Found> Ports::hold_any_of_the_system() {
-  auto bound = bind_port(0);
-  if (!bound) return std::move(bound).error();
-  const auto port = port_of(*bound);
-  if (!port) return port.error();
-  auto claimed = claim(*port);
-  if (!claimed) return std::move(claimed).error();
-  return Found(*port, Held{std::move(*bound), std::move(*claimed)});
+  std::vector<files::FileDescriptor> others;
+  for (;;) {
+    auto bound = bind_port(0);
+    if (!bound) return std::move(bound).error();
+    const auto port = port_of(*bound);
+    if (!port) return port.error();
+    auto claimed = claim(*port);
+    if (claimed) return Found(*port, Held{std::move(*bound), std::move(*claimed)});
+    if (others.size() == tries_max) return std::move(claimed).error();
+    others.push_back(std::move(*bound));
+  }
 }
 
 Result<Ports::Found> Ports::find() {
-  for (int tries = 0; tries < tries_max; ++tries) {
+  for (std::size_t tries = 0; tries < tries_max; ++tries) {
     const auto port =
         range_.first + static_cast<std::int32_t>(prng_.below(static_cast<std::uint64_t>(range_.count)));
     if (kept_.contains(port)) continue;
