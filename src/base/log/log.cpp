@@ -19,6 +19,7 @@
 
 #include "base/files/line_queue.hpp"
 #include "base/last_words.hpp"
+#include "base/log/last_signal.hpp"
 #include "base/visible.hpp"
 
 namespace tutti::log {
@@ -177,6 +178,7 @@ void setup(const Options& options) {
   logger() = make_logger(options);
   set_last_words(queue() ? say_last_words : nullptr);
   if (queue()) std::set_terminate(terminate);
+  options.serves ? tell_last_signal(options.part) : forget_last_signal();
 }
 
 bool finish() { return !queue() || queue()->drain(farewell_max); }

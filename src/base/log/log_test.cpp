@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <array>
@@ -172,6 +173,44 @@ TEST_F(LogDeathTest, AnAbortDoesNotWaitForWhoeverDoesNotRead) {
         TUTTI_CHECK(false);
       },
       testing::KilledBySignal(SIGABRT), "");
+}
+
+// Who is gone without a word leaves those who look after him guessing.
+TEST_F(LogDeathTest, TheSignalThatEndsAProgramIsTold) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        setup({.part = "agent", .serves = true});
+        error("the last line");
+        ::kill(::getpid(), SIGUSR1);
+        for (;;) ::pause();
+      },
+      testing::KilledBySignal(SIGUSR1),
+      "error agent: the last line\ntutti: agent: a signal ends it: User defined signal 1 \\(10\\), sent by "
+      "process [0-9]+\n");
+}
+
+TEST_F(LogDeathTest, ASignalDoesNotWaitForWhoeverDoesNotRead) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        const PipedStderr piped;
+        setup({.part = "agent", .serves = true});
+        for (int at = 0; at < 10'000; ++at) error("line {}", at);
+        ::kill(::getpid(), SIGUSR1);
+        for (;;) ::pause();
+      },
+      testing::KilledBySignal(SIGALRM), "");
+}
+
+TEST_F(Log, SignalsAreAsTheyWereOnceNobodyServes) {
+  setup({.part = "agent", .serves = true});
+  struct sigaction action {};
+  ASSERT_EQ(::sigaction(SIGUSR1, nullptr, &action), 0);
+  EXPECT_NE(action.sa_flags & SA_SIGINFO, 0);
+  setup({});
+  ASSERT_EQ(::sigaction(SIGUSR1, nullptr, &action), 0);
+  EXPECT_EQ(action.sa_handler, SIG_DFL);
 }
 
 }  // namespace
