@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "base/files/files.hpp"
 #include "base/text.hpp"
 #include "node/rank/process.hpp"
@@ -12,15 +14,8 @@ namespace {
 
 // Longer ones are no shim's: the file would be refused, and so the process passed over.
 constexpr std::size_t command_bytes_max = 65'536;
-constexpr std::size_t name_bytes_max = 64;
 // Of shims (shim.cpp), and of files of any version: "tutti", "tutti-0.9".
 constexpr std::string_view program_name = "tutti";
-
-// With its line's end; "" of a process that has gone.
-std::string name_of(pid_t pid) {
-  auto name = files::read_file("/proc/" + std::to_string(pid) + "/comm", name_bytes_max);
-  return name && *name ? **std::move(name) : "";
-}
 
 // The pid of a shim that has gone is nobody else's while its session has members; if it is, they are
 // strangers.
@@ -32,27 +27,30 @@ bool is_taken_by_another(const ShimProcess& shim) {
 }  // namespace
 
 bool kill_leftovers(const Hold& hold, const ShimProcess& shim) {
-  if (hold.exists()) {
-    hold.kill();
-    return hold.empty();
-  }
-  if (shim.pid <= 0 || is_taken_by_another(shim)) return true;
-  auto family = session_of(shim.pid);
+  const bool held = hold.exists();
+  if (held) hold.kill();
+  std::vector<pid_t> family;
+  if (!held && shim.pid > 0 && !is_taken_by_another(shim)) family = session_of(shim.pid);
+  // Also those that have left the cgroup, as a rank can that is root: once the shim has gone, nobody knows
+  // them.
   if (is_alive(shim)) {
     const auto descendants = descendants_of(shim.pid);
     family.insert(family.end(), descendants.begin(), descendants.end());
   }
   for (const pid_t pid : family) kill(pid, SIGKILL);
-  return family.empty();
+  // Who writes a copy holds nothing of the rank's, and may hang where nobody can end it.
+  const auto counts = [](pid_t pid) { return process_name(pid) != copy_writer_name; };
+  return (!held || hold.empty()) && std::none_of(family.begin(), family.end(), counts);
 }
 
 std::multimap<std::string, ShimProcess> shims_by_folder(const std::string& above) {
   std::multimap<std::string, ShimProcess> shims;
-  const std::string own_name = name_of(getpid());
+  const std::string own_name = process_name(getpid());
   for (const pid_t pid : all_processes()) {
     // The words of a process are in its memory, which may wait for a disk that does not answer, and its
     // readers with it; its name is the kernel's.
-    if (const std::string name = name_of(pid); name != own_name && !name.starts_with(program_name)) continue;
+    const std::string name = process_name(pid);
+    if (name == copy_writer_name || (name != own_name && !name.starts_with(program_name))) continue;
     const auto line = files::read_file("/proc/" + std::to_string(pid) + "/cmdline", command_bytes_max);
     if (!line || !*line) continue;
     const auto words = split(**line, '\0');

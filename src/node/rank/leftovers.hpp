@@ -11,9 +11,9 @@
 
 namespace tutti::rank {
 
-// Kills every process of the rank but the shim: what its cgroup holds, or, where there is none, what descends
-// from the shim or is in its session. True when none was found any more. Without a cgroup a process that made
-// a session of its own is not found once the shim has gone.
+// Kills every process of the rank but the shim: what its cgroup holds, or, where there is none, what is in
+// the shim's session; and what descends from a shim that lives. True when none was found any more. Without a
+// cgroup a process that made a session of its own is not found once the shim has gone.
 bool kill_leftovers(const Hold& hold, const ShimProcess& shim);
 
 // The shims of all ranks below this folder, by their command lines: a rank can remove or replace what its own

@@ -1,6 +1,7 @@
 #include "node/rank/process.hpp"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -84,6 +85,12 @@ std::vector<pid_t> running_family(pid_t ancestor, const AppendChildren& append_c
 }
 
 }  // namespace
+
+void set_process_name(std::string_view name) { prctl(PR_SET_NAME, std::string(name).c_str()); }
+
+std::string process_name(pid_t pid) {
+  return std::string(trim(content_of(process_path(pid) + "/comm", status_bytes_max)));
+}
 
 std::optional<ProcessStatus> read_process(pid_t pid) {
   const std::string content = content_of(process_path(pid) + "/stat", status_bytes_max);

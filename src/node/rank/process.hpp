@@ -5,9 +5,20 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace tutti::rank {
+
+// What the kernel calls the processes that look after a rank, whatever their file is called. The writer of a
+// copy has the words of its shim, and is none.
+constexpr std::string_view shim_name = "tutti-shim";
+constexpr std::string_view copy_writer_name = "tutti-copy";
+// Of this process, from now on.
+void set_process_name(std::string_view name);
+// "" of a process that has gone.
+std::string process_name(pid_t pid);
 
 struct ProcessStatus {
   char state = '?';  // 'R', 'S', …; 'Z' for one that has ended and waits to be reaped

@@ -1,6 +1,7 @@
 #include "node/rank/rank_folder.hpp"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -364,9 +365,23 @@ bool is_own_folder(const std::string& folder) {
   return lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
+namespace {
+
+bool is_it_and_runs(const ProcessStatus& status, const ShimProcess& shim) {
+  return status.start_time == shim.start_time && status.state != 'Z' && status.state != 'X';
+}
+
+}  // namespace
+
 bool is_alive(const ShimProcess& shim) {
   const auto status = read_process(shim.pid);
-  return status && status->start_time == shim.start_time && status->state != 'Z' && status->state != 'X';
+  return status && is_it_and_runs(*status, shim);
+}
+
+bool is_gone(const ShimProcess& shim) {
+  if (shim.pid <= 0 || (kill(shim.pid, 0) != 0 && errno == ESRCH)) return true;
+  const auto status = read_process(shim.pid);
+  return status && !is_it_and_runs(*status, shim);
 }
 
 }  // namespace tutti::rank

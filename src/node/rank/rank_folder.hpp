@@ -97,7 +97,9 @@ void unmark_stopped(const std::string& folder);
 // It is a folder, and not a link that its rank has put in its place.
 bool is_own_folder(const std::string& folder);
 
-// The process of this very start: one that has ended or that got the same pid later does not count.
+// The process of this very start: one that has ended or that got the same pid later does not count. Both are
+// sure of what they say: where no file can be opened to look, it is neither alive nor gone.
 bool is_alive(const ShimProcess& shim);
+bool is_gone(const ShimProcess& shim);
 
 }  // namespace tutti::rank

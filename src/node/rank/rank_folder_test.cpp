@@ -1,6 +1,7 @@
 #include "node/rank/rank_folder.hpp"
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -213,8 +214,29 @@ TEST(IsAlive, AProcessThatEndedAndWaitsToBeReapedIsNot) {
   siginfo_t info{};
   waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);
   EXPECT_FALSE(is_alive(shim));
+  EXPECT_TRUE(is_gone(shim));
   waitpid(child, nullptr, 0);
   EXPECT_FALSE(is_alive(shim));
+  EXPECT_TRUE(is_gone(shim));
+}
+
+// Somebody who runs would be taken for one that has ended, and what he has be given to others.
+TEST(IsGone, WhoCannotBeLookedAtIsNot) {
+  const auto status = read_process(getpid());
+  ASSERT_TRUE(status);
+  const ShimProcess self{.pid = getpid(), .start_time = status->start_time};
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const bool alive = is_alive(self);
+  const bool gone = is_gone(self);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_FALSE(alive) << "nor is it known to live";
+  EXPECT_FALSE(gone);
+  EXPECT_FALSE(is_gone(self));
+  EXPECT_TRUE(is_gone({.pid = getpid(), .start_time = status->start_time - 1})) << "another one";
+  EXPECT_TRUE(is_gone({}));
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
 #include "node/rank/shim.hpp"
-#include "node/rank/checkpoints.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -19,9 +18,11 @@
 #include "base/files/descriptor.hpp"
 #include "base/files/files.hpp"
 #include "base/files/open_files.hpp"
+#include "node/rank/checkpoints.hpp"
 #include "node/rank/hold.hpp"
 #include "node/rank/limits.hpp"
 #include "node/rank/log_segments.hpp"
+#include "node/rank/output_copy.hpp"
 #include "node/rank/process.hpp"
 #include "node/rank/rank_folder.hpp"
 
@@ -35,6 +36,9 @@ constexpr Duration leftover_grace_max = 1s;
 // A process that forked while it was looked for is found by looking again.
 constexpr Duration kill_interval = 50ms;
 constexpr std::size_t drained_bytes_max = std::size_t{1} << 20;
+// How often it is looked whether a copy may be waited for any longer, and whether it may be left behind.
+constexpr int copy_look_ms = 100;
+constexpr int left_look_ms = 1'000;
 
 sigset_t shim_signals() {
   sigset_t signals;
@@ -75,8 +79,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& words) {
 }
 
 void reset_signals() {
-  signal(SIGPIPE, SIG_DFL);
-  signal(SIGHUP, SIG_DFL);
+  for (const int number : {SIGPIPE, SIGHUP, SIGXFSZ}) signal(number, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -145,7 +148,7 @@ class Shim {
   enum class Phase { running, ending, killing };
 
   Result<> start();
-  void open_copy();
+  void start_copy();
   void wait_for_event();
   void take_signals();
   void ask_to_end(Duration grace);
@@ -153,6 +156,8 @@ class Shim {
   // One read of the pipe: how many bytes came; 0 if there are none now or ever again.
   std::size_t pump();
   void drain();
+  void go_on_with_copy();
+  void finish_copy();
   void advance();
   void signal_all(int signal);
   int wait_ms() const;
@@ -164,8 +169,7 @@ class Shim {
   ProcessLimits processes_;
   RankLimits limits_;
   Hold hold_;
-  files::FileDescriptor copy_;
-  std::string copy_cut_;  // why the copy does not have all of it
+  OutputCopy copy_;
   files::FileDescriptor signals_;
   files::FileDescriptor output_;
   files::FileDescriptor status_;
@@ -173,12 +177,13 @@ class Shim {
   int exit_code_ = 0;
   bool by_signal_ = false;
   bool all_gone_ = false;
+  bool asked_ = false;  // to end it
   Phase phase_ = Phase::running;
   Clock::time_point deadline_ = Clock::time_point::max();
 };
 
 RankExit Shim::run() {
-  open_copy();
+  start_copy();
   if (auto started = start(); !started)
     return {.exit_code = exit_code_not_runnable, .detail = started.error().text()};
   while (!all_gone_) {
@@ -186,19 +191,14 @@ RankExit Shim::run() {
     advance();
   }
   drain();
+  finish_copy();
   return result();
 }
 
-// All ranks of a job may append to one file.
-void Shim::open_copy() {
+void Shim::start_copy() {
   if (spec_.output.empty()) return;
-  const std::string path = spec_.output.front() == '/' ? spec_.output : spec_.workdir + "/" + spec_.output;
-  // Not blocking: a named pipe without a reader must not hold up the rank.
-  copy_ = files::FileDescriptor(
-      open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0644));
-  if (copy_.valid()) return;
-  copy_cut_ = failed_errno("cannot write " + path, errno).text();
-  log_.append("tutti: " + copy_cut_ + "\n");
+  copy_.start(spec_.output.front() == '/' ? spec_.output : spec_.workdir + "/" + spec_.output);
+  go_on_with_copy();
 }
 
 Result<> Shim::start() {
@@ -220,12 +220,17 @@ Result<> Shim::start() {
   return {};
 }
 
+// A copy that has not taken all that was printed holds up who prints, for as long as its disk may take.
 void Shim::wait_for_event() {
+  const bool full = copy_.is_full();
   pollfd events[] = {{.fd = signals_.get(), .events = POLLIN, .revents = 0},
-                     {.fd = output_.get(), .events = POLLIN, .revents = 0}};
-  if (poll(events, std::size(events), wait_ms()) <= 0) return;
+                     {.fd = full ? -1 : output_.get(), .events = POLLIN, .revents = 0},
+                     {.fd = full ? copy_.input() : -1, .events = POLLOUT, .revents = 0},
+                     {.fd = copy_.words(), .events = POLLIN, .revents = 0}};
+  if (poll(events, std::size(events), wait_ms()) < 0) return;
   if (events[0].revents != 0) take_signals();
   if (events[1].revents != 0) pump();
+  go_on_with_copy();
 }
 
 void Shim::take_signals() {
@@ -234,6 +239,7 @@ void Shim::take_signals() {
     if (info.ssi_signo == SIGTERM && phase_ == Phase::running) ask_to_end(spec_.grace);
     if (info.ssi_signo == SIGUSR1) phase_ = Phase::killing;
     if (info.ssi_signo == SIGCHLD) reap();
+    if (info.ssi_signo != SIGCHLD) asked_ = true;
   }
 }
 
@@ -269,19 +275,7 @@ std::size_t Shim::pump() {
   if (count <= 0) return 0;
   const std::string_view bytes(buffer, static_cast<std::size_t>(count));
   log_.append(bytes);
-  for (std::size_t written = 0; copy_.valid() && written < bytes.size();) {
-    const ssize_t part = write(copy_.get(), bytes.data() + written, bytes.size() - written);
-    if (part < 0 && errno == EINTR) continue;
-    if (part <= 0) {
-      // The log has all of it, and says so; if its disk is full, too, the rank's end says it.
-      const std::string why = std::strerror(part < 0 ? errno : EIO);
-      copy_cut_ = "the copy of its log in " + spec_.output + " is cut: " + why;
-      log_.append("tutti: " + spec_.output + " ends here: " + why + "; `tutti logs` has the rest\n");
-      copy_.reset();
-      break;
-    }
-    written += static_cast<std::size_t>(part);
-  }
+  copy_.add(bytes);
   return bytes.size();
 }
 
@@ -295,6 +289,28 @@ void Shim::drain() {
   }
 }
 
+void Shim::go_on_with_copy() {
+  copy_.go_on();
+  if (const std::string note = copy_.take_note(); !note.empty()) log_.append(note);
+}
+
+// The rank is over, and nobody is to wait for long for the disk of a copy.
+void Shim::finish_copy() {
+  const auto begun = Clock::now();
+  while (copy_.is_being_written()) {
+    if (!copy_.is_full()) copy_.close();
+    const bool late = Clock::now() - begun >= (asked_ ? copy_patience_asked : copy_patience);
+    if (late && copy_.leave()) break;
+    pollfd events[] = {{.fd = signals_.get(), .events = POLLIN, .revents = 0},
+                       {.fd = copy_.is_full() ? copy_.input() : -1, .events = POLLOUT, .revents = 0},
+                       {.fd = copy_.words(), .events = POLLIN, .revents = 0}};
+    poll(events, std::size(events), late ? left_look_ms : copy_look_ms);
+    if (events[0].revents != 0) take_signals();
+    go_on_with_copy();
+  }
+  go_on_with_copy();
+}
+
 void Shim::advance() {
   if (all_gone_) return;
   if (phase_ == Phase::ending && Clock::now() >= deadline_) phase_ = Phase::killing;
@@ -304,23 +320,21 @@ void Shim::advance() {
   signal_all(SIGKILL);
 }
 
+// Of the rank: who writes its copy is none of it.
 void Shim::signal_all(int signal) {
-  for (const pid_t pid : descendants_of(getpid())) kill(pid, signal);
+  for (const pid_t pid : descendants_of(getpid())) {
+    if (pid != copy_.writer()) kill(pid, signal);
+  }
 }
 
 int Shim::wait_ms() const {
-  using std::chrono::ceil;
-  using std::chrono::milliseconds;
-  switch (phase_) {
-    case Phase::running:
-      return -1;
-    case Phase::ending:
-      return static_cast<int>(
-          std::max<std::int64_t>(0, ceil<milliseconds>(deadline_ - Clock::now()).count()));
-    case Phase::killing:
-      return static_cast<int>(ceil<milliseconds>(kill_interval).count());
-  }
-  return -1;
+  const auto now = Clock::now();
+  auto until = copy_.deadline();
+  if (phase_ == Phase::ending) until = std::min(until, deadline_);
+  if (phase_ == Phase::killing) until = std::min(until, now + kill_interval);
+  if (until == Clock::time_point::max()) return -1;
+  const auto wait = std::chrono::ceil<std::chrono::milliseconds>(until - now).count();
+  return static_cast<int>(std::max<std::int64_t>(0, wait));
 }
 
 RankExit Shim::result() {
@@ -331,7 +345,7 @@ RankExit Shim::result() {
   if (exit_code_ != 0 && limits_.process_limit_reached())
     exit.detail += (exit.detail.empty() ? "" : "; ") + ("limit of " + std::to_string(processes_.rank)) +
                    " processes and threads reached";
-  if (!copy_cut_.empty()) exit.detail += (exit.detail.empty() ? "" : "; ") + copy_cut_;
+  if (!copy_.cut().empty()) exit.detail += (exit.detail.empty() ? "" : "; ") + copy_.cut();
   return exit;
 }
 
@@ -363,8 +377,9 @@ void prepare_process() {
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
   signal(SIGHUP, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // a log that may not grow any more (ulimit -f) is as a disk that is full
   prctl(PR_SET_CHILD_SUBREAPER, 1);
-  prctl(PR_SET_NAME, "tutti-shim");  // whatever the file is called: leftovers.cpp looks for it
+  set_process_name(shim_name);
 }
 
 Result<> announce(const std::string& folder) {

@@ -194,6 +194,34 @@ TEST_F(ShimTest, AnOutputThatIsAFolderOrAPipeHoldsUpNobody) {
   EXPECT_TRUE(log().ends_with("end\n"));
 }
 
+// Its writer may hang where not even a kill reaches it.
+TEST_F(ShimTest, ACopyWhoseDiskDoesNotAnswerKeepsNoRankFromItsEnd) {
+  RankSpec spec = shell("echo said; echo ready > $SAID; exec sleep 1000");
+  spec.output = "copy";
+  start(spec);
+  ASSERT_EQ(heard(), "ready");
+  for (const pid_t pid : descendants_of(shim().pid))
+    if (process_name(pid) == copy_writer_name) kill(pid, SIGSTOP);
+  ASSERT_TRUE(end_shim(shim(), true));
+  const RankExit exit = finish();
+  EXPECT_EQ(exit.exit_code, 128 + SIGKILL);
+  EXPECT_EQ(exit.detail, "the copy of its log in " + path("copy") + " is cut: its disk does not answer");
+  EXPECT_TRUE(log().starts_with("said\ntutti: " + path("copy") + " ends here")) << log();
+}
+
+TEST_F(ShimTest, ALogThatMayNotGrowAnyMoreEndsNobody) {
+  ASSERT_TRUE(write_spec(folder(), shell("head -c 200000 /dev/zero | tr '\\0' 'x'; exit 3")));
+  const pid_t shim = fork();
+  if (shim == 0) {
+    const rlimit few{.rlim_cur = 65'536, .rlim_max = 65'536};
+    _exit(setrlimit(RLIMIT_FSIZE, &few) == 0 ? run_shim(folder()) : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(shim, &status, 0), shim);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 3) << status;
+  EXPECT_EQ(log(), std::string(65'536, 'x'));
+}
+
 TEST_F(ShimTest, ALongLogKeepsItsTail) {
   RankSpec spec = shell("seq 1 20000");
   spec.log_bytes_max = kib(64);
@@ -334,6 +362,56 @@ TEST_F(ShimTest, WhatAKilledShimLeavesBehindIsStillHeld) {
   EXPECT_TRUE(hold.remove());
   EXPECT_TRUE(clear_cgroups(spec.cgroup)) << "its limits go with it";
   prctl(PR_SET_CHILD_SUBREAPER, 0);
+}
+
+// As root a rank can leave its cgroup. Its shim ends all its descendants wherever they are, and so does
+// whoever ends the rank over the head of a shim that lives.
+class LeavingShimTest : public ShimTest {
+ protected:
+  // Says the pid of a process that has left, and goes on.
+  RankSpec leaves(const std::string& then) {
+    RankSpec spec = shell("");
+    const std::string held = Hold(spec.cgroup).folder();
+    const std::string root = held.substr(0, held.rfind('/', held.rfind('/') - 1));
+    spec.command.back() = "(echo 0 > " + root +
+                          "/cgroup.procs && setsid sh -c 'echo $$ > $SAID; exec sleep 1000' "
+                          "|| echo 0 > $SAID) & " +
+                          then;
+    return spec;
+  }
+};
+
+TEST_F(LeavingShimTest, WhoHasLeftItsCgroupIsEndedWithItsRank) {
+  start(leaves("exec sleep 1000"));
+  const pid_t left = heard_pid();
+  ASSERT_TRUE(end_shim(shim(), true));
+  finish();
+  if (left == 0) GTEST_SKIP() << "this process may not leave its cgroup";
+  EXPECT_TRUE(is_gone(left));
+}
+
+TEST_F(LeavingShimTest, WhoHasLeftItsCgroupIsEndedOverTheHeadOfItsShim) {
+  const RankSpec spec = leaves("exec sleep 1000");
+  start(spec);
+  const pid_t left = heard_pid();
+  const Hold hold(spec.cgroup);
+  const ShimProcess stopped = shim();
+  ASSERT_EQ(kill(stopped.pid, SIGSTOP), 0);
+  bool cleared = left == 0 || !hold.exists();
+  const bool skipped = cleared;
+  for (int round = 0; round < 1000 && !cleared; ++round) {
+    cleared = kill_leftovers(hold, stopped);
+    usleep(10'000);
+  }
+  EXPECT_TRUE(cleared);
+  const auto process = read_process(left);
+  if (!skipped) {
+    EXPECT_TRUE(!process || process->state == 'Z') << "it lives on";
+  }
+  kill(stopped.pid, SIGCONT);
+  ASSERT_TRUE(end_shim(stopped, true));
+  finish();
+  if (skipped) GTEST_SKIP() << "this process may not leave its cgroup";
 }
 
 TEST_F(ShimTest, ARankAboveItsMemoryIsKilledAndToldSo) {
