@@ -77,6 +77,10 @@ Result<std::map<RankKey, RankStatus>> ShimProcesses::adopt() {
       found[key] = {RankState::started};
     } else if (left->second.over) {
       finished.emplace_back(left->second.changed_at, folder_of(key));
+    } else if (!left->second.shim_known && !left->second.end) {
+      // Its start was cut short, or the rank, or want of files, keeps back which shim it has.
+      unread_[key].left = left->second;
+      found[key] = {RankState::started};
     } else {
       found[key] = adopt_one(key, left->second);
     }
@@ -130,9 +134,8 @@ RankStatus ShimProcesses::adopt_one(const RankKey& key, const LeftRank& left) {
     Entry& entry = running_[key];
     entry.shim = left.shim;
     entry.hold = hold;
-    entry.grace = left.grace;
-    auto pidfd = rank::open_pidfd(entry.shim.pid);
-    watch(key, entry, pidfd ? std::move(*pidfd) : files::FileDescriptor());
+    entry.grace = left.grace.value_or(unknown_grace);
+    watch(key, entry, pidfd_of(entry.shim));
     log::info("adopted rank {} (pid {})", key.text(), entry.shim.pid);
     return {RankState::started};
   }
@@ -140,6 +143,10 @@ RankStatus ShimProcesses::adopt_one(const RankKey& key, const LeftRank& left) {
   const bool recorded = end.left.has_value();
   if (recorded) {
     end.left->status = without_witness(std::move(end.left->status));
+  } else if (!left.shim_known && !hold.exists()) {
+    // No fault of the job's, and nothing of it is lost.
+    end.left = RankEnd{{RankState::exited, 126, "its start was cut short with its agent"}, {}};
+    end.left->status.node_fault = end.left->status.blameless = true;
   } else {
     end.left = RankEnd{{RankState::exited, 137, "it was gone when its agent came back", true}, {}};
   }
@@ -148,7 +155,9 @@ RankStatus ShimProcesses::adopt_one(const RankKey& key, const LeftRank& left) {
     status = RankStatus{RankState::exited, 137, "it was shut down with its node"};
     status.stopped = status.by_signal = true;
   }
-  if ((recorded && !hold.exists()) || rank::kill_leftovers(end.hold, end.shim)) {
+  // A rank can put an end on record by itself, and live on: of its shim it cannot say so.
+  const bool over = recorded && !hold.exists() && rank::is_gone(end.shim);
+  if (over || rank::kill_leftovers(end.hold, end.shim)) {
     end.hold.remove();
     ended_at_[key] = end.left->at;
     return end.left->status;
@@ -178,8 +187,8 @@ void ShimProcesses::looked_for(const RankKey& key, const rank::ShimProcess& shim
   if (found == unread_.end()) return;
   if (shim.pid > 0) {
     const auto order = found->second.end_at_once;
+    LeftRank left = found->second.left.value_or(LeftRank());
     unread_.erase(found);
-    LeftRank left;
     left.runs = true;
     left.shim = shim;
     left.cgroup = hold_name(key);
@@ -187,7 +196,13 @@ void ShimProcesses::looked_for(const RankKey& key, const rank::ShimProcess& shim
     if (order) end(key, *order);
     return;
   }
-  // It has ended. How, its folder may still tell.
+  // It has ended. How, its folder has told, or may still tell.
+  if (const auto left = found->second.left) {
+    unread_.erase(found);
+    const RankStatus status = adopt_one(key, *left);
+    if (status.state == RankState::exited) calls_.exited(key, status);
+    return;
+  }
   found->second.timer = loop_.after(end_read_max, [this, key] {
     unread_.erase(key);
     Ended& end = ended_[key];
@@ -203,10 +218,10 @@ void ShimProcesses::looked_for(const RankKey& key, const rank::ShimProcess& shim
 // What was read in time is nobody's surprise.
 void ShimProcesses::read_late(const RankKey& key, const LeftRank& left) {
   if (left_ && left_->under_way() == 0) left_.reset();
-  if (const auto running = running_.find(key); running != running_.end())
-    running->second.grace = std::max(running->second.grace, left.grace);
+  if (const auto running = running_.find(key); running != running_.end() && left.grace)
+    running->second.grace = *left.grace;
   const auto found = unread_.find(key);
-  if (found == unread_.end()) return;
+  if (found == unread_.end() || found->second.left) return;
   const auto order = found->second.end_at_once;
   unread_.erase(found);
   const RankStatus status =

@@ -11,6 +11,7 @@
 #include "base/clock/clock.hpp"
 #include "base/log/log.hpp"
 #include "node/agent/device_watch.hpp"
+#include "node/agent/end_in_time.hpp"
 #include "node/agent/folder_lock.hpp"
 #include "node/agent/health.hpp"
 #include "node/agent/lane.hpp"
@@ -41,9 +42,10 @@ constexpr std::size_t log_bytes_under_way_max = std::size_t{1} << 20;
 
 class Agent {
  public:
-  explicit Agent(const AgentOptions& options, std::function<void()> joined)
+  Agent(const AgentOptions& options, std::function<void()> joined, const EndInTime& end)
       : options_(options),
         joined_(std::move(joined)),
+        end_(end),
         shipped_(options.controller, options.token, options.folder),
         attic_(loop_, {.checkpoints = options.checkpoints,
                        .removed = options.folder + "/removed",
@@ -71,12 +73,18 @@ class Agent {
                      if (socket_) socket_->send_later(wire::encode(message));
                    }}),
         notes_(loop_, 1),
+        elsewhere_(loop_, 1),
         device_watch_(loop_, options.look_at_devices, [this](const auto& devices) { found(devices); }) {}
 
   Result<> run() {
     if (auto here = check_no_ranks_elsewhere(options_.folder); !here) return here;
     const auto lock = FolderLock::take(options_.folder);
     if (!lock) return lock.error();
+    if (lock->lost_by() != 0)
+      log::warning(
+          "the agent before this one, pid {}, has not ended in order: it was killed, for want of memory "
+          "perhaps, or the machine stopped",
+          lock->lost_by());
     auto identity = folder_identity(options_.folder);
     if (!identity) return std::move(identity).error();
     auto membership = read_membership(options_.folder);
@@ -85,8 +93,10 @@ class Agent {
     keeper_.introduce(*identity, place_of(options_.folder), *membership);
     if (auto adopted = keeper_.adopt(); !adopted) return adopted;
     recall_devices();
+    look_for_ranks_of_others();
     const auto signals = loop_.when_asked_to_end([this](int signal) {
       log::warning("this agent ends: {}; ranks run on", ::strsignal(signal));
+      end_.begin();
       loop_.stop();
     });
     Health health(options_.folder);
@@ -106,6 +116,14 @@ class Agent {
   void exited(const keeper::RankKey& key, const cluster::RankStatus& status) {
     keeper_.exited(key, status);
     if (status.exit_code != 0) device_watch_.look_soon();
+  }
+
+  void look_for_ranks_of_others() {
+    elsewhere_.run([folder = options_.folder]() -> Lane::Then {
+      return [text = ranks_without_agent(folder)] {
+        if (!text.empty()) log::warning("{}", text);
+      };
+    });
   }
 
   // Ranks that run hold devices by the index that these had when the agent before this one looked.
@@ -242,13 +260,15 @@ class Agent {
 
   const AgentOptions& options_;
   std::function<void()> joined_;
+  const EndInTime& end_;
   net::Loop loop_;
   Shipped shipped_;
   Attic attic_;
   ShimProcesses processes_;
   keeper::Keeper keeper_;
   Logs logs_;
-  Lane notes_;  // which device has which index
+  Lane notes_;      // which device has which index
+  Lane elsewhere_;  // folders of other agents
   DeviceWatch device_watch_;
   std::shared_ptr<net::Socket> socket_;
   wire::RankReports reports_;  // that wait to go out together
@@ -262,8 +282,10 @@ class Agent {
 
 Result<> run_agent(const AgentOptions& options, const std::function<void()>& joined) {
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow any more (ulimit -f) is as a disk that is full
   rank::lower_oom_score(rank::spared_oom_score);  // and that of its shims
-  return Agent(options, joined).run();
+  const EndInTime end;
+  return Agent(options, joined, end).run();
 }
 
 }  // namespace tutti::agent

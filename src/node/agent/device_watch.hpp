@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/time.hpp"
@@ -12,8 +13,10 @@
 
 namespace tutti::agent {
 
-constexpr Duration devices_looked_at_every = 60s;
-constexpr Duration devices_looked_at_again = 5s;  // at the earliest, also if ranks fail one after another
+struct DevicePace {
+  Duration every = 60s;
+  Duration again = 5s;  // at the earliest, also if ranks fail one after another
+};
 
 class DeviceWatch {
  public:
@@ -21,7 +24,7 @@ class DeviceWatch {
   using Found = std::function<void(const std::vector<cluster::Device>&)>;
 
   // Without a `look` nothing ever happens.
-  DeviceWatch(net::Loop& loop, Look look, Found found);
+  DeviceWatch(net::Loop& loop, Look look, Found found, DevicePace pace = DevicePace());
   DeviceWatch(const DeviceWatch&) = delete;
   DeviceWatch& operator=(const DeviceWatch&) = delete;
   // Does not wait for a driver that does not answer.
@@ -33,6 +36,7 @@ class DeviceWatch {
  private:
   struct Shared;
   static void run(const std::shared_ptr<Shared>& shared);
+  static std::optional<std::vector<cluster::Device>> looked(const Look& look);
 
   std::shared_ptr<Shared> shared_;
 };

@@ -4,9 +4,29 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <filesystem>
 
 namespace tutti::agent {
+namespace {
+
+constexpr std::size_t pid_bytes_max = 16;
+
+}  // namespace
+
+// What cannot be noted, on a disk that is full, keeps nobody from his work.
+FolderLock::FolderLock(files::FileDescriptor file) : file_(std::move(file)) {
+  char before[pid_bytes_max];
+  const ssize_t count = ::pread(file_.get(), before, sizeof before, 0);
+  if (count > 0) std::from_chars(before, before + count, lost_by_);
+  const std::string own = std::to_string(::getpid()) + "\n";
+  static_cast<void>(::ftruncate(file_.get(), 0) == 0 &&
+                    ::pwrite(file_.get(), own.data(), own.size(), 0) == static_cast<ssize_t>(own.size()));
+}
+
+FolderLock::~FolderLock() {
+  if (file_.valid()) static_cast<void>(::ftruncate(file_.get(), 0) == 0);
+}
 
 Result<FolderLock> FolderLock::take(const std::string& folder) {
   std::error_code failure;

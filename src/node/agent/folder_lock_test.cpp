@@ -35,6 +35,7 @@ class Child {
   Child& operator=(const Child&) = delete;
   ~Child() { kill(); }
 
+  pid_t pid() const { return pid_; }
   void kill() {
     if (pid_ <= 0) return;
     ::kill(pid_, SIGKILL);
@@ -90,6 +91,20 @@ TEST_F(FolderLockTest, IsFreeWhenItsProcessIsKilledThoughAChildOfItLivesOn) {
   ::kill(child, SIGKILL);
   ::close(pid_of_child[0]);
   ::close(pid_of_child[1]);
+}
+
+TEST_F(FolderLockTest, WhoDidNotLetGoInOrderIsKnownToTheNext) {
+  Child holder([&] { take(); });
+  const pid_t killed = holder.pid();
+  holder.kill();
+  {
+    const auto next = FolderLock::take(folder_);
+    ASSERT_TRUE(next.ok());
+    EXPECT_EQ(next->lost_by(), killed);
+  }
+  const auto last = FolderLock::take(folder_);
+  ASSERT_TRUE(last.ok());
+  EXPECT_EQ(last->lost_by(), 0);
 }
 
 TEST_F(FolderLockTest, AFolderThatCannotBeMade) { EXPECT_FALSE(FolderLock::take("/dev/null/agent").ok()); }

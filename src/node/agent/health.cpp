@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cerrno>
+#include <system_error>
 
 #include "base/files/descriptor.hpp"
 #include "base/result.hpp"
@@ -45,8 +46,9 @@ std::string look_at_folder(const std::string& folder, bool was_ill) {
   return try_to_write(folder);
 }
 
-Health::Health(std::string folder)
-    : folder_(std::move(folder)), illness_(look_at_folder(folder_, false)), thread_([this] { run(); }) {}
+Health::Health(std::string folder) : folder_(std::move(folder)), illness_(look_at_folder(folder_, false)) {
+  start();
+}
 
 Health::~Health() {
   {
@@ -54,11 +56,22 @@ Health::~Health() {
     stopping_ = true;
   }
   woken_.notify_one();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
-std::string Health::illness() const {
+void Health::start() {
+  try {
+    seen_at_ = Clock::now();
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error&) {
+    // The next who asks tries again.
+  }
+}
+
+std::string Health::illness() {
   const std::lock_guard lock(mutex_);
+  if (!thread_.joinable()) start();
+  if (!thread_.joinable()) return "it has no thread to look at its folder with";
   if (Clock::now() - seen_at_ > health_every + health_time_max)
     return "its folder " + folder_ + " does not answer";
   return illness_;

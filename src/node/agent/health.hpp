@@ -1,5 +1,6 @@
 // Whether the node can start ranks: its agent's folder has room and can be written. A thread of its own looks
-// at the disk, which may stand still; whoever asks is answered at once with what was seen last. Any thread.
+// at the disk, which may stand still; whoever asks is answered at once with what was seen last. One thread
+// asks.
 #pragma once
 
 #include <chrono>
@@ -30,15 +31,16 @@ class Health {
   Health& operator=(const Health&) = delete;
   ~Health();
 
-  std::string illness() const;
+  std::string illness();
 
  private:
   using Clock = std::chrono::steady_clock;
 
+  void start();
   void run();
 
   const std::string folder_;
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::condition_variable woken_;
   std::string illness_;
   Clock::time_point seen_at_ = Clock::now();

@@ -5,8 +5,11 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 
 #include <gtest/gtest.h>
+
+#include "node/agent/no_threads_test.hpp"
 
 namespace tutti::agent {
 namespace {
@@ -38,6 +41,14 @@ TEST_F(HealthTest, AFolderThatIsNotThereIsNamed) {
 TEST_F(HealthTest, WhatStandsInTheWayOfWritingIsIllAndDoesNotBlock) {
   ASSERT_EQ(::mkfifo((folder_ + "/health").c_str(), 0600), 0);
   EXPECT_TRUE(look_at_folder(folder_, false).starts_with("its folder " + folder_ + " cannot be written"));
+}
+
+TEST_F(HealthTest, WithoutAThreadToLookTheNodeIsIllUntilThereIsOne) {
+  auto none = std::make_unique<NoThreads>();
+  Health health(folder_);
+  EXPECT_EQ(health.illness(), "it has no thread to look at its folder with");
+  none.reset();
+  EXPECT_EQ(health.illness(), "");
 }
 
 TEST(Health, ADiskWithoutRoomIsIll) {

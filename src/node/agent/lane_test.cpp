@@ -18,6 +18,8 @@
 
 #include <gtest/gtest.h>
 
+#include "node/agent/no_threads_test.hpp"
+
 namespace tutti::agent {
 namespace {
 
@@ -211,28 +213,6 @@ TEST(ImpatientLane, BearsSoMuchThatIsStuckAndSaysWhenItIsFull) {
   EXPECT_EQ(gate.came(), 5);
   EXPECT_FALSE(lane.full());
 }
-
-// A stack that no address space has room for: the system refuses every thread.
-class NoThreads {
- public:
-  NoThreads() {
-    pthread_getattr_default_np(&before_);
-    pthread_attr_t huge;
-    pthread_attr_init(&huge);
-    pthread_attr_setstacksize(&huge, std::size_t{1} << 47);
-    pthread_setattr_default_np(&huge);
-    pthread_attr_destroy(&huge);
-  }
-  NoThreads(const NoThreads&) = delete;
-  NoThreads& operator=(const NoThreads&) = delete;
-  ~NoThreads() {
-    pthread_setattr_default_np(&before_);
-    pthread_attr_destroy(&before_);
-  }
-
- private:
-  pthread_attr_t before_{};
-};
 
 TEST_F(LaneTest, WorkWaitsWhereNoThreadCanBeStartedAndIsDoneLater) {
   net::Loop loop;

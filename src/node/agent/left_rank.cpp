@@ -25,7 +25,7 @@ LeftRank read_left(const std::string& folder, const std::string& hold) {
   if (std::error_code unknown; std::filesystem::exists(acknowledged_mark(folder), unknown)) {
     // The mark is in the rank's hands, and so is all else in its folder.
     const auto shim = rank::read_shim(folder);
-    const bool lives = (shim && *shim && rank::is_alive(**shim)) || rank::Hold(hold).exists();
+    const bool lives = (shim && *shim && !rank::is_gone(**shim)) || rank::Hold(hold).exists();
     if (!lives) {
       left.over = true;
       left.changed_at = changed_at(folder);
@@ -33,11 +33,12 @@ LeftRank read_left(const std::string& folder, const std::string& hold) {
     }
   }
   const auto shim = rank::take_over(folder);
-  if (shim && *shim) left.shim = **shim;
+  left.shim_known = shim && *shim;
+  if (left.shim_known) left.shim = **shim;
   // Not the cgroup that it names: it lies in the rank's folder, and who is held is killed.
   if (const auto spec = rank::read_spec(folder)) left.grace = spec->grace;
   left.end = end_in(folder);
-  left.runs = shim && *shim && rank::is_alive(left.shim) && !left.end;
+  left.runs = left.shim_known && !rank::is_gone(left.shim) && !left.end;
   left.stopped = rank::is_stopped(folder);
   if (left.runs) rank::unmark_stopped(folder);
   // One that has ended meanwhile may have said how.

@@ -23,10 +23,15 @@ struct LeftRank {
   bool runs = false;
   bool stopped = false;  // it was marked before it was shut down with its node
   rank::ShimProcess shim;
+  bool shim_known = false;  // there was one, and its folder tells which
   std::string cgroup;
-  Duration grace{};
+  std::optional<Duration> grace;  // nothing if its specification cannot be read
   std::optional<RankEnd> end;
 };
+
+// For the shim of a rank whose grace period is not known to end it: too short a time would cost the rank its
+// work, and who does not want to wait ends it at once.
+constexpr Duration unknown_grace = 30s;
 
 // Takes the rank over: one that has not started will not start any more. `hold` is the name of the cgroup
 // that it should have.

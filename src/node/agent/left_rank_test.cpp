@@ -83,5 +83,21 @@ TEST_F(LeftRankTest, OneThatHasNotStartedWillNot) {
   EXPECT_TRUE(rank::is_given_up(folder_));
 }
 
+// A folder of a later version, or one that its rank has spoilt.
+TEST_F(LeftRankTest, ASpecificationThatCannotBeReadTellsNoGracePeriod) {
+  alive();
+  std::ofstream(folder_ + "/spec") << "tutti rank 99\n";
+  const auto left = read_left(folder_, "");
+  EXPECT_TRUE(left.runs);
+  EXPECT_FALSE(left.grace) << "which is not the same as none";
+}
+
+TEST_F(LeftRankTest, ANoteOfItsShimThatCannotBeReadTellsOfNone) {
+  std::ofstream(folder_ + "/shim") << "garbage";
+  const auto left = read_left(folder_, "");
+  EXPECT_FALSE(left.shim_known);
+  EXPECT_FALSE(left.runs);
+}
+
 }  // namespace
 }  // namespace tutti::agent

@@ -12,4 +12,9 @@ namespace tutti::agent {
 // one by now that no agent answers for. Makes nothing: the folder need not be there.
 Result<> check_no_ranks_elsewhere(const std::string& folder);
 
+// For people: that ranks run on this machine which an agent with another folder has started, and that no
+// agent answers for them now. It may have been this one, under the name that the machine had before. "" if
+// there are none. Waits for the disks of those folders.
+std::string ranks_without_agent(const std::string& folder);
+
 }  // namespace tutti::agent

@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <limits>
 
 #include "base/files/tree.hpp"
 #include "base/id.hpp"
@@ -20,7 +21,8 @@ std::optional<RankKey> parse_key(const std::string& name) {
   std::array<std::uint64_t, 3> numbers{};
   for (std::size_t at = 0; at < 3; ++at) {
     const auto parsed = parse_id_number(parts[at]);
-    if (!parsed) return std::nullopt;
+    const bool counts = at > 0;  // attempts and ranks
+    if (!parsed || (counts && *parsed > std::numeric_limits<std::int32_t>::max())) return std::nullopt;
     numbers[at] = *parsed;
   }
   return RankKey{cluster::JobId(numbers[0]), static_cast<std::int32_t>(numbers[1]),

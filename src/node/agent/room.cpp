@@ -27,9 +27,20 @@ bool Room::enter(Attempt attempt, std::size_t ranks) {
   return true;
 }
 
-void Room::wait(Attempt attempt, std::size_t ranks, std::function<void()> begin) {
-  waiting_.push_back({attempt, ranks, std::move(begin)});
+void Room::wait(Attempt attempt, std::size_t ranks, std::function<void()> begin,
+                std::function<void()> give_up) {
+  auto timer = give_up ? loop_.after(patience_, [this, attempt] { this->give_up(attempt); }) : nullptr;
+  waiting_.push_back({attempt, ranks, std::move(begin), std::move(give_up), std::move(timer)});
   let_in();
+}
+
+void Room::give_up(Attempt attempt) {
+  const auto found = std::find_if(waiting_.begin(), waiting_.end(),
+                                  [&](const Waiting& one) { return one.attempt == attempt; });
+  if (found == waiting_.end()) return;
+  const auto tell = std::move(found->give_up);
+  leave(attempt);
+  tell();
 }
 
 void Room::start(Attempt attempt, std::size_t ranks) {

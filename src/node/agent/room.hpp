@@ -1,7 +1,8 @@
 // How many ranks this node can watch: each takes a file that the agent has open, each attempt one more for
 // its port, and an agent that has no more to open can neither hear of ends nor kill. Attempts that find no
 // room wait for it, in the order in which they came, and nobody is to blame. An attempt is let in as a whole:
-// two that wait for each other's ranks would wait for ever. Used by the agent's loop only.
+// two that wait for each other's ranks would wait for ever. So would two gangs that are each in on one node
+// and wait on the other: who has ranks elsewhere waits for a while only. Used by the agent's loop only.
 #pragma once
 
 #include <cstddef>
@@ -9,24 +10,34 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <utility>
 
+#include "base/time.hpp"
 #include "control/cluster/model.hpp"
+#include "net/http/loop.hpp"
 
 namespace tutti::agent {
+
+// As long as it waits, its other ranks hold devices on their nodes.
+constexpr Duration room_patience = 10s;
 
 class Room {
  public:
   using Attempt = std::pair<cluster::JobId, std::int32_t>;
 
-  explicit Room(std::size_t files_max) : files_max_(files_max) {}
+  Room(net::Loop& loop, std::size_t files_max, Duration patience = room_patience)
+      : loop_(loop), files_max_(files_max), patience_(patience) {}
   Room(const Room&) = delete;
   Room& operator=(const Room&) = delete;
 
   // It is in now, or has to wait. Who is in already gets in with more, and one alone whatever it takes.
   bool enter(Attempt attempt, std::size_t ranks);
-  // Calls `begin` once it is in: from here, or from the leave() of another.
-  void wait(Attempt attempt, std::size_t ranks, std::function<void()> begin);
+  // Calls `begin` once it is in: from here, or from the leave() of another. With `give_up`, which is for
+  // those whose other ranks are elsewhere, one that is not in after a while leaves, and that is called
+  // instead.
+  void wait(Attempt attempt, std::size_t ranks, std::function<void()> begin,
+            std::function<void()> give_up = {});
   // So many of its ranks are started, or found running: what it entered for is counted no more.
   void start(Attempt attempt, std::size_t ranks);
   // It is over, or does not want to wait any longer.
@@ -35,6 +46,8 @@ class Room {
   std::size_t files() const { return files_; }
   std::size_t waiting() const { return waiting_.size(); }
   bool is_waiting(Attempt attempt) const;
+  // More ranks were found running than would be let in.
+  bool is_short() const { return files_ > files_max_; }
   // There is room for it, whoever waits.
   bool fits(Attempt attempt, std::size_t ranks) const;
 
@@ -47,12 +60,17 @@ class Room {
     Attempt attempt;
     std::size_t ranks = 0;
     std::function<void()> begin;
+    std::function<void()> give_up;
+    std::shared_ptr<net::Loop::Handle> timer;
   };
 
   Taken& add(Attempt attempt);
   void let_in();
+  void give_up(Attempt attempt);
 
+  net::Loop& loop_;
   const std::size_t files_max_;
+  const Duration patience_;
   std::size_t files_ = 0;  // of all that are in
   std::map<Attempt, Taken> inside_;
   std::deque<Waiting> waiting_;

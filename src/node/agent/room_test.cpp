@@ -12,9 +12,20 @@ struct RoomTest : testing::Test {
   void wait(std::uint64_t number, std::size_t ranks) {
     room.wait(job(number), ranks, [this, number] { begun += std::to_string(number); });
   }
+  // It has ranks on other nodes.
+  void wait_in_part(std::uint64_t number, std::size_t ranks) {
+    room.wait(
+        job(number), ranks, [this, number] { begun += std::to_string(number); },
+        [this, number] {
+          given_up += std::to_string(number);
+          loop.stop();
+        });
+  }
 
-  Room room{10};
+  net::Loop loop;
+  Room room{loop, 10, 20ms};
   std::string begun;
+  std::string given_up;
 };
 
 TEST_F(RoomTest, WhoFindsNoneWaitsInTurnUntilOthersHaveLeft) {
@@ -66,6 +77,38 @@ TEST_F(RoomTest, WhoDoesNotWantToWaitHoldsUpNobody) {
   EXPECT_EQ(begun, "3");
   EXPECT_FALSE(room.is_waiting(job(2)));
   EXPECT_FALSE(room.is_waiting(job(3))) << "it is in";
+}
+
+// Two gangs that are each in on one node and wait on the other would wait for ever.
+TEST_F(RoomTest, WhoHasRanksElsewhereDoesNotWaitForEver) {
+  EXPECT_TRUE(room.enter(job(1), 7));
+  wait(2, 5);
+  wait_in_part(3, 5);
+  wait(4, 1);
+  loop.run();
+  EXPECT_EQ(given_up, "3");
+  EXPECT_EQ(begun, "");
+  EXPECT_FALSE(room.is_waiting(job(3)));
+  EXPECT_TRUE(room.is_waiting(job(2))) << "it keeps nobody waiting elsewhere";
+  room.leave(job(1));
+  EXPECT_EQ(begun, "24");
+}
+
+TEST_F(RoomTest, WhoIsGivenUpHoldsUpNobody) {
+  EXPECT_TRUE(room.enter(job(1), 7));
+  wait_in_part(2, 5);
+  wait(3, 1);
+  loop.run();
+  EXPECT_EQ(given_up, "2");
+  EXPECT_EQ(begun, "3");
+}
+
+TEST_F(RoomTest, WhoIsInIsNotGivenUp) {
+  wait_in_part(1, 8);
+  EXPECT_EQ(begun, "1");
+  wait_in_part(2, 8);
+  loop.run();
+  EXPECT_EQ(given_up, "2") << "and not the first, which had to wait before";
 }
 
 TEST_F(RoomTest, WhatIsStartedCountsInPlaceOfWhatWasEnteredFor) {

@@ -36,6 +36,9 @@ using cluster::RankStatus;
 constexpr Duration shim_patience = 3s;
 constexpr Duration force_every = 1s;
 constexpr int forces_before_the_shim = 2;
+// A shim that has not gone so long after it was killed hangs in a disk, and nobody knows when it will go.
+constexpr int forces_before_it_is_left = 10;
+constexpr std::size_t left_shims_max = 64;
 constexpr Duration watch_again_after = 200ms;
 constexpr Duration clear_every = 50ms;
 // A node on which a disk is missing takes no work for so long.
@@ -49,6 +52,11 @@ constexpr LaneLimits shared_limits{.threads_max = 1, .patience = 2s, .stuck_max 
 // Orders that concern the agent's folder and not one rank's.
 constexpr const char* own_notes = "the agent";
 
+Error no_room_in_time() {
+  return failed("its agent has as many files open as it may, and other ranks have not ended for " +
+                format_duration(room_patience));
+}
+
 }  // namespace
 
 ShimProcesses::ShimProcesses(net::Loop& loop, ProcessOptions options, Shipped& shipped, Attic& attic,
@@ -59,7 +67,7 @@ ShimProcesses::ShimProcesses(net::Loop& loop, ProcessOptions options, Shipped& s
       shipped_(shipped),
       attic_(attic),
       calls_(std::move(calls)),
-      room_(files::files_to_give(options_.open_files.most)),
+      room_(loop, files::files_to_give(options_.open_files.most)),
       sights_(loop, LaneLimits{.threads_max = sight_threads_max}),
       shared_(loop, shared_limits),
       ends_(loop, LaneLimits{.threads_max = end_threads_max}),
@@ -77,6 +85,8 @@ std::string ShimProcesses::hold_name(const RankKey& key) const { return cgroup_p
 std::string ShimProcesses::illness() const {
   if (ends_.full() || clears_.full() || notes_.full())
     return "the folders of too many ranks are on disks that do not answer";
+  if (left_shims_.size() >= left_shims_max)
+    return "the shims of too many ranks hang in disks that do not answer";
   if (!not_mounted_.empty()) return not_mounted_;
   return starts_.illness();
 }
@@ -95,11 +105,20 @@ void ShimProcesses::prepare(const wire::StartRanks& start) {
   if (room_.waiting() == 0 && !room_.fits({start.job, start.attempt}, start.ranks.size()))
     log::warning("ranks wait until others have ended: this agent may have no more than {} files open",
                  options_.open_files.most);
-  room_.wait({start.job, start.attempt}, start.ranks.size(),
-             [this, done, sync = start.sync, workdir = start.workdir,
-              name = attempt_name(start.job, start.attempt)] {
-               sync.empty() ? done(workdir, keeper::Hindrance::node) : shipped_.prepare(sync, name, done);
-             });
+  std::function<void()> give_up;
+  if (!start.whole_gang)
+    give_up = [this, job = start.job, attempt = start.attempt] {
+      log::warning("job {} is given back: ranks of it wait on other nodes, and others here do not end",
+                   job.text());
+      calls_.prepared(job, attempt, no_room_in_time(), keeper::Hindrance::passing);
+    };
+  room_.wait(
+      {start.job, start.attempt}, start.ranks.size(),
+      [this, done, sync = start.sync, workdir = start.workdir,
+       name = attempt_name(start.job, start.attempt)] {
+        sync.empty() ? done(workdir, keeper::Hindrance::node) : shipped_.prepare(sync, name, done);
+      },
+      std::move(give_up));
 }
 
 void ShimProcesses::stop_preparing(cluster::JobId job, std::int32_t attempt) {
@@ -239,7 +258,7 @@ void ShimProcesses::started(const RankKey& key, const Result<std::shared_ptr<Sta
 void ShimProcesses::watch(const RankKey& key, Entry& entry, files::FileDescriptor pidfd) {
   if (!pidfd.valid()) {
     // It has ended between two lines of this program, or there was no file left to watch it with.
-    const bool is_gone = ::kill(entry.shim.pid, 0) != 0 && errno == ESRCH;
+    const bool is_gone = rank::is_gone(entry.shim);
     entry.watch = loop_.after(is_gone ? Duration::zero() : watch_again_after,
                               [this, key, is_gone] { is_gone ? ended(key) : watch_again(key); });
     return;
@@ -254,8 +273,14 @@ void ShimProcesses::watch(const RankKey& key, Entry& entry, files::FileDescripto
 void ShimProcesses::watch_again(RankKey key) {
   const auto found = running_.find(key);
   if (found == running_.end()) return;
-  auto pidfd = rank::open_pidfd(found->second.shim.pid);
-  watch(key, found->second, pidfd ? std::move(*pidfd) : files::FileDescriptor());
+  watch(key, found->second, pidfd_of(found->second.shim));
+}
+
+// An agent that may open fewer files than the one before it finds more ranks than it would let in.
+files::FileDescriptor ShimProcesses::pidfd_of(const rank::ShimProcess& shim) const {
+  if (room_.is_short()) return {};
+  auto pidfd = rank::open_pidfd(shim.pid);
+  return pidfd && !rank::is_gone(shim) ? std::move(*pidfd) : files::FileDescriptor();
 }
 
 // By value, too.
@@ -272,15 +297,50 @@ void ShimProcesses::ended(RankKey key) {
   if (found->second.ours && ::waitpid(end.shim.pid, &status, WNOHANG) == end.shim.pid && WIFEXITED(status))
     end.shim_code = WEXITSTATUS(status);
   running_.erase(found);
+  read_end(key, std::move(end));
+}
+
+// It was killed, and so it never does anything again: it hangs in a disk that does not answer. The rank it
+// had is over, and nobody is to wait for the disk.
+void ShimProcesses::leave_shim(RankKey key) {
+  const auto found = running_.find(key);
+  if (found == running_.end() || found->second.forced <= forces_before_it_is_left) return;
+  Entry& entry = found->second;
+  log::warning("the shim of rank {}, pid {}, hangs in a disk that does not answer, and is left behind",
+               key.text(), entry.shim.pid);
+  Ended end{.shim = entry.shim,
+            .hold = entry.hold,
+            .forced = true,
+            .told = entry.told,
+            .is_left = true,
+            .left = {},
+            .timer = {}};
+  // By value: the watch goes with what it is kept in.
+  if (auto process = rank::open_pidfd(entry.shim.pid)) {
+    const auto pidfd = std::make_shared<const files::FileDescriptor>(*std::move(process));
+    const auto reap = [this, pid = entry.shim.pid, pidfd] {
+      if (!rank::has_ended(*pidfd)) return;
+      ::waitpid(pid, nullptr, WNOHANG);
+      loop_.post([this, pid] { left_shims_.erase(pid); });
+    };
+    left_shims_[entry.shim.pid] = loop_.when_readable(pidfd->get(), reap);
+  }
+  running_.erase(found);
+  read_end(key, std::move(end));
+}
+
+void ShimProcesses::read_end(const RankKey& key, Ended end) {
   ended_at_[key] = now_on_the_wall();
   end.timer = loop_.after(end_read_max, [this, key] { end_unread(key); });
+  // A shim that has put the end on record and ended by itself has ended all there was. A rank may have done
+  // the first in its place, and killed it.
+  const bool by_itself = holds_ || end.shim_code;
   ended_[key] = std::move(end);
   ends_.run(
       owner_of(key),
-      [this, key, folder = folder_of(key), hold = ended_[key].hold]() -> Lane::Then {
+      [this, key, folder = folder_of(key), hold = ended_[key].hold, by_itself]() -> Lane::Then {
         auto left = end_in(folder);
-        // A shim that has put the end on record has ended all there was.
-        const bool all_gone = left && !hold.exists();
+        const bool all_gone = left && by_itself && !hold.exists();
         return [this, key, left = std::move(left), all_gone] { end_read(key, left, all_gone); };
       },
       [this, key](const std::string&) { end_unread(key); });
@@ -364,9 +424,10 @@ RankStatus ShimProcesses::verdict(const Ended& end) const {
     return {RankState::exited, 137, "it has ended, and its folder does not answer: how is not known", true};
   if (!end.forced) return {RankState::exited, 137, "its shim was killed", true};
   RankStatus killed{RankState::exited, 137,
-                    holds_ ? "it was killed with its shim, which did not end it"
-                           : "it was killed with its shim, which did not end it; without cgroups on this "
-                             "node, processes that started sessions of their own may live on"};
+                    end.is_left ? "it was killed; its shim hangs in a disk of the node that does not answer"
+                    : holds_    ? "it was killed with its shim, which did not end it"
+                             : "it was killed with its shim, which did not end it; without cgroups on this "
+                               "node, processes that started sessions of their own may live on"};
   killed.by_signal = true;
   return killed;
 }
@@ -398,11 +459,12 @@ void ShimProcesses::force(const RankKey& key) {
   if (entry.forced == 0)
     log::warning("the shim of rank {} does not end it: the agent kills all its processes", key.text());
   const bool shim_too = ++entry.forced > forces_before_the_shim;
-  clears_.run(owner_of(key), [hold = entry.hold, shim = entry.shim, shim_too]() -> Lane::Then {
-    static_cast<void>(rank::kill_leftovers(hold, shim));
+  clears_.run(owner_of(key), [this, key, hold = entry.hold, shim = entry.shim, shim_too]() -> Lane::Then {
+    const bool all_gone = rank::kill_leftovers(hold, shim);
     static_cast<void>(rank::end_shim(shim, true));
     if (shim_too) rank::kill_shim(shim);
-    return {};
+    if (!shim_too || !all_gone) return {};
+    return [this, key] { leave_shim(key); };
   });
   entry.patience = loop_.after(force_every, [this, key] { force(key); });
 }

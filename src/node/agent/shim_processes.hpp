@@ -101,14 +101,16 @@ class ShimProcesses final : public keeper::Processes {
     std::optional<std::int32_t> shim_code;  // its own exit code, where this process could reap it
     bool forced = false;
     cluster::Told told = cluster::Told::unknown;
+    bool is_left = false;    // the shim has not ended, and will do nothing any more
     bool unread = false;     // its folder does not answer
     bool end_known = false;  // `left` is read, or will not be
     std::optional<RankEnd> left;
     std::shared_ptr<net::Loop::Handle> timer;
     std::size_t looks = 0;
   };
-  // A rank of an earlier agent whose folder has not answered yet.
+  // A rank of an earlier agent whose folder has not answered yet, or does not tell which shim it has.
   struct Unread {
+    std::optional<LeftRank> left;     // what the folder has told
     std::optional<bool> end_at_once;  // it is to end, as soon as it is found
     std::shared_ptr<net::Loop::Handle> timer;
   };
@@ -122,9 +124,13 @@ class ShimProcesses final : public keeper::Processes {
   void read_late(const RankKey& key, const LeftRank& left);
   std::string hold_name(const RankKey& key) const;
   void started(const RankKey& key, const Result<std::shared_ptr<StartedShim>>& shim);
+  // None where the files of this agent are needed for other things.
+  files::FileDescriptor pidfd_of(const rank::ShimProcess& shim) const;
   void watch(const RankKey& key, Entry& entry, files::FileDescriptor pidfd);
   void watch_again(RankKey key);
   void ended(RankKey key);
+  void leave_shim(RankKey key);
+  void read_end(const RankKey& key, Ended end);
   void force(const RankKey& key);
   // `all_gone`: there is no process of it any more.
   void end_read(const RankKey& key, std::optional<RankEnd> end, bool all_gone);
@@ -152,9 +158,10 @@ class ShimProcesses final : public keeper::Processes {
   std::map<RankKey, Ended> ended_;
   std::map<RankKey, Instant> ended_at_;  // on this node's clock, as long as the end is not acknowledged
   std::map<RankKey, Unread> unread_;
-  std::map<cluster::JobId, Instant> saved_;  // as last seen
-  std::string cgroup_prefix_;                // of the cgroups of this agent's ranks
-  bool holds_ = true;                        // cgroups can be had
+  std::map<pid_t, std::shared_ptr<net::Loop::Handle>> left_shims_;  // killed, until they have gone
+  std::map<cluster::JobId, Instant> saved_;                         // as last seen
+  std::string cgroup_prefix_;                                       // of the cgroups of this agent's ranks
+  bool holds_ = true;                                               // cgroups can be had
   std::uint64_t removed_ = 0;
   std::optional<std::uint64_t> found_on_;  // the disk on which a rank last found its folder for checkpoints
   std::string not_mounted_;                // what is missing as long as another disk is there; "": nothing

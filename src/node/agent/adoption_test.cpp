@@ -1,0 +1,130 @@
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+
+#include <gtest/gtest.h>
+
+#include "node/agent/shim_processes.hpp"
+#include "node/rank/process.hpp"
+#include "node/rank/rank_folder.hpp"
+
+namespace tutti::agent {
+namespace {
+
+// A process in the place of a shim, and one of its rank's, both of a session of their own.
+class ShimAndRank {
+ public:
+  ShimAndRank() {
+    std::array<int, 2> told{};
+    if (::pipe(told.data()) != 0) return;
+    shim_ = ::fork();
+    if (shim_ == 0) {
+      ::setsid();
+      const pid_t rank = ::fork();
+      if (rank > 0 && ::write(told[1], &rank, sizeof rank) != sizeof rank) ::_exit(1);
+      for (;;) ::pause();
+    }
+    EXPECT_EQ(::read(told[0], &rank_, sizeof rank_), static_cast<ssize_t>(sizeof rank_));
+    for (const int end : told) ::close(end);
+  }
+  ShimAndRank(const ShimAndRank&) = delete;
+  ShimAndRank& operator=(const ShimAndRank&) = delete;
+  ~ShimAndRank() {
+    ::kill(shim_, SIGKILL);
+    ::waitpid(shim_, nullptr, 0);
+    if (rank_lives()) ::kill(rank_, SIGKILL);
+  }
+
+  rank::ShimProcess shim() const {
+    const auto process = rank::read_process(shim_);
+    return {.pid = shim_, .start_time = process ? process->start_time : 0};
+  }
+  bool rank_lives() const {
+    const auto process = rank::read_process(rank_);
+    return process && process->state != 'Z';
+  }
+
+ private:
+  pid_t shim_ = -1;
+  pid_t rank_ = -1;
+};
+
+class AdoptionTest : public testing::Test {
+ protected:
+  AdoptionTest() {
+    std::string path = testing::TempDir() + "tutti-adoption-XXXXXX";
+    folder_ = mkdtemp(path.data());
+    shipped_.emplace(net::Target(), "", folder_);
+    attic_.emplace(loop_, AtticOptions{.checkpoints = folder_ + "/checkpoints"});
+    processes_.emplace(loop_,
+                       ProcessOptions{.node = "n1",
+                                      .folder = folder_,
+                                      .checkpoints = folder_ + "/checkpoints",
+                                      .tutti_program = "/bin/true",
+                                      .open_files = {}},
+                       *shipped_, *attic_,
+                       ShimProcesses::Calls{.started = [](const auto&, const auto&) {},
+                                            .exited =
+                                                [this](const RankKey&, const cluster::RankStatus& status) {
+                                                  exited_ = status;
+                                                  loop_.stop();
+                                                },
+                                            .prepared = [](auto, auto, const auto&, auto) {},
+                                            .seen = [](const auto&, auto) {},
+                                            .went_aside = [](const auto&) {}});
+  }
+  ~AdoptionTest() override {
+    processes_.reset();
+    attic_.reset();
+    shipped_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  std::string rank_folder() const {
+    std::string path = folder_ + "/ranks/" + key_.text();
+    std::filesystem::create_directories(path);
+    return path;
+  }
+
+  const RankKey key_{cluster::JobId(7), 0, 0};
+  std::string folder_;
+  net::Loop loop_;
+  std::optional<Shipped> shipped_;
+  std::optional<Attic> attic_;
+  std::optional<ShimProcesses> processes_;
+  std::optional<cluster::RankStatus> exited_;
+};
+
+// What is on record lies in the rank's folder: one that lives on may have put it there. Here nothing holds
+// it, as on a machine without cgroups.
+TEST_F(AdoptionTest, AnEndOnRecordOfARankThatLivesIsItsEndOnceItHasBeenKilled) {
+  const ShimAndRank left;
+  ASSERT_TRUE(rank::write_shim(rank_folder(), left.shim()));
+  ASSERT_TRUE(rank::write_exit(rank_folder(), {.exit_code = 3, .detail = ""}));
+  const auto found = processes_->adopt();
+  ASSERT_TRUE(found) << found.error().text();
+  if (found->at(key_).state != cluster::RankState::exited) loop_.run();
+  EXPECT_FALSE(left.rank_lives());
+  EXPECT_EQ(exited_.value_or(found->at(key_)).exit_code, 3);
+}
+
+// Nothing of it has ever run, and nobody is to blame.
+TEST_F(AdoptionTest, AStartThatWasCutShortCostsNothing) {
+  rank_folder();
+  const auto found = processes_->adopt();
+  ASSERT_TRUE(found) << found.error().text();
+  loop_.run();
+  ASSERT_TRUE(exited_);
+  EXPECT_TRUE(exited_->node_fault);
+  EXPECT_TRUE(exited_->blameless);
+  EXPECT_FALSE(exited_->vanished);
+  EXPECT_TRUE(rank::is_given_up(rank_folder())) << "and it will not start any more";
+}
+
+}  // namespace
+}  // namespace tutti::agent
