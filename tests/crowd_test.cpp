@@ -1,5 +1,6 @@
 // More than a cluster can carry: what one person asks for must not stop it for the others.
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -62,6 +63,15 @@ std::string submit_many(const PartsCluster& cluster) {
                             ".$TUTTI_ARRAY_INDEX; : < " + cluster.file("go"));
 }
 
+bool all_began(const PartsCluster& cluster) {
+  return support::eventually([&] {
+    int began = 0;
+    for (int at = 0; at < many; ++at)
+      began += ::access((cluster.file("began") + "." + std::to_string(at)).c_str(), F_OK) == 0 ? 1 : 0;
+    return began == many;
+  });
+}
+
 void let_go_and_expect_all_well(const PartsCluster& cluster, const std::string& array) {
   const files::FileDescriptor writer(::open(cluster.file("go").c_str(), O_RDWR | O_CLOEXEC));
   EXPECT_EQ(cluster.tutti({"wait", array, "--array"}).exit_code, 0);
@@ -75,12 +85,7 @@ TEST(Crowd, AnAgentWatchesMoreRanksThanTheFilesItWasGivenAndHandsThoseOn) {
   PartsCluster cluster(few_files("-Sn 100"));
   ASSERT_TRUE(cluster.start_agent("a"));
   const std::string array = submit_many(cluster);
-  EXPECT_TRUE(support::eventually([&] {
-    int began = 0;
-    for (int at = 0; at < many; ++at)
-      began += ::access((cluster.file("began") + "." + std::to_string(at)).c_str(), F_OK) == 0 ? 1 : 0;
-    return began == many;
-  })) << "all of them run at once";
+  EXPECT_TRUE(all_began(cluster)) << "all of them run at once";
   EXPECT_EQ(support::read_text(cluster.file("limit")), "100\n") << "what the agent was started with";
   let_go_and_expect_all_well(cluster, array);
 }
@@ -95,6 +100,38 @@ TEST(Crowd, RanksBeyondTheFilesOfAnAgentWaitAndNobodyIsToBlame) {
   })) << support::read_text(cluster.file("agent-a.err"));
   EXPECT_EQ(cluster.tutti({"cancel", cancelled}).exit_code, 0) << "one that waits can be cancelled";
   EXPECT_NE(cluster.wait(cancelled), 0);
+  let_go_and_expect_all_well(cluster, array);
+}
+
+// Half of it would hold what it has while the other half waits, and two such gangs would wait for each other.
+TEST(Crowd, AGangThatFindsNoRoomOnOneOfItsNodesIsGivenBackAndStartsWhole) {
+  PartsCluster cluster(few_files("-n 200"));
+  ASSERT_TRUE(cluster.start_agent("a"));
+  const std::string array = submit_many(cluster);
+  ASSERT_TRUE(support::eventually([&] {
+    return has(support::read_text(cluster.file("agent-a.err")), "ranks wait until others have ended");
+  }));
+  ASSERT_TRUE(cluster.start_agent("b"));
+  const std::string gate = cluster.file("gate");
+  const std::string gang = cluster.submit(
+      {"--nodes", "2", "--ranks", "2", "--restarts", "0", "--grace", "1s"}, support::until(gate));
+  EXPECT_TRUE(support::eventually([&] { return cluster.job(gang).value("attempt", 0) > 0; }, 120s))
+      << cluster.job(gang);
+  support::write_text(gate, "");
+  let_go_and_expect_all_well(cluster, array);
+  EXPECT_EQ(cluster.wait(gang), 0) << cluster.job(gang);
+}
+
+// As many as it has, and none would be left for its connection.
+TEST(Crowd, AnAgentThatMayOpenFewerFilesThanItHasRanksJoinsAllTheSame) {
+  PartsCluster cluster(few_files("-Sn 100"));
+  ASSERT_TRUE(cluster.start_agent("a"));
+  const std::string array = submit_many(cluster);
+  ASSERT_TRUE(all_began(cluster));
+  cluster.agent("a").signal(SIGKILL);
+  cluster.agent("a").wait();
+  cluster.set_agent_limit("-n 100");
+  ASSERT_TRUE(cluster.start_agent("a"));
   let_go_and_expect_all_well(cluster, array);
 }
 

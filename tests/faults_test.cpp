@@ -312,6 +312,41 @@ TEST(Faults, AnAgentKilledWhileItStartsRanksStartsNoneTwice) {
   EXPECT_GE(while_it_ran, 10) << "kills that came too late prove nothing";
 }
 
+// Which shim a rank has its folder tells, and the rank can take that away.
+TEST(Faults, ARankThatHidesItsShimIsAdoptedAllTheSame) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string hidden = cluster.file("hidden");
+  const std::string gate = cluster.file("gate");
+  const std::string id =
+      cluster.submit({}, "rm $(dirname $TUTTI_PROGRESS_FILE)/shim; touch " + hidden + "; " + until(gate));
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(hidden); }));
+  cluster.agent("n1").signal(SIGKILL);
+  cluster.agent("n1").wait();
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  EXPECT_EQ(cluster.run({}, "true").exit_code, 0) << "the agent has looked for it by then";
+  EXPECT_EQ(cluster.state(id), "running");
+  write_text(gate, "");
+  EXPECT_EQ(cluster.wait(id), 0);
+  EXPECT_EQ(cluster.job(id)["attempt"], 0) << "it ran once";
+}
+
+// Between the first trace of a rank on the disk and its shim.
+TEST(Faults, AStartThatWasCutShortWithItsAgentUsesUpNoRestart) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  cluster.agent("n1").signal(SIGSTOP);
+  const std::string id = cluster.submit({"--restarts", "0"}, "true");
+  ASSERT_TRUE(cluster.becomes(id, "starting"));
+  cluster.agent("n1").signal(SIGKILL);
+  cluster.agent("n1").wait();
+  std::filesystem::create_directories(cluster.home() + "/nodes/n1/ranks/" + id + ".0.0");
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  EXPECT_EQ(cluster.wait(id), 0) << cluster.job(id);
+  EXPECT_EQ(cluster.job(id)["attempt"], 1);
+  EXPECT_TRUE(has(read_text(cluster.file("agent-n1.err")), "has not ended in order"));
+}
+
 TEST(Faults, AKilledShimTakesItsRankAlong) {
   const TestCluster cluster;
   const std::string id = cluster.submit({}, "[ $TUTTI_ATTEMPT = 1 ] || exec sleep 1000");

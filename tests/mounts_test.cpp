@@ -183,5 +183,25 @@ TEST(Mounts, AnAgentWhoseFolderWasMovedAwayUnderItsRanksDoesNotBeginAnew) {
   EXPECT_TRUE(eventually([&] { return cluster.ranks_on("n1").empty(); }));
 }
 
+// As after a change of the machine's name, which is in the name of the folder.
+TEST(Mounts, AnAgentSaysThatRanksOfAnotherFolderHaveNoAgent) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string id = cluster.submit({"--restarts", "0"}, "exec sleep 1000");
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  ASSERT_TRUE(cluster.start_agent("n2"));
+  cluster.agent("n1").signal(SIGKILL);
+  cluster.agent("n1").wait();
+  ASSERT_TRUE(cluster.start_agent("n3"));
+  const std::string told = "ranks of " + cluster.home() + "/nodes/n1 run on this machine";
+  EXPECT_TRUE(eventually([&] { return has(read_text(cluster.file("agent-n3.err")), told); }))
+      << read_text(cluster.file("agent-n3.err"));
+  EXPECT_FALSE(has(read_text(cluster.file("agent-n2.err")), told)) << "its agent lived then";
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  // It may have been lost meanwhile: then it has ended already.
+  cluster.tutti({"cancel", "--now", id});
+  EXPECT_TRUE(eventually([&] { return cluster.ranks_on("n1").empty(); }));
+}
+
 }  // namespace
 }  // namespace tutti

@@ -102,6 +102,7 @@ class PartsCluster final : public Cluster {
   bool start_agent(const std::string& name, const std::string& via = "");
   // Of the agents that are started from now on.
   void set_gpus(int count) { options_.gpus = count; }
+  void set_agent_limit(const std::string& limit) { options_.agent_limit = limit; }
   // kill -9 of the agent and of everything it started.
   void pull_plug(const std::string& node);
 
