@@ -243,6 +243,24 @@ TEST(Up, OneThatFailsSaysWhoEndedAndWhatCanBeDone) {
   EXPECT_EQ(tutti({"down"}).exit_code, 0);
 }
 
+// The controller remembers a node for a while: that is not an agent which has joined.
+TEST(Up, ANodeWhoseAgentHasDiedIsNotSaidToBeReady) {
+  const TempFolder folder;
+  const std::string home = folder.path() + "/home";
+  const auto tutti = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), support::tutti_program);
+    return support::run(words, {.env = {{"TUTTI_HOME", home}}});
+  };
+  ASSERT_EQ(tutti({"up", "--nodes", "2", "--gpus", "1"}).exit_code, 0);
+  ASSERT_EQ(tutti({"down"}).exit_code, 0);
+  std::filesystem::rename(home + "/nodes/n2", folder.path() + "/n2");
+  support::write_text(home + "/nodes/n2", "a file where a folder must be");
+  const auto up = tutti({"up", "--nodes", "2", "--gpus", "1"});
+  EXPECT_EQ(up.exit_code, 1) << up.out;
+  EXPECT_TRUE(has(up.err, "node-n2")) << up.err;
+  EXPECT_TRUE(support::processes_naming(home).empty());
+}
+
 TEST(Up, WhatFailsLeavesNothingRunning) {
   const TempFolder folder;
   const std::string home = folder.path() + "/home";

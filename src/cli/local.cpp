@@ -156,6 +156,11 @@ std::vector<std::string> LocalCluster::living_nodes() const {
   return names;
 }
 
+std::optional<pid_t> LocalCluster::agent_of(const std::string& name) const {
+  const auto agent = living("node-" + name);
+  return agent ? std::optional(agent->pid) : std::nullopt;
+}
+
 Error LocalCluster::ended(const std::string& part, const std::string& how) const {
   const std::string log = home_ + "/logs/" + part + ".log";
   const auto noted = read_note(note(part));

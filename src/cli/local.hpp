@@ -34,6 +34,8 @@ class LocalCluster {
 
   // Those whose agents run, whatever has become of the controller.
   std::vector<std::string> living_nodes() const;
+  // The agent of a node, if it runs.
+  std::optional<pid_t> agent_of(const std::string& name) const;
   // Starts the controller and returns when its port is open.
   Result<> start_controller(const std::string& listen, bool accept_older_store);
   // `flags` are those of `tutti agent` beyond the ones that every local agent gets.

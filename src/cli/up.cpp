@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <thread>
 
 #include <nlohmann/json.hpp>
@@ -26,6 +27,24 @@ constexpr std::int64_t nodes_max = 512;
 // To a courtesy: a controller that is stopped must not hold up its end.
 constexpr Duration courtesy_time_max = 1s;
 
+// Of the nodes that were asked for, how many the controller has heard of: of this very agent, because what it
+// remembers of an earlier one counts as a node for a while.
+std::size_t count_joined(const nlohmann::json& nodes, const std::map<std::string, pid_t>& agents) {
+  return static_cast<std::size_t>(std::count_if(nodes.begin(), nodes.end(), [&](const auto& node) {
+    const auto agent = agents.find(node.at("name").template get<std::string>());
+    return agent != agents.end() && node.at("state") != "lost" && node.value("agent_pid", 0) == agent->second;
+  }));
+}
+
+void tell_of_idle(const nlohmann::json& nodes, const std::map<std::string, pid_t>& agents) {
+  for (const auto& node : nodes) {
+    const auto name = node.at("name").get<std::string>();
+    const auto reason = node.value("reason", "");
+    if (agents.contains(name) && node.at("state") == "drained")
+      print_note("node " + name + " takes no work" + (reason.empty() ? "" : ": " + reason));
+  }
+}
+
 // Until every one of these nodes is ready, or one of them never will be.
 Result<> wait_for_nodes(const LocalCluster& local, const std::vector<std::string>& names) {
   auto cluster = Cluster::local();
@@ -35,17 +54,17 @@ Result<> wait_for_nodes(const LocalCluster& local, const std::vector<std::string
     if (interrupted) return failed("interrupted");
     auto document = cluster->nodes();
     if (!document) return std::move(document).error();
-    std::size_t ready = 0;
-    for (const auto& node : document->at("nodes")) {
-      const bool wanted =
-          std::find(names.begin(), names.end(), node.at("name").get<std::string>()) != names.end();
-      if (wanted && node.at("state") != "lost") ++ready;
-    }
-    if (ready == names.size()) return {};
-    const auto living = local.living_nodes();
+    std::map<std::string, pid_t> agents;
     for (const auto& name : names) {
-      if (std::find(living.begin(), living.end(), name) == living.end())
-        return local.ended("node-" + name, "it ended instead of getting ready");
+      const auto agent = local.agent_of(name);
+      if (!agent) return local.ended("node-" + name, "it ended instead of getting ready");
+      agents.emplace(name, *agent);
+    }
+    const auto& nodes = document->at("nodes");
+    const std::size_t ready = count_joined(nodes, agents);
+    if (ready == names.size()) {
+      tell_of_idle(nodes, agents);
+      return {};
     }
     if (std::chrono::steady_clock::now() > give_up_at) {
       return failed(std::to_string(ready) + " of " + std::to_string(names.size()) + " nodes are ready")
