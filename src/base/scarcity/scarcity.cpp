@@ -13,8 +13,11 @@ std::atomic<std::size_t> given_bytes_max = unbounded_bytes;
 }  // namespace
 
 // Seen through, a compiler would take the pairs of other sources for mismatches.
+[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return bytes > given_bytes_max ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
+}
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
-  void* const given = bytes > given_bytes_max ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
+  void* const given = operator new(bytes, std::nothrow);
   if (given == nullptr) throw std::bad_alloc();
   return given;
 }
