@@ -6,6 +6,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <random>
@@ -77,19 +78,33 @@ Result<Ports::Held> Ports::hold(std::int32_t port) {
 }
 
 // The system knows nothing of claims: it gives out again what a gang was given and has not bound to yet. What
-// is another gang's stays bound until one is found that is not, so that the next is a different one.
-Result<Ports::Found> Ports::hold_any_of_the_system() {
-  std::vector<files::FileDescriptor> others;
-  for (;;) {
+// is another gang's stays bound until one is found that is not, so that the next is a different one. But
+// anybody can bind to names: where all of them are taken a port will do that nobody uses and that no gang of
+// this agent was given.
+Result<Ports::Found> Ports::hold_any_of_the_system() const {
+  std::vector<Found> others;
+  Error hindrance = failed("all are taken");
+  while (others.size() < tries_max) {
     auto bound = bind_port(0);
-    if (!bound) return std::move(bound).error();
-    const auto port = port_of(*bound);
-    if (!port) return port.error();
+    const auto port = bound ? port_of(*bound) : Result<std::int32_t>(bound.error());
+    if (!port) {
+      hindrance = port.error();
+      break;
+    }
     auto claimed = claim(*port);
     if (claimed) return Found(*port, Held{std::move(*bound), std::move(*claimed)});
-    if (others.size() == tries_max) return std::move(claimed).error();
-    others.push_back(std::move(*bound));
+    hindrance = claimed.error();
+    others.emplace_back(*port, Held{std::move(*bound), {}});
   }
+  for (Found& other : others) {
+    if (!is_taken(other.first)) return std::move(other);
+  }
+  return hindrance;
+}
+
+bool Ports::is_taken(std::int32_t port) const {
+  return std::any_of(taken_.begin(), taken_.end(),
+                     [port](const auto& gang) { return gang.second.port == port; });
 }
 
 Result<Ports::Found> Ports::find() {
@@ -137,7 +152,7 @@ Result<std::int32_t> Ports::take(cluster::JobId job, std::int32_t attempt, std::
     held = std::move(other->second);
   }
   if (!held) return failed("port " + std::to_string(port) + " is not free: " + held.error().text());
-  taken_[{job, attempt}] = std::move(held->claim);
+  taken_[{job, attempt}] = {port, std::move(held->claim)};
   held->port.reset();
   fill();
   return port;

@@ -42,14 +42,20 @@ class Ports {
 
  private:
   struct Held {
-    files::FileDescriptor port;   // bound, so that no other program gets it
-    files::FileDescriptor claim;  // bound to a name that all agents of the host use for this port
+    files::FileDescriptor port;  // bound, so that no other program gets it
+    files::FileDescriptor
+        claim;  // bound to a name that all agents of the host use for it, unless it was taken
+  };
+  struct Taken {
+    std::int32_t port = 0;
+    files::FileDescriptor claim;
   };
 
   using Found = std::pair<std::int32_t, Held>;
 
   static Result<Held> hold(std::int32_t port);
-  static Result<Found> hold_any_of_the_system();
+  Result<Found> hold_any_of_the_system() const;
+  bool is_taken(std::int32_t port) const;
   Result<Held> hold_kept(std::int32_t port);
   // One that is free now and not among those that are kept.
   Result<Found> find();
@@ -59,7 +65,7 @@ class Ports {
   Prng prng_;
   bool is_crowded_ = false;  // others have the range
   std::map<std::int32_t, Held> kept_;
-  std::map<std::pair<cluster::JobId, std::int32_t>, files::FileDescriptor> taken_;  // claims
+  std::map<std::pair<cluster::JobId, std::int32_t>, Taken> taken_;
 };
 
 }  // namespace tutti::agent

@@ -4,9 +4,11 @@
 #include <netinet/in.h>
 #include <sched.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <fstream>
 #include <set>
 #include <thread>
@@ -171,6 +173,31 @@ TEST(Ports, WhatTheSystemGivesOutTwiceGoesToOneGangOnly) {
       EXPECT_TRUE(given.insert(*taken).second) << *taken << " has a gang";
     }
     EXPECT_EQ(ports.free().size(), gang_ports_kept);
+  });
+  if (!hindrance.empty()) GTEST_SKIP() << hindrance;
+}
+
+// Names are anybody's: whoever has bound to all of them keeps no gang from starting.
+TEST(Ports, WhereAllNamesAreTakenGangsStillGetPortsOfTheirOwn) {
+  const std::string hindrance = with_few_ports("30000 30079", [] {
+    std::vector<files::FileDescriptor> names;
+    for (std::int32_t port = 30'000; port < 30'080; ++port) {
+      names.emplace_back(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+      sockaddr_un name{};
+      name.sun_family = AF_UNIX;
+      const std::string text = "tutti-port-" + std::to_string(port);
+      std::copy(text.begin(), text.end(), name.sun_path + 1);
+      const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
+      ASSERT_EQ(::bind(names.back().get(), reinterpret_cast<const sockaddr*>(&name), length), 0);
+    }
+    Ports ports(PortRange{30'000, 80});
+    EXPECT_EQ(ports.free().size(), gang_ports_kept);
+    std::set<std::int32_t> given;
+    for (std::int32_t gang = 1; gang <= 40; ++gang) {
+      const auto taken = ports.take(cluster::JobId(static_cast<std::uint64_t>(gang)), 0, gang_port_min, true);
+      ASSERT_TRUE(taken.ok()) << taken.error().text();
+      EXPECT_TRUE(given.insert(*taken).second) << *taken << " has a gang";
+    }
   });
   if (!hindrance.empty()) GTEST_SKIP() << hindrance;
 }
