@@ -6,6 +6,7 @@ namespace tutti::agent {
 namespace {
 
 constexpr std::size_t files_of_an_attempt = 1;  // the claim to its port
+constexpr std::size_t given_up_max = 256;
 
 }  // namespace
 
@@ -30,8 +31,18 @@ bool Room::enter(Attempt attempt, std::size_t ranks) {
 void Room::wait(Attempt attempt, std::size_t ranks, std::function<void()> begin,
                 std::function<void()> give_up) {
   auto timer = give_up ? loop_.after(patience_, [this, attempt] { this->give_up(attempt); }) : nullptr;
-  waiting_.push_back({attempt, ranks, std::move(begin), std::move(give_up), std::move(timer)});
+  Waiting one{attempt, ranks, std::move(begin), std::move(give_up), std::move(timer)};
+  const auto place = comes_back(one)
+                         ? std::find_if(waiting_.begin(), waiting_.end(),
+                                        [this](const Waiting& other) { return !comes_back(other); })
+                         : waiting_.end();
+  waiting_.insert(place, std::move(one));
   let_in();
+}
+
+// Each time at the end of a long line it would never get in.
+bool Room::comes_back(const Waiting& one) const {
+  return std::find(given_up_.begin(), given_up_.end(), one.attempt.first) != given_up_.end();
 }
 
 void Room::give_up(Attempt attempt) {
@@ -39,6 +50,8 @@ void Room::give_up(Attempt attempt) {
                                   [&](const Waiting& one) { return one.attempt == attempt; });
   if (found == waiting_.end()) return;
   const auto tell = std::move(found->give_up);
+  if (!comes_back(*found)) given_up_.push_back(attempt.first);
+  if (given_up_.size() > given_up_max) given_up_.pop_front();
   leave(attempt);
   tell();
 }
@@ -70,6 +83,7 @@ void Room::let_in() {
   while (!waiting_.empty() && fits(waiting_.front().attempt, waiting_.front().ranks)) {
     const Waiting next = std::move(waiting_.front());
     waiting_.pop_front();
+    std::erase(given_up_, next.attempt.first);
     add(next.attempt).entered_for += next.ranks;
     files_ += next.ranks;
     next.begin();

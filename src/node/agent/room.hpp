@@ -2,7 +2,8 @@
 // its port, and an agent that has no more to open can neither hear of ends nor kill. Attempts that find no
 // room wait for it, in the order in which they came, and nobody is to blame. An attempt is let in as a whole:
 // two that wait for each other's ranks would wait for ever. So would two gangs that are each in on one node
-// and wait on the other: who has ranks elsewhere waits for a while only. Used by the agent's loop only.
+// and wait on the other: who has ranks elsewhere waits for a while only, and is the first in line when it
+// comes back. Used by the agent's loop only.
 #pragma once
 
 #include <cstddef>
@@ -65,6 +66,7 @@ class Room {
   };
 
   Taken& add(Attempt attempt);
+  bool comes_back(const Waiting& one) const;
   void let_in();
   void give_up(Attempt attempt);
 
@@ -73,7 +75,8 @@ class Room {
   const Duration patience_;
   std::size_t files_ = 0;  // of all that are in
   std::map<Attempt, Taken> inside_;
-  std::deque<Waiting> waiting_;
+  std::deque<Waiting> waiting_;          // who comes back first
+  std::deque<cluster::JobId> given_up_;  // and have not been in since: the last of them
   bool letting_in_ = false;
 };
 

@@ -103,6 +103,24 @@ TEST_F(RoomTest, WhoIsGivenUpHoldsUpNobody) {
   EXPECT_EQ(begun, "3");
 }
 
+// With the line as long as it is, it would never get in.
+TEST_F(RoomTest, WhoWasGivenUpIsTheFirstWhenItComesBack) {
+  EXPECT_TRUE(room.enter(job(1), 7));
+  wait(2, 5);
+  wait_in_part(3, 5);
+  loop.run();
+  ASSERT_EQ(given_up, "3");
+  wait(4, 5);
+  room.wait({cluster::JobId(3), 1}, 5, [this] { begun += "3"; });
+  room.leave(job(1));
+  EXPECT_EQ(begun, "3");
+  room.leave({cluster::JobId(3), 1});
+  EXPECT_EQ(begun, "32");
+  room.wait({cluster::JobId(3), 2}, 5, [this] { begun += "3"; });
+  room.leave(job(2));
+  EXPECT_EQ(begun, "324") << "it has been in since";
+}
+
 TEST_F(RoomTest, WhoIsInIsNotGivenUp) {
   wait_in_part(1, 8);
   EXPECT_EQ(begun, "1");
