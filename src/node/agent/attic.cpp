@@ -140,8 +140,11 @@ void AtticShelves::job_ended(sched::JobId job, const std::string& cluster) const
 }
 
 void AtticShelves::tidy_checkpoints(Instant now, const std::string& cluster) const {
-  if (options_.checkpoints_age_max > Duration::zero())
-    rank::remove_old_checkpoints(checkpoints_of(cluster), now - options_.checkpoints_age_max);
+  if (options_.checkpoints_age_max <= Duration::zero()) return;
+  if (auto removed =
+          rank::remove_old_checkpoints(checkpoints_of(cluster), now - options_.checkpoints_age_max);
+      !removed)
+    log::warning("old checkpoints stay: {}", removed.error().text());
 }
 
 Attic::Attic(net::Loop& loop, AtticOptions options)

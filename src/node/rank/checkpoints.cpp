@@ -62,15 +62,20 @@ void mark_unused(const std::string& folder) {
 
 // Out of its place before it is removed, and then a second look: who begins meanwhile has said so before it
 // uses the folder, and gets it back.
-void remove_one(const std::string& folder) {
+Result<> remove_one(const std::string& folder) {
   const std::string aside = root_of(folder) + removed + "/" + job_of(folder);
-  if (!files::make_folders(root_of(folder) + removed) || !files::remove_folder(aside)) return;
-  if (!files::move_folder(folder, aside)) return;
+  auto gone = files::make_folders(root_of(folder) + removed);
+  if (gone) gone = files::remove_folder(aside);
+  if (gone) gone = files::move_folder(folder, aside);
+  if (!gone) return gone;
   if (!is_missing(mark_of(folder, begun))) {
-    static_cast<void>(::rename(aside.c_str(), folder.c_str()));
-    return clear_mark(folder, ended);
+    if (::rename(aside.c_str(), folder.c_str()) != 0)
+      return failed_errno("cannot move " + aside + " back to " + folder, errno);
+  } else if (gone = files::remove_folder(aside); !gone) {
+    return gone;
   }
-  if (files::remove_folder(aside)) clear_mark(folder, ended);
+  clear_mark(folder, ended);
+  return {};
 }
 
 }  // namespace
@@ -102,23 +107,26 @@ Result<> end_checkpoints(const std::string& folder) {
   return marked;
 }
 
-void remove_old_checkpoints(const std::string& root, Instant ended_before) {
+Result<> remove_old_checkpoints(const std::string& root, Instant ended_before) {
   const auto marks = files::list_folder(root + ended);
-  if (!marks || !*marks) return;
+  if (!marks) return marks.error();
+  if (!*marks) return {};
   std::size_t looked_at = 0;
+  Result<> first;
   for (const std::string& job : **marks) {
     const std::string folder = root + "/" + job;
     struct stat status {};
     if (!parse_id_number(job) || ::lstat(mark_of(folder, ended).c_str(), &status) != 0) continue;
     if (Instant(std::chrono::seconds(status.st_mtim.tv_sec)) >= ended_before) continue;
-    if (looked_at++ == folders_per_round_max) return;
+    if (looked_at++ == folders_per_round_max) break;
     // It runs again, from an older copy of the controller's store.
     if (is_missing(mark_of(folder, begun))) {
-      remove_one(folder);
+      if (auto gone = remove_one(folder); !gone && first) first = std::move(gone);
     } else {
       clear_mark(folder, ended);
     }
   }
+  return first;
 }
 
 }  // namespace tutti::rank

@@ -23,7 +23,8 @@ Error missing_checkpoints(const std::string& folder);
 Result<> end_checkpoints(const std::string& folder);
 
 // Removes what is in the folders below ROOT of jobs that ended before that time, a bounded number of them.
-// A job that has begun again since keeps its folder.
-void remove_old_checkpoints(const std::string& root, Instant ended_before);
+// A job that has begun again since keeps its folder. The first error of those that stay for one: the others
+// go all the same.
+Result<> remove_old_checkpoints(const std::string& root, Instant ended_before);
 
 }  // namespace tutti::rank

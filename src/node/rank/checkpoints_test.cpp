@@ -67,7 +67,7 @@ TEST_F(CheckpointsTest, OfAJobThatHasEndedNothingIsLeftButWhatItSaved) {
   ASSERT_TRUE(end_checkpoints(job_));
   EXPECT_TRUE(saved());
   EXPECT_TRUE(fs::is_empty(path("root/.begun")));
-  remove_old_checkpoints(path("root"), later_);
+  EXPECT_TRUE(remove_old_checkpoints(path("root"), later_));
   EXPECT_FALSE(fs::exists(job_));
   EXPECT_TRUE(fs::is_empty(path("root/.ended")));
   EXPECT_TRUE(fs::is_empty(path("root/.removed")));
@@ -79,13 +79,27 @@ TEST_F(CheckpointsTest, AJobThatHasBegunAgainKeepsItsFolder) {
   ASSERT_TRUE(end_checkpoints(job_));
   ASSERT_TRUE(begin_checkpoints(job_, true));
   EXPECT_TRUE(fs::is_empty(path("root/.ended"))) << "its end is taken back";
-  remove_old_checkpoints(path("root"), later_);
+  EXPECT_TRUE(remove_old_checkpoints(path("root"), later_));
   EXPECT_TRUE(saved());
   // The mark of an end that an agent of an earlier version, or a late one, has set meanwhile.
   std::ofstream(path("root/.ended/7")) << "";
-  remove_old_checkpoints(path("root"), later_);
+  EXPECT_TRUE(remove_old_checkpoints(path("root"), later_));
   EXPECT_TRUE(saved());
   EXPECT_TRUE(fs::is_empty(path("root/.ended")));
+}
+
+TEST_F(CheckpointsTest, WhatCannotBeRemovedIsTold) {
+  ASSERT_TRUE(begin_checkpoints(job_, false));
+  save();
+  ASSERT_TRUE(end_checkpoints(job_));
+  std::ofstream(path("root/.removed")) << "a file";
+  const auto removed = remove_old_checkpoints(path("root"), later_);
+  ASSERT_FALSE(removed);
+  EXPECT_NE(removed.error().text().find("/root/.removed"), std::string::npos) << removed.error().text();
+  EXPECT_TRUE(saved());
+  fs::remove(path("root/.removed"));
+  EXPECT_TRUE(remove_old_checkpoints(path("root"), later_)) << "and it goes the next time";
+  EXPECT_FALSE(fs::exists(job_));
 }
 
 }  // namespace
