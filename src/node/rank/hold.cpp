@@ -49,6 +49,17 @@ std::optional<std::string> members_of(const std::string& folder) {
   return *content ? **std::move(content) : std::string();  // one that is gone has none
 }
 
+void kill_all(const CgroupTree& tree) {
+  for (const auto& cgroup : tree.folders) {
+    const std::string members = members_of(cgroup).value_or("");
+    for (const auto line : split(members, '\n')) {
+      pid_t pid = 0;
+      const auto [end, failure] = std::from_chars(line.data(), line.data() + line.size(), pid);
+      if (failure == std::errc() && pid > 1) ::kill(pid, SIGKILL);
+    }
+  }
+}
+
 }  // namespace
 
 Hold::Hold(const std::string& name, const std::string& root) {
@@ -91,25 +102,24 @@ Hold::Forked Hold::fork_under() const {
 
 bool Hold::enter() const { return possible() && write_control(folder_ + "/cgroup.procs", "0"); }
 
+// Of processes that their first thread has left the kernel's own kill signals that thread alone, which is no
+// more: they live on, and are killed by their pids.
+//
 // In the freezer nobody forks while the others are killed; a frozen process dies when it thaws. A rank may
 // have made cgroups inside its own and have gone there, or have frozen them. Who has no descriptor left to
 // thaw with must not freeze: whatever fails behind that, nobody stays frozen.
 void Hold::kill() const {
   if (!exists()) return;
-  if (unified_ && write_control(folder_ + "/cgroup.kill", "1")) return;
+  if (unified_ && write_control(folder_ + "/cgroup.kill", "1")) {
+    if (!empty()) kill_all(cgroup_tree(folder_));
+    return;
+  }
   const std::string freezer = unified_ ? "/cgroup.freeze" : "/freezer.state";
   const char* thawed = unified_ ? "0" : "THAWED";
   const files::FileDescriptor own = open_control(folder_ + freezer);
   write_control(own, unified_ ? "1" : "FROZEN");
   const auto tree = cgroup_tree(folder_);
-  for (const auto& cgroup : tree.folders) {
-    const std::string members = members_of(cgroup).value_or("");
-    for (const auto line : split(members, '\n')) {
-      pid_t pid = 0;
-      const auto [end, failure] = std::from_chars(line.data(), line.data() + line.size(), pid);
-      if (failure == std::errc() && pid > 1) ::kill(pid, SIGKILL);
-    }
-  }
+  kill_all(tree);
   write_control(own, thawed);
   for (const auto& cgroup : tree.folders)
     if (cgroup != folder_) write_control(cgroup + freezer, thawed);

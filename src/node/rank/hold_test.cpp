@@ -5,12 +5,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include <gtest/gtest.h>
+
+#include "node/rank/headless_test.hpp"
 
 namespace tutti::rank {
 namespace {
@@ -76,6 +80,24 @@ TEST(Hold, CgroupsInsideItAreEmptiedAndRemovedWithIt) {
   EXPECT_TRUE(hold.empty());
   EXPECT_TRUE(hold.remove());
   EXPECT_FALSE(std::filesystem::exists(hold.folder()));
+}
+
+// The kernel's own kill of a cgroup passes it by.
+TEST(Hold, AProcessThatItsFirstThreadHasLeftIsKilled) {
+  const Hold hold("tutti-hold-headless-" + std::to_string(getpid()));
+  if (!hold.make()) GTEST_SKIP() << "no cgroup can be made here";
+  const auto [pid, held] = hold.fork_under();
+  if (pid == 0) run_on_in_another_thread();
+  ASSERT_GT(pid, 0);
+  wait_until_headless(pid);
+  EXPECT_FALSE(hold.empty());
+  hold.kill();
+  const auto give_up_at = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (!hold.empty() && std::chrono::steady_clock::now() < give_up_at) std::this_thread::yield();
+  EXPECT_TRUE(hold.empty());
+  kill(pid, SIGKILL);
+  EXPECT_EQ(waitpid(pid, nullptr, 0), pid);
+  EXPECT_TRUE(hold.remove());
 }
 
 // Files that may be opened from now on: so many more than there are.

@@ -117,6 +117,7 @@ LogWriter::LogWriter(std::string folder, Bytes log_bytes_max)
       segment_bytes_max_(static_cast<std::uint64_t>(log_bytes_max.count()) / log_segments_max) {
   TUTTI_CHECK(segment_bytes_max_ > 0);
   if (auto end = log_end(folder_)) offset_ = *end;
+  if (auto found = list_segments(folder_)) segments_.assign(found->begin(), found->end());
 }
 
 void LogWriter::append(std::string_view bytes) {
@@ -149,14 +150,13 @@ bool LogWriter::open_segment() {
   segment_ =
       files::FileDescriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644));
   segment_bytes_ = 0;
+  if (segment_.valid() && (segments_.empty() || segments_.back() != offset_)) segments_.push_back(offset_);
   return segment_.valid();
 }
 
 void LogWriter::drop_old_segments() {
-  const auto segments = list_segments(folder_);
-  if (!segments) return;
-  for (std::size_t at = 0; at + log_segments_max <= segments->size(); ++at)
-    unlink(segment_path(folder_, (*segments)[at]).c_str());
+  for (; segments_.size() >= log_segments_max; segments_.pop_front())
+    unlink(segment_path(folder_, segments_.front()).c_str());
 }
 
 bool LogWriter::note_gap() {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <string_view>
 
@@ -37,6 +38,9 @@ class LogWriter {
   std::uint64_t offset_ = 0;         // of the next byte
   std::uint64_t segment_bytes_ = 0;  // in the open segment
   std::uint64_t dropped_bytes_ = 0;  // since the last note
+  // The first offsets of those that are kept. The folder is not asked for them: the rank can fill it with so
+  // many names that nobody finds its log in it.
+  std::deque<std::uint64_t> segments_;
   files::FileDescriptor segment_;
 };
 

@@ -115,6 +115,17 @@ TEST_F(LogSegments, AFullDiskLeavesAGapThatTheLogTellsOf) {
             "0123456789\ntutti: 9 bytes of output are missing here: the disk was full\nback\nagain\n");
 }
 
+// Its own are dropped all the same: a log has no more than it may have.
+TEST_F(LogSegments, NamesOfTheRanksOwnDoNotLetTheLogGrow) {
+  LogWriter writer(folder(), Bytes(40));
+  writer.append("0123456789");
+  constexpr int laid = 2000;
+  for (int name = 0; name < laid; ++name)
+    std::ofstream(path("log.0000000000009999" + std::to_string(1000 + name)));
+  for (int segment = 0; segment < 20; ++segment) writer.append("abcdefghij");
+  EXPECT_EQ(files(), laid + 4);
+}
+
 // A rank may leave a file whose name says that its log ends where numbers do.
 TEST_F(LogSegments, AFileBeyondAllLogsIsNoneOfThem) {
   LogWriter(folder(), Bytes(1000)).append("said");

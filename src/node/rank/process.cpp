@@ -79,7 +79,7 @@ std::vector<pid_t> running_family(pid_t ancestor, const AppendChildren& append_c
   family.erase(family.begin());
   std::erase_if(family, [](pid_t pid) {
     const auto status = read_process(pid);
-    return !status || status->state == 'Z';
+    return !status || status->ended();
   });
   return family;
 }
@@ -100,14 +100,19 @@ std::optional<ProcessStatus> read_process(pid_t pid) {
   const auto fields = split(std::string_view(content).substr(name_end + 2), ' ');
   constexpr std::size_t parent_index = 1;
   constexpr std::size_t session_index = 3;
+  constexpr std::size_t threads_index = 17;
   constexpr std::size_t start_time_index = 19;
   if (fields.size() <= start_time_index || fields[0].size() != 1) return std::nullopt;
   const auto parent = number_in<pid_t>(fields[parent_index]);
   const auto start_time = number_in<std::uint64_t>(fields[start_time_index]);
   const auto session = number_in<pid_t>(fields[session_index]);
-  if (!parent || !session || !start_time) return std::nullopt;
-  return ProcessStatus{
-      .state = fields[0][0], .parent = *parent, .session = *session, .start_time = *start_time};
+  const auto threads = number_in<std::int64_t>(fields[threads_index]);
+  if (!parent || !session || !start_time || !threads) return std::nullopt;
+  return ProcessStatus{.state = fields[0][0],
+                       .parent = *parent,
+                       .session = *session,
+                       .start_time = *start_time,
+                       .threads = *threads};
 }
 
 std::vector<pid_t> all_processes() { return numbers_in_folder("/proc"); }
@@ -139,7 +144,7 @@ std::vector<pid_t> session_of(pid_t leader) {
   std::vector<pid_t> members;
   for (const pid_t pid : all_processes()) {
     const auto status = read_process(pid);
-    if (status && status->session == leader && pid != leader && status->state != 'Z') members.push_back(pid);
+    if (status && status->session == leader && pid != leader && !status->ended()) members.push_back(pid);
   }
   return members;
 }

@@ -21,11 +21,15 @@ void set_process_name(std::string_view name);
 std::string process_name(pid_t pid);
 
 struct ProcessStatus {
-  char state = '?';  // 'R', 'S', …; 'Z' for one that has ended and waits to be reaped
+  char state = '?';  // 'R', 'S', …; 'Z' for one whose first thread has ended, and who waits to be reaped
   pid_t parent = 0;
   pid_t session = 0;
   std::uint64_t start_time =
       0;  // in ticks since the machine started: tells a process from a later one of its pid
+  std::int64_t threads = 1;  // with the first, which stays until the last has ended
+
+  // One that its first thread has left runs on in the others, holds what it held, and can be signalled.
+  bool ended() const { return state == 'X' || (state == 'Z' && threads <= 1); }
 };
 
 // Nothing if there is no such process.

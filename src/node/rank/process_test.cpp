@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "node/rank/headless_test.hpp"
+
 namespace tutti::rank {
 namespace {
 
@@ -43,6 +45,32 @@ TEST(Process, BothWaysFindTheSameDescendants) {
   for (const int end : {alive[0], alive[1], told[0], told[1]}) close(end);
   waitpid(child, nullptr, 0);
   EXPECT_TRUE(descendants_of(getpid()).empty());
+}
+
+// It looks as one that has ended and waits to be reaped.
+TEST(Process, OneThatItsFirstThreadHasLeftRunsOn) {
+  const pid_t leader = fork();
+  if (leader == 0) {
+    setsid();
+    const pid_t headless = fork();
+    if (headless == 0) run_on_in_another_thread();
+    for (;;) pause();
+  }
+  std::vector<pid_t> family;
+  while (family.empty()) family = descendants_of(leader);
+  ASSERT_EQ(family.size(), 1U);
+  const pid_t headless = family[0];
+  wait_until_headless(headless);
+  EXPECT_FALSE(read_process(headless)->ended());
+  EXPECT_EQ(descendants_of(leader), family);
+  EXPECT_EQ(descendants_by_scan(leader), family);
+  EXPECT_EQ(session_of(leader), family);
+  EXPECT_EQ(kill(headless, SIGKILL), 0);
+  while (!read_process(headless)->ended()) std::this_thread::yield();
+  EXPECT_TRUE(descendants_of(leader).empty());
+  EXPECT_TRUE(session_of(leader).empty());
+  kill(leader, SIGKILL);
+  waitpid(leader, nullptr, 0);
 }
 
 }  // namespace

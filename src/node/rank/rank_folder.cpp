@@ -368,7 +368,7 @@ bool is_own_folder(const std::string& folder) {
 namespace {
 
 bool is_it_and_runs(const ProcessStatus& status, const ShimProcess& shim) {
-  return status.start_time == shim.start_time && status.state != 'Z' && status.state != 'X';
+  return status.start_time == shim.start_time && !status.ended();
 }
 
 }  // namespace
