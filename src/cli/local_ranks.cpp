@@ -44,8 +44,10 @@ std::vector<LivingRank> living_ranks(const std::vector<LocalNode>& nodes, const 
   for (const auto& node : nodes) {
     const auto prefix = rank::cgroup_prefix(node.name, node.folder);
     for (const auto& folder : rank_folders(node)) {
-      const auto shim = rank::take_over(folder);
+      auto shim = rank::take_over(folder);
       if (!shim || !*shim) continue;
+      // The one that is will be found by its words.
+      if (rank::is_alive(**shim) && rank::is_anothers(**shim, folder)) **shim = {};
       // By its folder's name, as the agent has named it: what lies in the folder is in the rank's hands.
       const rank::Hold hold(prefix ? *prefix + std::filesystem::path(folder).filename().string() : "");
       if (rank::is_alive(**shim) || hold.exists()) living.push_back({**shim, hold});

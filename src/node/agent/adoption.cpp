@@ -155,6 +155,9 @@ RankStatus ShimProcesses::adopt_one(const RankKey& key, const LeftRank& left) {
     status = RankStatus{RankState::exited, 137, "it was shut down with its node"};
     status.stopped = status.by_signal = true;
   }
+  // Where cgroups hold ranks nobody is looked for by the session of a shim that has gone: its folder is the
+  // rank's, and may name the session of somebody else.
+  if (holds_ && rank::is_gone(end.shim)) end.shim = {};
   // A rank can put an end on record by itself, and live on: of its shim it cannot say so.
   const bool over = recorded && !hold.exists() && rank::is_gone(end.shim);
   if (over || rank::kill_leftovers(end.hold, end.shim)) {

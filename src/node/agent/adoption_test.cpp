@@ -1,8 +1,3 @@
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -10,49 +5,12 @@
 #include <gtest/gtest.h>
 
 #include "node/agent/shim_processes.hpp"
-#include "node/rank/process.hpp"
+#include "node/agent/stand_in_test.hpp"
+#include "node/rank/hold.hpp"
 #include "node/rank/rank_folder.hpp"
 
 namespace tutti::agent {
 namespace {
-
-// A process in the place of a shim, and one of its rank's, both of a session of their own.
-class ShimAndRank {
- public:
-  ShimAndRank() {
-    std::array<int, 2> told{};
-    if (::pipe(told.data()) != 0) return;
-    shim_ = ::fork();
-    if (shim_ == 0) {
-      ::setsid();
-      const pid_t rank = ::fork();
-      if (rank > 0 && ::write(told[1], &rank, sizeof rank) != sizeof rank) ::_exit(1);
-      for (;;) ::pause();
-    }
-    EXPECT_EQ(::read(told[0], &rank_, sizeof rank_), static_cast<ssize_t>(sizeof rank_));
-    for (const int end : told) ::close(end);
-  }
-  ShimAndRank(const ShimAndRank&) = delete;
-  ShimAndRank& operator=(const ShimAndRank&) = delete;
-  ~ShimAndRank() {
-    ::kill(shim_, SIGKILL);
-    ::waitpid(shim_, nullptr, 0);
-    if (rank_lives()) ::kill(rank_, SIGKILL);
-  }
-
-  rank::ShimProcess shim() const {
-    const auto process = rank::read_process(shim_);
-    return {.pid = shim_, .start_time = process ? process->start_time : 0};
-  }
-  bool rank_lives() const {
-    const auto process = rank::read_process(rank_);
-    return process && process->state != 'Z';
-  }
-
- private:
-  pid_t shim_ = -1;
-  pid_t rank_ = -1;
-};
 
 class AdoptionTest : public testing::Test {
  protected:
@@ -103,7 +61,7 @@ class AdoptionTest : public testing::Test {
 // What is on record lies in the rank's folder: one that lives on may have put it there. Here nothing holds
 // it, as on a machine without cgroups.
 TEST_F(AdoptionTest, AnEndOnRecordOfARankThatLivesIsItsEndOnceItHasBeenKilled) {
-  const ShimAndRank left;
+  const StandIn left(rank_folder());
   ASSERT_TRUE(rank::write_shim(rank_folder(), left.shim()));
   ASSERT_TRUE(rank::write_exit(rank_folder(), {.exit_code = 3, .detail = ""}));
   const auto found = processes_->adopt();
@@ -111,6 +69,32 @@ TEST_F(AdoptionTest, AnEndOnRecordOfARankThatLivesIsItsEndOnceItHasBeenKilled) {
   if (found->at(key_).state != cluster::RankState::exited) loop_.run();
   EXPECT_FALSE(left.rank_lives());
   EXPECT_EQ(exited_.value_or(found->at(key_)).exit_code, 3);
+}
+
+// The note of its shim is the rank's, too: it names the shim of somebody else here.
+TEST_F(AdoptionTest, AForgedNoteOfItsShimKillsNobodyElse) {
+  const StandIn other(folder_ + "/ranks/8.0.0");
+  ASSERT_TRUE(rank::write_shim(rank_folder(), other.shim()));
+  const auto found = processes_->adopt();
+  ASSERT_TRUE(found) << found.error().text();
+  loop_.run();
+  ASSERT_TRUE(exited_);
+  EXPECT_TRUE(other.rank_lives());
+  EXPECT_TRUE(rank::is_alive(other.shim()));
+}
+
+// The session of a shim that has gone is nobody's to kill where cgroups hold ranks.
+TEST_F(AdoptionTest, AForgedNoteOfAShimThatHasGoneKillsNobodyElse) {
+  const rank::Hold trial("tutti-adoption-" + std::to_string(::getpid()));
+  if (!trial.make()) GTEST_SKIP() << "no cgroup can be made here";
+  EXPECT_TRUE(trial.remove());
+  StandIn other(folder_ + "/ranks/8.0.0");
+  ASSERT_TRUE(rank::write_shim(rank_folder(), other.shim()));
+  other.kill_shim();
+  const auto found = processes_->adopt();
+  ASSERT_TRUE(found) << found.error().text();
+  if (found->at(key_).state != cluster::RankState::exited) loop_.run();
+  EXPECT_TRUE(other.rank_lives());
 }
 
 // Nothing of it has ever run, and nobody is to blame.

@@ -9,6 +9,7 @@
 #include "node/agent/rank_end.hpp"
 #include "node/agent/rank_start.hpp"
 #include "node/rank/hold.hpp"
+#include "node/rank/leftovers.hpp"
 
 namespace tutti::agent {
 
@@ -19,13 +20,23 @@ Instant changed_at(const std::string& folder) {
                  std::chrono::nanoseconds(status.st_mtim.tv_nsec));
 }
 
+namespace {
+
+// One that has gone cannot be asked, and nobody is ended for it.
+bool is_its_own(const std::optional<rank::ShimProcess>& shim, const std::string& folder) {
+  return shim && (rank::is_gone(*shim) || !rank::is_anothers(*shim, folder));
+}
+
+}  // namespace
+
 LeftRank read_left(const std::string& folder, const std::string& hold) {
   LeftRank left;
   left.cgroup = hold;
   if (std::error_code unknown; std::filesystem::exists(acknowledged_mark(folder), unknown)) {
     // The mark is in the rank's hands, and so is all else in its folder.
     const auto shim = rank::read_shim(folder);
-    const bool lives = (shim && *shim && !rank::is_gone(**shim)) || rank::Hold(hold).exists();
+    const bool lives =
+        (shim && is_its_own(*shim, folder) && !rank::is_gone(**shim)) || rank::Hold(hold).exists();
     if (!lives) {
       left.over = true;
       left.changed_at = changed_at(folder);
@@ -33,7 +44,7 @@ LeftRank read_left(const std::string& folder, const std::string& hold) {
     }
   }
   const auto shim = rank::take_over(folder);
-  left.shim_known = shim && *shim;
+  left.shim_known = shim && is_its_own(*shim, folder);
   if (left.shim_known) left.shim = **shim;
   // Not the cgroup that it names: it lies in the rank's folder, and who is held is killed.
   if (const auto spec = rank::read_spec(folder)) left.grace = spec->grace;

@@ -5,11 +5,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <thread>
 
 #include <gtest/gtest.h>
 
 #include "node/agent/rank_start.hpp"
+#include "node/agent/stand_in_test.hpp"
 #include "node/rank/process.hpp"
 
 namespace tutti::agent {
@@ -47,16 +49,13 @@ class LeftRankTest : public testing::Test {
   ~LeftRankTest() override { fs::remove_all(folder_); }
 
   void alive() {
-    const auto self = rank::read_process(getpid());
-    ASSERT_TRUE(self);
-    rank::ShimProcess shim;
-    shim.pid = getpid();
-    shim.start_time = self->start_time;
-    ASSERT_TRUE(rank::write_shim(folder_, shim));
+    shim_.emplace(folder_);
+    ASSERT_TRUE(rank::write_shim(folder_, shim_->shim()));
   }
   void acknowledged() { std::ofstream(acknowledged_mark(folder_)) << ""; }
 
   std::string folder_;
+  std::optional<StandIn> shim_;
 };
 
 TEST_F(LeftRankTest, OneThatLivesRunsWhateverItsMarksSay) {
@@ -90,6 +89,18 @@ TEST_F(LeftRankTest, ASpecificationThatCannotBeReadTellsNoGracePeriod) {
   const auto left = read_left(folder_, "");
   EXPECT_TRUE(left.runs);
   EXPECT_FALSE(left.grace) << "which is not the same as none";
+}
+
+// Whoever is taken for its shim is ended with it.
+TEST_F(LeftRankTest, ANoteOfItsShimThatNamesAnotherProcessTellsOfNone) {
+  const auto self = rank::read_process(getpid());
+  ASSERT_TRUE(self);
+  ASSERT_TRUE(rank::write_shim(folder_, {.pid = getpid(), .start_time = self->start_time}));
+  const auto left = read_left(folder_, "");
+  EXPECT_FALSE(left.shim_known);
+  EXPECT_FALSE(left.runs);
+  acknowledged();
+  EXPECT_TRUE(read_left(folder_, "").over);
 }
 
 TEST_F(LeftRankTest, ANoteOfItsShimThatCannotBeReadTellsOfNone) {

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <system_error>
 
-#include "base/files/files.hpp"
 #include "node/agent/folder_lock.hpp"
 #include "node/rank/leftovers.hpp"
 
@@ -14,21 +13,6 @@ namespace tutti::agent {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A shim holds the folder of its rank open, wherever that is now; "" if it cannot be seen.
-fs::path held_by(pid_t shim, const std::string& rank_name) {
-  const std::string folder = "/proc/" + std::to_string(shim) + "/fd";
-  const auto descriptors = files::list_folder(folder);
-  if (!descriptors || !*descriptors) return {};
-  for (const std::string& descriptor : **descriptors) {
-    fs::path path = fs::path(folder) / descriptor;
-    std::error_code unknown;
-    const std::string name = fs::read_symlink(path, unknown).filename().string();
-    // Behind the name of a folder that was removed the kernel says so.
-    if (name == rank_name || name.starts_with(rank_name + " ")) return path;
-  }
-  return {};
-}
 
 bool is_same(const std::string& one, const std::string& other) {
   struct stat first {};
@@ -43,7 +27,7 @@ Result<> check_no_ranks_elsewhere(const std::string& folder) {
   std::string pids;
   std::string place;
   for (const auto& [rank_folder, shim] : rank::shims_by_folder(folder + "/ranks")) {
-    const fs::path held = held_by(shim.pid, fs::path(rank_folder).filename().string());
+    const fs::path held = rank::held_folder(shim.pid, fs::path(rank_folder).filename().string());
     if (held.empty()) continue;
     const std::string home = held.string() + "/../..";
     // A rank may have moved its own folder, which is then nobody's.
@@ -69,7 +53,7 @@ std::string ranks_without_agent(const std::string& folder) {
   for (const auto& [rank_folder, shim] : rank::shims_by_folder("")) {
     const fs::path home = fs::path(rank_folder).parent_path().parent_path();
     // Of another container the folder may have the same name.
-    const fs::path held = held_by(shim.pid, fs::path(rank_folder).filename().string());
+    const fs::path held = rank::held_folder(shim.pid, fs::path(rank_folder).filename().string());
     if (held.empty() || !is_same(held, rank_folder)) continue;
     // This agent's own lock would go with a look at it.
     if (is_same(home, folder) || FolderLock::holder_of(home)) continue;

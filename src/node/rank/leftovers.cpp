@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
+#include <string_view>
 
 #include "base/files/files.hpp"
 #include "base/text.hpp"
@@ -12,10 +14,65 @@
 namespace tutti::rank {
 namespace {
 
+namespace fs = std::filesystem;
+
 // Longer ones are no shim's: the file would be refused, and so the process passed over.
 constexpr std::size_t command_bytes_max = 65'536;
 // Of shims (shim.cpp), and of files of any version: "tutti", "tutti-0.9".
 constexpr std::string_view program_name = "tutti";
+// How the path of a rank's cgroup goes on, wherever this machine has its cgroups (cgroup_prefix).
+constexpr std::string_view hold_place = "/tutti/tutti-";
+
+std::string process_path(pid_t pid) { return "/proc/" + std::to_string(pid); }
+
+// What a process has from the kernel, whatever it says about itself.
+struct Looks {
+  std::string name;
+  std::string file;  // the name of its program's; "" if that may not be seen
+  std::string hold;  // the cgroup of a rank that it is in, "" for none
+};
+
+// The file is not asked for, only its name: its disk may not answer.
+std::string file_of(pid_t pid) {
+  std::error_code unseen;
+  std::string name = fs::read_symlink(process_path(pid) + "/exe", unseen).filename().string();
+  constexpr std::string_view replaced = " (deleted)";  // by that of another version
+  if (name.ends_with(replaced)) name.resize(name.size() - replaced.size());
+  return name;
+}
+
+// In whichever hierarchy: what holds a rank and what limits it have nobody else in them.
+std::string hold_of(pid_t pid) {
+  const auto cgroups = files::read_file(process_path(pid) + "/cgroup", command_bytes_max);
+  if (!cgroups || !*cgroups) return "";
+  for (const auto line : split(**cgroups, '\n')) {
+    const std::size_t at = line.find(hold_place);
+    if (at == std::string_view::npos) continue;
+    const std::size_t end = std::min(line.find('/', at + hold_place.size()), line.size());
+    return std::string(line.substr(at, end - at));
+  }
+  return "";
+}
+
+Looks looks_of(pid_t pid) { return {.name = process_name(pid), .file = file_of(pid), .hold = hold_of(pid)}; }
+
+// The folder of the rank whose shim it is, "" if it is none; nothing if it could not be looked at. A rank can
+// call itself as a shim is called, and run the same program: but it is in the cgroup that holds it, and its
+// shim is not, unless all of this cluster runs in a rank of another one.
+std::optional<std::string> folder_told_by(pid_t pid, const Looks& own) {
+  // The words of a process are in its memory, which may wait for a disk that does not answer, and its
+  // readers with it; its name is the kernel's.
+  const std::string name = process_name(pid);
+  if (name.empty()) return std::nullopt;
+  if (name == copy_writer_name || (name != own.name && !name.starts_with(program_name))) return "";
+  const Looks looks = looks_of(pid);
+  if (!looks.hold.empty() && looks.hold != own.hold) return "";
+  if (!looks.file.empty() && looks.file != own.file && !looks.file.starts_with(program_name)) return "";
+  const auto line = files::read_file(process_path(pid) + "/cmdline", command_bytes_max);
+  if (!line || !*line) return std::nullopt;
+  const auto words = split(**line, '\0');
+  return words.size() < 3 || words[1] != "shim" ? "" : std::string(words[2]);
+}
 
 // The pid of a shim that has gone is nobody else's while its session has members; if it is, they are
 // strangers.
@@ -45,21 +102,39 @@ bool kill_leftovers(const Hold& hold, const ShimProcess& shim) {
 
 std::multimap<std::string, ShimProcess> shims_by_folder(const std::string& above) {
   std::multimap<std::string, ShimProcess> shims;
-  const std::string own_name = process_name(getpid());
+  const Looks own = looks_of(getpid());
   for (const pid_t pid : all_processes()) {
-    // The words of a process are in its memory, which may wait for a disk that does not answer, and its
-    // readers with it; its name is the kernel's.
-    const std::string name = process_name(pid);
-    if (name == copy_writer_name || (name != own_name && !name.starts_with(program_name))) continue;
-    const auto line = files::read_file("/proc/" + std::to_string(pid) + "/cmdline", command_bytes_max);
-    if (!line || !*line) continue;
-    const auto words = split(**line, '\0');
-    if (words.size() < 3 || words[1] != "shim" || !words[2].starts_with(above + "/")) continue;
+    const auto folder = folder_told_by(pid, own);
+    if (!folder || !folder->starts_with(above + "/")) continue;
     const auto process = read_process(pid);
     const ShimProcess shim{.pid = pid, .start_time = process ? process->start_time : 0};
-    if (process && is_alive(shim)) shims.emplace(words[2], shim);
+    if (process && is_alive(shim)) shims.emplace(*folder, shim);
   }
   return shims;
+}
+
+fs::path held_folder(pid_t shim, const std::string& rank_name) {
+  const std::string folder = process_path(shim) + "/fd";
+  const auto descriptors = files::list_folder(folder);
+  if (!descriptors || !*descriptors) return {};
+  for (const std::string& descriptor : **descriptors) {
+    fs::path path = fs::path(folder) / descriptor;
+    std::error_code unknown;
+    const std::string name = fs::read_symlink(path, unknown).filename().string();
+    // Behind the name of a folder that was removed the kernel says so.
+    if (name == rank_name || name.starts_with(rank_name + " ")) return path;
+  }
+  return {};
+}
+
+bool is_anothers(const ShimProcess& shim, const std::string& folder) {
+  const auto told = folder_told_by(shim.pid, looks_of(getpid()));
+  if (!told || *told == folder) return false;
+  if (told->empty()) return true;
+  // The folder may have been moved, or have another name for this agent than for the one before it.
+  const fs::path held = held_folder(shim.pid, fs::path(folder).filename().string());
+  std::error_code unknown;
+  return held.empty() || !fs::equivalent(held, folder, unknown);
 }
 
 std::vector<ShimProcess> shims_below(const std::string& folder) {

@@ -2,6 +2,7 @@
 // Any thread.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,10 +18,17 @@ namespace tutti::rank {
 bool kill_leftovers(const Hold& hold, const ShimProcess& shim);
 
 // The shims of all ranks below this folder, by their command lines: a rank can remove or replace what its own
-// folder says.
+// folder says. Processes that a rank's cgroup holds are none, whatever they call themselves. Without cgroups,
+// or out of them, a rank can run this very program, and is believed.
 std::vector<ShimProcess> shims_below(const std::string& folder);
 // With the folders of their ranks.
 std::multimap<std::string, ShimProcess> shims_by_folder(const std::string& above);
+
+// A shim holds the folder of its rank open, wherever that is now; "" if it cannot be seen.
+std::filesystem::path held_folder(pid_t shim, const std::string& rank_name);
+// Sure that this process is not the shim of the rank of this folder: what the folder says of it is in the
+// rank's hands, and whoever is taken for a shim is ended with all that descends from him.
+bool is_anothers(const ShimProcess& shim, const std::string& folder);
 
 // SIGKILL, to this very process.
 void kill_shim(const ShimProcess& shim);

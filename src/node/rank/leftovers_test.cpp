@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "node/rank/folder_test.hpp"
+#include "node/rank/process.hpp"
 
 namespace tutti::rank {
 namespace {
@@ -27,11 +28,15 @@ struct LeftoversTest : FolderTest {
       waitpid(pid, nullptr, 0);
     }
   }
+  static ShimProcess process(pid_t pid) {
+    const auto status = read_process(pid);
+    return {.pid = pid, .start_time = status ? status->start_time : 0};
+  }
   // `PROGRAM shim RANK`, when it runs.
-  pid_t start(const std::string& program, const std::string& rank) {
+  pid_t start(const std::string& program, const std::string& rank, const Hold* hold = nullptr) {
     int ends[2];
     EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
-    const pid_t pid = fork();
+    const pid_t pid = hold != nullptr ? hold->fork_under().pid : fork();
     if (pid == 0) {
       if (chdir(folder().c_str()) != 0 || dup2(ends[1], STDOUT_FILENO) < 0) _exit(1);
       execl(program.c_str(), program.c_str(), "shim", rank.c_str(), nullptr);
@@ -69,6 +74,55 @@ TEST_F(LeftoversTest, ShimsOfAnyVersionAreFound) {
     start(path(name), ranks + "/7.0.0");
   }
   EXPECT_EQ(shims_by_folder(ranks).size(), 3U);
+}
+
+// A rank can be called as it likes, and have the words that it likes; even the program can be the same.
+TEST_F(LeftoversTest, WhoIsHeldByTheCgroupOfARankIsNoShim) {
+  const Hold hold("tutti-leftovers-" + std::to_string(getpid()));
+  if (!hold.make()) GTEST_SKIP() << "no cgroup can be made here";
+  std::filesystem::copy_file("/bin/sh", path("tutti"));
+  const std::string ranks = path("ranks");
+  const pid_t forged = start(path("tutti"), ranks + "/7.0.0", &hold);
+  const pid_t shim = start(path("tutti"), ranks + "/7.0.1");
+  const auto found = shims_by_folder(ranks);
+  EXPECT_EQ(found.size(), 1U);
+  EXPECT_TRUE(found.contains(ranks + "/7.0.1"));
+  EXPECT_TRUE(is_anothers(process(forged), ranks + "/7.0.0"));
+  EXPECT_FALSE(is_anothers(process(shim), ranks + "/7.0.1"));
+  hold.kill();
+  siginfo_t ended{};
+  EXPECT_EQ(waitid(P_PID, static_cast<id_t>(forged), &ended, WEXITED | WNOWAIT), 0);
+  EXPECT_TRUE(hold.remove());
+}
+
+TEST_F(LeftoversTest, AProgramOfAnotherNameIsNoShim) {
+  std::ofstream(path("shim")) << "echo tutti >/proc/$$/comm; echo began; read line <wait";
+  const pid_t forged = start("/bin/sh", path("ranks") + "/7.0.0");
+  ASSERT_EQ(process_name(forged), "tutti");
+  EXPECT_TRUE(shims_by_folder(path("ranks")).empty());
+}
+
+// Ranks live on while the program is replaced by that of another version.
+TEST_F(LeftoversTest, AShimWhoseProgramWasReplacedIsFound) {
+  std::filesystem::copy_file("/bin/sh", path("tutti"));
+  start(path("tutti"), path("ranks") + "/7.0.0");
+  std::filesystem::remove(path("tutti"));
+  EXPECT_EQ(shims_by_folder(path("ranks")).size(), 1U);
+}
+
+// The folder of a rank is moved with that of its agent, or found by another way.
+TEST_F(LeftoversTest, AShimIsThatOfTheFolderThatItHoldsOpen) {
+  std::filesystem::copy_file("/bin/sh", path("tutti"));
+  for (const char* name : {"ranks/7.0.0", "ranks/7.0.1"}) std::filesystem::create_directories(path(name));
+  std::ofstream(path("shim")) << "exec 9<$1; echo began; read line <wait";
+  const auto shim = process(start(path("tutti"), path("ranks/7.0.0")));
+  EXPECT_FALSE(is_anothers(shim, path("ranks/7.0.0")));
+  EXPECT_TRUE(is_anothers(shim, path("ranks/7.0.1")));
+  std::filesystem::rename(path("ranks"), path("moved"));
+  EXPECT_FALSE(is_anothers(shim, path("moved/7.0.0")));
+  std::filesystem::create_directories(path("ranks/copy/7.0.0"));
+  EXPECT_TRUE(is_anothers(shim, path("ranks/copy/7.0.0")));
+  EXPECT_TRUE(is_anothers(process(getpid()), path("moved/7.0.0")));
 }
 
 }  // namespace

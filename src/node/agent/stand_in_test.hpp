@@ -1,0 +1,74 @@
+// A process in the place of a shim, called as one and with the words of one, and a process of its rank, both
+// of a session of their own.
+#pragma once
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "node/rank/process.hpp"
+#include "node/rank/rank_folder.hpp"
+
+namespace tutti::agent {
+
+class StandIn {
+ public:
+  explicit StandIn(const std::string& rank_folder) {
+    std::string path = testing::TempDir() + "tutti-stand-in-XXXXXX";
+    folder_ = mkdtemp(path.data());
+    std::filesystem::copy_file("/bin/sh", folder_ + "/tutti");
+    std::ofstream(folder_ + "/shim") << "sleep 1000 >&- & echo $!; wait";
+    std::array<int, 2> told{};
+    if (::pipe(told.data()) != 0) return;
+    shim_ = ::fork();
+    if (shim_ == 0) {
+      ::setsid();
+      if (::chdir(folder_.c_str()) != 0 || ::dup2(told[1], STDOUT_FILENO) < 0) ::_exit(1);
+      ::execl("./tutti", "./tutti", "shim", rank_folder.c_str(), nullptr);
+      ::_exit(1);
+    }
+    ::close(told[1]);
+    std::string pid;
+    for (char letter = 0; ::read(told[0], &letter, 1) == 1 && letter != '\n';) pid += letter;
+    ::close(told[0]);
+    rank_ = std::atoi(pid.c_str());
+    EXPECT_GT(rank_, 0);
+  }
+  StandIn(const StandIn&) = delete;
+  StandIn& operator=(const StandIn&) = delete;
+  ~StandIn() {
+    kill_shim();
+    if (rank_lives()) ::kill(rank_, SIGKILL);
+    std::filesystem::remove_all(folder_);
+  }
+
+  rank::ShimProcess shim() const {
+    const auto process = rank::read_process(shim_);
+    return {.pid = shim_, .start_time = process ? process->start_time : 0};
+  }
+  void kill_shim() {
+    if (shim_ <= 0) return;
+    ::kill(shim_, SIGKILL);
+    ::waitpid(shim_, nullptr, 0);
+    shim_ = -1;
+  }
+  bool rank_lives() const {
+    const auto process = rank_ > 0 ? rank::read_process(rank_) : std::nullopt;
+    return process && !process->ended();
+  }
+
+ private:
+  std::string folder_;
+  pid_t shim_ = -1;
+  pid_t rank_ = -1;
+};
+
+}  // namespace tutti::agent
