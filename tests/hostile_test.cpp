@@ -445,6 +445,62 @@ TEST(Hostile, ARankThatBecomesAnotherUserCanBeCancelled) {
   EXPECT_TRUE(eventually([&] { return cluster.ranks_on("n1").empty(); }));
 }
 
+// What it leaves looks as a process that has ended and waits to be reaped. It is asked to end, saves, and
+// does not end.
+TEST(Hostile, ARankThatItsFirstThreadHasLeftIsAskedToEndAndKilled) {
+  PartsCluster cluster;
+  if (support::run({"/usr/bin/python3", "-c", "import ctypes"}).exit_code != 0)
+    GTEST_SKIP() << "python3 is not installed";
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string set = cluster.file("set");
+  const std::string saved = cluster.file("saved");
+  const std::string program = cluster.file("headless.py");
+  write_text(program, R"(import ctypes, os, signal, sys, threading, time
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+if len(sys.argv) > 3 and os.fork() == 0: os.setsid()
+elif len(sys.argv) > 3: time.sleep(1000)
+def work():
+    while open('/proc/self/stat').read().rsplit(')', 1)[1].split()[0] != 'Z': pass
+    open(sys.argv[1], 'w').close()
+    signal.sigwait({signal.SIGTERM})
+    open(sys.argv[2], 'w').close()
+    time.sleep(1000)
+threading.Thread(target=work).start()
+ctypes.CDLL(None).syscall({'x86_64': 60, 'aarch64': 93}[os.uname().machine], 0)
+)");
+  for (const char* beside : {"", " beside"}) {
+    const std::string id =
+        cluster.submit({"--gpus", "8", "--grace", "1s"},
+                       "exec /usr/bin/python3 " + program + " '" + set + "' '" + saved + "'" + beside);
+    ASSERT_TRUE(eventually([&] { return std::filesystem::exists(set); }));
+    EXPECT_EQ(cluster.tutti({"cancel", id}).exit_code, 0);
+    EXPECT_TRUE(eventually([&] { return std::filesystem::exists(saved); })) << "it was not asked";
+    EXPECT_TRUE(cluster.becomes(id, "cancelled"));
+    EXPECT_TRUE(eventually([&] { return support::processes_naming(program).empty(); }));
+    for (const auto& file : {set, saved}) std::filesystem::remove(file);
+  }
+  EXPECT_EQ(cluster.run({"--gpus", "8"}, "true").exit_code, 0) << "its GPUs are free again";
+}
+
+// A file, a folder whose specification cannot be written, a link.
+TEST(Hostile, WhatAJobLaysInThePlaceOfItsNextFoldersCostsNoNode) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string elsewhere = cluster.file("elsewhere");
+  std::filesystem::create_directory(elsewhere);
+  const std::string id = cluster.submit({"--restarts", "3"},
+                                        "[ $TUTTI_ATTEMPT = 3 ] && exit 0; r=$(dirname "
+                                        "$TUTTI_PROGRESS_FILE); r=${r%.*.0}; [ $TUTTI_ATTEMPT = 0 ] "
+                                        "&& touch $r.1.0 && mkdir -p $r.2.0/spec && ln -s " +
+                                            elsewhere + " $r.3.0; kill -9 $PPID; sleep 1000");
+  EXPECT_EQ(cluster.wait(id), 0) << cluster.job(id);
+  EXPECT_EQ(cluster.job(id)["attempt"], 3);
+  EXPECT_TRUE(std::filesystem::is_empty(elsewhere));
+  const std::string removed = cluster.home() + "/nodes/n1/removed";
+  EXPECT_TRUE(eventually([&] { return std::filesystem::is_empty(removed); })) << "what was there goes";
+  expect_never_lost(cluster);
+}
+
 // ---- a full disk at the end
 
 void expect_ends_once_on_a_full_disk(const std::string& before_the_end) {
@@ -578,6 +634,54 @@ TEST(Hostile, ALinkInPlaceOfItsFolderIsFollowedByNobody) {
   const std::string acknowledged = rank_folder(cluster, "2") + "/acknowledged";
   EXPECT_TRUE(eventually([&] { return std::filesystem::exists(acknowledged); }));
   EXPECT_TRUE(std::filesystem::is_empty(elsewhere));
+}
+
+// ---- shims that are none
+
+// Of a folder that is elsewhere: an agent that believed it would not begin beside its rank.
+TEST(Hostile, AForgedShimKeepsNoAgentFromStarting) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string home = cluster.file("elsewhere");
+  std::filesystem::create_directories(home + "/ranks");
+  write_text(home + "/identity", "0123456789abcdef\n");
+  std::filesystem::copy_file("/bin/sh", home + "/tutti");
+  const std::string set = cluster.file("set");
+  write_text(home + "/shim", "touch " + set + "; sleep 1000");
+  const std::string id =
+      cluster.submit({"--restarts", "0"}, "cd " + home +
+                                              "; d=$(dirname $TUTTI_PROGRESS_FILE); mkdir ranks/${d##*/}; "
+                                              "exec ./tutti shim $d 9<ranks/${d##*/}");
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(set); }));
+  const auto held = cgroups_named(cluster, id + ".0.0");
+  const auto is_there = [](const std::string& folder) { return std::filesystem::exists(folder); };
+  if (std::none_of(held.begin(), held.end(), is_there)) GTEST_SKIP() << "no cgroup can be made here";
+  cluster.agent("n1").signal(SIGKILL);
+  cluster.agent("n1").wait();
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  EXPECT_EQ(cluster.tutti({"cancel", "--now", id}).exit_code, 0);
+  EXPECT_TRUE(cluster.becomes(id, "cancelled"));
+}
+
+TEST(Hostile, AForgedNoteOfItsShimKillsNobodyElse) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const support::Process victim({"sleep", "1000"}, cluster.file("victim"));
+  const std::string set = cluster.file("set");
+  const std::string pid = std::to_string(victim.pid());
+  const std::string id = cluster.submit(
+      {"--grace", "200ms"}, "cd $(dirname $TUTTI_PROGRESS_FILE); place=$(cut -d' ' -f3 shim); echo " + pid +
+                                " $(cut -d' ' -f22 /proc/" + pid + "/stat) $place >shim; touch " + set +
+                                "; sleep 1000");
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(set); }));
+  cluster.agent("n1").signal(SIGKILL);
+  cluster.agent("n1").wait();
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  EXPECT_EQ(cluster.job(id)["attempt"], 0);
+  EXPECT_EQ(cluster.tutti({"cancel", "--now", id}).exit_code, 0);
+  EXPECT_TRUE(cluster.becomes(id, "cancelled"));
+  EXPECT_TRUE(eventually([&] { return cluster.ranks_on("n1").empty(); }));
+  EXPECT_TRUE(std::filesystem::exists("/proc/" + pid + "/exe")) << "it has nothing to do with it";
 }
 
 }  // namespace

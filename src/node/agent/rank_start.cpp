@@ -1,14 +1,20 @@
 #include "node/agent/rank_start.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <utility>
 
 #include "base/files/files.hpp"
+#include "base/files/rights.hpp"
 #include "node/rank/launch.hpp"
+#include "node/rank/leftovers.hpp"
 #include "node/rank/process.hpp"
 
 namespace tutti::agent {
@@ -57,14 +63,39 @@ rank::RankSpec spec_of(const RankOrder& order) {
   return spec;
 }
 
+// What jobs have laid where the folder of a rank will be costs nobody a node: it goes, and where it cannot,
+// the job has its start no more. Where it is now, "" if nothing was there.
+Result<std::string> clear_place(const std::string& folder) {
+  struct stat found {};
+  if (::lstat(folder.c_str(), &found) != 0) return std::string();
+  const std::filesystem::path path(folder);
+  const std::string ranks = path.parent_path().string();
+  if (S_ISDIR(found.st_mode) && rank::shims_by_folder(ranks).contains(folder))
+    return unknown("a rank of its name runs here");
+  static std::atomic<std::uint64_t> moved{0};
+  const std::string removed = path.parent_path().parent_path().string() + "/removed";
+  std::string target = removed + "/" + path.filename().string() + "." + std::to_string(::getpid()) +
+                       ".place." + std::to_string(++moved);
+  auto cleared = files::make_folder(removed, 0700);
+  if (cleared) cleared = files::move_folder(folder, target);
+  if (!cleared)
+    return std::move(cleared)
+        .error()
+        .within("something is in the place of its folder")
+        .as(ErrorCode::invalid);
+  return target;
+}
+
 }  // namespace
 
 std::string acknowledged_mark(const std::string& rank_folder) { return rank_folder + "/acknowledged"; }
 
 Result<StartedShim> start_rank(const RankOrder& order, const MayRun& may_run) {
   if (auto noted = order.notes->write_cluster(order.cluster); !noted) return std::move(noted).error();
-  if (::access(acknowledged_mark(order.folder).c_str(), F_OK) == 0)
+  if (rank::is_own_folder(order.folder) && ::access(acknowledged_mark(order.folder).c_str(), F_OK) == 0)
     return unknown("it has run here before: the controller's store is older than that");
+  auto cleared = clear_place(order.folder);
+  if (!cleared) return std::move(cleared).error();
   if (auto made = files::make_folders(order.folder); !made) return std::move(made).error();
   if (auto written = rank::write_spec(order.folder, spec_of(order)); !written)
     return std::move(written).error();
@@ -76,7 +107,8 @@ Result<StartedShim> start_rank(const RankOrder& order, const MayRun& may_run) {
   return StartedShim{.process = {*pid, process ? process->start_time : 0},
                      .pidfd = pidfd ? std::move(*pidfd) : files::FileDescriptor(),
                      .hold = rank::Hold(order.cgroup),
-                     .grace = order.attempt->grace};
+                     .grace = order.attempt->grace,
+                     .in_its_place = *std::move(cleared)};
 }
 
 }  // namespace tutti::agent

@@ -38,6 +38,7 @@ struct StartedShim {
   files::FileDescriptor pidfd;  // none if it has ended already
   rank::Hold hold{""};
   Duration grace{};
+  std::string in_its_place;  // what was where its folder is: to be removed, "" for nothing
 };
 
 // The mark in a rank's folder that its end is acknowledged.
