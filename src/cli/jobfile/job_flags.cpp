@@ -134,7 +134,8 @@ void Draft::declare(config::Flags& flags) {
   flags.add("queue", "QUEUE", store(queue, parse_queue), "the queue whose share the job uses");
   flags.add("priority", priority, "higher ones start first, and lower ones make way for them",
             {-cluster::priority_max, cluster::priority_max});
-  flags.add("time", "TIME", store(time_limit, parse_time_limit), "ends the job after 2h, 30m or 1-12:00:00");
+  flags.add("time", "TIME", store(time_limit, parse_time_limit),
+            "ends the job after 2h, 30m or 1-12:00:00; a number alone: minutes");
   flags.add(
       "env", env,
       "K=V in the environment of every rank, or on the command line K alone, as it is here; may be repeated");
