@@ -40,23 +40,24 @@ if [[ $machine ]]; then
 fi
 git clone -q . "$clone"
 
-# Runs a command in the clone; its output goes to a log that is shown when it fails.
+# Runs a command in the clone; the end of its output is shown when it fails.
 inside() {
   local log=$work/log
   if [[ $machine ]]; then
     chroot "$machine" env CCACHE_DISABLE=1 bash -c "cd /clone && $1" >"$log" 2>&1 </dev/null
   else
     (cd "$clone" && CCACHE_DISABLE=1 bash -c "$1") >"$log" 2>&1 </dev/null
-  fi || { tail -40 "$log" >&2 && printf 'build: failed: %s\n' "$1" >&2 && exit 1; }
+  fi || { tail -200 "$log" >&2 && printf 'build: failed: %s\n' "$1" >&2 && return 1; }
 }
 
 held=true tested=''
 # measure WHAT BAR_SECONDS COMMAND
 measure() {
-  local begin=$EPOCHREALTIME seconds verdict=holds
-  inside "$3"
+  local begin=$EPOCHREALTIME seconds verdict=holds failed=''
+  inside "$3" || failed=true
   seconds=$(awk -v a="$begin" -v b="$EPOCHREALTIME" 'BEGIN {printf "%.0f", b - a}')
   if ((seconds > $2)); then verdict=MISSED held=''; fi
+  if [[ $failed ]]; then verdict=FAILED held=''; fi
   printf '%-66s %5d s   bar %5d s   %s\n' "$1" "$seconds" "$2" "$verdict"
 }
 
