@@ -187,20 +187,34 @@ TEST(Mounts, AnAgentWhoseFolderWasMovedAwayUnderItsRanksDoesNotBeginAnew) {
 TEST(Mounts, AnAgentSaysThatRanksOfAnotherFolderHaveNoAgent) {
   PartsCluster cluster;
   ASSERT_TRUE(cluster.start_agent("n1"));
-  const std::string id = cluster.submit({"--restarts", "0"}, "exec sleep 1000");
+  const std::string id = cluster.submit({"--gpus-per-rank", "8", "--restarts", "0"}, "exec sleep 1000");
   ASSERT_TRUE(cluster.becomes(id, "running"));
   ASSERT_TRUE(cluster.start_agent("n2"));
-  cluster.agent("n1").signal(SIGKILL);
-  cluster.agent("n1").wait();
+  const std::string other = cluster.submit({"--gpus-per-rank", "8", "--restarts", "0"}, "exec sleep 1000");
+  ASSERT_TRUE(cluster.becomes(other, "running"));
+  for (const char* node : {"n1", "n2"}) {
+    cluster.agent(node).signal(SIGKILL);
+    cluster.agent(node).wait();
+  }
   ASSERT_TRUE(cluster.start_agent("n3"));
-  const std::string told = "ranks of " + cluster.home() + "/nodes/n1 run on this machine";
-  EXPECT_TRUE(eventually([&] { return has(read_text(cluster.file("agent-n3.err")), told); }))
-      << read_text(cluster.file("agent-n3.err"));
-  EXPECT_FALSE(has(read_text(cluster.file("agent-n2.err")), told)) << "its agent lived then";
-  ASSERT_TRUE(cluster.start_agent("n1"));
-  // It may have been lost meanwhile: then it has ended already.
-  cluster.tutti({"cancel", "--now", id});
-  EXPECT_TRUE(eventually([&] { return cluster.ranks_on("n1").empty(); }));
+  const auto told = [&](const std::string& node, const std::string& job) {
+    const std::string home = cluster.home() + "/nodes/" + node;
+    const std::string shim = read_text(home + "/ranks/" + job + ".0.0/shim");
+    // Whoever obeys it ends nobody else's ranks.
+    return "Start their agent (`--data " + home + "`), or end them (`kill " + shim.substr(0, shim.find(' ')) +
+           "`)";
+  };
+  EXPECT_TRUE(eventually([&] {
+    const std::string log = read_text(cluster.file("agent-n3.err"));
+    return has(log, told("n1", id)) && has(log, told("n2", other));
+  })) << read_text(cluster.file("agent-n3.err"));
+  EXPECT_FALSE(has(read_text(cluster.file("agent-n2.err")), told("n1", id))) << "its agent lived then";
+  // They may have been lost meanwhile: then they have ended already.
+  for (const std::string& job : {id, other}) cluster.tutti({"cancel", "--now", job});
+  for (const char* node : {"n1", "n2"}) {
+    ASSERT_TRUE(cluster.start_agent(node));
+    EXPECT_TRUE(eventually([&] { return cluster.ranks_on(node).empty(); }));
+  }
 }
 
 }  // namespace

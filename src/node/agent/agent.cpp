@@ -120,8 +120,8 @@ class Agent {
 
   void look_for_ranks_of_others() {
     elsewhere_.run([folder = options_.folder]() -> Lane::Then {
-      return [text = ranks_without_agent(folder)] {
-        if (!text.empty()) log::warning("{}", text);
+      return [told = ranks_without_agent(folder)] {
+        for (const std::string& text : told) log::warning("{}", text);
       };
     });
   }

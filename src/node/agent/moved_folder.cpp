@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <map>
 #include <system_error>
 
 #include "node/agent/folder_lock.hpp"
@@ -47,24 +48,26 @@ Result<> check_no_ranks_elsewhere(const std::string& folder) {
       .remedy("move or mount the folder back, or end the ranks with `kill " + pids + "`");
 }
 
-std::string ranks_without_agent(const std::string& folder) {
-  std::string home_of_some;
-  std::string pids;
+std::vector<std::string> ranks_without_agent(const std::string& folder) {
+  std::map<std::string, std::string> pids;  // of each folder its own: others may be somebody else's
   for (const auto& [rank_folder, shim] : rank::shims_by_folder("")) {
     const fs::path home = fs::path(rank_folder).parent_path().parent_path();
     // Of another container the folder may have the same name.
-    const fs::path held = rank::held_folder(shim.pid, fs::path(rank_folder).filename().string());
+    const fs::path held = held_by(shim.pid, fs::path(rank_folder).filename().string());
     if (held.empty() || !is_same(held, rank_folder)) continue;
     // This agent's own lock would go with a look at it.
     if (is_same(home, folder) || FolderLock::holder_of(home)) continue;
-    home_of_some = home.string();
-    pids += (pids.empty() ? "" : " ") + std::to_string(shim.pid);
+    std::string& known = pids[home.string()];
+    known += (known.empty() ? "" : " ") + std::to_string(shim.pid);
   }
-  if (pids.empty()) return "";
-  return "ranks of " + home_of_some +
-         " run on this machine and no agent answers for them: what they use may be given out twice. Start "
-         "their agent (`--data " +
-         home_of_some + "`), or end them (`kill " + pids + "`)";
+  std::vector<std::string> told;
+  for (const auto& [home, known] : pids) {
+    told.push_back("ranks of " + home +
+                   " run on this machine and no agent answers for them: what they use may be given out "
+                   "twice. Start their agent (`--data " +
+                   home + "`), or end them (`kill " + known + "`)");
+  }
+  return told;
 }
 
 }  // namespace tutti::agent

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/result.hpp"
 
@@ -13,8 +14,8 @@ namespace tutti::agent {
 Result<> check_no_ranks_elsewhere(const std::string& folder);
 
 // For people: that ranks run on this machine which an agent with another folder has started, and that no
-// agent answers for them now. It may have been this one, under the name that the machine had before. "" if
-// there are none. Waits for the disks of those folders.
-std::string ranks_without_agent(const std::string& folder);
+// agent answers for them now, of each folder. It may have been this one, under the name that the machine had
+// before. Waits for the disks of those folders.
+std::vector<std::string> ranks_without_agent(const std::string& folder);
 
 }  // namespace tutti::agent
