@@ -5,10 +5,14 @@
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
+#include "base/clock/clock.hpp"
 #include "support/cluster.hpp"
 #include "support/stalled_disk.hpp"
 
@@ -56,30 +60,62 @@ TEST(HungDisks, ACopyThatCannotEvenBeOpenedKeepsNoJobFromRunning) {
   EXPECT_EQ(cluster.run({"--gpus", "8"}, "true").exit_code, 0) << "its GPU is free again";
 }
 
+// Where the shim of this rank hangs when it puts the end on record, which the rank comes to behind the gate.
+struct HungEnd {
+  HungEnd(PartsCluster& cluster, const std::vector<std::string>& flags)
+      : gate(cluster.file("gate")), id(cluster.submit(flags, until(gate))) {
+    folder = cluster.home() + "/nodes/n1/ranks/" + id + ".0.0";
+    EXPECT_TRUE(cluster.becomes(id, "running"));
+    EXPECT_TRUE(eventually([&] { return std::filesystem::exists(folder + "/exit.room"); }));
+    hung.emplace(folder + "/exit.room", HungFile::Answers::nothing);
+    if (hung->mounted()) return;
+    write_text(gate, "");
+    cluster.wait(id);
+  }
+
+  std::string gate;
+  std::string id;
+  std::string folder;
+  std::optional<HungFile> hung;
+};
+
+// It has done its work before it was to move; that nobody can write that down does not undo it.
+TEST(HungDisks, AJobThatEndedWellHasDoneSoThoughItsEndCannotBeWritten) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  HungEnd job(cluster, {"--gpus", "1", "--grace", "200ms"});
+  if (!job.hung->mounted()) GTEST_SKIP() << no_mount;
+  std::istringstream shim(read_text(job.folder + "/shim"));
+  std::string pid;
+  shim >> pid;
+  write_text(job.gate, "");
+  ASSERT_TRUE(eventually([&] { return read_text("/proc/" + pid + "/comm") == "tutti-end-0\n"; }));
+  const Instant soon = now_on_the_wall() + 10s;
+  EXPECT_EQ(cluster.tutti({"drain", "--now", "n1"}).exit_code, 0);
+  EXPECT_TRUE(cluster.becomes(job.id, "succeeded")) << cluster.job(job.id);
+  EXPECT_EQ(cluster.job(job.id)["attempt"], 0);
+  EXPECT_GT(now_on_the_wall(), soon);
+  EXPECT_LT(cluster.job(job.id).value("finished_at", ""), format_instant(soon))
+      << "what the disk takes is not its";
+  EXPECT_TRUE(cluster.node_becomes("n1", "drained"));
+  job.hung.reset();
+  EXPECT_TRUE(eventually([&] { return cluster.ranks_on("n1").empty(); })) << "it ends when it can";
+  EXPECT_TRUE(has(read_text(job.folder + "/exit"), "0\n")) << "and has put the end on record";
+}
+
 // A rank, or the disk of its folder, keeps its shim where nothing ends it.
 TEST(HungDisks, AShimThatNothingEndsIsLeftBehindAndItsJobIsOver) {
   PartsCluster cluster;
   ASSERT_TRUE(cluster.start_agent("n1"));
-  const std::string gate = cluster.file("gate");
-  const std::string id = cluster.submit({"--gpus", "1", "--grace", "200ms"}, until(gate));
-  ASSERT_TRUE(cluster.becomes(id, "running"));
-  const std::string folder = cluster.home() + "/nodes/n1/ranks/" + id + ".0.0";
-  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(folder + "/exit.room"); }));
-  {
-    const HungFile hung(folder + "/exit.room", HungFile::Answers::nothing);
-    if (!hung.mounted()) {
-      write_text(gate, "");
-      cluster.wait(id);
-      GTEST_SKIP() << no_mount;
-    }
-    write_text(gate, "");
-    EXPECT_EQ(cluster.tutti({"cancel", "--now", id}).exit_code, 0);
-    EXPECT_TRUE(cluster.becomes(id, "cancelled"));
-    EXPECT_TRUE(has(read_text(cluster.file("agent-n1.err")), "is left behind"))
-        << read_text(cluster.file("agent-n1.err"));
-    EXPECT_EQ(cluster.run({"--gpus", "8"}, "true").exit_code, 0) << "its GPU is free again";
-    EXPECT_EQ(cluster.node("n1").value("state", ""), "ready");
-  }
+  HungEnd job(cluster, {"--gpus", "1", "--grace", "200ms"});
+  if (!job.hung->mounted()) GTEST_SKIP() << no_mount;
+  EXPECT_EQ(cluster.tutti({"cancel", "--now", job.id}).exit_code, 0);
+  EXPECT_TRUE(cluster.becomes(job.id, "cancelled"));
+  EXPECT_TRUE(has(read_text(cluster.file("agent-n1.err")), "is left behind"))
+      << read_text(cluster.file("agent-n1.err"));
+  EXPECT_EQ(cluster.run({"--gpus", "8"}, "true").exit_code, 0) << "its GPU is free again";
+  EXPECT_EQ(cluster.node("n1").value("state", ""), "ready");
+  job.hung.reset();
   EXPECT_TRUE(eventually([&] { return cluster.ranks_on("n1").empty(); })) << "it ends when it can";
 }
 

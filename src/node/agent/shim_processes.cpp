@@ -25,6 +25,7 @@
 #include "node/rank/leftovers.hpp"
 #include "node/rank/process.hpp"
 #include "node/rank/shim.hpp"
+#include "node/rank/told_end.hpp"
 
 namespace tutti::agent {
 namespace {
@@ -51,6 +52,8 @@ constexpr std::size_t end_threads_max = 4;
 constexpr LaneLimits shared_limits{.threads_max = 1, .patience = 2s, .stuck_max = 8};
 // Orders that concern the agent's folder and not one rank's.
 constexpr const char* own_notes = "the agent";
+// The processes of all shims, as the kernel names them.
+constexpr const char* all_shims = "all shims";
 
 Error no_room_in_time() {
   return failed("its agent has as many files open as it may, and other ranks have not ended for " +
@@ -114,9 +117,9 @@ void ShimProcesses::prepare(const wire::StartRanks& start) {
     };
   room_.wait(
       {start.job, start.attempt}, start.ranks.size(),
-      [this, done, sync = start.sync, workdir = start.workdir,
-       name = attempt_name(start.job, start.attempt)] {
-        sync.empty() ? done(workdir, keeper::Hindrance::node) : shipped_.prepare(sync, name, done);
+      [this, done, sync = start.sync, workdir = start.workdir, name = attempt_name(start.job, start.attempt),
+       user = start.user] {
+        sync.empty() ? done(workdir, keeper::Hindrance::node) : shipped_.prepare(user, sync, name, done);
       },
       std::move(give_up));
 }
@@ -246,10 +249,6 @@ void ShimProcesses::started(const RankKey& key, const Result<std::shared_ptr<Sta
   entry.hold = (*shim)->hold;
   entry.grace = (*shim)->grace;
   entry.told = cluster::Told::no;
-  if (const std::string& moved = (*shim)->in_its_place; !moved.empty()) {
-    log::warning("something was in the place of the folder of rank {}, and is removed", key.text());
-    remove_later(moved);
-  }
   watch(key, entry, std::move((*shim)->pidfd));
   calls_.started(key, {});
 }
@@ -293,6 +292,7 @@ void ShimProcesses::ended(RankKey key) {
   if (found == running_.end()) return;
   Ended end{.shim = found->second.shim,
             .hold = found->second.hold,
+            .own_end = found->second.own_end,
             .forced = found->second.forced > 0,
             .told = found->second.told,
             .left = {},
@@ -304,16 +304,48 @@ void ShimProcesses::ended(RankKey key) {
   read_end(key, std::move(end));
 }
 
-// It was killed, and so it never does anything again: it hangs in a disk that does not answer. The rank it
-// had is over, and nobody is to wait for the disk.
+bool ShimProcesses::note_end(const RankKey& key, Entry& entry) {
+  if (entry.own_end) return true;
+  const auto code = rank::told_end(entry.shim);
+  if (!code) return false;
+  entry.own_end = OwnEnd{*code, now_on_the_wall()};
+  // Not killed: once its disk answers it puts the end on record, for whichever agent is there then.
+  entry.patience = loop_.after(record_patience, [this, key] { leave_shim(key); });
+  return true;
+}
+
+void ShimProcesses::look_for_ends() {
+  if (clears_.busy(all_shims)) return;
+  std::vector<std::pair<RankKey, rank::ShimProcess>> shims;
+  for (const auto& [key, entry] : running_) {
+    if (!entry.own_end) shims.emplace_back(key, entry.shim);
+  }
+  clears_.run(all_shims, [this, shims = std::move(shims)]() -> Lane::Then {
+    std::vector<RankKey> over;
+    for (const auto& [key, shim] : shims) {
+      if (rank::told_end(shim)) over.push_back(key);
+    }
+    if (over.empty()) return {};
+    return [this, over = std::move(over)] {
+      for (const RankKey& key : over) {
+        if (const auto found = running_.find(key); found != running_.end()) note_end(key, found->second);
+      }
+    };
+  });
+}
+
+// It was killed, and so it never does anything again, or has not put the end of its rank on record for long:
+// it hangs in a disk that does not answer. The rank it had is over, and nobody is to wait for the disk.
 void ShimProcesses::leave_shim(RankKey key) {
   const auto found = running_.find(key);
-  if (found == running_.end() || found->second.forced <= forces_before_it_is_left) return;
+  if (found == running_.end()) return;
+  if (!found->second.own_end && found->second.forced <= forces_before_it_is_left) return;
   Entry& entry = found->second;
-  log::warning("the shim of rank {}, pid {}, hangs in a disk that does not answer, and is left behind",
-               key.text(), entry.shim.pid);
+  log::warning("the shim of rank {}, pid {}, {}, and is left behind", key.text(), entry.shim.pid,
+               entry.own_end ? "does not put its end on record" : "hangs in a disk that does not answer");
   Ended end{.shim = entry.shim,
             .hold = entry.hold,
+            .own_end = entry.own_end,
             .forced = true,
             .told = entry.told,
             .is_left = true,
@@ -334,7 +366,7 @@ void ShimProcesses::leave_shim(RankKey key) {
 }
 
 void ShimProcesses::read_end(const RankKey& key, Ended end) {
-  ended_at_[key] = now_on_the_wall();
+  ended_at_[key] = end.own_end ? end.own_end->at : now_on_the_wall();
   end.timer = loop_.after(end_read_max, [this, key] { end_unread(key); });
   // A shim that has put the end on record and ended by itself has ended all there was. A rank may have done
   // the first in its place, and killed it.
@@ -397,8 +429,10 @@ void ShimProcesses::cleared(const RankKey& key, bool all_gone) {
   RankStatus status = verdict(end);
   status.told = end.told;
   if (status.exit_code == 0 && !status.detail.empty()) log::warning("rank {}: {}", key.text(), status.detail);
-  // What the shim wrote is nearer to the truth than when this loop came to hear of it.
-  if (end.left && end.left->at != Instant()) ended_at_[key] = end.left->at;
+  // What the shim wrote is nearer to the truth than when this loop came to hear of it, unless it had to wait
+  // for its disk.
+  const bool waited = end.own_end && end.left && end.own_end->at < end.left->at;
+  if (end.left && end.left->at != Instant() && !waited) ended_at_[key] = end.left->at;
   ended_.erase(found);
   if (status.node_fault) miss_disk(status.detail);
   calls_.exited(key, status);
@@ -420,8 +454,8 @@ RankStatus ShimProcesses::verdict(const Ended& end) const {
   if (end.left)
     return end.shim_code == rank::exit_code_not_runnable ? end.left->status
                                                          : without_witness(end.left->status);
-  if (end.shim_code)
-    return {RankState::exited, *end.shim_code,
+  if (end.shim_code || end.own_end)
+    return {RankState::exited, end.shim_code ? *end.shim_code : end.own_end->exit_code,
             end.unread ? "its folder does not answer: its log could not be read"
                        : "its shim could not write its end to the disk of the node"};
   if (!end.forced && end.unread)
@@ -446,9 +480,11 @@ void ShimProcesses::end(const RankKey& key, bool at_once) {
   const auto found = running_.find(key);
   if (found == running_.end()) return;
   Entry& entry = found->second;
-  entry.told = cluster::Told::yes;
+  // Who has ended before is not told any more.
+  if (!note_end(key, entry)) entry.told = cluster::Told::yes;
   if (auto asked = rank::end_shim(entry.shim, at_once); !asked)
     log::warning("cannot end rank {}: {}", key.text(), asked.error().text());
+  if (entry.own_end) return;
   if (at_once && entry.forced == 0) entry.patience.reset();
   const Duration grace = at_once ? Duration::zero() : entry.grace;
   if (!entry.patience) entry.patience = loop_.after(grace + shim_patience, [this, key] { force(key); });
@@ -460,6 +496,7 @@ void ShimProcesses::force(const RankKey& key) {
   const auto found = running_.find(key);
   if (found == running_.end()) return;
   Entry& entry = found->second;
+  if (note_end(key, entry)) return;
   if (entry.forced == 0)
     log::warning("the shim of rank {} does not end it: the agent kills all its processes", key.text());
   const bool shim_too = ++entry.forced > forces_before_the_shim;
@@ -516,6 +553,7 @@ void ShimProcesses::look(const std::vector<RankKey>& running) {
                   };
                 });
   }
+  look_for_ends();
   for (const RankKey& key : running) {
     const auto entry = running_.find(key);
     const std::string owner = owner_of(key);

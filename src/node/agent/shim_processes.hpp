@@ -24,6 +24,7 @@
 #include "node/keeper/processes.hpp"
 #include "node/rank/hold.hpp"
 #include "node/rank/launch.hpp"
+#include "node/rank/output_copy.hpp"
 #include "node/rank/rank_folder.hpp"
 
 namespace tutti::agent {
@@ -32,6 +33,8 @@ using keeper::RankKey;
 
 // For the end that a shim has left; then its own exit code has to do.
 constexpr Duration end_read_max = 5s;
+// For a shim to put on record the end that it has told the kernel. It may wait for a copy of the log before.
+constexpr Duration record_patience = rank::copy_patience + 5s;
 
 struct ProcessOptions {
   std::string node;
@@ -83,6 +86,11 @@ class ShimProcesses final : public keeper::Processes {
   const std::string& ranks_folder() const { return folder_; }
 
  private:
+  // What a shim has told the kernel, and when that was first seen.
+  struct OwnEnd {
+    std::int32_t exit_code = 0;
+    Instant at;
+  };
   // A rank that runs.
   struct Entry {
     rank::ShimProcess shim;
@@ -93,12 +101,14 @@ class ShimProcesses final : public keeper::Processes {
     cluster::Told told = cluster::Told::unknown;  // to end
     std::shared_ptr<net::Loop::Handle> patience;  // with a shim that was asked to end its rank
     int forced = 0;                               // how often the agent has ended it over the shim's head
+    std::optional<OwnEnd> own_end;                // it has ended, and that is not on record yet
   };
   // A shim that has ended; its rank's end is not reported yet.
   struct Ended {
     rank::ShimProcess shim;
     rank::Hold hold{""};
     std::optional<std::int32_t> shim_code;  // its own exit code, where this process could reap it
+    std::optional<OwnEnd> own_end;          // where it was seen
     bool forced = false;
     cluster::Told told = cluster::Told::unknown;
     bool is_left = false;    // the shim has not ended, and will do nothing any more
@@ -129,6 +139,9 @@ class ShimProcesses final : public keeper::Processes {
   void watch(const RankKey& key, Entry& entry, files::FileDescriptor pidfd);
   void watch_again(RankKey key);
   void ended(RankKey key);
+  // True if it has ended by itself, which its shim need not be asked for: a disk may keep that.
+  bool note_end(const RankKey& key, Entry& entry);
+  void look_for_ends();
   void leave_shim(RankKey key);
   void read_end(const RankKey& key, Ended end);
   void force(const RankKey& key);

@@ -89,8 +89,10 @@ Shipped::Shipped(net::Target controller, std::string token, const std::string& f
       free_room_(std::move(free_room)),
       blobs_(folder + "/blobs") {}
 
-void Shipped::prepare(const std::string& manifest, const std::string& name, Done done) {
+void Shipped::prepare(const std::string& user, const std::string& manifest, const std::string& name,
+                      Done done) {
   const auto task = std::make_shared<Task>();
+  task->user = user;
   task->manifest = manifest;
   task->name = name;
   task->done = std::move(done);
@@ -142,13 +144,29 @@ void Shipped::finish() {
 
 Shipped::TaskPointer Shipped::next_task() {
   if (trimming_) return nullptr;
-  const auto free = std::find_if(waiting_.begin(), waiting_.end(),
-                                 [this](const TaskPointer& task) { return !working_.contains(task->name); });
-  if (free == waiting_.end()) return nullptr;
-  TaskPointer task = *free;
-  waiting_.erase(free);
+  auto next = waiting_.end();
+  std::uint64_t next_turn = 0;
+  for (auto at = waiting_.begin(); at != waiting_.end(); ++at) {
+    const Task& task = **at;
+    // One thread is always left for the others.
+    if (working_.contains(task.name) || working_for(task.user) + 1 >= shipped_threads_max) continue;
+    const auto last = turns_.find(task.user);
+    const std::uint64_t turn = last == turns_.end() ? 0 : last->second;
+    if (next != waiting_.end() && turn >= next_turn) continue;
+    next = at;
+    next_turn = turn;
+  }
+  if (next == waiting_.end()) return nullptr;
+  TaskPointer task = *next;
+  waiting_.erase(next);
   working_[task->name] = task;
+  turns_[task->user] = ++turn_;
   return task;
+}
+
+std::size_t Shipped::working_for(const std::string& user) const {
+  return static_cast<std::size_t>(std::count_if(
+      working_.begin(), working_.end(), [&](const auto& working) { return working.second->user == user; }));
 }
 
 void Shipped::run() {
@@ -164,6 +182,7 @@ void Shipped::run() {
     lock.lock();
     working_.erase(task->name);
     ++ended_;
+    if (working_.empty() && waiting_.empty()) turns_.clear();
     // While somebody lays out, what that one needs has to stay.
     const bool alone = working_.empty();
     if (alone) trimming_ = true;

@@ -1,6 +1,6 @@
 // Folders that users shipped with their jobs: fetched from the controller, only what this node lacks, and
 // laid out for one attempt. A few threads of its own do it, so that one slow folder does not hold up the
-// others; the calls come from the agent's loop.
+// others; users take turns, and nobody is given all of the threads. The calls come from the agent's loop.
 #pragma once
 
 #include <atomic>
@@ -47,8 +47,8 @@ class Shipped {
   // folder takes is known before anything is written; one that fits once others are laid out waits for them.
   using Done = std::function<void(Result<std::string>, keeper::Hindrance)>;
 
-  // Lays the folder of this manifest out under `name`.
-  void prepare(const std::string& manifest, const std::string& name, Done done);
+  // Lays the folder of this manifest out under `name`, when it is the user's turn.
+  void prepare(const std::string& user, const std::string& manifest, const std::string& name, Done done);
   // Nobody wants what is prepared under this name. What waits is done at once, with an error; what is being
   // fetched ends before its next file.
   void drop(const std::string& name);
@@ -57,6 +57,7 @@ class Shipped {
 
  private:
   struct Task {
+    std::string user;
     std::string manifest;
     std::string name;
     Done done;
@@ -68,8 +69,10 @@ class Shipped {
   };
   using TaskPointer = std::shared_ptr<Task>;
 
-  // Under the lock: the first that waits for nobody else of its name.
+  // Under the lock: of those that wait for nobody else of their name, the first of the user who has had no
+  // turn for longest.
   TaskPointer next_task();
+  std::size_t working_for(const std::string& user) const;
   // False if the system has none to give.
   bool add_thread();
   void run();
@@ -102,8 +105,10 @@ class Shipped {
   std::condition_variable woken_;
   std::deque<TaskPointer> waiting_;
   std::map<std::string, TaskPointer> working_;  // by name: two of them would be in each other's way
-  bool trimming_ = false;                       // blobs: nothing is begun meanwhile
-  std::uint64_t ended_ = 0;                     // tasks, since the agent began
+  std::map<std::string, std::uint64_t> turns_;  // of users who wait or are worked for: when they had the last
+  std::uint64_t turn_ = 0;
+  bool trimming_ = false;    // blobs: nothing is begun meanwhile
+  std::uint64_t ended_ = 0;  // tasks, since the agent began
   bool stopping_ = false;
   std::size_t idle_ = 0;
   std::vector<std::thread> threads_;  // started when there is work for them

@@ -38,7 +38,7 @@ TEST(Shipped, AControllerThatIsBusyIsAskedAgain) {
   {
     Shipped shipped({"127.0.0.1", (*server)->port(), ""}, "token", folder);
     std::promise<Result<std::string>> told;
-    shipped.prepare(std::string(64, 'a'), "1.0",
+    shipped.prepare("ann", std::string(64, 'a'), "1.0",
                     [&](Result<std::string> done, keeper::Hindrance) { told.set_value(std::move(done)); });
     const auto done = told.get_future().get();
     ASSERT_FALSE(done.ok());
@@ -65,10 +65,11 @@ TEST(Shipped, AControllerThatStaysBusyIsNoFaultOfTheNodes) {
   {
     Shipped shipped({"127.0.0.1", (*server)->port(), ""}, "token", folder);
     std::promise<keeper::Hindrance> told;
-    shipped.prepare(std::string(64, 'a'), "1.0", [&](const Result<std::string>& done, keeper::Hindrance why) {
-      EXPECT_FALSE(done.ok());
-      told.set_value(why);
-    });
+    shipped.prepare("ann", std::string(64, 'a'), "1.0",
+                    [&](const Result<std::string>& done, keeper::Hindrance why) {
+                      EXPECT_FALSE(done.ok());
+                      told.set_value(why);
+                    });
     asked.get_future().wait();
     // It would be asked for a minute.
     shipped.drop("1.0");
@@ -108,7 +109,7 @@ TEST(Shipped, AFolderThatIsTooLargeForTheDiskIsNotFetched) {
       return DiskRoom{mib(900), 1000};
     });
     std::promise<std::pair<Result<std::string>, keeper::Hindrance>> told;
-    shipped.prepare(hash, "1.0", [&](Result<std::string> done, keeper::Hindrance hindrance) {
+    shipped.prepare("ann", hash, "1.0", [&](Result<std::string> done, keeper::Hindrance hindrance) {
       told.set_value({std::move(done), hindrance});
     });
     const auto [done, hindrance] = told.get_future().get();
@@ -172,10 +173,11 @@ struct ShippedOnASmallDisk : testing::Test {
   // "" if it was laid out; else why not, for whichever fault.
   std::future<std::string> prepare(const std::string& manifest, const std::string& name) {
     auto told = std::make_shared<std::promise<std::string>>();
-    shipped_->prepare(manifest, name, [told](const Result<std::string>& done, keeper::Hindrance hindrance) {
-      const std::string fault = hindrance == keeper::Hindrance::job ? "the job: " : "not the job: ";
-      told->set_value(done ? "" : fault + done.error().text());
-    });
+    shipped_->prepare(
+        "ann", manifest, name, [told](const Result<std::string>& done, keeper::Hindrance hindrance) {
+          const std::string fault = hindrance == keeper::Hindrance::job ? "the job: " : "not the job: ";
+          told->set_value(done ? "" : fault + done.error().text());
+        });
     return told->get_future();
   }
   void wait_for_the_slow_one() {
@@ -269,7 +271,7 @@ struct SlowShipped : testing::Test {
     ASSERT_NE(::mkdtemp(folder_), nullptr);
     auto server = net::Server::listen(loop_, {}, [this](const auto& exchange) {
       const std::lock_guard lock(mutex_);
-      if (exchange->request().path.find(slow_) == std::string::npos)
+      if (over_ || exchange->request().path.find(slow_) == std::string::npos)
         return exchange->answer({.status = 404, .body = "{}"});
       held_.push_back(exchange);
       arrived_.notify_all();
@@ -280,6 +282,7 @@ struct SlowShipped : testing::Test {
     shipped_.emplace(net::Target{"127.0.0.1", server_->port(), ""}, "token", folder_);
   }
   void TearDown() override {
+    loop_.post([this] { over_ = true; });
     answer();
     shipped_.reset();
     loop_.post([this] { server_.reset(); });
@@ -298,9 +301,10 @@ struct SlowShipped : testing::Test {
       for (const auto& exchange : std::exchange(held_, {})) exchange->answer({.status = 404, .body = "{}"});
     });
   }
-  std::future<Result<std::string>> prepare(const std::string& manifest, const std::string& name) {
+  std::future<Result<std::string>> prepare(const std::string& manifest, const std::string& name,
+                                           const std::string& user = "ann") {
     auto told = std::make_shared<std::promise<Result<std::string>>>();
-    shipped_->prepare(manifest, name, [told](Result<std::string> done, keeper::Hindrance) {
+    shipped_->prepare(user, manifest, name, [told](Result<std::string> done, keeper::Hindrance) {
       told->set_value(std::move(done));
     });
     return told->get_future();
@@ -313,6 +317,7 @@ struct SlowShipped : testing::Test {
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::vector<std::shared_ptr<net::Exchange>> held_;
+  bool over_ = false;  // the loop's
   std::unique_ptr<net::Server> server_;
   std::thread thread_;
   std::optional<Shipped> shipped_;
@@ -326,10 +331,33 @@ TEST_F(SlowShipped, OneSlowFolderDoesNotHoldUpTheOthers) {
   EXPECT_NE(slow.wait_for(0s), std::future_status::ready);
 }
 
+TEST_F(SlowShipped, NobodyHoldsUpAllOthersWithManyFolders) {
+  std::vector<std::future<Result<std::string>>> many;
+  for (std::size_t at = 0; at < 2 * shipped_threads_max; ++at)
+    many.push_back(prepare(slow_, "1." + std::to_string(at), "ann"));
+  wait_for_requests(shipped_threads_max - 1);
+  EXPECT_EQ(prepare(quick_, "2.0", "bob").wait_for(20s), std::future_status::ready)
+      << "it is answered, while the others wait";
+}
+
+TEST_F(SlowShipped, UsersTakeTurns) {
+  std::vector<std::future<Result<std::string>>> many;
+  for (const std::string user : {"ann", "bob"}) {
+    for (std::size_t at = 0; at < 2 * shipped_threads_max; ++at)
+      many.push_back(prepare(slow_, user + std::to_string(at), user));
+  }
+  wait_for_requests(shipped_threads_max);
+  auto next = prepare(quick_, "2.0", "carl");
+  EXPECT_NE(next.wait_for(0s), std::future_status::ready);
+  answer();
+  EXPECT_EQ(next.wait_for(20s), std::future_status::ready)
+      << "it is answered, though all of the others came before it";
+}
+
 TEST_F(SlowShipped, WhatNobodyWantsAnyMoreLeavesTheLine) {
   std::vector<std::future<Result<std::string>>> slow;
   for (std::size_t at = 0; at < shipped_threads_max; ++at)
-    slow.push_back(prepare(slow_, "1." + std::to_string(at)));
+    slow.push_back(prepare(slow_, "1." + std::to_string(at), at == 0 ? "bob" : "ann"));
   wait_for_requests(shipped_threads_max);
   auto waiting = prepare(quick_, "2.0");
   shipped_->drop("2.0");

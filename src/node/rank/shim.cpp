@@ -25,6 +25,7 @@
 #include "node/rank/output_copy.hpp"
 #include "node/rank/process.hpp"
 #include "node/rank/rank_folder.hpp"
+#include "node/rank/told_end.hpp"
 
 namespace tutti::rank {
 namespace {
@@ -262,6 +263,8 @@ void Shim::reap() {
     main_ended = true;
     by_signal_ = WIFSIGNALED(status);
     exit_code_ = by_signal_ ? exit_code_signal_base + WTERMSIG(status) : WEXITSTATUS(status);
+    // Before any of it is written: the disk may not answer.
+    tell_end(exit_code_);
   }
   all_gone_ = ended < 0 && errno == ECHILD;
   // Again for those that were asked before: some may have been started since.
