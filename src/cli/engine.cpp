@@ -23,6 +23,7 @@
 #include "serve/load/archive.hpp"
 #include "serve/load/pooling.hpp"
 #include "serve/load/script.hpp"
+#include "serve/program/within_memory.hpp"
 #include "serve/remote/program.hpp"
 #include "serve/server/infer_server.hpp"
 #include "serve/server/key.hpp"
@@ -73,7 +74,7 @@ Result<> serve_until_drained(Server& server, const std::function<Result<>()>& lo
   std::optional<Error> problem;
   std::atomic<bool> is_loading = true;
   std::thread loader([&] {
-    auto loaded = load();
+    auto loaded = serve::within_threads(load);
     if (!loaded) problem = std::move(loaded).error();
     is_loading = false;
     if (problem) server.stop();
@@ -154,7 +155,8 @@ class EngineCommand final : public Command {
     auto server = serve::Server::listen(settings);
     if (!server) return std::move(server).error();
     warn_of_plain_text();
-    auto done = serve_until_drained(**server, [&] { return load_into(**server, chosen.load); });
+    auto done = serve::within_threads(
+        [&] { return serve_until_drained(**server, [&] { return load_into(**server, chosen.load); }); });
     if (done && (*server)->problem())
       return Error(*(*server)->problem()).within(model_).remedy("start the engine again");
     // What is being loaded anew is for nobody any more, either.
@@ -181,7 +183,8 @@ class EngineCommand final : public Command {
     auto server = serve::InferServer::listen(settings);
     if (!server) return std::move(server).error();
     warn_of_plain_text();
-    return serve_until_drained(**server, [&] { return load_into(**server, options); });
+    return serve::within_threads(
+        [&] { return serve_until_drained(**server, [&] { return load_into(**server, options); }); });
   }
 
   void warn_of_plain_text() const {

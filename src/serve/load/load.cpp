@@ -99,7 +99,7 @@ Result<Loaded> load_all(const std::string& path, const LoadOptions& options) {
 }  // namespace
 
 Result<Loaded> load(const std::string& path, const LoadOptions& options) {
-  auto loaded = within_memory([&] { return load_all(path, options); });
+  auto loaded = within_threads([&] { return load_all(path, options); });
   if (!loaded && loaded.error() == no_memory())
     return failed("this machine has no memory to load it")
         .within(path)

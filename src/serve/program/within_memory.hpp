@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <new>
+#include <system_error>
 #include <thread>
 
 #include "base/result.hpp"
@@ -39,6 +40,19 @@ auto within_memory(const Work& work) -> decltype(work()) {
   } catch (const std::bad_alloc&) {
     return patiently(no_memory);
   }
+}
+
+// The same for what starts threads, of which a machine may start no more.
+template <class Work>
+auto within_threads(const Work& work) -> decltype(work()) {
+  return within_memory([&]() -> decltype(work()) {
+    try {
+      return work();
+    } catch (const std::system_error& error) {
+      return failed("this machine starts no more threads: " + error.code().message())
+          .remedy("give it more memory, or more processes (`ulimit -u`, pids.max of its control group)");
+    }
+  });
 }
 
 }  // namespace tutti::serve

@@ -33,6 +33,7 @@ struct Runner::Shared {
       : program(std::move(from)), settings(chosen), gather(chosen.gather), unfinished(chosen.requests_max) {}
 
   void work(int lane);
+  void end_lanes();
   Batch next();
   std::optional<std::vector<RunId>> take();
   void compute(int lane, Batch& batch);
@@ -57,23 +58,32 @@ struct Runner::Shared {
 
 Runner::Runner(std::unique_ptr<Program> program, const RunnerSettings& settings)
     : shared_(std::make_unique<Shared>(std::move(program), settings)) {
-  for (int lane = 0; lane < shared_->program->lanes(); ++lane)
-    shared_->lanes.emplace_back([shared = shared_.get(), lane] { shared->work(lane); });
+  try {
+    for (int lane = 0; lane < shared_->program->lanes(); ++lane)
+      shared_->lanes.emplace_back([shared = shared_.get(), lane] { shared->work(lane); });
+  } catch (...) {
+    shared_->end_lanes();  // those that could be started
+    throw;
+  }
 }
 
 Runner::~Runner() {
-  {
-    const std::scoped_lock lock(shared_->mutex);
-    shared_->stopping = true;
-  }
-  shared_->changed.notify_all();
-  shared_->program->stop();
-  for (std::thread& lane : shared_->lanes) lane.join();
+  shared_->end_lanes();
   for (auto& [id, request] : shared_->waiting) {
     patiently([&receive = request.receive] {
       receive(unknown("this engine is about to stop").remedy("ask another one"));
     });
   }
+}
+
+void Runner::Shared::end_lanes() {
+  {
+    const std::scoped_lock lock(mutex);
+    stopping = true;
+  }
+  changed.notify_all();
+  program->stop();
+  for (std::thread& lane : lanes) lane.join();
 }
 
 const Program& Runner::program() const { return *shared_->program; }

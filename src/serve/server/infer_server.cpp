@@ -315,9 +315,11 @@ InferServer::InferServer(std::unique_ptr<Core> core) : core_(std::move(core)) {}
 InferServer::~InferServer() = default;
 
 Result<std::unique_ptr<InferServer>> InferServer::listen(const InferSettings& settings) {
-  auto core = std::make_unique<Core>(settings);
-  if (auto listening = core->front().listen(); !listening) return std::move(listening).error();
-  return std::unique_ptr<InferServer>(new InferServer(std::move(core)));
+  return within_threads([&]() -> Result<std::unique_ptr<InferServer>> {
+    auto core = std::make_unique<Core>(settings);
+    if (auto listening = core->front().listen(); !listening) return std::move(listening).error();
+    return std::unique_ptr<InferServer>(new InferServer(std::move(core)));
+  });
 }
 
 std::span<const Page> InferServer::pages() { return Core::table(); }

@@ -9,10 +9,17 @@ namespace tutti::serve {
 
 Workshop::Workshop(const Bounds& bounds) : bounds_(bounds), waiting_(bounds.waiting_max) {
   TUTTI_CHECK(bounds.threads >= 2);
-  for (std::size_t nth = 0; nth < bounds.threads; ++nth) threads_.emplace_back([this] { work(); });
+  try {
+    for (std::size_t nth = 0; nth < bounds.threads; ++nth) threads_.emplace_back([this] { work(); });
+  } catch (...) {
+    end_all();  // those that could be started
+    throw;
+  }
 }
 
-Workshop::~Workshop() {
+Workshop::~Workshop() { end_all(); }
+
+void Workshop::end_all() {
   {
     const std::scoped_lock lock(mutex_);
     stopping_ = true;

@@ -50,6 +50,7 @@ class Workshop {
   };
 
   void work();
+  void end_all();
   std::optional<Errand> take();  // nothing if nobody may begin now
   void done(const std::string& owner);
 

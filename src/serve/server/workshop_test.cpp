@@ -1,13 +1,17 @@
 #include "serve/server/workshop.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <atomic>
+#include <fstream>
 #include <future>
 #include <latch>
+#include <memory>
 #include <new>
 
 #include "base/scarcity/scarcity.hpp"
+#include "serve/program/within_memory.hpp"
 
 namespace tutti::serve {
 namespace {
@@ -154,6 +158,48 @@ TEST(Workshop, AnErrandThatThrowsForWantOfMemoryIsBegunAgain) {
   done.wait();
   EXPECT_EQ(times, 3);
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+
+// While it lives there is room for some stacks of threads, and no more.
+class LittleRoom {
+ public:
+  explicit LittleRoom(std::size_t bytes) {
+    std::ifstream file("/proc/self/statm");
+    rlim_t pages = 0;
+    file >> pages;
+    EXPECT_EQ(getrlimit(RLIMIT_AS, &before_), 0);
+    const rlimit little{pages * 4096 + bytes, before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_AS, &little), 0);
+  }
+  LittleRoom(const LittleRoom&) = delete;
+  LittleRoom& operator=(const LittleRoom&) = delete;
+  ~LittleRoom() { EXPECT_EQ(setrlimit(RLIMIT_AS, &before_), 0); }
+
+ private:
+  rlimit before_{};
+};
+
+// Whether none of them can be started or one too few.
+TEST(Workshop, WhereNoThreadCanBeStartedThatIsSaid) {
+  constexpr std::size_t threads = 8;
+  int refused = 0;
+  for (std::size_t bytes = std::size_t{1} << 20; bytes <= std::size_t{32} << 20;
+       bytes += std::size_t{4} << 20) {
+    const auto made = [&] {
+      const LittleRoom room(bytes);
+      return within_threads([&]() -> Result<std::unique_ptr<Workshop>> {
+        return std::make_unique<Workshop>(Workshop::Bounds{.threads = threads});
+      });
+    }();
+    if (made) continue;
+    ++refused;
+    EXPECT_NE(made.error().text().find("no more threads"), std::string::npos) << made.error().text();
+  }
+  EXPECT_GT(refused, 1);
+}
+
+#endif
 
 }  // namespace
 }  // namespace tutti::serve
