@@ -53,8 +53,9 @@ Result<> Batch::submit(RequestId id, Request request) {
   auto entry = std::make_unique<Entry>();
   entry->id = id;
   entry->request = std::move(request);
+  const auto stops = std::make_shared<const StopTexts>(entry->request.stop_texts);
   for (std::int32_t answer = 0; answer < entry->request.answers; ++answer) {
-    auto sequence = std::make_unique<Sequence>(entry->request);
+    auto sequence = std::make_unique<Sequence>(entry->request, stops);
     sequence->id = {id, answer};
     if (entry->request.guide) sequence->guide_state = entry->request.guide->start();
     entry->sequences.push_back(std::move(sequence));

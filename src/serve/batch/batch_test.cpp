@@ -1,6 +1,7 @@
 #include "serve/batch/batch.hpp"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <limits>
 
@@ -111,6 +112,18 @@ TEST(Batch, StopsAtTokensAndTexts) {
   world.run();
   EXPECT_EQ(world.text[(SequenceId{by_text, 0})], whole.substr(0, whole.find(stop)));
   EXPECT_EQ(world.finish[(SequenceId{by_text, 0})], Finish::stop);
+}
+
+// What one request may ask for is bounded, and must not be multiplied by its answers.
+TEST(Batch, AnswersOfOneRequestShareItsStopTexts) {
+  World world;
+  Request many{.prompt = prompt(4), .tokens_max = 4, .answers = answers_max};
+  for (std::size_t nth = 0; nth < stop_texts_max; ++nth)
+    many.stop_texts.push_back(std::string(stop_text_bytes_max - nth, 'x'));
+  const std::size_t before = mallinfo2().uordblks;
+  world.submit(std::move(many));
+  EXPECT_LT(mallinfo2().uordblks - before, std::size_t{2} << 20);
+  world.run();
 }
 
 TEST(Batch, LogprobsComeWithTheirTokens) {

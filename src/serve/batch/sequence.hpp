@@ -32,7 +32,8 @@ struct Batch::Sequence {
   AnswerText text;
   Drafter drafter;
 
-  explicit Sequence(const Request& from) : request(&from), text(from.stop_texts) {}
+  Sequence(const Request& from, std::shared_ptr<const StopTexts> stops)
+      : request(&from), text(std::move(stops)) {}
   // Until its first token: something of each token of the prompt is wanted, so that all of them are computed,
   // and none is found.
   bool reads_prompt() const {

@@ -1,7 +1,10 @@
 #include "serve/batch/text.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
+
+#include "base/check.hpp"
 
 namespace tutti::serve {
 namespace {
@@ -21,10 +24,11 @@ std::size_t unfinished_letter(std::string_view text) {
 }
 
 // Knuth, Morris and Pratt: the longest beginning of the text that is also the end of its first n + 1 bytes.
-std::vector<std::size_t> fallbacks(std::string_view text) {
-  std::vector<std::size_t> table(text.size(), 0);
-  for (std::size_t end = 1, matched = 0; end < text.size(); ++end) {
-    while (matched > 0 && text[end] != text[matched]) matched = table[matched - 1];
+std::vector<std::uint16_t> fallbacks(std::string_view text) {
+  std::vector<std::uint16_t> table(text.size(), 0);
+  std::uint16_t matched = 0;
+  for (std::size_t end = 1; end < text.size(); ++end) {
+    while (matched > 0 && text[end] != text[matched]) matched = table[matched - 1U];
     if (text[end] == text[matched]) ++matched;
     table[end] = matched;
   }
@@ -33,23 +37,30 @@ std::vector<std::size_t> fallbacks(std::string_view text) {
 
 }  // namespace
 
-AnswerText::AnswerText(const std::vector<std::string>& stop_texts) {
-  for (const std::string& text : stop_texts) stops_.push_back({text, fallbacks(text), 0});
+StopTexts::StopTexts(const std::vector<std::string>& texts) {
+  for (const std::string& text : texts) {
+    TUTTI_CHECK(text.size() <= std::numeric_limits<std::uint16_t>::max());
+    stops_.push_back({text, fallbacks(text)});
+  }
 }
 
+AnswerText::AnswerText(std::shared_ptr<const StopTexts> stops)
+    : stops_(std::move(stops)), matched_(stops_->stops_.size()) {}
+
 bool AnswerText::add(std::string_view bytes) {
-  if (stops_.empty()) {
+  if (matched_.empty()) {
     pending_ += bytes;
     return false;
   }
   for (const char byte : bytes) {
     pending_ += byte;
     std::size_t longest = 0;
-    for (Stop& stop : stops_) {
-      while (stop.matched > 0 && byte != stop.text[stop.matched])
-        stop.matched = stop.fallback[stop.matched - 1];
-      if (byte == stop.text[stop.matched]) ++stop.matched;
-      if (stop.matched == stop.text.size()) longest = std::max(longest, stop.matched);
+    for (std::size_t nth = 0; nth < matched_.size(); ++nth) {
+      const auto& [text, fallback] = stops_->stops_[nth];
+      std::uint16_t& matched = matched_[nth];
+      while (matched > 0 && byte != text[matched]) matched = fallback[matched - 1U];
+      if (byte == text[matched]) ++matched;
+      if (matched == text.size()) longest = std::max<std::size_t>(longest, matched);
     }
     if (longest == 0) continue;
     pending_.resize(pending_.size() - longest);
@@ -62,7 +73,7 @@ bool AnswerText::add(std::string_view bytes) {
 std::string AnswerText::take() {
   if (over_) return finish();
   std::size_t held = 0;
-  for (const Stop& stop : stops_) held = std::max(held, stop.matched);
+  for (const std::uint16_t matched : matched_) held = std::max<std::size_t>(held, matched);
   held = std::max(held, unfinished_letter(pending_));
   // What stands before a possible stop text may end in half a letter, too.
   const std::size_t sure = pending_.size() - held;

@@ -8,8 +8,12 @@
 namespace tutti::serve {
 namespace {
 
+AnswerText ending_at(const std::vector<std::string>& stops) {
+  return AnswerText(std::make_shared<const StopTexts>(stops));
+}
+
 TEST(AnswerText, HoldsBackWhatMayBecomeAStopText) {
-  AnswerText text({"STOP", "end"});
+  AnswerText text = ending_at({"STOP", "end"});
   EXPECT_FALSE(text.add("a S"));
   EXPECT_EQ(text.take(), "a ");
   EXPECT_FALSE(text.add("TO"));
@@ -23,27 +27,27 @@ TEST(AnswerText, HoldsBackWhatMayBecomeAStopText) {
 }
 
 TEST(AnswerText, GivesWhatStandsBeforeTheStopText) {
-  AnswerText text({"\n\n"});
+  AnswerText text = ending_at({"\n\n"});
   EXPECT_FALSE(text.add("one\n"));
   EXPECT_TRUE(text.add("\ntwo"));
   EXPECT_EQ(text.take(), "one");
 }
 
 TEST(AnswerText, TheLongestOfThoseThatEndTogether) {
-  AnswerText text({"b", "ab"});
+  AnswerText text = ending_at({"b", "ab"});
   EXPECT_TRUE(text.add("xab"));
   EXPECT_EQ(text.take(), "x");
 }
 
 TEST(AnswerText, WhatWasHeldComesAtTheEnd) {
-  AnswerText text({"STOP"});
+  AnswerText text = ending_at({"STOP"});
   EXPECT_FALSE(text.add("so ST"));
   EXPECT_EQ(text.take(), "so ");
   EXPECT_EQ(text.finish(), "ST");
 }
 
 TEST(AnswerText, FindsAStopTextBehindItsOwnBeginning) {
-  AnswerText text({"aab"});
+  AnswerText text = ending_at({"aab"});
   EXPECT_FALSE(text.add("aaa"));
   EXPECT_EQ(text.take(), "a");
   EXPECT_TRUE(text.add("b"));
@@ -51,7 +55,7 @@ TEST(AnswerText, FindsAStopTextBehindItsOwnBeginning) {
 }
 
 TEST(AnswerText, GivesWholeLettersAlone) {
-  AnswerText text({});
+  AnswerText text = ending_at({});
   for (const char* part : {"\xE2", "\x82"}) {
     EXPECT_FALSE(text.add(part));
     EXPECT_EQ(text.take(), "");
@@ -76,7 +80,7 @@ TEST(AnswerText, IsTheTextUpToTheFirstStop) {
     };
     std::vector<std::string> stops(random.below(4));
     for (auto& stop : stops) stop = word(6);
-    AnswerText text(stops);
+    AnswerText text = ending_at(stops);
     std::string all;
     std::string given;
     bool over = false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <utility>
 
 #include "serve/program/within_memory.hpp"
 
@@ -43,10 +44,13 @@ Error in_fields_of(api::Kind kind, Error error) {
 // Bytes of prompts that all answers to a request say. They are collected, or said by a stream at once.
 constexpr std::size_t echo_bytes_max = std::size_t{16} << 20;
 
-Result<> check_echo_bytes(const api::Ask& ask, const std::vector<std::string>& begins) {
+using Prompts = std::vector<Prepared::Prompt>;
+
+Result<> check_echo_bytes(const api::Ask& ask, const Prompts& prompts) {
   if (!ask.echoes) return {};
   std::size_t bytes = 0;
-  for (const std::string& begin : begins) bytes += begin.size() * static_cast<std::size_t>(ask.answers);
+  for (const Prepared::Prompt& prompt : prompts)
+    bytes += prompt.begin.size() * static_cast<std::size_t>(ask.answers);
   const std::size_t most = ask.streams ? echo_bytes_max / 4 : echo_bytes_max;
   if (bytes <= most) return {};
   return invalid("the echoes of all prompts have at most " + std::to_string(most) + " bytes, not " +
@@ -56,11 +60,11 @@ Result<> check_echo_bytes(const api::Ask& ask, const std::vector<std::string>& b
 }
 
 // All answers say their prompt, and a stream says it at once.
-Result<> check_echoes(const api::Ask& ask, const std::vector<Request>& requests) {
+Result<> check_echoes(const api::Ask& ask, const Prompts& prompts) {
   if (!ask.echoes || !ask.wants_logprobs()) return {};
   std::int64_t logprobs = 0;
-  for (const Request& request : requests)
-    logprobs += static_cast<std::int64_t>(request.prompt.size()) * ask.answers * (1 + ask.sampling.logprobs);
+  for (const Prepared::Prompt& prompt : prompts)
+    logprobs += static_cast<std::int64_t>(prompt.tokens.size()) * ask.answers * (1 + ask.sampling.logprobs);
   const std::int64_t most = ask.streams ? prompt_logprobs_max / 4 : prompt_logprobs_max;
   if (logprobs <= most) return {};
   return invalid("the echoes of all prompts have at most " + std::to_string(most) + " logprobs, not " +
@@ -70,16 +74,24 @@ Result<> check_echoes(const api::Ask& ask, const std::vector<Request>& requests)
 }
 
 // Refused before it is computed, where the request says how much it may be; else when it is too much.
-Result<> check_whole(const api::Ask& ask, const std::vector<Request>& requests) {
+Result<> check_whole(const api::Ask& ask, const Prompts& prompts) {
   if (ask.streams || !ask.wants_logprobs() || !ask.tokens_max) return {};
   std::int64_t tokens = 0;
-  for (const Request& request : requests)
-    tokens += *ask.tokens_max + (ask.echoes ? static_cast<std::int64_t>(request.prompt.size()) : 0);
+  for (const Prepared::Prompt& prompt : prompts)
+    tokens += *ask.tokens_max + (ask.echoes ? static_cast<std::int64_t>(prompt.tokens.size()) : 0);
   if (tokens * ask.answers * (1 + ask.sampling.logprobs) <= api::whole_logprobs_max) return {};
   return api::too_many_logprobs();
 }
 
 }  // namespace
+
+Request Prepared::take(std::size_t nth) {
+  Request made = request;
+  made.prompt = std::move(prompts[nth].tokens);
+  made.tokens_max = prompts[nth].tokens_max;
+  made.sampling.seed += nth;
+  return made;
+}
 
 Preparation::Preparation(const Loaded& loaded, const Limits& limits) : loaded_(loaded), limits_(limits) {
   std::size_t longest = 1;
@@ -209,8 +221,18 @@ Result<Prepared> Preparation::read(api::Kind kind, std::string_view body, const 
     return invalid("this model gives no embeddings: " + loaded_.source.pooling.error().text())
         .remedy("start it with --pooling mean or --pooling last");
   const bool is_free = ask->form.kind == api::Form::Kind::free;
-  const std::shared_ptr<Guide> form = is_free ? nullptr : guides_.find(ask->form);
-  prepared.wants_form = !is_free && !form;
+  Request& request = prepared.request;
+  request = {.key = facts.key,
+             // What nobody wants is not told.
+             .wants_answer = kind != api::Kind::embedding && ask->tokens_max != 0,
+             .answers = ask->answers,
+             .sampling = ask->sampling,
+             .guide = is_free ? nullptr : guides_.find(ask->form),
+             .pooling = kind == api::Kind::embedding ? *loaded_.source.pooling : Pooling::none,
+             .prompt_logprobs = ask->echoes && ask->wants_logprobs()};
+  request.sampling.seed = ask->seed.value_or(facts.seed);
+  add_stops(*ask, request);
+  prepared.wants_form = !is_free && !request.guide;
   const std::size_t count = kind == api::Kind::chat ? 1 : ask->prompts.size();
   for (std::size_t nth = 0; nth < count; ++nth) {
     auto tokens =
@@ -218,27 +240,18 @@ Result<Prepared> Preparation::read(api::Kind kind, std::string_view body, const 
     if (facts.abandoned.stop_requested()) return failed("nobody waits for this any more");
     if (!tokens) return in_fields_of(kind, std::move(tokens).error().as(ErrorCode::invalid));
     const std::int64_t left = limits_.context - static_cast<std::int64_t>(tokens->size());
-    Request request{.key = facts.key,
-                    .prompt = std::move(*tokens),
-                    .tokens_max = std::max(ask->tokens_max.value_or(static_cast<std::int32_t>(
-                                               std::clamp<std::int64_t>(left, 1, api::tokens_limit))),
-                                           1),
-                    // What nobody wants is not told.
-                    .wants_answer = kind != api::Kind::embedding && ask->tokens_max != 0,
-                    .answers = ask->answers,
-                    .sampling = ask->sampling,
-                    .guide = form,
-                    .pooling = kind == api::Kind::embedding ? *loaded_.source.pooling : Pooling::none,
-                    .prompt_logprobs = ask->echoes && ask->wants_logprobs()};
-    request.sampling.seed = ask->seed.value_or(facts.seed) + nth;
-    add_stops(*ask, request);
+    request.prompt = std::move(*tokens);
+    request.tokens_max = std::max(ask->tokens_max.value_or(static_cast<std::int32_t>(
+                                      std::clamp<std::int64_t>(left, 1, api::tokens_limit))),
+                                  1);
     if (auto fine = check(request, limits_); !fine) return in_fields_of(kind, std::move(fine).error());
-    prepared.requests.push_back(std::move(request));
-    prepared.begins.push_back(ask->echoes ? text_of(ask->prompts[nth]) : "");
-    if (auto fine = check_echo_bytes(*ask, prepared.begins); !fine) return std::move(fine).error();
+    prepared.prompts.push_back({.tokens = std::exchange(request.prompt, {}),
+                                .tokens_max = request.tokens_max,
+                                .begin = ask->echoes ? text_of(ask->prompts[nth]) : ""});
+    if (auto fine = check_echo_bytes(*ask, prepared.prompts); !fine) return std::move(fine).error();
   }
-  if (auto fine = check_echoes(*ask, prepared.requests); !fine) return std::move(fine).error();
-  if (auto fine = check_whole(*ask, prepared.requests); !fine) return std::move(fine).error();
+  if (auto fine = check_echoes(*ask, prepared.prompts); !fine) return std::move(fine).error();
+  if (auto fine = check_whole(*ask, prepared.prompts); !fine) return std::move(fine).error();
   ask->prompts.clear();
   ask->messages = nullptr;
   ask->tools = nullptr;
@@ -249,7 +262,7 @@ Result<Prepared> Preparation::read(api::Kind kind, std::string_view body, const 
 Result<> Preparation::add_form(Prepared& prepared, const std::stop_token& abandoned) {
   auto made = within_memory([&] { return guide(prepared.ask.form, abandoned); });
   if (!made) return std::move(made).error();
-  for (Request& request : prepared.requests) request.guide = *made;
+  prepared.request.guide = std::move(*made);
   prepared.wants_form = false;
   return {};
 }

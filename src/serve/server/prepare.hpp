@@ -21,10 +21,20 @@
 namespace tutti::serve {
 
 struct Prepared {
-  api::Ask ask;                     // without what has become requests
-  std::vector<Request> requests;    // one a prompt; none where the model that is named is not here
-  std::vector<std::string> begins;  // what the answers to each begin with: the prompt, where it is echoed
-  bool wants_form = false;          // its form has still to be made
+  // What is one prompt's own.
+  struct Prompt {
+    std::vector<Token> tokens;
+    std::int32_t tokens_max = 1;  // of each answer
+    std::string begin;            // what the answers begin with: the prompt, where it is echoed
+  };
+
+  api::Ask ask;                 // without what has become requests
+  Request request;              // what all prompts have in common: it may be much, and wait for its form
+  std::vector<Prompt> prompts;  // none where the model that is named is not here
+  bool wants_form = false;      // its form has still to be made
+
+  // The request of a prompt, which takes its tokens along.
+  Request take(std::size_t nth);
 };
 
 class Preparation {

@@ -49,13 +49,13 @@ TEST_F(PreparationTest, TheModelsOwnEndsComeBesideAllThatIsAskedFor) {
                              listed(stop_texts_max, R"("x")") + "}";
   const auto text = prepare(api::Kind::completion, R"({"prompt":"a",)" + fields);
   ASSERT_TRUE(text) << text.error().text();
-  const std::vector<Token>& ids = text->requests.front().stop_ids;
+  const std::vector<Token>& ids = text->request.stop_ids;
   EXPECT_EQ(ids.size(), stop_ids_max + 2);
   EXPECT_NE(std::find(ids.begin(), ids.end(), 4), ids.end());
   const auto talk = prepare(api::Kind::chat, R"({"messages":[{"role":"user","content":"a"}],)" + fields);
   ASSERT_TRUE(talk) << talk.error().text();
-  EXPECT_EQ(talk->requests.front().stop_texts.size(), stop_texts_max + 1);
-  EXPECT_EQ(talk->requests.front().stop_texts.back(), "<|im_end|>");
+  EXPECT_EQ(talk->request.stop_texts.size(), stop_texts_max + 1);
+  EXPECT_EQ(talk->request.stop_texts.back(), "<|im_end|>");
 }
 
 TEST_F(PreparationTest, APromptWithoutAnAnswerMayFillTheContext) {

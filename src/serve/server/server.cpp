@@ -325,8 +325,10 @@ class Server::Core final : public Pages {
                           "model_not_found");
     }
     std::int64_t prompt_tokens = 0;
-    for (std::size_t nth = 0; nth < prepared->requests.size(); ++nth) {
-      Request& request = prepared->requests[nth];
+    std::vector<std::string> begins;
+    for (std::size_t nth = 0; nth < prepared->prompts.size(); ++nth) {
+      Request request = prepared->take(nth);
+      begins.push_back(std::move(prepared->prompts[nth].begin));
       prompt_tokens += static_cast<std::int64_t>(request.prompt.size());
       request.adapter = static_cast<std::int32_t>(card - cards.begin());
       auto submitted = answering_->engine.submit(
@@ -340,7 +342,7 @@ class Server::Core final : public Pages {
     }
     const bool is_chat = ask.kind == api::Kind::chat;
     const std::string name = (is_chat ? "chatcmpl-" : "cmpl-") + hexadecimal(random_.next());
-    reply.begin(ask, std::move(prepared->begins), prompt_tokens,
+    reply.begin(ask, std::move(begins), prompt_tokens,
                 api::Voice(ask.kind, name, seconds_now(), card->id, answering_->token_bytes),
                 [this, id] { over(id); });
   }
@@ -409,9 +411,11 @@ Server::Server(std::unique_ptr<Core> core) : core_(std::move(core)) {}
 Server::~Server() = default;
 
 Result<std::unique_ptr<Server>> Server::listen(const ServerSettings& settings) {
-  auto core = std::make_unique<Core>(settings);
-  if (auto listening = core->front().listen(); !listening) return std::move(listening).error();
-  return std::unique_ptr<Server>(new Server(std::move(core)));
+  return within_threads([&]() -> Result<std::unique_ptr<Server>> {
+    auto core = std::make_unique<Core>(settings);
+    if (auto listening = core->front().listen(); !listening) return std::move(listening).error();
+    return std::unique_ptr<Server>(new Server(std::move(core)));
+  });
 }
 
 std::span<const Page> Server::pages() { return Core::table(); }
