@@ -53,7 +53,7 @@ std::vector<std::string> ranks_without_agent(const std::string& folder) {
   for (const auto& [rank_folder, shim] : rank::shims_by_folder("")) {
     const fs::path home = fs::path(rank_folder).parent_path().parent_path();
     // Of another container the folder may have the same name.
-    const fs::path held = held_by(shim.pid, fs::path(rank_folder).filename().string());
+    const fs::path held = rank::held_folder(shim.pid, fs::path(rank_folder).filename().string());
     if (held.empty() || !is_same(held, rank_folder)) continue;
     // This agent's own lock would go with a look at it.
     if (is_same(home, folder) || FolderLock::holder_of(home)) continue;

@@ -249,6 +249,10 @@ void ShimProcesses::started(const RankKey& key, const Result<std::shared_ptr<Sta
   entry.hold = (*shim)->hold;
   entry.grace = (*shim)->grace;
   entry.told = cluster::Told::no;
+  if (const std::string& moved = (*shim)->in_its_place; !moved.empty()) {
+    log::warning("something was in the place of the folder of rank {}, and is removed", key.text());
+    remove_later(moved);
+  }
   watch(key, entry, std::move((*shim)->pidfd));
   calls_.started(key, {});
 }
