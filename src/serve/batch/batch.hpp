@@ -183,12 +183,13 @@ class Batch {
   };
   struct Passing {  // in one step
     std::vector<SequenceId> passed;
-    std::optional<Holdings> held;                           // once somebody has been passed too long
+    std::optional<Holdings> held;                           // once it was asked for
     double most = std::numeric_limits<double>::infinity();  // that a key has who still may pass
   };
   Sequence& sequence_of(const SequenceId& id) const;
   double weight_of(const Sequence& sequence) const;
   Holdings holdings() const;
+  Holdings& holdings(Passing& passing) const;
   Need need_of(const Sequence& sequence) const;
   bool fits(const Need& need, std::span<Sequence* const> leaving = {}) const;
   static std::optional<std::string_view> largest(const Holdings& held, double than);
@@ -196,7 +197,8 @@ class Batch {
   Sequence& leaves_for(const Sequence& sequence) const;
   void share();
   Sequence* gives_place(const Sequence& sequence) const;
-  bool find_leaving(const Sequence& sequence, const Need& need, std::vector<Sequence*>& leaving) const;
+  bool find_leaving(const Sequence& sequence, const Need& need, Holdings held,
+                    std::vector<Sequence*>& leaving) const;
   bool may_pass(Sequence& sequence, Passing& passing) const;
   static bool may_enter(const Sequence& sequence, const Need& need, Passing& passing);
   // take.cpp

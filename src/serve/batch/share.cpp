@@ -3,6 +3,7 @@
 // the key that has most make way, so that nobody makes way for who has more, and no two of them for each
 // other in turns. The oldest of a key makes way for no other key: of each something always goes on.
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.hpp"
 #include "base/index.hpp"
@@ -36,6 +37,12 @@ Batch::Holdings Batch::holdings() const {
     ++own.places;
   }
   return held;
+}
+
+// To count them takes a look at every block.
+Batch::Holdings& Batch::holdings(Passing& passing) const {
+  if (!passing.held) passing.held = holdings();
+  return *passing.held;
 }
 
 Batch::Need Batch::need_of(const Sequence& sequence) const {
@@ -105,7 +112,8 @@ void Batch::share() {
     }
     const Need need = need_of(sequence);
     if (leaving.empty() && fits(need)) return;  // it is let in as it is
-    if (find_leaving(sequence, need, leaving)) {
+    const bool is_enough = !leaving.empty() && fits(need, leaving);
+    if (is_enough || find_leaving(sequence, need, holdings(passing), leaving)) {
       for (Sequence* const each : leaving) preempt(*each);
       return admit(sequence);
     }
@@ -124,9 +132,8 @@ Batch::Sequence* Batch::gives_place(const Sequence& sequence) const {
 }
 
 // Adds to those who make way until there are blocks for this one; false if they stay too few.
-bool Batch::find_leaving(const Sequence& sequence, const Need& need, std::vector<Sequence*>& leaving) const {
-  if (!leaving.empty() && fits(need, leaving)) return true;
-  Holdings held = holdings();
+bool Batch::find_leaving(const Sequence& sequence, const Need& need, Holdings held,
+                         std::vector<Sequence*>& leaving) const {
   const auto leave = [&](const Sequence& each) {
     Held& own = held[each.request->key];
     own.blocks -= weight_of(each);
@@ -150,14 +157,13 @@ bool Batch::may_pass(Sequence& sequence, Passing& passing) const {
   if (passing.passed.size() == passed_max) return false;
   passing.passed.push_back(sequence.id);
   if (at(counts_.steps - sequence.refused_step) < settings_.passing_steps) return true;
-  if (!passing.held) passing.held = holdings();
-  passing.most = std::min(passing.most, (*passing.held)[sequence.request->key].blocks);
+  passing.most = std::min(passing.most, holdings(passing)[sequence.request->key].blocks);
   return passing.most > 0;
 }
 
 // Whether it may go in past those that were looked past so far.
 bool Batch::may_enter(const Sequence& sequence, const Need& need, Passing& passing) {
-  if (!passing.held) return true;
+  if (std::isinf(passing.most)) return true;
   double& own = (*passing.held)[sequence.request->key].blocks;
   const double with_it = own + static_cast<double>(need.fresh + need.idle);
   if (with_it >= passing.most) return false;
