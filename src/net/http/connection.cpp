@@ -261,6 +261,7 @@ asio::awaitable<error_code> Connection::read_body(Parser& parser, Incoming::Arri
   error_code failure = parse(parser);
   while (!failure && !parser.is_done()) {
     arrival.hold(buffer_.capacity() + parser.get().body().size());
+    co_await shared_->reading->turn();
     if (arrival.was_let_go()) break;
     failure = co_await read_more(parser);
     if (!failure) failure = parse(parser);

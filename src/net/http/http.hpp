@@ -19,9 +19,14 @@ namespace tutti::net {
 constexpr std::size_t header_bytes_max = 16 << 10;
 constexpr std::size_t body_bytes_max = 16 << 20;
 constexpr std::size_t frame_bytes_max = 16 << 20;
+// What a client takes: of an answer, and of one that is small by its nature.
+constexpr std::size_t answer_bytes_max = 256 << 20;
+constexpr std::size_t small_answer_bytes_max = 4 << 20;
+constexpr Duration answer_time_max = 60s;
 // What waits for one slow reader, and for all of them together; who has most waiting is let go.
 constexpr std::size_t backlog_bytes_max = 64 << 20;
 constexpr std::size_t backlogs_bytes_max = 512 << 20;
+constexpr std::size_t event_bytes_max = backlog_bytes_max;  // no server has a longer one for a reader
 // What is in memory of bodies that still come or are not answered yet; those that are large and take long are
 // refused first.
 constexpr std::size_t bodies_bytes_max = 256 << 20;
@@ -37,6 +42,11 @@ constexpr std::size_t piece_bytes_max = 64 << 10;
 constexpr int crowded_retry_after_seconds = 1;
 // Writes to streams that begin before everybody else on the loop has had a turn.
 constexpr std::size_t stream_writes_at_once = 16;
+// The same of reads of bodies, of connections that are taken in, and of steps of TLS handshakes, where each
+// address has one of them.
+constexpr std::size_t body_reads_at_once = 16;
+constexpr std::size_t connections_at_once = 64;
+constexpr std::size_t handshakes_at_once = 4;
 // To take the last words that tell it why.
 constexpr Duration farewell_time_max = 5s;
 constexpr Duration request_time_max = 30s;  // to send a whole request, and between two of them

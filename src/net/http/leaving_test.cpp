@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
-#include <filesystem>
 #include <future>
 
 #include <gtest/gtest.h>
@@ -51,30 +49,6 @@ TEST_F(Net, AClientThatHasSentMoreIsStillAnswered) {
   over.wait();
   ::close(descriptor);
 }
-
-// A certificate of its own, removed with it.
-class Certificate {
- public:
-  Certificate() {
-    std::string path = (std::filesystem::temp_directory_path() / "tutti-tls-XXXXXX").string();
-    folder_ = mkdtemp(path.data());
-    const std::string made =
-        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj "
-        "/CN=localhost "
-        "-keyout " +
-        key_file() + " -out " + certificate_file() + " 2>/dev/null";
-    EXPECT_EQ(std::system(made.c_str()), 0);
-  }
-  Certificate(const Certificate&) = delete;
-  Certificate& operator=(const Certificate&) = delete;
-  ~Certificate() { std::filesystem::remove_all(folder_); }
-
-  std::string key_file() const { return folder_ + "/key.pem"; }
-  std::string certificate_file() const { return folder_ + "/certificate.pem"; }
-
- private:
-  std::string folder_;
-};
 
 TEST_F(Net, NoticesAClientThatLeavesOverTlsWithItsLastWords) {
   const Certificate certificate;

@@ -46,10 +46,22 @@ class Door final : public std::enable_shared_from_this<Door> {
       auto [failure, socket] = co_await self->acceptor_.async_accept(as_values);
       if (failure == asio::error::operation_aborted) co_return;
       if (!failure) failure = let_in(std::move(socket));
+      if (!failure) failure = let_in_more();
       if (!failure) continue;
       make_room(failure);
       co_await pause();
     }
+  }
+
+  // Those who wait, too: one in each round of a busy loop, and whoever comes last would wait for as many
+  // rounds as there are others.
+  error_code let_in_more() {
+    error_code failure;
+    for (std::size_t in = 1; !failure && in < connections_at_once; ++in) {
+      tcp::socket socket = acceptor_.accept(failure);
+      if (!failure) failure = let_in(std::move(socket));
+    }
+    return failure == asio::error::would_block ? error_code() : failure;
   }
 
   // Out of descriptors or memory: give the others time to end.
@@ -111,7 +123,9 @@ class Door final : public std::enable_shared_from_this<Door> {
   }
 
   void serve(beast::tcp_stream stream, const std::string& remote) {
-    auto connection = std::make_shared<Connection>(shared_, Wire(std::move(stream), tls_), remote);
+    const auto until = std::chrono::steady_clock::now() + shared_->options.unknown_time;
+    Wire wire(std::move(stream), tls_, {shared_->handshakes, remote, until});
+    auto connection = std::make_shared<Connection>(shared_, std::move(wire), remote);
     asio::co_spawn(shared_->context, connection->run(), asio::detached);
   }
 
@@ -151,6 +165,7 @@ Result<std::unique_ptr<Server>> Server::listen(Loop& loop, const ServerOptions& 
   acceptor.open(endpoint.protocol(), failure);
   if (!failure) acceptor.set_option(asio::socket_base::reuse_address(true), failure);
   if (!failure) acceptor.bind(endpoint, failure);
+  if (!failure) acceptor.non_blocking(true, failure);
   if (!failure) acceptor.listen(4096, failure);
   if (failure) {
     return failed(failure.message())

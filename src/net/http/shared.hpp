@@ -17,6 +17,7 @@
 #include "net/http/lobby.hpp"
 #include "net/http/pace.hpp"
 #include "net/http/server.hpp"
+#include "net/http/turns.hpp"
 
 namespace tutti::net {
 
@@ -38,6 +39,8 @@ struct Shared {
         lobby(given.unknown_connections, given.unknown_connections_per_address),
         backlog(std::make_shared<Backlog>(given.backlogs_bytes, give_memory_back)),
         pace(std::make_shared<Pace>(loop, stream_writes_at_once)),
+        reading(std::make_shared<Pace>(loop, body_reads_at_once)),
+        handshakes(std::make_shared<Turns>(loop, handshakes_at_once)),
         bodies(make_incoming(given.bodies_bytes, given.bodies_bytes_per_address)),
         messages(make_incoming(given.messages_bytes, given.messages_bytes_per_address)),
         unknown_messages(
@@ -51,7 +54,9 @@ struct Shared {
   // Those who have shown a token, and have asked for nothing since their last answer.
   Lobby idle{std::numeric_limits<std::size_t>::max(), std::numeric_limits<std::size_t>::max()};
   std::shared_ptr<Backlog> backlog;
-  std::shared_ptr<Pace> pace;  // of streams
+  std::shared_ptr<Pace> pace;     // of streams
+  std::shared_ptr<Pace> reading;  // of bodies
+  std::shared_ptr<Turns> handshakes;
   std::shared_ptr<Incoming> bodies;
   std::shared_ptr<Incoming> messages;  // of sockets whose other side is known, and of the others
   std::shared_ptr<Incoming> unknown_messages;

@@ -287,7 +287,7 @@ void dial(Loop& loop, const Target& target, const std::string& path, const std::
   auto& context = loop.core().context;
   auto tls = client_tls(target.ca_file);
   if (!tls) return loop.post([done = std::move(done), error = tls.error()] { done(error); });
-  Wire wire(beast::tcp_stream(context), std::move(*tls));
+  Wire wire(beast::tcp_stream(context), std::move(*tls), {});
   auto work = dial_socket(context, std::move(wire), target, path, token, done);
   auto dialled = dial_contained(context, std::move(work), done, "controller " + target.text());
   // Who throws at that, too, would wait for ever: the loop ends.

@@ -1,5 +1,9 @@
 #include "net/http/wire.hpp"
 
+#include <poll.h>
+
+#include <utility>
+
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/ssl/context.hpp>
@@ -7,11 +11,19 @@
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include "net/http/turns.hpp"
+
 namespace tutti::net {
 namespace {
 
 namespace beast = boost::beast;
 namespace ssl = asio::ssl;
+
+void close_now(beast::tcp_stream& stream) {
+  error_code ignored;
+  stream.socket().shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
+  stream.close();
+}
 
 class PlainLayer final : public Wire::Layer {
  public:
@@ -26,16 +38,77 @@ class PlainLayer final : public Wire::Layer {
   void handshake(beast::role_type, const std::string&, std::function<void(error_code)> done) override {
     asio::post(stream_.get_executor(), [done = std::move(done)] { done({}); });
   }
+  void close() override { close_now(stream_); }
 
  private:
   beast::tcp_stream stream_;
 };
 
+// What TLS reads from. Until the handshake is done, whatever has come waits for its turn, each piece of it:
+// who sends its hello in two has not had its turn with the first.
+class Gate {
+ public:
+  using executor_type = beast::tcp_stream::executor_type;
+  using lowest_layer_type = beast::tcp_stream::socket_type;
+
+  Gate(beast::tcp_stream stream, Wire::Queue queue) : stream_(std::move(stream)), queue_(std::move(queue)) {}
+
+  beast::tcp_stream& stream() { return stream_; }
+  executor_type get_executor() { return stream_.get_executor(); }
+  lowest_layer_type& lowest_layer() { return stream_.socket(); }
+
+  template <class Buffers, class Handler>
+  void async_read_some(const Buffers& buffers, Handler&& handler) {
+    if (queue_.turns == nullptr) return stream_.async_read_some(buffers, std::forward<Handler>(handler));
+    stream_.async_read_some(buffers, [this, kept = std::forward<Handler>(handler)](
+                                         error_code failure, std::size_t bytes) mutable {
+      if (failure) return kept(failure, bytes);
+      wait_for_turn(bytes, std::move(kept));
+    });
+  }
+  template <class Buffers, class Handler>
+  void async_write_some(const Buffers& buffers, Handler&& handler) {
+    stream_.async_write_some(buffers, std::forward<Handler>(handler));
+  }
+
+  void open() { queue_ = {}; }
+  void close() {
+    close_now(stream_);
+    if (const auto place = place_.lock()) place->timer.cancel();
+  }
+
+ private:
+  template <class Handler>
+  void wait_for_turn(std::size_t bytes, Handler handler) {
+    const auto place = std::make_shared<Turns::Place>(Turns::Place{
+        asio::steady_timer(stream_.get_executor(), queue_.until), [this] { return has_left(); }});
+    place_ = place;
+    place->timer.async_wait([this, place, bytes, kept = std::move(handler)](error_code over) mutable {
+      const bool is_turn = over == asio::error::operation_aborted && !has_left();
+      has_begun_ = true;
+      if (is_turn) return kept(error_code(), bytes);
+      kept(error_code(asio::error::connection_aborted), 0);
+    });
+    queue_.turns->enter(queue_.address, place);
+  }
+  // Before the first step, which is the dear one, it cannot have said all it has to say.
+  bool has_left() {
+    if (!stream_.socket().is_open()) return true;
+    pollfd looked{.fd = stream_.socket().native_handle(), .events = POLLRDHUP, .revents = 0};
+    return !has_begun_ && ::poll(&looked, 1, 0) > 0;
+  }
+
+  beast::tcp_stream stream_;
+  Wire::Queue queue_;
+  std::weak_ptr<Turns::Place> place_;
+  bool has_begun_ = false;
+};
+
 class TlsLayer final : public Wire::Layer {
  public:
-  TlsLayer(beast::tcp_stream stream, std::shared_ptr<ssl::context> tls)
-      : tls_(std::move(tls)), stream_(std::move(stream), *tls_) {}
-  beast::tcp_stream& lowest() override { return stream_.next_layer(); }
+  TlsLayer(beast::tcp_stream stream, std::shared_ptr<ssl::context> tls, Wire::Queue queue)
+      : tls_(std::move(tls)), stream_(Gate(std::move(stream), std::move(queue)), *tls_) {}
+  beast::tcp_stream& lowest() override { return stream_.next_layer().stream(); }
   void read_some(asio::mutable_buffer buffer, Wire::Done done) override {
     stream_.async_read_some(buffer, std::move(done));
   }
@@ -51,21 +124,25 @@ class TlsLayer final : public Wire::Layer {
     }
     stream_.async_handshake(
         role == beast::role_type::client ? ssl::stream_base::client : ssl::stream_base::server,
-        std::move(done));
+        [this, done = std::move(done)](error_code failure) {
+          stream_.next_layer().open();
+          done(failure);
+        });
   }
+  void close() override { stream_.next_layer().close(); }
 
  private:
   std::shared_ptr<ssl::context> tls_;
-  ssl::stream<beast::tcp_stream> stream_;
+  ssl::stream<Gate> stream_;
 };
 
 }  // namespace
 
-Wire::Wire(beast::tcp_stream stream, std::shared_ptr<ssl::context> tls) {
+Wire::Wire(beast::tcp_stream stream, std::shared_ptr<ssl::context> tls, Queue queue) {
   if (tls == nullptr) {
     layer_ = std::make_unique<PlainLayer>(std::move(stream));
   } else {
-    layer_ = std::make_unique<TlsLayer>(std::move(stream), std::move(tls));
+    layer_ = std::make_unique<TlsLayer>(std::move(stream), std::move(tls), std::move(queue));
   }
 }
 
@@ -78,12 +155,6 @@ asio::awaitable<error_code> Wire::handshake(beast::role_type role, const std::st
       },
       as_value);
   co_return failure;
-}
-
-void Wire::close() {
-  error_code ignored;
-  lowest().socket().shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
-  lowest().close();
 }
 
 Result<std::shared_ptr<ssl::context>> server_tls(const std::string& certificate_file,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -27,6 +28,8 @@ namespace tutti::net {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
+class Turns;
+
 // Pieces up to here are copied together.
 constexpr std::size_t gathered_bytes_max = std::size_t{64} << 10;
 
@@ -48,15 +51,24 @@ class Wire {
     // The TLS handshake; at once for a plain connection.
     virtual void handshake(boost::beast::role_type role, const std::string& host,
                            std::function<void(error_code)> done) = 0;
+    // What waits on it ends.
+    virtual void close() = 0;
+  };
+
+  // Where its handshake waits for its turns, and until when. Null: it needs none.
+  struct Queue {
+    std::shared_ptr<Turns> turns = nullptr;
+    std::string address = {};
+    std::chrono::steady_clock::time_point until = {};
   };
 
   // `tls` may be null; it outlives the connection.
-  Wire(boost::beast::tcp_stream stream, std::shared_ptr<asio::ssl::context> tls);
+  Wire(boost::beast::tcp_stream stream, std::shared_ptr<asio::ssl::context> tls, Queue queue);
 
   executor_type get_executor() { return layer_->lowest().get_executor(); }
   boost::beast::tcp_stream& lowest() { return layer_->lowest(); }
   asio::awaitable<error_code> handshake(boost::beast::role_type role, const std::string& host);
-  void close();
+  void close() { layer_->close(); }
 
   template <class Buffers, class Handler>
   auto async_read_some(const Buffers& buffers, Handler&& handler) {
