@@ -183,7 +183,8 @@ class Chat final : public Command {
   }
 
   Result<std::string> first_model() {
-    auto response = client_->request("GET", "/v1/models");
+    auto response =
+        client_->request("GET", "/v1/models", "", net::answer_time_max, net::small_answer_bytes_max);
     if (!response) {
       const std::string_view remedy =
           client_->is_untrusted()

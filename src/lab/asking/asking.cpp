@@ -200,7 +200,8 @@ Result<Asked> ask_all(const Plan& plan, const std::function<bool(std::size_t)>& 
 
 Result<ServedModel> find_model(const net::Target& target, const std::string& key, const std::string& name) {
   net::Client client(target, key);
-  const auto response = client.request("GET", "/v1/models");
+  const auto response =
+      client.request("GET", "/v1/models", "", net::answer_time_max, net::small_answer_bytes_max);
   if (!response) return response.error();
   if (response->status != 200 && name.empty())
     return failed(problem_of(failed(response->body))).within("HTTP " + std::to_string(response->status));

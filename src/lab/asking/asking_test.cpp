@@ -193,6 +193,24 @@ TEST(Asking, HearsServersOfAnyKind) {
   EXPECT_NE(body.find("\"model\":\"n\""), std::string::npos) << body;
 }
 
+// However much of it there is, no model is looked for in it.
+TEST(Asking, AListOfModelsThatDoesNotEndIsGivenUp) {
+  net::Loop loop;
+  std::shared_ptr<net::Stream> stream;
+  const std::function<void()> go_on = [&] { stream->write(std::string(1 << 20, ' '), go_on); };
+  auto server = net::Server::listen(loop, {}, [&](const std::shared_ptr<net::Exchange>& exchange) {
+    stream = exchange->stream([] {});
+    go_on();
+  });
+  ASSERT_TRUE(server) << server.error().text();
+  std::thread thread([&] { loop.run(); });
+  const auto found = find_model({.host = "127.0.0.1", .port = (*server)->port(), .who = "server"}, "");
+  loop.stop();
+  thread.join();
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().message(), "its answer is longer than 4 MiB");
+}
+
 // Streams that end as they should, and have nothing in them that a client could read.
 TEST(Asking, AnAnswerWithoutTokensIsAProblem) {
   const std::vector<std::string> nothing{"",

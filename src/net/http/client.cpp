@@ -21,6 +21,9 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 
+#include "base/units.hpp"
+#include "net/http/event_splitter.hpp"
+
 namespace tutti::net {
 namespace {
 
@@ -29,7 +32,7 @@ namespace http = beast::http;
 using Clock = std::chrono::steady_clock;
 
 constexpr Duration connect_time_max = 10s;
-constexpr std::size_t answer_bytes_max = 256 << 20;
+constexpr std::size_t refusal_bytes_max = 1 << 20;  // where events are asked for
 constexpr int retry_after_seconds_max = 3600;
 
 Error unreachable(const Target& target, const std::string& why) {
@@ -41,6 +44,15 @@ Error unreachable(const Target& target, const std::string& why) {
 Error broken(const Target& target, bool understood, const std::string& why) {
   const std::string likely = "it may have been restarted, or is crowded: try again";
   return unreachable(target, why).remedy(understood ? likely : likely + "; " + tls_hint(target));
+}
+Error broken(const Target& target, bool understood, const Error& why) {
+  if (why.remedy().empty()) return broken(target, understood, why.message());
+  return unreachable(target, why.message()).remedy(why.remedy());
+}
+
+Error too_long(std::size_t bytes_max) {
+  return failed("its answer is longer than " + format_bytes(Bytes(static_cast<std::int64_t>(bytes_max))))
+      .remedy("what answers there sends more than it was asked for; is it the server that is meant?");
 }
 
 std::string why_errno() { return failed_errno("", errno).message().substr(2); }
@@ -77,47 +89,6 @@ bool all_here(const addrinfo* addresses) {
   }
   return true;
 }
-
-// Splits a stream of server-sent events: "event: x\ndata: y\n\n". Lines may end as those of a head do, and
-// the space behind a colon is no part of what is said.
-class EventSplitter {
- public:
-  // False when the callback wants no more.
-  bool feed(std::string_view bytes, const Client::OnEvent& on_event) {
-    pending_ += bytes;
-    std::size_t begin = 0;
-    for (;;) {
-      const auto end = pending_.find('\n', begin);
-      if (end == std::string::npos) break;
-      std::string_view line = std::string_view(pending_).substr(begin, end - begin);
-      if (line.ends_with('\r')) line.remove_suffix(1);
-      begin = end + 1;
-      if (!line.empty()) {
-        take(line);
-        continue;
-      }
-      const std::string event = std::exchange(event_, {});
-      const std::string data = std::exchange(data_, {});
-      if ((!event.empty() || !data.empty()) && !on_event(event, data)) return false;
-    }
-    pending_.erase(0, begin);
-    return true;
-  }
-
- private:
-  void take(std::string_view line) {
-    const std::size_t colon = std::min(line.find(':'), line.size());
-    const std::string_view name = line.substr(0, colon);
-    std::string_view value = line.substr(std::min(colon + 1, line.size()));
-    if (value.starts_with(' ')) value.remove_prefix(1);
-    if (name == "event") event_ = value;
-    if (name == "data") data_ += value;
-  }
-
-  std::string pending_;  // a line that has not ended
-  std::string event_;
-  std::string data_;
-};
 
 }  // namespace
 
@@ -345,7 +316,7 @@ std::string make_message(const Envelope& envelope, const std::string& method, co
 
 // Feeds what arrives to the parser until it is done; `progress` may stop earlier by returning false.
 template <class Parser, class Receive>
-Result<> parse(Parser& parser, std::string& unread, const Receive& receive,
+Result<> parse(Parser& parser, std::size_t bytes_max, std::string& unread, const Receive& receive,
                const std::function<bool()>& progress) {
   beast::error_code failure;
   parser.eager(true);
@@ -353,6 +324,7 @@ Result<> parse(Parser& parser, std::string& unread, const Receive& receive,
     if (!unread.empty()) {
       const std::size_t used = parser.put(boost::asio::buffer(unread), failure);
       unread.erase(0, used);
+      if (failure == http::error::body_limit) return too_long(bytes_max);
       if (failure && failure != http::error::need_more)
         return failed("it does not speak HTTP: " + failure.message());
       if (!progress()) return {};
@@ -395,7 +367,7 @@ Result<> Client::recognise(std::string_view cluster) {
 }
 
 Result<Response> Client::request(const std::string& method, const std::string& path, const std::string& body,
-                                 Duration timeout) {
+                                 Duration timeout, std::size_t answer_bytes_max) {
   sent_ = false;
   met_another_ = false;
   retry_after_seconds_ = 0;
@@ -410,7 +382,7 @@ Result<Response> Client::request(const std::string& method, const std::string& p
   parser.skip(method == "HEAD");
   // Also where not all of it could be sent: who refuses a request by its head answers before its end.
   auto done = parse(
-      parser, connection.unread, [&] { return connection.receive(); }, [] { return true; });
+      parser, answer_bytes_max, connection.unread, [&] { return connection.receive(); }, [] { return true; });
   if (!done) {
     const bool silent = Clock::now() >= connection.deadline;
     const bool understood = connection.understood || parser.is_header_done();
@@ -420,7 +392,7 @@ Result<Response> Client::request(const std::string& method, const std::string& p
       return unreachable(target_, "it has not answered within " + format_duration(timeout))
           .remedy("it is there, and stopped, stuck or busy: its log may tell; try again in a while");
     if (!sent) done = sent;
-    return broken(target_, understood, done.error().message());
+    return broken(target_, understood, done.error());
   }
   connection.understood = true;
   const bool keep = parser.get().keep_alive() && sent;
@@ -448,22 +420,30 @@ Result<> Client::events(const std::string& method, const std::string& path, cons
   parser.body_limit(boost::none);
   EventSplitter splitter;
   Result<> same;
+  Result<bool> goes_on = true;
   if (done) {
     done = parse(
-        parser, connection.unread, [&] { return connection.receive(); },
+        parser, refusal_bytes_max, connection.unread, [&] { return connection.receive(); },
         [&] {
-          if (parser.is_header_done() && !(same = recognise(cluster_of(parser.get())))) return false;
-          if (!parser.is_header_done() || parser.get().result_int() != 200) return true;
+          if (!parser.is_header_done()) return true;
+          if (!(same = recognise(cluster_of(parser.get())))) return false;
+          if (parser.get().result_int() != 200) {
+            if (parser.get().body().size() > refusal_bytes_max) goes_on = too_long(refusal_bytes_max);
+            return goes_on.ok();
+          }
           const std::string part = std::move(parser.get().body());
           parser.get().body().clear();
-          return !(given_up = !splitter.feed(part, on_event));
+          goes_on = splitter.feed(part, on_event);
+          given_up = goes_on && !*goes_on;
+          return goes_on && *goes_on;
         });
   }
   const bool understood = connection.understood || parser.is_header_done();
   connection_.reset();  // what is left of a stream is of no use to another request
   if (!same) return same;
   if (given_up) return {};
-  if (!done) return broken(target_, understood, done.error().message());
+  if (!goes_on) done = std::move(goes_on).error();
+  if (!done) return broken(target_, understood, done.error());
   if (parser.get().result_int() != 200) {
     retry_after_seconds_ = retry_seconds_of(parser.get());
     return failed(parser.get().body()).within("HTTP " + std::to_string(parser.get().result_int()));

@@ -40,8 +40,10 @@ class Client {
   Client& operator=(Client&&) noexcept;
   ~Client();
 
+  // An answer of more bytes is an error: who knows that it is small says so.
   Result<Response> request(const std::string& method, const std::string& path, const std::string& body = {},
-                           Duration timeout = 60s);
+                           Duration timeout = answer_time_max,
+                           std::size_t answer_bytes_max = net::answer_bytes_max);
 
   // Called several times a second while a request waits for its answer, or for the connection.
   void on_wait(std::function<void()> tell) { waits_ = std::move(tell); }

@@ -568,6 +568,46 @@ TEST_F(Net, WhoHasAnsweredBeforeIsNotSuspectedOfTls) {
   EXPECT_EQ(broken.error().remedy().find("TLS"), std::string::npos) << broken.error().remedy();
 }
 
+TEST_F(Net, AnAnswerThatIsTooLongIsToldAsThat) {
+  serve([](const auto& exchange) {
+    if (exchange->request().path == "/announced") return exchange->answer({.body = std::string(4097, 'x')});
+    const auto stream = exchange->stream([] {});
+    for (int at = 0; at < 64; ++at) stream->write(std::string(1024, 'x'));  // and no end
+  });
+  for (const std::string path : {"/announced", "/endless"}) {
+    Client client(target(), "");
+    const auto answer = client.request("GET", path, "", answer_time_max, 4096);
+    ASSERT_FALSE(answer) << path;
+    EXPECT_EQ(answer.error().message(), "its answer is longer than 4 KiB") << path;
+    EXPECT_TRUE(answer.error().remedy().ends_with("is it the server that is meant?"));
+  }
+  Client client(target(), "");
+  EXPECT_EQ(client.request("GET", "/announced").value().body.size(), 4097U);
+}
+
+TEST_F(Net, EventsAndRefusalsThatDoNotEndAreGivenUp) {
+  const std::string piece(1 << 20, 'x');
+  std::shared_ptr<Stream> stream;
+  const std::function<void()> go_on = [&] { stream->write(piece, go_on); };
+  serve([&](const auto& exchange) {
+    if (exchange->request().path != "/endless")
+      return exchange->answer({.status = 500, .body = std::string(8 << 20, 'x')});
+    stream = exchange->stream([] {});
+    go_on();
+  });
+  Client client(target(), "");
+  const auto ask = [&client](const std::string& path) {
+    return client.events(
+        path, [](auto, auto) { return true; }, [] { return true; });
+  };
+  const auto endless = ask("/endless");
+  ASSERT_FALSE(endless);
+  EXPECT_EQ(endless.error().message(), "an event is longer than 64 MiB");
+  const auto refused = ask("/refused");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message(), "its answer is longer than 1 MiB");
+}
+
 TEST_F(Net, OfOneThatClosesAtOnceNothingIsKnown) {
   ServerOptions options;
   options.connections = 0;
