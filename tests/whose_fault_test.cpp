@@ -116,6 +116,14 @@ TEST_F(WhoseFault, AGangThatTakesNodesDownIsHeldUntilItIsReleased) {
   EXPECT_EQ(cluster_.tutti({"release", id}).exit_code, 2) << "it is not held any more";
   EXPECT_EQ(cluster_.tutti({"cancel", id}).exit_code, 0);
   EXPECT_TRUE(cluster_.becomes(id, "cancelled"));
+  // One that has missed its lease by itself ends what it runs of an old attempt, or only starts, when it is
+  // back: not if its agent is ended before.
+  for (const char* name : {"a", "b", "c", "d"}) {
+    if (!taken.contains(name)) {
+      EXPECT_TRUE(cluster_.node_becomes(name, "ready"));
+    }
+    EXPECT_TRUE(eventually([&] { return cluster_.ranks_on(name).empty(); })) << name;
+  }
 }
 
 // ---- submits

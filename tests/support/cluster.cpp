@@ -131,10 +131,14 @@ std::string PartsCluster::data() const {
   return options_.data.empty() ? home() + "/controller" : options_.data;
 }
 
+// The agent first, who would tell. A rank that has just begun makes processes while others are looked for.
 void PartsCluster::pull_plug(const std::string& node) {
-  const auto ranks = ranks_on(node);
   agent(node).signal(SIGKILL);
-  for (const pid_t pid : ranks) ::kill(pid, SIGKILL);
+  EXPECT_TRUE(eventually([&] {
+    const auto ranks = ranks_on(node);
+    for (const pid_t pid : ranks) ::kill(pid, SIGKILL);
+    return ranks.empty();
+  }));
 }
 
 bool PartsCluster::start_controller(const std::vector<std::string>& flags) {

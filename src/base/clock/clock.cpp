@@ -1,5 +1,10 @@
 #include "base/clock/clock.hpp"
 
+#include <array>
+#include <cstdio>
+
+#include "base/text.hpp"
+
 namespace tutti {
 
 double seconds_since(SteadyClock::time_point begin) {
@@ -8,6 +13,19 @@ double seconds_since(SteadyClock::time_point begin) {
 
 Instant now_on_the_wall() {
   return Instant(std::chrono::duration_cast<Duration>(std::chrono::system_clock::now().time_since_epoch()));
+}
+
+Instant now_steady() {
+  return Instant(std::chrono::duration_cast<Duration>(SteadyClock::now().time_since_epoch()));
+}
+
+std::string boot_id() {
+  std::array<char, 64> text{};
+  if (std::FILE* file = std::fopen("/proc/sys/kernel/random/boot_id", "re"); file != nullptr) {
+    if (std::fgets(text.data(), static_cast<int>(text.size()), file) == nullptr) text[0] = '\0';
+    std::fclose(file);
+  }
+  return std::string(trim(text.data()));
 }
 
 namespace {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 
 #include "base/time.hpp"
 
@@ -14,6 +15,11 @@ double seconds_since(SteadyClock::time_point begin);
 
 // The date, which may jump.
 Instant now_on_the_wall();
+// The steady clock's, on the same kind of line: nobody's date, and the same for all processes since
+// boot_id().
+Instant now_steady();
+// Which start of this machine this is, as the kernel names it; "" if it does not.
+std::string boot_id();
 
 // The date for what is removed by its age: a jump is believed only when it has lasted, because a clock that
 // is wrong for a moment must not cost what was to be kept for weeks. One thread.

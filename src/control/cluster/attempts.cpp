@@ -117,6 +117,9 @@ void Machine::start(Job& job, std::vector<RankPlace> places) {
   job.ranks.assign(job.places.size(), {});
   job.state = JobState::starting;
   job.started_at = now_;
+  job.running_at = {};
+  job.witness = -1;
+  job.witness_since = {};
   job.ended_at = {};
   job.saved_at = {};
   job.attempt_losses = 0;
@@ -173,6 +176,7 @@ void Machine::apply(const NodeName& node, const RankReport& report) {
   if (!current) return answer_stale(node, report);
   const RankStatus& known = job->ranks[static_cast<std::size_t>(report.rank)];
   if (known.vanished && report.status.state != RankState::exited) return answer_stale(node, report);
+  hear_how_long(*job, report);
   // A running rank may say what keeps it waiting, and take it back.
   const bool same = report.status.state == RankState::started && known.state == RankState::started;
   if (same && (report.status.detail != known.detail || report.status.saved_at != known.saved_at))
@@ -196,12 +200,16 @@ void Machine::pass_over_attempts(Job& job, std::int32_t told) {
 // the next tick that is due, and told again after a crash.
 void Machine::note(Job& job, std::int32_t rank, const RankStatus& status) {
   say(job, rank, status.detail);
-  job.ranks[static_cast<std::size_t>(rank)].saved_at = status.saved_at;
+  const Instant before = std::exchange(job.ranks[static_cast<std::size_t>(rank)].saved_at, status.saved_at);
   state_.noted.insert(job.id);
   if (status.saved_at != Instant()) job.has_saved = true;
-  // The folder may be older than the attempt, and a node's clock may be ahead.
-  if (status.saved_at <= job.started_at || status.saved_at <= job.saved_at || status.saved_at > now_) return;
-  job.saved_at = status.saved_at;
+  // The folder may be older than the attempt, and the clock of whose disk it is may be wrong; but one that
+  // has changed again since has changed now.
+  const bool again = before != Instant() && status.saved_at > before;
+  const bool credible = status.saved_at > job.started_at && status.saved_at <= now_;
+  const Instant saved_at = again && !credible ? now_ : status.saved_at;
+  if (saved_at <= job.started_at || saved_at <= job.saved_at || saved_at > now_) return;
+  job.saved_at = saved_at;
   derive(state_, job, now_);
 }
 
@@ -327,6 +335,7 @@ void Machine::settle(Job& job) {
   if (tally.to_end > 0) {
     if (tally.to_start == 0 && job.state == JobState::starting) {
       job.state = JobState::running;
+      job.running_at = now_;
       if (job.ending == EndCause::none) state_.blame.forget_refusals(job);
       touch(job);
     }

@@ -257,8 +257,7 @@ void Machine::restart(Job& job) {
   const bool later = asks_for_later(job);
   // What it saved is not lost: the next attempt comes further.
   if ((lasted >= stable_attempt && !later) || job.saved_at > job.started_at) job.bad_ends = 0;
-  if (later || job.bad_ends == 0 || lasted < restart_pause(job.bad_ends + 1) * restart_pause_part)
-    ++job.bad_ends;
+  ++job.bad_ends;
   requeue(job);
   const Duration pause = restart_pause(job.bad_ends);
   if (pause == Duration::zero()) return;

@@ -37,11 +37,12 @@ constexpr std::size_t black_hole_part = 10;
 // ---- jobs
 
 // The first restart comes at once, because one loss is bad luck; each further one in a row waits twice as
-// long as the one before, unless the attempt had run for much longer than that.
+// long as the one before: a start costs others something, and a large gang that fails every few seconds would
+// cost them much.
 constexpr Duration restart_pause_first = 1s;
 constexpr Duration restart_pause_max = std::chrono::minutes(5);
-constexpr int restart_pause_part = 2;  // pauses do not grow beyond this part of what an attempt lasts
-// An attempt of this length was no bad start: what comes after it counts from the beginning.
+// An attempt of this length was no bad start, nor was one that has saved something: what comes after it
+// counts from the beginning.
 constexpr Duration stable_attempt = std::chrono::minutes(10);
 // A gang is held when so many attempts in a row, each shorter than that, lost so many nodes altogether.
 constexpr std::int32_t deadly_attempts_max = 2;

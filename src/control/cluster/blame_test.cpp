@@ -482,17 +482,40 @@ TEST_F(BlameTest, RestartsBackOffAndSayUntilWhen) {
   EXPECT_TRUE(job(id).placed()) << "after an attempt that lasted it begins anew";
 }
 
-TEST_F(BlameTest, PausesStayShortBesideTheAttempts) {
+// Each start of a gang costs the others something, also of one that fails after some seconds each time.
+TEST_F(BlameTest, AttemptsThatLastAWhileAndSaveNothingBackOffToo) {
   join("a", 1);
   JobSpec wanted = spec(1);
   wanted.restart_on_failure = 1000;
   const JobId id = submit(wanted);
-  for (int end = 0; end < 20; ++end) {
+  for (int end = 1; end <= 12; ++end) {
     ASSERT_TRUE(job(id).placed());
+    all_start(id);
     live(5s);
     all_exit(id, 1);
-    EXPECT_LE(job(id).not_before - now, 4s);
-    live(4s);
+    EXPECT_EQ(job(id).placed(), end == 1) << "the first one comes at once";
+    live(restart_pause(end));
+  }
+}
+
+// Whatever the clock of the disk says that has it.
+TEST_F(BlameTest, AttemptsThatSaveSomethingComeFurtherAndDoNotBackOff) {
+  join("a", 1);
+  JobSpec wanted = spec(1);
+  wanted.restart_on_failure = 1000;
+  const JobId id = submit(wanted);
+  for (const Duration wrong : {Duration(), Duration(1h), Duration(-1h)}) {
+    for (int end = 0; end < 5; ++end) {
+      ASSERT_TRUE(job(id).placed());
+      all_start(id);
+      for (int save = 0; save < 2; ++save) {
+        live(2s);
+        RankStatus status{RankState::started};
+        status.saved_at = now + wrong - 1s;
+        report(id, 0, status);
+      }
+      all_exit(id, 1);
+    }
   }
 }
 

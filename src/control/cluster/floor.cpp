@@ -36,9 +36,9 @@ void Floor::changed(const Change& change, Habits& habits) {
   sched::JobView& view = running_[job.id];
   if (change.enters(Phase::running)) {
     habits.fill(job, view);
-    view.started_at = job.started_at;
     if (!stale_) take_places(free_, job, view);
   }
+  view.started_at = job.started_at;
   view.saved_at = job.saved_at;
   view.ending = job.ending != EndCause::none;
 }

@@ -46,11 +46,13 @@ void Index::rebuild(const State& state, Instant now) {
   }
   std::stable_sort(ended.begin(), ended.end(),
                    [](const Job* a, const Job* b) { return a->finished_at < b->finished_at; });
+  // What a clock that was wrong has put into the future would outweigh all that comes until then.
   for (const Job* job : ended) {
     tell({state, *job, Phase::unknown, Phase::ended, job->finished_at});
-    usage_.remember(*job, job->finished_at);
+    usage_.remember(*job, std::min(job->finished_at, now));
   }
-  for (const auto& [who, past] : state.past_use) usage_.remember(who.first, who.second, past);
+  for (const auto& [who, past] : state.past_use)
+    usage_.remember(who.first, who.second, {past.amount, std::min(past.at, now)});
   for (const auto& [id, job] : state.jobs) {
     if (!job.finished() && job.served != 0) usage_.remember(job, now);
   }

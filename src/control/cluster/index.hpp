@@ -35,6 +35,8 @@ class Index {
   // One that nothing runs on is gone.
   void removed_node() { floor_.removed_node(); }
   void planned(const sched::Plan& plan);
+  // The clock was set by so much: what was used is as old as it was.
+  void moved(Duration by) { usage_.move(by); }
   // How long the job really will run: only a simulation can tell it.
   void knows(sched::JobId job, Duration remaining);
 

@@ -33,6 +33,8 @@ class Machine {
   void on(const Reported& event);
   void on(const Planned& event);
   void on(const EndDoomed& event);
+  // clock.cpp
+  void on(const ClockSet& event);
 
  private:
   // requests.cpp
@@ -61,6 +63,10 @@ class Machine {
   // time_limits.cpp
   void judge_time_limits();
   bool has_told_since(Node& node, Instant since);
+
+  // clock.cpp
+  void move_start(Job& job, Duration by);
+  void hear_how_long(Job& job, const RankReport& report);
 
   // blame.cpp: whose fault an end was, and what follows from that
   // True if that was the last straw.

@@ -199,8 +199,13 @@ struct Job {
   std::int32_t preemptions = 0;  // attempts that ended for the sake of others, or to grow
   double served = 0;             // device-seconds of earlier attempts
   Instant submitted_at;
-  Instant queued_at;       // when it came into the queue, or came back
-  Instant started_at;      // of the running attempt; zero before
+  Instant queued_at;   // when it came into the queue, or came back
+  Instant started_at;  // of the running attempt; zero before
+  Instant running_at;  // since when all its ranks run; zero before
+  // The first rank of it that was heard to run, and since when it does as its node counts: a clock that was
+  // set while nobody looked is told by that. -1: none was.
+  std::int32_t witness = -1;
+  Instant witness_since;
   Instant ended_at;        // of that attempt: the last end of a rank so far; zero: none has ended
   Instant saved_at;        // its last checkpoint, as far as its nodes have told; zero before
   Instant finished_at;     // zero before
@@ -264,6 +269,15 @@ QueueName parent_of(const QueueName& name);
 
 struct Standing;
 
+// On which clock the times of a state are: how far the date is from the steady clock of one start of a
+// machine. One that was set moves what is under way along (ClockSet).
+struct ClockOffset {
+  std::string boot;  // of the machine; "": nobody knows
+  Duration offset{};
+
+  friend bool operator==(const ClockOffset&, const ClockOffset&) = default;
+};
+
 // How many ranks of an attempt have not come to a state yet: what follows from all of them is known without
 // walking past each of them at every report.
 struct RankTally {
@@ -281,6 +295,7 @@ struct State {
   std::map<QueueName, Queue> queues;
   std::string cluster_id;      // random, made with the store; "" in worlds that have only one
   std::uint64_t next_job = 1;  // is stored with it: ids do not come back, also if jobs are forgotten
+  ClockOffset clock;           // so is this
   // What jobs had that are not kept any longer: the shares of queues and users do not start anew without
   // them.
   std::map<QueueUser, PastUse> past_use;

@@ -162,7 +162,7 @@ void Machine::judge_silence() {
   std::size_t others = 0;  // that were lost, or are doubted, within the same lease
   std::size_t known = 0;
   for (auto& [name, node] : state_.nodes) {
-    const bool lost_lately = node.lost && node.lost_at != Instant() && now_ - node.lost_at <= lease;
+    const bool lost_lately = node.lost && now_ >= node.lost_at && now_ - node.lost_at <= lease;
     if (!node.lost || lost_lately) ++known;
     if (lost_lately) ++others;
     if (node.lost || now_ - node.heard_at <= lease) continue;

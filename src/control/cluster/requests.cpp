@@ -115,6 +115,11 @@ Result<> admit(State& state, Instant now, const Submit& event) {
   return Machine(state, now, none).admit(event);
 }
 
+bool is_repeated(const State& state, Instant now, const Submit& event) {
+  const auto known = event.key.empty() ? std::nullopt : state.submit_keys.find(event.key, now);
+  return known && state.jobs.contains(*known);
+}
+
 // The caller did not hear the answer to the first one, and hears it now.
 void Machine::repeat(const Submit& event, const Job& first) {
   std::vector<JobId> ids{first.id};
@@ -138,10 +143,9 @@ void Machine::repeat(const Submit& event, const Job& first) {
 }
 
 void Machine::on(const Submit& event) {
-  if (!event.key.empty()) {
-    const auto known = event.specs.empty() ? std::nullopt : state_.submit_keys.find(event.key, now_);
-    if (const Job* first = known ? find(*known) : nullptr; first != nullptr) return repeat(event, *first);
-  }
+  if (!event.specs.empty() && is_repeated(state_, now_, event))
+    return repeat(event, state_.jobs.at(*state_.submit_keys.find(event.key, now_)));
+  if (event.only_repeats) return fail(failed("it was done before, and its job is no longer kept"));
   if (auto admitted = admit(event); !admitted) return fail(std::move(admitted).error());
   std::vector<JobId> ids;
   const JobId first(state_.next_job);

@@ -189,6 +189,10 @@ void Ended::remove(const Job& job) {
   entries_.erase(entry);
 }
 
+void Ended::move(Duration by) {
+  for (auto& [entry, left] : entries_) left.heard_at += by;
+}
+
 std::size_t Ended::of_user(const std::string& user) const {
   const auto known = users_.find(user);
   return known == users_.end() ? 0 : known->second.entries.size();

@@ -74,6 +74,8 @@ class Ended {
   // False if it was known.
   bool add(const Job& job, Instant heard_at);
   void remove(const Job& job);
+  // The clock was set by so much: what was heard lately still was.
+  void move(Duration by);
 
   const std::map<Entry, Left>& entries() const { return entries_; }
   const std::map<std::string, OfUser>& users() const { return users_; }

@@ -31,6 +31,7 @@ constexpr std::size_t doomed_per_step_max = 1'000;
 struct Submit {
   std::vector<JobSpec> specs;  // one, or the elements of one array
   std::string key = {};        // the same submit with the same key is the same; "": it has none
+  bool only_repeats = false;   // it was done before: it is answered, and never done anew
 };
 struct Cancel {
   JobId job;
@@ -49,6 +50,9 @@ struct RankReport {
   std::int32_t rank = 0;
   RankStatus status;
   Duration ended_ago = {};  // when it was told, so that the clocks of nodes need not be right
+  // Of one that runs, how long it has, on a clock that nobody sets; it may be off by the same each time it is
+  // told. 0: not known.
+  Duration ran = {};
 };
 // A node's agent has connected: what it has, and every rank it still answers for.
 struct Hello {
@@ -126,6 +130,11 @@ struct Expire {
 };
 // Some of those that wait for a success that will not come end: bit by bit, so that nobody waits behind it.
 struct EndDoomed {};
+// The controller's clock is another one than that of the state's times: it was set, or a later controller
+// goes on with them. What is under way is moved along, so that it takes as long as it would have.
+struct ClockSet {
+  ClockOffset clock;
+};
 struct Tick {
   bool deaf =
       false;  // whoever hears for the controller stands still: neither silence nor a time limit is judged
@@ -133,7 +142,7 @@ struct Tick {
 
 using Event =
     std::variant<Submit, Cancel, Release, Hello, Heard, Reported, Planned, Drain, Resume, FabricMeasured,
-                 SetQueue, RemoveQueue, RemoveNode, RemoveJobs, Expire, Tick, PortsHeld, EndDoomed>;
+                 SetQueue, RemoveQueue, RemoveNode, RemoveJobs, Expire, Tick, PortsHeld, EndDoomed, ClockSet>;
 
 // ---- effects
 
@@ -176,7 +185,7 @@ struct Effects {
   std::set<QueueName> queues;                               // changed, or gone: to be stored, or removed
   std::set<QueueUser> past_use;                             // changed, with the jobs that are gone, or gone
   bool fabric = false;                                      // replaced: to be stored
-  bool cluster = false;                                     // ids were given out: to be stored
+  bool cluster = false;                                     // ids or the clock: to be stored
   bool schedule = false;                                    // room or demand changed: ask the scheduler
   Result<std::vector<JobId>> reply = std::vector<JobId>();  // to Submit and the other requests
 };
@@ -194,6 +203,8 @@ Instant next_wake(const State& state, Instant now);
 
 // Would these be accepted?
 Result<> admit(State& state, Instant now, const Submit& event);
+// Was it done before, by its key? Then it is answered as it was, or refused because it says something else.
+bool is_repeated(const State& state, Instant now, const Submit& event);
 
 // The variables that a rank of the running attempt gets beyond the job's own, in one list (environment.hpp).
 std::vector<std::string> rank_environment(const State& state, const Job& job, std::int32_t rank);

@@ -40,4 +40,8 @@ void SubmitKeys::add(const std::string& user, const std::string& key, sched::Job
   if (keys_.size() > submit_keys_max) remove(*users_.at(most_last_.rbegin()->second).begin());
 }
 
+void SubmitKeys::move(Duration by) {
+  for (auto& [key, known] : keys_) known.at += by;
+}
+
 }  // namespace tutti::cluster

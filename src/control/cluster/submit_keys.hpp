@@ -24,6 +24,8 @@ class SubmitKeys {
   std::optional<sched::JobId> find(const std::string& key, Instant now) const;
   // In the order of the submits, more or less. Those that are too old or too many go.
   void add(const std::string& user, const std::string& key, sched::JobId job, Instant at);
+  // The clock was set by so much.
+  void move(Duration by);
 
  private:
   struct Known {

@@ -6,6 +6,9 @@ namespace tutti::cluster {
 
 // An answer may get lost with its connection; a node that stays silent is the matter of its lease.
 constexpr Duration ask_again_after = lease;
+// Before its program runs a gang may have to wait on its nodes: others have folders laid out there, too. That
+// is not the time it was given, and has a bound of its own.
+constexpr Duration starting_max = std::chrono::minutes(10);
 
 // True if the node has told what it runs, and was asked at that time or later; else it is asked.
 bool Machine::has_told_since(Node& node, Instant since) {
@@ -21,7 +24,8 @@ void Machine::judge_time_limits() {
   for (const JobId id : state_.holding) {
     Job& job = state_.jobs.at(id);
     if (job.ending != EndCause::none || job.spec.time_limit <= Duration::zero()) continue;
-    const Instant due = job.started_at + job.spec.time_limit;
+    const bool starts = job.running_at == Instant();
+    const Instant due = (starts ? job.started_at + starting_max : job.running_at) + job.spec.time_limit;
     if (now_ <= due) continue;
     bool all_told = true;
     const NodeName* before = nullptr;  // ranks of one node are neighbours
@@ -32,7 +36,9 @@ void Machine::judge_time_limits() {
       all_told = has_told_since(state_.nodes.at(name), due) && all_told;
     }
     if (all_told)
-      end(job, EndCause::time_limit, "ran past its time limit of " + format_duration(job.spec.time_limit));
+      end(job, EndCause::time_limit,
+          (starts ? "had not started when it was past its time limit of " : "ran past its time limit of ") +
+              format_duration(job.spec.time_limit));
   }
 }
 

@@ -56,6 +56,42 @@ TEST_F(TimeLimits, DoNotFailWhatSucceededWhileTheControllerWasGone) {
   EXPECT_FALSE(job(follower).finished()) << job(follower).reason;
 }
 
+// Its node may lay out folders of others first.
+TEST_F(TimeLimits, CountFromWhenAllRanksRun) {
+  join("a", 2);
+  JobSpec limited = spec(2);
+  limited.time_limit = 6s;
+  const JobId id = submit(limited);
+  happen(Reported{"a", of(id, 0, RankState::started)});
+  const auto live = [&](int seconds) {
+    for (int second = 0; second < seconds; ++second) {
+      pass(1s);
+      join("a", 2, {of(id, 0, RankState::started), of(id, 1, job(id).ranks[1].state)});
+    }
+  };
+  live(20);
+  EXPECT_EQ(job(id).ending, EndCause::none) << job(id).reason;
+  happen(Reported{"a", of(id, 1, RankState::started)});
+  live(5);
+  EXPECT_EQ(job(id).ending, EndCause::none) << job(id).reason;
+  live(3);
+  EXPECT_EQ(job(id).ending, EndCause::time_limit);
+}
+
+TEST_F(TimeLimits, EndAlsoWhatNeverStarts) {
+  join("a", 1);
+  JobSpec limited = spec(1);
+  limited.time_limit = 6s;
+  const JobId id = submit(limited);
+  for (int minute = 0; minute < 12 && job(id).ending == EndCause::none; ++minute) {
+    now += 1min;
+    for (auto& [name, node] : state.nodes) node.heard_at = now;
+    join("a", 1, {of(id, 0, RankState::assigned)});
+    happen(Tick{});
+  }
+  EXPECT_EQ(job(id).ending, EndCause::time_limit);
+}
+
 TEST_F(TimeLimits, EndWhatStillRunsWhenEveryNodeOfItHasSaidSo) {
   join("a", 1);
   join("b", 1);

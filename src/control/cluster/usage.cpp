@@ -75,6 +75,11 @@ void Usage::remember(const std::string& queue, const std::string& user, const Pa
   visit(queue, user, [&](Used& used) { used.add(past.amount, past.at); });
 }
 
+void Usage::move(Duration by) {
+  for (auto& [name, used] : queues_) used.at += by;
+  for (auto& [name, used] : users_) used.at += by;
+}
+
 void Usage::forget_some(Instant now, std::size_t users) {
   auto at = users_.upper_bound(looked_at_);
   for (; users > 0 && at != users_.end(); --users) {

@@ -41,6 +41,8 @@ class Usage {
   // What the jobs of a user had that are not kept any longer.
   void remember(const std::string& queue, const std::string& user, const PastUse& past);
 
+  // The clock was set by so much.
+  void move(Duration by);
   // Of so many users, and the next ones next time: those that have no job, and had so little or so long ago
   // that it weighs nothing, are forgotten.
   void forget_some(Instant now, std::size_t users);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/clock/clock.hpp"
 #include "base/text.hpp"
 
 namespace tutti::controller {
@@ -124,9 +125,7 @@ RateLimits& Api::limits_of(RateClass rate) {
 }
 
 Api::Refusal Api::take(RateLimits& limits, const net::Request& request, const std::string& what) {
-  const Instant now(
-      std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));
-  const Duration wait = limits.take(request.remote, now);
+  const Duration wait = limits.take(request.remote, now_steady());
   if (wait == Duration::zero()) return std::nullopt;
   const auto seconds = static_cast<int>(std::chrono::ceil<std::chrono::seconds>(wait).count());
   net::Response response = refusal(failed("too many " + what + " from this address")

@@ -221,6 +221,57 @@ TEST_F(ApiTest, PagesOfThoseWhoHaveGoneAreNotMadeAndTooManyAreSentAway) {
   core.stop();
 }
 
+TEST_F(ApiTest, QuestionsThatWaitAreCountedAndTooManyAreSentAway) {
+  ASSERT_TRUE(core.start().ok());
+  std::promise<void> gate;
+  ASSERT_TRUE(core.look("10.0.0.9", [&gate](const auto&, const auto&) { gate.get_future().wait(); }));
+  const std::string job = R"({"jobs":[{"command":["true"]}]})";
+  std::vector<Shared> waiting;
+  for (std::size_t at = 0; at < questions_max; ++at) {
+    const std::string address = "10.0.1." + std::to_string(at);
+    waiting.push_back(at % 2 == 0 ? get("jobs/1/explain", address) : post("explain", job, address));
+    api.handle(waiting.back());
+  }
+  for (const Shared& more : {get("jobs/1/explain"), post("explain", job)}) {
+    bool answered = false;
+    more->before_answer = [&answered] { answered = true; };
+    api.handle(more);
+    more->before_answer = nullptr;
+    EXPECT_TRUE(answered);
+    if (!answered) continue;
+    const auto refused = more->answered().get().response;
+    EXPECT_EQ(refused.status, 503);
+    EXPECT_GT(refused.retry_after_seconds, 0);
+  }
+  gate.set_value();
+  for (std::size_t at = 0; at < waiting.size(); ++at)
+    EXPECT_EQ(waiting[at]->answered().get().response.status, at % 2 == 0 ? 404 : 200);
+  core.stop();
+}
+
+// Whoever asks again too soon is in the way of those who make room.
+TEST_F(ApiTest, WhatCannotBeDoneNowSaysWhenToComeAgain) {
+  ASSERT_TRUE(core.start().ok());
+  const std::string job = R"({"jobs":[{"command":["true"]}]})";
+  store.fail_next(store::CommitResult::Status::unknown, false);
+  const Shared not_stored = post("jobs", job);
+  api.handle(not_stored);
+  const auto refused = not_stored->answered().get().response;
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_GT(refused.retry_after_seconds, 0);
+  std::promise<void> gate;
+  ASSERT_TRUE(core.look("10.0.0.9", [&gate](const auto&, const auto&) { gate.get_future().wait(); }));
+  while (core.happen(cluster::RemoveQueue{"none"}, nullptr)) continue;
+  const Shared one_more = post("jobs", job);
+  api.handle(one_more);
+  const auto crowded = one_more->answered().get().response;
+  gate.set_value();
+  EXPECT_EQ(crowded.status, 503);
+  EXPECT_GT(crowded.retry_after_seconds, 0);
+  EXPECT_NE(crowded.body.find("the controller is overloaded"), std::string::npos) << crowded.body;
+  core.stop();
+}
+
 TEST_F(ApiTest, WhatIsMeantForAnotherClusterIsNotDone) {
   Core ours(
       store, [](const driver::Delivery&) {}, nullptr, "ours");

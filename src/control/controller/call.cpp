@@ -10,13 +10,23 @@
 namespace tutti::controller {
 namespace {
 
-constexpr int retry_after_seconds = 1;
+constexpr int moment_seconds = 1;
+// A disk is full, or somebody has as many jobs as he may have.
+constexpr int not_soon_seconds = 60;
+
+int status_of(const Error& error) {
+  if (error.code() == ErrorCode::invalid) return 400;
+  // What was sent before is not here as it was: it is for whoever asks to send it again.
+  return error.code() == ErrorCode::damaged ? 409 : 503;
+}
 
 }  // namespace
 
 net::Response refusal(const Error& error, int status) {
-  if (status == 0) status = error.code() == ErrorCode::invalid ? 400 : 503;
-  return {.status = status, .body = wire::error_json(error) + "\n"};
+  if (status == 0) status = status_of(error);
+  return {.status = status,
+          .body = wire::error_json(error) + "\n",
+          .retry_after_seconds = status == 503 || status == 429 ? not_soon_seconds : 0};
 }
 
 net::Response no_such_page(const net::Request& request) {
@@ -60,9 +70,10 @@ void Call::answer(std::string json) const {
   exchange_->answer({.status = 200, .body = std::move(json) + "\n"});
 }
 
-void Call::refuse_for_now(const Error& error) const {
-  net::Response response = refusal(error);
-  response.retry_after_seconds = retry_after_seconds;
+void Call::refuse_for_now(Error error) const {
+  if (error.remedy().empty()) error = std::move(error).remedy("try again in a moment");
+  net::Response response = refusal(error, 503);
+  response.retry_after_seconds = moment_seconds;
   exchange_->answer(std::move(response));
 }
 
@@ -73,18 +84,19 @@ void Call::hand_to(Desk& desk, std::function<void()> task) const {
     } catch (const std::exception& failure) {
       const net::Request& asked = call.request();
       log::error("{} {} is given up: {}", asked.method, asked.path, failure.what());
-      call.refuse_for_now(failed(failure.what()).remedy("try again in a moment"));
+      call.refuse_for_now(failed(failure.what()));
     }
   });
-  if (!taken) refuse_for_now(failed(desk.crowded()).remedy("try again in a moment"));
+  if (!taken) refuse_for_now(failed(desk.crowded()));
 }
 
 void Call::change(cluster::Event event, int status_if_wrong) const {
-  services_.core.happen(std::move(event), [call = *this, status_if_wrong](auto done) {
+  const bool taken = services_.core.happen(std::move(event), [call = *this, status_if_wrong](auto done) {
     const bool wrong = !done && done.error().code() == ErrorCode::invalid;
     if (!done) return call.refuse(done.error(), wrong ? status_if_wrong : 0);
     call.answer(wire::submitted_json(*done));
   });
+  if (!taken) refuse_for_now(failed("the controller is overloaded"));
 }
 
 void Call::show(View view) const {
@@ -98,7 +110,7 @@ void Call::show(View view) const {
         watched.answer(std::move(*text));
       },
       [watched] { return watched.is_over(); });
-  if (!taken) refuse_for_now(failed("too many pages are asked for at once").remedy("try again in a moment"));
+  if (!taken) refuse_for_now(failed("too many pages are asked for at once"));
 }
 
 }  // namespace tutti::controller

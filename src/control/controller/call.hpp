@@ -34,7 +34,8 @@ struct Services {
   Janitor& janitor;
 };
 
-// An error as an answer. Without a status it is 400 or 503, as the error's code says.
+// An error as an answer. Without a status it is 400, 409 or 503, as the error's code says. One that may go
+// well another time says when to come again: of what a person may have to mend first, not soon.
 net::Response refusal(const Error& error, int status = 0);
 net::Response no_such_page(const net::Request& request);
 
@@ -65,8 +66,8 @@ class Call {
 
   void answer(std::string json) const;
   void refuse(const Error& error, int status = 0) const { exchange_->answer(refusal(error, status)); }
-  // The same may go well in a moment.
-  void refuse_for_now(const Error& error) const;
+  // The same may go well in a moment; the remedy says so.
+  void refuse_for_now(Error error) const;
   // Lets the desk do it. It is refused for now if too much waits there, and if it fails.
   void hand_to(Desk& desk, std::function<void()> task) const;
   // Lets the event happen and answers after the commit. A wrong request is answered with this status.

@@ -5,12 +5,12 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <optional>
 #include <vector>
 
+#include "base/clock/clock.hpp"
 #include "base/files/open_files.hpp"
 #include "base/log/log.hpp"
 #include "control/controller/api.hpp"
@@ -28,11 +28,6 @@ namespace tutti::controller {
 namespace {
 
 constexpr std::size_t cluster_id_bytes = 8;
-
-// Only goes forward.
-Instant steady_now() {
-  return Instant(std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));
-}
 
 bool is_loopback(const std::string& host) { return host.starts_with("127.") || host == "::1"; }
 
@@ -116,8 +111,8 @@ Result<> run_controller(const ControllerOptions& options,
     auto shared = std::make_shared<driver::Delivery>(std::move(delivery));
     loop.post([&hub_address, shared] { hub_address->deliver(std::move(*shared)); });
   };
-  WatchedStore watched_store(**store, steady_now);
-  Watchdog watchdog(watched_store, store_file(options.folder), steady_now,
+  WatchedStore watched_store(**store, now_steady);
+  Watchdog watchdog(watched_store, store_file(options.folder), now_steady,
                     [&loop](std::function<void()> task) { loop.post(std::move(task)); });
   Core core(watched_store, deliver, std::move(ended), std::move(*new_cluster_id), options.keep);
   Hub hub(loop, core);

@@ -6,11 +6,17 @@
 #include "base/log/log.hpp"
 
 namespace tutti::controller {
+namespace {
+
+driver::Now clocks_now() { return {now_on_the_wall(), now_steady()}; }
+
+}  // namespace
+
 Core::Core(store::Store& store, Deliver deliver, Ended ended, std::string new_cluster_id,
            const cluster::Retention& keep)
     : deliver_(std::move(deliver)),
       ended_(std::move(ended)),
-      turns_(store, now_on_the_wall, std::move(new_cluster_id), keep) {}
+      turns_(store, clocks_now, std::move(new_cluster_id), keep, boot_id()) {}
 
 Core::~Core() { stop(); }
 
@@ -33,19 +39,20 @@ void Core::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Core::happen(cluster::Event event, Reply reply) {
+bool Core::happen(cluster::Event event, Reply reply) {
   driver::Item item{std::move(event), std::move(reply), nullptr};
   {
     const std::lock_guard lock(mutex_);
-    if (waiting_.add(item)) return woken_.notify_one();
+    if (!waiting_.add(item)) return false;
   }
-  if (item.reply) item.reply(failed("the controller is overloaded").remedy("try again in a moment"));
+  woken_.notify_one();
+  return true;
 }
 
 void Core::awake() {
   {
     const std::lock_guard lock(mutex_);
-    waiting_.add_always({cluster::Tick{}, nullptr, nullptr, now_on_the_wall()});
+    waiting_.add_always({cluster::Tick{}, nullptr, nullptr, now_steady()});
   }
   woken_.notify_one();
 }

@@ -52,8 +52,9 @@ class Core {
   const std::string& cluster_id() const { return cluster_id_; }
   const std::map<std::string, std::string>& agents_known() const { return agents_known_; }
 
-  // From any thread. `reply` runs on the core's thread after the commit; it may be null.
-  void happen(cluster::Event event, Reply reply);
+  // From any thread. `reply` runs on the core's thread after the commit; it may be null. False if too much
+  // waits: then it is dropped, and there is no reply.
+  bool happen(cluster::Event event, Reply reply);
   // The network loop is awake, and so hears the agents.
   void awake();
   // Reads the committed state, in order with the events.

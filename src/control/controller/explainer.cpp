@@ -1,7 +1,10 @@
 #include "control/controller/explainer.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
+#include <vector>
 
 namespace tutti::controller {
 
@@ -16,32 +19,41 @@ void Explainer::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-bool Explainer::has_room() {
-  const auto is_full = [this] { return waiting_.size() + being_asked_ >= waiting_questions_max; };
-  if (is_full()) std::erase_if(waiting_, [](const Item& item) { return item.is_over(); });
-  return !is_full();
+// Those who have left make room for those who come.
+Explainer::Seat Explainer::seat(const std::string& address) {
+  const auto take = [&]() -> Seat {
+    const std::lock_guard lock(seats_->mutex);
+    if (!seats_->taken.take(address)) return nullptr;
+    // Whoever asks may outlive this.
+    return {this, [seats = seats_, address](const void*) {
+              const std::lock_guard give(seats->mutex);
+              seats->taken.give_back(address);
+            }};
+  };
+  if (auto first = take()) return first;
+  drop_those_who_left();
+  return take();
 }
 
-void Explainer::ask(const Make& make, Reply reply, IsOver is_over) {
-  bool taken = false;
-  {
-    const std::lock_guard lock(mutex_);
-    taken = has_room();
-    if (taken) ++being_asked_;
-  }
-  if (!taken) return reply(failed("too many ask why their jobs wait").remedy("try again in a moment"));
+void Explainer::drop_those_who_left() {
+  std::vector<Item> dropped;  // their seats are given back without the lock
+  const std::lock_guard lock(mutex_);
+  const auto stays = [](const Item& item) { return !item.is_over(); };
+  const auto left = std::stable_partition(waiting_.begin(), waiting_.end(), stays);
+  dropped.assign(std::move_iterator(left), std::move_iterator(waiting_.end()));
+  waiting_.erase(left, waiting_.end());
+  others_wait_ = !waiting_.empty();
+}
+
+void Explainer::ask(Seat seat, const Make& make, Reply reply, IsOver is_over) {
   auto question = make();
+  if (!question) return reply(std::move(question).error());
   {
     const std::lock_guard lock(mutex_);
-    --being_asked_;
-    if (question) {
-      waiting_.push_back({std::move(*question), std::move(reply), std::move(is_over)});
-      others_wait_ = true;
-      woken_.notify_one();
-      return;
-    }
+    waiting_.push_back({std::move(*question), std::move(reply), std::move(is_over), std::move(seat)});
+    others_wait_ = true;
   }
-  reply(std::move(question).error());
+  woken_.notify_one();
 }
 
 sched::Explanation Explainer::answer(const Item& item) const {

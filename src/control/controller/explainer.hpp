@@ -6,21 +6,26 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 
+#include "base/portions.hpp"
 #include "control/cluster/explain.hpp"
 
 namespace tutti::controller {
 
-constexpr std::size_t waiting_questions_max = 16;  // each holds a copy of the queue
+// Each may hold a copy of the queue, and what was asked: of one address never more than three times what is
+// left.
+constexpr std::size_t questions_max = 16;
 // So long an answer may be looked for, and so long if others wait for theirs: then it says what is known.
 constexpr Duration answer_time_max = 1s;
 constexpr Duration answer_time_in_line_max = 200ms;
 
 class Explainer {
  public:
-  // Runs on the explainer's thread, or at once with an error if too many wait or there is no such question.
+  // Runs on the explainer's thread, or at once with an error if there is no such question.
   using Reply = std::function<void(Result<sched::Explanation>)>;
   // Whether nobody waits for the answer any more. Asked on any thread.
   using IsOver = std::function<bool()>;
@@ -33,27 +38,37 @@ class Explainer {
   // Whoever still waits gets no answer.
   void stop();
 
-  // Puts the question together: on the asker's thread, and only if there is room for one more in the line.
+  // One of those who may ask, from before the question is put together until it is answered: whoever holds it
+  // counts. Null if there are too many, of all or of this address.
+  using Seat = std::shared_ptr<const void>;
+  Seat seat(const std::string& address);
+
+  // Puts the question together: on the asker's thread.
   using Make = std::function<Result<cluster::Question>()>;
 
   // The line moves one by one; who has left it is passed over.
-  void ask(const Make& make, Reply reply, IsOver is_over);
+  void ask(Seat seat, const Make& make, Reply reply, IsOver is_over);
 
  private:
   struct Item {
     cluster::Question question;
     Reply reply;
     IsOver is_over;
+    Seat seat;
+  };
+  struct Seats {
+    std::mutex mutex;
+    Portions taken{questions_max};  // by address
   };
 
-  bool has_room();
+  void drop_those_who_left();
   sched::Explanation answer(const Item& item) const;
   void run();
 
+  const std::shared_ptr<Seats> seats_ = std::make_shared<Seats>();
   std::mutex mutex_;
   std::condition_variable woken_;
   std::deque<Item> waiting_;
-  std::size_t being_asked_ = 0;  // have a place in the line, and are put together
   std::atomic<bool> others_wait_ = false;
   std::atomic<bool> stopping_ = false;
   std::thread thread_;

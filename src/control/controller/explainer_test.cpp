@@ -15,6 +15,7 @@ struct ExplainerTest : testing::Test {
   std::size_t made = 0;  // questions that were put together
   std::atomic<int> answered{0};
   std::atomic<int> refused{0};
+  int addresses = 0;
   Explainer explainer;
 
   cluster::Question question() {
@@ -29,8 +30,16 @@ struct ExplainerTest : testing::Test {
     return cluster::question_about(state, Instant(1000s), job);
   }
 
-  void ask(Explainer::IsOver is_over) {
+  // Each from an address of its own, if it does not say.
+  void ask(Explainer::IsOver is_over, std::string address = "") {
+    if (address.empty()) address = "10.0.1." + std::to_string(++addresses);
+    auto seat = explainer.seat(address);
+    if (!seat) {
+      ++refused;
+      return;
+    }
     explainer.ask(
+        std::move(seat),
         [this]() -> Result<cluster::Question> {
           ++made;
           return question();
@@ -53,29 +62,40 @@ struct ExplainerTest : testing::Test {
   // All that were asked until now are over.
   void wait_for_the_last() {
     std::promise<void> done;
-    explainer.ask([this]() -> Result<cluster::Question> { return question(); },
-                  [&](auto) { done.set_value(); }, [] { return false; });
+    explainer.ask(
+        nullptr, [this]() -> Result<cluster::Question> { return question(); },
+        [&](auto) { done.set_value(); }, [] { return false; });
     done.get_future().wait();
   }
 };
 
-TEST_F(ExplainerTest, MoreThanMayWaitAreRefused) {
+TEST_F(ExplainerTest, MoreThanMayAskAreRefused) {
   hold();
-  for (std::size_t at = 0; at < waiting_questions_max + 3; ++at) ask([] { return false; });
+  for (std::size_t at = 1; at < questions_max + 3; ++at) ask([] { return false; });
   EXPECT_EQ(refused, 3);
   EXPECT_EQ(answered, 0);
-  EXPECT_EQ(made, waiting_questions_max + 1) << "nothing is copied for those who are refused";
+  EXPECT_EQ(made, questions_max) << "nothing is copied for those who are refused";
   gate.set_value();
   explainer.stop();
 }
 
+TEST_F(ExplainerTest, WhoAsksCountsBeforeHisQuestionIsPutTogether) {
+  std::vector<Explainer::Seat> seats;
+  while (auto seat = explainer.seat("10.0.0.1")) seats.push_back(std::move(seat));
+  EXPECT_LT(seats.size(), questions_max) << "one address leaves room for the others";
+  EXPECT_NE(explainer.seat("10.0.0.2"), nullptr);
+  seats.pop_back();
+  EXPECT_NE(explainer.seat("10.0.0.1"), nullptr);
+}
+
 TEST_F(ExplainerTest, AQuestionThatThereIsNotTakesNoPlace) {
   hold();
-  for (std::size_t at = 0; at < waiting_questions_max + 3; ++at) {
-    explainer.ask([]() -> Result<cluster::Question> { return invalid("no such job"); },
-                  [this](auto answer) { refused += answer.ok() ? 0 : 1; }, [] { return false; });
+  for (std::size_t at = 0; at < questions_max + 3; ++at) {
+    explainer.ask(
+        explainer.seat("10.0.0.1"), []() -> Result<cluster::Question> { return invalid("no such job"); },
+        [this](auto answer) { refused += answer.ok() ? 0 : 1; }, [] { return false; });
   }
-  EXPECT_EQ(refused, static_cast<int>(waiting_questions_max) + 3);
+  EXPECT_EQ(refused, static_cast<int>(questions_max) + 3);
   ask([] { return true; });
   EXPECT_EQ(made, 2U) << "the one that holds the thread, and this";
   gate.set_value();
@@ -84,7 +104,7 @@ TEST_F(ExplainerTest, AQuestionThatThereIsNotTakesNoPlace) {
 
 TEST_F(ExplainerTest, WhoHasLeftMakesRoomAndIsNotWorkedFor) {
   hold();
-  for (std::size_t at = 0; at < waiting_questions_max; ++at) ask([] { return true; });
+  for (std::size_t at = 1; at < questions_max; ++at) ask([] { return true; });
   EXPECT_EQ(refused, 0);
   ask([] { return false; });
   EXPECT_EQ(refused, 0);

@@ -1,7 +1,6 @@
 #include "control/controller/hub.hpp"
 
 #include <algorithm>
-#include <chrono>
 
 #include <nlohmann/json.hpp>
 
@@ -28,10 +27,6 @@ constexpr Duration feed_silence_max = 20s;
 constexpr int seat_retry_after_seconds = 5;
 // An agent speaks at least once in this time.
 constexpr Duration agent_pause_max = cluster::heartbeat_every + cluster::heartbeat_every / 2;
-
-Instant hub_now() {
-  return Instant(std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));
-}
 
 static_assert(wire::message_bytes_max < net::frame_bytes_max);
 
@@ -64,7 +59,7 @@ std::string event_text(std::string_view name, std::string_view data) {
 Hub::Hub(net::Loop& loop, Core& core, Clock clock)
     : loop_(loop),
       core_(core),
-      clock_(clock ? std::move(clock) : hub_now),
+      clock_(clock ? std::move(clock) : now_steady),
       awake_(loop.every(driver::awake_every, [this] {
         // Behind what was read already and waits for its turn on the loop.
         loop_.post([this] {

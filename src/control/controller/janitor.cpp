@@ -119,7 +119,8 @@ void Janitor::clean(Bytes at_least) {
                                      .count_max = options_.blobs_count / 2,
                                      .age_max = options_.blobs_age_max,
                                      .age_min = blobs_age_min,
-                                     .keep = &*keep};
+                                     .keep = &*keep,
+                                     .now = options_.date ? options_.date() : date_.now()};
   auto left = blobs_.trim(rules);
   if (left && (at_least > Bytes(0) || left->count >= options_.blobs_count)) {
     rules.bytes_max = std::max(Bytes(0), left->bytes - at_least);

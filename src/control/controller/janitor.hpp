@@ -12,6 +12,7 @@
 #include <string>
 #include <thread>
 
+#include "base/clock/clock.hpp"
 #include "control/controller/core.hpp"
 #include "control/wire/views.hpp"
 #include "net/sync/blobs.hpp"
@@ -41,6 +42,8 @@ struct JanitorOptions {
   std::string folder;  // of the controller
   // The disk of that folder, nothing if that is not known; null: the system is asked.
   std::function<std::optional<DiskRoom>()> disk = nullptr;
+  // Null: the date, where a clock that is wrong for a moment costs nothing.
+  std::function<Instant()> date = nullptr;
   Bytes blobs_bytes_max = kept_blobs_default;
   std::size_t blobs_count = blobs_count_max;
   Duration blobs_age_max = kept_blobs_age_default;  // since they were used last; 0: for ever
@@ -91,6 +94,7 @@ class Janitor {
   sync::BlobStore::Held blobs_held_;
   std::chrono::steady_clock::time_point room_made_;  // when it was last looked for
   std::mutex cleaning_;                              // one at a time
+  CalmDate date_;                                    // of whoever cleans
   std::thread thread_;
 };
 

@@ -100,6 +100,27 @@ TEST_F(JanitorTest, TooManyBlobsGoOldestFirst) {
   core.stop();
 }
 
+TEST_F(JanitorTest, AClockThatIsWrongForAMomentCostsNothing) {
+  const std::string shipped = old_blob("somebody is about to submit its job", 2h);
+  Core core(store, [](const driver::Delivery&) {});
+  ASSERT_TRUE(core.start().ok());
+  CalmDate calm;
+  Instant wall(std::chrono::seconds(::time(nullptr)));
+  Duration steady = 100s;
+  Janitor janitor(core,
+                  {.folder = folder, .date = [&] { return calm.see(wall, steady); }, .blobs_age_max = 24h});
+  janitor.clean();
+  wall += 30 * 24h;
+  steady += 5min;
+  janitor.clean();
+  EXPECT_TRUE(blobs.has(shipped));
+  wall += 2h;
+  steady += 2h;
+  janitor.clean();
+  EXPECT_FALSE(blobs.has(shipped)) << "it was right";
+  core.stop();
+}
+
 TEST_F(JanitorTest, OfEveryDiskTheStoreHasItsPart) {
   EXPECT_EQ(store_room({gib(1), gib(100)}), gib(5));
   EXPECT_EQ(store_room({gib(1), gib(100'000)}), gib(10));

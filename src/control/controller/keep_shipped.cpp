@@ -41,7 +41,12 @@ Result<> keep_shipped(sync::BlobStore& blobs, const std::string& manifest) {
   for (const auto& entry : folder->entries)
     hashes.insert(hashes.end(), entry.chunks.begin(), entry.chunks.end());
   for (const std::string& hash : hashes) static_cast<void>(blobs.use(hash));
-  return blobs.keep(hashes);
+  if (auto kept = blobs.keep(hashes); !kept) return kept;
+  // To write them may take longer than is kept what nobody needs, and so far nobody knows that somebody does.
+  std::size_t gone = 0;
+  for (const std::string& hash : hashes) gone += blobs.use(hash) ? 0U : 1U;
+  if (gone > 0) return incomplete(gone);
+  return {};
 }
 
 }  // namespace tutti::controller

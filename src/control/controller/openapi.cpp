@@ -68,10 +68,11 @@ json responses(const Route& route) {
   if (route.caller != Caller::anybody) add("401", "no token, or a wrong one");
   if (!net::argument_names(route.path).empty()) add("404", "what the path names is not there");
   add("405", "the page takes other methods: see Allow");
+  if (route.request.name == "SubmitRequest") add("409", "the shipped folder of a job is not here as a whole");
   add("412", "the request names another cluster in the header tutti-cluster");
   add("413", "the body has more than " + std::to_string(route.body_bytes_max) + " bytes");
   add("429", "too often from one address: see Retry-After");
-  add("503", "it cannot be done now");
+  add("503", "it cannot be done now: see Retry-After");
   return all;
 }
 

@@ -1,12 +1,12 @@
 // The contents of shipped folders, by their hash.
 #include <array>
-#include <chrono>
 #include <mutex>
 #include <set>
 
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.hpp"
+#include "base/clock/clock.hpp"
 #include "base/json/parse.hpp"
 #include "base/log/log.hpp"
 #include "base/rate.hpp"
@@ -19,10 +19,6 @@ namespace {
 constexpr int no_room_status = 507;
 // As many as a body holds: 64 letters, quotes and a comma each.
 constexpr std::size_t hashes_asked_max = net::body_bytes_max / 67;
-
-Instant log_now() {
-  return Instant(std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));
-}
 
 // Nothing of what is no hash goes back, and each is looked for once.
 Result<std::set<std::string>> hashes_in(const std::string& body) {
@@ -73,9 +69,9 @@ void put_blob_now(const Call& call) {
 // Agents ask again and again: a few lines tell as much as all of them.
 void log_trouble(const Error& error) {
   static std::mutex mutex;
-  static TokenBucket lines({.per_second = 0.1, .burst = 3}, log_now());
+  static TokenBucket lines({.per_second = 0.1, .burst = 3}, now_steady());
   const std::lock_guard lock(mutex);
-  if (lines.take(log_now()) == Duration::zero()) log::error("shipped contents: {}", error.text());
+  if (lines.take(now_steady()) == Duration::zero()) log::error("shipped contents: {}", error.text());
 }
 
 // A disk in trouble is the fault of no job: only what is not there is told to be, and that ends the job.

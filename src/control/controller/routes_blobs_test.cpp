@@ -130,15 +130,15 @@ TEST_F(BlobRoutes, WhatAnAcceptedJobShipsOutlivesAPowerCut) {
   const std::string root = sync::hash_bytes(as_bytes(encoded));
   const std::string asked = "[\"" + hash + "\"]";
 
-  EXPECT_EQ(refused(root), 503) << "there is no such folder";
+  EXPECT_EQ(refused(root), 409) << "there is no such folder";
   EXPECT_EQ(put(encoded), 200);
-  EXPECT_EQ(refused(root), 503) << "its content is not there";
+  EXPECT_EQ(refused(root), 409) << "its content is not there";
   EXPECT_EQ(put(content), 200);
   power.cut_power(folder);
   std::filesystem::create_directories(std::filesystem::path(blobs.path_of(hash)).parent_path());
   std::ofstream(blobs.path_of(hash)) << "cont";
   EXPECT_EQ(put(encoded), 200);
-  EXPECT_EQ(refused(root), 503) << "its content is not as long as it was";
+  EXPECT_EQ(refused(root), 409) << "its content is not as long as it was";
   EXPECT_EQ(ask("POST", "/blobs/missing", {}, asked).response.body, asked + "\n") << "it is to be sent again";
   EXPECT_EQ(put(content), 200);
   power.fail_with(EIO);
@@ -157,6 +157,60 @@ TEST_F(BlobRoutes, WhatAnAcceptedJobShipsOutlivesAPowerCut) {
   EXPECT_EQ(put(lie), 200);
   EXPECT_EQ(submit(sync::hash_bytes(as_bytes(lie))).status, 400);
   EXPECT_TRUE(blobs.has(hash)) << "others need it";
+  desk.stop();
+  core.stop();
+}
+
+// A folder of one file that is there, by the hash of its list.
+std::string ship(BlobRoutes& test, const std::string& content) {
+  sync::Manifest manifest;
+  manifest.entries.push_back({.path = "file",
+                              .chunks = {sync::hash_bytes(as_bytes(content))},
+                              .bytes = Bytes(static_cast<std::int64_t>(content.size()))});
+  const std::string encoded = sync::encode(manifest);
+  EXPECT_EQ(test.put(content), 200);
+  EXPECT_EQ(test.put(encoded), 200);
+  return sync::hash_bytes(as_bytes(encoded));
+}
+
+// A slow disk writes for longer than is kept what nobody needs.
+TEST_F(BlobRoutes, WhatIsRemovedWhileItIsWrittenIsNotAccepted) {
+  ASSERT_TRUE(core.start().ok());
+  sync::Disk& power = sync::Disk::instance();
+  power.begin();
+  const std::string root = ship(*this, "content");
+  const std::string content = blobs.path_of(sync::hash_bytes(as_bytes(std::string("content"))));
+  power.while_it_writes([&] { std::filesystem::remove(content); });
+  EXPECT_EQ(refused(root), 409);
+  EXPECT_EQ(put("content"), 200);
+  EXPECT_EQ(submit(root).status, 200);
+  desk.stop();
+  core.stop();
+}
+
+TEST_F(BlobRoutes, NobodyWaitsForADiskToBeRefused) {
+  ASSERT_TRUE(core.start().ok());
+  sync::Disk& power = sync::Disk::instance();
+  power.begin();
+  const std::string root = ship(*this, "content");
+  const auto submit_to = [&](const std::string& queue, const std::string& key) {
+    return ask("POST", "/jobs", {},
+               R"({"key":")" + key + R"(","jobs":[{"command":["true"],"queue":")" + queue + R"(","sync":")" +
+                   root + "\"}]}")
+        .response;
+  };
+  power.syncs();
+  const auto refused = submit_to("none", "one");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.body.find("there is no queue"), std::string::npos) << refused.body;
+  EXPECT_EQ(power.syncs(), 0U);
+  const auto accepted = submit_to("default", "two");
+  EXPECT_EQ(accepted.status, 200) << accepted.body;
+  EXPECT_GT(power.syncs(), 0U);
+  std::filesystem::remove_all(folder);
+  const auto again = submit_to("default", "two");
+  EXPECT_EQ(again.status, 200) << "it was done, and what became of its folder since is another thing";
+  EXPECT_EQ(again.body, accepted.body);
   desk.stop();
   core.stop();
 }

@@ -1,5 +1,6 @@
 // Why a job waits. A question is put together on the core's thread and answered on the explainer's.
 #include <array>
+#include <functional>
 
 #include "base/clock/clock.hpp"
 #include "control/controller/call.hpp"
@@ -9,12 +10,29 @@
 namespace tutti::controller {
 namespace {
 
-void ask_about(const Call& call, cluster::JobId job, cluster::State& state) {
+using Ask = std::function<void(cluster::State& state, const Explainer::Seat& seat)>;
+
+// Whoever asks counts from here on until he is answered, and waits as for a page.
+void ask(const Call& call, Ask ask) {
+  const std::string& address = call.request().remote;
+  auto seat = call.services().explainer.seat(address);
+  if (!seat) return call.refuse_for_now(failed("too many ask why their jobs wait"));
+  const bool taken = call.services().core.look(
+      address,
+      [ask = std::move(ask), seat = std::move(seat)](cluster::State& state, const wire::StoreHealth&) {
+        ask(state, seat);
+      },
+      [call] { return call.is_over(); });
+  if (!taken) call.refuse_for_now(failed("too many pages are asked for at once"));
+}
+
+void ask_about(const Call& call, cluster::JobId job, cluster::State& state, const Explainer::Seat& seat) {
   const auto found = state.jobs.find(job);
   if (found == state.jobs.end()) return call.refuse(cluster::no_job(state, job), 404);
   const cluster::Job& known = found->second;
   if (known.finished() || known.placed()) return call.answer(wire::explain_json(state, known));
   call.services().explainer.ask(
+      seat,
       [&]() -> Result<cluster::Question> { return cluster::question_about(state, now_on_the_wall(), known); },
       [call, job, state_name = std::string(cluster::state_name(known))](auto answer) {
         if (!answer) return call.refuse(answer.error());
@@ -26,23 +44,22 @@ void ask_about(const Call& call, cluster::JobId job, cluster::State& state) {
 void explain_job(const Call& call) {
   const auto job = job_argument(call);
   if (!job) return call.refuse(job.error(), 404);
-  call.services().core.ask([call, job = *job](cluster::State& state, const wire::StoreHealth&) {
-    if (!call.is_over()) ask_about(call, job, state);
+  ask(call, [call, job = *job](cluster::State& state, const Explainer::Seat& seat) {
+    ask_about(call, job, state, seat);
   });
 }
 
 void explain_submit(const Call& call) {
   auto submit = wire::decode_submit(call.body());
   if (!submit) return call.refuse(submit.error());
-  call.services().core.ask([call, submit = std::move(*submit)](cluster::State& state,
-                                                               const wire::StoreHealth&) {
-    if (call.is_over()) return;
-    call.services().explainer.ask([&] { return cluster::question_about(state, now_on_the_wall(), submit); },
-                                  [call](auto answer) {
-                                    if (!answer) return call.refuse(answer.error());
-                                    call.answer(wire::explain_json(*answer, "", ""));
-                                  },
-                                  [call] { return call.is_over(); });
+  ask(call, [call, submit = std::move(*submit)](cluster::State& state, const Explainer::Seat& seat) {
+    call.services().explainer.ask(
+        seat, [&] { return cluster::question_about(state, now_on_the_wall(), submit); },
+        [call](auto answer) {
+          if (!answer) return call.refuse(answer.error());
+          call.answer(wire::explain_json(*answer, "", ""));
+        },
+        [call] { return call.is_over(); });
   });
 }
 

@@ -4,6 +4,7 @@
 #include <limits>
 #include <set>
 
+#include "base/clock/clock.hpp"
 #include "base/visible.hpp"
 #include "control/controller/call.hpp"
 #include "control/controller/job_argument.hpp"
@@ -38,23 +39,49 @@ void list_jobs(const Call& call) {
   call.show([query](const auto& state, const auto&) { return wire::jobs_json(state, query); });
 }
 
+std::set<std::string> folders_of(const cluster::Submit& submit) {
+  std::set<std::string> folders;
+  for (const auto& spec : submit.specs) {
+    if (!spec.sync.empty()) folders.insert(spec.sync);
+  }
+  return folders;
+}
+
+// At a desk: the disk is waited for beside the loop that hears the agents.
+void keep_and_submit(const Call& call, bool repeated) {
+  auto submit = wire::decode_submit(call.body());
+  if (!submit) return call.refuse(submit.error());
+  submit->only_repeats = repeated;
+  for (const std::string& folder : repeated ? std::set<std::string>() : folders_of(*submit)) {
+    auto kept = keep_shipped(call.services().blobs, folder);
+    if (!kept && kept.error().code() == ErrorCode::failed) return call.refuse_for_now(kept.error());
+    if (!kept) return call.refuse(kept.error());
+  }
+  call.change(std::move(*submit));
+}
+
+// A folder is on the disk before its job is accepted, which may take long. So whether the job may come in is
+// looked at before, and again then: nobody waits to be refused. What was done before needs its folder no
+// more.
+void submit_shipped(const Call& call, const cluster::Submit& submit) {
+  // Elements of an array are alike, and what waits here is not large.
+  const bool taken = call.services().core.look(
+      call.request().remote, [call, first = cluster::Submit{{submit.specs.front()}, submit.key}](
+                                 cluster::State& state, const wire::StoreHealth&) {
+        const Instant now = now_on_the_wall();
+        const bool repeated = cluster::is_repeated(state, now, first);
+        const auto admitted = repeated ? Result<>() : cluster::admit(state, now, first);
+        if (!admitted) return call.refuse(admitted.error());
+        call.hand_to(call.services().desk, [call, repeated] { keep_and_submit(call, repeated); });
+      });
+  if (!taken) call.refuse_for_now(failed("too many pages are asked for at once"));
+}
+
 void submit(const Call& call) {
   auto submit = wire::decode_submit(call.body());
   if (!submit) return call.refuse(submit.error());
-  std::set<std::string> folders;
-  for (const auto& spec : submit->specs) {
-    if (!spec.sync.empty()) folders.insert(spec.sync);
-  }
-  if (folders.empty()) return call.change(std::move(*submit));
-  // The disk is waited for beside the loop that hears the agents.
-  call.hand_to(call.services().desk, [call, folders, submit = std::move(*submit)] {
-    for (const std::string& folder : folders) {
-      auto kept = keep_shipped(call.services().blobs, folder);
-      if (!kept && kept.error().code() == ErrorCode::failed) return call.refuse_for_now(kept.error());
-      if (!kept) return call.refuse(kept.error());
-    }
-    call.change(submit);
-  });
+  if (folders_of(*submit).empty()) return call.change(std::move(*submit));
+  submit_shipped(call, *submit);
 }
 
 void release(const Call& call) {

@@ -27,6 +27,12 @@ std::size_t bytes_of(const cluster::Submit& submit) {
   return bytes;
 }
 
+std::size_t bytes_of(const cluster::Hello& hello) {
+  std::size_t bytes = sizeof hello + hello.inventory.devices.size() * sizeof(cluster::Device);
+  for (const cluster::RankReport& report : hello.ranks) bytes += sizeof report + report.status.detail.size();
+  return bytes;
+}
+
 std::size_t effort_of(const Item& item) {
   if (const auto* submit = submit_of(item)) return 1 + submit->specs.size() / elements_per_effort;
   const auto* cancel = std::get_if<cluster::Cancel>(&item.event);
@@ -51,11 +57,32 @@ bool Inbox::add(Item& item) {
   if (const auto* submit = submit_of(item);
       submit != nullptr && !submit_bytes_.take(submit->specs.front().user, bytes_of(*submit)))
     return false;
-  // A Hello tells everything that was reported before.
-  if (const auto* hello = std::get_if<cluster::Hello>(&item.event)) drop_reports(hello->node);
+  if (const auto* hello = std::get_if<cluster::Hello>(&item.event)) {
+    add_hello(item, *hello);
+    return true;
+  }
   if (item.reply) ++asked_;
   items_.push_back(std::move(item));
   return true;
+}
+
+// It tells everything that was said before, also by another one that still waits.
+void Inbox::add_hello(Item& item, const cluster::Hello& hello) {
+  const auto known = hellos_.find(hello.node);
+  const std::size_t before =
+      known == hellos_.end() ? 0 : bytes_of(std::get<cluster::Hello>(known->second->event));
+  const std::size_t bytes = hellos_bytes_ - before + bytes_of(hello);
+  if (bytes > hellos_waiting_bytes_max) {
+    missed_nodes_.insert(hello.node);
+    return;
+  }
+  if (known != hellos_.end())
+    *known->second = {cluster::Tick{}, nullptr, [](cluster::State&, const wire::StoreHealth&) {}};
+  hellos_bytes_ = bytes;
+  drop_reports(hello.node);
+  const std::string node = hello.node;
+  items_.push_back(std::move(item));
+  hellos_[node] = &items_.back();
 }
 
 void Inbox::drop_reports(const std::string& node) {
@@ -78,6 +105,7 @@ void Inbox::add_reports(cluster::Reported& reported) {
       reports.bytes += report.status.detail.size() - bytes_before;
       reports_bytes_ += report.status.detail.size() - bytes_before;
       before->second->status = std::move(report.status);
+      before->second->ran = report.ran;
       continue;
     }
     const std::size_t bytes = report_bytes + report.status.detail.size();
@@ -130,6 +158,10 @@ std::vector<Item> Inbox::take() {
     Item item = std::move(items_.front());
     items_.pop_front();
     if (auto* reported = std::get_if<cluster::Reported>(&item.event)) take_reports(*reported, room);
+    if (const auto* hello = std::get_if<cluster::Hello>(&item.event)) {
+      hellos_bytes_ -= bytes_of(*hello);
+      hellos_.erase(hello->node);
+    }
     if (const auto* submit = submit_of(item)) {
       const std::size_t bytes = bytes_of(*submit);
       submit_bytes_.give_back(submit->specs.front().user, bytes);

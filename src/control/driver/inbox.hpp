@@ -32,6 +32,7 @@ constexpr std::size_t reports_of_node_per_turn_max = 2'000;  // the rest comes b
 constexpr std::size_t reports_waiting_max = 200'000;
 constexpr std::size_t reports_waiting_bytes_max = 16 << 20;
 constexpr std::size_t all_reports_waiting_bytes_max = 256 << 20;  // of all nodes
+constexpr std::size_t hellos_waiting_bytes_max = 256 << 20;       // the same holds for these
 
 class Inbox {
  public:
@@ -59,6 +60,7 @@ class Inbox {
     std::size_t bytes = 0;
   };
 
+  void add_hello(Item& item, const cluster::Hello& hello);
   void add_reports(cluster::Reported& reported);
   // All that a node has reported and that was not taken.
   void drop_reports(const std::string& node);
@@ -68,7 +70,9 @@ class Inbox {
   std::map<std::string, Reports> reports_;
   // Entries of the queue whose reports a Hello has replaced: what was said since it comes behind it.
   std::map<std::string, std::size_t> replaced_;
-  std::size_t reports_bytes_ = 0;                    // of all of them
+  std::size_t reports_bytes_ = 0;        // of all of them
+  std::map<std::string, Item*> hellos_;  // in the queue: of each node the last, which tells all
+  std::size_t hellos_bytes_ = 0;
   Portions submit_bytes_{submit_waiting_bytes_max};  // by user
   std::size_t asked_ = 0;
   std::set<std::string> missed_nodes_;

@@ -76,6 +76,47 @@ TEST_F(InboxTest, ANodeWithMuchToSayDelaysItself) {
   EXPECT_EQ(told, flood.size());
 }
 
+// What a node runs, of which there may be much.
+cluster::Hello large_hello(const std::string& node, std::int32_t ranks, const std::string& location = "") {
+  cluster::Hello hello{node, location, "", 1, {}, {}};
+  for (std::int32_t rank = 0; rank < ranks; ++rank)
+    hello.ranks.push_back(report(rank, RankState::started, std::string(1'000, 'x')));
+  return hello;
+}
+
+TEST_F(InboxTest, OfANodeThatSaysHelloAgainAndAgainTheLastIsHeard) {
+  for (int again = 0; again < 1'000; ++again) add(large_hello("a", 1'000, std::to_string(again)));
+  EXPECT_TRUE(inbox.take_missed_nodes().empty()) << "none of it stays in memory but the last";
+  add(Reported{"a", report(0, RankState::exited)});
+  add(large_hello("b", 1));
+  std::vector<std::string> heard_of_a;
+  std::size_t reports = 0;
+  while (!inbox.empty()) {
+    const auto items = inbox.take();
+    for (const Item& item : items) {
+      const auto* said = std::get_if<cluster::Hello>(&item.event);
+      if (said != nullptr && said->node == "a" && !item.query) heard_of_a.push_back(said->location);
+    }
+    reports += heard(items, "a").size();
+  }
+  EXPECT_EQ(heard_of_a, std::vector<std::string>{"999"});
+  EXPECT_EQ(reports, 1U) << "what was said behind it";
+  add(large_hello("a", 1));
+  EXPECT_EQ(inbox.take().size(), 1U);
+}
+
+TEST_F(InboxTest, WhatManyNodesSayAtOnceIsBoundedAndTheyAreAskedAgain) {
+  std::set<std::string> missed;
+  for (int node = 0; missed.empty() && node < 100; ++node) {
+    add(large_hello("n" + std::to_string(node), 8'000));
+    missed = inbox.take_missed_nodes();
+  }
+  ASSERT_EQ(missed.size(), 1U);
+  while (!inbox.empty()) inbox.take();
+  add(large_hello(*missed.begin(), 8'000));
+  EXPECT_TRUE(inbox.take_missed_nodes().empty());
+}
+
 TEST_F(InboxTest, WhatIsTooMuchIsDroppedAndThatNodeAloneIsAskedAgain) {
   for (std::int32_t rank = 0; rank < 5'000; ++rank)
     add(Reported{"a", report(rank, RankState::exited, std::string(8 << 10, 'x'))});

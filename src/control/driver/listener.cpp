@@ -87,6 +87,7 @@ Listener::Heard Listener::receive(Connection connection, std::string_view frame,
     const Duration late = lateness(known, reports->sent, now);
     for (cluster::RankReport& report : reports->ranks) {
       if (report.status.state == cluster::RankState::exited) report.ended_ago += late;
+      if (report.ran != Duration::zero()) report.ran += late;
     }
     heard.event = cluster::Reported(known.node, std::move(reports->ranks));
   } else {

@@ -52,7 +52,8 @@ TEST(Listener, AnEndThatWaitedToBeReadIsOlderThanItSays) {
   beat.sent = 5000s;  // its clock has nothing to do with ours
   listener.receive(1, wire::encode(wire::AgentMessage(beat)), Instant(100s));
   wire::RankReports reports{{{cluster::JobId(1), 0, 0, {cluster::RankState::exited, 0, ""}, 2s},
-                             {cluster::JobId(2), 0, 0, {cluster::RankState::started}}}};
+                             {cluster::JobId(2), 0, 0, {cluster::RankState::started}, {}, 9s},
+                             {cluster::JobId(3), 0, 0, {cluster::RankState::started}}}};
   reports.sent = 5001s;
   const auto read_at = [&](Instant now) {
     return std::get<cluster::Reported>(
@@ -62,6 +63,8 @@ TEST(Listener, AnEndThatWaitedToBeReadIsOlderThanItSays) {
   EXPECT_EQ(read_at(Instant(101s)).at(0).ended_ago, 2s);
   EXPECT_EQ(read_at(Instant(141s)).at(0).ended_ago, 42s);
   EXPECT_EQ(read_at(Instant(141s)).at(1).ended_ago, 0s) << "it runs";
+  EXPECT_EQ(read_at(Instant(141s)).at(1).ran, 49s);
+  EXPECT_EQ(read_at(Instant(141s)).at(2).ran, 0s) << "nobody knows";
   reports.sent = {};
   EXPECT_EQ(read_at(Instant(141s)).at(0).ended_ago, 2s) << "an agent of an earlier version does not say";
 }

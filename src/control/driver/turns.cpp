@@ -11,13 +11,17 @@ namespace {
 constexpr Duration probe_every = 1s;
 constexpr Duration rest_every = 10s;
 constexpr Duration pass_short_max = 2ms;  // passes this short may follow each other at once
-// A pass that seems to have taken longer was overtaken by a clock that was set.
+// One that seems to have taken longer was stopped in between.
 constexpr Duration pass_rest_max = 1min;
+// The date is followed when it is off by this much: less is not worth a change of all that is under way.
+constexpr Duration clock_step_min = 1s;
 // A turn that comes this late means that this process was stopped, not that the nodes were silent.
 constexpr Duration stall_min = 1s;
 // So that nobody waits for long behind a large array: the next ones start in the next turn.
 constexpr std::size_t starts_per_turn_max = 1'000;
 constexpr std::size_t renewed_per_commit_max = 1'000;
+
+bool is_step(Duration by) { return std::chrono::abs(by) >= clock_step_min; }
 
 void merge(cluster::Effects& into, cluster::Effects&& from) {
   std::move(from.sends.begin(), from.sends.end(), std::back_inserter(into.sends));
@@ -35,11 +39,21 @@ void merge(cluster::Effects& into, cluster::Effects&& from) {
 
 }  // namespace
 
-Turns::Turns(store::Store& store, Clock clock, std::string new_cluster_id, const cluster::Retention& keep)
-    : store_(store), clock_(std::move(clock)), new_cluster_id_(std::move(new_cluster_id)), keep_(keep) {}
+Turns::Turns(store::Store& store, Clock clock, std::string new_cluster_id, const cluster::Retention& keep,
+             std::string boot)
+    : store_(store),
+      clock_(std::move(clock)),
+      new_cluster_id_(std::move(new_cluster_id)),
+      keep_(keep),
+      boot_(std::move(boot)) {}
 
 Result<> Turns::load() {
+  const Now now = clock_();
+  clock_offset_ = now.date - now.steady;
   if (auto read = read_store(); !read) return read;
+  // A moment between two looks at two clocks is no step.
+  if (state_.clock.boot == boot_ && !is_step(clock_offset_ - state_.clock.offset))
+    clock_offset_ = state_.clock.offset;
   if (auto named = name_cluster(); !named) return named;
   if (auto renewed = renew(); !renewed) return renewed;
   last_turn_.reset();
@@ -53,7 +67,7 @@ Result<> Turns::read_store() {
     return wire::decode_into(state, key, bytes);
   });
   if (!revision) return std::move(revision).error();
-  cluster::derive(state, clock_());
+  cluster::derive(state, date());
   cluster::keep_strays(state, state_);
   state.revision = state_.revision + 1;
   state_ = std::move(state);
@@ -96,31 +110,31 @@ Result<> Turns::renew() {
 Duration Turns::patience() const {
   if (!outbox_.empty() || !to_show_.empty() || (health_.ok && !state_.index.doomed().empty())) return 0s;
   if (!pass_wanted_) return tick_every;
-  return std::clamp<Duration>(next_pass_ - clock_(), 0s, tick_every);
+  return std::clamp<Duration>(next_pass_ - clock_().steady, 0s, tick_every);
 }
 
 Turns::Outcome Turns::turn(std::vector<Item> items, bool watched) {
-  const Instant now = clock_();
-  keep_leases(now);
-  if (!health_.ok) probe(now);
+  look_at_clock();
+  keep_leases();
+  if (!health_.ok) probe();
   Outcome outcome;
   cluster::Effects effects;
   bool frees_room = false;
   ranks_placed_ = 0;
-  for (Item& item : items) frees_room = step(outcome, effects, now, item) || frees_room;
-  if (!state_.index.doomed().empty()) {
-    Item more{cluster::EndDoomed{}, nullptr, nullptr};
-    step(outcome, effects, now, more);
+  const auto happen = [&](cluster::Event event) {
+    Item item{std::move(event), nullptr, nullptr};
+    step(outcome, effects, item);
+  };
+  const cluster::ClockOffset clock{boot_, clock_offset_};
+  if (state_.clock != clock) happen(cluster::ClockSet{clock});
+  for (Item& item : items) frees_room = step(outcome, effects, item) || frees_room;
+  if (!state_.index.doomed().empty()) happen(cluster::EndDoomed{});
+  if (steady_ >= next_tick_) {
+    next_tick_ = steady_ + tick_every;
+    happen(cluster::Tick{deaf()});
+    happen(cluster::Expire{kept_now()});
   }
-  if (now >= next_tick_) {
-    next_tick_ = now + tick_every;
-    for (cluster::Event event :
-         {cluster::Event(cluster::Tick{deaf(now)}), cluster::Event(cluster::Expire{kept_now(now)})}) {
-      Item tick{std::move(event), nullptr, nullptr};
-      step(outcome, effects, now, tick);
-    }
-  }
-  if (health_.ok) schedule(effects, now);
+  if (health_.ok) schedule(effects);
   const Commit committed = commit(effects, frees_room);
   if (committed == Commit::done) {
     outbox_.add(std::move(effects.sends));
@@ -134,61 +148,72 @@ Turns::Outcome Turns::turn(std::vector<Item> items, bool watched) {
     }
     for (const cluster::NodeName& name : effects.nodes) {
       const auto node = state_.nodes.find(name);
-      if (node != state_.nodes.end() && node->second.lost && node->second.lost_at == now)
+      if (node != state_.nodes.end() && node->second.lost && node->second.lost_at == now_)
         outcome.lost.push_back(name);
     }
     outcome.delivery.resync = std::exchange(resync_, false);
   } else {
     to_show_.clear();
-    refuse(outcome, committed, now);
+    refuse(outcome, committed);
   }
   return outcome;
 }
 
+// The date goes on with the steady clock. Where it was set it is followed in one step, and the state moves
+// all that is under way along; nodes tell how long their ranks have run, because the steady clock of a
+// machine that slept has slept, too.
+void Turns::look_at_clock() {
+  const Now read = clock_();
+  const Duration offset = read.date - read.steady;
+  if (is_step(offset - clock_offset_)) {
+    clock_offset_ = offset;
+    last_turn_.reset();
+    resync_ = true;
+  }
+  steady_ = read.steady;
+  now_ = steady_ + clock_offset_;
+}
+
 // Silence is measured in turns of this loop: when the loop itself stood still, every lease starts anew.
 // Before the first turn nobody could be heard, however long it took to read the store.
-void Turns::keep_leases(Instant now) {
-  if (!last_turn_ || now - *last_turn_ > stall_min || now < *last_turn_) {
-    start_leases_anew(now);
-    jumped_at_ = now;
-    next_tick_ = next_probe_ = now;
+void Turns::keep_leases() {
+  if (!last_turn_ || steady_ - *last_turn_ > stall_min) {
+    start_leases_anew();
+    jumped_at_ = next_tick_ = next_probe_ = steady_;
   }
-  // A loop that was late, perhaps because of a long pass, still owes the others their time; a clock that was
-  // set back does not make it more.
-  if (last_turn_ && now < *last_turn_) next_pass_ = now;
-  last_turn_ = now;
+  last_turn_ = steady_;
 }
 
 // A clock that is wrong for a moment must not cost what was to be kept for a month.
-cluster::Retention Turns::kept_now(Instant now) const {
+cluster::Retention Turns::kept_now() const {
   cluster::Retention keep = keep_;
-  if (now - jumped_at_ < std::min(keep_.clock_rest, keep_.jobs_age_max)) keep.jobs_age_max = Duration::zero();
-  if (now - jumped_at_ < std::min(keep_.clock_rest, keep_.nodes_age_max))
-    keep.nodes_age_max = Duration::zero();
-  if (now - jumped_at_ < keep_.clock_rest) keep.forgets_use = false;
+  const Duration calm = steady_ - jumped_at_;
+  if (calm < std::min(keep_.clock_rest, keep_.jobs_age_max)) keep.jobs_age_max = Duration::zero();
+  if (calm < std::min(keep_.clock_rest, keep_.nodes_age_max)) keep.nodes_age_max = Duration::zero();
+  if (calm < keep_.clock_rest) keep.forgets_use = false;
   return keep;
 }
 
-void Turns::start_leases_anew(Instant now) {
-  for (auto& [name, node] : state_.nodes) node.heard_at = now;
-  if (awake_at_) awake_at_ = now;
+void Turns::start_leases_anew() {
+  for (auto& [name, node] : state_.nodes) node.heard_at = now_;
+  if (awake_at_) awake_at_ = steady_;
 }
 
 // The loop that hears was awake then. If it was not for a while, or has only begun, or this loop is late,
 // what agents have said since comes behind this: they have a whole lease from the moment at which both have
 // caught up.
-void Turns::hear(Instant now, Instant awake_at) {
-  const bool was_deaf = !awake_at_ || deaf(now);
-  awake_at_ = std::min(awake_at, now);
-  if (was_deaf && !deaf(now)) start_leases_anew(now);
+void Turns::hear(Instant awake_at) {
+  const bool was_deaf = !awake_at_ || deaf();
+  awake_at_ = std::min(awake_at, steady_);
+  if (was_deaf && !deaf()) start_leases_anew();
 }
 
-bool Turns::deaf(Instant now) const { return awake_at_ && now - *awake_at_ > stall_min; }
+bool Turns::deaf() const { return awake_at_ && steady_ - *awake_at_ > stall_min; }
 
 // Looks whether the store works again: what is in it is the truth, and agents tell the rest once more.
-void Turns::probe(Instant now) {
-  if (now < next_probe_) return;
-  next_probe_ = now + probe_every;
+void Turns::probe() {
+  if (steady_ < next_probe_) return;
+  next_probe_ = steady_ + probe_every;
   auto committed = store_.commit(revision_, {});
   // To read everything takes its time: not while nothing can be written.
   if (committed.status == store::CommitResult::Status::unknown || !read_store()) return;
@@ -201,9 +226,9 @@ void Turns::probe(Instant now) {
   resync_ = true;
 }
 
-bool Turns::step(Outcome& outcome, cluster::Effects& effects, Instant now, Item& item) {
+bool Turns::step(Outcome& outcome, cluster::Effects& effects, Item& item) {
   if (item.awake) {
-    hear(now, *item.awake);
+    hear(*item.awake);
     return false;
   }
   if (item.query) {
@@ -218,7 +243,7 @@ bool Turns::step(Outcome& outcome, cluster::Effects& effects, Instant now, Item&
     if (item.reply) outcome.answers.push_back({std::move(item.reply), std::move(refused)});
     return false;
   }
-  cluster::Effects happened = cluster::step(state_, now, item.event);
+  cluster::Effects happened = cluster::step(state_, now_, item.event);
   if (item.reply) outcome.answers.push_back({std::move(item.reply), std::move(happened.reply)});
   merge(effects, std::move(happened));
   return frees_room;
@@ -226,20 +251,20 @@ bool Turns::step(Outcome& outcome, cluster::Effects& effects, Instant now, Item&
 
 // A pass that took long is not repeated before the others have had as much time: at most half of it goes into
 // scheduling.
-void Turns::schedule(cluster::Effects& effects, Instant now) {
+void Turns::schedule(cluster::Effects& effects) {
   pass_wanted_ = pass_wanted_ || effects.schedule;
-  if (!pass_wanted_ || now < next_pass_) return;
-  const Instant begun = clock_();
-  sched::Snapshot snapshot = cluster::snapshot(state_, now);
+  if (!pass_wanted_ || steady_ < next_pass_) return;
+  const Instant begun = clock_().steady;
+  sched::Snapshot snapshot = cluster::snapshot(state_, now_);
   snapshot.starts_max = starts_per_turn_max;
-  const auto plan = sched::schedule(snapshot, now);
+  const auto plan = sched::schedule(snapshot, now_);
   for (const sched::Start& start : plan.starts)
     ranks_placed_ += static_cast<std::size_t>(start.places.ranks());
-  cluster::Effects planned = cluster::step(state_, now, cluster::Planned{plan, state_.index.generation()});
+  cluster::Effects planned = cluster::step(state_, now_, cluster::Planned{plan, state_.index.generation()});
   pass_wanted_ = planned.schedule || plan.more;
   planned.schedule = false;
   merge(effects, std::move(planned));
-  const Instant done = clock_();
+  const Instant done = clock_().steady;
   const Duration took = done - begun;
   next_pass_ = took < pass_short_max ? done : done + std::min(took, pass_rest_max);
 }
@@ -297,8 +322,8 @@ Turns::Commit Turns::commit(const cluster::Effects& effects, bool frees_room) {
 }
 
 void Turns::rest() {
-  const Instant now = clock_();
-  if (now < next_rest_ && next_rest_ - now <= rest_every) return;
+  const Instant now = clock_().steady;
+  if (now < next_rest_) return;
   next_rest_ = now + rest_every;
   if (!health_.ok) return;
   if (auto tidied = store_.tidy(); !tidied) {
@@ -310,8 +335,8 @@ void Turns::rest() {
 
 // Nothing of the turn becomes visible but what is true of it now. Agents tell again what they told in it, and
 // hear again what they were to be told.
-void Turns::refuse(Outcome& outcome, Commit commit, Instant now) {
-  next_probe_ = now + probe_every;
+void Turns::refuse(Outcome& outcome, Commit commit) {
+  next_probe_ = steady_ + probe_every;
   for (Outcome::Answer& answer : outcome.answers) {
     if (!answer.result || commit == Commit::landed) continue;
     answer.result = commit == Commit::nothing_changed

@@ -1,7 +1,7 @@
 // The controller's loop without its thread, its sockets and its clock: a turn takes what has happened, steps
 // the state machine, lets the scheduler look, commits what changed, and gives back what may become visible
-// now. Nothing that it gives back is ahead of the store. Whoever drives it brings the clock: a thread on the
-// wall's, the simulator on its own. One thread at a time.
+// now. Nothing that it gives back is ahead of the store. Whoever drives it brings the clocks: a thread those
+// of its machine, the simulator its own. One thread at a time.
 #pragma once
 
 #include <functional>
@@ -25,18 +25,28 @@ using Reply = std::function<void(Result<std::vector<cluster::JobId>>)>;
 // The state is not const because its index fills in at the first question what follows from the rest.
 using Query = std::function<void(cluster::State&, const wire::StoreHealth&)>;
 
+// What the clocks say: the date, which may be set, and one that only goes on.
+struct Now {
+  // Where nobody sets the date they are one.
+  Now(Instant both) : date(both), steady(both) {}
+  Now(Instant date_now, Instant steady_now) : date(date_now), steady(steady_now) {}
+
+  Instant date;
+  Instant steady;
+};
+
 // Something that waits for a turn: an event, a question if there is a query, or only the word of the loop
 // that hears the agents that it was awake then. What was heard before that has had its turn when it has.
 struct Item {
   cluster::Event event;
   Reply reply;  // may be null
   Query query;
-  std::optional<Instant> awake = {};
+  std::optional<Instant> awake = {};  // on the steady clock
 };
 
 class Turns {
  public:
-  using Clock = std::function<Instant()>;
+  using Clock = std::function<Now()>;
 
   // What a turn has brought. First the delivery goes out, then the answers, then the questions are answered.
   struct Outcome {
@@ -51,9 +61,10 @@ class Turns {
     std::vector<Query> queries;
   };
 
-  // `new_cluster_id` is for a store that has none yet.
+  // `new_cluster_id` is for a store that has none yet. `boot` names the start of the machine whose steady
+  // clock it is: who goes on with the store on the same one knows how the date was set meanwhile.
   Turns(store::Store& store, Clock clock, std::string new_cluster_id = "",
-        const cluster::Retention& keep = {});
+        const cluster::Retention& keep = {}, std::string boot = "");
   Turns(const Turns&) = delete;
   Turns& operator=(const Turns&) = delete;
 
@@ -79,21 +90,24 @@ class Turns {
   const cluster::Retention& keep() const { return keep_; }
 
  private:
-  void keep_leases(Instant now);
-  void hear(Instant now, Instant awake_at);
-  bool deaf(Instant now) const;
-  void start_leases_anew(Instant now);
-  cluster::Retention kept_now(Instant now) const;
-  void probe(Instant now);
+  // The date that this goes by, and the same on the steady clock.
+  Instant date() { return clock_().steady + clock_offset_; }
+  void look_at_clock();
+  void keep_leases();
+  void hear(Instant awake_at);
+  bool deaf() const;
+  void start_leases_anew();
+  cluster::Retention kept_now() const;
+  void probe();
   // True if it is one of those that work on a full disk, too.
-  bool step(Outcome& outcome, cluster::Effects& effects, Instant now, Item& item);
-  void schedule(cluster::Effects& effects, Instant now);
+  bool step(Outcome& outcome, cluster::Effects& effects, Item& item);
+  void schedule(cluster::Effects& effects);
   // What became of a turn's changes.
   enum class Commit { done, nothing_changed, landed, not_known };
   Commit commit(const cluster::Effects& effects, bool frees_room);
   std::vector<store::Write> writes_of(const cluster::Effects& effects) const;
   Delivery delivery(const cluster::Effects& effects, bool watched, bool jobs_later);
-  void refuse(Outcome& outcome, Commit commit, Instant now);
+  void refuse(Outcome& outcome, Commit commit);
   Result<> read_store();
   Result<> name_cluster();
   Result<> renew();
@@ -102,6 +116,11 @@ class Turns {
   Clock clock_;
   std::string new_cluster_id_;
   const cluster::Retention keep_;
+  const std::string boot_;
+  Duration clock_offset_{};  // of the date from the steady clock, as it was when the date was last set
+  // Of this turn, or of the last one; all times below are on the steady clock.
+  Instant now_;
+  Instant steady_;
   cluster::State state_;
   bool state_is_stored_ = true;
   std::uint64_t revision_ = 0;
@@ -117,7 +136,7 @@ class Turns {
   Instant next_probe_;
   Instant next_pass_;
   Instant next_rest_;
-  Instant jumped_at_;  // the clock, or this loop has stood still; or the first turn was then
+  Instant jumped_at_;  // the date was set, or this loop has stood still; or the first turn was then
   bool pass_wanted_ = false;
 };
 

@@ -56,6 +56,9 @@ inline cluster::Job full_job() {
                {cluster::RankState::exited, 126, "full", false, {}, true, false, cluster::Told::yes},
                {}};
   job.ended_at = Instant(1'700'000'008s);
+  job.running_at = Instant(1'700'000'002s);
+  job.witness = 1;
+  job.witness_since = Instant(1'700'000'003s);
   job.master_port = 20'001;
   job.ending = cluster::EndCause::node_lost;
   job.attempt_told = 8;

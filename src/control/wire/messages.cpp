@@ -30,6 +30,7 @@ void to_proto(const cluster::RankReport& from, proto::RankReport& to) {
   to.set_rank(from.rank);
   wire::to_proto(from.status, *to.mutable_status());
   to.set_ended_ago_ms(from.ended_ago / 1ms);
+  to.set_ran_ms(from.ran / 1ms);
 }
 
 // What a rank has left behind is no reason to stop listening to its node: it is made to fit.
@@ -40,8 +41,13 @@ Result<cluster::RankReport> report_from(const proto::RankReport& from) {
   if (!status) return std::move(status).error();
   status->detail.resize(cut_utf8(status->detail, detail_bytes_max).size());
   const std::int64_t ended_ago_ms = std::clamp<std::int64_t>(from.ended_ago_ms(), 0, time_ms_max);
-  return cluster::RankReport{cluster::JobId(from.job()), from.attempt(), from.rank(), std::move(*status),
-                             std::chrono::milliseconds(ended_ago_ms)};
+  const std::int64_t ran_ms = std::clamp<std::int64_t>(from.ran_ms(), -time_ms_max, time_ms_max);
+  return cluster::RankReport{cluster::JobId(from.job()),
+                             from.attempt(),
+                             from.rank(),
+                             std::move(*status),
+                             std::chrono::milliseconds(ended_ago_ms),
+                             std::chrono::milliseconds(ran_ms)};
 }
 
 template <class From>

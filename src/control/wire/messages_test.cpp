@@ -30,6 +30,15 @@ TEST(Messages, AnEndSaysHowLongAgoItWasAndWhetherItWasAskedFor) {
   EXPECT_EQ(std::get<RankReports>(*back).ranks.at(0).status.told, cluster::Told::unknown);
 }
 
+TEST(Messages, OneThatRunsSaysHowLong) {
+  for (const Duration ran : {Duration(90s), Duration(-90s), Duration()}) {
+    const cluster::RankReport report{cluster::JobId(1), 2, 3, {cluster::RankState::started}, {}, ran};
+    const auto back = decode_agent_message(encode(AgentMessage(RankReports{{report}})));
+    ASSERT_TRUE(back.ok());
+    EXPECT_EQ(std::get<RankReports>(*back).ranks.at(0).ran, ran);
+  }
+}
+
 TEST(Messages, WhatAProgramWroteNeedNotBeText) {
   const cluster::RankReport report{cluster::JobId(1),
                                    0,

@@ -63,6 +63,9 @@ Result<cluster::Job> job_from(const cluster::State& state, const proto::StoredJo
   to.started_at = Instant(Duration(from.started_at_ns()));
   to.finished_at = Instant(Duration(from.finished_at_ns()));
   to.ended_at = Instant(Duration(from.ended_at_ns()));
+  to.running_at = Instant(Duration(from.running_at_ns()));
+  to.witness = from.witness_rank() - 1;
+  to.witness_since = Instant(Duration(from.witness_since_ns()));
   to.exit_code = from.exit_code();
   to.reason = from.reason();
   to.holds = from.holds();
@@ -138,6 +141,9 @@ std::string encode(const cluster::Job& job) {
   to.set_started_at_ns(job.started_at.time_since_epoch().count());
   to.set_finished_at_ns(job.finished_at.time_since_epoch().count());
   to.set_ended_at_ns(job.ended_at.time_since_epoch().count());
+  to.set_running_at_ns(job.running_at.time_since_epoch().count());
+  to.set_witness_rank(job.witness + 1);
+  to.set_witness_since_ns(job.witness_since.time_since_epoch().count());
   to.set_exit_code(job.exit_code);
   to.set_reason(job.reason);
   to.set_holds(job.holds);
@@ -210,6 +216,8 @@ std::string encode_cluster(const cluster::State& state) {
   proto::StoredCluster to;
   to.set_id(state.cluster_id);
   to.set_next_job(state.next_job);
+  to.set_boot(state.clock.boot);
+  to.set_clock_offset_ns(state.clock.offset.count());
   return to.SerializeAsString();
 }
 
@@ -249,6 +257,7 @@ Result<> decode_into(cluster::State& state, std::string_view key, std::string_vi
     if (!from.ParseFromArray(bytes.data(), size) || !is_cluster_id(from.id())) return damaged(key);
     state.cluster_id = from.id();
     state.next_job = std::max<std::uint64_t>(state.next_job, from.next_job());
+    state.clock = {from.boot(), Duration(from.clock_offset_ns())};
     return {};
   }
   if (key.starts_with(past_use_prefix)) {

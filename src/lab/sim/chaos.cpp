@@ -53,7 +53,7 @@ class Chaos {
     if (sound()) {
       world_.note("the faults stop");
       faults_->end();
-      world_.checks.faults_stopped();
+      world_.checks.faults_stopped(world_.agenda.now());
       finish();
     }
     return report();

@@ -1,11 +1,15 @@
 #include "lab/sim/checks.hpp"
 
+#include <algorithm>
+
 #include "control/wire/objects.hpp"
 
 namespace tutti::sim {
 namespace {
 
 using cluster::JobState;
+
+constexpr Duration overrun_max = 30s;
 
 // The reason of a job that waits is told anew by each pass of the scheduler, and not stored.
 std::string durable(cluster::Job job) {
@@ -81,7 +85,7 @@ void Checks::disk_lost(const std::string& node) {
 
 // While other things fail too, a loss may not be seen as one.
 void Checks::node_killed(cluster::JobId job) {
-  if (!calm_) return;
+  if (!calm_since_) return;
   if (++killed_nodes_[job] > cluster::deadly_nodes_max)
     violate("job " + job.text() + " has killed " + std::to_string(killed_nodes_[job]) +
             " nodes, and is not stopped");
@@ -131,6 +135,7 @@ void Checks::check_job(Duration now, const cluster::Job& job) {
       violate("an attempt of job " + job.id.text() + " was moved");
   }
   if (job.state == JobState::running) check_running(job);
+  if (job.state == JobState::running) check_overrun(now, job);
   if (job.state == JobState::failed && !finished_.contains(job.id)) check_time_limit(job);
   check_finished(job);
 }
@@ -172,8 +177,7 @@ void Checks::check_time_limit(const cluster::Job& job) {
   if (!job.reason.starts_with("ran past its time limit")) return;
   const auto placed = placed_.find({job.id, job.attempt});
   if (placed == placed_.end()) return;
-  // By a clock that has jumped the limit may have come sooner.
-  if (clock_jumped_at_ >= placed->second.since) return;
+  if (rebooted_at_ >= placed->second.since) return;
   const Duration in_time = placed->second.since + job.spec.time_limit - cluster::lease;
   for (std::int32_t rank = 0; rank < static_cast<std::int32_t>(job.places.size()); ++rank) {
     const RankKey key{job.id, job.attempt, rank};
@@ -183,6 +187,17 @@ void Checks::check_time_limit(const cluster::Job& job) {
     if (exited == exited_at_.end() || exited->second > in_time) return;
   }
   violate("job " + job.id.text() + " failed by its time limit, and all of its ranks had succeeded before");
+}
+
+// However the controller's clock was set. Nodes that can be heard say soon that it still runs.
+void Checks::check_overrun(Duration now, const cluster::Job& job) {
+  if (!calm_since_ || job.spec.time_limit == Duration::zero() || job.ending != cluster::EndCause::none)
+    return;
+  const auto placed = placed_.find({job.id, job.attempt});
+  if (placed == placed_.end() || rebooted_at_ >= placed->second.since) return;
+  if (now > std::max(placed->second.since + job.spec.time_limit, *calm_since_) + overrun_max)
+    violate("job " + job.id.text() + " runs on past its time limit of " +
+            format_duration(job.spec.time_limit));
 }
 
 void Checks::same(const cluster::State& state, const store::Contents& contents) {

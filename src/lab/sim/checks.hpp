@@ -33,9 +33,9 @@ class Checks {
   void disk_lost(const std::string& node);
   // What a rank of the job did took its node down.
   void node_killed(cluster::JobId job);
-  // The controller's, which its time limits go by.
-  void clock_jumped(Duration now) { clock_jumped_at_ = now; }
-  void faults_stopped() { calm_ = true; }
+  // With another clock: how long attempts had run it knows from nodes alone, within a minute.
+  void controller_rebooted(Duration now) { rebooted_at_ = now; }
+  void faults_stopped(Duration now) { calm_since_ = now; }
   void acknowledged(const std::vector<cluster::JobId>& jobs);
 
   // ---- what the controller believes
@@ -66,12 +66,13 @@ class Checks {
   void check_finished(const cluster::Job& job);
   void check_success(const cluster::Job& job);
   void check_time_limit(const cluster::Job& job);
+  void check_overrun(Duration now, const cluster::Job& job);
   void check_running(const cluster::Job& job);
 
   std::string violation_;
-  bool calm_ = false;                                    // there are no more faults but those that jobs make
+  std::optional<Duration> calm_since_;                   // there are no more faults but those that jobs make
   std::map<cluster::JobId, std::int32_t> killed_nodes_;  // since it is calm
-  Duration clock_jumped_at_{-1};
+  Duration rebooted_at_{-1};
   std::set<cluster::JobId> acknowledged_;
   std::map<Attempt, Placed> placed_;
   std::map<cluster::JobId, std::int32_t> attempts_;

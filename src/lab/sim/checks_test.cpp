@@ -48,7 +48,7 @@ struct ChecksTest : testing::Test {
   static RankKey key(std::uint64_t job, std::int32_t attempt) { return {cluster::JobId(job), attempt, 0}; }
 
   // The states of these stories are made by hand, and so is what follows from them.
-  void turned() {
+  void turned(Duration now = 10s) {
     state.index.rebuild(state, Instant());
     state.tallies.clear();
     for (const cluster::JobId id : state.holding) state.tallies[id] = cluster::tally_of(state.jobs.at(id));
@@ -60,7 +60,7 @@ struct ChecksTest : testing::Test {
       if (!job.finished()) state.unfinished.add(job.spec.user, 1);
       if (job.finished() && state.ended.add(job, job.finished_at)) state.bytes.ends(job);
     }
-    checks.turned(10s, state);
+    checks.turned(now, state);
   }
   void start(std::uint64_t job, std::int32_t attempt) { checks.process_started("n1", 7, key(job, attempt)); }
 };
@@ -154,6 +154,21 @@ TEST_F(ChecksTest, AnEndThatIsUndone) {
   job(1).exit_code = 5;
   turned();
   EXPECT_EQ(checks.violation(), "job 1 was finished and has changed");
+}
+
+TEST_F(ChecksTest, AJobThatRunsPastItsLimit) {
+  job(1).spec.time_limit = 5s;
+  turned();
+  start(1, 0);
+  job(1).ranks[0].state = RankState::started;
+  job(1).state = JobState::running;
+  turned(1000s);
+  EXPECT_EQ(checks.violation(), "") << "while there are faults nobody may be able to tell";
+  checks.faults_stopped(1000s);
+  turned(1010s);
+  EXPECT_EQ(checks.violation(), "");
+  turned(1040s);
+  EXPECT_EQ(checks.violation(), "job 1 runs on past its time limit of 5s");
 }
 
 TEST_F(ChecksTest, AnAttemptThatGoesBack) {

@@ -4,6 +4,8 @@ namespace tutti::sim {
 namespace {
 
 constexpr Duration calm_delay_max = 5ms;
+constexpr Duration clock_jump_max = 2h;
+constexpr double kill_is_a_reboot = 0.2;
 
 }  // namespace
 
@@ -161,6 +163,10 @@ bool Faults::kill_process() { return nodes_[some_node()]->kill_process(); }
 
 bool Faults::kill_controller() {
   const bool hit = controller_.kill();
+  if (hit && world_.prng.chance(kill_is_a_reboot)) {
+    controller_.reboot(world_.between(-clock_jump_max, clock_jump_max));
+    world_.checks.controller_rebooted(world_.agenda.now());
+  }
   world_.agenda.after(world_.between(10ms, 10s), [this] { controller_.start(); });
   return hit;
 }
@@ -197,10 +203,9 @@ bool Faults::disturb_disk() {
 }
 
 bool Faults::jump_clock() {
-  const Duration by = world_.between(-60s, 60s);
+  const Duration by = world_.between(-clock_jump_max, clock_jump_max);
   world_.note("the controller's clock jumps by " + format_duration(by));
   controller_.jump_clock(by);
-  world_.checks.clock_jumped(world_.agenda.now());
   return true;
 }
 

@@ -1,4 +1,5 @@
-// A small world without other faults, in which one loop stands still: who is blamed for it.
+// A small world without other faults, in which one loop stands still or the controller's clock is set: who is
+// blamed for it.
 #include <gtest/gtest.h>
 
 #include "lab/sim/virtual_controller.hpp"
@@ -114,6 +115,89 @@ TEST_F(Stalls, ARestartFailsNoJobThatEndedWithinItsLimit) {
   controller.start();
   pass(20s);
   expect_success();
+}
+
+// ---- clocks
+
+struct ClockJumps : Stalls {
+  // One of half a minute that is done after twenty seconds, and one that never is.
+  void submit_both() {
+    for (const char* program : {"succeed", "hang"}) {
+      cluster::JobSpec spec;
+      spec.name = program;
+      spec.command = {program, "20000", "0", "1"};
+      spec.shape.ranks = 2;
+      spec.shape.gpu_share = 1000;
+      spec.time_limit = 30s;
+      spec.grace = 1s;
+      controller.happen(cluster::Submit{{spec}}, nullptr);
+      pass(1s);
+    }
+    pass(4s);
+    for (const cluster::JobId id : {cluster::JobId(1), cluster::JobId(2)})
+      ASSERT_EQ(controller.state().jobs.at(id).state, cluster::JobState::running);
+  }
+  const cluster::Job& hanging() const { return controller.state().jobs.at(cluster::JobId(2)); }
+  // Twenty seconds after they have begun the one is done, ten seconds later the other is ended.
+  void expect_both_end_in_time() {
+    pass(18s);
+    expect_success();
+    EXPECT_FALSE(hanging().finished()) << hanging().reason;
+    pass(20s);
+    EXPECT_EQ(hanging().state, cluster::JobState::failed);
+    EXPECT_EQ(hanging().reason, "ran past its time limit of 30s");
+    EXPECT_EQ(lost_, 0U);
+  }
+};
+
+TEST_F(ClockJumps, ForwardEndNoJobTooSoon) {
+  submit_both();
+  controller.jump_clock(5h);
+  expect_both_end_in_time();
+}
+
+TEST_F(ClockJumps, BackLetNoJobRunForLonger) {
+  submit_both();
+  controller.jump_clock(-5h);
+  expect_both_end_in_time();
+}
+
+TEST_F(ClockJumps, WhileTheControllerIsAwayAreNoticedWhenItIsBack) {
+  submit_both();
+  ASSERT_TRUE(controller.kill());
+  controller.jump_clock(5h);
+  pass(1s);
+  controller.start();
+  expect_both_end_in_time();
+}
+
+TEST_F(ClockJumps, OfAMachineThatStartedAnewAreToldByTheNodes) {
+  submit_both();
+  ASSERT_TRUE(controller.kill());
+  controller.reboot(5h);
+  pass(1s);
+  controller.start();
+  expect_both_end_in_time();
+}
+
+TEST_F(ClockJumps, BackOfAMachineThatStartedAnewAreToldByTheNodes) {
+  submit_both();
+  ASSERT_TRUE(controller.kill());
+  controller.reboot(-5h);
+  pass(1s);
+  controller.start();
+  expect_both_end_in_time();
+}
+
+// As services do that keep the date right, soon after a machine has started.
+TEST_F(ClockJumps, OfAMachineThatIsSetRightAfterItsStartCostNothing) {
+  submit_both();
+  ASSERT_TRUE(controller.kill());
+  controller.reboot(5h);
+  controller.start();
+  pass(200ms);
+  controller.jump_clock(-5h);
+  expect_both_end_in_time();
 }
 
 TEST_F(Stalls, AnAgentThatStandsStillIsLostAndComesBack) {

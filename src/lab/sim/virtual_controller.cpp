@@ -45,7 +45,9 @@ std::string describe(const Result<std::vector<cluster::JobId>>& result) {
 
 }  // namespace
 
-Instant VirtualController::clock() const { return epoch + world_.agenda.now() + clock_offset_; }
+driver::Now VirtualController::clock() const {
+  return {epoch + world_.agenda.now() + clock_offset_, steady()};
+}
 
 // ---- life and death
 
@@ -53,7 +55,7 @@ void VirtualController::start() {
   if (up()) return;
   ++life_;
   turns_ = std::make_unique<driver::Turns>(
-      disk_, [this] { return clock(); }, "sim", kept);
+      disk_, [this] { return clock(); }, "sim", kept, "boot-" + std::to_string(boots_));
   if (auto loaded = turns_->load(); !loaded) {
     world_.note("controller cannot start: " + loaded.error().text());
     turns_.reset();
@@ -62,7 +64,7 @@ void VirtualController::start() {
     });
     return;
   }
-  listener_.expect(state().cluster_id, {}, Instant(world_.agenda.now()));
+  listener_.expect(state().cluster_id, {}, steady());
   world_.note("controller starts with " + std::to_string(state().jobs.size()) + " jobs");
   world_.checks.same(state(), disk_.contents());
   world_.checks.turned(world_.agenda.now(), state());
@@ -81,6 +83,12 @@ bool VirtualController::kill() {
   core_stalled_until_ = network_stalled_until_ = {};
   for (const Network::Id id : std::exchange(connections_, {})) world_.network.close(id, Side::controller);
   return true;
+}
+
+void VirtualController::reboot(Duration by) {
+  world_.note("the controller's machine starts anew, its clock is off by " + format_duration(by));
+  ++boots_;
+  jump_clock(by);
 }
 
 // A stall is not stretched: what it holds up would then come in another order.
@@ -129,7 +137,7 @@ void VirtualController::when_awake(std::function<void()> task) {
 
 // As the network loop says it of itself.
 void VirtualController::stay_awake() {
-  waiting_.push_back({cluster::Tick{}, nullptr, nullptr, clock()});
+  waiting_.push_back({cluster::Tick{}, nullptr, nullptr, steady()});
   on_network(driver::awake_every, [this] { stay_awake(); });
 }
 
@@ -156,7 +164,7 @@ void VirtualController::receive(Network::Id connection, const std::string& node,
 }
 
 void VirtualController::hear(Network::Id connection, const std::string& node, const std::string& frame) {
-  auto heard = listener_.receive(connection, frame, Instant(world_.agenda.now()));
+  auto heard = listener_.receive(connection, frame, steady());
   for (const auto& message : heard.answers)
     world_.network.send(connection, Side::controller, wire::encode(message));
   if (!heard.event && world_.sabotage == Sabotage::old_connections_speak) heard = believe(node, frame);

@@ -33,6 +33,8 @@ class VirtualController {
   bool kill();
   bool stall(Stall what, Duration time);
   void jump_clock(Duration by) { clock_offset_ += by; }
+  // Its machine starts anew, with the date off by so much. Only while it is down.
+  void reboot(Duration by);
 
   // ---- agents
   // A connection that was opened; it speaks for a node after its Hello.
@@ -48,7 +50,8 @@ class VirtualController {
   void happen(cluster::Event event, driver::Reply reply);
 
  private:
-  Instant clock() const;
+  driver::Now clock() const;
+  Instant steady() const { return Instant(world_.agenda.now()); }
   // Run it after the delay if this life of the controller lasts; a loop that stands still is late.
   void on_core(Duration delay, std::function<void()> task);
   void on_network(Duration delay, std::function<void()> task);
@@ -74,6 +77,7 @@ class VirtualController {
   std::uint64_t turns_taken_ = 0;
   bool turn_soon_ = false;
   Duration clock_offset_{};
+  int boots_ = 1;
   Duration core_stalled_until_{};
   Duration network_stalled_until_{};
   Duration last_delivery_{};

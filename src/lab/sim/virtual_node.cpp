@@ -289,6 +289,7 @@ void VirtualNode::put_aside(const std::string& /*cluster*/) {
 void VirtualNode::launch(const RankKey& key, Folder& folder, const wire::StartRanks& attempt) {
   folder.process = next_process_++;
   folder.grace = attempt.grace;
+  folder.started_at = world_.agenda.now();
   folder.ending = false;
   world_.note(name() + ": rank " + key.text() + " starts");
   if (keeper_ != nullptr && !doomed_ && !keeper_->running(key))
@@ -344,6 +345,12 @@ Duration VirtualNode::ended_ago(const RankKey& key) const {
   const auto found = disk_.find(key);
   const bool known = found != disk_.end() && found->second.ended_at;
   return known ? world_.agenda.now() - *found->second.ended_at : Duration::zero();
+}
+
+Duration VirtualNode::ran(const RankKey& key) const {
+  const auto found = disk_.find(key);
+  const bool runs = found != disk_.end() && found->second.process != 0;
+  return runs ? world_.agenda.now() - found->second.started_at : Duration::zero();
 }
 
 void VirtualNode::forget(const RankKey& key) {

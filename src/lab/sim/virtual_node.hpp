@@ -61,6 +61,7 @@ class VirtualNode final : private keeper::Processes {
     std::uint64_t process = 0;  // 0: none runs
     Duration grace{};
     bool ending = false;
+    Duration started_at{};
     std::optional<Duration> ended_at;
     bool given_up = false;  // an agent that came later found no process: none may come any more
   };
@@ -76,6 +77,7 @@ class VirtualNode final : private keeper::Processes {
   Result<std::int32_t> take_port(const wire::StartRanks& attempt) override { return attempt.master_port; }
   void end(const RankKey& key, bool at_once) override;
   Duration ended_ago(const RankKey& key) const override;
+  Duration ran(const RankKey& key) const override;
   void forget(const RankKey& key) override;
   void look(const std::vector<RankKey>& running) override;
 

@@ -81,6 +81,13 @@ Result<> write_fresh(std::string& fresh, std::span<const std::byte> bytes) {
   return written;
 }
 
+// There may be very many, and somebody who ships one again counts on it from then on.
+bool was_used_since(const std::string& path, const timespec& listed) {
+  struct stat status {};
+  return lstat(path.c_str(), &status) == 0 &&
+         std::tie(status.st_mtim.tv_sec, status.st_mtim.tv_nsec) != std::tie(listed.tv_sec, listed.tv_nsec);
+}
+
 std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
 }  // namespace
@@ -291,7 +298,10 @@ Result<BlobStore::Held> BlobStore::trim(const TrimOptions& options) {
   });
   Held held{.bytes = Bytes(0), .count = blobs->size()};
   for (const auto& blob : *blobs) held.bytes += blob.room;
-  const auto now = static_cast<std::int64_t>(time(nullptr));
+  const auto now =
+      options.now == Instant()
+          ? static_cast<std::int64_t>(time(nullptr))
+          : std::chrono::duration_cast<std::chrono::seconds>(options.now.time_since_epoch()).count();
   for (const auto& blob : *blobs) {
     const Duration age = std::chrono::seconds(now - blob.used.tv_sec);
     const bool too_old = options.age_max > Duration::zero() && age > options.age_max;
@@ -299,7 +309,9 @@ Result<BlobStore::Held> BlobStore::trim(const TrimOptions& options) {
     // All that follow were used later.
     if (options.age_min > Duration::zero() && age < options.age_min) break;
     if (options.keep != nullptr && options.keep->contains(blob.hash)) continue;
-    if (const std::string path = path_of(blob.hash); unlink(path.c_str()) != 0 && errno != ENOENT)
+    const std::string path = path_of(blob.hash);
+    if (was_used_since(path, blob.used)) continue;
+    if (unlink(path.c_str()) != 0 && errno != ENOENT)
       return failed_errno("cannot remove " + files::shown(path), errno);
     held.bytes -= blob.room;
     --held.count;

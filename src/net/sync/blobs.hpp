@@ -64,6 +64,7 @@ class BlobStore {
     Duration age_max{};                           // since it was used last; 0: any
     Duration age_min{};                           // one that was used more lately stays
     const std::set<std::string>* keep = nullptr;  // these stay, whatever they are
+    Instant now = {};                             // zero: as the machine's clock says
   };
   struct Held {
     Bytes bytes;  // as room_of() counts them

@@ -1,12 +1,30 @@
 #include "net/sync/blobs.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <ctime>
+#include <functional>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "net/sync/digest.hpp"
 #include "net/sync/folder_test.hpp"
+
+namespace {
+
+std::function<void()> before_unlink;  // once
+
+}  // namespace
+
+// In place of the system's.
+extern "C" int unlink(const char* path) noexcept {
+  if (const auto happen = std::exchange(before_unlink, nullptr)) happen();
+  return static_cast<int>(syscall(SYS_unlinkat, AT_FDCWD, path, 0));
+}
 
 namespace tutti::sync {
 namespace {
@@ -162,6 +180,29 @@ TEST_F(Blobs, TrimLeavesOnlySoManyHoweverSmallTheyAre) {
   EXPECT_EQ(left->bytes, blob_room_min);
   EXPECT_FALSE(store_.has(old));
   EXPECT_TRUE(store_.has(fresh));
+}
+
+TEST_F(Blobs, TrimGoesByTheDateThatItIsGiven) {
+  const auto hash = put("a");
+  const Instant then(std::chrono::seconds(time(nullptr)));
+  ASSERT_TRUE(store_.trim({.bytes_max = Bytes(0), .age_min = 1h, .now = then}));
+  EXPECT_TRUE(store_.has(hash));
+  ASSERT_TRUE(store_.trim({.bytes_max = mib(1), .age_max = 1h, .now = then + 2h}));
+  EXPECT_FALSE(store_.has(hash));
+}
+
+// Of very many the last go long after they were listed.
+TEST_F(Blobs, TrimLeavesWhatWasUsedWhileItRemovesOthers) {
+  const auto first = put("first");
+  const auto second = put("second");
+  set_age(store_.path_of(first), 50s);
+  set_age(store_.path_of(second), 40s);
+  before_unlink = [&] { EXPECT_TRUE(store_.use(second)); };
+  const auto left = store_.trim({.bytes_max = Bytes(0)});
+  ASSERT_TRUE(left);
+  EXPECT_EQ(left->count, 1U);
+  EXPECT_FALSE(store_.has(first));
+  EXPECT_TRUE(store_.has(second));
 }
 
 TEST_F(Blobs, TrimRemovesWhatAnInterruptedWriteLeft) {

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <functional>
 #include <mutex>
 #include <set>
 #include <string>
@@ -32,6 +33,11 @@ class Disk {
   void fail_with(int error_number) {
     const std::lock_guard lock(mutex_);
     error_number_ = error_number;
+  }
+  // Called once, when somebody waits for the disk the next time.
+  void while_it_writes(std::function<void()> happen) {
+    const std::lock_guard lock(mutex_);
+    happen_ = std::move(happen);
   }
   std::size_t syncs() {
     const std::lock_guard lock(mutex_);
@@ -74,6 +80,12 @@ class Disk {
   }
 
   int note(const std::set<std::string>& paths) {
+    std::function<void()> happen;
+    {
+      const std::lock_guard lock(mutex_);
+      happen = std::exchange(happen_, nullptr);
+    }
+    if (happen) happen();
     const std::lock_guard lock(mutex_);
     ++syncs_;
     errno = error_number_;
@@ -85,6 +97,7 @@ class Disk {
   std::mutex mutex_;
   int error_number_ = 0;
   std::size_t syncs_ = 0;
+  std::function<void()> happen_;
   std::set<Identity> on_disk_;
 };
 

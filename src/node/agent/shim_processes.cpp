@@ -520,6 +520,12 @@ Duration ShimProcesses::ended_ago(const RankKey& key) const {
   return std::max<Duration>(now_on_the_wall() - known->second, Duration::zero());
 }
 
+Duration ShimProcesses::ran(const RankKey& key) const {
+  const auto found = running_.find(key);
+  const bool known = found != running_.end() && found->second.shim.start_time != 0;
+  return known ? rank::since_start(found->second.shim.start_time) : Duration::zero();
+}
+
 void ShimProcesses::forget(const RankKey& key) {
   ended_at_.erase(key);
   const std::string folder = folder_of(key);

@@ -71,6 +71,7 @@ class ShimProcesses final : public keeper::Processes {
   void start(const wire::StartRanks& attempt, const std::string& workdir) override;
   void end(const RankKey& key, bool at_once) override;
   Duration ended_ago(const RankKey& key) const override;
+  Duration ran(const RankKey& key) const override;
   void forget(const RankKey& key) override;
   Bytes kept() const override { return attic_.kept(); }
   void job_ended(cluster::JobId job) override { attic_.job_ended(job); }

@@ -307,7 +307,13 @@ void Keeper::release_if_unused(cluster::JobId job, std::int32_t attempt) {
 
 cluster::RankReport Keeper::report_of(const RankKey& key, const cluster::RankStatus& status) const {
   const bool ended = status.state == RankState::exited;
-  return {key.job, key.attempt, key.rank, status, ended ? processes_.ended_ago(key) : Duration::zero()};
+  const bool runs = status.state == RankState::started;
+  return {key.job,
+          key.attempt,
+          key.rank,
+          status,
+          ended ? processes_.ended_ago(key) : Duration::zero(),
+          runs ? processes_.ran(key) : Duration::zero()};
 }
 
 void Keeper::report(const RankKey& key) { send_(wire::RankReports{{report_of(key, ranks_.at(key))}}); }

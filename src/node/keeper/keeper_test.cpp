@@ -55,6 +55,7 @@ struct FakeProcesses final : Processes {
     if (at_once) killed.push_back(key);
   }
   Duration ended_ago(const RankKey&) const override { return ago; }
+  Duration ran(const RankKey&) const override { return 7s; }
   void forget(const RankKey& key) override { forgotten.push_back(key); }
   void look(const std::vector<RankKey>& running) override { looked_at = running; }
 };
@@ -137,6 +138,8 @@ TEST_F(KeeperTest, HowLongAgoAnEndWasIsToldAsOfEachTime) {
   processes.ago = 9s;
   EXPECT_EQ(hello().ranks.at(0).ended_ago, 9s);
   EXPECT_EQ(hello().ranks.at(1).ended_ago, 0s) << "it runs";
+  EXPECT_EQ(hello().ranks.at(1).ran, 7s);
+  EXPECT_EQ(hello().ranks.at(0).ran, 0s) << "it has ended";
 }
 
 TEST_F(KeeperTest, WhatWasEndedBeforeItStartedHadBeenTold) {

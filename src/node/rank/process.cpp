@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <ctime>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -113,6 +114,14 @@ std::optional<ProcessStatus> read_process(pid_t pid) {
                        .session = *session,
                        .start_time = *start_time,
                        .threads = *threads};
+}
+
+Duration since_start(std::uint64_t start_time) {
+  struct timespec now {};
+  const long ticks = sysconf(_SC_CLK_TCK);
+  if (ticks <= 0 || clock_gettime(CLOCK_MONOTONIC, &now) != 0) return {};
+  const Duration began = Duration(1s) / ticks * static_cast<Duration::rep>(start_time);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec) - began;
 }
 
 std::vector<pid_t> all_processes() { return numbers_in_folder("/proc"); }

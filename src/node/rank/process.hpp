@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/time.hpp"
+
 namespace tutti::rank {
 
 // What the kernel calls the processes that look after a rank, whatever their file is called. The writer of a
@@ -34,6 +36,9 @@ struct ProcessStatus {
 
 // Nothing if there is no such process.
 std::optional<ProcessStatus> read_process(pid_t pid);
+// How long ago it was, on a clock that nobody sets. Where the machine slept before that it is off by as long:
+// by the same for each time it is asked for, and less than nothing perhaps.
+Duration since_start(std::uint64_t start_time);
 
 std::vector<pid_t> all_processes();
 

@@ -4,6 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+
 #include <gtest/gtest.h>
 
 #include "node/rank/headless_test.hpp"
@@ -17,6 +19,15 @@ TEST(Process, ReadsItsOwnStatus) {
   EXPECT_EQ(status->state, 'R');
   EXPECT_EQ(status->parent, getppid());
   EXPECT_GT(status->start_time, 0U);
+}
+
+TEST(Process, SaysHowLongItHasRun) {
+  const auto begun = std::chrono::steady_clock::now();
+  const auto start_time = read_process(getpid())->start_time;
+  const Duration first = since_start(start_time);
+  EXPECT_GT(since_start(start_time - 1), first) << "who began earlier has run for longer";
+  EXPECT_GE(since_start(start_time) - first, 0s);
+  EXPECT_LE(since_start(start_time) - first, std::chrono::steady_clock::now() - begun);
 }
 
 TEST(Process, ThereIsNoneWithAnImpossiblePid) { EXPECT_FALSE(read_process(1 << 30)); }
