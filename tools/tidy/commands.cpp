@@ -9,9 +9,9 @@ namespace {
 
 // Programs of the reader's own machine that the documents may use.
 const std::set<std::string>& known_programs() {
-  static const std::set<std::string> programs{"git",     "cd",  "cmake", "ctest", "ninja", "export",
-                                              "echo",    "cat", "ls",    "curl",  "sudo",  "mkdir",
-                                              "python3", "jq",  "ssh",   "scp"};
+  static const std::set<std::string> programs{"git",     "cd",  "cmake", "ctest", "ninja",  "export",
+                                              "echo",    "cat", "ls",    "curl",  "sudo",   "mkdir",
+                                              "python3", "jq",  "ssh",   "scp",   "openssl"};
   return programs;
 }
 

@@ -95,7 +95,7 @@ TEST_F(CheckpointsTest, WhatCannotBeRemovedIsTold) {
   std::ofstream(path("root/.removed")) << "a file";
   const auto removed = remove_old_checkpoints(path("root"), later_);
   ASSERT_FALSE(removed);
-  EXPECT_NE(removed.error().text().find("/root/.removed"), std::string::npos) << removed.error().text();
+  EXPECT_NE(removed.error().text().find(".removed"), std::string::npos) << removed.error().text();
   EXPECT_TRUE(saved());
   fs::remove(path("root/.removed"));
   EXPECT_TRUE(remove_old_checkpoints(path("root"), later_)) << "and it goes the next time";
