@@ -27,7 +27,8 @@ void move(std::set<std::pair<Instant, JobId>>& all, Duration by) {
 }  // namespace
 
 void Machine::move_start(Job& job, Duration by) {
-  for (Instant* at : {&job.started_at, &job.running_at, &job.witness_since, &job.ended_at, &job.saved_at}) move(*at, by);
+  for (Instant* at : {&job.started_at, &job.running_at, &job.witness_since, &job.ended_at, &job.saved_at})
+    move(*at, by);
   touch(job);
 }
 

@@ -78,8 +78,8 @@ class Processes {
   virtual void end(const RankKey& key, bool at_once) = 0;
   // How long ago a rank ended that has; zero if that is not known.
   virtual Duration ended_ago(const RankKey&) const { return {}; }
-  // How long a rank that runs has, on a clock that nobody sets; it may be off by the same each time it is asked
-  // for, and that of a later agent too. Zero if that is not known.
+  // How long a rank that runs has, on a clock that nobody sets; it may be off by the same each time it is
+  // asked for, and that of a later agent too. Zero if that is not known.
   virtual Duration ran(const RankKey&) const { return {}; }
   // The end of this rank is acknowledged: adopt() does not find it any more.
   virtual void forget(const RankKey& key) = 0;
