@@ -163,13 +163,17 @@ bool is_new_run(const std::string& run) {
 }
 
 Result<std::string> write_submission(const recipe::Submission& submission) {
+  const auto claimed = checkpoint::claimed_by(submission.recipe.run + "/checkpoints");
+  if (!claimed) return claimed.error();
+  recipe::Submission told = submission;
+  if (*claimed) told.claim = (*claimed)->line();
   const std::string folder = submission.recipe.run + "/" + submitted_name;
   if (auto made = files::make_folders(folder); !made) return std::move(made).error();
   constexpr std::string_view ending = ".json";
   std::string path = folder + "/XXXXXX" + std::string(ending);
   const files::FileDescriptor file(mkostemps(path.data(), static_cast<int>(ending.size()), O_CLOEXEC));
   if (!file.valid()) return failed_errno("cannot write " + path, errno);
-  const std::string text = recipe::json_of(submission);
+  const std::string text = recipe::json_of(told);
   auto written = files::write_all(file.get(), std::as_bytes(std::span(text)), path);
   // Ranks of other users of the cluster's nodes read it too.
   if (written && fchmod(file.get(), 0644) != 0) written = failed_errno("cannot write " + path, errno);

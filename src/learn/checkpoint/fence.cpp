@@ -50,5 +50,8 @@ bool is_newer(const Fence& a, const Fence& b) {
   if (a.cluster.empty() != b.cluster.empty()) return b.cluster.empty();
   return same_cluster(a, b) && std::tie(a.job, a.attempt) > std::tie(b.job, b.attempt);
 }
+bool passes_over(const std::optional<Fence>& over, const Fence& other) {
+  return over && over->job != 0 && same_job(*over, other);
+}
 
 }  // namespace tutti::checkpoint

@@ -34,5 +34,7 @@ bool same_job(const Fence& a, const Fence& b);
 // Of two of one cluster: a later job, or a later attempt of the same. Who knows its cluster comes after who
 // does not.
 bool is_newer(const Fence& a, const Fence& b);
+// Whether who may pass over `over`, if over anybody, may do so with this one: any attempt of that job.
+bool passes_over(const std::optional<Fence>& over, const Fence& other);
 
 }  // namespace tutti::checkpoint

@@ -58,9 +58,11 @@ bool is_part_of_another(std::string_view name, const Fence& fence) {
 
 Result<Lock> lock(const std::string& folder) { return Lock::acquire(folder + "/lock"); }
 
+std::string claim_path(const std::string& folder) { return folder + "/attempt"; }
+
 // Nothing if nobody has claimed the folder.
 Result<std::optional<Fence>> read_fence(const std::string& folder) {
-  const std::string path = folder + "/attempt";
+  const std::string path = claim_path(folder);
   const auto text = files::read_file(path, attempt_file_bytes_max);
   if (!text) return text.error();
   if (!*text) return std::optional<Fence>();
@@ -72,15 +74,29 @@ Result<std::optional<Fence>> read_fence(const std::string& folder) {
 
 Error fenced(const std::string& folder, const Fence& fence, const Fence& newest) {
   return invalid(fence.text() + " is fenced: " + newest.text() + " has claimed " + folder)
-      .remedy("a job that is submitted now comes after it, and may go on with the run");
+      .remedy(
+          "submit it again, which makes it the newer one; if that is refused too, the cluster's store is an "
+          "older copy that gives out lower numbers: --take-over then passes over the claim in " +
+          claim_path(folder) + ", once its owner is gone");
 }
 
-// Whoever else has claimed the folder since is the one to write into it.
-Result<> check_not_fenced(const std::string& folder, const Fence& fence) {
+// The folder that was claimed holds the claim. Whoever else has claimed it since is the one to write into it;
+// where there is none, or one from before, another folder has come into its place.
+Result<> check_claimed(const std::string& folder, const Fence& fence) {
   const auto newest = read_fence(folder);
   if (!newest) return newest.error();
-  if (!*newest || (same_cluster(**newest, fence) && !is_newer(**newest, fence))) return {};
-  return fenced(folder, fence, **newest);
+  if (*newest && **newest == fence) return {};
+  if (*newest && !is_newer(fence, **newest)) return fenced(folder, fence, **newest);
+  return failed("it is not the folder that " + fence.text() + " has claimed: was it unmounted or moved away?")
+      .within(folder)
+      .remedy("put it back in its place; the claim is the file attempt in it");
+}
+
+// That folder alone: what is above it was there when it was claimed.
+Result<> make_part(const std::string& part) {
+  if (mkdir(part.c_str(), 0777) != 0 && errno != EEXIST)
+    return failed_errno("cannot make the folder " + part, errno);
+  return {};
 }
 
 // Renames what is to go, so that nobody takes it for a checkpoint any more. The caller holds the lock.
@@ -178,13 +194,15 @@ std::string of_another_step(std::int64_t step) { return "its manifest is of step
 
 }  // namespace
 
-Result<> claim(const std::string& folder, const Fence& fence) {
+Result<> claim(const std::string& folder, const Fence& fence, const std::string& submission,
+               const std::optional<Fence>& over) {
   if (auto made = files::make_folders(folder); !made) return made;
   {
     const auto held = lock(folder);
     if (!held) return held.error();
-    if (auto allowed = check_claim(folder, fence); !allowed) return allowed;
-    if (auto noted = replace_durably(folder + "/attempt", fence.line() + "\n"); !noted) return noted;
+    if (auto allowed = check_claim(folder, fence, over); !allowed) return allowed;
+    const std::string text = fence.line() + "\n" + (submission.empty() ? "" : submission + "\n");
+    if (auto noted = replace_durably(claim_path(folder), text); !noted) return noted;
     if (auto hidden = hide_parts_of_others(folder, fence); !hidden) return hidden;
   }
   // A rank of an older attempt can still have a file of its own open; what stays now, the next one deletes.
@@ -192,23 +210,34 @@ Result<> claim(const std::string& folder, const Fence& fence) {
   return {};
 }
 
-Result<> check_claim(const std::string& folder, const Fence& fence) {
+Result<> check_claim(const std::string& folder, const Fence& fence, const std::optional<Fence>& over) {
   const auto newest = read_fence(folder);
   if (!newest) return newest.error();
-  if (*newest && is_newer(**newest, fence)) return fenced(folder, fence, **newest);
+  if (*newest && is_newer(**newest, fence) && !passes_over(over, **newest))
+    return fenced(folder, fence, **newest);
   return {};
 }
 
 Result<std::optional<Fence>> claimed_by(const std::string& folder) { return read_fence(folder); }
+
+Result<std::string> claimed_as(const std::string& folder) {
+  const auto text = files::read_file(claim_path(folder), attempt_file_bytes_max);
+  if (!text) return text.error();
+  const std::string_view all = *text ? std::string_view(**text) : std::string_view();
+  const auto end = all.find('\n');
+  if (end == std::string_view::npos) return std::string();
+  const std::string_view second = all.substr(end + 1);
+  return std::string(second.substr(0, second.find('\n')));
+}
 
 void abandon(const std::string& folder, std::int64_t step, const Fence& fence) {
   static_cast<void>(files::remove_folder(folder + "/" + part_name(step, fence)));
 }
 
 Result<std::string> begin(const std::string& folder, std::int64_t step, const Fence& fence) {
-  if (auto allowed = check_not_fenced(folder, fence); !allowed) return std::move(allowed).error();
+  if (auto claimed = check_claimed(folder, fence); !claimed) return std::move(claimed).error();
   std::string part = folder + "/" + part_name(step, fence);
-  if (auto made = files::make_folders(part); !made) return std::move(made).error();
+  if (auto made = make_part(part); !made) return std::move(made).error();
   return part;
 }
 
@@ -217,7 +246,7 @@ Result<> commit(const std::string& folder, const Fence& fence, const State& stat
   const std::string part = folder + "/" + part_name(state.step, fence);
   const auto held = lock(folder);
   if (!held) return held.error();
-  if (auto allowed = check_not_fenced(folder, fence); !allowed) return allowed;
+  if (auto claimed = check_claimed(folder, fence); !claimed) return claimed;
   auto there = is_folder(checkpoint_path(folder, state.step)) ? keep_existing(folder, state.step, part)
                                                               : publish(folder, part, state, files);
   if (!there) return there;

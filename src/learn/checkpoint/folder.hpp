@@ -3,7 +3,8 @@
 //     step-00000100/                        a checkpoint: manifest.json and the files of its ranks
 //     step-00000050.damaged-1/              one that is not what was written; damaged.txt says why
 //     .step-00000200.job-12.attempt-0002.part/   one that is being written
-//     attempt                               the newest attempt that has claimed the folder, of which job
+//     attempt                               the newest attempt that has claimed the folder, of which job, and
+//                                           as which submission
 //     lock                                  held around each change
 //
 // A checkpoint appears whole, by one rename, or not at all. What an attempt writes after a newer one has
@@ -28,20 +29,27 @@ namespace tutti::checkpoint {
 constexpr const char* damaged_note_name = "damaged.txt";
 
 // Makes the folder this attempt's, and removes what others have left unfinished. Refused if a newer one of
-// the same cluster has it; which of two clusters may, its owner (owner.hpp) has decided before.
-Result<> claim(const std::string& folder, const Fence& fence);
+// the same cluster has it that it may not pass over; which of two clusters may, its owner (owner.hpp) has
+// decided before. The name of its submission, one line or none, is noted with the claim.
+Result<> claim(const std::string& folder, const Fence& fence, const std::string& submission = "",
+               const std::optional<Fence>& over = std::nullopt);
 // Whether it would be refused as things are now; changes nothing.
-Result<> check_claim(const std::string& folder, const Fence& fence);
+Result<> check_claim(const std::string& folder, const Fence& fence,
+                     const std::optional<Fence>& over = std::nullopt);
 // Who did last; nothing if nobody has.
 Result<std::optional<Fence>> claimed_by(const std::string& folder);
+// As which submission; "" if that is not noted.
+Result<std::string> claimed_as(const std::string& folder);
 
-// Where the ranks are to write their files. Each rank may ask; the answer is the same.
+// Where the ranks are to write their files. Each rank may ask; the answer is the same. Refused where the
+// folder does not hold this claim: with `invalid` if another one has claimed it since, with `failed` if
+// another folder has come into its place, which can be put right.
 Result<std::string> begin(const std::string& folder, std::int64_t step, const Fence& fence);
 // Removes what was begun and cannot be ended, so that a disk that was full for a moment is not full for good.
 void abandon(const std::string& folder, std::int64_t step, const Fence& fence);
 
-// Makes what the ranks of an attempt have written for `state.step` a checkpoint. Refused if another attempt
-// has claimed the folder since, if a file is not as recorded, or if the files do not hold each tensor exactly
+// Makes what the ranks of an attempt have written for `state.step` a checkpoint. Refused as begin() is, if a
+// file is not as recorded, or if the files do not hold each tensor exactly
 // once. A step that is there already stays as it is.
 Result<> commit(const std::string& folder, const Fence& fence, const State& state,
                 std::span<const FileRecord> files);

@@ -49,6 +49,20 @@ TEST_F(Folder, OfAFinishedJobIsTakenByTheNextWhateverItsAttempts) {
   EXPECT_FALSE(exists(".step-00000100.job-13.attempt-0000.part"));
 }
 
+TEST_F(Folder, OfAJobWithAHigherNumberIsTakenByWhoMayPassItOver) {
+  ASSERT_TRUE(claim(folder(), {2, 13, "east"}, "abc123.json"));
+  EXPECT_EQ(*claimed_as(folder()), "abc123.json");
+  const auto refused = claim(folder(), {0, 5, "east"}, "", Fence(7, 12, "east"));
+  ASSERT_FALSE(refused) << "it knew of another one";
+  EXPECT_NE(refused.error().remedy().find("an older copy"), std::string::npos) << refused.error().remedy();
+  EXPECT_NE(refused.error().remedy().find(path("attempt")), std::string::npos) << refused.error().remedy();
+  ASSERT_TRUE(claim(folder(), {0, 5, "east"}, "", Fence(0, 13, "east")));
+  EXPECT_EQ(*claimed_by(folder()).value(), Fence(0, 5, "east"));
+  EXPECT_EQ(*claimed_as(folder()), "");
+  EXPECT_TRUE(begin(folder(), 100, {0, 5, "east"}));
+  EXPECT_FALSE(begin(folder(), 100, {2, 13, "east"}));
+}
+
 TEST_F(Folder, OfRanksThatDidNotKnowTheirClusterIsTakenByThoseThatDo) {
   ASSERT_TRUE(claim(folder(), {3, 12}));
   ASSERT_TRUE(claim(folder(), {4, 12, "east"})) << "its next attempt, after its cluster was renewed";
@@ -98,8 +112,12 @@ TEST_F(Folder, ShowsACheckpointWhenItIsWhole) {
 }
 
 TEST_F(Folder, LosesWhatOlderAttemptsLeftUnfinished) {
-  ASSERT_TRUE(claim(folder(), 1));
-  for (const std::int64_t attempt : {1, 2, 3}) ASSERT_TRUE(begin(folder(), 100, attempt));
+  for (const std::int64_t attempt : {1, 2, 3})
+    std::filesystem::create_directory(path(".step-00000100.attempt-000" + std::to_string(attempt) + ".part"));
+  ASSERT_TRUE(claim(folder(), 1)) << "what others left goes";
+  ASSERT_TRUE(begin(folder(), 100, 1));
+  for (const std::int64_t attempt : {2, 3})
+    std::filesystem::create_directory(path(".step-00000100.attempt-000" + std::to_string(attempt) + ".part"));
   write_text(".step-00000100.attempt-0001.part/rank-00000.safetensors", "half");
   std::filesystem::create_directory(path(".step-00000050.removed"));
   ASSERT_TRUE(write_small_checkpoint(folder(), 50, 1));
@@ -120,6 +138,44 @@ TEST_F(Folder, TakesNothingFromAnAttemptThatIsFenced) {
   EXPECT_EQ(committed.error().message(), "attempt 1 is fenced: attempt 2 has claimed " + folder());
   EXPECT_FALSE(write_file(*part, 1, {})) << "its folder is gone";
   EXPECT_TRUE(steps().empty());
+}
+
+// Its disk was unmounted, or somebody has moved it, and another folder lies at its path.
+TEST_F(Folder, ThatIsNotTheOneThatWasClaimedTakesNothing) {
+  const Fence fence{1, 12, "east"};
+  const std::string run = path("run");
+  const std::string checkpoints = run + "/checkpoints";
+  ASSERT_TRUE(claim(checkpoints, fence));
+  const auto part = begin(checkpoints, 100, fence);
+  ASSERT_TRUE(part);
+  const auto record = write_file(*part, 0, {});
+  ASSERT_TRUE(record);
+  std::filesystem::rename(run, path("away"));
+  const auto refused = [&](const Result<>& result) {
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().code(), ErrorCode::failed) << "it can be put back";
+    EXPECT_EQ(
+        result.error().text(),
+        checkpoints +
+            " : it is not the folder that job 12, attempt 1 has claimed: was it unmounted or moved away?");
+  };
+  const auto begun = [&]() -> Result<> {
+    auto again = begin(checkpoints, 200, fence);
+    if (!again) return again.error();
+    return {};
+  };
+  refused(begun());
+  EXPECT_FALSE(exists("run")) << "nothing is made anew";
+  std::filesystem::create_directories(checkpoints);
+  refused(begun());
+  refused(commit(checkpoints, fence, {.step = 100, .attempt = 1}, std::vector{*record}));
+  write_text("run/checkpoints/attempt", "0 12 east\n");
+  refused(begun());
+  EXPECT_TRUE(steps_in(checkpoints)->empty());
+  std::filesystem::remove_all(run);
+  std::filesystem::rename(path("away"), run);
+  EXPECT_TRUE(begun());
+  EXPECT_TRUE(commit(checkpoints, fence, {.step = 100, .attempt = 1}, std::vector{*record}));
 }
 
 TEST_F(Folder, KeepsAStepThatIsThereAlready) {
@@ -178,6 +234,7 @@ TEST_F(Folder, TakesOnlyWholeTensors) {
 }
 
 TEST_F(Folder, TakesOnlyFilesThatAreThere) {
+  ASSERT_TRUE(claim(folder(), 0));
   const auto part = begin(folder(), 100, 0);
   ASSERT_TRUE(part);
   const auto record = write_file(*part, 0, {});
@@ -195,7 +252,7 @@ TEST_F(Folder, IsPrunedFromTheOldEnd) {
   EXPECT_EQ(steps(), (Steps{20, 100, 123456789}));
   ASSERT_TRUE(prune(folder(), 0));
   EXPECT_EQ(steps(), (Steps{123456789})) << "the newest stays";
-  EXPECT_EQ(names(), (std::vector<std::string>{"lock", "step-123456789"}));
+  EXPECT_EQ(names(), (std::vector<std::string>{"attempt", "lock", "step-123456789"}));
 }
 
 TEST_F(Folder, CountsOnlyWhatCanBeReadWhenItIsPruned) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/bytes.hpp"
 #include "base/check.hpp"
 #include "base/files/files.hpp"
 #include "base/json/parse.hpp"
@@ -139,6 +140,26 @@ Result<ForeignWeights> ForeignWeights::open(const std::string& path, const model
   }
   if (auto found = Finder(weights, shape).run(); !found) return std::move(found).error().within(path);
   return weights;
+}
+
+Result<Hash128> ForeignWeights::fingerprint() const {
+  constexpr std::uint64_t sample_bytes = 4096;
+  std::string looked_at;
+  for (const safetensors::File& file : files_) {
+    for (const safetensors::Entry& entry : file.header().entries) {
+      looked_at += entry.name + " " + std::string(safetensors::name_of(entry.type)) + " " +
+                   whole(entry.shape).text() + "\n";
+      const std::uint64_t size = entry.end - entry.begin;
+      const std::uint64_t take = std::min(size, sample_bytes);
+      for (const std::uint64_t begin : {entry.begin, entry.begin + (size - take) / 2, entry.end - take}) {
+        std::string sample(take, '\0');
+        if (auto done = file.read(begin, std::as_writable_bytes(std::span(sample))); !done)
+          return std::move(done).error();
+        looked_at += sample;
+      }
+    }
+  }
+  return hash128(as_bytes(looked_at));
 }
 
 Result<const ForeignWeights::Source*> ForeignWeights::find(const std::string& name) const {

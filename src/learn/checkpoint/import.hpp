@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/hash/hash.hpp"
 #include "base/result.hpp"
 #include "learn/checkpoint/box.hpp"
 #include "learn/model/shape.hpp"
@@ -20,6 +21,10 @@ class ForeignWeights {
   // A folder with model.safetensors or its index, or one .safetensors file. Every tensor of the model must be
   // there in its shape, as 32-bit or 16-bit floats; buffers that are computed anew are passed over.
   static Result<ForeignWeights> open(const std::string& path, const model::Shape& shape);
+
+  // Of the tensors' names and shapes, and of some bytes of each: quick, and another one for a model that was
+  // trained further.
+  Result<Hash128> fingerprint() const;
 
   // A box of a tensor of ours, without "model/" in front; `floats` has room for exactly it.
   Result<> read(const std::string& name, const Box& box, std::span<float> floats) const;

@@ -72,6 +72,9 @@ class Rank {
 
 inline Result<> write_checkpoint(const std::string& folder, const State& state,
                                  const std::vector<Rank>& ranks) {
+  if (const auto claimed = claimed_by(folder); claimed && !*claimed) {
+    if (auto mine = claim(folder, state.attempt); !mine) return mine;
+  }
   const auto part = begin(folder, state.step, state.attempt);
   if (!part) return part.error();
   std::vector<FileRecord> records;

@@ -9,7 +9,8 @@ std::string json_of(const Submission& submission) {
   const json::Object fields{{"recipe", json_of(submission.recipe)},
                             {"config", submission.config},
                             {"from_scratch", submission.from_scratch},
-                            {"take_over", submission.take_over}};
+                            {"take_over", submission.take_over},
+                            {"claim", submission.claim}};
   return json::write(fields, {.indent = 2}) + "\n";
 }
 
@@ -21,6 +22,7 @@ Result<Submission> parse_submission(std::string_view text) {
   const auto toggle = [&](const char* key) {
     return field(key) != nullptr && field(key)->boolean().value_or(false);
   };
+  const json::Value* const claim = field("claim");
   if (recipe == nullptr || recipe->text() == nullptr || config == nullptr || config->text() == nullptr)
     return invalid("it holds no recipe and no model");
   auto parsed = parse_recipe(*recipe->text());
@@ -28,7 +30,8 @@ Result<Submission> parse_submission(std::string_view text) {
   return Submission{.recipe = std::move(*parsed),
                     .config = *config->text(),
                     .from_scratch = toggle("from_scratch"),
-                    .take_over = toggle("take_over")};
+                    .take_over = toggle("take_over"),
+                    .claim = claim != nullptr && claim->text() != nullptr ? *claim->text() : ""};
 }
 
 }  // namespace tutti::recipe

@@ -15,6 +15,7 @@ struct Submission {
   std::string config;         // a config.json: the model
   bool from_scratch = false;  // the checkpoints that are there are moved away before the first step
   bool take_over = false;     // the folder is taken from whoever trains in it
+  std::string claim{};        // of the checkpoints, as it stood when this was submitted: it was known of
 };
 
 std::string json_of(const Submission& submission);

@@ -57,7 +57,8 @@ bool finish_last_save(Saver& saver, Group& world, const LastSave& options) {
     const std::string missing = "the last " + done.error().text() + "; it is missing in " + options.folder;
     if (!pause) {
       throw Failure(Error(ErrorCode::unknown, missing)
-                        .remedy("make room there: the run goes on from the checkpoint before it"));
+                        .remedy("make room there, or put the folder back in its place: the run goes on from "
+                                "the checkpoint before it"));
     }
     options.tell(missing + "; tried again in " + rounded(*pause) + ", for " +
                  rounded(std::max(patience.left(now()), *pause)));

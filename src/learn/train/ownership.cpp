@@ -1,5 +1,6 @@
 #include "learn/train/ownership.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -45,7 +46,10 @@ class Judge {
   enum class Verdict { gone, lives, newer, not_known };
   Verdict look(const checkpoint::SeenOwner& seen) {
     const bool newer = is_newer(seen.owner.fence, fence_);
-    if (is_attempt_of_same_job(fence_, seen.owner.fence)) return newer ? Verdict::newer : Verdict::gone;
+    if (is_attempt_of_same_job(fence_, seen.owner.fence)) {
+      if (!newer) return Verdict::gone;
+      if (!checkpoint::passes_over(options_.over, seen.owner.fence)) return Verdict::newer;
+    }
     // Who was submitted later knew of this one, and this one's restart knows nothing of him.
     if (options_.take_over && !newer) return Verdict::gone;
     const auto still = watch_.still_for(seen, Steady::now().time_since_epoch());
@@ -59,18 +63,26 @@ class Judge {
   checkpoint::OwnerWatch watch_;
 };
 
+std::optional<FolderId> folder_at(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) return std::nullopt;
+  return FolderId{status.st_dev, status.st_ino};
+}
+
 std::string checkpoints_of(const std::string& run) { return run + "/checkpoints"; }
 
 // Takes the owner's file away, unless somebody newer has had the folder.
-Result<> replace(const std::string& run, const checkpoint::Owner& owner, const checkpoint::Fence& fence) {
-  if (auto allowed = checkpoint::check_claim(checkpoints_of(run), fence); !allowed) return allowed;
+Result<> replace(const std::string& run, const checkpoint::Owner& owner, const checkpoint::Fence& fence,
+                 const std::optional<checkpoint::Fence>& over) {
+  if (auto allowed = checkpoint::check_claim(checkpoints_of(run), fence, over); !allowed) return allowed;
   if (auto removed = checkpoint::remove_owner(run, owner); !removed) return std::move(removed).error();
   return {};
 }
 
 // Nothing if somebody else was quicker.
-Result<std::optional<files::FileDescriptor>> settle(const std::string& run, const checkpoint::Owner& me) {
-  if (auto allowed = checkpoint::check_claim(checkpoints_of(run), me.fence); !allowed)
+Result<std::optional<files::FileDescriptor>> settle(const std::string& run, const checkpoint::Owner& me,
+                                                    const std::optional<checkpoint::Fence>& over) {
+  if (auto allowed = checkpoint::check_claim(checkpoints_of(run), me.fence, over); !allowed)
     return std::move(allowed).error();
   return checkpoint::become_owner(run, me);
 }
@@ -91,7 +103,7 @@ Result<std::unique_ptr<Ownership>> Ownership::take(const std::string& run, check
     const auto seen = checkpoint::owner_of(run);
     if (!seen) return seen.error();
     if (!*seen) {
-      auto made = settle(run, me);
+      auto made = settle(run, me, options.over);
       if (!made) return std::move(made).error();
       if (!*made) continue;
       return std::unique_ptr<Ownership>(
@@ -103,7 +115,7 @@ Result<std::unique_ptr<Ownership>> Ownership::take(const std::string& run, check
       case Judge::Verdict::newer:
         return invalid((*seen)->owner.text() + " is a newer attempt, and trains in this folder").within(run);
       case Judge::Verdict::gone:
-        if (auto replaced = replace(run, (*seen)->owner, me.fence); !replaced)
+        if (auto replaced = replace(run, (*seen)->owner, me.fence, options.over); !replaced)
           return std::move(replaced).error();
         break;
       case Judge::Verdict::not_known:
@@ -115,7 +127,7 @@ Result<std::unique_ptr<Ownership>> Ownership::take(const std::string& run, check
 
 Ownership::Ownership(std::string run, checkpoint::Owner owner, files::FileDescriptor file,
                      Duration beat_every)
-    : run_(std::move(run)), owner_(std::move(owner)), file_(std::move(file)) {
+    : run_(std::move(run)), owner_(std::move(owner)), folder_(folder_at(run_)), file_(std::move(file)) {
   if (auto claimed = checkpoint::claimed_by(checkpoints_of(run_))) claimed_before_ = std::move(*claimed);
   thread_ = std::thread([this, beat_every] { keep(beat_every); });
 }
@@ -157,8 +169,10 @@ void Ownership::look() {
 }
 
 // Somebody has looked at the file from close by, or has removed it: it is made again, if nobody else makes
-// it. Who has had the folder meanwhile and is done with it has left his claim.
+// it. Who has had the folder meanwhile and is done with it has left his claim. Where the folder itself is
+// gone, another one that lies in its place was never this one's.
 void Ownership::make_again() {
+  if (folder_at(run_) != folder_) return;
   const auto claimed = checkpoint::claimed_by(checkpoints_of(run_));
   if (!claimed) return;
   const bool replaced = *claimed && **claimed != owner_.fence && *claimed != claimed_before_ &&

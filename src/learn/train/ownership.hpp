@@ -3,6 +3,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -20,6 +21,19 @@ struct OwnershipOptions {
   // are not compared.
   Duration dead_after = std::chrono::seconds(30);
   bool take_over = false;  // from whoever is not newer, at once
+  // The newer one that it may pass over once that one is gone: its claim was there when this one was
+  // submitted, with the word to take the folder. So it is after an older copy of a store gives out lower
+  // numbers.
+  std::optional<checkpoint::Fence> over{};
+  // The other ranks look for its file for so long: a shared file system may show a new one late.
+  Duration seen_within = std::chrono::seconds(75);
+};
+
+// A folder, whatever its path: one that is mounted over it or put in its place is another one.
+struct FolderId {
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+  friend bool operator==(const FolderId&, const FolderId&) = default;
 };
 
 class Ownership {
@@ -37,6 +51,7 @@ class Ownership {
   // Who has taken it from this one, if somebody has: `invalid` if that is another job, from which no later
   // attempt takes it back.
   std::optional<Error> lost() const;
+  const std::string& token() const { return owner_.token; }
 
  private:
   Ownership(std::string run, checkpoint::Owner owner, files::FileDescriptor file, Duration beat_every);
@@ -47,6 +62,7 @@ class Ownership {
 
   std::string run_;
   checkpoint::Owner owner_;
+  std::optional<FolderId> folder_;                   // which one lay at that path when it was taken
   std::optional<checkpoint::Fence> claimed_before_;  // by whom the checkpoints were when it was taken
   files::FileDescriptor file_;                       // of the thread
   mutable std::mutex mutex_;

@@ -142,6 +142,50 @@ TEST_F(OwnershipTest, IsNotTakenFromANewerOneThatHasClaimedTheCheckpointsAndIsAw
   EXPECT_TRUE(Ownership::take(run_, {0, 14, "east"}, "n1", force)) << "who comes after it may";
 }
 
+// The cluster's store is an older copy: a job that is submitted now has a lower number than the one before.
+TEST_F(OwnershipTest, OfAKnownOneWithAHigherNumberIsTakenWhenThatIsGone) {
+  ASSERT_TRUE(checkpoint::claim(run_ + "/checkpoints", {2, 13, "east"}));
+  OwnershipOptions knows{.beat_every = 20ms, .dead_after = 300ms, .take_over = true};
+  knows.over = checkpoint::Fence(0, 13, "east");
+  for (const std::int64_t job : {5, 13}) {
+    auto lives = Ownership::take(run_, {3, 13, "east"}, "n1", quick);
+    ASSERT_TRUE(lives) << lives.error().text();
+    const auto refused = Ownership::take(run_, {0, job, "east"}, "n2", knows);
+    ASSERT_FALSE(refused) << "it lives";
+    EXPECT_NE(refused.error().text().find("job 13 (attempt 3, on node n1) trains in this folder"),
+              std::string::npos)
+        << refused.error().text();
+    lives->reset();
+    EXPECT_TRUE(Ownership::take(run_, {0, job, "east"}, "n2", knows)) << "it was given back";
+    die({3, 13, "east"});
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_TRUE(Ownership::take(run_, {0, job, "east"}, "n2", knows)) << "it is dead";
+    EXPECT_GE(std::chrono::steady_clock::now() - begin, 300ms) << "not before it was seen to be";
+  }
+}
+
+// The disk of the run is unmounted: what it was mounted on is nobody's.
+TEST_F(OwnershipTest, IsNotMadeAgainInAFolderThatCameIntoItsPlace) {
+  const std::string run = run_ + "/run";
+  fs::create_directory(run);
+  auto owner = Ownership::take(run, {0, 12, "east"}, "n1", quick);
+  ASSERT_TRUE(owner) << owner.error().text();
+  fs::create_directory(run_ + "/bare");
+  fs::rename(run, run_ + "/away");
+  fs::rename(run_ + "/bare", run);
+  const auto beat = [&] { return checkpoint::owner_of(run_ + "/away").value()->beat_ns; };
+  for (int beats = 0; beats < 5; ++beats) {
+    const auto before = beat();
+    while (beat() == before && fs::is_empty(run)) std::this_thread::yield();
+  }
+  EXPECT_TRUE(fs::is_empty(run));
+  EXPECT_FALSE((*owner)->lost());
+  fs::remove(run);
+  fs::rename(run_ + "/away", run);
+  owner->reset();
+  EXPECT_FALSE(fs::exists(run + "/owner")) << "it is given back where it lies again";
+}
+
 TEST_F(OwnershipTest, OfADeadOneGoesToOneOfMany) {
   die({0, 1, "east"});
   std::vector<std::future<Result<std::unique_ptr<Ownership>>>> all;

@@ -30,13 +30,26 @@ void move_metrics_away(const std::string& folder, const std::string& checkpoints
     throw Failure(failed_errno("cannot rename " + metrics, errno));
 }
 
+// What tells two submissions apart, also where an older copy of the cluster's store gives a number of a job
+// out again.
+std::string name_of_submission(const RunOptions& options) {
+  return options.submission.substr(options.submission.rfind('/') + 1);
+}
+
+// Whether an attempt of the same job has claimed them: earlier versions did not note for which submission.
+bool is_claimed_by_same(const RunOptions& options, const std::string& checkpoints) {
+  const auto claimed = require(checkpoint::claimed_by(checkpoints));
+  if (!claimed || options.fence.job == 0 || !same_job(*claimed, options.fence)) return false;
+  const std::string submission = require(checkpoint::claimed_as(checkpoints));
+  return submission.empty() || submission == name_of_submission(options);
+}
+
 // Once for a job: the attempts after its first go on with what it has made itself. What a newer one has made
 // is not moved away, and with it the claim that keeps this one out.
-void begin_from_scratch(const RunOptions& options) {
+void begin_from_scratch(const RunOptions& options, const std::optional<checkpoint::Fence>& over) {
   const std::string checkpoints = options.folder + "/checkpoints";
-  const auto claimed = require(checkpoint::claimed_by(checkpoints));
-  if (claimed && options.fence.job != 0 && same_job(*claimed, options.fence)) return;
-  require_disk(checkpoint::check_claim(checkpoints, options.fence));
+  if (is_claimed_by_same(options, checkpoints)) return;
+  require_disk(checkpoint::check_claim(checkpoints, options.fence, over));
   const std::string away = require_disk(checkpoint::move_away(checkpoints));
   move_metrics_away(options.folder, checkpoints, away);
   std::printf("what the run had is in %s\n", away.c_str());
@@ -60,9 +73,11 @@ RunPlan decide(const RunOptions& options, const comm::Communicator& world,
                const recipe::Submission& submission) {
   RunPlan plan{.recipe = submission.recipe, .config = submission.config, .shape = {}, .mesh = {}};
   plan.shape = require(model::parse_config(plan.config));
-  if (submission.from_scratch) begin_from_scratch(options);
+  const auto over = passed_over_by(submission);
+  if (submission.from_scratch) begin_from_scratch(options, over);
   // Before anything is written that tells of the run: who is fenced leaves it as it is.
-  require_disk(checkpoint::claim(options.folder + "/checkpoints", options.fence));
+  require_disk(
+      checkpoint::claim(options.folder + "/checkpoints", options.fence, name_of_submission(options), over));
   const recipe::Place place = options.device < 0 ? recipe::Place::host : recipe::Place::gpu;
   plan.recipe.precision = precision_of(options, plan.recipe, place);
   plan.mesh = require(recipe::choose_mesh(plan.recipe, plan.shape,
@@ -114,6 +129,11 @@ recipe::Submission read_submission(const RunOptions& options) {
   submission.recipe = require(recipe::parse_recipe(read_text(options.folder + "/recipe.json")));
   submission.config = read_text(options.folder + "/config.json");
   return submission;
+}
+
+std::optional<checkpoint::Fence> passed_over_by(const recipe::Submission& submission) {
+  if (!submission.take_over && !submission.from_scratch) return std::nullopt;
+  return checkpoint::Fence::parse(submission.claim);
 }
 
 std::vector<int> ranks_of_nodes(const comm::Communicator& world) {

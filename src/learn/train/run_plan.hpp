@@ -3,6 +3,7 @@
 // each for themselves could decide differently. All ranks together, one thread each.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "comm/communicator.hpp"
@@ -22,6 +23,9 @@ struct RunPlan {
 
 // What `tutti train` wrote for this job, or recipe.json and config.json of the folder. Throws Failure.
 recipe::Submission read_submission(const RunOptions& options);
+
+// The newer one whose claim it was told to pass over, by somebody who knew of it; mostly nobody.
+std::optional<checkpoint::Fence> passed_over_by(const recipe::Submission& submission);
 
 // `submission` is rank 0's, whose folder it is, and which claims the checkpoints; the others give none.
 // Throws Failure.

@@ -48,6 +48,7 @@ TEST(Saver, WhatItsThreadThrowsIsTheErrorOfTheSave) {
 #endif
   std::string folder = (fs::temp_directory_path() / "saver_test_XXXXXX").string();
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  ASSERT_TRUE(checkpoint::claim(folder, {}));
   comm::run_threads(2, comm::Transport::automatic, [&](comm::Communicator& world) {
     if (world.rank() == 1) {
       // A rank whose record is as long as it may be, and longer than what rank 0 has left.
@@ -84,6 +85,7 @@ TEST(Saver, WhatItsThreadThrowsIsTheErrorOfTheSave) {
 TEST(Saver, ACheckpointIsSafeThoughAnOldOneCannotBeRemoved) {
   std::string folder = (fs::temp_directory_path() / "saver_test_XXXXXX").string();
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  ASSERT_TRUE(checkpoint::claim(folder, {}));
   const std::string mounted = folder + "/.step-00000001.removed/disk";
   fs::create_directories(mounted);
   if (mount("none", mounted.c_str(), "tmpfs", 0, "size=64k") != 0) {

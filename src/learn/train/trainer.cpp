@@ -30,6 +30,7 @@
 #include "learn/train/replay.hpp"
 #include "learn/train/resume.hpp"
 #include "learn/train/run_plan.hpp"
+#include "learn/train/same_files.hpp"
 #include "learn/train/saver.hpp"
 #include "learn/train/transformer.hpp"
 
@@ -144,6 +145,7 @@ void Trainer::give_up(const Error& error) {
 }
 
 void Trainer::build() {
+  require_same(world_, "the dataset", recipe_.data, data_.fingerprint().hex());
   if (data_.vocabulary() > shape_.vocabulary)
     throw Failure(invalid("the data has more tokens than the model"));
   const auto length = static_cast<std::uint64_t>(recipe_.context);
@@ -214,6 +216,8 @@ void Trainer::load_initial_values() {
   std::optional<checkpoint::ForeignWeights> foreign;
   if (!recipe_.weights.empty()) {
     foreign = require(checkpoint::ForeignWeights::open(recipe_.weights, shape_));
+    require_same(world_, "what the weights begin with", recipe_.weights,
+                 require(foreign->fingerprint()).hex());
     source = [&foreign](Kind, const model::Tensor& tensor, const checkpoint::Box& box, std::span<float> out) {
       require(foreign->read(tensor.name, box, out));
     };
@@ -477,8 +481,11 @@ Result<Ending> train(const RunOptions& options, comm::Communicator world, const 
       submission = read_submission(options);
       OwnershipOptions ownership = options.ownership;
       ownership.take_over = ownership.take_over || submission->take_over;
+      ownership.over = passed_over_by(*submission);
       owner = require_disk(Ownership::take(options.folder, options.fence, line.node(0), ownership));
     }
+    // Before anything of the run is changed.
+    require_shared(line, options.folder, owner ? owner->token() : "", options.ownership.seen_within);
     RunPlan plan = agree(options, line, submission ? &*submission : nullptr);
     return Trainer(options, std::move(plan), std::move(world), owner.get()).run(stop);
   });
