@@ -61,6 +61,7 @@ std::vector<std::string> ranks_without_agent(const std::string& folder) {
     known += (known.empty() ? "" : " ") + std::to_string(shim.pid);
   }
   std::vector<std::string> told;
+  told.reserve(pids.size());
   for (const auto& [home, known] : pids) {
     told.push_back("ranks of " + home +
                    " run on this machine and no agent answers for them: what they use may be given out "
