@@ -1,5 +1,6 @@
 #include "base/clock/clock.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 
@@ -50,7 +51,8 @@ Instant CalmDate::see(Instant wall, Duration steady) {
   }
   if (goes_on || steady - jumped_at_ >= jump_lasts) believed_ = offset;
   seen_ = true;
-  return Instant(believed_ + steady);
+  // What is used while the clock is set back has dates of then, and is as new as it is.
+  return std::min(Instant(believed_ + steady), wall);
 }
 
 }  // namespace tutti

@@ -21,8 +21,9 @@ Instant now_steady();
 // Which start of this machine this is, as the kernel names it; "" if it does not.
 std::string boot_id();
 
-// The date for what is removed by its age: a jump is believed only when it has lasted, because a clock that
-// is wrong for a moment must not cost what was to be kept for weeks. One thread.
+// The date for what is removed by its age: a jump ahead is believed only when it has lasted, because a clock
+// that is wrong for a moment must not cost what was to be kept for weeks. It is never ahead of the clock, by
+// which what is used meanwhile is dated. One thread.
 class CalmDate {
  public:
   Instant now();

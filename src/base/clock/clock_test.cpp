@@ -14,8 +14,18 @@ TEST(CalmDate, AJumpIsBelievedWhenItHasLasted) {
   EXPECT_EQ(date.see(noon + 40 * 24h, 20s), noon + 15s) << "it goes on as before";
   EXPECT_EQ(date.see(noon + 30s, 35s), noon + 30s) << "and it was right";
   for (Duration steady = 40s; steady < 1h; steady += 10min)
-    EXPECT_EQ(date.see(noon - 24h + steady, steady), noon - 5s + steady);
-  EXPECT_EQ(date.see(noon - 24h + 2h, 2h), noon - 24h + 2h);
+    EXPECT_EQ(date.see(noon + 24h + steady, steady), noon - 5s + steady);
+  EXPECT_EQ(date.see(noon + 24h + 2h, 2h), noon + 24h + 2h);
+}
+
+// What is used while it is set back is dated so: as old as that it would be removed at once.
+TEST(CalmDate, IsNeverAheadOfTheClock) {
+  CalmDate date;
+  date.see(noon, 0s);
+  for (Duration steady = 40s; steady < 1h; steady += 10min)
+    EXPECT_EQ(date.see(noon - 24h + steady, steady), noon - 24h + steady);
+  EXPECT_EQ(date.see(noon + 55min, 55min), noon + 55min) << "it was wrong";
+  EXPECT_EQ(date.see(noon + 24h + 1h, 1h), noon + 1h) << "what was right before still is";
 }
 
 TEST(CalmDate, AClockThatIsSetBitByBitIsFollowed) {
