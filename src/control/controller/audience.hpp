@@ -21,8 +21,8 @@ class Audience {
     if (all_ >= audience_max) return Answer::full;
     const auto here = by_address_.find(address);
     if (here != by_address_.end() && here->second >= audience_per_address_max) return Answer::address_is_full;
+    ++by_address_[address];  // first: there may be no memory for it
     ++all_;
-    ++by_address_[address];
     return Answer::welcome;
   }
   void leave(const std::string& address) {

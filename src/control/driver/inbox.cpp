@@ -42,6 +42,27 @@ std::size_t effort_of(const Item& item) {
   return whole_array ? effort_of_whole_array : 1;
 }
 
+// The next place of the queue, which goes again unless it is taken: where there is no memory for the rest of
+// what is counted with it, nothing has changed.
+class Place {
+ public:
+  explicit Place(std::deque<Item>& items) : items_(items) { items_.emplace_back(); }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+  ~Place() {
+    if (!is_taken_) items_.pop_back();
+  }
+
+  Item& take(Item item) {
+    is_taken_ = true;
+    return items_.back() = std::move(item);
+  }
+
+ private:
+  std::deque<Item>& items_;
+  bool is_taken_ = false;
+};
+
 }  // namespace
 
 bool Inbox::add(Item& item) {
@@ -54,15 +75,16 @@ bool Inbox::add(Item& item) {
     if (!item.reply) missed_ = true;
     return false;
   }
-  if (const auto* submit = submit_of(item);
-      submit != nullptr && !submit_bytes_.take(submit->specs.front().user, bytes_of(*submit)))
-    return false;
   if (const auto* hello = std::get_if<cluster::Hello>(&item.event)) {
     add_hello(item, *hello);
     return true;
   }
+  Place place(items_);
+  if (const auto* submit = submit_of(item);
+      submit != nullptr && !submit_bytes_.take(submit->specs.front().user, bytes_of(*submit)))
+    return false;
   if (item.reply) ++asked_;
-  items_.push_back(std::move(item));
+  place.take(std::move(item));
   return true;
 }
 
@@ -76,25 +98,34 @@ void Inbox::add_hello(Item& item, const cluster::Hello& hello) {
     missed_nodes_.insert(hello.node);
     return;
   }
-  if (known != hellos_.end())
-    *known->second = {cluster::Tick{}, nullptr, [](cluster::State&, const wire::StoreHealth&) {}};
-  hellos_bytes_ = bytes;
+  Place place(items_);
   drop_reports(hello.node);
-  const std::string node = hello.node;
-  items_.push_back(std::move(item));
-  hellos_[node] = &items_.back();
+  Item*& last = hellos_[hello.node];
+  if (last != nullptr) {
+    if (last->reply) --asked_;
+    *last = {cluster::Tick{}, nullptr, [](cluster::State&, const wire::StoreHealth&) {}};
+  }
+  hellos_bytes_ = bytes;
+  if (item.reply) ++asked_;
+  last = &place.take(std::move(item));
 }
 
 void Inbox::drop_reports(const std::string& node) {
   const auto known = reports_.find(node);
   if (known == reports_.end()) return;
+  ++replaced_[node];  // first: there may be no memory for it
   reports_bytes_ -= known->second.bytes;
   reports_.erase(known);
-  ++replaced_[node];
 }
 
 void Inbox::add_reports(cluster::Reported& reported) {
-  const auto [known, added] = reports_.try_emplace(reported.node);
+  auto known = reports_.find(reported.node);
+  if (known == reports_.end()) {
+    Place place(items_);
+    Item entry{cluster::Reported(reported.node, std::vector<cluster::RankReport>()), {}, {}};
+    known = reports_.try_emplace(reported.node).first;
+    place.take(std::move(entry));
+  }
   Reports& reports = known->second;
   for (cluster::RankReport& report : reported.ranks) {
     const Reports::Key key{report.job, report.attempt, report.rank, report.status.state};
@@ -114,11 +145,11 @@ void Inbox::add_reports(cluster::Reported& reported) {
       missed_nodes_.insert(reported.node);
       continue;
     }
+    cluster::RankReport& waits = reports.waiting.emplace_back(std::move(report));
     reports.bytes += bytes;
     reports_bytes_ += bytes;
-    reports.newest[key] = &reports.waiting.emplace_back(std::move(report));
+    reports.newest[key] = &waits;
   }
-  if (added) items_.push_back({cluster::Reported(reported.node, std::vector<cluster::RankReport>()), {}, {}});
 }
 
 void Inbox::take_reports(cluster::Reported& reported, std::size_t& room) {

@@ -36,7 +36,8 @@ constexpr std::size_t hellos_waiting_bytes_max = 256 << 20;       // the same ho
 
 class Inbox {
  public:
-  // False if it is refused because too much waits: then it is left as it was.
+  // False if it is refused because too much waits: then it is left as it was. Where there is no memory for it
+  // that is thrown, and what waits goes on as before.
   bool add(Item& item);
   // A question or a sign of life: never refused.
   void add_always(Item item) { items_.push_back(std::move(item)); }

@@ -1,6 +1,11 @@
 #include "control/driver/inbox.hpp"
 
+#include <algorithm>
+#include <new>
+
 #include <gtest/gtest.h>
+
+#include "base/scarcity/scarcity.hpp"
 
 namespace tutti::driver {
 namespace {
@@ -115,6 +120,44 @@ TEST_F(InboxTest, WhatManyNodesSayAtOnceIsBoundedAndTheyAreAskedAgain) {
   while (!inbox.empty()) inbox.take();
   add(large_hello(*missed.begin(), 8'000));
   EXPECT_TRUE(inbox.take_missed_nodes().empty());
+}
+
+// Whatever of it there is no memory for: its connection ends, and what is said on the next one is heard.
+TEST_F(InboxTest, WhatThereIsNoMemoryForTakesNothingElseAlong) {
+  const std::string node(40, 'n');
+  cluster::JobSpec spec;
+  spec.user = std::string(40, 'u');
+  const std::vector<cluster::Event> events{Reported{node, report(5, RankState::started)},
+                                           large_hello(node, 1), cluster::Submit{{spec}}};
+  int not_kept = 0;
+  for (std::size_t given_bytes = 0; given_bytes < 2'048; given_bytes += 8) {
+    for (const cluster::Event& event : events) {
+      Inbox scarce;
+      Item before{Reported{node, report(0, RankState::started)}, nullptr, nullptr};
+      if (std::holds_alternative<cluster::Hello>(event)) scarce.add(before);
+      Item item{event, [](auto) {}, nullptr};
+      {
+        const Scarcity scarcity(given_bytes);
+        try {
+          scarce.add(item);
+        } catch (const std::bad_alloc&) {
+          ++not_kept;
+        }
+      }
+      Item end{Reported{node, report(1, RankState::exited)}, nullptr, nullptr};
+      scarce.add(end);
+      std::vector<RankReport> reports;
+      while (!scarce.empty()) {
+        for (const RankReport& told : heard(scarce.take(), node)) reports.push_back(told);
+      }
+      EXPECT_EQ(std::count_if(reports.begin(), reports.end(),
+                              [](const RankReport& told) { return told.status.state == RankState::exited; }),
+                1)
+          << given_bytes;
+      EXPECT_EQ(scarce.asked(), 0U) << given_bytes;
+    }
+  }
+  EXPECT_GT(not_kept, 0);
 }
 
 TEST_F(InboxTest, WhatIsTooMuchIsDroppedAndThatNodeAloneIsAskedAgain) {
