@@ -3,8 +3,11 @@
 
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <future>
 #include <latch>
+#include <span>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -270,6 +273,59 @@ TEST_F(ApiTest, WhatCannotBeDoneNowSaysWhenToComeAgain) {
   EXPECT_GT(crowded.retry_after_seconds, 0);
   EXPECT_NE(crowded.body.find("the controller is overloaded"), std::string::npos) << crowded.body;
   core.stop();
+}
+
+// On a disk that can neither be written nor read for a while.
+class FailingStore final : public store::Store {
+ public:
+  Result<std::uint64_t> read(const Each& each) override {
+    if (fails) return failed("input/output error");
+    return inner_.read(each);
+  }
+  store::CommitResult commit(std::uint64_t revision, std::span<const store::Write> writes) override {
+    if (fails) return {store::CommitResult::Status::unknown, 0, "input/output error"};
+    return inner_.commit(revision, writes);
+  }
+
+  std::atomic<bool> fails = false;
+
+ private:
+  store::MemoryStore inner_;
+};
+
+// Or a job would be seen by everybody, and its number given to another one later.
+TEST_F(ApiTest, WhatMayNotBeStoredIsShownToNobody) {
+  FailingStore disk;
+  Core its_core(disk, [](const driver::Delivery&) {});
+  ASSERT_TRUE(its_core.start().ok());
+  Hub its_hub(loop, its_core);
+  Api its_api(
+      its_core, its_hub, explainer, janitor,
+      {.tokens = {"admin", "join"}, .blob_folder = "", .requests = {.per_second = 1000, .burst = 1000}});
+  const auto answer_to = [&](const Shared& exchange) {
+    its_api.handle(exchange);
+    return exchange->answered().get().response;
+  };
+  const std::string job = R"({"jobs":[{"command":["true"]}]})";
+  const std::string shipped = R"({"jobs":[{"command":["true"],"sync":")" + std::string(64, '0') + R"("}]})";
+  disk.fails = true;
+  EXPECT_EQ(answer_to(post("jobs", job)).status, 503);
+  for (const char* page : {"jobs", "jobs/1", "jobs/1/explain", "nodes", "queues", "fabric", "status"}) {
+    const auto refused = answer_to(get(page));
+    EXPECT_EQ(refused.status, 503) << page << ": " << refused.body;
+    EXPECT_GT(refused.retry_after_seconds, 0) << page;
+    EXPECT_NE(refused.body.find("what is stored is not known now"), std::string::npos) << refused.body;
+  }
+  EXPECT_EQ(answer_to(post("explain", job)).status, 503);
+  EXPECT_EQ(answer_to(post("jobs", shipped)).status, 503);
+  disk.fails = false;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  auto seen = answer_to(get("jobs/1"));
+  for (; seen.status == 503 && std::chrono::steady_clock::now() < deadline; seen = answer_to(get("jobs/1")))
+    std::this_thread::yield();
+  EXPECT_EQ(seen.status, 404) << seen.body;
+  its_api.stop();
+  its_core.stop();
 }
 
 TEST_F(ApiTest, WhatIsMeantForAnotherClusterIsNotDone) {

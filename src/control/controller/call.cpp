@@ -35,6 +35,10 @@ net::Response no_such_page(const net::Request& request) {
                  404);
 }
 
+Error not_known(const wire::StoreHealth& health) {
+  return failed("what is stored is not known now: " + health.error).remedy("ask again when the disk is well");
+}
+
 void Call::watch() {
   over_ = std::make_shared<std::atomic<bool>>(false);
   exchange_->when_over([over = over_] { *over = true; });
@@ -105,6 +109,7 @@ void Call::show(View view) const {
   const bool taken = services_.core.look(
       request().remote,
       [watched, view = std::move(view)](const cluster::State& state, const wire::StoreHealth& health) {
+        if (!health.state_is_stored) return watched.refuse(not_known(health));
         auto text = view(state, health);
         if (!text) return watched.refuse(text.error(), 404);
         watched.answer(std::move(*text));

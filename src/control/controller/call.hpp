@@ -38,6 +38,9 @@ struct Services {
 // well another time says when to come again: of what a person may have to mend first, not soon.
 net::Response refusal(const Error& error, int status = 0);
 net::Response no_such_page(const net::Request& request);
+// For whoever asks while what is in memory may be more than what is stored (StoreHealth): a disk that can
+// neither be written nor read.
+Error not_known(const wire::StoreHealth& health);
 
 class Call {
  public:

@@ -298,19 +298,27 @@ void Hub::add_log_reader(net::Exchange& exchange, const LogRequest& request) {
 }
 
 bool Hub::ask_where_it_stands(std::uint64_t id, const std::string& address, const LogRequest& request) {
-  return core_.look(address, [this, id, request](const cluster::State& state, const wire::StoreHealth&) {
-    const auto found = state.jobs.find(request.job);
-    std::shared_ptr<const Standing> job;
-    if (found != state.jobs.end())
-      job = std::make_shared<const Standing>(standing_of(state, found->second, request.rank));
-    loop_.post([this, id, job] {
-      const auto reader = readers_.find(id);
-      if (reader == readers_.end()) return;
-      reader->second.stream->write(event_text("job", job ? job->json : "{}"));
-      if (job) return begin_reading(reader->second, *job);
-      reader->second.stream->close();
-    });
-  });
+  return core_.look(
+      address, [this, id, request](const cluster::State& state, const wire::StoreHealth& health) {
+        if (!health.state_is_stored) return loop_.post([this, id] { cut_off(id); });
+        const auto found = state.jobs.find(request.job);
+        std::shared_ptr<const Standing> job;
+        if (found != state.jobs.end())
+          job = std::make_shared<const Standing>(standing_of(state, found->second, request.rank));
+        loop_.post([this, id, job] {
+          const auto reader = readers_.find(id);
+          if (reader == readers_.end()) return;
+          reader->second.stream->write(event_text("job", job ? job->json : "{}"));
+          if (job) return begin_reading(reader->second, *job);
+          reader->second.stream->close();
+        });
+      });
+}
+
+// Without a word of the job, of which nothing is known now: the reader comes again.
+void Hub::cut_off(std::uint64_t id) {
+  const auto reader = readers_.find(id);
+  if (reader != readers_.end()) reader->second.stream->close();
 }
 
 // On the core's thread: of a large gang only what is needed goes along.

@@ -106,6 +106,7 @@ class Hub {
   // Of the reader's job. False if too many ask already.
   bool ask_where_it_stands(std::uint64_t id, const std::string& address, const LogRequest& request);
   void begin_reading(LogReader& reader, const Standing& job);
+  void cut_off(std::uint64_t id);
   // `nodes` are asked at once, and share what the reader may have waiting here. `ranks` are known to have run
   // there, 0: not known.
   void ask_for_logs(LogReader& reader, const FeedKey& key, std::int64_t tail_lines, std::size_t nodes,

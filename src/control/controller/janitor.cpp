@@ -70,9 +70,11 @@ void Janitor::run() {
 }
 
 std::optional<std::set<std::string>> Janitor::manifests() const {
-  auto answer = std::make_shared<std::promise<std::set<std::string>>>();
+  auto answer = std::make_shared<std::promise<std::optional<std::set<std::string>>>>();
   auto coming = answer->get_future();
-  core_.ask([answer](const cluster::State& state, const wire::StoreHealth&) {
+  core_.ask([answer](const cluster::State& state, const wire::StoreHealth& health) {
+    // A job that seems to have ended may not have.
+    if (!health.state_is_stored) return answer->set_value(std::nullopt);
     std::set<std::string> hashes;
     for (const cluster::JobId id : state.active) {
       const std::string& hash = state.jobs.at(id).spec.sync;

@@ -19,7 +19,9 @@ void ask(const Call& call, Ask ask) {
   if (!seat) return call.refuse_for_now(failed("too many ask why their jobs wait"));
   const bool taken = call.services().core.look(
       address,
-      [ask = std::move(ask), seat = std::move(seat)](cluster::State& state, const wire::StoreHealth&) {
+      [call, ask = std::move(ask), seat = std::move(seat)](cluster::State& state,
+                                                           const wire::StoreHealth& health) {
+        if (!health.state_is_stored) return call.refuse(not_known(health));
         ask(state, seat);
       },
       [call] { return call.is_over(); });

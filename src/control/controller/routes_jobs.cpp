@@ -67,7 +67,8 @@ void submit_shipped(const Call& call, const cluster::Submit& submit) {
   // Elements of an array are alike, and what waits here is not large.
   const bool taken = call.services().core.look(
       call.request().remote, [call, first = cluster::Submit{{submit.specs.front()}, submit.key}](
-                                 cluster::State& state, const wire::StoreHealth&) {
+                                 cluster::State& state, const wire::StoreHealth& health) {
+        if (!health.state_is_stored) return call.refuse(not_known(health));
         const Instant now = now_on_the_wall();
         const bool repeated = cluster::is_repeated(state, now, first);
         const auto admitted = repeated ? Result<>() : cluster::admit(state, now, first);

@@ -85,7 +85,10 @@ class Turns {
   const cluster::State& state() const { return state_; }
   // False after a failed commit, until the store could be read: the state may be ahead of it.
   bool state_is_stored() const { return state_is_stored_; }
-  void answer(const Query& query) { query(state_, health_); }
+  void answer(const Query& query) {
+    health_.state_is_stored = state_is_stored_;
+    query(state_, health_);
+  }
   const wire::StoreHealth& health() const { return health_; }
   const cluster::Retention& keep() const { return keep_; }
 

@@ -52,6 +52,7 @@ Result<std::string> jobs_json(const cluster::State& state, const JobQuery& query
 struct StoreHealth {
   bool ok = true;
   std::string error;
+  bool state_is_stored = true;  // false: what is in memory may be more than that, and nobody is shown it
 };
 // What is kept of what is over, and the room that it takes.
 struct Kept {
