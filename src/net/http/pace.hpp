@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <memory>
+#include <new>
 
 #include "net/http/session.hpp"
 
@@ -16,7 +17,7 @@ class Pace final : public std::enable_shared_from_this<Pace> {
 
   // Returns when the caller may begin.
   asio::awaitable<void> turn() {
-    if (!std::exchange(is_round_, true)) post_round();
+    if (!is_round_) post_round();
     if (begun_ < at_once_ && waiting_.empty()) {
       ++begun_;
       co_return;
@@ -29,18 +30,26 @@ class Pace final : public std::enable_shared_from_this<Pace> {
  private:
   void post_round() {
     asio::post(context_, [self = shared_from_this()] { self->next_round(); });
+    is_round_ = true;  // not before: where there is no memory for one, whoever comes next begins it
   }
   void next_round() {
-    begun_ = 0;
-    for (; begun_ < at_once_ && !waiting_.empty(); waiting_.pop_front()) {
+    is_round_ = false;
+    begin(at_once_);
+    if (begun_ == 0) return;
+    try {
+      post_round();
+    } catch (const std::bad_alloc&) {
+      begin(waiting_.size());  // nobody waits for a round that does not come
+    }
+  }
+  void begin(std::size_t most) {
+    for (begun_ = 0; begun_ < most && !waiting_.empty(); waiting_.pop_front()) {
       // Who has gone meanwhile has taken its signal along.
       const auto signal = waiting_.front().lock();
       if (signal == nullptr) continue;
       signal->set();
       ++begun_;
     }
-    is_round_ = begun_ > 0;
-    if (is_round_) post_round();
   }
 
   asio::io_context& context_;
