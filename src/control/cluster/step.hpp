@@ -53,6 +53,8 @@ struct RankReport {
   // Of one that runs, how long it has, on a clock that nobody sets; it may be off by the same each time it is
   // told. 0: not known.
   Duration ran = {};
+  // On the steady clock of whoever heard it: until it is believed it may wait for long. Zero: just now.
+  Instant heard_at = {};
 };
 // A node's agent has connected: what it has, and every rank it still answers for.
 struct Hello {

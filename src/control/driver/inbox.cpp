@@ -137,6 +137,7 @@ void Inbox::add_reports(cluster::Reported& reported) {
       reports_bytes_ += report.status.detail.size() - bytes_before;
       before->second->status = std::move(report.status);
       before->second->ran = report.ran;
+      before->second->heard_at = report.heard_at;
       continue;
     }
     const std::size_t bytes = report_bytes + report.status.detail.size();

@@ -50,6 +50,7 @@ Listener::Heard Listener::greet(Connection connection, Known& known, cluster::He
     return heard;
   }
   if (hello.address.empty()) hello.address = known.remote;
+  for (cluster::RankReport& report : hello.ranks) report.heard_at = now;
   const auto greeting = speakers_.greet(known.node, connection, who, now);
   if (!greeting.accepted) return refusal("a newer connection has spoken for " + known.node);
   heard.replaced = greeting.replaced;
@@ -88,6 +89,7 @@ Listener::Heard Listener::receive(Connection connection, std::string_view frame,
     for (cluster::RankReport& report : reports->ranks) {
       if (report.status.state == cluster::RankState::exited) report.ended_ago += late;
       if (report.ran != Duration::zero()) report.ran += late;
+      report.heard_at = now;
     }
     heard.event = cluster::Reported(known.node, std::move(reports->ranks));
   } else {

@@ -64,6 +64,7 @@ TEST(Listener, AnEndThatWaitedToBeReadIsOlderThanItSays) {
   EXPECT_EQ(read_at(Instant(141s)).at(0).ended_ago, 42s);
   EXPECT_EQ(read_at(Instant(141s)).at(1).ended_ago, 0s) << "it runs";
   EXPECT_EQ(read_at(Instant(141s)).at(1).ran, 49s);
+  EXPECT_EQ(read_at(Instant(141s)).at(1).heard_at, Instant(141s));
   EXPECT_EQ(read_at(Instant(141s)).at(2).ran, 0s) << "nobody knows";
   reports.sent = {};
   EXPECT_EQ(read_at(Instant(141s)).at(0).ended_ago, 2s) << "an agent of an earlier version does not say";

@@ -23,6 +23,16 @@ constexpr std::size_t renewed_per_commit_max = 1'000;
 
 bool is_step(Duration by) { return std::chrono::abs(by) >= clock_step_min; }
 
+// What has waited for its turn, behind a commit to a disk that hung, is older than it says.
+void age(std::vector<cluster::RankReport>& reports, Instant steady) {
+  for (cluster::RankReport& report : reports) {
+    if (report.heard_at == Instant() || report.heard_at >= steady) continue;
+    const Duration late = steady - report.heard_at;
+    if (report.status.state == cluster::RankState::exited) report.ended_ago += late;
+    if (report.ran != Duration::zero()) report.ran += late;
+  }
+}
+
 void merge(cluster::Effects& into, cluster::Effects&& from) {
   std::move(from.sends.begin(), from.sends.end(), std::back_inserter(into.sends));
   into.jobs.merge(from.jobs);
@@ -243,6 +253,8 @@ bool Turns::step(Outcome& outcome, cluster::Effects& effects, Item& item) {
     if (item.reply) outcome.answers.push_back({std::move(item.reply), std::move(refused)});
     return false;
   }
+  if (auto* reported = std::get_if<cluster::Reported>(&item.event)) age(reported->ranks, steady_);
+  if (auto* hello = std::get_if<cluster::Hello>(&item.event)) age(hello->ranks, steady_);
   cluster::Effects happened = cluster::step(state_, now_, item.event);
   if (item.reply) outcome.answers.push_back({std::move(item.reply), std::move(happened.reply)});
   merge(effects, std::move(happened));

@@ -243,6 +243,25 @@ TEST_F(TurnsTest, AClockThatIsWrongForAMomentCostsNothingThatIsKept) {
   EXPECT_FALSE(turns.state().jobs.contains(cluster::JobId(1))) << "it was right";
 }
 
+// The disk of the store may hang in a commit for long, and nodes are heard meanwhile.
+TEST_F(TurnsTest, WhatWaitedForItsTurnIsOlderThanItSays) {
+  const cluster::JobId id(1);
+  happen(hello("a"));
+  happen(submit());
+  cluster::RankReport report{id, 0, 0, {cluster::RankState::started}, {}, 1s};
+  report.heard_at = now;
+  now += 5min;
+  happen(cluster::Reported{"a", report});
+  EXPECT_EQ(turns.state().jobs.at(id).witness_since, now - 5min - 1s);
+  report = {id, 0, 0, {cluster::RankState::exited, 0, ""}, 2s};
+  report.heard_at = now;
+  now += 5min;
+  happen(cluster::Reported{"a", report});
+  const cluster::Job& job = turns.state().jobs.at(id);
+  ASSERT_TRUE(job.finished());
+  EXPECT_EQ(job.finished_at, now - 5min - 2s);
+}
+
 // ---- the date is set
 
 struct ClockOfTurns : TurnsTest {
