@@ -64,6 +64,8 @@ Result<cluster::Job> job_from(const cluster::State& state, const proto::StoredJo
   to.finished_at = Instant(Duration(from.finished_at_ns()));
   to.ended_at = Instant(Duration(from.ended_at_ns()));
   to.running_at = Instant(Duration(from.running_at_ns()));
+  // An older tutti did not note it, and counted from then on.
+  if (to.running_at == Instant() && to.state == cluster::JobState::running) to.running_at = to.started_at;
   to.witness = from.witness_rank() - 1;
   to.witness_since = Instant(Duration(from.witness_since_ns()));
   to.exit_code = from.exit_code();

@@ -29,6 +29,16 @@ TEST(Store, JobsAndNodesComeBackAsTheyWere) {
   EXPECT_EQ(state.nodes.at("n1"), node);
 }
 
+// Or its time limit would be that of a job that does not start.
+TEST(Store, AJobThatRanUnderAnOlderTuttiRuns) {
+  cluster::State state;
+  cluster::Job job = full_job();
+  job.running_at = {};
+  ASSERT_TRUE(decode_into(state, asked_key(cluster::JobId(40)), encode_asked(job.spec)).ok());
+  ASSERT_TRUE(decode_into(state, job_key(job.id), encode(job)).ok());
+  EXPECT_EQ(state.jobs.at(job.id).running_at, job.started_at);
+}
+
 TEST(Store, TheFabricComesBackAsItWas) {
   cluster::State state;
   ASSERT_TRUE(decode_into(state, fabric_key(), encode(three_links())).ok());
