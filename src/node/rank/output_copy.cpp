@@ -89,13 +89,16 @@ pid_t fork_uncounted() {
   return static_cast<pid_t>(syscall(SYS_clone, 0, nullptr, nullptr, nullptr, nullptr));
 }
 
+// That of a rank which has ended waits for its writer, too.
+bool is_shim(const std::string& name) { return name == shim_name || name.starts_with(ended_shim_name); }
+
 // Their shims have gone, and even a kill has not ended them.
 std::size_t writers_left_behind() {
   const auto processes = all_processes();
   return static_cast<std::size_t>(std::count_if(processes.begin(), processes.end(), [](pid_t pid) {
     if (process_name(pid) != copy_writer_name) return false;
     const auto process = read_process(pid);
-    return process && process->state != 'Z' && process_name(process->parent) != shim_name;
+    return process && process->state != 'Z' && !is_shim(process_name(process->parent));
   }));
 }
 

@@ -2,15 +2,20 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
 #include <sstream>
+#include <thread>
+#include <vector>
 
 #include "node/rank/folder_test.hpp"
 #include "node/rank/process.hpp"
+#include "node/rank/told_end.hpp"
 
 namespace tutti::rank {
 namespace {
@@ -72,6 +77,37 @@ TEST_F(OutputCopyTest, WhatIsNotTakenIsLeftAndTold) {
   EXPECT_EQ(copy_.cut(), "the copy of its log in " + path("copy") + " is cut: its disk does not answer");
   EXPECT_NE(copy_.take_note(), "");
   EXPECT_EQ(copy_.take_note(), "") << "once";
+  wait_for_its_end();
+}
+
+// As many as may be left behind, and yet none is: their shim looks after them, and has told how its rank
+// ended.
+TEST_F(OutputCopyTest, WritersWhoseShimIsThereAreNotLeftBehind) {
+  const std::string before = process_name(getpid());
+  std::vector<pid_t> writers;
+  for (int writer = 0; writer < 64; ++writer) {
+    const pid_t pid = fork();
+    if (pid == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      set_process_name(copy_writer_name);
+      for (;;) pause();
+    }
+    ASSERT_GT(pid, 0);
+    writers.push_back(pid);
+  }
+  const auto are_named = [&] {
+    return std::all_of(writers.begin(), writers.end(),
+                       [](pid_t pid) { return process_name(pid) == copy_writer_name; });
+  };
+  while (!are_named()) std::this_thread::yield();
+  tell_end(0);
+  copy_.start(path("copy"));
+  EXPECT_TRUE(copy_.leave());
+  set_process_name(before);
+  for (const pid_t pid : writers) {
+    kill(pid, SIGKILL);
+    EXPECT_EQ(waitpid(pid, nullptr, 0), pid);
+  }
   wait_for_its_end();
 }
 

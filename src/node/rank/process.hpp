@@ -17,6 +17,9 @@ namespace tutti::rank {
 // copy has the words of its shim, and is none.
 constexpr std::string_view shim_name = "tutti-shim";
 constexpr std::string_view copy_writer_name = "tutti-copy";
+// Of a shim whose rank has ended, before the exit code (told_end.hpp): it begins as the names of all shims do
+// (leftovers.cpp), and the kernel keeps 15 characters.
+constexpr std::string_view ended_shim_name = "tutti-end-";
 // Of this process, from now on.
 void set_process_name(std::string_view name);
 // "" of a process that has gone.
