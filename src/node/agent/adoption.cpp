@@ -77,8 +77,9 @@ Result<std::map<RankKey, RankStatus>> ShimProcesses::adopt() {
       found[key] = {RankState::started};
     } else if (left->second.over) {
       finished.emplace_back(left->second.changed_at, folder_of(key));
-    } else if (!left->second.shim_known && !left->second.end) {
-      // Its start was cut short, or the rank, or want of files, keeps back which shim it has.
+    } else if (!left->second.shim_known) {
+      // Its start was cut short, or the rank, or want of files, keeps back which shim it has. An end on
+      // record may be the rank's own word: as long as its shim lives it has not ended.
       unread_[key].left = left->second;
       found[key] = {RankState::started};
     } else {
@@ -225,6 +226,11 @@ void ShimProcesses::read_late(const RankKey& key, const LeftRank& left) {
     running->second.grace = *left.grace;
   const auto found = unread_.find(key);
   if (found == unread_.end() || found->second.left) return;
+  // Nor does it tell which shim the rank has: that is being looked for, unless it was before.
+  if (!left.over && !left.shim_known && !found->second.timer) {
+    found->second.left = left;
+    return;
+  }
   const auto order = found->second.end_at_once;
   unread_.erase(found);
   const RankStatus status =

@@ -71,6 +71,19 @@ TEST_F(AdoptionTest, AnEndOnRecordOfARankThatLivesIsItsEndOnceItHasBeenKilled) {
   EXPECT_EQ(exited_.value_or(found->at(key_)).exit_code, 3);
 }
 
+// So it does, and takes away which shim it has.
+TEST_F(AdoptionTest, AnEndOnRecordOfARankThatHidesItsShimDoesNotCountWhileThatLives) {
+  StandIn left(rank_folder());
+  ASSERT_TRUE(rank::write_exit(rank_folder(), {.exit_code = 3, .detail = ""}));
+  const auto found = processes_->adopt();
+  ASSERT_TRUE(found) << found.error().text();
+  ASSERT_EQ(found->at(key_).state, cluster::RankState::started);
+  left.kill_shim();
+  loop_.run();
+  ASSERT_TRUE(exited_);
+  EXPECT_EQ(exited_->exit_code, 3);
+}
+
 // The note of its shim is the rank's, too: it names the shim of somebody else here.
 TEST_F(AdoptionTest, AForgedNoteOfItsShimKillsNobodyElse) {
   const StandIn other(folder_ + "/ranks/8.0.0");
