@@ -1,14 +1,17 @@
 #include "node/agent/rank_start.hpp"
 
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <thread>
 #include <utility>
 
 #include "base/files/files.hpp"
@@ -23,6 +26,8 @@ namespace {
 // What ranks inherit from the agent; everything else comes from the job.
 constexpr std::array<const char*, 10> inherited{"PATH",   "HOME", "USER",   "LOGNAME",         "LANG",
                                                 "LC_ALL", "TZ",   "TMPDIR", "LD_LIBRARY_PATH", "SHELL"};
+
+constexpr Duration look_again_after = 20ms;
 
 void set(std::map<std::string, std::string>& env, const std::string& entry) {
   const auto equals = entry.find('=');
@@ -86,6 +91,17 @@ Result<std::string> clear_place(const std::string& folder) {
   return target;
 }
 
+// It is a child of this process, which nobody reaps before it is watched: who cannot be looked at for want of
+// files can be later. When it began is what tells it from strangers: without that nobody would end it, and it
+// would be taken for one that has gone. 0 of one that has.
+std::uint64_t start_time_of(pid_t child) {
+  for (;;) {
+    if (const auto process = rank::read_process(child)) return process->start_time;
+    if (::kill(child, 0) != 0 && errno == ESRCH) return 0;
+    std::this_thread::sleep_for(look_again_after);
+  }
+}
+
 }  // namespace
 
 std::string acknowledged_mark(const std::string& rank_folder) { return rank_folder + "/acknowledged"; }
@@ -102,9 +118,9 @@ Result<StartedShim> start_rank(const RankOrder& order, const MayRun& may_run) {
   if (!may_run()) return failed("nobody wants it any more");
   const auto pid = rank::start_shim(order.tutti_program, order.folder);
   if (!pid) return pid.error();
-  const auto process = rank::read_process(*pid);
+  const std::uint64_t start_time = start_time_of(*pid);
   auto pidfd = rank::open_pidfd(*pid);
-  return StartedShim{.process = {*pid, process ? process->start_time : 0},
+  return StartedShim{.process = {*pid, start_time},
                      .pidfd = pidfd ? std::move(*pidfd) : files::FileDescriptor(),
                      .hold = rank::Hold(order.cgroup),
                      .grace = order.attempt->grace,
