@@ -48,7 +48,9 @@ Result<FolderLock> FolderLock::take(const std::string& folder) {
 }
 
 std::optional<pid_t> FolderLock::holder_of(const std::string& folder) {
-  const files::FileDescriptor file(::open((folder + "/lock").c_str(), O_RDONLY | O_CLOEXEC));
+  // Somebody may have laid a link or a pipe there.
+  const files::FileDescriptor file(
+      ::open((folder + "/lock").c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   struct flock whole {};
   whole.l_type = F_WRLCK;
   whole.l_whence = SEEK_SET;

@@ -55,8 +55,9 @@ std::vector<std::string> ranks_without_agent(const std::string& folder) {
     // Of another container the folder may have the same name.
     const fs::path held = rank::held_folder(shim.pid, fs::path(rank_folder).filename().string());
     if (held.empty() || !is_same(held, rank_folder)) continue;
-    // This agent's own lock would go with a look at it.
-    if (is_same(home, folder) || FolderLock::holder_of(home)) continue;
+    // This agent's own lock would go with a look at it, by whichever name.
+    if (is_same(home, folder)) continue;
+    if (!is_same(home / "lock", folder + "/lock") && FolderLock::holder_of(home)) continue;
     std::string& known = pids[home.string()];
     known += (known.empty() ? "" : " ") + std::to_string(shim.pid);
   }

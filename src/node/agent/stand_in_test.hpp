@@ -1,5 +1,5 @@
-// A process in the place of a shim, called as one and with the words of one, and a process of its rank, both
-// of a session of their own.
+// A process in the place of a shim, called as one and with the words of one, that holds the folder of its
+// rank open if there is one; and a process of its rank, both of a session of their own.
 #pragma once
 
 #include <signal.h>
@@ -25,7 +25,7 @@ class StandIn {
     std::string path = testing::TempDir() + "tutti-stand-in-XXXXXX";
     folder_ = mkdtemp(path.data());
     std::filesystem::copy_file("/bin/sh", folder_ + "/tutti");
-    std::ofstream(folder_ + "/shim") << "sleep 1000 >&- & echo $!; wait";
+    std::ofstream(folder_ + "/shim") << "[ ! -d $1 ] || exec 9<$1; sleep 1000 >&- & echo $!; wait";
     std::array<int, 2> told{};
     if (::pipe(told.data()) != 0) return;
     shim_ = ::fork();

@@ -1,0 +1,67 @@
+#include "node/agent/moved_folder.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "node/agent/folder_lock.hpp"
+#include "node/agent/stand_in_test.hpp"
+
+namespace tutti::agent {
+namespace {
+
+namespace fs = std::filesystem;
+
+class MovedFolderTest : public testing::Test {
+ protected:
+  MovedFolderTest() {
+    std::string path = testing::TempDir() + "tutti-moved-XXXXXX";
+    root_ = mkdtemp(path.data());
+    fs::create_directories(root_ + "/own");
+    fs::create_directories(root_ + "/other/ranks/7.0.0");
+  }
+  ~MovedFolderTest() override { fs::remove_all(root_); }
+
+  std::string own() const { return root_ + "/own"; }
+  std::string other() const { return root_ + "/other"; }
+  // As others see it: who has a lock does not see his own.
+  bool is_locked() const {
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(FolderLock::holder_of(own()) ? 0 : 1);
+    int status = 0;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    return status == 0;
+  }
+
+  std::string root_;
+};
+
+// Whoever calls himself a shim chooses what lies beside it: a look at it would cost this agent its folder.
+TEST_F(MovedFolderTest, ALockThatIsThisAgentsOwnByAnotherNameStaysItsOwn) {
+  const auto lock = FolderLock::take(own());
+  ASSERT_TRUE(lock.ok()) << lock.error().text();
+  const StandIn shim(other() + "/ranks/7.0.0");
+  const std::string pid = std::to_string(shim.shim().pid);
+  for (const bool linked : {true, false}) {
+    if (linked) {
+      fs::create_symlink(own() + "/lock", other() + "/lock");
+    } else {
+      fs::create_hard_link(own() + "/lock", other() + "/lock");
+    }
+    bool told = false;
+    for (const std::string& text : ranks_without_agent(own()))
+      told = told || text.find("`kill " + pid + "`") != std::string::npos;
+    EXPECT_TRUE(told) << "nobody answers for it";
+    EXPECT_TRUE(is_locked());
+    fs::remove(other() + "/lock");
+  }
+}
+
+}  // namespace
+}  // namespace tutti::agent
