@@ -90,12 +90,11 @@ TEST(HungDisks, AJobThatEndedWellHasDoneSoThoughItsEndCannotBeWritten) {
   shim >> pid;
   write_text(job.gate, "");
   ASSERT_TRUE(eventually([&] { return read_text("/proc/" + pid + "/comm") == "tutti-end-0\n"; }));
-  const Instant soon = now_on_the_wall() + 10s;
   EXPECT_EQ(cluster.tutti({"drain", "--now", "n1"}).exit_code, 0);
   EXPECT_TRUE(cluster.becomes(job.id, "succeeded")) << cluster.job(job.id);
   EXPECT_EQ(cluster.job(job.id)["attempt"], 0);
-  EXPECT_GT(now_on_the_wall(), soon);
-  EXPECT_LT(cluster.job(job.id).value("finished_at", ""), format_instant(soon))
+  // The agent has waited for the disk for longer than that.
+  EXPECT_LT(cluster.job(job.id).value("finished_at", ""), format_instant(now_on_the_wall() - 5s))
       << "what the disk takes is not its";
   EXPECT_TRUE(cluster.node_becomes("n1", "drained"));
   job.hung.reset();
