@@ -440,6 +440,19 @@ TEST(Batch, GuidesThatHaveMuchToDoLetOthersGoOn) {
   }
 }
 
+// It came true, and yet there is nothing that was chosen behind it: its last token is still to be computed.
+TEST(Batch, AGuessThatAGuideHasNoTimeForIsComputedAgain) {
+  World world(small, {.drafts_max = 4, .step_guide_work_max = 1});
+  const auto id =
+      world.submit({.prompt = prompt(4), .tokens_max = 60, .guide = std::make_shared<Laborious>()});
+  world.run();
+  const auto& tokens = world.tokens[(SequenceId{id, 0})];
+  ASSERT_EQ(tokens.size(), 60U);
+  for (std::size_t nth = 0; nth < tokens.size(); ++nth)
+    EXPECT_EQ(tokens[nth], static_cast<Token>(10 + nth % 4));
+  EXPECT_GT(world.batch.counts().drafted_tokens, 0);
+}
+
 // A circle whose states get other names in every step; one that nobody said was held is none any more.
 class Renaming final : public Guide {
  public:

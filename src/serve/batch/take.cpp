@@ -126,7 +126,8 @@ void Batch::end_prompt(Sequence& sequence, const Chosen& first, Piece& piece) {
 }
 
 // A guess is right if it is what is chosen anyway: then its keys and values are those of the answer, and the
-// row behind it holds for the token after it.
+// row behind it holds for the token after it. One behind which nothing was chosen, because its guide would
+// have had too much to do, is computed again.
 void Batch::take_tokens(Sequence& sequence, std::span<const Chosen> chosen, std::span<const Token> drafts,
                         Piece& piece) {
   std::size_t right = 0;
@@ -135,7 +136,7 @@ void Batch::take_tokens(Sequence& sequence, std::span<const Chosen> chosen, std:
   for (std::size_t row = 0; row < chosen.size(); ++row) {
     finished = append(sequence, chosen[row], piece);
     has_numbers = chosen[row].token != no_number;
-    if (finished || row >= drafts.size() || chosen[row].token != drafts[row]) break;
+    if (finished || row + 1 == chosen.size() || chosen[row].token != drafts[row]) break;
     ++right;
   }
   sequence.computed += static_cast<std::int64_t>(right);
