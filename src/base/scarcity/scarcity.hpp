@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace tutti {
 
@@ -12,6 +13,17 @@ class Scarcity {
   Scarcity(const Scarcity&) = delete;
   Scarcity& operator=(const Scarcity&) = delete;
   ~Scarcity();
+};
+
+// A moment of want: of what this process asks for from now on, so many are given, the next is not, and all
+// behind it are. One at a time.
+class ScarceMoment {
+ public:
+  explicit ScarceMoment(std::uint32_t given_before);
+  ScarceMoment(const ScarceMoment&) = delete;
+  ScarceMoment& operator=(const ScarceMoment&) = delete;
+  ~ScarceMoment();
+  bool has_come() const;
 };
 
 }  // namespace tutti

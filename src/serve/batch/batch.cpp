@@ -62,6 +62,7 @@ Result<> Batch::submit(RequestId id, Request request) {
   }
   Sequence& first = *entry->sequences.front();
   lay_out(first);
+  first.state = State::waiting;  // whatever there is no memory for from here on: recover() lets it wait
   unfinished_ += requests_.emplace(id, std::move(entry)).first->second->request.answers;
   order_.enter(first.request->key, at(counts_.steps));
   wait_for_turn(first);
@@ -77,8 +78,8 @@ void Batch::lay_out(Sequence& sequence) {
 
 void Batch::wait_for_turn(Sequence& sequence) {
   lay_out(sequence);
-  sequence.state = State::waiting;
   order_.add(sequence.request->key, sequence.id, at(counts_.steps));
+  sequence.state = State::waiting;  // last: who waits stands in the order
 }
 
 // The other answers share the blocks of the prompt, once there are any.

@@ -1,7 +1,13 @@
 // What becomes of requests when there is no memory, in whatever a batch does.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <new>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "base/index.hpp"
 #include "base/prng.hpp"
@@ -19,6 +25,18 @@ std::optional<std::vector<Piece>> in_want(std::size_t most, const Work& work) {
     return work();
   } catch (const std::bad_alloc&) {
     return std::nullopt;
+  }
+}
+
+// The same where one allocation alone is refused, and whether any was.
+template <class Work>
+std::pair<std::optional<std::vector<Piece>>, bool> in_moment(std::uint32_t given_before, const Work& work) {
+  const ScarceMoment moment(given_before);
+  try {
+    auto pieces = work();
+    return {std::move(pieces), moment.has_come()};
+  } catch (const std::bad_alloc&) {
+    return {std::nullopt, true};
   }
 }
 
@@ -135,6 +153,54 @@ TEST(Recover, NobodyIsForgottenAndNobodyIsToldTwice) {
   }
   EXPECT_GT(thrown, 100);
   EXPECT_GT(lost, 100);
+}
+
+// One allocation is refused, each in its turn, and all behind it are given: what is half done goes on.
+TEST(Recover, AMomentOfWantForgetsNobodyWheneverItComes) {
+  int lost = 0;
+  for (int turn = 0, turns = 1; turn < turns; ++turn) {
+    bool has_come = true;
+    for (std::uint32_t given_before = 0; has_come; ++given_before) {
+      has_come = false;
+      World world;
+      int works = 0;
+      const auto once = [&](const auto& work) {
+        std::optional<std::vector<Piece>> pieces;
+        if (works++ == turn) {
+          std::tie(pieces, has_come) = in_moment(given_before, work);
+        } else {
+          pieces = work();
+        }
+        if (!pieces) pieces = world.batch.recover("no memory");
+        world.take(*pieces);
+      };
+      const RequestId id(1);
+      Request asked{.key = "a key of its own", .prompt = prompt(6), .tokens_max = 3, .answers = 3};
+      asked.sampling = {.temperature = 1, .presence_penalty = 0.5F, .seed = 7};
+      once([&] {
+        static_cast<void>(world.batch.submit(id, asked));
+        return std::vector<Piece>();
+      });
+      const std::size_t answers = world.batch.knows(id) ? 3 : 0;
+      while (!world.batch.empty()) {
+        const Plan* plan = nullptr;
+        once([&] {
+          plan = &world.batch.plan();
+          return std::vector<Piece>();
+        });
+        if (plan == nullptr) continue;
+        ASSERT_FALSE(plan->empty()) << "it is forgotten: " << turn << ", " << given_before;
+        world.toy.step(plan->chunks);
+        const auto chosen = world.toy.choose(plan->choices);
+        once([&] { return world.batch.take(chosen); });
+      }
+      EXPECT_EQ(world.finish.size(), answers) << turn << ", " << given_before;
+      EXPECT_EQ(world.batch.counts().blocks_used, 0);
+      for (const auto& [answer, finish] : world.finish) lost += finish == Finish::lost ? 1 : 0;
+      turns = std::max(turns, works);
+    }
+  }
+  EXPECT_GT(lost, 0);
 }
 
 }  // namespace
