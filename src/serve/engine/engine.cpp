@@ -178,8 +178,10 @@ Result<RequestId> Engine::submit(Request request, Receive receive) {
 }
 
 void Engine::cancel(RequestId id) {
+  // Whoever has left cannot be asked to leave again: what he had would be computed to its end.
+  auto order = patiently([&] { return std::list<RequestId>{id}; });
   const std::scoped_lock lock(shared_->mutex);
-  shared_->cancelled.push_back(id);
+  shared_->cancelled.splice(shared_->cancelled.end(), order);
   shared_->ordered.notify_one();
 }
 
@@ -239,10 +241,12 @@ void Engine::Shared::let_in(std::list<Submitted> requests) {
     });
     receiver.receive = std::move(entry.receive);
     receiver.answers_left = answers;
-    const auto taken = within_memory([&] { return batch.submit(entry.id, std::move(entry.request)); });
-    if (taken) continue;
-    TUTTI_CHECK(taken.error() == no_memory(), "what was let in fits");
-    batch.knows(entry.id) ? lose_what_ran() : refuse(entry.id, answers);
+    try {
+      const auto taken = batch.submit(entry.id, std::move(entry.request));
+      TUTTI_CHECK(taken.ok(), "what was let in fits");
+    } catch (const std::bad_alloc&) {
+      batch.knows(entry.id) ? lose_what_ran() : refuse(entry.id, answers);
+    }
   }
 }
 

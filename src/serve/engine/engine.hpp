@@ -60,7 +60,7 @@ class Engine {
   // all while it drains or its model is away or gone (failed). The first piece may come before this returns.
   // Where there is no memory for it that is thrown, and nothing has happened.
   Result<RequestId> submit(Request request, Receive receive);
-  // Nobody wants it any more; its blocks are free before the next step.
+  // Nobody wants it any more; its blocks are free before the next step. Waits for the little memory it takes.
   void cancel(RequestId id);
   // Takes no more requests, and returns when all are finished. Not for receivers.
   void drain();

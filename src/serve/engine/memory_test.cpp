@@ -177,6 +177,31 @@ TEST_F(EngineMemory, WhoHasNoneForAPieceIsGivenItAgain) {
   EXPECT_EQ(tokens, expected.tokens);
 }
 
+// Who leaves while there is none for a moment has left.
+TEST_F(EngineMemory, WhatIsCancelledIsCancelledThoughThereIsNone) {
+  Engine engine(std::make_unique<Hungry>(want, false), {}, toy_bytes);
+  std::promise<void> begun;
+  std::promise<Finish> ended;
+  std::atomic<bool> goes_on = false;
+  int pieces = 0;
+  const auto asked = engine.submit(request(1, 3000), [&](Piece&& piece) {
+    if (++pieces == 1) {
+      begun.set_value();
+      while (!goes_on) std::this_thread::yield();  // so that nobody else asks for memory meanwhile
+    }
+    if (piece.finish) ended.set_value(*piece.finish);
+  });
+  ASSERT_TRUE(asked);
+  begun.get_future().wait();
+  {
+    const ScarceMoment moment(0);
+    engine.cancel(*asked);
+    EXPECT_TRUE(moment.has_come());
+  }
+  goes_on = true;
+  EXPECT_EQ(ended.get_future().get(), Finish::cancelled);
+}
+
 // Whatever it is that there is no memory for: it has taken no place.
 TEST_F(EngineMemory, WhatCannotBeSubmittedHasNotHappened) {
   Engine engine(std::make_unique<Hungry>(want, false), {.requests_max = 1}, toy_bytes);
