@@ -71,9 +71,10 @@ void Reply::refuse(int status, const Error& error, std::string_view code, int re
 
 void Reply::respond(net::Response response) {
   if (is_answered_) return;
-  is_answered_ = true;
-  ++metrics_.responses[response.status];
+  const int status = response.status;
   exchange_->answer(std::move(response));
+  is_answered_ = true;  // then only: where there was no memory for it, another answer says so
+  ++metrics_.responses[status];
 }
 
 void Reply::let_go(int status, const Error& error) {

@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <new>
+#include <utility>
+
+#include "serve/program/within_memory.hpp"
+
 namespace tutti::serve {
 namespace {
 
@@ -29,6 +34,7 @@ class HeldExchange final : public net::Exchange {
   explicit HeldExchange(const std::string& remote) { request_.remote = remote; }
   const net::Request& request() const override { return request_; }
   void answer(net::Response response) override {
+    if (std::exchange(wants_memory, false)) throw std::bad_alloc();
     EXPECT_FALSE(answered);
     answered = std::move(response);
   }
@@ -38,6 +44,7 @@ class HeldExchange final : public net::Exchange {
   void upgrade(std::function<void(std::shared_ptr<net::Socket>)>) override { FAIL(); }
 
   std::optional<net::Response> answered;
+  bool wants_memory = false;  // for the next one
   std::shared_ptr<HeldStream> stream_;
 
  private:
@@ -89,6 +96,18 @@ class Replies : public testing::Test {
   Unsent unsent{std::size_t{32} << 20};
   std::vector<Reply::Write> beside;
 };
+
+// An answer that could not be handed over is none: who waits for it is told why.
+TEST_F(Replies, WhoseAnswerFoundNoMemoryAreToldSo) {
+  const auto asked = ask(api::Ask());
+  asked.exchange->wants_memory = true;
+  EXPECT_THROW(asked.reply->take(0, last()), std::bad_alloc);
+  asked.reply->let_go(429, no_memory());
+  ASSERT_TRUE(asked.exchange->answered);
+  EXPECT_EQ(asked.exchange->answered->status, 429);
+  EXPECT_EQ(metrics.responses[429], 1U);
+  EXPECT_FALSE(metrics.responses.contains(200));
+}
 
 TEST_F(Replies, WhatIsEchoedIsHeldLikeAllThatIsCollected) {
   api::Ask asked;

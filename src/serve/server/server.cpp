@@ -254,7 +254,7 @@ class Server::Core final : public Pages {
     try {
       work(*reply);
     } catch (const std::bad_alloc&) {
-      reply->let_go(429, no_memory());
+      patiently([&] { reply->let_go(429, no_memory()); });
     }
     if (reply->is_lost()) cancel(*reply);
   }
@@ -326,6 +326,7 @@ class Server::Core final : public Pages {
     }
     std::int64_t prompt_tokens = 0;
     std::vector<std::string> begins;
+    reply.ids.reserve(prepared->prompts.size());  // before: who is let in can be cancelled
     for (std::size_t nth = 0; nth < prepared->prompts.size(); ++nth) {
       Request request = prepared->take(nth);
       begins.push_back(std::move(prepared->prompts[nth].begin));
