@@ -38,7 +38,13 @@ struct Call {
   void answer(net::Response response) {
     if (is_answered.exchange(true)) return;
     status = response.status;
-    exchange->answer(std::move(response));
+    try {
+      exchange->answer(std::move(response));
+    } catch (const std::bad_alloc&) {
+      status = 0;
+      is_answered = false;  // whoever wrote it tries again
+      throw;
+    }
   }
 
   const std::shared_ptr<net::Exchange> exchange;
