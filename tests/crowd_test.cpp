@@ -90,36 +90,40 @@ TEST(Crowd, AnAgentWatchesMoreRanksThanTheFilesItWasGivenAndHandsThoseOn) {
   let_go_and_expect_all_well(cluster, array);
 }
 
+// There is no file left to watch it with.
+bool waits_for_files(const PartsCluster& cluster, const std::string& job) {
+  return support::eventually(
+      [&] { return has(cluster.job(job).value("reason", ""), "may not open enough files to watch them"); });
+}
+
 TEST(Crowd, RanksBeyondTheFilesOfAnAgentWaitAndNobodyIsToBlame) {
   PartsCluster cluster(few_files("-n 200"));
   ASSERT_TRUE(cluster.start_agent("a"));
+  const auto refused = cluster.tutti({"run", "--detach", "--ranks", "100", "--", "true"});
+  EXPECT_EQ(refused.exit_code, 2) << "alone it would be more than the node can watch";
+  EXPECT_TRUE(has(refused.err, "may not open enough files to watch them")) << refused.err;
   const std::string array = submit_many(cluster);
   const std::string cancelled = cluster.submit({}, "true");
-  EXPECT_TRUE(support::eventually([&] {
-    return has(support::read_text(cluster.file("agent-a.err")), "ranks wait until others have ended");
-  })) << support::read_text(cluster.file("agent-a.err"));
+  EXPECT_TRUE(waits_for_files(cluster, cancelled)) << cluster.job(cancelled);
+  const auto explained = cluster.tutti({"explain", cancelled});
+  EXPECT_TRUE(has(explained.out, "may not open enough files to watch them")) << explained.out;
   EXPECT_EQ(cluster.tutti({"cancel", cancelled}).exit_code, 0) << "one that waits can be cancelled";
   EXPECT_NE(cluster.wait(cancelled), 0);
   let_go_and_expect_all_well(cluster, array);
 }
 
 // Half of it would hold what it has while the other half waits, and two such gangs would wait for each other.
-TEST(Crowd, AGangThatFindsNoRoomOnOneOfItsNodesIsGivenBackAndStartsWhole) {
+TEST(Crowd, AGangThatOneOfItsNodesCannotWatchWaitsAndStartsWhole) {
   PartsCluster cluster(few_files("-n 200"));
   ASSERT_TRUE(cluster.start_agent("a"));
   const std::string array = submit_many(cluster);
-  ASSERT_TRUE(support::eventually([&] {
-    return has(support::read_text(cluster.file("agent-a.err")), "ranks wait until others have ended");
-  }));
+  ASSERT_TRUE(waits_for_files(cluster, cluster.submit({}, "true")));
   ASSERT_TRUE(cluster.start_agent("b"));
-  const std::string gate = cluster.file("gate");
-  const std::string gang = cluster.submit(
-      {"--nodes", "2", "--ranks", "2", "--restarts", "0", "--grace", "1s"}, support::until(gate));
-  EXPECT_TRUE(support::eventually([&] { return cluster.job(gang).value("attempt", 0) > 0; }, 120s))
-      << cluster.job(gang);
-  support::write_text(gate, "");
+  const std::string gang = cluster.submit({"--nodes", "2", "--ranks", "2", "--restarts", "0"}, "true");
+  EXPECT_TRUE(waits_for_files(cluster, gang)) << cluster.job(gang);
   let_go_and_expect_all_well(cluster, array);
   EXPECT_EQ(cluster.wait(gang), 0) << cluster.job(gang);
+  EXPECT_EQ(cluster.job(gang)["attempt"], 0) << cluster.job(gang);
 }
 
 // As many as it has, and none would be left for its connection.

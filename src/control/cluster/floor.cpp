@@ -8,7 +8,8 @@ namespace {
 constexpr std::size_t answers_kept_max = 65'536;
 
 sched::NodeView as_if_empty(const Node& node) {
-  sched::NodeView view{node.name, node.location, {}, node.inventory.cpus, node.inventory.memory, true};
+  sched::NodeView view{node.name, node.location,           {}, node.inventory.cpus, node.inventory.memory,
+                       true,      node.inventory.watch_max};
   view.devices.reserve(node.inventory.devices.size());
   for (const Device& device : node.inventory.devices)
     view.devices.push_back(

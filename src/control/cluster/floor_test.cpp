@@ -70,6 +70,16 @@ TEST_F(FloorTest, NewNodesAndOtherDevicesAreReadAtTheNextQuestion) {
   EXPECT_EQ(free(), 9);
 }
 
+TEST_F(FloorTest, HowManyRanksANodeCanWatchIsReadAtTheNextQuestion) {
+  Node& only = node("a", 8);
+  EXPECT_TRUE(floor.ever_fits(state, {.ranks = 8, .gpu_share = sched::whole_share}));
+  const Node before = only;
+  only.inventory.watch_max = 8;
+  floor.changed(before, only);
+  EXPECT_FALSE(floor.ever_fits(state, {.ranks = 8, .gpu_share = sched::whole_share}));
+  EXPECT_TRUE(floor.ever_fits(state, {.ranks = 7, .gpu_share = sched::whole_share}));
+}
+
 TEST_F(FloorTest, TellsWhichPartIsWrong) {
   Node& only = node("a", 8);
   Job& gang = job(1);

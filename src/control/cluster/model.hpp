@@ -60,6 +60,7 @@ struct Inventory {
   std::vector<Device> devices;
   std::int32_t cpus = 0;
   Bytes memory;
+  std::int32_t watch_max = 0;  // ranks that its agent can watch, each gang counting as one more; 0: not known
 
   friend bool operator==(const Inventory&, const Inventory&) = default;
 };

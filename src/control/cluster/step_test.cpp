@@ -44,6 +44,32 @@ TEST_F(ClusterTest, AWaitingJobSaysWhyAndStartsWhenThereIsRoom) {
   EXPECT_EQ(job(second).state, JobState::starting);
 }
 
+// Its agent may open few files, and each rank that it watches is one of them.
+TEST_F(ClusterTest, ANodeGetsNoMoreRanksThanItSaysThatItCanWatch) {
+  Hello few{"a", "", "10.0.0.1", 1, {}, {}};
+  few.inventory.cpus = 16;
+  few.inventory.memory = gib(64);
+  few.inventory.watch_max = 10;
+  happen(few);
+  const auto refused = happen(Submit{{spec(10, 0)}});
+  ASSERT_FALSE(refused.reply.ok());
+  EXPECT_NE(refused.reply.error().message().find("may not open enough files to watch them"),
+            std::string::npos)
+      << refused.reply.error().message();
+  const JobId first = submit(spec(7, 0));
+  EXPECT_TRUE(job(first).placed());
+  const JobId second = submit(spec(2, 0));
+  EXPECT_FALSE(job(second).placed());
+  EXPECT_NE(why(second).find("may not open enough files to watch them"), std::string::npos) << why(second);
+  all_exit(first);
+  EXPECT_TRUE(job(second).placed()) << why(second);
+  // One that says nothing of it, as agents of earlier versions do, has no such bound.
+  few.node = "b";
+  few.inventory.watch_max = 0;
+  happen(few);
+  EXPECT_TRUE(job(submit(spec(100, 0))).placed());
+}
+
 TEST_F(ClusterTest, OneFailedRankEndsTheWholeGangAndIsNamed) {
   join("a", 1);
   join("b", 1);

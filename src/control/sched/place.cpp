@@ -272,7 +272,11 @@ bool may_hold(const Room& room, const Shape& shape, std::int32_t ranks) {
 std::string describe_refusal(const Room& room, const Shape& shape) {
   const Need need = room.need(shape);
   std::int64_t ranks = 0;
-  for (NodeIndex node = 0; node < room.nodes(); ++node) ranks += room.capacity(need, node, shape.ranks);
+  std::int32_t blind = 0;
+  for (NodeIndex node = 0; node < room.nodes(); ++node) {
+    ranks += room.capacity(need, node, shape.ranks);
+    if (room.watches_too_few(need, node, shape.ranks)) ++blind;
+  }
   std::string text = "needs " + describe_need(shape) + "; " + std::to_string(room.open_nodes()) +
                      (room.open_nodes() == 1 ? " node takes" : " nodes take") + " work";
   if (shape.gpu_share > 0)
@@ -285,6 +289,9 @@ std::string describe_refusal(const Room& room, const Shape& shape) {
   if (need.loose())
     text += " (at most " + std::to_string(loose_ranks_per_cpu_max) +
             " ranks that ask for neither CPUs nor whole GPUs share a CPU)";
+  if (blind > 0)
+    text += "; " + std::to_string(blind) + (blind == 1 ? " node has" : " nodes have") +
+            " room for more, but the agent there may not open enough files to watch them (`ulimit -Hn`)";
   return text;
 }
 

@@ -1,5 +1,7 @@
 #include "control/sched/place.hpp"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "control/sched/world_test.hpp"
@@ -100,6 +102,48 @@ TEST(Place, SliversOfDevicesAreBoundedByCpusToo) {
   EXPECT_TRUE(place(room, {.ranks = 4, .gpu_share = 1, .cpus = 1}, TightestNode()));
   room.give(most, *places);
   EXPECT_TRUE(room.same_free(before));
+}
+
+NodeView watching(NodeView view, std::int32_t watch_max) {
+  view.watch_max = watch_max;
+  return view;
+}
+
+TEST(Place, NoNodeGetsMoreRanksThanItCanWatch) {
+  Room room({watching(node("a", 0, "", 16), 10)});
+  const Room before = room;
+  EXPECT_FALSE(place(room, {.ranks = 10}, TightestNode())) << "a gang counts as one more";
+  EXPECT_FALSE(place(room, {.ranks = 10, .cpus = 1}, TightestNode())) << "whatever its ranks ask for";
+  EXPECT_FALSE(room.fits({.ranks = 10, .cpus = 1}, {{{0, 10}}, {}}));
+  const Shape first{.ranks = 4, .cpus = 1};
+  const auto places = place(room, first, TightestNode());
+  ASSERT_TRUE(places.has_value());
+  EXPECT_TRUE(room.fits(first, *places));
+  room.take(first, *places);
+  EXPECT_FALSE(place(room, {.ranks = 5}, TightestNode())) << "the ranks of all gangs count";
+  EXPECT_TRUE(place(room, {.ranks = 4}, TightestNode()));
+  EXPECT_EQ(describe_refusal(room, {.ranks = 5, .cpus = 1}),
+            "needs 5 ranks, 1 CPUs; 1 node takes work, 4 such ranks would fit; 1 node has room for more, but "
+            "the agent there may not open enough files to watch them (`ulimit -Hn`)");
+  room.give(first, *places);
+  EXPECT_TRUE(room.same_free(before));
+}
+
+TEST(Place, AGangIsSpreadOverNodesThatCanWatchIt) {
+  const auto places = placed({watching(node("a", 8), 3), watching(node("b", 8), 4), node("c", 8)}, gpus(13));
+  ASSERT_EQ(places.size(), 13U);
+  EXPECT_EQ(
+      std::count_if(places.begin(), places.end(), [](const RankPlace& rank) { return rank.node == "a"; }), 2);
+  EXPECT_TRUE(placed({watching(node("a", 8), 3), watching(node("b", 8), 4)}, gpus(6)).empty());
+}
+
+// Less is left there than runs already: its agent was started anew and may open fewer files.
+TEST(Place, ANodeThatRunsMoreThanItCanWatchTakesNothing) {
+  Room room({watching(node("a", 8), 2)});
+  const Shape three = gpus(3);
+  room.take(three, {{{0, 3}}, {0, 1, 2}});
+  EXPECT_FALSE(place(room, gpus(1), TightestNode()));
+  EXPECT_FALSE(room.fits(gpus(1), {{{0, 1}}, {3}}));
 }
 
 TEST(Place, SharesADeviceAndKeepsOthersWhole) {

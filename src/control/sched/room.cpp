@@ -14,6 +14,9 @@ namespace {
 
 using Path = std::vector<std::string>;
 
+// Of nodes that have not said how many ranks they can watch: more than anything else lets in.
+constexpr std::int32_t watch_any = std::numeric_limits<std::int32_t>::max() / 2;
+
 Path parts_of(const std::string& location) {
   Path parts;
   std::size_t begin = 0;
@@ -200,7 +203,8 @@ Room::Room(std::vector<NodeView> views) {
     layout->nodes.push_back(std::move(node));
     paths.push_back(std::move(path));
     const std::int32_t loose = std::max(from.cpus_free, 1) * loose_ranks_per_cpu_max;
-    free_.push_back({from.memory_free.count(), from.cpus_free, loose, from.open, 0});
+    const std::int32_t watch = from.watch_max > 0 ? from.watch_max : watch_any;
+    free_.push_back({from.memory_free.count(), from.cpus_free, loose, watch, from.open, 0});
     for (const DeviceView& device : from.devices)
       shares_.push_back(static_cast<std::int16_t>(device.share_free));
   }
@@ -340,6 +344,12 @@ std::int32_t Room::nodes_with(VertexIndex vertex, std::size_t kind, std::int32_t
 }
 
 std::int32_t Room::capacity(const Need& need, NodeIndex node, std::int32_t most) const {
+  // What was found running there may be more than it would be given.
+  const std::int32_t watched = std::max(free_[at(node)].watch - watched_with_a_gang, 0);
+  return std::min(unwatched_capacity(need, node, most), watched);
+}
+
+std::int32_t Room::unwatched_capacity(const Need& need, NodeIndex node, std::int32_t most) const {
   const Free& free = free_[at(node)];
   if (!free.open || std::binary_search(need.avoid.begin(), need.avoid.end(), node)) return 0;
   std::int64_t ranks = most;
@@ -420,6 +430,7 @@ bool Room::fits(const Shape& shape, const Places& places) const {
     before = slot.node;
     const Free& free = free_[at(slot.node)];
     if (wanted.loose() && free.loose < slot.ranks) return false;
+    if (free.watch - watched_with_a_gang < slot.ranks) return false;
     if (shape.cpus > 0 && free.cpus < std::int64_t{shape.cpus} * slot.ranks) return false;
     if (shape.memory.count() > 0 && free.memory < shape.memory.count() * slot.ranks) return false;
     std::vector<std::int32_t> left(shares_free(slot.node).begin(), shares_free(slot.node).end());
@@ -442,6 +453,7 @@ void Room::change(const Shape& shape, const Places& places, std::int32_t sign) {
     Free& free = free_[at(slot.node)];
     if (free.open) add_to_parents(slot.node, -1);
     if (loose) free.loose += sign * slot.ranks;
+    free.watch += sign * (slot.ranks + watched_with_a_gang);
     free.cpus += sign * shape.cpus * slot.ranks;
     free.memory += sign * shape.memory.count() * slot.ranks;
     const std::int32_t first = layout_->nodes[at(slot.node)].devices_first;

@@ -31,6 +31,9 @@ using Kinds = std::uint64_t;  // a set of kinds, a bit for each
 // takes so many of those for each of its CPUs, of all gangs together.
 constexpr std::int32_t loose_ranks_per_cpu_max = 16;
 
+// Whoever watches the ranks of a node has so many of them, and each gang there counts as so many more.
+constexpr std::int32_t watched_with_a_gang = 1;
+
 // Where a gang goes, in numbers of one room.
 struct Places {
   struct Slot {
@@ -114,6 +117,10 @@ class Room {
 
   // How many ranks the node can take now; `most` where nothing bounds it.
   std::int32_t capacity(const Need& need, NodeIndex node, std::int32_t most) const;
+  // It has what more of them need, and cannot watch them.
+  bool watches_too_few(const Need& need, NodeIndex node, std::int32_t most) const {
+    return capacity(need, node, most) < unwatched_capacity(need, node, most);
+  }
 
   // ---- changes
   // Picks devices for so many ranks on a node that has room for them, and appends them to `devices`. A share
@@ -139,11 +146,13 @@ class Room {
     std::int64_t memory = 0;
     std::int32_t cpus = 0;
     std::int32_t loose = 0;  // so many more ranks that ask for neither whole devices nor CPUs
+    std::int32_t watch = 0;  // so many more can be watched, with what gangs count
     bool open = true;
     std::uint32_t version = 0;
 
     friend bool operator==(const Free& a, const Free& b) {
-      return a.memory == b.memory && a.cpus == b.cpus && a.loose == b.loose && a.open == b.open;
+      return a.memory == b.memory && a.cpus == b.cpus && a.loose == b.loose && a.watch == b.watch &&
+             a.open == b.open;
     }
   };
   struct Sum {
@@ -153,6 +162,7 @@ class Room {
     friend bool operator==(const Sum&, const Sum&) = default;
   };
 
+  std::int32_t unwatched_capacity(const Need& need, NodeIndex node, std::int32_t most) const;
   void change(const Shape& shape, const Places& places, std::int32_t sign);
   void add_to_parents(NodeIndex node, std::int32_t sign);
   void recount(NodeIndex node);

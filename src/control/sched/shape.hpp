@@ -68,6 +68,8 @@ struct NodeView {
   std::int32_t cpus_free = 0;
   Bytes memory_free;
   bool open = true;  // takes work
+  std::int32_t watch_max =
+      0;  // ranks that can be watched there, each gang counting as one more; 0: any number
 };
 
 struct DeviceShare {

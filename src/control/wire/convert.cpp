@@ -192,11 +192,12 @@ void to_proto(const cluster::Inventory& from, proto::Inventory& to) {
   }
   to.set_cpus(from.cpus);
   to.set_memory_bytes(from.memory.count());
+  to.set_watch_max(from.watch_max);
 }
 
 Result<cluster::Inventory> from_proto(const proto::Inventory& from) {
   const bool in_range = from.devices_size() <= devices_max && from.cpus() >= 0 && from.cpus() <= 1 << 16 &&
-                        from.memory_bytes() >= 0 && from.memory_bytes() <= bytes_max;
+                        from.memory_bytes() >= 0 && from.memory_bytes() <= bytes_max && from.watch_max() >= 0;
   if (!in_range) return invalid("the inventory is out of range");
   cluster::Inventory to;
   for (const auto& device : from.devices()) {
@@ -209,6 +210,7 @@ Result<cluster::Inventory> from_proto(const proto::Inventory& from) {
   }
   to.cpus = from.cpus();
   to.memory = Bytes(from.memory_bytes());
+  to.watch_max = from.watch_max();
   return to;
 }
 

@@ -9,6 +9,7 @@ namespace {
 cluster::Hello full_hello() {
   cluster::Hello hello{"n1", "", "", 7, {}, {}};
   hello.inventory.devices = {{"H100", gib(80), "GPU-1a2b", 0, false}, {"unknown", Bytes(), "", -1, true}};
+  hello.inventory.watch_max = 300;
   hello.identity = "a1b2";
   hello.machine = "gpu-17 0c4e";
   hello.cluster = "c3d4";
@@ -43,6 +44,9 @@ TEST(Identity, WhatNobodyHonestSaysIsRefused) {
   cluster::Hello many_jobs = full_hello();
   many_jobs.jobs_seen = ~std::uint64_t{0};
   EXPECT_FALSE(accepted(many_jobs)) << "no id would be left";
+  cluster::Hello sees_less_than_nothing = full_hello();
+  sees_less_than_nothing.inventory.watch_max = -1;
+  EXPECT_FALSE(accepted(sees_less_than_nothing));
   for (const std::int32_t port : {-1, 0, 65'536}) {
     cluster::Hello hello = full_hello();
     hello.ports = {port};

@@ -19,7 +19,7 @@ TEST(Store, JobsAndNodesComeBackAsTheyWere) {
   node.location = "s/p/r";
   node.address = "10.0.0.1";
   node.agent_pid = 77;
-  node.inventory = {{{"H100", gib(80), "uuid", 1}}, 16, gib(64)};
+  node.inventory = {{{"H100", gib(80), "uuid", 1}}, 16, gib(64), 300};
   node.draining = node.lost = true;
   node.fault = "the disk is full";
   node.faults = 3;

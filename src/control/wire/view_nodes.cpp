@@ -34,6 +34,7 @@ void fill_node(const cluster::State& state, const cluster::Node& node, const Use
   add_strings(use.jobs, *view.mutable_jobs());
   view.set_reason(cluster::reason_of(node));
   view.set_kept_mib(to_mib(node.kept));
+  if (node.inventory.watch_max > 0) view.set_watch_max(node.inventory.watch_max);
 }
 
 }  // namespace

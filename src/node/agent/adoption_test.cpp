@@ -24,7 +24,7 @@ class AdoptionTest : public testing::Test {
                                       .folder = folder_,
                                       .checkpoints = folder_ + "/checkpoints",
                                       .tutti_program = "/bin/true",
-                                      .open_files = {}},
+                                      .open_files = {.before = 0, .most = 100}},
                        *shipped_, *attic_,
                        ShimProcesses::Calls{.started = [](const auto&, const auto&) {},
                                             .exited =
@@ -32,7 +32,13 @@ class AdoptionTest : public testing::Test {
                                                   exited_ = status;
                                                   loop_.stop();
                                                 },
-                                            .prepared = [](auto, auto, const auto&, auto) {},
+                                            .prepared =
+                                                [this](auto, auto, const Result<std::string>& folder,
+                                                       keeper::Hindrance hindrance) {
+                                                  prepared_ = folder ? *folder : folder.error().text();
+                                                  hindrance_ = hindrance;
+                                                  loop_.stop();
+                                                },
                                             .seen = [](const auto&, auto) {},
                                             .went_aside = [](const auto&) {}});
   }
@@ -56,7 +62,24 @@ class AdoptionTest : public testing::Test {
   std::optional<Attic> attic_;
   std::optional<ShimProcesses> processes_;
   std::optional<cluster::RankStatus> exited_;
+  std::string prepared_;
+  std::optional<keeper::Hindrance> hindrance_;
 };
+
+// Alone it would be more than this agent can watch, whoever ends: it is given back with the reason.
+TEST_F(AdoptionTest, AGangThatIsMoreThanCanBeWatchedIsGivenBackAtOnce) {
+  EXPECT_EQ(processes_->watch_max(), 50);
+  wire::StartRanks gang;
+  gang.job = cluster::JobId(7);
+  for (std::int32_t rank = 0; rank < 50; ++rank) gang.ranks.push_back({rank, {}, ""});
+  EXPECT_FALSE(processes_->has_room(gang));
+  processes_->prepare(gang);
+  loop_.run();
+  EXPECT_NE(prepared_.find("may not open enough files to watch 50 ranks"), std::string::npos) << prepared_;
+  EXPECT_EQ(hindrance_, keeper::Hindrance::job) << "nobody is to blame, and it is not tried here again";
+  gang.ranks.pop_back();
+  EXPECT_TRUE(processes_->has_room(gang)) << "with its port these are all files";
+}
 
 // What is on record lies in the rank's folder: one that lives on may have put it there. Here nothing holds
 // it, as on a machine without cgroups.

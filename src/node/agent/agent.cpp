@@ -129,6 +129,7 @@ class Agent {
   // Ranks that run hold devices by the index that these had when the agent before this one looked.
   void recall_devices() {
     cluster::Inventory inventory = options_.inventory;
+    inventory.watch_max = processes_.watch_max();
     if (!keeper_.ranks().empty())
       inventory.devices = devices::keep_order(read_devices(options_.folder), inventory.devices);
     if (auto written = write_devices(options_.folder, inventory.devices); !written)

@@ -11,7 +11,11 @@ constexpr std::size_t given_up_max = 256;
 }  // namespace
 
 bool Room::fits(Attempt attempt, std::size_t ranks) const {
-  return inside_.empty() || inside_.contains(attempt) || files_ + ranks + files_of_an_attempt <= files_max_;
+  return inside_.contains(attempt) || files_ + ranks + files_of_an_attempt <= files_max_;
+}
+
+bool Room::can_hold(Attempt attempt, std::size_t ranks) const {
+  return inside_.contains(attempt) || ranks + files_of_an_attempt <= files_max_;
 }
 
 Room::Taken& Room::add(Attempt attempt) {
@@ -30,7 +34,7 @@ bool Room::enter(Attempt attempt, std::size_t ranks) {
 
 void Room::wait(Attempt attempt, std::size_t ranks, std::function<void()> begin,
                 std::function<void()> give_up) {
-  auto timer = give_up ? loop_.after(patience_, [this, attempt] { this->give_up(attempt); }) : nullptr;
+  auto timer = loop_.after(patience_, [this, attempt] { this->give_up(attempt); });
   Waiting one{attempt, ranks, std::move(begin), std::move(give_up), std::move(timer)};
   const auto place = comes_back(one)
                          ? std::find_if(waiting_.begin(), waiting_.end(),

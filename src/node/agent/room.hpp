@@ -1,9 +1,11 @@
 // How many ranks this node can watch: each takes a file that the agent has open, each attempt one more for
-// its port, and an agent that has no more to open can neither hear of ends nor kill. Attempts that find no
-// room wait for it, in the order in which they came, and nobody is to blame. An attempt is let in as a whole:
-// two that wait for each other's ranks would wait for ever. So would two gangs that are each in on one node
-// and wait on the other: who has ranks elsewhere waits for a while only, and is the first in line when it
-// comes back. Used by the agent's loop only.
+// its port, and an agent that has no more to open can neither hear of ends nor kill. The controller knows
+// how many that are and sends no more; what comes all the same, because others are not forgotten yet or the
+// controller is of an earlier version, waits in the order in which it came, and nobody is to blame. An
+// attempt is let in as a whole: two that wait for each other's ranks would wait for ever. So would two gangs
+// that are each in on one node and wait on the other, and everybody behind one that is in nobody's way
+// elsewhere: each waits for a while only, and is the first in line when it comes back. Used by the agent's
+// loop only.
 #pragma once
 
 #include <cstddef>
@@ -32,13 +34,11 @@ class Room {
   Room(const Room&) = delete;
   Room& operator=(const Room&) = delete;
 
-  // It is in now, or has to wait. Who is in already gets in with more, and one alone whatever it takes.
+  // It is in now, or has to wait. Who is in already gets in with more.
   bool enter(Attempt attempt, std::size_t ranks);
-  // Calls `begin` once it is in: from here, or from the leave() of another. With `give_up`, which is for
-  // those whose other ranks are elsewhere, one that is not in after a while leaves, and that is called
-  // instead.
-  void wait(Attempt attempt, std::size_t ranks, std::function<void()> begin,
-            std::function<void()> give_up = {});
+  // Calls `begin` once it is in: from here, or from the leave() of another. One that is not in after a while
+  // leaves, and `give_up` is called instead. Only for what can be held.
+  void wait(Attempt attempt, std::size_t ranks, std::function<void()> begin, std::function<void()> give_up);
   // So many of its ranks are started, or found running: what it entered for is counted no more.
   void start(Attempt attempt, std::size_t ranks);
   // It is over, or does not want to wait any longer.
@@ -51,6 +51,9 @@ class Room {
   bool is_short() const { return files_ > files_max_; }
   // There is room for it, whoever waits.
   bool fits(Attempt attempt, std::size_t ranks) const;
+  // There would be room for it if it were alone.
+  bool can_hold(Attempt attempt, std::size_t ranks) const;
+  std::size_t files_max() const { return files_max_; }
 
  private:
   struct Taken {

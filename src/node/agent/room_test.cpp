@@ -9,15 +9,13 @@ namespace {
 
 struct RoomTest : testing::Test {
   static Room::Attempt job(std::uint64_t number) { return {cluster::JobId(number), 0}; }
-  void wait(std::uint64_t number, std::size_t ranks) {
-    room.wait(job(number), ranks, [this, number] { begun += std::to_string(number); });
-  }
-  // It has ranks on other nodes.
-  void wait_in_part(std::uint64_t number, std::size_t ranks) {
+  void wait(std::uint64_t number, std::size_t ranks) { wait(job(number), ranks); }
+  void wait(Room::Attempt attempt, std::size_t ranks) {
+    const std::string name = attempt.first.text();
     room.wait(
-        job(number), ranks, [this, number] { begun += std::to_string(number); },
-        [this, number] {
-          given_up += std::to_string(number);
+        attempt, ranks, [this, name] { begun += name; },
+        [this, name] {
+          given_up += name;
           loop.stop();
         });
   }
@@ -58,13 +56,14 @@ TEST_F(RoomTest, WhoIsInGetsInWithTheRest) {
   EXPECT_EQ(room.files(), 0U);
 }
 
-TEST_F(RoomTest, OneAloneGetsInWhateverItTakes) {
-  wait(1, 100);
-  EXPECT_EQ(begun, "1");
-  wait(2, 1);
-  EXPECT_EQ(begun, "1");
-  room.leave(job(1));
-  EXPECT_EQ(begun, "12");
+// It would wait until all others have ended, and hold up everybody behind it.
+TEST_F(RoomTest, OneThatWouldNotFitIntoAllOfItDoesNotGetIn) {
+  EXPECT_TRUE(room.can_hold(job(1), 9));
+  EXPECT_FALSE(room.can_hold(job(1), 10)) << "a file for each rank, and one for the port";
+  EXPECT_FALSE(room.enter(job(1), 10));
+  room.start(job(2), 12);
+  EXPECT_TRUE(room.can_hold(job(2), 1)) << "it is in already";
+  EXPECT_TRUE(room.can_hold(job(1), 9)) << "there may be room one day";
 }
 
 TEST_F(RoomTest, WhoDoesNotWantToWaitHoldsUpNobody) {
@@ -79,52 +78,41 @@ TEST_F(RoomTest, WhoDoesNotWantToWaitHoldsUpNobody) {
   EXPECT_FALSE(room.is_waiting(job(3))) << "it is in";
 }
 
-// Two gangs that are each in on one node and wait on the other would wait for ever.
-TEST_F(RoomTest, WhoHasRanksElsewhereDoesNotWaitForEver) {
+// Two gangs that are each in on one node and wait on the other would wait for ever, and so would whoever is
+// behind one that waits for another without end.
+TEST_F(RoomTest, NobodyWaitsForEver) {
   EXPECT_TRUE(room.enter(job(1), 7));
   wait(2, 5);
-  wait_in_part(3, 5);
-  wait(4, 1);
-  loop.run();
-  EXPECT_EQ(given_up, "3");
-  EXPECT_EQ(begun, "");
-  EXPECT_FALSE(room.is_waiting(job(3)));
-  EXPECT_TRUE(room.is_waiting(job(2))) << "it keeps nobody waiting elsewhere";
-  room.leave(job(1));
-  EXPECT_EQ(begun, "24");
-}
-
-TEST_F(RoomTest, WhoIsGivenUpHoldsUpNobody) {
-  EXPECT_TRUE(room.enter(job(1), 7));
-  wait_in_part(2, 5);
   wait(3, 1);
+  EXPECT_EQ(begun, "");
   loop.run();
   EXPECT_EQ(given_up, "2");
-  EXPECT_EQ(begun, "3");
+  EXPECT_FALSE(room.is_waiting(job(2)));
+  EXPECT_EQ(begun, "3") << "who is given up holds up nobody";
 }
 
 // With the line as long as it is, it would never get in.
 TEST_F(RoomTest, WhoWasGivenUpIsTheFirstWhenItComesBack) {
   EXPECT_TRUE(room.enter(job(1), 7));
   wait(2, 5);
-  wait_in_part(3, 5);
   loop.run();
-  ASSERT_EQ(given_up, "3");
+  ASSERT_EQ(given_up, "2");
+  wait(3, 5);
+  wait({cluster::JobId(2), 1}, 5);
   wait(4, 5);
-  room.wait({cluster::JobId(3), 1}, 5, [this] { begun += "3"; });
   room.leave(job(1));
-  EXPECT_EQ(begun, "3");
-  room.leave({cluster::JobId(3), 1});
-  EXPECT_EQ(begun, "32");
-  room.wait({cluster::JobId(3), 2}, 5, [this] { begun += "3"; });
-  room.leave(job(2));
-  EXPECT_EQ(begun, "324") << "it has been in since";
+  EXPECT_EQ(begun, "2");
+  room.leave({cluster::JobId(2), 1});
+  EXPECT_EQ(begun, "23");
+  wait({cluster::JobId(2), 2}, 5);
+  room.leave(job(3));
+  EXPECT_EQ(begun, "234") << "it has been in since";
 }
 
 TEST_F(RoomTest, WhoIsInIsNotGivenUp) {
-  wait_in_part(1, 8);
+  wait(1, 8);
   EXPECT_EQ(begun, "1");
-  wait_in_part(2, 8);
+  wait(2, 8);
   loop.run();
   EXPECT_EQ(given_up, "2") << "and not the first, which had to wait before";
 }

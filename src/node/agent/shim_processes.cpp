@@ -60,6 +60,11 @@ Error no_room_in_time() {
                 format_duration(room_patience));
 }
 
+Error more_than_can_be_watched(std::size_t ranks, std::size_t files) {
+  return failed("its agent may not open enough files to watch " + std::to_string(ranks) +
+                " ranks: no more than " + std::to_string(files) + " in all (`ulimit -Hn`)");
+}
+
 }  // namespace
 
 ShimProcesses::ShimProcesses(net::Loop& loop, ProcessOptions options, Shipped& shipped, Attic& attic,
@@ -105,23 +110,22 @@ void ShimProcesses::prepare(const wire::StartRanks& start) {
                                                                      keeper::Hindrance hindrance) {
     loop_.post([this, job, attempt, folder, hindrance] { calls_.prepared(job, attempt, folder, hindrance); });
   };
+  if (!room_.can_hold({start.job, start.attempt}, start.ranks.size()))
+    return done(more_than_can_be_watched(start.ranks.size(), options_.open_files.most),
+                keeper::Hindrance::job);
   if (room_.waiting() == 0 && !room_.fits({start.job, start.attempt}, start.ranks.size()))
     log::warning("ranks wait until others have ended: this agent may have no more than {} files open",
                  options_.open_files.most);
-  std::function<void()> give_up;
-  if (!start.whole_gang)
-    give_up = [this, job = start.job, attempt = start.attempt] {
-      log::warning("job {} is given back: ranks of it wait on other nodes, and others here do not end",
-                   job.text());
-      calls_.prepared(job, attempt, no_room_in_time(), keeper::Hindrance::passing);
-    };
   room_.wait(
       {start.job, start.attempt}, start.ranks.size(),
       [this, done, sync = start.sync, workdir = start.workdir, name = attempt_name(start.job, start.attempt),
        user = start.user] {
         sync.empty() ? done(workdir, keeper::Hindrance::node) : shipped_.prepare(user, sync, name, done);
       },
-      std::move(give_up));
+      [this, job = start.job, attempt = start.attempt] {
+        log::warning("job {} is given back: others here do not end", job.text());
+        calls_.prepared(job, attempt, no_room_in_time(), keeper::Hindrance::passing);
+      });
 }
 
 void ShimProcesses::stop_preparing(cluster::JobId job, std::int32_t attempt) {

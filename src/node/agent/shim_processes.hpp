@@ -80,6 +80,9 @@ class ShimProcesses final : public keeper::Processes {
   // Whose ranks these are, as the folder says: before anything else.
   void belong_to(const keeper::Membership& membership);
 
+  // How many ranks can be watched, each gang counting as one more.
+  std::int32_t watch_max() const { return static_cast<std::int32_t>(room_.files_max()); }
+
   // What keeps this node from starting ranks; "" if nothing does.
   std::string illness() const;
 
