@@ -149,6 +149,29 @@ TEST(Identity, IdsThatAnAgentHasSeenAreNotGivenOutByAnOlderCopy) {
   EXPECT_EQ(cluster.log(id, 0), "new\n");
 }
 
+// The agents' folders are older copies as well: the disk for checkpoints, which they share, tells.
+TEST(Identity, IdsUnderWhichSomethingIsSavedAreNotGivenOutByOlderCopies) {
+  const support::TempFolder shared;
+  support::PartsOptions options;
+  options.agent_flags = {"--checkpoints", shared.path()};
+  PartsCluster cluster(options);
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string saver = cluster.submit({}, "echo old > $TUTTI_CHECKPOINT_DIR/model");
+  ASSERT_EQ(cluster.wait(saver), 0);
+  std::string job_folder;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(shared.path())) {
+    if (entry.path().filename() == "model") job_folder = entry.path().parent_path().string();
+  }
+  ASSERT_EQ(std::filesystem::path(job_folder).filename().string(), saver);
+  // As if so many jobs had come since the copies were made, and the last of them had saved something.
+  std::filesystem::rename(job_folder, std::filesystem::path(job_folder).parent_path() / "5000");
+  cluster.agent("n1").signal(SIGTERM);
+  cluster.agent("n1").wait();
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  // What the disk tells may come after the agent.
+  EXPECT_TRUE(eventually([&] { return std::stoi(cluster.submit({}, "true")) > 5000; }));
+}
+
 // ---- two agents with one name
 
 TEST(Identity, ASecondAgentWithTheNameOfTheFirstIsRefused) {

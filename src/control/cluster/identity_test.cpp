@@ -82,6 +82,28 @@ TEST_F(IdentityTest, AWaitingJobWithAnIdThatHadBeenGivenOutIsHeld) {
   EXPECT_TRUE(happen(Release{doubtful}).reply.ok()) << "a person may know better";
 }
 
+// Its store and the folders of its agents are older copies: only the disk for checkpoints knows, and tells
+// late.
+TEST_F(IdentityTest, AnIdUnderWhichSomethingIsSavedIsNotGivenOutAgain) {
+  happen(acquaintance("a"));
+  submit(spec(1));
+  derive(state, now);  // as after a restart
+  happen(acquaintance("a"));
+  const JobId doubtful = submit(spec(1));
+  ASSERT_EQ(doubtful, JobId(2));
+  ASSERT_FALSE(job(doubtful).placed()) << "the first has the only device";
+  Hello told = acquaintance("a");
+  told.jobs_saved = 9;
+  EXPECT_TRUE(happen(told).cluster);
+  EXPECT_NE(why(doubtful).find("submit it again"), std::string::npos) << why(doubtful);
+  const JobId next = submit(spec(1));
+  EXPECT_EQ(next, JobId(10));
+  told.jobs_saved = 20;
+  happen(told);
+  EXPECT_TRUE(job(next).held.empty()) << "it has told before";
+  EXPECT_EQ(submit(spec(1)), JobId(21));
+}
+
 // Whoever has the join token may say what it likes: it costs ids, and nobody's job.
 TEST_F(IdentityTest, WhatAnAgentClaimsEndsAndHoldsNothing) {
   happen(acquaintance("a"));
@@ -103,12 +125,18 @@ TEST_F(IdentityTest, WhatAnAgentClaimsEndsAndHoldsNothing) {
   liar.jobs_seen = state.next_job + 5;
   happen(liar);
   unharmed("one that says it again");
+  liar.jobs_saved = state.next_job + 5;
+  happen(liar);
+  unharmed("a stranger with a disk");
   Hello thief = acquaintance("a");
   thief.identity = "another folder";
   thief.jobs_seen = state.next_job + 5;
   thief.ranks = {{runs, 0, 0, {RankState::started}}};
   happen(thief);
   unharmed("one with another's name");
+  thief.jobs_saved = state.next_job + 5;
+  happen(thief);
+  unharmed("one with another's name and a disk");
   Hello known = acquaintance("a");
   known.ranks = thief.ranks;
   known.jobs_seen = state.next_job + 5;

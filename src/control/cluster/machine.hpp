@@ -49,7 +49,7 @@ class Machine {
   void judge_silence();
   void lose(Node& node);
   // `reunion`: it is an old acquaintance that is back after the start.
-  void pass_over_ids(const Hello& hello, bool reunion);
+  void pass_over_ids(const Hello& hello, std::uint64_t seen, bool reunion);
   // `told` are the ranks of its Hello.
   void ask_for_strays(const std::set<Stray>& told, Node& node);
   void compare(const NodeName& node, const std::set<Stray>& told, Job& job);

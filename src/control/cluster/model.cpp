@@ -82,6 +82,7 @@ void derive(State& state, Instant now) {
   for (auto& [name, node] : state.nodes) {
     node.heard_at = now;
     node.greeted = false;
+    node.reunited = false;
     node.doubted = false;
     node.asked_at = node.told_as_of = {};
     if (node.lost && node.lost_at == Instant()) node.lost_at = now;  // an older tutti did not note it

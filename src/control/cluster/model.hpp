@@ -97,6 +97,8 @@ struct Node {
   // what runs on it.
   Instant heard_at;
   bool greeted = false;  // it has said Hello since the state was loaded
+  // It was known when that was, and has not told yet what its disk for checkpoints remembers.
+  bool reunited = false;
   bool doubted = false;  // fell silent with many others: it has one more lease
   Instant asked_at;      // for all that it runs, and has not answered yet; zero: it was not
   Instant told_as_of;    // the last time that it was asked and has answered since; zero: never

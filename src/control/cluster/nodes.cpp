@@ -14,8 +14,11 @@ constexpr Duration reunion_max = 1min;
 void Machine::on(const Hello& event) {
   auto [at, added] = state_.nodes.try_emplace(event.node);
   Node& node = at->second;
-  const bool reunion = !added && !node.greeted && !event.identity.empty() &&
-                       node.identity == event.identity && now_ - state_.loaded_at <= reunion_max;
+  const bool same = !added && !event.identity.empty() && node.identity == event.identity &&
+                    now_ - state_.loaded_at <= reunion_max;
+  const bool reunion = same && !node.greeted;
+  // A disk takes its time to tell, and is heard once as well.
+  const bool reunited = reunion || (same && node.reunited);
   Node fresh = node;
   fresh.name = event.node;
   fresh.location = event.location;
@@ -29,13 +32,15 @@ void Machine::on(const Hello& event) {
   const bool stored = !added && fresh == node;
   fresh.heard_at = now_;
   fresh.greeted = true;
+  fresh.reunited = reunited && event.jobs_saved == 0;
   fresh.ports = event.ports;
   fresh.doubted = false;
   fresh.told_as_of = std::max(fresh.told_as_of, std::exchange(fresh.asked_at, {}));
   const Node before = std::exchange(node, std::move(fresh));
   state_.index.changed(before, node);
   if (!stored) touch(node);
-  pass_over_ids(event, reunion);
+  pass_over_ids(event, event.jobs_seen, reunion);
+  pass_over_ids(event, event.jobs_saved, reunited);
   for (const RankReport& report : event.ranks) apply(node.name, report);
   std::set<Stray> told;
   for (const RankReport& report : event.ranks) told.insert({report.job, report.attempt, report.rank});
@@ -46,15 +51,16 @@ void Machine::on(const Hello& event) {
   effects_.schedule = true;
 }
 
-// An id that some node has seen is never given out again: this store may be an older copy. Nobody's word ends
-// a job, though. One that was submitted since the start and has such an id could find the checkpoints of
-// another one: it is held for a person to look at, and only on the word of an agent that this store knows,
-// in the first moments, when those of an older copy are heard.
-void Machine::pass_over_ids(const Hello& hello, bool reunion) {
-  if (hello.cluster != state_.cluster_id || hello.jobs_seen < state_.next_job) return;
+// An id that some node has seen, or under which something is saved on its disk, is never given out again:
+// this store may be an older copy, and the folder of the agent, too. Nobody's word ends a job, though. One
+// that was submitted since the start and has such an id could find the checkpoints of another one: it is held
+// for a person to look at, and only on the word of an agent that this store knows, in the first moments, when
+// those of an older copy are heard.
+void Machine::pass_over_ids(const Hello& hello, std::uint64_t seen, bool reunion) {
+  if (hello.cluster != state_.cluster_id || seen < state_.next_job) return;
   // No older copy of a store lacks so many: whoever says so is wrong, and would use up the ids.
-  if (hello.jobs_seen - state_.next_job > ids_passed_over_max) return;
-  state_.next_job = hello.jobs_seen + 1;
+  if (seen - state_.next_job > ids_passed_over_max) return;
+  state_.next_job = seen + 1;
   effects_.cluster = true;
   if (!reunion) return;
   const auto first = state_.active.lower_bound(JobId(state_.next_job_loaded));
@@ -62,7 +68,7 @@ void Machine::pass_over_ids(const Hello& hello, bool reunion) {
     Job& job = state_.jobs.at(id);
     // The agent itself gives back what has run there before.
     if (job.placed() || job.attempt > 0 || !job.held.empty()) continue;
-    job.held = "node " + hello.node + " has seen a job up to " + std::to_string(hello.jobs_seen) +
+    job.held = "node " + hello.node + " has seen a job up to " + std::to_string(seen) +
                ": the store may be an older copy, and job " + id.text() +
                " would find what another one has left; cancel it and submit it again, or release it if the "
                "node is wrong";

@@ -67,9 +67,8 @@ struct NodeView {
   std::vector<DeviceView> devices;
   std::int32_t cpus_free = 0;
   Bytes memory_free;
-  bool open = true;  // takes work
-  std::int32_t watch_max =
-      0;  // ranks that can be watched there, each gang counting as one more; 0: any number
+  bool open = true;            // takes work
+  std::int32_t watch_max = 0;  // ranks that it can watch, each gang counting as one more; 0: any number
 };
 
 struct DeviceShare {

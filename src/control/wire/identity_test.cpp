@@ -14,6 +14,7 @@ cluster::Hello full_hello() {
   hello.machine = "gpu-17 0c4e";
   hello.cluster = "c3d4";
   hello.jobs_seen = 41;
+  hello.jobs_saved = 43;
   hello.ports = {20'001, 20'002};
   return hello;
 }
@@ -29,6 +30,7 @@ TEST(Identity, TravelsWithAHello) {
   EXPECT_EQ(same.machine, "gpu-17 0c4e");
   EXPECT_EQ(same.cluster, "c3d4");
   EXPECT_EQ(same.jobs_seen, 41U);
+  EXPECT_EQ(same.jobs_saved, 43U);
   EXPECT_EQ(same.ports, (std::vector{20'001, 20'002}));
 }
 
@@ -43,6 +45,9 @@ TEST(Identity, WhatNobodyHonestSaysIsRefused) {
   }
   cluster::Hello many_jobs = full_hello();
   many_jobs.jobs_seen = ~std::uint64_t{0};
+  EXPECT_FALSE(accepted(many_jobs)) << "no id would be left";
+  many_jobs = full_hello();
+  many_jobs.jobs_saved = ~std::uint64_t{0};
   EXPECT_FALSE(accepted(many_jobs)) << "no id would be left";
   cluster::Hello sees_less_than_nothing = full_hello();
   sees_less_than_nothing.inventory.watch_max = -1;

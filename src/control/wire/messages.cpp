@@ -87,7 +87,8 @@ Result<AgentMessage> hello_from(const proto::Hello& from) {
   if (!is_cluster_id(from.identity()) || !is_cluster_id(from.cluster()))
     return invalid("the id of a cluster or of a folder is none");
   if (from.machine().size() > machine_bytes_max) return invalid("the name of a machine is too long");
-  if (from.jobs_seen() > jobs_seen_max) return invalid("no cluster has so many jobs");
+  if (from.jobs_seen() > jobs_seen_max || from.jobs_saved() > jobs_seen_max)
+    return invalid("no cluster has so many jobs");
   auto ports = ports_from(from.ports());
   if (!ports) return std::move(ports).error();
   to.identity = from.identity();
@@ -95,6 +96,7 @@ Result<AgentMessage> hello_from(const proto::Hello& from) {
   to.cluster = from.cluster();
   to.jobs_seen = from.jobs_seen();
   to.ports = std::move(*ports);
+  to.jobs_saved = from.jobs_saved();
   return AgentMessage(std::move(to));
 }
 
@@ -181,6 +183,7 @@ std::string encode(const AgentMessage& message) {
                    body.set_machine(hello.machine);
                    body.set_cluster(hello.cluster);
                    body.set_jobs_seen(hello.jobs_seen);
+                   body.set_jobs_saved(hello.jobs_saved);
                    body.mutable_ports()->Assign(hello.ports.begin(), hello.ports.end());
                  },
                  [&](const Heartbeat& beat) {

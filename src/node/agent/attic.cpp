@@ -15,6 +15,7 @@
 #include "base/files/rights.hpp"
 #include "base/files/tree.hpp"
 #include "base/log/log.hpp"
+#include "control/wire/messages.hpp"
 #include "node/rank/checkpoints.hpp"
 #include "node/rank/rank_folder.hpp"
 
@@ -147,16 +148,50 @@ void AtticShelves::tidy_checkpoints(Instant now, const std::string& cluster) con
     log::warning("old checkpoints stay: {}", removed.error().text());
 }
 
-Attic::Attic(net::Loop& loop, AtticOptions options)
+Result<std::optional<std::uint64_t>> AtticShelves::last_saved(const std::string& cluster) const {
+  return rank::last_saved_job(checkpoints_of(cluster), wire::jobs_seen_max);
+}
+
+Attic::Attic(net::Loop& loop, AtticOptions options, Saved saved)
     : options_(std::move(options)),
       shelves_(std::make_shared<AtticShelves>(options_)),
+      saved_(std::move(saved)),
       sizes_(loop, LaneLimits{.threads_max = 1}),
       logs_(loop, 1),
       checkpoints_(loop, 1),
       timer_(loop.every(attic_every, [this] {
         tidy_logs();
         tidy_checkpoints();
+        look_for_saved();
       })) {}
+
+void Attic::belong_to(const std::string& cluster) {
+  if (cluster == cluster_) return;
+  cluster_ = cluster;
+  look_for_saved();
+}
+
+// The folder may come later, with the first job or with its disk.
+void Attic::look_for_saved() {
+  if (!saved_ || cluster_.empty() || saved_known_ == cluster_ || std::exchange(looking_for_saved_, true))
+    return;
+  checkpoints_.run(
+      [this, shelves = shelves_, cluster = cluster_]() -> Lane::Then {
+        return [this, cluster, last = shelves->last_saved(cluster)] { looked_for_saved(cluster, last); };
+      },
+      [this](const std::string&) { looking_for_saved_ = false; });
+}
+
+void Attic::looked_for_saved(const std::string& cluster, const Result<std::optional<std::uint64_t>>& last) {
+  looking_for_saved_ = false;
+  const std::string unread = last ? "" : last.error().text();
+  if (std::exchange(saved_unread_, unread) != unread && !unread.empty())
+    log::warning("which jobs have saved something is not known: {}", unread);
+  if (cluster != cluster_) return look_for_saved();
+  if (!last || !*last) return;
+  saved_known_ = cluster;
+  saved_(cluster, **last);
+}
 
 void Attic::put(const std::string& folder, Instant ended_at) {
   sizes_.run(folder, [this, shelves = shelves_, folder, ended_at]() -> Lane::Then {

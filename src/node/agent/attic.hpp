@@ -7,12 +7,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "base/clock/clock.hpp"
+#include "base/result.hpp"
 #include "base/time.hpp"
 #include "base/units.hpp"
 #include "control/sched/sched.hpp"
@@ -60,6 +63,8 @@ class AtticShelves {
   void tidy(Instant now);
   void tidy_logs(Instant now);
   void tidy_checkpoints(Instant now, const std::string& cluster = "") const;
+  // The highest id of a job of the cluster that has a folder for checkpoints; nothing if none ever had.
+  Result<std::optional<std::uint64_t>> last_saved(const std::string& cluster) const;
   // From any thread: nothing is removed any more.
   void close() { closed_ = true; }
 
@@ -93,12 +98,16 @@ class AtticShelves {
 
 class Attic {
  public:
-  Attic(net::Loop& loop, AtticOptions options);
+  // The highest id of a job of that cluster whose folder for checkpoints is there: once for each cluster, as
+  // soon as the disk has told.
+  using Saved = std::function<void(const std::string& cluster, std::uint64_t job)>;
+
+  Attic(net::Loop& loop, AtticOptions options, Saved saved = {});
   Attic(const Attic&) = delete;
   Attic& operator=(const Attic&) = delete;
 
   // From the agent's loop; they return at once.
-  void belong_to(const std::string& cluster) { cluster_ = cluster; }
+  void belong_to(const std::string& cluster);
   void put(const std::string& folder, Instant ended_at);
   // The folders that were put there are somewhere else now, and not its own any more.
   void clear();
@@ -111,6 +120,8 @@ class Attic {
   void put(const Shelves& shelves, const std::string& folder, Instant ended_at, const Weighed& weighed);
   void tidy_logs();
   void tidy_checkpoints();
+  void look_for_saved();
+  void looked_for_saved(const std::string& cluster, const Result<std::optional<std::uint64_t>>& last);
   void count(const Shelves& shelves, Bytes bytes);
 
   AtticOptions options_;
@@ -118,6 +129,10 @@ class Attic {
   std::string cluster_;
   Bytes kept_;
   bool tidying_checkpoints_ = false;
+  Saved saved_;
+  std::string saved_known_;   // the cluster of which that was told
+  std::string saved_unread_;  // why it could not be read the last time
+  bool looking_for_saved_ = false;
   CalmDate date_;
   // The folders of ranks are on the node's disk, those for checkpoints on one that all share: the one does
   // not wait for the other.

@@ -175,6 +175,38 @@ TEST_F(AtticTest, JobsOfTwoClustersHaveTheSameNumbers) {
   EXPECT_TRUE(fs::exists(theirs + "/model"));
 }
 
+TEST_F(AtticTest, TellsWhichJobOfItsClusterSavedLast) {
+  checkpoints("one/7");
+  checkpoints("one/12");
+  checkpoints("two/30");
+  net::Loop loop;
+  std::string told;
+  Attic attic(loop, options(), [&](const std::string& cluster, std::uint64_t job) {
+    told += cluster + " " + std::to_string(job) + "; ";
+    loop.stop();
+  });
+  attic.belong_to("one");
+  attic.belong_to("one");
+  loop.run();
+  EXPECT_EQ(told, "one 12; ");
+}
+
+// While the disk of the one is asked, the node goes over to the other.
+TEST_F(AtticTest, TellsOfTheClusterThatTheNodeIsOfNow) {
+  checkpoints("one/7");
+  checkpoints("two/3");
+  net::Loop loop;
+  std::string told;
+  Attic attic(loop, options(), [&](const std::string& cluster, std::uint64_t job) {
+    told += cluster + " " + std::to_string(job) + "; ";
+    loop.stop();
+  });
+  attic.belong_to("one");
+  attic.belong_to("two");
+  loop.run();
+  EXPECT_EQ(told, "two 3; ");
+}
+
 TEST_F(AtticTest, NothingIsRemovedOnceTheFoldersAreNotItsOwn) {
   AtticOptions limits = options();
   limits.logs_age_max = 24h;

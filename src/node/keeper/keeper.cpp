@@ -93,7 +93,7 @@ void Keeper::went_aside(const Result<>& outcome) {
   if (cluster != self_.cluster) {
     ranks_.clear();
     self_.cluster = cluster;
-    self_.jobs_seen = 0;
+    self_.jobs_seen = self_.jobs_saved = 0;
     processes_.remember({self_.cluster, self_.jobs_seen});
   }
   say_hello();
@@ -103,6 +103,13 @@ void Keeper::note_job(cluster::JobId job) {
   if (job.number() <= self_.jobs_seen) return;
   self_.jobs_seen = job.number();
   processes_.remember({self_.cluster, self_.jobs_seen});
+}
+
+// Not noted as seen: what is on a disk that others write is no word of this node's.
+void Keeper::saved(const std::string& cluster, std::uint64_t job) {
+  if (cluster != self_.cluster || job <= std::max(self_.jobs_seen, self_.jobs_saved)) return;
+  self_.jobs_saved = job;
+  say_hello();
 }
 
 // ---- what the controller asks

@@ -52,6 +52,9 @@ class Keeper {
   void started(const RankKey& key, const Result<>& outcome);
   void went_aside(const Result<>& outcome);
   void exited(const RankKey& key, const cluster::RankStatus& status);
+  // The highest id of a job of that cluster whose folder for checkpoints is there: the disk may remember more
+  // than this node.
+  void saved(const std::string& cluster, std::uint64_t job);
   // What look() has found.
   void seen(const RankKey& key, Sight sight);
 

@@ -316,6 +316,23 @@ TEST_F(KeeperTest, TheFirstClusterIsRememberedAndHowFarItsJobsWereSeen) {
   EXPECT_EQ(hello().identity, "folder");
 }
 
+TEST_F(KeeperTest, WhatTheDiskForCheckpointsRemembersIsToldOnceItIsKnown) {
+  keeper.introduce("folder", "host boot", {"one", 7});
+  EXPECT_EQ(hello().jobs_saved, 0U);
+  sent.clear();
+  keeper.saved("other", 12);
+  keeper.saved("one", 7);
+  EXPECT_TRUE(sent.empty()) << "nothing that is news";
+  keeper.saved("one", 9);
+  ASSERT_EQ(sent.size(), 1U);
+  EXPECT_EQ(std::get<cluster::Hello>(sent.back()).jobs_saved, 9U);
+  EXPECT_EQ(hello().jobs_seen, 7U) << "it was not started here";
+  EXPECT_EQ(hello().jobs_saved, 9U) << "each controller is told";
+  keeper.on(wire::Welcome{"two"});
+  keeper.went_aside({});
+  EXPECT_EQ(hello().jobs_saved, 0U) << "its numbers are others";
+}
+
 TEST_F(KeeperTest, RanksOfAnotherClusterEndAndGoAsideBeforeItJoins) {
   processes.on_disk[key(0)] = {RankState::started};
   processes.on_disk[key(1)] = {RankState::exited, 0, ""};

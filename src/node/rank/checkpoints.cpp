@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -12,6 +13,7 @@
 #include "base/files/descriptor.hpp"
 #include "base/files/files.hpp"
 #include "base/files/rights.hpp"
+#include "base/files/tree.hpp"
 #include "base/id.hpp"
 
 namespace tutti::rank {
@@ -21,6 +23,7 @@ constexpr const char* begun = "/.begun";
 constexpr const char* ended = "/.ended";
 constexpr const char* removed = "/.removed";  // on their way out
 constexpr std::size_t folders_per_round_max = 100;
+constexpr std::size_t names_looked_at_max = 10'000'000;
 
 std::string root_of(const std::string& folder) {
   return std::filesystem::path(folder).parent_path().string();
@@ -127,6 +130,22 @@ Result<> remove_old_checkpoints(const std::string& root, Instant ended_before) {
     }
   }
   return first;
+}
+
+Result<std::optional<std::uint64_t>> last_saved_job(const std::string& root, std::uint64_t most) {
+  const files::FileDescriptor folder(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.valid() && errno == ENOENT) return std::optional<std::uint64_t>();
+  const files::Listing listing = folder.valid() ? files::list_open_folder(folder) : nullptr;
+  if (!listing) return failed_errno("cannot read " + root, errno);
+  std::uint64_t last = 0;
+  for (std::size_t names = 0; names < names_looked_at_max; ++names) {
+    errno = 0;
+    const dirent* entry = ::readdir(listing.get());
+    if (entry == nullptr && errno != 0) return failed_errno("cannot read " + root, errno);
+    if (entry == nullptr) break;
+    if (const auto job = parse_id_number(entry->d_name); job && *job <= most) last = std::max(last, *job);
+  }
+  return std::optional<std::uint64_t>(last);
 }
 
 }  // namespace tutti::rank

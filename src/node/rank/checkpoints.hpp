@@ -4,6 +4,8 @@
 // of it waits for the disk.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/result.hpp"
@@ -26,5 +28,9 @@ Result<> end_checkpoints(const std::string& folder);
 // A job that has begun again since keeps its folder. The first error of those that stay for one: the others
 // go all the same.
 Result<> remove_old_checkpoints(const std::string& root, Instant ended_before);
+
+// The highest id, up to `most`, of a job that has a folder below ROOT, of a bounded number of names; 0 if
+// none has, nothing if there is no ROOT.
+Result<std::optional<std::uint64_t>> last_saved_job(const std::string& root, std::uint64_t most);
 
 }  // namespace tutti::rank

@@ -34,6 +34,21 @@ TEST_F(CheckpointsTest, OnAnotherDiskWhatAnEarlierAttemptSavedIsMissed) {
   EXPECT_FALSE(begin_checkpoints(job_, true).ok()) << "others on the wrong disk change nothing";
 }
 
+TEST_F(CheckpointsTest, TellsTheLastJobThatHasAFolder) {
+  const auto absent = last_saved_job(path("root"), 1000);
+  ASSERT_TRUE(absent.ok());
+  EXPECT_FALSE(absent->has_value()) << "its disk may not be mounted";
+  ASSERT_TRUE(begin_checkpoints(job_, false));
+  ASSERT_TRUE(begin_checkpoints(path("root/12"), false));
+  for (const char* none : {"root/1001", "root/99x", "root/099", "root/99999999999999999999999"})
+    fs::create_directories(path(none));
+  const auto last = last_saved_job(path("root"), 1000);
+  ASSERT_TRUE(last.ok());
+  EXPECT_EQ(*last, 12U);
+  std::ofstream(path("file")) << "";
+  EXPECT_FALSE(last_saved_job(path("file"), 1000).ok());
+}
+
 TEST_F(CheckpointsTest, AJobMayRemoveItsFolderAndOneOfAnEarlierVersionHasNoMark) {
   ASSERT_TRUE(begin_checkpoints(job_, false));
   fs::remove_all(job_);
