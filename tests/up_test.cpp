@@ -192,6 +192,31 @@ TEST(Up, CleanLeavesWhatIsMountedBelowAlone) {
   EXPECT_FALSE(std::filesystem::exists(home + "/checkpoints"));
 }
 
+TEST(Up, ACopyOfAHomeIsNotStartedBesideItAndOneThatWasMovedGoesOn) {
+  const TempFolder folder;
+  const std::string home = folder.path() + "/home";
+  const std::string copy = folder.path() + "/copy";
+  const std::string moved = folder.path() + "/moved";
+  const auto tutti = [](const std::string& in, std::vector<std::string> words) {
+    words.insert(words.begin(), support::tutti_program);
+    return support::run(words, {.env = {{"TUTTI_HOME", in}}});
+  };
+  const auto up = [&](const std::string& in) { return tutti(in, {"up", "--gpus", "1"}); };
+  EXPECT_EQ(up(home).exit_code, 0);
+  EXPECT_EQ(tutti(home, {"down"}).exit_code, 0);
+  ASSERT_EQ(support::run({"cp", "-r", home, copy}).exit_code, 0);
+  const auto refused = up(copy);
+  EXPECT_EQ(refused.exit_code, 1) << refused.out << refused.err;
+  EXPECT_TRUE(has(refused.err, copy + " is a copy of ")) << refused.err;
+  EXPECT_TRUE(support::processes_naming(copy).empty());
+  EXPECT_EQ(up(home).exit_code, 0) << "the first is as it was";
+  EXPECT_EQ(tutti(home, {"down"}).exit_code, 0);
+  std::filesystem::rename(home, moved);
+  const auto goes_on = up(moved);
+  EXPECT_EQ(goes_on.exit_code, 0) << goes_on.err;
+  EXPECT_EQ(tutti(moved, {"down"}).exit_code, 0);
+}
+
 TEST(Up, TheVariablesOfAnotherClusterAreForOtherCommands) {
   const TempFolder folder;
   const std::map<std::string, std::string> env{{"TUTTI_HOME", folder.path() + "/home"},

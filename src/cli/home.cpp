@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string_view>
 
 #include "base/files/files.hpp"
+#include "control/controller/random_text.hpp"
 #include "control/controller/store_file.hpp"
 
 namespace tutti::cli {
@@ -12,12 +14,35 @@ namespace {
 constexpr const char* mark_name = "tutti-home";
 constexpr const char* mark_text =
     "The local cluster of `tutti up` lives in this folder. `tutti down --clean` removes it.\n";
+constexpr std::string_view id_label = "id: ";
+constexpr std::string_view place_label = "\nat: ";
+constexpr std::size_t id_bytes = 16;
+constexpr std::size_t mark_bytes_max = 16'384;
 // The lock of HomeLock stays: whoever waits for it has it open.
 constexpr const char* lock_name = "lock";
 
 bool is_there(const std::string& path) {
   std::error_code unknown;
   return std::filesystem::exists(path, unknown);
+}
+
+// Both are empty where there is no mark, and in those of earlier versions.
+struct Mark {
+  std::string id;
+  std::string place;
+};
+
+Result<Mark> read_mark(const std::string& home) {
+  const auto content = files::read_file(home + "/" + mark_name, mark_bytes_max);
+  if (!content) return content.error();
+  std::string_view text = *content ? std::string_view(**content) : std::string_view();
+  if (!text.starts_with(mark_text)) return Mark();
+  text.remove_prefix(std::string_view(mark_text).size());
+  const std::size_t place = text.find(place_label);
+  if (!text.starts_with(id_label) || place == std::string_view::npos || !text.ends_with('\n')) return Mark();
+  text.remove_suffix(1);
+  return Mark{std::string(text.substr(id_label.size(), place - id_label.size())),
+              std::string(text.substr(place + place_label.size()))};
 }
 
 }  // namespace
@@ -40,7 +65,35 @@ Result<HomeKind> kind_of_home(const std::string& home) {
 bool was_locked(const std::string& home) { return is_there(home + "/" + lock_name); }
 
 Result<> mark_home(const std::string& home) {
-  return files::replace_file(home + "/" + mark_name, mark_text, {.durable = true});
+  auto mark = read_mark(home);
+  if (!mark) return std::move(mark).error();
+  if (mark->id.empty()) {
+    auto id = controller::random_hex(id_bytes);
+    if (!id) return std::move(id).error();
+    mark->id = std::move(*id);
+  }
+  std::error_code unknown;
+  const std::string place = std::filesystem::canonical(home, unknown).string();
+  std::string text = mark_text;
+  text += id_label;
+  text += mark->id;
+  text += place_label;
+  text += (unknown ? home : place) + "\n";
+  return files::replace_file(home + "/" + mark_name, text, {.durable = true});
+}
+
+Result<> check_no_copy(const std::string& home) {
+  const auto mark = read_mark(home);
+  if (!mark) return mark.error();
+  std::error_code unknown;
+  if (mark->id.empty() || std::filesystem::equivalent(home, mark->place, unknown)) return {};
+  const auto first = read_mark(mark->place);
+  if (!first || first->id != mark->id) return {};
+  return failed(home + " is a copy of " + mark->place +
+                ", which is still there: both would be the same cluster, with the same nodes and jobs")
+      .remedy("go on with TUTTI_HOME=" + mark->place +
+              ", move that away if this one is to take its place, or " +
+              "begin another one in an empty folder");
 }
 
 std::vector<std::string> clean_home(const std::string& home) {

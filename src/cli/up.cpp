@@ -106,6 +106,7 @@ class Up final : public Command {
     const auto lock = HomeLock::take(home);
     if (!lock) return Error(lock.error()).within("up");
     if (auto fine = check_home(home); !fine) return std::move(fine).error().within("up");
+    if (auto fine = check_no_copy(home); !fine) return std::move(fine).error().within("up");
     if (auto fine = local.check_holders(); !fine) return std::move(fine).error().within("up");
     if (local.running()) {
       return failed("a local cluster runs already at " + local.address())
