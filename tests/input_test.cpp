@@ -119,6 +119,9 @@ TEST(Input, ACommandThatDoesNotExist) {
   const auto missing = cluster.tutti({"run", "--", "/no/such/program"});
   EXPECT_EQ(missing.exit_code, 127);
   EXPECT_TRUE(has(missing.err, "cannot run '/no/such/program'")) << missing.err;
+  const auto again = cluster.tutti({"run", "--restart-on-failure", "20", "--", "/no/such/program"});
+  EXPECT_EQ(again.exit_code, 127);
+  EXPECT_TRUE(has(again.err, "no restart would change that")) << again.err;
   const auto folder = cluster.tutti({"run", "--workdir", "/no/such/folder", "--", "true"});
   EXPECT_EQ(folder.exit_code, 126);
   EXPECT_TRUE(has(folder.err, "cannot enter the folder '/no/such/folder'")) << folder.err;

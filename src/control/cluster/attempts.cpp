@@ -44,11 +44,14 @@ std::map<NodeName, std::vector<std::int32_t>> ranks_by_node(const Job& job, Chos
   return by_node;
 }
 
-// A rank that says that another attempt would end as this one did, whichever rank was heard first.
+// A rank that says that another attempt would end as this one did, whichever rank was heard first, or whose
+// program is not there. What has saved something has run: then its program is missing on some node only, and
+// the next attempt may find another one.
 std::optional<std::int32_t> rank_that_ended_for_good(const Job& job) {
   if (job.spec.restart_on_failure == 0) return std::nullopt;
-  const auto found = std::find_if(job.ranks.begin(), job.ranks.end(), [](const RankStatus& rank) {
-    return rank.state == RankState::exited && !rank.vanished && rank.exit_code == exit_final;
+  const auto found = std::find_if(job.ranks.begin(), job.ranks.end(), [&job](const RankStatus& rank) {
+    return rank.state == RankState::exited && !rank.vanished &&
+           (rank.exit_code == exit_final || (rank.no_program && !job.has_saved));
   });
   if (found == job.ranks.end()) return std::nullopt;
   return static_cast<std::int32_t>(found - job.ranks.begin());
@@ -260,6 +263,8 @@ void Machine::set_rank(Job& job, std::int32_t rank, RankStatus status, Duration 
   status.no_room = status.no_room && status.node_fault;
   status.blameless = status.blameless && status.node_fault;
   status.by_signal = status.by_signal && status.state == RankState::exited && status.exit_code > signal_base;
+  status.no_program = status.no_program && status.state == RankState::exited && !status.vanished &&
+                      !status.node_fault && status.exit_code != 0;
   // A start that was refused while the attempt was ended already tells as much about the node.
   const NodeName& home = job.places[static_cast<std::size_t>(rank)].node;
   const bool at_fault = status.node_fault && !status.no_room && !status.blameless;
@@ -359,10 +364,11 @@ void Machine::settle(Job& job) {
       return requeue(job);
     case EndCause::rank_failed:
       if (const auto rank = rank_that_ended_for_good(job)) {
-        job.exit_code = exit_final;
+        const RankStatus& last = job.ranks[static_cast<std::size_t>(*rank)];
+        job.exit_code = last.exit_code;
         return finish(job, JobState::failed,
-                      describe_exit(job, *rank, job.ranks[static_cast<std::size_t>(*rank)]) +
-                          "; it asks for no restart");
+                      describe_exit(job, *rank, last) +
+                          (last.no_program ? "; no restart would change that" : "; it asks for no restart"));
       }
       if (++job.failures <= job.spec.restart_on_failure) return restart(job);
       return finish(job, JobState::failed, job.reason);

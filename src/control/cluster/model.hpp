@@ -170,8 +170,9 @@ struct RankStatus {
   Told told = Told::unknown;   // of one that has exited
   bool no_room = false;  // with node_fault: the node is well and cannot start this job: what that ships does
                          // not fit there, or what it has saved is not there
-  bool blameless = false;  // with node_fault: what was missing is no fault of the node's either
-  bool by_signal = false;  // that ended it: exit_code is 128 + its number
+  bool blameless = false;   // with node_fault: what was missing is no fault of the node's either
+  bool by_signal = false;   // that ended it: exit_code is 128 + its number
+  bool no_program = false;  // its command is not on the node or may not be run there: nothing of it has run
 
   friend bool operator==(const RankStatus&, const RankStatus&) = default;
 };

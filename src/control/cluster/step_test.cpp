@@ -129,6 +129,38 @@ TEST_F(ClusterTest, ARankThatEndsForGoodIsNotRestarted) {
   EXPECT_EQ(job(id).reason, "rank 0 on node a exited with 78; it diverges; it asks for no restart");
 }
 
+TEST_F(ClusterTest, WhatCannotBeRunIsNotRestartedUnlessItHasRunBefore) {
+  join("a", 2);
+  JobSpec wanted = spec(1);
+  wanted.restart_on_failure = 20;
+  RankStatus missing{RankState::exited, 127, "cannot run 'it'"};
+  missing.no_program = true;
+  const JobId never = submit(wanted);
+  all_start(never);
+  report(never, 0, missing);
+  EXPECT_EQ(job(never).state, JobState::failed);
+  EXPECT_EQ(job(never).attempt, 0);
+  EXPECT_EQ(job(never).exit_code, 127);
+  EXPECT_EQ(job(never).reason,
+            "rank 0 on node a exited with 127; cannot run 'it'; no restart would change that");
+
+  const JobId shells = submit(wanted);
+  all_start(shells);
+  report(shells, 0, {RankState::exited, 127, "of a shell"});
+  EXPECT_EQ(job(shells).attempt, 1) << "that it ran and ended so says nothing of the next time";
+
+  const JobId ran = submit(wanted);
+  all_start(ran);
+  RankStatus saved{RankState::started};
+  saved.saved_at = now;
+  report(ran, 0, saved);
+  report(ran, 0, {RankState::exited, 1, ""});
+  ASSERT_EQ(job(ran).attempt, 1);
+  all_start(ran);
+  report(ran, 0, missing);
+  EXPECT_EQ(job(ran).attempt, 2) << "it has run, and there may be a node that has its program";
+}
+
 TEST_F(ClusterTest, AnElasticGangGoesOnWithWhatIsLeftOfTheCluster) {
   for (const char* name : {"a", "b", "c", "d"}) join(name, 2);
   const JobId id = submit(elastic_spec({8, 4}));

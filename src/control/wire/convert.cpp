@@ -163,6 +163,7 @@ void to_proto(const cluster::RankStatus& from, proto::RankStatus& to) {
   to.set_no_room(from.no_room);
   to.set_blameless(from.blameless);
   to.set_by_signal(from.by_signal);
+  to.set_no_program(from.no_program);
 }
 
 Result<cluster::RankStatus> from_proto(const proto::RankStatus& from) {
@@ -178,7 +179,8 @@ Result<cluster::RankStatus> from_proto(const proto::RankStatus& from) {
                              told_from(from.told()),
                              from.no_room(),
                              from.blameless(),
-                             from.by_signal()};
+                             from.by_signal(),
+                             from.no_program()};
 }
 
 void to_proto(const cluster::Inventory& from, proto::Inventory& to) {

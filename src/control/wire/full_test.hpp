@@ -55,6 +55,7 @@ inline cluster::Job full_job() {
                {cluster::RankState::exited, 9, "x", true},
                {cluster::RankState::exited, 126, "full", false, {}, true, false, cluster::Told::yes},
                {}};
+  job.ranks[2].no_program = true;
   job.ended_at = Instant(1'700'000'008s);
   job.running_at = Instant(1'700'000'002s);
   job.witness = 1;

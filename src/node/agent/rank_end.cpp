@@ -38,6 +38,7 @@ std::optional<RankEnd> end_in(const std::string& folder) {
                          : describe_failure(folder, **exit)},
               rank::exit_written_at(folder)};
   end.status.by_signal = (*exit)->by_signal;
+  end.status.no_program = (*exit)->no_program;
   // The job is not tried here again. The rank may have written it: nobody else goes without the node for
   // that.
   end.status.node_fault = end.status.no_room = (*exit)->node_fault;

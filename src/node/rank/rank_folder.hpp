@@ -47,6 +47,7 @@ struct RankExit {
   std::string detail;          // why it could not start or was killed, "" otherwise
   bool node_fault = false;     // what its job has saved is not on this node: it could start elsewhere
   bool by_signal = false;      // that ended it
+  bool no_program = false;     // its command is not here or may not be run: nothing of it has run
 
   friend bool operator==(const RankExit&, const RankExit&) = default;
 };

@@ -143,6 +143,9 @@ TEST_F(RankFolder, AnExitIsReadAsItWasWritten) {
   const RankExit signalled{.exit_code = 137, .detail = "", .by_signal = true};
   ASSERT_TRUE(write_exit(folder(), signalled));
   EXPECT_EQ(**read_exit(folder()), signalled);
+  const RankExit missing{.exit_code = 127, .detail = "not there", .no_program = true};
+  ASSERT_TRUE(write_exit(folder(), missing));
+  EXPECT_EQ(**read_exit(folder()), missing);
   write(path("exit"), "137\n");
   EXPECT_EQ(**read_exit(folder()), (RankExit{.exit_code = 137, .detail = ""})) << "of an earlier version";
   write(path("exit"), "1000\nforged");

@@ -124,6 +124,36 @@ void connect_streams(int output) {
   give_up(status_pipe, StartStep::command);
 }
 
+// Want of memory or of processes passes, and the next attempt may run; a program that is not there or may not
+// be run is the same then.
+RankExit cannot_run(const std::string& program, int error_number) {
+  RankExit exit{.exit_code = error_number == ENOENT ? exit_code_not_found : exit_code_not_runnable,
+                .detail = failed_errno("cannot run '" + program + "'", error_number).text()};
+  const bool by_path = program.find('/') != std::string::npos;
+  switch (error_number) {
+    case ENOENT:
+    case ENOTDIR:
+    case ELOOP:
+      exit.no_program = true;
+      exit.detail += by_path
+                         ? "; it, and what interprets it, must be there on every node that may run it, or "
+                           "be shipped with `--sync`"
+                         : "; it must be in a folder of PATH on every node that may run it, or be named by "
+                           "its path there";
+      break;
+    case EACCES:
+    case ENOEXEC:
+      exit.no_program = true;
+      exit.detail +=
+          "; it must be a program of this kind of machine that the user of the node's agent may "
+          "execute (chmod +x)";
+      break;
+    default:
+      break;
+  }
+  return exit;
+}
+
 // ---- the shim's side
 
 class Shim {
@@ -367,9 +397,7 @@ std::optional<RankExit> Shim::start_failure() {
           .detail =
               failed_errno("cannot enter the folder '" + spec_.workdir + "'", failure.error_number).text()};
     case StartStep::command:
-      return RankExit{
-          .exit_code = failure.error_number == ENOENT ? exit_code_not_found : exit_code_not_runnable,
-          .detail = failed_errno("cannot run '" + spec_.command[0] + "'", failure.error_number).text()};
+      return cannot_run(spec_.command[0], failure.error_number);
   }
   return std::nullopt;
 }

@@ -122,11 +122,21 @@ TEST_F(ShimTest, TheExitCodeIsTheCommands) {
 TEST_F(ShimTest, ACommandThatCannotRunSaysWhy) {
   RankSpec spec = shell("");
   spec.command = {"no-such-command"};
-  EXPECT_EQ(run(spec), (RankExit{.exit_code = 127,
-                                 .detail = "cannot run 'no-such-command': No such file or directory"}));
+  const auto expect_missing = [&](int code, const std::string& why, const std::string& advice) {
+    const RankExit exit = run(spec);
+    EXPECT_EQ(exit.exit_code, code);
+    EXPECT_TRUE(exit.no_program);
+    EXPECT_TRUE(exit.detail.starts_with("cannot run '" + spec.command[0] + "': " + why + "; "))
+        << exit.detail;
+    EXPECT_NE(exit.detail.find(advice), std::string::npos) << exit.detail;
+  };
+  expect_missing(127, "No such file or directory", "in a folder of PATH");
+  spec.command = {path("missing/program")};
+  expect_missing(127, "No such file or directory", "must be there on every node");
   spec.command = {folder()};
-  EXPECT_EQ(run(spec),
-            (RankExit{.exit_code = 126, .detail = "cannot run '" + folder() + "': Permission denied"}));
+  expect_missing(126, "Permission denied", "chmod +x");
+  EXPECT_EQ(run(shell("no-such-command 2> /dev/null")), (RankExit{.exit_code = 127, .detail = ""}))
+      << "the shell says so, and has run";
   spec.command = {"true"};
   spec.workdir = path("missing");
   EXPECT_EQ(run(spec), (RankExit{.exit_code = 126,
