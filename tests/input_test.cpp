@@ -513,7 +513,8 @@ TEST(Input, Tls) {
   cluster.env()["TUTTI_CA_FILE"] = certificate + ".other";
   const auto other = cluster.tutti({"jobs"});
   EXPECT_EQ(other.exit_code, 1);
-  EXPECT_TRUE(has(other.err, "certificate")) << other.err;
+  EXPECT_TRUE(has(other.err, "its certificate is of no authority in " + certificate + ".other")) << other.err;
+  EXPECT_FALSE(has(other.err, "tutti up")) << "it runs\n" << other.err;
   cluster.env()["TUTTI_CA_FILE"] = certificate;
   expect_works(cluster);
 }

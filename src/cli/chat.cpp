@@ -32,8 +32,6 @@ constexpr const char* help_text =
     "  Ctrl-C         stops an answer\n"
     "  Ctrl-D         leaves\n";
 
-constexpr const char* trust_remedy =
-    "--ca-file names the authority (PEM) that has signed the certificate of that server";
 constexpr const char* key_remedy = "--key-file names a file with the key of that server";
 
 std::atomic<bool> answer_stopped{false};
@@ -188,7 +186,7 @@ class Chat final : public Command {
     if (!response) {
       const std::string_view remedy =
           client_->is_untrusted()
-              ? trust_remedy
+              ? std::string_view(response.error().remedy())
               : "`tutti engine MODEL` starts a server; `tutti chat MODEL` does without one";
       return failed(response.error().text()).remedy(remedy);
     }
@@ -266,7 +264,7 @@ class Chat final : public Command {
       return "nothing has come for " + format_duration(patience_) + "; --patience says how long is waited";
     if (done) return "";
     std::string problem = problem_in(done.error().message());
-    if (client_->is_untrusted()) problem += std::string("; ") + trust_remedy;
+    if (client_->is_untrusted()) problem += "; " + done.error().remedy();
     if (done.error().context() == "HTTP 401") problem += std::string("; ") + key_remedy;
     return problem;
   }

@@ -23,6 +23,7 @@
 
 #include "base/units.hpp"
 #include "net/http/event_splitter.hpp"
+#include "net/http/trust.hpp"
 
 namespace tutti::net {
 namespace {
@@ -213,11 +214,7 @@ Result<> Client::Connection::open_tls(const Target& target) {
   }
   tls = SSL_new(tls_context);
   SSL_set_fd(tls, descriptor);
-  SSL_ctrl(tls, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name,
-           const_cast<char*>(target.host.c_str()));
-  X509_VERIFY_PARAM* parameters = SSL_get0_param(tls);
-  if (X509_VERIFY_PARAM_set1_ip_asc(parameters, target.host.c_str()) != 1)
-    SSL_set1_host(tls, target.host.c_str());
+  expect_host(tls, target.host);
   for (;;) {
     const int done = SSL_connect(tls);
     if (done == 1) return {};
@@ -225,7 +222,7 @@ Result<> Client::Connection::open_tls(const Target& target) {
     if (Clock::now() >= deadline) return failed("no answer in time");
     const long verdict = SSL_get_verify_result(tls);
     is_untrusted = verdict != X509_V_OK;
-    return failed(verdict == X509_V_OK ? "the TLS handshake failed" : X509_verify_cert_error_string(verdict));
+    return is_untrusted ? untrusted(target, verdict) : failed("the TLS handshake failed");
   }
 }
 
@@ -286,6 +283,7 @@ Result<> Client::connect() {
     if (opened.error().code() == ErrorCode::invalid)
       return std::move(opened).error().within(target_.who + " " + target_.text());
     Error error = unreachable(target_, opened.error().text());
+    if (!opened.error().remedy().empty()) return std::move(error).remedy(opened.error().remedy());
     if (target_.who != Target().who) return error;
     return std::move(error).remedy(
         "is it running? `tutti up` starts a local cluster; TUTTI_ADDR names another one");

@@ -9,6 +9,7 @@
 #include "net/http/client.hpp"
 #include "net/http/contained.hpp"
 #include "net/http/session.hpp"
+#include "net/http/trust.hpp"
 
 namespace tutti::net {
 namespace {
@@ -202,7 +203,9 @@ Error misunderstood(const Target& target, error_code failure) {
   return silent ? error : std::move(error).remedy(tls_hint(target));
 }
 
-Error cannot_open(const Target& target, error_code failure) {
+Error cannot_open(Wire& wire, const Target& target, error_code failure) {
+  if (const long verdict = wire.verdict(); verdict != 0)
+    return untrusted(target, verdict).within("controller " + target.text());
   const bool in_handshake = failure.category() == asio::error::get_ssl_category() ||
                             failure == asio::ssl::error::stream_truncated || failure == asio::error::eof;
   if (in_handshake) return misunderstood(target, failure);
@@ -215,7 +218,7 @@ asio::awaitable<void> dial_socket(asio::io_context& context, Wire wire, Target t
                                   std::string token, Dialled done) {
   const auto failure = co_await open(wire, target);
   if (failure == not_secret) co_return done(in_the_clear().within("controller " + target.text()));
-  if (failure) co_return done(cannot_open(target, failure));
+  if (failure) co_return done(cannot_open(wire, target, failure));
   wire.lowest().expires_never();
   auto stream = std::make_shared<WebSocket>(std::move(wire));
   set_socket_limits(*stream);

@@ -7,10 +7,10 @@
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/ssl/context.hpp>
-#include <boost/asio/ssl/host_name_verification.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include "net/http/trust.hpp"
 #include "net/http/turns.hpp"
 
 namespace tutti::net {
@@ -38,6 +38,7 @@ class PlainLayer final : public Wire::Layer {
   void handshake(beast::role_type, const std::string&, std::function<void(error_code)> done) override {
     asio::post(stream_.get_executor(), [done = std::move(done)] { done({}); });
   }
+  long verdict() override { return 0; }
   void close() override { close_now(stream_); }
 
  private:
@@ -117,11 +118,7 @@ class TlsLayer final : public Wire::Layer {
   }
   void handshake(beast::role_type role, const std::string& host,
                  std::function<void(error_code)> done) override {
-    if (role == beast::role_type::client) {
-      stream_.set_verify_callback(ssl::host_name_verification(host));
-      SSL_ctrl(stream_.native_handle(), SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name,
-               const_cast<char*>(host.c_str()));
-    }
+    if (role == beast::role_type::client) expect_host(stream_.native_handle(), host);
     stream_.async_handshake(
         role == beast::role_type::client ? ssl::stream_base::client : ssl::stream_base::server,
         [this, done = std::move(done)](error_code failure) {
@@ -129,6 +126,7 @@ class TlsLayer final : public Wire::Layer {
           done(failure);
         });
   }
+  long verdict() override { return SSL_get_verify_result(stream_.native_handle()); }
   void close() override { stream_.next_layer().close(); }
 
  private:

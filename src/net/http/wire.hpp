@@ -51,6 +51,9 @@ class Wire {
     // The TLS handshake; at once for a plain connection.
     virtual void handshake(boost::beast::role_type role, const std::string& host,
                            std::function<void(error_code)> done) = 0;
+    // Of a handshake that failed: what is wrong with the certificate of the other side (trust.hpp); 0:
+    // nothing, or none was shown.
+    virtual long verdict() = 0;
     // What waits on it ends.
     virtual void close() = 0;
   };
@@ -68,6 +71,7 @@ class Wire {
   executor_type get_executor() { return layer_->lowest().get_executor(); }
   boost::beast::tcp_stream& lowest() { return layer_->lowest(); }
   asio::awaitable<error_code> handshake(boost::beast::role_type role, const std::string& host);
+  long verdict() { return layer_->verdict(); }
   void close() { layer_->close(); }
 
   template <class Buffers, class Handler>

@@ -1,0 +1,104 @@
+// A certificate that is not taken: by commands, and by agents that dial.
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+
+#include <cstdio>
+#include <future>
+
+#include "net/http/net_test.hpp"
+
+namespace tutti::net {
+namespace {
+
+constexpr long hour_s = 3600;
+
+struct Close {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using File = std::unique_ptr<std::FILE, Close>;
+
+// The same certificate with other times, from now on, signed anew.
+void set_times(const Certificate& certificate, long from_s, long to_s) {
+  const File key_file(std::fopen(certificate.key_file().c_str(), "r"));
+  const File old_file(std::fopen(certificate.certificate_file().c_str(), "r"));
+  ASSERT_TRUE(key_file && old_file);
+  const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key(
+      PEM_read_PrivateKey(key_file.get(), nullptr, nullptr, nullptr), EVP_PKEY_free);
+  const std::unique_ptr<X509, decltype(&X509_free)> made(
+      PEM_read_X509(old_file.get(), nullptr, nullptr, nullptr), X509_free);
+  ASSERT_TRUE(key && made);
+  ASSERT_NE(X509_gmtime_adj(X509_getm_notBefore(made.get()), from_s), nullptr);
+  ASSERT_NE(X509_gmtime_adj(X509_getm_notAfter(made.get()), to_s), nullptr);
+  ASSERT_GT(X509_sign(made.get(), key.get(), EVP_sha256()), 0);
+  const File new_file(std::fopen(certificate.certificate_file().c_str(), "w"));
+  ASSERT_TRUE(new_file);
+  ASSERT_EQ(PEM_write_X509(new_file.get(), made.get()), 1);
+}
+
+// It names localhost.
+struct Trust : Net {
+  void serve_with(const Certificate& certificate) {
+    ServerOptions options;
+    options.certificate_file = certificate.certificate_file();
+    options.key_file = certificate.key_file();
+    serve([](auto exchange) { exchange->answer({.status = 200, .body = "fine"}); }, options);
+  }
+  // Both ways to call it refuse alike.
+  void expect_refused(const std::string& host, const std::string& ca_file, const std::string& why,
+                      const std::string& advice) {
+    const Target called{host, server_->port(), ca_file};
+    Client client(called, "secret");
+    const auto response = client.request("GET", "/");
+    ASSERT_FALSE(response.ok());
+    EXPECT_TRUE(client.is_untrusted());
+    std::promise<Error> told;
+    loop_.post([&] {
+      dial(loop_, called, "/agent", "secret",
+           [&](Result<std::shared_ptr<Socket>> socket) { told.set_value(socket.error()); });
+    });
+    for (const Error& error : {response.error(), told.get_future().get()}) {
+      EXPECT_NE(error.text().find(why), std::string::npos) << error.text();
+      EXPECT_NE(error.remedy().find(advice), std::string::npos) << error.remedy();
+    }
+  }
+
+  const Certificate own;
+};
+
+TEST_F(Trust, WhoCallsItByItsNameAndKnowsItsAuthorityIsAnswered) {
+  serve_with(own);
+  Client client({"localhost", server_->port(), own.certificate_file()}, "secret");
+  const auto response = client.request("GET", "/");
+  ASSERT_TRUE(response.ok()) << response.error().text();
+  EXPECT_EQ(response->body, "fine");
+}
+
+TEST_F(Trust, AnAuthorityThatIsNotKnownNamesWhatWouldBe) {
+  const Certificate other;
+  serve_with(own);
+  expect_refused("localhost", other.certificate_file(),
+                 "its certificate is of no authority in " + other.certificate_file(), "TUTTI_CA_FILE");
+}
+
+TEST_F(Trust, AnAddressThatTheCertificateDoesNotHaveIsNamed) {
+  serve_with(own);
+  expect_refused("127.0.0.1", own.certificate_file(), "its certificate does not name 127.0.0.1",
+                 "a certificate that has 127.0.0.1");
+}
+
+TEST_F(Trust, ACertificateThatHasExpiredSaysSo) {
+  set_times(own, -2 * hour_s, -hour_s);
+  serve_with(own);
+  expect_refused("localhost", own.certificate_file(), "has expired by the clock of this machine", "renew");
+}
+
+TEST_F(Trust, ACertificateThatIsNotValidYetNamesTheClock) {
+  set_times(own, hour_s, 2 * hour_s);
+  serve_with(own);
+  expect_refused("localhost", own.certificate_file(), "is not valid yet by the clock of this machine",
+                 "set the clock");
+}
+
+}  // namespace
+}  // namespace tutti::net
