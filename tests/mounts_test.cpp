@@ -1,6 +1,8 @@
 // Disks that are not where they were: the shared one for checkpoints is not mounted on a node, and an agent's
 // folder is gone while its ranks run.
+#include <linux/magic.h>
 #include <signal.h>
+#include <sys/vfs.h>
 
 #include <filesystem>
 
@@ -74,6 +76,14 @@ TEST(Mounts, ANodeWithoutTheSharedDiskBeginsNoJobAnew) {
   words.insert(words.end(), {"--checkpoints", shared.path() + "/not-mounted"});
   const auto second = cluster.start(words, "agent-s2");
   ASSERT_TRUE(cluster.node_becomes("s2", "ready"));
+  struct statfs disk {};
+  ASSERT_EQ(::statfs(shared.path().c_str(), &disk), 0);
+  if (disk.f_type == EXT4_SUPER_MAGIC || disk.f_type == TMPFS_MAGIC) {
+    const std::string wanted =
+        "--checkpoints " + shared.path() + "/not-mounted is on a disk of this machine alone";
+    EXPECT_TRUE(eventually([&] { return has(read_text(cluster.file("agent-s2.err")), wanted); }))
+        << read_text(cluster.file("agent-s2.err"));
+  }
 
   ASSERT_EQ(cluster.tutti({"drain", "s1", "--now"}).exit_code, 0);
   ASSERT_TRUE(eventually([&] {

@@ -17,6 +17,7 @@
 #include "node/agent/lane.hpp"
 #include "node/agent/logs.hpp"
 #include "node/agent/membership.hpp"
+#include "node/agent/mount_table.hpp"
 #include "node/agent/moved_folder.hpp"
 #include "node/agent/shim_processes.hpp"
 #include "node/agent/shipped.hpp"
@@ -96,6 +97,7 @@ class Agent {
     if (auto adopted = keeper_.adopt(); !adopted) return adopted;
     recall_devices();
     look_for_ranks_of_others();
+    look_for_shared_disk();
     const auto signals = loop_.when_asked_to_end([this](int signal) {
       log::warning("this agent ends: {}; ranks run on", ::strsignal(signal));
       end_.begin();
@@ -126,6 +128,14 @@ class Agent {
         for (const std::string& text : told) log::warning("{}", text);
       };
     });
+  }
+
+  // Said and not refused: a node whose disk is away for a while joins, and its ranks are looked after. The
+  // disk itself is not asked, which may not answer.
+  void look_for_shared_disk() {
+    if (!options_.shared_checkpoints) return;
+    const std::string told = not_shared(mount_table(), options_.checkpoints);
+    if (!told.empty()) log::warning("{}", told);
   }
 
   // Ranks that run hold devices by the index that these had when the agent before this one looked.
