@@ -52,6 +52,18 @@ net::Response wrong_method(const net::Request& request, const Page& page) {
   return response;
 }
 
+// What stands for yes or no in the query is one of these: another word would be taken for no by one reader
+// and for yes by the next.
+std::optional<net::Response> wrong_flag(const net::Request& request, const Route& route) {
+  for (const Parameter& parameter : route.query) {
+    if (parameter.value != flag_value) continue;
+    const auto given = request.query.find(std::string(parameter.name));
+    if (given == request.query.end() || is_yes(given->second) || is_no(given->second)) continue;
+    return refusal(invalid(std::string(parameter.name) + " is neither true (or 1) nor false (or 0)"), 400);
+  }
+  return std::nullopt;
+}
+
 net::Response too_large(const net::Request& request, const Route& route) {
   return refusal(invalid("the body has " + std::to_string(request.body_bytes) + " bytes; at most " +
                          std::to_string(route.body_bytes_max) + " are taken here"),
@@ -76,6 +88,7 @@ net::Admission Api::admit(const net::Request& head) {
   if (auto refused = authorize(head, route->caller)) return {std::move(refused), known};
   if (auto refused = take(limits_of(route->rate), head, "requests")) return {std::move(refused), known};
   if (auto refused = recognise(head)) return {std::move(refused), known};
+  if (auto refused = wrong_flag(head, *route)) return {std::move(refused), known};
   if (head.body_bytes > route->body_bytes_max) return {too_large(head, *route), known};
   return {.refusal = std::nullopt, .known = known, .body_bytes_max = route->body_bytes_max};
 }

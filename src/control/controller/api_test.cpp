@@ -350,6 +350,22 @@ TEST_F(ApiTest, WhatIsMeantForAnotherClusterIsNotDone) {
   ours.stop();
 }
 
+TEST_F(ApiTest, WhatIsNeitherYesNorNoIsRefused) {
+  const auto status = [&](const std::string& page, const std::string& name, const std::string& value) {
+    net::Request head = post(page, "")->request();
+    head.bearer = "admin";
+    head.query[name] = value;
+    const auto admission = api.admit(head);
+    return admission.refusal ? admission.refusal->status : 200;
+  };
+  for (const char* word : {"1", "true", "0", "false"})
+    EXPECT_EQ(status("jobs/1/cancel", "now", word), 200) << word;
+  for (const char* word : {"yes", "no", "True", "2", "", " 1"})
+    EXPECT_EQ(status("jobs/1/cancel", "now", word), 400) << word;
+  EXPECT_EQ(status("jobs/1/release", "array", "yes"), 400);
+  EXPECT_EQ(status("jobs/1/cancel", "by", "yes"), 200) << "that is a name";
+}
+
 TEST_F(ApiTest, BodiesAreAsLargeAsTheirPageNeeds) {
   const auto status = [&](const std::string& page, std::size_t bytes) {
     net::Request head = post(page, "")->request();

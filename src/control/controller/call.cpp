@@ -55,10 +55,7 @@ std::string Call::text(const std::string& name) const {
   return found == request().query.end() ? "" : found->second;
 }
 
-bool Call::is_set(const std::string& name) const {
-  const std::string value = text(name);
-  return value == "1" || value == "true";
-}
+bool Call::is_set(const std::string& name) const { return is_yes(text(name)); }
 
 std::optional<std::int64_t> Call::number(const std::string& name, std::int64_t otherwise) const {
   const auto found = request().query.find(name);

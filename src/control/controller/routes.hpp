@@ -39,6 +39,12 @@ struct Message {
   Format format = Format::json;
 };
 
+// The value of a parameter that is there or not. Any other word than these is refused before its page is
+// asked.
+constexpr std::string_view flag_value = "1";
+constexpr bool is_yes(std::string_view value) { return value == flag_value || value == "true"; }
+constexpr bool is_no(std::string_view value) { return value == "0" || value == "false"; }
+
 // One of the query: ?NAME=VALUE.
 struct Parameter {
   std::string_view name;
