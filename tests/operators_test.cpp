@@ -241,14 +241,23 @@ std::string shown_on_a_terminal(const TestCluster& cluster, const std::vector<st
 
 TEST(Operators, AListIsAsWideAsTheTerminal) {
   const TestCluster cluster;
-  const std::string words(300, 'x');
-  ASSERT_EQ(cluster.run({}, "echo " + words + "; exit 3").exit_code, 3);
+  ASSERT_EQ(cluster.tutti({"run", "--name", "x", "--", "/" + std::string(200, 'x')}).exit_code, 127);
   const std::string whole = cluster.tutti({"jobs", "--all"}).out;
-  EXPECT_TRUE(has(whole, "exited with 3; last lines of its log:")) << whole;
+  EXPECT_TRUE(has(whole, "exited with 127; cannot run '/xxx")) << whole;
   const std::string shown = shown_on_a_terminal(cluster, {"jobs", "--all"});
   ASSERT_EQ(lines_of(shown).size(), 2U) << shown;
   EXPECT_EQ(lines_of(shown)[1].size(), 111U) << "with the return: " << shown;
   EXPECT_TRUE(has(shown, "...")) << shown;
+}
+
+TEST(Operators, AListHasTheReasonOfAJobWithoutItsLog) {
+  const TestCluster cluster;
+  ASSERT_EQ(cluster.run({}, "echo said; exit 3").exit_code, 3);
+  const std::string list = cluster.tutti({"jobs", "--all"}).out;
+  EXPECT_TRUE(has(list, "exited with 3")) << list;
+  EXPECT_FALSE(has(list, "last lines of its log")) << list;
+  const std::string whole = cluster.tutti({"show", "1"}).out;
+  EXPECT_TRUE(has(whole, "exited with 3; last lines of its log:")) << whole;
 }
 
 TEST(Operators, AnArchiveTellsHowFarItIs) {

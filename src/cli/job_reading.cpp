@@ -27,6 +27,14 @@ std::string rank_summary(const json& job) {
              : ranks + " of " + std::to_string(job.at("ranks_wanted").get<int>());
 }
 
+std::string reason_in_a_row(const std::string& reason) {
+  const auto end = reason.find('\n');
+  const std::string line = reason.substr(0, end);
+  const auto clause = line.rfind("; ");
+  const bool announces = end != std::string::npos && line.ends_with(':') && clause != std::string::npos;
+  return announces ? line.substr(0, clause) : line;
+}
+
 Result<json> read_jobs(Cluster& cluster, const std::string& query, std::int64_t limit, bool* more) {
   auto jobs = json::array();
   std::string before;

@@ -20,6 +20,9 @@ std::string shown_state(const nlohmann::json& job);
 // "8", or "4 of 8" where the attempt has fewer than are wanted.
 std::string rank_summary(const nlohmann::json& job);
 
+// Of the reason of a job what fits into a row: the first line, without the words that announce the others.
+std::string reason_in_a_row(const std::string& reason);
+
 // Page after page, newest first. `more`: there are others beyond the limit.
 Result<nlohmann::json> read_jobs(Cluster& cluster, const std::string& query, std::int64_t limit,
                                  bool* more = nullptr);

@@ -70,7 +70,6 @@ std::string jobs_table(const json& jobs, Instant now) {
   titles.emplace_back("REASON");
   TextTable table(std::move(titles));
   for (const auto& job : jobs) {
-    const std::string reason = with_local_times(text_of(job, "reason"));
     std::vector<std::string> cells{text_of(job, "id"),
                                    name_summary(job),
                                    shown_state(job),
@@ -81,7 +80,7 @@ std::string jobs_table(const json& jobs, Instant now) {
                                    text_of(job, "user"),
                                    local_time(text_of(job, "submitted_at")),
                                    time_summary(job, now),
-                                   reason.substr(0, reason.find('\n'))};
+                                   reason_in_a_row(with_local_times(text_of(job, "reason")))};
     if (arrays) cells.insert(cells.begin() + 1, array_summary(job));
     table.add(std::move(cells));
   }

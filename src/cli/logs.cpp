@@ -161,7 +161,7 @@ class Wait final : public Command {
       ++ends[state];
       const std::string reason = text_of(element, "reason");
       if (first.empty() && state != "succeeded")
-        first = "; job " + text_of(element, "id") + " " + state + ": " + reason.substr(0, reason.find('\n'));
+        first = "; job " + text_of(element, "id") + " " + state + ": " + reason_in_a_row(reason);
     }
     std::string text;
     for (const char* state : {"succeeded", "failed", "cancelled"}) {
