@@ -113,8 +113,12 @@ class RemoteProgram final : public Program {
     if ((*message)->word != Word::ready) return failed("the worker has answered something else");
     auto card = decode_card((*message)->bytes);
     if (!card) return std::move(card).error();
-    // The first one's stays: who was told of it goes by it.
-    if (card_.about.empty()) card_ = std::move(*card);
+    // The first one's stays: who was told of it goes by it, and is not served by another model.
+    if (card_.about.empty()) {
+      card_ = std::move(*card);
+    } else if (card->version != card_.version) {
+      return failed("the file of the model was replaced; start this engine again to serve the new one");
+    }
     return worker;
   }
 

@@ -11,6 +11,8 @@
 
 #include <climits>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <new>
 #include <string_view>
 #include <thread>
@@ -53,8 +55,12 @@ constexpr const char* kind_variable = "TUTTI_TEST_WORKER";
   if (kind == nullptr) return false;
   const auto done = host_program(worker_descriptor, [&]() -> Result<Hosted> {
     while (std::string_view(kind) == "endless") ::pause();
-    if (std::string_view(kind) != "two") return invalid("no such model");
-    return Hosted{{{.inputs = {{"x", DataType::uint8, std::nullopt}}, .outputs = {}}, "a toy"},
+    // A path is that of a file which says which version of the toy it is.
+    const bool is_file = std::string_view(kind).starts_with('/');
+    if (std::string_view(kind) != "two" && !is_file) return invalid("no such model");
+    std::string version;
+    if (is_file) std::ifstream(kind) >> version;
+    return Hosted{{{.inputs = {{"x", DataType::uint8, std::nullopt}}, .outputs = {}}, "a toy", version},
                   {add_one, add_one}};
   });
   std::_Exit(done ? 0 : 1);
@@ -147,6 +153,28 @@ TEST(RemoteProgram, AWorkerThatIsKilledWhileNobodyAsksIsStartedAgain) {
   ASSERT_EQ(::kill(pid, SIGKILL), 0);
   while ((*program)->state().restarts == 0) std::this_thread::yield();
   EXPECT_NE(answer_in_the_end(**program, 0, "who"), std::to_string(pid));
+}
+
+TEST(RemoteProgram, AModelThatWasReplacedIsNotServedInItsPlace) {
+  const std::string file = testing::TempDir() + "tutti-replaced-" + std::to_string(::getpid());
+  std::ofstream(file) << "first";
+  auto program = open_program(worker(file), 2, hasty);
+  ASSERT_TRUE(program) << program.error().text();
+  std::ofstream(file) << "second";
+  EXPECT_EQ(answer(**program, 0, "abc"), "bcd") << "what was loaded goes on";
+  EXPECT_FALSE((*program)->run(0, letters("die")));
+  std::string problem;
+  while (problem.find("was replaced") == std::string::npos) {
+    const auto state = (*program)->state();
+    ASSERT_FALSE(state.is_ready);
+    problem = state.problem;
+    std::this_thread::yield();
+  }
+  EXPECT_NE(answer(**program, 0, "abc").find("start this engine again"), std::string::npos);
+  EXPECT_EQ((*program)->state().restarts, 0);
+  std::ofstream(file) << "first";
+  EXPECT_EQ(answer_in_the_end(**program, 0, "abc"), "bcd") << "it is back";
+  std::filesystem::remove(file);
 }
 
 // Such as the port of an engine, which would stay taken.

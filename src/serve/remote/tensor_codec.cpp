@@ -15,6 +15,7 @@ std::string encode(const ProgramCard& card) {
   Writer writer;
   writer.put_text(json::write(write_signature(card.signature)));
   writer.put_text(card.about);
+  writer.put_text(card.version);
   return writer.take();
 }
 
@@ -33,7 +34,7 @@ std::string encode(const std::vector<Tensor>& tensors) {
 Result<ProgramCard> decode_card(std::string_view bytes) {
   Reader reader(bytes);
   const std::string text = reader.get_text();
-  ProgramCard card{.signature = {}, .about = reader.get_text()};
+  ProgramCard card{.signature = {}, .about = reader.get_text(), .version = reader.get_text()};
   if (auto end = reader.end(); !end) return std::move(end).error();
   const auto root = json::parse(text);
   if (!root) return root.error();

@@ -14,6 +14,7 @@ namespace tutti::serve::remote {
 struct ProgramCard {
   Signature signature;
   std::string about;
+  std::string version;  // of what was loaded: another one is another program
 };
 
 std::string encode(const ProgramCard& card);

@@ -1,12 +1,17 @@
 #include "serve/script/script.hpp"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
@@ -15,6 +20,8 @@
 #include <torch/cuda.h>
 #include <torch/script.h>
 
+#include "base/files/files.hpp"
+#include "base/hash/hash.hpp"
 #include "base/text.hpp"
 #include "serve/script/tensors.hpp"
 
@@ -22,6 +29,7 @@ namespace tutti::serve {
 namespace {
 
 constexpr std::size_t reason_bytes_max = 2'000;
+constexpr std::size_t hashed_bytes = std::size_t{1} << 20;  // at a time
 constexpr int warm_runs = 3;  // of each size: libtorch looks at the first, compiles in the second
 
 // What happened, without the trace through the program's sources: where those lay is for no client to know.
@@ -247,12 +255,52 @@ class Loading {
   bool is_warm_ = false;
 };
 
+// Nothing if there is no such file.
+struct FileSight {
+  dev_t disk = 0;
+  ino_t number = 0;
+  off_t bytes = 0;
+  timespec changed{};
+
+  explicit FileSight(const std::string& path) {
+    struct stat status {};
+    if (::stat(path.c_str(), &status) != 0) return;
+    disk = status.st_dev;
+    number = status.st_ino;
+    bytes = status.st_size;
+    changed = status.st_mtim;
+  }
+  bool is_that_of(const FileSight& other) const {
+    return disk == other.disk && number == other.number && bytes == other.bytes &&
+           changed.tv_sec == other.changed.tv_sec && changed.tv_nsec == other.changed.tv_nsec;
+  }
+};
+
+// By its bytes: the same ones in another file, or put there anew, are the same program.
+Result<std::string> version_of(const std::string& path) {
+  const auto file = files::open_existing_file(path);
+  if (!file) return file.error();
+  Hasher hasher;
+  std::vector<std::byte> buffer(hashed_bytes);
+  for (;;) {
+    const auto count = files::read_some(file->file.get(), buffer, path);
+    if (!count) return count.error();
+    if (*count == 0) return hasher.digest().hex();
+    hasher.update(std::span<const std::byte>(buffer).first(*count));
+  }
+}
+
 }  // namespace
 
 Result<remote::Hosted> load_script(const std::string& path, const ScriptOptions& options) {
   try {
+    const FileSight before(path);
     auto hosted = Loading(path, options).load();
     if (!hosted) return std::move(hosted).error().within(path);
+    auto version = version_of(path);
+    if (!version) return std::move(version).error();
+    if (!before.is_that_of(FileSight(path))) return failed("it was replaced while it was read").within(path);
+    hosted->card.version = std::move(*version);
     return hosted;
   } catch (const std::exception& problem) {
     return invalid("libtorch cannot load it: " + reason_of(problem)).within(path);

@@ -64,6 +64,19 @@ TEST_F(ScriptTest, ComputesWhatTheProgramSays) {
   EXPECT_EQ(floats_of(made->front()), (std::vector<float>{23, 34}));
 }
 
+TEST_F(ScriptTest, ItsVersionIsThatOfItsBytes) {
+  write(product);
+  const auto first = load();
+  ASSERT_TRUE(first) << first.error().text();
+  EXPECT_FALSE(first->card.version.empty());
+  const std::string copy = path + ".copy.pt";
+  std::filesystem::copy_file(path, copy);
+  std::filesystem::rename(copy, path);
+  EXPECT_EQ(load()->card.version, first->card.version) << "the same bytes in another file";
+  write("def forward(self, x):\n  return torch.matmul(x, self.w) + 1\n");
+  EXPECT_NE(load()->card.version, first->card.version);
+}
+
 TEST_F(ScriptTest, WarmsUpAndTellsItsOutputs) {
   write(product);
   const auto hosted = load(batched({-1, 2}));
