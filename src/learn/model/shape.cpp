@@ -14,6 +14,8 @@ constexpr std::int64_t experts_max = 4096;
 // So many can be listed, and their elements counted, without harm.
 constexpr std::int64_t tensors_max = std::int64_t{1} << 20;
 constexpr double parameters_max = 1e15;
+constexpr double norm_epsilon_min = 1e-30;
+constexpr double norm_epsilon_max = 1;
 
 bool is_size(std::int64_t size) { return size >= 1 && size <= size_max; }
 
@@ -60,9 +62,11 @@ std::string problem_of(const Shape& shape) {
   }
   if (!shape.learned_positions && shape.head_size % 2 != 0) return "a head must have an even size";
   if (shape.window < 0 || shape.window > size_max) return "a window has at most 16,777,216 positions";
-  if (!(shape.norm_epsilon > 0) || !(shape.rope.theta > 0)) return "norm epsilon and rope theta are positive";
-  if (!std::isfinite(shape.norm_epsilon) || !std::isfinite(shape.rope.theta))
-    return "norm epsilon and rope theta are finite";
+  // Below it is nothing, and above it more than what it is added to.
+  if (!(shape.norm_epsilon >= norm_epsilon_min && shape.norm_epsilon <= norm_epsilon_max))
+    return "the norms' epsilon (rms_norm_eps, layer_norm_epsilon) must lie between 1e-30 and 1";
+  if (!(shape.rope.theta > 0) || !std::isfinite(shape.rope.theta))
+    return "rope theta must be above 0 and finite";
   if (std::string problem = problem_of_experts(shape); !problem.empty()) return problem;
   if (parameters_about(shape) > parameters_max) return "it has more than 10^15 parameters";
   return "";

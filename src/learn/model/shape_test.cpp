@@ -249,8 +249,12 @@ TEST(Shape, WhoseSizesDoNotFitIsRefused) {
             "the model's shape : the hidden size must be a multiple of the heads");
   EXPECT_EQ(why_not(llama_3_8b_config, "\"num_key_value_heads\":8", "\"num_key_value_heads\":5"),
             "the model's shape : the heads must be a multiple of the key-value heads");
-  EXPECT_EQ(why_not(llama_7b_config, "1e-06", "0"),
-            "the model's shape : norm epsilon and rope theta are positive");
+  for (const char* number : {"0", "-1e-06", "1e-300", "1.5", "1e300", "1e39"}) {
+    EXPECT_EQ(why_not(llama_7b_config, "1e-06", number),
+              "the model's shape : the norms' epsilon (rms_norm_eps, layer_norm_epsilon) must lie between "
+              "1e-30 and 1")
+        << number;
+  }
   EXPECT_EQ(why_not(llama_7b_config, "\"num_hidden_layers\":32", "\"num_hidden_layers\":16777216"),
             "the model's shape : there are at most 4,096 layers");
   EXPECT_EQ(why_not(llama_3_8b_config, "\"head_dim\":128", "\"head_dim\":16777216"),
