@@ -106,7 +106,7 @@ Result<Variables> variables_of(const Conversation& conversation) {
   }
   const bool has_tools = conversation.tools.list() != nullptr && !conversation.tools.list()->empty();
   if (!conversation.tools.is_null() && conversation.tools.list() == nullptr)
-    return invalid("'tools' is no list");
+    return invalid("'tools' is no list").within("tools");
   variables.insert_or_assign("messages", from_json(*messages, conversation.guard));
   variables.insert_or_assign("tools",
                              has_tools ? from_json(conversation.tools, conversation.guard) : Value(nullptr));
@@ -118,7 +118,8 @@ Result<Variables> variables_of(const Conversation& conversation) {
   if (!conversation.end_text.empty()) variables.insert_or_assign("eos_token", conversation.end_text);
   for (const auto& [name, value] : variables) {
     if (value.weight() > value_bytes_max)
-      return invalid("'" + name + "' has more than " + std::to_string(value_bytes_max) + " bytes");
+      return invalid("'" + name + "' has more than " + std::to_string(value_bytes_max) + " bytes")
+          .within(name == "messages" || name == "tools" ? name : "chat_template_kwargs");
   }
   return variables;
 }

@@ -15,6 +15,8 @@ constexpr std::size_t normalized_share = 4;
 
 // How ChatML ends a message, for models that were given it for want of a template of their own.
 constexpr std::string_view message_end = "<|im_end|>";
+// To what the errors of a template belong (serve/chat).
+constexpr std::string_view chat_template = "chat template";
 
 std::vector<Token> as_tokens(const std::vector<std::uint32_t>& ids) {
   return std::vector<Token>(ids.begin(), ids.end());
@@ -39,6 +41,12 @@ Error in_fields_of(api::Kind kind, Error error) {
   return invalid(error.message())
       .within(kind == api::Kind::chat ? "messages" : "input")
       .remedy(error.remedy());
+}
+
+// What a template finds wrong it finds in the messages, unless another field is named.
+Error in_messages(const Error& error) {
+  if (!error.context().empty() && !error.context().starts_with(chat_template)) return error;
+  return Error(error.code(), error.text()).within("messages").remedy(error.remedy());
 }
 
 // Bytes of prompts that all answers to a request say. They are collected, or said by a stream at once.
@@ -139,6 +147,7 @@ Result<std::vector<Token>> Preparation::conversation(const api::Ask& ask, const 
   const Result<chat::ChatTemplate>& chosen = has_tools ? loaded_.chat_with_tools : loaded_.chat;
   if (!chosen)
     return invalid("the model's chat template cannot be followed: " + chosen.error().text())
+        .within("messages")
         .remedy("/v1/completions takes a prompt as it is");
   const auto text =
       chosen->prompt({.messages = ask.messages,
@@ -151,7 +160,7 @@ Result<std::vector<Token>> Preparation::conversation(const api::Ask& ask, const 
                       .now = moment_of(facts.now),
                       .guard = [&](std::string_view own) { return source.tokenizer.guarded(own); },
                       .abandoned = facts.abandoned});
-  if (!text) return text.error();
+  if (!text) return in_messages(text.error());
   if (auto fine = check_length(*text, "messages"); !fine) return std::move(fine).error();
   return as_tokens(source.tokenizer.encode(
       *text, {.special = true, .frame = false, .guards = true, .abandoned = facts.abandoned}));

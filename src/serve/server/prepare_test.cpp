@@ -58,6 +58,23 @@ TEST_F(PreparationTest, TheModelsOwnEndsComeBesideAllThatIsAskedFor) {
   EXPECT_EQ(talk->request.stop_texts.back(), "<|im_end|>");
 }
 
+TEST_F(PreparationTest, WhatATemplateRefusesIsInTheMessages) {
+  const std::string body = R"({"messages":[{"role":"user","content":"a"}]})";
+  loaded_->chat = chat::ChatTemplate::parse("{{ raise_exception('roles must alternate') }}");
+  ASSERT_TRUE(loaded_->chat) << loaded_->chat.error().text();
+  const auto refused = prepare(api::Kind::chat, body);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().context(), "messages");
+  EXPECT_NE(refused.error().message().find("roles must alternate"), std::string::npos)
+      << refused.error().text();
+  loaded_->chat = chat::ChatTemplate::parse("{% if %}");
+  ASSERT_FALSE(loaded_->chat);
+  const auto unread = prepare(api::Kind::chat, body);
+  ASSERT_FALSE(unread);
+  EXPECT_EQ(unread.error().context(), "messages");
+  EXPECT_NE(unread.error().remedy().find("/v1/completions"), std::string::npos);
+}
+
 TEST_F(PreparationTest, APromptWithoutAnAnswerMayFillTheContext) {
   const std::string full = listed(context, "9");
   EXPECT_TRUE(prepare(api::Kind::embedding, R"({"input":)" + full + "}"));
