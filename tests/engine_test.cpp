@@ -112,6 +112,24 @@ TEST_F(EngineProgram, AnswersCurlAndDrainsWhenAsked) {
   EXPECT_EQ(engine_->wait(), 0) << read_text(file("engine.err"));
 }
 
+TEST_F(EngineProgram, ASecondSignalEndsItAtOnceAndItsExitCodeSaysSo) {
+  start({"--drain-time", "1h"});
+  const Json body{
+      {"prompt", "Once"}, {"n", 4}, {"max_tokens", 30'000}, {"ignore_eos", true}, {"stream", true}};
+  support::Process asking(
+      {"curl", "-sSN", url_ + "/completions", "-H", "Content-Type: application/json", "-d", body.dump()},
+      file("answer"));
+  ASSERT_TRUE(support::eventually([&] { return has(read_text(file("answer")), "data: {"); }))
+      << read_text(file("answer")) << read_text(file("answer.err"));
+  const std::string health = url_.substr(0, url_.rfind("/v1")) + "/health";
+  engine_->signal(SIGTERM);
+  ASSERT_TRUE(support::eventually([&] { return has(curl({"-i", health}), "HTTP/1.1 503"); }));
+  engine_->signal(SIGINT);
+  EXPECT_EQ(engine_->wait(), 130) << read_text(file("engine.err"));
+  EXPECT_TRUE(has(read_text(file("engine.err")), "ended before all requests were answered"));
+  EXPECT_NE(asking.wait(), 0) << "its answer was cut";
+}
+
 TEST_F(EngineProgram, ATerminalThatIsClosedDrainsIt) {
   start();
   engine_->signal(SIGHUP);

@@ -14,7 +14,8 @@ namespace tutti::cli {
 constexpr int exit_success = 0;
 constexpr int exit_failed = 1;
 constexpr int exit_usage = 2;
-constexpr int exit_interrupted = 130;  // 128 + SIGINT, as shells have it
+constexpr int exit_signal_base = 128;  // and the number of a signal, as shells have it
+constexpr int exit_interrupted = 130;  // 128 + SIGINT
 constexpr int exit_unread = 141;       // 128 + SIGPIPE: whoever read stdout has gone
 
 class Command {

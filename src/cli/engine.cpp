@@ -67,9 +67,10 @@ serve::Engine::Reopen announced(serve::Engine::Reopen reopen) {
   };
 }
 
-// The server answers 503 while its model is loaded, so that whoever waits for it knows that it comes.
+// The server answers 503 while its model is loaded, so that whoever waits for it knows that it comes. The
+// exit code: of one that was ended before it was drained, as shells have it of that signal.
 template <class Server>
-Result<> serve_until_drained(Server& server, const std::function<Result<>()>& load) {
+Result<int> serve_until_drained(Server& server, const std::function<Result<>()>& load) {
   server.drain_when_asked();
   std::optional<Error> problem;
   std::atomic<bool> is_loading = true;
@@ -87,7 +88,8 @@ Result<> serve_until_drained(Server& server, const std::function<Result<>()>& lo
   }
   loader.join();
   if (problem) return *problem;
-  return {};
+  const int signal = server.cut_short_by();
+  return signal == 0 ? exit_success : exit_signal_base + signal;
 }
 
 class EngineCommand final : public Command {
@@ -143,13 +145,21 @@ class EngineCommand final : public Command {
           .within("command line");
     auto done = is_script ? answer_with_script(chosen->load) : answer_with_tokens(*chosen);
     if (!done) return std::move(done).error();
-    if (!json_) std::printf("drained\n");
-    std::fflush(stdout);
-    return exit_success;
+    tell_end(*done);
+    return *done;
   }
 
  private:
-  Result<> answer_with_tokens(const ModelFlags::Chosen& chosen) const {
+  void tell_end(int exit_code) const {
+    if (exit_code != exit_success) {
+      print_note("ended before all requests were answered");
+    } else if (!json_) {
+      std::printf("drained\n");
+    }
+    std::fflush(stdout);
+  }
+
+  Result<int> answer_with_tokens(const ModelFlags::Chosen& chosen) const {
     serve::ServerSettings settings{settings_, chosen.batch};
     settings.batch.requests_max = static_cast<std::size_t>(requests_);
     auto server = serve::Server::listen(settings);
@@ -161,16 +171,15 @@ class EngineCommand final : public Command {
       return Error(*(*server)->problem()).within(model_).remedy("start the engine again");
     // What is being loaded anew is for nobody any more, either.
     if (done && (*server)->counts().away) {
-      if (!json_) std::printf("drained\n");
-      std::fflush(stdout);
+      tell_end(*done);
       log::finish();
-      std::_Exit(exit_success);
+      std::_Exit(*done);
     }
     return done;
   }
 
-  Result<> answer_with_script(const serve::LoadOptions& load) const {
-    if (auto checked = serve::check_script(model_); !checked) return checked;
+  Result<int> answer_with_script(const serve::LoadOptions& load) const {
+    if (auto checked = serve::check_script(model_); !checked) return std::move(checked).error();
     auto signature = serve::read_script_signature(model_);
     if (!signature) return std::move(signature).error();
     const serve::GatherSettings gather = script_flags_.gather();

@@ -85,7 +85,11 @@ void Front::handle(std::shared_ptr<net::Exchange> exchange) {
 }
 
 void Front::drain_when_asked() {
-  signals_ = loop_.when_asked_to_end([this](int) { is_draining_ ? loop_.stop() : drain(); });
+  signals_ = loop_.when_asked_to_end([this](int signal) {
+    if (!is_draining_) return drain();
+    cut_short_by_ = signal;
+    loop_.stop();
+  });
 }
 
 void Front::drain() {

@@ -53,6 +53,8 @@ class Front {
   // The first signal that asks the process to end drains, the second stops. Before the loop runs.
   void drain_when_asked();
   void drain();
+  // The signal that has ended it before it was drained; 0: none has.
+  int cut_short_by() const { return cut_short_by_; }
   bool is_draining() const { return is_draining_; }  // atomic
   // To be told after each answer.
   void stop_if_drained();
@@ -69,6 +71,7 @@ class Front {
   std::shared_ptr<net::Loop::Handle> signals_;
   std::shared_ptr<net::Loop::Handle> drain_timer_;
   std::atomic<bool> is_draining_ = false;
+  std::atomic<int> cut_short_by_ = 0;
 };
 
 }  // namespace tutti::serve

@@ -334,6 +334,7 @@ void InferServer::start(const std::string& name, std::unique_ptr<Program> progra
   core_->start(name, std::move(program));
 }
 void InferServer::drain_when_asked() { core_->front().drain_when_asked(); }
+int InferServer::cut_short_by() const { return core_->front().cut_short_by(); }
 void InferServer::run() { core_->front().loop().run(); }
 void InferServer::drain() {
   core_->front().loop().post([core = core_.get()] { core->front().drain(); });

@@ -41,6 +41,8 @@ class InferServer {
   void start(const std::string& name, std::unique_ptr<Program> program);
   // The first signal that asks the process to end drains, the second stops. Before run().
   void drain_when_asked();
+  // That second signal, after run(); 0: there was none.
+  int cut_short_by() const;
 
   // Until it is drained or stopped.
   void run();

@@ -423,6 +423,7 @@ std::span<const Page> Server::pages() { return Core::table(); }
 std::uint16_t Server::port() const { return core_->front().port(); }
 void Server::start(Loaded loaded) { core_->start(std::move(loaded)); }
 void Server::drain_when_asked() { core_->front().drain_when_asked(); }
+int Server::cut_short_by() const { return core_->front().cut_short_by(); }
 void Server::run() { core_->front().loop().run(); }
 void Server::drain() {
   core_->front().loop().post([core = core_.get()] { core->front().drain(); });

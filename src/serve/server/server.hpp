@@ -48,6 +48,8 @@ class Server {
   void start(Loaded loaded);
   // The first signal that asks the process to end drains, the second stops. Before run().
   void drain_when_asked();
+  // That second signal, after run(); 0: there was none.
+  int cut_short_by() const;
 
   // Until it is drained or stopped, or its model is lost for good and everybody has been told.
   void run();
