@@ -220,8 +220,8 @@ Error cannot_make(const std::string& what, const std::string& path, int error_nu
   return wrong ? invalid(error.message()) : error;
 }
 
-Result<Bytes> BlobStore::copy(std::span<const std::string> hashes, const std::string& path,
-                              bool executable) const {
+Result<Bytes> BlobStore::copy(std::span<const std::string> hashes, const std::string& path, bool executable,
+                              const StillWanted& still_wanted) const {
   for (const auto& hash : hashes) {
     if (!is_hash(hash)) return no_hash(hash);
     if (!has(hash)) return no_blob(hash, ENOENT);
@@ -230,6 +230,7 @@ Result<Bytes> BlobStore::copy(std::span<const std::string> hashes, const std::st
   const files::FileDescriptor to(open(path.c_str(), flags, executable ? 0755 : 0644));
   if (!to.valid()) return cannot_make("the file", path, errno);
   for (const auto& hash : hashes) {
+    if (still_wanted && !still_wanted()) return failed("nobody wants it any more");
     if (auto appended = append(hash, to.get(), path); !appended) return std::move(appended).error();
   }
   const off_t bytes = lseek(to.get(), 0, SEEK_CUR);

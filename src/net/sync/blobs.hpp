@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -30,6 +31,9 @@ constexpr std::size_t blobs_max = 500'000;
 // Of a folder that is laid out. A name that no system takes is wrong on every node, and no fault of this one.
 Error cannot_make(const std::string& what, const std::string& path, int error_number);
 
+// False as soon as nobody wants any more what is being made. Asked often; none: it is wanted to its end.
+using StillWanted = std::function<bool()>;
+
 class BlobStore {
  public:
   // The folder is made with the first blob; the one above it must be there.
@@ -48,8 +52,10 @@ class BlobStore {
   Result<std::optional<std::string>> get(std::string_view hash) const;
 
   // Makes a new file of these blobs, one behind the other, and returns its size. File and blobs share no
-  // bytes that a writer could change: where the file system can, they share blocks until one is written.
-  Result<Bytes> copy(std::span<const std::string> hashes, const std::string& path, bool executable) const;
+  // bytes that a writer could change: where the file system can, they share blocks until one is written. What
+  // nobody wants any more ends before the next blob, with an error.
+  Result<Bytes> copy(std::span<const std::string> hashes, const std::string& path, bool executable,
+                     const StillWanted& still_wanted = {}) const;
 
   // On the disk when this returns, each with its name: before anybody hears that a job with them is accepted.
   // Few are written one by one; where they are many, or left by an earlier process, the whole file system is.

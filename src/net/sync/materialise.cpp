@@ -27,18 +27,20 @@ Result<> make_link(const Entry& entry, const std::string& path) {
 }
 
 // The size is the manifest's word for what the limits were checked against, so it has to be true.
-Result<> make_file(const Entry& entry, const BlobStore& blobs, const std::string& path) {
-  auto bytes = blobs.copy(entry.chunks, path, entry.executable);
+Result<> make_file(const Entry& entry, const BlobStore& blobs, const std::string& path,
+                   const StillWanted& still_wanted) {
+  auto bytes = blobs.copy(entry.chunks, path, entry.executable, still_wanted);
   if (!bytes) return std::move(bytes).error().within("file " + files::shown(entry.path));
   if (*bytes == entry.bytes) return {};
   return invalid("the manifest says " + std::to_string(entry.bytes.count()) + " bytes for " +
                  files::shown(entry.path) + ", and its chunks have " + std::to_string(bytes->count()));
 }
 
-Result<> make_entry(const Entry& entry, const BlobStore& blobs, const std::string& path) {
+Result<> make_entry(const Entry& entry, const BlobStore& blobs, const std::string& path,
+                    const StillWanted& still_wanted) {
   switch (entry.kind) {
     case Entry::Kind::file:
-      return make_file(entry, blobs, path);
+      return make_file(entry, blobs, path, still_wanted);
     case Entry::Kind::folder:
       return make_new_folder(path, 0755);
     case Entry::Kind::link:
@@ -49,10 +51,12 @@ Result<> make_entry(const Entry& entry, const BlobStore& blobs, const std::strin
 
 // A folder sorts before what it holds, and nothing lies below a link, so every path leads through folders
 // that this loop has made.
-Result<> build(const Manifest& manifest, const BlobStore& blobs, const std::string& folder) {
+Result<> build(const Manifest& manifest, const BlobStore& blobs, const std::string& folder,
+               const StillWanted& still_wanted) {
   if (auto made = make_new_folder(folder, 0700); !made) return made;
   for (const auto& entry : manifest.entries) {
-    if (auto made = make_entry(entry, blobs, folder + '/' + entry.path); !made) return made;
+    if (still_wanted && !still_wanted()) return failed("nobody wants it any more");
+    if (auto made = make_entry(entry, blobs, folder + '/' + entry.path, still_wanted); !made) return made;
   }
   return {};
 }
@@ -78,7 +82,7 @@ std::vector<std::string> missing(const Manifest& manifest, const BlobStore& blob
 }
 
 Result<> materialise(const Manifest& manifest, const BlobStore& blobs, const std::string& target,
-                     const Limits& limits) {
+                     const Limits& limits, const StillWanted& still_wanted) {
   if (target.empty() || target.ends_with('/'))
     return invalid(files::shown(target) + " does not name a folder");
   if (auto valid = validate(manifest, limits); !valid) return valid;
@@ -87,7 +91,7 @@ Result<> materialise(const Manifest& manifest, const BlobStore& blobs, const std
 
   const std::string partial = target + ".partial";
   if (auto removed = files::remove_folder(partial); !removed) return removed;
-  auto made = build(manifest, blobs, partial);
+  auto made = build(manifest, blobs, partial, still_wanted);
   if (made) made = move_into_place(partial, target);
   // The first failure is the one to tell; what cannot be removed now, the next call removes.
   if (!made) static_cast<void>(files::remove_folder(partial));

@@ -17,8 +17,9 @@ std::vector<std::string> missing(const Manifest& manifest, const BlobStore& blob
 // The target appears whole or not at all: it is built beside its place, as TARGET.partial, and renamed. What
 // a call that was killed left there, the next one for the same target removes. A target that exists is
 // refused, since a job may have written to it. Files are copies, which the job may change. A power loss can
-// still empty files that were in place, so after one the target is to be removed and made again.
+// still empty files that were in place, so after one the target is to be removed and made again. What nobody
+// wants any more is left off before its next file or chunk.
 Result<> materialise(const Manifest& manifest, const BlobStore& blobs, const std::string& target,
-                     const Limits& limits = {});
+                     const Limits& limits = {}, const StillWanted& still_wanted = {});
 
 }  // namespace tutti::sync

@@ -138,6 +138,26 @@ TEST_F(Materialise, AFalseSizeIsRefused) {
   EXPECT_EQ(names_in("to"), Names());
 }
 
+// Asked before each of three entries, and before each chunk of a file.
+TEST_F(Materialise, WhatNobodyWantsAnyMoreEndsBeforeTheNextFileOrChunk) {
+  write("from/a", std::string(static_cast<std::size_t>(chunk_bytes.count()), 'x') + "and more");
+  write("from/b", "small");
+  std::filesystem::create_directory(path("from/c"));
+  const auto manifest = send();
+  const int questions = 3 + 2 + 1;
+  for (int wanted = 0; wanted < questions; ++wanted) {
+    int asked = 0;
+    const auto made = materialise(manifest, store_, path("to/job"), {}, [&] { return ++asked <= wanted; });
+    ASSERT_FALSE(made) << wanted;
+    EXPECT_NE(made.error().text().find("nobody wants it any more"), std::string::npos) << made.error().text();
+    EXPECT_EQ(asked, wanted + 1) << "nothing is made after the first no";
+    EXPECT_EQ(names_in("to"), Names());
+  }
+  int asked = 0;
+  ASSERT_TRUE(materialise(manifest, store_, path("to/job"), {}, [&] { return ++asked <= questions; }));
+  EXPECT_EQ(asked, questions);
+}
+
 TEST_F(Materialise, AHostileManifestIsRefused) {
   EXPECT_FALSE(make({{{.path = "../escaped", .kind = Entry::Kind::folder}}}));
   EXPECT_FALSE(make({{{.path = "l", .kind = Entry::Kind::link, .link_target = "/"}}}));

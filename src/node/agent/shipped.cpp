@@ -363,7 +363,9 @@ Result<std::string> Shipped::lay_out(Task& task) {
   std::string target = path_of(task.name);
   if (task.unwanted) return failed("nobody wants it any more");
   if (auto removed = files::remove_folder(target); !removed) return std::move(removed).error();
-  if (auto made = sync::materialise(*manifest, blobs_, target); !made) return std::move(made).error();
+  const auto still_wanted = [&task] { return !task.unwanted; };
+  if (auto made = sync::materialise(*manifest, blobs_, target, {}, still_wanted); !made)
+    return std::move(made).error();
   return target;
 }
 

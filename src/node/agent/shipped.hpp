@@ -50,7 +50,7 @@ class Shipped {
   // Lays the folder of this manifest out under `name`, when it is the user's turn.
   void prepare(const std::string& user, const std::string& manifest, const std::string& name, Done done);
   // Nobody wants what is prepared under this name. What waits is done at once, with an error; what is being
-  // fetched ends before its next file.
+  // fetched or laid out ends before its next file or chunk.
   void drop(const std::string& name);
   std::string path_of(const std::string& name) const { return folder_ + "/" + name; }
   void finish();

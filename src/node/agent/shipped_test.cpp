@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -159,7 +160,7 @@ struct ShippedOnASmallDisk : testing::Test {
     for (const std::string& content : files) {
       const std::string hash = sync::hash_bytes(as_bytes(content));
       contents_[hash] = content;
-      manifest.entries.push_back({.path = "file" + std::to_string(1000 + manifest.entries.size()),
+      manifest.entries.push_back({.path = "file" + std::to_string(100'000 + manifest.entries.size()),
                                   .kind = sync::Entry::Kind::file,
                                   .chunks = {hash},
                                   .link_target = "",
@@ -263,6 +264,21 @@ TEST_F(ShippedOnASmallDisk, ThatIsFullAllTheSameIsNoFaultOfTheNodes) {
   const std::string done = prepare(ship({std::string(700 << 10, 'a')}), "1.0").get();
   EXPECT_TRUE(done.starts_with("the job: ") && done.ends_with("No space left on device")) << done;
   EXPECT_GT(free_room_in(folder_).bytes, kib(900)) << "what was fetched for it is gone, too";
+}
+
+// So many files that they take far longer to lay out than it takes to see that the first is begun.
+TEST_F(ShippedOnASmallDisk, WhatIsBeingLaidOutAndNobodyWantsAnyMoreIsLeftOff) {
+  files_ = 100'000;
+  auto many = prepare(ship(std::vector<std::string>(20'000, "the same")), "1.0");
+  const std::string partial = shipped_->path_of("1.0") + ".partial";
+  while (!std::filesystem::exists(partial) && many.wait_for(0s) != std::future_status::ready)
+    std::this_thread::yield();
+  shipped_->drop("1.0");
+  const std::string told = many.get();
+  EXPECT_TRUE(told.ends_with("nobody wants it any more")) << told;
+  EXPECT_FALSE(std::filesystem::exists(partial));
+  EXPECT_FALSE(std::filesystem::exists(shipped_->path_of("1.0")));
+  EXPECT_EQ(prepare(ship({"the same"}), "2.0").get(), "") << "the place goes to the next one";
 }
 
 // Its controller answers for one file only when it is told to, and has none of the others.
