@@ -11,6 +11,7 @@
 #include <set>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -55,7 +56,7 @@ class Follower {
     }
     heard();
     for (;;) {
-      missing_attempts_.clear();
+      forget_missing();
       // A line that a stream has begun is ended by the next; what is left at the end is printed as it is.
       auto done = cluster_.client().events(
           path(to_the_end), [this](auto event, auto data) { return on(event, data); },
@@ -67,7 +68,10 @@ class Follower {
       // While the controller is away there is no stream that would look at Ctrl-C.
       answer_interrupts();
       const bool over = to_the_end ? finished_ && done && (is_complete() || !comes_again()) : done.ok();
-      if (over || left_) printer_.finish();
+      if (over || left_) {
+        printer_.finish();
+        for (const std::string& text : held_notes_) note_once(text);
+      }
       if (left_) return exit_interrupted;
       // What is told there of a job with this id is told of another one.
       if (cluster_.client().met_another()) {
@@ -146,6 +150,14 @@ class Follower {
            (to_the_end ? "&follow=1" : "");
   }
 
+  // The next stream reads the last attempt anew, and while the job waits for its next one, that before. What
+  // is missing of others stays so.
+  void forget_missing() {
+    const bool waits = job_.value("state", "") == "queued";
+    std::erase_if(missing_attempts_, [&](int attempt) { return attempt >= attempt_ - (waits ? 1 : 0); });
+    held_notes_.clear();
+  }
+
   // All that was asked for has been printed.
   bool is_complete() const { return !options_.logs || (!gap_ && missing_attempts_.empty()); }
 
@@ -192,9 +204,19 @@ class Follower {
   }
 
   void on_note(const nlohmann::json& body) {
-    if (body.value("missing", false)) missing_attempts_.insert(body.value("attempt", 0));
     const std::string text = body.value("text", "");
-    // Said once, although each new stream says it again.
+    const bool missing = body.value("missing", false);
+    if (missing) missing_attempts_.insert(body.value("attempt", 0));
+    // Of a job that is over it may come yet: the node may only have been away for a moment.
+    if (missing && finished_) {
+      held_notes_.push_back(text);
+    } else {
+      note_once(text);
+    }
+  }
+
+  // Although each new stream says it again.
+  void note_once(const std::string& text) {
     if (noted_.insert(text).second) print_note(text);
   }
 
@@ -286,6 +308,7 @@ class Follower {
   bool gap_ = false;                // a part of a log was not kept
   std::set<int> missing_attempts_;  // whose logs this stream has not all of
   std::set<std::string> noted_;
+  std::vector<std::string> held_notes_;  // of this stream, until nothing more is waited for
   std::optional<std::chrono::steady_clock::time_point> incomplete_since_;
   bool seen_ = false;
   bool missing_ = false;

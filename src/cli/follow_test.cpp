@@ -9,7 +9,9 @@
 #include <fstream>
 #include <future>
 #include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -59,6 +61,12 @@ class FollowTest : public testing::Test {
       return exchange.answer({.status = 200, .body = R"({"ids":["4"],"asked":true})"});
     stream_ = exchange.stream([] {});
     if (silent_) return;
+    if (!told_.empty()) {
+      stream_->write(told_.front());
+      stream_->close();
+      if (told_.size() > 1) told_.erase(told_.begin());
+      return;
+    }
     if (++streams_ > 1) {
       stream_->write(job_event(R"("state":"failed","exit_code":7)"));
       stream_->close();
@@ -81,6 +89,7 @@ class FollowTest : public testing::Test {
   bool replaced_ = false;  // by another one, with the same address, after the first stream
   int streams_ = 0;
   bool silent_ = false;
+  std::vector<std::string> told_;  // of each stream all, the last again and again
   std::atomic<int> refusals_ = 0;
   std::atomic<int> retry_after_ = 1;
   std::thread thread_;
@@ -120,6 +129,52 @@ TEST_F(FollowTest, WhoWasThereAMomentAgoIsWaitedFor) {
   const auto code = follow(*cluster, patient);
   ASSERT_TRUE(code.ok()) << code.error().text();
   EXPECT_EQ(*code, 7);
+}
+
+std::string ended_well() { return job_event(R"("state":"succeeded","exit_code":0)"); }
+
+std::string missing_note(int attempt) {
+  return "event: note\ndata: {\"text\":\"node n1 cannot be reached\",\"missing\":true,\"attempt\":" +
+         std::to_string(attempt) + "}\n\n";
+}
+
+TEST_F(FollowTest, ANodeThatWasAwayForAMomentWhenItsJobEndedIsNotToldAsMissing) {
+  auto cluster = Cluster::find();
+  ASSERT_TRUE(cluster.ok()) << cluster.error().text();
+  told_ = {ended_well() + missing_note(0), ended_well()};
+  testing::internal::CaptureStderr();
+  const auto code = follow(*cluster, {.job = "1", .only_logs = true});
+  const std::string said = testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(code.ok()) << code.error().text();
+  EXPECT_EQ(*code, 0);
+  EXPECT_EQ(said.find("cannot be reached"), std::string::npos) << said;
+}
+
+// Where a part was not kept, nobody waits for the rest.
+TEST_F(FollowTest, WhatIsMissingInTheEndIsTold) {
+  auto cluster = Cluster::find();
+  ASSERT_TRUE(cluster.ok()) << cluster.error().text();
+  told_ = {ended_well() + "event: log\ndata: {\"offset\":9,\"bytes\":1,\"text\":\"x\"}\n\n" +
+           missing_note(0)};
+  testing::internal::CaptureStderr();
+  testing::internal::CaptureStdout();
+  const auto code = follow(*cluster, {.job = "1", .only_logs = true});
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "[0] x\n");
+  const std::string said = testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(code.ok()) << code.error().text();
+  EXPECT_EQ(*code, 1);
+  EXPECT_NE(said.find("cannot be reached"), std::string::npos) << said;
+}
+
+TEST_F(FollowTest, WhatIsMissingOfAnEarlierAttemptStaysSo) {
+  auto cluster = Cluster::find();
+  ASSERT_TRUE(cluster.ok()) << cluster.error().text();
+  const std::string second = "event: job\ndata: {\"id\":\"1\",\"attempt\":1,";
+  told_ = {job_event(R"("state":"running")") + missing_note(0) + second + R"("state":"running"})" + "\n\n",
+           second + R"("state":"succeeded","exit_code":0})" + "\n\n"};
+  const auto code = follow(*cluster, {.job = "1", .says_end = false, .only_logs = true});
+  ASSERT_TRUE(code.ok()) << code.error().text();
+  EXPECT_EQ(*code, 1);
 }
 
 TEST_F(FollowTest, TheJobOfAnotherClusterIsNotTakenForTheOneThatWasAskedFor) {

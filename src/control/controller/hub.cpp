@@ -1,6 +1,7 @@
 #include "control/controller/hub.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include <nlohmann/json.hpp>
 
@@ -173,11 +174,29 @@ void Hub::end_feeds(const std::string& node) {
     LogReader& reader = entry.second;
     std::erase_if(reader.open, [&](const auto& feed) {
       if (feed.first.first != node) return false;
-      reader.stream->write(note_event(unreachable(node), feed.first.second));
+      miss(reader, feed.first);
       return true;
     });
     close_if_done(reader);
   }
+}
+
+// As long as the job runs, the agent may only be connecting again: then the stream begins anew and has all of
+// it (restart_followers).
+void Hub::miss(LogReader& reader, const FeedKey& key) {
+  if (reader.follows) {
+    reader.unreached.insert(key);
+  } else {
+    reader.stream->write(note_event(unreachable(key.first), key.second));
+  }
+}
+
+void Hub::tell_missed(LogReader& reader, std::int32_t attempt) {
+  std::erase_if(reader.unreached, [&](const FeedKey& key) {
+    if (key.second >= attempt) return false;
+    reader.stream->write(note_event(unreachable(key.first), key.second));
+    return true;
+  });
 }
 
 // ---- what a commit made visible
@@ -199,6 +218,8 @@ void Hub::deliver(driver::Delivery delivery) {
     agent->socket->send(std::move(message.frame));
     if (!message.start) continue;
     visit_readers(message.job, [&](LogReader& reader) {
+      // A stream that begins anew has the logs of the last attempt alone.
+      tell_missed(reader, message.attempt);
       // The whole log of what only starts now, whatever tail was asked for.
       if (reader.follows) ask_for_logs(reader, {message.node, message.attempt}, 0, starts[message.job]);
     });
@@ -328,8 +349,12 @@ Hub::Standing Hub::standing_of(const cluster::State& state, const cluster::Job& 
   standing.attempt = job.placed() || job.finished() ? job.attempt : job.attempt - 1;
   for (std::size_t at = 0; at < job.places.size(); ++at) {
     if (rank >= 0 && static_cast<std::size_t>(rank) != at) continue;
-    const bool has_run = job.ranks[at].state != cluster::RankState::assigned && !job.ranks[at].node_fault;
-    standing.nodes[job.places[at].node] += has_run ? 1 : 0;
+    const cluster::RankStatus& status = job.ranks[at];
+    Standing::Ranks& there = standing.nodes[job.places[at].node];
+    // One that is assigned may run, and nobody has said so yet.
+    if (status.node_fault) continue;
+    there.may_have_run = true;
+    there.have_run += status.state != cluster::RankState::assigned ? 1 : 0;
   }
   return standing;
 }
@@ -337,8 +362,11 @@ Hub::Standing Hub::standing_of(const cluster::State& state, const cluster::Job& 
 void Hub::begin_reading(LogReader& reader, const Standing& job) {
   reader.begun = true;
   if (job.finished) reader.follows = false;
-  for (const auto& [node, ranks] : job.nodes)
-    ask_for_logs(reader, {node, job.attempt}, reader.request.tail_lines, job.nodes.size(), ranks);
+  for (const auto& [node, ranks] : job.nodes) {
+    // What never ran has printed nothing, whoever speaks for the node.
+    if (!ranks.may_have_run && speaker(node) == nullptr) continue;
+    ask_for_logs(reader, {node, job.attempt}, reader.request.tail_lines, job.nodes.size(), ranks.have_run);
+  }
   close_if_done(reader);
 }
 
@@ -347,10 +375,7 @@ void Hub::ask_for_logs(LogReader& reader, const FeedKey& key, std::int64_t tail_
   const auto& [node, attempt] = key;
   if (attempt < 0 || !reader.asked.insert(key).second) return;
   const Agent* agent = speaker(node);
-  if (agent == nullptr) {
-    reader.stream->write(note_event(unreachable(node), attempt));
-    return;
-  }
+  if (agent == nullptr) return miss(reader, key);
   Feed& feed = reader.open[key];
   feed.heard_at = clock_();
   const auto readers = static_cast<std::int64_t>(readers_.size());
@@ -436,6 +461,7 @@ void Hub::look_at_feeds() {
 // The job is over; its logs may not be: a short job ends before anybody was asked for them.
 void Hub::finish_reading(LogReader& reader) {
   reader.follows = false;
+  tell_missed(reader, std::numeric_limits<std::int32_t>::max());
   for (auto& [key, feed] : reader.open) {
     const Agent* agent = speaker(key.first);
     if (agent == nullptr) continue;

@@ -74,14 +74,22 @@ class Hub {
     std::map<FeedKey, Feed> open;  // have not sent all
     bool begun = false;            // it knows where the job stands
     bool follows = false;          // the job still runs
+    // Asked for, and nobody speaks for the node now: they come when it is back, unless the job ends or goes
+    // on elsewhere before.
+    std::set<FeedKey> unreached = {};
   };
 
   // Of a job, what its reader has to know.
   struct Standing {
+    // Of the ranks asked for, on one node.
+    struct Ranks {
+      std::int32_t have_run = 0;
+      bool may_have_run = false;  // one at least: none is there that could not even be started
+    };
     std::string json;
     bool finished = false;
-    std::int32_t attempt = 0;                        // whose logs there are; -1: none
-    std::map<std::string, std::int32_t> nodes = {};  // and how many of the ranks asked for have run there
+    std::int32_t attempt = 0;                 // whose logs there are; -1: none
+    std::map<std::string, Ranks> nodes = {};  // and where
   };
   static Standing standing_of(const cluster::State& state, const cluster::Job& job, std::int32_t rank);
 
@@ -115,6 +123,10 @@ class Hub {
   void took(std::uint64_t reader, const FeedKey& key, std::int64_t bytes);
   void end_feed(const std::string& node, const wire::LogEnd& end);
   void end_feeds(const std::string& node);
+  // What nobody can send now is missing, unless it may still come.
+  static void miss(LogReader& reader, const FeedKey& key);
+  // Of attempts before this one, what was to come and will not.
+  static void tell_missed(LogReader& reader, std::int32_t attempt);
   // A node that does not answer is not waited for.
   void look_at_feeds();
   void finish_reading(LogReader& reader);

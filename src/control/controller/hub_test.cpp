@@ -1,8 +1,11 @@
 #include "control/controller/hub.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <future>
 #include <mutex>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -41,9 +44,10 @@ class HubStream final : public net::Stream {
     texts.push_back(std::move(chunk));
     if (on_write) on_write(*texts.back());
   }
-  void close() override {}
+  void close() override { closed = true; }
   void cut() override {}
 
+  bool closed = false;
   std::vector<net::Text> texts;
   std::function<void(const std::string&)> on_write;
 };
@@ -255,6 +259,161 @@ TEST_F(HubTest, ReadersHearOfTheirJobAloneUntilTheyLeave) {
   change(1);
   EXPECT_EQ(heard(), (std::vector<std::size_t>{1, 2, 1}));
   core.stop();
+}
+
+// ---- logs of nodes that are away
+
+// A job with one rank on a node whose agent the test is. The loop has a thread of its own.
+struct HubLogsTest : HubTest {
+  void SetUp() override {
+    HubTest::SetUp();
+    thread = std::thread([this] { loop.run(); });
+    connect();
+    cluster::JobSpec spec;
+    spec.command = {"true"};
+    spec.shape = {.cpus = 1};
+    happen(cluster::Submit{{spec}});
+  }
+  void TearDown() override {
+    loop.stop();
+    thread.join();
+    core.stop();
+  }
+
+  void on_loop(const std::function<void()>& task) {
+    std::promise<void> done;
+    loop.post([&] {
+      task();
+      done.set_value();
+    });
+    done.get_future().wait();
+  }
+  void connect(const std::string& node = "n1") {
+    on_loop([&] {
+      agent = std::make_shared<HubSocket>();
+      hub.add_agent(agent, "10.0.0.1");
+      cluster::Hello hello;
+      hello.node = node;
+      hello.inventory.cpus = 1;
+      agent->on_message(wire::encode(wire::AgentMessage(hello)));
+    });
+  }
+  void disconnect() {
+    on_loop([&] { agent->on_close("gone"); });
+  }
+  void happen(cluster::Event event) {
+    std::promise<void> happened;
+    core.happen(std::move(event), [&](const auto& done) {
+      EXPECT_TRUE(done.ok());
+      happened.set_value();
+    });
+    happened.get_future().wait();
+  }
+  // Its only rank has ended, and its user wanted it to.
+  void end(bool could_be_started) {
+    happen(cluster::Cancel{.job = cluster::JobId(1), .by = "ann"});
+    cluster::RankReport report;
+    report.job = cluster::JobId(1);
+    report.status.state = cluster::RankState::exited;
+    report.status.node_fault = !could_be_started;
+    core.happen(cluster::Reported("n1", report), nullptr);
+    std::promise<bool> finished;
+    core.ask([&](const cluster::State& state, const auto&) {
+      finished.set_value(state.jobs.at(cluster::JobId(1)).finished());
+    });
+    ASSERT_TRUE(finished.get_future().get());
+  }
+  // Until it knows where the job stands.
+  void read(HubExchange& exchange, bool follow) {
+    std::promise<void> begun;
+    on_loop([&] {
+      exchange.written().on_write = [&](const std::string& text) {
+        if (text.starts_with("event: job")) begun.set_value();
+      };
+      hub.add_log_reader(exchange, {cluster::JobId(1), -1, follow, 0});
+    });
+    begun.get_future().wait();
+    on_loop([&] { exchange.written().on_write = nullptr; });
+  }
+  bool tells(HubExchange& exchange, const std::string& words) {
+    bool told = false;
+    on_loop([&] {
+      const auto& texts = exchange.written().texts;
+      told = std::any_of(texts.begin(), texts.end(),
+                         [&](const net::Text& text) { return text->find(words) != std::string::npos; });
+    });
+    return told;
+  }
+  bool is_closed(HubExchange& exchange) {
+    bool closed = false;
+    on_loop([&] { closed = exchange.written().closed; });
+    return closed;
+  }
+
+  const std::string missing = "node n1 cannot be reached: its logs are missing here";
+  Hub hub{loop, core};
+  std::shared_ptr<HubSocket> agent;
+  std::thread thread;
+};
+
+TEST_F(HubLogsTest, NothingIsMissingWhileAnAgentConnectsAgain) {
+  HubExchange reader;
+  read(reader, true);
+  disconnect();
+  HubExchange later;
+  read(later, true);
+  for (HubExchange* exchange : {&reader, &later}) EXPECT_FALSE(is_closed(*exchange));
+  connect();
+  for (HubExchange* exchange : {&reader, &later}) {
+    EXPECT_FALSE(tells(*exchange, "missing"));
+    EXPECT_TRUE(is_closed(*exchange)) << "who comes again has all of it";
+  }
+}
+
+TEST_F(HubLogsTest, WhatHasNotComeWhenTheJobEndsIsMissing) {
+  HubExchange reader;
+  read(reader, true);
+  disconnect();
+  on_loop([&] {
+    driver::Delivery delivery;
+    delivery.jobs.push_back({cluster::JobId(1), true, "{}"});
+    hub.deliver(std::move(delivery));
+  });
+  EXPECT_TRUE(tells(reader, missing));
+  EXPECT_TRUE(tells(reader, "\"missing\":true"));
+  EXPECT_TRUE(is_closed(reader));
+}
+
+TEST_F(HubLogsTest, WhatHasNotComeWhenTheNextAttemptBeginsIsMissing) {
+  HubExchange reader;
+  read(reader, true);
+  disconnect();
+  connect("n2");
+  on_loop([&] {
+    driver::Delivery delivery;
+    delivery.messages.push_back({"n2", "start", cluster::JobId(1), 1, true});
+    hub.deliver(std::move(delivery));
+  });
+  EXPECT_TRUE(tells(reader, missing));
+  EXPECT_FALSE(is_closed(reader)) << "it follows the next one";
+}
+
+TEST_F(HubLogsTest, OfARankThatCouldNotBeStartedNothingIsMissing) {
+  end(false);
+  disconnect();
+  HubExchange reader;
+  read(reader, false);
+  EXPECT_FALSE(tells(reader, "missing"));
+  EXPECT_TRUE(is_closed(reader));
+}
+
+TEST_F(HubLogsTest, OfARankThatRanWhereNobodySpeaksTheyAreMissing) {
+  end(true);
+  disconnect();
+  HubExchange reader;
+  read(reader, false);
+  EXPECT_TRUE(tells(reader, missing));
+  EXPECT_TRUE(is_closed(reader));
 }
 
 TEST_F(HubTest, AReaderIsToldWhenTooMuchIsAskedFor) {
