@@ -309,6 +309,26 @@ TEST_F(EndlessMessages, OfThoseWhoAreKnownHoldNoMoreThanTheirBudget) {
   for (const int descriptor : senders) ::close(descriptor);
 }
 
+TEST_F(EndlessMessages, OfPingsAloneAreNotAnsweredForEver) {
+  messages_wanted = 2;
+  closed_wanted = 1;
+  serve_sockets({});
+  const int known = open_socket();
+  const auto send_pings = [known](int count) {
+    const std::string ping("\x89\x80\0\0\0\0", 6);  // of nothing, masked with zeros
+    std::string pings;
+    for (int at = 0; at < count; ++at) pings += ping;
+    ::send(known, pings.data(), pings.size(), MSG_NOSIGNAL);
+  };
+  send_part(known, 10, true, true);
+  send_pings(10);
+  send_part(known, 20, true, true);
+  EXPECT_EQ(all_messages.get_future().get(), (std::vector<std::size_t>{10, 20})) << "a few harm nobody";
+  send_pings(1'000);
+  EXPECT_EQ(all_closed.get_future().get().front(), "it sends pings without end");
+  ::close(known);
+}
+
 TEST_F(EndlessMessages, AreNotWaitedForForEver) {
   ServerOptions options;
   options.message_time = 100ms;

@@ -60,6 +60,8 @@ constexpr std::size_t unknown_connections_max = 8'192;
 constexpr std::size_t unknown_connections_per_address_max = 4'096;
 constexpr Duration unknown_time_max = 10s;
 constexpr Rate frame_rate_max{.per_second = 10'000, .burst = 20'000};  // of one WebSocket
+// Pings and pongs of one WebSocket, which are no messages. Whoever means well sends one in some ten seconds.
+constexpr Rate control_frame_rate_max{.per_second = 10, .burst = 100};
 
 // In an answer: the cluster that speaks. In a request: the one that is meant.
 constexpr const char* cluster_header = "tutti-cluster";

@@ -5,6 +5,7 @@
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/error.hpp>
 
+#include "base/rate.hpp"
 #include "base/visible.hpp"
 #include "net/http/client.hpp"
 #include "net/http/contained.hpp"
@@ -20,6 +21,7 @@ constexpr auto dial_time_max = std::chrono::seconds(10);
 constexpr const char* too_slow_reason = "it reads too slowly, and too much waits for it";
 constexpr const char* crowded_reason = "too much has come of messages that are not whole";
 constexpr const char* unfinished_reason = "its message was not whole in time";
+constexpr const char* pings_reason = "it sends pings without end";
 constexpr const char* unknown_reason = "it has not said in time who it is";
 
 // What became of the frame is known when this goes, also where writing it has thrown.
@@ -89,6 +91,22 @@ class Deadline final : public std::enable_shared_from_this<Deadline> {
   bool is_missed_ = false;
 };
 
+// Pings are answered beneath the messages, where no other limit counts them: whoever sends too many is left.
+struct ControlFrames {
+  TokenBucket bucket{control_frame_rate_max, steady_now()};
+  bool too_many = false;
+};
+
+std::shared_ptr<const ControlFrames> limit_control_frames(WebSocket& stream) {
+  auto frames = std::make_shared<ControlFrames>();
+  stream.control_callback([frames, wire = &stream.next_layer()](websocket::frame_type, beast::string_view) {
+    if (frames->bucket.take(steady_now()) <= Duration::zero()) return;
+    frames->too_many = true;
+    wire->close();
+  });
+  return frames;
+}
+
 // Reads until the other side is gone; the reason is for people. While nothing is read, the kernel's buffers
 // fill and the other side cannot send: that is how a faster one is slowed down.
 asio::awaitable<std::string> read_frames(std::shared_ptr<WebSocket> stream,
@@ -97,6 +115,7 @@ asio::awaitable<std::string> read_frames(std::shared_ptr<WebSocket> stream,
   std::optional<Incoming::Arrival> arrival;  // of a message that takes several reads
   beast::flat_buffer buffer;
   TokenBucket bucket(rules.frames, steady_now());
+  const auto control_frames = limit_control_frames(*stream);
   asio::steady_timer pause(stream->get_executor());
   for (;;) {
     for (Duration wait = bucket.take(steady_now()); wait > Duration::zero();
@@ -107,6 +126,7 @@ asio::awaitable<std::string> read_frames(std::shared_ptr<WebSocket> stream,
     for (bool is_whole = false; !is_whole;) {
       const auto [failure, got] = co_await stream->async_read_some(buffer, piece_bytes_max, as_values);
       if (arrival && arrival->was_let_go()) co_return crowded_reason;
+      if (control_frames->too_many) co_return pings_reason;
       if (deadline->is_missed()) co_return socket->is_known ? unfinished_reason : unknown_reason;
       const auto& said = stream->reason().reason;
       if (failure) co_return said.empty() ? failure.message() : visible_line({said.data(), said.size()});
