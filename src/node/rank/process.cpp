@@ -87,7 +87,13 @@ std::vector<pid_t> running_family(pid_t ancestor, const AppendChildren& append_c
 
 }  // namespace
 
-void set_process_name(std::string_view name) { prctl(PR_SET_NAME, std::string(name).c_str()); }
+// A process is called as its first thread is, whichever thread says it; prctl names the one that calls it.
+void set_process_name(std::string_view name) {
+  const files::FileDescriptor first(open("/proc/self/comm", O_WRONLY | O_CLOEXEC));
+  if (first.valid() && write(first.get(), name.data(), name.size()) == static_cast<ssize_t>(name.size()))
+    return;
+  prctl(PR_SET_NAME, std::string(name).c_str());
+}
 
 std::string process_name(pid_t pid) {
   return std::string(trim(content_of(process_path(pid) + "/comm", status_bytes_max)));

@@ -13,6 +13,8 @@
 #include <chrono>
 #include <cstring>
 #include <optional>
+#include <system_error>
+#include <thread>
 #include <vector>
 
 #include "base/files/descriptor.hpp"
@@ -171,7 +173,11 @@ class Shim {
   }
   Shim(const Shim&) = delete;
   Shim& operator=(const Shim&) = delete;
-  ~Shim() { hold_.remove(); }
+  ~Shim() {
+    // Its rank's main process has been waited for by now.
+    if (teller_.joinable()) teller_.join();
+    hold_.remove();
+  }
 
   RankExit run();
 
@@ -179,6 +185,7 @@ class Shim {
   enum class Phase { running, ending, killing };
 
   Result<> start();
+  void tell_end_beside();
   void start_copy();
   void wait_for_event();
   void take_signals();
@@ -209,6 +216,7 @@ class Shim {
   bool by_signal_ = false;
   bool all_gone_ = false;
   bool asked_ = false;  // to end it
+  std::thread teller_;
   Phase phase_ = Phase::running;
   Clock::time_point deadline_ = Clock::time_point::max();
 };
@@ -248,7 +256,25 @@ Result<> Shim::start() {
                 status->write_end.get());
   output_ = std::move(output->read_end);
   status_ = std::move(status->read_end);
+  tell_end_beside();
   return {};
+}
+
+// The thread that keeps the log may hang in its disk when the main process ends, for as long as the disk
+// does. This one touches none, and leaves the process to be reaped. Where it cannot be started, or comes too
+// late, reap() tells it.
+void Shim::tell_end_beside() {
+  try {
+    teller_ = std::thread([pid = main_] {
+      siginfo_t end{};
+      while (waitid(P_PID, static_cast<id_t>(pid), &end, WEXITED | WNOWAIT) != 0) {
+        if (errno != EINTR) return;
+      }
+      tell_end(end.si_code == CLD_EXITED ? end.si_status : exit_code_signal_base + end.si_status);
+    });
+  } catch (const std::system_error&) {
+    return;
+  }
 }
 
 // A copy that has not taken all that was printed holds up who prints, for as long as its disk may take.

@@ -4,14 +4,17 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "base/files/descriptor.hpp"
 #include "node/rank/cgroups.hpp"
@@ -23,6 +26,7 @@
 #include "node/rank/log_segments.hpp"
 #include "node/rank/process.hpp"
 #include "node/rank/rank_folder.hpp"
+#include "node/rank/told_end.hpp"
 
 namespace tutti::rank {
 namespace {
@@ -117,6 +121,28 @@ TEST_F(ShimTest, TheExitCodeIsTheCommands) {
   EXPECT_EQ(run(shell("kill -SEGV $$")),
             (RankExit{.exit_code = 128 + SIGSEGV, .detail = "", .by_signal = true}));
   EXPECT_EQ(run(shell("exit 139")), (RankExit{.exit_code = 139, .detail = ""}));
+}
+
+// Its first thread, which keeps the log, is stopped as a disk would stop it: nothing that it is sent ends
+// that.
+TEST_F(ShimTest, TheEndOfARankIsToldWhileItsLogCannotBeWritten) {
+  ASSERT_EQ(mkfifo(path("gate").c_str(), 0600), 0);
+  start(shell("echo up > $SAID; read word < gate; exit 7"));
+  ASSERT_EQ(heard(), "up");
+  const ShimProcess hung = shim();
+  if (ptrace(PTRACE_SEIZE, hung.pid, nullptr, nullptr) != 0)
+    GTEST_SKIP() << "this process may not stop a thread of another";
+  ASSERT_EQ(ptrace(PTRACE_INTERRUPT, hung.pid, nullptr, nullptr), 0);
+  int status = 0;
+  ASSERT_EQ(waitpid(hung.pid, &status, __WALL), hung.pid);
+  ASSERT_TRUE(WIFSTOPPED(status)) << status;
+  EXPECT_FALSE(told_end(hung)) << "its rank runs";
+  std::ofstream(path("gate")) << "go" << std::endl;
+  const auto give_up_at = std::chrono::steady_clock::now() + std::chrono::milliseconds(patience_ms);
+  while (!told_end(hung) && std::chrono::steady_clock::now() < give_up_at) std::this_thread::yield();
+  EXPECT_EQ(told_end(hung), 7);
+  ASSERT_EQ(ptrace(PTRACE_DETACH, hung.pid, nullptr, nullptr), 0);
+  EXPECT_EQ(finish().exit_code, 7) << "it goes on when it can";
 }
 
 TEST_F(ShimTest, ACommandThatCannotRunSaysWhy) {
