@@ -131,6 +131,12 @@ bool LineQueue::add(std::string line) const {
   return is_taken;
 }
 
+void LineQueue::miss() const {
+  const std::lock_guard lock(state_->mutex);
+  ++state_->missing;
+  state_->woken.notify_one();
+}
+
 bool LineQueue::drain(Duration patience) const {
   std::unique_lock lock(state_->mutex);
   return state_->drained.wait_for(lock, patience, [this] { return state_->idle(); });

@@ -29,6 +29,8 @@ class LineQueue {
 
   // False if there is no room for it: it is missing.
   bool add(std::string line) const;
+  // There is none of it, and so it is missing. Takes no memory.
+  void miss() const;
   // Whether all that was added has left within the time, be it that it could not be written.
   bool drain(Duration patience) const;
 

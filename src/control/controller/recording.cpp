@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <utility>
 
 #include "base/log/log.hpp"
@@ -34,12 +36,14 @@ class TraceFile {
  public:
   TraceFile(files::FileDescriptor file, std::string name) : file_(std::move(file)), name_(std::move(name)) {}
 
-  // That it cannot be written is said once.
+  // That it cannot be written is said once, and how many are missing when it can be again.
   void put(const std::string& line) {
     const bool written = write_whole(file_.get(), name_, line);
-    if (!written && !failing_) log::error("cannot record: {}: {}", name_, std::strerror(errno));
-    if (written && failing_) log::warning("records again: {}", name_);
-    failing_ = !written;
+    if (!written && missing_ == 0) log::error("cannot record: {}: {}", name_, std::strerror(errno));
+    if (written && missing_ > 0)
+      log::warning("records again: {}; {} jobs are missing in it, `tutti record` tells what is remembered",
+                   name_, missing_);
+    missing_ = written ? 0 : missing_ + 1;
   }
 
   const std::string& name() const { return name_; }
@@ -47,8 +51,25 @@ class TraceFile {
  private:
   files::FileDescriptor file_;
   std::string name_;
-  bool failing_ = false;
+  std::uint64_t missing_ = 0;
 };
+
+// All attempts together, as if with all the devices that it wanted.
+std::string line_of(const cluster::Job& job) {
+  const double devices =
+      static_cast<double>(job.spec.shape.ranks) * job.spec.shape.gpu_share / sched::whole_share;
+  const std::string& model = job.spec.shape.gpu_model;
+  return trace::line_of(
+      {.id = job.id.text(),
+       .submit_s = in_seconds(job.submitted_at.time_since_epoch()),
+       .gpus = devices,
+       .duration_s = job.served > 0 ? job.served / devices : in_seconds(job.finished_at - job.started_at),
+       // What it asked for, as a replay asks for it again; a trace has room for one.
+       .gpu_type = model.find('|') == std::string::npos ? model : "",
+       .user = job.spec.user,
+       .status = std::string(name_of(job.state)),
+       .partition = job.spec.queue});
+}
 
 }  // namespace
 
@@ -82,22 +103,14 @@ Result<Recording> Recording::onto(files::FileDescriptor file, const std::string&
   return Recording(std::move(*lines));
 }
 
+// A line of a trace is not worth the core, which ends with what it throws.
 void Recording::ended(const cluster::Job& job) const {
   if (job.started_at == Instant()) return;
-  // All attempts together, as if with all the devices that it wanted.
-  const double devices =
-      static_cast<double>(job.spec.shape.ranks) * job.spec.shape.gpu_share / sched::whole_share;
-  const std::string& model = job.spec.shape.gpu_model;
-  lines_.add(trace::line_of(
-      {.id = job.id.text(),
-       .submit_s = in_seconds(job.submitted_at.time_since_epoch()),
-       .gpus = devices,
-       .duration_s = job.served > 0 ? job.served / devices : in_seconds(job.finished_at - job.started_at),
-       // What it asked for, as a replay asks for it again; a trace has room for one.
-       .gpu_type = model.find('|') == std::string::npos ? model : "",
-       .user = job.spec.user,
-       .status = std::string(name_of(job.state)),
-       .partition = job.spec.queue}));
+  try {
+    lines_.add(line_of(job));
+  } catch (const std::bad_alloc&) {
+    lines_.miss();
+  }
 }
 
 }  // namespace tutti::controller

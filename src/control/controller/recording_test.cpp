@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/files/files.hpp"
+#include "base/scarcity/scarcity.hpp"
 
 namespace tutti::controller {
 namespace {
@@ -66,6 +67,55 @@ TEST(Recording, WhoeverTellsItOfJobsDoesNotWaitForTheDisk) {
   reader.join();
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("jobs are missing in trace.csv"), std::string::npos) << said;
+}
+
+TEST(Recording, AJobThatThereIsNoMemoryForIsMissingAndEndsNobody) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+  const files::FileDescriptor file(ends[0]);
+  testing::internal::CaptureStderr();
+  {
+    const auto recording = Recording::onto(files::FileDescriptor(ends[1]), "trace.csv");
+    ASSERT_TRUE(recording.ok());
+    cluster::Job large = job_that_ran(5);
+    large.spec.user = std::string(64 << 10, 'a');
+    {
+      const Scarcity few(16 << 10);
+      recording->ended(large);
+    }
+    recording->ended(job_that_ran(5));
+    EXPECT_TRUE(recording->drain(forever));
+  }
+  const std::string text = take(file.get());
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("1 jobs are missing in trace.csv"), std::string::npos) << said;
+}
+
+// A full pipe that nobody waits for, as a disk that is full for a while.
+TEST(Recording, HowManyAFullDiskHasNotTakenIsTold) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK), 0);
+  ASSERT_GT(::fcntl(ends[1], F_SETPIPE_SZ, 4096), 0);
+  const files::FileDescriptor file(ends[0]);
+  testing::internal::CaptureStderr();
+  constexpr std::int64_t jobs = 1'000;
+  std::int64_t written = 0;
+  {
+    const auto recording = Recording::onto(files::FileDescriptor(ends[1]), "trace.csv");
+    ASSERT_TRUE(recording.ok());
+    for (int at = 0; at < jobs; ++at) recording->ended(job_that_ran(5));
+    EXPECT_TRUE(recording->drain(forever));
+    for (std::string text = take(file.get()); !text.empty(); text = take(file.get()))
+      written += std::count(text.begin(), text.end(), '\n');
+    recording->ended(job_that_ran(5));
+    EXPECT_TRUE(recording->drain(forever));
+  }
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(
+      said.find("records again: trace.csv; " + std::to_string(jobs - written) + " jobs are missing in it"),
+      std::string::npos)
+      << said;
 }
 
 }  // namespace
