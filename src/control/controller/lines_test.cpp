@@ -35,7 +35,9 @@ TEST(Lines, WhatThereIsNoMemoryForDoesNotWait) {
       }
     }
     ASSERT_EQ(lines.empty(), !waits) << given_bytes;
-    if (waits) EXPECT_EQ(lines.take(), 1);
+    if (waits) {
+      EXPECT_EQ(lines.take(), 1);
+    }
     ASSERT_TRUE(lines.add(address, 2)) << given_bytes;
     EXPECT_EQ(lines.take(), 2);
     EXPECT_TRUE(lines.empty());
