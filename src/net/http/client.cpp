@@ -387,7 +387,8 @@ Result<Response> Client::request(const std::string& method, const std::string& p
     connection_.reset();
     // Whoever keeps a connection open and says nothing has not been spoken to in the wrong way.
     if (silent)
-      return unreachable(target_, "it has not answered within " + format_duration(timeout))
+      return unreachable(target_, "it has not answered within " +
+                                      format_duration(std::chrono::ceil<std::chrono::milliseconds>(timeout)))
           .remedy("it is there, and stopped, stuck or busy: its log may tell; try again in a while");
     if (!sent) done = sent;
     return broken(target_, understood, done.error());

@@ -14,6 +14,10 @@ constexpr std::int64_t piece_bytes = 128 << 10;
 constexpr std::int64_t piece_bytes_min = 16;
 constexpr std::size_t log_threads_max = 4;
 constexpr Duration log_look_every = 50ms;
+// Many readers of logs to which nothing is added are looked for less often, once a second at the least:
+// thousands would take all of a CPU to find nothing.
+constexpr std::size_t readers_few = 20;
+constexpr Duration log_look_every_max = 1s;
 // A log that takes longer to read is on a disk that does not answer.
 constexpr Duration log_look_max = 10s;
 constexpr Duration room_every = 2ms;
@@ -29,6 +33,11 @@ std::size_t begun_letter_bytes(std::string_view bytes) {
     return letter_bytes > back ? back : 0;
   }
   return 0;
+}
+
+Duration quiet_look_every(std::size_t readers) {
+  const auto times = static_cast<Duration::rep>(std::max<std::size_t>(1, readers / readers_few));
+  return std::min(log_look_every_max, log_look_every * times);
 }
 
 // What the controller knows to have run here, and nobody finds any more.
@@ -87,10 +96,11 @@ void Logs::stop(std::uint64_t stream) {
 void Logs::turn() {
   std::vector<Key> keys;
   for (const auto& [key, reader] : readers_) keys.push_back(key);
+  const Duration quiet_every = quiet_look_every(keys.size());
   for (const Key& key : keys) {
     const Reader& reader = readers_.at(key);
     if (!is_stuck(reader)) {
-      look(key);
+      if (!reader.quiet || Clock::now() - reader.asked_at >= quiet_every) look(key);
       continue;
     }
     // Who reads it is told so, and does not wait for a disk.
@@ -160,6 +170,7 @@ void Logs::looked(const Key& key, std::uint64_t serial, Look look) {
   if (found == readers_.end() || found->second.serial != serial) return;
   Reader& reader = found->second;
   reader.looking = false;
+  reader.quiet = look.chunks.empty();
   reader.lacks_one = look.lacks_one();
   reader.sources = std::move(look.sources);
   reader.last_rank = look.last_rank;

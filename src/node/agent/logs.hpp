@@ -59,6 +59,7 @@ class Logs {
     std::uint64_t serial = 0;  // tells it from an earlier one of the same key, which a look may come back for
     bool begun = false;
     bool looking = false;
+    bool quiet = false;           // the last look has found nothing new
     bool lacks_one = false;       // a rank had not ended at the last look, and no log was there
     Clock::time_point asked_at;   // for the look
     std::int32_t last_rank = -1;  // that was read: the next look begins behind it, so that none is left out

@@ -50,5 +50,33 @@ TEST_F(LogsTest, AStreamWaitsForRanksThatHaveNotBegun) {
   EXPECT_EQ(heard, "zero\none\n");
 }
 
+TEST_F(LogsTest, ManyWhoFollowALogToWhichNothingIsAddedAreLookedForLessOften) {
+  constexpr std::uint64_t readers = 400;
+  net::Loop loop;
+  print(0, "zero\n");
+  std::uint64_t looks = 0;
+  std::set<std::uint64_t> heard;
+  Logs logs(loop, folder_,
+            {.running =
+                 [&](auto, auto) {
+                   ++looks;
+                   return std::set<std::int32_t>{0};
+                 },
+             .room = [] { return true; },
+             .send =
+                 [&](const wire::AgentMessage& message) {
+                   if (const auto* chunk = std::get_if<wire::LogChunk>(&message)) heard.insert(chunk->stream);
+                 }});
+  for (std::uint64_t stream = 1; stream <= readers; ++stream)
+    logs.read({.stream = stream, .job = cluster::JobId(7), .follow = true, .credit_bytes = 1 << 20});
+  const auto end = loop.after(2s, [&] { loop.stop(); });
+  const auto begun = std::chrono::steady_clock::now();
+  loop.run();
+  // Each looks once and, having found something, once more; then once a second. It was twenty times a second.
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  EXPECT_EQ(heard.size(), readers);
+  EXPECT_LE(static_cast<double>(looks), static_cast<double>(readers) * (3 + seconds));
+}
+
 }  // namespace
 }  // namespace tutti::agent
