@@ -86,12 +86,13 @@ class DevTests : public Dev {
         folder_.path() + "/tests",
         "  Test #1: a_test: Some.Hour\n  Test #2: a_test: Some.Case\n  Test #3: b_test: Some.Case\n"
         "  Test #4: system_test: Some.Case\n  Test #5: fuzz_x: the corpus\n"
-        "  Test #6: b_test: Some.Seconds\n");
+        "  Test #6: b_test: Some.Seconds\n  Test #7: system_test: Some.Seconds\n");
     support::write_text(folder_.path() + "/long", "  Test #1: a_test: Some.Hour\n");
     support::write_text(
         folder_.path() + "/times",
         "<testcase name=\"b_test: Some.Seconds\" classname=\"x\" time=\"1.5\" status=\"run\">\n"
         "<testcase name=\"b_test: Some.Case\" classname=\"x\" time=\"0.5\" status=\"run\">\n"
+        "<testcase name=\"system_test: Some.Seconds\" classname=\"x\" time=\"1.5\" status=\"run\">\n"
         "<testcase name=\"a_test: Some.Case\" classname=\"x\" time=\"1.5\" status=\"fail\">\n");
   }
 
@@ -124,7 +125,7 @@ class DevTests : public Dev {
 };
 
 using Lines = std::vector<std::string>;
-const Lines everything{"cases 0,0,0,1,2,3,4,5,6"};
+const Lines everything{"cases 0,0,0,1,2,3,4,5,6,7"};
 
 TEST_F(DevTests, WhatHasPassedIsNotRunAgainUntilItChanges) {
   EXPECT_EQ(asked({}), everything) << "from nothing, a process for each case";
@@ -134,6 +135,16 @@ TEST_F(DevTests, WhatHasPassedIsNotRunAgainUntilItChanges) {
   write("build/asan/lib/libx.a", "second");
   EXPECT_EQ(asked({}), Lines{"cases 0,0,0,4,5"}) << "the system stands on every library";
   EXPECT_EQ(asked({"--all"}), everything);
+}
+
+TEST_F(DevTests, OfTheSystemWhatTakesMoreThanASecondIsLeftUntilOneIsEdited) {
+  asked({});
+  write("build/asan/lib/libx.a", "second");
+  EXPECT_EQ(asked({}), Lines{"cases 0,0,0,4,5"});
+  write("tests/support/x", "second");
+  EXPECT_EQ(asked({}), Lines{"cases 0,0,0,4,5,7"});
+  write("build/asan/lib/libx.a", "third");
+  EXPECT_EQ(asked({}), Lines{"cases 0,0,0,4,5"});
 }
 
 TEST_F(DevTests, WordsGoToCtest) { EXPECT_EQ(asked({"-R", "x"}), Lines{"-R x"}); }
