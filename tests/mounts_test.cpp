@@ -193,6 +193,36 @@ TEST(Mounts, AnAgentWhoseFolderWasMovedAwayUnderItsRanksDoesNotBeginAnew) {
   EXPECT_TRUE(eventually([&] { return cluster.ranks_on("n1").empty(); }));
 }
 
+// Removed, or replaced by an older copy of it: nothing there tells of the ranks that run on.
+TEST(Mounts, AnAgentWhoseFolderWasRemovedUnderItsRanksDoesNotBeginAnew) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string folder = cluster.home() + "/nodes/n1";
+  const std::string id =
+      cluster.submit({"--gpus", "1"}, "echo >" + cluster.file("began") + "; exec sleep 1000");
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(cluster.file("began")); }));
+  cluster.agent("n1").signal(SIGKILL);
+  cluster.agent("n1").wait();
+  const std::string shim = read_text(folder + "/ranks/" + id + ".0.0/shim");
+  const std::string pid = shim.substr(0, shim.find(' '));
+  ASSERT_FALSE(pid.empty());
+  const std::string copy = cluster.file("copy");
+  ASSERT_EQ(support::run({"cp", "-a", folder, copy}).exit_code, 0);
+  std::filesystem::remove_all(copy + "/ranks");  // it is from before that
+  std::filesystem::remove_all(folder);
+  for (const bool replaced : {false, true}) {
+    if (replaced) std::filesystem::rename(copy, folder);
+    const auto refused = cluster.tutti(agent_words(cluster, "n1", folder));
+    EXPECT_EQ(refused.exit_code, 1) << refused.err;
+    EXPECT_TRUE(has(refused.err, "this is not their folder: it was removed")) << refused.err;
+    EXPECT_TRUE(has(refused.err, "`kill " + pid + "`")) << refused.err;
+    EXPECT_EQ(::kill(std::stoi(pid), 0), 0) << "a person decides";
+  }
+  EXPECT_EQ(::kill(std::stoi(pid), SIGTERM), 0);
+  EXPECT_TRUE(eventually([&] { return cluster.ranks_on("n1").empty(); })) << "as it was told";
+}
+
 // As after a change of the machine's name, which is in the name of the folder.
 TEST(Mounts, AnAgentSaysThatRanksOfAnotherFolderHaveNoAgent) {
   PartsCluster cluster;

@@ -2,8 +2,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <set>
+#include <thread>
 
 #include "base/files/files.hpp"
 #include "base/log/log.hpp"
@@ -26,6 +28,7 @@ constexpr Duration left_patience = 1s;
 // Many at once, because those that do not answer keep their places.
 constexpr std::size_t left_threads_max = 32;
 constexpr Duration sweep_time_max = 2s;
+constexpr Duration unfound_look_again_after = 20ms;
 
 // A disk that fails says so, and ends nobody.
 std::vector<std::string> names_in(const std::string& folder) {
@@ -97,6 +100,7 @@ Result<std::map<RankKey, RankStatus>> ShimProcesses::adopt() {
   };
   if (!rank::sweep_cgroups(cgroup_prefix_, lives_on, sweep_time_max))
     log::warning("not all cgroups of earlier ranks, {}*, could be removed", cgroup_prefix_);
+  end_unfound(found);
   for (const auto& [time, path] : finished) attic_.put(path, time);
   return found;
 }
@@ -126,6 +130,33 @@ void ShimProcesses::sweep(const std::map<RankKey, RankStatus>& found) {
   for (const std::string& name : names_in(options_.folder + "/work")) {
     if (!used.contains(name)) remove_later(options_.folder + "/work/" + name);
   }
+}
+
+// Somebody, or the rank itself, has removed its folder: nobody answers for it any more, and what it uses is
+// given out again. Where there are no cgroups its shim is all that tells of it. Who only calls himself so, in
+// a folder that is not this agent's, is left alone.
+void ShimProcesses::end_unfound(const std::map<RankKey, RankStatus>& found) const {
+  const auto give_up_at = std::chrono::steady_clock::now() + sweep_time_max;
+  std::set<pid_t> told;
+  for (;;) {
+    bool all_gone = true;
+    for (const auto& [path, shim] : rank::shims_by_folder(folder_)) {
+      const std::string name = std::filesystem::path(path).filename().string();
+      const auto key = parse_key(name);
+      if (!key || found.contains(*key)) continue;
+      const auto held = rank::held_folder(shim.pid, name);
+      std::error_code unknown;
+      if (held.empty() || !std::filesystem::equivalent(held / "../..", options_.folder, unknown)) continue;
+      all_gone = false;
+      if (told.insert(shim.pid).second)
+        log::warning("rank {} runs without its folder (pid {}), and is ended", name, shim.pid);
+      if (rank::kill_leftovers(rank::Hold(hold_name(*key)), shim)) rank::kill_shim(shim);
+    }
+    if (all_gone) return;
+    if (std::chrono::steady_clock::now() >= give_up_at) break;
+    std::this_thread::sleep_for(unfound_look_again_after);
+  }
+  log::warning("not all ranks that run without their folders could be ended");
 }
 
 RankStatus ShimProcesses::adopt_one(const RankKey& key, const LeftRank& left) {

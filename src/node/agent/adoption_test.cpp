@@ -133,6 +133,28 @@ TEST_F(AdoptionTest, AForgedNoteOfAShimThatHasGoneKillsNobodyElse) {
   EXPECT_TRUE(other.rank_lives());
 }
 
+// No folder tells of it, and without cgroups nothing but its shim does.
+TEST_F(AdoptionTest, ARankWhoseFolderWasRemovedIsEnded) {
+  const StandIn left(rank_folder());
+  std::filesystem::remove_all(folder_ + "/ranks");
+  const auto found = processes_->adopt();
+  ASSERT_TRUE(found) << found.error().text();
+  EXPECT_TRUE(found->empty());
+  EXPECT_FALSE(left.rank_lives());
+  EXPECT_FALSE(rank::is_alive(left.shim()));
+}
+
+// It has the words of one of this agent's, and is of another folder.
+TEST_F(AdoptionTest, ARankOfAnotherFolderOfThisNameIsLeftAlone) {
+  const StandIn other(rank_folder());
+  std::filesystem::create_directory(folder_ + "/elsewhere");
+  std::filesystem::rename(folder_ + "/ranks", folder_ + "/elsewhere/ranks");
+  const auto found = processes_->adopt();
+  ASSERT_TRUE(found) << found.error().text();
+  EXPECT_TRUE(other.rank_lives());
+  EXPECT_TRUE(rank::is_alive(other.shim()));
+}
+
 // Nothing of it has ever run, and nobody is to blame.
 TEST_F(AdoptionTest, AStartThatWasCutShortCostsNothing) {
   rank_folder();

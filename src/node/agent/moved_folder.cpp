@@ -26,48 +26,67 @@ bool is_same(const std::string& one, const std::string& other) {
 
 Result<> check_no_ranks_elsewhere(const std::string& folder) {
   std::string pids;
-  std::string place;
+  std::string place;  // of one whose folder is somewhere
   for (const auto& [rank_folder, shim] : rank::shims_by_folder(folder + "/ranks")) {
     const fs::path held = rank::held_folder(shim.pid, fs::path(rank_folder).filename().string());
     if (held.empty()) continue;
     const std::string home = held.string() + "/../..";
+    if (is_same(home, folder)) continue;
+    const bool gone = rank::agent_folder_is_gone(held);
     // A rank may have moved its own folder, which is then nobody's.
-    if (::access((home + "/identity").c_str(), F_OK) != 0 || is_same(home, folder)) continue;
+    if (!gone && ::access((home + "/identity").c_str(), F_OK) != 0) continue;
     // In a container of its own another agent may have a folder of the same name, and answers for it.
-    if (FolderLock::holder_of(home)) continue;
+    if (!gone && FolderLock::holder_of(home)) continue;
     pids += (pids.empty() ? "" : " ") + std::to_string(shim.pid);
     std::error_code unknown;
-    place = fs::read_symlink(held, unknown).string();
+    if (!gone) place = fs::read_symlink(held, unknown).string();
   }
   if (pids.empty()) return {};
-  return failed(
-             "ranks that an agent started here run on, and this is not their folder: it was moved away or "
-             "unmounted, and of one of them it is " +
-             place + " now")
+  const std::string how = place.empty()
+                              ? "it was removed"
+                              : "it was moved away or unmounted, and of one of them it is " + place + " now";
+  const std::string back = place.empty() ? "" : "move or mount the folder back, or ";
+  return failed("ranks that an agent started here run on, and this is not their folder: " + how)
       .within(folder)
-      .remedy("move or mount the folder back, or end the ranks with `kill " + pids + "`");
+      .remedy(back + "end the ranks with `kill " + pids + "`");
 }
 
 std::vector<std::string> ranks_without_agent(const std::string& folder) {
-  std::map<std::string, std::string> pids;  // of each folder its own: others may be somebody else's
+  // Of each folder its own: others may be somebody else's.
+  std::map<std::string, std::string> pids;
+  std::map<std::string, std::string> pids_of_gone;
+  const auto add = [](std::string& known, pid_t pid) {
+    known += (known.empty() ? "" : " ") + std::to_string(pid);
+  };
   for (const auto& [rank_folder, shim] : rank::shims_by_folder("")) {
     const fs::path home = fs::path(rank_folder).parent_path().parent_path();
-    // Of another container the folder may have the same name.
     const fs::path held = rank::held_folder(shim.pid, fs::path(rank_folder).filename().string());
-    if (held.empty() || !is_same(held, rank_folder)) continue;
+    if (held.empty()) continue;
+    if (home != folder && rank::agent_folder_is_gone(held)) {
+      add(pids_of_gone[home.string()], shim.pid);
+      continue;
+    }
+    // Of another container the folder may have the same name.
+    if (!is_same(held, rank_folder)) continue;
     // This agent's own lock would go with a look at it, by whichever name.
     if (is_same(home, folder)) continue;
     if (!is_same(home / "lock", folder + "/lock") && FolderLock::holder_of(home)) continue;
-    std::string& known = pids[home.string()];
-    known += (known.empty() ? "" : " ") + std::to_string(shim.pid);
+    add(pids[home.string()], shim.pid);
   }
   std::vector<std::string> told;
-  told.reserve(pids.size());
+  told.reserve(pids.size() + pids_of_gone.size());
   for (const auto& [home, known] : pids) {
     told.push_back("ranks of " + home +
                    " run on this machine and no agent answers for them: what they use may be given out "
                    "twice. Start their agent (`--data " +
                    home + "`), or end them (`kill " + known + "`)");
+  }
+  for (const auto& [home, known] : pids_of_gone) {
+    told.push_back(
+        "ranks of " + home +
+        " run on this machine, and that folder was removed: no agent can answer for them, and what "
+        "they use may be given out twice. End them (`kill " +
+        known + "`)");
   }
   return told;
 }

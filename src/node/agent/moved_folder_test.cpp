@@ -63,5 +63,43 @@ TEST_F(MovedFolderTest, ALockThatIsThisAgentsOwnByAnotherNameStaysItsOwn) {
   }
 }
 
+// Whether nothing or another folder is in its place: their devices would be given out a second time.
+TEST_F(MovedFolderTest, RanksWhoseAgentsFolderWasRemovedKeepTheNextFromBeginning) {
+  const StandIn shim(other() + "/ranks/7.0.0");
+  const std::string advice = "`kill " + std::to_string(shim.shim().pid) + "`";
+  fs::remove_all(other());
+  for (const bool replaced : {false, true}) {
+    if (replaced) fs::create_directories(other() + "/ranks/7.0.0");
+    const auto checked = check_no_ranks_elsewhere(other());
+    ASSERT_FALSE(checked);
+    EXPECT_NE(checked.error().text().find("it was removed"), std::string::npos) << checked.error().text();
+    EXPECT_NE(checked.error().remedy().find(advice), std::string::npos) << checked.error().remedy();
+    bool told = false;
+    for (const std::string& text : ranks_without_agent(own()))
+      told = told || (text.find(other()) != std::string::npos && text.find(advice) != std::string::npos);
+    EXPECT_TRUE(told) << "agents of other folders say so";
+  }
+}
+
+// That is in the hands of ranks, and keeps no agent from beginning.
+TEST_F(MovedFolderTest, ARankThatRemovesOrMovesItsOwnFolderKeepsNobodyFromBeginning) {
+  const StandIn shim(other() + "/ranks/7.0.0");
+  EXPECT_TRUE(check_no_ranks_elsewhere(other()));
+  fs::create_directories(root_ + "/a/b");
+  fs::rename(other() + "/ranks/7.0.0", root_ + "/a/b/7.0.0");
+  EXPECT_TRUE(check_no_ranks_elsewhere(other())) << "moved";
+  fs::rename(root_ + "/a/b/7.0.0", other() + "/ranks/7.0.0");
+  fs::remove(other() + "/ranks/7.0.0");
+  EXPECT_TRUE(check_no_ranks_elsewhere(other())) << "removed";
+}
+
+TEST_F(MovedFolderTest, ARankThatMovesItsOwnFolderAndRemovesThatPlaceKeepsNobodyFromBeginning) {
+  const StandIn shim(other() + "/ranks/7.0.0");
+  fs::create_directories(root_ + "/a/b");
+  fs::rename(other() + "/ranks/7.0.0", root_ + "/a/b/7.0.0");
+  fs::remove_all(root_ + "/a");
+  EXPECT_TRUE(check_no_ranks_elsewhere(other()));
+}
+
 }  // namespace
 }  // namespace tutti::agent

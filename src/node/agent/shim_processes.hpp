@@ -159,6 +159,7 @@ class ShimProcesses final : public keeper::Processes {
   void note_membership();
   void remove_later(const std::string& path);
   void sweep(const std::map<RankKey, cluster::RankStatus>& found);
+  void end_unfound(const std::map<RankKey, cluster::RankStatus>& found) const;
 
   net::Loop& loop_;
   ProcessOptions options_;

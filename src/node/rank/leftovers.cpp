@@ -1,12 +1,15 @@
 #include "node/rank/leftovers.hpp"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <optional>
 #include <string_view>
 
+#include "base/files/descriptor.hpp"
 #include "base/files/files.hpp"
 #include "base/text.hpp"
 #include "node/rank/process.hpp"
@@ -22,6 +25,10 @@ constexpr std::size_t command_bytes_max = 65'536;
 constexpr std::string_view program_name = "tutti";
 // How the path of a rank's cgroup goes on, wherever this machine has its cgroups (cgroup_prefix).
 constexpr std::string_view hold_place = "/tutti/tutti-";
+// What the kernel says behind the name of a file that was removed, or replaced by another one.
+constexpr std::string_view removed_mark = " (deleted)";
+// Where an agent has the folders of its ranks, in its own.
+constexpr std::string_view ranks_name = "ranks";
 
 std::string process_path(pid_t pid) { return "/proc/" + std::to_string(pid); }
 
@@ -36,8 +43,7 @@ struct Looks {
 std::string file_of(pid_t pid) {
   std::error_code unseen;
   std::string name = fs::read_symlink(process_path(pid) + "/exe", unseen).filename().string();
-  constexpr std::string_view replaced = " (deleted)";  // by that of another version
-  if (name.ends_with(replaced)) name.resize(name.size() - replaced.size());
+  if (name.ends_with(removed_mark)) name.resize(name.size() - removed_mark.size());  // by another version
   return name;
 }
 
@@ -125,6 +131,19 @@ fs::path held_folder(pid_t shim, const std::string& rank_name) {
     if (name == rank_name || name.starts_with(rank_name + " ")) return path;
   }
   return {};
+}
+
+// Two up from a folder that was removed is still where it was, as long as somebody holds that folder. Some
+// file systems count no links.
+bool agent_folder_is_gone(const fs::path& held) {
+  std::error_code unknown;
+  if (fs::read_symlink(held, unknown).parent_path().filename() != ranks_name) return false;
+  const files::FileDescriptor home(
+      open((held.string() + "/../..").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  struct stat status {};
+  if (!home.valid() || fstat(home.get(), &status) != 0) return false;
+  const fs::path place = fs::read_symlink("/proc/self/fd/" + std::to_string(home.get()), unknown);
+  return status.st_nlink == 0 || place.string().ends_with(removed_mark);
 }
 
 bool is_anothers(const ShimProcess& shim, const std::string& folder) {

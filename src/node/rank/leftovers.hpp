@@ -26,6 +26,9 @@ std::multimap<std::string, ShimProcess> shims_by_folder(const std::string& above
 
 // A shim holds the folder of its rank open, wherever that is now; "" if it cannot be seen.
 std::filesystem::path held_folder(pid_t shim, const std::string& rank_name);
+// The folder of the agent, in which a shim holds that of its rank, was removed with all that was in it. That
+// a rank has removed its own, or moved it, is no sign of that.
+bool agent_folder_is_gone(const std::filesystem::path& held);
 // Sure that this process is not the shim of the rank of this folder: what the folder says of it is in the
 // rank's hands, and whoever is taken for a shim is ended with all that descends from him.
 bool is_anothers(const ShimProcess& shim, const std::string& folder);
