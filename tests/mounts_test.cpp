@@ -223,6 +223,34 @@ TEST(Mounts, AnAgentWhoseFolderWasRemovedUnderItsRanksDoesNotBeginAnew) {
   EXPECT_TRUE(eventually([&] { return cluster.ranks_on("n1").empty(); })) << "as it was told";
 }
 
+// The name of a node is in those of the cgroups of its ranks; whose they are its folder tells.
+TEST(Mounts, WhatIsLeftOfRanksEndsAlsoWhereTheirNodeIsCalledOtherwise) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const std::string folder = cluster.home() + "/nodes/n1";
+  const std::string began = cluster.file("began");
+  // In a session of its own, where the end of its shim does not reach it.
+  const std::string id = cluster.submit(
+      {}, "setsid sleep 1000 & echo $! >" + began + ".new; mv " + began + ".new " + began + "; wait");
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(began); }));
+  const pid_t left = std::stoi(read_text(began));
+  const bool held = has(read_text("/proc/" + std::to_string(left) + "/cgroup"), "/tutti/tutti-n1-");
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  cluster.agent("n1").signal(SIGKILL);
+  cluster.agent("n1").wait();
+  ASSERT_EQ(::kill(std::stoi(read_text(folder + "/ranks/" + id + ".0.0/shim")), SIGKILL), 0);
+  if (!held) {
+    ::kill(left, SIGKILL);
+    GTEST_SKIP() << "no cgroup can be made here";
+  }
+  const auto renamed = cluster.start(agent_words(cluster, "n9", folder), "agent-n9");
+  EXPECT_TRUE(cluster.node_becomes("n9", "ready"));
+  EXPECT_TRUE(eventually([&] { return ::kill(left, 0) != 0; })) << read_text(cluster.file("agent-n9.err"));
+  ::kill(left, SIGKILL);
+  renamed->signal(SIGTERM);
+  renamed->wait();
+}
+
 // As after a change of the machine's name, which is in the name of the folder.
 TEST(Mounts, AnAgentSaysThatRanksOfAnotherFolderHaveNoAgent) {
   PartsCluster cluster;

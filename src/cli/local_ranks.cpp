@@ -80,9 +80,9 @@ bool clear_cgroups(const std::vector<LocalNode>& nodes) {
 bool holds_somebody(const LocalNode& node) {
   const auto prefix = rank::cgroup_prefix(node.name, node.folder);
   if (!prefix) return false;
-  const auto names = rank::cgroups_of(*prefix);
-  return std::any_of(names.begin(), names.end(),
-                     [&](const std::string& name) { return !rank::Hold(*prefix + name).empty(); });
+  const auto cgroups = rank::cgroups_of(*prefix);
+  return std::any_of(cgroups.begin(), cgroups.end(),
+                     [](const rank::RankCgroup& cgroup) { return !rank::Hold(cgroup.name).empty(); });
 }
 
 }  // namespace

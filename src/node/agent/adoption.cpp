@@ -46,6 +46,8 @@ Result<std::map<RankKey, RankStatus>> ShimProcesses::adopt() {
   auto prefix = rank::cgroup_prefix(options_.node, options_.folder);
   if (!prefix) return std::move(prefix).error();
   cgroup_prefix_ = *std::move(prefix);
+  for (const auto& cgroup : rank::cgroups_of(cgroup_prefix_))
+    if (!cgroup.name.starts_with(cgroup_prefix_)) cgroups_before_[cgroup.rank] = cgroup.name;
   const rank::Hold trial(cgroup_prefix_ + "trial");
   holds_ = trial.make();
   trial.remove();
@@ -99,7 +101,7 @@ Result<std::map<RankKey, RankStatus>> ShimProcesses::adopt() {
     return rank != found.end() && rank->second.state == RankState::started;
   };
   if (!rank::sweep_cgroups(cgroup_prefix_, lives_on, sweep_time_max))
-    log::warning("not all cgroups of earlier ranks, {}*, could be removed", cgroup_prefix_);
+    log::warning("not all cgroups of earlier ranks, such as {}*, could be removed", cgroup_prefix_);
   end_unfound(found);
   for (const auto& [time, path] : finished) attic_.put(path, time);
   return found;

@@ -88,7 +88,10 @@ ShimProcesses::ShimProcesses(net::Loop& loop, ProcessOptions options, Shipped& s
 
 std::string ShimProcesses::folder_of(const RankKey& key) const { return folder_ + "/" + key.text(); }
 
-std::string ShimProcesses::hold_name(const RankKey& key) const { return cgroup_prefix_ + key.text(); }
+std::string ShimProcesses::hold_name(const RankKey& key) const {
+  const auto before = cgroups_before_.find(key.text());
+  return before == cgroups_before_.end() ? cgroup_prefix_ + key.text() : before->second;
+}
 
 std::string ShimProcesses::illness() const {
   if (ends_.full() || clears_.full() || notes_.full())

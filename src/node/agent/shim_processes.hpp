@@ -179,7 +179,8 @@ class ShimProcesses final : public keeper::Processes {
   std::map<pid_t, std::shared_ptr<net::Loop::Handle>> left_shims_;  // killed, until they have gone
   std::map<cluster::JobId, Instant> saved_;                         // as last seen
   std::string cgroup_prefix_;                                       // of the cgroups of this agent's ranks
-  bool holds_ = true;                                               // cgroups can be had
+  std::map<std::string, std::string> cgroups_before_;  // by rank: made when this node was called otherwise
+  bool holds_ = true;                                  // cgroups can be had
   std::uint64_t removed_ = 0;
   std::optional<std::uint64_t> found_on_;  // the disk on which a rank last found its folder for checkpoints
   std::string not_mounted_;                // what is missing as long as another disk is there; "": nothing

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <memory>
 #include <set>
+#include <string_view>
 #include <thread>
 
 #include "base/files/descriptor.hpp"
@@ -22,6 +23,7 @@ namespace {
 constexpr std::size_t cgroups_at_a_time_max = 10'000;
 constexpr Duration sweep_again_after = 20ms;
 constexpr std::size_t node_name_bytes_max = 64;
+constexpr std::string_view name_begin = "tutti-";
 // Below the root: version 2 alone and beside version 1, then the controllers of version 1 that tutti uses.
 constexpr std::array hierarchies{"", "/unified", "/freezer", "/memory", "/cpu", "/pids"};
 
@@ -44,6 +46,15 @@ std::string first_cgroup_in(int folder) {
   while (const dirent* entry = readdir(stream.get()))
     if (is_cgroup_entry(*entry)) return entry->d_name;
   return "";
+}
+
+// "-DEVICE.INODE" in the name of a cgroup, or in what such names begin with: in front of the rank, whose name
+// has no such line in it; that of a node may.
+std::string_view folder_in(std::string_view name) {
+  const std::size_t end = name.rfind('-');
+  if (end == std::string_view::npos || end == 0) return "";
+  const std::size_t begin = name.rfind('-', end - 1);
+  return begin == std::string_view::npos ? "" : name.substr(begin, end - begin);
 }
 
 }  // namespace
@@ -87,19 +98,23 @@ bool remove_cgroup(const std::string& folder) {
 Result<std::string> cgroup_prefix(const std::string& node, const std::string& agent_folder) {
   struct stat place {};
   if (stat(agent_folder.c_str(), &place) != 0) return failed_errno("cannot read " + agent_folder, errno);
-  return "tutti-" + node.substr(0, node_name_bytes_max) + "-" + std::to_string(place.st_dev) + "." +
-         std::to_string(place.st_ino) + "-";
+  return std::string(name_begin) + node.substr(0, node_name_bytes_max) + "-" + std::to_string(place.st_dev) +
+         "." + std::to_string(place.st_ino) + "-";
 }
 
-std::vector<std::string> cgroups_of(const std::string& prefix, const std::string& root) {
+std::vector<RankCgroup> cgroups_of(const std::string& prefix, const std::string& root) {
+  const std::string_view place = folder_in(prefix);
   std::set<std::string> found;
   for (const char* hierarchy : hierarchies) {
     const auto names = files::list_folder(root + hierarchy + "/tutti");
     if (!names || !*names) continue;
     for (const auto& name : **names)
-      if (name.starts_with(prefix)) found.insert(name.substr(prefix.size()));
+      if (name.starts_with(name_begin) && folder_in(name) == place) found.insert(name);
   }
-  return {found.begin(), found.end()};
+  std::vector<RankCgroup> cgroups;
+  cgroups.reserve(found.size());
+  for (const auto& name : found) cgroups.push_back({name, name.substr(name.rfind('-') + 1)});
+  return cgroups;
 }
 
 bool clear_cgroups(const std::string& name, const std::string& root) {
@@ -116,8 +131,8 @@ bool sweep_cgroups(const std::string& prefix, const std::function<bool(const std
   const auto give_up_at = std::chrono::steady_clock::now() + patience;
   for (;;) {
     bool all = true;
-    for (const auto& name : cgroups_of(prefix, root)) {
-      if (!lives_on(name)) all = clear_cgroups(prefix + name, root) && all;
+    for (const auto& cgroup : cgroups_of(prefix, root)) {
+      if (!lives_on(cgroup.rank)) all = clear_cgroups(cgroup.name, root) && all;
     }
     if (all || std::chrono::steady_clock::now() >= give_up_at) return all;
     std::this_thread::sleep_for(sweep_again_after);

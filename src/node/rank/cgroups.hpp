@@ -29,12 +29,19 @@ bool remove_cgroup(const std::string& folder);
 // cgroup ends all it holds.
 Result<std::string> cgroup_prefix(const std::string& node, const std::string& agent_folder);
 
-// What is behind the prefix, for all cgroups of this prefix: a hold, or one that only limits.
-std::vector<std::string> cgroups_of(const std::string& prefix, const std::string& root = cgroup_root);
+struct RankCgroup {
+  std::string name;
+  std::string rank;
+
+  friend bool operator==(const RankCgroup&, const RankCgroup&) = default;
+};
+// All cgroups of ranks of the folder that this prefix holds, a hold or one that only limits: also those that
+// were made when the node was called otherwise, in order of their names.
+std::vector<RankCgroup> cgroups_of(const std::string& prefix, const std::string& root = cgroup_root);
 // Kills all that the cgroups of this name hold, and removes them. False if something is left: once more,
 // then.
 bool clear_cgroups(const std::string& name, const std::string& root = cgroup_root);
-// The same for all of this prefix but those that live on, by what is behind the prefix, for so long at most.
+// The same for all cgroups_of() this prefix but those whose ranks live on, for so long at most.
 bool sweep_cgroups(const std::string& prefix, const std::function<bool(const std::string&)>& lives_on,
                    Duration patience, const std::string& root = cgroup_root);
 

@@ -39,12 +39,14 @@ TEST_F(CgroupsTest, OneAgentFindsItsOwnInAllHierarchiesAndNobodyElses) {
     std::filesystem::create_directories(path(std::string(made) + "/tutti/" + *prefix + "7.0.1/a"));
   std::filesystem::create_directories(path("cpu/tutti/" + *prefix + "8.0.0"));
   std::filesystem::create_directories(path("cpu/tutti/tutti-n1-1.2-9.0.0"));
-  EXPECT_EQ(cgroups_of(*prefix, folder()), (std::vector<std::string>{"7.0.1", "8.0.0"}));
+  const std::vector<RankCgroup> second{{*prefix + "8.0.0", "8.0.0"}};
+  EXPECT_EQ(cgroups_of(*prefix, folder()),
+            (std::vector<RankCgroup>{{*prefix + "7.0.1", "7.0.1"}, second.front()}));
   EXPECT_TRUE(clear_cgroups(*prefix + "7.0.1", folder()));
-  EXPECT_EQ(cgroups_of(*prefix, folder()), std::vector<std::string>{"8.0.0"});
+  EXPECT_EQ(cgroups_of(*prefix, folder()), second);
   EXPECT_TRUE(sweep_cgroups(
       *prefix, [](const std::string& name) { return name == "8.0.0"; }, 0s, folder()));
-  EXPECT_EQ(cgroups_of(*prefix, folder()), std::vector<std::string>{"8.0.0"}) << "it lives on";
+  EXPECT_EQ(cgroups_of(*prefix, folder()), second) << "it lives on";
   EXPECT_TRUE(sweep_cgroups(
       *prefix, [](const std::string&) { return false; }, 0s, folder()));
   EXPECT_TRUE(cgroups_of(*prefix, folder()).empty());
@@ -52,6 +54,22 @@ TEST_F(CgroupsTest, OneAgentFindsItsOwnInAllHierarchiesAndNobodyElses) {
   std::filesystem::create_directory(path("other"));
   EXPECT_NE(*cgroup_prefix("n1", path("other")), *prefix);
   EXPECT_FALSE(cgroup_prefix("n1", path("missing")));
+}
+
+// Who is the same is told by the folder: an agent may be started with another name on it.
+TEST_F(CgroupsTest, ThoseOfANodeThatWasCalledOtherwiseAreFound) {
+  const auto before = cgroup_prefix("gpu-1.old-2", folder());
+  const auto prefix = cgroup_prefix("n9", folder());
+  ASSERT_TRUE(before && prefix);
+  std::filesystem::create_directories(path("freezer/tutti/" + *before + "7.0.0"));
+  // Of another folder, whose node has a name that looks as this one's place.
+  const std::string strange = "tutti-" + prefix->substr(9) + "1.2-7.0.1";
+  std::filesystem::create_directories(path("freezer/tutti/" + strange));
+  EXPECT_EQ(cgroups_of(*prefix, folder()), (std::vector<RankCgroup>{{*before + "7.0.0", "7.0.0"}}));
+  EXPECT_TRUE(sweep_cgroups(
+      *prefix, [](const std::string&) { return false; }, 0s, folder()));
+  EXPECT_FALSE(std::filesystem::exists(path("freezer/tutti/" + *before + "7.0.0")));
+  EXPECT_TRUE(std::filesystem::exists(path("freezer/tutti/" + strange)));
 }
 
 }  // namespace
