@@ -92,6 +92,35 @@ TEST(Operators, ThePartsSayWhatHasEndedThemAndRanksRunOn) {
   EXPECT_TRUE(cluster.becomes(id, "cancelled"));
 }
 
+// As `rm` and a copy over a slow network do: half of the new version is there for a while.
+TEST(Operators, AnAgentWhoseProgramIsReplacedStartsRanksAllTheSame) {
+  PartsCluster cluster;
+  const std::string program = cluster.file("tutti");
+  std::filesystem::copy_file(support::tutti_program, program);
+  support::Process agent({program, "agent", "--controller", cluster.address(), "--join-token-file",
+                          cluster.data() + "/join.token", "--name", "n1", "--data",
+                          cluster.home() + "/nodes/n1", "--fake-gpus", "8xH100"},
+                         cluster.file("agent"), cluster.env());
+  ASSERT_TRUE(cluster.node_becomes("n1", "ready"));
+  std::filesystem::remove(program);
+  std::filesystem::copy_file(support::tutti_program, program);
+  std::filesystem::resize_file(program, std::filesystem::file_size(program) / 2);
+  EXPECT_EQ(cluster.run({"--no-prefix"}, "echo ran").out, "ran\n");
+  std::filesystem::remove(program);
+  std::filesystem::copy_file("/bin/true", program);
+  EXPECT_EQ(cluster.run({"--no-prefix"}, "echo ran").out, "ran\n");
+  // The next agent finds the shims of such a one.
+  const std::string id = cluster.submit({}, "exec sleep 1000");
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  agent.signal(SIGKILL);
+  agent.wait();
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  EXPECT_EQ(cluster.tutti({"cancel", "--now", id}).exit_code, 0);
+  EXPECT_TRUE(cluster.becomes(id, "cancelled"));
+  EXPECT_TRUE(eventually([&] { return cluster.ranks_on("n1").empty(); }));
+  EXPECT_EQ(cluster.job(id).value("attempt", -1), 0);
+}
+
 TEST(Operators, WhoIsToldToGoLeavesTheJobAndSaysSo) {
   const TestCluster cluster;
   for (const int signal : {SIGTERM, SIGHUP}) {

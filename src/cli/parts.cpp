@@ -3,7 +3,6 @@
 
 #include <climits>
 #include <cstdio>
-#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -19,6 +18,7 @@
 #include "node/devices/fake/fake.hpp"
 #include "node/devices/host/host.hpp"
 #include "node/devices/nvml/nvml.hpp"
+#include "node/rank/launch.hpp"
 #include "node/rank/process.hpp"
 #include "node/rank/shim.hpp"
 
@@ -158,7 +158,7 @@ class Agent final : public Command {
     options_.shared_checkpoints = !options_.checkpoints.empty() && !local_checkpoints_;
     options_.checkpoints =
         options_.checkpoints.empty() ? options_.folder + "/checkpoints" : absolute_path(options_.checkpoints);
-    options_.tutti_program = std::filesystem::read_symlink("/proc/self/exe").string();
+    options_.tutti_program = rank::own_program;
     if (auto found = find_inventory(); !found) return std::move(found).error();
     auto done = agent::run_agent(options_, [this] { tell_joined(); });
     if (!done) return std::move(done).error();

@@ -155,6 +155,22 @@ TEST_F(AdoptionTest, ARankOfAnotherFolderOfThisNameIsLeftAlone) {
   EXPECT_TRUE(rank::is_alive(other.shim()));
 }
 
+// Here /bin/true is in its place, as something else may be in the middle of an upgrade: it succeeds, and the
+// rank has not run.
+TEST_F(AdoptionTest, AShimThatEndsBeforeItBeginsIsNoEndOfItsRank) {
+  ASSERT_TRUE(processes_->adopt());
+  wire::StartRanks attempt;
+  attempt.job = key_.job;
+  attempt.command = {"true"};
+  attempt.ranks.push_back({0, {}, ""});
+  processes_->start(attempt, "/");
+  loop_.run();
+  ASSERT_TRUE(exited_);
+  EXPECT_EQ(exited_->exit_code, 126) << exited_->detail;
+  EXPECT_TRUE(exited_->node_fault);
+  EXPECT_FALSE(exited_->vanished);
+}
+
 // Nothing of it has ever run, and nobody is to blame.
 TEST_F(AdoptionTest, AStartThatWasCutShortCostsNothing) {
   rank_folder();

@@ -65,6 +65,13 @@ Error more_than_can_be_watched(std::size_t ranks, std::size_t files) {
                 " ranks: no more than " + std::to_string(files) + " in all (`ulimit -Hn`)");
 }
 
+// The first that a shim does is to say who it is. What cannot be read tells nothing.
+bool has_begun(const std::string& folder) {
+  if (!rank::is_own_folder(folder)) return true;
+  const auto shim = rank::read_shim(folder);
+  return !shim || *shim;
+}
+
 }  // namespace
 
 ShimProcesses::ShimProcesses(net::Loop& loop, ProcessOptions options, Shipped& shipped, Attic& attic,
@@ -306,6 +313,7 @@ void ShimProcesses::ended(RankKey key) {
             .own_end = found->second.own_end,
             .forced = found->second.forced > 0,
             .told = found->second.told,
+            .began = !found->second.ours,
             .left = {},
             .timer = {}};
   int status = 0;
@@ -385,20 +393,23 @@ void ShimProcesses::read_end(const RankKey& key, Ended end) {
   ended_[key] = std::move(end);
   ends_.run(
       owner_of(key),
-      [this, key, folder = folder_of(key), hold = ended_[key].hold, by_itself]() -> Lane::Then {
-        auto left = end_in(folder);
-        const bool all_gone = left && by_itself && !hold.exists();
-        return [this, key, left = std::move(left), all_gone] { end_read(key, left, all_gone); };
+      [this, key, folder = folder_of(key), hold = ended_[key].hold, by_itself,
+       began = ended_[key].began]() -> Lane::Then {
+        EndRead read{.left = end_in(folder)};
+        read.all_gone = read.left && by_itself && !hold.exists();
+        read.began = began || read.left || has_begun(folder);
+        return [this, key, read = std::move(read)] { end_read(key, read); };
       },
       [this, key](const std::string&) { end_unread(key); });
 }
 
-void ShimProcesses::end_read(const RankKey& key, std::optional<RankEnd> end, bool all_gone) {
+void ShimProcesses::end_read(const RankKey& key, EndRead read) {
   const auto found = ended_.find(key);
   if (found == ended_.end() || found->second.end_known) return;
   found->second.end_known = true;
-  found->second.left = std::move(end);
-  if (all_gone) return cleared(key, true);
+  found->second.began = read.began;
+  found->second.left = std::move(read.left);
+  if (read.all_gone) return cleared(key, true);
   clear(key);
 }
 
@@ -407,7 +418,7 @@ void ShimProcesses::end_unread(const RankKey& key) {
   if (found == ended_.end() || found->second.end_known) return;
   log::warning("the folder of rank {} does not answer: how it ended is told without it", key.text());
   found->second.unread = true;
-  end_read(key, std::nullopt, false);
+  end_read(key, {});
 }
 
 // The rank of a shim that was killed has ended when the last of its processes has, because until then it may
@@ -439,13 +450,14 @@ void ShimProcesses::cleared(const RankKey& key, bool all_gone) {
   }
   RankStatus status = verdict(end);
   status.told = end.told;
+  const bool misses_saved = status.node_fault && end.left;
   if (status.exit_code == 0 && !status.detail.empty()) log::warning("rank {}: {}", key.text(), status.detail);
   // What the shim wrote is nearer to the truth than when this loop came to hear of it, unless it had to wait
   // for its disk.
   const bool waited = end.own_end && end.left && end.own_end->at < end.left->at;
   if (end.left && end.left->at != Instant() && !waited) ended_at_[key] = end.left->at;
   ended_.erase(found);
-  if (status.node_fault) miss_disk(status.detail);
+  if (misses_saved) miss_disk(status.detail);
   calls_.exited(key, status);
 }
 
@@ -465,6 +477,13 @@ RankStatus ShimProcesses::verdict(const Ended& end) const {
   if (end.left)
     return end.shim_code == rank::exit_code_not_runnable ? end.left->status
                                                          : without_witness(end.left->status);
+  // Its own words for a start that failed are another code.
+  if (!end.began && !end.forced && !end.own_end && end.shim_code != rank::exit_code_not_runnable) {
+    RankStatus status{RankState::exited, rank::exit_code_not_runnable,
+                      "its shim ended before it began: the program of the node's agent does not run"};
+    status.node_fault = true;
+    return status;
+  }
   if (end.shim_code || end.own_end)
     return {RankState::exited, end.shim_code ? *end.shim_code : end.own_end->exit_code,
             end.unread ? "its folder does not answer: its log could not be read"

@@ -118,6 +118,7 @@ class ShimProcesses final : public keeper::Processes {
     bool is_left = false;    // the shim has not ended, and will do nothing any more
     bool unread = false;     // its folder does not answer
     bool end_known = false;  // `left` is read, or will not be
+    bool began = true;       // the shim, which may have ended before it was one
     std::optional<RankEnd> left;
     std::shared_ptr<net::Loop::Handle> timer;
     std::size_t looks = 0;
@@ -149,8 +150,13 @@ class ShimProcesses final : public keeper::Processes {
   void leave_shim(RankKey key);
   void read_end(const RankKey& key, Ended end);
   void force(const RankKey& key);
-  // `all_gone`: there is no process of it any more.
-  void end_read(const RankKey& key, std::optional<RankEnd> end, bool all_gone);
+  // What the folder of a rank tells that has ended.
+  struct EndRead {
+    std::optional<RankEnd> left;
+    bool all_gone = false;  // there is no process of it any more
+    bool began = true;
+  };
+  void end_read(const RankKey& key, EndRead read);
   void end_unread(const RankKey& key);
   void clear(const RankKey& key);
   void cleared(const RankKey& key, bool all_gone);

@@ -10,6 +10,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
 
 namespace tutti::rank {
 namespace {
@@ -66,17 +69,29 @@ class SpawnFiles {
   posix_spawn_file_actions_t actions_{};
 };
 
+// For people who look at processes: where it lay when it was started.
+std::string called(const std::string& tutti_program) {
+  if (tutti_program != own_program) return tutti_program;
+  std::error_code unknown;
+  std::string path = std::filesystem::read_symlink(own_program, unknown).string();
+  constexpr std::string_view replaced = " (deleted)";
+  if (path.ends_with(replaced)) path.resize(path.size() - replaced.size());
+  return unknown ? tutti_program : path;
+}
+
 }  // namespace
 
 Result<pid_t> start_shim(const std::string& tutti_program, const std::string& folder) {
   const SpawnAttributes attributes;
   const SpawnFiles files;
-  std::string program = tutti_program;
+  std::string program = called(tutti_program);
   std::string command = "shim";
   std::string argument = folder;
   char* arguments[] = {program.data(), command.data(), argument.data(), nullptr};
   pid_t pid = 0;
-  const int error = posix_spawn(&pid, program.c_str(), files.get(), attributes.get(), arguments, environ);
+  // The new process has the program of this one until it has its own, and so own_program is this one's.
+  const int error =
+      posix_spawn(&pid, tutti_program.c_str(), files.get(), attributes.get(), arguments, environ);
   if (error != 0) return failed_errno("cannot start " + tutti_program, error);
   return pid;
 }

@@ -4,12 +4,19 @@
 #include <sys/types.h>
 
 #include <string>
+#include <string_view>
 
 #include "base/files/descriptor.hpp"
 #include "base/result.hpp"
 #include "node/rank/rank_folder.hpp"
 
 namespace tutti::rank {
+
+// The program of this very process, whatever lies at its path by now: half of another version perhaps, or
+// nothing.
+constexpr const char* own_program = "/proc/self/exe";
+// What the kernel calls a process that was just started from it, until it says its name.
+constexpr std::string_view own_program_name = "exe";
 
 // Runs `tutti_program shim folder` in a session of its own, with nothing of the caller's but its environment.
 // The shim is the caller's child: reap it, or let it be inherited.

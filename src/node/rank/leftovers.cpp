@@ -12,6 +12,7 @@
 #include "base/files/descriptor.hpp"
 #include "base/files/files.hpp"
 #include "base/text.hpp"
+#include "node/rank/launch.hpp"
 #include "node/rank/process.hpp"
 
 namespace tutti::rank {
@@ -70,7 +71,9 @@ std::optional<std::string> folder_told_by(pid_t pid, const Looks& own) {
   // readers with it; its name is the kernel's.
   const std::string name = process_name(pid);
   if (name.empty()) return std::nullopt;
-  if (name == copy_writer_name || (name != own.name && !name.starts_with(program_name))) return "";
+  if (name == copy_writer_name ||
+      (name != own.name && name != own_program_name && !name.starts_with(program_name)))
+    return "";
   const Looks looks = looks_of(pid);
   if (!looks.hold.empty() && looks.hold != own.hold) return "";
   if (!looks.file.empty() && looks.file != own.file && !looks.file.starts_with(program_name)) return "";

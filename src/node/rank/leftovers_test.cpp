@@ -110,6 +110,15 @@ TEST_F(LeftoversTest, AShimWhoseProgramWasReplacedIsFound) {
   EXPECT_EQ(shims_by_folder(path("ranks")).size(), 1U);
 }
 
+// Agents start shims from the program that they are themselves, which has no name of its own there.
+TEST_F(LeftoversTest, AShimThatHasNotSaidItsNameYetIsFound) {
+  std::filesystem::copy_file("/bin/sh", path("tutti"));
+  std::ofstream(path("shim")) << "echo exe >/proc/$$/comm; echo began; read line <wait";
+  const pid_t shim = start(path("tutti"), path("ranks") + "/7.0.0");
+  ASSERT_EQ(process_name(shim), "exe");
+  EXPECT_EQ(shims_by_folder(path("ranks")).size(), 1U);
+}
+
 // The folder of a rank is moved with that of its agent, or found by another way.
 TEST_F(LeftoversTest, AShimIsThatOfTheFolderThatItHoldsOpen) {
   std::filesystem::copy_file("/bin/sh", path("tutti"));
