@@ -12,6 +12,7 @@
 namespace tutti {
 namespace {
 
+using support::eventually;
 using support::has;
 using support::PartsCluster;
 using support::TestCluster;
@@ -143,6 +144,42 @@ TEST(Homes, FromAnotherPidNamespaceNothingIsEnded) {
     EXPECT_TRUE(std::filesystem::exists(cluster.home() + "/processes/controller"));
     expect_untouched(cluster, id, ranks);
   }
+}
+
+// Nothing there tells of its cluster any more, which runs on.
+TEST(Homes, AClusterWhoseHomeWasRemovedIsEndedAndNoneIsStartedBesideIt) {
+  const TestCluster cluster(2, 1);
+  const TestCluster neighbour(1, 1);
+  const std::string id = cluster.submit({"--nodes", "2", "--gpus-per-rank", "1"}, "exec sleep 1000");
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  std::vector<pid_t> processes{cluster.controller_pid(), cluster.agent_pid("n1"), cluster.agent_pid("n2")};
+  for (const char* node : {"n1", "n2"})
+    for (const pid_t pid : cluster.ranks_on(node)) processes.push_back(pid);
+  ASSERT_GE(processes.size(), 5U);
+  // They may be writing there.
+  ASSERT_TRUE(eventually([&] {
+    std::error_code again;
+    std::filesystem::remove_all(cluster.home(), again);
+    return !std::filesystem::exists(cluster.home());
+  }));
+  // Another one of this user, whose name begins with that of the first.
+  const auto beside =
+      support::run({support::tutti_program, "down"},
+                   {.env = {{"TUTTI_HOME", cluster.home().substr(0, cluster.home().size() - 1)}}});
+  EXPECT_EQ(beside.exit_code, 0) << beside.err;
+  EXPECT_TRUE(has(beside.err, "there is no cluster in")) << beside.err;
+  const auto up = cluster.tutti({"up", "--gpus", "1"});
+  EXPECT_EQ(up.exit_code, 1) << up.err;
+  EXPECT_TRUE(has(up.err, "controller " + std::to_string(processes.front()))) << up.err;
+  EXPECT_TRUE(has(up.err, "`tutti down` ends them")) << up.err;
+  for (const pid_t pid : processes) EXPECT_EQ(::kill(pid, 0), 0) << "process " << pid << " was ended";
+  const auto down = cluster.tutti({"down"});
+  EXPECT_EQ(down.exit_code, 0) << down.err;
+  EXPECT_TRUE(has(down.err, "agent " + std::to_string(processes[1]))) << down.err;
+  for (const pid_t pid : processes)
+    EXPECT_TRUE(eventually([&] { return ::kill(pid, 0) != 0; })) << "process " << pid << " goes on";
+  EXPECT_EQ(neighbour.run({}, "true").exit_code, 0);
+  EXPECT_EQ(cluster.tutti({"up", "--gpus", "1"}).exit_code, 0);
 }
 
 // Notes of earlier versions say only which process it was; whether it is of this home the locks tell.

@@ -11,6 +11,8 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <thread>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "base/files/descriptor.hpp"
@@ -19,7 +21,9 @@
 #include "cli/part_note.hpp"
 #include "cli/terminal.hpp"
 #include "control/controller/controller.hpp"
+#include "node/rank/hold.hpp"
 #include "node/rank/launch.hpp"
+#include "node/rank/leftovers.hpp"
 #include "node/rank/process.hpp"
 #include "node/rank/rank_folder.hpp"
 
@@ -30,6 +34,7 @@ constexpr Duration ready_time_max = 30s;
 // For all parts of a cluster together: to end when asked, and to be gone when killed.
 constexpr Duration end_time_max = 5s;
 constexpr Duration kill_time_max = 5s;
+constexpr Duration stray_look_again_after = 5ms;
 constexpr std::uintmax_t last_words_bytes_max = 16'384;
 constexpr std::string_view error_mark = "tutti: ";  // of what main() prints
 
@@ -99,6 +104,27 @@ pid_t spawn(const std::vector<std::string>& words, const std::string& log, int r
   if (char go = 0; ::read(gate[0], &go, 1) != 1) ::_exit(0);
   ::execv(arguments[0], arguments.data());
   ::_exit(127);
+}
+
+using NamedProcess = std::pair<std::string, rank::ShimProcess>;
+
+Result<> end_processes(const std::vector<NamedProcess>& living) {
+  // A stopped one would not notice.
+  for (const int signal : {SIGTERM, SIGCONT})
+    for (const auto& [part, process] : living) ::kill(process.pid, signal);
+  const auto kill_at = std::chrono::steady_clock::now() + end_time_max;
+  for (const auto& [part, process] : living)
+    if (!wait_for_end(process, kill_at)) ::kill(process.pid, SIGKILL);
+  const auto give_up_at = std::chrono::steady_clock::now() + kill_time_max;
+  for (const auto& [part, process] : living) {
+    if (!wait_for_end(process, give_up_at))
+      return failed("process " + std::to_string(process.pid) + " does not end, though it was killed")
+          .within(part)
+          .remedy(
+              "it may be somebody else's, or wait for a disk or a device that does not answer: `tutti down` "
+              "goes on when it has ended");
+  }
+  return {};
 }
 
 }  // namespace
@@ -249,24 +275,39 @@ Result<> LocalCluster::kill_node(const std::string& name) {
 }
 
 Result<> LocalCluster::end_parts(const std::vector<std::string>& parts) const {
-  std::vector<std::pair<std::string, rank::ShimProcess>> living;
+  std::vector<NamedProcess> living;
   for (const auto& part : parts) {
     if (const auto process = this->living(part)) living.emplace_back(part, *process);
   }
-  // A stopped one would not notice.
-  for (const int signal : {SIGTERM, SIGCONT})
-    for (const auto& [part, process] : living) ::kill(process.pid, signal);
+  return end_processes(living);
+}
+
+// Whoever would start others goes first. A shim that is asked ends its rank, and leaves no cgroup behind.
+Result<> LocalCluster::end_strays(const std::vector<Stray>& strays) {
+  std::vector<NamedProcess> parts;
+  std::vector<rank::ShimProcess> shims;
+  for (const auto& [part, process] : strays) {
+    if (part == "shim") {
+      shims.push_back(process);
+    } else {
+      parts.emplace_back(part, process);
+    }
+  }
+  if (auto ended = end_processes(parts); !ended) return ended;
+  for (const auto& shim : shims) {
+    if (auto asked = rank::end_shim(shim, true); !asked) return asked;
+  }
   const auto kill_at = std::chrono::steady_clock::now() + end_time_max;
-  for (const auto& [part, process] : living)
-    if (!wait_for_end(process, kill_at)) ::kill(process.pid, SIGKILL);
-  const auto give_up_at = std::chrono::steady_clock::now() + kill_time_max;
-  for (const auto& [part, process] : living) {
-    if (!wait_for_end(process, give_up_at))
-      return failed("process " + std::to_string(process.pid) + " does not end, though it was killed")
-          .within(part)
-          .remedy(
-              "it may be somebody else's, or wait for a disk or a device that does not answer: `tutti down` "
-              "goes on when it has ended");
+  const auto give_up_at = kill_at + kill_time_max;
+  for (const auto& shim : shims) {
+    if (wait_for_end(shim, kill_at)) continue;
+    while (!rank::kill_leftovers(rank::Hold(""), shim) && std::chrono::steady_clock::now() < give_up_at)
+      std::this_thread::sleep_for(stray_look_again_after);
+    rank::kill_shim(shim);
+    if (!wait_for_end(shim, give_up_at))
+      return failed("process " + std::to_string(shim.pid) + " does not end, though it was killed")
+          .within("shim")
+          .remedy("it may wait for a disk or a device that does not answer");
   }
   return {};
 }

@@ -13,6 +13,7 @@
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "cli/local_ranks.hpp"
+#include "cli/local_strays.hpp"
 #include "node/rank/rank_folder.hpp"
 
 namespace tutti::cli {
@@ -46,6 +47,10 @@ class LocalCluster {
   Error ended(const std::string& part, const std::string& how) const;
   // kill -9 of the agent and of every process of its ranks, as a power cut would.
   Result<> kill_node(const std::string& name);
+  // What runs on of a cluster whose home was removed, and that nothing here tells of.
+  std::vector<Stray> strays() const { return strays_of(home_); }
+  // Ends them, as stop() does.
+  static Result<> end_strays(const std::vector<Stray>& strays);
   // Ends the controller, the agents and every rank, and can be repeated until all are gone. The next start
   // goes on with its jobs, and none has had a bad end.
   Result<> stop();

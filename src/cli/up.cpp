@@ -85,6 +85,13 @@ void tell_of_variables() {
     print_note("commands still go where " + set + " says; `unset " + set + "` for this cluster");
 }
 
+std::string pids_of(const std::vector<Stray>& strays) {
+  std::string text;
+  for (const auto& stray : strays)
+    text += (text.empty() ? "" : ", ") + stray.part + " " + std::to_string(stray.process.pid);
+  return text;
+}
+
 class Up final : public Command {
  public:
   void declare(config::Flags& flags) override {
@@ -112,6 +119,11 @@ class Up final : public Command {
       return failed("a local cluster runs already at " + local.address())
           .within("up")
           .remedy("`tutti down` ends it; TUTTI_HOME keeps another one apart");
+    }
+    if (const auto strays = local.strays(); !strays.empty()) {
+      return failed("processes of a cluster run on whose home, " + home + ", was removed: " + pids_of(strays))
+          .within("up")
+          .remedy("`tutti down` ends them; TUTTI_HOME keeps another cluster apart");
     }
     if (const auto living = local.living_nodes(); !living.empty() && !local.address().empty())
       return bring_controller_back(local, living);
@@ -215,12 +227,12 @@ class Down final : public Command {
     LocalCluster local(home);
     auto kind = kind_of_home(home);
     if (!kind) return std::move(kind).error().within("down");
-    if (*kind != HomeKind::own && !was_locked(home)) return tell_nothing_there(home, *kind);
+    if (*kind != HomeKind::own && !was_locked(home)) return find_nothing_there(local, home, *kind);
     const auto lock = HomeLock::take(home);
     if (!lock) return Error(lock.error()).within("down");
     kind = kind_of_home(home);
     if (!kind) return std::move(kind).error().within("down");
-    if (*kind != HomeKind::own) return tell_nothing_there(home, *kind);
+    if (*kind != HomeKind::own) return find_nothing_there(local, home, *kind);
     if (auto fine = local.check_holders(); !fine) return std::move(fine).error().within("down");
     if (local.running()) {
       tell_unfinished();
@@ -228,12 +240,28 @@ class Down final : public Command {
       print_note("no cluster runs in " + home);
     }
     if (auto stopped = local.stop(); !stopped) return std::move(stopped).error().within("down");
+    if (auto ended = end_strays(local, home); !ended) return std::move(ended).error().within("down");
     // Somebody may have started a part by hand meanwhile.
     if (auto fine = local.check_holders(); !fine) return std::move(fine).error().within("down");
     return clean_ ? clean(home) : Result<int>(exit_success);
   }
 
  private:
+  // How many there were.
+  static Result<std::size_t> end_strays(const LocalCluster& local, const std::string& home) {
+    const auto strays = local.strays();
+    if (strays.empty()) return std::size_t{0};
+    print_note("ends what runs on of a cluster whose home, " + home + ", was removed: " + pids_of(strays));
+    if (auto ended = LocalCluster::end_strays(strays); !ended) return std::move(ended).error();
+    return strays.size();
+  }
+
+  Result<int> find_nothing_there(const LocalCluster& local, const std::string& home, HomeKind kind) const {
+    const auto ended = end_strays(local, home);
+    if (!ended) return Error(ended.error()).within("down");
+    return *ended > 0 && !clean_ ? Result<int>(exit_success) : tell_nothing_there(home, kind);
+  }
+
   Result<int> tell_nothing_there(const std::string& home, HomeKind kind) const {
     if (clean_ && kind == HomeKind::foreign)
       return failed("`tutti up` never made a cluster in " + home + ", so nothing is removed there")

@@ -1,0 +1,91 @@
+#include "cli/local_strays.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <system_error>
+
+#include "base/files/files.hpp"
+#include "base/text.hpp"
+#include "node/rank/leftovers.hpp"
+#include "node/rank/process.hpp"
+
+namespace tutti::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t stray_words_bytes_max = 65'536;
+// Of programs of any version, and so of their processes.
+constexpr std::string_view stray_program = "tutti";
+// How the kernel names the lock of a part that was removed: `lock`, or `store.db.lock`.
+constexpr std::string_view removed_lock = "lock (deleted)";
+
+std::string in_proc(pid_t pid, const std::string& what) { return "/proc/" + std::to_string(pid) + what; }
+
+// Somebody else's is not to be ended, and in another namespace the same path is another folder.
+bool is_of_this_user_and_place(pid_t pid) {
+  struct stat status {};
+  if (::stat(in_proc(pid, "").c_str(), &status) != 0 || status.st_uid != ::geteuid()) return false;
+  for (const char* kind : {"/ns/mnt", "/ns/pid"}) {
+    std::error_code unseen;
+    const fs::path its = fs::read_symlink(in_proc(pid, kind), unseen);
+    if (unseen || its != fs::read_symlink("/proc/self" + std::string(kind), unseen)) return false;
+  }
+  return true;
+}
+
+bool holds_removed_lock(pid_t pid) {
+  const auto descriptors = files::list_folder(in_proc(pid, "/fd"));
+  if (!descriptors || !*descriptors) return false;
+  return std::any_of((*descriptors)->begin(), (*descriptors)->end(), [&](const std::string& descriptor) {
+    std::error_code closed;
+    return fs::read_symlink(in_proc(pid, "/fd/" + descriptor), closed).string().ends_with(removed_lock);
+  });
+}
+
+// As it would be without links, also where it is gone.
+std::string without_links(const std::string& path) {
+  std::error_code unknown;
+  const fs::path plain = fs::weakly_canonical(path, unknown);
+  return unknown ? path : plain.string();
+}
+
+// The words of a controller or an agent whose folder is below the home, as `tutti up` starts them.
+std::optional<std::string> part_below(const std::string& home, const std::vector<std::string_view>& words) {
+  if (words.size() < 2 || (words[1] != "controller" && words[1] != "agent")) return std::nullopt;
+  const auto flag = std::find(words.begin(), words.end(), "--data");
+  if (flag == words.end() || flag + 1 == words.end()) return std::nullopt;
+  if (!without_links(std::string(*(flag + 1))).starts_with(home + "/")) return std::nullopt;
+  return std::string(words[1]);
+}
+
+}  // namespace
+
+std::vector<Stray> strays_of(const std::string& home) {
+  const std::string place = without_links(home);
+  const std::string own_name = rank::process_name(::getpid());
+  std::vector<Stray> strays;
+  for (const pid_t pid : rank::all_processes()) {
+    // Its words are in its memory, and only those of this program are asked for them.
+    const std::string name = rank::process_name(pid);
+    if ((name != own_name && !name.starts_with(stray_program)) || !is_of_this_user_and_place(pid)) continue;
+    const auto line = files::read_file(in_proc(pid, "/cmdline"), stray_words_bytes_max);
+    if (!line || !*line) continue;
+    const auto part = part_below(place, split(**line, '\0'));
+    const auto process = part && holds_removed_lock(pid) ? rank::read_process(pid) : std::nullopt;
+    if (process) strays.push_back({*part, {.pid = pid, .start_time = process->start_time}});
+  }
+  for (const auto& [folder, shim] : rank::shims_by_folder(home + "/nodes")) {
+    const fs::path held = rank::held_folder(shim.pid, fs::path(folder).filename().string());
+    if (!held.empty() && is_of_this_user_and_place(shim.pid) && rank::agent_folder_is_gone(held))
+      strays.push_back({"shim", shim});
+  }
+  return strays;
+}
+
+}  // namespace tutti::cli
