@@ -210,7 +210,7 @@ Result<> Client::Connection::open_tls(const Target& target) {
   tls_context = SSL_CTX_new(TLS_client_method());
   SSL_CTX_set_verify(tls_context, SSL_VERIFY_PEER, nullptr);
   if (SSL_CTX_load_verify_locations(tls_context, target.ca_file.c_str(), nullptr) != 1) {
-    return failed("cannot be read").within("certificate authority " + target.ca_file);
+    return no_authority(target.ca_file, target.who);
   }
   tls = SSL_new(tls_context);
   SSL_set_fd(tls, descriptor);

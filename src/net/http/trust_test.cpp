@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <future>
+#include <utility>
 
 #include "net/http/net_test.hpp"
 
@@ -98,6 +99,30 @@ TEST_F(Trust, ACertificateThatIsNotValidYetNamesTheClock) {
   serve_with(own);
   expect_refused("localhost", own.certificate_file(), "is not valid yet by the clock of this machine",
                  "set the clock");
+}
+
+// It runs, and is not asked: nobody is to start another one.
+TEST_F(Trust, AnAuthorityThatCannotBeReadIsNamedWithTheReason) {
+  serve_with(own);
+  const std::string missing = own.certificate_file() + ".missing";
+  const std::string other = own.key_file();  // a key is no certificate
+  for (const auto& [file, why] : {std::pair{missing, "cannot be read: No such file or directory"},
+                                  std::pair{other, "there is no certificate (PEM) in it"}}) {
+    const Target called{"localhost", server_->port(), file};
+    const auto response = Client(called, "secret").request("GET", "/");
+    ASSERT_FALSE(response.ok());
+    std::promise<Error> told;
+    loop_.post([&] {
+      dial(loop_, called, "/agent", "secret",
+           [&](Result<std::shared_ptr<Socket>> socket) { told.set_value(socket.error()); });
+    });
+    for (const Error& error : {response.error(), told.get_future().get()}) {
+      EXPECT_NE(error.text().find("certificate authority " + file + " : " + why), std::string::npos)
+          << error.text();
+      EXPECT_NE(error.remedy().find("TUTTI_CA_FILE (or --ca-file) must name"), std::string::npos)
+          << error.remedy();
+    }
+  }
 }
 
 }  // namespace

@@ -173,7 +173,7 @@ Result<std::shared_ptr<ssl::context>> client_tls(const std::string& ca_file) {
   auto tls = std::make_shared<ssl::context>(ssl::context::tls_client);
   error_code failure;
   tls->load_verify_file(ca_file, failure);
-  if (failure) return failed(failure.message()).within("certificate authority " + ca_file);
+  if (failure) return no_authority(ca_file);
   tls->set_verify_mode(ssl::verify_peer);
   return tls;
 }

@@ -39,10 +39,12 @@ std::string look_at_folder(const std::string& folder, bool was_ill) {
   const std::uint64_t needed = was_ill ? 2 : 1;
   const auto bytes_min = static_cast<std::uint64_t>(free_bytes_min.count()) * needed;
   if (disk.f_bavail * disk.f_frsize < bytes_min)
-    return "its folder " + folder + " has less than " + format_bytes(free_bytes_min) + " of free space";
+    return "its folder " + folder + " has less than " + format_bytes(free_bytes_min) +
+           " of free space; it takes work again with " + format_bytes(free_bytes_min * 2);
   // Some file systems do not count files.
   if (disk.f_files > 0 && disk.f_favail < free_files_min * needed)
-    return "its folder " + folder + " has room for less than " + std::to_string(free_files_min) + " files";
+    return "its folder " + folder + " has room for less than " + std::to_string(free_files_min) +
+           " files; it takes work again with room for " + std::to_string(free_files_min * 2);
   return try_to_write(folder);
 }
 
