@@ -117,6 +117,59 @@ NodeId JsonParts::make_integer(NodeId from) {
   return end;
 }
 
+NodeId JsonParts::integer_between(NodeId from, std::int64_t low, std::int64_t high) {
+  const NodeId end = grammar_.add();
+  if (high >= 0) grammar_.skip(count_between(from, std::max<std::int64_t>(low, 0), high), end);
+  if (low < 0)
+    grammar_.skip(count_between(grammar_.text(from, "-"), std::max<std::int64_t>(-high, 1), -low), end);
+  return end;
+}
+
+// Counts that are longer than the least and shorter than the most are any: only those two lengths have
+// bounds.
+NodeId JsonParts::count_between(NodeId from, std::int64_t low, std::int64_t high) {
+  const std::string least = std::to_string(low);
+  const std::string most = std::to_string(high);
+  std::vector<NodeId> rest{grammar_.add()};  // so many digits before the end
+  while (rest.size() <= most.size()) {
+    rest.push_back(grammar_.add());
+    grammar_.edge(rest.back(), '0', '9', rest[rest.size() - 2]);
+  }
+  if (least.size() == most.size()) {
+    digits_between(from, least, most, rest);
+    return rest.front();
+  }
+  digits_between(from, least, std::string(least.size(), '9'), rest);
+  digits_between(from, "1" + std::string(most.size() - 1, '0'), most, rest);
+  if (most.size() - least.size() > 1) {
+    const NodeId more = grammar_.add();
+    grammar_.edge(from, '1', '9', more);
+    grammar_.skip(some_digits(more, static_cast<int>(least.size()), static_cast<int>(most.size()) - 2),
+                  rest.front());
+  }
+  return rest.front();
+}
+
+// Both have as many digits.
+void JsonParts::digits_between(NodeId from, std::string_view low, std::string_view high,
+                               const std::vector<NodeId>& rest) {
+  const bool is_any = low.find_first_not_of('0') == std::string_view::npos &&
+                      high.find_first_not_of('9') == std::string_view::npos;
+  if (is_any) return grammar_.skip(from, rest[low.size()]);
+  const auto follow = [&](char digit, std::string_view next_low, std::string_view next_high) {
+    const NodeId next = grammar_.add();
+    grammar_.edge(from, static_cast<std::uint8_t>(digit), static_cast<std::uint8_t>(digit), next);
+    digits_between(next, next_low, next_high, rest);
+  };
+  const std::size_t left = low.size() - 1;
+  if (low.front() == high.front()) return follow(low.front(), low.substr(1), high.substr(1));
+  follow(low.front(), low.substr(1), std::string(left, '9'));
+  follow(high.front(), std::string(left, '0'), high.substr(1));
+  if (high.front() - low.front() > 1)
+    grammar_.edge(from, static_cast<std::uint8_t>(low.front() + 1),
+                  static_cast<std::uint8_t>(high.front() - 1), rest[left]);
+}
+
 NodeId JsonParts::make_number(NodeId from) {
   const NodeId whole = integer(from);
   const NodeId fraction = grammar_.add();

@@ -2,13 +2,19 @@
 // into the grammar when it is first called. For the sources of this folder only.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "serve/constrain/grammar.hpp"
 
 namespace tutti::serve {
+
+// Numbers have at most 18 digits before the point.
+inline constexpr std::int64_t integer_max = 999'999'999'999'999'999;
 
 class JsonParts {
  public:
@@ -20,6 +26,8 @@ class JsonParts {
   NodeId string(NodeId from) { return call(from, "string", &JsonParts::make_string); }
   NodeId integer(NodeId from) { return call(from, "integer", &JsonParts::make_integer); }
   NodeId number(NodeId from) { return call(from, "number", &JsonParts::make_number); }
+  // Of `low` to `high`, neither of which lies beyond integer_max on its side.
+  NodeId integer_between(NodeId from, std::int64_t low, std::int64_t high);
   NodeId value(NodeId from) { return call(from, "value", &JsonParts::make_value); }
   NodeId object(NodeId from) { return call(from, "object", &JsonParts::make_object, true); }
   NodeId array(NodeId from) { return call(from, "array", &JsonParts::make_array, true); }
@@ -41,6 +49,9 @@ class JsonParts {
   NodeId make_object(NodeId from);
   NodeId make_array(NodeId from);
   NodeId some_digits(NodeId from, int least, int most);
+  NodeId count_between(NodeId from, std::int64_t low, std::int64_t high);
+  void digits_between(NodeId from, std::string_view low, std::string_view high,
+                      const std::vector<NodeId>& rest);
 
   Grammar& grammar_;
   std::map<std::string, NodeId> made_;

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -26,6 +28,28 @@ constexpr std::array<std::string_view, 13> remarks{
 
 constexpr std::uint64_t value_work = 64;  // to read one schema, in edges that could be looked at meanwhile
 
+using Known = std::vector<std::string_view>;
+
+// What is held of values of this type, beside that; nothing if there is no such type.
+std::optional<Known> keys_of(std::string_view type) {
+  if (type == "object") return Known{"properties", "required", "additionalProperties"};
+  if (type == "array") return Known{"items", "minItems", "maxItems"};
+  if (type == "string") return Known{"minLength", "maxLength", "pattern"};
+  if (type == "integer") return Known{"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
+  if (type == "number" || type == "boolean" || type == "null") return Known();
+  return std::nullopt;
+}
+
+bool is_of_type(const json::Value& value, std::string_view type) {
+  if (type == "object") return value.object() != nullptr;
+  if (type == "array") return value.list() != nullptr;
+  if (type == "string") return value.text() != nullptr;
+  if (type == "boolean") return value.boolean().has_value();
+  if (type == "null") return value.is_null();
+  const auto number = value.number();
+  return number && (type == "number" || std::floor(*number) == *number);
+}
+
 class Compiler {
  public:
   Compiler(Grammar& grammar, const json::Value& root, const KeyOrder& order, Effort& effort)
@@ -44,7 +68,6 @@ class Compiler {
   }
 
  private:
-  using Known = std::vector<std::string_view>;
   // A part of the document that has to be written.
   struct Named {
     std::string path;
@@ -142,20 +165,31 @@ class Compiler {
            (schema.find("const") != nullptr || schema.find("enum") != nullptr);
   }
 
-  // The texts that a const or an enum takes.
+  // The texts that are a value of the const, of the enum and of the type, as far as there are these.
   Result<std::vector<std::string>> constants(const json::Object& schema, const std::string& path) {
     if (auto checked = check_keys(schema, path, {"const", "enum", "type"}); !checked)
       return std::move(checked).error();
+    const json::Value* const one = schema.find("const");
     json::Array values;
-    if (const json::Value* one = schema.find("const")) {
+    if (const json::Value* const several = schema.find("enum")) {
+      if (several->list() != nullptr) values = *several->list();
+      if (values.empty() || values.size() > schema_values_max)
+        return broken(path, "an enum has 1 to " + std::to_string(schema_values_max) + " values");
+      if (one != nullptr) std::erase_if(values, [&](const json::Value& value) { return value != *one; });
+    } else {
       values.push_back(*one);
-    } else if (const json::Array* several = schema.find("enum")->list()) {
-      values = *several;
     }
-    if (values.empty() || values.size() > schema_values_max)
-      return broken(path, "an enum has 1 to " + std::to_string(schema_values_max) + " values");
+    if (schema.find("type") != nullptr) {
+      const auto types = types_of(schema, path);
+      if (!types) return types.error();
+      std::erase_if(values, [&](const json::Value& value) {
+        return std::ranges::none_of(*types, [&](const auto& type) { return is_of_type(value, type); });
+      });
+    }
+    if (values.empty())
+      return broken(path, "there is no value that its const, its enum and its type all take");
     std::vector<std::string> texts;
-    for (const json::Value& one : values) texts.push_back(json::write(one));
+    for (const json::Value& value : values) texts.push_back(json::write(value));
     return texts;
   }
 
@@ -190,7 +224,8 @@ class Compiler {
     return end;
   }
 
-  Result<NodeId> typed(const json::Object& schema, const std::string& path, NodeId from, int depth) {
+  // The types that it names; without a word about them what the other keys are about, if anything.
+  Result<std::vector<std::string>> types_of(const json::Object& schema, const std::string& path) {
     std::vector<std::string> types;
     const json::Value* type = schema.find("type");
     if (type == nullptr) {
@@ -198,11 +233,9 @@ class Compiler {
         if (types.empty() && schema.find(key) != nullptr) types.emplace_back("object");
       }
       if (types.empty() && schema.find("items") != nullptr) types.emplace_back("array");
-      if (types.empty()) {
-        if (auto checked = check_keys(schema, path, {}); !checked) return std::move(checked).error();
-        return parts_.value(from);
-      }
-    } else if (type->text() != nullptr) {
+      return types;
+    }
+    if (type->text() != nullptr) {
       types.push_back(*type->text());
     } else if (const json::Array* several = type->list()) {
       for (const json::Value& one : *several) {
@@ -211,43 +244,87 @@ class Compiler {
       }
     }
     if (types.empty() || types.size() > 7) return broken(path, "type is a word or a list of them");
-    if (types.size() == 1) return of_type(schema, path, types.front(), from, depth);
-    // What is said of one kind of value is not looked for in the others.
-    const NodeId end = grammar_.add();
     for (const std::string& one : types) {
+      if (!keys_of(one)) return broken(path, "there is no type '" + one + "'");
+    }
+    return types;
+  }
+
+  Result<NodeId> typed(const json::Object& schema, const std::string& path, NodeId from, int depth) {
+    const auto types = types_of(schema, path);
+    if (!types) return types.error();
+    // What is said of one kind of value is not looked for in the others. What bounds integers bounds all
+    // numbers, and those it cannot.
+    Known known{"type"};
+    const bool has_numbers = std::find(types->begin(), types->end(), "number") != types->end();
+    for (const std::string& one : *types) {
+      if (one == "integer" && has_numbers) continue;
+      std::ranges::copy(*keys_of(one), std::back_inserter(known));
+    }
+    if (auto checked = check_keys(schema, path, known); !checked) return std::move(checked).error();
+    if (types->empty()) return parts_.value(from);
+    if (types->size() == 1) return of_type(schema, path, types->front(), from, depth);
+    const NodeId end = grammar_.add();
+    for (const std::string& one : *types) {
       const NodeId begin = grammar_.add();
       grammar_.skip(from, begin);
-      const bool is_plain = one == "null" || one == "boolean" || one == "integer" || one == "number";
-      auto reached = of_type(is_plain ? json::Object() : schema, path, one, begin, depth);
+      auto reached = of_type(schema, path, one, begin, depth);
       if (!reached) return reached;
       grammar_.skip(*reached, end);
     }
     return end;
   }
 
+  // Its keys and its type are known to be known, here and below.
   Result<NodeId> of_type(const json::Object& schema, const std::string& path, const std::string& type,
                          NodeId from, int depth) {
     if (type == "object") return object_of(schema, path, from, depth);
     if (type == "array") return array_of(schema, path, from, depth);
     if (type == "string") return string_of(schema, path, from);
-    if (auto checked = check_keys(schema, path, {"type"}); !checked) return std::move(checked).error();
-    if (type == "integer") return parts_.integer(from);
+    if (type == "integer") return integer_of(schema, path, from);
     if (type == "number") return parts_.number(from);
+    if (type == "null") return grammar_.text(from, "null");
     const NodeId end = grammar_.add();
-    if (type == "null") {
-      grammar_.skip(grammar_.text(from, "null"), end);
-    } else if (type == "boolean") {
-      grammar_.skip(grammar_.text(from, "true"), end);
-      grammar_.skip(grammar_.text(from, "false"), end);
-    } else {
-      return broken(path, "there is no type '" + type + "'");
-    }
+    grammar_.skip(grammar_.text(from, "true"), end);
+    grammar_.skip(grammar_.text(from, "false"), end);
     return end;
   }
 
+  // A bound as the nearest integer within it, `step` further where it is itself left out.
+  Result<std::int64_t> bound(const json::Object& schema, const std::string& path, const std::string& key,
+                             std::int64_t step, std::int64_t otherwise) {
+    const json::Value* const value = schema.find(key);
+    if (value == nullptr) return otherwise;
+    const auto number = value->number();
+    if (!number) return broken(path, key + " is a number");
+    const bool is_exclusive = key.starts_with("exclusive");
+    // One step beyond the largest that is ever written, where there may be no integer left.
+    constexpr std::int64_t most = integer_max + 1;
+    if (const auto whole = value->whole()) return std::clamp(*whole, -most, most) + (is_exclusive ? step : 0);
+    if (std::abs(*number) >= static_cast<double>(most)) return *number < 0 ? -most : most;
+    const double nearest = step > 0 ? std::ceil(*number) : std::floor(*number);
+    return static_cast<std::int64_t>(nearest) + (is_exclusive && nearest == *number ? step : 0);
+  }
+
+  Result<NodeId> integer_of(const json::Object& schema, const std::string& path, NodeId from) {
+    std::int64_t low = -integer_max;
+    std::int64_t high = integer_max;
+    for (const char* const key : {"minimum", "exclusiveMinimum"}) {
+      const auto given = bound(schema, path, key, 1, low);
+      if (!given) return given.error();
+      low = std::max(low, *given);
+    }
+    for (const char* const key : {"maximum", "exclusiveMaximum"}) {
+      const auto given = bound(schema, path, key, -1, high);
+      if (!given) return given.error();
+      high = std::min(high, *given);
+    }
+    if (low > high) return broken(path, "no integer of up to 18 digits lies within its bounds");
+    if (low == -integer_max && high == integer_max) return parts_.integer(from);
+    return parts_.integer_between(from, low, high);
+  }
+
   Result<NodeId> string_of(const json::Object& schema, const std::string& path, NodeId from) {
-    if (auto checked = check_keys(schema, path, {"type", "minLength", "maxLength", "pattern"}); !checked)
-      return std::move(checked).error();
     const bool is_counted = schema.find("minLength") != nullptr || schema.find("maxLength") != nullptr;
     if (const json::Value* pattern = schema.find("pattern")) {
       if (pattern->text() == nullptr) return broken(path, "a pattern is a text");
@@ -280,8 +357,6 @@ class Compiler {
   }
 
   Result<NodeId> array_of(const json::Object& schema, const std::string& path, NodeId from, int depth) {
-    if (auto checked = check_keys(schema, path, {"type", "items", "minItems", "maxItems"}); !checked)
-      return std::move(checked).error();
     const auto least = count(schema, path, "minItems", 0, schema_items_max);
     if (!least) return least.error();
     const auto most = count(schema, path, "maxItems", -1, schema_items_max);
@@ -305,9 +380,6 @@ class Compiler {
   }
 
   Result<NodeId> object_of(const json::Object& schema, const std::string& path, NodeId from, int depth) {
-    if (auto checked = check_keys(schema, path, {"type", "properties", "required", "additionalProperties"});
-        !checked)
-      return std::move(checked).error();
     const json::Value* properties = schema.find("properties");
     if (properties != nullptr && properties->object() == nullptr)
       return broken(path, "properties are an object");

@@ -4,6 +4,8 @@
 #include <pthread.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "serve/constrain/reading_test.hpp"
 
@@ -38,6 +40,49 @@ TEST(Schema, PlainValues) {
   expect(R"({"type":["string","null"]})", {{"null", "\"a\""}, {"1"}});
   expect(R"({"enum":["a",1,null,{"b":[true]}]})", {{"\"a\"", "1", "null", "{\"b\":[true]}"}, {"\"b\"", "a"}});
   expect(R"({"const":"x\"y"})", {{"\"x\\\"y\""}, {"\"x\""}});
+}
+
+TEST(Schema, IntegersWithinTheirBounds) {
+  expect(R"({"type":"integer","minimum":0,"maximum":10})",
+         {{"0", "7", "10"}, {"-1", "11", "100", "00", "-0", "1.0", ""}});
+  expect(R"({"type":["integer","null"],"minimum":0,"maximum":10})",
+         {{"0", "10", "null"}, {"-1", "11", "-272747562222424177"}});
+  expect(R"({"type":"integer","minimum":0})",
+         {{"0", "9", "10", "12345", std::string(18, '9')}, {"-1", "01", std::string(19, '9')}});
+  expect(R"({"type":"integer","exclusiveMinimum":0,"exclusiveMaximum":100})",
+         {{"1", "99"}, {"0", "100", "-5"}});
+  expect(R"({"type":"integer","minimum":-20,"maximum":-3})",
+         {{"-20", "-3", "-10"}, {"-21", "-2", "3", "0", "-"}});
+  expect(R"({"type":"integer","maximum":-1})", {{"-1", "-" + std::string(18, '9')}, {"0", "1", "-0"}});
+  expect(R"({"type":"integer","minimum":1.5,"exclusiveMaximum":4.0})", {{"2", "3"}, {"1", "4"}});
+  expect(R"({"type":"integer","minimum":-1e300,"maximum":18446744073709551615})", {{"-5", "5"}, {"a"}});
+  expect(R"({"type":"integer","minimum":7,"maximum":7})", {{"7"}, {"6", "8", "77"}});
+  const std::pair<int, int> ranges[] = {{-7, 1234}, {95, 1005}, {208, 871}, {-1000, -99}, {0, 999}, {9, 10}};
+  for (const auto& [low, high] : ranges) {
+    Reading reading = schema_reading(R"({"type":"integer","minimum":)" + std::to_string(low) +
+                                     R"(,"maximum":)" + std::to_string(high) + "}");
+    ASSERT_EQ(reading.refusal, "");
+    for (int value = -1100; value < 1400; ++value)
+      EXPECT_EQ(reading.takes(std::to_string(value)), value >= low && value <= high)
+          << value << " in " << low << " to " << high;
+  }
+}
+
+// What is said of one of them is held for it, and asked of no other.
+TEST(Schema, SeveralTypesHoldWhatIsSaidOfEach) {
+  expect(R"({"type":["string","array","boolean"],"maxLength":1,"items":{"type":"null"},"maxItems":1})",
+         {{"\"a\"", "[null]", "true"}, {"\"ab\"", "[1]", "[null,null]", "null"}});
+  expect(R"({"type":["integer","string"],"minimum":3,"title":"x"})", {{"3", "\"\""}, {"2"}});
+}
+
+TEST(Schema, ValuesThatAreNotOfTheTypeAreNone) {
+  expect(R"({"type":"string","enum":["a",1,null]})", {{"\"a\""}, {"1", "null"}});
+  expect(R"({"type":["integer","null"],"enum":["a",1,1.5,2.0,null]})", {{"1", "null"}, {"\"a\"", "1.5"}});
+  expect(R"({"type":"number","enum":[1,1.5,true]})", {{"1", "1.5"}, {"true"}});
+  expect(R"({"type":"object","enum":[{"a":1},[]]})", {{"{\"a\":1}"}, {"[]"}});
+  expect(R"({"const":1,"enum":[2,1]})", {{"1"}, {"2"}});
+  expect(R"({"anyOf":[{"type":"string","const":"a"},{"type":"null","enum":["b",null]}]})",
+         {{"\"a\"", "null"}, {"\"b\""}});
 }
 
 TEST(Schema, Strings) {
@@ -124,7 +169,20 @@ TEST(Schema, AnyObjectIsAsDeepAsItsBound) {
 
 TEST(Schema, WhatIsNotKnownIsRefusedByName) {
   for (const auto& [schema, word] : std::vector<std::pair<std::string, std::string>>{
-           {R"({"type":"integer","minimum":3})", "minimum"},
+           {R"({"type":"number","minimum":3})", "minimum"},
+           {R"({"type":["integer","number"],"minimum":3})", "minimum"},
+           {R"({"type":["number","boolean"],"multipleOf":7,"not":{},"blah":1})", "is not known here"},
+           {R"({"type":["integer","null"],"multipleOf":7})", "multipleOf"},
+           {R"({"type":["boolean","null"],"minLength":7})", "minLength"},
+           {R"({"type":["integer","thing"]})", "thing"},
+           {R"({"type":"integer","exclusiveMinimum":true})", "exclusiveMinimum"},
+           {R"({"type":"integer","minimum":3,"maximum":2})", "bounds"},
+           {R"({"type":"integer","minimum":1e19})", "bounds"},
+           {R"({"type":"string","enum":[1]})", "no value"},
+           {R"({"type":"thing","enum":[1]})", "thing"},
+           {R"({"const":1,"enum":[2]})", "no value"},
+           {R"({"const":1,"enum":[]})", "enum"},
+           {R"({"const":1,"type":"string"})", "no value"},
            {R"({"oneOf":[{"type":"null"}]})", "oneOf"},
            {R"({"not":{}})", "not"},
            {R"({"type":"array","prefixItems":[]})", "prefixItems"},
