@@ -29,6 +29,8 @@ class Watchdog::Watched final : public net::Exchange {
 
   const net::Request& request() const override { return exchange_->request(); }
   void when_over(std::function<void()> over) override { exchange_->when_over(std::move(over)); }
+  void cut() override { exchange_->cut(); }
+  bool is_written() const override { return exchange_->is_written(); }
   void answer(net::Response response) override {
     if (!answered_.exchange(true)) exchange_->answer(std::move(response));
   }

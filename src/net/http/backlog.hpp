@@ -50,6 +50,8 @@ class Backlog {
   // no memory to count it that is thrown, and it does not wait.
   void hold(Reader& reader, const std::string& text);
   void release(Reader& reader, const std::string& text);
+  // It has taken a part of what waits for it.
+  void took(Reader& reader) const { reader.took_at_ = held_; }
 
   // In memory, for all of them.
   std::size_t bytes() const { return bytes_; }

@@ -82,6 +82,23 @@ TEST(Backlog, WhoHasMuchWaitingOnlyNowIsNotSlow) {
   EXPECT_FALSE(page.gone);
 }
 
+TEST(Backlog, WhoTakesALargeTextBitByBitIsNotSlow) {
+  Backlog backlog(100 * kib);
+  Waiting reads(backlog);
+  Waiting stuck(backlog);
+  reads.give(text(40 * kib));
+  stuck.give(text(35 * kib));
+  Waiting quick(backlog);
+  for (int at = 0; at < 20; ++at) {
+    quick.give(text(kib));
+    quick.take_all();
+    backlog.took(reads);
+  }
+  quick.give(text(30 * kib));
+  EXPECT_TRUE(stuck.gone);
+  EXPECT_FALSE(reads.gone);
+}
+
 TEST(Backlog, ManySmallTextsAreNotForNothing) {
   Backlog backlog(100 * kib);
   Waiting reader(backlog);

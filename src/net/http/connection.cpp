@@ -196,7 +196,9 @@ asio::awaitable<bool> Connection::answer(Request request, Message message, Incom
   arrival.release();
   bool goes_on = false;
   if (decision_->response && !decision_->is_gone) {
+    decision_->give_up = [this, bytes = decision_->response->body.size()] { give_up(bytes); };
     goes_on = co_await write(*decision_->response, keep_alive);
+    decision_->is_written = is_written_;
   } else if (!decision_->is_gone) {
     become_known();
     owes_answer_ = false;

@@ -61,6 +61,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // For want of memory.
   asio::awaitable<void> refuse_lost(std::shared_ptr<Connection> self);
   asio::awaitable<void> ask_for_body();
+  // In pieces, each of which gives its reader more time (progress.hpp). False when the connection is over.
   asio::awaitable<bool> write(Response& response, bool keep_alive);
   void tell_let_go(std::size_t bytes) const;
   // Whoever reads so slowly that too much waits is not written to any more.
@@ -101,6 +102,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   unsigned version_ = 11;
   bool is_head_ = false;                // it asks for the head of the answer alone
   bool owes_answer_ = false;            // it was read, and nothing of the answer was written
+  bool is_written_ = false;             // all of the answer, to its end
+  bool is_given_up_ = false;            // nothing more of the answer is written
   std::shared_ptr<Decision> decision_;  // once the handler has it
 };
 

@@ -1,6 +1,7 @@
 // What a connection writes: answers, refusals, streams.
 #include "net/http/connection.hpp"
 #include "net/http/leaving.hpp"
+#include "net/http/progress.hpp"
 
 namespace tutti::net {
 namespace {
@@ -43,11 +44,11 @@ class Answering final : public Backlog::Reader {
   Answering(const Answering&) = delete;
   Answering& operator=(const Answering&) = delete;
   ~Answering() override { backlog_->release(*this, body_); }
-  bool given_up() const { return given_up_; }
+  // A part of it was taken.
+  void took() { backlog_->took(*this); }
 
  protected:
   std::size_t let_go() override {
-    given_up_ = true;
     give_up_();
     return waiting_bytes();
   }
@@ -56,7 +57,6 @@ class Answering final : public Backlog::Reader {
   std::shared_ptr<Backlog> backlog_;
   const std::string& body_;
   std::function<void()> give_up_;
-  bool given_up_ = false;
 };
 
 // A chunk of a stream that goes out.
@@ -103,12 +103,24 @@ asio::awaitable<bool> Connection::write(Response& response, bool keep_alive) {
   if (shared_->options.cluster) message.set(cluster_header, shared_->options.cluster());
   // It still says how long it would be.
   if (is_head_) std::string().swap(message.body());
-  lowest().expires_after(request_time_max);
-  const Answering answering(shared_->backlog, message.body(), [&] { give_up(message.body().size()); });
-  if (answering.given_up()) co_return false;
+  is_written_ = is_given_up_ = false;
+  Answering answering(shared_->backlog, message.body(), [&] { give_up(message.body().size()); });
+  if (is_given_up_) co_return false;
   owes_answer_ = false;
-  const auto [failure, written] = co_await http::async_write(stream_, message, as_values);
-  co_return !failure && keep_alive;
+  const Duration time = shared_->options.stalled_time.value_or(request_time_max);
+  Progress progress(message.body().size());
+  http::response_serializer<http::string_body> serializer(message);
+  error_code failure;
+  lowest().expires_after(time);
+  while (!failure && !is_given_up_ && !serializer.is_done()) {
+    std::size_t written = 0;
+    std::tie(failure, written) = co_await http::async_write_some(stream_, serializer, as_values);
+    answering.took();
+    if (progress.took(written)) lowest().expires_after(time);
+  }
+  if (failure == beast::error::timeout) tell_let_go(message.body().size());
+  is_written_ = !failure && !is_given_up_;
+  co_return is_written_&& keep_alive;
 }
 
 void Connection::tell_let_go(std::size_t bytes) const {
@@ -120,6 +132,7 @@ void Connection::tell_let_go(std::size_t bytes) const {
 }
 
 void Connection::give_up(std::size_t bytes) {
+  is_given_up_ = true;  // what is written just now may be done already, and nothing is there to be cancelled
   tell_let_go(bytes);
   lowest().cancel();
 }

@@ -26,6 +26,7 @@ class OutboxStream final : public Stream {
 
 void Decision::end() {
   is_over = true;
+  give_up = nullptr;
   if (stream) {
     stream->on_let_go = nullptr;
     stream->abandon();
@@ -58,6 +59,13 @@ void PendingExchange::decide(Change change) {
 void PendingExchange::answer(Response response) {
   decide([response = std::move(response)](Decision& decision) mutable {
     decision.response = std::move(response);
+  });
+}
+
+void PendingExchange::cut() {
+  asio::post(context_, [decision = decision_] {
+    decision->is_gone = true;  // where it is not being written yet
+    if (decision->give_up) decision->give_up();
   });
 }
 

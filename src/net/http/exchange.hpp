@@ -10,13 +10,15 @@ namespace tutti::net {
 // loop's.
 struct Decision {
   bool is_made = false;
-  bool is_gone = false;  // the other side, before there was an answer
-  bool is_over = false;  // nobody waits for it any more
+  bool is_gone = false;     // the other side, before there was an answer
+  bool is_over = false;     // nobody waits for it any more
+  bool is_written = false;  // the response, to its end
   std::optional<Response> response;
   std::shared_ptr<Outbox> stream;
   std::function<void()> on_stream_close;
   std::function<void(std::shared_ptr<Socket>)> on_socket;
   std::function<void()> when_over;
+  std::function<void()> give_up;  // while the response is written
 
   // Nobody waits for it any more: whoever is to hear of that does, once.
   void end();
@@ -29,6 +31,8 @@ class PendingExchange final : public Exchange {
   const Request& request() const override { return request_; }
   void when_over(std::function<void()> over) override { decision_->when_over = std::move(over); }
   void answer(Response response) override;
+  void cut() override;
+  bool is_written() const override { return decision_->is_written; }
   std::shared_ptr<Stream> stream(std::function<void()> on_close) override;
   void upgrade(std::function<void(std::shared_ptr<Socket>)> ready) override;
 

@@ -157,6 +157,10 @@ class Exchange {
   // was one. Of a stream its own `on_close` tells that. To be said before the handler returns.
   virtual void when_over(std::function<void()> /*over*/) {}
   virtual void answer(Response response) = 0;
+  // Of an answer that was given, nothing more is written: its reader is too slow.
+  virtual void cut() {}
+  // Whether all of the answer was written, for `over`. On the loop.
+  virtual bool is_written() const { return true; }
   // `on_close` runs on the loop when the other side has gone or close() is done.
   virtual std::shared_ptr<Stream> stream(std::function<void()> on_close) = 0;
   // `ready` runs on the loop with the open socket, and must set its callbacks before it returns.

@@ -168,6 +168,67 @@ TEST_F(Net, AStreamWhoseReaderTakesNothingIsCut) {
   ::close(descriptor);
 }
 
+TEST_F(Net, AWholeAnswerWhoseReaderTakesNothingIsCutAndNotCalledWritten) {
+  std::promise<bool> written;
+  std::promise<std::string> slow;
+  ServerOptions options;
+  options.stalled_time = 100ms;
+  options.on_let_go = [&](const std::string& remote, std::size_t) { slow.set_value(remote); };
+  serve(
+      [&](std::shared_ptr<Exchange> exchange) {
+        exchange->when_over([&written, exchange] { written.set_value(exchange->is_written()); });
+        exchange->answer({.body = std::string(std::size_t{32} << 20, 'x')});
+      },
+      options);
+  const int descriptor = connect_raw("GET / HTTP/1.1\r\n\r\n");
+  EXPECT_FALSE(written.get_future().get());
+  EXPECT_EQ(slow.get_future().get(), "127.0.0.1");
+  ::close(descriptor);
+}
+
+// The pauses are its pace: together they are longer than it may take nothing for.
+TEST_F(Net, AWholeAnswerThatIsReadSteadilyIsWholeHoweverLongThatTakes) {
+  constexpr std::size_t bytes = std::size_t{64} << 20;
+  constexpr std::size_t pauses = 30;
+  std::promise<bool> written;
+  ServerOptions options;
+  options.stalled_time = 2s;
+  serve(
+      [&](std::shared_ptr<Exchange> exchange) {
+        exchange->when_over([&written, exchange] { written.set_value(exchange->is_written()); });
+        exchange->answer({.body = std::string(bytes, 'x')});
+      },
+      options);
+  const int descriptor = connect_raw("GET / HTTP/1.1\r\nConnection: close\r\n\r\n");
+  std::string piece(bytes / pauses, '\0');
+  std::size_t got = 0;
+  for (ssize_t count = 1; count > 0;) {
+    std::this_thread::sleep_for(100ms);
+    count = ::recv(descriptor, piece.data(), piece.size(), MSG_WAITALL);
+    if (count > 0) got += static_cast<std::size_t>(count);
+  }
+  EXPECT_GT(got, bytes) << "and a head";
+  EXPECT_TRUE(written.get_future().get());
+  ::close(descriptor);
+}
+
+TEST_F(Net, AWholeAnswerThatIsCutEndsThere) {
+  constexpr std::size_t bytes = std::size_t{64} << 20;
+  std::promise<bool> written;
+  std::promise<std::shared_ptr<Exchange>> asked;
+  serve([&](std::shared_ptr<Exchange> exchange) {
+    exchange->when_over([&written, exchange] { written.set_value(exchange->is_written()); });
+    exchange->answer({.body = std::string(bytes, 'x')});
+    asked.set_value(std::move(exchange));
+  });
+  const int descriptor = connect_raw("GET / HTTP/1.1\r\n\r\n");
+  const std::shared_ptr<Exchange> exchange = asked.get_future().get();
+  EXPECT_TRUE(read_until(descriptor, "\r\n\r\n").starts_with("HTTP/1.1 200"));
+  exchange->cut();
+  EXPECT_FALSE(written.get_future().get());
+  EXPECT_LT(read_raw(descriptor).size(), bytes);
+}
+
 TEST_F(Net, AStreamThatHasNothingToSayIsNotCut) {
   std::promise<void> closed;
   std::shared_ptr<Stream> kept;

@@ -34,6 +34,8 @@ struct ServerOptions {
   std::size_t unknown_messages_bytes_per_address = unknown_messages_bytes_per_address_max;
   Duration message_time = message_time_max;
   // A stream whose reader takes nothing of a write for so long is cut. Nothing: whoever pauses is waited for.
+  // A whole answer is cut, too, when no part of it (progress.hpp) is taken for so long, or for
+  // request_time_max.
   std::optional<Duration> stalled_time = std::nullopt;
   Rate frames = frame_rate_max;           // of one WebSocket; a faster one is read more slowly
   std::vector<std::string> headers = {};  // that the handler wants to see, in lower case

@@ -299,6 +299,7 @@ class InferServer::Core final : public Pages {
     } else {
       ++metrics_.responses[call.status];
       metrics_.whole_request.add(seconds_since(call.begun));
+      if (!call.exchange->is_written()) ++metrics_.cut_off;
     }
     calls_.erase(found);
     front_.stop_if_drained();

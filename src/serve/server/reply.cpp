@@ -57,6 +57,7 @@ Reply::Reply(std::shared_ptr<net::Exchange> exchange, Metrics& metrics, Unsent& 
       beside_(std::move(beside)),
       share_(unsent, exchange_->request().remote,
              [this] {
+               if (is_answered_) return exchange_->cut();
                let_go(429, failed("too much is kept for answers that were not read, and for large ones")
                                .remedy("ask again in a while, or for less at a time"));
              }),
@@ -259,7 +260,12 @@ void Reply::finish_whole() {
 
 void Reply::tell(Result<std::string> text) {
   share_.release();
-  if (text) return respond({.body = std::move(*text)});
+  if (is_answered_) return;
+  if (text) {
+    // Until it is read it counts for its address, like what was collected for it.
+    if (!share_.hold(text->size())) return;
+    return respond({.body = std::move(*text)});
+  }
   respond({.status = 429,
            .body = api::error_text(429, text.error(), "overloaded"),
            .retry_after_seconds = lost_retry_after_seconds});

@@ -57,7 +57,9 @@ class Reply : public std::enable_shared_from_this<Reply> {
   bool is_lost() const { return is_lost_; }
   bool is_over() const { return is_over_; }
   // Should its client leave now, it has left before the end, or was made to.
-  bool is_cut_off() const { return stream_ ? is_lost_ || !is_over_ : !is_answered_; }
+  bool is_cut_off() const {
+    return stream_ ? is_lost_ || !is_over_ : !is_answered_ || !exchange_->is_written();
+  }
 
   std::vector<RequestId> ids;  // of the engine's requests that belong to it
   std::stop_source left;       // its client has, and what is prepared for it is in vain
@@ -83,7 +85,7 @@ class Reply : public std::enable_shared_from_this<Reply> {
   std::shared_ptr<net::Exchange> exchange_;
   Metrics& metrics_;
   const Beside beside_;
-  Unsent::Share share_;  // of what is collected or not written yet
+  Unsent::Share share_;  // of what is collected or not written yet, of a whole answer until it is read
   std::optional<api::Voice> voice_;
   bool with_logprobs_ = false;
   bool usage_in_stream_ = false;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -38,6 +39,8 @@ class HeldExchange final : public net::Exchange {
     EXPECT_FALSE(answered);
     answered = std::move(response);
   }
+  void cut() override { is_cut = true; }
+  bool is_written() const override { return is_read; }
   std::shared_ptr<net::Stream> stream(std::function<void()>) override {
     return stream_ = std::make_shared<HeldStream>();
   }
@@ -45,6 +48,8 @@ class HeldExchange final : public net::Exchange {
 
   std::optional<net::Response> answered;
   bool wants_memory = false;  // for the next one
+  bool is_cut = false;
+  bool is_read = true;  // all of the answer
   std::shared_ptr<HeldStream> stream_;
 
  private:
@@ -166,13 +171,46 @@ TEST_F(Replies, LargeOnesAreWrittenBesideTheLoop) {
   ASSERT_TRUE(asked.exchange->answered);
   EXPECT_EQ(asked.exchange->answered->status, 200);
   EXPECT_GT(asked.exchange->answered->body.size(), written_on_loop_bytes_max);
-  EXPECT_EQ(unsent.bytes(), 0U);
+  EXPECT_EQ(unsent.bytes(), asked.exchange->answered->body.size()) << "it is not read yet";
 
   const auto small = ask({});
   small.reply->take(0, piece("x"));
   small.reply->take(0, last());
   ASSERT_TRUE(small.exchange->answered) << "it is quicker at once";
   EXPECT_EQ(beside.size(), 1U);
+}
+
+TEST_F(Replies, ThatAreWholeAndNotReadMakeRoomForOthersOfTheirAddress) {
+  std::vector<Asked> all;
+  const std::string text(std::size_t{3} << 20, 'x');
+  const auto finish = [&](const Asked& asked) {
+    asked.reply->take(0, piece(text));
+    asked.reply->take(0, last());
+    asked.reply->tell(beside.back()());
+    ASSERT_TRUE(asked.exchange->answered);
+    EXPECT_EQ(asked.exchange->answered->status, 200);
+  };
+  const auto other = ask({}, "127.0.0.2");
+  finish(other);
+  for (int nth = 0; nth < 12; ++nth) {
+    all.push_back(ask({}));
+    finish(all.back());
+  }
+  const auto is_cut = [](const Asked& asked) { return asked.exchange->is_cut; };
+  EXPECT_GT(std::ranges::count_if(all, is_cut), 3);
+  EXPECT_FALSE(is_cut(all.back())) << "who has just come";
+  EXPECT_FALSE(is_cut(other));
+  EXPECT_LT(unsent.bytes(), std::size_t{28} << 20);
+  all.clear();
+  EXPECT_EQ(unsent.bytes(), other.exchange->answered->body.size()) << "who has read it holds nothing";
+}
+
+TEST_F(Replies, WhoseAnswerWasNotReadToItsEndAreCutOff) {
+  const auto asked = ask({});
+  asked.reply->take(0, last());
+  EXPECT_FALSE(asked.reply->is_cut_off());
+  asked.exchange->is_read = false;
+  EXPECT_TRUE(asked.reply->is_cut_off());
 }
 
 TEST_F(Replies, OneForWhichThereIsNoRoomBesideTheLoopIsToldWhenToComeAgain) {

@@ -1,5 +1,6 @@
 // What answers hold in memory until it is sent, of all of them together and shared by address: what slow
-// readers of streams have not taken, and what is collected for whole answers. Where there is no room, who
+// readers of streams have not taken, and whole answers from what is collected for them until they are read.
+// Where there is no room, who
 // holds most of the same address is let go. Used by the server's loop only.
 #pragma once
 
