@@ -1,5 +1,6 @@
 #include "serve/chat/chat.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/json/parse.hpp"
@@ -124,16 +125,44 @@ Result<Variables> variables_of(const Conversation& conversation) {
   return variables;
 }
 
+// As a variable, a key or an attribute.
+bool names_word(const Expression& expression, std::string_view word) {
+  const std::string* const text = expression.value.text();
+  return expression.text == word || (text != nullptr && *text == word) ||
+         std::any_of(expression.parts.begin(), expression.parts.end(),
+                     [&](const ExpressionPtr& part) { return part != nullptr && names_word(*part, word); }) ||
+         std::any_of(expression.named.begin(), expression.named.end(), [&](const auto& argument) {
+           return argument.second != nullptr && names_word(*argument.second, word);
+         });
+}
+
+bool names_word(const Block& block, std::string_view word) {
+  const auto in = [&](const ExpressionPtr& part) { return part != nullptr && names_word(*part, word); };
+  return std::any_of(block.begin(), block.end(), [&](const std::unique_ptr<const Statement>& each) {
+    return in(each->expression) || in(each->filter) || names_word(each->body, word) ||
+           names_word(each->otherwise, word) || names_word(each->macro.body, word) ||
+           std::any_of(
+               each->branches.begin(), each->branches.end(),
+               [&](const auto& branch) { return in(branch.first) || names_word(branch.second, word); }) ||
+           std::any_of(each->macro.parameters.begin(), each->macro.parameters.end(),
+                       [&](const auto& parameter) { return in(parameter.second); });
+  });
+}
+
 }  // namespace
 
 struct ChatTemplate::Tree {
   Block block;
+  bool names_tools = false;
+  bool names_tool_calls = false;
 };
 
 Result<ChatTemplate> ChatTemplate::parse(std::string_view text) {
   auto block = parse_template(text);
   if (!block) return std::move(block).error().within("chat template");
-  return ChatTemplate(std::make_shared<const Tree>(Tree{std::move(*block)}), false);
+  Tree tree{.names_tools = names_word(*block, "tools"), .names_tool_calls = names_word(*block, "tool_calls")};
+  tree.block = std::move(*block);
+  return ChatTemplate(std::make_shared<const Tree>(std::move(tree)), false);
 }
 
 ChatTemplate ChatTemplate::fallback() {
@@ -149,6 +178,10 @@ Result<std::string> ChatTemplate::prompt(const Conversation& conversation) const
   if (!prompt) return std::move(prompt).error().within("chat template");
   return conversation.continues_last ? cut_at_mark(std::move(*prompt)) : std::move(prompt);
 }
+
+bool ChatTemplate::names_tools() const { return tree_->names_tools; }
+
+bool ChatTemplate::names_tool_calls() const { return tree_->names_tool_calls; }
 
 std::string ChatTemplate::describe() const {
   return is_fallback_ ? "ChatML, as the model has no template" : "the model's own template";

@@ -39,6 +39,9 @@ class ChatTemplate {
   // Fails if the conversation is none, or if the template refuses it.
   Result<std::string> prompt(const Conversation& conversation) const;
 
+  // Whether it can write tools, or the calls of them that messages have: what it never names it leaves out.
+  bool names_tools() const;
+  bool names_tool_calls() const;
   bool is_fallback() const { return is_fallback_; }
   // What a person is told: "the model's own template", "ChatML, as the model has no template".
   std::string describe() const;

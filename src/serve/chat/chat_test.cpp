@@ -131,6 +131,24 @@ TEST(Chat, ArgumentsOfACallAreReadFromTheirText) {
   EXPECT_NE(with_arguments("{").find("messages[0]"), std::string::npos);
 }
 
+TEST(Chat, WhetherToolsCanBeWrittenIsKnownFromTheTemplate) {
+  EXPECT_FALSE(ChatTemplate::fallback().names_tools());
+  EXPECT_FALSE(ChatTemplate::fallback().names_tool_calls());
+  EXPECT_FALSE(made("You have no tools.{# tools, tool_calls #}{{ messages[0].content }}").names_tools());
+  for (const char* text :
+       {"{{ tools | tojson }}", "{% if x is defined and tools %}a{% endif %}",
+        "{% for tool in tools %}a{% endfor %}", "{% macro all(given=tools) %}{{ given }}{% endmacro %}",
+        "{% macro all() %}{{ tools[0] }}{% endmacro %}",
+        "{% macro f(given) %}a{% endmacro %}{% if x %}a{% else %}{{ f(given=tools) }}{% endif %}",
+        "{% set own = tools %}"}) {
+    EXPECT_TRUE(made(text).names_tools()) << text;
+    EXPECT_FALSE(made(text).names_tool_calls()) << text;
+  }
+  for (const char* text : {"{{ messages[0].tool_calls[0].id }}", "{{ messages[0]['tool_calls'] | length }}",
+                           "{% for m in messages %}{% if 'tool_calls' in m %}a{% endif %}{% endfor %}"})
+    EXPECT_TRUE(made(text).names_tool_calls()) << text;
+}
+
 TEST(Chat, AnAnswerCanGoOnWithTheLastMessage) {
   Conversation conversation = conversation_of(
       R"({"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Well, "}]})");

@@ -54,6 +54,26 @@ constexpr std::size_t echo_bytes_max = std::size_t{16} << 20;
 
 using Prompts = std::vector<Prepared::Prompt>;
 
+bool has_some(const json::Value* list) {
+  return list != nullptr && list->list() != nullptr && !list->list()->empty();
+}
+
+// What the template leaves out the model would never hear of.
+Result<> check_tools(const api::Ask& ask, const chat::ChatTemplate& chosen) {
+  if (has_some(&ask.tools) && !chosen.names_tools())
+    return invalid("this model's chat template knows no tools")
+        .within("tools")
+        .remedy("tell of them in a message");
+  if (!has_some(&ask.messages) || chosen.names_tool_calls()) return {};
+  for (const json::Value& message : *ask.messages.list()) {
+    if (has_some(message.find("tool_calls")))
+      return invalid("this model's chat template knows no calls of tools")
+          .within("messages")
+          .remedy("tell of them in the content of the message");
+  }
+  return {};
+}
+
 Result<> check_echo_bytes(const api::Ask& ask, const Prompts& prompts) {
   if (!ask.echoes) return {};
   std::size_t bytes = 0;
@@ -143,12 +163,12 @@ std::string Preparation::text_of(const api::Prompt& prompt) const {
 
 Result<std::vector<Token>> Preparation::conversation(const api::Ask& ask, const Facts& facts) const {
   const Source& source = loaded_.source;
-  const bool has_tools = ask.tools.list() != nullptr && !ask.tools.list()->empty();
-  const Result<chat::ChatTemplate>& chosen = has_tools ? loaded_.chat_with_tools : loaded_.chat;
+  const Result<chat::ChatTemplate>& chosen = has_some(&ask.tools) ? loaded_.chat_with_tools : loaded_.chat;
   if (!chosen)
     return invalid("the model's chat template cannot be followed: " + chosen.error().text())
         .within("messages")
         .remedy("/v1/completions takes a prompt as it is");
+  if (auto fine = check_tools(ask, *chosen); !fine) return std::move(fine).error();
   const auto text =
       chosen->prompt({.messages = ask.messages,
                       .tools = ask.tools,

@@ -44,6 +44,27 @@ std::string listed(std::size_t count, const std::string& each) {
   return list + "]";
 }
 
+// It is spoken to in ChatML, which has no place for them.
+TEST_F(PreparationTest, ToolsThatTheTemplateWouldLeaveOutAreRefused) {
+  const auto refused = [&](const std::string& body) {
+    const auto talk = prepare(api::Kind::chat, body);
+    return talk ? "nothing" : std::string(talk.error().context());
+  };
+  const std::string hello = R"({"messages":[{"role":"user","content":"a"}])";
+  const std::string tools = R"(,"tools":[{"type":"function","function":{"name":"f"}}])";
+  EXPECT_EQ(refused(hello + tools + "}"), "tools");
+  EXPECT_EQ(refused(hello + tools + R"(,"tool_choice":"none"})"), "nothing");
+  EXPECT_EQ(refused(hello + R"(,"tools":[]})"), "nothing");
+  const auto called = [&](const std::string& calls) {
+    return refused(
+        R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b","tool_calls":)" +
+        calls + "}]}");
+  };
+  EXPECT_EQ(called(R"([{"type":"function","function":{"name":"f","arguments":"{}"}}])"), "messages");
+  EXPECT_EQ(called("[]"), "nothing");
+  EXPECT_EQ(called("null"), "nothing");
+}
+
 TEST_F(PreparationTest, TheModelsOwnEndsComeBesideAllThatIsAskedFor) {
   const std::string fields = R"("stop_token_ids":)" + listed(stop_ids_max, "9") + R"(,"stop":)" +
                              listed(stop_texts_max, R"("x")") + "}";
