@@ -128,6 +128,23 @@ TEST(Ask, EachFieldHasItsBounds) {
       {R"("include_stop_str_in_output":true)", "include_stop_str_in_output"},
       {R"("skip_special_tokens":false)", "skip_special_tokens"},
       {R"("prompt_logprobs":1)", "prompt_logprobs"},
+      {R"("response_format":{"type":"json_object","schema":7})", "response_format"},
+      {R"("grammar":"root ::= x")", "grammar"},
+      {R"("json_schema":{"type":"object"})", "json_schema"},
+      {R"("add_special_tokens":false)", "add_special_tokens"},
+      {R"("web_search_options":{})", "web_search_options"},
+      {R"("typical_p":0.9)", "typical_p"},
+      {R"("tfs_z":0.9)", "tfs_z"},
+      {R"("top_a":0.1)", "top_a"},
+      {R"("mirostat":2)", "mirostat"},
+      {R"("dynatemp_range":0.5)", "dynatemp_range"},
+      {R"("xtc_probability":0.5)", "xtc_probability"},
+      {R"("dry_multiplier":0.8)", "dry_multiplier"},
+      {R"("length_penalty":2)", "length_penalty"},
+      {R"("repeat_penalty":1.1)", "repeat_penalty"},
+      {R"("stop_sequences":["x"])", "stop_sequences"},
+      {R"("max_new_tokens":7)", "max_new_tokens"},
+      {R"("n_predict":7)", "n_predict"},
       {R"("max_completion_tokens":0)", "max_completion_tokens"},
       {R"("model":7)", "model"}};
   for (const auto& [fields, name] : wrongs) EXPECT_EQ(wrong(completion(fields)), name) << fields;
@@ -142,6 +159,9 @@ TEST(Ask, EachFieldHasItsBounds) {
       {R"("min_tokens":4)", "min_tokens"},
       {R"("guided_json":{"type":"object"})", "guided_json"},
       {R"("truncate_prompt_tokens":9)", "truncate_prompt_tokens"},
+      {R"("add_special_tokens":true)", "add_special_tokens"},
+      {R"("web_search_options":{})", "web_search_options"},
+      {R"("grammar":"root ::= x")", "grammar"},
       {R"("echo":true)", "echo"},
       {R"("best_of":2)", "best_of"},
       {R"("modalities":["text","audio"])", "modalities"},
@@ -179,6 +199,20 @@ TEST(Ask, WhatWouldChangeNothingIsPassedOver) {
       R"("min_tokens":0,"use_beam_search":false,"bad_words":[],"best_of":2,"n":2,"skip_special_tokens":true)";
   EXPECT_TRUE(completion(same + R"(,"user":"u","store":true)"));
   EXPECT_TRUE(chat(same + R"(,"echo":false,"modalities":["text"],"documents":[],"metadata":{})"));
+  const std::string neutral =
+      R"("typical_p":1.0,"tfs_z":1,"top_a":0.0,"mirostat":0,"dynatemp_range":0,"xtc_probability":0,)"
+      R"("dry_multiplier":0.0,"length_penalty":1.0,"repeat_penalty":1,"stop_sequences":[],"grammar":null,"n_predict":null)";
+  EXPECT_TRUE(completion(neutral + R"(,"add_special_tokens":true)"));
+  EXPECT_TRUE(chat(neutral + R"(,"add_special_tokens":false)"));
+}
+
+TEST(Ask, AnObjectMayComeWithItsSchema) {
+  const auto ask = chat(R"("response_format":{"type":"json_object","schema":{"type":"object"}})");
+  ASSERT_TRUE(ask) << ask.error().text();
+  EXPECT_EQ(ask->form, (Form{Form::Kind::schema, R"({"type":"object"})"}));
+  const auto any = chat(R"("response_format":{"type":"json_object","schema":null})");
+  ASSERT_TRUE(any) << any.error().text();
+  EXPECT_EQ(any->form.kind, Form::Kind::any_object);
 }
 
 TEST(Ask, WhereTheAnswerBeginsCanBeChosen) {

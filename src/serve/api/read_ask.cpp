@@ -176,9 +176,7 @@ void read_stops(Fields& fields, Ask& ask) {
   fields.toggle("ignore_eos", ask.ignores_end);
 }
 
-void read_schema(Fields& fields, const json::Value& format, Form& form) {
-  const json::Value* const named = format.find("json_schema");
-  const json::Value* const schema = named == nullptr ? nullptr : named->find("schema");
+void read_schema(Fields& fields, const json::Value* schema, Form& form) {
   if (schema == nullptr || (schema->object() == nullptr && !schema->boolean()))
     return fields.fail("response_format", "needs json_schema.schema, an object");
   form = {Form::Kind::schema, write_in_order(*schema)};
@@ -189,10 +187,14 @@ void read_form(Fields& fields, Ask& ask) {
     const json::Value* const type = format->find("type");
     if (type == nullptr || type->text() == nullptr)
       return fields.fail("response_format", "needs a type: text, json_object or json_schema");
-    if (*type == "json_object") {
+    const json::Value* const named = format->find("json_schema");
+    const json::Value* const own = format->find("schema");
+    if (*type == "json_object" && own != nullptr && !own->is_null()) {
+      read_schema(fields, own, ask.form);  // as other servers have it
+    } else if (*type == "json_object") {
       ask.form.kind = Form::Kind::any_object;
     } else if (*type == "json_schema") {
-      read_schema(fields, *format, ask.form);
+      read_schema(fields, named == nullptr ? nullptr : named->find("schema"), ask.form);
     } else if (*type != "text") {
       return fields.fail("response_format", "has a type that is not known: text, json_object, json_schema");
     }
@@ -207,7 +209,8 @@ void read_form(Fields& fields, Ask& ask) {
 
 // What other servers have taught clients and would change the answer.
 void refuse_what_others_do(Fields& fields) {
-  for (const char* const name : {"guided_json", "guided_choice", "guided_grammar", "structured_outputs"})
+  for (const char* const name :
+       {"guided_json", "guided_choice", "guided_grammar", "structured_outputs", "grammar", "json_schema"})
     fields.only(name, {}, "is not done here; send response_format or regex");
   fields.only("guided_regex", {}, "is not done here; send regex");
   fields.only("min_tokens", {0}, "is not done here; ignore_eos lets an answer go on to max_tokens");
@@ -217,6 +220,15 @@ void refuse_what_others_do(Fields& fields) {
   fields.only("include_stop_str_in_output", {false}, "is not done here");
   fields.only("skip_special_tokens", {true}, "can only be true here");
   fields.only("prompt_logprobs", {}, "is not done here; send echo and logprobs to /v1/completions");
+  fields.only("web_search_options", {}, "is not done here: this model looks nothing up");
+  fields.only("stop_sequences", {json::Array()}, "is not done here; send stop");
+  for (const char* const name : {"max_new_tokens", "n_predict"})
+    fields.only(name, {}, "is not done here; send max_tokens");
+  fields.only("repeat_penalty", {1}, "is not done here; send repetition_penalty");
+  for (const char* const name : {"typical_p", "tfs_z", "length_penalty"})
+    fields.only(name, {1}, "can only be 1 here, which changes nothing");
+  for (const char* const name : {"top_a", "mirostat", "dynatemp_range", "xtc_probability", "dry_multiplier"})
+    fields.only(name, {0}, "can only be 0 here, which changes nothing");
 }
 
 void read_size(Fields& fields, Ask& ask) {
@@ -311,6 +323,9 @@ Result<Ask> read_ask(Kind kind, std::string_view body) {
   Fields fields(*root);
   fields.text("model", ask.model, name_bytes_max);
   fields.only("truncate_prompt_tokens", {}, "is not done here: what is too long is refused");
+  // A template writes its own.
+  fields.only("add_special_tokens", {kind != Kind::chat},
+              "can only be true here, and false of a conversation, whose template writes them");
   if (kind == Kind::embedding) {
     read_embedding(fields, ask);
     if (!fields.fine()) return *fields.problem();
