@@ -120,7 +120,7 @@ asio::awaitable<bool> Connection::write(Response& response, bool keep_alive) {
   }
   if (failure == beast::error::timeout) tell_let_go(message.body().size());
   is_written_ = !failure && !is_given_up_;
-  co_return is_written_&& keep_alive;
+  co_return !failure && !is_given_up_ && keep_alive;
 }
 
 void Connection::tell_let_go(std::size_t bytes) const {

@@ -18,7 +18,7 @@ TEST(Progress, IsMadeOnlySoOften) {
   constexpr std::size_t bytes = 1'000'000;
   Progress progress(bytes);
   std::size_t times = 0;
-  for (std::size_t taken = 0; taken < bytes; ++taken) times += progress.took(1) ? 1 : 0;
+  for (std::size_t taken = 0; taken < bytes; ++taken) times += progress.took(1) ? 1U : 0U;
   EXPECT_GT(times, answer_parts / 2);
   EXPECT_LE(times, answer_parts);
 }
