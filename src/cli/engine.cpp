@@ -224,8 +224,9 @@ class EngineCommand final : public Command {
   Result<> load_into(serve::InferServer& server, const serve::ScriptOptions& options) const {
     const auto begin = SteadyClock::now();
     const std::string path = std::filesystem::absolute(model_).lexically_normal().string();
-    auto program = serve::remote::open_program(
-        {worker_program(), "script", path, serve::write_script_options(options)}, options.instances);
+    auto program =
+        serve::remote::open_program({worker_program(), "script", path, serve::write_script_options(options)},
+                                    options.instances, {}, print_note);
     if (!program) return std::move(program).error();
     const std::string name = name_.empty() ? serve::script_name(path) : name_;
     const std::string device = (*program)->describe();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -42,8 +43,13 @@ class Bell {
 
 class RemoteProgram final : public Program {
  public:
-  RemoteProgram(std::vector<std::string> command, int lanes, const Patience& patience)
-      : command_(std::move(command)), lanes_(lanes), patience_(patience), delay_(patience.first) {}
+  using Tell = std::function<void(const std::string&)>;
+  RemoteProgram(std::vector<std::string> command, int lanes, const Patience& patience, Tell tell)
+      : command_(std::move(command)),
+        lanes_(lanes),
+        patience_(patience),
+        tell_(std::move(tell)),
+        delay_(patience.first) {}
   ~RemoteProgram() override {
     stop();
     if (keeper_.joinable()) keeper_.join();
@@ -133,6 +139,7 @@ class RemoteProgram final : public Program {
       patiently([&] {
         set(nullptr, "the worker with the model has ended: " + how + "; it is being started again");
       });
+      if (!stops) tell();
       if (SteadyClock::now() - since > patience_.forgets) delay_ = patience_.first;
       for (;;) {
         if (stops || bell_.wait(-1, delay_) == false)
@@ -142,12 +149,14 @@ class RemoteProgram final : public Program {
         if (next) {
           since = SteadyClock::now();
           set(std::move(*next), "");
+          tell();
           break;
         }
         patiently([&] {
           set(nullptr, "the worker with the model has ended (" + how +
                            "), and could not be started again: " + next.error().text());
         });
+        tell();
       }
     }
   }
@@ -162,10 +171,24 @@ class RemoteProgram final : public Program {
     changed_.notify_all();
   }
 
+  // The keeper's: what it has found out, each thing once.
+  void tell() {
+    if (!tell_) return;
+    patiently([&] {
+      std::string text = state().problem;
+      if (text.empty()) text = "the model is there again";
+      if (text == told_) return;
+      tell_(text);
+      told_ = std::move(text);
+    });
+  }
+
   const std::vector<std::string> command_;
   const int lanes_;
   const Patience patience_;
-  Duration delay_;  // the keeper's
+  const Tell tell_;
+  std::string told_;  // the keeper's, and so is what follows
+  Duration delay_;
   ProgramCard card_;
   Bell bell_;  // it stops
 
@@ -181,9 +204,10 @@ class RemoteProgram final : public Program {
 }  // namespace
 
 Result<std::unique_ptr<Program>> open_program(std::vector<std::string> command, int lanes,
-                                              const Patience& patience) {
+                                              const Patience& patience,
+                                              std::function<void(const std::string&)> tell) {
   TUTTI_CHECK(lanes >= 1 && lanes <= lanes_max);
-  auto program = std::make_unique<RemoteProgram>(std::move(command), lanes, patience);
+  auto program = std::make_unique<RemoteProgram>(std::move(command), lanes, patience, std::move(tell));
   if (auto opened = program->open(); !opened) return std::move(opened).error();
   return std::unique_ptr<Program>(std::move(program));
 }

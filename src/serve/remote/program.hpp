@@ -27,8 +27,11 @@ struct Patience {
 };
 
 // Starts the program and waits until it is loaded.
+// `tell` hears, on a thread of its own, that the worker has ended, why none could be started, and that one is
+// there again.
 Result<std::unique_ptr<Program>> open_program(std::vector<std::string> command, int lanes,
-                                              const Patience& patience = {});
+                                              const Patience& patience = {},
+                                              std::function<void(const std::string&)> tell = nullptr);
 
 // The other end, in the worker: a lane is what one thread computes with.
 using Lane = std::function<Result<std::vector<Tensor>>(const std::vector<Tensor>& inputs)>;

@@ -13,9 +13,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <new>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -115,6 +117,19 @@ TEST(RemoteProgram, AWorkerThatDiesOfARequestIsStartedAgain) {
   EXPECT_EQ(answer_in_the_end(**program, 0, "abc"), "bcd");
   EXPECT_EQ(answer_in_the_end(**program, 1, "abc"), "bcd");
   EXPECT_EQ((*program)->state().restarts, 1);
+}
+
+TEST(RemoteProgram, WhoLooksAfterItHearsOfAWorkerThatHasEnded) {
+  std::vector<std::promise<std::string>> told(2);
+  std::size_t count = 0;
+  auto program = open_program(worker("two"), 2, hasty, [&](const std::string& text) {
+    if (count < told.size()) told[count++].set_value(text);
+  });
+  ASSERT_TRUE(program) << program.error().text();
+  EXPECT_FALSE((*program)->run(0, letters("die")));
+  const std::string ended = told[0].get_future().get();
+  EXPECT_NE(ended.find("has ended: exit code 7"), std::string::npos) << ended;
+  EXPECT_EQ(told[1].get_future().get(), "the model is there again");
 }
 
 TEST(RemoteProgram, AnAnswerForWhichThereIsNoMemoryIsLostAndItsLaneGoesOn) {

@@ -188,7 +188,13 @@ Batch Runner::Shared::next() {
 }
 
 Result<std::vector<Tensor>> Runner::Shared::compute_alone(int lane, const Waiting& request) const {
-  return within_memory([&] { return program->run(lane, request.inputs); });
+  return within_memory([&]() -> Result<std::vector<Tensor>> {
+    auto outputs = program->run(lane, request.inputs);
+    if (!outputs || settings.gather.rows_max <= 1) return outputs;
+    // Alone or together: what it answers does not depend on who else asks.
+    if (auto fits = check_rows(*outputs, request.rows); !fits) return std::move(fits).error();
+    return outputs;
+  });
 }
 
 Result<std::vector<std::vector<Tensor>>> Runner::Shared::compute_joined(int lane, const Batch& batch) const {

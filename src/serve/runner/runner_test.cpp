@@ -163,6 +163,16 @@ TEST_F(RunnerTest, AnAnswerWithoutARowForEachIsAskedForAlone) {
   EXPECT_EQ(text(second.get()), "b");
 }
 
+TEST_F(RunnerTest, AnAnswerWithoutARowForEachIsNoneAloneEither) {
+  start({.gather = {.rows_max = 8, .delay_max = 0ms}});
+  const Answer merged = ask(rows("Ma")).get();
+  ASSERT_FALSE(merged);
+  EXPECT_EQ(merged.error().code(), ErrorCode::failed);
+  EXPECT_NE(merged.error().text().find("a row for each of 2"), std::string::npos) << merged.error().text();
+  start({});
+  EXPECT_EQ(text(ask(rows("Ma")).get()), "m") << "without batches rows mean nothing";
+}
+
 TEST_F(RunnerTest, ADeadWorkerIsNotAskedAgain) {
   start({.gather = {.rows_max = 2, .delay_max = 1h}});
   auto first = ask(rows("D"));

@@ -156,6 +156,10 @@ TEST_F(ScriptTest, WhatItCannotComputeIsItsErrorAndNotItsEnd) {
   EXPECT_FALSE(hosted->lanes[0]({{"x", DataType::int64, {1, 2}, std::string(16, '\0')}}));
   EXPECT_FALSE(hosted->lanes[0]({}));
   EXPECT_TRUE(hosted->lanes[0]({floats({1, 2}, {1, 2})}));
+  write("def forward(self, x):\n  return x.to_sparse()\n");
+  const auto sparse = load()->lanes[0]({floats({1}, {1})});
+  ASSERT_FALSE(sparse);
+  EXPECT_NE(sparse.error().text().find("is sparse"), std::string::npos) << sparse.error().text();
   write("def forward(self, x):\n  return torch.zeros([1 << 55])\n");
   EXPECT_FALSE(load()->lanes[0]({floats({1}, {1})})) << "more than there is";
 }

@@ -83,8 +83,11 @@ at::Tensor to_torch(const Tensor& tensor, const c10::Device& device) {
 }
 
 Result<Tensor> from_torch(const std::string& name, const at::Tensor& tensor) {
+  if (tensor.layout() != c10::kStrided)
+    return failed("the output '" + name + "' is sparse, and only dense tensors travel")
+        .remedy("make it dense in forward(), by to_dense()");
   const auto type = own_type(tensor.scalar_type());
-  if (!type || tensor.layout() != c10::kStrided)
+  if (!type)
     return failed("the output '" + name + "' is of the type " +
                   std::string(c10::toString(tensor.scalar_type())) + ", which does not travel");
   Tensor made{name, *type, tensor.sizes().vec(), {}};

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <numeric>
+#include <utility>
 
 #include "base/check.hpp"
 
@@ -107,15 +108,20 @@ std::vector<Tensor> join_rows(const std::vector<const std::vector<Tensor>*>& req
   return joined;
 }
 
+Result<> check_rows(const std::vector<Tensor>& outputs, std::int64_t rows) {
+  for (const Tensor& tensor : outputs) {
+    if (tensor.shape.empty() || tensor.shape.front() != rows)
+      return failed("the output '" + tensor.name + "' has the shape " + text_of(tensor.shape) +
+                    ", which is not a row for each of " + std::to_string(rows) + " rows")
+          .remedy("start it with --max-batch 1");
+  }
+  return {};
+}
+
 Result<std::vector<std::vector<Tensor>>> split_rows(const std::vector<Tensor>& joined,
                                                     const std::vector<std::int64_t>& rows) {
   const auto all = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
-  for (const Tensor& tensor : joined) {
-    if (tensor.shape.empty() || tensor.shape.front() != all)
-      return failed("the output '" + tensor.name + "' has the shape " + text_of(tensor.shape) +
-                    ", which is not a row for each of " + std::to_string(all) + " rows")
-          .remedy("start it with --max-batch 1");
-  }
+  if (auto fits = check_rows(joined, all); !fits) return std::move(fits).error();
   std::vector<std::vector<Tensor>> parts(rows.size());
   for (const Tensor& tensor : joined) {
     const std::size_t row_bytes = tensor.bytes.size() / static_cast<std::size_t>(all);

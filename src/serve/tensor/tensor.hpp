@@ -51,7 +51,9 @@ std::string kind_of(const std::vector<Tensor>& tensors);
 
 // Requests of one kind, one behind the other.
 std::vector<Tensor> join_rows(const std::vector<const std::vector<Tensor>*>& requests);
-// Their answers. A failure where some tensor has not a row for each row.
+// A failure where some tensor has not a row for each row.
+Result<> check_rows(const std::vector<Tensor>& outputs, std::int64_t rows);
+// Their answers. The same failure.
 Result<std::vector<std::vector<Tensor>>> split_rows(const std::vector<Tensor>& joined,
                                                     const std::vector<std::int64_t>& rows);
 
