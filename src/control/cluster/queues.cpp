@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "base/text.hpp"
 #include "control/cluster/machine.hpp"
 
 namespace tutti::cluster {
@@ -8,7 +9,8 @@ namespace {
 constexpr double weight_min = 0.001;
 constexpr double weight_max = 1'000'000;
 
-// Words of letters, digits, '-', '_' and '.', joined by '/'.
+// Words of letters, digits, '-', '_' and '.', joined by '/'. Paths hold them: what stands for a folder
+// itself, or for the one above it, is taken out on the way, and nobody could reach such a queue again.
 Result<> check_name(const QueueName& name) {
   const auto word = [](char letter) {
     return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
@@ -17,6 +19,7 @@ Result<> check_name(const QueueName& name) {
   bool sound = !name.empty() && name.size() <= queue_name_max && name.front() != '/' && name.back() != '/';
   for (std::size_t at = 0; at < name.size() && sound; ++at)
     sound = word(name[at]) || (name[at] == '/' && name[at - 1] != '/');
+  for (const auto part : split(name, '/')) sound = sound && part != "." && part != "..";
   if (sound) return {};
   return invalid("'" + name + "' is no name of a queue")
       .remedy("letters, digits, '-', '_' and '.'; research/vision is a part of research");

@@ -76,7 +76,9 @@ TEST_F(ClusterTest, QueuesAreCheckedAndKept) {
   EXPECT_EQ(why_not({.name = "research/vision", .guarantee = 3000}), "");
   EXPECT_NE(why_not({.name = "research/speech", .guarantee = 2000}), "") << "research itself has only four";
   EXPECT_NE(why_not({.name = "other/part"}), "") << "there is no other";
-  EXPECT_NE(why_not({.name = "a//b"}), "");
+  for (const char* const name : {"a//b", ".", "..", "research/.", "../research", "research/../x"})
+    EXPECT_NE(why_not({.name = name}), "") << name;
+  EXPECT_EQ(why_not({.name = "v1.2"}), "");
   EXPECT_NE(why_not({.name = "small", .guarantee = 2000, .limit = 1000}), "");
   EXPECT_NE(why_not({.name = "light", .weight = 0}), "");
   EXPECT_FALSE(happen(RemoveQueue{"research"}).reply.ok()) << "it has a part";
