@@ -124,6 +124,7 @@ void Machine::start(Job& job, std::vector<RankPlace> places) {
   job.witness = -1;
   job.witness_since = {};
   job.ended_at = {};
+  job.told_at = {};
   job.saved_at = {};
   job.attempt_losses = 0;
   job.reason = job.last_end.empty() ? "" : "started again: " + job.last_end;
@@ -322,6 +323,8 @@ void Machine::end(Job& job, EndCause cause, std::string reason) {
   }
   if (job.ending != EndCause::none) return;
   job.ending = cause;
+  // Who is told again has no more time than before.
+  if (job.told_at == Instant()) job.told_at = now_;
   job.reason = std::move(reason);
   touch(job);
   send_end(job);
@@ -434,6 +437,7 @@ void Machine::release(Job& job, bool job_ended) {
                 std::chrono::duration<double>(job.ended_at - job.started_at).count();
   job.holds = false;
   job.ending = EndCause::none;
+  job.told_at = {};
 }
 
 }  // namespace tutti::cluster

@@ -27,7 +27,8 @@ void move(std::set<std::pair<Instant, JobId>>& all, Duration by) {
 }  // namespace
 
 void Machine::move_start(Job& job, Duration by) {
-  for (Instant* at : {&job.started_at, &job.running_at, &job.witness_since, &job.ended_at, &job.saved_at})
+  for (Instant* at :
+       {&job.started_at, &job.running_at, &job.witness_since, &job.ended_at, &job.told_at, &job.saved_at})
     move(*at, by);
   touch(job);
 }
@@ -47,6 +48,10 @@ void Machine::on(const ClockSet& event) {
     Job& job = state_.jobs.at(id);
     if (by != Duration::zero()) move_start(job, by);
     if (job.started_at > now_) move_start(job, now_ - job.started_at);
+    if (job.told_at > now_) {
+      job.told_at = now_;
+      touch(job);
+    }
   }
   if (by == Duration::zero()) return;
   for (auto& [name, node] : state_.nodes) {

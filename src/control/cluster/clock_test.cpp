@@ -148,6 +148,27 @@ TEST_F(ClockTest, IsStoredWithWhatItMoves) {
   EXPECT_TRUE(happen(ClockSet{{"boot", 1h}}).jobs.empty()) << "once";
 }
 
+TEST_F(ClockTest, AGracePeriodIsOverNeitherSoonerNorLater) {
+  for (const Duration by : {Duration(10h), Duration(-10h)}) {
+    JobSpec slow = spec(1);
+    slow.grace = 1h;
+    const JobId id = submit(slow);
+    all_start(id);
+    happen(Cancel{id, ""});
+    EXPECT_EQ(job(id).told_at, now);
+    live(5s);
+    happen(Cancel{id, ""});
+    EXPECT_EQ(job(id).told_at, now - 5s) << "who is told again has no more time";
+    set_clock(by);
+    EXPECT_EQ(job(id).told_at, now - 5s);
+    EXPECT_EQ(snapshot(state, now).running.front()->ends_by, now - 5s + 1h);
+    happen(Cancel{id, "", false, true});
+    EXPECT_EQ(snapshot(state, now).running.front()->ends_by, now) << "nothing is left of it";
+    all_exit(id, 137);
+    EXPECT_EQ(job(id).told_at, Instant());
+  }
+}
+
 // ---- a controller that is started on another machine, or after its machine
 
 TEST_F(ClockTest, NodesTellHowLongTheirRanksHaveRun) {

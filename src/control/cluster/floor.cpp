@@ -42,6 +42,9 @@ void Floor::changed(const Change& change, Habits& habits) {
   view.started_at = job.started_at;
   view.saved_at = job.saved_at;
   view.ending = job.ending != EndCause::none;
+  view.ends_by = {};
+  if (view.ending && job.told_at != Instant())
+    view.ends_by = job.told_at + (job.ending == EndCause::killed ? Duration::zero() : job.spec.grace);
 }
 
 void Floor::changed(const Node& node) {

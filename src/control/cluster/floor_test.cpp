@@ -40,6 +40,23 @@ TEST_F(FloorTest, AViewFollowsItsJob) {
   EXPECT_TRUE(floor.running().at(JobId(1)).ending);
 }
 
+TEST_F(FloorTest, AGracePeriodCountsFromWhenItWasTold) {
+  node("a", 8);
+  Job& gang = job(1);
+  gang.spec.grace = 1h;
+  run(gang, {0});
+  const auto ends_by = [&] {
+    floor.changed(change(gang, Phase::running, Phase::running), habits);
+    return floor.running().at(JobId(1)).ends_by;
+  };
+  EXPECT_EQ(ends_by(), Instant());
+  gang.ending = EndCause::cancelled;
+  gang.told_at = now;
+  EXPECT_EQ(ends_by(), now + 1h);
+  gang.ending = EndCause::killed;
+  EXPECT_EQ(ends_by(), now);
+}
+
 TEST_F(FloorTest, ANodeThatTakesNoWorkIsNotFreeButThere) {
   Node& only = node("a", 8);
   EXPECT_EQ(free(), 8);

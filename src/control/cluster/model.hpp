@@ -210,9 +210,10 @@ struct Job {
   // set while nobody looked is told by that. -1: none was.
   std::int32_t witness = -1;
   Instant witness_since;
-  Instant ended_at;        // of that attempt: the last end of a rank so far; zero: none has ended
-  Instant saved_at;        // its last checkpoint, as far as its nodes have told; zero before
-  Instant finished_at;     // zero before
+  Instant ended_at;     // of that attempt: the last end of a rank so far; zero: none has ended
+  Instant told_at;      // when its ranks were told to end, from when their grace period counts; zero before
+  Instant saved_at;     // its last checkpoint, as far as its nodes have told; zero before
+  Instant finished_at;  // zero before
   bool has_saved = false;  // a node has seen its folder for checkpoints: later attempts must find it
   std::int32_t exit_code = 0;
   std::string reason;    // why it waits, or why it ended

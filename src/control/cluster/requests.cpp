@@ -225,7 +225,10 @@ void Machine::on(const Cancel& event) {
 // A cancel overrides whatever else would come after the attempt, and none takes back that its ranks are
 // killed.
 void Machine::cancel_placed(Job& job, const std::string& reason, bool now) {
-  const bool kills = now || job.ending == EndCause::killed;
+  const bool was_killed = job.ending == EndCause::killed;
+  const bool kills = now || was_killed;
+  // What is left of their grace period ends now.
+  if (kills && !was_killed) job.told_at = {};
   job.ending = EndCause::none;
   end(job, kills ? EndCause::killed : EndCause::cancelled, reason);
 }

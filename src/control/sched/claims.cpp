@@ -7,33 +7,38 @@ namespace tutti::sched {
 Claims::Claims(const Snapshot& snapshot, Instant now)
     : snapshot_(snapshot), now_(now), free_(snapshot.room) {}
 
-bool Claims::goes_around(const JobView& job) const {
+bool Claims::goes_around(const JobView& job, Instant start) const {
   if (!promised_) return false;
-  return job.expected == Duration::zero() || now_ + job.expected > promised_->first;
+  return job.expected == Duration::zero() || start + job.expected > promised_->first;
 }
 
 Claims::Soon& Claims::soon() {
   if (soon_) return *soon_;
   soon_ = Soon{free_, {}, now_};
   for (const JobView* gang : snapshot_.running) {
-    if (!gang->ending) continue;
+    if (!gang->ending || !ends_soon(*gang, now_)) continue;
     soon_->room.give(*gang->shape, gang->places);
     soon_->ending.push_back(gang);
-    soon_->ended_by = std::max(soon_->ended_by, now_ + gang->grace);
+    soon_->ended_by = std::max(soon_->ended_by, release_of(*gang, now_));
   }
   return *soon_;
 }
 
 Room Claims::soon_for(const JobView& job) {
   const Soon& soon = this->soon();
-  if (!goes_around(job)) return soon.room;
-  Room room = promised_->others;
-  for (const JobView* gang : soon.ending) room.give(*gang->shape, gang->places);
-  for (const auto& [id, gang] : stopped_) room.give(*gang->shape, gang->places);
-  return room;
+  return goes_around(job, soon.ended_by) ? unpromised_soon() : soon.room;
 }
 
-Instant Claims::ended_by() { return soon().ended_by; }
+Room Claims::unpromised_soon() {
+  const Soon& soon = this->soon();
+  if (!promised_) return soon.room;
+  Room room = promised_->others;
+  for (const JobView* gang : soon.ending) room.give(*gang->shape, gang->places);
+  for (const auto& [id, gang] : stopped_) {
+    if (ends_soon(*gang, now_)) room.give(*gang->shape, gang->places);
+  }
+  return room;
+}
 
 void Claims::take(const JobView& job, const Places& places) {
   free_.take(*job.shape, places);
@@ -42,7 +47,7 @@ void Claims::take(const JobView& job, const Places& places) {
 }
 
 void Claims::stop(const JobView& gang) {
-  soon().room.give(*gang.shape, gang.places);
+  if (ends_soon(gang, now_)) soon().room.give(*gang.shape, gang.places);
   stopped_.emplace(gang.id, &gang);
 }
 

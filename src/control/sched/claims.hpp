@@ -1,6 +1,6 @@
 // The room of one pass, and who has a claim to it: what is free now, what of that is promised to nobody, and
-// what will be free when all that ends has ended. The three change together, here alone. They only shrink,
-// but for what is stopped: that adds to what will be free. Used by one pass.
+// what will be free when all that ends soon has ended. The three change together, here alone. They only
+// shrink, but for what is stopped: that adds to what will be free. Used by one pass.
 #pragma once
 
 #include <map>
@@ -19,12 +19,16 @@ class Claims {
   const Room& free() const { return free_; }
   const Room& unpromised() const { return promised_ ? promised_->others : free_; }
   // Must it leave alone what is promised? Not if it is over by then.
-  bool goes_around(const JobView& job) const;
-  // What it may have now, and when all that ends has ended.
+  bool goes_around(const JobView& job) const { return goes_around(job, now_); }
+  // What it may have now, and when all that ends soon has ended.
   const Room& free_for(const JobView& job) const { return goes_around(job) ? promised_->others : free_; }
   Room soon_for(const JobView& job);
-  // When all that was ending when the pass began has ended, at the latest.
-  Instant ended_by();
+  // The same for one that must leave alone what is promised.
+  Room unpromised_soon();
+  // What was ending when the pass began and has ended soon, and when, at the latest.
+  const std::vector<const JobView*>& ending() { return soon().ending; }
+  Instant ended_by() { return soon().ended_by; }
+  Instant now() const { return now_; }
   bool stopped(const JobView& gang) const { return stopped_.contains(gang.id); }
 
   // ---- what changes
@@ -45,6 +49,7 @@ class Claims {
     Instant ended_by;
   };
   Soon& soon();
+  bool goes_around(const JobView& job, Instant start) const;
 
   const Snapshot& snapshot_;
   const Instant now_;

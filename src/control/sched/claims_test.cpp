@@ -65,5 +65,39 @@ TEST(Claims, WhatIsStoppedWillBeFree) {
   EXPECT_EQ(whole(claims.soon_for(job)), 12);
 }
 
+TEST(Claims, WhatTakesLongToEndIsNotWaitedFor) {
+  World world({node("a", 8), node("b", 8)});
+  JobView& ending = world.run(1, gpus(4));
+  ending.ending = true;
+  ending.ends_by = Instant(2h);
+  JobView& stopped = world.run(2, gpus(4));
+  stopped.grace = 1h;
+  JobView& job = world.add(3, gpus(2));
+  const Snapshot snapshot = world.snapshot();
+  Claims claims(snapshot, Instant(1h));
+  claims.stop(stopped);
+  EXPECT_TRUE(claims.stopped(stopped));
+  EXPECT_EQ(whole(claims.soon_for(job)), 8);
+  EXPECT_EQ(claims.ended_by(), Instant(1h));
+  EXPECT_TRUE(claims.ending().empty());
+  claims.promise(job, {JobId(9), Instant(2h), anywhere(claims.free(), gpus(2))});
+  EXPECT_EQ(whole(claims.soon_for(job)), 6);
+}
+
+// It starts only then, and is not over by then.
+TEST(Claims, WhoWaitsForAnEndGoesAroundWhatIsPromisedSoonAfter) {
+  World world({node("a", 8)});
+  JobView& ending = world.run(1, gpus(4));
+  ending.ending = true;
+  ending.ends_by = Instant(1h + 30s);
+  JobView& job = world.add(2, gpus(2));
+  job.expected = 20s;
+  const Snapshot snapshot = world.snapshot();
+  Claims claims(snapshot, Instant(1h));
+  claims.promise(job, {JobId(9), Instant(1h + 40s), anywhere(claims.free(), gpus(2))});
+  EXPECT_EQ(whole(claims.free_for(job)), 4);
+  EXPECT_EQ(whole(claims.soon_for(job)), 6);
+}
+
 }  // namespace
 }  // namespace tutti::sched

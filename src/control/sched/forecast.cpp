@@ -19,7 +19,7 @@ class Future {
  public:
   Future(const Snapshot& snapshot, Instant now) : snapshot_(snapshot) {
     for (const JobView* job : snapshot_.running) {
-      const Instant end = job->ending ? now + job->grace : expected_end(*job, job->started_at, now);
+      const Instant end = release_of(*job, now);
       if (end != never) ends_.emplace(end, End{job, false});
     }
   }
@@ -99,8 +99,9 @@ class Future {
     if (end != ends_.end()) ends_.erase(end);
     JobView& job = changed_.emplace_back(**found);
     job.ending = true;
+    job.ends_by = now + job.grace;
     *found = &job;
-    ends_.emplace(now + job.grace, End{&job, true});
+    ends_.emplace(job.ends_by, End{&job, true});
   }
 
   void requeue(const JobView& ended, Instant now) {
@@ -108,6 +109,7 @@ class Future {
     job.served = served_by(ended, now);
     job.places = {};
     job.ending = false;
+    job.ends_by = {};
     job.queued_at = now;
     ++job.attempt;
     snapshot_.queued.push_back(&job);

@@ -1,5 +1,8 @@
 #include "control/sched/making_way.hpp"
 
+#include <algorithm>
+#include <utility>
+
 namespace tutti::sched {
 namespace {
 
@@ -7,6 +10,18 @@ namespace {
 // queue.
 constexpr int ways_tried_max = 64;
 constexpr std::size_t gangs_looked_at_max = 2'000'000;
+
+// When it has left its room if it is told now, or was told before.
+Instant left_by(const JobView& gang, Instant now) {
+  return gang.ending ? release_of(gang, now) : now + gang.grace;
+}
+
+// In coarse steps, each twice the one before: who takes about as long goes by the policy's order.
+int steps_of(Duration time) {
+  int steps = 0;
+  for (; time > soon_max; time /= 2) ++steps;
+  return steps;
+}
 
 }  // namespace
 
@@ -20,13 +35,33 @@ std::optional<Way> MakingWay::find(Claims& claims, const Shares& shares, const J
   return std::nullopt;
 }
 
-const std::vector<const JobView*>& MakingWay::victims() {
-  if (victims_) return *victims_;
-  std::vector<const JobView*> gangs;
+void MakingWay::sort_out(Instant now) {
+  if (std::exchange(sorted_out_, true)) return;
   for (const JobView* gang : snapshot_.running) {
-    if (!gang->ending) gangs.push_back(gang);
+    if (!ends_soon(*gang, now)) {
+      slow_.push_back(gang);
+    } else if (!gang->ending) {
+      victims_.push_back(gang);
+    }
   }
-  return victims_.emplace(sorted(std::move(gangs), rules_.stop_order));
+  victims_ = sorted(std::move(victims_), rules_.stop_order);
+  slow_ = sorted(std::move(slow_), rules_.stop_order);
+  const auto key = [now](const JobView* gang) {
+    return std::pair(steps_of(left_by(*gang, now) - now), !gang->ending);
+  };
+  std::stable_sort(slow_.begin(), slow_.end(),
+                   [&](const JobView* a, const JobView* b) { return key(a) < key(b); });
+}
+
+bool MakingWay::may_stop(const Claims& claims, const Shares& shares, const JobView& job,
+                         const JobView& gang) const {
+  return !claims.stopped(gang) && rules_.displaces(shares, job, gang);
+}
+
+bool MakingWay::look_at_one_more() {
+  if (looked_at_ == gangs_looked_at_max) return false;
+  ++looked_at_;
+  return true;
 }
 
 // Where only few make way, whether that is enough is asked after each of them; of many, each time there are
@@ -36,6 +71,7 @@ std::optional<Way> MakingWay::displace(Claims& claims, const Shares& shares, con
   Room trial = claims.soon_for(job);
   if (auto places = place(trial, *job.shape, ranks, *rules_.choice))
     return Way{Way::Kind::ends_already, {}, std::move(*places)};
+  sort_out(claims.now());
   std::vector<const JobView*> chosen;
   std::size_t too_few = 0;  // so many of them are known not to be enough
   const auto enough = [&]() -> std::optional<Places> {
@@ -46,10 +82,9 @@ std::optional<Way> MakingWay::displace(Claims& claims, const Shares& shares, con
     return places;
   };
   std::optional<Places> places;
-  for (const JobView* victim : victims()) {
-    if (looked_at_ == gangs_looked_at_max) break;
-    ++looked_at_;
-    if (claims.stopped(*victim) || !rules_.displaces(shares, job, *victim)) continue;
+  for (const JobView* victim : victims_) {
+    if (!look_at_one_more()) break;
+    if (!may_stop(claims, shares, job, *victim)) continue;
     trial.give(*victim->shape, victim->places);
     chosen.push_back(victim);
     if (chosen.size() > gangs_tried_singly_max && chosen.size() < 2 * too_few) continue;
@@ -84,6 +119,56 @@ Way MakingWay::fewest(Room trial, const JobView& job, std::vector<const JobView*
   Way way{Way::Kind::makes_way, std::move(chosen), std::move(places)};
   spare_the_unneeded(way, job, std::move(trial), *rules_.choice);
   return way;
+}
+
+// Those that end soon when they are told are not told yet: their room would stay empty meanwhile.
+std::optional<LongWay> MakingWay::find_long(Claims& claims, const Shares& shares, const JobView& job) {
+  if (!rules_.displaces || long_tried_ == ways_tried_max) return std::nullopt;
+  sort_out(claims.now());
+  if (slow_.empty()) return std::nullopt;
+  ++long_tried_;
+  Room trial = claims.unpromised_soon();
+  if (auto way = wait_long(trial, claims, shares, job)) return way;
+  for (const JobView* victim : victims_) {
+    if (!look_at_one_more()) break;
+    if (may_stop(claims, shares, job, *victim)) trial.give(*victim->shape, victim->places);
+  }
+  return wait_long(std::move(trial), claims, shares, job);
+}
+
+std::optional<LongWay> MakingWay::wait_long(Room trial, const Claims& claims, const Shares& shares,
+                                            const JobView& job) {
+  const std::int32_t ranks = counts_of(*job.shape).back();
+  // It was not looked for in this pass, and nobody need take long for it.
+  if (may_hold(trial, *job.shape, ranks) && place(trial, *job.shape, ranks, *rules_.choice))
+    return std::nullopt;
+  std::vector<const JobView*> chosen;
+  std::size_t tries = 0;
+  for (const JobView* gang : slow_) {
+    if (!look_at_one_more() || tries == gangs_tried_singly_max) break;
+    // Its room is another's.
+    if (claims.stopped(*gang)) continue;
+    if (!gang->ending && !may_stop(claims, shares, job, *gang)) continue;
+    trial.give(*gang->shape, gang->places);
+    chosen.push_back(gang);
+    if (!may_hold(trial, *job.shape, ranks)) continue;
+    ++tries;
+    auto places = place(trial, *job.shape, ranks, *rules_.choice);
+    if (!places) continue;
+    Way way{Way::Kind::makes_way, std::move(chosen), std::move(*places)};
+    spare_the_unneeded(way, job, std::move(trial), *rules_.choice);
+    LongWay found;
+    found.places = std::move(way.places);
+    for (const JobView* needed : way.gangs) {
+      if (!needed->ending) found.gangs.push_back(needed);
+      const Instant end = left_by(*needed, claims.now());
+      if (found.last != nullptr && end <= found.start) continue;
+      found.start = end;
+      found.last = needed;
+    }
+    return found;
+  }
+  return std::nullopt;
 }
 
 }  // namespace tutti::sched

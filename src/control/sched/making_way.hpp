@@ -1,5 +1,7 @@
 // Who could end so that a waiting gang has room. Assumes that whole gangs end, never more than needed, and
-// that what they free goes to nobody else. It only looks: the pass does what is found. Used by one pass.
+// that what they free goes to nobody else. Who takes long to end (`soon_max`) makes way only if the others
+// are not enough: nobody is asked to leave a room that stays empty for an hour. It only looks: the pass does
+// what is found. Used by one pass.
 #pragma once
 
 #include <optional>
@@ -20,6 +22,9 @@ class MakingWay {
       : snapshot_(snapshot), rules_(rules), moving_(snapshot, rules) {}
 
   std::optional<Way> find(Claims& claims, const Shares& shares, const JobView& job);
+  // The same with those that take long, which may be ending already; of the ways that take about as long, the
+  // one that is the policy's.
+  std::optional<LongWay> find_long(Claims& claims, const Shares& shares, const JobView& job);
 
  private:
   // Those for whom the same gangs would make way, or fewer: a user's gangs come in the order of their cost.
@@ -30,15 +35,24 @@ class MakingWay {
   // enough.
   Way fewest(Room trial, const JobView& job, std::vector<const JobView*> chosen, std::size_t too_few,
              Places places) const;
-  const std::vector<const JobView*>& victims();
+  // `trial` is the room without those that take long.
+  std::optional<LongWay> wait_long(Room trial, const Claims& claims, const Shares& shares,
+                                   const JobView& job);
+  bool may_stop(const Claims& claims, const Shares& shares, const JobView& job, const JobView& gang) const;
+  bool look_at_one_more();
+  void sort_out(Instant now);
 
   const Snapshot& snapshot_;
   const Rules& rules_;
   Moving moving_;
   int tried_ = 0;
+  int long_tried_ = 0;
   std::size_t looked_at_ = 0;  // gangs that run, for all that wait together
   std::set<Alike> in_vain_;
-  std::optional<std::vector<const JobView*>> victims_;  // those to be stopped rather come first
+  bool sorted_out_ = false;
+  std::vector<const JobView*> victims_;  // those to be stopped rather come first
+  std::vector<const JobView*>
+      slow_;  // those that take long, the ending ones too: the sooner by far come first
 };
 
 }  // namespace tutti::sched

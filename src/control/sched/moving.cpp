@@ -18,9 +18,10 @@ const std::vector<Moving::Clearing>& Moving::clearings() {
   if (clearings_) return *clearings_;
   std::vector<Clearing> nodes(at(snapshot_.room.nodes()));
   for (const JobView* running : snapshot_.running) {
-    // One that runs with fewer ranks than it wants would come back with more.
-    const bool moves = !running->ending && running->yields && running->places.slots.size() == 1 &&
-                       running->places.ranks() == running->shape->ranks;
+    // One that runs with fewer ranks than it wants would come back with more; for one that takes long to end
+    // the room elsewhere would stay empty as long.
+    const bool moves = !running->ending && running->yields && running->grace <= soon_max &&
+                       running->places.slots.size() == 1 && running->places.ranks() == running->shape->ranks;
     for (const Places::Slot& slot : running->places.slots) {
       Clearing& here = nodes[at(slot.node)];
       here.fixed = here.fixed || !moves;

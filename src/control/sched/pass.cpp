@@ -21,13 +21,21 @@ std::string describe_nodes(const Room& room, const Places& places) {
          room.name(places.slots.back().node);
 }
 
+std::string describe_stop(const JobView& job) { return "makes way for job " + job.id.text(); }
+
 std::string describe_stop(const Way& way, const JobView& job) {
-  return (way.kind == Way::Kind::moves ? "moves, so that there is room for job " : "makes way for job ") +
-         job.id.text();
+  return way.kind == Way::Kind::moves ? "moves, so that there is room for job " + job.id.text()
+                                      : describe_stop(job);
+}
+
+// Of one that waits for what is ending already.
+std::string describe_wait(const std::vector<const JobView*>& ending, Instant ended_by) {
+  const std::string who = ending.size() == 1 ? "job " + ending.front()->id.text() + ", which is ending, has"
+                                             : std::string("gangs that are ending have");
+  return "starts when " + who + " ended, at " + format_instant(ended_by) + " at the latest";
 }
 
 std::string describe_wait(const Way& way) {
-  if (way.kind == Way::Kind::ends_already) return "starts when gangs that are ending have ended";
   const std::string what_they_did = way.kind == Way::Kind::moves ? "moved" : "made way";
   if (way.gangs.size() == 1)
     return "starts when job " + way.gangs.front()->id.text() + " has " + what_they_did;
@@ -85,8 +93,12 @@ class Pass {
     blocked_ = true;
     if (const auto way = making_way_.find(claims_, shares_, job)) return make(*way, job);
     if (rules_.promises && draft_.promises().size() < promises_max) {
-      if (auto found = releases_.find(claims_, draft_, job, *rules_.choice))
-        return promise(job, std::move(*found));
+      auto found = releases_.find(claims_, draft_, job, *rules_.choice);
+      // Nobody makes way where that is not the sooner one.
+      const auto way = making_way_.find_long(claims_, shares_, job);
+      if (way && (!found || way->start < found->start || (way->start == found->start && way->gangs.empty())))
+        return make(*way, job);
+      if (found) return promise(job, std::move(*found));
     }
     draft_.wait(job, fitting_.why(claims_, job, draft_));
   }
@@ -113,7 +125,23 @@ class Pass {
     }
     take(job, way.places);
     draft_.soon(job, start);
-    draft_.wait(job, draft_.say(describe_wait(way)));
+    draft_.wait(job, draft_.say(way.kind == Way::Kind::ends_already
+                                    ? describe_wait(claims_.ending(), claims_.ended_by())
+                                    : describe_wait(way)));
+  }
+
+  // They hold what they have for long: so does the share of their queue, and what is free is used meanwhile.
+  void make(const LongWay& way, const JobView& job) {
+    for (const JobView* gang : way.gangs) {
+      claims_.stop(*gang);
+      draft_.stop(*gang, describe_stop(job));
+    }
+    Promise promise{job.id, way.start, way.places};
+    claims_.promise(job, promise);
+    draft_.wait(job, draft_.say("is promised " + describe_nodes(snapshot_.room, promise.places) + " at " +
+                                format_instant(promise.start) + " at the latest, when job " +
+                                way.last->id.text() + ", which is ending, has ended"));
+    draft_.promise(std::move(promise));
   }
 
   void promise(const JobView& job, Promise promise) {

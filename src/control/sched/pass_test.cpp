@@ -234,7 +234,25 @@ TEST(Pass, WhatEndsAlreadyIsWaitedFor) {
   world.add(3, gpus(8), 1, Instant(1s));
   const Plan plan = world.plan(Instant(60s));
   EXPECT_TRUE(plan.stops.empty());
-  EXPECT_EQ(why(plan, 3), "starts when gangs that are ending have ended");
+  EXPECT_EQ(why(plan, 3),
+            "starts when job 1, which is ending, has ended, at 1970-01-01T00:01:00.000Z at the latest");
+}
+
+TEST(Pass, WhatEndsAlreadyIsWaitedForUntilItsGracePeriodIsOverAndNoLonger) {
+  World world({node("a", 8), node("b", 8)});
+  for (const std::uint64_t id : {1U, 2U}) {
+    JobView& gang = world.run(id, gpus(8));
+    gang.ending = true;
+    gang.ends_by = Instant(90s);
+  }
+  world.add(3, gpus(8), 1, Instant(1s));
+  for (const Duration now : {Duration(60s), Duration(80s)}) {
+    const Plan plan = world.plan(Instant(now));
+    EXPECT_EQ(why(plan, 3),
+              "starts when gangs that are ending have ended, at 1970-01-01T00:01:30.000Z at the latest");
+    ASSERT_EQ(plan.soon.size(), 1U);
+    EXPECT_EQ(plan.soon[0].start, Instant(90s)) << "which does not move with the clock";
+  }
 }
 
 TEST(Pass, RoomThatIsBeingMadeIsNotGivenAway) {
@@ -244,6 +262,125 @@ TEST(Pass, RoomThatIsBeingMadeIsNotGivenAway) {
   world.add(3, gpus(4), 0, Instant(2s));
   const Plan plan = world.plan(Instant(60s));
   EXPECT_TRUE(plan.starts.empty()) << "the four that are free belong to 2";
+}
+
+// ---- making way, by those who take a day to end
+
+// One of them on three nodes, and a gang that needs all of these.
+struct LongGraceTest : testing::Test {
+  World world{{node("a", 8), node("b", 8), node("c", 8)}};
+  JobView& slow = world.run(1, gpus(1), Instant(0s), -1);
+  JobView& large = world.add(2, gpus(24), 1, Instant(1min));
+
+  LongGraceTest() {
+    slow.grace = 24h;
+    large.expected = 1min;
+  }
+  JobView& add_small(std::uint64_t id, Duration expected) {
+    JobView& small = world.add(id, one, 0, Instant(2min));
+    small.expected = expected;
+    return small;
+  }
+  void tell_slow(Instant when) {
+    slow.ending = true;
+    slow.ends_by = when + slow.grace;
+  }
+};
+
+TEST_F(LongGraceTest, TheRoomIsUsedUntilTheyHaveEndedByWhoeverIsOverByThen) {
+  add_small(3, 6s);
+  add_small(4, 48h);
+  add_small(5, 0s);
+  const auto expect = [](const Plan& plan) {
+    EXPECT_EQ(started(plan), Ids{3});
+    ASSERT_EQ(plan.promises.size(), 1U);
+    EXPECT_EQ(plan.promises[0].job, JobId(2));
+    EXPECT_EQ(plan.promises[0].start, Instant(24h + 5min));
+    EXPECT_EQ(
+        why(plan, 2),
+        "is promised 3 nodes from a to c at 1970-01-02T00:05:00.000Z at the latest, when job 1, which is "
+        "ending, has ended");
+    for (const std::uint64_t id : {4U, 5U})
+      EXPECT_EQ(why(plan, id),
+                "the room for it is promised to job 2 at 1970-01-02T00:05:00.000Z, and it is not known to be "
+                "over by then");
+  };
+  const Plan first = world.plan(Instant(5min));
+  expect(first);
+  EXPECT_EQ(stopped(first), Ids{1});
+  tell_slow(Instant(5min));
+  const Plan second = world.plan(Instant(20h));
+  expect(second);
+  EXPECT_TRUE(stopped(second).empty()) << "it was told";
+}
+
+TEST_F(LongGraceTest, ThePromiseIsKept) {
+  add_small(3, 10min);
+  tell_slow(Instant(5min));
+  EXPECT_EQ(started(world.plan(Instant(24h - 6min))), Ids{3});
+  EXPECT_TRUE(started(world.plan(Instant(24h - 4min))).empty()) << "it would not be over";
+  const Plan soon = world.plan(Instant(24h + 4min + 30s));
+  EXPECT_TRUE(soon.starts.empty());
+  ASSERT_EQ(soon.soon.size(), 1U) << "now the room is kept";
+  EXPECT_EQ(soon.soon[0].start, Instant(24h + 5min));
+  world.room.give(*slow.shape, slow.places);
+  world.jobs.pop_front();
+  EXPECT_EQ(started(world.plan(Instant(24h + 5min))), Ids{2});
+}
+
+TEST_F(LongGraceTest, OthersWhoAreNeededTooRunOnMeanwhile) {
+  JobView& quick = world.run(3, gpus(8), Instant(0s), -1);
+  quick.grace = 10s;
+  const Plan first = world.plan(Instant(5min));
+  EXPECT_EQ(stopped(first), Ids{1}) << "what 3 leaves would be empty for a day";
+  ASSERT_EQ(first.promises.size(), 1U);
+  tell_slow(Instant(5min));
+  const Plan second = world.plan(Instant(10h));
+  EXPECT_TRUE(stopped(second).empty());
+  ASSERT_EQ(second.promises.size(), 1U);
+  EXPECT_EQ(second.promises[0].start, Instant(24h + 5min));
+  EXPECT_EQ(stopped(world.plan(Instant(24h + 4min + 55s))), Ids{3}) << "in time";
+}
+
+TEST_F(LongGraceTest, WhatEndsByItselfSoonerIsWaitedFor) {
+  slow.expected = 2h;
+  const Plan plan = world.plan(Instant(5min));
+  EXPECT_TRUE(stopped(plan).empty());
+  ASSERT_EQ(plan.promises.size(), 1U);
+  EXPECT_EQ(plan.promises[0].start, Instant(2h));
+}
+
+// It is silent, or hangs where no kill reaches it: nobody keeps room empty for it.
+TEST_F(LongGraceTest, OneThatDoesNotEndInTimeHoldsUpNobody) {
+  slow.grace = 10s;
+  tell_slow(Instant(5min));
+  add_small(3, 6s);
+  EXPECT_TRUE(started(world.plan(Instant(5min))).empty());
+  EXPECT_EQ(started(world.plan(Instant(10min))), Ids{3});
+}
+
+TEST(Pass, WhoEndsSoonMakesWayBeforeWhoTakesLong) {
+  World world({node("a", 8), node("b", 8), node("c", 8)});
+  for (std::uint64_t id = 1; id <= 3; ++id) {
+    JobView& gang = world.run(id, gpus(8), Instant(std::chrono::minutes(static_cast<int>(id))), -5);
+    gang.grace = id == 3 ? Duration(24h) : Duration(10s);
+  }
+  world.add(4, gpus(8), 10, Instant(4min));
+  const Plan plan = world.plan(Instant(5min));
+  EXPECT_EQ(stopped(plan), Ids{2}) << "3 loses less, and takes a day for that";
+  EXPECT_EQ(why(plan, 4), "starts when job 2 has made way");
+  // Nor does it wait for one that was told before.
+  world.jobs[2].ending = true;
+  world.jobs[2].ends_by = Instant(20h);
+  EXPECT_EQ(stopped(world.plan(Instant(6min))), Ids{2});
+}
+
+TEST(Pass, OfThoseWhoTakeLongTheSoonerByFarMakesWay) {
+  World world({node("a", 8), node("b", 8)});
+  world.run(1, gpus(8), Instant(0s)).grace = 1h;
+  world.run(2, gpus(8), Instant(4min)).grace = 24h;
+  world.add(3, gpus(8), 1, Instant(4min));
+  EXPECT_EQ(stopped(world.plan(Instant(5min))), Ids{1});
 }
 
 TEST(Pass, BorrowedDevicesGoBack) {

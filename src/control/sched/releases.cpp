@@ -16,8 +16,7 @@ void Releases::catch_up(const Claims& claims, const Draft& draft) {
   if (!all_) {
     all_.emplace();
     for (const JobView* job : snapshot_.running) {
-      const Instant end = job->ending ? now_ + job->grace : expected_end(*job, job->started_at, now_);
-      if (!claims.stopped(*job)) all_->push_back({end, job, std::nullopt});
+      if (!claims.stopped(*job)) all_->push_back({release_of(*job, now_), job, std::nullopt});
     }
   } else if (starts_seen_ == draft.starts().size()) {
     return;

@@ -30,6 +30,23 @@ TEST_F(ReleasesTest, TheEarliestTimeAtWhichEnoughHasEnded) {
   EXPECT_FALSE(releases.find(claims, draft, never_fits, tightest));
 }
 
+TEST_F(ReleasesTest, AnEndThatWasAskedForDoesNotMoveWithTheClock) {
+  JobView& ending = world.run(1, gpus(16));
+  ending.ending = true;
+  ending.grace = 10min;
+  ending.ends_by = now + 10min;
+  JobView& job = world.add(2, gpus(8));
+  const Snapshot snapshot = world.snapshot();
+  for (const Duration later : {0min, 9min}) {
+    const Claims claims(snapshot, now + later);
+    EXPECT_EQ(Releases(snapshot, now + later).find(claims, Draft(snapshot), job, tightest)->start,
+              now + 10min);
+  }
+  const Claims claims(snapshot, now + 12min);
+  EXPECT_EQ(Releases(snapshot, now + 12min).find(claims, Draft(snapshot), job, tightest)->start, now + 14min)
+      << "it is late by two minutes, and may be by two more";
+}
+
 TEST_F(ReleasesTest, NothingIsPromisedWhereNobodyKnows) {
   world.run(1, gpus(16));
   JobView& job = world.add(2, gpus(1));

@@ -18,6 +18,18 @@ Instant expected_end(const JobView& job, Instant start, Instant now) {
   return now + std::max<Duration>(now - start, 1s);
 }
 
+Instant release_of(const JobView& job, Instant now) {
+  if (!job.ending) return expected_end(job, job.started_at, now);
+  if (job.ends_by == Instant()) return now + job.grace;
+  if (job.ends_by > now) return job.ends_by;
+  // Past its grace period: its node is silent, or even a kill does not end it. It may take as long again.
+  return now + (now - job.ends_by);
+}
+
+bool ends_soon(const JobView& gang, Instant now) {
+  return (gang.ending ? release_of(gang, now) - now : gang.grace) <= soon_max;
+}
+
 double devices_of(const JobView& job) {
   const std::int32_t ranks = job.places.slots.empty() ? job.shape->ranks : job.places.ranks();
   return static_cast<double>(ranks) * job.shape->gpu_share / whole_share;

@@ -32,6 +32,9 @@ constexpr Instant never = Instant::max();
 constexpr std::size_t promises_max = 4;
 // A gang that runs with fewer ranks than it wants is not restarted with more before it has run this long.
 constexpr Duration grow_after = 10min;
+// For what has ended within this time room is kept empty. What takes longer, because its grace period is
+// long, is a gang that runs and whose end is known: room is promised for then, and used until then.
+constexpr Duration soon_max = 1min;
 
 // ---- what there is
 
@@ -77,6 +80,7 @@ struct JobView {
   Instant started_at;
   Instant saved_at;  // its last checkpoint; zero: none in this attempt
   bool ending = false;
+  Instant ends_by;  // of an ending one: at the latest; zero if nobody knows when it was told
   Places places;
 };
 
@@ -170,6 +174,12 @@ Plan schedule(const Snapshot& snapshot, Instant now);
 
 // When it is expected to end if it started at `start`; `never` if nothing is known. Not in the past.
 Instant expected_end(const JobView& job, Instant start, Instant now);
+
+// When one that runs has left its room: one that is ending at the latest, others as they are expected to.
+Instant release_of(const JobView& job, Instant now);
+
+// Has it ended soon if it is told now, or was told before?
+bool ends_soon(const JobView& gang, Instant now);
 
 // How much it has had by now, in device-seconds.
 double served_by(const JobView& job, Instant now);

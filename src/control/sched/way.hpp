@@ -18,6 +18,15 @@ struct Way {
   Places places;                      // of the waiting one, with the fewest ranks that it does with
 };
 
+// Room for it takes longer to be made than room is kept empty: it is promised.
+struct LongWay {
+  std::vector<const JobView*>
+      gangs;      // those that take long and are to be told now; others, when these have ended
+  Instant start;  // at the latest
+  const JobView* last = nullptr;  // whose end that is
+  Places places;
+};
+
 // Up to so many gangs it is asked for each of them whether it is needed.
 constexpr std::size_t gangs_tried_singly_max = 64;
 

@@ -58,6 +58,7 @@ inline cluster::Job full_job() {
   job.ranks[2].no_program = true;
   job.ended_at = Instant(1'700'000'008s);
   job.running_at = Instant(1'700'000'002s);
+  job.told_at = Instant(1'700'000'007s);
   job.witness = 1;
   job.witness_since = Instant(1'700'000'003s);
   job.master_port = 20'001;

@@ -66,6 +66,7 @@ Result<cluster::Job> job_from(const cluster::State& state, const proto::StoredJo
   to.running_at = Instant(Duration(from.running_at_ns()));
   // An older tutti did not note it, and counted from then on.
   if (to.running_at == Instant() && to.state == cluster::JobState::running) to.running_at = to.started_at;
+  to.told_at = Instant(Duration(from.told_at_ns()));
   to.witness = from.witness_rank() - 1;
   to.witness_since = Instant(Duration(from.witness_since_ns()));
   to.exit_code = from.exit_code();
@@ -144,6 +145,7 @@ std::string encode(const cluster::Job& job) {
   to.set_finished_at_ns(job.finished_at.time_since_epoch().count());
   to.set_ended_at_ns(job.ended_at.time_since_epoch().count());
   to.set_running_at_ns(job.running_at.time_since_epoch().count());
+  to.set_told_at_ns(job.told_at.time_since_epoch().count());
   to.set_witness_rank(job.witness + 1);
   to.set_witness_since_ns(job.witness_since.time_since_epoch().count());
   to.set_exit_code(job.exit_code);
