@@ -7,6 +7,7 @@
 #include <set>
 #include <thread>
 
+#include "base/clock/clock.hpp"
 #include "base/files/files.hpp"
 #include "base/log/log.hpp"
 #include "node/agent/left_rank.hpp"
@@ -169,6 +170,7 @@ RankStatus ShimProcesses::adopt_one(const RankKey& key, const LeftRank& left) {
     entry.shim = left.shim;
     entry.hold = hold;
     entry.grace = left.grace.value_or(unknown_grace);
+    entry.lived_at = now_steady();
     watch(key, entry, pidfd_of(entry.shim));
     log::info("adopted rank {} (pid {})", key.text(), entry.shim.pid);
     return {RankState::started};

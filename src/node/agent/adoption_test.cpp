@@ -171,6 +171,23 @@ TEST_F(AdoptionTest, AShimThatEndsBeforeItBeginsIsNoEndOfItsRank) {
   EXPECT_FALSE(exited_->vanished);
 }
 
+// It would be charged for nothing.
+TEST_F(AdoptionTest, ARankThatForgesItsEndHasNotEndedLongAgo) {
+  StandIn left(rank_folder());
+  ASSERT_TRUE(rank::write_shim(rank_folder(), left.shim()));
+  const auto found = processes_->adopt();
+  ASSERT_TRUE(found) << found.error().text();
+  ASSERT_EQ(found->at(key_).state, cluster::RankState::started);
+  ASSERT_TRUE(rank::write_exit(rank_folder(), {.exit_code = 0, .detail = ""}));
+  const auto long_ago = std::filesystem::file_time_type::clock::now() - std::chrono::hours(24 * 365);
+  std::filesystem::last_write_time(rank_folder() + "/exit", long_ago);
+  left.kill_shim();
+  loop_.run();
+  ASSERT_TRUE(exited_);
+  EXPECT_EQ(exited_->exit_code, 0);
+  EXPECT_LT(processes_->ended_ago(key_), 1h);
+}
+
 // Nothing of it has ever run, and nobody is to blame.
 TEST_F(AdoptionTest, AStartThatWasCutShortCostsNothing) {
   rank_folder();

@@ -1,5 +1,7 @@
 #include "node/agent/rank_end.hpp"
 
+#include <algorithm>
+
 #include "base/text.hpp"
 #include "control/wire/messages.hpp"
 #include "node/rank/log_segments.hpp"
@@ -25,6 +27,11 @@ std::string describe_failure(const std::string& folder, const rank::RankExit& ex
 }
 
 }  // namespace
+
+Instant believed_end(const RankEnd& left, const SeenEnd& seen) {
+  if (left.at == Instant() || seen.shim_killed) return seen.heard_at;
+  return std::min(seen.heard_at, std::max(left.at, seen.lived_at));
+}
 
 std::optional<RankEnd> end_in(const std::string& folder) {
   // A link in its place is the rank's, and not followed.

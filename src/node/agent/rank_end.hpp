@@ -14,6 +14,18 @@ struct RankEnd {
   Instant at;  // on this node's clock; zero if it is not known
 };
 
+// What the agent itself has seen of an end.
+struct SeenEnd {
+  Instant heard_at;          // when it came to hear of it
+  Instant lived_at;          // when it last saw that the rank had not ended; zero if it never did
+  bool shim_killed = false;  // and has not told that all is on record
+};
+
+// When the rank ended. What its shim wrote is nearer to the truth than when the agent heard of it, which may
+// have been stopped meanwhile. But it lies in the rank's folder, and no rank has ended before it was seen to
+// live, nor is one believed that has killed its shim.
+Instant believed_end(const RankEnd& left, const SeenEnd& seen);
+
 // Nothing if the shim has left no end. With the last lines of its log, if it failed.
 std::optional<RankEnd> end_in(const std::string& folder);
 

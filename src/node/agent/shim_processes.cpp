@@ -263,6 +263,7 @@ void ShimProcesses::started(const RankKey& key, const Result<std::shared_ptr<Sta
   entry.hold = (*shim)->hold;
   entry.grace = (*shim)->grace;
   entry.told = cluster::Told::no;
+  entry.lived_at = now_steady();
   if (const std::string& moved = (*shim)->in_its_place; !moved.empty()) {
     log::warning("something was in the place of the folder of rank {}, and is removed", key.text());
     remove_later(moved);
@@ -316,9 +317,12 @@ void ShimProcesses::ended(RankKey key) {
             .began = !found->second.ours,
             .left = {},
             .timer = {}};
+  end.lived_at = lived_at(found->second);
   int status = 0;
-  if (found->second.ours && ::waitpid(end.shim.pid, &status, WNOHANG) == end.shim.pid && WIFEXITED(status))
-    end.shim_code = WEXITSTATUS(status);
+  if (found->second.ours && ::waitpid(end.shim.pid, &status, WNOHANG) == end.shim.pid) {
+    end.shim_killed = !WIFEXITED(status);
+    if (WIFEXITED(status)) end.shim_code = WEXITSTATUS(status);
+  }
   running_.erase(found);
   read_end(key, std::move(end));
 }
@@ -341,16 +345,29 @@ void ShimProcesses::look_for_ends() {
   }
   clears_.run(all_shims, [this, shims = std::move(shims)]() -> Lane::Then {
     std::vector<RankKey> over;
+    std::vector<std::pair<RankKey, Instant>> running;
     for (const auto& [key, shim] : shims) {
-      if (rank::told_end(shim)) over.push_back(key);
+      const Instant now = now_steady();
+      if (rank::told_end(shim)) {
+        over.push_back(key);
+      } else if (rank::is_alive(shim)) {
+        running.emplace_back(key, now);
+      }
     }
-    if (over.empty()) return {};
-    return [this, over = std::move(over)] {
+    return [this, over = std::move(over), running = std::move(running)] {
+      for (const auto& [key, at] : running) {
+        if (const auto found = running_.find(key); found != running_.end()) found->second.lived_at = at;
+      }
       for (const RankKey& key : over) {
         if (const auto found = running_.find(key); found != running_.end()) note_end(key, found->second);
       }
     };
   });
+}
+
+// By the clock that nobody sets: what was seen before the other was set is as long ago as it was.
+Instant ShimProcesses::lived_at(const Entry& entry) {
+  return now_on_the_wall() - (now_steady() - entry.lived_at);
 }
 
 // It was killed, and so it never does anything again, or has not put the end of its rank on record for long:
@@ -370,6 +387,7 @@ void ShimProcesses::leave_shim(RankKey key) {
             .is_left = true,
             .left = {},
             .timer = {}};
+  end.lived_at = lived_at(entry);
   // By value: the watch goes with what it is kept in.
   if (auto process = rank::open_pidfd(entry.shim.pid)) {
     const auto pidfd = std::make_shared<const files::FileDescriptor>(*std::move(process));
@@ -452,10 +470,9 @@ void ShimProcesses::cleared(const RankKey& key, bool all_gone) {
   status.told = end.told;
   const bool misses_saved = status.node_fault && end.left;
   if (status.exit_code == 0 && !status.detail.empty()) log::warning("rank {}: {}", key.text(), status.detail);
-  // What the shim wrote is nearer to the truth than when this loop came to hear of it, unless it had to wait
-  // for its disk.
-  const bool waited = end.own_end && end.left && end.own_end->at < end.left->at;
-  if (end.left && end.left->at != Instant() && !waited) ended_at_[key] = end.left->at;
+  Instant& at = ended_at_.try_emplace(key, now_on_the_wall()).first->second;
+  if (end.left)
+    at = believed_end(*end.left, {.heard_at = at, .lived_at = end.lived_at, .shim_killed = end.shim_killed});
   ended_.erase(found);
   if (misses_saved) miss_disk(status.detail);
   calls_.exited(key, status);

@@ -106,6 +106,7 @@ class ShimProcesses final : public keeper::Processes {
     std::shared_ptr<net::Loop::Handle> patience;  // with a shim that was asked to end its rank
     int forced = 0;                               // how often the agent has ended it over the shim's head
     std::optional<OwnEnd> own_end;                // it has ended, and that is not on record yet
+    Instant lived_at;                             // when it was last seen to run, on the steady clock
   };
   // A shim that has ended; its rank's end is not reported yet.
   struct Ended {
@@ -115,10 +116,12 @@ class ShimProcesses final : public keeper::Processes {
     std::optional<OwnEnd> own_end;          // where it was seen
     bool forced = false;
     cluster::Told told = cluster::Told::unknown;
-    bool is_left = false;    // the shim has not ended, and will do nothing any more
-    bool unread = false;     // its folder does not answer
-    bool end_known = false;  // `left` is read, or will not be
-    bool began = true;       // the shim, which may have ended before it was one
+    Instant lived_at{};  // when the rank was last seen to run, on the wall's clock; zero if it never was
+    bool shim_killed = false;  // by a signal, where this process could reap it
+    bool is_left = false;      // the shim has not ended, and will do nothing any more
+    bool unread = false;       // its folder does not answer
+    bool end_known = false;    // `left` is read, or will not be
+    bool began = true;         // the shim, which may have ended before it was one
     std::optional<RankEnd> left;
     std::shared_ptr<net::Loop::Handle> timer;
     std::size_t looks = 0;
@@ -147,6 +150,7 @@ class ShimProcesses final : public keeper::Processes {
   // True if it has ended by itself, which its shim need not be asked for: a disk may keep that.
   bool note_end(const RankKey& key, Entry& entry);
   void look_for_ends();
+  static Instant lived_at(const Entry& entry);
   void leave_shim(RankKey key);
   void read_end(const RankKey& key, Ended end);
   void force(const RankKey& key);

@@ -293,8 +293,9 @@ Result<std::optional<RankExit>> read_exit(const std::string& folder) {
 Instant exit_written_at(const std::string& folder) {
   struct stat status {};
   if (lstat(path_of(folder, "exit").c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
-  return Instant(std::chrono::seconds(status.st_mtim.tv_sec) +
-                 std::chrono::nanoseconds(status.st_mtim.tv_nsec));
+  // Not when its content was written, which is a time that the rank may set.
+  return Instant(std::chrono::seconds(status.st_ctim.tv_sec) +
+                 std::chrono::nanoseconds(status.st_ctim.tv_nsec));
 }
 
 std::string verdict_path(const std::string& folder) { return folder + "/verdict"; }

@@ -69,7 +69,7 @@ Result<> reserve_exit(const std::string& folder);
 // Nothing while the rank has not ended.
 Result<> write_exit(const std::string& folder, const RankExit& exit);
 Result<std::optional<RankExit>> read_exit(const std::string& folder);
-// When the end was written, on the clock of this machine; zero if there is none.
+// When the end was written, or touched since, on the clock of this machine; zero if there is none.
 Instant exit_written_at(const std::string& folder);
 
 // Where the rank's collectives leave what they know about a fault, as a sentence; "" if they have left
