@@ -48,19 +48,6 @@ std::string file_of(pid_t pid) {
   return name;
 }
 
-// In whichever hierarchy: what holds a rank and what limits it have nobody else in them.
-std::string hold_of(pid_t pid) {
-  const auto cgroups = files::read_file(process_path(pid) + "/cgroup", command_bytes_max);
-  if (!cgroups || !*cgroups) return "";
-  for (const auto line : split(**cgroups, '\n')) {
-    const std::size_t at = line.find(hold_place);
-    if (at == std::string_view::npos) continue;
-    const std::size_t end = std::min(line.find('/', at + hold_place.size()), line.size());
-    return std::string(line.substr(at, end - at));
-  }
-  return "";
-}
-
 Looks looks_of(pid_t pid) { return {.name = process_name(pid), .file = file_of(pid), .hold = hold_of(pid)}; }
 
 // The folder of the rank whose shim it is, "" if it is none; nothing if it could not be looked at. A rank can
@@ -91,6 +78,19 @@ bool is_taken_by_another(const ShimProcess& shim) {
 }
 
 }  // namespace
+
+// In whichever hierarchy: what holds a rank and what limits it have nobody else in them.
+std::string hold_of(pid_t pid) {
+  const auto cgroups = files::read_file(process_path(pid) + "/cgroup", command_bytes_max);
+  if (!cgroups || !*cgroups) return "";
+  for (const auto line : split(**cgroups, '\n')) {
+    const std::size_t at = line.find(hold_place);
+    if (at == std::string_view::npos) continue;
+    const std::size_t end = std::min(line.find('/', at + hold_place.size()), line.size());
+    return std::string(line.substr(at, end - at));
+  }
+  return "";
+}
 
 bool kill_leftovers(const Hold& hold, const ShimProcess& shim) {
   const bool held = hold.exists();

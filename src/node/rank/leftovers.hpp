@@ -17,6 +17,9 @@ namespace tutti::rank {
 // cgroup a process that made a session of its own is not found once the shim has gone.
 bool kill_leftovers(const Hold& hold, const ShimProcess& shim);
 
+// The cgroup of a rank that the process is in, "" for none.
+std::string hold_of(pid_t pid);
+
 // The shims of all ranks below this folder, by their command lines: a rank can remove or replace what its own
 // folder says. Processes that a rank's cgroup holds are none, whatever they call themselves. Without cgroups,
 // or out of them, a rank can run this very program, and is believed.

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/result.hpp"
+#include "node/rank/leftovers.hpp"
 #include "node/rank/process.hpp"
 
 namespace tutti::rank {
@@ -92,11 +93,14 @@ pid_t fork_uncounted() {
 // That of a rank which has ended waits for its writer, too.
 bool is_shim(const std::string& name) { return name == shim_name || name.starts_with(ended_shim_name); }
 
-// Their shims have gone, and even a kill has not ended them.
+// Their shims have gone, and even a kill has not ended them. A rank can be called as they are, but it is in
+// the cgroup that holds it, and they are not, unless all of this cluster runs in a rank of another one.
 std::size_t writers_left_behind() {
   const auto processes = all_processes();
-  return static_cast<std::size_t>(std::count_if(processes.begin(), processes.end(), [](pid_t pid) {
+  const std::string own = hold_of(getpid());
+  return static_cast<std::size_t>(std::count_if(processes.begin(), processes.end(), [&own](pid_t pid) {
     if (process_name(pid) != copy_writer_name) return false;
+    if (const std::string hold = hold_of(pid); !hold.empty() && hold != own) return false;
     const auto process = read_process(pid);
     return process && process->state != 'Z' && !is_shim(process_name(process->parent));
   }));

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "node/rank/folder_test.hpp"
+#include "node/rank/hold.hpp"
 #include "node/rank/process.hpp"
 #include "node/rank/told_end.hpp"
 
@@ -108,6 +109,34 @@ TEST_F(OutputCopyTest, WritersWhoseShimIsThereAreNotLeftBehind) {
     kill(pid, SIGKILL);
     EXPECT_EQ(waitpid(pid, nullptr, 0), pid);
   }
+  wait_for_its_end();
+}
+
+// Else no copy on this machine would be left, whose disk does not answer.
+TEST_F(OutputCopyTest, WhoIsHeldByTheCgroupOfARankIsNoWriter) {
+  const Hold hold("tutti-copies-" + std::to_string(getpid()));
+  if (!hold.make()) GTEST_SKIP() << "no cgroup can be made here";
+  std::vector<pid_t> forged;
+  for (int writer = 0; writer < 64; ++writer) {
+    const pid_t pid = hold.fork_under().pid;
+    if (pid == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      set_process_name(copy_writer_name);
+      for (;;) pause();
+    }
+    ASSERT_GT(pid, 0);
+    forged.push_back(pid);
+  }
+  const auto are_named = [&] {
+    return std::all_of(forged.begin(), forged.end(),
+                       [](pid_t pid) { return process_name(pid) == copy_writer_name; });
+  };
+  while (!are_named()) std::this_thread::yield();
+  copy_.start(path("copy"));
+  EXPECT_TRUE(copy_.leave());
+  hold.kill();
+  for (const pid_t pid : forged) EXPECT_EQ(waitpid(pid, nullptr, 0), pid);
+  EXPECT_TRUE(hold.remove());
   wait_for_its_end();
 }
 
