@@ -56,9 +56,7 @@ TEST_F(PreparationTest, ToolsThatTheTemplateWouldLeaveOutAreRefused) {
   EXPECT_EQ(refused(hello + tools + R"(,"tool_choice":"none"})"), "nothing");
   EXPECT_EQ(refused(hello + R"(,"tools":[]})"), "nothing");
   const auto called = [&](const std::string& calls) {
-    return refused(
-        R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b","tool_calls":)" +
-        calls + "}]}");
+    return refused(R"({"messages":[{"role":"assistant","content":"a","tool_calls":)" + calls + "}]}");
   };
   EXPECT_EQ(called(R"([{"type":"function","function":{"name":"f","arguments":"{}"}}])"), "messages");
   EXPECT_EQ(called("[]"), "nothing");
