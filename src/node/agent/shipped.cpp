@@ -241,18 +241,21 @@ DiskRoom Shipped::needed_by(const sync::Manifest& manifest) const {
   return needed;
 }
 
-Shipped::Lack Shipped::lack_of(const DiskRoom& needed) {
+Shipped::Lack Shipped::lack_of(const DiskRoom& needed, const Task& by) {
   DiskRoom free = free_room_(folder_);
   free.bytes -= free_bytes_min;
   free.files -= static_cast<std::int64_t>(free_files_min);
-  Lack lack{.now = {}, .alone = lacking(needed, free)};
+  // What others have brought into the cache goes when they are done, if it is needed.
+  DiskRoom alone = free;
   const std::lock_guard lock(mutex_);
   for (const auto& [name, task] : working_) {
+    if (task.get() == &by) continue;
     free.bytes -= task->promised.bytes;
     free.files -= task->promised.files;
+    alone.bytes += task->fetched.bytes;
+    alone.files += task->fetched.files;
   }
-  lack.now = lacking(needed, free);
-  return lack;
+  return {.now = lacking(needed, free), .alone = lacking(needed, alone)};
 }
 
 void Shipped::trim_for(const DiskRoom& lacking) {
@@ -286,9 +289,9 @@ void Shipped::trim_for(const DiskRoom& lacking) {
 
 void Shipped::count_fetched(Bytes content, Task& task) {
   const DiskRoom taken{.bytes = in_blocks(content), .files = 1};
+  const std::lock_guard lock(mutex_);
   task.fetched.bytes += taken.bytes;
   task.fetched.files += taken.files;
-  const std::lock_guard lock(mutex_);
   task.promised.bytes -= std::min(task.promised.bytes, taken.bytes);
   task.promised.files -= std::min(task.promised.files, taken.files);
 }
@@ -304,10 +307,10 @@ Result<> Shipped::take_room(const sync::Manifest& manifest, Task& task) {
     for (const sync::Entry& entry : manifest.entries)
       task.chunks.insert(task.chunks.end(), entry.chunks.begin(), entry.chunks.end());
     const DiskRoom needed = needed_by(manifest);
-    Lack lack = lack_of(needed);
+    Lack lack = lack_of(needed, task);
     if (!is_none(lack.now)) {
       trim_for(lack.now);
-      lack = lack_of(needed);
+      lack = lack_of(needed, task);
     }
     if (is_none(lack.now)) {
       lock.lock();

@@ -86,7 +86,7 @@ class Shipped {
     DiskRoom now;
     DiskRoom alone;
   };
-  Lack lack_of(const DiskRoom& needed);
+  Lack lack_of(const DiskRoom& needed, const Task& by);
   // Removes so much of the cache, of what no task under way relies on.
   void trim_for(const DiskRoom& lacking);
   // It is in the cache now, and promised no more.
