@@ -21,10 +21,8 @@ void watch(const Call& call) { call.services().hub.add_watcher(call.exchange());
 
 void join(const Call& call) {
   if (!call.request().websocket) return call.exchange().answer(no_such_page(call.request()));
-  call.exchange().upgrade([&hub = call.services().hub,
-                           address = call.request().address](const std::shared_ptr<net::Socket>& socket) {
-    hub.add_agent(socket, address);
-  });
+  call.exchange().upgrade([&hub = call.services().hub, remote = call.request().remote](
+                              const std::shared_ptr<net::Socket>& socket) { hub.add_agent(socket, remote); });
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "net/http/connection.hpp"
 
 #include "net/http/contained.hpp"
-#include "net/http/neighbourhood.hpp"
 #include "net/http/target.hpp"
 
 // g++ 12 sees how a coroutine's frame is allocated, but not how it is released, and takes that for a
@@ -13,7 +12,8 @@ namespace {
 
 // Without its body. Nothing if the target is no path. A HEAD is a GET to whoever handles it: what it does not
 // want of the answer is left out here.
-std::optional<Request> to_request(const Message& message, const std::vector<std::string>& headers) {
+std::optional<Request> to_request(const Message& message, const std::vector<std::string>& headers,
+                                  std::string remote) {
   Request request;
   if (!read_target({message.target().data(), message.target().size()}, request)) return std::nullopt;
   request.method = message.method() == http::verb::head ? "GET" : std::string(message.method_string());
@@ -24,6 +24,7 @@ std::optional<Request> to_request(const Message& message, const std::vector<std:
       request.headers[name] = std::string(found->value());
   }
   request.websocket = websocket::is_upgrade(message);
+  request.remote = std::move(remote);
   return request;
 }
 
@@ -78,12 +79,11 @@ bool is_coded_otherwise(const Message& message) {
 
 }  // namespace
 
-Connection::Connection(std::shared_ptr<Shared> shared, Wire stream, std::string address)
+Connection::Connection(std::shared_ptr<Shared> shared, Wire stream, std::string remote)
     : shared_(std::move(shared)),
-      remote_(neighbourhood(address)),
-      address_(std::move(address)),
-      presence_(*shared_, remote_),
+      presence_(*shared_, remote),
       stream_(std::move(stream)),
+      remote_(std::move(remote)),
       known_by_(std::chrono::steady_clock::now() + shared_->options.unknown_time) {}
 
 // However it has ended: by an exception, too, where there was no memory for it.
@@ -151,13 +151,11 @@ asio::awaitable<bool> Connection::serve_one() {
     Response refusal = unknown_coding();
     co_return co_await refuse_head(refusal);
   }
-  auto request = to_request(parser.get(), shared_->options.headers);
+  auto request = to_request(parser.get(), shared_->options.headers, remote_);
   if (!request) {
     Response refusal = bad_request("the target is not a path");
     co_return co_await refuse_head(refusal);
   }
-  request->remote = remote_;
-  request->address = address_;
   request->body_bytes = parser.content_length().value_or(0);
   Admission admission =
       shared_->admit ? shared_->admit(*request) : Admission{.refusal = std::nullopt, .known = true};

@@ -10,7 +10,7 @@ using Parser = http::request_parser<http::string_body>;
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(std::shared_ptr<Shared> shared, Wire stream, std::string address);
+  Connection(std::shared_ptr<Shared> shared, Wire stream, std::string remote);
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
   ~Connection();
@@ -84,10 +84,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
                                      const std::function<void(std::shared_ptr<Socket>)>& ready);
 
   const std::shared_ptr<Shared> shared_;
-  const std::string remote_;
-  const std::string address_;
   const Presence presence_;
   Wire stream_;
+  std::string remote_;
   // What has come and is not parsed yet: of a head, of what stands around the chunks of a body, of the next
   // request. There is never more of it than is read at once.
   beast::flat_buffer buffer_{piece_bytes_max};

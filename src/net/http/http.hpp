@@ -78,8 +78,7 @@ struct Request {
   std::map<std::string, std::string> headers;
   std::string body;
   std::uint64_t body_bytes = 0;  // as its head says; 0 where it does not say
-  std::string remote;            // whom it counts for: the neighbourhood of the other side
-  std::string address;           // of the other side
+  std::string remote;            // the address of the other side
   bool websocket = false;
 };
 

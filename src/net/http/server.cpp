@@ -4,7 +4,6 @@
 
 #include "net/http/connection.hpp"
 #include "net/http/contained.hpp"
-#include "net/http/neighbourhood.hpp"
 
 namespace tutti::net {
 namespace {
@@ -76,10 +75,10 @@ class Door final : public std::enable_shared_from_this<Door> {
   error_code let_in(tcp::socket socket) {
     try {
       error_code ignored;
-      const std::string address = socket.remote_endpoint(ignored).address().to_string();
+      const std::string remote = socket.remote_endpoint(ignored).address().to_string();
       socket.set_option(tcp::no_delay(true), ignored);
       socket.set_option(asio::socket_base::keep_alive(true), ignored);
-      if (has_room(neighbourhood(address))) serve(beast::tcp_stream(std::move(socket)), address);
+      if (has_room(remote)) serve(beast::tcp_stream(std::move(socket)), remote);
       return {};
     } catch (const std::bad_alloc&) {
       return asio::error::no_memory;
@@ -123,10 +122,10 @@ class Door final : public std::enable_shared_from_this<Door> {
     return here == shared_->open_by_address.end() ? 0 : here->second;
   }
 
-  void serve(beast::tcp_stream stream, const std::string& address) {
+  void serve(beast::tcp_stream stream, const std::string& remote) {
     const auto until = std::chrono::steady_clock::now() + shared_->options.unknown_time;
-    Wire wire(std::move(stream), tls_, {shared_->handshakes, neighbourhood(address), until});
-    auto connection = std::make_shared<Connection>(shared_, std::move(wire), address);
+    Wire wire(std::move(stream), tls_, {shared_->handshakes, remote, until});
+    auto connection = std::make_shared<Connection>(shared_, std::move(wire), remote);
     asio::co_spawn(shared_->context, connection->run(), asio::detached);
   }
 
