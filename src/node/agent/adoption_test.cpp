@@ -168,6 +168,7 @@ TEST_F(AdoptionTest, AShimThatEndsBeforeItBeginsIsNoEndOfItsRank) {
   ASSERT_TRUE(exited_);
   EXPECT_EQ(exited_->exit_code, 126) << exited_->detail;
   EXPECT_TRUE(exited_->node_fault);
+  EXPECT_TRUE(exited_->no_room) << "a rank can make it seem so";
   EXPECT_FALSE(exited_->vanished);
 }
 

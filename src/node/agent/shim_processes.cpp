@@ -498,7 +498,8 @@ RankStatus ShimProcesses::verdict(const Ended& end) const {
   if (!end.began && !end.forced && !end.own_end && end.shim_code != rank::exit_code_not_runnable) {
     RankStatus status{RankState::exited, rank::exit_code_not_runnable,
                       "its shim ended before it began: the program of the node's agent does not run"};
-    status.node_fault = true;
+    // Its folder tells that, which is in the rank's hands: the job goes elsewhere, and nobody else does.
+    status.node_fault = status.no_room = true;
     return status;
   }
   if (end.shim_code || end.own_end)
