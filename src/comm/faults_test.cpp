@@ -170,7 +170,7 @@ TEST_P(Faults, ARankThatDoesNotComeIsNamedWithWhatItDoes) {
     EXPECT_EQ(ranks.wait(rank), 0);
     const std::string text = board_.read(rank);
     EXPECT_TRUE(text.starts_with("rank 2 on node ")) << text;
-    EXPECT_NE(text.find(" never entered all_reduce #2 (4 MiB, group world); the others have waited 2."),
+    EXPECT_NE(text.find(" never entered all_reduce #2 (4 MiB, group world); the others have waited "),
               std::string::npos)
         << text;
     EXPECT_NE(text.find("it is running, "), std::string::npos) << text;

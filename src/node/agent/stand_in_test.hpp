@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -41,6 +43,10 @@ class StandIn {
     ::close(told[0]);
     rank_ = std::atoi(pid.c_str());
     EXPECT_GT(rank_, 0);
+    // Until it is a program of its own it has the words of the shim.
+    const auto give_up_at = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (rank::process_name(rank_) != "sleep" && std::chrono::steady_clock::now() < give_up_at)
+      std::this_thread::yield();
   }
   StandIn(const StandIn&) = delete;
   StandIn& operator=(const StandIn&) = delete;

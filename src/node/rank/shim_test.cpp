@@ -12,7 +12,9 @@
 
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <thread>
 
@@ -130,6 +132,11 @@ TEST_F(ShimTest, TheEndOfARankIsToldWhileItsLogCannotBeWritten) {
   start(shell("echo up > $SAID; read word < gate; exit 7"));
   ASSERT_EQ(heard(), "up");
   const ShimProcess hung = shim();
+  const auto give_up_at = std::chrono::steady_clock::now() + std::chrono::milliseconds(patience_ms);
+  const std::filesystem::path threads = "/proc/" + std::to_string(hung.pid) + "/task";
+  const auto has_begun = [&] { return std::distance(std::filesystem::directory_iterator(threads), {}) > 1; };
+  while (!has_begun() && std::chrono::steady_clock::now() < give_up_at) std::this_thread::yield();
+  ASSERT_TRUE(has_begun()) << "the thread that tells it";
   if (ptrace(PTRACE_SEIZE, hung.pid, nullptr, nullptr) != 0)
     GTEST_SKIP() << "this process may not stop a thread of another";
   ASSERT_EQ(ptrace(PTRACE_INTERRUPT, hung.pid, nullptr, nullptr), 0);
@@ -138,7 +145,6 @@ TEST_F(ShimTest, TheEndOfARankIsToldWhileItsLogCannotBeWritten) {
   ASSERT_TRUE(WIFSTOPPED(status)) << status;
   EXPECT_FALSE(told_end(hung)) << "its rank runs";
   std::ofstream(path("gate")) << "go" << std::endl;
-  const auto give_up_at = std::chrono::steady_clock::now() + std::chrono::milliseconds(patience_ms);
   while (!told_end(hung) && std::chrono::steady_clock::now() < give_up_at) std::this_thread::yield();
   EXPECT_EQ(told_end(hung), 7);
   ASSERT_EQ(ptrace(PTRACE_DETACH, hung.pid, nullptr, nullptr), 0);
