@@ -23,6 +23,12 @@ int steps_of(Duration time) {
   return steps;
 }
 
+bool look_at_one_more(std::size_t& looked_at) {
+  if (looked_at == gangs_looked_at_max) return false;
+  ++looked_at;
+  return true;
+}
+
 }  // namespace
 
 std::optional<Way> MakingWay::find(Claims& claims, const Shares& shares, const JobView& job) {
@@ -40,6 +46,7 @@ void MakingWay::sort_out(Instant now) {
   for (const JobView* gang : snapshot_.running) {
     if (!ends_soon(*gang, now)) {
       slow_.push_back(gang);
+      if (gang->ending) later_.emplace(gang->id, gang);
     } else if (!gang->ending) {
       victims_.push_back(gang);
     }
@@ -56,12 +63,6 @@ void MakingWay::sort_out(Instant now) {
 bool MakingWay::may_stop(const Claims& claims, const Shares& shares, const JobView& job,
                          const JobView& gang) const {
   return !claims.stopped(gang) && rules_.displaces(shares, job, gang);
-}
-
-bool MakingWay::look_at_one_more() {
-  if (looked_at_ == gangs_looked_at_max) return false;
-  ++looked_at_;
-  return true;
 }
 
 // Where only few make way, whether that is enough is asked after each of them; of many, each time there are
@@ -83,7 +84,7 @@ std::optional<Way> MakingWay::displace(Claims& claims, const Shares& shares, con
   };
   std::optional<Places> places;
   for (const JobView* victim : victims_) {
-    if (!look_at_one_more()) break;
+    if (!look_at_one_more(looked_at_)) break;
     if (!may_stop(claims, shares, job, *victim)) continue;
     trial.give(*victim->shape, victim->places);
     chosen.push_back(victim);
@@ -121,34 +122,64 @@ Way MakingWay::fewest(Room trial, const JobView& job, std::vector<const JobView*
   return way;
 }
 
-// Those that end soon when they are told are not told yet: their room would stay empty meanwhile.
 std::optional<LongWay> MakingWay::find_long(Claims& claims, const Shares& shares, const JobView& job) {
-  if (!rules_.displaces || long_tried_ == ways_tried_max) return std::nullopt;
+  const Alike alike{job.shape_class, job.queue, job.priority, job.user};
+  if (!rules_.displaces || long_tried_ == ways_tried_max || long_in_vain_.contains(alike))
+    return std::nullopt;
   sort_out(claims.now());
   if (slow_.empty()) return std::nullopt;
   ++long_tried_;
-  Room trial = claims.unpromised_soon();
-  if (auto way = wait_long(trial, claims, shares, job)) return way;
+  auto way = wait_soonest(claims, shares_then(shares), job);
+  if (!way) long_in_vain_.insert(alike);
+  return way;
+}
+
+void MakingWay::promised(const LongWay& way, const JobView& job) {
+  for (const JobView* gang : way.gangs) later_.emplace(gang->id, gang);
+  for (const JobView* gang : way.others) later_.emplace(gang->id, gang);
+  later_.emplace(job.id, &job);
+}
+
+Shares MakingWay::shares_then(Shares shares) const {
+  for (const auto& [id, job] : later_)
+    shares.add(*job, job->places.slots.empty() ? least_share(*job) : -held_share(*job));
+  return shares;
+}
+
+bool MakingWay::holds(const Room& trial, const JobView& job) const {
+  const std::int32_t ranks = counts_of(*job.shape).back();
+  return may_hold(trial, *job.shape, ranks) && place(trial, *job.shape, ranks, *rules_.choice).has_value();
+}
+
+// Those that end soon when they are told are not told yet: their room would stay empty meanwhile.
+std::optional<LongWay> MakingWay::wait_soonest(Claims& claims, const Shares& then, const JobView& job) {
+  const std::int64_t allowed = rules_.shares ? then.allowed(job) : no_limit;
+  if (allowed != no_limit && least_share(job) > allowed) return std::nullopt;
+  Room without = claims.unpromised_soon();
+  Room with = without;
   for (const JobView* victim : victims_) {
-    if (!look_at_one_more()) break;
-    if (may_stop(claims, shares, job, *victim)) trial.give(*victim->shape, victim->places);
+    if (!look_at_one_more(long_looked_at_)) break;
+    if (may_stop(claims, then, job, *victim)) with.give(*victim->shape, victim->places);
   }
-  return wait_long(std::move(trial), claims, shares, job);
+  // It was not looked for in this pass, and nobody need take long for it.
+  if (holds(without, job) || holds(with, job)) return std::nullopt;
+  auto alone = wait_long(std::move(without), claims, then, job);
+  auto together = wait_long(std::move(with), claims, then, job);
+  if (!alone || !together) return alone ? std::move(alone) : std::move(together);
+  const auto key = [](const LongWay& way) { return std::pair(way.start, way.gangs.size()); };
+  return key(*together) < key(*alone) ? std::move(together) : std::move(alone);
 }
 
 std::optional<LongWay> MakingWay::wait_long(Room trial, const Claims& claims, const Shares& shares,
                                             const JobView& job) {
   const std::int32_t ranks = counts_of(*job.shape).back();
-  // It was not looked for in this pass, and nobody need take long for it.
-  if (may_hold(trial, *job.shape, ranks) && place(trial, *job.shape, ranks, *rules_.choice))
-    return std::nullopt;
+  // One that was told for another leaves what that one does not take.
+  const auto ends_anyway = [&](const JobView& gang) { return gang.ending || claims.stopped(gang); };
   std::vector<const JobView*> chosen;
   std::size_t tries = 0;
   for (const JobView* gang : slow_) {
-    if (!look_at_one_more() || tries == gangs_tried_singly_max) break;
-    // Its room is another's.
-    if (claims.stopped(*gang)) continue;
-    if (!gang->ending && !may_stop(claims, shares, job, *gang)) continue;
+    if (!look_at_one_more(long_looked_at_) || tries == gangs_tried_singly_max) break;
+    if (!ends_anyway(*gang) && !may_stop(claims, shares, job, *gang)) continue;
     trial.give(*gang->shape, gang->places);
     chosen.push_back(gang);
     if (!may_hold(trial, *job.shape, ranks)) continue;
@@ -160,11 +191,16 @@ std::optional<LongWay> MakingWay::wait_long(Room trial, const Claims& claims, co
     LongWay found;
     found.places = std::move(way.places);
     for (const JobView* needed : way.gangs) {
-      if (!needed->ending) found.gangs.push_back(needed);
       const Instant end = left_by(*needed, claims.now());
       if (found.last != nullptr && end <= found.start) continue;
       found.start = end;
       found.last = needed;
+    }
+    // Who has left long before the last one would be started again in its own room, and told again.
+    for (const JobView* needed : way.gangs) {
+      if (ends_anyway(*needed)) continue;
+      const bool at_once = left_by(*needed, claims.now()) + soon_max >= found.start;
+      (at_once ? found.gangs : found.others).push_back(needed);
     }
     return found;
   }

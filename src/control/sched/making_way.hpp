@@ -4,6 +4,7 @@
 // what is found. Used by one pass.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -25,6 +26,8 @@ class MakingWay {
   // The same with those that take long, which may be ending already; of the ways that take about as long, the
   // one that is the policy's.
   std::optional<LongWay> find_long(Claims& claims, const Shares& shares, const JobView& job);
+  // That way is made: what is found later leaves its share to the job.
+  void promised(const LongWay& way, const JobView& job);
 
  private:
   // Those for whom the same gangs would make way, or fewer: a user's gangs come in the order of their cost.
@@ -35,11 +38,16 @@ class MakingWay {
   // enough.
   Way fewest(Room trial, const JobView& job, std::vector<const JobView*> chosen, std::size_t too_few,
              Places places) const;
+  // The soonest, whether with those that end soon or without them.
+  std::optional<LongWay> wait_soonest(Claims& claims, const Shares& then, const JobView& job);
   // `trial` is the room without those that take long.
   std::optional<LongWay> wait_long(Room trial, const Claims& claims, const Shares& shares,
                                    const JobView& job);
+  bool holds(const Room& trial, const JobView& job) const;
+  // The shares when those that take long have left and those to whom their room is promised have it. Until
+  // then nothing changes hands, and others of the queue may use what is free.
+  Shares shares_then(Shares shares) const;
   bool may_stop(const Claims& claims, const Shares& shares, const JobView& job, const JobView& gang) const;
-  bool look_at_one_more();
   void sort_out(Instant now);
 
   const Snapshot& snapshot_;
@@ -48,11 +56,14 @@ class MakingWay {
   int tried_ = 0;
   int long_tried_ = 0;
   std::size_t looked_at_ = 0;  // gangs that run, for all that wait together
+  std::size_t long_looked_at_ = 0;
   std::set<Alike> in_vain_;
+  std::set<Alike> long_in_vain_;
   bool sorted_out_ = false;
   std::vector<const JobView*> victims_;  // those to be stopped rather come first
   std::vector<const JobView*>
       slow_;  // those that take long, the ending ones too: the sooner by far come first
+  std::map<JobId, const JobView*> later_;  // whose share is another then: who runs has left, who waits runs
 };
 
 }  // namespace tutti::sched

@@ -63,10 +63,22 @@ class Pass {
         if (!gang->ending) draft_.wake_by(rules_.changes_at(*gang));
       }
     }
+    if (blocked_) wake_for_ends();
     return std::move(draft_).finish();
   }
 
  private:
+  // Who is waiting for an end waits otherwise once it is near, and once it is late: by the clock alone.
+  void wake_for_ends() {
+    for (const JobView* gang : snapshot_.running) {
+      if (!gang->ending || gang->ends_by == Instant()) continue;
+      const Instant near = gang->ends_by - soon_max;
+      const Instant late = gang->ends_by + soon_max + 1ms;
+      const Instant next = near > now_ ? near : late;
+      if (next > now_) draft_.wake_by(next);
+    }
+  }
+
   void all_take_turns() {
     if (rules_.shares) {
       Lineup lineup(snapshot_, shares_, rules_.order);
@@ -136,6 +148,8 @@ class Pass {
       claims_.stop(*gang);
       draft_.stop(*gang, describe_stop(job));
     }
+    for (const JobView* gang : way.others) draft_.wake_by(way.start - gang->grace - soon_max);
+    making_way_.promised(way, job);
     Promise promise{job.id, way.start, way.places};
     claims_.promise(job, promise);
     draft_.wait(job, draft_.say("is promised " + describe_nodes(snapshot_.room, promise.places) + " at " +

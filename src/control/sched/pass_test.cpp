@@ -359,6 +359,14 @@ TEST_F(LongGraceTest, OneThatDoesNotEndInTimeHoldsUpNobody) {
   EXPECT_EQ(started(world.plan(Instant(10min))), Ids{3});
 }
 
+TEST_F(LongGraceTest, ItIsLookedAtAgainWhenAnEndIsNearAndWhenItIsLate) {
+  tell_slow(Instant(5min));
+  EXPECT_EQ(world.plan(Instant(10h)).wake, Instant(24h + 4min));
+  EXPECT_EQ(world.plan(Instant(24h + 4min)).wake, Instant(24h + 6min + 1ms));
+  EXPECT_EQ(world.plan(Instant(24h + 6min)).wake, Instant(24h + 6min + 1ms));
+  EXPECT_EQ(world.plan(Instant(24h + 7min)).wake, never);
+}
+
 TEST(Pass, WhoEndsSoonMakesWayBeforeWhoTakesLong) {
   World world({node("a", 8), node("b", 8), node("c", 8)});
   for (std::uint64_t id = 1; id <= 3; ++id) {
@@ -381,6 +389,74 @@ TEST(Pass, OfThoseWhoTakeLongTheSoonerByFarMakesWay) {
   world.run(2, gpus(8), Instant(4min)).grace = 24h;
   world.add(3, gpus(8), 1, Instant(4min));
   EXPECT_EQ(stopped(world.plan(Instant(5min))), Ids{1});
+}
+
+// It would be back in its room at once, and be told again, for a day.
+TEST(Pass, NobodyIsToldLongBeforeTheLastOfThoseWhoAreNeededHasEnded) {
+  World world({node("a", 8), node("b", 8), node("c", 8)});
+  JobView& slow = world.run(1, gpus(8), Instant(0s));
+  slow.grace = 24h;
+  slow.ending = true;
+  slow.ends_by = Instant(24h);
+  world.run(2, gpus(8), Instant(0s)).grace = 10s;
+  JobView& limited = world.run(3, gpus(8), Instant(0s));
+  limited.grace = 5min;
+  limited.expected = 1h + 5min;
+  world.add(4, gpus(24), 1, Instant(1min));
+  const Plan plan = world.plan(Instant(5min));
+  EXPECT_TRUE(stopped(plan).empty());
+  ASSERT_EQ(plan.promises.size(), 1U);
+  EXPECT_EQ(plan.promises[0].start, Instant(24h));
+  EXPECT_EQ(plan.wake, Instant(24h - 6min));
+  EXPECT_EQ(stopped(world.plan(Instant(24h - 6min))), Ids{3}) << "in time";
+}
+
+TEST(Pass, WhatOneThatTakesLongLeavesIsEnoughForTwo) {
+  World world({node("a", 8), node("b", 8)});
+  for (const std::uint64_t id : {1U, 2U}) world.run(id, gpus(8), Instant(0s)).grace = 1h;
+  for (const std::uint64_t id : {3U, 4U}) world.add(id, gpus(4), 1, Instant(1min));
+  const Plan plan = world.plan(Instant(5min));
+  EXPECT_EQ(stopped(plan), Ids{1});
+  ASSERT_EQ(plan.promises.size(), 2U);
+  for (const Promise& promise : plan.promises) EXPECT_EQ(promise.start, Instant(1h + 5min));
+}
+
+TEST(Pass, WhoIsQuickMakesWayBesideOneThatTakesLongWhereThatIsSooner) {
+  World world({node("a", 8), node("b", 8), node("c", 8)});
+  world.run(1, gpus(8), Instant(0s)).grace = 2h;
+  world.run(2, gpus(8), Instant(0s)).grace = 24h;
+  world.run(3, gpus(8), Instant(0s)).grace = 10s;
+  world.add(4, gpus(16), 1, Instant(1min));
+  const Plan plan = world.plan(Instant(5min));
+  EXPECT_EQ(stopped(plan), Ids{1});
+  ASSERT_EQ(plan.promises.size(), 1U);
+  EXPECT_EQ(plan.promises[0].start, Instant(2h + 5min));
+}
+
+TEST(Pass, WhoTakesLongGivesBackNoMoreThanIsGuaranteedOrAllowed) {
+  World world({node("a", 8)});
+  world.queues = {{.name = "b"}, {.name = "a", .guarantee = 4000}};
+  world.users = {{.name = "bob", .queue = 0}, {.name = "ada", .queue = 1}};
+  JobView& borrower = world.run(1, gpus(4), Instant(0s));
+  JobView& other = world.run(2, gpus(4), Instant(0s));
+  borrower.grace = other.grace = 10min;
+  for (const std::uint64_t id : {3U, 4U}) {
+    JobView& job = world.add(id, gpus(4), 0, Instant(1min));
+    job.queue = job.user = 1;
+  }
+  EXPECT_EQ(stopped(world.plan(Instant(5min))), Ids{1}) << "3 will have all that is guaranteed";
+  world.queues[1].guarantee = 8000;
+  EXPECT_EQ(stopped(world.plan(Instant(5min))), (Ids{1, 2}));
+  world.queues[1].limit = 4000;
+  EXPECT_EQ(stopped(world.plan(Instant(5min))), Ids{1}) << "3 will have all that is allowed";
+  world.queues[1].guarantee = 4000;
+  world.queues[1].limit = no_limit;
+  borrower.ending = true;
+  borrower.ends_by = Instant(15min);
+  const Plan plan = world.plan(Instant(6min));
+  EXPECT_TRUE(stopped(plan).empty()) << "nor when it was told";
+  ASSERT_EQ(plan.promises.size(), 1U);
+  EXPECT_EQ(plan.promises[0].job, JobId(3));
 }
 
 TEST(Pass, BorrowedDevicesGoBack) {

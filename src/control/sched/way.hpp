@@ -20,10 +20,10 @@ struct Way {
 
 // Room for it takes longer to be made than room is kept empty: it is promised.
 struct LongWay {
-  std::vector<const JobView*>
-      gangs;      // those that take long and are to be told now; others, when these have ended
-  Instant start;  // at the latest
-  const JobView* last = nullptr;  // whose end that is
+  std::vector<const JobView*> gangs;   // those that take long and are to be told now
+  std::vector<const JobView*> others;  // that take long, too, and are told in time; quick ones, at the end
+  Instant start;                       // at the latest
+  const JobView* last = nullptr;       // whose end that is
   Places places;
 };
 
