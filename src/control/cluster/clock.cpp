@@ -95,6 +95,8 @@ void Machine::hear_how_long(Job& job, const RankReport& report) {
   // since.
   const Instant first = std::min(job.submitted_at, now_) - set_back_max;
   move_start(job, std::clamp(job.started_at + by, first, now_) - job.started_at);
+  // Nor was it told to end later than now.
+  job.told_at = std::min(job.told_at, now_);
 }
 
 }  // namespace tutti::cluster

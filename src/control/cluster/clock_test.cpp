@@ -169,6 +169,18 @@ TEST_F(ClockTest, AGracePeriodIsOverNeitherSoonerNorLater) {
   }
 }
 
+TEST_F(ClockTest, WhateverANodeSaysNobodyWasToldToEndInTheFuture) {
+  JobSpec slow = spec(1);
+  slow.grace = 1h;
+  const JobId id = submit(slow);
+  runs(id, 0s);
+  live(3min);
+  happen(Cancel{id, ""});
+  runs(id, 0s);
+  EXPECT_EQ(job(id).started_at, now);
+  EXPECT_EQ(job(id).told_at, now);
+}
+
 // ---- a controller that is started on another machine, or after its machine
 
 TEST_F(ClockTest, NodesTellHowLongTheirRanksHaveRun) {

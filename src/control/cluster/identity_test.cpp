@@ -104,6 +104,44 @@ TEST_F(IdentityTest, AnIdUnderWhichSomethingIsSavedIsNotGivenOutAgain) {
   EXPECT_EQ(submit(spec(1)), JobId(21));
 }
 
+// All see the same disk, and one that the older store does not know tells first.
+TEST_F(IdentityTest, WhatAStrangerToldFirstIsHeardFromAnAcquaintanceToo) {
+  happen(acquaintance("a"));
+  submit(spec(1));
+  derive(state, now);  // as after a restart
+  const JobId doubtful = submit(spec(1));
+  ASSERT_EQ(doubtful, JobId(2));
+  Hello stranger = acquaintance("z");
+  stranger.inventory = {};
+  stranger.jobs_saved = 9;
+  happen(stranger);
+  EXPECT_TRUE(job(doubtful).held.empty());
+  const JobId after = submit(spec(1));
+  EXPECT_EQ(after, JobId(10));
+  Hello known = acquaintance("a");
+  known.jobs_saved = 9;
+  happen(known);
+  EXPECT_FALSE(job(doubtful).placed());
+  EXPECT_NE(why(doubtful).find("submit it again"), std::string::npos) << why(doubtful);
+  EXPECT_TRUE(job(after).held.empty());
+}
+
+TEST_F(IdentityTest, AnIdThatWasGivenOutSinceTheStartTellsOfNoOlderCopy) {
+  happen(acquaintance("a"));
+  happen(acquaintance("b"));
+  derive(state, now);  // as after a restart
+  happen(acquaintance("a"));
+  submit(spec(1));
+  const JobId waits = submit(spec(1));
+  const JobId last = submit(spec(1));
+  Hello known = acquaintance("b");
+  known.inventory = {};
+  known.jobs_saved = last.number();
+  happen(known);
+  EXPECT_FALSE(job(waits).placed());
+  EXPECT_TRUE(job(waits).held.empty());
+}
+
 // Whoever has the join token may say what it likes: it costs ids, and nobody's job.
 TEST_F(IdentityTest, WhatAnAgentClaimsEndsAndHoldsNothing) {
   happen(acquaintance("a"));

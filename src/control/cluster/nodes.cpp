@@ -57,14 +57,20 @@ void Machine::on(const Hello& event) {
 // for a person to look at, and only on the word of an agent that this store knows, in the first moments, when
 // those of an older copy are heard.
 void Machine::pass_over_ids(const Hello& hello, std::uint64_t seen, bool reunion) {
-  if (hello.cluster != state_.cluster_id || seen < state_.next_job) return;
-  // No older copy of a store lacks so many: whoever says so is wrong, and would use up the ids.
-  if (seen - state_.next_job > ids_passed_over_max) return;
-  state_.next_job = seen + 1;
-  effects_.cluster = true;
+  if (hello.cluster != state_.cluster_id || seen < state_.next_job_loaded) return;
+  if (seen >= state_.next_job) {
+    // No older copy of a store lacks so many: whoever says so is wrong, and would use up the ids.
+    if (seen - state_.next_job > ids_passed_over_max) return;
+    state_.next_job = seen + 1;
+    effects_.cluster = true;
+  } else if (find(JobId(seen)) != nullptr) {
+    return;  // given out since the start: its folder is on a disk that all of them see
+  }
+  // Else somebody has told the same before, whose word holds nothing.
   if (!reunion) return;
   const auto first = state_.active.lower_bound(JobId(state_.next_job_loaded));
-  for (const JobId id : std::vector(first, state_.active.end())) {
+  const auto last = state_.active.upper_bound(JobId(seen));
+  for (const JobId id : std::vector(first, last)) {
     Job& job = state_.jobs.at(id);
     // The agent itself gives back what has run there before.
     if (job.placed() || job.attempt > 0 || !job.held.empty()) continue;
