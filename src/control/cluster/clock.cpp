@@ -33,6 +33,13 @@ void Machine::move_start(Job& job, Duration by) {
   touch(job);
 }
 
+// Nobody was told to end later than now.
+void Machine::told_by_now(Job& job) {
+  if (job.told_at <= now_) return;
+  job.told_at = now_;
+  touch(job);
+}
+
 // Times of another start of the machine, or of another machine, stay as they are: nobody knows how its clock
 // was set meanwhile, and the nodes tell how long attempts have run. Only from the future nothing comes: it
 // would end never.
@@ -48,10 +55,7 @@ void Machine::on(const ClockSet& event) {
     Job& job = state_.jobs.at(id);
     if (by != Duration::zero()) move_start(job, by);
     if (job.started_at > now_) move_start(job, now_ - job.started_at);
-    if (job.told_at > now_) {
-      job.told_at = now_;
-      touch(job);
-    }
+    told_by_now(job);
   }
   if (by == Duration::zero()) return;
   for (auto& [name, node] : state_.nodes) {
@@ -95,8 +99,7 @@ void Machine::hear_how_long(Job& job, const RankReport& report) {
   // since.
   const Instant first = std::min(job.submitted_at, now_) - set_back_max;
   move_start(job, std::clamp(job.started_at + by, first, now_) - job.started_at);
-  // Nor was it told to end later than now.
-  job.told_at = std::min(job.told_at, now_);
+  told_by_now(job);
 }
 
 }  // namespace tutti::cluster
