@@ -347,7 +347,7 @@ TEST(Hostile, ADeepAndAWideShippedFolderAreRemovedWithoutANodeNoticing) {
   const auto done = cluster.run(
       {"--sync", shipped},
       "perl -e 'for (1..3000) { mkdir(\"d\") && chdir(\"d\") or die $! }' && mkdir wide && cd wide && "
-      "perl -e 'for (1..300000) { open(F, \">\", $_) or die $!; close F }'");
+      "perl -e 'for (1..100000) { open(F, \">\", $_) or die $!; close F }'");
   ASSERT_EQ(done.exit_code, 0) << done.err;
   const auto is_empty = [&](const std::string& name) {
     std::error_code failure;
@@ -596,7 +596,9 @@ TEST(Hostile, AForgedCgroupKillsNobodyElse) {
   PartsCluster cluster;
   ASSERT_TRUE(cluster.start_agent("n1"));
   const std::string gate = cluster.file("gate");
-  const std::string victim = cluster.submit({"--restarts", "0"}, until(gate));
+  const std::string begun = cluster.file("begun");
+  const std::string victim = cluster.submit({"--restarts", "0"}, "touch '" + begun + "'; " + until(gate));
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(begun); })) << "by then its cgroup is there";
   ASSERT_TRUE(cluster.becomes(victim, "running"));
   const auto held = cgroups_named(cluster, victim + ".0.0");
   const auto is_there = [](const std::string& folder) { return std::filesystem::exists(folder); };

@@ -187,7 +187,7 @@ TEST(Identity, ASecondAgentWithTheNameOfTheFirstIsRefused) {
   ASSERT_TRUE(eventually([&] { return has(read_text(cluster.file("second.err")), "refuses this agent"); }));
   EXPECT_TRUE(
       eventually([&] { return has(read_text(cluster.file("agent-n1.err")), "wanted to be node n1"); }));
-  EXPECT_TRUE(has(read_text(cluster.file("controller.err")), "is refused"));
+  EXPECT_TRUE(eventually([&] { return has(read_text(cluster.file("controller.err")), "is refused"); }));
   EXPECT_EQ(cluster.agent_pid("n1"), cluster.agent("n1").pid());
 
   // The controller forgets who is connected, and knows whose name it is.
