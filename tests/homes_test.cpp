@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "support/cluster.hpp"
+#include "support/stalled_disk.hpp"
 
 namespace tutti {
 namespace {
@@ -91,6 +92,50 @@ TEST(Homes, AClusterInAHomeThatCanOnlyBeReadIsEnded) {
   EXPECT_TRUE(has(down.err, "could not be written down in " + cluster.home())) << down.err;
   for (const pid_t pid : processes)
     EXPECT_TRUE(eventually([&] { return ::kill(pid, 0) != 0; })) << "process " << pid << " goes on";
+}
+
+// All of the disk, or where the processes are noted.
+TEST(Homes, AClusterInAHomeThatCannotBeReadIsEndedAsFarAsItIsFound) {
+  for (const char* part : {"", "/processes"}) {
+    SCOPED_TRACE(part);
+    const TestCluster cluster(2, 1);
+    const TestCluster neighbour(1, 1);
+    const std::string id = cluster.submit({"--nodes", "2", "--gpus-per-rank", "1"}, "exec sleep 1000");
+    ASSERT_TRUE(cluster.becomes(id, "running"));
+    std::vector<pid_t> processes{cluster.controller_pid(), cluster.agent_pid("n1"), cluster.agent_pid("n2")};
+    for (const char* node : {"n1", "n2"})
+      for (const pid_t pid : cluster.ranks_on(node)) processes.push_back(pid);
+    ASSERT_GE(processes.size(), 5U);
+    support::StalledDisk disk(cluster.home() + part);
+    if (!disk.mounted()) GTEST_SKIP() << "needs root, and the right to mount";
+    disk.fail();
+    const auto down = cluster.tutti({"down"});
+    EXPECT_EQ(down.exit_code, 1) << down.err;
+    EXPECT_TRUE(has(down.err, "controller " + std::to_string(processes.front()))) << down.err;
+    EXPECT_TRUE(has(down.err, cluster.home() + part + ": ")) << "what could not be read: " << down.err;
+    for (const pid_t pid : processes)
+      EXPECT_TRUE(eventually([&] { return ::kill(pid, 0) != 0; })) << "process " << pid << " goes on";
+    const auto again = cluster.tutti({"down"});
+    EXPECT_EQ(again.exit_code, 1) << again.err;
+    EXPECT_TRUE(has(again.err, "no process of a cluster was found")) << again.err;
+    EXPECT_EQ(neighbour.run({}, "true").exit_code, 0);
+  }
+}
+
+TEST(Homes, PartsThatWereStartedByHandAreNotEndedThoughTheirFolderCannotBeRead) {
+  PartsCluster cluster;
+  support::write_text(cluster.home() + mark, "");
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const pid_t controller = cluster.controller().pid();
+  const pid_t agent = cluster.agent("n1").pid();
+  support::StalledDisk disk(cluster.home());
+  if (!disk.mounted()) GTEST_SKIP() << "needs root, and the right to mount";
+  disk.fail();
+  EXPECT_EQ(cluster.tutti({"down"}).exit_code, 1);
+  for (const pid_t pid : {controller, agent}) {
+    const std::string status = support::read_text("/proc/" + std::to_string(pid) + "/stat");
+    EXPECT_TRUE(!status.empty() && !has(status, ") Z ")) << "process " << pid << " was ended";
+  }
 }
 
 TEST(Homes, PartsThatWereStartedByHandAreNotEndedAndTheirStoreStays) {

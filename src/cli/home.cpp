@@ -1,6 +1,7 @@
 #include "cli/home.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <filesystem>
 #include <string_view>
 
@@ -21,9 +22,32 @@ constexpr std::size_t mark_bytes_max = 16'384;
 // The lock of HomeLock stays: whoever waits for it has it open.
 constexpr const char* lock_name = "lock";
 
-bool is_there(const std::string& path) {
-  std::error_code unknown;
-  return std::filesystem::exists(path, unknown);
+Result<bool> is_there(const std::string& path) {
+  std::error_code why;
+  const auto type = std::filesystem::status(path, why).type();
+  if (type == std::filesystem::file_type::none) return failed("cannot read " + path + ": " + why.message());
+  return type != std::filesystem::file_type::not_found;
+}
+
+// A disk that fails may still open what it cannot read.
+Result<> look_into(const std::string& path) {
+  const auto file = files::open_file(path);
+  if (!file) return file.error();
+  if (!*file) return {};
+  std::byte first{};
+  const auto count = files::read_some((*file)->file.get(), {&first, 1}, path);
+  if (!count) return count.error();
+  return {};
+}
+
+Result<bool> has_mark(const std::string& home) {
+  auto mark = is_there(home + "/" + mark_name);
+  if (!mark || *mark) return mark;
+  // Earlier versions left no mark, and always these two; a controller started by hand has no notes of
+  // processes.
+  auto store = is_there(controller::store_file(home + "/controller"));
+  if (!store || !*store) return store;
+  return is_there(home + "/processes");
 }
 
 // Both are empty where there is no mark, and in those of earlier versions.
@@ -51,18 +75,28 @@ Result<HomeKind> kind_of_home(const std::string& home) {
   auto names = files::list_folder(home);
   if (!names) return std::move(names).error();
   if (!*names) return HomeKind::empty;
-  // Earlier versions left no mark, and always these two; a controller started by hand has no notes of
-  // processes.
-  if (is_there(home + "/" + mark_name) ||
-      (is_there(controller::store_file(home + "/controller")) && is_there(home + "/processes")))
-    return HomeKind::own;
+  const auto marked = has_mark(home);
+  if (!marked) return marked.error();
+  if (*marked) return HomeKind::own;
   const bool is_empty = std::all_of((*names)->begin(), (*names)->end(), [](const auto& name) {
     return name == lock_name || name == mark_name + std::string(".new");  // a crash may have left that one
   });
   return is_empty ? HomeKind::empty : HomeKind::foreign;
 }
 
-bool was_locked(const std::string& home) { return is_there(home + "/" + lock_name); }
+bool was_locked(const std::string& home) { return is_there(home + "/" + lock_name).value_or(false); }
+
+Result<> check_readable(const std::string& home) {
+  if (auto fine = look_into(home + "/" + lock_name); !fine) return fine;
+  if (const auto nodes = files::list_folder(home + "/nodes"); !nodes) return nodes.error();
+  const auto notes = files::list_folder(home + "/processes");
+  if (!notes) return notes.error();
+  if (!*notes) return {};
+  for (const auto& note : **notes) {
+    if (auto fine = look_into(home + "/processes/" + note); !fine) return fine;
+  }
+  return {};
+}
 
 Result<> mark_home(const std::string& home) {
   auto mark = read_mark(home);

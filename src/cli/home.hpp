@@ -20,6 +20,9 @@ Result<HomeKind> kind_of_home(const std::string& home);
 // Somebody has started or ended a cluster there, or is about to: only under the lock it shows what there is.
 bool was_locked(const std::string& home);
 
+// All that tells what runs of its cluster can be read, as far as it is there: else nobody knows.
+Result<> check_readable(const std::string& home);
+
 // From now on it is a local cluster's, also after a crash. The mark tells which one by an id that is made
 // once, and where it is.
 Result<> mark_home(const std::string& home);

@@ -40,6 +40,12 @@ constexpr std::string_view error_mark = "tutti: ";  // of what main() prints
 
 std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
 
+// None where it cannot be read.
+std::vector<std::string> names_in(const std::string& folder) {
+  const auto names = files::list_folder(folder);
+  return names && *names ? **names : std::vector<std::string>();
+}
+
 // Waits until the process is gone. It may be somebody else's child.
 bool wait_for_end(const rank::ShimProcess& process, std::chrono::steady_clock::time_point give_up_at) {
   if (!rank::is_alive(process)) return true;
@@ -140,14 +146,11 @@ std::string LocalCluster::address() const {
 
 std::vector<std::string> LocalCluster::nodes() const {
   std::set<std::string> names;
-  std::error_code failure;
-  for (const auto& entry : std::filesystem::directory_iterator(home_ + "/processes", failure)) {
-    const std::string name = entry.path().filename().string();
+  for (const auto& name : names_in(home_ + "/processes")) {
     if (name.starts_with("node-")) names.insert(name.substr(5));
   }
   // Its ranks outlive an agent of which nothing is noted any more.
-  for (const auto& entry : std::filesystem::directory_iterator(home_ + "/nodes", failure))
-    names.insert(entry.path().filename().string());
+  for (const auto& name : names_in(home_ + "/nodes")) names.insert(name);
   return {names.begin(), names.end()};
 }
 
@@ -282,8 +285,9 @@ Result<> LocalCluster::end_parts(const std::vector<std::string>& parts) const {
   return end_processes(living);
 }
 
-// Whoever would start others goes first. A shim that is asked ends its rank, and leaves no cgroup behind.
-Result<> LocalCluster::end_strays(const std::vector<Stray>& strays) {
+// Whoever would start others, or judge the end of a rank, goes first. A shim that is asked ends its rank, and
+// leaves no cgroup behind.
+Result<> LocalCluster::end_strays(const std::vector<Stray>& strays) const {
   std::vector<NamedProcess> parts;
   std::vector<rank::ShimProcess> shims;
   for (const auto& [part, process] : strays) {
@@ -294,6 +298,7 @@ Result<> LocalCluster::end_strays(const std::vector<Stray>& strays) {
     }
   }
   if (auto ended = end_processes(parts); !ended) return ended;
+  for (const auto& name : nodes()) mark_ranks_stopped(node(name));
   for (const auto& shim : shims) {
     if (auto asked = rank::end_shim(shim, true); !asked) return asked;
   }

@@ -47,10 +47,10 @@ class LocalCluster {
   Error ended(const std::string& part, const std::string& how) const;
   // kill -9 of the agent and of every process of its ranks, as a power cut would.
   Result<> kill_node(const std::string& name);
-  // What runs on of a cluster whose home was removed, and that nothing here tells of.
-  std::vector<Stray> strays() const { return strays_of(home_); }
+  // What runs on of a cluster whose home was removed or cannot be read, and that nothing here tells of.
+  std::vector<Stray> strays(HomeLoss loss) const { return strays_of(home_, loss); }
   // Ends them, as stop() does.
-  static Result<> end_strays(const std::vector<Stray>& strays);
+  Result<> end_strays(const std::vector<Stray>& strays) const;
   // Ends the controller, the agents and every rank, and can be repeated until all are gone. The next start
   // goes on with its jobs, and none has had a bad end.
   Result<> stop();

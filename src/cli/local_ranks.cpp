@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/files/files.hpp"
 #include "base/time.hpp"
 #include "node/agent/rank_start.hpp"
 #include "node/rank/cgroups.hpp"
@@ -24,11 +25,11 @@ std::string ranks_of(const LocalNode& node) { return node.folder + "/ranks"; }
 // A rank may have put a link in place of its own: that is followed nowhere.
 std::vector<std::string> rank_folders(const LocalNode& node) {
   std::vector<std::string> folders;
-  std::error_code failure;
-  for (const auto& entry : std::filesystem::directory_iterator(ranks_of(node), failure)) {
-    std::error_code unknown;
-    if (entry.symlink_status(unknown).type() == std::filesystem::file_type::directory)
-      folders.push_back(entry.path().string());
+  const auto names = files::list_folder(ranks_of(node));
+  if (!names || !*names) return folders;
+  for (const auto& name : **names) {
+    std::string folder = ranks_of(node) + "/" + name;
+    if (rank::is_own_folder(folder)) folders.push_back(std::move(folder));
   }
   return folders;
 }

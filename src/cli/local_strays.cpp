@@ -1,5 +1,6 @@
 #include "cli/local_strays.hpp"
 
+#include <limits.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -48,11 +49,23 @@ bool holds_removed_lock(pid_t pid) {
   });
 }
 
-// As it would be without links, also where it is gone.
+// Whoever started a part by hand has its words elsewhere.
+bool writes_log_of_home(pid_t pid, const std::string& home) {
+  std::error_code closed;
+  return fs::read_symlink(in_proc(pid, "/fd/1"), closed).string().starts_with(home + "/logs/");
+}
+
+// As it would be without links, also where it is gone, or from where on it cannot be read.
 std::string without_links(const std::string& path) {
-  std::error_code unknown;
-  const fs::path plain = fs::weakly_canonical(path, unknown);
-  return unknown ? path : plain.string();
+  if (path.size() > PATH_MAX) return path;
+  fs::path rest;
+  for (fs::path known = path; known.has_relative_path(); known = known.parent_path()) {
+    std::error_code unknown;
+    const fs::path plain = fs::weakly_canonical(known, unknown);
+    if (!unknown) return (rest.empty() ? plain : plain / rest).string();
+    rest = rest.empty() ? known.filename() : known.filename() / rest;
+  }
+  return path;
 }
 
 // The words of a controller or an agent whose folder is below the home, as `tutti up` starts them.
@@ -64,9 +77,21 @@ std::optional<std::string> part_below(const std::string& home, const std::vector
   return std::string(words[1]);
 }
 
+bool is_shim_of_removed(pid_t pid, const fs::path& held) {
+  return !held.empty() && is_of_this_user_and_place(pid) && rank::agent_folder_is_gone(held);
+}
+
+// A home that was moved has taken the folders of its ranks along.
+bool is_shim_of_home(pid_t pid, const fs::path& held, const std::string& home) {
+  std::error_code closed;
+  return is_of_this_user_and_place(pid) &&
+         (held.empty() || fs::read_symlink(held, closed).string().starts_with(home + "/"));
+}
+
 }  // namespace
 
-std::vector<Stray> strays_of(const std::string& home) {
+std::vector<Stray> strays_of(const std::string& home, HomeLoss loss) {
+  const bool removed = loss == HomeLoss::removed;
   const std::string place = without_links(home);
   const std::string own_name = rank::process_name(::getpid());
   std::vector<Stray> strays;
@@ -77,12 +102,13 @@ std::vector<Stray> strays_of(const std::string& home) {
     const auto line = files::read_file(in_proc(pid, "/cmdline"), stray_words_bytes_max);
     if (!line || !*line) continue;
     const auto part = part_below(place, split(**line, '\0'));
-    const auto process = part && holds_removed_lock(pid) ? rank::read_process(pid) : std::nullopt;
+    if (!part || !(removed ? holds_removed_lock(pid) : writes_log_of_home(pid, place))) continue;
+    const auto process = rank::read_process(pid);
     if (process) strays.push_back({*part, {.pid = pid, .start_time = process->start_time}});
   }
   for (const auto& [folder, shim] : rank::shims_by_folder(home + "/nodes")) {
     const fs::path held = rank::held_folder(shim.pid, fs::path(folder).filename().string());
-    if (!held.empty() && is_of_this_user_and_place(shim.pid) && rank::agent_folder_is_gone(held))
+    if (removed ? is_shim_of_removed(shim.pid, held) : is_shim_of_home(shim.pid, held, place))
       strays.push_back({"shim", shim});
   }
   return strays;

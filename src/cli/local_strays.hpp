@@ -1,5 +1,5 @@
-// The parts and ranks of a local cluster whose home was removed under them: they run on, and nothing there
-// tells of them any more. Used by the main thread only.
+// The parts and ranks of a local cluster whose home was removed under them, or cannot be read: they run on,
+// and nothing there tells of them any more. Used by the main thread only.
 #pragma once
 
 #include <string>
@@ -14,9 +14,13 @@ struct Stray {
   rank::ShimProcess process;
 };
 
-// Of this home, by the words that they were started with, and of this user and namespaces; only those that
-// hold files of it which were removed. What a home of the same name elsewhere has, or one whose name only
-// begins so, is none of it.
-std::vector<Stray> strays_of(const std::string& home);
+enum class HomeLoss {
+  removed,     // those that hold files of it which were removed
+  unreadable,  // those that `tutti up` has started there, as their logs tell, and the ranks
+};
+
+// Of this home, by the words that they were started with, and of this user and namespaces. What a home of the
+// same name elsewhere has, or one whose name only begins so, is none of it.
+std::vector<Stray> strays_of(const std::string& home, HomeLoss loss);
 
 }  // namespace tutti::cli

@@ -120,7 +120,7 @@ class Up final : public Command {
           .within("up")
           .remedy("`tutti down` ends it; TUTTI_HOME keeps another one apart");
     }
-    if (const auto strays = local.strays(); !strays.empty()) {
+    if (const auto strays = local.strays(HomeLoss::removed); !strays.empty()) {
       return failed("processes of a cluster run on whose home, " + home + ", was removed: " + pids_of(strays))
           .within("up")
           .remedy("`tutti down` ends them; TUTTI_HOME keeps another cluster apart");
@@ -226,12 +226,13 @@ class Down final : public Command {
     const std::string home = home_folder();
     LocalCluster local(home);
     auto kind = kind_of_home(home);
-    if (!kind) return std::move(kind).error().within("down");
+    if (!kind) return end_what_is_found(local, home, kind.error());
     if (*kind != HomeKind::own && !was_locked(home)) return find_nothing_there(local, home, *kind);
+    if (const auto fine = check_readable(home); !fine) return end_what_is_found(local, home, fine.error());
     const auto lock = HomeLock::take(home);
     if (!lock) return Error(lock.error()).within("down");
     kind = kind_of_home(home);
-    if (!kind) return std::move(kind).error().within("down");
+    if (!kind) return end_what_is_found(local, home, kind.error());
     if (*kind != HomeKind::own) return find_nothing_there(local, home, *kind);
     if (auto fine = local.check_holders(); !fine) return std::move(fine).error().within("down");
     if (local.running()) {
@@ -249,11 +250,22 @@ class Down final : public Command {
  private:
   // How many there were.
   static Result<std::size_t> end_strays(const LocalCluster& local, const std::string& home) {
-    const auto strays = local.strays();
+    const auto strays = local.strays(HomeLoss::removed);
     if (strays.empty()) return std::size_t{0};
     print_note("ends what runs on of a cluster whose home, " + home + ", was removed: " + pids_of(strays));
-    if (auto ended = LocalCluster::end_strays(strays); !ended) return std::move(ended).error();
+    if (auto ended = local.end_strays(strays); !ended) return std::move(ended).error();
     return strays.size();
+  }
+
+  // Without the lock: two who end the same do each other no harm.
+  static Result<int> end_what_is_found(const LocalCluster& local, const std::string& home, const Error& why) {
+    const auto found = local.strays(HomeLoss::unreadable);
+    const std::string again = "`tutti down` looks again when it can be read";
+    if (found.empty()) return Error(why).within("down").remedy("no process of a cluster was found; " + again);
+    print_note("ends what is found of the cluster in " + home +
+               " by its processes, as not all of it can be read: " + pids_of(found));
+    if (auto ended = local.end_strays(found); !ended) return std::move(ended).error().within("down");
+    return Error(why).within("down").remedy("what was found by its processes is ended; " + again);
   }
 
   Result<int> find_nothing_there(const LocalCluster& local, const std::string& home, HomeKind kind) const {

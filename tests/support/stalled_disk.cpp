@@ -43,10 +43,14 @@ StalledDisk::StalledDisk(std::string path) : path_(std::move(path)) {
   mounted_ = ::mount("tutti-test", path_.c_str(), "fuse", 0, options.c_str()) == 0;
 }
 
-// Without its server the disk fails at once, and who waits goes on.
 StalledDisk::~StalledDisk() {
-  if (device_ >= 0) ::close(device_);
+  fail();
   if (mounted_) ::umount2(path_.c_str(), MNT_DETACH);
+}
+
+// Without its server the disk fails, and who waits goes on.
+void StalledDisk::fail() {
+  if (device_ >= 0) ::close(std::exchange(device_, -1));
 }
 
 HungFile::HungFile(std::string path, Answers answers)

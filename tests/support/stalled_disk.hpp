@@ -18,6 +18,8 @@ class StalledDisk {
   ~StalledDisk();
 
   bool mounted() const { return mounted_; }
+  // From now on whatever is asked of it, at once.
+  void fail();
 
  private:
   std::string path_;
