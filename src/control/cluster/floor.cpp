@@ -42,6 +42,7 @@ void Floor::changed(const Change& change, Habits& habits) {
   view.started_at = job.started_at;
   view.saved_at = job.saved_at;
   view.ending = job.ending != EndCause::none;
+  view.makes_way = job.ending == EndCause::preempted;
   view.ends_by = {};
   if (view.ending && job.told_at != Instant())
     view.ends_by = job.told_at + (job.ending == EndCause::killed ? Duration::zero() : job.spec.grace);

@@ -38,6 +38,7 @@ TEST_F(FloorTest, AViewFollowsItsJob) {
   floor.changed(change(gang, Phase::running, Phase::running), habits);
   EXPECT_EQ(floor.running().at(JobId(1)).saved_at, now);
   EXPECT_TRUE(floor.running().at(JobId(1)).ending);
+  EXPECT_TRUE(floor.running().at(JobId(1)).makes_way);
 }
 
 TEST_F(FloorTest, AGracePeriodCountsFromWhenItWasTold) {
@@ -53,6 +54,7 @@ TEST_F(FloorTest, AGracePeriodCountsFromWhenItWasTold) {
   gang.ending = EndCause::cancelled;
   gang.told_at = now;
   EXPECT_EQ(ends_by(), now + 1h);
+  EXPECT_FALSE(floor.running().at(JobId(1)).makes_way);
   gang.ending = EndCause::killed;
   EXPECT_EQ(ends_by(), now);
 }

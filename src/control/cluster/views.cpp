@@ -9,7 +9,7 @@ namespace {
 auto facts_of(const sched::JobView& view) {
   return std::tie(view.id, view.attempt, view.priority, view.submitted_at, view.queued_at, *view.shape,
                   view.grace, view.time_limit, view.served, view.yields, view.started_at, view.saved_at,
-                  view.ending, view.ends_by);
+                  view.ending, view.ends_by, view.makes_way);
 }
 
 }  // namespace

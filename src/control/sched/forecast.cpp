@@ -100,6 +100,7 @@ class Future {
     JobView& job = changed_.emplace_back(**found);
     job.ending = true;
     job.ends_by = now + job.grace;
+    job.makes_way = true;
     *found = &job;
     ends_.emplace(job.ends_by, End{&job, true});
   }
@@ -110,6 +111,7 @@ class Future {
     job.places = {};
     job.ending = false;
     job.ends_by = {};
+    job.makes_way = false;
     job.queued_at = now;
     ++job.attempt;
     snapshot_.queued.push_back(&job);

@@ -1,6 +1,7 @@
 #include "control/sched/growing.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "control/sched/place.hpp"
@@ -24,17 +25,40 @@ std::optional<Places> place_larger(const Room& room, const JobView& gang, std::i
   return std::nullopt;
 }
 
+bool is_small(const JobView& gang) { return gang.places.ranks() < gang.shape->ranks; }
+
+// What ends soon and until when that is waited for, and whether one that takes long may be about to grow.
+struct Ends {
+  bool soon = false;
+  Instant late = never;
+  bool long_growth = false;
+};
+
+Ends ends_in(const std::vector<const JobView*>& running, Instant now) {
+  Ends ends;
+  for (const JobView* gang : running) {
+    if (!gang->ending) continue;
+    if (!ends_soon(*gang, now)) {
+      ends.long_growth = ends.long_growth || (gang->makes_way && is_small(*gang));
+      continue;
+    }
+    ends.soon = true;
+    if (gang->ends_by != Instant()) ends.late = std::min(ends.late, gang->ends_by + soon_max + 1ms);
+  }
+  return ends;
+}
+
 }  // namespace
 
 Growth find_growth(const Snapshot& snapshot, Instant now, const Room& free, const Shares& shares,
                    const NodeChoice& choice) {
   Growth growth;
-  if (std::any_of(snapshot.running.begin(), snapshot.running.end(),
-                  [](const JobView* gang) { return gang->ending; }))
-    return growth;
+  const Ends ends = ends_in(snapshot.running, now);
   std::vector<const JobView*> small;
   for (const JobView* gang : snapshot.running) {
-    if (gang->places.ranks() >= gang->shape->ranks) continue;
+    if (!is_small(*gang) || gang->ending) continue;
+    // What is free may be what the other one counts on.
+    if (ends.long_growth && gang->grace > soon_max) continue;
     if (now - gang->started_at < grow_after) {
       growth.wake = std::min(growth.wake, gang->started_at + grow_after);
     } else {
@@ -42,6 +66,10 @@ Growth find_growth(const Snapshot& snapshot, Instant now, const Room& free, cons
     }
   }
   if (small.empty()) return growth;
+  if (ends.soon) {
+    growth.wake = std::min(growth.wake, ends.late);
+    return growth;
+  }
   // Of more than can be tried, each has its turn after a while.
   std::size_t first = 0;
   if (small.size() > grown_tried_max) {

@@ -48,6 +48,35 @@ TEST_F(GrowingTest, NotWhileAnotherEnds) {
   EXPECT_EQ(find(Instant(1h)).gang, nullptr);
 }
 
+TEST_F(GrowingTest, WhoTakesLongToEndHoldsUpNobody) {
+  JobView& small = run_small(1, Instant(0s));
+  JobView& slow = world.run(2, gpus(1));
+  slow.grace = 24h;
+  slow.ending = true;
+  slow.ends_by = Instant(24h);
+  EXPECT_EQ(find(Instant(1h)).gang, &small);
+  const Growth near = find(Instant(24h - 30s));
+  EXPECT_EQ(near.gang, nullptr) << "its room is free in a moment";
+  EXPECT_EQ(near.wake, Instant(24h + 1min + 1ms));
+  EXPECT_EQ(find(near.wake).gang, &small) << "or it is not";
+}
+
+// Both would count on the same room.
+TEST_F(GrowingTest, OfThoseWhoTakeLongToEndOneAtATimeGrows) {
+  JobView& first = run_small(1, Instant(0s));
+  JobView& second = run_small(2, Instant(0s));
+  first.grace = second.grace = 24h;
+  ASSERT_EQ(find(Instant(1h)).gang, &first);
+  first.ending = first.makes_way = true;
+  first.ends_by = Instant(25h);
+  EXPECT_EQ(find(Instant(1h)).gang, nullptr);
+  first.makes_way = false;
+  EXPECT_EQ(find(Instant(1h)).gang, &second) << "one that was cancelled does not come back";
+  first.makes_way = true;
+  JobView& quick = run_small(3, Instant(0s));
+  EXPECT_EQ(find(Instant(1h)).gang, &quick);
+}
+
 // One of them has room to grow: it is found however many have none, if not at once.
 TEST_F(GrowingTest, OfMoreThanCanBeTriedEachHasItsTurn) {
   std::vector<NodeView> nodes;

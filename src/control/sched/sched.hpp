@@ -80,7 +80,8 @@ struct JobView {
   Instant started_at;
   Instant saved_at;  // its last checkpoint; zero: none in this attempt
   bool ending = false;
-  Instant ends_by;  // of an ending one: at the latest; zero if nobody knows when it was told
+  Instant ends_by;         // of an ending one: at the latest; zero if nobody knows when it was told
+  bool makes_way = false;  // of an ending one: for the sake of others, or to grow; it comes back
   Places places;
 };
 
