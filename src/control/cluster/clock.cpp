@@ -40,6 +40,15 @@ void Machine::told_by_now(Job& job) {
   touch(job);
 }
 
+// Nobody has asked for a job later than now: it would wait behind all that come until then. Most of the
+// waiting ones have a date that was right, and stay as they are stored.
+void Machine::asked_by_now(Job& job) {
+  if (job.submitted_at <= now_ && job.queued_at <= now_) return;
+  job.submitted_at = std::min(job.submitted_at, now_);
+  job.queued_at = std::min(job.queued_at, now_);
+  touch(job);
+}
+
 // Times of another start of the machine, or of another machine, stay as they are: nobody knows how its clock
 // was set meanwhile, and the nodes tell how long attempts have run. Only from the future nothing comes: it
 // would end never.
@@ -57,6 +66,7 @@ void Machine::on(const ClockSet& event) {
     if (job.started_at > now_) move_start(job, now_ - job.started_at);
     told_by_now(job);
   }
+  for (const JobId id : state_.active) asked_by_now(state_.jobs.at(id));
   if (by == Duration::zero()) return;
   for (auto& [name, node] : state_.nodes) {
     move(node.asked_at, by);

@@ -104,6 +104,37 @@ TEST_F(ClockTest, APauseLastsAsLongAsItWould) {
   }
 }
 
+// Who has asked while the clock was a day ahead does not wait for that day behind all others.
+TEST_F(ClockTest, WhoAskedWhileTheClockWasAheadKeepsTheTurn) {
+  for (const bool reboots : {false, true}) {
+    const JobId running = submit(spec(4));
+    all_start(running);
+    now += 24h;
+    offset += 24h;
+    happen(ClockSet{{"boot", offset}});
+    const JobId first = submit(spec(4));
+    const JobId second = submit(spec(4));
+    if (reboots) {
+      reboot(-24h);
+    } else {
+      set_clock(-24h);
+    }
+    EXPECT_EQ(job(first).submitted_at, now);
+    EXPECT_EQ(job(first).queued_at, now);
+    pass(1s);
+    const JobId later = submit(spec(4));
+    if (reboots) {
+      std::vector<RankReport> ranks;
+      for (std::int32_t rank = 0; rank < 4; ++rank) ranks.push_back({running, 0, rank, {RankState::started}});
+      join("a", 4, std::move(ranks));
+    }
+    for (const JobId id : {running, first, second, later}) {
+      ASSERT_TRUE(job(id).placed()) << id.text();
+      all_exit(id);
+    }
+  }
+}
+
 // Its pause is noted for a while after somebody has let it go.
 TEST_F(ClockTest, APauseThatNobodyWaitsForIsNotMissed) {
   JobSpec wanted = spec(4);

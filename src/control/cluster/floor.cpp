@@ -39,6 +39,8 @@ void Floor::changed(const Change& change, Habits& habits) {
     habits.fill(job, view);
     if (!stale_) take_places(free_, job, view);
   }
+  view.submitted_at = job.submitted_at;
+  view.queued_at = job.queued_at;
   view.started_at = job.started_at;
   view.saved_at = job.saved_at;
   view.ending = job.ending != EndCause::none;

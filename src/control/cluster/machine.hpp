@@ -67,6 +67,7 @@ class Machine {
   // clock.cpp
   void move_start(Job& job, Duration by);
   void told_by_now(Job& job);
+  void asked_by_now(Job& job);
   void hear_how_long(Job& job, const RankReport& report);
 
   // blame.cpp: whose fault an end was, and what follows from that
