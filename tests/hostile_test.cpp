@@ -665,6 +665,27 @@ TEST(Hostile, AForgedShimKeepsNoAgentFromStarting) {
   EXPECT_TRUE(cluster.becomes(id, "cancelled"));
 }
 
+// A person who moves the agent's folder leaves it there so, and the agent would not begin anew.
+TEST(Hostile, ARankThatMovesItsFolderIntoOneAsAnAgentsKeepsNoAgentFromStarting) {
+  for (const bool removed : {false, true}) {
+    PartsCluster cluster;
+    ASSERT_TRUE(cluster.start_agent("n1"));
+    const std::string home = cluster.file("elsewhere");
+    std::filesystem::create_directories(home + "/ranks");
+    write_text(home + "/identity", "0123456789abcdef\n");
+    const std::string set = cluster.file("set");
+    const std::string id = cluster.submit(
+        {"--restarts", "0"}, "mv $(dirname $TUTTI_PROGRESS_FILE) " + home + "/ranks; " +
+                                 (removed ? "rm -r " + home + "; " : "") + "touch " + set + "; sleep 1000");
+    ASSERT_TRUE(eventually([&] { return std::filesystem::exists(set); }));
+    cluster.agent("n1").signal(SIGKILL);
+    cluster.agent("n1").wait();
+    ASSERT_TRUE(cluster.start_agent("n1")) << read_text(cluster.file("agent-n1.err"));
+    EXPECT_TRUE(cluster.becomes(id, "failed"));
+    EXPECT_TRUE(eventually([&] { return cluster.ranks_on("n1").empty(); })) << "nobody answers for it";
+  }
+}
+
 TEST(Hostile, AForgedNoteOfItsShimKillsNobodyElse) {
   PartsCluster cluster;
   ASSERT_TRUE(cluster.start_agent("n1"));

@@ -11,7 +11,6 @@
 #include <system_error>
 
 #include "base/files/files.hpp"
-#include "base/text.hpp"
 #include "node/rank/leftovers.hpp"
 #include "node/rank/process.hpp"
 
@@ -20,7 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t stray_words_bytes_max = 65'536;
 // Of programs of any version, and so of their processes.
 constexpr std::string_view stray_program = "tutti";
 // How the kernel names the lock of a part that was removed: `lock`, or `store.db.lock`.
@@ -69,12 +67,12 @@ std::string without_links(const std::string& path) {
 }
 
 // The words of a controller or an agent whose folder is below the home, as `tutti up` starts them.
-std::optional<std::string> part_below(const std::string& home, const std::vector<std::string_view>& words) {
+std::optional<std::string> part_below(const std::string& home, const std::vector<std::string>& words) {
   if (words.size() < 2 || (words[1] != "controller" && words[1] != "agent")) return std::nullopt;
   const auto flag = std::find(words.begin(), words.end(), "--data");
   if (flag == words.end() || flag + 1 == words.end()) return std::nullopt;
-  if (!without_links(std::string(*(flag + 1))).starts_with(home + "/")) return std::nullopt;
-  return std::string(words[1]);
+  if (!without_links(*(flag + 1)).starts_with(home + "/")) return std::nullopt;
+  return words[1];
 }
 
 bool is_shim_of_removed(pid_t pid, const fs::path& held) {
@@ -99,9 +97,9 @@ std::vector<Stray> strays_of(const std::string& home, HomeLoss loss) {
     // Its words are in its memory, and only those of this program are asked for them.
     const std::string name = rank::process_name(pid);
     if ((name != own_name && !name.starts_with(stray_program)) || !is_of_this_user_and_place(pid)) continue;
-    const auto line = files::read_file(in_proc(pid, "/cmdline"), stray_words_bytes_max);
-    if (!line || !*line) continue;
-    const auto part = part_below(place, split(**line, '\0'));
+    const auto words = rank::words_of(pid);
+    if (!words) continue;
+    const auto part = part_below(place, *words);
     if (!part || !(removed ? holds_removed_lock(pid) : writes_log_of_home(pid, place))) continue;
     const auto process = rank::read_process(pid);
     if (process) strays.push_back({*part, {.pid = pid, .start_time = process->start_time}});

@@ -211,6 +211,8 @@ class Shim final : public Command {
  public:
   void declare(config::Flags& flags) override {
     flags.add_word("FOLDER", folder_, "the rank's folder, made by the agent");
+    flags.add_word("PLACE", place_, "device and inode of the agent's folder, for agents that look for shims",
+                   false);
   }
   Result<int> run() override { return end_of_rank(); }
 
@@ -219,6 +221,7 @@ class Shim final : public Command {
   int end_of_rank() const noexcept { return rank::run_shim(folder_); }
 
   std::string folder_;
+  std::string place_;  // read from its words by others
 };
 
 }  // namespace

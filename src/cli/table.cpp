@@ -124,7 +124,7 @@ std::span<const CommandEntry> commands() {
                    "Lists the requests of the REST API or of an engine, and who may send them.", make_api},
       CommandEntry{"controller", "[init] [flags]", "Runs the controller of a cluster.", make_controller},
       CommandEntry{"agent", "[flags]", "Joins this server to a cluster as a node.", make_agent},
-      CommandEntry{"shim", "FOLDER", "Runs one rank; agents call it.", make_shim},
+      CommandEntry{"shim", "FOLDER [PLACE]", "Runs one rank; agents call it.", make_shim},
       CommandEntry{"model", "MODEL OPTIONS",
                    "Computes one part of a model; `tutti engine --tensor-parallel` calls it.", make_model},
       CommandEntry{"help", "[COMMAND|environment]", "Explains tutti, one command, or the variables.",

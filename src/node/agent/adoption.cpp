@@ -31,6 +31,8 @@ constexpr std::size_t left_threads_max = 32;
 constexpr Duration sweep_time_max = 2s;
 constexpr Duration unfound_look_again_after = 20ms;
 
+RankStatus over_long_ago() { return {RankState::exited, 137, "it was over long ago", true}; }
+
 // A disk that fails says so, and ends nobody.
 std::vector<std::string> names_in(const std::string& folder) {
   auto names = files::list_folder(folder);
@@ -75,21 +77,31 @@ Result<std::map<RankKey, RankStatus>> ShimProcesses::adopt() {
                });
   }
   const auto read = reading->wait(keys.size(), left_patience);
+  // The note of its shim and the mark that all is over lie in the folder of a rank: one that lives may have
+  // put there that it does not.
+  std::multimap<std::string, rank::ShimProcess> shims;
+  if (!keys.empty()) shims = rank::shims_by_folder(folder_);
+  const auto lives = [&](const RankKey& key) { return shims.contains(folder_of(key)); };
   for (const RankKey& key : keys) {
     const auto left = read.find(key);
     if (left == read.end()) {
       log::warning("the folder of rank {}, {}, does not answer", key.text(), folder_of(key));
       unread_[key];
       found[key] = {RankState::started};
-    } else if (left->second.over) {
-      finished.emplace_back(left->second.changed_at, folder_of(key));
-    } else if (!left->second.shim_known) {
-      // Its start was cut short, or the rank, or want of files, keeps back which shim it has. An end on
-      // record may be the rank's own word: as long as its shim lives it has not ended.
-      unread_[key].left = left->second;
+      continue;
+    }
+    const LeftRank& said = left->second;
+    const bool said_gone = said.over || rank::is_gone(said.shim);
+    // Its start was cut short, or the rank, or want of files, keeps back which shim it has. An end on record
+    // may be the rank's own word: as long as its shim lives it has not ended.
+    const bool unknown = !said.over && !said.shim_known;
+    if (unknown || (said_gone && lives(key))) {
+      unread_[key].left = said;
       found[key] = {RankState::started};
+    } else if (said.over) {
+      finished.emplace_back(said.changed_at, folder_of(key));
     } else {
-      found[key] = adopt_one(key, left->second);
+      found[key] = adopt_one(key, said);
     }
   }
   if (!unread_.empty()) loop_.post([this] { look_for_shims(); });
@@ -149,7 +161,10 @@ void ShimProcesses::end_unfound(const std::map<RankKey, RankStatus>& found) cons
       if (!key || found.contains(*key)) continue;
       const auto held = rank::held_folder(shim.pid, name);
       std::error_code unknown;
-      if (held.empty() || !std::filesystem::equivalent(held / "../..", options_.folder, unknown)) continue;
+      const bool is_here =
+          !held.empty() && std::filesystem::equivalent(held / "../..", options_.folder, unknown);
+      // A rank can move its folder out of this one.
+      if (!is_here && !rank::began_in(shim.pid, options_.folder)) continue;
       all_gone = false;
       if (told.insert(shim.pid).second)
         log::warning("rank {} runs without its folder (pid {}), and is ended", name, shim.pid);
@@ -238,7 +253,7 @@ void ShimProcesses::looked_for(const RankKey& key, const rank::ShimProcess& shim
   // It has ended. How, its folder has told, or may still tell.
   if (const auto left = found->second.left) {
     unread_.erase(found);
-    const RankStatus status = adopt_one(key, *left);
+    const RankStatus status = left->over ? over_long_ago() : adopt_one(key, *left);
     if (status.state == RankState::exited) calls_.exited(key, status);
     return;
   }
@@ -261,15 +276,14 @@ void ShimProcesses::read_late(const RankKey& key, const LeftRank& left) {
     running->second.grace = *left.grace;
   const auto found = unread_.find(key);
   if (found == unread_.end() || found->second.left) return;
-  // Nor does it tell which shim the rank has: that is being looked for, unless it was before.
-  if (!left.over && !left.shim_known && !found->second.timer) {
+  // Whether a shim of the rank lives, of which it does not tell, is being looked for, unless it was before.
+  if (!left.runs && !found->second.timer) {
     found->second.left = left;
     return;
   }
   const auto order = found->second.end_at_once;
   unread_.erase(found);
-  const RankStatus status =
-      left.over ? RankStatus{RankState::exited, 137, "it was over long ago", true} : adopt_one(key, left);
+  const RankStatus status = left.over ? over_long_ago() : adopt_one(key, left);
   if (status.state == RankState::exited) return calls_.exited(key, status);
   if (order) end(key, *order);
 }

@@ -1,9 +1,11 @@
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 
 #include <gtest/gtest.h>
 
+#include "node/agent/rank_start.hpp"
 #include "node/agent/shim_processes.hpp"
 #include "node/agent/stand_in_test.hpp"
 #include "node/rank/hold.hpp"
@@ -131,6 +133,35 @@ TEST_F(AdoptionTest, AForgedNoteOfAShimThatHasGoneKillsNobodyElse) {
   ASSERT_TRUE(found) << found.error().text();
   if (found->at(key_).state != cluster::RankState::exited) loop_.run();
   EXPECT_TRUE(other.rank_lives());
+}
+
+// Nor does one that names a process which has gone hide it, with or without a mark that all is over: nothing
+// holds it here.
+TEST_F(AdoptionTest, ANoteOfAShimThatHasGoneHidesNoRank) {
+  const StandIn left(rank_folder());
+  for (const bool acknowledged : {false, true}) {
+    if (acknowledged) std::ofstream(acknowledged_mark(rank_folder())) << "";
+    rank::ShimProcess gone = left.shim();
+    ++gone.start_time;
+    ASSERT_TRUE(rank::write_shim(rank_folder(), gone));
+    const auto found = processes_->adopt();
+    ASSERT_TRUE(found) << found.error().text();
+    ASSERT_TRUE(found->contains(key_)) << acknowledged;
+    EXPECT_EQ(found->at(key_).state, cluster::RankState::started) << acknowledged;
+    EXPECT_TRUE(rank::is_alive(left.shim()));
+  }
+}
+
+// Out of this folder, where the shim still began.
+TEST_F(AdoptionTest, ARankThatHasMovedItsFolderAwayIsEnded) {
+  const StandIn left(rank_folder(), rank::folder_place(folder_));
+  std::filesystem::create_directories(folder_ + "/elsewhere/ranks");
+  std::filesystem::rename(rank_folder(), folder_ + "/elsewhere/ranks/" + key_.text());
+  const auto found = processes_->adopt();
+  ASSERT_TRUE(found) << found.error().text();
+  EXPECT_TRUE(found->empty());
+  EXPECT_FALSE(left.rank_lives());
+  EXPECT_FALSE(rank::is_alive(left.shim()));
 }
 
 // No folder tells of it, and without cgroups nothing but its shim does.

@@ -32,8 +32,10 @@ Result<> check_no_ranks_elsewhere(const std::string& folder) {
     if (held.empty()) continue;
     const std::string home = held.string() + "/../..";
     if (is_same(home, folder)) continue;
+    // A rank may have moved its own folder, to where it looks as in one of an agent's.
+    if (rank::began_elsewhere(shim.pid, home)) continue;
     const bool gone = rank::agent_folder_is_gone(held);
-    // A rank may have moved its own folder, which is then nobody's.
+    // So may one whose shim is of an earlier version, and then its folder is nobody's.
     if (!gone && ::access((home + "/identity").c_str(), F_OK) != 0) continue;
     // In a container of its own another agent may have a folder of the same name, and answers for it.
     if (!gone && FolderLock::holder_of(home)) continue;
@@ -62,7 +64,8 @@ std::vector<std::string> ranks_without_agent(const std::string& folder) {
     const fs::path home = fs::path(rank_folder).parent_path().parent_path();
     const fs::path held = rank::held_folder(shim.pid, fs::path(rank_folder).filename().string());
     if (held.empty()) continue;
-    if (home != folder && rank::agent_folder_is_gone(held)) {
+    if (home != folder && !rank::began_elsewhere(shim.pid, held.string() + "/../..") &&
+        rank::agent_folder_is_gone(held)) {
       add(pids_of_gone[home.string()], shim.pid);
       continue;
     }

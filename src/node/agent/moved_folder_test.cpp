@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 
@@ -91,6 +92,28 @@ TEST_F(MovedFolderTest, ARankThatRemovesOrMovesItsOwnFolderKeepsNobodyFromBeginn
   fs::rename(root_ + "/a/b/7.0.0", other() + "/ranks/7.0.0");
   fs::remove(other() + "/ranks/7.0.0");
   EXPECT_TRUE(check_no_ranks_elsewhere(other())) << "removed";
+}
+
+// To where it looks as one of an agent's that was moved, or removed.
+TEST_F(MovedFolderTest, ARankThatMovesItsOwnFolderIntoOneAsAnAgentsKeepsNobodyFromBeginning) {
+  const StandIn shim(other() + "/ranks/7.0.0", rank::folder_place(other()));
+  const std::string forged = root_ + "/forged";
+  fs::create_directories(forged + "/ranks");
+  std::ofstream(forged + "/identity") << "0123456789abcdef\n";
+  fs::rename(other() + "/ranks/7.0.0", forged + "/ranks/7.0.0");
+  EXPECT_TRUE(check_no_ranks_elsewhere(other())) << "moved";
+  fs::remove_all(forged);
+  EXPECT_TRUE(check_no_ranks_elsewhere(other())) << "removed";
+}
+
+TEST_F(MovedFolderTest, RanksWhoseShimsTellTheirAgentsFolderKeepTheNextFromBeginningInItsPlace) {
+  const StandIn shim(other() + "/ranks/7.0.0", rank::folder_place(other()));
+  std::ofstream(other() + "/identity") << "0123456789abcdef\n";
+  EXPECT_TRUE(check_no_ranks_elsewhere(other()));
+  fs::rename(other(), root_ + "/away");
+  EXPECT_FALSE(check_no_ranks_elsewhere(other())) << "moved";
+  fs::remove_all(root_ + "/away");
+  EXPECT_FALSE(check_no_ranks_elsewhere(other())) << "removed";
 }
 
 TEST_F(MovedFolderTest, ARankThatMovesItsOwnFolderAndRemovesThatPlaceKeepsNobodyFromBeginning) {

@@ -23,7 +23,8 @@ namespace tutti::agent {
 
 class StandIn {
  public:
-  explicit StandIn(const std::string& rank_folder) {
+  // `place` is that of the agent's folder; shims of earlier versions have no such word.
+  explicit StandIn(const std::string& rank_folder, const std::string& place = "") {
     std::string path = testing::TempDir() + "tutti-stand-in-XXXXXX";
     folder_ = mkdtemp(path.data());
     std::filesystem::copy_file("/bin/sh", folder_ + "/tutti");
@@ -34,7 +35,8 @@ class StandIn {
     if (shim_ == 0) {
       ::setsid();
       if (::chdir(folder_.c_str()) != 0 || ::dup2(told[1], STDOUT_FILENO) < 0) ::_exit(1);
-      ::execl("./tutti", "./tutti", "shim", rank_folder.c_str(), nullptr);
+      ::execl("./tutti", "./tutti", "shim", rank_folder.c_str(), place.empty() ? nullptr : place.c_str(),
+              nullptr);
       ::_exit(1);
     }
     ::close(told[1]);

@@ -87,7 +87,9 @@ Result<pid_t> start_shim(const std::string& tutti_program, const std::string& fo
   std::string program = called(tutti_program);
   std::string command = "shim";
   std::string argument = folder;
-  char* arguments[] = {program.data(), command.data(), argument.data(), nullptr};
+  // A rank can move its own folder anywhere: which one is its agent's, the words of its shim tell.
+  std::string agents = folder_place(std::filesystem::path(folder).parent_path().parent_path().string());
+  char* arguments[] = {program.data(), command.data(), argument.data(), agents.data(), nullptr};
   pid_t pid = 0;
   // The new process has the program of this one until it has its own, and so own_program is this one's.
   const int error =

@@ -18,8 +18,9 @@ constexpr const char* own_program = "/proc/self/exe";
 // What the kernel calls a process that was just started from it, until it says its name.
 constexpr std::string_view own_program_name = "exe";
 
-// Runs `tutti_program shim folder` in a session of its own, with nothing of the caller's but its environment.
-// The shim is the caller's child: reap it, or let it be inherited.
+// Runs `tutti_program shim folder place`, where the place is that of the agent's folder, in a session of its
+// own, with nothing of the caller's but its environment. The shim is the caller's child: reap it, or let it
+// be inherited.
 Result<pid_t> start_shim(const std::string& tutti_program, const std::string& folder);
 
 // Becomes readable when the process ends, whoever its parent is.

@@ -16,7 +16,7 @@ namespace {
 
 class Launch : public FolderTest {
  protected:
-  // A script in the place of the program: it gets the words `shim FOLDER`.
+  // A script in the place of the program: it gets the words `shim FOLDER PLACE`.
   std::string program(const std::string& script) const {
     std::ofstream(path("program")) << "#!/bin/sh\n" << script;
     std::filesystem::permissions(path("program"), std::filesystem::perms::owner_all);
@@ -28,14 +28,14 @@ TEST_F(Launch, TheShimGetsItsFolderAndNoDescriptors) {
   // Without close-on-exec, as a careless library would open it.
   const files::FileDescriptor careless(open("/dev/null", O_RDONLY));
   const auto pid =
-      start_shim(program("echo \"$1 $2\" > $2/told; (readlink /proc/$$/fd/*; true) >> $2/told"), folder());
+      start_shim(program("echo \"$1 $2 $3\" > $2/told; (readlink /proc/$$/fd/*; true) >> $2/told"), folder());
   ASSERT_TRUE(pid) << pid.error().text();
   int status = -1;
   waitpid(*pid, &status, 0);
   std::ifstream told(path("told"));
   std::string words;
   std::getline(told, words);
-  EXPECT_EQ(words, "shim " + folder());
+  EXPECT_EQ(words, "shim " + folder() + " " + folder_place(folder() + "/../.."));
   int nothing = 0;
   for (std::string target; std::getline(told, target);) {
     EXPECT_TRUE(target == "/dev/null" || target == path("program")) << target;

@@ -30,6 +30,7 @@ constexpr std::string_view hold_place = "/tutti/tutti-";
 constexpr std::string_view removed_mark = " (deleted)";
 // Where an agent has the folders of its ranks, in its own.
 constexpr std::string_view ranks_name = "ranks";
+constexpr int ancestors_max = 100'000;  // parents change while they are looked at
 
 std::string process_path(pid_t pid) { return "/proc/" + std::to_string(pid); }
 
@@ -50,24 +51,38 @@ std::string file_of(pid_t pid) {
 
 Looks looks_of(pid_t pid) { return {.name = process_name(pid), .file = file_of(pid), .hold = hold_of(pid)}; }
 
-// The folder of the rank whose shim it is, "" if it is none; nothing if it could not be looked at. A rank can
+// What a shim was started with. Its rank can neither change that nor take it away.
+struct ShimWords {
+  std::string folder;  // of its rank; "" if it is no shim
+  std::string place;   // of its agent's folder; "" for shims of earlier versions
+};
+
+// Nothing if it could not be looked at. A rank can
 // call itself as a shim is called, and run the same program: but it is in the cgroup that holds it, and its
 // shim is not, unless all of this cluster runs in a rank of another one.
-std::optional<std::string> folder_told_by(pid_t pid, const Looks& own) {
+std::optional<ShimWords> told_by(pid_t pid, const Looks& own) {
   // The words of a process are in its memory, which may wait for a disk that does not answer, and its
   // readers with it; its name is the kernel's.
   const std::string name = process_name(pid);
   if (name.empty()) return std::nullopt;
   if (name == copy_writer_name ||
       (name != own.name && name != own_program_name && !name.starts_with(program_name)))
-    return "";
+    return ShimWords();
   const Looks looks = looks_of(pid);
-  if (!looks.hold.empty() && looks.hold != own.hold) return "";
-  if (!looks.file.empty() && looks.file != own.file && !looks.file.starts_with(program_name)) return "";
-  const auto line = files::read_file(process_path(pid) + "/cmdline", command_bytes_max);
-  if (!line || !*line) return std::nullopt;
-  const auto words = split(**line, '\0');
-  return words.size() < 3 || words[1] != "shim" ? "" : std::string(words[2]);
+  if (!looks.hold.empty() && looks.hold != own.hold) return ShimWords();
+  if (!looks.file.empty() && looks.file != own.file && !looks.file.starts_with(program_name))
+    return ShimWords();
+  const auto words = words_of(pid);
+  if (!words) return std::nullopt;
+  if (words->size() < 3 || (*words)[1] != "shim") return ShimWords();
+  // Behind the last word is an end, and so an empty one.
+  return ShimWords{.folder = (*words)[2], .place = words->size() > 3 ? (*words)[3] : ""};
+}
+
+// Of its agent's folder; "" if it does not tell.
+std::string place_told_by(pid_t shim) {
+  const auto told = told_by(shim, looks_of(getpid()));
+  return told && told->place != no_place ? told->place : "";
 }
 
 // The pid of a shim that has gone is nobody else's while its session has members; if it is, they are
@@ -77,7 +92,36 @@ bool is_taken_by_another(const ShimProcess& shim) {
   return process && process->start_time != shim.start_time;
 }
 
+// A writer is a child that its shim has made without a signal for its end. No process of a rank is: the shim
+// has inherited those.
+bool is_copy_writer(pid_t pid, const ShimProcess& shim) {
+  const auto process = read_process(pid);
+  return process && process->parent == shim.pid && process->exit_signal == 0 &&
+         process_name(pid) == copy_writer_name;
+}
+
+fs::path ranks_folder_of(const std::string& rank_folder) { return fs::path(rank_folder).parent_path(); }
+
+// Shims start no shims: who descends from one of the same agent's is a process of its rank, and has the words
+// that it likes.
+bool is_of_a_rank(pid_t pid, const std::string& folder, const std::map<pid_t, std::string>& shims) {
+  auto process = read_process(pid);
+  for (int above = 0; process && process->parent > 1 && above < ancestors_max; ++above) {
+    const auto shim = shims.find(process->parent);
+    if (shim != shims.end() && ranks_folder_of(shim->second) == ranks_folder_of(folder)) return true;
+    process = read_process(process->parent);
+  }
+  return false;
+}
+
 }  // namespace
+
+std::optional<std::vector<std::string>> words_of(pid_t pid) {
+  const auto line = files::read_file(process_path(pid) + "/cmdline", command_bytes_max);
+  if (!line || !*line) return std::nullopt;
+  const auto words = split(**line, '\0');
+  return std::vector<std::string>(words.begin(), words.end());
+}
 
 // In whichever hierarchy: what holds a rank and what limits it have nobody else in them.
 std::string hold_of(pid_t pid) {
@@ -105,19 +149,23 @@ bool kill_leftovers(const Hold& hold, const ShimProcess& shim) {
   }
   for (const pid_t pid : family) kill(pid, SIGKILL);
   // Who writes a copy holds nothing of the rank's, and may hang where nobody can end it.
-  const auto counts = [](pid_t pid) { return process_name(pid) != copy_writer_name; };
+  const auto counts = [&shim](pid_t pid) { return !is_copy_writer(pid, shim); };
   return (!held || hold.empty()) && std::none_of(family.begin(), family.end(), counts);
 }
 
 std::multimap<std::string, ShimProcess> shims_by_folder(const std::string& above) {
   std::multimap<std::string, ShimProcess> shims;
   const Looks own = looks_of(getpid());
+  std::map<pid_t, std::string> folders;
   for (const pid_t pid : all_processes()) {
-    const auto folder = folder_told_by(pid, own);
-    if (!folder || !folder->starts_with(above + "/")) continue;
+    const auto told = told_by(pid, own);
+    if (told && told->folder.starts_with(above + "/")) folders.emplace(pid, told->folder);
+  }
+  for (const auto& [pid, folder] : folders) {
+    if (is_of_a_rank(pid, folder, folders)) continue;
     const auto process = read_process(pid);
     const ShimProcess shim{.pid = pid, .start_time = process ? process->start_time : 0};
-    if (process && is_alive(shim)) shims.emplace(*folder, shim);
+    if (process && is_alive(shim)) shims.emplace(folder, shim);
   }
   return shims;
 }
@@ -149,10 +197,20 @@ bool agent_folder_is_gone(const fs::path& held) {
   return status.st_nlink == 0 || place.string().ends_with(removed_mark);
 }
 
+bool began_in(pid_t shim, const std::string& agent_folder) {
+  const std::string place = place_told_by(shim);
+  return !place.empty() && place == folder_place(agent_folder);
+}
+
+bool began_elsewhere(pid_t shim, const std::string& agent_folder) {
+  const std::string place = place_told_by(shim);
+  return !place.empty() && place != folder_place(agent_folder);
+}
+
 bool is_anothers(const ShimProcess& shim, const std::string& folder) {
-  const auto told = folder_told_by(shim.pid, looks_of(getpid()));
-  if (!told || *told == folder) return false;
-  if (told->empty()) return true;
+  const auto told = told_by(shim.pid, looks_of(getpid()));
+  if (!told || told->folder == folder) return false;
+  if (told->folder.empty()) return true;
   // The folder may have been moved, or have another name for this agent than for the one before it.
   const fs::path held = held_folder(shim.pid, fs::path(folder).filename().string());
   std::error_code unknown;

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,12 +18,17 @@ namespace tutti::rank {
 // cgroup a process that made a session of its own is not found once the shim has gone.
 bool kill_leftovers(const Hold& hold, const ShimProcess& shim);
 
+// What the process was started with; nothing if it cannot be read. It is in the memory of the process, which
+// may wait for a disk that does not answer: only for processes of this program, by their names.
+std::optional<std::vector<std::string>> words_of(pid_t pid);
+
 // The cgroup of a rank that the process is in, "" for none.
 std::string hold_of(pid_t pid);
 
 // The shims of all ranks below this folder, by their command lines: a rank can remove or replace what its own
-// folder says. Processes that a rank's cgroup holds are none, whatever they call themselves. Without cgroups,
-// or out of them, a rank can run this very program, and is believed.
+// folder says. Processes that a rank's cgroup holds are none, whatever they call themselves, nor are those
+// that descend from a shim of the same agent's. Without cgroups, or out of them, a rank whose shim has gone
+// can run this very program, and is believed.
 std::vector<ShimProcess> shims_below(const std::string& folder);
 // With the folders of their ranks.
 std::multimap<std::string, ShimProcess> shims_by_folder(const std::string& above);
@@ -32,6 +38,11 @@ std::filesystem::path held_folder(pid_t shim, const std::string& rank_name);
 // The folder of the agent, in which a shim holds that of its rank, was removed with all that was in it. That
 // a rank has removed its own, or moved it, is no sign of that.
 bool agent_folder_is_gone(const std::filesystem::path& held);
+// By its words the shim was started by an agent of this very folder, or of another one, whatever they are
+// called by now and wherever the rank has its own. Those of earlier versions do not tell: then both are
+// false.
+bool began_in(pid_t shim, const std::string& agent_folder);
+bool began_elsewhere(pid_t shim, const std::string& agent_folder);
 // Sure that this process is not the shim of the rank of this folder: what the folder says of it is in the
 // rank's hands, and whoever is taken for a shim is ended with all that descends from him.
 bool is_anothers(const ShimProcess& shim, const std::string& folder);

@@ -119,6 +119,35 @@ TEST_F(LeftoversTest, AShimThatHasNotSaidItsNameYetIsFound) {
   EXPECT_EQ(shims_by_folder(path("ranks")).size(), 1U);
 }
 
+// Without cgroups nothing else tells it from one.
+TEST_F(LeftoversTest, WhoDescendsFromAShimOfTheSameAgentIsNone) {
+  std::filesystem::copy_file("/bin/sh", path("tutti"));
+  std::ofstream(path("forged")) << "echo began; read line <wait";
+  std::filesystem::create_directory(path("rank"));
+  std::filesystem::rename(path("forged"), path("rank/shim"));
+  const std::string ranks = path("ranks");
+  std::ofstream(path("shim")) << "(cd rank; exec ../tutti shim " << ranks << "/8.0.0) & wait";
+  std::filesystem::create_symlink(path("wait"), path("rank/wait"));
+  const pid_t shim = start(path("tutti"), ranks + "/7.0.0");
+  const auto found = shims_by_folder(ranks);
+  EXPECT_EQ(found.size(), 1U);
+  EXPECT_TRUE(found.contains(ranks + "/7.0.0"));
+  kill_leftovers(Hold(""), process(shim));
+}
+
+// Until it has gone it may hold a device.
+TEST_F(LeftoversTest, AProcessOfARankThatIsCalledAsAWriterOfCopiesCounts) {
+  std::filesystem::copy_file("/bin/sh", path("tutti"));
+  std::ofstream(path("rank")) << "echo tutti-copy >/proc/$$/comm; echo began; read line <wait";
+  std::ofstream(path("shim")) << "/bin/sh ./rank & wait";
+  const ShimProcess shim = process(start(path("tutti"), path("ranks") + "/7.0.0"));
+  const auto family = descendants_of(shim.pid);
+  ASSERT_EQ(family.size(), 1U);
+  ASSERT_EQ(process_name(family[0]), copy_writer_name);
+  kill(shim.pid, SIGSTOP);  // it reaps nobody meanwhile
+  EXPECT_FALSE(kill_leftovers(Hold(""), shim));
+}
+
 // The folder of a rank is moved with that of its agent, or found by another way.
 TEST_F(LeftoversTest, AShimIsThatOfTheFolderThatItHoldsOpen) {
   std::filesystem::copy_file("/bin/sh", path("tutti"));

@@ -65,6 +65,9 @@ TEST_F(OutputCopyTest, ItsWriterIsNotAmongThoseThatAreWaitedFor) {
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
   EXPECT_EQ(errno, ECHILD);
   EXPECT_EQ(process_name(copy_.writer()), copy_writer_name);
+  const auto writer = read_process(copy_.writer());
+  ASSERT_TRUE(writer);
+  EXPECT_EQ(writer->exit_signal, 0) << "which tells it from processes of ranks";
 }
 
 TEST_F(OutputCopyTest, WhatIsNotTakenIsLeftAndTold) {

@@ -109,17 +109,20 @@ std::optional<ProcessStatus> read_process(pid_t pid) {
   constexpr std::size_t session_index = 3;
   constexpr std::size_t threads_index = 17;
   constexpr std::size_t start_time_index = 19;
-  if (fields.size() <= start_time_index || fields[0].size() != 1) return std::nullopt;
+  constexpr std::size_t exit_signal_index = 35;
+  if (fields.size() <= exit_signal_index || fields[0].size() != 1) return std::nullopt;
   const auto parent = number_in<pid_t>(fields[parent_index]);
   const auto start_time = number_in<std::uint64_t>(fields[start_time_index]);
   const auto session = number_in<pid_t>(fields[session_index]);
   const auto threads = number_in<std::int64_t>(fields[threads_index]);
-  if (!parent || !session || !start_time || !threads) return std::nullopt;
+  const auto exit_signal = number_in<int>(fields[exit_signal_index]);
+  if (!parent || !session || !start_time || !threads || !exit_signal) return std::nullopt;
   return ProcessStatus{.state = fields[0][0],
                        .parent = *parent,
                        .session = *session,
                        .start_time = *start_time,
-                       .threads = *threads};
+                       .threads = *threads,
+                       .exit_signal = *exit_signal};
 }
 
 Duration since_start(std::uint64_t start_time) {

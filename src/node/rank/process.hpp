@@ -32,6 +32,9 @@ struct ProcessStatus {
   std::uint64_t start_time =
       0;  // in ticks since the machine started: tells a process from a later one of its pid
   std::int64_t threads = 1;  // with the first, which stays until the last has ended
+  // What its parent gets when it ends. Whoever is left to another parent, or runs a program of its own, has
+  // SIGCHLD.
+  int exit_signal = 0;
 
   // One that its first thread has left runs on in the others, holds what it held, and can be signalled.
   bool ended() const { return state == 'X' || (state == 'Z' && threads <= 1); }

@@ -310,14 +310,13 @@ std::string read_sentence(const std::string& path) {
   return content && *content ? valid_utf8(**content) : "";
 }
 
-// The folder itself, whatever it is called: a copy of it is another one.
-std::string place_of(const std::string& folder) {
+}  // namespace
+
+std::string folder_place(const std::string& folder) {
   struct stat found {};
-  if (stat(folder.c_str(), &found) != 0) return "0:0";
+  if (stat(folder.c_str(), &found) != 0) return no_place;
   return std::to_string(found.st_dev) + ":" + std::to_string(found.st_ino);
 }
-
-}  // namespace
 
 std::string read_verdict(const std::string& folder) { return read_sentence(verdict_path(folder)); }
 std::string read_progress(const std::string& folder) { return read_sentence(progress_path(folder)); }
@@ -325,7 +324,7 @@ std::string read_progress(const std::string& folder) { return read_sentence(prog
 Result<> write_shim(const std::string& folder, const ShimProcess& shim) {
   return files::replace_file(
       path_of(folder, "shim"),
-      std::to_string(shim.pid) + " " + std::to_string(shim.start_time) + " " + place_of(folder) + "\n");
+      std::to_string(shim.pid) + " " + std::to_string(shim.start_time) + " " + folder_place(folder) + "\n");
 }
 
 Result<std::optional<ShimProcess>> read_shim(const std::string& folder) {
@@ -340,7 +339,7 @@ Result<std::optional<ShimProcess>> read_shim(const std::string& folder) {
   if ((fields.size() != 2 && !placed) || !read_number(fields[0], shim.pid) ||
       !read_number(fields[1], shim.start_time) || shim.pid <= 0)
     return failed("it is damaged").within(path);
-  if (placed && fields[2] != place_of(folder)) return std::optional<ShimProcess>();
+  if (placed && fields[2] != folder_place(folder)) return std::optional<ShimProcess>();
   return std::optional(shim);
 }
 

@@ -80,6 +80,10 @@ std::string read_verdict(const std::string& folder);
 std::string progress_path(const std::string& folder);
 std::string read_progress(const std::string& folder);
 
+// The folder itself, whatever it is called, by its device and inode: a copy of it is another one.
+std::string folder_place(const std::string& folder);
+constexpr const char* no_place = "0:0";  // of one that is not there
+
 // Nothing while the shim has not written it, and in a copy of its folder: that process is another one's.
 Result<> write_shim(const std::string& folder, const ShimProcess& shim);
 Result<std::optional<ShimProcess>> read_shim(const std::string& folder);
