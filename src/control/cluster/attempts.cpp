@@ -273,6 +273,11 @@ void Machine::set_rank(Job& job, std::int32_t rank, RankStatus status, Duration 
   if (status.state == RankState::started) credit_node(home);
   RankStatus& known = job.ranks[static_cast<std::size_t>(rank)];
   RankTally& tally = state_.tallies.at(job.id);
+  // What is on record of its end may be the rank's own word, and its agent may have been away: while the node
+  // said that it runs it had not ended.
+  const Node* node = find(home);
+  const bool vouched_for = known.state == RankState::started && node != nullptr;
+  const Instant end_min = vouched_for ? std::max(job.started_at, node->vouched_at) : job.started_at;
   if (known.state == RankState::assigned && status.state != RankState::assigned) --tally.to_start;
   if (known.state != RankState::exited && status.state == RankState::exited) --tally.to_end;
   say(job, rank, status.detail);
@@ -282,7 +287,7 @@ void Machine::set_rank(Job& job, std::int32_t rank, RankStatus status, Duration 
   // That a rank has started need not be stored at once: its agent tells it again, and gangs are large. When
   // the last has, the job is.
   if (known.state == RankState::exited) {
-    job.ended_at = std::max(job.ended_at, std::min(now_, std::max(job.started_at, now_ - ended_ago)));
+    job.ended_at = std::max(job.ended_at, std::min(now_, std::max(end_min, now_ - ended_ago)));
     effects_.jobs.insert(job.id);
   } else {
     state_.noted.insert(job.id);

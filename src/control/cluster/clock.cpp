@@ -71,6 +71,7 @@ void Machine::on(const ClockSet& event) {
   for (auto& [name, node] : state_.nodes) {
     move(node.asked_at, by);
     move(node.told_as_of, by);
+    move(node.vouched_at, by);
     if (node.back_at == Instant() && node.lost_at == Instant()) continue;
     move(node.back_at, by);
     move(node.lost_at, by);

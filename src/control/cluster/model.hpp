@@ -96,6 +96,9 @@ struct Node {
   // Not durable: after a restart of the controller each node gets a full lease to be heard, and says anew
   // what runs on it.
   Instant heard_at;
+  // When it was last heard to say nothing new of its ranks: those that had started ran then. Zero: never. A
+  // lease that begins anew is no word of the node and does not move it.
+  Instant vouched_at;
   bool greeted = false;  // it has said Hello since the state was loaded
   // It was known when that was, and has not told yet what its disk for checkpoints remembers.
   bool reunited = false;

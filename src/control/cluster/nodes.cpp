@@ -42,6 +42,7 @@ void Machine::on(const Hello& event) {
   pass_over_ids(event, event.jobs_seen, reunion);
   pass_over_ids(event, event.jobs_saved, reunited);
   for (const RankReport& report : event.ranks) apply(node.name, report);
+  node.vouched_at = now_;
   std::set<Stray> told;
   for (const RankReport& report : event.ranks) told.insert({report.job, report.attempt, report.rank});
   ask_for_strays(told, node);
@@ -136,7 +137,7 @@ void Machine::on(const Heard& event) {
   if (node == nullptr || node->lost) {
     effects_.sends.emplace_back(AskHello{event.node});
   } else {
-    node->heard_at = now_;
+    node->heard_at = node->vouched_at = now_;
     node->doubted = false;
     node->kept = event.kept;
     if (node->illness == event.illness) return;

@@ -35,6 +35,18 @@ TEST_F(ToldEnds, AJobThatEndedWhileTheControllerWasAwayTookAsLongAsItDid) {
       << "what it held no longer is not charged";
 }
 
+// What is on record lies in the folder of the rank. While its agent is away it can put there what it likes,
+// and would be charged for nothing.
+TEST_F(ToldEnds, NobodyHasEndedWhileItsNodeSaidThatItRuns) {
+  const JobId id = run(1);
+  now += 10min;
+  happen(Heard{"a"});
+  now += 5s;
+  exit(id, 0, 0, Told::no, 10min);
+  EXPECT_EQ(job(id).state, JobState::succeeded);
+  EXPECT_EQ(job(id).finished_at - job(id).started_at, 10min);
+}
+
 TEST_F(ToldEnds, NoClockMakesAnEndOlderThanItsStartOrNewerThanNow) {
   const JobId long_ago = run(1);
   now += 5s;

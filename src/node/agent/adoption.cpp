@@ -211,9 +211,11 @@ RankStatus ShimProcesses::adopt_one(const RankKey& key, const LeftRank& left) {
   if (holds_ && rank::is_gone(end.shim)) end.shim = {};
   // A rank can put an end on record by itself, and live on: of its shim it cannot say so.
   const bool over = recorded && !hold.exists() && rank::is_gone(end.shim);
+  const bool lives = !over && (!rank::is_gone(end.shim) || (hold.exists() && !hold.empty()));
+  if (lives) end.lived_at = now_on_the_wall();
   if (over || rank::kill_leftovers(end.hold, end.shim)) {
     end.hold.remove();
-    ended_at_[key] = end.left->at;
+    ended_at_[key] = believed_end(*end.left, {.heard_at = now_on_the_wall(), .lived_at = end.lived_at});
     return end.left->status;
   }
   // Its shim has gone, the rank has not: it has ended when its last process has.

@@ -2,9 +2,11 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <thread>
 
 #include <gtest/gtest.h>
 
+#include "base/clock/clock.hpp"
 #include "node/agent/rank_start.hpp"
 #include "node/agent/shim_processes.hpp"
 #include "node/agent/stand_in_test.hpp"
@@ -218,6 +220,20 @@ TEST_F(AdoptionTest, ARankThatForgesItsEndHasNotEndedLongAgo) {
   ASSERT_TRUE(exited_);
   EXPECT_EQ(exited_->exit_code, 0);
   EXPECT_LT(processes_->ended_ago(key_), 1h);
+}
+
+// So does one whose agent was away.
+TEST_F(AdoptionTest, ARankThatForgedItsEndWhileItsAgentWasAwayHasNotEndedLongAgo) {
+  const StandIn left(rank_folder());
+  ASSERT_TRUE(rank::write_shim(rank_folder(), left.shim()));
+  ASSERT_TRUE(rank::write_exit(rank_folder(), {.exit_code = 0, .detail = ""}));
+  std::this_thread::sleep_for(50ms);  // so that the record is older than what follows
+  const auto begun = now_on_the_wall();
+  const auto found = processes_->adopt();
+  ASSERT_TRUE(found) << found.error().text();
+  if (found->at(key_).state != cluster::RankState::exited) loop_.run();
+  EXPECT_FALSE(left.rank_lives());
+  EXPECT_LE(processes_->ended_ago(key_), now_on_the_wall() - begun);
 }
 
 // Nothing of it has ever run, and nobody is to blame.
