@@ -101,7 +101,9 @@ TEST(Ask, EachFieldHasItsBounds) {
       {R"("logit_bias":{"-1":1})", "logit_bias"},
       {R"("logprobs":21)", "logprobs"},
       {R"("stop":7)", "stop"},
-      {R"("stop":[""])", "stop"},
+      {R"("max_tokens":-2)", "max_tokens"},
+      {R"("max_tokens":4.5)", "max_tokens"},
+      {R"("seed":1e300)", "seed"},
       {R"("stop":["1","2","3","4","5","6","7","8","9","10","11","12","13","14","15","16","17"])", "stop"},
       {R"("stop_token_ids":["a"])", "stop_token_ids"},
       {R"("stream":1)", "stream"},
@@ -154,7 +156,7 @@ TEST(Ask, EachFieldHasItsBounds) {
       {R"("tools":{})", "tools"},
       {R"("tools":[{}])", "tools"},
       {R"("tool_choice":"required")", "tool_choice"},
-      {R"("functions":[])", "functions"},
+      {R"("functions":[{}])", "functions"},
       {R"("chat_template_kwargs":[])", "chat_template_kwargs"},
       {R"("min_tokens":4)", "min_tokens"},
       {R"("guided_json":{"type":"object"})", "guided_json"},
@@ -204,6 +206,33 @@ TEST(Ask, WhatWouldChangeNothingIsPassedOver) {
       R"("dry_multiplier":0.0,"length_penalty":1.0,"repeat_penalty":1,"stop_sequences":[],"grammar":null,"n_predict":null)";
   EXPECT_TRUE(completion(neutral + R"(,"add_special_tokens":true)"));
   EXPECT_TRUE(chat(neutral + R"(,"add_special_tokens":false)"));
+}
+
+TEST(Ask, WhatClientsLeaveEmptyIsNotAsked) {
+  const std::string empty =
+      R"("stop":["",""],"guided_choice":[],"grammar":"","guided_regex":"","n_predict":-1,"json_schema":"")";
+  const auto ask = completion(empty + R"(,"logprobs":false)");
+  ASSERT_TRUE(ask) << ask.error().text();
+  EXPECT_TRUE(ask->stop_texts.empty());
+  EXPECT_EQ(ask->sampling.logprobs, -1);
+  EXPECT_TRUE(chat(empty + R"(,"functions":[],"function_call":"none","logprobs":false)"));
+}
+
+TEST(Ask, AWholeNumberMayBeWrittenWithAPoint) {
+  const auto ask = completion(R"("max_tokens":4.0,"n":2.0,"seed":7.0)");
+  ASSERT_TRUE(ask) << ask.error().text();
+  EXPECT_EQ(ask->tokens_max, 4);
+  EXPECT_EQ(ask->answers, 2);
+  EXPECT_EQ(ask->seed, 7U);
+}
+
+TEST(Ask, MinusOneIsNoBound) {
+  for (const auto* field : {"max_tokens", "max_completion_tokens"}) {
+    const std::string fields = "\"" + std::string(field) + "\":-1";
+    ASSERT_TRUE(completion(fields)) << completion(fields).error().text();
+    EXPECT_FALSE(completion(fields)->tokens_max);
+    EXPECT_FALSE(chat(fields)->tokens_max);
+  }
 }
 
 TEST(Ask, AnObjectMayComeWithItsSchema) {

@@ -8,6 +8,9 @@
 namespace tutti::serve::api {
 namespace {
 
+// Beyond it a double does not tell one whole number from the next.
+constexpr double whole_in_double_max = 9007199254740992.0;
+
 // Whole numbers without a point, others with as many digits as they need.
 std::string shown(double number) {
   return number == std::floor(number) && std::abs(number) < 1e15
@@ -16,6 +19,14 @@ std::string shown(double number) {
 }
 
 }  // namespace
+
+std::optional<std::int64_t> whole_of(const json::Value& value) {
+  if (const auto whole = value.whole()) return whole;
+  const auto number = value.number();
+  if (!number || *number != std::floor(*number) || std::abs(*number) > whole_in_double_max)
+    return std::nullopt;
+  return static_cast<std::int64_t>(*number);
+}
 
 const json::Value* Fields::find(std::string_view name) const {
   const json::Value* const value = object_.find(name);
@@ -39,7 +50,7 @@ std::optional<std::int64_t> Fields::whole_between(std::string_view name, std::in
                                                   std::int64_t high) {
   const json::Value* const value = find(name);
   if (value == nullptr) return std::nullopt;
-  const auto whole = value->whole();
+  const auto whole = whole_of(*value);
   if (whole && *whole >= low && *whole <= high) return whole;
   fail(name, "must be a whole number from " + std::to_string(low) + " to " + std::to_string(high));
   return std::nullopt;

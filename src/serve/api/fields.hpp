@@ -13,6 +13,9 @@
 
 namespace tutti::serve::api {
 
+// Some languages have one kind of number and write 4 as 4.0.
+std::optional<std::int64_t> whole_of(const json::Value& value);
+
 class Fields {
  public:
   explicit Fields(const json::Value& object) : object_(object) {}

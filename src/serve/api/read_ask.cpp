@@ -82,8 +82,8 @@ void read_messages(Fields& fields, Ask& ask) {
   fields.only("tool_choice", {"auto", "none"}, "can be \"auto\" or \"none\" here");
   if (const json::Value* const choice = fields.find("tool_choice"); choice != nullptr && *choice == "none")
     ask.tools = nullptr;
-  fields.only("functions", {}, "is not done here; send tools");
-  fields.only("function_call", {}, "is not done here; send tools");
+  fields.only("functions", {json::Array()}, "is not done here; send tools");
+  fields.only("function_call", {"auto", "none"}, "is not done here; send tools");
   fields.only("audio", {}, "is not done here: this model writes text");
   fields.only("modalities", {json::Array{"text"}}, "can be [\"text\"] here: this model writes text");
   fields.only("echo", {false}, "is for completions");
@@ -116,7 +116,7 @@ void read_sampling(Fields& fields, Ask& ask) {
   fields.number("frequency_penalty", sampling.frequency_penalty, -penalty_asked_max, penalty_asked_max);
   fields.number("repetition_penalty", sampling.repetition_penalty, 0.01, penalty_asked_max);
   if (const json::Value* const seed = fields.find("seed")) {
-    const auto whole = seed->whole();
+    const auto whole = whole_of(*seed);
     if (!whole && !seed->count()) return fields.fail("seed", "must be a whole number of 64 bits");
     ask.seed = seed->count().value_or(static_cast<std::uint64_t>(whole.value_or(0)));
   }
@@ -141,6 +141,8 @@ void read_biases(Fields& fields, Ask& ask) {
 
 void read_logprobs(Fields& fields, Ask& ask) {
   if (ask.kind == Kind::completion) {
+    const json::Value* const given = fields.find("logprobs");
+    if (given != nullptr && *given == false) return;
     fields.whole("logprobs", ask.sampling.logprobs, 0, logprobs_max);
     return;
   }
@@ -155,14 +157,15 @@ void read_logprobs(Fields& fields, Ask& ask) {
 void read_stops(Fields& fields, Ask& ask) {
   if (const json::Value* const stop = fields.find("stop")) {
     const std::string wrong = "must be a text or a list of at most " + std::to_string(stop_texts_max) +
-                              " texts, each of 1 to " + std::to_string(stop_text_bytes_max) + " bytes";
+                              " texts, each of at most " + std::to_string(stop_text_bytes_max) + " bytes";
     const json::Array one{*stop};
     const json::Array& list = stop->list() != nullptr ? *stop->list() : one;
     if (list.size() > stop_texts_max) return fields.fail("stop", wrong);
     for (const json::Value& each : list) {
-      if (each.text() == nullptr || each.text()->empty() || each.text()->size() > stop_text_bytes_max)
+      if (each.text() == nullptr || each.text()->size() > stop_text_bytes_max)
         return fields.fail("stop", wrong);
-      ask.stop_texts.push_back(*each.text());
+      // What a form of a page has left empty.
+      if (!each.text()->empty()) ask.stop_texts.push_back(*each.text());
     }
   }
   if (const json::Value* const ids = fields.find("stop_token_ids")) {
@@ -207,12 +210,15 @@ void read_form(Fields& fields, Ask& ask) {
   ask.form = {Form::Kind::pattern, *pattern->text()};
 }
 
+// In place of a number of tokens: as many as there is room for. Others have taught clients so.
+constexpr int no_bound = -1;
+
 // What other servers have taught clients and would change the answer.
 void refuse_what_others_do(Fields& fields) {
   for (const char* const name :
        {"guided_json", "guided_choice", "guided_grammar", "structured_outputs", "grammar", "json_schema"})
-    fields.only(name, {}, "is not done here; send response_format or regex");
-  fields.only("guided_regex", {}, "is not done here; send regex");
+    fields.only(name, {"", json::Array()}, "is not done here; send response_format or regex");
+  fields.only("guided_regex", {""}, "is not done here; send regex");
   fields.only("min_tokens", {0}, "is not done here; ignore_eos lets an answer go on to max_tokens");
   fields.only("use_beam_search", {false}, "is not done here");
   fields.only("bad_words", {json::Array()}, "is not done here; send logit_bias");
@@ -223,7 +229,7 @@ void refuse_what_others_do(Fields& fields) {
   fields.only("web_search_options", {}, "is not done here: this model looks nothing up");
   fields.only("stop_sequences", {json::Array()}, "is not done here; send stop");
   for (const char* const name : {"max_new_tokens", "n_predict"})
-    fields.only(name, {}, "is not done here; send max_tokens");
+    fields.only(name, {no_bound}, "is not done here; send max_tokens");
   fields.only("repeat_penalty", {1}, "is not done here; send repetition_penalty");
   for (const char* const name : {"typical_p", "tfs_z", "length_penalty"})
     fields.only(name, {1}, "can only be 1 here, which changes nothing");
@@ -233,10 +239,18 @@ void refuse_what_others_do(Fields& fields) {
 
 void read_size(Fields& fields, Ask& ask) {
   fields.whole("n", ask.answers, 1, answers_max);
-  // Who has the prompt said back may want nothing else.
-  fields.whole("max_tokens", ask.tokens_max, ask.echoes ? 0 : 1, tokens_limit);
-  fields.whole("max_completion_tokens", ask.tokens_max, ask.echoes ? 0 : 1, tokens_limit);
-  if (ask.kind == Kind::completion && !ask.tokens_max) ask.tokens_max = completion_tokens_default;
+  bool unbounded = false;
+  for (const char* const name : {"max_tokens", "max_completion_tokens"}) {
+    const json::Value* const given = fields.find(name);
+    if (given != nullptr && *given == no_bound) {
+      unbounded = true;
+      continue;
+    }
+    // Who has the prompt said back may want nothing else.
+    fields.whole(name, ask.tokens_max, ask.echoes ? 0 : 1, tokens_limit);
+  }
+  if (ask.kind == Kind::completion && !ask.tokens_max && !unbounded)
+    ask.tokens_max = completion_tokens_default;
   const json::Value* const answers = fields.find("n");
   fields.only("best_of", {answers == nullptr ? json::Value(1) : *answers}, "can only be what n is");
   if (ask.prompts.size() * static_cast<std::size_t>(ask.answers) > static_cast<std::size_t>(answers_max))
