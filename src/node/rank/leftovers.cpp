@@ -139,18 +139,19 @@ std::string hold_of(pid_t pid) {
 bool kill_leftovers(const Hold& hold, const ShimProcess& shim) {
   const bool held = hold.exists();
   if (held) hold.kill();
-  std::vector<pid_t> family;
-  if (!held && shim.pid > 0 && !is_taken_by_another(shim)) family = session_of(shim.pid);
+  Family family{.running = {}, .settled = true};
   // Also those that have left the cgroup, as a rank can that is root: once the shim has gone, nobody knows
   // them.
-  if (is_alive(shim)) {
-    const auto descendants = descendants_of(shim.pid);
-    family.insert(family.end(), descendants.begin(), descendants.end());
+  if (is_alive(shim)) family = family_of(shim.pid);
+  if (!held && shim.pid > 0 && !is_taken_by_another(shim)) {
+    const auto session = session_of(shim.pid);
+    family.running.insert(family.running.end(), session.begin(), session.end());
   }
-  for (const pid_t pid : family) kill(pid, SIGKILL);
+  for (const pid_t pid : family.running) kill(pid, SIGKILL);
   // Who writes a copy holds nothing of the rank's, and may hang where nobody can end it.
   const auto counts = [&shim](pid_t pid) { return !is_copy_writer(pid, shim); };
-  return (!held || hold.empty()) && std::none_of(family.begin(), family.end(), counts);
+  return (!held || hold.empty()) && family.settled &&
+         std::none_of(family.running.begin(), family.running.end(), counts);
 }
 
 std::multimap<std::string, ShimProcess> shims_by_folder(const std::string& above) {

@@ -14,8 +14,9 @@
 namespace tutti::rank {
 
 // Kills every process of the rank but the shim: what its cgroup holds, or, where there is none, what is in
-// the shim's session; and what descends from a shim that lives. True when none was found any more. Without a
-// cgroup a process that made a session of its own is not found once the shim has gone.
+// the shim's session; and what descends from a shim that lives. True when none was found any more, and no
+// descendant can have been missed: until then it is to be called again. Without a cgroup a process that made
+// a session of its own is not found once the shim has gone.
 bool kill_leftovers(const Hold& hold, const ShimProcess& shim);
 
 // What the process was started with; nothing if it cannot be read. It is in the memory of the process, which

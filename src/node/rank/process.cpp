@@ -55,34 +55,61 @@ void write_oom_score(int score) {
   [[maybe_unused]] const ssize_t written = write(file.get(), text.data(), text.size());
 }
 
-// Each thread of a process has children of its own.
-void append_children(pid_t pid, std::vector<pid_t>& children) {
-  const std::string threads = process_path(pid) + "/task";
-  for (const pid_t thread : numbers_in_folder(threads)) {
-    const std::string listed =
-        content_of(threads + "/" + std::to_string(thread) + "/children", children_bytes_max);
-    for (const auto word : split(listed, ' '))
-      if (const auto child = number_in<pid_t>(word)) children.push_back(*child);
-  }
-}
-
 bool kernel_lists_children(pid_t pid) {
   const auto listed =
       files::read_file(process_path(pid) + "/task/" + std::to_string(pid) + "/children", children_bytes_max);
   return listed && *listed;
 }
 
-// `append_children_of(member, family)` adds the children of one member.
-template <class AppendChildren>
-std::vector<pid_t> running_family(pid_t ancestor, const AppendChildren& append_children_of) {
+// One that was met below another.
+struct Met {
+  pid_t pid = 0;
+  std::uint64_t start_time = 0;  // 0: it was reaped before it could be looked at
+  bool ended = true;
+
+  friend bool operator==(const Met&, const Met&) = default;
+};
+
+Met look_at(pid_t pid) {
+  const auto status = read_process(pid);
+  if (!status) return {.pid = pid};
+  return {.pid = pid, .start_time = status->start_time, .ended = status->ended()};
+}
+
+// Parents first.
+std::vector<Met> met_below(pid_t ancestor, const AppendChildren& append_children_of) {
   std::vector<pid_t> family{ancestor};
   for (std::size_t at = 0; at < family.size(); ++at) append_children_of(pid_t{family[at]}, family);
-  family.erase(family.begin());
-  std::erase_if(family, [](pid_t pid) {
-    const auto status = read_process(pid);
-    return !status || status->ended();
+  std::vector<Met> met;
+  for (std::size_t at = 1; at < family.size(); ++at) met.push_back(look_at(family[at]));
+  return met;
+}
+
+std::vector<Met> met_by_scan(pid_t ancestor) {
+  std::vector<std::pair<pid_t, pid_t>> parents;
+  for (const pid_t pid : all_processes())
+    if (const auto status = read_process(pid)) parents.emplace_back(pid, status->parent);
+  return met_below(ancestor, [&parents](pid_t member, std::vector<pid_t>& family) {
+    for (const auto& [child, parent] : parents)
+      if (parent == member) family.push_back(child);
   });
-  return family;
+}
+
+std::vector<Met> met_below(pid_t ancestor) {
+  return kernel_lists_children(ancestor) ? met_below(ancestor, append_children) : met_by_scan(ancestor);
+}
+
+std::vector<pid_t> running_of(const std::vector<Met>& met) {
+  std::vector<pid_t> running;
+  for (const Met& member : met)
+    if (!member.ended) running.push_back(member.pid);
+  return running;
+}
+
+// A list of children out of which one is reaped while it is read may lack others: who was listed is looked at
+// afterwards, and would not be there.
+Family family_in(const std::vector<Met>& first, const std::vector<Met>& second) {
+  return {.running = running_of(second), .settled = first == second};
 }
 
 }  // namespace
@@ -135,19 +162,29 @@ Duration since_start(std::uint64_t start_time) {
 
 std::vector<pid_t> all_processes() { return numbers_in_folder("/proc"); }
 
-std::vector<pid_t> descendants_of(pid_t ancestor) {
-  if (!kernel_lists_children(ancestor)) return descendants_by_scan(ancestor);
-  return running_family(ancestor, append_children);
+// Each thread of a process has children of its own.
+void append_children(pid_t parent, std::vector<pid_t>& children) {
+  const std::string threads = process_path(parent) + "/task";
+  for (const pid_t thread : numbers_in_folder(threads)) {
+    const std::string listed =
+        content_of(threads + "/" + std::to_string(thread) + "/children", children_bytes_max);
+    for (const auto word : split(listed, ' '))
+      if (const auto child = number_in<pid_t>(word)) children.push_back(*child);
+  }
 }
 
-std::vector<pid_t> descendants_by_scan(pid_t ancestor) {
-  std::vector<std::pair<pid_t, pid_t>> parents;
-  for (const pid_t pid : all_processes())
-    if (const auto status = read_process(pid)) parents.emplace_back(pid, status->parent);
-  return running_family(ancestor, [&parents](pid_t member, std::vector<pid_t>& family) {
-    for (const auto& [child, parent] : parents)
-      if (parent == member) family.push_back(child);
-  });
+std::vector<pid_t> descendants_of(pid_t ancestor) { return running_of(met_below(ancestor)); }
+
+std::vector<pid_t> descendants_by_scan(pid_t ancestor) { return running_of(met_by_scan(ancestor)); }
+
+Family family_of(pid_t ancestor) {
+  const auto first = met_below(ancestor);
+  return family_in(first, met_below(ancestor));
+}
+
+Family family_of(pid_t ancestor, const AppendChildren& append_children_of) {
+  const auto first = met_below(ancestor, append_children_of);
+  return family_in(first, met_below(ancestor, append_children_of));
 }
 
 void raise_oom_score(int score) {

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -48,12 +49,28 @@ Duration since_start(std::uint64_t start_time);
 
 std::vector<pid_t> all_processes();
 
-// Children, their children and so on, parents first, without those that have ended. What forks meanwhile may
-// be missing: whoever wants to reach all repeats until there are none.
+// Children, their children and so on, parents first, without those that have ended. Who is started meanwhile,
+// or goes to another parent because his own ends, may be missing: that there is none says family_of() alone.
 std::vector<pid_t> descendants_of(pid_t ancestor);
 
 // The same from the parents of all processes of the machine, for kernels that do not list children.
 std::vector<pid_t> descendants_by_scan(pid_t ancestor);
+
+// The descendants of a process that inherits orphans (PR_SET_CHILD_SUBREAPER), by two looks.
+struct Family {
+  std::vector<pid_t> running;  // as descendants_of()
+  // Both looks have met the same, those that have ended too. If none is running then, none was: whoever runs
+  // has a parent that runs, and so on up to a child of the ancestor, and all its children had ended before
+  // they were listed. Else somebody may have passed from a parent that ended to one whose children were
+  // listed before: look again.
+  bool settled = false;
+};
+// Adds the children of a process.
+using AppendChildren = std::function<void(pid_t parent, std::vector<pid_t>& children)>;
+Family family_of(pid_t ancestor);
+Family family_of(pid_t ancestor, const AppendChildren& append_children_of);
+// As the kernel lists them, of each thread.
+void append_children(pid_t parent, std::vector<pid_t>& children);
 
 // Where memory is short the kernel ends the process that is worth most to it, and this number counts: ranks
 // go before whoever looks after them. Children inherit it.

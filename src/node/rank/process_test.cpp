@@ -1,6 +1,7 @@
 #include "node/rank/process.hpp"
 
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -58,6 +59,42 @@ TEST(Process, BothWaysFindTheSameDescendants) {
   for (const int end : {alive[0], alive[1], told[0], told[1]}) close(end);
   waitpid(child, nullptr, 0);
   EXPECT_TRUE(descendants_of(getpid()).empty());
+}
+
+// Its child has ended when the children of that one are asked for, who are the test's by now.
+TEST(Process, WhoPassesToAnotherParentMeanwhileIsNotMissed) {
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  int told[2];
+  ASSERT_EQ(pipe(told), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const pid_t orphan = fork();
+    if (orphan > 0 && write(told[1], &orphan, sizeof orphan) != sizeof orphan) _exit(1);
+    for (;;) pause();
+  }
+  pid_t orphan = 0;
+  ASSERT_EQ(read(told[0], &orphan, sizeof orphan), static_cast<ssize_t>(sizeof orphan));
+  const auto children_then_end = [child](pid_t parent, std::vector<pid_t>& children) {
+    append_children(parent, children);
+    siginfo_t ended{};
+    kill(child, SIGKILL);
+    EXPECT_EQ(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT), 0);
+  };
+  std::vector<pid_t> listed;
+  append_children(getpid(), listed);
+  if (listed.empty()) GTEST_SKIP() << "this kernel does not list children";
+  EXPECT_FALSE(family_of(getpid(), children_then_end).settled);
+  const Family later = family_of(getpid());
+  EXPECT_EQ(later.running, std::vector<pid_t>{orphan});
+  EXPECT_TRUE(later.settled) << "the ended child is as it was";
+  for (const pid_t pid : {child, orphan}) {
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+  }
+  for (const int end : told) close(end);
+  const Family none = family_of(getpid());
+  EXPECT_TRUE(none.running.empty() && none.settled);
+  prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 
 // It looks as one that has ended and waits to be reaped.
