@@ -82,6 +82,11 @@ Result<std::map<RankKey, RankStatus>> ShimProcesses::adopt() {
   std::multimap<std::string, rank::ShimProcess> shims;
   if (!keys.empty()) shims = rank::shims_by_folder(folder_);
   const auto lives = [&](const RankKey& key) { return shims.contains(folder_of(key)); };
+  // One that lives may have put there that a process of its own is its shim.
+  const auto is_one_of = [&](const RankKey& key, const rank::ShimProcess& named) {
+    const auto [first, last] = shims.equal_range(folder_of(key));
+    return std::any_of(first, last, [&](const auto& shim) { return shim.second.pid == named.pid; });
+  };
   for (const RankKey& key : keys) {
     const auto left = read.find(key);
     if (left == read.end()) {
@@ -95,7 +100,7 @@ Result<std::map<RankKey, RankStatus>> ShimProcesses::adopt() {
     // Its start was cut short, or the rank, or want of files, keeps back which shim it has. An end on record
     // may be the rank's own word: as long as its shim lives it has not ended.
     const bool unknown = !said.over && !said.shim_known;
-    if (unknown || (said_gone && lives(key))) {
+    if (unknown || (lives(key) && (said_gone || !is_one_of(key, said.shim)))) {
       unread_[key].left = said;
       found[key] = {RankState::started};
     } else if (said.over) {

@@ -154,6 +154,21 @@ TEST_F(AdoptionTest, ANoteOfAShimThatHasGoneHidesNoRank) {
   }
 }
 
+// Nor does one that names a process of the rank, which has the words of a shim: the rank would be said to
+// have ended with it.
+TEST_F(AdoptionTest, ANoteThatNamesAProcessOfTheRankHidesNoShim) {
+  const StandIn left(rank_folder(), "", true);
+  ASSERT_TRUE(rank::write_shim(rank_folder(), left.rank()));
+  const auto found = processes_->adopt();
+  ASSERT_TRUE(found) << found.error().text();
+  ASSERT_EQ(found->at(key_).state, cluster::RankState::started);
+  processes_->end(key_, true);
+  loop_.run();
+  EXPECT_TRUE(exited_);
+  EXPECT_FALSE(left.rank_lives());
+  EXPECT_FALSE(rank::is_alive(left.shim()));
+}
+
 // Out of this folder, where the shim still began.
 TEST_F(AdoptionTest, ARankThatHasMovedItsFolderAwayIsEnded) {
   const StandIn left(rank_folder(), rank::folder_place(folder_));

@@ -1,5 +1,6 @@
 // A process in the place of a shim, called as one and with the words of one, that holds the folder of its
-// rank open if there is one; and a process of its rank, both of a session of their own.
+// rank open if there is one; and a process of its rank, both of a session of their own. A rank that pretends
+// has the words of its shim.
 #pragma once
 
 #include <signal.h>
@@ -24,11 +25,14 @@ namespace tutti::agent {
 class StandIn {
  public:
   // `place` is that of the agent's folder; shims of earlier versions have no such word.
-  explicit StandIn(const std::string& rank_folder, const std::string& place = "") {
+  explicit StandIn(const std::string& rank_folder, const std::string& place = "",
+                   bool rank_pretends = false) {
     std::string path = testing::TempDir() + "tutti-stand-in-XXXXXX";
     folder_ = mkdtemp(path.data());
     std::filesystem::copy_file("/bin/sh", folder_ + "/tutti");
-    std::ofstream(folder_ + "/shim") << "[ ! -d $1 ] || exec 9<$1; sleep 1000 >&- & echo $!; wait";
+    std::ofstream(folder_ + "/shim") << "[ ! -d $1 ] || exec 9<$1; mkfifo never; "
+                                     << (rank_pretends ? "read nothing <never >&-" : "sleep 1000 >&-")
+                                     << " & echo $!; wait; read nothing <never";
     std::array<int, 2> told{};
     if (::pipe(told.data()) != 0) return;
     shim_ = ::fork();
@@ -47,7 +51,8 @@ class StandIn {
     EXPECT_GT(rank_, 0);
     // Until it is a program of its own it has the words of the shim.
     const auto give_up_at = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (rank::process_name(rank_) != "sleep" && std::chrono::steady_clock::now() < give_up_at)
+    while (!rank_pretends && rank::process_name(rank_) != "sleep" &&
+           std::chrono::steady_clock::now() < give_up_at)
       std::this_thread::yield();
   }
   StandIn(const StandIn&) = delete;
@@ -58,10 +63,9 @@ class StandIn {
     std::filesystem::remove_all(folder_);
   }
 
-  rank::ShimProcess shim() const {
-    const auto process = rank::read_process(shim_);
-    return {.pid = shim_, .start_time = process ? process->start_time : 0};
-  }
+  rank::ShimProcess shim() const { return described(shim_); }
+  // As it would name itself in the note of its shim.
+  rank::ShimProcess rank() const { return described(rank_); }
   void kill_shim() {
     if (shim_ <= 0) return;
     ::kill(shim_, SIGKILL);
@@ -74,6 +78,11 @@ class StandIn {
   }
 
  private:
+  static rank::ShimProcess described(pid_t pid) {
+    const auto process = rank::read_process(pid);
+    return {.pid = pid, .start_time = process ? process->start_time : 0};
+  }
+
   std::string folder_;
   pid_t shim_ = -1;
   pid_t rank_ = -1;
