@@ -126,17 +126,38 @@ TEST_F(IdentityTest, WhatAStrangerToldFirstIsHeardFromAnAcquaintanceToo) {
   EXPECT_TRUE(job(after).held.empty());
 }
 
+// As many were submitted to the older copy as it lacks, or more, before those who know better are back.
+TEST_F(IdentityTest, AJobThatHasNotBegunHasSeenAndSavedNothing) {
+  for (const bool on_disk : {false, true}) {
+    state = {};
+    SetUp();
+    happen(acquaintance("a"));
+    derive(state, now);  // as after a restart
+    const JobId first = submit(spec(1));
+    const JobId second = submit(spec(1));
+    const JobId third = submit(spec(1));
+    Hello known = acquaintance("a");
+    (on_disk ? known.jobs_saved : known.jobs_seen) = second.number();
+    happen(known);
+    for (const JobId id : {first, second}) {
+      EXPECT_FALSE(job(id).placed()) << on_disk;
+      EXPECT_NE(why(id).find("submit it again"), std::string::npos) << why(id);
+    }
+    EXPECT_TRUE(job(third).held.empty()) << on_disk;
+  }
+}
+
 TEST_F(IdentityTest, AnIdThatWasGivenOutSinceTheStartTellsOfNoOlderCopy) {
   happen(acquaintance("a"));
   happen(acquaintance("b"));
   derive(state, now);  // as after a restart
   happen(acquaintance("a"));
-  submit(spec(1));
+  const JobId runs = submit(spec(1));
   const JobId waits = submit(spec(1));
-  const JobId last = submit(spec(1));
+  submit(spec(1));
   Hello known = acquaintance("b");
   known.inventory = {};
-  known.jobs_saved = last.number();
+  known.jobs_saved = runs.number();
   happen(known);
   EXPECT_FALSE(job(waits).placed());
   EXPECT_TRUE(job(waits).held.empty());

@@ -48,8 +48,12 @@ class Machine {
   // nodes.cpp
   void judge_silence();
   void lose(Node& node);
+  // Who remembers an id: an agent what was started on its node, the disk for checkpoints what was started on
+  // any.
+  enum class Memory { agent, disk };
   // `reunion`: it is an old acquaintance that is back after the start.
-  void pass_over_ids(const Hello& hello, std::uint64_t seen, bool reunion);
+  void pass_over_ids(const Hello& hello, Memory told_by, std::uint64_t seen, bool reunion);
+  bool has_begun(JobId id);
   // `told` are the ranks of its Hello.
   void ask_for_strays(const std::set<Stray>& told, Node& node);
   void compare(const NodeName& node, const std::set<Stray>& told, Job& job);

@@ -39,8 +39,8 @@ void Machine::on(const Hello& event) {
   const Node before = std::exchange(node, std::move(fresh));
   state_.index.changed(before, node);
   if (!stored) touch(node);
-  pass_over_ids(event, event.jobs_seen, reunion);
-  pass_over_ids(event, event.jobs_saved, reunited);
+  pass_over_ids(event, Memory::agent, event.jobs_seen, reunion);
+  pass_over_ids(event, Memory::disk, event.jobs_saved, reunited);
   for (const RankReport& report : event.ranks) apply(node.name, report);
   node.vouched_at = now_;
   std::set<Stray> told;
@@ -52,19 +52,25 @@ void Machine::on(const Hello& event) {
   effects_.schedule = true;
 }
 
+// Before that nothing can be saved under its id.
+bool Machine::has_begun(JobId id) {
+  const Job* job = find(id);
+  return job != nullptr && (job->placed() || job->attempt > 0 || job->started_at != Instant());
+}
+
 // An id that some node has seen, or under which something is saved on its disk, is never given out again:
 // this store may be an older copy, and the folder of the agent, too. Nobody's word ends a job, though. One
 // that was submitted since the start and has such an id could find the checkpoints of another one: it is held
 // for a person to look at, and only on the word of an agent that this store knows, in the first moments, when
 // those of an older copy are heard.
-void Machine::pass_over_ids(const Hello& hello, std::uint64_t seen, bool reunion) {
+void Machine::pass_over_ids(const Hello& hello, Memory told_by, std::uint64_t seen, bool reunion) {
   if (hello.cluster != state_.cluster_id || seen < state_.next_job_loaded) return;
   if (seen >= state_.next_job) {
     // No older copy of a store lacks so many: whoever says so is wrong, and would use up the ids.
     if (seen - state_.next_job > ids_passed_over_max) return;
     state_.next_job = seen + 1;
     effects_.cluster = true;
-  } else if (find(JobId(seen)) != nullptr) {
+  } else if (told_by == Memory::disk && has_begun(JobId(seen))) {
     return;  // given out since the start: its folder is on a disk that all of them see
   }
   // Else somebody has told the same before, whose word holds nothing.
