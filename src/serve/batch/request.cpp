@@ -14,11 +14,13 @@ std::string counted(std::int64_t count, std::string_view what) {
 
 bool within(float value, float low, float high) { return value >= low && value <= high; }  // NaN is not
 
-Result<> check_tokens(std::span<const Token> tokens, std::string_view what, const Limits& limits) {
+Result<> check_tokens(std::span<const Token> tokens, std::string_view what, std::string_view field,
+                      const Limits& limits) {
   for (const Token token : tokens) {
     if (token >= 0 && token < limits.vocabulary) continue;
     return invalid("token " + std::to_string(token) + " of " + std::string(what) +
-                   " is not in the vocabulary of " + std::to_string(limits.vocabulary));
+                   " is not in the vocabulary of " + std::to_string(limits.vocabulary))
+        .within(field);
   }
   return {};
 }
@@ -39,7 +41,7 @@ Result<> check_sampling(const Sampling& sampling, const Limits& limits) {
   if (sampling.biases.size() > biases_max)
     return invalid("a request has at most " + counted(biases_max, "biases"));
   for (const auto& [token, bias] : sampling.biases) {
-    if (auto checked = check_tokens({&token, 1}, "a bias", limits); !checked) return checked;
+    if (auto checked = check_tokens({&token, 1}, "a bias", "logit_bias", limits); !checked) return checked;
     if (!within(bias, -bias_max, bias_max)) return invalid("a bias is between -1000 and 1000");
   }
   return {};
@@ -60,7 +62,8 @@ Result<> check_prompt_logprobs(const Request& request) {
 Result<> check_stops(const Request& request, const Limits& limits) {
   if (request.stop_ids.size() > stop_ids_max + own_stop_ids_max)
     return invalid("a request has at most " + counted(stop_ids_max, "stop tokens"));
-  if (auto checked = check_tokens(request.stop_ids, "the stop tokens", limits); !checked) return checked;
+  if (auto checked = check_tokens(request.stop_ids, "the stop tokens", "stop_token_ids", limits); !checked)
+    return checked;
   if (request.stop_texts.size() > stop_texts_max + own_stop_texts_max)
     return invalid("a request has at most " + counted(stop_texts_max, "stop texts"));
   for (const std::string& text : request.stop_texts) {
@@ -118,7 +121,7 @@ Result<> check(const Request& request, const Limits& limits) {
         .within("prompt")
         .remedy("shorten the prompt, ask for fewer tokens, or give the model more memory");
   }
-  if (auto checked = check_tokens(request.prompt, "the prompt", limits); !checked) return checked;
+  if (auto checked = check_tokens(request.prompt, "the prompt", "prompt", limits); !checked) return checked;
   if (auto checked = check_sampling(request.sampling, limits); !checked) return checked;
   if (auto checked = check_prompt_logprobs(request); !checked) return checked;
   return check_stops(request, limits);

@@ -41,8 +41,21 @@ Result<> flatten_content(json::Value& message, std::size_t at) {
   return {};
 }
 
-// Clients send a function's arguments as the text of a JSON object; templates write the object.
-Result<> read_calls(json::Value& message, std::size_t at) {
+std::size_t values_in(const json::Value& value) {
+  std::size_t values = 1;
+  if (value.list() != nullptr) {
+    for (const json::Value& each : *value.list()) values += values_in(each);
+  }
+  if (value.object() != nullptr) {
+    for (const auto& member : *value.object()) values += values_in(member.value);
+  }
+  return values;
+}
+
+// Clients send a function's arguments as the text of a JSON object; templates write the object. A value takes
+// many times the room of its text: those of all messages have `room` left, and no text has more of them than
+// bytes.
+Result<> read_calls(json::Value& message, std::size_t at, std::size_t& room) {
   if (message.find("tool_calls") == nullptr || message.find("tool_calls")->is_null()) return {};
   json::Array* const calls = message["tool_calls"].list();
   if (calls == nullptr) return in_message(at, "'tool_calls' is no list");
@@ -50,9 +63,13 @@ Result<> read_calls(json::Value& message, std::size_t at) {
     const json::Value* const function = call.find("function");
     const json::Value* const given = function == nullptr ? nullptr : function->find("arguments");
     if (given == nullptr || given->text() == nullptr) continue;
+    if (given->text()->size() > room && !json::scan(*given->text(), room))
+      return in_message(at, "the arguments of a tool call are no JSON, or those of all have more than " +
+                                std::to_string(call_values_max) + " values");
     auto read = json::parse(given->text()->empty() ? "{}" : *given->text());
     if (!read || read->object() == nullptr)
       return in_message(at, "the arguments of a tool call are no JSON object");
+    room -= std::min(room, values_in(*read));
     call["function"]["arguments"] = std::move(*read);
   }
   return {};
@@ -64,13 +81,14 @@ Result<json::Value> checked_messages(const json::Value& messages) {
   if (messages.list()->size() > messages_max)
     return invalid("'messages' has more than " + std::to_string(messages_max) + " of them");
   json::Value checked = messages;
+  std::size_t room = call_values_max;
   for (std::size_t at = 0; at < checked.list()->size(); ++at) {
     json::Value& message = (*checked.list())[at];
     if (message.object() == nullptr) return in_message(at, "it is no object");
     const json::Value* const role = message.find("role");
     if (role == nullptr || role->text() == nullptr) return in_message(at, "it has no 'role' that is a text");
     if (auto done = flatten_content(message, at); !done) return std::move(done).error();
-    if (auto done = read_calls(message, at); !done) return std::move(done).error();
+    if (auto done = read_calls(message, at, room); !done) return std::move(done).error();
   }
   return checked;
 }

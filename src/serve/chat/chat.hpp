@@ -14,6 +14,7 @@
 namespace tutti::serve::chat {
 
 constexpr std::size_t messages_max = 10'000;
+constexpr std::size_t call_values_max = std::size_t{1} << 16;  // JSON's, of the arguments of all tool calls
 
 struct Conversation {
   json::Value messages;   // a list of {role, content, …}, as OpenAI's API has them

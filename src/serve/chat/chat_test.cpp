@@ -195,6 +195,13 @@ TEST(Chat, RefusesWhatIsNoConversation) {
   refused(one_message(R"({"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]})"),
           "reads text alone");
   refused(one_message(R"({"role":"user","content":"x","tool_calls":7})"), "'tool_calls' is no list");
+  Conversation calls = one_message(
+      R"({"role":"assistant","content":"x","tool_calls":[{"function":{"name":"f"}},{"function":{"name":"f"}}]})");
+  std::string many = R"({"a":[0)";
+  for (std::size_t each = 0; each < call_values_max / 2; ++each) many += ",0";
+  for (const std::size_t call : {0U, 1U})
+    calls.messages[0]["tool_calls"][call]["function"]["arguments"] = many + "]}";
+  refused(calls, "those of all have more than 65536 values");
   Conversation tools = one_message(R"({"role":"user","content":"x"})");
   tools.tools = "x";
   refused(tools, "'tools' is no list");

@@ -1,6 +1,8 @@
 #include "serve/constrain/pattern.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +14,10 @@
 
 namespace tutti::serve {
 namespace {
+
+// The letters that a string of JSON has behind a backslash alone, and what stands there for them.
+constexpr std::array<std::pair<char32_t, std::uint8_t>, 7> json_escapes{
+    {{'"', '"'}, {'\\', '\\'}, {'\b', 'b'}, {'\t', 't'}, {'\n', 'n'}, {'\f', 'f'}, {'\r', 'r'}}};
 
 using Range = std::pair<char32_t, char32_t>;
 using Ranges = std::vector<Range>;
@@ -118,12 +124,18 @@ class Reader {
         if (std::max(first, low) <= std::min(last, high))
           grammar_.letters(from, std::max(first, low), std::min(last, high), to);
       }
-      for (const char32_t special : {char32_t{'"'}, char32_t{'\\'}}) {
-        if (special < first || special > last) continue;
-        const NodeId escaped = grammar_.add();
-        grammar_.edge(from, '\\', '\\', escaped);
-        grammar_.letters(escaped, special, special, to);
+    }
+    std::optional<NodeId> escaped;
+    for (const auto& [letter, written] : json_escapes) {
+      const bool is_wanted = std::any_of(wanted.begin(), wanted.end(), [letter = letter](const auto& range) {
+        return range.first <= letter && letter <= range.second;
+      });
+      if (!is_wanted) continue;
+      if (!escaped) {
+        escaped = grammar_.add();
+        grammar_.edge(from, '\\', '\\', *escaped);
       }
+      grammar_.edge(*escaped, written, written, to);
     }
   }
 

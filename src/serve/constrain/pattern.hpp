@@ -23,9 +23,9 @@ inline constexpr int pattern_repeats_max = 1'000;
 inline constexpr int pattern_depth_max = 64;  // groups inside one another
 
 struct PatternStyle {
-  bool in_json_string =
-      false;           // a quote and a backslash are written with a backslash, control letters not at all
-  bool finds = false;  // without ^ and $ it may stand anywhere in the text, as JSON schemas have it
+  bool in_json_string = false;  // quotes, backslashes, tabs and ends of lines have a backslash, other control
+                                // letters are left out
+  bool finds = false;           // without ^ and $ it may stand anywhere in the text, as JSON schemas have it
 };
 
 // From a node of a grammar to where the pattern has been read.

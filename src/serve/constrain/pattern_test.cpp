@@ -109,6 +109,10 @@ TEST(Pattern, FindsInStringsOfJson) {
   EXPECT_FALSE(reading("^.$", style).takes("\""));
   EXPECT_TRUE(reading("^\\$$", style).takes("$"));
   EXPECT_FALSE(reading("^[\\s]$", style).takes("\n")) << "a string of JSON has no line breaks";
+  EXPECT_TRUE(reading("^a[\\s]b$", style).takes("a\\nb"));
+  EXPECT_TRUE(reading("^a\\tb$", style).takes("a\\tb"));
+  EXPECT_FALSE(reading("^a\\tb$", style).takes("a\\nb"));
+  EXPECT_FALSE(reading("^.$", style).takes("\\n")) << "a dot is no line break";
 }
 
 TEST(Pattern, RefusesWhatItDoesNotKnow) {
@@ -130,8 +134,8 @@ TEST(Pattern, RefusesWhatExplodes) {
 
 TEST(Pattern, LeadsNowhereAstray) {
   // Each state that can be reached has a text that it ends with.
-  EXPECT_EQ(reading("a\\n", {.in_json_string = true}).refusal, "no text is like the pattern");
-  Reading either = reading("a(\\nb|c)", {.in_json_string = true});
+  EXPECT_EQ(reading("a\\x01", {.in_json_string = true}).refusal, "no text is like the pattern");
+  Reading either = reading("a(\\x01b|c)", {.in_json_string = true});
   EXPECT_TRUE(either.takes("ac"));
   EXPECT_EQ(reading("[^\\s\\S]").refusal, "no text is like the pattern");
 }
