@@ -133,6 +133,7 @@ void Machine::start(Job& job, std::vector<RankPlace> places) {
   touch(job);
   for (auto& [node, ranks] : ranks_by_node(job, [](const RankStatus&) { return true; }))
     effects_.sends.push_back(StartRanks{node, job.id, job.attempt, std::move(ranks)});
+  end_strays(job);
 }
 
 // One that the agent of rank 0 has found free and keeps, as long as it has told of some.
@@ -235,13 +236,31 @@ void Machine::store_notes() {
   }
 }
 
+// What an attempt that was given up saves in its grace period the next one can go on with. Beside that, or
+// when the job has ended, it would only be in the way, for up to a day.
+bool Machine::is_past_saving(JobId id) {
+  const Job* job = find(id);
+  return job != nullptr && (job->placed() || job->finished());
+}
+
+void Machine::end_strays(const Job& job) {
+  if (job.losses == 0 && job.attempt_losses == 0 && job.attempt_told < 0) return;
+  for (const auto& [name, node] : state_.nodes) {
+    if (node.lost) continue;  // it is told when it is back
+    for (auto stray = node.strays.lower_bound({.job = job.id, .attempt = 0, .rank = 0});
+         stray != node.strays.end() && stray->job == job.id; ++stray)
+      effects_.sends.push_back(EndRanks{name, job.id, stray->attempt, {stray->rank}, true});
+  }
+}
+
 void Machine::answer_stale(const NodeName& node, const RankReport& report) {
   if (report.status.state == RankState::exited) {
     const Job* job = find(report.job);
     effects_.sends.push_back(
         ForgetRanks{node, report.job, report.attempt, job != nullptr && job->finished()});
   } else {
-    effects_.sends.push_back(EndRanks{node, report.job, report.attempt, {report.rank}});
+    effects_.sends.push_back(
+        EndRanks{node, report.job, report.attempt, {report.rank}, is_past_saving(report.job)});
     if (Node* home = find(node); home != nullptr && home->strays.size() < strays_max) {
       home->strays.insert({report.job, report.attempt, report.rank});
       state_.index.changed(*home);
@@ -396,6 +415,7 @@ void Machine::finish(Job& job, JobState state, std::string reason) {
   job.state = state;
   job.reason = std::move(reason);
   effects_.ended.insert(job.id);
+  end_strays(job);
   if (state == JobState::succeeded) job.exit_code = 0;
   if (state != JobState::succeeded && job.exit_code == 0) job.exit_code = 1;
   touch(job);

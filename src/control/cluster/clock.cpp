@@ -109,7 +109,9 @@ void Machine::hear_how_long(Job& job, const RankReport& report) {
   // Whatever a node says: nothing began before somebody asked for it, be it that the clock was set back
   // since.
   const Instant first = std::min(job.submitted_at, now_) - set_back_max;
-  move_start(job, std::clamp(job.started_at + by, first, now_) - job.started_at);
+  // Nor later than this controller knows of it: who would like to have begun later is not believed.
+  const Instant last = std::min(now_, std::max(job.started_at, state_.loaded_at));
+  move_start(job, std::clamp(job.started_at + by, first, std::max(first, last)) - job.started_at);
   told_by_now(job);
 }
 

@@ -207,9 +207,26 @@ TEST_F(ClockTest, WhateverANodeSaysNobodyWasToldToEndInTheFuture) {
   runs(id, 0s);
   live(3min);
   happen(Cancel{id, ""});
+  derive(state, now);  // as after a restart
   runs(id, 0s);
   EXPECT_EQ(job(id).started_at, now);
   EXPECT_EQ(job(id).told_at, now);
+}
+
+// A rank that puts another process in the place of its shim would run past its time limit and be charged for
+// nothing.
+TEST_F(ClockTest, NobodyBeganLaterThanTheControllerKnowsOfIt) {
+  const JobId id = run_limited(10min);
+  const Instant started_at = job(id).started_at;
+  live(5min);
+  runs(id, 0s);
+  EXPECT_EQ(job(id).started_at, started_at);
+  live(1min);
+  derive(state, now);  // as after a restart
+  const Instant loaded_at = now;
+  live(2min);
+  runs(id, 0s);
+  EXPECT_EQ(job(id).started_at, loaded_at) << "before that its clock may have been another one";
 }
 
 // ---- a controller that is started on another machine, or after its machine

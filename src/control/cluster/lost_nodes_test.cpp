@@ -1,6 +1,8 @@
 // What becomes of gangs when their nodes go, come back or are emptied.
 #include "control/cluster/step.hpp"
 
+#include <algorithm>
+
 #include "control/cluster/cluster_test.hpp"
 
 namespace tutti::cluster {
@@ -72,6 +74,47 @@ TEST_F(ClusterTest, ALostNodeThatComesBackHasItsOldRanksEnded) {
   happen(Reported{victim, {id, 0, 0, {RankState::exited, 137, ""}}});
   EXPECT_EQ(job(id).attempt, 1);
   EXPECT_EQ(sent<ForgetRanks>(), 1U);
+}
+
+// They would save beside the next attempt for as long as their grace period is.
+TEST_F(ClusterTest, OldRanksHaveTimeToSaveOnlyUntilSomebodyGoesOnWithIt) {
+  join("a", 1);
+  JobSpec slow = spec(1);
+  slow.grace = 2h;
+  const JobId id = submit(slow);
+  all_start(id);
+  lose("a");
+  const auto told_at_once = [&] {
+    const auto* end = sends.empty() ? nullptr : std::get_if<EndRanks>(&sends.back());
+    EXPECT_TRUE(end != nullptr && end->attempt == 0 && end->node == "a");
+    return end != nullptr && end->at_once;
+  };
+  join("a", 1, {{id, 0, 0, {RankState::started}}});
+  EXPECT_FALSE(told_at_once()) << "what it saves is what the next one goes on with";
+  EXPECT_NE(reason_of(state.nodes.at("a")).find("still runs ranks of job " + id.text()), std::string::npos);
+  sends.clear();
+  join("b", 1);
+  ASSERT_TRUE(job(id).placed());
+  EXPECT_TRUE(told_at_once()) << "somebody goes on now";
+  happen(Reported{"a", {id, 0, 0, {RankState::started}}});
+  EXPECT_TRUE(told_at_once()) << "also if it is told again";
+}
+
+TEST_F(ClusterTest, OldRanksOfACancelledJobAreKilled) {
+  join("a", 1);
+  JobSpec slow = spec(1);
+  slow.grace = 2h;
+  const JobId id = submit(slow);
+  all_start(id);
+  lose("a");
+  join("a", 1, {{id, 0, 0, {RankState::started}}});
+  sends.clear();
+  happen(Cancel{id, ""});
+  ASSERT_EQ(job(id).state, JobState::cancelled);
+  EXPECT_TRUE(std::any_of(sends.begin(), sends.end(), [](const Send& send) {
+    const auto* end = std::get_if<EndRanks>(&send);
+    return end != nullptr && end->at_once && end->node == "a";
+  }));
 }
 
 TEST_F(ClusterTest, ANodeTakesNoWorkWhileRanksOfAnOldAttemptRunOnIt) {

@@ -62,6 +62,8 @@ class Machine {
   void say(Job& job, std::int32_t rank, std::string detail);
   void store_notes();
   void answer_stale(const NodeName& node, const RankReport& report);
+  bool is_past_saving(JobId id);
+  void end_strays(const Job& job);
   void remove_stray(const NodeName& node, const RankReport& report);
 
   // time_limits.cpp

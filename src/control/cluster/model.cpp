@@ -237,7 +237,9 @@ std::string reason_of(const Node& node) {
   if (!node.fault.empty())
     return node.fault + "; it is tried again after " + format_instant(node.back_at) +
            (node.illness.empty() ? "" : ", if this is over: " + node.illness);
-  return node.illness;
+  if (!node.illness.empty() || node.lost || node.strays.empty()) return node.illness;
+  return "still runs ranks of job " + node.strays.begin()->job.text() +
+         ", of an attempt that is over: it takes work when they have ended";
 }
 
 std::string reason_of(const State& state, const Job& job) {

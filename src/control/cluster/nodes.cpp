@@ -100,7 +100,8 @@ void Machine::ask_for_strays(const std::set<Stray>& told, Node& node) {
                         rank < job->ranks.size() && !job->ranks[rank].vanished;
     if (wanted) node.strays.erase(stray);
     if (!wanted && !told.contains(stray))
-      effects_.sends.push_back(EndRanks{node.name, stray.job, stray.attempt, {stray.rank}});
+      effects_.sends.push_back(
+          EndRanks{node.name, stray.job, stray.attempt, {stray.rank}, is_past_saving(stray.job)});
   }
   state_.index.changed(node);
 }
