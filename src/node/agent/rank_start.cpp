@@ -91,6 +91,15 @@ Result<std::string> clear_place(const std::string& folder) {
   return target;
 }
 
+// Not what is above the folder of the agent, nor that one: a home that was removed would be back, with
+// nothing in it that tells whose it is.
+Result<> make_place(const std::string& folder) {
+  const std::string ranks = std::filesystem::path(folder).parent_path().string();
+  auto made = files::make_folder(ranks, 0777);
+  if (made) made = files::make_folder(folder, 0777);
+  return made;
+}
+
 // It is a child of this process, which nobody reaps before it is watched: who cannot be looked at for want of
 // files can be later. When it began is what tells it from strangers: without that nobody would end it, and it
 // would be taken for one that has gone. 0 of one that has.
@@ -112,7 +121,7 @@ Result<StartedShim> start_rank(const RankOrder& order, const MayRun& may_run) {
     return unknown("it has run here before: the controller's store is older than that");
   auto cleared = clear_place(order.folder);
   if (!cleared) return std::move(cleared).error();
-  if (auto made = files::make_folders(order.folder); !made) return std::move(made).error();
+  if (auto made = make_place(order.folder); !made) return std::move(made).error();
   if (auto written = rank::write_spec(order.folder, spec_of(order)); !written)
     return std::move(written).error();
   if (!may_run()) return failed("nobody wants it any more");

@@ -47,15 +47,9 @@ class NoFiles {
   std::vector<files::FileDescriptor> taken_;
 };
 
-// Whose start is not known is taken for a stranger: nothing would end it, and it would be told as gone.
-TEST(RankStart, AShimThatCannotBeLookedAtForWantOfFilesIsKnownAllTheSame) {
-  std::string path = testing::TempDir() + "tutti-start-XXXXXX";
-  const std::string folder = mkdtemp(path.data());
-  const std::string begun = folder + "/begun";
+RankOrder order_in(const std::string& folder) {
   RankOrder order;
   order.tutti_program = folder + "/tutti";
-  std::ofstream(order.tutti_program) << "#!/bin/sh\ntouch " << begun << "\nexec sleep 1000\n";
-  fs::permissions(order.tutti_program, fs::perms::owner_all);
   wire::StartRanks attempt;
   attempt.command = {"true"};
   attempt.ranks.resize(1);
@@ -63,6 +57,17 @@ TEST(RankStart, AShimThatCannotBeLookedAtForWantOfFilesIsKnownAllTheSame) {
   order.folder = folder + "/ranks/7.0.0";
   order.cgroup = "tutti-start-7.0.0";
   order.notes = std::make_shared<MembershipNotes>(folder, "");
+  return order;
+}
+
+// Whose start is not known is taken for a stranger: nothing would end it, and it would be told as gone.
+TEST(RankStart, AShimThatCannotBeLookedAtForWantOfFilesIsKnownAllTheSame) {
+  std::string path = testing::TempDir() + "tutti-start-XXXXXX";
+  const std::string folder = mkdtemp(path.data());
+  const std::string begun = folder + "/begun";
+  const RankOrder order = order_in(folder);
+  std::ofstream(order.tutti_program) << "#!/bin/sh\ntouch " << begun << "\nexec sleep 1000\n";
+  fs::permissions(order.tutti_program, fs::perms::owner_all);
   std::optional<NoFiles> none;
   std::thread later;
   const auto started = start_rank(order, [&] {
@@ -82,6 +87,20 @@ TEST(RankStart, AShimThatCannotBeLookedAtForWantOfFilesIsKnownAllTheSame) {
   ::kill(started->process.pid, SIGKILL);
   EXPECT_EQ(::waitpid(started->process.pid, nullptr, 0), started->process.pid);
   fs::remove_all(folder);
+}
+
+TEST(RankStart, AnAgentsFolderThatWasRemovedIsNotMadeAgain) {
+  std::string path = testing::TempDir() + "tutti-start-XXXXXX";
+  const std::string home = mkdtemp(path.data());
+  bool was_asked = false;
+  const auto started = start_rank(order_in(home + "/nodes/n1"), [&] {
+    was_asked = true;
+    return false;
+  });
+  EXPECT_FALSE(started.ok());
+  EXPECT_FALSE(was_asked) << "it would have run";
+  EXPECT_TRUE(fs::is_empty(home));
+  fs::remove_all(home);
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <chrono>
 #include <exception>
-#include <filesystem>
 #include <limits>
 #include <set>
 #include <system_error>
@@ -347,8 +346,8 @@ Result<std::string> Shipped::tried(Task& task) {
 
 Result<std::string> Shipped::lay_out(Task& task) {
   const std::string& manifest_hash = task.manifest;
-  std::error_code failure;
-  std::filesystem::create_directories(folder_, failure);
+  // Not the folder of the agent, which may have been removed with all its home.
+  if (auto made = files::make_folder(folder_, 0777); !made) return std::move(made).error();
   net::Client client(controller_, token_);
   if (!blobs_.has(manifest_hash)) {
     if (auto fetched = fetch(client, manifest_hash, task); !fetched) return std::move(fetched).error();

@@ -81,6 +81,23 @@ TEST(Shipped, AControllerThatStaysBusyIsNoFaultOfTheNodes) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(Shipped, AnAgentsFolderThatWasRemovedIsNotMadeAgain) {
+  char home[] = "/tmp/tutti-shipped-XXXXXX";
+  ASSERT_NE(::mkdtemp(home), nullptr);
+  {
+    Shipped shipped({"127.0.0.1", 1, ""}, "token", home + std::string("/nodes/n1"));
+    std::promise<keeper::Hindrance> told;
+    shipped.prepare("ann", std::string(64, 'a'), "1.0",
+                    [&](const Result<std::string>& done, keeper::Hindrance why) {
+                      EXPECT_FALSE(done.ok());
+                      told.set_value(why);
+                    });
+    EXPECT_EQ(told.get_future().get(), keeper::Hindrance::node);
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(home));
+  std::filesystem::remove_all(home);
+}
+
 // Nothing of it is asked for: what is not there could not be put anywhere.
 TEST(Shipped, AFolderThatIsTooLargeForTheDiskIsNotFetched) {
   char folder[] = "/tmp/tutti-shipped-XXXXXX";

@@ -15,6 +15,7 @@
 #include "base/files/rights.hpp"
 #include "base/files/tree.hpp"
 #include "base/id.hpp"
+#include "node/rank/leftovers.hpp"
 
 namespace tutti::rank {
 namespace {
@@ -88,10 +89,11 @@ Error missing_checkpoints(const std::string& folder) {
                 " on this node: is its disk mounted?");
 }
 
-Result<> begin_checkpoints(const std::string& folder, bool expected) {
+Result<> begin_checkpoints(const std::string& folder, bool expected, const std::filesystem::path& held) {
   const std::string mark = mark_of(folder, begun);
   const bool first = is_missing(mark);
   if (expected && first && is_missing(folder)) return missing_checkpoints(folder);
+  if (is_missing(root_of(folder)) && !held.empty() && agent_folder_is_gone(held)) return {};
   // In this order: see remove_one().
   if (first) static_cast<void>(set_mark(folder, begun));
   clear_mark(folder, ended);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -15,8 +16,10 @@ namespace tutti::rank {
 
 // An attempt is about to run: makes the folder, which has changed at time zero until something is saved in
 // it, and the job is not over. `expected`: an earlier attempt had the folder. An error only if nothing of
-// that is here: then this is another disk.
-Result<> begin_checkpoints(const std::string& folder, bool expected);
+// that is here: then this is another disk. `held`: the folder of the rank, as its shim holds it. Where that
+// of its agent was removed no ROOT is made: it was removed too, if it was in the same home, which would be
+// back.
+Result<> begin_checkpoints(const std::string& folder, bool expected, const std::filesystem::path& held = {});
 
 // What that error says.
 Error missing_checkpoints(const std::string& folder);

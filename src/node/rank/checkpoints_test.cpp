@@ -1,10 +1,12 @@
 #include "node/rank/checkpoints.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <time.h>
 
 #include <fstream>
 
+#include "base/files/descriptor.hpp"
 #include "node/rank/folder_test.hpp"
 
 namespace tutti::rank {
@@ -32,6 +34,23 @@ TEST_F(CheckpointsTest, OnAnotherDiskWhatAnEarlierAttemptSavedIsMissed) {
   EXPECT_FALSE(fs::exists(path("root"))) << "nothing is made there";
   EXPECT_TRUE(begin_checkpoints(path("root/8"), false)) << "a job that begins finds nothing anywhere";
   EXPECT_FALSE(begin_checkpoints(job_, true).ok()) << "others on the wrong disk change nothing";
+}
+
+// A rank may have been started just before the home of its cluster was removed.
+TEST_F(CheckpointsTest, AHomeThatWasRemovedIsNotMadeAgain) {
+  const std::string rank = path("home/nodes/n1/ranks/7.0.0");
+  const std::string job = path("home/checkpoints/cluster/7");
+  fs::create_directories(rank);
+  const files::FileDescriptor open_folder(::open(rank.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const fs::path held = "/proc/self/fd/" + std::to_string(open_folder.get());
+  EXPECT_TRUE(begin_checkpoints(job, false, held));
+  EXPECT_TRUE(fs::exists(job)) << "nothing was removed";
+  fs::remove_all(path("home"));
+  EXPECT_TRUE(begin_checkpoints(job, false, held));
+  EXPECT_FALSE(fs::exists(path("home")));
+  fs::create_directories(path("root"));
+  EXPECT_TRUE(begin_checkpoints(job_, false, held));
+  EXPECT_TRUE(fs::exists(job_)) << "this one was elsewhere, and is there";
 }
 
 TEST_F(CheckpointsTest, TellsTheLastJobThatHasAFolder) {

@@ -102,8 +102,8 @@ void connect_streams(int output) {
   _exit(failure.error_number == ENOENT ? exit_code_not_found : exit_code_not_runnable);
 }
 
-[[noreturn]] void become_rank(RankSpec spec, const std::string& held_in, const RankLimits& limits, pid_t shim,
-                              int output, int status_pipe) {
+[[noreturn]] void become_rank(RankSpec spec, const std::string& folder, const std::string& held_in,
+                              const RankLimits& limits, pid_t shim, int output, int status_pipe) {
   // A rank whose shim was killed would be out of everybody's reach.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != shim) _exit(exit_code_not_runnable);
@@ -115,7 +115,7 @@ void connect_streams(int output) {
   files::set_open_files(static_cast<std::size_t>(spec.open_files));
   // Here, because the folder may be on a shared disk that does not answer: that is then this rank's trouble
   // alone, and it can be killed.
-  if (!spec.checkpoints.empty() && !begin_checkpoints(spec.checkpoints, spec.has_saved))
+  if (!spec.checkpoints.empty() && !begin_checkpoints(spec.checkpoints, spec.has_saved, folder))
     give_up(status_pipe, StartStep::checkpoints);
   if (chdir(spec.workdir.c_str()) != 0) give_up(status_pipe, StartStep::workdir);
   auto command = pointers_to(spec.command);
@@ -161,7 +161,8 @@ RankExit cannot_run(const std::string& program, int error_number) {
 class Shim {
  public:
   Shim(const std::string& folder, RankSpec spec)
-      : spec_(std::move(spec)),
+      : folder_(folder),
+        spec_(std::move(spec)),
         log_(folder, spec_.log_bytes_max),
         processes_(process_limits(host_processes())),
         limits_({.name = spec_.cgroup,
@@ -202,6 +203,7 @@ class Shim {
   RankExit result();
   std::optional<RankExit> start_failure();
 
+  std::string folder_;  // of its rank, by a descriptor
   RankSpec spec_;
   LogWriter log_;
   ProcessLimits processes_;
@@ -252,7 +254,7 @@ Result<> Shim::start() {
   main_ = pid;
   if (main_ < 0) return failed_errno("cannot start a process", errno);
   if (main_ == 0)
-    become_rank(std::move(spec_), held ? hold_.folder() : "", limits_, shim, output->write_end.get(),
+    become_rank(std::move(spec_), folder_, held ? hold_.folder() : "", limits_, shim, output->write_end.get(),
                 status->write_end.get());
   output_ = std::move(output->read_end);
   status_ = std::move(status->read_end);
