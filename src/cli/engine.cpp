@@ -51,7 +51,8 @@ Result<> set_address(const std::string& listen, serve::FrontSettings& settings) 
   const std::string zero = ":0";
   const bool picks = listen.ends_with(zero);
   const auto target = net::parse_target(picks ? listen.substr(0, listen.size() - 1) + "1" : listen);
-  if (!target) return Error(target.error()).within("--listen");
+  // In the words of who wrote it.
+  if (!target) return Error((picks ? net::parse_target(listen) : target).error()).within("--listen");
   settings.address = target->host == "localhost" ? "127.0.0.1" : target->host;
   settings.port = picks ? 0 : target->port;
   return {};

@@ -53,7 +53,7 @@ void ModelFlags::declare(config::Flags& flags) {
             "are as many (default: 1)",
             {.min = 1, .max = serve::ranks_max});
   flags.add("threads", threads_, "of CPUs, of each process (default: one a core)",
-            {.min = 0, .max = threads_max});
+            {.min = 1, .max = threads_max});
   flags.add("context", context_, "tokens of a prompt with its answer (default: what the model was made for)",
             {.min = context_min, .max = context_limit});
   flags.add("cache", cache_,

@@ -1,6 +1,7 @@
 #include "control/controller/tokens.hpp"
 
-#include <vector>
+#include <algorithm>
+#include <string_view>
 
 #include "base/bytes.hpp"
 #include "base/files/files.hpp"
@@ -19,6 +20,17 @@ std::string token_in(const std::string& text) {
   return std::string(trim(std::string_view(text).substr(0, text.find('\n'))));
 }
 
+// It travels in a line of HTTP.
+bool is_token(std::string_view text) {
+  return text.size() >= token_length_min &&
+         std::all_of(text.begin(), text.end(), [](char letter) { return letter > ' ' && letter <= '~'; });
+}
+
+// A machine that loses its power may leave zeros where something was to be written.
+bool is_blank(std::string_view text) {
+  return text.find_first_not_of(std::string_view(" \t\r\n\0", 5)) == std::string_view::npos;
+}
+
 Error no_token(const std::string& file) {
   return invalid("it holds no token")
       .within("token file " + file)
@@ -32,15 +44,15 @@ Result<std::string> read_token(const std::string& file) {
   const auto text = files::read_existing_file(file, token_file_bytes_max);
   if (!text) return Error(text.error()).within("token file");
   std::string token = token_in(*text);
-  if (token.size() < token_length_min) return no_token(file);
+  if (!is_token(token)) return no_token(file);
   return token;
 }
 
 Result<> make_token(const std::string& file, bool expected) {
   const auto text = files::read_file(file, token_file_bytes_max);
   if (!text) return Error(text.error()).within("token file");
-  if (*text && token_in(**text).size() >= token_length_min) return {};
-  if (*text && !trim(**text).empty()) return no_token(file);
+  if (*text && is_token(token_in(**text))) return {};
+  if (*text && !is_blank(**text)) return no_token(file);
   if (*text || expected)
     log::warning("{} is {}: a new token is made, and who has the old one is refused until it has this one",
                  file, *text ? "empty" : "gone");

@@ -37,7 +37,7 @@ TEST_F(TokensTest, AreMadeOnceAndForTheirOwnerAlone) {
 
 TEST_F(TokensTest, AnEmptyFileIsMadeAnew) {
   for (const std::string& file : {join, admin}) {
-    write(file, "");
+    write(file, file == join ? "" : std::string(64, '\0'));
     EXPECT_FALSE(read_token(file).ok());
     testing::internal::CaptureStderr();
     ASSERT_TRUE(init_folder(folder).ok());
@@ -53,6 +53,17 @@ TEST_F(TokensTest, ARemovedOneOfAControllerThatWasThereIsMadeAnewAndSaidSo) {
   ASSERT_TRUE(init_folder(folder).ok());
   EXPECT_NE(testing::internal::GetCapturedStderr().find(join + " is gone"), std::string::npos);
   EXPECT_TRUE(read_token(join).ok());
+}
+
+TEST_F(TokensTest, WhatCannotTravelInALineIsNoToken) {
+  for (const char letter : {'\0', '\x01', '\x7f', '\xff', ' '}) {
+    std::string text(64, 'a');
+    text[32] = letter;
+    write(join, text + "\n");
+    const auto read = read_token(join);
+    ASSERT_FALSE(read.ok()) << static_cast<int>(letter);
+    EXPECT_NE(read.error().text().find("it holds no token"), std::string::npos);
+  }
 }
 
 TEST_F(TokensTest, WhatSomebodyHasPutThereIsNotReplaced) {

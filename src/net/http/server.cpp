@@ -168,9 +168,10 @@ Result<std::unique_ptr<Server>> Server::listen(Loop& loop, const ServerOptions& 
   if (!failure) acceptor.non_blocking(true, failure);
   if (!failure) acceptor.listen(4096, failure);
   if (failure) {
-    return failed(failure.message())
-        .within("cannot listen on " + where)
-        .remedy("another program may listen there; `--listen` takes another port");
+    Error refused = failed(failure.message()).within("cannot listen on " + where);
+    if (failure == asio::error::no_descriptors)
+      return std::move(refused).remedy("`ulimit -n` says how many files a program may open: raise it");
+    return std::move(refused).remedy("another program may listen there; `--listen` takes another port");
   }
   auto shared = std::make_shared<Shared>(loop.core().context, options, std::move(handler), std::move(admit));
   auto door = std::make_shared<Door>(std::move(shared), std::move(acceptor), std::move(*tls));
