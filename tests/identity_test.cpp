@@ -210,8 +210,14 @@ TEST(Identity, ACopyOfAnAgentsFolderIsRefused) {
   PartsCluster cluster;
   ASSERT_TRUE(cluster.start_agent("n1"));
   ASSERT_EQ(cluster.wait(cluster.submit({}, "true")), 0);
-  std::filesystem::copy(cluster.home() + "/nodes/n1", cluster.file("copy"),
-                        std::filesystem::copy_options::recursive);
+  // What the job has left is removed meanwhile.
+  ASSERT_TRUE(eventually([&] {
+    std::error_code failure;
+    std::filesystem::remove_all(cluster.file("copy"));
+    std::filesystem::copy(cluster.home() + "/nodes/n1", cluster.file("copy"),
+                          std::filesystem::copy_options::recursive, failure);
+    return !failure;
+  }));
   const auto copy = cluster.start(
       {"agent", "--controller", cluster.address(), "--join-token-file", cluster.data() + "/join.token",
        "--name", "n1", "--data", cluster.file("copy"), "--fake-gpus", "8xH100"},

@@ -171,7 +171,7 @@ void Machine::on(const Reported& event) {
 }
 
 // A report about the running attempt moves it on; about anything else it is answered, never believed.
-void Machine::apply(const NodeName& node, const RankReport& report) {
+void Machine::apply(const NodeName& node, const RankReport& report, Instant end_min) {
   if (report.status.state == RankState::exited) remove_stray(node, report);
   Job* job = find(report.job);
   const bool current = job != nullptr && job->placed() && job->attempt == report.attempt &&
@@ -188,7 +188,8 @@ void Machine::apply(const NodeName& node, const RankReport& report) {
     return note(*job, report.rank, report.status);
   // States only move forward: a late or doubled message changes nothing.
   if (report.status.state <= known.state) return;
-  set_rank(*job, report.rank, report.status, report.ended_ago);
+  const bool had_started = known.state == RankState::started;
+  set_rank(*job, report.rank, report.status, report.ended_ago, had_started ? end_min : Instant());
 }
 
 // The store is an older copy, and a later attempt than any that it knows has run: the next one comes after
@@ -275,7 +276,7 @@ void Machine::remove_stray(const NodeName& node, const RankReport& report) {
   if (home->strays.empty()) effects_.schedule = true;
 }
 
-void Machine::set_rank(Job& job, std::int32_t rank, RankStatus status, Duration ended_ago) {
+void Machine::set_rank(Job& job, std::int32_t rank, RankStatus status, Duration ended_ago, Instant end_min) {
   status.vanished = status.vanished && status.state == RankState::exited;
   if (status.state != RankState::exited) status.told = Told::unknown;
   status.stopped = status.stopped && status.state == RankState::exited && !status.vanished;
@@ -292,11 +293,6 @@ void Machine::set_rank(Job& job, std::int32_t rank, RankStatus status, Duration 
   if (status.state == RankState::started) credit_node(home);
   RankStatus& known = job.ranks[static_cast<std::size_t>(rank)];
   RankTally& tally = state_.tallies.at(job.id);
-  // What is on record of its end may be the rank's own word, and its agent may have been away: while the node
-  // said that it runs it had not ended.
-  const Node* node = find(home);
-  const bool vouched_for = known.state == RankState::started && node != nullptr;
-  const Instant end_min = vouched_for ? std::max(job.started_at, node->vouched_at) : job.started_at;
   if (known.state == RankState::assigned && status.state != RankState::assigned) --tally.to_start;
   if (known.state != RankState::exited && status.state == RankState::exited) --tally.to_end;
   say(job, rank, status.detail);
@@ -306,7 +302,8 @@ void Machine::set_rank(Job& job, std::int32_t rank, RankStatus status, Duration 
   // That a rank has started need not be stored at once: its agent tells it again, and gangs are large. When
   // the last has, the job is.
   if (known.state == RankState::exited) {
-    job.ended_at = std::max(job.ended_at, std::min(now_, std::max(end_min, now_ - ended_ago)));
+    job.ended_at =
+        std::max(job.ended_at, std::min(now_, std::max({job.started_at, end_min, now_ - ended_ago})));
     effects_.jobs.insert(job.id);
   } else {
     state_.noted.insert(job.id);

@@ -102,9 +102,11 @@ class Machine {
 
   // attempts.cpp: the life of one attempt
   void start(Job& job, std::vector<RankPlace> places);
-  void apply(const NodeName& node, const RankReport& report);
+  // `end_min`: it ran until then, if it had started; zero: nobody knows.
+  void apply(const NodeName& node, const RankReport& report, Instant end_min = {});
   void pass_over_attempts(Job& job, std::int32_t told);
-  void set_rank(Job& job, std::int32_t rank, RankStatus status, Duration ended_ago = {});
+  void set_rank(Job& job, std::int32_t rank, RankStatus status, Duration ended_ago = {},
+                Instant end_min = {});
   void end(Job& job, EndCause cause, std::string reason);
   void send_end(const Job& job);
   void settle(Job& job);

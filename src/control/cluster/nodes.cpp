@@ -41,7 +41,9 @@ void Machine::on(const Hello& event) {
   if (!stored) touch(node);
   pass_over_ids(event, Memory::agent, event.jobs_seen, reunion);
   pass_over_ids(event, Memory::disk, event.jobs_saved, reunited);
-  for (const RankReport& report : event.ranks) apply(node.name, report);
+  // Its agent may be another one than before, which has only what is on record of an end, and that may be the
+  // rank's own word: while the node said that it runs it had not ended.
+  for (const RankReport& report : event.ranks) apply(node.name, report, node.vouched_at);
   node.vouched_at = now_;
   std::set<Stray> told;
   for (const RankReport& report : event.ranks) told.insert({report.job, report.attempt, report.rank});
