@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <string_view>
 
 #include "base/files/descriptor.hpp"
@@ -30,7 +31,7 @@ constexpr std::string_view hold_place = "/tutti/tutti-";
 constexpr std::string_view removed_mark = " (deleted)";
 // Where an agent has the folders of its ranks, in its own.
 constexpr std::string_view ranks_name = "ranks";
-constexpr int ancestors_max = 100'000;  // parents change while they are looked at
+constexpr int ancestors_max = 100;  // of a shim or an agent: who has more is a process of a rank
 
 std::string process_path(pid_t pid) { return "/proc/" + std::to_string(pid); }
 
@@ -102,16 +103,41 @@ bool is_copy_writer(pid_t pid, const ShimProcess& shim) {
 
 fs::path ranks_folder_of(const std::string& rank_folder) { return fs::path(rank_folder).parent_path(); }
 
+// Each is read once in a look: a rank may have thousands of processes, one above the other.
+class Parents {
+ public:
+  // 0 if it has gone.
+  pid_t of(pid_t pid) {
+    const auto [known, is_new] = known_.try_emplace(pid, 0);
+    if (!is_new) return known->second;
+    if (const auto process = read_process(pid)) known->second = process->parent;
+    return known->second;
+  }
+
+ private:
+  std::map<pid_t, pid_t> known_;
+};
+
+// One above it is such a one, or there are more than shims and agents have.
+template <typename Is>
+bool has_ancestor(pid_t pid, Parents& parents, const Is& is) {
+  for (int above = 0; above < ancestors_max; ++above) {
+    pid = parents.of(pid);
+    if (pid <= 1) return false;
+    if (is(pid)) return true;
+  }
+  return true;
+}
+
 // Shims start no shims: who descends from one of the same agent's is a process of its rank, and has the words
 // that it likes.
-bool is_of_a_rank(pid_t pid, const std::string& folder, const std::map<pid_t, std::string>& shims) {
-  auto process = read_process(pid);
-  for (int above = 0; process && process->parent > 1 && above < ancestors_max; ++above) {
-    const auto shim = shims.find(process->parent);
-    if (shim != shims.end() && ranks_folder_of(shim->second) == ranks_folder_of(folder)) return true;
-    process = read_process(process->parent);
-  }
-  return false;
+bool is_of_a_rank(pid_t pid, const std::string& folder, const std::map<pid_t, std::string>& shims,
+                  Parents& parents) {
+  const fs::path ranks_folder = ranks_folder_of(folder);
+  return has_ancestor(pid, parents, [&](pid_t ancestor) {
+    const auto shim = shims.find(ancestor);
+    return shim != shims.end() && ranks_folder_of(shim->second) == ranks_folder;
+  });
 }
 
 }  // namespace
@@ -162,8 +188,9 @@ std::multimap<std::string, ShimProcess> shims_by_folder(const std::string& above
     const auto told = told_by(pid, own);
     if (told && told->folder.starts_with(above + "/")) folders.emplace(pid, told->folder);
   }
+  Parents parents;
   for (const auto& [pid, folder] : folders) {
-    if (is_of_a_rank(pid, folder, folders)) continue;
+    if (is_of_a_rank(pid, folder, folders, parents)) continue;
     const auto process = read_process(pid);
     const ShimProcess shim{.pid = pid, .start_time = process ? process->start_time : 0};
     if (process && is_alive(shim)) shims.emplace(folder, shim);
@@ -222,6 +249,13 @@ std::vector<ShimProcess> shims_below(const std::string& folder) {
   std::vector<ShimProcess> shims;
   for (const auto& [rank, shim] : shims_by_folder(folder)) shims.push_back(shim);
   return shims;
+}
+
+bool descends_from_shim_below(pid_t pid, const std::string& folder) {
+  std::set<pid_t> shims;
+  for (const ShimProcess& shim : shims_below(folder)) shims.insert(shim.pid);
+  Parents parents;
+  return has_ancestor(pid, parents, [&](pid_t ancestor) { return shims.contains(ancestor); });
 }
 
 void kill_shim(const ShimProcess& shim) {

@@ -31,6 +31,8 @@ std::string hold_of(pid_t pid);
 // that descend from a shim of the same agent's. Without cgroups, or out of them, a rank whose shim has gone
 // can run this very program, and is believed.
 std::vector<ShimProcess> shims_below(const std::string& folder);
+// The process is one of a rank whose shim is such a one.
+bool descends_from_shim_below(pid_t pid, const std::string& folder);
 // With the folders of their ranks.
 std::multimap<std::string, ShimProcess> shims_by_folder(const std::string& above);
 

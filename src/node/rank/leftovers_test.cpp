@@ -135,6 +135,24 @@ TEST_F(LeftoversTest, WhoDescendsFromAShimOfTheSameAgentIsNone) {
   kill_leftovers(Hold(""), process(shim));
 }
 
+// No shim has so many above it: a rank can have thousands, who all call themselves so, and each would be
+// asked for all who are above it.
+TEST_F(LeftoversTest, WhoHasAHundredProcessesAboveItIsNone) {
+  std::filesystem::copy_file("/bin/sh", path("tutti"));
+  // One below the other, down to 0, and each of another agent as it says.
+  std::ofstream(path("shim")) << "n=${1%/ranks/*}; n=${n##*/}; [ $n != 0 ] || { echo began; read line <wait; }; "
+                              << "./tutti shim " << folder() << "/$((n - 1))/ranks/7.0.0; true";
+  const pid_t top = start(path("tutti"), folder() + "/120/ranks/7.0.0");
+  const auto found = shims_by_folder(folder());
+  EXPECT_TRUE(found.contains(folder() + "/120/ranks/7.0.0"));
+  EXPECT_FALSE(found.contains(folder() + "/0/ranks/7.0.0"));
+  EXPECT_FALSE(descends_from_shim_below(top, folder()));
+  for (const pid_t pid : descendants_of(top)) {
+    EXPECT_TRUE(descends_from_shim_below(pid, folder())) << pid;
+    kill(pid, SIGKILL);
+  }
+}
+
 // Until it has gone it may hold a device.
 TEST_F(LeftoversTest, AProcessOfARankThatIsCalledAsAWriterOfCopiesCounts) {
   std::filesystem::copy_file("/bin/sh", path("tutti"));
