@@ -53,6 +53,23 @@ TEST(Down, RanksOfWhichNothingIsNotedAreEndedToo) {
   EXPECT_FALSE(std::filesystem::exists(cluster.home() + "/nodes"));
 }
 
+// Who locks a folder there is taken for its agent, and nothing is ended that somebody else has started: but a
+// rank is the cluster's own.
+TEST(Down, ARankThatLocksFoldersOfItsClusterKeepsNothingFromItsEnd) {
+  const TestCluster cluster(1, 1);
+  const std::string locked = cluster.file("locked");
+  const std::string id = cluster.submit(
+      {"--restarts", "0"},
+      "mkdir " + cluster.home() + "/nodes/n7 && exec python3 -c 'import fcntl, time\nfile = open(\"" +
+          cluster.home() + "/nodes/n7/lock\", \"w\")\nfcntl.lockf(file, fcntl.LOCK_EX)\nopen(\"" + locked +
+          "\", \"w\")\ntime.sleep(1000)'");
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(locked); }));
+  const auto down = cluster.tutti({"down", "--clean"});
+  EXPECT_EQ(down.exit_code, 0) << down.err;
+  EXPECT_TRUE(cluster.ranks_on("n1").empty());
+  EXPECT_FALSE(std::filesystem::exists(cluster.home() + "/nodes"));
+}
+
 TEST(Down, UpWithFewerNodesGoesOnWithTheJobsAllTheSame) {
   const TestCluster cluster(3, 1);
   const std::string started = cluster.file("started");

@@ -154,6 +154,12 @@ std::vector<std::string> LocalCluster::nodes() const {
   return {names.begin(), names.end()};
 }
 
+std::vector<LocalNode> LocalCluster::all_nodes() const {
+  std::vector<LocalNode> all;
+  for (const auto& name : nodes()) all.push_back(node(name));
+  return all;
+}
+
 std::vector<std::string> LocalCluster::untold_nodes() const {
   std::vector<std::string> names = nodes();
   std::erase_if(names, [this](const std::string& name) { return !has_untold_ranks(node(name)); });
@@ -321,12 +327,9 @@ Result<> LocalCluster::end_strays(const std::vector<Stray>& strays) const {
 // them ends, because the others of its gang fail when they miss it. What is noted of a part goes last, so
 // that one who was interrupted can begin again.
 Result<> LocalCluster::stop() {
-  std::vector<LocalNode> all;
+  const std::vector<LocalNode> all = all_nodes();
   std::vector<std::string> parts{"controller"};
-  for (const auto& name : nodes()) {
-    all.push_back(node(name));
-    parts.push_back("node-" + name);
-  }
+  for (const auto& one : all) parts.push_back("node-" + one.name);
   if (auto ended = end_parts(parts); !ended) return ended;
   for (const auto& one : all) mark_ranks_stopped(one);
   const auto give_up_at = std::chrono::steady_clock::now() + kill_time_max;

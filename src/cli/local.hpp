@@ -70,6 +70,7 @@ class LocalCluster {
   std::vector<std::string> agent_words(const std::string& name) const;
   Result<> start(const std::string& part, const std::vector<std::string>& words, int ready_fd);
   LocalNode node(const std::string& name) const { return {name, home_ + "/nodes/" + name}; }
+  std::vector<LocalNode> all_nodes() const;
   Result<> end_parts(const std::vector<std::string>& parts) const;
 
   std::string home_;

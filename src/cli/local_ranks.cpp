@@ -121,6 +121,16 @@ Result<> kill_ranks(const std::vector<LocalNode>& nodes, const std::string& abov
       .remedy("they may be somebody else's, or wait for a disk or a device: end them, and do it again");
 }
 
+bool is_of_their_ranks(pid_t pid, const std::vector<LocalNode>& nodes, const std::string& above) {
+  const std::string hold = std::filesystem::path(rank::hold_of(pid)).filename().string();
+  const auto holds = [&hold](const LocalNode& node) {
+    const auto prefix = rank::cgroup_prefix(node.name, node.folder);
+    return prefix && hold.starts_with(*prefix);
+  };
+  return (!hold.empty() && std::any_of(nodes.begin(), nodes.end(), holds)) ||
+         rank::descends_from_shim_below(pid, above);
+}
+
 bool has_untold_ranks(const LocalNode& node) {
   const auto folders = rank_folders(node);
   return std::any_of(folders.begin(), folders.end(), [](const std::string& folder) {

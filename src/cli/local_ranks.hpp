@@ -2,6 +2,8 @@
 // next one. Used by the main thread only.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <string>
 #include <vector>
@@ -22,6 +24,9 @@ void mark_ranks_stopped(const LocalNode& node);
 // lives on when the time is over.
 Result<> kill_ranks(const std::vector<LocalNode>& nodes, const std::string& above,
                     std::chrono::steady_clock::time_point give_up_at);
+
+// The process is one of their ranks', as the processes above it tell or the cgroup that it is in.
+bool is_of_their_ranks(pid_t pid, const std::vector<LocalNode>& nodes, const std::string& above);
 
 // The controller does not know yet how one of its ranks has ended.
 bool has_untold_ranks(const LocalNode& node);
