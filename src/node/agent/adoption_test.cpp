@@ -12,6 +12,7 @@
 #include "node/agent/stand_in_test.hpp"
 #include "node/rank/hold.hpp"
 #include "node/rank/rank_folder.hpp"
+#include "node/rank/shim.hpp"
 
 namespace tutti::agent {
 namespace {
@@ -21,13 +22,14 @@ class AdoptionTest : public testing::Test {
   AdoptionTest() {
     std::string path = testing::TempDir() + "tutti-adoption-XXXXXX";
     folder_ = mkdtemp(path.data());
+    std::filesystem::create_symlink("/bin/true", folder_ + "/tutti");
     shipped_.emplace(net::Target(), "", folder_);
     attic_.emplace(loop_, AtticOptions{.checkpoints = folder_ + "/checkpoints"});
     processes_.emplace(loop_,
                        ProcessOptions{.node = "n1",
                                       .folder = folder_,
                                       .checkpoints = folder_ + "/checkpoints",
-                                      .tutti_program = "/bin/true",
+                                      .tutti_program = folder_ + "/tutti",
                                       .open_files = {.before = 0, .most = 100}},
                        *shipped_, *attic_,
                        ShimProcesses::Calls{.started = [](const auto&, const auto&) {},
@@ -57,6 +59,15 @@ class AdoptionTest : public testing::Test {
     std::string path = folder_ + "/ranks/" + key_.text();
     std::filesystem::create_directories(path);
     return path;
+  }
+
+  void start_rank() {
+    wire::StartRanks attempt;
+    attempt.job = key_.job;
+    attempt.command = {"true"};
+    attempt.ranks.push_back({0, {}, ""});
+    processes_->start(attempt, "/");
+    loop_.run();
   }
 
   const RankKey key_{cluster::JobId(7), 0, 0};
@@ -207,16 +218,24 @@ TEST_F(AdoptionTest, ARankOfAnotherFolderOfThisNameIsLeftAlone) {
 // rank has not run.
 TEST_F(AdoptionTest, AShimThatEndsBeforeItBeginsIsNoEndOfItsRank) {
   ASSERT_TRUE(processes_->adopt());
-  wire::StartRanks attempt;
-  attempt.job = key_.job;
-  attempt.command = {"true"};
-  attempt.ranks.push_back({0, {}, ""});
-  processes_->start(attempt, "/");
-  loop_.run();
+  start_rank();
   ASSERT_TRUE(exited_);
   EXPECT_EQ(exited_->exit_code, 126) << exited_->detail;
   EXPECT_TRUE(exited_->node_fault);
   EXPECT_TRUE(exited_->no_room) << "a rank can make it seem so";
+  EXPECT_FALSE(exited_->vanished);
+}
+
+// The disk may be full when the shim has said who it is: the rank has not run, and its job goes elsewhere.
+TEST_F(AdoptionTest, AShimThatCouldNotBeginItsRankIsNoEndOfIt) {
+  ASSERT_TRUE(processes_->adopt());
+  std::filesystem::remove(folder_ + "/tutti");
+  std::ofstream(folder_ + "/tutti") << "#!/bin/sh\n: >$2/shim; exit " << rank::exit_code_not_begun << "\n";
+  std::filesystem::permissions(folder_ + "/tutti", std::filesystem::perms::owner_all);
+  start_rank();
+  ASSERT_TRUE(exited_);
+  EXPECT_EQ(exited_->exit_code, 126) << exited_->detail;
+  EXPECT_TRUE(exited_->node_fault && exited_->no_room) << exited_->detail;
   EXPECT_FALSE(exited_->vanished);
 }
 

@@ -494,10 +494,11 @@ RankStatus ShimProcesses::verdict(const Ended& end) const {
   if (end.left)
     return end.shim_code == rank::exit_code_not_runnable ? end.left->status
                                                          : without_witness(end.left->status);
-  // Its own words for a start that failed are another code.
-  if (!end.began && !end.forced && !end.own_end && end.shim_code != rank::exit_code_not_runnable) {
+  const bool says_so = end.shim_code == rank::exit_code_not_begun;
+  if ((says_so || !end.began) && !end.forced && !end.own_end) {
     RankStatus status{RankState::exited, rank::exit_code_not_runnable,
-                      "its shim ended before it began: the program of the node's agent does not run"};
+                      says_so ? "it did not begin: the disk of the node did not take what its shim wrote"
+                              : "its shim ended before it began: the program of the node's agent does not run"};
     // Its folder tells that, which is in the rank's hands: the job goes elsewhere, and nobody else does.
     status.node_fault = status.no_room = true;
     return status;

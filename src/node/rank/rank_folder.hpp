@@ -45,7 +45,7 @@ struct RankSpec {
 struct RankExit {
   std::int32_t exit_code = 0;  // 128 + signal for a signal, as in a shell
   std::string detail;          // why it could not start or was killed, "" otherwise
-  bool node_fault = false;     // what its job has saved is not on this node: it could start elsewhere
+  bool node_fault = false;     // nothing of it has run, for want of what this node lacks: it could elsewhere
   bool by_signal = false;      // that ended it
   bool no_program = false;     // its command is not here or may not be run: nothing of it has run
 

@@ -158,6 +158,11 @@ RankExit cannot_run(const std::string& program, int error_number) {
 
 // ---- the shim's side
 
+// Nothing of the rank has run: what keeps it from that is this node's, and another may run it.
+RankExit not_begun(const Error& why) {
+  return {.exit_code = exit_code_not_runnable, .detail = why.text(), .node_fault = true};
+}
+
 class Shim {
  public:
   Shim(const std::string& folder, RankSpec spec)
@@ -225,8 +230,7 @@ class Shim {
 
 RankExit Shim::run() {
   start_copy();
-  if (auto started = start(); !started)
-    return {.exit_code = exit_code_not_runnable, .detail = started.error().text()};
+  if (auto started = start(); !started) return not_begun(started.error());
   while (!all_gone_) {
     wait_for_event();
     advance();
@@ -449,13 +453,11 @@ Result<> announce(const std::string& folder) {
 
 // Nothing if the rank was given up before it began. `held` is the folder too, as it was when the shim began.
 std::optional<RankExit> run_rank(const std::string& folder, const std::string& held) {
-  if (auto announced = announce(folder); !announced)
-    return RankExit{.exit_code = exit_code_not_runnable, .detail = announced.error().text()};
+  if (auto announced = announce(folder); !announced) return not_begun(announced.error());
   if (is_given_up(folder)) return std::nullopt;
-  if (auto reserved = reserve_exit(folder); !reserved)
-    return RankExit{.exit_code = exit_code_not_runnable, .detail = reserved.error().text()};
+  if (auto reserved = reserve_exit(folder); !reserved) return not_begun(reserved.error());
   auto spec = read_spec(folder);
-  if (!spec) return RankExit{.exit_code = exit_code_not_runnable, .detail = spec.error().text()};
+  if (!spec) return not_begun(spec.error());
   return Shim(held, *std::move(spec)).run();
 }
 
@@ -467,14 +469,14 @@ int run_shim(const std::string& folder) {
   prepare_process();
   const files::FileDescriptor open_folder(
       open(folder.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!open_folder.valid()) return exit_code_not_runnable;
+  if (!open_folder.valid()) return exit_code_not_begun;
   const std::string held = "/proc/self/fd/" + std::to_string(open_folder.get());
   const auto exit = run_rank(folder, held);
   if (!exit) return 0;
   if (!write_exit(held, *exit)) {
     // On a full disk the end of the rank is worth more than the beginning of its log.
     drop_oldest_segment(held);
-    static_cast<void>(write_exit(held, *exit));
+    if (!write_exit(held, *exit) && exit->node_fault) return exit_code_not_begun;
   }
   return exit->exit_code & 0xFF;
 }

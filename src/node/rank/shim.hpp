@@ -15,6 +15,9 @@ constexpr int exit_code_not_runnable = 126;
 constexpr int exit_code_not_found = 127;
 constexpr int exit_code_signal_base = 128;
 
+// Of a shim alone: nothing of its rank has run, and the disk does not take why.
+constexpr int exit_code_not_begun = 125;
+
 // What `tutti shim FOLDER` runs. Returns the exit code of the rank, which the folder has on record as well:
 // who finds none there, because the disk would not take it, has it from the shim itself.
 int run_shim(const std::string& folder);

@@ -184,7 +184,21 @@ TEST_F(ShimTest, ADamagedSpecificationEndsTheRank) {
   const auto exit = read_exit(folder());
   ASSERT_TRUE(exit && *exit);
   EXPECT_EQ((*exit)->exit_code, 126);
+  EXPECT_TRUE((*exit)->node_fault);
   EXPECT_NE((*exit)->detail.find("damaged"), std::string::npos);
+}
+
+// As on a disk that is full by the time the shim begins: what keeps the rank from running is the node's.
+TEST_F(ShimTest, AShimThatCanWriteNothingSaysThatItsRankHasNotRun) {
+  ASSERT_TRUE(write_spec(folder(), shell("exit 3")));
+  const pid_t shim = fork();
+  if (shim == 0) {
+    const rlimit none{.rlim_cur = 0, .rlim_max = 0};
+    _exit(setrlimit(RLIMIT_FSIZE, &none) == 0 ? run_shim(folder()) : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(shim, &status, 0), shim);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == exit_code_not_begun) << status;
 }
 
 TEST_F(ShimTest, TheRankSeesItsSurroundings) {
