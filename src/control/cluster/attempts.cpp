@@ -238,19 +238,48 @@ void Machine::store_notes() {
 }
 
 // What an attempt that was given up saves in its grace period the next one can go on with. Beside that, or
-// when the job has ended, it would only be in the way, for up to a day.
-bool Machine::is_past_saving(JobId id) {
-  const Job* job = find(id);
-  return job != nullptr && (job->placed() || job->finished());
+// when the job has ended, it would only be in the way, for up to a day. So it would while the job waits: for
+// this very node perhaps, which takes no work before it has ended.
+bool Machine::is_past_saving(const Stray& stray) {
+  const Job* job = find(stray.job);
+  if (job == nullptr) return false;
+  if (job->placed()) return job->attempt != stray.attempt || job->ending == EndCause::killed;
+  return job->finished() || now_ - job->queued_at > stray_time_max;
+}
+
+void Machine::add_stray(Node& node, const Stray& stray) {
+  node.strays.insert(stray);
+  state_.with_strays.insert(node.name);
 }
 
 void Machine::end_strays(const Job& job) {
-  if (job.losses == 0 && job.attempt_losses == 0 && job.attempt_told < 0) return;
-  for (const auto& [name, node] : state_.nodes) {
-    if (node.lost) continue;  // it is told when it is back
-    for (auto stray = node.strays.lower_bound({.job = job.id, .attempt = 0, .rank = 0});
-         stray != node.strays.end() && stray->job == job.id; ++stray)
-      effects_.sends.push_back(EndRanks{name, job.id, stray->attempt, {stray->rank}, true});
+  for (const NodeName& name : state_.with_strays) {
+    const Node* node = find(name);
+    if (node == nullptr || node->lost) continue;  // it is told when it is back
+    for (auto stray = node->strays.lower_bound({.job = job.id, .attempt = 0, .rank = 0});
+         stray != node->strays.end() && stray->job == job.id; ++stray) {
+      if (is_past_saving(*stray))
+        effects_.sends.push_back(EndRanks{name, job.id, stray->attempt, {stray->rank}, true});
+    }
+  }
+}
+
+// They are told again from time to time, until the node has told their end.
+void Machine::end_late_strays() {
+  const bool due = now_ >= state_.strays_due || state_.strays_due - now_ > strays_told_every;
+  if (!due) return;
+  state_.strays_due = now_ + strays_told_every;
+  std::erase_if(state_.with_strays, [this](const NodeName& name) {
+    const Node* node = find(name);
+    return node == nullptr || node->strays.empty();
+  });
+  for (const NodeName& name : state_.with_strays) {
+    const Node& node = state_.nodes.at(name);
+    if (node.lost) continue;
+    for (const Stray& stray : node.strays) {
+      if (is_past_saving(stray))
+        effects_.sends.push_back(EndRanks{name, stray.job, stray.attempt, {stray.rank}, true});
+    }
   }
 }
 
@@ -260,10 +289,11 @@ void Machine::answer_stale(const NodeName& node, const RankReport& report) {
     effects_.sends.push_back(
         ForgetRanks{node, report.job, report.attempt, job != nullptr && job->finished()});
   } else {
+    const Stray stray{report.job, report.attempt, report.rank};
     effects_.sends.push_back(
-        EndRanks{node, report.job, report.attempt, {report.rank}, is_past_saving(report.job)});
+        EndRanks{node, report.job, report.attempt, {report.rank}, is_past_saving(stray)});
     if (Node* home = find(node); home != nullptr && home->strays.size() < strays_max) {
-      home->strays.insert({report.job, report.attempt, report.rank});
+      add_stray(*home, stray);
       state_.index.changed(*home);
     }
   }

@@ -100,6 +100,84 @@ TEST_F(ClusterTest, OldRanksHaveTimeToSaveOnlyUntilSomebodyGoesOnWithIt) {
   EXPECT_TRUE(told_at_once()) << "also if it is told again";
 }
 
+// The others of its gang are still saving: what they all write together is not whole without it.
+TEST_F(ClusterTest, ARankThatIsBackWhileItsGangEndsHasItsGracePeriod) {
+  join("a", 1);
+  join("b", 1);
+  JobSpec slow = spec(2);
+  slow.grace = 60s;
+  const JobId id = submit(slow);
+  all_start(id);
+  lose("b");
+  ASSERT_TRUE(job(id).placed()) << "rank 0 has not ended yet";
+  sends.clear();
+  join("b", 1, {{id, 0, 1, {RankState::started}}});
+  const auto is_end = [](const Send& send) { return std::holds_alternative<EndRanks>(send); };
+  const auto told = std::find_if(sends.begin(), sends.end(), is_end);
+  ASSERT_NE(told, sends.end());
+  EXPECT_FALSE(std::get<EndRanks>(*told).at_once);
+  happen(Cancel{id, "", false, true});
+  sends.clear();
+  happen(Reported{"b", {id, 0, 1, {RankState::started}}});
+  ASSERT_FALSE(sends.empty());
+  EXPECT_TRUE(std::get<EndRanks>(sends.back()).at_once) << "nobody is to save any more";
+}
+
+// Whatever had ended it: a node that was drained, and then lost, had ranks that ran on beside the next
+// attempt.
+TEST_F(ClusterTest, OldRanksOfAGangThatWasDrainedAreKilledWhenItGoesOn) {
+  join("a", 1);
+  JobSpec slow = spec(1);
+  slow.grace = 2h;
+  const JobId id = submit(slow);
+  all_start(id);
+  happen(Drain{"a", true});
+  ASSERT_EQ(job(id).ending, EndCause::drained);
+  lose("a");
+  join("a", 1, {{id, 0, 0, {RankState::started}}});
+  sends.clear();
+  join("b", 1);
+  ASSERT_EQ(job(id).attempt, 1);
+  ASSERT_TRUE(job(id).placed());
+  EXPECT_TRUE(std::any_of(sends.begin(), sends.end(), [](const Send& send) {
+    const auto* end = std::get_if<EndRanks>(&send);
+    return end != nullptr && end->at_once && end->node == "a" && end->attempt == 0;
+  }));
+}
+
+// Its job may wait for that very node, and with it everybody else.
+TEST_F(ClusterTest, OldRanksKeepTheirNodeFromWorkForAMinuteAtMost) {
+  join("a", 1);
+  JobSpec slow = spec(1);
+  slow.grace = 24h;
+  const JobId id = submit(slow);
+  all_start(id);
+  lose("a");
+  join("a", 1, {{id, 0, 0, {RankState::started}}});
+  const auto kills = [&] {
+    sends.clear();
+    happen(Heard{"a"});
+    happen(Tick{});
+    return std::count_if(sends.begin(), sends.end(), [](const Send& send) {
+      const auto* end = std::get_if<EndRanks>(&send);
+      return end != nullptr && end->at_once && end->node == "a";
+    });
+  };
+  EXPECT_EQ(kills(), 0) << "it saves";
+  for (Duration waited{}; waited <= stray_time_max; waited += 1s) {
+    now += 1s;
+    happen(Heard{"a"});
+  }
+  EXPECT_EQ(kills(), 1);
+  EXPECT_EQ(kills(), 0) << "it was told just now";
+  now += strays_told_every;
+  EXPECT_EQ(kills(), 1) << "that may not have come through";
+  happen(Reported{"a", {id, 0, 0, {RankState::exited, 137, ""}}});
+  EXPECT_TRUE(job(id).placed()) << "the node takes work again, its own first";
+  now += strays_told_every;
+  EXPECT_EQ(kills(), 0);
+}
+
 TEST_F(ClusterTest, OldRanksOfACancelledJobAreKilled) {
   join("a", 1);
   JobSpec slow = spec(1);

@@ -62,7 +62,9 @@ class Machine {
   void say(Job& job, std::int32_t rank, std::string detail);
   void store_notes();
   void answer_stale(const NodeName& node, const RankReport& report);
-  bool is_past_saving(JobId id);
+  bool is_past_saving(const Stray& stray);
+  void add_stray(Node& node, const Stray& stray);
+  void end_late_strays();
   void end_strays(const Job& job);
   void remove_stray(const NodeName& node, const RankReport& report);
 

@@ -89,6 +89,7 @@ void derive(State& state, Instant now) {
     node.strays.clear();
     node.ports.clear();
   }
+  state.with_strays.clear();
   state.queues.try_emplace(default_queue, Queue{default_queue});
   state.index.rebuild(state, now);
   state.fabric = std::make_shared<const Fabric>(only_between(*state.fabric, node_names(state)));
@@ -129,6 +130,7 @@ void keep_strays(State& fresh, const State& before) {
   for (auto& [name, node] : fresh.nodes) {
     if (const auto known = before.nodes.find(name); known != before.nodes.end())
       node.strays = known->second.strays;
+    if (!node.strays.empty()) fresh.with_strays.insert(name);
   }
 }
 

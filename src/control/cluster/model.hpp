@@ -326,6 +326,9 @@ struct State {
   std::set<JobId> holding;
   // Of those that are not finished: held, or made to wait after an attempt, though that may be long ago.
   std::set<JobId> held_back;
+  // All nodes that have strays, and some that had; when those are looked at that should have ended.
+  Instant strays_due;
+  std::set<NodeName> with_strays;
   // Of those that hold places; kept in step by whoever moves a rank on.
   std::map<JobId, RankTally> tallies;
   Shares unfinished;  // jobs, by their users

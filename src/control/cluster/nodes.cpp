@@ -103,7 +103,7 @@ void Machine::ask_for_strays(const std::set<Stray>& told, Node& node) {
     if (wanted) node.strays.erase(stray);
     if (!wanted && !told.contains(stray))
       effects_.sends.push_back(
-          EndRanks{node.name, stray.job, stray.attempt, {stray.rank}, is_past_saving(stray.job)});
+          EndRanks{node.name, stray.job, stray.attempt, {stray.rank}, is_past_saving(stray)});
   }
   state_.index.changed(node);
 }
@@ -170,7 +170,7 @@ void Machine::lose(Node& node) {
     const RankRun here = state_.index.ranks_on(node.name, id);
     for (std::int32_t rank = here.first; rank < here.first + here.count && job.placed(); ++rank) {
       if (job.ranks[static_cast<std::size_t>(rank)].state == RankState::exited) continue;
-      node.strays.insert({job.id, job.attempt, rank});
+      add_stray(node, {job.id, job.attempt, rank});
       if (!std::exchange(counted, true)) ++job.attempt_losses;
       set_rank(job, rank, {RankState::exited, 0, "node " + node.name + " was lost", true});
     }
@@ -211,6 +211,7 @@ void Machine::on(const Tick& event) {
     judge_time_limits();
   }
   look_after_nodes();
+  end_late_strays();
   wake_paused();
   ask_for_room_again();
   store_notes();

@@ -21,6 +21,10 @@ constexpr Duration heartbeat_every = 1s;
 // doubts its own ears first: they get one more lease.
 constexpr std::size_t mass_silence_nodes_min = 3;
 constexpr std::size_t mass_silence_part = 10;
+// Ranks of an attempt that is over have so long to save what they have while their job waits, whatever their
+// grace period: until they have ended their node takes no work.
+constexpr Duration stray_time_max = 1min;
+constexpr Duration strays_told_every = 5s;
 // What running ranks say is stored no more often.
 constexpr Duration note_every = 1s;
 // Of one EndDoomed.
