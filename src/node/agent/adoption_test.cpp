@@ -239,6 +239,19 @@ TEST_F(AdoptionTest, AShimThatCouldNotBeginItsRankIsNoEndOfIt) {
   EXPECT_FALSE(exited_->vanished);
 }
 
+// `docker run`, `timeout` and others end with that code, too: what has run does not run again.
+TEST_F(AdoptionTest, ARankThatEndsWithTheCodeOfAShimThatDidNotBeginHasRun) {
+  ASSERT_TRUE(processes_->adopt());
+  std::filesystem::remove(folder_ + "/tutti");
+  std::ofstream(folder_ + "/tutti") << "#!/bin/sh\n: >$2/shim; echo tutti-end-125 >/proc/$$/comm; exit "
+                                    << rank::exit_code_not_begun << "\n";
+  std::filesystem::permissions(folder_ + "/tutti", std::filesystem::perms::owner_all);
+  start_rank();
+  ASSERT_TRUE(exited_);
+  EXPECT_EQ(exited_->exit_code, rank::exit_code_not_begun) << exited_->detail;
+  EXPECT_FALSE(exited_->node_fault);
+}
+
 // It would be charged for nothing.
 TEST_F(AdoptionTest, ARankThatForgesItsEndHasNotEndedLongAgo) {
   StandIn left(rank_folder());

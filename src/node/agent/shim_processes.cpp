@@ -319,6 +319,9 @@ void ShimProcesses::ended(RankKey key) {
             .timer = {}};
   end.lived_at = lived_at(found->second);
   int status = 0;
+  // Until it is reaped its name stays, with which it tells the end of its rank: any exit code can be that of
+  // one.
+  end.rank_ran = rank::process_name(end.shim.pid).starts_with(rank::ended_shim_name);
   if (found->second.ours && ::waitpid(end.shim.pid, &status, WNOHANG) == end.shim.pid) {
     end.shim_killed = !WIFEXITED(status);
     if (WIFEXITED(status)) end.shim_code = WEXITSTATUS(status);
@@ -494,11 +497,12 @@ RankStatus ShimProcesses::verdict(const Ended& end) const {
   if (end.left)
     return end.shim_code == rank::exit_code_not_runnable ? end.left->status
                                                          : without_witness(end.left->status);
-  const bool says_so = end.shim_code == rank::exit_code_not_begun;
+  const bool says_so = end.shim_code == rank::exit_code_not_begun && !end.rank_ran;
   if ((says_so || !end.began) && !end.forced && !end.own_end) {
     RankStatus status{RankState::exited, rank::exit_code_not_runnable,
-                      says_so ? "it did not begin: the disk of the node did not take what its shim wrote"
-                              : "its shim ended before it began: the program of the node's agent does not run"};
+                      says_so
+                          ? "it did not begin: the disk of the node did not take what its shim wrote"
+                          : "its shim ended before it began: the program of the node's agent does not run"};
     // Its folder tells that, which is in the rank's hands: the job goes elsewhere, and nobody else does.
     status.node_fault = status.no_room = true;
     return status;

@@ -116,7 +116,8 @@ class ShimProcesses final : public keeper::Processes {
     std::optional<OwnEnd> own_end;          // where it was seen
     bool forced = false;
     cluster::Told told = cluster::Told::unknown;
-    Instant lived_at{};  // when the rank was last seen to run, on the wall's clock; zero if it never was
+    Instant lived_at{};     // when the rank was last seen to run, on the wall's clock; zero if it never was
+    bool rank_ran = false;  // its shim has told the kernel how that ended
     bool shim_killed = false;  // by a signal, where this process could reap it
     bool is_left = false;      // the shim has not ended, and will do nothing any more
     bool unread = false;       // its folder does not answer
