@@ -122,6 +122,23 @@ TEST(Homes, AClusterInAHomeThatCannotBeReadIsEndedAsFarAsItIsFound) {
   }
 }
 
+// What their shims hold open takes the mark all the same: it was a planned stop, and the job goes on.
+TEST(Homes, RanksThatAreEndedWithTheirFoldersOutOfSightHaveFailedNothing) {
+  const TestCluster cluster(1, 1);
+  const std::string id = cluster.submit({"--restarts", "0"}, "exec sleep 1000");
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  {
+    support::StalledDisk disk(cluster.home() + "/nodes");
+    if (!disk.mounted()) GTEST_SKIP() << "needs root, and the right to mount";
+    disk.fail();
+    EXPECT_EQ(cluster.tutti({"down"}).exit_code, 1);
+  }
+  const auto up = cluster.tutti({"up", "--nodes", "1", "--gpus", "1"});
+  ASSERT_EQ(up.exit_code, 0) << up.err;
+  EXPECT_TRUE(cluster.becomes(id, "running")) << cluster.job(id);
+  EXPECT_EQ(cluster.job(id)["attempt"], 1);
+}
+
 TEST(Homes, PartsThatWereStartedByHandAreNotEndedThoughTheirFolderCannotBeRead) {
   PartsCluster cluster;
   support::write_text(cluster.home() + mark, "");

@@ -175,9 +175,15 @@ Result<> LocalCluster::start(const std::string& part, const std::vector<std::str
   if (::pipe2(gate.data(), O_CLOEXEC) != 0) return failed_errno("cannot make a pipe", errno).within(part);
   const files::FileDescriptor outside(gate[0]);
   const files::FileDescriptor inside(gate[1]);
-  const auto log_bytes = std::filesystem::file_size(home_ + "/logs/" + part + ".log", failure);
+  const std::string log = home_ + "/logs/" + part + ".log";
+  // Else it would write to whatever terminal this command has.
+  if (const files::FileDescriptor open_log(
+          ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+      !open_log.valid())
+    return failed_errno("cannot write the log of " + part, errno).within(log);
+  const auto log_bytes = std::filesystem::file_size(log, failure);
   log_begins_[part] = failure ? 0 : log_bytes;
-  const pid_t pid = spawn(words, home_ + "/logs/" + part + ".log", ready_fd, gate);
+  const pid_t pid = spawn(words, log, ready_fd, gate);
   if (pid < 0) return failed_errno("cannot start", errno).within(part);
   const auto process = rank::read_process(pid);
   if (auto noted = write_note(note(part), home_, {pid, process ? process->start_time : 0}, words); !noted)
@@ -305,6 +311,7 @@ Result<> LocalCluster::end_strays(const std::vector<Stray>& strays) const {
   }
   if (auto ended = end_processes(parts); !ended) return ended;
   for (const auto& name : nodes()) mark_ranks_stopped(node(name));
+  for (const auto& shim : shims) mark_rank_stopped(shim);
   for (const auto& shim : shims) {
     if (auto asked = rank::end_shim(shim, true); !asked) return asked;
   }

@@ -39,7 +39,7 @@ Result<> LocalCluster::check_holder(const std::string& part) const {
     const auto ours = living(part);
     if (ours && ours->pid == *pid) return {};
     // It may lock what it likes there, and ends with the cluster.
-    if (*pid > 0 && is_of_their_ranks(*pid, all_nodes(), home_ + "/nodes")) return {};
+    if (*pid > 0 && is_of_their_ranks(*pid, all_nodes())) return {};
     if (std::chrono::steady_clock::now() > give_up_at) return in_use(part, *pid);
   }
 }

@@ -95,6 +95,13 @@ void mark_ranks_stopped(const LocalNode& node) {
   }
 }
 
+void mark_rank_stopped(const rank::ShimProcess& shim) {
+  const auto words = rank::words_of(shim.pid);
+  if (!words || words->size() < 3) return;
+  const auto held = rank::held_folder(shim.pid, std::filesystem::path((*words)[2]).filename().string());
+  if (!held.empty()) static_cast<void>(rank::mark_stopped(held.string()));
+}
+
 // Ranks first: one without its shim can still be found, as a descendant, before the shim is gone. They end as
 // zombies of the stopped shim, which are not counted. Somebody else's process may not be killed.
 Result<> kill_ranks(const std::vector<LocalNode>& nodes, const std::string& above,
@@ -121,14 +128,10 @@ Result<> kill_ranks(const std::vector<LocalNode>& nodes, const std::string& abov
       .remedy("they may be somebody else's, or wait for a disk or a device: end them, and do it again");
 }
 
-bool is_of_their_ranks(pid_t pid, const std::vector<LocalNode>& nodes, const std::string& above) {
-  const std::string hold = std::filesystem::path(rank::hold_of(pid)).filename().string();
-  const auto holds = [&hold](const LocalNode& node) {
-    const auto prefix = rank::cgroup_prefix(node.name, node.folder);
-    return prefix && hold.starts_with(*prefix);
-  };
-  return (!hold.empty() && std::any_of(nodes.begin(), nodes.end(), holds)) ||
-         rank::descends_from_shim_below(pid, above);
+bool is_of_their_ranks(pid_t pid, const std::vector<LocalNode>& nodes) {
+  return std::any_of(nodes.begin(), nodes.end(), [pid](const LocalNode& node) {
+    return rank::is_of_ranks_of(pid, node.name, node.folder);
+  });
 }
 
 bool has_untold_ranks(const LocalNode& node) {

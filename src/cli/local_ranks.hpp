@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "node/rank/rank_folder.hpp"
 
 namespace tutti::cli {
 
@@ -19,14 +20,16 @@ struct LocalNode {
 
 // How they end from now on is nobody's fault.
 void mark_ranks_stopped(const LocalNode& node);
+// The same for one whose folder may be out of sight: by what its shim holds open.
+void mark_rank_stopped(const rank::ShimProcess& shim);
 
 // kill -9 of every process of their ranks, their shims too, which are all below the folder `above`. Says what
 // lives on when the time is over.
 Result<> kill_ranks(const std::vector<LocalNode>& nodes, const std::string& above,
                     std::chrono::steady_clock::time_point give_up_at);
 
-// The process is one of their ranks', as the processes above it tell or the cgroup that it is in.
-bool is_of_their_ranks(pid_t pid, const std::vector<LocalNode>& nodes, const std::string& above);
+// The process is one of their ranks'.
+bool is_of_their_ranks(pid_t pid, const std::vector<LocalNode>& nodes);
 
 // The controller does not know yet how one of its ranks has ended.
 bool has_untold_ranks(const LocalNode& node);

@@ -1,5 +1,6 @@
 #include "node/agent/agent.hpp"
 
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -23,11 +24,16 @@
 #include "node/agent/shipped.hpp"
 #include "node/devices/order.hpp"
 #include "node/keeper/keeper.hpp"
+#include "node/rank/launch.hpp"
+#include "node/rank/leftovers.hpp"
 #include "node/rank/process.hpp"
 
 namespace tutti::agent {
 namespace {
 
+// Processes of ranks that have locked the folder in turns, each until it has gone.
+constexpr int rank_holders_max = 100;
+constexpr int holder_dying_ms_max = 2'000;
 constexpr Duration redial_min = 100ms;
 // Well below a lease: a controller that is back hears every node before it would give one up.
 constexpr Duration redial_max = 1s;
@@ -81,7 +87,7 @@ class Agent {
 
   Result<> run() {
     if (auto here = check_no_ranks_elsewhere(options_.folder); !here) return here;
-    const auto lock = FolderLock::take(options_.folder);
+    const auto lock = take_folder();
     if (!lock) return lock.error();
     if (lock->lost_by() != 0)
       log::warning(
@@ -117,6 +123,23 @@ class Agent {
   }
 
  private:
+  // A rank that holds the lock of its own agent's folder would keep that from its node for as long as it
+  // runs: it is ended for that.
+  Result<FolderLock> take_folder() {
+    for (int tries = 0;; ++tries) {
+      auto lock = FolderLock::take(options_.folder);
+      const auto holder = lock ? std::nullopt : FolderLock::holder_of(options_.folder);
+      const bool is_ranks =
+          holder && *holder > 0 && rank::is_of_ranks_of(*holder, options_.name, options_.folder);
+      if (!is_ranks || tries == rank_holders_max) return lock;
+      log::warning("process {} of a rank has locked {}, and is killed", *holder, options_.folder);
+      const auto pidfd = rank::open_pidfd(*holder);
+      ::kill(*holder, SIGKILL);
+      pollfd gone{pidfd ? pidfd->get() : -1, POLLIN, 0};
+      ::poll(&gone, 1, holder_dying_ms_max);
+    }
+  }
+
   void exited(const keeper::RankKey& key, const cluster::RankStatus& status) {
     keeper_.exited(key, status);
     if (status.exit_code != 0) device_watch_.look_soon();

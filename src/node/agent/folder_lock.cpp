@@ -42,9 +42,11 @@ Result<FolderLock> FolderLock::take(const std::string& folder) {
   whole.l_whence = SEEK_SET;
   if (::fcntl(file.get(), F_SETLK, &whole) == 0) return FolderLock(std::move(file));
   if (errno != EAGAIN && errno != EACCES) return failed_errno("cannot be locked", errno).within(path);
+  const auto holder = holder_of(folder);
   return failed("another agent uses this folder")
       .within(folder)
-      .remedy("give each agent a --data folder of its own");
+      .remedy((holder && *holder > 0 ? "it is process " + std::to_string(*holder) + "; " : std::string()) +
+              "give each agent a --data folder of its own");
 }
 
 std::optional<pid_t> FolderLock::holder_of(const std::string& folder) {

@@ -46,6 +46,8 @@ std::optional<RankEnd> end_in(const std::string& folder) {
               rank::exit_written_at(folder)};
   end.status.by_signal = (*exit)->by_signal;
   end.status.no_program = (*exit)->no_program;
+  // Its job may start again, as after the loss of a node.
+  end.status.vanished = (*exit)->starved;
   // The job is not tried here again. The rank may have written it: nobody else goes without the node for
   // that.
   end.status.node_fault = end.status.no_room = (*exit)->node_fault;

@@ -13,6 +13,7 @@
 #include "base/files/descriptor.hpp"
 #include "base/files/files.hpp"
 #include "base/text.hpp"
+#include "node/rank/cgroups.hpp"
 #include "node/rank/launch.hpp"
 #include "node/rank/process.hpp"
 
@@ -196,6 +197,17 @@ std::multimap<std::string, ShimProcess> shims_by_folder(const std::string& above
     if (process && is_alive(shim)) shims.emplace(folder, shim);
   }
   return shims;
+}
+
+bool is_of_ranks_of(pid_t pid, const std::string& node, const std::string& agent_folder) {
+  const std::string hold = fs::path(hold_of(pid)).filename().string();
+  const auto prefix = cgroup_prefix(node, agent_folder);
+  if (prefix && !hold.empty()) {
+    const auto cgroups = cgroups_of(*prefix);
+    if (std::any_of(cgroups.begin(), cgroups.end(), [&](const RankCgroup& one) { return one.name == hold; }))
+      return true;
+  }
+  return descends_from_shim_below(pid, agent_folder + "/" + std::string(ranks_name));
 }
 
 fs::path held_folder(pid_t shim, const std::string& rank_name) {

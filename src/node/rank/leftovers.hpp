@@ -33,6 +33,8 @@ std::string hold_of(pid_t pid);
 std::vector<ShimProcess> shims_below(const std::string& folder);
 // The process is one of a rank whose shim is such a one.
 bool descends_from_shim_below(pid_t pid, const std::string& folder);
+// The process is one of a rank of this agent's, as the processes above it tell or the cgroup that it is in.
+bool is_of_ranks_of(pid_t pid, const std::string& node, const std::string& agent_folder);
 // With the folders of their ranks.
 std::multimap<std::string, ShimProcess> shims_by_folder(const std::string& above);
 

@@ -140,8 +140,9 @@ TEST_F(LeftoversTest, WhoDescendsFromAShimOfTheSameAgentIsNone) {
 TEST_F(LeftoversTest, WhoHasAHundredProcessesAboveItIsNone) {
   std::filesystem::copy_file("/bin/sh", path("tutti"));
   // One below the other, down to 0, and each of another agent as it says.
-  std::ofstream(path("shim")) << "n=${1%/ranks/*}; n=${n##*/}; [ $n != 0 ] || { echo began; read line <wait; }; "
-                              << "./tutti shim " << folder() << "/$((n - 1))/ranks/7.0.0; true";
+  std::ofstream(path("shim"))
+      << "n=${1%/ranks/*}; n=${n##*/}; [ $n != 0 ] || { echo began; read line <wait; }; "
+      << "./tutti shim " << folder() << "/$((n - 1))/ranks/7.0.0; true";
   const pid_t top = start(path("tutti"), folder() + "/120/ranks/7.0.0");
   const auto found = shims_by_folder(folder());
   EXPECT_TRUE(found.contains(folder() + "/120/ranks/7.0.0"));

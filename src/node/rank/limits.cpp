@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <string_view>
+#include <thread>
 
 #include "base/files/descriptor.hpp"
 #include "base/files/files.hpp"
@@ -17,6 +18,13 @@ namespace tutti::rank {
 namespace {
 
 constexpr std::int64_t period_us = 100'000;
+// What all ranks weigh together, beside each other process of the machine: as one on each CPU. So an agent
+// has its part of a CPU, however many processes ranks have, in however many sessions.
+constexpr std::int64_t shares_of_cpu = 1024;
+constexpr std::int64_t shares_max = 262'144;
+// In a tree of version 2 they stand beside slices of the system, which weigh 100: its services have a part of
+// a machine that is full.
+constexpr std::int64_t unified_weight = 1'000;
 constexpr std::size_t events_bytes_max = 65'536;
 
 // A rank may have an eighth of what the host has, within these bounds; all ranks leave an eighth to others.
@@ -80,6 +88,20 @@ std::int64_t host_processes(const std::string& root, const std::string& proc) {
   return least;
 }
 
+std::int64_t memory_kills(const std::string& proc) {
+  const auto counts = files::read_file(proc + "/vmstat", events_bytes_max);
+  if (!counts || !*counts) return -1;
+  constexpr std::string_view name = "oom_kill ";
+  for (const auto line : split(**counts, '\n')) {
+    std::int64_t count = 0;
+    if (!line.starts_with(name)) continue;
+    const auto text = trim(line.substr(name.size()));
+    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), count);
+    return parsed.ec == std::errc() ? count : -1;
+  }
+  return -1;
+}
+
 RankLimits::RankLimits(LimitRequest request, std::string root)
     : request_(std::move(request)), root_(std::move(root)) {
   if (request_.cpus == 0 && request_.memory == Bytes(0) && request_.processes.rank == 0) return;
@@ -88,7 +110,7 @@ RankLimits::RankLimits(LimitRequest request, std::string root)
     return;
   }
   if (request_.memory > Bytes(0)) make_memory_controller();
-  if (request_.cpus > 0) make_cpu_controller();
+  make_cpu_controller();
   if (request_.processes.rank > 0) make_process_controller();
 }
 
@@ -105,6 +127,7 @@ void RankLimits::make_unified() {
     write_existing(root_ + "/cgroup.subtree_control", controller);
     write_existing(parent + "/cgroup.subtree_control", controller);
   }
+  write_existing(parent + "/cpu.weight", std::to_string(unified_weight));
   cgroups_.push_back(cgroup);
   if (request_.memory > Bytes(0) &&
       write_existing(cgroup + "/memory.max", std::to_string(request_.memory.count())))
@@ -141,8 +164,11 @@ void RankLimits::make_memory_controller() {
 void RankLimits::make_cpu_controller() {
   const std::string parent = root_ + "/cpu/tutti";
   const std::string cgroup = parent + "/" + request_.name;
-  if (!make_cgroup(parent, cgroup)) return;
+  if (access((root_ + "/cpu").c_str(), F_OK) != 0 || !make_cgroup(parent, cgroup)) return;
   cgroups_.push_back(cgroup);
+  const auto cpus = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
+  write_existing(parent + "/cpu.shares", std::to_string(std::min(cpus * shares_of_cpu, shares_max)));
+  if (request_.cpus == 0) return;
   cpus_have_cgroup_ = write_existing(cgroup + "/cpu.cfs_period_us", std::to_string(period_us)) &&
                       write_existing(cgroup + "/cpu.cfs_quota_us", quota_us(request_.cpus));
 }

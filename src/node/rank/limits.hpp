@@ -23,6 +23,10 @@ ProcessLimits process_limits(std::int64_t of_host);
 // How many the host has; 0: not known.
 std::int64_t host_processes(const std::string& root = "/sys/fs/cgroup", const std::string& proc = "/proc");
 
+// How many processes the kernel has killed on this machine for want of memory, since it started; -1: not
+// known.
+std::int64_t memory_kills(const std::string& proc = "/proc");
+
 struct LimitRequest {
   std::string name;       // of the cgroup
   std::int32_t cpus = 0;  // 0: no limit
@@ -32,7 +36,8 @@ struct LimitRequest {
 
 class RankLimits {
  public:
-  // Makes the cgroups below `root`; asks for none when nothing is limited.
+  // Makes the cgroups below `root`; asks for none when nothing is limited. Where there is one, ranks share
+  // the CPUs as ranks, however many processes each has.
   explicit RankLimits(LimitRequest request, std::string root = "/sys/fs/cgroup");
   ~RankLimits();
   RankLimits(const RankLimits&) = delete;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <thread>
 #include <vector>
 
 #include "node/rank/folder_test.hpp"
@@ -73,6 +74,24 @@ TEST_F(Limits, TheUnifiedTreeGetsBothLimits) {
   EXPECT_TRUE(limits.memory_limit_reached());
 }
 
+// Of version 1. A rank that has asked for no CPUs is under the same weight as the others all the same: its
+// processes may be thousands, each in a session of its own, and its agent is one.
+TEST_F(Limits, RanksWeighAsRanksHoweverManyProcessesTheyHave) {
+  const std::string cgroup = path("cpu/tutti/rank");
+  std::filesystem::create_directories(cgroup);
+  std::ofstream(path("cpu/tutti/cpu.shares")).flush();
+  std::ofstream(cgroup + "/cgroup.procs").flush();
+  const RankLimits limits({.name = "rank", .memory = {}, .processes = {.rank = 100, .ranks = 1'000}},
+                          folder());
+  EXPECT_FALSE(limits.cpus_have_cgroup());
+  std::string line;
+  std::getline(std::ifstream(path("cpu/tutti/cpu.shares")), line);
+  EXPECT_EQ(line, std::to_string(1024 * std::max(1U, std::thread::hardware_concurrency())));
+  EXPECT_EQ(data_limit_inside(limits), RLIM_INFINITY);
+  std::getline(std::ifstream(cgroup + "/cgroup.procs"), line);
+  EXPECT_EQ(line, "0") << "it is in it";
+}
+
 // ---- processes
 
 TEST_F(Limits, OneRankTakesNotAllProcessesOfItsHost) {
@@ -83,6 +102,14 @@ TEST_F(Limits, OneRankTakesNotAllProcessesOfItsHost) {
   EXPECT_EQ(process_limits(4'194'304).rank, 32'768);
   EXPECT_EQ(process_limits(1'000).rank, 500) << "a small container";
   EXPECT_EQ(process_limits(1).rank, 1);
+}
+
+TEST_F(Limits, KillsForWantOfMemoryAreCounted) {
+  EXPECT_EQ(memory_kills(folder()), -1);
+  std::ofstream(path("vmstat")) << "nr_free_pages 7\noom_kill 12\nzone 1\n";
+  EXPECT_EQ(memory_kills(folder()), 12);
+  std::ofstream(path("vmstat")) << "nr_free_pages 7\n";
+  EXPECT_EQ(memory_kills(folder()), -1) << "an old kernel";
 }
 
 TEST_F(Limits, TheLeastOfWhatTheHostAllowsCounts) {

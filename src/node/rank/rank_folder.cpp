@@ -35,6 +35,7 @@ constexpr std::size_t line_bytes_max = 128;
 constexpr std::string_view signal_word = " signal";
 constexpr std::string_view node_fault_word = " node";
 constexpr std::string_view no_program_word = " program";
+constexpr std::string_view starved_word = " memory";
 constexpr off_t exit_bytes_max = 8192;
 static_assert(detail_bytes_max + line_bytes_max <= exit_bytes_max);
 
@@ -256,7 +257,8 @@ Result<> write_exit(const std::string& folder, const RankExit& exit) {
   const std::string content =
       std::to_string(exit.exit_code) + std::string(exit.by_signal ? signal_word : "") +
       std::string(exit.node_fault ? node_fault_word : "") +
-      std::string(exit.no_program ? no_program_word : "") + "\n" + exit.detail.substr(0, detail_bytes_max);
+      std::string(exit.no_program ? no_program_word : "") + std::string(exit.starved ? starved_word : "") +
+      "\n" + exit.detail.substr(0, detail_bytes_max);
   if (write_in_place(folder, content)) return {};
   return files::replace_file(path_of(folder, "exit"), content);
 }
@@ -280,6 +282,7 @@ Result<std::optional<RankExit>> read_exit(const std::string& folder) {
   const std::size_t line_end = std::min(text.find('\n'), text.size());
   RankExit exit;
   std::string_view code = text.substr(0, line_end);
+  exit.starved = take_suffix(code, starved_word);
   exit.no_program = take_suffix(code, no_program_word);
   exit.node_fault = take_suffix(code, node_fault_word);
   exit.by_signal = take_suffix(code, signal_word);

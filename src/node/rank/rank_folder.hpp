@@ -47,6 +47,7 @@ struct RankExit {
   std::string detail;          // why it could not start or was killed, "" otherwise
   bool node_fault = false;     // nothing of it has run, for want of what this node lacks: it could elsewhere
   bool by_signal = false;      // that ended it
+  bool starved = false;        // the kernel has killed it, perhaps, for want of memory of the machine
   bool no_program = false;     // its command is not here or may not be run: nothing of it has run
 
   friend bool operator==(const RankExit&, const RankExit&) = default;

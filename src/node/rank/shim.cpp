@@ -220,6 +220,7 @@ class Shim {
   files::FileDescriptor status_;
   pid_t main_ = -1;
   int exit_code_ = 0;
+  std::int64_t memory_kills_ = -1;  // on this machine, before it
   bool by_signal_ = false;
   bool all_gone_ = false;
   bool asked_ = false;  // to end it
@@ -253,6 +254,7 @@ Result<> Shim::start() {
   const sigset_t signals = shim_signals();
   signals_ = files::FileDescriptor(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_.valid()) return failed_errno("cannot receive signals", errno);
+  memory_kills_ = memory_kills();
   const pid_t shim = getpid();
   const auto [pid, held] = hold_.fork_under();
   main_ = pid;
@@ -407,6 +409,12 @@ RankExit Shim::result() {
   RankExit exit{.exit_code = exit_code_, .detail = {}, .by_signal = by_signal_};
   if (exit_code_ != 0 && limits_.memory_limit_reached())
     exit.detail = "killed: memory limit of " + format_bytes(spec_.memory) + " reached";
+  // Not for what it has itself: somebody else has taken the memory, or the job needs more than there is.
+  exit.starved = by_signal_ && exit_code_ == exit_code_signal_base + SIGKILL && !asked_ &&
+                 exit.detail.empty() && memory_kills_ >= 0 && memory_kills() > memory_kills_;
+  if (exit.starved)
+    exit.detail =
+        "killed while the machine had no memory left; --memory-per-rank says how much a rank may have";
   if (exit_code_ != 0 && limits_.process_limit_reached())
     exit.detail += (exit.detail.empty() ? "" : "; ") + ("limit of " + std::to_string(processes_.rank)) +
                    " processes and threads reached";

@@ -15,8 +15,8 @@ constexpr int exit_code_not_runnable = 126;
 constexpr int exit_code_not_found = 127;
 constexpr int exit_code_signal_base = 128;
 
-// Of a shim that has told no end of its rank (told_end.hpp): nothing of it has run, and the disk does not take
-// why. A rank may end with it, too.
+// Of a shim that has told no end of its rank (told_end.hpp): nothing of it has run, and the disk does not
+// take why. A rank may end with it, too.
 constexpr int exit_code_not_begun = 125;
 
 // What `tutti shim FOLDER` runs. Returns the exit code of the rank, which the folder has on record as well:
