@@ -16,6 +16,7 @@ enum class ErrorCode {
   invalid,  // the request itself is wrong: a program exits with 2, asking again does not help
   failed,   // the request was fine and the work was not: a program exits with 1
   unknown,  // the work may have been done or not: who can ask again without doing it twice does
+  forbidden,  // who asks may not: a program exits with 1, and somebody else may
   damaged,  // what is stored could be read, and is not what was written: it is set aside; exits with 1
 };
 
@@ -50,6 +51,7 @@ class [[nodiscard]] Error {
 
 inline Error invalid(std::string message) { return {ErrorCode::invalid, std::move(message)}; }
 inline Error failed(std::string message) { return {ErrorCode::failed, std::move(message)}; }
+inline Error forbidden(std::string message) { return {ErrorCode::forbidden, std::move(message)}; }
 inline Error unknown(std::string message) { return {ErrorCode::unknown, std::move(message)}; }
 inline Error damaged(std::string message) { return {ErrorCode::damaged, std::move(message)}; }
 

@@ -35,7 +35,7 @@ json json_of(const Route& route) {
     query.push_back({{"name", parameter.name}, {"value", parameter.value}, {"meaning", parameter.meaning}});
   return {{"method", route.method},
           {"path", std::string(controller::api_prefix) + std::string(route.path)},
-          {"who", controller::name_of(route.caller)},
+          {"who", controller::name_of(route.need)},
           {"rate", controller::name_of(route.rate)},
           {"body_bytes_max", route.body_bytes_max},
           {"query", query},
@@ -75,7 +75,7 @@ std::string request_of(const Route& route) {
 std::string markdown_of(const Route& route) {
   std::string text = "| `" + request_of(route) + "`";
   if (!route.request.name.empty()) text += " " + std::string(route.request.name);
-  text += " | " + std::string(controller::name_of(route.caller)) + " | " + answer_of(route) + " | " +
+  text += " | " + std::string(controller::name_of(route.need)) + " | " + answer_of(route) + " | " +
           std::string(route.summary);
   for (const auto& parameter : route.query)
     text += "; `" + std::string(parameter.name) + "`: " + std::string(parameter.meaning);
@@ -87,7 +87,7 @@ Listing of_controller() {
   for (const Route& route : controller::routes())
     listing.rows.push_back({std::string(route.method),
                             std::string(controller::api_prefix) + std::string(route.path),
-                            std::string(controller::name_of(route.caller)), std::string(route.summary),
+                            std::string(controller::name_of(route.need)), std::string(route.summary),
                             json_of(route), markdown_of(route)});
   return listing;
 }

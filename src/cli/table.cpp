@@ -51,6 +51,29 @@ std::span<const CommandEntry> commands() {
           "  tutti queues set research/vision --guarantee 4 --user-limit 2\n"
           "  tutti run --queue research/vision --gpus 2 -- python3 train.py",
           make_queues},
+      CommandEntry{"users", "[set|block|unblock|remove NAME] [flags]",
+                   "Shows who may use the cluster, lets people in and shuts them out.\n\n"
+                   "A role holds in a queue and in all its parts. Each may what those before it may:\n\n"
+                   "  viewer       sees the queue, its jobs and their logs\n"
+                   "  user         submits jobs, and ends his own\n"
+                   "  queue-admin  ends those of others, shapes the parts of the queue, lets people in\n"
+                   "  operator     of the whole cluster: nodes, and every queue\n"
+                   "  admin        of the whole cluster: users and their tokens\n\n"
+                   "Nobody gives what he has not, and nobody changes whoever has more than he could give:\n\n"
+                   "  tutti users set ada --role user:research/vision --role viewer:production\n"
+                   "  tutti tokens create --user ada --out ada.token",
+                   make_users},
+      CommandEntry{"tokens", "[create|revoke ID] [flags]",
+                   "Makes, shows and revokes the tokens with which people and programs use the cluster.\n\n"
+                   "Whoever has a token acts as its user. It is shown once, when it is made, and the cluster "
+                   "keeps its "
+                   "hash alone; one that is revoked opens nothing from then on. A token makes none that may "
+                   "more, or lives "
+                   "longer, than itself:\n\n"
+                   "  tutti tokens create --role viewer --queue research --expires 30d --for dashboard\n"
+                   "  TUTTI_ADDR=cluster:7070 TUTTI_TOKEN_FILE=ada.token tutti jobs",
+                   make_tokens},
+      CommandEntry{"whoami", "[flags]", "Tells whose token you use, and what it may.", make_whoami},
       CommandEntry{"drain", "NODE [flags]", "Lets nothing new land on a node.", make_drain},
       CommandEntry{"resume", "NODE", "Lets a drained node take work again.", make_resume},
       CommandEntry{

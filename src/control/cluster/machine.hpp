@@ -20,6 +20,13 @@ class Machine {
   // queues.cpp
   void on(const SetQueue& event);
   void on(const RemoveQueue& event);
+  // people.cpp
+  void on(const SetPerson& event);
+  void on(const RemovePerson& event);
+  void on(const IssueToken& event);
+  void on(const LogIn& event);
+  void on(const RevokeToken& event);
+  void on(const TokensUsed& event);
   // nodes.cpp
   void on(const Hello& event);
   void on(const Heard& event);
@@ -44,6 +51,13 @@ class Machine {
   void let_go(Job& job);
   void cancel_array(const Cancel& event, const std::string& reason);
   void cancel_placed(Job& job, const std::string& reason, bool now = false);
+
+  // people.cpp
+  void forget_queue(const QueueName& queue);
+  void expire_tokens();
+  void drop_token(people::TokenId id);
+  Result<> admit_token(const people::Token& token);
+  void add_token(people::Token token);
 
   // nodes.cpp
   void judge_silence();

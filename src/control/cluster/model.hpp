@@ -22,6 +22,7 @@
 #include "control/cluster/shared.hpp"
 #include "control/cluster/shares.hpp"
 #include "control/cluster/submit_keys.hpp"
+#include "control/people/people.hpp"
 #include "control/sched/sched.hpp"
 
 namespace tutti::cluster {
@@ -301,6 +302,7 @@ struct State {
   std::map<NodeName, Node> nodes;
   std::map<JobId, Job> jobs;
   std::map<QueueName, Queue> queues;
+  people::People people;
   std::string cluster_id;      // random, made with the store; "" in worlds that have only one
   std::uint64_t next_job = 1;  // is stored with it: ids do not come back, also if jobs are forgotten
   ClockOffset clock;           // so is this

@@ -109,6 +109,7 @@ void Machine::on(const RemoveQueue& event) {
                         event.name + "'")
                     .remedy("wait for its jobs, or cancel them"));
   state_.queues.erase(event.name);
+  forget_queue(event.name);
   effects_.queues.insert(event.name);
   effects_.schedule = true;
 }

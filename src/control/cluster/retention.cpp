@@ -288,7 +288,9 @@ void Machine::on(const Expire& event) {
   state_.kept_jobs_max = event.keep.jobs_max;
   const std::size_t dropped = expire_jobs(event.keep);
   expire_nodes(event.keep, expired_per_step_min - std::min(dropped, expired_per_step_min));
-  if (event.keep.forgets_use) expire_use();
+  if (!event.keep.forgets_use) return;
+  expire_use();
+  expire_tokens();
 }
 
 void Machine::on(const RemoveNode& event) {

@@ -28,7 +28,7 @@ Effects step(State& state, Instant now, const Event& event) {
   Machine machine(state, now, effects);
   std::visit([&](const auto& happened) { machine.on(happened); }, event);
   if (!effects.jobs.empty() || !effects.nodes.empty() || !effects.queues.empty() || effects.fabric ||
-      effects.cluster)
+      effects.cluster || !effects.persons.empty() || !effects.tokens.empty())
     ++state.revision;
   return effects;
 }

@@ -123,6 +123,34 @@ struct SetQueue {
 struct RemoveQueue {
   QueueName name;
 };
+// Makes somebody known, or changes of the one of that name what is given.
+struct SetPerson {
+  people::Name name;
+  std::optional<people::Kind> kind;
+  std::optional<std::vector<people::Grant>> grants;
+  std::optional<bool> blocked;
+};
+// With all his tokens. His jobs stay.
+struct RemovePerson {
+  people::Name name;
+};
+// The secret is with whoever asks; here comes its hash.
+struct IssueToken {
+  people::Token token;
+};
+// An issuer of logins that the controller believes says who somebody is: he gets the token. Who was not let
+// in before stays outside.
+struct LogIn {
+  std::string login;  // "ISSUER SUBJECT"
+  people::Token token;
+};
+struct RevokeToken {
+  people::TokenId token;
+};
+// They have opened something since this was said last.
+struct TokensUsed {
+  std::set<people::TokenId> tokens;
+};
 // A node that is lost and does not come back.
 struct RemoveNode {
   NodeName node;
@@ -149,7 +177,8 @@ struct Tick {
 
 using Event =
     std::variant<Submit, Cancel, Release, Hello, Heard, Reported, Planned, Drain, Resume, FabricMeasured,
-                 SetQueue, RemoveQueue, RemoveNode, RemoveJobs, Expire, Tick, PortsHeld, EndDoomed, ClockSet>;
+                 SetQueue, RemoveQueue, RemoveNode, RemoveJobs, Expire, Tick, PortsHeld, EndDoomed, ClockSet,
+                 SetPerson, RemovePerson, IssueToken, LogIn, RevokeToken, TokensUsed>;
 
 // ---- effects
 
@@ -190,6 +219,8 @@ struct Effects {
   std::set<JobId> asked;                                    // what they were asked for with, by the first id
   std::set<NodeName> nodes;                                 // changed, or gone: to be stored, or removed
   std::set<QueueName> queues;                               // changed, or gone: to be stored, or removed
+  std::set<people::Name> persons;                           // changed, or gone: to be stored, or removed
+  std::set<people::TokenId> tokens;                         // changed, or gone: to be stored, or removed
   std::set<QueueUser> past_use;                             // changed, with the jobs that are gone, or gone
   bool fabric = false;                                      // replaced: to be stored
   bool cluster = false;                                     // ids or the clock: to be stored

@@ -1,7 +1,5 @@
 #include "control/controller/api.hpp"
 
-#include <openssl/crypto.h>
-
 #include <algorithm>
 #include <chrono>
 
@@ -11,25 +9,9 @@
 namespace tutti::controller {
 namespace {
 
+constexpr Duration use_noted_every = 1h;
 constexpr Rate wrong_tokens_max{.per_second = 20, .burst = 20};    // per address
 constexpr Rate open_pages_max{.per_second = 1000, .burst = 2000};  // per address
-
-bool same_secret(const std::string& given, const std::string& expected) {
-  return !expected.empty() && given.size() == expected.size() &&
-         CRYPTO_memcmp(given.data(), expected.data(), given.size()) == 0;
-}
-
-bool opens(const std::string& secret, Caller caller, const Tokens& tokens) {
-  switch (caller) {
-    case Caller::anybody:
-      return true;
-    case Caller::agent:
-      return same_secret(secret, tokens.join) || same_secret(secret, tokens.admin);
-    case Caller::admin:
-      return same_secret(secret, tokens.admin);
-  }
-  return false;
-}
 
 // What a body may become on the loop, which hears the agents.
 constexpr std::size_t spread_bytes_max = 1 << 20;
@@ -73,7 +55,7 @@ net::Response too_large(const net::Request& request, const Route& route) {
 }  // namespace
 
 Api::Api(Core& core, Hub& hub, Explainer& explainer, Janitor& janitor, ApiOptions options)
-    : tokens_(std::move(options.tokens)),
+    : gate_(std::move(options.tokens)),
       blobs_(std::move(options.blob_folder)),
       services_{core, hub, explainer, blobs_, desk_, nodes_desk_, janitor},
       requests_(options.requests),
@@ -81,11 +63,12 @@ Api::Api(Core& core, Hub& hub, Explainer& explainer, Janitor& janitor, ApiOption
       wrong_tokens_(wrong_tokens_max) {}
 
 net::Admission Api::admit(const net::Request& head) {
-  const bool known = opens(head.bearer, Caller::agent, tokens_);
+  const Identity by = gate_.identify(head.bearer, now_on_the_wall());
+  const bool known = by.known();
   const Page page = find_page(routes(), head.parts);
   const Route* route = page.route(head.method);
   if (route == nullptr) return {refuse_unknown(head, page), known};
-  if (auto refused = authorize(head, route->caller)) return {std::move(refused), known};
+  if (auto refused = authorize(head, by, route->need)) return {std::move(refused), known};
   if (auto refused = take(limits_of(route->rate), head, "requests")) return {std::move(refused), known};
   if (auto refused = recognise(head)) return {std::move(refused), known};
   if (auto refused = wrong_flag(head, *route)) return {std::move(refused), known};
@@ -97,7 +80,13 @@ void Api::handle(const Shared& exchange) {
   const net::Request& request = exchange->request();
   Page page = find_page(routes(), request.parts);
   const Route& route = *page.route(request.method);
-  Call call(services_, exchange, std::move(page.arguments));
+  // It was let in, and may not be any more.
+  Identity by = gate_.identify(request.bearer, now_on_the_wall());
+  if (!by.meets(route.need)) {
+    if (auto refused = authorize(request, by, route.need)) return exchange->answer(std::move(*refused));
+  }
+  note_use(by);
+  Call call(services_, exchange, std::move(page.arguments), std::move(by));
   if (route.is_question) call.watch();
   if (route.request.format != Format::json || is_read_soon(request.body, route)) return route.handle(call);
   call.hand_to(bodies_, [call, handle = route.handle] {
@@ -111,12 +100,27 @@ net::Response Api::refuse_unknown(const net::Request& request, const Page& page)
   return page.routes.empty() ? no_such_page(request) : wrong_method(request, page);
 }
 
-Api::Refusal Api::authorize(const net::Request& request, Caller caller) {
-  const std::string& secret = request.bearer;
-  if (opens(secret, caller, tokens_)) return std::nullopt;
+Api::Refusal Api::authorize(const net::Request& request, const Identity& by, Need need) {
+  if (by.meets(need)) return std::nullopt;
+  if (by.caller) {
+    return refusal(forbidden("'" + by.caller->name + "' may not do that: it takes the role " +
+                             std::string(name_of(need)))
+                       .remedy("`tutti whoami` tells which roles you have"));
+  }
   if (auto refused = take(wrong_tokens_, request, "wrong tokens")) return refused;
-  const std::string what = secret.empty() ? "the request has no token" : "the token is wrong";
+  const std::string what = request.bearer.empty() ? "the request has no token" : "the token is wrong";
   return refusal(invalid(what).remedy("TUTTI_TOKEN_FILE names the file that holds the token"), 401);
+}
+
+void Api::note_use(const Identity& by) {
+  if (by.credential.token.empty()) return;
+  const Instant now = now_steady();
+  const auto [known, is_new] = used_.try_emplace(by.credential.token, now);
+  if (!is_new && now - known->second < use_noted_every) return;
+  known->second = now;
+  // Where too much waits it is noted another time.
+  if (used_.size() > people::tokens_max) used_.clear();
+  services_.core.happen(cluster::TokensUsed{{by.credential.token}}, nullptr);
 }
 
 // Ids of jobs are the same in every cluster: what is meant for another one is not done here.

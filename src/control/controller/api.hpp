@@ -13,11 +13,6 @@
 
 namespace tutti::controller {
 
-struct Tokens {
-  std::string admin;
-  std::string join;
-};
-
 struct ApiOptions {
   Tokens tokens;
   std::string blob_folder;
@@ -34,6 +29,8 @@ class Api {
   net::Admission admit(const net::Request& head);
   // A request that was admitted. Of a large body the handler runs beside the loop.
   void handle(const std::shared_ptr<net::Exchange>& exchange);
+  // Some tokens open something else now, or nothing.
+  void change(people::DoorChanges changes) { gate_.change(std::move(changes)); }
   // What is under way beside the loop ends.
   void stop() {
     bodies_.stop();
@@ -48,13 +45,16 @@ class Api {
   // 404 or 405: there is no such page, or it does not take the method.
   net::Response refuse_unknown(const net::Request& request, const Page& page);
   // Nothing if there is nothing to be said against it.
-  Refusal authorize(const net::Request& request, Caller caller);
+  Refusal authorize(const net::Request& request, const Identity& by, Need need);
+  // Somebody opens something with his token: that is noted from time to time.
+  void note_use(const Identity& by);
   // A request that names another cluster is for that one.
   Refusal recognise(const net::Request& request) const;
   static Refusal take(RateLimits& limits, const net::Request& request, const std::string& what);
   RateLimits& limits_of(RateClass rate);
 
-  Tokens tokens_;
+  Gate gate_;
+  std::map<people::TokenId, Instant> used_;  // when that was noted last, on the steady clock
   sync::BlobStore blobs_;
   Desk desk_{blob_desk};
   Desk nodes_desk_{node_desk};

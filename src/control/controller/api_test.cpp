@@ -27,6 +27,7 @@ class BodyExchange final : public net::Exchange {
   BodyExchange(const std::string& method, const std::string& path, std::string body,
                const std::string& remote) {
     request_.method = method;
+    request_.bearer = "admin";
     request_.remote = remote;
     request_.path = path;
     for (const std::string_view part : split(std::string_view(path).substr(1), '/'))

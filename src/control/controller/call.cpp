@@ -3,8 +3,10 @@
 #include <charconv>
 
 #include "base/check.hpp"
+#include "base/clock/clock.hpp"
 #include "base/log/log.hpp"
 #include "base/text.hpp"
+#include "control/cluster/authorize.hpp"
 #include "control/wire/replies.hpp"
 
 namespace tutti::controller {
@@ -16,6 +18,7 @@ constexpr int not_soon_seconds = 60;
 
 int status_of(const Error& error) {
   if (error.code() == ErrorCode::invalid) return 400;
+  if (error.code() == ErrorCode::forbidden) return 403;
   // What was sent before is not here as it was: it is for whoever asks to send it again.
   return error.code() == ErrorCode::damaged ? 409 : 503;
 }
@@ -91,12 +94,29 @@ void Call::hand_to(Desk& desk, std::function<void()> task) const {
   if (!taken) refuse_for_now(failed(desk.crowded()));
 }
 
+Result<people::Caller> Call::caller(const cluster::State& state) const {
+  return cluster::identify(state, now_on_the_wall(), by_->credential);
+}
+
 void Call::change(cluster::Event event, int status_if_wrong) const {
-  const bool taken = services_.core.happen(std::move(event), [call = *this, status_if_wrong](auto done) {
-    const bool wrong = !done && done.error().code() == ErrorCode::invalid;
-    if (!done) return call.refuse(done.error(), wrong ? status_if_wrong : 0);
-    call.answer(wire::submitted_json(*done));
-  });
+  happen(std::move(event), status_if_wrong, wire::submitted_json);
+}
+
+void Call::change(cluster::Event event, std::string answer) const {
+  happen(std::move(event), 400, [answer = std::move(answer)](const auto&) { return answer; });
+}
+
+void Call::happen(cluster::Event event, int status_if_wrong, Answer answer) const {
+  // Before it waits: what waits is shared by those whose it is.
+  if (by_->caller) cluster::sign(event, *by_->caller);
+  const bool taken = services_.core.happen(
+      std::move(event),
+      [call = *this, status_if_wrong, answer = std::move(answer)](auto done) {
+        const bool wrong = !done && done.error().code() == ErrorCode::invalid;
+        if (!done) return call.refuse(done.error(), wrong ? status_if_wrong : 0);
+        call.answer(answer(*done));
+      },
+      by_->credential);
   if (!taken) refuse_for_now(failed("the controller is overloaded"));
 }
 
@@ -107,8 +127,11 @@ void Call::show(View view) const {
       request().remote,
       [watched, view = std::move(view)](const cluster::State& state, const wire::StoreHealth& health) {
         if (!health.state_is_stored) return watched.refuse(not_known(health));
-        auto text = view(state, health);
-        if (!text) return watched.refuse(text.error(), 404);
+        const auto caller = watched.caller(state);
+        if (!caller) return watched.refuse(caller.error());
+        auto text = view(state, health, *caller);
+        const bool forbidden = !text && text.error().code() == ErrorCode::forbidden;
+        if (!text) return watched.refuse(text.error(), forbidden ? 0 : 404);
         watched.answer(std::move(*text));
       },
       [watched] { return watched.is_over(); });

@@ -15,6 +15,7 @@
 #include "control/controller/core.hpp"
 #include "control/controller/desk.hpp"
 #include "control/controller/explainer.hpp"
+#include "control/controller/gate.hpp"
 #include "control/controller/hub.hpp"
 #include "control/controller/janitor.hpp"
 #include "control/controller/routes.hpp"
@@ -44,10 +45,14 @@ Error not_known(const wire::StoreHealth& health);
 
 class Call {
  public:
-  using View = std::function<Result<std::string>(const cluster::State&, const wire::StoreHealth&)>;
+  using View = std::function<Result<std::string>(const cluster::State&, const wire::StoreHealth&,
+                                                 const people::Caller&)>;
 
-  Call(const Services& services, std::shared_ptr<net::Exchange> exchange, Arguments arguments)
-      : services_(services), exchange_(std::move(exchange)), arguments_(std::move(arguments)) {}
+  Call(const Services& services, std::shared_ptr<net::Exchange> exchange, Arguments arguments, Identity by)
+      : services_(services),
+        exchange_(std::move(exchange)),
+        arguments_(std::move(arguments)),
+        by_(std::make_shared<const Identity>(std::move(by))) {}
 
   const Services& services() const { return services_; }
   net::Exchange& exchange() const { return *exchange_; }
@@ -58,6 +63,11 @@ class Call {
   // answer.
   void watch();
   bool is_over() const { return over_ != nullptr && *over_; }
+
+  // Who asks. What he may is asked of the state when it matters: see caller().
+  const Identity& by() const { return *by_; }
+  // On the core's thread: who that is now, and what he may.
+  Result<people::Caller> caller(const cluster::State& state) const;
 
   // Of the path; the route's pattern names it.
   const std::string& argument(std::string_view name) const;
@@ -73,15 +83,22 @@ class Call {
   void refuse_for_now(Error error) const;
   // Lets the desk do it. It is refused for now if too much waits there, and if it fails.
   void hand_to(Desk& desk, std::function<void()> task) const;
-  // Lets the event happen and answers after the commit. A wrong request is answered with this status.
+  // Lets the event happen, if he who asks may, and answers after the commit. A wrong request is answered with
+  // this status.
   void change(cluster::Event event, int status_if_wrong = 400) const;
+  // The same with this answer.
+  void change(cluster::Event event, std::string answer) const;
   // On the loop. Answers with a view of the committed state, or with 404; no view is made for who has gone.
   void show(View view) const;
 
  private:
+  using Answer = std::function<std::string(const std::vector<cluster::JobId>&)>;
+  void happen(cluster::Event event, int status_if_wrong, Answer answer) const;
+
   Services services_;
   std::shared_ptr<net::Exchange> exchange_;
   Arguments arguments_;
+  std::shared_ptr<const Identity> by_;
   std::shared_ptr<std::atomic<bool>> over_;  // null: not watched
 };
 

@@ -107,9 +107,13 @@ Result<> run_controller(const ControllerOptions& options,
   ::signal(SIGPIPE, SIG_IGN);
   net::Loop loop;
   Hub* hub_address = nullptr;
+  Api* api_address = nullptr;
   const auto deliver = [&](driver::Delivery delivery) {
     auto shared = std::make_shared<driver::Delivery>(std::move(delivery));
-    loop.post([&hub_address, shared] { hub_address->deliver(std::move(*shared)); });
+    loop.post([&hub_address, &api_address, shared] {
+      api_address->change(shared->doors);
+      hub_address->deliver(std::move(*shared));
+    });
   };
   WatchedStore watched_store(**store, now_steady);
   Watchdog watchdog(watched_store, store_file(options.folder), now_steady,
@@ -126,6 +130,7 @@ Result<> run_controller(const ControllerOptions& options,
           {.tokens = {std::move(*admin), std::move(*join)},
            .blob_folder = options.folder + "/blobs",
            .requests = {.per_second = per_second, .burst = 2 * per_second}});
+  api_address = &api;
   net::ServerOptions port;
   port.address = listen->host;
   port.port = listen->port;
@@ -152,6 +157,7 @@ Result<> run_controller(const ControllerOptions& options,
       [&](const net::Request& head) { return api.admit(head); });
   if (!server) return std::move(server).error();
   if (auto started = core.start(); !started) return started;
+  api.change(core.doors_known());
   hub.start();
   janitor.start();
   const auto looks = loop.every(watchdog_looks_every, [&watchdog] {

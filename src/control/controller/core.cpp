@@ -26,6 +26,7 @@ Result<> Core::start() {
   for (const auto& [name, node] : turns_.state().nodes) {
     if (!node.lost && !node.identity.empty()) agents_known_[name] = node.identity;
   }
+  doors_known_ = people::all_doors(turns_.state().people);
   thread_ = std::thread([this] { run(); });
   return {};
 }
@@ -39,8 +40,8 @@ void Core::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-bool Core::happen(cluster::Event event, Reply reply) {
-  driver::Item item{std::move(event), std::move(reply), nullptr};
+bool Core::happen(cluster::Event event, Reply reply, std::optional<people::Credential> by) {
+  driver::Item item{std::move(event), std::move(reply), nullptr, std::nullopt, std::move(by)};
   {
     const std::lock_guard lock(mutex_);
     if (!waiting_.add(item)) return false;

@@ -51,10 +51,13 @@ class Core {
   // As they were when it started: the cluster's id, and the identities of the agents by node.
   const std::string& cluster_id() const { return cluster_id_; }
   const std::map<std::string, std::string>& agents_known() const { return agents_known_; }
+  const people::DoorChanges& doors_known() const { return doors_known_; }
 
   // From any thread. `reply` runs on the core's thread after the commit; it may be null. False if too much
   // waits: then it is dropped, and there is no reply.
-  bool happen(cluster::Event event, Reply reply);
+  bool happen(cluster::Event event, Reply reply) { return happen(std::move(event), std::move(reply), {}); }
+  // The same for whom somebody asks, who may or not (control/people).
+  bool happen(cluster::Event event, Reply reply, std::optional<people::Credential> by);
   // The network loop is awake, and so hears the agents.
   void awake();
   // Reads the committed state, in order with the events.
@@ -88,6 +91,7 @@ class Core {
   driver::Turns turns_;
   std::string cluster_id_;
   std::map<std::string, std::string> agents_known_;
+  people::DoorChanges doors_known_;
   driver::Linger linger_;
   std::chrono::steady_clock::time_point turned_at_;
 

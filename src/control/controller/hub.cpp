@@ -7,6 +7,7 @@
 
 #include "base/clock/clock.hpp"
 #include "base/log/log.hpp"
+#include "control/cluster/authorize.hpp"
 #include "control/wire/replies.hpp"
 
 namespace tutti::controller {
@@ -45,6 +46,17 @@ std::string log_json(const wire::LogChunk& chunk) {
 std::string note_event(const std::string& text, std::int32_t attempt) {
   return event_text("note", nlohmann::json{{"text", text}, {"missing", true}, {"attempt", attempt}}.dump(
                                 -1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+// Null is for those who see everything.
+std::string events_of(const driver::Delivery& delivery, const people::Caller* caller) {
+  std::string events;
+  for (const auto& change : delivery.jobs) {
+    if (caller == nullptr || cluster::may_see(*caller, change.queue, change.user))
+      events += event_text("job", change.json);
+  }
+  for (const auto& json : delivery.nodes) events += event_text("node", json);
+  return events;
 }
 
 std::string unreachable(const std::string& node) {
@@ -208,7 +220,26 @@ void Hub::visit_readers(cluster::JobId job, Visit visit) {
   for (const std::uint64_t id : readers->second) visit(readers_.at(id));
 }
 
+void Hub::shut(const people::DoorChanges& changes) {
+  if (changes.empty()) return;
+  std::set<people::TokenId> changed;
+  for (const auto& [id, door] : changes.doors) changed.insert(id);
+  const auto is_shut = [&](const people::Credential& by) {
+    return !by.root && (changes.all || changed.contains(by.token));
+  };
+  // A stream that is closed is taken out of these as it goes.
+  std::vector<std::shared_ptr<net::Stream>> streams;
+  for (const auto& [id, watcher] : watchers_) {
+    if (is_shut(watcher.credential)) streams.push_back(watcher.stream);
+  }
+  for (const auto& [id, reader] : readers_) {
+    if (is_shut(reader.by)) streams.push_back(reader.stream);
+  }
+  for (const auto& stream : streams) stream->close();
+}
+
 void Hub::deliver(driver::Delivery delivery) {
+  shut(delivery.doors);
   std::map<cluster::JobId, std::size_t> starts;
   for (const auto& message : delivery.messages) starts[message.job] += message.start ? 1 : 0;
   for (auto& message : delivery.messages) {
@@ -251,11 +282,16 @@ void Hub::tell_readers(const driver::Delivery& delivery) {
 // watchers would be as many hundreds of thousands.
 void Hub::tell_watchers(const driver::Delivery& delivery) {
   if (watchers_.empty() || (delivery.jobs.empty() && delivery.nodes.empty())) return;
-  std::string events;
-  for (const auto& change : delivery.jobs) events += event_text("job", change.json);
-  for (const auto& json : delivery.nodes) events += event_text("node", json);
-  const net::Text text = net::make_text(std::move(events));
-  for (auto& [id, stream] : watchers_) stream->write(text);
+  net::Text all;
+  for (auto& [id, watcher] : watchers_) {
+    const people::Caller& caller = watcher.caller;
+    if (people::has(caller, people::Role::viewer, people::everything)) {
+      if (!all) all = net::make_text(events_of(delivery, nullptr));
+      watcher.stream->write(all);
+    } else if (std::string some = events_of(delivery, &caller); !some.empty()) {
+      watcher.stream->write(std::move(some));
+    }
+  }
 }
 
 bool Hub::seat(net::Exchange& exchange) {
@@ -284,7 +320,7 @@ void Hub::unseat(const std::string& address) {
   --core_.watchers;
 }
 
-void Hub::add_watcher(net::Exchange& exchange) {
+void Hub::add_watcher(net::Exchange& exchange, const Identity& by) {
   if (!seat(exchange)) return;
   const std::uint64_t id = next_id_++;
   auto stream = exchange.stream([this, id, address = exchange.request().remote] {
@@ -292,16 +328,16 @@ void Hub::add_watcher(net::Exchange& exchange) {
     unseat(address);
   });
   stream->write(event_text("hello", "{}"));
-  watchers_[id] = std::move(stream);
+  watchers_[id] = {by.credential, by.caller.value_or(people::Caller()), std::move(stream)};
 }
 
 // ---- logs
 
-void Hub::add_log_reader(net::Exchange& exchange, const LogRequest& request) {
+void Hub::add_log_reader(net::Exchange& exchange, const LogRequest& request, const people::Credential& by) {
   if (!seat(exchange)) return;
   const std::uint64_t id = next_id_++;
   const std::string address = exchange.request().remote;
-  if (!ask_where_it_stands(id, address, request)) {
+  if (!ask_where_it_stands(id, address, request, by)) {
     unseat(address);
     return refuse_seat(exchange, 503, "too many pages are asked for at once");
   }
@@ -311,21 +347,23 @@ void Hub::add_log_reader(net::Exchange& exchange, const LogRequest& request) {
   });
   // It follows from now on: what happens between here and the answer, which comes on this loop, is not
   // missed.
-  readers_[id] = {id, request, std::move(stream), {}, {}, false, request.follow};
+  readers_[id] = {id, request, by, std::move(stream), {}, {}, false, request.follow};
   readers_of_[request.job].insert(id);
   if (look_timer_) return;
   looked_at_ = clock_();
   look_timer_ = loop_.every(feed_look_every, [this] { look_at_feeds(); });
 }
 
-bool Hub::ask_where_it_stands(std::uint64_t id, const std::string& address, const LogRequest& request) {
+bool Hub::ask_where_it_stands(std::uint64_t id, const std::string& address, const LogRequest& request,
+                              const people::Credential& by) {
   return core_.look(
-      address, [this, id, request](const cluster::State& state, const wire::StoreHealth& health) {
+      address, [this, id, request, by](const cluster::State& state, const wire::StoreHealth& health) {
         if (!health.state_is_stored) return loop_.post([this, id] { cut_off(id); });
-        const auto found = state.jobs.find(request.job);
+        const auto caller = cluster::identify(state, now_on_the_wall(), by);
+        // One that he may not see is as one that is not there.
+        const cluster::Job* seen = caller ? cluster::visible_job(state, *caller, request.job) : nullptr;
         std::shared_ptr<const Standing> job;
-        if (found != state.jobs.end())
-          job = std::make_shared<const Standing>(standing_of(state, found->second, request.rank));
+        if (seen != nullptr) job = std::make_shared<const Standing>(standing_of(state, *seen, request.rank));
         loop_.post([this, id, job] {
           const auto reader = readers_.find(id);
           if (reader == readers_.end()) return;

@@ -11,6 +11,7 @@
 
 #include "control/controller/audience.hpp"
 #include "control/controller/core.hpp"
+#include "control/controller/gate.hpp"
 #include "control/driver/listener.hpp"
 #include "control/wire/messages.hpp"
 #include "net/http/http.hpp"
@@ -40,9 +41,9 @@ class Hub {
   // An agent's socket; its first message must be a Hello.
   void add_agent(const std::shared_ptr<net::Socket>& socket, std::string remote);
   // Server-sent events of every change. Where too many follow already, it and the next are answered so.
-  void add_watcher(net::Exchange& exchange);
+  void add_watcher(net::Exchange& exchange, const Identity& by);
   // The logs of a job, as events `log` {rank, text}, `job` and `note`.
-  void add_log_reader(net::Exchange& exchange, const LogRequest& request);
+  void add_log_reader(net::Exchange& exchange, const LogRequest& request, const people::Credential& by);
 
   void deliver(driver::Delivery delivery);
 
@@ -69,6 +70,7 @@ class Hub {
   struct LogReader {
     std::uint64_t id = 0;
     LogRequest request;
+    people::Credential by;
     std::shared_ptr<net::Stream> stream;
     std::set<FeedKey> asked;
     std::map<FeedKey, Feed> open;  // have not sent all
@@ -77,6 +79,12 @@ class Hub {
     // Asked for, and nobody speaks for the node now: they come when it is back, unless the job ends or goes
     // on elsewhere before.
     std::set<FeedKey> unreached = {};
+  };
+
+  struct Watcher {
+    people::Credential credential;
+    people::Caller caller;  // as it was when he came
+    std::shared_ptr<net::Stream> stream;
   };
 
   // Of a job, what its reader has to know.
@@ -100,6 +108,8 @@ class Hub {
   // Those of one job: thousands may read others, and changes come by the thousand.
   template <class Visit>
   void visit_readers(cluster::JobId job, Visit visit);
+  // Whoever follows with a token that may something else now, or nothing, comes again.
+  void shut(const people::DoorChanges& changes);
   void tell_readers(const driver::Delivery& delivery);
   void tell_watchers(const driver::Delivery& delivery);
   void receive(Agent& agent, const std::string& frame);
@@ -112,7 +122,8 @@ class Hub {
   Agent* speaker(const std::string& node) const;
   void restart_followers(const std::string& node);
   // Of the reader's job. False if too many ask already.
-  bool ask_where_it_stands(std::uint64_t id, const std::string& address, const LogRequest& request);
+  bool ask_where_it_stands(std::uint64_t id, const std::string& address, const LogRequest& request,
+                           const people::Credential& by);
   void begin_reading(LogReader& reader, const Standing& job);
   void cut_off(std::uint64_t id);
   // `nodes` are asked at once, and share what the reader may have waiting here. `ranks` are known to have run
@@ -139,7 +150,7 @@ class Hub {
   std::shared_ptr<net::Loop::Handle> awake_;
   driver::Listener listener_;
   std::map<driver::Connection, std::shared_ptr<Agent>> agents_;
-  std::map<std::uint64_t, std::shared_ptr<net::Stream>> watchers_;
+  std::map<std::uint64_t, Watcher> watchers_;
   std::map<std::uint64_t, LogReader> readers_;
   std::map<cluster::JobId, std::set<std::uint64_t>> readers_of_;  // by job
   Audience audience_;                                             // both of them

@@ -144,7 +144,7 @@ TEST_F(HubTest, ReadersHearEveryFiveSecondsThatTheControllerIsThere) {
     if (text == event_text("alive", "{}")) told.push_back(looked);
     if (told.size() == 2) loop.stop();
   };
-  hub.add_log_reader(exchange, {cluster::JobId(1), -1, true, 0});
+  hub.add_log_reader(exchange, {cluster::JobId(1), -1, true, 0}, people::root_credential);
   loop.run();
   core.stop();
   EXPECT_GE(told[1] - told[0], 5s);
@@ -181,8 +181,8 @@ TEST_F(HubTest, OfAGangsNodesThoseAreAskedForLogsThatHaveItsRanks) {
   submitted.get_future().wait();
   HubExchange all;
   HubExchange one;
-  hub.add_log_reader(all, {cluster::JobId(1), -1, true, 0});
-  hub.add_log_reader(one, {cluster::JobId(1), 3, true, 7});
+  hub.add_log_reader(all, {cluster::JobId(1), -1, true, 0}, people::root_credential);
+  hub.add_log_reader(one, {cluster::JobId(1), 3, true, 7}, people::root_credential);
   loop.run();
   core.stop();
   ASSERT_EQ(asked.size(), 3U) << "both for all of it, and the one that has it for the last rank";
@@ -231,7 +231,7 @@ TEST_F(HubTest, ReadersHearOfTheirJobAloneUntilTheyLeave) {
     stream.on_write = [&](const std::string& text) {
       if (text.starts_with("event: job") && ++begun == 3) loop.stop();
     };
-    hub.add_log_reader(*readers.back(), {cluster::JobId(job), -1, true, 0});
+    hub.add_log_reader(*readers.back(), {cluster::JobId(job), -1, true, 0}, people::root_credential);
   }
   loop.run();
   for (const auto& reader : readers) reader->written().texts.clear();
@@ -330,7 +330,7 @@ struct HubLogsTest : HubTest {
       exchange.written().on_write = [&](const std::string& text) {
         if (text.starts_with("event: job")) begun.set_value();
       };
-      hub.add_log_reader(exchange, {cluster::JobId(1), -1, follow, 0});
+      hub.add_log_reader(exchange, {cluster::JobId(1), -1, follow, 0}, people::root_credential);
     });
     begun.get_future().wait();
     on_loop([&] { exchange.written().on_write = nullptr; });
@@ -423,12 +423,12 @@ TEST_F(HubTest, AReaderIsToldWhenTooMuchIsAskedFor) {
   while (core.look("10.0.0.1", [](const auto&, const auto&) {})) continue;
   HubExchange reader;
   reader.come_from("10.0.0.1");
-  hub.add_log_reader(reader, {cluster::JobId(1), -1, true, 0});
+  hub.add_log_reader(reader, {cluster::JobId(1), -1, true, 0}, people::root_credential);
   EXPECT_EQ(reader.status, 503);
   EXPECT_EQ(core.watchers.load(), 0) << "it does not count";
   HubExchange other;
   other.come_from("10.0.0.2");
-  hub.add_log_reader(other, {cluster::JobId(1), -1, true, 0});
+  hub.add_log_reader(other, {cluster::JobId(1), -1, true, 0}, people::root_credential);
   EXPECT_EQ(other.status, 200);
   gate.set_value();
   core.stop();
@@ -438,8 +438,8 @@ TEST_F(HubTest, WatchersShareOneTextOfAllEventsOfATurn) {
   Hub hub(loop, core);
   HubExchange one;
   HubExchange other;
-  hub.add_watcher(one);
-  hub.add_watcher(other);
+  hub.add_watcher(one, {.caller = people::root_caller(), .credential = people::root_credential});
+  hub.add_watcher(other, {.caller = people::root_caller(), .credential = people::root_credential});
   driver::Delivery delivery;
   delivery.jobs.push_back({cluster::JobId(1), false, R"({"id":"1"})"});
   delivery.nodes.push_back(R"({"name":"a"})");
@@ -457,9 +457,9 @@ TEST_F(HubTest, AnOfficeFollowsAndAFloodOfFollowersIsTold) {
     auto exchange = std::make_unique<HubExchange>();
     exchange->come_from(address);
     if (logs) {
-      hub.add_log_reader(*exchange, {cluster::JobId(1), -1, true, 0});
+      hub.add_log_reader(*exchange, {cluster::JobId(1), -1, true, 0}, people::root_credential);
     } else {
-      hub.add_watcher(*exchange);
+      hub.add_watcher(*exchange, {.caller = people::root_caller(), .credential = people::root_credential});
     }
     return exchange;
   };

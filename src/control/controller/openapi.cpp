@@ -41,19 +41,13 @@ json parameters(const Route& route) {
   return all;
 }
 
-// Which of the two tokens open it; none are needed where the list is empty.
-json security(Caller caller) {
+// Which tokens open it; none are needed where the list is empty.
+json security(Need need) {
   const json admin{{"admin", json::array()}};
   const json join{{"join", json::array()}};
-  switch (caller) {
-    case Caller::anybody:
-      return json::array();
-    case Caller::agent:
-      return json::array({admin, join});
-    case Caller::admin:
-      return json::array({admin});
-  }
-  return json::array();
+  const json person{{"person", json::array()}};
+  if (need == Need::nothing) return json::array();
+  return need == Need::agent ? json::array({admin, join}) : json::array({admin, person});
 }
 
 json responses(const Route& route) {
@@ -65,7 +59,8 @@ json responses(const Route& route) {
   add(upgrades ? "101" : "200", std::string(route.answer.name));
   if (!upgrades) all["200"]["content"] = content(route.answer);
   add("400", "the request is wrong: {error: {message, context, remedy}}");
-  if (route.caller != Caller::anybody) add("401", "no token, or a wrong one");
+  if (route.need != Need::nothing) add("401", "no token, or a wrong one");
+  if (role_of(route.need)) add("403", "that takes the role " + std::string(name_of(route.need)) + ", there");
   if (!net::argument_names(route.path).empty()) add("404", "what the path names is not there");
   add("405", "the page takes other methods: see Allow");
   if (route.request.name == "SubmitRequest") add("409", "the shipped folder of a job is not here as a whole");
@@ -78,7 +73,7 @@ json responses(const Route& route) {
 
 json operation(const Route& route) {
   json described{
-      {"summary", route.summary}, {"security", security(route.caller)}, {"responses", responses(route)}};
+      {"summary", route.summary}, {"security", security(route.need)}, {"responses", responses(route)}};
   if (json all = parameters(route); !all.empty()) described["parameters"] = std::move(all);
   if (!route.request.name.empty())
     described["requestBody"] = {{"description", route.request.name}, {"content", content(route.request)}};
@@ -111,6 +106,7 @@ std::string openapi_json() {
       {"components",
        {{"securitySchemes",
          {{"admin", bearer("The admin token: opens everything")},
+          {"person", bearer("A token of a user, who may what his roles say")},
           {"join", bearer("The join token: opens what agents need")}}}}},
       {"paths", paths}};
   return document.dump(2) + "\n";

@@ -4,16 +4,30 @@
 
 namespace tutti::controller {
 
-std::string_view name_of(Caller caller) {
-  switch (caller) {
-    case Caller::anybody:
-      return "anybody";
-    case Caller::agent:
-      return "agent";
-    case Caller::admin:
-      return "admin";
+std::optional<people::Role> role_of(Need need) {
+  switch (need) {
+    case Need::nothing:
+    case Need::agent:
+    case Need::person:
+      return std::nullopt;
+    case Need::viewer:
+      return people::Role::viewer;
+    case Need::user:
+      return people::Role::user;
+    case Need::queue_admin:
+      return people::Role::queue_admin;
+    case Need::operate:
+      return people::Role::operate;
+    case Need::admin:
+      return people::Role::admin;
   }
-  return "";
+  return people::Role::admin;
+}
+
+std::string_view name_of(Need need) {
+  if (const auto role = role_of(need)) return people::name_of(*role);
+  if (need == Need::person) return "person";
+  return need == Need::agent ? "agent" : "anybody";
 }
 
 std::string_view name_of(RateClass rate) {
@@ -44,7 +58,7 @@ std::span<const Route> routes() {
   static const std::vector<Route> all = [] {
     std::vector<Route> rows;
     for (const auto family : {cluster_routes(), job_routes(), explain_routes(), node_routes(), queue_routes(),
-                              fabric_routes(), blob_routes()})
+                              people_routes(), fabric_routes(), blob_routes()})
       rows.insert(rows.end(), family.begin(), family.end());
     return rows;
   }();

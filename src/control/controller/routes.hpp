@@ -5,11 +5,13 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "control/people/role.hpp"
 #include "net/http/pattern.hpp"
 
 namespace tutti::controller {
@@ -24,13 +26,17 @@ constexpr std::size_t small_body_bytes_max = 64 << 10;
 // One job with the longest command and environment, escaped as such text is.
 constexpr std::size_t one_job_body_bytes_max = 4 << 20;
 
-// Whose token opens it. An agent's is the join token, and the admin token opens everything.
-enum class Caller { anybody, agent, admin };
+// What it takes to be let in: nothing, the join token of agents, being somebody who is known, or a role in
+// some queue at least (control/people). Which queue, and whose job, is looked at later, by what is asked for.
+// The cluster's own token, the admin token, opens everything.
+enum class Need { nothing, agent, person, viewer, user, queue_admin, operate, admin };
+// The role; none where none is needed.
+std::optional<people::Role> role_of(Need need);
 // Which of the limits by address a request counts against.
 enum class RateClass { open_pages, requests };
 enum class Format { json, bytes, events, websocket };
 
-std::string_view name_of(Caller caller);
+std::string_view name_of(Need need);
 std::string_view name_of(RateClass rate);
 std::string_view name_of(Format format);
 
@@ -55,7 +61,7 @@ struct Parameter {
 struct Route {
   std::string_view method;
   std::string_view path;  // below the prefix; a part in braces is an argument: "/jobs/{id}"
-  Caller caller = Caller::admin;
+  Need need = Need::admin;
   RateClass rate = RateClass::requests;
   std::size_t body_bytes_max = small_body_bytes_max;
   bool spreads = false;      // a short body may stand for many jobs
@@ -97,6 +103,7 @@ std::span<const Route> job_routes();
 std::span<const Route> explain_routes();
 std::span<const Route> node_routes();
 std::span<const Route> queue_routes();
+std::span<const Route> people_routes();
 std::span<const Route> fabric_routes();
 std::span<const Route> blob_routes();
 

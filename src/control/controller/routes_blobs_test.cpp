@@ -45,6 +45,8 @@ class BlobExchange final : public net::Exchange {
   std::promise<Answer> answered_;
 };
 
+Identity by_root() { return {.caller = people::root_caller(), .credential = people::root_credential}; }
+
 struct BlobRoutes : testing::Test {
   const std::string folder = testing::TempDir() + "tutti-blob-routes-" + std::to_string(::getpid());
   store::MemoryStore store;
@@ -65,7 +67,8 @@ struct BlobRoutes : testing::Test {
                            std::string body) {
     const auto exchange = std::make_shared<BlobExchange>(std::move(body));
     for (const Route& route : routes()) {
-      if (route.method == method && route.path == path) route.handle(Call(services, exchange, arguments));
+      if (route.method == method && route.path == path)
+        route.handle(Call(services, exchange, arguments, by_root()));
     }
     return exchange->wait();
   }
@@ -298,7 +301,7 @@ TEST_F(BlobRoutes, OneAddressLeavesRoomForOthersWhoShipFolders) {
   fill(desk, blob_desk, gate.get_future().share(), "10.0.0.9");
   const auto exchange = std::make_shared<BlobExchange>("[]");
   for (const Route& route : routes()) {
-    if (route.path == "/blobs/missing") route.handle(Call(services, exchange, {}));
+    if (route.path == "/blobs/missing") route.handle(Call(services, exchange, {}, by_root()));
   }
   gate.set_value();
   EXPECT_EQ(exchange->wait().response.body, "[]\n");

@@ -12,12 +12,12 @@ void show_health(const Call& call) { call.answer(R"({"alive":true})"); }
 void show_openapi(const Call& call) { call.exchange().answer({.status = 200, .body = openapi_json()}); }
 
 void show_status(const Call& call) {
-  call.show([kept = call.services().janitor.kept()](const auto& state, const auto& health) {
+  call.show([kept = call.services().janitor.kept()](const auto& state, const auto& health, const auto&) {
     return wire::status_json(state, health, version(), kept);
   });
 }
 
-void watch(const Call& call) { call.services().hub.add_watcher(call.exchange()); }
+void watch(const Call& call) { call.services().hub.add_watcher(call.exchange(), call.by()); }
 
 void join(const Call& call) {
   if (!call.request().websocket) return call.exchange().answer(no_such_page(call.request()));
@@ -31,31 +31,33 @@ std::span<const Route> cluster_routes() {
   static const std::array table{
       Route{.method = "GET",
             .path = "/health",
-            .caller = Caller::anybody,
+            .need = Need::nothing,
             .rate = RateClass::open_pages,
             .answer = {"{alive}"},
             .summary = "Tells that the controller is alive",
             .handle = show_health},
       Route{.method = "GET",
             .path = "/openapi.json",
-            .caller = Caller::anybody,
+            .need = Need::nothing,
             .rate = RateClass::open_pages,
             .answer = {"OpenAPI 3"},
             .summary = "Describes the API for machines",
             .handle = show_openapi},
       Route{.method = "GET",
             .path = "/status",
+            .need = Need::viewer,
             .answer = {"StatusView"},
             .summary = "The cluster in a few numbers: nodes, GPUs, jobs, whether the store can be written",
             .handle = show_status},
       Route{.method = "GET",
             .path = "/events",
+            .need = Need::viewer,
             .answer = {"job JobView, node NodeView, note {text}", Format::events},
             .summary = "Every change as server-sent events",
             .handle = watch},
       Route{.method = "GET",
             .path = "/agent",
-            .caller = Caller::agent,
+            .need = Need::agent,
             .answer = {"protobuf frames: AgentMessage up, ControllerMessage down", Format::websocket},
             .summary = "An agent joins the cluster",
             .handle = join},

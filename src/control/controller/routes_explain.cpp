@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "base/clock/clock.hpp"
+#include "control/cluster/authorize.hpp"
 #include "control/controller/call.hpp"
 #include "control/controller/job_argument.hpp"
 #include "control/wire/requests.hpp"
@@ -29,9 +30,11 @@ void ask(const Call& call, Ask ask) {
 }
 
 void ask_about(const Call& call, cluster::JobId job, cluster::State& state, const Explainer::Seat& seat) {
-  const auto found = state.jobs.find(job);
-  if (found == state.jobs.end()) return call.refuse(cluster::no_job(state, job), 404);
-  const cluster::Job& known = found->second;
+  const auto caller = call.caller(state);
+  if (!caller) return call.refuse(caller.error());
+  const cluster::Job* seen = cluster::visible_job(state, *caller, job);
+  if (seen == nullptr) return call.refuse(cluster::not_visible(state, job), 404);
+  const cluster::Job& known = *seen;
   if (known.finished() || known.placed()) return call.answer(wire::explain_json(state, known));
   call.services().explainer.ask(
       seat,
@@ -52,9 +55,15 @@ void explain_job(const Call& call) {
 }
 
 void explain_submit(const Call& call) {
-  auto submit = wire::decode_submit(call.body());
-  if (!submit) return call.refuse(submit.error());
-  ask(call, [call, submit = std::move(*submit)](cluster::State& state, const Explainer::Seat& seat) {
+  auto asked = wire::decode_submit(call.body());
+  if (!asked) return call.refuse(asked.error());
+  cluster::Event event = std::move(*asked);
+  if (call.by().caller) cluster::sign(event, *call.by().caller);
+  ask(call, [call, submit = std::get<cluster::Submit>(std::move(event))](cluster::State& state,
+                                                                         const Explainer::Seat& seat) {
+    const auto caller = call.caller(state);
+    const auto allowed = caller ? cluster::authorize(state, *caller, submit) : Result<>(caller.error());
+    if (!allowed) return call.refuse(allowed.error());
     call.services().explainer.ask(
         seat, [&] { return cluster::question_about(state, now_on_the_wall(), submit); },
         [call](auto answer) {
@@ -71,12 +80,14 @@ std::span<const Route> explain_routes() {
   static const std::array table{
       Route{.method = "GET",
             .path = "/jobs/{id}/explain",
+            .need = Need::viewer,
             .is_question = true,
             .answer = {"ExplainView"},
             .summary = "Why a job waits, when it is expected to start, what would start it sooner",
             .handle = explain_job},
       Route{.method = "POST",
             .path = "/explain",
+            .need = Need::user,
             .body_bytes_max = one_job_body_bytes_max,
             .spreads = true,
             .is_question = true,

@@ -8,7 +8,7 @@ namespace tutti::controller {
 namespace {
 
 void show_fabric(const Call& call) {
-  call.show([](const auto& state, const auto&) { return wire::fabric_json(*state.fabric); });
+  call.show([](const auto& state, const auto&, const auto&) { return wire::fabric_json(*state.fabric); });
 }
 
 void set_fabric(const Call& call) {
@@ -24,11 +24,13 @@ std::span<const Route> fabric_routes() {
   static const std::array table{
       Route{.method = "GET",
             .path = "/fabric",
+            .need = Need::viewer,
             .answer = {"FabricView"},
             .summary = "The links between nodes as last measured; a slow one says why in reason",
             .handle = show_fabric},
       Route{.method = "PUT",
             .path = "/fabric",
+            .need = Need::operate,
             .body_bytes_max = 8 << 20,  // every link with two names of the longest kind
             .request = {"FabricRequest"},
             .answer = {"SubmitReply"},

@@ -6,6 +6,7 @@
 
 #include "base/clock/clock.hpp"
 #include "base/visible.hpp"
+#include "control/cluster/authorize.hpp"
 #include "control/controller/call.hpp"
 #include "control/controller/job_argument.hpp"
 #include "control/controller/keep_shipped.hpp"
@@ -36,7 +37,12 @@ void list_jobs(const Call& call) {
                              .user = call.text("user"),
                              .queue = call.text("queue"),
                              .name = call.text("name")};
-  call.show([query](const auto& state, const auto&) { return wire::jobs_json(state, query); });
+  call.show([query](const auto& state, const auto&, const people::Caller& caller) {
+    wire::JobQuery seen = query;
+    if (!people::has(caller, people::Role::viewer, people::everything))
+      seen.shows = [&](const cluster::Job& job) { return cluster::may_see(caller, job); };
+    return wire::jobs_json(state, seen);
+  });
 }
 
 std::set<std::string> folders_of(const cluster::Submit& submit) {
@@ -65,10 +71,15 @@ void keep_and_submit(const Call& call, bool repeated) {
 // more.
 void submit_shipped(const Call& call, const cluster::Submit& submit) {
   // Elements of an array are alike, and what waits here is not large.
+  cluster::Event first = cluster::Submit{{submit.specs.front()}, submit.key};
+  if (call.by().caller) cluster::sign(first, *call.by().caller);
   const bool taken = call.services().core.look(
-      call.request().remote, [call, first = cluster::Submit{{submit.specs.front()}, submit.key}](
+      call.request().remote, [call, first = std::get<cluster::Submit>(std::move(first))](
                                  cluster::State& state, const wire::StoreHealth& health) {
         if (!health.state_is_stored) return call.refuse(not_known(health));
+        const auto caller = call.caller(state);
+        const auto allowed = caller ? cluster::authorize(state, *caller, first) : Result<>(caller.error());
+        if (!allowed) return call.refuse(allowed.error());
         const Instant now = now_on_the_wall();
         const bool repeated = cluster::is_repeated(state, now, first);
         const auto admitted = repeated ? Result<>() : cluster::admit(state, now, first);
@@ -94,10 +105,10 @@ void release(const Call& call) {
 void show_job(const Call& call) {
   const auto job = job_argument(call);
   if (!job) return call.refuse(job.error(), 404);
-  call.show([job = *job](const auto& state, const auto&) -> Result<std::string> {
-    const auto found = state.jobs.find(job);
-    if (found == state.jobs.end()) return cluster::no_job(state, job);
-    return wire::job_json(state, found->second, true);
+  call.show([job = *job](const auto& state, const auto&, const auto& caller) -> Result<std::string> {
+    const cluster::Job* seen = cluster::visible_job(state, caller, job);
+    if (seen == nullptr) return cluster::not_visible(state, job);
+    return wire::job_json(state, *seen, true);
   });
 }
 
@@ -125,7 +136,8 @@ void read_logs(const Call& call) {
     return call.refuse(invalid("there is no rank " + std::to_string(*rank)));
   call.services().hub.add_log_reader(call.exchange(),
                                      {*job, static_cast<std::int32_t>(*rank), call.is_set("follow"),
-                                      has_tail && *tail == 0 ? only_what_comes : *tail});
+                                      has_tail && *tail == 0 ? only_what_comes : *tail},
+                                     call.by().credential);
 }
 
 }  // namespace
@@ -134,6 +146,7 @@ std::span<const Route> job_routes() {
   static const std::array table{
       Route{.method = "GET",
             .path = "/jobs",
+            .need = Need::viewer,
             .query = {{"all", "1", "finished ones too"},
                       {"array", "ID", "only the elements of this job's array"},
                       {"state", "STATE", "only jobs in this state, or in one of several with commas"},
@@ -147,6 +160,7 @@ std::span<const Route> job_routes() {
             .handle = list_jobs},
       Route{.method = "POST",
             .path = "/jobs",
+            .need = Need::user,
             .body_bytes_max = net::body_bytes_max,
             .spreads = true,
             .request = {"SubmitRequest"},
@@ -156,17 +170,20 @@ std::span<const Route> job_routes() {
             .handle = submit},
       Route{.method = "POST",
             .path = "/jobs/remove",
+            .need = Need::queue_admin,
             .request = {"RemoveJobsRequest"},
             .answer = {"SubmitReply"},
             .summary = "Forgets finished jobs, all of these or none",
             .handle = remove_jobs},
       Route{.method = "GET",
             .path = "/jobs/{id}",
+            .need = Need::viewer,
             .answer = {"JobView with the fields of JobDetail"},
             .summary = "One job with its command, its folder and its ranks",
             .handle = show_job},
       Route{.method = "POST",
             .path = "/jobs/{id}/cancel",
+            .need = Need::user,
             .query = {{"array", "1", "every element of its array"},
                       {"by", "NAME", "who, for the reason"},
                       {"now", "1", "kills its ranks instead of asking them to end"}},
@@ -175,12 +192,14 @@ std::span<const Route> job_routes() {
             .handle = cancel},
       Route{.method = "POST",
             .path = "/jobs/{id}/release",
+            .need = Need::user,
             .query = {{"array", "1", "every element of its array that is held or waits so"}},
             .answer = {"SubmitReply"},
             .summary = "Lets a job that is held, or waits after bad ends, start again at once",
             .handle = release},
       Route{.method = "GET",
             .path = "/jobs/{id}/logs",
+            .need = Need::viewer,
             .query = {{"follow", "1", "until the job ends"},
                       {"rank", "N", "only this rank"},
                       {"tail", "N", "only the last N lines of each rank; 0: only what comes from now on"}},

@@ -21,11 +21,11 @@ void list_nodes(const Call& call) {
   if (!limit || *limit < 1) return call.refuse(invalid("limit is a whole number above 0"));
   const wire::NodeQuery query{.after = call.text("after"),
                               .limit = static_cast<std::size_t>(std::min(*limit, page_nodes_max))};
-  call.show([query](const auto& state, const auto&) { return wire::nodes_json(state, query); });
+  call.show([query](const auto& state, const auto&, const auto&) { return wire::nodes_json(state, query); });
 }
 
 void show_node(const Call& call) {
-  call.show([name = node_argument(call)](const auto& state, const auto&) -> Result<std::string> {
+  call.show([name = node_argument(call)](const auto& state, const auto&, const auto&) -> Result<std::string> {
     const auto found = state.nodes.find(name);
     if (found == state.nodes.end())
       return invalid("there is no node '" + name + "'").remedy("`tutti nodes` lists them");
@@ -49,6 +49,7 @@ std::span<const Route> node_routes() {
   static const std::array table{
       Route{.method = "GET",
             .path = "/nodes",
+            .need = Need::viewer,
             .query = {{"limit", "N", "nodes a page, at most 1000"},
                       {"after", "NAME", "the `next` of the page before"}},
             .answer = {"NodeList"},
@@ -56,22 +57,26 @@ std::span<const Route> node_routes() {
             .handle = list_nodes},
       Route{.method = "GET",
             .path = "/nodes/{name}",
+            .need = Need::viewer,
             .answer = {"NodeView"},
             .summary = "One node",
             .handle = show_node},
       Route{.method = "POST",
             .path = "/nodes/{name}/drain",
+            .need = Need::operate,
             .request = {"DrainRequest"},
             .answer = {"SubmitReply"},
             .summary = "Lets nothing new land on a node; {now: true} moves its gangs at once",
             .handle = drain},
       Route{.method = "POST",
             .path = "/nodes/{name}/resume",
+            .need = Need::operate,
             .answer = {"SubmitReply"},
             .summary = "Lets a node take work again",
             .handle = resume},
       Route{.method = "DELETE",
             .path = "/nodes/{name}",
+            .need = Need::operate,
             .answer = {"SubmitReply"},
             .summary = "Forgets a node that is lost and has no ranks",
             .handle = remove_node},

@@ -15,7 +15,9 @@ std::string queue_argument(const Call& call) {
 }
 
 void list_queues(const Call& call) {
-  call.show([](const auto& state, const auto&) { return wire::queues_json(state, now_on_the_wall()); });
+  call.show([](const auto& state, const auto&, const auto&) {
+    return wire::queues_json(state, now_on_the_wall());
+  });
 }
 
 void set_queue(const Call& call) {
@@ -32,17 +34,20 @@ std::span<const Route> queue_routes() {
   static const std::array table{
       Route{.method = "GET",
             .path = "/queues",
+            .need = Need::viewer,
             .answer = {"QueueList"},
             .summary = "Queues and who uses what; the parts of a queue come after it",
             .handle = list_queues},
       Route{.method = "PUT",
             .path = "/queues/{name}",
+            .need = Need::queue_admin,
             .request = {"QueueRequest"},
             .answer = {"SubmitReply"},
             .summary = "Creates a queue, or changes what the body names; a limit of -1 is none",
             .handle = set_queue},
       Route{.method = "DELETE",
             .path = "/queues/{name}",
+            .need = Need::queue_admin,
             .answer = {"SubmitReply"},
             .summary = "Removes a queue; refused while it has parts or unfinished jobs",
             .handle = remove_queue},

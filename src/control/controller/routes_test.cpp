@@ -44,7 +44,7 @@ TEST(Routes, EveryRowIsComplete) {
     EXPECT_FALSE(route.answer.name.empty());
     EXPECT_NE(route.handle, nullptr);
     EXPECT_TRUE(route.body_bytes_max > 0 && route.body_bytes_max <= net::body_bytes_max);
-    EXPECT_EQ(route.caller == Caller::anybody, route.rate == RateClass::open_pages);
+    EXPECT_EQ(route.need == Need::nothing, route.rate == RateClass::open_pages);
     for (const auto& parameter : route.query)
       EXPECT_FALSE(parameter.name.empty() || parameter.value.empty() || parameter.meaning.empty());
   }
@@ -99,9 +99,11 @@ TEST(Routes, OpenApiHasExactlyTheRows) {
   }
   const json admin{{"admin", json::array()}};
   const json join{{"join", json::array()}};
-  const std::map<Caller, json> tokens{{Caller::anybody, json::array()},
-                                      {Caller::agent, json::array({admin, join})},
-                                      {Caller::admin, json::array({admin})}};
+  const json person{{"person", json::array()}};
+  const auto tokens = [&](Need need) {
+    if (need == Need::nothing) return json::array();
+    return need == Need::agent ? json::array({admin, join}) : json::array({admin, person});
+  };
   std::set<std::string> expected;
   for (const Route& route : routes()) {
     std::string method(route.method);
@@ -112,12 +114,13 @@ TEST(Routes, OpenApiHasExactlyTheRows) {
     expected.insert(method + " " + path);
     const json& operation = document["paths"][path][method];
     EXPECT_EQ(operation["summary"], route.summary);
-    EXPECT_EQ(operation["security"], tokens.at(route.caller));
+    EXPECT_EQ(operation["security"], tokens(route.need));
     EXPECT_EQ(operation.value("parameters", json::array()).size(),
               net::argument_names(route.path).size() + route.query.size());
     EXPECT_EQ(operation.contains("requestBody"), !route.request.name.empty());
     EXPECT_TRUE(operation["responses"].contains("405") && operation["responses"].contains("413"));
-    EXPECT_EQ(operation["responses"].contains("401"), route.caller != Caller::anybody);
+    EXPECT_EQ(operation["responses"].contains("401"), route.need != Need::nothing);
+    EXPECT_EQ(operation["responses"].contains("403"), role_of(route.need).has_value());
   }
   EXPECT_EQ(described, expected);
 }

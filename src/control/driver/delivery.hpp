@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "control/cluster/step.hpp"
+#include "control/people/door.hpp"
 
 namespace tutti::driver {
 
@@ -20,13 +21,16 @@ struct Delivery {
     cluster::JobId job;
     bool finished = false;
     std::string json;
+    std::string queue;  // whose viewers see it,
+    std::string user;   // and whose it is
   };
   std::vector<Message> messages;
   std::vector<JobChange> jobs;
   std::vector<std::string> nodes;  // JSON of changed nodes
+  people::DoorChanges doors;       // before anything else: a token that was revoked opens nothing after this
   bool resync = false;             // what agents said last may be lost: ask them again
 
-  bool empty() const { return messages.empty() && jobs.empty() && nodes.empty() && !resync; }
+  bool empty() const { return messages.empty() && jobs.empty() && nodes.empty() && doors.empty() && !resync; }
 };
 
 }  // namespace tutti::driver

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "control/cluster/authorize.hpp"
 #include "control/wire/objects.hpp"
 
 namespace tutti::driver {
@@ -41,6 +42,8 @@ void merge(cluster::Effects& into, cluster::Effects&& from) {
   into.asked.merge(from.asked);
   into.nodes.merge(from.nodes);
   into.queues.merge(from.queues);
+  into.persons.merge(from.persons);
+  into.tokens.merge(from.tokens);
   into.past_use.merge(from.past_use);
   into.fabric = into.fabric || from.fabric;
   into.cluster = into.cluster || from.cluster;
@@ -82,6 +85,7 @@ Result<> Turns::read_store() {
   state.revision = state_.revision + 1;
   state_ = std::move(state);
   state_is_stored_ = true;
+  all_doors_ = true;
   revision_ = *revision;
   return {};
 }
@@ -152,6 +156,9 @@ Turns::Outcome Turns::turn(std::vector<Item> items, bool watched) {
     // A turn that has placed a large gang has done enough: the gang is shown and described from the next on.
     const bool enough_done = ranks_placed_ > ranks_per_turn_max;
     outcome.delivery = delivery(effects, watched, enough_done);
+    outcome.delivery.doors = std::exchange(all_doors_, false)
+                                 ? people::all_doors(state_.people)
+                                 : people::doors_of(state_.people, effects.tokens, effects.persons);
     if (!enough_done) outbox_.write(state_, outcome.delivery.messages);
     for (const cluster::JobId id : effects.ended) {
       if (state_.jobs.contains(id)) outcome.ended.push_back(id);  // it may be gone again
@@ -236,6 +243,14 @@ void Turns::probe() {
   resync_ = true;
 }
 
+// By what he may now, whatever he could when he asked.
+Result<> Turns::authorize(Item& item) const {
+  const auto caller = cluster::identify(state_, now_, *item.by);
+  if (!caller) return caller.error();
+  cluster::sign(item.event, *caller);
+  return cluster::authorize(state_, *caller, item.event);
+}
+
 bool Turns::step(Outcome& outcome, cluster::Effects& effects, Item& item) {
   if (item.awake) {
     hear(*item.awake);
@@ -244,6 +259,12 @@ bool Turns::step(Outcome& outcome, cluster::Effects& effects, Item& item) {
   if (item.query) {
     outcome.queries.push_back(std::move(item.query));
     return false;
+  }
+  if (item.by) {
+    if (auto allowed = authorize(item); !allowed) {
+      if (item.reply) outcome.answers.push_back({std::move(item.reply), std::move(allowed).error()});
+      return false;
+    }
   }
   const bool frees_room = cluster::frees_room(state_, item.event);
   if (!health_.ok && !(frees_room && state_is_stored_)) {
@@ -297,6 +318,8 @@ std::vector<store::Write> Turns::writes_of(const cluster::Effects& effects) cons
   for (const auto& id : effects.jobs) add(wire::job_key(id), state_.jobs, id);
   for (const auto& name : effects.nodes) add(wire::node_key(name), state_.nodes, name);
   for (const auto& name : effects.queues) add(wire::queue_key(name), state_.queues, name);
+  for (const auto& name : effects.persons) add(wire::person_key(name), state_.people.persons, name);
+  for (const auto& id : effects.tokens) add(wire::token_key(id), state_.people.tokens, id);
   for (const auto& who : effects.past_use) {
     writes.push_back({wire::past_use_key(who), std::nullopt});
     if (const auto past = state_.past_use.find(who); past != state_.past_use.end())
@@ -311,7 +334,7 @@ std::vector<store::Write> Turns::writes_of(const cluster::Effects& effects) cons
 // writes, so that the revision of what is there tells whether all of the turn has landed or nothing.
 Turns::Commit Turns::commit(const cluster::Effects& effects, bool frees_room) {
   if (effects.jobs.empty() && effects.nodes.empty() && effects.queues.empty() && effects.past_use.empty() &&
-      !effects.fabric && !effects.cluster)
+      effects.persons.empty() && effects.tokens.empty() && !effects.fabric && !effects.cluster)
     return Commit::done;
   const auto writes = writes_of(effects);
   const auto committed =
@@ -371,7 +394,8 @@ Delivery Turns::delivery(const cluster::Effects& effects, bool watched, bool job
   for (const auto& id : jobs_later ? std::set<cluster::JobId>() : std::exchange(to_show_, {})) {
     // That one is not kept any longer is no news of it.
     if (const auto job = state_.jobs.find(id); job != state_.jobs.end())
-      delivery.jobs.push_back({id, job->second.finished(), wire::job_json(state_, job->second, false)});
+      delivery.jobs.push_back({id, job->second.finished(), wire::job_json(state_, job->second, false),
+                               job->second.spec.queue, job->second.spec.user});
   }
   for (const auto& name : effects.nodes) {
     const auto node = state_.nodes.find(name);

@@ -42,6 +42,8 @@ struct Item {
   Reply reply;  // may be null
   Query query;
   std::optional<Instant> awake = {};  // on the steady clock
+  // Who asks for the event, and so may or not; nothing for what agents tell.
+  std::optional<people::Credential> by = {};
 };
 
 class Turns {
@@ -102,6 +104,7 @@ class Turns {
   void start_leases_anew();
   cluster::Retention kept_now() const;
   void probe();
+  Result<> authorize(Item& item) const;
   // True if it is one of those that work on a full disk, too.
   bool step(Outcome& outcome, cluster::Effects& effects, Item& item);
   void schedule(cluster::Effects& effects);
@@ -141,6 +144,7 @@ class Turns {
   Instant next_rest_;
   Instant jumped_at_;  // the date was set, or this loop has stood still; or the first turn was then
   bool pass_wanted_ = false;
+  bool all_doors_ = false;  // what was told of tokens may not be what is stored: all of it is told again
 };
 
 }  // namespace tutti::driver

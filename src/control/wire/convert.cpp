@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "base/text.hpp"
+#include "base/visible.hpp"
 
 namespace tutti::wire {
 namespace {
@@ -214,6 +215,25 @@ Result<cluster::Inventory> from_proto(const proto::Inventory& from) {
   to.memory = Bytes(from.memory_bytes());
   to.watch_max = from.watch_max();
   return to;
+}
+
+void to_proto(const people::Grant& from, proto::Grant& to) {
+  to.set_role(std::string(people::name_of(from.role)));
+  to.set_queue(from.queue);
+}
+
+Result<people::Grant> from_proto(const proto::Grant& from) {
+  const auto role = people::role_named(from.role());
+  if (!role) return no_role(from.role());
+  return people::Grant{*role, from.queue()};
+}
+
+Error no_role(std::string_view name) {
+  std::string all;
+  for (const people::Role role : people::roles)
+    all += (all.empty() ? "" : ", ") + std::string(people::name_of(role));
+  return invalid("there is no role '" + visible_line(name.substr(0, 64)) + "'")
+      .remedy("the roles are " + all);
 }
 
 }  // namespace tutti::wire

@@ -21,6 +21,10 @@ Result<cluster::RankStatus> from_proto(const proto::RankStatus& from);
 void to_proto(const cluster::Inventory& from, proto::Inventory& to);
 Result<cluster::Inventory> from_proto(const proto::Inventory& from);
 
+void to_proto(const people::Grant& from, proto::Grant& to);
+Result<people::Grant> from_proto(const proto::Grant& from);
+Error no_role(std::string_view name);
+
 // The API speaks of GPUs, microseconds and GB; the cluster of thousandths, nanoseconds and bytes.
 inline double gpus_of(std::int64_t share) { return static_cast<double>(share) / sched::whole_share; }
 constexpr double ns_per_us = 1e3;

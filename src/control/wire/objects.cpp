@@ -17,6 +17,8 @@ constexpr std::string_view job_prefix = "job/";
 constexpr std::string_view node_prefix = "node/";
 constexpr std::string_view queue_prefix = "queue/";
 constexpr std::string_view past_use_prefix = "used/";
+constexpr std::string_view person_prefix = "person/";
+constexpr std::string_view token_prefix = "token/";
 constexpr std::string_view the_fabric = "fabric";
 constexpr std::string_view the_cluster = "cluster";
 
@@ -99,6 +101,35 @@ Result<cluster::Fabric> fabric_from(const proto::StoredFabric& from) {
   return cluster::make_fabric(links, nodes);
 }
 
+Result<people::Person> person_from(const proto::StoredPerson& from) {
+  people::Person to{.name = from.name(),
+                    .kind = from.service() ? people::Kind::service : people::Kind::person,
+                    .grants = {},
+                    .blocked = from.blocked(),
+                    .made_at = Instant(Duration(from.made_at_ns())),
+                    .login = from.login()};
+  for (const auto& grant : from.grants()) {
+    auto read = from_proto(grant);
+    if (!read) return std::move(read).error();
+    to.grants.push_back(*std::move(read));
+  }
+  return to;
+}
+
+Result<people::Token> token_from(const proto::StoredToken& from) {
+  const auto role = people::role_named(from.role_max());
+  if (!role || from.hash().empty()) return invalid("no such token");
+  return people::Token{.id = from.id(),
+                       .person = from.person(),
+                       .hash = from.hash(),
+                       .role_max = *role,
+                       .queue = from.queue(),
+                       .purpose = from.purpose(),
+                       .made_at = Instant(Duration(from.made_at_ns())),
+                       .expires_at = Instant(Duration(from.expires_at_ns())),
+                       .used_at = Instant(Duration(from.used_at_ns()))};
+}
+
 }  // namespace
 
 std::string job_key(cluster::JobId id) { return numbered(job_prefix, id); }
@@ -108,6 +139,10 @@ std::string asked_key(cluster::JobId first) { return numbered(asked_prefix, firs
 std::string node_key(const std::string& name) { return std::string(node_prefix) + name; }
 
 std::string queue_key(const std::string& name) { return std::string(queue_prefix) + name; }
+
+std::string person_key(const people::Name& name) { return std::string(person_prefix) + name; }
+
+std::string token_key(const people::TokenId& id) { return std::string(token_prefix) + id; }
 
 std::string fabric_key() { return std::string(the_fabric); }
 
@@ -203,6 +238,31 @@ std::string encode(const cluster::Queue& queue) {
   return to.SerializeAsString();
 }
 
+std::string encode(const people::Person& person) {
+  proto::StoredPerson to;
+  to.set_name(person.name);
+  to.set_service(person.kind == people::Kind::service);
+  for (const people::Grant& grant : person.grants) to_proto(grant, *to.add_grants());
+  to.set_blocked(person.blocked);
+  to.set_made_at_ns(person.made_at.time_since_epoch().count());
+  to.set_login(person.login);
+  return to.SerializeAsString();
+}
+
+std::string encode(const people::Token& token) {
+  proto::StoredToken to;
+  to.set_id(token.id);
+  to.set_person(token.person);
+  to.set_hash(token.hash);
+  to.set_role_max(std::string(people::name_of(token.role_max)));
+  to.set_queue(token.queue);
+  to.set_purpose(token.purpose);
+  to.set_made_at_ns(token.made_at.time_since_epoch().count());
+  to.set_expires_at_ns(token.expires_at.time_since_epoch().count());
+  to.set_used_at_ns(token.used_at.time_since_epoch().count());
+  return to.SerializeAsString();
+}
+
 std::string encode(const cluster::Fabric& fabric) {
   proto::StoredFabric to;
   for (const auto& [ends, link] : fabric) {
@@ -268,6 +328,22 @@ Result<> decode_into(cluster::State& state, std::string_view key, std::string_vi
     proto::StoredPastUse from;
     if (!from.ParseFromArray(bytes.data(), size)) return damaged(key);
     state.past_use[{from.queue(), from.user()}] = {from.device_seconds(), Instant(Duration(from.at_ns()))};
+    return {};
+  }
+  if (key.starts_with(person_prefix)) {
+    proto::StoredPerson from;
+    if (!from.ParseFromArray(bytes.data(), size)) return damaged(key);
+    auto person = person_from(from);
+    if (!person) return damaged(key);
+    state.people.persons.insert_or_assign(from.name(), *std::move(person));
+    return {};
+  }
+  if (key.starts_with(token_prefix)) {
+    proto::StoredToken from;
+    if (!from.ParseFromArray(bytes.data(), size)) return damaged(key);
+    auto token = token_from(from);
+    if (!token) return damaged(key);
+    people::add(state.people, *std::move(token));
     return {};
   }
   if (key.starts_with(queue_prefix)) {

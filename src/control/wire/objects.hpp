@@ -18,6 +18,8 @@ std::string queue_key(const std::string& name);           // "queue/research/vis
 std::string fabric_key();                                 // "fabric": all links are one object
 std::string cluster_key();                                // "cluster": its id, and what ids it has given out
 std::string past_use_key(const cluster::QueueUser& who);  // "used/research/vision ada"
+std::string person_key(const people::Name& name);         // "person/ada"
+std::string token_key(const people::TokenId& id);         // "token/1f09…"
 // Without what was asked for.
 std::string encode(const cluster::Job& job);
 std::string encode_asked(const cluster::JobSpec& spec);
@@ -26,6 +28,8 @@ std::string encode(const cluster::Queue& queue);
 std::string encode(const cluster::Fabric& fabric);
 std::string encode_cluster(const cluster::State& state);
 std::string encode(const cluster::QueueUser& who, const cluster::PastUse& past);
+std::string encode(const people::Person& person);
+std::string encode(const people::Token& token);
 // Adds one stored object to the state; they come in the order of their keys, and unknown keys are an error.
 Result<> decode_into(cluster::State& state, std::string_view key, std::string_view bytes);
 

@@ -29,6 +29,34 @@ TEST(Store, JobsAndNodesComeBackAsTheyWere) {
   EXPECT_EQ(state.nodes.at("n1"), node);
 }
 
+TEST(Store, PeopleAndTheirTokensComeBackAsTheyWere) {
+  cluster::State state;
+  const people::Person person{.name = "ada",
+                              .kind = people::Kind::service,
+                              .grants = {{people::Role::viewer, ""}, {people::Role::queue_admin, "a/b"}},
+                              .blocked = true,
+                              .made_at = Instant(1'700'000'001s),
+                              .login = "https://id.example 17"};
+  const people::Token token{.id = "0123456789abcdef",
+                            .person = "ada",
+                            .hash = std::string(64, 'a'),
+                            .role_max = people::Role::user,
+                            .queue = "a",
+                            .purpose = "dashboard",
+                            .made_at = Instant(1'700'000'002s),
+                            .expires_at = Instant(1'800'000'000s),
+                            .used_at = Instant(1'700'000'003s)};
+  ASSERT_TRUE(decode_into(state, person_key("ada"), encode(person)).ok());
+  ASSERT_TRUE(decode_into(state, token_key(token.id), encode(token)).ok());
+  EXPECT_EQ(state.people.persons.at("ada"), person);
+  EXPECT_EQ(state.people.tokens.at(token.id), token);
+  EXPECT_EQ(state.people.tokens_of.at("ada"), std::set<people::TokenId>{token.id});
+  EXPECT_FALSE(decode_into(state, token_key("t"), "\xff\xff").ok());
+  people::Token hashless = token;
+  hashless.hash = "";
+  EXPECT_FALSE(decode_into(state, token_key("t"), encode(hashless)).ok()) << "it would open to anything";
+}
+
 // Or its time limit would be that of a job that does not start.
 TEST(Store, AJobThatRanUnderAnOlderTuttiRuns) {
   cluster::State state;

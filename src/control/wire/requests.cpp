@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/units.hpp"
+#include "base/visible.hpp"
 #include "control/cluster/job_bytes.hpp"
 #include "control/cluster/limits.hpp"
 #include "control/wire/convert.hpp"
@@ -202,6 +203,40 @@ Result<cluster::SetQueue> decode_queue(const std::string& name, std::string_view
   if (request.has_weight()) queue.weight = request.weight();
   if (request.has_priority_max()) queue.priority_max = request.priority_max();
   return queue;
+}
+
+Result<cluster::SetPerson> decode_person(const people::Name& name, std::string_view text) {
+  proto::PersonRequest request;
+  if (auto parsed = parse(text, request); !parsed) return std::move(parsed).error();
+  cluster::SetPerson person{.name = name, .kind = {}, .grants = std::vector<people::Grant>(), .blocked = {}};
+  if (request.kind() == people::name_of(people::Kind::person)) person.kind = people::Kind::person;
+  if (request.kind() == people::name_of(people::Kind::service)) person.kind = people::Kind::service;
+  if (!person.kind && !request.kind().empty()) return invalid("the kind is person or service");
+  for (const auto& role : request.roles()) {
+    auto grant = from_proto(role);
+    if (!grant) return std::move(grant).error();
+    person.grants->push_back(*std::move(grant));
+  }
+  return person;
+}
+
+Result<TokenWish> decode_token(std::string_view text) {
+  proto::TokenRequest request;
+  if (auto parsed = parse(text.empty() ? "{}" : text, request); !parsed) return std::move(parsed).error();
+  TokenWish wish;
+  wish.token.person = request.person();
+  wish.token.queue = request.queue();
+  wish.token.purpose = visible_line(request.purpose());
+  if (!request.role().empty()) {
+    const auto role = people::role_named(request.role());
+    if (!role) return no_role(request.role());
+    wish.token.role_max = *role;
+  }
+  constexpr std::int64_t life_s_max = people::token_life_max / 1s;
+  if (request.expires_in_s() < 0 || request.expires_in_s() > life_s_max)
+    return invalid("a token that expires does so within five years");
+  wish.life = request.expires_in_s() * Duration(1s);
+  return wish;
 }
 
 Result<std::vector<cluster::Link>> decode_fabric(std::string_view text) {

@@ -18,6 +18,14 @@ Result<std::string> encode_submit(const cluster::Submit& submit);
 Result<bool> decode_drain(std::string_view json);
 // At least one, and not more than a page of them.
 Result<std::vector<cluster::JobId>> decode_remove_jobs(std::string_view json);
+// All that somebody may, in place of what he could before.
+Result<cluster::SetPerson> decode_person(const people::Name& name, std::string_view json);
+// A token without id, hash and times. `life`: zero is for ever.
+struct TokenWish {
+  people::Token token;
+  Duration life;
+};
+Result<TokenWish> decode_token(std::string_view json);
 // Numbers in range; whether they fit those of other queues is for the cluster to say.
 Result<cluster::SetQueue> decode_queue(const std::string& name, std::string_view json);
 // Links with names and numbers in range; whether there are such nodes is for the cluster to say.

@@ -169,7 +169,7 @@ Result<std::string> jobs_json(const cluster::State& state, const JobQuery& query
     if (static_cast<std::size_t>(list.jobs_size()) == query.limit || looked == page_looks_max) return false;
     ++looked;
     last = job.id;
-    if (matches(job, query)) fill_job(state, job, *list.add_jobs());
+    if (matches(job, query) && (!query.shows || query.shows(job))) fill_job(state, job, *list.add_jobs());
     return true;
   };
   const cluster::JobId end(query.before == 0 ? ~std::uint64_t{0} : query.before);

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <bitset>
+#include <functional>
 #include <string>
 #include <string_view>
 
 #include "base/result.hpp"
 #include "control/cluster/step.hpp"
+#include "control/people/may.hpp"
 #include "control/sched/explain.hpp"
 
 namespace tutti::wire {
@@ -22,6 +24,14 @@ struct NodeQuery {
   std::size_t limit = 1000;
 };
 std::string nodes_json(const cluster::State& state, const NodeQuery& query);
+
+// Those of whom this is true.
+using Shows = std::function<bool(const people::Person&)>;
+std::string people_json(const cluster::State& state, const Shows& shows);
+std::string tokens_json(const cluster::State& state, Instant now, const Shows& shows);
+std::string whoami_json(const people::Caller& caller);
+// Of a new one: the only time that the token itself is told.
+std::string new_token_json(const people::Token& token, const std::string& secret);
 
 std::string queues_json(const cluster::State& state, Instant now);
 // Of a job that waits, or of one that is not submitted, whose id and state are "".
@@ -44,8 +54,9 @@ struct JobQuery {
   // Only those of which this is true; "" and no state are true of all.
   StateSet states = {};
   std::string user = {};
-  std::string queue = {};  // or a part of it
-  std::string name = {};   // a part of it
+  std::string queue = {};                                    // or a part of it
+  std::string name = {};                                     // a part of it
+  std::function<bool(const cluster::Job&)> shows = nullptr;  // null: all
 };
 Result<std::string> jobs_json(const cluster::State& state, const JobQuery& query);
 

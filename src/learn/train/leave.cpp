@@ -17,6 +17,7 @@ int exit_code_of(const Error& error) {
     case ErrorCode::unknown:
       return exit_later;
     case ErrorCode::failed:
+    case ErrorCode::forbidden:
     case ErrorCode::damaged:
       return 1;
   }

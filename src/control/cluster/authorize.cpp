@@ -1,0 +1,175 @@
+#include "control/cluster/authorize.hpp"
+
+#include <algorithm>
+
+namespace tutti::cluster {
+namespace {
+
+using people::Caller;
+using people::Role;
+
+Error may_not(const Caller& caller, const std::string& what, const std::string& remedy) {
+  return forbidden("'" + caller.name + "' may not " + what).remedy(remedy);
+}
+
+Error needs(const Caller& caller, const std::string& what, Role role, const std::string& queue) {
+  return may_not(caller, what,
+                 "that takes the role " + people::text_of({role, queue}) +
+                     "; `tutti whoami` tells which roles you have");
+}
+
+// One overload for each request. What agents and time bring is nobody's request.
+class Gate {
+ public:
+  Gate(const State& state, const Caller& caller) : state_(state), caller_(caller) {}
+
+  Result<> operator()(const Submit& event) const {
+    for (const JobSpec& spec : event.specs) {
+      if (!people::may_submit(caller_, spec.queue))
+        return needs(caller_, "submit to the queue " + spec.queue, Role::user, spec.queue);
+      // The elements of an array share them.
+      if (&spec != &event.specs.front() && spec.after == event.specs.front().after) continue;
+      for (const Dependency& dependency : spec.after) {
+        if (visible_job(state_, caller_, dependency.job) == nullptr)
+          return not_visible(state_, dependency.job).within("what it is to come after");
+      }
+    }
+    return {};
+  }
+
+  Result<> operator()(const Cancel& event) const { return end(event.job, "end job "); }
+  Result<> operator()(const Release& event) const { return end(event.job, "release job "); }
+
+  Result<> operator()(const Drain&) const { return cluster_wide("drain nodes", Role::operate); }
+  Result<> operator()(const Resume&) const { return cluster_wide("resume nodes", Role::operate); }
+  Result<> operator()(const RemoveNode&) const { return cluster_wide("remove nodes", Role::operate); }
+  Result<> operator()(const FabricMeasured&) const {
+    return cluster_wide("say how fast the fabric is", Role::operate);
+  }
+
+  Result<> operator()(const SetQueue& event) const { return shape(event.name); }
+  Result<> operator()(const RemoveQueue& event) const { return shape(event.name); }
+
+  Result<> operator()(const RemoveJobs& event) const {
+    for (const JobId id : event.jobs) {
+      const Job* job = visible_job(state_, caller_, id);
+      if (job == nullptr) return not_visible(state_, id);
+      if (!people::may_put_away_job(caller_, job->spec.queue))
+        return needs(caller_, "put away job " + id.text(), Role::queue_admin, job->spec.queue);
+    }
+    return {};
+  }
+
+  Result<> operator()(const SetPerson& event) const {
+    std::vector<people::Grant> grants = event.grants.value_or(std::vector<people::Grant>());
+    const auto known = state_.people.persons.find(event.name);
+    if (known != state_.people.persons.end())
+      grants.insert(grants.end(), known->second.grants.begin(), known->second.grants.end());
+    return change(event.name, grants);
+  }
+  Result<> operator()(const RemovePerson& event) const {
+    const auto known = state_.people.persons.find(event.name);
+    return change(event.name,
+                  known == state_.people.persons.end() ? std::vector<people::Grant>() : known->second.grants);
+  }
+  Result<> operator()(const IssueToken& event) const {
+    const auto person = state_.people.persons.find(event.token.person);
+    // Whom he may not change he need not know of.
+    if (person != state_.people.persons.end() && people::may_make_token(caller_, person->second, event.token))
+      return {};
+    if (person == state_.people.persons.end() && people::has(caller_, Role::admin, people::everything))
+      return {};
+    return may_not(
+        caller_, "make that token",
+        event.token.person == caller_.name
+            ? "a token makes none that may more, or lives longer, than itself"
+            : "everybody makes his own; an admin makes those of others, and who lets people into a "
+              "queue those of its service accounts");
+  }
+  Result<> operator()(const RevokeToken& event) const {
+    const auto token = state_.people.tokens.find(event.token);
+    if (token == state_.people.tokens.end()) return {};
+    const auto person = state_.people.persons.find(token->second.person);
+    if (person != state_.people.persons.end() && people::may_revoke_tokens_of(caller_, person->second))
+      return {};
+    return invalid("there is no such token").remedy("`tutti tokens` lists them");
+  }
+
+  template <class Other>
+  Result<> operator()(const Other&) const {
+    return forbidden("nobody asks for that: the cluster does it by itself");
+  }
+
+ private:
+  Result<> end(JobId id, const std::string& what) const {
+    const Job* job = visible_job(state_, caller_, id);
+    if (job == nullptr) return not_visible(state_, id);
+    if (people::may_end_job(caller_, job->spec.queue, job->spec.user)) return {};
+    return needs(caller_, what + id.text() + ", which is of '" + job->spec.user + "'", Role::queue_admin,
+                 job->spec.queue);
+  }
+  Result<> cluster_wide(const std::string& what, Role role) const {
+    if (people::has(caller_, role, people::everything)) return {};
+    return needs(caller_, what, role, "");
+  }
+  Result<> shape(const QueueName& name) const {
+    if (people::may_shape_queue(caller_, name)) return {};
+    const QueueName above = parent_of(name);
+    return needs(caller_, "change the queue " + name, above.empty() ? Role::operate : Role::queue_admin,
+                 above);
+  }
+  Result<> change(const people::Name& name, const std::vector<people::Grant>& grants) const {
+    if (people::may_change_person(caller_, grants)) return {};
+    return may_not(
+        caller_, "change '" + name + "'",
+        "who lets people into a queue gives and takes roles in it and its parts; whoever has roles "
+        "elsewhere, too, is changed by an admin");
+  }
+
+  const State& state_;
+  const Caller& caller_;
+};
+
+}  // namespace
+
+Result<people::Caller> identify(const State& state, Instant now, const people::Credential& credential) {
+  auto caller = people::caller_of(state.people, credential, now);
+  if (caller) return *std::move(caller);
+  return forbidden("the token opens nothing any more")
+      .remedy("it was revoked or has expired: ask for another");
+}
+
+void sign(Event& event, const people::Caller& caller) {
+  if (caller.root) return;
+  if (auto* submit = std::get_if<Submit>(&event)) {
+    for (JobSpec& spec : submit->specs) spec.user = caller.name;
+  }
+  if (auto* cancel = std::get_if<Cancel>(&event)) cancel->by = caller.name;
+}
+
+Result<> authorize(const State& state, const people::Caller& caller, const Event& event) {
+  return std::visit(Gate(state, caller), event);
+}
+
+// Whoever submitted it sees it, too, when his role has gone.
+bool may_see(const people::Caller& caller, const QueueName& queue, const std::string& user) {
+  const bool his = user == caller.name && !caller.root && people::is_within(queue, caller.queue);
+  return his || people::may_see_job(caller, queue);
+}
+
+bool may_see(const people::Caller& caller, const Job& job) {
+  return may_see(caller, job.spec.queue, job.spec.user);
+}
+
+const Job* visible_job(const State& state, const people::Caller& caller, JobId job) {
+  const auto found = state.jobs.find(job);
+  return found != state.jobs.end() && may_see(caller, found->second) ? &found->second : nullptr;
+}
+
+Error not_visible(const State& state, JobId job) {
+  if (!state.jobs.contains(job)) return no_job(state, job);
+  return invalid("there is no job " + job.text() + " that you may see")
+      .remedy("`tutti jobs --all` lists those");
+}
+
+}  // namespace tutti::cluster

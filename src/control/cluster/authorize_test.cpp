@@ -1,0 +1,219 @@
+// Who may ask for what: each request by each role against a table, and what a role in one queue does not
+// reach in others.
+#include "control/cluster/authorize.hpp"
+
+#include <map>
+
+#include "control/cluster/cluster_test.hpp"
+
+namespace tutti::cluster {
+namespace {
+
+using people::Caller;
+using people::Grant;
+using people::Role;
+
+Caller with(Role role, const std::string& queue, const people::Name& name = "ada") {
+  return {.name = name, .grants = {{role, queue}}};
+}
+
+// Queues research, research/vision and production; a job of bob in research.
+struct AuthorizeTest : ClusterTest {
+  void SetUp() override {
+    ClusterTest::SetUp();
+    join("a", 4);
+    for (const char* queue : {"research", "research/vision", "production"}) happen(SetQueue{.name = queue});
+    bobs = submit_to("research", "bob");
+    person("bob", {{Role::user, "research"}});
+    person("root2", {{Role::admin, ""}});
+    happen(IssueToken{{.id = "b1", .person = "bob", .hash = "x"}});
+  }
+
+  JobId submit_to(const QueueName& queue, const people::Name& user) {
+    JobSpec one = spec(1);
+    one.queue = queue;
+    one.user = user;
+    return submit(one);
+  }
+  void person(const people::Name& name, std::vector<Grant> grants) {
+    EXPECT_TRUE(happen(SetPerson{.name = name, .grants = std::move(grants)}).reply.ok());
+  }
+  bool may(const Caller& caller, const Event& event) const { return authorize(state, caller, event).ok(); }
+  ErrorCode refusal(const Caller& caller, const Event& event) const {
+    return authorize(state, caller, event).error().code();
+  }
+  static Submit submit_in(const QueueName& queue) {
+    JobSpec one = spec(1);
+    one.queue = queue;
+    return Submit{{one}};
+  }
+
+  JobId bobs;
+};
+
+// The least role in research, or in everything, that may ask for it.
+TEST_F(AuthorizeTest, EachRequestTakesItsRole) {
+  const people::Token service_token{.id = "n", .person = "robot"};
+  ASSERT_TRUE(happen(SetPerson{.name = "robot",
+                               .kind = people::Kind::service,
+                               .grants = std::vector<Grant>{{Role::user, "research"}}})
+                  .reply.ok());
+  const std::vector<std::pair<Event, Role>> in_research{
+      {submit_in("research"), Role::user},
+      {Cancel{bobs, ""}, Role::queue_admin},
+      {Release{bobs}, Role::queue_admin},
+      {SetQueue{.name = "research/vision"}, Role::queue_admin},
+      {SetQueue{.name = "research/new"}, Role::queue_admin},
+      {RemoveQueue{"research/vision"}, Role::queue_admin},
+      {RemoveJobs{{bobs}}, Role::queue_admin},
+      {SetPerson{.name = "new", .grants = std::vector<Grant>{{Role::queue_admin, "research"}}},
+       Role::queue_admin},
+      {SetPerson{.name = "bob", .blocked = true}, Role::queue_admin},
+      {RemovePerson{"bob"}, Role::queue_admin},
+      {IssueToken{service_token}, Role::queue_admin},
+      {SetQueue{.name = "research"}, Role::operate},
+      {SetQueue{.name = "new"}, Role::operate},
+      {RemoveQueue{"production"}, Role::operate},
+      {Drain{"a"}, Role::operate},
+      {Resume{"a"}, Role::operate},
+      {RemoveNode{"a"}, Role::operate},
+      {FabricMeasured{}, Role::operate},
+      {SetPerson{.name = "new", .grants = std::vector<Grant>{{Role::viewer, ""}}}, Role::operate},
+      {SetPerson{.name = "new", .grants = std::vector<Grant>{{Role::operate, ""}}}, Role::admin},
+      {SetPerson{.name = "root2", .blocked = true}, Role::admin},
+      {RemovePerson{"root2"}, Role::admin},
+      {IssueToken{{.id = "n", .person = "bob"}}, Role::admin},
+      {RevokeToken{"b1"}, Role::admin},
+  };
+  for (std::size_t at = 0; at < in_research.size(); ++at) {
+    const auto& [event, least] = in_research[at];
+    for (const Role role : people::roles) {
+      const bool of_all = role > Role::queue_admin;
+      EXPECT_EQ(may(with(role, of_all ? "" : "research"), event), role >= least)
+          << "request " << at << " by " << people::name_of(role);
+      if (!of_all) {
+        EXPECT_FALSE(may(with(role, "production"), event)) << "request " << at << " from elsewhere";
+      }
+    }
+    EXPECT_TRUE(may(people::root_caller(), event)) << at;
+    EXPECT_FALSE(may({.name = "ada"}, event)) << at;
+  }
+}
+
+TEST_F(AuthorizeTest, WhatAgentsAndTimeBringNobodyAsksFor) {
+  const std::vector<Event> events{Hello{},     Heard{},     Reported{}, Planned{}, Expire{},    Tick{},
+                                  PortsHeld{}, EndDoomed{}, ClockSet{}, LogIn{},   TokensUsed{}};
+  for (const Event& event : events) EXPECT_FALSE(may(people::root_caller(), event)) << event.index();
+}
+
+TEST_F(AuthorizeTest, WhatSomebodyMayNotSeeIsNotThereForHim) {
+  const Caller stranger = with(Role::queue_admin, "production");
+  EXPECT_EQ(refusal(stranger, Cancel{bobs, ""}), ErrorCode::invalid);
+  EXPECT_EQ(refusal(stranger, RemoveJobs{{bobs}}), ErrorCode::invalid);
+  EXPECT_EQ(refusal(stranger, RevokeToken{"b1"}), ErrorCode::invalid);
+  EXPECT_EQ(refusal(with(Role::viewer, "research"), Cancel{bobs, ""}), ErrorCode::forbidden);
+  EXPECT_EQ(visible_job(state, stranger, bobs), nullptr);
+  Submit after = submit_in("production");
+  after.specs.front().after = {{bobs, false}};
+  EXPECT_FALSE(may(stranger, after)) << "it would tell when the job ends";
+}
+
+TEST_F(AuthorizeTest, AJobIsOfWhoSubmitsItWhateverTheRequestSays) {
+  Event event = submit_in("research");
+  std::get<Submit>(event).specs.front().user = "bob";
+  sign(event, with(Role::user, "research"));
+  EXPECT_EQ(std::get<Submit>(event).specs.front().user, "ada");
+  Event cancel = Cancel{bobs, "bob"};
+  sign(cancel, with(Role::queue_admin, "research"));
+  EXPECT_EQ(std::get<Cancel>(cancel).by, "ada");
+  // The cluster's own token is nobody's, and acts for whom it names.
+  event = submit_in("research");
+  std::get<Submit>(event).specs.front().user = "bob";
+  sign(event, people::root_caller());
+  EXPECT_EQ(std::get<Submit>(event).specs.front().user, "bob");
+}
+
+TEST_F(AuthorizeTest, HisOwnJobsSomebodySeesAndOnlyThoseOfHisToken) {
+  Caller bob{.name = "bob"};
+  EXPECT_NE(visible_job(state, bob, bobs), nullptr) << "without a role there, too";
+  EXPECT_FALSE(may(bob, Cancel{bobs, ""})) << "but he may not end it";
+  bob.queue = "production";
+  EXPECT_EQ(visible_job(state, bob, bobs), nullptr);
+  // Whoever calls himself as the cluster's own token is called is not it.
+  EXPECT_FALSE(people::check_name(people::root_name).ok());
+}
+
+TEST_F(AuthorizeTest, WithAQueueGoTheRolesInItAndTheTokensForIt) {
+  person("ada", {{Role::queue_admin, "research/vision"}, {Role::viewer, "production"}});
+  ASSERT_TRUE(
+      happen(IssueToken{{.id = "t1", .person = "ada", .hash = "h", .queue = "research/vision"}}).reply.ok());
+  const auto effects = happen(RemoveQueue{"research/vision"});
+  ASSERT_TRUE(effects.reply.ok());
+  EXPECT_EQ(effects.persons, std::set<people::Name>{"ada"});
+  EXPECT_EQ(effects.tokens, std::set<people::TokenId>{"t1"});
+  EXPECT_EQ(state.people.persons.at("ada").grants, (std::vector<Grant>{{Role::viewer, "production"}}));
+  EXPECT_FALSE(state.people.tokens.contains("t1"));
+}
+
+TEST_F(AuthorizeTest, NobodyIsRemovedWhileHisJobsRunBecauseTheyWouldBeOfWhoeverIsCalledSoLater) {
+  EXPECT_FALSE(happen(RemovePerson{"bob"}).reply.ok());
+  happen(Cancel{bobs, ""});
+  all_exit(bobs, 143);
+  ASSERT_TRUE(job(bobs).finished());
+  const auto effects = happen(RemovePerson{"bob"});
+  EXPECT_TRUE(effects.reply.ok());
+  EXPECT_EQ(effects.tokens, std::set<people::TokenId>{"b1"}) << "his tokens go with him";
+  EXPECT_FALSE(happen(RemovePerson{"bob"}).reply.ok());
+}
+
+TEST_F(AuthorizeTest, TokensAreBoundedAndExpire) {
+  people::Token token{.id = "t0", .person = "bob", .hash = "h", .expires_at = now};
+  EXPECT_FALSE(happen(IssueToken{token}).reply.ok()) << "it would never open anything";
+  token.expires_at = now + people::token_life_max + 1s;
+  EXPECT_FALSE(happen(IssueToken{token}).reply.ok());
+  token.expires_at = now + 1h;
+  for (std::size_t at = 1; at < people::tokens_per_person_max; ++at) {
+    token.id = "t" + std::to_string(at);
+    ASSERT_TRUE(happen(IssueToken{token}).reply.ok()) << at;
+  }
+  token.id = "more";
+  EXPECT_FALSE(happen(IssueToken{token}).reply.ok());
+  EXPECT_FALSE(happen(IssueToken{{.id = "x", .person = "nobody-here"}}).reply.ok());
+  now += 1h + 24h * 7;
+  happen(Expire{});
+  EXPECT_EQ(state.people.tokens.size(), 1U) << "that of bob which does not expire";
+  EXPECT_TRUE(state.people.expiring.empty());
+}
+
+TEST_F(AuthorizeTest, WhoLogsInIsWhoWasLetInAndTheSameAsBefore) {
+  const auto log_in = [&](const people::Name& name, const std::string& login, const std::string& id) {
+    return happen(LogIn{login, {.id = id, .person = name, .hash = "h"}}).reply;
+  };
+  EXPECT_EQ(log_in("stranger", "i 1", "l0").error().code(), ErrorCode::forbidden);
+  EXPECT_TRUE(log_in("bob", "i 7", "l1").ok());
+  EXPECT_TRUE(log_in("bob", "i 7", "l2").ok());
+  EXPECT_EQ(log_in("bob", "i 8", "l3").error().code(), ErrorCode::forbidden)
+      << "his name was given to another one";
+  EXPECT_EQ(log_in("bob", "j 7", "l3").error().code(), ErrorCode::forbidden) << "another issuer's";
+  ASSERT_TRUE(happen(SetPerson{.name = "bob", .blocked = true}).reply.ok());
+  EXPECT_FALSE(log_in("bob", "i 7", "l3").ok());
+  ASSERT_TRUE(happen(SetPerson{.name = "bob", .blocked = false}).reply.ok());
+  for (std::size_t at = 0; at < 2 * people::logins_per_person_max; ++at) {
+    now += 1s;
+    ASSERT_TRUE(log_in("bob", "i 7", "m" + std::to_string(at)).ok());
+  }
+  EXPECT_EQ(state.people.tokens_of.at("bob").size(), people::logins_per_person_max + 1) << "and b1";
+  EXPECT_TRUE(state.people.tokens.contains("b1"));
+  EXPECT_FALSE(state.people.tokens.contains("l1"));
+}
+
+TEST_F(AuthorizeTest, WhenATokenWasUsedIsNotedOnceAnHour) {
+  EXPECT_EQ(happen(TokensUsed{{"b1", "gone"}}).tokens, std::set<people::TokenId>{"b1"});
+  now += 59min;
+  EXPECT_TRUE(happen(TokensUsed{{"b1"}}).tokens.empty());
+  now += 1min;
+  EXPECT_FALSE(happen(TokensUsed{{"b1"}}).tokens.empty());
+}
+
+}  // namespace
+}  // namespace tutti::cluster
