@@ -28,6 +28,8 @@ class JsonParts {
   NodeId number(NodeId from) { return call(from, "number", &JsonParts::make_number); }
   // Of `low` to `high`, neither of which lies beyond integer_max on its side.
   NodeId integer_between(NodeId from, std::int64_t low, std::int64_t high);
+  // The same without a sign.
+  NodeId count_between(NodeId from, std::int64_t low, std::int64_t high);
   NodeId value(NodeId from) { return call(from, "value", &JsonParts::make_value); }
   NodeId object(NodeId from) { return call(from, "object", &JsonParts::make_object, true); }
   NodeId array(NodeId from) { return call(from, "array", &JsonParts::make_array, true); }
@@ -49,7 +51,6 @@ class JsonParts {
   NodeId make_object(NodeId from);
   NodeId make_array(NodeId from);
   NodeId some_digits(NodeId from, int least, int most);
-  NodeId count_between(NodeId from, std::int64_t low, std::int64_t high);
   void digits_between(NodeId from, std::string_view low, std::string_view high,
                       const std::vector<NodeId>& rest);
 

@@ -18,6 +18,7 @@ class Reading {
     auto end = add(*grammar, start);
     if (!end) {
       refusal = end.error().text();
+      remedy = end.error().remedy();
       return;
     }
     grammar->end_part(*end);
@@ -32,6 +33,7 @@ class Reading {
   }
 
   std::string refusal;
+  std::string remedy;
   std::unique_ptr<Machine> machine;
 };
 

@@ -13,6 +13,8 @@
 
 #include "base/json/parse.hpp"
 #include "base/json/write.hpp"
+#include "serve/constrain/decimals.hpp"
+#include "serve/constrain/exclusion.hpp"
 #include "serve/constrain/json_parts.hpp"
 #include "serve/constrain/key_order.hpp"
 #include "serve/constrain/pattern.hpp"
@@ -35,8 +37,9 @@ std::optional<Known> keys_of(std::string_view type) {
   if (type == "object") return Known{"properties", "required", "additionalProperties"};
   if (type == "array") return Known{"items", "minItems", "maxItems"};
   if (type == "string") return Known{"minLength", "maxLength", "pattern"};
-  if (type == "integer") return Known{"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
-  if (type == "number" || type == "boolean" || type == "null") return Known();
+  if (type == "integer" || type == "number")
+    return Known{"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
+  if (type == "boolean" || type == "null") return Known();
   return std::nullopt;
 }
 
@@ -146,7 +149,7 @@ class Compiler {
       if (!texts) return std::move(texts).error();
       return add_words(grammar_, from, std::move(*texts));
     }
-    for (const std::string_view key : {"anyOf", "allOf"}) {
+    for (const std::string_view key : {"anyOf", "oneOf", "allOf"}) {
       if (object->find(key) != nullptr) return alternatives(*object, path, key, from, depth);
     }
     return typed(*object, path, from, depth);
@@ -195,11 +198,16 @@ class Compiler {
 
   Result<NodeId> alternatives(const json::Object& schema, const std::string& path, std::string_view key,
                               NodeId from, int depth) {
-    if (auto checked = check_keys(schema, path, {key}); !checked) return std::move(checked).error();
+    // It says to readers by which property they tell the alternatives apart, and holds nothing.
+    const Known known = key == "allOf" ? Known{key} : Known{key, "discriminator"};
+    if (auto checked = check_keys(schema, path, known); !checked) return std::move(checked).error();
     const json::Array* choices = schema.find(key)->list();
     const std::size_t most = key == "allOf" ? 1 : schema_choices_max;
     if (choices == nullptr || choices->empty() || choices->size() > most)
       return broken(path, std::string(key) + " is a list of 1 to " + std::to_string(most) + " schemas");
+    if (key == "oneOf") {
+      if (auto checked = check_exclusion(*choices, path); !checked) return std::move(checked).error();
+    }
     const NodeId end = grammar_.add();
     const auto begin = [&] {
       const NodeId node = grammar_.add();
@@ -222,6 +230,26 @@ class Compiler {
     }
     if (!texts.empty()) grammar_.skip(add_words(grammar_, begin(), std::move(texts)), end);
     return end;
+  }
+
+  // That no value is taken by two of them is not looked for while a text is written: it has to be plain
+  // before.
+  Result<> check_exclusion(const json::Array& choices, const std::string& path) {
+    const Resolve named = [this](std::string_view place) { return resolve(place); };
+    std::vector<Takes> seen;
+    for (const json::Value& choice : choices) seen.push_back(takes(choice, named, effort_));
+    for (std::size_t one = 0; one < seen.size(); ++one) {
+      for (std::size_t other = 0; other < one; ++other) {
+        if (!effort_.spend(work_to_compare(seen[one], seen[other]))) return effort_.refusal();
+        if (exclude_each_other(seen[one], seen[other])) continue;
+        return broken(path, "of oneOf the alternatives " + std::to_string(other) + " and " +
+                                std::to_string(one) +
+                                " may both take the same value: neither their types nor the constants of a "
+                                "property that both require differ")
+            .remedy("write anyOf, which takes what any of them takes");
+      }
+    }
+    return {};
   }
 
   // The types that it names; without a word about them what the other keys are about, if anything.
@@ -253,14 +281,9 @@ class Compiler {
   Result<NodeId> typed(const json::Object& schema, const std::string& path, NodeId from, int depth) {
     const auto types = types_of(schema, path);
     if (!types) return types.error();
-    // What is said of one kind of value is not looked for in the others. What bounds integers bounds all
-    // numbers, and those it cannot.
+    // What is said of one kind of value is not looked for in the others.
     Known known{"type"};
-    const bool has_numbers = std::find(types->begin(), types->end(), "number") != types->end();
-    for (const std::string& one : *types) {
-      if (one == "integer" && has_numbers) continue;
-      std::ranges::copy(*keys_of(one), std::back_inserter(known));
-    }
+    for (const std::string& one : *types) std::ranges::copy(*keys_of(one), std::back_inserter(known));
     if (auto checked = check_keys(schema, path, known); !checked) return std::move(checked).error();
     if (types->empty()) return parts_.value(from);
     if (types->size() == 1) return of_type(schema, path, types->front(), from, depth);
@@ -282,7 +305,7 @@ class Compiler {
     if (type == "array") return array_of(schema, path, from, depth);
     if (type == "string") return string_of(schema, path, from);
     if (type == "integer") return integer_of(schema, path, from);
-    if (type == "number") return parts_.number(from);
+    if (type == "number") return number_of(schema, path, from);
     if (type == "null") return grammar_.text(from, "null");
     const NodeId end = grammar_.add();
     grammar_.skip(grammar_.text(from, "true"), end);
@@ -322,6 +345,33 @@ class Compiler {
     if (low > high) return broken(path, "no integer of up to 18 digits lies within its bounds");
     if (low == -integer_max && high == integer_max) return parts_.integer(from);
     return parts_.integer_between(from, low, high);
+  }
+
+  Result<std::optional<Bound>> bound_of_numbers(const json::Object& schema, const std::string& path,
+                                                Side side) {
+    std::optional<Bound> tightest;
+    const bool is_lower = side == Side::lower;
+    for (const std::string key :
+         {is_lower ? "minimum" : "maximum", is_lower ? "exclusiveMinimum" : "exclusiveMaximum"}) {
+      const json::Value* const value = schema.find(key);
+      if (value == nullptr) continue;
+      auto bound = read_bound(*value, side, key.starts_with("exclusive"));
+      if (!bound) return broken(path, key + " " + bound.error().message());
+      tightest = tighter(std::move(tightest), std::move(*bound), side);
+    }
+    return tightest;
+  }
+
+  Result<NodeId> number_of(const json::Object& schema, const std::string& path, NodeId from) {
+    const auto low = bound_of_numbers(schema, path, Side::lower);
+    if (!low) return low.error();
+    const auto high = bound_of_numbers(schema, path, Side::upper);
+    if (!high) return high.error();
+    if (!*low && !*high) return parts_.number(from);
+    const auto end = add_number_between(grammar_, parts_, from, *low, *high);
+    if (!end)
+      return broken(path, "no number of up to 18 digits before and behind the point lies within its bounds");
+    return *end;
   }
 
   Result<NodeId> string_of(const json::Object& schema, const std::string& path, NodeId from) {

@@ -2,14 +2,14 @@
 // is not in it is refused by name rather than passed over:
 //
 //   type (one or several), properties, required, additionalProperties, items, minItems, maxItems, enum,
-//   const, anyOf, allOf of one, minLength, maxLength, pattern, of integers minimum, maximum,
-//   exclusiveMinimum, exclusiveMaximum, $ref into the document, $defs, definitions; titles and the like,
-//   among which is format
+//   const, anyOf, oneOf of alternatives that plainly exclude each other (exclusion.hpp), allOf of one,
+//   minLength, maxLength, pattern, minimum, maximum, exclusiveMinimum, exclusiveMaximum, $ref into the
+//   document, $defs, definitions; titles and the like, among which is format
 //
 // Properties come in the order of the schema. Objects with properties have no others. Numbers have at most 18
-// digits before the point and as many behind it. Of an enum that has a const or a type beside it, both hold.
-// Between the parts there is at most one blank or one line break with its indent: a model cannot fill its
-// answer with white space. Pure.
+// digits before the point and as many behind it; one with a bound has no exponent. Of an enum that has a
+// const or a type beside it, both hold. Between the parts there is at most one blank or one line break with
+// its indent: a model cannot fill its answer with white space. Pure.
 #pragma once
 
 #include <cstddef>

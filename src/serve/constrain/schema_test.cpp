@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -66,6 +67,108 @@ TEST(Schema, IntegersWithinTheirBounds) {
       EXPECT_EQ(reading.takes(std::to_string(value)), value >= low && value <= high)
           << value << " in " << low << " to " << high;
   }
+}
+
+TEST(Schema, NumbersWithinTheirBounds) {
+  expect(
+      R"({"type":"number","minimum":0,"maximum":1})",
+      {{"0", "1", "0.5", "0.0", "1.0", "1.000", "0.123456789012345678"},
+       {"-0", "-0.1", "1.1", "1.0001", "2", "10", "0.", "00", "5e-1", "1e0", ".5", "0.1234567890123456789"}});
+  expect(R"({"type":"number","exclusiveMinimum":0,"exclusiveMaximum":1})",
+         {{"0.5", "0.00000000000001", "0.99999999999999"},
+          {"0", "1", "0.0", "1.0", "0.000", "-0.5", "0.999999999999999"}});
+  expect(R"({"type":"number","minimum":-1.25,"exclusiveMaximum":2.5})",
+         {{"-1.25", "-1.250", "-1", "-0.001", "0", "2", "2.49999", "2.4"},
+          {"-1.2501", "-1.3", "-2", "2.5", "2.50", "2.6", "3", "-0", "-0.0"}});
+  expect(R"({"type":"number","minimum":-3.5,"maximum":-1.75})",
+         {{"-3.5", "-2", "-1.75", "-3.499"}, {"-3.51", "-1.7", "-1", "2", "-4", "-1.7499"}});
+  expect(R"({"type":"number","minimum":12.5})",
+         {{"12.5", "13", "100", "12.51", "999999999999999999.5"}, {"12", "12.4999", "1", "-13"}});
+  expect(R"({"type":"number","maximum":0.1})",
+         {{"0.1", "0.0999", "0", "-5", "-123456.75"}, {"0.11", "0.2", "1"}});
+  expect(R"({"type":"number","minimum":-3.141592653589793,"maximum":3.141592653589793})",
+         {{"3.141592653589793", "-3.14"}, {"3.1415926535897931", "3.1416"}});
+  expect(R"({"type":"number","minimum":5,"maximum":5})", {{"5", "5.0"}, {"4.9", "5.1", "5.01"}});
+  expect(R"({"type":"number","minimum":1e2,"maximum":1e300,"exclusiveMinimum":99})",
+         {{"100", "1000.5"}, {"99.5", "99"}});
+  expect(R"({"type":["integer","number","null"],"minimum":1.5})", {{"1.5", "2", "null"}, {"1", "1.4"}});
+  expect(R"({"type":"number","minimum":0.1,"exclusiveMinimum":0.1})",
+         {{"0.2", "0.10000000000001"}, {"0.1", "0.10", "0.100000000000001"}});
+  const std::pair<double, double> ranges[] = {
+      {-1.5, 12.25}, {9.75, 10.5}, {0.05, 0.5}, {-100, -9.95}, {99.5, 1001}};
+  for (const auto& [low, high] : ranges) {
+    Reading reading = schema_reading(R"({"type":"number","minimum":)" + std::to_string(low) +
+                                     R"(,"maximum":)" + std::to_string(high) + "}");
+    ASSERT_EQ(reading.refusal, "");
+    for (int value = -20'000; value < 220'000; value += 7) {
+      const double number = value / 100.0;
+      std::string text = std::to_string(number);
+      text.resize(text.size() - 4);
+      EXPECT_EQ(reading.takes(text), number >= low && number <= high)
+          << text << " in " << low << " to " << high;
+    }
+  }
+}
+
+// Whatever was written so far, something may follow: no digit leads to where no number is.
+TEST(Schema, NoDigitOfANumberLeadsToNowhere) {
+  for (const char* bounds : {R"("exclusiveMinimum":0.99999999999999,"maximum":1)",
+                             R"("exclusiveMinimum":0,"maximum":0.00000000000001)",
+                             R"("exclusiveMinimum":-0.5,"exclusiveMaximum":-0.49999999999998)",
+                             R"("minimum":17.125,"exclusiveMaximum":17.126)"}) {
+    Reading reading = schema_reading(std::string(R"({"type":"number",)") + bounds + "}");
+    ASSERT_EQ(reading.refusal, "") << bounds;
+    Machine& machine = *reading.machine;
+    std::vector<Machine::State> open{machine.start()};
+    for (std::size_t at = 0; at < open.size() && open.size() < 5'000; ++at) {
+      int ways = 0;
+      for (int byte = 0; byte < 256; ++byte) {
+        const Machine::State next = machine.next(open[at], static_cast<std::uint8_t>(byte));
+        if (next == Machine::dead) continue;
+        ++ways;
+        if (std::find(open.begin(), open.end(), next) == open.end()) open.push_back(next);
+      }
+      EXPECT_TRUE(ways > 0 || machine.accepts(open[at])) << bounds;
+    }
+  }
+}
+
+TEST(Schema, OneOfAlternativesThatExcludeEachOther) {
+  expect(R"({"oneOf":[{"type":"null"}]})", {{"null"}, {"1"}});
+  expect(
+      R"({"oneOf":[{"type":"null"},{"type":["string","boolean"]},{"type":"array","items":{"type":"null"}}]})",
+      {{"null", "\"a\"", "true", "[null]"}, {"1", "[1]"}});
+  expect(R"({"oneOf":[{"const":"a","title":"the first"},{"const":"b"},{"enum":[1,2]},{"const":3}]})",
+         {{"\"a\"", "\"b\"", "2", "3"}, {"\"c\"", "4"}});
+  // As pydantic writes what it tells apart by a word.
+  expect(
+      R"({"$defs":{"Cat":{"type":"object","title":"Cat","properties":{"kind":{"const":"cat","type":"string"},
+                          "lives":{"type":"integer"}},"required":["kind","lives"]},
+                   "Dog":{"type":"object","properties":{"kind":{"enum":["dog","wolf"]}},"required":["kind"]}},
+          "type":"object","properties":{"pet":{"discriminator":{"propertyName":"kind"},
+             "oneOf":[{"$ref":"#/$defs/Cat"},{"$ref":"#/$defs/Dog"},{"type":"null"}]}},"required":["pet"]})",
+      {{R"({"pet":{"kind":"cat","lives":9}})", R"({"pet":{"kind":"wolf"}})", R"({"pet":null})"},
+       {R"({"pet":{"kind":"cat"}})", R"({"pet":{"kind":"cow"}})"}});
+  expect(
+      R"({"oneOf":[{"properties":{"a":{"const":1}},"required":["a"]},{"properties":{"a":{"const":2}},"required":["a"]}]})",
+      {{R"({"a":1})", R"({"a":2})"}, {R"({"a":3})", "{}"}});
+  EXPECT_NE(schema_reading(R"({"oneOf":[{"type":"string"},{"const":"a"}]})").remedy.find("anyOf"),
+            std::string::npos);
+}
+
+TEST(Schema, OneOfManyAlternativesIsRefusedWhereItTakesTooMuchWork) {
+  const auto one_of = [](int alternatives, int values) {
+    std::string schema = R"({"oneOf":[)";
+    for (int nth = 0; nth < alternatives; ++nth) {
+      schema += nth > 0 ? R"(,{"enum":[)" : R"({"enum":[)";
+      for (int value = 0; value < values; ++value)
+        schema += (value > 0 ? "," : "") + std::to_string(nth * values + value);
+      schema += "]}";
+    }
+    return schema_reading(schema + "]}");
+  };
+  EXPECT_EQ(one_of(500, 2).refusal, "");
+  EXPECT_NE(one_of(1'000, 30).refusal.find("too much work"), std::string::npos);
 }
 
 // What is said of one of them is held for it, and asked of no other.
@@ -168,37 +271,54 @@ TEST(Schema, AnyObjectIsAsDeepAsItsBound) {
 }
 
 TEST(Schema, WhatIsNotKnownIsRefusedByName) {
-  for (const auto& [schema, word] : std::vector<std::pair<std::string, std::string>>{
-           {R"({"type":"number","minimum":3})", "minimum"},
-           {R"({"type":["integer","number"],"minimum":3})", "minimum"},
-           {R"({"type":["number","boolean"],"multipleOf":7,"not":{},"blah":1})", "is not known here"},
-           {R"({"type":["integer","null"],"multipleOf":7})", "multipleOf"},
-           {R"({"type":["boolean","null"],"minLength":7})", "minLength"},
-           {R"({"type":["integer","thing"]})", "thing"},
-           {R"({"type":"integer","exclusiveMinimum":true})", "exclusiveMinimum"},
-           {R"({"type":"integer","minimum":3,"maximum":2})", "bounds"},
-           {R"({"type":"integer","minimum":1e19})", "bounds"},
-           {R"({"type":"string","enum":[1]})", "no value"},
-           {R"({"type":"thing","enum":[1]})", "thing"},
-           {R"({"const":1,"enum":[2]})", "no value"},
-           {R"({"const":1,"enum":[]})", "enum"},
-           {R"({"const":1,"type":"string"})", "no value"},
-           {R"({"oneOf":[{"type":"null"}]})", "oneOf"},
-           {R"({"not":{}})", "not"},
-           {R"({"type":"array","prefixItems":[]})", "prefixItems"},
-           {R"({"type":"thing"})", "thing"},
-           {R"({"properties":{"a":{"patternProperties":{}}}})", "#/properties/a"},
-           {R"({"$ref":"http://elsewhere/x"})", "$ref"},
-           {R"({"$ref":"#/$defs/none"})", "no such part"},
-           {R"({"type":"array","maxItems":1000000})", "maxItems"},
-           {R"({"type":"string","maxLength":-1})", "maxLength"},
-           {R"({"enum":[]})", "enum"},
-           {R"({"required":["a"]})", "required"},
-           {R"({"type":"string","pattern":"("})", "pattern"},
-           {"false", "false"},
-           {"[]", "object"},
-           {"{", "schema"},
-       }) {
+  for (
+      const auto& [schema, word] : std::vector<std::pair<std::string, std::string>>{
+          {R"({"type":"number","minimum":true})", "minimum is a number"},
+          {R"({"type":"number","multipleOf":0.1})", "multipleOf"},
+          {R"({"type":"number","minimum":0.5,"exclusiveMaximum":0.5})", "bounds"},
+          {R"({"type":"number","minimum":2,"maximum":-2})", "bounds"},
+          {R"({"type":"number","maximum":-1e18})", "maximum leaves no number"},
+          {R"({"type":"number","exclusiveMinimum":3.141592653589793})", "exclusiveMinimum has more digits"},
+          {R"({"type":"number","minimum":1e-300})", "minimum has more digits"},
+          {R"({"type":"number","maximum":9007199254740993})", "maximum has more digits"},
+          {R"({"type":["number","boolean"],"multipleOf":7,"not":{},"blah":1})", "is not known here"},
+          {R"({"type":["integer","null"],"multipleOf":7})", "multipleOf"},
+          {R"({"type":["boolean","null"],"minLength":7})", "minLength"},
+          {R"({"type":["integer","thing"]})", "thing"},
+          {R"({"type":"integer","exclusiveMinimum":true})", "exclusiveMinimum"},
+          {R"({"type":"integer","minimum":3,"maximum":2})", "bounds"},
+          {R"({"type":"integer","minimum":1e19})", "bounds"},
+          {R"({"type":"string","enum":[1]})", "no value"},
+          {R"({"type":"thing","enum":[1]})", "thing"},
+          {R"({"const":1,"enum":[2]})", "no value"},
+          {R"({"const":1,"enum":[]})", "enum"},
+          {R"({"const":1,"type":"string"})", "no value"},
+          {R"({"oneOf":[{"type":"integer"},{"type":"number"}]})", "alternatives 0 and 1"},
+          {R"({"oneOf":[{"type":"null"},{"type":"string"},{"type":["null","array"]}]})",
+           "alternatives 0 and 2"},
+          {R"({"oneOf":[{"const":1},{"enum":[2,1.0]}]})", "oneOf"},
+          {R"({"oneOf":[{"type":"string","maxLength":1},{"type":"string","minLength":2}]})", "oneOf"},
+          {R"({"oneOf":[{"properties":{"a":{"const":1}},"required":["a"]},{"properties":{"a":{"const":2}}}]})",
+           "oneOf"},
+          {R"({"oneOf":[{"const":{"a":1}},{"const":{"a":2}}]})", "oneOf"},
+          {R"({"oneOf":[{},{"type":"null"}]})", "oneOf"},
+          {R"({"oneOf":[]})", "oneOf"},
+          {R"({"oneOf":[{"type":"null"}],"anyOf":[{"type":"null"}]})", "oneOf"},
+          {R"({"not":{}})", "not"},
+          {R"({"type":"array","prefixItems":[]})", "prefixItems"},
+          {R"({"type":"thing"})", "thing"},
+          {R"({"properties":{"a":{"patternProperties":{}}}})", "#/properties/a"},
+          {R"({"$ref":"http://elsewhere/x"})", "$ref"},
+          {R"({"$ref":"#/$defs/none"})", "no such part"},
+          {R"({"type":"array","maxItems":1000000})", "maxItems"},
+          {R"({"type":"string","maxLength":-1})", "maxLength"},
+          {R"({"enum":[]})", "enum"},
+          {R"({"required":["a"]})", "required"},
+          {R"({"type":"string","pattern":"("})", "pattern"},
+          {"false", "false"},
+          {"[]", "object"},
+          {"{", "schema"},
+      }) {
     const auto refusal = schema_reading(schema).refusal;
     EXPECT_NE(refusal.find(word), std::string::npos) << schema << ": " << refusal;
   }

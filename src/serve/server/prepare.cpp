@@ -214,7 +214,9 @@ Result<std::shared_ptr<Guide>> Preparation::guide(const api::Form& form, const s
   }();
   if (!made) {
     const bool is_pattern = form.kind == api::Form::Kind::pattern;
-    return invalid(made.error().text()).within(is_pattern ? "regex" : "response_format");
+    return invalid(made.error().text())
+        .within(is_pattern ? "regex" : "response_format")
+        .remedy(made.error().remedy());
   }
   return guides_.keep(form, std::move(*made));
 }
