@@ -239,6 +239,14 @@ TEST_F(EngineProgram, RefusesWhatIsWrong) {
   refused({model(), "--listen", "127.0.0.1:0", "--tls-key", file("k")},
           "a certificate and its key go together");
   refused({model(), "--listen", "127.0.0.1:0", "--device", "cpu", "--cache", "1K"}, "--cache");
+  refused({model(), "--listen", "127.0.0.1:0", "--device", "cpu", "--cache", "0"},
+          "leave it out for a share of what is free");
+  refused({model(), "--listen", "127.0.0.1:0", "--key-file", ""}, "--key-file");
+  refused({model(), "--listen", "127.0.0.1:0", "--tls-certificate", "", "--tls-key", ""},
+          "--tls-certificate");
+  for (const char* const flag : {"--context", "--sequences", "--threads", "--requests", "--connections",
+                                 "--tensor-parallel", "--max-batch", "--instances"})
+    refused({model(), "--listen", "127.0.0.1:0", flag, "0"}, flag);
   refused({model(), "--listen", "127.0.0.1:0", "--context", "1"}, "--context");
   refused({model(), "--listen", "127.0.0.1:0", "--device", "cpu", "--pooling", "cls"}, "--pooling");
   refused({file("m.gguf"), "--listen", "127.0.0.1:0", "--device", "cpu"}, "llama.cpp");
@@ -248,6 +256,36 @@ TEST_F(EngineProgram, RefusesWhatIsWrong) {
   // What a folder from anywhere claims is looked at before anything is reserved.
   tiny_.write("config.json", R"({"model_type":"llama","vocab_size":9999999999})");
   refused({model(), "--listen", "127.0.0.1:0", "--device", "cpu"}, "the model's configuration");
+}
+
+TEST_F(EngineProgram, WithTooFewFilesItSaysSoAndWithFewItServes) {
+  const auto with_files = [&](int files, std::vector<std::string> words) {
+    words.insert(words.begin(), {"sh", "-c", "ulimit -n $0 && exec \"$@\"", std::to_string(files)});
+    return words;
+  };
+  const std::vector<std::string> words{support::tutti_program,
+                                       "engine",
+                                       model(),
+                                       "--listen",
+                                       "127.0.0.1:0",
+                                       "--device",
+                                       "cpu",
+                                       "--cache",
+                                       "32MiB",
+                                       "--json",
+                                       "--threads",
+                                       "1"};
+  for (int files = 6; files <= 26; files += 2) {
+    const auto done = run(with_files(files, words));
+    EXPECT_EQ(done.exit_code, 1) << files << ": " << done.err;
+    EXPECT_TRUE(has(done.err, "ulimit -n")) << files << ": " << done.err;
+  }
+  const support::Process engine(with_files(32, words), file("few"));
+  ASSERT_TRUE(support::eventually([&] { return has(read_text(file("few")), "\n"); }))
+      << read_text(file("few.err"));
+  const Json told = Json::parse(support::lines_of(read_text(file("few"))).front(), nullptr, false);
+  EXPECT_TRUE(has(curl({told.value("url", "") + "/completions", "-d", R"({"prompt":"a","max_tokens":2})"}),
+                  "\"finish_reason\""));
 }
 
 // What a newcomer meets first.

@@ -58,6 +58,15 @@ Result<> set_address(const std::string& listen, serve::FrontSettings& settings) 
   return {};
 }
 
+// Whoever writes a variable that is not set means no engine that is open to everybody.
+config::Flags::Setter path_into(std::string& target) {
+  return [&target](std::string_view text) -> Result<> {
+    if (text.empty()) return invalid("is empty").remedy("name a file, or leave it out");
+    target = text;
+    return {};
+  };
+}
+
 // Whoever looks after the engine hears that its worker has ended, and what came of it.
 serve::Engine::Reopen announced(serve::Engine::Reopen reopen) {
   return [reopen = std::move(reopen)] {
@@ -100,9 +109,10 @@ class EngineCommand final : public Command {
         "MODEL", model_,
         "the folder of a run of `tutti train`, a folder of Hugging Face, or a TorchScript archive");
     flags.add("listen", listen_, "ADDRESS:PORT; port 0 lets the system pick (default: 127.0.0.1:8000)");
-    flags.add("key-file", key_file_, "only who sends the key in this file may ask");
-    flags.add("tls-certificate", settings_.tls_certificate, "serve TLS with this certificate chain (PEM)");
-    flags.add("tls-key", settings_.tls_key, "the certificate's private key (PEM)");
+    flags.add("key-file", "TEXT", path_into(key_file_), "only who sends the key in this file may ask");
+    flags.add("tls-certificate", "TEXT", path_into(settings_.tls_certificate),
+              "serve TLS with this certificate chain (PEM)");
+    flags.add("tls-key", "TEXT", path_into(settings_.tls_key), "the certificate's private key (PEM)");
     flags.add("name", name_, "that clients call the model by (default: the last part of MODEL)");
     flags.add("pooling", pooling_,
               "of embeddings: mean or last (default: what the folder says, or the last token's)");

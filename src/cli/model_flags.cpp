@@ -56,8 +56,17 @@ void ModelFlags::declare(config::Flags& flags) {
             {.min = 1, .max = threads_max});
   flags.add("context", context_, "tokens of a prompt with its answer (default: what the model was made for)",
             {.min = context_min, .max = context_limit});
-  flags.add("cache", cache_,
-            "memory for the tokens of all answers, such as 8GiB (default: a share of what is free)");
+  flags.add(
+      "cache", "SIZE",
+      [this](std::string_view text) -> Result<> {
+        const auto read = parse_bytes(text);
+        if (!read) return read.error();
+        if (read->count() == 0)
+          return invalid("must be more than 0").remedy("leave it out for a share of what is free");
+        cache_ = *read;
+        return {};
+      },
+      "memory for the tokens of all answers, such as 8GiB, more than 0 (default: a share of what is free)");
   flags.add("sequences", sequences_, "answers that are computed at once (default: 64, on a GPU 256)",
             {.min = 1, .max = sequences_limit});
   flags.add("drafts", drafts_, "tokens that are guessed ahead from the text so far (default: 0)",

@@ -1,8 +1,13 @@
 #include "base/files/open_files.hpp"
 
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/files/descriptor.hpp"
 
 namespace tutti::files {
 namespace {
@@ -26,6 +31,16 @@ OpenFiles raise_open_files() {
 }
 
 std::size_t files_to_give(std::size_t most) { return most - std::min(most / 2, kept_files); }
+
+bool can_open(std::size_t files) {
+  std::vector<FileDescriptor> opened;
+  while (opened.size() < files) {
+    FileDescriptor next(::eventfd(0, EFD_CLOEXEC));
+    if (!next.valid()) return false;
+    opened.push_back(std::move(next));
+  }
+  return true;
+}
 
 void set_open_files(std::size_t soft_limit) {
   rlimit limit{};

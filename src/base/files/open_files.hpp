@@ -18,6 +18,9 @@ OpenFiles raise_open_files();
 // Of so many files, those that connections or ranks may take: the rest is for all else that is opened.
 std::size_t files_to_give(std::size_t most);
 
+// Whether so many more can be opened now, whatever was inherited.
+bool can_open(std::size_t files);
+
 // For a child before its program: what its parent was given before it raised that. 0 changes nothing.
 void set_open_files(std::size_t soft_limit);
 

@@ -29,6 +29,15 @@ TEST(OpenFiles, AreRaisedToWhatTheSystemAllowsAndPutBackForOthers) {
   setrlimit(RLIMIT_NOFILE, &was);
 }
 
+TEST(OpenFiles, ThatCanStillBeOpenedAreTried) {
+  const rlimit was = limit_now();
+  set_open_files(100);
+  EXPECT_TRUE(can_open(8));
+  EXPECT_FALSE(can_open(100)) << "some are open already";
+  EXPECT_TRUE(can_open(8)) << "and nothing of it is left";
+  setrlimit(RLIMIT_NOFILE, &was);
+}
+
 TEST(OpenFiles, SomeAreKeptForAllElse) {
   EXPECT_EQ(files_to_give(1'024), 768U);
   EXPECT_EQ(files_to_give(64), 32U) << "half, where there are few";

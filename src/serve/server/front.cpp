@@ -16,6 +16,14 @@ constexpr Duration last_words_time_max = 2s;
 
 bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
 
+Result<> check_files() {
+  const files::OpenFiles files = files::raise_open_files();
+  if (files::can_open(files_min)) return {};
+  return failed("this process may have " + std::to_string(files.most) + " files open, and cannot open the " +
+                std::to_string(files_min) + " more that it needs")
+      .remedy("`ulimit -n 1024` before it starts; each connection is one, too");
+}
+
 Error not_ready(bool draining) {
   return draining ? failed("this engine is about to stop").remedy("ask another one")
                   : failed("the model is being loaded").remedy("ask again in a moment");

@@ -35,6 +35,10 @@ struct FrontSettings {
 // Whether only programs of this machine reach the address.
 bool is_loopback(const std::string& address);
 
+// Without so many files to open it does not begin: its loop and its port, its model, some connections.
+inline constexpr std::size_t files_min = 24;
+Result<> check_files();
+
 // Why it does not answer now.
 Error not_ready(bool draining);
 

@@ -327,6 +327,7 @@ Result<std::unique_ptr<InferServer>> InferServer::listen(const InferSettings& se
     if (auto listening = core->front().listen(); !listening) return std::move(listening).error();
     return std::unique_ptr<InferServer>(new InferServer(std::move(core)));
   });
+    if (auto enough = check_files(); !enough) return std::move(enough).error();
 }
 
 std::span<const Page> InferServer::pages() { return Core::table(); }

@@ -433,3 +433,4 @@ EngineCounts Server::counts() const { return core_->counts(); }
 std::optional<Error> Server::problem() const { return core_->problem(); }
 
 }  // namespace tutti::serve
+    if (auto enough = check_files(); !enough) return std::move(enough).error();
