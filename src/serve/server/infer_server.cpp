@@ -229,7 +229,10 @@ class InferServer::Core final : public Pages {
     if (!is_answering_ || front_.is_draining())
       return call->answer(refusal_of(503, not_ready(front_.is_draining())));
     if (const auto wrong = not_here(target)) return call->answer(refusal_of(404, *wrong));
-    if (!reading_->give({exchange->request().remote, {}, [this, call] { read(call); }}))
+    if (!reading_->give({.owner = exchange->request().remote,
+                         .abandoned = {},
+                         .task = [this, call] { read(call); },
+                         .lost = [call] { call->answer(refusal_of(429, no_memory())); }}))
       call->answer(refusal_of(429, failed("too many requests wait already")));
   }
 
@@ -263,9 +266,10 @@ class InferServer::Core final : public Pages {
                  Result<std::vector<Tensor>> made) {
     const auto handed = within_memory([&]() -> Result<> {
       auto outputs = std::make_shared<Result<std::vector<Tensor>>>(std::move(made));
-      const bool taken = writing_->give({call->exchange->request().remote, {}, [this, call, ask, outputs] {
-                                           write(*call, *ask, *outputs);
-                                         }});
+      const bool taken = writing_->give({.owner = call->exchange->request().remote,
+                                         .abandoned = {},
+                                         .task = [this, call, ask, outputs] { write(*call, *ask, *outputs); },
+                                         .lost = [call] { call->answer(refusal_of(429, no_memory())); }});
       if (!taken) return failed("too many answers wait already");
       return {};
     });
@@ -323,11 +327,11 @@ InferServer::~InferServer() = default;
 
 Result<std::unique_ptr<InferServer>> InferServer::listen(const InferSettings& settings) {
   return within_threads([&]() -> Result<std::unique_ptr<InferServer>> {
+    if (auto enough = check_files(); !enough) return std::move(enough).error();
     auto core = std::make_unique<Core>(settings);
     if (auto listening = core->front().listen(); !listening) return std::move(listening).error();
     return std::unique_ptr<InferServer>(new InferServer(std::move(core)));
   });
-    if (auto enough = check_files(); !enough) return std::move(enough).error();
 }
 
 std::span<const Page> InferServer::pages() { return Core::table(); }

@@ -267,11 +267,15 @@ class Server::Core final : public Pages {
     reply.holds_body = bodies_.take(facts.key, reply.body_bytes());
     const bool taken =
         reply.holds_body &&
-        readers_->give({facts.key, facts.abandoned, [this, id, kind, exchange = std::move(exchange), facts] {
-                          auto prepared = std::make_shared<Result<Prepared>>(
-                              answering_->preparation.prepare(kind, exchange->request().body, facts));
-                          front_.loop().post([this, id, prepared] { form(id, prepared); });
-                        }});
+        readers_->give({.owner = facts.key,
+                        .abandoned = facts.abandoned,
+                        .task =
+                            [this, id, kind, exchange = std::move(exchange), facts] {
+                              auto prepared = std::make_shared<Result<Prepared>>(
+                                  answering_->preparation.prepare(kind, exchange->request().body, facts));
+                              front_.loop().post([this, id, prepared] { form(id, prepared); });
+                            },
+                        .lost = [this, id] { tell_of_no_memory(id); }});
     if (!taken) refuse_more(reply);
   }
 
@@ -284,13 +288,17 @@ class Server::Core final : public Pages {
     with_reply(id, [&](Reply& reply) {
       if (reply.is_over()) return;  // it was refused
       const std::stop_token left = reply.left.get_token();
-      const bool taken = formers_->give({reply.request().remote, left, [this, id, prepared, left] {
-                                           auto formed =
-                                               *prepared ? answering_->preparation.add_form(**prepared, left)
-                                                         : Result<>();  // refused, and begun again
-                                           if (!formed) *prepared = std::move(formed).error();
-                                           front_.loop().post([this, id, prepared] { submit(id, prepared); });
-                                         }});
+      const bool taken =
+          formers_->give({.owner = reply.request().remote,
+                          .abandoned = left,
+                          .task =
+                              [this, id, prepared, left] {
+                                auto formed = *prepared ? answering_->preparation.add_form(**prepared, left)
+                                                        : Result<>();  // refused, and begun again
+                                if (!formed) *prepared = std::move(formed).error();
+                                front_.loop().post([this, id, prepared] { submit(id, prepared); });
+                              },
+                          .lost = [this, id] { tell_of_no_memory(id); }});
       if (!taken) refuse_more(reply);
     });
   }
@@ -355,12 +363,21 @@ class Server::Core final : public Pages {
 
   bool write_beside(std::uint64_t id, const Reply::Write& write) {
     const Reply& reply = *replies_.at(id);
-    return writers_->give({reply.request().remote, reply.left.get_token(), [this, id, write] {
-                             auto text = std::make_shared<Result<std::string>>(write());
-                             front_.loop().post([this, id, text] {
-                               with_reply(id, [&](Reply& told) { told.tell(std::move(*text)); });
-                             });
-                           }});
+    return writers_->give({.owner = reply.request().remote,
+                           .abandoned = reply.left.get_token(),
+                           .task =
+                               [this, id, write] {
+                                 auto text = std::make_shared<Result<std::string>>(write());
+                                 front_.loop().post([this, id, text] {
+                                   with_reply(id, [&](Reply& told) { told.tell(std::move(*text)); });
+                                 });
+                               },
+                           .lost = [this, id] { tell_of_no_memory(id); }});
+  }
+
+  // What was to be done for it beside the loop could not be.
+  void tell_of_no_memory(std::uint64_t id) {
+    front_.loop().post([this, id] { with_reply(id, [](Reply& reply) { reply.let_go(429, no_memory()); }); });
   }
 
   void cancel(Reply& reply) {

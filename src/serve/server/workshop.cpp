@@ -1,8 +1,10 @@
 #include "serve/server/workshop.hpp"
 
 #include <iterator>
+#include <new>
 
 #include "base/check.hpp"
+#include "base/clock/clock.hpp"
 #include "serve/program/within_memory.hpp"
 
 namespace tutti::serve {
@@ -25,6 +27,7 @@ void Workshop::end_all() {
     stopping_ = true;
   }
   given_.notify_all();
+  stopped_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
@@ -89,6 +92,24 @@ void Workshop::done(const std::string& owner) {
   if (--line->second.running == 0 && line->second.waiting.empty()) lines_.erase(line);
 }
 
+void Workshop::carry_out(const Errand& errand) {
+  const auto is_wanted = [&] { return !errand.abandoned.stop_requested(); };
+  for (const auto begun = SteadyClock::now(); SteadyClock::now() - begun < bounds_.patience;) {
+    try {
+      if (is_wanted()) errand.task();
+      return;
+    } catch (const std::bad_alloc&) {
+      std::unique_lock lock(mutex_);
+      if (stopped_.wait_for(lock, memory_pause, [&] { return stopping_; })) return;
+    }
+  }
+  if (errand.lost) {
+    patiently([&] {
+      if (is_wanted()) errand.lost();
+    });
+  }
+}
+
 void Workshop::work() {
   for (;;) {
     std::optional<Errand> errand;
@@ -97,9 +118,7 @@ void Workshop::work() {
       given_.wait(lock, [&] { return stopping_ || (errand = take()).has_value(); });
       if (stopping_) return;
     }
-    patiently([&] {
-      if (!errand->abandoned.stop_requested()) errand->task();
-    });
+    carry_out(*errand);
     done(errand->owner);
   }
 }

@@ -159,6 +159,36 @@ TEST(Workshop, AnErrandThatThrowsForWantOfMemoryIsBegunAgain) {
   EXPECT_EQ(times, 3);
 }
 
+TEST(Workshop, AnErrandForWhichThereIsNoMemoryForLongIsLostAndWhoWaitsIsTold) {
+  std::promise<void> told;
+  std::promise<void> next;
+  std::atomic<int> times = 0;
+  Workshop workshop({.threads = 2, .waiting_max = 2, .patience = 20ms});
+  ASSERT_TRUE(workshop.give({.owner = "a",
+                             .abandoned = {},
+                             .task =
+                                 [&] {
+                                   ++times;
+                                   throw std::bad_alloc();
+                                 },
+                             .lost = [&] { told.set_value(); }}));
+  ASSERT_TRUE(workshop.give({"a", {}, [&] { next.set_value(); }}));
+  told.get_future().wait();
+  next.get_future().wait();
+  EXPECT_GT(times, 0);
+}
+
+TEST(Workshop, EndsThoughAnErrandFindsNoMemory) {
+  std::promise<void> begun;
+  std::atomic<int> times = 0;
+  Workshop workshop({.threads = 2, .waiting_max = 2});
+  ASSERT_TRUE(workshop.give({"a", {}, [&] {
+                               if (++times == 1) begun.set_value();
+                               throw std::bad_alloc();
+                             }}));
+  begun.get_future().wait();
+}
+
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 // While it lives there is room for some stacks of threads, and no more.
