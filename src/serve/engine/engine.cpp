@@ -110,7 +110,8 @@ struct Engine::Shared {
   std::list<Submitted> submitted;
   std::list<RequestId> cancelled;
   std::uint64_t last_id = 0;
-  Portions unfinished;  // requests, by key
+  Portions unfinished;     // requests, by key
+  std::size_t untold = 0;  // that are finished, and their receivers may not know
   bool draining = false;
   bool stopping = false;
   bool stopped = false;
@@ -189,7 +190,7 @@ void Engine::drain() {
   std::unique_lock lock(shared_->mutex);
   shared_->draining = true;
   shared_->counts.draining = true;
-  shared_->emptied.wait(lock, [&] { return shared_->unfinished.all() == 0; });
+  shared_->emptied.wait(lock, [&] { return shared_->unfinished.all() == 0 && shared_->untold == 0; });
 }
 
 EngineCounts Engine::counts(std::chrono::steady_clock::time_point now) const {
@@ -434,6 +435,11 @@ void Engine::Shared::deliver(Piece piece) {
   const auto receiver = receivers.find(piece.request);
   TUTTI_CHECK(receiver != receivers.end());
   const bool is_last = piece.finish && --receiver->second.answers_left == 0;
+  if (is_last) {  // first: whoever hears of it and comes with the next one finds its place
+    const std::scoped_lock lock(mutex);
+    unfinished.give_back(receiver->second.key);
+    ++untold;
+  }
   patiently([&] { receiver->second.receive(std::move(piece)); });
   if (is_last) ended.insert(receivers.extract(receiver));
 }
@@ -445,8 +451,8 @@ void Engine::Shared::publish() {
   const std::scoped_lock lock(mutex);
   counts = {now, model_failures, model_losses, failing, is_away, is_gone, draining};
   failed_at = step_failed_at;
-  for (const auto& [id, receiver] : over) unfinished.give_back(receiver.key);
-  if (unfinished.all() == 0) emptied.notify_all();
+  untold -= over.size();
+  if (unfinished.all() == 0 && untold == 0) emptied.notify_all();
 }
 
 }  // namespace tutti::serve

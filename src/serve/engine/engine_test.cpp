@@ -220,6 +220,23 @@ TEST(Engine, RefusesMoreThanItCanKeep) {
   answers.wait();
 }
 
+// Whoever hears of an end may come with the next one at once.
+TEST(Engine, APlaceIsFreeWhenItsEndIsTold) {
+  Engine engine(std::make_unique<ToyModel>(), {.requests_max = 1}, toy_bytes);
+  std::promise<bool> taken;
+  Answers second;
+  ASSERT_TRUE(engine
+                  .submit(request(1, 3),
+                          [&](Piece&& piece) {
+                            if (!piece.finish) return;
+                            taken.set_value(engine.submit(request(2, 3), second.receiver(1)).ok());
+                          })
+                  .ok());
+  ASSERT_TRUE(taken.get_future().get());
+  engine.drain();
+  EXPECT_EQ(second.finish[0], Finish::length);
+}
+
 // However much the first one asks for.
 TEST(Engine, WhoHasTheMostIsRefusedBeforeOthersAre) {
   Engine engine(std::make_unique<ToyModel>(), {.requests_max = 8}, toy_bytes);
