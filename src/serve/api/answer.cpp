@@ -1,6 +1,8 @@
 #include "serve/api/answer.hpp"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <span>
@@ -45,9 +47,20 @@ std::vector<float> of_length_one(std::vector<float> vector) {
   return vector;
 }
 
+// "-1.2345679e-05", with its comma
+constexpr std::size_t number_bytes_max = 15;
+// What stands around a vector.
+constexpr std::size_t vector_frame_bytes_max = 64;
+
+// The fewest digits that read back as the same float: half as many as a double would need for it.
 std::string number_list(const std::vector<float>& numbers) {
   std::string text = "[";
-  for (const float& each : numbers) text += (&each == numbers.data() ? "" : ",") + number(each);
+  text.reserve(numbers.size() * number_bytes_max + 2);
+  std::array<char, number_bytes_max> shortest{};
+  for (const float& each : numbers) {
+    if (&each != numbers.data()) text += ',';
+    text.append(shortest.data(), std::to_chars(shortest.begin(), shortest.end(), each).ptr);
+  }
   return text + "]";
 }
 
@@ -156,6 +169,11 @@ std::string Voice::embeddings(const std::vector<Answer>& answers, const Usage& u
   const json::Value counted =
       json::Object{{"prompt_tokens", usage.prompt_tokens}, {"total_tokens", usage.prompt_tokens}};
   return text + "],\"model\":" + quoted(model_) + ",\"usage\":" + json::write(counted) + "}\n";
+}
+
+std::size_t Voice::vector_bytes_max(std::size_t numbers, bool in_base64) {
+  return vector_frame_bytes_max +
+         (in_base64 ? (numbers * sizeof(float) + 2) / 3 * 4 : numbers * number_bytes_max);
 }
 
 std::string Voice::first_chunk(std::int32_t answer) const {

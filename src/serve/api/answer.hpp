@@ -43,6 +43,9 @@ class Voice {
   // Vectors of length 1, from what the model knows behind each prompt.
   std::string embeddings(const std::vector<Answer>& answers, const Usage& usage, bool in_base64) const;
 
+  // So many bytes of text has a vector of so many numbers, at most.
+  static std::size_t vector_bytes_max(std::size_t numbers, bool in_base64);
+
   // Events of a stream, ready to be sent. The first one of an answer of a conversation says who speaks.
   std::string first_chunk(std::int32_t answer) const;
   // `text_begin`: letters of the answer's tokens that came before, for the logprobs of completions.

@@ -127,6 +127,8 @@ TEST(Answer, EmbeddingsHaveLengthOneInEitherForm) {
   EXPECT_NEAR(*numbers[0].number(), 0.6, 1e-6);
   EXPECT_NEAR(*numbers[2].number(), 0.8, 1e-6);
   EXPECT_EQ(*plain.find("usage")->find("total_tokens"), 7);
+  // With the digits that a float has.
+  EXPECT_NE(own.embeddings({answer}, {}, false).find("[0.6,0,0.8,0]"), std::string::npos);
   const json::Value packed = parsed(own.embeddings({answer}, {}, true));
   // 0.6F, 0, 0.8F, 0 in little endian.
   EXPECT_EQ(*(*packed.find("data")->list())[0].find("embedding"), "mpkZPwAAAADNzEw/AAAAAA==");

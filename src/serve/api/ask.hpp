@@ -23,10 +23,14 @@ inline constexpr std::size_t body_bytes_max = std::size_t{4} << 20;
 // Values of its JSON: prompts may be lists of tokens, a conversation is texts.
 inline constexpr std::size_t prompt_values_max = std::size_t{1} << 19;
 inline constexpr std::size_t conversation_values_max = std::size_t{1} << 16;
-inline constexpr std::size_t prompts_max = 128;  // of one request
+inline constexpr std::size_t prompts_max = 128;   // of one request
+inline constexpr std::size_t inputs_max = 2'048;  // of one for embeddings
 inline constexpr std::size_t tools_max = 128;
 inline constexpr std::int32_t completion_tokens_default = 16;
 inline constexpr std::int32_t tokens_limit = 1 << 24;  // that may be asked for; the model's context is less
+
+// Of the text of all vectors of a request, about: their numbers are collected, and then written as a whole.
+inline constexpr std::size_t vectors_bytes_max = std::size_t{128} << 20;
 
 // Of all answers to a request that does not stream, with those of the likeliest tokens: they are collected.
 inline constexpr std::int64_t whole_logprobs_max = 1 << 20;
@@ -80,6 +84,9 @@ Result<Ask> read_ask(Kind kind, std::string_view body);
 
 // Why a request that does not stream is not answered with more of them.
 Error too_many_logprobs();
+
+// By which clients know that a shorter prompt would do.
+inline constexpr std::string_view context_length_exceeded = "context_length_exceeded";
 
 // JSON with the members of objects in the order in which they were read.
 std::string write_in_order(const json::Value& value);

@@ -17,8 +17,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       continue;
     }
     TUTTI_CHECK(ask->answers >= 1 && ask->answers <= answers_max);
-    TUTTI_CHECK(ask->prompts.size() <= api::prompts_max);
-    TUTTI_CHECK(!ask->tokens_max || *ask->tokens_max >= 1);
+    TUTTI_CHECK(ask->prompts.size() <= (kind == api::Kind::embedding ? api::inputs_max : api::prompts_max));
+    TUTTI_CHECK(!ask->tokens_max || *ask->tokens_max >= (ask->echoes ? 0 : 1));
     TUTTI_CHECK(ask->sampling.top_p > 0 && ask->sampling.top_k >= 0);
     TUTTI_CHECK(ask->sampling.logprobs >= -1 && ask->sampling.logprobs <= logprobs_max);
     TUTTI_CHECK(ask->stop_texts.size() <= stop_texts_max && ask->stop_ids.size() <= stop_ids_max);

@@ -74,6 +74,11 @@ TEST(Ask, PromptsAreTextsOrTokensOrSeveral) {
   std::string many = "[\"a\"";
   for (std::size_t nth = 0; nth < prompts_max; ++nth) many += ",\"a\"";
   EXPECT_EQ(count(many + "]"), -1);
+  EXPECT_TRUE(read_ask(Kind::embedding, "{\"input\":" + many + "]}"));
+  for (std::size_t nth = prompts_max; nth < inputs_max; ++nth) many += ",\"a\"";
+  const auto refused = read_ask(Kind::embedding, "{\"input\":" + many + "]}");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().text(), "input : must have at most 2048 inputs");
 }
 
 TEST(Ask, EachFieldHasItsBounds) {

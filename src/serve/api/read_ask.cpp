@@ -35,7 +35,7 @@ std::optional<std::vector<Token>> tokens_of(const json::Array& list) {
 }
 
 // A text, tokens, or a list of either.
-void read_prompts(Fields& fields, const char* name, Ask& ask) {
+void read_prompts(Fields& fields, const char* name, std::size_t most, Ask& ask) {
   constexpr const char* wrong = "must be a text, a list of tokens, or a list of such";
   const json::Value* const prompt = fields.find(name);
   if (prompt == nullptr) return fields.fail(name, "is missing");
@@ -51,8 +51,8 @@ void read_prompts(Fields& fields, const char* name, Ask& ask) {
     ask.prompts.emplace_back(std::move(*tokens));
     return;
   }
-  if (list->size() > prompts_max)
-    return fields.fail(name, "must have at most " + std::to_string(prompts_max) + " prompts");
+  if (list->size() > most)
+    return fields.fail(name, "must have at most " + std::to_string(most) + " " + name + "s");
   for (const json::Value& each : *list) {
     if (each.text() != nullptr) {
       ask.prompts.emplace_back(*each.text());
@@ -269,7 +269,7 @@ void read_stream(Fields& fields, Ask& ask) {
 }
 
 void read_embedding(Fields& fields, Ask& ask) {
-  read_prompts(fields, "input", ask);
+  read_prompts(fields, "input", inputs_max, ask);
   fields.only("dimensions", {}, "is not done here: a vector is as long as the model makes it");
   fields.only("encoding_format", {"float", "base64"}, "can be \"float\" or \"base64\"");
   const json::Value* const format = fields.find("encoding_format");
@@ -346,7 +346,7 @@ Result<Ask> read_ask(Kind kind, std::string_view body) {
     return ask;
   }
   if (kind == Kind::completion) {
-    read_prompts(fields, "prompt", ask);
+    read_prompts(fields, "prompt", prompts_max, ask);
     fields.toggle("echo", ask.echoes);
     fields.only("suffix", {""}, "is not done here");
   } else {

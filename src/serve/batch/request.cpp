@@ -95,16 +95,7 @@ std::int64_t positions_of(std::int64_t prompt_tokens, std::int64_t tokens_max) {
   return prompt_tokens + tokens_max - 1;
 }
 
-Result<> check(const Request& request, const Limits& limits) {
-  if (request.prompt.empty())
-    return invalid("the prompt has no token").within("prompt").remedy("give it the token of the beginning");
-  if (request.tokens_max < 1) return invalid("an answer has at least one token");
-  if (request.answers < 1 || request.answers > answers_max)
-    return invalid("a request has 1 to " + counted(answers_max, "answers"));
-  if (request.key.size() > key_bytes_max)
-    return invalid("a key has at most " + counted(key_bytes_max, "bytes"));
-  if (request.adapter < 0 || request.adapter > limits.adapters)
-    return invalid("there is no adapter " + std::to_string(request.adapter));
+Result<> check_room(const Request& request, const Limits& limits) {
   const auto prompt = static_cast<std::int64_t>(request.prompt.size());
   if (prompt + request.tokens_max - (request.wants_answer ? 0 : 1) > limits.context) {
     return invalid("the prompt has " + counted(prompt, "tokens and the answer up to ") +
@@ -121,6 +112,20 @@ Result<> check(const Request& request, const Limits& limits) {
         .within("prompt")
         .remedy("shorten the prompt, ask for fewer tokens, or give the model more memory");
   }
+  return {};
+}
+
+Result<> check(const Request& request, const Limits& limits) {
+  if (request.prompt.empty())
+    return invalid("the prompt has no token").within("prompt").remedy("give it the token of the beginning");
+  if (request.tokens_max < 1) return invalid("an answer has at least one token");
+  if (request.answers < 1 || request.answers > answers_max)
+    return invalid("a request has 1 to " + counted(answers_max, "answers"));
+  if (request.key.size() > key_bytes_max)
+    return invalid("a key has at most " + counted(key_bytes_max, "bytes"));
+  if (request.adapter < 0 || request.adapter > limits.adapters)
+    return invalid("there is no adapter " + std::to_string(request.adapter));
+  if (auto checked = check_room(request, limits); !checked) return checked;
   if (auto checked = check_tokens(request.prompt, "the prompt", "prompt", limits); !checked) return checked;
   if (auto checked = check_sampling(request.sampling, limits); !checked) return checked;
   if (auto checked = check_prompt_logprobs(request); !checked) return checked;

@@ -80,7 +80,9 @@ std::string_view name_of(Finish finish);
 // The positions of all tokens of an answer that are computed; the last one never is.
 std::int64_t positions_of(std::int64_t prompt_tokens, std::int64_t tokens_max);
 
-// Whether such a request can ever be answered by a model with these limits.
+// Whether its prompt and its answer fit into the context and the memory of a model with these limits.
+Result<> check_room(const Request& request, const Limits& limits);
+// That, and whether such a request can ever be answered at all.
 Result<> check(const Request& request, const Limits& limits);
 
 // The number in [0, 1) of the n-th token of an answer. It follows from these three alone, so that an answer

@@ -5,6 +5,7 @@
 #include <ctime>
 #include <utility>
 
+#include "serve/api/answer.hpp"
 #include "serve/program/within_memory.hpp"
 
 namespace tutti::serve {
@@ -111,11 +112,19 @@ Result<> check_whole(const api::Ask& ask, const Prompts& prompts) {
   return api::too_many_logprobs();
 }
 
+Prepared beyond_context(const api::Ask& ask, Error why) {
+  Prepared refused;
+  refused.ask.kind = ask.kind;
+  refused.ask.model = ask.model;
+  refused.beyond_context = std::move(why);
+  return refused;
+}
+
 }  // namespace
 
-Request Prepared::take(std::size_t nth) {
+Request Prepared::request_of(std::size_t nth) const {
   Request made = request;
-  made.prompt = std::move(prompts[nth].tokens);
+  made.prompt = prompts[nth].tokens;
   made.tokens_max = prompts[nth].tokens_max;
   made.sampling.seed += nth;
   return made;
@@ -134,22 +143,26 @@ bool Preparation::knows(const std::string& model) const {
          std::find(loaded_.adapters.begin(), loaded_.adapters.end(), model) != loaded_.adapters.end();
 }
 
-Result<> Preparation::check_length(const std::string& text, std::string_view field) const {
-  if (text.size() <= text_bytes_max_) return {};
-  return invalid("a text of " + std::to_string(text.size()) + " bytes is longer than any that fits into " +
+Result<> Preparation::check_length(const api::Prompt& prompt) const {
+  const auto* const text = std::get_if<std::string>(&prompt);
+  if (text == nullptr || text->size() <= text_bytes_max_) return {};
+  return invalid("a text of " + std::to_string(text->size()) + " bytes is longer than any that fits into " +
                  std::to_string(limits_.context) + " tokens")
-      .within(field);
+      .within("prompt")
+      .remedy("shorten it");
 }
 
-Result<std::vector<Token>> Preparation::tokens_of(const api::Prompt& prompt,
-                                                  const std::stop_token& abandoned) const {
+std::vector<Token> Preparation::tokens_of(api::Kind kind, const api::Prompt& prompt,
+                                          const std::stop_token& abandoned) const {
   if (const auto* const given = std::get_if<std::vector<Token>>(&prompt)) return *given;
   const Source& source = loaded_.source;
-  if (auto fine = check_length(std::get<std::string>(prompt), "prompt"); !fine)
-    return std::move(fine).error();
+  const auto& text = std::get<std::string>(prompt);
+  if (kind == api::Kind::chat)
+    return as_tokens(source.tokenizer.encode(
+        text, {.special = true, .frame = false, .guards = true, .abandoned = abandoned}));
   // The caller writes all of the prompt, so that special tokens in it are meant.
-  auto tokens = as_tokens(source.tokenizer.encode(std::get<std::string>(prompt),
-                                                  {.special = true, .frame = true, .abandoned = abandoned}));
+  auto tokens =
+      as_tokens(source.tokenizer.encode(text, {.special = true, .frame = true, .abandoned = abandoned}));
   if (tokens.empty() && source.settings.begin) tokens.push_back(static_cast<Token>(*source.settings.begin));
   if (tokens.empty() && source.settings.end) tokens.push_back(static_cast<Token>(*source.settings.end));
   return tokens;
@@ -161,7 +174,7 @@ std::string Preparation::text_of(const api::Prompt& prompt) const {
   return loaded_.source.tokenizer.decode(std::vector<std::uint32_t>(tokens.begin(), tokens.end()));
 }
 
-Result<std::vector<Token>> Preparation::conversation(const api::Ask& ask, const Facts& facts) const {
+Result<std::string> Preparation::conversation(const api::Ask& ask, const Facts& facts) const {
   const Source& source = loaded_.source;
   const Result<chat::ChatTemplate>& chosen = has_some(&ask.tools) ? loaded_.chat_with_tools : loaded_.chat;
   if (!chosen)
@@ -169,21 +182,31 @@ Result<std::vector<Token>> Preparation::conversation(const api::Ask& ask, const 
         .within("messages")
         .remedy("/v1/completions takes a prompt as it is");
   if (auto fine = check_tools(ask, *chosen); !fine) return std::move(fine).error();
-  const auto text =
-      chosen->prompt({.messages = ask.messages,
-                      .tools = ask.tools,
-                      .arguments = ask.template_arguments,
-                      .generation_prompt = ask.generation_prompt,
-                      .continues_last = ask.continues_last,
-                      .begin_text = source.settings.begin_text,
-                      .end_text = source.settings.end_text,
-                      .now = moment_of(facts.now),
-                      .guard = [&](std::string_view own) { return source.tokenizer.guarded(own); },
-                      .abandoned = facts.abandoned});
+  auto text = chosen->prompt({.messages = ask.messages,
+                              .tools = ask.tools,
+                              .arguments = ask.template_arguments,
+                              .generation_prompt = ask.generation_prompt,
+                              .continues_last = ask.continues_last,
+                              .begin_text = source.settings.begin_text,
+                              .end_text = source.settings.end_text,
+                              .now = moment_of(facts.now),
+                              .guard = [&](std::string_view own) { return source.tokenizer.guarded(own); },
+                              .abandoned = facts.abandoned});
   if (!text) return in_messages(text.error());
-  if (auto fine = check_length(*text, "messages"); !fine) return std::move(fine).error();
-  return as_tokens(source.tokenizer.encode(
-      *text, {.special = true, .frame = false, .guards = true, .abandoned = facts.abandoned}));
+  return text;
+}
+
+// Refused before anything is computed: their numbers would be collected in vain.
+Result<> Preparation::check_vectors(const api::Ask& ask) const {
+  if (ask.kind != api::Kind::embedding) return {};
+  const auto numbers = static_cast<std::size_t>(loaded_.source.shape.hidden);
+  const std::size_t most = api::vectors_bytes_max / api::Voice::vector_bytes_max(numbers, ask.in_base64);
+  if (ask.prompts.size() <= most) return {};
+  return invalid("the vectors of this model have " + std::to_string(numbers) + " numbers: at most " +
+                 std::to_string(most) + " of them are an answer")
+      .within("input")
+      .remedy(ask.in_base64 ? "send fewer inputs at a time"
+                            : "send fewer inputs at a time, or encoding_format base64");
 }
 
 std::shared_ptr<const TokenTable> Preparation::table() {
@@ -251,6 +274,7 @@ Result<Prepared> Preparation::read(api::Kind kind, std::string_view body, const 
   if (kind == api::Kind::embedding && !loaded_.source.pooling)
     return invalid("this model gives no embeddings: " + loaded_.source.pooling.error().text())
         .remedy("start it with --pooling mean or --pooling last");
+  if (auto fine = check_vectors(*ask); !fine) return std::move(fine).error();
   const bool is_free = ask->form.kind == api::Form::Kind::free;
   Request& request = prepared.request;
   request = {.key = facts.key,
@@ -266,15 +290,25 @@ Result<Prepared> Preparation::read(api::Kind kind, std::string_view body, const 
   prepared.wants_form = !is_free && !request.guide;
   const std::size_t count = kind == api::Kind::chat ? 1 : ask->prompts.size();
   for (std::size_t nth = 0; nth < count; ++nth) {
-    auto tokens =
-        kind == api::Kind::chat ? conversation(*ask, facts) : tokens_of(ask->prompts[nth], facts.abandoned);
+    std::optional<api::Prompt> talk;
+    if (kind == api::Kind::chat) {
+      auto text = conversation(*ask, facts);
+      if (!text && !facts.abandoned.stop_requested())
+        return in_fields_of(kind, std::move(text).error().as(ErrorCode::invalid));
+      talk = std::move(text).value_or("");
+    }
+    const api::Prompt& prompt = talk ? *talk : ask->prompts[nth];
+    if (auto fits = check_length(prompt); !fits)
+      return beyond_context(*ask, in_fields_of(kind, std::move(fits).error()));
+    auto tokens = tokens_of(kind, prompt, facts.abandoned);
     if (facts.abandoned.stop_requested()) return failed("nobody waits for this any more");
-    if (!tokens) return in_fields_of(kind, std::move(tokens).error().as(ErrorCode::invalid));
-    const std::int64_t left = limits_.context - static_cast<std::int64_t>(tokens->size());
-    request.prompt = std::move(*tokens);
+    const std::int64_t left = limits_.context - static_cast<std::int64_t>(tokens.size());
+    request.prompt = std::move(tokens);
     request.tokens_max = std::max(ask->tokens_max.value_or(static_cast<std::int32_t>(
                                       std::clamp<std::int64_t>(left, 1, api::tokens_limit))),
                                   1);
+    if (auto fits = check_room(request, limits_); !fits)
+      return beyond_context(*ask, in_fields_of(kind, std::move(fits).error()));
     if (auto fine = check(request, limits_); !fine) return in_fields_of(kind, std::move(fine).error());
     prepared.prompts.push_back({.tokens = std::exchange(request.prompt, {}),
                                 .tokens_max = request.tokens_max,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -32,9 +33,11 @@ struct Prepared {
   Request request;              // what all prompts have in common: it may be much, and wait for its form
   std::vector<Prompt> prompts;  // none where the model that is named is not here
   bool wants_form = false;      // its form has still to be made
+  // A prompt does not fit into the context, and of the rest nothing is there.
+  std::optional<Error> beyond_context;
 
-  // The request of a prompt, which takes its tokens along.
-  Request take(std::size_t nth);
+  // The request of a prompt.
+  Request request_of(std::size_t nth) const;
 };
 
 class Preparation {
@@ -58,10 +61,13 @@ class Preparation {
   Result<Prepared> read(api::Kind kind, std::string_view body, const Facts& facts);
   bool knows(const std::string& model) const;
   // A text that cannot fit whatever its tokens are is refused before it is cut into them.
-  Result<> check_length(const std::string& text, std::string_view field) const;
-  Result<std::vector<Token>> tokens_of(const api::Prompt& prompt, const std::stop_token& abandoned) const;
+  Result<> check_length(const api::Prompt& prompt) const;
+  std::vector<Token> tokens_of(api::Kind kind, const api::Prompt& prompt,
+                               const std::stop_token& abandoned) const;
   std::string text_of(const api::Prompt& prompt) const;
-  Result<std::vector<Token>> conversation(const api::Ask& ask, const Facts& facts) const;
+  // As the text of a prompt.
+  Result<std::string> conversation(const api::Ask& ask, const Facts& facts) const;
+  Result<> check_vectors(const api::Ask& ask) const;
   std::shared_ptr<const TokenTable> table();
   Result<std::shared_ptr<Guide>> guide(const api::Form& form, const std::stop_token& abandoned);
   void add_stops(const api::Ask& ask, Request& request) const;

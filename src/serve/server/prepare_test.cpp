@@ -98,10 +98,30 @@ TEST_F(PreparationTest, APromptWithoutAnAnswerMayFillTheContext) {
   const std::string full = listed(context, "9");
   EXPECT_TRUE(prepare(api::Kind::embedding, R"({"input":)" + full + "}"));
   EXPECT_TRUE(prepare(api::Kind::completion, R"({"echo":true,"max_tokens":0,"prompt":)" + full + "}"));
-  EXPECT_FALSE(prepare(api::Kind::completion, R"({"max_tokens":1,"prompt":)" + full + "}"));
+  const auto answered = prepare(api::Kind::completion, R"({"max_tokens":1,"prompt":)" + full + "}");
+  ASSERT_TRUE(answered);
+  EXPECT_TRUE(answered->beyond_context);
   const auto longer = prepare(api::Kind::embedding, R"({"input":)" + listed(context + 1, "9") + "}");
-  ASSERT_FALSE(longer);
-  EXPECT_EQ(longer.error().context(), "input");
+  ASSERT_TRUE(longer);
+  ASSERT_TRUE(longer->beyond_context);
+  EXPECT_EQ(longer->beyond_context->context(), "input");
+  EXPECT_FALSE(longer->beyond_context->remedy().empty());
+}
+
+// As many as there may be of a small model; of a large one their numbers would be too much at once.
+TEST_F(PreparationTest, VectorsOfAllInputsAreBounded) {
+  const auto ask = [&](std::size_t count, const std::string& fields = "") {
+    return prepare(api::Kind::embedding, R"({"input":)" + listed(count, R"("a")") + fields + "}");
+  };
+  EXPECT_TRUE(ask(api::inputs_max));
+  loaded_->source.shape.hidden = 8192;
+  const auto refused = ask(api::inputs_max);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), ErrorCode::invalid);
+  EXPECT_EQ(refused.error().context(), "input");
+  EXPECT_NE(refused.error().remedy().find("base64"), std::string::npos) << refused.error().remedy();
+  EXPECT_TRUE(ask(1'000));
+  EXPECT_TRUE(ask(api::inputs_max, R"(,"encoding_format":"base64")"));
 }
 
 // Each of the answers says its prompt: a small body must not become gigabytes.

@@ -168,6 +168,8 @@ void Reply::take(std::size_t request, Piece piece) {
   }
   if (stream_) {
     say(at, piece);
+  } else if (failure_) {
+    return finish();  // whatever becomes of the others
   } else {
     collect(part, piece);
   }

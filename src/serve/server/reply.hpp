@@ -14,6 +14,7 @@
 #include "serve/api/answer.hpp"
 #include "serve/api/ask.hpp"
 #include "serve/batch/batch.hpp"
+#include "serve/server/entering.hpp"
 #include "serve/server/metrics.hpp"
 #include "serve/server/unsent.hpp"
 
@@ -56,14 +57,18 @@ class Reply : public std::enable_shared_from_this<Reply> {
   // It was let go, because the other side reads too slowly or for want of room: nobody wants the rest.
   bool is_lost() const { return is_lost_; }
   bool is_over() const { return is_over_; }
+  // Its prompts come into the engine one after the other.
+  bool is_in_turns() const { return is_embedding_; }
+  // Whatever the engine still computes for it.
+  bool is_in_vain() const { return is_lost_ || (is_over_ && parts_left_ > 0); }
   // Should its client leave now, it has left before the end, or was made to.
   bool is_cut_off() const {
     return stream_ ? is_lost_ || !is_over_ : !is_answered_ || !exchange_->is_written();
   }
 
-  std::vector<RequestId> ids;  // of the engine's requests that belong to it
-  std::stop_source left;       // its client has, and what is prepared for it is in vain
-  bool holds_body = false;     // its body is counted
+  std::optional<Entering> entering;  // from when it is prepared
+  std::stop_source left;             // its client has, and what is prepared for it is in vain
+  bool holds_body = false;           // its body is counted
 
  private:
   struct Part {

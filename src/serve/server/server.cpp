@@ -256,7 +256,7 @@ class Server::Core final : public Pages {
     } catch (const std::bad_alloc&) {
       patiently([&] { reply->let_go(429, no_memory()); });
     }
-    if (reply->is_lost()) cancel(*reply);
+    if (reply->is_in_vain()) cancel(*reply);
   }
 
   void read(std::uint64_t id, api::Kind kind, Exchange exchange, Reply& reply) {
@@ -309,17 +309,19 @@ class Server::Core final : public Pages {
     });
   }
 
+  // What a request hears that is not let in.
+  void refuse(Reply& reply, const Error& error) {
+    const bool is_wrong = error.code() == ErrorCode::invalid;
+    const Absence why = is_wrong ? Absence::none : absence();
+    if (why == Absence::away || why == Absence::gone)
+      return reply.refuse(503, error_of(why), {}, retry_after_seconds);
+    reply.refuse(is_wrong ? 400 : 429, error, is_wrong ? "" : "overloaded",
+                 is_wrong ? 0 : retry_after_seconds);
+  }
+
   void submit(std::uint64_t id, Reply& reply, Result<Prepared>& prepared) {
-    const auto refuse = [&](const Error& error) {
-      const bool is_wrong = error.code() == ErrorCode::invalid;
-      const Absence why = is_wrong ? Absence::none : absence();
-      if (why == Absence::away || why == Absence::gone)
-        return reply.refuse(503, error_of(why), {}, retry_after_seconds);
-      reply.refuse(is_wrong ? 400 : 429, error, is_wrong ? "" : "overloaded",
-                   is_wrong ? 0 : retry_after_seconds);
-    };
-    if (!prepared) return refuse(prepared.error());
-    const api::Ask& ask = prepared->ask;
+    if (!prepared) return refuse(reply, prepared.error());
+    const api::Ask ask = std::move(prepared->ask);
     // The model itself is adapter 0, and who names nothing means it.
     const auto& cards = answering_->cards;
     const auto card =
@@ -332,22 +334,19 @@ class Server::Core final : public Pages {
                                                         : "/v1/models lists those that are"),
                           "model_not_found");
     }
+    if (prepared->beyond_context)
+      return reply.refuse(400, *prepared->beyond_context, api::context_length_exceeded);
     std::int64_t prompt_tokens = 0;
     std::vector<std::string> begins;
-    reply.ids.reserve(prepared->prompts.size());  // before: who is let in can be cancelled
-    for (std::size_t nth = 0; nth < prepared->prompts.size(); ++nth) {
-      Request request = prepared->take(nth);
-      begins.push_back(std::move(prepared->prompts[nth].begin));
-      prompt_tokens += static_cast<std::int64_t>(request.prompt.size());
-      request.adapter = static_cast<std::int32_t>(card - cards.begin());
-      auto submitted = answering_->engine.submit(
-          std::move(request),
-          [mailbox = mailbox_, id, nth](Piece&& piece) { mailbox->put(id, nth, std::move(piece)); });
-      if (!submitted) {
-        cancel(reply);
-        return refuse(submitted.error());
-      }
-      reply.ids.push_back(*submitted);
+    for (Prepared::Prompt& prompt : prepared->prompts) {
+      begins.push_back(std::move(prompt.begin));
+      prompt_tokens += static_cast<std::int64_t>(prompt.tokens.size());
+    }
+    prepared->request.adapter = static_cast<std::int32_t>(card - cards.begin());
+    reply.entering.emplace(std::move(*prepared));
+    if (auto refused = begin_to_enter(id, ask.kind, *reply.entering); !refused) {
+      cancel(reply);
+      return refuse(reply, refused.error());
     }
     const bool is_chat = ask.kind == api::Kind::chat;
     const std::string name = (is_chat ? "chatcmpl-" : "cmpl-") + hexadecimal(random_.next());
@@ -356,9 +355,46 @@ class Server::Core final : public Pages {
                 [this, id] { over(id); });
   }
 
+  Entering::Submit into_engine(std::uint64_t id) {
+    return [this, id](Request request, std::size_t nth) {
+      return answering_->engine.submit(std::move(request), [mailbox = mailbox_, id, nth](Piece&& piece) {
+        mailbox->put(id, nth, std::move(piece));
+      });
+    };
+  }
+
+  // Of embeddings it is enough that one is let in: nothing of the answer is said before the last is there.
+  Result<> begin_to_enter(std::uint64_t id, api::Kind kind, Entering& entering) {
+    if (kind != api::Kind::embedding) return entering.enter_all(into_engine(id));
+    const auto step = entering.step(into_engine(id), SteadyClock::now());
+    return step == Entering::Step::goes_on ? Result<>() : entering.why();
+  }
+
+  // One of its prompts is done, or it has waited for a place.
+  void go_on(std::uint64_t id, Reply& reply) {
+    if (reply.is_over() || !reply.entering) return;
+    switch (reply.entering->step(into_engine(id), SteadyClock::now())) {
+      case Entering::Step::goes_on:
+        return;
+      case Entering::Step::waits:
+        reply.entering->again = front_.loop().after(
+            entering_pause, [this, id] { with_reply(id, [&](Reply& waits) { go_on(id, waits); }); });
+        return;
+      case Entering::Step::is_over:
+        return refuse(reply, reply.entering->why());
+    }
+  }
+
   void deliver() {
-    for (Letter& letter : mailbox_->take())
-      with_reply(letter.reply, [&](Reply& reply) { reply.take(letter.request, std::move(letter.piece)); });
+    for (Letter& letter : mailbox_->take()) {
+      with_reply(letter.reply, [&](Reply& reply) {
+        const bool is_done = reply.is_in_turns() && letter.piece.finish;
+        reply.take(letter.request, std::move(letter.piece));
+        if (!is_done || !reply.entering) return;
+        reply.entering->done(letter.request);
+        go_on(letter.reply, reply);
+      });
+    }
   }
 
   bool write_beside(std::uint64_t id, const Reply::Write& write) {
@@ -381,7 +417,9 @@ class Server::Core final : public Pages {
   }
 
   void cancel(Reply& reply) {
-    for (const RequestId id : reply.ids) answering_->engine.cancel(id);
+    if (!reply.entering) return;
+    for (const auto& [nth, request] : reply.entering->inside()) answering_->engine.cancel(request);
+    reply.entering.reset();
   }
 
   void drop_abandoned() {
@@ -395,7 +433,7 @@ class Server::Core final : public Pages {
     const auto found = replies_.find(id);
     if (found == replies_.end()) return;
     Reply& reply = *found->second;
-    if (!reply.is_over() || reply.is_lost()) cancel(reply);
+    if (!reply.is_over() || reply.is_in_vain()) cancel(reply);
     reply.left.request_stop();
     if (reply.is_cut_off()) {
       ++metrics_.cut_off;
@@ -430,6 +468,7 @@ Server::~Server() = default;
 
 Result<std::unique_ptr<Server>> Server::listen(const ServerSettings& settings) {
   return within_threads([&]() -> Result<std::unique_ptr<Server>> {
+    if (auto enough = check_files(); !enough) return std::move(enough).error();
     auto core = std::make_unique<Core>(settings);
     if (auto listening = core->front().listen(); !listening) return std::move(listening).error();
     return std::unique_ptr<Server>(new Server(std::move(core)));
@@ -450,4 +489,3 @@ EngineCounts Server::counts() const { return core_->counts(); }
 std::optional<Error> Server::problem() const { return core_->problem(); }
 
 }  // namespace tutti::serve
-    if (auto enough = check_files(); !enough) return std::move(enough).error();
