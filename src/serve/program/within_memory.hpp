@@ -42,6 +42,17 @@ auto within_memory(const Work& work) -> decltype(work()) {
   }
 }
 
+// The same for errands (server/workshop.hpp): where there is no memory to say so either that is thrown, and
+// they are begun again, and not for ever.
+template <class Work>
+auto within_memory_of_errand(const Work& work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return no_memory();
+  }
+}
+
 // The same for what starts threads, of which a machine may start no more.
 template <class Work>
 auto within_threads(const Work& work) -> decltype(work()) {

@@ -239,7 +239,7 @@ class InferServer::Core final : public Pages {
   // On a reading thread.
   void read(const std::shared_ptr<Call>& call) {
     if (call->is_over) return;
-    const auto submitted = within_memory([&] { return submit(call); });
+    const auto submitted = within_memory_of_errand([&] { return submit(call); });
     if (!submitted) {
       const bool is_wrong = submitted.error().code() == ErrorCode::invalid;
       return call->answer(refusal_of(is_wrong ? 400 : 429, submitted.error()));
@@ -280,7 +280,7 @@ class InferServer::Core final : public Pages {
   void write(Call& call, const infer::Ask& ask, const Result<std::vector<Tensor>>& outputs) const {
     if (call.is_over) return;
     if (!outputs) return call.answer(refusal_of(status_of(outputs.error()), outputs.error()));
-    auto written = within_memory([&] {
+    auto written = within_memory_of_errand([&] {
       return infer::write_answer(answering_->card.name, ask.id, ask.outputs, ask.all_binary, *outputs);
     });
     call.answer(written ? response_of(std::move(*written))

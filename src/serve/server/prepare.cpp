@@ -260,7 +260,7 @@ void Preparation::add_stops(const api::Ask& ask, Request& request) const {
 }
 
 Result<Prepared> Preparation::prepare(api::Kind kind, std::string_view body, const Facts& facts) {
-  return within_memory([&] { return read(kind, body, facts); });
+  return within_memory_of_errand([&] { return read(kind, body, facts); });
 }
 
 Result<Prepared> Preparation::read(api::Kind kind, std::string_view body, const Facts& facts) {
@@ -325,7 +325,7 @@ Result<Prepared> Preparation::read(api::Kind kind, std::string_view body, const 
 }
 
 Result<> Preparation::add_form(Prepared& prepared, const std::stop_token& abandoned) {
-  auto made = within_memory([&] { return guide(prepared.ask.form, abandoned); });
+  auto made = within_memory_of_errand([&] { return guide(prepared.ask.form, abandoned); });
   if (!made) return std::move(made).error();
   prepared.request.guide = std::move(*made);
   prepared.wants_form = false;

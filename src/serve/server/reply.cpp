@@ -43,7 +43,7 @@ struct Whole {
     return bytes;
   }
   Result<std::string> text() const {
-    return within_memory([&]() -> Result<std::string> {
+    return within_memory_of_errand([&]() -> Result<std::string> {
       return is_embedding ? voice.embeddings(answers, usage, in_base64) : voice.whole(answers, usage);
     });
   }

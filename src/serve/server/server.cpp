@@ -12,6 +12,7 @@
 #include "base/portions.hpp"
 #include "base/prng.hpp"
 #include "serve/program/within_memory.hpp"
+#include "serve/server/lost.hpp"
 #include "serve/server/mailbox.hpp"
 #include "serve/server/metrics.hpp"
 #include "serve/server/prepare.hpp"
@@ -85,6 +86,7 @@ class Server::Core final : public Pages {
       : settings_(settings),
         front_(settings, *this),
         random_(random_number()),
+        lost_watch_(front_.loop().when_readable(lost_.descriptor(), [this] { let_lost_go(); })),
         mailbox_(std::make_shared<Mailbox>([this] { front_.loop().post([this] { deliver(); }); })),
         readers_(workshop(reading_threads, settings.batch.requests_max)),
         formers_(workshop(forming_threads, settings.batch.requests_max)),
@@ -275,7 +277,7 @@ class Server::Core final : public Pages {
                                   answering_->preparation.prepare(kind, exchange->request().body, facts));
                               front_.loop().post([this, id, prepared] { form(id, prepared); });
                             },
-                        .lost = [this, id] { tell_of_no_memory(id); }});
+                        .lost = lost_.teller(id)});
     if (!taken) refuse_more(reply);
   }
 
@@ -298,7 +300,7 @@ class Server::Core final : public Pages {
                                 if (!formed) *prepared = std::move(formed).error();
                                 front_.loop().post([this, id, prepared] { submit(id, prepared); });
                               },
-                          .lost = [this, id] { tell_of_no_memory(id); }});
+                          .lost = lost_.teller(id)});
       if (!taken) refuse_more(reply);
     });
   }
@@ -408,12 +410,13 @@ class Server::Core final : public Pages {
                                    with_reply(id, [&](Reply& told) { told.tell(std::move(*text)); });
                                  });
                                },
-                           .lost = [this, id] { tell_of_no_memory(id); }});
+                           .lost = lost_.teller(id)});
   }
 
-  // What was to be done for it beside the loop could not be.
-  void tell_of_no_memory(std::uint64_t id) {
-    front_.loop().post([this, id] { with_reply(id, [](Reply& reply) { reply.let_go(429, no_memory()); }); });
+  // What was to be done for them beside the loop could not be.
+  void let_lost_go() {
+    for (const std::uint64_t id : lost_.take())
+      with_reply(id, [](Reply& reply) { reply.let_go(429, no_memory()); });
   }
 
   void cancel(Reply& reply) {
@@ -453,6 +456,8 @@ class Server::Core final : public Pages {
   std::map<std::uint64_t, std::shared_ptr<Reply>> replies_;
   std::uint64_t last_reply_ = 0;
   Portions bodies_{bodies_bytes_max};  // bytes of all replies, by address
+  Lost lost_;
+  std::shared_ptr<net::Loop::Handle> lost_watch_;
   std::shared_ptr<Mailbox> mailbox_;
 
   mutable std::mutex answering_mutex_;  // while it is being set

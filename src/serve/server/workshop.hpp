@@ -25,7 +25,7 @@ struct Errand {
   // One that is long looks at the word itself. One that throws for want of memory is begun again after a
   // moment, and not for ever.
   std::function<void()> task;
-  // Says so to whoever waits for it, when it was begun again for too long; needs little memory, and has that.
+  // Says so to whoever waits for it, when it was begun again for too long; better without any memory.
   std::function<void()> lost = nullptr;
 };
 

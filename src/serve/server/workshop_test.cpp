@@ -1,6 +1,7 @@
 #include "serve/server/workshop.hpp"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/resource.h>
 
 #include <atomic>
@@ -9,9 +10,13 @@
 #include <latch>
 #include <memory>
 #include <new>
+#include <stdexcept>
+#include <string>
+#include <utility>
 
 #include "base/scarcity/scarcity.hpp"
 #include "serve/program/within_memory.hpp"
+#include "serve/server/lost.hpp"
 
 namespace tutti::serve {
 namespace {
@@ -176,6 +181,33 @@ TEST(Workshop, AnErrandForWhichThereIsNoMemoryForLongIsLostAndWhoWaitsIsTold) {
   told.get_future().wait();
   next.get_future().wait();
   EXPECT_GT(times, 0);
+}
+
+TEST(Workshop, WhoIsLostIsToldThoughThereIsNoMemoryAtAll) {
+  Lost lost;
+  std::promise<void> begun;
+  std::promise<void> taken;
+  Workshop workshop({.threads = 2, .waiting_max = 2, .patience = 20ms});
+  const auto is_taken = taken.get_future().share();
+  ASSERT_TRUE(workshop.give({.owner = "a",
+                             .abandoned = {},
+                             .task =
+                                 [&, told = false]() mutable {
+                                   if (!std::exchange(told, true)) begun.set_value();
+                                   is_taken.wait();
+                                   static_cast<void>(within_memory_of_errand(
+                                       [] { return Result<std::string>(std::string(100, 'x')); }));
+                                   throw std::logic_error("there was memory");
+                                 },
+                             .lost = lost.teller(7)}));
+  begun.get_future().wait();
+  pollfd looked{.fd = lost.descriptor(), .events = POLLIN, .revents = 0};
+  {
+    const Scarcity scarcity(0);
+    taken.set_value();
+    EXPECT_EQ(::poll(&looked, 1, -1), 1);
+  }
+  EXPECT_EQ(lost.take(), std::list<std::uint64_t>{7});
 }
 
 TEST(Workshop, EndsThoughAnErrandFindsNoMemory) {
