@@ -103,6 +103,16 @@ check('embeddings', async () => {
   assert.ok(Math.abs(Math.hypot(...first) - 1) < 1e-3);
 });
 
+check('as many embeddings as there may be, in their order', async () => {
+  const input = Array.from({ length: 2048 }, (_, nth) => `text ${nth % 7}`);
+  const { data } = await client.embeddings.create({ model, input });
+  assert.equal(data.length, input.length);
+  data.forEach((each, nth) => {
+    assert.equal(each.index, nth);
+    assert.deepEqual(each.embedding, data[nth % 7].embedding);
+  });
+});
+
 check('stops and biases', async () => {
   const answer = await client.completions.create({ model, prompt: 'a', max_tokens: 20, temperature: 0, stop: ['e', ' '] });
   assert.ok(!answer.choices[0].text.includes('e'));
@@ -114,6 +124,13 @@ check('errors have their classes', async () => {
     assert.equal(error.param, 'temperature');
     return true;
   });
+  const tooLong = 'a'.repeat(64 * context);
+  for (const asked of [
+    client.completions.create({ model, prompt: tooLong }),
+    client.chat.completions.create({ model, messages: [{ role: 'user', content: tooLong }] }),
+    client.embeddings.create({ model, input: tooLong }),
+  ])
+    await assert.rejects(asked, (error) => error instanceof OpenAI.BadRequestError && error.code === 'context_length_exceeded');
   await assert.rejects(client.completions.create({ model: 'other', prompt: 'a' }), OpenAI.NotFoundError);
   const stranger = new OpenAI({ baseURL: url, apiKey: 'wrong', maxRetries: 0 });
   if (process.env.KEY) await assert.rejects(stranger.models.list(), OpenAI.AuthenticationError);
