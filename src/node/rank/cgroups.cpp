@@ -25,7 +25,7 @@ constexpr Duration sweep_again_after = 20ms;
 constexpr std::size_t node_name_bytes_max = 64;
 constexpr std::string_view name_begin = "tutti-";
 // Below the root: version 2 alone and beside version 1, then the controllers of version 1 that tutti uses.
-constexpr std::array hierarchies{"", "/unified", "/freezer", "/memory", "/cpu", "/pids"};
+constexpr std::array hierarchies{"", "/unified", "/freezer", "/memory", "/cpu", "/pids", "/devices"};
 
 struct CloseStream {
   void operator()(DIR* folder) const { closedir(folder); }

@@ -16,6 +16,8 @@ class Hold {
 
   // A cgroup can be had here: by the look of the machine, not by trying.
   bool possible() const { return !folder_.empty(); }
+  // Of version 2.
+  bool is_unified() const { return unified_; }
   // There is one of this name.
   bool exists() const;
   bool make() const;

@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t status_bytes_max = 4096;
 constexpr std::size_t children_bytes_max = std::size_t{16} << 20;
 
-std::string process_path(pid_t pid) { return "/proc/" + std::to_string(pid); }
+std::string proc_of(pid_t pid) { return "/proc/" + std::to_string(pid); }
 
 template <class Number>
 std::optional<Number> number_in(std::string_view text) {
@@ -57,7 +57,7 @@ void write_oom_score(int score) {
 
 bool kernel_lists_children(pid_t pid) {
   const auto listed =
-      files::read_file(process_path(pid) + "/task/" + std::to_string(pid) + "/children", children_bytes_max);
+      files::read_file(proc_of(pid) + "/task/" + std::to_string(pid) + "/children", children_bytes_max);
   return listed && *listed;
 }
 
@@ -123,11 +123,11 @@ void set_process_name(std::string_view name) {
 }
 
 std::string process_name(pid_t pid) {
-  return std::string(trim(content_of(process_path(pid) + "/comm", status_bytes_max)));
+  return std::string(trim(content_of(proc_of(pid) + "/comm", status_bytes_max)));
 }
 
 std::optional<ProcessStatus> read_process(pid_t pid) {
-  const std::string content = content_of(process_path(pid) + "/stat", status_bytes_max);
+  const std::string content = content_of(proc_of(pid) + "/stat", status_bytes_max);
   // The second field is the program's name in brackets, which may itself hold blanks and brackets.
   const std::size_t name_end = content.rfind(')');
   if (name_end == std::string::npos || name_end + 2 >= content.size()) return std::nullopt;
@@ -164,7 +164,7 @@ std::vector<pid_t> all_processes() { return numbers_in_folder("/proc"); }
 
 // Each thread of a process has children of its own.
 void append_children(pid_t parent, std::vector<pid_t>& children) {
-  const std::string threads = process_path(parent) + "/task";
+  const std::string threads = proc_of(parent) + "/task";
   for (const pid_t thread : numbers_in_folder(threads)) {
     const std::string listed =
         content_of(threads + "/" + std::to_string(thread) + "/children", children_bytes_max);

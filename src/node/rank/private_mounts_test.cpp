@@ -1,0 +1,93 @@
+#include "node/rank/private_mounts.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "node/rank/child_test.hpp"
+
+namespace tutti::rank {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Not below /tmp, which the ranks of an attempt have for themselves.
+class PrivateMountsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (geteuid() != 0) GTEST_SKIP() << "needs root";
+    if (!can_have_private_mounts()) GTEST_SKIP() << "needs mount namespaces";
+    std::string path = "/var/lib/tutti-places-XXXXXX";
+    ASSERT_NE(mkdtemp(path.data()), nullptr);
+    folder_ = path;
+  }
+  ~PrivateMountsTest() override {
+    if (folder_.empty()) return;
+    fs::remove_all(folder_);
+    fs::remove_all(places("a").memory);
+    fs::remove_all(places("b").memory);
+  }
+  PrivatePlaces places(const std::string& name) const {
+    return {.folder = folder_ + "/" + name,
+            .memory = "/dev/shm/" + fs::path(folder_).filename().string() + "-" + name};
+  }
+
+  std::string folder_;
+};
+
+TEST_F(PrivateMountsTest, RanksOfOneAttemptShareTheirPlacesAndNobodyElseSeesThem) {
+  ASSERT_TRUE(make_private_places(places("a")));
+  ASSERT_TRUE(make_private_places(places("a"))) << "once more";
+  ASSERT_TRUE(make_private_places(places("b")));
+  const std::string mark = fs::path(folder_).filename().string();
+  const auto begin = [&](const std::string& name, const auto& then) {
+    return holds_in_a_child([&] { return enter_private_places(places(name)) == 0 && then(); });
+  };
+  EXPECT_TRUE(begin("a", [&] {
+    for (const std::string place : {"/tmp/", "/var/tmp/", "/dev/shm/"}) std::ofstream(place + mark) << "mine";
+    return fs::exists("/dev/shm/" + mark);
+  }));
+  EXPECT_TRUE(begin("a", [&] {
+    return fs::exists("/tmp/" + mark) && fs::exists("/var/tmp/" + mark) && fs::exists("/dev/shm/" + mark);
+  }));
+  EXPECT_TRUE(begin(
+      "b", [&] { return fs::is_empty("/tmp") && fs::is_empty("/var/tmp") && fs::is_empty("/dev/shm"); }));
+  EXPECT_FALSE(fs::exists("/tmp/" + mark) || fs::exists("/var/tmp/" + mark) ||
+               fs::exists("/dev/shm/" + mark));
+  EXPECT_TRUE(fs::exists(places("a").folder + "/tmp/" + mark));
+}
+
+TEST_F(PrivateMountsTest, WhoIsNotRootSeesNoProcessOfOthers) {
+  ASSERT_TRUE(make_private_places(places("a")));
+  EXPECT_TRUE(fs::exists("/proc/1"));
+  EXPECT_TRUE(holds_in_a_child([&] {
+    return enter_private_places(places("a")) == 0 && setgid(54'321) == 0 && setuid(54'321) == 0 &&
+           !fs::exists("/proc/1") && fs::exists("/proc/self");
+  }));
+}
+
+TEST_F(PrivateMountsTest, WhatSomebodyElseHasPutInTheirPlaceIsRefused) {
+  fs::create_directory(folder_ + "/elsewhere");
+  fs::create_directory_symlink(folder_ + "/elsewhere", places("a").folder);
+  EXPECT_FALSE(make_private_places(places("a")));
+  fs::remove(places("a").folder);
+  ASSERT_EQ(mkdir(places("a").memory.c_str(), 0777), 0);
+  ASSERT_EQ(chown(places("a").memory.c_str(), 54'321, 54'321), 0);
+  EXPECT_FALSE(make_private_places(places("a")));
+}
+
+TEST(PrivatePlaces, WhatLiesBelowThemIsKnown) {
+  EXPECT_TRUE(is_below_private_place("/tmp"));
+  EXPECT_TRUE(is_below_private_place("/tmp/x"));
+  EXPECT_TRUE(is_below_private_place("/dev/shm/x"));
+  EXPECT_FALSE(is_below_private_place("/tmpx"));
+  EXPECT_FALSE(is_below_private_place("/var/lib/tutti"));
+}
+
+}  // namespace
+}  // namespace tutti::rank
