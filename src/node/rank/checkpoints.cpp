@@ -41,42 +41,57 @@ bool is_missing(const std::string& path) {
   return ::lstat(path.c_str(), &status) != 0 && (errno == ENOENT || errno == ENOTDIR);
 }
 
+// The folder of such marks, opened: where those who have jobs may write above it, a link in its place leads
+// nowhere.
+files::FileDescriptor open_marks(const std::string& folder, const char* kind) {
+  return files::FileDescriptor(
+      ::open((root_of(folder) + kind).c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
 // Not flushed: a disk that nodes share keeps what it has told another node, and no start waits for a disk
 // that is busy.
 Result<> set_mark(const std::string& folder, const char* kind) {
-  const std::string mark = mark_of(folder, kind);
   if (auto made = files::make_folders(root_of(folder) + kind); !made) return made;
-  const files::FileDescriptor file(::open(mark.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-  if (!file.valid()) return failed_errno("cannot make " + mark, errno);
+  const files::FileDescriptor marks = open_marks(folder, kind);
+  const files::FileDescriptor file(::openat(marks.get(), job_of(folder).c_str(),
+                                            O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
+  if (!file.valid()) return failed_errno("cannot make " + mark_of(folder, kind), errno);
   return {};
+}
+
+bool remove_mark(const std::string& folder, const char* kind) {
+  const files::FileDescriptor marks = open_marks(folder, kind);
+  return marks.valid() && ::unlinkat(marks.get(), job_of(folder).c_str(), 0) == 0;
 }
 
 // It stays away over a loss of power: a mark that came back would be obeyed.
 void clear_mark(const std::string& folder, const char* kind) {
-  if (::unlink(mark_of(folder, kind).c_str()) == 0)
-    static_cast<void>(files::sync_folder(root_of(folder) + kind));
+  if (remove_mark(folder, kind)) static_cast<void>(files::sync_folder(root_of(folder) + kind));
 }
 
 // A time at which nothing was saved yet, so that every later one tells that something was. Whatever a peer
 // saves in this very moment is told with the next.
 void mark_unused(const std::string& folder) {
   const timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_OMIT}, {.tv_sec = 0, .tv_nsec = 0}};
-  static_cast<void>(::utimensat(AT_FDCWD, folder.c_str(), times, 0));
+  static_cast<void>(::utimensat(AT_FDCWD, folder.c_str(), times, AT_SYMLINK_NOFOLLOW));
 }
 
 // Out of its place before it is removed, and then a second look: who begins meanwhile has said so before it
 // uses the folder, and gets it back.
 Result<> remove_one(const std::string& folder) {
-  const std::string aside = root_of(folder) + removed + "/" + job_of(folder);
   auto gone = files::make_folders(root_of(folder) + removed);
-  if (gone) gone = files::remove_folder(aside);
-  if (gone) gone = files::move_folder(folder, aside);
   if (!gone) return gone;
+  const files::FileDescriptor on_their_way = open_marks(folder, removed);
+  if (!on_their_way.valid()) return failed_errno("cannot enter " + root_of(folder) + removed, errno);
+  const std::string aside = "/proc/self/fd/" + std::to_string(on_their_way.get()) + "/" + job_of(folder);
+  gone = files::remove_folder(aside);
+  if (gone) gone = files::move_folder(folder, aside);
+  if (!gone) return std::move(gone).error().within(folder);
   if (!is_missing(mark_of(folder, begun))) {
     if (::rename(aside.c_str(), folder.c_str()) != 0)
-      return failed_errno("cannot move " + aside + " back to " + folder, errno);
+      return failed_errno("cannot move " + root_of(folder) + removed + "/" + job_of(folder) + " back", errno);
   } else if (gone = files::remove_folder(aside); !gone) {
-    return gone;
+    return std::move(gone).error().within(folder);
   }
   clear_mark(folder, ended);
   return {};
@@ -101,14 +116,27 @@ Result<> begin_checkpoints(const std::string& folder, bool expected, const std::
   return {};
 }
 
+// Through a descriptor: where others may write into the folder above, a link could be there the next moment.
+int hand_over_checkpoints(const std::string& folder, const Account& account) {
+  const files::FileDescriptor found(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!found.valid()) return errno == ELOOP || errno == ENOTDIR ? EPERM : errno == ENOENT ? 0 : errno;
+  struct stat status {};
+  if (::fstat(found.get(), &status) != 0) return errno;
+  if (status.st_uid == account.uid) return 0;
+  if (status.st_uid != ::geteuid()) return EPERM;
+  const std::string held = "/proc/self/fd/" + std::to_string(found.get());
+  if (::chmod(held.c_str(), 0700) != 0) return errno;
+  return ::fchownat(found.get(), "", account.uid, account.gid, AT_EMPTY_PATH) == 0 ? 0 : errno;
+}
+
 // Most jobs write nothing, and an empty folder for each of them would be millions in a year. Only the end of
 // the job leaves a mark, and only a folder with a mark is ever removed with what it holds.
 Result<> end_checkpoints(const std::string& folder) {
   const bool full = ::rmdir(folder.c_str()) != 0 && errno == ENOTEMPTY;
   // Anew, because the age counts from this end.
-  if (full) ::unlink(mark_of(folder, ended).c_str());
+  if (full) remove_mark(folder, ended);
   auto marked = full ? set_mark(folder, ended) : Result<>();
-  ::unlink(mark_of(folder, begun).c_str());
+  remove_mark(folder, begun);
   return marked;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/result.hpp"
 #include "base/time.hpp"
+#include "node/rank/account.hpp"
 
 namespace tutti::rank {
 
@@ -20,6 +21,10 @@ namespace tutti::rank {
 // of its agent was removed no ROOT is made: it was removed too, if it was in the same home, which would be
 // back.
 Result<> begin_checkpoints(const std::string& folder, bool expected, const std::filesystem::path& held = {});
+
+// That folder is for the account alone from now on, if it is this process's own. 0, or why not: EPERM if it
+// is somebody else's, or no folder. One that is not there is fine.
+int hand_over_checkpoints(const std::string& folder, const Account& account);
 
 // What that error says.
 Error missing_checkpoints(const std::string& folder);

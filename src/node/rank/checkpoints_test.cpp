@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <fstream>
 
 #include "base/files/descriptor.hpp"
@@ -134,6 +136,41 @@ TEST_F(CheckpointsTest, WhatCannotBeRemovedIsTold) {
   fs::remove(path("root/.removed"));
   EXPECT_TRUE(remove_old_checkpoints(path("root"), later_)) << "and it goes the next time";
   EXPECT_FALSE(fs::exists(job_));
+}
+
+// Where root is nobody on a shared disk, those who have jobs may write above the folders of jobs.
+TEST_F(CheckpointsTest, LinksInPlaceOfItsMarksAndFoldersLeadNowhere) {
+  fs::create_directories(path("root"));
+  fs::create_directories(path("elsewhere/8"));
+  std::ofstream(path("elsewhere/8/kept")) << "kept";
+  for (const std::string kind : {".begun", ".ended", ".removed"})
+    fs::create_directory_symlink(path("elsewhere"), path("root/" + kind));
+  fs::create_directory_symlink(path("elsewhere"), path("root/7"));
+  const Account account{.name = "ann", .uid = 54'321, .gid = 54'321, .groups = {}, .home = {}, .shell = {}};
+  for (const std::string job : {"7", "8"}) {
+    EXPECT_TRUE(begin_checkpoints(path("root/" + job), false));
+    static_cast<void>(end_checkpoints(path("root/" + job)));
+    static_cast<void>(remove_old_checkpoints(path("root"), later_));
+  }
+  EXPECT_EQ(hand_over_checkpoints(path("root/7"), account), EPERM);
+  EXPECT_FALSE(fs::exists(path("elsewhere/7")));
+  EXPECT_TRUE(fs::exists(path("elsewhere/8/kept")));
+}
+
+TEST_F(CheckpointsTest, AFolderIsHandedOverOnceAndSomebodyElsesNever) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  Account account{.name = "ann", .uid = 54'321, .gid = 54'322, .groups = {}, .home = {}, .shell = {}};
+  EXPECT_EQ(hand_over_checkpoints(path("root/7"), account), 0) << "it is not there";
+  ASSERT_TRUE(begin_checkpoints(path("root/7"), false));
+  EXPECT_EQ(hand_over_checkpoints(path("root/7"), account), 0);
+  EXPECT_EQ(hand_over_checkpoints(path("root/7"), account), 0);
+  struct stat status {};
+  ASSERT_EQ(::stat(path("root/7").c_str(), &status), 0);
+  EXPECT_EQ(status.st_uid, account.uid);
+  EXPECT_EQ(status.st_gid, account.gid);
+  EXPECT_EQ(status.st_mode & 07777, mode_t{0700});
+  account.uid = 54'323;
+  EXPECT_EQ(hand_over_checkpoints(path("root/7"), account), EPERM);
 }
 
 }  // namespace
