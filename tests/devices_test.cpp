@@ -74,7 +74,7 @@ TEST(Devices, ASilentOneShiftsNoOtherAndIsTakenBackWhenItAnswers) {
   cluster.env()["LD_LIBRARY_PATH"] = cluster.folder();
   cluster.env()["SILENT_DEVICE_FILE"] = silent;
   const auto agent =
-      cluster.start({"agent", "--controller", cluster.address(), "--join-token-file",
+      cluster.start({"agent", "--isolation", "none", "--controller", cluster.address(), "--join-token-file",
                      cluster.data() + "/join.token", "--name", "n1", "--data", cluster.home() + "/nodes/n1"},
                     "agent");
   ASSERT_TRUE(cluster.node_becomes("n1", "ready"));

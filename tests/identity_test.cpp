@@ -180,10 +180,11 @@ TEST(Identity, ASecondAgentWithTheNameOfTheFirstIsRefused) {
   const std::string gate = cluster.file("gate");
   const std::string id = cluster.submit({}, until(gate));
   ASSERT_TRUE(cluster.becomes(id, "running"));
-  const auto second = cluster.start(
-      {"agent", "--controller", cluster.address(), "--join-token-file", cluster.data() + "/join.token",
-       "--name", "n1", "--data", cluster.file("other-data"), "--fake-gpus", "8xH100", "--log-level", "info"},
-      "second");
+  const auto second =
+      cluster.start({"agent", "--isolation", "none", "--controller", cluster.address(), "--join-token-file",
+                     cluster.data() + "/join.token", "--name", "n1", "--data", cluster.file("other-data"),
+                     "--fake-gpus", "8xH100", "--log-level", "info"},
+                    "second");
   ASSERT_TRUE(eventually([&] { return has(read_text(cluster.file("second.err")), "refuses this agent"); }));
   EXPECT_TRUE(
       eventually([&] { return has(read_text(cluster.file("agent-n1.err")), "wanted to be node n1"); }));
@@ -218,10 +219,10 @@ TEST(Identity, ACopyOfAnAgentsFolderIsRefused) {
                           std::filesystem::copy_options::recursive, failure);
     return !failure;
   }));
-  const auto copy = cluster.start(
-      {"agent", "--controller", cluster.address(), "--join-token-file", cluster.data() + "/join.token",
-       "--name", "n1", "--data", cluster.file("copy"), "--fake-gpus", "8xH100"},
-      "copy-agent");
+  const auto copy = cluster.start({"agent", "--isolation", "none", "--controller", cluster.address(),
+                                   "--join-token-file", cluster.data() + "/join.token", "--name", "n1",
+                                   "--data", cluster.file("copy"), "--fake-gpus", "8xH100"},
+                                  "copy-agent");
   ASSERT_TRUE(eventually(
       [&] { return has(read_text(cluster.file("copy-agent.err")), "one is a copy of the other"); }));
   EXPECT_EQ(cluster.agent_pid("n1"), cluster.agent("n1").pid());

@@ -533,9 +533,18 @@ TEST(Input, AnAgentThatDoesNotSpeakAsItsControllerSaysWhatToDo) {
     support::PartsOptions options;
     if (tls) options.controller_flags = {"--tls-certificate", certificate, "--tls-key", key};
     const PartsCluster cluster(options);
-    std::vector<std::string> words{
-        support::tutti_program,         "agent",  "--controller", cluster.address(), "--join-token-file",
-        cluster.data() + "/join.token", "--name", "n1",           "--data",          cluster.file("agent")};
+    std::vector<std::string> words{support::tutti_program,
+                                   "agent",
+                                   "--isolation",
+                                   "none",
+                                   "--controller",
+                                   cluster.address(),
+                                   "--join-token-file",
+                                   cluster.data() + "/join.token",
+                                   "--name",
+                                   "n1",
+                                   "--data",
+                                   cluster.file("agent")};
     if (!tls) words.insert(words.end(), {"--ca-file", certificate});
     support::Process agent(words, cluster.file("agent-log"));
     const std::string wanted = tls ? "if it speaks TLS, TUTTI_CA_FILE (or --ca-file) must name its"

@@ -24,6 +24,8 @@ using support::write_text;
 std::vector<std::string> agent_words(const PartsCluster& cluster, const std::string& name,
                                      const std::string& data) {
   return {"agent",
+          "--isolation",
+          "none",
           "--controller",
           cluster.address(),
           "--join-token-file",

@@ -97,8 +97,8 @@ TEST(Operators, AnAgentWhoseProgramIsReplacedStartsRanksAllTheSame) {
   PartsCluster cluster;
   const std::string program = cluster.file("tutti");
   std::filesystem::copy_file(support::tutti_program, program);
-  support::Process agent({program, "agent", "--controller", cluster.address(), "--join-token-file",
-                          cluster.data() + "/join.token", "--name", "n1", "--data",
+  support::Process agent({program, "agent", "--isolation", "none", "--controller", cluster.address(),
+                          "--join-token-file", cluster.data() + "/join.token", "--name", "n1", "--data",
                           cluster.home() + "/nodes/n1", "--fake-gpus", "8xH100"},
                          cluster.file("agent"), cluster.env());
   ASSERT_TRUE(cluster.node_becomes("n1", "ready"));

@@ -249,8 +249,8 @@ TEST_F(WhoseFault, ATokenCrossesNoNetworkInTheClear) {
     EXPECT_TRUE(has(refused.err, "the token would cross the network in the clear")) << refused.err;
     EXPECT_TRUE(has(refused.err, "TUTTI_CA_FILE")) << refused.err;
   }
-  const auto agent = cluster_.tutti({"agent", "--controller", "192.0.2.1:7070", "--join-token-file",
-                                     cluster_.data() + "/join.token", "--name", "n1"});
+  const auto agent = cluster_.tutti({"agent", "--isolation", "none", "--controller", "192.0.2.1:7070",
+                                     "--join-token-file", cluster_.data() + "/join.token", "--name", "n1"});
   EXPECT_EQ(agent.exit_code, 2) << agent.err;
   EXPECT_TRUE(has(agent.err, "--ca-file")) << agent.err;
 }

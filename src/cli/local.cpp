@@ -36,6 +36,8 @@ constexpr Duration end_time_max = 5s;
 constexpr Duration kill_time_max = 5s;
 constexpr Duration stray_look_again_after = 5ms;
 constexpr std::uintmax_t last_words_bytes_max = 16'384;
+// Whoever starts a cluster of his own is the user of its ranks.
+constexpr std::array ranks_as_agent{"--isolation", "none"};
 constexpr std::string_view error_mark = "tutti: ";  // of what main() prints
 
 std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
@@ -255,6 +257,7 @@ std::vector<std::string> LocalCluster::agent_words(const std::string& name) cons
 Result<> LocalCluster::start_node(const std::string& name, const std::vector<std::string>& flags) {
   std::vector<std::string> words = agent_words(name);
   words.insert(words.end(), flags.begin(), flags.end());
+  words.insert(words.end(), ranks_as_agent.begin(), ranks_as_agent.end());
   return start("node-" + name, words, -1);
 }
 
@@ -268,6 +271,9 @@ Result<> LocalCluster::restart_node(const std::string& name) {
   std::vector<std::string> words = agent_words(name);
   const auto own = static_cast<std::ptrdiff_t>(std::min(words.size(), known->words.size()));
   words.insert(words.end(), known->words.begin() + own, known->words.end());
+  // One that an earlier version has started was not asked.
+  if (std::find(words.begin(), words.end(), ranks_as_agent.front()) == words.end())
+    words.insert(words.end(), ranks_as_agent.begin(), ranks_as_agent.end());
   return start("node-" + name, words, -1);
 }
 

@@ -3,6 +3,8 @@
 
 #include <climits>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -98,6 +100,9 @@ class Controller final : public Command {
 };
 
 constexpr std::size_t out_bytes_max = 4096;
+constexpr const char* folder_for_users = "/var/lib/tutti-agent";
+constexpr const char* isolation_user = "user";
+constexpr const char* isolation_none = "none";
 
 std::string host_name() {
   char name[HOST_NAME_MAX + 1] = "node";
@@ -115,7 +120,10 @@ class Agent final : public Command {
     flags.add("location", options_.location, "where it stands: site/pod/rack");
     flags.add("address", options_.address,
               "where other nodes reach this one (default: as the controller sees it)");
-    flags.add("data", options_.folder, "the folder of ranks and logs (default: ~/.tutti/nodes/NAME)");
+    flags.add(
+        "data", options_.folder,
+        "the folder of ranks and logs (default: ~/.tutti/nodes/NAME; with --isolation user, whose ranks "
+        "have to reach it, /var/lib/tutti-agent/NAME)");
     flags.add("checkpoints", options_.checkpoints,
               "a folder that all nodes share, for TUTTI_CHECKPOINT_DIR (default: in the data folder)");
     flags.add("local-checkpoints", local_checkpoints_,
@@ -125,6 +133,14 @@ class Agent final : public Command {
     flags.add("keep-logs-max", options_.keep_logs, "and the oldest beyond this size (default: 20GiB)");
     flags.add("keep-checkpoints", options_.keep_checkpoints_age,
               "remove what is in TUTTI_CHECKPOINT_DIR of a job so long after its end (default: never)");
+    flags.add(
+        "isolation", isolation_,
+        "who ranks run as: `user`, the account that has the name of the job's user, kept apart from all "
+        "others; `none`, whoever the agent runs as (default: user as root, as which all ranks would be "
+        "root, else none)");
+    flags.add("users", options_.users_file,
+              "a file of lines NAME ACCOUNT: users whose accounts are called otherwise, read again when it "
+              "changes");
     flags.add("fake-gpus", fake_gpus_, "devices that are not there, such as 8xH100, for trying things out");
     flags.add("cpus", cpus_, "offer this many CPUs instead of what the host has", {.min = 0, .max = 1 << 16});
   }
@@ -149,8 +165,8 @@ class Agent final : public Command {
     if (options_.name.empty()) options_.name = host_name();
     if (auto named = wire::check_node_name(options_.name); !named)
       return std::move(named).error().within("--name");
-    options_.folder =
-        options_.folder.empty() ? home_folder() + "/nodes/" + options_.name : absolute_path(options_.folder);
+    if (auto fine = choose_isolation(); !fine) return std::move(fine).error().within("agent");
+    options_.folder = options_.folder.empty() ? usual_folder() : absolute_path(options_.folder);
     if (local_checkpoints_ && options_.checkpoints.empty())
       return invalid("--local-checkpoints says something about --checkpoints, which is missing")
           .within("agent")
@@ -180,6 +196,34 @@ class Agent final : public Command {
     out_->add(visible(line));
   }
 
+  // Users cannot pass through the home of root; one that was made there is told of, and not left behind.
+  std::string usual_folder() const {
+    const std::string at_home = home_folder() + "/nodes/" + options_.name;
+    const char* const chosen = std::getenv("TUTTI_HOME");
+    std::error_code unknown;
+    const bool is_asked_for = chosen != nullptr && *chosen != '\0';
+    if (!options_.ranks_as_users || is_asked_for || std::filesystem::exists(at_home, unknown)) return at_home;
+    return folder_for_users + ("/" + options_.name);
+  }
+
+  Result<> choose_isolation() {
+    if (isolation_.empty()) isolation_ = ::geteuid() == 0 ? isolation_user : isolation_none;
+    if (isolation_ != isolation_user && isolation_ != isolation_none)
+      return invalid("there is no isolation '" + isolation_ + "'")
+          .within("--isolation")
+          .remedy("user or none");
+    options_.ranks_as_users = isolation_ == isolation_user;
+    if (options_.ranks_as_users && ::geteuid() != 0)
+      return invalid("only an agent of root's can run ranks as somebody else")
+          .within("--isolation")
+          .remedy("start it as root, or with `--isolation none`");
+    if (!options_.users_file.empty() && !options_.ranks_as_users)
+      return invalid("--users says something about --isolation user, which is not so")
+          .remedy("without it ranks run as whoever the agent runs as");
+    if (!options_.users_file.empty()) options_.users_file = absolute_path(options_.users_file);
+    return {};
+  }
+
   Result<> find_inventory() {
     if (fake_gpus_.empty()) {
       auto found = devices::find_nvml();
@@ -202,6 +246,7 @@ class Agent final : public Command {
   std::string token_file_;
   std::string ca_file_;
   std::string fake_gpus_;
+  std::string isolation_;
   std::int64_t cpus_ = 0;
   bool local_checkpoints_ = false;
   std::optional<files::LineQueue> out_;  // once it has told that it has joined

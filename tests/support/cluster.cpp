@@ -166,6 +166,10 @@ bool PartsCluster::start_controller(const std::vector<std::string>& flags) {
   return true;
 }
 
+std::string PartsCluster::agent_folder(const std::string& name) const {
+  return (options_.agent_folders.empty() ? home() + "/nodes" : options_.agent_folders) + "/" + name;
+}
+
 bool PartsCluster::start_agent(const std::string& name, const std::string& via) {
   std::vector<std::string> words{tutti_program,
                                  "agent",
@@ -176,9 +180,11 @@ bool PartsCluster::start_agent(const std::string& name, const std::string& via) 
                                  "--name",
                                  name,
                                  "--data",
-                                 home() + "/nodes/" + name,
+                                 agent_folder(name),
                                  "--fake-gpus",
                                  std::to_string(options_.gpus) + "xH100",
+                                 "--isolation",
+                                 options_.isolation,
                                  "--log-level",
                                  "info"};
   words.insert(words.end(), options_.agent_flags.begin(), options_.agent_flags.end());

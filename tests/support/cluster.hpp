@@ -76,6 +76,8 @@ struct PartsOptions {
   std::vector<std::string> controller_flags;  // besides --data and --listen
   std::vector<std::string> agent_flags;       // besides those of the join
   int gpus = 8;
+  std::string isolation = "none";  // of agents
+  std::string agent_folders = "";  // above those of agents, "" for one in home()
   std::string agent_limit = {};  // what a shell calls `ulimit` with before it becomes the agent, "" for none
 };
 
@@ -92,6 +94,7 @@ class PartsCluster final : public Cluster {
   std::string data() const;
   std::string address() const { return "127.0.0.1:" + port_; }
   int port() const { return std::stoi(port_); }
+  std::string agent_folder(const std::string& name) const;
   Process& controller() { return *controller_; }
   Process& agent(const std::string& name) { return *agents_.at(name); }
 

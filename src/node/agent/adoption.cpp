@@ -60,6 +60,7 @@ Result<std::map<RankKey, RankStatus>> ShimProcesses::adopt() {
         "reach "
         "once its shim is killed, and those that become another user may be");
   }
+  if (auto begun = begin_isolation(); !begun) return std::move(begun).error();
   std::map<RankKey, RankStatus> found;
   std::vector<std::pair<Instant, std::string>> finished;
   // Who cannot see them must not begin anew beside them.
@@ -150,6 +151,8 @@ void ShimProcesses::sweep(const std::map<RankKey, RankStatus>& found) {
   for (const std::string& name : names_in(options_.folder + "/work")) {
     if (!used.contains(name)) remove_later(options_.folder + "/work/" + name);
   }
+  for (const std::string& name : isolation_ ? isolation_->all_places() : std::vector<std::string>())
+    if (!used.contains(name)) remove_places(name);
 }
 
 // Somebody, or the rank itself, has removed its folder: nobody answers for it any more, and what it uses is

@@ -2,14 +2,17 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <set>
 #include <utility>
 
 #include "base/clock/clock.hpp"
+#include "base/files/files.hpp"
 #include "base/log/log.hpp"
 #include "node/agent/device_watch.hpp"
 #include "node/agent/end_in_time.hpp"
@@ -24,6 +27,7 @@
 #include "node/agent/shipped.hpp"
 #include "node/devices/order.hpp"
 #include "node/keeper/keeper.hpp"
+#include "node/rank/account.hpp"
 #include "node/rank/launch.hpp"
 #include "node/rank/leftovers.hpp"
 #include "node/rank/process.hpp"
@@ -64,7 +68,8 @@ class Agent {
         processes_(
             loop_,
             {options.name, options.folder, options.checkpoints, options.tutti_program,
-             options.shared_checkpoints, files::raise_open_files()},
+             options.shared_checkpoints, files::raise_open_files(), options.ranks_as_users,
+             options.users_file},
             shipped_, attic_,
             {.started = [this](const auto& key, const auto& outcome) { keeper_.started(key, outcome); },
              .exited = [this](const auto& key, const auto& status) { exited(key, status); },
@@ -87,6 +92,7 @@ class Agent {
 
   Result<> run() {
     if (auto here = check_no_ranks_elsewhere(options_.folder); !here) return here;
+    if (auto made = close_to_others(); !made) return made;
     const auto lock = take_folder();
     if (!lock) return lock.error();
     if (lock->lost_by() != 0)
@@ -138,6 +144,15 @@ class Agent {
       pollfd gone{pidfd ? pidfd->get() : -1, POLLIN, 0};
       ::poll(&gone, 1, holder_dying_ms_max);
     }
+  }
+
+  // What this agent and its shims write is nobody else's; ranks pass through what is above it.
+  Result<> close_to_others() const {
+    if (!options_.ranks_as_users) return {};
+    ::umask(rank::rank_umask);
+    auto made = files::make_folders(std::filesystem::path(options_.folder).parent_path().string());
+    ::umask(0077);
+    return made;
   }
 
   void exited(const keeper::RankKey& key, const cluster::RankStatus& status) {

@@ -22,6 +22,8 @@ struct AgentOptions {
   std::string folder;               // ranks, logs, shipped folders
   std::string checkpoints;          // for TUTTI_CHECKPOINT_DIR
   bool shared_checkpoints = false;  // that folder is the same on all nodes
+  bool ranks_as_users = false;      // with the accounts of their users, and not with that of this process
+  std::string users_file;           // which accounts those are, "" if they are called as the users
   std::string tutti_program;
   cluster::Inventory inventory;
   // The devices as they are now; null if they never change. Called on a thread of its own.

@@ -22,7 +22,7 @@
 namespace tutti::agent {
 namespace {
 
-constexpr std::int64_t block_bytes = 512;  // as stat() counts them
+constexpr std::int64_t stat_block_bytes = 512;  // as stat() counts them
 constexpr std::size_t own_files_max = 64;
 
 void remove_tree(const std::string& folder) {
@@ -51,7 +51,7 @@ Bytes keep_own(const std::string& folder) {
     const bool known = ::fstatat(open_folder.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0;
     if (known && is_own(name) && S_ISREG(status.st_mode) && kept.size() < own_files_max &&
         kept.insert(status.st_ino).second) {
-      bytes += std::int64_t{status.st_blocks} * block_bytes;
+      bytes += std::int64_t{status.st_blocks} * stat_block_bytes;
     } else {
       remove_tree(folder + "/" + name);
     }

@@ -9,13 +9,17 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <map>
+#include <string_view>
 #include <thread>
 #include <utility>
 
 #include "base/files/files.hpp"
 #include "base/files/rights.hpp"
+#include "base/text.hpp"
+#include "node/agent/isolation.hpp"
 #include "node/rank/launch.hpp"
 #include "node/rank/leftovers.hpp"
 #include "node/rank/process.hpp"
@@ -27,6 +31,11 @@ namespace {
 constexpr std::array<const char*, 10> inherited{"PATH",   "HOME", "USER",   "LOGNAME",         "LANG",
                                                 "LC_ALL", "TZ",   "TMPDIR", "LD_LIBRARY_PATH", "SHELL"};
 
+// Of those what is the node's, and not its agent's own: for ranks that run as somebody else.
+constexpr std::array<const char*, 5> inherited_by_others{"PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH"};
+constexpr const char* usual_path = "/usr/local/bin:/usr/bin:/bin";
+constexpr const char* devices_variable = "CUDA_VISIBLE_DEVICES=";
+
 constexpr Duration look_again_after = 20ms;
 
 void set(std::map<std::string, std::string>& env, const std::string& entry) {
@@ -34,20 +43,54 @@ void set(std::map<std::string, std::string>& env, const std::string& entry) {
   env[entry.substr(0, equals)] = equals == std::string::npos ? "" : entry.substr(equals + 1);
 }
 
+// Without what is in the agent's own home, which they may not enter: a program that is nowhere would be told
+// as one that they may not run.
+std::string path_of_others(const std::string& path, const char* home) {
+  std::string kept;
+  for (const auto part : split(path, ':')) {
+    const bool is_own = home != nullptr && std::string_view(home).size() > 1 && part.starts_with(home);
+    if (part.starts_with('/') && !is_own) kept += (kept.empty() ? "" : ":") + std::string(part);
+  }
+  return kept.empty() ? usual_path : kept;
+}
+
 std::vector<std::string> environment(const RankOrder& order) {
   std::map<std::string, std::string> env;
-  for (const char* name : inherited) {
-    if (const char* value = std::getenv(name); value != nullptr) env[name] = value;
+  const auto inherit = [&env](const auto& names) {
+    for (const char* name : names)
+      if (const char* value = std::getenv(name); value != nullptr) env[name] = value;
+  };
+  if (order.isolation) {
+    const rank::Account& account = order.isolation->account;
+    inherit(inherited_by_others);
+    env["PATH"] = path_of_others(env["PATH"], std::getenv("HOME"));
+    env["HOME"] = account.home;
+    env["USER"] = env["LOGNAME"] = account.name;
+    env["SHELL"] = account.shell;
+  } else {
+    inherit(inherited);
   }
   env["TUTTI_CHECKPOINT_DIR"] = order.checkpoints;
   for (const auto& entry : order.attempt->env) set(env, entry);
   for (const auto& entry : order.attempt->ranks[order.rank].env) set(env, entry);
-  env["TUTTI_VERDICT_FILE"] = rank::verdict_path(order.folder);
-  env["TUTTI_PROGRESS_FILE"] = rank::progress_path(order.folder);
+  const std::string own = order.isolation ? rank::said_folder(order.folder) : order.folder;
+  env["TUTTI_VERDICT_FILE"] = rank::verdict_path(own);
+  env["TUTTI_PROGRESS_FILE"] = rank::progress_path(own);
   std::vector<std::string> entries;
   entries.reserve(env.size());
   for (const auto& [name, value] : env) entries.push_back(name + "=" + value);
   return entries;
+}
+
+// As the controller says it, and not what the job has put in its own environment.
+std::vector<std::string> gpus_of(const std::vector<std::string>& env) {
+  std::vector<std::string> gpus;
+  for (const std::string& entry : env) {
+    if (!entry.starts_with(devices_variable)) continue;
+    for (const auto gpu : split(std::string_view(entry).substr(std::strlen(devices_variable)), ','))
+      if (!gpu.empty()) gpus.emplace_back(gpu);
+  }
+  return gpus;
 }
 
 rank::RankSpec spec_of(const RankOrder& order) {
@@ -65,6 +108,8 @@ rank::RankSpec spec_of(const RankOrder& order) {
   spec.has_saved = order.shared_checkpoints && attempt.has_saved;
   spec.open_files = static_cast<std::int64_t>(order.open_files);
   spec.owner = attempt.user;
+  if (order.isolation) spec.isolation = *order.isolation;
+  if (order.isolation) spec.isolation->gpus = gpus_of(attempt.ranks[order.rank].env);
   return spec;
 }
 
@@ -93,10 +138,16 @@ Result<std::string> clear_place(const std::string& folder) {
 
 // Not what is above the folder of the agent, nor that one: a home that was removed would be back, with
 // nothing in it that tells whose it is.
-Result<> make_place(const std::string& folder) {
+Result<> make_place(const std::string& folder, const rank::Isolation* isolation) {
   const std::string ranks = std::filesystem::path(folder).parent_path().string();
-  auto made = files::make_folder(ranks, 0777);
-  if (made) made = files::make_folder(folder, 0777);
+  if (isolation == nullptr) {
+    auto made = files::make_folder(ranks, 0777);
+    if (made) made = files::make_folder(folder, 0777);
+    return made;
+  }
+  auto made = make_passage(ranks);
+  if (made) made = make_passage(folder);
+  if (made) made = rank::make_said_folder(folder, isolation->account);
   return made;
 }
 
@@ -121,7 +172,7 @@ Result<StartedShim> start_rank(const RankOrder& order, const MayRun& may_run) {
     return unknown("it has run here before: the controller's store is older than that");
   auto cleared = clear_place(order.folder);
   if (!cleared) return std::move(cleared).error();
-  if (auto made = make_place(order.folder); !made) return std::move(made).error();
+  if (auto made = make_place(order.folder, order.isolation.get()); !made) return std::move(made).error();
   if (auto written = rank::write_spec(order.folder, spec_of(order)); !written)
     return std::move(written).error();
   if (!may_run()) return failed("nobody wants it any more");

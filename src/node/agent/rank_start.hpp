@@ -12,6 +12,7 @@
 #include "control/wire/messages.hpp"
 #include "node/agent/membership.hpp"
 #include "node/rank/hold.hpp"
+#include "node/rank/isolation.hpp"
 #include "node/rank/rank_folder.hpp"
 
 namespace tutti::agent {
@@ -31,6 +32,7 @@ struct RankOrder {
   std::string cluster;         // whose it is, "" for none
   std::size_t open_files = 0;  // what this agent was given
   std::shared_ptr<MembershipNotes> notes;
+  std::shared_ptr<const rank::Isolation> isolation = {};  // none: it runs as this agent does
 };
 
 struct StartedShim {

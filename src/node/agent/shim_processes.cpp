@@ -89,6 +89,7 @@ ShimProcesses::ShimProcesses(net::Loop& loop, ProcessOptions options, Shipped& s
       clears_(loop, LaneLimits{.threads_max = end_threads_max}),
       notes_(loop, LaneLimits{.threads_max = 1}),
       removals_(loop, 1),
+      accounts_(loop, LaneLimits{.threads_max = end_threads_max}),
       starts_(loop, StartLimits(), [this](const RankKey& key, const auto& shim) { started(key, shim); }) {
   belong_to({});
 }
@@ -111,8 +112,9 @@ std::string ShimProcesses::illness() const {
 
 // ---- starts
 
+// Whose account its ranks run as is looked up first.
 bool ShimProcesses::has_room(const wire::StartRanks& start) {
-  return room_.enter({start.job, start.attempt}, start.ranks.size());
+  return !isolation_ && room_.enter({start.job, start.attempt}, start.ranks.size());
 }
 
 void ShimProcesses::prepare(const wire::StartRanks& start) {
@@ -128,10 +130,7 @@ void ShimProcesses::prepare(const wire::StartRanks& start) {
                  options_.open_files.most);
   room_.wait(
       {start.job, start.attempt}, start.ranks.size(),
-      [this, done, sync = start.sync, workdir = start.workdir, name = attempt_name(start.job, start.attempt),
-       user = start.user] {
-        sync.empty() ? done(workdir, keeper::Hindrance::node) : shipped_.prepare(user, sync, name, done);
-      },
+      [this, done, start] { isolation_ ? find_account(start, done) : lay_out(start, done); },
       [this, job = start.job, attempt = start.attempt] {
         log::warning("job {} is given back: others here do not end", job.text());
         calls_.prepared(job, attempt, no_room_in_time(), keeper::Hindrance::passing);
@@ -139,8 +138,9 @@ void ShimProcesses::prepare(const wire::StartRanks& start) {
 }
 
 void ShimProcesses::stop_preparing(cluster::JobId job, std::int32_t attempt) {
-  if (!room_.is_waiting({job, attempt})) return shipped_.drop(attempt_name(job, attempt));
-  room_.leave({job, attempt});
+  const bool is_looked_up = looked_up_.erase({job, attempt}) != 0;
+  if (!is_looked_up && !room_.is_waiting({job, attempt})) return shipped_.drop(attempt_name(job, attempt));
+  if (!is_looked_up) room_.leave({job, attempt});
   loop_.post([this, job, attempt] {
     calls_.prepared(job, attempt, failed("nobody wants it any more"), keeper::Hindrance::passing);
   });
@@ -148,6 +148,8 @@ void ShimProcesses::stop_preparing(cluster::JobId job, std::int32_t attempt) {
 
 void ShimProcesses::release(cluster::JobId job, std::int32_t attempt) {
   remove_later(shipped_.path_of(attempt_name(job, attempt)));
+  if (isolation_) remove_places(attempt_name(job, attempt));
+  isolated_.erase({job, attempt});
   ports_.give_back(job, attempt);
   room_.leave({job, attempt});
 }
@@ -237,6 +239,8 @@ void ShimProcesses::remove_later(const std::string& path) {
 void ShimProcesses::start(const wire::StartRanks& attempt, const std::string& workdir) {
   const auto shared = std::make_shared<const wire::StartRanks>(attempt);
   room_.start({attempt.job, attempt.attempt}, attempt.ranks.size());
+  const auto isolated = isolated_.find({attempt.job, attempt.attempt});
+  const auto isolation = isolated == isolated_.end() ? nullptr : isolated->second;
   for (std::size_t rank = 0; rank < shared->ranks.size(); ++rank) {
     const RankKey key{attempt.job, attempt.attempt, shared->ranks[rank].rank};
     starts_.begin(key, [order = RankOrder{.attempt = shared,
@@ -249,7 +253,8 @@ void ShimProcesses::start(const wire::StartRanks& attempt, const std::string& wo
                                           .tutti_program = options_.tutti_program,
                                           .cluster = membership_.cluster,
                                           .open_files = options_.open_files.before,
-                                          .notes = membership_notes_}](const MayRun& may_run) {
+                                          .notes = membership_notes_,
+                                          .isolation = isolation}](const MayRun& may_run) {
       return start_rank(order, may_run);
     });
   }

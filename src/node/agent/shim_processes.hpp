@@ -14,6 +14,7 @@
 #include "base/files/open_files.hpp"
 #include "net/http/loop.hpp"
 #include "node/agent/attic.hpp"
+#include "node/agent/isolation.hpp"
 #include "node/agent/lane.hpp"
 #include "node/agent/left_rank.hpp"
 #include "node/agent/ports.hpp"
@@ -43,6 +44,8 @@ struct ProcessOptions {
   std::string tutti_program;
   bool shared_checkpoints = false;  // that folder is the same on all nodes
   files::OpenFiles open_files;
+  bool as_users = false;   // ranks run as the accounts of their users, and not as this process does
+  std::string users_file;  // which those are, "" if they are called as the users
 };
 
 class ShimProcesses final : public keeper::Processes {
@@ -82,6 +85,9 @@ class ShimProcesses final : public keeper::Processes {
 
   // How many ranks can be watched, each gang counting as one more.
   std::int32_t watch_max() const { return static_cast<std::int32_t>(room_.files_max()); }
+
+  // How ranks are kept apart; none if they run as this process does. Set up by adopt().
+  const IsolationRules* isolation() const { return isolation_.get(); }
 
   // What keeps this node from starting ranks; "" if nothing does.
   std::string illness() const;
@@ -134,6 +140,17 @@ class ShimProcesses final : public keeper::Processes {
     std::shared_ptr<net::Loop::Handle> timer;
   };
 
+  using Attempt = std::pair<cluster::JobId, std::int32_t>;
+  using Prepared = std::function<void(const Result<std::string>&, keeper::Hindrance)>;
+
+  // The work of prepare(), once there is room.
+  void lay_out(const wire::StartRanks& start, const Prepared& done);
+  void find_account(const wire::StartRanks& start, const Prepared& done);
+  void account_found(const wire::StartRanks& start, const IsolationRules::Prepared& found,
+                     const Prepared& done);
+  Result<> begin_isolation();
+  void remove_places(const std::string& attempt);
+
   std::string folder_of(const RankKey& key) const;
   std::string checkpoints_of(cluster::JobId job) const;
   Result<std::vector<RankKey>> left_keys() const;
@@ -183,6 +200,11 @@ class ShimProcesses final : public keeper::Processes {
   keeper::Membership membership_;
   std::shared_ptr<MembershipNotes> membership_notes_;
   bool noting_ = false;
+  std::shared_ptr<IsolationRules> isolation_;
+  std::map<Attempt, std::shared_ptr<net::Loop::Handle>>
+      looked_up_;  // whose accounts are: until they take too long
+  std::map<Attempt, std::shared_ptr<const rank::Isolation>> isolated_;
+  std::string account_warning_;  // as it was told last
   std::map<RankKey, Entry> running_;
   std::map<RankKey, Ended> ended_;
   std::map<RankKey, Instant> ended_at_;  // on this node's clock, as long as the end is not acknowledged
@@ -203,6 +225,7 @@ class ShimProcesses final : public keeper::Processes {
   Lane clears_;                 // processes of ranks, without a look at their folders
   Lane notes_;                  // marks that an end is acknowledged, whose ranks these are
   Lane removals_;
+  Lane accounts_;
   Starts starts_;
 };
 

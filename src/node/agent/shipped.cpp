@@ -3,6 +3,7 @@
 #include <linux/magic.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -15,10 +16,12 @@
 
 #include "base/bytes.hpp"
 #include "base/files/files.hpp"
+#include "base/files/names.hpp"
 #include "net/sync/chunks.hpp"
 #include "net/sync/digest.hpp"
 #include "net/sync/materialise.hpp"
 #include "node/agent/health.hpp"
+#include "node/agent/isolation.hpp"
 
 namespace tutti::agent {
 namespace {
@@ -64,6 +67,18 @@ bool may_be_asked_again(const Result<net::Response>& answer) {
   return !answer || answer->status == 429 || answer->status == 503;
 }
 
+// The folder itself last: until then nobody but this agent has anything in it.
+Result<> hand_over(const sync::Manifest& manifest, const std::string& folder, const rank::Account& account) {
+  for (const sync::Entry& entry : manifest.entries) {
+    const std::string path = folder + "/" + entry.path;
+    if (::lchown(path.c_str(), account.uid, account.gid) != 0)
+      return failed_errno("cannot hand over " + files::shown(path), errno);
+  }
+  if (::lchown(folder.c_str(), account.uid, account.gid) != 0)
+    return failed_errno("cannot hand over " + folder, errno);
+  return {};
+}
+
 // Where files share blocks the folder takes none of its own.
 bool shares_blocks(const std::string& folder) {
   struct statfs disk {};
@@ -89,12 +104,13 @@ Shipped::Shipped(net::Target controller, std::string token, const std::string& f
       blobs_(folder + "/blobs") {}
 
 void Shipped::prepare(const std::string& user, const std::string& manifest, const std::string& name,
-                      Done done) {
+                      Done done, std::shared_ptr<const rank::Isolation> isolation) {
   const auto task = std::make_shared<Task>();
   task->user = user;
   task->manifest = manifest;
   task->name = name;
   task->done = std::move(done);
+  task->isolation = std::move(isolation);
   {
     const std::lock_guard lock(mutex_);
     waiting_.push_back(task);
@@ -368,6 +384,11 @@ Result<std::string> Shipped::lay_out(Task& task) {
   const auto still_wanted = [&task] { return !task.unwanted; };
   if (auto made = sync::materialise(*manifest, blobs_, target, {}, still_wanted); !made)
     return std::move(made).error();
+  if (task.isolation) {
+    auto handed = make_passage(folder_);
+    if (handed) handed = hand_over(*manifest, target, task.isolation->account);
+    if (!handed) return std::move(handed).error();
+  }
   return target;
 }
 

@@ -21,6 +21,7 @@
 #include "net/sync/blobs.hpp"
 #include "net/sync/manifest.hpp"
 #include "node/keeper/processes.hpp"
+#include "node/rank/isolation.hpp"
 
 namespace tutti::agent {
 
@@ -47,8 +48,10 @@ class Shipped {
   // folder takes is known before anything is written; one that fits once others are laid out waits for them.
   using Done = std::function<void(Result<std::string>, keeper::Hindrance)>;
 
-  // Lays the folder of this manifest out under `name`, when it is the user's turn.
-  void prepare(const std::string& user, const std::string& manifest, const std::string& name, Done done);
+  // Lays the folder of this manifest out under `name`, when it is the user's turn. It belongs to whom the
+  // ranks run as, if that is somebody else than this agent.
+  void prepare(const std::string& user, const std::string& manifest, const std::string& name, Done done,
+               std::shared_ptr<const rank::Isolation> isolation = {});
   // Nobody wants what is prepared under this name. What waits is done at once, with an error; what is being
   // fetched or laid out ends before its next file or chunk.
   void drop(const std::string& name);
@@ -61,6 +64,7 @@ class Shipped {
     std::string manifest;
     std::string name;
     Done done;
+    std::shared_ptr<const rank::Isolation> isolation;
     std::atomic<bool> unwanted = false;
     keeper::Hindrance hindrance = keeper::Hindrance::node;
     DiskRoom promised;                // what it will still take; under the lock

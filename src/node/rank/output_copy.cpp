@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -58,12 +59,16 @@ void write_bytes(int file, std::string_view bytes) {
 }
 
 // Holds nothing that is the shim's, so that it can be left behind: neither its session nor its files.
-[[noreturn]] void become_writer(const std::string& path, int input, int words) {
+[[noreturn]] void become_writer(const std::string& path, const Account* account, int input, int words) {
   set_process_name(copy_writer_name);
   setsid();
   dup2(input, STDIN_FILENO);
   dup2(words, STDOUT_FILENO);
   close_range(STDERR_FILENO + 1, ~0U, 0);
+  if (account != nullptr) {
+    if (const int why = become(*account); why != 0) give_up(Word::Kind::not_opened, why);
+    umask(rank_umask);
+  }
   // All ranks of a job may append to one file. Not blocking: a named pipe without a reader is no file.
   const int file =
       open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0644);
@@ -114,7 +119,7 @@ OutputCopy::~OutputCopy() {
   reap();
 }
 
-void OutputCopy::start(const std::string& path) {
+void OutputCopy::start(const std::string& path, const Account* account) {
   path_ = path;
   int in[2];
   int out[2];
@@ -127,7 +132,7 @@ void OutputCopy::start(const std::string& path) {
   fcntl(input_.get(), F_SETFL, O_NONBLOCK);
   fcntl(words_.get(), F_SETFL, O_NONBLOCK);
   writer_ = fork_uncounted();
-  if (writer_ == 0) become_writer(path, input.get(), words.get());
+  if (writer_ == 0) become_writer(path, account, input.get(), words.get());
   if (writer_ < 0) {
     words_.reset();
     return cannot_write(errno);

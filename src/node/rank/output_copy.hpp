@@ -14,6 +14,7 @@
 
 #include "base/files/descriptor.hpp"
 #include "base/time.hpp"
+#include "node/rank/account.hpp"
 
 namespace tutti::rank {
 
@@ -33,8 +34,9 @@ class OutputCopy {
   // What the writer has not written by now it does not write.
   ~OutputCopy();
 
-  // Starts the writer, and waits a moment for it to open the file.
-  void start(const std::string& path);
+  // Starts the writer, and waits a moment for it to open the file: as that account, if there is one, because
+  // all of the path may be in its hands.
+  void start(const std::string& path, const Account* account = nullptr);
   // The writer takes the bytes, sooner or later; without one nothing happens.
   void add(std::string_view bytes);
   // It has not taken all of them yet: whoever has more waits.

@@ -23,11 +23,15 @@ namespace tutti::rank {
 namespace {
 
 // The specification's first bytes; the digit is the version of the format.
-constexpr std::string_view spec_mark = "tutti rank 4\n";
-// Of ranks that earlier versions have started: without the last field, and without the two before it.
-constexpr std::array<std::string_view, 2> earlier_spec_marks{"tutti rank 3\n", "tutti rank 2\n"};
+constexpr std::string_view spec_mark = "tutti rank 5\n";
+// Of ranks that earlier versions have started, without what came with each of the later ones.
+constexpr std::array<std::string_view, 3> earlier_spec_marks{"tutti rank 4\n", "tutti rank 3\n",
+                                                             "tutti rank 2\n"};
 static_assert(spec_mark.size() == earlier_spec_marks[0].size());
 static_assert(spec_mark.size() == earlier_spec_marks[1].size());
+static_assert(spec_mark.size() == earlier_spec_marks[2].size());
+constexpr const char* verdict_name = "verdict";
+constexpr const char* progress_name = "progress";
 constexpr std::size_t words_max = 65'536;
 constexpr std::size_t cgroup_name_bytes_max = 200;
 constexpr std::size_t line_bytes_max = 128;
@@ -82,7 +86,7 @@ Result<> validate(const RankSpec& spec) {
   if (spec.grace < 0s || spec.grace > grace_max) return invalid("the rank's grace period is out of range");
   if (spec.log_bytes_max < log_bytes_smallest || spec.log_bytes_max > log_bytes_largest)
     return invalid("the size of the rank's log is out of range");
-  return {};
+  return spec.isolation ? check_account(spec.isolation->account) : Result<>();
 }
 
 // ---- the format of `spec`: the mark, then the fields in their order; numbers have eight bytes in the
@@ -117,6 +121,7 @@ class SpecReader {
       : versions_back_(content.starts_with(spec_mark)               ? 0
                        : content.starts_with(earlier_spec_marks[0]) ? 1
                        : content.starts_with(earlier_spec_marks[1]) ? 2
+                       : content.starts_with(earlier_spec_marks[2]) ? 3
                                                                     : -1),
         sound_(versions_back_ >= 0) {
     if (sound_) rest_ = content.substr(spec_mark.size());
@@ -138,6 +143,7 @@ class SpecReader {
   // How many versions the format is older than this one.
   int versions_back() const { return versions_back_; }
   bool sound() const { return sound_ && rest_.empty(); }
+  bool goes_on() const { return sound_; }
 
  private:
   std::size_t length(std::size_t length_max) {
@@ -157,6 +163,41 @@ class SpecReader {
   bool sound_;
   std::string_view rest_;
 };
+
+void write_isolation(SpecWriter& writer, const Isolation& isolation) {
+  const Account& account = isolation.account;
+  writer.text(account.name);
+  writer.number(account.uid);
+  writer.number(account.gid);
+  writer.number(static_cast<std::int64_t>(account.groups.size()));
+  for (const gid_t group : account.groups) writer.number(group);
+  writer.text(account.home);
+  writer.text(account.shell);
+  writer.text(isolation.places ? isolation.places->folder : "");
+  writer.text(isolation.places ? isolation.places->memory : "");
+  writer.number(isolation.filters_devices ? 1 : 0);
+  writer.words(isolation.gpus);
+}
+
+Isolation read_isolation(SpecReader& reader) {
+  Isolation isolation;
+  Account& account = isolation.account;
+  account.name = reader.text();
+  account.uid = static_cast<uid_t>(reader.number());
+  account.gid = static_cast<gid_t>(reader.number());
+  const std::int64_t groups = reader.number();
+  for (std::int64_t at = 0; reader.goes_on() && at < groups; ++at)
+    account.groups.push_back(static_cast<gid_t>(reader.number()));
+  account.home = reader.text();
+  account.shell = reader.text();
+  PrivatePlaces places;
+  places.folder = reader.text();
+  places.memory = reader.text();
+  if (!places.folder.empty()) isolation.places = std::move(places);
+  isolation.filters_devices = reader.number() != 0;
+  isolation.gpus = reader.words();
+  return isolation;
+}
 
 template <class Number>
 bool read_number(std::string_view text, Number& number) {
@@ -182,6 +223,8 @@ Result<> write_spec(const std::string& folder, const RankSpec& spec) {
   writer.number(spec.has_saved ? 1 : 0);
   writer.number(spec.open_files);
   writer.text(spec.owner);
+  writer.number(spec.isolation ? 1 : 0);
+  if (spec.isolation) write_isolation(writer, *spec.isolation);
   if (writer.content().size() > spec_bytes_max)
     return invalid("the rank's command and environment are larger than 4 MiB")
         .remedy("pass large data as a file");
@@ -205,11 +248,12 @@ Result<RankSpec> read_spec(const std::string& folder) {
   spec.log_bytes_max = Bytes(reader.number());
   spec.output = reader.text();
   spec.checkpoints = reader.text();
-  if (reader.versions_back() < 2) {
+  if (reader.versions_back() < 3) {
     spec.has_saved = reader.number() != 0;
     spec.open_files = reader.number();
   }
-  if (reader.versions_back() < 1) spec.owner = reader.text();
+  if (reader.versions_back() < 2) spec.owner = reader.text();
+  if (reader.versions_back() < 1 && reader.number() != 0) spec.isolation = read_isolation(reader);
   if (!reader.sound() || cpus < 0 || cpus > cpus_max) return failed("it is damaged").within(path);
   spec.cpus = static_cast<std::int32_t>(cpus);
   if (auto sound = validate(spec); !sound) return std::move(sound).error().within(path);
@@ -301,9 +345,20 @@ Instant exit_written_at(const std::string& folder) {
                  std::chrono::nanoseconds(status.st_ctim.tv_nsec));
 }
 
-std::string verdict_path(const std::string& folder) { return folder + "/verdict"; }
+std::string said_folder(const std::string& folder) { return folder + "/said"; }
 
-std::string progress_path(const std::string& folder) { return folder + "/progress"; }
+// The folder that it is made in is closed to its account, which cannot put anything else in its place.
+Result<> make_said_folder(const std::string& folder, const Account& account) {
+  const std::string path = said_folder(folder);
+  if (auto made = files::make_folder(path, 0700); !made) return made;
+  if (lchown(path.c_str(), account.uid, account.gid) != 0)
+    return failed_errno("cannot hand over " + path, errno);
+  return {};
+}
+
+std::string verdict_path(const std::string& folder) { return path_of(folder, verdict_name); }
+
+std::string progress_path(const std::string& folder) { return path_of(folder, progress_name); }
 
 namespace {
 
@@ -313,6 +368,25 @@ std::string read_sentence(const std::string& path) {
   return content && *content ? valid_utf8(**content) : "";
 }
 
+// In the folder that is the rank's own: what is read there for it is what its account could read. A name that
+// it has given to the file of somebody else is not, and whose a file is does not change while it is open.
+std::string read_own_sentence(const std::string& folder, const std::string& name) {
+  const files::FileDescriptor said(
+      open(said_folder(folder).c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const files::FileDescriptor file(
+      openat(said.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  struct stat account {};
+  struct stat status {};
+  if (!file.valid() || fstat(said.get(), &account) != 0 || fstat(file.get(), &status) != 0) return "";
+  if (!S_ISREG(status.st_mode) || status.st_uid != account.st_uid || status.st_nlink != 1) return "";
+  std::array<std::byte, verdict_bytes_max + 1> buffer{};
+  const auto count = files::read_some(file.get(), buffer, name);
+  if (!count || *count > verdict_bytes_max) return "";
+  return valid_utf8({reinterpret_cast<const char*>(buffer.data()), *count});
+}
+
+bool has_said_folder(const std::string& folder) { return is_own_folder(said_folder(folder)); }
+
 }  // namespace
 
 std::string folder_place(const std::string& folder) {
@@ -321,8 +395,14 @@ std::string folder_place(const std::string& folder) {
   return std::to_string(found.st_dev) + ":" + std::to_string(found.st_ino);
 }
 
-std::string read_verdict(const std::string& folder) { return read_sentence(verdict_path(folder)); }
-std::string read_progress(const std::string& folder) { return read_sentence(progress_path(folder)); }
+std::string read_verdict(const std::string& folder) {
+  return has_said_folder(folder) ? read_own_sentence(folder, verdict_name)
+                                 : read_sentence(verdict_path(folder));
+}
+std::string read_progress(const std::string& folder) {
+  return has_said_folder(folder) ? read_own_sentence(folder, progress_name)
+                                 : read_sentence(progress_path(folder));
+}
 
 Result<> write_shim(const std::string& folder, const ShimProcess& shim) {
   return files::replace_file(

@@ -13,6 +13,7 @@
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "base/units.hpp"
+#include "node/rank/isolation.hpp"
 
 namespace tutti::rank {
 
@@ -26,18 +27,19 @@ constexpr Bytes log_bytes_largest = gib(1024);
 
 struct RankSpec {
   std::vector<std::string> command;
-  std::vector<std::string> env;   // K=V, the complete environment
-  std::string workdir;            // where the command starts
-  std::string cgroup;             // a name for this rank on this machine, such as "tutti-n1-7.0.3"
-  std::int32_t cpus = 0;          // 0: no limit
-  Bytes memory;                   // 0: no limit
-  Duration grace = 10s;           // between SIGTERM and SIGKILL
-  Bytes log_bytes_max = mib(64);  // older output is dropped
-  std::string output;             // a file that gets a copy of the log, "" for none
-  std::string checkpoints;        // made by the rank's own process before its command, "" for none
-  bool has_saved = false;         // an earlier attempt of its job had that folder: it must be there
-  std::int64_t open_files = 0;    // that it may have; 0: as many as its shim
-  std::string owner;              // whose job it is, "" if that is not known
+  std::vector<std::string> env;             // K=V, the complete environment
+  std::string workdir;                      // where the command starts
+  std::string cgroup;                       // a name for this rank on this machine, such as "tutti-n1-7.0.3"
+  std::int32_t cpus = 0;                    // 0: no limit
+  Bytes memory;                             // 0: no limit
+  Duration grace = 10s;                     // between SIGTERM and SIGKILL
+  Bytes log_bytes_max = mib(64);            // older output is dropped
+  std::string output;                       // a file that gets a copy of the log, "" for none
+  std::string checkpoints;                  // made by the rank's own process before its command, "" for none
+  bool has_saved = false;                   // an earlier attempt of its job had that folder: it must be there
+  std::int64_t open_files = 0;              // that it may have; 0: as many as its shim
+  std::string owner;                        // whose job it is, "" if that is not known
+  std::optional<Isolation> isolation = {};  // nothing: it runs as its agent does
 
   friend bool operator==(const RankSpec&, const RankSpec&) = default;
 };
@@ -73,8 +75,14 @@ Result<std::optional<RankExit>> read_exit(const std::string& folder);
 // When the end was written, or touched since, on the clock of this machine; zero if there is none.
 Instant exit_written_at(const std::string& folder);
 
+// A folder of the rank's own in its folder, for what it says, where it runs as somebody else than its agent
+// and may not write there. It belongs to that account.
+std::string said_folder(const std::string& folder);
+// Makes it.
+Result<> make_said_folder(const std::string& folder, const Account& account);
+
 // Where the rank's collectives leave what they know about a fault, as a sentence; "" if they have left
-// nothing.
+// nothing. A rank with a folder of its own writes there, below said_folder(), and is read there.
 std::string verdict_path(const std::string& folder);
 std::string read_verdict(const std::string& folder);
 // Where the rank may say how far it is, in a line (TUTTI_PROGRESS_FILE). As bounded as a verdict.

@@ -27,7 +27,17 @@ RankSpec full_spec() {
           .checkpoints = "/shared/7",
           .has_saved = true,
           .open_files = 1024,
-          .owner = "ann"};
+          .owner = "ann",
+          .isolation = Isolation{
+              .account = {.name = "ann",
+                          .uid = 1234,
+                          .gid = 1235,
+                          .groups = {1235, 44},
+                          .home = "/srv/ann",
+                          .shell = "/bin/sh"},
+              .places = PrivatePlaces{.folder = "/var/lib/tutti/places/7.0", .memory = "/dev/shm/tutti-7.0"},
+              .filters_devices = true,
+              .gpus = {"GPU-1", "GPU-2"}}};
 }
 
 void write(const std::string& path, const std::string& content) {
@@ -59,10 +69,37 @@ TEST_F(RankFolder, AVerdictIsTextOfBoundedLength) {
   EXPECT_EQ(read_verdict(folder()), "");
 }
 
+// What is in its hands is not believed to make its rank another one's, root's least of all.
+TEST_F(RankFolder, ASpecificationThatMakesARankRootIsRefused) {
+  RankSpec spec = full_spec();
+  spec.isolation->account.uid = 0;
+  EXPECT_FALSE(write_spec(folder(), spec));
+}
+
+TEST_F(RankFolder, WhatARankSaysInAFolderOfItsOwnIsReadThereAndNoLinkIsFollowed) {
+  Account account = full_spec().isolation->account;
+  account.uid = geteuid();
+  account.gid = getegid();
+  ASSERT_TRUE(make_said_folder(folder(), account));
+  const std::string said = said_folder(folder());
+  write(progress_path(said), "step 3/10");
+  write(progress_path(folder()), "somebody else");
+  EXPECT_EQ(read_progress(folder()), "step 3/10");
+  write(path("secret"), "a secret");
+  ASSERT_EQ(symlink(path("secret").c_str(), verdict_path(said).c_str()), 0);
+  EXPECT_EQ(read_verdict(folder()), "");
+  ASSERT_EQ(unlink(verdict_path(said).c_str()), 0);
+  ASSERT_EQ(link(path("secret").c_str(), verdict_path(said).c_str()), 0);
+  EXPECT_EQ(read_verdict(folder()), "") << "another name of somebody's file";
+  write(progress_path(said), std::string(verdict_bytes_max + 1, 'x'));
+  EXPECT_EQ(read_progress(folder()), "");
+}
+
 TEST_F(RankFolder, AMissingSpecificationIsAFailure) { EXPECT_FALSE(read_spec(folder())); }
 
 TEST_F(RankFolder, SpecificationsOfTheVersionsBeforeAreRead) {
   RankSpec spec = full_spec();
+  spec.isolation.reset();
   ASSERT_TRUE(write_spec(folder(), spec));
   std::string content = content_of(path("spec"));
   const auto expect_read_as = [&](const char* version) {
@@ -72,6 +109,8 @@ TEST_F(RankFolder, SpecificationsOfTheVersionsBeforeAreRead) {
     ASSERT_TRUE(read_back.ok()) << read_back.error().text();
     EXPECT_EQ(*read_back, spec);
   };
+  content.resize(content.size() - sizeof(std::int64_t));
+  expect_read_as("4");
   content.resize(content.size() - sizeof(std::int64_t) - spec.owner.size());
   spec.owner.clear();
   expect_read_as("3");

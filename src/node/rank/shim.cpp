@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@
 #include "base/files/files.hpp"
 #include "base/files/open_files.hpp"
 #include "node/rank/checkpoints.hpp"
+#include "node/rank/device_filter.hpp"
 #include "node/rank/hold.hpp"
 #include "node/rank/limits.hpp"
 #include "node/rank/log_segments.hpp"
@@ -65,7 +67,7 @@ Result<Pipe> make_pipe() {
 
 // ---- the child's side of the start
 
-enum class StartStep : int { checkpoints, workdir, command };
+enum class StartStep : int { places, devices, checkpoints, account, workdir, command };
 
 // What the child tells through a pipe that a successful exec closes.
 struct StartFailure {
@@ -95,28 +97,64 @@ void connect_streams(int output) {
   dup2(output, STDERR_FILENO);
 }
 
-[[noreturn]] void give_up(int status_pipe, StartStep step) {
-  const StartFailure failure{.step = step, .error_number = errno};
+[[noreturn]] void give_up(int status_pipe, StartStep step, int error_number = errno) {
+  const StartFailure failure{.step = step, .error_number = error_number};
   // Nobody is left to tell if this fails, and the exit code says the main thing.
   [[maybe_unused]] const ssize_t written = write(status_pipe, &failure, sizeof failure);
   _exit(failure.error_number == ENOENT ? exit_code_not_found : exit_code_not_runnable);
 }
 
-[[noreturn]] void become_rank(RankSpec spec, const std::string& folder, const std::string& held_in,
-                              const RankLimits& limits, pid_t shim, int output, int status_pipe) {
-  // A rank whose shim was killed would be out of everybody's reach.
+// A rank whose shim was killed would be out of everybody's reach.
+void end_with_shim(pid_t shim) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != shim) _exit(exit_code_not_runnable);
+}
+
+// As the agent's user still.
+void set_apart(const Isolation& isolation, const DeviceFilter& filter, bool is_held, int status_pipe) {
+  if (isolation.filters_devices && !filter.enter(is_held)) give_up(status_pipe, StartStep::devices, EPERM);
+  if (!isolation.places) return;
+  const int why = enter_private_places(*isolation.places);
+  if (why != 0) give_up(status_pipe, StartStep::places, why);
+}
+
+// Nothing is done as the agent's user any more.
+void become_account(const RankSpec& spec, pid_t shim, int status_pipe) {
+  const Account& account = spec.isolation->account;
+  if (!spec.checkpoints.empty()) {
+    const int why = hand_over_checkpoints(spec.checkpoints, account);
+    if (why != 0) give_up(status_pipe, StartStep::checkpoints, why);
+  }
+  // So that it can open them again, as /dev/stdout is. It has no other files of the shim's.
+  for (const int stream : {STDOUT_FILENO, STDERR_FILENO})
+    if (fchown(stream, account.uid, account.gid) != 0) give_up(status_pipe, StartStep::account);
+  close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
+  if (const int why = become(account); why != 0) give_up(status_pipe, StartStep::account, why);
+  // Who becomes somebody else is not ended with his parent any more.
+  end_with_shim(shim);
+  // Where root is nobody on the disk that all share, and those who have jobs may write.
+  if (!spec.checkpoints.empty()) mkdir(spec.checkpoints.c_str(), 0700);
+}
+
+[[noreturn]] void become_rank(RankSpec spec, const std::string& folder, const std::string& held_in,
+                              const RankLimits& limits, const DeviceFilter& filter, pid_t shim, int output,
+                              int status_pipe) {
+  end_with_shim(shim);
   setpgid(0, 0);
   raise_oom_score(rank_oom_score);
   limits.enter(held_in);
   connect_streams(output);
   reset_signals();
+  if (spec.isolation) {
+    set_apart(*spec.isolation, filter, !held_in.empty(), status_pipe);
+    umask(rank_umask);
+  }
   files::set_open_files(static_cast<std::size_t>(spec.open_files));
   // Here, because the folder may be on a shared disk that does not answer: that is then this rank's trouble
   // alone, and it can be killed.
   if (!spec.checkpoints.empty() && !begin_checkpoints(spec.checkpoints, spec.has_saved, folder))
-    give_up(status_pipe, StartStep::checkpoints);
+    give_up(status_pipe, StartStep::checkpoints, ENOENT);
+  if (spec.isolation) become_account(spec, shim, status_pipe);
   if (chdir(spec.workdir.c_str()) != 0) give_up(status_pipe, StartStep::workdir);
   auto command = pointers_to(spec.command);
   auto environment = pointers_to(spec.env);
@@ -147,7 +185,7 @@ RankExit cannot_run(const std::string& program, int error_number) {
     case ENOEXEC:
       exit.no_program = true;
       exit.detail +=
-          "; it must be a program of this kind of machine that the user of the node's agent may "
+          "; it must be a program of this kind of machine that whoever the rank runs as may "
           "execute (chmod +x)";
       break;
     default:
@@ -174,7 +212,8 @@ class Shim {
                  .cpus = spec_.cpus,
                  .memory = spec_.memory,
                  .processes = spec_.cgroup.empty() ? ProcessLimits() : processes_}),
-        hold_(spec_.cgroup) {
+        hold_(spec_.cgroup),
+        filter_(spec_.cgroup) {
     hold_.make();
   }
   Shim(const Shim&) = delete;
@@ -207,6 +246,7 @@ class Shim {
   int wait_ms() const;
   RankExit result();
   std::optional<RankExit> start_failure();
+  RankExit foreign_checkpoints() const;
 
   std::string folder_;  // of its rank, by a descriptor
   RankSpec spec_;
@@ -214,6 +254,7 @@ class Shim {
   ProcessLimits processes_;
   RankLimits limits_;
   Hold hold_;
+  DeviceFilter filter_;
   OutputCopy copy_;
   files::FileDescriptor signals_;
   files::FileDescriptor output_;
@@ -243,7 +284,8 @@ RankExit Shim::run() {
 
 void Shim::start_copy() {
   if (spec_.output.empty()) return;
-  copy_.start(spec_.output.front() == '/' ? spec_.output : spec_.workdir + "/" + spec_.output);
+  copy_.start(spec_.output.front() == '/' ? spec_.output : spec_.workdir + "/" + spec_.output,
+              spec_.isolation ? &spec_.isolation->account : nullptr);
   go_on_with_copy();
 }
 
@@ -255,13 +297,16 @@ Result<> Shim::start() {
   signals_ = files::FileDescriptor(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_.valid()) return failed_errno("cannot receive signals", errno);
   memory_kills_ = memory_kills();
+  if (spec_.isolation && spec_.isolation->filters_devices) {
+    if (auto made = filter_.make(hold_, devices_of_a_rank(spec_.isolation->gpus)); !made) return made;
+  }
   const pid_t shim = getpid();
   const auto [pid, held] = hold_.fork_under();
   main_ = pid;
   if (main_ < 0) return failed_errno("cannot start a process", errno);
   if (main_ == 0)
-    become_rank(std::move(spec_), folder_, held ? hold_.folder() : "", limits_, shim, output->write_end.get(),
-                status->write_end.get());
+    become_rank(std::move(spec_), folder_, held ? hold_.folder() : "", limits_, filter_, shim,
+                output->write_end.get(), status->write_end.get());
   output_ = std::move(output->read_end);
   status_ = std::move(status->read_end);
   tell_end_beside();
@@ -427,10 +472,19 @@ std::optional<RankExit> Shim::start_failure() {
   if (read(status_.get(), &failure, sizeof failure) != static_cast<ssize_t>(sizeof failure))
     return std::nullopt;
   switch (failure.step) {
+    case StartStep::places:
+      return not_begun(failed_errno("cannot give it a /tmp of its own", failure.error_number));
+    case StartStep::devices:
+      return not_begun(failed_errno("cannot keep devices from it", failure.error_number));
     case StartStep::checkpoints:
+      if (failure.error_number == EPERM && spec_.isolation) return foreign_checkpoints();
       return RankExit{.exit_code = exit_code_not_runnable,
                       .detail = missing_checkpoints(spec_.checkpoints).text(),
                       .node_fault = true};
+    case StartStep::account:
+      return not_begun(failed_errno("cannot become the account " + spec_.isolation->account.name + " (uid " +
+                                        std::to_string(spec_.isolation->account.uid) + ")",
+                                    failure.error_number));
     case StartStep::workdir:
       return RankExit{
           .exit_code = exit_code_not_runnable,
@@ -440,6 +494,13 @@ std::optional<RankExit> Shim::start_failure() {
       return cannot_run(spec_.command[0], failure.error_number);
   }
   return std::nullopt;
+}
+
+// Not this node's fault: all see the same.
+RankExit Shim::foreign_checkpoints() const {
+  return {.exit_code = exit_code_not_runnable,
+          .detail = "the folder for its checkpoints, " + spec_.checkpoints +
+                    ", is somebody else's than the account " + spec_.isolation->account.name + "'s"};
 }
 
 void prepare_process() {

@@ -1,0 +1,188 @@
+#include "node/agent/isolation.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <string_view>
+#include <utility>
+
+#include "base/files/files.hpp"
+#include "base/files/names.hpp"
+#include "base/files/tree.hpp"
+#include "node/rank/device_filter.hpp"
+#include "node/rank/rank_folder.hpp"
+
+namespace tutti::agent {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Of the agent's folder what ranks pass through; all else in it is closed.
+constexpr std::array<std::string_view, 3> passages{"ranks", "work", "checkpoints"};
+constexpr std::array<std::string_view, 2> passages_of_all{"ranks", "work"};  // the other may be elsewhere
+constexpr const char* places_name = "places";
+constexpr const char* memory_disk = "/dev/shm";
+
+// Ranks of all accounts may pass through it.
+bool is_open_to_all(const struct stat& folder) { return (folder.st_mode & S_IXOTH) != 0; }
+
+Error not_reached(const std::string& folder, const std::string& above) {
+  return invalid("ranks run as the accounts of their users (--isolation user), who may not pass through " +
+                 files::printable(above) + ", where the agent's folder is")
+      .within(files::printable(folder))
+      .remedy(
+          "`--data /var/lib/tutti-agent`, or another folder that all may reach; `--isolation none` runs all "
+          "ranks "
+          "as root");
+}
+
+Result<> check_way_to(const std::string& folder) {
+  for (fs::path above = fs::path(folder).parent_path();; above = above.parent_path()) {
+    struct stat status {};
+    if (::stat(above.c_str(), &status) == 0 && !is_open_to_all(status)) return not_reached(folder, above);
+    if (above == above.root_path() || above.empty()) return {};
+  }
+}
+
+// Each entry of a folder is made what `closed` says of it, and nothing is followed.
+Result<> set_rights(const std::string& path, const auto& mode_of) {
+  const files::FileDescriptor folder(::open(path.c_str(), files::folder_flags));
+  const files::Listing listing = folder.valid() ? files::list_open_folder(folder) : nullptr;
+  if (!listing) return failed_errno("cannot read " + files::printable(path), errno);
+  while (const dirent* entry = ::readdir(listing.get())) {
+    const std::string name = entry->d_name;
+    if (name == "." || name == "..") continue;
+    const files::FileDescriptor found(::openat(folder.get(), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+    struct stat status {};
+    if (!found.valid() || ::fstat(found.get(), &status) != 0 || S_ISLNK(status.st_mode)) continue;
+    const mode_t mode = mode_of(name, status);
+    if ((status.st_mode & 07777) == mode) continue;
+    const std::string held = "/proc/self/fd/" + std::to_string(found.get());
+    if (::chmod(held.c_str(), mode) != 0)
+      return failed_errno("cannot close " + files::printable(path + "/" + name), errno);
+  }
+  return {};
+}
+
+mode_t closed(const struct stat& status) { return S_ISDIR(status.st_mode) ? 0700 : 0600; }
+
+}  // namespace
+
+Result<> make_passage(const std::string& path) {
+  if (auto made = files::make_folder(path, passage_mode); !made) return made;
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != ::geteuid())
+    return failed(files::printable(path) + " is not this agent's folder");
+  if (::chmod(path.c_str(), passage_mode) != 0)
+    return failed_errno("cannot let ranks through " + files::printable(path), errno);
+  return {};
+}
+
+Result<> IsolationRules::begin(const std::string& trial) {
+  for (const std::string& path : {options_.folder, options_.checkpoints}) {
+    if (rank::is_below_private_place(path))
+      return invalid(files::printable(path) +
+                     " lies where each job has a place of its own (--isolation user)")
+          .remedy(
+              "name a folder that is not below /tmp, /var/tmp or /dev/shm, such as `--data "
+              "/var/lib/tutti-agent`");
+  }
+  if (auto way = check_way_to(options_.folder); !way) return way;
+  if (auto read = accounts_.read_again(); !read) return std::move(read).error().within("--users");
+  if (auto done = close_folder(); !done) return done;
+  memory_prefix_ = "tutti-" + rank::folder_place(options_.folder) + "-";
+  std::replace(memory_prefix_.begin(), memory_prefix_.end(), ':', '.');
+  has_mounts_ = rank::can_have_private_mounts();
+  if (!has_mounts_)
+    lacks_.push_back(
+        "ranks share /tmp, /var/tmp and /dev/shm with all others, and see their processes: this "
+        "agent may not make mount namespaces");
+  filters_devices_ = rank::can_filter_devices(trial);
+  if (!filters_devices_)
+    lacks_.push_back(
+        "ranks may open every device that their account may, GPUs of others too: this agent may "
+        "make no cgroups that keep devices from them");
+  return {};
+}
+
+// What earlier agents, which were not so careful, have left open.
+Result<> IsolationRules::close_folder() const {
+  if (auto made = make_passage(options_.folder); !made) return made;
+  for (const std::string_view name : passages_of_all)
+    if (auto made = make_passage(options_.folder + "/" + std::string(name)); !made) return made;
+  const auto in_the_folder = [](const std::string& name, const struct stat& status) {
+    const bool is_passage = std::find(passages.begin(), passages.end(), name) != passages.end();
+    return is_passage && S_ISDIR(status.st_mode) ? passage_mode : closed(status);
+  };
+  if (auto done = set_rights(options_.folder, in_the_folder); !done) return done;
+  // Ranks that run as somebody have a folder of their own there, and pass through theirs to it.
+  const auto in_ranks = [&](const std::string& name, const struct stat& status) {
+    const std::string folder = options_.folder + "/ranks/" + name;
+    return S_ISDIR(status.st_mode) && rank::is_own_folder(rank::said_folder(folder)) ? passage_mode
+                                                                                     : closed(status);
+  };
+  if (auto done = set_rights(options_.folder + "/ranks", in_ranks); !done) return done;
+  const auto in_work = [](const std::string&, const struct stat& status) { return closed(status); };
+  if (auto done = set_rights(options_.folder + "/work", in_work); !done) return done;
+  return files::make_folder(options_.folder + "/" + places_name, 0700);
+}
+
+rank::PrivatePlaces IsolationRules::places(const std::string& attempt) const {
+  return {.folder = options_.folder + "/" + places_name + "/" + attempt,
+          .memory = std::string(memory_disk) + "/" + memory_prefix_ + attempt};
+}
+
+IsolationRules::Prepared IsolationRules::prepare(const std::string& user, const std::string& attempt) {
+  Prepared prepared;
+  if (auto read = accounts_.read_again(); !read)
+    prepared.warning = "the file of --users holds as it was before: " + read.error().text();
+  auto account = accounts_.account_of(user);
+  if (!account) {
+    prepared.why = std::move(account).error();
+    return prepared;
+  }
+  if (!*account) {
+    // Others may know it. Nothing is wrong with this node, and the job has no other way to run here.
+    prepared.why = failed("there is no account " + accounts_.name_of(user) +
+                          " on the node, which the ranks of " + files::printable(user) + " run as");
+    prepared.hindrance = keeper::Hindrance::job;
+    return prepared;
+  }
+  rank::Isolation isolation{
+      .account = **std::move(account), .places = {}, .filters_devices = filters_devices_, .gpus = {}};
+  if (has_mounts_) {
+    isolation.places = places(attempt);
+    if (auto made = rank::make_private_places(*isolation.places); !made) {
+      prepared.why = std::move(made).error();
+      return prepared;
+    }
+  }
+  prepared.isolation = std::make_shared<const rank::Isolation>(std::move(isolation));
+  return prepared;
+}
+
+std::vector<std::string> IsolationRules::places_of(const std::string& attempt) const {
+  const rank::PrivatePlaces known = places(attempt);
+  return {known.folder, known.memory};
+}
+
+std::vector<std::string> IsolationRules::all_places() const {
+  std::vector<std::string> attempts;
+  const auto look = [&](const std::string& folder, const std::string& prefix) {
+    const auto names = files::list_folder(folder);
+    for (const std::string& name : names&&* names ? **names : std::vector<std::string>())
+      if (name.starts_with(prefix)) attempts.push_back(name.substr(prefix.size()));
+  };
+  look(options_.folder + "/" + places_name, "");
+  look(memory_disk, memory_prefix_);
+  std::sort(attempts.begin(), attempts.end());
+  attempts.erase(std::unique(attempts.begin(), attempts.end()), attempts.end());
+  return attempts;
+}
+
+}  // namespace tutti::agent
