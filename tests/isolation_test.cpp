@@ -251,6 +251,25 @@ TEST_F(Isolation, AFileOfUsersNamesTheirAccountsAndIsReadAgain) {
   EXPECT_TRUE(has(read_text(cluster_->file("agent-n1.err")), "line 1"));
 }
 
+// A directory of users on a machine that hangs: here a file of accounts that is a pipe.
+TEST_F(Isolation, ADirectoryOfUsersThatDoesNotAnswerCostsNoNodeItsLease) {
+  const std::string pipe = accounts_.file("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0644), 0);
+  ASSERT_EQ(::mount(pipe.c_str(), "/etc/passwd", nullptr, MS_BIND, nullptr), 0);
+  const std::string id = submit("tutti-ada", {}, "id -u");
+  EXPECT_TRUE(eventually([&] {
+    return has(cluster_->tutti({"show", id}).out, "its directory of users does not answer");
+  })) << cluster_->tutti({"show", id}).out;
+  EXPECT_FALSE(has(read_text(cluster_->file("controller.err")), "lost"));
+  EXPECT_EQ(::umount2("/etc/passwd", MNT_DETACH), 0);
+  // Who waits for the pipe goes on; the job is tried again by itself.
+  const int writer = ::open(pipe.c_str(), O_RDWR | O_CLOEXEC);
+  EXPECT_GE(writer, 0);
+  ::close(writer);
+  cluster_->tutti({"resume", "n1"});
+  EXPECT_EQ(cluster_->wait(id), 0) << cluster_->tutti({"show", id}).out;
+}
+
 // ---- what they do not reach
 
 // Each line that succeeds is one that should not have.
@@ -470,11 +489,28 @@ TEST_F(Isolation, AFolderThatRanksCouldNotReachIsRefusedByName) {
         .err;
   };
   EXPECT_TRUE(has(refused("/tmp/tutti-n2"), "lies where each job has a place of its own"));
+  EXPECT_FALSE(fs::exists("/tmp/tutti-n2"));
   fs::create_directory(accounts_.file("closed"));
   ASSERT_EQ(::chmod(accounts_.file("closed").c_str(), 0700), 0);
   const std::string behind = refused(accounts_.file("closed") + "/n2");
   EXPECT_TRUE(has(behind, "may not pass through " + accounts_.file("closed"))) << behind;
   EXPECT_TRUE(has(behind, "--isolation none")) << behind;
+}
+
+TEST(IsolationFlags, WhatDoesNotGoTogetherIsRefused) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  const auto refused = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"agent", "--controller", cluster.address(), "--join-token-file",
+                                 cluster.data() + "/join.token", "--name", "n2", "--fake-gpus", "1xH100"});
+    const auto ended = cluster.tutti(flags);
+    EXPECT_EQ(ended.exit_code, 2) << ended.err;
+    return ended.err;
+  };
+  EXPECT_TRUE(has(refused({"--isolation", "maybe"}), "there is no isolation 'maybe'"));
+  EXPECT_TRUE(has(refused({"--isolation", "none", "--users", "users"}), "--users says something"));
+  if (::geteuid() == 0) return;
+  EXPECT_TRUE(has(refused({"--isolation", "user"}), "only an agent of root's"));
 }
 
 }  // namespace

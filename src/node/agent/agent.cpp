@@ -18,6 +18,7 @@
 #include "node/agent/end_in_time.hpp"
 #include "node/agent/folder_lock.hpp"
 #include "node/agent/health.hpp"
+#include "node/agent/isolation.hpp"
 #include "node/agent/lane.hpp"
 #include "node/agent/logs.hpp"
 #include "node/agent/membership.hpp"
@@ -149,6 +150,7 @@ class Agent {
   // What this agent and its shims write is nobody else's; ranks pass through what is above it.
   Result<> close_to_others() const {
     if (!options_.ranks_as_users) return {};
+    if (auto fine = IsolationRules::check_places(options_.folder, options_.checkpoints); !fine) return fine;
     ::umask(rank::rank_umask);
     auto made = files::make_folders(std::filesystem::path(options_.folder).parent_path().string());
     ::umask(0077);

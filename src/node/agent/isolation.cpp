@@ -27,29 +27,43 @@ constexpr std::array<std::string_view, 3> passages{"ranks", "work", "checkpoints
 constexpr std::array<std::string_view, 2> passages_of_all{"ranks", "work"};  // the other may be elsewhere
 constexpr const char* places_name = "places";
 constexpr const char* memory_disk = "/dev/shm";
+constexpr const char* other_folder =
+    "`--data /var/lib/tutti-agent`, or another folder of root's that all may reach";
 
 // Ranks of all accounts may pass through it.
 bool is_open_to_all(const struct stat& folder) { return (folder.st_mode & S_IXOTH) != 0; }
+
+// Whoever may rename what is in it could put a folder of his own in the place of the agent's.
+bool is_in_other_hands(const struct stat& folder) {
+  const bool anybodys = (folder.st_mode & S_IWOTH) != 0 && (folder.st_mode & S_ISVTX) == 0;
+  return (folder.st_uid != 0 && folder.st_uid != ::geteuid()) || anybodys;
+}
 
 Error not_reached(const std::string& folder, const std::string& above) {
   return invalid("ranks run as the accounts of their users (--isolation user), who may not pass through " +
                  files::printable(above) + ", where the agent's folder is")
       .within(files::printable(folder))
-      .remedy(
-          "`--data /var/lib/tutti-agent`, or another folder that all may reach; `--isolation none` runs all "
-          "ranks "
-          "as root");
+      .remedy(std::string(other_folder) + "; `--isolation none` runs all ranks as root");
+}
+
+Error in_other_hands(const std::string& folder, const std::string& above) {
+  return invalid("others than root may change what is in " + files::printable(above) +
+                 ", where the agent's folder is")
+      .within(files::printable(folder))
+      .remedy(other_folder);
 }
 
 Result<> check_way_to(const std::string& folder) {
   for (fs::path above = fs::path(folder).parent_path();; above = above.parent_path()) {
     struct stat status {};
-    if (::stat(above.c_str(), &status) == 0 && !is_open_to_all(status)) return not_reached(folder, above);
+    const bool is_there = ::stat(above.c_str(), &status) == 0;
+    if (is_there && !is_open_to_all(status)) return not_reached(folder, above);
+    if (is_there && is_in_other_hands(status)) return in_other_hands(folder, above);
     if (above == above.root_path() || above.empty()) return {};
   }
 }
 
-// Each entry of a folder is made what `closed` says of it, and nothing is followed.
+// Each entry of a folder gets the mode that is asked for it, and no link is followed.
 Result<> set_rights(const std::string& path, const auto& mode_of) {
   const files::FileDescriptor folder(::open(path.c_str(), files::folder_flags));
   const files::Listing listing = folder.valid() ? files::list_open_folder(folder) : nullptr;
@@ -83,16 +97,19 @@ Result<> make_passage(const std::string& path) {
   return {};
 }
 
-Result<> IsolationRules::begin(const std::string& trial) {
-  for (const std::string& path : {options_.folder, options_.checkpoints}) {
+Result<> IsolationRules::check_places(const std::string& folder, const std::string& checkpoints) {
+  for (const std::string& path : {folder, checkpoints}) {
     if (rank::is_below_private_place(path))
       return invalid(files::printable(path) +
                      " lies where each job has a place of its own (--isolation user)")
           .remedy(
-              "name a folder that is not below /tmp, /var/tmp or /dev/shm, such as `--data "
-              "/var/lib/tutti-agent`");
+              "name one that is not below /tmp, /var/tmp or /dev/shm, such as `--data /var/lib/tutti-agent`");
   }
-  if (auto way = check_way_to(options_.folder); !way) return way;
+  return check_way_to(folder);
+}
+
+Result<> IsolationRules::begin(const std::string& trial) {
+  if (auto fine = check_places(options_.folder, options_.checkpoints); !fine) return fine;
   if (auto read = accounts_.read_again(); !read) return std::move(read).error().within("--users");
   if (auto done = close_folder(); !done) return done;
   memory_prefix_ = "tutti-" + rank::folder_place(options_.folder) + "-";
@@ -100,13 +117,14 @@ Result<> IsolationRules::begin(const std::string& trial) {
   has_mounts_ = rank::can_have_private_mounts();
   if (!has_mounts_)
     lacks_.push_back(
-        "ranks share /tmp, /var/tmp and /dev/shm with all others, and see their processes: this "
-        "agent may not make mount namespaces");
+        "ranks share /tmp, /var/tmp and /dev/shm with all others, and see their processes: this agent may "
+        "make "
+        "no mount namespaces");
   filters_devices_ = rank::can_filter_devices(trial);
   if (!filters_devices_)
     lacks_.push_back(
-        "ranks may open every device that their account may, GPUs of others too: this agent may "
-        "make no cgroups that keep devices from them");
+        "ranks may open every device that their account may, GPUs of others too: this agent may make no "
+        "cgroups that keep devices from them");
   return {};
 }
 

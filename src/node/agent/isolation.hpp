@@ -32,8 +32,10 @@ class IsolationRules {
   };
   explicit IsolationRules(Options options) : options_(std::move(options)), accounts_(options_.users_file) {}
 
-  // Before the first rank: refuses a folder that ranks could not reach, closes all in it that is not theirs,
-  // and finds out what this machine can do. `trial`: the name of a cgroup that no rank has.
+  // Refuses folders that ranks could not reach, before anything is made in them.
+  static Result<> check_places(const std::string& folder, const std::string& checkpoints);
+  // Before the first rank: the same, closes all in the folder that is not theirs, and finds out what this
+  // machine can do. `trial`: the name of a cgroup that no rank has.
   Result<> begin(const std::string& trial);
   // What cannot be promised here, for people; empty if all can.
   const std::vector<std::string>& lacks() const { return lacks_; }

@@ -82,6 +82,12 @@ TEST_F(IsolationRulesTest, AFolderThatRanksCouldNotReachIsRefused) {
   EXPECT_EQ(begun.error().code(), ErrorCode::invalid);
   EXPECT_NE(begun.error().text().find("may not pass through " + above_), std::string::npos);
   ASSERT_EQ(::chmod(above_.c_str(), 0755), 0);
+  ASSERT_EQ(::chown(above_.c_str(), 54'321, 54'321), 0);
+  EXPECT_FALSE(begin()) << "somebody else could put his own in its place";
+  ASSERT_EQ(::chown(above_.c_str(), 0, 0), 0);
+  ASSERT_EQ(::chmod(above_.c_str(), 0777), 0);
+  EXPECT_FALSE(begin());
+  ASSERT_EQ(::chmod(above_.c_str(), 0755), 0);
   EXPECT_FALSE(begin("/tmp/checkpoints")) << "each job has a /tmp of its own";
 }
 

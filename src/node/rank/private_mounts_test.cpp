@@ -71,6 +71,10 @@ TEST_F(PrivateMountsTest, WhoIsNotRootSeesNoProcessOfOthers) {
   }));
 }
 
+TEST_F(PrivateMountsTest, WhereTheyCannotBeHadThatIsKnown) {
+  EXPECT_TRUE(holds_in_a_child([] { return setuid(54'321) == 0 && !can_have_private_mounts(); }));
+}
+
 TEST_F(PrivateMountsTest, WhatSomebodyElseHasPutInTheirPlaceIsRefused) {
   fs::create_directory(folder_ + "/elsewhere");
   fs::create_directory_symlink(folder_ + "/elsewhere", places("a").folder);
