@@ -167,7 +167,8 @@ IsolationRules::Prepared IsolationRules::prepare(const std::string& user, const 
   if (!*account) {
     // Others may know it. Nothing is wrong with this node, and the job has no other way to run here.
     prepared.why = failed("there is no account " + accounts_.name_of(user) +
-                          " on the node, which the ranks of " + files::printable(user) + " run as");
+                          " on the node, which the ranks of " + files::printable(user) +
+                          " run as; its operator can make it, or map the name (`tutti agent --users`)");
     prepared.hindrance = keeper::Hindrance::job;
     return prepared;
   }

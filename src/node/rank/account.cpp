@@ -44,12 +44,14 @@ Result<std::vector<gid_t>> groups_of(const std::string& name, gid_t own) {
   return groups;
 }
 
+// In the message, which is all that reaches whoever has submitted the job.
+constexpr const char* what_to_do =
+    "; submit as a person who has an account there, or have the node's operator map the name (`tutti agent "
+    "--users`)";
+
 Error refused(const Account& account, const std::string& why) {
   return invalid("ranks do not run as the account " + account.name + " (uid " + std::to_string(account.uid) +
-                 "): " + why)
-      .remedy(
-          "submit as a person who has an account on the node, or map the name to one in the file of `tutti "
-          "agent --users`");
+                 "), because " + why + what_to_do);
 }
 
 bool has_capabilities() {
@@ -110,8 +112,8 @@ Result<> check_account(const Account& account) {
 
 Result<std::optional<Account>> find_account(const std::string& name) {
   if (!is_account_name(name))
-    return invalid("'" + name.substr(0, account_name_bytes_max) + "' cannot be the name of an account")
-        .remedy("map the name to an account in the file of `tutti agent --users`");
+    return invalid("'" + name.substr(0, account_name_bytes_max) + "' cannot be the name of an account" +
+                   what_to_do);
   std::vector<char> buffer(entry_bytes_first);
   passwd entry{};
   passwd* found = nullptr;

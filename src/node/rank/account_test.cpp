@@ -29,7 +29,7 @@ TEST(Account, RootAndServicesAreRefusedByName) {
   ASSERT_FALSE(root);
   EXPECT_EQ(root.error().code(), ErrorCode::invalid);
   EXPECT_NE(root.error().text().find("account root (uid 0)"), std::string::npos) << root.error().text();
-  EXPECT_NE(root.error().remedy().find("--users"), std::string::npos);
+  EXPECT_NE(root.error().text().find("--users"), std::string::npos);
   const auto service = find_account("daemon");
   ASSERT_FALSE(service);
   EXPECT_EQ(service.error().code(), ErrorCode::invalid);

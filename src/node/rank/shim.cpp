@@ -500,7 +500,8 @@ std::optional<RankExit> Shim::start_failure() {
 RankExit Shim::foreign_checkpoints() const {
   return {.exit_code = exit_code_not_runnable,
           .detail = "the folder for its checkpoints, " + spec_.checkpoints +
-                    ", is somebody else's than the account " + spec_.isolation->account.name + "'s"};
+                    ", is somebody else's than the account " + spec_.isolation->account.name +
+                    "'s; whoever runs the node can hand it over (chown)"};
 }
 
 void prepare_process() {
