@@ -266,10 +266,10 @@ Client& Client::operator=(Client&&) noexcept = default;
 Client::~Client() = default;
 
 std::function<bool()> Client::telling_wait() const {
-  if (!waits_) return nullptr;
+  if (!waits_ && !given_up_) return nullptr;
   return [this] {
-    waits_();
-    return true;
+    if (waits_) waits_();
+    return !given_up_ || !given_up_();
   };
 }
 
@@ -277,7 +277,7 @@ Result<> Client::connect() {
   if (connection_) return {};
   auto connection = std::make_unique<Connection>();
   connection->idle = telling_wait();
-  auto opened = connection->open(target_, !token_.empty());
+  auto opened = connection->open(target_, secret_ || !token_.empty());
   is_untrusted_ = connection->is_untrusted;
   if (!opened) {
     if (opened.error().code() == ErrorCode::invalid)
@@ -299,16 +299,18 @@ struct Envelope {
   const Target& target;
   const std::string& token;
   const std::string& cluster;
+  const std::string& type;
 };
 
 std::string make_message(const Envelope& envelope, const std::string& method, const std::string& path,
                          const std::string& body) {
-  const auto& [target, token, cluster] = envelope;
+  const auto& [target, token, cluster, type] = envelope;
   std::string text = method + " " + target.prefix + path + " HTTP/1.1\r\nHost: " + target.text() +
                      "\r\nUser-Agent: tutti\r\n";
   if (!cluster.empty()) text += std::string(cluster_header) + ": " + cluster + "\r\n";
   if (!token.empty()) text += "Authorization: Bearer " + token + "\r\n";
-  if (body.starts_with('{')) text += "Content-Type: application/json\r\n";
+  const std::string kind = type.empty() && body.starts_with('{') ? "application/json" : type;
+  if (!kind.empty()) text += "Content-Type: " + kind + "\r\n";
   return text + "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
@@ -374,7 +376,7 @@ Result<Response> Client::request(const std::string& method, const std::string& p
   connection.deadline = Clock::now() + timeout;
   connection.idle = telling_wait();
   sent_ = true;
-  const auto sent = connection.send(make_message({target_, token_, cluster_}, method, path, body));
+  const auto sent = connection.send(make_message({target_, token_, cluster_, type_}, method, path, body));
   http::response_parser<http::string_body> parser;
   parser.body_limit(answer_bytes_max);
   parser.skip(method == "HEAD");
@@ -414,7 +416,7 @@ Result<> Client::events(const std::string& method, const std::string& path, cons
   bool given_up = false;
   connection.deadline = Clock::time_point::max();
   connection.idle = [&] { return !(given_up = !idle()); };
-  auto done = connection.send(make_message({target_, token_, cluster_}, method, path, body));
+  auto done = connection.send(make_message({target_, token_, cluster_, type_}, method, path, body));
   http::response_parser<http::string_body> parser;
   parser.body_limit(boost::none);
   EventSplitter splitter;

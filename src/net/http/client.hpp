@@ -48,6 +48,13 @@ class Client {
   // Called several times a second while a request waits for its answer, or for the connection.
   void on_wait(std::function<void()> tell) { waits_ = std::move(tell); }
 
+  // Asked several times a second while a request waits: what nobody wants any more fails.
+  void give_up_when(std::function<bool()> given_up) { given_up_ = std::move(given_up); }
+  // What is sent is for nobody on the way, as with a token: without TLS it goes nowhere but to this machine.
+  void keep_secret() { secret_ = true; }
+  // The kind of the bodies to come; without it they are JSON if they look so.
+  void send_as(std::string type) { type_ = std::move(type); }
+
   // Of a request that failed: the other side may have got it, and may have done it.
   bool may_have_arrived() const { return sent_; }
   // Of a connection that could not be opened: the other side speaks TLS, and its certificate is not trusted.
@@ -86,7 +93,10 @@ class Client {
   int retry_after_seconds_ = 0;
   std::string cluster_;
   bool met_another_ = false;
+  bool secret_ = false;
+  std::string type_;
   std::function<void()> waits_;
+  std::function<bool()> given_up_;
   std::unique_ptr<Connection> connection_;
 };
 

@@ -13,6 +13,7 @@ namespace {
 
 // Of a controller it is a variable, of any other server a flag.
 std::string authority_option(const std::string& who) {
+  if (who == "issuer") return "--ca of `tutti login`, --oidc-ca of a controller";
   return who == Target().who ? "TUTTI_CA_FILE (or --ca-file)" : "--ca-file";
 }
 
