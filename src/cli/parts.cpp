@@ -54,6 +54,18 @@ class Controller final : public Command {
         "keep-shipped", options_.keep_blobs_age,
         "remove shipped folders that no job needs so long after their last use, 0s never (default: 7d)");
     flags.add("keep-shipped-max", options_.keep_blobs, "and the oldest beyond this size (default: 100GiB)");
+    flags.add("oidc-issuer", options_.login.issuer,
+              "people log in at this OpenID Connect issuer, written as it calls itself: https://HOST[/PATH]");
+    flags.add("oidc-client-id", options_.login.client_id,
+              "what the issuer calls this cluster: a public client");
+    flags.add("oidc-scopes", options_.login.scopes,
+              "what the issuer is asked to tell (default: 'openid profile email')");
+    flags.add("oidc-name-claim", options_.login.name_claim,
+              "where it says the name of a user (default: preferred_username, and sub where there is none)");
+    flags.add("oidc-groups-claim", options_.login.groups_claim,
+              "where it says the groups of a user (default: groups)");
+    flags.add("oidc-ca", options_.login.ca_file,
+              "the authority (PEM) that signed its certificate (default: those that this machine trusts)");
     flags.add("ready-fd", ready_fd_, "write the address to this descriptor when the port is open",
               {.min = 0, .max = 1 << 20});
   }

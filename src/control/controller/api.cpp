@@ -57,10 +57,12 @@ net::Response too_large(const net::Request& request, const Route& route) {
 Api::Api(Core& core, Hub& hub, Explainer& explainer, Janitor& janitor, ApiOptions options)
     : gate_(std::move(options.tokens)),
       blobs_(std::move(options.blob_folder)),
-      services_{core, hub, explainer, blobs_, desk_, nodes_desk_, janitor},
+      login_(std::move(options.login), std::move(options.give_token), now_steady, now_on_the_wall),
+      services_{core, hub, explainer, blobs_, desk_, nodes_desk_, janitor, login_, login_desk_},
       requests_(options.requests),
       open_pages_(open_pages_max),
-      wrong_tokens_(wrong_tokens_max) {}
+      wrong_tokens_(wrong_tokens_max),
+      logins_(wrong_tokens_max) {}
 
 net::Admission Api::admit(const net::Request& head) {
   const Identity by = gate_.identify(head.bearer, now_on_the_wall());
@@ -135,6 +137,8 @@ RateLimits& Api::limits_of(RateClass rate) {
   switch (rate) {
     case RateClass::open_pages:
       return open_pages_;
+    case RateClass::logins:
+      return logins_;
     case RateClass::requests:
       return requests_;
   }

@@ -9,6 +9,7 @@
 
 #include "base/rate.hpp"
 #include "control/controller/call.hpp"
+#include "control/controller/login.hpp"
 #include "net/http/server.hpp"
 
 namespace tutti::controller {
@@ -17,6 +18,8 @@ struct ApiOptions {
   Tokens tokens;
   std::string blob_folder;
   Rate requests;  // of one address that knows a token
+  LoginOptions login = {};
+  GiveToken give_token = nullptr;  // may be null where nobody can log in
 };
 
 class Api {
@@ -33,6 +36,8 @@ class Api {
   void change(people::DoorChanges changes) { gate_.change(std::move(changes)); }
   // What is under way beside the loop ends.
   void stop() {
+    login_.stop();
+    login_desk_.stop();
     bodies_.stop();
     desk_.stop();
     nodes_desk_.stop();
@@ -59,10 +64,13 @@ class Api {
   Desk desk_{blob_desk};
   Desk nodes_desk_{node_desk};
   Desk bodies_{body_desk};
+  Login login_;
+  Desk login_desk_{login_desk};
   Services services_;
   RateLimits requests_;      // by address
   RateLimits open_pages_;    // by address, without a token
   RateLimits wrong_tokens_;  // by address
+  RateLimits logins_;        // by address
 };
 
 }  // namespace tutti::controller

@@ -381,5 +381,52 @@ TEST_F(ApiTest, BodiesAreAsLargeAsTheirPageNeeds) {
   EXPECT_EQ(status("explain", one_job_body_bytes_max + 1), 413);
 }
 
+TEST_F(ApiTest, WhereThereIsNoIssuerNobodyLogsIn) {
+  for (const Shared& asked : {get("login"), post("login", R"({"id_token":"a.b.c"})")}) {
+    api.handle(asked);
+    const auto answer = asked->answered().get().response;
+    EXPECT_EQ(answer.status, 404);
+    EXPECT_NE(answer.body.find("--oidc-issuer"), std::string::npos) << answer.body;
+  }
+}
+
+TEST_F(ApiTest, LoginsAreJudgedBesideTheLoopAndToldApart) {
+  Api its_api(core, hub, explainer, janitor,
+              {.tokens = {"admin", "join"},
+               .blob_folder = "",
+               .requests = {.per_second = 1000, .burst = 1000},
+               .login = {.issuer = "http://127.0.0.1:1", .client_id = "us"}});
+  const Shared settings = get("login");
+  its_api.handle(settings);
+  const auto shown = settings->answered().get().response;
+  EXPECT_EQ(shown.status, 200);
+  EXPECT_NE(shown.body.find(R"("client_id":"us")"), std::string::npos) << shown.body;
+  const auto answer_to = [&](const std::string& token) {
+    const Shared exchange = post("login", R"({"id_token":")" + token + R"("})");
+    its_api.handle(exchange);
+    return exchange->answered().get();
+  };
+  const auto wrong = answer_to("a.b.c");
+  EXPECT_EQ(wrong.response.status, 401) << wrong.response.body;
+  EXPECT_NE(wrong.thread, std::this_thread::get_id());
+  const auto unknown = answer_to("eyJhbGciOiJFUzI1NiJ9.e30.");
+  EXPECT_EQ(unknown.response.status, 503) << unknown.response.body;
+  EXPECT_GT(unknown.response.retry_after_seconds, 0);
+  EXPECT_EQ(answer_to("").response.status, 400);
+  its_api.stop();
+}
+
+TEST_F(ApiTest, LoginsOfAnAddressAreLimitedAsWrongTokensAre) {
+  const auto status = [&](const std::string& remote) {
+    const auto admission = api.admit(post("login", "{}", remote)->request());
+    return admission.refusal ? admission.refusal->status : 200;
+  };
+  int let_in = 0;
+  while (let_in < 1000 && status("10.0.0.1") == 200) ++let_in;
+  EXPECT_GE(let_in, 20);
+  EXPECT_LT(let_in, 1000);
+  EXPECT_EQ(status("10.0.0.2"), 200);
+}
+
 }  // namespace
 }  // namespace tutti::controller

@@ -24,6 +24,8 @@
 
 namespace tutti::controller {
 
+class Login;
+
 // They outlive every call.
 struct Services {
   Core& core;
@@ -33,6 +35,8 @@ struct Services {
   Desk& desk;
   Desk& nodes_desk;
   Janitor& janitor;
+  Login& login;
+  Desk& login_desk;
 };
 
 // An error as an answer. Without a status it is 400, 409 or 503, as the error's code says. One that may go

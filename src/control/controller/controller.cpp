@@ -59,6 +59,12 @@ Result<> check_exposure(const ControllerOptions& options, const std::string& hos
       .remedy("give --tls-certificate and --tls-key, or listen on 127.0.0.1");
 }
 
+// The issuer's word is believed, and there is nothing to give for it.
+Result<std::string> no_tokens_yet(const oidc::Identity&) {
+  return failed("the issuer's word is believed, but tokens of users are not available")
+      .remedy("TUTTI_TOKEN_FILE names the file of a token");
+}
+
 }  // namespace
 
 Result<> init_folder(const std::string& folder) {
@@ -83,6 +89,7 @@ Result<> run_controller(const ControllerOptions& options,
   auto listen = parse_listen(options.listen);
   if (!listen) return std::move(listen).error();
   if (auto safe = check_exposure(options, listen->host); !safe) return safe;
+  if (auto sound = check_login(options.login); !sound) return sound;
   const std::string remedy = "`tutti controller init --data " + options.folder + "` makes the tokens";
   auto admin = read_token(options.folder + "/admin.token");
   if (!admin) return std::move(admin).error().remedy(remedy);
@@ -129,7 +136,9 @@ Result<> run_controller(const ControllerOptions& options,
   Api api(core, hub, explainer, janitor,
           {.tokens = {std::move(*admin), std::move(*join)},
            .blob_folder = options.folder + "/blobs",
-           .requests = {.per_second = per_second, .burst = 2 * per_second}});
+           .requests = {.per_second = per_second, .burst = 2 * per_second},
+           .login = options.login,
+           .give_token = no_tokens_yet});
   api_address = &api;
   net::ServerOptions port;
   port.address = listen->host;

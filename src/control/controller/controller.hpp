@@ -10,6 +10,7 @@
 
 #include "base/result.hpp"
 #include "control/controller/janitor.hpp"
+#include "control/controller/login.hpp"
 #include "control/controller/tokens.hpp"
 
 namespace tutti::controller {
@@ -25,6 +26,7 @@ struct ControllerOptions {
   cluster::Retention keep;                    // finished jobs and lost nodes
   Bytes keep_blobs = kept_blobs_default;      // shipped folders that no unfinished job needs
   Duration keep_blobs_age = kept_blobs_age_default;
+  LoginOptions login;
 };
 
 // Makes the folder with an admin token and a join token, as tokens.hpp tells.

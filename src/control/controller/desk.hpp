@@ -31,6 +31,10 @@ constexpr DeskOptions node_desk{
 constexpr DeskOptions body_desk{
     .threads = 1, .waiting_max = 16, .crowded = "too many large bodies wait to be read"};
 
+// One at a time: the keys of an issuer may have to be fetched first.
+constexpr DeskOptions login_desk{
+    .threads = 1, .waiting_max = 64, .crowded = "too many people log in at once"};
+
 class Desk {
  public:
   explicit Desk(const DeskOptions& options);

@@ -10,8 +10,10 @@
 #include <gtest/gtest.h>
 
 #include "base/bytes.hpp"
+#include "base/clock/clock.hpp"
 #include "control/controller/call.hpp"
 #include "control/controller/janitor.hpp"
+#include "control/controller/login.hpp"
 #include "control/store/memory/memory_store.hpp"
 #include "net/sync/digest.hpp"
 #include "net/sync/manifest.hpp"
@@ -59,7 +61,9 @@ struct BlobRoutes : testing::Test {
   Desk nodes_desk{node_desk};
   DiskRoom disk{gib(100), gib(200)};
   Janitor janitor{core, {.folder = folder, .disk = [this] { return std::optional(disk); }}};
-  Services services{core, hub, explainer, blobs, desk, nodes_desk, janitor};
+  Login login{{}, nullptr, now_steady, now_on_the_wall};
+  Desk login_desk{controller::login_desk};
+  Services services{core, hub, explainer, blobs, desk, nodes_desk, janitor, login, login_desk};
 
   void TearDown() override { std::filesystem::remove_all(folder); }
 

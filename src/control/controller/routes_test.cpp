@@ -44,7 +44,7 @@ TEST(Routes, EveryRowIsComplete) {
     EXPECT_FALSE(route.answer.name.empty());
     EXPECT_NE(route.handle, nullptr);
     EXPECT_TRUE(route.body_bytes_max > 0 && route.body_bytes_max <= net::body_bytes_max);
-    EXPECT_EQ(route.need == Need::nothing, route.rate == RateClass::open_pages);
+    EXPECT_EQ(route.need == Need::nothing, route.rate != RateClass::requests);
     for (const auto& parameter : route.query)
       EXPECT_FALSE(parameter.name.empty() || parameter.value.empty() || parameter.meaning.empty());
   }

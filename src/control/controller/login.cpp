@@ -1,0 +1,70 @@
+#include "control/controller/login.hpp"
+
+#include "base/files/files.hpp"
+#include "base/log/log.hpp"
+
+namespace tutti::controller {
+namespace {
+
+constexpr std::size_t authority_bytes_max = 16 << 20;
+constexpr std::size_t client_id_bytes_max = 1024;
+
+}  // namespace
+
+Result<> check_login(const LoginOptions& options) {
+  if (options.issuer.empty() != options.client_id.empty())
+    return invalid("an issuer and the name that it has for this cluster go together")
+        .remedy("give both --oidc-issuer and --oidc-client-id");
+  if (options.issuer.empty()) return {};
+  if (auto url = oidc::parse_issuer(options.issuer); !url)
+    return std::move(url).error().within("--oidc-issuer");
+  if (options.client_id.size() > client_id_bytes_max)
+    return invalid("it is too long").within("--oidc-client-id");
+  if (options.ca_file.empty()) return {};
+  auto file = files::read_existing_file(options.ca_file, authority_bytes_max);
+  if (!file) return std::move(file).error().within("--oidc-ca");
+  return {};
+}
+
+Result<> Login::fetch_keys() {
+  keys_.asked(steady_());
+  const oidc::Reach reach{options_.ca_file, [this] { return stopping_.load(); }};
+  const auto provider = oidc::discover(options_.issuer, reach);
+  if (!provider) return provider.error();
+  auto keys = oidc::fetch_keys(*provider, reach);
+  if (!keys) return std::move(keys).error();
+  keys_.took(std::move(*keys), steady_());
+  return {};
+}
+
+Result<const oidc::KeySet*> Login::keys_for(const oidc::Header& header) {
+  if (keys_.wants_fetch(header.key_id, steady_())) {
+    if (auto fetched = fetch_keys(); !fetched) {
+      trouble_ = fetched.error().text();
+      log::warning("the keys of the issuer {} cannot be fetched: {}", options_.issuer, trouble_);
+    }
+  }
+  const oidc::KeySet* keys = keys_.keys(steady_());
+  if (keys == nullptr)
+    return failed("the keys of the issuer cannot be fetched: " + trouble_).remedy("try again in a while");
+  return keys;
+}
+
+Result<wire::LoginReply> Login::log_in(const wire::LoginRequest& request) {
+  const auto header = oidc::read_header(request.id_token);
+  if (!header) return Error(header.error()).within("the issuer's token");
+  const auto keys = keys_for(*header);
+  if (!keys) return keys.error();
+  const oidc::Expected expected{.issuer = options_.issuer,
+                                .client_id = options_.client_id,
+                                .nonce = request.nonce,
+                                .name_claim = options_.name_claim,
+                                .groups_claim = options_.groups_claim};
+  const auto identity = oidc::verify(request.id_token, **keys, expected, wall_());
+  if (!identity) return Error(identity.error()).within("the issuer's token");
+  auto token = give_token_(*identity);
+  if (!token) return std::move(token).error().within("user " + identity->name);
+  return wire::LoginReply{std::move(*token), identity->name};
+}
+
+}  // namespace tutti::controller

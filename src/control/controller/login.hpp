@@ -1,0 +1,67 @@
+// People who log in: an issuer of OpenID Connect has said who somebody is, and gets a token of this cluster
+// for him. Tells at what issuer, and believes only what that one has said, lately and to us.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/result.hpp"
+#include "control/wire/login.hpp"
+#include "net/oidc/fetch/fetch.hpp"
+#include "net/oidc/jwt.hpp"
+
+namespace tutti::controller {
+
+struct LoginOptions {
+  std::string issuer;     // "": nobody can log in
+  std::string client_id;  // what the issuer calls us
+  std::string scopes = "openid profile email";
+  std::string name_claim;  // "": preferred_username, and sub where there is none
+  std::string groups_claim = "groups";
+  std::string ca_file;  // who has signed the issuer's certificate; "": whom this machine trusts
+};
+
+// Both of issuer and client, or none; an address that can be asked, and an authority that can be read.
+Result<> check_login(const LoginOptions& options);
+
+// A token of this cluster for somebody whose word is believed. Beside the network loop.
+using GiveToken = std::function<Result<std::string>(const oidc::Identity& identity)>;
+
+class Login {
+ public:
+  // `steady` and `wall` are clocks, for when to ask for keys and for whether a token holds.
+  using Clock = std::function<Instant()>;
+  Login(LoginOptions options, GiveToken give_token, Clock steady, Clock wall)
+      : options_(std::move(options)),
+        give_token_(std::move(give_token)),
+        steady_(std::move(steady)),
+        wall_(std::move(wall)) {}
+  Login(const Login&) = delete;
+  Login& operator=(const Login&) = delete;
+
+  bool is_on() const { return !options_.issuer.empty(); }
+  wire::LoginSettings settings() const { return {options_.issuer, options_.client_id, options_.scopes}; }
+
+  // May ask the issuer for its keys, which takes seconds: not on the network loop, and on one thread at a
+  // time. `invalid`: the issuer has not said this.
+  Result<wire::LoginReply> log_in(const wire::LoginRequest& request);
+  // Who waits for the issuer waits no longer. Any thread.
+  void stop() { stopping_ = true; }
+
+ private:
+  Result<> fetch_keys();
+  // Those that this token needs, as far as they can be had.
+  Result<const oidc::KeySet*> keys_for(const oidc::Header& header);
+
+  const LoginOptions options_;
+  const GiveToken give_token_;
+  const Clock steady_;
+  const Clock wall_;
+  oidc::KeyRing keys_;
+  std::string trouble_;  // why there are no keys
+  std::atomic<bool> stopping_ = false;
+};
+
+}  // namespace tutti::controller
