@@ -235,6 +235,19 @@ TEST_F(Dev, TheDemoWaitsForNoToolsOfTheTests) {
   EXPECT_EQ(dev({"setup", "everything"}).exit_code, 2);
 }
 
+// A nodejs of another maker holds npm, and Debian's cannot be installed beside it.
+TEST_F(Dev, WhatAnotherPackageBringsAlongIsNotMissing) {
+  stand_in("dpkg-query",
+           "shift 2; format=$1; shift\n"
+           "if [[ $format == *Provides* ]]; then echo 'installed nodejs-dev, mold (= 1.2), npm'; exit; fi\n"
+           "for package; do [[ $package == mold || $package == npm ]] || echo \"installed $package\"; done; "
+           "exit 1");
+  stand_in("apt-get", "echo called >>\"$TMPDIR/log\"");
+  const auto setup = dev({"setup"});
+  EXPECT_EQ(setup.exit_code, 0) << setup.err;
+  EXPECT_EQ(setup.out + setup.err + logged(), "");
+}
+
 TEST_F(Dev, SetupDoesNothingWhenNothingIsMissing) {
   stand_in("dpkg-query", "shift 3; for package; do echo \"installed $package\"; done");
   stand_in("apt-get", "echo called >>\"$TMPDIR/log\"");

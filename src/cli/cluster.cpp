@@ -12,6 +12,7 @@
 
 #include "base/files/files.hpp"
 #include "base/text.hpp"
+#include "cli/login_token.hpp"
 #include "cli/terminal.hpp"
 #include "control/controller/controller.hpp"
 #include "control/wire/replies.hpp"
@@ -55,12 +56,24 @@ std::string user_name() {
 }
 
 Result<Cluster> Cluster::find() {
-  return reach(variable("TUTTI_ADDR"), variable("TUTTI_TOKEN_FILE"), variable("TUTTI_CA_FILE"));
+  auto target = target_of(variable("TUTTI_ADDR"), variable("TUTTI_CA_FILE"));
+  if (!target) return std::move(target).error();
+  return reach(std::move(*target), variable("TUTTI_TOKEN_FILE"), true);
 }
 
-Result<Cluster> Cluster::local() { return reach("", "", ""); }
+Result<Cluster> Cluster::without_token() {
+  auto target = target_of(variable("TUTTI_ADDR"), variable("TUTTI_CA_FILE"));
+  if (!target) return std::move(target).error();
+  return Cluster(std::move(*target), "");
+}
 
-Result<Cluster> Cluster::reach(std::string address, std::string token_file, std::string ca_file) {
+Result<Cluster> Cluster::local() {
+  auto target = target_of("", "");
+  if (!target) return std::move(target).error();
+  return reach(std::move(*target), "", false);
+}
+
+Result<net::Target> Cluster::target_of(std::string address, std::string ca_file) {
   const std::string home = home_folder();
   const bool local = address.empty();
   if (local) {
@@ -87,10 +100,22 @@ Result<Cluster> Cluster::reach(std::string address, std::string token_file, std:
   auto target = net::parse_target(address);
   if (!target) return std::move(target).error().within(local ? home + "/address" : "TUTTI_ADDR");
   target->ca_file = std::move(ca_file);
-  if (token_file.empty()) token_file = home + "/controller/admin.token";
+  return target;
+}
+
+Result<Cluster> Cluster::reach(net::Target target, std::string token_file, bool by_login) {
+  const std::string kept = login_token_file(target.text());
+  by_login = by_login && token_file.empty() && ::access(kept.c_str(), F_OK) == 0;
+  if (token_file.empty()) token_file = by_login ? kept : home_folder() + "/controller/admin.token";
   auto token = controller::read_token(token_file);
-  if (!token) return std::move(token).error().remedy("TUTTI_TOKEN_FILE names the file that holds the token");
-  return Cluster(std::move(*target), std::move(*token));
+  if (!token)
+    return std::move(token).error().remedy(
+        "TUTTI_TOKEN_FILE names the file that holds the token; `tutti login` gets one where the cluster has "
+        "an "
+        "issuer");
+  Cluster cluster(std::move(target), std::move(*token));
+  cluster.by_login_ = by_login;
+  return cluster;
 }
 
 Result<nlohmann::json> Cluster::request(const std::string& method, const std::string& path,
@@ -110,6 +135,9 @@ Result<nlohmann::json> Cluster::request(const std::string& method, const std::st
     return unknown(error.message()).within(error.context()).remedy(error.remedy());
   }
   if (!response) return std::move(response).error();
+  if (response->status == 401 && by_login_)
+    return invalid("the token of your login is not taken any more")
+        .remedy("`tutti login` gets you another one");
   if (response->status >= 400) return wire::decode_error(response->status, response->body);
   auto parsed = nlohmann::json::parse(response->body, nullptr, false);
   if (parsed.is_discarded())

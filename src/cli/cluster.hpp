@@ -31,6 +31,8 @@ constexpr Duration answer_time_max = 60s;
 class Cluster {
  public:
   static Result<Cluster> find();
+  // The same for who has none yet.
+  static Result<Cluster> without_token();
   // That of `tutti up` in the home folder, whatever the variables say.
   static Result<Cluster> local();
 
@@ -58,7 +60,9 @@ class Cluster {
 
  private:
   // Of what is empty, that of the local cluster is taken.
-  static Result<Cluster> reach(std::string address, std::string token_file, std::string ca_file);
+  static Result<net::Target> target_of(std::string address, std::string ca_file);
+  // The first that there is: named, kept by `tutti login` if that counts, of the local cluster.
+  static Result<Cluster> reach(net::Target target, std::string token_file, bool by_login);
   Cluster(net::Target target, std::string token)
       : target_(target), token_(token), client_(std::move(target), std::move(token)) {}
   Result<nlohmann::json> request(const std::string& method, const std::string& path, const std::string& body,
@@ -68,6 +72,7 @@ class Cluster {
 
   net::Target target_;
   std::string token_;
+  bool by_login_ = false;
   net::Client client_;
 };
 

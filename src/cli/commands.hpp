@@ -29,6 +29,8 @@ std::unique_ptr<Command> make_drain();
 std::unique_ptr<Command> make_resume();
 std::unique_ptr<Command> make_data();
 std::unique_ptr<Command> make_checkpoint();
+std::unique_ptr<Command> make_login();
+std::unique_ptr<Command> make_logout();
 std::unique_ptr<Command> make_train();
 std::unique_ptr<Command> make_engine();
 std::unique_ptr<Command> make_chat();

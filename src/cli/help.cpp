@@ -10,7 +10,8 @@ constexpr const char* environment_text = R"(What tutti reads from its environmen
 
   TUTTI_HOME        the folder of the local cluster: `tutti up` keeps it there (default: ~/.tutti)
   TUTTI_ADDR        HOST:PORT of a controller (default: that of the local cluster)
-  TUTTI_TOKEN_FILE  the file with the token for it (default: TUTTI_HOME/controller/admin.token)
+  TUTTI_TOKEN_FILE  the file with the token for it (default: the one that `tutti login` has kept for its
+                    address, else TUTTI_HOME/controller/admin.token)
   TUTTI_CA_FILE     speak TLS, and trust this certificate authority (PEM); without TLS only a controller on
                     this machine is spoken to
 

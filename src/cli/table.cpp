@@ -77,6 +77,18 @@ std::span<const CommandEntry> commands() {
       CommandEntry{"drain", "NODE [flags]", "Lets nothing new land on a node.", make_drain},
       CommandEntry{"resume", "NODE", "Lets a drained node take work again.", make_resume},
       CommandEntry{
+          "login", "[flags]",
+          "Logs in at the issuer (OpenID Connect) of a cluster, and keeps the token for later commands.\n\n"
+          "TUTTI_ADDR names the cluster. With a display a browser on this machine brings the answer back; "
+          "without one, or with --device, a code is shown that is typed in at any other machine. The token "
+          "of the cluster is kept for its address, in ~/.config/tutti, for you alone; every command finds it "
+          "there unless TUTTI_TOKEN_FILE names another one:\n\n"
+          "  export TUTTI_ADDR=tutti.example.org:7070 TUTTI_CA_FILE=/etc/tutti/ca.pem\n"
+          "  tutti login --device\n"
+          "  tutti status",
+          make_login},
+      CommandEntry{"logout", "", "Removes the token that `tutti login` has kept.", make_logout},
+      CommandEntry{
           "train", "CONFIG [flags]",
           "Trains a language model on the cluster, and goes on when servers die.\n\n"
           "Without --gpus and --ranks it takes the ranks of the recipe's mesh, or every GPU of the cluster. "
