@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <cstdlib>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -32,7 +33,7 @@ net::Response page(int status, std::string text) {
 }
 
 // What the browser brings back to this machine, the first time that it is what was waited for.
-class Answer {
+class Answer : public std::enable_shared_from_this<Answer> {
  public:
   Answer(const LoginPlace& place, net::Loop& loop) : place_(place), loop_(loop) {}
 
@@ -49,7 +50,7 @@ class Answer {
       return exchange->answer(page(wrong_status, "This is not the answer that `tutti login` waits for."));
     const bool fine = code->ok();
     code_ = std::move(code);
-    exchange->when_over([this] { loop_.stop(); });
+    exchange->when_over([answer = shared_from_this()] { answer->loop_.stop(); });
     exchange->answer(fine ? page(200, "tutti has its answer. Close this page and go back to the terminal.")
                           : page(wrong_status, "You are not logged in. The terminal says why."));
   }
@@ -110,17 +111,17 @@ bool has_display() {
 
 Result<IssuedToken> log_in_with_browser(const LoginPlace& place) {
   net::Loop loop;
-  Answer answer(place, loop);
+  const auto answer = std::make_shared<Answer>(place, loop);
   net::ServerOptions options;
   net::limit_connections(options, browser_connections_max);
   auto server = net::Server::listen(
-      loop, options, [&answer](const std::shared_ptr<net::Exchange>& exchange) { answer.handle(exchange); });
+      loop, options, [answer](const std::shared_ptr<net::Exchange>& exchange) { answer->handle(exchange); });
   if (!server) return std::move(server).error();
   auto login =
       oidc::begin_browser_login("http://127.0.0.1:" + std::to_string((*server)->port()) + answer_path);
   if (!login) return std::move(login).error();
-  answer.expect(std::move(*login));
-  if (auto told = invite(oidc::address_for(place.provider, place.client, answer.login())); !told)
+  answer->expect(std::move(*login));
+  if (auto told = invite(oidc::address_for(place.provider, place.client, answer->login())); !told)
     return std::move(told).error();
   const auto deadline = loop.after(browser_login_time_max, [&loop] { loop.stop(); });
   const auto looks = loop.every(interrupted_looked_every, [&loop] {
@@ -128,11 +129,11 @@ Result<IssuedToken> log_in_with_browser(const LoginPlace& place) {
   });
   loop.run();
   if (interrupted) return login_interrupted();
-  if (!answer.code())
+  if (!answer->code())
     return failed("nobody has come back from the browser within " + format_duration(browser_login_time_max))
         .remedy("`tutti login` begins anew; with --device the browser may be on another machine");
-  if (!answer.code()->ok()) return answer.code()->error();
-  return token_for(place, answer.login(), **answer.code());
+  if (!answer->code()->ok()) return answer->code()->error();
+  return token_for(place, answer->login(), **answer->code());
 }
 
 }  // namespace tutti::cli

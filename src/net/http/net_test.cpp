@@ -467,6 +467,11 @@ TEST_F(Net, ATokenIsNotSentInTheClearToAnotherMachine) {
             "controller 192.0.2.1:7070 : the token would cross the network in the clear");
   EXPECT_NE(response.error().remedy().find("TUTTI_CA_FILE"), std::string::npos);
   EXPECT_FALSE(client.may_have_arrived());
+  Client with_password(elsewhere, "");
+  with_password.keep_secret();
+  const auto kept = with_password.request("POST", "/", "password");
+  ASSERT_FALSE(kept.ok());
+  EXPECT_NE(kept.error().text().find("in the clear"), std::string::npos) << kept.error().text();
   EXPECT_FALSE(check_secrecy(elsewhere).ok());
   EXPECT_TRUE(check_secrecy({"localhost", 7070, ""}).ok());
   EXPECT_TRUE(check_secrecy({"192.0.2.1", 7070, "/ca.pem"}).ok());

@@ -10,6 +10,7 @@ FakeIssuer::FakeIssuer(const std::string& certificate_file, const std::string& k
   net::ServerOptions options;
   options.certificate_file = certificate_file;
   options.key_file = key_file;
+  options.headers = {"content-type"};
   auto listening =
       net::Server::listen(loop_, options, [this](const std::shared_ptr<net::Exchange>& exchange) {
         exchange->answer(answer_to(exchange->request()));

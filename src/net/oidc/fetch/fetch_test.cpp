@@ -83,6 +83,7 @@ TEST(Fetch, AFormIsSentAsOneAndItsRefusalIsAnAnswer) {
   issuer.on("/token", [&](const net::Request& request) {
     const std::lock_guard lock(mutex);
     body = request.body;
+    type = request.headers.at("content-type");
     return net::Response{.status = 400, .body = R"({"error":"slow_down"})"};
   });
   const auto answer = post_form(issuer.url() + "/token", {{"a", "1 2"}, {"b", "&="}}, {});
@@ -91,6 +92,7 @@ TEST(Fetch, AFormIsSentAsOneAndItsRefusalIsAnAnswer) {
   EXPECT_EQ(answer->body, R"({"error":"slow_down"})");
   const std::lock_guard lock(mutex);
   EXPECT_EQ(body, "a=1%202&b=%26%3D");
+  EXPECT_EQ(type, "application/x-www-form-urlencoded");
 }
 
 TEST(Fetch, WhoIsNotWaitedForAnyMoreIsLeft) {
