@@ -316,7 +316,7 @@ std::string install_provider(const std::string& folder) {
 command -v node >/dev/null && command -v npm >/dev/null || { echo 'there is no npm' >&2; exit 1; }
 mkdir -p "$1"; exec 9>"$1/lock"; flock 9; cp "$2"/* "$1"
 cmp -s "$1/package-lock.json" "$1/installed" && exit
-npm ci --prefix "$1" --no-audit --no-fund --silent --fetch-retries 1 --fetch-timeout 20000 >&2
+npm ci --prefix "$1" --no-audit --no-fund --loglevel error --fetch-retries 1 --fetch-timeout 20000 >&2
 cp "$1/package-lock.json" "$1/installed")";
   const auto installed =
       support::run({"bash", "-c", script, "install", folder, TUTTI_SOURCE_DIR "/tests/oidc"});
