@@ -60,11 +60,6 @@ Result<> check_exposure(const ControllerOptions& options, const std::string& hos
 }
 
 // The issuer's word is believed, and there is nothing to give for it.
-Result<std::string> no_tokens_yet(const oidc::Identity&) {
-  return failed("the issuer's word is believed, but tokens of users are not available")
-      .remedy("TUTTI_TOKEN_FILE names the file of a token");
-}
-
 }  // namespace
 
 Result<> init_folder(const std::string& folder) {
@@ -138,7 +133,7 @@ Result<> run_controller(const ControllerOptions& options,
            .blob_folder = options.folder + "/blobs",
            .requests = {.per_second = per_second, .burst = 2 * per_second},
            .login = options.login,
-           .give_token = no_tokens_yet});
+           .give_token = gives_tokens(core)});
   api_address = &api;
   net::ServerOptions port;
   port.address = listen->host;

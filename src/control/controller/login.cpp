@@ -1,13 +1,21 @@
 #include "control/controller/login.hpp"
 
+#include <cctype>
+#include <future>
+
+#include "base/clock/clock.hpp"
 #include "base/files/files.hpp"
 #include "base/log/log.hpp"
+#include "control/controller/tokens.hpp"
 
 namespace tutti::controller {
 namespace {
 
 constexpr std::size_t authority_bytes_max = 16 << 20;
 constexpr std::size_t client_id_bytes_max = 1024;
+// What a login is good for.
+constexpr Duration login_life = 24h * 7;
+constexpr Duration commit_time_max = 10s;
 
 }  // namespace
 
@@ -65,6 +73,26 @@ Result<wire::LoginReply> Login::log_in(const wire::LoginRequest& request) {
   auto token = give_token_(*identity);
   if (!token) return std::move(token).error().within("user " + identity->name);
   return wire::LoginReply{std::move(*token), identity->name};
+}
+
+GiveToken gives_tokens(Core& core) {
+  return [&core](const oidc::Identity& identity) -> Result<std::string> {
+    people::Token wish{.person = identity.name, .expires_at = now_on_the_wall() + login_life};
+    for (char& letter : wish.person)
+      letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+    auto made = new_token(std::move(wish));
+    if (!made) return made.error();
+    const auto done = std::make_shared<std::promise<Result<>>>();
+    const bool taken = core.happen(
+        cluster::LogIn{identity.issuer + " " + identity.subject, std::move(made->token)},
+        [done](const auto& reply) { done->set_value(reply ? Result<>() : Result<>(reply.error())); });
+    if (!taken) return failed("the controller is overloaded");
+    auto answer = done->get_future();
+    if (answer.wait_for(commit_time_max) != std::future_status::ready)
+      return failed("the controller's disk does not answer");
+    if (auto given = answer.get(); !given) return std::move(given).error();
+    return std::move(made->text);
+  };
 }
 
 }  // namespace tutti::controller

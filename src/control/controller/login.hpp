@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/result.hpp"
+#include "control/controller/core.hpp"
 #include "control/wire/login.hpp"
 #include "net/oidc/fetch/fetch.hpp"
 #include "net/oidc/jwt.hpp"
@@ -28,6 +29,9 @@ Result<> check_login(const LoginOptions& options);
 
 // A token of this cluster for somebody whose word is believed. Beside the network loop.
 using GiveToken = std::function<Result<std::string>(const oidc::Identity& identity)>;
+
+// Of those whom an admin has let in; waits for the commit.
+GiveToken gives_tokens(Core& core);
 
 class Login {
  public:

@@ -33,6 +33,7 @@ void log_in(const Call& call) {
     const auto reply = call.services().login.log_in(request);
     if (reply) return call.answer(wire::logged_in_json(*reply));
     if (reply.error().code() == ErrorCode::invalid) return call.refuse(reply.error(), status_unauthorized);
+    if (reply.error().code() == ErrorCode::forbidden) return call.refuse(reply.error());
     call.refuse_for_now(reply.error());
   });
 }

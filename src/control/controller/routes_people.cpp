@@ -1,20 +1,15 @@
 // People: who is known, with which roles, and their tokens.
 #include <array>
 
-#include "base/bytes.hpp"
 #include "base/clock/clock.hpp"
 #include "base/text.hpp"
 #include "control/controller/call.hpp"
-#include "control/controller/random_text.hpp"
+#include "control/controller/tokens.hpp"
 #include "control/people/may.hpp"
 #include "control/wire/requests.hpp"
-#include "net/sync/digest.hpp"
 
 namespace tutti::controller {
 namespace {
-
-constexpr std::size_t token_id_bytes = 8;
-constexpr std::size_t token_secret_bytes = 32;
 
 // A name that is too long stays so, and is refused as such.
 std::string name_argument(const Call& call) {
@@ -69,14 +64,10 @@ void make_token(const Call& call) {
   if (token.person.empty()) token.person = caller.name;
   if (wish->life != Duration::zero()) token.expires_at = now_on_the_wall() + wish->life;
   if (!people::has(caller, people::Role::admin, people::everything)) people::bound_by(caller, token);
-  const auto id = random_hex(token_id_bytes);
-  const auto secret = random_hex(token_secret_bytes);
-  if (!id || !secret) return call.refuse(id ? secret.error() : id.error());
-  token.id = *id;
-  const std::string text = people::text_of_token(*id, *secret);
-  token.hash = sync::hash_bytes(as_bytes(text));
-  std::string answer = wire::new_token_json(token, text);
-  call.change(cluster::IssueToken{std::move(token)}, std::move(answer));
+  auto made = new_token(std::move(token));
+  if (!made) return call.refuse(made.error());
+  std::string answer = wire::new_token_json(made->token, made->text);
+  call.change(cluster::IssueToken{std::move(made->token)}, std::move(answer));
 }
 
 void revoke_token(const Call& call) {

@@ -8,11 +8,14 @@
 #include "base/log/log.hpp"
 #include "base/text.hpp"
 #include "control/controller/random_text.hpp"
+#include "control/people/door.hpp"
+#include "net/sync/digest.hpp"
 
 namespace tutti::controller {
 namespace {
 
 constexpr std::size_t token_bytes = 32;
+constexpr std::size_t person_token_id_bytes = 8;
 constexpr std::size_t token_file_bytes_max = 4096;
 constexpr std::size_t token_length_min = 16;
 
@@ -59,6 +62,17 @@ Result<> make_token(const std::string& file, bool expected) {
   auto secret = random_hex(token_bytes);
   if (!secret) return std::move(secret).error();
   return files::replace_file(file, *secret + "\n", {.mode = 0600, .durable = true});
+}
+
+Result<NewToken> new_token(people::Token wish) {
+  auto id = random_hex(person_token_id_bytes);
+  const auto secret = random_hex(token_bytes);
+  if (!id || !secret) return id ? secret.error() : id.error();
+  wish.id = *std::move(id);
+  NewToken made{std::move(wish), ""};
+  made.text = people::text_of_token(made.token.id, *secret);
+  made.token.hash = sync::hash_bytes(as_bytes(made.text));
+  return made;
 }
 
 }  // namespace tutti::controller

@@ -1,9 +1,10 @@
-// The secrets that open the API, each in a file of its own. Any thread.
+// The secrets that open the API: the cluster's own, each in a file, and those of people. Any thread.
 #pragma once
 
 #include <string>
 
 #include "base/result.hpp"
+#include "control/people/people.hpp"
 
 namespace tutti::controller {
 
@@ -15,5 +16,12 @@ Result<std::string> read_token(const std::string& file);
 // warning. One that holds something else is refused: somebody has put it there. `expected`: a token was there
 // earlier, so that a missing one is worth a warning too.
 Result<> make_token(const std::string& file, bool expected);
+
+// A token of a person, with an id, and the text of which the store has only the hash.
+struct NewToken {
+  people::Token token;
+  std::string text;
+};
+Result<NewToken> new_token(people::Token wish);
 
 }  // namespace tutti::controller

@@ -22,7 +22,7 @@ std::string_view name_of(Kind kind) {
 
 Result<> check_name(std::string_view name) {
   const auto letter = [](char one) {
-    return is_small_letter(one) || is_digit(one) || one == '-' || one == '_' || one == '.';
+    return is_small_letter(one) || is_digit(one) || one == '-' || one == '_' || one == '.' || one == '@';
   };
   if (name == root_name)
     return invalid("'" + std::string(name) + "' is who holds the cluster's own token, and nobody else");
@@ -30,7 +30,7 @@ Result<> check_name(std::string_view name) {
       (is_small_letter(name.front()) || name.front() == '_') && std::all_of(name.begin(), name.end(), letter))
     return {};
   return invalid("that is no name of a person")
-      .remedy("small letters, digits, '-', '_' and '.', at most " + std::to_string(name_bytes_max) +
+      .remedy("small letters, digits, '-', '_', '.' and '@', at most " + std::to_string(name_bytes_max) +
               ", a letter first");
 }
 
