@@ -1,0 +1,217 @@
+#include "net/pki/pki.hpp"
+
+#include <gtest/gtest.h>
+#include <openssl/pem.h>
+#include <openssl/rsa.h>
+
+#include <set>
+
+#include "net/pki/openssl.hpp"
+
+namespace tutti::pki {
+namespace {
+
+const Instant now(std::chrono::seconds(1'800'000'000));
+
+PublicKey new_key() {
+  auto key = read_request(*make_request(*make_key()));
+  EXPECT_TRUE(key.ok());
+  return *key;
+}
+
+// A request of any key, as other programs make them.
+std::string request_of(EVP_PKEY* key, EVP_PKEY* signer) {
+  const Request request(X509_REQ_new());
+  X509_REQ_set_version(request.get(), 0);
+  X509_NAME_add_entry_by_txt(X509_REQ_get_subject_name(request.get()), "CN", MBSTRING_ASC,
+                             reinterpret_cast<const unsigned char*>("root"), -1, -1, 0);
+  X509_REQ_set_pubkey(request.get(), key);
+  const bool plain = EVP_PKEY_base_id(signer) == EVP_PKEY_ED25519;
+  X509_REQ_sign(request.get(), signer, plain ? nullptr : EVP_sha256());
+  const Bio bio(BIO_new(BIO_s_mem()));
+  PEM_write_bio_X509_REQ(bio.get(), request.get());
+  return text_of(bio.get());
+}
+
+Key ed25519() { return Key(EVP_PKEY_Q_keygen(nullptr, nullptr, "ED25519")); }
+Key rsa(std::size_t bits) { return Key(EVP_PKEY_Q_keygen(nullptr, nullptr, "RSA", bits)); }
+Key ec(const char* curve) { return Key(EVP_PKEY_Q_keygen(nullptr, nullptr, "EC", curve)); }
+
+TEST(Pki, ANodeGetsACertificateThatSaysWhoItIs) {
+  const auto authority = make_authority("ab12", now);
+  ASSERT_TRUE(authority.ok());
+  const PublicKey key = new_key();
+  const auto certificate =
+      sign(*authority, key, {.name = {.cluster = "ab12", .node = "gpu-17"}}, {.now = now});
+  ASSERT_TRUE(certificate.ok()) << certificate.error().text();
+  const auto identity = read_certificate(*certificate);
+  ASSERT_TRUE(identity.ok()) << identity.error().text();
+  EXPECT_EQ(to_uri(identity->name), "tutti://ab12/node/gpu-17");
+  EXPECT_EQ(identity->key_id, key.id);
+  EXPECT_EQ(identity->signed_at, now);
+  EXPECT_EQ(identity->until, now + node_life);
+  EXPECT_TRUE(check_time(*identity, now - clock_slack).ok());
+  EXPECT_FALSE(check_time(*identity, now - clock_slack - 1s).ok());
+  EXPECT_FALSE(check_time(*identity, now + node_life).ok());
+}
+
+TEST(Pki, OpenSslTakesTheChainForAServerAndForAClient) {
+  const auto authority = make_authority("ab12", now);
+  const auto other = make_authority("ab12", now);
+  const auto text = sign(*authority, new_key(),
+                         {.name = {.cluster = "ab12", .role = Role::controller},
+                          .addresses = {"127.0.0.1", "::1", "head.example"}},
+                         {.now = now});
+  ASSERT_TRUE(text.ok()) << text.error().text();
+  const Certificate certificate = certificate_in(*text);
+  EXPECT_EQ(X509_check_ip_asc(certificate.get(), "127.0.0.1", 0), 1);
+  EXPECT_EQ(X509_check_ip_asc(certificate.get(), "::1", 0), 1);
+  EXPECT_EQ(X509_check_ip_asc(certificate.get(), "127.0.0.2", 0), 0);
+  EXPECT_EQ(X509_check_host(certificate.get(), "head.example", 0, 0, nullptr), 1);
+  EXPECT_EQ(X509_check_host(certificate.get(), "tutti controller", 0, 0, nullptr), 0);
+  for (const auto& [by, purpose, expected] :
+       {std::tuple(&*authority, X509_PURPOSE_SSL_SERVER, X509_V_OK),
+        std::tuple(&*authority, X509_PURPOSE_SSL_CLIENT, X509_V_OK),
+        std::tuple(&*other, X509_PURPOSE_SSL_SERVER, X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY)}) {
+    const Certificate root = certificate_in(by->certificate);
+    X509_STORE* store = X509_STORE_new();
+    X509_STORE_add_cert(store, root.get());
+    X509_STORE_CTX* context = X509_STORE_CTX_new();
+    X509_STORE_CTX_init(context, store, certificate.get(), nullptr);
+    X509_STORE_CTX_set_purpose(context, purpose);
+    X509_STORE_CTX_set_time(context, 0,
+                            std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count());
+    X509_VERIFY_PARAM_set_flags(X509_STORE_CTX_get0_param(context), X509_V_FLAG_X509_STRICT);
+    X509_verify_cert(context);
+    EXPECT_EQ(X509_STORE_CTX_get_error(context), expected);
+    X509_STORE_CTX_free(context);
+    X509_STORE_free(store);
+  }
+}
+
+TEST(Pki, SerialsAreNotRepeatedAndHaveTheirBits) {
+  const auto authority = make_authority("ab12", now);
+  const PublicKey key = new_key();
+  std::set<std::string> serials;
+  std::size_t digits = 0;
+  for (int round = 0; round < 32; ++round) {
+    const auto text = sign(*authority, key, {.name = {.cluster = "ab12", .node = "n1"}}, {.now = now});
+    const auto identity = read_certificate(*text);
+    serials.insert(identity->serial);
+    digits = std::max(digits, identity->serial.size());
+  }
+  EXPECT_EQ(serials.size(), 32u);
+  EXPECT_EQ(digits, 32u);  // of 128 bits
+}
+
+TEST(Pki, ACertificateEndsWithItsAuthority) {
+  const auto authority = make_authority("ab12", now);
+  const Subject subject{.name = {.cluster = "ab12", .node = "n1"}};
+  const auto last = sign(*authority, new_key(), subject, {.now = now + authority_life - 1h});
+  ASSERT_TRUE(last.ok());
+  EXPECT_EQ(read_certificate(*last)->until, now + authority_life);
+  const auto late = sign(*authority, new_key(), subject, {.now = now + authority_life});
+  ASSERT_FALSE(late.ok());
+  EXPECT_NE(late.error().remedy().find("ca rotate"), std::string::npos);
+}
+
+TEST(Pki, OfARequestOnlySoundKeysAreTaken) {
+  for (const auto& key : {ed25519(), rsa(2048), ec("P-256")})
+    EXPECT_TRUE(read_request(request_of(key.get(), key.get())).ok());
+  for (const auto& key : {rsa(1024), ec("P-384"), ec("secp256k1")}) {
+    const auto refused = read_request(request_of(key.get(), key.get()));
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().remedy().find("P-256"), std::string::npos);
+  }
+}
+
+TEST(Pki, WhoeverAsksHasToHaveTheKey) {
+  const Key mine = ec("P-256");
+  const Key foreign = ec("P-256");
+  const auto refused = read_request(request_of(foreign.get(), mine.get()));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message().find("has not signed"), std::string::npos);
+}
+
+TEST(Pki, WhatARequestWishesForIsNotLookedAt) {
+  const auto authority = make_authority("ab12", now);
+  const Key mine = ec("P-256");
+  const auto key = read_request(request_of(mine.get(), mine.get()));  // "CN=root"
+  const auto text = sign(*authority, *key, {.name = {.cluster = "ab12", .node = "n1"}}, {.now = now});
+  const Certificate certificate = certificate_in(*text);
+  std::array<char, 64> name{};
+  X509_NAME_get_text_by_NID(X509_get_subject_name(certificate.get()), NID_commonName, name.data(),
+                            static_cast<int>(name.size()));
+  EXPECT_STREQ(name.data(), "n1");
+}
+
+TEST(Pki, RequestsThatAreNoneAreRefused) {
+  EXPECT_FALSE(read_request("").ok());
+  EXPECT_FALSE(read_request(*make_key()).ok());
+  EXPECT_FALSE(
+      read_request("-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n").ok());
+  std::string request = *make_request(*make_key());
+  EXPECT_FALSE(read_request(request.substr(0, request.size() / 2)).ok());
+  request.insert(request.size() / 2, request_bytes_max, 'A');
+  EXPECT_FALSE(read_request(request).ok());
+}
+
+TEST(Pki, NamesHaveOneForm) {
+  for (const char* good : {"tutti://ab12", "tutti://ab12/controller", "tutti://ab12/node/gpu-17.rack_2"}) {
+    const auto name = parse_uri(good);
+    ASSERT_TRUE(name.ok()) << good;
+    EXPECT_EQ(to_uri(*name), good);
+  }
+  const std::string long_name = "tutti://ab12/node/" + std::string(name_bytes_max + 1, 'a');
+  for (const std::string& bad :
+       {std::string("tutti://"), std::string("tutti:///node/n1"), std::string("tutti://ab12/"),
+        std::string("tutti://ab12/node/"), std::string("tutti://ab12/node/../n1"),
+        std::string("tutti://ab12/node/.n1"), std::string("tutti://ab12/node/n1/n2"),
+        std::string("TUTTI://ab12/node/n1"), std::string("tutti://ab12/node/n%31"),
+        std::string("tutti://ab12/node/n1\0", 21), std::string("https://ab12/node/n1"), long_name})
+    EXPECT_FALSE(parse_uri(bad).ok()) << bad;
+}
+
+TEST(Pki, NobodyIsSignedUnderANameThatIsNone) {
+  const auto authority = make_authority("ab12", now);
+  const PublicKey key = new_key();
+  for (const Subject& subject :
+       {Subject{.name = {.cluster = "ab12", .node = "../n1"}}, Subject{.name = {.cluster = "", .node = "n1"}},
+        Subject{.name = {.cluster = "ab12", .role = Role::authority}},
+        Subject{.name = {.cluster = "ab12", .node = "n1"}, .addresses = {"a b"}},
+        Subject{.name = {.cluster = "ab12", .node = "n1"},
+        .addresses = std::vector<std::string>(addresses_max + 1, "h")}})
+    EXPECT_FALSE(sign(*authority, key, subject, {.now = now}).ok());
+}
+
+TEST(Pki, FingerprintsTellAuthoritiesApart) {
+  const auto one = make_authority("ab12", now);
+  const auto two = make_authority("ab12", now);
+  EXPECT_TRUE(is_fingerprint(*fingerprint(one->certificate)));
+  EXPECT_NE(*fingerprint(one->certificate), *fingerprint(two->certificate));
+  EXPECT_FALSE(is_fingerprint("sha256:12"));
+  EXPECT_FALSE(is_fingerprint("sha256:" + std::string(64, 'G')));
+  const auto all = split_certificates("one\n" + one->certificate + "two\n" + two->certificate);
+  ASSERT_TRUE(all.ok());
+  EXPECT_EQ(*all, (std::vector{one->certificate, two->certificate}));
+}
+
+TEST(Pki, AnAuthorityIsReadAsItWasWritten) {
+  const auto authority = make_authority("ab12", now);
+  const auto other = make_authority("ab12", now);
+  const auto read = read_authority(authority->key + authority->certificate);
+  ASSERT_TRUE(read.ok()) << read.error().text();
+  EXPECT_EQ(read->certificate, authority->certificate);
+  EXPECT_EQ(read->key, authority->key);
+  EXPECT_FALSE(read_authority(other->key + authority->certificate).ok());
+  EXPECT_FALSE(read_authority(authority->certificate).ok());
+  EXPECT_FALSE(read_authority("").ok());
+  const PublicKey key = new_key();
+  const std::string node_key = *make_key();
+  const auto node = sign(*authority, *read_request(*make_request(node_key)),
+                         {.name = {.cluster = "ab12", .node = "n1"}}, {.now = now});
+  EXPECT_FALSE(read_authority(node_key + *node).ok());
+}
+
+}  // namespace
+}  // namespace tutti::pki
