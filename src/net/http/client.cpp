@@ -155,12 +155,16 @@ struct Client::Connection {
   // `secret`: what will be sent is for nobody on the way.
   Result<> open(const Target& target, bool secret);
   Result<> open_tls(const Target& target);
+  // Whoever it is.
+  Result<> open_to_anybody(const Target& target);
   Result<> send(std::string_view bytes);
   // At least one byte, nothing at the end of the stream.
   Result<std::string> receive();
 
  private:
+  Result<> connect_to(const Target& target, bool secret);
   Result<> connect_to(const addrinfo& address);
+  Result<> shake_hands(const Target& target);
   // What a call of OpenSSL's waits for. False: an error.
   bool wait_tls(int result) {
     const int need = SSL_get_error(tls, result);
@@ -186,7 +190,7 @@ Result<> Client::Connection::connect_to(const addrinfo& address) {
   return failure == 0 ? Result<>() : failed(why_errno());
 }
 
-Result<> Client::Connection::open(const Target& target, bool secret) {
+Result<> Client::Connection::connect_to(const Target& target, bool secret) {
   deadline = Clock::now() + connect_time_max;
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -202,8 +206,20 @@ Result<> Client::Connection::open(const Target& target, bool secret) {
     connected = connect_to(*at);
     if (connected) break;
   }
+  return connected;
+}
+
+Result<> Client::Connection::open(const Target& target, bool secret) {
+  auto connected = connect_to(target, secret);
   if (!connected || target.ca_file.empty()) return connected;
   return open_tls(target);
+}
+
+Result<> Client::Connection::open_to_anybody(const Target& target) {
+  if (auto connected = connect_to(target, false); !connected) return connected;
+  tls_context = SSL_CTX_new(TLS_client_method());
+  SSL_CTX_set_verify(tls_context, SSL_VERIFY_NONE, nullptr);
+  return shake_hands(target);
 }
 
 Result<> Client::Connection::open_tls(const Target& target) {
@@ -212,6 +228,11 @@ Result<> Client::Connection::open_tls(const Target& target) {
   if (SSL_CTX_load_verify_locations(tls_context, target.ca_file.c_str(), nullptr) != 1) {
     return no_authority(target.ca_file, target.who);
   }
+  if (auto shown = show_certificate(tls_context, target); !shown) return shown;
+  return shake_hands(target);
+}
+
+Result<> Client::Connection::shake_hands(const Target& target) {
   tls = SSL_new(tls_context);
   SSL_set_fd(tls, descriptor);
   expect_host(tls, target.host);
@@ -246,6 +267,7 @@ Result<std::string> Client::Connection::receive() {
   std::array<char, 65536> buffer;
   for (;;) {
     ssize_t got = 0;
+    ERR_clear_error();
     if (tls != nullptr) {
       got = SSL_read(tls, buffer.data(), static_cast<int>(buffer.size()));
       if (got <= 0 && SSL_get_error(tls, static_cast<int>(got)) == SSL_ERROR_ZERO_RETURN)
@@ -255,9 +277,33 @@ Result<std::string> Client::Connection::receive() {
       got = ::recv(descriptor, buffer.data(), buffer.size(), 0);
       if (got < 0 && errno == EAGAIN && wait_for(descriptor, POLLIN, deadline, idle)) continue;
     }
+    const unsigned long ended = tls != nullptr && got <= 0 ? ERR_peek_last_error() : 0;
+    if (ended != 0 && SSL_get_error(tls, static_cast<int>(got)) == SSL_ERROR_SSL) {
+      const char* why = ERR_reason_error_string(ended);
+      return failed(std::string("it has ended TLS: ") + (why == nullptr ? "it does not say why" : why));
+    }
     if (got < 0) return failed(errno == EAGAIN ? "no answer in time" : why_closed());
     return std::string(buffer.data(), static_cast<std::size_t>(got));
   }
+}
+
+Result<std::vector<std::string>> shown_certificates(const Target& target) {
+  Client::Connection connection;
+  if (auto opened = connection.open_to_anybody(target); !opened)
+    return unreachable(target, opened.error().text())
+        .remedy("is it running, and does it speak TLS? `tutti nodes token` tells where it is");
+  std::vector<std::string> all;
+  STACK_OF(X509)* chain = SSL_get_peer_cert_chain(connection.tls);  // the connection's
+  const int count = std::min(sk_X509_num(chain), static_cast<int>(pki::certificates_max));
+  for (int at = 0; at < count; ++at) {
+    unsigned char* bytes = nullptr;
+    const int size = i2d_X509(sk_X509_value(chain, at), &bytes);
+    if (size <= 0) continue;
+    auto text = pki::to_pem({reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(size)});
+    OPENSSL_free(bytes);
+    if (text) all.push_back(std::move(*text));
+  }
+  return all;
 }
 
 Client::Client(Target target, std::string token) : target_(std::move(target)), token_(std::move(token)) {}

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "net/http/http.hpp"
 #include "net/http/loop.hpp"
@@ -17,6 +18,10 @@ struct Target {
   std::string ca_file;             // TLS with this certificate authority; "" for plain HTTP
   std::string who = "controller";  // is spoken to, for messages
   std::string prefix;              // that stands before each path of a request, such as "/proxy"
+  // Who calls, where that is asked for over TLS: a certificate chain and its key (PEM); both or none. They
+  // are read anew for each connection.
+  std::string certificate_file = {};
+  std::string key_file = {};
 
   std::string text() const { return host + ":" + std::to_string(port); }
 };
@@ -31,6 +36,10 @@ Error in_the_clear();
 // Refuses a way on which a token could be read: without TLS it goes nowhere but to this machine. One that
 // cannot be found now is not refused.
 Result<> check_secrecy(const Target& target);
+
+// What the other side shows as its certificates over TLS (PEM), its own first. Nobody is trusted for that,
+// and nothing is sent.
+Result<std::vector<std::string>> shown_certificates(const Target& target);
 
 // One connection, opened at the first request and kept. One thread.
 class Client {
@@ -81,6 +90,7 @@ class Client {
 
  private:
   struct Connection;
+  friend Result<std::vector<std::string>> shown_certificates(const Target& target);
   Result<> connect();
   std::function<bool()> telling_wait() const;
   // By the cluster that an answer names; "": none.

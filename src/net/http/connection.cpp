@@ -120,7 +120,16 @@ asio::awaitable<void> Connection::serve_all(std::shared_ptr<Connection> /*self*/
   lowest().expires_at(known_by_);
   const std::string no_name;
   const error_code refused = co_await stream_.handshake(beast::role_type::server, no_name);
+  if (!refused) recognise_peer();
   while (!refused && co_await serve_one()) continue;
+}
+
+// A certificate in which no name of ours stands is as none.
+void Connection::recognise_peer() {
+  const std::string shown = stream_.peer();
+  if (shown.empty()) return;
+  if (auto identity = pki::read_certificate_der(shown))
+    peer_ = std::make_shared<const pki::Identity>(std::move(*identity));
 }
 
 std::function<void()> Connection::closer() {
@@ -157,6 +166,7 @@ asio::awaitable<bool> Connection::serve_one() {
     co_return co_await refuse_head(refusal);
   }
   request->body_bytes = parser.content_length().value_or(0);
+  request->peer = peer_;
   Admission admission =
       shared_->admit ? shared_->admit(*request) : Admission{.refusal = std::nullopt, .known = true};
   if (admission.known) become_known();

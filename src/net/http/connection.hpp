@@ -31,6 +31,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // It need not make room for others any more.
   void become_known() { shared_->lobby.leave(std::exchange(guest_, 0)); }
 
+  void recognise_peer();
   asio::awaitable<void> serve_all(std::shared_ptr<Connection> self);
 
   // ---- requests
@@ -87,6 +88,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   const Presence presence_;
   Wire stream_;
   std::string remote_;
+  std::shared_ptr<const pki::Identity> peer_;  // who has shown a certificate
   // What has come and is not parsed yet: of a head, of what stands around the chunks of a body, of the next
   // request. There is never more of it than is read at once.
   beast::flat_buffer buffer_{piece_bytes_max};

@@ -13,6 +13,7 @@
 #include "base/rate.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
+#include "net/pki/pki.hpp"
 
 namespace tutti::net {
 
@@ -80,6 +81,9 @@ struct Request {
   std::uint64_t body_bytes = 0;  // as its head says; 0 where it does not say
   std::string remote;            // the address of the other side
   bool websocket = false;
+  // Who has shown a certificate of an authority that the server trusts for clients; null: nobody. Whether it
+  // is good at this time, and still wanted, is for the handler to say.
+  std::shared_ptr<const pki::Identity> peer = nullptr;
 };
 
 struct Response {

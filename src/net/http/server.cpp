@@ -21,6 +21,8 @@ class Door final : public std::enable_shared_from_this<Door> {
 
   std::uint16_t port() const { return acceptor_.local_endpoint().port(); }
 
+  void use(std::shared_ptr<asio::ssl::context> tls) { tls_ = std::move(tls); }
+
   void open() { asio::co_spawn(shared_->context, stay_open(shared_from_this()), asio::detached); }
   void close() {
     error_code ignored;
@@ -143,8 +145,18 @@ class BeastServer final : public Server {
   ~BeastServer() override { door_->close(); }
 
   std::uint16_t port() const override { return door_->port(); }
+  Result<> use(const ServerIdentity& identity) override { return use(server_tls(identity)); }
+  Result<> use_files(const std::string& certificate_file, const std::string& key_file) override {
+    return use(server_tls(certificate_file, key_file));
+  }
 
  private:
+  Result<> use(Result<std::shared_ptr<asio::ssl::context>> tls) {
+    if (!tls) return std::move(tls).error();
+    door_->use(std::move(*tls));
+    return {};
+  }
+
   const std::shared_ptr<Door> door_;
 };
 
@@ -153,7 +165,8 @@ class BeastServer final : public Server {
 Result<std::unique_ptr<Server>> Server::listen(Loop& loop, const ServerOptions& options, Handler handler,
                                                Admit admit) {
   const std::string where = options.address + ":" + std::to_string(options.port);
-  auto tls = server_tls(options.certificate_file, options.key_file);
+  auto tls = options.identity ? server_tls(*options.identity)
+                              : server_tls(options.certificate_file, options.key_file);
   if (!tls) return std::move(tls).error();
   error_code failure;
   const auto address = asio::ip::make_address(options.address, failure);

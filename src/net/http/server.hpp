@@ -13,11 +13,19 @@
 
 namespace tutti::net {
 
+// What a server shows over TLS, and what it asks for, as text (PEM).
+struct ServerIdentity {
+  std::string certificates;        // its own, and those above it
+  std::string key;                 // of the first of them
+  std::string client_authorities;  // whose certificates a client may show; "": none is asked for
+};
+
 struct ServerOptions {
   std::string address = "127.0.0.1";
   std::uint16_t port = 0;  // 0: the system picks one
   std::string certificate_file;
-  std::string key_file;  // both or none
+  std::string key_file;                                   // both or none
+  std::optional<ServerIdentity> identity = std::nullopt;  // in place of files
   // Beyond these a connection is closed as soon as it is there.
   std::size_t connections = connections_max;
   std::size_t connections_per_address = connections_per_address_max;
@@ -83,6 +91,9 @@ class Server {
 
   virtual ~Server() = default;
   virtual std::uint16_t port() const = 0;
+  // From now on, for those who connect; of what cannot be used nothing changes. On the loop.
+  virtual Result<> use(const ServerIdentity& identity) = 0;
+  virtual Result<> use_files(const std::string& certificate_file, const std::string& key_file) = 0;
 
  protected:
   Server() = default;

@@ -242,14 +242,18 @@ asio::awaitable<void> dial_socket(asio::io_context& context, Wire wire, Target t
   wire.lowest().expires_never();
   auto stream = std::make_shared<WebSocket>(std::move(wire));
   set_socket_limits(*stream);
-  stream->set_option(websocket::stream_base::decorator(
-      [&](websocket::request_type& request) { request.set(http::field::authorization, "Bearer " + token); }));
+  stream->set_option(websocket::stream_base::decorator([&](websocket::request_type& request) {
+    if (!token.empty()) request.set(http::field::authorization, "Bearer " + token);
+  }));
   websocket::response_type answer;
   const auto [refused] = co_await stream->async_handshake(answer, target.text(), path, as_values);
   if (refused == websocket::error::upgrade_declined) {
     const std::string why = answer.result_int() == 401 ? "it refuses the token" : refused.message();
     co_return done(failed(why).within("controller " + target.text()));
   }
+  const bool by_tls = refused.category() == asio::error::get_ssl_category();
+  if (by_tls && !target.certificate_file.empty())
+    co_return done(unwanted(target, refused.message()).within("controller " + target.text()));
   if (refused) co_return done(misunderstood(target, refused));
   auto socket = std::make_shared<OutboxSocket>(context, Outbox::Options{});
   SocketRules rules;
@@ -308,7 +312,7 @@ void set_socket_limits(WebSocket& stream) {
 
 void dial(Loop& loop, const Target& target, const std::string& path, const std::string& token, Dialled done) {
   auto& context = loop.core().context;
-  auto tls = client_tls(target.ca_file);
+  auto tls = client_tls(target);
   if (!tls) return loop.post([done = std::move(done), error = tls.error()] { done(error); });
   Wire wire(beast::tcp_stream(context), std::move(*tls), {});
   auto work = dial_socket(context, std::move(wire), target, path, token, done);

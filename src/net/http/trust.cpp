@@ -1,6 +1,8 @@
 #include "net/http/trust.hpp"
 
 #include <fcntl.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509_vfy.h>
 #include <unistd.h>
@@ -17,7 +19,61 @@ std::string authority_option(const std::string& who) {
   return who == Target().who ? "TUTTI_CA_FILE (or --ca-file)" : "--ca-file";
 }
 
+// Who is let in by that is nobody yet: what its dates mean is for the server to say, in words.
+int judge(int is_good, X509_STORE_CTX* chain) {
+  const int verdict = X509_STORE_CTX_get_error(chain);
+  const bool is_own = X509_STORE_CTX_get_error_depth(chain) == 0;
+  const bool is_date = verdict == X509_V_ERR_CERT_HAS_EXPIRED || verdict == X509_V_ERR_CERT_NOT_YET_VALID;
+  if (is_good == 1 || !is_own || !is_date) return is_good;
+  X509_STORE_CTX_set_error(chain, X509_V_OK);
+  return 1;
+}
+
 }  // namespace
+
+Result<> ask_for_certificates(ssl_ctx_st* tls, const std::string& authorities) {
+  auto all = pki::split_certificates(authorities);
+  if (!all) return std::move(all).error().within("authorities of clients");
+  for (const std::string& text : *all) {
+    BIO* bio = BIO_new_mem_buf(text.data(), static_cast<int>(text.size()));
+    X509* authority = PEM_read_bio_X509(bio, nullptr, nullptr, nullptr);
+    const bool added = authority != nullptr &&
+                       X509_STORE_add_cert(SSL_CTX_get_cert_store(tls), authority) == 1 &&
+                       SSL_CTX_add_client_CA(tls, authority) == 1;
+    X509_free(authority);
+    BIO_free(bio);
+    if (!added) return failed("one of them cannot be used").within("authorities of clients");
+  }
+  // Each connection shows its certificate anew: one that was good yesterday is no ticket for today.
+  SSL_CTX_set_session_cache_mode(tls, SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_options(tls, SSL_OP_NO_TICKET);
+  SSL_CTX_set_num_tickets(tls, 0);
+  SSL_CTX_set_verify(tls, SSL_VERIFY_PEER, judge);
+  return {};
+}
+
+Result<> show_certificate(ssl_ctx_st* tls, const Target& target) {
+  if (target.certificate_file.empty()) return {};
+  const bool shown = SSL_CTX_use_certificate_chain_file(tls, target.certificate_file.c_str()) == 1 &&
+                     SSL_CTX_use_PrivateKey_file(tls, target.key_file.c_str(), SSL_FILETYPE_PEM) == 1;
+  ERR_clear_error();
+  if (shown) return {};
+  return failed("the certificate or its key cannot be read, or they do not belong together")
+      .within(target.certificate_file)
+      .remedy("`tutti agent join` with a new token (`tutti nodes token`) gets another one");
+}
+
+std::string shown_certificate(ssl_st* tls) {
+  X509* certificate = SSL_get1_peer_certificate(tls);
+  if (certificate == nullptr) return "";
+  unsigned char* bytes = nullptr;
+  const int size = i2d_X509(certificate, &bytes);
+  X509_free(certificate);
+  if (size <= 0) return "";
+  std::string der(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(size));
+  OPENSSL_free(bytes);
+  return der;
+}
 
 void expect_host(ssl_st* tls, const std::string& host) {
   SSL_ctrl(tls, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, const_cast<char*>(host.c_str()));
@@ -33,6 +89,13 @@ Error no_authority(const std::string& ca_file, const std::string& who) {
       .within("certificate authority " + ca_file)
       .remedy(authority_option(who) + " must name a file with the authority (PEM) that has signed the " +
               who + "'s certificate");
+}
+
+Error unwanted(const Target& target, const std::string& why) {
+  return failed("it does not take the certificate " + target.certificate_file + " (" + why + ")")
+      .remedy(
+          "it is of an authority that is not trusted there any more: `tutti agent join` with a new token "
+          "(`tutti nodes token`) gets another one");
 }
 
 Error untrusted(const Target& target, long verdict) {

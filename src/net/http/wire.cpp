@@ -10,6 +10,7 @@
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include "net/http/server.hpp"
 #include "net/http/trust.hpp"
 #include "net/http/turns.hpp"
 
@@ -39,6 +40,7 @@ class PlainLayer final : public Wire::Layer {
     asio::post(stream_.get_executor(), [done = std::move(done)] { done({}); });
   }
   long verdict() override { return 0; }
+  std::string peer() override { return ""; }
   void close() override { close_now(stream_); }
 
  private:
@@ -127,6 +129,7 @@ class TlsLayer final : public Wire::Layer {
         });
   }
   long verdict() override { return SSL_get_verify_result(stream_.native_handle()); }
+  std::string peer() override { return shown_certificate(stream_.native_handle()); }
   void close() override { stream_.next_layer().close(); }
 
  private:
@@ -155,11 +158,20 @@ asio::awaitable<error_code> Wire::handshake(beast::role_type role, const std::st
   co_return failure;
 }
 
+namespace {
+
+std::shared_ptr<ssl::context> new_server_tls() {
+  auto tls = std::make_shared<ssl::context>(ssl::context::tls_server);
+  tls->set_options(ssl::context::default_workarounds | ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1);
+  return tls;
+}
+
+}  // namespace
+
 Result<std::shared_ptr<ssl::context>> server_tls(const std::string& certificate_file,
                                                  const std::string& key_file) {
   if (certificate_file.empty()) return std::shared_ptr<ssl::context>();
-  auto tls = std::make_shared<ssl::context>(ssl::context::tls_server);
-  tls->set_options(ssl::context::default_workarounds | ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1);
+  auto tls = new_server_tls();
   error_code failure;
   tls->use_certificate_chain_file(certificate_file, failure);
   if (failure) return failed(failure.message()).within("TLS certificate " + certificate_file);
@@ -168,13 +180,27 @@ Result<std::shared_ptr<ssl::context>> server_tls(const std::string& certificate_
   return tls;
 }
 
-Result<std::shared_ptr<ssl::context>> client_tls(const std::string& ca_file) {
-  if (ca_file.empty()) return std::shared_ptr<ssl::context>();
+Result<std::shared_ptr<ssl::context>> server_tls(const ServerIdentity& identity) {
+  auto tls = new_server_tls();
+  error_code failure;
+  tls->use_certificate_chain(asio::buffer(identity.certificates), failure);
+  if (failure) return failed(failure.message()).within("TLS certificate");
+  tls->use_private_key(asio::buffer(identity.key), ssl::context::pem, failure);
+  if (failure) return failed(failure.message()).within("TLS key");
+  if (identity.client_authorities.empty()) return tls;
+  if (auto asks = ask_for_certificates(tls->native_handle(), identity.client_authorities); !asks)
+    return std::move(asks).error();
+  return tls;
+}
+
+Result<std::shared_ptr<ssl::context>> client_tls(const Target& target) {
+  if (target.ca_file.empty()) return std::shared_ptr<ssl::context>();
   auto tls = std::make_shared<ssl::context>(ssl::context::tls_client);
   error_code failure;
-  tls->load_verify_file(ca_file, failure);
-  if (failure) return no_authority(ca_file);
+  tls->load_verify_file(target.ca_file, failure);
+  if (failure) return no_authority(target.ca_file);
   tls->set_verify_mode(ssl::verify_peer);
+  if (auto shows = show_certificate(tls->native_handle(), target); !shows) return std::move(shows).error();
   return tls;
 }
 

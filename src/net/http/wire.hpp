@@ -29,6 +29,8 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 
 class Turns;
+struct ServerIdentity;
+struct Target;
 
 // Pieces up to here are copied together.
 constexpr std::size_t gathered_bytes_max = std::size_t{64} << 10;
@@ -54,6 +56,8 @@ class Wire {
     // Of a handshake that failed: what is wrong with the certificate of the other side (trust.hpp); 0:
     // nothing, or none was shown.
     virtual long verdict() = 0;
+    // After the handshake, the certificate that the other side has shown (DER); "": none.
+    virtual std::string peer() = 0;
     // What waits on it ends.
     virtual void close() = 0;
   };
@@ -72,6 +76,7 @@ class Wire {
   boost::beast::tcp_stream& lowest() { return layer_->lowest(); }
   asio::awaitable<error_code> handshake(boost::beast::role_type role, const std::string& host);
   long verdict() { return layer_->verdict(); }
+  std::string peer() { return layer_->peer(); }
   void close() { layer_->close(); }
 
   template <class Buffers, class Handler>
@@ -140,6 +145,7 @@ void async_teardown(boost::beast::role_type, Wire& wire, Handler&& handler) {
 // A context for the server's side, or for the client's; null where no file is given.
 Result<std::shared_ptr<asio::ssl::context>> server_tls(const std::string& certificate_file,
                                                        const std::string& key_file);
-Result<std::shared_ptr<asio::ssl::context>> client_tls(const std::string& ca_file);
+Result<std::shared_ptr<asio::ssl::context>> server_tls(const ServerIdentity& identity);
+Result<std::shared_ptr<asio::ssl::context>> client_tls(const Target& target);
 
 }  // namespace tutti::net
