@@ -53,6 +53,17 @@ Result<> check_fabric(const State& state) {
   return {};
 }
 
+Result<> check_members(const State& state) {
+  for (const auto& [id, token] : state.join_tokens) {
+    if (id != token.id || token.uses_left < 0) return failed("the token " + id + " has been used too often");
+  }
+  for (const auto& [name, member] : state.members) {
+    if (name != member.name || member.key.empty())
+      return failed("node " + name + " has the certificate of nobody");
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<> invariants(const State& state) {
@@ -79,6 +90,7 @@ Result<> invariants(const State& state) {
     return failed("there are finished jobs in the set of ended ones that do not exist, or some are missing");
   if (auto checked = state.index.check(state); !checked) return checked;
   if (auto checked = check_held(state); !checked) return checked;
+  if (auto checked = check_members(state); !checked) return checked;
   return check_fabric(state);
 }
 

@@ -42,6 +42,12 @@ class Machine {
   void on(const EndDoomed& event);
   // clock.cpp
   void on(const ClockSet& event);
+  // membership.cpp
+  void on(const MakeJoinToken& event);
+  void on(const RevokeJoinToken& event);
+  void on(const Join& event);
+  void on(const Renew& event);
+  void on(const RevokeNode& event);
 
  private:
   // requests.cpp
@@ -81,6 +87,14 @@ class Machine {
   void end_late_strays();
   void end_strays(const Job& job);
   void remove_stray(const NodeName& node, const RankReport& report);
+
+  // membership.cpp
+  Result<> may_use(const JoinToken& token, const NodeName& name) const;
+  Result<> may_be_called(const Member& asks) const;
+  bool is_revoked(const NodeName& name) const;
+  void forget_member(const NodeName& name);
+  void expire_members();
+  void touch(const Member& member);
 
   // time_limits.cpp
   void judge_time_limits();

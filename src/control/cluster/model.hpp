@@ -18,6 +18,7 @@
 #include "control/cluster/index.hpp"
 #include "control/cluster/job_bytes.hpp"
 #include "control/cluster/limits.hpp"
+#include "control/cluster/membership.hpp"
 #include "control/cluster/retention.hpp"
 #include "control/cluster/shared.hpp"
 #include "control/cluster/shares.hpp"
@@ -306,6 +307,9 @@ struct State {
   std::string cluster_id;      // random, made with the store; "" in worlds that have only one
   std::uint64_t next_job = 1;  // is stored with it: ids do not come back, also if jobs are forgotten
   ClockOffset clock;           // so is this
+  std::map<std::string, JoinToken> join_tokens;  // by id
+  std::map<NodeName, Member> members;
+  NodeName members_looked_at;  // last, for those that are over for long; derived
   // What jobs had that are not kept any longer: the shares of queues and users do not start anew without
   // them.
   std::map<QueueUser, PastUse> past_use;

@@ -12,6 +12,7 @@ constexpr Duration reunion_max = 1min;
 // Both sides compare full state and converge: what the node runs and should not is ended, what it should run
 // and does not know of is started, what has vanished is an end that the program did not cause.
 void Machine::on(const Hello& event) {
+  if (is_revoked(event.node)) return;  // its connection is cut, and this was under way
   auto [at, added] = state_.nodes.try_emplace(event.node);
   Node& node = at->second;
   const bool same = !added && !event.identity.empty() && node.identity == event.identity &&

@@ -203,7 +203,8 @@ bool frees_room(const State& state, const Event& event) {
     return std::any_of(reported->ranks.begin(), reported->ranks.end(),
                        [&](const RankReport& report) { return ends_a_cancelled_job(state, report); });
   return std::holds_alternative<Cancel>(event) || std::holds_alternative<Drain>(event) ||
-         std::holds_alternative<RemoveNode>(event) || std::holds_alternative<RemoveJobs>(event);
+         std::holds_alternative<RemoveNode>(event) || std::holds_alternative<RemoveJobs>(event) ||
+         std::holds_alternative<RevokeNode>(event) || std::holds_alternative<RevokeJoinToken>(event);
 }
 
 void Machine::drop(const Job& job) {
@@ -291,6 +292,7 @@ void Machine::on(const Expire& event) {
   if (!event.keep.forgets_use) return;
   expire_use();
   expire_tokens();
+  expire_members();
 }
 
 void Machine::on(const RemoveNode& event) {
@@ -304,6 +306,7 @@ void Machine::on(const RemoveNode& event) {
     return fail(invalid("node '" + event.node + "' has ranks of job " + jobs.begin()->text())
                     .remedy("wait until that gang has ended, or cancel it"));
   drop({node->name});
+  forget_member(event.node);
 }
 
 // All of them or none; one that is gone already is no reason to keep the others.

@@ -170,6 +170,27 @@ struct EndDoomed {};
 struct ClockSet {
   ClockOffset clock;
 };
+// A token for new nodes; when it was made and until when it is good follows from the time of the event.
+struct MakeJoinToken {
+  JoinToken token;
+  Duration life{};
+};
+struct RevokeJoinToken {
+  std::string id;
+};
+// Somebody shows a token and asks to be a node; the certificate is signed, and goes out when this is stored.
+struct Join {
+  std::string token_hash;
+  Member member;
+};
+// A node has got a new certificate for the key that it has.
+struct Renew {
+  Member member;
+};
+// Its certificate is good no more, and it is lost at once.
+struct RevokeNode {
+  NodeName node;
+};
 struct Tick {
   bool deaf =
       false;  // whoever hears for the controller stands still: neither silence nor a time limit is judged
@@ -178,7 +199,8 @@ struct Tick {
 using Event =
     std::variant<Submit, Cancel, Release, Hello, Heard, Reported, Planned, Drain, Resume, FabricMeasured,
                  SetQueue, RemoveQueue, RemoveNode, RemoveJobs, Expire, Tick, PortsHeld, EndDoomed, ClockSet,
-                 SetPerson, RemovePerson, IssueToken, LogIn, RevokeToken, TokensUsed>;
+                 SetPerson, RemovePerson, IssueToken, LogIn, RevokeToken, TokensUsed,
+                 MakeJoinToken, RevokeJoinToken, Join, Renew, RevokeNode>;
 
 // ---- effects
 
@@ -222,6 +244,8 @@ struct Effects {
   std::set<people::Name> persons;                           // changed, or gone: to be stored, or removed
   std::set<people::TokenId> tokens;                         // changed, or gone: to be stored, or removed
   std::set<QueueUser> past_use;                             // changed, with the jobs that are gone, or gone
+  std::set<std::string> join_tokens;                        // changed, or gone: to be stored, or removed
+  std::set<NodeName> members;                               // changed, or gone: to be stored, or removed
   bool fabric = false;                                      // replaced: to be stored
   bool cluster = false;                                     // ids or the clock: to be stored
   bool schedule = false;                                    // room or demand changed: ask the scheduler

@@ -1,6 +1,8 @@
 // What becomes visible after a commit. Plain data.
 #pragma once
 
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,9 +30,15 @@ struct Delivery {
   std::vector<JobChange> jobs;
   std::vector<std::string> nodes;  // JSON of changed nodes
   people::DoorChanges doors;       // before anything else: a token that was revoked opens nothing after this
-  bool resync = false;             // what agents said last may be lost: ask them again
+  // Nodes with a certificate: those that have changed, and nothing of those that are gone; or all there are.
+  std::map<cluster::NodeName, std::optional<cluster::Member>> members;
+  bool all_members = false;
+  bool resync = false;  // what agents said last may be lost: ask them again
 
-  bool empty() const { return messages.empty() && jobs.empty() && nodes.empty() && doors.empty() && !resync; }
+  bool empty() const {
+    return messages.empty() && jobs.empty() && nodes.empty() && members.empty() && !all_members && doors.empty() &&
+           !resync;
+  }
 };
 
 }  // namespace tutti::driver

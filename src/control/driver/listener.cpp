@@ -14,8 +14,8 @@ Listener::Heard refusal(std::string why) {
 
 }  // namespace
 
-void Listener::open(Connection connection, std::string remote) {
-  connections_[connection] = {std::move(remote), "", {}, {}};
+void Listener::open(Connection connection, std::string remote, std::string proven_node) {
+  connections_[connection] = {std::move(remote), "", {}, {}, std::move(proven_node)};
 }
 
 void Listener::expect(std::string cluster, const std::map<std::string, std::string>& agents, Instant now) {
@@ -37,6 +37,14 @@ Listener::Heard Listener::turn_away(const Known& known, const cluster::Hello& he
 Listener::Heard Listener::greet(Connection connection, Known& known, cluster::Hello hello, Instant now) {
   if (!known.node.empty() && hello.node != known.node)
     return refusal("it was " + known.node + " and now says " + hello.node);
+  const bool is_protected = known.proven_node.empty() && is_protected_ && is_protected_(hello.node);
+  if (is_protected || (!known.proven_node.empty() && hello.node != known.proven_node)) {
+    Heard heard = refusal(is_protected ? "node " + hello.node + " has a certificate, and it shows none"
+                                       : "it has the certificate of node " + known.proven_node +
+                                             " and says that it is " + hello.node);
+    heard.answers.emplace_back(wire::Notice{heard.refused, true});
+    return heard;
+  }
   const Who who{hello.identity, hello.machine};
   if (const std::string why = speakers_.refusal(hello.node, who, now); !why.empty())
     return turn_away(known, hello, why);

@@ -3,6 +3,7 @@
 // one. One thread.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -34,8 +35,14 @@ class Listener {
   // `now`, here and below, is a time that only goes forward.
   void expect(std::string cluster, const std::map<std::string, std::string>& agents, Instant now);
 
-  // A new connection, from this address.
-  void open(Connection connection, std::string remote);
+  // Of these nodes nobody speaks without having proved to be one.
+  void protect(std::function<bool(const std::string& node)> is_protected) {
+    is_protected_ = std::move(is_protected);
+  }
+
+  // A new connection, from this address. Where its other side has proved to be a node, it may speak for that
+  // one alone; "": for any.
+  void open(Connection connection, std::string remote, std::string proven_node = "");
   Heard receive(Connection connection, std::string_view frame, Instant now = {});
   // It is closed: the node that it spoke for, if it did.
   std::optional<std::string> close(Connection connection);
@@ -53,6 +60,7 @@ class Listener {
     Instant told_at;   // an event last said that the node is there
     // What its clock and ours are apart, with the way of the message that was read the soonest.
     std::optional<Duration> apart;
+    std::string proven_node = {};
   };
 
   // How much later than the soonest a message was read that was sent at that time.
@@ -63,6 +71,7 @@ class Listener {
   // mend it.
   Heard turn_away(const Known& known, const cluster::Hello& hello, const std::string& why) const;
 
+  std::function<bool(const std::string& node)> is_protected_;  // null: none is
   std::string cluster_;
   Speakers speakers_;
   std::map<Connection, Known> connections_;

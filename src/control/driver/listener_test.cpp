@@ -96,5 +96,27 @@ TEST(Listener, LogsSayOnceInAHeartbeatThatTheNodeIsThere) {
   EXPECT_TRUE(says_so(Instant(100s) + 2 * cluster::heartbeat_every));
 }
 
+TEST(Listener, WhoeverHasProvedToBeANodeSpeaksForThatOneAlone) {
+  Listener listener;
+  listener.open(1, "", "a");
+  const auto heard = listener.receive(1, hello_frame("b"));
+  EXPECT_EQ(heard.refused, "it has the certificate of node a and says that it is b");
+  ASSERT_EQ(heard.answers.size(), 1U);
+  EXPECT_TRUE(std::get<wire::Notice>(heard.answers.front()).refused);
+  EXPECT_FALSE(listener.speaker("b").has_value());
+  listener.open(2, "", "a");
+  EXPECT_TRUE(listener.receive(2, hello_frame("a")).event.has_value());
+}
+
+TEST(Listener, ForANodeWithACertificateNobodySpeaksWithoutIt) {
+  Listener listener;
+  listener.protect([](const std::string& node) { return node == "a"; });
+  listener.open(1, "");
+  EXPECT_EQ(listener.receive(1, hello_frame("a")).refused, "node a has a certificate, and it shows none");
+  EXPECT_TRUE(listener.receive(1, hello_frame("b")).event.has_value());
+  listener.open(2, "", "a");
+  EXPECT_TRUE(listener.receive(2, hello_frame("a")).event.has_value());
+}
+
 }  // namespace
 }  // namespace tutti::driver

@@ -45,6 +45,8 @@ void merge(cluster::Effects& into, cluster::Effects&& from) {
   into.persons.merge(from.persons);
   into.tokens.merge(from.tokens);
   into.past_use.merge(from.past_use);
+  into.join_tokens.merge(from.join_tokens);
+  into.members.merge(from.members);
   into.fabric = into.fabric || from.fabric;
   into.cluster = into.cluster || from.cluster;
   into.schedule = into.schedule || from.schedule;
@@ -159,16 +161,23 @@ Turns::Outcome Turns::turn(std::vector<Item> items, bool watched) {
     outcome.delivery.doors = std::exchange(all_doors_, false)
                                  ? people::all_doors(state_.people)
                                  : people::doors_of(state_.people, effects.tokens, effects.persons);
+    for (const auto& name : effects.members) {
+      const auto member = state_.members.find(name);
+      outcome.delivery.members[name] =
+          member == state_.members.end() ? std::nullopt : std::optional(member->second);
+    }
     if (!enough_done) outbox_.write(state_, outcome.delivery.messages);
     for (const cluster::JobId id : effects.ended) {
       if (state_.jobs.contains(id)) outcome.ended.push_back(id);  // it may be gone again
     }
     for (const cluster::NodeName& name : effects.nodes) {
       const auto node = state_.nodes.find(name);
-      if (node != state_.nodes.end() && node->second.lost && node->second.lost_at == now_)
+      if (node != state_.nodes.end() && node->second.lost && node->second.lost_at == now_ &&
+          !effects.members.contains(name))
         outcome.lost.push_back(name);
     }
     outcome.delivery.resync = std::exchange(resync_, false);
+    if (std::exchange(members_anew_, false)) tell_all_members(outcome.delivery);
   } else {
     to_show_.clear();
     refuse(outcome, committed);
@@ -241,6 +250,7 @@ void Turns::probe() {
   health_ = {};
   pass_wanted_ = true;
   resync_ = true;
+  members_anew_ = true;
 }
 
 // By what he may now, whatever he could when he asked.
@@ -320,6 +330,8 @@ std::vector<store::Write> Turns::writes_of(const cluster::Effects& effects) cons
   for (const auto& name : effects.queues) add(wire::queue_key(name), state_.queues, name);
   for (const auto& name : effects.persons) add(wire::person_key(name), state_.people.persons, name);
   for (const auto& id : effects.tokens) add(wire::token_key(id), state_.people.tokens, id);
+  for (const auto& id : effects.join_tokens) add(wire::join_token_key(id), state_.join_tokens, id);
+  for (const auto& name : effects.members) add(wire::member_key(name), state_.members, name);
   for (const auto& who : effects.past_use) {
     writes.push_back({wire::past_use_key(who), std::nullopt});
     if (const auto past = state_.past_use.find(who); past != state_.past_use.end())
@@ -334,7 +346,8 @@ std::vector<store::Write> Turns::writes_of(const cluster::Effects& effects) cons
 // writes, so that the revision of what is there tells whether all of the turn has landed or nothing.
 Turns::Commit Turns::commit(const cluster::Effects& effects, bool frees_room) {
   if (effects.jobs.empty() && effects.nodes.empty() && effects.queues.empty() && effects.past_use.empty() &&
-      effects.persons.empty() && effects.tokens.empty() && !effects.fabric && !effects.cluster)
+      effects.persons.empty() && effects.tokens.empty() && effects.join_tokens.empty() &&
+      effects.members.empty() && !effects.fabric && !effects.cluster)
     return Commit::done;
   const auto writes = writes_of(effects);
   const auto committed =
@@ -383,6 +396,14 @@ void Turns::refuse(Outcome& outcome, Commit commit) {
                                   "same key is not done twice");
   }
   outcome.delivery.resync = true;
+  // Which of them have changed nobody knows; while the store cannot be read, not even what is true of them.
+  if (commit == Commit::not_known) return;
+  tell_all_members(outcome.delivery);
+}
+
+void Turns::tell_all_members(Delivery& delivery) const {
+  delivery.members = {state_.members.begin(), state_.members.end()};
+  delivery.all_members = true;
 }
 
 Delivery Turns::delivery(const cluster::Effects& effects, bool watched, bool jobs_later) {

@@ -114,6 +114,7 @@ class Turns {
   std::vector<store::Write> writes_of(const cluster::Effects& effects) const;
   Delivery delivery(const cluster::Effects& effects, bool watched, bool jobs_later);
   void refuse(Outcome& outcome, Commit commit);
+  void tell_all_members(Delivery& delivery) const;
   Result<> read_store();
   Result<> name_cluster();
   Result<> renew();
@@ -132,6 +133,7 @@ class Turns {
   std::uint64_t revision_ = 0;
   wire::StoreHealth health_;
   bool resync_ = false;
+  bool members_anew_ = false;  // the state was read again
   Outbox outbox_;
   std::set<cluster::JobId> to_show_;  // their changes are stored and were not told to those who watch
   std::size_t ranks_placed_ = 0;      // in the turn's pass

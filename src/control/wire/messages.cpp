@@ -296,6 +296,7 @@ std::string encode(const ControllerMessage& message) {
                    to.mutable_notice()->set_text(notice.text);
                    to.mutable_notice()->set_refused(notice.refused);
                  },
+                 [&](const RenewCertificate&) { to.mutable_renew_certificate(); },
                  [&](const Echo& echo) { to.mutable_echo()->set_echo(echo.echo); },
              },
              message);
@@ -336,6 +337,8 @@ Result<ControllerMessage> decode_controller_message(std::string_view bytes) {
       return ControllerMessage(Welcome{from.welcome().cluster()});
     case proto::ControllerMessage::kNotice:
       return ControllerMessage(Notice{from.notice().text(), from.notice().refused()});
+    case proto::ControllerMessage::kRenewCertificate:
+      return ControllerMessage(RenewCertificate{});
     case proto::ControllerMessage::kEcho:
       return ControllerMessage(Echo{from.echo().echo()});
     case proto::ControllerMessage::BODY_NOT_SET:

@@ -130,11 +130,12 @@ struct Notice {
   bool refused = false;  // the node's name is somebody else's: try again, but slowly
 };
 // A heartbeat that asked for it was taken note of.
+struct RenewCertificate {};
 struct Echo {
   std::uint64_t echo = 0;
 };
 using ControllerMessage = std::variant<StartRanks, EndRanks, ForgetRanks, ReadLogs, StopLogs, Resync, Welcome,
-                                       Notice, Echo, LogCredit>;
+                                       Notice, Echo, LogCredit, RenewCertificate>;
 
 std::string encode(const ControllerMessage& message);
 Result<ControllerMessage> decode_controller_message(std::string_view bytes);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "control/wire/convert.hpp"
+#include "control/wire/membership.hpp"
 #include "control/wire/messages.hpp"
 #include "control/wire/runs.hpp"
 
@@ -354,6 +355,8 @@ Result<> decode_into(cluster::State& state, std::string_view key, std::string_vi
     state.queues.insert_or_assign(from.name(), std::move(queue));
     return {};
   }
+  if (is_of_membership(key))
+    return decode_membership(state, key, bytes) ? Result<>() : Result<>(damaged(key));
   proto::StoredNode from;
   if (!key.starts_with(node_prefix) || !from.ParseFromArray(bytes.data(), size)) return damaged(key);
   auto inventory = from_proto(from.inventory());

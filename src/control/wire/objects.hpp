@@ -17,6 +17,8 @@ std::string node_key(const std::string& name);            // "node/n1"
 std::string queue_key(const std::string& name);           // "queue/research/vision"
 std::string fabric_key();                                 // "fabric": all links are one object
 std::string cluster_key();                                // "cluster": its id, and what ids it has given out
+std::string join_token_key(const std::string& id);        // "join-token/4f1c…"
+std::string member_key(const std::string& name);          // "member/n1"
 std::string past_use_key(const cluster::QueueUser& who);  // "used/research/vision ada"
 std::string person_key(const people::Name& name);         // "person/ada"
 std::string token_key(const people::TokenId& id);         // "token/1f09…"
@@ -25,6 +27,8 @@ std::string encode(const cluster::Job& job);
 std::string encode_asked(const cluster::JobSpec& spec);
 std::string encode(const cluster::Node& node);
 std::string encode(const cluster::Queue& queue);
+std::string encode(const cluster::JoinToken& token);
+std::string encode(const cluster::Member& member);
 std::string encode(const cluster::Fabric& fabric);
 std::string encode_cluster(const cluster::State& state);
 std::string encode(const cluster::QueueUser& who, const cluster::PastUse& past);

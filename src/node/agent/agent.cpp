@@ -24,6 +24,7 @@
 #include "node/agent/membership.hpp"
 #include "node/agent/mount_table.hpp"
 #include "node/agent/moved_folder.hpp"
+#include "node/agent/renewal.hpp"
 #include "node/agent/shim_processes.hpp"
 #include "node/agent/shipped.hpp"
 #include "node/devices/order.hpp"
@@ -89,6 +90,7 @@ class Agent {
                    }}),
         notes_(loop_, 1),
         elsewhere_(loop_, 1),
+        renewal_(options.controller, options.folder, loop_),
         device_watch_(loop_, options.look_at_devices, [this](const auto& devices) { found(devices); }) {}
 
   Result<> run() {
@@ -123,6 +125,7 @@ class Agent {
       keeper_.set_illness(illness.empty() ? processes_.illness() : illness);
       keeper_.heartbeat();
     });
+    renewal_.start();
     dial();
     loop_.run();
     shipped_.finish();
@@ -309,6 +312,7 @@ class Agent {
     log::error("the controller refuses this agent: {}; it goes on trying", notice.text);
     refused_ = true;
   }
+  void on(const wire::RenewCertificate&) { renewal_.renew_soon(); }
   void on(const wire::Echo&) {}  // this agent asks for none
 
   const AgentOptions& options_;
@@ -322,6 +326,7 @@ class Agent {
   Logs logs_;
   Lane notes_;      // which device has which index
   Lane elsewhere_;  // folders of other agents
+  Renewal renewal_;
   DeviceWatch device_watch_;
   std::shared_ptr<net::Socket> socket_;
   wire::RankReports reports_;  // that wait to go out together
