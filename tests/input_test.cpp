@@ -465,14 +465,17 @@ TEST(Input, ReportsReplayedReorderedAndInvented) {
 // ---- how a controller may be reached
 
 TEST(Input, AListenerForOthersNeedsTls) {
+  // With an authority of the cluster it has it; a folder of an earlier version has none.
   const support::TempFolder folder;
   const std::string data = folder.path() + "/controller";
   ASSERT_EQ(support::run({support::tutti_program, "controller", "init", "--data", data}).exit_code, 0);
+  std::filesystem::remove(data + "/authority.pem");
   for (const char* address : {"0.0.0.0:0", "[::]:0"}) {
     const auto refused = support::run(
         {support::tutti_program, "controller", "--data", data, "--listen", address}, {.timeout = 10s});
     EXPECT_EQ(refused.exit_code, 2) << address << refused.err;
     EXPECT_TRUE(has(refused.err, "--tls-certificate")) << refused.err;
+    EXPECT_TRUE(has(refused.err, "tutti controller init")) << refused.err;
   }
   const auto half = support::run({support::tutti_program, "controller", "--data", data, "--listen",
                                   "0.0.0.0:0", "--tls-certificate", "/etc/hostname"},

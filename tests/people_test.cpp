@@ -91,6 +91,8 @@ const std::map<std::string, std::string> least_of{
     {"GET /openapi.json", "anybody"},
     {"GET /login", "anybody"},
     {"POST /login", "anybody"},
+    {"POST /join", "anybody"},
+    {"POST /join/renew", "anybody"},
     {"GET /agent", "agent"},
     {"GET /blobs/{hash}", "agent"},
     {"GET /whoami", "person"},
@@ -125,6 +127,12 @@ const std::map<std::string, std::string> least_of{
     {"POST /nodes/{name}/resume", "operator"},
     {"DELETE /nodes/{name}", "operator"},
     {"PUT /fabric", "operator"},
+    {"GET /join-tokens", "operator"},
+    {"POST /join-tokens", "operator"},
+    {"DELETE /join-tokens/{id}", "operator"},
+    {"POST /nodes/{name}/revoke", "operator"},
+    {"GET /authority", "operator"},
+    {"POST /authority/rotate", "admin"},
 };
 
 TEST_F(PeopleTest, EveryRequestByEveryRoleIsAnsweredAsTheTableSays) {

@@ -9,8 +9,10 @@
 #include "cli/cluster.hpp"
 #include "cli/commands.hpp"
 #include "cli/local_time.hpp"
+#include "cli/nodes_tokens.hpp"
 #include "cli/terminal.hpp"
 #include "cli/text_table.hpp"
+#include "control/cluster/membership.hpp"
 
 namespace tutti::cli {
 namespace {
@@ -41,7 +43,6 @@ class View : public Command {
   virtual json select(json document) const { return document; }
   virtual std::string table(const json& body) const = 0;
 
- private:
   bool json_ = false;
 };
 
@@ -97,26 +98,48 @@ class Status final : public View {
 class Nodes final : public View {
  public:
   void declare(config::Flags& flags) override {
-    flags.add_word("remove", action_, "forget a node that is lost and has no ranks", false);
-    flags.add_word("NODE", node_, "which one", false);
+    flags.add_word("remove|revoke|token|tokens", action_,
+                   "forget a node that is lost, or make its certificate worthless; make a token for servers "
+                   "that join, or list those that were made",
+                   false);
+    flags.add_word("NODE", node_, "which one; of tokens: revoke", false);
+    flags.add_word("ID", token_, "of the token that is to be worthless", false);
+    flags.add("uses", wish_.uses_wanted, "how many servers may join with the token (default: 1)",
+              {.min = 1, .max = cluster::join_token_uses_max});
+    flags.add("expires", wish_.life, "until when, from now on (default: 1h)");
+    flags.add("name-pattern", wish_.name_pattern, "only nodes with such a name, such as 'gpu-*'");
     View::declare(flags);
   }
 
   Result<int> run() override {
     if (action_.empty()) return View::run();
-    if (action_ != "remove")
-      return invalid("unknown word '" + action_ + "'")
-          .within("nodes")
-          .remedy("without a word it lists all nodes; `tutti nodes remove NODE` forgets one");
-    if (node_.empty()) return invalid("the name of the node is missing").within("nodes remove");
-    auto cluster = Cluster::find();
-    if (!cluster) return std::move(cluster).error();
-    if (auto removed = cluster->remove("nodes/" + url_encode(node_)); !removed)
-      return std::move(removed).error().within("nodes remove " + node_);
-    return exit_success;
+    if (action_ == "remove") return change("DELETE", "");
+    if (action_ == "revoke") return change("POST", "/revoke");
+    if (action_ == "token") return run_nodes_token(wish_, json_);
+    if (action_ == "tokens" && (node_.empty() || node_ == "revoke"))
+      return node_.empty() ? run_nodes_tokens(json_) : run_revoke_token(token_);
+    return invalid("unknown word '" + (action_ == "tokens" ? node_ : action_) + "'")
+        .within(action_ == "tokens" ? "nodes tokens" : "nodes")
+        .remedy("`tutti help nodes` shows what it can do; without a word it lists all nodes");
   }
 
  private:
+  Result<int> change(const std::string& method, const std::string& what) {
+    const std::string doing = "nodes " + action_;
+    if (node_.empty()) return invalid("the name of the node is missing").within(doing);
+    auto cluster = Cluster::find();
+    if (!cluster) return std::move(cluster).error();
+    const std::string path = "nodes/" + url_encode(node_) + what;
+    auto done = method == "DELETE" ? cluster->remove(path) : posted(*cluster, path);
+    if (!done) return std::move(done).error().within(doing + " " + node_);
+    return exit_success;
+  }
+
+  static Result<> posted(Cluster& cluster, const std::string& path) {
+    auto done = cluster.post(path);
+    return done ? Result<>() : Result<>(std::move(done).error());
+  }
+
   Result<json> fetch(Cluster& cluster) const override { return cluster.nodes(); }
   json select(json document) const override { return document.at("nodes"); }
 
@@ -156,6 +179,8 @@ class Nodes final : public View {
 
   std::string action_;
   std::string node_;
+  std::string token_;
+  TokenWish wish_;
 };
 
 class Drain final : public Command {

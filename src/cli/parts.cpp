@@ -10,13 +10,17 @@
 
 #include "base/files/line_queue.hpp"
 #include "base/log/log.hpp"
+#include "base/text.hpp"
 #include "base/visible.hpp"
+#include "cli/authority.hpp"
 #include "cli/cluster.hpp"
 #include "cli/commands.hpp"
 #include "cli/terminal.hpp"
 #include "control/controller/controller.hpp"
+#include "control/wire/membership.hpp"
 #include "control/wire/messages.hpp"
 #include "node/agent/agent.hpp"
+#include "node/agent/papers.hpp"
 #include "node/devices/fake/fake.hpp"
 #include "node/devices/host/host.hpp"
 #include "node/devices/nvml/nvml.hpp"
@@ -27,15 +31,28 @@
 namespace tutti::cli {
 namespace {
 
+constexpr Duration certificate_life_min = 1s;
+
 class Controller final : public Command {
  public:
   void declare(config::Flags& flags) override {
-    flags.add_word("init", action_, "make the folder with its tokens, and stop", false);
+    flags.add_word(
+        "init|ca", action_,
+        "make the folder with its tokens and its authority, and stop; or show the authority of a cluster",
+        false);
+    flags.add_word("rotate", step_, "take the next step to another authority", false);
+    flags.add("finish", finish_, "with `ca rotate`: trust the old authority no more");
     flags.add("data", options_.folder,
               "the folder of the store and the tokens (default: ~/.tutti/controller)");
     flags.add("listen", options_.listen, "HOST:PORT; port 0 lets the system pick (default: 127.0.0.1:7070)");
     flags.add("tls-certificate", options_.tls_certificate, "serve TLS with this certificate chain (PEM)");
     flags.add("tls-key", options_.tls_key, "the certificate's private key (PEM)");
+    flags.add("tls", options_.tls,
+              "speak TLS with the cluster's own authority on 127.0.0.1 too; elsewhere it does anyway");
+    flags.add("tls-name", options_.tls_names, "one more name or address by which it is called");
+    flags.add("allow-join-token", options_.allow_join_token,
+              "take agents with the join token also where nodes have certificates");
+    flags.add("certificate-life", options_.certificate_life, "of nodes (default: 24h)");
     flags.add("accept-older-store", options_.accept_older_store,
               "start though the store is older than what was committed last; what is missing is forgotten");
     flags.add("record", options_.record,
@@ -75,9 +92,12 @@ class Controller final : public Command {
   Result<int> run() override {
     options_.folder =
         options_.folder.empty() ? home_folder() + "/controller" : absolute_path(options_.folder);
+    if (action_ == "ca") return run_controller_ca(step_, finish_);
     if (!action_.empty() && action_ != "init")
       return invalid("unknown word '" + action_ + "'").within("controller").remedy("did you mean 'init'?");
     if (action_ == "init") return init();
+    if (options_.certificate_life < certificate_life_min)
+      return invalid("it is at least " + format_duration(certificate_life_min)).within("--certificate-life");
     options_.keep.jobs_max = static_cast<std::size_t>(keep_jobs_max_);
     rank::lower_oom_score(rank::spared_oom_score);
     auto done = controller::run_controller(options_, [this](const std::string& address) { tell(address); });
@@ -90,6 +110,7 @@ class Controller final : public Command {
     if (auto made = controller::init_folder(options_.folder); !made) return std::move(made).error();
     std::printf("admin token: %s/admin.token\njoin token:  %s/join.token\n", options_.folder.c_str(),
                 options_.folder.c_str());
+    std::printf("authority:   %s/ca.pem\n", options_.folder.c_str());
     std::printf("start it:    tutti controller --data %s\n", options_.folder.c_str());
     return exit_success;
   }
@@ -107,6 +128,8 @@ class Controller final : public Command {
 
   controller::ControllerOptions options_;
   std::string action_;
+  std::string step_;
+  bool finish_ = false;
   std::int64_t ready_fd_ = -1;
   std::int64_t keep_jobs_max_ = cluster::kept_jobs_default;
 };
@@ -125,8 +148,14 @@ std::string host_name() {
 class Agent final : public Command {
  public:
   void declare(config::Flags& flags) override {
-    flags.add("controller", controller_, "HOST:PORT of the controller");
-    flags.add("join-token-file", token_file_, "the file that holds the join token");
+    flags.add_word("join", action_, "get a certificate as a node first, with a token", false);
+    flags.add_word("HOST:PORT", address_, "of the controller to join", false);
+    flags.add("token", token_, "of `tutti nodes token`, to join");
+    flags.add("token-file", join_token_file_, "the file that holds it, - for stdin");
+    flags.add("ca", authority_, "sha256:… of the cluster's authority, as `tutti nodes token` prints it");
+    flags.add("controller", controller_, "HOST:PORT of the controller (default: the one that was joined)");
+    flags.add("join-token-file", token_file_,
+              "the file that holds the join token of the controller's folder");
     flags.add("ca-file", ca_file_, "TLS with this certificate authority (PEM)");
     flags.add("name", options_.name, "what to call the node (default: the host's name)");
     flags.add("location", options_.location, "where it stands: site/pod/rack");
@@ -160,25 +189,16 @@ class Agent final : public Command {
   bool serves() const override { return true; }
 
   Result<int> run() override {
-    if (controller_.empty())
-      return invalid("--controller is missing").within("agent").remedy("name the controller as HOST:PORT");
-    if (token_file_.empty())
-      return invalid("--join-token-file is missing")
-          .within("agent")
-          .remedy("`tutti controller init` makes the token");
-    auto target = net::parse_target(controller_);
-    if (!target) return std::move(target).error().within("--controller");
-    options_.controller = std::move(*target);
-    options_.controller.ca_file = ca_file_;
-    if (auto secret = net::check_secrecy(options_.controller); !secret) return std::move(secret).error();
-    auto token = controller::read_token(token_file_);
-    if (!token) return std::move(token).error();
-    options_.token = std::move(*token);
-    if (options_.name.empty()) options_.name = host_name();
+    if (!action_.empty() && action_ != "join")
+      return invalid("unknown word '" + action_ + "'").within("agent").remedy("did you mean 'join'?");
+    const bool is_named = !options_.name.empty();
+    if (!is_named) options_.name = host_name();
     if (auto named = wire::check_node_name(options_.name); !named)
       return std::move(named).error().within("--name");
     if (auto fine = choose_isolation(); !fine) return std::move(fine).error().within("agent");
     options_.folder = options_.folder.empty() ? usual_folder() : absolute_path(options_.folder);
+    if (auto found = action_.empty() ? find_controller(is_named) : join(); !found)
+      return std::move(found).error();
     if (local_checkpoints_ && options_.checkpoints.empty())
       return invalid("--local-checkpoints says something about --checkpoints, which is missing")
           .within("agent")
@@ -194,6 +214,92 @@ class Agent final : public Command {
   }
 
  private:
+  Result<> join() {
+    if (address_.empty())
+      return invalid("the controller is missing")
+          .within("agent join")
+          .remedy("`tutti nodes token` prints the whole line");
+    auto target = net::parse_target(address_);
+    if (!target) return std::move(target).error().within("agent join");
+    if (!pki::is_fingerprint(authority_))
+      return invalid(authority_.empty() ? "it is missing" : "it is not sha256: and 64 hexadecimal digits")
+          .within("--ca")
+          .remedy("`tutti nodes token` prints it: by it the controller is known before the token is sent");
+    if (token_.empty() == join_token_file_.empty())
+      return invalid("give the token either with --token or with --token-file")
+          .within("agent join")
+          .remedy(
+              "--token-file - reads it from stdin; others of this machine see what stands on a command line");
+    auto token = token_.empty() ? read_join_token() : Result<std::string>(token_);
+    if (!token) return std::move(token).error();
+    controller_ = address_;
+    auto name = agent::join({.controller = std::move(*target),
+                             .token = std::move(*token),
+                             .authority = authority_,
+                             .name = options_.name,
+                             .folder = options_.folder});
+    if (!name) return std::move(name).error().within("agent join");
+    options_.name = std::move(*name);
+    return use_papers();
+  }
+
+  Result<std::string> read_join_token() const {
+    if (join_token_file_ != "-") return controller::read_token(join_token_file_);
+    std::string text(wire::join_token_bytes_max + 2, '\0');
+    std::size_t size = 0;
+    while (size < text.size()) {
+      const ssize_t got = ::read(STDIN_FILENO, text.data() + size, text.size() - size);
+      if (got <= 0) break;
+      size += static_cast<std::size_t>(got);
+    }
+    std::string token(trim(std::string_view(text).substr(0, size)));
+    if (token.empty()) return invalid("there is no token on stdin").within("--token-file -");
+    return token;
+  }
+
+  // With the certificate of the agent's folder.
+  Result<> use_papers() {
+    auto target = agent::target_with_papers(options_.folder, controller_);
+    if (!target) return std::move(target).error();
+    options_.controller = std::move(*target);
+    controller_ = options_.controller.text();
+    return {};
+  }
+
+  Result<> find_controller(bool is_named) {
+    if (token_file_.empty()) {
+      const auto papers = agent::read_papers(options_.folder);
+      if (!papers) return papers.error();
+      if (*papers) {
+        const std::string& name = (*papers)->name.node;
+        if (is_named && options_.name != name)
+          return invalid("the certificate in " + options_.folder + " is that of node '" + name + "'")
+              .within("--name " + options_.name)
+              .remedy("leave --name out, or join anew with another --data");
+        options_.name = name;
+        return use_papers();
+      }
+    }
+    if (controller_.empty())
+      return invalid("--controller is missing").within("agent").remedy("name the controller as HOST:PORT");
+    if (token_file_.empty())
+      return invalid("--join-token-file is missing")
+          .within("agent")
+          .remedy(
+              "`tutti controller init` makes the token; of a controller elsewhere `tutti nodes token` prints "
+              "the "
+              "line that joins");
+    auto target = net::parse_target(controller_);
+    if (!target) return std::move(target).error().within("--controller");
+    options_.controller = std::move(*target);
+    options_.controller.ca_file = ca_file_;
+    if (auto secret = net::check_secrecy(options_.controller); !secret) return std::move(secret).error();
+    auto token = controller::read_token(token_file_);
+    if (!token) return std::move(token).error();
+    options_.token = std::move(*token);
+    return {};
+  }
+
   // Once on stdout, for whoever has started it by hand. Who does not read that keeps no node from its work.
   void tell_joined() {
     log::info("joined {}", controller_);
@@ -254,6 +360,11 @@ class Agent final : public Command {
   }
 
   agent::AgentOptions options_;
+  std::string action_;
+  std::string address_;
+  std::string token_;
+  std::string join_token_file_;
+  std::string authority_;
   std::string controller_;
   std::string token_file_;
   std::string ca_file_;

@@ -38,8 +38,15 @@ std::span<const CommandEntry> commands() {
                    "wait after bad ends.",
                    make_release},
       CommandEntry{"status", "[flags]", "Shows the cluster in a few numbers.", make_status},
-      CommandEntry{"nodes", "[remove NODE] [flags]",
-                   "Lists nodes and their devices, or forgets one that is lost.", make_nodes},
+      CommandEntry{
+          "nodes", "[remove NODE|revoke NODE|token|tokens] [flags]",
+          "Lists nodes and their devices; forgets one, sends one away, lets servers join.\n\n"
+          "`token` prints the line that makes a server a node, once. A node that is revoked is lost at once, "
+          "and its certificate is worthless; with a new token it may join again:\n\n"
+          "  tutti nodes token --uses 4 --expires 10m --name-pattern 'gpu-*'\n"
+          "  tutti nodes tokens revoke 4f1c09d2a7be\n"
+          "  tutti nodes revoke gpu-17",
+          make_nodes},
       CommandEntry{
           "queues", "[set NAME|rm NAME] [flags]",
           "Shows queues and who uses what; creates, changes and removes them.\n\n"
@@ -157,8 +164,20 @@ std::span<const CommandEntry> commands() {
           make_sim},
       CommandEntry{"api", "[PROGRAM] [flags]",
                    "Lists the requests of the REST API or of an engine, and who may send them.", make_api},
-      CommandEntry{"controller", "[init] [flags]", "Runs the controller of a cluster.", make_controller},
-      CommandEntry{"agent", "[flags]", "Joins this server to a cluster as a node.", make_agent},
+      CommandEntry{"controller", "[init|ca [rotate]] [flags]",
+                   "Runs the controller of a cluster.\n\n"
+                   "`ca` shows the authority that signs for the nodes of a cluster that runs, and `ca "
+                   "rotate` takes the next "
+                   "step to another one: it is trusted beside the one before; it signs; with --finish the "
+                   "old one is trusted "
+                   "no more. No node and no job is interrupted.",
+                   make_controller},
+      CommandEntry{"agent", "[join HOST:PORT] [flags]",
+                   "Joins this server to a cluster as a node.\n\n"
+                   "With `join` it first gets a certificate: `tutti nodes token`, where the cluster is "
+                   "managed, prints the "
+                   "line. The same line starts it again later, and so does `tutti agent` alone.",
+                   make_agent},
       CommandEntry{"shim", "FOLDER [PLACE]", "Runs one rank; agents call it.", make_shim},
       CommandEntry{"model", "MODEL OPTIONS",
                    "Computes one part of a model; `tutti engine --tensor-parallel` calls it.", make_model},

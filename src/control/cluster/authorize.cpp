@@ -43,6 +43,9 @@ class Gate {
   Result<> operator()(const Drain&) const { return cluster_wide("drain nodes", Role::operate); }
   Result<> operator()(const Resume&) const { return cluster_wide("resume nodes", Role::operate); }
   Result<> operator()(const RemoveNode&) const { return cluster_wide("remove nodes", Role::operate); }
+  Result<> operator()(const MakeJoinToken&) const { return cluster_wide("let nodes in", Role::operate); }
+  Result<> operator()(const RevokeJoinToken&) const { return cluster_wide("let nodes in", Role::operate); }
+  Result<> operator()(const RevokeNode&) const { return cluster_wide("revoke nodes", Role::operate); }
   Result<> operator()(const FabricMeasured&) const {
     return cluster_wide("say how fast the fabric is", Role::operate);
   }

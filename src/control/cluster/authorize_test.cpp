@@ -78,6 +78,9 @@ TEST_F(AuthorizeTest, EachRequestTakesItsRole) {
       {Resume{"a"}, Role::operate},
       {RemoveNode{"a"}, Role::operate},
       {FabricMeasured{}, Role::operate},
+      {MakeJoinToken{}, Role::operate},
+      {RevokeJoinToken{}, Role::operate},
+      {RevokeNode{}, Role::operate},
       {SetPerson{.name = "new", .grants = std::vector<Grant>{{Role::viewer, ""}}}, Role::operate},
       {SetPerson{.name = "new", .grants = std::vector<Grant>{{Role::operate, ""}}}, Role::admin},
       {SetPerson{.name = "root2", .blocked = true}, Role::admin},
@@ -102,7 +105,7 @@ TEST_F(AuthorizeTest, EachRequestTakesItsRole) {
 
 TEST_F(AuthorizeTest, WhatAgentsAndTimeBringNobodyAsksFor) {
   const std::vector<Event> events{Hello{},     Heard{},     Reported{}, Planned{}, Expire{},    Tick{},
-                                  PortsHeld{}, EndDoomed{}, ClockSet{}, LogIn{},   TokensUsed{}};
+                                  PortsHeld{}, EndDoomed{}, ClockSet{}, Join{}, Renew{}, LogIn{},   TokensUsed{}};
   for (const Event& event : events) EXPECT_FALSE(may(people::root_caller(), event)) << event.index();
 }
 

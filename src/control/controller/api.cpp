@@ -5,6 +5,7 @@
 
 #include "base/clock/clock.hpp"
 #include "base/text.hpp"
+#include "control/controller/registrar.hpp"
 
 namespace tutti::controller {
 namespace {
@@ -52,20 +53,35 @@ net::Response too_large(const net::Request& request, const Route& route) {
                  413);
 }
 
+// Where nodes come with certificates alone, the join token of the folder opens nothing.
+Tokens tokens_taken(const ApiOptions& options) {
+  Tokens tokens = options.tokens;
+  if (!options.takes_join_token) tokens.join.clear();
+  return tokens;
+}
+
 }  // namespace
 
 Api::Api(Core& core, Hub& hub, Explainer& explainer, Janitor& janitor, ApiOptions options)
-    : gate_(std::move(options.tokens)),
+    : gate_(tokens_taken(options)),
       blobs_(std::move(options.blob_folder)),
       login_(std::move(options.login), std::move(options.give_token), now_steady, now_on_the_wall),
-      services_{core, hub, explainer, blobs_, desk_, nodes_desk_, janitor, login_, login_desk_},
+      services_{core,        hub,    explainer,   blobs_,            desk_,
+                nodes_desk_, janitor, login_,     login_desk_,       options.registrar,
+                options.takes_join_token},
       requests_(options.requests),
       open_pages_(open_pages_max),
       wrong_tokens_(wrong_tokens_max),
       logins_(wrong_tokens_max) {}
 
+Identity Api::identify(const net::Request& request) const {
+  Identity by = gate_.identify(request.bearer, now_on_the_wall());
+  if (!by.known() && request.peer) by.agent = check_peer(request).ok();
+  return by;
+}
+
 net::Admission Api::admit(const net::Request& head) {
-  const Identity by = gate_.identify(head.bearer, now_on_the_wall());
+  const Identity by = identify(head);
   const bool known = by.known();
   const Page page = find_page(routes(), head.parts);
   const Route* route = page.route(head.method);
@@ -83,7 +99,7 @@ void Api::handle(const Shared& exchange) {
   Page page = find_page(routes(), request.parts);
   const Route& route = *page.route(request.method);
   // It was let in, and may not be any more.
-  Identity by = gate_.identify(request.bearer, now_on_the_wall());
+  Identity by = identify(request);
   if (!by.meets(route.need)) {
     if (auto refused = authorize(request, by, route.need)) return exchange->answer(std::move(*refused));
   }
@@ -109,6 +125,12 @@ Api::Refusal Api::authorize(const net::Request& request, const Identity& by, Nee
                              std::string(name_of(need)))
                        .remedy("`tutti whoami` tells which roles you have"));
   }
+  if (need == Need::agent && request.peer) {
+    const auto good = check_peer(request);
+    // An agent that connects is told on its connection.
+    if (good || request.websocket) return std::nullopt;
+    return refusal(good.error(), 401);
+  }
   if (auto refused = take(wrong_tokens_, request, "wrong tokens")) return refused;
   const std::string what = request.bearer.empty() ? "the request has no token" : "the token is wrong";
   return refusal(invalid(what).remedy("TUTTI_TOKEN_FILE names the file that holds the token"), 401);
@@ -123,6 +145,11 @@ void Api::note_use(const Identity& by) {
   // Where too much waits it is noted another time.
   if (used_.size() > people::tokens_max) used_.clear();
   services_.core.happen(cluster::TokensUsed{{by.credential.token}}, nullptr);
+}
+
+Result<> Api::check_peer(const net::Request& request) const {
+  if (services_.registrar == nullptr) return invalid("nobody shows a certificate here");
+  return services_.registrar->check(*request.peer, now_on_the_wall());
 }
 
 // Ids of jobs are the same in every cluster: what is meant for another one is not done here.

@@ -20,6 +20,8 @@ struct ApiOptions {
   Rate requests;  // of one address that knows a token
   LoginOptions login = {};
   GiveToken give_token = nullptr;  // may be null where nobody can log in
+  Registrar* registrar = nullptr;  // null: nobody shows a certificate here
+  bool takes_join_token = true;    // else nodes come with certificates alone
 };
 
 class Api {
@@ -50,9 +52,12 @@ class Api {
   // 404 or 405: there is no such page, or it does not take the method.
   net::Response refuse_unknown(const net::Request& request, const Page& page);
   // Nothing if there is nothing to be said against it.
+  Identity identify(const net::Request& request) const;
   Refusal authorize(const net::Request& request, const Identity& by, Need need);
   // Somebody opens something with his token: that is noted from time to time.
   void note_use(const Identity& by);
+  // Of whoever has shown a certificate.
+  Result<> check_peer(const net::Request& request) const;
   // A request that names another cluster is for that one.
   Refusal recognise(const net::Request& request) const;
   static Refusal take(RateLimits& limits, const net::Request& request, const std::string& what);

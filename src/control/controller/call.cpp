@@ -95,6 +95,7 @@ void Call::hand_to(Desk& desk, std::function<void()> task) const {
 }
 
 Result<people::Caller> Call::caller(const cluster::State& state) const {
+  if (!by_->caller) return people::Caller();
   return cluster::identify(state, now_on_the_wall(), by_->credential);
 }
 
@@ -116,8 +117,21 @@ void Call::happen(cluster::Event event, int status_if_wrong, Answer answer) cons
         if (!done) return call.refuse(done.error(), wrong ? status_if_wrong : 0);
         call.answer(answer(*done));
       },
-      by_->credential);
+      by_->caller ? std::optional(by_->credential) : std::nullopt);
   if (!taken) refuse_for_now(failed("the controller is overloaded"));
+}
+
+Registrar* Call::registrar() const {
+  if (services_.registrar == nullptr)
+    refuse(
+        invalid(
+            "this controller signs no certificates: it speaks no TLS, or with a certificate that somebody "
+            "else has signed")
+            .remedy(
+                "`tutti controller --listen` on another address than 127.0.0.1, or with --tls, and without "
+                "--tls-certificate; here agents join with the join token"),
+        404);
+  return services_.registrar;
 }
 
 void Call::show(View view) const {

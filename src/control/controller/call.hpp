@@ -25,6 +25,7 @@
 namespace tutti::controller {
 
 class Login;
+class Registrar;
 
 // They outlive every call.
 struct Services {
@@ -37,6 +38,8 @@ struct Services {
   Janitor& janitor;
   Login& login;
   Desk& login_desk;
+  Registrar* registrar = nullptr;  // null: this controller signs no certificates
+  bool takes_join_token = true;    // of whoever has the one of the folder
 };
 
 // An error as an answer. Without a status it is 400, 409 or 503, as the error's code says. One that may go
@@ -92,6 +95,8 @@ class Call {
   void change(cluster::Event event, int status_if_wrong = 400) const;
   // The same with this answer.
   void change(cluster::Event event, std::string answer) const;
+  // Who signs for the cluster. Null, and refused, where this controller does not.
+  Registrar* registrar() const;
   // On the loop. Answers with a view of the committed state, or with 404; no view is made for who has gone.
   void show(View view) const;
 

@@ -1,10 +1,16 @@
 #include "control/controller/controller.hpp"
 
 #include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <climits>
 #include <cstring>
 #include <filesystem>
 #include <optional>
@@ -14,8 +20,10 @@
 #include "base/files/open_files.hpp"
 #include "base/log/log.hpp"
 #include "control/controller/api.hpp"
+#include "control/controller/authority_files.hpp"
 #include "control/controller/random_text.hpp"
 #include "control/controller/recording.hpp"
+#include "control/controller/registrar.hpp"
 #include "control/controller/store_file.hpp"
 #include "control/controller/watchdog.hpp"
 #include "control/store/sqlite/file_lock.hpp"
@@ -29,12 +37,60 @@ namespace {
 
 constexpr std::size_t cluster_id_bytes = 8;
 
+// How often it is looked whether the controller's certificate is to be made, or read, anew.
+constexpr Duration certificate_looks_every = 10s;
+
 bool is_loopback(const std::string& host) { return host.starts_with("127.") || host == "::1"; }
 
 struct Listen {
   std::string host;
   std::uint16_t port = 0;
 };
+
+bool is_any_address(const std::string& host) { return host == "0.0.0.0" || host == "::"; }
+
+std::string host_name() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  ::gethostname(name.data(), HOST_NAME_MAX);
+  return name.data();
+}
+
+// Of this machine; those of the host itself last.
+std::vector<std::string> own_addresses() {
+  std::vector<std::string> addresses;
+  ifaddrs* all = nullptr;
+  if (::getifaddrs(&all) != 0) return addresses;
+  for (const ifaddrs* at = all; at != nullptr; at = at->ifa_next) {
+    if (at->ifa_addr == nullptr || (at->ifa_flags & IFF_LOOPBACK) != 0) continue;
+    std::array<char, INET6_ADDRSTRLEN> text{};
+    const int family = at->ifa_addr->sa_family;
+    const void* bytes = nullptr;
+    if (family == AF_INET) bytes = &reinterpret_cast<const sockaddr_in*>(at->ifa_addr)->sin_addr;
+    if (family == AF_INET6) bytes = &reinterpret_cast<const sockaddr_in6*>(at->ifa_addr)->sin6_addr;
+    if (bytes != nullptr && ::inet_ntop(family, bytes, text.data(), text.size()) != nullptr)
+      addresses.emplace_back(text.data());
+  }
+  ::freeifaddrs(all);
+  return addresses;
+}
+
+// By which the controller may be called, for its certificate.
+std::vector<std::string> addresses_of(const std::string& host) {
+  std::vector<std::string> addresses =
+      is_any_address(host) ? own_addresses() : std::vector<std::string>{host};
+  for (const std::string& more :
+       {host_name(), std::string("localhost"), std::string("127.0.0.1"), std::string("::1")})
+    if (!more.empty()) addresses.push_back(more);
+  if (addresses.size() > pki::addresses_max) addresses.resize(pki::addresses_max);
+  return addresses;
+}
+
+// By which nodes are told to call it.
+std::string to_be_called(const ControllerOptions& options, const std::string& host) {
+  if (!options.tls_names.empty()) return options.tls_names.front();
+  if (!is_any_address(host)) return host.find(':') == std::string::npos ? host : "[" + host + "]";
+  return host_name();
+}
 
 // Like a target, but the port may be 0.
 Result<Listen> parse_listen(const std::string& text) {
@@ -48,18 +104,76 @@ Result<Listen> parse_listen(const std::string& text) {
   return Listen{target->host, target->port};
 }
 
-Result<> check_exposure(const ControllerOptions& options, const std::string& host) {
+// How it speaks on its port.
+enum class Speech { plain, tls_of_others, tls_of_the_cluster };
+
+Result<Speech> speech_of(const ControllerOptions& options, const std::string& host) {
   if (options.tls_certificate.empty() != options.tls_key.empty()) {
     return invalid("a certificate and its key go together")
         .remedy("give both --tls-certificate and --tls-key");
   }
-  if (is_loopback(host) || !options.tls_certificate.empty()) return {};
-  return invalid("tokens would cross the network in the clear")
-      .within("--listen " + options.listen)
-      .remedy("give --tls-certificate and --tls-key, or listen on 127.0.0.1");
+  if (!options.tls_certificate.empty()) return Speech::tls_of_others;
+  return is_loopback(host) && !options.tls ? Speech::plain : Speech::tls_of_the_cluster;
 }
 
-// The issuer's word is believed, and there is nothing to give for it.
+Result<Registrar> open_registrar(const ControllerOptions& options, const std::string& host) {
+  auto authorities = read_authorities(options.folder);
+  if (!authorities) return std::move(authorities).error();
+  if (!*authorities)
+    return invalid("there is no authority of the cluster, and tokens would cross the network in the clear")
+        .within("--listen " + options.listen)
+        .remedy("`tutti controller init --data " + options.folder +
+                "` makes it; or give --tls-certificate and --tls-key, or listen on 127.0.0.1");
+  std::vector<std::string> addresses = addresses_of(host);
+  addresses.insert(addresses.begin(), options.tls_names.begin(), options.tls_names.end());
+  return Registrar::open(
+      std::move(**authorities),
+      {.folder = options.folder, .addresses = std::move(addresses), .node_life = options.certificate_life});
+}
+
+// What is shown to those who connect, before it ends: one of the cluster's own is made anew, and one of
+// somebody else's is read again when its file is another one.
+class ShownCertificate {
+ public:
+  ShownCertificate(const ControllerOptions& options, Registrar* registrar)
+      : options_(options), registrar_(registrar), read_(state_of_files()) {}
+
+  void look(net::Server& server) {
+    if (registrar_ != nullptr) {
+      if (registrar_->is_due(now_on_the_wall())) renew(server);
+    } else if (auto now = state_of_files(); now != read_) {
+      read_ = now;
+      const auto used = server.use_files(options_.tls_certificate, options_.tls_key);
+      if (used)
+        log::warning("{} is another certificate now: new connections see it", options_.tls_certificate);
+      if (!used) log::error("{}; the one before it is shown still", used.error().text());
+    }
+  }
+
+  void renew(net::Server& server) {
+    auto identity = registrar_->server_identity(now_on_the_wall());
+    const auto used = identity ? server.use(*identity) : Result<>(identity.error());
+    if (!used) log::error("cannot renew the controller's certificate: {}", used.error().text());
+  }
+
+ private:
+  // When they were written, and which files they are.
+  std::vector<std::int64_t> state_of_files() const {
+    std::vector<std::int64_t> state;
+    for (const std::string& file : {options_.tls_certificate, options_.tls_key}) {
+      struct stat found {};
+      if (file.empty() || ::stat(file.c_str(), &found) != 0) found = {};
+      state.insert(state.end(), {static_cast<std::int64_t>(found.st_ino), found.st_mtim.tv_sec,
+                                 found.st_mtim.tv_nsec, found.st_size});
+    }
+    return state;
+  }
+
+  const ControllerOptions& options_;
+  Registrar* registrar_;
+  std::vector<std::int64_t> read_;
+};
+
 }  // namespace
 
 Result<> init_folder(const std::string& folder) {
@@ -69,7 +183,10 @@ Result<> init_folder(const std::string& folder) {
   ::chmod(folder.c_str(), 0700);
   const bool used = std::filesystem::exists(store_file(folder), failure);
   if (auto made = make_token(folder + "/admin.token", used); !made) return made;
-  return make_token(folder + "/join.token", used);
+  if (auto made = make_token(folder + "/join.token", used); !made) return made;
+  if (auto made = make_authority_file(folder, now_on_the_wall()); !made) return made;
+  auto authorities = read_authorities(folder);
+  return authorities ? Result<>() : Result<>(std::move(authorities).error());
 }
 
 std::optional<pid_t> folder_holder(const std::string& folder) {
@@ -83,13 +200,21 @@ Result<> run_controller(const ControllerOptions& options,
                         const std::function<void(const std::string&)>& ready) {
   auto listen = parse_listen(options.listen);
   if (!listen) return std::move(listen).error();
-  if (auto safe = check_exposure(options, listen->host); !safe) return safe;
+  const auto speech = speech_of(options, listen->host);
+  if (!speech) return speech.error();
   if (auto sound = check_login(options.login); !sound) return sound;
   const std::string remedy = "`tutti controller init --data " + options.folder + "` makes the tokens";
   auto admin = read_token(options.folder + "/admin.token");
   if (!admin) return std::move(admin).error().remedy(remedy);
   auto join = read_token(options.folder + "/join.token");
   if (!join) return std::move(join).error().remedy(remedy);
+  std::optional<Registrar> registrar;
+  if (*speech == Speech::tls_of_the_cluster) {
+    auto opened = open_registrar(options, listen->host);
+    if (!opened) return std::move(opened).error();
+    registrar.emplace(std::move(*opened));
+  }
+  Registrar* const signs = registrar ? &*registrar : nullptr;
   auto store =
       store::SqliteStore::open(store_file(options.folder),
                                {.kept_key = wire::cluster_key(), .accept_older = options.accept_older_store});
@@ -112,7 +237,8 @@ Result<> run_controller(const ControllerOptions& options,
   Api* api_address = nullptr;
   const auto deliver = [&](driver::Delivery delivery) {
     auto shared = std::make_shared<driver::Delivery>(std::move(delivery));
-    loop.post([&hub_address, &api_address, shared] {
+    loop.post([&hub_address, &api_address, signs, shared] {
+      if (signs != nullptr) signs->hear(*shared);
       api_address->change(shared->doors);
       hub_address->deliver(std::move(*shared));
     });
@@ -133,13 +259,20 @@ Result<> run_controller(const ControllerOptions& options,
            .blob_folder = options.folder + "/blobs",
            .requests = {.per_second = per_second, .burst = 2 * per_second},
            .login = options.login,
-           .give_token = gives_tokens(core)});
+           .give_token = gives_tokens(core),
+           .registrar = signs,
+           .takes_join_token = signs == nullptr || options.allow_join_token});
   api_address = &api;
   net::ServerOptions port;
   port.address = listen->host;
   port.port = listen->port;
   port.certificate_file = options.tls_certificate;
   port.key_file = options.tls_key;
+  if (signs != nullptr) {
+    auto identity = signs->server_identity(now_on_the_wall());
+    if (!identity) return std::move(identity).error();
+    port.identity = std::move(*identity);
+  }
   net::limit_connections(port, files::files_to_give(files::raise_open_files().most));
   port.on_let_go = [](const std::string& remote, std::size_t bytes) {
     log::warning("somebody at {} reads too slowly and is let go: {} bytes waited", remote, bytes);
@@ -164,6 +297,9 @@ Result<> run_controller(const ControllerOptions& options,
   api.change(core.doors_known());
   hub.start();
   janitor.start();
+  ShownCertificate shown(options, signs);
+  if (signs != nullptr) signs->on_change = [&] { shown.renew(**server); };
+  const auto certificate_looks = loop.every(certificate_looks_every, [&] { shown.look(**server); });
   const auto looks = loop.every(watchdog_looks_every, [&watchdog] {
     if (const std::string said = watchdog.look(); !said.empty()) log::warning("{}", said);
   });
@@ -171,7 +307,13 @@ Result<> run_controller(const ControllerOptions& options,
     log::warning("this controller ends: {}; ranks run on", ::strsignal(signal));
     loop.stop();
   });
-  const std::string address = listen->host + ":" + std::to_string((*server)->port());
+  const std::string port_text = ":" + std::to_string((*server)->port());
+  const std::string address = listen->host + port_text;
+  if (signs != nullptr) {
+    signs->know(core.members_known());
+    hub.protect([signs](const std::string& node) { return signs->members().contains(node); });
+    signs->set_address(to_be_called(options, listen->host) + port_text);
+  }
   log::info("cluster {}: listening on {}", core.cluster_id(), address);
   ready(address);
   loop.run();

@@ -7,11 +7,13 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.hpp"
 #include "control/controller/janitor.hpp"
 #include "control/controller/login.hpp"
 #include "control/controller/tokens.hpp"
+#include "net/pki/pki.hpp"
 
 namespace tutti::controller {
 
@@ -19,8 +21,13 @@ struct ControllerOptions {
   std::string folder;                     // made by init_folder()
   std::string listen = "127.0.0.1:7070";  // port 0: the system picks one
   bool accept_older_store = false;        // than what was committed last: what is missing is forgotten
+  // TLS with a certificate that somebody else has signed, in place of the cluster's own.
   std::string tls_certificate;
   std::string tls_key;
+  bool tls = false;                    // with the cluster's own on this machine, too
+  std::vector<std::string> tls_names;  // more names and addresses by which it is called
+  bool allow_join_token = false;       // of the folder, also where nodes have certificates
+  Duration certificate_life = pki::node_life;
   std::string record;                         // a file that gets a line for each job that ran, "" for none
   std::int64_t requests_per_second = 20'000;  // of one address; twice as many at once after a rest
   cluster::Retention keep;                    // finished jobs and lost nodes
@@ -29,7 +36,7 @@ struct ControllerOptions {
   LoginOptions login;
 };
 
-// Makes the folder with an admin token and a join token, as tokens.hpp tells.
+// Makes the folder with an admin token and a join token, as tokens.hpp tells, and the cluster's authority.
 Result<> init_folder(const std::string& folder);
 
 // The controller that uses this folder now, by its pid: 0 if that is not known, nothing if none does.

@@ -27,6 +27,7 @@ Result<> Core::start() {
     if (!node.lost && !node.identity.empty()) agents_known_[name] = node.identity;
   }
   doors_known_ = people::all_doors(turns_.state().people);
+  members_known_ = turns_.state().members;
   thread_ = std::thread([this] { run(); });
   return {};
 }

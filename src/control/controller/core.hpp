@@ -52,6 +52,8 @@ class Core {
   const std::string& cluster_id() const { return cluster_id_; }
   const std::map<std::string, std::string>& agents_known() const { return agents_known_; }
   const people::DoorChanges& doors_known() const { return doors_known_; }
+  // Nodes with a certificate, then.
+  const std::map<cluster::NodeName, cluster::Member>& members_known() const { return members_known_; }
 
   // From any thread. `reply` runs on the core's thread after the commit; it may be null. False if too much
   // waits: then it is dropped, and there is no reply.
@@ -92,6 +94,7 @@ class Core {
   std::string cluster_id_;
   std::map<std::string, std::string> agents_known_;
   people::DoorChanges doors_known_;
+  std::map<cluster::NodeName, cluster::Member> members_known_;
   driver::Linger linger_;
   std::chrono::steady_clock::time_point turned_at_;
 

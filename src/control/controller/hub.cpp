@@ -82,13 +82,54 @@ Hub::Hub(net::Loop& loop, Core& core, Clock clock)
 
 // ---- agents
 
-void Hub::add_agent(const std::shared_ptr<net::Socket>& socket, std::string remote) {
+void Hub::add_agent(const std::shared_ptr<net::Socket>& socket, std::string remote, Papers papers) {
   const driver::Connection connection = next_id_++;
-  auto agent = std::make_shared<Agent>(Agent{socket, remote, connection, clock_()});
+  auto agent = std::make_shared<Agent>(Agent{.socket = socket,
+                                             .remote = remote,
+                                             .connection = connection,
+                                             .heard_at = clock_(),
+                                             .papers = std::move(papers)});
+  if (!agent->papers.refused.empty()) {
+    log::warning("agent at {} is refused: {}", remote, agent->papers.refused);
+    return send_away(*agent, agent->papers.refused);
+  }
+  if (agent->papers.is_behind) tell(*agent, wire::RenewCertificate{});
   agents_[connection] = agent;
-  listener_.open(connection, std::move(remote));
+  listener_.open(connection, std::move(remote), agent->papers.node);
   socket->on_message = [this, agent](const std::string& frame) { receive(*agent, frame); };
   socket->on_close = [this, agent](const std::string& why) { drop(*agent, why); };
+}
+
+void Hub::send_away(const Agent& agent, const std::string& why) {
+  tell(agent, wire::Notice{why, true});
+  agent.socket->on_message = nullptr;
+  agent.socket->close();
+}
+
+void Hub::send_away(const driver::Delivery& delivery) {
+  if (delivery.members.empty() && !delivery.all_members) return;
+  std::vector<std::shared_ptr<Agent>> unwanted;
+  for (const auto& [connection, agent] : agents_) {
+    const Papers& papers = agent->papers;
+    if (papers.node.empty()) continue;
+    const auto changed = delivery.members.find(papers.node);
+    if (changed == delivery.members.end() && !delivery.all_members) continue;
+    const auto* member = changed == delivery.members.end() || !changed->second ? nullptr : &*changed->second;
+    if (member != nullptr && !member->revoked && member->key == papers.key) continue;
+    unwanted.push_back(agent);
+  }
+  for (const auto& agent : unwanted) {
+    const std::string& node = agent->papers.node;
+    log::warning("node {} at {} is sent away: its certificate is good no more", node, agent->remote);
+    send_away(*agent, "the certificate of node '" + node + "' is good no more");
+    drop(*agent, "its certificate is good no more");
+  }
+}
+
+void Hub::ask_to_renew() {
+  for (const auto& [connection, agent] : agents_) {
+    if (!agent->papers.node.empty()) tell(*agent, wire::RenewCertificate{});
+  }
 }
 
 void Hub::tell(const Agent& agent, const wire::ControllerMessage& message) {
@@ -261,6 +302,7 @@ void Hub::deliver(driver::Delivery delivery) {
       if (const Agent* agent = agent_of(connection); agent != nullptr) agent->socket->send(frame);
     }
   }
+  send_away(delivery);
   tell_readers(delivery);
   tell_watchers(delivery);
 }

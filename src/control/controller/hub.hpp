@@ -26,6 +26,14 @@ struct LogRequest {
   std::int64_t tail_lines = 0;  // 0: from the beginning; -1: only what comes
 };
 
+// What an agent has shown over TLS. One with a certificate may speak for the node in it and for no other.
+struct Papers {
+  std::string node = {};     // "": it has shown none, and may be any
+  std::string key = {};      // of the certificate
+  std::string refused = {};  // why it may not speak at all; "": it may
+  bool is_behind = false;    // it should have another certificate
+};
+
 class Hub {
  public:
   using Clock = std::function<Instant()>;
@@ -37,15 +45,23 @@ class Hub {
 
   // After the core has started, before anybody connects.
   void start();
+  // For these nodes nobody speaks without a certificate.
+  void protect(std::function<bool(const std::string& node)> is_protected) {
+    listener_.protect(std::move(is_protected));
+  }
 
   // An agent's socket; its first message must be a Hello.
-  void add_agent(const std::shared_ptr<net::Socket>& socket, std::string remote);
+  void add_agent(const std::shared_ptr<net::Socket>& socket, std::string remote, Papers papers = {});
   // Server-sent events of every change. Where too many follow already, it and the next are answered so.
   void add_watcher(net::Exchange& exchange, const Identity& by);
   // The logs of a job, as events `log` {rank, text}, `job` and `note`.
   void add_log_reader(net::Exchange& exchange, const LogRequest& request, const people::Credential& by);
 
   void deliver(driver::Delivery delivery);
+  // Nodes with a certificate get another one now.
+  void ask_to_renew();
+  // On this loop, from any thread.
+  void post(std::function<void()> task) { loop_.post(std::move(task)); }
 
   // Whether this loop hears the agents: it has read what has come. Asked again and again.
   bool is_awake();
@@ -58,6 +74,7 @@ class Hub {
     Instant heard_at;         // on the hub's own clock
     std::uint64_t reads = 0;  // of its connection, as they were when it was looked last
     Instant read_at = {};     // when there were more than before
+    Papers papers = {};
   };
   // What one node sends of one attempt's logs.
   struct Feed {
@@ -116,6 +133,10 @@ class Hub {
   void pass_on(const std::string& node, const wire::AgentMessage& message);
   static void tell(const Agent& agent, const wire::ControllerMessage& message);
   void drop(const Agent& agent, const std::string& why);
+  // It hears why, and nothing that it says any more is heard.
+  static void send_away(const Agent& agent, const std::string& why);
+  // Whoever has a certificate that is good no more.
+  void send_away(const driver::Delivery& delivery);
   // Null if it is closed.
   Agent* agent_of(driver::Connection connection) const;
   // Null if nobody speaks for the node now.

@@ -103,6 +103,8 @@ std::span<const Route> login_routes();
 std::span<const Route> job_routes();
 std::span<const Route> explain_routes();
 std::span<const Route> node_routes();
+std::span<const Route> join_routes();
+std::span<const Route> authority_routes();
 std::span<const Route> queue_routes();
 std::span<const Route> people_routes();
 std::span<const Route> fabric_routes();

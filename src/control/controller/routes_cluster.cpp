@@ -1,8 +1,10 @@
 // The cluster as a whole, and the door for agents.
 #include <array>
 
+#include "base/clock/clock.hpp"
 #include "base/version/version.hpp"
 #include "control/controller/call.hpp"
+#include "control/controller/registrar.hpp"
 
 namespace tutti::controller {
 namespace {
@@ -21,8 +23,21 @@ void watch(const Call& call) { call.services().hub.add_watcher(call.exchange(), 
 
 void join(const Call& call) {
   if (!call.request().websocket) return call.exchange().answer(no_such_page(call.request()));
-  call.exchange().upgrade([&hub = call.services().hub, remote = call.request().remote](
-                              const std::shared_ptr<net::Socket>& socket) { hub.add_agent(socket, remote); });
+  const Services& services = call.services();
+  const auto& peer = call.request().peer;
+  if (!peer && !services.takes_join_token)
+    return call.refuse(invalid("a node shows its certificate here, and this one shows none")
+                           .remedy("`tutti agent join` with a token (`tutti nodes token`) gets one"),
+                       403);
+  Papers papers;
+  if (peer) papers = {peer->name.node, peer->key_id, ""};
+  papers.is_behind = peer && services.registrar->is_behind(peer->name.node);
+  const auto good = peer ? services.registrar->check(*peer, now_on_the_wall()) : Result<>();
+  if (!good) papers.refused = good.error().text() + "; " + good.error().remedy();
+  call.exchange().upgrade([&hub = services.hub, remote = call.request().remote,
+                           papers = std::move(papers)](const std::shared_ptr<net::Socket>& socket) {
+    hub.add_agent(socket, remote, papers);
+  });
 }
 
 }  // namespace

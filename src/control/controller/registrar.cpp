@@ -1,0 +1,136 @@
+#include "control/controller/registrar.hpp"
+
+#include <utility>
+
+namespace tutti::controller {
+namespace {
+
+const char* const join_again =
+    "`tutti agent join` on that server with a new token (`tutti nodes token`) makes it a node again";
+
+}  // namespace
+
+Result<Registrar> Registrar::open(Authorities authorities, RegistrarOptions options) {
+  auto named = pki::read_certificate(authorities.signer.certificate);
+  if (!named) return std::move(named).error();
+  auto fingerprint = pki::fingerprint(authorities.signer.certificate);
+  if (!fingerprint) return std::move(fingerprint).error();
+  return Registrar(std::move(authorities), std::move(options), named->name.cluster, std::move(*fingerprint));
+}
+
+Result<> Registrar::use(Authorities authorities) {
+  auto fingerprint = pki::fingerprint(authorities.signer.certificate);
+  if (!fingerprint) return std::move(fingerprint).error();
+  authorities_ = std::move(authorities);
+  fingerprint_ = std::move(*fingerprint);
+  if (on_change) on_change();
+  return {};
+}
+
+// Those that do not know the one that comes, or that have a certificate of the one that was.
+wire::AuthorityStanding Registrar::standing(Instant now) const {
+  const auto name = [](const std::string& certificate) {
+    return certificate.empty() ? "" : pki::fingerprint(certificate).value_or("");
+  };
+  wire::AuthorityStanding standing{fingerprint_, name(authorities_.next), name(authorities_.old), {}};
+  for (const auto& [node, member] : members_) {
+    if (member.revoked || now >= member.until) continue;
+    if (is_behind(node)) standing.behind.push_back(node);
+  }
+  return standing;
+}
+
+bool Registrar::is_behind(const cluster::NodeName& node) const {
+  const auto member = members_.find(node);
+  if (member == members_.end()) return false;
+  const bool waits_for_next = !authorities_.next.empty() && !member->second.knows_next;
+  return waits_for_next || (!authorities_.old.empty() && member->second.authority != fingerprint_);
+}
+
+// It shows the authorities too, so that a server that joins can compare the one that it was told of.
+Result<net::ServerIdentity> Registrar::server_identity(Instant now) {
+  auto key = pki::make_key();
+  if (!key) return std::move(key).error();
+  auto request = pki::make_request(*key);
+  if (!request) return std::move(request).error();
+  auto holder = pki::read_request(*request);
+  if (!holder) return std::move(holder).error();
+  auto certificate = pki::sign(
+      authorities_.signer, *holder,
+      {.name = {.cluster = cluster_, .role = pki::Role::controller}, .addresses = options_.addresses},
+      {.now = now, .life = pki::controller_life});
+  if (!certificate) return std::move(certificate).error();
+  shown_from_ = now;
+  renew_at_ = now + pki::controller_life * 2 / 3;
+  return net::ServerIdentity{*certificate + authorities_.signer.certificate, std::move(*key), trusted()};
+}
+
+bool Registrar::is_due(Instant now) const {
+  return now >= renew_at_ || now < shown_from_ - pki::clock_slack / 2;
+}
+
+Result<Registrar::Signed> Registrar::sign(const std::string& node, const pki::PublicKey& key,
+                                          Instant now) const {
+  auto certificate = pki::sign(authorities_.signer, key, {.name = {.cluster = cluster_, .node = node}},
+                               {.now = now, .life = options_.node_life});
+  if (!certificate) return std::move(certificate).error();
+  auto identity = pki::read_certificate(*certificate);
+  if (!identity) return std::move(identity).error();
+  cluster::Member member;
+  member.name = node;
+  member.key = key.id;
+  member.serial = identity->serial;
+  member.authority = fingerprint_;
+  member.signed_at = identity->signed_at;
+  member.until = identity->until;
+  member.knows_next = !authorities_.next.empty();
+  return Signed{std::move(*certificate), std::move(member)};
+}
+
+void Registrar::hear(const driver::Delivery& delivery) {
+  if (delivery.all_members) members_.clear();
+  for (const auto& [name, member] : delivery.members) {
+    if (member) {
+      members_.insert_or_assign(name, *member);
+    } else {
+      members_.erase(name);
+    }
+  }
+}
+
+Result<> Registrar::check_known(const pki::Identity& identity) const {
+  if (identity.name.cluster != cluster_ || identity.name.role != pki::Role::node)
+    return invalid("the certificate is none of a node of this cluster").remedy(join_again);
+  const std::string& node = identity.name.node;
+  const auto member = members_.find(node);
+  if (member == members_.end())
+    return invalid(
+               "node '" + node +
+               "' is not known here: it was removed, or the controller's store is older than its certificate")
+        .remedy(join_again);
+  if (member->second.revoked)
+    return invalid("the certificate of node '" + node + "' was revoked").remedy(join_again);
+  if (member->second.key != identity.key_id)
+    return invalid("another server has become node '" + node + "' since").remedy(join_again);
+  return {};
+}
+
+Result<> Registrar::check(const pki::Identity& identity, Instant now) const {
+  if (auto known = check_known(identity); !known) return known;
+  if (auto in_time = pki::check_time(identity, now); !in_time)
+    return std::move(in_time).error().within("by the clock of the controller");
+  return {};
+}
+
+Result<> check_clock(Instant of_node, Instant here) {
+  const Duration apart = of_node - here;
+  if (std::chrono::abs(apart) <= clocks_apart_max) return {};
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::abs(apart));
+  return invalid("the clock of the node is " + format_duration(seconds) +
+                 (apart > Duration::zero() ? " ahead of" : " behind") +
+                 " that of the controller: there it is " + format_instant(of_node) + ", and here " +
+                 format_instant(here))
+      .remedy("set the clock that is wrong; certificates are good from one date to another");
+}
+
+}  // namespace tutti::controller

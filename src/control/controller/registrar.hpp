@@ -1,0 +1,90 @@
+// Signs for the cluster: the controller's own certificate and those of nodes; and knows which nodes have one
+// that is good. On the network loop.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/result.hpp"
+#include "base/time.hpp"
+#include "control/cluster/model.hpp"
+#include "control/controller/authority_files.hpp"
+#include "control/driver/delivery.hpp"
+#include "control/wire/membership.hpp"
+#include "net/http/server.hpp"
+#include "net/pki/pki.hpp"
+
+namespace tutti::controller {
+
+// How far the clocks of a node and of the controller may be apart when it asks for a certificate.
+constexpr Duration clocks_apart_max = pki::clock_slack;
+
+struct RegistrarOptions {
+  std::string folder;                  // of the controller
+  std::vector<std::string> addresses;  // where it is reached, for its certificate
+  Duration node_life = pki::node_life;
+};
+
+class Registrar {
+ public:
+  static Result<Registrar> open(Authorities authorities, RegistrarOptions options);
+
+  // Where nodes find it: HOST:PORT.
+  const std::string& address() const { return address_; }
+  void set_address(std::string address) { address_ = std::move(address); }
+  // Of the authority that signs, as people compare it.
+  const std::string& fingerprint() const { return fingerprint_; }
+  std::string trusted() const { return authorities_.trusted(); }
+  const Authorities& authorities() const { return authorities_; }
+  const std::string& folder() const { return options_.folder; }
+
+  // What the controller shows: a key and a certificate that are made anew each time.
+  Result<net::ServerIdentity> server_identity(Instant now);
+  // Its own certificate should be made anew by then; what a clock that was set says counts as well.
+  bool is_due(Instant now) const;
+  // Others sign and are trusted from now on; `on_change` is told.
+  Result<> use(Authorities authorities);
+  std::function<void()> on_change;
+  // Who is trusted, and which nodes another authority has to wait for.
+  wire::AuthorityStanding standing(Instant now) const;
+  bool is_behind(const cluster::NodeName& node) const;
+
+  // A certificate for this key, and what there is to store of it. It goes out when that is stored.
+  struct Signed {
+    std::string certificate;
+    cluster::Member member;
+  };
+  Result<Signed> sign(const std::string& node, const pki::PublicKey& key, Instant now) const;
+
+  // What the store knows of the nodes.
+  void know(std::map<cluster::NodeName, cluster::Member> members) { members_ = std::move(members); }
+  void hear(const driver::Delivery& delivery);
+  const std::map<cluster::NodeName, cluster::Member>& members() const { return members_; }
+  // Why whoever has shown this may not speak for a node now.
+  Result<> check(const pki::Identity& identity, Instant now) const;
+  // Of what it is by the store alone: whatever its dates.
+  Result<> check_known(const pki::Identity& identity) const;
+
+ private:
+  Registrar(Authorities authorities, RegistrarOptions options, std::string cluster, std::string fingerprint)
+      : authorities_(std::move(authorities)),
+        options_(std::move(options)),
+        cluster_(std::move(cluster)),
+        fingerprint_(std::move(fingerprint)) {}
+
+  Authorities authorities_;
+  RegistrarOptions options_;
+  std::string cluster_;  // as the authority has named it
+  std::string fingerprint_;
+  std::string address_;
+  Instant shown_from_;  // its own certificate
+  Instant renew_at_;
+  std::map<cluster::NodeName, cluster::Member> members_;
+};
+
+// Why a node with this date is refused: its certificates would be good at another time than its own.
+Result<> check_clock(Instant of_node, Instant here);
+
+}  // namespace tutti::controller

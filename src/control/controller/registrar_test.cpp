@@ -1,0 +1,155 @@
+// The cluster's authority in its folder, and who is taken for a node.
+#include "control/controller/registrar.hpp"
+
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "base/files/files.hpp"
+
+namespace tutti::controller {
+namespace {
+
+const Instant now(std::chrono::seconds(1'800'000'000));
+
+struct RegistrarTest : testing::Test {
+  std::string folder;
+
+  void SetUp() override {
+    std::string path = (std::filesystem::temp_directory_path() / "tutti-registrar-XXXXXX").string();
+    folder = mkdtemp(path.data());
+    ASSERT_TRUE(make_authority_file(folder, now).ok());
+  }
+  void TearDown() override { std::filesystem::remove_all(folder); }
+
+  Authorities authorities() const { return **read_authorities(folder); }
+  std::string text(const std::string& name) const {
+    return files::read_file(folder + "/" + name, 1 << 20)->value_or("");
+  }
+  Registrar open() const {
+    return *Registrar::open(authorities(), {.folder = folder, .addresses = {"127.0.0.1"}});
+  }
+};
+
+pki::PublicKey new_key() { return *pki::read_request(*pki::make_request(*pki::make_key())); }
+
+TEST_F(RegistrarTest, TheAuthorityIsItsOwnersAloneAndNeverOverwritten) {
+  struct stat found {};
+  ASSERT_EQ(::stat((folder + "/authority.pem").c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777u, 0600u);
+  const std::string before = text("authority.pem");
+  ASSERT_TRUE(make_authority_file(folder, now).ok());
+  EXPECT_EQ(text("authority.pem"), before);
+  const std::string trusted = authorities().trusted();
+  EXPECT_EQ(text("ca.pem"), trusted);
+  EXPECT_EQ(text("ca.pem").find("PRIVATE"), std::string::npos);
+}
+
+TEST_F(RegistrarTest, ADamagedAuthorityIsSaidAndKept) {
+  std::ofstream(folder + "/authority.pem") << "damaged";
+  EXPECT_TRUE(make_authority_file(folder, now).ok());
+  const auto read = read_authorities(folder);
+  ASSERT_FALSE(read.ok());
+  EXPECT_NE(read.error().remedy().find("copy of the folder"), std::string::npos);
+  EXPECT_EQ(text("authority.pem"), "damaged");
+}
+
+TEST_F(RegistrarTest, AnAuthorityFollowsAnotherInSteps) {
+  const Authorities before = authorities();
+  ASSERT_TRUE(make_next_authority(folder, now).ok());
+  const Authorities beside = authorities();
+  EXPECT_EQ(beside.signer.certificate, before.signer.certificate);
+  EXPECT_NE(beside.next, "");
+  EXPECT_FALSE(make_next_authority(folder, now).ok());
+  ASSERT_TRUE(use_next_authority(folder).ok());
+  const Authorities after = authorities();
+  EXPECT_EQ(after.signer.certificate, beside.next);
+  EXPECT_EQ(after.old, before.signer.certificate);
+  EXPECT_EQ(pki::read_certificate(after.signer.certificate)->name, pki::read_certificate(after.old)->name);
+  ASSERT_TRUE(drop_old_authority(folder).ok());
+  EXPECT_EQ(authorities().trusted(), beside.next);
+}
+
+TEST_F(RegistrarTest, AStepThatWasCutShortIsDoneAtTheNextStart) {
+  ASSERT_TRUE(make_next_authority(folder, now).ok());
+  const Authorities before = authorities();
+  std::filesystem::rename(folder + "/authority.pem", folder + "/authority-old.pem");
+  ASSERT_TRUE(make_authority_file(folder, now).ok()) << "an init in between makes no third one";
+  EXPECT_EQ(authorities().signer.certificate, before.next);
+  EXPECT_EQ(authorities().old, before.signer.certificate);
+}
+
+TEST_F(RegistrarTest, OnlyWhoIsKnownWithThatKeyIsANode) {
+  Registrar registrar = open();
+  const pki::PublicKey key = new_key();
+  const auto made = registrar.sign("n1", key, now);
+  ASSERT_TRUE(made.ok());
+  const auto identity = *pki::read_certificate(made->certificate);
+  EXPECT_NE(registrar.check(identity, now).error().message().find("not known"), std::string::npos);
+  driver::Delivery news;
+  news.members["n1"] = made->member;
+  registrar.hear(news);
+  EXPECT_TRUE(registrar.check(identity, now).ok());
+  EXPECT_FALSE(registrar.check(identity, now + 24h).ok()) << "expired";
+  EXPECT_FALSE(registrar.check(identity, now - 1h).ok()) << "the clock was set back";
+  const auto other = *pki::read_certificate(registrar.sign("n1", new_key(), now)->certificate);
+  EXPECT_NE(registrar.check(other, now).error().message().find("another server"), std::string::npos);
+  news.members["n1"]->revoked = true;
+  registrar.hear(news);
+  EXPECT_NE(registrar.check(identity, now).error().message().find("revoked"), std::string::npos);
+  driver::Delivery anew;
+  anew.all_members = true;
+  registrar.hear(anew);
+  EXPECT_TRUE(registrar.members().empty());
+}
+
+TEST_F(RegistrarTest, ThoseWhoAreBehindAreNamedUnlessNobodyWaitsForThem) {
+  Registrar registrar = open();
+  const pki::PublicKey key = new_key();
+  driver::Delivery news;
+  for (const char* name : {"a", "b", "c"}) news.members[name] = registrar.sign(name, key, now)->member;
+  news.members["c"]->revoked = true;
+  registrar.hear(news);
+  const auto behind = [&](Instant when) { return registrar.standing(when).behind; };
+  EXPECT_TRUE(behind(now).empty());
+  ASSERT_TRUE(make_next_authority(folder, now).ok());
+  ASSERT_TRUE(registrar.use(authorities()).ok());
+  EXPECT_EQ(behind(now), (std::vector<std::string>{"a", "b"}));
+  EXPECT_TRUE(behind(now + 24h).empty()) << "expired";
+  news.members["a"] = registrar.sign("a", key, now)->member;
+  registrar.hear(news);
+  EXPECT_EQ(behind(now), std::vector<std::string>{"b"});
+  ASSERT_TRUE(use_next_authority(folder).ok());
+  ASSERT_TRUE(registrar.use(authorities()).ok());
+  EXPECT_EQ(behind(now), (std::vector<std::string>{"a", "b"})) << "they have certificates of the old one";
+  news.members["a"] = registrar.sign("a", key, now)->member;
+  news.members.erase("b");
+  registrar.hear(news);
+  EXPECT_EQ(behind(now), std::vector<std::string>{"b"});
+}
+
+TEST_F(RegistrarTest, ItsOwnCertificateIsRenewedInTimeAndIsNoNodes) {
+  Registrar registrar = open();
+  const auto shown = registrar.server_identity(now);
+  ASSERT_TRUE(shown.ok()) << shown.error().text();
+  const auto identity = *pki::read_certificate(shown->certificates);
+  EXPECT_EQ(identity.name.role, pki::Role::controller);
+  EXPECT_FALSE(registrar.check(identity, now).ok());
+  EXPECT_FALSE(registrar.is_due(now));
+  EXPECT_TRUE(registrar.is_due(now + pki::controller_life * 2 / 3));
+  EXPECT_TRUE(registrar.is_due(now - 1h)) << "the clock was set back";
+}
+
+TEST(CheckClock, SaysByHowMuchAClockIsWrong) {
+  EXPECT_TRUE(check_clock(now + 4min, now).ok());
+  const auto ahead = check_clock(now + 3h, now);
+  ASSERT_FALSE(ahead.ok());
+  EXPECT_NE(ahead.error().message().find("3h ahead of"), std::string::npos) << ahead.error().message();
+  EXPECT_NE(check_clock(now - 1h, now).error().message().find("1h behind"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tutti::controller
