@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -55,13 +54,13 @@ std::string host_name() {
   return name.data();
 }
 
-// Of this machine; those of the host itself last.
+// Of this machine, by which others reach it.
 std::vector<std::string> own_addresses() {
   std::vector<std::string> addresses;
   ifaddrs* all = nullptr;
   if (::getifaddrs(&all) != 0) return addresses;
   for (const ifaddrs* at = all; at != nullptr; at = at->ifa_next) {
-    if (at->ifa_addr == nullptr || (at->ifa_flags & IFF_LOOPBACK) != 0) continue;
+    if (at->ifa_addr == nullptr) continue;
     std::array<char, INET6_ADDRSTRLEN> text{};
     const int family = at->ifa_addr->sa_family;
     const void* bytes = nullptr;
@@ -75,12 +74,12 @@ std::vector<std::string> own_addresses() {
 }
 
 // By which the controller may be called, for its certificate.
-std::vector<std::string> addresses_of(const std::string& host) {
-  std::vector<std::string> addresses =
-      is_any_address(host) ? own_addresses() : std::vector<std::string>{host};
-  for (const std::string& more :
-       {host_name(), std::string("localhost"), std::string("127.0.0.1"), std::string("::1")})
-    if (!more.empty()) addresses.push_back(more);
+std::vector<std::string> addresses_of(const ControllerOptions& options, const std::string& host) {
+  std::vector<std::string> addresses = options.tls_names;
+  addresses.insert(addresses.end(), {host_name(), "localhost", "127.0.0.1", "::1"});
+  const auto own = is_any_address(host) ? own_addresses() : std::vector<std::string>{host};
+  addresses.insert(addresses.end(), own.begin(), own.end());
+  std::erase(addresses, "");
   if (addresses.size() > pki::addresses_max) addresses.resize(pki::addresses_max);
   return addresses;
 }
@@ -124,11 +123,9 @@ Result<Registrar> open_registrar(const ControllerOptions& options, const std::st
         .within("--listen " + options.listen)
         .remedy("`tutti controller init --data " + options.folder +
                 "` makes it; or give --tls-certificate and --tls-key, or listen on 127.0.0.1");
-  std::vector<std::string> addresses = addresses_of(host);
-  addresses.insert(addresses.begin(), options.tls_names.begin(), options.tls_names.end());
-  return Registrar::open(
-      std::move(**authorities),
-      {.folder = options.folder, .addresses = std::move(addresses), .node_life = options.certificate_life});
+  return Registrar::open(std::move(**authorities), {.folder = options.folder,
+                                                    .addresses = addresses_of(options, host),
+                                                    .node_life = options.certificate_life});
 }
 
 // What is shown to those who connect, before it ends: one of the cluster's own is made anew, and one of
