@@ -30,7 +30,7 @@ bool is_node(std::string_view text) {
 }  // namespace
 
 std::string to_uri(const Name& name) {
-  const std::string cluster = std::string(scheme) + name.cluster;
+  std::string cluster = std::string(scheme) + name.cluster;
   switch (name.role) {
     case Role::authority:
       return cluster;
