@@ -75,14 +75,17 @@ TEST(Down, ARankThatWaitsForTheLockOfItsAgentKeepsNoNodeFromComingBack) {
   support::PartsCluster cluster;
   ASSERT_TRUE(cluster.start_agent("n1"));
   const std::string waits = cluster.file("waits");
+  const std::string has_it = cluster.file("has");
   const std::string id = cluster.submit(
       {"--restarts", "0"},
       "d=$(dirname $TUTTI_PROGRESS_FILE); exec python3 -c 'import fcntl, sys, time\nfile = open(sys.argv[1], "
       "\"r+\")\nopen(\"" +
-          waits + "\", \"w\")\nfcntl.lockf(file, fcntl.LOCK_EX)\ntime.sleep(1000)' $d/../../lock");
+          waits + "\", \"w\")\nfcntl.lockf(file, fcntl.LOCK_EX)\nopen(\"" + has_it +
+          "\", \"w\")\ntime.sleep(1000)' $d/../../lock");
   ASSERT_TRUE(eventually([&] { return std::filesystem::exists(waits); }));
   cluster.agent("n1").signal(SIGTERM);
   cluster.agent("n1").wait();
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(has_it); }));
   EXPECT_TRUE(cluster.start_agent("n1"));
   EXPECT_NE(cluster.wait(id), 0) << "the rank was killed for it";
   EXPECT_EQ(cluster.run({}, "true").exit_code, 0);

@@ -35,8 +35,11 @@ using support::read_text;
 using support::until;
 using support::write_text;
 
-constexpr uid_t ada_uid = 54'321;
-constexpr uid_t ben_uid = 54'322;
+// Of this test's own: one of them kills all that is its user's on this machine.
+const uid_t ada_uid = 20'000 + 2 * (static_cast<uid_t>(::getpid()) % 20'000);
+const uid_t ben_uid = ada_uid + 1;
+const std::string ada_id = std::to_string(ada_uid);
+const std::string ben_id = std::to_string(ben_uid);
 
 // This process, and what it starts, has accounts of its own beside those of the machine: nothing is left of
 // them when it ends.
@@ -49,8 +52,9 @@ class Accounts {
     if (::mkdtemp(path.data()) == nullptr) return;
     folder_ = path;
     ::chmod(path.c_str(), 0755);
-    const std::string own =
-        "tutti-ada:x:54321:54321::/srv/ada:/bin/sh\ntutti-ben:x:54322:54322::/srv/ben:/bin/sh\n";
+    const std::string own = "tutti-ada:x:" + ada_id + ":" + ada_id +
+                            "::/srv/ada:/bin/sh\ntutti-ben:x:" + ben_id + ":" + ben_id +
+                            "::/srv/ben:/bin/sh\n";
     write_text(file("passwd"), read_text("/etc/passwd") + own);
     // As whom a command is given.
     for (const std::string name : {"tutti-ada", "tutti-ben", "tutti-eve"})
@@ -176,7 +180,8 @@ TEST_F(Isolation, ARankRunsAsItsUserWithWhatIsItsOwn) {
                        "touch $TUTTI_CHECKPOINT_DIR/saved /tmp/x /var/tmp/x /dev/shm/x && echo wrote; "
                        "env | grep -c ^PATH=/; env | grep -c TUTTI_HOME; ls /proc/self/fd | wc -l");
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
-  EXPECT_TRUE(has(ran.out, "54321 54321 /srv/ada tutti-ada tutti-ada /bin/sh yes\n0022\nout\n")) << ran.out;
+  EXPECT_TRUE(has(ran.out, ada_id + " " + ada_id + " /srv/ada tutti-ada tutti-ada /bin/sh yes\n0022\nout\n"))
+      << ran.out;
   EXPECT_TRUE(has(ran.out, "NoNewPrivs:\t1\n")) << ran.out;
   // With the one that lists them.
   EXPECT_TRUE(has(ran.out, "wrote\n1\n0\n4\n")) << ran.out;
@@ -210,7 +215,7 @@ TEST_F(Isolation, AShippedFolderBelongsToTheJobsUser) {
       run("tutti-ada", {"--sync", accounts_.file("shipped")},
           "cat deep/input && echo more >deep/output && echo new >new && stat -c '%u %a' . deep new");
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
-  EXPECT_EQ(ran.out, "from home\n54321 700\n54321 700\n54321 644\n") << ran.err;
+  EXPECT_EQ(ran.out, "from home\n" + ada_id + " 700\n" + ada_id + " 700\n" + ada_id + " 644\n") << ran.err;
   EXPECT_TRUE(eventually([&] { return nothing_is_left(); }));
 }
 
@@ -245,9 +250,10 @@ TEST_F(Isolation, AFileOfUsersNamesTheirAccountsAndIsReadAgain) {
   start_cluster({"--users", users});
   EXPECT_EQ(cluster_->run({"--workdir", "/", "--no-prefix"}, "id -u").out, "54322\n");
   write_text(users, "root tutti-ada\n");
-  EXPECT_EQ(cluster_->run({"--workdir", "/", "--no-prefix"}, "id -u").out, "54321\n");
+  EXPECT_EQ(cluster_->run({"--workdir", "/", "--no-prefix"}, "id -u").out, ada_id + "\n");
   write_text(users, "root ../etc/passwd\n");
-  EXPECT_EQ(cluster_->run({"--workdir", "/", "--no-prefix"}, "id -u").out, "54321\n") << "as it was before";
+  EXPECT_EQ(cluster_->run({"--workdir", "/", "--no-prefix"}, "id -u").out, ada_id + "\n")
+      << "as it was before";
   EXPECT_TRUE(has(read_text(cluster_->file("agent-n1.err")), "line 1"));
 }
 

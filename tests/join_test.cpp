@@ -69,6 +69,8 @@ class Join : public testing::Test {
             node,
             "--data",
             folder(node),
+            "--isolation",
+            "none",
             "--fake-gpus",
             "1xH100",
             "--log-level",
@@ -82,8 +84,8 @@ class Join : public testing::Test {
   bool start(const std::string& node, const Token& token) { return begin(node, words(node, token)); }
   // As it is started later: nothing is said but where its folder is.
   bool start_again(const std::string& node) {
-    return begin(node, {support::tutti_program, "agent", "--data", folder(node), "--fake-gpus", "1xH100",
-                        "--log-level", "info"});
+    return begin(node, {support::tutti_program, "agent", "--data", folder(node), "--isolation", "none",
+                        "--fake-gpus", "1xH100", "--log-level", "info"});
   }
   bool begin(const std::string& node, const std::vector<std::string>& command) {
     auto& agent = agents_[node] =
@@ -223,7 +225,7 @@ TEST_F(Join, TheJoinTokenOfTheFolderOpensNothingHere) {
   const auto refused =
       cluster_.start({"agent", "--controller", cluster_.address(), "--ca-file", cluster_.data() + "/ca.pem",
                       "--join-token-file", cluster_.data() + "/join.token", "--name", "old", "--data",
-                      folder("old"), "--fake-gpus", "1xH100"},
+                      folder("old"), "--isolation", "none", "--fake-gpus", "1xH100"},
                      "old");
   EXPECT_TRUE(eventually([&] { return has(read_text(cluster_.file("old.err")), "it refuses the token"); }));
   EXPECT_TRUE(cluster_.node("old").empty());
@@ -235,7 +237,7 @@ TEST_F(Join, TheJoinTokenOfTheFolderOpensNothingHere) {
   auto agent =
       cluster_.start({"agent", "--controller", cluster_.address(), "--ca-file", cluster_.data() + "/ca.pem",
                       "--join-token-file", cluster_.data() + "/join.token", "--name", "old", "--data",
-                      folder("old"), "--fake-gpus", "1xH100"},
+                      folder("old"), "--isolation", "none", "--fake-gpus", "1xH100"},
                      "old");
   EXPECT_TRUE(cluster_.node_becomes("old", "ready")) << "the old way, when it is asked for";
   agent->signal(SIGTERM);
@@ -428,10 +430,10 @@ TEST_F(ShortLives, AnExpiredCertificateSaysWhatToDo) {
   agents_.at("n1")->wait();
   const Instant until = pki::read_certificate(certificate("n1"))->until;
   ASSERT_TRUE(eventually([&] { return now_on_the_wall() > until; }));
-  agents_["n1"] =
-      std::make_unique<support::Process>(std::vector<std::string>{support::tutti_program, "agent", "--data",
-                                                                  folder("n1"), "--fake-gpus", "1xH100"},
-                                         cluster_.file("agent-n1"), environment());
+  agents_["n1"] = std::make_unique<support::Process>(
+      std::vector<std::string>{support::tutti_program, "agent", "--data", folder("n1"), "--isolation", "none",
+                               "--fake-gpus", "1xH100"},
+      cluster_.file("agent-n1"), environment());
   EXPECT_TRUE(eventually([&] { return has(said("n1"), "the certificate has expired"); })) << said("n1");
   EXPECT_TRUE(eventually([&] { return has(said("n1"), "tutti agent join"); })) << said("n1");
 }

@@ -200,6 +200,8 @@ TEST_F(PeopleTest, WhatIsOfOneTeamTheOtherNeitherSeesNorEnds) {
   ASSERT_TRUE(cluster_.becomes(id, "running"));
 
   EXPECT_EQ(as("bob", {"jobs", "--json"}).out, "[]\n");
+  EXPECT_FALSE(has(as("bob", {"queues", "--json"}).out, "ada"));
+  EXPECT_TRUE(has(as("eve", {"queues", "--json"}).out, "ada"));
   for (const std::vector<std::string>& words : {std::vector<std::string>{"show", id},
                                                 {"logs", id},
                                                 {"explain", id},
@@ -283,7 +285,8 @@ TEST_F(PeopleTest, WhoLetsPeopleIntoAQueueRisesNowhereElse) {
   // An account of a program is his to make, with tokens.
   EXPECT_EQ(as("lead", {"users", "set", "robot", "--service", "--role", "user:research"}).exit_code, 0);
   EXPECT_EQ(as("lead", {"tokens", "create", "--user", "robot", "--out", file_of("robot")}).exit_code, 0);
-  EXPECT_TRUE(has(as("robot", {"whoami"}).out, "robot: user:research\nthe token expires at ")) << "as the one that made it";
+  EXPECT_TRUE(has(as("robot", {"whoami"}).out, "robot: user:research\nthe token expires at "))
+      << "as the one that made it";
 }
 
 // Words that are wrong are told before anybody is asked, and the file of a token is its owner's alone.

@@ -13,11 +13,11 @@ namespace tutti {
 
 // A code exists only if some caller acts on it.
 enum class ErrorCode {
-  invalid,  // the request itself is wrong: a program exits with 2, asking again does not help
-  failed,   // the request was fine and the work was not: a program exits with 1
-  unknown,  // the work may have been done or not: who can ask again without doing it twice does
+  invalid,    // the request itself is wrong: a program exits with 2, asking again does not help
+  failed,     // the request was fine and the work was not: a program exits with 1
+  unknown,    // the work may have been done or not: who can ask again without doing it twice does
   forbidden,  // who asks may not: a program exits with 1, and somebody else may
-  damaged,  // what is stored could be read, and is not what was written: it is set aside; exits with 1
+  damaged,    // what is stored could be read, and is not what was written: it is set aside; exits with 1
 };
 
 // What happened (message), to what (context, outermost first), and what to do about it (remedy).

@@ -104,8 +104,9 @@ TEST_F(AuthorizeTest, EachRequestTakesItsRole) {
 }
 
 TEST_F(AuthorizeTest, WhatAgentsAndTimeBringNobodyAsksFor) {
-  const std::vector<Event> events{Hello{},     Heard{},     Reported{}, Planned{}, Expire{},    Tick{},
-                                  PortsHeld{}, EndDoomed{}, ClockSet{}, Join{}, Renew{}, LogIn{},   TokensUsed{}};
+  const std::vector<Event> events{Hello{}, Heard{},     Reported{},  Planned{},  Expire{},
+                                  Tick{},  PortsHeld{}, EndDoomed{}, ClockSet{}, Join{},
+                                  Renew{}, LogIn{},     TokensUsed{}};
   for (const Event& event : events) EXPECT_FALSE(may(people::root_caller(), event)) << event.index();
 }
 

@@ -202,7 +202,11 @@ bool frees_room(const State& state, const Event& event) {
   if (const auto* reported = std::get_if<Reported>(&event))
     return std::any_of(reported->ranks.begin(), reported->ranks.end(),
                        [&](const RankReport& report) { return ends_a_cancelled_job(state, report); });
-  return std::holds_alternative<Cancel>(event) || std::holds_alternative<Drain>(event) ||
+  // Nobody is to be let in any longer because a disk is full.
+  if (const auto* person = std::get_if<SetPerson>(&event))
+    return person->blocked.value_or(false) && !person->grants;
+  return std::holds_alternative<RevokeToken>(event) || std::holds_alternative<RemovePerson>(event) ||
+         std::holds_alternative<Cancel>(event) || std::holds_alternative<Drain>(event) ||
          std::holds_alternative<RemoveNode>(event) || std::holds_alternative<RemoveJobs>(event) ||
          std::holds_alternative<RevokeNode>(event) || std::holds_alternative<RevokeJoinToken>(event);
 }

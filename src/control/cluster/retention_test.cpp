@@ -379,6 +379,10 @@ TEST_F(RetentionTest, WhatFreesRoomIsKnown) {
   EXPECT_TRUE(frees_room(state, Cancel{id, "", false}));
   EXPECT_TRUE(frees_room(state, Drain{"a", true}));
   EXPECT_TRUE(frees_room(state, RemoveNode{"a"}));
+  EXPECT_TRUE(frees_room(state, RevokeToken{"t"}) && frees_room(state, RemovePerson{"ada"}));
+  EXPECT_TRUE(frees_room(state, SetPerson{.name = "ada", .blocked = true}));
+  EXPECT_FALSE(frees_room(state, SetPerson{.name = "ada", .blocked = false}));
+  EXPECT_FALSE(frees_room(state, SetPerson{.name = "ada", .grants = std::vector<people::Grant>()}));
   EXPECT_FALSE(frees_room(state, Submit{{spec(1)}}));
   EXPECT_FALSE(frees_room(state, exited));
   happen(Cancel{id, "", false});

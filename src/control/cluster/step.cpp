@@ -28,8 +28,8 @@ Effects step(State& state, Instant now, const Event& event) {
   Machine machine(state, now, effects);
   std::visit([&](const auto& happened) { machine.on(happened); }, event);
   if (!effects.jobs.empty() || !effects.nodes.empty() || !effects.queues.empty() ||
-      !effects.join_tokens.empty() || !effects.members.empty() || effects.fabric ||
-      effects.cluster || !effects.persons.empty() || !effects.tokens.empty())
+      !effects.join_tokens.empty() || !effects.members.empty() || effects.fabric || effects.cluster ||
+      !effects.persons.empty() || !effects.tokens.empty())
     ++state.revision;
   return effects;
 }

@@ -196,11 +196,10 @@ struct Tick {
       false;  // whoever hears for the controller stands still: neither silence nor a time limit is judged
 };
 
-using Event =
-    std::variant<Submit, Cancel, Release, Hello, Heard, Reported, Planned, Drain, Resume, FabricMeasured,
-                 SetQueue, RemoveQueue, RemoveNode, RemoveJobs, Expire, Tick, PortsHeld, EndDoomed, ClockSet,
-                 SetPerson, RemovePerson, IssueToken, LogIn, RevokeToken, TokensUsed,
-                 MakeJoinToken, RevokeJoinToken, Join, Renew, RevokeNode>;
+using Event = std::variant<Submit, Cancel, Release, Hello, Heard, Reported, Planned, Drain, Resume,
+                           FabricMeasured, SetQueue, RemoveQueue, RemoveNode, RemoveJobs, Expire, Tick,
+                           PortsHeld, EndDoomed, ClockSet, SetPerson, RemovePerson, IssueToken, LogIn,
+                           RevokeToken, TokensUsed, MakeJoinToken, RevokeJoinToken, Join, Renew, RevokeNode>;
 
 // ---- effects
 

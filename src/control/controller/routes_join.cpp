@@ -46,7 +46,9 @@ void make_join_token(const Call& call) {
 }
 
 void list_join_tokens(const Call& call) {
-  call.show([](const auto& state, const auto&, const auto&) { return wire::join_tokens_json(state, now_on_the_wall()); });
+  call.show([](const auto& state, const auto&, const auto&) {
+    return wire::join_tokens_json(state, now_on_the_wall());
+  });
 }
 
 void revoke_join_token(const Call& call) {

@@ -15,8 +15,8 @@ std::string queue_argument(const Call& call) {
 }
 
 void list_queues(const Call& call) {
-  call.show([](const auto& state, const auto&, const auto&) {
-    return wire::queues_json(state, now_on_the_wall());
+  call.show([](const auto& state, const auto&, const auto& caller) {
+    return wire::queues_json(state, now_on_the_wall(), caller);
   });
 }
 

@@ -36,8 +36,8 @@ struct Delivery {
   bool resync = false;  // what agents said last may be lost: ask them again
 
   bool empty() const {
-    return messages.empty() && jobs.empty() && nodes.empty() && members.empty() && !all_members && doors.empty() &&
-           !resync;
+    return messages.empty() && jobs.empty() && nodes.empty() && members.empty() && !all_members &&
+           doors.empty() && !resync;
   }
 };
 

@@ -66,6 +66,7 @@ Result<> Turns::load() {
   const Now now = clock_();
   clock_offset_ = now.date - now.steady;
   if (auto read = read_store(); !read) return read;
+  all_doors_ = false;  // whoever drives this takes them from the state before the first turn
   // A moment between two looks at two clocks is no step.
   if (state_.clock.boot == boot_ && !is_step(clock_offset_ - state_.clock.offset))
     clock_offset_ = state_.clock.offset;

@@ -6,7 +6,8 @@ namespace tutti::people {
 namespace {
 
 TEST(People, NamesAreThoseOfAccountsAndNobodyIsCalledAsTheClustersOwnToken) {
-  for (const char* name : {"ada", "_x", "a.b-c_9", "x", "ada@example.org"}) EXPECT_TRUE(check_name(name)) << name;
+  for (const char* name : {"ada", "_x", "a.b-c_9", "x", "ada@example.org"})
+    EXPECT_TRUE(check_name(name)) << name;
   for (const char* name : {"", "Ada", "9a", "-a", "@a", ".a", "a b", "a/b", "a\n", "admin", "ä"})
     EXPECT_FALSE(check_name(name)) << name;
   EXPECT_TRUE(check_name(std::string(name_bytes_max, 'a')));

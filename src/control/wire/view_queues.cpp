@@ -37,11 +37,12 @@ void fill_user(const std::string& name, const cluster::Usage::Use& use, proto::Q
 
 }  // namespace
 
-std::string queues_json(const cluster::State& state, Instant now) {
+std::string queues_json(const cluster::State& state, Instant now, const people::Caller& caller) {
   proto::QueueList list;
   for (const auto& [name, queue] : state.queues) {
     proto::QueueView& view = *list.add_queues();
     fill_queue(state, queue, now, view);
+    if (!people::has(caller, people::Role::viewer, name)) continue;
     for (const auto& [user, use] : state.index.users_of_queue(name, now)) fill_user(user, use, view);
   }
   return print(list);

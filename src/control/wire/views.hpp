@@ -33,7 +33,8 @@ std::string whoami_json(const people::Caller& caller);
 // Of a new one: the only time that the token itself is told.
 std::string new_token_json(const people::Token& token, const std::string& secret);
 
-std::string queues_json(const cluster::State& state, Instant now);
+// All of them with their totals; who uses what of those that he sees.
+std::string queues_json(const cluster::State& state, Instant now, const people::Caller& caller);
 // Of a job that waits, or of one that is not submitted, whose id and state are "".
 std::string explain_json(const sched::Explanation& explanation, const std::string& id,
                          const std::string& state);

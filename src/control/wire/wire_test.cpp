@@ -190,7 +190,7 @@ TEST(Views, AQueueShowsWhoUsesWhat) {
   job.served = 0;
   state.jobs[job.id] = job;
   cluster::derive(state, Instant(1s));
-  EXPECT_EQ(queues_json(state, Instant(1s)),
+  EXPECT_EQ(queues_json(state, Instant(1s), people::root_caller()),
             R"({"queues":[{"name":"default","queued":0,"running":0,"gpus":0,"guarantee_gpus":0,"weight":1,)"
             R"("gpus_past":0,"users":[]},)"
             R"({"name":"research","queued":1,"running":0,"gpus":0,"guarantee_gpus":4,"limit_gpus":8,)"
