@@ -248,7 +248,7 @@ TEST_F(Isolation, AFileOfUsersNamesTheirAccountsAndIsReadAgain) {
   write_text(users, "# who is who\nroot tutti-ben\n");
   ::chmod(users.c_str(), 0644);
   start_cluster({"--users", users});
-  EXPECT_EQ(cluster_->run({"--workdir", "/", "--no-prefix"}, "id -u").out, "54322\n");
+  EXPECT_EQ(cluster_->run({"--workdir", "/", "--no-prefix"}, "id -u").out, ben_id + "\n");
   write_text(users, "root tutti-ada\n");
   EXPECT_EQ(cluster_->run({"--workdir", "/", "--no-prefix"}, "id -u").out, ada_id + "\n");
   write_text(users, "root ../etc/passwd\n");
