@@ -32,7 +32,7 @@ class Gate {
   explicit Gate(Tokens tokens) : tokens_(std::move(tokens)) {}
 
   Identity identify(const std::string& secret, Instant now) const;
-  void change(people::DoorChanges changes) { doors_.change(std::move(changes)); }
+  void change(const people::DoorChanges& changes) { doors_.change(changes); }
 
  private:
   Tokens tokens_;

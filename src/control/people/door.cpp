@@ -58,11 +58,11 @@ std::string text_of_token(const TokenId& id, std::string_view secret) {
   return std::string(mark) + id + "-" + std::string(secret);
 }
 
-void Doors::change(DoorChanges changes) {
+void Doors::change(const DoorChanges& changes) {
   if (changes.all) doors_.clear();
-  for (auto& [id, door] : changes.doors) {
+  for (const auto& [id, door] : changes.doors) {
     if (door) {
-      doors_.insert_or_assign(id, *std::move(door));
+      doors_.insert_or_assign(id, *door);
     } else {
       doors_.erase(id);
     }

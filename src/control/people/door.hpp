@@ -35,7 +35,7 @@ std::string text_of_token(const TokenId& id, std::string_view secret);
 
 class Doors {
  public:
-  void change(DoorChanges changes);
+  void change(const DoorChanges& changes);
   // `hash` is that of what was shown. Null if it opens nothing; what has expired does not.
   const Caller* open(const TokenId& id, std::string_view hash, Instant now) const;
 
