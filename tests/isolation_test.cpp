@@ -89,9 +89,15 @@ class Isolation : public testing::Test {
     if (!cluster_) return;
     EXPECT_TRUE(eventually([&] { return ranks().empty(); }));
     for (const pid_t pid : ranks()) ::kill(pid, SIGKILL);
+    clear_memory();
+  }
+
+  void clear_memory() const {
+    for (const std::string& folder : memory_folders()) fs::remove_all(folder);
   }
 
   void start_cluster(std::vector<std::string> agent_flags) {
+    if (cluster_) clear_memory();
     cluster_.reset();
     cluster_ = std::make_unique<PartsCluster>(PartsOptions{.data = "",
                                                            .controller_flags = {},
@@ -137,8 +143,8 @@ class Isolation : public testing::Test {
   std::string rank_folder(const std::string& job) const { return agent() + "/ranks/" + job + ".0.0"; }
   // The shims and ranks on the node, and all that these have started.
   std::vector<pid_t> ranks() const { return support::processes_naming(agent() + "/ranks/"); }
-  // Of the machine's /dev/shm what is of this agent.
-  std::vector<std::string> memory_places() const {
+  // The folder that this agent has in the machine's /dev/shm, and what lies there in names that begin as its.
+  std::vector<std::string> memory_folders() const {
     struct stat place {};
     EXPECT_EQ(::stat(agent().c_str(), &place), 0);
     const std::string prefix =
@@ -146,6 +152,13 @@ class Isolation : public testing::Test {
     std::vector<std::string> found;
     for (const auto& entry : fs::directory_iterator("/dev/shm"))
       if (entry.path().filename().string().starts_with(prefix)) found.push_back(entry.path());
+    return found;
+  }
+  // What it has there for attempts.
+  std::vector<std::string> memory_places() const {
+    std::vector<std::string> found;
+    for (const std::string& folder : memory_folders())
+      for (const auto& attempt : fs::directory_iterator(folder)) found.push_back(attempt.path());
     return found;
   }
   bool nothing_is_left() const {
@@ -442,6 +455,23 @@ TEST_F(Isolation, WhatItSaysIsNotReadFromWhereItMayNotRead) {
   for (const std::string& job : {id, other}) EXPECT_EQ(cluster_->tutti({"cancel", job}).exit_code, 0);
   EXPECT_TRUE(cluster_->becomes(id, "cancelled"));
   EXPECT_FALSE(has(cluster_->tutti({"show", id}).out, "a-secret-of-root"));
+}
+
+// What a job may see of where its own memory lies, with the number of another job in place of its own, is
+// where it lets its output be written: outside its own places.
+TEST_F(Isolation, NobodyLaysAnythingWhereTheMemoryOfOthersWillBe) {
+  const auto mounts =
+      run("tutti-ben", {}, "sed -n 's/.* \\(.*\\)\\/shm \\/dev\\/shm .*/\\1/p' /proc/self/mountinfo");
+  ASSERT_EQ(mounts.exit_code, 0) << mounts.err;
+  ASSERT_TRUE(has(mounts.out, "1.0\n")) << mounts.out;
+  const std::string before = "/dev/shm" + mounts.out.substr(0, mounts.out.find("1.0\n"));
+  for (const std::string place : {"5.0", "5.1", "5.2"})
+    EXPECT_EQ(run("tutti-ben", {"--output", before + place}, "true").exit_code, 0);
+  const std::string ada = submit("tutti-ada", {}, "echo attempt $TUTTI_ATTEMPT; touch /dev/shm/mine");
+  EXPECT_EQ(cluster_->wait(ada), 0);
+  EXPECT_EQ(cluster_->tutti({"logs", "--no-prefix", ada}).out, "attempt 0\n");
+  EXPECT_EQ(cluster_->node("n1").value("state", ""), "ready");
+  EXPECT_EQ(memory_folders().size(), 1U);
 }
 
 // A folder with its number, which somebody else has been in.

@@ -282,8 +282,10 @@ TEST_F(PeopleTest, WhoLetsPeopleIntoAQueueRisesNowhereElse) {
   may_not({"tokens", "create", "--user", "new"});
   may_not({"queues", "set", "research", "--guarantee", "100"});
   EXPECT_EQ(as("lead", {"queues", "set", "research/vision", "--weight", "2"}).exit_code, 0);
-  // An account of a program is his to make, with tokens.
-  EXPECT_EQ(as("lead", {"users", "set", "robot", "--service", "--role", "user:research"}).exit_code, 0);
+  // An account of a program is an admin's to name, because ranks run as the account that is called so; its
+  // tokens are his to make.
+  may_not({"users", "set", "robot", "--service", "--role", "user:research"});
+  EXPECT_EQ(as("boss", {"users", "set", "robot", "--service", "--role", "user:research"}).exit_code, 0);
   EXPECT_EQ(as("lead", {"tokens", "create", "--user", "robot", "--out", file_of("robot")}).exit_code, 0);
   EXPECT_TRUE(has(as("robot", {"whoami"}).out, "robot: user:research\nthe token expires at "))
       << "as the one that made it";

@@ -68,7 +68,8 @@ class Users final : public Command {
     flags.add_word("NAME", name_, "of the user", false);
     flags.add("role", roles_,
               "set: ROLE:QUEUE, with the parts of the queue, or ROLE for everything; all that he is to have");
-    flags.add("service", service_, "set: an account of a program, as which nobody logs in");
+    flags.add("service", service_,
+              "set: an account of a program, as which nobody logs in; an admin makes it");
     flags.add("json", json_, "JSON for scripts");
   }
 

@@ -66,8 +66,15 @@ class Gate {
   Result<> operator()(const SetPerson& event) const {
     std::vector<people::Grant> grants = event.grants.value_or(std::vector<people::Grant>());
     const auto known = state_.people.persons.find(event.name);
-    if (known != state_.people.persons.end())
-      grants.insert(grants.end(), known->second.grants.begin(), known->second.grants.end());
+    const bool is_known = known != state_.people.persons.end();
+    if (is_known) grants.insert(grants.end(), known->second.grants.begin(), known->second.grants.end());
+    const people::Kind kind = is_known ? known->second.kind : event.kind.value_or(people::Kind::person);
+    const bool is_nobodys = !is_known || known->second.grants.empty();
+    if (kind == people::Kind::service && is_nobodys && !people::may_make_service(caller_))
+      return may_not(
+          caller_, "make the service account '" + event.name + "'",
+          "an admin makes it, because its jobs run as the account of its name on the nodes; whoever "
+          "lets people into its queue then makes its tokens");
     return change(event.name, grants);
   }
   Result<> operator()(const RemovePerson& event) const {
@@ -93,8 +100,12 @@ class Gate {
     const auto token = state_.people.tokens.find(event.token);
     if (token == state_.people.tokens.end()) return {};
     const auto person = state_.people.persons.find(token->second.person);
-    if (person != state_.people.persons.end() && people::may_revoke_tokens_of(caller_, person->second))
-      return {};
+    if (person != state_.people.persons.end()) {
+      if (people::may_revoke_token(caller_, person->second, token->second)) return {};
+      if (people::may_revoke_tokens_of(caller_, person->second))
+        return may_not(caller_, "revoke that token",
+                       "a token revokes none that may more than itself; use one that may as much");
+    }
     return invalid("there is no such token").remedy("`tutti tokens` lists them");
   }
 

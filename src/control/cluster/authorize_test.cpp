@@ -69,6 +69,12 @@ TEST_F(AuthorizeTest, EachRequestTakesItsRole) {
       {SetPerson{.name = "new", .grants = std::vector<Grant>{{Role::queue_admin, "research"}}},
        Role::queue_admin},
       {SetPerson{.name = "bob", .blocked = true}, Role::queue_admin},
+      {SetPerson{.name = "robot", .grants = std::vector<Grant>{{Role::viewer, "research"}}},
+       Role::queue_admin},
+      {SetPerson{.name = "program",
+                 .kind = people::Kind::service,
+                 .grants = std::vector<Grant>{{Role::user, "research"}}},
+       Role::admin},
       {RemovePerson{"bob"}, Role::queue_admin},
       {IssueToken{service_token}, Role::queue_admin},
       {SetQueue{.name = "research"}, Role::operate},
@@ -157,6 +163,41 @@ TEST_F(AuthorizeTest, WithAQueueGoTheRolesInItAndTheTokensForIt) {
   EXPECT_EQ(effects.tokens, std::set<people::TokenId>{"t1"});
   EXPECT_EQ(state.people.persons.at("ada").grants, (std::vector<Grant>{{Role::viewer, "production"}}));
   EXPECT_FALSE(state.people.tokens.contains("t1"));
+}
+
+// Ranks run as the Unix account that is called as the user: whoever names an account of a program, and has
+// tokens for it, acts as whom he likes.
+TEST_F(AuthorizeTest, WhoLetsPeopleIntoAQueueActsAsNobodyElseByWayOfAProgram) {
+  const Caller lead = with(Role::queue_admin, "research");
+  const std::vector<Grant> in_research{{Role::user, "research"}};
+  const SetPerson bob_as_a_program{.name = "bob", .kind = people::Kind::service, .grants = in_research};
+  happen(Cancel{bobs, "", false, true});
+  all_exit(bobs, 143);
+  EXPECT_TRUE(may(lead, RemovePerson{"bob"}));
+  ASSERT_TRUE(happen(RemovePerson{"bob"}).reply.ok());
+  EXPECT_EQ(refusal(lead, bob_as_a_program), ErrorCode::forbidden);
+  // One whose queue has gone is nobody's until an admin has looked at it.
+  ASSERT_TRUE(happen(SetPerson{.name = "robot",
+                               .kind = people::Kind::service,
+                               .grants = std::vector<Grant>{{Role::user, "research/vision"}}})
+                  .reply.ok());
+  EXPECT_TRUE(may(lead, IssueToken{{.id = "n", .person = "robot"}}));
+  ASSERT_TRUE(happen(RemoveQueue{"research/vision"}).reply.ok());
+  EXPECT_EQ(refusal(lead, SetPerson{.name = "robot", .grants = in_research}), ErrorCode::forbidden);
+  EXPECT_EQ(refusal(lead, IssueToken{{.id = "n", .person = "robot"}}), ErrorCode::forbidden);
+  EXPECT_TRUE(may(with(Role::admin, ""), SetPerson{.name = "robot", .grants = in_research}));
+}
+
+TEST_F(AuthorizeTest, ATokenRevokesNoneThatMayMoreThanItself) {
+  Caller bob{.name = "bob", .grants = {{Role::viewer, "research"}}, .role_max = Role::viewer};
+  EXPECT_EQ(refusal(bob, RevokeToken{"b1"}), ErrorCode::forbidden);
+  bob.role_max = Role::admin;
+  EXPECT_TRUE(may(bob, RevokeToken{"b1"}));
+  bob.queue = "research";
+  EXPECT_EQ(refusal(bob, RevokeToken{"b1"}), ErrorCode::forbidden) << "it is for all queues";
+  ASSERT_TRUE(
+      happen(IssueToken{{.id = "b2", .person = "bob", .hash = "y", .queue = "research/vision"}}).reply.ok());
+  EXPECT_TRUE(may(bob, RevokeToken{"b2"}));
 }
 
 TEST_F(AuthorizeTest, NobodyIsRemovedWhileHisJobsRunBecauseTheyWouldBeOfWhoeverIsCalledSoLater) {

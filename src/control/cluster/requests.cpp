@@ -115,8 +115,17 @@ Result<> admit(State& state, Instant now, const Submit& event) {
   return Machine(state, now, none).admit(event);
 }
 
+namespace {
+
+std::optional<JobId> submitted_before(const State& state, Instant now, const Submit& event) {
+  if (event.key.empty() || event.specs.empty()) return std::nullopt;
+  return state.submit_keys.find(event.specs.front().user, event.key, now);
+}
+
+}  // namespace
+
 bool is_repeated(const State& state, Instant now, const Submit& event) {
-  const auto known = event.key.empty() ? std::nullopt : state.submit_keys.find(event.key, now);
+  const auto known = submitted_before(state, now, event);
   return known && state.jobs.contains(*known);
 }
 
@@ -143,8 +152,8 @@ void Machine::repeat(const Submit& event, const Job& first) {
 }
 
 void Machine::on(const Submit& event) {
-  if (!event.specs.empty() && is_repeated(state_, now_, event))
-    return repeat(event, state_.jobs.at(*state_.submit_keys.find(event.key, now_)));
+  if (is_repeated(state_, now_, event))
+    return repeat(event, state_.jobs.at(*submitted_before(state_, now_, event)));
   if (event.only_repeats) return fail(failed("it was done before, and its job is no longer kept"));
   if (auto admitted = admit(event); !admitted) return fail(std::move(admitted).error());
   std::vector<JobId> ids;

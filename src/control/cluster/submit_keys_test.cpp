@@ -33,6 +33,20 @@ TEST_F(ClusterTest, AnArrayThatIsRepeatedWithItsKeyHasTheSameElements) {
   EXPECT_FALSE(happen(Submit{elements, "key"}).reply.ok());
 }
 
+TEST_F(ClusterTest, AKeyOfSomebodyElseIsNobodysHindrance) {
+  join("a", 8);
+  JobSpec hers = spec(1);
+  hers.user = "ann";
+  JobSpec his = spec(2);
+  his.user = "bob";
+  const auto first = happen(Submit{{hers}, "nightly"}).reply.value();
+  const auto second = happen(Submit{{his}, "nightly"});
+  ASSERT_TRUE(second.reply.ok()) << second.reply.error().text();
+  EXPECT_NE(second.reply.value(), first);
+  EXPECT_EQ(happen(Submit{{hers}, "nightly"}).reply.value(), first);
+  EXPECT_EQ(happen(Submit{{his}, "nightly"}).reply.value(), second.reply.value());
+}
+
 TEST_F(ClusterTest, ARefusedSubmitDoesNotUseUpItsKey) {
   join("a", 1);
   EXPECT_FALSE(happen(Submit{{spec(7)}, "key"}).reply.ok());
@@ -43,14 +57,15 @@ TEST(SubmitKeys, AreBoundedInTimeAndNumber) {
   SubmitKeys keys;
   const Instant begin{1000s};
   keys.add("ann", "old", JobId(1), begin);
-  EXPECT_EQ(keys.find("old", begin + submit_key_time_max), JobId(1));
-  EXPECT_FALSE(keys.find("old", begin + submit_key_time_max + 1s));
+  EXPECT_EQ(keys.find("ann", "old", begin + submit_key_time_max), JobId(1));
+  EXPECT_FALSE(keys.find("ann", "old", begin + submit_key_time_max + 1s));
   keys.add("ann", "old", JobId(2), begin + submit_key_time_max + 1s);
-  EXPECT_EQ(keys.find("old", begin + submit_key_time_max + 1s), JobId(2)) << "used again, it is a new one";
+  EXPECT_EQ(keys.find("ann", "old", begin + submit_key_time_max + 1s), JobId(2))
+      << "used again, it is a new one";
   for (std::size_t at = 0; at < submit_keys_max; ++at)
     keys.add("ann", std::to_string(at), JobId(at + 3), begin + submit_key_time_max + 2s);
-  EXPECT_FALSE(keys.find("old", begin + submit_key_time_max + 2s));
-  EXPECT_EQ(keys.find("0", begin + submit_key_time_max + 2s), JobId(3));
+  EXPECT_FALSE(keys.find("ann", "old", begin + submit_key_time_max + 2s));
+  EXPECT_EQ(keys.find("ann", "0", begin + submit_key_time_max + 2s), JobId(3));
 }
 
 TEST(SubmitKeys, OneUserWithManyLosesHisOwn) {
@@ -59,11 +74,12 @@ TEST(SubmitKeys, OneUserWithManyLosesHisOwn) {
   keys.add("bob", "precious", JobId(1), now);
   for (std::size_t at = 0; at < submit_keys_max + 10; ++at)
     keys.add("ann", std::to_string(at), JobId(at + 2), now);
-  EXPECT_EQ(keys.find("precious", now), JobId(1)) << "the oldest of all, and not hers";
-  EXPECT_FALSE(keys.find("10", now)) << "her first ones are gone";
-  EXPECT_EQ(keys.find("11", now), JobId(13));
+  EXPECT_EQ(keys.find("bob", "precious", now), JobId(1)) << "the oldest of all, and not hers";
+  EXPECT_FALSE(keys.find("ann", "10", now)) << "her first ones are gone";
+  EXPECT_EQ(keys.find("ann", "11", now), JobId(13));
   keys.add("bob", "11", JobId(7), now);
-  EXPECT_EQ(keys.find("11", now), JobId(7)) << "and a key may come to be somebody else's";
+  EXPECT_EQ(keys.find("bob", "11", now), JobId(7));
+  EXPECT_EQ(keys.find("ann", "11", now), JobId(13)) << "each has his own";
 }
 
 }  // namespace

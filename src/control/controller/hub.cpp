@@ -77,6 +77,7 @@ Hub::Hub(net::Loop& loop, Core& core, Clock clock)
         // Behind what was read already and waits for its turn on the loop.
         loop_.post([this] {
           if (is_awake()) core_.awake();
+          shut_expired(now_on_the_wall());
         });
       })) {}
 
@@ -263,18 +264,31 @@ void Hub::visit_readers(cluster::JobId job, Visit visit) {
 
 void Hub::shut(const people::DoorChanges& changes) {
   if (changes.empty()) return;
-  std::set<people::TokenId> changed;
-  for (const auto& [id, door] : changes.doors) changed.insert(id);
-  const auto is_shut = [&](const people::Credential& by) {
-    return !by.root && (changes.all || changed.contains(by.token));
-  };
+  std::map<people::TokenId, const people::Door*> changed;
+  for (const auto& [id, door] : changes.doors) changed[id] = door ? &*door : nullptr;
+  close_streams([&](const people::Credential& by, const people::Caller& caller) {
+    if (by.root || changes.all) return !by.root;
+    const auto door = changed.find(by.token);
+    // That it was used is a change that matters to nobody.
+    return door != changed.end() && (door->second == nullptr || door->second->caller != caller);
+  });
+}
+
+void Hub::shut_expired(Instant date) {
+  close_streams([date](const people::Credential&, const people::Caller& caller) {
+    return caller.until != Instant() && date >= caller.until;
+  });
+}
+
+template <class IsShut>
+void Hub::close_streams(IsShut is_shut) {
   // A stream that is closed is taken out of these as it goes.
   std::vector<std::shared_ptr<net::Stream>> streams;
   for (const auto& [id, watcher] : watchers_) {
-    if (is_shut(watcher.credential)) streams.push_back(watcher.stream);
+    if (is_shut(watcher.credential, watcher.caller)) streams.push_back(watcher.stream);
   }
   for (const auto& [id, reader] : readers_) {
-    if (is_shut(reader.by)) streams.push_back(reader.stream);
+    if (is_shut(reader.by, reader.caller)) streams.push_back(reader.stream);
   }
   for (const auto& stream : streams) stream->close();
 }
@@ -375,7 +389,8 @@ void Hub::add_watcher(net::Exchange& exchange, const Identity& by) {
 
 // ---- logs
 
-void Hub::add_log_reader(net::Exchange& exchange, const LogRequest& request, const people::Credential& by) {
+void Hub::add_log_reader(net::Exchange& exchange, const LogRequest& request, const people::Credential& by,
+                         const people::Caller& caller) {
   if (!seat(exchange)) return;
   const std::uint64_t id = next_id_++;
   const std::string address = exchange.request().remote;
@@ -389,7 +404,7 @@ void Hub::add_log_reader(net::Exchange& exchange, const LogRequest& request, con
   });
   // It follows from now on: what happens between here and the answer, which comes on this loop, is not
   // missed.
-  readers_[id] = {id, request, by, std::move(stream), {}, {}, false, request.follow};
+  readers_[id] = {id, request, by, caller, std::move(stream), {}, {}, false, request.follow};
   readers_of_[request.job].insert(id);
   if (look_timer_) return;
   looked_at_ = clock_();

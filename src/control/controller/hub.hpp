@@ -55,9 +55,12 @@ class Hub {
   // Server-sent events of every change. Where too many follow already, it and the next are answered so.
   void add_watcher(net::Exchange& exchange, const Identity& by);
   // The logs of a job, as events `log` {rank, text}, `job` and `note`.
-  void add_log_reader(net::Exchange& exchange, const LogRequest& request, const people::Credential& by);
+  void add_log_reader(net::Exchange& exchange, const LogRequest& request, const people::Credential& by,
+                      const people::Caller& caller = {});
 
   void deliver(driver::Delivery delivery);
+  // Whoever follows with a token that has expired by this date is cut off.
+  void shut_expired(Instant date);
   // Nodes with a certificate get another one now.
   void ask_to_renew();
   // On this loop, from any thread.
@@ -88,6 +91,7 @@ class Hub {
     std::uint64_t id = 0;
     LogRequest request;
     people::Credential by;
+    people::Caller caller;  // as it was when he came
     std::shared_ptr<net::Stream> stream;
     std::set<FeedKey> asked;
     std::map<FeedKey, Feed> open;  // have not sent all
@@ -127,6 +131,8 @@ class Hub {
   void visit_readers(cluster::JobId job, Visit visit);
   // Whoever follows with a token that may something else now, or nothing, comes again.
   void shut(const people::DoorChanges& changes);
+  template <class IsShut>
+  void close_streams(IsShut is_shut);
   void tell_readers(const driver::Delivery& delivery);
   void tell_watchers(const driver::Delivery& delivery);
   void receive(Agent& agent, const std::string& frame);

@@ -451,6 +451,41 @@ TEST_F(HubTest, WatchersShareOneTextOfAllEventsOfATurn) {
   EXPECT_EQ(one.written().texts[1], other.written().texts[1]) << "not a copy for each";
 }
 
+// Nothing comes of it when a token expires: it is looked for.
+TEST_F(HubTest, WhoFollowsIsCutOffWhenHisTokenExpires) {
+  Hub hub(loop, core);
+  const people::Caller ada{.name = "ada", .until = Instant(5h)};
+  HubExchange events;
+  HubExchange logs;
+  HubExchange for_ever;
+  hub.add_watcher(events, {.caller = ada, .credential = {.token = "t1"}});
+  hub.add_log_reader(logs, {cluster::JobId(1), -1, true, 0}, {.token = "t1"}, ada);
+  hub.add_watcher(for_ever, {.caller = people::root_caller(), .credential = people::root_credential});
+  hub.shut_expired(Instant(5h) - 1s);
+  EXPECT_FALSE(events.written().closed || logs.written().closed);
+  hub.shut_expired(Instant(5h));
+  EXPECT_TRUE(events.written().closed && logs.written().closed);
+  EXPECT_FALSE(for_ever.written().closed);
+}
+
+TEST_F(HubTest, WhoFollowsIsNotCutOffBecauseHisTokenWasUsed) {
+  Hub hub(loop, core);
+  const people::Caller ada{.name = "ada", .grants = {{people::Role::user, "research"}}};
+  HubExchange events;
+  HubExchange logs;
+  hub.add_watcher(events, {.caller = ada, .credential = {.token = "t1"}});
+  hub.add_log_reader(logs, {cluster::JobId(1), -1, true, 0}, {.token = "t1"}, ada);
+  const auto change = [&hub](std::optional<people::Door> door) {
+    driver::Delivery delivery;
+    delivery.doors.doors = {{"t1", std::move(door)}};
+    hub.deliver(std::move(delivery));
+  };
+  change(people::Door{"hash", ada});
+  EXPECT_FALSE(events.written().closed || logs.written().closed);
+  change(people::Door{"hash", {.name = "ada"}});
+  EXPECT_TRUE(events.written().closed && logs.written().closed) << "he may less";
+}
+
 TEST_F(HubTest, AnOfficeFollowsAndAFloodOfFollowersIsTold) {
   Hub hub(loop, core);
   const auto follow = [&hub](const std::string& address, bool logs) {

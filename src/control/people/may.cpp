@@ -76,8 +76,17 @@ bool may_change_person(const Caller& caller, const std::vector<Grant>& grants) {
 
 bool may_revoke_tokens_of(const Caller& caller, const Person& person) {
   if (person.name == caller.name || has(caller, Role::admin, everything)) return true;
-  return person.kind == Kind::service && may_change_person(caller, person.grants);
+  // One that has no role is nobody's yet, or any more, who answers for a queue alone.
+  return person.kind == Kind::service && !person.grants.empty() && may_change_person(caller, person.grants);
 }
+
+bool may_revoke_token(const Caller& caller, const Person& person, const Token& token) {
+  if (has(caller, Role::admin, everything)) return true;
+  return may_revoke_tokens_of(caller, person) && token.role_max <= caller.role_max &&
+         is_within(token.queue, caller.queue);
+}
+
+bool may_make_service(const Caller& caller) { return has(caller, Role::admin, everything); }
 
 void bound_by(const Caller& caller, Token& token) {
   token.role_max = std::min(token.role_max, caller.role_max);

@@ -54,8 +54,13 @@ bool may_put_away_job(const Caller& caller, std::string_view queue);
 bool may_grant(const Caller& caller, const Grant& grant);
 // Of somebody who has these roles: whoever has one that the caller could not give stands above him.
 bool may_change_person(const Caller& caller, const std::vector<Grant>& grants);
-// See and revoke them: he himself; an admin of everybody; of a service account whoever may change it.
+// Choose the name of a service account: ranks run as the Unix account that is called so, with tokens that a
+// queue-admin makes. So an admin does, also for one that no role holds in any queue.
+bool may_make_service(const Caller& caller);
+// See them: he himself; an admin of everybody; of a service account whoever may change it.
 bool may_revoke_tokens_of(const Caller& caller, const Person& person);
+// And revoke this one, which may no more than the one that asks, unless an admin does.
+bool may_revoke_token(const Caller& caller, const Person& person, const Token& token);
 // What is not said is as the token has it that asks, which could not give more, nor for longer.
 void bound_by(const Caller& caller, Token& token);
 // And make one, which may no more and no longer than the one that asks, unless an admin does.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "control/sched/claims.hpp"
 #include "control/sched/draft.hpp"
@@ -105,11 +106,12 @@ class Pass {
     blocked_ = true;
     if (const auto way = making_way_.find(claims_, shares_, job)) return make(*way, job);
     if (rules_.promises && draft_.promises().size() < promises_max) {
-      auto found = releases_.find(claims_, draft_, job, *rules_.choice);
+      auto found = comes_late(job) ? std::nullopt : releases_.find(claims_, draft_, job, *rules_.choice);
       // Nobody makes way where that is not the sooner one.
       const auto way = making_way_.find_long(claims_, shares_, job);
       if (way && (!found || way->start < found->start || (way->start == found->start && way->gangs.empty())))
         return make(*way, job);
+      if (found && found->start - now_ > promise_kept_for) return expect(job, *found);
       if (found) return promise(job, std::move(*found));
     }
     draft_.wait(job, fitting_.why(claims_, job, draft_));
@@ -166,6 +168,22 @@ class Pass {
     draft_.promise(std::move(promise));
   }
 
+  // As one of its shape was found to: what that one waits for it does, too.
+  bool comes_late(const JobView& job) const {
+    return late_.size() == late_shapes_max || late_.contains(job.shape_class);
+  }
+
+  // The room is not kept for it yet: whoever has running gangs that last for months would else keep all the
+  // rest of the cluster empty.
+  void expect(const JobView& job, const Promise& promise) {
+    late_.insert(job.shape_class);
+    draft_.wake_by(promise.start - promise_kept_for);
+    draft_.wait(job, draft_.say("expects " + describe_nodes(snapshot_.room, promise.places) + " at " +
+                                format_instant(promise.start) +
+                                ", when running gangs are expected to have ended; until a day before that "
+                                "others use the room"));
+  }
+
   void take(const JobView& job, const Places& places) {
     claims_.take(job, places);
     shares_.add(job, share_with(job, places.ranks()));
@@ -187,6 +205,7 @@ class Pass {
   Claims claims_;
   Draft draft_;
   bool blocked_ = false;               // one had no room
+  std::set<std::uint32_t> late_;       // shapes whose time is too far away for room to be kept for it
   std::optional<Draft::Reason> left_;  // why those wait that are left to the next pass
   // What is asked in each turn, in this order.
   Fitting fitting_;

@@ -105,6 +105,35 @@ TEST(Pass, SmallWorkRunsAroundAPromiseOnlyIfItIsOverByThen) {
   EXPECT_EQ(started(plan), Ids{4}) << "3 would delay the promise, and of 5 nothing is known";
 }
 
+// Who has one small gang that lasts for months, and a large one that waits for it, does not keep the rest of
+// the cluster empty meanwhile.
+TEST(Pass, NoRoomIsKeptForAPromiseThatIsFarAway) {
+  World world({node("a", 8), node("b", 8)});
+  JobView& running = world.run(1, gpus(1), Instant(0s));
+  running.expected = 300 * 24h;
+  running.kind = 9;
+  world.add(2, gpus(16), 0, Instant(1s));
+  for (std::uint64_t id = 3; id < 10; ++id) world.add(id, gpus(16), 0, Instant(1s));
+  world.add(10, gpus(8), 0, Instant(2s));
+  const Plan plan = world.plan(Instant(1h));
+  EXPECT_EQ(started(plan), Ids{10}) << "nothing is known of how long it runs";
+  EXPECT_TRUE(plan.promises.empty());
+  EXPECT_EQ(
+      why(plan, 2),
+      "expects 2 nodes from a to b at 1970-10-28T00:00:00.000Z, when running gangs are expected to have "
+      "ended; until a day before that others use the room");
+}
+
+TEST(Pass, RoomIsKeptOnceAPromiseIsNear) {
+  World world({node("a", 8), node("b", 8)});
+  JobView& running = world.run(1, gpus(1), Instant(0s));
+  running.expected = 300 * 24h;
+  running.kind = 9;
+  world.add(2, gpus(16), 0, Instant(1s));
+  world.add(3, gpus(8), 0, Instant(2s));
+  EXPECT_TRUE(started(world.plan(Instant(299 * 24h))).empty());
+}
+
 TEST(Pass, WhatIsNotPromisedIsFreeForAll) {
   World world({node("a", 8), node("b", 8), node("c", 4)});
   world.run(1, gpus(8), Instant(0s)).expected = 1h;

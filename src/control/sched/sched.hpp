@@ -30,6 +30,10 @@ constexpr Instant never = Instant::max();
 
 // The first so many gangs that cannot start are promised a time and a place.
 constexpr std::size_t promises_max = 4;
+// Room is kept from others for a promise that comes within this time: what stands empty for longer would cost
+// more than the gang does that waits. In one pass so many shapes are found to come later.
+constexpr Duration promise_kept_for = 24h;
+constexpr std::size_t late_shapes_max = 16;
 // A gang that runs with fewer ranks than it wants is not restarted with more before it has run this long.
 constexpr Duration grow_after = 10min;
 // For what has ended within this time room is kept empty. What takes longer, because its grace period is

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <string_view>
 #include <utility>
@@ -27,6 +28,7 @@ constexpr std::array<std::string_view, 3> passages{"ranks", "work", "checkpoints
 constexpr std::array<std::string_view, 2> passages_of_all{"ranks", "work"};  // the other may be elsewhere
 constexpr const char* places_name = "places";
 constexpr const char* memory_disk = "/dev/shm";
+constexpr std::string_view any_letters = "XXXXXX";  // of mkdtemp()
 constexpr const char* other_folder =
     "`--data /var/lib/tutti-agent`, or another folder of root's that all may reach";
 
@@ -83,6 +85,12 @@ Result<> set_rights(const std::string& path, const auto& mode_of) {
   return {};
 }
 
+bool is_own_closed_folder(const std::string& path) {
+  struct stat status {};
+  return ::lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == ::geteuid() &&
+         (status.st_mode & 0077) == 0;
+}
+
 mode_t closed(const struct stat& status) { return S_ISDIR(status.st_mode) ? 0700 : 0600; }
 
 }  // namespace
@@ -114,6 +122,7 @@ Result<> IsolationRules::begin(const std::string& trial) {
   if (auto done = close_folder(); !done) return done;
   memory_prefix_ = "tutti-" + rank::folder_place(options_.folder) + "-";
   std::replace(memory_prefix_.begin(), memory_prefix_.end(), ':', '.');
+  find_memory_folder();
   has_mounts_ = rank::can_have_private_mounts();
   if (!has_mounts_)
     lacks_.push_back(
@@ -150,9 +159,39 @@ Result<> IsolationRules::close_folder() const {
   return files::make_folder(options_.folder + "/" + places_name, 0700);
 }
 
-rank::PrivatePlaces IsolationRules::places(const std::string& attempt) const {
-  return {.folder = options_.folder + "/" + places_name + "/" + attempt,
-          .memory = std::string(memory_disk) + "/" + memory_prefix_ + attempt};
+// Everybody may write where it is. So it has a name that nobody can foretell and lay something in its place;
+// in it nobody else can.
+void IsolationRules::find_memory_folder() {
+  const auto names = files::list_folder(memory_disk);
+  const std::lock_guard lock(memory_mutex_);
+  for (const std::string& name : names&&* names ? **names : std::vector<std::string>()) {
+    const std::string path = std::string(memory_disk) + "/" + name;
+    const bool is_named_so = name.starts_with(memory_prefix_) &&
+                             name.size() == memory_prefix_.size() + any_letters.size() &&
+                             name.find('.', memory_prefix_.size()) == std::string::npos;
+    if (is_named_so && is_own_closed_folder(path)) memory_folder_ = path;
+  }
+}
+
+Result<> IsolationRules::make_memory_folder() {
+  const std::lock_guard lock(memory_mutex_);
+  if (!memory_folder_.empty() && is_own_closed_folder(memory_folder_)) return {};
+  std::string path = std::string(memory_disk) + "/" + memory_prefix_ + std::string(any_letters);
+  if (::mkdtemp(path.data()) == nullptr)
+    return failed_errno(std::string("cannot make a folder in ") + memory_disk, errno);
+  memory_folder_ = path;
+  return {};
+}
+
+std::string IsolationRules::memory_folder() const {
+  const std::lock_guard lock(memory_mutex_);
+  return memory_folder_;
+}
+
+Result<rank::PrivatePlaces> IsolationRules::places(const std::string& attempt) {
+  if (auto made = make_memory_folder(); !made) return std::move(made).error();
+  return rank::PrivatePlaces{.folder = options_.folder + "/" + places_name + "/" + attempt,
+                             .memory = memory_folder() + "/" + attempt};
 }
 
 IsolationRules::Prepared IsolationRules::prepare(const std::string& user, const std::string& attempt) {
@@ -175,30 +214,32 @@ IsolationRules::Prepared IsolationRules::prepare(const std::string& user, const 
   rank::Isolation isolation{
       .account = **std::move(account), .places = {}, .filters_devices = filters_devices_, .gpus = {}};
   if (has_mounts_) {
-    isolation.places = places(attempt);
-    if (auto made = rank::make_private_places(*isolation.places); !made) {
-      prepared.why = std::move(made).error();
+    auto own = places(attempt);
+    const auto made = own ? rank::make_private_places(*own) : Result<>(own.error());
+    if (!made) {
+      prepared.why = made.error();
       return prepared;
     }
+    isolation.places = *std::move(own);
   }
   prepared.isolation = std::make_shared<const rank::Isolation>(std::move(isolation));
   return prepared;
 }
 
 std::vector<std::string> IsolationRules::places_of(const std::string& attempt) const {
-  const rank::PrivatePlaces known = places(attempt);
-  return {known.folder, known.memory};
+  std::vector<std::string> paths{options_.folder + "/" + places_name + "/" + attempt};
+  if (const std::string memory = memory_folder(); !memory.empty()) paths.push_back(memory + "/" + attempt);
+  return paths;
 }
 
 std::vector<std::string> IsolationRules::all_places() const {
   std::vector<std::string> attempts;
-  const auto look = [&](const std::string& folder, const std::string& prefix) {
+  const auto look = [&](const std::string& folder) {
     const auto names = files::list_folder(folder);
-    for (const std::string& name : names&&* names ? **names : std::vector<std::string>())
-      if (name.starts_with(prefix)) attempts.push_back(name.substr(prefix.size()));
+    if (names && *names) attempts.insert(attempts.end(), (*names)->begin(), (*names)->end());
   };
-  look(options_.folder + "/" + places_name, "");
-  look(memory_disk, memory_prefix_);
+  look(options_.folder + "/" + places_name);
+  if (const std::string memory = memory_folder(); !memory.empty()) look(memory);
   std::sort(attempts.begin(), attempts.end());
   attempts.erase(std::unique(attempts.begin(), attempts.end()), attempts.end());
   return attempts;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -48,17 +49,23 @@ class IsolationRules {
   };
   // Who the user's ranks are here, and the places of an attempt of this name.
   Prepared prepare(const std::string& user, const std::string& attempt);
+  // The folder of this agent on the disk in memory, in which those of attempts are; "" until one was made.
+  std::string memory_folder() const;
   // Whatever is left of the places of attempts; of one, and of all but these.
   std::vector<std::string> places_of(const std::string& attempt) const;
   std::vector<std::string> all_places() const;
 
  private:
-  rank::PrivatePlaces places(const std::string& attempt) const;
+  Result<rank::PrivatePlaces> places(const std::string& attempt);
+  void find_memory_folder();
+  Result<> make_memory_folder();
   Result<> close_folder() const;
 
   Options options_;
   Accounts accounts_;
   std::string memory_prefix_;
+  mutable std::mutex memory_mutex_;
+  std::string memory_folder_;
   bool has_mounts_ = false;
   bool filters_devices_ = false;
   std::vector<std::string> lacks_;

@@ -37,6 +37,7 @@ class IsolationRulesTest : public testing::Test {
     if (above_.empty()) return;
     for (const std::string& attempt : rules_ ? rules_->all_places() : std::vector<std::string>())
       for (const std::string& path : rules_->places_of(attempt)) fs::remove_all(path);
+    if (rules_ && !rules_->memory_folder().empty()) fs::remove_all(rules_->memory_folder());
     fs::remove_all(above_);
   }
   std::string folder() const { return above_ + "/agent"; }
