@@ -55,7 +55,7 @@ class Hub {
   // Server-sent events of every change. Where too many follow already, it and the next are answered so.
   void add_watcher(net::Exchange& exchange, const Identity& by);
   // The logs of a job, as events `log` {rank, text}, `job` and `note`.
-  void add_log_reader(net::Exchange& exchange, const LogRequest& request, const people::Credential& by);
+  void add_log_reader(net::Exchange& exchange, const LogRequest& request, const Identity& by);
 
   void deliver(driver::Delivery delivery);
   // Nodes with a certificate get another one now.
@@ -88,6 +88,7 @@ class Hub {
     std::uint64_t id = 0;
     LogRequest request;
     people::Credential by;
+    people::Name name;  // whose that is
     std::shared_ptr<net::Stream> stream;
     std::set<FeedKey> asked;
     std::map<FeedKey, Feed> open;  // have not sent all
@@ -119,9 +120,9 @@ class Hub {
   static Standing standing_of(const cluster::State& state, const cluster::Job& job, std::int32_t rank);
 
   // True if one more may follow, who then counts until unseat(); else it is answered.
-  bool seat(net::Exchange& exchange);
+  bool seat(net::Exchange& exchange, const Follower& who);
   static void refuse_seat(net::Exchange& exchange, int status, const char* why);
-  void unseat(const std::string& address);
+  void unseat(const Follower& who);
   // Those of one job: thousands may read others, and changes come by the thousand.
   template <class Visit>
   void visit_readers(cluster::JobId job, Visit visit);
@@ -180,8 +181,5 @@ class Hub {
   Instant looked_at_;
   Instant told_alive_at_;
 };
-
-// One server-sent event.
-std::string event_text(std::string_view name, std::string_view data);
 
 }  // namespace tutti::controller
