@@ -47,7 +47,8 @@ class IsolationRules {
     std::string warning;  // for the log, "" for none
   };
   // Who the user's ranks are here, and the places of an attempt of this name.
-  Prepared prepare(const std::string& user, const std::string& attempt);
+  Prepared prepare(const std::string& user, const std::string& attempt,
+                   Accounts::Clock::time_point asked_at = Accounts::Clock::now());
   // Whatever is left of the places of attempts; of one, and of all but these.
   std::vector<std::string> places_of(const std::string& attempt) const;
   std::vector<std::string> all_places() const;
