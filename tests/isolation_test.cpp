@@ -19,6 +19,7 @@
 #include <gtest/gtest.h>
 
 #include "support/cluster.hpp"
+#include "support/stalled_disk.hpp"
 
 namespace tutti {
 namespace {
@@ -230,6 +231,24 @@ TEST_F(Isolation, AShippedFolderBelongsToTheJobsUser) {
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
   EXPECT_EQ(ran.out, "from home\n" + ada_id + " 700\n" + ada_id + " 700\n" + ada_id + " 644\n") << ran.err;
   EXPECT_TRUE(eventually([&] { return nothing_is_left(); }));
+}
+
+TEST_F(Isolation, WhatOneLeavesBehindDoesNotKeepWhatOthersLeft) {
+  const std::string gate = accounts_.file("gate");
+  const std::string hers = submit("tutti-ada", {}, "echo x >/dev/shm/x; echo begun; " + until(gate, "true"));
+  ASSERT_TRUE(eventually([&] { return has(cluster_->tutti({"logs", hers}).out, "begun"); }));
+  const std::string place = agent() + "/places/" + hers + ".0";
+  // In place of millions of files.
+  const support::StalledDisk disk(place + "/var-tmp");
+  if (!disk.mounted()) GTEST_SKIP() << "needs /dev/fuse";
+  write_text(gate, "");
+  EXPECT_EQ(cluster_->wait(hers), 0);
+  EXPECT_EQ(run("tutti-ben", {}, "echo x | tee /tmp/x /dev/shm/x").exit_code, 0);
+  EXPECT_TRUE(eventually([&] {
+    const auto places = std::distance(fs::directory_iterator(agent() + "/places"), fs::directory_iterator());
+    return memory_places().empty() && places == 1;
+  }));
+  EXPECT_TRUE(fs::exists(place));
 }
 
 // ---- who they may not be

@@ -186,16 +186,20 @@ Result<nlohmann::json> Cluster::post_again(const std::string& path, const std::s
 Result<nlohmann::json> Cluster::post(const std::string& path, const std::string& body) {
   return request("POST", path, body);
 }
-Result<nlohmann::json> Cluster::nodes() {
-  nlohmann::json all{{"nodes", nlohmann::json::array()}};
+Result<nlohmann::json> Cluster::all_pages(const std::string& path) {
+  nlohmann::json all{{path, nlohmann::json::array()}};
   for (std::string after;;) {
-    auto page = get("nodes" + (after.empty() ? "" : "?after=" + url_encode(after)));
+    auto page = get(path + (after.empty() ? "" : "?after=" + url_encode(after)));
     if (!page) return page;
-    for (auto& node : page->at("nodes")) all["nodes"].push_back(std::move(node));
+    for (auto& one : page->at(path)) all[path].push_back(std::move(one));
     after = page->value("next", "");
     if (after.empty()) return all;
   }
 }
+
+Result<nlohmann::json> Cluster::nodes() { return all_pages("nodes"); }
+Result<nlohmann::json> Cluster::people() { return all_pages("people"); }
+Result<nlohmann::json> Cluster::tokens() { return all_pages("tokens"); }
 
 Result<> Cluster::put(const std::string& path, const std::string& body) {
   auto done = request("PUT", path, body);

@@ -45,8 +45,10 @@ class Cluster {
   // `what` is for the line that says so. `unknown`: nobody knows whether it was done.
   Result<nlohmann::json> send_until_answered(const std::string& method, const std::string& path,
                                              const std::string& body, const std::string& what);
-  // Every node, whatever the number of pages: {"nodes": [...]}.
+  // Every node, user or token, whatever the number of pages: {"nodes": [...]}, and so on.
   Result<nlohmann::json> nodes();
+  Result<nlohmann::json> people();
+  Result<nlohmann::json> tokens();
   Result<> put(const std::string& path, const std::string& body);
   Result<> remove(const std::string& path);
   net::Client& client() { return client_; }
@@ -59,6 +61,7 @@ class Cluster {
   }
 
  private:
+  Result<nlohmann::json> all_pages(const std::string& path);
   // Of what is empty, that of the local cluster is taken.
   static Result<net::Target> target_of(std::string address, std::string ca_file);
   // The first that there is: named, kept by `tutti login` if that counts, of the local cluster.

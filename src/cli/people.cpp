@@ -111,7 +111,7 @@ class Users final : public Command {
 
   // All of them, or the one that was changed.
   Result<int> show(Cluster& cluster) const {
-    auto document = cluster.get("people");
+    auto document = cluster.people();
     if (!document) return std::move(document).error().within("users");
     json shown = json::array();
     for (auto& person : document->at("people")) {
@@ -218,7 +218,7 @@ class TokensCommand final : public Command {
   }
 
   Result<int> show(Cluster& cluster) const {
-    auto document = cluster.get("tokens");
+    auto document = cluster.tokens();
     if (!document) return std::move(document).error().within("tokens");
     json shown = json::array();
     for (auto& token : document->at("tokens")) {

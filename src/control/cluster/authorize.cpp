@@ -75,7 +75,10 @@ class Gate {
           caller_, "make the service account '" + event.name + "'",
           "an admin makes it, because its jobs run as the account of its name on the nodes; whoever "
           "lets people into its queue then makes its tokens");
-    return change(event.name, grants);
+    if (auto may = change(event.name, grants); !may) return may;
+    if (!is_known && !is_admin() && state_.people.persons.size() >= people::people_made_by_others_max)
+      return too_many("users");
+    return {};
   }
   Result<> operator()(const RemovePerson& event) const {
     const auto known = state_.people.persons.find(event.name);
@@ -85,10 +88,13 @@ class Gate {
   Result<> operator()(const IssueToken& event) const {
     const auto person = state_.people.persons.find(event.token.person);
     // Whom he may not change he need not know of.
-    if (person != state_.people.persons.end() && people::may_make_token(caller_, person->second, event.token))
+    if (person != state_.people.persons.end() &&
+        people::may_make_token(caller_, person->second, event.token)) {
+      if (!is_admin() && state_.people.tokens.size() >= people::tokens_made_by_others_max)
+        return too_many("tokens");
       return {};
-    if (person == state_.people.persons.end() && people::has(caller_, Role::admin, people::everything))
-      return {};
+    }
+    if (person == state_.people.persons.end() && is_admin()) return {};
     return may_not(
         caller_, "make that token",
         event.token.person == caller_.name
@@ -115,6 +121,12 @@ class Gate {
   }
 
  private:
+  bool is_admin() const { return people::has(caller_, Role::admin, people::everything); }
+  // What one who may make them could use up, all others would lack.
+  static Error too_many(const std::string& what) {
+    return failed("there are so many " + what + " that only an admin makes more")
+        .remedy("remove those that nobody needs, or ask an admin");
+  }
   Result<> end(JobId id, const std::string& what) const {
     const Job* job = visible_job(state_, caller_, id);
     if (job == nullptr) return not_visible(state_, id);

@@ -252,12 +252,53 @@ TEST_F(AuthorizeTest, WhoLogsInIsWhoWasLetInAndTheSameAsBefore) {
   EXPECT_FALSE(state.people.tokens.contains("l1"));
 }
 
+TEST_F(AuthorizeTest, WhoLetsPeopleIntoAQueueLeavesRoomForThoseOfOthers) {
+  const Caller lead = with(Role::queue_admin, "research");
+  const Caller admin = with(Role::admin, "");
+  const SetPerson one{.name = "one-more", .kind = {}, .grants = std::vector<Grant>(), .blocked = {}};
+  EXPECT_TRUE(may(lead, one));
+  while (state.people.persons.size() < people::people_made_by_others_max) {
+    const people::Name name = "p" + std::to_string(state.people.persons.size());
+    state.people.persons[name].name = name;
+  }
+  EXPECT_FALSE(may(lead, one));
+  EXPECT_TRUE(may(lead, SetPerson{.name = "p7", .kind = {}, .grants = std::vector<Grant>(), .blocked = {}}))
+      << "one who is there";
+  EXPECT_TRUE(may(admin, one));
+
+  const IssueToken mine{{.id = "mine", .person = "ada", .hash = "h"}};
+  person("ada", {{Role::user, "research"}});
+  EXPECT_TRUE(may(with(Role::user, "research"), mine));
+  while (state.people.tokens.size() < people::tokens_made_by_others_max)
+    people::add(state.people, {.id = "t" + std::to_string(state.people.tokens.size()), .person = "p7"});
+  EXPECT_FALSE(may(with(Role::user, "research"), mine));
+  EXPECT_TRUE(may(admin, mine));
+}
+
+TEST_F(AuthorizeTest, PeopleLogInHoweverManyTokensThereAre) {
+  const auto log_in = [&](const std::string& id) {
+    return happen(LogIn{"i 7", {.id = id, .person = "bob", .hash = "h", .expires_at = now + 24h}}).reply;
+  };
+  ASSERT_TRUE(log_in("l1").ok());
+  people::add(state.people, {.id = "old", .person = "bob", .hash = "h", .expires_at = now - 1s});
+  while (state.people.tokens.size() < people::tokens_max)
+    people::add(state.people, {.id = "t" + std::to_string(state.people.tokens.size()), .person = "eve"});
+  EXPECT_TRUE(log_in("l2").ok());
+  EXPECT_FALSE(state.people.tokens.contains("old")) << "that one opened nothing any more";
+  EXPECT_TRUE(state.people.tokens.contains("l1"));
+  EXPECT_TRUE(log_in("l3").ok());
+  EXPECT_FALSE(state.people.tokens.contains("l1")) << "then his own oldest";
+  EXPECT_EQ(state.people.tokens.size(), people::tokens_max);
+}
+
 TEST_F(AuthorizeTest, WhenATokenWasUsedIsNotedOnceAnHour) {
-  EXPECT_EQ(happen(TokensUsed{{"b1", "gone"}}).tokens, std::set<people::TokenId>{"b1"});
+  const auto used = happen(TokensUsed{{"b1", "gone"}});
+  EXPECT_EQ(used.tokens_used, std::set<people::TokenId>{"b1"});
+  EXPECT_TRUE(used.tokens.empty()) << "it opens what it did: whoever follows with it is not cut off";
   now += 59min;
-  EXPECT_TRUE(happen(TokensUsed{{"b1"}}).tokens.empty());
+  EXPECT_TRUE(happen(TokensUsed{{"b1"}}).tokens_used.empty());
   now += 1min;
-  EXPECT_FALSE(happen(TokensUsed{{"b1"}}).tokens.empty());
+  EXPECT_FALSE(happen(TokensUsed{{"b1"}}).tokens_used.empty());
 }
 
 }  // namespace

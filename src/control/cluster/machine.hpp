@@ -62,6 +62,7 @@ class Machine {
   void forget_queue(const QueueName& queue);
   void expire_tokens();
   void drop_token(people::TokenId id);
+  void make_room_for_token();
   Result<> admit_token(const people::Token& token);
   void add_token(people::Token token);
 

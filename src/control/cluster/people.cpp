@@ -91,8 +91,16 @@ void Machine::add_token(people::Token token) {
 }
 
 void Machine::on(const IssueToken& event) {
+  make_room_for_token();
   if (auto admitted = admit_token(event.token); !admitted) return fail(std::move(admitted).error());
   add_token(event.token);
+}
+
+// Those that have expired are kept to be shown, as long as nobody needs their place.
+void Machine::make_room_for_token() {
+  const auto& expiring = state_.people.expiring;
+  if (state_.people.tokens.size() < people::tokens_max || expiring.empty()) return;
+  if (now_ >= expiring.begin()->first) drop_token(expiring.begin()->second);
 }
 
 // Those who log in again and again push out the oldest of their own logins, and nothing else.
@@ -120,7 +128,9 @@ void Machine::on(const LogIn& event) {
       if (oldest.empty() || other.made_at < state_.people.tokens.at(oldest).made_at) oldest = id;
     }
   }
-  if (logins >= people::logins_per_person_max) drop_token(oldest);
+  make_room_for_token();
+  const bool is_full = state_.people.tokens.size() >= people::tokens_max;
+  if (logins >= people::logins_per_person_max || (is_full && logins > 0)) drop_token(oldest);
   if (auto admitted = admit_token(token); !admitted) return fail(std::move(admitted).error());
   if (person.login != event.login) {
     person.login = event.login;
@@ -142,7 +152,7 @@ void Machine::on(const TokensUsed& event) {
     const Instant before = token->second.used_at;
     if (before != Instant() && now_ - before < use_noted_every) continue;
     token->second.used_at = now_;
-    effects_.tokens.insert(id);
+    effects_.tokens_used.insert(id);
   }
 }
 

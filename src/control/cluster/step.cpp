@@ -29,7 +29,7 @@ Effects step(State& state, Instant now, const Event& event) {
   std::visit([&](const auto& happened) { machine.on(happened); }, event);
   if (!effects.jobs.empty() || !effects.nodes.empty() || !effects.queues.empty() ||
       !effects.join_tokens.empty() || !effects.members.empty() || effects.fabric || effects.cluster ||
-      !effects.persons.empty() || !effects.tokens.empty())
+      !effects.persons.empty() || !effects.tokens.empty() || !effects.tokens_used.empty())
     ++state.revision;
   return effects;
 }

@@ -242,6 +242,7 @@ struct Effects {
   std::set<QueueName> queues;                               // changed, or gone: to be stored, or removed
   std::set<people::Name> persons;                           // changed, or gone: to be stored, or removed
   std::set<people::TokenId> tokens;                         // changed, or gone: to be stored, or removed
+  std::set<people::TokenId> tokens_used;                    // only when it was used last: to be stored
   std::set<QueueUser> past_use;                             // changed, with the jobs that are gone, or gone
   std::set<std::string> join_tokens;                        // changed, or gone: to be stored, or removed
   std::set<NodeName> members;                               // changed, or gone: to be stored, or removed

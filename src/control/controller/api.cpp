@@ -13,6 +13,9 @@ namespace {
 constexpr Duration use_noted_every = 1h;
 constexpr Rate wrong_tokens_max{.per_second = 20, .burst = 20};    // per address
 constexpr Rate open_pages_max{.per_second = 1000, .burst = 2000};  // per address
+// The same: a whole hall may join at once, and whoever tries tokens makes this loop look at a key and sign
+// each time.
+constexpr Rate joins_max{.per_second = 20, .burst = 500};
 
 // What a body may become on the loop, which hears the agents.
 constexpr std::size_t spread_bytes_max = 1 << 20;
@@ -80,7 +83,8 @@ Api::Api(Core& core, Hub& hub, Explainer& explainer, Janitor& janitor, ApiOption
       requests_(options.requests),
       open_pages_(open_pages_max),
       wrong_tokens_(wrong_tokens_max),
-      logins_(wrong_tokens_max) {}
+      logins_(wrong_tokens_max),
+      joins_(joins_max) {}
 
 Identity Api::identify(const net::Request& request) const {
   Identity by = gate_.identify(request.bearer, now_on_the_wall());
@@ -174,6 +178,8 @@ RateLimits& Api::limits_of(RateClass rate) {
       return open_pages_;
     case RateClass::logins:
       return logins_;
+    case RateClass::joins:
+      return joins_;
     case RateClass::requests:
       return requests_;
   }

@@ -76,6 +76,7 @@ class Api {
   RateLimits open_pages_;    // by address, without a token
   RateLimits wrong_tokens_;  // by address
   RateLimits logins_;        // by address
+  RateLimits joins_;         // by address
 };
 
 }  // namespace tutti::controller

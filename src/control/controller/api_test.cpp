@@ -428,5 +428,19 @@ TEST_F(ApiTest, LoginsOfAnAddressAreLimitedAsWrongTokensAre) {
   EXPECT_EQ(status("10.0.0.2"), 200);
 }
 
+// Each costs the loop a look at a key and a signature, whatever token it brings.
+TEST_F(ApiTest, ServersThatJoinAreCountedByAddress) {
+  const auto tries = [&](const std::string& remote) {
+    const Shared join = post("join", "{}", remote);
+    return api.admit(join->request());
+  };
+  int taken = 0;
+  while (taken < 2'000 && !tries("10.0.0.1").refusal) ++taken;
+  EXPECT_GE(taken, 500) << "a hall of servers behind one address";
+  ASSERT_LT(taken, 2'000);
+  EXPECT_EQ(tries("10.0.0.1").refusal->status, 429);
+  EXPECT_FALSE(tries("10.0.0.2").refusal);
+}
+
 }  // namespace
 }  // namespace tutti::controller

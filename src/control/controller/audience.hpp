@@ -1,9 +1,10 @@
-// How many follow events and logs, in all and from each address. Each of them is written to for every change,
-// read or not, and so takes of the loop that hears the agents. The network loop's.
+// How many follow events and logs, in all, from each address and of each user. Each of them is written to for
+// every change, read or not, and so takes of the loop that hears the agents. The network loop's.
 #pragma once
 
 #include <cstddef>
 #include <map>
+#include <new>
 #include <string>
 
 namespace tutti::controller {
@@ -11,30 +12,60 @@ namespace tutti::controller {
 constexpr std::size_t audience_max = 8'192;
 // A whole office may come from one.
 constexpr std::size_t audience_per_address_max = 2'048;
+// Nobody takes the places of all others, however many addresses he comes from.
+constexpr std::size_t audience_per_person_max = 2'048;
+
+// Who follows: from where, and as whom, "" for whoever has the cluster's own token.
+struct Follower {
+  std::string address;
+  std::string person;
+};
 
 class Audience {
  public:
-  enum class Answer { welcome, full, address_is_full };
+  enum class Answer { welcome, full, address_is_full, person_is_full };
 
   // Whoever is welcome counts until it leaves.
-  Answer enter(const std::string& address) {
+  Answer enter(const Follower& who) {
     if (all_ >= audience_max) return Answer::full;
-    const auto here = by_address_.find(address);
-    if (here != by_address_.end() && here->second >= audience_per_address_max) return Answer::address_is_full;
-    ++by_address_[address];  // first: there may be no memory for it
+    if (count_of(by_address_, who.address) >= audience_per_address_max) return Answer::address_is_full;
+    if (!who.person.empty() && count_of(by_person_, who.person) >= audience_per_person_max)
+      return Answer::person_is_full;
+    // First what there may be no memory for.
+    auto& here = by_address_[who.address];
+    try {
+      if (!who.person.empty()) ++by_person_[who.person];
+    } catch (const std::bad_alloc&) {
+      if (here == 0) by_address_.erase(who.address);
+      throw;
+    }
+    ++here;
     ++all_;
     return Answer::welcome;
   }
-  void leave(const std::string& address) {
-    const auto here = by_address_.find(address);
-    if (here == by_address_.end()) return;
+  void leave(const Follower& who) {
+    if (!take_from(by_address_, who.address)) return;
     --all_;
-    if (--here->second == 0) by_address_.erase(here);
+    if (!who.person.empty()) take_from(by_person_, who.person);
   }
 
  private:
+  using Counts = std::map<std::string, std::size_t>;
+
+  static std::size_t count_of(const Counts& counts, const std::string& name) {
+    const auto counted = counts.find(name);
+    return counted == counts.end() ? 0 : counted->second;
+  }
+  static bool take_from(Counts& counts, const std::string& name) {
+    const auto counted = counts.find(name);
+    if (counted == counts.end()) return false;
+    if (--counted->second == 0) counts.erase(counted);
+    return true;
+  }
+
   std::size_t all_ = 0;
-  std::map<std::string, std::size_t> by_address_;
+  Counts by_address_;
+  Counts by_person_;
 };
 
 }  // namespace tutti::controller

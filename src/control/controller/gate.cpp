@@ -31,9 +31,9 @@ Identity Gate::identify(const std::string& secret, Instant now) const {
   if (same_secret(secret, tokens_.join)) return {.agent = true};
   const people::TokenId id = secret.size() > token_bytes_max ? "" : people::id_in(secret);
   if (id.empty()) return {};
-  const people::Caller* caller = doors_.open(id, sync::hash_bytes(as_bytes(secret)), now);
-  if (caller == nullptr) return {};
-  return {.caller = *caller, .credential = {.token = id}};
+  auto caller = doors_.open(id, sync::hash_bytes(as_bytes(secret)), now);
+  if (!caller) return {};
+  return {.caller = *std::move(caller), .credential = {.token = id}};
 }
 
 }  // namespace tutti::controller

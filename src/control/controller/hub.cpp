@@ -8,6 +8,7 @@
 #include "base/clock/clock.hpp"
 #include "base/log/log.hpp"
 #include "control/cluster/authorize.hpp"
+#include "control/controller/turn_events.hpp"
 #include "control/wire/replies.hpp"
 
 namespace tutti::controller {
@@ -48,15 +49,8 @@ std::string note_event(const std::string& text, std::int32_t attempt) {
                                 -1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
-// Null is for those who see everything.
-std::string events_of(const driver::Delivery& delivery, const people::Caller* caller) {
-  std::string events;
-  for (const auto& change : delivery.jobs) {
-    if (caller == nullptr || cluster::may_see(*caller, change.queue, change.user))
-      events += event_text("job", change.json);
-  }
-  for (const auto& json : delivery.nodes) events += event_text("node", json);
-  return events;
+Follower follower(const net::Exchange& exchange, const Identity& by) {
+  return {exchange.request().remote, by.caller && !by.caller->root ? by.caller->name : ""};
 }
 
 std::string unreachable(const std::string& node) {
@@ -64,10 +58,6 @@ std::string unreachable(const std::string& node) {
 }
 
 }  // namespace
-
-std::string event_text(std::string_view name, std::string_view data) {
-  return "event: " + std::string(name) + "\ndata: " + std::string(data) + "\n\n";
-}
 
 Hub::Hub(net::Loop& loop, Core& core, Clock clock)
     : loop_(loop),
@@ -264,13 +254,12 @@ void Hub::visit_readers(cluster::JobId job, Visit visit) {
 
 void Hub::shut(const people::DoorChanges& changes) {
   if (changes.empty()) return;
-  std::map<people::TokenId, const people::Door*> changed;
-  for (const auto& [id, door] : changes.doors) changed[id] = door ? &*door : nullptr;
+  std::set<people::TokenId> tokens;
+  std::set<people::Name> persons;
+  for (const auto& [id, token] : changes.tokens) tokens.insert(id);
+  for (const auto& [name, roles] : changes.persons) persons.insert(name);
   close_streams([&](const people::Credential& by, const people::Caller& caller) {
-    if (by.root || changes.all) return !by.root;
-    const auto door = changed.find(by.token);
-    // That it was used is a change that matters to nobody.
-    return door != changed.end() && (door->second == nullptr || door->second->caller != caller);
+    return !by.root && (changes.all || tokens.contains(by.token) || persons.contains(caller.name));
   });
 }
 
@@ -334,32 +323,26 @@ void Hub::tell_readers(const driver::Delivery& delivery) {
   }
 }
 
-// All events of a turn are one text, shared, and one write for each: thousands of changes to hundreds of
-// watchers would be as many hundreds of thousands.
 void Hub::tell_watchers(const driver::Delivery& delivery) {
   if (watchers_.empty() || (delivery.jobs.empty() && delivery.nodes.empty())) return;
-  net::Text all;
-  for (auto& [id, watcher] : watchers_) {
-    const people::Caller& caller = watcher.caller;
-    if (people::has(caller, people::Role::viewer, people::everything)) {
-      if (!all) all = net::make_text(events_of(delivery, nullptr));
-      watcher.stream->write(all);
-    } else if (std::string some = events_of(delivery, &caller); !some.empty()) {
-      watcher.stream->write(std::move(some));
-    }
-  }
+  TurnEvents events(delivery);
+  for (auto& [id, watcher] : watchers_) events.tell(watcher.caller, *watcher.stream);
 }
 
-bool Hub::seat(net::Exchange& exchange) {
-  const Audience::Answer answer = audience_.enter(exchange.request().remote);
-  if (answer == Audience::Answer::welcome) {
-    ++core_.watchers;
-    return true;
-  }
-  if (answer == Audience::Answer::address_is_full) {
-    refuse_seat(exchange, 429, "too many follow events or logs from this address");
-  } else {
-    refuse_seat(exchange, 503, "too many follow events or logs");
+bool Hub::seat(net::Exchange& exchange, const Follower& who) {
+  switch (audience_.enter(who)) {
+    case Audience::Answer::welcome:
+      ++core_.watchers;
+      return true;
+    case Audience::Answer::address_is_full:
+      refuse_seat(exchange, 429, "too many follow events or logs from this address");
+      return false;
+    case Audience::Answer::person_is_full:
+      refuse_seat(exchange, 429, "too many follow events or logs as this user");
+      return false;
+    case Audience::Answer::full:
+      refuse_seat(exchange, 503, "too many follow events or logs");
+      return false;
   }
   return false;
 }
@@ -371,17 +354,18 @@ void Hub::refuse_seat(net::Exchange& exchange, int status, const char* why) {
        .retry_after_seconds = seat_retry_after_seconds});
 }
 
-void Hub::unseat(const std::string& address) {
-  audience_.leave(address);
+void Hub::unseat(const Follower& who) {
+  audience_.leave(who);
   --core_.watchers;
 }
 
 void Hub::add_watcher(net::Exchange& exchange, const Identity& by) {
-  if (!seat(exchange)) return;
+  const Follower who = follower(exchange, by);
+  if (!seat(exchange, who)) return;
   const std::uint64_t id = next_id_++;
-  auto stream = exchange.stream([this, id, address = exchange.request().remote] {
+  auto stream = exchange.stream([this, id, who] {
     watchers_.erase(id);
-    unseat(address);
+    unseat(who);
   });
   stream->write(event_text("hello", "{}"));
   watchers_[id] = {by.credential, by.caller.value_or(people::Caller()), std::move(stream)};
@@ -389,22 +373,28 @@ void Hub::add_watcher(net::Exchange& exchange, const Identity& by) {
 
 // ---- logs
 
-void Hub::add_log_reader(net::Exchange& exchange, const LogRequest& request, const people::Credential& by,
-                         const people::Caller& caller) {
-  if (!seat(exchange)) return;
+void Hub::add_log_reader(net::Exchange& exchange, const LogRequest& request, const Identity& by) {
+  const Follower who = follower(exchange, by);
+  if (!seat(exchange, who)) return;
   const std::uint64_t id = next_id_++;
-  const std::string address = exchange.request().remote;
-  if (!ask_where_it_stands(id, address, request, by)) {
-    unseat(address);
+  if (!ask_where_it_stands(id, who.address, request, by.credential)) {
+    unseat(who);
     return refuse_seat(exchange, 503, "too many pages are asked for at once");
   }
-  auto stream = exchange.stream([this, id, address] {
+  auto stream = exchange.stream([this, id, who] {
     end_reading(id);
-    unseat(address);
+    unseat(who);
   });
   // It follows from now on: what happens between here and the answer, which comes on this loop, is not
   // missed.
-  readers_[id] = {id, request, by, caller, std::move(stream), {}, {}, false, request.follow};
+  readers_[id] = {.id = id,
+                  .request = request,
+                  .by = by.credential,
+                  .caller = by.caller.value_or(people::Caller()),
+                  .stream = std::move(stream),
+                  .asked = {},
+                  .open = {},
+                  .follows = request.follow};
   readers_of_[request.job].insert(id);
   if (look_timer_) return;
   looked_at_ = clock_();

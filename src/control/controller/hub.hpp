@@ -55,8 +55,7 @@ class Hub {
   // Server-sent events of every change. Where too many follow already, it and the next are answered so.
   void add_watcher(net::Exchange& exchange, const Identity& by);
   // The logs of a job, as events `log` {rank, text}, `job` and `note`.
-  void add_log_reader(net::Exchange& exchange, const LogRequest& request, const people::Credential& by,
-                      const people::Caller& caller = {});
+  void add_log_reader(net::Exchange& exchange, const LogRequest& request, const Identity& by);
 
   void deliver(driver::Delivery delivery);
   // Whoever follows with a token that has expired by this date is cut off.
@@ -123,9 +122,9 @@ class Hub {
   static Standing standing_of(const cluster::State& state, const cluster::Job& job, std::int32_t rank);
 
   // True if one more may follow, who then counts until unseat(); else it is answered.
-  bool seat(net::Exchange& exchange);
+  bool seat(net::Exchange& exchange, const Follower& who);
   static void refuse_seat(net::Exchange& exchange, int status, const char* why);
-  void unseat(const std::string& address);
+  void unseat(const Follower& who);
   // Those of one job: thousands may read others, and changes come by the thousand.
   template <class Visit>
   void visit_readers(cluster::JobId job, Visit visit);
@@ -186,8 +185,5 @@ class Hub {
   Instant looked_at_;
   Instant told_alive_at_;
 };
-
-// One server-sent event.
-std::string event_text(std::string_view name, std::string_view data);
 
 }  // namespace tutti::controller

@@ -10,10 +10,13 @@
 
 #include <gtest/gtest.h>
 
+#include "control/controller/turn_events.hpp"
 #include "control/store/memory/memory_store.hpp"
 
 namespace tutti::controller {
 namespace {
+
+const Identity root{.caller = people::root_caller(), .credential = people::root_credential};
 
 // An agent's connection whose other side is the test.
 class HubSocket final : public net::Socket {
@@ -144,7 +147,7 @@ TEST_F(HubTest, ReadersHearEveryFiveSecondsThatTheControllerIsThere) {
     if (text == event_text("alive", "{}")) told.push_back(looked);
     if (told.size() == 2) loop.stop();
   };
-  hub.add_log_reader(exchange, {cluster::JobId(1), -1, true, 0}, people::root_credential);
+  hub.add_log_reader(exchange, {cluster::JobId(1), -1, true, 0}, root);
   loop.run();
   core.stop();
   EXPECT_GE(told[1] - told[0], 5s);
@@ -181,8 +184,8 @@ TEST_F(HubTest, OfAGangsNodesThoseAreAskedForLogsThatHaveItsRanks) {
   submitted.get_future().wait();
   HubExchange all;
   HubExchange one;
-  hub.add_log_reader(all, {cluster::JobId(1), -1, true, 0}, people::root_credential);
-  hub.add_log_reader(one, {cluster::JobId(1), 3, true, 7}, people::root_credential);
+  hub.add_log_reader(all, {cluster::JobId(1), -1, true, 0}, root);
+  hub.add_log_reader(one, {cluster::JobId(1), 3, true, 7}, root);
   loop.run();
   core.stop();
   ASSERT_EQ(asked.size(), 3U) << "both for all of it, and the one that has it for the last rank";
@@ -231,7 +234,7 @@ TEST_F(HubTest, ReadersHearOfTheirJobAloneUntilTheyLeave) {
     stream.on_write = [&](const std::string& text) {
       if (text.starts_with("event: job") && ++begun == 3) loop.stop();
     };
-    hub.add_log_reader(*readers.back(), {cluster::JobId(job), -1, true, 0}, people::root_credential);
+    hub.add_log_reader(*readers.back(), {cluster::JobId(job), -1, true, 0}, root);
   }
   loop.run();
   for (const auto& reader : readers) reader->written().texts.clear();
@@ -330,7 +333,7 @@ struct HubLogsTest : HubTest {
       exchange.written().on_write = [&](const std::string& text) {
         if (text.starts_with("event: job")) begun.set_value();
       };
-      hub.add_log_reader(exchange, {cluster::JobId(1), -1, follow, 0}, people::root_credential);
+      hub.add_log_reader(exchange, {cluster::JobId(1), -1, follow, 0}, root);
     });
     begun.get_future().wait();
     on_loop([&] { exchange.written().on_write = nullptr; });
@@ -423,12 +426,12 @@ TEST_F(HubTest, AReaderIsToldWhenTooMuchIsAskedFor) {
   while (core.look("10.0.0.1", [](const auto&, const auto&) {})) continue;
   HubExchange reader;
   reader.come_from("10.0.0.1");
-  hub.add_log_reader(reader, {cluster::JobId(1), -1, true, 0}, people::root_credential);
+  hub.add_log_reader(reader, {cluster::JobId(1), -1, true, 0}, root);
   EXPECT_EQ(reader.status, 503);
   EXPECT_EQ(core.watchers.load(), 0) << "it does not count";
   HubExchange other;
   other.come_from("10.0.0.2");
-  hub.add_log_reader(other, {cluster::JobId(1), -1, true, 0}, people::root_credential);
+  hub.add_log_reader(other, {cluster::JobId(1), -1, true, 0}, root);
   EXPECT_EQ(other.status, 200);
   gate.set_value();
   core.stop();
@@ -438,8 +441,8 @@ TEST_F(HubTest, WatchersShareOneTextOfAllEventsOfATurn) {
   Hub hub(loop, core);
   HubExchange one;
   HubExchange other;
-  hub.add_watcher(one, {.caller = people::root_caller(), .credential = people::root_credential});
-  hub.add_watcher(other, {.caller = people::root_caller(), .credential = people::root_credential});
+  hub.add_watcher(one, root);
+  hub.add_watcher(other, root);
   driver::Delivery delivery;
   delivery.jobs.push_back({cluster::JobId(1), false, R"({"id":"1"})"});
   delivery.nodes.push_back(R"({"name":"a"})");
@@ -459,7 +462,7 @@ TEST_F(HubTest, WhoFollowsIsCutOffWhenHisTokenExpires) {
   HubExchange logs;
   HubExchange for_ever;
   hub.add_watcher(events, {.caller = ada, .credential = {.token = "t1"}});
-  hub.add_log_reader(logs, {cluster::JobId(1), -1, true, 0}, {.token = "t1"}, ada);
+  hub.add_log_reader(logs, {cluster::JobId(1), -1, true, 0}, {.caller = ada, .credential = {.token = "t1"}});
   hub.add_watcher(for_ever, {.caller = people::root_caller(), .credential = people::root_credential});
   hub.shut_expired(Instant(5h) - 1s);
   EXPECT_FALSE(events.written().closed || logs.written().closed);
@@ -468,22 +471,63 @@ TEST_F(HubTest, WhoFollowsIsCutOffWhenHisTokenExpires) {
   EXPECT_FALSE(for_ever.written().closed);
 }
 
-TEST_F(HubTest, WhoFollowsIsNotCutOffBecauseHisTokenWasUsed) {
+TEST_F(HubTest, WatchersOfAQueueShareOneTextOfItsEvents) {
   Hub hub(loop, core);
-  const people::Caller ada{.name = "ada", .grants = {{people::Role::user, "research"}}};
-  HubExchange events;
-  HubExchange logs;
-  hub.add_watcher(events, {.caller = ada, .credential = {.token = "t1"}});
-  hub.add_log_reader(logs, {cluster::JobId(1), -1, true, 0}, {.token = "t1"}, ada);
-  const auto change = [&hub](std::optional<people::Door> door) {
-    driver::Delivery delivery;
-    delivery.doors.doors = {{"t1", std::move(door)}};
-    hub.deliver(std::move(delivery));
+  const auto of = [](const std::string& name, const std::vector<people::Grant>& grants) {
+    return Identity{.caller = people::Caller{.name = name, .grants = grants}, .credential = {.token = name}};
   };
-  change(people::Door{"hash", ada});
-  EXPECT_FALSE(events.written().closed || logs.written().closed);
-  change(people::Door{"hash", {.name = "ada"}});
-  EXPECT_TRUE(events.written().closed && logs.written().closed) << "he may less";
+  HubExchange ada;
+  HubExchange eve;
+  HubExchange bob;
+  HubExchange stranger;
+  hub.add_watcher(ada, of("ada", {{people::Role::viewer, "a"}}));
+  hub.add_watcher(eve, of("eve", {{people::Role::user, "a"}, {people::Role::user, "b"}}));
+  hub.add_watcher(bob, of("bob", {}));
+  hub.add_watcher(stranger, of("stranger", {}));
+  driver::Delivery delivery;
+  delivery.jobs.push_back({cluster::JobId(1), false, "1", "a", "ada"});
+  delivery.jobs.push_back({cluster::JobId(2), false, "2", "b", "eve"});
+  delivery.jobs.push_back({cluster::JobId(3), false, "3", "a/x", "bob"});
+  hub.deliver(std::move(delivery));
+  const auto told = [](HubExchange& who) {
+    std::string all;
+    for (std::size_t at = 1; at < who.written().texts.size(); ++at) all += *who.written().texts[at];
+    return all;
+  };
+  EXPECT_EQ(told(ada), event_text("job", "1") + event_text("job", "3"));
+  EXPECT_EQ(told(eve), event_text("job", "1") + event_text("job", "3") + event_text("job", "2"));
+  EXPECT_EQ(told(bob), event_text("job", "3")) << "his own, without a role";
+  EXPECT_EQ(told(stranger), "");
+  EXPECT_EQ(ada.written().texts[1], eve.written().texts[1]) << "not a copy for each";
+}
+
+TEST_F(HubTest, WhoFollowsIsCutOffWhenHisTokenOrHisRolesChangeAndElseGoesOn) {
+  Hub hub(loop, core);
+  const auto of = [](const std::string& name) {
+    return Identity{.caller = people::Caller{.name = name, .grants = {}},
+                    .credential = {.token = "t-" + name}};
+  };
+  HubExchange ada;
+  HubExchange bob;
+  HubExchange reader;
+  hub.add_watcher(ada, of("ada"));
+  hub.add_watcher(bob, of("bob"));
+  hub.add_log_reader(reader, {cluster::JobId(1), -1, true, 0}, of("bob"));
+  driver::Delivery other;
+  other.doors.persons.emplace_back("eve", std::nullopt);
+  hub.deliver(std::move(other));
+  EXPECT_FALSE(ada.written().closed);
+  EXPECT_FALSE(reader.written().closed);
+  driver::Delivery token;
+  token.doors.tokens.emplace_back("t-ada", std::nullopt);
+  hub.deliver(std::move(token));
+  EXPECT_TRUE(ada.written().closed);
+  EXPECT_FALSE(bob.written().closed);
+  driver::Delivery roles;
+  roles.doors.persons.emplace_back("bob", std::vector<people::Grant>());
+  hub.deliver(std::move(roles));
+  EXPECT_TRUE(bob.written().closed);
+  EXPECT_TRUE(reader.written().closed);
 }
 
 TEST_F(HubTest, AnOfficeFollowsAndAFloodOfFollowersIsTold) {
@@ -492,9 +536,9 @@ TEST_F(HubTest, AnOfficeFollowsAndAFloodOfFollowersIsTold) {
     auto exchange = std::make_unique<HubExchange>();
     exchange->come_from(address);
     if (logs) {
-      hub.add_log_reader(*exchange, {cluster::JobId(1), -1, true, 0}, people::root_credential);
+      hub.add_log_reader(*exchange, {cluster::JobId(1), -1, true, 0}, root);
     } else {
-      hub.add_watcher(*exchange, {.caller = people::root_caller(), .credential = people::root_credential});
+      hub.add_watcher(*exchange, root);
     }
     return exchange;
   };
@@ -512,6 +556,22 @@ TEST_F(HubTest, AnOfficeFollowsAndAFloodOfFollowersIsTold) {
   EXPECT_EQ(follow("10.0.0.2", false)->status, 503);
   open.front()->leave();
   EXPECT_EQ(follow("10.0.0.2", false)->status, 200) << "one has made room";
+}
+
+TEST_F(HubTest, NobodyFollowsInPlaceOfAllOthersHoweverManyAddressesHeHas) {
+  Hub hub(loop, core);
+  std::vector<std::unique_ptr<HubExchange>> open;
+  const auto follow = [&](const std::string& name) {
+    open.push_back(std::make_unique<HubExchange>());
+    open.back()->come_from("10.0." + std::to_string(open.size()) + ".1");
+    hub.add_watcher(*open.back(), {.caller = people::Caller{.name = name}, .credential = {.token = name}});
+    return open.back()->status;
+  };
+  for (std::size_t count = 0; count < audience_per_person_max; ++count) ASSERT_EQ(follow("eve"), 200);
+  EXPECT_EQ(follow("eve"), 429);
+  EXPECT_EQ(follow("ada"), 200);
+  open.front()->leave();
+  EXPECT_EQ(follow("eve"), 200);
 }
 
 }  // namespace

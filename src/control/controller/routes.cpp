@@ -36,6 +36,8 @@ std::string_view name_of(RateClass rate) {
       return "open pages";
     case RateClass::logins:
       return "logins";
+    case RateClass::joins:
+      return "joins";
     case RateClass::requests:
       return "requests";
   }

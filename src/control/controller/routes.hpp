@@ -33,7 +33,7 @@ enum class Need { nothing, agent, person, viewer, user, queue_admin, operate, ad
 // The role; none where none is needed.
 std::optional<people::Role> role_of(Need need);
 // Which of the limits by address a request counts against.
-enum class RateClass { open_pages, logins, requests };
+enum class RateClass { open_pages, logins, joins, requests };
 enum class Format { json, bytes, events, websocket };
 
 std::string_view name_of(Need need);

@@ -137,7 +137,7 @@ void read_logs(const Call& call) {
   call.services().hub.add_log_reader(call.exchange(),
                                      {*job, static_cast<std::int32_t>(*rank), call.is_set("follow"),
                                       has_tail && *tail == 0 ? only_what_comes : *tail},
-                                     call.by().credential, call.by().caller.value_or(people::Caller()));
+                                     call.by());
 }
 
 }  // namespace

@@ -141,7 +141,7 @@ std::span<const Route> join_routes() {
       Route{.method = "POST",
             .path = "/join",
             .need = Need::nothing,
-            .rate = RateClass::open_pages,
+            .rate = RateClass::joins,
             .request = {"JoinRequest"},
             .answer = {"JoinReply"},
             .summary = "A server with such a token in the body gets a certificate as a node",

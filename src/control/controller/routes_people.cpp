@@ -1,4 +1,5 @@
 // People: who is known, with which roles, and their tokens.
+#include <algorithm>
 #include <array>
 
 #include "base/clock/clock.hpp"
@@ -20,13 +21,29 @@ void show_caller(const Call& call) {
   call.show([](const auto&, const auto&, const auto& caller) { return wire::whoami_json(caller); });
 }
 
+constexpr std::int64_t page_max = 1000;
+
+// A page of those of whom `shows` says so to the caller.
+void show_page(const Call& call, auto shows, auto json) {
+  const auto limit = call.number("limit", page_max);
+  if (!limit || *limit < 1) return call.refuse(invalid("limit is a whole number above 0"));
+  wire::PeopleQuery query{.after = call.text("after"),
+                          .limit = static_cast<std::size_t>(std::min(*limit, page_max))};
+  call.show([query, shows, json](const auto& state, const auto&, const people::Caller& caller) {
+    wire::PeopleQuery seen = query;
+    seen.shows = [&](const people::Person& person) { return shows(caller, person); };
+    return json(state, seen);
+  });
+}
+
 // Those whom he may change, and himself.
 void list_people(const Call& call) {
-  call.show([](const auto& state, const auto&, const people::Caller& caller) {
-    return wire::people_json(state, [&](const people::Person& person) {
-      return person.name == caller.name || people::may_change_person(caller, person.grants);
-    });
-  });
+  show_page(
+      call,
+      [](const people::Caller& caller, const people::Person& person) {
+        return person.name == caller.name || people::may_change_person(caller, person.grants);
+      },
+      wire::people_json);
 }
 
 void set_person(const Call& call) {
@@ -45,10 +62,8 @@ void unblock_person(const Call& call) { block(call, false); }
 void remove_person(const Call& call) { call.change(cluster::RemovePerson{name_argument(call)}); }
 
 void list_tokens(const Call& call) {
-  call.show([](const auto& state, const auto&, const people::Caller& caller) {
-    return wire::tokens_json(state, now_on_the_wall(), [&](const people::Person& person) {
-      return people::may_revoke_tokens_of(caller, person);
-    });
+  show_page(call, people::may_revoke_tokens_of, [](const auto& state, const wire::PeopleQuery& query) {
+    return wire::tokens_json(state, now_on_the_wall(), query);
   });
 }
 
@@ -87,8 +102,10 @@ std::span<const Route> people_routes() {
       Route{.method = "GET",
             .path = "/people",
             .need = Need::person,
+            .query = {{"limit", "N", "users a page, at most 1000"},
+                      {"after", "NAME", "the `next` of the page before"}},
             .answer = {"PersonList"},
-            .summary = "Yourself, and the users whom you may change",
+            .summary = "Yourself, and the users whom you may change, by name, a page at a time",
             .handle = list_people},
       Route{.method = "PUT",
             .path = "/people/{name}",
@@ -118,8 +135,11 @@ std::span<const Route> people_routes() {
       Route{.method = "GET",
             .path = "/tokens",
             .need = Need::person,
+            .query = {{"limit", "N", "tokens a page, at most 1000 and the rest of the last user's"},
+                      {"after", "NAME", "the `next` of the page before"}},
             .answer = {"TokenList"},
-            .summary = "Your tokens, and those that you may revoke; never the tokens themselves",
+            .summary =
+                "Your tokens, and those that you may revoke, a page at a time; never the tokens themselves",
             .handle = list_tokens},
       Route{.method = "POST",
             .path = "/tokens",

@@ -44,6 +44,7 @@ void merge(cluster::Effects& into, cluster::Effects&& from) {
   into.queues.merge(from.queues);
   into.persons.merge(from.persons);
   into.tokens.merge(from.tokens);
+  into.tokens_used.merge(from.tokens_used);
   into.past_use.merge(from.past_use);
   into.join_tokens.merge(from.join_tokens);
   into.members.merge(from.members);
@@ -331,6 +332,9 @@ std::vector<store::Write> Turns::writes_of(const cluster::Effects& effects) cons
   for (const auto& name : effects.queues) add(wire::queue_key(name), state_.queues, name);
   for (const auto& name : effects.persons) add(wire::person_key(name), state_.people.persons, name);
   for (const auto& id : effects.tokens) add(wire::token_key(id), state_.people.tokens, id);
+  for (const auto& id : effects.tokens_used) {
+    if (!effects.tokens.contains(id)) add(wire::token_key(id), state_.people.tokens, id);
+  }
   for (const auto& id : effects.join_tokens) add(wire::join_token_key(id), state_.join_tokens, id);
   for (const auto& name : effects.members) add(wire::member_key(name), state_.members, name);
   for (const auto& who : effects.past_use) {
@@ -347,8 +351,8 @@ std::vector<store::Write> Turns::writes_of(const cluster::Effects& effects) cons
 // writes, so that the revision of what is there tells whether all of the turn has landed or nothing.
 Turns::Commit Turns::commit(const cluster::Effects& effects, bool frees_room) {
   if (effects.jobs.empty() && effects.nodes.empty() && effects.queues.empty() && effects.past_use.empty() &&
-      effects.persons.empty() && effects.tokens.empty() && effects.join_tokens.empty() &&
-      effects.members.empty() && !effects.fabric && !effects.cluster)
+      effects.persons.empty() && effects.tokens.empty() && effects.tokens_used.empty() &&
+      effects.join_tokens.empty() && effects.members.empty() && !effects.fabric && !effects.cluster)
     return Commit::done;
   const auto writes = writes_of(effects);
   const auto committed =

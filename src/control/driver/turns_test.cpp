@@ -379,6 +379,19 @@ TEST(Turns, WhatDepartedUsersHadGoesFromTheStoreWhenItWeighsNothing) {
   EXPECT_TRUE(left.contains(wire::past_use_key(heavy)));
 }
 
+// Whoever follows with it would be cut off, each hour.
+TEST_F(TurnsTest, ThatATokenWasUsedIsStoredAndChangesNoDoor) {
+  happen(
+      cluster::SetPerson{.name = "ada", .kind = {}, .grants = std::vector<people::Grant>(), .blocked = {}});
+  const auto made = happen(cluster::IssueToken{{.id = "t1", .person = "ada", .hash = "h"}});
+  EXPECT_EQ(made.delivery.doors.tokens.size(), 1U);
+  const auto used = happen(cluster::TokensUsed{{"t1"}});
+  EXPECT_TRUE(used.delivery.doors.empty());
+  Turns again(store, clock);
+  ASSERT_TRUE(again.load().ok());
+  EXPECT_NE(again.state().people.tokens.at("t1").used_at, Instant());
+}
+
 TEST_F(TurnsTest, WhatWasMissedIsAskedForOnce) {
   turns.miss();
   EXPECT_TRUE(turns.turn({}, false).delivery.resync);

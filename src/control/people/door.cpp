@@ -8,13 +8,25 @@ namespace {
 constexpr std::string_view mark = "tutti-";
 constexpr std::size_t id_letters = 16;
 
-// Without regard to when it expires: that is looked at when it is shown.
-std::optional<Door> door_of(const People& people, const TokenId& id) {
-  const auto token = people.tokens.find(id);
-  if (token == people.tokens.end()) return std::nullopt;
-  auto caller = caller_of(people, {.token = id}, Instant());
-  if (!caller) return std::nullopt;
-  return Door{token->second.hash, *std::move(caller)};
+// Without what nobody asks of it here.
+std::optional<Token> bare(Token token) {
+  token.purpose.clear();
+  return token;
+}
+
+std::optional<std::vector<Grant>> roles_of(const Person& person) {
+  if (person.blocked) return std::nullopt;
+  return person.grants;
+}
+
+void follow(auto& known, auto changes) {
+  for (auto& [id, now] : changes) {
+    if (now) {
+      known.insert_or_assign(id, *std::move(now));
+    } else {
+      known.erase(id);
+    }
+  }
 }
 
 // All of it is looked at, whatever is wrong first.
@@ -29,19 +41,23 @@ bool same(std::string_view one, std::string_view other) {
 }  // namespace
 
 DoorChanges all_doors(const People& people) {
-  DoorChanges changes{.all = true, .doors = {}};
-  for (const auto& [id, token] : people.tokens) changes.doors.emplace_back(id, door_of(people, id));
+  DoorChanges changes{.all = true};
+  for (const auto& [id, token] : people.tokens) changes.tokens.emplace_back(id, bare(token));
+  for (const auto& [name, person] : people.persons) changes.persons.emplace_back(name, roles_of(person));
   return changes;
 }
 
 DoorChanges doors_of(const People& people, const std::set<TokenId>& tokens, const std::set<Name>& persons) {
-  std::set<TokenId> changed = tokens;
-  for (const Name& name : persons) {
-    if (const auto theirs = people.tokens_of.find(name); theirs != people.tokens_of.end())
-      changed.insert(theirs->second.begin(), theirs->second.end());
-  }
   DoorChanges changes;
-  for (const TokenId& id : changed) changes.doors.emplace_back(id, door_of(people, id));
+  for (const TokenId& id : tokens) {
+    const auto token = people.tokens.find(id);
+    changes.tokens.emplace_back(id, token == people.tokens.end() ? std::nullopt : bare(token->second));
+  }
+  for (const Name& name : persons) {
+    const auto person = people.persons.find(name);
+    changes.persons.emplace_back(name,
+                                 person == people.persons.end() ? std::nullopt : roles_of(person->second));
+  }
   return changes;
 }
 
@@ -58,22 +74,21 @@ std::string text_of_token(const TokenId& id, std::string_view secret) {
   return std::string(mark) + id + "-" + std::string(secret);
 }
 
-void Doors::change(const DoorChanges& changes) {
-  if (changes.all) doors_.clear();
-  for (const auto& [id, door] : changes.doors) {
-    if (door) {
-      doors_.insert_or_assign(id, *door);
-    } else {
-      doors_.erase(id);
-    }
+void Doors::change(DoorChanges changes) {
+  if (changes.all) {
+    tokens_.clear();
+    roles_.clear();
   }
+  follow(tokens_, std::move(changes.tokens));
+  follow(roles_, std::move(changes.persons));
 }
 
-const Caller* Doors::open(const TokenId& id, std::string_view hash, Instant now) const {
-  const auto door = doors_.find(id);
-  if (door == doors_.end() || !same(hash, door->second.hash)) return nullptr;
-  const Caller& caller = door->second.caller;
-  return caller.until != Instant() && now >= caller.until ? nullptr : &caller;
+std::optional<Caller> Doors::open(const TokenId& id, std::string_view hash, Instant now) const {
+  const auto token = tokens_.find(id);
+  if (token == tokens_.end() || !same(hash, token->second.hash)) return std::nullopt;
+  const auto roles = roles_.find(token->second.person);
+  if (roles == roles_.end() || has_expired(token->second, now)) return std::nullopt;
+  return caller_with(token->second, roles->second);
 }
 
 }  // namespace tutti::people

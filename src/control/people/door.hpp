@@ -12,21 +12,18 @@
 
 namespace tutti::people {
 
-struct Door {
-  std::string hash;  // SHA-256 of the whole text, in hex
-  Caller caller;     // as it was when this was said
-};
-
-// What became of some tokens; those that open nothing any more have no door.
+// What became of some tokens, and of some persons: nothing is left of tokens that are gone, and of whoever is
+// gone or blocked, whose tokens open nothing. The roles of a person are here once, however many tokens he
+// has.
 struct DoorChanges {
   bool all = false;  // these are all that there are
-  std::vector<std::pair<TokenId, std::optional<Door>>> doors;
+  std::vector<std::pair<TokenId, std::optional<Token>>> tokens = {};
+  std::vector<std::pair<Name, std::optional<std::vector<Grant>>>> persons = {};
 
-  bool empty() const { return !all && doors.empty(); }
+  bool empty() const { return !all && tokens.empty() && persons.empty(); }
 };
 
 DoorChanges all_doors(const People& people);
-// Of these tokens, and of all tokens of these persons.
 DoorChanges doors_of(const People& people, const std::set<TokenId>& tokens, const std::set<Name>& persons);
 
 // "tutti-ID-SECRET": the id of what looks like a token of a person, "" of anything else.
@@ -35,12 +32,13 @@ std::string text_of_token(const TokenId& id, std::string_view secret);
 
 class Doors {
  public:
-  void change(const DoorChanges& changes);
-  // `hash` is that of what was shown. Null if it opens nothing; what has expired does not.
-  const Caller* open(const TokenId& id, std::string_view hash, Instant now) const;
+  void change(DoorChanges changes);
+  // `hash` is that of what was shown. Nothing if it opens nothing; what has expired does not.
+  std::optional<Caller> open(const TokenId& id, std::string_view hash, Instant now) const;
 
  private:
-  std::map<TokenId, Door> doors_;
+  std::map<TokenId, Token> tokens_;
+  std::map<Name, std::vector<Grant>> roles_;
 };
 
 }  // namespace tutti::people

@@ -20,20 +20,22 @@ Caller root_caller() {
   return {.name = Name(root_name), .root = true, .grants = {{Role::admin, std::string(everything)}}};
 }
 
+Caller caller_with(const Token& token, const std::vector<Grant>& grants) {
+  Caller caller{
+      .name = token.person, .role_max = token.role_max, .queue = token.queue, .until = token.expires_at};
+  for (const Grant& grant : grants) {
+    if (auto left = within_token(grant, token)) caller.grants.push_back(std::move(*left));
+  }
+  return caller;
+}
+
 std::optional<Caller> caller_of(const People& people, const Credential& credential, Instant now) {
   if (credential.root) return root_caller();
   const auto token = people.tokens.find(credential.token);
   if (token == people.tokens.end() || has_expired(token->second, now)) return std::nullopt;
   const auto person = people.persons.find(token->second.person);
   if (person == people.persons.end() || person->second.blocked) return std::nullopt;
-  Caller caller{.name = person->first,
-                .role_max = token->second.role_max,
-                .queue = token->second.queue,
-                .until = token->second.expires_at};
-  for (const Grant& grant : person->second.grants) {
-    if (auto left = within_token(grant, token->second)) caller.grants.push_back(std::move(*left));
-  }
-  return caller;
+  return caller_with(token->second, person->second.grants);
 }
 
 bool has(const Caller& caller, Role role, std::string_view queue) {

@@ -34,6 +34,8 @@ struct Caller {
 };
 Caller root_caller();
 
+// Of whoever has that token and these roles.
+Caller caller_with(const Token& token, const std::vector<Grant>& grants);
 // Nothing if it opens nothing: it was revoked, has expired, or its person is blocked or gone.
 std::optional<Caller> caller_of(const People& people, const Credential& credential, Instant now);
 

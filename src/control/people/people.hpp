@@ -18,6 +18,10 @@ namespace tutti::people {
 
 constexpr std::size_t people_max = 10'000;
 constexpr std::size_t tokens_max = 50'000;
+// Of those, who lets people into a queue may make so many of all, and who makes tokens so many: the rest is
+// for admins, and for people who log in.
+constexpr std::size_t people_made_by_others_max = people_max / 2;
+constexpr std::size_t tokens_made_by_others_max = tokens_max / 2;
 constexpr std::size_t tokens_per_person_max = 100;
 constexpr std::size_t grants_per_person_max = 100;
 constexpr std::size_t name_bytes_max = 64;

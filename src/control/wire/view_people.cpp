@@ -30,23 +30,46 @@ void fill_token(const people::Token& token, Instant now, proto::TokenView& view)
   view.set_expired(people::has_expired(token, now));
 }
 
+// Of a page: to look at somebody costs one, and each of his roles another, whether he is shown or not.
+constexpr std::size_t page_looks_max = 20'000;
+
+// Whoever is of the page, in order; where it ends, or "" if all were looked at. `show` tells how many it has
+// shown.
+std::string turn_page(const cluster::State& state, const PeopleQuery& query, const auto& show) {
+  std::size_t shown = 0;
+  std::size_t looks = 0;
+  std::string last;
+  const auto& persons = state.people.persons;
+  for (auto at = persons.upper_bound(query.after); at != persons.end(); ++at) {
+    if (shown >= query.limit || looks >= page_looks_max) return last;
+    const people::Person& person = at->second;
+    last = person.name;
+    looks += 1 + person.grants.size();
+    if (!query.shows || query.shows(person)) shown += show(person);
+  }
+  return "";
+}
+
 }  // namespace
 
-std::string people_json(const cluster::State& state, const Shows& shows) {
+std::string people_json(const cluster::State& state, const PeopleQuery& query) {
   proto::PersonList list;
-  for (const auto& [name, person] : state.people.persons) {
-    if (shows(person)) fill_person(state, person, *list.add_people());
-  }
+  list.set_next(turn_page(state, query, [&](const people::Person& person) {
+    fill_person(state, person, *list.add_people());
+    return std::size_t{1};
+  }));
   return print(list);
 }
 
-std::string tokens_json(const cluster::State& state, Instant now, const Shows& shows) {
+std::string tokens_json(const cluster::State& state, Instant now, const PeopleQuery& query) {
   proto::TokenList list;
-  for (const auto& [name, ids] : state.people.tokens_of) {
-    const auto person = state.people.persons.find(name);
-    if (person == state.people.persons.end() || !shows(person->second)) continue;
-    for (const people::TokenId& id : ids) fill_token(state.people.tokens.at(id), now, *list.add_tokens());
-  }
+  list.set_next(turn_page(state, query, [&](const people::Person& person) {
+    const auto ids = state.people.tokens_of.find(person.name);
+    if (ids == state.people.tokens_of.end()) return std::size_t{0};
+    for (const people::TokenId& id : ids->second)
+      fill_token(state.people.tokens.at(id), now, *list.add_tokens());
+    return ids->second.size();
+  }));
   return print(list);
 }
 

@@ -25,10 +25,15 @@ struct NodeQuery {
 };
 std::string nodes_json(const cluster::State& state, const NodeQuery& query);
 
-// Those of whom this is true.
-using Shows = std::function<bool(const people::Person&)>;
-std::string people_json(const cluster::State& state, const Shows& shows);
-std::string tokens_json(const cluster::State& state, Instant now, const Shows& shows);
+// A page of users, or of their tokens, by their names. It ends sooner than at its limit where many were
+// looked at, or have much: the loop that answers has other things to do.
+struct PeopleQuery {
+  std::string after = {};    // only users behind this one; "": from the first
+  std::size_t limit = 1000;  // users or tokens; all tokens of one user are on one page
+  std::function<bool(const people::Person&)> shows = nullptr;  // only those of whom this is true; null: all
+};
+std::string people_json(const cluster::State& state, const PeopleQuery& query);
+std::string tokens_json(const cluster::State& state, Instant now, const PeopleQuery& query);
 std::string whoami_json(const people::Caller& caller);
 // Of a new one: the only time that the token itself is told.
 std::string new_token_json(const people::Token& token, const std::string& secret);

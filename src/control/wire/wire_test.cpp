@@ -53,6 +53,62 @@ TEST(Views, NodesComeInPages) {
   EXPECT_NE(last.find(R"("next":"")"), std::string::npos) << last;
 }
 
+// As a page shows them, and where the next one begins.
+std::vector<std::string> names_on(const std::string& page, std::string& after) {
+  std::vector<std::string> names;
+  const std::string key = R"("name":")";
+  for (std::size_t at = page.find(key); at != std::string::npos; at = page.find(key, at + 1)) {
+    const std::size_t begin = at + key.size();
+    names.push_back(page.substr(begin, page.find('"', begin) - begin));
+  }
+  const std::size_t next = page.find(R"("next":")") + 8;
+  after = page.substr(next, page.find('"', next) - next);
+  return names;
+}
+
+TEST(Views, UsersComeInPagesAndThoseWithManyRolesInSmallOnes) {
+  cluster::State state;
+  std::vector<people::Grant> many;
+  for (std::size_t at = 0; at < people::grants_per_person_max; ++at)
+    many.push_back({people::Role::user, "q" + std::to_string(at)});
+  std::set<std::string> expected;
+  for (int at = 0; at < 1'000; ++at) {
+    const std::string name = "u" + std::to_string(at);
+    state.people.persons[name] = {.name = name, .grants = many};
+    if (at % 2 == 0) expected.insert(name);
+  }
+  PeopleQuery query{.shows = [&](const people::Person& person) { return expected.contains(person.name); }};
+  std::set<std::string> seen;
+  std::size_t pages = 0;
+  do {
+    const std::string page = people_json(state, query);
+    EXPECT_LT(page.size(), std::size_t{1} << 20) << "none keeps the loop that makes it";
+    for (const std::string& name : names_on(page, query.after)) EXPECT_TRUE(seen.insert(name).second);
+  } while (++pages < 100 && !query.after.empty());
+  EXPECT_EQ(seen, expected);
+  query = {.limit = 2};
+  std::string after;
+  EXPECT_EQ(names_on(people_json(state, query), after), (std::vector<std::string>{"u0", "u1"}));
+  EXPECT_EQ(after, "u1");
+}
+
+TEST(Views, TokensComeInPagesThatEndBetweenTwoUsers) {
+  cluster::State state;
+  for (const char* name : {"ada", "bob", "eve"}) {
+    state.people.persons[name] = {.name = name};
+    if (name == std::string("bob")) continue;
+    for (const char* number : {"1", "2", "3"})
+      people::add(state.people, {.id = std::string(name) + number, .person = name});
+  }
+  const std::string first = tokens_json(state, Instant(1s), {.limit = 2});
+  EXPECT_NE(first.find(R"("id":"ada3")"), std::string::npos) << first;
+  EXPECT_EQ(first.find("eve"), std::string::npos) << first;
+  EXPECT_NE(first.find(R"("next":"ada")"), std::string::npos) << first;
+  const std::string last = tokens_json(state, Instant(1s), {.after = "ada"});
+  EXPECT_NE(last.find(R"("id":"eve3")"), std::string::npos) << last;
+  EXPECT_NE(last.find(R"("next":"")"), std::string::npos) << last;
+}
+
 TEST(Views, PagesGoFromNewToOld) {
   cluster::State state;
   for (std::uint64_t id = 1; id <= 5; ++id) {

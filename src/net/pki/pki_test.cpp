@@ -35,6 +35,19 @@ std::string request_of(EVP_PKEY* key, EVP_PKEY* signer) {
 
 Key ed25519() { return Key(EVP_PKEY_Q_keygen(nullptr, nullptr, "ED25519")); }
 Key rsa(std::size_t bits) { return Key(EVP_PKEY_Q_keygen(nullptr, nullptr, "RSA", bits)); }
+// Such a signature takes a hundred times as long to verify.
+Key rsa_of_long_exponent() {
+  const Number exponent(BN_new());
+  BN_set_bit(exponent.get(), 100);
+  BN_set_bit(exponent.get(), 0);
+  const KeyContext context(EVP_PKEY_CTX_new_id(EVP_PKEY_RSA, nullptr));
+  EVP_PKEY* key = nullptr;
+  EXPECT_EQ(EVP_PKEY_keygen_init(context.get()), 1);
+  EXPECT_EQ(EVP_PKEY_CTX_set_rsa_keygen_bits(context.get(), 2048), 1);
+  EXPECT_EQ(EVP_PKEY_CTX_set1_rsa_keygen_pubexp(context.get(), exponent.get()), 1);
+  EXPECT_EQ(EVP_PKEY_keygen(context.get(), &key), 1);
+  return Key(key);
+}
 Key ec(const char* curve) { return Key(EVP_PKEY_Q_keygen(nullptr, nullptr, "EC", curve)); }
 
 TEST(Pki, ANodeGetsACertificateThatSaysWhoItIs) {
@@ -118,7 +131,7 @@ TEST(Pki, ACertificateEndsWithItsAuthority) {
 TEST(Pki, OfARequestOnlySoundKeysAreTaken) {
   for (const auto& key : {ed25519(), rsa(2048), ec("P-256")})
     EXPECT_TRUE(read_request(request_of(key.get(), key.get())).ok());
-  for (const auto& key : {rsa(1024), ec("P-384"), ec("secp256k1")}) {
+  for (const auto& key : {rsa(1024), rsa_of_long_exponent(), ec("P-384"), ec("secp256k1")}) {
     const auto refused = read_request(request_of(key.get(), key.get()));
     ASSERT_FALSE(refused.ok());
     EXPECT_NE(refused.error().remedy().find("P-256"), std::string::npos);

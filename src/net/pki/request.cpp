@@ -16,13 +16,22 @@ namespace {
 // Beyond that a signature takes long to verify.
 constexpr int rsa_bits_max = 8192;
 constexpr int rsa_bits_min = 2048;
+constexpr int rsa_exponent_bits_max = 64;
+
+bool has_short_exponent(const EVP_PKEY* key) {
+  BIGNUM* number = nullptr;
+  const bool known = EVP_PKEY_get_bn_param(key, OSSL_PKEY_PARAM_RSA_E, &number) == 1;
+  const Number exponent(number);
+  return known && BN_num_bits(number) <= rsa_exponent_bits_max;
+}
 
 bool is_sound(EVP_PKEY* key) {
   switch (EVP_PKEY_base_id(key)) {
     case EVP_PKEY_ED25519:
       return true;
     case EVP_PKEY_RSA:
-      return EVP_PKEY_bits(key) >= rsa_bits_min && EVP_PKEY_bits(key) <= rsa_bits_max;
+      return EVP_PKEY_bits(key) >= rsa_bits_min && EVP_PKEY_bits(key) <= rsa_bits_max &&
+             has_short_exponent(key);
     case EVP_PKEY_EC: {
       std::array<char, 64> group{};
       std::size_t size = 0;
@@ -79,7 +88,7 @@ Result<PublicKey> read_request(std::string_view text) {
   if (key == nullptr || !is_sound(key)) {
     return invalid("its key is none that is taken")
         .within("certificate request")
-        .remedy("take ECDSA on P-256, Ed25519, or RSA of 2048 to 8192 bits");
+        .remedy("take ECDSA on P-256, Ed25519, or RSA of 2048 to 8192 bits with a short exponent");
   }
   const int proven = X509_REQ_verify(request.get(), key);
   ERR_clear_error();

@@ -84,9 +84,23 @@ std::string Accounts::name_of(const std::string& user) const {
   return mapped == accounts_.end() ? user : mapped->second;
 }
 
-Result<std::optional<rank::Account>> Accounts::account_of(const std::string& user) const {
+Result<std::optional<rank::Account>> Accounts::find(const std::string& name, Clock::time_point asked_at) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = answers_.find(name);
+    if (known != answers_.end() && known->second.at >= asked_at) return known->second.account;
+  }
+  auto account = find_(name);
+  const std::lock_guard lock(mutex_);
+  if (answers_.size() >= answers_max) answers_.clear();
+  answers_.insert_or_assign(name, Answer{Clock::now(), account});
+  return account;
+}
+
+Result<std::optional<rank::Account>> Accounts::account_of(const std::string& user,
+                                                          Clock::time_point asked_at) {
   if (user.empty()) return invalid("it is not known whose job this is: ranks run as the account of its user");
-  auto account = rank::find_account(name_of(user));
+  auto account = find(name_of(user), asked_at);
   if (!account) return std::move(account).error().within("the user " + files::printable(user));
   return account;
 }

@@ -81,6 +81,24 @@ TEST_F(AccountsTest, AFileThatOthersMayWriteToIsRefused) {
   EXPECT_EQ(accounts.name_of("ada"), "ada");
 }
 
+// A directory that takes a second each time would have hundreds of jobs wait for minutes.
+TEST_F(AccountsTest, AllWhoHaveAskedWhenTheDirectoryAnswersHaveItsAnswer) {
+  int asked = 0;
+  Accounts accounts("", [&](const std::string& name) -> Result<std::optional<rank::Account>> {
+    ++asked;
+    if (name == "nobody-here") return std::optional<rank::Account>();
+    return std::optional(rank::Account{.name = name, .uid = 1000});
+  });
+  const auto before = Accounts::Clock::now();
+  for (int job = 0; job < 300; ++job) {
+    EXPECT_EQ((*accounts.account_of("ada", before))->name, "ada");
+    EXPECT_FALSE(*accounts.account_of("nobody-here", before));
+  }
+  EXPECT_EQ(asked, 2);
+  EXPECT_FALSE(*accounts.account_of("nobody-here")) << "and who asks later has what is true then";
+  EXPECT_EQ(asked, 3);
+}
+
 TEST_F(AccountsTest, WhoIsRefusedIsNamedWithWhomItIsFor) {
   write("ada root\n");
   Accounts accounts(file());

@@ -1,4 +1,5 @@
 // Ranks that run as the accounts of their users: the part of ShimProcesses that finds out who they are.
+#include <filesystem>
 #include <utility>
 
 #include "base/files/files.hpp"
@@ -7,6 +8,8 @@
 #include "node/agent/shim_processes.hpp"
 
 namespace tutti::agent {
+
+namespace fs = std::filesystem;
 
 Result<> ShimProcesses::begin_isolation() {
   if (!options_.as_users) return {};
@@ -39,11 +42,11 @@ void ShimProcesses::find_account(const wire::StartRanks& start, const Prepared& 
   });
   accounts_.run(
       owner_of(start.job),
-      [this, start, done, attempt, rules = isolation_]() -> Lane::Then {
+      [this, start, done, attempt, rules = isolation_, asked_at = Accounts::Clock::now()]() -> Lane::Then {
         return [this, start, done, attempt,
-                found = rules->prepare(start.user, attempt_name(start.job, start.attempt))] {
+                found = rules->prepare(start.user, attempt_name(start.job, start.attempt), asked_at)] {
           if (looked_up_.erase(attempt) != 0) return account_found(start, found, done);
-          if (!isolated_.contains(attempt)) remove_places(attempt_name(start.job, start.attempt));
+          if (!isolated_.contains(attempt)) remove_places(attempt_name(start.job, start.attempt), start.user);
         };
       },
       give_up);
@@ -58,13 +61,15 @@ void ShimProcesses::account_found(const wire::StartRanks& start, const Isolation
   lay_out(start, done);
 }
 
-void ShimProcesses::remove_places(const std::string& attempt) {
+// What lies in memory does not wait for what the same account has left on a disk.
+void ShimProcesses::remove_places(const std::string& attempt, const std::string& owner) {
   for (const std::string& path : isolation_->places_of(attempt))
-    removals_.run([path]() -> Lane::Then {
-      const auto removed = files::remove_folder(path);
-      if (removed) return {};
-      return [why = removed.error().text()] { log::warning("{}", why); };
-    });
+    removals_.run(owner.empty() ? "" : owner + " in " + fs::path(path).parent_path().string(),
+                  [path]() -> Lane::Then {
+                    const auto removed = files::remove_folder(path);
+                    if (removed) return {};
+                    return [why = removed.error().text()] { log::warning("{}", why); };
+                  });
 }
 
 }  // namespace tutti::agent

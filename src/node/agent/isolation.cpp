@@ -194,11 +194,12 @@ Result<rank::PrivatePlaces> IsolationRules::places(const std::string& attempt) {
                              .memory = memory_folder() + "/" + attempt};
 }
 
-IsolationRules::Prepared IsolationRules::prepare(const std::string& user, const std::string& attempt) {
+IsolationRules::Prepared IsolationRules::prepare(const std::string& user, const std::string& attempt,
+                                                 Accounts::Clock::time_point asked_at) {
   Prepared prepared;
   if (auto read = accounts_.read_again(); !read)
     prepared.warning = "the file of --users holds as it was before: " + read.error().text();
-  auto account = accounts_.account_of(user);
+  auto account = accounts_.account_of(user, asked_at);
   if (!account) {
     prepared.why = std::move(account).error();
     return prepared;

@@ -48,7 +48,8 @@ class IsolationRules {
     std::string warning;  // for the log, "" for none
   };
   // Who the user's ranks are here, and the places of an attempt of this name.
-  Prepared prepare(const std::string& user, const std::string& attempt);
+  Prepared prepare(const std::string& user, const std::string& attempt,
+                   Accounts::Clock::time_point asked_at = Accounts::Clock::now());
   // The folder of this agent on the disk in memory, in which those of attempts are; "" until one was made.
   std::string memory_folder() const;
   // Whatever is left of the places of attempts; of one, and of all but these.

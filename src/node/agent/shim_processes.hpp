@@ -149,7 +149,7 @@ class ShimProcesses final : public keeper::Processes {
   void account_found(const wire::StartRanks& start, const IsolationRules::Prepared& found,
                      const Prepared& done);
   Result<> begin_isolation();
-  void remove_places(const std::string& attempt);
+  void remove_places(const std::string& attempt, const std::string& owner = "");
 
   std::string folder_of(const RankKey& key) const;
   std::string checkpoints_of(cluster::JobId job) const;
@@ -185,7 +185,7 @@ class ShimProcesses final : public keeper::Processes {
   cluster::RankStatus verdict(const Ended& end) const;
   void miss_disk(const std::string& why);
   void note_membership();
-  void remove_later(const std::string& path);
+  void remove_later(const std::string& path, const std::string& owner = "");
   void sweep(const std::map<RankKey, cluster::RankStatus>& found);
   void end_unfound(const std::map<RankKey, cluster::RankStatus>& found) const;
 
