@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "base/clock/clock.hpp"
+#include "net/pki/pki.hpp"
 #include "support/cluster.hpp"
 #include "support/stalled_disk.hpp"
 
@@ -140,6 +141,64 @@ TEST(HungDisks, AnAgentWhoseDiskDoesNotAnswerEndsWhenItIsAsked) {
     return has(read_text(cluster.file("agent-n1.err")), "ends without waiting for it");
   })) << read_text(cluster.file("agent-n1.err"));
   EXPECT_EQ(cluster.agent("n1").wait(), 0);
+}
+
+// A controller looks now and then whether somebody has put another one there.
+TEST(HungDisks, ACertificateOfSomebodyElseWhoseDiskDoesNotAnswerHoldsUpNoController) {
+  const support::TempFolder folder;
+  const std::string files = folder.path() + "/certificates";
+  std::filesystem::create_directories(files);
+  const auto authority = *pki::make_authority("ab12", now_on_the_wall());
+  const std::string key = *pki::make_key();
+  write_text(files + "/key.pem", key);
+  write_text(
+      files + "/certificate.pem",
+      *pki::sign(authority, *pki::read_request(*pki::make_request(key)),
+                 {.name = {.cluster = "ab12", .role = pki::Role::controller}, .addresses = {"127.0.0.1"}},
+                 {.now = now_on_the_wall()}));
+  write_text(folder.path() + "/ca.pem", authority.certificate);
+  support::PartsOptions options;
+  options.controller_flags = {"--tls-certificate", files + "/certificate.pem", "--tls-key",
+                              files + "/key.pem"};
+  PartsCluster cluster(options);
+  cluster.env()["TUTTI_CA_FILE"] = folder.path() + "/ca.pem";
+  ASSERT_EQ(cluster.tutti({"status"}).exit_code, 0);
+  const support::StalledDisk disk(files);
+  if (!disk.mounted()) GTEST_SKIP() << no_mount;
+  if (!eventually([&] { return waits_for_a_disk(cluster.controller().pid()); }, 20s))
+    GTEST_SKIP() << "where threads wait cannot be seen";
+  EXPECT_EQ(cluster.tutti({"status"}).exit_code, 0);
+}
+
+// Its certificate lies there, and its ranks do not.
+TEST(HungDisks, AnAgentWhoseFolderDoesNotAnswerFindsItsControllerAgain) {
+  support::PartsOptions options;
+  options.controller_flags = {"--tls"};
+  PartsCluster cluster(options);
+  cluster.env()["TUTTI_CA_FILE"] = cluster.data() + "/ca.pem";
+  const auto token = cluster.json({"nodes", "token"});
+  const std::string folder = cluster.home() + "/nodes/n1";
+  auto agent = cluster.start({"agent", "join", cluster.address(), "--token", token.value("token", ""), "--ca",
+                              token.value("ca", ""), "--name", "n1", "--data", folder, "--checkpoints",
+                              cluster.home(), "--isolation", "none", "--fake-gpus", "1xH100"},
+                             "n1");
+  ASSERT_TRUE(cluster.node_becomes("n1", "ready"));
+  const std::string id = cluster.submit({"--gpus", "1"}, "sleep 600");
+  ASSERT_TRUE(cluster.becomes(id, "running"));
+  {
+    const support::StalledDisk disk(folder);
+    if (!disk.mounted()) GTEST_SKIP() << no_mount;
+    cluster.kill_controller();
+    ASSERT_TRUE(cluster.start_controller());
+    EXPECT_TRUE(eventually([&] { return has(cluster.node("n1").value("reason", ""), "does not answer"); }))
+        << read_text(cluster.file("n1.err"));
+    EXPECT_EQ(cluster.state(id), "running");
+    EXPECT_EQ(cluster.json({"show", id}).value("attempt", -1), 0);
+  }
+  cluster.tutti({"cancel", "--now", id});
+  EXPECT_EQ(cluster.wait(id), 1);
+  agent->signal(SIGTERM);
+  agent->wait();
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 // A server joins with a token, and speaks for its own node only: over TLS, with real programs.
 #include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -279,6 +281,51 @@ TEST_F(Join, EverybodyComesBackAfterRestartsWithoutAToken) {
   EXPECT_EQ(cluster_.wait(id), 0);
 }
 
+// Such as a controller whose clock is wrong refuses, or one that is not there with a line that is wrong.
+TEST_F(Join, WhoCannotJoinAgainKeepsWhatItHas) {
+  Token token = make_token();
+  ASSERT_TRUE(start("n1", token)) << said("n1");
+  agents_.at("n1")->signal(SIGTERM);
+  agents_.at("n1")->wait();
+  const auto papers = [&] {
+    return certificate("n1") + read_text(folder("n1") + "/node.key") + read_text(folder("n1") + "/ca.pem") +
+           read_text(folder("n1") + "/controller");
+  };
+  const std::string before = papers();
+  cluster_.kill_controller();
+  const std::string right = std::exchange(token.ca, "sha256:" + std::string(64, '0'));
+  EXPECT_EQ(join("n1", token).exit_code, 1);
+  EXPECT_EQ(papers(), before);
+  ASSERT_TRUE(cluster_.start_controller());
+  ASSERT_TRUE(start_again("n1")) << said("n1");
+  ASSERT_EQ(cluster_.tutti({"nodes", "revoke", "n1"}).exit_code, 0);
+  agents_.at("n1")->signal(SIGTERM);
+  agents_.at("n1")->wait();
+  const std::string renewed = papers();
+  token.ca = right;
+  EXPECT_TRUE(has(join("n1", token).err, "the token is used up"));
+  EXPECT_EQ(papers(), renewed);
+  ASSERT_TRUE(start("n1", make_token())) << said("n1");
+}
+
+TEST_F(Join, ANodeThatCouldNotStoreAnotherAuthorityIsWaitedFor) {
+  const support::SmallDisk disk(folder("n1"), 1);
+  if (!disk.mounted()) GTEST_SKIP() << "needs root";
+  agents_["n1"] =
+      std::make_unique<support::Process>(words("n1", make_token()), cluster_.file("agent-n1"), environment());
+  ASSERT_TRUE(eventually([&] {
+    return cluster_.node("n1").value("agent_pid", 0) == agents_.at("n1")->pid();
+  })) << said("n1");
+  disk.fill();
+  ASSERT_EQ(cluster_.tutti({"controller", "ca", "rotate"}).exit_code, 0);
+  ASSERT_TRUE(eventually([&] { return has(said("n1"), "No space left"); })) << said("n1");
+  const auto shown = cluster_.tutti({"controller", "ca", "rotate"});
+  EXPECT_TRUE(has(shown.out, "for 1 node: n1")) << shown.out;
+  agents_.at("n1")->signal(SIGTERM);
+  agents_.at("n1")->wait();
+  agents_.erase("n1");
+}
+
 TEST_F(Join, ARestoredControllerKnowsItsNodesAndTellsOthersToJoinAnew) {
   const Token token = make_token({"--uses", "2"});
   ASSERT_TRUE(start("n1", token)) << said("n1");
@@ -369,9 +416,42 @@ TEST_F(Join, AnotherAuthorityFollowsWithoutADownTime) {
   EXPECT_EQ(cluster_.state(id), "running");
   support::write_text(cluster_.file("go"), "");
   EXPECT_EQ(cluster_.wait(id), 0);
+  // The line has the authority of before, of which the node knows until it has renewed its certificate, and
+  // its token is used up.
+  for (int start_of_line = 0; start_of_line < 2; ++start_of_line) {
+    agents_.at("n1")->signal(SIGTERM);
+    agents_.at("n1")->wait();
+    ASSERT_TRUE(start("n1", before)) << said("n1");
+  }
+  EXPECT_TRUE(has(said("n1"), "is another one than that of --ca")) << said("n1");
   const Token after = make_token();
   EXPECT_NE(after.ca, before.ca);
   EXPECT_TRUE(start("n3", after)) << said("n3");
+}
+
+// In a network of its own, because it listens everywhere.
+constexpr const char* late_address = R"(
+command -v ip > /dev/null && ip link set lo up || exit 77
+"$0" controller init --data "$1"
+"$0" controller --data "$1" --listen 0.0.0.0:7070 --ready-fd 3 3> "$1/ready" &
+trap "kill $!" EXIT
+until [ -s "$1/ready" ]; do sleep 0.1; done
+ip addr add 10.9.9.9/32 dev lo || exit 77
+export TUTTI_ADDR=10.9.9.9:7070 TUTTI_TOKEN_FILE="$1/admin.token" TUTTI_CA_FILE="$1/ca.pem"
+for try in $(seq 300); do
+  "$0" status && exit 0
+  sleep 0.1
+done
+exit 1
+)";
+
+TEST(AddressesOfAController, AreInItsCertificateAlsoWhereTheyCameLater) {
+  const support::TempFolder folder;
+  const auto ran = support::run(
+      {"unshare", "-n", "bash", "-c", late_address, support::tutti_program, folder.path() + "/controller"},
+      {.env = {{"TUTTI_HOME", folder.path()}}, .stdout_to = ""});
+  if (ran.exit_code == 77 || ::geteuid() != 0) GTEST_SKIP() << "needs root and iproute2";
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
 }
 
 // Such as a service renews them that somebody else runs.
@@ -436,6 +516,22 @@ TEST_F(ShortLives, AnExpiredCertificateSaysWhatToDo) {
       cluster_.file("agent-n1"), environment());
   EXPECT_TRUE(eventually([&] { return has(said("n1"), "the certificate has expired"); })) << said("n1");
   EXPECT_TRUE(eventually([&] { return has(said("n1"), "tutti agent join"); })) << said("n1");
+}
+
+TEST_F(ShortLives, TheTimeInWhichNoControllerIsThereDoesNotCount) {
+  ASSERT_TRUE(start("n1", make_token())) << said("n1");
+  const std::string id = cluster_.submit({"--gpus", "1"}, support::until(cluster_.file("go")));
+  ASSERT_TRUE(cluster_.becomes(id, "running"));
+  cluster_.kill_controller();
+  const std::string before = certificate("n1");
+  const Instant until = pki::read_certificate(before)->until;
+  ASSERT_TRUE(eventually([&] { return now_on_the_wall() > until; }));
+  ASSERT_TRUE(cluster_.start_controller());
+  EXPECT_TRUE(cluster_.node_becomes("n1", "ready")) << said("n1");
+  EXPECT_TRUE(eventually([&] { return certificate("n1") != before; })) << said("n1");
+  support::write_text(cluster_.file("go"), "");
+  EXPECT_EQ(cluster_.wait(id), 0);
+  EXPECT_EQ(cluster_.json({"show", id}).value("attempt", -1), 0) << "it has run on";
 }
 
 // What `tutti up` and a controller on this machine did before, they do still.

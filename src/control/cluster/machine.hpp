@@ -95,6 +95,7 @@ class Machine {
   bool is_revoked(const NodeName& name) const;
   void forget_member(const NodeName& name);
   void expire_members();
+  void note_presence();
   void touch(const Member& member);
 
   // time_limits.cpp

@@ -121,6 +121,7 @@ void Machine::on(const Renew& event) {
   member.signed_at = event.member.signed_at;
   member.until = event.member.until;
   member.knows_next = event.member.knows_next;
+  member.held = event.member.held;
   touch(member);
 }
 
@@ -142,6 +143,16 @@ bool Machine::is_revoked(const NodeName& name) const {
 
 void Machine::forget_member(const NodeName& name) {
   if (state_.members.erase(name) > 0) effects_.members.insert(name);
+}
+
+// One that ends soon after its start has given nobody the time to renew a certificate. The clock may have
+// been set back since.
+void Machine::note_presence() {
+  const bool has_begun = now_ - state_.loaded_at < presence_noted_every;
+  const bool is_noted = std::chrono::abs(now_ - state_.there_at) < presence_noted_every;
+  if (state_.there_at != Instant() && (has_begun || is_noted)) return;
+  state_.there_at = now_;
+  effects_.cluster = true;
 }
 
 // What is forgotten opens nothing, as before.

@@ -20,6 +20,7 @@ constexpr std::size_t name_pattern_bytes_max = 253;
 // looked at in one step.
 constexpr Duration join_tokens_kept = 24h;
 constexpr Duration members_kept = 7 * 24h;
+constexpr Duration presence_noted_every = 15min;
 constexpr std::size_t members_looked_at_per_step_max = 1'000;
 
 struct JoinToken {
@@ -45,9 +46,16 @@ struct Member {
   Instant signed_at;
   Instant until;
   bool revoked = false;
-  bool knows_next = false;  // it has been given the authority that comes next, as one to trust
+  bool knows_next = false;  // it has stored the authority that comes next, as one to trust
+  std::string held = {};    // the authority of the newest of its certificates that it has shown
 
   friend bool operator==(const Member&, const Member&) = default;
+};
+
+// When no controller was there: before the one that is there now.
+struct Absence {
+  Instant from;
+  Instant to;
 };
 
 // '*' stands for any letters, '?' for one.

@@ -158,6 +158,25 @@ TEST_F(MembershipTest, WhoeverIsOverForLongIsForgotten) {
   EXPECT_FALSE(state.members.contains("a"));
 }
 
+TEST_F(MembershipTest, ThatAControllerIsThereIsNotedNowAndThen) {
+  state.loaded_at = now;
+  EXPECT_TRUE(happen(Expire{}).cluster);
+  EXPECT_EQ(state.there_at, now);
+  const Instant before = now;
+  now += presence_noted_every - 1s;
+  EXPECT_FALSE(happen(Expire{}).cluster);
+  now += 1s;
+  EXPECT_TRUE(happen(Expire{}).cluster);
+  state.loaded_at = now += 24h;
+  EXPECT_FALSE(happen(Expire{}).cluster) << "one that ends at once was as good as away";
+  EXPECT_EQ(state.there_at, before + presence_noted_every);
+  now += presence_noted_every;
+  EXPECT_TRUE(happen(Expire{}).cluster);
+  state.loaded_at -= 10h;
+  now -= 5h;
+  EXPECT_TRUE(happen(Expire{}).cluster) << "the clock was set back";
+}
+
 TEST_F(MembershipTest, ARemovedNodeHasNoCertificateAnyMore) {
   make_token("t");
   EXPECT_EQ(ask("t", member("a", "1")), "");

@@ -307,6 +307,7 @@ struct State {
   std::string cluster_id;      // random, made with the store; "" in worlds that have only one
   std::uint64_t next_job = 1;  // is stored with it: ids do not come back, also if jobs are forgotten
   ClockOffset clock;           // so is this
+  Instant there_at;            // and when a controller was there last, if not only for a moment
   std::map<std::string, JoinToken> join_tokens;  // by id
   std::map<NodeName, Member> members;
   NodeName members_looked_at;  // last, for those that are over for long; derived

@@ -291,6 +291,7 @@ void Machine::expire_use() {
 
 void Machine::on(const Expire& event) {
   state_.kept_jobs_max = event.keep.jobs_max;
+  note_presence();
   const std::size_t dropped = expire_jobs(event.keep);
   expire_nodes(event.keep, expired_per_step_min - std::min(dropped, expired_per_step_min));
   if (!event.keep.forgets_use) return;

@@ -91,7 +91,8 @@ Result<> make_next_authority(const std::string& folder, Instant now) {
   auto all = read_authorities(folder);
   if (!all) return std::move(all).error();
   if (!*all) return invalid("there is no authority").remedy("`tutti controller init` makes it");
-  if (!(*all)->next.empty() || !(*all)->old.empty())
+  if (!(*all)->next.empty()) return {};
+  if (!(*all)->old.empty())
     return invalid("one authority follows another already")
         .remedy("`tutti controller ca` tells how far that is; `tutti controller ca rotate --finish` ends it");
   auto now_named = pki::read_certificate((*all)->signer.certificate);
@@ -103,7 +104,9 @@ Result<> make_next_authority(const std::string& folder, Instant now) {
 
 Result<> use_next_authority(const std::string& folder) {
   if (!is_there(next_file(folder))) return {};
-  if (auto moved = move(signer_file(folder), old_file(folder)); !moved) return moved;
+  if (is_there(signer_file(folder))) {
+    if (auto moved = move(signer_file(folder), old_file(folder)); !moved) return moved;
+  }
   return move(next_file(folder), signer_file(folder));
 }
 

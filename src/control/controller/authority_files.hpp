@@ -28,7 +28,10 @@ Result<> make_authority_file(const std::string& folder, Instant now);
 // be.
 Result<std::optional<Authorities>> read_authorities(const std::string& folder);
 
-// One that is to follow, trusted from now on; refused while one follows another.
+// The steps from one to another. What a step has done already stays done: one that a full disk has cut short
+// is taken again. One at a time.
+
+// One that is to follow, trusted from now on; refused while the one before is trusted still.
 Result<> make_next_authority(const std::string& folder, Instant now);
 // The next one signs from now on, and the one before it is trusted still.
 Result<> use_next_authority(const std::string& folder);

@@ -12,10 +12,16 @@
 #include <climits>
 #include <cstring>
 #include <filesystem>
+#include <memory>
+#include <mutex>
 #include <optional>
+#include <system_error>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/clock/clock.hpp"
+#include "base/files/files.hpp"
 #include "base/files/open_files.hpp"
 #include "base/log/log.hpp"
 #include "control/controller/api.hpp"
@@ -37,7 +43,8 @@ namespace {
 constexpr std::size_t cluster_id_bytes = 8;
 
 // How often it is looked whether the controller's certificate is to be made, or read, anew.
-constexpr Duration certificate_looks_every = 10s;
+constexpr Duration certificate_looks_every = 5s;
+constexpr std::size_t certificates_of_others_bytes_max = 1 << 20;
 
 bool is_loopback(const std::string& host) { return host.starts_with("127.") || host == "::1"; }
 
@@ -128,22 +135,100 @@ Result<Registrar> open_registrar(const ControllerOptions& options, const std::st
                                                     .node_life = options.certificate_life});
 }
 
+// A certificate of somebody else's and its key. Their disk may not answer: they are read beside the loop, and
+// what was read is taken at the next look.
+class FilesOfOthers {
+ public:
+  FilesOfOthers(std::string certificate, std::string key)
+      : files_{std::move(certificate), std::move(key)}, seen_(state_of(files_)) {}
+
+  const std::string& certificate() const { return files_.certificate; }
+
+  // What is in them, if they are others since it was asked last, or why they cannot be read.
+  std::optional<Result<net::ServerIdentity>> look() {
+    const std::lock_guard lock(desk_->mutex);
+    auto found = std::exchange(desk_->found, std::nullopt);
+    if (found) seen_ = found->state;
+    if (!desk_->is_busy) read();
+    if (!found) return std::nullopt;
+    return std::move(found->identity);
+  }
+
+ private:
+  struct Files {
+    std::string certificate;
+    std::string key;
+  };
+  // When they were written, and which files they are.
+  using State = std::vector<std::int64_t>;
+  struct Found {
+    State state;
+    Result<net::ServerIdentity> identity;
+  };
+  // Of the loop and of a thread that may be left behind.
+  struct Desk {
+    std::mutex mutex;
+    bool is_busy = false;
+    std::optional<Found> found;
+  };
+
+  static State state_of(const Files& files) {
+    State state;
+    for (const std::string& file : {files.certificate, files.key}) {
+      struct stat found {};
+      if (file.empty() || ::stat(file.c_str(), &found) != 0) found = {};
+      state.insert(state.end(), {static_cast<std::int64_t>(found.st_ino), found.st_mtim.tv_sec,
+                                 found.st_mtim.tv_nsec, found.st_size});
+    }
+    return state;
+  }
+
+  static Result<net::ServerIdentity> identity_in(const Files& files) {
+    auto certificates = files::read_existing_file(files.certificate, certificates_of_others_bytes_max);
+    if (!certificates) return std::move(certificates).error();
+    auto key = files::read_existing_file(files.key, certificates_of_others_bytes_max);
+    if (!key) return std::move(key).error();
+    return net::ServerIdentity{std::move(*certificates), std::move(*key), ""};
+  }
+
+  // Where no thread can be started it is tried at the next look.
+  void read() {
+    try {
+      std::thread([files = files_, seen = seen_, desk = desk_] {
+        std::optional<Found> found;
+        if (auto state = state_of(files); state != seen) found = Found{std::move(state), identity_in(files)};
+        const std::lock_guard lock(desk->mutex);
+        desk->found = std::move(found);
+        desk->is_busy = false;
+      }).detach();
+      desk_->is_busy = true;
+    } catch (const std::system_error& failure) {
+      log::warning("cannot look at {}: {}", files_.certificate, failure.what());
+    }
+  }
+
+  const Files files_;
+  State seen_;
+  std::shared_ptr<Desk> desk_ = std::make_shared<Desk>();
+};
+
 // What is shown to those who connect, before it ends: one of the cluster's own is made anew, and one of
 // somebody else's is read again when its file is another one.
 class ShownCertificate {
  public:
-  ShownCertificate(const ControllerOptions& options, Registrar* registrar)
-      : options_(options), registrar_(registrar), read_(state_of_files()) {}
+  ShownCertificate(const ControllerOptions& options, std::string host, Registrar* registrar)
+      : options_(options),
+        host_(std::move(host)),
+        registrar_(registrar),
+        files_(options.tls_certificate, options.tls_key) {}
 
   void look(net::Server& server) {
     if (registrar_ != nullptr) {
-      if (registrar_->is_due(now_on_the_wall())) renew(server);
-    } else if (auto now = state_of_files(); now != read_) {
-      read_ = now;
-      const auto used = server.use_files(options_.tls_certificate, options_.tls_key);
-      if (used)
-        log::warning("{} is another certificate now: new connections see it", options_.tls_certificate);
-      if (!used) log::error("{}; the one before it is shown still", used.error().text());
+      // A network may come up, and a host be called otherwise, long after the start.
+      const bool is_called_otherwise = registrar_->set_addresses(addresses_of(options_, host_));
+      if (is_called_otherwise || registrar_->is_due(now_on_the_wall())) renew(server);
+    } else if (!files_.certificate().empty()) {
+      if (const auto found = files_.look(); found) take(server, *found);
     }
   }
 
@@ -154,21 +239,18 @@ class ShownCertificate {
   }
 
  private:
-  // When they were written, and which files they are.
-  std::vector<std::int64_t> state_of_files() const {
-    std::vector<std::int64_t> state;
-    for (const std::string& file : {options_.tls_certificate, options_.tls_key}) {
-      struct stat found {};
-      if (file.empty() || ::stat(file.c_str(), &found) != 0) found = {};
-      state.insert(state.end(), {static_cast<std::int64_t>(found.st_ino), found.st_mtim.tv_sec,
-                                 found.st_mtim.tv_nsec, found.st_size});
-    }
-    return state;
+  void take(net::Server& server, const Result<net::ServerIdentity>& found) const {
+    const auto used = found ? server.use(*found) : Result<>(found.error());
+    if (used)
+      log::warning("{} is another certificate now: new connections see it", files_.certificate());
+    else
+      log::error("{} : {}; the one before it is shown still", files_.certificate(), used.error().text());
   }
 
   const ControllerOptions& options_;
+  const std::string host_;
   Registrar* registrar_;
-  std::vector<std::int64_t> read_;
+  FilesOfOthers files_;
 };
 
 }  // namespace
@@ -294,7 +376,7 @@ Result<> run_controller(const ControllerOptions& options,
   api.change(core.doors_known());
   hub.start();
   janitor.start();
-  ShownCertificate shown(options, signs);
+  ShownCertificate shown(options, listen->host, signs);
   if (signs != nullptr) signs->on_change = [&] { shown.renew(**server); };
   const auto certificate_looks = loop.every(certificate_looks_every, [&] { shown.look(**server); });
   const auto looks = loop.every(watchdog_looks_every, [&watchdog] {
@@ -307,7 +389,8 @@ Result<> run_controller(const ControllerOptions& options,
   const std::string port_text = ":" + std::to_string((*server)->port());
   const std::string address = listen->host + port_text;
   if (signs != nullptr) {
-    signs->know(core.members_known());
+    signs->know(core.members_known(), core.absence());
+    shown.renew(**server);
     hub.protect([signs](const std::string& node) { return signs->members().contains(node); });
     signs->set_address(to_be_called(options, listen->host) + port_text);
   }

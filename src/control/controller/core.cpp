@@ -28,6 +28,8 @@ Result<> Core::start() {
   }
   doors_known_ = people::all_doors(turns_.state().people);
   members_known_ = turns_.state().members;
+  const Instant there_at = turns_.state().there_at;
+  if (there_at != Instant()) absence_ = {there_at, turns_.state().loaded_at};
   thread_ = std::thread([this] { run(); });
   return {};
 }

@@ -54,6 +54,8 @@ class Core {
   const people::DoorChanges& doors_known() const { return doors_known_; }
   // Nodes with a certificate, then.
   const std::map<cluster::NodeName, cluster::Member>& members_known() const { return members_known_; }
+  // And when there was no controller before this one.
+  const cluster::Absence& absence() const { return absence_; }
 
   // From any thread. `reply` runs on the core's thread after the commit; it may be null. False if too much
   // waits: then it is dropped, and there is no reply.
@@ -95,6 +97,7 @@ class Core {
   std::map<std::string, std::string> agents_known_;
   people::DoorChanges doors_known_;
   std::map<cluster::NodeName, cluster::Member> members_known_;
+  cluster::Absence absence_;
   driver::Linger linger_;
   std::chrono::steady_clock::time_point turned_at_;
 

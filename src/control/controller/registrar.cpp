@@ -1,5 +1,6 @@
 #include "control/controller/registrar.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace tutti::controller {
@@ -34,20 +35,44 @@ wire::AuthorityStanding Registrar::standing(Instant now) const {
   };
   wire::AuthorityStanding standing{fingerprint_, name(authorities_.next), name(authorities_.old), {}};
   for (const auto& [node, member] : members_) {
-    if (member.revoked || now >= member.until) continue;
-    if (is_behind(node)) standing.behind.push_back(node);
+    if (member.revoked || now >= end_of(member.until)) continue;
+    if (is_behind(member)) standing.behind.push_back(node);
   }
   return standing;
 }
 
 bool Registrar::is_behind(const cluster::NodeName& node) const {
   const auto member = members_.find(node);
-  if (member == members_.end()) return false;
-  const bool waits_for_next = !authorities_.next.empty() && !member->second.knows_next;
-  return waits_for_next || (!authorities_.old.empty() && member->second.authority != fingerprint_);
+  return member != members_.end() && is_behind(member->second);
 }
 
-// It shows the authorities too, so that a server that joins can compare the one that it was told of.
+bool Registrar::is_behind(const cluster::Member& member) const {
+  const bool waits_for_next = !authorities_.next.empty() && !member.knows_next;
+  return waits_for_next || (!authorities_.old.empty() && member.held != fingerprint_);
+}
+
+// An answer may not have reached the disk of the node.
+void Registrar::note_stored(cluster::Member& member, const pki::Identity& shown,
+                            const std::vector<std::string>& trusted) const {
+  if (trusted.empty()) return;  // of an earlier version, which is believed to have stored it
+  const auto next =
+      authorities_.next.empty() ? std::string() : pki::fingerprint(authorities_.next).value_or("");
+  member.knows_next = !next.empty() && std::find(trusted.begin(), trusted.end(), next) != trusted.end();
+  const auto known = members_.find(member.name);
+  if (known == members_.end()) return;
+  const bool is_newest = known->second.serial == shown.serial;
+  member.held = is_newest ? known->second.authority : known->second.held;
+}
+
+// Who is away for longer is forgotten.
+Instant Registrar::end_of(Instant until) const {
+  const Duration away = std::clamp<Duration>(absence_.to - absence_.from, 0s, cluster::members_kept);
+  return until > absence_.from ? until + away : until;
+}
+
+// It shows the authorities too, so that a server that joins can compare the one that it was told of. Whoever
+// starts with a clock that is wrong is found all the same by those whose clocks are right: its key is of this
+// start alone, and what is stored tells that the date is not before that.
 Result<net::ServerIdentity> Registrar::server_identity(Instant now) {
   auto key = pki::make_key();
   if (!key) return std::move(key).error();
@@ -55,14 +80,21 @@ Result<net::ServerIdentity> Registrar::server_identity(Instant now) {
   if (!request) return std::move(request).error();
   auto holder = pki::read_request(*request);
   if (!holder) return std::move(holder).error();
+  const Instant dated = std::max(now, absence_.from);
   auto certificate = pki::sign(
       authorities_.signer, *holder,
       {.name = {.cluster = cluster_, .role = pki::Role::controller}, .addresses = options_.addresses},
-      {.now = now, .life = pki::controller_life});
+      {.now = dated, .life = pki::controller_life, .from_authority = true});
   if (!certificate) return std::move(certificate).error();
   shown_from_ = now;
-  renew_at_ = now + pki::controller_life * 2 / 3;
+  renew_at_ = dated + pki::controller_life * 2 / 3;
   return net::ServerIdentity{*certificate + authorities_.signer.certificate, std::move(*key), trusted()};
+}
+
+bool Registrar::set_addresses(std::vector<std::string> addresses) {
+  if (addresses == options_.addresses) return false;
+  options_.addresses = std::move(addresses);
+  return true;
 }
 
 bool Registrar::is_due(Instant now) const {
@@ -84,6 +116,7 @@ Result<Registrar::Signed> Registrar::sign(const std::string& node, const pki::Pu
   member.signed_at = identity->signed_at;
   member.until = identity->until;
   member.knows_next = !authorities_.next.empty();
+  member.held = fingerprint_;
   return Signed{std::move(*certificate), std::move(member)};
 }
 
@@ -117,7 +150,10 @@ Result<> Registrar::check_known(const pki::Identity& identity) const {
 
 Result<> Registrar::check(const pki::Identity& identity, Instant now) const {
   if (auto known = check_known(identity); !known) return known;
-  if (auto in_time = pki::check_time(identity, now); !in_time)
+  pki::Identity counted = identity;
+  counted.until = end_of(identity.until);
+  // It has signed it: where that is still to come the clock is wrong.
+  if (auto in_time = pki::check_time(counted, std::max(now, identity.signed_at)); !in_time)
     return std::move(in_time).error().within("by the clock of the controller");
   return {};
 }

@@ -42,6 +42,8 @@ class Registrar {
 
   // What the controller shows: a key and a certificate that are made anew each time.
   Result<net::ServerIdentity> server_identity(Instant now);
+  // By which it is called, for its next certificate; true if they are others than before.
+  bool set_addresses(std::vector<std::string> addresses);
   // Its own certificate should be made anew by then; what a clock that was set says counts as well.
   bool is_due(Instant now) const;
   // Others sign and are trusted from now on; `on_change` is told.
@@ -50,6 +52,7 @@ class Registrar {
   // Who is trusted, and which nodes another authority has to wait for.
   wire::AuthorityStanding standing(Instant now) const;
   bool is_behind(const cluster::NodeName& node) const;
+  bool is_behind(const cluster::Member& member) const;
 
   // A certificate for this key, and what there is to store of it. It goes out when that is stored.
   struct Signed {
@@ -58,8 +61,16 @@ class Registrar {
   };
   Result<Signed> sign(const std::string& node, const pki::PublicKey& key, Instant now) const;
 
-  // What the store knows of the nodes.
-  void know(std::map<cluster::NodeName, cluster::Member> members) { members_ = std::move(members); }
+  // Of the next certificate of a node, what this one and what it trusts prove that it has stored.
+  void note_stored(cluster::Member& member, const pki::Identity& shown,
+                   const std::vector<std::string>& trusted) const;
+
+  // What the store knows of the nodes. The time in which no controller was there does not count for their
+  // certificates: nobody could renew one.
+  void know(std::map<cluster::NodeName, cluster::Member> members, const cluster::Absence& absence) {
+    members_ = std::move(members);
+    absence_ = absence;
+  }
   void hear(const driver::Delivery& delivery);
   const std::map<cluster::NodeName, cluster::Member>& members() const { return members_; }
   // Why whoever has shown this may not speak for a node now.
@@ -74,6 +85,8 @@ class Registrar {
         cluster_(std::move(cluster)),
         fingerprint_(std::move(fingerprint)) {}
 
+  Instant end_of(Instant until) const;
+
   Authorities authorities_;
   RegistrarOptions options_;
   std::string cluster_;  // as the authority has named it
@@ -82,6 +95,7 @@ class Registrar {
   Instant shown_from_;  // its own certificate
   Instant renew_at_;
   std::map<cluster::NodeName, cluster::Member> members_;
+  cluster::Absence absence_;
 };
 
 // Why a node with this date is refused: its certificates would be good at another time than its own.

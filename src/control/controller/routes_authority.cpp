@@ -4,6 +4,7 @@
 // certificate of it; nodes are asked again. When none has a certificate of the old one, that is trusted no
 // more.
 #include <array>
+#include <mutex>
 
 #include "base/clock/clock.hpp"
 #include "base/log/log.hpp"
@@ -36,6 +37,8 @@ void show_authority(const Call& call) {
 // The files are written beside the loop.
 void take_step(const Call& call, Registrar& registrar, std::function<Result<>(const std::string&)> step) {
   call.hand_to(call.services().desk, [call, &registrar, folder = registrar.folder(), step = std::move(step)] {
+    static std::mutex one_at_a_time;
+    const std::lock_guard lock(one_at_a_time);
     const auto done = step(folder);
     auto read = done ? read_authorities(folder) : Result<std::optional<Authorities>>(done.error());
     call.services().hub.post([call, &registrar, read = std::move(read)] {

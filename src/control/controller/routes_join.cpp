@@ -62,8 +62,8 @@ void revoke_node(const Call& call) {
 
 // The certificate goes out when it is stored that the node has it, and not before.
 void give_certificate(const Call& call, cluster::Event event, const Registrar& registrar,
-                      const std::string& node, std::string certificate) {
-  wire::JoinReply reply{node, std::move(certificate), registrar.trusted()};
+                      const std::string& node, std::string certificate, bool again) {
+  wire::JoinReply reply{node, std::move(certificate), registrar.trusted(), again};
   const std::string remote = call.request().remote;
   const bool taken = call.services().core.happen(
       std::move(event), [call, reply = std::move(reply), remote](const auto& done) {
@@ -92,7 +92,7 @@ void join_as_node(const Call& call) {
   if (!made) return call.refuse(made.error());
   made->member.identity = asked->identity;
   give_certificate(call, cluster::Join{hash_of_token(asked->token), std::move(made->member)}, *registrar,
-                   asked->name, std::move(made->certificate));
+                   asked->name, std::move(made->certificate), false);
 }
 
 void renew_certificate(const Call& call) {
@@ -111,8 +111,10 @@ void renew_certificate(const Call& call) {
     return call.refuse(invalid("the request is for another key than that of the certificate"), forbidden);
   auto made = registrar->sign(peer->name.node, *key, now);
   if (!made) return call.refuse(made.error());
+  registrar->note_stored(made->member, *peer, asked->trusted);
+  const bool again = registrar->is_behind(made->member);
   give_certificate(call, cluster::Renew{std::move(made->member)}, *registrar, peer->name.node,
-                   std::move(made->certificate));
+                   std::move(made->certificate), again);
 }
 
 }  // namespace

@@ -83,11 +83,13 @@ TEST(Identity, IsStored) {
   state.cluster_id = "c3d4";
   state.next_job = 42;
   state.clock = {"boot", -5s};
+  state.there_at = Instant(9h);
   cluster::State back;
   ASSERT_TRUE(decode_into(back, cluster_key(), encode_cluster(state)).ok());
   EXPECT_EQ(back.cluster_id, "c3d4");
   EXPECT_EQ(back.next_job, 42U);
   EXPECT_EQ(back.clock, state.clock);
+  EXPECT_EQ(back.there_at, state.there_at);
   cluster::Node node;
   node.name = "n1";
   node.identity = "a1b2";

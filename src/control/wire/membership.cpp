@@ -13,6 +13,7 @@ namespace {
 constexpr std::string_view token_prefix = "join-token/";
 constexpr std::string_view member_prefix = "member/";
 constexpr std::size_t request_bytes_max = 16 << 10;
+constexpr int trusted_max = 16;
 constexpr std::int64_t last_second = 9'000'000'000;  // nanoseconds of 64 bits end in 2262
 
 Instant instant_from(std::int64_t seconds) {
@@ -76,6 +77,7 @@ std::string encode(const cluster::Member& member) {
   to.set_until_ns(member.until.time_since_epoch().count());
   to.set_revoked(member.revoked);
   to.set_knows_next(member.knows_next);
+  to.set_held(member.held);
   return to.SerializeAsString();
 }
 
@@ -110,7 +112,8 @@ bool decode_membership(cluster::State& state, std::string_view key, std::string_
                                 Instant(Duration(from.signed_at_ns())),
                                 Instant(Duration(from.until_ns())),
                                 from.revoked(),
-                                from.knows_next()};
+                                from.knows_next(),
+                                from.held()};
   return true;
 }
 
@@ -198,13 +201,18 @@ Result<JoinRequest> decode_join(std::string_view text) {
   if (auto checked = check_node_name(from.name()); !checked) return std::move(checked).error();
   if (!is_cluster_id(from.identity())) return invalid("the id of a folder is none");
   if (from.request().size() > request_bytes_max) return invalid("the request for a certificate is too long");
-  return JoinRequest{from.token(), from.name(), from.identity(), from.request(), instant_from(from.date_s())};
+  return JoinRequest{.token = from.token(),
+                     .name = from.name(),
+                     .identity = from.identity(),
+                     .request = from.request(),
+                     .date = instant_from(from.date_s())};
 }
 
 std::string encode_renewal(const JoinRequest& request) {
   proto::RenewRequest to;
   to.set_request(request.request);
   to.set_date_s(seconds_of(request.date));
+  add_strings(request.trusted, *to.mutable_trusted());
   return print(to);
 }
 
@@ -212,7 +220,10 @@ Result<JoinRequest> decode_renewal(std::string_view text) {
   proto::RenewRequest from;
   if (auto parsed = parse(text, from); !parsed) return std::move(parsed).error();
   if (from.request().size() > request_bytes_max) return invalid("the request for a certificate is too long");
-  return JoinRequest{"", "", "", from.request(), instant_from(from.date_s())};
+  if (from.trusted_size() > trusted_max) return invalid("it trusts too many authorities");
+  return JoinRequest{.request = from.request(),
+                     .date = instant_from(from.date_s()),
+                     .trusted = {from.trusted().begin(), from.trusted().end()}};
 }
 
 std::string encode(const JoinReply& reply) {
@@ -220,6 +231,7 @@ std::string encode(const JoinReply& reply) {
   to.set_name(reply.name);
   to.set_certificate(reply.certificate);
   to.set_authorities(reply.authorities);
+  if (reply.again) to.set_again(true);
   return print(to);
 }
 
@@ -229,7 +241,7 @@ Result<JoinReply> decode_join_reply(std::string_view text) {
     return failed("its answer to a node that joins is not understood")
         .remedy("is it a controller of tutti that answers there, and of this version? `tutti version` tells");
   if (auto checked = check_node_name(from.name()); !checked) return std::move(checked).error();
-  return JoinReply{from.name(), from.certificate(), from.authorities()};
+  return JoinReply{from.name(), from.certificate(), from.authorities(), from.again()};
 }
 
 }  // namespace tutti::wire

@@ -56,11 +56,12 @@ Result<bool> decode_rotation(std::string_view json);
 // ---- a server joins, and a node renews
 
 struct JoinRequest {
-  std::string token;  // "" of a node that renews
-  std::string name;
-  std::string identity;
-  std::string request;
-  Instant date;  // by its own clock
+  std::string token = {};  // "" of a node that renews
+  std::string name = {};
+  std::string identity = {};
+  std::string request = {};
+  Instant date = {};                      // by its own clock
+  std::vector<std::string> trusted = {};  // of a node that renews: the authorities that are on its disk
 };
 std::string encode(const JoinRequest& request);
 Result<JoinRequest> decode_join(std::string_view json);
@@ -71,6 +72,7 @@ struct JoinReply {
   std::string name;
   std::string certificate;
   std::string authorities;
+  bool again = false;  // it is to be shown soon that this has been stored
 };
 std::string encode(const JoinReply& reply);
 Result<JoinReply> decode_join_reply(std::string_view json);

@@ -53,13 +53,24 @@ TEST(WireMembership, ARequestToJoinIsChecked) {
   EXPECT_EQ(read->request, asked.request);
   EXPECT_EQ(read->date, asked.date);
   for (const JoinRequest& bad :
-       {JoinRequest{"", "n1", "ab", "", {}}, JoinRequest{"a b", "n1", "ab", "", {}},
-        JoinRequest{"t", "../n1", "ab", "", {}}, JoinRequest{"t", "n1", "a/b", "", {}},
-        JoinRequest{"t", "n1", "ab", std::string(20'000, 'x'), {}},
-        JoinRequest{std::string(300, 't'), "n1", "ab", "", {}}})
+       {JoinRequest{"", "n1", "ab"}, JoinRequest{"a b", "n1", "ab"}, JoinRequest{"t", "../n1", "ab"},
+        JoinRequest{"t", "n1", "a/b"}, JoinRequest{"t", "n1", "ab", std::string(20'000, 'x')},
+        JoinRequest{std::string(300, 't'), "n1", "ab"}})
     EXPECT_FALSE(decode_join(encode(bad)).ok());
   EXPECT_TRUE(decode_join(R"({"token":"t","name":"n1","date_s":"9223372036854775807"})").ok())
       << "no overflow";
+}
+
+TEST(WireMembership, ARenewalTellsWhatIsTrustedAndItsAnswerWhetherItIsToBeShown) {
+  JoinRequest asked{.request = "PEM", .date = Instant(1'800'000'000s), .trusted = {"sha256:1", "sha256:2"}};
+  const auto read = decode_renewal(encode_renewal(asked));
+  ASSERT_TRUE(read.ok()) << read.error().text();
+  EXPECT_EQ(read->trusted, asked.trusted);
+  asked.trusted.resize(100);
+  EXPECT_FALSE(decode_renewal(encode_renewal(asked)).ok());
+  const auto reply = decode_join_reply(encode(JoinReply{"n1", "PEM", "PEM", true}));
+  ASSERT_TRUE(reply.ok()) << reply.error().text();
+  EXPECT_TRUE(reply->again);
 }
 
 TEST(WireMembership, TheListOfTokensDoesNotTellWhatOpens) {

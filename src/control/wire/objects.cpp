@@ -283,6 +283,7 @@ std::string encode_cluster(const cluster::State& state) {
   to.set_next_job(state.next_job);
   to.set_boot(state.clock.boot);
   to.set_clock_offset_ns(state.clock.offset.count());
+  to.set_there_at_ns(state.there_at.time_since_epoch().count());
   return to.SerializeAsString();
 }
 
@@ -323,6 +324,7 @@ Result<> decode_into(cluster::State& state, std::string_view key, std::string_vi
     state.cluster_id = from.id();
     state.next_job = std::max<std::uint64_t>(state.next_job, from.next_job());
     state.clock = {from.boot(), Duration(from.clock_offset_ns())};
+    state.there_at = Instant(Duration(from.there_at_ns()));
     return {};
   }
   if (key.starts_with(past_use_prefix)) {

@@ -19,7 +19,7 @@ struct Target {
   std::string who = "controller";  // is spoken to, for messages
   std::string prefix;              // that stands before each path of a request, such as "/proxy"
   // Who calls, where that is asked for over TLS: a certificate chain and its key (PEM); both or none. They
-  // are read anew for each connection.
+  // are read anew for each connection, unless they were before.
   std::string certificate_file = {};
   std::string key_file = {};
 
@@ -115,5 +115,21 @@ class Client {
 // why.
 void dial(Loop& loop, const Target& target, const std::string& path, const std::string& token,
           std::function<void(Result<std::shared_ptr<Socket>>)> done);
+
+// What is in the files of a target: reading them may wait for a disk, and a loop must not. Any thread.
+class Credentials {
+ public:
+  static Result<Credentials> read(const Target& target);
+
+ private:
+  friend void dial(Loop& loop, const Target& target, const Credentials& credentials, const std::string& path,
+                   const std::string& token,
+                   const std::function<void(Result<std::shared_ptr<Socket>>)>& done);
+
+  std::shared_ptr<void> tls_;  // null: plain HTTP
+};
+// With what was read before.
+void dial(Loop& loop, const Target& target, const Credentials& credentials, const std::string& path,
+          const std::string& token, const std::function<void(Result<std::shared_ptr<Socket>>)>& done);
 
 }  // namespace tutti::net

@@ -146,9 +146,6 @@ class BeastServer final : public Server {
 
   std::uint16_t port() const override { return door_->port(); }
   Result<> use(const ServerIdentity& identity) override { return use(server_tls(identity)); }
-  Result<> use_files(const std::string& certificate_file, const std::string& key_file) override {
-    return use(server_tls(certificate_file, key_file));
-  }
 
  private:
   Result<> use(Result<std::shared_ptr<asio::ssl::context>> tls) {

@@ -93,7 +93,6 @@ class Server {
   virtual std::uint16_t port() const = 0;
   // From now on, for those who connect; of what cannot be used nothing changes. On the loop.
   virtual Result<> use(const ServerIdentity& identity) = 0;
-  virtual Result<> use_files(const std::string& certificate_file, const std::string& key_file) = 0;
 
  protected:
   Server() = default;

@@ -310,11 +310,24 @@ void set_socket_limits(WebSocket& stream) {
   stream.read_message_max(frame_bytes_max);
 }
 
-void dial(Loop& loop, const Target& target, const std::string& path, const std::string& token, Dialled done) {
-  auto& context = loop.core().context;
+Result<Credentials> Credentials::read(const Target& target) {
   auto tls = client_tls(target);
-  if (!tls) return loop.post([done = std::move(done), error = tls.error()] { done(error); });
-  Wire wire(beast::tcp_stream(context), std::move(*tls), {});
+  if (!tls) return std::move(tls).error();
+  Credentials credentials;
+  credentials.tls_ = std::move(*tls);
+  return credentials;
+}
+
+void dial(Loop& loop, const Target& target, const std::string& path, const std::string& token, Dialled done) {
+  const auto credentials = Credentials::read(target);
+  if (!credentials) return loop.post([done = std::move(done), error = credentials.error()] { done(error); });
+  dial(loop, target, *credentials, path, token, done);
+}
+
+void dial(Loop& loop, const Target& target, const Credentials& credentials, const std::string& path,
+          const std::string& token, const Dialled& done) {
+  auto& context = loop.core().context;
+  Wire wire(beast::tcp_stream(context), std::static_pointer_cast<asio::ssl::context>(credentials.tls_), {});
   auto work = dial_socket(context, std::move(wire), target, path, token, done);
   auto dialled = dial_contained(context, std::move(work), done, "controller " + target.text());
   // Who throws at that, too, would wait for ever: the loop ends.

@@ -172,10 +172,11 @@ Result<std::string> sign(const Authority& authority, const PublicKey& key, const
     return failed("the cluster's authority has expired at " + format_instant(above->until))
         .remedy("if the date is right, `tutti controller ca rotate` makes another one");
   const bool is_node = subject.name.role == Role::node;
+  const Instant begin = (term.from_authority ? above->signed_at : term.now) - clock_slack;
   const Certificate certificate(X509_new());
   X509* made = certificate.get();
   if (made == nullptr || X509_set_version(made, X509_VERSION_3) != 1 || !set_serial(made) ||
-      !set_times(made, term.now - clock_slack, std::min(term.now + term.life, above->until)) ||
+      !set_times(made, begin, std::min(term.now + term.life, above->until)) ||
       !add_common_name(X509_get_subject_name(made), is_node ? subject.name.node : "tutti controller") ||
       X509_set_issuer_name(made, X509_get_subject_name(issuer.get())) != 1 ||
       X509_set_pubkey(made, holder.get()) != 1 ||

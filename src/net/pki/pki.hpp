@@ -83,6 +83,7 @@ struct Subject {
 struct Term {
   Instant now;
   Duration life = node_life;
+  bool from_authority = false;  // good since the authority is, and not only from now on
 };
 // No longer than the authority's own.
 Result<std::string> sign(const Authority& authority, const PublicKey& key, const Subject& subject,

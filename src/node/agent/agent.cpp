@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -43,6 +44,8 @@ constexpr int holder_dying_ms_max = 2'000;
 constexpr Duration redial_min = 100ms;
 // Well below a lease: a controller that is back hears every node before it would give one up.
 constexpr Duration redial_max = 1s;
+// The files of TLS are waited for so long, before those that were read last are used.
+constexpr Duration credentials_time_max = 500ms;
 // Another agent has the name: there is no hurry, and both logs get a line each time.
 constexpr Duration redial_refused = 5s;
 static_assert(redial_max * 3 <= cluster::lease);
@@ -90,6 +93,7 @@ class Agent {
                    }}),
         notes_(loop_, 1),
         elsewhere_(loop_, 1),
+        credentials_lane_(loop_, 1),
         renewal_(options.controller, options.folder, loop_),
         device_watch_(loop_, options.look_at_devices, [this](const auto& devices) { found(devices); }) {}
 
@@ -126,6 +130,7 @@ class Agent {
       keeper_.heartbeat();
     });
     renewal_.start();
+    take_credentials(net::Credentials::read(options_.controller));
     dial();
     loop_.run();
     shipped_.finish();
@@ -219,8 +224,36 @@ class Agent {
     set_inventory(inventory);
   }
 
+  // The files of TLS lie on a disk that may not answer: then those that were read before are as good.
   void dial() {
-    net::dial(loop_, options_.controller, "/api/v1/agent", options_.token,
+    waits_for_credentials_ = true;
+    timer_ = loop_.after(credentials_time_max, [this] { dial_now(); });
+    if (credentials_lane_.under_way() != 0) return;
+    credentials_lane_.run(
+        [this, target = options_.controller]() -> Lane::Then {
+          auto read = net::Credentials::read(target);
+          return [this, read = std::move(read)]() mutable {
+            take_credentials(std::move(read));
+            if (waits_for_credentials_) dial_now();
+          };
+        },
+        [](const std::string& why) { log::warning("cannot read the certificates: {}", why); });
+  }
+
+  void take_credentials(Result<net::Credentials> read) {
+    if (!read) {
+      const std::string& remedy = read.error().remedy();
+      log::warning("cannot read the certificates: {}{}{}", read.error().text(), remedy.empty() ? "" : "; ",
+                   remedy);
+    }
+    if (read) credentials_ = std::move(*read);
+  }
+
+  void dial_now() {
+    waits_for_credentials_ = false;
+    timer_.reset();
+    if (!credentials_) return redial();
+    net::dial(loop_, options_.controller, *credentials_, "/api/v1/agent", options_.token,
               [this](Result<std::shared_ptr<net::Socket>> socket) {
                 if (socket) return connected(*socket);
                 const std::string& remedy = socket.error().remedy();
@@ -326,12 +359,15 @@ class Agent {
   Logs logs_;
   Lane notes_;      // which device has which index
   Lane elsewhere_;  // folders of other agents
+  Lane credentials_lane_;
   Renewal renewal_;
   DeviceWatch device_watch_;
   std::shared_ptr<net::Socket> socket_;
   wire::RankReports reports_;  // that wait to go out together
   std::shared_ptr<net::Loop::Handle> reports_timer_;
   std::shared_ptr<net::Loop::Handle> timer_;
+  std::optional<net::Credentials> credentials_;
+  bool waits_for_credentials_ = false;
   Duration delay_ = redial_min;
   bool refused_ = false;  // on the connection of now
 };

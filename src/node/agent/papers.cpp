@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
+#include <utility>
+#include <vector>
 
 #include "base/clock/clock.hpp"
 #include "base/files/files.hpp"
@@ -21,15 +24,21 @@ namespace {
 constexpr std::size_t key_bytes_max = 64 << 10;
 constexpr std::size_t address_bytes_max = 512;
 constexpr Duration join_time_max = 30s;
+constexpr int forbidden = 403;
 // Of the life of a certificate: what is left for the renewal to be tried again, and how far apart those of
 // many nodes are.
 constexpr int due_thirds = 2;
 constexpr int spread_part = 20;
 
 std::string key_file(const std::string& folder) { return folder + "/node.key"; }
+// Of whoever joins again, until that has worked.
+std::string next_key_file(const std::string& folder) { return folder + "/node.key.next"; }
 std::string certificate_file(const std::string& folder) { return folder + "/node.pem"; }
 std::string authorities_file(const std::string& folder) { return folder + "/ca.pem"; }
+std::string named_authority_file(const std::string& folder) { return folder + "/ca.pem.named"; }
 std::string controller_file(const std::string& folder) { return folder + "/controller"; }
+
+bool is_there(const std::string& file) { return ::access(file.c_str(), F_OK) == 0; }
 
 Result<> write(const std::string& file, const std::string& text, mode_t mode) {
   return files::replace_file(file, text, {.mode = mode, .durable = true});
@@ -39,14 +48,17 @@ Result<> write_controller(const JoinOptions& options) {
   return write(controller_file(options.folder), options.controller.text() + "\n", 0644);
 }
 
-// Made once: a node that has not heard the answer asks again with the same.
+// Made once: a node that has not heard the answer asks again with the same. Whoever joins again does so with
+// another key, and keeps the one that it has until then.
 Result<std::string> key_of(const std::string& folder) {
-  auto there = files::read_file(key_file(folder), key_bytes_max);
+  const bool is_next = is_there(certificate_file(folder)) || is_there(next_key_file(folder));
+  const std::string file = is_next ? next_key_file(folder) : key_file(folder);
+  auto there = files::read_file(file, key_bytes_max);
   if (!there) return std::move(there).error();
   if (*there && pki::make_request(**there)) return std::move(**there);
   auto key = pki::make_key();
   if (!key) return std::move(key).error();
-  if (auto written = write(key_file(folder), *key, 0600); !written) return std::move(written).error();
+  if (auto written = write(file, *key, 0600); !written) return std::move(written).error();
   return key;
 }
 
@@ -97,37 +109,67 @@ Result<> store(const std::string& folder, const wire::JoinReply& reply) {
   return write(certificate_file(folder), reply.certificate, 0644);
 }
 
-// Of the cluster that is meant.
-bool trusts(const std::string& folder, const std::string& authority) {
-  const auto trusted = files::read_file(authorities_file(folder), pki::certificates_bytes_max);
-  if (!trusted || !*trusted) return false;
-  const auto all = pki::split_certificates(**trusted);
-  return all && std::any_of(all->begin(), all->end(), [&](const std::string& certificate) {
-           const auto fingerprint = pki::fingerprint(certificate);
-           return fingerprint && *fingerprint == authority;
-         });
+// From now on the controller takes the key that has joined, and no other.
+Result<> store_joined(const JoinOptions& options, const wire::JoinReply& reply) {
+  const std::string& folder = options.folder;
+  if (is_there(next_key_file(folder))) {
+    const std::string certificate = certificate_file(folder);
+    if (::unlink(certificate.c_str()) != 0 && errno != ENOENT)
+      return failed_errno("cannot remove " + certificate, errno);
+    if (std::rename(next_key_file(folder).c_str(), key_file(folder).c_str()) != 0)
+      return failed_errno("cannot rename " + next_key_file(folder), errno);
+    if (auto synced = files::sync_folder(folder); !synced) return synced;
+  }
+  if (auto written = write_controller(options); !written) return written;
+  return store(folder, reply);
 }
 
-// Whoever has joined before is taken at its word by the controller, or needs the token; then it is another
-// one, with another key.
+// Fingerprints of the authorities that are on the disk; none where that cannot be read.
+std::vector<std::string> trusted_in(const std::string& folder) {
+  std::vector<std::string> fingerprints;
+  const auto text = files::read_file(authorities_file(folder), pki::certificates_bytes_max);
+  const auto all = text && *text ? pki::split_certificates(**text) : std::vector<std::string>();
+  if (!all) return fingerprints;
+  for (const std::string& certificate : *all) {
+    auto fingerprint = pki::fingerprint(certificate);
+    if (fingerprint) fingerprints.push_back(std::move(*fingerprint));
+  }
+  return fingerprints;
+}
+
+// Of the cluster that is meant.
+bool trusts(const std::string& folder, const std::string& authority) {
+  const auto trusted = trusted_in(folder);
+  return std::find(trusted.begin(), trusted.end(), authority) != trusted.end();
+}
+
+// Whoever has joined before is taken at its word by the controller, or needs the token. What it has stays
+// until it has something better: a clock that is wrong, a disk that cannot be read, or an authority that has
+// another one followed since are no reason to be nobody.
 Result<bool> is_still_good(const JoinOptions& options) {
   const auto papers = read_papers(options.folder);
   if (papers && !*papers) return false;
-  if (papers && trusts(options.folder, options.authority)) {
-    auto target = target_with_papers(options.folder, options.controller.text());
-    if (!target) return std::move(target).error();
-    if (auto written = write_controller(options); !written) return std::move(written).error();
-    const auto renewed = renew_papers(*target, options.folder);
-    if (renewed) return true;
-    // Nobody answers: the agent goes on trying.
-    if (renewed.error().code() != ErrorCode::invalid && now_on_the_wall() < (*papers)->until) return true;
+  if (!papers) {
+    log::warning("this server has joined before and does so again: {}", papers.error().text());
+    return false;
+  }
+  auto target = target_with_papers(options.folder, options.controller.text());
+  if (!target) return std::move(target).error();
+  const bool is_named = trusts(options.folder, options.authority);
+  const auto renewed = renew_papers(*target, options.folder);
+  const bool is_refused = !renewed && renewed.error().code() == ErrorCode::invalid;
+  // Where nobody answers, or nobody can judge now, the agent goes on trying.
+  const bool waits = !renewed && !is_refused && is_named && now_on_the_wall() < (*papers)->until;
+  if (!renewed && !waits) {
     log::warning("this server has joined before and does so again: {}", renewed.error().text());
+    return false;
   }
-  for (const std::string& file : {certificate_file(options.folder), key_file(options.folder)}) {
-    if (::unlink(file.c_str()) != 0 && errno != ENOENT) return failed_errno("cannot remove " + file, errno);
-    if (auto synced = files::sync_folder(options.folder); !synced) return std::move(synced).error();
-  }
-  return false;
+  if (!is_named)
+    log::warning(
+        "the authority of the cluster is another one than that of --ca since this server has joined; its "
+        "certificate is good all the same");
+  if (auto written = write_controller(options); !written) return std::move(written).error();
+  return true;
 }
 
 }  // namespace
@@ -179,22 +221,26 @@ Result<std::string> join(const JoinOptions& options) {
   if (!request) return std::move(request).error();
   auto authority = authority_of(options);
   if (!authority) return std::move(authority).error();
-  if (auto written = write(authorities_file(options.folder), *authority, 0644); !written)
-    return std::move(written).error();
-  if (auto written = write_controller(options); !written) return std::move(written).error();
+  const std::string named = named_authority_file(options.folder);
+  if (auto written = write(named, *authority, 0644); !written) return std::move(written).error();
   net::Target controller = options.controller;
-  controller.ca_file = authorities_file(options.folder);
-  const wire::JoinRequest asked{options.token, options.name, *identity, *request, now_on_the_wall()};
+  controller.ca_file = named;
+  const wire::JoinRequest asked{.token = options.token,
+                                .name = options.name,
+                                .identity = *identity,
+                                .request = *request,
+                                .date = now_on_the_wall()};
   auto answer =
       net::Client(controller, "")
           .request("POST", "/api/v1/join", wire::encode(asked), join_time_max, net::small_answer_bytes_max);
+  ::unlink(named.c_str());
   if (!answer) return std::move(answer).error();
   if (answer->status >= 400) return answer_error(controller, *answer);
   auto reply = wire::decode_join_reply(answer->body);
   if (!reply) return std::move(reply).error();
   if (auto sound = check_reply(*reply, *request); !sound)
     return std::move(sound).error().within("controller " + controller.text());
-  if (auto stored = store(options.folder, *reply); !stored)
+  if (auto stored = store_joined(options, *reply); !stored)
     return std::move(stored).error().remedy(
         "make room and join again with the same token: it has let this server in already");
   return reply->name;
@@ -209,22 +255,28 @@ Instant renewal_due(const pki::Identity& identity) {
   return identity.signed_at + life * due_thirds / 3 + life / spread_part * part / 256;
 }
 
-Result<> renew_papers(const net::Target& controller, const std::string& folder) {
+Result<Renewed> renew_papers(const net::Target& controller, const std::string& folder) {
   auto key = files::read_existing_file(key_file(folder), key_bytes_max);
   if (!key) return std::move(key).error();
   auto request = pki::make_request(*key);
   if (!request) return std::move(request).error();
-  const wire::JoinRequest asked{"", "", "", *request, now_on_the_wall()};
+  wire::JoinRequest asked{.request = *request, .date = now_on_the_wall()};
+  asked.trusted = trusted_in(folder);
   auto answer = net::Client(controller, "")
                     .request("POST", "/api/v1/join/renew", wire::encode_renewal(asked), join_time_max,
                              net::small_answer_bytes_max);
   if (!answer) return std::move(answer).error();
-  if (answer->status >= 400) return answer_error(controller, *answer);
+  if (answer->status >= 400) {
+    Error why = answer_error(controller, *answer);
+    // That says nothing of the certificate: a clock may be wrong.
+    return answer->status == forbidden ? why : failed(why.text()).remedy(why.remedy());
+  }
   auto reply = wire::decode_join_reply(answer->body);
   if (!reply) return std::move(reply).error();
   if (auto sound = check_reply(*reply, *request); !sound)
     return std::move(sound).error().within("controller " + controller.text());
-  return store(folder, *reply);
+  if (auto stored = store(folder, *reply); !stored) return std::move(stored).error();
+  return Renewed{reply->again};
 }
 
 }  // namespace tutti::agent

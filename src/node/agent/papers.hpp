@@ -22,8 +22,8 @@ struct JoinOptions {
 };
 
 // Makes this server a node, and returns the name that it has got. Nothing secret is sent before the
-// controller has shown the authority that was named. Whoever has joined already joins again only where what
-// it has is of no use any more.
+// controller has shown the authority that was named. Whoever has joined already joins again only where the
+// controller does not take what it has any more, and keeps that until the new one is stored.
 Result<std::string> join(const JoinOptions& options);
 
 // Whose the folder's certificate is; nothing if it has none.
@@ -35,7 +35,11 @@ Result<net::Target> target_with_papers(const std::string& folder, const std::str
 // When a new certificate is due: at two thirds of the life of this one, and not at the same moment as that of
 // all others.
 Instant renewal_due(const pki::Identity& identity);
-// Gets a new certificate for the same key with the one that it has, which stays if that fails.
-Result<> renew_papers(const net::Target& controller, const std::string& folder);
+struct Renewed {
+  bool again = false;  // the controller wants to see that the new one has been stored
+};
+// Gets a new certificate for the same key with the one that it has, which stays if that fails. `invalid` is
+// that the controller takes it no more.
+Result<Renewed> renew_papers(const net::Target& controller, const std::string& folder);
 
 }  // namespace tutti::agent

@@ -14,6 +14,7 @@ namespace {
 // The clock may be set meanwhile: it is not waited for long at once.
 constexpr Duration look_every_max = 1min;
 constexpr Duration look_every_min = 200ms;
+constexpr Duration show_again_after = 1s;
 // Of what is left of the certificate, that much passes between two tries.
 constexpr int tries_part = 20;
 // Of its life, so much passes between the first and the last of all nodes that are asked to renew: ten
@@ -79,7 +80,11 @@ void Renewal::look() {
         const auto renewed = renew_papers(controller, folder);
         if (renewed) {
           log::info("this node has a new certificate");
-          return [this] { look(); };
+          return [this, again = renewed->again] {
+            if (!again) return look();
+            wish_ = Wish::its_turn;
+            wait(show_again_after);
+          };
         }
         log::warning("{}", why_not(renewed.error(), **papers, now));
         const Duration left = std::max((*papers)->until - now, Duration::zero());
