@@ -2,6 +2,7 @@
 
 #include "control/wire/full_test.hpp"
 #include "control/wire/json.hpp"
+#include "control/wire/objects.hpp"
 #include "control/wire/replies.hpp"
 #include "control/wire/requests.hpp"
 #include "control/wire/views.hpp"
