@@ -87,13 +87,18 @@ target_include_directories(hwloc_headers SYSTEM INTERFACE "${hwloc_include}")
 target_link_libraries(hwloc_headers INTERFACE ${CMAKE_DL_LIBS})
 
 # proto/ is the one schema: its generated code, with protobuf's runtime.
-set(proto_source "${CMAKE_SOURCE_DIR}/proto/tutti.proto")
 set(proto_out "${CMAKE_BINARY_DIR}/generated/proto")
 file(MAKE_DIRECTORY "${proto_out}")
-add_custom_command(OUTPUT "${proto_out}/tutti.pb.cc" "${proto_out}/tutti.pb.h"
-  COMMAND "${PROTOC}" "--proto_path=${CMAKE_SOURCE_DIR}/proto" "--cpp_out=${proto_out}" "${proto_source}"
-  DEPENDS "${proto_source}" COMMENT "protoc tutti.proto" VERBATIM)
-add_library(tutti_proto STATIC "${proto_out}/tutti.pb.cc" "${proto_out}/tutti.pb.h")
+set(proto_names stored agents tutti)
+list(TRANSFORM proto_names PREPEND "${CMAKE_SOURCE_DIR}/proto/" OUTPUT_VARIABLE proto_sources)
+list(TRANSFORM proto_sources APPEND ".proto")
+list(TRANSFORM proto_names PREPEND "${proto_out}/" OUTPUT_VARIABLE proto_made)
+list(TRANSFORM proto_made APPEND ".pb.h" OUTPUT_VARIABLE proto_headers)
+list(TRANSFORM proto_made APPEND ".pb.cc")
+add_custom_command(OUTPUT ${proto_made} ${proto_headers}
+  COMMAND "${PROTOC}" "--proto_path=${CMAKE_SOURCE_DIR}/proto" "--cpp_out=${proto_out}" ${proto_sources}
+  DEPENDS ${proto_sources} COMMENT "protoc proto/*.proto" VERBATIM)
+add_library(tutti_proto STATIC ${proto_made} ${proto_headers})
 target_compile_options(tutti_proto PRIVATE -w)
 target_include_directories(tutti_proto SYSTEM PUBLIC "${CMAKE_BINARY_DIR}/generated")
 target_link_libraries(tutti_proto PUBLIC protobuf_runtime)

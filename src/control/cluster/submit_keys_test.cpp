@@ -77,9 +77,10 @@ TEST(SubmitKeys, OneUserWithManyLosesHisOwn) {
   EXPECT_EQ(keys.find("bob", "precious", now), JobId(1)) << "the oldest of all, and not hers";
   EXPECT_FALSE(keys.find("ann", "10", now)) << "her first ones are gone";
   EXPECT_EQ(keys.find("ann", "11", now), JobId(13));
-  keys.add("bob", "11", JobId(7), now);
-  EXPECT_EQ(keys.find("bob", "11", now), JobId(7));
-  EXPECT_EQ(keys.find("ann", "11", now), JobId(13)) << "each has his own";
+  keys.add("bob", "12", JobId(7), now);
+  EXPECT_EQ(keys.find("bob", "12", now), JobId(7));
+  EXPECT_EQ(keys.find("ann", "12", now), JobId(14)) << "each has his own";
+  EXPECT_FALSE(keys.find("ann", "11", now)) << "room for his is made among hers";
 }
 
 }  // namespace

@@ -469,6 +469,7 @@ TEST_F(HubTest, WhoFollowsIsCutOffWhenHisTokenExpires) {
   hub.shut_expired(Instant(5h));
   EXPECT_TRUE(events.written().closed && logs.written().closed);
   EXPECT_FALSE(for_ever.written().closed);
+  core.stop();  // it would answer a hub that is gone
 }
 
 TEST_F(HubTest, WatchersOfAQueueShareOneTextOfItsEvents) {
@@ -528,6 +529,7 @@ TEST_F(HubTest, WhoFollowsIsCutOffWhenHisTokenOrHisRolesChangeAndElseGoesOn) {
   hub.deliver(std::move(roles));
   EXPECT_TRUE(bob.written().closed);
   EXPECT_TRUE(reader.written().closed);
+  core.stop();  // it would answer a hub that is gone
 }
 
 TEST_F(HubTest, AnOfficeFollowsAndAFloodOfFollowersIsTold) {
