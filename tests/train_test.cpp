@@ -175,6 +175,22 @@ TEST_F(Training, TenRandomKillsLoseNoSampleAndNoBit) {
   for (const auto& [step, line] : lines) EXPECT_EQ(line["data"], expected.at(step)["data"]) << step;
 }
 
+// One of them may have been killed before it came: then the others had all of their grace period.
+TEST_F(Training, WhoIsAskedToEndBeforeAllHaveMetEnds) {
+  start_nodes({"a"});
+  const std::string job =
+      cluster_->submit({"--ranks", "2", "--restarts", "0", "--grace", "10m"},
+                       "[ $RANK = 1 ] && exec sleep 600; echo $MASTER_ADDR/$MASTER_PORT > " + file("hub") + "; exec " +
+                           TUTTI_BUILD_DIR "/bin/tutti-worker train " + file("run"));
+  ASSERT_TRUE(eventually([&] {
+    const std::string hub = read_text(file("hub"));
+    return !hub.empty() &&
+           run({"bash", "-c", "exec 3<>/dev/tcp/" + hub.substr(0, hub.find('\n'))}).exit_code == 0;
+  })) << "until then rank 0 does not wait for the other";
+  EXPECT_EQ(cluster_->tutti({"cancel", job}).exit_code, 0);
+  EXPECT_TRUE(cluster_->becomes(job, "cancelled")) << cluster_->tutti({"show", job}).out;
+}
+
 TEST_F(Training, ADrainedNodeLeavesACheckpointBehind) {
   start_nodes({"a", "b"});
   const std::string job =

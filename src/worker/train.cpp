@@ -100,7 +100,6 @@ Result<int> train(std::span<const std::string> words) {
   if (!options) return std::move(options).error();
   const std::int64_t ranks_of_node = number_from("LOCAL_WORLD_SIZE", options->size);
   share_cores(ranks_of_node);
-  std::signal(SIGTERM, ask_to_stop);
 
   train::RunOptions run{
       .folder = words[0],
@@ -117,6 +116,8 @@ Result<int> train(std::span<const std::string> words) {
   options->deadline = operation_deadline;
   auto world = comm::Communicator::connect(*options);
   if (!world) return std::move(world).error();
+  // Until all have met there is nothing to save, and who waits for one that never comes just ends.
+  std::signal(SIGTERM, ask_to_stop);
   auto ending = train::train(run, std::move(*world), [] { return stop_asked.load(); });
   if (!ending) return std::move(ending).error();
   if (*ending == train::Ending::stopped) {
