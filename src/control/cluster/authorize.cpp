@@ -115,6 +115,9 @@ class Gate {
     return invalid("there is no such token").remedy("`tutti tokens` lists them");
   }
 
+  // It has happened, or was refused, by then.
+  Result<> operator()(const Noted&) const { return {}; }
+
   template <class Other>
   Result<> operator()(const Other&) const {
     return forbidden("nobody asks for that: the cluster does it by itself");

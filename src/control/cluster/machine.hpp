@@ -48,6 +48,10 @@ class Machine {
   void on(const Join& event);
   void on(const Renew& event);
   void on(const RevokeNode& event);
+  // audit_log.cpp
+  void on(const Noted&) {}
+  void on(const AuditShelved& event);
+  void on(const AuditFound& event);
 
  private:
   // requests.cpp

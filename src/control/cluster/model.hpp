@@ -13,6 +13,7 @@
 
 #include "base/time.hpp"
 #include "base/units.hpp"
+#include "control/cluster/audit_log.hpp"
 #include "control/cluster/blame.hpp"
 #include "control/cluster/fabric.hpp"
 #include "control/cluster/index.hpp"
@@ -311,6 +312,7 @@ struct State {
   std::map<std::string, JoinToken> join_tokens;  // by id
   std::map<NodeName, Member> members;
   NodeName members_looked_at;  // last, for those that are over for long; derived
+  AuditLog audit;
   // What jobs had that are not kept any longer: the shares of queues and users do not start anew without
   // them.
   std::map<QueueUser, PastUse> past_use;

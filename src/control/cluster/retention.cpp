@@ -208,7 +208,8 @@ bool frees_room(const State& state, const Event& event) {
   return std::holds_alternative<RevokeToken>(event) || std::holds_alternative<RemovePerson>(event) ||
          std::holds_alternative<Cancel>(event) || std::holds_alternative<Drain>(event) ||
          std::holds_alternative<RemoveNode>(event) || std::holds_alternative<RemoveJobs>(event) ||
-         std::holds_alternative<RevokeNode>(event) || std::holds_alternative<RevokeJoinToken>(event);
+         std::holds_alternative<RevokeNode>(event) || std::holds_alternative<RevokeJoinToken>(event) ||
+         std::holds_alternative<AuditShelved>(event);
 }
 
 void Machine::drop(const Job& job) {

@@ -191,15 +191,32 @@ struct Renew {
 struct RevokeNode {
   NodeName node;
 };
+// Something that is done or refused elsewhere, for the audit log alone.
+struct Noted {
+  std::string verb;
+  std::string object;
+  std::string what = {};
+  std::string who = {};
+  std::string refused = {};  // why; "": it was done
+};
+// So much of the audit log is in files, too.
+struct AuditShelved {
+  std::uint64_t last = 0;
+};
+// The files of the log go on to there: further than the store, where that is an older copy.
+struct AuditFound {
+  AuditHead head;
+};
 struct Tick {
   bool deaf =
       false;  // whoever hears for the controller stands still: neither silence nor a time limit is judged
 };
 
-using Event = std::variant<Submit, Cancel, Release, Hello, Heard, Reported, Planned, Drain, Resume,
-                           FabricMeasured, SetQueue, RemoveQueue, RemoveNode, RemoveJobs, Expire, Tick,
-                           PortsHeld, EndDoomed, ClockSet, SetPerson, RemovePerson, IssueToken, LogIn,
-                           RevokeToken, TokensUsed, MakeJoinToken, RevokeJoinToken, Join, Renew, RevokeNode>;
+using Event =
+    std::variant<Submit, Cancel, Release, Hello, Heard, Reported, Planned, Drain, Resume, FabricMeasured,
+                 SetQueue, RemoveQueue, RemoveNode, RemoveJobs, Expire, Tick, PortsHeld, EndDoomed, ClockSet,
+                 SetPerson, RemovePerson, IssueToken, LogIn, RevokeToken, TokensUsed, MakeJoinToken,
+                 RevokeJoinToken, Join, Renew, RevokeNode, Noted, AuditShelved, AuditFound>;
 
 // ---- effects
 
@@ -246,6 +263,7 @@ struct Effects {
   std::set<QueueUser> past_use;                             // changed, with the jobs that are gone, or gone
   std::set<std::string> join_tokens;                        // changed, or gone: to be stored, or removed
   std::set<NodeName> members;                               // changed, or gone: to be stored, or removed
+  std::set<std::uint64_t> audit;                            // lines that are new, or gone: the same
   bool fabric = false;                                      // replaced: to be stored
   bool cluster = false;                                     // ids or the clock: to be stored
   bool schedule = false;                                    // room or demand changed: ask the scheduler

@@ -118,9 +118,12 @@ TEST_F(FullDisk, WhatIsNotKeptIsRemovedFromTheStore) {
     brief.turn(std::move(items), true);
   }
   now += 1s;
-  brief.turn({}, true);
+  std::vector<Item> shelved;
+  shelved.push_back({cluster::AuditShelved{brief.state().audit.head.last}, nullptr, nullptr});
+  brief.turn(std::move(shelved), true);
   EXPECT_EQ(brief.state().jobs.size(), 2U);
-  EXPECT_EQ(store.load()->objects.size(), 6U) << "with what was asked for, the node and the cluster";
+  EXPECT_EQ(store.load()->objects.size(), 7U)
+      << "with what was asked for, the node, the cluster, and the newest lines of the audit log";
 }
 
 }  // namespace

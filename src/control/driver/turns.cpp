@@ -48,6 +48,7 @@ void merge(cluster::Effects& into, cluster::Effects&& from) {
   into.past_use.merge(from.past_use);
   into.join_tokens.merge(from.join_tokens);
   into.members.merge(from.members);
+  into.audit.merge(from.audit);
   into.fabric = into.fabric || from.fabric;
   into.cluster = into.cluster || from.cluster;
   into.schedule = into.schedule || from.schedule;
@@ -153,6 +154,7 @@ Turns::Outcome Turns::turn(std::vector<Item> items, bool watched) {
     happen(cluster::Expire{kept_now()});
   }
   if (health_.ok) schedule(effects);
+  write_audit(effects);
   const Commit committed = commit(effects, frees_room);
   if (committed == Commit::done) {
     outbox_.add(std::move(effects.sends));
@@ -256,11 +258,24 @@ void Turns::probe() {
 }
 
 // By what he may now, whatever he could when he asked.
-Result<> Turns::authorize(Item& item) const {
+Result<> Turns::authorize(Item& item, people::Name& who) const {
   const auto caller = cluster::identify(state_, now_, *item.by);
   if (!caller) return caller.error();
+  who = caller->name;
   cluster::sign(item.event, *caller);
   return cluster::authorize(state_, *caller, item.event);
+}
+
+// Not while what happens can neither be stored nor told later on.
+Result<> Turns::may_go_on(bool frees_room) const {
+  if (health_.ok && (frees_room || state_.audit.bytes <= cluster::audit_waiting_bytes_max)) return {};
+  if (frees_room && state_is_stored_) return {};
+  Error refused = health_.ok
+                      ? failed("nothing can be changed now: the audit log cannot be written to its files")
+                      : failed("nothing can be stored now: " + health_.error);
+  if (state_is_stored_)
+    refused = std::move(refused).remedy("cancel, drain and remove still work, and make room");
+  return refused;
 }
 
 bool Turns::step(Outcome& outcome, cluster::Effects& effects, Item& item) {
@@ -272,26 +287,36 @@ bool Turns::step(Outcome& outcome, cluster::Effects& effects, Item& item) {
     outcome.queries.push_back(std::move(item.query));
     return false;
   }
+  people::Name who;
   if (item.by) {
-    if (auto allowed = authorize(item); !allowed) {
+    if (auto allowed = authorize(item, who); !allowed) {
+      if (health_.ok) scribe_.refused(scribe_.begin(state_, item, who), allowed.error(), steady_);
       if (item.reply) outcome.answers.push_back({std::move(item.reply), std::move(allowed).error()});
       return false;
     }
   }
   const bool frees_room = cluster::frees_room(state_, item.event);
-  if (!health_.ok && !(frees_room && state_is_stored_)) {
-    Error refused = failed("nothing can be stored now: " + health_.error);
-    if (state_is_stored_)
-      refused = std::move(refused).remedy("cancel, drain and remove still work, and make room");
-    if (item.reply) outcome.answers.push_back({std::move(item.reply), std::move(refused)});
+  if (auto goes_on = may_go_on(frees_room); !goes_on) {
+    if (item.reply) outcome.answers.push_back({std::move(item.reply), std::move(goes_on).error()});
     return false;
   }
   if (auto* reported = std::get_if<cluster::Reported>(&item.event)) age(reported->ranks, steady_);
   if (auto* hello = std::get_if<cluster::Hello>(&item.event)) age(hello->ranks, steady_);
+  auto note = scribe_.begin(state_, item, who);
   cluster::Effects happened = cluster::step(state_, now_, item.event);
+  if (note) scribe_.end(state_, item, *std::move(note), happened.reply, steady_);
   if (item.reply) outcome.answers.push_back({std::move(item.reply), std::move(happened.reply)});
   merge(effects, std::move(happened));
   return frees_room;
+}
+
+// In the same commit as that of which they tell.
+void Turns::write_audit(cluster::Effects& effects) {
+  const std::uint64_t first = state_.audit.head.last + 1;
+  std::string lines = scribe_.write(state_.audit.head, now_);
+  if (lines.empty()) return;
+  cluster::add_audit_lines(state_.audit, first, std::move(lines));
+  effects.audit.insert(first);
 }
 
 // A pass that took long is not repeated before the others have had as much time: at most half of it goes into
@@ -342,6 +367,11 @@ std::vector<store::Write> Turns::writes_of(const cluster::Effects& effects) cons
     if (const auto past = state_.past_use.find(who); past != state_.past_use.end())
       writes.back().value = wire::encode(who, past->second);
   }
+  for (const std::uint64_t first : effects.audit) {
+    writes.push_back({wire::audit_key(first), std::nullopt});
+    if (const auto lines = state_.audit.lines.find(first); lines != state_.audit.lines.end())
+      writes.back().value = lines->second;
+  }
   if (effects.fabric) writes.push_back({wire::fabric_key(), wire::encode(*state_.fabric)});
   if (effects.cluster) writes.push_back({wire::cluster_key(), wire::encode_cluster(state_)});
   return writes;
@@ -352,7 +382,8 @@ std::vector<store::Write> Turns::writes_of(const cluster::Effects& effects) cons
 Turns::Commit Turns::commit(const cluster::Effects& effects, bool frees_room) {
   if (effects.jobs.empty() && effects.nodes.empty() && effects.queues.empty() && effects.past_use.empty() &&
       effects.persons.empty() && effects.tokens.empty() && effects.tokens_used.empty() &&
-      effects.join_tokens.empty() && effects.members.empty() && !effects.fabric && !effects.cluster)
+      effects.join_tokens.empty() && effects.members.empty() && effects.audit.empty() && !effects.fabric &&
+      !effects.cluster)
     return Commit::done;
   const auto writes = writes_of(effects);
   const auto committed =

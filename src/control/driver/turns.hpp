@@ -12,6 +12,7 @@
 #include "control/cluster/step.hpp"
 #include "control/driver/delivery.hpp"
 #include "control/driver/outbox.hpp"
+#include "control/driver/scribe.hpp"
 #include "control/store/store.hpp"
 #include "control/wire/views.hpp"
 
@@ -44,6 +45,7 @@ struct Item {
   std::optional<Instant> awake = {};  // on the steady clock
   // Who asks for the event, and so may or not; nothing for what agents tell.
   std::optional<people::Credential> by = {};
+  std::string from = {};  // the address of who asks, for the audit log
 };
 
 class Turns {
@@ -104,7 +106,8 @@ class Turns {
   void start_leases_anew();
   cluster::Retention kept_now() const;
   void probe();
-  Result<> authorize(Item& item) const;
+  Result<> authorize(Item& item, people::Name& who) const;
+  Result<> may_go_on(bool frees_room) const;
   // True if it is one of those that work on a full disk, too.
   bool step(Outcome& outcome, cluster::Effects& effects, Item& item);
   void schedule(cluster::Effects& effects);
@@ -114,6 +117,7 @@ class Turns {
   std::vector<store::Write> writes_of(const cluster::Effects& effects) const;
   Delivery delivery(const cluster::Effects& effects, bool watched, bool jobs_later);
   void refuse(Outcome& outcome, Commit commit);
+  void write_audit(cluster::Effects& effects);
   void tell_all_members(Delivery& delivery) const;
   Result<> read_store();
   Result<> name_cluster();
@@ -135,6 +139,7 @@ class Turns {
   bool resync_ = false;
   bool members_anew_ = false;  // the state was read again
   Outbox outbox_;
+  Scribe scribe_;
   std::set<cluster::JobId> to_show_;  // their changes are stored and were not told to those who watch
   std::size_t ranks_placed_ = 0;      // in the turn's pass
   std::optional<Instant> last_turn_;  // nothing before the first

@@ -14,6 +14,7 @@ namespace tutti::wire {
 namespace {
 
 constexpr std::string_view asked_prefix = "asked/";
+constexpr std::string_view audit_prefix = "audit/";
 constexpr std::string_view job_prefix = "job/";
 constexpr std::string_view node_prefix = "node/";
 constexpr std::string_view queue_prefix = "queue/";
@@ -27,10 +28,15 @@ Error damaged(std::string_view key) {
   return failed("the stored object is damaged").within(key).remedy("restore the store from a copy");
 }
 
-std::string numbered(std::string_view prefix, cluster::JobId id) {
-  char number[32];
-  std::snprintf(number, sizeof number, "%020llu", static_cast<unsigned long long>(id.number()));
-  return std::string(prefix) + number;
+std::string numbered(std::string_view prefix, std::uint64_t number) {
+  char digits[32];
+  std::snprintf(digits, sizeof digits, "%020llu", static_cast<unsigned long long>(number));
+  return std::string(prefix) + digits;
+}
+
+Result<std::uint64_t> number_behind(std::string_view prefix, std::string_view key) {
+  const std::string_view digits = key.substr(prefix.size());
+  return parse_id_number(digits.substr(std::min(digits.find_first_not_of('0'), digits.size())));
 }
 
 Result<cluster::JobSpec> spec_from(const cluster::State& state, const proto::StoredJob& from) {
@@ -133,9 +139,11 @@ Result<people::Token> token_from(const proto::StoredToken& from) {
 
 }  // namespace
 
-std::string job_key(cluster::JobId id) { return numbered(job_prefix, id); }
+std::string job_key(cluster::JobId id) { return numbered(job_prefix, id.number()); }
 
-std::string asked_key(cluster::JobId first) { return numbered(asked_prefix, first); }
+std::string asked_key(cluster::JobId first) { return numbered(asked_prefix, first.number()); }
+
+std::string audit_key(std::uint64_t first) { return numbered(audit_prefix, first); }
 
 std::string node_key(const std::string& name) { return std::string(node_prefix) + name; }
 
@@ -301,13 +309,19 @@ Result<> decode_into(cluster::State& state, std::string_view key, std::string_vi
   }
   if (key.starts_with(asked_prefix)) {
     proto::JobSpec from;
-    const std::string_view digits = key.substr(asked_prefix.size());
-    const auto number =
-        parse_id_number(digits.substr(std::min(digits.find_first_not_of('0'), digits.size())));
+    const auto number = number_behind(asked_prefix, key);
     if (!number || !from.ParseFromArray(bytes.data(), size)) return damaged(key);
     auto spec = from_proto(from);
     if (!spec) return damaged(key);
     state.asked.insert_or_assign(cluster::JobId(*number), std::move(*spec));
+    return {};
+  }
+  if (key.starts_with(audit_prefix)) {
+    const auto first = number_behind(audit_prefix, key);
+    auto head = cluster::audit_head_of_lines(bytes);
+    if (!first || !head) return damaged(key);
+    state.audit.head = *std::move(head);
+    cluster::add_audit_lines(state.audit, *first, std::string(bytes));
     return {};
   }
   if (key == the_fabric) {

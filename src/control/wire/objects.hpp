@@ -22,6 +22,7 @@ std::string member_key(const std::string& name);          // "member/n1"
 std::string past_use_key(const cluster::QueueUser& who);  // "used/research/vision ada"
 std::string person_key(const people::Name& name);         // "person/ada"
 std::string token_key(const people::TokenId& id);         // "token/1f09…"
+std::string audit_key(std::uint64_t first);  // "audit/00000000000000000042": lines, from that one on
 // Without what was asked for.
 std::string encode(const cluster::Job& job);
 std::string encode_asked(const cluster::JobSpec& spec);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "control/audit/line.hpp"
 #include "control/wire/objects.hpp"
 
 namespace tutti::sim {
@@ -220,6 +221,24 @@ void Checks::same(const cluster::State& state, const store::Contents& contents) 
       return violate("node " + name + " in memory is not what is stored");
   }
   if (stored.next_job != state.next_job) violate("the store would give out an id again");
+  if (stored.audit != state.audit) violate("the audit log in memory is not what is stored");
+  check_audit(stored.audit);
+}
+
+// Each line follows those that were seen before, whatever has crashed meanwhile.
+void Checks::check_audit(const cluster::AuditLog& log) {
+  for (const auto& [first, lines] : log.lines) {
+    std::string_view rest = lines;
+    while (!rest.empty()) {
+      const std::string_view line = rest.substr(0, rest.find('\n') + 1);
+      rest.remove_prefix(line.size());
+      const auto number = audit::check_line(line, std::nullopt);
+      if (number && number->last <= audit_.last) continue;
+      auto head = audit::check_line(line, audit_);
+      if (!head) return violate("the audit log is broken: " + head.error().text());
+      audit_ = *std::move(head);
+    }
+  }
 }
 
 std::string Checks::unfinished(const cluster::State& state) const {

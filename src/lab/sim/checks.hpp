@@ -68,8 +68,10 @@ class Checks {
   void check_time_limit(const cluster::Job& job);
   void check_overrun(Duration now, const cluster::Job& job);
   void check_running(const cluster::Job& job);
+  void check_audit(const cluster::AuditLog& log);
 
   std::string violation_;
+  cluster::AuditHead audit_;                             // up to where the log was seen to be whole
   std::optional<Duration> calm_since_;                   // there are no more faults but those that jobs make
   std::map<cluster::JobId, std::int32_t> killed_nodes_;  // since it is calm
   Duration rebooted_at_{-1};

@@ -231,7 +231,11 @@ void VirtualController::turn() {
   } else {
     world_.checks.stored(world_.agenda.now(), disk_.contents());
   }
-  if (well() && ++turns_taken_ % compare_every_turns == 0) world_.checks.same(state(), disk_.contents());
+  if (well() && ++turns_taken_ % compare_every_turns == 0) {
+    world_.checks.same(state(), disk_.contents());
+    // What was seen is in files from now on.
+    waiting_.push_back({cluster::AuditShelved{state().audit.head.last}, nullptr, nullptr});
+  }
   if (items > 0 || !outcome.delivery.empty())
     world_.note("turn of " + std::to_string(items) + ", " + std::to_string(outcome.delivery.messages.size()) +
                 " messages" + (well() ? "" : ", nothing can be stored"));
