@@ -133,6 +133,7 @@ const std::map<std::string, std::string> least_of{
     {"POST /nodes/{name}/revoke", "operator"},
     {"GET /authority", "operator"},
     {"POST /authority/rotate", "admin"},
+    {"GET /audit", "admin"},
 };
 
 TEST_F(PeopleTest, EveryRequestByEveryRoleIsAnsweredAsTheTableSays) {

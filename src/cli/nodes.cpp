@@ -67,6 +67,12 @@ class Status final : public View {
            ", of one user " + kept_bytes(kept, "unfinished_bytes_of_user_max");
   }
 
+  static std::string audit(const json& kept) {
+    if (!kept.contains("audit_bytes_max")) return "";  // a controller of an earlier version
+    return "       " + kept_bytes(kept, "audit_bytes") + " of audit log " + kept_age(kept, "audit_age_s") +
+           ", at most " + kept_bytes(kept, "audit_bytes_max") + "\n";
+  }
+
   // What is over and still there, how much room it takes, and until when.
   static std::string kept(const json& kept) {
     if (kept.empty()) return "";
@@ -76,7 +82,7 @@ class Status final : public View {
            kept_age(kept, "nodes_age_s") + "\n       " + kept_bytes(kept, "blobs_bytes") +
            " of shipped folders " + kept_age(kept, "blobs_age_s") + ", at most " +
            kept_bytes(kept, "blobs_bytes_max") + "\n       " + kept_bytes(kept, "logs_bytes") +
-           " of logs of ended ranks on the nodes\n";
+           " of logs of ended ranks on the nodes\n" + audit(kept);
   }
 
   std::string table(const json& status) const override {

@@ -71,6 +71,9 @@ class Controller final : public Command {
         "keep-shipped", options_.keep_blobs_age,
         "remove shipped folders that no job needs so long after their last use, 0s never (default: 7d)");
     flags.add("keep-shipped-max", options_.keep_blobs, "and the oldest beyond this size (default: 100GiB)");
+    flags.add("keep-audit", options_.keep_audit_age,
+              "remove files of the audit log so long after their last line, 0s never (default: 400d)");
+    flags.add("keep-audit-max", options_.keep_audit, "and the oldest beyond this size (default: 10GiB)");
     flags.add("oidc-issuer", options_.login.issuer,
               "people log in at this OpenID Connect issuer, written as it calls itself: https://HOST[/PATH]");
     flags.add("oidc-client-id", options_.login.client_id,

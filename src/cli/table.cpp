@@ -81,6 +81,18 @@ std::span<const CommandEntry> commands() {
                    "  TUTTI_ADDR=cluster:7070 TUTTI_TOKEN_FILE=ada.token tutti jobs",
                    make_tokens},
       CommandEntry{"whoami", "[flags]", "Tells whose token you use, and what it may.", make_whoami},
+      CommandEntry{
+          "audit", "[flags]",
+          "Tells who changed what, from where, and who was refused what.\n\n"
+          "The log is a chain: each line has the hash of the one before it, so that none can be changed, "
+          "removed "
+          "or put in between without breaking it. --verify looks at all that is kept, and prints how far the "
+          "log goes; whoever notes that elsewhere can be sure later that it is still the same log:\n\n"
+          "  tutti audit --since 7d --user ada\n"
+          "  tutti audit --verify\n"
+          "  tutti audit --verify --head 1204:9f2c…\n"
+          "  tutti audit --verify --file /backup/audit-*/audit-*.jsonl",
+          make_audit},
       CommandEntry{"drain", "NODE [flags]", "Lets nothing new land on a node.", make_drain},
       CommandEntry{"resume", "NODE", "Lets a drained node take work again.", make_resume},
       CommandEntry{

@@ -17,6 +17,10 @@ constexpr Rate open_pages_max{.per_second = 1000, .burst = 2000};  // per addres
 // each time.
 constexpr Rate joins_max{.per_second = 20, .burst = 500};
 
+// Of what is refused, for the audit log.
+constexpr std::size_t shown_method_bytes_max = 20;
+constexpr std::size_t shown_path_bytes_max = 200;
+
 // What a body may become on the loop, which hears the agents.
 constexpr std::size_t spread_bytes_max = 1 << 20;
 
@@ -65,21 +69,13 @@ Tokens tokens_taken(const ApiOptions& options) {
 
 }  // namespace
 
-Api::Api(Core& core, Hub& hub, Explainer& explainer, Janitor& janitor, ApiOptions options)
+Api::Api(Core& core, Hub& hub, Explainer& explainer, Janitor& janitor, AuditKeeper& audit, ApiOptions options)
     : gate_(tokens_taken(options)),
       blobs_(std::move(options.blob_folder)),
       login_(std::move(options.login), std::move(options.give_token), now_steady, now_on_the_wall),
-      services_{core,
-                hub,
-                explainer,
-                blobs_,
-                desk_,
-                nodes_desk_,
-                janitor,
-                login_,
-                login_desk_,
-                options.registrar,
-                options.takes_join_token},
+      services_{core,        hub,         explainer,         blobs_,
+                desk_,       nodes_desk_, janitor,           login_,
+                login_desk_, audit,       options.registrar, options.takes_join_token},
       requests_(options.requests),
       open_pages_(open_pages_max),
       wrong_tokens_(wrong_tokens_max),
@@ -133,19 +129,30 @@ net::Response Api::refuse_unknown(const net::Request& request, const Page& page)
 Api::Refusal Api::authorize(const net::Request& request, const Identity& by, Need need) {
   if (by.meets(need)) return std::nullopt;
   if (by.caller) {
-    return refusal(forbidden("'" + by.caller->name + "' may not do that: it takes the role " +
-                             std::string(name_of(need)))
-                       .remedy("`tutti whoami` tells which roles you have"));
+    const Error error = forbidden("'" + by.caller->name + "' may not do that: it takes the role " +
+                                  std::string(name_of(need)));
+    note_refusal(request, by, error);
+    return refusal(Error(error).remedy("`tutti whoami` tells which roles you have"));
   }
   if (need == Need::agent && request.peer) {
     const auto good = check_peer(request);
     // An agent that connects is told on its connection.
     if (good || request.websocket) return std::nullopt;
+    note_refusal(request, by, good.error());
     return refusal(good.error(), 401);
   }
   if (auto refused = take(wrong_tokens_, request, "wrong tokens")) return refused;
-  const std::string what = request.bearer.empty() ? "the request has no token" : "the token is wrong";
-  return refusal(invalid(what).remedy("TUTTI_TOKEN_FILE names the file that holds the token"), 401);
+  const Error error = invalid(request.bearer.empty() ? "the request has no token" : "the token is wrong");
+  note_refusal(request, by, error);
+  return refusal(Error(error).remedy("TUTTI_TOKEN_FILE names the file that holds the token"), 401);
+}
+
+void Api::note_refusal(const net::Request& request, const Identity& by, const Error& why) {
+  cluster::Noted noted{.verb = valid_utf8(request.method.substr(0, shown_method_bytes_max)),
+                       .object = valid_utf8(request.path.substr(0, shown_path_bytes_max)),
+                       .refused = why.text()};
+  services_.core.happen(std::move(noted), nullptr, by.caller ? std::optional(by.credential) : std::nullopt,
+                        request.remote);
 }
 
 void Api::note_use(const Identity& by) {

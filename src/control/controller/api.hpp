@@ -26,7 +26,7 @@ struct ApiOptions {
 
 class Api {
  public:
-  Api(Core& core, Hub& hub, Explainer& explainer, Janitor& janitor, ApiOptions options);
+  Api(Core& core, Hub& hub, Explainer& explainer, Janitor& janitor, AuditKeeper& audit, ApiOptions options);
   Api(const Api&) = delete;
   Api& operator=(const Api&) = delete;
 
@@ -54,6 +54,8 @@ class Api {
   // Nothing if there is nothing to be said against it.
   Identity identify(const net::Request& request) const;
   Refusal authorize(const net::Request& request, const Identity& by, Need need);
+  // For the audit log.
+  void note_refusal(const net::Request& request, const Identity& by, const Error& why);
   // Somebody opens something with his token: that is noted from time to time.
   void note_use(const Identity& by);
   // Of whoever has shown a certificate.

@@ -117,8 +117,13 @@ void Call::happen(cluster::Event event, int status_if_wrong, Answer answer) cons
         if (!done) return call.refuse(done.error(), wrong ? status_if_wrong : 0);
         call.answer(answer(*done));
       },
-      by_->caller ? std::optional(by_->credential) : std::nullopt);
+      by_->caller ? std::optional(by_->credential) : std::nullopt, request().remote);
   if (!taken) refuse_for_now(failed("the controller is overloaded"));
+}
+
+void Call::note(cluster::Noted noted) const {
+  services_.core.happen(std::move(noted), nullptr,
+                        by_->caller ? std::optional(by_->credential) : std::nullopt, request().remote);
 }
 
 Registrar* Call::registrar() const {

@@ -24,6 +24,7 @@
 
 namespace tutti::controller {
 
+class AuditKeeper;
 class Login;
 class Registrar;
 
@@ -38,6 +39,7 @@ struct Services {
   Janitor& janitor;
   Login& login;
   Desk& login_desk;
+  AuditKeeper& audit;
   Registrar* registrar = nullptr;  // null: this controller signs no certificates
   bool takes_join_token = true;    // of whoever has the one of the folder
 };
@@ -90,6 +92,8 @@ class Call {
   void refuse_for_now(Error error) const;
   // Lets the desk do it. It is refused for now if too much waits there, and if it fails.
   void hand_to(Desk& desk, std::function<void()> task) const;
+  // For the audit log: something that happens elsewhere, or is refused, in the name of who asks.
+  void note(cluster::Noted noted) const;
   // Lets the event happen, if he who asks may, and answers after the commit. A wrong request is answered with
   // this status.
   void change(cluster::Event event, int status_if_wrong = 400) const;

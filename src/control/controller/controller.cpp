@@ -25,6 +25,7 @@
 #include "base/files/open_files.hpp"
 #include "base/log/log.hpp"
 #include "control/controller/api.hpp"
+#include "control/controller/audit_keeper.hpp"
 #include "control/controller/authority_files.hpp"
 #include "control/controller/random_text.hpp"
 #include "control/controller/recording.hpp"
@@ -333,7 +334,8 @@ Result<> run_controller(const ControllerOptions& options,
   Janitor janitor(core, {.folder = options.folder,
                          .blobs_bytes_max = options.keep_blobs,
                          .blobs_age_max = options.keep_blobs_age});
-  Api api(core, hub, explainer, janitor,
+  AuditKeeper audit(core, {options.folder, options.keep_audit, options.keep_audit_age});
+  Api api(core, hub, explainer, janitor, audit,
           {.tokens = {std::move(*admin), std::move(*join)},
            .blob_folder = options.folder + "/blobs",
            .requests = {.per_second = per_second, .burst = 2 * per_second},
@@ -373,6 +375,7 @@ Result<> run_controller(const ControllerOptions& options,
       [&](const net::Request& head) { return api.admit(head); });
   if (!server) return std::move(server).error();
   if (auto started = core.start(); !started) return started;
+  if (auto started = audit.start(); !started) return started;
   api.change(core.doors_known());
   hub.start();
   janitor.start();
@@ -399,6 +402,7 @@ Result<> run_controller(const ControllerOptions& options,
   loop.run();
   api.stop();
   janitor.stop();
+  audit.stop();
   core.stop();
   explainer.stop();
   return {};

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "control/controller/audit_keeper.hpp"
 #include "control/controller/janitor.hpp"
 #include "control/controller/login.hpp"
 #include "control/controller/tokens.hpp"
@@ -33,6 +34,8 @@ struct ControllerOptions {
   cluster::Retention keep;                    // finished jobs and lost nodes
   Bytes keep_blobs = kept_blobs_default;      // shipped folders that no unfinished job needs
   Duration keep_blobs_age = kept_blobs_age_default;
+  Bytes keep_audit = kept_audit_default;  // the audit log
+  Duration keep_audit_age = kept_audit_age_default;
   LoginOptions login;
 };
 

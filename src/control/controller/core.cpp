@@ -43,8 +43,9 @@ void Core::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-bool Core::happen(cluster::Event event, Reply reply, std::optional<people::Credential> by) {
-  driver::Item item{std::move(event), std::move(reply), nullptr, std::nullopt, std::move(by)};
+bool Core::happen(cluster::Event event, Reply reply, std::optional<people::Credential> by, std::string from) {
+  driver::Item item{std::move(event), std::move(reply), nullptr,
+                    std::nullopt,     std::move(by),    std::move(from)};
   {
     const std::lock_guard lock(mutex_);
     if (!waiting_.add(item)) return false;

@@ -59,9 +59,11 @@ class Core {
 
   // From any thread. `reply` runs on the core's thread after the commit; it may be null. False if too much
   // waits: then it is dropped, and there is no reply.
-  bool happen(cluster::Event event, Reply reply) { return happen(std::move(event), std::move(reply), {}); }
-  // The same for whom somebody asks, who may or not (control/people).
-  bool happen(cluster::Event event, Reply reply, std::optional<people::Credential> by);
+  bool happen(cluster::Event event, Reply reply) {
+    return happen(std::move(event), std::move(reply), {}, "");
+  }
+  // The same for whom somebody asks from that address, who may or not (control/people).
+  bool happen(cluster::Event event, Reply reply, std::optional<people::Credential> by, std::string from);
   // The network loop is awake, and so hears the agents.
   void awake();
   // Reads the committed state, in order with the events.

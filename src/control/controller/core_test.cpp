@@ -77,8 +77,8 @@ TEST_F(CoreTest, AnswersAfterTheCommitAndStartsWhatFits) {
   ASSERT_TRUE(ids.ok());
   EXPECT_EQ(ids->front(), cluster::JobId(1));
   EXPECT_EQ(starts(), 1U);
-  EXPECT_EQ(store_.load()->objects.size(), 4U)
-      << "the node, the job, what was asked for, what ids were given out";
+  EXPECT_EQ(store_.load()->objects.size(), 5U)
+      << "the node, the job, what was asked for, what ids were given out, and the audit log";
 }
 
 TEST_F(CoreTest, WhatWasAcceptedSurvivesARestart) {

@@ -58,7 +58,7 @@ Result<const oidc::KeySet*> Login::keys_for(const oidc::Header& header) {
   return keys;
 }
 
-Result<wire::LoginReply> Login::log_in(const wire::LoginRequest& request) {
+Result<wire::LoginReply> Login::log_in(const wire::LoginRequest& request, const std::string& from) {
   const auto header = oidc::read_header(request.id_token);
   if (!header) return Error(header.error()).within("the issuer's token");
   const auto keys = keys_for(*header);
@@ -70,13 +70,13 @@ Result<wire::LoginReply> Login::log_in(const wire::LoginRequest& request) {
                                 .groups_claim = options_.groups_claim};
   const auto identity = oidc::verify(request.id_token, **keys, expected, wall_());
   if (!identity) return Error(identity.error()).within("the issuer's token");
-  auto token = give_token_(*identity);
+  auto token = give_token_(*identity, from);
   if (!token) return std::move(token).error().within("user " + identity->name);
   return wire::LoginReply{std::move(*token), identity->name};
 }
 
 GiveToken gives_tokens(Core& core) {
-  return [&core](const oidc::Identity& identity) -> Result<std::string> {
+  return [&core](const oidc::Identity& identity, const std::string& from) -> Result<std::string> {
     people::Token wish{.person = identity.name, .expires_at = now_on_the_wall() + login_life};
     for (char& letter : wish.person)
       letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
@@ -85,7 +85,8 @@ GiveToken gives_tokens(Core& core) {
     const auto done = std::make_shared<std::promise<Result<>>>();
     const bool taken = core.happen(
         cluster::LogIn{identity.issuer + " " + identity.subject, std::move(made->token)},
-        [done](const auto& reply) { done->set_value(reply ? Result<>() : Result<>(reply.error())); });
+        [done](const auto& reply) { done->set_value(reply ? Result<>() : Result<>(reply.error())); },
+        std::nullopt, from);
     if (!taken) return failed("the controller is overloaded");
     auto answer = done->get_future();
     if (answer.wait_for(commit_time_max) != std::future_status::ready)

@@ -27,8 +27,8 @@ struct LoginOptions {
 // Both of issuer and client, or none; an address that can be asked, and an authority that can be read.
 Result<> check_login(const LoginOptions& options);
 
-// A token of this cluster for somebody whose word is believed. Beside the network loop.
-using GiveToken = std::function<Result<std::string>(const oidc::Identity& identity)>;
+// A token of this cluster for somebody whose word is believed, at that address. Beside the network loop.
+using GiveToken = std::function<Result<std::string>(const oidc::Identity& identity, const std::string& from)>;
 
 // Of those whom an admin has let in; waits for the commit.
 GiveToken gives_tokens(Core& core);
@@ -50,7 +50,7 @@ class Login {
 
   // May ask the issuer for its keys, which takes seconds: not on the network loop, and on one thread at a
   // time. `invalid`: the issuer has not said this.
-  Result<wire::LoginReply> log_in(const wire::LoginRequest& request);
+  Result<wire::LoginReply> log_in(const wire::LoginRequest& request, const std::string& from);
   // Who waits for the issuer waits no longer. Any thread.
   void stop() { stopping_ = true; }
 

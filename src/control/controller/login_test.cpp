@@ -24,12 +24,12 @@ struct LoginTest : testing::Test {
            std::to_string(made_at_s) + R"(,"exp":)" + std::to_string(made_at_s + 300) + more + "}";
   }
   void expect_refused(const std::string& token, const std::string& why, const std::string& nonce = "") {
-    const auto reply = login.log_in({token, nonce});
+    const auto reply = login.log_in({token, nonce}, "10.0.0.1");
     ASSERT_FALSE(reply.ok()) << why;
     EXPECT_EQ(reply.error().code(), ErrorCode::invalid);
     EXPECT_NE(reply.error().text().find(why), std::string::npos) << reply.error().text();
   }
-  bool is_taken(const std::string& token) { return login.log_in({token, ""}).ok(); }
+  bool is_taken(const std::string& token) { return login.log_in({token, ""}, "10.0.0.1").ok(); }
 
   const SigningKey key = SigningKey::rsa("first");
   oidc::FakeIssuer issuer;
@@ -37,7 +37,7 @@ struct LoginTest : testing::Test {
   Instant steady{1h};
   Instant wall{std::chrono::seconds(made_at_s + 1)};
   Login login{options(),
-              [this](const oidc::Identity& identity) {
+              [this](const oidc::Identity& identity, const std::string&) {
                 given.push_back(identity);
                 return Result<std::string>("token of " + identity.name);
               },
@@ -45,7 +45,7 @@ struct LoginTest : testing::Test {
 };
 
 TEST_F(LoginTest, WhomTheIssuerNamesGetsAToken) {
-  const auto reply = login.log_in({key.sign(claims(R"(,"nonce":"n")")), "n"});
+  const auto reply = login.log_in({key.sign(claims(R"(,"nonce":"n")")), "n"}, "10.0.0.1");
   ASSERT_TRUE(reply.ok()) << reply.error().text();
   EXPECT_EQ(reply->token, "token of ada");
   EXPECT_EQ(reply->user, "ada");
@@ -84,7 +84,7 @@ TEST_F(LoginTest, KeysAreFetchedOnceAndNewOnesWhenTheyAreNamed) {
 
 TEST_F(LoginTest, AnIssuerThatDoesNotAnswerIsSaidSoAndAskedAgain) {
   issuer.say("/keys", "", 500);
-  const auto away = login.log_in({key.sign(claims()), ""});
+  const auto away = login.log_in({key.sign(claims()), ""}, "10.0.0.1");
   ASSERT_FALSE(away.ok());
   EXPECT_EQ(away.error().code(), ErrorCode::failed) << "it may go well another time";
   EXPECT_NE(away.error().text().find("HTTP status 500"), std::string::npos) << away.error().text();
@@ -109,7 +109,7 @@ TEST_F(LoginTest, WhatSaysThatItIsTheIssuerIsNotBelieved) {
   std::string other = issuer.discovery();
   other.replace(other.find(issuer.url()), issuer.url().size(), "https://evil.example");
   issuer.say("/.well-known/openid-configuration", other);
-  const auto refused = login.log_in({key.sign(claims()), ""});
+  const auto refused = login.log_in({key.sign(claims()), ""}, "10.0.0.1");
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.error().text().find("it is of the issuer 'https://evil.example'"), std::string::npos)
       << refused.error().text();

@@ -109,5 +109,6 @@ std::span<const Route> queue_routes();
 std::span<const Route> people_routes();
 std::span<const Route> fabric_routes();
 std::span<const Route> blob_routes();
+std::span<const Route> audit_routes();
 
 }  // namespace tutti::controller

@@ -47,6 +47,7 @@ void take_step(const Call& call, Registrar& registrar, std::function<Result<>(co
       if (auto used = registrar.use(**read); !used) return call.refuse(used.error());
       log::warning("the authority of the cluster is {} now, and {} are trusted", registrar.fingerprint(),
                    (*read)->next.empty() && (*read)->old.empty() ? "no others" : "two");
+      call.note({.verb = "rotate", .object = "authority", .what = registrar.fingerprint() + " signs"});
       call.services().hub.ask_to_renew();
       answer_authority(call, registrar);
     });

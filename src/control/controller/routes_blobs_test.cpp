@@ -11,6 +11,7 @@
 
 #include "base/bytes.hpp"
 #include "base/clock/clock.hpp"
+#include "control/controller/audit_keeper.hpp"
 #include "control/controller/call.hpp"
 #include "control/controller/janitor.hpp"
 #include "control/controller/login.hpp"
@@ -63,7 +64,8 @@ struct BlobRoutes : testing::Test {
   Janitor janitor{core, {.folder = folder, .disk = [this] { return std::optional(disk); }}};
   Login login{{}, nullptr, now_steady, now_on_the_wall};
   Desk login_desk{controller::login_desk};
-  Services services{core, hub, explainer, blobs, desk, nodes_desk, janitor, login, login_desk};
+  AuditKeeper audit{core, {.folder = folder}};
+  Services services{core, hub, explainer, blobs, desk, nodes_desk, janitor, login, login_desk, audit};
 
   void TearDown() override { std::filesystem::remove_all(folder); }
 

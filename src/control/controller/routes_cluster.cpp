@@ -3,6 +3,7 @@
 
 #include "base/clock/clock.hpp"
 #include "base/version/version.hpp"
+#include "control/controller/audit_keeper.hpp"
 #include "control/controller/call.hpp"
 #include "control/controller/registrar.hpp"
 
@@ -14,7 +15,9 @@ void show_health(const Call& call) { call.answer(R"({"alive":true})"); }
 void show_openapi(const Call& call) { call.exchange().answer({.status = 200, .body = openapi_json()}); }
 
 void show_status(const Call& call) {
-  call.show([kept = call.services().janitor.kept()](const auto& state, const auto& health, const auto&) {
+  wire::Kept kept = call.services().janitor.kept();
+  call.services().audit.tell(kept);
+  call.show([kept](const auto& state, const auto& health, const auto&) {
     return wire::status_json(state, health, version(), kept);
   });
 }

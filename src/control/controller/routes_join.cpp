@@ -66,7 +66,8 @@ void give_certificate(const Call& call, cluster::Event event, const Registrar& r
   wire::JoinReply reply{node, std::move(certificate), registrar.trusted(), again};
   const std::string remote = call.request().remote;
   const bool taken = call.services().core.happen(
-      std::move(event), [call, reply = std::move(reply), remote](const auto& done) {
+      std::move(event),
+      [call, reply = std::move(reply), remote](const auto& done) {
         if (!done) {
           log::warning("a server at {} that asks to be node {} is refused: {}", remote, reply.name,
                        done.error().text());
@@ -75,7 +76,8 @@ void give_certificate(const Call& call, cluster::Event event, const Registrar& r
         }
         log::info("node {} at {} has a certificate", reply.name, remote);
         call.answer(wire::encode(reply));
-      });
+      },
+      std::nullopt, remote);
   if (!taken) call.refuse_for_now(failed("the controller is overloaded"));
 }
 
@@ -101,7 +103,10 @@ void renew_certificate(const Call& call) {
   const auto& peer = call.request().peer;
   if (!peer) return call.refuse(invalid("the request shows no certificate"), forbidden);
   const Instant now = now_on_the_wall();
-  if (auto good = registrar->check(*peer, now); !good) return call.refuse(good.error(), forbidden);
+  if (auto good = registrar->check(*peer, now); !good) {
+    call.note({.verb = "renew", .object = "node " + peer->name.node, .refused = good.error().text()});
+    return call.refuse(good.error(), forbidden);
+  }
   const auto asked = wire::decode_renewal(call.body());
   if (!asked) return call.refuse(asked.error());
   if (auto same = check_clock(asked->date, now); !same) return call.refuse(same.error());

@@ -30,8 +30,10 @@ void log_in(const Call& call) {
   if (!request) return call.refuse(request.error());
   call.hand_to(call.services().login_desk, [call, request = std::move(*request)] {
     if (call.is_over()) return;
-    const auto reply = call.services().login.log_in(request);
+    const auto reply = call.services().login.log_in(request, call.request().remote);
     if (reply) return call.answer(wire::logged_in_json(*reply));
+    if (reply.error().code() == ErrorCode::invalid)
+      call.note({.verb = "log in", .object = "token", .refused = reply.error().text()});
     if (reply.error().code() == ErrorCode::invalid) return call.refuse(reply.error(), status_unauthorized);
     if (reply.error().code() == ErrorCode::forbidden) return call.refuse(reply.error());
     call.refuse_for_now(reply.error());

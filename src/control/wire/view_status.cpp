@@ -21,6 +21,9 @@ void fill_kept(const cluster::State& state, const Kept& kept, proto::KeptView& v
   view.set_blobs_bytes(static_cast<double>(kept.blobs.count()));
   view.set_blobs_bytes_max(static_cast<double>(kept.blobs_max.count()));
   view.set_blobs_age_s(in_seconds(kept.blobs_age_max));
+  view.set_audit_bytes(static_cast<double>(kept.audit.count()));
+  view.set_audit_bytes_max(static_cast<double>(kept.audit_max.count()));
+  view.set_audit_age_s(in_seconds(kept.audit_age_max));
   view.set_jobs_bytes(static_cast<double>(state.bytes.finished() + state.ended.said_bytes()));
   view.set_jobs_bytes_max(static_cast<double>(cluster::kept_bytes_max));
   view.set_unfinished_bytes(static_cast<double>(state.bytes.unfinished()));

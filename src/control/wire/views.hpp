@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.hpp"
 #include "control/cluster/step.hpp"
@@ -66,6 +67,14 @@ struct JobQuery {
 };
 Result<std::string> jobs_json(const cluster::State& state, const JobQuery& query);
 
+// Some lines of the audit log, as they were written.
+struct AuditPage {
+  std::vector<std::string> lines;
+  std::uint64_t next = 0;   // after which the next page goes on; 0: this is the last one
+  cluster::AuditHead head;  // where the log ends now
+};
+std::string audit_json(const AuditPage& page);
+
 struct StoreHealth {
   bool ok = true;
   std::string error;
@@ -78,6 +87,9 @@ struct Kept {
   Bytes blobs;
   Bytes blobs_max;
   Duration blobs_age_max{};
+  Bytes audit = {};
+  Bytes audit_max = {};
+  Duration audit_age_max{};
 };
 std::string status_json(const cluster::State& state, const StoreHealth& health, std::string_view version,
                         const Kept& kept);
