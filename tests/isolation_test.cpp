@@ -568,8 +568,29 @@ TEST(IsolationFlags, WhatDoesNotGoTogetherIsRefused) {
   };
   EXPECT_TRUE(has(refused({"--isolation", "maybe"}), "there is no isolation 'maybe'"));
   EXPECT_TRUE(has(refused({"--isolation", "none", "--users", "users"}), "--users says something"));
+  EXPECT_TRUE(has(refused({"--isolation", "container"}), "not run in containers yet"));
   if (::geteuid() == 0) return;
   EXPECT_TRUE(has(refused({"--isolation", "user"}), "only an agent of root's"));
+}
+
+TEST(IsolationFlags, ANodeThatPromisesLessThanTheClusterDemandsTakesNoWork) {
+  PartsCluster cluster;
+  ASSERT_TRUE(cluster.start_agent("n1"));
+  EXPECT_TRUE(has(read_text(cluster.file("agent-n1.err")), "nothing keeps them from one another"));
+  cluster.kill_controller();
+  ASSERT_TRUE(cluster.start_controller({"--isolation", "user"}));
+  EXPECT_TRUE(eventually(
+      [&] { return has(cluster.node("n1").value("reason", ""), "which this cluster demands"); }));
+  const auto submitted = cluster.tutti({"run", "--detach", "--", "true"});
+  ASSERT_EQ(submitted.exit_code, 0) << submitted.err;
+  EXPECT_TRUE(has(cluster.tutti({"nodes"}).out, "--isolation user"));
+  EXPECT_EQ(cluster.state("1"), "pending");
+  cluster.kill_controller();
+  ASSERT_TRUE(cluster.start_controller());
+  EXPECT_EQ(cluster.tutti({"wait", "1"}).exit_code, 0);
+  const auto refused = cluster.tutti({"controller", "--data", cluster.data(), "--isolation", "container"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_TRUE(has(refused.err, "not run in containers yet")) << refused.err;
 }
 
 }  // namespace

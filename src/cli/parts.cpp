@@ -32,6 +32,16 @@ namespace tutti::cli {
 namespace {
 
 constexpr Duration certificate_life_min = 1s;
+constexpr const char* isolation_user = "user";
+constexpr const char* isolation_none = "none";
+
+// Of a cluster, and of a node.
+Result<> check_isolation(const std::string& isolation) {
+  if (isolation == isolation_user || isolation == isolation_none) return {};
+  if (isolation == "container")
+    return invalid("ranks do not run in containers yet").within("--isolation").remedy("user or none");
+  return invalid("there is no isolation '" + isolation + "'").within("--isolation").remedy("user or none");
+}
 
 class Controller final : public Command {
  public:
@@ -52,6 +62,9 @@ class Controller final : public Command {
     flags.add("tls-name", options_.tls_names, "one more name or address by which it is called");
     flags.add("allow-join-token", options_.allow_join_token,
               "take agents with the join token also where nodes have certificates");
+    flags.add("isolation", isolation_,
+              "what nodes have to promise to get work: `user`, that ranks run as the accounts of their users; "
+              "`none`, nothing (default: none)");
     flags.add("certificate-life", options_.certificate_life, "of nodes (default: 24h)");
     flags.add("accept-older-store", options_.accept_older_store,
               "start though the store is older than what was committed last; what is missing is forgotten");
@@ -101,6 +114,8 @@ class Controller final : public Command {
     if (action_ == "init") return init();
     if (options_.certificate_life < certificate_life_min)
       return invalid("it is at least " + format_duration(certificate_life_min)).within("--certificate-life");
+    if (auto fine = check_isolation(isolation_); !fine) return std::move(fine).error().within("controller");
+    options_.demands_isolation = isolation_ == isolation_user;
     options_.keep.jobs_max = static_cast<std::size_t>(keep_jobs_max_);
     rank::lower_oom_score(rank::spared_oom_score);
     auto done = controller::run_controller(options_, [this](const std::string& address) { tell(address); });
@@ -132,6 +147,7 @@ class Controller final : public Command {
   controller::ControllerOptions options_;
   std::string action_;
   std::string step_;
+  std::string isolation_ = isolation_none;
   bool finish_ = false;
   std::int64_t ready_fd_ = -1;
   std::int64_t keep_jobs_max_ = cluster::kept_jobs_default;
@@ -139,8 +155,6 @@ class Controller final : public Command {
 
 constexpr std::size_t out_bytes_max = 4096;
 constexpr const char* folder_for_users = "/var/lib/tutti-agent";
-constexpr const char* isolation_user = "user";
-constexpr const char* isolation_none = "none";
 
 std::string host_name() {
   char name[HOST_NAME_MAX + 1] = "node";
@@ -329,10 +343,7 @@ class Agent final : public Command {
 
   Result<> choose_isolation() {
     if (isolation_.empty()) isolation_ = ::geteuid() == 0 ? isolation_user : isolation_none;
-    if (isolation_ != isolation_user && isolation_ != isolation_none)
-      return invalid("there is no isolation '" + isolation_ + "'")
-          .within("--isolation")
-          .remedy("user or none");
+    if (auto fine = check_isolation(isolation_); !fine) return fine;
     options_.ranks_as_users = isolation_ == isolation_user;
     if (options_.ranks_as_users && ::geteuid() != 0)
       return invalid("only an agent of root's can run ranks as somebody else")

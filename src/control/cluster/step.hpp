@@ -75,6 +75,7 @@ struct Hello {
   std::uint64_t jobs_seen = 0;           // the highest id of a job of that cluster that was started here
   std::vector<std::int32_t> ports = {};  // kept free for gangs whose rank 0 is here
   std::uint64_t jobs_saved = 0;          // the highest id of one whose folder for checkpoints is there
+  bool keeps_apart = false;              // ranks run there as the accounts of their users
 };
 // The ports that the agent keeps free now.
 struct PortsHeld {

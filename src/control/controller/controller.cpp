@@ -377,6 +377,7 @@ Result<> run_controller(const ControllerOptions& options,
   if (auto started = core.start(); !started) return started;
   if (auto started = audit.start(); !started) return started;
   api.change(core.doors_known());
+  if (options.demands_isolation) hub.demand_isolation();
   hub.start();
   janitor.start();
   ShownCertificate shown(options, listen->host, signs);

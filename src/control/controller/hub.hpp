@@ -50,6 +50,9 @@ class Hub {
     listener_.protect(std::move(is_protected));
   }
 
+  // Nodes whose ranks do not run as the accounts of their users take no work.
+  void demand_isolation() { listener_.demand_isolation(); }
+
   // An agent's socket; its first message must be a Hello.
   void add_agent(const std::shared_ptr<net::Socket>& socket, std::string remote, Papers papers = {});
   // Server-sent events of every change. Where too many follow already, it and the next are answered so.

@@ -34,6 +34,12 @@ Listener::Heard Listener::turn_away(const Known& known, const cluster::Hello& he
   return heard;
 }
 
+std::string Listener::illness(const Known& known, std::string told) const {
+  if (!told.empty() || !demands_isolation_ || known.keeps_apart) return told;
+  return "its ranks do not run as the accounts of their users, which this cluster demands (--isolation "
+         "user): its agent is not root's, or was started with --isolation none";
+}
+
 Listener::Heard Listener::greet(Connection connection, Known& known, cluster::Hello hello, Instant now) {
   if (!known.node.empty() && hello.node != known.node)
     return refusal("it was " + known.node + " and now says " + hello.node);
@@ -50,6 +56,8 @@ Listener::Heard Listener::greet(Connection connection, Known& known, cluster::He
     return turn_away(known, hello, why);
   known.node = hello.node;
   known.told_at = now;
+  known.keeps_apart = hello.keeps_apart;
+  hello.illness = illness(known, std::move(hello.illness));
   Heard heard;
   heard.answers.emplace_back(wire::Welcome{cluster_});
   if (!hello.cluster.empty() && hello.cluster != cluster_) {
@@ -88,7 +96,7 @@ Listener::Heard Listener::receive(Connection connection, std::string_view frame,
   if (auto* beat = std::get_if<wire::Heartbeat>(&*message)) {
     static_cast<void>(lateness(known, beat->sent, now));
     heard.echo = beat->echo;
-    heard.event = cluster::Heard{known.node, std::move(beat->illness), beat->kept};
+    heard.event = cluster::Heard{known.node, illness(known, std::move(beat->illness)), beat->kept};
   } else if (auto* free = std::get_if<wire::FreePorts>(&*message)) {
     heard.event = cluster::PortsHeld{known.node, std::move(free->ports)};
   } else if (auto* reports = std::get_if<wire::RankReports>(&*message)) {

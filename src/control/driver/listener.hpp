@@ -40,6 +40,9 @@ class Listener {
     is_protected_ = std::move(is_protected);
   }
 
+  // A node whose ranks do not run as the accounts of their users takes no work.
+  void demand_isolation() { demands_isolation_ = true; }
+
   // A new connection, from this address. Where its other side has proved to be a node, it may speak for that
   // one alone; "": for any.
   void open(Connection connection, std::string remote, std::string proven_node = "");
@@ -61,17 +64,21 @@ class Listener {
     // What its clock and ours are apart, with the way of the message that was read the soonest.
     std::optional<Duration> apart;
     std::string proven_node = {};
+    bool keeps_apart = false;  // as its Hello says
   };
 
   // How much later than the soonest a message was read that was sent at that time.
   static Duration lateness(Known& known, Duration sent, Instant now);
 
+  // What keeps it from taking work: what it says itself, or that it promises less than is demanded.
+  std::string illness(const Known& known, std::string told) const;
   Heard greet(Connection connection, Known& known, cluster::Hello hello, Instant now);
   // The name is somebody else's: all three that are concerned are told, so that whoever reads one log can
   // mend it.
   Heard turn_away(const Known& known, const cluster::Hello& hello, const std::string& why) const;
 
   std::function<bool(const std::string& node)> is_protected_;  // null: none is
+  bool demands_isolation_ = false;
   std::string cluster_;
   Speakers speakers_;
   std::map<Connection, Known> connections_;

@@ -118,5 +118,27 @@ TEST(Listener, ForANodeWithACertificateNobodySpeaksWithoutIt) {
   EXPECT_TRUE(listener.receive(2, hello_frame("a")).event.has_value());
 }
 
+TEST(Listener, ANodeThatPromisesLessThanIsDemandedIsIllUntilItPromisesIt) {
+  const auto greeting = [](bool keeps_apart) {
+    cluster::Hello hello{"a", "", "", 1, {}, {}};
+    hello.keeps_apart = keeps_apart;
+    return wire::encode(wire::AgentMessage(hello));
+  };
+  Listener listener;
+  const auto hello_illness = [&](bool keeps_apart) {
+    return std::get<cluster::Hello>(*listener.receive(1, greeting(keeps_apart)).event).illness;
+  };
+  const auto beat_illness = [&] {
+    return std::get<cluster::Heard>(*listener.receive(1, beat_frame()).event).illness;
+  };
+  listener.open(1, "");
+  EXPECT_EQ(hello_illness(false), "") << "nothing is demanded";
+  listener.demand_isolation();
+  EXPECT_NE(beat_illness(), "");
+  EXPECT_NE(hello_illness(false).find("--isolation user"), std::string::npos);
+  EXPECT_EQ(hello_illness(true), "");
+  EXPECT_EQ(beat_illness(), "");
+}
+
 }  // namespace
 }  // namespace tutti::driver

@@ -15,6 +15,7 @@ cluster::Hello full_hello() {
   hello.cluster = "c3d4";
   hello.jobs_seen = 41;
   hello.jobs_saved = 43;
+  hello.keeps_apart = true;
   hello.ports = {20'001, 20'002};
   return hello;
 }

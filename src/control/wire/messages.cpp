@@ -97,6 +97,7 @@ Result<AgentMessage> hello_from(const proto::Hello& from) {
   to.jobs_seen = from.jobs_seen();
   to.ports = std::move(*ports);
   to.jobs_saved = from.jobs_saved();
+  to.keeps_apart = from.keeps_apart();
   return AgentMessage(std::move(to));
 }
 
@@ -184,6 +185,7 @@ std::string encode(const AgentMessage& message) {
                    body.set_cluster(hello.cluster);
                    body.set_jobs_seen(hello.jobs_seen);
                    body.set_jobs_saved(hello.jobs_saved);
+                   body.set_keeps_apart(hello.keeps_apart);
                    body.mutable_ports()->Assign(hello.ports.begin(), hello.ports.end());
                  },
                  [&](const Heartbeat& beat) {

@@ -56,6 +56,13 @@ static_assert(reports_together_max * (wire::detail_bytes_max + 100) < wire::mess
 // Of logs, what may wait in front of the network: beyond it, they wait on the disk.
 constexpr std::size_t log_bytes_under_way_max = std::size_t{1} << 20;
 
+// What it says of itself, without its ranks.
+cluster::Hello self_of(const AgentOptions& options) {
+  cluster::Hello self{options.name, options.location, options.address, ::getpid(), options.inventory, {}};
+  self.keeps_apart = options.ranks_as_users;
+  return self;
+}
+
 class Agent {
  public:
   Agent(const AgentOptions& options, std::function<void()> joined, const EndInTime& end)
@@ -82,8 +89,7 @@ class Agent {
                                 auto hindrance) { keeper_.prepared(job, attempt, folder, hindrance); },
              .seen = [this](const auto& key, auto sight) { keeper_.seen(key, std::move(sight)); },
              .went_aside = [this](const auto& outcome) { keeper_.went_aside(outcome); }}),
-        keeper_({options.name, options.location, options.address, ::getpid(), options.inventory, {}},
-                processes_, [this](const wire::AgentMessage& message) { send(message); }),
+        keeper_(self_of(options), processes_, [this](const wire::AgentMessage& message) { send(message); }),
         logs_(loop_, processes_.ranks_folder(),
               {.running = [this](auto job, auto attempt) { return running(job, attempt); },
                .room = [this] { return socket_ && socket_->later_bytes() < log_bytes_under_way_max; },

@@ -12,7 +12,13 @@ namespace tutti::agent {
 namespace fs = std::filesystem;
 
 Result<> ShimProcesses::begin_isolation() {
-  if (!options_.as_users) return {};
+  if (!options_.as_users) {
+    log::info(
+        "ranks run as whoever this agent is, uid {}: nothing keeps them from one another, nor from what the "
+        "agent has (--isolation none)",
+        ::geteuid());
+    return {};
+  }
   auto rules = std::make_shared<IsolationRules>(
       IsolationRules::Options{options_.folder, options_.checkpoints, options_.users_file});
   if (auto begun = rules->begin(cgroup_prefix_ + "trial"); !begun) return begun;
