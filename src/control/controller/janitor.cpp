@@ -64,8 +64,11 @@ wire::Kept Janitor::kept() const {
 void Janitor::run() {
   for (;;) {
     clean();
-    std::unique_lock lock(mutex_);
-    if (woken_.wait_for(lock, janitor_every, [this] { return stopping_; })) return;
+    for (Duration waited{}; waited < janitor_every; waited += store_weighed_every) {
+      weigh_store();
+      std::unique_lock lock(mutex_);
+      if (woken_.wait_for(lock, store_weighed_every, [this] { return stopping_; })) return;
+    }
   }
 }
 
@@ -130,10 +133,15 @@ void Janitor::clean(Bytes at_least) {
     left = blobs_.trim(rules);
   }
   if (!left) log::warning("shipped folders cannot be cleaned up: {}", left.error().text());
-  const std::string store = store_file(options_.folder);
   const std::lock_guard lock(mutex_);
-  store_bytes_ = size_of(store) + size_of(store + "-wal");
   if (left) blobs_held_ = *left;
+}
+
+void Janitor::weigh_store() {
+  const std::string store = store_file(options_.folder);
+  const Bytes bytes = size_of(store) + size_of(store + "-wal");
+  const std::lock_guard lock(mutex_);
+  store_bytes_ = bytes;
 }
 
 bool Janitor::is_crowded() const {

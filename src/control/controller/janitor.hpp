@@ -28,6 +28,8 @@ constexpr Duration blobs_age_min = 1h;
 // Where the disk is short, this has to do.
 constexpr Duration blobs_age_min_short = 10min;
 constexpr Duration janitor_every = 5min;
+// Somebody who looks at the store's size wants to see it grow.
+constexpr Duration store_weighed_every = 10s;
 // How often it looks for room because somebody ships something.
 constexpr Duration room_made_every = 10s;
 
@@ -62,6 +64,7 @@ class Janitor {
 
   // One round; the thread makes one from time to time.
   void clean();
+  void weigh_store();
 
   // May a blob of so many bytes be stored? Where that would leave too little to the store, what nobody needs
   // goes first. Any thread that may wait.

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <future>
 
 #include <gtest/gtest.h>
@@ -12,6 +13,7 @@
 #include "base/bytes.hpp"
 #include "control/store/memory/memory_store.hpp"
 #include "net/sync/digest.hpp"
+#include "control/controller/store_file.hpp"
 #include "net/sync/manifest.hpp"
 
 namespace tutti::controller {
@@ -87,6 +89,18 @@ TEST_F(JanitorTest, OldBlobsGoUnlessAnUnfinishedJobNeedsThem) {
   EXPECT_FALSE(blobs.has(needed));
   EXPECT_FALSE(blobs.has(root));
   core.stop();
+}
+
+TEST_F(JanitorTest, TheStoreIsAsLargeAsItIsNowAlsoWhereNothingCanBeCleaned) {
+  Core core(store, [](const driver::Delivery&) {});
+  Janitor janitor(core, {.folder = folder});
+  janitor.weigh_store();
+  EXPECT_EQ(janitor.kept().store, Bytes(0));
+  std::filesystem::create_directories(std::filesystem::path(store_file(folder)).parent_path());
+  std::ofstream(store_file(folder)) << "0123456789";
+  std::ofstream(store_file(folder) + "-wal") << "01234";
+  janitor.weigh_store();
+  EXPECT_EQ(janitor.kept().store, Bytes(15));
 }
 
 TEST_F(JanitorTest, TooManyBlobsGoOldestFirst) {
