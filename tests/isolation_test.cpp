@@ -584,7 +584,7 @@ TEST(IsolationFlags, ANodeThatPromisesLessThanTheClusterDemandsTakesNoWork) {
   const auto submitted = cluster.tutti({"run", "--detach", "--", "true"});
   ASSERT_EQ(submitted.exit_code, 0) << submitted.err;
   EXPECT_TRUE(has(cluster.tutti({"nodes"}).out, "--isolation user"));
-  EXPECT_EQ(cluster.state("1"), "pending");
+  EXPECT_EQ(cluster.state("1"), "queued");
   cluster.kill_controller();
   ASSERT_TRUE(cluster.start_controller());
   EXPECT_EQ(cluster.tutti({"wait", "1"}).exit_code, 0);

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <set>
 #include <thread>
+#include <vector>
 
 #include "base/clock/clock.hpp"
 #include "base/files/files.hpp"
@@ -161,8 +162,9 @@ void ShimProcesses::sweep(const std::map<RankKey, RankStatus>& found) {
 void ShimProcesses::end_unfound(const std::map<RankKey, RankStatus>& found) const {
   const auto give_up_at = std::chrono::steady_clock::now() + sweep_time_max;
   std::set<pid_t> told;
+  std::vector<rank::ShimProcess> killed;  // one that is about to go has no words any more
   for (;;) {
-    bool all_gone = true;
+    bool all_gone = std::all_of(killed.begin(), killed.end(), rank::is_gone);
     for (const auto& [path, shim] : rank::shims_by_folder(folder_)) {
       const std::string name = std::filesystem::path(path).filename().string();
       const auto key = parse_key(name);
@@ -176,7 +178,9 @@ void ShimProcesses::end_unfound(const std::map<RankKey, RankStatus>& found) cons
       all_gone = false;
       if (told.insert(shim.pid).second)
         log::warning("rank {} runs without its folder (pid {}), and is ended", name, shim.pid);
-      if (rank::kill_leftovers(rank::Hold(hold_name(*key)), shim)) rank::kill_shim(shim);
+      if (!rank::kill_leftovers(rank::Hold(hold_name(*key)), shim)) continue;
+      rank::kill_shim(shim);
+      killed.push_back(shim);
     }
     if (all_gone) return;
     if (std::chrono::steady_clock::now() >= give_up_at) break;

@@ -226,6 +226,20 @@ TEST_F(AdoptionTest, AShimThatEndsBeforeItBeginsIsNoEndOfItsRank) {
   EXPECT_FALSE(exited_->vanished);
 }
 
+// Whoever kills it, the kernel for want of memory perhaps, says nothing about its program: the job may come
+// back here.
+TEST_F(AdoptionTest, AShimThatIsKilledBeforeItBeginsWasKilled) {
+  ASSERT_TRUE(processes_->adopt());
+  std::filesystem::remove(folder_ + "/tutti");
+  std::ofstream(folder_ + "/tutti") << "#!/bin/sh\nkill -9 $$\n";
+  std::filesystem::permissions(folder_ + "/tutti", std::filesystem::perms::owner_all);
+  start_rank();
+  ASSERT_TRUE(exited_);
+  EXPECT_EQ(exited_->exit_code, 137) << exited_->detail;
+  EXPECT_TRUE(exited_->vanished);
+  EXPECT_FALSE(exited_->node_fault || exited_->no_room) << exited_->detail;
+}
+
 // The disk may be full when the shim has said who it is: the rank has not run, and its job goes elsewhere.
 TEST_F(AdoptionTest, AShimThatCouldNotBeginItsRankIsNoEndOfIt) {
   ASSERT_TRUE(processes_->adopt());

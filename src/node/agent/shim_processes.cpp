@@ -334,6 +334,7 @@ void ShimProcesses::ended(RankKey key) {
   end.rank_ran = rank::process_name(end.shim.pid).starts_with(rank::ended_shim_name);
   if (found->second.ours && ::waitpid(end.shim.pid, &status, WNOHANG) == end.shim.pid) {
     end.shim_killed = !WIFEXITED(status);
+    end.by_others = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     if (WIFEXITED(status)) end.shim_code = WEXITSTATUS(status);
   }
   running_.erase(found);
@@ -508,7 +509,8 @@ RankStatus ShimProcesses::verdict(const Ended& end) const {
     return end.shim_code == rank::exit_code_not_runnable ? end.left->status
                                                          : without_witness(end.left->status);
   const bool says_so = end.shim_code == rank::exit_code_not_begun && !end.rank_ran;
-  if ((says_so || !end.began) && !end.forced && !end.own_end) {
+  // One that somebody has killed, for want of memory perhaps, tells nothing about its program.
+  if ((says_so || (!end.began && !end.by_others)) && !end.forced && !end.own_end) {
     RankStatus status{RankState::exited, rank::exit_code_not_runnable,
                       says_so
                           ? "it did not begin: the disk of the node did not take what its shim wrote"

@@ -125,6 +125,7 @@ class ShimProcesses final : public keeper::Processes {
     Instant lived_at{};     // when the rank was last seen to run, on the wall's clock; zero if it never was
     bool rank_ran = false;  // its shim has told the kernel how that ended
     bool shim_killed = false;  // by a signal, where this process could reap it
+    bool by_others = false;    // by one that no program ends itself with: SIGKILL
     bool is_left = false;      // the shim has not ended, and will do nothing any more
     bool unread = false;       // its folder does not answer
     bool end_known = false;    // `left` is read, or will not be
