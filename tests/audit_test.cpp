@@ -72,9 +72,20 @@ TEST_F(AuditTest, TellsWhoDidWhatAndWhoWasRefused) {
   EXPECT_NE(cluster_.tutti({"drain", "n1"}).exit_code, 0);
   EXPECT_EQ(cluster_.tutti({"cancel", "--now", id}).exit_code, 0);
   EXPECT_NE(audit().exit_code, 0) << "it is for admins alone";
+  const std::string shipped = cluster_.file("shipped");
+  fs::create_directories(shipped);
+  support::write_text(shipped + "/a", "b");
+  EXPECT_NE(cluster_.tutti({"run", "--queue", "default", "--sync", shipped, "--", "true"}).exit_code, 0);
+  EXPECT_NE(cluster_.tutti({"run", "--queue", "default", "--dry-run", "--", "true"}).exit_code, 0);
   cluster_.env()["TUTTI_TOKEN_FILE"] = admin;
+  EXPECT_TRUE(has(last("explain").value("refused", ""), "default"));
+  EXPECT_TRUE(has(last("submit").value("refused", ""), "default")) << "also of one that ships a folder";
 
-  const json submitted = last("submit");
+  const std::string whole = read_text(token).substr(0, read_text(token).find('\n'));
+  EXPECT_EQ(cluster_.tutti({"tokens", "revoke", whole}).exit_code, 0) << "its id is in it";
+  EXPECT_NE(cluster_.tutti({"tokens", "revoke", "tutti-" + std::string(80, 'b')}).exit_code, 0);
+  EXPECT_FALSE(has(last("revoke").value("object", ""), "bbbb"));
+  const json submitted = lines({"--user", "ada"}).at(0);
   EXPECT_EQ(submitted.at("who"), "ada");
   EXPECT_EQ(submitted.at("from"), "127.0.0.1");
   EXPECT_EQ(submitted.at("object"), "job " + id);

@@ -208,7 +208,7 @@ class Audit final : public Command {
     print_text(table.text());
     if (left_out > 0)
       print_note(std::to_string(left_out) +
-                 " refusals are not listed: there were more than are written down of one address");
+                 " refusals have no line of their own: there were more than are written down");
     return exit_success;
   }
 

@@ -12,6 +12,7 @@
 #include "cli/local_time.hpp"
 #include "cli/terminal.hpp"
 #include "cli/text_table.hpp"
+#include "control/people/door.hpp"
 
 namespace tutti::cli {
 namespace {
@@ -160,6 +161,8 @@ class TokensCommand final : public Command {
         (!role_.empty() || !queue_.empty() || !purpose_.empty() || !file_.empty()))
       fits = invalid("--role, --queue, --for and --out are for `tutti tokens create`");
     if (!fits) return std::move(fits).error().within("tokens");
+    // Somebody has the whole token at hand, and wants it to open nothing: its id is in it.
+    if (const auto id = people::id_in(id_); !id.empty()) id_ = id;
     auto cluster = Cluster::find();
     if (!cluster) return std::move(cluster).error();
     if (action_ == "create") return create(*cluster);

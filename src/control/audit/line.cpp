@@ -4,6 +4,7 @@
 #include "base/json/parse.hpp"
 #include "base/json/write.hpp"
 #include "base/text.hpp"
+#include "base/visible.hpp"
 #include "net/sync/digest.hpp"
 
 namespace tutti::audit {
@@ -15,7 +16,7 @@ constexpr std::string_view line_end = "\"}";
 void add(std::string& line, std::string_view key, const std::string& text) {
   if (text.empty()) return;
   line += ",\"" + std::string(key) + "\":";
-  line += json::write(json::Value(cut_utf8(valid_utf8(text), text_bytes_max)));
+  line += json::write(json::Value(cut_utf8(visible_line(text), text_bytes_max)));
 }
 
 std::string hash_of(std::string_view begin) { return sync::hash_bytes(as_bytes(begin)); }

@@ -94,21 +94,47 @@ std::string_view bare(std::string_view line) {
   return line;
 }
 
-// Looks at one line after the other until the page is full.
+// When it was written, "" if nobody can tell. What this program has written has that behind the number.
+std::string time_of(std::string_view line) {
+  constexpr std::string_view mark = ",\"at\":\"";
+  const std::size_t begin = line.find(',');
+  if (begin != std::string_view::npos && line.substr(begin).starts_with(mark)) {
+    const std::string_view rest = line.substr(begin + mark.size());
+    return std::string(rest.substr(0, rest.find('"')));
+  }
+  const auto label = label_of(line);
+  return label ? label->at : "";
+}
+
+// Looks at one line after the other until the page is full. What is in the files is shown as it lies there, in
+// its place: a line that nobody can read, or that comes again, is for whoever wants to see all to judge. Of
+// many such in a row he gets the first, so that every page has an end.
 class Reader {
  public:
-  explicit Reader(const Query& query) : query_(query), seen_(query.after) {}
+  explicit Reader(const Query& query) : query_(query), seen_(query.after), began_(query.after == 0) {}
 
   // False if the page is full before this line.
   bool look(std::string_view line) {
     const auto head = cluster::audit_head_of(bare(line));
-    // One that nobody can read is shown to those who want to see all: it is for them to judge.
-    if (head && head->last <= seen_) return true;
+    if (!began_) {
+      began_ = head && head->last >= query_.after;
+      if (!began_ || head->last == query_.after) return true;
+    }
+    const bool is_next = head && head->last > seen_;
+    if (!is_next && !follows_good_) return true;
     if (page_.lines.size() >= query_.lines_max || looked_ > page_bytes_max) return false;
     looked_ = looked_ + Bytes(static_cast<std::int64_t>(line.size()));
-    if (head) seen_ = head->last;
+    if (is_next) seen_ = head->last;
+    follows_good_ = is_next;
     if (is_asked_for(line)) page_.lines.emplace_back(bare(line));
     return true;
+  }
+  // What the store has of the files' lines is no part of the log twice.
+  bool look_in_store(std::string_view line) {
+    const auto head = cluster::audit_head_of(bare(line));
+    if (head && head->last <= seen_) return true;
+    began_ = true;
+    return look(line);
   }
   Page fill(bool more) {
     page_.next = more ? seen_ : 0;
@@ -118,13 +144,15 @@ class Reader {
  private:
   bool is_asked_for(std::string_view line) const {
     if (query_.since.empty() && query_.who.empty()) return true;
+    if (!query_.since.empty() && time_of(line) < query_.since) return false;
     const auto label = label_of(line);
-    if (!label) return false;
-    return label->at >= query_.since && (query_.who.empty() || label->who == query_.who);
+    return label && (query_.who.empty() || label->who == query_.who);
   }
 
   const Query& query_;
   std::uint64_t seen_;
+  bool began_;               // with what lies behind the page before
+  bool follows_good_ = true;  // the line before was one that goes on from those before it
   Bytes looked_{};
   Page page_;
 };
@@ -136,28 +164,31 @@ bool look_through(Reader& reader, std::string_view text) {
   return true;
 }
 
-// The time of the first line of a file, "" if it cannot be told.
-std::string begins_at(const std::string& path) {
-  std::string text(4 * text_bytes_max * 8, '\0');
-  const files::FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  const ssize_t read = file.valid() ? ::read(file.get(), text.data(), text.size()) : -1;
-  if (read <= 0) return "";
-  std::string_view rest(text.data(), static_cast<std::size_t>(read));
-  const auto label = label_of(take_line(rest));
-  return label ? label->at : "";
+// The latest time of all its lines, which a clock that was set may have put in any order.
+std::string latest_in(std::string_view text) {
+  std::string latest;
+  while (!text.empty()) {
+    latest = std::max(latest, time_of(take_line(text)));
+  }
+  return latest;
 }
 
-// Of files in their order, the first in which there may be such a line. Whether one ends before that is told
-// by where the next one begins.
-std::size_t first_of(const std::string& folder, const std::vector<File>& all, const Query& query) {
+// Of files in their order, the first one whose lines are not all on the pages before.
+std::size_t first_of(const std::vector<File>& all, const Query& query) {
   std::size_t at = 0;
   while (at + 1 < all.size() && all[at + 1].first <= query.after + 1) ++at;
-  while (!query.since.empty() && at + 1 < all.size()) {
-    const std::string next = begins_at(folder + "/" + all[at + 1].name);
-    if (next.empty() || next >= query.since) break;
-    ++at;
-  }
   return at;
+}
+
+// All of its lines, and the file itself, are of an earlier time. One that cannot be read is not.
+bool is_all_before(const std::string& path, const std::string& time, Instant oldest) {
+  struct stat found {};
+  if (::stat(path.c_str(), &found) != 0 || Instant(std::chrono::seconds(found.st_mtim.tv_sec)) >= oldest)
+    return false;
+  const auto text = text_of(path);
+  if (!text) return false;
+  const std::string latest = latest_in(*text);
+  return !latest.empty() && latest < time;
 }
 
 }  // namespace
@@ -204,9 +235,12 @@ Result<> Shelf::append(std::string_view lines) {
 
 // A write that was cut short by a full disk is taken back, so that the next one does not follow half a line.
 Result<> Shelf::write(std::string_view lines) {
-  const bool is_full = newest_.empty() || newest_bytes_ >= file_bytes_max;
-  if (is_full) {
-    if (auto made = files::make_folder(folder_, 0700); !made) return made;
+  if (auto made = files::make_folder(folder_, 0700); !made) return made;
+  if (!newest_.empty() && !is_as_it_was()) {
+    amiss_ = newest_ + " was changed or removed by somebody else: what it had is lost, and another one begins";
+    newest_.clear();
+  }
+  if (newest_.empty() || newest_bytes_ >= file_bytes_max) {
     const auto first = cluster::audit_head_of(bare(lines.substr(0, lines.find('\n'))));
     newest_ = folder_ + "/" + name_of(first ? first->last : head_.last + 1);
     newest_bytes_ = Bytes(0);
@@ -223,10 +257,20 @@ Result<> Shelf::write(std::string_view lines) {
   if (!done) {
     // Where even that fails, the next write, or the next start, cuts it.
     [[maybe_unused]] const int cut = ::ftruncate(file.get(), newest_bytes_.count());
+    is_cut_short_ = true;
     return done;
   }
+  is_cut_short_ = false;
   newest_bytes_ = newest_bytes_ + Bytes(static_cast<std::int64_t>(lines.size()));
   return {};
+}
+
+// What this one has written is there, and nothing else.
+bool Shelf::is_as_it_was() const {
+  struct stat found {};
+  if (::lstat(newest_.c_str(), &found) != 0) return newest_bytes_ == Bytes(0);
+  const Bytes bytes(found.st_size);
+  return S_ISREG(found.st_mode) && (bytes == newest_bytes_ || (is_cut_short_ && bytes > newest_bytes_));
 }
 
 Result<> Shelf::trim(Bytes most, Instant oldest) {
@@ -238,8 +282,7 @@ Result<> Shelf::trim(Bytes most, Instant oldest) {
   for (std::size_t at = 0; at + 1 < all->size(); ++at) {
     const std::string path = folder_ + "/" + (*all)[at].name;
     const bool is_too_much = most > Bytes(0) && bytes > most;
-    const std::string ended = before.empty() ? "" : begins_at(folder_ + "/" + (*all)[at + 1].name);
-    if (!is_too_much && (ended.empty() || ended >= before)) break;
+    if (!is_too_much && (before.empty() || !is_all_before(path, before, oldest))) break;
     bytes = bytes - size_of(path);
     if (::unlink(path.c_str()) != 0) return failed("cannot remove " + path);
   }
@@ -250,15 +293,17 @@ Result<Page> read_page(const std::string& folder, std::string_view newest, const
   Reader reader(query);
   const auto all = files_in(folder);
   if (!all) return Error(all.error()).within("the audit log");
-  for (std::size_t at = first_of(folder, *all, query); at < all->size(); ++at) {
+  for (std::size_t at = first_of(*all, query); at < all->size(); ++at) {
     const auto text = text_of(folder + "/" + (*all)[at].name);
     if (!text) return Error(text.error()).within("the audit log");
     // What is being written now has no end yet.
     const std::string_view whole = std::string_view(*text).substr(0, text->rfind('\n') + 1);
     if (!look_through(reader, whole)) return reader.fill(true);
   }
-  const bool all_seen = look_through(reader, newest);
-  return reader.fill(!all_seen);
+  while (!newest.empty()) {
+    if (!reader.look_in_store(take_line(newest))) return reader.fill(true);
+  }
+  return reader.fill(false);
 }
 
 Bytes shelf_bytes(const std::string& folder) {

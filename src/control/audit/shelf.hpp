@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.hpp"
@@ -29,8 +30,10 @@ class Shelf {
   const Head& head() const { return head_; }
   // Lines with their ends, which are on the disk when this returns; those that are here are passed over.
   Result<> append(std::string_view lines);
-  // The oldest files until no more than so much is left, and those that ended before that time; the newest
-  // stays. Zero: no bound.
+  // Something that whoever looks after it should know, once; "": nothing.
+  std::string take_amiss() { return std::exchange(amiss_, {}); }
+  // The oldest files until no more than so much is left, and those of which every line is from before that
+  // time; the newest stays. Zero: no bound.
   Result<> trim(Bytes most, Instant oldest);
 
  private:
@@ -41,11 +44,14 @@ class Shelf {
         newest_bytes_(newest_bytes) {}
 
   Result<> write(std::string_view lines);
+  bool is_as_it_was() const;
 
   std::string folder_;
   Head head_;
   std::string newest_;  // the file that is written to; "": the next line begins one
   Bytes newest_bytes_;
+  bool is_cut_short_ = false;  // there may be half a line behind them
+  std::string amiss_;
 };
 
 struct Query {
@@ -61,7 +67,8 @@ struct Page {
 // So much is looked at for a page, in which there may be nothing that is asked for.
 constexpr Bytes page_bytes_max = mib(2);
 
-// What is in the folder, and then in those lines, which follow it or repeat some of it.
+// What is in the folder, and then in those lines, which follow it or repeat some of it. Of times nothing is believed but
+// what stands in the lines themselves.
 Result<Page> read_page(const std::string& folder, std::string_view newest, const Query& query);
 
 // Of a folder with such files: bytes of all of them.

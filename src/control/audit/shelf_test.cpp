@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -140,20 +141,101 @@ TEST_F(ShelfTest, APageGoesOnBehindTheOneBeforeAlsoInTheStore) {
   EXPECT_TRUE(page({.since = "2028"}, newest).lines.empty());
 }
 
-TEST_F(ShelfTest, OfManyFilesOnlyThoseAreReadInWhichSomethingMayBe) {
+TEST_F(ShelfTest, OfManyFilesThoseAreNotReadThatAreOnEarlierPages) {
   Shelf shelf = open();
   const std::string what(900, 'x');
   for (int part = 0; part < 3; ++part) ASSERT_TRUE(shelf.append(more(10'000, "ada", what)).ok());
   ASSERT_GE(files().size(), 3U);
   std::ofstream(files().front()) << "no log";
-  Query query{.since = format_instant(Instant(1'800'000'000s) + 25'000 * 60s), .lines_max = 1'000'000};
-  Page some = page(query);
-  while (some.lines.empty() && some.next != 0) {
-    query.after = some.next;  // one page is not enough to find it
-    some = page(query);
-  }
-  ASSERT_FALSE(some.lines.empty());
+  const Page some = page({.after = 24'999, .lines_max = 10});
+  ASSERT_EQ(some.lines.size(), 10U);
   EXPECT_EQ(cluster::audit_head_of(some.lines.front())->last, 25'000U);
+}
+
+// A machine that starts with a wrong date writes lines of that date, between others.
+TEST_F(ShelfTest, ADateThatWasWrongForAWhileHidesAndRemovesNothing) {
+  Shelf shelf = open();
+  const std::string what(900, 'x');
+  const auto fill = [&] {
+    const std::size_t before = files().size();
+    while (files().size() == before) ASSERT_TRUE(shelf.append(more(1'000, "ada", what)).ok());
+  };
+  ASSERT_TRUE(shelf.append(more(1)).ok());
+  fill();
+  const Duration right = now;
+  now = -1'800'000'000s;
+  ASSERT_TRUE(shelf.append(more(3, "bob")).ok());
+  fill();
+  now = right;
+  ASSERT_TRUE(shelf.append(more(1)).ok());
+  const auto all = files();
+  ASSERT_GE(all.size(), 3U);
+  ASSERT_TRUE(shelf.trim(Bytes(0), Instant(1'800'000'000s)).ok());
+  EXPECT_EQ(files(), all) << "in the first are lines of later, though the next begins before them";
+  Query query{.since = format_instant(Instant(1'800'000'000s) + 60s), .lines_max = 1};
+  Page some = page(query);
+  ASSERT_EQ(some.lines.size(), 1U);
+  EXPECT_EQ(cluster::audit_head_of(some.lines.front())->last, 1U);
+}
+
+// Somebody has put lines in between: with the number of an earlier one, or of none that can be read.
+TEST_F(ShelfTest, WhatIsInBetweenIsShownOnWhateverPage) {
+  const std::string lines = more(6);
+  ASSERT_TRUE(open().append(lines).ok());
+  std::vector<std::string> each;
+  for (std::size_t begin = 0; begin < lines.size(); begin = lines.find('\n', begin) + 1)
+    each.push_back(lines.substr(begin, lines.find('\n', begin) + 1 - begin));
+  for (const std::string& more_of_it : {each[1], std::string("{\"n\":1\n"), std::string("garbage\n")}) {
+    std::ofstream file(files().front(), std::ios::trunc);
+    for (std::size_t at = 0; at < each.size(); ++at) {
+      file << each[at];
+      for (int times = 0; at == 2 && times < 5; ++times) file << more_of_it;
+    }
+    file.close();
+    for (const std::size_t lines_max : {1UL, 2UL, 3UL, 4UL, 100UL}) {
+      std::vector<std::string> seen;
+      Query query{.lines_max = lines_max};
+      for (int pages = 0; pages < 20; ++pages) {
+        const Page some = page(query);
+        seen.insert(seen.end(), some.lines.begin(), some.lines.end());
+        query.after = some.next;
+        if (some.next == 0) break;
+      }
+      ASSERT_EQ(query.after, 0U) << "there is no end";
+      Head before;
+      bool is_whole = true;
+      for (const std::string& line : seen) {
+        const auto checked = check_line(line, before);
+        is_whole = is_whole && checked.ok();
+        if (checked) before = *checked;
+      }
+      EXPECT_FALSE(is_whole) << more_of_it << " with pages of " << lines_max;
+      EXPECT_EQ(before, head);
+    }
+  }
+}
+
+// By hand, or by a program that rotates logs. What is lost is lost, and what comes is not.
+TEST_F(ShelfTest, AFileThatSomebodyRemovesOrCutsIsFollowedByAnother) {
+  Shelf shelf = open();
+  ASSERT_TRUE(shelf.append(more(3)).ok());
+  EXPECT_EQ(shelf.take_amiss(), "");
+  fs::remove(files().front());
+  ASSERT_TRUE(shelf.append(more(2)).ok());
+  EXPECT_NE(shelf.take_amiss(), "");
+  EXPECT_EQ(shelf.take_amiss(), "") << "once";
+  EXPECT_EQ(page({}).lines.size(), 2U);
+  fs::resize_file(files().front(), 0);
+  ASSERT_TRUE(shelf.append(more(2)).ok());
+  EXPECT_NE(shelf.take_amiss(), "");
+  EXPECT_EQ(page({}).lines.size(), 2U);
+  std::ofstream(files().back(), std::ios::app) << "somebody else's";
+  ASSERT_TRUE(shelf.append(more(1)).ok());
+  EXPECT_NE(shelf.take_amiss(), "");
+  fs::remove_all(folder);
+  ASSERT_TRUE(shelf.append(more(1)).ok());
+  EXPECT_EQ(page({}).lines.size(), 1U);
+  EXPECT_EQ(open().head(), head);
 }
 
 TEST_F(ShelfTest, WithoutAFolderThereIsNothing) {

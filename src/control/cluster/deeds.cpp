@@ -7,6 +7,7 @@ namespace {
 
 constexpr std::size_t key_shown_bytes = 16;
 constexpr std::size_t jobs_named_max = 20;
+constexpr std::size_t id_bytes_max = 16;
 
 std::string until(Instant at) { return at == Instant() ? "for ever" : "until " + format_instant(at); }
 
@@ -40,6 +41,14 @@ std::string submit_text(const Submit& event) {
                      std::to_string(spec.shape.ranks) + (spec.shape.ranks == 1 ? " rank" : " ranks");
   if (event.specs.size() > 1) text += ", " + std::to_string(event.specs.size()) + " times";
   return text;
+}
+
+// What people paste in place of an id may be the token itself.
+std::string id_text(const std::string& id) {
+  const bool is_id = !id.empty() && id.size() <= id_bytes_max && std::all_of(id.begin(), id.end(), [](char letter) {
+    return (letter >= '0' && letter <= '9') || (letter >= 'a' && letter <= 'z');
+  });
+  return is_id ? id : "of an id that is none";
 }
 
 // One overload for each event of which something is to be said.
@@ -86,7 +95,7 @@ struct Words {
                 .who = event.token.person};
   }
   Said operator()(const RevokeToken& event) const {
-    return Deed{.verb = "revoke", .object = "token " + event.token};
+    return Deed{.verb = "revoke", .object = "token " + id_text(event.token)};
   }
   Said operator()(const RemoveNode& event) const {
     return Deed{.verb = "remove", .object = "node " + event.node};
@@ -103,7 +112,7 @@ struct Words {
     return Deed{.verb = "make", .object = "join token " + event.token.id};
   }
   Said operator()(const RevokeJoinToken& event) const {
-    return Deed{.verb = "revoke", .object = "join token " + event.id};
+    return Deed{.verb = "revoke", .object = "join token " + id_text(event.id)};
   }
   Said operator()(const Join& event) const {
     return Deed{.verb = "join", .object = "node " + event.member.name, .who = "node " + event.member.name};

@@ -20,6 +20,7 @@ constexpr Rate joins_max{.per_second = 20, .burst = 500};
 // Of what is refused, for the audit log.
 constexpr std::size_t shown_method_bytes_max = 20;
 constexpr std::size_t shown_path_bytes_max = 200;
+constexpr std::size_t shown_part_bytes_max = 48;
 
 // What a body may become on the loop, which hears the agents.
 constexpr std::size_t spread_bytes_max = 1 << 20;
@@ -60,6 +61,19 @@ net::Response too_large(const net::Request& request, const Route& route) {
                  413);
 }
 
+// What is asked for, as the audit log says it. What may be a token, pasted in place of its id, is not shown.
+std::string shown_path(const std::vector<std::string>& parts) {
+  std::string path;
+  for (const std::string& part : parts) {
+    const bool is_name = part.size() <= shown_part_bytes_max && std::all_of(part.begin(), part.end(), [](char letter) {
+      return letter > ' ' && letter <= '~' && letter != '/' && letter != '"';
+    });
+    const bool is_secret = part.starts_with("tutti-") || part.starts_with("tutti_");
+    path += is_name && !is_secret ? "/" + part : "/…";
+  }
+  return path.substr(0, cut_utf8(path, shown_path_bytes_max).size());
+}
+
 // Where nodes come with certificates alone, the join token of the folder opens nothing.
 Tokens tokens_taken(const ApiOptions& options) {
   Tokens tokens = options.tokens;
@@ -94,8 +108,14 @@ net::Admission Api::admit(const net::Request& head) {
   const Page page = find_page(routes(), head.parts);
   const Route* route = page.route(head.method);
   if (route == nullptr) return {refuse_unknown(head, page), known};
+  // Whoever may not do it has no more tries than others; who is nobody has fewer.
+  if (known) {
+    if (auto refused = take(limits_of(route->rate), head, "requests")) return {std::move(refused), known};
+  }
   if (auto refused = authorize(head, by, route->need)) return {std::move(refused), known};
-  if (auto refused = take(limits_of(route->rate), head, "requests")) return {std::move(refused), known};
+  if (!known) {
+    if (auto refused = take(limits_of(route->rate), head, "requests")) return {std::move(refused), known};
+  }
   if (auto refused = recognise(head)) return {std::move(refused), known};
   if (auto refused = wrong_flag(head, *route)) return {std::move(refused), known};
   if (head.body_bytes > route->body_bytes_max) return {too_large(head, *route), known};
@@ -149,7 +169,7 @@ Api::Refusal Api::authorize(const net::Request& request, const Identity& by, Nee
 
 void Api::note_refusal(const net::Request& request, const Identity& by, const Error& why) {
   cluster::Noted noted{.verb = valid_utf8(request.method.substr(0, shown_method_bytes_max)),
-                       .object = valid_utf8(request.path.substr(0, shown_path_bytes_max)),
+                       .object = shown_path(request.parts),
                        .refused = why.text()};
   services_.core.happen(std::move(noted), nullptr, by.caller ? std::optional(by.credential) : std::nullopt,
                         request.remote);

@@ -72,18 +72,21 @@ void AuditKeeper::shelve() {
     log::error("{}; until it can be, its lines wait in the store", trouble);
   if (trouble.empty() && !trouble_.empty()) log::warning("the audit log is written to its files again");
   trouble_ = trouble;
+  if (const std::string amiss = shelf_->take_amiss(); !amiss.empty()) log::error("the audit log: {}", amiss);
   if (!written) return;
   bytes_ = audit::shelf_bytes(shelf_folder_).count();
   core_.happen(cluster::AuditShelved{shelf_->head().last}, nullptr);
 }
 
-// A clock that is wrong for a moment costs nothing.
+// A clock that is wrong for a moment costs nothing, nor one that is wrong when the machine starts.
 void AuditKeeper::trim() {
   const Instant date = date_.now();
   const Instant now = now_steady();
   if (now < next_trim_) return;
+  if (next_trim_ == Instant()) began_ = now;
   next_trim_ = now + audit_trimmed_every;
-  const Instant oldest = options_.age_max == Duration::zero() ? Instant() : date - options_.age_max;
+  const bool knows_date = now - began_ >= audit_date_believed_after;
+  const Instant oldest = options_.age_max == Duration::zero() || !knows_date ? Instant() : date - options_.age_max;
   if (const auto trimmed = shelf_->trim(options_.bytes_max, oldest); !trimmed)
     log::warning("old parts of the audit log stay: {}", trimmed.error().text());
   bytes_ = audit::shelf_bytes(shelf_folder_).count();

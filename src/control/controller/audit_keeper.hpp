@@ -20,6 +20,8 @@ constexpr Bytes kept_audit_default = gib(10);
 constexpr Duration kept_audit_age_default = 400 * 24h;
 constexpr Duration audit_shelved_every = 5s;
 constexpr Duration audit_trimmed_every = 10min;
+// A machine may start with any date, until it has asked somebody.
+constexpr Duration audit_date_believed_after = 1h;
 
 struct AuditOptions {
   std::string folder;  // of the controller
@@ -60,6 +62,7 @@ class AuditKeeper {
   std::atomic<std::int64_t> bytes_ = 0;
   CalmDate date_;
   Instant next_trim_;
+  Instant began_;
   std::mutex mutex_;
   std::condition_variable woken_;
   bool stopping_ = false;

@@ -63,7 +63,10 @@ void explain_submit(const Call& call) {
                                                                          const Explainer::Seat& seat) {
     const auto caller = call.caller(state);
     const auto allowed = caller ? cluster::authorize(state, *caller, submit) : Result<>(caller.error());
-    if (!allowed) return call.refuse(allowed.error());
+    if (!allowed) {
+      call.note({.verb = "explain", .object = "jobs", .refused = allowed.error().text()});
+      return call.refuse(allowed.error());
+    }
     call.services().explainer.ask(
         seat, [&] { return cluster::question_about(state, now_on_the_wall(), submit); },
         [call](auto answer) {

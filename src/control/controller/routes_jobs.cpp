@@ -79,7 +79,10 @@ void submit_shipped(const Call& call, const cluster::Submit& submit) {
         if (!health.state_is_stored) return call.refuse(not_known(health));
         const auto caller = call.caller(state);
         const auto allowed = caller ? cluster::authorize(state, *caller, first) : Result<>(caller.error());
-        if (!allowed) return call.refuse(allowed.error());
+        if (!allowed) {
+          call.note({.verb = "submit", .object = "jobs", .refused = allowed.error().text()});
+          return call.refuse(allowed.error());
+        }
         const Instant now = now_on_the_wall();
         const bool repeated = cluster::is_repeated(state, now, first);
         const auto admitted = repeated ? Result<>() : cluster::admit(state, now, first);

@@ -48,6 +48,12 @@ struct AuditTest : testing::Test {
     const auto all = log();
     return {all.begin() + static_cast<std::ptrdiff_t>(before), all.end()};
   }
+  // Those lines that tell of one.
+  std::vector<std::string> refusals() {
+    auto lines = news();
+    std::erase_if(lines, [](const std::string& line) { return !has(line, "may not change the queue"); });
+    return lines;
+  }
   void expect_whole() {
     audit::Head head;
     for (const std::string& line : log()) {
@@ -106,12 +112,74 @@ TEST_F(AuditTest, OfManyRefusalsOnlySoManyAreWrittenAndTheOthersAreCounted) {
   for (int at = 0; at < tries; ++at) {
     EXPECT_FALSE(happen(cluster::RemoveQueue{"default"}, {.token = "t1"}, "10.0.0.66").ok());
   }
-  const std::size_t written = news().size();
-  EXPECT_EQ(written, static_cast<std::size_t>(refusals_max.burst));
-  EXPECT_FALSE(happen(cluster::RemoveQueue{"default"}, {.token = "t1"}, "10.0.0.7").ok());
-  const std::string next = news().back();
-  EXPECT_TRUE(has(next, "\"left_out\":" + std::to_string(static_cast<std::size_t>(tries) - written))) << next;
+  EXPECT_EQ(refusals().size(), static_cast<std::size_t>(refusals_max.burst) + 1);
+  now += left_out_told_every;
+  ASSERT_TRUE(happen(cluster::SetQueue{.name = "a"}).ok());
+  std::uint64_t left_out = 0;
+  std::size_t lines = 0;
+  for (const std::string& line : news()) {
+    const std::size_t at = line.find("\"left_out\":");
+    if (at == std::string::npos) continue;
+    EXPECT_TRUE(has(line, R"("who":"ada")") && has(line, R"("from":"10.0.0.66")")) << line;
+    left_out += std::stoul(line.substr(at + 11));
+    ++lines;
+  }
+  EXPECT_EQ(left_out, static_cast<std::uint64_t>(tries) - refusals().size());
+  EXPECT_EQ(lines, 2U) << "at once, and again a minute later";
   expect_whole();
+}
+
+// Somebody who asks for one thing without end hides neither another thing nor another person.
+TEST_F(AuditTest, NoRefusalHidesBehindOthers) {
+  for (int at = 0; at < 1'000; ++at)
+    EXPECT_FALSE(happen(cluster::RemoveQueue{"default"}, {.token = "t1"}, "10.0.0.66").ok());
+  EXPECT_FALSE(happen(cluster::Drain{"a"}, {.token = "t1"}, "10.0.0.66").ok());
+  EXPECT_TRUE(has(news().back(), "drain")) << news().back();
+  EXPECT_FALSE(happen(cluster::RemoveQueue{"default"}, {.token = "gone"}, "10.0.0.66").ok());
+  EXPECT_TRUE(has(news().back(), R"("token":"gone")")) << news().back();
+}
+
+// Whoever was not believed is not called what he says he is.
+TEST_F(AuditTest, WhoCouldNotJoinIsNobody) {
+  cluster::Member member;
+  member.name = "n1";
+  std::vector<Item> items;
+  items.push_back({cluster::Join{"no hash", member}, [](auto) {}, nullptr, std::nullopt, std::nullopt, "10.0.0.66"});
+  EXPECT_FALSE(turns->turn(std::move(items), false).answers.front().result.ok());
+  ASSERT_EQ(news().size(), 1U);
+  EXPECT_FALSE(has(news().back(), "\"who\"")) << news().back();
+  EXPECT_TRUE(has(news().back(), "node n1") && has(news().back(), R"("from":"10.0.0.66")")) << news().back();
+}
+
+// While nothing can be stored refusals are counted, and told of when it can be.
+TEST_F(AuditTest, RefusalsThatCannotBeStoredAreCounted) {
+  store.fail_next(CommitResult::Status::unknown, false);
+  EXPECT_FALSE(happen(cluster::SetQueue{.name = "lost"}).ok());
+  EXPECT_FALSE(happen(cluster::Drain{"a"}, {.token = "t1"}).ok());
+  now += 2s;
+  turns->turn({}, false);
+  ASSERT_TRUE(happen(cluster::SetQueue{.name = "after"}).ok());
+  const auto lines = news();
+  EXPECT_TRUE(std::any_of(lines.begin(), lines.end(), [](const std::string& line) {
+    return has(line, R"("who":"ada")") && has(line, R"("left_out":1)");
+  }));
+  expect_whole();
+}
+
+// What somebody pastes in place of an id may open something.
+TEST_F(AuditTest, NoTokenIsInIt) {
+  const std::string token = "tutti-0123456789abcdef-" + std::string(64, 'a');
+  EXPECT_FALSE(happen(cluster::RevokeToken{token}, {.token = "t1"}).ok());
+  EXPECT_FALSE(happen(cluster::RevokeJoinToken{"tutti_join_" + std::string(64, 'a')}, {.token = "t1"}).ok());
+  for (const std::string& line : news()) EXPECT_FALSE(has(line, "aaaaaaaa")) << line;
+  EXPECT_EQ(news().size(), 2U);
+}
+
+// Nor a letter that ends lines for some readers, or that a terminal obeys.
+TEST_F(AuditTest, LettersThatAreObeyedAreShown) {
+  EXPECT_FALSE(happen(cluster::Drain{"a\xc2\x9b" "31m\xe2\x80\xa8"}).ok());
+  EXPECT_FALSE(has(news().back(), "\xc2\x9b") || has(news().back(), "\xe2\x80\xa8")) << news().back();
+  EXPECT_TRUE(has(news().back(), "u009b")) << news().back();
 }
 
 TEST_F(AuditTest, WhatIsNotStoredIsNotInTheLogAndWhatIsIs) {

@@ -6,6 +6,21 @@
 #include "control/driver/turns.hpp"
 
 namespace tutti::driver {
+namespace {
+
+std::string key_of(const audit::Entry& entry) {
+  return entry.who.empty() ? "at " + entry.from : "by " + entry.who;
+}
+
+// Without the name of the thing: "job", "/api/v1/nodes".
+std::string kind_of(const std::string& object) {
+  if (!object.starts_with('/')) return object.substr(0, object.find(' '));
+  std::size_t end = 0;
+  for (int part = 0; part < 3 && end != std::string::npos; ++part) end = object.find('/', end + 1);
+  return object.substr(0, end);
+}
+
+}  // namespace
 
 std::optional<audit::Entry> Scribe::begin(const cluster::State& state, const Item& item,
                                           const people::Name& who) const {
@@ -24,7 +39,11 @@ std::optional<audit::Entry> Scribe::begin(const cluster::State& state, const Ite
 
 void Scribe::end(const cluster::State& state, const Item& item, audit::Entry entry,
                  const Result<std::vector<cluster::JobId>>& reply, Instant now) {
-  if (!reply) return refused(std::move(entry), reply.error(), now);
+  if (!reply) {
+    // Which node that is, is what it says itself, and was not believed.
+    if (std::holds_alternative<cluster::Join>(item.event)) entry.who.clear();
+    return refused(std::move(entry), reply.error(), now);
+  }
   if (const auto* noted = std::get_if<cluster::Noted>(&item.event);
       noted != nullptr && !noted->refused.empty())
     return refused(std::move(entry), forbidden(noted->refused), now);
@@ -36,19 +55,41 @@ void Scribe::end(const cluster::State& state, const Item& item, audit::Entry ent
 void Scribe::refused(std::optional<audit::Entry> entry, const Error& why, Instant now) {
   if (!entry) return;
   if (!all_refusals_) all_refusals_.emplace(all_refusals_max, now);
-  if (refusals_.take(entry->from, now) != Duration::zero() || all_refusals_->take(now) != Duration::zero()) {
-    ++left_out_;
-    return;
-  }
+  const std::string whose = key_of(*entry);
+  const std::string kind = whose + " " + entry->verb + " " + kind_of(entry->object);
+  const bool may = kinds_.take(kind, now) == Duration::zero() || refusals_.take(whose, now) == Duration::zero();
+  if (!may || all_refusals_->take(now) != Duration::zero()) return leave_out(*entry);
   entry->refused = why.text();
   entries_.push_back(*std::move(entry));
+}
+
+void Scribe::leave_out(const audit::Entry& entry) {
+  const std::string whose = key_of(entry);
+  const bool is_one_more = left_out_.size() >= left_out_of_max && !left_out_.contains(whose);
+  LeftOut& left = left_out_[is_one_more ? std::string() : whose];
+  if (left.count++ == 0 && !is_one_more) {
+    left.who = entry.who;
+    left.from = entry.from;
+  }
+}
+
+void Scribe::tell_left_out(Instant now) {
+  if (left_out_.empty() || (left_out_told_ != Instant() && now - left_out_told_ < left_out_told_every)) return;
+  left_out_told_ = now;
+  for (auto& [whose, left] : std::exchange(left_out_, {}))
+    entries_.push_back({.at = {},
+                        .who = std::move(left.who),
+                        .from = std::move(left.from),
+                        .verb = "ask",
+                        .object = "for more",
+                        .refused = std::to_string(left.count) + " more times: of these there is no line",
+                        .left_out = left.count});
 }
 
 std::string Scribe::write(audit::Head& head, Instant date) {
   std::string lines;
   for (audit::Entry& entry : std::exchange(entries_, {})) {
     entry.at = date;
-    entry.left_out = std::exchange(left_out_, 0);
     lines += audit::next_line(entry, head);
   }
   return lines;

@@ -1,8 +1,10 @@
 // Gathers what the audit log is to say of a turn: who asked for what, and what became of it. Refusals cost
-// whoever asks nothing and the disk a line each: of one address, and of all, only so many are written, and
-// how many were left out is. One thread.
+// whoever asks nothing and the disk a line each: of one person, or of one address of those who are nobody, and
+// of all, only so many are written; of each kind of request one a minute before that, so that nobody hides one
+// behind others. Of whom the rest was is written, and how much it was. One thread.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,8 +17,12 @@ namespace tutti::driver {
 
 struct Item;
 
-constexpr Rate refusals_max{.per_second = 10, .burst = 100};        // of one address
+constexpr Rate refusals_max{.per_second = 10, .burst = 100};        // of one person or address
+constexpr Rate kinds_max{.per_second = 1.0 / 60, .burst = 1};       // of one kind of his, besides
 constexpr Rate all_refusals_max{.per_second = 50, .burst = 1'000};  // and of all
+
+constexpr Duration left_out_told_every = 1min;
+constexpr std::size_t left_out_of_max = 100;  // persons and addresses
 
 class Scribe {
  public:
@@ -29,14 +35,29 @@ class Scribe {
   // He may not.
   void refused(std::optional<audit::Entry> entry, const Error& why, Instant now);
 
+  // So was this one, and nothing can be written now.
+  void leave_out(const audit::Entry& entry);
+
+  // Of whom there are no lines, now and then.
+  void tell_left_out(Instant now);
+
   // All that was gathered, as lines with that date; the head moves on. "" if there is nothing.
   std::string write(audit::Head& head, Instant date);
 
  private:
+  // Of whom there is no line.
+  struct LeftOut {
+    std::string who;
+    std::string from;
+    std::uint64_t count = 0;
+  };
+
   std::vector<audit::Entry> entries_;
   RateLimits refusals_{refusals_max};
+  RateLimits kinds_{kinds_max};
   std::optional<TokenBucket> all_refusals_;
-  std::uint64_t left_out_ = 0;
+  std::map<std::string, LeftOut> left_out_;
+  Instant left_out_told_;
 };
 
 }  // namespace tutti::driver

@@ -268,7 +268,7 @@ Result<> Turns::authorize(Item& item, people::Name& who) const {
 
 // Not while what happens can neither be stored nor told later on.
 Result<> Turns::may_go_on(bool frees_room) const {
-  if (health_.ok && (frees_room || state_.audit.bytes <= cluster::audit_waiting_bytes_max)) return {};
+  if (health_.ok && (frees_room || !is_log_full())) return {};
   if (frees_room && state_is_stored_) return {};
   Error refused = health_.ok
                       ? failed("nothing can be changed now: the audit log cannot be written to its files")
@@ -290,13 +290,14 @@ bool Turns::step(Outcome& outcome, cluster::Effects& effects, Item& item) {
   people::Name who;
   if (item.by) {
     if (auto allowed = authorize(item, who); !allowed) {
-      if (health_.ok) scribe_.refused(scribe_.begin(state_, item, who), allowed.error(), steady_);
+      note_refusal(item, who, allowed.error());
       if (item.reply) outcome.answers.push_back({std::move(item.reply), std::move(allowed).error()});
       return false;
     }
   }
   const bool frees_room = cluster::frees_room(state_, item.event);
   if (auto goes_on = may_go_on(frees_room); !goes_on) {
+    note_refusal(item, who, goes_on.error());
     if (item.reply) outcome.answers.push_back({std::move(item.reply), std::move(goes_on).error()});
     return false;
   }
@@ -310,9 +311,20 @@ bool Turns::step(Outcome& outcome, cluster::Effects& effects, Item& item) {
   return frees_room;
 }
 
+// What cannot be stored now, or would make the log grow that must not, is at least counted.
+void Turns::note_refusal(const Item& item, const people::Name& who, const Error& why) {
+  auto note = scribe_.begin(state_, item, who);
+  if (!note) return;
+  if (health_.ok && !is_log_full()) return scribe_.refused(std::move(note), why, steady_);
+  scribe_.leave_out(*note);
+}
+
+bool Turns::is_log_full() const { return state_.audit.bytes > cluster::audit_waiting_bytes_max; }
+
 // In the same commit as that of which they tell.
 void Turns::write_audit(cluster::Effects& effects) {
   const std::uint64_t first = state_.audit.head.last + 1;
+  if (!is_log_full()) scribe_.tell_left_out(steady_);
   std::string lines = scribe_.write(state_.audit.head, now_);
   if (lines.empty()) return;
   cluster::add_audit_lines(state_.audit, first, std::move(lines));

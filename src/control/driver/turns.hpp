@@ -117,6 +117,8 @@ class Turns {
   std::vector<store::Write> writes_of(const cluster::Effects& effects) const;
   Delivery delivery(const cluster::Effects& effects, bool watched, bool jobs_later);
   void refuse(Outcome& outcome, Commit commit);
+  void note_refusal(const Item& item, const people::Name& who, const Error& why);
+  bool is_log_full() const;
   void write_audit(cluster::Effects& effects);
   void tell_all_members(Delivery& delivery) const;
   Result<> read_store();

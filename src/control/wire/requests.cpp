@@ -55,7 +55,10 @@ Result<cluster::Link> link_from(const proto::LinkMeasured& from) {
                        {}};
 }
 
-std::string name_from(const std::string& program) {
+// Of the first word: what a shell is to do may stand there as a whole. A variable that is set is no name.
+std::string name_from(const std::string& command) {
+  const std::string program = command.substr(0, command.find_first_of(" \t\n;|&"));
+  if (program.find('=') != std::string::npos) return "job";
   std::string name = program.substr(program.rfind('/') + 1).substr(0, default_name_bytes_max);
   std::replace_if(
       name.begin(), name.end(), [](char letter) { return !is_name_letter(letter); }, '_');

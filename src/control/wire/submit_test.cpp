@@ -21,7 +21,7 @@ TEST(Submit, SpecsTravelAsJson) {
 }
 
 TEST(Submit, WhatIsLeftOutIsAsOnACommandLine) {
-  const auto submit = decode_submit(R"({"jobs":[{"command":["/usr/bin/my prog+","x"]}]})");
+  const auto submit = decode_submit(R"({"jobs":[{"command":["/usr/bin/prog+","x"]}]})");
   ASSERT_TRUE(submit.ok()) << submit.error().text();
   const cluster::JobSpec& spec = submit->specs.front();
   EXPECT_EQ(spec.grace, 10s);
@@ -30,7 +30,7 @@ TEST(Submit, WhatIsLeftOutIsAsOnACommandLine) {
   EXPECT_EQ(spec.shape.ranks, 1);
   EXPECT_EQ(spec.queue, "default");
   EXPECT_EQ(spec.user, "unnamed");
-  EXPECT_EQ(spec.name, "my prog_");
+  EXPECT_EQ(spec.name, "prog_");
   const auto zeros =
       decode_submit(R"({"jobs":[{"command":["x"],"grace_ms":"0","restarts":0,"shape":{"gpu_share":1000}}]})");
   ASSERT_TRUE(zeros.ok()) << zeros.error().text();
@@ -41,6 +41,20 @@ TEST(Submit, WhatIsLeftOutIsAsOnACommandLine) {
                 ->specs.front()
                 .shape.ranks,
             4);
+}
+
+// What a shell is to do may stand in one word, with all that nobody else is to know.
+TEST(Submit, ANameIsTheFirstWordOfTheCommandAndNothingThatIsSet) {
+  const auto name_of = [](const std::string& command) {
+    const auto submit = decode_submit(R"({"jobs":[{"command":[")" + command + R"("]}]})");
+    EXPECT_TRUE(submit.ok());
+    return submit.ok() ? submit->specs.front().name : "";
+  };
+  EXPECT_EQ(name_of("/bin/sh -c 'curl -H token:hunter3 x'"), "sh");
+  EXPECT_EQ(name_of("PASSWORD=hunter2 /opt/run"), "job");
+  EXPECT_EQ(name_of("PASSWORD=/hunter2"), "job");
+  EXPECT_EQ(name_of("train;hunter"), "train");
+  EXPECT_EQ(name_of(" "), "job");
 }
 
 TEST(Submit, AnArrayIsSentOnce) {
