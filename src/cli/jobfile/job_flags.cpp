@@ -99,7 +99,10 @@ Result<std::vector<cluster::Dependency>> make_dependencies(const Draft& draft) {
   return all;
 }
 
-std::string default_name(const std::string& program) {
+// As the controller names one that has none: of a command in one word the first, and no variable that is set.
+std::string default_name(const std::string& command) {
+  const std::string program = command.substr(0, command.find_first_of(" \t\n;|&"));
+  if (program.empty() || program.find('=') != std::string::npos) return "job";
   return as_name(program.substr(program.rfind('/') + 1));
 }
 
