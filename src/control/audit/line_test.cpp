@@ -70,7 +70,7 @@ TEST_F(ChainTest, WhatSomebodyWroteStaysInItsLine) {
   const auto label = label_of(line);
   ASSERT_TRUE(label);
   EXPECT_EQ(label->at, "2027-01-15T08:00:00.000Z");
-  EXPECT_EQ(label->who.substr(0, 3), "a\nb");
+  EXPECT_EQ(label->who.substr(0, 6), "a\\x0ab");
 }
 
 TEST(AuditLines, WhatIsNoneIsNone) {

@@ -122,7 +122,9 @@ class Reader {
     }
     const bool is_next = head && head->last > seen_;
     if (!is_next && !follows_good_) return true;
-    if (page_.lines.size() >= query_.lines_max || looked_ > page_bytes_max) return false;
+    // Every page gets further: the next one begins behind the last number of this.
+    const bool is_full = page_.lines.size() >= query_.lines_max || looked_ > page_bytes_max;
+    if (is_next && is_full && seen_ > query_.after) return false;
     looked_ = looked_ + Bytes(static_cast<std::int64_t>(line.size()));
     if (is_next) seen_ = head->last;
     follows_good_ = is_next;
