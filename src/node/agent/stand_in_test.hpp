@@ -25,8 +25,8 @@ namespace tutti::agent {
 class StandIn {
  public:
   // `place` is that of the agent's folder; shims of earlier versions have no such word.
-  explicit StandIn(const std::string& rank_folder, const std::string& place = "",
-                   bool rank_pretends = false, uid_t user = ::geteuid()) {
+  explicit StandIn(const std::string& rank_folder, const std::string& place = "", bool rank_pretends = false,
+                   uid_t user = ::geteuid()) {
     std::string path = testing::TempDir() + "tutti-stand-in-XXXXXX";
     folder_ = mkdtemp(path.data());
     std::filesystem::copy_file("/bin/sh", folder_ + "/tutti");

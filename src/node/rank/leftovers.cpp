@@ -51,8 +51,9 @@ std::string file_of(pid_t pid) {
   return name;
 }
 
-// A shim stays who its agent is: its rank alone becomes somebody else. Whoever may run a process here can give it
-// any words, and hold any folder. The kernel says this for the folder itself even of a process that hides.
+// A shim stays who its agent is: its rank alone becomes somebody else. Whoever may run a process here can
+// give it any words, and hold any folder. The kernel says this for the folder itself even of a process that
+// hides.
 bool is_of_this_user(pid_t pid) {
   struct stat status {};
   return stat(process_path(pid).c_str(), &status) == 0 && status.st_uid == geteuid();

@@ -109,7 +109,8 @@ TEST_F(LeftoversTest, AProcessOfSomebodyElseIsNoShim) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root";
   std::filesystem::copy_file("/bin/sh", path("tutti"));
   std::filesystem::create_directories(path("x/ranks/7.0.0"));
-  for (const char* open : {"", "x", "x/ranks"}) std::filesystem::permissions(path(open), std::filesystem::perms(0755));
+  for (const char* open : {"", "x", "x/ranks"})
+    std::filesystem::permissions(path(open), std::filesystem::perms(0755));
   std::filesystem::permissions(path("wait"), std::filesystem::perms(0666));
   std::ofstream(path("shim")) << "exec 9<x/ranks/7.0.0; echo began; read line <wait";
   const std::string ranks = path("ranks");
