@@ -1,11 +1,13 @@
 // `tutti down` when something is in its way: it was interrupted, or what it ends does not answer.
 #include <signal.h>
+#include <unistd.h>
 
 #include <filesystem>
 
 #include <gtest/gtest.h>
 
 #include "support/cluster.hpp"
+#include "support/pretender.hpp"
 
 namespace tutti {
 namespace {
@@ -68,6 +70,19 @@ TEST(Down, ARankThatLocksFoldersOfItsClusterKeepsNothingFromItsEnd) {
   EXPECT_EQ(down.exit_code, 0) << down.err;
   EXPECT_TRUE(cluster.ranks_on("n1").empty());
   EXPECT_FALSE(std::filesystem::exists(cluster.home() + "/nodes"));
+}
+
+// Root could end him, and would not know whom.
+TEST(Down, WhoCallsHimselfAShimOfTheClusterAndIsSomebodyElseIsLeftAlone) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  const support::TempFolder place;
+  std::filesystem::permissions(place.path(), std::filesystem::perms(0755));
+  const TestCluster cluster(1, 1);
+  const support::Pretender pretender(54'321, place.path() + "/his", cluster.home() + "/nodes/n1/ranks/9.0.0");
+  ASSERT_TRUE(pretender.began());
+  const auto down = cluster.tutti({"down", "--clean"});
+  EXPECT_EQ(down.exit_code, 0) << down.err;
+  EXPECT_TRUE(pretender.lives());
 }
 
 // Nor the next agent from its node: who waits for the lock has it as soon as the agent ends.

@@ -19,6 +19,7 @@
 #include <gtest/gtest.h>
 
 #include "support/cluster.hpp"
+#include "support/pretender.hpp"
 #include "support/stalled_disk.hpp"
 
 namespace tutti {
@@ -32,6 +33,7 @@ using support::has;
 using support::lines_of;
 using support::PartsCluster;
 using support::PartsOptions;
+using support::Pretender;
 using support::read_text;
 using support::until;
 using support::write_text;
@@ -512,6 +514,78 @@ TEST_F(Isolation, CheckpointsOfSomebodyElseAreNotHandedOver) {
   EXPECT_EQ(owner_of(next), ada_uid);
 }
 
+// Whatever that user has on the node without any job: a login there, or a disk that he shares with it.
+bool as_login(uid_t user, const std::string& script) {
+  const std::string id = std::to_string(user);
+  return support::run({"setpriv", "--reuid", id, "--regid", id, "--clear-groups", "sh", "-ec", script})
+             .exit_code == 0;
+}
+
+std::size_t times(const std::string& text, const std::string& word) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
+  return count;
+}
+
+// ---- folders for checkpoints where users may write
+
+class SharedCheckpoints : public Isolation {
+ protected:
+  void SetUp() override {
+    if (!accounts_.there()) GTEST_SKIP() << "needs root, and the right to mount";
+    fs::create_directory(shared_);
+    ASSERT_EQ(::chmod(shared_.c_str(), 01777), 0);
+    start_cluster({"--checkpoints", shared_, "--keep-checkpoints", "30d"});
+    const std::string told = read_text(cluster_->file("controller.err"));
+    const std::size_t at = told.find("cluster ") + 8;
+    jobs_ = shared_ + "/" + told.substr(at, told.find(':', at) - at);
+  }
+
+  std::string shared_ = accounts_.file("shared");
+  std::string jobs_;  // above the folders of jobs
+};
+
+TEST_F(SharedCheckpoints, ALinkThatSomebodyWasFirstToMakeLeadsRootNowhere) {
+  const std::string victim = accounts_.file("victim");
+  for (int job = 1; job < 4; ++job) fs::create_directories(victim + "/" + std::to_string(job));
+  ASSERT_TRUE(as_login(ada_uid, "ln -s " + victim + " " + jobs_));
+  const std::string id = submit("tutti-ada", {}, "touch $TUTTI_CHECKPOINT_DIR/saved");
+  EXPECT_TRUE(eventually([&] {
+    return has(cluster_->tutti({"show", id}).out,
+               ", for the checkpoints of this cluster, is a link or no folder");
+  })) << cluster_->tutti({"show", id}).out;
+  EXPECT_EQ(owner_of(victim + "/" + id), 0U);
+  EXPECT_FALSE(fs::exists(victim + "/.begun"));
+  fs::remove(jobs_);
+  cluster_->tutti({"resume", "n1"});
+  EXPECT_TRUE(eventually([&] {
+    cluster_->tutti({"release", id});
+    return cluster_->state(id) == "succeeded";
+  })) << cluster_->tutti({"show", id}).out;
+  EXPECT_EQ(owner_of(jobs_ + "/" + id), ada_uid);
+  EXPECT_TRUE(fs::exists(jobs_ + "/" + id + "/saved"));
+  EXPECT_EQ(mode_of(jobs_), mode_t{0711});
+  EXPECT_FALSE(as_login(ada_uid, "mkdir " + jobs_ + "/" + std::to_string(std::stoi(id) + 1)))
+      << "the folder of somebody's next job";
+}
+
+TEST_F(SharedCheckpoints, AMarkThatSomebodyHasMadeCostsNobodyWhatHeSaved) {
+  fs::create_directory(jobs_);
+  ASSERT_EQ(::chmod(jobs_.c_str(), 01777), 0);
+  ASSERT_TRUE(as_login(ada_uid, "mkdir " + jobs_ + "/.ended"));
+  const std::string id = submit("tutti-ben", {}, "touch $TUTTI_CHECKPOINT_DIR/saved");
+  EXPECT_EQ(cluster_->wait(id), 0);
+  ASSERT_TRUE(as_login(ada_uid, "cd " + jobs_ + "/.ended; rm -f " + id + "; touch -d '90 days ago' " + id));
+  const auto looked = [&] {
+    return times(read_text(cluster_->file("agent-n1.err")), "old checkpoints stay");
+  };
+  const std::size_t before = looked();
+  EXPECT_EQ(run("tutti-ada", {}, "true").exit_code, 0);
+  EXPECT_TRUE(eventually([&] { return looked() > before || !fs::exists(jobs_ + "/" + id); }));
+  EXPECT_TRUE(fs::exists(jobs_ + "/" + id + "/saved"));
+  EXPECT_TRUE(has(read_text(cluster_->file("agent-n1.err")), "nothing in it is believed"));
+}
+
 // ---- what goes on as with others
 
 TEST_F(Isolation, ItIsCancelledAdoptedAndClearedAwayAsOthers) {
@@ -536,6 +610,27 @@ TEST_F(Isolation, AKilledShimTakesItsRankAlong) {
     if (has(read_text("/proc/" + std::to_string(pid) + "/comm"), "tutti-shim")) ::kill(pid, SIGKILL);
   EXPECT_TRUE(cluster_->becomes(id, "failed"));
   EXPECT_TRUE(eventually([&] { return ranks().empty() && nothing_is_left(); }));
+}
+
+TEST_F(Isolation, WhoCallsHimselfAShimKeepsNoAgentFromStartingAndIsTakenForNobodys) {
+  const std::string done = submit("tutti-ben", {}, "true");
+  EXPECT_EQ(cluster_->wait(done), 0);
+  const std::string place = accounts_.file("pretender");
+  for (const bool removed : {true, false}) {
+    Pretender pretender(ada_uid, place, agent() + "/ranks/9.0.0");
+    Pretender of_done(ada_uid, accounts_.file("another"), rank_folder(done));
+    ASSERT_TRUE(pretender.began() && of_done.began());
+    if (removed) fs::remove_all(place + "/x");
+    if (!removed) write_text(place + "/x/identity", "");
+    cluster_->agent("n1").signal(SIGTERM);
+    cluster_->agent("n1").wait();
+    ASSERT_TRUE(cluster_->start_agent("n1")) << read_text(cluster_->file("agent-n1.err"));
+    EXPECT_EQ(run("tutti-ben", {}, "echo runs").out, "runs\n");
+    EXPECT_TRUE(pretender.lives() && of_done.lives()) << "nobody is ended for that";
+    fs::remove_all(place);
+    fs::remove_all(accounts_.file("another"));
+  }
+  EXPECT_FALSE(has(read_text(cluster_->file("agent-n1.err")), "adopted rank"));
 }
 
 // ---- what it needs
@@ -579,8 +674,8 @@ TEST(IsolationFlags, ANodeThatPromisesLessThanTheClusterDemandsTakesNoWork) {
   EXPECT_TRUE(has(read_text(cluster.file("agent-n1.err")), "nothing keeps them from one another"));
   cluster.kill_controller();
   ASSERT_TRUE(cluster.start_controller({"--isolation", "user"}));
-  EXPECT_TRUE(eventually(
-      [&] { return has(cluster.node("n1").value("reason", ""), "which this cluster demands"); }));
+  EXPECT_TRUE(
+      eventually([&] { return has(cluster.node("n1").value("reason", ""), "which this cluster demands"); }));
   const auto submitted = cluster.tutti({"run", "--detach", "--", "true"});
   ASSERT_EQ(submitted.exit_code, 0) << submitted.err;
   EXPECT_TRUE(has(cluster.tutti({"nodes"}).out, "--isolation user"));

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "base/files/descriptor.hpp"
 
@@ -15,6 +16,10 @@ constexpr int folder_flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | 
 
 // The mount that a folder is of; 0 where the kernel does not tell (before 5.8).
 std::uint64_t mount_of(const FileDescriptor& folder);
+
+// What has this name in an open folder and nowhere else: no link is followed, and no other disk entered. Else
+// errno says why: ELOOP or ENOTDIR for a link, EXDEV for a disk.
+FileDescriptor open_below(const FileDescriptor& folder, const std::string& name, int flags);
 
 struct CloseListing {
   void operator()(DIR* listing) const { closedir(listing); }

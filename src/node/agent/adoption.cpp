@@ -141,16 +141,11 @@ Result<std::vector<RankKey>> ShimProcesses::left_keys() const {
 
 // What an earlier agent was about to remove, and shipped folders that no rank uses any more.
 void ShimProcesses::sweep(const std::map<RankKey, RankStatus>& found) {
-  for (const std::string& name : names_in(options_.folder + "/removed"))
-    removals_.run([path = options_.folder + "/removed/" + name]() -> Lane::Then {
-      const auto removed = files::remove_folder(path);
-      if (removed) return {};
-      return [why = removed.error().text()] { log::warning("{}", why); };
-    });
+  removals_.remove_left();
   std::set<std::string> used;
   for (const auto& [key, status] : found) used.insert(attempt_name(key.job, key.attempt));
   for (const std::string& name : names_in(options_.folder + "/work")) {
-    if (!used.contains(name)) remove_later(options_.folder + "/work/" + name);
+    if (!used.contains(name)) removals_.move_out(options_.folder + "/work/" + name);
   }
   for (const std::string& name : isolation_ ? isolation_->all_places() : std::vector<std::string>())
     if (!used.contains(name)) remove_places(name);

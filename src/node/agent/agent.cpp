@@ -31,6 +31,7 @@
 #include "node/devices/order.hpp"
 #include "node/keeper/keeper.hpp"
 #include "node/rank/account.hpp"
+#include "node/rank/checkpoint_root.hpp"
 #include "node/rank/launch.hpp"
 #include "node/rank/leftovers.hpp"
 #include "node/rank/process.hpp"
@@ -187,9 +188,18 @@ class Agent {
   // Said and not refused: a node whose disk is away for a while joins, and its ranks are looked after. The
   // disk itself is not asked, which may not answer.
   void look_for_shared_disk() {
+    if (options_.ranks_as_users) look_who_may_change_checkpoints();
     if (!options_.shared_checkpoints) return;
     const std::string told = not_shared(mount_table(), options_.checkpoints);
     if (!told.empty()) log::warning("{}", told);
+  }
+
+  void look_who_may_change_checkpoints() {
+    elsewhere_.run([folder = options_.checkpoints]() -> Lane::Then {
+      return [told = rank::checkpoints_in_other_hands(folder)] {
+        if (!told.empty()) log::warning("{}", told);
+      };
+    });
   }
 
   // Ranks that run hold devices by the index that these had when the agent before this one looked.
@@ -364,7 +374,7 @@ class Agent {
   keeper::Keeper keeper_;
   Logs logs_;
   Lane notes_;      // which device has which index
-  Lane elsewhere_;  // folders of other agents
+  Lane elsewhere_;  // folders of other agents, and what is above this one's for checkpoints
   Lane credentials_lane_;
   Renewal renewal_;
   DeviceWatch device_watch_;

@@ -91,7 +91,7 @@ void AtticShelves::remove_rank(const std::string& folder) {
   auto moved = files::make_folder(options_.removed, 0700);
   if (moved) moved = files::move_folder(folder, target);
   if (!moved) return log::warning("a folder that is to be removed stays: {}", moved.error().text());
-  remove_tree(target);
+  if (!files::remove_folder(target)) staying_.push_back(target);
 }
 
 void AtticShelves::tidy(Instant now) {
@@ -205,7 +205,7 @@ void Attic::put(const Shelves& shelves, const std::string& folder, Instant ended
   logs_.run([this, shelves, folder, ended_at, weighed, now = date_.now()]() -> Lane::Then {
     shelves->put(folder, ended_at, weighed);
     shelves->tidy_logs(now);
-    return [this, shelves, bytes = shelves->logs_bytes()] { count(shelves, bytes); };
+    return tidied(shelves);
   });
 }
 
@@ -227,7 +227,7 @@ void Attic::tidy_logs() {
   if (logs_.under_way() != 0) return;  // each does it
   logs_.run([this, shelves = shelves_, now = date_.now()]() -> Lane::Then {
     shelves->tidy_logs(now);
-    return [this, shelves, bytes = shelves->logs_bytes()] { count(shelves, bytes); };
+    return tidied(shelves);
   });
 }
 
@@ -242,8 +242,12 @@ void Attic::tidy_checkpoints() {
       [this](const std::string&) { tidying_checkpoints_ = false; });
 }
 
-void Attic::count(const Shelves& shelves, Bytes bytes) {
-  if (shelves == shelves_) kept_ = bytes;
+Lane::Then Attic::tidied(const Shelves& shelves) {
+  return [this, shelves, bytes = shelves->logs_bytes(), staying = shelves->take_staying()] {
+    if (shelves == shelves_) kept_ = bytes;
+    for (const std::string& path : staying)
+      if (stays_) stays_(path);
+  };
 }
 
 }  // namespace tutti::agent

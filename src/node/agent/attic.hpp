@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/clock/clock.hpp"
 #include "base/result.hpp"
@@ -65,6 +66,8 @@ class AtticShelves {
   void tidy_checkpoints(Instant now, const std::string& cluster = "") const;
   // The highest id of a job of the cluster that has a folder for checkpoints; nothing if none ever had.
   Result<std::optional<std::uint64_t>> last_saved(const std::string& cluster) const;
+  // What of them could not be removed, where it is now: each is told once.
+  std::vector<std::string> take_staying() { return std::exchange(staying_, {}); }
   // From any thread: nothing is removed any more.
   void close() { closed_ = true; }
 
@@ -92,6 +95,7 @@ class AtticShelves {
   Owners owners_;
   std::size_t folders_ = 0;  // of all of them
   Bytes bytes_;
+  std::vector<std::string> staying_;
   std::uint64_t removed_ = 0;
   std::atomic<bool> closed_ = false;
 };
@@ -112,6 +116,8 @@ class Attic {
   // The folders that were put there are somewhere else now, and not its own any more.
   void clear();
   void job_ended(sched::JobId job);
+  // What to do with what could not be removed.
+  void on_staying(std::function<void(const std::string& path)> stays) { stays_ = std::move(stays); }
   Bytes kept() const { return kept_; }
 
  private:
@@ -122,7 +128,8 @@ class Attic {
   void tidy_checkpoints();
   void look_for_saved();
   void looked_for_saved(const std::string& cluster, const Result<std::optional<std::uint64_t>>& last);
-  void count(const Shelves& shelves, Bytes bytes);
+  // What tidy_logs() has come to, for the loop.
+  Lane::Then tidied(const Shelves& shelves);
 
   AtticOptions options_;
   Shelves shelves_;
@@ -130,6 +137,7 @@ class Attic {
   Bytes kept_;
   bool tidying_checkpoints_ = false;
   Saved saved_;
+  std::function<void(const std::string& path)> stays_;
   std::string saved_known_;   // the cluster of which that was told
   std::string saved_unread_;  // why it could not be read the last time
   bool looking_for_saved_ = false;

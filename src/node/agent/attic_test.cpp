@@ -1,5 +1,6 @@
 #include "node/agent/attic.hpp"
 
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -222,6 +223,24 @@ TEST_F(AtticTest, NothingIsRemovedOnceTheFoldersAreNotItsOwn) {
   shelves.close();
   shelves.tidy_logs(now_);
   EXPECT_TRUE(fs::exists(second));
+}
+
+// Something is mounted in it, or its owner changes it meanwhile.
+TEST_F(AtticTest, WhatCouldNotBeRemovedIsTold) {
+  AtticOptions limits = options();
+  limits.logs_age_max = 24h;
+  limits.removed = root_ + "/removed";
+  AtticShelves shelves(limits);
+  const auto folder = rank("1.0.0", 1);
+  fs::create_directories(folder + "/disk");
+  if (::mount("none", (folder + "/disk").c_str(), "tmpfs", 0, "size=64k") != 0)
+    GTEST_SKIP() << "needs the right to mount";
+  shelves.put(folder, now_ - 25h);
+  shelves.tidy_logs(now_);
+  const auto staying = shelves.take_staying();
+  ASSERT_EQ(staying.size(), 1U);
+  EXPECT_EQ(::umount2((staying[0] + "/disk").c_str(), MNT_DETACH), 0);
+  EXPECT_TRUE(shelves.take_staying().empty()) << "once";
 }
 
 TEST_F(AtticTest, CheckpointsGoOnlyIfThatIsWantedAndTheirJobHasEnded) {

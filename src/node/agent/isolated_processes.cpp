@@ -70,12 +70,7 @@ void ShimProcesses::account_found(const wire::StartRanks& start, const Isolation
 // What lies in memory does not wait for what the same account has left on a disk.
 void ShimProcesses::remove_places(const std::string& attempt, const std::string& owner) {
   for (const std::string& path : isolation_->places_of(attempt))
-    removals_.run(owner.empty() ? "" : owner + " in " + fs::path(path).parent_path().string(),
-                  [path]() -> Lane::Then {
-                    const auto removed = files::remove_folder(path);
-                    if (removed) return {};
-                    return [why = removed.error().text()] { log::warning("{}", why); };
-                  });
+    removals_.remove(path, owner.empty() ? "" : owner + " in " + fs::path(path).parent_path().string());
 }
 
 }  // namespace tutti::agent

@@ -82,6 +82,24 @@ TEST_F(MovedFolderTest, RanksWhoseAgentsFolderWasRemovedKeepTheNextFromBeginning
   }
 }
 
+// He is no shim, whatever he is called and whichever folder he holds open.
+TEST_F(MovedFolderTest, SomebodyElseWhoCallsHimselfAShimKeepsNobodyFromBeginning) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  fs::permissions(root_, fs::perms(0755));
+  for (const bool gone : {true, false}) {
+    fs::create_directories(other() + "/ranks/7.0.0");
+    const StandIn forged(other() + "/ranks/7.0.0", "", false, 54'321);
+    fs::rename(other(), root_ + "/away");
+    if (gone) fs::remove_all(root_ + "/away");
+    if (!gone) std::ofstream(root_ + "/away/identity") << "0123456789abcdef\n";
+    const auto checked = check_no_ranks_elsewhere(other());
+    EXPECT_TRUE(checked.ok()) << checked.error().text();
+    const std::string pid = std::to_string(forged.shim().pid);
+    for (const std::string& text : ranks_without_agent(own()))
+      EXPECT_EQ(text.find("`kill " + pid + "`"), std::string::npos) << text;
+  }
+}
+
 // That is in the hands of ranks, and keeps no agent from beginning.
 TEST_F(MovedFolderTest, ARankThatRemovesOrMovesItsOwnFolderKeepsNobodyFromBeginning) {
   const StandIn shim(other() + "/ranks/7.0.0");

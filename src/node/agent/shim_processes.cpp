@@ -50,9 +50,6 @@ constexpr std::size_t sight_threads_max = 2;
 constexpr std::size_t end_threads_max = 4;
 // Of a shared disk that stands still a few threads are enough.
 constexpr LaneLimits shared_limits{.threads_max = 1, .patience = 2s, .stuck_max = 8};
-// Of one account one thing at a time: who leaves millions of files behind does not keep what others have
-// left.
-constexpr LaneLimits removal_limits{.threads_max = 1};
 // Orders that concern the agent's folder and not one rank's.
 constexpr const char* own_notes = "the agent";
 // The processes of all shims, as the kernel names them.
@@ -91,9 +88,10 @@ ShimProcesses::ShimProcesses(net::Loop& loop, ProcessOptions options, Shipped& s
       ends_(loop, LaneLimits{.threads_max = end_threads_max}),
       clears_(loop, LaneLimits{.threads_max = end_threads_max}),
       notes_(loop, LaneLimits{.threads_max = 1}),
-      removals_(loop, removal_limits),
+      removals_(loop, options_.folder + "/removed"),
       accounts_(loop, LaneLimits{.threads_max = end_threads_max}),
       starts_(loop, StartLimits(), [this](const RankKey& key, const auto& shim) { started(key, shim); }) {
+  attic_.on_staying([this](const std::string& path) { removals_.stays(path); });
   belong_to({});
 }
 
@@ -152,7 +150,7 @@ void ShimProcesses::stop_preparing(cluster::JobId job, std::int32_t attempt) {
 void ShimProcesses::release(cluster::JobId job, std::int32_t attempt) {
   const auto isolated = isolated_.find({job, attempt});
   const std::string account = isolated == isolated_.end() ? "" : isolated->second->account.name;
-  remove_later(shipped_.path_of(attempt_name(job, attempt)), account);
+  removals_.move_out(shipped_.path_of(attempt_name(job, attempt)), account);
   if (isolation_) remove_places(attempt_name(job, attempt), account);
   isolated_.erase({job, attempt});
   ports_.give_back(job, attempt);
@@ -227,20 +225,6 @@ std::string ShimProcesses::checkpoints_of(cluster::JobId job) const {
   return options_.checkpoints + cluster + "/" + job.text();
 }
 
-// Out of the way at once, so that a later agent does not take what is left of it for something whole.
-void ShimProcesses::remove_later(const std::string& path, const std::string& owner) {
-  const std::string name = std::filesystem::path(path).filename().string();
-  const std::string target = options_.folder + "/removed/" + name + "." + std::to_string(::getpid()) + "." +
-                             std::to_string(++removed_);
-  removals_.run(owner, [path, target, parent = options_.folder + "/removed"]() -> Lane::Then {
-    auto removed = files::make_folder(parent, 0700);
-    if (removed) removed = files::move_folder(path, target);
-    if (removed) removed = files::remove_folder(target);
-    if (removed) return {};
-    return [why = removed.error().text()] { log::warning("{}", why); };
-  });
-}
-
 void ShimProcesses::start(const wire::StartRanks& attempt, const std::string& workdir) {
   const auto shared = std::make_shared<const wire::StartRanks>(attempt);
   room_.start({attempt.job, attempt.attempt}, attempt.ranks.size());
@@ -276,7 +260,7 @@ void ShimProcesses::started(const RankKey& key, const Result<std::shared_ptr<Sta
   entry.lived_at = now_steady();
   if (const std::string& moved = (*shim)->in_its_place; !moved.empty()) {
     log::warning("something was in the place of the folder of rank {}, and is removed", key.text());
-    remove_later(moved);
+    removals_.move_out(moved);
   }
   watch(key, entry, std::move((*shim)->pidfd));
   calls_.started(key, {});

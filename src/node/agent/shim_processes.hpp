@@ -19,6 +19,7 @@
 #include "node/agent/left_rank.hpp"
 #include "node/agent/ports.hpp"
 #include "node/agent/rank_end.hpp"
+#include "node/agent/removals.hpp"
 #include "node/agent/room.hpp"
 #include "node/agent/shipped.hpp"
 #include "node/agent/starts.hpp"
@@ -76,7 +77,7 @@ class ShimProcesses final : public keeper::Processes {
   Duration ended_ago(const RankKey& key) const override;
   Duration ran(const RankKey& key) const override;
   void forget(const RankKey& key) override;
-  Bytes kept() const override { return attic_.kept(); }
+  Bytes kept() const override { return attic_.kept() + removals_.bytes(); }
   void job_ended(cluster::JobId job) override { attic_.job_ended(job); }
   void look(const std::vector<RankKey>& running) override;
 
@@ -186,7 +187,6 @@ class ShimProcesses final : public keeper::Processes {
   cluster::RankStatus verdict(const Ended& end) const;
   void miss_disk(const std::string& why);
   void note_membership();
-  void remove_later(const std::string& path, const std::string& owner = "");
   void sweep(const std::map<RankKey, cluster::RankStatus>& found);
   void end_unfound(const std::map<RankKey, cluster::RankStatus>& found) const;
 
@@ -215,7 +215,6 @@ class ShimProcesses final : public keeper::Processes {
   std::string cgroup_prefix_;                                       // of the cgroups of this agent's ranks
   std::map<std::string, std::string> cgroups_before_;  // by rank: made when this node was called otherwise
   bool holds_ = true;                                  // cgroups can be had
-  std::uint64_t removed_ = 0;
   std::optional<std::uint64_t> found_on_;  // the disk on which a rank last found its folder for checkpoints
   std::string not_mounted_;                // what is missing as long as another disk is there; "": nothing
   std::shared_ptr<net::Loop::Handle> not_mounted_timer_;
@@ -225,7 +224,7 @@ class ShimProcesses final : public keeper::Processes {
   Lane ends_;                   // what ranks have left in their folders
   Lane clears_;                 // processes of ranks, without a look at their folders
   Lane notes_;                  // marks that an end is acknowledged, whose ranks these are
-  Lane removals_;
+  Removals removals_;
   Lane accounts_;
   Starts starts_;
 };

@@ -25,19 +25,21 @@ namespace tutti::agent {
 class StandIn {
  public:
   // `place` is that of the agent's folder; shims of earlier versions have no such word.
-  explicit StandIn(const std::string& rank_folder, const std::string& place = "",
-                   bool rank_pretends = false) {
+  explicit StandIn(const std::string& rank_folder, const std::string& place = "", bool rank_pretends = false,
+                   uid_t user = ::geteuid()) {
     std::string path = testing::TempDir() + "tutti-stand-in-XXXXXX";
     folder_ = mkdtemp(path.data());
     std::filesystem::copy_file("/bin/sh", folder_ + "/tutti");
     std::ofstream(folder_ + "/shim") << "[ ! -d $1 ] || exec 9<$1; mkfifo never; "
                                      << (rank_pretends ? "read nothing <never >&-" : "sleep 1000 >&-")
                                      << " & echo $!; wait; read nothing <never";
+    if (user != ::geteuid() && ::chown(folder_.c_str(), user, user) != 0) return;
     std::array<int, 2> told{};
     if (::pipe(told.data()) != 0) return;
     shim_ = ::fork();
     if (shim_ == 0) {
       ::setsid();
+      if (user != ::geteuid() && ::setresuid(user, user, user) != 0) ::_exit(1);
       if (::chdir(folder_.c_str()) != 0 || ::dup2(told[1], STDOUT_FILENO) < 0) ::_exit(1);
       ::execl("./tutti", "./tutti", "shim", rank_folder.c_str(), place.empty() ? nullptr : place.c_str(),
               nullptr);

@@ -9,25 +9,30 @@
 #include <optional>
 #include <string>
 
+#include "base/files/descriptor.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "node/rank/account.hpp"
 
 namespace tutti::rank {
 
+// Where the account itself is to make the folder: nowhere, unless root is nobody on that disk.
+struct BegunCheckpoints {
+  files::FileDescriptor above;
+};
+
 // An attempt is about to run: makes the folder, which has changed at time zero until something is saved in
-// it, and the job is not over. `expected`: an earlier attempt had the folder. An error only if nothing of
-// that is here: then this is another disk. `held`: the folder of the rank, as its shim holds it. Where that
-// of its agent was removed no ROOT is made: it was removed too, if it was in the same home, which would be
-// back.
-Result<> begin_checkpoints(const std::string& folder, bool expected, const std::filesystem::path& held = {});
-
-// That folder is for the account alone from now on, if it is this process's own. 0, or why not: EPERM if it
-// is somebody else's, or no folder. One that is not there is fine.
-int hand_over_checkpoints(const std::string& folder, const Account& account);
-
-// What that error says.
-Error missing_checkpoints(const std::string& folder);
+// it, and the job is not over. `expected`: an earlier attempt had the folder. `held`: the folder of the rank,
+// as its shim holds it. Where that of its agent was removed no ROOT is made: it was removed too, if it was in
+// the same home, which would be back. `account`: who is to have the folder alone. An error says why nothing
+// may run: nothing of what is expected is here, and this is another disk; ROOT is not the agent's
+// (checkpoint_root.hpp); or (invalid) the folder is somebody else's than the account's, here as elsewhere.
+Result<BegunCheckpoints> begin_checkpoints(const std::string& folder, bool expected,
+                                           const std::filesystem::path& held = {},
+                                           const Account* account = nullptr);
+// Then, when this process is the account: makes it where root could not. The same errors.
+Result<> make_own_checkpoints(const BegunCheckpoints& begun, const std::string& folder,
+                              const Account& account);
 
 // The job is over for good: an empty folder goes, of another one the age counts from now on.
 Result<> end_checkpoints(const std::string& folder);

@@ -1,14 +1,18 @@
 #include "node/rank/checkpoints.hpp"
 
 #include <fcntl.h>
+#include <sys/fsuid.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <fstream>
+#include <functional>
 
 #include "base/files/descriptor.hpp"
+#include "node/rank/checkpoint_root.hpp"
+#include "node/rank/child_test.hpp"
 #include "node/rank/folder_test.hpp"
 
 namespace tutti::rank {
@@ -20,6 +24,16 @@ struct CheckpointsTest : FolderTest {
   std::string job_ = path("root/7");
   const Instant later_{std::chrono::seconds(::time(nullptr)) + std::chrono::hours(1)};
 
+  const Account ann_{.name = "ann", .uid = 54'321, .gid = 54'322, .groups = {}, .home = {}, .shell = {}};
+  const Account ben_{.name = "ben", .uid = 54'323, .gid = 54'323, .groups = {}, .home = {}, .shell = {}};
+
+  uid_t owner_of(const std::string& name) const { return status_of(name).st_uid; }
+  mode_t mode_of(const std::string& name) const { return status_of(name).st_mode & 07777; }
+  struct stat status_of(const std::string& name) const {
+    struct stat status {};
+    EXPECT_EQ(::lstat(path(name).c_str(), &status), 0) << name;
+    return status;
+  }
   void save() const { std::ofstream(job_ + "/model") << "weights"; }
   bool saved() const { return fs::exists(job_ + "/model"); }
 };
@@ -138,39 +152,209 @@ TEST_F(CheckpointsTest, WhatCannotBeRemovedIsTold) {
   EXPECT_FALSE(fs::exists(job_));
 }
 
-// Where root is nobody on a shared disk, those who have jobs may write above the folders of jobs.
+// Users may have been able to write there: by links root's files would be theirs, or gone.
 TEST_F(CheckpointsTest, LinksInPlaceOfItsMarksAndFoldersLeadNowhere) {
   fs::create_directories(path("root"));
   fs::create_directories(path("elsewhere/8"));
   std::ofstream(path("elsewhere/8/kept")) << "kept";
   for (const std::string kind : {".begun", ".ended", ".removed"})
     fs::create_directory_symlink(path("elsewhere"), path("root/" + kind));
-  fs::create_directory_symlink(path("elsewhere"), path("root/7"));
-  const Account account{.name = "ann", .uid = 54'321, .gid = 54'321, .groups = {}, .home = {}, .shell = {}};
-  for (const std::string job : {"7", "8"}) {
-    EXPECT_TRUE(begin_checkpoints(path("root/" + job), false));
+  fs::create_directory_symlink(path("elsewhere/8"), path("root/9"));
+  for (const std::string job : {"7", "8", "9"}) {
+    static_cast<void>(begin_checkpoints(path("root/" + job), false, {}, &ann_));
     static_cast<void>(end_checkpoints(path("root/" + job)));
     static_cast<void>(remove_old_checkpoints(path("root"), later_));
   }
-  EXPECT_EQ(hand_over_checkpoints(path("root/7"), account), EPERM);
   EXPECT_FALSE(fs::exists(path("elsewhere/7")));
   EXPECT_TRUE(fs::exists(path("elsewhere/8/kept")));
+  EXPECT_EQ(owner_of("elsewhere/8"), geteuid());
 }
 
 TEST_F(CheckpointsTest, AFolderIsHandedOverOnceAndSomebodyElsesNever) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root";
-  Account account{.name = "ann", .uid = 54'321, .gid = 54'322, .groups = {}, .home = {}, .shell = {}};
-  EXPECT_EQ(hand_over_checkpoints(path("root/7"), account), 0) << "it is not there";
-  ASSERT_TRUE(begin_checkpoints(path("root/7"), false));
-  EXPECT_EQ(hand_over_checkpoints(path("root/7"), account), 0);
-  EXPECT_EQ(hand_over_checkpoints(path("root/7"), account), 0);
-  struct stat status {};
-  ASSERT_EQ(::stat(path("root/7").c_str(), &status), 0);
-  EXPECT_EQ(status.st_uid, account.uid);
-  EXPECT_EQ(status.st_gid, account.gid);
-  EXPECT_EQ(status.st_mode & 07777, mode_t{0700});
-  account.uid = 54'323;
-  EXPECT_EQ(hand_over_checkpoints(path("root/7"), account), EPERM);
+  for (int time = 0; time < 2; ++time) EXPECT_TRUE(begin_checkpoints(job_, false, {}, &ann_).ok());
+  EXPECT_EQ(owner_of("root/7"), ann_.uid);
+  EXPECT_EQ(mode_of("root/7"), mode_t{0700});
+  const auto foreign = begin_checkpoints(job_, false, {}, &ben_);
+  ASSERT_FALSE(foreign.ok());
+  EXPECT_EQ(foreign.error().code(), ErrorCode::invalid) << "no other node would do better";
+  EXPECT_NE(foreign.error().text().find("is somebody else's than the account ben's"), std::string::npos)
+      << foreign.error().text();
+  EXPECT_EQ(owner_of("root/7"), ann_.uid);
+  fs::create_directories(path("root/8/kept"));
+  EXPECT_FALSE(begin_checkpoints(path("root/8"), false, {}, &ben_).ok()) << "of whom is what lies in it?";
+  EXPECT_EQ(owner_of("root/8"), 0U);
+}
+
+// ---- where users may write to the folder that the operator has named
+
+struct CheckpointsAmongUsers : CheckpointsTest {
+  void SetUp() override {
+    if (geteuid() != 0) GTEST_SKIP() << "needs root";
+    job_ = path("base/cluster/7");
+    fs::permissions(folder(), fs::perms(0755));
+    fs::create_directories(path("base"));
+    fs::permissions(path("base"), fs::perms(01777));
+    fs::create_directories(path("victim/7"));
+    std::ofstream(path("victim/7/kept")) << "kept";
+  }
+  // Whatever that user does, and what root as root does on a disk on which it is nobody.
+  static bool as(uid_t user, const std::function<void()>& act) {
+    return holds_in_a_child([&] {
+      setfsuid(user);
+      act();
+      return !testing::Test::HasFailure();
+    });
+  }
+  void age(const std::string& mark) const {
+    std::ofstream(path(mark)) << "";
+    const timespec then[2] = {{.tv_sec = 1, .tv_nsec = 0}, {.tv_sec = 1, .tv_nsec = 0}};
+    EXPECT_EQ(utimensat(AT_FDCWD, path(mark).c_str(), then, 0), 0);
+  }
+  Result<> remove_old() const {
+    return remove_old_checkpoints(path("base/cluster"), now_ - std::chrono::hours(1));
+  }
+
+  const Instant now_{std::chrono::seconds(::time(nullptr))};
+};
+
+TEST_F(CheckpointsAmongUsers, ALinkInPlaceOfTheFolderOfTheClusterIsRefused) {
+  ASSERT_TRUE(as(ann_.uid, [&] { fs::create_directory_symlink(path("victim"), path("base/cluster")); }));
+  const auto begun = begin_checkpoints(job_, false, {}, &ann_);
+  ASSERT_FALSE(begun.ok());
+  EXPECT_NE(begun.error().code(), ErrorCode::invalid) << "it is not the job's doing";
+  EXPECT_NE(
+      begun.error().text().find(path("base/cluster") + ", for the checkpoints of this cluster, is a link"),
+      std::string::npos)
+      << begun.error().text();
+  EXPECT_FALSE(begin_checkpoints(path("base/cluster/8"), false, {}, &ann_).ok());
+  EXPECT_FALSE(end_checkpoints(job_).ok());
+  EXPECT_FALSE(remove_old().ok());
+  EXPECT_FALSE(last_saved_job(path("base/cluster"), 1000).ok());
+  EXPECT_EQ(owner_of("victim/7"), 0U);
+  EXPECT_EQ(fs::directory_iterator(path("victim"))->path(), path("victim/7")) << "nothing is made beside it";
+  EXPECT_TRUE(fs::exists(path("victim/7/kept")));
+}
+
+// He could put anything in its place the next moment.
+TEST_F(CheckpointsAmongUsers, AFolderOfTheClusterThatSomebodyHasMadeIsRefused) {
+  ASSERT_TRUE(as(ann_.uid, [&] {
+    fs::create_directories(path("base/cluster/.ended"));
+    fs::permissions(path("base/cluster"), fs::perms(01777));
+    age("base/cluster/.ended/7");
+  }));
+  fs::create_directories(job_ + "/saved");
+  const auto begun = begin_checkpoints(job_, false, {}, &ben_);
+  ASSERT_FALSE(begun.ok());
+  EXPECT_NE(begun.error().text().find("is somebody else's (uid 54321) and not the agent's"),
+            std::string::npos)
+      << begun.error().text();
+  EXPECT_FALSE(remove_old().ok());
+  EXPECT_TRUE(fs::exists(job_ + "/saved"));
+}
+
+TEST_F(CheckpointsAmongUsers, NobodyMakesFoldersOrMarksBesideThoseOfJobs) {
+  ASSERT_TRUE(begin_checkpoints(job_, false, {}, &ann_).ok());
+  EXPECT_EQ(owner_of("base/cluster"), 0U);
+  EXPECT_EQ(mode_of("base/cluster"), mode_t{0711});
+  EXPECT_TRUE(as(ann_.uid, [&] {
+    EXPECT_NE(mkdir(path("base/cluster/8").c_str(), 0700), 0) << "the number of a later job";
+    std::ofstream(job_ + "/model") << "weights";
+  }));
+  EXPECT_TRUE(saved());
+}
+
+// As operators have made it by hand, for any disk, and as earlier versions have found it.
+TEST_F(CheckpointsAmongUsers, AFolderOfRootsThatUsersMayWriteToIsClosedAndTheirMarksAreNotBelieved) {
+  fs::create_directories(path("base/cluster"));
+  fs::permissions(path("base/cluster"), fs::perms(01777));
+  ASSERT_TRUE(as(ann_.uid, [&] { fs::create_directories(path("base/cluster/.ended")); }));
+  ASSERT_TRUE(begin_checkpoints(job_, false, {}, &ben_).ok());
+  EXPECT_EQ(mode_of("base/cluster"), mode_t{0711});
+  save();
+  const auto marked = end_checkpoints(job_);
+  ASSERT_FALSE(marked.ok());
+  EXPECT_NE(marked.error().text().find("nothing in it is believed"), std::string::npos)
+      << marked.error().text();
+  ASSERT_TRUE(as(ann_.uid, [&] { age("base/cluster/.ended/7"); }));
+  EXPECT_FALSE(remove_old().ok());
+  EXPECT_TRUE(saved());
+  fs::remove_all(path("base/cluster/.ended"));
+  ASSERT_TRUE(end_checkpoints(job_));
+  EXPECT_TRUE(remove_old()) << "it has just ended";
+  EXPECT_TRUE(saved());
+  // A folder of marks that was open, too.
+  fs::permissions(path("base/cluster/.ended"), fs::perms(0777));
+  fs::remove(path("base/cluster/.ended/7"));
+  ASSERT_TRUE(as(ann_.uid, [&] { age("base/cluster/.ended/7"); }));
+  EXPECT_TRUE(remove_old());
+  EXPECT_TRUE(saved());
+  EXPECT_EQ(mode_of("base/cluster/.ended"), mode_t{0700});
+  fs::remove(path("base/cluster/.ended/7"));
+  age("base/cluster/.ended/7");
+  EXPECT_TRUE(remove_old());
+  EXPECT_FALSE(saved());
+}
+
+// Root is nobody there, as on most disks that come over a network (root_squash).
+TEST_F(CheckpointsAmongUsers, WhereRootIsNobodyUsersMakeTheirFoldersThemselves) {
+  const uid_t nobody = 65'534;
+  EXPECT_TRUE(as(nobody, [&] {
+    for (const Account* account : {&ann_, &ann_, &ben_}) {
+      const std::string job = path("base/cluster/") + (account == &ann_ ? "7" : "8");
+      const auto begun = begin_checkpoints(job, false, {}, account);
+      ASSERT_TRUE(begun.ok()) << begun.error().text();
+      setfsuid(account->uid);
+      EXPECT_TRUE(make_own_checkpoints(*begun, job, *account).ok());
+      setfsuid(nobody);
+    }
+    EXPECT_TRUE(fs::exists(path("base/cluster/.begun/7")));
+    const auto foreign = begin_checkpoints(job_, false, {}, &ben_);
+    ASSERT_FALSE(foreign.ok());
+    EXPECT_EQ(foreign.error().code(), ErrorCode::invalid);
+  }));
+  EXPECT_EQ(owner_of("base/cluster/7"), ann_.uid);
+  EXPECT_EQ(mode_of("base/cluster/7"), mode_t{0700});
+  EXPECT_EQ(owner_of("base/cluster/8"), ben_.uid);
+  EXPECT_EQ(mode_of("base/cluster"), mode_t{01777});
+  for (const std::string marks : {"begun", "ended", "removed"}) {
+    EXPECT_EQ(owner_of("base/cluster/." + marks), nobody);
+    EXPECT_EQ(mode_of("base/cluster/." + marks), mode_t{0700}) << "users find them there already";
+  }
+}
+
+TEST_F(CheckpointsAmongUsers, WhereRootIsNobodyAFolderThatTheServersRootHasOpenedIsTakenAndOneOfAUserIsNot) {
+  fs::create_directories(path("base/cluster"));
+  fs::permissions(path("base/cluster"), fs::perms(01777));
+  EXPECT_TRUE(as(65'534, [&] {
+    const auto begun = begin_checkpoints(job_, false, {}, &ann_);
+    ASSERT_TRUE(begun.ok()) << begun.error().text();
+    EXPECT_TRUE(fs::exists(path("base/cluster/.begun/7")));
+    setfsuid(ben_.uid);
+    fs::create_directory(job_);
+    setfsuid(ann_.uid);
+    EXPECT_FALSE(make_own_checkpoints(*begun, job_, ann_).ok()) << "ben was first";
+  }));
+  ASSERT_EQ(chown(path("base/cluster").c_str(), ann_.uid, ann_.gid), 0);
+  EXPECT_TRUE(as(65'534, [&] { EXPECT_FALSE(begin_checkpoints(job_, false, {}, &ben_).ok()); }));
+}
+
+// The operator has named a folder of that user's, who may do with it what he likes anyway.
+TEST_F(CheckpointsAmongUsers, WhomTheNamedFolderBelongsToMayHaveMadeThatOfTheCluster) {
+  fs::create_directories(path("base/cluster"));
+  for (const char* own : {"base", "base/cluster"}) ASSERT_EQ(chown(path(own).c_str(), ann_.uid, ann_.gid), 0);
+  EXPECT_TRUE(begin_checkpoints(job_, false, {}, &ben_).ok());
+  EXPECT_EQ(owner_of("base/cluster/7"), ben_.uid);
+}
+
+TEST_F(CheckpointsAmongUsers, WhoMayPutAFolderInPlaceOfTheNamedOneIsTold) {
+  EXPECT_EQ(checkpoints_in_other_hands(path("base")), "");
+  EXPECT_EQ(checkpoints_in_other_hands(path("absent")), "");
+  fs::permissions(path("base"), fs::perms(0777));
+  EXPECT_NE(checkpoints_in_other_hands(path("base")).find("others than root"), std::string::npos);
+  fs::permissions(path("base"), fs::perms(01777));
+  ASSERT_EQ(chown(folder().c_str(), ann_.uid, ann_.gid), 0);
+  EXPECT_NE(checkpoints_in_other_hands(path("base")).find(folder()), std::string::npos);
 }
 
 }  // namespace

@@ -51,6 +51,14 @@ std::string file_of(pid_t pid) {
   return name;
 }
 
+// A shim stays who its agent is: its rank alone becomes somebody else. Whoever may run a process here can
+// give it any words, and hold any folder. The kernel says this for the folder itself even of a process that
+// hides.
+bool is_of_this_user(pid_t pid) {
+  struct stat status {};
+  return stat(process_path(pid).c_str(), &status) == 0 && status.st_uid == geteuid();
+}
+
 Looks looks_of(pid_t pid) { return {.name = process_name(pid), .file = file_of(pid), .hold = hold_of(pid)}; }
 
 // What a shim was started with. Its rank can neither change that nor take it away.
@@ -67,7 +75,7 @@ std::optional<ShimWords> told_by(pid_t pid, const Looks& own) {
   // readers with it; its name is the kernel's.
   const std::string name = process_name(pid);
   if (name.empty()) return std::nullopt;
-  if (name == copy_writer_name ||
+  if (name == copy_writer_name || !is_of_this_user(pid) ||
       (name != own.name && name != own_program_name && !name.starts_with(program_name)))
     return ShimWords();
   const Looks looks = looks_of(pid);
@@ -211,6 +219,7 @@ bool is_of_ranks_of(pid_t pid, const std::string& node, const std::string& agent
 }
 
 fs::path held_folder(pid_t shim, const std::string& rank_name) {
+  if (!is_of_this_user(shim)) return {};
   const std::string folder = process_path(shim) + "/fd";
   const auto descriptors = files::list_folder(folder);
   if (!descriptors || !*descriptors) return {};

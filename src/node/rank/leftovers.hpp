@@ -27,7 +27,8 @@ std::optional<std::vector<std::string>> words_of(pid_t pid);
 std::string hold_of(pid_t pid);
 
 // The shims of all ranks below this folder, by their command lines: a rank can remove or replace what its own
-// folder says. Processes that a rank's cgroup holds are none, whatever they call themselves, nor are those
+// folder says. Processes of another user than this one are none, and neither are they in all that follows.
+// Processes that a rank's cgroup holds are none, whatever they call themselves, nor are those
 // that descend from a shim of the same agent's. Without cgroups, or out of them, a rank whose shim has gone
 // can run this very program, and is believed.
 std::vector<ShimProcess> shims_below(const std::string& folder);

@@ -33,12 +33,14 @@ struct LeftoversTest : FolderTest {
     return {.pid = pid, .start_time = status ? status->start_time : 0};
   }
   // `PROGRAM shim RANK`, when it runs.
-  pid_t start(const std::string& program, const std::string& rank, const Hold* hold = nullptr) {
+  pid_t start(const std::string& program, const std::string& rank, const Hold* hold = nullptr,
+              uid_t user = geteuid()) {
     int ends[2];
     EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
     const pid_t pid = hold != nullptr ? hold->fork_under().pid : fork();
     if (pid == 0) {
       if (chdir(folder().c_str()) != 0 || dup2(ends[1], STDOUT_FILENO) < 0) _exit(1);
+      if (user != geteuid() && setresuid(user, user, user) != 0) _exit(1);
       execl(program.c_str(), program.c_str(), "shim", rank.c_str(), nullptr);
       _exit(1);
     }
@@ -100,6 +102,27 @@ TEST_F(LeftoversTest, AProgramOfAnotherNameIsNoShim) {
   const pid_t forged = start("/bin/sh", path("ranks") + "/7.0.0");
   ASSERT_EQ(process_name(forged), "tutti");
   EXPECT_TRUE(shims_by_folder(path("ranks")).empty());
+}
+
+// Somebody with a login on the node, outside of any rank: where agents are root's, shims are.
+TEST_F(LeftoversTest, AProcessOfSomebodyElseIsNoShim) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  std::filesystem::copy_file("/bin/sh", path("tutti"));
+  std::filesystem::create_directories(path("x/ranks/7.0.0"));
+  for (const char* open : {"", "x", "x/ranks"})
+    std::filesystem::permissions(path(open), std::filesystem::perms(0755));
+  std::filesystem::permissions(path("wait"), std::filesystem::perms(0666));
+  std::ofstream(path("shim")) << "exec 9<x/ranks/7.0.0; echo began; read line <wait";
+  const std::string ranks = path("ranks");
+  const pid_t forged = start(path("tutti"), ranks + "/7.0.0", nullptr, 54'321);
+  const pid_t shim = start(path("tutti"), ranks + "/7.0.1");
+  const auto found = shims_by_folder(ranks);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found.begin()->second.pid, shim);
+  EXPECT_TRUE(is_anothers(process(forged), ranks + "/7.0.0"));
+  EXPECT_TRUE(is_anothers(process(forged), path("x/ranks/7.0.0"))) << "it holds that folder open";
+  EXPECT_EQ(held_folder(forged, "7.0.0"), "");
+  EXPECT_NE(held_folder(shim, "7.0.0"), "");
 }
 
 // Ranks live on while the program is replaced by that of another version.

@@ -1,6 +1,7 @@
 #include "node/rank/shim.hpp"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -73,7 +75,10 @@ enum class StartStep : int { places, devices, checkpoints, account, workdir, com
 struct StartFailure {
   StartStep step = StartStep::command;
   int error_number = 0;
+  bool node_fault = false;       // of `why`
+  std::array<char, 1024> why{};  // in words, where the number is not enough
 };
+static_assert(sizeof(StartFailure) <= PIPE_BUF);  // it comes as one
 
 std::vector<char*> pointers_to(std::vector<std::string>& words) {
   std::vector<char*> pointers;
@@ -98,10 +103,18 @@ void connect_streams(int output) {
 }
 
 [[noreturn]] void give_up(int status_pipe, StartStep step, int error_number = errno) {
-  const StartFailure failure{.step = step, .error_number = error_number};
+  const StartFailure failure{.step = step, .error_number = error_number, .why = {}};
   // Nobody is left to tell if this fails, and the exit code says the main thing.
   [[maybe_unused]] const ssize_t written = write(status_pipe, &failure, sizeof failure);
   _exit(failure.error_number == ENOENT ? exit_code_not_found : exit_code_not_runnable);
+}
+
+[[noreturn]] void give_up(int status_pipe, StartStep step, const Error& why) {
+  StartFailure failure{
+      .step = step, .error_number = EPERM, .node_fault = why.code() != ErrorCode::invalid, .why = {}};
+  why.text().copy(failure.why.data(), failure.why.size() - 1);
+  [[maybe_unused]] const ssize_t written = write(status_pipe, &failure, sizeof failure);
+  _exit(exit_code_not_runnable);
 }
 
 // A rank whose shim was killed would be out of everybody's reach.
@@ -119,12 +132,8 @@ void set_apart(const Isolation& isolation, const DeviceFilter& filter, bool is_h
 }
 
 // Nothing is done as the agent's user any more.
-void become_account(const RankSpec& spec, pid_t shim, int status_pipe) {
+void become_account(const RankSpec& spec, const BegunCheckpoints& begun, pid_t shim, int status_pipe) {
   const Account& account = spec.isolation->account;
-  if (!spec.checkpoints.empty()) {
-    const int why = hand_over_checkpoints(spec.checkpoints, account);
-    if (why != 0) give_up(status_pipe, StartStep::checkpoints, why);
-  }
   // So that it can open them again, as /dev/stdout is. It has no other files of the shim's.
   for (const int stream : {STDOUT_FILENO, STDERR_FILENO})
     if (fchown(stream, account.uid, account.gid) != 0) give_up(status_pipe, StartStep::account);
@@ -132,8 +141,18 @@ void become_account(const RankSpec& spec, pid_t shim, int status_pipe) {
   if (const int why = become(account); why != 0) give_up(status_pipe, StartStep::account, why);
   // Who becomes somebody else is not ended with his parent any more.
   end_with_shim(shim);
-  // Where root is nobody on the disk that all share, and those who have jobs may write.
-  if (!spec.checkpoints.empty()) mkdir(spec.checkpoints.c_str(), 0700);
+  if (auto made = make_own_checkpoints(begun, spec.checkpoints, account); !made)
+    give_up(status_pipe, StartStep::checkpoints, made.error());
+}
+
+// Here, because the folder may be on a shared disk that does not answer: that is then this rank's trouble
+// alone, and it can be killed.
+BegunCheckpoints begin_saving(const RankSpec& spec, const std::string& folder, int status_pipe) {
+  if (spec.checkpoints.empty()) return {};
+  const Account* const account = spec.isolation ? &spec.isolation->account : nullptr;
+  auto begun = begin_checkpoints(spec.checkpoints, spec.has_saved, folder, account);
+  if (!begun) give_up(status_pipe, StartStep::checkpoints, begun.error());
+  return *std::move(begun);
 }
 
 [[noreturn]] void become_rank(RankSpec spec, const std::string& folder, const std::string& held_in,
@@ -150,11 +169,8 @@ void become_account(const RankSpec& spec, pid_t shim, int status_pipe) {
     umask(rank_umask);
   }
   files::set_open_files(static_cast<std::size_t>(spec.open_files));
-  // Here, because the folder may be on a shared disk that does not answer: that is then this rank's trouble
-  // alone, and it can be killed.
-  if (!spec.checkpoints.empty() && !begin_checkpoints(spec.checkpoints, spec.has_saved, folder))
-    give_up(status_pipe, StartStep::checkpoints, ENOENT);
-  if (spec.isolation) become_account(spec, shim, status_pipe);
+  const BegunCheckpoints begun = begin_saving(spec, folder, status_pipe);
+  if (spec.isolation) become_account(spec, begun, shim, status_pipe);
   if (chdir(spec.workdir.c_str()) != 0) give_up(status_pipe, StartStep::workdir);
   auto command = pointers_to(spec.command);
   auto environment = pointers_to(spec.env);
@@ -246,7 +262,6 @@ class Shim {
   int wait_ms() const;
   RankExit result();
   std::optional<RankExit> start_failure();
-  RankExit foreign_checkpoints() const;
 
   std::string folder_;  // of its rank, by a descriptor
   RankSpec spec_;
@@ -477,10 +492,10 @@ std::optional<RankExit> Shim::start_failure() {
     case StartStep::devices:
       return not_begun(failed_errno("cannot keep devices from it", failure.error_number));
     case StartStep::checkpoints:
-      if (failure.error_number == EPERM && spec_.isolation) return foreign_checkpoints();
+      failure.why.back() = '\0';
       return RankExit{.exit_code = exit_code_not_runnable,
-                      .detail = missing_checkpoints(spec_.checkpoints).text(),
-                      .node_fault = true};
+                      .detail = failure.why.data(),
+                      .node_fault = failure.node_fault};
     case StartStep::account:
       return not_begun(failed_errno("cannot become the account " + spec_.isolation->account.name + " (uid " +
                                         std::to_string(spec_.isolation->account.uid) + ")",
@@ -494,14 +509,6 @@ std::optional<RankExit> Shim::start_failure() {
       return cannot_run(spec_.command[0], failure.error_number);
   }
   return std::nullopt;
-}
-
-// Not this node's fault: all see the same.
-RankExit Shim::foreign_checkpoints() const {
-  return {.exit_code = exit_code_not_runnable,
-          .detail = "the folder for its checkpoints, " + spec_.checkpoints +
-                    ", is somebody else's than the account " + spec_.isolation->account.name +
-                    "'s; whoever runs the node can hand it over (chown)"};
 }
 
 void prepare_process() {
