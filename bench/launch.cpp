@@ -1,4 +1,5 @@
-// bench/launch: how fast gangs start, jobs pass, submits are kept and lost nodes replaced, beside Slurm; and what security costs.
+// bench/launch: how fast gangs start, jobs pass, submits are kept and lost nodes replaced, beside Slurm; and
+// what security costs.
 #include <algorithm>
 #include <array>
 #include <cstdio>

@@ -48,7 +48,8 @@ Result<> Account::add() {
   ::close(made);
   file_ = path;
   const std::string id = std::to_string(*uid);
-  support::write_text(file_, support::read_text(accounts_file) + name_ + ":x:" + id + ":" + id + "::/:/bin/sh\n");
+  support::write_text(file_,
+                      support::read_text(accounts_file) + name_ + ":x:" + id + ":" + id + "::/:/bin/sh\n");
   if (::chmod(file_.c_str(), 0644) != 0) return failed_errno("it cannot be made readable", errno);
   if (::mount(file_.c_str(), accounts_file, nullptr, MS_BIND, nullptr) != 0)
     return failed_errno("it cannot be added to " + std::string(accounts_file), errno);

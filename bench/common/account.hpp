@@ -1,7 +1,7 @@
 // An account of Unix that nobody else has, for as long as the object lives. It is added to what this process
-// and those that it starts see as /etc/passwd, in a mount namespace of their own: the machine's own file stays
-// as it is, and nothing is left of the account even if the benchmark is killed. One thread, before others are
-// started.
+// and those that it starts see as /etc/passwd, in a mount namespace of their own: the machine's own file
+// stays as it is, and nothing is left of the account even if the benchmark is killed. One thread, before
+// others are started.
 #pragma once
 
 #include <memory>

@@ -28,10 +28,8 @@ Result<std::string> Api::submit(const nlohmann::json& jobs) {
 Result<std::unique_ptr<LocalCluster>> LocalCluster::start(int nodes, int gpus, const std::string& home) {
   std::unique_ptr<LocalCluster> cluster(new LocalCluster);
   cluster->home_ = home.empty() ? cluster->folder_.path() : home;
-  cluster->env_ = {{"TUTTI_HOME", cluster->home_},
-                   {"TUTTI_ADDR", ""},
-                   {"TUTTI_TOKEN_FILE", ""},
-                   {"TUTTI_CA_FILE", ""}};
+  cluster->env_ = {
+      {"TUTTI_HOME", cluster->home_}, {"TUTTI_ADDR", ""}, {"TUTTI_TOKEN_FILE", ""}, {"TUTTI_CA_FILE", ""}};
   auto up = cluster->run({"up", "--nodes", std::to_string(nodes), "--gpus", std::to_string(gpus)});
   if (!up) return std::move(up).error();
   if (auto connected = cluster->connect(); !connected) return std::move(connected).error();

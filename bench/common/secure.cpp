@@ -59,10 +59,12 @@ Result<json> read_json(Result<std::string> text, const std::string& what) {
 Result<std::unique_ptr<OpenFolder>> OpenFolder::make() {
   const std::string above = ::geteuid() == 0 ? "/var/lib" : fs::temp_directory_path().string();
   std::string path = above + "/tutti-bench-XXXXXX";
-  if (::mkdtemp(path.data()) == nullptr) return failed_errno("a folder cannot be made there", errno).within(above);
+  if (::mkdtemp(path.data()) == nullptr)
+    return failed_errno("a folder cannot be made there", errno).within(above);
   std::unique_ptr<OpenFolder> folder(new OpenFolder);
   folder->path_ = path;
-  if (::chmod(path.c_str(), 0755) != 0) return failed_errno("it cannot be opened for others", errno).within(path);
+  if (::chmod(path.c_str(), 0755) != 0)
+    return failed_errno("it cannot be opened for others", errno).within(path);
   return folder;
 }
 
@@ -102,13 +104,13 @@ Result<> SecureCluster::start_controller() {
     return std::move(made).error();
   const std::string ready = file("address");
   std::vector<std::string> words{"sh", "-c", "exec 9>\"$0\"; exec \"$@\"", ready};
-  const auto controller =
-      LocalCluster::command({"controller", "--data", data, "--listen", "127.0.0.1:0", "--tls", "--ready-fd", "9",
-                             "--log-level", "info"});
+  const auto controller = LocalCluster::command({"controller", "--data", data, "--listen", "127.0.0.1:0",
+                                                 "--tls", "--ready-fd", "9", "--log-level", "info"});
   words.insert(words.end(), controller.begin(), controller.end());
   controller_ = std::make_unique<support::Process>(words, file("controller.log"));
   auto told = wait_until("the controller listens", ready_patience, 5ms, [&]() -> Result<bool> {
-    if (has_ended(*controller_)) return failed("it has ended: " + support::read_text(file("controller.log.err")));
+    if (has_ended(*controller_))
+      return failed("it has ended: " + support::read_text(file("controller.log.err")));
     address_ = support::read_text(ready);
     return address_.ends_with("\n");
   });
@@ -131,25 +133,11 @@ Result<> SecureCluster::start_agents() {
   support::write_text(token, made->value("token", "") + "\n");
   for (int node = 1; node <= options_.nodes; ++node) {
     const std::string name = "n" + std::to_string(node);
-    const auto words = LocalCluster::command({"agent",
-                                              "join",
-                                              address_,
-                                              "--token-file",
-                                              token,
-                                              "--ca",
-                                              made->value("ca", ""),
-                                              "--name",
-                                              name,
-                                              "--data",
-                                              agent_folder(node),
-                                              "--isolation",
-                                              options_.runs_as_user ? "user" : "none",
-                                              "--location",
-                                              "local/pod1/rack" + std::to_string((node - 1) / 8 + 1),
-                                              "--fake-gpus",
-                                              std::to_string(options_.gpus) + "xH100",
-                                              "--log-level",
-                                              "info"});
+    const auto words = LocalCluster::command(
+        {"agent", "join", address_, "--token-file", token, "--ca", made->value("ca", ""), "--name", name,
+         "--data", agent_folder(node), "--isolation", options_.runs_as_user ? "user" : "none", "--location",
+         "local/pod1/rack" + std::to_string((node - 1) / 8 + 1), "--fake-gpus",
+         std::to_string(options_.gpus) + "xH100", "--log-level", "info"});
     agents_.push_back(std::make_unique<support::Process>(words, file(name + ".log")));
   }
   return {};
@@ -162,7 +150,8 @@ Result<> SecureCluster::wait_for_nodes() const {
       return failed("an agent has ended: " +
                     support::read_text(file("n" + std::to_string(at + 1) + ".log.err")));
     }
-    const auto nodes = read_json(run_command(LocalCluster::command({"nodes", "--json"}), admin_env_), "tutti nodes");
+    const auto nodes =
+        read_json(run_command(LocalCluster::command({"nodes", "--json"}), admin_env_), "tutti nodes");
     if (!nodes) return nodes.error();
     int ready = 0;
     for (const auto& node : *nodes) ready += node.value("state", "") == "ready" ? 1 : 0;
@@ -175,7 +164,8 @@ Result<> SecureCluster::let_user_in() {
   for (const auto& words :
        {std::vector<std::string>{"users", "set", options_.user, "--role", "user:default"},
         std::vector<std::string>{"tokens", "create", "--user", options_.user, "--out", token}}) {
-    if (auto done = run_command(LocalCluster::command(words), admin_env_); !done) return std::move(done).error();
+    if (auto done = run_command(LocalCluster::command(words), admin_env_); !done)
+      return std::move(done).error();
   }
   user_env_ = admin_env_;
   user_env_["TUTTI_TOKEN_FILE"] = token;

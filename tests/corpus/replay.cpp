@@ -1,5 +1,5 @@
-// Runs a fuzz target over the files of a folder, for compilers without libFuzzer: each as it is, and changed in
-// ways that are the same in every run, so that a target is tried with more than what was kept.
+// Runs a fuzz target over the files of a folder, for compilers without libFuzzer: each as it is, and changed
+// in ways that are the same in every run, so that a target is tried with more than what was kept.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
