@@ -16,6 +16,8 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <future>
+#include <system_error>
 #include <utility>
 
 #include <boost/beast/core/flat_buffer.hpp>
@@ -91,7 +93,23 @@ bool all_here(const addrinfo* addresses) {
   return true;
 }
 
+using TlsContext = std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)>;
+
+// By the files of the target.
+Result<TlsContext> make_context(const Target& target) {
+  TlsContext context(SSL_CTX_new(TLS_client_method()), &SSL_CTX_free);
+  SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
+  if (SSL_CTX_load_verify_locations(context.get(), target.ca_file.c_str(), nullptr) != 1)
+    return no_authority(target.ca_file, target.who);
+  if (auto shown = show_certificate(context.get(), target); !shown) return std::move(shown).error();
+  return context;
+}
+
 }  // namespace
+
+struct Client::Prepared {
+  std::future<Result<TlsContext>> context;
+};
 
 Result<Target> parse_target(std::string_view text) {
   const auto colon = text.rfind(':');
@@ -135,7 +153,7 @@ Result<> check_secrecy(const Target& target) {
 // An open connection; every call is bounded by `deadline`.
 struct Client::Connection {
   int descriptor = -1;
-  SSL_CTX* tls_context = nullptr;
+  TlsContext tls_context{nullptr, &SSL_CTX_free};
   SSL* tls = nullptr;
   Clock::time_point deadline = Clock::time_point::max();
   std::function<bool()> idle;
@@ -148,13 +166,11 @@ struct Client::Connection {
   Connection& operator=(const Connection&) = delete;
   ~Connection() {
     SSL_free(tls);
-    SSL_CTX_free(tls_context);
     if (descriptor >= 0) ::close(descriptor);
   }
 
-  // `secret`: what will be sent is for nobody on the way.
-  Result<> open(const Target& target, bool secret);
-  Result<> open_tls(const Target& target);
+  // `secret`: what will be sent is for nobody on the way. `prepared`: for TLS, null if it was not.
+  Result<> open(const Target& target, bool secret, std::unique_ptr<Prepared> prepared);
   // Whoever it is.
   Result<> open_to_anybody(const Target& target);
   Result<> send(std::string_view bytes);
@@ -209,31 +225,24 @@ Result<> Client::Connection::connect_to(const Target& target, bool secret) {
   return connected;
 }
 
-Result<> Client::Connection::open(const Target& target, bool secret) {
+Result<> Client::Connection::open(const Target& target, bool secret, std::unique_ptr<Prepared> prepared) {
   auto connected = connect_to(target, secret);
   if (!connected || target.ca_file.empty()) return connected;
-  return open_tls(target);
+  auto context = prepared ? prepared->context.get() : make_context(target);
+  if (!context) return std::move(context).error();
+  tls_context = std::move(*context);
+  return shake_hands(target);
 }
 
 Result<> Client::Connection::open_to_anybody(const Target& target) {
   if (auto connected = connect_to(target, false); !connected) return connected;
-  tls_context = SSL_CTX_new(TLS_client_method());
-  SSL_CTX_set_verify(tls_context, SSL_VERIFY_NONE, nullptr);
-  return shake_hands(target);
-}
-
-Result<> Client::Connection::open_tls(const Target& target) {
-  tls_context = SSL_CTX_new(TLS_client_method());
-  SSL_CTX_set_verify(tls_context, SSL_VERIFY_PEER, nullptr);
-  if (SSL_CTX_load_verify_locations(tls_context, target.ca_file.c_str(), nullptr) != 1) {
-    return no_authority(target.ca_file, target.who);
-  }
-  if (auto shown = show_certificate(tls_context, target); !shown) return shown;
+  tls_context.reset(SSL_CTX_new(TLS_client_method()));
+  SSL_CTX_set_verify(tls_context.get(), SSL_VERIFY_NONE, nullptr);
   return shake_hands(target);
 }
 
 Result<> Client::Connection::shake_hands(const Target& target) {
-  tls = SSL_new(tls_context);
+  tls = SSL_new(tls_context.get());
   SSL_set_fd(tls, descriptor);
   expect_host(tls, target.host);
   for (;;) {
@@ -311,6 +320,17 @@ Client::Client(Client&&) noexcept = default;
 Client& Client::operator=(Client&&) noexcept = default;
 Client::~Client() = default;
 
+// Nobody is told that there is no thread for it: then the first connection makes it.
+void Client::prepare() {
+  if (target_.ca_file.empty() || prepared_ || connection_) return;
+  try {
+    prepared_ = std::make_unique<Prepared>(
+        Prepared{std::async(std::launch::async, [target = target_] { return make_context(target); })});
+  } catch (const std::system_error&) {
+    return;
+  }
+}
+
 std::function<bool()> Client::telling_wait() const {
   if (!waits_ && !given_up_) return nullptr;
   return [this] {
@@ -323,7 +343,7 @@ Result<> Client::connect() {
   if (connection_) return {};
   auto connection = std::make_unique<Connection>();
   connection->idle = telling_wait();
-  auto opened = connection->open(target_, secret_ || !token_.empty());
+  auto opened = connection->open(target_, secret_ || !token_.empty(), std::move(prepared_));
   is_untrusted_ = connection->is_untrusted;
   if (!opened) {
     if (opened.error().code() == ErrorCode::invalid)
