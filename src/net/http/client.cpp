@@ -94,21 +94,22 @@ bool all_here(const addrinfo* addresses) {
 }
 
 using TlsContext = std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)>;
+using TrustedStore = std::unique_ptr<X509_STORE, decltype(&X509_STORE_free)>;
 
-// By the files of the target.
-Result<TlsContext> make_context(const Target& target) {
-  TlsContext context(SSL_CTX_new(TLS_client_method()), &SSL_CTX_free);
-  SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
-  if (SSL_CTX_load_verify_locations(context.get(), target.ca_file.c_str(), nullptr) != 1)
+TlsContext make_context() { return {SSL_CTX_new(TLS_client_method()), &SSL_CTX_free}; }
+
+Result<TrustedStore> read_authorities(const Target& target) {
+  TrustedStore store(X509_STORE_new(), &X509_STORE_free);
+  if (X509_STORE_load_file(store.get(), target.ca_file.c_str()) != 1)
     return no_authority(target.ca_file, target.who);
-  if (auto shown = show_certificate(context.get(), target); !shown) return std::move(shown).error();
-  return context;
+  return store;
 }
 
 }  // namespace
 
 struct Client::Prepared {
-  std::future<Result<TlsContext>> context;
+  std::future<TlsContext> context;
+  Result<TrustedStore> authorities;
 };
 
 Result<Target> parse_target(std::string_view text) {
@@ -228,15 +229,18 @@ Result<> Client::Connection::connect_to(const Target& target, bool secret) {
 Result<> Client::Connection::open(const Target& target, bool secret, std::unique_ptr<Prepared> prepared) {
   auto connected = connect_to(target, secret);
   if (!connected || target.ca_file.empty()) return connected;
-  auto context = prepared ? prepared->context.get() : make_context(target);
-  if (!context) return std::move(context).error();
-  tls_context = std::move(*context);
+  auto authorities = prepared ? std::move(prepared->authorities) : read_authorities(target);
+  if (!authorities) return std::move(authorities).error();
+  tls_context = prepared ? prepared->context.get() : make_context();
+  SSL_CTX_set_cert_store(tls_context.get(), authorities->release());
+  SSL_CTX_set_verify(tls_context.get(), SSL_VERIFY_PEER, nullptr);
+  if (auto shown = show_certificate(tls_context.get(), target); !shown) return shown;
   return shake_hands(target);
 }
 
 Result<> Client::Connection::open_to_anybody(const Target& target) {
   if (auto connected = connect_to(target, false); !connected) return connected;
-  tls_context.reset(SSL_CTX_new(TLS_client_method()));
+  tls_context = make_context();
   SSL_CTX_set_verify(tls_context.get(), SSL_VERIFY_NONE, nullptr);
   return shake_hands(target);
 }
@@ -276,8 +280,8 @@ Result<std::string> Client::Connection::receive() {
   std::array<char, 65536> buffer;
   for (;;) {
     ssize_t got = 0;
-    ERR_clear_error();
     if (tls != nullptr) {
+      ERR_clear_error();
       got = SSL_read(tls, buffer.data(), static_cast<int>(buffer.size()));
       if (got <= 0 && SSL_get_error(tls, static_cast<int>(got)) == SSL_ERROR_ZERO_RETURN)
         return std::string();
@@ -320,12 +324,15 @@ Client::Client(Client&&) noexcept = default;
 Client& Client::operator=(Client&&) noexcept = default;
 Client::~Client() = default;
 
-// Nobody is told that there is no thread for it: then the first connection makes it.
+// Half of it is finding out what OpenSSL can do, for which the thread is, and half reading keys. Nobody is
+// told that there is no thread for it: then the first connection does it all. At the end of a command nothing
+// is tidied up, which would take a tenth of its time.
 void Client::prepare() {
   if (target_.ca_file.empty() || prepared_ || connection_) return;
+  OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
   try {
-    prepared_ = std::make_unique<Prepared>(
-        Prepared{std::async(std::launch::async, [target = target_] { return make_context(target); })});
+    auto context = std::async(std::launch::async, make_context);
+    prepared_ = std::make_unique<Prepared>(Prepared{std::move(context), read_authorities(target_)});
   } catch (const std::system_error&) {
     return;
   }

@@ -49,8 +49,8 @@ class Client {
   Client& operator=(Client&&) noexcept;
   ~Client();
 
-  // Gets TLS ready for the first connection, in a thread of its own: in a process that has not spoken it yet
-  // that takes longer than the handshake, and there is something else to do before the first request.
+  // Of a command: gets TLS ready for the first connection, beside what there is to do before the first
+  // request. In a process that has not spoken it yet that takes longer than the handshake.
   void prepare();
 
   // An answer of more bytes is an error: who knows that it is small says so.
