@@ -180,6 +180,7 @@ Result<> measure_secure(Bench& bench) {
   } else {
     kinds.back().why = "not measured: " + account.error().text();
   }
+  std::printf("of each kind of cluster %d launches, in turns\n", bench.counts.secure_launches);
   if (auto done = measure_secure_gang(bench, (*plain)->env(), kinds, 1); !done) return done;
   return measure_secure_gang(bench, (*plain)->env(), kinds, nodes);
 }
