@@ -1,4 +1,5 @@
-// bench/launch: how fast gangs start, jobs pass, submits are kept and lost nodes replaced, beside Slurm.
+// bench/launch: how fast gangs start, jobs pass, submits are kept and lost nodes replaced, beside Slurm; and
+// what security costs.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -6,9 +7,11 @@
 #include <optional>
 #include <thread>
 
+#include "common/account.hpp"
 #include "common/local.hpp"
 #include "common/options.hpp"
 #include "common/report.hpp"
+#include "common/secure.hpp"
 #include "common/slurm.hpp"
 
 namespace tutti::bench {
@@ -27,6 +30,7 @@ constexpr const char* no_api_peer = "no peer: Slurm's REST daemon is not part of
 // How often each thing is done. Each worker submits its share, so they are multiples of `clients`.
 struct Counts {
   int launches = 20;
+  int secure_launches = 200;
   int jobs = 1000;
   int command_submits = 600;
   int api_submits = 8000;
@@ -35,6 +39,7 @@ struct Counts {
   int finished_jobs = 100'000;
 };
 constexpr Counts quick_counts{.launches = 3,
+                              .secure_launches = 5,
                               .jobs = 100,
                               .command_submits = 40,
                               .api_submits = 400,
@@ -81,6 +86,103 @@ Result<> measure_gangs(Bench& bench) {
   if (!tutti) return std::move(tutti).error();
   if (auto done = measure_gang(bench, **tutti, nodes, 0.4); !done) return done;
   return measure_gang(bench, **tutti, 1, 0.7);
+}
+
+// ---- secure: the same gangs with all that keeps people apart, beside none of it
+
+constexpr double secure_ratio_max = 1.3;
+
+// Of one kind of cluster.
+struct Kind {
+  std::string name;
+  std::string what;
+  const Environment* env = nullptr;  // null: it cannot be measured here
+  std::string why = {};              // then
+};
+
+std::vector<std::string> gang_command(int gang_nodes) {
+  const std::string size = std::to_string(gang_nodes);
+  return LocalCluster::command({"run", "--workdir", "/", "--nodes", size, "--ranks", size, "--gpus-per-rank",
+                                std::to_string(gpus), "--", "true"});
+}
+
+void add_secure_rows(Report& report, const Kind& kind, int gang_nodes, const std::vector<double>* ours,
+                     const std::vector<double>& plain) {
+  const std::string size = std::to_string(gang_nodes);
+  const std::string what = "true on " + size + (gang_nodes == 1 ? " node, " : " nodes, ") + kind.what;
+  Row middle{.name = kind.name + "_" + size + "_nodes",
+             .what = what,
+             .unit = "ms",
+             .tutti = {},
+             .peer = median(plain),
+             .peer_name = "plain",
+             .bar = Bar{Bar::Kind::ratio_at_most, secure_ratio_max},
+             .note = kind.why};
+  Row slowest{.name = middle.name + "_p99",
+              .what = "  of a hundred the slowest but one",
+              .unit = "ms",
+              .tutti = {},
+              .peer = percentile_99(plain),
+              .peer_name = "plain",
+              .bar = {},
+              .note = ""};
+  if (ours != nullptr) {
+    middle.tutti = median(*ours);
+    slowest.tutti = percentile_99(*ours);
+  }
+  report.add(std::move(middle));
+  if (ours != nullptr) report.add(std::move(slowest));
+}
+
+// All kinds in turns, the plain one first.
+Result<> measure_secure_gang(Bench& bench, const Environment& plain, const std::vector<Kind>& kinds,
+                             int gang_nodes) {
+  const auto command = gang_command(gang_nodes);
+  std::vector<Measurement> turns{[&] { return command_ms(command, plain); }};
+  for (const Kind& kind : kinds)
+    if (kind.env != nullptr) turns.push_back([&] { return command_ms(command, *kind.env); });
+  if (auto warm = measure_in_turns(turns, 2); !warm) return std::move(warm).error();
+  const auto times = measure_in_turns(turns, bench.counts.secure_launches);
+  if (!times) return times.error();
+  std::size_t at = 0;
+  for (const Kind& kind : kinds)
+    add_secure_rows(bench.report, kind, gang_nodes, kind.env == nullptr ? nullptr : &times->at(++at),
+                    times->front());
+  return {};
+}
+
+// On one disk, with the same nodes: a plain one, one with TLS, certificates of nodes and a user's token, and
+// one that also runs ranks as that user. The audit log is always on.
+Result<> measure_secure(Bench& bench) {
+  auto account = Account::make();
+  const std::string user = account ? (*account)->name() : "tutti-bench";
+  auto folder = OpenFolder::make();
+  if (!folder) return std::move(folder).error();
+  const auto start_secure = [&](const std::string& name, bool runs_as_user) {
+    return SecureCluster::start({.folder = (*folder)->path() + "/" + name,
+                                 .nodes = nodes,
+                                 .gpus = gpus,
+                                 .user = user,
+                                 .runs_as_user = runs_as_user});
+  };
+  auto plain = LocalCluster::start(nodes, gpus, (*folder)->path() + "/plain");
+  if (!plain) return std::move(plain).error();
+  auto secure = start_secure("secure", false);
+  if (!secure) return std::move(secure).error();
+  std::vector<Kind> kinds{{"secure", "mTLS, a user's token, audit", &(*secure)->env()},
+                          {"isolated", "and ranks as the user", nullptr}};
+  std::unique_ptr<SecureCluster> isolated;
+  if (account) {
+    auto started = start_secure("isolated", true);
+    if (!started) return std::move(started).error();
+    isolated = std::move(*started);
+    kinds.back().env = &isolated->env();
+  } else {
+    kinds.back().why = "not measured: " + account.error().text();
+  }
+  std::printf("of each kind of cluster %d launches, in turns\n", bench.counts.secure_launches);
+  if (auto done = measure_secure_gang(bench, (*plain)->env(), kinds, 1); !done) return done;
+  return measure_secure_gang(bench, (*plain)->env(), kinds, nodes);
 }
 
 // ---- jobs: first submit to last end
@@ -453,7 +555,8 @@ struct Part {
   bool needs_slurm;
   Result<> (*measure)(Bench&);
 };
-constexpr std::array<Part, 6> parts{{{"gang", true, measure_gangs},
+constexpr std::array<Part, 7> parts{{{"gang", true, measure_gangs},
+                                     {"secure", false, measure_secure},
                                      {"jobs", true, measure_jobs},
                                      {"submits", true, measure_submits},
                                      {"failover", false, measure_failover},

@@ -25,12 +25,11 @@ Result<std::string> Api::submit(const nlohmann::json& jobs) {
   return (*answer)["ids"][0].get<std::string>();
 }
 
-Result<std::unique_ptr<LocalCluster>> LocalCluster::start(int nodes, int gpus) {
+Result<std::unique_ptr<LocalCluster>> LocalCluster::start(int nodes, int gpus, const std::string& home) {
   std::unique_ptr<LocalCluster> cluster(new LocalCluster);
-  cluster->env_ = {{"TUTTI_HOME", cluster->folder_.path()},
-                   {"TUTTI_ADDR", ""},
-                   {"TUTTI_TOKEN_FILE", ""},
-                   {"TUTTI_CA_FILE", ""}};
+  cluster->home_ = home.empty() ? cluster->folder_.path() : home;
+  cluster->env_ = {
+      {"TUTTI_HOME", cluster->home_}, {"TUTTI_ADDR", ""}, {"TUTTI_TOKEN_FILE", ""}, {"TUTTI_CA_FILE", ""}};
   auto up = cluster->run({"up", "--nodes", std::to_string(nodes), "--gpus", std::to_string(gpus)});
   if (!up) return std::move(up).error();
   if (auto connected = cluster->connect(); !connected) return std::move(connected).error();
@@ -38,10 +37,10 @@ Result<std::unique_ptr<LocalCluster>> LocalCluster::start(int nodes, int gpus) {
 }
 
 Result<> LocalCluster::connect() {
-  auto target = net::parse_target(trim(support::read_text(folder_.path() + "/address")));
+  auto target = net::parse_target(trim(support::read_text(home_ + "/address")));
   if (!target) return std::move(target).error();
   target_ = std::move(*target);
-  token_ = trim(support::read_text(folder_.path() + "/controller/admin.token"));
+  token_ = trim(support::read_text(home_ + "/controller/admin.token"));
   return {};
 }
 
@@ -51,7 +50,7 @@ LocalCluster::~LocalCluster() {
 }
 
 pid_t LocalCluster::controller_pid() const {
-  return std::atoi(support::read_text(folder_.path() + "/processes/controller").c_str());
+  return std::atoi(support::read_text(home_ + "/processes/controller").c_str());
 }
 
 Result<std::string> LocalCluster::run(const std::vector<std::string>& words) const {

@@ -35,7 +35,8 @@ class Api {
 
 class LocalCluster {
  public:
-  static Result<std::unique_ptr<LocalCluster>> start(int nodes, int gpus);
+  // `home`: a folder that is not there yet, and stays; "" for one of its own.
+  static Result<std::unique_ptr<LocalCluster>> start(int nodes, int gpus, const std::string& home = "");
   LocalCluster(const LocalCluster&) = delete;
   LocalCluster& operator=(const LocalCluster&) = delete;
   // `tutti down`, whatever happened before.
@@ -53,6 +54,7 @@ class LocalCluster {
   Result<> connect();
 
   support::TempFolder folder_;
+  std::string home_;
   Environment env_;
   net::Target target_;
   std::string token_;

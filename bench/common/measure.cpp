@@ -49,6 +49,13 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
+double percentile_99(std::vector<double> values) {
+  TUTTI_CHECK(!values.empty());
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() - 1 - values.size() / 100);
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
+}
+
 Result<std::string> run_command(const std::vector<std::string>& words, const Environment& env,
                                 Duration timeout) {
   if (interrupted()) return failed("interrupted");
@@ -63,12 +70,18 @@ Result<std::string> run_command(const std::vector<std::string>& words, const Env
       .within(line);
 }
 
+Result<double> command_ms(const std::vector<std::string>& words, const Environment& env) {
+  const auto start = Clock::now();
+  if (auto done = run_command(words, env); !done) return std::move(done).error();
+  return seconds_since(start) * 1e3;
+}
+
 Result<double> median_command_ms(const std::vector<std::string>& words, const Environment& env, int runs) {
   std::vector<double> times;
   for (int run = 0; run <= runs; ++run) {
-    const auto start = Clock::now();
-    if (auto done = run_command(words, env); !done) return std::move(done).error();
-    if (run > 0) times.push_back(seconds_since(start) * 1e3);
+    auto took = command_ms(words, env);
+    if (!took) return took;
+    if (run > 0) times.push_back(*took);
   }
   return median(std::move(times));
 }

@@ -24,12 +24,17 @@ void catch_interrupts();
 bool interrupted();
 
 double median(std::vector<double> values);
+// Of a hundred values one is larger.
+double percentile_99(std::vector<double> values);
 
 // Runs a command to its end: what it printed, or why it failed.
 Result<std::string> run_command(const std::vector<std::string>& words, const Environment& env,
                                 Duration timeout = 120s);
 
-// From the start of the command to its exit, over so many runs after one that only warms up.
+// From the start of the command to its exit.
+Result<double> command_ms(const std::vector<std::string>& words, const Environment& env);
+
+// The same, over so many runs after one that only warms up.
 Result<double> median_command_ms(const std::vector<std::string>& words, const Environment& env, int runs);
 
 // Runs all of them so many times, in turns, so that what else happens on the host meets them alike: the
