@@ -253,6 +253,42 @@ TEST_F(Isolation, WhatOneLeavesBehindDoesNotKeepWhatOthersLeft) {
   EXPECT_TRUE(fs::exists(place));
 }
 
+TEST_F(Isolation, SecretsAreInMemoryThatTheRankAloneSees) {
+  write_text(accounts_.file("value"), "of ada");
+  const auto set = as("tutti-ada", {"secret", "set", "TOKEN", "--file", accounts_.file("value")});
+  ASSERT_EQ(set.exit_code, 0) << set.err;
+  const std::string gate = accounts_.file("gate");
+  const std::string id =
+      submit("tutti-ada", {"--ranks", "2", "--secret", "TOKEN"},
+             "cd $TUTTI_SECRETS && stat -c '%u %a' TOKEN . && stat -f -c %T . && "
+             "(touch x || echo read-only) 2>/dev/null && cat TOKEN && echo && pwd && cd / && " +
+                 until(gate, "cat $TUTTI_SECRETS/TOKEN"));
+  const auto said = [&] { return lines_of(cluster_->log(id, 0)); };
+  ASSERT_TRUE(eventually([&] { return said().size() == 6; })) << cluster_->tutti({"show", id}).out;
+  const auto lines = said();
+  EXPECT_EQ(lines[0], ada_id + " 400");
+  EXPECT_EQ(lines[1], ada_id + " 500");
+  EXPECT_EQ(lines[2], "tmpfs");
+  EXPECT_EQ(lines[3], "read-only");
+  EXPECT_EQ(lines[4], "of ada");
+  // It is a mount of the rank's own: there is nothing of it on the machine, nor for somebody else's job.
+  for (const std::string& place : memory_places())
+    for (const auto& entry : fs::recursive_directory_iterator(place))
+      EXPECT_NE(entry.path().filename(), "TOKEN") << entry.path();
+  EXPECT_FALSE(fs::exists(lines[5] + "/TOKEN"));
+  EXPECT_NE(run("tutti-ben", {}, "cat " + lines[5] + "/TOKEN").exit_code, 0);
+  EXPECT_NE(run("tutti-ben", {"--secret", "TOKEN"}, "true").exit_code, 0) << "it is hers";
+
+  // Ranks keep theirs when their agent is another one.
+  cluster_->agent("n1").signal(SIGKILL);
+  cluster_->agent("n1").wait();
+  ASSERT_TRUE(cluster_->start_agent("n1"));
+  write_text(gate, "");
+  EXPECT_EQ(cluster_->wait(id), 0);
+  EXPECT_EQ(said().size(), 7U);
+  EXPECT_TRUE(eventually([&] { return nothing_is_left(); }));
+}
+
 // ---- who they may not be
 
 TEST_F(Isolation, RootAndServicesAreRefusedAndTheJobEnds) {

@@ -360,7 +360,7 @@ TEST(Jobs, JsonHasTheDocumentedKeys) {
   json job = cluster.json({"jobs"})[0];
   EXPECT_EQ(keys_of(job), running);
   auto shown = running;
-  shown.insert({"command", "rank_states", "workdir", "grace_s", "may_run_on"});
+  shown.insert({"command", "rank_states", "workdir", "grace_s", "may_run_on", "secrets"});
   EXPECT_EQ(keys_of(cluster.job(id)), shown) << "what a list of jobs would only repeat";
   EXPECT_EQ(job["id"], id);
   EXPECT_EQ(job["name"], "one");

@@ -193,6 +193,7 @@ Result<nlohmann::json> Cluster::all_pages(const std::string& path) {
     auto page = get(path + (after.empty() ? "" : "?after=" + url_encode(after)));
     if (!page) return page;
     for (auto& one : page->at(path)) all[path].push_back(std::move(one));
+    if (page->contains("error")) all["error"] = page->at("error");
     after = page->value("next", "");
     if (after.empty()) return all;
   }
@@ -201,6 +202,7 @@ Result<nlohmann::json> Cluster::all_pages(const std::string& path) {
 Result<nlohmann::json> Cluster::nodes() { return all_pages("nodes"); }
 Result<nlohmann::json> Cluster::people() { return all_pages("people"); }
 Result<nlohmann::json> Cluster::tokens() { return all_pages("tokens"); }
+Result<nlohmann::json> Cluster::secrets() { return all_pages("secrets"); }
 
 Result<> Cluster::put(const std::string& path, const std::string& body) {
   auto done = request("PUT", path, body);

@@ -45,10 +45,11 @@ class Cluster {
   // `what` is for the line that says so. `unknown`: nobody knows whether it was done.
   Result<nlohmann::json> send_until_answered(const std::string& method, const std::string& path,
                                              const std::string& body, const std::string& what);
-  // Every node, user or token, whatever the number of pages: {"nodes": [...]}, and so on.
+  // Every node, user, token or secret, whatever the number of pages: {"nodes": [...]}, and so on.
   Result<nlohmann::json> nodes();
   Result<nlohmann::json> people();
   Result<nlohmann::json> tokens();
+  Result<nlohmann::json> secrets();  // and why they cannot be opened, as `error`
   Result<> put(const std::string& path, const std::string& body);
   Result<> remove(const std::string& path);
   net::Client& client() { return client_; }

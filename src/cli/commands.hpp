@@ -25,6 +25,7 @@ std::unique_ptr<Command> make_queues();
 std::unique_ptr<Command> make_users();
 std::unique_ptr<Command> make_tokens();
 std::unique_ptr<Command> make_whoami();
+std::unique_ptr<Command> make_secret();
 std::unique_ptr<Command> make_audit();
 std::unique_ptr<Command> make_drain();
 std::unique_ptr<Command> make_resume();

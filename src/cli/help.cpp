@@ -26,6 +26,7 @@ What a rank finds in its own, besides what --env gives it:
   TUTTI_RANKS_WANTED    as many ranks as the job would like to have
   TUTTI_ARRAY_INDEX     of an element of an array
   TUTTI_CHECKPOINT_DIR  a folder that later attempts of the job see too, if the nodes share it
+  TUTTI_SECRETS         the folder, in memory, of the secrets that the job asked for, a file for each
   TUTTI_PROGRESS_FILE   the first line that it writes there stands in `tutti show`
   SLURM_PROCID and others, if the job is a script with #SBATCH lines
 )";

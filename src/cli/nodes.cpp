@@ -97,6 +97,8 @@ class Status final : public View {
     text += kept(status.value("kept", json::object()));
     if (!status.at("store_ok").get<bool>())
       text += "store  cannot be written: " + status.at("store_error").get<std::string>() + "\n";
+    if (status.contains("secrets_error"))
+      text += "secrets cannot be opened: " + status.at("secrets_error").get<std::string>() + "\n";
     return text;
   }
 };

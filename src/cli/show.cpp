@@ -55,6 +55,10 @@ class Show final : public Command {
     for (const auto& word : job.at("command"))
       command += (command.empty() ? "" : " ") + shown_word(word.get<std::string>());
     text += "  command    " + command + "\n";
+    std::string secrets;
+    for (const auto& name : job.value("secrets", json::array()))
+      secrets += (secrets.empty() ? "" : ", ") + name.get<std::string>();
+    if (!secrets.empty()) text += "  secrets    " + secrets + "\n";
     text += "  gang       ranks " + rank_summary(job) + ", " + short_number(job.at("gpus").get<double>()) +
             " GPUs, queue " + text_of(job, "queue") + "\n";
     if (job.contains("array_id"))

@@ -82,6 +82,21 @@ std::span<const CommandEntry> commands() {
                    make_tokens},
       CommandEntry{"whoami", "[flags]", "Tells whose token you use, and what it may.", make_whoami},
       CommandEntry{
+          "secret", "[set NAME|ls|rm NAME|rotate-key] [flags]",
+          "Keeps what jobs need and nobody is to read: keys, passwords, tokens.\n\n"
+          "A value comes from stdin or from a file, and no command shows it again. It is sealed in the "
+          "store; "
+          "a job that asks for it by its name finds it as a file in memory, readable by its user alone, in "
+          "the "
+          "folder that TUTTI_SECRETS names. Your own come before those of the job's queue, and those before "
+          "those of the queues above it:\n\n"
+          "  tutti secret set HF_TOKEN < token.txt\n"
+          "  tutti secret set WANDB_KEY --queue research --file key.txt\n"
+          "  tutti run --secret HF_TOKEN -- sh -c 'login --token-file \"$TUTTI_SECRETS/HF_TOKEN\"'\n\n"
+          "`rotate-key` makes another key for the cluster; all secrets are sealed anew, and the old key "
+          "goes.",
+          make_secret},
+      CommandEntry{
           "audit", "[flags]",
           "Tells who changed what, from where, and who was refused what.\n\n"
           "The log is a chain: each line has the hash of the one before it, so that none can be changed, "

@@ -49,6 +49,7 @@ Result<JobFile> parse_yaml(std::string_view text, std::string_view name) {
   config::Flags flags("run", "", "");
   file.draft.declare(flags);
   flags.add("command", file.draft.command, "");
+  flags.add("secrets", file.draft.secrets, "");
   if (auto read = flags.read(*document); !read) return std::move(read).error();
   if (auto checked = check_lists(*document); !checked) return std::move(checked).error();
   if (command != nullptr && command->kind == Value::Kind::scalar) {

@@ -142,6 +142,8 @@ void Draft::declare(config::Flags& flags) {
   flags.add(
       "env", env,
       "K=V in the environment of every rank, or on the command line K alone, as it is here; may be repeated");
+  flags.add("secret", secrets,
+            "name of a secret that every rank finds as a file in the folder TUTTI_SECRETS; may be repeated");
   flags.add(
       "sync", "DIR", store(sync_folder, parse_path),
       "ships this folder to the nodes; ranks start in it, and what they write there is removed with it");
@@ -185,6 +187,7 @@ Result<std::vector<cluster::JobSpec>> Draft::finish() const {
   spec.slurm_variables = slurm_variables;
   spec.yields = yields;
   spec.after = std::move(*dependencies);
+  spec.secrets = secrets;
   if (auto checked = cluster::check_limits(spec); !checked) return std::move(checked).error();
   return spread(spec, array);
 }

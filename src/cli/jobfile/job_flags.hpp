@@ -35,6 +35,7 @@ struct Draft {
   Duration time_limit{};
   Duration grace = 10s;
   std::vector<std::string> env;
+  std::vector<std::string> secrets;
   std::string sync_folder;  // as written; shipping it and putting its hash into the spec is the caller's part
   std::int64_t restarts = 3;
   std::int64_t restart_on_failure = 0;

@@ -75,6 +75,7 @@ bool was_done_before_it_was_told(const Job& job) {
     case EndCause::rank_failed:
     case EndCause::node_lost:
     case EndCause::node_fault:
+    case EndCause::withheld:
       return false;
   }
   return false;
@@ -93,7 +94,14 @@ void Machine::on(const Planned& event) {
   for (const sched::Start& planned : event.plan.starts) {
     Job* job = find(planned.job);
     if (job == nullptr || job->finished() || job->placed() || job->attempt != planned.attempt) continue;
-    if (must_wait(state_, *job) || !array_room.take(*job)) continue;
+    if (must_wait(state_, *job)) continue;
+    if (const auto secrets = secrets_of(state_, job->spec); !secrets) {
+      withhold(*job, secrets.error().message());
+      touch(*job);
+      effects_.schedule = true;  // others may have its room
+      continue;
+    }
+    if (!array_room.take(*job)) continue;
     const sched::Room& room = state_.index.room(state_);
     const sched::Shape& shape = job->spec.shape;
     if (sched::runs_with(shape, static_cast<std::size_t>(planned.places.ranks())) &&
@@ -416,6 +424,10 @@ void Machine::settle(Job& job) {
     case EndCause::preempted:
       ++job.preemptions;
       return requeue(job);
+    case EndCause::withheld:
+      requeue(job);
+      withhold(job, job.last_end);
+      return touch(job);
     case EndCause::rank_failed:
       if (const auto rank = rank_that_ended_for_good(job)) {
         const RankStatus& last = job.ranks[static_cast<std::size_t>(*rank)];

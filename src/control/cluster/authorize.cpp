@@ -53,6 +53,24 @@ class Gate {
   Result<> operator()(const SetQueue& event) const { return shape(event.name); }
   Result<> operator()(const RemoveQueue& event) const { return shape(event.name); }
 
+  Result<> operator()(const SetSecret& event) const {
+    if (event.id.of == SecretId::Of::queue) return keep_secrets_of(event.id.owner);
+    if (caller_.root || is_his_own(event.id)) return {};
+    return may_not(caller_, "set a secret of '" + event.id.owner + "'",
+                   "everybody sets his own, with a token that is for no queue alone");
+  }
+  Result<> operator()(const RemoveSecret& event) const {
+    if (event.id.of == SecretId::Of::queue) return keep_secrets_of(event.id.owner);
+    if (is_admin() || is_his_own(event.id)) return {};
+    return may_not(
+        caller_, "remove a secret of '" + event.id.owner + "'",
+        "everybody removes his own, with a token that is for no queue alone, and an admin those of "
+        "others");
+  }
+  Result<> operator()(const UseSecretKey&) const {
+    return cluster_wide("change the key of the secrets", Role::admin);
+  }
+
   Result<> operator()(const RemoveJobs& event) const {
     for (const JobId id : event.jobs) {
       const Job* job = visible_job(state_, caller_, id);
@@ -124,6 +142,14 @@ class Gate {
   }
 
  private:
+  // His jobs in all queues get it.
+  bool is_his_own(const SecretId& id) const {
+    return id.owner == caller_.name && caller_.queue.empty() && people::has_somewhere(caller_, Role::user);
+  }
+  Result<> keep_secrets_of(const QueueName& queue) const {
+    if (people::may_keep_secrets_of(caller_, queue)) return {};
+    return needs(caller_, "set or remove secrets of the queue " + queue, Role::queue_admin, queue);
+  }
   bool is_admin() const { return people::has(caller_, Role::admin, people::everything); }
   // What one who may make them could use up, all others would lack.
   static Error too_many(const std::string& what) {
@@ -169,6 +195,7 @@ Result<people::Caller> identify(const State& state, Instant now, const people::C
 }
 
 void sign(Event& event, const people::Caller& caller) {
+  if (auto* set = std::get_if<SetSecret>(&event)) set->by = caller.name;
   if (caller.root) return;
   if (auto* submit = std::get_if<Submit>(&event)) {
     for (JobSpec& spec : submit->specs) spec.user = caller.name;
@@ -184,6 +211,16 @@ Result<> authorize(const State& state, const people::Caller& caller, const Event
 bool may_see(const people::Caller& caller, const QueueName& queue, const std::string& user) {
   const bool his = user == caller.name && !caller.root && people::is_within(queue, caller.queue);
   return his || people::may_see_job(caller, queue);
+}
+
+bool may_see(const people::Caller& caller, const SecretId& id) {
+  if (people::has(caller, people::Role::admin, people::everything)) return true;
+  if (id.of == SecretId::Of::person) return id.owner == caller.name;
+  // His jobs may be in a part of the queue alone, and get it there.
+  return people::may_submit(caller, id.owner) ||
+         std::any_of(caller.grants.begin(), caller.grants.end(), [&](const people::Grant& grant) {
+           return grant.role >= people::Role::user && people::is_within(grant.queue, id.owner);
+         });
 }
 
 bool may_see(const people::Caller& caller, const Job& job) {

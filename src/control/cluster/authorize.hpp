@@ -23,6 +23,8 @@ Result<> authorize(const State& state, const people::Caller& caller, const Event
 const Job* visible_job(const State& state, const people::Caller& caller, JobId job);
 bool may_see(const people::Caller& caller, const Job& job);
 bool may_see(const people::Caller& caller, const QueueName& queue, const std::string& user);
+// That there is such a secret: whose jobs may get it.
+bool may_see(const people::Caller& caller, const SecretId& id);
 // What is said of one that visible_job() does not find.
 Error not_visible(const State& state, JobId job);
 

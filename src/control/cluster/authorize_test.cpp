@@ -93,6 +93,11 @@ TEST_F(AuthorizeTest, EachRequestTakesItsRole) {
       {RemovePerson{"root2"}, Role::admin},
       {IssueToken{{.id = "n", .person = "bob"}}, Role::admin},
       {RevokeToken{"b1"}, Role::admin},
+      {SetSecret{.id = {SecretId::Of::queue, "research", "T"}}, Role::queue_admin},
+      {SetSecret{.id = {SecretId::Of::queue, "research/vision", "T"}}, Role::queue_admin},
+      {RemoveSecret{{SecretId::Of::queue, "research", "T"}}, Role::queue_admin},
+      {RemoveSecret{{SecretId::Of::person, "bob", "T"}}, Role::admin},
+      {UseSecretKey{"k"}, Role::admin},
   };
   for (std::size_t at = 0; at < in_research.size(); ++at) {
     const auto& [event, least] = in_research[at];
@@ -110,10 +115,34 @@ TEST_F(AuthorizeTest, EachRequestTakesItsRole) {
 }
 
 TEST_F(AuthorizeTest, WhatAgentsAndTimeBringNobodyAsksFor) {
-  const std::vector<Event> events{Hello{}, Heard{},     Reported{},  Planned{},  Expire{},
-                                  Tick{},  PortsHeld{}, EndDoomed{}, ClockSet{}, Join{},
-                                  Renew{}, LogIn{},     TokensUsed{}};
+  const std::vector<Event> events{Hello{}, Heard{},     Reported{},   Planned{},          Expire{},
+                                  Tick{},  PortsHeld{}, EndDoomed{},  ClockSet{},         Join{},
+                                  Renew{}, LogIn{},     TokensUsed{}, SecretsRewrapped{}, SecretsWithheld{}};
   for (const Event& event : events) EXPECT_FALSE(may(people::root_caller(), event)) << event.index();
+}
+
+TEST_F(AuthorizeTest, EverybodySetsHisOwnSecretsAndNobodyElses) {
+  const SecretId of_ada{SecretId::Of::person, "ada", "T"};
+  const SecretId of_bob{SecretId::Of::person, "bob", "T"};
+  const SecretId of_queue{SecretId::Of::queue, "research", "T"};
+  const Caller user = with(Role::user, "production");
+  EXPECT_TRUE(may(user, SetSecret{.id = of_ada}) && may(user, RemoveSecret{of_ada}));
+  EXPECT_FALSE(may(user, SetSecret{.id = of_bob}) || may(user, RemoveSecret{of_bob}));
+  EXPECT_FALSE(may(with(Role::viewer, "production"), SetSecret{.id = of_ada}));
+  EXPECT_FALSE(may(with(Role::admin, ""), SetSecret{.id = of_bob})) << "an admin acts for nobody";
+  EXPECT_TRUE(may(people::root_caller(), SetSecret{.id = of_bob})) << "the cluster's own token does";
+  Caller bounded = user;
+  bounded.queue = "production";
+  EXPECT_FALSE(may(bounded, SetSecret{.id = of_ada})) << "his jobs elsewhere would get it";
+  Event event = SetSecret{.id = of_ada, .by = "bob"};
+  sign(event, user);
+  EXPECT_EQ(std::get<SetSecret>(event).by, "ada");
+
+  EXPECT_TRUE(may_see(user, of_ada) && !may_see(user, of_bob) && !may_see(user, of_queue));
+  EXPECT_TRUE(may_see(with(Role::user, "research"), of_queue));
+  EXPECT_TRUE(may_see(with(Role::user, "research/vision"), of_queue)) << "his jobs there get it";
+  EXPECT_FALSE(may_see(with(Role::viewer, "research"), of_queue));
+  EXPECT_TRUE(may_see(with(Role::admin, ""), of_bob));
 }
 
 TEST_F(AuthorizeTest, WhatSomebodyMayNotSeeIsNotThereForHim) {

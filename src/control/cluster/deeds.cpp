@@ -123,6 +123,17 @@ struct Words {
   Said operator()(const RevokeNode& event) const {
     return Deed{.verb = "revoke", .object = "node " + event.node};
   }
+  Said operator()(const SetSecret& event) const {
+    return Deed{.verb = "set",
+                .object = "secret " + text_of(event.id),
+                .what = std::to_string(event.bytes) + " bytes"};
+  }
+  Said operator()(const RemoveSecret& event) const {
+    return Deed{.verb = "remove", .object = "secret " + text_of(event.id)};
+  }
+  Said operator()(const UseSecretKey& event) const {
+    return Deed{.verb = "rotate", .object = "key of the secrets", .what = event.key};
+  }
   Said operator()(const Noted& event) const {
     return Deed{.verb = event.verb, .object = event.object, .what = event.what, .who = event.who};
   }
@@ -161,6 +172,9 @@ class Standings {
   std::string operator()(const Join& event) const { return member(event.member.name); }
   std::string operator()(const Renew& event) const { return member(event.member.name); }
   std::string operator()(const RevokeNode& event) const { return member(event.node); }
+  std::string operator()(const SetSecret& event) const { return secret(event.id); }
+  std::string operator()(const RemoveSecret& event) const { return secret(event.id); }
+  std::string operator()(const UseSecretKey&) const { return state_.secret_key; }
   template <class Other>
   std::string operator()(const Other&) const {
     return "";
@@ -200,6 +214,11 @@ class Standings {
     const JoinToken& of = found->second;
     const std::string names = of.name_pattern.empty() ? "any name" : of.name_pattern;
     return std::to_string(of.uses_left) + " uses left, for " + names + ", " + until(of.expires_at);
+  }
+  std::string secret(const SecretId& id) const {
+    const auto found = state_.secrets.find(id);
+    if (found == state_.secrets.end()) return "";
+    return std::to_string(found->second.bytes) + " bytes, of " + format_instant(found->second.changed_at);
   }
   std::string member(const NodeName& name) const {
     const auto found = state_.members.find(name);

@@ -48,6 +48,12 @@ TEST_F(DeedsTest, SayWhatWasAskedForAndHowItStandsBeforeAndAfter) {
   EXPECT_EQ(told(MakeJoinToken{{.id = "j1", .hash = "h", .uses_left = 2}, 1h}).substr(0, 45),
             "make join token j1:  -> 2 uses left, for any ");
   EXPECT_EQ(told(RevokeJoinToken{"j1"}).find("2 uses left"), 22U);
+  const SecretId secret{SecretId::Of::person, "ada", "T"};
+  const SetSecret set{.id = secret, .key = "k1", .sealed = "0123456789", .bytes = 5};
+  EXPECT_EQ(told(set), "set secret T of ada (5 bytes):  -> 5 bytes, of " + format_instant(now));
+  EXPECT_EQ(told(RemoveSecret{secret}),
+            "remove secret T of ada: 5 bytes, of " + format_instant(now) + " -> ");
+  EXPECT_EQ(told(UseSecretKey{"k2"}), "rotate key of the secrets (k2): k1 -> k2");
   EXPECT_EQ(told(Noted{.verb = "rotate", .object = "authority", .what = "x signs"}),
             "rotate authority (x signs):  -> ");
 }

@@ -64,6 +64,23 @@ Result<> check_members(const State& state) {
   return {};
 }
 
+// Whoever is gone has left none behind, for whoever is called so next; and none of them is in the clear, as
+// far as that can be told: sealing makes it longer.
+Result<> check_secrets(const State& state) {
+  for (const auto& [id, secret] : state.secrets) {
+    const std::string name = "the secret " + text_of(id);
+    if (id != secret.id) return failed(name + " is stored as another one");
+    if (secret.key.empty() || secret.bytes < 1 ||
+        secret.sealed.size() <= static_cast<std::size_t>(secret.bytes))
+      return failed(name + " is not sealed");
+    if (id.of == SecretId::Of::queue && !state.queues.contains(id.owner))
+      return failed(name + " is of a queue that does not exist");
+  }
+  if (!state.secrets.empty() && state.secret_key.empty())
+    return failed("there are secrets, and no key that new ones are sealed under");
+  return {};
+}
+
 }  // namespace
 
 Result<> invariants(const State& state) {
@@ -91,6 +108,7 @@ Result<> invariants(const State& state) {
   if (auto checked = state.index.check(state); !checked) return checked;
   if (auto checked = check_held(state); !checked) return checked;
   if (auto checked = check_members(state); !checked) return checked;
+  if (auto checked = check_secrets(state); !checked) return checked;
   return check_fabric(state);
 }
 

@@ -20,7 +20,8 @@ std::size_t own_bytes_of(const JobSpec& spec) {
 }
 
 std::size_t shared_bytes_of(const JobSpec& spec) {
-  return bytes_of(spec.command) + bytes_of(spec.env) + spec.after.size() * sizeof(Dependency);
+  return bytes_of(spec.command) + bytes_of(spec.env) + bytes_of(spec.secrets) +
+         spec.after.size() * sizeof(Dependency);
 }
 
 void JobBytes::add(const std::string& user, std::size_t bytes) {

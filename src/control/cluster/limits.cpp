@@ -149,6 +149,7 @@ Result<> check_submit_key(std::string_view key) {
 Result<> check_limits(const JobSpec& spec) {
   if (auto checked = check_command(spec.command); !checked) return checked;
   if (auto checked = check_env(spec.env); !checked) return checked;
+  if (auto checked = check_secret_names(spec.secrets); !checked) return checked;
   if (auto checked = check_words(spec); !checked) return checked;
   return check_numbers(spec);
 }

@@ -48,6 +48,12 @@ class Machine {
   void on(const Join& event);
   void on(const Renew& event);
   void on(const RevokeNode& event);
+  // secrets.cpp
+  void on(const SetSecret& event);
+  void on(const RemoveSecret& event);
+  void on(const UseSecretKey& event);
+  void on(const SecretsRewrapped& event);
+  void on(const SecretsWithheld& event);
   // audit_log.cpp
   void on(const Noted&) {}
   void on(const AuditShelved& event);
@@ -101,6 +107,10 @@ class Machine {
   void expire_members();
   void note_presence();
   void touch(const Member& member);
+
+  // secrets.cpp
+  void withhold(Job& job, const std::string& why);
+  void forget_secrets(SecretId::Of of, const std::string& owner);
 
   // time_limits.cpp
   void judge_time_limits();

@@ -21,6 +21,7 @@
 #include "control/cluster/limits.hpp"
 #include "control/cluster/membership.hpp"
 #include "control/cluster/retention.hpp"
+#include "control/cluster/secrets.hpp"
 #include "control/cluster/shared.hpp"
 #include "control/cluster/shares.hpp"
 #include "control/cluster/submit_keys.hpp"
@@ -154,6 +155,7 @@ struct JobSpec {
   bool yields = false;                  // saves its work when asked to end: may be put aside and resumed
   std::optional<ArrayPart> array;
   Shared<Dependency> after;
+  Shared<std::string> secrets = {};  // their names
 
   friend bool operator==(const JobSpec&, const JobSpec&) = default;
 };
@@ -193,8 +195,9 @@ enum class EndCause {
   drained,
   preempted,
   node_fault,
-  killed,   // cancelled without the grace period
-  stopped,  // its nodes were shut down as planned, or told its ranks to end for a reason that is not stored
+  killed,    // cancelled without the grace period
+  stopped,   // its nodes were shut down as planned, or told its ranks to end for a reason that is not stored
+  withheld,  // what it asked for could not be given to it: it is held
 };
 
 struct Job {
@@ -311,6 +314,8 @@ struct State {
   Instant there_at;            // and when a controller was there last, if not only for a moment
   std::map<std::string, JoinToken> join_tokens;  // by id
   std::map<NodeName, Member> members;
+  std::map<SecretId, Secret> secrets;
+  std::string secret_key;      // the id of the key that new ones are sealed under; "": there was none yet
   NodeName members_looked_at;  // last, for those that are over for long; derived
   AuditLog audit;
   // What jobs had that are not kept any longer: the shares of queues and users do not start anew without

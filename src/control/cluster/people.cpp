@@ -57,6 +57,7 @@ void Machine::on(const RemovePerson& event) {
                     .remedy("cancel them, or block '" + event.name + "': his tokens then open nothing"));
   for (people::TokenId& id : people::remove_person(state_.people, event.name))
     effects_.tokens.insert(std::move(id));
+  forget_secrets(SecretId::Of::person, event.name);
   effects_.persons.insert(event.name);
 }
 
@@ -172,6 +173,7 @@ void Machine::forget_queue(const QueueName& queue) {
     if (token.queue == queue) gone.push_back(id);
   }
   for (people::TokenId& id : gone) drop_token(std::move(id));
+  forget_secrets(SecretId::Of::queue, queue);
 }
 
 void Machine::expire_tokens() {

@@ -16,7 +16,8 @@ std::string describe_cluster(const State& state) {
 }
 
 bool same_lists(const JobSpec& one, const JobSpec& other) {
-  return one.command == other.command && one.env == other.env && one.after == other.after;
+  return one.command == other.command && one.env == other.env && one.after == other.after &&
+         one.secrets == other.secrets;
 }
 
 // Jobs that are submitted and end faster than they may be removed: nothing more is taken until some are.
@@ -43,6 +44,7 @@ void share(const JobSpec& first, JobSpec& element) {
   element.command = first.command;
   element.env = first.env;
   element.after = first.after;
+  element.secrets = first.secrets;
 }
 
 }  // namespace
@@ -65,6 +67,7 @@ Result<> Machine::admit(const JobSpec& spec) {
                      std::string(name_of(before->second.state)));
     }
   }
+  if (const auto secrets = secrets_of(state_, spec); !secrets) return secrets.error();
   if (state_.nodes.empty()) return admit_share(spec);
   if (!state_.index.ever_fits(state_, spec.shape)) {
     const sched::Room& room = state_.index.full_room(state_);

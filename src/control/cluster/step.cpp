@@ -29,7 +29,8 @@ Effects step(State& state, Instant now, const Event& event) {
   std::visit([&](const auto& happened) { machine.on(happened); }, event);
   if (!effects.jobs.empty() || !effects.nodes.empty() || !effects.queues.empty() ||
       !effects.join_tokens.empty() || !effects.members.empty() || effects.fabric || effects.cluster ||
-      !effects.persons.empty() || !effects.tokens.empty() || !effects.tokens_used.empty())
+      !effects.persons.empty() || !effects.tokens.empty() || !effects.tokens_used.empty() ||
+      !effects.secrets.empty())
     ++state.revision;
   return effects;
 }

@@ -192,6 +192,37 @@ struct Renew {
 struct RevokeNode {
   NodeName node;
 };
+// It comes sealed, under the key of that id.
+struct SetSecret {
+  SecretId id;
+  std::string key;
+  std::string sealed;
+  std::int32_t bytes = 0;  // of the value
+  std::string by = {};
+};
+struct RemoveSecret {
+  SecretId id;
+};
+// New secrets are sealed under this key from now on; whoever sends it has it on its disk.
+struct UseSecretKey {
+  std::string key;
+};
+// Some that were sealed under an older key.
+struct SecretsRewrapped {
+  struct One {
+    SecretId id;
+    std::string before;  // as it was sealed then
+    std::string sealed;
+  };
+  std::string key;
+  std::vector<One> secrets;
+};
+// The ranks of this attempt cannot be told to start, for want of what the job asked for.
+struct SecretsWithheld {
+  JobId job;
+  std::int32_t attempt = 0;
+  std::string why;
+};
 // Something that is done or refused elsewhere, for the audit log alone.
 struct Noted {
   std::string verb;
@@ -217,7 +248,8 @@ using Event =
     std::variant<Submit, Cancel, Release, Hello, Heard, Reported, Planned, Drain, Resume, FabricMeasured,
                  SetQueue, RemoveQueue, RemoveNode, RemoveJobs, Expire, Tick, PortsHeld, EndDoomed, ClockSet,
                  SetPerson, RemovePerson, IssueToken, LogIn, RevokeToken, TokensUsed, MakeJoinToken,
-                 RevokeJoinToken, Join, Renew, RevokeNode, Noted, AuditShelved, AuditFound>;
+                 RevokeJoinToken, Join, Renew, RevokeNode, Noted, AuditShelved, AuditFound, SetSecret,
+                 RemoveSecret, UseSecretKey, SecretsRewrapped, SecretsWithheld>;
 
 // ---- effects
 
@@ -264,6 +296,7 @@ struct Effects {
   std::set<QueueUser> past_use;                             // changed, with the jobs that are gone, or gone
   std::set<std::string> join_tokens;                        // changed, or gone: to be stored, or removed
   std::set<NodeName> members;                               // changed, or gone: to be stored, or removed
+  std::set<SecretId> secrets;                               // changed, or gone: to be stored, or removed
   std::set<std::uint64_t> audit;                            // lines that are new, or gone: the same
   bool fabric = false;                                      // replaced: to be stored
   bool cluster = false;                                     // ids or the clock: to be stored

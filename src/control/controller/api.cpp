@@ -83,13 +83,24 @@ Tokens tokens_taken(const ApiOptions& options) {
 
 }  // namespace
 
-Api::Api(Core& core, Hub& hub, Explainer& explainer, Janitor& janitor, AuditKeeper& audit, ApiOptions options)
+Api::Api(Core& core, Hub& hub, Explainer& explainer, Janitor& janitor, AuditKeeper& audit, Vault& vault,
+         ApiOptions options)
     : gate_(tokens_taken(options)),
       blobs_(std::move(options.blob_folder)),
       login_(std::move(options.login), std::move(options.give_token), now_steady, now_on_the_wall),
-      services_{core,        hub,         explainer,         blobs_,
-                desk_,       nodes_desk_, janitor,           login_,
-                login_desk_, audit,       options.registrar, options.takes_join_token},
+      services_{core,
+                hub,
+                explainer,
+                blobs_,
+                desk_,
+                nodes_desk_,
+                janitor,
+                login_,
+                login_desk_,
+                audit,
+                vault,
+                options.registrar,
+                options.takes_join_token},
       requests_(options.requests),
       open_pages_(open_pages_max),
       wrong_tokens_(wrong_tokens_max),

@@ -26,7 +26,8 @@ struct ApiOptions {
 
 class Api {
  public:
-  Api(Core& core, Hub& hub, Explainer& explainer, Janitor& janitor, AuditKeeper& audit, ApiOptions options);
+  Api(Core& core, Hub& hub, Explainer& explainer, Janitor& janitor, AuditKeeper& audit, Vault& vault,
+      ApiOptions options);
   Api(const Api&) = delete;
   Api& operator=(const Api&) = delete;
 

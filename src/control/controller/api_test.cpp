@@ -14,6 +14,7 @@
 
 #include "base/text.hpp"
 #include "control/controller/audit_keeper.hpp"
+#include "control/controller/vault.hpp"
 #include "control/store/memory/memory_store.hpp"
 
 namespace tutti::controller {
@@ -66,11 +67,13 @@ struct ApiTest : testing::Test {
   Explainer explainer;
   Janitor janitor{core, {.folder = testing::TempDir() + "tutti-api-" + std::to_string(::getpid())}};
   AuditKeeper audit{core, {.folder = testing::TempDir() + "tutti-api-" + std::to_string(::getpid())}};
+  Vault vault{core, testing::TempDir() + "tutti-api-" + std::to_string(::getpid())};
   Api api{core,
           hub,
           explainer,
           janitor,
           audit,
+          vault,
           {.tokens = {"admin", "join"}, .blob_folder = "", .requests = {.per_second = 1000, .burst = 1000}}};
 
   static Shared post(const std::string& page, std::string body, const std::string& remote = "10.0.0.1") {
@@ -304,7 +307,7 @@ TEST_F(ApiTest, WhatMayNotBeStoredIsShownToNobody) {
   ASSERT_TRUE(its_core.start().ok());
   Hub its_hub(loop, its_core);
   Api its_api(
-      its_core, its_hub, explainer, janitor, audit,
+      its_core, its_hub, explainer, janitor, audit, vault,
       {.tokens = {"admin", "join"}, .blob_folder = "", .requests = {.per_second = 1000, .burst = 1000}});
   const auto answer_to = [&](const Shared& exchange) {
     its_api.handle(exchange);
@@ -338,7 +341,7 @@ TEST_F(ApiTest, WhatIsMeantForAnotherClusterIsNotDone) {
   ASSERT_TRUE(ours.start().ok());
   Hub its_hub(loop, ours);
   Api its_api(
-      ours, its_hub, explainer, janitor, audit,
+      ours, its_hub, explainer, janitor, audit, vault,
       {.tokens = {"admin", "join"}, .blob_folder = "", .requests = {.per_second = 100, .burst = 100}});
   const auto status = [&](const std::string& cluster) {
     net::Request head = post("jobs/1/cancel", "")->request();
@@ -394,7 +397,7 @@ TEST_F(ApiTest, WhereThereIsNoIssuerNobodyLogsIn) {
 }
 
 TEST_F(ApiTest, LoginsAreJudgedBesideTheLoopAndToldApart) {
-  Api its_api(core, hub, explainer, janitor, audit,
+  Api its_api(core, hub, explainer, janitor, audit, vault,
               {.tokens = {"admin", "join"},
                .blob_folder = "",
                .requests = {.per_second = 1000, .burst = 1000},

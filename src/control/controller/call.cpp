@@ -107,6 +107,21 @@ void Call::change(cluster::Event event, std::string answer) const {
   happen(std::move(event), 400, [answer = std::move(answer)](const auto&) { return answer; });
 }
 
+void Call::change(cluster::Event event, std::string answer, const std::function<void()>& done) const {
+  if (by_->caller) cluster::sign(event, *by_->caller);
+  const bool taken = services_.core.happen(
+      std::move(event),
+      [call = *this, answer = std::move(answer), done](const auto& outcome) {
+        done();
+        if (!outcome) return call.refuse(outcome.error());
+        call.answer(answer);
+      },
+      by_->caller ? std::optional(by_->credential) : std::nullopt, request().remote);
+  if (taken) return;
+  done();
+  refuse_for_now(failed("the controller is overloaded"));
+}
+
 void Call::happen(cluster::Event event, int status_if_wrong, Answer answer) const {
   // Before it waits: what waits is shared by those whose it is.
   if (by_->caller) cluster::sign(event, *by_->caller);

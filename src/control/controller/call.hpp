@@ -27,6 +27,7 @@ namespace tutti::controller {
 class AuditKeeper;
 class Login;
 class Registrar;
+class Vault;
 
 // They outlive every call.
 struct Services {
@@ -40,6 +41,7 @@ struct Services {
   Login& login;
   Desk& login_desk;
   AuditKeeper& audit;
+  Vault& vault;
   Registrar* registrar = nullptr;  // null: this controller signs no certificates
   bool takes_join_token = true;    // of whoever has the one of the folder
 };
@@ -99,6 +101,8 @@ class Call {
   void change(cluster::Event event, int status_if_wrong = 400) const;
   // The same with this answer.
   void change(cluster::Event event, std::string answer) const;
+  // The same, and this is called before it is answered, however it went.
+  void change(cluster::Event event, std::string answer, const std::function<void()>& done) const;
   // Who signs for the cluster. Null, and refused, where this controller does not.
   Registrar* registrar() const;
   // On the loop. Answers with a view of the committed state, or with 404; no view is made for who has gone.

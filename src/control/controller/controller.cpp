@@ -31,6 +31,7 @@
 #include "control/controller/recording.hpp"
 #include "control/controller/registrar.hpp"
 #include "control/controller/store_file.hpp"
+#include "control/controller/vault.hpp"
 #include "control/controller/watchdog.hpp"
 #include "control/store/sqlite/file_lock.hpp"
 #include "control/store/sqlite/sqlite_store.hpp"
@@ -335,7 +336,9 @@ Result<> run_controller(const ControllerOptions& options,
                          .blobs_bytes_max = options.keep_blobs,
                          .blobs_age_max = options.keep_blobs_age});
   AuditKeeper audit(core, {options.folder, options.keep_audit, options.keep_audit_age});
-  Api api(core, hub, explainer, janitor, audit,
+  // Values go to nodes over TLS, or to those of this machine: in the clear nobody else can connect.
+  Vault vault(core, options.folder);
+  Api api(core, hub, explainer, janitor, audit, vault,
           {.tokens = {std::move(*admin), std::move(*join)},
            .blob_folder = options.folder + "/blobs",
            .requests = {.per_second = per_second, .burst = 2 * per_second},
@@ -374,12 +377,14 @@ Result<> run_controller(const ControllerOptions& options,
       [&](const std::shared_ptr<net::Exchange>& exchange) { api.handle(watchdog.watch(exchange)); },
       [&](const net::Request& head) { return api.admit(head); });
   if (!server) return std::move(server).error();
+  vault.open();
   if (auto started = core.start(); !started) return started;
   if (auto started = audit.start(); !started) return started;
   api.change(core.doors_known());
   if (options.demands_isolation) hub.demand_isolation();
   hub.start();
   janitor.start();
+  vault.start();
   ShownCertificate shown(options, listen->host, signs);
   if (signs != nullptr) signs->on_change = [&] { shown.renew(**server); };
   const auto certificate_looks = loop.every(certificate_looks_every, [&] { shown.look(**server); });
@@ -404,6 +409,7 @@ Result<> run_controller(const ControllerOptions& options,
   api.stop();
   janitor.stop();
   audit.stop();
+  vault.stop();
   core.stop();
   explainer.stop();
   return {};

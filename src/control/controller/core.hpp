@@ -44,6 +44,8 @@ class Core {
   Core& operator=(const Core&) = delete;
   ~Core();
 
+  // Before it starts: what ranks are to get is opened by this, on the core's thread.
+  void open_secrets_with(driver::OpenSecret open) { turns_.open_secrets_with(std::move(open)); }
   // Loads the state; the thread starts only if that works.
   Result<> start();
   void stop();

@@ -63,7 +63,7 @@ std::span<const Route> routes() {
     std::vector<Route> rows;
     for (const auto family : {cluster_routes(), login_routes(), job_routes(), explain_routes(), node_routes(),
                               join_routes(), authority_routes(), queue_routes(), people_routes(),
-                              fabric_routes(), blob_routes(), audit_routes()})
+                              fabric_routes(), blob_routes(), audit_routes(), secret_routes()})
       rows.insert(rows.end(), family.begin(), family.end());
     return rows;
   }();

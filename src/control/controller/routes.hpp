@@ -110,5 +110,6 @@ std::span<const Route> people_routes();
 std::span<const Route> fabric_routes();
 std::span<const Route> blob_routes();
 std::span<const Route> audit_routes();
+std::span<const Route> secret_routes();
 
 }  // namespace tutti::controller

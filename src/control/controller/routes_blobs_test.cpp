@@ -15,6 +15,7 @@
 #include "control/controller/call.hpp"
 #include "control/controller/janitor.hpp"
 #include "control/controller/login.hpp"
+#include "control/controller/vault.hpp"
 #include "control/store/memory/memory_store.hpp"
 #include "net/sync/digest.hpp"
 #include "net/sync/manifest.hpp"
@@ -65,7 +66,8 @@ struct BlobRoutes : testing::Test {
   Login login{{}, nullptr, now_steady, now_on_the_wall};
   Desk login_desk{controller::login_desk};
   AuditKeeper audit{core, {.folder = folder}};
-  Services services{core, hub, explainer, blobs, desk, nodes_desk, janitor, login, login_desk, audit};
+  Vault vault{core, folder};
+  Services services{core, hub, explainer, blobs, desk, nodes_desk, janitor, login, login_desk, audit, vault};
 
   void TearDown() override { std::filesystem::remove_all(folder); }
 

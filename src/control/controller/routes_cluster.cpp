@@ -6,6 +6,7 @@
 #include "control/controller/audit_keeper.hpp"
 #include "control/controller/call.hpp"
 #include "control/controller/registrar.hpp"
+#include "control/controller/vault.hpp"
 
 namespace tutti::controller {
 namespace {
@@ -17,8 +18,8 @@ void show_openapi(const Call& call) { call.exchange().answer({.status = 200, .bo
 void show_status(const Call& call) {
   wire::Kept kept = call.services().janitor.kept();
   call.services().audit.tell(kept);
-  call.show([kept](const auto& state, const auto& health, const auto&) {
-    return wire::status_json(state, health, version(), kept);
+  call.show([kept, &vault = call.services().vault](const auto& state, const auto& health, const auto&) {
+    return wire::status_json(state, health, version(), kept, vault.trouble(state));
   });
 }
 

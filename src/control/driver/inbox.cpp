@@ -21,7 +21,7 @@ std::size_t bytes_of(const cluster::Submit& submit) {
   for (const cluster::JobSpec& spec : submit.specs) {
     bytes += sizeof(cluster::JobSpec) + cluster::own_bytes_of(spec);
     if (!spec.command.is_one_with(first.command) || !spec.env.is_one_with(first.env) ||
-        !spec.after.is_one_with(first.after))
+        !spec.after.is_one_with(first.after) || !spec.secrets.is_one_with(first.secrets))
       bytes += cluster::shared_bytes_of(spec);
   }
   return bytes;

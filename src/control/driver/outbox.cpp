@@ -39,8 +39,10 @@ wire::StartRanks shared_part(const cluster::Job& job, const cluster::GangEnviron
 // The messages of one turn.
 class Letters {
  public:
-  Letters(const cluster::State& state, std::vector<Delivery::Message>& messages)
-      : state_(state), messages_(messages) {}
+  Letters(const cluster::State& state, const OpenSecret& open, std::vector<Delivery::Message>& messages)
+      : state_(state), open_(open), messages_(messages) {}
+
+  std::vector<Withheld> withheld() { return std::move(withheld_); }
 
   bool enough() const { return ranks_ >= ranks_per_turn_max || bytes_ >= message_bytes_per_turn_max; }
 
@@ -49,8 +51,18 @@ class Letters {
     // What happened later may have ended the attempt that this one started.
     if (job == state_.jobs.end() || !job->second.placed() || job->second.attempt != start.attempt) return;
     const cluster::GangEnvironment& gang = gang_of(job->second);
+    const auto secrets = secrets_of(job->second);
+    if (!secrets) {
+      // Once for all its nodes.
+      if (withheld_.empty() || withheld_.back().job != start.job)
+        withheld_.push_back({start.job, start.attempt, secrets.error().text()});
+      return;
+    }
     wire::StartRanks message = shared_part(job->second, gang, start.node);
-    const std::size_t shared_bytes = bytes_of(message.command) + bytes_of(message.env);
+    message.secrets = *secrets;
+    std::size_t shared_bytes = bytes_of(message.command) + bytes_of(message.env);
+    for (const wire::SecretValue& secret : message.secrets)
+      shared_bytes += secret.name.size() + secret.value.size() + 2 * overhead_bytes;
     std::size_t bytes = shared_bytes;
     for (const std::int32_t rank : start.ranks) {
       wire::StartRank own{rank, gang.of_rank(rank), cluster::output_file(job->second, rank)};
@@ -81,6 +93,23 @@ class Letters {
   void operator()(const cluster::AskHello& ask) { add(ask.node, wire::Resync{}); }
 
  private:
+  // Opened once for the starts of a gang, which follow each other.
+  Result<std::vector<wire::SecretValue>> secrets_of(const cluster::Job& job) {
+    if (job.spec.secrets.empty()) return std::vector<wire::SecretValue>();
+    if (secrets_job_ == job.id) return secrets_;
+    const auto sealed = cluster::secrets_of(state_, job.spec);
+    if (!sealed) return failed(sealed.error().message());
+    if (!open_) return failed("this controller opens no secrets");
+    std::vector<wire::SecretValue> opened;
+    for (const cluster::Secret* secret : *sealed) {
+      auto value = open_(state_.cluster_id, *secret);
+      if (!value) return std::move(value).error().within("secret " + secret->id.name);
+      opened.push_back({secret->id.name, *std::move(value)});
+    }
+    secrets_job_ = job.id;
+    secrets_ = std::move(opened);
+    return secrets_;
+  }
   // The starts of a gang follow each other: where its ranks are is read once for all of them.
   const cluster::GangEnvironment& gang_of(const cluster::Job& job) {
     if (gang_ == nullptr || gang_job_ != &job) {
@@ -98,7 +127,11 @@ class Letters {
   }
 
   const cluster::State& state_;
+  const OpenSecret& open_;
   std::vector<Delivery::Message>& messages_;
+  cluster::JobId secrets_job_;
+  std::vector<wire::SecretValue> secrets_;
+  std::vector<Withheld> withheld_;
   const cluster::Job* gang_job_ = nullptr;
   std::unique_ptr<cluster::GangEnvironment> gang_;
   std::size_t ranks_ = 0;
@@ -111,12 +144,14 @@ void Outbox::add(std::vector<cluster::Send> sends) {
   std::move(sends.begin(), sends.end(), std::back_inserter(sends_));
 }
 
-void Outbox::write(const cluster::State& state, std::vector<Delivery::Message>& messages) {
-  Letters letters(state, messages);
+std::vector<Withheld> Outbox::write(const cluster::State& state, const OpenSecret& open,
+                                    std::vector<Delivery::Message>& messages) {
+  Letters letters(state, open, messages);
   while (!sends_.empty() && !letters.enough()) {
     std::visit(letters, sends_.front());
     sends_.pop_front();
   }
+  return letters.withheld();
 }
 
 }  // namespace tutti::driver

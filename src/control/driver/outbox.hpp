@@ -4,7 +4,9 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "control/cluster/environment.hpp"
@@ -16,12 +18,25 @@ namespace tutti::driver {
 constexpr std::size_t ranks_per_turn_max = 2'048;
 constexpr std::size_t message_bytes_per_turn_max = 16 << 20;
 
+// The value of a secret of that cluster. On the thread of whoever takes turns; must not wait for a disk.
+using OpenSecret =
+    std::function<Result<std::string>(const std::string& cluster, const cluster::Secret& secret)>;
+
+// An attempt whose ranks are not told to start, and why.
+struct Withheld {
+  cluster::JobId job;
+  std::int32_t attempt = 0;
+  std::string why;
+};
+
 class Outbox {
  public:
   void add(std::vector<cluster::Send> sends);
   bool empty() const { return sends_.empty(); }
   // Appends what this turn sends; the rest stays for the next one. What is out of date by now is dropped.
-  void write(const cluster::State& state, std::vector<Delivery::Message>& messages);
+  // Answers what was not sent because a secret of it cannot be had.
+  std::vector<Withheld> write(const cluster::State& state, const OpenSecret& open,
+                              std::vector<Delivery::Message>& messages);
 
  private:
   std::deque<cluster::Send> sends_;

@@ -135,5 +135,54 @@ TEST_F(OutboxTest, AGangOnOneNodeIsToldToBeWholeThere) {
   EXPECT_FALSE(is_whole(both));
 }
 
+TEST_F(OutboxTest, ValuesOfSecretsAreInTheMessagesAloneAndAJobWithoutThemIsHeld) {
+  join(2, 1);
+  const cluster::SecretId id{cluster::SecretId::Of::person, "ada", "TOKEN"};
+  int opened = 0;
+  bool is_open = true;
+  turns.open_secrets_with([&](const std::string&, const cluster::Secret& secret) -> Result<std::string> {
+    ++opened;
+    EXPECT_EQ(secret.id, id);
+    if (!is_open) return failed("no key");
+    return std::string("plain\0value", 11);
+  });
+  happen(cluster::SetSecret{.id = id, .key = "k", .sealed = std::string(40, 's'), .bytes = 11});
+  cluster::JobSpec wanted = spec(2);
+  wanted.user = "ada";
+  wanted.shape.cpus = 1;
+  wanted.secrets = {"TOKEN"};
+  const auto started = happen(cluster::Submit{{wanted}});
+  ASSERT_EQ(started.delivery.messages.size(), 2U);
+  EXPECT_EQ(opened, 1) << "once for the gang";
+  for (const auto& message : started.delivery.messages) {
+    const auto start = std::get<wire::StartRanks>(*wire::decode_controller_message(message.frame));
+    ASSERT_EQ(start.secrets.size(), 1U);
+    EXPECT_EQ(start.secrets[0].name, "TOKEN");
+    EXPECT_EQ(start.secrets[0].value, std::string("plain\0value", 11));
+  }
+  const auto stored = store.load();
+  for (const auto& [key, bytes] : stored->objects) EXPECT_EQ(bytes.find("plain"), std::string::npos) << key;
+
+  happen(cluster::Cancel{cluster::JobId(1), "", false, true});
+  is_open = false;
+  wanted.shape.ranks = 1;
+  wanted.shape.cpus = 0;
+  const auto withheld = happen(cluster::Submit{{wanted}});
+  EXPECT_EQ(ranks_in(withheld.delivery), 0U);
+  EXPECT_EQ(turns.patience(), Duration::zero()) << "the state hears of it at once";
+  const auto next = turns.turn({}, false);
+  ASSERT_EQ(next.delivery.messages.size(), 1U) << "its agent may have heard of an earlier start";
+  const auto end =
+      std::get<wire::EndRanks>(*wire::decode_controller_message(next.delivery.messages[0].frame));
+  cluster::RankStatus never{cluster::RankState::exited, 143, ""};
+  never.told = cluster::Told::yes;
+  happen(cluster::Reported{next.delivery.messages[0].node, {end.job, end.attempt, 0, never}});
+  const cluster::Job& job = turns.state().jobs.at(cluster::JobId(2));
+  EXPECT_NE(job.held.find("secret TOKEN : no key"), std::string::npos) << job.held;
+  is_open = true;
+  happen(cluster::Release{job.id});
+  EXPECT_TRUE(turns.state().jobs.at(cluster::JobId(2)).placed());
+}
+
 }  // namespace
 }  // namespace tutti::driver

@@ -48,6 +48,7 @@ void merge(cluster::Effects& into, cluster::Effects&& from) {
   into.past_use.merge(from.past_use);
   into.join_tokens.merge(from.join_tokens);
   into.members.merge(from.members);
+  into.secrets.merge(from.secrets);
   into.audit.merge(from.audit);
   into.fabric = into.fabric || from.fabric;
   into.cluster = into.cluster || from.cluster;
@@ -127,7 +128,9 @@ Result<> Turns::renew() {
 
 // What is left to be done or to be sent goes on at once; a pass that was put off is due before the next tick.
 Duration Turns::patience() const {
-  if (!outbox_.empty() || !to_show_.empty() || (health_.ok && !state_.index.doomed().empty())) return 0s;
+  if (!outbox_.empty() || !to_show_.empty() || !withheld_.empty() ||
+      (health_.ok && !state_.index.doomed().empty()))
+    return 0s;
   if (!pass_wanted_) return tick_every;
   return std::clamp<Duration>(next_pass_ - clock_().steady, 0s, tick_every);
 }
@@ -146,6 +149,8 @@ Turns::Outcome Turns::turn(std::vector<Item> items, bool watched) {
   };
   const cluster::ClockOffset clock{boot_, clock_offset_};
   if (state_.clock != clock) happen(cluster::ClockSet{clock});
+  for (const Withheld& withheld : std::exchange(withheld_, {}))
+    happen(cluster::SecretsWithheld{withheld.job, withheld.attempt, withheld.why});
   for (Item& item : items) frees_room = step(outcome, effects, item) || frees_room;
   if (!state_.index.doomed().empty()) happen(cluster::EndDoomed{});
   if (steady_ >= next_tick_) {
@@ -170,7 +175,7 @@ Turns::Outcome Turns::turn(std::vector<Item> items, bool watched) {
       outcome.delivery.members[name] =
           member == state_.members.end() ? std::nullopt : std::optional(member->second);
     }
-    if (!enough_done) outbox_.write(state_, outcome.delivery.messages);
+    if (!enough_done) withheld_ = outbox_.write(state_, open_secret_, outcome.delivery.messages);
     for (const cluster::JobId id : effects.ended) {
       if (state_.jobs.contains(id)) outcome.ended.push_back(id);  // it may be gone again
     }
@@ -374,6 +379,7 @@ std::vector<store::Write> Turns::writes_of(const cluster::Effects& effects) cons
   }
   for (const auto& id : effects.join_tokens) add(wire::join_token_key(id), state_.join_tokens, id);
   for (const auto& name : effects.members) add(wire::member_key(name), state_.members, name);
+  for (const auto& id : effects.secrets) add(wire::secret_key(id), state_.secrets, id);
   for (const auto& who : effects.past_use) {
     writes.push_back({wire::past_use_key(who), std::nullopt});
     if (const auto past = state_.past_use.find(who); past != state_.past_use.end())
@@ -394,8 +400,8 @@ std::vector<store::Write> Turns::writes_of(const cluster::Effects& effects) cons
 Turns::Commit Turns::commit(const cluster::Effects& effects, bool frees_room) {
   if (effects.jobs.empty() && effects.nodes.empty() && effects.queues.empty() && effects.past_use.empty() &&
       effects.persons.empty() && effects.tokens.empty() && effects.tokens_used.empty() &&
-      effects.join_tokens.empty() && effects.members.empty() && effects.audit.empty() && !effects.fabric &&
-      !effects.cluster)
+      effects.join_tokens.empty() && effects.members.empty() && effects.secrets.empty() &&
+      effects.audit.empty() && !effects.fabric && !effects.cluster)
     return Commit::done;
   const auto writes = writes_of(effects);
   const auto committed =

@@ -72,6 +72,8 @@ class Turns {
   Turns(const Turns&) = delete;
   Turns& operator=(const Turns&) = delete;
 
+  // Before the first turn. Without it, jobs that ask for secrets are held.
+  void open_secrets_with(OpenSecret open) { open_secret_ = std::move(open); }
   // Reads the store; there are no turns before that has worked.
   Result<> load();
 
@@ -141,6 +143,8 @@ class Turns {
   bool resync_ = false;
   bool members_anew_ = false;  // the state was read again
   Outbox outbox_;
+  OpenSecret open_secret_;
+  std::vector<Withheld> withheld_;  // by the last turn: the next one says so to the state
   Scribe scribe_;
   std::set<cluster::JobId> to_show_;  // their changes are stored and were not told to those who watch
   std::size_t ranks_placed_ = 0;      // in the turn's pass

@@ -65,6 +65,10 @@ bool may_put_away_job(const Caller& caller, std::string_view queue) {
   return has(caller, Role::queue_admin, queue);
 }
 
+bool may_keep_secrets_of(const Caller& caller, std::string_view queue) {
+  return has(caller, Role::queue_admin, queue);
+}
+
 bool may_grant(const Caller& caller, const Grant& grant) {
   if (has(caller, Role::admin, everything)) return true;
   return grant.role <= Role::queue_admin && has(caller, Role::queue_admin, grant.queue);

@@ -50,6 +50,8 @@ bool may_submit(const Caller& caller, std::string_view queue);
 bool may_end_job(const Caller& caller, std::string_view queue, const Name& user);
 // Make it, change it or remove it: what stands above somebody he does not change, and so not his own share.
 bool may_shape_queue(const Caller& caller, std::string_view queue);
+// Set and remove what all who submit there may use.
+bool may_keep_secrets_of(const Caller& caller, std::string_view queue);
 bool may_put_away_job(const Caller& caller, std::string_view queue);
 
 // Give or take that role.

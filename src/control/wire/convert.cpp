@@ -82,6 +82,7 @@ void to_proto(const cluster::JobSpec& from, proto::JobSpec& to) {
   to.set_restart_on_failure(from.restart_on_failure);
   to.set_slurm_variables(from.slurm_variables);
   to.set_yields(from.yields);
+  add_strings(from.secrets, *to.mutable_secrets());
   if (from.array) to_proto(*from.array, *to.mutable_array());
   for (const auto& dependency : from.after) {
     auto* added = to.add_after();
@@ -112,6 +113,7 @@ Result<cluster::JobSpec> from_proto(const proto::JobSpec& from) {
   to.restart_on_failure = from.restart_on_failure();
   to.slurm_variables = from.slurm_variables();
   to.yields = from.yields();
+  to.secrets = strings(from.secrets());
   if (from.has_array()) {
     auto array = from_proto(from.array());
     if (!array) return std::move(array).error();

@@ -32,6 +32,7 @@ inline cluster::JobSpec full_spec() {
   spec.slurm_variables = true;
   spec.yields = true;
   spec.array = cluster::ArrayPart{cluster::JobId(40), 2, 5, 3};
+  spec.secrets = {"TOKEN", "KEY"};
   spec.after = {{cluster::JobId(7), true}, {cluster::JobId(8), false}};
   return spec;
 }

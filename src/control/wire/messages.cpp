@@ -101,6 +101,22 @@ Result<AgentMessage> hello_from(const proto::Hello& from) {
   return AgentMessage(std::move(to));
 }
 
+// Their names become those of files.
+Result<std::vector<SecretValue>> secrets_from(
+    const google::protobuf::RepeatedPtrField<proto::SecretValue>& from) {
+  std::vector<std::string> names;
+  std::vector<SecretValue> to;
+  std::size_t bytes = 0;
+  for (const auto& secret : from) {
+    bytes += secret.value().size();
+    names.push_back(secret.name());
+    to.push_back({secret.name(), secret.value()});
+  }
+  if (auto checked = cluster::check_secret_names(names); !checked) return std::move(checked).error();
+  if (bytes > cluster::job_secrets_bytes_max) return invalid("the secrets of a job are too large");
+  return to;
+}
+
 Result<ControllerMessage> start_from(const proto::StartRanks& from) {
   const bool in_range = from.grace_ms() >= 0 && from.grace_ms() <= time_ms_max && from.memory_bytes() >= 0 &&
                         from.memory_bytes() <= bytes_max && from.cpus() >= 0;
@@ -120,6 +136,11 @@ Result<ControllerMessage> start_from(const proto::StartRanks& from) {
   to.whole_gang = from.whole_gang();
   to.has_saved = from.has_saved();
   to.user = from.user();
+  if (auto secrets = secrets_from(from.secrets()); secrets) {
+    to.secrets = *std::move(secrets);
+  } else {
+    return std::move(secrets).error();
+  }
   return ControllerMessage(std::move(to));
 }
 
@@ -143,6 +164,11 @@ void to_proto(const StartRanks& from, proto::StartRanks& to) {
   to.set_whole_gang(from.whole_gang);
   to.set_has_saved(from.has_saved);
   to.set_user(from.user);
+  for (const SecretValue& secret : from.secrets) {
+    auto* added = to.add_secrets();
+    added->set_name(secret.name);
+    added->set_value(secret.value);
+  }
 }
 
 template <class From, class To>

@@ -72,6 +72,11 @@ struct StartRank {
   std::vector<std::string> env;
   std::string output;
 };
+// The value of a secret. Nothing prints it.
+struct SecretValue {
+  std::string name;
+  std::string value;
+};
 struct StartRanks {
   cluster::JobId job;
   std::int32_t attempt = 0;
@@ -87,6 +92,7 @@ struct StartRanks {
   bool whole_gang = false;       // these are all ranks of the gang: the agent may choose another port
   bool has_saved = false;        // an earlier attempt had its folder for checkpoints
   std::string user;              // whose job it is
+  std::vector<SecretValue> secrets = {};
 };
 struct EndRanks {
   cluster::JobId job;

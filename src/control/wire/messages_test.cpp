@@ -123,5 +123,28 @@ TEST(Messages, SurviveChangedBytes) {
   }
 }
 
+// Their names become those of files, and what comes is held in memory.
+TEST(Messages, SecretsThatAreNoneAreRefused) {
+  StartRanks start;
+  start.job = cluster::JobId(1);
+  const auto decoded = [&start] { return decode_controller_message(encode(ControllerMessage(start))); };
+  start.secrets = {{"TOKEN", std::string("a\0b", 3)}, {"EMPTY", ""}};
+  const auto read = decoded();
+  ASSERT_TRUE(read);
+  EXPECT_EQ(std::get<StartRanks>(*read).secrets[0].value, std::string("a\0b", 3));
+  for (const char* name : {"../passwd", ".hidden", "", "a/b"}) {
+    start.secrets = {{name, "value"}};
+    EXPECT_FALSE(decoded()) << name;
+  }
+  start.secrets = {{"A", "1"}, {"A", "2"}};
+  EXPECT_FALSE(decoded());
+  start.secrets = {{"A", std::string(cluster::job_secrets_bytes_max + 1, 'x')}};
+  EXPECT_FALSE(decoded());
+  start.secrets.clear();
+  for (std::size_t at = 0; at <= cluster::job_secrets_max; ++at)
+    start.secrets.push_back({"S" + std::to_string(at), "x"});
+  EXPECT_FALSE(decoded());
+}
+
 }  // namespace
 }  // namespace tutti::wire

@@ -21,6 +21,7 @@ constexpr std::string_view queue_prefix = "queue/";
 constexpr std::string_view past_use_prefix = "used/";
 constexpr std::string_view person_prefix = "person/";
 constexpr std::string_view token_prefix = "token/";
+constexpr std::string_view secret_prefix = "secret/";
 constexpr std::string_view the_fabric = "fabric";
 constexpr std::string_view the_cluster = "cluster";
 
@@ -55,7 +56,7 @@ Result<cluster::JobSpec> spec_from(const cluster::State& state, const proto::Sto
 Result<cluster::Job> job_from(const cluster::State& state, const proto::StoredJob& from) {
   auto spec = spec_from(state, from);
   if (!spec) return std::move(spec).error();
-  if (from.state() < 0 || from.state() > 6 || from.ending() < 0 || from.ending() > 9)
+  if (from.state() < 0 || from.state() > 6 || from.ending() < 0 || from.ending() > 10)
     return invalid("no such state");
   cluster::Job to;
   to.id = cluster::JobId(from.id());
@@ -137,7 +138,29 @@ Result<people::Token> token_from(const proto::StoredToken& from) {
                        .used_at = Instant(Duration(from.used_at_ns()))};
 }
 
+Result<cluster::Secret> secret_from(const proto::StoredSecret& from) {
+  using Of = cluster::SecretId::Of;
+  const bool of_queue = !from.queue().empty();
+  cluster::Secret to{
+      .id = {of_queue ? Of::queue : Of::person, of_queue ? from.queue() : from.person(), from.name()},
+      .key = from.key(),
+      .sealed = from.sealed(),
+      .bytes = from.bytes(),
+      .changed_at = Instant(Duration(from.changed_at_ns())),
+      .changed_by = from.changed_by()};
+  if (auto named = cluster::check_secret_name(to.id.name); !named) return std::move(named).error();
+  if (to.id.owner.empty() || to.key.empty() || to.sealed.empty() || to.bytes < 1)
+    return invalid("no such secret");
+  return to;
+}
+
 }  // namespace
+
+// Neither the name of a secret nor the words before it have a space, whatever somebody is called.
+std::string secret_key(const cluster::SecretId& id) {
+  const bool of_queue = id.of == cluster::SecretId::Of::queue;
+  return std::string(secret_prefix) + (of_queue ? "queue " : "person ") + id.owner + " " + id.name;
+}
 
 std::string job_key(cluster::JobId id) { return numbered(job_prefix, id.number()); }
 
@@ -272,6 +295,20 @@ std::string encode(const people::Token& token) {
   return to.SerializeAsString();
 }
 
+std::string encode(const cluster::Secret& secret) {
+  proto::StoredSecret to;
+  to.set_name(secret.id.name);
+  const bool of_queue = secret.id.of == cluster::SecretId::Of::queue;
+  if (of_queue) to.set_queue(secret.id.owner);
+  if (!of_queue) to.set_person(secret.id.owner);
+  to.set_key(secret.key);
+  to.set_sealed(secret.sealed);
+  to.set_bytes(secret.bytes);
+  to.set_changed_at_ns(secret.changed_at.time_since_epoch().count());
+  to.set_changed_by(secret.changed_by);
+  return to.SerializeAsString();
+}
+
 std::string encode(const cluster::Fabric& fabric) {
   proto::StoredFabric to;
   for (const auto& [ends, link] : fabric) {
@@ -292,6 +329,7 @@ std::string encode_cluster(const cluster::State& state) {
   to.set_boot(state.clock.boot);
   to.set_clock_offset_ns(state.clock.offset.count());
   to.set_there_at_ns(state.there_at.time_since_epoch().count());
+  to.set_secret_key(state.secret_key);
   return to.SerializeAsString();
 }
 
@@ -339,6 +377,7 @@ Result<> decode_into(cluster::State& state, std::string_view key, std::string_vi
     state.next_job = std::max<std::uint64_t>(state.next_job, from.next_job());
     state.clock = {from.boot(), Duration(from.clock_offset_ns())};
     state.there_at = Instant(Duration(from.there_at_ns()));
+    state.secret_key = from.secret_key();
     return {};
   }
   if (key.starts_with(past_use_prefix)) {
@@ -361,6 +400,15 @@ Result<> decode_into(cluster::State& state, std::string_view key, std::string_vi
     auto token = token_from(from);
     if (!token) return damaged(key);
     people::add(state.people, *std::move(token));
+    return {};
+  }
+  if (key.starts_with(secret_prefix)) {
+    proto::StoredSecret from;
+    if (!from.ParseFromArray(bytes.data(), size)) return damaged(key);
+    auto secret = secret_from(from);
+    if (!secret) return damaged(key);
+    cluster::SecretId id = secret->id;
+    state.secrets.insert_or_assign(std::move(id), *std::move(secret));
     return {};
   }
   if (key.starts_with(queue_prefix)) {

@@ -57,6 +57,33 @@ TEST(Store, PeopleAndTheirTokensComeBackAsTheyWere) {
   EXPECT_FALSE(decode_into(state, token_key("t"), encode(hashless)).ok()) << "it would open to anything";
 }
 
+TEST(Store, SecretsComeBackAsTheyWere) {
+  using Of = cluster::SecretId::Of;
+  cluster::State state;
+  const cluster::Secret own{.id = {Of::person, "somebody with spaces", "T"},
+                            .key = "0123456789abcdef",
+                            .sealed = std::string("\0\xff sealed", 9),
+                            .bytes = 3,
+                            .changed_at = Instant(1'700'000'001s),
+                            .changed_by = "ada"};
+  cluster::Secret shared = own;
+  shared.id = {Of::queue, "research/vision", "T"};
+  for (const auto& secret : {own, shared}) {
+    ASSERT_TRUE(decode_into(state, secret_key(secret.id), encode(secret)).ok());
+    EXPECT_EQ(state.secrets.at(secret.id), secret);
+  }
+  EXPECT_NE(secret_key({Of::person, "a b", "c"}), secret_key({Of::queue, "a b", "c"}));
+  EXPECT_FALSE(decode_into(state, "secret/person ada T", "\xff\xff").ok());
+  cluster::Secret bare = own;
+  bare.key = "";
+  EXPECT_FALSE(decode_into(state, secret_key(own.id), encode(bare)).ok());
+  state.cluster_id = "c1";
+  state.secret_key = "0123456789abcdef";
+  cluster::State read;
+  ASSERT_TRUE(decode_into(read, cluster_key(), encode_cluster(state)).ok());
+  EXPECT_EQ(read.secret_key, state.secret_key);
+}
+
 // Or its time limit would be that of a job that does not start.
 TEST(Store, AJobThatRanUnderAnOlderTuttiRuns) {
   cluster::State state;

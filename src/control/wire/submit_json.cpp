@@ -46,7 +46,8 @@ json job_of(const proto::JobSpec& spec) {
            {"restart_on_failure", spec.restart_on_failure()},
            {"slurm_variables", spec.slurm_variables()},
            {"after", json::array()},
-           {"yields", spec.yields()}};
+           {"yields", spec.yields()},
+           {"secrets", list(spec.secrets())}};
   if (spec.has_shape()) job["shape"] = shape_of(spec.shape());
   if (spec.has_array()) job["array"] = array_of(spec.array());
   for (const auto& dependency : spec.after())

@@ -40,6 +40,7 @@ void fill_places(const cluster::Job& job, proto::JobView& view) {
 void fill_detail(const cluster::Job& job, proto::JobDetail& view) {
   add_strings(job.spec.command, *view.mutable_command());
   view.set_workdir(job.spec.workdir);
+  add_strings(job.spec.secrets, *view.mutable_secrets());
   view.set_grace_s(in_seconds(job.spec.grace));
   for (std::size_t rank = 0; rank < job.ranks.size(); ++rank) {
     auto* added = view.add_rank_states();

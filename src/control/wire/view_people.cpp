@@ -31,7 +31,7 @@ void fill_token(const people::Token& token, Instant now, proto::TokenView& view)
 }
 
 // Of a page: to look at somebody costs one, and each of his roles another, whether he is shown or not.
-constexpr std::size_t page_looks_max = 20'000;
+constexpr std::size_t people_looks_max = 20'000;
 
 // Whoever is of the page, in order; where it ends, or "" if all were looked at. `show` tells how many it has
 // shown.
@@ -41,7 +41,7 @@ std::string turn_page(const cluster::State& state, const PeopleQuery& query, con
   std::string last;
   const auto& persons = state.people.persons;
   for (auto at = persons.upper_bound(query.after); at != persons.end(); ++at) {
-    if (shown >= query.limit || looks >= page_looks_max) return last;
+    if (shown >= query.limit || looks >= people_looks_max) return last;
     const people::Person& person = at->second;
     last = person.name;
     looks += 1 + person.grants.size();

@@ -34,7 +34,7 @@ void fill_kept(const cluster::State& state, const Kept& kept, proto::KeptView& v
 }  // namespace
 
 std::string status_json(const cluster::State& state, const StoreHealth& health, std::string_view version,
-                        const Kept& kept) {
+                        const Kept& kept, const std::string& secrets_error) {
   proto::StatusView view;
   view.set_version(std::string(version));
   std::int64_t share_free = 0;
@@ -55,6 +55,7 @@ std::string status_json(const cluster::State& state, const StoreHealth& health, 
   view.set_jobs_finished(static_cast<std::int32_t>(state.jobs.size() - state.active.size()));
   view.set_store_ok(health.ok);
   view.set_store_error(health.error);
+  if (!secrets_error.empty()) view.set_secrets_error(secrets_error);
   fill_kept(state, kept, *view.mutable_kept());
   return print(view);
 }

@@ -39,6 +39,16 @@ std::string whoami_json(const people::Caller& caller);
 // Of a new one: the only time that the token itself is told.
 std::string new_token_json(const people::Token& token, const std::string& secret);
 
+// A page of secrets, without their values: those of people first, by owner and name.
+struct SecretQuery {
+  std::string after = {};  // the `next` of the page before; "": from the first
+  std::size_t limit = 1000;
+  std::string error = {};                                         // why they cannot be opened; "": they can
+  std::function<bool(const cluster::SecretId&)> shows = nullptr;  // null: all
+};
+std::string secrets_json(const cluster::State& state, const SecretQuery& query);
+std::string secret_key_json(const std::string& key);
+
 // All of them with their totals; who uses what of those that he sees.
 std::string queues_json(const cluster::State& state, Instant now, const people::Caller& caller);
 // Of a job that waits, or of one that is not submitted, whose id and state are "".
@@ -91,7 +101,8 @@ struct Kept {
   Bytes audit_max = {};
   Duration audit_age_max{};
 };
+// `secrets_error`: why secrets cannot be opened, "" if they can.
 std::string status_json(const cluster::State& state, const StoreHealth& health, std::string_view version,
-                        const Kept& kept);
+                        const Kept& kept, const std::string& secrets_error = "");
 
 }  // namespace tutti::wire

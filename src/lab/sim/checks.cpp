@@ -220,6 +220,8 @@ void Checks::same(const cluster::State& state, const store::Contents& contents) 
     if (found == stored.nodes.end() || wire::encode(found->second) != wire::encode(node))
       return violate("node " + name + " in memory is not what is stored");
   }
+  if (stored.secrets != state.secrets || stored.secret_key != state.secret_key)
+    return violate("the secrets in memory are not what is stored");
   if (stored.next_job != state.next_job) violate("the store would give out an id again");
   if (stored.audit != state.audit) violate("the audit log in memory is not what is stored");
   check_audit(stored.audit);

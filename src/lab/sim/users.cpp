@@ -16,7 +16,19 @@ void Users::ask(const std::string& what, cluster::Event event, bool submits) {
   });
 }
 
+namespace {
+
+// Of a queue: all who submit there may use it.
+const cluster::SecretId shared_secret{cluster::SecretId::Of::queue, cluster::default_queue, "SHARED"};
+// Now and then it is there, or another one, or none; and some jobs ask for it.
+constexpr std::uint64_t secret_every = 16;
+constexpr std::uint64_t asks_every = 5;
+constexpr std::size_t sealing_bytes = 28;
+
+}  // namespace
+
 void Users::act() {
+  if (++acts_ % secret_every == 1) keep_secret(acts_ / secret_every % 3 != 2);
   const double what = world_.prng.unit();
   if (what < 0.70) return submit();
   if (what < 0.85) return cancel();
@@ -74,6 +86,7 @@ cluster::JobSpec Users::some_spec() {
   if (is_poison(spec.command)) spec.restarts = cluster::restarts_max;
   spec.grace = world_.between(10ms, 5s);
   if (prng.chance(0.3)) spec.time_limit = world_.between(1s, 20s);
+  if (acts_ % asks_every == 0) spec.secrets = {shared_secret.name};
   if (prng.chance(0.2)) spec.sync = "manifest";
   if (!jobs_.empty() && prng.chance(0.2))
     spec.after.push_back({jobs_[prng.below(jobs_.size())], prng.chance(0.5)});
@@ -102,6 +115,17 @@ void Users::cancel() {
       cluster::Cancel{job, "somebody", world_.prng.chance(0.2), job.number() % 4 == 0}, false);
 }
 
+void Users::keep_secret(bool there) {
+  if (!there) return ask("remove the secret", cluster::RemoveSecret{shared_secret}, false);
+  const auto bytes = static_cast<std::int32_t>(1 + acts_ % 100);
+  ask("set the secret",
+      cluster::SetSecret{.id = shared_secret,
+                         .key = "key",
+                         .sealed = std::string(static_cast<std::size_t>(bytes) + sealing_bytes, 's'),
+                         .bytes = bytes},
+      false);
+}
+
 // ---- nodes
 
 void Users::drain() {
@@ -114,6 +138,7 @@ void Users::resume(const std::string& node) { ask("resume " + node, cluster::Res
 
 void Users::clean_up() {
   if (!controller_.well()) return;
+  if (!controller_.state().secrets.contains(shared_secret)) keep_secret(true);
   for (const auto& [name, node] : controller_.state().nodes) {
     if (node.draining) resume(name);
   }

@@ -31,6 +31,7 @@ class Users {
   void cancel();
   void drain();
   void resume(const std::string& node);
+  void keep_secret(bool there);
   cluster::JobSpec some_spec();
   sched::Shape some_shape();
   void add_elasticity(sched::Shape& shape);
@@ -41,6 +42,7 @@ class Users {
   std::vector<std::string> nodes_;
   int gpus_;
   std::vector<cluster::JobId> jobs_;  // that were answered
+  std::uint64_t acts_ = 0;
 };
 
 }  // namespace tutti::sim

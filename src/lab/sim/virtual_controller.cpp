@@ -56,6 +56,9 @@ void VirtualController::start() {
   ++life_;
   turns_ = std::make_unique<driver::Turns>(
       disk_, [this] { return clock(); }, "sim", kept, "boot-" + std::to_string(boots_));
+  turns_->open_secrets_with([](const std::string&, const cluster::Secret& secret) -> Result<std::string> {
+    return secret.sealed.substr(0, static_cast<std::size_t>(secret.bytes));
+  });
   if (auto loaded = turns_->load(); !loaded) {
     world_.note("controller cannot start: " + loaded.error().text());
     turns_.reset();

@@ -23,6 +23,7 @@
 #include "node/rank/launch.hpp"
 #include "node/rank/leftovers.hpp"
 #include "node/rank/process.hpp"
+#include "node/rank/secrets.hpp"
 
 namespace tutti::agent {
 namespace {
@@ -108,6 +109,7 @@ rank::RankSpec spec_of(const RankOrder& order) {
   spec.has_saved = order.shared_checkpoints && attempt.has_saved;
   spec.open_files = static_cast<std::int64_t>(order.open_files);
   spec.owner = attempt.user;
+  spec.secrets = static_cast<std::int32_t>(attempt.secrets.size());
   if (order.isolation) spec.isolation = *order.isolation;
   if (order.isolation) spec.isolation->gpus = gpus_of(attempt.ranks[order.rank].env);
   return spec;
@@ -151,6 +153,16 @@ Result<> make_place(const std::string& folder, const rank::Isolation* isolation)
   return made;
 }
 
+// None if there are none.
+Result<files::FileDescriptor> secrets_of(const wire::StartRanks& attempt) {
+  if (attempt.secrets.empty()) return files::FileDescriptor();
+  std::vector<rank::SecretFile> files;
+  for (const wire::SecretValue& secret : attempt.secrets) files.push_back({secret.name, secret.value});
+  auto packed = rank::pack_secrets(files);
+  rank::forget(files);
+  return packed;
+}
+
 // It is a child of this process, which nobody reaps before it is watched: who cannot be looked at for want of
 // files can be later. When it began is what tells it from strangers: without that nobody would end it, and it
 // would be taken for one that has gone. 0 of one that has.
@@ -175,8 +187,10 @@ Result<StartedShim> start_rank(const RankOrder& order, const MayRun& may_run) {
   if (auto made = make_place(order.folder, order.isolation.get()); !made) return std::move(made).error();
   if (auto written = rank::write_spec(order.folder, spec_of(order)); !written)
     return std::move(written).error();
+  const auto secrets = secrets_of(*order.attempt);
+  if (!secrets) return secrets.error();
   if (!may_run()) return failed("nobody wants it any more");
-  const auto pid = rank::start_shim(order.tutti_program, order.folder);
+  const auto pid = rank::start_shim(order.tutti_program, order.folder, secrets->get());
   if (!pid) return pid.error();
   const std::uint64_t start_time = start_time_of(*pid);
   auto pidfd = rank::open_pidfd(*pid);

@@ -24,6 +24,7 @@
 #include "node/rank/cgroups.hpp"
 #include "node/rank/leftovers.hpp"
 #include "node/rank/process.hpp"
+#include "node/rank/secrets.hpp"
 #include "node/rank/shim.hpp"
 #include "node/rank/told_end.hpp"
 
@@ -578,6 +579,8 @@ void ShimProcesses::forget(const RankKey& key) {
     // A rank that never started has none. Nothing is written where a rank has put a link in its place.
     if (!rank::is_own_folder(folder)) return {};
     files::restore_rights(folder);
+    // Of a shim that was killed.
+    rank::remove_secrets_folder(folder);
     const auto marked = files::replace_file(acknowledged_mark(folder), "");
     return [this, folder, why = marked ? "" : marked.error().text()] {
       if (!why.empty()) log::warning("{}", why);

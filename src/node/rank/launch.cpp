@@ -14,6 +14,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "node/rank/secrets.hpp"
+
 namespace tutti::rank {
 namespace {
 
@@ -52,12 +54,14 @@ class SpawnAttributes {
 
 class SpawnFiles {
  public:
-  SpawnFiles() {
+  explicit SpawnFiles(int secrets) {
     posix_spawn_file_actions_init(&actions_);
     posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&actions_, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
     posix_spawn_file_actions_addopen(&actions_, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_addclosefrom_np(&actions_, STDERR_FILENO + 1);
+    if (secrets >= 0) posix_spawn_file_actions_adddup2(&actions_, secrets, secrets_descriptor);
+    posix_spawn_file_actions_addclosefrom_np(&actions_,
+                                             secrets >= 0 ? secrets_descriptor + 1 : STDERR_FILENO + 1);
   }
   ~SpawnFiles() { posix_spawn_file_actions_destroy(&actions_); }
   SpawnFiles(const SpawnFiles&) = delete;
@@ -81,9 +85,9 @@ std::string called(const std::string& tutti_program) {
 
 }  // namespace
 
-Result<pid_t> start_shim(const std::string& tutti_program, const std::string& folder) {
+Result<pid_t> start_shim(const std::string& tutti_program, const std::string& folder, int secrets) {
   const SpawnAttributes attributes;
-  const SpawnFiles files;
+  const SpawnFiles files(secrets);
   std::string program = called(tutti_program);
   std::string command = "shim";
   std::string argument = folder;

@@ -19,9 +19,9 @@ constexpr const char* own_program = "/proc/self/exe";
 constexpr std::string_view own_program_name = "exe";
 
 // Runs `tutti_program shim folder place`, where the place is that of the agent's folder, in a session of its
-// own, with nothing of the caller's but its environment. The shim is the caller's child: reap it, or let it
-// be inherited.
-Result<pid_t> start_shim(const std::string& tutti_program, const std::string& folder);
+// own, with nothing of the caller's but its environment, and this file if there is one (secrets.hpp). The
+// shim is the caller's child: reap it, or let it be inherited.
+Result<pid_t> start_shim(const std::string& tutti_program, const std::string& folder, int secrets = -1);
 
 // Becomes readable when the process ends, whoever its parent is.
 Result<files::FileDescriptor> open_pidfd(pid_t pid);

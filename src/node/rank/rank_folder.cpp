@@ -18,18 +18,20 @@
 #include "base/files/files.hpp"
 #include "base/text.hpp"
 #include "node/rank/process.hpp"
+#include "node/rank/secrets.hpp"
 
 namespace tutti::rank {
 namespace {
 
 // The specification's first bytes; the digit is the version of the format.
-constexpr std::string_view spec_mark = "tutti rank 5\n";
+constexpr std::string_view spec_mark = "tutti rank 6\n";
 // Of ranks that earlier versions have started, without what came with each of the later ones.
-constexpr std::array<std::string_view, 3> earlier_spec_marks{"tutti rank 4\n", "tutti rank 3\n",
-                                                             "tutti rank 2\n"};
+constexpr std::array<std::string_view, 4> earlier_spec_marks{"tutti rank 5\n", "tutti rank 4\n",
+                                                             "tutti rank 3\n", "tutti rank 2\n"};
 static_assert(spec_mark.size() == earlier_spec_marks[0].size());
 static_assert(spec_mark.size() == earlier_spec_marks[1].size());
 static_assert(spec_mark.size() == earlier_spec_marks[2].size());
+static_assert(spec_mark.size() == earlier_spec_marks[3].size());
 constexpr const char* verdict_name = "verdict";
 constexpr const char* progress_name = "progress";
 constexpr std::size_t words_max = 65'536;
@@ -82,6 +84,8 @@ Result<> validate(const RankSpec& spec) {
   if (!is_cgroup_name(spec.cgroup)) return invalid("'" + spec.cgroup + "' cannot name a cgroup");
   if (spec.cpus < 0 || spec.cpus > cpus_max) return invalid("the rank's number of CPUs is out of range");
   if (spec.memory < Bytes(0)) return invalid("the rank's memory is negative");
+  if (spec.secrets < 0 || std::cmp_greater(spec.secrets, rank_secrets_max))
+    return invalid("the rank's number of secrets is out of range");
   if (spec.open_files < 0) return invalid("the rank's number of open files is negative");
   if (spec.grace < 0s || spec.grace > grace_max) return invalid("the rank's grace period is out of range");
   if (spec.log_bytes_max < log_bytes_smallest || spec.log_bytes_max > log_bytes_largest)
@@ -122,6 +126,7 @@ class SpecReader {
                        : content.starts_with(earlier_spec_marks[0]) ? 1
                        : content.starts_with(earlier_spec_marks[1]) ? 2
                        : content.starts_with(earlier_spec_marks[2]) ? 3
+                       : content.starts_with(earlier_spec_marks[3]) ? 4
                                                                     : -1),
         sound_(versions_back_ >= 0) {
     if (sound_) rest_ = content.substr(spec_mark.size());
@@ -225,6 +230,7 @@ Result<> write_spec(const std::string& folder, const RankSpec& spec) {
   writer.text(spec.owner);
   writer.number(spec.isolation ? 1 : 0);
   if (spec.isolation) write_isolation(writer, *spec.isolation);
+  writer.number(spec.secrets);
   if (writer.content().size() > spec_bytes_max)
     return invalid("the rank's command and environment are larger than 4 MiB")
         .remedy("pass large data as a file");
@@ -248,14 +254,18 @@ Result<RankSpec> read_spec(const std::string& folder) {
   spec.log_bytes_max = Bytes(reader.number());
   spec.output = reader.text();
   spec.checkpoints = reader.text();
-  if (reader.versions_back() < 3) {
+  if (reader.versions_back() < 4) {
     spec.has_saved = reader.number() != 0;
     spec.open_files = reader.number();
   }
-  if (reader.versions_back() < 2) spec.owner = reader.text();
-  if (reader.versions_back() < 1 && reader.number() != 0) spec.isolation = read_isolation(reader);
-  if (!reader.sound() || cpus < 0 || cpus > cpus_max) return failed("it is damaged").within(path);
+  if (reader.versions_back() < 3) spec.owner = reader.text();
+  if (reader.versions_back() < 2 && reader.number() != 0) spec.isolation = read_isolation(reader);
+  const std::int64_t secrets = reader.versions_back() < 1 ? reader.number() : 0;
+  if (!reader.sound() || cpus < 0 || cpus > cpus_max || secrets < 0 ||
+      std::cmp_greater(secrets, rank_secrets_max))
+    return failed("it is damaged").within(path);
   spec.cpus = static_cast<std::int32_t>(cpus);
+  spec.secrets = static_cast<std::int32_t>(secrets);
   if (auto sound = validate(spec); !sound) return std::move(sound).error().within(path);
   return spec;
 }

@@ -40,6 +40,7 @@ struct RankSpec {
   std::int64_t open_files = 0;              // that it may have; 0: as many as its shim
   std::string owner;                        // whose job it is, "" if that is not known
   std::optional<Isolation> isolation = {};  // nothing: it runs as its agent does
+  std::int32_t secrets = 0;                 // that come beside it, and stand in no file of this folder
 
   friend bool operator==(const RankSpec&, const RankSpec&) = default;
 };

@@ -28,16 +28,17 @@ RankSpec full_spec() {
           .has_saved = true,
           .open_files = 1024,
           .owner = "ann",
-          .isolation = Isolation{
-              .account = {.name = "ann",
-                          .uid = 1234,
-                          .gid = 1235,
-                          .groups = {1235, 44},
-                          .home = "/srv/ann",
-                          .shell = "/bin/sh"},
-              .places = PrivatePlaces{.folder = "/var/lib/tutti/places/7.0", .memory = "/dev/shm/tutti-7.0"},
-              .filters_devices = true,
-              .gpus = {"GPU-1", "GPU-2"}}};
+          .isolation = Isolation{.account = {.name = "ann",
+                                             .uid = 1234,
+                                             .gid = 1235,
+                                             .groups = {1235, 44},
+                                             .home = "/srv/ann",
+                                             .shell = "/bin/sh"},
+                                 .places = PrivatePlaces{.folder = "/var/lib/tutti/places/7.0",
+                                                         .memory = "/dev/shm/tutti-7.0"},
+                                 .filters_devices = true,
+                                 .gpus = {"GPU-1", "GPU-2"}},
+          .secrets = 3};
 }
 
 void write(const std::string& path, const std::string& content) {
@@ -109,6 +110,9 @@ TEST_F(RankFolder, SpecificationsOfTheVersionsBeforeAreRead) {
     ASSERT_TRUE(read_back.ok()) << read_back.error().text();
     EXPECT_EQ(*read_back, spec);
   };
+  content.resize(content.size() - sizeof(std::int64_t));
+  spec.secrets = 0;
+  expect_read_as("5");
   content.resize(content.size() - sizeof(std::int64_t));
   expect_read_as("4");
   content.resize(content.size() - sizeof(std::int64_t) - spec.owner.size());

@@ -31,6 +31,7 @@
 #include "node/rank/output_copy.hpp"
 #include "node/rank/process.hpp"
 #include "node/rank/rank_folder.hpp"
+#include "node/rank/secrets.hpp"
 #include "node/rank/told_end.hpp"
 
 namespace tutti::rank {
@@ -69,7 +70,7 @@ Result<Pipe> make_pipe() {
 
 // ---- the child's side of the start
 
-enum class StartStep : int { places, devices, checkpoints, account, workdir, command };
+enum class StartStep : int { places, devices, secrets, checkpoints, account, workdir, command };
 
 // What the child tells through a pipe that a successful exec closes.
 struct StartFailure {
@@ -131,6 +132,25 @@ void set_apart(const Isolation& isolation, const DeviceFilter& filter, bool is_h
   if (why != 0) give_up(status_pipe, StartStep::places, why);
 }
 
+// What the rank gets in memory of its own; where it cannot have that, the shim has made the folder.
+struct RankSecrets {
+  std::vector<SecretFile> files;
+  std::string folder;  // "": there is none yet
+};
+
+bool mounts_secrets(const RankSpec& spec) { return spec.isolation && spec.isolation->places; }
+
+void give_secrets(RankSpec& spec, RankSecrets& secrets, int status_pipe) {
+  if (secrets.folder.empty()) {
+    const int why = mount_secrets(secrets.files, spec.isolation->account, secrets.folder);
+    if (why != 0) give_up(status_pipe, StartStep::secrets, why);
+  }
+  forget(secrets.files);
+  const std::string variable = std::string(secrets_variable) + "=";
+  std::erase_if(spec.env, [&](const std::string& entry) { return entry.starts_with(variable); });
+  spec.env.push_back(variable + secrets.folder);
+}
+
 // Nothing is done as the agent's user any more.
 void become_account(const RankSpec& spec, const BegunCheckpoints& begun, pid_t shim, int status_pipe) {
   const Account& account = spec.isolation->account;
@@ -155,9 +175,9 @@ BegunCheckpoints begin_saving(const RankSpec& spec, const std::string& folder, i
   return *std::move(begun);
 }
 
-[[noreturn]] void become_rank(RankSpec spec, const std::string& folder, const std::string& held_in,
-                              const RankLimits& limits, const DeviceFilter& filter, pid_t shim, int output,
-                              int status_pipe) {
+[[noreturn]] void become_rank(RankSpec spec, RankSecrets secrets, const std::string& folder,
+                              const std::string& held_in, const RankLimits& limits,
+                              const DeviceFilter& filter, pid_t shim, int output, int status_pipe) {
   end_with_shim(shim);
   setpgid(0, 0);
   raise_oom_score(rank_oom_score);
@@ -168,6 +188,7 @@ BegunCheckpoints begin_saving(const RankSpec& spec, const std::string& folder, i
     set_apart(*spec.isolation, filter, !held_in.empty(), status_pipe);
     umask(rank_umask);
   }
+  if (spec.secrets > 0) give_secrets(spec, secrets, status_pipe);
   files::set_open_files(static_cast<std::size_t>(spec.open_files));
   const BegunCheckpoints begun = begin_saving(spec, folder, status_pipe);
   if (spec.isolation) become_account(spec, begun, shim, status_pipe);
@@ -219,9 +240,10 @@ RankExit not_begun(const Error& why) {
 
 class Shim {
  public:
-  Shim(const std::string& folder, RankSpec spec)
+  Shim(const std::string& folder, RankSpec spec, std::vector<SecretFile> secrets)
       : folder_(folder),
         spec_(std::move(spec)),
+        secrets_{std::move(secrets), ""},
         log_(folder, spec_.log_bytes_max),
         processes_(process_limits(host_processes())),
         limits_({.name = spec_.cgroup,
@@ -238,6 +260,8 @@ class Shim {
     // Its rank's main process has been waited for by now.
     if (teller_.joinable()) teller_.join();
     hold_.remove();
+    forget(secrets_.files);
+    if (!secrets_.folder.empty()) remove_secrets_folder(folder_);
   }
 
   RankExit run();
@@ -265,6 +289,7 @@ class Shim {
 
   std::string folder_;  // of its rank, by a descriptor
   RankSpec spec_;
+  RankSecrets secrets_;
   LogWriter log_;
   ProcessLimits processes_;
   RankLimits limits_;
@@ -315,13 +340,20 @@ Result<> Shim::start() {
   if (spec_.isolation && spec_.isolation->filters_devices) {
     if (auto made = filter_.make(hold_, devices_of_a_rank(spec_.isolation->gpus)); !made) return made;
   }
+  if (spec_.secrets > 0 && !mounts_secrets(spec_)) {
+    auto made =
+        make_secrets_folder(folder_, secrets_.files, spec_.isolation ? &spec_.isolation->account : nullptr);
+    if (!made) return std::move(made).error();
+    secrets_.folder = *std::move(made);
+  }
   const pid_t shim = getpid();
   const auto [pid, held] = hold_.fork_under();
   main_ = pid;
   if (main_ < 0) return failed_errno("cannot start a process", errno);
   if (main_ == 0)
-    become_rank(std::move(spec_), folder_, held ? hold_.folder() : "", limits_, filter_, shim,
-                output->write_end.get(), status->write_end.get());
+    become_rank(std::move(spec_), std::move(secrets_), folder_, held ? hold_.folder() : "", limits_, filter_,
+                shim, output->write_end.get(), status->write_end.get());
+  forget(secrets_.files);
   output_ = std::move(output->read_end);
   status_ = std::move(status->read_end);
   tell_end_beside();
@@ -491,6 +523,8 @@ std::optional<RankExit> Shim::start_failure() {
       return not_begun(failed_errno("cannot give it a /tmp of its own", failure.error_number));
     case StartStep::devices:
       return not_begun(failed_errno("cannot keep devices from it", failure.error_number));
+    case StartStep::secrets:
+      return not_begun(failed_errno("cannot give it its secrets", failure.error_number));
     case StartStep::checkpoints:
       failure.why.back() = '\0';
       return RankExit{.exit_code = exit_code_not_runnable,
@@ -528,14 +562,23 @@ Result<> announce(const std::string& folder) {
   return write_shim(folder, {.pid = getpid(), .start_time = status->start_time});
 }
 
-// Nothing if the rank was given up before it began. `held` is the folder too, as it was when the shim began.
-std::optional<RankExit> run_rank(const std::string& folder, const std::string& held) {
+// Nothing if the rank was given up before it began. `held` is the folder too, as it was when the shim began;
+// `packed` is the descriptor of its secrets, -1 if none has come.
+std::optional<RankExit> run_rank(const std::string& folder, const std::string& held, int packed) {
   if (auto announced = announce(folder); !announced) return not_begun(announced.error());
   if (is_given_up(folder)) return std::nullopt;
   if (auto reserved = reserve_exit(folder); !reserved) return not_begun(reserved.error());
   auto spec = read_spec(folder);
   if (!spec) return not_begun(spec.error());
-  return Shim(held, *std::move(spec)).run();
+  std::vector<SecretFile> secrets;
+  if (spec->secrets > 0) {
+    // Nobody who comes after this has the descriptor.
+    const files::FileDescriptor inherited(packed);
+    auto unpacked = unpack_secrets(inherited.get());
+    if (!unpacked) return not_begun(unpacked.error());
+    secrets = *std::move(unpacked);
+  }
+  return Shim(held, *std::move(spec), std::move(secrets)).run();
 }
 
 }  // namespace
@@ -544,11 +587,13 @@ std::optional<RankExit> run_rank(const std::string& folder, const std::string& h
 // through a descriptor.
 int run_shim(const std::string& folder) {
   prepare_process();
+  // Before anything else gets that number.
+  const int packed = fcntl(secrets_descriptor, F_GETFD) >= 0 ? secrets_descriptor : -1;
   const files::FileDescriptor open_folder(
       open(folder.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!open_folder.valid()) return exit_code_not_begun;
   const std::string held = "/proc/self/fd/" + std::to_string(open_folder.get());
-  const auto exit = run_rank(folder, held);
+  const auto exit = run_rank(folder, held, packed);
   if (!exit) return 0;
   if (!write_exit(held, *exit)) {
     // On a full disk the end of the rank is worth more than the beginning of its log.

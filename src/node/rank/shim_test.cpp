@@ -28,6 +28,7 @@
 #include "node/rank/log_segments.hpp"
 #include "node/rank/process.hpp"
 #include "node/rank/rank_folder.hpp"
+#include "node/rank/secrets.hpp"
 #include "node/rank/told_end.hpp"
 
 namespace tutti::rank {
@@ -519,6 +520,56 @@ TEST_F(ShimTest, ARankThatPutsALinkInPlaceOfItsFolderChoosesNotWhereItsEndIsWrit
   const auto exit = read_exit(path("moved"));
   ASSERT_TRUE(exit && *exit);
   EXPECT_EQ((*exit)->exit_code, 3);
+}
+
+TEST_F(ShimTest, SecretsComeBesideTheSpecificationAndGoWithTheRank) {
+  const auto packed = pack_secrets({{"TOKEN", "a value"}});
+  ASSERT_TRUE(packed);
+  RankSpec spec = shell(
+      "echo $TUTTI_SECRETS > $SAID; stat -c %a $TUTTI_SECRETS/TOKEN > $SAID; cat $TUTTI_SECRETS/TOKEN > "
+      "$SAID; "
+      "echo > $SAID; ls -l /proc/self/fd | grep -c memfd > $SAID; tr '\\0' '\\n' < /proc/$$/environ | grep "
+      "-c value > $SAID");
+  spec.env.push_back("TUTTI_SECRETS=/somewhere/else");
+  spec.secrets = 1;
+  ASSERT_TRUE(write_spec(folder(), spec));
+  const pid_t shim = fork();
+  if (shim == 0) {
+    dup2(packed->get(), secrets_descriptor);
+    _exit(run_shim(folder()));
+  }
+  const std::string where = heard();
+  EXPECT_TRUE(where.starts_with("/dev/shm/tutti-secrets-") || where.starts_with("/run/user/")) << where;
+  EXPECT_EQ(heard(), "400");
+  EXPECT_EQ(heard(), "a value");
+  EXPECT_EQ(heard(), "0") << "the rank has no descriptor of it";
+  EXPECT_EQ(heard(), "0");
+  int status = -1;
+  ASSERT_EQ(waitpid(shim, &status, 0), shim);
+  EXPECT_FALSE(std::filesystem::exists(where));
+  for (const auto& entry : std::filesystem::directory_iterator(folder())) {
+    if (!entry.is_regular_file() || entry.path().filename().string().starts_with("log")) continue;
+    std::ifstream file(entry.path());
+    const std::string content{std::istreambuf_iterator<char>(file), {}};
+    EXPECT_EQ(content.find("a value"), std::string::npos) << entry.path();
+  }
+}
+
+TEST_F(ShimTest, WithoutTheSecretsThatItsSpecificationNamesNothingRuns) {
+  RankSpec spec = shell("echo ran > $SAID");
+  spec.secrets = 1;
+  ASSERT_TRUE(write_spec(folder(), spec));
+  const pid_t shim = fork();
+  if (shim == 0) {
+    close(secrets_descriptor);
+    _exit(run_shim(folder()));
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(shim, &status, 0), shim);
+  const auto exit = read_exit(folder());
+  ASSERT_TRUE(exit && *exit);
+  EXPECT_TRUE((*exit)->node_fault);
+  EXPECT_NE((*exit)->detail.find("secrets"), std::string::npos) << (*exit)->detail;
 }
 
 }  // namespace
