@@ -180,8 +180,8 @@ TEST_F(Training, WhoIsAskedToEndBeforeAllHaveMetEnds) {
   start_nodes({"a"});
   const std::string job =
       cluster_->submit({"--ranks", "2", "--restarts", "0", "--grace", "10m"},
-                       "[ $RANK = 1 ] && exec sleep 600; echo $MASTER_ADDR/$MASTER_PORT > " + file("hub") + "; exec " +
-                           TUTTI_BUILD_DIR "/bin/tutti-worker train " + file("run"));
+                       "[ $RANK = 1 ] && exec sleep 600; echo $MASTER_ADDR/$MASTER_PORT > " + file("hub") +
+                           "; exec " + TUTTI_BUILD_DIR "/bin/tutti-worker train " + file("run"));
   ASSERT_TRUE(eventually([&] {
     const std::string hub = read_text(file("hub"));
     return !hub.empty() &&

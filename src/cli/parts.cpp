@@ -62,9 +62,10 @@ class Controller final : public Command {
     flags.add("tls-name", options_.tls_names, "one more name or address by which it is called");
     flags.add("allow-join-token", options_.allow_join_token,
               "take agents with the join token also where nodes have certificates");
-    flags.add("isolation", isolation_,
-              "what nodes have to promise to get work: `user`, that ranks run as the accounts of their users; "
-              "`none`, nothing (default: none)");
+    flags.add(
+        "isolation", isolation_,
+        "what nodes have to promise to get work: `user`, that ranks run as the accounts of their users; "
+        "`none`, nothing (default: none)");
     flags.add("certificate-life", options_.certificate_life, "of nodes (default: 24h)");
     flags.add("accept-older-store", options_.accept_older_store,
               "start though the store is older than what was committed last; what is missing is forgotten");

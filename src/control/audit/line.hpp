@@ -16,8 +16,8 @@ namespace tutti::audit {
 
 using Head = cluster::AuditHead;
 
-// Of each text in a line; what is longer is cut, and what a terminal would obey, or some would take for the end
-// of a line, is shown instead.
+// Of each text in a line; what is longer is cut, and what a terminal would obey, or some would take for the
+// end of a line, is shown instead.
 constexpr std::size_t text_bytes_max = 1'000;
 
 struct Entry {
@@ -30,8 +30,9 @@ struct Entry {
   std::string what = {};
   std::string before = {};
   std::string after = {};
-  std::string refused = {};    // why; "": it was done
-  std::uint64_t left_out = 0;  // so many refusals it stands for, of which there is no line: they were too many
+  std::string refused = {};  // why; "": it was done
+  std::uint64_t left_out =
+      0;  // so many refusals it stands for, of which there is no line: they were too many
 };
 
 // The line that comes next, with its end, and the head moves to it.

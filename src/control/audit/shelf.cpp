@@ -106,9 +106,9 @@ std::string time_of(std::string_view line) {
   return label ? label->at : "";
 }
 
-// Looks at one line after the other until the page is full. What is in the files is shown as it lies there, in
-// its place: a line that nobody can read, or that comes again, is for whoever wants to see all to judge. Of
-// many such in a row he gets the first, so that every page has an end.
+// Looks at one line after the other until the page is full. What is in the files is shown as it lies there,
+// in its place: a line that nobody can read, or that comes again, is for whoever wants to see all to judge.
+// Of many such in a row he gets the first, so that every page has an end.
 class Reader {
  public:
   explicit Reader(const Query& query) : query_(query), seen_(query.after), began_(query.after == 0) {}
@@ -153,7 +153,7 @@ class Reader {
 
   const Query& query_;
   std::uint64_t seen_;
-  bool began_;               // with what lies behind the page before
+  bool began_;                // with what lies behind the page before
   bool follows_good_ = true;  // the line before was one that goes on from those before it
   Bytes looked_{};
   Page page_;
@@ -239,7 +239,8 @@ Result<> Shelf::append(std::string_view lines) {
 Result<> Shelf::write(std::string_view lines) {
   if (auto made = files::make_folder(folder_, 0700); !made) return made;
   if (!newest_.empty() && !is_as_it_was()) {
-    amiss_ = newest_ + " was changed or removed by somebody else: what it had is lost, and another one begins";
+    amiss_ =
+        newest_ + " was changed or removed by somebody else: what it had is lost, and another one begins";
     newest_.clear();
   }
   if (newest_.empty() || newest_bytes_ >= file_bytes_max) {

@@ -67,8 +67,8 @@ struct Page {
 // So much is looked at for a page, in which there may be nothing that is asked for.
 constexpr Bytes page_bytes_max = mib(2);
 
-// What is in the folder, and then in those lines, which follow it or repeat some of it. Of times nothing is believed but
-// what stands in the lines themselves.
+// What is in the folder, and then in those lines, which follow it or repeat some of it. Of times nothing is
+// believed but what stands in the lines themselves.
 Result<Page> read_page(const std::string& folder, std::string_view newest, const Query& query);
 
 // Of a folder with such files: bytes of all of them.

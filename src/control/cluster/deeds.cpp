@@ -45,9 +45,10 @@ std::string submit_text(const Submit& event) {
 
 // What people paste in place of an id may be the token itself.
 std::string id_text(const std::string& id) {
-  const bool is_id = !id.empty() && id.size() <= id_bytes_max && std::all_of(id.begin(), id.end(), [](char letter) {
-    return (letter >= '0' && letter <= '9') || (letter >= 'a' && letter <= 'z');
-  });
+  const bool is_id =
+      !id.empty() && id.size() <= id_bytes_max && std::all_of(id.begin(), id.end(), [](char letter) {
+        return (letter >= '0' && letter <= '9') || (letter >= 'a' && letter <= 'z');
+      });
   return is_id ? id : "of an id that is none";
 }
 

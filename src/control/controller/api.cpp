@@ -65,9 +65,10 @@ net::Response too_large(const net::Request& request, const Route& route) {
 std::string shown_path(const std::vector<std::string>& parts) {
   std::string path;
   for (const std::string& part : parts) {
-    const bool is_name = part.size() <= shown_part_bytes_max && std::all_of(part.begin(), part.end(), [](char letter) {
-      return letter > ' ' && letter <= '~' && letter != '/' && letter != '"';
-    });
+    const bool is_name =
+        part.size() <= shown_part_bytes_max && std::all_of(part.begin(), part.end(), [](char letter) {
+          return letter > ' ' && letter <= '~' && letter != '/' && letter != '"';
+        });
     const bool is_secret = part.starts_with("tutti-") || part.starts_with("tutti_");
     path += is_name && !is_secret ? "/" + part : "/…";
   }

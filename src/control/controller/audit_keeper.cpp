@@ -86,7 +86,8 @@ void AuditKeeper::trim() {
   if (next_trim_ == Instant()) began_ = now;
   next_trim_ = now + audit_trimmed_every;
   const bool knows_date = now - began_ >= audit_date_believed_after;
-  const Instant oldest = options_.age_max == Duration::zero() || !knows_date ? Instant() : date - options_.age_max;
+  const Instant oldest =
+      options_.age_max == Duration::zero() || !knows_date ? Instant() : date - options_.age_max;
   if (const auto trimmed = shelf_->trim(options_.bytes_max, oldest); !trimmed)
     log::warning("old parts of the audit log stay: {}", trimmed.error().text());
   bytes_ = audit::shelf_bytes(shelf_folder_).count();

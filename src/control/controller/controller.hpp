@@ -29,7 +29,7 @@ struct ControllerOptions {
   std::vector<std::string> tls_names;  // more names and addresses by which it is called
   bool allow_join_token = false;       // of the folder, also where nodes have certificates
   Duration certificate_life = pki::node_life;
-  bool demands_isolation = false;  // nodes whose ranks do not run as their users take no work
+  bool demands_isolation = false;             // nodes whose ranks do not run as their users take no work
   std::string record;                         // a file that gets a line for each job that ran, "" for none
   std::int64_t requests_per_second = 20'000;  // of one address; twice as many at once after a rest
   cluster::Retention keep;                    // finished jobs and lost nodes

@@ -11,9 +11,9 @@
 #include <gtest/gtest.h>
 
 #include "base/bytes.hpp"
+#include "control/controller/store_file.hpp"
 #include "control/store/memory/memory_store.hpp"
 #include "net/sync/digest.hpp"
-#include "control/controller/store_file.hpp"
 #include "net/sync/manifest.hpp"
 
 namespace tutti::controller {

@@ -144,7 +144,8 @@ TEST_F(AuditTest, WhoCouldNotJoinIsNobody) {
   cluster::Member member;
   member.name = "n1";
   std::vector<Item> items;
-  items.push_back({cluster::Join{"no hash", member}, [](auto) {}, nullptr, std::nullopt, std::nullopt, "10.0.0.66"});
+  items.push_back(
+      {cluster::Join{"no hash", member}, [](auto) {}, nullptr, std::nullopt, std::nullopt, "10.0.0.66"});
   EXPECT_FALSE(turns->turn(std::move(items), false).answers.front().result.ok());
   ASSERT_EQ(news().size(), 1U);
   EXPECT_FALSE(has(news().back(), "\"who\"")) << news().back();
@@ -177,7 +178,9 @@ TEST_F(AuditTest, NoTokenIsInIt) {
 
 // Nor a letter that ends lines for some readers, or that a terminal obeys.
 TEST_F(AuditTest, LettersThatAreObeyedAreShown) {
-  EXPECT_FALSE(happen(cluster::Drain{"a\xc2\x9b" "31m\xe2\x80\xa8"}).ok());
+  EXPECT_FALSE(happen(cluster::Drain{"a\xc2\x9b"
+                                     "31m\xe2\x80\xa8"})
+                   .ok());
   EXPECT_FALSE(has(news().back(), "\xc2\x9b") || has(news().back(), "\xe2\x80\xa8")) << news().back();
   EXPECT_TRUE(has(news().back(), "u009b")) << news().back();
 }

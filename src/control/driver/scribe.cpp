@@ -57,7 +57,8 @@ void Scribe::refused(std::optional<audit::Entry> entry, const Error& why, Instan
   if (!all_refusals_) all_refusals_.emplace(all_refusals_max, now);
   const std::string whose = key_of(*entry);
   const std::string kind = whose + " " + entry->verb + " " + kind_of(entry->object);
-  const bool may = kinds_.take(kind, now) == Duration::zero() || refusals_.take(whose, now) == Duration::zero();
+  const bool may =
+      kinds_.take(kind, now) == Duration::zero() || refusals_.take(whose, now) == Duration::zero();
   if (!may || all_refusals_->take(now) != Duration::zero()) return leave_out(*entry);
   entry->refused = why.text();
   entries_.push_back(*std::move(entry));
@@ -74,7 +75,8 @@ void Scribe::leave_out(const audit::Entry& entry) {
 }
 
 void Scribe::tell_left_out(Instant now) {
-  if (left_out_.empty() || (left_out_told_ != Instant() && now - left_out_told_ < left_out_told_every)) return;
+  if (left_out_.empty() || (left_out_told_ != Instant() && now - left_out_told_ < left_out_told_every))
+    return;
   left_out_told_ = now;
   for (auto& [whose, left] : std::exchange(left_out_, {}))
     entries_.push_back({.at = {},

@@ -1,7 +1,7 @@
 // Gathers what the audit log is to say of a turn: who asked for what, and what became of it. Refusals cost
-// whoever asks nothing and the disk a line each: of one person, or of one address of those who are nobody, and
-// of all, only so many are written; of each kind of request one a minute before that, so that nobody hides one
-// behind others. Of whom the rest was is written, and how much it was. One thread.
+// whoever asks nothing and the disk a line each: of one person, or of one address of those who are nobody,
+// and of all, only so many are written; of each kind of request one a minute before that, so that nobody
+// hides one behind others. Of whom the rest was is written, and how much it was. One thread.
 #pragma once
 
 #include <map>
