@@ -115,7 +115,6 @@ Result<Cluster> Cluster::reach(net::Target target, std::string token_file, bool 
         "issuer");
   Cluster cluster(std::move(target), std::move(*token));
   cluster.by_login_ = by_login;
-  cluster.client_.prepare();
   return cluster;
 }
 

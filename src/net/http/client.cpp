@@ -16,8 +16,6 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
-#include <future>
-#include <system_error>
 #include <utility>
 
 #include <boost/beast/core/flat_buffer.hpp>
@@ -93,24 +91,7 @@ bool all_here(const addrinfo* addresses) {
   return true;
 }
 
-using TlsContext = std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)>;
-using TrustedStore = std::unique_ptr<X509_STORE, decltype(&X509_STORE_free)>;
-
-TlsContext make_context() { return {SSL_CTX_new(TLS_client_method()), &SSL_CTX_free}; }
-
-Result<TrustedStore> read_authorities(const Target& target) {
-  TrustedStore store(X509_STORE_new(), &X509_STORE_free);
-  if (X509_STORE_load_file(store.get(), target.ca_file.c_str()) != 1)
-    return no_authority(target.ca_file, target.who);
-  return store;
-}
-
 }  // namespace
-
-struct Client::Prepared {
-  std::future<TlsContext> context;
-  Result<TrustedStore> authorities;
-};
 
 Result<Target> parse_target(std::string_view text) {
   const auto colon = text.rfind(':');
@@ -154,7 +135,7 @@ Result<> check_secrecy(const Target& target) {
 // An open connection; every call is bounded by `deadline`.
 struct Client::Connection {
   int descriptor = -1;
-  TlsContext tls_context{nullptr, &SSL_CTX_free};
+  SSL_CTX* tls_context = nullptr;
   SSL* tls = nullptr;
   Clock::time_point deadline = Clock::time_point::max();
   std::function<bool()> idle;
@@ -167,11 +148,13 @@ struct Client::Connection {
   Connection& operator=(const Connection&) = delete;
   ~Connection() {
     SSL_free(tls);
+    SSL_CTX_free(tls_context);
     if (descriptor >= 0) ::close(descriptor);
   }
 
-  // `secret`: what will be sent is for nobody on the way. `prepared`: for TLS, null if it was not.
-  Result<> open(const Target& target, bool secret, std::unique_ptr<Prepared> prepared);
+  // `secret`: what will be sent is for nobody on the way.
+  Result<> open(const Target& target, bool secret);
+  Result<> open_tls(const Target& target);
   // Whoever it is.
   Result<> open_to_anybody(const Target& target);
   Result<> send(std::string_view bytes);
@@ -226,27 +209,34 @@ Result<> Client::Connection::connect_to(const Target& target, bool secret) {
   return connected;
 }
 
-Result<> Client::Connection::open(const Target& target, bool secret, std::unique_ptr<Prepared> prepared) {
+Result<> Client::Connection::open(const Target& target, bool secret) {
   auto connected = connect_to(target, secret);
   if (!connected || target.ca_file.empty()) return connected;
-  auto authorities = prepared ? std::move(prepared->authorities) : read_authorities(target);
-  if (!authorities) return std::move(authorities).error();
-  tls_context = prepared ? prepared->context.get() : make_context();
-  SSL_CTX_set_cert_store(tls_context.get(), authorities->release());
-  SSL_CTX_set_verify(tls_context.get(), SSL_VERIFY_PEER, nullptr);
-  if (auto shown = show_certificate(tls_context.get(), target); !shown) return shown;
-  return shake_hands(target);
+  return open_tls(target);
 }
 
 Result<> Client::Connection::open_to_anybody(const Target& target) {
   if (auto connected = connect_to(target, false); !connected) return connected;
-  tls_context = make_context();
-  SSL_CTX_set_verify(tls_context.get(), SSL_VERIFY_NONE, nullptr);
+  tls_context = SSL_CTX_new(TLS_client_method());
+  SSL_CTX_set_verify(tls_context, SSL_VERIFY_NONE, nullptr);
+  return shake_hands(target);
+}
+
+Result<> Client::Connection::open_tls(const Target& target) {
+  // What OpenSSL holds goes with the process: to give it back piece by piece takes a command longer than the
+  // handshake's signatures do. Only who asks first is heard.
+  OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
+  tls_context = SSL_CTX_new(TLS_client_method());
+  SSL_CTX_set_verify(tls_context, SSL_VERIFY_PEER, nullptr);
+  if (SSL_CTX_load_verify_locations(tls_context, target.ca_file.c_str(), nullptr) != 1) {
+    return no_authority(target.ca_file, target.who);
+  }
+  if (auto shown = show_certificate(tls_context, target); !shown) return shown;
   return shake_hands(target);
 }
 
 Result<> Client::Connection::shake_hands(const Target& target) {
-  tls = SSL_new(tls_context.get());
+  tls = SSL_new(tls_context);
   SSL_set_fd(tls, descriptor);
   expect_host(tls, target.host);
   for (;;) {
@@ -324,20 +314,6 @@ Client::Client(Client&&) noexcept = default;
 Client& Client::operator=(Client&&) noexcept = default;
 Client::~Client() = default;
 
-// Half of it is finding out what OpenSSL can do, for which the thread is, and half reading keys. Nobody is
-// told that there is no thread for it: then the first connection does it all. At the end of a command nothing
-// is tidied up, which would take a tenth of its time.
-void Client::prepare() {
-  if (target_.ca_file.empty() || prepared_ || connection_) return;
-  OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
-  try {
-    auto context = std::async(std::launch::async, make_context);
-    prepared_ = std::make_unique<Prepared>(Prepared{std::move(context), read_authorities(target_)});
-  } catch (const std::system_error&) {
-    return;
-  }
-}
-
 std::function<bool()> Client::telling_wait() const {
   if (!waits_ && !given_up_) return nullptr;
   return [this] {
@@ -350,7 +326,7 @@ Result<> Client::connect() {
   if (connection_) return {};
   auto connection = std::make_unique<Connection>();
   connection->idle = telling_wait();
-  auto opened = connection->open(target_, secret_ || !token_.empty(), std::move(prepared_));
+  auto opened = connection->open(target_, secret_ || !token_.empty());
   is_untrusted_ = connection->is_untrusted;
   if (!opened) {
     if (opened.error().code() == ErrorCode::invalid)

@@ -49,10 +49,6 @@ class Client {
   Client& operator=(Client&&) noexcept;
   ~Client();
 
-  // Of a command: gets TLS ready for the first connection, beside what there is to do before the first
-  // request. In a process that has not spoken it yet that takes longer than the handshake.
-  void prepare();
-
   // An answer of more bytes is an error: who knows that it is small says so.
   Result<Response> request(const std::string& method, const std::string& path, const std::string& body = {},
                            Duration timeout = answer_time_max,
@@ -94,7 +90,6 @@ class Client {
 
  private:
   struct Connection;
-  struct Prepared;
   friend Result<std::vector<std::string>> shown_certificates(const Target& target);
   Result<> connect();
   std::function<bool()> telling_wait() const;
@@ -112,7 +107,6 @@ class Client {
   std::string type_;
   std::function<void()> waits_;
   std::function<bool()> given_up_;
-  std::unique_ptr<Prepared> prepared_;
   std::unique_ptr<Connection> connection_;
 };
 

@@ -75,27 +75,6 @@ TEST_F(Trust, WhoCallsItByItsNameAndKnowsItsAuthorityIsAnswered) {
   EXPECT_EQ(response->body, "fine");
 }
 
-TEST_F(Trust, WhatWasPreparedIsForOneConnectionAndTheNextReadsTheFilesAnew) {
-  serve_with(own);
-  const std::string file = own.certificate_file() + ".later";
-  Client client({"localhost", server_->port(), file}, "secret");
-  client.prepare();
-  const auto refused = client.request("GET", "/");
-  ASSERT_FALSE(refused.ok());
-  EXPECT_NE(refused.error().text().find("certificate authority " + file + " : cannot be read"),
-            std::string::npos)
-      << refused.error().text();
-  std::filesystem::copy_file(own.certificate_file(), file);
-  client.prepare();
-  client.prepare();
-  Client moved = std::move(client);
-  const auto answered = moved.request("GET", "/");
-  ASSERT_TRUE(answered.ok()) << answered.error().text();
-  EXPECT_EQ(answered->body, "fine");
-  Client never_asked({"localhost", server_->port(), file}, "secret");
-  never_asked.prepare();
-}
-
 TEST_F(Trust, AnAuthorityThatIsNotKnownNamesWhatWouldBe) {
   const Certificate other;
   serve_with(own);
