@@ -92,7 +92,7 @@ std::string deed_of(const json& line) {
 std::string outcome_of(const json& line) {
   if (const std::string refused = line.value("refused", ""); !refused.empty()) return "refused: " + refused;
   const std::string before = line.value("before", "");
-  const std::string after = line.value("after", "");
+  std::string after = line.value("after", "");
   if (after == line.value("what", "")) return "done";
   if (before == after) return before.empty() ? "done" : "still " + after;
   if (before.empty()) return after;

@@ -334,7 +334,7 @@ class Agent final : public Command {
 
   // Users cannot pass through the home of root; one that was made there is told of, and not left behind.
   std::string usual_folder() const {
-    const std::string at_home = home_folder() + "/nodes/" + options_.name;
+    std::string at_home = home_folder() + "/nodes/" + options_.name;
     const char* const chosen = std::getenv("TUTTI_HOME");
     std::error_code unknown;
     const bool is_asked_for = chosen != nullptr && *chosen != '\0';

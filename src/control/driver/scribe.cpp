@@ -27,7 +27,7 @@ std::optional<audit::Entry> Scribe::begin(const cluster::State& state, const Ite
   auto deed = cluster::deed_of(item.event);
   if (!deed) return std::nullopt;
   audit::Entry entry;
-  entry.who = who.empty() ? std::move(deed->who) : who;
+  entry.who = who.empty() ? deed->who : who;
   if (item.by) entry.token = item.by->token;
   entry.from = item.from;
   entry.verb = std::move(deed->verb);
