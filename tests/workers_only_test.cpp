@@ -20,12 +20,12 @@ using support::run;
 
 // Of C and of Linux. What C++ has of its own is known by its name, which has neither a dot nor a slash.
 const std::set<std::string> system_headers{
-    "arpa/inet.h",   "cpuid.h",       "dirent.h",      "dlfcn.h",       "fcntl.h",      "ifaddrs.h",
-    "immintrin.h",   "linux/futex.h", "malloc.h",      "net/if.h",      "netdb.h",      "netinet/in.h",
-    "netinet/tcp.h", "poll.h",        "sched.h",       "signal.h",      "spawn.h",      "stdlib.h",
-    "sys/eventfd.h", "sys/file.h",    "sys/mman.h",    "sys/mount.h",   "sys/random.h", "sys/resource.h",
-    "sys/socket.h",  "sys/stat.h",    "sys/statvfs.h", "sys/syscall.h", "sys/time.h",   "sys/types.h",
-    "sys/uio.h",     "sys/wait.h",    "time.h",        "ucontext.h",    "unistd.h"};
+    "arpa/inet.h",    "cpuid.h",       "dirent.h",        "dlfcn.h",       "fcntl.h",       "ifaddrs.h",
+    "immintrin.h",    "linux/futex.h", "linux/openat2.h", "malloc.h",      "net/if.h",      "netdb.h",
+    "netinet/in.h",   "netinet/tcp.h", "poll.h",          "sched.h",       "signal.h",      "spawn.h",
+    "stdlib.h",       "sys/eventfd.h", "sys/file.h",      "sys/mman.h",    "sys/mount.h",   "sys/random.h",
+    "sys/resource.h", "sys/socket.h",  "sys/stat.h",      "sys/statvfs.h", "sys/syscall.h", "sys/time.h",
+    "sys/types.h",    "sys/uio.h",     "sys/wait.h",      "time.h",        "ucontext.h",    "unistd.h"};
 const std::set<std::string> cuda_headers{"cublasLt.h", "cuda_bf16.h",    "cuda_fp16.h",
                                          "cuda_fp8.h", "cuda_runtime.h", "cuda_runtime_api.h"};
 

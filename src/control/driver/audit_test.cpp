@@ -167,6 +167,19 @@ TEST_F(AuditTest, RefusalsThatCannotBeStoredAreCounted) {
   expect_whole();
 }
 
+// What is told of them is lost with a turn that is not stored, and nothing that was numbered.
+TEST_F(AuditTest, WhileNothingCanBeStoredNoLineIsNumbered) {
+  store.fail_next(CommitResult::Status::unknown, false);
+  EXPECT_FALSE(happen(cluster::SetQueue{.name = "lost"}).ok());
+  EXPECT_FALSE(happen(cluster::Drain{"a"}, {.token = "t1"}).ok());
+  turns->turn({}, false);
+  turns->turn({}, false);
+  now += 2s;
+  turns->turn({}, false);
+  ASSERT_TRUE(happen(cluster::SetQueue{.name = "after"}).ok());
+  expect_whole();
+}
+
 // What somebody pastes in place of an id may open something.
 TEST_F(AuditTest, NoTokenIsInIt) {
   const std::string token = "tutti-0123456789abcdef-" + std::string(64, 'a');

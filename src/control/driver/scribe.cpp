@@ -12,7 +12,7 @@ std::string key_of(const audit::Entry& entry) {
   return entry.who.empty() ? "at " + entry.from : "by " + entry.who;
 }
 
-// Without the name of the thing: "job", "/api/v1/nodes".
+// Without the name of the thing: of a path its first three parts.
 std::string kind_of(const std::string& object) {
   if (!object.starts_with('/')) return object.substr(0, object.find(' '));
   std::size_t end = 0;

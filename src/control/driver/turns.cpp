@@ -329,7 +329,7 @@ bool Turns::is_log_full() const { return state_.audit.bytes > cluster::audit_wai
 // In the same commit as that of which they tell.
 void Turns::write_audit(cluster::Effects& effects) {
   const std::uint64_t first = state_.audit.head.last + 1;
-  if (!is_log_full()) scribe_.tell_left_out(steady_);
+  if (health_.ok && !is_log_full()) scribe_.tell_left_out(steady_);
   std::string lines = scribe_.write(state_.audit.head, now_);
   if (lines.empty()) return;
   cluster::add_audit_lines(state_.audit, first, std::move(lines));
