@@ -448,8 +448,8 @@ TEST_F(Training, AFullDiskIsToldAndNothingOfTheRunIsLost) {
   const std::string config = recipe("full", "1", 4000, "checkpoints_kept: 2\n");
   const std::string job = submit({config, "--ranks", "1"});
   ASSERT_TRUE(reaches("full", 20));
-  disk.fill();
   EXPECT_TRUE(eventually([&] {
+    disk.fill();  // again and again: an old checkpoint that goes makes room for another one
     return cluster_->log(job, 0).find("No space left on device") != std::string::npos;
   })) << cluster_->log(job, 0);
   // It would try again, later and later.
@@ -470,10 +470,10 @@ TEST_F(Training, ALastCheckpointThatDoesNotFitIsWaitedForAndNothingIsTrainedTwic
   start_nodes({"a"});
   const std::string job = submit({recipe("last", "1", 400, "checkpoints_kept: 2\n"), "--ranks", "1"});
   ASSERT_TRUE(reaches("last", 20));
-  disk.fill();
   const auto shown = [&] { return cluster_->tutti({"show", job}).out; };
   EXPECT_TRUE(eventually(
       [&] {
+        disk.fill();  // as above
         const std::string text = shown();
         return text.find("the last checkpoint of step 400") != std::string::npos &&
                text.find("No space left on device") != std::string::npos &&

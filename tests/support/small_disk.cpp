@@ -19,8 +19,13 @@ SmallDisk::~SmallDisk() {
   if (mounted_) ::umount2(path_.c_str(), MNT_DETACH);
 }
 
-// More than it can hold.
-void SmallDisk::fill() const { write_text(path_ + "/filler", std::string(2 * bytes_, 'x')); }
-void SmallDisk::empty() const { std::filesystem::remove(path_ + "/filler"); }
+// More than it can hold, beside what has filled it before.
+void SmallDisk::fill() const {
+  write_text(path_ + "/filler" + std::to_string(fillers_), std::string(2 * bytes_, 'x'));
+  ++fillers_;
+}
+void SmallDisk::empty() const {
+  for (; fillers_ > 0; --fillers_) std::filesystem::remove(path_ + "/filler" + std::to_string(fillers_ - 1));
+}
 
 }  // namespace tutti::support

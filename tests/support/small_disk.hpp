@@ -13,12 +13,14 @@ class SmallDisk {
   ~SmallDisk();
 
   bool mounted() const { return mounted_; }
+  // What has become free since, too: as often as it is called.
   void fill() const;
   void empty() const;
 
  private:
   std::string path_;
   std::size_t bytes_ = 0;
+  mutable int fillers_ = 0;
   bool mounted_ = false;
 };
 

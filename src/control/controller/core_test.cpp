@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "control/controller/slow_store_test.hpp"
+#include "control/wire/objects.hpp"
 
 namespace tutti::controller {
 namespace {
@@ -242,7 +243,7 @@ TEST(CoreDeathTest, SaysWhyItCannotGoOn) {
 
 TEST(CoreOnASlowDisk, APageWaitsForOneCommitAtMostAndShowsWhatWasAnswered) {
   constexpr int all = 1'000'000;
-  SlowStore store;
+  SlowStore store(wire::node_key(""));
   Core core(store, [](driver::Delivery) {});
   ASSERT_TRUE(core.start().ok());
   std::promise<void> first_answered;
