@@ -78,16 +78,19 @@ bool Backends::serves(const Backend& backend, Protocol protocol, const std::stri
 bool Backends::knows(Protocol protocol, const std::string& model) const {
   if (protocol == Protocol::inference || model.empty())
     return std::ranges::any_of(backends_, [&](const auto& each) { return each.second.protocol == protocol; });
-  return std::ranges::any_of(backends_,
-                             [&](const auto& each) { return each.second.models_known.contains(model); });
+  return models_known_.contains(model);
 }
 
 bool Backends::is_any_ready() const {
   return std::ranges::any_of(backends_, [](const auto& each) { return each.second.is_ready; });
 }
 
-std::vector<BackendId> Backends::serving(Protocol protocol, const std::string& model) const {
-  std::vector<BackendId> ids;
+const std::vector<BackendId>& Backends::serving(Protocol protocol, const std::string& model) {
+  // Programs are the same to us, whatever they are called.
+  const std::string known_by = protocol == Protocol::openai ? model : "";
+  const auto [found, is_new] = serving_.try_emplace({protocol, known_by});
+  if (!is_new) return found->second;
+  std::vector<BackendId>& ids = found->second;
   for (const auto& [id, backend] : backends_) {
     if (backend.is_ready && serves(backend, protocol, model)) ids.push_back(id);
   }
@@ -96,7 +99,9 @@ std::vector<BackendId> Backends::serving(Protocol protocol, const std::string& m
 
 std::optional<Backends::Turn> Backends::choose(Protocol protocol, const std::string& model,
                                                const Burden& burden, const std::set<BackendId>& but) {
-  const auto ids = serving(protocol, model);
+  // Names of nobody are not kept.
+  if (!knows(protocol, model)) return std::nullopt;
+  const std::vector<BackendId>& ids = serving(protocol, model);
   const Instant now = steady_instant();
   const auto chosen = balance_.choose(ids, burden, but, now);
   if (chosen) return Turn{*chosen, balance_.begin(*chosen, burden, now)};
@@ -187,6 +192,7 @@ void Backends::seen(BackendId id, Protocol protocol, int status, const std::stri
     set_ready(id, false, "it answers " + std::to_string(status) + " where it is asked for its models");
     return look_later(id);
   }
+  if (backend.protocol != protocol) serving_.clear();
   backend.protocol = protocol;
   if (protocol == Protocol::openai) {
     auto models = models_in(body);
@@ -194,9 +200,10 @@ void Backends::seen(BackendId id, Protocol protocol, int status, const std::stri
       set_ready(id, false, "it does not list its models as OpenAI's API has it");
       return look_later(id);
     }
+    if (backend.models != *models) serving_.clear();
     backend.models = std::move(*models);
     for (const auto& [model, card] : backend.models) {
-      if (backend.models_known.size() < 2 * models_max) backend.models_known.insert(model);
+      if (models_known_.size() < models_known_max) models_known_.insert(model);
     }
   }
   set_ready(id, true, "");
@@ -209,6 +216,7 @@ void Backends::set_ready(BackendId id, bool is_ready, std::string problem) {
   backend.is_ready = is_ready;
   backend.problem = problem.substr(0, problem_bytes_max);
   if (!is_new) return;
+  serving_.clear();
   if (turned_) turned_(view_of(id));
   is_ready ? changed_() : gone_(id);
 }

@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.hpp"
@@ -21,7 +22,8 @@
 namespace tutti::gate {
 
 inline constexpr std::size_t backends_max = 4'096;
-inline constexpr std::size_t models_max = 4'096;  // of one of them
+inline constexpr std::size_t models_max = 4'096;         // of one of them
+inline constexpr std::size_t models_known_max = 65'536;  // of all at any time
 
 // How they are looked at.
 struct Looking {
@@ -96,12 +98,12 @@ class Backends {
     std::string problem = "it was not looked at yet";
     Protocol protocol = Protocol::openai;
     std::map<std::string, std::string> models;  // with what it says of each
-    std::set<std::string> models_known;         // served at any time
     std::uint64_t failures = 0;
     std::unique_ptr<net::Call> look;
     std::shared_ptr<net::Loop::Handle> next_look;
   };
-  std::vector<BackendId> serving(Protocol protocol, const std::string& model) const;
+  // Who can be asked for it; kept until something changes.
+  const std::vector<BackendId>& serving(Protocol protocol, const std::string& model);
   static bool serves(const Backend& backend, Protocol protocol, const std::string& model);
   void look(BackendId id);
   void look_at(BackendId id, Protocol protocol);
@@ -117,6 +119,8 @@ class Backends {
   Turned turned_;
   Balance balance_;
   std::map<BackendId, Backend> backends_;
+  std::set<std::string> models_known_;  // served by anybody at any time
+  std::map<std::pair<Protocol, std::string>, std::vector<BackendId>> serving_;
   std::shared_ptr<net::Loop::Handle> rested_;
 };
 

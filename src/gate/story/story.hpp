@@ -19,8 +19,9 @@ inline constexpr const char* resumable_header = "tutti-resumable";
 inline constexpr std::string_view resume_member = "tutti_resume";
 
 // An event that does not end is refused.
-inline constexpr std::size_t event_bytes_max = std::size_t{16} << 20;
-inline constexpr std::size_t tokens_max = std::size_t{1} << 24;
+inline constexpr std::size_t event_bytes_max = std::size_t{4} << 20;
+// Of an answer that another one can go on with.
+inline constexpr std::size_t tokens_max = std::size_t{1} << 20;
 
 class Story {
  public:
@@ -59,7 +60,7 @@ class Story {
   std::string reason_;
   std::string id_;
   std::int64_t created_ = 0;
-  std::vector<std::int64_t> tokens_;
+  std::vector<std::int32_t> tokens_;
   bool has_begun_ = false;
   bool is_known_ = true;
   bool is_finished_ = false;  // why it ends was told
