@@ -6,6 +6,7 @@
 #include "cli/commands.hpp"
 #include "cli/text_table.hpp"
 #include "control/controller/routes.hpp"
+#include "gate/gateway/gateway.hpp"
 #include "serve/server/infer_server.hpp"
 #include "serve/server/server.hpp"
 
@@ -118,9 +119,10 @@ Listing of_pages(std::span<const serve::Page> pages) {
 class ApiList final : public Command {
  public:
   void declare(config::Flags& flags) override {
-    flags.add_word(
-        "PROGRAM", program_,
-        "controller (the default), engine (of a language model) or script (an engine of TorchScript)", false);
+    flags.add_word("PROGRAM", program_,
+                   "controller (the default), engine (of a language model), script (an engine of "
+                   "TorchScript) or gateway",
+                   false);
     flags.add("json", json_, "JSON for scripts");
     flags.add("markdown", markdown_, "a table for documents");
   }
@@ -141,10 +143,11 @@ class ApiList final : public Command {
   Result<Listing> find() const {
     if (program_.empty() || program_ == "controller") return of_controller();
     if (program_ == "engine") return of_pages(serve::Server::pages());
+    if (program_ == "gateway") return of_pages(gate::Gateway::pages());
     if (program_ == "script") return of_pages(serve::InferServer::pages());
     return invalid("'" + program_ + "' answers nothing")
         .within("command line")
-        .remedy("the requests are those of controller, engine or script");
+        .remedy("the requests are those of controller, engine, script or gateway");
   }
 
   static std::string as_json(const Listing& listing) {

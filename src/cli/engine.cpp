@@ -15,25 +15,23 @@
 #include "base/clock/clock.hpp"
 #include "base/log/log.hpp"
 #include "cli/commands.hpp"
+#include "cli/front_flags.hpp"
 #include "cli/model_flags.hpp"
 #include "cli/script_flags.hpp"
 #include "cli/terminal.hpp"
 #include "cli/worker_program.hpp"
-#include "net/http/client.hpp"
 #include "serve/load/archive.hpp"
 #include "serve/load/pooling.hpp"
 #include "serve/load/script.hpp"
 #include "serve/program/within_memory.hpp"
 #include "serve/remote/program.hpp"
 #include "serve/server/infer_server.hpp"
-#include "serve/server/key.hpp"
 #include "serve/server/server.hpp"
 
 namespace tutti::cli {
 namespace {
 
 constexpr std::int64_t requests_limit = 1'000'000;
-constexpr std::int64_t connections_limit = 65'536;
 
 // "25.2M parameters"
 std::string shown_parameters(std::int64_t count) {
@@ -44,27 +42,6 @@ std::string shown_parameters(std::int64_t count) {
     std::snprintf(text, sizeof text, "%.1fM parameters", static_cast<double>(count) / 1e6);
   }
   return text;
-}
-
-// "127.0.0.1:8000", "[::1]:8000"; port 0 is taken here.
-Result<> set_address(const std::string& listen, serve::FrontSettings& settings) {
-  const std::string zero = ":0";
-  const bool picks = listen.ends_with(zero);
-  const auto target = net::parse_target(picks ? listen.substr(0, listen.size() - 1) + "1" : listen);
-  // In the words of who wrote it.
-  if (!target) return Error((picks ? net::parse_target(listen) : target).error()).within("--listen");
-  settings.address = target->host == "localhost" ? "127.0.0.1" : target->host;
-  settings.port = picks ? 0 : target->port;
-  return {};
-}
-
-// Whoever writes a variable that is not set means no engine that is open to everybody.
-config::Flags::Setter path_into(std::string& target) {
-  return [&target](std::string_view text) -> Result<> {
-    if (text.empty()) return invalid("is empty").remedy("name a file, or leave it out");
-    target = text;
-    return {};
-  };
 }
 
 // Whoever looks after the engine hears that its worker has ended, and what came of it.
@@ -108,11 +85,7 @@ class EngineCommand final : public Command {
     flags.add_word(
         "MODEL", model_,
         "the folder of a run of `tutti train`, a folder of Hugging Face, or a TorchScript archive");
-    flags.add("listen", listen_, "ADDRESS:PORT; port 0 lets the system pick (default: 127.0.0.1:8000)");
-    flags.add("key-file", "TEXT", path_into(key_file_), "only who sends the key in this file may ask");
-    flags.add("tls-certificate", "TEXT", path_into(settings_.tls_certificate),
-              "serve TLS with this certificate chain (PEM)");
-    flags.add("tls-key", "TEXT", path_into(settings_.tls_key), "the certificate's private key (PEM)");
+    front_flags_.declare(flags);
     flags.add("name", name_, "that clients call the model by (default: the last part of MODEL)");
     flags.add("pooling", pooling_,
               "of embeddings: mean or last (default: what the folder says, or the last token's)");
@@ -122,10 +95,6 @@ class EngineCommand final : public Command {
         "requests", requests_,
         "that are taken before others hear 429, three quarters of them from one address (default: 2000)",
         {.min = 1, .max = requests_limit});
-    flags.add("connections", connections_, "at once, half of them from one address (default: 2048)",
-              {.min = 1, .max = connections_limit});
-    flags.add("drain-time", settings_.drain_time_max,
-              "that requests have to end after SIGTERM or Ctrl-C (default: 30s)");
     flags.add("json", json_, "print one JSON object when it answers: model, url, memory");
   }
 
@@ -133,17 +102,13 @@ class EngineCommand final : public Command {
 
   Result<int> run() override {
     ::signal(SIGPIPE, SIG_IGN);  // whoever reads what it says may go; others have come for its answers
-    if (auto set = set_address(listen_, settings_); !set) return std::move(set).error();
-    if (!key_file_.empty()) {
-      auto key = serve::read_own_key(key_file_);
-      if (!key) return std::move(key).error();
-      settings_.key = std::move(*key);
-    }
+    auto settled = front_flags_.settle();
+    if (!settled) return std::move(settled).error();
+    settings_ = std::move(*settled);
     if (!pooling_.empty()) {
       if (auto known = serve::parse_pooling(pooling_); !known)
         return std::move(known).error().within("--pooling");
     }
-    settings_.connections_max = static_cast<std::size_t>(connections_);
     auto chosen = model_flags_.choose();
     if (!chosen) return std::move(chosen).error();
     chosen->load.name = name_;
@@ -175,7 +140,7 @@ class EngineCommand final : public Command {
     settings.batch.requests_max = static_cast<std::size_t>(requests_);
     auto server = serve::Server::listen(settings);
     if (!server) return std::move(server).error();
-    warn_of_plain_text();
+    front_flags_.warn_of_plain_text(settings_);
     auto done = serve::within_threads(
         [&] { return serve_until_drained(**server, [&] { return load_into(**server, chosen.load); }); });
     if (done && (*server)->problem())
@@ -202,22 +167,9 @@ class EngineCommand final : public Command {
         settings_, {.gather = gather, .requests_max = static_cast<std::size_t>(requests_)}};
     auto server = serve::InferServer::listen(settings);
     if (!server) return std::move(server).error();
-    warn_of_plain_text();
+    front_flags_.warn_of_plain_text(settings_);
     return serve::within_threads(
         [&] { return serve_until_drained(**server, [&] { return load_into(**server, options); }); });
-  }
-
-  void warn_of_plain_text() const {
-    if (settings_.tls_certificate.empty() && !serve::is_loopback(settings_.address))
-      print_note("keys and texts cross the network in the clear at " + listen_ +
-                 "; --tls-certificate and --tls-key encrypt them");
-  }
-
-  std::string url_of(std::uint16_t port, const std::string& path) const {
-    const std::string host =
-        settings_.address.find(':') == std::string::npos ? settings_.address : "[" + settings_.address + "]";
-    return std::string(settings_.tls_certificate.empty() ? "http" : "https") + "://" + host + ":" +
-           std::to_string(port) + path;
   }
 
   // What it is, or one JSON object of the same.
@@ -246,7 +198,7 @@ class EngineCommand final : public Command {
       inputs += (inputs.empty() ? "" : ", ") + spec.name;
     server.start(name, std::move(*program));
     tell({{"model", name},
-          {"url", url_of(server.port(), "/v2")},
+          {"url", FrontFlags::url(settings_, server.port(), "/v2")},
           {"memory", device},
           {"load_seconds", seconds_since(begin)}},
          name + ": takes " + inputs + "\n" + device + "\n");
@@ -276,7 +228,7 @@ class EngineCommand final : public Command {
     for (const std::string& adapter : adapters) about_adapters += "adapter: " + adapter + "\n";
     tell({{"model", name},
           {"adapters", adapters},
-          {"url", url_of(server.port(), "/v1")},
+          {"url", FrontFlags::url(settings_, server.port(), "/v1")},
           {"context", context},
           {"memory", device},
           {"load_seconds", seconds_since(begin)}},
@@ -286,14 +238,12 @@ class EngineCommand final : public Command {
   }
 
   std::string model_;
-  std::string listen_ = "127.0.0.1:8000";
-  std::string key_file_;
+  FrontFlags front_flags_{"127.0.0.1:8000"};
   std::string name_;
   std::string pooling_;
   ModelFlags model_flags_;
   ScriptFlags script_flags_;
   std::int64_t requests_ = 2'000;
-  std::int64_t connections_ = 2'048;
   serve::FrontSettings settings_;
   bool json_ = false;
 };

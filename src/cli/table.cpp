@@ -143,6 +143,19 @@ std::span<const CommandEntry> commands() {
           "  curl http://127.0.0.1:8000/v2/models/mlp/infer -d "
           "'{\"inputs\":[{\"name\":\"x\",\"shape\":[1,2],\"datatype\":\"FP32\",\"data\":[1,2]}]}'",
           make_engine},
+      CommandEntry{
+          "gateway", "--backend URL… [flags]",
+          "Stands before several engines as if they were one.\n\n"
+          "A request goes to whoever serves its model and can begin with it soonest. Where an engine cannot "
+          "be "
+          "reached, is full or dies, another one is asked; one that dies in the middle of a stream is "
+          "followed "
+          "by another one, and the client reads one stream. Other servers of OpenAI's API may stand among "
+          "them:\n\n"
+          "  tutti gateway --backend http://127.0.0.1:8000 --backend http://127.0.0.1:8001\n"
+          "  curl http://127.0.0.1:8080/v1/models\n"
+          "  tutti chat http://127.0.0.1:8080",
+          make_gateway},
       CommandEntry{"chat", "[URL|MODEL] [flags]",
                    "Talks with a model at the terminal: one behind a URL, or one of your own.", make_chat},
       CommandEntry{"generate", "MODEL [flags]", "Writes text with the model of a run or of a folder.",

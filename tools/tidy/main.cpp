@@ -69,7 +69,8 @@ tutti::Result<std::vector<Finding>> check_all(const std::string& root, const std
   append(all, tutti::tidy::check_prefix(*tree));
   const std::vector<tutti::tidy::RouteTable> tables{{"docs/api.md", "tutti api --markdown"},
                                                     {"docs/serving.md", "tutti api engine --markdown"},
-                                                    {"docs/serving.md", "tutti api script --markdown"}};
+                                                    {"docs/serving.md", "tutti api script --markdown"},
+                                                    {"docs/serving.md", "tutti api gateway --markdown"}};
   for (const tutti::tidy::RouteTable& table : tables) {
     const auto routes = tutti::tidy::output_of(build + "/bin/" + table.command);
     if (!routes) return routes.error();

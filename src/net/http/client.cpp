@@ -23,6 +23,7 @@
 
 #include "base/units.hpp"
 #include "net/http/event_splitter.hpp"
+#include "net/http/retry_after.hpp"
 #include "net/http/trust.hpp"
 
 namespace tutti::net {
@@ -34,7 +35,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr Duration connect_time_max = 10s;
 constexpr std::size_t refusal_bytes_max = 1 << 20;  // where events are asked for
-constexpr int retry_after_seconds_max = 3600;
 
 Error unreachable(const Target& target, const std::string& why) {
   return failed(why).within(target.who + " " + target.text());
@@ -393,15 +393,6 @@ std::string_view cluster_of(const http::fields& head) {
   return {named.data(), named.size()};
 }
 
-// When the other side wants to be asked again; 0 if it does not say. Dates are not understood.
-int retry_seconds_of(const http::fields& head) {
-  const auto text = head[http::field::retry_after];
-  int seconds = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  const bool sound = parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() && seconds > 0;
-  return sound ? std::min(seconds, retry_after_seconds_max) : 0;
-}
-
 }  // namespace
 
 Result<> Client::recognise(std::string_view cluster) {
@@ -449,7 +440,7 @@ Result<Response> Client::request(const std::string& method, const std::string& p
   auto answer = parser.release();
   if (!keep) connection_.reset();
   if (auto same = recognise(cluster_of(answer)); !same) return std::move(same).error();
-  retry_after_seconds_ = retry_seconds_of(answer);
+  retry_after_seconds_ = retry_after_seconds_of(answer[http::field::retry_after]);
   return Response{.status = static_cast<int>(answer.result_int()),
                   .body = std::move(answer.body()),
                   .type = std::string(answer[http::field::content_type]),
@@ -495,7 +486,7 @@ Result<> Client::events(const std::string& method, const std::string& path, cons
   if (!goes_on) done = std::move(goes_on).error();
   if (!done) return broken(target_, understood, done.error());
   if (parser.get().result_int() != 200) {
-    retry_after_seconds_ = retry_seconds_of(parser.get());
+    retry_after_seconds_ = retry_after_seconds_of(parser.get()[http::field::retry_after]);
     return failed(parser.get().body()).within("HTTP " + std::to_string(parser.get().result_int()));
   }
   return {};

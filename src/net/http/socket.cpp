@@ -9,15 +9,13 @@
 #include "base/visible.hpp"
 #include "net/http/client.hpp"
 #include "net/http/contained.hpp"
+#include "net/http/dialling.hpp"
 #include "net/http/session.hpp"
 #include "net/http/trust.hpp"
 
 namespace tutti::net {
 namespace {
 
-using tcp = asio::ip::tcp;
-
-constexpr auto dial_time_max = std::chrono::seconds(10);
 constexpr const char* too_slow_reason = "it reads too slowly, and too much waits for it";
 constexpr const char* crowded_reason = "too much has come of messages that are not whole";
 constexpr const char* unfinished_reason = "its message was not whole in time";
@@ -194,50 +192,11 @@ std::string what_of(const std::exception_ptr& failure) {
   }
 }
 
-// The way is open to readers, and a token is not sent on it.
-const error_code not_secret = make_error_code(boost::system::errc::operation_not_permitted);
-
-bool all_here(const tcp::resolver::results_type& endpoints) {
-  return std::all_of(endpoints.begin(), endpoints.end(),
-                     [](const auto& entry) { return entry.endpoint().address().is_loopback(); });
-}
-
-asio::awaitable<error_code> open(Wire& wire, const Target& target) {
-  tcp::resolver resolver(wire.get_executor());
-  wire.lowest().expires_after(dial_time_max);
-  const auto [unresolved, endpoints] =
-      co_await resolver.async_resolve(target.host, std::to_string(target.port), as_values);
-  if (unresolved) co_return unresolved;
-  if (target.ca_file.empty() && !all_here(endpoints)) co_return not_secret;
-  const auto [failure, endpoint] = co_await wire.lowest().async_connect(endpoints, as_values);
-  if (failure) co_return failure;
-  error_code ignored;
-  wire.lowest().socket().set_option(tcp::no_delay(true), ignored);
-  co_return co_await wire.handshake(beast::role_type::client, target.host);
-}
-
-// Whoever says nothing, or is not there, has not been spoken to in the wrong way.
-Error misunderstood(const Target& target, error_code failure) {
-  Error error = failed(failure.message()).within("controller " + target.text());
-  const bool silent = failure == beast::error::timeout || failure == asio::error::timed_out;
-  return silent ? error : std::move(error).remedy(tls_hint(target));
-}
-
-Error cannot_open(Wire& wire, const Target& target, error_code failure) {
-  if (const long verdict = wire.verdict(); verdict != 0)
-    return untrusted(target, verdict).within("controller " + target.text());
-  const bool in_handshake = failure.category() == asio::error::get_ssl_category() ||
-                            failure == asio::ssl::error::stream_truncated || failure == asio::error::eof;
-  if (in_handshake) return misunderstood(target, failure);
-  return failed(failure.message()).within("controller " + target.text());
-}
-
 using Dialled = std::function<void(Result<std::shared_ptr<Socket>>)>;
 
 asio::awaitable<void> dial_socket(asio::io_context& context, Wire wire, Target target, std::string path,
                                   std::string token, Dialled done) {
-  const auto failure = co_await open(wire, target);
-  if (failure == not_secret) co_return done(in_the_clear().within("controller " + target.text()));
+  const auto failure = co_await open_wire(wire, target, true, dial_time_max);
   if (failure) co_return done(cannot_open(wire, target, failure));
   wire.lowest().expires_never();
   auto stream = std::make_shared<WebSocket>(std::move(wire));
@@ -249,11 +208,11 @@ asio::awaitable<void> dial_socket(asio::io_context& context, Wire wire, Target t
   const auto [refused] = co_await stream->async_handshake(answer, target.text(), path, as_values);
   if (refused == websocket::error::upgrade_declined) {
     const std::string why = answer.result_int() == 401 ? "it refuses the token" : refused.message();
-    co_return done(failed(why).within("controller " + target.text()));
+    co_return done(failed(why).within(target.who + " " + target.text()));
   }
   const bool by_tls = refused.category() == asio::error::get_ssl_category();
   if (by_tls && !target.certificate_file.empty())
-    co_return done(unwanted(target, refused.message()).within("controller " + target.text()));
+    co_return done(unwanted(target, refused.message()).within(target.who + " " + target.text()));
   if (refused) co_return done(misunderstood(target, refused));
   auto socket = std::make_shared<OutboxSocket>(context, Outbox::Options{});
   SocketRules rules;
@@ -329,7 +288,7 @@ void dial(Loop& loop, const Target& target, const Credentials& credentials, cons
   auto& context = loop.core().context;
   Wire wire(beast::tcp_stream(context), std::static_pointer_cast<asio::ssl::context>(credentials.tls_), {});
   auto work = dial_socket(context, std::move(wire), target, path, token, done);
-  auto dialled = dial_contained(context, std::move(work), done, "controller " + target.text());
+  auto dialled = dial_contained(context, std::move(work), done, target.who + " " + target.text());
   // Who throws at that, too, would wait for ever: the loop ends.
   asio::co_spawn(context, std::move(dialled), [core = &loop.core()](const std::exception_ptr& failure) {
     if (failure) core->run_task([&failure] { std::rethrow_exception(failure); });

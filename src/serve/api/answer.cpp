@@ -207,6 +207,12 @@ std::size_t Voice::letters_of(const std::vector<Token>& tokens) const {
   return letters;
 }
 
+std::string tokens_line(std::span<const Token> tokens) {
+  std::string text = ": tutti";
+  for (const Token token : tokens) text += " " + std::to_string(token);
+  return text + "\n";
+}
+
 std::string_view finish_reason(Finish finish) { return finish == Finish::stop ? "stop" : "length"; }
 
 std::string model_text(const ModelCard& card) {

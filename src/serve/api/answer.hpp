@@ -65,6 +65,10 @@ class Voice {
   TokenBytes token_bytes_;
 };
 
+// Stands before an event of a stream and tells by which tokens it is more than those before it; clients pass
+// it over. With all of them the answer can be resumed.
+std::string tokens_line(std::span<const Token> tokens);
+
 inline constexpr std::string_view last_event = "data: [DONE]\n\n";
 
 // "stop" or "length"; what was cut off otherwise has an error instead.

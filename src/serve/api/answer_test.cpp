@@ -104,6 +104,11 @@ TEST(Answer, LettersCountWhereTheyBegin) {
   EXPECT_EQ(voice(Kind::chat).letters_of({1, 2, 3}), 3U) << "\"b and é in two halves";
 }
 
+TEST(Answer, TokensAreListedWhereClientsPassThemOver) {
+  EXPECT_EQ(tokens_line(std::vector<Token>{17, 204, 305}), ": tutti 17 204 305\n");
+  EXPECT_EQ(tokens_line({}), ": tutti\n");
+}
+
 TEST(Answer, ErrorsAreInTheShapeThatClientsKnow) {
   const json::Value root =
       parsed(error_text(400, invalid("must be small").within("n").remedy("take 1"), "code"));

@@ -1,8 +1,8 @@
 // What a client asks for over HTTP, as values: OpenAI's completions and chat completions, and a few fields
 // that other servers have taught clients (top_k, min_p, repetition_penalty, stop_token_ids, ignore_eos,
-// regex, add_generation_prompt, continue_final_message, chat_template_kwargs); and embeddings. Every field
-// has its bounds; a field that would change the answer and is not done here is refused by name, and one that
-// would not is passed over. Pure.
+// regex, add_generation_prompt, continue_final_message, chat_template_kwargs); and embeddings; and one of
+// tutti's own, tutti_resume. Every field has its bounds; a field that would change the answer and is not done
+// here is refused by name, and one that would not is passed over. Pure.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,11 @@ inline constexpr std::size_t tools_max = 128;
 inline constexpr std::int32_t completion_tokens_default = 16;
 inline constexpr std::int32_t tokens_limit = 1 << 24;  // that may be asked for; the model's context is less
 
+// Of a request whose stream lists the tokens that it tells, and what stands there.
+inline constexpr std::string_view resumable_header = "tutti-resumable";
+inline constexpr std::string_view resumable_value = "1";
+inline constexpr std::size_t resumed_id_bytes_max = 128;
+
 // Of the text of all vectors of a request, about: their numbers are collected, and then written as a whole.
 inline constexpr std::size_t vectors_bytes_max = std::size_t{128} << 20;
 
@@ -46,6 +51,13 @@ struct Form {
   std::string text;  // the JSON of the schema with its keys in their order, or the pattern
 
   friend bool operator==(const Form&, const Form&) = default;
+};
+
+// An answer that another engine has begun, as far as its stream has told it.
+struct Resume {
+  std::string id;
+  std::int64_t created_seconds = 0;
+  std::vector<Token> tokens;  // none: it is answered from the beginning
 };
 
 struct Ask {
@@ -75,6 +87,7 @@ struct Ask {
   Form form;
   bool streams = false;
   bool usage_in_stream = false;
+  std::optional<Resume> resume;  // then it streams one answer to one prompt, which is not echoed
 
   bool wants_logprobs() const { return sampling.logprobs >= 0; }
 };

@@ -21,6 +21,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     TUTTI_CHECK(!ask->tokens_max || *ask->tokens_max >= (ask->echoes ? 0 : 1));
     TUTTI_CHECK(ask->sampling.top_p > 0 && ask->sampling.top_k >= 0);
     TUTTI_CHECK(ask->sampling.logprobs >= -1 && ask->sampling.logprobs <= logprobs_max);
+    TUTTI_CHECK(!ask->resume || (ask->streams && ask->answers == 1 && ask->prompts.size() <= 1 &&
+                                 ask->resume->id.size() <= api::resumed_id_bytes_max));
     TUTTI_CHECK(ask->stop_texts.size() <= stop_texts_max && ask->stop_ids.size() <= stop_ids_max);
   }
   return 0;

@@ -183,6 +183,46 @@ TEST(Ask, EachFieldHasItsBounds) {
   EXPECT_EQ(wrong(read_ask(Kind::completion, "{}")), "prompt");
 }
 
+TEST(Ask, AnAnswerMayBeResumed) {
+  const std::string own = R"("stream":true,"tutti_resume":{"id":"cmpl-1","created":1795000000,"tokens":)";
+  const auto ask = completion(own + "[17,204,305]}");
+  ASSERT_TRUE(ask) << ask.error().text();
+  EXPECT_EQ(ask->resume->id, "cmpl-1");
+  EXPECT_EQ(ask->resume->created_seconds, 1795000000);
+  EXPECT_EQ(ask->resume->tokens, (std::vector<Token>{17, 204, 305}));
+  EXPECT_TRUE(chat(own + "[]}")->resume->tokens.empty());
+  EXPECT_TRUE(read_ask(Kind::completion, R"({"prompt":["a"],)" + own + "[1]}}"));
+  EXPECT_FALSE(completion(R"("stream":true,"tutti_resume":null)")->resume);
+  EXPECT_FALSE(completion("")->resume);
+  const std::string longest(resumed_id_bytes_max, 'x');
+  const auto named = [](const std::string& id) {
+    return completion(R"("stream":true,"tutti_resume":{"id":")" + id + R"(","created":1,"tokens":[]})");
+  };
+  EXPECT_TRUE(named(longest));
+  EXPECT_TRUE(named("a b~"));
+  for (const std::string& id : {std::string(), longest + "x", std::string(R"(a\"b)"), std::string("a'b"),
+                                std::string(R"(a\\b)"), std::string(R"(a\nb)"), std::string("\xC3\xA9")})
+    EXPECT_EQ(wrong(named(id)), "tutti_resume") << id;
+  for (const char* given :
+       {R"(7)", R"([])", R"({})", R"({"created":1,"tokens":[]})", R"({"id":7,"created":1,"tokens":[]})",
+        R"({"id":"a","tokens":[]})", R"({"id":"a","created":-1,"tokens":[]})",
+        R"({"id":"a","created":1.5,"tokens":[]})", R"({"id":"a","created":1e300,"tokens":[]})",
+        R"({"id":"a","created":1})", R"({"id":"a","created":1,"tokens":7})",
+        R"({"id":"a","created":1,"tokens":["a"]})", R"({"id":"a","created":1,"tokens":[-1]})",
+        R"({"id":"a","created":1,"tokens":[99999999999]})"}) {
+    const std::string fields = R"("stream":true,"tutti_resume":)" + std::string(given);
+    EXPECT_EQ(wrong(completion(fields)), "tutti_resume") << given;
+    EXPECT_EQ(wrong(chat(fields)), "tutti_resume") << given;
+  }
+  const std::string sound = R"("tutti_resume":{"id":"a","created":1,"tokens":[]})";
+  EXPECT_EQ(wrong(completion(sound)), "tutti_resume") << "it does not stream";
+  EXPECT_EQ(wrong(completion(R"("stream":true,"n":2,)" + sound)), "tutti_resume");
+  EXPECT_EQ(wrong(completion(R"("stream":true,"echo":true,)" + sound)), "tutti_resume");
+  EXPECT_EQ(wrong(read_ask(Kind::completion, R"({"prompt":["a","b"],"stream":true,)" + sound + "}")),
+            "tutti_resume");
+  EXPECT_EQ(wrong(read_ask(Kind::embedding, R"({"input":"a",)" + sound + "}")), "tutti_resume");
+}
+
 TEST(Ask, EmbeddingsHaveInputsAndAFormat) {
   const auto read = [](const std::string& body) { return read_ask(Kind::embedding, body); };
   EXPECT_EQ(read(R"({"input":["a",[1,2]],"encoding_format":"base64"})")->prompts.size(), 2U);

@@ -60,6 +60,10 @@ void Fields::whole(std::string_view name, std::int32_t& target, std::int64_t low
   if (const auto value = whole_between(name, low, high)) target = static_cast<std::int32_t>(*value);
 }
 
+void Fields::whole(std::string_view name, std::int64_t& target, std::int64_t low, std::int64_t high) {
+  if (const auto value = whole_between(name, low, high)) target = *value;
+}
+
 void Fields::whole(std::string_view name, std::optional<std::int32_t>& target, std::int64_t low,
                    std::int64_t high) {
   if (const auto value = whole_between(name, low, high)) target = static_cast<std::int32_t>(*value);

@@ -26,6 +26,7 @@ class Fields {
   // Each sets its target if the field is there.
   void number(std::string_view name, float& target, double low, double high);
   void whole(std::string_view name, std::int32_t& target, std::int64_t low, std::int64_t high);
+  void whole(std::string_view name, std::int64_t& target, std::int64_t low, std::int64_t high);
   void whole(std::string_view name, std::optional<std::int32_t>& target, std::int64_t low, std::int64_t high);
   void toggle(std::string_view name, bool& target);
   void text(std::string_view name, std::string& target, std::size_t bytes_max);

@@ -16,6 +16,7 @@ constexpr double penalty_asked_max = 2;
 constexpr double bias_asked_max = 100;
 constexpr std::int64_t top_k_max = 1 << 24;
 constexpr std::size_t name_bytes_max = 1024;
+constexpr std::int64_t created_seconds_max = std::int64_t{1} << 37;  // a year of four digits
 
 std::optional<Token> token_of(const json::Value& value) {
   const auto whole = value.whole();
@@ -268,12 +269,44 @@ void read_stream(Fields& fields, Ask& ask) {
   if (!inner.fine()) fields.fail("stream_options", "include_usage must be true or false");
 }
 
+bool is_id(std::string_view text) {
+  return !text.empty() && text.size() <= resumed_id_bytes_max && std::ranges::all_of(text, [](char each) {
+    return each >= ' ' && each <= '~' && each != '"' && each != '\'' && each != '\\';
+  });
+}
+
+void read_resume(Fields& fields, Ask& ask) {
+  constexpr const char* name = "tutti_resume";
+  const json::Value* const given = fields.find(name);
+  if (given == nullptr) return;
+  if (given->object() == nullptr) return fields.fail(name, "must be an object");
+  if (!ask.streams) return fields.fail(name, "needs stream to be true");
+  if (ask.answers != 1 || (ask.kind == Kind::completion && ask.prompts.size() != 1))
+    return fields.fail(name, "needs one prompt, and n to be 1");
+  if (ask.echoes) return fields.fail(name, "cannot be had together with echo");
+  Resume resume;
+  Fields inner(*given);
+  inner.text("id", resume.id, resumed_id_bytes_max);
+  if (!inner.fine() || !is_id(resume.id))
+    return fields.fail(name, "needs an id of at most " + std::to_string(resumed_id_bytes_max) +
+                                 " printable bytes of ASCII, without quotes and backslashes");
+  inner.whole("created", resume.created_seconds, 0, created_seconds_max);
+  if (!inner.fine() || inner.find("created") == nullptr)
+    return fields.fail(name, "needs created, in seconds since 1970");
+  const json::Value* const list = inner.find("tokens");
+  auto tokens = list == nullptr || list->list() == nullptr ? std::nullopt : tokens_of(*list->list());
+  if (!tokens) return fields.fail(name, "needs tokens, a list of those that the answer has already");
+  resume.tokens = std::move(*tokens);
+  ask.resume = std::move(resume);
+}
+
 void read_embedding(Fields& fields, Ask& ask) {
   read_prompts(fields, "input", inputs_max, ask);
   fields.only("dimensions", {}, "is not done here: a vector is as long as the model makes it");
   fields.only("encoding_format", {"float", "base64"}, "can be \"float\" or \"base64\"");
   const json::Value* const format = fields.find("encoding_format");
   ask.in_base64 = format != nullptr && *format == "base64";
+  fields.only("tutti_resume", {}, "is for answers that stream");
   ask.tokens_max = 1;
 }
 
@@ -360,6 +393,7 @@ Result<Ask> read_ask(Kind kind, std::string_view body) {
   read_stops(fields, ask);
   read_form(fields, ask);
   read_stream(fields, ask);
+  read_resume(fields, ask);
   if (!fields.fine()) return *fields.problem();
   return ask;
 }

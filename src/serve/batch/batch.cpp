@@ -14,6 +14,7 @@ namespace {
 std::vector<Choice::Seen> seen_of(const Request& request) {
   if (!request.sampling.penalizes()) return {};
   std::vector<Token> tokens = request.prompt;
+  tokens.insert(tokens.end(), request.resumed.begin(), request.resumed.end());
   std::sort(tokens.begin(), tokens.end());
   tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
   std::vector<Choice::Seen> seen;
@@ -62,17 +63,25 @@ Result<> Batch::submit(RequestId id, Request request) {
   }
   Sequence& first = *entry->sequences.front();
   lay_out(first);
-  first.state = State::waiting;  // whatever there is no memory for from here on: recover() lets it wait
+  const bool is_resumed = !first.request->resumed.empty();
+  // Whatever there is no memory for from here on: recover() lets it wait, or be read.
+  first.state = is_resumed ? State::resumed : State::waiting;
   unfinished_ += requests_.emplace(id, std::move(entry)).first->second->request.answers;
   order_.enter(first.request->key, at(counts_.steps));
-  wait_for_turn(first);
+  if (is_resumed) {
+    resumed_.insert(first.id);
+  } else {
+    wait_for_turn(first);
+  }
   return {};
 }
 
 void Batch::lay_out(Sequence& sequence) {
   if (!sequence.tokens.empty()) return;
-  std::vector<Token> tokens = sequence.request->prompt;
-  sequence.seen = seen_of(*sequence.request);
+  const Request& request = *sequence.request;
+  std::vector<Token> tokens = request.prompt;
+  tokens.insert(tokens.end(), request.resumed.begin(), request.resumed.end());
+  sequence.seen = seen_of(request);
   sequence.tokens = std::move(tokens);
 }
 
@@ -109,6 +118,7 @@ Piece Batch::finish(Sequence& sequence, Finish finish) {
   release_blocks(sequence);
   if (order_.waits(sequence.request->key, sequence.id)) order_.remove(sequence.request->key, sequence.id);
   running_.erase(sequence.id);
+  resumed_.erase(sequence.id);
   for (Flight& flight : flights_) {
     for (Planned& planned : flight.planned) {
       if (planned.sequence == &sequence) planned.sequence = nullptr;
@@ -158,6 +168,7 @@ std::vector<Piece> Batch::begin_anew(const std::string& problem, bool without_al
   under_way_ = 0;
   for (Flight& flight : flights_) flight.planned.clear();
   running_.clear();
+  resumed_.clear();
   blocks_.clear();
   order_ = Order(settings_.patience_steps);
   unfinished_ = 0;
@@ -165,7 +176,9 @@ std::vector<Piece> Batch::begin_anew(const std::string& problem, bool without_al
     Entry& entry = *next->second;
     for (const auto& sequence : entry.sequences) {
       const bool is_left_open = sequence->state == State::finished && !sequence->is_told;
-      entry.is_lost = entry.is_lost || without_all || is_left_open || sequence->state == State::running;
+      const bool is_half_read = sequence->state == State::resumed && sequence->generated > 0;
+      entry.is_lost =
+          entry.is_lost || without_all || is_left_open || is_half_read || sequence->state == State::running;
       forget_blocks(*sequence);
     }
     entry.finished = 0;
@@ -191,6 +204,7 @@ std::vector<Piece> Batch::begin_anew(const std::string& problem, bool without_al
     order_.enter(entry.request.key, at(counts_.steps));
     for (const auto& sequence : entry.sequences) {
       if (sequence->state == State::waiting) wait_for_turn(*sequence);
+      if (sequence->state == State::resumed) resumed_.insert(sequence->id);
     }
     ++next;
   }
@@ -245,6 +259,8 @@ Result<> Batch::invariants() const {
       if (sequence->state == State::finished) ++finished;
       if (runs != running_.contains(sequence->id)) return broken(sequence->id, "it runs in one place alone");
       if (!runs && !sequence->blocks.empty()) return broken(sequence->id, "it holds blocks and does not run");
+      if ((sequence->state == State::resumed) != resumed_.contains(sequence->id))
+        return broken(sequence->id, "it is read again in one place alone");
       if (in_order != (sequence->state == State::waiting || (runs && sequence->in_prompt)))
         return broken(sequence->id, "it waits in one place alone");
       if (static_cast<std::int64_t>(sequence->blocks.size()) < blocks_for(sequence->computed))

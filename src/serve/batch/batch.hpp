@@ -1,16 +1,17 @@
 // Who is computed next, and what comes of it: requests in, steps of a model out, tokens back, pieces of
 // answers out.
 //
-//   submit ─▶ waiting ─▶ running ─▶ finished        plan() ─▶ the model computes ─▶ take()
-//                 ▲         │ no block is left
-//                 └─────────┘ (its tokens are kept and computed again)
+//   submit ─▶ (resumed ─▶) waiting ─▶ running ─▶ finished    plan() ─▶ the model computes ─▶ take()
+//                             ▲          │ no block is left
+//                             └──────────┘ (its tokens are kept and computed again)
 //
 // A step has first a token of every running sequence (and drafted ones, where its own text suggests them),
 // then parts of prompts in a fair order between keys, within the model's limits. A sequence is let in when
 // there are blocks for all of its tokens; when they run out, the youngest goes back. Places and blocks are
 // shared between keys: one that has more than another makes way for it (share.cpp). The oldest always goes
-// on, so that every request ends. What a request answers depends on nothing but itself. Pure, one thread at a
-// time.
+// on, so that every request ends. What a request answers depends on nothing but itself, so that an answer
+// which another engine has begun goes on here: its tokens are read again, and then stand behind the prompt.
+// Pure, one thread at a time.
 #pragma once
 
 #include <array>
@@ -25,6 +26,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.hpp"
@@ -44,8 +46,11 @@ struct BatchSettings {
   std::int32_t step_drafts_max = 64;     // for all of them
   std::uint64_t patience_steps = 1'000;  // without anything, then a key goes first
   std::uint64_t passing_steps = 128;     // that others pass one for whom there is no room, then nobody does
-  // That guides do for a step before answers are left out of it until the next: some milliseconds.
+  // That guides do for a step before answers are left out of it until the next: some milliseconds. As much
+  // once more for answers that are resumed.
   std::uint64_t step_guide_work_max = 250'000;
+  // Tokens of answers that are resumed, read in a step: some milliseconds, with as many stop texts as may be.
+  std::int64_t step_resumed_max = 16'384;
   bool keeps_prefixes = true;
   std::uint64_t salt = 0;  // of the prefix cache
 };
@@ -113,6 +118,9 @@ class Batch {
   // What the model is to compute now; empty if nothing is to be done. What it points to stays until take() or
   // fail().
   const Plan& plan();
+  // Of answers that were over by the tokens they are resumed with, as plan() has found. Of a plan that is not
+  // empty take() gives it, too.
+  std::vector<Piece> told() { return std::exchange(pieces_, {}); }
   // What the model can compute next while the last plan is computed: one more token of each answer that is
   // not sure to end, behind tokens that nobody knows yet (Chunk::follows). Nothing if what comes next depends
   // on those, or if anybody waits. What comes of answers that have ended meanwhile is dropped.
@@ -136,7 +144,13 @@ class Batch {
   Result<> invariants() const;
 
  private:
-  enum class State { held, waiting, running, finished };  // held: until the first answer's prompt is computed
+  enum class State {
+    held,     // until the first answer's prompt is computed
+    resumed,  // until the tokens that it goes on behind are read again
+    waiting,
+    running,
+    finished
+  };
   struct Sequence;
   struct Entry;
 
@@ -210,6 +224,13 @@ class Batch {
   void take_tokens(Sequence& sequence, std::span<const Chosen> chosen, std::span<const Token> drafts,
                    Piece& piece);
   std::optional<Finish> append(Sequence& sequence, const Chosen& chosen, Piece& piece);
+  std::optional<Finish> read(Sequence& sequence, Token token);
+  struct Reading {  // that is left to a step
+    std::int64_t tokens = 0;
+    std::uint64_t guide_work = 0;
+  };
+  void read_resumed();
+  bool read_resumed(Sequence& sequence, Reading& left);
   void keep_full_blocks(Sequence& sequence);
 
   struct Planned {
@@ -235,6 +256,8 @@ class Batch {
   Order order_;
   std::map<RequestId, std::unique_ptr<Entry>> requests_;
   std::set<SequenceId> running_;  // oldest first
+  std::set<SequenceId> resumed_;  // that are read again
+  SequenceId half_read_;          // of them, where the last step had no more time
   std::int64_t unfinished_ = 0;   // answers
   std::vector<Piece> pieces_;     // that nobody was given yet
   BatchCounts counts_;

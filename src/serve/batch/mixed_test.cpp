@@ -184,6 +184,10 @@ Request any_request(Prng& random) {
   return request;
 }
 
+bool can_be_resumed(const Request& request) {
+  return request.answers == 1 && request.pooling == Pooling::none && !request.prompt_logprobs;
+}
+
 struct Kind {
   Limits limits;
   BatchSettings settings;
@@ -208,7 +212,8 @@ void run_mixed(std::uint64_t seed, const Kind& kind, int requests) {
       ASSERT_FALSE(finished[id]);
       Answer& answer = answers[id];
       answer.tokens.insert(answer.tokens.end(), piece.tokens.begin(), piece.tokens.end());
-      answer.text += piece.text;
+      // What was not sure yet is not said by who is to say it where the answer is resumed.
+      if (piece.finish != Finish::cancelled) answer.text += piece.text;
       if (answer.tokens.size() == piece.tokens.size()) {  // the first piece
         if (!piece.choices.empty()) answer.hidden = piece.choices.front().hidden;
         answer.prompt_logprobs = logprobs_of(piece.prompt_choices);
@@ -221,6 +226,7 @@ void run_mixed(std::uint64_t seed, const Kind& kind, int requests) {
   };
   std::uint64_t ids = 0;
   int ahead = 0;
+  int resumed = 0;
   while (ids < static_cast<std::uint64_t>(requests) || !batch.empty()) {
     while (ids < static_cast<std::uint64_t>(requests) &&
            (batch.counts().requests < 3 || random.chance(kind.goes_ahead ? 0.2 : 0.6))) {
@@ -238,10 +244,23 @@ void run_mixed(std::uint64_t seed, const Kind& kind, int requests) {
       ASSERT_TRUE(batch.submit(id, request).ok());
       submitted.emplace(id, std::move(request));
     }
-    if (random.chance(0.03))
-      take(batch.cancel(RequestId(ids - random.below(std::min<std::uint64_t>(ids, 8)))));
+    if (random.chance(0.03)) {
+      const RequestId id(ids - random.below(std::min<std::uint64_t>(ids, 8)));
+      const bool is_cut = batch.knows(id);
+      take(batch.cancel(id));
+      if (is_cut && can_be_resumed(submitted.at(id)) && random.chance(0.7)) {
+        const RequestId next(++ids);
+        answers[{next, 0}] = answers[{id, 0}];
+        submitted.emplace(next, submitted.at(id));
+        Request request = submitted.at(id);
+        request.resumed = answers[{id, 0}].tokens;
+        ASSERT_TRUE(batch.submit(next, std::move(request)).ok());
+        ++resumed;
+      }
+    }
     const Plan& plan = batch.plan();
     if (plan.empty()) {
+      take(batch.told());
       ASSERT_TRUE(batch.empty()) << "requests are left, and nothing is planned";
       continue;
     }
@@ -262,7 +281,8 @@ void run_mixed(std::uint64_t seed, const Kind& kind, int requests) {
   }
   const BatchCounts counts = batch.counts();
   EXPECT_EQ(counts.blocks_used, 0);
-  EXPECT_EQ(counts.finished, requests);
+  EXPECT_EQ(counts.finished, static_cast<std::int64_t>(ids));
+  EXPECT_GT(resumed, 0);
   if (kind.preempts) {
     EXPECT_GT(counts.preemptions, 0);
   }

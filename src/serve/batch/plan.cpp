@@ -24,6 +24,7 @@ const Plan& Batch::plan() {
   TUTTI_CHECK(under_way_ == 0, "the last step was not taken");
   begin_flight();
   let_guides_forget();
+  read_resumed();
   share();
   plan_decodes();
   plan_prompts();
@@ -84,11 +85,13 @@ void Batch::plan_follower(Sequence& sequence, std::int32_t choice) {
 // Between steps, when all states that anybody is in are those of sequences.
 void Batch::let_guides_forget() {
   std::vector<Guide*> crowded;
-  for (const SequenceId& id : running_) {
+  const auto look = [&](const SequenceId& id) {
     Guide* const guide = requests_.at(id.request)->request.guide.get();
     if (guide != nullptr && std::ranges::find(crowded, guide) == crowded.end() && guide->is_crowded())
       crowded.push_back(guide);
-  }
+  };
+  std::ranges::for_each(running_, look);
+  std::ranges::for_each(resumed_, look);
   for (Guide* const guide : crowded) {
     std::vector<Guide::State*> held;
     for (const auto& [id, entry] : requests_) {
@@ -232,7 +235,11 @@ void Batch::admit(Sequence& sequence) {
   sequence.kept_blocks = sequence.blocks.size();
   sequence.computed = static_cast<std::int64_t>(sequence.blocks.size()) * limits_.block_tokens;
   for (std::int64_t taken = 0; taken < fresh; ++taken) sequence.blocks.push_back(*blocks_.take());
-  if (sequence.cached_tokens < 0) sequence.cached_tokens = sequence.computed;
+  if (sequence.cached_tokens < 0) {
+    // What was found of an answer that is resumed is no part of its prompt.
+    const auto prompt = static_cast<std::int64_t>(sequence.request->prompt.size());
+    sequence.cached_tokens = std::min(sequence.computed, prompt);
+  }
   counts_.cached_tokens += sequence.computed;
   sequence.state = State::running;
   sequence.in_prompt = true;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <new>
 #include <optional>
 #include <tuple>
@@ -103,6 +104,7 @@ TEST(Recover, NobodyIsForgottenAndNobodyIsToldTwice) {
     World world(tight, {.drafts_max = seed % 3 == 0 ? 3 : 0});
     World alone(small, {.keeps_prefixes = false});
     std::size_t answers = 0;
+    std::map<RequestId, std::vector<Token>> resumed;
     const auto once = [&](const auto& work) {
       const bool in_need = random.chance(0.2);
       std::size_t most = random.below(300);
@@ -125,6 +127,12 @@ TEST(Recover, NobodyIsForgottenAndNobodyIsToldTwice) {
         const RequestId id = alone.submit(asked);
         alone.run();
         ++world.ids;
+        if (asked.answers == 1 && random.chance(0.5)) {
+          const auto& all = alone.tokens[{id, 0}];
+          asked.resumed.assign(all.begin(),
+                               all.begin() + static_cast<std::ptrdiff_t>(random.below(all.size() + 1)));
+          resumed[id] = asked.resumed;
+        }
         once([&] {
           EXPECT_TRUE(world.batch.submit(id, asked).ok());
           return std::vector<Piece>();
@@ -137,6 +145,7 @@ TEST(Recover, NobodyIsForgottenAndNobodyIsToldTwice) {
         plan = &world.batch.plan();
         return std::vector<Piece>();
       });
+      if (plan != nullptr && plan->empty()) once([&] { return world.batch.told(); });
       if (plan == nullptr || plan->empty()) continue;
       world.toy.step(plan->chunks);
       const auto chosen = world.toy.choose(plan->choices);
@@ -147,7 +156,9 @@ TEST(Recover, NobodyIsForgottenAndNobodyIsToldTwice) {
     for (const auto& [id, finish] : world.finish) {
       if (finish == Finish::lost) ++lost;
       if (finish == Finish::length) {
-        EXPECT_EQ(world.tokens[id], alone.tokens[id]) << seed;
+        std::vector<Token> all = resumed[id.request];
+        all.insert(all.end(), world.tokens[id].begin(), world.tokens[id].end());
+        EXPECT_EQ(all, alone.tokens[id]) << seed;
       }
     }
   }
@@ -156,7 +167,7 @@ TEST(Recover, NobodyIsForgottenAndNobodyIsToldTwice) {
 }
 
 // One allocation is refused, each in its turn, and all behind it are given: what is half done goes on.
-TEST(Recover, AMomentOfWantForgetsNobodyWheneverItComes) {
+void want_in_every_moment(const Request& asked) {
   int lost = 0;
   for (int turn = 0, turns = 1; turn < turns; ++turn) {
     bool has_come = true;
@@ -175,13 +186,11 @@ TEST(Recover, AMomentOfWantForgetsNobodyWheneverItComes) {
         world.take(*pieces);
       };
       const RequestId id(1);
-      Request asked{.key = "a key of its own", .prompt = prompt(6), .tokens_max = 3, .answers = 3};
-      asked.sampling = {.temperature = 1, .presence_penalty = 0.5F, .seed = 7};
       once([&] {
         static_cast<void>(world.batch.submit(id, asked));
         return std::vector<Piece>();
       });
-      const std::size_t answers = world.batch.knows(id) ? 3 : 0;
+      const std::size_t answers = world.batch.knows(id) ? at(asked.answers) : 0;
       while (!world.batch.empty()) {
         const Plan* plan = nullptr;
         once([&] {
@@ -201,6 +210,18 @@ TEST(Recover, AMomentOfWantForgetsNobodyWheneverItComes) {
     }
   }
   EXPECT_GT(lost, 0);
+}
+
+TEST(Recover, AMomentOfWantForgetsNobodyWheneverItComes) {
+  Request asked{.key = "a key of its own", .prompt = prompt(6), .tokens_max = 3, .answers = 3};
+  asked.sampling = {.temperature = 1, .presence_penalty = 0.5F, .seed = 7};
+  want_in_every_moment(asked);
+}
+
+TEST(Recover, AMomentOfWantForgetsNobodyWhoIsResumed) {
+  Request asked{.key = "a key of its own", .prompt = prompt(6), .resumed = {3, 4}, .tokens_max = 5};
+  asked.sampling = {.temperature = 1, .presence_penalty = 0.5F, .seed = 7};
+  want_in_every_moment(asked);
 }
 
 }  // namespace

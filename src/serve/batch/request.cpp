@@ -73,6 +73,19 @@ Result<> check_stops(const Request& request, const Limits& limits) {
   return {};
 }
 
+Result<> check_resumed(const Request& request, const Limits& limits) {
+  if (request.resumed.empty()) return {};
+  if (request.answers != 1 || !request.wants_answer || request.prompt_logprobs ||
+      request.pooling != Pooling::none)
+    return invalid("one answer alone can be resumed, and nothing is told of its prompt")
+        .within("tutti_resume");
+  if (static_cast<std::int64_t>(request.resumed.size()) > request.tokens_max)
+    return invalid("the answer has " + counted(static_cast<std::int64_t>(request.resumed.size()), "tokens") +
+                   " already, and up to " + std::to_string(request.tokens_max) + " are asked for")
+        .within("tutti_resume");
+  return check_tokens(request.resumed, "the answer", "tutti_resume", limits);
+}
+
 }  // namespace
 
 std::string_view name_of(Finish finish) {
@@ -127,6 +140,7 @@ Result<> check(const Request& request, const Limits& limits) {
     return invalid("there is no adapter " + std::to_string(request.adapter));
   if (auto checked = check_room(request, limits); !checked) return checked;
   if (auto checked = check_tokens(request.prompt, "the prompt", "prompt", limits); !checked) return checked;
+  if (auto checked = check_resumed(request, limits); !checked) return checked;
   if (auto checked = check_sampling(request.sampling, limits); !checked) return checked;
   if (auto checked = check_prompt_logprobs(request); !checked) return checked;
   return check_stops(request, limits);

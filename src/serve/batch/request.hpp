@@ -55,6 +55,8 @@ struct Sampling {
 struct Request {
   std::string key;  // who asks: the order is fair between keys
   std::vector<Token> prompt;
+  // Of the one answer, which another engine has begun: it goes on behind these as if they were its own.
+  std::vector<Token> resumed;
   std::int32_t adapter = 0;
   std::int32_t tokens_max = 16;  // of each answer
   bool wants_answer = true;      // false: what comes of the prompt is all, and the last token needs no place

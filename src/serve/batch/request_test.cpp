@@ -7,6 +7,7 @@
 #include <limits>
 #include <set>
 
+#include "base/index.hpp"
 #include "serve/batch/choose.hpp"
 
 namespace tutti::serve {
@@ -57,6 +58,17 @@ TEST(Request, WithoutAnAnswerAPromptMayFillTheContext) {
   EXPECT_FALSE(check(request, short_context).ok());
 }
 
+TEST(Request, MayBeResumedUpToItsLastToken) {
+  Request request = fine();
+  request.resumed.assign(at(request.tokens_max), 1);
+  EXPECT_TRUE(check(request, limits).ok());
+  request.resumed.push_back(1);
+  const auto refused = check(request, limits);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().text(),
+            "tutti_resume : the answer has 11 tokens already, and up to 10 are asked for");
+}
+
 TEST(Request, OutOfItsBoundsIsRefused) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float infinity = std::numeric_limits<float>::infinity();
@@ -97,6 +109,22 @@ TEST(Request, OutOfItsBoundsIsRefused) {
       },
       [](Request& r) {
         r.sampling.biases.assign(biases_max + 1, {1, 1.0F});
+      },
+      [](Request& r) { r.resumed = {100}; },
+      [](Request& r) { r.resumed = {-1}; },
+      [](Request& r) { r.resumed.assign(at(r.tokens_max) + 1, 1); },
+      [](Request& r) {
+        r.resumed = {1};
+        r.answers = 2;
+      },
+      [](Request& r) {
+        r.resumed = {1};
+        r.pooling = Pooling::last;
+      },
+      [](Request& r) {
+        r.resumed = {1};
+        r.sampling.logprobs = 0;
+        r.prompt_logprobs = true;
       },
   };
   for (std::size_t which = 0; which < spoilers.size(); ++which) {

@@ -19,7 +19,7 @@ struct Batch::Sequence {
   std::int64_t planned_step = -1;  // the last one that it had a part in
   std::int64_t refused_step = -1;  // the first in which there was no room for it; -1: there was
   std::vector<Token> tokens;       // the prompt and what was generated; empty while it is held
-  std::int64_t generated = 0;      // of them
+  std::int64_t generated = 0;      // of them; while it is resumed, those that were read again
   std::int64_t computed = 0;       // positions whose keys and values are in the blocks
   std::vector<BlockId> blocks;
   std::size_t kept_blocks = 0;      // the first ones, that others may find

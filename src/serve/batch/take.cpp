@@ -25,6 +25,9 @@ constexpr std::string_view has_no_numbers =
     "damaged, "
     "or their products too large";
 
+constexpr std::string_view resumes_what_is_none =
+    "the tokens that the answer is resumed with are not of the form that is asked for";
+
 constexpr std::string_view has_no_memory = "this machine has no memory for what came of it just now";
 
 bool are_numbers(std::span<const float> numbers) {
@@ -160,29 +163,73 @@ std::optional<Finish> Batch::append(Sequence& sequence, const Chosen& chosen, Pi
   // Nothing may come. What a guide has not called whole is not: nobody may take it for an answer.
   if (chosen.token == no_token) return request.guide ? Finish::failed : Finish::stop;
   TUTTI_CHECK(chosen.token >= 0 && chosen.token < limits_.vocabulary);
-  const bool ends_prompt = sequence.reads_prompt();
   sequence.tokens.push_back(chosen.token);
-  ++sequence.generated;
   ++counts_.generated_tokens;
   piece.tokens.push_back(chosen.token);
   if (request.sampling.logprobs >= 0 || request.pooling != Pooling::none) piece.choices.push_back(chosen);
-  if (ends_prompt) end_prompt(sequence, chosen, piece);
+  if (sequence.reads_prompt()) end_prompt(sequence, chosen, piece);
   if (request.pooling != Pooling::none && !are_numbers(piece.choices.back().hidden)) return Finish::failed;
-  if (std::ranges::find(request.stop_ids, chosen.token) != request.stop_ids.end()) return Finish::stop;
-  if (sequence.text.add(token_bytes_(chosen.token))) return Finish::stop;
+  return read(sequence, chosen.token);
+}
+
+// What the next token of an answer comes to, whoever has chosen it, and whether it was the last.
+std::optional<Finish> Batch::read(Sequence& sequence, Token token) {
+  const Request& request = *sequence.request;
+  ++sequence.generated;
+  if (std::ranges::find(request.stop_ids, token) != request.stop_ids.end()) return Finish::stop;
+  if (sequence.text.add(token_bytes_(token))) return Finish::stop;
   if (request.sampling.penalizes()) {
-    auto place = std::ranges::lower_bound(sequence.seen, chosen.token, {}, &Choice::Seen::token);
-    if (place == sequence.seen.end() || place->token != chosen.token)
-      place = sequence.seen.insert(place, {chosen.token, 0});
+    auto place = std::ranges::lower_bound(sequence.seen, token, {}, &Choice::Seen::token);
+    if (place == sequence.seen.end() || place->token != token)
+      place = sequence.seen.insert(place, {token, 0});
     ++place->generated;
   }
   if (request.guide) {
-    sequence.guide_state = request.guide->next(sequence.guide_state, chosen.token);
+    sequence.guide_state = request.guide->next(sequence.guide_state, token);
     if (sequence.guide_state == Guide::dead || sequence.guide_state == Guide::beyond) return Finish::failed;
     if (request.guide->ended(sequence.guide_state)) return Finish::stop;
   }
   if (sequence.generated >= request.tokens_max) return Finish::length;
   return std::nullopt;
+}
+
+// Answers that another engine has begun, in turns. A step has time for so many tokens of theirs, and for so
+// much that their guides have to do, so that nobody waits for long.
+void Batch::read_resumed() {
+  Reading left{settings_.step_resumed_max, settings_.step_guide_work_max};
+  const auto next = resumed_.upper_bound(half_read_);
+  std::vector<SequenceId> turns(next, resumed_.end());
+  turns.insert(turns.end(), resumed_.begin(), next);
+  std::optional<SequenceId> half_read;
+  for (const SequenceId& id : turns) {
+    if (!read_resumed(sequence_of(id), left) && !half_read) half_read = id;
+    drop_if_finished(id.request);
+  }
+  if (half_read) half_read_ = *half_read;
+}
+
+// False if there is more to read. What is sure of its text was said where it began, and all of it if it has
+// ended there.
+bool Batch::read_resumed(Sequence& sequence, Reading& left) {
+  const Request& request = *sequence.request;
+  while (at(sequence.generated) < request.resumed.size()) {
+    if (left.tokens == 0 || (request.guide && left.guide_work == 0)) return false;
+    --left.tokens;
+    const std::uint64_t before = request.guide ? request.guide->work() : 0;
+    const auto finished = read(sequence, request.resumed[at(sequence.generated)]);
+    if (request.guide) left.guide_work -= std::min(left.guide_work, request.guide->work() - before);
+    static_cast<void>(sequence.text.take());
+    if (!finished) continue;
+    Piece last = finish(sequence, *finished);
+    last.text.clear();
+    if (*finished == Finish::failed)
+      last.problem = sequence.guide_state == Guide::beyond ? guide_is_beyond : resumes_what_is_none;
+    tell(sequence, std::move(last));
+    return true;
+  }
+  wait_for_turn(sequence);
+  resumed_.erase(sequence.id);
+  return true;
 }
 
 void Batch::keep_full_blocks(Sequence& sequence) {

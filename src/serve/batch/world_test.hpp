@@ -59,7 +59,10 @@ struct World {
   }
   bool step() {
     const Plan& plan = batch.plan();
-    if (plan.empty()) return false;
+    if (plan.empty()) {
+      take(batch.told());
+      return false;
+    }
     toy.step(plan.chunks);
     take(batch.take(toy.choose(plan.choices)));
     return true;

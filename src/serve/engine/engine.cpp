@@ -78,6 +78,7 @@ struct Engine::Shared {
   Result<std::vector<Chosen>> answer();
   bool has_orders();
   void finish_step(Result<std::vector<Chosen>> chosen);
+  void tell(std::vector<Piece> pieces);
   void deliver(std::vector<Piece> pieces);
   void deliver(Piece piece);
   void publish();
@@ -275,10 +276,7 @@ void Engine::Shared::lose_what_ran() {
   failing = true;
   step_failed_at = std::chrono::steady_clock::now();
   while (asked > 0) static_cast<void>(answer());  // of what nobody waits for any more
-  auto pieces = patiently([&] { return batch.recover(no_memory().text()); });
-  publish();
-  deliver(std::move(pieces));
-  publish();
+  tell(patiently([&] { return batch.recover(no_memory().text()); }));
 }
 
 // Nothing can be computed any more, and everybody who waits is told.
@@ -362,7 +360,10 @@ bool Engine::Shared::open_again() {
 void Engine::Shared::compute() {
   try {
     const Plan& plan = batch.plan();
-    if (plan.empty()) return;
+    if (plan.empty()) {
+      if (auto pieces = batch.told(); !pieces.empty()) tell(std::move(pieces));
+      return;
+    }
     if (model->works_ahead()) return compute_ahead(&plan);
     finish_step(within_memory([&]() -> Result<std::vector<Chosen>> {
       if (auto computed = model->step(plan.chunks); !computed) return std::move(computed).error();
@@ -419,9 +420,12 @@ void Engine::Shared::finish_step(Result<std::vector<Chosen>> chosen) {
     return;
   }
   // For want of memory it may be answered when it is asked again.
-  auto pieces = chosen ? batch.take(*chosen)
-                       : batch.fail(chosen.error().text(),
-                                    chosen.error() == no_memory() ? Finish::lost : Finish::failed);
+  tell(chosen ? batch.take(*chosen)
+              : batch.fail(chosen.error().text(),
+                           chosen.error() == no_memory() ? Finish::lost : Finish::failed));
+}
+
+void Engine::Shared::tell(std::vector<Piece> pieces) {
   publish();  // first, so that whoever has a piece finds it counted
   deliver(std::move(pieces));
   publish();

@@ -175,6 +175,37 @@ TEST(Engine, AnswersManyAtOnceAsEachAlone) {
   EXPECT_FALSE(engine.submit(request(0, 1), [](Piece&&) {}).ok()) << "it drains";
 }
 
+// Also where it is over by then, and there is nothing to compute.
+TEST(Engine, AnAnswerThatAnotherOneHasBegunGoesOn) {
+  const Request asked = request(3, 20);
+  Engine first(std::make_unique<ToyModel>(), {}, toy_bytes);
+  Answers whole;
+  ASSERT_TRUE(first.submit(asked, whole.receiver(1)).ok());
+  whole.wait();
+  const std::vector<Token>& all = whole.tokens[0];
+  ASSERT_EQ(all.size(), 20U);
+  const auto ahead = std::make_shared<std::atomic<int>>(0);
+  Engine other(std::make_unique<AheadModel>(ahead), {}, toy_bytes);
+  for (const std::size_t cut : {20U, 7U, 19U}) {
+    Request rest = asked;
+    rest.resumed.assign(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(cut));
+    const BatchCounts before = other.counts().batch;
+    Answers answers;
+    ASSERT_TRUE(other.submit(rest, answers.receiver(1)).ok());
+    answers.wait();
+    rest.resumed.insert(rest.resumed.end(), answers.tokens[0].begin(), answers.tokens[0].end());
+    EXPECT_EQ(rest.resumed, all) << cut;
+    EXPECT_EQ(answers.finish[0], Finish::length);
+    const BatchCounts after = other.counts().batch;
+    EXPECT_EQ(at(after.generated_tokens - before.generated_tokens), 20 - cut);
+    EXPECT_EQ(after.finished, before.finished + 1);
+    if (cut == 20) {
+      EXPECT_EQ(after.steps, 0);
+    }
+  }
+  other.drain();
+}
+
 TEST(Engine, CancelledFromAReceiverItStops) {
   Engine engine(std::make_unique<ToyModel>(), {}, toy_bytes);
   std::size_t tokens = 0;

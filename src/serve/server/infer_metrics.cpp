@@ -23,7 +23,7 @@ std::string InferMetrics::text(const RunnerCounts& counts, bool draining) const 
   count("worker_restarts_total", "workers that had to be started again", counts.program.restarts);
   gauge("ready", "1 while the model can compute", counts.program.is_ready ? 1 : 0);
   gauge("draining", "1 while it takes no more requests", draining ? 1 : 0);
-  whole_request.write("request_seconds", "from a request to its answer", out);
+  whole_request.write(engine_prefix, "request_seconds", "from a request to its answer", out);
   return out;
 }
 

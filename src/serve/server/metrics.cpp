@@ -8,7 +8,7 @@ namespace tutti::serve {
 
 void write_metric(const char* name, const char* type, const char* help, std::int64_t value,
                   std::string& out) {
-  const std::string full = std::string("tutti_engine_") + name;
+  const std::string full = std::string(engine_prefix) + name;
   out += "# HELP " + full + " " + help + "\n# TYPE " + full + " " + type + "\n" + full + " " +
          std::to_string(value) + "\n";
 }
@@ -28,8 +28,9 @@ void Histogram::add(double seconds, std::uint64_t times) {
   sum_ += seconds * static_cast<double>(times);
 }
 
-void Histogram::write(const std::string& name, const std::string& help, std::string& out) const {
-  const std::string full = "tutti_engine_" + name;
+void Histogram::write(const std::string& prefix, const std::string& name, const std::string& help,
+                      std::string& out) const {
+  const std::string full = prefix + name;
   out += "# HELP " + full + " " + help + "\n# TYPE " + full + " histogram\n";
   std::uint64_t below = 0;
   for (std::size_t at = 0; at < counts_.size(); ++at) {
@@ -69,9 +70,9 @@ std::string Metrics::text(const EngineCounts& counts) const {
   count("model_losses_total", "times that the process of the model has ended", counts.model_losses);
   gauge("away", "1 while the process of the model is started again", counts.away ? 1 : 0);
   gauge("draining", "1 while it takes no more requests", counts.draining ? 1 : 0);
-  first_token.write("first_token_seconds", "from a request to its first token", out);
-  next_token.write("next_token_seconds", "from one token of an answer to the next", out);
-  whole_request.write("request_seconds", "from a request to its last token", out);
+  first_token.write(engine_prefix, "first_token_seconds", "from a request to its first token", out);
+  next_token.write(engine_prefix, "next_token_seconds", "from one token of an answer to the next", out);
+  whole_request.write(engine_prefix, "request_seconds", "from a request to its last token", out);
   return out;
 }
 

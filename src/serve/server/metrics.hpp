@@ -16,12 +16,16 @@ class Histogram {
   static constexpr std::array<double, 14> ends{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,
                                                0.25,  0.5,    1,     2.5,  5,     10,   60};
   void add(double seconds, std::uint64_t times = 1);
-  void write(const std::string& name, const std::string& help, std::string& out) const;
+  // `prefix`: of whose numbers it is one.
+  void write(const std::string& prefix, const std::string& name, const std::string& help,
+             std::string& out) const;
 
  private:
   std::array<std::uint64_t, ends.size() + 1> counts_{};
   double sum_ = 0;
 };
+
+inline constexpr const char* engine_prefix = "tutti_engine_";
 
 // One number with its name and what it is; `type` is counter or gauge.
 void write_metric(const char* name, const char* type, const char* help, std::int64_t value, std::string& out);

@@ -23,9 +23,11 @@ std::vector<Token> as_tokens(const std::vector<std::uint32_t>& ids) {
   return std::vector<Token>(ids.begin(), ids.end());
 }
 
-chat::Moment moment_of(Instant now) {
-  const std::time_t seconds =
-      std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count();
+std::int64_t seconds_of(Instant now) {
+  return std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count();
+}
+
+chat::Moment moment_of(std::time_t seconds) {
   std::tm parts{};
   gmtime_r(&seconds, &parts);
   return {.year = parts.tm_year + 1900,
@@ -174,7 +176,8 @@ std::string Preparation::text_of(const api::Prompt& prompt) const {
   return loaded_.source.tokenizer.decode(std::vector<std::uint32_t>(tokens.begin(), tokens.end()));
 }
 
-Result<std::string> Preparation::conversation(const api::Ask& ask, const Facts& facts) const {
+Result<std::string> Preparation::conversation(const api::Ask& ask, std::int64_t created_seconds,
+                                              const std::stop_token& abandoned) const {
   const Source& source = loaded_.source;
   const Result<chat::ChatTemplate>& chosen = has_some(&ask.tools) ? loaded_.chat_with_tools : loaded_.chat;
   if (!chosen)
@@ -189,9 +192,9 @@ Result<std::string> Preparation::conversation(const api::Ask& ask, const Facts& 
                               .continues_last = ask.continues_last,
                               .begin_text = source.settings.begin_text,
                               .end_text = source.settings.end_text,
-                              .now = moment_of(facts.now),
+                              .now = moment_of(created_seconds),
                               .guard = [&](std::string_view own) { return source.tokenizer.guarded(own); },
-                              .abandoned = facts.abandoned});
+                              .abandoned = abandoned});
   if (!text) return in_messages(text.error());
   return text;
 }
@@ -286,13 +289,15 @@ Result<Prepared> Preparation::read(api::Kind kind, std::string_view body, const 
              .pooling = kind == api::Kind::embedding ? *loaded_.source.pooling : Pooling::none,
              .prompt_logprobs = ask->echoes && ask->wants_logprobs()};
   request.sampling.seed = ask->seed.value_or(facts.seed);
+  if (ask->resume) request.resumed = ask->resume->tokens;
+  prepared.created_seconds = ask->resume ? ask->resume->created_seconds : seconds_of(facts.now);
   add_stops(*ask, request);
   prepared.wants_form = !is_free && !request.guide;
   const std::size_t count = kind == api::Kind::chat ? 1 : ask->prompts.size();
   for (std::size_t nth = 0; nth < count; ++nth) {
     std::optional<api::Prompt> talk;
     if (kind == api::Kind::chat) {
-      auto text = conversation(*ask, facts);
+      auto text = conversation(*ask, prepared.created_seconds, facts.abandoned);
       if (!text && !facts.abandoned.stop_requested())
         return in_fields_of(kind, std::move(text).error().as(ErrorCode::invalid));
       talk = std::move(text).value_or("");

@@ -33,6 +33,8 @@ struct Prepared {
   Request request;              // what all prompts have in common: it may be much, and wait for its form
   std::vector<Prompt> prompts;  // none where the model that is named is not here
   bool wants_form = false;      // its form has still to be made
+  // When it was asked for the first time, as its answer and the template of a conversation have it.
+  std::int64_t created_seconds = 0;
   // A prompt does not fit into the context, and of the rest nothing is there.
   std::optional<Error> beyond_context;
 
@@ -66,7 +68,8 @@ class Preparation {
                                const std::stop_token& abandoned) const;
   std::string text_of(const api::Prompt& prompt) const;
   // As the text of a prompt.
-  Result<std::string> conversation(const api::Ask& ask, const Facts& facts) const;
+  Result<std::string> conversation(const api::Ask& ask, std::int64_t created_seconds,
+                                   const std::stop_token& abandoned) const;
   Result<> check_vectors(const api::Ask& ask) const;
   std::shared_ptr<const TokenTable> table();
   Result<std::shared_ptr<Guide>> guide(const api::Form& form, const std::stop_token& abandoned);

@@ -94,6 +94,34 @@ TEST_F(PreparationTest, WhatATemplateRefusesIsInTheMessages) {
   EXPECT_NE(unread.error().remedy().find("/v1/completions"), std::string::npos);
 }
 
+// An answer that another engine has begun goes on behind the prompt that it has begun behind: also on the
+// next day, where the template tells the date.
+TEST(Preparation, AConversationThatIsResumedHasTheTimeOfItsBeginning) {
+  const cpu::TinyFolder folder(257, 64, tokenizer::Tokenizer::bytes().json());
+  folder.write("chat_template.jinja", "{{ strftime_now('%Y-%m-%d') }}");
+  auto loaded = load(folder.path(), {.threads = 1, .cache_bytes = 16 << 20, .name = "tiny"});
+  ASSERT_TRUE(loaded) << loaded.error().text();
+  Preparation preparation(*loaded, loaded->model->limits());
+  const auto prepare = [&](std::int64_t seconds, const std::string& fields) {
+    auto prepared = preparation.prepare(
+        api::Kind::chat, R"({"messages":[{"role":"user","content":"a"}],"stream":true)" + fields + "}",
+        {.now = Instant(std::chrono::seconds(seconds))});
+    EXPECT_TRUE(prepared) << prepared.error().text();
+    return prepared ? std::move(*prepared) : Prepared();
+  };
+  constexpr std::int64_t day = 86'400;
+  const Prepared first = prepare(1'795'000'000, "");
+  const Prepared next =
+      prepare(1'795'000'000 + day, R"(,"tutti_resume":{"id":"a","created":)" +
+                                       std::to_string(first.created_seconds) + R"(,"tokens":[7,8]})");
+  const Prepared other = prepare(1'795'000'000 + day, "");
+  EXPECT_EQ(first.created_seconds, 1'795'000'000);
+  EXPECT_EQ(next.created_seconds, first.created_seconds);
+  EXPECT_EQ(next.request_of(0).prompt, first.request_of(0).prompt);
+  EXPECT_NE(other.request_of(0).prompt, first.request_of(0).prompt);
+  EXPECT_EQ(next.request_of(0).resumed, (std::vector<Token>{7, 8}));
+}
+
 TEST_F(PreparationTest, APromptWithoutAnAnswerMayFillTheContext) {
   const std::string full = listed(context, "9");
   EXPECT_TRUE(prepare(api::Kind::embedding, R"({"input":)" + full + "}"));

@@ -93,6 +93,14 @@ void Reply::cut() {
   stream_->cut();
 }
 
+// One answer, all of which the tokens of it tell again; who asks for them says so.
+bool Reply::may_be_resumed(const api::Ask& ask) const {
+  const auto& headers = request().headers;
+  const auto header = headers.find(std::string(api::resumable_header));
+  return ask.streams && parts_.size() == 1 && !ask.echoes && header != headers.end() &&
+         header->second == api::resumable_value;
+}
+
 void Reply::begin(const api::Ask& ask, std::vector<std::string> begins, std::int64_t prompt_tokens,
                   api::Voice voice, std::function<void()> on_close) {
   voice_.emplace(std::move(voice));
@@ -105,6 +113,12 @@ void Reply::begin(const api::Ask& ask, std::vector<std::string> begins, std::int
   usage_.prompt_tokens = prompt_tokens;
   parts_.resize(begins.size() * answers_);
   parts_left_ = parts_.size();
+  lists_tokens_ = may_be_resumed(ask);
+  const bool is_resumed = ask.resume && !ask.resume->tokens.empty();
+  if (is_resumed) {
+    usage_.completion_tokens = static_cast<std::int64_t>(ask.resume->tokens.size());
+    parts_.front().letters = voice_->letters_of(ask.resume->tokens);
+  }
   if (ask.streams) {
     ++metrics_.responses[200];
     stream_ = exchange_->stream(std::move(on_close));
@@ -116,7 +130,7 @@ void Reply::begin(const api::Ask& ask, std::vector<std::string> begins, std::int
       parts_[at].answer.text = text;
     }
     const auto answer = static_cast<std::int32_t>(at);
-    if (ask.streams && ask.kind == api::Kind::chat) write(voice_->first_chunk(answer));
+    if (ask.streams && ask.kind == api::Kind::chat && !is_resumed) write(voice_->first_chunk(answer));
     if (ask.streams && !text.empty() && !with_logprobs_)
       write(voice_->chunk(answer, text, {}, false, 0, nullptr));
   }
@@ -215,15 +229,26 @@ void Reply::echo(std::size_t request, const std::vector<Chosen>& choices) {
 
 void Reply::say(std::size_t at, const Piece& piece) {
   const bool is_whole = piece.finish && (*piece.finish == Finish::stop || *piece.finish == Finish::length);
+  if (lists_tokens_) {
+    unlisted_.insert(unlisted_.end(), piece.tokens.begin(), piece.tokens.end());
+    // It is not over, and may go on elsewhere: what was held back until it is sure is told there.
+    if (piece.finish && !is_whole) return;
+  }
   if (piece.text.empty() && piece.choices.empty() && !is_whole) return;
   Part& part = parts_[at];
   const auto answer = static_cast<std::int32_t>(at);
   const Finish* const end = is_whole ? &*piece.finish : nullptr;
   // The reason stands in a chunk of its own, as clients have learned to expect it.
   if (!piece.text.empty() || !piece.choices.empty())
-    write(voice_->chunk(answer, piece.text, piece.choices, with_logprobs_, part.letters, nullptr));
-  if (end != nullptr) write(voice_->chunk(answer, "", {}, false, 0, end));
+    tell_chunk(voice_->chunk(answer, piece.text, piece.choices, with_logprobs_, part.letters, nullptr));
+  if (end != nullptr) tell_chunk(voice_->chunk(answer, "", {}, false, 0, end));
   part.letters += voice_->letters_of(piece.tokens);
+}
+
+void Reply::tell_chunk(std::string chunk) {
+  if (!lists_tokens_) return write(std::move(chunk));
+  write(api::tokens_line(unlisted_) + chunk);
+  unlisted_.clear();
 }
 
 void Reply::finish() {

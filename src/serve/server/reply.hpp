@@ -76,10 +76,13 @@ class Reply : public std::enable_shared_from_this<Reply> {
     std::size_t letters = 0;  // of its tokens so far
   };
 
+  bool may_be_resumed(const api::Ask& ask) const;
+
   void respond(net::Response response);
   void note_times(std::size_t tokens);
   void echo(std::size_t request, const std::vector<Chosen>& choices);
   void say(std::size_t part, const Piece& piece);
+  void tell_chunk(std::string chunk);
   void collect(Part& part, const Piece& piece);
   void finish();
   void finish_whole();
@@ -96,6 +99,8 @@ class Reply : public std::enable_shared_from_this<Reply> {
   bool usage_in_stream_ = false;
   bool is_embedding_ = false;
   bool in_base64_ = false;
+  bool lists_tokens_ = false;
+  std::vector<Token> unlisted_;      // that were told with no chunk yet
   bool is_echo_alone_ = false;       // what follows the prompt is not told
   std::vector<std::string> echoes_;  // of a stream whose prompts come with their logprobs
   std::size_t answers_ = 1;          // of each request

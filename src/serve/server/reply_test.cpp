@@ -32,7 +32,10 @@ class HeldStream final : public net::Stream {
 
 class HeldExchange final : public net::Exchange {
  public:
-  explicit HeldExchange(const std::string& remote) { request_.remote = remote; }
+  explicit HeldExchange(const std::string& remote, bool is_resumable = false) {
+    request_.remote = remote;
+    if (is_resumable) request_.headers["tutti-resumable"] = "1";
+  }
   const net::Request& request() const override { return request_; }
   void answer(net::Response response) override {
     if (std::exchange(wants_memory, false)) throw std::bad_alloc();
@@ -63,8 +66,9 @@ class Replies : public testing::Test {
     std::shared_ptr<Reply> reply;
     HeldStream& stream() const { return *exchange->stream_; }
   };
-  Asked ask(const api::Ask& asked, const std::string& remote = "127.0.0.1", const std::string& begin = "") {
-    auto exchange = std::make_shared<HeldExchange>(remote);
+  Asked ask(const api::Ask& asked, const std::string& remote = "127.0.0.1", const std::string& begin = "",
+            bool is_resumable = false) {
+    auto exchange = std::make_shared<HeldExchange>(remote, is_resumable);
     auto reply = std::make_shared<Reply>(exchange, metrics, unsent, [this](Reply::Write write) {
       beside.push_back(std::move(write));
       return true;
@@ -203,6 +207,53 @@ TEST_F(Replies, ThatAreWholeAndNotReadMakeRoomForOthersOfTheirAddress) {
   EXPECT_LT(unsent.bytes(), std::size_t{28} << 20);
   all.clear();
   EXPECT_EQ(unsent.bytes(), other.exchange->answered->body.size()) << "who has read it holds nothing";
+}
+
+// A text that was held back is told by whoever resumes the answer, and here only if it ends here.
+TEST_F(Replies, ThatMayBeResumedListTheTokensOfWhatIsTold) {
+  const auto told = [](std::vector<Token> tokens, const std::string& text,
+                       std::optional<Finish> finish = std::nullopt) {
+    Piece made;
+    made.tokens = std::move(tokens);
+    made.text = text;
+    made.finish = finish;
+    return made;
+  };
+  for (const Finish end : {Finish::stop, Finish::lost, Finish::cancelled, Finish::failed}) {
+    const auto asked = ask(streamed(), "127.0.0.1", "", true);
+    const auto text = [&] { return std::exchange(asked.stream().text, {}); };
+    asked.reply->take(0, told({17, 204}, "ab"));
+    asked.stream().take();
+    EXPECT_TRUE(text().starts_with(": tutti 17 204\ndata: {"));
+    asked.reply->take(0, told({305}, ""));
+    EXPECT_EQ(text(), "");
+    asked.reply->take(0, told({4, 5}, "c"));
+    asked.stream().take();
+    EXPECT_TRUE(text().starts_with(": tutti 305 4 5\ndata: {"));
+    asked.reply->take(0, told({6}, ""));
+    asked.reply->take(0, told({}, "held", end));
+    for (int writes = 0; asked.stream().under_way && writes < 4; ++writes) asked.stream().take();
+    const std::string last = text();
+    if (end == Finish::stop) {
+      EXPECT_TRUE(last.starts_with(": tutti 6\ndata: {")) << last;
+      EXPECT_NE(last.find("held"), std::string::npos);
+      EXPECT_NE(last.find("\n\n: tutti\ndata: {"), std::string::npos) << "the reason has no token of its own";
+    } else {
+      EXPECT_EQ(last.find("tutti"), std::string::npos) << last;
+      EXPECT_EQ(last.find("held"), std::string::npos);
+      EXPECT_NE(last.find("error"), std::string::npos);
+    }
+    EXPECT_TRUE(last.ends_with("data: [DONE]\n\n"));
+  }
+  api::Ask echoing = streamed();
+  echoing.echoes = true;
+  api::Ask several = streamed();
+  several.answers = 2;
+  for (const api::Ask& other : {streamed(), echoing, several}) {
+    const auto asked = ask(other, "127.0.0.1", "", other.echoes || other.answers > 1);
+    asked.reply->take(0, told({17}, "a"));
+    EXPECT_EQ(asked.stream().text.find("tutti"), std::string::npos);
+  }
 }
 
 TEST_F(Replies, WhoseAnswerWasNotReadToItsEndAreCutOff) {

@@ -84,7 +84,7 @@ class Server::Core final : public Pages {
  public:
   explicit Core(const ServerSettings& settings)
       : settings_(settings),
-        front_(settings, *this),
+        front_(settings, *this, {std::string(api::resumable_header)}),
         random_(random_number()),
         lost_watch_(front_.loop().when_readable(lost_.descriptor(), [this] { let_lost_go(); })),
         mailbox_(std::make_shared<Mailbox>([this] { front_.loop().post([this] { deliver(); }); })),
@@ -345,15 +345,17 @@ class Server::Core final : public Pages {
       prompt_tokens += static_cast<std::int64_t>(prompt.tokens.size());
     }
     prepared->request.adapter = static_cast<std::int32_t>(card - cards.begin());
+    const std::int64_t created_seconds = prepared->created_seconds;
     reply.entering.emplace(std::move(*prepared));
     if (auto refused = begin_to_enter(id, ask.kind, *reply.entering); !refused) {
       cancel(reply);
       return refuse(reply, refused.error());
     }
     const bool is_chat = ask.kind == api::Kind::chat;
-    const std::string name = (is_chat ? "chatcmpl-" : "cmpl-") + hexadecimal(random_.next());
+    const std::string own = (is_chat ? "chatcmpl-" : "cmpl-") + hexadecimal(random_.next());
     reply.begin(ask, std::move(begins), prompt_tokens,
-                api::Voice(ask.kind, name, seconds_now(), card->id, answering_->token_bytes),
+                api::Voice(ask.kind, ask.resume ? ask.resume->id : own, created_seconds, card->id,
+                           answering_->token_bytes),
                 [this, id] { over(id); });
   }
 

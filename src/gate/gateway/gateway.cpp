@@ -1,0 +1,296 @@
+#include "gate/gateway/gateway.hpp"
+
+#include <map>
+#include <utility>
+
+#include "base/json/write.hpp"
+#include "base/portions.hpp"
+#include "base/version/version.hpp"
+#include "gate/gateway/passage.hpp"
+#include "serve/api/ask.hpp"
+#include "serve/infer/ask.hpp"
+
+namespace tutti::gate {
+namespace {
+
+using serve::Asked;
+using serve::Page;
+
+// A part of a path as it is sent.
+std::string encoded(std::string_view part) {
+  constexpr std::string_view plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
+  constexpr std::string_view digits = "0123456789ABCDEF";
+  std::string text;
+  for (const char letter : part) {
+    const auto byte = static_cast<unsigned char>(letter);
+    if (plain.find(letter) != std::string_view::npos) {
+      text += letter;
+    } else {
+      text += {'%', digits[byte >> 4U], digits[byte & 15U]};
+    }
+  }
+  return text;
+}
+
+std::string model_path(const net::Arguments& arguments, const std::string& end) {
+  const auto version = arguments.find("version");
+  return "/v2/models/" + encoded(arguments.at("name")) +
+         (version == arguments.end() ? "" : "/versions/" + encoded(version->second)) + end;
+}
+
+}  // namespace
+
+class Gateway::Core final : public serve::Pages {
+ public:
+  explicit Core(const GatewaySettings& settings)
+      : settings_(settings),
+        front_(settings, *this, {resumable_header, std::string(serve::infer::json_length_header)}),
+        backends_(
+            front_.loop(), settings.looking, [this] { look_again(); }, [this](BackendId id) { leave(id); }),
+        house_{front_.loop(), backends_, counts_, settings.wait_time_max} {}
+  ~Core() override { passages_.clear(); }
+
+  serve::Front& front() { return front_; }
+
+  Result<> begin() {
+    for (const BackendSettings& backend : settings_.backends) {
+      if (auto added = backends_.add(backend); !added) return added;
+    }
+    if (auto listening = front_.listen(); !listening) return listening;
+    front_.loop().post([this] { backends_.begin(turned_); });
+    return {};
+  }
+  void when_turned(Backends::Turned turned) { turned_ = std::move(turned); }
+
+  static const std::vector<Page>& table() {
+    static const std::vector<Page> rows{
+        {.path = "[/openai]/v1/models",
+         .summary = "the models of all backends that can be asked",
+         .handle = serve::show<Core, &Core::models>},
+        {.path = "[/openai]/v1/models/{name...}",
+         .summary = "one of them by its name",
+         .handle = serve::show<Core, &Core::model>},
+        {.method = "POST",
+         .path = "[/openai]/v1/completions",
+         .body_bytes_max = serve::api::body_bytes_max,
+         .summary = "goes to an engine that serves `model`",
+         .handle = pass<text_page<0>>},
+        {.method = "POST",
+         .path = "[/openai]/v1/chat/completions",
+         .body_bytes_max = serve::api::body_bytes_max,
+         .summary = "the same",
+         .handle = pass<text_page<1>>},
+        {.method = "POST",
+         .path = "[/openai]/v1/embeddings",
+         .body_bytes_max = serve::api::body_bytes_max,
+         .summary = "the same",
+         .handle = pass<text_page<2>>},
+        {.path = "/v2",
+         .summary = "`name`, `version`, `extensions`",
+         .handle = serve::show<Core, &Core::about>},
+        {.path = "/v2/health/live",
+         .needs_key = false,
+         .summary = "200 from the start",
+         .handle = serve::show<Core, &Core::live>},
+        {.path = "/v2/health/ready",
+         .needs_key = false,
+         .summary = "200 when somebody can be asked, else 503",
+         .handle = serve::show<Core, &Core::health>},
+        {.path = "/v2/models/{name}[/versions/{version}]",
+         .summary = "what a program's engine says of it",
+         .handle = pass<program_page<0>>},
+        {.path = "/v2/models/{name}[/versions/{version}]/ready",
+         .summary = "the same",
+         .handle = pass<program_page<1>>},
+        {.method = "POST",
+         .path = "/v2/models/{name}[/versions/{version}]/infer",
+         .body_bytes_max = serve::infer::body_bytes_max,
+         .summary = "goes to an engine of the Open Inference Protocol that serves the model",
+         .handle = pass<program_page<2>>},
+        {.path = "/health",
+         .needs_key = false,
+         .summary = "200 when somebody can be asked, 503 while nobody can be or it drains",
+         .handle = serve::show<Core, &Core::health>},
+        {.path = "/metrics",
+         .summary =
+             "for Prometheus: answers by status, what was asked again or continued elsewhere, each backend",
+         .handle = serve::show<Core, &Core::metrics>},
+    };
+    return rows;
+  }
+  std::span<const Page> rows() const override { return table(); }
+
+ private:
+  static constexpr const char* text_paths[] = {"/v1/completions", "/v1/chat/completions", "/v1/embeddings"};
+  static constexpr const char* program_ends[] = {"", "/ready", "/infer"};
+
+  // What a page asks for.
+  template <std::size_t at>
+  static Result<Errand> text_page(const Asked& asked) {
+    auto ask = read_ask(asked.exchange->request().body);
+    if (!ask) return std::move(ask).error();
+    Errand errand{.path = text_paths[at], .model = ask->model, .ask = std::move(*ask)};
+    errand.wants_comments = asked.exchange->request().headers.contains(resumable_header);
+    return errand;
+  }
+  template <std::size_t at>
+  static Result<Errand> program_page(const Asked& asked) {
+    const net::Request& request = asked.exchange->request();
+    Errand errand{.protocol = Protocol::inference,
+                  .method = request.method,
+                  .path = model_path(asked.arguments, program_ends[at]),
+                  .model = asked.arguments.at("name")};
+    errand.ask.prompt_tokens = static_cast<std::int64_t>(request.body.size()) / token_bytes + 1;
+    errand.headers = request.headers;
+    errand.headers.erase(resumable_header);
+    return errand;
+  }
+  template <Result<Errand> (*read)(const Asked&)>
+  static void pass(Pages& pages, const Asked& asked) {
+    static_cast<Core&>(pages).begin_passage(asked, read(asked));
+  }
+
+  void refuse(const Asked& asked, Protocol protocol, int status, const Error& error,
+              std::string_view code = {}) {
+    count(status);
+    asked.exchange->answer(refusal_of(protocol, status, error, code));
+  }
+
+  void begin_passage(const Asked& asked, Result<Errand> errand) {
+    if (!errand) return refuse(asked, Protocol::openai, 400, errand.error());
+    const Protocol protocol = errand->protocol;
+    if (front_.is_draining()) return refuse(asked, protocol, 503, serve::not_ready(true));
+    if (backends_.is_any_ready() && !backends_.knows(protocol, errand->model))
+      return refuse(asked, protocol, 404,
+                    invalid("no engine here serves '" + errand->model.substr(0, 256) + "'")
+                        .within("model")
+                        .remedy("/v1/models lists what is served"),
+                    "model_not_found");
+    const net::Request& request = asked.exchange->request();
+    const std::size_t bytes = request.body.size();
+    const std::string remote = request.remote;
+    if (!places_.take(remote)) return refuse_more(asked, protocol);
+    if (!bodies_.take(remote, bytes)) {
+      places_.give_back(remote);
+      return refuse_more(asked, protocol);
+    }
+    const std::uint64_t id = ++last_passage_;
+    asked.exchange->when_over([this, id] { closed(id); });
+    const auto passage =
+        std::make_shared<Passage>(house_, asked.exchange, std::move(*errand), [this, id, remote, bytes] {
+          places_.give_back(remote);
+          bodies_.give_back(remote, bytes);
+          forget(id);
+        });
+    passages_[id] = passage;
+    passage->begin();
+  }
+  void refuse_more(const Asked& asked, Protocol protocol) {
+    refuse(asked, protocol, 429, failed("too many requests are under way").remedy("ask again in a while"),
+           "overloaded");
+  }
+
+  void closed(std::uint64_t id) {
+    const auto found = passages_.find(id);
+    if (found == passages_.end()) return;
+    const auto passage = found->second;  // it forgets itself
+    passage->closed();
+  }
+  void forget(std::uint64_t id) {
+    passages_.erase(id);
+    front_.stop_if_drained();
+  }
+
+  void look_again() {
+    const auto all = passages_;  // whoever looks may be over at once
+    for (const auto& [id, passage] : all) passage->look_again();
+  }
+
+  void leave(BackendId backend) {
+    const auto all = passages_;
+    for (const auto& [id, passage] : all) passage->leave(backend);
+  }
+
+  std::size_t waiting() const {
+    std::size_t count = 0;
+    for (const auto& [id, passage] : passages_) count += passage->is_waiting() ? 1U : 0U;
+    return count;
+  }
+
+  // ---- pages of its own
+
+  net::Response models(const Asked&) {
+    std::string list;
+    for (const auto& [name, card] : backends_.models()) list += (list.empty() ? "" : ",") + card;
+    return {.body = "{\"object\":\"list\",\"data\":[" + list + "]}\n"};
+  }
+  net::Response model(const Asked& asked) {
+    const auto models = backends_.models();
+    const auto card = models.find(asked.arguments.at("name"));
+    if (card == models.end())
+      return refusal(404, invalid("there is no " + asked.exchange->request().path.substr(0, 256)));
+    return {.body = card->second + "\n"};
+  }
+  net::Response about(const Asked&) {
+    return {.body = json::write(json::Object{{"name", "tutti gateway"},
+                                             {"version", version()},
+                                             {"extensions", json::Array{"binary_tensor_data"}}}) +
+                    "\n"};
+  }
+  net::Response live(const Asked&) { return {.body = "{\"live\":true}\n"}; }
+  net::Response health(const Asked&) {
+    if (front_.is_draining()) return refusal(503, serve::not_ready(true));
+    if (!backends_.is_any_ready()) return refusal(503, failed("no engine can be asked now"));
+    return {.body = "{\"status\":\"ok\"}\n"};
+  }
+  net::Response metrics(const Asked&) {
+    return {.body = counts_.text(passages_.size(), waiting(), backends_.views()),
+            .type = "text/plain; version=0.0.4"};
+  }
+
+  net::Response refusal(int status, const Error& error) override {
+    count(status);
+    return refusal_of(Protocol::openai, status, error);
+  }
+  void count(int status) override { ++counts_.responses[status]; }
+  bool is_idle() const override { return passages_.empty(); }
+  void cancel_all() override {
+    const auto all = passages_;
+    for (const auto& [id, passage] : all)
+      passage->end(503, failed("this gateway is about to stop").remedy("ask another one"));
+  }
+
+  const GatewaySettings settings_;
+  serve::Front front_;
+  Counts counts_;
+  Portions places_{settings_.requests_max};
+  Portions bodies_{serve::bodies_bytes_max};  // bytes, by address
+  Backends backends_;
+  House house_;
+  std::map<std::uint64_t, std::shared_ptr<Passage>> passages_;
+  std::uint64_t last_passage_ = 0;
+  Backends::Turned turned_;
+};
+
+Gateway::Gateway(std::unique_ptr<Core> core) : core_(std::move(core)) {}
+Gateway::~Gateway() = default;
+
+Result<std::unique_ptr<Gateway>> Gateway::listen(const GatewaySettings& settings) {
+  if (auto enough = serve::check_files(); !enough) return std::move(enough).error();
+  auto core = std::make_unique<Core>(settings);
+  if (auto begun = core->begin(); !begun) return std::move(begun).error();
+  return std::unique_ptr<Gateway>(new Gateway(std::move(core)));
+}
+
+std::span<const Page> Gateway::pages() { return Core::table(); }
+std::uint16_t Gateway::port() const { return core_->front().port(); }
+void Gateway::when_turned(Backends::Turned turned) { core_->when_turned(std::move(turned)); }
+void Gateway::drain_when_asked() { core_->front().drain_when_asked(); }
+int Gateway::cut_short_by() const { return core_->front().cut_short_by(); }
+void Gateway::run() { core_->front().loop().run(); }
+void Gateway::drain() {
+  core_->front().loop().post([core = core_.get()] { core->front().drain(); });
+}
+void Gateway::stop() { core_->front().loop().stop(); }
+
+}  // namespace tutti::gate

@@ -1,0 +1,128 @@
+// One request on its way: somebody is chosen, asked, and what he says goes back; where he cannot be reached,
+// is full or dies, another one is asked, in the middle of a stream for the rest of it. Used by the gateway's
+// loop only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "base/clock/clock.hpp"
+#include "gate/ask/ask.hpp"
+#include "gate/gateway/backends.hpp"
+#include "gate/gateway/counts.hpp"
+#include "gate/story/story.hpp"
+#include "net/http/caller.hpp"
+#include "net/http/http.hpp"
+
+namespace tutti::gate {
+
+// A request that so many have died of is given up: it may be its fault.
+inline constexpr int deaths_max = 3;
+// What waits for a reader before nothing more is read for him.
+inline constexpr std::size_t unread_bytes_max = std::size_t{1} << 20;
+// Of a whole answer, and of all of them together.
+inline constexpr std::size_t answer_bytes_max = std::size_t{192} << 20;
+inline constexpr std::size_t answers_bytes_max = std::size_t{512} << 20;
+// Until a stream begins; an answer that comes as a whole is computed before it begins.
+inline constexpr Duration stream_head_time_max = 60s;
+inline constexpr Duration answer_head_time_max = 15min;
+inline constexpr Duration pause_time_max = 10min;
+// How soon those who are full are asked again to go on with a stream.
+inline constexpr Duration full_pause = 500ms;
+
+// What is asked, whoever is asked.
+struct Errand {
+  Protocol protocol = Protocol::openai;
+  std::string method = "POST";
+  std::string path;
+  std::string model;
+  Ask ask;
+  std::map<std::string, std::string> headers = {};
+  bool wants_comments = false;  // the client asks for the tokens, too
+};
+
+// What all of them share.
+struct House {
+  net::Loop& loop;
+  Backends& backends;
+  Counts& counts;
+  Duration wait_time_max{};         // for somebody who can be asked
+  std::size_t collected_bytes = 0;  // of whole answers that are not told yet
+};
+
+class Passage : public std::enable_shared_from_this<Passage> {
+ public:
+  // `over` runs when nothing is left of it but what the client still reads.
+  Passage(House& house, std::shared_ptr<net::Exchange> exchange, Errand errand, std::function<void()> over);
+  ~Passage();
+  Passage(const Passage&) = delete;
+  Passage& operator=(const Passage&) = delete;
+
+  void begin();
+  bool is_waiting() const { return is_waiting_; }
+  // Somebody can be asked who could not be before.
+  void look_again();
+  // He does not answer any more: another one is asked, where that is possible.
+  void leave(BackendId backend);
+  // Nothing more comes of it: it is refused, or ends as far as it has come.
+  void end(int status, const Error& error);
+  // The other side has all of it, or has gone.
+  void closed();
+
+ private:
+  void attempt();
+  void wait();
+  void call();
+  void take_head(net::AnswerHead head);
+  void take_piece(std::string piece);
+  void take_end(const Result<>& end);
+  void take_story(const std::string& piece);
+  void tell_whole();
+  void ask_another(const std::string& problem, bool is_his_fault);
+  void give_turn_back();
+  void drop_collected();
+  void answer(net::Response response);
+  void note_first_byte();
+
+  void write(std::string text);
+  void written();
+  void end_stream();
+
+  House& house_;
+  const std::shared_ptr<net::Exchange> exchange_;
+  const Errand errand_;
+  std::function<void()> over_;
+  const SteadyClock::time_point asked_at_;
+
+  // Of whoever is asked now:
+  std::optional<Backends::Turn> turn_;
+  std::unique_ptr<net::Call> call_;
+  net::AnswerHead head_;
+  bool is_stream_ = false;
+  std::string collected_;
+  std::size_t collected_bytes_ = 0;  // that count for it
+
+  Story story_;
+  std::set<BackendId> tried_;
+  std::optional<net::Response> refusal_;  // the last one
+  int deaths_ = 0;
+  bool is_waiting_ = false;
+  std::shared_ptr<net::Loop::Handle> deadline_;  // while it waits
+  std::shared_ptr<net::Loop::Handle> again_;
+
+  std::shared_ptr<net::Stream> stream_;
+  bool is_writing_ = false;
+  std::string unwritten_;
+  bool is_ending_ = false;
+  bool is_answered_ = false;  // or all of the stream is written
+  bool is_first_byte_noted_ = false;
+};
+
+// In the words of the protocol.
+net::Response refusal_of(Protocol protocol, int status, const Error& error, std::string_view code = {});
+
+}  // namespace tutti::gate

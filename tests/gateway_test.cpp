@@ -1,0 +1,159 @@
+// Several engines behind one address, as a user meets it: `tutti gateway`.
+#include <signal.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "learn/tokenizer/tokenizer.hpp"
+#include "net/http/client.hpp"
+#include "serve/cpu/tiny_folder_test.hpp"
+#include "support/process.hpp"
+
+namespace tutti {
+namespace {
+
+using Json = nlohmann::json;
+using support::eventually;
+using support::has;
+using support::read_text;
+using support::run;
+
+class GatewayProgram : public testing::Test {
+ protected:
+  std::string file(const std::string& name) const { return folder_.path() + "/" + name; }
+
+  // Its URL without /v1, when it has said so.
+  std::string start(const std::string& name, const std::vector<std::string>& words) {
+    std::vector<std::string> all{support::tutti_program};
+    all.insert(all.end(), words.begin(), words.end());
+    all.insert(all.end(), {"--listen", "127.0.0.1:0", "--json"});
+    programs_[name] = std::make_unique<support::Process>(all, file(name));
+    EXPECT_TRUE(eventually([&] { return has(read_text(file(name)), "\n"); }))
+        << read_text(file(name + ".err"));
+    const Json told = Json::parse(support::lines_of(read_text(file(name))).front(), nullptr, false);
+    const std::string url = told.value("url", "");
+    return url.substr(0, url.rfind("/v1"));
+  }
+  std::string start_engine(const std::string& name) {
+    return start(name, {"engine", tiny_.path(), "--name", "tiny", "--device", "cpu", "--cache", "32MiB",
+                        "--threads", "1"});
+  }
+  std::string start_gateway(const std::vector<std::string>& engines, std::vector<std::string> flags = {}) {
+    flags.insert(flags.begin(), "gateway");
+    for (const std::string& engine : engines) flags.insert(flags.end(), {"--backend", engine});
+    return start("gateway", flags);
+  }
+  bool said(const std::string& words) {
+    return eventually([&] { return has(read_text(file("gateway.err")), words); });
+  }
+  static std::string curl(const std::vector<std::string>& words) {
+    std::vector<std::string> all{"curl", "-sS", "--max-time", "60"};
+    all.insert(all.end(), words.begin(), words.end());
+    const auto done = run(all);
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    return done.out;
+  }
+  // The text of a stream, and how many events it had; `heard` runs behind each.
+  static std::string text_of(const std::string& url, const Json& body,
+                             const std::function<void(int)>& heard = nullptr) {
+    auto target = net::parse_target(url.substr(std::string("http://").size()));
+    EXPECT_TRUE(target) << url;
+    net::Client client(*target, "");
+    std::string text;
+    int events = 0;
+    const auto done = client.events(
+        "POST", "/v1/completions", body.dump(),
+        [&](std::string_view, std::string_view data) {
+          if (data == "[DONE]") return true;
+          const Json chunk = Json::parse(data, nullptr, false);
+          EXPECT_FALSE(chunk.contains("error")) << data;
+          if (chunk.contains("choices") && !chunk["choices"].empty())
+            text += chunk["choices"][0].value("text", "");
+          if (heard) heard(++events);
+          return true;
+        },
+        [] { return true; });
+    EXPECT_TRUE(done) << (done ? "" : done.error().text());
+    return text;
+  }
+
+  support::TempFolder folder_;
+  serve::cpu::TinyFolder tiny_{256, 8'192, tokenizer::Tokenizer::bytes().json()};
+  std::map<std::string, std::unique_ptr<support::Process>> programs_;
+};
+
+TEST_F(GatewayProgram, EnginesThatAreKilledCostNoAnswerAndNoWordOfAStream) {
+  std::map<std::string, std::string> engines;
+  for (const char* const name : {"a", "b", "c"}) engines[name] = start_engine(name);
+  const std::string url = start_gateway({engines["a"], engines["b"], engines["c"]});
+  for (const auto& [name, address] : engines)
+    ASSERT_TRUE(said(address.substr(std::string("http://").size()) + " answers: tiny"));
+  EXPECT_EQ(Json::parse(curl({url + "/v1/models"}))["data"].size(), 1U);
+  const Json body{{"model", "tiny"}, {"prompt", "Once"},   {"max_tokens", 2'000}, {"temperature", 1},
+                  {"seed", 11},      {"ignore_eos", true}, {"stream", true}};
+  const std::string expected = text_of(engines["c"], body);
+  const auto is_busy = [&](const std::string& name) {
+    return has(curl({engines[name] + "/metrics"}), "tutti_engine_requests_unfinished 1");
+  };
+  std::string killed;
+  const std::string text = text_of(url, body, [&](int events) {
+    if (events != 20) return;
+    for (const char* const name : {"a", "b", "c"}) {
+      if (!killed.empty() || !is_busy(name)) continue;
+      killed = name;
+      programs_[name]->signal(SIGKILL);
+      programs_[name]->wait();
+    }
+  });
+  ASSERT_FALSE(killed.empty());
+  EXPECT_EQ(text, expected);
+  EXPECT_TRUE(has(curl({url + "/metrics"}), "tutti_gateway_streams_continued_total 1"));
+  EXPECT_TRUE(said(engines[killed].substr(std::string("http://").size()) + " cannot be asked: "));
+  // Another one is killed, and nobody who asks meanwhile hears of it.
+  const char* const next = killed == "a" ? "b" : "a";
+  programs_[next]->signal(SIGKILL);
+  for (int times = 0; times < 10; ++times) {
+    const Json answer =
+        Json::parse(curl({url + "/v1/completions", "-d", R"({"prompt":"x","max_tokens":2})"}));
+    EXPECT_TRUE(answer.contains("choices")) << answer;
+  }
+  programs_["gateway"]->signal(SIGTERM);
+  EXPECT_EQ(programs_["gateway"]->wait(), 0) << read_text(file("gateway.err"));
+}
+
+TEST_F(GatewayProgram, SaysWhatIsWrong) {
+  const auto refused = [](const std::vector<std::string>& words) {
+    std::vector<std::string> all{support::tutti_program, "gateway"};
+    all.insert(all.end(), words.begin(), words.end());
+    const auto done = run(all);
+    EXPECT_EQ(done.exit_code, 2) << done.out << done.err;
+    return done.err;
+  };
+  EXPECT_TRUE(has(refused({}), "--backend http://HOST:PORT names an engine"));
+  EXPECT_TRUE(has(refused({"--backend", "127.0.0.1"}), "--backend"));
+  EXPECT_TRUE(has(refused({"--backend", "http://127.0.0.1:1", "--listen", "0.0.0.0:0"}), "--key-file"));
+  EXPECT_TRUE(
+      has(refused({"--backend", "http://127.0.0.1:1", "--bakend-key-file", "x"}), "--backend-key-file"));
+  support::write_text(file("key"), "a-key-of-sixteen-letters\n");
+  std::filesystem::permissions(file("key"), std::filesystem::perms::owner_read);
+  EXPECT_TRUE(
+      has(refused({"--backend", "http://192.0.2.1:80", "--backend-key-file", file("key")}), "in the clear"));
+}
+
+TEST_F(GatewayProgram, APortThatIsTakenIsNamed) {
+  const std::string url = start_gateway({"http://127.0.0.1:1"});
+  const std::string port = url.substr(url.rfind(':') + 1);
+  const auto done = run({support::tutti_program, "gateway", "--backend", "http://127.0.0.1:1", "--listen",
+                         "127.0.0.1:" + port});
+  EXPECT_NE(done.exit_code, 0);
+  EXPECT_TRUE(has(done.err, port)) << done.err;
+  EXPECT_TRUE(said("127.0.0.1:1 cannot be asked: "));
+  EXPECT_TRUE(has(curl({"-i", url + "/health"}), "503"));
+}
+
+}  // namespace
+}  // namespace tutti
