@@ -232,7 +232,7 @@ TEST_F(Read, OneThatIsHeldIsReadToItsEndThoughItIsRemoved) {
 }
 
 TEST_F(Read, TheNewestIsThereHoweverOftenOlderOnesAreRemoved) {
-  constexpr std::int64_t last = 100;
+  constexpr std::int64_t last = 50;
   ASSERT_TRUE(write_small_checkpoint(folder(), 1));
   std::jthread training([&] {
     for (std::int64_t step = 2; step <= last; ++step) {
