@@ -2,7 +2,8 @@
 # bench/serve_http: a model of random weights behind `tutti engine`: start to first token, and streams through HTTP.
 #   bench/serve_http.sh BIN [DEVICE [1.1B|25M]]
 # BIN is a folder with tutti and, for the device cuda, a tutti-worker that was built with CUDA: tutti may come from another
-# machine. TRACE names a trace to replay, such as azure2023_code.csv.gz. Needs curl, and python3 with torch to write the weights.
+# machine. On a GPU the 1.1B is measured beside the engine alone; on CPUs `./dev bench serve` does that. TRACE names a trace to replay,
+# such as azure2023_code.csv.gz. Needs curl, and python3 with torch to write the weights.
 set -euo pipefail
 bin=$1 device=${2:-cpu} size=${3:-25M}
 work=$(mktemp -d)
@@ -99,7 +100,7 @@ start
 cat "$work/told"
 for count in $streams; do
   echo "== $count streams"
-  "$bin/tutti" bench serve "$url" --concurrency "$count" --requests $((count * 2)) --prompt-tokens 64 --output-tokens 256
+  "$bin/tutti" bench serve "$url" --concurrency "$count" --requests $((count * 2)) --prompt-tokens 64 --output-tokens 256 | tee "$work/streams-$count"
 done
 # Answers that are being written while eight chats of 4,096 tokens arrive: what their readers wait for between two pieces.
 if [[ $size == 1.1B ]]; then
@@ -116,3 +117,14 @@ if [[ ${TRACE:-} ]]; then
   "$bin/tutti" bench serve "$url" --trace "$TRACE" --requests "${TRACE_REQUESTS:-500}" --speed "${TRACE_SPEED:-1}" --context 8192
 fi
 stop
+# The same shape without HTTP, on the GPU that is free again.
+if [[ $device == cuda && $size == 1.1B ]]; then
+  "$bin/tutti-worker" bench-serve >"$work/alone"
+  echo "== milliseconds from token to token: streams, through HTTP, the engine alone, ratio; bar 90%"
+  for count in $streams; do
+    http=$(sed -n 's/^ *next token *p50 *\([0-9.]*\) ms.*/\1/p' "$work/streams-$count")
+    alone=$(sed -n "s/^engine, *$count requests.*: \([0-9]*\) tokens.*/\1/p" "$work/alone" | sort -n | tail -1)
+    awk -v count="$count" -v http="$http" -v alone="$alone" \
+      'BEGIN {own = count * 1000 / alone; printf "%d %.2f %.2f %.0f%%\n", count, http, own, 100 * own / http}'
+  done
+fi

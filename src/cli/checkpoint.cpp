@@ -146,6 +146,10 @@ class CheckpointCommand final : public Command {
     bool sound = true;
     for (const Listed& entry : all) {
       const std::string problem = entry.problem.empty() ? damage_in(entry) : entry.problem;
+      if (!problem.empty() && !checkpoint::is_folder(entry.path)) {
+        print_note("step " + std::to_string(entry.step) + " was removed meanwhile: its run goes on");
+        continue;
+      }
       sound = sound && problem.empty();
       if (json_) {
         list.push_back(
@@ -164,9 +168,20 @@ class CheckpointCommand final : public Command {
   static std::string damage_in(const Listed& entry) {
     const auto opened = checkpoint::Checkpoint::open(entry.path);
     if (!opened) return opened.error().text();
+    if (auto held = opened->hold(); !held) return held.error().text();
     ProgressBar bar("verifying step " + std::to_string(entry.step));
     const auto verified = opened->verify([&](auto done, auto of) { bar.show_bytes(done, of); });
     return verified ? "" : verified.error().text();
+  }
+
+  // A training that goes on may remove it before it is held: then there is a newer one.
+  Result<checkpoint::Checkpoint> hold_newest(const std::vector<Listed>& all) const {
+    auto opened = checkpoint::Checkpoint::open(all.back().path);
+    const auto held = opened ? opened->hold() : Result<>(opened.error());
+    if (held) return opened;
+    const auto now = find_checkpoints(path_);
+    if (!now || now->empty() || now->back().path == all.back().path) return held.error();
+    return hold_newest(*now);
   }
 
   Result<int> write(const std::vector<Listed>& all) {
@@ -177,7 +192,7 @@ class CheckpointCommand final : public Command {
       return as_gguf ? invalid("export needs a file to write to").remedy("--out FILE.gguf")
                      : invalid("export needs a folder to write to").remedy("--out DIR");
     }
-    auto opened = checkpoint::Checkpoint::open(all.back().path);
+    auto opened = hold_newest(all);
     if (!opened) return std::move(opened).error();
     if (auto read = read_tokenizer(opened->state()); !read) return std::move(read).error();
     {

@@ -15,6 +15,7 @@
 #include <limits>
 
 #include "comm/communicator.hpp"
+#include "learn/train/capability.hpp"
 #include "learn/train/leave.hpp"
 #include "learn/train/trainer.hpp"
 
@@ -111,6 +112,7 @@ Result<int> train(std::span<const std::string> words) {
       .saved_folder = text_from("TUTTI_CHECKPOINT_DIR"),
       .failing = [](const Error& error) { train::leave_after(train::exit_deadline, error); },
       .leaving = leave_soon};
+  if (auto fine = train::check_device(run.device); !fine) return std::move(fine).error();
   if (run.device < 0) keep_memory();
   options->device_memory = run.device >= 0;
   options->deadline = operation_deadline;

@@ -8,6 +8,7 @@
 
 #include "base/files/files.hpp"
 #include "base/hash/hash.hpp"
+#include "learn/checkpoint/files.hpp"
 #include "learn/safetensors/file.hpp"
 
 namespace tutti::checkpoint {
@@ -25,10 +26,19 @@ Result<int> Blocks::descriptor(std::size_t file) {
   const std::string& name = files_[file].name;
   auto opened = files::open_file(folder_ + "/" + name);
   if (!opened) return std::move(opened).error().within(folder_);
+  if (!*opened && !is_folder(folder_))
+    return failed("it was removed while it was read").within(folder_).remedy("take one that is there now");
   if (!*opened) return damaged(name + " is missing").within(folder_);
   // Blocks are read one behind the other: the kernel may read ahead further than usual.
   static_cast<void>(posix_fadvise((*opened)->file.get(), 0, 0, POSIX_FADV_SEQUENTIAL));
   return open_.emplace(file, std::move((*opened)->file)).first->second.get();
+}
+
+Result<> Blocks::hold() {
+  for (std::size_t file = 0; file < std::min(files_.size(), open_max); ++file) {
+    if (const auto opened = descriptor(file); !opened) return opened.error();
+  }
+  return {};
 }
 
 Result<> Blocks::fill(Kept& kept) {

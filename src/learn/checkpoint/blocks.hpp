@@ -22,6 +22,9 @@ class Blocks {
       : folder_(std::move(folder)), files_(std::move(files)) {}
 
   const std::vector<FileRecord>& files() const { return files_; }
+  // Opens the files, as many as it may have open at once; of those the bytes can be read whatever becomes of
+  // the folder.
+  Result<> hold();
   // The bytes of a block, until the next call.
   Result<std::span<const std::byte>> read(std::size_t file, std::uint64_t block);
   // Of a file, [begin, …), as many as there is room for.

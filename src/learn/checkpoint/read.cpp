@@ -1,5 +1,8 @@
 #include "learn/checkpoint/read.hpp"
 
+#include <algorithm>
+
+#include "base/bytes.hpp"
 #include "learn/checkpoint/blocks.hpp"
 #include "learn/checkpoint/folder.hpp"
 
@@ -50,7 +53,19 @@ Result<> Checkpoint::read(const std::string& tensor, const Box& box, std::span<s
   return {};
 }
 
+Result<> Checkpoint::hold() const { return blocks_->hold(); }
+
 std::uint64_t Checkpoint::bytes_read() const { return blocks_->bytes_read(); }
+
+Hash128 Checkpoint::fingerprint() const {
+  Hasher hasher;
+  hasher.update(as_bytes(state_.model_config));
+  for (const FileRecord& file : blocks_->files()) {
+    hasher.update(as_bytes(file.name + " " + std::to_string(file.bytes) + "\n"));
+    hasher.update(std::as_bytes(std::span(file.blocks)));
+  }
+  return hasher.digest();
+}
 
 Result<> Checkpoint::verify(const Progress& progress) const {
   std::uint64_t all = 0;
@@ -70,13 +85,22 @@ Result<> Checkpoint::verify(const Progress& progress) const {
 
 Result<std::optional<Checkpoint>> open_latest(const std::string& folder,
                                               std::optional<std::int64_t> before_step) {
-  const auto steps = steps_in(folder);
+  auto steps = steps_in(folder);
   if (!steps) return steps.error();
   std::optional<Error> problem;
-  for (auto step = steps->rbegin(); step != steps->rend(); ++step) {
-    if (before_step && *step >= *before_step) continue;
-    auto opened = Checkpoint::open(folder, *step);
+  while (!steps->empty()) {
+    const std::int64_t step = steps->back();
+    steps->pop_back();
+    if (before_step && step >= *before_step) continue;
+    auto opened = Checkpoint::open(folder, step);
     if (opened) return std::optional(std::move(*opened));
+    auto now = steps_in(folder);
+    if (now && !std::ranges::binary_search(*now, step)) {
+      // It was removed since: the ones before it are, too, and a newer one is there.
+      steps = std::move(now);
+      problem.reset();
+      continue;
+    }
     // One that is only not readable just now is not lost: of several problems that is the one to know.
     const bool graver =
         problem && problem->code() == ErrorCode::damaged && opened.error().code() != ErrorCode::damaged;
@@ -84,6 +108,19 @@ Result<std::optional<Checkpoint>> open_latest(const std::string& folder,
   }
   if (problem) return std::move(*problem);
   return std::optional<Checkpoint>();
+}
+
+Result<std::optional<Checkpoint>> hold_latest(const std::string& folder) {
+  auto latest = open_latest(folder);
+  while (latest && *latest) {
+    const auto held = (*latest)->hold();
+    if (held) break;
+    auto next = open_latest(folder);
+    const bool is_same = next && *next && (*next)->path() == (*latest)->path();
+    if (is_same) return held.error();
+    latest = std::move(next);
+  }
+  return latest;
 }
 
 }  // namespace tutti::checkpoint

@@ -1,5 +1,7 @@
 #include "learn/checkpoint/read.hpp"
 
+#include <thread>
+
 #include "learn/checkpoint/made_checkpoint_test.hpp"
 
 namespace tutti::checkpoint {
@@ -209,6 +211,50 @@ TEST_F(Read, TheNewestThatCanBeReadIsOpened) {
   ASSERT_FALSE(unread);
   EXPECT_NE(unread.error().text().find("step-00000010"), std::string::npos) << unread.error().text();
   EXPECT_NE(unread.error().code(), ErrorCode::damaged);
+}
+
+// A training that goes on removes it while it is read.
+TEST_F(Read, OneThatIsHeldIsReadToItsEndThoughItIsRemoved) {
+  write_large();
+  const Checkpoint held = open();
+  const Checkpoint loose = open();
+  ASSERT_TRUE(held.hold());
+  ASSERT_TRUE(write_small_checkpoint(folder(), 200));
+  ASSERT_TRUE(prune(folder(), 1));
+  ASSERT_FALSE(exists("step-00000100"));
+  EXPECT_EQ(read_floats(held, "model/large", whole(large_.shape)), large_.numbers);
+  EXPECT_TRUE(held.verify(silent));
+  const auto gone = loose.verify(silent);
+  ASSERT_FALSE(gone);
+  EXPECT_EQ(gone.error().text(), path("step-00000100") + " : it was removed while it was read");
+  EXPECT_EQ(gone.error().code(), ErrorCode::failed) << "nothing of it is damaged";
+  EXPECT_EQ(loose.hold().error(), gone.error());
+}
+
+TEST_F(Read, TheNewestIsThereHoweverOftenOlderOnesAreRemoved) {
+  constexpr std::int64_t last = 50;
+  ASSERT_TRUE(write_small_checkpoint(folder(), 1));
+  std::jthread training([&] {
+    for (std::int64_t step = 2; step <= last; ++step) {
+      EXPECT_TRUE(write_small_checkpoint(folder(), step));
+      EXPECT_TRUE(prune(folder(), 1));
+    }
+  });
+  for (std::int64_t step = 0; step < last;) {
+    const auto latest = hold_latest(folder());
+    ASSERT_TRUE(latest) << latest.error().text();
+    ASSERT_TRUE(*latest);
+    ASSERT_GE((*latest)->state().step, step);
+    step = (*latest)->state().step;
+    EXPECT_EQ(read_floats(**latest, "model/matrix", {{0, 0}, {4, 6}}).size(), 24U);
+  }
+}
+
+TEST_F(Read, TheFingerprintIsThatOfWhatWasWritten) {
+  for (const std::int64_t step : {1, 2}) ASSERT_TRUE(write_small_checkpoint(folder(), step));
+  const auto of = [&](std::int64_t step) { return Checkpoint::open(folder(), step)->fingerprint(); };
+  EXPECT_EQ(of(1), of(1));
+  EXPECT_NE(of(1), of(2));
 }
 
 }  // namespace

@@ -29,6 +29,10 @@ namespace device = host;
 
 std::int64_t vocabulary_multiple(at::Device device) { return device.is_cpu() ? 1 : 128; }
 
+Result<> check_device(at::Device where) {
+  return where.is_cuda() ? device::check_device(where) : host::check_device(where);
+}
+
 void finish(at::Device where) { where.is_cuda() ? device::finish(where) : host::finish(where); }
 
 double peak_operations(at::Device where, at::ScalarType type) {

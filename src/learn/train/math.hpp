@@ -7,12 +7,16 @@
 
 #include <vector>
 
+#include "base/result.hpp"
 #include "learn/model/shape.hpp"
 
 namespace tutti::train::math {
 
 // Rows of a cut vocabulary are a multiple of this, so that matrix products run at full speed.
 std::int64_t vocabulary_multiple(at::Device device);
+
+// Whether it can be computed there at all.
+Result<> check_device(at::Device device);
 
 // Until all that was begun on the device is done; the host is never behind.
 void finish(at::Device device);

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "base/check.hpp"
+#include "learn/train/capability.hpp"
 #include "learn/train/cuda/kernels.hpp"
 #include "learn/train/failure.hpp"
 
@@ -82,6 +83,13 @@ cuda::Logits logits_of(const at::Tensor& logits, const Slice& slice, const at::T
 void finish(at::Device device) {
   const c10::cuda::CUDAGuard guard(device);
   c10::cuda::device_synchronize();
+}
+
+// One that does not even tell its name says why when it is used.
+Result<> check_device(at::Device device) {
+  cudaDeviceProp properties{};
+  if (cudaGetDeviceProperties(&properties, device.index()) != cudaSuccess) return {};
+  return check_capability(properties.name, properties.major, properties.minor);
 }
 
 double peak_bf16_operations(at::Device device) {

@@ -7,6 +7,7 @@
 
 namespace tutti::train::math::gpu {
 
+Result<> check_device(at::Device device);
 void finish(at::Device device);
 double peak_bf16_operations(at::Device device);
 

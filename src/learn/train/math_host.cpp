@@ -50,6 +50,8 @@ void rotate(const at::Tensor& qkv, const Heads& heads, const at::Tensor& angles,
 
 }  // namespace
 
+Result<> check_device(at::Device) { return {}; }
+
 void finish(at::Device) {}
 
 double peak_bf16_operations(at::Device) { return 0; }

@@ -6,6 +6,8 @@
 
 namespace tutti::train::math::host {
 
+// Hosts can.
+Result<> check_device(at::Device device);
 // The host is never behind.
 void finish(at::Device device);
 // Not known.

@@ -123,7 +123,8 @@ class Batch {
   std::vector<Piece> told() { return std::exchange(pieces_, {}); }
   // What the model can compute next while the last plan is computed: one more token of each answer that is
   // not sure to end, behind tokens that nobody knows yet (Chunk::follows). Nothing if what comes next depends
-  // on those, or if anybody waits. What comes of answers that have ended meanwhile is dropped.
+  // on those, as a guess may, or if anybody waits. What comes of answers that have ended meanwhile is
+  // dropped.
   const Plan* plan_ahead();
   // What was chosen, one for each choice of the oldest plan that was not taken.
   std::vector<Piece> take(std::span<const Chosen> chosen);
@@ -180,6 +181,7 @@ class Batch {
   void admit(Sequence& sequence);
   void plan_prompt(Sequence& sequence);
   std::span<const Token> draft(Sequence& sequence, std::int32_t decodes_left);
+  bool may_be_drafted(Sequence& sequence) const;
   void plan_chunk(Sequence& sequence, std::int64_t tokens, std::span<const Token> drafts, bool reaches_end);
   void plan_follower(Sequence& sequence, std::int32_t choice);
   void plan_choice(Sequence& sequence, std::int32_t row, std::int32_t draft, Guide::State guide_state);

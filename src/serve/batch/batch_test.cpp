@@ -595,5 +595,29 @@ TEST(Batch, GuessesStayWithinTheAnswer) {
   }
 }
 
+// One answer has more blocks than it needs, from a guess that was wrong, and the other needs one.
+TEST(Batch, BlocksOfWrongGuessesAreNobodysRoomAhead) {
+  for (const bool has_one : {false, true}) {
+    Limits limits = small;
+    limits.block_tokens = 1;
+    limits.blocks = has_one ? 20 : 19;
+    Batch batch(limits, {.drafts_max = 3, .keeps_prefixes = false}, toy_bytes);
+    ASSERT_TRUE(batch.submit(RequestId(1), {.prompt = {1, 2, 3, 4, 5, 6, 1, 2}, .tokens_max = 9}));
+    ASSERT_TRUE(batch.submit(RequestId(2), {.prompt = {11, 12, 13, 14, 15}, .tokens_max = 9}));
+    const auto step = [&](const std::vector<Token>& tokens) {
+      ASSERT_EQ(batch.plan().choices.size(), tokens.size());
+      std::vector<Chosen> chosen(tokens.size());
+      for (std::size_t nth = 0; nth < tokens.size(); ++nth) chosen[nth].token = tokens[nth];
+      static_cast<void>(batch.take(chosen));
+    };
+    step({3, 20});               // behind 1, 2, 3 came 4, 5, 6
+    step({30, 31, 32, 33, 21});  // and does not come again
+    ASSERT_EQ(batch.counts().drafted_tokens, 3);
+    ASSERT_EQ(batch.plan().choices.size(), 2U);
+    EXPECT_EQ(batch.counts().blocks_used, 19);
+    EXPECT_EQ(batch.plan_ahead() != nullptr, has_one);
+  }
+}
+
 }  // namespace
 }  // namespace tutti::serve

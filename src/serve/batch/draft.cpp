@@ -10,9 +10,10 @@ namespace {
 
 constexpr std::size_t slots_min = 64;
 
-std::uint64_t hash_of_last(std::span<const Token> tokens, std::size_t end) {
+std::uint64_t hash_of_last(std::span<const Token> tokens, std::size_t end,
+                           std::size_t count = Drafter::alike) {
   std::uint64_t hash = 0;
-  for (std::size_t back = 1; back <= Drafter::alike; ++back)
+  for (std::size_t back = 1; back <= count; ++back)
     hash = mixed(hash ^ static_cast<std::uint64_t>(tokens[end - back]));
   return hash;
 }
@@ -22,11 +23,14 @@ std::uint64_t hash_of_last(std::span<const Token> tokens, std::size_t end) {
 // All ends but the very last, which would only find itself.
 void Drafter::index(std::span<const Token> tokens) {
   if (ends_.size() < tokens.size() * 2) {
-    ends_.assign(std::bit_ceil(std::max(tokens.size() * 4, slots_min)), 0);
+    const std::size_t slots = std::bit_ceil(std::max(tokens.size() * 4, slots_min));
+    begun_.assign(slots, false);  // first: where there is no memory for the other one all is done again
+    ends_.assign(slots, 0);
     indexed_ = 0;
   }
   for (std::size_t end = std::max(indexed_ + 1, alike); end < tokens.size(); ++end) {
     ends_[hash_of_last(tokens, end) & (ends_.size() - 1)] = static_cast<std::int32_t>(end);
+    begun_[hash_of_last(tokens, end - 1, alike - 1) & (begun_.size() - 1)] = true;
     indexed_ = end;
   }
 }
@@ -42,6 +46,15 @@ std::span<const Token> Drafter::guess(std::span<const Token> tokens, std::size_t
   if (end == 0) return {};
   if (!std::ranges::equal(tokens.subspan(end - alike, alike), tokens.last(alike))) return {};
   return tokens.subspan(end, std::min(count, tokens.size() - end));
+}
+
+// One more token completes what must be alike; of those that begin so the last is not in the index yet.
+bool Drafter::may_guess_next(std::span<const Token> tokens) {
+  if (pause_ > 0 || tokens.size() < alike) return false;
+  index(tokens);
+  const auto begin = tokens.last(alike - 1);
+  if (std::ranges::equal(tokens.last(alike).first(alike - 1), begin)) return true;
+  return begun_[hash_of_last(tokens, tokens.size(), alike - 1) & (begun_.size() - 1)];
 }
 
 void Drafter::learn(std::size_t guessed, std::size_t right) {

@@ -43,6 +43,43 @@ TEST(Drafter, IsQuieterAfterWrongGuesses) {
   EXPECT_EQ(silent, 1 + 2 + 4);
 }
 
+TEST(Drafter, KnowsThatNoTokenBringsAGuess) {
+  Drafter drafter;
+  const auto may = [&](const Tokens& tokens) { return drafter.may_guess_next(tokens); };
+  EXPECT_FALSE(may({1, 2}));
+  EXPECT_FALSE(may({1, 2, 3, 4, 5, 6}));
+  EXPECT_TRUE(may({1, 2, 3, 4, 5, 6, 2, 3}));
+  drafter = {};
+  EXPECT_TRUE(may({1, 2, 2, 2})) << "its own end";
+  drafter = {};
+  const Tokens again{1, 2, 3, 4, 1, 2, 3};
+  EXPECT_TRUE(may(again));
+  drafter.learn(1, 0);
+  EXPECT_FALSE(may(again)) << "the next is left out";
+  drafter.skip();
+  EXPECT_TRUE(may(again));
+}
+
+// Whatever comes: a guess that is made was said to be possible.
+TEST(Drafter, MakesNoGuessThatItHadRuledOut) {
+  Prng random(4);
+  Drafter drafter;
+  Tokens tokens;
+  int guesses = 0;
+  int ruled_out = 0;
+  for (int turn = 0; turn < 2000; ++turn) {
+    const bool may = drafter.may_guess_next(tokens);
+    tokens.push_back(static_cast<Token>(random.below(turn % 100 < 50 ? 1000 : 5)));
+    const bool is_guess = !drafter.guess(tokens, 1).empty();
+    ASSERT_TRUE(may || !is_guess) << turn;
+    guesses += is_guess ? 1 : 0;
+    ruled_out += may ? 0 : 1;
+    if (is_guess) drafter.learn(1, random.below(2));
+  }
+  EXPECT_GT(guesses, 100);
+  EXPECT_GT(ruled_out, 400);
+}
+
 TEST(Drafter, FindsWhatASearchFinds) {
   Prng random(3);
   Drafter drafter;

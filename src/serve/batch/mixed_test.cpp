@@ -326,6 +326,15 @@ TEST(Mixed, WithStepsAhead) {
   for (std::uint64_t seed = 5; seed < 9; ++seed) run_mixed(seed, {tight, {}, false, false, true}, 1000);
 }
 
+// Where nobody may have a guess; after wrong ones an answer has blocks that it did not need.
+TEST(Mixed, WithStepsAheadAndGuesses) {
+  Limits tight = roomy;
+  tight.block_tokens = 1;
+  tight.blocks = 120;
+  for (std::uint64_t seed = 42; seed < 46; ++seed)
+    run_mixed(seed, {tight, {.drafts_max = 3}, false, true, true}, 2000);
+}
+
 TEST(Mixed, WithGuesses) {
   run_mixed(3, {roomy, {.drafts_max = 5, .step_drafts_max = 12}, false, true}, 1000);
 }

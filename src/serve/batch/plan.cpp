@@ -40,14 +40,16 @@ const Plan& Batch::plan() {
 const Plan* Batch::plan_ahead() {
   TUTTI_CHECK(under_way_ == 1, "one step is ahead of one other");
   const Flight& before = flights_[oldest_];
-  if (settings_.drafts_max > 0 || unfinished_ != static_cast<std::int64_t>(running_.size()) ||
-      before.planned.size() != running_.size())
+  if (unfinished_ != static_cast<std::int64_t>(running_.size()) || before.planned.size() != running_.size())
     return nullptr;
   std::int64_t fresh = 0;
   for (const Planned& planned : before.planned) {
     if (planned.choices != 1 || !is_plain(before.plan.choices[planned.first_choice])) return nullptr;
-    const Sequence& sequence = *planned.sequence;
-    fresh += blocks_for(sequence.size() + 1) - static_cast<std::int64_t>(sequence.blocks.size());
+    Sequence& sequence = *planned.sequence;
+    if (may_be_drafted(sequence)) return nullptr;
+    // It may have more than it needs, from guesses that were wrong.
+    fresh += std::max<std::int64_t>(
+        blocks_for(sequence.size() + 1) - static_cast<std::int64_t>(sequence.blocks.size()), 0);
   }
   if (fresh > blocks_.available()) return nullptr;
   begin_flight();
@@ -64,9 +66,16 @@ const Plan* Batch::plan_ahead() {
   return &flight_->plan;
 }
 
+// In the step after the one under way: what it would be guessed from is known but for one token.
+bool Batch::may_be_drafted(Sequence& sequence) const {
+  const bool has_room = sequence.request->tokens_max - sequence.generated > 2;
+  return settings_.drafts_max > 0 && has_room && sequence.drafter.may_guess_next(sequence.tokens);
+}
+
 // One token behind the one that this choice of the step before comes to.
 void Batch::plan_follower(Sequence& sequence, std::int32_t choice) {
   sequence.planned_step = counts_.steps;
+  sequence.drafter.skip();
   const auto row = static_cast<std::int32_t>(limits_.step_rows_max - rows_left_);
   flight_->tokens.push_back(0);
   flight_->plan.chunks.push_back({.tokens = std::span<const Token>(flight_->tokens).last(1),

@@ -107,10 +107,10 @@ Request request(Token first, std::int32_t tokens_max) {
   return made;
 }
 
-TEST(Engine, AModelThatWorksAheadAnswersTheSame) {
+void expect_the_same_ahead(const BatchSettings& settings) {
   const auto ahead = std::make_shared<std::atomic<int>>(0);
   Engine one(std::make_unique<ToyModel>(), {.sequences_max = 1}, toy_bytes);
-  Engine other(std::make_unique<AheadModel>(ahead), {}, toy_bytes);
+  Engine other(std::make_unique<AheadModel>(ahead), settings, toy_bytes);
   std::map<Token, Answers> expected;
   std::map<Token, Answers> got;
   for (Token first = 0; first < 24; ++first) {
@@ -126,7 +126,14 @@ TEST(Engine, AModelThatWorksAheadAnswersTheSame) {
     EXPECT_EQ(got[first].finish, expected[first].finish) << first;
   }
   EXPECT_GT(ahead->load(), 0);
+  EXPECT_EQ(other.counts().batch.accepted_tokens > 0, settings.drafts_max > 0);
   EXPECT_EQ(other.counts().batch.blocks_used, 0);
+}
+
+TEST(Engine, AModelThatWorksAheadAnswersTheSame) { expect_the_same_ahead({}); }
+
+TEST(Engine, AModelWorksAheadWhereNobodyHasAGuess) {
+  expect_the_same_ahead({.sequences_max = 2, .drafts_max = 3});
 }
 
 // The step that was given meanwhile is nobody's any more, and its answer is not taken for another's.

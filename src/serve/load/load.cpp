@@ -1,7 +1,10 @@
 #include "serve/load/load.hpp"
 
+#include <filesystem>
+
 #include "serve/cpu/matrix.hpp"
 #include "serve/cpu/model.hpp"
+#include "serve/load/fingerprint.hpp"
 #include "serve/program/within_memory.hpp"
 
 namespace tutti::serve {
@@ -72,28 +75,67 @@ std::function<std::string_view(Token)> Loaded::token_bytes() const {
 
 namespace {
 
-Result<Loaded> load_all(const std::string& path, const LoadOptions& options) {
-  auto source = open_source(path);
-  if (!source) return std::move(source).error();
+// Times that a checkpoint is looked for anew which a training has removed while it was loaded.
+constexpr int tries_max = 5;
+
+bool is_gone(const std::string& path) {
+  std::error_code problem;
+  return !std::filesystem::exists(path, problem) && !problem;
+}
+
+// Of the files that were opened here: who computes elsewhere opens them by himself, and who reads them here
+// takes a while.
+Result<std::unique_ptr<Model>> make_of_these(const Source& source, const LoadOptions& options,
+                                             const std::string& fingerprint) {
+  auto model = make_model(source, options);
+  if (!model && is_gone(source.path))
+    return failed("it was removed since it was opened")
+        .within(source.path)
+        .remedy("start it again with what is there now");
+  if (!model) return model;
+  const std::string read = (*model)->fingerprint();
+  if (read == fingerprint) return model;
+  if (read.empty()) {
+    auto fine = check_unchanged(source, options.adapters, fingerprint);
+    return fine ? std::move(model) : std::move(fine).error();
+  }
+  return failed("its files were changed since it was opened")
+      .remedy("start it again with what is there now, or put back what was there");
+}
+
+Result<Loaded> load_source(Source source, const std::string& path, const LoadOptions& options) {
   // A token that the model cannot write ends no answer.
-  std::erase_if(source->settings.stops, [&](std::uint32_t stop) { return stop >= source->shape.vocabulary; });
-  if (!options.name.empty()) source->name = options.name;
-  if (auto fine = check_adapters(options.adapters, source->name); !fine) return std::move(fine).error();
-  auto model = make_model(*source, options);
+  std::erase_if(source.settings.stops, [&](std::uint32_t stop) { return stop >= source.shape.vocabulary; });
+  if (!options.name.empty()) source.name = options.name;
+  if (auto fine = check_adapters(options.adapters, source.name); !fine) return std::move(fine).error();
+  const std::string fingerprint = fingerprint_of(source, options.adapters);
+  auto model = make_of_these(source, options, fingerprint);
   if (!model) return std::move(model).error().within(path);
   std::function<Result<std::unique_ptr<Model>>()> reopen;
   if (options.device == Device::cuda)
-    reopen = [from = *source, options] { return make_model(from, options); };
-  auto chat = template_of(*source, false);
-  auto chat_with_tools = template_of(*source, true);
+    reopen = [from = source, options, fingerprint] { return make_of_these(from, options, fingerprint); };
+  auto chat = template_of(source, false);
+  auto chat_with_tools = template_of(source, true);
   std::vector<std::string> adapters;
   for (const NamedAdapter& adapter : options.adapters) adapters.push_back(adapter.name);
-  return Loaded{.source = std::move(*source),
+  return Loaded{.source = std::move(source),
                 .model = std::move(*model),
                 .reopen = std::move(reopen),
                 .adapters = std::move(adapters),
                 .chat = std::move(chat),
                 .chat_with_tools = std::move(chat_with_tools)};
+}
+
+Result<Loaded> load_all(const std::string& path, const LoadOptions& options) {
+  for (int tries = 1;; ++tries) {
+    auto source = open_source(path);
+    if (!source) return std::move(source).error();
+    const std::string opened = source->path;
+    auto loaded = load_source(std::move(*source), path, options);
+    // Whoever has asked for the newest checkpoint of a run gets the one that took its place.
+    const bool may_be_another = opened != path && is_gone(opened);
+    if (loaded || !may_be_another || tries == tries_max) return loaded;
+  }
 }
 
 }  // namespace

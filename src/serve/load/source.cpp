@@ -14,6 +14,7 @@
 #include "learn/checkpoint/read.hpp"
 #include "learn/dataset/dataset.hpp"
 #include "learn/recipe/recipe.hpp"
+#include "serve/load/fingerprint.hpp"
 #include "serve/load/pooling.hpp"
 
 namespace tutti::serve {
@@ -58,11 +59,13 @@ Result<Source> open_checkpoint(const std::string& path, const std::string& name,
   settings.end_text = tokenizer->token_bytes(data->end_of_text());
   settings.stops = {data->end_of_text()};
   const std::string detail = "step " + std::to_string(state.step) + " of a run";
+  const std::string fingerprint = from.fingerprint().hex();
   auto opened = std::make_shared<OneByOne>(std::move(from));
   auto shapes = std::make_shared<const Shapes>(checkpoint::shapes_of(*shape));
   return Source{.path = path,
                 .name = name,
                 .folder = "",
+                .fingerprint = fingerprint,
                 .detail = detail,
                 .shape = std::move(*shape),
                 .is_bf16 = false,
@@ -78,16 +81,18 @@ Result<Source> open_checkpoint(const std::string& path, const std::string& name,
 }
 
 Result<Source> open_run(const std::string& path) {
-  auto latest = checkpoint::open_latest(path + "/checkpoints");
+  auto latest = checkpoint::hold_latest(path + "/checkpoints");
   if (!latest) return std::move(latest).error();
   if (!*latest) return failed("there is no checkpoint yet").within(path).remedy("`tutti train` makes them");
-  return open_checkpoint(path, name_of_path(path), std::move(**latest));
+  const std::string step = (*latest)->path();
+  return open_checkpoint(step, name_of_path(path), std::move(**latest));
 }
 
 // RUN/checkpoints/step-N, which goes by the name of its run.
 Result<Source> open_step(const std::string& path) {
   auto opened = checkpoint::Checkpoint::open(path);
   if (!opened) return std::move(opened).error();
+  if (auto held = opened->hold(); !held) return std::move(held).error();
   const std::string run = (fs::absolute(path) / ".." / "..").lexically_normal().string();
   return open_checkpoint(path, name_of_path(run), std::move(*opened));
 }
@@ -145,6 +150,7 @@ bool says_bf16(const std::string& config) {
 }
 
 Result<Source> open_folder(const std::string& path) {
+  const std::string stamp = stamp_of_folder(path);
   auto texts = read_texts(path);
   if (!texts) return std::move(texts).error();
   auto shape = model::parse_config(texts->config);
@@ -166,6 +172,7 @@ Result<Source> open_folder(const std::string& path) {
       .path = path,
       .name = name_of_path(path),
       .folder = path,
+      .fingerprint = stamp,
       .detail = "a folder of Hugging Face",
       .shape = std::move(*shape),
       .is_bf16 = says_bf16(texts->config),

@@ -18,10 +18,11 @@
 namespace tutti::serve {
 
 struct Source {
-  std::string path;
+  std::string path;    // of a run: that of the checkpoint itself, so that whoever opens it next has the same
   std::string name;    // the last part of its path
   std::string folder;  // of safetensors, for those who read them on their own; "": a run
-  std::string detail;  // what a person is told: "step 400 of a run", "a folder of Hugging Face"
+  std::string fingerprint;  // of its weights and its shape, from before they were looked at (fingerprint.hpp)
+  std::string detail;       // what a person is told: "step 400 of a run", "a folder of Hugging Face"
   model::Shape shape;
   bool is_bf16 = false;  // what its weights lie in; f32 else, which holds all other types
   tokenizer::Tokenizer tokenizer;

@@ -52,6 +52,9 @@ class Model {
 
   // What a person is told at the start: "cpu, avx512, int8 weights, 1.1 GB".
   virtual std::string describe() const = 0;
+  // Of the files that it was read from, where another process has read them: another one tells that they were
+  // others. "": this one has.
+  virtual std::string fingerprint() const { return ""; }
 };
 
 }  // namespace tutti::serve

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "comm/socket.hpp"
+#include "serve/load/fingerprint.hpp"
 #include "serve/parallel/parallel.hpp"
 #include "serve/parallel/peers.hpp"
 #include "serve/remote/lifeline.hpp"
@@ -68,12 +69,13 @@ Result<> host_model(std::span<const std::string> words, const MakeModel& on_gpu)
   const files::FileDescriptor line(::dup(remote::worker_descriptor));
   std::shared_ptr<Peers> peers;
   bool is_loaded = false;
-  const auto make = [&]() -> Result<std::unique_ptr<Model>> {
+  const auto make = [&]() -> Result<remote::Made> {
     auto options = read_options(words[1]);
     if (!options) return std::move(options).error();
     options->on_gpu = on_gpu;
     auto source = open_source(words[0]);
     if (!source) return std::move(source).error();
+    std::string fingerprint = fingerprint_of(*source, options->adapters);
     if (options->ranks > 1) {
       auto met = connect({.rank = options->rank,
                           .size = options->ranks,
@@ -86,8 +88,11 @@ Result<> host_model(std::span<const std::string> words, const MakeModel& on_gpu)
       options->peers = peers;
     }
     auto model = make_model(*source, *options);
-    is_loaded = model.ok();
-    return model;
+    if (!model) return std::move(model).error();
+    if (auto fine = check_unchanged(*source, options->adapters, fingerprint); !fine)
+      return std::move(fine).error();
+    is_loaded = true;
+    return remote::Made{std::move(*model), std::move(fingerprint)};
   };
   auto hosted = remote::host_model(remote::worker_descriptor, make);
   // Why it could not be loaded was told; the others would say only that this rank has left them.

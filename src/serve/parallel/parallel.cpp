@@ -51,6 +51,9 @@ class ParallelModel final : public Model {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       auto ready = remote::decode_ready((*answers)[rank]);
       if (!ready) return std::move(ready).error();
+      if (rank > 0 && ready->fingerprint != ready_.fingerprint)
+        return failed("the ranks have read different weights: the files were changed meanwhile")
+            .remedy("start it again when nobody writes into them");
       if (rank > 0 && !agree(ready->limits, ready_.limits))
         return failed("the ranks have come to different sizes");
       if (rank == 0) ready_ = std::move(*ready);
@@ -95,6 +98,7 @@ class ParallelModel final : public Model {
   std::string describe() const override {
     return std::to_string(ranks_.size()) + " ranks, each " + ready_.about;
   }
+  std::string fingerprint() const override { return ready_.fingerprint; }
 
  private:
   Result<> send(std::size_t rank, Word word, const std::string& bytes) {

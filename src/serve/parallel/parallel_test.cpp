@@ -31,8 +31,8 @@ std::string printed(Word word, const std::string& bytes) {
   }
   return "printf '" + escaped + "' >&3; ";
 }
-std::string ready(const Limits& limits = small) {
-  return printed(Word::ready, remote::encode(remote::Ready{limits, false, "a script"}));
+std::string ready(const Limits& limits = small, const std::string& fingerprint = "these files") {
+  return printed(Word::ready, remote::encode(remote::Ready{limits, false, "a script", fingerprint}));
 }
 // Something is read from it before it goes on.
 const std::string hears = "head -c 1 <&3 >/dev/null; ";
@@ -152,6 +152,19 @@ TEST(Parallel, RanksThatDoNotAgreeAreNoModel) {
   const auto model = open_ranks({scripts.rank(0, ready() + stays), scripts.rank(1, ready(larger) + stays)});
   ASSERT_FALSE(model);
   EXPECT_EQ(model.error().text(), "the ranks have come to different sizes");
+}
+
+// Each opens them by itself, and somebody has written them anew in between.
+TEST(Parallel, RanksThatHaveReadOtherFilesAreNoModel) {
+  const Scripts scripts;
+  const auto same = open_ranks({scripts.rank(0, ready() + stays), scripts.rank(1, ready() + stays)});
+  ASSERT_TRUE(same) << same.error().text();
+  EXPECT_EQ((*same)->fingerprint(), "these files");
+  const auto mixed =
+      open_ranks({scripts.rank(0, ready() + stays), scripts.rank(1, ready(small, "others") + stays)});
+  ASSERT_FALSE(mixed);
+  EXPECT_EQ(mixed.error().text(), "the ranks have read different weights: the files were changed meanwhile");
+  EXPECT_NE(mixed.error().remedy(), "");
 }
 
 TEST(Parallel, ASecondProgramThatIsNotThereEndsTheFirst) {

@@ -40,6 +40,7 @@ std::string encode(const Ready& ready) {
   writer.put(ready.limits);
   writer.put(static_cast<std::uint32_t>(ready.works_ahead ? 1 : 0));
   writer.put_text(ready.about);
+  writer.put_text(ready.fingerprint);
   return writer.take();
 }
 
@@ -121,6 +122,7 @@ Result<Ready> decode_ready(std::string_view bytes) {
   ready.limits = reader.get<Limits>();
   ready.works_ahead = reader.get<std::uint32_t>() == 1;
   ready.about = reader.get_text();
+  ready.fingerprint = reader.get_text();
   if (auto end = reader.end(); !end) return std::move(end).error();
   const Limits& limits = ready.limits;
   if (limits.vocabulary < 1 || limits.context < 1 || limits.block_tokens < 1 || limits.blocks < 1 ||

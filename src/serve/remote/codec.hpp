@@ -38,6 +38,7 @@ struct Ready {
   Limits limits;
   bool works_ahead = false;
   std::string about;
+  std::string fingerprint = {};  // of the files that it was read from; "": nobody knows
 };
 
 // Chunks and choices point into memory; these are what they point to.

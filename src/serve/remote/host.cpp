@@ -13,14 +13,14 @@ using Answer = Result<std::vector<Chosen>>;
 
 class Host {
  public:
-  Host(Channel channel, std::unique_ptr<Model> model)
-      : channel_(std::move(channel)), model_(std::move(model)) {}
+  Host(Channel channel, Made made)
+      : channel_(std::move(channel)),
+        model_(std::move(made.model)),
+        fingerprint_(std::move(made.fingerprint)) {}
 
   Result<> run() {
-    if (auto told = channel_.send(Word::ready,
-                                  encode(Ready{model_->limits(), model_->works_ahead(), model_->describe()}));
-        !told)
-      return told;
+    const Ready ready{model_->limits(), model_->works_ahead(), model_->describe(), fingerprint_};
+    if (auto told = channel_.send(Word::ready, encode(ready)); !told) return told;
     for (;;) {
       // What is answered goes out first. A model that works ahead may be given more while it computes.
       if (!asked_.empty() && (asked_.front().has_value() || model_->has_answer())) {
@@ -112,6 +112,7 @@ class Host {
 
   Channel channel_;
   std::unique_ptr<Model> model_;
+  std::string fingerprint_;
   std::optional<Error> step_problem_;  // of the last step, told with the next answer
   // Questions whose answers were not told, the oldest first; nothing: the model is at it.
   std::deque<std::optional<Answer>> asked_;
@@ -121,9 +122,9 @@ class Host {
 
 Result<> host_model(int descriptor, const MakeModel& make) {
   Channel channel{files::FileDescriptor(descriptor)};
-  auto model = within_memory(make);
-  if (!model) return channel.send(Word::failed, encode(model.error()));
-  Host host(std::move(channel), std::move(*model));
+  auto made = within_memory(make);
+  if (!made) return channel.send(Word::failed, encode(made.error()));
+  Host host(std::move(channel), std::move(*made));
   // Half of a step may be done then: this process ends with a word on why, and another one is started.
   return within_memory([&] { return host.run(); });
 }

@@ -52,6 +52,7 @@ class RemoteModel final : public Model {
   void abandon() override { worker_->kill(); }
 
   std::string describe() const override { return ready_.about; }
+  std::string fingerprint() const override { return ready_.fingerprint; }
 
  private:
   std::unique_ptr<Worker> worker_;

@@ -34,7 +34,11 @@ Result<std::unique_ptr<Model>> open_model(const std::vector<std::string>& comman
 
 // The other end, in the worker: makes the model, tells its limits or why there is none, and computes until
 // the other side has gone. One thread.
-using MakeModel = std::function<Result<std::unique_ptr<Model>>()>;
+struct Made {
+  std::unique_ptr<Model> model;
+  std::string fingerprint = {};  // of the files that it was read from
+};
+using MakeModel = std::function<Result<Made>()>;
 Result<> host_model(int descriptor, const MakeModel& make);
 
 }  // namespace tutti::serve::remote

@@ -79,14 +79,15 @@ class RemoteTest : public testing::Test {
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     own.emplace(files::FileDescriptor(ends[0]));
     host = std::thread([descriptor = ends[1]] {
-      EXPECT_TRUE(host_model(descriptor,
-                             [] { return Result<std::unique_ptr<Model>>(std::make_unique<ToyBehind>()); }));
+      EXPECT_TRUE(host_model(descriptor, [] {
+        return Result<Made>({std::make_unique<ToyBehind>(), "these files"});
+      }));
     });
     const auto ready = own->receive();
     EXPECT_TRUE(ready && *ready && (*ready)->word == Word::ready);
     const auto read = decode_ready((*ready)->bytes);
     EXPECT_TRUE(read && read->about == "a toy" && read->limits.vocabulary == 40 &&
-                read->limits.adapters == 2);
+                read->limits.adapters == 2 && read->fingerprint == "these files");
   }
   ~RemoteTest() override {
     own.reset();
@@ -165,8 +166,7 @@ TEST(Remote, AModelThatWorksAheadIsAnsweredInOrder) {
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
   std::optional<Channel> own{files::FileDescriptor(ends[0])};
   std::thread host([descriptor = ends[1]] {
-    EXPECT_TRUE(host_model(descriptor,
-                           [] { return Result<std::unique_ptr<Model>>(std::make_unique<AheadBehind>()); }));
+    EXPECT_TRUE(host_model(descriptor, [] { return Result<Made>({std::make_unique<AheadBehind>()}); }));
   });
   const auto receive = [&] {
     auto message = own->receive();
@@ -216,10 +216,8 @@ TEST(Remote, ADeviceThatFailedEndsItsWorker) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
   const Channel own{files::FileDescriptor(ends[0])};
-  std::thread host([&] {
-    EXPECT_FALSE(
-        host_model(ends[1], [] { return Result<std::unique_ptr<Model>>(std::make_unique<Broken>()); }));
-  });
+  std::thread host(
+      [&] { EXPECT_FALSE(host_model(ends[1], [] { return Result<Made>({std::make_unique<Broken>()}); })); });
   const auto ready = own.receive();
   ASSERT_TRUE(ready && *ready);
   EXPECT_TRUE(own.is_open());
@@ -238,7 +236,7 @@ TEST(Remote, AModelThatIsNotThereIsToldWhy) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
   const Channel own{files::FileDescriptor(ends[0])};
-  EXPECT_TRUE(host_model(ends[1], []() -> Result<std::unique_ptr<Model>> { return failed("no GPU"); }));
+  EXPECT_TRUE(host_model(ends[1], []() -> Result<Made> { return failed("no GPU"); }));
   const auto told = own.receive();
   ASSERT_TRUE(told && *told);
   EXPECT_EQ(decode_error((*told)->bytes).message(), "no GPU");
@@ -254,7 +252,7 @@ TEST(Remote, AProgramThatIsNoWorkerIsAnError) {
 
 // What a script prints to say that it is ready.
 std::string ready_script() {
-  const std::string ready = encode(Ready{toy_limits, false, "a mortal"});
+  const std::string ready = encode(Ready{toy_limits, false, "a mortal", "these files"});
   const FrameHead head{Word::ready, static_cast<std::uint32_t>(ready.size())};
   std::string bytes(reinterpret_cast<const char*>(&head), sizeof head);
   bytes += ready;
@@ -304,6 +302,7 @@ TEST(Remote, AWorkerThatDiesIsAnErrorAndNotTheEnd) {
   auto model = open_model({"sh", "-c", ready_script() + "head -c 1 <&3 >/dev/null; exit 3"});
   ASSERT_TRUE(model) << model.error().text();
   EXPECT_EQ((*model)->describe(), "a mortal");
+  EXPECT_EQ((*model)->fingerprint(), "these files");
   EXPECT_FALSE((*model)->is_lost());
   const Choice choice{};
   for (int again = 0; again < 3; ++again) {
