@@ -306,6 +306,9 @@ struct Effects {
 
 Effects step(State& state, Instant now, const Event& event);
 
+// Is there anything in it that has to be stored?
+bool is_stored(const Effects& effects);
+
 // Does it end something, so that it is to work on a full disk, too, where nothing else does?
 bool frees_room(const State& state, const Event& event);
 

@@ -1,8 +1,8 @@
 // The audit log: a line for all that somebody asks for, in the commit of what comes of it.
 #include <gtest/gtest.h>
 
+#include "control/driver/full_store_test.hpp"
 #include "control/driver/turns.hpp"
-#include "control/store/memory/memory_store.hpp"
 
 namespace tutti::driver {
 namespace {
@@ -28,6 +28,12 @@ struct AuditTest : testing::Test {
     std::vector<Item> items;
     items.push_back({std::move(event), [](auto) {}, nullptr, std::nullopt, by, from});
     return turns->turn(std::move(items), false).answers.front().result;
+  }
+  // What nobody asks for.
+  void hear(cluster::Event event) {
+    std::vector<Item> items;
+    items.push_back({std::move(event), nullptr, nullptr});
+    turns->turn(std::move(items), false);
   }
   // As they are stored.
   std::vector<std::string> log() {
@@ -75,7 +81,7 @@ struct AuditTest : testing::Test {
     return line.find(part) != std::string::npos;
   }
 
-  store::MemoryStore store;
+  FullStore store;
   Instant now{1000s};
   std::unique_ptr<Turns> turns = std::make_unique<Turns>(store, [this] { return now; });
   std::size_t before = 0;
@@ -180,6 +186,57 @@ TEST_F(AuditTest, WhileNothingCanBeStoredNoLineIsNumbered) {
   expect_whole();
 }
 
+TEST_F(AuditTest, RefusalsOfATurnThatIsNotStoredAreCounted) {
+  store.fail_next(CommitResult::Status::unknown, false);
+  EXPECT_FALSE(happen(cluster::Drain{"a"}, {.token = "t1"}).ok());
+  EXPECT_FALSE(turns->health().ok);
+  now += 2s;
+  ASSERT_TRUE(happen(cluster::SetQueue{.name = "after"}).ok());
+  const auto lines = news();
+  EXPECT_TRUE(std::any_of(lines.begin(), lines.end(), [](const std::string& line) {
+    return has(line, R"("who":"ada")") && has(line, R"("left_out":1)");
+  }));
+  expect_whole();
+}
+
+// What was put aside on the disk is for what makes room, and not for whoever asks without end.
+TEST_F(AuditTest, OnAFullDiskWhatIsRefusedOrChangesNothingTakesNothingOfTheReserve) {
+  const people::Credential ada{.token = "t1"};
+  cluster::Hello hello{"a", "", "127.0.0.1", 1, {}, {}};
+  hello.inventory.devices = {{"H100", gib(80), "u"}};
+  hello.inventory.cpus = 2;
+  hear(hello);
+  cluster::Submit job = a_job();
+  job.specs.front().shape.gpu_share = 1000;
+  ASSERT_TRUE(happen(job, ada).ok());
+  ASSERT_TRUE(happen(cluster::Cancel{cluster::JobId(1), ""}, ada).ok());
+  ASSERT_FALSE(turns->state().jobs.at(cluster::JobId(1)).finished());
+  store.full = true;
+  const int commits = store.commits;
+  const std::size_t lines = log().size();
+  for (int at = 0; at < 1'000; ++at) EXPECT_FALSE(happen(cluster::RevokeToken{"0123456789abcdef"}, ada).ok());
+  EXPECT_FALSE(turns->health().ok) << "the first of them has found it full";
+  for (int at = 0; at < 1'000; ++at)
+    EXPECT_TRUE(happen(cluster::Cancel{cluster::JobId(1), ""}, ada).ok());
+  EXPECT_EQ(store.commits, commits);
+  EXPECT_EQ(log().size(), lines);
+  for (int at = 0; at < 2; ++at) {
+    EXPECT_TRUE(happen(cluster::SetPerson{.name = "ada", .blocked = true}).ok());
+    EXPECT_TRUE(happen(cluster::Drain{"a"}).ok());
+  }
+  EXPECT_EQ(store.commits, commits + 2) << "each of them once";
+  EXPECT_EQ(log().size(), lines + 2);
+  EXPECT_TRUE(has(log().back(), "drain")) << log().back();
+  store.full = false;
+  now += left_out_told_every;
+  ASSERT_TRUE(happen(cluster::SetQueue{.name = "after"}).ok());
+  const auto all = log();
+  EXPECT_TRUE(std::any_of(all.begin(), all.end(), [](const std::string& line) {
+    return has(line, R"("who":"ada")") && has(line, R"("left_out":1000)");
+  }));
+  expect_whole();
+}
+
 // What somebody pastes in place of an id may open something.
 TEST_F(AuditTest, NoTokenIsInIt) {
   const std::string token = "tutti-0123456789abcdef-" + std::string(64, 'a');
@@ -220,9 +277,7 @@ TEST_F(AuditTest, TheChainGoesOnAfterARestartAlsoWhenAllIsInFiles) {
   const audit::Head head = turns->state().audit.head;
   start_again();
   EXPECT_EQ(turns->state().audit.head, head);
-  std::vector<Item> items;
-  items.push_back({cluster::AuditShelved{head.last}, nullptr, nullptr});
-  turns->turn(std::move(items), false);
+  hear(cluster::AuditShelved{head.last});
   EXPECT_EQ(log().size(), 1U) << "the newest stays, so that the next one can follow it";
   start_again();
   ASSERT_TRUE(happen(cluster::SetQueue{.name = "b"}).ok());
@@ -244,9 +299,10 @@ TEST_F(AuditTest, WhereFilesCannotBeWrittenNothingIsChangedAnyMoreButWhatEnds) {
   ASSERT_FALSE(refused.ok());
   EXPECT_TRUE(has(refused.error().text(), "the audit log cannot be written")) << refused.error().text();
   EXPECT_TRUE(happen(cluster::Cancel{cluster::JobId(1), ""}).ok());
-  std::vector<Item> items;
-  items.push_back({cluster::AuditShelved{turns->state().audit.head.last}, nullptr, nullptr});
-  turns->turn(std::move(items), false);
+  const std::size_t bytes = turns->state().audit.bytes;
+  EXPECT_FALSE(happen(cluster::RevokeToken{"0123456789abcdef"}, {.token = "t1"}).ok());
+  EXPECT_EQ(turns->state().audit.bytes, bytes) << "nobody makes it longer with what is refused";
+  hear(cluster::AuditShelved{turns->state().audit.head.last});
   EXPECT_TRUE(happen(cluster::SetQueue{.name = "a"}).ok());
 }
 

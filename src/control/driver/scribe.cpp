@@ -1,5 +1,6 @@
 #include "control/driver/scribe.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "control/cluster/deeds.hpp"
@@ -68,10 +69,11 @@ void Scribe::leave_out(const audit::Entry& entry) {
   const std::string whose = key_of(entry);
   const bool is_one_more = left_out_.size() >= left_out_of_max && !left_out_.contains(whose);
   LeftOut& left = left_out_[is_one_more ? std::string() : whose];
-  if (left.count++ == 0 && !is_one_more) {
+  if (left.count == 0 && !is_one_more) {
     left.who = entry.who;
     left.from = entry.from;
   }
+  left.count += std::max<std::uint64_t>(entry.left_out, 1);
 }
 
 void Scribe::tell_left_out(Instant now) {
@@ -93,8 +95,13 @@ std::string Scribe::write(audit::Head& head, Instant date) {
   for (audit::Entry& entry : std::exchange(entries_, {})) {
     entry.at = date;
     lines += audit::next_line(entry, head);
+    if (!entry.refused.empty()) written_.push_back(std::move(entry));
   }
   return lines;
+}
+
+void Scribe::lost() {
+  for (const audit::Entry& entry : std::exchange(written_, {})) leave_out(entry);
 }
 
 }  // namespace tutti::driver

@@ -43,6 +43,9 @@ class Scribe {
 
   // All that was gathered, as lines with that date; the head moves on. "" if there is nothing.
   std::string write(audit::Head& head, Instant date);
+  // What was written last is in the store now, or is not: then there is no line of its refusals.
+  void stored() { written_.clear(); }
+  void lost();
 
  private:
   // Of whom there is no line.
@@ -53,6 +56,7 @@ class Scribe {
   };
 
   std::vector<audit::Entry> entries_;
+  std::vector<audit::Entry> written_;  // refusals, until it is known whether they are stored
   RateLimits refusals_{refusals_max};
   RateLimits kinds_{kinds_max};
   std::optional<TokenBucket> all_refusals_;
