@@ -145,6 +145,28 @@ TEST_F(AuditTest, NoRefusalHidesBehindOthers) {
   EXPECT_TRUE(has(news().back(), R"("token":"gone")")) << news().back();
 }
 
+// Whoever is nobody may come from any number of addresses, and many persons may be at it together.
+TEST_F(AuditTest, NobodyHidesWhatAPersonIsRefused) {
+  const auto flood = [&](const people::Credential& by, const std::string& from) {
+    for (int at = 0; at < 200; ++at)
+      EXPECT_FALSE(happen(cluster::RemoveQueue{"default"}, by, from).ok());
+  };
+  for (int at = 0; at < 20; ++at) {
+    flood({.token = "gone"}, "10.0.1." + std::to_string(at));
+  }
+  EXPECT_FALSE(happen(cluster::Drain{"a"}, {.token = "t1"}).ok());
+  EXPECT_TRUE(has(news().back(), "drain") && has(news().back(), R"("who":"ada")")) << news().back();
+  for (int at = 0; at < 20; ++at) {
+    const std::string name = "u" + std::to_string(at);
+    ASSERT_TRUE(happen(cluster::SetPerson{.name = name, .grants = std::vector<people::Grant>()}).ok());
+    ASSERT_TRUE(happen(cluster::IssueToken{{.id = name, .person = name, .hash = name}}).ok());
+    flood({.token = name}, "10.0.0.1");
+  }
+  EXPECT_FALSE(happen(cluster::Resume{"a"}, {.token = "t1"}).ok());
+  EXPECT_TRUE(has(news().back(), "resume") && has(news().back(), R"("who":"ada")")) << news().back();
+  expect_whole();
+}
+
 // Whoever was not believed is not called what he says he is.
 TEST_F(AuditTest, WhoCouldNotJoinIsNobody) {
   cluster::Member member;
@@ -156,6 +178,27 @@ TEST_F(AuditTest, WhoCouldNotJoinIsNobody) {
   ASSERT_EQ(news().size(), 1U);
   EXPECT_FALSE(has(news().back(), "\"who\"")) << news().back();
   EXPECT_TRUE(has(news().back(), "node n1") && has(news().back(), R"("from":"10.0.0.66")")) << news().back();
+}
+
+// Nor in the count of those of whom there is no line.
+TEST_F(AuditTest, WhoCouldNotBeLetInWhileNothingWasStoredIsNobody) {
+  store.full = true;
+  EXPECT_FALSE(happen(cluster::SetQueue{.name = "lost"}).ok());
+  cluster::Member member;
+  member.name = "n1";
+  std::vector<Item> items;
+  items.push_back(
+      {cluster::Join{"no hash", member}, [](auto) {}, nullptr, std::nullopt, std::nullopt, "10.0.0.66"});
+  EXPECT_FALSE(turns->turn(std::move(items), false).answers.front().result.ok());
+  store.full = false;
+  now += 2s;
+  ASSERT_TRUE(happen(cluster::SetQueue{.name = "after"}).ok());
+  const auto lines = news();
+  const auto counted = std::find_if(lines.begin(), lines.end(), [](const std::string& line) {
+    return has(line, R"("left_out":1)") && has(line, R"("from":"10.0.0.66")");
+  });
+  ASSERT_NE(counted, lines.end());
+  EXPECT_FALSE(has(*counted, "\"who\"")) << *counted;
 }
 
 // While nothing can be stored refusals are counted, and told of when it can be.
