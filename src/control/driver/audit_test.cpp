@@ -148,8 +148,7 @@ TEST_F(AuditTest, NoRefusalHidesBehindOthers) {
 // Whoever is nobody may come from any number of addresses, and many persons may be at it together.
 TEST_F(AuditTest, NobodyHidesWhatAPersonIsRefused) {
   const auto flood = [&](const people::Credential& by, const std::string& from) {
-    for (int at = 0; at < 200; ++at)
-      EXPECT_FALSE(happen(cluster::RemoveQueue{"default"}, by, from).ok());
+    for (int at = 0; at < 200; ++at) EXPECT_FALSE(happen(cluster::RemoveQueue{"default"}, by, from).ok());
   };
   for (int at = 0; at < 20; ++at) {
     flood({.token = "gone"}, "10.0.1." + std::to_string(at));
@@ -259,8 +258,7 @@ TEST_F(AuditTest, OnAFullDiskWhatIsRefusedOrChangesNothingTakesNothingOfTheReser
   const std::size_t lines = log().size();
   for (int at = 0; at < 1'000; ++at) EXPECT_FALSE(happen(cluster::RevokeToken{"0123456789abcdef"}, ada).ok());
   EXPECT_FALSE(turns->health().ok) << "the first of them has found it full";
-  for (int at = 0; at < 1'000; ++at)
-    EXPECT_TRUE(happen(cluster::Cancel{cluster::JobId(1), ""}, ada).ok());
+  for (int at = 0; at < 1'000; ++at) EXPECT_TRUE(happen(cluster::Cancel{cluster::JobId(1), ""}, ada).ok());
   EXPECT_EQ(store.commits, commits);
   EXPECT_EQ(log().size(), lines);
   for (int at = 0; at < 2; ++at) {
@@ -325,6 +323,22 @@ TEST_F(AuditTest, TheChainGoesOnAfterARestartAlsoWhenAllIsInFiles) {
   start_again();
   ASSERT_TRUE(happen(cluster::SetQueue{.name = "b"}).ok());
   EXPECT_TRUE(audit::check_line(log().back(), head).ok());
+}
+
+// An older copy of the store goes on behind the lines that are in files, also when the turn is lost in which
+// it hears of them.
+TEST_F(AuditTest, NoNumberOfALineIsUsedTwice) {
+  const audit::Head in_files{turns->state().audit.head.last + 5, std::string(64, 'a')};
+  store.fail_next(CommitResult::Status::unknown, false);
+  hear(cluster::AuditFound{in_files});
+  ASSERT_FALSE(turns->health().ok);
+  EXPECT_EQ(turns->state().audit.head, in_files);
+  EXPECT_TRUE(happen(cluster::RevokeToken{"t1"}).ok()) << "before the store is looked at again";
+  auto first = audit::check_line(log().back(), in_files);
+  EXPECT_TRUE(first.ok()) << log().back();
+  now += 2s;
+  ASSERT_TRUE(happen(cluster::SetQueue{.name = "a"}).ok());
+  EXPECT_TRUE(audit::check_line(log().back(), std::move(first).value_or(audit::Head())).ok()) << log().back();
 }
 
 // Its files are on a disk that does not take them: what cannot be told later on is not done.

@@ -88,6 +88,7 @@ Result<> Turns::read_store() {
   if (!revision) return std::move(revision).error();
   cluster::derive(state, date());
   cluster::keep_strays(state, state_);
+  if (audit_found_.last > state.audit.head.last) state.audit.head = audit_found_;
   state.revision = state_.revision + 1;
   state_ = std::move(state);
   state_is_stored_ = true;
@@ -297,6 +298,7 @@ bool Turns::step(Outcome& outcome, cluster::Effects& effects, Item& item) {
     outcome.queries.push_back(std::move(item.query));
     return false;
   }
+  if (const auto* found = std::get_if<cluster::AuditFound>(&item.event)) audit_found_ = found->head;
   people::Name who;
   if (item.by) {
     if (auto allowed = authorize(item, who); !allowed) {
@@ -330,8 +332,8 @@ void Turns::note_refusal(const Item& item, const people::Name& who, const Error&
   scribe_.leave_out(*note);
 }
 
-// Without room there is a line of what has freed some: nobody uses up what is left for that with what is refused,
-// or changes nothing.
+// Without room there is a line of what has freed some: nobody uses up what is left for that with what is
+// refused, or changes nothing.
 void Turns::write_down(const Item& item, audit::Entry note, const Result<std::vector<cluster::JobId>>& reply,
                        bool has_changed) {
   if (has_room_for_lines() || (reply && has_changed))

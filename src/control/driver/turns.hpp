@@ -149,6 +149,9 @@ class Turns {
   OpenSecret open_secret_;
   std::vector<Withheld> withheld_;  // by the last turn: the next one says so to the state
   Scribe scribe_;
+  // As its files say: whatever becomes of the turn in which that was heard, no number of a line is used
+  // twice.
+  cluster::AuditHead audit_found_;
   std::set<cluster::JobId> to_show_;  // their changes are stored and were not told to those who watch
   std::size_t ranks_placed_ = 0;      // in the turn's pass
   std::optional<Instant> last_turn_;  // nothing before the first
