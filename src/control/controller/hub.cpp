@@ -33,6 +33,9 @@ constexpr int seat_retry_after_seconds = 5;
 constexpr Duration agent_pause_max = cluster::heartbeat_every + cluster::heartbeat_every / 2;
 // One that has, and is not read, is believed to be there for so long.
 constexpr Duration excused_max = 10 * cluster::lease;
+// So many that are not read, and a part of all that would be a mass if they were silent, are no one's own
+// doing.
+constexpr std::size_t unread_nodes_min = 3;
 
 static_assert(wire::message_bytes_max < net::frame_bytes_max);
 
@@ -148,7 +151,7 @@ bool Hub::is_awake() {
     const std::string& node = listener_.node_of(connection);
     if (pause <= excused_max && listener_.speaker(node) == connection) unread_nodes.push_back(node);
   }
-  const bool are_many = unread_nodes.size() >= cluster::mass_silence_nodes_min &&
+  const bool are_many = unread_nodes.size() >= unread_nodes_min &&
                         unread_nodes.size() * cluster::mass_silence_part > agents_.size();
   if ((is_late && has_unread) || are_many) return false;
   for (const std::string& node : unread_nodes)
