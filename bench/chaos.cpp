@@ -23,8 +23,7 @@ Result<> run(const std::vector<std::string>& words) {
     if (auto done = part.measure(report, options->quick); !done)
       return std::move(done).error().within(part.name);
   }
-  if (options->json_file.empty()) return {};
-  return report.write_json(options->json_file);
+  return report.end(*options);
 }
 
 }  // namespace

@@ -345,8 +345,7 @@ Result<> run(const std::vector<std::string>& words) {
   Bench bench;
   if (options->quick) bench.counts = quick_counts;
   if (auto done = measure(bench); !done) return done;
-  if (options->json_file.empty()) return {};
-  return bench.report.write_json(options->json_file);
+  return bench.report.end(*options);
 }
 
 }  // namespace

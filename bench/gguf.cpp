@@ -169,7 +169,7 @@ Result<> run(const std::vector<std::string>& words) {
     if (auto done = compare(family, program, folder, report); !done)
       return std::move(done).error().within(family.name);
   }
-  return options->json_file.empty() ? Result<>() : report.write_json(options->json_file);
+  return report.end(*options);
 }
 
 }  // namespace

@@ -590,8 +590,7 @@ Result<> run(const std::vector<std::string>& words) {
   catch_interrupts();
   Bench bench{.counts = options->quick ? quick_counts : Counts{}, .slurm = nullptr};
   if (auto done = measure(bench, *options); !done) return done;
-  if (options->json_file.empty()) return {};
-  return bench.report.write_json(options->json_file);
+  return bench.report.end(*options);
 }
 
 }  // namespace

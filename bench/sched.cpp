@@ -259,8 +259,7 @@ Result<> run(const std::vector<std::string>& words) {
     if (!options->wants(part.name)) continue;
     if (auto done = part.measure(bench); !done) return std::move(done).error().within(part.name);
   }
-  if (options->json_file.empty()) return {};
-  return bench.report.write_json(options->json_file);
+  return bench.report.end(*options);
 }
 
 }  // namespace

@@ -63,6 +63,9 @@ TEST(Growth, FinishedJobsAreForgottenAndStatusTellsWhatIsKept) {
   const std::string status = cluster.tutti({"status"}).out;
   EXPECT_TRUE(has(status, "kept   finished jobs for 30d, at most 3, in a store of ")) << status;
   EXPECT_TRUE(has(status, " of 256 MiB, and unfinished ones 0 B of 512 MiB, of one user 128 MiB")) << status;
+  EXPECT_TRUE(has(status, " of logs of ended ranks on the nodes for 14d, at most 20 GiB\n")) << status;
+  EXPECT_TRUE(has(status, "what ended jobs left in TUTTI_CHECKPOINT_DIR for ever\n")) << status;
+  EXPECT_EQ(cluster.json({"status"})["kept"]["checkpoints_age_s"], 0.0);
   EXPECT_EQ(cluster.json({"status"})["kept"]["jobs_max"], 3);
   EXPECT_GT(cluster.json({"status"})["kept"]["jobs_bytes"], 0.0);
   cluster.kill_controller();

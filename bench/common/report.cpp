@@ -57,6 +57,18 @@ void Report::add(Row row) {
   rows_.push_back(std::move(row));
 }
 
+Result<> Report::end(const Options& options) const {
+  if (!options.json_file.empty()) {
+    if (auto written = write_json(options.json_file); !written) return written;
+  }
+  std::string missed;
+  for (const Row& row : rows_) {
+    if (!row.held().value_or(true)) missed += (missed.empty() ? "" : ", ") + row.name;
+  }
+  if (missed.empty() || options.quick) return {};
+  return failed("missed the bar: " + missed);
+}
+
 Result<> Report::write_json(const std::string& file) const {
   auto rows = nlohmann::json::array();
   for (const Row& row : rows_) {

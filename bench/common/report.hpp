@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "common/options.hpp"
 
 namespace tutti::bench {
 
@@ -37,9 +38,13 @@ class Report {
   void print_head() const;
   // Prints the row at once: a benchmark takes minutes.
   void add(Row row);
-  Result<> write_json(const std::string& file) const;
+  // Writes what is asked for. A bar that is missed is a failure that names it, but of a run that is to be
+  // quick.
+  Result<> end(const Options& options) const;
 
  private:
+  Result<> write_json(const std::string& file) const;
+
   std::string peer_;
   std::vector<Row> rows_;
 };

@@ -51,6 +51,13 @@ std::string kept_age(const json& kept, const char* key) {
   return seconds == 0 ? "for ever" : "for " + format_duration(std::chrono::seconds(seconds));
 }
 
+// Of several nodes, which may have been told different ages.
+std::string kept_ages(const json& kept, const char* shortest, const char* longest) {
+  const std::string at_most = kept_age(kept, longest);
+  const std::string at_least = kept_age(kept, shortest);
+  return at_least == at_most ? at_most : at_least + " to " + at_most.substr(at_most.find(' ') + 1);
+}
+
 std::string kept_bytes(const json& kept, const char* key) {
   return format_bytes(Bytes(static_cast<std::int64_t>(kept.value(key, 0.0))));
 }
@@ -67,6 +74,14 @@ class Status final : public View {
            ", of one user " + kept_bytes(kept, "unfinished_bytes_of_user_max");
   }
 
+  static std::string on_nodes(const json& kept) {
+    const std::string logs = kept_bytes(kept, "logs_bytes") + " of logs of ended ranks on the nodes";
+    if (!kept.contains("logs_bytes_max")) return logs;  // no agent has said more
+    return logs + " " + kept_ages(kept, "logs_age_min_s", "logs_age_s") + ", at most " +
+           kept_bytes(kept, "logs_bytes_max") + "\n       what ended jobs left in TUTTI_CHECKPOINT_DIR " +
+           kept_ages(kept, "checkpoints_age_min_s", "checkpoints_age_s");
+  }
+
   static std::string audit(const json& kept) {
     if (!kept.contains("audit_bytes_max")) return "";  // a controller of an earlier version
     return "       " + kept_bytes(kept, "audit_bytes") + " of audit log " + kept_age(kept, "audit_age_s") +
@@ -81,8 +96,7 @@ class Status final : public View {
            job_bytes(kept) + "\n       " + std::to_string(kept.value("nodes_lost", 0)) + " lost nodes " +
            kept_age(kept, "nodes_age_s") + "\n       " + kept_bytes(kept, "blobs_bytes") +
            " of shipped folders " + kept_age(kept, "blobs_age_s") + ", at most " +
-           kept_bytes(kept, "blobs_bytes_max") + "\n       " + kept_bytes(kept, "logs_bytes") +
-           " of logs of ended ranks on the nodes\n" + audit(kept);
+           kept_bytes(kept, "blobs_bytes_max") + "\n       " + on_nodes(kept) + "\n" + audit(kept);
   }
 
   std::string table(const json& status) const override {

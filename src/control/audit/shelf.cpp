@@ -74,6 +74,18 @@ std::size_t whole_part(std::string_view text, Head& head) {
   return 0;
 }
 
+// What is no whole line goes into a file beside: of a file that has none, all of it. A disk may have no room
+// for that, and then all stays as it is.
+Result<> put_aside(const std::string& path, std::string_view text, std::size_t whole) {
+  const std::string torn = path + std::string(torn_end);
+  if (text.empty()) return ::unlink(path.c_str()) == 0 ? Result<>() : failed("cannot remove " + path);
+  if (whole == 0)
+    return ::rename(path.c_str(), torn.c_str()) == 0 ? Result<>() : failed("cannot put aside " + path);
+  if (whole == text.size()) return {};
+  if (auto kept = files::replace_file(torn, text.substr(whole), {.durable = true}); !kept) return kept;
+  return ::truncate(path.c_str(), static_cast<off_t>(whole)) == 0 ? Result<>() : failed("cannot cut " + path);
+}
+
 // Each with its end; what has none is no line.
 std::string_view take_line(std::string_view& text) {
   const std::size_t end = text.find('\n');
@@ -205,16 +217,13 @@ Result<Shelf> Shelf::open(std::string folder) {
     if (!text) return Error(text.error()).within("the audit log");
     Head head;
     const std::size_t whole = whole_part(*text, head);
-    if (whole < text->size()) {
-      const std::string torn = path + std::string(torn_end);
-      if (auto kept = files::replace_file(torn, std::string_view(*text).substr(whole), {.durable = true});
-          !kept)
-        return std::move(kept).error().within("the audit log");
-      if (::truncate(path.c_str(), static_cast<off_t>(whole)) != 0)
-        return failed("cannot cut " + path).within("the audit log");
-    }
-    if (whole > 0)
+    const auto aside = put_aside(path, *text, whole);
+    if (whole == 0) continue;
+    if (aside)
       return Shelf(std::move(folder), std::move(head), path, Bytes(static_cast<std::int64_t>(whole)));
+    Shelf shelf(std::move(folder), std::move(head), "", Bytes(0));
+    shelf.amiss_ = aside.error().text() + ": half a line stays there, and another file begins";
+    return shelf;
   }
   return Shelf(std::move(folder), {}, "", Bytes(0));
 }

@@ -2,6 +2,7 @@
 #include "control/audit/shelf.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +14,22 @@ namespace tutti::audit {
 namespace {
 
 namespace fs = std::filesystem;
+
+// In memory, and gone with its object.
+struct SmallDisk {
+  explicit SmallDisk(const std::string& path) : folder(path) {
+    fs::create_directories(folder);
+    mounted = ::mount("none", folder.c_str(), "tmpfs", 0, "size=64k") == 0;
+  }
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+  ~SmallDisk() {
+    if (mounted) ::umount2(folder.c_str(), MNT_DETACH);
+  }
+
+  std::string folder;
+  bool mounted = false;
+};
 
 struct ShelfTest : testing::Test {
   ShelfTest() : folder(testing::TempDir() + "tutti-shelf-" + std::to_string(::getpid())) {
@@ -84,6 +101,29 @@ TEST_F(ShelfTest, HalfALineOfAPowerCutIsPutAside) {
   }
   ASSERT_TRUE(open().append(more(1)).ok());
   EXPECT_EQ(page({}).lines.size(), 3U);
+}
+
+// Nothing can be put aside there: the lines that are whole are known all the same, and what comes follows
+// them.
+TEST_F(ShelfTest, HalfALineOnAFullDiskStaysWhereItIs) {
+  const SmallDisk disk(folder);
+  if (!disk.mounted) GTEST_SKIP() << "needs the right to mount";
+  ASSERT_TRUE(open().append(more(2)).ok());
+  const std::string path = files().front();
+  std::ofstream(path, std::ios::app) << "{\"n\":3,\"at\"";
+  const auto torn = fs::file_size(path);
+  const std::string filler = folder + "/filler";
+  std::ofstream(filler) << std::string(128 << 10, 'x');
+  {
+    Shelf shelf = open();
+    EXPECT_EQ(shelf.head(), head);
+    EXPECT_NE(shelf.take_amiss(), "");
+    EXPECT_EQ(fs::file_size(path), torn);
+    fs::remove(filler);
+    ASSERT_TRUE(shelf.append(more(1)).ok());
+  }
+  EXPECT_EQ(page({}).lines.size(), 3U);
+  EXPECT_EQ(open().head(), head);
 }
 
 // What was changed is shown as it is: to judge it is for whoever verifies.

@@ -1,6 +1,7 @@
 #include "control/cluster/membership.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "control/cluster/machine.hpp"
 
@@ -131,8 +132,7 @@ void Machine::on(const RevokeNode& event) {
     return fail(invalid("node '" + event.node + "' has no certificate of this cluster")
                     .remedy("`tutti nodes` lists the nodes; one that has joined with the join token of the "
                             "cluster's folder has none"));
-  found->second.revoked = true;
-  touch(found->second);
+  if (!std::exchange(found->second.revoked, true)) touch(found->second);
   if (Node* node = find(event.node); node != nullptr && !node->lost) lose(*node);
 }
 

@@ -82,6 +82,15 @@ struct Stray {
 };
 constexpr std::size_t strays_max = 100'000;  // of one node: an agent may invent ranks, but not without end
 
+// What an agent keeps of what is over, as it was started. An age of 0 is for ever.
+struct NodeKeeps {
+  Bytes logs_max;
+  Duration logs_age_max{};
+  Duration checkpoints_age_max{};  // since the end of their job
+
+  friend bool operator==(const NodeKeeps&, const NodeKeeps&) = default;
+};
+
 struct Node {
   NodeName name;
   std::string location;
@@ -113,6 +122,7 @@ struct Node {
   std::string illness;              // what its agent says keeps it from taking work; "": nothing
   std::vector<std::int32_t> ports;  // that its agent keeps free for gangs whose rank 0 is here
   Bytes kept;                       // what ranks that have ended left there, as it said last
+  std::optional<NodeKeeps> keeps;   // until when; nothing: it has not said so
 
   friend bool operator==(const Node&, const Node&) = default;
 };

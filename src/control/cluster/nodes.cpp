@@ -35,6 +35,7 @@ void Machine::on(const Hello& event) {
   fresh.greeted = true;
   fresh.reunited = reunited && event.jobs_saved == 0;
   fresh.ports = event.ports;
+  fresh.keeps = event.keeps;
   fresh.doubted = false;
   fresh.told_as_of = std::max(fresh.told_as_of, std::exchange(fresh.asked_at, {}));
   const Node before = std::exchange(node, std::move(fresh));
@@ -180,16 +181,18 @@ void Machine::lose(Node& node) {
 }
 
 // Of many that fall silent at once the network of the controller is the likelier cause, or a loop of its own.
+// Their last words are up to a heartbeat apart.
 void Machine::judge_silence() {
   std::vector<Node*> silent;
-  std::size_t others = 0;  // that were lost, or are doubted, within the same lease
+  std::size_t others = 0;  // that were lost, or are doubted, within the same lease, or are about to be silent
   std::size_t known = 0;
   for (auto& [name, node] : state_.nodes) {
     const bool lost_lately = node.lost && now_ >= node.lost_at && now_ - node.lost_at <= lease;
     if (!node.lost || lost_lately) ++known;
     if (lost_lately) ++others;
-    if (node.lost || now_ - node.heard_at <= lease) continue;
-    if (node.doubted && now_ - node.heard_at <= 2 * lease) {
+    const Duration unheard = now_ - node.heard_at;
+    if (node.lost || unheard <= lease - heartbeat_every) continue;
+    if (unheard <= lease || (node.doubted && unheard <= 2 * lease)) {
       ++others;
     } else {
       silent.push_back(&node);

@@ -45,6 +45,7 @@ void Machine::on(const SetPerson& event) {
     }
     person.grants = *std::move(grants);
   }
+  if (!is_new && person == known->second) return;
   state_.people.persons.insert_or_assign(event.name, std::move(person));
   effects_.persons.insert(event.name);
 }

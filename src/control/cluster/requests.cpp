@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "control/cluster/machine.hpp"
 
 namespace tutti::cluster {
@@ -235,14 +237,13 @@ void Machine::on(const Cancel& event) {
 }
 
 // A cancel overrides whatever else would come after the attempt, and none takes back that its ranks are
-// killed.
+// killed. One that says what was said already tells the nodes again, and nothing of it is stored.
 void Machine::cancel_placed(Job& job, const std::string& reason, bool now) {
-  const bool was_killed = job.ending == EndCause::killed;
-  const bool kills = now || was_killed;
+  if (job.ending == EndCause::killed || (job.ending == EndCause::cancelled && !now)) return send_end(job);
   // What is left of their grace period ends now.
-  if (kills && !was_killed) job.told_at = {};
+  if (now) job.told_at = {};
   job.ending = EndCause::none;
-  end(job, kills ? EndCause::killed : EndCause::cancelled, reason);
+  end(job, now ? EndCause::killed : EndCause::cancelled, reason);
 }
 
 void Machine::cancel_array(const Cancel& event, const std::string& reason) {
@@ -265,8 +266,7 @@ void Machine::on(const Drain& event) {
   Node* node = find(event.node);
   if (node == nullptr)
     return fail(invalid("there is no node '" + event.node + "'").remedy("`tutti nodes` lists them"));
-  node->draining = true;
-  touch(*node);
+  if (!std::exchange(node->draining, true)) touch(*node);
   if (!event.now) return;
   for (const JobId id : state_.index.jobs_on(event.node))
     end(state_.jobs.at(id), EndCause::drained, "moved: node " + event.node + " is being drained");

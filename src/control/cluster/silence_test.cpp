@@ -26,6 +26,25 @@ TEST_F(Silence, OfAFewNodesCountsAtOnce) {
   EXPECT_EQ(lost(), 2U);
 }
 
+TEST_F(Silence, OfOneOfTwoCountsAtOnce) {
+  join_all(2);
+  now += lease;
+  hear_from(1, 2);
+  pass(200ms);
+  EXPECT_EQ(lost(), 1U);
+}
+
+// Their last words are never of the same moment.
+TEST_F(Silence, OfBothOfTwoIsDoubtedForOneMoreLease) {
+  join_all(2);
+  now += heartbeat_every / 2;
+  hear_from(1, 2);
+  for (Duration silence{}; silence < 2 * lease - heartbeat_every; silence += 200ms) pass(200ms);
+  EXPECT_EQ(lost(), 0U);
+  for (Duration silence{}; silence < 2 * heartbeat_every; silence += 200ms) pass(200ms);
+  EXPECT_EQ(lost(), 2U);
+}
+
 TEST_F(Silence, OfManyIsDoubtedForOneMoreLease) {
   join_all(20);
   now += lease;

@@ -35,4 +35,11 @@ Effects step(State& state, Instant now, const Event& event) {
   return effects;
 }
 
+bool is_stored(const Effects& effects) {
+  return !effects.jobs.empty() || !effects.nodes.empty() || !effects.queues.empty() ||
+         !effects.past_use.empty() || !effects.persons.empty() || !effects.tokens.empty() ||
+         !effects.tokens_used.empty() || !effects.join_tokens.empty() || !effects.members.empty() ||
+         !effects.secrets.empty() || !effects.audit.empty() || effects.fabric || effects.cluster;
+}
+
 }  // namespace tutti::cluster

@@ -19,7 +19,7 @@ constexpr Duration lease = 3s;
 constexpr Duration heartbeat_every = 1s;
 // When more than a tenth of the nodes fall silent within one lease, and at least so many, the controller
 // doubts its own ears first: they get one more lease.
-constexpr std::size_t mass_silence_nodes_min = 3;
+constexpr std::size_t mass_silence_nodes_min = 2;
 constexpr std::size_t mass_silence_part = 10;
 // Ranks of an attempt that is over have so long to save what they have while their job waits, whatever their
 // grace period: until they have ended their node takes no work.
@@ -76,6 +76,7 @@ struct Hello {
   std::vector<std::int32_t> ports = {};  // kept free for gangs whose rank 0 is here
   std::uint64_t jobs_saved = 0;          // the highest id of one whose folder for checkpoints is there
   bool keeps_apart = false;              // ranks run there as the accounts of their users
+  std::optional<NodeKeeps> keeps = {};   // nothing: an agent of an earlier version
 };
 // The ports that the agent keeps free now.
 struct PortsHeld {
@@ -305,6 +306,9 @@ struct Effects {
 };
 
 Effects step(State& state, Instant now, const Event& event);
+
+// Is there anything in it that has to be stored?
+bool is_stored(const Effects& effects);
 
 // Does it end something, so that it is to work on a full disk, too, where nothing else does?
 bool frees_room(const State& state, const Event& event);

@@ -62,7 +62,12 @@ std::optional<cluster::AuditLog> AuditKeeper::waiting() const {
 
 void AuditKeeper::shelve() {
   const auto log = waiting();
-  if (!log || log->head.last <= shelf_->head().last) return;
+  if (!log) return;
+  if (log->head.last <= shelf_->head().last) {
+    // It was said, and the store could not be written then.
+    if (log->lines.size() > 1) core_.happen(cluster::AuditShelved{shelf_->head().last}, nullptr);
+    return;
+  }
   if (log->lines.begin()->first > shelf_->head().last + 1)
     log::error("the audit log has a gap: lines {} to {} are in no file", shelf_->head().last + 1,
                log->lines.begin()->first - 1);

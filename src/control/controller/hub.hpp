@@ -68,7 +68,8 @@ class Hub {
   // On this loop, from any thread.
   void post(std::function<void()> task) { loop_.post(std::move(task)); }
 
-  // Whether this loop hears the agents: it has read what has come. Asked again and again.
+  // Whether this loop hears the agents: it has read what has come. Asked again and again. Where it is one
+  // agent alone that is not read, that one is excused, and the loop is awake.
   bool is_awake();
 
  private:
@@ -177,6 +178,7 @@ class Hub {
   Core& core_;
   Clock clock_;
   std::shared_ptr<net::Loop::Handle> awake_;
+  Instant awake_asked_at_;
   driver::Listener listener_;
   std::map<driver::Connection, std::shared_ptr<Agent>> agents_;
   std::map<std::uint64_t, Watcher> watchers_;

@@ -79,6 +79,24 @@ class HubExchange final : public net::Exchange {
 struct HubTest : testing::Test {
   void SetUp() override { ASSERT_TRUE(core.start().ok()); }
 
+  // So many nodes.
+  static std::vector<std::shared_ptr<HubSocket>> say_hello(Hub& hub, int count) {
+    std::vector<std::shared_ptr<HubSocket>> agents;
+    for (int at = 0; at < count; ++at) {
+      agents.push_back(std::make_shared<HubSocket>());
+      hub.add_agent(agents.back(), "10.0.0.1");
+      cluster::Hello hello;
+      hello.node = "n" + std::to_string(at);
+      agents.back()->on_message(wire::encode(wire::AgentMessage(hello)));
+    }
+    return agents;
+  }
+  // It is asked as often as it will be, for so long.
+  void look_for(Hub& hub, Duration time) {
+    for (const Instant end = now.load() + time; now.load() < end; now = now.load() + driver::awake_every)
+      hub.is_awake();
+  }
+
   store::MemoryStore store;
   net::Loop loop;
   Core core{store, [](driver::Delivery) {}};
@@ -87,34 +105,54 @@ struct HubTest : testing::Test {
 
 // ---- who is silent
 
-TEST_F(HubTest, ANodeWithUnreadBytesIsNotSilent) {
+TEST_F(HubTest, WhereManyAreNotReadNobodyIsSilent) {
   Hub hub(loop, core, [this] { return now.load(); });
-  const auto socket = std::make_shared<HubSocket>();
-  hub.add_agent(socket, "10.0.0.1");
+  const auto agents = say_hello(hub, 30);
   EXPECT_TRUE(hub.is_awake());
-  socket->unread = true;
-  EXPECT_TRUE(hub.is_awake()) << "it was heard a moment ago";
-  now = now.load() + 2 * cluster::heartbeat_every;
-  EXPECT_FALSE(hub.is_awake()) << "it has spoken, and was not heard";
-  socket->on_message("what it has said");
-  EXPECT_TRUE(hub.is_awake());
-  socket->unread = false;
-  now = now.load() + 10 * cluster::lease;
+  for (int at = 0; at < 4; ++at) agents[static_cast<std::size_t>(at)]->unread = true;
+  EXPECT_TRUE(hub.is_awake()) << "they were heard a moment ago";
+  look_for(hub, 2 * cluster::heartbeat_every);
+  EXPECT_FALSE(hub.is_awake()) << "they have spoken, and were not heard";
+  agents[0]->on_message(wire::encode(wire::AgentMessage(wire::Heartbeat{})));
+  EXPECT_TRUE(hub.is_awake()) << "a tenth of them, and no more";
+  for (const auto& agent : agents) agent->unread = false;
+  look_for(hub, 10 * cluster::lease);
   EXPECT_TRUE(hub.is_awake()) << "nothing has come of it: it is silent";
 }
 
-// Else whoever may join could keep the controller from missing anybody, with one message that never ends.
-TEST_F(HubTest, AMessageThatComesInPiecesDoesNotMakeTheControllerDeaf) {
+// Else whoever may join could keep the controller from missing anybody, with bytes that cannot be read.
+TEST_F(HubTest, OneThatIsNotReadExcusesNobodyElse) {
   Hub hub(loop, core, [this] { return now.load(); });
-  const auto socket = std::make_shared<HubSocket>();
-  hub.add_agent(socket, "10.0.0.1");
-  socket->unread = true;
+  const auto agents = say_hello(hub, 3);
+  for (int at = 0; at < 2; ++at) agents[static_cast<std::size_t>(at)]->unread = true;
+  for (int second = 0; second < 60; ++second) {
+    look_for(hub, 1s);
+    EXPECT_TRUE(hub.is_awake());
+  }
+}
+
+TEST_F(HubTest, ALoopThatIsLateHasNotHeardWhoeverIsNotRead) {
+  Hub hub(loop, core, [this] { return now.load(); });
+  const auto agents = say_hello(hub, 1);
+  EXPECT_TRUE(hub.is_awake());
+  agents[0]->unread = true;
+  now = now.load() + 2 * cluster::heartbeat_every;
+  EXPECT_FALSE(hub.is_awake());
+  now = now.load() + driver::awake_every;
+  EXPECT_TRUE(hub.is_awake()) << "it was there to read it since";
+}
+
+// Nor with messages that never end.
+TEST_F(HubTest, MessagesThatComeInPiecesDoNotMakeTheControllerDeaf) {
+  Hub hub(loop, core, [this] { return now.load(); });
+  const auto agents = say_hello(hub, 3);
+  for (const auto& agent : agents) agent->unread = true;
   for (int piece = 0; piece < 10; ++piece) {
-    ++socket->pieces;
-    now = now.load() + cluster::heartbeat_every;
+    for (const auto& agent : agents) ++agent->pieces;
+    look_for(hub, cluster::heartbeat_every);
     EXPECT_TRUE(hub.is_awake()) << "a piece was read, and there are more";
   }
-  now = now.load() + 2 * cluster::heartbeat_every;
+  look_for(hub, 2 * cluster::heartbeat_every);
   EXPECT_FALSE(hub.is_awake()) << "nothing was read of what has come";
 }
 

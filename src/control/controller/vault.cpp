@@ -78,14 +78,16 @@ std::string Vault::trouble(const cluster::State& state) const {
   return "";
 }
 
-std::optional<Vault::Look> Vault::look() const {
+std::optional<Vault::Look> Vault::look(const std::optional<cluster::SecretId>& behind) const {
   auto answer = std::make_shared<std::promise<std::optional<Look>>>();
   auto coming = answer->get_future();
-  core_.ask([answer](const cluster::State& state, const wire::StoreHealth& health) {
+  core_.ask([answer, behind](const cluster::State& state, const wire::StoreHealth& health) {
     if (!health.state_is_stored) return answer->set_value(std::nullopt);
     Look look{.key = state.secret_key, .has_secrets = !state.secrets.empty(), .old = {}};
     std::size_t bytes = 0;
-    for (const auto& [id, secret] : state.secrets) {
+    auto at = behind ? state.secrets.upper_bound(*behind) : state.secrets.begin();
+    for (; at != state.secrets.end(); ++at) {
+      const cluster::Secret& secret = at->second;
       if (secret.key == state.secret_key) continue;
       bytes += secret.sealed.size();
       look.old.push_back(secret);
@@ -155,13 +157,14 @@ void Vault::run() {
 // the new key by then.
 Vault::Step Vault::rewrap_some() {
   const auto calm = sealer_.calm();
-  const auto known = look();
+  const auto known = look(looked_at_);
   if (!known) return Step::failed;
   if (known->has_secrets && !sealer_.has(known->key)) {
     const auto read = sealer_.read();
     tell(read ? sealer_.lacks(known->key).text() : read.error().text());
     if (!sealer_.has(known->key)) return Step::failed;
   }
+  if (known->old.empty() && std::exchange(looked_at_, std::nullopt)) return Step::failed;
   if (known->old.empty()) {
     tell("");
     if (known->key.empty() || sealer_.keys() < 2) return Step::is_done;
@@ -187,8 +190,9 @@ Vault::Step Vault::rewrap_some() {
     }
     done.secrets.push_back({secret.id, secret.sealed, *std::move(sealed)});
   }
-  tell(why);
-  if (done.secrets.empty()) return Step::failed;
+  if (!why.empty() || !looked_at_) tell(why);
+  if (!why.empty() || looked_at_) looked_at_ = known->old.back().id;
+  if (done.secrets.empty()) return Step::did_some;
   auto answer = std::make_shared<std::promise<bool>>();
   auto coming = answer->get_future();
   const bool taken =

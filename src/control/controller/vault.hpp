@@ -41,7 +41,8 @@ class Vault {
   // Why what is sealed cannot be opened; "" if it can. Any thread.
   std::string trouble(const cluster::State& state) const;
 
-  // One bit of what the thread does. For tests, which do it themselves.
+  // One bit of what the thread does: looks at some, and seals anew what it can. For tests, which do it
+  // themselves.
   enum class Step { did_some, is_done, failed };
   Step rewrap_some();
 
@@ -51,8 +52,8 @@ class Vault {
     bool has_secrets = false;
     std::vector<cluster::Secret> old;  // some of those under others
   };
-  // Nothing if it is not known now.
-  std::optional<Look> look() const;
+  // Nothing if it is not known now. Of the old ones those behind that one; nothing: from the first on.
+  std::optional<Look> look(const std::optional<cluster::SecretId>& behind = {}) const;
   void run();
   void wake();
   void tell(const std::string& trouble);
@@ -60,6 +61,8 @@ class Vault {
   Core& core_;
   Sealer sealer_;
   std::string told_;  // of the trouble, as it was logged last
+  // Some up to this one cannot be opened, and do not keep those behind them from being sealed anew.
+  std::optional<cluster::SecretId> looked_at_;
   std::mutex mutex_;
   std::condition_variable woken_;
   bool stopping_ = false;

@@ -192,6 +192,33 @@ TEST_F(VaultTest, WithoutItsKeyNothingIsSetUntilTheFileIsBackOrAllIsRemoved) {
   expect_all_open("a new beginning");
 }
 
+// A hundred whose key nobody has, at the front of all.
+TEST_F(VaultTest, WhatCannotBeOpenedKeepsNothingBehindItFromBeingSealedAnew) {
+  begin();
+  for (std::size_t at = 0; at < cluster::rewrapped_max; ++at)
+    ASSERT_TRUE(life->set("A" + std::to_string(at), "lost"));
+  const std::string lost = life->state().secret_key;
+  ASSERT_TRUE(life->happen(cluster::UseSecretKey{*life->vault.make_key()}));
+  ASSERT_TRUE(life->set("Z", "value"));
+  ASSERT_TRUE(life->happen(cluster::UseSecretKey{*life->vault.make_key()}));
+  std::vector<std::string> lines;
+  std::ifstream before(folder + "/secrets.key");
+  for (std::string line; std::getline(before, line);) {
+    if (!line.starts_with(lost)) lines.push_back(line);
+  }
+  ASSERT_EQ(lines.size(), 3U) << "what it is, and two keys";
+  std::ofstream after(folder + "/secrets.key", std::ios::trunc);
+  for (const std::string& line : lines) after << line << "\n";
+  after.close();
+  life.reset();
+  begin();
+  life->rewrap_all();
+  const cluster::State state = life->state();
+  EXPECT_EQ(state.secrets.at({Of::person, "ada", "Z"}).key, state.secret_key);
+  EXPECT_EQ(state.secrets.at({Of::person, "ada", "A0"}).key, lost);
+  EXPECT_EQ(life->vault.rewrap_some(), Vault::Step::did_some) << "and from the first on again";
+}
+
 TEST_F(VaultTest, AThousandAreSealedAnewInPieces) {
   begin();
   for (int at = 0; at < 250; ++at) {

@@ -1,8 +1,8 @@
 // The audit log: a line for all that somebody asks for, in the commit of what comes of it.
 #include <gtest/gtest.h>
 
+#include "control/driver/full_store_test.hpp"
 #include "control/driver/turns.hpp"
-#include "control/store/memory/memory_store.hpp"
 
 namespace tutti::driver {
 namespace {
@@ -28,6 +28,12 @@ struct AuditTest : testing::Test {
     std::vector<Item> items;
     items.push_back({std::move(event), [](auto) {}, nullptr, std::nullopt, by, from});
     return turns->turn(std::move(items), false).answers.front().result;
+  }
+  // What nobody asks for.
+  void hear(cluster::Event event) {
+    std::vector<Item> items;
+    items.push_back({std::move(event), nullptr, nullptr});
+    turns->turn(std::move(items), false);
   }
   // As they are stored.
   std::vector<std::string> log() {
@@ -75,7 +81,7 @@ struct AuditTest : testing::Test {
     return line.find(part) != std::string::npos;
   }
 
-  store::MemoryStore store;
+  FullStore store;
   Instant now{1000s};
   std::unique_ptr<Turns> turns = std::make_unique<Turns>(store, [this] { return now; });
   std::size_t before = 0;
@@ -139,6 +145,27 @@ TEST_F(AuditTest, NoRefusalHidesBehindOthers) {
   EXPECT_TRUE(has(news().back(), R"("token":"gone")")) << news().back();
 }
 
+// Whoever is nobody may come from any number of addresses, and many persons may be at it together.
+TEST_F(AuditTest, NobodyHidesWhatAPersonIsRefused) {
+  const auto flood = [&](const people::Credential& by, const std::string& from) {
+    for (int at = 0; at < 200; ++at) EXPECT_FALSE(happen(cluster::RemoveQueue{"default"}, by, from).ok());
+  };
+  for (int at = 0; at < 20; ++at) {
+    flood({.token = "gone"}, "10.0.1." + std::to_string(at));
+  }
+  EXPECT_FALSE(happen(cluster::Drain{"a"}, {.token = "t1"}).ok());
+  EXPECT_TRUE(has(news().back(), "drain") && has(news().back(), R"("who":"ada")")) << news().back();
+  for (int at = 0; at < 20; ++at) {
+    const std::string name = "u" + std::to_string(at);
+    ASSERT_TRUE(happen(cluster::SetPerson{.name = name, .grants = std::vector<people::Grant>()}).ok());
+    ASSERT_TRUE(happen(cluster::IssueToken{{.id = name, .person = name, .hash = name}}).ok());
+    flood({.token = name}, "10.0.0.1");
+  }
+  EXPECT_FALSE(happen(cluster::Resume{"a"}, {.token = "t1"}).ok());
+  EXPECT_TRUE(has(news().back(), "resume") && has(news().back(), R"("who":"ada")")) << news().back();
+  expect_whole();
+}
+
 // Whoever was not believed is not called what he says he is.
 TEST_F(AuditTest, WhoCouldNotJoinIsNobody) {
   cluster::Member member;
@@ -150,6 +177,27 @@ TEST_F(AuditTest, WhoCouldNotJoinIsNobody) {
   ASSERT_EQ(news().size(), 1U);
   EXPECT_FALSE(has(news().back(), "\"who\"")) << news().back();
   EXPECT_TRUE(has(news().back(), "node n1") && has(news().back(), R"("from":"10.0.0.66")")) << news().back();
+}
+
+// Nor in the count of those of whom there is no line.
+TEST_F(AuditTest, WhoCouldNotBeLetInWhileNothingWasStoredIsNobody) {
+  store.full = true;
+  EXPECT_FALSE(happen(cluster::SetQueue{.name = "lost"}).ok());
+  cluster::Member member;
+  member.name = "n1";
+  std::vector<Item> items;
+  items.push_back(
+      {cluster::Join{"no hash", member}, [](auto) {}, nullptr, std::nullopt, std::nullopt, "10.0.0.66"});
+  EXPECT_FALSE(turns->turn(std::move(items), false).answers.front().result.ok());
+  store.full = false;
+  now += 2s;
+  ASSERT_TRUE(happen(cluster::SetQueue{.name = "after"}).ok());
+  const auto lines = news();
+  const auto counted = std::find_if(lines.begin(), lines.end(), [](const std::string& line) {
+    return has(line, R"("left_out":1)") && has(line, R"("from":"10.0.0.66")");
+  });
+  ASSERT_NE(counted, lines.end());
+  EXPECT_FALSE(has(*counted, "\"who\"")) << *counted;
 }
 
 // While nothing can be stored refusals are counted, and told of when it can be.
@@ -177,6 +225,56 @@ TEST_F(AuditTest, WhileNothingCanBeStoredNoLineIsNumbered) {
   now += 2s;
   turns->turn({}, false);
   ASSERT_TRUE(happen(cluster::SetQueue{.name = "after"}).ok());
+  expect_whole();
+}
+
+TEST_F(AuditTest, RefusalsOfATurnThatIsNotStoredAreCounted) {
+  store.fail_next(CommitResult::Status::unknown, false);
+  EXPECT_FALSE(happen(cluster::Drain{"a"}, {.token = "t1"}).ok());
+  EXPECT_FALSE(turns->health().ok);
+  now += 2s;
+  ASSERT_TRUE(happen(cluster::SetQueue{.name = "after"}).ok());
+  const auto lines = news();
+  EXPECT_TRUE(std::any_of(lines.begin(), lines.end(), [](const std::string& line) {
+    return has(line, R"("who":"ada")") && has(line, R"("left_out":1)");
+  }));
+  expect_whole();
+}
+
+// What was put aside on the disk is for what makes room, and not for whoever asks without end.
+TEST_F(AuditTest, OnAFullDiskWhatIsRefusedOrChangesNothingTakesNothingOfTheReserve) {
+  const people::Credential ada{.token = "t1"};
+  cluster::Hello hello{"a", "", "127.0.0.1", 1, {}, {}};
+  hello.inventory.devices = {{"H100", gib(80), "u"}};
+  hello.inventory.cpus = 2;
+  hear(hello);
+  cluster::Submit job = a_job();
+  job.specs.front().shape.gpu_share = 1000;
+  ASSERT_TRUE(happen(job, ada).ok());
+  ASSERT_TRUE(happen(cluster::Cancel{cluster::JobId(1), ""}, ada).ok());
+  ASSERT_FALSE(turns->state().jobs.at(cluster::JobId(1)).finished());
+  store.full = true;
+  const int commits = store.commits;
+  const std::size_t lines = log().size();
+  for (int at = 0; at < 1'000; ++at) EXPECT_FALSE(happen(cluster::RevokeToken{"0123456789abcdef"}, ada).ok());
+  EXPECT_FALSE(turns->health().ok) << "the first of them has found it full";
+  for (int at = 0; at < 1'000; ++at) EXPECT_TRUE(happen(cluster::Cancel{cluster::JobId(1), ""}, ada).ok());
+  EXPECT_EQ(store.commits, commits);
+  EXPECT_EQ(log().size(), lines);
+  for (int at = 0; at < 2; ++at) {
+    EXPECT_TRUE(happen(cluster::SetPerson{.name = "ada", .blocked = true}).ok());
+    EXPECT_TRUE(happen(cluster::Drain{"a"}).ok());
+  }
+  EXPECT_EQ(store.commits, commits + 2) << "each of them once";
+  EXPECT_EQ(log().size(), lines + 2);
+  EXPECT_TRUE(has(log().back(), "drain")) << log().back();
+  store.full = false;
+  now += left_out_told_every;
+  ASSERT_TRUE(happen(cluster::SetQueue{.name = "after"}).ok());
+  const auto all = log();
+  EXPECT_TRUE(std::any_of(all.begin(), all.end(), [](const std::string& line) {
+    return has(line, R"("who":"ada")") && has(line, R"("left_out":1000)");
+  }));
   expect_whole();
 }
 
@@ -220,13 +318,27 @@ TEST_F(AuditTest, TheChainGoesOnAfterARestartAlsoWhenAllIsInFiles) {
   const audit::Head head = turns->state().audit.head;
   start_again();
   EXPECT_EQ(turns->state().audit.head, head);
-  std::vector<Item> items;
-  items.push_back({cluster::AuditShelved{head.last}, nullptr, nullptr});
-  turns->turn(std::move(items), false);
+  hear(cluster::AuditShelved{head.last});
   EXPECT_EQ(log().size(), 1U) << "the newest stays, so that the next one can follow it";
   start_again();
   ASSERT_TRUE(happen(cluster::SetQueue{.name = "b"}).ok());
   EXPECT_TRUE(audit::check_line(log().back(), head).ok());
+}
+
+// An older copy of the store goes on behind the lines that are in files, also when the turn is lost in which
+// it hears of them.
+TEST_F(AuditTest, NoNumberOfALineIsUsedTwice) {
+  const audit::Head in_files{turns->state().audit.head.last + 5, std::string(64, 'a')};
+  store.fail_next(CommitResult::Status::unknown, false);
+  hear(cluster::AuditFound{in_files});
+  ASSERT_FALSE(turns->health().ok);
+  EXPECT_EQ(turns->state().audit.head, in_files);
+  EXPECT_TRUE(happen(cluster::RevokeToken{"t1"}).ok()) << "before the store is looked at again";
+  auto first = audit::check_line(log().back(), in_files);
+  EXPECT_TRUE(first.ok()) << log().back();
+  now += 2s;
+  ASSERT_TRUE(happen(cluster::SetQueue{.name = "a"}).ok());
+  EXPECT_TRUE(audit::check_line(log().back(), std::move(first).value_or(audit::Head())).ok()) << log().back();
 }
 
 // Its files are on a disk that does not take them: what cannot be told later on is not done.
@@ -244,9 +356,10 @@ TEST_F(AuditTest, WhereFilesCannotBeWrittenNothingIsChangedAnyMoreButWhatEnds) {
   ASSERT_FALSE(refused.ok());
   EXPECT_TRUE(has(refused.error().text(), "the audit log cannot be written")) << refused.error().text();
   EXPECT_TRUE(happen(cluster::Cancel{cluster::JobId(1), ""}).ok());
-  std::vector<Item> items;
-  items.push_back({cluster::AuditShelved{turns->state().audit.head.last}, nullptr, nullptr});
-  turns->turn(std::move(items), false);
+  const std::size_t bytes = turns->state().audit.bytes;
+  EXPECT_FALSE(happen(cluster::RevokeToken{"0123456789abcdef"}, {.token = "t1"}).ok());
+  EXPECT_EQ(turns->state().audit.bytes, bytes) << "nobody makes it longer with what is refused";
+  hear(cluster::AuditShelved{turns->state().audit.head.last});
   EXPECT_TRUE(happen(cluster::SetQueue{.name = "a"}).ok());
 }
 

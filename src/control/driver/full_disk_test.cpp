@@ -1,36 +1,10 @@
 #include <gtest/gtest.h>
 
+#include "control/driver/full_store_test.hpp"
 #include "control/driver/turns.hpp"
-#include "control/store/memory/memory_store.hpp"
 
 namespace tutti::driver {
 namespace {
-
-// A store whose disk can be full, with a reserve.
-class FullStore final : public store::Store {
- public:
-  Result<std::uint64_t> read(const Each& each) override {
-    ++loads;
-    return inner_.read(each);
-  }
-  store::CommitResult commit(std::uint64_t revision, std::span<const store::Write> writes) override {
-    if (full) return {store::CommitResult::Status::unknown, 0, "the disk is full"};
-    return inner_.commit(revision, writes);
-  }
-  store::CommitResult commit_from_reserve(std::uint64_t revision,
-                                          std::span<const store::Write> writes) override {
-    auto done = inner_.commit(revision, writes);
-    done.from_reserve = full;
-    if (full) done.why = "the disk is full";
-    return done;
-  }
-
-  bool full = false;
-  int loads = 0;
-
- private:
-  store::MemoryStore inner_;
-};
 
 struct FullDisk : testing::Test {
   FullStore store;

@@ -1,7 +1,9 @@
 // Gathers what the audit log is to say of a turn: who asked for what, and what became of it. Refusals cost
 // whoever asks nothing and the disk a line each: of one person, or of one address of those who are nobody,
 // and of all, only so many are written; of each kind of request one a minute before that, so that nobody
-// hides one behind others. Of whom the rest was is written, and how much it was. One thread.
+// hides one behind others. Those who are nobody may have any number of addresses: what all of them get is
+// apart, and hides nothing of what a person does. Of whom the rest was is written, and how much it was. One
+// thread.
 #pragma once
 
 #include <map>
@@ -19,7 +21,7 @@ struct Item;
 
 constexpr Rate refusals_max{.per_second = 10, .burst = 100};        // of one person or address
 constexpr Rate kinds_max{.per_second = 1.0 / 60, .burst = 1};       // of one kind of his, besides
-constexpr Rate all_refusals_max{.per_second = 50, .burst = 1'000};  // and of all
+constexpr Rate all_refusals_max{.per_second = 50, .burst = 1'000};  // and of all persons, or all others
 
 constexpr Duration left_out_told_every = 1min;
 constexpr std::size_t left_out_of_max = 100;  // persons and addresses
@@ -43,8 +45,17 @@ class Scribe {
 
   // All that was gathered, as lines with that date; the head moves on. "" if there is nothing.
   std::string write(audit::Head& head, Instant date);
+  // What was written last is in the store now, or is not: then there is no line of its refusals.
+  void stored() { written_.clear(); }
+  void lost();
 
  private:
+  // What is written of those who are refused.
+  struct Share {
+    RateLimits each{refusals_max};
+    RateLimits kinds{kinds_max};
+    std::optional<TokenBucket> all = {};
+  };
   // Of whom there is no line.
   struct LeftOut {
     std::string who;
@@ -53,9 +64,9 @@ class Scribe {
   };
 
   std::vector<audit::Entry> entries_;
-  RateLimits refusals_{refusals_max};
-  RateLimits kinds_{kinds_max};
-  std::optional<TokenBucket> all_refusals_;
+  std::vector<audit::Entry> written_;  // refusals, until it is known whether they are stored
+  Share persons_;
+  Share nobodies_;
   std::map<std::string, LeftOut> left_out_;
   Instant left_out_told_;
 };

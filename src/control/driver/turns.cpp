@@ -88,6 +88,7 @@ Result<> Turns::read_store() {
   if (!revision) return std::move(revision).error();
   cluster::derive(state, date());
   cluster::keep_strays(state, state_);
+  if (audit_found_.last > state.audit.head.last) state.audit.head = audit_found_;
   state.revision = state_.revision + 1;
   state_ = std::move(state);
   state_is_stored_ = true;
@@ -161,6 +162,11 @@ Turns::Outcome Turns::turn(std::vector<Item> items, bool watched) {
   if (health_.ok) schedule(effects);
   write_audit(effects);
   const Commit committed = commit(effects, frees_room);
+  if (committed == Commit::done || committed == Commit::landed) {
+    scribe_.stored();
+  } else {
+    scribe_.lost();
+  }
   if (committed == Commit::done) {
     outbox_.add(std::move(effects.sends));
     to_show_.merge(effects.shown);
@@ -292,6 +298,7 @@ bool Turns::step(Outcome& outcome, cluster::Effects& effects, Item& item) {
     outcome.queries.push_back(std::move(item.query));
     return false;
   }
+  if (const auto* found = std::get_if<cluster::AuditFound>(&item.event)) audit_found_ = found->head;
   people::Name who;
   if (item.by) {
     if (auto allowed = authorize(item, who); !allowed) {
@@ -310,18 +317,28 @@ bool Turns::step(Outcome& outcome, cluster::Effects& effects, Item& item) {
   if (auto* hello = std::get_if<cluster::Hello>(&item.event)) age(hello->ranks, steady_);
   auto note = scribe_.begin(state_, item, who);
   cluster::Effects happened = cluster::step(state_, now_, item.event);
-  if (note) scribe_.end(state_, item, *std::move(note), happened.reply, steady_);
+  const bool has_changed = cluster::is_stored(happened);
+  if (note) write_down(item, *std::move(note), happened.reply, has_changed);
   if (item.reply) outcome.answers.push_back({std::move(item.reply), std::move(happened.reply)});
   merge(effects, std::move(happened));
-  return frees_room;
+  return frees_room && has_changed;
 }
 
 // What cannot be stored now, or would make the log grow that must not, is at least counted.
 void Turns::note_refusal(const Item& item, const people::Name& who, const Error& why) {
   auto note = scribe_.begin(state_, item, who);
   if (!note) return;
-  if (health_.ok && !is_log_full()) return scribe_.refused(std::move(note), why, steady_);
+  if (has_room_for_lines()) return scribe_.refused(std::move(note), why, steady_);
   scribe_.leave_out(*note);
+}
+
+// Without room there is a line of what has freed some: nobody uses up what is left for that with what is
+// refused, or changes nothing.
+void Turns::write_down(const Item& item, audit::Entry note, const Result<std::vector<cluster::JobId>>& reply,
+                       bool has_changed) {
+  if (has_room_for_lines() || (reply && has_changed))
+    return scribe_.end(state_, item, std::move(note), reply, steady_);
+  if (!reply) scribe_.leave_out(note);
 }
 
 bool Turns::is_log_full() const { return state_.audit.bytes > cluster::audit_waiting_bytes_max; }
@@ -329,7 +346,7 @@ bool Turns::is_log_full() const { return state_.audit.bytes > cluster::audit_wai
 // In the same commit as that of which they tell.
 void Turns::write_audit(cluster::Effects& effects) {
   const std::uint64_t first = state_.audit.head.last + 1;
-  if (health_.ok && !is_log_full()) scribe_.tell_left_out(steady_);
+  if (has_room_for_lines()) scribe_.tell_left_out(steady_);
   std::string lines = scribe_.write(state_.audit.head, now_);
   if (lines.empty()) return;
   cluster::add_audit_lines(state_.audit, first, std::move(lines));
@@ -398,11 +415,7 @@ std::vector<store::Write> Turns::writes_of(const cluster::Effects& effects) cons
 // If it does not work, what is in memory may be more than what is stored: back to what is stored. Nobody else
 // writes, so that the revision of what is there tells whether all of the turn has landed or nothing.
 Turns::Commit Turns::commit(const cluster::Effects& effects, bool frees_room) {
-  if (effects.jobs.empty() && effects.nodes.empty() && effects.queues.empty() && effects.past_use.empty() &&
-      effects.persons.empty() && effects.tokens.empty() && effects.tokens_used.empty() &&
-      effects.join_tokens.empty() && effects.members.empty() && effects.secrets.empty() &&
-      effects.audit.empty() && !effects.fabric && !effects.cluster)
-    return Commit::done;
+  if (!cluster::is_stored(effects)) return Commit::done;
   const auto writes = writes_of(effects);
   const auto committed =
       frees_room ? store_.commit_from_reserve(revision_, writes) : store_.commit(revision_, writes);

@@ -110,7 +110,7 @@ class Turns {
   void probe();
   Result<> authorize(Item& item, people::Name& who) const;
   Result<> may_go_on(bool frees_room) const;
-  // True if it is one of those that work on a full disk, too.
+  // True if it is one of those that work on a full disk, too, and has changed something.
   bool step(Outcome& outcome, cluster::Effects& effects, Item& item);
   void schedule(cluster::Effects& effects);
   // What became of a turn's changes.
@@ -120,7 +120,10 @@ class Turns {
   Delivery delivery(const cluster::Effects& effects, bool watched, bool jobs_later);
   void refuse(Outcome& outcome, Commit commit);
   void note_refusal(const Item& item, const people::Name& who, const Error& why);
+  void write_down(const Item& item, audit::Entry note, const Result<std::vector<cluster::JobId>>& reply,
+                  bool has_changed);
   bool is_log_full() const;
+  bool has_room_for_lines() const { return health_.ok && !is_log_full(); }
   void write_audit(cluster::Effects& effects);
   void tell_all_members(Delivery& delivery) const;
   Result<> read_store();
@@ -146,6 +149,9 @@ class Turns {
   OpenSecret open_secret_;
   std::vector<Withheld> withheld_;  // by the last turn: the next one says so to the state
   Scribe scribe_;
+  // As its files say: whatever becomes of the turn in which that was heard, no number of a line is used
+  // twice.
+  cluster::AuditHead audit_found_;
   std::set<cluster::JobId> to_show_;  // their changes are stored and were not told to those who watch
   std::size_t ranks_placed_ = 0;      // in the turn's pass
   std::optional<Instant> last_turn_;  // nothing before the first

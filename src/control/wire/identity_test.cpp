@@ -16,6 +16,7 @@ cluster::Hello full_hello() {
   hello.jobs_seen = 41;
   hello.jobs_saved = 43;
   hello.keeps_apart = true;
+  hello.keeps = cluster::NodeKeeps{gib(20), 24h * 14, 90s};
   hello.ports = {20'001, 20'002};
   return hello;
 }
@@ -32,6 +33,7 @@ TEST(Identity, TravelsWithAHello) {
   EXPECT_EQ(same.cluster, "c3d4");
   EXPECT_EQ(same.jobs_seen, 41U);
   EXPECT_EQ(same.jobs_saved, 43U);
+  EXPECT_EQ(same.keeps, full_hello().keeps);
   EXPECT_EQ(same.ports, (std::vector{20'001, 20'002}));
 }
 

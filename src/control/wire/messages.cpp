@@ -68,6 +68,20 @@ Result<std::vector<std::int32_t>> ports_from(const google::protobuf::RepeatedFie
   return std::vector<std::int32_t>(from.begin(), from.end());
 }
 
+void to_proto(const cluster::NodeKeeps& from, proto::Keeps& to) {
+  to.set_logs_bytes_max(from.logs_max.count());
+  to.set_logs_age_ms(from.logs_age_max / 1ms);
+  to.set_checkpoints_age_ms(from.checkpoints_age_max / 1ms);
+}
+
+cluster::NodeKeeps keeps_from(const proto::Keeps& from) {
+  const auto age = [](std::int64_t ms) {
+    return std::chrono::milliseconds(std::clamp<std::int64_t>(ms, 0, time_ms_max));
+  };
+  return {Bytes(std::clamp<std::int64_t>(from.logs_bytes_max(), 0, bytes_max)), age(from.logs_age_ms()),
+          age(from.checkpoints_age_ms())};
+}
+
 Result<AgentMessage> hello_from(const proto::Hello& from) {
   if (auto named = check_node_name(from.node()); !named) return std::move(named).error();
   if (from.location().size() > 256 || from.address().size() > 256)
@@ -98,6 +112,7 @@ Result<AgentMessage> hello_from(const proto::Hello& from) {
   to.ports = std::move(*ports);
   to.jobs_saved = from.jobs_saved();
   to.keeps_apart = from.keeps_apart();
+  if (from.has_keeps()) to.keeps = keeps_from(from.keeps());
   return AgentMessage(std::move(to));
 }
 
@@ -212,6 +227,7 @@ std::string encode(const AgentMessage& message) {
                    body.set_jobs_seen(hello.jobs_seen);
                    body.set_jobs_saved(hello.jobs_saved);
                    body.set_keeps_apart(hello.keeps_apart);
+                   if (hello.keeps) to_proto(*hello.keeps, *body.mutable_keeps());
                    body.mutable_ports()->Assign(hello.ports.begin(), hello.ports.end());
                  },
                  [&](const Heartbeat& beat) {

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "control/wire/convert.hpp"
 #include "control/wire/json.hpp"
 #include "control/wire/use.hpp"
@@ -6,6 +8,44 @@
 namespace tutti::wire {
 
 namespace {
+
+// The longest and the shortest of some ages, of which 0 is for ever.
+class Ages {
+ public:
+  void add(Duration age) {
+    const Duration length = age == Duration::zero() ? Duration::max() : age;
+    longest_ = std::max(longest_, length);
+    shortest_ = std::min(shortest_, length);
+  }
+  double longest() const { return seconds_of(longest_); }
+  double shortest() const { return seconds_of(shortest_); }
+
+ private:
+  static double seconds_of(Duration length) { return length == Duration::max() ? 0 : in_seconds(length); }
+
+  Duration longest_{};
+  Duration shortest_ = Duration::max();
+};
+
+void fill_kept_by_agents(const cluster::State& state, proto::KeptView& view) {
+  Bytes logs_max;
+  Ages logs;
+  Ages checkpoints;
+  bool is_known = false;
+  for (const auto& [name, node] : state.nodes) {
+    if (!node.keeps) continue;
+    is_known = true;
+    logs_max += node.keeps->logs_max;
+    logs.add(node.keeps->logs_age_max);
+    checkpoints.add(node.keeps->checkpoints_age_max);
+  }
+  if (!is_known) return;
+  view.set_logs_bytes_max(static_cast<double>(logs_max.count()));
+  view.set_logs_age_s(logs.longest());
+  view.set_logs_age_min_s(logs.shortest());
+  view.set_checkpoints_age_s(checkpoints.longest());
+  view.set_checkpoints_age_min_s(checkpoints.shortest());
+}
 
 void fill_kept(const cluster::State& state, const Kept& kept, proto::KeptView& view) {
   view.set_jobs_max(static_cast<std::int32_t>(kept.retention.jobs_max));
@@ -16,6 +56,7 @@ void fill_kept(const cluster::State& state, const Kept& kept, proto::KeptView& v
     logs += node.kept;
   }
   view.set_logs_bytes(static_cast<double>(logs.count()));
+  fill_kept_by_agents(state, view);
   view.set_nodes_age_s(in_seconds(kept.retention.nodes_age_max));
   view.set_store_bytes(static_cast<double>(kept.store.count()));
   view.set_blobs_bytes(static_cast<double>(kept.blobs.count()));

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "control/wire/full_test.hpp"
 #include "control/wire/json.hpp"
@@ -9,6 +10,20 @@
 
 namespace tutti::wire {
 namespace {
+
+TEST(Views, StatusTellsWhatAgentsKeep) {
+  cluster::State state;
+  const auto kept = [&] { return nlohmann::json::parse(status_json(state, {}, "1", {}))["kept"]; };
+  state.nodes["a"].name = "a";
+  EXPECT_FALSE(kept().contains("logs_bytes_max")) << "nobody has said so";
+  state.nodes["a"].keeps = cluster::NodeKeeps{gib(20), 24h * 14, 0s};
+  state.nodes["b"].keeps = cluster::NodeKeeps{gib(10), 24h * 7, 24h * 90};
+  EXPECT_EQ(kept()["logs_bytes_max"], static_cast<double>(gib(30).count()));
+  EXPECT_EQ(kept()["logs_age_s"], 14 * 86'400.0);
+  EXPECT_EQ(kept()["logs_age_min_s"], 7 * 86'400.0);
+  EXPECT_EQ(kept()["checkpoints_age_s"], 0.0) << "for ever";
+  EXPECT_EQ(kept()["checkpoints_age_min_s"], 90 * 86'400.0);
+}
 
 TEST(Views, ShowWhatScriptsReadByName) {
   cluster::State state;

@@ -61,6 +61,7 @@ constexpr std::size_t log_bytes_under_way_max = std::size_t{1} << 20;
 cluster::Hello self_of(const AgentOptions& options) {
   cluster::Hello self{options.name, options.location, options.address, ::getpid(), options.inventory, {}};
   self.keeps_apart = options.ranks_as_users;
+  self.keeps = cluster::NodeKeeps{options.keep_logs, options.keep_logs_age, options.keep_checkpoints_age};
   return self;
 }
 
