@@ -88,6 +88,31 @@ TEST_F(Peers, WhoeverHasNoneComesInToo) {
   EXPECT_EQ(answer->body, "nobody");
 }
 
+// Whoever may join chooses what he is called: also as the controller is.
+TEST_F(Peers, ANodeThatIsCalledAsTheHostIsNotTheController) {
+  const std::string key = *pki::make_key();
+  const std::string text = sign(authority_, key, {.name = {.cluster = "ab12", .node = "localhost"}}, date());
+  ServerOptions options;
+  options.identity = ServerIdentity{text + authority_.certificate, key, ""};
+  serve(
+      [this](const std::shared_ptr<Exchange>& exchange) {
+        ++requests_;
+        exchange->answer({.status = 200, .body = ""});
+      },
+      options);
+  Target to = node("");
+  to.host = "localhost";
+  Client client(to, "");
+  EXPECT_FALSE(client.request("GET", "/").ok());
+  EXPECT_TRUE(client.is_untrusted());
+  std::promise<bool> dialled;
+  loop_.post([&] {
+    dial(loop_, to, "/", "", [&](Result<std::shared_ptr<Socket>> socket) { dialled.set_value(socket.ok()); });
+  });
+  EXPECT_FALSE(dialled.get_future().get());
+  EXPECT_EQ(requests_, 0);
+}
+
 TEST_F(Peers, OneOfAnotherAuthorityIsRefused) {
   serve_names();
   const auto other = *pki::make_authority("ab12", date());

@@ -11,7 +11,8 @@ struct ssl_ctx_st;
 
 namespace tutti::net {
 
-// Before the handshake, on the side of who calls: what the certificate has to name.
+// Before the handshake, on the side of who calls: what the certificate has to name, among those names that
+// are for it (subjectAltName).
 void expect_host(ssl_st* tls, const std::string& host);
 
 // On the side of who is called: whoever connects may show a certificate of one of these authorities (PEM),

@@ -89,7 +89,7 @@ Error answer_error(const net::Target& controller, const net::Response& response)
   return wire::decode_error(response.status, response.body).within("controller " + controller.text());
 }
 
-// It is for our key, good now, and of an authority that we trust.
+// It is for our key, good now, and of one of the authorities that we are to trust from now on.
 Result<pki::Identity> check_reply(const wire::JoinReply& reply, const std::string& request) {
   auto identity = pki::read_certificate(reply.certificate);
   if (!identity) return std::move(identity).error();
@@ -99,8 +99,8 @@ Result<pki::Identity> check_reply(const wire::JoinReply& reply, const std::strin
     return failed("the certificate that it gives is not the one that was asked for");
   if (auto in_time = pki::check_time(*identity, now_on_the_wall()); !in_time)
     return std::move(in_time).error().within("by the clock of this node");
-  auto trusted = pki::split_certificates(reply.authorities);
-  if (!trusted) return std::move(trusted).error();
+  if (auto is_signed = pki::check_signer(reply.certificate, reply.authorities); !is_signed)
+    return std::move(is_signed).error().within("what it gives does not belong together");
   return std::move(*identity);
 }
 
