@@ -141,6 +141,17 @@ void Call::note(cluster::Noted noted) const {
                         by_->caller ? std::optional(by_->credential) : std::nullopt, request().remote);
 }
 
+void Call::note_first(cluster::Noted noted, std::function<void()> then) const {
+  const bool taken = services_.core.happen(
+      std::move(noted),
+      [call = *this, then = std::move(then)](const auto& done) {
+        if (!done) return call.refuse(done.error());
+        then();
+      },
+      by_->caller ? std::optional(by_->credential) : std::nullopt, request().remote);
+  if (!taken) refuse_for_now(failed("the controller is overloaded"));
+}
+
 Registrar* Call::registrar() const {
   if (services_.registrar == nullptr)
     refuse(
