@@ -154,14 +154,11 @@ void Call::note_first(cluster::Noted noted, std::function<void()> then) const {
 
 Registrar* Call::registrar() const {
   if (services_.registrar == nullptr)
-    refuse(
-        invalid(
-            "this controller signs no certificates: it speaks no TLS, or with a certificate that somebody "
-            "else has signed")
-            .remedy(
-                "`tutti controller --listen` on another address than 127.0.0.1, or with --tls, and without "
-                "--tls-certificate; here agents join with the join token"),
-        404);
+    refuse(invalid("this controller signs no certificates: it speaks no TLS, or its folder has no authority")
+               .remedy(
+                   "`tutti controller --listen` on another address than 127.0.0.1, or with --tls, and `tutti "
+                   "controller init` for the authority; here agents join with the join token"),
+           404);
   return services_.registrar;
 }
 

@@ -164,6 +164,46 @@ TEST_F(Peers, WhatCannotBeUsedChangesNothing) {
   EXPECT_TRUE(ask(node("")).ok());
 }
 
+// People know an authority of somebody else's, and nodes that of their cluster.
+TEST_F(Peers, WhoeverWantsTheClustersCertificateSeesThatInPlaceOfTheOther) {
+  const auto other = *pki::make_authority("cd34", date());
+  const ServerIdentity own = identity(authority_);
+  const ServerIdentity of_others = identity(other);
+  ServerOptions options;
+  options.identity = ServerIdentity{of_others.certificates, of_others.key, authority_.certificate,
+                                    own.certificates, own.key};
+  serve(
+      [](const std::shared_ptr<Exchange>& exchange) {
+        const auto& peer = exchange->request().peer;
+        exchange->answer({.status = 200, .body = peer ? pki::to_uri(peer->name) : std::string("nobody")});
+      },
+      options);
+  Target person = target();
+  person.ca_file = write("other.pem", other.certificate);
+  const auto seen_by_person = ask(person);
+  ASSERT_TRUE(seen_by_person.ok()) << seen_by_person.error().text();
+  EXPECT_EQ(seen_by_person->body, "nobody");
+  Target node_of_it = node(certificate(authority_));
+  EXPECT_FALSE(ask(node_of_it).ok()) << "it has not said what it wants";
+  node_of_it.wants_cluster = true;
+  const auto seen_by_node = ask(node_of_it);
+  ASSERT_TRUE(seen_by_node.ok()) << seen_by_node.error().text();
+  EXPECT_EQ(seen_by_node->body, "tutti://ab12/node/n1");
+  const auto fingerprint_seen = [](const Target& by) {
+    return *pki::fingerprint(shown_certificates(by)->back());
+  };
+  EXPECT_EQ(fingerprint_seen(person), *pki::fingerprint(other.certificate));
+  EXPECT_EQ(fingerprint_seen(node_of_it), *pki::fingerprint(authority_.certificate));
+  // It is told that this is no WebSocket, over TLS that has worked.
+  std::promise<Error> told;
+  loop_.post([&] {
+    dial(loop_, node_of_it, "/", "",
+         [&](Result<std::shared_ptr<Socket>> socket) { told.set_value(socket.error()); });
+  });
+  const Error why = told.get_future().get();
+  EXPECT_EQ(why.text().find("authority"), std::string::npos) << why.text();
+}
+
 TEST_F(Peers, WhatAServerShowsIsSeenBeforeAnythingIsSent) {
   serve_names();
   const auto shown = shown_certificates(target());

@@ -64,7 +64,9 @@ Result<std::string> key_of(const std::string& folder) {
 
 // The one that was named, of those that the controller shows.
 Result<std::string> authority_of(const JoinOptions& options) {
-  auto shown = net::shown_certificates(options.controller);
+  net::Target controller = options.controller;
+  controller.wants_cluster = true;
+  auto shown = net::shown_certificates(controller);
   if (!shown) return std::move(shown).error();
   std::string others;
   for (const std::string& certificate : *shown) {
@@ -78,8 +80,8 @@ Result<std::string> authority_of(const JoinOptions& options) {
     return invalid("it shows no authority of a cluster; nothing was sent to it")
         .within(who)
         .remedy(
-            "`tutti nodes token` tells where the controller is; one with a certificate of somebody else's "
-            "takes agents with the join token");
+            "`tutti nodes token` tells where the controller is; one whose folder has no authority takes "
+            "agents with the join token");
   return invalid("its authority is " + others + ", and not " + options.authority + "; nothing was sent to it")
       .within(who)
       .remedy("somebody else may answer there: compare --ca with what `tutti nodes token` prints now");
@@ -200,6 +202,7 @@ Result<net::Target> target_with_papers(const std::string& folder, const std::str
   target->ca_file = authorities_file(folder);
   target->certificate_file = certificate_file(folder);
   target->key_file = key_file(folder);
+  target->wants_cluster = true;
   return target;
 }
 
@@ -225,6 +228,7 @@ Result<std::string> join(const JoinOptions& options) {
   if (auto written = write(named, *authority, 0644); !written) return std::move(written).error();
   net::Target controller = options.controller;
   controller.ca_file = named;
+  controller.wants_cluster = true;
   const wire::JoinRequest asked{.token = options.token,
                                 .name = options.name,
                                 .identity = *identity,
