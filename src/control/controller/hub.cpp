@@ -96,7 +96,7 @@ void Hub::add_agent(const std::shared_ptr<net::Socket>& socket, std::string remo
 void Hub::note_refusal(const Agent& agent, const std::string& node, const std::string& why) {
   const bool is_known = agent.papers.refused.empty() && !agent.papers.node.empty();
   core_.happen(cluster::Noted{.verb = "connect",
-                              .object = "node " + node,
+                              .object = node.empty() ? "a node" : "node " + node,
                               .what = {},
                               .who = is_known ? "node " + agent.papers.node : "",
                               .refused = why},

@@ -88,14 +88,15 @@ void give_certificate(const Call& call, cluster::Event event, Registrar& registr
                       std::string certificate, bool again) {
   wire::JoinReply reply{node, std::move(certificate), registrar.trusted(), again};
   const std::string remote = call.request().remote;
+  const bool renews = std::holds_alternative<cluster::Renew>(event);
   const bool taken = call.services().core.happen(
       std::move(event),
-      [call, &registrar, reply = std::move(reply), remote](const auto& done) {
+      [call, &registrar, reply = std::move(reply), remote, renews](const auto& done) {
         if (!done) {
           log::warning("a server at {} that asks to be node {} is refused: {}", remote, reply.name,
                        done.error().text());
           const bool wrong = done.error().code() == ErrorCode::invalid;
-          if (wrong) return call.refuse(done.error(), forbidden);
+          if (wrong || !renews) return call.refuse(done.error(), wrong ? forbidden : 0);
           return call.services().hub.post([call, &registrar, why = done.error()] {
             registrar.could_not_store(now_on_the_wall());
             call.refuse(why);
