@@ -94,7 +94,7 @@ class Signing : public testing::Test {
     net::Request asked;
     asked.method = method;
     asked.remote = "10.0.0.7";
-    asked.path = "/api/v1/" + page;
+    asked.path = std::string(api_prefix) + "/" + page;
     for (const std::string_view part : split(std::string_view(asked.path).substr(1), '/'))
       asked.parts.emplace_back(part);
     asked.body_bytes = body.size();
