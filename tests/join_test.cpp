@@ -482,6 +482,49 @@ TEST(CertificatesOfOthers, AreReadAgainWhenTheirFilesAreOthers) {
   EXPECT_TRUE(eventually([&] { return shown() == pki::read_certificate(second)->serial; }));
 }
 
+// A certificate of somebody else's authority, which people know.
+struct ForeignFiles {
+  ForeignFiles() {
+    const auto authority = *pki::make_authority("cd34", now_on_the_wall());
+    const std::string key = *pki::make_key();
+    support::write_text(files.path() + "/key.pem", key);
+    support::write_text(
+        files.path() + "/certificate.pem",
+        *pki::sign(authority, *pki::read_request(*pki::make_request(key)),
+                   {.name = {.cluster = "cd34", .role = pki::Role::controller}, .addresses = {"127.0.0.1"}},
+                   {.now = now_on_the_wall()}));
+    support::write_text(files.path() + "/ca.pem", authority.certificate);
+  }
+  std::vector<std::string> flags() const {
+    return {"--tls-certificate", files.path() + "/certificate.pem", "--tls-key", files.path() + "/key.pem"};
+  }
+  support::TempFolder files;
+};
+
+class JoinBehindForeign : public ForeignFiles, public Join {
+ protected:
+  JoinBehindForeign() : Join(flags()) { cluster_.env()["TUTTI_CA_FILE"] = files.path() + "/ca.pem"; }
+};
+
+TEST_F(JoinBehindForeign, ANodeIsItselfAndNobodyElseWhateverCertificatePeopleSee) {
+  const Token token = make_token();
+  EXPECT_EQ(token.ca, *pki::fingerprint(read_text(cluster_.data() + "/ca.pem")));
+  ASSERT_TRUE(start("n1", token)) << said("n1");
+  EXPECT_EQ(cluster_.run({"--gpus", "1"}, "true").exit_code, 0);
+  auto target = *net::parse_target(cluster_.address());
+  target.ca_file = files.path() + "/ca.pem";
+  std::string join_token = read_text(cluster_.data() + "/join.token");
+  join_token.erase(join_token.find('\n'));
+  net::Client with_join_token(target, join_token);
+  EXPECT_EQ(with_join_token.request("GET", "/api/v1/agent")->status, 401) << "it opens nothing here";
+  cluster_.kill_controller();
+  ASSERT_TRUE(cluster_.start_controller());
+  EXPECT_TRUE(cluster_.node_becomes("n1", "ready")) << said("n1");
+  ASSERT_EQ(cluster_.tutti({"nodes", "revoke", "n1"}).exit_code, 0);
+  EXPECT_TRUE(eventually([&] { return has(said("n1"), "the certificate of node 'n1' was revoked"); }))
+      << said("n1");
+}
+
 class ShortLives : public Join {
  protected:
   ShortLives() : Join({"--tls", "--certificate-life", "10s"}) {}

@@ -55,13 +55,14 @@ class Controller final : public Command {
     flags.add("data", options_.folder,
               "the folder of the store and the tokens (default: ~/.tutti/controller)");
     flags.add("listen", options_.listen, "HOST:PORT; port 0 lets the system pick (default: 127.0.0.1:7070)");
-    flags.add("tls-certificate", options_.tls_certificate, "serve TLS with this certificate chain (PEM)");
+    flags.add("tls-certificate", options_.tls_certificate,
+              "show this certificate chain (PEM) to people; nodes see the cluster's own");
     flags.add("tls-key", options_.tls_key, "the certificate's private key (PEM)");
     flags.add("tls", options_.tls,
               "speak TLS with the cluster's own authority on 127.0.0.1 too; elsewhere it does anyway");
     flags.add("tls-name", options_.tls_names, "one more name or address by which it is called");
     flags.add("allow-join-token", options_.allow_join_token,
-              "take agents with the join token also where nodes have certificates");
+              "take agents with the join token also where nodes can have certificates");
     flags.add(
         "isolation", isolation_,
         "what nodes have to promise to get work: `user`, that ranks run as the accounts of their users; "

@@ -141,16 +141,24 @@ void Call::note(cluster::Noted noted) const {
                         by_->caller ? std::optional(by_->credential) : std::nullopt, request().remote);
 }
 
+void Call::note_first(cluster::Noted noted, std::function<void()> then) const {
+  const bool taken = services_.core.happen(
+      std::move(noted),
+      [call = *this, then = std::move(then)](const auto& done) {
+        if (!done) return call.refuse(done.error());
+        then();
+      },
+      by_->caller ? std::optional(by_->credential) : std::nullopt, request().remote);
+  if (!taken) refuse_for_now(failed("the controller is overloaded"));
+}
+
 Registrar* Call::registrar() const {
   if (services_.registrar == nullptr)
-    refuse(
-        invalid(
-            "this controller signs no certificates: it speaks no TLS, or with a certificate that somebody "
-            "else has signed")
-            .remedy(
-                "`tutti controller --listen` on another address than 127.0.0.1, or with --tls, and without "
-                "--tls-certificate; here agents join with the join token"),
-        404);
+    refuse(invalid("this controller signs no certificates: it speaks no TLS, or its folder has no authority")
+               .remedy(
+                   "`tutti controller --listen` on another address than 127.0.0.1, or with --tls, and `tutti "
+                   "controller init` for the authority; here agents join with the join token"),
+           404);
   return services_.registrar;
 }
 

@@ -96,6 +96,9 @@ class Call {
   void hand_to(Desk& desk, std::function<void()> task) const;
   // For the audit log: something that happens elsewhere, or is refused, in the name of who asks.
   void note(cluster::Noted noted) const;
+  // The same before it happens: it is done when the line is stored, on the core's thread, and refused where
+  // that cannot be.
+  void note_first(cluster::Noted noted, std::function<void()> then) const;
   // Lets the event happen, if he who asks may, and answers after the commit. A wrong request is answered with
   // this status.
   void change(cluster::Event event, int status_if_wrong = 400) const;

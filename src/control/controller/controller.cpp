@@ -113,28 +113,32 @@ Result<Listen> parse_listen(const std::string& text) {
 }
 
 // How it speaks on its port.
-enum class Speech { plain, tls_of_others, tls_of_the_cluster };
+enum class Speech { plain, tls };
 
 Result<Speech> speech_of(const ControllerOptions& options, const std::string& host) {
   if (options.tls_certificate.empty() != options.tls_key.empty()) {
     return invalid("a certificate and its key go together")
         .remedy("give both --tls-certificate and --tls-key");
   }
-  if (!options.tls_certificate.empty()) return Speech::tls_of_others;
-  return is_loopback(host) && !options.tls ? Speech::plain : Speech::tls_of_the_cluster;
+  const bool is_asked_for = options.tls || !options.tls_certificate.empty();
+  return is_loopback(host) && !is_asked_for ? Speech::plain : Speech::tls;
 }
 
-Result<Registrar> open_registrar(const ControllerOptions& options, const std::string& host) {
+// None where a certificate of somebody else's does without: the folder is of an earlier version.
+Result<std::optional<Registrar>> open_registrar(const ControllerOptions& options, const std::string& host) {
   auto authorities = read_authorities(options.folder);
   if (!authorities) return std::move(authorities).error();
+  if (!*authorities && !options.tls_certificate.empty()) return std::optional<Registrar>();
   if (!*authorities)
     return invalid("there is no authority of the cluster, and tokens would cross the network in the clear")
         .within("--listen " + options.listen)
         .remedy("`tutti controller init --data " + options.folder +
                 "` makes it; or give --tls-certificate and --tls-key, or listen on 127.0.0.1");
-  return Registrar::open(std::move(**authorities), {.folder = options.folder,
-                                                    .addresses = addresses_of(options, host),
-                                                    .node_life = options.certificate_life});
+  auto registrar = Registrar::open(std::move(**authorities), {.folder = options.folder,
+                                                              .addresses = addresses_of(options, host),
+                                                              .node_life = options.certificate_life});
+  if (!registrar) return std::move(registrar).error();
+  return std::optional(std::move(*registrar));
 }
 
 // A certificate of somebody else's and its key. Their disk may not answer: they are read beside the loop, and
@@ -144,8 +148,11 @@ class FilesOfOthers {
   FilesOfOthers(std::string certificate, std::string key)
       : files_{std::move(certificate), std::move(key)}, seen_(state_of(files_)) {}
 
+  bool are_there() const { return !files_.certificate.empty(); }
   const std::string& certificate() const { return files_.certificate; }
 
+  // What is in them now.
+  Result<net::ServerIdentity> read_now() const { return identity_in(files_); }
   // What is in them, if they are others since it was asked last, or why they cannot be read.
   std::optional<Result<net::ServerIdentity>> look() {
     const std::lock_guard lock(desk_->mutex);
@@ -215,7 +222,7 @@ class FilesOfOthers {
 };
 
 // What is shown to those who connect, before it ends: one of the cluster's own is made anew, and one of
-// somebody else's is read again when its file is another one.
+// somebody else's is read again when its file is another one. Where there are both, nodes see the first.
 class ShownCertificate {
  public:
   ShownCertificate(const ControllerOptions& options, std::string host, Registrar* registrar)
@@ -224,25 +231,57 @@ class ShownCertificate {
         registrar_(registrar),
         files_(options.tls_certificate, options.tls_key) {}
 
+  // Before anybody connects; nothing where TLS is not spoken.
+  Result<std::optional<net::ServerIdentity>> begin() {
+    if (registrar_ == nullptr && !files_.are_there()) return std::optional<net::ServerIdentity>();
+    if (files_.are_there()) {
+      auto found = files_.read_now();
+      if (!found) return std::move(found).error().within("--tls-certificate");
+      of_others_ = std::move(*found);
+    }
+    auto identity = shown();
+    if (!identity) return std::move(identity).error();
+    return std::optional(std::move(*identity));
+  }
+
   void look(net::Server& server) {
     if (registrar_ != nullptr) {
       // A network may come up, and a host be called otherwise, long after the start.
       const bool is_called_otherwise = registrar_->set_addresses(addresses_of(options_, host_));
       if (is_called_otherwise || registrar_->is_due(now_on_the_wall())) renew(server);
-    } else if (!files_.certificate().empty()) {
-      if (const auto found = files_.look(); found) take(server, *found);
     }
+    if (!files_.are_there()) return;
+    if (auto found = files_.look(); found) take(server, std::move(*found));
   }
 
   void renew(net::Server& server) {
-    auto identity = registrar_->server_identity(now_on_the_wall());
-    const auto used = identity ? server.use(*identity) : Result<>(identity.error());
-    if (!used) log::error("cannot renew the controller's certificate: {}", used.error().text());
+    if (const auto used = show(server); !used)
+      log::error("cannot renew the controller's certificate: {}", used.error().text());
   }
 
  private:
-  void take(net::Server& server, const Result<net::ServerIdentity>& found) const {
-    const auto used = found ? server.use(*found) : Result<>(found.error());
+  Result<net::ServerIdentity> shown() {
+    if (registrar_ == nullptr) return *of_others_;
+    auto own = registrar_->server_identity(now_on_the_wall());
+    if (!own || !of_others_) return own;
+    return net::ServerIdentity{of_others_->certificates, of_others_->key, own->client_authorities,
+                               own->certificates, own->key};
+  }
+
+  Result<> show(net::Server& server) {
+    const auto identity = shown();
+    return identity ? server.use(*identity) : Result<>(identity.error());
+  }
+
+  void take(net::Server& server, Result<net::ServerIdentity> found) {
+    Result<> used;
+    if (found) {
+      auto before = std::exchange(of_others_, std::move(*found));
+      used = show(server);
+      if (!used) of_others_ = std::move(before);
+    } else {
+      used = found.error();
+    }
     if (used)
       log::warning("{} is another certificate now: new connections see it", files_.certificate());
     else
@@ -253,6 +292,7 @@ class ShownCertificate {
   const std::string host_;
   Registrar* registrar_;
   FilesOfOthers files_;
+  std::optional<net::ServerIdentity> of_others_;
 };
 
 }  // namespace
@@ -290,10 +330,10 @@ Result<> run_controller(const ControllerOptions& options,
   auto join = read_token(options.folder + "/join.token");
   if (!join) return std::move(join).error().remedy(remedy);
   std::optional<Registrar> registrar;
-  if (*speech == Speech::tls_of_the_cluster) {
+  if (*speech == Speech::tls) {
     auto opened = open_registrar(options, listen->host);
     if (!opened) return std::move(opened).error();
-    registrar.emplace(std::move(*opened));
+    registrar = std::move(*opened);
   }
   Registrar* const signs = registrar ? &*registrar : nullptr;
   auto store =
@@ -350,13 +390,10 @@ Result<> run_controller(const ControllerOptions& options,
   net::ServerOptions port;
   port.address = listen->host;
   port.port = listen->port;
-  port.certificate_file = options.tls_certificate;
-  port.key_file = options.tls_key;
-  if (signs != nullptr) {
-    auto identity = signs->server_identity(now_on_the_wall());
-    if (!identity) return std::move(identity).error();
-    port.identity = std::move(*identity);
-  }
+  ShownCertificate shown(options, listen->host, signs);
+  auto identity = shown.begin();
+  if (!identity) return std::move(identity).error();
+  port.identity = std::move(*identity);
   net::limit_connections(port, files::files_to_give(files::raise_open_files().most));
   port.on_let_go = [](const std::string& remote, std::size_t bytes) {
     log::warning("somebody at {} reads too slowly and is let go: {} bytes waited", remote, bytes);
@@ -385,7 +422,6 @@ Result<> run_controller(const ControllerOptions& options,
   hub.start();
   janitor.start();
   vault.start();
-  ShownCertificate shown(options, listen->host, signs);
   if (signs != nullptr) signs->on_change = [&] { shown.renew(**server); };
   const auto certificate_looks = loop.every(certificate_looks_every, [&] { shown.look(**server); });
   const auto looks = loop.every(watchdog_looks_every, [&watchdog] {

@@ -22,12 +22,12 @@ struct ControllerOptions {
   std::string folder;                     // made by init_folder()
   std::string listen = "127.0.0.1:7070";  // port 0: the system picks one
   bool accept_older_store = false;        // than what was committed last: what is missing is forgotten
-  // TLS with a certificate that somebody else has signed, in place of the cluster's own.
+  // TLS with a certificate that somebody else has signed: people see it in place of the cluster's own.
   std::string tls_certificate;
   std::string tls_key;
   bool tls = false;                    // with the cluster's own on this machine, too
   std::vector<std::string> tls_names;  // more names and addresses by which it is called
-  bool allow_join_token = false;       // of the folder, also where nodes have certificates
+  bool allow_join_token = false;       // of the folder, also where nodes can have certificates
   Duration certificate_life = pki::node_life;
   bool demands_isolation = false;             // nodes whose ranks do not run as their users take no work
   std::string record;                         // a file that gets a line for each job that ran, "" for none

@@ -88,6 +88,7 @@ void Hub::add_agent(const std::shared_ptr<net::Socket>& socket, std::string remo
                                              .papers = std::move(papers)});
   if (!agent->papers.refused.empty()) {
     log::warning("agent at {} is refused: {}", remote, agent->papers.refused);
+    note_refusal(*agent, agent->papers.node, agent->papers.refused);
     return send_away(*agent, agent->papers.refused);
   }
   if (agent->papers.is_behind) tell(*agent, wire::RenewCertificate{});
@@ -95,6 +96,17 @@ void Hub::add_agent(const std::shared_ptr<net::Socket>& socket, std::string remo
   listener_.open(connection, std::move(remote), agent->papers.node);
   socket->on_message = [this, agent](const std::string& frame) { receive(*agent, frame); };
   socket->on_close = [this, agent](const std::string& why) { drop(*agent, why); };
+}
+
+// Whoever has shown a certificate that is good is called by it, and else is nobody.
+void Hub::note_refusal(const Agent& agent, const std::string& node, const std::string& why) {
+  const bool is_known = agent.papers.refused.empty() && !agent.papers.node.empty();
+  core_.happen(cluster::Noted{.verb = "connect",
+                              .object = node.empty() ? "a node" : "node " + node,
+                              .what = {},
+                              .who = is_known ? "node " + agent.papers.node : "",
+                              .refused = why},
+               nullptr, std::nullopt, agent.remote);
 }
 
 void Hub::send_away(const Agent& agent, const std::string& why) {
@@ -179,6 +191,7 @@ void Hub::receive(Agent& agent, const std::string& frame) {
   if (!heard.note.empty()) log::warning("agent at {}: {}", agent.remote, heard.note);
   if (!heard.refused.empty()) {
     log::warning("agent at {} is refused: {}", agent.remote, heard.refused);
+    if (!heard.claimed.empty()) note_refusal(agent, heard.claimed, heard.refused);
     return agent.socket->close();
   }
   agent.socket->become_known();

@@ -142,6 +142,8 @@ class Hub {
   void pass_on(const std::string& node, const wire::AgentMessage& message);
   static void tell(const Agent& agent, const wire::ControllerMessage& message);
   void drop(const Agent& agent, const std::string& why);
+  // Somebody wanted to be this node: for the audit log.
+  void note_refusal(const Agent& agent, const std::string& node, const std::string& why);
   // It hears why, and nothing that it says any more is heard.
   static void send_away(const Agent& agent, const std::string& why);
   // Whoever has a certificate that is good no more.

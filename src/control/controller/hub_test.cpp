@@ -173,6 +173,34 @@ TEST_F(HubTest, AnAgentIsKnownByItsHelloAndByNothingElse) {
   EXPECT_TRUE(agent->is_known);
 }
 
+// Whoever has taken a node, or knows the join token of the folder, tries what else it could be.
+TEST_F(HubTest, WhoeverSaysToBeAnotherNodeIsInTheAuditLog) {
+  Hub hub(loop, core);
+  hub.protect([](const std::string& node) { return node == "n2"; });
+  const auto says = [&](const std::string& remote, Papers papers) {
+    const auto socket = std::make_shared<HubSocket>();
+    hub.add_agent(socket, remote, std::move(papers));
+    cluster::Hello hello;
+    hello.node = "n2";
+    socket->on_message(wire::encode(wire::AgentMessage(hello)));
+  };
+  says("10.0.0.1", {.node = "n1", .key = "k"});
+  says("10.0.0.2", {});
+  std::promise<std::string> told;
+  core.ask([&](const cluster::State& state, const auto&) {
+    std::string lines;
+    for (const auto& [first, text] : state.audit.lines) lines += text;
+    told.set_value(lines);
+  });
+  const std::string lines = told.get_future().get();
+  for (const char* part :
+       {R"("who":"node n1","from":"10.0.0.1","verb":"connect","object":"node n2")",
+        "it has the certificate of node n1 and says that it is n2",
+        R"("from":"10.0.0.2","verb":"connect","object":"node n2")", "has a certificate, and it shows none"})
+    EXPECT_NE(lines.find(part), std::string::npos) << part << " is not in " << lines;
+  core.stop();
+}
+
 // ---- readers
 
 TEST_F(HubTest, ReadersHearEveryFiveSecondsThatTheControllerIsThere) {

@@ -35,7 +35,7 @@ wire::AuthorityStanding Registrar::standing(Instant now) const {
   };
   wire::AuthorityStanding standing{fingerprint_, name(authorities_.next), name(authorities_.old), {}};
   for (const auto& [node, member] : members_) {
-    if (member.revoked || now >= end_of(member.until)) continue;
+    if (member.revoked || now >= end_of(member.signed_at, member.until)) continue;
     if (is_behind(member)) standing.behind.push_back(node);
   }
   return standing;
@@ -65,9 +65,27 @@ void Registrar::note_stored(cluster::Member& member, const pki::Identity& shown,
 }
 
 // Who is away for longer is forgotten.
-Instant Registrar::end_of(Instant until) const {
-  const Duration away = std::clamp<Duration>(absence_.to - absence_.from, 0s, cluster::members_kept);
-  return until > absence_.from ? until + away : until;
+Instant Registrar::end_of(Instant signed_at, Instant until) const {
+  Duration added{};
+  const auto add = [&](const cluster::Absence& absence) {
+    const Duration away = std::clamp<Duration>(absence.to - absence.from, 0s, cluster::members_kept);
+    if (absence.to > signed_at && until + added > absence.from) added += away;
+  };
+  add(absence_);
+  for (const cluster::Absence& unstored : unstored_) add(unstored);
+  return until + std::min<Duration>(added, cluster::members_kept);
+}
+
+bool Registrar::has(const cluster::NodeName& node, const std::string& key) const {
+  const auto member = members_.find(node);
+  return member != members_.end() && member->second.key == key;
+}
+
+void Registrar::could_not_store(Instant now) {
+  const bool goes_on = !unstored_.empty() && now >= unstored_.back().from && now <= unstored_.back().to;
+  if (!goes_on) unstored_.push_back({now, now});
+  if (unstored_.size() > unstored_max) unstored_.erase(unstored_.begin());
+  unstored_.back().to = now + renewals_apart_max;
 }
 
 // It shows the authorities too, so that a server that joins can compare the one that it was told of. Whoever
@@ -151,7 +169,7 @@ Result<> Registrar::check_known(const pki::Identity& identity) const {
 Result<> Registrar::check(const pki::Identity& identity, Instant now) const {
   if (auto known = check_known(identity); !known) return known;
   pki::Identity counted = identity;
-  counted.until = end_of(identity.until);
+  counted.until = end_of(identity.signed_at, identity.until);
   // It has signed it: where that is still to come the clock is wrong.
   if (auto in_time = pki::check_time(counted, std::max(now, identity.signed_at)); !in_time)
     return std::move(in_time).error().within("by the clock of the controller");

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/rate.hpp"
 #include "base/result.hpp"
 #include "base/time.hpp"
 #include "control/cluster/model.hpp"
@@ -20,6 +21,14 @@ namespace tutti::controller {
 
 // How far the clocks of a node and of the controller may be apart when it asks for a certificate.
 constexpr Duration clocks_apart_max = pki::clock_slack;
+// Whose certificate cannot be stored asks again within that.
+constexpr Duration renewals_apart_max = 2min;
+constexpr std::size_t unstored_max = 100;  // so many times at which nothing could be stored are remembered
+
+// Of one node, so many at once after a rest, such as of steps to another authority, and so many in the life
+// of a certificate on average.
+constexpr double renewals_at_once_max = 100;
+constexpr double renewals_in_life_max = 24;
 
 struct RegistrarOptions {
   std::string folder;                  // of the controller
@@ -71,6 +80,14 @@ class Registrar {
     members_ = std::move(members);
     absence_ = absence;
   }
+  // Zero if the node may have another certificate now, or how long it is until then.
+  Duration take_renewal(const cluster::NodeName& node, Instant steady) {
+    return renewals_.take(node, steady);
+  }
+  // The node has joined with that key.
+  bool has(const cluster::NodeName& node, const std::string& key) const;
+  // Somebody wanted to renew one at that time, and nothing could be stored: that does not count either.
+  void could_not_store(Instant now);
   void hear(const driver::Delivery& delivery);
   const std::map<cluster::NodeName, cluster::Member>& members() const { return members_; }
   // Why whoever has shown this may not speak for a node now.
@@ -83,9 +100,13 @@ class Registrar {
       : authorities_(std::move(authorities)),
         options_(std::move(options)),
         cluster_(std::move(cluster)),
-        fingerprint_(std::move(fingerprint)) {}
+        fingerprint_(std::move(fingerprint)),
+        renewals_({.per_second = renewals_in_life_max / in_seconds(options_.node_life),
+                   .burst = renewals_at_once_max},
+                  cluster::members_max) {}
 
-  Instant end_of(Instant until) const;
+  // Of a certificate, with what does not count for it.
+  Instant end_of(Instant signed_at, Instant until) const;
 
   Authorities authorities_;
   RegistrarOptions options_;
@@ -96,6 +117,8 @@ class Registrar {
   Instant renew_at_;
   std::map<cluster::NodeName, cluster::Member> members_;
   cluster::Absence absence_;
+  std::vector<cluster::Absence> unstored_;
+  RateLimits renewals_;  // by node
 };
 
 // Why a node with this date is refused: its certificates would be good at another time than its own.

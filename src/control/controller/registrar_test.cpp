@@ -201,6 +201,38 @@ TEST_F(RegistrarTest, TheTimeInWhichNoControllerWasThereDoesNotCount) {
   EXPECT_FALSE(knows(now + 50h, now + 40h)) << "the clock was set back";
 }
 
+TEST_F(RegistrarTest, TheTimeInWhichNothingCouldBeStoredDoesNotCount) {
+  Registrar registrar = open();
+  const auto made = *registrar.sign("a", new_key(), now);
+  const auto identity = *pki::read_certificate(made.certificate);
+  registrar.know({{"a", made.member}}, {});
+  const auto fails = [&](Instant from, Instant to) {
+    for (Instant tried = from; tried < to; tried += renewals_apart_max) registrar.could_not_store(tried);
+  };
+  fails(now + 16h, now + 30h);
+  EXPECT_TRUE(registrar.check(identity, now + 30h).ok());
+  EXPECT_TRUE(registrar.check(identity, now + 37h).ok());
+  EXPECT_FALSE(registrar.check(identity, now + 39h).ok()) << "what is left of it, and no more";
+  fails(now + 35h, now + 40h);
+  EXPECT_TRUE(registrar.check(identity, now + 42h).ok()) << "and again";
+  fails(now + 60h, now + 80h);
+  EXPECT_FALSE(registrar.check(identity, now + 60h).ok()) << "it had expired before";
+  const auto later = *registrar.sign("a", new_key(), now + 81h);
+  registrar.know({{"a", later.member}}, {});
+  const auto renewed = *pki::read_certificate(later.certificate);
+  EXPECT_FALSE(registrar.check(renewed, now + 81h + 24h).ok()) << "what was before it does not count for it";
+}
+
+// Each time that the disk is full for a moment.
+TEST_F(RegistrarTest, OfTimesInWhichNothingCouldBeStoredOnlySoManyAreRemembered) {
+  Registrar registrar = open();
+  const auto made = *registrar.sign("a", new_key(), now);
+  const auto identity = *pki::read_certificate(made.certificate);
+  registrar.know({{"a", made.member}}, {});
+  for (int time = 0; time < 100'000; ++time) registrar.could_not_store(now + time * 3min);
+  EXPECT_FALSE(registrar.check(identity, now + 24h + unstored_max * renewals_apart_max).ok());
+}
+
 TEST_F(RegistrarTest, ItsOwnCertificateIsRenewedInTimeAndIsNoNodes) {
   Registrar registrar = open();
   const auto shown = registrar.server_identity(now);

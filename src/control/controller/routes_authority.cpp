@@ -34,24 +34,51 @@ void show_authority(const Call& call) {
   if (const Registrar* registrar = call.registrar(); registrar != nullptr) answer_authority(call, *registrar);
 }
 
-// The files are written beside the loop.
-void take_step(const Call& call, Registrar& registrar, std::function<Result<>(const std::string&)> step) {
-  call.hand_to(call.services().desk, [call, &registrar, folder = registrar.folder(), step = std::move(step)] {
+struct Step {
+  const char* what;
+  Result<> (*take)(const std::string& folder);
+};
+constexpr Step make_next{
+    "another one is made, and trusted beside the one that signs",
+    [](const std::string& folder) { return make_next_authority(folder, now_on_the_wall()); }};
+constexpr Step use_next{"the next one signs, and the one before it is trusted still", use_next_authority};
+constexpr Step drop_old{"the old one is trusted no more", drop_old_authority};
+
+cluster::Noted noted(std::string what, std::string refused = "") {
+  return {.verb = "rotate",
+          .object = "authority",
+          .what = std::move(what),
+          .who = {},
+          .refused = std::move(refused)};
+}
+
+// The files are written beside the loop, and what has come of them is used on it.
+void take_step(const Call& call, Registrar& registrar, const Step& step) {
+  call.hand_to(call.services().desk, [call, &registrar, folder = registrar.folder(), step] {
     static std::mutex one_at_a_time;
     const std::lock_guard lock(one_at_a_time);
-    const auto done = step(folder);
+    const auto done = step.take(folder);
     auto read = done ? read_authorities(folder) : Result<std::optional<Authorities>>(done.error());
-    call.services().hub.post([call, &registrar, read = std::move(read)] {
-      if (!read) return call.refuse(read.error());
-      if (!*read) return call.refuse(failed("the authority is gone"));
-      if (auto used = registrar.use(**read); !used) return call.refuse(used.error());
+    call.services().hub.post([call, &registrar, what = step.what, read = std::move(read)] {
+      Result<> used = read ? Result<>() : Result<>(read.error());
+      if (used) used = *read ? registrar.use(**read) : failed("the authority is gone");
+      if (!used) {
+        call.note(noted(what, used.error().text()));
+        return call.refuse(used.error());
+      }
       log::warning("the authority of the cluster is {} now, and {} are trusted", registrar.fingerprint(),
                    (*read)->next.empty() && (*read)->old.empty() ? "no others" : "two");
-      call.note({.verb = "rotate", .object = "authority", .what = registrar.fingerprint() + " signs"});
+      call.note(noted(registrar.fingerprint() + " signs"));
       call.services().hub.ask_to_renew();
       answer_authority(call, registrar);
     });
   });
+}
+
+// Nobody gets another authority in secret, on a disk that takes its files and no line of the log: the line
+// comes first.
+void begin_step(const Call& call, Registrar& registrar, const Step& step) {
+  call.note_first(noted(step.what), [call, &registrar, step] { take_step(call, registrar, step); });
 }
 
 void rotate_authority(const Call& call) {
@@ -70,18 +97,15 @@ void rotate_authority(const Call& call) {
               .remedy("wait until they have renewed theirs, or `tutti nodes revoke` those that are "
                       "gone for good"),
           409);
-    return take_step(call, *registrar, drop_old_authority);
+    return begin_step(call, *registrar, drop_old);
   }
   if (*finish)
     return call.refuse(invalid("there is no old authority that could be dropped")
                            .remedy("`tutti controller ca rotate` makes a new one, step by step"),
                        409);
-  if (all.next.empty())
-    return take_step(call, *registrar, [](const std::string& folder) {
-      return make_next_authority(folder, now_on_the_wall());
-    });
+  if (all.next.empty()) return begin_step(call, *registrar, make_next);
   if (!standing.behind.empty()) return answer_authority(call, *registrar);
-  take_step(call, *registrar, use_next_authority);
+  begin_step(call, *registrar, use_next);
 }
 
 }  // namespace

@@ -29,10 +29,12 @@ void join(const Call& call) {
   if (!call.request().websocket) return call.exchange().answer(no_such_page(call.request()));
   const Services& services = call.services();
   const auto& peer = call.request().peer;
-  if (!peer && !services.takes_join_token)
-    return call.refuse(invalid("a node shows its certificate here, and this one shows none")
-                           .remedy("`tutti agent join` with a token (`tutti nodes token`) gets one"),
+  if (!peer && !services.takes_join_token) {
+    const Error why = invalid("a node shows its certificate here, and this one shows none");
+    call.note({.verb = "connect", .object = "a node", .what = {}, .who = {}, .refused = why.text()});
+    return call.refuse(Error(why).remedy("`tutti agent join` with a token (`tutti nodes token`) gets one"),
                        403);
+  }
   Papers papers;
   if (peer) papers = {peer->name.node, peer->key_id, ""};
   papers.is_behind = peer && services.registrar->is_behind(peer->name.node);

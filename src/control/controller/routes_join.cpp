@@ -60,19 +60,47 @@ void revoke_node(const Call& call) {
               404);
 }
 
+// Of whoever is refused before the store is asked there is a line as well.
+void refuse_to_sign(const Call& call, const std::string& verb, const std::string& node, const Error& why,
+                    int status = 0) {
+  call.note({.verb = verb, .object = node, .what = {}, .who = {}, .refused = why.text()});
+  call.refuse(why, status);
+}
+
+// What is not understood may have a token in it, which the reader quotes.
+void refuse_to_read(const Call& call, const std::string& verb, const Error& why) {
+  call.note({.verb = verb, .object = "a node", .what = {}, .who = {}, .refused = "it is not understood"});
+  call.refuse(why);
+}
+
+// Each is a line of the audit log.
+bool is_too_often(const Call& call, Registrar& registrar, const std::string& node) {
+  const Duration wait = registrar.take_renewal(node, now_steady());
+  if (wait == Duration::zero()) return false;
+  call.refuse(failed("node '" + node + "' asks too often for another certificate")
+                  .remedy("try again in " + format_duration(std::chrono::ceil<std::chrono::seconds>(wait))),
+              429);
+  return true;
+}
+
 // The certificate goes out when it is stored that the node has it, and not before.
-void give_certificate(const Call& call, cluster::Event event, const Registrar& registrar,
-                      const std::string& node, std::string certificate, bool again) {
+void give_certificate(const Call& call, cluster::Event event, Registrar& registrar, const std::string& node,
+                      std::string certificate, bool again) {
   wire::JoinReply reply{node, std::move(certificate), registrar.trusted(), again};
   const std::string remote = call.request().remote;
+  const bool renews = std::holds_alternative<cluster::Renew>(event);
   const bool taken = call.services().core.happen(
       std::move(event),
-      [call, reply = std::move(reply), remote](const auto& done) {
+      [call, &registrar, reply = std::move(reply), remote, renews](const auto& done) {
         if (!done) {
           log::warning("a server at {} that asks to be node {} is refused: {}", remote, reply.name,
                        done.error().text());
           const bool wrong = done.error().code() == ErrorCode::invalid;
-          return call.refuse(done.error(), wrong ? forbidden : 0);
+          if (wrong || !renews) return call.refuse(done.error(), wrong ? forbidden : 0);
+          return call.services().hub.post([call, &registrar, why = done.error()] {
+            registrar.could_not_store(now_on_the_wall());
+            call.refuse(why);
+          });
         }
         log::info("node {} at {} has a certificate", reply.name, remote);
         call.answer(wire::encode(reply));
@@ -82,14 +110,18 @@ void give_certificate(const Call& call, cluster::Event event, const Registrar& r
 }
 
 void join_as_node(const Call& call) {
-  const Registrar* registrar = call.registrar();
+  Registrar* registrar = call.registrar();
   if (registrar == nullptr) return;
   const auto asked = wire::decode_join(call.body());
-  if (!asked) return call.refuse(asked.error());
+  if (!asked) return refuse_to_read(call, "join", asked.error());
+  const std::string node = "node " + asked->name;
   const Instant now = now_on_the_wall();
-  if (auto same = check_clock(asked->date, now); !same) return call.refuse(same.error());
+  if (auto same = check_clock(asked->date, now); !same)
+    return refuse_to_sign(call, "join", node, same.error());
   const auto key = pki::read_request(asked->request);
-  if (!key) return call.refuse(key.error());
+  if (!key) return refuse_to_sign(call, "join", node, key.error());
+  // Whoever has joined already and has not heard so may ask again, with a token that is used up.
+  if (registrar->has(asked->name, key->id) && is_too_often(call, *registrar, asked->name)) return;
   auto made = registrar->sign(asked->name, *key, now);
   if (!made) return call.refuse(made.error());
   made->member.identity = asked->identity;
@@ -98,22 +130,24 @@ void join_as_node(const Call& call) {
 }
 
 void renew_certificate(const Call& call) {
-  const Registrar* registrar = call.registrar();
+  Registrar* registrar = call.registrar();
   if (registrar == nullptr) return;
   const auto& peer = call.request().peer;
   if (!peer) return call.refuse(invalid("the request shows no certificate"), forbidden);
+  const std::string node = "node " + peer->name.node;
   const Instant now = now_on_the_wall();
-  if (auto good = registrar->check(*peer, now); !good) {
-    call.note({.verb = "renew", .object = "node " + peer->name.node, .refused = good.error().text()});
-    return call.refuse(good.error(), forbidden);
-  }
+  if (auto good = registrar->check(*peer, now); !good)
+    return refuse_to_sign(call, "renew", node, good.error(), forbidden);
+  if (is_too_often(call, *registrar, peer->name.node)) return;
   const auto asked = wire::decode_renewal(call.body());
-  if (!asked) return call.refuse(asked.error());
-  if (auto same = check_clock(asked->date, now); !same) return call.refuse(same.error());
+  if (!asked) return refuse_to_read(call, "renew", asked.error());
+  if (auto same = check_clock(asked->date, now); !same)
+    return refuse_to_sign(call, "renew", node, same.error());
   const auto key = pki::read_request(asked->request);
-  if (!key) return call.refuse(key.error());
+  if (!key) return refuse_to_sign(call, "renew", node, key.error());
   if (key->id != peer->key_id)
-    return call.refuse(invalid("the request is for another key than that of the certificate"), forbidden);
+    return refuse_to_sign(call, "renew", node,
+                          invalid("the request is for another key than that of the certificate"), forbidden);
   auto made = registrar->sign(peer->name.node, *key, now);
   if (!made) return call.refuse(made.error());
   registrar->note_stored(made->member, *peer, asked->trusted);

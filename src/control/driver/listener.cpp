@@ -6,9 +6,10 @@
 namespace tutti::driver {
 namespace {
 
-Listener::Heard refusal(std::string why) {
+Listener::Heard refusal(std::string why, std::string claimed = "") {
   Listener::Heard heard;
   heard.refused = std::move(why);
+  heard.claimed = std::move(claimed);
   return heard;
 }
 
@@ -25,7 +26,7 @@ void Listener::expect(std::string cluster, const std::map<std::string, std::stri
 
 Listener::Heard Listener::turn_away(const Known& known, const cluster::Hello& hello,
                                     const std::string& why) const {
-  Heard heard = refusal("on host " + host_of(hello.machine) + ": " + why);
+  Heard heard = refusal("on host " + host_of(hello.machine) + ": " + why, hello.node);
   heard.answers.emplace_back(wire::Notice{why, true});
   heard.first = speakers_.of(hello.node).value_or(0);
   heard.to_the_first = {"another agent, at " + known.remote + " on " + hello.machine +
@@ -42,12 +43,13 @@ std::string Listener::illness(const Known& known, std::string told) const {
 
 Listener::Heard Listener::greet(Connection connection, Known& known, cluster::Hello hello, Instant now) {
   if (!known.node.empty() && hello.node != known.node)
-    return refusal("it was " + known.node + " and now says " + hello.node);
+    return refusal("it was " + known.node + " and now says " + hello.node, hello.node);
   const bool is_protected = known.proven_node.empty() && is_protected_ && is_protected_(hello.node);
   if (is_protected || (!known.proven_node.empty() && hello.node != known.proven_node)) {
     Heard heard = refusal(is_protected ? "node " + hello.node + " has a certificate, and it shows none"
                                        : "it has the certificate of node " + known.proven_node +
-                                             " and says that it is " + hello.node);
+                                             " and says that it is " + hello.node,
+                          hello.node);
     heard.answers.emplace_back(wire::Notice{heard.refused, true});
     return heard;
   }

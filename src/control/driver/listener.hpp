@@ -22,6 +22,7 @@ class Listener {
     std::optional<cluster::Event> event;    // for the core; beside a log, that the node is there
     std::optional<wire::AgentMessage> log;  // for whoever reads logs: a LogChunk or a LogEnd
     std::string refused;                    // not "": the connection is to be closed, for this reason
+    std::string claimed = {};               // then: the node that it wanted to be and is not; "": none
     Connection replaced = 0;                // an older connection that is to be closed as well; 0: none
     std::uint64_t echo = 0;                 // to be sent back when the event has had its turn; 0: nothing
     std::vector<wire::ControllerMessage>

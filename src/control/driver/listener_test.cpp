@@ -101,6 +101,7 @@ TEST(Listener, WhoeverHasProvedToBeANodeSpeaksForThatOneAlone) {
   listener.open(1, "", "a");
   const auto heard = listener.receive(1, hello_frame("b"));
   EXPECT_EQ(heard.refused, "it has the certificate of node a and says that it is b");
+  EXPECT_EQ(heard.claimed, "b");
   ASSERT_EQ(heard.answers.size(), 1U);
   EXPECT_TRUE(std::get<wire::Notice>(heard.answers.front()).refused);
   EXPECT_FALSE(listener.speaker("b").has_value());

@@ -236,6 +236,9 @@ Result<> Client::Connection::open_tls(const Target& target) {
 }
 
 Result<> Client::Connection::shake_hands(const Target& target) {
+  if (target.wants_cluster) {
+    if (auto wants = want_cluster(tls_context); !wants) return wants;
+  }
   tls = SSL_new(tls_context);
   SSL_set_fd(tls, descriptor);
   expect_host(tls, target.host);

@@ -22,6 +22,9 @@ struct Target {
   // are read anew for each connection, unless they were before.
   std::string certificate_file = {};
   std::string key_file = {};
+  // The controller is to show the certificate of its cluster's authority, also where it shows people one that
+  // somebody else has signed.
+  bool wants_cluster = false;
 
   std::string text() const { return host + ":" + std::to_string(port); }
 };

@@ -20,17 +20,16 @@
 
 namespace tutti::net {
 
-// A certificate of its own, removed with it.
+// A certificate of its own, removed with it. Its subject is localhost, and what it names is as given.
 class Certificate {
  public:
-  Certificate() {
+  explicit Certificate(const std::string& names = "DNS:localhost") {
     std::string path = (std::filesystem::temp_directory_path() / "tutti-tls-XXXXXX").string();
     folder_ = mkdtemp(path.data());
     const std::string made =
         "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj "
-        "/CN=localhost "
-        "-keyout " +
-        key_file() + " -out " + certificate_file() + " 2>/dev/null";
+        "/CN=localhost -addext subjectAltName=" +
+        names + " -keyout " + key_file() + " -out " + certificate_file() + " 2>/dev/null";
     EXPECT_EQ(std::system(made.c_str()), 0);
   }
   Certificate(const Certificate&) = delete;

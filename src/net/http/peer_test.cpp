@@ -88,6 +88,31 @@ TEST_F(Peers, WhoeverHasNoneComesInToo) {
   EXPECT_EQ(answer->body, "nobody");
 }
 
+// Whoever may join chooses what he is called: also as the controller is.
+TEST_F(Peers, ANodeThatIsCalledAsTheHostIsNotTheController) {
+  const std::string key = *pki::make_key();
+  const std::string text = sign(authority_, key, {.name = {.cluster = "ab12", .node = "localhost"}}, date());
+  ServerOptions options;
+  options.identity = ServerIdentity{text + authority_.certificate, key, ""};
+  serve(
+      [this](const std::shared_ptr<Exchange>& exchange) {
+        ++requests_;
+        exchange->answer({.status = 200, .body = ""});
+      },
+      options);
+  Target to = node("");
+  to.host = "localhost";
+  Client client(to, "");
+  EXPECT_FALSE(client.request("GET", "/").ok());
+  EXPECT_TRUE(client.is_untrusted());
+  std::promise<bool> dialled;
+  loop_.post([&] {
+    dial(loop_, to, "/", "", [&](Result<std::shared_ptr<Socket>> socket) { dialled.set_value(socket.ok()); });
+  });
+  EXPECT_FALSE(dialled.get_future().get());
+  EXPECT_EQ(requests_, 0);
+}
+
 TEST_F(Peers, OneOfAnotherAuthorityIsRefused) {
   serve_names();
   const auto other = *pki::make_authority("ab12", date());
@@ -137,6 +162,46 @@ TEST_F(Peers, WhatCannotBeUsedChangesNothing) {
   });
   EXPECT_NE(why.get_future().get(), "");
   EXPECT_TRUE(ask(node("")).ok());
+}
+
+// People know an authority of somebody else's, and nodes that of their cluster.
+TEST_F(Peers, WhoeverWantsTheClustersCertificateSeesThatInPlaceOfTheOther) {
+  const auto other = *pki::make_authority("cd34", date());
+  const ServerIdentity own = identity(authority_);
+  const ServerIdentity of_others = identity(other);
+  ServerOptions options;
+  options.identity = ServerIdentity{of_others.certificates, of_others.key, authority_.certificate,
+                                    own.certificates, own.key};
+  serve(
+      [](const std::shared_ptr<Exchange>& exchange) {
+        const auto& peer = exchange->request().peer;
+        exchange->answer({.status = 200, .body = peer ? pki::to_uri(peer->name) : std::string("nobody")});
+      },
+      options);
+  Target person = target();
+  person.ca_file = write("other.pem", other.certificate);
+  const auto seen_by_person = ask(person);
+  ASSERT_TRUE(seen_by_person.ok()) << seen_by_person.error().text();
+  EXPECT_EQ(seen_by_person->body, "nobody");
+  Target node_of_it = node(certificate(authority_));
+  EXPECT_FALSE(ask(node_of_it).ok()) << "it has not said what it wants";
+  node_of_it.wants_cluster = true;
+  const auto seen_by_node = ask(node_of_it);
+  ASSERT_TRUE(seen_by_node.ok()) << seen_by_node.error().text();
+  EXPECT_EQ(seen_by_node->body, "tutti://ab12/node/n1");
+  const auto fingerprint_seen = [](const Target& by) {
+    return *pki::fingerprint(shown_certificates(by)->back());
+  };
+  EXPECT_EQ(fingerprint_seen(person), *pki::fingerprint(other.certificate));
+  EXPECT_EQ(fingerprint_seen(node_of_it), *pki::fingerprint(authority_.certificate));
+  // It is told that this is no WebSocket, over TLS that has worked.
+  std::promise<Error> told;
+  loop_.post([&] {
+    dial(loop_, node_of_it, "/", "",
+         [&](Result<std::shared_ptr<Socket>> socket) { told.set_value(socket.error()); });
+  });
+  const Error why = told.get_future().get();
+  EXPECT_EQ(why.text().find("authority"), std::string::npos) << why.text();
 }
 
 TEST_F(Peers, WhatAServerShowsIsSeenBeforeAnythingIsSent) {

@@ -18,6 +18,9 @@ struct ServerIdentity {
   std::string certificates;        // its own, and those above it
   std::string key;                 // of the first of them
   std::string client_authorities;  // whose certificates a client may show; "": none is asked for
+  // Shown in place of these to whoever wants those of the cluster (Target::wants_cluster); "": nothing.
+  std::string cluster_certificates = {};
+  std::string cluster_key = {};
 };
 
 struct ServerOptions {

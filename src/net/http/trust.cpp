@@ -5,9 +5,11 @@
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509_vfy.h>
+#include <openssl/x509v3.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <string_view>
 #include <utility>
 
 namespace tutti::net {
@@ -17,6 +19,26 @@ namespace {
 std::string authority_option(const std::string& who) {
   if (who == "issuer") return "--ca of `tutti login`, --oidc-ca of a controller";
   return who == Target().who ? "TUTTI_CA_FILE (or --ca-file)" : "--ca-file";
+}
+
+constexpr std::string_view cluster_protocol = "tutti-cluster";
+
+// Of what is said first: two bytes with the length of the list, then each name behind a byte with its own.
+bool wants_cluster(SSL* tls) {
+  const unsigned char* bytes = nullptr;
+  std::size_t size = 0;
+  if (SSL_client_hello_get0_ext(tls, TLSEXT_TYPE_application_layer_protocol_negotiation, &bytes, &size) != 1)
+    return false;
+  const std::string_view list(reinterpret_cast<const char*>(bytes), size);
+  for (std::size_t at = 2; at < size; at += 1 + std::size_t{bytes[at]}) {
+    if (list.substr(at + 1, bytes[at]) == cluster_protocol) return true;
+  }
+  return false;
+}
+
+int choose(SSL* tls, int*, void* cluster) {
+  if (wants_cluster(tls)) SSL_set_SSL_CTX(tls, static_cast<SSL_CTX*>(cluster));
+  return SSL_CLIENT_HELLO_SUCCESS;
 }
 
 // Who is let in by that is nobody yet: what its dates mean is for the server to say, in words.
@@ -65,6 +87,17 @@ Result<> show_certificate(ssl_ctx_st* tls, const Target& target) {
       .remedy("`tutti agent join` with a new token (`tutti nodes token`) gets another one");
 }
 
+Result<> want_cluster(ssl_ctx_st* tls) {
+  const std::string list = static_cast<char>(cluster_protocol.size()) + std::string(cluster_protocol);
+  const auto* bytes = reinterpret_cast<const unsigned char*>(list.data());
+  if (SSL_CTX_set_alpn_protos(tls, bytes, static_cast<unsigned>(list.size())) == 0) return {};
+  return failed("no memory for what is wanted of the controller");
+}
+
+void show_to_cluster(ssl_ctx_st* tls, ssl_ctx_st* cluster) {
+  SSL_CTX_set_client_hello_cb(tls, choose, cluster);
+}
+
 std::string shown_certificate(ssl_st* tls) {
   X509* certificate = SSL_get1_peer_certificate(tls);
   if (certificate == nullptr) return "";
@@ -79,6 +112,9 @@ std::string shown_certificate(ssl_st* tls) {
 
 void expect_host(ssl_st* tls, const std::string& host) {
   SSL_ctrl(tls, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, const_cast<char*>(host.c_str()));
+  // Where a certificate names no host at all, its subject would do instead: that of a node is what it wanted
+  // to be called.
+  SSL_set_hostflags(tls, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
   if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(tls), host.c_str()) != 1) SSL_set1_host(tls, host.c_str());
 }
 

@@ -11,7 +11,8 @@ struct ssl_ctx_st;
 
 namespace tutti::net {
 
-// Before the handshake, on the side of who calls: what the certificate has to name.
+// Before the handshake, on the side of who calls: what the certificate has to name, among those names that
+// are for it (subjectAltName).
 void expect_host(ssl_st* tls, const std::string& host);
 
 // On the side of who is called: whoever connects may show a certificate of one of these authorities (PEM),
@@ -19,6 +20,12 @@ void expect_host(ssl_st* tls, const std::string& host);
 Result<> ask_for_certificates(ssl_ctx_st* tls, const std::string& authorities);
 // On the side of who calls: its own, where it has one.
 Result<> show_certificate(ssl_ctx_st* tls, const Target& target);
+// Before the handshake, of who calls: it wants what the cluster's authority has signed. It says so as one
+// says which protocol is to be spoken (ALPN), so that whatever passes connections on by the host leaves it
+// alone.
+Result<> want_cluster(ssl_ctx_st* tls);
+// On the side of who is called: to whoever wants that, this other one is shown. It outlives the first.
+void show_to_cluster(ssl_ctx_st* tls, ssl_ctx_st* cluster);
 // What the other side has shown (DER), "" if nothing.
 std::string shown_certificate(ssl_st* tls);
 

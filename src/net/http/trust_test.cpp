@@ -88,6 +88,14 @@ TEST_F(Trust, AnAddressThatTheCertificateDoesNotHaveIsNamed) {
                  "a certificate that has 127.0.0.1");
 }
 
+// Such as those of nodes were, which could be called as they liked.
+TEST_F(Trust, ASubjectIsNoNameOfAHost) {
+  const Certificate named_by_its_subject("URI:tutti://ab12/node/localhost");
+  serve_with(named_by_its_subject);
+  expect_refused("localhost", named_by_its_subject.certificate_file(),
+                 "its certificate does not name localhost", "a certificate that has localhost");
+}
+
 TEST_F(Trust, ACertificateThatHasExpiredSaysSo) {
   set_times(own, -2 * hour_s, -hour_s);
   serve_with(own);

@@ -160,6 +160,19 @@ asio::awaitable<error_code> Wire::handshake(beast::role_type role, const std::st
 
 namespace {
 
+// One for people, and one for whoever wants that of the cluster: both take the same certificates of others.
+Result<std::shared_ptr<ssl::context>> server_tls_of_two(const ServerIdentity& identity) {
+  using Both = std::pair<std::shared_ptr<ssl::context>, std::shared_ptr<ssl::context>>;
+  auto first = server_tls({identity.certificates, identity.key, identity.client_authorities});
+  if (!first) return first;
+  auto second =
+      server_tls({identity.cluster_certificates, identity.cluster_key, identity.client_authorities});
+  if (!second) return second;
+  const auto both = std::make_shared<Both>(std::move(*first), std::move(*second));
+  show_to_cluster(both->first->native_handle(), both->second->native_handle());
+  return std::shared_ptr<ssl::context>(both, both->first.get());
+}
+
 std::shared_ptr<ssl::context> new_server_tls() {
   auto tls = std::make_shared<ssl::context>(ssl::context::tls_server);
   tls->set_options(ssl::context::default_workarounds | ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1);
@@ -181,6 +194,7 @@ Result<std::shared_ptr<ssl::context>> server_tls(const std::string& certificate_
 }
 
 Result<std::shared_ptr<ssl::context>> server_tls(const ServerIdentity& identity) {
+  if (!identity.cluster_certificates.empty()) return server_tls_of_two(identity);
   auto tls = new_server_tls();
   error_code failure;
   tls->use_certificate_chain(asio::buffer(identity.certificates), failure);
@@ -201,6 +215,9 @@ Result<std::shared_ptr<ssl::context>> client_tls(const Target& target) {
   if (failure) return no_authority(target.ca_file);
   tls->set_verify_mode(ssl::verify_peer);
   if (auto shows = show_certificate(tls->native_handle(), target); !shows) return std::move(shows).error();
+  if (target.wants_cluster) {
+    if (auto wants = want_cluster(tls->native_handle()); !wants) return std::move(wants).error();
+  }
   return tls;
 }
 

@@ -172,17 +172,21 @@ Result<std::string> sign(const Authority& authority, const PublicKey& key, const
     return failed("the cluster's authority has expired at " + format_instant(above->until))
         .remedy("if the date is right, `tutti controller ca rotate` makes another one");
   const bool is_node = subject.name.role == Role::node;
+  // Who calls cannot be who is called: neither the use of a node's certificate nor its subject, which no host
+  // can be named, lets it stand for a controller.
+  const char* const use = is_node ? "clientAuth" : "serverAuth";
+  const std::string common_name = is_node ? "tutti node " + subject.name.node : "tutti controller";
   const Instant begin = (term.from_authority ? above->signed_at : term.now) - clock_slack;
   const Certificate certificate(X509_new());
   X509* made = certificate.get();
   if (made == nullptr || X509_set_version(made, X509_VERSION_3) != 1 || !set_serial(made) ||
       !set_times(made, begin, std::min(term.now + term.life, above->until)) ||
-      !add_common_name(X509_get_subject_name(made), is_node ? subject.name.node : "tutti controller") ||
+      !add_common_name(X509_get_subject_name(made), common_name) ||
       X509_set_issuer_name(made, X509_get_subject_name(issuer.get())) != 1 ||
       X509_set_pubkey(made, holder.get()) != 1 ||
       !add_extension(made, issuer.get(), NID_basic_constraints, "critical,CA:FALSE") ||
       !add_extension(made, issuer.get(), NID_key_usage, "critical,digitalSignature") ||
-      !add_extension(made, issuer.get(), NID_ext_key_usage, "serverAuth,clientAuth") ||
+      !add_extension(made, issuer.get(), NID_ext_key_usage, use) ||
       !add_extension(made, issuer.get(), NID_subject_key_identifier, "hash") ||
       !add_extension(made, issuer.get(), NID_authority_key_identifier, "keyid:always") ||
       !add_names(made, subject))

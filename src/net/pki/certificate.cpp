@@ -92,6 +92,22 @@ Result<Identity> read_certificate_der(std::string_view der) {
   return identity_of(certificate.get());
 }
 
+Result<> check_signer(std::string_view text, std::string_view authorities) {
+  const Certificate certificate = certificate_in(text);
+  if (!certificate) return no_certificate();
+  auto all = split_certificates(authorities);
+  if (!all) return std::move(all).error();
+  for (const std::string& one : *all) {
+    const Certificate authority = certificate_in(one);
+    const bool has_signed = X509_check_ca(authority.get()) == 1 &&
+                            X509_check_issued(authority.get(), certificate.get()) == X509_V_OK &&
+                            X509_verify(certificate.get(), X509_get0_pubkey(authority.get())) == 1;
+    ERR_clear_error();
+    if (has_signed) return {};
+  }
+  return invalid("none of the authorities has signed it").within("certificate");
+}
+
 Result<> check_time(const Identity& identity, Instant now) {
   const Instant from = identity.signed_at - clock_slack;
   if (now < from)

@@ -75,7 +75,7 @@ Result<Authority> make_authority(const std::string& cluster, Instant now);
 // One that was read from a file: a key and the certificate of that key, as the authority of a cluster.
 Result<Authority> read_authority(std::string_view text);
 
-// What the signer says of a key.
+// What the signer says of a key. A node calls with its certificate, and a controller is called.
 struct Subject {
   Name name;
   std::vector<std::string> addresses = {};  // where it serves: names and IP addresses
@@ -103,6 +103,9 @@ struct Identity {
 Result<Identity> read_certificate(std::string_view certificate);
 // The same in DER, as TLS hands it over.
 Result<Identity> read_certificate_der(std::string_view der);
+
+// Nothing if one of these authorities (PEM) has signed it: whatever its dates.
+Result<> check_signer(std::string_view certificate, std::string_view authorities);
 
 // Nothing if it is good by this clock, else what is wrong with it, for whoever holds it.
 Result<> check_time(const Identity& identity, Instant now);

@@ -68,7 +68,25 @@ TEST(Pki, ANodeGetsACertificateThatSaysWhoItIs) {
   EXPECT_FALSE(check_time(*identity, now + node_life).ok());
 }
 
-TEST(Pki, OpenSslTakesTheChainForAServerAndForAClient) {
+// What OpenSSL says of the chain, as an X509_V_ERR_... or X509_V_OK.
+int verdict(const Authority& by, X509* certificate, int purpose) {
+  const Certificate root = certificate_in(by.certificate);
+  X509_STORE* store = X509_STORE_new();
+  X509_STORE_add_cert(store, root.get());
+  X509_STORE_CTX* context = X509_STORE_CTX_new();
+  X509_STORE_CTX_init(context, store, certificate, nullptr);
+  X509_STORE_CTX_set_purpose(context, purpose);
+  X509_STORE_CTX_set_time(context, 0,
+                          std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count());
+  X509_VERIFY_PARAM_set_flags(X509_STORE_CTX_get0_param(context), X509_V_FLAG_X509_STRICT);
+  X509_verify_cert(context);
+  const int found = X509_STORE_CTX_get_error(context);
+  X509_STORE_CTX_free(context);
+  X509_STORE_free(store);
+  return found;
+}
+
+TEST(Pki, OpenSslTakesTheChainOfAControllerAsThatOfAServer) {
   const auto authority = make_authority("ab12", now);
   const auto other = make_authority("ab12", now);
   const auto text = sign(*authority, new_key(),
@@ -82,24 +100,34 @@ TEST(Pki, OpenSslTakesTheChainForAServerAndForAClient) {
   EXPECT_EQ(X509_check_ip_asc(certificate.get(), "127.0.0.2", 0), 0);
   EXPECT_EQ(X509_check_host(certificate.get(), "head.example", 0, 0, nullptr), 1);
   EXPECT_EQ(X509_check_host(certificate.get(), "tutti controller", 0, 0, nullptr), 0);
-  for (const auto& [by, purpose, expected] :
-       {std::tuple(&*authority, X509_PURPOSE_SSL_SERVER, X509_V_OK),
-        std::tuple(&*authority, X509_PURPOSE_SSL_CLIENT, X509_V_OK),
-        std::tuple(&*other, X509_PURPOSE_SSL_SERVER, X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY)}) {
-    const Certificate root = certificate_in(by->certificate);
-    X509_STORE* store = X509_STORE_new();
-    X509_STORE_add_cert(store, root.get());
-    X509_STORE_CTX* context = X509_STORE_CTX_new();
-    X509_STORE_CTX_init(context, store, certificate.get(), nullptr);
-    X509_STORE_CTX_set_purpose(context, purpose);
-    X509_STORE_CTX_set_time(context, 0,
-                            std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count());
-    X509_VERIFY_PARAM_set_flags(X509_STORE_CTX_get0_param(context), X509_V_FLAG_X509_STRICT);
-    X509_verify_cert(context);
-    EXPECT_EQ(X509_STORE_CTX_get_error(context), expected);
-    X509_STORE_CTX_free(context);
-    X509_STORE_free(store);
-  }
+  EXPECT_EQ(verdict(*authority, certificate.get(), X509_PURPOSE_SSL_SERVER), X509_V_OK);
+  EXPECT_EQ(verdict(*authority, certificate.get(), X509_PURPOSE_SSL_CLIENT), X509_V_ERR_INVALID_PURPOSE);
+  EXPECT_EQ(verdict(*other, certificate.get(), X509_PURPOSE_SSL_SERVER),
+            X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY);
+}
+
+// Whoever has a token for a node chooses its name: also that of the controller's host.
+TEST(Pki, ANodesCertificateIsNoServersWhateverItIsCalled) {
+  const auto authority = make_authority("ab12", now);
+  const auto text =
+      sign(*authority, new_key(), {.name = {.cluster = "ab12", .node = "head.example"}}, {.now = now});
+  ASSERT_TRUE(text.ok()) << text.error().text();
+  const Certificate certificate = certificate_in(*text);
+  EXPECT_EQ(verdict(*authority, certificate.get(), X509_PURPOSE_SSL_CLIENT), X509_V_OK);
+  EXPECT_EQ(verdict(*authority, certificate.get(), X509_PURPOSE_SSL_SERVER), X509_V_ERR_INVALID_PURPOSE);
+  EXPECT_EQ(X509_check_host(certificate.get(), "head.example", 0, 0, nullptr), 0)
+      << "nor by its subject, at which some look where no host is named";
+}
+
+TEST(Pki, WhoHasSignedACertificateIsLookedAt) {
+  const auto authority = make_authority("ab12", now);
+  const auto other = make_authority("ab12", now);
+  const auto text = sign(*authority, new_key(), {.name = {.cluster = "ab12", .node = "n1"}}, {.now = now});
+  EXPECT_TRUE(check_signer(*text, other->certificate + authority->certificate).ok());
+  EXPECT_FALSE(check_signer(*text, other->certificate).ok());
+  EXPECT_FALSE(check_signer(*text, *text).ok()) << "a node signs nothing";
+  EXPECT_FALSE(check_signer(*text, "").ok());
+  EXPECT_FALSE(check_signer("", authority->certificate).ok());
 }
 
 TEST(Pki, SerialsAreNotRepeatedAndHaveTheirBits) {
@@ -155,7 +183,7 @@ TEST(Pki, WhatARequestWishesForIsNotLookedAt) {
   std::array<char, 64> name{};
   X509_NAME_get_text_by_NID(X509_get_subject_name(certificate.get()), NID_commonName, name.data(),
                             static_cast<int>(name.size()));
-  EXPECT_STREQ(name.data(), "n1");
+  EXPECT_STREQ(name.data(), "tutti node n1");
 }
 
 TEST(Pki, RequestsThatAreNoneAreRefused) {

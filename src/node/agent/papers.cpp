@@ -64,7 +64,9 @@ Result<std::string> key_of(const std::string& folder) {
 
 // The one that was named, of those that the controller shows.
 Result<std::string> authority_of(const JoinOptions& options) {
-  auto shown = net::shown_certificates(options.controller);
+  net::Target controller = options.controller;
+  controller.wants_cluster = true;
+  auto shown = net::shown_certificates(controller);
   if (!shown) return std::move(shown).error();
   std::string others;
   for (const std::string& certificate : *shown) {
@@ -78,8 +80,8 @@ Result<std::string> authority_of(const JoinOptions& options) {
     return invalid("it shows no authority of a cluster; nothing was sent to it")
         .within(who)
         .remedy(
-            "`tutti nodes token` tells where the controller is; one with a certificate of somebody else's "
-            "takes agents with the join token");
+            "`tutti nodes token` tells where the controller is; one whose folder has no authority takes "
+            "agents with the join token");
   return invalid("its authority is " + others + ", and not " + options.authority + "; nothing was sent to it")
       .within(who)
       .remedy("somebody else may answer there: compare --ca with what `tutti nodes token` prints now");
@@ -89,7 +91,7 @@ Error answer_error(const net::Target& controller, const net::Response& response)
   return wire::decode_error(response.status, response.body).within("controller " + controller.text());
 }
 
-// It is for our key, good now, and of an authority that we trust.
+// It is for our key, good now, and of one of the authorities that we are to trust from now on.
 Result<pki::Identity> check_reply(const wire::JoinReply& reply, const std::string& request) {
   auto identity = pki::read_certificate(reply.certificate);
   if (!identity) return std::move(identity).error();
@@ -99,8 +101,8 @@ Result<pki::Identity> check_reply(const wire::JoinReply& reply, const std::strin
     return failed("the certificate that it gives is not the one that was asked for");
   if (auto in_time = pki::check_time(*identity, now_on_the_wall()); !in_time)
     return std::move(in_time).error().within("by the clock of this node");
-  auto trusted = pki::split_certificates(reply.authorities);
-  if (!trusted) return std::move(trusted).error();
+  if (auto is_signed = pki::check_signer(reply.certificate, reply.authorities); !is_signed)
+    return std::move(is_signed).error().within("what it gives does not belong together");
   return std::move(*identity);
 }
 
@@ -200,6 +202,7 @@ Result<net::Target> target_with_papers(const std::string& folder, const std::str
   target->ca_file = authorities_file(folder);
   target->certificate_file = certificate_file(folder);
   target->key_file = key_file(folder);
+  target->wants_cluster = true;
   return target;
 }
 
@@ -225,6 +228,7 @@ Result<std::string> join(const JoinOptions& options) {
   if (auto written = write(named, *authority, 0644); !written) return std::move(written).error();
   net::Target controller = options.controller;
   controller.ca_file = named;
+  controller.wants_cluster = true;
   const wire::JoinRequest asked{.token = options.token,
                                 .name = options.name,
                                 .identity = *identity,
