@@ -82,10 +82,9 @@ class Gate {
   }
 
   Result<> operator()(const SetPerson& event) const {
-    std::vector<people::Grant> grants = event.grants.value_or(std::vector<people::Grant>());
+    const std::vector<people::Grant> grants = event.grants.value_or(std::vector<people::Grant>());
     const auto known = state_.people.persons.find(event.name);
     const bool is_known = known != state_.people.persons.end();
-    if (is_known) grants.insert(grants.end(), known->second.grants.begin(), known->second.grants.end());
     const people::Kind kind = is_known ? known->second.kind : event.kind.value_or(people::Kind::person);
     const bool is_nobodys = !is_known || known->second.grants.empty();
     if (kind == people::Kind::service && is_nobodys && !people::may_make_service(caller_))
@@ -93,15 +92,20 @@ class Gate {
           caller_, "make the service account '" + event.name + "'",
           "an admin makes it, because its jobs run as the account of its name on the nodes; whoever "
           "lets people into its queue then makes its tokens");
-    if (auto may = change(event.name, grants); !may) return may;
+    if (!people::may_let_in(caller_, grants)) return may_not_change(event.name);
+    if (is_known && !people::may_change_person(caller_, known->second)) return may_not_change(event.name);
+    if (is_known && !event.blocked.value_or(true)) return let_in_again(known->second);
     if (!is_known && !is_admin() && state_.people.persons.size() >= people::people_made_by_others_max)
       return too_many("users");
     return {};
   }
   Result<> operator()(const RemovePerson& event) const {
     const auto known = state_.people.persons.find(event.name);
-    return change(event.name,
-                  known == state_.people.persons.end() ? std::vector<people::Grant>() : known->second.grants);
+    const bool is_known = known != state_.people.persons.end();
+    const bool may =
+        is_known ? people::may_change_person(caller_, known->second) : people::may_let_in(caller_, {});
+    if (!may) return may_not_change(event.name);
+    return is_known ? let_in_again(known->second) : Result<>();
   }
   Result<> operator()(const IssueToken& event) const {
     const auto person = state_.people.persons.find(event.token.person);
@@ -173,12 +177,17 @@ class Gate {
     return needs(caller_, "change the queue " + name, above.empty() ? Role::operate : Role::queue_admin,
                  above);
   }
-  Result<> change(const people::Name& name, const std::vector<people::Grant>& grants) const {
-    if (people::may_change_person(caller_, grants)) return {};
+  Error may_not_change(const people::Name& name) const {
     return may_not(
         caller_, "change '" + name + "'",
         "who lets people into a queue gives and takes roles in it and its parts; whoever has roles "
-        "elsewhere, too, is changed by an admin");
+        "elsewhere, too, or none any more, is changed by an admin");
+  }
+  Result<> let_in_again(const people::Person& person) const {
+    if (!person.blocked || people::may_unblock(caller_, person)) return {};
+    return may_not(
+        caller_, "undo that '" + person.name + "' is blocked",
+        "it was done with the role " + people::text_of(person.blocked_by) + ", and takes as high a one");
   }
 
   const State& state_;
@@ -189,6 +198,18 @@ class Gate {
 
 Result<people::Caller> identify(const State& state, Instant now, const people::Credential& credential) {
   auto caller = people::caller_of(state.people, credential, now);
+// Submitted since he is known: not by somebody who was called so before.
+bool is_of(const State& state, const Job& job, const people::Name& name) {
+  if (job.spec.user != name) return false;
+  const auto person = state.people.persons.find(name);
+  return person == state.people.persons.end() || job.id.number() >= person->second.jobs_from;
+}
+
+// With a token that is for that queue, too.
+bool may_see_own(const people::Caller& caller, const QueueName& queue) {
+  return !caller.root && people::is_within(queue, caller.queue);
+}
+
   if (caller) return *std::move(caller);
   return forbidden("the token opens nothing any more")
       .remedy("it was revoked or has expired: ask for another");
@@ -200,6 +221,7 @@ void sign(Event& event, const people::Caller& caller) {
   if (auto* submit = std::get_if<Submit>(&event)) {
     for (JobSpec& spec : submit->specs) spec.user = caller.name;
   }
+  if (auto* set = std::get_if<SetPerson>(&event)) set->by = caller.grants;
   if (auto* cancel = std::get_if<Cancel>(&event)) cancel->by = caller.name;
 }
 
@@ -207,10 +229,8 @@ Result<> authorize(const State& state, const people::Caller& caller, const Event
   return std::visit(Gate(state, caller), event);
 }
 
-// Whoever submitted it sees it, too, when his role has gone.
 bool may_see(const people::Caller& caller, const QueueName& queue, const std::string& user) {
-  const bool his = user == caller.name && !caller.root && people::is_within(queue, caller.queue);
-  return his || people::may_see_job(caller, queue);
+  return (user == caller.name && may_see_own(caller, queue)) || people::may_see_job(caller, queue);
 }
 
 bool may_see(const people::Caller& caller, const SecretId& id) {
@@ -223,13 +243,20 @@ bool may_see(const people::Caller& caller, const SecretId& id) {
          });
 }
 
-bool may_see(const people::Caller& caller, const Job& job) {
-  return may_see(caller, job.spec.queue, job.spec.user);
+// Whoever submitted it sees it, too, when his role has gone. Who is called as he was, or has a role in a
+// queue that is called as that was, is somebody else if he came later.
+bool may_see(const State& state, const people::Caller& caller, const Job& job) {
+  if (is_of(state, job, caller.name) && may_see_own(caller, job.spec.queue)) return true;
+  return std::any_of(caller.grants.begin(), caller.grants.end(), [&](const people::Grant& grant) {
+    if (!people::is_within(job.spec.queue, grant.queue)) return false;
+    const auto queue = state.queues.find(grant.queue);
+    return queue == state.queues.end() || job.id.number() >= queue->second.jobs_from;
+  });
 }
 
 const Job* visible_job(const State& state, const people::Caller& caller, JobId job) {
   const auto found = state.jobs.find(job);
-  return found != state.jobs.end() && may_see(caller, found->second) ? &found->second : nullptr;
+  return found != state.jobs.end() && may_see(state, caller, found->second) ? &found->second : nullptr;
 }
 
 Error not_visible(const State& state, JobId job) {

@@ -55,6 +55,11 @@ Error full(const std::string& whose, const std::string& most) {
 bool may_still_submit(const State& state, const JobSpec& spec) {
   const auto person = state.people.persons.find(spec.user);
   if (person == state.people.persons.end()) return true;
+bool is_blocked(const State& state, const std::string& user) {
+  const auto person = state.people.persons.find(user);
+  return person != state.people.persons.end() && person->second.blocked;
+}
+
   people::Caller caller;
   caller.name = spec.user;
   caller.grants = person->second.grants;
@@ -112,6 +117,8 @@ Result<std::vector<const Secret*>> secrets_of(const State& state, const JobSpec&
                      spec.queue)
           .remedy("`tutti secret ls` lists those that there are, `tutti secret set " + name + "` makes it");
     bytes += static_cast<std::size_t>(secret->bytes);
+  if (is_blocked(state, spec.user))
+    return invalid("'" + spec.user + "' is blocked").remedy("`tutti users unblock` lets him in again");
     found.push_back(secret);
   }
   if (bytes > job_secrets_bytes_max)

@@ -62,7 +62,7 @@ Result<> check_secret_name(std::string_view name);
 Result<> check_secret_names(const std::vector<std::string>& names);
 
 // What the job asks for, in its order: of its user, else of its queue, else of the queues above that. Or why
-// it cannot have them.
+// it cannot start: they are not there, or not for him, or he is blocked.
 Result<std::vector<const Secret*>> secrets_of(const State& state, const JobSpec& spec);
 
 }  // namespace tutti::cluster

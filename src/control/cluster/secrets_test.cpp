@@ -182,6 +182,32 @@ TEST_F(SecretsTest, UnderAnotherKeyNothingIsSetAndAllIsSealedAnew) {
   ASSERT_TRUE(set(own));
   EXPECT_EQ(state.secret_key, "k1");
   EXPECT_TRUE(happen(UseSecretKey{"k2"}).cluster) << "it is stored";
+TEST_F(SecretsTest, WhatABlockedUserHasWaitingDoesNotStart) {
+  ASSERT_TRUE(set(own));
+  JobSpec wanted = asks_for({"T"});
+  wanted.shape.gpu_share = 4'000;
+  JobSpec bare = wanted;
+  bare.secrets = std::vector<std::string>();
+  const JobId first = submit(wanted);
+  const JobId second = submit(wanted);
+  const JobId third = submit(bare);
+  ASSERT_TRUE(happen(SetPerson{.name = "ada", .kind = {}, .grants = {}, .blocked = true}).reply.ok());
+  EXPECT_FALSE(secrets_of(state, wanted)) << "none is opened for him, nor a new value of one";
+  EXPECT_TRUE(has(refusal(wanted), "'ada' is blocked")) << "nor does anybody submit in his name";
+  all_start(first);
+  EXPECT_EQ(job(first).ending, EndCause::none) << "what runs goes on";
+  all_exit(first);
+  for (const JobId id : {second, third}) {
+    EXPECT_EQ(state_name(job(id)), "held");
+    EXPECT_TRUE(has(why(id), "'ada' is blocked")) << why(id);
+  }
+  EXPECT_TRUE(happen(Release{third}).reply.ok());
+  EXPECT_EQ(state_name(job(third)), "held") << "he still is";
+  ASSERT_TRUE(happen(SetPerson{.name = "ada", .kind = {}, .grants = {}, .blocked = false}).reply.ok());
+  EXPECT_TRUE(happen(Release{second}).reply.ok());
+  EXPECT_TRUE(job(second).placed());
+}
+
   EXPECT_FALSE(set(near, 5, "k1")) << "its key is about to go";
   EXPECT_TRUE(set(near, 5, "k2"));
   const std::string before = state.secrets.at(own).sealed;

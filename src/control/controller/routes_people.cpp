@@ -41,7 +41,7 @@ void list_people(const Call& call) {
   show_page(
       call,
       [](const people::Caller& caller, const people::Person& person) {
-        return person.name == caller.name || people::may_change_person(caller, person.grants);
+        return person.name == caller.name || people::may_change_person(caller, person);
       },
       wire::people_json);
 }
@@ -118,13 +118,14 @@ std::span<const Route> people_routes() {
             .path = "/people/{name}/block",
             .need = Need::queue_admin,
             .answer = {"SubmitReply"},
-            .summary = "Lets no token of a user open anything; his jobs go on",
+            .summary = "Lets no token of a user open anything; his jobs that run go on, others do not start",
             .handle = block_person},
       Route{.method = "POST",
             .path = "/people/{name}/unblock",
             .need = Need::queue_admin,
             .answer = {"SubmitReply"},
-            .summary = "Lets the tokens of a user open again what they did",
+            .summary =
+                "Lets the tokens of a user open again what they did; it takes as high a role as blocked him",
             .handle = unblock_person},
       Route{.method = "DELETE",
             .path = "/people/{name}",

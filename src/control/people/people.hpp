@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
@@ -48,6 +49,10 @@ struct Person {
   // anew there, subjects are not. "": he has never logged in.
   std::string login = {};
 
+  // The first job that can be his: those before it are of somebody who was called so earlier, and is gone.
+  std::uint64_t jobs_from = 0;
+  // As what somebody has blocked him: as much takes whoever lets him in again. An admin where nobody knows.
+  Grant blocked_by = {Role::admin, std::string(everything)};
   friend bool operator==(const Person&, const Person&) = default;
 };
 

@@ -278,9 +278,10 @@ TEST(Views, AnExplanationHasTheDocumentedKeys) {
 }
 
 // One of an earlier version has none stored.
-TEST(Queues, KeepTheirLargestPriority) {
+TEST(Queues, KeepTheirLargestPriorityAndTheirFirstJob) {
   cluster::Queue bounded{"bounded"};
   bounded.priority_max = 0;
+  bounded.jobs_from = 12;
   for (const cluster::Queue& queue : {bounded, cluster::Queue{"free"}}) {
     cluster::State state;
     ASSERT_TRUE(decode_into(state, queue_key(queue.name), encode(queue)).ok());
