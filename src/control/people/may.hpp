@@ -76,7 +76,7 @@ bool may_revoke_tokens_of(const Caller& caller, const Person& person);
 bool may_revoke_token(const Caller& caller, const Person& person, const Token& token);
 // What is not said is as the token has it that asks, which could not give more, nor for longer.
 void bound_by(const Caller& caller, Token& token);
-// And make one, which may no more and no longer than the one that asks, unless an admin does.
+// And make one, which may no more and no longer than the one that asks, be it an admin's.
 bool may_make_token(const Caller& caller, const Person& person, const Token& token);
 
 }  // namespace tutti::people

@@ -153,6 +153,14 @@ TEST(May, ATokenMakesNoneThatMayMoreOrLivesLongerThanItself) {
   EXPECT_FALSE(may_make_token(caller, ada, {.role_max = Role::user, .queue = "q"}));
   EXPECT_FALSE(may_make_token(caller, ada, {.role_max = Role::user, .queue = "q", .expires_at = now + 1s}));
   EXPECT_TRUE(may_make_token(caller, ada, {.role_max = Role::user, .queue = "q", .expires_at = now}));
+  Caller admin = with({{Role::admin, ""}});
+  EXPECT_TRUE(may_make_token(admin, bob, {}));
+  admin.until = now;
+  for (const Person& whose : {ada, bob, robot}) {
+    EXPECT_FALSE(may_make_token(admin, whose, {})) << "an hour of an admin's token is no token for ever";
+    EXPECT_FALSE(may_make_token(admin, whose, {.expires_at = now + 1s}));
+    EXPECT_TRUE(may_make_token(admin, whose, {.expires_at = now}));
+  }
 }
 
 }  // namespace

@@ -289,6 +289,14 @@ TEST(Queues, KeepTheirLargestPriorityAndTheirFirstJob) {
   }
 }
 
+TEST(Tokens, LiveForNinetyDaysUnlessSomethingElseIsSaid) {
+  EXPECT_EQ(decode_token("")->life, 24h * 90);
+  EXPECT_EQ(decode_token(R"({"role":"viewer"})")->life, 24h * 90);
+  EXPECT_EQ(decode_token(R"({"expires_in_s":60})")->life, 60s);
+  EXPECT_EQ(decode_token(R"({"expires_in_s":0})")->life, 0s) << "for ever, if that is said";
+  EXPECT_FALSE(decode_token(R"({"expires_in_s":-1})").ok());
+}
+
 TEST(Queues, AreReadInGpus) {
   const auto queue =
       decode_queue("a/b", R"({"guarantee_gpus":1.5,"limit_gpus":-1,"weight":0.5,"priority_max":10})");
