@@ -54,10 +54,14 @@ class Gate {
   Result<> operator()(const RemoveQueue& event) const { return shape(event.name); }
 
   Result<> operator()(const SetSecret& event) const {
-    if (event.id.of == SecretId::Of::queue) return keep_secrets_of(event.id.owner);
-    if (caller_.root || is_his_own(event.id)) return {};
-    return may_not(caller_, "set a secret of '" + event.id.owner + "'",
-                   "everybody sets his own, with a token that is for no queue alone");
+    if (event.id.of == SecretId::Of::queue) {
+      if (auto may = keep_secrets_of(event.id.owner); !may) return may;
+    } else if (!caller_.root && !is_his_own(event.id)) {
+      return may_not(caller_, "set a secret of '" + event.id.owner + "'",
+                     "everybody sets his own, with a token that is for no queue alone");
+    }
+    if (!is_admin() && !leaves_room(state_, event)) return too_many("secrets");
+    return {};
   }
   Result<> operator()(const RemoveSecret& event) const {
     if (event.id.of == SecretId::Of::queue) return keep_secrets_of(event.id.owner);
@@ -194,10 +198,6 @@ class Gate {
   const Caller& caller_;
 };
 
-}  // namespace
-
-Result<people::Caller> identify(const State& state, Instant now, const people::Credential& credential) {
-  auto caller = people::caller_of(state.people, credential, now);
 // Submitted since he is known: not by somebody who was called so before.
 bool is_of(const State& state, const Job& job, const people::Name& name) {
   if (job.spec.user != name) return false;
@@ -210,6 +210,10 @@ bool may_see_own(const people::Caller& caller, const QueueName& queue) {
   return !caller.root && people::is_within(queue, caller.queue);
 }
 
+}  // namespace
+
+Result<people::Caller> identify(const State& state, Instant now, const people::Credential& credential) {
+  auto caller = people::caller_of(state.people, credential, now);
   if (caller) return *std::move(caller);
   return forbidden("the token opens nothing any more")
       .remedy("it was revoked or has expired: ask for another");
@@ -217,11 +221,11 @@ bool may_see_own(const people::Caller& caller, const QueueName& queue) {
 
 void sign(Event& event, const people::Caller& caller) {
   if (auto* set = std::get_if<SetSecret>(&event)) set->by = caller.name;
+  if (auto* set = std::get_if<SetPerson>(&event)) set->by = caller.grants;
   if (caller.root) return;
   if (auto* submit = std::get_if<Submit>(&event)) {
     for (JobSpec& spec : submit->specs) spec.user = caller.name;
   }
-  if (auto* set = std::get_if<SetPerson>(&event)) set->by = caller.grants;
   if (auto* cancel = std::get_if<Cancel>(&event)) cancel->by = caller.name;
 }
 
