@@ -11,7 +11,8 @@ endfunction()
 #
 # One folder, one library. Of the folder's sources, `x_test.cpp` go into the test program NAME_test, each `x_fuzz.cpp`
 # is a fuzz target fuzz_x, `main.cpp` goes into the program PROGRAM, all others into the library. USES are modules of this
-# tree, NEEDS are targets of dependencies.cmake, TESTS_USE and TESTS_NEED are the same for the tests alone. tools/tidy
+# tree, NEEDS are targets of dependencies.cmake, TESTS_USE and TESTS_NEED are the same for the tests alone (and TESTS_USE
+# for the fuzz targets). tools/tidy
 # reads these calls too: LAYER and USES are the declared architecture.
 #
 # A module's headers are reached as "NAME/x.hpp", through a folder of links that only the modules which declare
@@ -60,14 +61,14 @@ function(tutti_module name)
       target_link_options(${module_PROGRAM} PRIVATE -static-libstdc++ -static-libgcc)
     endif()
   endif()
+  list(TRANSFORM module_TESTS_USE REPLACE "/" "_")
+  list(TRANSFORM module_TESTS_USE PREPEND "tutti_")
   if(NOT TUTTI_WORKERS_ONLY)
     foreach(fuzzer IN LISTS fuzzers)
-      tutti_fuzz(${target} ${fuzzer})
+      tutti_fuzz(${target} ${fuzzer} ${module_TESTS_USE})
     endforeach()
   endif()
   if(tests AND NOT TUTTI_WORKERS_ONLY)
-    list(TRANSFORM module_TESTS_USE REPLACE "/" "_")
-    list(TRANSFORM module_TESTS_USE PREPEND "tutti_")
     string(REPLACE "/" "_" test_name "${name}_test")
     tutti_test(${test_name} SOURCES ${tests} USES ${target} ${module_TESTS_USE} ${module_NEEDS} ${module_TESTS_NEED})
   endif()
@@ -78,7 +79,7 @@ function(tutti_fuzz target source)
   cmake_path(GET source STEM stem)
   string(REGEX REPLACE "_fuzz$" "" name "${stem}")
   add_executable(fuzz_${name} ${source})
-  target_link_libraries(fuzz_${name} PRIVATE tutti_flags ${target})
+  target_link_libraries(fuzz_${name} PRIVATE tutti_flags ${target} ${ARGN})
   if(TUTTI_FUZZ)
     target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
   else()

@@ -17,6 +17,7 @@
 #include "net/oidc/fake/signing_key.hpp"
 #include "net/oidc/flow.hpp"
 #include "support/cluster.hpp"
+#include "support/connection.hpp"
 
 namespace tutti {
 namespace {
@@ -26,7 +27,8 @@ using oidc::SigningKey;
 using support::has;
 using support::read_text;
 
-constexpr const char* token_given = "tutti_0123456789abcdef0123456789abcdef";
+constexpr const char* token_given = "tutti-0123456789abcdef-00112233445566778899aabbccddeeff";
+constexpr const char* token_page = "/api/v1/tokens/0123456789abcdef";
 
 std::string now_text(std::int64_t seconds_later) {
   return std::to_string(now_on_the_wall().time_since_epoch() / 1s + seconds_later);
@@ -64,6 +66,19 @@ int status_of(const std::string& url) {
   net::Client client({.host = parsed->host, .port = parsed->port}, "");
   const auto answer = client.request("GET", parsed->path);
   return answer ? answer->status : 0;
+}
+
+// Where a page sends whoever asks for it; "" if it sends him nowhere.
+std::string sent_on_by(const std::string& url) {
+  const auto parsed = oidc::parse_url(url);
+  const support::Connection connection(parsed->port);
+  connection.send("GET " + parsed->path + " HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+  const std::string answer = connection.read_until("\r\n\r\n");
+  const std::string name = "\r\nLocation: ";
+  const std::size_t at = answer.find(name);
+  if (!has(answer, " 302 ") || at == std::string::npos) return "";
+  const std::size_t begin = at + name.size();
+  return answer.substr(begin, answer.find("\r\n", begin) - begin);
 }
 
 // `tutti login` between an issuer and a controller of the test's own.
@@ -120,10 +135,14 @@ class LoginCommand : public testing::Test {
     return sent_;
   }
   // Where xdg-open was told to go.
-  std::string shown_url() const {
+  std::string opened_url() const {
     const std::string file = folder_.path() + "/bin/xdg-open.url";
-    EXPECT_TRUE(support::eventually([&] { return has(read_text(file), "state="); })) << said();
+    EXPECT_TRUE(support::eventually([&] { return has(read_text(file), "http://"); })) << said();
     return read_text(file);
+  }
+  void be_logged_in() const {
+    std::filesystem::create_directories(folder_.path() + "/.config/tutti");
+    support::write_text(token_file(), std::string(token_given) + "\n");
   }
 
   support::TempFolder folder_;
@@ -139,7 +158,14 @@ class LoginCommand : public testing::Test {
 TEST_F(LoginCommand, ABrowserBringsTheAnswerBackAndTheTokenIsKeptForItsOwner) {
   env_["DISPLAY"] = ":none";
   const auto login = start({"login"});
-  auto asked = query_of(shown_url());
+  const std::string opened = opened_url();
+  EXPECT_EQ(opened.find("http://127.0.0.1:"), 0U) << opened;
+  EXPECT_FALSE(has(opened, "state=") || has(opened, "nonce=")) << "others on the machine read it";
+  const std::string on = sent_on_by(opened);
+  EXPECT_EQ(on.find(issuer_.url() + "/authorize?"), 0U) << on;
+  EXPECT_EQ(sent_on_by(opened), "") << "once";
+  EXPECT_EQ(status_of(opened), 404);
+  auto asked = query_of(on);
   EXPECT_EQ(asked["response_type"], "code");
   EXPECT_EQ(asked["client_id"], "tutti");
   EXPECT_EQ(asked["scope"], "openid profile");
@@ -173,7 +199,9 @@ TEST_F(LoginCommand, ABrowserBringsTheAnswerBackAndTheTokenIsKeptForItsOwner) {
   EXPECT_EQ(read_text(token_file()), std::string(token_given) + "\n");
   EXPECT_EQ(tutti({"queues"}).exit_code, 0);
   EXPECT_EQ(bearer_, token_given) << "later commands find it";
+  controller_.say(token_page, "{}");
   EXPECT_TRUE(has(tutti({"logout"}).out, "logged out"));
+  EXPECT_EQ(controller_.asked(token_page), 1) << "a copy of the file opens nothing either";
   EXPECT_NE(::access(token_file().c_str(), F_OK), 0);
   EXPECT_TRUE(has(tutti({"logout"}).out, "nobody is logged in"));
   EXPECT_EQ(tutti({"queues"}).exit_code, 1);
@@ -236,13 +264,41 @@ TEST_F(LoginCommand, AnIssuerThatIsNotWhoItShouldBeIsNotAsked) {
 }
 
 TEST_F(LoginCommand, ATokenThatIsNotTakenAnyMoreSaysWhatToDo) {
-  std::filesystem::create_directories(folder_.path() + "/.config/tutti");
-  support::write_text(token_file(), std::string(token_given) + "\n");
+  be_logged_in();
   controller_.say("/api/v1/queues", R"({"error":{"message":"the token is wrong","wrong_request":true}})",
                   401);
   const auto refused = tutti({"queues"});
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_TRUE(has(refused.err, "`tutti login` gets you another one")) << refused.err;
+}
+
+TEST_F(LoginCommand, WhoLogsOutLeavesNothingThatOpensOrHearsThatHeDoes) {
+  be_logged_in();
+  controller_.on(token_page, [this](const net::Request& request) {
+    const std::lock_guard lock(mutex_);
+    bearer_ = request.method + " " + request.bearer;
+    return net::Response{.status = 200, .body = "{}"};
+  });
+  const auto fine = tutti({"logout"});
+  EXPECT_EQ(fine.exit_code, 0) << fine.err;
+  EXPECT_EQ(fine.err, "");
+  EXPECT_EQ(bearer_, "DELETE " + std::string(token_given));
+
+  be_logged_in();
+  controller_.say(token_page, R"({"error":{"message":"the token is wrong","wrong_request":true}})", 401);
+  EXPECT_EQ(tutti({"logout"}).err, "") << "it opens nothing any more";
+
+  for (const bool away : {false, true}) {
+    if (away) env_["TUTTI_ADDR"] = "127.0.0.1:1";
+    be_logged_in();
+    controller_.say(token_page, R"({"error":{"message":"nothing can be stored now"}})", 503);
+    const auto left = tutti({"logout"});
+    EXPECT_EQ(left.exit_code, 0) << left.err;
+    EXPECT_TRUE(has(left.err, "the token 0123456789abcdef is not revoked")) << left.err;
+    EXPECT_TRUE(has(left.err, "`tutti tokens revoke 0123456789abcdef`")) << left.err;
+    EXPECT_FALSE(has(left.err, token_given));
+    EXPECT_NE(::access(token_file().c_str(), F_OK), 0) << "here it is gone in any case";
+  }
 }
 
 // A controller that knows the issuer.

@@ -67,6 +67,13 @@ Result<Cluster> Cluster::without_token() {
   return Cluster(std::move(*target), "");
 }
 
+Result<Cluster> Cluster::with_login() {
+  auto target = target_of(variable("TUTTI_ADDR"), variable("TUTTI_CA_FILE"));
+  if (!target) return std::move(target).error();
+  const std::string kept = login_token_file(target->text());
+  return reach(std::move(*target), kept, false);
+}
+
 Result<Cluster> Cluster::local() {
   auto target = target_of("", "");
   if (!target) return std::move(target).error();

@@ -33,6 +33,8 @@ class Cluster {
   static Result<Cluster> find();
   // The same for who has none yet.
   static Result<Cluster> without_token();
+  // The same with the token that `tutti login` has kept, whatever TUTTI_TOKEN_FILE says.
+  static Result<Cluster> with_login();
   // That of `tutti up` in the home folder, whatever the variables say.
   static Result<Cluster> local();
 

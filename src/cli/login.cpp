@@ -16,6 +16,9 @@ Error login_interrupted() { return failed("interrupted: you are not logged in");
 
 namespace {
 
+// Whoever logs out goes.
+constexpr Duration logout_answer_time_max = 10s;
+
 // The controller's answer; who presses Ctrl-C does not wait for it.
 Result<std::string> ask_controller(Cluster& cluster, const std::string& method,
                                    const std::string& body = {}) {
@@ -118,11 +121,32 @@ class Logout final : public Command {
   Result<int> run() override {
     const auto cluster = Cluster::without_token();
     if (!cluster) return cluster.error();
+    // First, because nobody else has it: with the file goes the only way to say which one is meant.
+    const auto revoked = revoke(cluster->address());
     const auto was = forget_login_token(cluster->address());
     if (!was) return was.error();
+    if (!revoked) print_note(revoked.error().text() + "; " + revoked.error().remedy());
     print_text(*was ? "logged out at " + cluster->address() + "\n"
                     : "nobody is logged in at " + cluster->address() + "\n");
     return exit_success;
+  }
+
+ private:
+  // One that opens nothing any more is as good as revoked.
+  static Result<> revoke(const std::string& address) {
+    const std::string id = login_token_id(address);
+    if (id.empty()) return {};
+    auto cluster = Cluster::with_login();
+    if (!cluster) return std::move(cluster).error();
+    const auto response = cluster->client().request("DELETE", "/api/v1/tokens/" + id, "",
+                                                    logout_answer_time_max, net::small_answer_bytes_max);
+    const bool is_worthless =
+        response && (response->status < 400 || response->status == 401 || response->status == 404);
+    if (is_worthless) return {};
+    const Error why = response ? wire::decode_error(response->status, response->body) : response.error();
+    return failed("the token " + id +
+                  " is not revoked, and opens the cluster until it expires: " + why.text())
+        .remedy("`tutti tokens revoke " + id + "` by another login makes it worthless");
   }
 };
 

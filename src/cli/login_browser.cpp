@@ -19,6 +19,8 @@ namespace tutti::cli {
 namespace {
 
 constexpr const char* answer_path = "/callback";
+constexpr std::size_t opening_bytes = 32;
+constexpr int found_status = 302;
 constexpr std::size_t browser_connections_max = 16;
 constexpr Duration interrupted_looked_every = 100ms;
 constexpr int wrong_status = 400;
@@ -37,12 +39,18 @@ class Answer : public std::enable_shared_from_this<Answer> {
  public:
   Answer(const LoginPlace& place, net::Loop& loop) : place_(place), loop_(loop) {}
 
-  void expect(oidc::BrowserLogin login) { login_ = std::move(login); }
+  // `opening` is the path of the page that leads to the issuer.
+  void expect(oidc::BrowserLogin login, std::string opening) {
+    login_ = std::move(login);
+    opening_ = std::move(opening);
+  }
   const oidc::BrowserLogin& login() const { return login_; }
   const std::optional<Result<std::string>>& code() const { return code_; }
 
   void handle(const std::shared_ptr<net::Exchange>& exchange) {
     const net::Request& request = exchange->request();
+    if (request.method == "GET" && !opening_.empty() && request.path == opening_)
+      return exchange->answer(way_to_issuer());
     if (request.method != "GET" || request.path != answer_path)
       return exchange->answer(page(missing_status, "There is nothing here."));
     auto code = oidc::code_from(request.query, place_.provider, login_);
@@ -56,13 +64,28 @@ class Answer : public std::enable_shared_from_this<Answer> {
   }
 
  private:
+  // Once: whoever has it is the browser, and who comes later sees that somebody was there before him.
+  net::Response way_to_issuer() {
+    if (was_opened_)
+      return page(missing_status,
+                  "This page was opened before. If that was not you, press Ctrl-C where `tutti login` runs.");
+    was_opened_ = true;
+    net::Response response = page(found_status, "On to the issuer.");
+    response.headers["Location"] = oidc::address_for(place_.provider, place_.client, login_);
+    return response;
+  }
+
   const LoginPlace& place_;
   net::Loop& loop_;
   oidc::BrowserLogin login_;
+  std::string opening_;
+  bool was_opened_ = false;
   std::optional<Result<std::string>> code_;
 };
 
-// It may not be there, or not come up: the address was printed.
+// It may not be there, or not come up: the address was printed. Everybody on this machine can read the words
+// of a program: they name a page of ours, and not the issuer's, in whose address is what makes the answer
+// ours.
 void show_in_browser(std::string url) {
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
@@ -80,10 +103,10 @@ void show_in_browser(std::string url) {
   ::posix_spawn_file_actions_destroy(&actions);
 }
 
-Result<> invite(const std::string& url) {
+Result<> invite(const std::string& url, const std::string& opening_url) {
   print_text("Log in with a browser on this machine, at\n\n  " + url + "\n\n");
   if (auto told = flush_text(); !told) return told;
-  if (has_display()) show_in_browser(url);
+  if (has_display()) show_in_browser(opening_url);
   return {};
 }
 
@@ -117,11 +140,14 @@ Result<IssuedToken> log_in_with_browser(const LoginPlace& place) {
   auto server = net::Server::listen(
       loop, options, [answer](const std::shared_ptr<net::Exchange>& exchange) { answer->handle(exchange); });
   if (!server) return std::move(server).error();
-  auto login =
-      oidc::begin_browser_login("http://127.0.0.1:" + std::to_string((*server)->port()) + answer_path);
-  if (!login) return std::move(login).error();
-  answer->expect(std::move(*login));
-  if (auto told = invite(oidc::address_for(place.provider, place.client, answer->login())); !told)
+  const std::string here = "http://127.0.0.1:" + std::to_string((*server)->port());
+  auto login = oidc::begin_browser_login(here + answer_path);
+  const auto opening = oidc::random_letters(opening_bytes);
+  if (!login || !opening) return login ? opening.error() : login.error();
+  answer->expect(std::move(*login), "/" + *opening);
+  if (auto told =
+          invite(oidc::address_for(place.provider, place.client, answer->login()), here + "/" + *opening);
+      !told)
     return std::move(told).error();
   const auto deadline = loop.after(browser_login_time_max, [&loop] { loop.stop(); });
   const auto looks = loop.every(interrupted_looked_every, [&loop] {

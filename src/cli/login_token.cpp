@@ -10,6 +10,8 @@
 
 #include "base/files/files.hpp"
 #include "cli/cluster.hpp"
+#include "control/controller/controller.hpp"
+#include "control/people/door.hpp"
 
 namespace tutti::cli {
 namespace {
@@ -41,6 +43,11 @@ Result<> keep_login_token(const std::string& address, const std::string& token) 
   if (auto made = files::make_folders(folder.parent_path().string()); !made) return made;
   if (auto made = files::make_folder(folder.string(), own_folder); !made) return made;
   return files::replace_file(login_token_file(address), token + "\n", {.mode = own_file, .durable = true});
+}
+
+std::string login_token_id(const std::string& address) {
+  const auto token = controller::read_token(login_token_file(address));
+  return token ? people::id_in(*token) : "";
 }
 
 Result<bool> forget_login_token(const std::string& address) {

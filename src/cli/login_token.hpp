@@ -13,6 +13,8 @@ namespace tutti::cli {
 std::string login_token_file(const std::string& address);
 
 Result<> keep_login_token(const std::string& address, const std::string& token);
+// The id of the one that is kept; "" if there is none, or one without an id.
+std::string login_token_id(const std::string& address);
 // Whether there was one.
 Result<bool> forget_login_token(const std::string& address);
 

@@ -97,8 +97,6 @@ class Controller final : public Command {
               "what the issuer is asked to tell (default: 'openid profile email')");
     flags.add("oidc-name-claim", options_.login.name_claim,
               "where it says the name of a user (default: preferred_username, and sub where there is none)");
-    flags.add("oidc-groups-claim", options_.login.groups_claim,
-              "where it says the groups of a user (default: groups)");
     flags.add("oidc-ca", options_.login.ca_file,
               "the authority (PEM) that signed its certificate (default: those that this machine trusts)");
     flags.add("ready-fd", ready_fd_, "write the address to this descriptor when the port is open",

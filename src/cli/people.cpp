@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 
 #include <nlohmann/json.hpp>
 
@@ -18,8 +19,6 @@ namespace tutti::cli {
 namespace {
 
 using nlohmann::json;
-
-constexpr Duration token_life_default = 24h * 90;
 
 // "user:research/vision", "operator".
 json role_of(const std::string& text) {
@@ -193,11 +192,8 @@ class TokensCommand final : public Command {
     std::error_code unknown;
     if (!file_.empty() && std::filesystem::exists(file_, unknown))
       return invalid("there is something already").within("--out " + file_).remedy("name a new file");
-    const json wish{{"person", user_},
-                    {"role", role_},
-                    {"queue", queue_},
-                    {"purpose", purpose_},
-                    {"expires_in_s", life_ / 1s}};
+    json wish{{"person", user_}, {"role", role_}, {"queue", queue_}, {"purpose", purpose_}};
+    if (life_) wish["expires_in_s"] = *life_ / 1s;
     auto made = cluster.post("tokens", wish.dump());
     if (!made) return std::move(made).error().within("tokens create");
     const std::string token = made->at("token").get<std::string>();
@@ -252,7 +248,7 @@ class TokensCommand final : public Command {
   std::string queue_;
   std::string purpose_;
   std::string file_;
-  Duration life_ = token_life_default;
+  std::optional<Duration> life_;
   bool json_ = false;
 };
 

@@ -148,7 +148,7 @@ Findings check_includes(const Tree& tree, const std::vector<Module>& modules) {
         report("only the workers layer may include <" + include.path + ">");
       if (!include.quoted || include.path.ends_with(".pb.h")) continue;
       const Module* used = module_of_include(modules, include.path);
-      const bool is_test = has_ending(path, {"_test.cpp", "_test.hpp"});
+      const bool is_test = has_ending(path, {"_test.cpp", "_test.hpp", "_fuzz.cpp"});
       if (used == nullptr || !tree.has(file_of(modules, include.path))) {
         report("\"" + include.path + "\" is no header of a declared module; write \"module/header.hpp\"");
       } else if (used != module && !contains(module->uses, used->name) &&

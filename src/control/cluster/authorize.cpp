@@ -54,10 +54,14 @@ class Gate {
   Result<> operator()(const RemoveQueue& event) const { return shape(event.name); }
 
   Result<> operator()(const SetSecret& event) const {
-    if (event.id.of == SecretId::Of::queue) return keep_secrets_of(event.id.owner);
-    if (caller_.root || is_his_own(event.id)) return {};
-    return may_not(caller_, "set a secret of '" + event.id.owner + "'",
-                   "everybody sets his own, with a token that is for no queue alone");
+    if (event.id.of == SecretId::Of::queue) {
+      if (auto may = keep_secrets_of(event.id.owner); !may) return may;
+    } else if (!caller_.root && !is_his_own(event.id)) {
+      return may_not(caller_, "set a secret of '" + event.id.owner + "'",
+                     "everybody sets his own, with a token that is for no queue alone");
+    }
+    if (!is_admin() && !leaves_room(state_, event)) return too_many("secrets");
+    return {};
   }
   Result<> operator()(const RemoveSecret& event) const {
     if (event.id.of == SecretId::Of::queue) return keep_secrets_of(event.id.owner);
@@ -82,10 +86,9 @@ class Gate {
   }
 
   Result<> operator()(const SetPerson& event) const {
-    std::vector<people::Grant> grants = event.grants.value_or(std::vector<people::Grant>());
+    const std::vector<people::Grant> grants = event.grants.value_or(std::vector<people::Grant>());
     const auto known = state_.people.persons.find(event.name);
     const bool is_known = known != state_.people.persons.end();
-    if (is_known) grants.insert(grants.end(), known->second.grants.begin(), known->second.grants.end());
     const people::Kind kind = is_known ? known->second.kind : event.kind.value_or(people::Kind::person);
     const bool is_nobodys = !is_known || known->second.grants.empty();
     if (kind == people::Kind::service && is_nobodys && !people::may_make_service(caller_))
@@ -93,15 +96,20 @@ class Gate {
           caller_, "make the service account '" + event.name + "'",
           "an admin makes it, because its jobs run as the account of its name on the nodes; whoever "
           "lets people into its queue then makes its tokens");
-    if (auto may = change(event.name, grants); !may) return may;
+    if (!people::may_let_in(caller_, grants)) return may_not_change(event.name);
+    if (is_known && !people::may_change_person(caller_, known->second)) return may_not_change(event.name);
+    if (is_known && !event.blocked.value_or(true)) return let_in_again(known->second);
     if (!is_known && !is_admin() && state_.people.persons.size() >= people::people_made_by_others_max)
       return too_many("users");
     return {};
   }
   Result<> operator()(const RemovePerson& event) const {
     const auto known = state_.people.persons.find(event.name);
-    return change(event.name,
-                  known == state_.people.persons.end() ? std::vector<people::Grant>() : known->second.grants);
+    const bool is_known = known != state_.people.persons.end();
+    const bool may =
+        is_known ? people::may_change_person(caller_, known->second) : people::may_let_in(caller_, {});
+    if (!may) return may_not_change(event.name);
+    return is_known ? let_in_again(known->second) : Result<>();
   }
   Result<> operator()(const IssueToken& event) const {
     const auto person = state_.people.persons.find(event.token.person);
@@ -173,17 +181,34 @@ class Gate {
     return needs(caller_, "change the queue " + name, above.empty() ? Role::operate : Role::queue_admin,
                  above);
   }
-  Result<> change(const people::Name& name, const std::vector<people::Grant>& grants) const {
-    if (people::may_change_person(caller_, grants)) return {};
+  Error may_not_change(const people::Name& name) const {
     return may_not(
         caller_, "change '" + name + "'",
         "who lets people into a queue gives and takes roles in it and its parts; whoever has roles "
-        "elsewhere, too, is changed by an admin");
+        "elsewhere, too, or none any more, is changed by an admin");
+  }
+  Result<> let_in_again(const people::Person& person) const {
+    if (!person.blocked || people::may_unblock(caller_, person)) return {};
+    return may_not(
+        caller_, "undo that '" + person.name + "' is blocked",
+        "it was done with the role " + people::text_of(person.blocked_by) + ", and takes as high a one");
   }
 
   const State& state_;
   const Caller& caller_;
 };
+
+// Submitted since he is known: not by somebody who was called so before.
+bool is_of(const State& state, const Job& job, const people::Name& name) {
+  if (job.spec.user != name) return false;
+  const auto person = state.people.persons.find(name);
+  return person == state.people.persons.end() || job.id.number() >= person->second.jobs_from;
+}
+
+// With a token that is for that queue, too.
+bool may_see_own(const people::Caller& caller, const QueueName& queue) {
+  return !caller.root && people::is_within(queue, caller.queue);
+}
 
 }  // namespace
 
@@ -196,6 +221,7 @@ Result<people::Caller> identify(const State& state, Instant now, const people::C
 
 void sign(Event& event, const people::Caller& caller) {
   if (auto* set = std::get_if<SetSecret>(&event)) set->by = caller.name;
+  if (auto* set = std::get_if<SetPerson>(&event)) set->by = caller.grants;
   if (caller.root) return;
   if (auto* submit = std::get_if<Submit>(&event)) {
     for (JobSpec& spec : submit->specs) spec.user = caller.name;
@@ -207,10 +233,8 @@ Result<> authorize(const State& state, const people::Caller& caller, const Event
   return std::visit(Gate(state, caller), event);
 }
 
-// Whoever submitted it sees it, too, when his role has gone.
 bool may_see(const people::Caller& caller, const QueueName& queue, const std::string& user) {
-  const bool his = user == caller.name && !caller.root && people::is_within(queue, caller.queue);
-  return his || people::may_see_job(caller, queue);
+  return (user == caller.name && may_see_own(caller, queue)) || people::may_see_job(caller, queue);
 }
 
 bool may_see(const people::Caller& caller, const SecretId& id) {
@@ -223,13 +247,20 @@ bool may_see(const people::Caller& caller, const SecretId& id) {
          });
 }
 
-bool may_see(const people::Caller& caller, const Job& job) {
-  return may_see(caller, job.spec.queue, job.spec.user);
+// Whoever submitted it sees it, too, when his role has gone. Who is called as he was, or has a role in a
+// queue that is called as that was, is somebody else if he came later.
+bool may_see(const State& state, const people::Caller& caller, const Job& job) {
+  if (is_of(state, job, caller.name) && may_see_own(caller, job.spec.queue)) return true;
+  return std::any_of(caller.grants.begin(), caller.grants.end(), [&](const people::Grant& grant) {
+    if (!people::is_within(job.spec.queue, grant.queue)) return false;
+    const auto queue = state.queues.find(grant.queue);
+    return queue == state.queues.end() || job.id.number() >= queue->second.jobs_from;
+  });
 }
 
 const Job* visible_job(const State& state, const people::Caller& caller, JobId job) {
   const auto found = state.jobs.find(job);
-  return found != state.jobs.end() && may_see(caller, found->second) ? &found->second : nullptr;
+  return found != state.jobs.end() && may_see(state, caller, found->second) ? &found->second : nullptr;
 }
 
 Error not_visible(const State& state, JobId job) {

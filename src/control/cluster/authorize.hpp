@@ -21,7 +21,9 @@ Result<> authorize(const State& state, const people::Caller& caller, const Event
 
 // For questions: null for a job that is not there, or that he may not see.
 const Job* visible_job(const State& state, const people::Caller& caller, JobId job);
-bool may_see(const people::Caller& caller, const Job& job);
+bool may_see(const State& state, const people::Caller& caller, const Job& job);
+// One that is under way, or has just ended, of that queue and user: with jobs that have not ended neither a
+// queue goes nor a person.
 bool may_see(const people::Caller& caller, const QueueName& queue, const std::string& user);
 // That there is such a secret: whose jobs may get it.
 bool may_see(const people::Caller& caller, const SecretId& id);

@@ -217,6 +217,56 @@ TEST_F(AuthorizeTest, WhoLetsPeopleIntoAQueueActsAsNobodyElseByWayOfAProgram) {
   EXPECT_TRUE(may(with(Role::admin, ""), SetPerson{.name = "robot", .grants = in_research}));
 }
 
+TEST_F(AuthorizeTest, WhomSomebodyHasBlockedNobodyBelowHimLetsInAgain) {
+  const Caller part = with(Role::queue_admin, "research/vision", "part");
+  const Caller lead = with(Role::queue_admin, "research", "lead");
+  const Caller admin = with(Role::admin, "", "root2");
+  person("eve", {{Role::user, "research/vision"}});
+  const auto block = [&](const Caller& by) {
+    Event event = SetPerson{.name = "eve", .blocked = true};
+    sign(event, by);
+    ASSERT_TRUE(happen(event).reply.ok());
+  };
+  const SetPerson unblock{.name = "eve", .blocked = false};
+  const SetPerson roles{.name = "eve", .grants = std::vector<Grant>{{Role::viewer, "research/vision"}}};
+  block(part);
+  EXPECT_TRUE(may(part, unblock) && may(part, RemovePerson{"eve"}) && may(lead, unblock));
+  block(lead);
+  EXPECT_FALSE(may(part, unblock));
+  EXPECT_FALSE(may(part, RemovePerson{"eve"})) << "he would let him in anew";
+  EXPECT_TRUE(may(part, roles)) << "what he may when he is back";
+  EXPECT_TRUE(may(lead, unblock));
+  block(part);
+  EXPECT_FALSE(may(part, unblock)) << "once more is no less";
+  block(admin);
+  EXPECT_EQ(refusal(lead, unblock), ErrorCode::forbidden);
+  EXPECT_EQ(refusal(lead, RemovePerson{"eve"}), ErrorCode::forbidden);
+  EXPECT_TRUE(may(admin, unblock) && may(admin, RemovePerson{"eve"}) && may(people::root_caller(), unblock));
+  ASSERT_TRUE(happen(unblock).reply.ok());
+  block(part);
+  EXPECT_TRUE(may(part, unblock)) << "it is over";
+}
+
+TEST_F(AuthorizeTest, WithAQueueGoesWhoCouldLetInAgainThere) {
+  person("eve", {{Role::user, "research/vision"}});
+  Event block = SetPerson{.name = "eve", .blocked = true};
+  sign(block, with(Role::queue_admin, "research/vision"));
+  ASSERT_TRUE(happen(block).reply.ok());
+  ASSERT_TRUE(happen(RemoveQueue{"research/vision"}).reply.ok());
+  EXPECT_EQ(state.people.persons.at("eve").blocked_by, (Grant{Role::queue_admin, "research"}));
+}
+
+TEST_F(AuthorizeTest, WhoHasNoRoleAnyMoreIsAnAdminsToChange) {
+  const Caller lead = with(Role::queue_admin, "production");
+  person("eve", {});
+  EXPECT_EQ(refusal(lead, SetPerson{.name = "eve", .blocked = false}), ErrorCode::forbidden);
+  EXPECT_EQ(refusal(lead, SetPerson{.name = "eve", .grants = std::vector<Grant>{{Role::user, "production"}}}),
+            ErrorCode::forbidden);
+  EXPECT_EQ(refusal(lead, RemovePerson{"eve"}), ErrorCode::forbidden);
+  EXPECT_TRUE(may(lead, SetPerson{.name = "new", .grants = std::vector<Grant>{{Role::user, "production"}}}));
+  EXPECT_TRUE(may(with(Role::admin, ""), RemovePerson{"eve"}));
+}
+
 TEST_F(AuthorizeTest, ATokenRevokesNoneThatMayMoreThanItself) {
   Caller bob{.name = "bob", .grants = {{Role::viewer, "research"}}, .role_max = Role::viewer};
   EXPECT_EQ(refusal(bob, RevokeToken{"b1"}), ErrorCode::forbidden);
@@ -238,6 +288,48 @@ TEST_F(AuthorizeTest, NobodyIsRemovedWhileHisJobsRunBecauseTheyWouldBeOfWhoeverI
   EXPECT_TRUE(effects.reply.ok());
   EXPECT_EQ(effects.tokens, std::set<people::TokenId>{"b1"}) << "his tokens go with him";
   EXPECT_FALSE(happen(RemovePerson{"bob"}).reply.ok());
+}
+
+TEST_F(AuthorizeTest, WhoIsCalledSoNextSeesNothingOfTheJobsOfTheOneBefore) {
+  const Caller bob{.name = "bob"};
+  const Submit keyed{{job(bobs).spec}, "the same key"};
+  const auto with_key = happen(keyed).reply;
+  ASSERT_TRUE(with_key.ok());
+  EXPECT_NE(visible_job(state, bob, bobs), nullptr);
+  for (const JobId id : {bobs, with_key->front()}) {
+    happen(Cancel{id, "", false, true});
+    all_exit(id, 143);
+  }
+  ASSERT_TRUE(happen(RemovePerson{"bob"}).reply.ok());
+  person("bob", {{Role::user, "production"}});
+  EXPECT_EQ(visible_job(state, bob, bobs), nullptr);
+  EXPECT_EQ(visible_job(state, with(Role::user, "production", "bob"), bobs), nullptr);
+  EXPECT_NE(visible_job(state, with(Role::viewer, "research"), bobs), nullptr) << "his team of then does";
+  EXPECT_NE(visible_job(state, with(Role::admin, ""), bobs), nullptr);
+  EXPECT_NE(visible_job(state, bob, submit_to("production", "bob")), nullptr) << "his own";
+  const auto again = happen(keyed).reply;
+  ASSERT_TRUE(again.ok());
+  EXPECT_NE(again->front(), with_key->front()) << "it is no repetition of what the other one has sent";
+  state.people.persons.at("bob").jobs_from = 0;
+  EXPECT_NE(visible_job(state, bob, bobs), nullptr) << "whom an earlier version has stored";
+}
+
+TEST_F(AuthorizeTest, ATeamSeesNothingOfAQueueThatWasCalledAsItsOwn) {
+  const JobId old = submit_to("research/vision", "bob");
+  happen(Cancel{old, "", false, true});
+  all_exit(old, 143);
+  const Caller team = with(Role::queue_admin, "research/vision");
+  EXPECT_NE(visible_job(state, team, old), nullptr);
+  ASSERT_TRUE(happen(RemoveQueue{"research/vision"}).reply.ok());
+  ASSERT_TRUE(happen(SetQueue{.name = "research/vision"}).reply.ok());
+  EXPECT_EQ(visible_job(state, team, old), nullptr);
+  EXPECT_EQ(refusal(team, RemoveJobs{{old}}), ErrorCode::invalid) << "it is not there for them";
+  EXPECT_NE(visible_job(state, with(Role::viewer, "research"), old), nullptr) << "who saw it before";
+  EXPECT_NE(visible_job(state, with(Role::viewer, ""), old), nullptr);
+  const JobId later = submit_to("research/vision", "bob");
+  EXPECT_NE(visible_job(state, team, later), nullptr);
+  ASSERT_TRUE(happen(SetQueue{.name = "research/vision", .weight = 2}).reply.ok());
+  EXPECT_NE(visible_job(state, team, later), nullptr) << "it was changed, and not made anew";
 }
 
 TEST_F(AuthorizeTest, TokensAreBoundedAndExpire) {
@@ -291,6 +383,7 @@ TEST_F(AuthorizeTest, WhoLetsPeopleIntoAQueueLeavesRoomForThoseOfOthers) {
     state.people.persons[name].name = name;
   }
   EXPECT_FALSE(may(lead, one));
+  state.people.persons["p7"].grants = {{Role::user, "research"}};
   EXPECT_TRUE(may(lead, SetPerson{.name = "p7", .kind = {}, .grants = std::vector<Grant>(), .blocked = {}}))
       << "one who is there";
   EXPECT_TRUE(may(admin, one));

@@ -154,7 +154,8 @@ TEST_F(Questions, ADependencyIsWhatItWaitsFor) {
 TEST_F(Questions, AQueueKeepsWhatASetDoesNotName) {
   EXPECT_EQ(refusal(SetQueue{"research", 2000, 3000, 1000, 2.5}), "fine");
   EXPECT_EQ(refusal(SetQueue{.name = "research", .limit = sched::no_limit}), "fine");
-  EXPECT_EQ(state.queues.at("research"), (Queue{"research", 2000, sched::no_limit, 1000, 2.5}));
+  EXPECT_EQ(state.queues.at("research"),
+            (Queue{"research", 2000, sched::no_limit, 1000, 2.5, priority_max, 1}));
   EXPECT_EQ(
       refusal(SetQueue{.name = "research/vision", .guarantee = 3000}),
       "queue research/vision : the parts of research would be guaranteed 3 GPUs, and research itself only 2");

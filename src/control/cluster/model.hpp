@@ -279,6 +279,8 @@ struct Queue {
   std::int64_t user_limit = sched::no_limit;  // for each user
   double weight = 1;
   std::int32_t priority_max = cluster::priority_max;  // of its jobs and of those of its parts
+  // The first job that can be in it: those before it were in a queue of its name that is gone.
+  std::uint64_t jobs_from = 0;
 
   friend bool operator==(const Queue&, const Queue&) = default;
 };

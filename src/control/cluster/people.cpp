@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "control/cluster/machine.hpp"
+#include "control/people/may.hpp"
 
 namespace tutti::cluster {
 namespace {
@@ -18,6 +19,23 @@ Error no_person(const people::Name& name) {
   return invalid("there is nobody called '" + name + "'").remedy("`tutti users` lists who is known");
 }
 
+// Of whom was not known: what is under way was submitted for him with the cluster's own token, and is not of
+// whoever was called so before, because nobody is removed who has unfinished jobs.
+std::uint64_t first_job_of(const State& state, const people::Name& name) {
+  if (state.unfinished.of_user(name) == 0) return state.next_job;
+  const auto first = std::find_if(state.active.begin(), state.active.end(),
+                                  [&](const JobId id) { return state.jobs.at(id).spec.user == name; });
+  return first == state.active.end() ? state.next_job : first->number();
+}
+
+// Who is blocked stays so by the highest who wanted it.
+void block(people::Person& person, const std::vector<people::Grant>& by) {
+  people::Grant as = people::highest_over(by, person.grants);
+  const people::Grant& before = person.blocked_by;
+  const bool is_as_high = as.role >= before.role && people::is_within(before.queue, as.queue);
+  if (!person.blocked || is_as_high) person.blocked_by = std::move(as);
+}
+
 }  // namespace
 
 void Machine::on(const SetPerson& event) {
@@ -27,14 +45,19 @@ void Machine::on(const SetPerson& event) {
   if (is_new && state_.people.persons.size() >= people::people_max)
     return fail(failed("there are " + std::to_string(people::people_max) + " users, which is the most"));
   if (is_new && !event.grants) return fail(no_person(event.name));
-  people::Person person =
-      is_new ? people::Person{.name = event.name, .kind = {}, .grants = {}, .blocked = false, .made_at = now_}
-             : known->second;
+  people::Person person = is_new ? people::Person{.name = event.name,
+                                                  .kind = {},
+                                                  .grants = {},
+                                                  .blocked = false,
+                                                  .made_at = now_,
+                                                  .jobs_from = first_job_of(state_, event.name)}
+                                 : known->second;
   if (!is_new && event.kind && *event.kind != person.kind)
     return fail(
         invalid("'" + event.name + "' is a " + std::string(people::name_of(person.kind)) + ", and stays one")
             .remedy("remove it first; its tokens go with it"));
   person.kind = event.kind.value_or(person.kind);
+  if (event.blocked.value_or(false)) block(person, event.by);
   person.blocked = event.blocked.value_or(person.blocked);
   if (event.grants) {
     auto grants = people::tidy_grants(*event.grants);
@@ -168,6 +191,9 @@ void Machine::forget_queue(const QueueName& queue) {
   for (auto& [name, person] : state_.people.persons) {
     if (std::erase_if(person.grants, [&](const people::Grant& grant) { return grant.queue == queue; }) > 0)
       effects_.persons.insert(name);
+    if (!person.blocked || person.blocked_by.queue != queue) continue;
+    person.blocked_by.queue = parent_of(queue);
+    effects_.persons.insert(name);
   }
   std::vector<people::TokenId> gone;
   for (const auto& [id, token] : state_.people.tokens) {

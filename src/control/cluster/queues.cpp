@@ -78,7 +78,8 @@ Result<> check_parts(const State& state, const Queue& queue) {
 
 void Machine::on(const SetQueue& event) {
   const auto known = state_.queues.find(event.name);
-  Queue queue = known == state_.queues.end() ? Queue{event.name} : known->second;
+  Queue queue =
+      known == state_.queues.end() ? Queue{.name = event.name, .jobs_from = state_.next_job} : known->second;
   queue.guarantee = event.guarantee.value_or(queue.guarantee);
   queue.limit = event.limit.value_or(queue.limit);
   queue.user_limit = event.user_limit.value_or(queue.user_limit);

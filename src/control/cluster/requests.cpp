@@ -124,7 +124,13 @@ namespace {
 
 std::optional<JobId> submitted_before(const State& state, Instant now, const Submit& event) {
   if (event.key.empty() || event.specs.empty()) return std::nullopt;
-  return state.submit_keys.find(event.specs.front().user, event.key, now);
+  const std::string& user = event.specs.front().user;
+  const auto known = state.submit_keys.find(user, event.key, now);
+  const auto person = state.people.persons.find(user);
+  // Somebody else was called so then.
+  if (known && person != state.people.persons.end() && known->number() < person->second.jobs_from)
+    return std::nullopt;
+  return known;
 }
 
 }  // namespace

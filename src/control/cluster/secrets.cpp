@@ -23,32 +23,41 @@ Error no_secret(const SecretId& id) {
       .remedy("`tutti secret ls` lists those that you may use");
 }
 
-// Of one owner they follow each other.
+// Whose room it takes: that of a person, or of the queue that all queues above it are parts of.
+std::string holder_of(const SecretId& id) {
+  return id.of == Of::queue ? id.owner.substr(0, id.owner.find('/')) : id.owner;
+}
+
 struct Held {
   std::size_t secrets = 0;
   std::size_t bytes = 0;
 };
-Held held_by(const State& state, Of of, const std::string& owner) {
-  Held held;
-  for (auto at = state.secrets.lower_bound({of, owner, ""}); at != state.secrets.end(); ++at) {
-    if (at->first.of != of || at->first.owner != owner) break;
-    ++held.secrets;
-    held.bytes += at->second.sealed.size();
-  }
-  return held;
-}
-
-Held held_by_all(const State& state) {
-  Held held;
+struct Holdings {
+  Held of_one;
+  Held of_all;
+};
+// When this one is set.
+Holdings holdings_with(const State& state, const SetSecret& event) {
+  Holdings holdings{.of_one = {1, event.sealed.size()}, .of_all = {1, event.sealed.size()}};
+  const std::string holder = holder_of(event.id);
   for (const auto& [id, secret] : state.secrets) {
-    ++held.secrets;
-    held.bytes += secret.sealed.size();
+    if (id == event.id) continue;
+    ++holdings.of_all.secrets;
+    holdings.of_all.bytes += secret.sealed.size();
+    if (id.of != event.id.of || holder_of(id) != holder) continue;
+    ++holdings.of_one.secrets;
+    holdings.of_one.bytes += secret.sealed.size();
   }
-  return held;
+  return holdings;
 }
 
 Error full(const std::string& whose, const std::string& most) {
   return failed(whose + " " + most + ", which is the most").remedy("`tutti secret rm` makes room");
+}
+
+bool is_blocked(const State& state, const std::string& user) {
+  const auto person = state.people.persons.find(user);
+  return person != state.people.persons.end() && person->second.blocked;
 }
 
 // An unknown user is whom the cluster's own token has named, and that may everything.
@@ -100,7 +109,16 @@ Result<> check_secret_names(const std::vector<std::string>& names) {
   return {};
 }
 
+bool leaves_room(const State& state, const SetSecret& event) {
+  const auto known = state.secrets.find(event.id);
+  if (known != state.secrets.end() && event.sealed.size() <= known->second.sealed.size()) return true;
+  const Held all = holdings_with(state, event).of_all;
+  return all.secrets <= secrets_set_by_others_max && all.bytes <= secrets_bytes_set_by_others_max;
+}
+
 Result<std::vector<const Secret*>> secrets_of(const State& state, const JobSpec& spec) {
+  if (is_blocked(state, spec.user))
+    return invalid("'" + spec.user + "' is blocked").remedy("`tutti users unblock` lets him in again");
   std::vector<const Secret*> found;
   if (spec.secrets.empty()) return found;
   const bool of_queues = may_still_submit(state, spec);
@@ -132,20 +150,15 @@ void Machine::on(const SetSecret& event) {
   // behind when that goes.
   if (event.key.empty() || (!state_.secret_key.empty() && event.key != state_.secret_key))
     return fail(failed("the key of the secrets has just been changed").remedy("try again"));
-  const auto known = state_.secrets.find(id);
-  const std::size_t before = known == state_.secrets.end() ? 0 : known->second.sealed.size();
-  const Held his = held_by(state_, id.of, id.owner);
-  const Held all = held_by_all(state_);
-  const bool is_new = known == state_.secrets.end();
-  const std::string whose = id.of == Of::queue ? "the queue " + id.owner + " has" : "'" + id.owner + "' has";
-  if (is_new && his.secrets >= secrets_of_one_max)
+  const auto [of_one, of_all] = holdings_with(state_, event);
+  const std::string whose =
+      id.of == Of::queue ? "the queue " + holder_of(id) + " with its parts has" : "'" + id.owner + "' has";
+  if (of_one.secrets > secrets_of_one_max)
     return fail(full(whose, std::to_string(secrets_of_one_max) + " secrets"));
-  if (his.bytes - before + event.sealed.size() > secrets_bytes_of_one_max)
-    return fail(full(whose, "8 MiB of secrets"));
-  if (is_new && all.secrets >= secrets_max)
+  if (of_one.bytes > secrets_bytes_of_one_max) return fail(full(whose, "8 MiB of secrets"));
+  if (of_all.secrets > secrets_max)
     return fail(full("the cluster has", std::to_string(secrets_max) + " secrets"));
-  if (all.bytes - before + event.sealed.size() > secrets_bytes_max)
-    return fail(full("the cluster has", "64 MiB of secrets"));
+  if (of_all.bytes > secrets_bytes_max) return fail(full("the cluster has", "64 MiB of secrets"));
   if (state_.secret_key.empty()) {
     state_.secret_key = event.key;
     effects_.cluster = true;

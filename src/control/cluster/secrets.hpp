@@ -16,6 +16,7 @@
 namespace tutti::cluster {
 
 struct JobSpec;
+struct SetSecret;
 struct State;
 
 constexpr std::size_t secret_name_bytes_max = 64;
@@ -23,11 +24,15 @@ constexpr std::size_t secret_bytes_max = 64 << 10;
 // What sealing adds is far less.
 constexpr std::size_t sealed_bytes_max = secret_bytes_max + 256;
 constexpr std::size_t secret_key_id_bytes_max = 64;
-// All of them are in memory: so many, of so many bytes.
+// All of them are in memory: so many, of so many bytes. One is a person, or a queue that is part of no other
+// with all its parts: whoever makes parts gets no more room by that.
 constexpr std::size_t secrets_of_one_max = 1'000;
 constexpr std::size_t secrets_max = 10'000;
 constexpr std::size_t secrets_bytes_of_one_max = 8 << 20;
 constexpr std::size_t secrets_bytes_max = 64 << 20;
+// Of all, who is no admin sets none beyond so many, and so many bytes.
+constexpr std::size_t secrets_set_by_others_max = secrets_max / 2;
+constexpr std::size_t secrets_bytes_set_by_others_max = secrets_bytes_max / 2;
 constexpr std::size_t job_secrets_max = 32;
 constexpr std::size_t job_secrets_bytes_max = 256 << 10;
 // Of one SecretsRewrapped: a turn is not to be long.
@@ -61,8 +66,11 @@ Result<> check_secret_name(std::string_view name);
 // What a job asks for: each once.
 Result<> check_secret_names(const std::vector<std::string>& names);
 
+// Whether there is room for it beside what is kept for admins. One that replaces a larger one takes none.
+bool leaves_room(const State& state, const SetSecret& event);
+
 // What the job asks for, in its order: of its user, else of its queue, else of the queues above that. Or why
-// it cannot have them.
+// it cannot start: they are not there, or not for him, or he is blocked.
 Result<std::vector<const Secret*>> secrets_of(const State& state, const JobSpec& spec);
 
 }  // namespace tutti::cluster

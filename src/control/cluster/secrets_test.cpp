@@ -111,6 +111,40 @@ TEST_F(SecretsTest, ThereIsRoomForSoManyOfOneAndOfAll) {
   EXPECT_TRUE(set({Of::person, "bob", "U"}));
 }
 
+TEST_F(SecretsTest, TheSecretsOfPartsCountAsThoseOfTheirQueue) {
+  const auto part = [](std::size_t number) { return "research/p" + std::to_string(number); };
+  constexpr std::int32_t large = 65'000;
+  std::size_t bytes = 0;
+  std::size_t parts = 0;
+  for (; bytes + large + 28 <= secrets_bytes_of_one_max; bytes += large + 28) {
+    ASSERT_TRUE(happen(SetQueue{.name = part(++parts)}).reply.ok());
+    ASSERT_TRUE(set({Of::queue, part(parts), "T"}, large)) << parts;
+  }
+  const auto refused = happen(sealed(near, large)).reply;
+  ASSERT_FALSE(refused.ok());
+  EXPECT_TRUE(has(refused.error().text(), "the queue research with its parts has 8 MiB"))
+      << refused.error().text();
+  EXPECT_TRUE(set({Of::queue, part(1), "T"}, large)) << "one that is there is replaced";
+  EXPECT_TRUE(set({Of::queue, "production", "T"}, large)) << "another queue has its own room";
+  EXPECT_TRUE(set({Of::person, "research", "T"}, large)) << "and so has who is called so";
+}
+
+TEST_F(SecretsTest, HalfOfTheRoomIsForAdmins) {
+  const people::Caller lead{.name = "lead", .grants = {{people::Role::queue_admin, "research"}}};
+  const people::Caller admin{.name = "root2", .grants = {{people::Role::admin, ""}}};
+  for (std::size_t at = 0; state.secrets.size() + 1 < secrets_set_by_others_max; ++at) {
+    const SecretId id{Of::person, "p" + std::to_string(at), "S"};
+    state.secrets.emplace(id, Secret{id, "k1", "0123456789", 1, {}, ""});
+  }
+  state.secret_key = "k1";
+  EXPECT_TRUE(authorize(state, lead, sealed(above)).ok());
+  ASSERT_TRUE(set(above));
+  EXPECT_FALSE(authorize(state, lead, sealed(near)).ok());
+  EXPECT_TRUE(authorize(state, lead, sealed(above)).ok()) << "one that is there is replaced";
+  EXPECT_TRUE(authorize(state, admin, sealed(near)).ok());
+  EXPECT_TRUE(authorize(state, people::root_caller(), sealed(near)).ok());
+}
+
 TEST_F(SecretsTest, AJobWhoseSecretIsGoneIsHeldUntilItIsThereAgain) {
   ASSERT_TRUE(set(own));
   JobSpec wanted = asks_for({"T"});
@@ -144,6 +178,32 @@ TEST_F(SecretsTest, WhoMaySubmitNoMoreGetsNoneOfTheQueue) {
   all_exit(first);
   EXPECT_EQ(state_name(job(second)), "held");
   person("ada", "research");
+  EXPECT_TRUE(happen(Release{second}).reply.ok());
+  EXPECT_TRUE(job(second).placed());
+}
+
+TEST_F(SecretsTest, WhatABlockedUserHasWaitingDoesNotStart) {
+  ASSERT_TRUE(set(own));
+  JobSpec wanted = asks_for({"T"});
+  wanted.shape.gpu_share = 4'000;
+  JobSpec bare = wanted;
+  bare.secrets = std::vector<std::string>();
+  const JobId first = submit(wanted);
+  const JobId second = submit(wanted);
+  const JobId third = submit(bare);
+  ASSERT_TRUE(happen(SetPerson{.name = "ada", .kind = {}, .grants = {}, .blocked = true}).reply.ok());
+  EXPECT_FALSE(secrets_of(state, wanted)) << "none is opened for him, nor a new value of one";
+  EXPECT_TRUE(has(refusal(wanted), "'ada' is blocked")) << "nor does anybody submit in his name";
+  all_start(first);
+  EXPECT_EQ(job(first).ending, EndCause::none) << "what runs goes on";
+  all_exit(first);
+  for (const JobId id : {second, third}) {
+    EXPECT_EQ(state_name(job(id)), "held");
+    EXPECT_TRUE(has(why(id), "'ada' is blocked")) << why(id);
+  }
+  EXPECT_TRUE(happen(Release{third}).reply.ok());
+  EXPECT_EQ(state_name(job(third)), "held") << "he still is";
+  ASSERT_TRUE(happen(SetPerson{.name = "ada", .kind = {}, .grants = {}, .blocked = false}).reply.ok());
   EXPECT_TRUE(happen(Release{second}).reply.ok());
   EXPECT_TRUE(job(second).placed());
 }

@@ -131,6 +131,7 @@ struct SetPerson {
   std::optional<people::Kind> kind;
   std::optional<std::vector<people::Grant>> grants;
   std::optional<bool> blocked;
+  std::vector<people::Grant> by = {};  // what whoever asks has
 };
 // With all his tokens. His jobs stay.
 struct RemovePerson {

@@ -1,12 +1,13 @@
 #include "control/controller/login.hpp"
 
-#include <cctype>
 #include <future>
 
+#include "base/bytes.hpp"
 #include "base/clock/clock.hpp"
 #include "base/files/files.hpp"
 #include "base/log/log.hpp"
 #include "control/controller/tokens.hpp"
+#include "net/sync/digest.hpp"
 
 namespace tutti::controller {
 namespace {
@@ -16,6 +17,14 @@ constexpr std::size_t client_id_bytes_max = 1024;
 // What a login is good for.
 constexpr Duration login_life = 24h * 7;
 constexpr Duration commit_time_max = 10s;
+// As long as one of the issuer's can be taken at all.
+constexpr Duration redeemed_kept = oidc::token_age_max + 2 * oidc::clock_skew_max;
+constexpr std::size_t redeemed_max = 50'000;
+
+// Of what is signed: a signature can be written in more than one way.
+std::string hash_of_signed(std::string_view token) {
+  return sync::hash_bytes(as_bytes(token.substr(0, token.rfind('.'))));
+}
 
 }  // namespace
 
@@ -32,6 +41,23 @@ Result<> check_login(const LoginOptions& options) {
   auto file = files::read_existing_file(options.ca_file, authority_bytes_max);
   if (!file) return std::move(file).error().within("--oidc-ca");
   return {};
+}
+
+bool Redeemed::has(std::string_view token, Instant now) {
+  while (!oldest_first_.empty() && now - oldest_first_.front().first > redeemed_kept) forget_oldest();
+  return hashes_.contains(hash_of_signed(token));
+}
+
+void Redeemed::add(std::string_view token, Instant now) {
+  const auto [hash, is_new] = hashes_.insert(hash_of_signed(token));
+  if (!is_new) return;
+  oldest_first_.emplace_back(now, *hash);
+  if (oldest_first_.size() > redeemed_max) forget_oldest();
+}
+
+void Redeemed::forget_oldest() {
+  hashes_.erase(oldest_first_.front().second);
+  oldest_first_.pop_front();
 }
 
 Result<> Login::fetch_keys() {
@@ -66,20 +92,23 @@ Result<wire::LoginReply> Login::log_in(const wire::LoginRequest& request, const 
   const oidc::Expected expected{.issuer = options_.issuer,
                                 .client_id = options_.client_id,
                                 .nonce = request.nonce,
-                                .name_claim = options_.name_claim,
-                                .groups_claim = options_.groups_claim};
-  const auto identity = oidc::verify(request.id_token, **keys, expected, wall_());
+                                .name_claim = options_.name_claim};
+  const Instant now = wall_();
+  const auto identity = oidc::verify(request.id_token, **keys, expected, now);
   if (!identity) return Error(identity.error()).within("the issuer's token");
+  if (redeemed_.has(request.id_token, now))
+    return invalid("somebody has logged in with it before")
+        .within("the issuer's token")
+        .remedy("log in again");
   auto token = give_token_(*identity, from);
   if (!token) return std::move(token).error().within("user " + identity->name);
+  redeemed_.add(request.id_token, now);
   return wire::LoginReply{std::move(*token), identity->name};
 }
 
 GiveToken gives_tokens(Core& core) {
   return [&core](const oidc::Identity& identity, const std::string& from) -> Result<std::string> {
     people::Token wish{.person = identity.name, .expires_at = now_on_the_wall() + login_life};
-    for (char& letter : wish.person)
-      letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
     auto made = new_token(std::move(wish));
     if (!made) return made.error();
     const auto done = std::make_shared<std::promise<Result<>>>();

@@ -3,9 +3,13 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "base/result.hpp"
 #include "control/controller/core.hpp"
@@ -20,8 +24,7 @@ struct LoginOptions {
   std::string client_id;  // what the issuer calls us
   std::string scopes = "openid profile email";
   std::string name_claim;  // "": preferred_username, and sub where there is none
-  std::string groups_claim = "groups";
-  std::string ca_file;  // who has signed the issuer's certificate; "": whom this machine trusts
+  std::string ca_file;     // who has signed the issuer's certificate; "": whom this machine trusts
 };
 
 // Both of issuer and client, or none; an address that can be asked, and an authority that can be read.
@@ -32,6 +35,20 @@ using GiveToken = std::function<Result<std::string>(const oidc::Identity& identi
 
 // Of those whom an admin has let in; waits for the commit.
 GiveToken gives_tokens(Core& core);
+
+// The issuer's tokens with which somebody has logged in, as long as they would be taken: each is good for
+// once. Of more than fifty thousand the oldest is forgotten.
+class Redeemed {
+ public:
+  bool has(std::string_view token, Instant now);
+  void add(std::string_view token, Instant now);
+
+ private:
+  void forget_oldest();
+
+  std::set<std::string> hashes_;
+  std::deque<std::pair<Instant, std::string>> oldest_first_;
+};
 
 class Login {
  public:
@@ -64,6 +81,7 @@ class Login {
   const Clock steady_;
   const Clock wall_;
   oidc::KeyRing keys_;
+  Redeemed redeemed_;
   std::string trouble_;  // why there are no keys
   std::atomic<bool> stopping_ = false;
 };

@@ -18,9 +18,10 @@ struct LoginTest : testing::Test {
   LoginTest() { issuer.set_keys(oidc::jwks_of(key.jwk())); }
 
   LoginOptions options() const { return {.issuer = issuer.url(), .client_id = "tutti"}; }
-  std::string claims(const std::string& more = "", const std::string& audience = "tutti") const {
+  // Each is another token: one is good for once.
+  std::string claims(const std::string& more = "", const std::string& audience = "tutti") {
     return R"({"iss":")" + issuer.url() + R"(","aud":")" + audience +
-           R"(","sub":"s","preferred_username":"ada",)" + R"("groups":["staff"],"iat":)" +
+           R"(","sub":"s","preferred_username":"ada","jti":")" + std::to_string(++made) + R"(","iat":)" +
            std::to_string(made_at_s) + R"(,"exp":)" + std::to_string(made_at_s + 300) + more + "}";
   }
   void expect_refused(const std::string& token, const std::string& why, const std::string& nonce = "") {
@@ -32,12 +33,15 @@ struct LoginTest : testing::Test {
   bool is_taken(const std::string& token) { return login.log_in({token, ""}, "10.0.0.1").ok(); }
 
   const SigningKey key = SigningKey::rsa("first");
+  int made = 0;
+  bool gives = true;
   oidc::FakeIssuer issuer;
   std::vector<oidc::Identity> given;
   Instant steady{1h};
   Instant wall{std::chrono::seconds(made_at_s + 1)};
   Login login{options(),
               [this](const oidc::Identity& identity, const std::string&) {
+                if (!gives) return Result<std::string>(failed("the disk is full"));
                 given.push_back(identity);
                 return Result<std::string>("token of " + identity.name);
               },
@@ -52,7 +56,6 @@ TEST_F(LoginTest, WhomTheIssuerNamesGetsAToken) {
   ASSERT_EQ(given.size(), 1U);
   EXPECT_EQ(given.front().issuer, issuer.url());
   EXPECT_EQ(given.front().subject, "s");
-  EXPECT_EQ(given.front().groups, std::vector<std::string>{"staff"});
 }
 
 TEST_F(LoginTest, NobodyElseDoes) {
@@ -67,6 +70,39 @@ TEST_F(LoginTest, NobodyElseDoes) {
   wall += 10min;
   expect_refused(key.sign(claims()), "expired");
   EXPECT_TRUE(given.empty());
+}
+
+TEST_F(LoginTest, ATokenOfTheIssuerIsGoodForOnce) {
+  const SigningKey point = SigningKey::p256("point");
+  issuer.set_keys(oidc::jwks_of(key.jwk(), point.jwk()));
+  const std::string of_rsa = key.sign(claims());
+  gives = false;
+  EXPECT_FALSE(is_taken(of_rsa));
+  gives = true;
+  EXPECT_TRUE(is_taken(of_rsa)) << "nobody has got anything for it yet";
+  expect_refused(of_rsa, "somebody has logged in with it before");
+  // The same words, signed anew: the signature of this algorithm is another one each time.
+  const std::string words = claims();
+  const std::string first = point.sign(words);
+  const std::string second = point.sign(words);
+  ASSERT_NE(first, second);
+  EXPECT_TRUE(is_taken(first));
+  expect_refused(second, "somebody has logged in with it before");
+  wall += 4min;
+  expect_refused(of_rsa, "before");
+  EXPECT_TRUE(is_taken(key.sign(claims()))) << "another one";
+}
+
+TEST(Redeemed, AreRememberedAsLongAsTheyCouldBeTakenAndBounded) {
+  Redeemed redeemed;
+  const Instant now{1000h};
+  redeemed.add("a.b.c", now);
+  EXPECT_TRUE(redeemed.has("a.b.other", now + 12min));
+  EXPECT_FALSE(redeemed.has("a.c.c", now));
+  EXPECT_FALSE(redeemed.has("a.b.c", now + 12min + 1s));
+  for (int at = 0; at <= 50'000; ++at) redeemed.add(std::to_string(at) + ".x", now);
+  EXPECT_FALSE(redeemed.has("0.x", now)) << "the oldest makes room";
+  EXPECT_TRUE(redeemed.has("1.x", now) && redeemed.has("50000.x", now));
 }
 
 TEST_F(LoginTest, KeysAreFetchedOnceAndNewOnesWhenTheyAreNamed) {

@@ -40,7 +40,7 @@ void list_jobs(const Call& call) {
   call.show([query](const auto& state, const auto&, const people::Caller& caller) {
     wire::JobQuery seen = query;
     if (!people::has(caller, people::Role::viewer, people::everything))
-      seen.shows = [&](const cluster::Job& job) { return cluster::may_see(caller, job); };
+      seen.shows = [&](const cluster::Job& job) { return cluster::may_see(state, caller, job); };
     return wire::jobs_json(state, seen);
   });
 }

@@ -17,8 +17,8 @@ using Of = cluster::SecretId::Of;
 
 constexpr std::int64_t secrets_page_max = 1000;
 
-// Of a queue that is named; else of whoever asks, for whom he may ask, or whom the cluster's own token names.
-Result<cluster::SecretId> id_of(const Call& call, bool others_too) {
+// Of a queue or a user that is named, else of whoever asks. Whether he may is looked at later.
+Result<cluster::SecretId> id_of(const Call& call) {
   cluster::SecretId id;
   id.name = valid_utf8(call.argument("name").substr(0, cluster::secret_name_bytes_max + 1));
   if (auto named = cluster::check_secret_name(id.name); !named) return std::move(named).error();
@@ -31,7 +31,7 @@ Result<cluster::SecretId> id_of(const Call& call, bool others_too) {
     return id;
   }
   const people::Caller& caller = *call.by().caller;
-  id.owner = user.empty() || (!caller.root && !others_too) ? caller.name : user;
+  id.owner = user.empty() ? caller.name : user;
   if (caller.root && user.empty())
     return invalid("whose secret is it?")
         .remedy("the cluster's own token stands for nobody: name a user or a queue");
@@ -42,7 +42,7 @@ Result<cluster::SecretId> id_of(const Call& call, bool others_too) {
 
 // The keys are on a disk, and what is in use is the core's: both may take their time.
 void set_secret(const Call& call) {
-  auto id = id_of(call, false);
+  auto id = id_of(call);
   if (!id) return call.refuse(id.error());
   if (call.body().empty()) return call.refuse(invalid("a secret has a byte at least"));
   call.hand_to(call.services().desk, [call, id = *std::move(id)] {
@@ -53,7 +53,7 @@ void set_secret(const Call& call) {
 }
 
 void remove_secret(const Call& call) {
-  auto id = id_of(call, true);
+  auto id = id_of(call);
   if (!id) return call.refuse(id.error());
   call.change(cluster::RemoveSecret{*std::move(id)}, 404);
 }

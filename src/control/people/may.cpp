@@ -74,16 +74,40 @@ bool may_grant(const Caller& caller, const Grant& grant) {
   return grant.role <= Role::queue_admin && has(caller, Role::queue_admin, grant.queue);
 }
 
-bool may_change_person(const Caller& caller, const std::vector<Grant>& grants) {
+bool may_let_in(const Caller& caller, const std::vector<Grant>& grants) {
   return has_somewhere(caller, Role::queue_admin) &&
          std::all_of(grants.begin(), grants.end(),
                      [&](const Grant& grant) { return may_grant(caller, grant); });
 }
 
+bool may_change_person(const Caller& caller, const Person& person) {
+  if (has(caller, Role::admin, everything)) return true;
+  return !person.grants.empty() && may_let_in(caller, person.grants);
+}
+
+Grant highest_over(const std::vector<Grant>& callers, const std::vector<Grant>& grants) {
+  const auto holds = [&](const Grant& own) {
+    return own.role >= Role::queue_admin && std::any_of(grants.begin(), grants.end(), [&](const Grant& of) {
+             return is_within(of.queue, own.queue);
+           });
+  };
+  std::optional<Grant> highest;
+  for (const Grant& own : callers) {
+    if (!holds(own)) continue;
+    const bool is_higher = !highest || own.role > highest->role ||
+                           (own.role == highest->role && is_within(highest->queue, own.queue));
+    if (is_higher) highest = own;
+  }
+  return highest.value_or(Grant{Role::admin, std::string(everything)});
+}
+
+bool may_unblock(const Caller& caller, const Person& person) {
+  return has(caller, person.blocked_by.role, person.blocked_by.queue);
+}
+
 bool may_revoke_tokens_of(const Caller& caller, const Person& person) {
   if (person.name == caller.name || has(caller, Role::admin, everything)) return true;
-  // One that has no role is nobody's yet, or any more, who answers for a queue alone.
-  return person.kind == Kind::service && !person.grants.empty() && may_change_person(caller, person.grants);
+  return person.kind == Kind::service && may_change_person(caller, person);
 }
 
 bool may_revoke_token(const Caller& caller, const Person& person, const Token& token) {
@@ -102,7 +126,7 @@ void bound_by(const Caller& caller, Token& token) {
 }
 
 bool may_make_token(const Caller& caller, const Person& person, const Token& token) {
-  if (has(caller, Role::admin, everything)) return true;
+  if (caller.root) return true;
   const bool no_longer =
       caller.until == Instant() || (token.expires_at != Instant() && token.expires_at <= caller.until);
   return may_revoke_tokens_of(caller, person) && token.role_max <= caller.role_max &&

@@ -56,8 +56,17 @@ bool may_put_away_job(const Caller& caller, std::string_view queue);
 
 // Give or take that role.
 bool may_grant(const Caller& caller, const Grant& grant);
-// Of somebody who has these roles: whoever has one that the caller could not give stands above him.
-bool may_change_person(const Caller& caller, const std::vector<Grant>& grants);
+// To somebody who is not known yet: these roles.
+bool may_let_in(const Caller& caller, const std::vector<Grant>& grants);
+// Whoever has a role that the caller could not give stands above him. Who has none is nobody's who answers
+// for a queue alone: an admin changes him.
+bool may_change_person(const Caller& caller, const Person& person);
+// As what the caller stands above somebody with these roles: the highest of his own that holds over one of
+// them.
+Grant highest_over(const std::vector<Grant>& callers, const std::vector<Grant>& grants);
+// Let in again whom somebody has blocked, or remove him, who could then be let in anew: it takes as high a
+// role.
+bool may_unblock(const Caller& caller, const Person& person);
 // Choose the name of a service account: ranks run as the Unix account that is called so, with tokens that a
 // queue-admin makes. So an admin does, also for one that no role holds in any queue.
 bool may_make_service(const Caller& caller);
@@ -67,7 +76,7 @@ bool may_revoke_tokens_of(const Caller& caller, const Person& person);
 bool may_revoke_token(const Caller& caller, const Person& person, const Token& token);
 // What is not said is as the token has it that asks, which could not give more, nor for longer.
 void bound_by(const Caller& caller, Token& token);
-// And make one, which may no more and no longer than the one that asks, unless an admin does.
+// And make one, which may no more and no longer than the one that asks, be it an admin's.
 bool may_make_token(const Caller& caller, const Person& person, const Token& token);
 
 }  // namespace tutti::people

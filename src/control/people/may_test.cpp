@@ -64,13 +64,32 @@ TEST(May, NobodyGivesWhatHeHasNotAndNobodyChangesWhoStandsAboveHim) {
   EXPECT_FALSE(may_grant(ada, {Role::viewer, "production"}));
   EXPECT_FALSE(may_grant(ada, {Role::viewer, ""}));
   EXPECT_FALSE(may_grant(ada, {Role::operate, ""}));
-  EXPECT_TRUE(may_change_person(ada, {{Role::user, "research"}}));
-  EXPECT_FALSE(may_change_person(ada, {{Role::user, "research"}, {Role::viewer, "production"}}));
-  EXPECT_FALSE(may_change_person(with({{Role::user, ""}}), {}));
+  const auto somebody = [](std::vector<Grant> grants) {
+    return Person{.name = "bob", .grants = std::move(grants)};
+  };
+  EXPECT_TRUE(may_change_person(ada, somebody({{Role::user, "research"}})));
+  EXPECT_FALSE(may_change_person(ada, somebody({{Role::user, "research"}, {Role::viewer, "production"}})));
+  EXPECT_FALSE(may_change_person(ada, somebody({}))) << "who has no role is an admin's";
+  EXPECT_TRUE(may_change_person(with({{Role::admin, ""}}), somebody({})));
+  EXPECT_TRUE(may_let_in(ada, {})) << "who is not there yet is nobody's";
+  EXPECT_TRUE(may_let_in(ada, {{Role::user, "research"}}));
+  EXPECT_FALSE(may_let_in(with({{Role::user, ""}}), {}));
   // An operator runs the machines, and not the people.
   EXPECT_FALSE(may_grant(with({{Role::operate, ""}}), {Role::operate, ""}));
-  EXPECT_FALSE(may_change_person(with({{Role::operate, ""}}), {{Role::admin, ""}}));
+  EXPECT_FALSE(may_change_person(with({{Role::operate, ""}}), somebody({{Role::admin, ""}})));
   EXPECT_TRUE(may_grant(root_caller(), {Role::admin, ""}));
+}
+
+TEST(May, AsWhatSomebodyStandsAboveAnotherOneIsTheHighestOfHisRolesThatHoldsThere) {
+  const std::vector<Grant> there{{Role::user, "research/vision"}};
+  const std::vector<Grant> lead{{Role::queue_admin, "a"},
+                                {Role::queue_admin, "research/vision"},
+                                {Role::queue_admin, "research"},
+                                {Role::viewer, ""}};
+  EXPECT_EQ(highest_over(lead, there), (Grant{Role::queue_admin, "research"}));
+  EXPECT_EQ(highest_over({{Role::queue_admin, "research"}, {Role::operate, ""}}, there),
+            (Grant{Role::operate, ""}));
+  EXPECT_EQ(highest_over({{Role::queue_admin, "a"}}, there), (Grant{Role::admin, ""})) << "nobody knows";
 }
 
 TEST(May, ATokenMayNoMoreThanItsPersonAndNoMoreThanItSays) {
@@ -134,6 +153,14 @@ TEST(May, ATokenMakesNoneThatMayMoreOrLivesLongerThanItself) {
   EXPECT_FALSE(may_make_token(caller, ada, {.role_max = Role::user, .queue = "q"}));
   EXPECT_FALSE(may_make_token(caller, ada, {.role_max = Role::user, .queue = "q", .expires_at = now + 1s}));
   EXPECT_TRUE(may_make_token(caller, ada, {.role_max = Role::user, .queue = "q", .expires_at = now}));
+  Caller admin = with({{Role::admin, ""}});
+  EXPECT_TRUE(may_make_token(admin, bob, {}));
+  admin.until = now;
+  for (const Person& whose : {ada, bob, robot}) {
+    EXPECT_FALSE(may_make_token(admin, whose, {})) << "an hour of an admin's token is no token for ever";
+    EXPECT_FALSE(may_make_token(admin, whose, {.expires_at = now + 1s}));
+    EXPECT_TRUE(may_make_token(admin, whose, {.expires_at = now}));
+  }
 }
 
 }  // namespace

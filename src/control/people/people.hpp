@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
@@ -30,6 +31,7 @@ constexpr std::size_t login_bytes_max = 4096;
 constexpr std::size_t logins_per_person_max = 20;
 constexpr std::string_view login_purpose = "login";  // what such a token is for
 constexpr Duration token_life_max = 24h * 366 * 5;
+constexpr Duration token_life_default = 24h * 90;
 
 using Name = std::string;
 using TokenId = std::string;
@@ -47,6 +49,10 @@ struct Person {
   // As whom an issuer of logins knows him, since he first came from there: "ISSUER SUBJECT". Names are given
   // anew there, subjects are not. "": he has never logged in.
   std::string login = {};
+  // The first job that can be his: those before it are of somebody who was called so earlier, and is gone.
+  std::uint64_t jobs_from = 0;
+  // As what somebody has blocked him: as much takes whoever lets him in again. An admin where nobody knows.
+  Grant blocked_by = {Role::admin, std::string(everything)};
 
   friend bool operator==(const Person&, const Person&) = default;
 };

@@ -115,11 +115,17 @@ Result<people::Person> person_from(const proto::StoredPerson& from) {
                     .grants = {},
                     .blocked = from.blocked(),
                     .made_at = Instant(Duration(from.made_at_ns())),
-                    .login = from.login()};
+                    .login = from.login(),
+                    .jobs_from = from.jobs_from()};
   for (const auto& grant : from.grants()) {
     auto read = from_proto(grant);
     if (!read) return std::move(read).error();
     to.grants.push_back(*std::move(read));
+  }
+  if (from.has_blocked_by()) {
+    auto read = from_proto(from.blocked_by());
+    if (!read) return std::move(read).error();
+    to.blocked_by = *std::move(read);
   }
   return to;
 }
@@ -267,6 +273,7 @@ std::string encode(const cluster::Queue& queue) {
   to.set_user_limit(queue.user_limit);
   to.set_weight(queue.weight);
   if (queue.priority_max != cluster::priority_max) to.set_priority_max(queue.priority_max);
+  to.set_jobs_from(queue.jobs_from);
   return to.SerializeAsString();
 }
 
@@ -278,6 +285,8 @@ std::string encode(const people::Person& person) {
   to.set_blocked(person.blocked);
   to.set_made_at_ns(person.made_at.time_since_epoch().count());
   to.set_login(person.login);
+  to.set_jobs_from(person.jobs_from);
+  if (person.blocked) to_proto(person.blocked_by, *to.mutable_blocked_by());
   return to.SerializeAsString();
 }
 
@@ -416,6 +425,7 @@ Result<> decode_into(cluster::State& state, std::string_view key, std::string_vi
     if (!from.ParseFromArray(bytes.data(), size)) return damaged(key);
     cluster::Queue queue{from.name(), from.guarantee(), from.limit(), from.user_limit(), from.weight()};
     if (from.has_priority_max()) queue.priority_max = from.priority_max();
+    queue.jobs_from = from.jobs_from();
     state.queues.insert_or_assign(from.name(), std::move(queue));
     return {};
   }

@@ -36,7 +36,9 @@ TEST(Store, PeopleAndTheirTokensComeBackAsTheyWere) {
                               .grants = {{people::Role::viewer, ""}, {people::Role::queue_admin, "a/b"}},
                               .blocked = true,
                               .made_at = Instant(1'700'000'001s),
-                              .login = "https://id.example 17"};
+                              .login = "https://id.example 17",
+                              .jobs_from = 12,
+                              .blocked_by = {people::Role::queue_admin, "a"}};
   const people::Token token{.id = "0123456789abcdef",
                             .person = "ada",
                             .hash = std::string(64, 'a'),
@@ -49,6 +51,9 @@ TEST(Store, PeopleAndTheirTokensComeBackAsTheyWere) {
   ASSERT_TRUE(decode_into(state, person_key("ada"), encode(person)).ok());
   ASSERT_TRUE(decode_into(state, token_key(token.id), encode(token)).ok());
   EXPECT_EQ(state.people.persons.at("ada"), person);
+  people::Person allowed{.name = "bob"};
+  ASSERT_TRUE(decode_into(state, person_key("bob"), encode(allowed)).ok());
+  EXPECT_EQ(state.people.persons.at("bob"), allowed);
   EXPECT_EQ(state.people.tokens.at(token.id), token);
   EXPECT_EQ(state.people.tokens_of.at("ada"), std::set<people::TokenId>{token.id});
   EXPECT_FALSE(decode_into(state, token_key("t"), "\xff\xff").ok());

@@ -238,7 +238,7 @@ Result<TokenWish> decode_token(std::string_view text) {
   constexpr std::int64_t life_s_max = people::token_life_max / 1s;
   if (request.expires_in_s() < 0 || request.expires_in_s() > life_s_max)
     return invalid("a token that expires does so within five years");
-  wish.life = request.expires_in_s() * Duration(1s);
+  if (request.has_expires_in_s()) wish.life = request.expires_in_s() * Duration(1s);
   return wish;
 }
 

@@ -23,7 +23,7 @@ Result<cluster::SetPerson> decode_person(const people::Name& name, std::string_v
 // A token without id, hash and times. `life`: zero is for ever.
 struct TokenWish {
   people::Token token;
-  Duration life;
+  Duration life = people::token_life_default;
 };
 Result<TokenWish> decode_token(std::string_view json);
 // Numbers in range; whether they fit those of other queues is for the cluster to say.

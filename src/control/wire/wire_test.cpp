@@ -293,14 +293,23 @@ TEST(Views, AnExplanationHasTheDocumentedKeys) {
 }
 
 // One of an earlier version has none stored.
-TEST(Queues, KeepTheirLargestPriority) {
+TEST(Queues, KeepTheirLargestPriorityAndTheirFirstJob) {
   cluster::Queue bounded{"bounded"};
   bounded.priority_max = 0;
+  bounded.jobs_from = 12;
   for (const cluster::Queue& queue : {bounded, cluster::Queue{"free"}}) {
     cluster::State state;
     ASSERT_TRUE(decode_into(state, queue_key(queue.name), encode(queue)).ok());
     EXPECT_EQ(state.queues.at(queue.name), queue);
   }
+}
+
+TEST(Tokens, LiveForNinetyDaysUnlessSomethingElseIsSaid) {
+  EXPECT_EQ(decode_token("")->life, 24h * 90);
+  EXPECT_EQ(decode_token(R"({"role":"viewer"})")->life, 24h * 90);
+  EXPECT_EQ(decode_token(R"({"expires_in_s":60})")->life, 60s);
+  EXPECT_EQ(decode_token(R"({"expires_in_s":0})")->life, 0s) << "for ever, if that is said";
+  EXPECT_FALSE(decode_token(R"({"expires_in_s":-1})").ok());
 }
 
 TEST(Queues, AreReadInGpus) {

@@ -17,6 +17,8 @@ namespace {
 constexpr std::size_t claims_max = 4096;  // each member and element of a list is one
 constexpr std::size_t shown_algorithm_bytes_max = 16;
 constexpr double seconds_max = 253'402'300'799.0;  // the year 9999
+// The last whole second that an Instant can be: in the year 2262. What expires later expires then.
+constexpr auto last_second = std::chrono::duration_cast<std::chrono::seconds>(Duration::max());
 
 struct Parts {
   std::string_view header;
@@ -118,7 +120,7 @@ Result<Instant> check_times(const json::Value& claims, Instant now) {
   if (at + skew < **made) return invalid("it was made in the future (iat)").remedy(by_the_clocks());
   if (at >= **made + in_seconds(token_age_max) + skew)
     return invalid("it was made too long ago (iat)").remedy("log in again");
-  return Instant(std::chrono::seconds(static_cast<std::int64_t>(**expires)));
+  return Instant(std::min(std::chrono::seconds(static_cast<std::int64_t>(**expires)), last_second));
 }
 
 Result<std::string> name_in(const json::Value& claims, const Expected& expected) {
@@ -135,34 +137,11 @@ Result<std::string> name_in(const json::Value& claims, const Expected& expected)
   }
   if (!is_name(*name))
     return invalid("what stands in its claim " + shown +
-                   " cannot be the name of a user: letters, digits, '.', '_', '-', "
+                   " cannot be the name of a user: small letters, digits, '.', '_', '-', "
                    "'@', at most " +
                    std::to_string(name_bytes_max) + ", and not digits alone")
         .remedy(remedy);
   return *name;
-}
-
-bool is_group(const json::Value& value) {
-  const std::string* text = value.text();
-  return text != nullptr && !text->empty() && text->size() <= group_bytes_max && is_visible_line(*text);
-}
-
-Result<std::vector<std::string>> groups_in(const json::Value& claims, const Expected& expected) {
-  const json::Value* found = claims.find(expected.groups_claim);
-  if (found == nullptr || found->is_null()) return std::vector<std::string>();
-  const json::Array one{*found};
-  const json::Array& list = found->list() == nullptr ? one : *found->list();
-  if (list.size() > groups_max)
-    return invalid("it has " + std::to_string(list.size()) + " groups; at most " +
-                   std::to_string(groups_max) + " are taken");
-  if (!std::all_of(list.begin(), list.end(), is_group))
-    return invalid("what stands in its claim " + visible_line(expected.groups_claim) +
-                   " are no names of groups");
-  std::vector<std::string> groups;
-  for (const json::Value& group : list) groups.push_back(*group.text());
-  std::sort(groups.begin(), groups.end());
-  groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
-  return groups;
 }
 
 Result<Identity> identity_from(const json::Value& claims, const Expected& expected, Instant now) {
@@ -182,16 +161,16 @@ Result<Identity> identity_from(const json::Value& claims, const Expected& expect
     return invalid("it does not say whom it means (sub)");
   auto name = name_in(claims, expected);
   if (!name) return std::move(name).error();
-  auto groups = groups_in(claims, expected);
-  if (!groups) return std::move(groups).error();
-  return Identity{*issuer, *subject, std::move(*name), std::move(*groups), *expires};
+  return Identity{*issuer, *subject, std::move(*name), *expires};
 }
 
 }  // namespace
 
 bool is_name(std::string_view text) {
   constexpr std::string_view digits = "0123456789";
-  const auto is_letter = [](char letter) { return std::isalnum(static_cast<unsigned char>(letter)) != 0; };
+  const auto is_letter = [](char letter) {
+    return (letter >= 'a' && letter <= 'z') || (letter >= '0' && letter <= '9');
+  };
   if (text.empty() || text.size() > name_bytes_max || !(is_letter(text.front()) || text.front() == '_'))
     return false;
   if (text.find_first_not_of(digits) == std::string_view::npos) return false;

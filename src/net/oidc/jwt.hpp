@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/result.hpp"
 #include "base/time.hpp"
@@ -19,8 +18,6 @@ constexpr Duration clock_skew_max = 60s;   // between the issuer's clock and our
 constexpr Duration token_age_max = 10min;  // who logs in has just been given it
 constexpr std::size_t subject_bytes_max = 255;
 constexpr std::size_t name_bytes_max = 64;
-constexpr std::size_t groups_max = 256;
-constexpr std::size_t group_bytes_max = 256;
 
 // What a token has to say, and where.
 struct Expected {
@@ -28,14 +25,12 @@ struct Expected {
   std::string client_id;
   std::string nonce = {};       // "": none was sent
   std::string name_claim = {};  // "": preferred_username, and sub where there is none
-  std::string groups_claim = "groups";
 };
 
 struct Identity {
   std::string issuer;
   std::string subject;  // the issuer's own word for whom it means: never given to another one
   std::string name;     // what we call him
-  std::vector<std::string> groups;
   Instant expires_at{};
 };
 
@@ -49,8 +44,8 @@ Result<Header> read_header(std::string_view token);
 
 Result<Identity> verify(std::string_view token, const KeySet& keys, const Expected& expected, Instant now);
 
-// What can be the name of an account: letters, digits, and inside also "._-@"; not digits alone, which
-// programs take for a number of a user.
+// What can be the name of an account: small letters, digits, and inside also "._-@"; not digits alone, which
+// programs take for a number of a user. An issuer may tell Ada from ada, and then they are two.
 bool is_name(std::string_view text);
 
 }  // namespace tutti::oidc
