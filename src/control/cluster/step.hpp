@@ -76,6 +76,7 @@ struct Hello {
   std::vector<std::int32_t> ports = {};  // kept free for gangs whose rank 0 is here
   std::uint64_t jobs_saved = 0;          // the highest id of one whose folder for checkpoints is there
   bool keeps_apart = false;              // ranks run there as the accounts of their users
+  std::string lacks = {};                // what of that it cannot do; "": nothing
 };
 // The ports that the agent keeps free now.
 struct PortsHeld {

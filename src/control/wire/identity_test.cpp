@@ -16,6 +16,7 @@ cluster::Hello full_hello() {
   hello.jobs_seen = 41;
   hello.jobs_saved = 43;
   hello.keeps_apart = true;
+  hello.lacks = "a filter of devices";
   hello.ports = {20'001, 20'002};
   return hello;
 }
@@ -32,6 +33,8 @@ TEST(Identity, TravelsWithAHello) {
   EXPECT_EQ(same.cluster, "c3d4");
   EXPECT_EQ(same.jobs_seen, 41U);
   EXPECT_EQ(same.jobs_saved, 43U);
+  EXPECT_TRUE(same.keeps_apart);
+  EXPECT_EQ(same.lacks, "a filter of devices");
   EXPECT_EQ(same.ports, (std::vector{20'001, 20'002}));
 }
 

@@ -121,6 +121,7 @@ class Agent {
     processes_.belong_to(*membership);
     keeper_.introduce(*identity, place_of(options_.folder), *membership);
     if (auto adopted = keeper_.adopt(); !adopted) return adopted;
+    if (const auto* rules = processes_.isolation()) keeper_.set_lacks(rules->lacks_in_a_line());
     recall_devices();
     look_for_ranks_of_others();
     look_for_shared_disk();

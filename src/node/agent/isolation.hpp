@@ -40,6 +40,7 @@ class IsolationRules {
   Result<> begin(const std::string& trial);
   // What cannot be promised here, for people; empty if all can.
   const std::vector<std::string>& lacks() const { return lacks_; }
+  std::string lacks_in_a_line() const;
 
   struct Prepared {
     std::shared_ptr<const rank::Isolation> isolation;  // none if it may not start
