@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "node/rank/private_memory.hpp"
+
 namespace tutti::rank {
 namespace {
 
@@ -52,11 +54,9 @@ bool is_folder(const char* path) {
   return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-// Slaves, not private: what the host unmounts goes here, too, and a disk is not kept busy by a rank. Memory
-// and queues of System V and of POSIX that have no process go with the last one here.
-bool leave_the_hosts_mounts_and_memory() {
-  return unshare(CLONE_NEWNS | CLONE_NEWIPC) == 0 &&
-         mount("none", "/", nullptr, MS_REC | MS_SLAVE, nullptr) == 0;
+// Slaves, not private: what the host unmounts goes here, too, and a disk is not kept busy by a rank.
+bool leave_the_hosts_mounts() {
+  return unshare(CLONE_NEWNS) == 0 && mount("none", "/", nullptr, MS_REC | MS_SLAVE, nullptr) == 0;
 }
 
 // The names of its queues, where the host has those of its own.
@@ -91,7 +91,8 @@ bool is_in_memory(const char* path) {
 bool can_have_private_mounts() {
   const pid_t child = fork();
   // Between here and its end it does nothing that a process of many threads may not do behind a fork.
-  if (child == 0) _exit(leave_the_hosts_mounts_and_memory() && hide_processes_of_others() ? 0 : 1);
+  if (child == 0)
+    _exit(leave_the_hosts_mounts() && leave_the_hosts_memory() && hide_processes_of_others() ? 0 : 1);
   int status = -1;
   while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {}
   return child > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
@@ -110,7 +111,8 @@ Result<> make_private_places(const PrivatePlaces& places) {
 }
 
 int enter_private_places(const PrivatePlaces& places) {
-  if (!leave_the_hosts_mounts_and_memory()) return errno;
+  if (!leave_the_hosts_mounts()) return errno;
+  if (const int why = enter_memory_of(places.folder); why != 0) return why;
   for (const Place& place : places_of_an_attempt) {
     if (!is_folder(place.target)) continue;
     const std::string source = source_of(places, place);

@@ -101,6 +101,21 @@ TEST_F(PrivateMountsTest, MemoryAndQueuesThatARankLeavesAreGone) {
   mq_unlink(name.c_str());
 }
 
+// Libraries of MPI and CUDA ask whether two ranks of a node share it.
+TEST_F(PrivateMountsTest, RanksOfOneAttemptThatRunShareMemoryOfSystemV) {
+  for (const char* name : {"a", "b"}) ASSERT_TRUE(make_private_places(places(name)));
+  const auto key = static_cast<key_t>(getpid());
+  const auto finds_it = [&](const std::string& name) {
+    return holds_in_a_child(
+        [&] { return enter_private_places(places(name)) == 0 && shmget(key, 0, 0) >= 0; });
+  };
+  EXPECT_TRUE(holds_in_a_child([&] {
+    return enter_private_places(places("a")) == 0 && shmget(key, 4096, IPC_CREAT | IPC_EXCL | 0600) >= 0 &&
+           finds_it("a") && !finds_it("b");
+  }));
+  EXPECT_FALSE(finds_it("a")) << "the last one has gone";
+}
+
 TEST_F(PrivateMountsTest, WhereManagersOfUsersListenThereIsNothing) {
   ASSERT_TRUE(make_private_places(places("a")));
   if (!fs::exists("/run/user")) GTEST_SKIP() << "needs /run/user";
