@@ -82,7 +82,7 @@ class Agent {
             loop_,
             {options.name, options.folder, options.checkpoints, options.tutti_program,
              options.shared_checkpoints, files::raise_open_files(), options.ranks_as_users,
-             options.users_file},
+             options.users_file, options.people},
             shipped_, attic_,
             {.started = [this](const auto& key, const auto& outcome) { keeper_.started(key, outcome); },
              .exited = [this](const auto& key, const auto& status) { exited(key, status); },
