@@ -1,8 +1,8 @@
 // What the ranks of an attempt have for themselves on a node: /tmp, /var/tmp and /dev/shm, shared by those of
 // one attempt, seen by nobody else, and removed with it; a /run/user in which nobody is; and a /proc that
 // shows no processes of others. Each rank's process has a mount namespace of its own, in which folders that
-// its agent has made lie in the places that all share, and shares memory of System V with those of its attempt
-// alone (private_memory.hpp). Any thread, unless it says otherwise.
+// its agent has made lie in the places that all share, and shares memory of System V with those of its
+// attempt alone (private_memory.hpp). Any thread, unless it says otherwise.
 #pragma once
 
 #include <sys/types.h>
