@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "support/isolated.hpp"
+#include "support/stalled_disk.hpp"
 
 namespace tutti {
 namespace {
@@ -263,6 +264,40 @@ TEST_F(Isolation, TheOutputIsNoWayToWhatTheRankIsKeptFrom) {
     EXPECT_TRUE(has(ran.out, "tutti: cannot write " + target + ": on nodes where")) << ran.out;
   }
   EXPECT_FALSE(fs::exists(place));
+}
+
+// Processes that nothing ends, each of which holds a place of the machine's.
+std::size_t writers_of(uid_t user) {
+  std::size_t count = 0;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string process = entry.path();
+    if (read_text(process + "/comm") == "tutti-copy\n" &&
+        has(read_text(process + "/status"), "\nUid:\t" + std::to_string(user) + "\t"))
+      ++count;
+  }
+  return count;
+}
+
+TEST_F(Isolation, WhoseCopiesHangCostsNobodyElseTheNode) {
+  start_cluster({"--cpus", "200"});
+  const std::string own = accounts_.file("ada");
+  fs::create_directory(own);
+  ASSERT_EQ(::chown(own.c_str(), ada_uid, ada_uid), 0);
+  write_text(own + "/out", "");
+  const support::HungFile hung(own + "/out", support::HungFile::Answers::nothing);
+  if (!hung.mounted()) GTEST_SKIP() << "needs /dev/fuse";
+  const std::string id = submit("tutti-ada", {"--array", "0-69", "--output", own + "/out"}, "true");
+  EXPECT_EQ(cluster_->tutti({"wait", "--array", id}).exit_code, 0);
+  EXPECT_GE(writers_of(ada_uid), 64U);
+  EXPECT_EQ(cluster_->node("n1").value("state", ""), "ready");
+  const auto next = run("tutti-ada", {"--output", own + "/out"}, "echo said");
+  EXPECT_EQ(next.exit_code, 0) << next.err;
+  EXPECT_TRUE(has(next.out, "too many copies of logs of the same account hang")) << next.out;
+  const std::string bens = accounts_.file("ben");
+  fs::create_directory(bens);
+  ASSERT_EQ(::chown(bens.c_str(), support::ben_uid, support::ben_uid), 0);
+  EXPECT_EQ(run("tutti-ben", {"--output", bens + "/out"}, "echo said").exit_code, 0);
+  EXPECT_EQ(read_text(bens + "/out"), "said\n");
 }
 
 // Some of what the process may write to has these bytes in it.
