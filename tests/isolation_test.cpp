@@ -1,24 +1,17 @@
 // Ranks that run as the accounts of their users (`tutti agent --isolation user`): what they have, and what
-// they do not reach. Needs root, because it is about becoming somebody else; the accounts are this test's
-// alone.
+// they may not be. What they do not reach: isolation_reach_test.cpp.
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include <gtest/gtest.h>
-
-#include "support/cluster.hpp"
+#include "support/isolated.hpp"
 #include "support/pretender.hpp"
 #include "support/stalled_disk.hpp"
 
@@ -27,165 +20,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using support::ada_id;
+using support::ada_uid;
+using support::as_login;
+using support::ben_id;
+using support::ben_uid;
 using support::eventually;
-using support::Finished;
 using support::has;
+using support::Isolation;
 using support::lines_of;
+using support::mode_of;
+using support::owner_of;
 using support::PartsCluster;
-using support::PartsOptions;
 using support::Pretender;
 using support::read_text;
 using support::until;
 using support::write_text;
-
-// Of this test's own: one of them kills all that is its user's on this machine.
-const uid_t ada_uid = 20'000 + 2 * (static_cast<uid_t>(::getpid()) % 20'000);
-const uid_t ben_uid = ada_uid + 1;
-const std::string ada_id = std::to_string(ada_uid);
-const std::string ben_id = std::to_string(ben_uid);
-
-// This process, and what it starts, has accounts of its own beside those of the machine: nothing is left of
-// them when it ends.
-class Accounts {
- public:
-  Accounts() {
-    if (::geteuid() != 0 || ::unshare(CLONE_NEWNS) != 0) return;
-    if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return;
-    std::string path = "/var/lib/tutti-isolation-XXXXXX";
-    if (::mkdtemp(path.data()) == nullptr) return;
-    folder_ = path;
-    ::chmod(path.c_str(), 0755);
-    const std::string own = "tutti-ada:x:" + ada_id + ":" + ada_id +
-                            "::/srv/ada:/bin/sh\ntutti-ben:x:" + ben_id + ":" + ben_id +
-                            "::/srv/ben:/bin/sh\n";
-    write_text(file("passwd"), read_text("/etc/passwd") + own);
-    // As whom a command is given.
-    for (const std::string name : {"tutti-ada", "tutti-ben", "tutti-eve"})
-      write_text(file("passwd." + name), name + ":x:0:0::/root:/bin/sh\n");
-    there_ = ::mount(file("passwd").c_str(), "/etc/passwd", nullptr, MS_BIND, nullptr) == 0;
-  }
-  Accounts(const Accounts&) = delete;
-  Accounts& operator=(const Accounts&) = delete;
-  ~Accounts() {
-    if (there_) ::umount2("/etc/passwd", MNT_DETACH);
-    std::error_code ignored;
-    if (!folder_.empty()) fs::remove_all(folder_, ignored);
-  }
-  bool there() const { return there_; }
-  // Where everybody may go, below none of the places that each job has for itself.
-  const std::string& folder() const { return folder_; }
-  std::string file(const std::string& name) const { return folder_ + "/" + name; }
-
- private:
-  std::string folder_;
-  bool there_ = false;
-};
-
-class Isolation : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!accounts_.there()) GTEST_SKIP() << "needs root, and the right to mount";
-    start_cluster({});
-  }
-
-  void TearDown() override {
-    if (!cluster_) return;
-    EXPECT_TRUE(eventually([&] { return ranks().empty(); }));
-    for (const pid_t pid : ranks()) ::kill(pid, SIGKILL);
-    clear_memory();
-  }
-
-  void clear_memory() const {
-    for (const std::string& folder : memory_folders()) fs::remove_all(folder);
-  }
-
-  void start_cluster(std::vector<std::string> agent_flags) {
-    if (cluster_) clear_memory();
-    cluster_.reset();
-    cluster_ = std::make_unique<PartsCluster>(PartsOptions{.data = "",
-                                                           .controller_flags = {},
-                                                           .agent_flags = std::move(agent_flags),
-                                                           .isolation = "user",
-                                                           .agent_folders = accounts_.file("nodes")});
-    fs::create_directories(accounts_.file("nodes"));
-    ASSERT_TRUE(cluster_->start_agent("n1")) << read_text(cluster_->file("agent-n1.err"));
-  }
-
-  // `tutti WORDS`, given by that user.
-  Finished as(const std::string& user, const std::vector<std::string>& words) const {
-    std::vector<std::string> all{"unshare",
-                                 "-m",
-                                 "sh",
-                                 "-c",
-                                 "mount --bind \"$0\" /etc/passwd && exec \"$@\"",
-                                 accounts_.file("passwd." + user),
-                                 support::tutti_program};
-    all.insert(all.end(), words.begin(), words.end());
-    return support::run(all, {.env = cluster_->env(), .stdout_to = ""});
-  }
-  Finished run(const std::string& user, std::vector<std::string> flags, const std::string& script) const {
-    return as(user, words_of("run", std::move(flags), script));
-  }
-  std::string submit(const std::string& user, std::vector<std::string> flags,
-                     const std::string& script) const {
-    flags.insert(flags.begin(), "--detach");
-    const auto submitted = run(user, std::move(flags), script);
-    EXPECT_EQ(submitted.exit_code, 0) << submitted.err;
-    return submitted.out.substr(0, submitted.out.find('\n'));
-  }
-  static std::vector<std::string> words_of(const char* command, std::vector<std::string> flags,
-                                           const std::string& script) {
-    std::vector<std::string> words{command, "--no-prefix", "--workdir", "/"};
-    if (std::find(flags.begin(), flags.end(), "--sync") != flags.end()) words.resize(2);
-    words.insert(words.end(), flags.begin(), flags.end());
-    words.insert(words.end(), {"--", "sh", "-c", script});
-    return words;
-  }
-
-  std::string agent() const { return cluster_->agent_folder("n1"); }
-  std::string rank_folder(const std::string& job) const { return agent() + "/ranks/" + job + ".0.0"; }
-  // The shims and ranks on the node, and all that these have started.
-  std::vector<pid_t> ranks() const { return support::processes_naming(agent() + "/ranks/"); }
-  // The folder that this agent has in the machine's /dev/shm, and what lies there in names that begin as its.
-  std::vector<std::string> memory_folders() const {
-    struct stat place {};
-    EXPECT_EQ(::stat(agent().c_str(), &place), 0);
-    const std::string prefix =
-        "tutti-" + std::to_string(place.st_dev) + "." + std::to_string(place.st_ino) + "-";
-    std::vector<std::string> found;
-    for (const auto& entry : fs::directory_iterator("/dev/shm"))
-      if (entry.path().filename().string().starts_with(prefix)) found.push_back(entry.path());
-    return found;
-  }
-  // What it has there for attempts.
-  std::vector<std::string> memory_places() const {
-    std::vector<std::string> found;
-    for (const std::string& folder : memory_folders())
-      for (const auto& attempt : fs::directory_iterator(folder)) found.push_back(attempt.path());
-    return found;
-  }
-  bool nothing_is_left() const {
-    return fs::is_empty(agent() + "/places") && fs::is_empty(agent() + "/work") && memory_places().empty();
-  }
-  // The rank of a running job that waits in `sleep`.
-  pid_t sleeper() const {
-    for (const pid_t pid : ranks())
-      if (has(read_text("/proc/" + std::to_string(pid) + "/comm"), "sleep")) return pid;
-    return 0;
-  }
-
-  Accounts accounts_;
-  std::unique_ptr<PartsCluster> cluster_;
-};
-
-uid_t owner_of(const std::string& path) {
-  struct stat status {};
-  return ::lstat(path.c_str(), &status) == 0 ? status.st_uid : static_cast<uid_t>(-1);
-}
-mode_t mode_of(const std::string& path) {
-  struct stat status {};
-  return ::lstat(path.c_str(), &status) == 0 ? status.st_mode & 07777 : 0;
-}
 
 // ---- what they have
 
@@ -300,6 +150,17 @@ TEST_F(Isolation, RootAndServicesAreRefusedAndTheJobEnds) {
   EXPECT_EQ(run("tutti-ada", {}, "true").exit_code, 0) << "nobody else pays for it";
 }
 
+// A directory of a company's has other numbers than a machine alone.
+TEST_F(Isolation, WhichNumbersPeopleHaveItsOperatorSays) {
+  std::ofstream(accounts_.file("passwd"), std::ios::app) << "tutti-eve:x:1054323:54323::/:/bin/sh\n";
+  const auto refused = run("tutti-eve", {}, "id -u");
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_TRUE(has(refused.err, "above 60000 (`tutti agent --uids`)")) << refused.err;
+  start_cluster({"--uids", "100000-2000000"});
+  EXPECT_EQ(run("tutti-eve", {}, "id -u").out, "1054323\n");
+  EXPECT_NE(run("tutti-ada", {}, "id -u").exit_code, 0);
+}
+
 TEST_F(Isolation, AJobWhoseUserHasNoAccountHereWaitsUntilItHasOne) {
   const std::string id = submit("tutti-eve", {}, "id -u");
   EXPECT_TRUE(eventually([&] {
@@ -351,121 +212,6 @@ TEST_F(Isolation, ADirectoryOfUsersThatDoesNotAnswerCostsNoNodeItsLease) {
 }
 
 // ---- what they do not reach
-
-// Each line that succeeds is one that should not have.
-constexpr const char* attack = R"sh(
-try() { name=$1; shift; if "$@" >/dev/null 2>&1; then echo "OPEN: $name"; fi; }
-sh_try() { name=$1; shift; if sh -c "$1" >/dev/null 2>&1; then echo "OPEN: $name"; fi; }
-said=$(dirname $TUTTI_PROGRESS_FILE); mine=$(dirname $said); ada=$A/ranks/$ADA.0.0
-try "the admin token" cat $HOME_OF_CLUSTER/controller/admin.token
-try "the join token" cat $HOME_OF_CLUSTER/controller/join.token
-try "a list of the agent's folder" ls $A
-try "a list of its ranks" ls $A/ranks
-try "a list of shipped folders" ls $A/work
-try "the agent's identity" sh -c "cat $A/identity* $A/membership* $A/cluster*"
-try "the agent's lock" sh -c "exec 9<>$A/lock"
-try "the log of another" cat $ada/log.00000000000000000000
-try "the specification of another" cat $ada/spec
-try "its own specification" cat $mine/spec
-try "its own log" cat $mine/log.00000000000000000000
-try "a list of another's folder" ls $ada
-try "what another says" cat $ada/said/progress
-try "the shipped folder of another" ls $A/work/$ADA.0
-try "a shipped file of another" cat $A/work/$ADA.0/secret
-try "a checkpoint of another" cat $ADA_SAVED/saved
-try "a list of another's checkpoints" ls $ADA_SAVED
-try "saving for another" touch $ADA_SAVED/mine
-try "the private places of another" ls $A/places/$ADA.0/tmp
-try "writing into the agent's folder" touch $A/mine
-try "writing into its rank's folder" touch $mine/exit
-try "moving its rank's folder" mv $mine $mine.moved
-try "moving its own folder" mv $said $said.moved
-try "a link in place of its own folder" sh -c "rmdir $said && ln -s /etc $said"
-try "a link to another's file as its own" ln $ada/spec $said/mine
-try "/tmp of another" cat /tmp/secret
-try "/tmp of the machine" ls $HOST_TMP
-try "/var/tmp of another" cat /var/tmp/secret
-try "/dev/shm of another" cat /dev/shm/secret
-sh_try "/dev/shm of the machine" "ls -d /dev/shm/tutti-*"
-try "another's process in /proc" ls -d /proc/$ADA_PID
-try "another's environment" cat /proc/$ADA_PID/environ
-try "another's folders by /proc" ls /proc/$ADA_PID/cwd/
-try "another's memory" head -c 1 /proc/$ADA_PID/mem
-try "the files of its shim" ls /proc/$PPID/fd/
-try "the shim of its own in /proc" ls -d /proc/$PPID
-try "the first process in /proc" ls -d /proc/1
-try "killing another" kill -9 $ADA_PID
-try "killing its shim" kill -9 $PPID
-try "stopping its shim" kill -STOP $PPID
-try "killing the agent" kill -9 $AGENT_PID
-try "tracing another" perl -e "exit(syscall(101, 16, $ADA_PID, 0, 0) == 0 ? 0 : 1)"
-try "tracing its shim" perl -e "exit(syscall(101, 0x4206, $PPID, 0, 0) == 0 ? 0 : 1)"
-try "becoming root" perl -e 'exit(syscall(105, 0) == 0 ? 0 : 1)'
-try "becoming root by effective id" perl -e 'exit(syscall(117, -1, 0, -1) == 0 ? 0 : 1)'
-try "another's groups" perl -e 'exit(syscall(116, 0, 0) == 0 ? 0 : 1)'
-sh_try "a set-uid program" "[ \$($SET_UID_ID -u) = 0 ]"
-sh_try "su" "echo | su -c true"
-try "the kernel's messages" head -c 1 /dev/kmsg
-try "a disk" head -c 1 $DISK
-try "making a device" mknod $said/kmsg c 1 11
-try "entering the namespaces of its shim" nsenter -t $PPID -m true
-try "unmounting its /tmp" umount /tmp
-try "unmounting /proc" umount /proc
-try "unmounting its /tmp as root of its own" unshare -Urm umount /tmp
-try "a disk as root of its own" unshare -Urm head -c 1 $DISK
-try "the agent's folder as root of its own" unshare -Ur ls $A
-for g in /sys/fs/cgroup/*/cgroup.procs /sys/fs/cgroup/cgroup.procs /sys/fs/cgroup/*/tasks /sys/fs/cgroup/*/tutti/*/cgroup.procs /sys/fs/cgroup/*/tutti/*/tasks; do
-  sh_try "the cgroup $g" "[ -e $g ] && echo $$ >$g"
-done
-for g in /sys/fs/cgroup/*/tutti/*/memory.limit_in_bytes /sys/fs/cgroup/*/tutti/*/memory.max /sys/fs/cgroup/*/tutti/*/pids.max /sys/fs/cgroup/*/tutti/*/devices.allow /sys/fs/cgroup/*/tutti/*/freezer.state; do
-  sh_try "the limit $g" "[ -e $g ] && echo a >$g"
-done
-sh_try "more open files than the limit" 'ulimit -Hn $(($(ulimit -Hn) + 1))'
-sh_try "to be spared when memory is short" "echo -500 >/proc/self/oom_score_adj"
-sh_try "a higher priority" "[ \$(nice -n -5 nice) -lt 0 ]"
-sh_try "the clock" "date -s \"\$(date)\""
-sh_try "settings of the kernel" "set=\$(cat /proc/sys/kernel/sysrq) && echo \$set >/proc/sys/kernel/sysrq"
-sh_try "passwords" "cat /etc/shadow"
-echo "all was tried"
-)sh";
-
-TEST_F(Isolation, AJobReachesNothingOfAnother) {
-  // What is there for everybody to be tried.
-  fs::copy_file("/usr/bin/id", accounts_.file("set-uid-id"));
-  ASSERT_EQ(::chmod(accounts_.file("set-uid-id").c_str(), 04755), 0);
-  ASSERT_EQ(::mknod(accounts_.file("disk").c_str(), S_IFBLK | 0666, makedev(7, 0)), 0);
-  fs::create_directories(accounts_.file("shipped"));
-  write_text(accounts_.file("shipped/secret"), "secret\n");
-  const std::string gate = accounts_.file("gate");
-  const std::string saved = accounts_.file("saved-where");
-  write_text(saved, "");
-  ASSERT_EQ(::chmod(saved.c_str(), 0666), 0);
-  const std::string ada =
-      submit("tutti-ada", {"--sync", accounts_.file("shipped"), "--env", "SECRET=secret"},
-             "for f in /tmp /var/tmp /dev/shm $TUTTI_CHECKPOINT_DIR; do echo secret >$f/secret; done; "
-             "cp /tmp/secret $TUTTI_CHECKPOINT_DIR/saved; echo secret >$TUTTI_PROGRESS_FILE; "
-             "echo secret; chmod -R a+rwX . $TUTTI_CHECKPOINT_DIR; echo $TUTTI_CHECKPOINT_DIR >" +
-                 saved + "; exec sleep 1000");
-  ASSERT_TRUE(eventually([&] { return has(read_text(saved), "/" + ada + "\n") && sleeper() != 0; }))
-      << cluster_->tutti({"show", ada}).out;
-  // Whatever the user has made of it, only he passes through to it. Here he has let everybody in.
-  const std::string ada_saved = lines_of(read_text(saved)).at(0);
-  ASSERT_EQ(::chmod(ada_saved.c_str(), 0700), 0);
-  const std::string work = agent() + "/work/" + ada + ".0";
-  ASSERT_EQ(::chmod(work.c_str(), 0700), 0);
-  const auto tried = run(
-      "tutti-ben",
-      {"--env", "A=" + agent(), "--env", "ADA=" + ada, "--env", "ADA_PID=" + std::to_string(sleeper()),
-       "--env", "ADA_SAVED=" + ada_saved, "--env", "HOME_OF_CLUSTER=" + cluster_->home(), "--env",
-       "HOST_TMP=" + cluster_->folder(), "--env", "AGENT_PID=" + std::to_string(cluster_->agent("n1").pid()),
-       "--env", "SET_UID_ID=" + accounts_.file("set-uid-id"), "--env", "DISK=" + accounts_.file("disk")},
-      attack);
-  EXPECT_EQ(tried.exit_code, 0) << tried.err;
-  EXPECT_EQ(tried.out, "all was tried\n") << tried.err;
-  EXPECT_EQ(cluster_->state(ada), "running");
-  EXPECT_EQ(cluster_->tutti({"cancel", ada}).exit_code, 0);
-  EXPECT_TRUE(eventually([&] { return nothing_is_left(); }));
-}
 
 // All that it may signal is its own: nobody else notices.
 TEST_F(Isolation, WhoKillsAllThatHeMayKillsNobodyElse) {
@@ -519,7 +265,7 @@ TEST_F(Isolation, WhatItSaysIsNotReadFromWhereItMayNotRead) {
 }
 
 // What a job may see of where its own memory lies, with the number of another job in place of its own, is
-// where it lets its output be written: outside its own places.
+// where it lets its output be written, and where its user goes with a login: outside its own places.
 TEST_F(Isolation, NobodyLaysAnythingWhereTheMemoryOfOthersWillBe) {
   const auto mounts =
       run("tutti-ben", {}, "sed -n 's/.* \\(.*\\)\\/shm \\/dev\\/shm .*/\\1/p' /proc/self/mountinfo");
@@ -528,6 +274,8 @@ TEST_F(Isolation, NobodyLaysAnythingWhereTheMemoryOfOthersWillBe) {
   const std::string before = "/dev/shm" + mounts.out.substr(0, mounts.out.find("1.0\n"));
   for (const std::string place : {"5.0", "5.1", "5.2"})
     EXPECT_EQ(run("tutti-ben", {"--output", before + place}, "true").exit_code, 0);
+  EXPECT_TRUE(as_login(ben_uid, "[ -d " + fs::path(before).parent_path().string() + " ]"));
+  EXPECT_FALSE(as_login(ben_uid, "touch " + before + "8.0"));
   const std::string ada = submit("tutti-ada", {}, "echo attempt $TUTTI_ATTEMPT; touch /dev/shm/mine");
   EXPECT_EQ(cluster_->wait(ada), 0);
   EXPECT_EQ(cluster_->tutti({"logs", "--no-prefix", ada}).out, "attempt 0\n");
@@ -548,13 +296,6 @@ TEST_F(Isolation, CheckpointsOfSomebodyElseAreNotHandedOver) {
   EXPECT_EQ(refused.exit_code, 126) << refused.err;
   EXPECT_TRUE(has(refused.err, "somebody else's than the account tutti-ben's")) << refused.err;
   EXPECT_EQ(owner_of(next), ada_uid);
-}
-
-// Whatever that user has on the node without any job: a login there, or a disk that he shares with it.
-bool as_login(uid_t user, const std::string& script) {
-  const std::string id = std::to_string(user);
-  return support::run({"setpriv", "--reuid", id, "--regid", id, "--clear-groups", "sh", "-ec", script})
-             .exit_code == 0;
 }
 
 std::size_t times(const std::string& text, const std::string& word) {
@@ -699,9 +440,36 @@ TEST(IsolationFlags, WhatDoesNotGoTogetherIsRefused) {
   };
   EXPECT_TRUE(has(refused({"--isolation", "maybe"}), "there is no isolation 'maybe'"));
   EXPECT_TRUE(has(refused({"--isolation", "none", "--users", "users"}), "--users says something"));
+  EXPECT_TRUE(has(refused({"--isolation", "none", "--uids", "1-2"}), "--uids says something"));
   EXPECT_TRUE(has(refused({"--isolation", "container"}), "not run in containers yet"));
   if (::geteuid() == 0) return;
   EXPECT_TRUE(has(refused({"--isolation", "user"}), "only an agent of root's"));
+}
+
+// As in a container. That its agent was started with --isolation user is not enough.
+TEST_F(Isolation, ANodeThatCannotDoAllThatTheClusterDemandsTakesNoWork) {
+  const char* const cgroups = "/sys/fs/cgroup";
+  ASSERT_EQ(::mount("none", cgroups, "tmpfs", 0, "mode=0755"), 0);
+  start_cluster({});
+  const std::string lack = "this agent may make no cgroups that keep devices from them";
+  EXPECT_EQ(cluster_->node("n1").value("state", ""), "ready");
+  EXPECT_TRUE(has(cluster_->node("n1").value("lacks", ""), lack));
+  EXPECT_TRUE(has(cluster_->tutti({"nodes"}).out, lack)) << cluster_->tutti({"nodes"}).out;
+  cluster_->kill_controller();
+  ASSERT_TRUE(cluster_->start_controller({"--isolation", "user"}));
+  EXPECT_TRUE(eventually([&] {
+    return has(cluster_->node("n1").value("reason", ""),
+               "it cannot do all that this cluster demands (--isolation user)");
+  }));
+  EXPECT_TRUE(has(cluster_->node("n1").value("reason", ""), lack));
+  const std::string id = submit("tutti-ada", {}, "true");
+  EXPECT_EQ(cluster_->state(id), "queued");
+  EXPECT_EQ(::umount2(cgroups, MNT_DETACH), 0);
+  cluster_->agent("n1").signal(SIGTERM);
+  cluster_->agent("n1").wait();
+  ASSERT_TRUE(cluster_->start_agent("n1")) << read_text(cluster_->file("agent-n1.err"));
+  EXPECT_EQ(cluster_->wait(id), 0);
+  EXPECT_EQ(cluster_->node("n1").value("lacks", ""), "");
 }
 
 TEST(IsolationFlags, ANodeThatPromisesLessThanTheClusterDemandsTakesNoWork) {

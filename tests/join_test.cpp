@@ -112,6 +112,21 @@ class Join : public testing::Test {
   std::map<std::string, std::unique_ptr<support::Process>> agents_;
 };
 
+// Where others of the machine could read it for as long as the agent lives.
+TEST_F(Join, ATokenOnACommandLineDoesNotStayThere) {
+  const Token token = make_token();
+  std::vector<std::string> command = words("n1", token);
+  for (std::size_t at = 0; at + 1 < command.size(); ++at) {
+    if (command[at] != "--token-file") continue;
+    command[at] = "--token";
+    command[at + 1] = token.token;
+  }
+  ASSERT_TRUE(begin("n1", command)) << said("n1");
+  const std::string shown = read_text("/proc/" + std::to_string(agents_.at("n1")->pid()) + "/cmdline");
+  EXPECT_TRUE(has(shown, "--token")) << shown;
+  EXPECT_FALSE(has(shown, token.token)) << shown;
+}
+
 TEST_F(Join, AServerJoinsWithAPastedLineAndRunsJobs) {
   const auto printed = cluster_.tutti({"nodes", "token"});
   EXPECT_TRUE(printed.out.starts_with("tutti agent join 127.0.0.1:")) << printed.out << printed.err;

@@ -162,14 +162,21 @@ class Nodes final : public View {
     return done ? Result<>() : Result<>(std::move(done).error());
   }
 
+  // Why it takes no work, or what it takes work without.
+  static std::string remark(const json& node) {
+    const std::string reason = node.value("reason", "");
+    const std::string lacks = node.value("lacks", "");
+    return reason.empty() && !lacks.empty() ? "not as apart as with others: " + lacks : reason;
+  }
+
   Result<json> fetch(Cluster& cluster) const override { return cluster.nodes(); }
   json select(json document) const override { return document.at("nodes"); }
 
   std::string table(const json& nodes) const override {
     std::vector<std::string> titles{"NODE", "STATE",  "GPUS FREE", "MODEL",
                                     "CPUS", "MEMORY", "LOCATION",  "JOBS"};
-    const bool reasons = std::any_of(nodes.begin(), nodes.end(),
-                                     [](const json& node) { return !node.value("reason", "").empty(); });
+    const bool reasons =
+        std::any_of(nodes.begin(), nodes.end(), [](const json& node) { return !remark(node).empty(); });
     if (reasons) titles.emplace_back("REASON");
     TextTable table(std::move(titles));
     for (const auto& node : nodes) {
@@ -193,7 +200,7 @@ class Nodes final : public View {
           std::to_string(node.at("memory_mib").get<int>() / 1024) + " GiB",
           node.at("location").get<std::string>().empty() ? "-" : node.at("location").get<std::string>(),
           jobs.empty() ? "-" : jobs};
-      if (reasons) cells.push_back(with_local_times(node.value("reason", "")));
+      if (reasons) cells.push_back(with_local_times(remark(node)));
       table.add(std::move(cells));
     }
     return table.text();

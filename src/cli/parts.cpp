@@ -199,6 +199,7 @@ class Agent final : public Command {
     flags.add("users", options_.users_file,
               "a file of lines NAME ACCOUNT: users whose accounts are called otherwise, read again when it "
               "changes");
+    flags.add("uids", uids_, "MIN-MAX, the numbers of accounts that ranks run as (default: 1000-60000)");
     flags.add("fake-gpus", fake_gpus_, "devices that are not there, such as 8xH100, for trying things out");
     flags.add("cpus", cpus_, "offer this many CPUs instead of what the host has", {.min = 0, .max = 1 << 16});
   }
@@ -353,6 +354,13 @@ class Agent final : public Command {
       return invalid("--users says something about --isolation user, which is not so")
           .remedy("without it ranks run as whoever the agent runs as");
     if (!options_.users_file.empty()) options_.users_file = absolute_path(options_.users_file);
+    if (uids_.empty()) return {};
+    if (!options_.ranks_as_users)
+      return invalid("--uids says something about --isolation user, which is not so")
+          .remedy("without it ranks run as whoever the agent runs as");
+    auto people = rank::parse_people_ids(uids_);
+    if (!people) return std::move(people).error().within("--uids");
+    options_.people = *people;
     return {};
   }
 
@@ -384,6 +392,7 @@ class Agent final : public Command {
   std::string ca_file_;
   std::string fake_gpus_;
   std::string isolation_;
+  std::string uids_;
   std::int64_t cpus_ = 0;
   bool local_checkpoints_ = false;
   std::optional<files::LineQueue> out_;  // once it has told that it has joined

@@ -120,6 +120,7 @@ struct Node {
   Instant told_as_of;    // the last time that it was asked and has answered since; zero: never
   std::set<Stray> strays;
   std::string illness;              // what its agent says keeps it from taking work; "": nothing
+  std::string lacks;                // what of keeping ranks apart it cannot do; "": nothing
   std::vector<std::int32_t> ports;  // that its agent keeps free for gangs whose rank 0 is here
   Bytes kept;                       // what ranks that have ended left there, as it said last
   std::optional<NodeKeeps> keeps;   // until when; nothing: it has not said so

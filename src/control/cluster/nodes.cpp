@@ -28,6 +28,7 @@ void Machine::on(const Hello& event) {
   fresh.inventory = event.inventory;
   fresh.lost = false;
   fresh.illness = event.illness;
+  fresh.lacks = event.lacks;
   fresh.identity = event.identity;
   fresh.lost_at = {};
   const bool stored = !added && fresh == node;

@@ -77,6 +77,7 @@ struct Hello {
   std::uint64_t jobs_saved = 0;          // the highest id of one whose folder for checkpoints is there
   bool keeps_apart = false;              // ranks run there as the accounts of their users
   std::optional<NodeKeeps> keeps = {};   // nothing: an agent of an earlier version
+  std::string lacks = {};                // what of that it cannot do; "": nothing
 };
 // The ports that the agent keeps free now.
 struct PortsHeld {

@@ -36,7 +36,11 @@ Listener::Heard Listener::turn_away(const Known& known, const cluster::Hello& he
 }
 
 std::string Listener::illness(const Known& known, std::string told) const {
-  if (!told.empty() || !demands_isolation_ || known.keeps_apart) return told;
+  if (!told.empty() || !demands_isolation_) return told;
+  if (known.keeps_apart)
+    return known.lacks.empty()
+               ? ""
+               : "it cannot do all that this cluster demands (--isolation user): " + known.lacks;
   return "its ranks do not run as the accounts of their users, which this cluster demands (--isolation "
          "user): its agent is not root's, or was started with --isolation none";
 }
@@ -59,6 +63,7 @@ Listener::Heard Listener::greet(Connection connection, Known& known, cluster::He
   known.node = hello.node;
   known.told_at = now;
   known.keeps_apart = hello.keeps_apart;
+  known.lacks = hello.lacks;
   hello.illness = illness(known, std::move(hello.illness));
   Heard heard;
   heard.answers.emplace_back(wire::Welcome{cluster_});

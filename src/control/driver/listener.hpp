@@ -41,7 +41,8 @@ class Listener {
     is_protected_ = std::move(is_protected);
   }
 
-  // A node whose ranks do not run as the accounts of their users takes no work.
+  // A node whose ranks do not run as the accounts of their users, or that cannot keep them apart in all that
+  // is promised, takes no work.
   void demand_isolation() { demands_isolation_ = true; }
 
   // A new connection, from this address. Where its other side has proved to be a node, it may speak for that
@@ -66,6 +67,7 @@ class Listener {
     std::optional<Duration> apart;
     std::string proven_node = {};
     bool keeps_apart = false;  // as its Hello says
+    std::string lacks = {};
   };
 
   // How much later than the soonest a message was read that was sent at that time.

@@ -120,23 +120,28 @@ TEST(Listener, ForANodeWithACertificateNobodySpeaksWithoutIt) {
 }
 
 TEST(Listener, ANodeThatPromisesLessThanIsDemandedIsIllUntilItPromisesIt) {
-  const auto greeting = [](bool keeps_apart) {
+  const auto greeting = [](bool keeps_apart, const std::string& lacks) {
     cluster::Hello hello{"a", "", "", 1, {}, {}};
     hello.keeps_apart = keeps_apart;
+    hello.lacks = lacks;
     return wire::encode(wire::AgentMessage(hello));
   };
   Listener listener;
-  const auto hello_illness = [&](bool keeps_apart) {
-    return std::get<cluster::Hello>(*listener.receive(1, greeting(keeps_apart)).event).illness;
+  const auto hello_illness = [&](bool keeps_apart, const std::string& lacks = "") {
+    return std::get<cluster::Hello>(*listener.receive(1, greeting(keeps_apart, lacks)).event).illness;
   };
   const auto beat_illness = [&] {
     return std::get<cluster::Heard>(*listener.receive(1, beat_frame()).event).illness;
   };
   listener.open(1, "");
   EXPECT_EQ(hello_illness(false), "") << "nothing is demanded";
+  EXPECT_EQ(hello_illness(true, "a filter of devices"), "");
   listener.demand_isolation();
   EXPECT_NE(beat_illness(), "");
   EXPECT_NE(hello_illness(false).find("--isolation user"), std::string::npos);
+  // That its agent was started so is not enough.
+  EXPECT_NE(hello_illness(true, "a filter of devices").find("a filter of devices"), std::string::npos);
+  EXPECT_NE(beat_illness().find("a filter of devices"), std::string::npos);
   EXPECT_EQ(hello_illness(true), "");
   EXPECT_EQ(beat_illness(), "");
 }

@@ -17,6 +17,7 @@ cluster::Hello full_hello() {
   hello.jobs_saved = 43;
   hello.keeps_apart = true;
   hello.keeps = cluster::NodeKeeps{gib(20), 24h * 14, 90s};
+  hello.lacks = "a filter of devices";
   hello.ports = {20'001, 20'002};
   return hello;
 }
@@ -34,6 +35,8 @@ TEST(Identity, TravelsWithAHello) {
   EXPECT_EQ(same.jobs_seen, 41U);
   EXPECT_EQ(same.jobs_saved, 43U);
   EXPECT_EQ(same.keeps, full_hello().keeps);
+  EXPECT_TRUE(same.keeps_apart);
+  EXPECT_EQ(same.lacks, "a filter of devices");
   EXPECT_EQ(same.ports, (std::vector{20'001, 20'002}));
 }
 

@@ -55,9 +55,13 @@ Duration sent_of(const From& from) {
   return std::chrono::milliseconds(std::clamp<std::int64_t>(from.sent_ms(), 0, time_ms_max));
 }
 
+std::string sentence_of(const std::string& from) {
+  return visible_line(valid_utf8(from.substr(0, illness_bytes_max)));
+}
+
 template <class From>
 std::string illness_of(const From& from) {
-  return visible_line(valid_utf8(from.illness().substr(0, illness_bytes_max)));
+  return sentence_of(from.illness());
 }
 
 Result<std::vector<std::int32_t>> ports_from(const google::protobuf::RepeatedField<std::int32_t>& from) {
@@ -113,6 +117,7 @@ Result<AgentMessage> hello_from(const proto::Hello& from) {
   to.jobs_saved = from.jobs_saved();
   to.keeps_apart = from.keeps_apart();
   if (from.has_keeps()) to.keeps = keeps_from(from.keeps());
+  to.lacks = sentence_of(from.lacks());
   return AgentMessage(std::move(to));
 }
 
@@ -228,6 +233,7 @@ std::string encode(const AgentMessage& message) {
                    body.set_jobs_saved(hello.jobs_saved);
                    body.set_keeps_apart(hello.keeps_apart);
                    if (hello.keeps) to_proto(*hello.keeps, *body.mutable_keeps());
+                   body.set_lacks(hello.lacks);
                    body.mutable_ports()->Assign(hello.ports.begin(), hello.ports.end());
                  },
                  [&](const Heartbeat& beat) {

@@ -33,6 +33,7 @@ void fill_node(const cluster::State& state, const cluster::Node& node, const Use
   if (node.agent_pid > 0) view.set_agent_pid(static_cast<std::int32_t>(node.agent_pid));
   add_strings(use.jobs, *view.mutable_jobs());
   view.set_reason(cluster::reason_of(node));
+  if (!node.lacks.empty()) view.set_lacks(node.lacks);
   view.set_kept_mib(to_mib(node.kept));
   if (node.inventory.watch_max > 0) view.set_watch_max(node.inventory.watch_max);
 }

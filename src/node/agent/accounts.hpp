@@ -29,7 +29,8 @@ class Accounts {
   using Find = std::function<Result<std::optional<rank::Account>>(const std::string& name)>;
 
   // "": no file, all users have their own names. `find` asks the node's directory.
-  explicit Accounts(std::string users_file, Find find = rank::find_account)
+  explicit Accounts(
+      std::string users_file, Find find = [](const std::string& name) { return rank::find_account(name); })
       : file_(std::move(users_file)), find_(std::move(find)) {}
   Accounts(const Accounts&) = delete;
   Accounts& operator=(const Accounts&) = delete;

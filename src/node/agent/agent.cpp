@@ -83,7 +83,7 @@ class Agent {
             loop_,
             {options.name, options.folder, options.checkpoints, options.tutti_program,
              options.shared_checkpoints, files::raise_open_files(), options.ranks_as_users,
-             options.users_file},
+             options.users_file, options.people},
             shipped_, attic_,
             {.started = [this](const auto& key, const auto& outcome) { keeper_.started(key, outcome); },
              .exited = [this](const auto& key, const auto& status) { exited(key, status); },
@@ -122,6 +122,7 @@ class Agent {
     processes_.belong_to(*membership);
     keeper_.introduce(*identity, place_of(options_.folder), *membership);
     if (auto adopted = keeper_.adopt(); !adopted) return adopted;
+    if (const auto* rules = processes_.isolation()) keeper_.set_lacks(rules->lacks_in_a_line());
     recall_devices();
     look_for_ranks_of_others();
     look_for_shared_disk();

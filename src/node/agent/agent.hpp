@@ -10,6 +10,7 @@
 #include "control/cluster/model.hpp"
 #include "net/http/client.hpp"
 #include "node/agent/attic.hpp"
+#include "node/rank/account.hpp"
 
 namespace tutti::agent {
 
@@ -24,6 +25,7 @@ struct AgentOptions {
   bool shared_checkpoints = false;  // that folder is the same on all nodes
   bool ranks_as_users = false;      // with the accounts of their users, and not with that of this process
   std::string users_file;           // which accounts those are, "" if they are called as the users
+  rank::PeopleIds people = {};      // the numbers that those have
   std::string tutti_program;
   cluster::Inventory inventory;
   // The devices as they are now; null if they never change. Called on a thread of its own.

@@ -1,4 +1,5 @@
-// Ranks that run as the accounts of their users: the part of ShimProcesses that finds out who they are.
+// Ranks that run as the accounts of their users: the part of ShimProcesses that finds out who they
+// are, and what they keep from their end.
 #include <filesystem>
 #include <utility>
 
@@ -6,10 +7,22 @@
 #include "base/log/log.hpp"
 #include "node/agent/rank_names.hpp"
 #include "node/agent/shim_processes.hpp"
+#include "node/rank/fuse.hpp"
 
 namespace tutti::agent {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+// Disks that users serve themselves.
+constexpr const char* hung_disks = "hung disks";
+constexpr const char* does_not_end =
+    "it has been killed, and processes of it do not end: they wait for a disk or a device that does not "
+    "answer. "
+    "Until they have gone, it holds what it had";
+
+}  // namespace
 
 Result<> ShimProcesses::begin_isolation() {
   if (!options_.as_users) {
@@ -20,7 +33,7 @@ Result<> ShimProcesses::begin_isolation() {
     return {};
   }
   auto rules = std::make_shared<IsolationRules>(
-      IsolationRules::Options{options_.folder, options_.checkpoints, options_.users_file});
+      IsolationRules::Options{options_.folder, options_.checkpoints, options_.users_file, options_.people});
   if (auto begun = rules->begin(cgroup_prefix_ + "trial"); !begun) return begun;
   log::info("ranks run as the accounts of their users");
   for (const std::string& lack : rules->lacks()) log::warning("{}", lack);
@@ -71,6 +84,25 @@ void ShimProcesses::account_found(const wire::StartRanks& start, const Isolation
 void ShimProcesses::remove_places(const std::string& attempt, const std::string& owner) {
   for (const std::string& path : isolation_->places_of(attempt))
     removals_.remove(path, owner.empty() ? "" : owner + " in " + fs::path(path).parent_path().string());
+}
+
+// People see it, and nobody else goes without the node for that. Disks that its user serves himself he can
+// keep silent for ever: they are given up.
+void ShimProcesses::tell_hung(const RankKey& key) {
+  const auto saved = saved_.find(key.job);
+  calls_.seen(key, {does_not_end, saved == saved_.end() ? Instant() : saved->second});
+  if (!isolation_) return;
+  clears_.run(hung_disks, [this, key, folder = folder_of(key)]() -> Lane::Then {
+    const auto spec =
+        rank::is_own_folder(folder) ? rank::read_spec(folder) : Result<rank::RankSpec>(failed(""));
+    const std::size_t aborted =
+        spec && spec->isolation ? rank::abort_waiting_disks_of(spec->isolation->account.uid) : 0;
+    return [key, aborted] {
+      if (aborted > 0)
+        log::warning("{} disks that the user of rank {} serves do not answer, and are given up", aborted,
+                     key.text());
+    };
+  });
 }
 
 }  // namespace tutti::agent

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include "base/files/names.hpp"
 #include "base/files/tree.hpp"
 #include "node/rank/device_filter.hpp"
+#include "node/rank/hold.hpp"
 #include "node/rank/rank_folder.hpp"
 
 namespace tutti::agent {
@@ -28,6 +30,7 @@ constexpr std::array<std::string_view, 3> passages{"ranks", "work", "checkpoints
 constexpr std::array<std::string_view, 2> passages_of_all{"ranks", "work"};  // the other may be elsewhere
 constexpr const char* places_name = "places";
 constexpr const char* memory_disk = "/dev/shm";
+constexpr fsfilcnt_t names_of_an_attempt = 8;       // there, and some
 constexpr std::string_view any_letters = "XXXXXX";  // of mkdtemp()
 constexpr const char* other_folder =
     "`--data /var/lib/tutti-agent`, or another folder of root's that all may reach";
@@ -91,6 +94,19 @@ bool is_own_closed_folder(const std::string& path) {
          (status.st_mode & 0077) == 0;
 }
 
+bool can_hold(const std::string& trial) {
+  const rank::Hold hold(trial);
+  const bool made = hold.make();
+  hold.remove();
+  return made;
+}
+
+// It takes hardly another name, or none.
+bool is_full(const char* disk) {
+  struct statvfs status {};
+  return ::statvfs(disk, &status) == 0 && status.f_files > 0 && status.f_favail < names_of_an_attempt;
+}
+
 mode_t closed(const struct stat& status) { return S_ISDIR(status.st_mode) ? 0700 : 0600; }
 
 }  // namespace
@@ -126,15 +142,24 @@ Result<> IsolationRules::begin(const std::string& trial) {
   has_mounts_ = rank::can_have_private_mounts();
   if (!has_mounts_)
     lacks_.push_back(
-        "ranks share /tmp, /var/tmp and /dev/shm with all others, and see their processes: this agent may "
-        "make "
-        "no mount namespaces");
+        "ranks share /tmp, /var/tmp, /dev/shm and the memory of System V with all others, and see their "
+        "processes: this agent may make no namespaces");
   filters_devices_ = rank::can_filter_devices(trial);
   if (!filters_devices_)
     lacks_.push_back(
         "ranks may open every device that their account may, GPUs of others too: this agent may make no "
         "cgroups that keep devices from them");
+  if (!can_hold(trial))
+    lacks_.push_back(
+        "processes of ranks may live on when these have ended: this agent may make no cgroups that hold "
+        "them");
   return {};
+}
+
+std::string IsolationRules::lacks_in_a_line() const {
+  std::string line;
+  for (const std::string& lack : lacks_) line += (line.empty() ? "" : "; ") + lack;
+  return line;
 }
 
 // What earlier agents, which were not so careful, have left open.
@@ -162,13 +187,16 @@ Result<> IsolationRules::close_folder() const {
 // Everybody may write where it is. So it has a name that nobody can foretell and lay something in its place;
 // in it nobody else can.
 void IsolationRules::find_memory_folder() {
-  const auto names = files::list_folder(memory_disk);
+  const files::FileDescriptor disk(::open(memory_disk, files::folder_flags));
+  const files::Listing listing = disk.valid() ? files::list_open_folder(disk) : nullptr;
   const std::lock_guard lock(memory_mutex_);
-  for (const std::string& name : names&&* names ? **names : std::vector<std::string>()) {
-    const std::string path = std::string(memory_disk) + "/" + name;
+  // Everybody may lay millions of names there: none is kept.
+  while (const dirent* entry = listing ? ::readdir(listing.get()) : nullptr) {
+    const std::string_view name = entry->d_name;
+    const std::string path = std::string(memory_disk) + "/" + entry->d_name;
     const bool is_named_so = name.starts_with(memory_prefix_) &&
                              name.size() == memory_prefix_.size() + any_letters.size() &&
-                             name.find('.', memory_prefix_.size()) == std::string::npos;
+                             name.find('.', memory_prefix_.size()) == std::string_view::npos;
     if (is_named_so && is_own_closed_folder(path)) memory_folder_ = path;
   }
 }
@@ -219,6 +247,8 @@ IsolationRules::Prepared IsolationRules::prepare(const std::string& user, const 
     const auto made = own ? rank::make_private_places(*own) : Result<>(own.error());
     if (!made) {
       prepared.why = made.error();
+      // A job has filled it, and its end makes room.
+      if (is_full(memory_disk)) prepared.hindrance = keeper::Hindrance::passing;
       return prepared;
     }
     isolation.places = *std::move(own);

@@ -30,8 +30,13 @@ class IsolationRules {
     std::string folder;       // of the agent
     std::string checkpoints;  // for TUTTI_CHECKPOINT_DIR
     std::string users_file;   // "" for none
+    rank::PeopleIds people = {};
   };
-  explicit IsolationRules(Options options) : options_(std::move(options)), accounts_(options_.users_file) {}
+  explicit IsolationRules(Options options)
+      : options_(std::move(options)),
+        accounts_(options_.users_file, [people = options_.people](const std::string& name) {
+          return rank::find_account(name, people);
+        }) {}
 
   // Refuses folders that ranks could not reach, before anything is made in them.
   static Result<> check_places(const std::string& folder, const std::string& checkpoints);
@@ -40,6 +45,7 @@ class IsolationRules {
   Result<> begin(const std::string& trial);
   // What cannot be promised here, for people; empty if all can.
   const std::vector<std::string>& lacks() const { return lacks_; }
+  std::string lacks_in_a_line() const;
 
   struct Prepared {
     std::shared_ptr<const rank::Isolation> isolation;  // none if it may not start

@@ -1,6 +1,10 @@
 #include "node/agent/isolation.hpp"
 
+#include <linux/capability.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -10,6 +14,8 @@
 
 #include <gtest/gtest.h>
 
+#include "node/rank/child_test.hpp"
+#include "node/rank/private_mounts.hpp"
 #include "node/rank/rank_folder.hpp"
 
 namespace tutti::agent {
@@ -103,6 +109,37 @@ TEST_F(IsolationRulesTest, WhoMayNotBeIsTheJobsEndAndWhoIsNotHereMayBeElsewhere)
   EXPECT_EQ(nobody.hindrance, keeper::Hindrance::job);
   EXPECT_NE(nobody.why.text().find("no account tutti-nobody-knows-this-one"), std::string::npos);
   EXPECT_TRUE(rules_->all_places().empty()) << "nothing is made for who does not start";
+}
+
+// Another's job has filled it, which is no fault of the node's.
+TEST_F(IsolationRulesTest, WhereMemoryTakesNoMoreNamesTheNextJobIsTriedAgain) {
+  const std::string passwd = above_ + "/passwd";
+  std::ofstream(passwd) << "root:x:0:0::/root:/bin/sh\ntutti-ada:x:54321:54321::/:/bin/sh\n";
+  const auto hindered_with = [&](const char* options) {
+    return rank::holds_in_a_child([&] {
+      if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+          ::mount(passwd.c_str(), "/etc/passwd", nullptr, MS_BIND, nullptr) != 0 ||
+          ::mount("none", "/dev/shm", "tmpfs", 0, options) != 0 || !begin())
+        return true;
+      const auto prepared = rules_->prepare("tutti-ada", "7.0");
+      return !prepared.isolation && prepared.hindrance == keeper::Hindrance::passing;
+    });
+  };
+  if (!rank::can_have_private_mounts()) GTEST_SKIP() << "needs mount namespaces";
+  EXPECT_TRUE(hindered_with("mode=1777,nr_inodes=2"));
+  EXPECT_FALSE(hindered_with("mode=1777"));
+}
+
+// As in a container.
+TEST_F(IsolationRulesTest, WhatThisNodeMayNotDoItLacks) {
+  EXPECT_TRUE(rank::holds_in_a_child([&] {
+    __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+    __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
+    if (::syscall(SYS_capget, &header, sets) != 0) return false;
+    for (auto* set : {&sets[0].effective, &sets[0].permitted}) *set &= ~(1U << CAP_SYS_ADMIN);
+    if (::syscall(SYS_capset, &header, sets) != 0 || !begin()) return false;
+    return rules_->lacks_in_a_line().find("this agent may make no namespaces") != std::string::npos;
+  }));
 }
 
 TEST_F(IsolationRulesTest, AFileOfUsersThatIsWrongKeepsTheAgentFromStarting) {

@@ -46,6 +46,8 @@ constexpr Duration clear_every = 50ms;
 // A node on which a disk is missing takes no work for so long.
 constexpr Duration not_mounted_time = 1min;
 constexpr std::size_t clear_looks_a_warning = 200;
+// Whoever was killed for so long, some 30 s, waits where a kill does not reach him.
+constexpr std::size_t clear_looks_hung = 3 * clear_looks_a_warning;
 // One rank that keeps the reader of its folder waiting does not hold up the others.
 constexpr std::size_t sight_threads_max = 2;
 constexpr std::size_t end_threads_max = 4;
@@ -460,8 +462,10 @@ void ShimProcesses::cleared(const RankKey& key, bool all_gone) {
   if (found == ended_.end()) return;
   Ended& end = found->second;
   if (!all_gone) {
-    if (++end.looks % clear_looks_a_warning == 0)
+    if (++end.looks % clear_looks_a_warning == 0) {
       log::warning("rank {} has been killed, and processes of it do not end", key.text());
+      if (end.looks >= clear_looks_hung) tell_hung(key);
+    }
     end.timer = loop_.after(clear_every, [this, key] { clear(key); });
     return;
   }

@@ -47,6 +47,7 @@ struct ProcessOptions {
   files::OpenFiles open_files;
   bool as_users = false;   // ranks run as the accounts of their users, and not as this process does
   std::string users_file;  // which those are, "" if they are called as the users
+  rank::PeopleIds people = {};
 };
 
 class ShimProcesses final : public keeper::Processes {
@@ -184,6 +185,7 @@ class ShimProcesses final : public keeper::Processes {
   void end_unread(const RankKey& key);
   void clear(const RankKey& key);
   void cleared(const RankKey& key, bool all_gone);
+  void tell_hung(const RankKey& key);
   cluster::RankStatus verdict(const Ended& end) const;
   void miss_disk(const std::string& why);
   void note_membership();

@@ -39,6 +39,8 @@ class Keeper {
   void heartbeat();
   // What keeps the node from taking work, told with each heartbeat and Hello; "" if nothing does.
   void set_illness(std::string why) { self_.illness = std::move(why); }
+  // What of keeping ranks apart this node cannot do: before the first Hello.
+  void set_lacks(std::string what) { self_.lacks = std::move(what); }
   void on(const wire::StartRanks& start);
   void on(const wire::EndRanks& end);
   void on(const wire::ForgetRanks& forget);

@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <system_error>
 
 namespace tutti::rank {
 namespace {
@@ -17,6 +19,7 @@ namespace {
 constexpr std::size_t entry_bytes_first = 16'384;
 constexpr std::size_t entry_bytes_max = std::size_t{4} << 20;
 constexpr int groups_first = 64;
+constexpr uid_t nobody = 65'534;
 
 bool may_begin_a_name(char letter) {
   return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') || letter == '_';
@@ -98,10 +101,9 @@ bool is_account_name(std::string_view name) {
 
 Result<> check_account(const Account& account) {
   if (account.uid == 0) return refused(account, "it is root's");
-  if (account.uid < people_uid_min || account.uid > people_uid_max)
-    return refused(account, "it is one of the system's, as all with a uid below " +
-                                std::to_string(people_uid_min) + " or above " +
-                                std::to_string(people_uid_max));
+  // Files of others belong to it where numbers have no account.
+  if (account.uid == nobody || account.uid == static_cast<uid_t>(-1))
+    return refused(account, "it is nobody's");
   const auto& groups = account.groups;
   // Whoever is in it sees processes that are hidden from others.
   if (account.gid == 0 || std::find(groups.begin(), groups.end(), gid_t{0}) != groups.end())
@@ -110,7 +112,32 @@ Result<> check_account(const Account& account) {
   return {};
 }
 
-Result<std::optional<Account>> find_account(const std::string& name) {
+Result<> check_person(const Account& account, const PeopleIds& people) {
+  auto fine = check_account(account);
+  if (fine && (account.uid < people.min || account.uid > people.max))
+    return refused(account, "it is one of the system's, as all with a uid below " +
+                                std::to_string(people.min) + " or above " + std::to_string(people.max) +
+                                " (`tutti agent --uids`)");
+  return fine;
+}
+
+Result<PeopleIds> parse_people_ids(std::string_view text) {
+  const std::size_t dash = text.find('-');
+  const auto number = [](std::string_view digits) -> std::optional<uid_t> {
+    uid_t value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (digits.empty() || error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+    return value;
+  };
+  const auto min = number(text.substr(0, dash));
+  const auto max = dash == std::string_view::npos ? std::nullopt : number(text.substr(dash + 1));
+  if (!min || !max || *min == 0 || *min > *max)
+    return invalid("it is not MIN-MAX, two numbers above 0")
+        .remedy("such as 1000-60000, or 100000-2000000000");
+  return PeopleIds{*min, *max};
+}
+
+Result<std::optional<Account>> find_account(const std::string& name, const PeopleIds& people) {
   if (!is_account_name(name))
     return invalid("'" + name.substr(0, account_name_bytes_max) + "' cannot be the name of an account" +
                    what_to_do);
@@ -135,7 +162,7 @@ Result<std::optional<Account>> find_account(const std::string& name) {
   auto groups = groups_of(name, account.gid);
   if (!groups) return std::move(groups).error();
   account.groups = *std::move(groups);
-  if (auto fine = check_account(account); !fine) return std::move(fine).error();
+  if (auto fine = check_person(account, people); !fine) return std::move(fine).error();
   return std::optional(std::move(account));
 }
 

@@ -13,9 +13,16 @@
 
 namespace tutti::rank {
 
-// People have numbers in between; below are services, above are `nobody` and what the system invents.
-constexpr uid_t people_uid_min = 1'000;
-constexpr uid_t people_uid_max = 60'000;
+// People have numbers in between; below are services, above are `nobody` and what the system invents, unless
+// the node's directory has others.
+struct PeopleIds {
+  uid_t min = 1'000;
+  uid_t max = 60'000;
+
+  friend bool operator==(const PeopleIds&, const PeopleIds&) = default;
+};
+// "MIN-MAX", without root.
+Result<PeopleIds> parse_people_ids(std::string_view text);
 constexpr std::size_t account_name_bytes_max = 128;
 constexpr std::size_t account_groups_max = 65'536;
 
@@ -36,13 +43,15 @@ struct Account {
 // What can be the name of an account: nothing that a directory of users could take for a number, a pattern or
 // a path.
 bool is_account_name(std::string_view name);
-// Refuses whoever is no person: root, services, those of root's group. Wherever it comes from: from the
+// Refuses whom nothing runs as: root, nobody, those of root's group. Wherever it comes from: from the
 // directory, and from a specification on the disk.
 Result<> check_account(const Account& account);
+// And whoever is no person.
+Result<> check_person(const Account& account, const PeopleIds& people = {});
 
 // Nothing if this node knows no such account; `invalid` if it may not be used, `failed` if the directory does
 // not say. Asks the name service of the node, which may take any time: never on a loop.
-Result<std::optional<Account>> find_account(const std::string& name);
+Result<std::optional<Account>> find_account(const std::string& name, const PeopleIds& people = {});
 
 // Makes this process that account, for good: groups, ids, no way back by set-uid programs, no capabilities,
 // no keys of whoever started it, and nobody of the same account may look into it before it becomes another

@@ -36,15 +36,33 @@ TEST(Account, RootAndServicesAreRefusedByName) {
 }
 
 TEST(Account, WhoIsNoPersonIsRefused) {
-  EXPECT_TRUE(check_account(somebody()));
-  for (const uid_t uid : {uid_t{0}, uid_t{999}, uid_t{60'001}, uid_t{65'534}, static_cast<uid_t>(-1)}) {
+  EXPECT_TRUE(check_person(somebody()));
+  constexpr PeopleIds everybody{.min = 1, .max = static_cast<uid_t>(-1)};
+  for (const uid_t uid : {uid_t{0}, uid_t{65'534}, static_cast<uid_t>(-1)}) {
     Account account = somebody();
     account.uid = uid;
     EXPECT_FALSE(check_account(account)) << uid;
+    EXPECT_FALSE(check_person(account, everybody)) << uid;
   }
+  // Directories of companies begin where others end.
+  for (const uid_t uid : {uid_t{999}, uid_t{60'001}, uid_t{1'000'000}}) {
+    Account account = somebody();
+    account.uid = uid;
+    EXPECT_FALSE(check_person(account)) << uid;
+    EXPECT_TRUE(check_person(account, everybody)) << uid;
+  }
+  EXPECT_FALSE(check_person(somebody(), {.min = 100'000, .max = 200'000}));
   Account of_root = somebody();
   of_root.gid = 0;
   EXPECT_FALSE(check_account(of_root));
+}
+
+TEST(Account, NumbersOfPeopleAreTwo) {
+  EXPECT_EQ(*parse_people_ids("1000-60000"), PeopleIds());
+  EXPECT_EQ(*parse_people_ids("100000-2000000000"), (PeopleIds{.min = 100'000, .max = 2'000'000'000}));
+  for (const char* wrong :
+       {"", "-", "1000", "1000-", "-1000", "0-1000", "2-1", "1-2-3", "a-b", "1-99999999999"})
+    EXPECT_FALSE(parse_people_ids(wrong)) << wrong;
 }
 
 TEST(Account, OneThatIsNotHereIsNoError) {

@@ -35,7 +35,9 @@ class OutputCopy {
   ~OutputCopy();
 
   // Starts the writer, and waits a moment for it to open the file: as that account, if there is one, because
-  // all of the path may be in its hands.
+  // all of the path may be in its hands, and then it is none that the account's ranks are kept from. An
+  // account of which so many have been left behind, in disks that do not answer, gets none. The writer has a
+  // copy of the memory of this process: nothing that only the rank may have is in it.
   void start(const std::string& path, const Account* account = nullptr);
   // The writer takes the bytes, sooner or later; without one nothing happens.
   void add(std::string_view bytes);
@@ -51,9 +53,8 @@ class OutputCopy {
   // Nothing more comes: the writer ends when it has written all.
   void close() { input_.reset(); }
   bool is_being_written() const { return words_.valid(); }
-  // Its end is waited for no longer. False if so many have been left behind on this machine, in disks that do
-  // not answer, that this one is to be waited for all the same.
-  bool leave();
+  // Its end is waited for no longer.
+  void leave();
 
   // Why the file does not have all of it; "" if it has.
   const std::string& cut() const { return cut_; }
@@ -65,7 +66,7 @@ class OutputCopy {
 
  private:
   void end(const std::string& why);
-  void cannot_write(int error_number);
+  void cannot_write(const std::string& why);
   void hear();
   void reap();
 

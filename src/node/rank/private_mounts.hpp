@@ -1,7 +1,8 @@
 // What the ranks of an attempt have for themselves on a node: /tmp, /var/tmp and /dev/shm, shared by those of
-// one attempt, seen by nobody else, and removed with it; and a /proc that shows no processes of others. Each
-// rank's process has a mount namespace of its own, in which folders that its agent has made lie in the places
-// that all share. Any thread, unless it says otherwise.
+// one attempt, seen by nobody else, and removed with it; a /run/user in which nobody is; and a /proc that
+// shows no processes of others. Each rank's process has a mount namespace of its own, in which folders that
+// its agent has made lie in the places that all share, and shares memory of System V with those of its
+// attempt alone (private_memory.hpp). Any thread, unless it says otherwise.
 #pragma once
 
 #include <sys/types.h>
@@ -23,8 +24,11 @@ struct PrivatePlaces {
 // Where nothing that ranks of others are to reach may lie: they would not see it.
 bool is_below_private_place(const std::string& path);
 
-// This process may have a mount namespace of its own, and a /proc in it that hides others. Tries it, in a
-// child.
+// What is written there is memory of this machine's.
+bool is_in_memory(const char* path);
+
+// This process may have a mount namespace of its own, a /proc in it that hides others, and memory of its own.
+// Tries it, in a child.
 bool can_have_private_mounts();
 
 // Those that are there stay. What somebody else has put in their place is an error.

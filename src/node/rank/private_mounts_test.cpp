@@ -1,5 +1,13 @@
 #include "node/rank/private_mounts.hpp"
 
+#include <fcntl.h>
+#include <mqueue.h>
+#include <sched.h>
+#include <sys/ipc.h>
+#include <sys/mount.h>
+#include <sys/msg.h>
+#include <sys/sem.h>
+#include <sys/shm.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -68,6 +76,56 @@ TEST_F(PrivateMountsTest, WhoIsNotRootSeesNoProcessOfOthers) {
   EXPECT_TRUE(holds_in_a_child([&] {
     return enter_private_places(places("a")) == 0 && setgid(54'321) == 0 && setuid(54'321) == 0 &&
            !fs::exists("/proc/1") && fs::exists("/proc/self");
+  }));
+}
+
+// Neither has a process that it would end with.
+TEST_F(PrivateMountsTest, MemoryAndQueuesThatARankLeavesAreGone) {
+  ASSERT_TRUE(make_private_places(places("a")));
+  const auto key = static_cast<key_t>(getpid());
+  const std::string name = "/tutti-" + std::to_string(getpid());
+  EXPECT_TRUE(holds_in_a_child([&] {
+    return enter_private_places(places("a")) == 0 && shmget(key, 4096, IPC_CREAT | IPC_EXCL | 0600) >= 0 &&
+           msgget(key, IPC_CREAT | IPC_EXCL | 0600) >= 0 &&
+           semget(key, 1, IPC_CREAT | IPC_EXCL | 0600) >= 0 &&
+           mq_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600, nullptr) >= 0;
+  }));
+  EXPECT_EQ(shmget(key, 0, 0), -1);
+  EXPECT_EQ(msgget(key, 0), -1);
+  EXPECT_EQ(semget(key, 0, 0), -1);
+  EXPECT_EQ(mq_open(name.c_str(), O_RDONLY | O_CLOEXEC), -1);
+  // What would be there for ever, where it has failed.
+  shmctl(shmget(key, 0, 0), IPC_RMID, nullptr);
+  msgctl(msgget(key, 0), IPC_RMID, nullptr);
+  semctl(semget(key, 0, 0), 0, IPC_RMID);
+  mq_unlink(name.c_str());
+}
+
+// Libraries of MPI and CUDA ask whether two ranks of a node share it.
+TEST_F(PrivateMountsTest, RanksOfOneAttemptThatRunShareMemoryOfSystemV) {
+  for (const char* name : {"a", "b"}) ASSERT_TRUE(make_private_places(places(name)));
+  const auto key = static_cast<key_t>(getpid());
+  const auto finds_it = [&](const std::string& name) {
+    return holds_in_a_child(
+        [&] { return enter_private_places(places(name)) == 0 && shmget(key, 0, 0) >= 0; });
+  };
+  EXPECT_TRUE(holds_in_a_child([&] {
+    return enter_private_places(places("a")) == 0 && shmget(key, 4096, IPC_CREAT | IPC_EXCL | 0600) >= 0 &&
+           finds_it("a") && !finds_it("b");
+  }));
+  EXPECT_FALSE(finds_it("a")) << "the last one has gone";
+}
+
+TEST_F(PrivateMountsTest, WhereManagersOfUsersListenThereIsNothing) {
+  ASSERT_TRUE(make_private_places(places("a")));
+  if (!fs::exists("/run/user")) GTEST_SKIP() << "needs /run/user";
+  EXPECT_TRUE(holds_in_a_child([&] {
+    // As of somebody who is logged in.
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        mount("none", "/run/user", "tmpfs", 0, "mode=0755") != 0 || !fs::create_directory("/run/user/54321"))
+      return false;
+    return enter_private_places(places("a")) == 0 && fs::is_empty("/run/user") &&
+           mkdir("/run/user/54321", 0700) != 0;
   }));
 }
 

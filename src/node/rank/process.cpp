@@ -4,7 +4,9 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <array>
 #include <charconv>
+#include <cstddef>
 #include <ctime>
 #include <string>
 #include <string_view>
@@ -150,6 +152,21 @@ std::optional<ProcessStatus> read_process(pid_t pid) {
                        .start_time = *start_time,
                        .threads = *threads,
                        .exit_signal = *exit_signal};
+}
+
+std::optional<uid_t> user_of(pid_t pid) {
+  const std::string path = proc_of(pid) + "/status";
+  const files::FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // It stands near the beginning, and the groups, which may be thousands, behind it.
+  std::array<std::byte, status_bytes_max> buffer{};
+  const auto count = files::read_some(file.get(), buffer, path);
+  if (!count) return std::nullopt;
+  for (const auto line : split({reinterpret_cast<const char*>(buffer.data()), *count}, '\n')) {
+    if (!line.starts_with("Uid:")) continue;
+    const auto ids = split(line, '\t');
+    return ids.size() > 2 ? number_in<uid_t>(ids[2]) : std::nullopt;
+  }
+  return std::nullopt;
 }
 
 Duration since_start(std::uint64_t start_time) {

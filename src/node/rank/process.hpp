@@ -43,6 +43,8 @@ struct ProcessStatus {
 
 // Nothing if there is no such process.
 std::optional<ProcessStatus> read_process(pid_t pid);
+// As whom it acts, also of one that hides; nothing if there is no such process.
+std::optional<uid_t> user_of(pid_t pid);
 // How long ago it was, on a clock that nobody sets. Where the machine slept before that it is off by as long:
 // by the same for each time it is asked for, and less than nothing perhaps.
 Duration since_start(std::uint64_t start_time);

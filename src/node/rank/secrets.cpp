@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +19,7 @@
 #include "base/bytes.hpp"
 #include "base/files/files.hpp"
 #include "base/text.hpp"
+#include "node/rank/private_mounts.hpp"
 
 namespace tutti::rank {
 namespace {
@@ -34,9 +34,6 @@ constexpr std::size_t number_bytes = sizeof(std::uint64_t);
 constexpr std::size_t packed_bytes_max = rank_secrets_bytes_max +
                                          rank_secrets_max * (rank_secret_name_bytes_max + 2 * number_bytes) +
                                          number_bytes;
-// As linux/magic.h has them.
-constexpr std::uint64_t tmpfs_kind = 0x01021994;
-constexpr std::uint64_t ramfs_kind = 0x858458f6;
 
 // It becomes the name of a file.
 bool is_name(std::string_view name) {
@@ -96,31 +93,27 @@ std::optional<std::string> take_text(std::string_view& from) {
   return text ? std::optional(std::string(*text)) : std::nullopt;
 }
 
-// On the way into a file system in memory nothing but want of memory fails. 0, or why not.
-int write_files(const std::string& folder, const std::vector<SecretFile>& files, const Account* account) {
-  for (const SecretFile& secret : files) {
-    const std::string path = folder + "/" + secret.name;
-    const files::FileDescriptor file(
-        open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, file_mode));
-    if (!file.valid()) return errno;
-    if (!files::write_all(file.get(), as_bytes(secret.value), path)) return errno != 0 ? errno : EIO;
-    if (account != nullptr && fchown(file.get(), account->uid, account->gid) != 0) return errno;
-    if (fchmod(file.get(), file_mode) != 0) return errno;
-  }
-  return 0;
-}
-
-bool is_in_memory(const char* path) {
-  struct statfs status {};
-  if (statfs(path, &status) != 0) return false;
-  const auto kind = static_cast<std::uint64_t>(status.f_type) & 0xFFFFFFFF;
-  return kind == tmpfs_kind || kind == ramfs_kind;
+// What this user makes there keeps its name: nobody else may move it and lay something in its place.
+bool keeps_names(const char* path) {
+  struct stat status {};
+  if (stat(path, &status) != 0 || (status.st_uid != 0 && status.st_uid != geteuid())) return false;
+  return (status.st_mode & (S_IWGRP | S_IWOTH)) == 0 || (status.st_mode & S_ISVTX) != 0;
 }
 
 // "" and errno if none can be made there.
 std::string make_random_folder(const std::string& where) {
   std::string path = where + "/" + std::string(folder_prefix) + std::string(random_letters);
   return mkdtemp(path.data()) == nullptr ? "" : path;
+}
+
+// No link, and nobody else's.
+files::FileDescriptor open_own_folder(const std::string& path) {
+  files::FileDescriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat status {};
+  if (!folder.valid() || fstat(folder.get(), &status) != 0) return {};
+  if (status.st_uid == geteuid()) return folder;
+  errno = EPERM;
+  return {};
 }
 
 bool mount_memory(const std::string& folder, std::size_t bytes, std::size_t inodes) {
@@ -130,6 +123,11 @@ bool mount_memory(const std::string& folder, std::size_t bytes, std::size_t inod
   // Kernels before 6.4 do not know that what is in memory is not to be swapped to a disk.
   return mount("tutti-secrets", folder.c_str(), "tmpfs", flags, (options + ",noswap").c_str()) == 0 ||
          mount("tutti-secrets", folder.c_str(), "tmpfs", flags, options.c_str()) == 0;
+}
+
+// 0, or why the folder was not left with that owner and mode.
+int hand_over(int folder, uid_t owner, gid_t group, mode_t mode) {
+  return fchown(folder, owner, group) == 0 && fchmod(folder, mode) == 0 ? 0 : errno;
 }
 
 // It is the name of such a folder, and nothing below it or elsewhere.
@@ -193,6 +191,20 @@ Result<std::vector<SecretFile>> unpack_secrets(int file) {
   return failed("its secrets have come damaged");
 }
 
+// On the way into a file system in memory nothing but want of memory fails.
+int write_secrets(const files::FileDescriptor& folder, const std::vector<SecretFile>& files,
+                  const Account* account) {
+  for (const SecretFile& secret : files) {
+    const files::FileDescriptor file(openat(folder.get(), secret.name.c_str(),
+                                            O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, file_mode));
+    if (!file.valid()) return errno;
+    if (!files::write_all(file.get(), as_bytes(secret.value), secret.name)) return errno != 0 ? errno : EIO;
+    if (account != nullptr && fchown(file.get(), account->uid, account->gid) != 0) return errno;
+    if (fchmod(file.get(), file_mode) != 0) return errno;
+  }
+  return 0;
+}
+
 int mount_secrets(const std::vector<SecretFile>& files, const Account& account, std::string& folder) {
   // Both are the attempt's own here; the mount covers what lies there, and nothing is written beside it.
   const bool has_shared_memory = is_in_memory(shared_memory);
@@ -201,34 +213,41 @@ int mount_secrets(const std::vector<SecretFile>& files, const Account& account, 
   const auto page = static_cast<std::size_t>(std::max(sysconf(_SC_PAGESIZE), 4096L));
   const std::size_t bytes = rank_secrets_bytes_max + (files.size() + 2) * page;
   if (!mount_memory(folder, bytes, files.size() + 8)) return errno;
-  if (const int why = write_files(folder, files, &account); why != 0) return why;
-  if (chown(folder.c_str(), account.uid, account.gid) != 0) return errno;
-  if (chmod(folder.c_str(), 0500) != 0) return errno;
-  constexpr unsigned long flags = MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
+  const files::FileDescriptor mounted = open_own_folder(folder);
+  if (!mounted.valid()) return errno;
+  if (const int why = write_secrets(mounted, files, &account); why != 0) return why;
+  if (const int why = hand_over(mounted.get(), account.uid, account.gid, 0500); why != 0) return why;
+  // The mount, which is this process's, and not what lies below it: kernels of 6.4 and later refuse that
+  // where it is not to be swapped.
+  constexpr unsigned long flags = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
   return mount(nullptr, folder.c_str(), nullptr, flags, nullptr) == 0 ? 0 : errno;
 }
 
 Result<std::string> make_secrets_folder(const std::string& rank_folder, const std::vector<SecretFile>& files,
                                         const Account* account) {
-  const uid_t owner = account != nullptr ? account->uid : geteuid();
+  std::vector<std::string> places{shared_memory};
+  // That of an account is in its own hands.
+  if (account == nullptr) places.push_back("/run/user/" + std::to_string(geteuid()));
   std::string folder;
   int why = ENOENT;
-  for (const std::string& where : {std::string(shared_memory), "/run/user/" + std::to_string(owner)}) {
-    if (!is_in_memory(where.c_str())) continue;
+  for (const std::string& where : places) {
+    if (!is_in_memory(where.c_str()) || !keeps_names(where.c_str())) continue;
     folder = make_random_folder(where);
     if (!folder.empty()) break;
     why = errno;
   }
   if (folder.empty())
     return failed_errno("there is no folder in memory for its secrets, which go to no disk", why)
-        .remedy("mount a tmpfs at /dev/shm on this node");
+        .remedy("mount a tmpfs at /dev/shm on this node, closed as /tmp is (mode 1777)");
   auto noted = files::replace_file(rank_folder + "/" + note_name, folder);
   if (!noted) {
     rmdir(folder.c_str());
     return std::move(noted).error();
   }
-  why = write_files(folder, files, account);
-  if (why == 0 && account != nullptr && chown(folder.c_str(), account->uid, account->gid) != 0) why = errno;
+  const files::FileDescriptor made = open_own_folder(folder);
+  why = made.valid() ? write_secrets(made, files, account) : errno;
+  // It stays this user's: whom it is for passes through it, and can lay nothing in it.
+  if (why == 0 && account != nullptr) why = hand_over(made.get(), geteuid(), account->gid, 0710);
   if (why == 0) return folder;
   remove_secrets_folder(rank_folder);
   return failed_errno("cannot write its secrets", why);
@@ -238,11 +257,9 @@ void remove_secrets_folder(const std::string& rank_folder) {
   const std::string note = rank_folder + "/" + note_name;
   const auto text = files::read_plain_file(note, note_bytes_max);
   if (!text || !*text) return;
-  const std::string folder(trim(**text));
-  struct stat status {};
-  if (is_secrets_folder(folder) && lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) {
-    if (!files::remove_folder(folder)) return;
-  }
+  const std::string path(trim(**text));
+  // Nobody else has one of this user's in hand, nor lays anything in its place.
+  if (is_secrets_folder(path) && open_own_folder(path).valid() && !files::remove_folder(path)) return;
   unlink(note.c_str());
 }
 

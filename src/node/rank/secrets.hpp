@@ -34,13 +34,17 @@ Result<files::FileDescriptor> pack_secrets(const std::vector<SecretFile>& files)
 // Refuses what pack_secrets() has not made, and names that could lead out of a folder.
 Result<std::vector<SecretFile>> unpack_secrets(int file);
 
+// Into an open folder, for that account; for this process's where there is none. 0, or why not.
+int write_secrets(const files::FileDescriptor& folder, const std::vector<SecretFile>& files,
+                  const Account* account);
+
 // A file system of the calling process's own, which has one thread and a mount namespace of its own: it goes
 // with the last process there. 0, or why not; then the process must not go on.
 int mount_secrets(const std::vector<SecretFile>& files, const Account& account, std::string& folder);
 
-// Where there can be none: a folder in memory that all share, closed to all but the rank's account; this
-// process's where there is none. Where it is, is noted in the rank's folder before anything is in it, so that
-// whoever comes after the shim finds it. Refuses to write to a disk.
+// Where there can be none: a folder of this process's in memory that all share. Of others the rank's account
+// alone may pass through it, if there is one, and may lay nothing in it. Where it is, is noted in the rank's
+// folder before anything is in it, so that whoever comes after the shim finds it. Refuses to write to a disk.
 Result<std::string> make_secrets_folder(const std::string& rank_folder, const std::vector<SecretFile>& files,
                                         const Account* account);
 // Removes it, if there is one. Again is fine.

@@ -2,12 +2,21 @@
 #include "node/rank/secrets.hpp"
 
 #include <fcntl.h>
+#include <grp.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "base/bytes.hpp"
 #include "base/files/files.hpp"
@@ -91,6 +100,84 @@ TEST_F(Secrets, WithoutAMountTheyAreInAClosedFolderInMemory) {
   remove_secrets_folder(folder());
 }
 
+const Account& its_account() {
+  static const Account account{
+      .name = "somebody", .uid = 23'456, .gid = 23'456, .groups = {23'456}, .home = "/", .shell = "/bin/sh"};
+  return account;
+}
+
+// This process has mounts of its own from now on.
+bool leave_the_mounts_of_others() {
+  return unshare(CLONE_NEWNS) == 0 && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
+}
+bool mount_tmpfs(const std::string& place, const char* options) {
+  return mount("none", place.c_str(), "tmpfs", 0, options) == 0;
+}
+
+// What root makes there whoever owns it can move, and lay a link in its place: to /etc, for one.
+TEST_F(Secrets, RootMakesNoneInAFolderThatIsInTheHandsOfAnAccount) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  if (!can_have_private_mounts()) GTEST_SKIP() << "needs mount namespaces";
+  const std::string own = "/run/user/" + std::to_string(its_account().uid);
+  // A tmpfs over what is there, so that nothing is left of it.
+  EXPECT_TRUE(holds_in_a_child([&] {
+    if (!leave_the_mounts_of_others() || !mount_tmpfs("/run", "mode=0755") || !fs::create_directories(own) ||
+        !mount_tmpfs(own, "mode=0700,uid=23456"))
+      return false;
+    // On a disk, as on a machine that has no tmpfs there.
+    if (mount(folder().c_str(), "/dev/shm", nullptr, MS_BIND, nullptr) != 0) return false;
+    return !make_secrets_folder(folder(), some, &its_account()) && fs::is_empty(own);
+  }));
+  for (const char* options : {"mode=0777", "mode=01777,uid=23456"}) {
+    EXPECT_TRUE(holds_in_a_child([&] {
+      return leave_the_mounts_of_others() && mount_tmpfs("/dev/shm", options) &&
+             !make_secrets_folder(folder(), some, &its_account()) && fs::is_empty("/dev/shm");
+    })) << options;
+  }
+}
+
+TEST_F(Secrets, WithoutAMountTheFolderOfAnAccountStaysRoots) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  const auto made = make_secrets_folder(folder(), some, &its_account());
+  if (!made) GTEST_SKIP() << made.error().text();
+  struct stat status {};
+  ASSERT_EQ(stat(made->c_str(), &status), 0);
+  EXPECT_EQ(status.st_uid, 0U);
+  EXPECT_EQ(status.st_gid, its_account().gid);
+  EXPECT_EQ(status.st_mode & 07777, 0710U);
+  const auto holds_for = [&](uid_t uid, const auto& holds) {
+    return holds_in_a_child(
+        [&] { return setgroups(0, nullptr) == 0 && setgid(uid) == 0 && setuid(uid) == 0 && holds(); });
+  };
+  for (const SecretFile& secret : some) {
+    const std::string path = *made + "/" + secret.name;
+    EXPECT_TRUE(holds_for(its_account().uid, [&] { return text_in(path) == secret.value; }));
+    EXPECT_TRUE(holds_for(its_account().uid + 1, [&] { return access(path.c_str(), F_OK) != 0; }));
+  }
+  EXPECT_TRUE(holds_for(its_account().uid, [&] {
+    return rename(made->c_str(), (*made + "-moved").c_str()) != 0 &&
+           unlink((*made + "/TOKEN").c_str()) != 0 && symlink("/etc", (*made + "/link").c_str()) != 0;
+  }));
+  remove_secrets_folder(folder());
+  EXPECT_FALSE(fs::exists(*made));
+}
+
+// Somebody moves it away once it is open, and has another one, or a link, of its name.
+TEST_F(Secrets, AreWrittenIntoTheFolderThatWasOpenedAndNowhereElse) {
+  for (const std::string name : {"mine", "mine/made", "other"}) fs::create_directories(path(name));
+  const files::FileDescriptor made(open(path("mine/made").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  fs::rename(path("mine/made"), path("mine/moved"));
+  fs::create_directory_symlink(path("other"), path("mine/made"));
+  EXPECT_EQ(write_secrets(made, some, nullptr), 0);
+  EXPECT_TRUE(fs::is_empty(path("other")));
+  EXPECT_EQ(text_in(path("mine/moved/TOKEN")), some[0].value);
+  // A name in it that is a link leads nowhere.
+  fs::remove(path("mine/moved/TOKEN"));
+  fs::create_symlink(path("other/TOKEN"), path("mine/moved/TOKEN"));
+  EXPECT_EQ(write_secrets(made, some, nullptr), EEXIST);
+  EXPECT_TRUE(fs::is_empty(path("other")));
+}
+
 // It lies in the rank's folder, and the rank may have written it.
 TEST_F(Secrets, ANoteThatLeadsElsewhereRemovesNothing) {
   fs::create_directory(path("mine"));
@@ -113,17 +200,35 @@ TEST_F(Secrets, ANoteThatLeadsElsewhereRemovesNothing) {
   fs::remove(other);
 }
 
+// What mountinfo says of it: how it is mounted, and what of the file system that lies there.
+struct Mounted {
+  std::string options;
+  std::string of_all;
+};
+Mounted mounted_at(const std::string& place) {
+  std::ifstream table("/proc/self/mountinfo");
+  for (std::string line; std::getline(table, line);) {
+    std::istringstream words(line);
+    std::vector<std::string> fields{std::istream_iterator<std::string>(words), {}};
+    if (fields.size() > 8 && fields[4] == place) return {"," + fields[5] + ",", "," + fields.back() + ","};
+  }
+  return {};
+}
+
 TEST_F(Secrets, AMountIsTheRanksOwnAndNobodyElseSeesIt) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root";
   if (!can_have_private_mounts()) GTEST_SKIP() << "needs mount namespaces";
   const PrivatePlaces places{.folder = "/var/lib/tutti-secrets-test-" + std::to_string(getpid()),
                              .memory = "/dev/shm/tutti-secrets-test-" + std::to_string(getpid())};
   ASSERT_TRUE(make_private_places(places));
-  const Account account{
-      .name = "somebody", .uid = 23'456, .gid = 23'456, .groups = {23'456}, .home = "/", .shell = "/bin/sh"};
   EXPECT_TRUE(holds_in_a_child([&] {
     std::string where;
-    if (enter_private_places(places) != 0 || mount_secrets(some, account, where) != 0) return false;
+    if (enter_private_places(places) != 0 || mount_secrets(some, its_account(), where) != 0) return false;
+    // The mount alone is closed: some kernels refuse to close what lies there.
+    const Mounted mounted = mounted_at(where);
+    for (const char* closed : {",ro,", ",nosuid,", ",nodev,", ",noexec,"})
+      if (mounted.options.find(closed) == std::string::npos) return false;
+    if (mounted.of_all.find(",rw,") == std::string::npos) return false;
     struct statfs kind {};
     struct stat status {};
     bool holds =
@@ -140,7 +245,7 @@ TEST_F(Secrets, AMountIsTheRanksOwnAndNobodyElseSeesIt) {
   // Of all that lies below the places nothing has a value: the mount was over it.
   for (const std::string& root : {places.folder, places.memory})
     for (const auto& entry : fs::recursive_directory_iterator(root))
-      EXPECT_FALSE(entry.is_regular_file()) << entry.path();
+      EXPECT_EQ(text_in(entry.path()).find("value"), std::string::npos) << entry.path();
   fs::remove_all(places.folder);
   fs::remove_all(places.memory);
 }

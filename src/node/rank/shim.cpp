@@ -44,9 +44,8 @@ constexpr Duration leftover_grace_max = 1s;
 // A process that forked while it was looked for is found by looking again.
 constexpr Duration kill_interval = 50ms;
 constexpr std::size_t drained_bytes_max = std::size_t{1} << 20;
-// How often it is looked whether a copy may be waited for any longer, and whether it may be left behind.
+// How often it is looked whether a copy may be waited for any longer.
 constexpr int copy_look_ms = 100;
-constexpr int left_look_ms = 1'000;
 
 sigset_t shim_signals() {
   sigset_t signals;
@@ -240,10 +239,11 @@ RankExit not_begun(const Error& why) {
 
 class Shim {
  public:
-  Shim(const std::string& folder, RankSpec spec, std::vector<SecretFile> secrets)
+  // `packed`: its secrets, nothing if none have come.
+  Shim(const std::string& folder, RankSpec spec, files::FileDescriptor packed)
       : folder_(folder),
         spec_(std::move(spec)),
-        secrets_{std::move(secrets), ""},
+        packed_(std::move(packed)),
         log_(folder, spec_.log_bytes_max),
         processes_(process_limits(host_processes())),
         limits_({.name = spec_.cgroup,
@@ -269,9 +269,10 @@ class Shim {
  private:
   enum class Phase { running, ending, killing };
 
+  void start_copy();
+  Result<> take_secrets();
   Result<> start();
   void tell_end_beside();
-  void start_copy();
   void wait_for_event();
   void take_signals();
   void ask_to_end(Duration grace);
@@ -289,6 +290,7 @@ class Shim {
 
   std::string folder_;  // of its rank, by a descriptor
   RankSpec spec_;
+  files::FileDescriptor packed_;
   RankSecrets secrets_;
   LogWriter log_;
   ProcessLimits processes_;
@@ -311,7 +313,9 @@ class Shim {
 };
 
 RankExit Shim::run() {
+  // Before anything is in memory that only the rank may have: who writes the copy has all of it.
   start_copy();
+  if (auto taken = take_secrets(); !taken) return not_begun(taken.error());
   if (auto started = start(); !started) return not_begun(started.error());
   while (!all_gone_) {
     wait_for_event();
@@ -327,6 +331,16 @@ void Shim::start_copy() {
   copy_.start(spec_.output.front() == '/' ? spec_.output : spec_.workdir + "/" + spec_.output,
               spec_.isolation ? &spec_.isolation->account : nullptr);
   go_on_with_copy();
+}
+
+// Nobody who comes after this has the descriptor.
+Result<> Shim::take_secrets() {
+  const files::FileDescriptor packed = std::move(packed_);
+  if (spec_.secrets == 0) return {};
+  auto unpacked = unpack_secrets(packed.get());
+  if (!unpacked) return std::move(unpacked).error();
+  secrets_.files = *std::move(unpacked);
+  return {};
 }
 
 Result<> Shim::start() {
@@ -459,11 +473,14 @@ void Shim::finish_copy() {
   while (copy_.is_being_written()) {
     if (!copy_.is_full()) copy_.close();
     const bool late = Clock::now() - begun >= (asked_ ? copy_patience_asked : copy_patience);
-    if (late && copy_.leave()) break;
+    if (late) {
+      copy_.leave();
+      break;
+    }
     pollfd events[] = {{.fd = signals_.get(), .events = POLLIN, .revents = 0},
                        {.fd = copy_.is_full() ? copy_.input() : -1, .events = POLLOUT, .revents = 0},
                        {.fd = copy_.words(), .events = POLLIN, .revents = 0}};
-    poll(events, std::size(events), late ? left_look_ms : copy_look_ms);
+    poll(events, std::size(events), copy_look_ms);
     if (events[0].revents != 0) take_signals();
     go_on_with_copy();
   }
@@ -570,15 +587,7 @@ std::optional<RankExit> run_rank(const std::string& folder, const std::string& h
   if (auto reserved = reserve_exit(folder); !reserved) return not_begun(reserved.error());
   auto spec = read_spec(folder);
   if (!spec) return not_begun(spec.error());
-  std::vector<SecretFile> secrets;
-  if (spec->secrets > 0) {
-    // Nobody who comes after this has the descriptor.
-    const files::FileDescriptor inherited(packed);
-    auto unpacked = unpack_secrets(inherited.get());
-    if (!unpacked) return not_begun(unpacked.error());
-    secrets = *std::move(unpacked);
-  }
-  return Shim(held, *std::move(spec), std::move(secrets)).run();
+  return Shim(held, *std::move(spec), files::FileDescriptor(packed)).run();
 }
 
 }  // namespace
