@@ -143,6 +143,13 @@ class Isolation : public testing::Test {
   }
 
   std::string agent() const { return cluster_->agent_folder("n1"); }
+  std::string cluster_id() const {
+    const std::string told = read_text(cluster_->file("controller.err"));
+    const std::size_t at = told.find("cluster ") + 8;
+    return told.substr(at, told.find(':', at) - at);
+  }
+  // As what an attempt has on a node is called.
+  std::string place_of(const std::string& attempt) const { return attempt + "." + cluster_id().substr(0, 8); }
   std::string rank_folder(const std::string& job) const { return agent() + "/ranks/" + job + ".0.0"; }
   // The shims and ranks on the node, and all that these have started.
   std::vector<pid_t> ranks() const { return support::processes_naming(agent() + "/ranks/"); }
@@ -239,7 +246,7 @@ TEST_F(Isolation, WhatOneLeavesBehindDoesNotKeepWhatOthersLeft) {
   const std::string gate = accounts_.file("gate");
   const std::string hers = submit("tutti-ada", {}, "echo x >/dev/shm/x; echo begun; " + until(gate, "true"));
   ASSERT_TRUE(eventually([&] { return has(cluster_->tutti({"logs", hers}).out, "begun"); }));
-  const std::string place = agent() + "/places/" + hers + ".0";
+  const std::string place = agent() + "/places/" + place_of(hers + ".0");
   // In place of millions of files.
   const support::StalledDisk disk(place + "/var-tmp");
   if (!disk.mounted()) GTEST_SKIP() << "needs /dev/fuse";
@@ -370,12 +377,12 @@ try "its own specification" cat $mine/spec
 try "its own log" cat $mine/log.00000000000000000000
 try "a list of another's folder" ls $ada
 try "what another says" cat $ada/said/progress
-try "the shipped folder of another" ls $A/work/$ADA.0
-try "a shipped file of another" cat $A/work/$ADA.0/secret
+try "the shipped folder of another" ls $ADA_WORK
+try "a shipped file of another" cat $ADA_WORK/secret
 try "a checkpoint of another" cat $ADA_SAVED/saved
 try "a list of another's checkpoints" ls $ADA_SAVED
 try "saving for another" touch $ADA_SAVED/mine
-try "the private places of another" ls $A/places/$ADA.0/tmp
+try "the private places of another" ls $ADA_PLACES/tmp
 try "writing into the agent's folder" touch $A/mine
 try "writing into its rank's folder" touch $mine/exit
 try "moving its rank's folder" mv $mine $mine.moved
@@ -451,15 +458,22 @@ TEST_F(Isolation, AJobReachesNothingOfAnother) {
   // Whatever the user has made of it, only he passes through to it. Here he has let everybody in.
   const std::string ada_saved = lines_of(read_text(saved)).at(0);
   ASSERT_EQ(::chmod(ada_saved.c_str(), 0700), 0);
-  const std::string work = agent() + "/work/" + ada + ".0";
+  const std::string work = agent() + "/work/" + place_of(ada + ".0");
+  const std::string places = agent() + "/places/" + place_of(ada + ".0");
+  ASSERT_TRUE(fs::exists(places + "/tmp"));
   ASSERT_EQ(::chmod(work.c_str(), 0700), 0);
-  const auto tried = run(
-      "tutti-ben",
-      {"--env", "A=" + agent(), "--env", "ADA=" + ada, "--env", "ADA_PID=" + std::to_string(sleeper()),
-       "--env", "ADA_SAVED=" + ada_saved, "--env", "HOME_OF_CLUSTER=" + cluster_->home(), "--env",
-       "HOST_TMP=" + cluster_->folder(), "--env", "AGENT_PID=" + std::to_string(cluster_->agent("n1").pid()),
-       "--env", "SET_UID_ID=" + accounts_.file("set-uid-id"), "--env", "DISK=" + accounts_.file("disk")},
-      attack);
+  const auto tried = run("tutti-ben", {"--env", "A=" + agent(),
+                                       "--env", "ADA=" + ada,
+                                       "--env", "ADA_PID=" + std::to_string(sleeper()),
+                                       "--env", "ADA_SAVED=" + ada_saved,
+                                       "--env", "ADA_WORK=" + work,
+                                       "--env", "ADA_PLACES=" + places,
+                                       "--env", "HOME_OF_CLUSTER=" + cluster_->home(),
+                                       "--env", "HOST_TMP=" + cluster_->folder(),
+                                       "--env", "AGENT_PID=" + std::to_string(cluster_->agent("n1").pid()),
+                                       "--env", "SET_UID_ID=" + accounts_.file("set-uid-id"),
+                                       "--env", "DISK=" + accounts_.file("disk")},
+                         attack);
   EXPECT_EQ(tried.exit_code, 0) << tried.err;
   EXPECT_EQ(tried.out, "all was tried\n") << tried.err;
   EXPECT_EQ(cluster_->state(ada), "running");
@@ -524,10 +538,10 @@ TEST_F(Isolation, NobodyLaysAnythingWhereTheMemoryOfOthersWillBe) {
   const auto mounts =
       run("tutti-ben", {}, "sed -n 's/.* \\(.*\\)\\/shm \\/dev\\/shm .*/\\1/p' /proc/self/mountinfo");
   ASSERT_EQ(mounts.exit_code, 0) << mounts.err;
-  ASSERT_TRUE(has(mounts.out, "1.0\n")) << mounts.out;
-  const std::string before = "/dev/shm" + mounts.out.substr(0, mounts.out.find("1.0\n"));
+  ASSERT_TRUE(has(mounts.out, place_of("1.0") + "\n")) << mounts.out;
+  const std::string before = "/dev/shm" + mounts.out.substr(0, mounts.out.find(place_of("1.0")));
   for (const std::string place : {"5.0", "5.1", "5.2"})
-    EXPECT_EQ(run("tutti-ben", {"--output", before + place}, "true").exit_code, 0);
+    EXPECT_EQ(run("tutti-ben", {"--output", before + place_of(place)}, "true").exit_code, 0);
   const std::string ada = submit("tutti-ada", {}, "echo attempt $TUTTI_ATTEMPT; touch /dev/shm/mine");
   EXPECT_EQ(cluster_->wait(ada), 0);
   EXPECT_EQ(cluster_->tutti({"logs", "--no-prefix", ada}).out, "attempt 0\n");
@@ -557,6 +571,39 @@ bool as_login(uid_t user, const std::string& script) {
              .exit_code == 0;
 }
 
+TEST_F(Isolation, WhatARankHadForItsWordsIsOutOfReachWhenItIsOver) {
+  const std::string id = submit("tutti-ada", {}, "echo x >$(dirname $TUTTI_PROGRESS_FILE)/x");
+  EXPECT_EQ(cluster_->wait(id), 0);
+  const std::string said = rank_folder(id) + "/said";
+  EXPECT_TRUE(eventually([&] { return !fs::exists(said) && fs::is_empty(agent() + "/removed"); }));
+  EXPECT_FALSE(as_login(ada_uid, "echo more >" + said + "/x"));
+  EXPECT_EQ(cluster_->tutti({"logs", id}).exit_code, 0) << "what tutti wrote is kept";
+}
+
+// Jobs of both have the same numbers.
+TEST_F(Isolation, WhatAJobHadForItselfIsNotThatOfTheSameNumberInAnotherCluster) {
+  const std::string hers =
+      submit("tutti-ada", {},
+             "trap 'exit 0' TERM; for f in /tmp /var/tmp /dev/shm; do echo hers >$f/hers; done; echo begun; "
+             "while :; do sleep 0.05; done");
+  ASSERT_EQ(hers, "1");
+  ASSERT_TRUE(eventually([&] { return has(cluster_->tutti({"logs", hers}).out, "begun"); }));
+  cluster_->kill_controller();
+  fs::create_directory(cluster_->file("away"));
+  for (const char* part : {"store.db", "store.db-wal", "store.db-shm", "store.db.last"}) {
+    std::error_code ignored;
+    fs::rename(cluster_->data() + "/" + part, cluster_->file("away") + "/" + part, ignored);
+  }
+  ASSERT_TRUE(cluster_->start_controller()) << read_text(cluster_->file("controller.err"));
+  EXPECT_TRUE(eventually([&] { return ranks().empty(); }));
+  ASSERT_TRUE(cluster_->node_becomes("n1", "ready"));
+  const std::string his = submit("tutti-ben", {}, "ls /tmp /var/tmp /dev/shm; touch /tmp/his /dev/shm/his");
+  ASSERT_EQ(his, "1");
+  EXPECT_EQ(cluster_->wait(his), 0) << cluster_->tutti({"show", his}).out;
+  EXPECT_FALSE(has(cluster_->tutti({"logs", "--no-prefix", his}).out, "hers"));
+  EXPECT_TRUE(eventually([&] { return nothing_is_left(); }));
+}
+
 std::size_t times(const std::string& text, const std::string& word) {
   std::size_t count = 0;
   for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
@@ -572,9 +619,7 @@ class SharedCheckpoints : public Isolation {
     fs::create_directory(shared_);
     ASSERT_EQ(::chmod(shared_.c_str(), 01777), 0);
     start_cluster({"--checkpoints", shared_, "--keep-checkpoints", "30d"});
-    const std::string told = read_text(cluster_->file("controller.err"));
-    const std::size_t at = told.find("cluster ") + 8;
-    jobs_ = shared_ + "/" + told.substr(at, told.find(':', at) - at);
+    jobs_ = shared_ + "/" + cluster_id();
   }
 
   std::string shared_ = accounts_.file("shared");
@@ -620,6 +665,49 @@ TEST_F(SharedCheckpoints, AMarkThatSomebodyHasMadeCostsNobodyWhatHeSaved) {
   EXPECT_TRUE(eventually([&] { return looked() > before || !fs::exists(jobs_ + "/" + id); }));
   EXPECT_TRUE(fs::exists(jobs_ + "/" + id + "/saved"));
   EXPECT_TRUE(has(read_text(cluster_->file("agent-n1.err")), "nothing in it is believed"));
+}
+
+// She may move it, with what is in it, and may not remove it; root could.
+TEST_F(SharedCheckpoints, WhatSomebodyElseHasInAFolderThatAJobTakesAlongStays) {
+  const std::string hers = accounts_.file("ada");
+  fs::create_directory(hers);
+  ASSERT_EQ(::chown(hers.c_str(), ada_uid, ada_uid), 0);
+  for (const std::string team : {"/shipped-along", "/saved-along"}) {
+    ASSERT_TRUE(as_login(ada_uid, "mkdir " + hers + team + "; chmod 1777 " + hers + team));
+    ASSERT_TRUE(as_login(ben_uid, "cd " + hers + team + "; mkdir his; echo work >his/work"));
+  }
+  fs::create_directories(accounts_.file("shipped"));
+  write_text(accounts_.file("shipped/input"), "input\n");
+  const std::string id =
+      submit("tutti-ada", {"--sync", accounts_.file("shipped")},
+             "mv " + hers + "/shipped-along . && mv " + hers +
+                 "/saved-along $TUTTI_CHECKPOINT_DIR && touch $TUTTI_CHECKPOINT_DIR/saved");
+  ASSERT_EQ(cluster_->wait(id), 0) << cluster_->tutti({"logs", id}).out;
+  const std::string removed = agent() + "/removed";
+  const auto left = [&] {
+    std::vector<std::string> found;
+    if (!fs::exists(removed)) return found;
+    for (const auto& tree : fs::directory_iterator(removed)) {
+      const std::string path = tree.path();
+      if (path.find("/" + place_of(id + ".0")) != std::string::npos && !fs::exists(path + "/input"))
+        found.push_back(path);
+    }
+    return found;
+  };
+  ASSERT_TRUE(eventually([&] { return left().size() == 1; }));
+  EXPECT_EQ(read_text(left()[0] + "/shipped-along/his/work"), "work\n");
+  ASSERT_TRUE(eventually([&] { return fs::exists(jobs_ + "/.ended/" + id); }));
+  fs::last_write_time(jobs_ + "/.ended/" + id,
+                      fs::file_time_type::clock::now() - std::chrono::hours(90 * 24));
+  EXPECT_EQ(run("tutti-ada", {}, "true").exit_code, 0);
+  EXPECT_TRUE(eventually([&] {
+    return fs::exists(jobs_ + "/.removed/" + id) && !fs::exists(jobs_ + "/.removed/" + id + "/saved");
+  }));
+  EXPECT_EQ(read_text(jobs_ + "/.removed/" + id + "/saved-along/his/work"), "work\n");
+  EXPECT_TRUE(eventually([&] {
+    const std::string log = read_text(cluster_->file("agent-n1.err"));
+    return times(log, "'his' in it is somebody else's (uid " + ben_id + ")") > 1;
+  })) << read_text(cluster_->file("agent-n1.err"));
 }
 
 // ---- what goes on as with others
