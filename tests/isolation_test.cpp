@@ -580,6 +580,25 @@ TEST_F(Isolation, WhatARankHadForItsWordsIsOutOfReachWhenItIsOver) {
   EXPECT_EQ(cluster_->tutti({"logs", id}).exit_code, 0) << "what tutti wrote is kept";
 }
 
+// As its user may with a login there: over what the rank says, and over its shipped folder.
+TEST_F(Isolation, WhatSomebodyMountsOverHisFoldersKeepsNoAgentFromStarting) {
+  fs::create_directories(accounts_.file("shipped"));
+  write_text(accounts_.file("shipped/input"), "input\n");
+  const std::string gate = accounts_.file("gate");
+  const std::string id =
+      submit("tutti-ada", {"--sync", accounts_.file("shipped")}, "cd /; echo begun; " + until(gate, "true"));
+  ASSERT_TRUE(eventually([&] { return has(cluster_->tutti({"logs", id}).out, "begun"); }));
+  const support::StalledDisk over_said(rank_folder(id) + "/said");
+  const support::StalledDisk over_work(agent() + "/work/" + place_of(id + ".0"));
+  if (!over_said.mounted() || !over_work.mounted()) GTEST_SKIP() << "needs /dev/fuse";
+  cluster_->agent("n1").signal(SIGKILL);
+  cluster_->agent("n1").wait();
+  ASSERT_TRUE(cluster_->start_agent("n1")) << read_text(cluster_->file("agent-n1.err"));
+  EXPECT_EQ(run("tutti-ben", {}, "echo runs").out, "runs\n");
+  write_text(gate, "");
+  EXPECT_EQ(cluster_->wait(id), 0);
+}
+
 // Jobs of both have the same numbers.
 TEST_F(Isolation, WhatAJobHadForItselfIsNotThatOfTheSameNumberInAnotherCluster) {
   const std::string hers =
