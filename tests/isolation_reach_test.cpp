@@ -58,11 +58,11 @@ try "its own specification" cat $mine/spec
 try "its own log" cat $mine/log.00000000000000000000
 try "a list of another's folder" ls $ada
 try "what another says" cat $ada/said/progress
-try "the shipped folder of another" ls $A/work/$ADA.0
-try "a shipped file of another" cat $A/work/$ADA.0/secret
+try "the shipped folder of another" ls $ADA_WORK
+try "a shipped file of another" cat $ADA_WORK/secret
 try "a checkpoint of another" cat $ADA_SAVED/saved
 try "a list of another's checkpoints" ls $ADA_SAVED
-try "the private places of another" ls $A/places/$ADA.0/tmp
+try "the private places of another" ls $ADA_PLACES/tmp
 try "/tmp of another" cat /tmp/secret
 try "/tmp of the machine" ls $HOST_TMP
 try "/var/tmp of another" cat /var/tmp/secret
@@ -187,7 +187,9 @@ TEST_F(Isolation, AJobReachesNothingOfAnother) {
   // Whatever the user has made of it, only he passes through to it. Here he has let everybody in.
   const std::string ada_saved = lines_of(read_text(saved)).at(0);
   ASSERT_EQ(::chmod(ada_saved.c_str(), 0700), 0);
-  const std::string work = agent() + "/work/" + ada + ".0";
+  const std::string work = agent() + "/work/" + place_of(ada + ".0");
+  const std::string places = agent() + "/places/" + place_of(ada + ".0");
+  ASSERT_TRUE(fs::exists(places + "/tmp"));
   ASSERT_EQ(::chmod(work.c_str(), 0700), 0);
   const std::string memory =
       support::run({"nsenter", "-t", std::to_string(sleeper()), "-i", "ipcs", "-m"}).out;
@@ -196,6 +198,8 @@ TEST_F(Isolation, AJobReachesNothingOfAnother) {
                                          {"ADA_PID", std::to_string(sleeper())},
                                          {"ADA_PAGE", std::to_string(page_of(sleeper()))},
                                          {"ADA_SAVED", ada_saved},
+                                         {"ADA_WORK", work},
+                                         {"ADA_PLACES", places},
                                          {"ADA_MEMORY", "0"},
                                          {"FILES", files_in(agent(), "work/" + ada)},
                                          {"HOME_OF_CLUSTER", cluster_->home()},

@@ -89,7 +89,7 @@ TEST_F(Isolation, WhatOneLeavesBehindDoesNotKeepWhatOthersLeft) {
   const std::string gate = accounts_.file("gate");
   const std::string hers = submit("tutti-ada", {}, "echo x >/dev/shm/x; echo begun; " + until(gate, "true"));
   ASSERT_TRUE(eventually([&] { return has(cluster_->tutti({"logs", hers}).out, "begun"); }));
-  const std::string place = agent() + "/places/" + hers + ".0";
+  const std::string place = agent() + "/places/" + place_of(hers + ".0");
   // In place of millions of files.
   const support::StalledDisk disk(place + "/var-tmp");
   if (!disk.mounted()) GTEST_SKIP() << "needs /dev/fuse";
@@ -270,8 +270,8 @@ TEST_F(Isolation, NobodyLaysAnythingWhereTheMemoryOfOthersWillBe) {
   const auto mounts =
       run("tutti-ben", {}, "sed -n 's/.* \\(.*\\)\\/shm \\/dev\\/shm .*/\\1/p' /proc/self/mountinfo");
   ASSERT_EQ(mounts.exit_code, 0) << mounts.err;
-  ASSERT_TRUE(has(mounts.out, "1.0\n")) << mounts.out;
-  const std::string before = "/dev/shm" + mounts.out.substr(0, mounts.out.find("1.0\n"));
+  ASSERT_TRUE(has(mounts.out, place_of("1.0") + "\n")) << mounts.out;
+  const std::string before = "/dev/shm" + mounts.out.substr(0, mounts.out.find(place_of("1.0")));
   for (const std::string place : {"5.0", "5.1", "5.2"})
     EXPECT_EQ(run("tutti-ben", {"--output", before + place}, "true").exit_code, 0);
   EXPECT_TRUE(as_login(ben_uid, "[ -d " + fs::path(before).parent_path().string() + " ]"));
@@ -313,9 +313,7 @@ class SharedCheckpoints : public Isolation {
     fs::create_directory(shared_);
     ASSERT_EQ(::chmod(shared_.c_str(), 01777), 0);
     start_cluster({"--checkpoints", shared_, "--keep-checkpoints", "30d"});
-    const std::string told = read_text(cluster_->file("controller.err"));
-    const std::size_t at = told.find("cluster ") + 8;
-    jobs_ = shared_ + "/" + told.substr(at, told.find(':', at) - at);
+    jobs_ = shared_ + "/" + cluster_id();
   }
 
   std::string shared_ = accounts_.file("shared");
@@ -361,6 +359,49 @@ TEST_F(SharedCheckpoints, AMarkThatSomebodyHasMadeCostsNobodyWhatHeSaved) {
   EXPECT_TRUE(eventually([&] { return looked() > before || !fs::exists(jobs_ + "/" + id); }));
   EXPECT_TRUE(fs::exists(jobs_ + "/" + id + "/saved"));
   EXPECT_TRUE(has(read_text(cluster_->file("agent-n1.err")), "nothing in it is believed"));
+}
+
+// She may move it, with what is in it, and may not remove it; root could.
+TEST_F(SharedCheckpoints, WhatSomebodyElseHasInAFolderThatAJobTakesAlongStays) {
+  const std::string hers = accounts_.file("ada");
+  fs::create_directory(hers);
+  ASSERT_EQ(::chown(hers.c_str(), ada_uid, ada_uid), 0);
+  for (const std::string team : {"/shipped-along", "/saved-along"}) {
+    ASSERT_TRUE(as_login(ada_uid, "mkdir " + hers + team + "; chmod 1777 " + hers + team));
+    ASSERT_TRUE(as_login(ben_uid, "cd " + hers + team + "; mkdir his; echo work >his/work"));
+  }
+  fs::create_directories(accounts_.file("shipped"));
+  write_text(accounts_.file("shipped/input"), "input\n");
+  const std::string id =
+      submit("tutti-ada", {"--sync", accounts_.file("shipped")},
+             "mv " + hers + "/shipped-along . && mv " + hers +
+                 "/saved-along $TUTTI_CHECKPOINT_DIR && touch $TUTTI_CHECKPOINT_DIR/saved");
+  ASSERT_EQ(cluster_->wait(id), 0) << cluster_->tutti({"logs", id}).out;
+  const std::string removed = agent() + "/removed";
+  const auto left = [&] {
+    std::vector<std::string> found;
+    if (!fs::exists(removed)) return found;
+    for (const auto& tree : fs::directory_iterator(removed)) {
+      const std::string path = tree.path();
+      if (path.find("/" + place_of(id + ".0")) != std::string::npos && !fs::exists(path + "/input"))
+        found.push_back(path);
+    }
+    return found;
+  };
+  ASSERT_TRUE(eventually([&] { return left().size() == 1; }));
+  EXPECT_EQ(read_text(left()[0] + "/shipped-along/his/work"), "work\n");
+  ASSERT_TRUE(eventually([&] { return fs::exists(jobs_ + "/.ended/" + id); }));
+  fs::last_write_time(jobs_ + "/.ended/" + id,
+                      fs::file_time_type::clock::now() - std::chrono::hours(90 * 24));
+  EXPECT_EQ(run("tutti-ada", {}, "true").exit_code, 0);
+  EXPECT_TRUE(eventually([&] {
+    return fs::exists(jobs_ + "/.removed/" + id) && !fs::exists(jobs_ + "/.removed/" + id + "/saved");
+  }));
+  EXPECT_EQ(read_text(jobs_ + "/.removed/" + id + "/saved-along/his/work"), "work\n");
+  EXPECT_TRUE(eventually([&] {
+    const std::string log = read_text(cluster_->file("agent-n1.err"));
+    return times(log, "'his' in it is somebody else's (uid " + ben_id + ")") > 1;
+  })) << read_text(cluster_->file("agent-n1.err"));
 }
 
 // ---- what goes on as with others

@@ -126,6 +126,13 @@ class Isolation : public testing::Test {
   }
 
   std::string agent() const { return cluster_->agent_folder("n1"); }
+  std::string cluster_id() const {
+    const std::string told = read_text(cluster_->file("controller.err"));
+    const std::size_t at = told.find("cluster ") + 8;
+    return told.substr(at, told.find(':', at) - at);
+  }
+  // As what an attempt has on a node is called.
+  std::string place_of(const std::string& attempt) const { return attempt + "." + cluster_id().substr(0, 8); }
   std::string rank_folder(const std::string& job) const { return agent() + "/ranks/" + job + ".0.0"; }
   // The shims and ranks on the node, and all that these have started.
   std::vector<pid_t> ranks() const { return processes_naming(agent() + "/ranks/"); }

@@ -60,9 +60,14 @@ Result<> write_new_file(const std::string& path, std::string_view content, mode_
 Result<std::optional<std::vector<std::string>>> list_folder(const std::string& path);
 Result<> make_folder(const std::string& path, mode_t mode);  // one that is there is fine
 Result<> make_folders(const std::string& path);              // those above it too
+struct RemoveOptions {
+  bool of_users = false;  // whose folders lie in one of this process's own
+};
 // With all it holds, however deep and however much; one that is not there is fine. Links are removed and not
-// followed; where something else is mounted, it stops.
-Result<> remove_folder(const std::string& path);
+// followed. What cannot be removed stays, and all else goes: the first of it is told. So does what is mounted
+// there, and, in a folder that is not this process's own, each folder in it that is somebody else's than
+// that: who has had it may have moved there what he could never have removed.
+Result<> remove_folder(const std::string& path, const RemoveOptions& options = {});
 // What a folder takes on its disk with all it holds, at most `bytes_max`, which also stands for more entries
 // than a look is worth and for what cannot be looked at. Neither links nor mounts are followed; 0 if it is
 // not there.

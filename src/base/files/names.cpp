@@ -1,5 +1,7 @@
 #include "base/files/names.hpp"
 
+#include <random>
+
 namespace tutti::files {
 
 std::string printable(std::string_view name) {
@@ -13,5 +15,10 @@ std::string printable(std::string_view name) {
 }
 
 std::string shown(std::string_view name) { return "'" + printable(name) + "'"; }
+
+std::string unforeseen_name(std::string_view begin) {
+  std::random_device random;
+  return std::string(begin) + std::to_string(random()) + "-" + std::to_string(random());
+}
 
 }  // namespace tutti::files

@@ -1,4 +1,4 @@
-// Names of files in messages. Any thread.
+// Names of files, in messages above all. Any thread.
 #pragma once
 
 #include <string>
@@ -11,5 +11,8 @@ std::string printable(std::string_view name);
 
 // The same in quotes, for names that others chose.
 std::string shown(std::string_view name);
+
+// Begins so, and goes on as nobody can foretell.
+std::string unforeseen_name(std::string_view begin);
 
 }  // namespace tutti::files

@@ -86,5 +86,113 @@ TEST_F(RemoveFolder, WhatIsMountedThereStays) {
   EXPECT_EQ(umount2(disk.c_str(), MNT_DETACH), 0);
 }
 
+constexpr uid_t ann = 54'321;
+constexpr uid_t ben = 54'323;
+
+void give(const std::string& path, uid_t owner) { EXPECT_EQ(lchown(path.c_str(), owner, owner), 0) << path; }
+
+class RemoveFolderOfUsers : public RemoveFolder {
+ protected:
+  void SetUp() override {
+    if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  }
+  // As its owner could have moved it there: she may write to the folder that holds it, or has it.
+  std::string folder(const std::string& name, uid_t owner) const {
+    const std::string path = tree_ + "/" + name;
+    EXPECT_TRUE(make_folder(path, 0777));
+    file(name + "/file", owner);
+    give(path, owner);
+    return path;
+  }
+  void file(const std::string& name, uid_t owner) const {
+    ASSERT_TRUE(write_new_file(tree_ + "/" + name, "work"));
+    give(tree_ + "/" + name, owner);
+  }
+};
+
+TEST_F(RemoveFolderOfUsers, WhatIsSomebodyElsesStays) {
+  give(tree_, ann);
+  folder("hers", ann);
+  file("hers/his", ben);  // in a folder of hers she could remove it herself
+  const std::string his = folder("hers/team", ben);
+  const std::string roots = folder("roots", 0);
+  folder("roots/hers", ann);
+  ASSERT_TRUE(make_folder(tree_ + "/empty", 0700));
+  give(tree_ + "/empty", ben);
+  folder("other", ann);
+  const auto removed = remove_folder(tree_);
+  ASSERT_FALSE(removed);
+  EXPECT_NE(removed.error().text().find("is somebody else's (uid "), std::string::npos)
+      << removed.error().text();
+  EXPECT_TRUE(std::filesystem::exists(his + "/file"));
+  EXPECT_TRUE(std::filesystem::exists(roots + "/hers/file"));
+  for (const char* gone : {"/hers/file", "/hers/his", "/other", "/empty"})
+    EXPECT_FALSE(std::filesystem::exists(tree_ + gone)) << gone;
+  std::filesystem::remove_all(his);
+  std::filesystem::remove_all(roots);
+  EXPECT_TRUE(remove_folder(tree_));
+}
+
+TEST_F(RemoveFolderOfUsers, AFolderOfRootsHoldsThoseOfUsersOrItsOwnAlone) {
+  folder("hers", ann);
+  const std::string his = folder("hers/team", ben);
+  folder("roots", 0);
+  folder("roots/his", ben);
+  EXPECT_FALSE(remove_folder(tree_, {.of_users = true}));
+  EXPECT_TRUE(std::filesystem::exists(his + "/file"));
+  EXPECT_FALSE(std::filesystem::exists(tree_ + "/roots"));
+  EXPECT_TRUE(remove_folder(tree_)) << "root has unpacked it there, with the owners that it had elsewhere";
+}
+
+// What lies too deep is moved up, and is hers there, too.
+TEST_F(RemoveFolderOfUsers, WhatIsSomebodyElsesStaysHoweverDeepItLies) {
+  folder("hers", ann);
+  FileDescriptor at(open((tree_ + "/hers").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  for (int depth = 0; depth < 1030; ++depth) {
+    ASSERT_EQ(mkdirat(at.get(), "deeper", 0700), 0);
+    at = FileDescriptor(openat(at.get(), "deeper", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    ASSERT_EQ(fchown(at.get(), ann, ann), 0);
+  }
+  ASSERT_EQ(mkdirat(at.get(), "his", 0700), 0);
+  const FileDescriptor his(openat(at.get(), "his", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  make_file(his.get(), "file");
+  ASSERT_EQ(fchown(his.get(), ben, ben), 0);
+  for (int time = 0; time < 2; ++time) {
+    EXPECT_FALSE(remove_folder(tree_, {.of_users = true}));
+    EXPECT_EQ(faccessat(his.get(), "file", F_OK, 0), 0);
+  }
+}
+
+// The name by which an earlier version moved away what lies too deep.
+TEST_F(RemoveFolder, ATreeThatForetellsWhatItsRemovalDoesIsRemoved) {
+  ASSERT_TRUE(make_folders(tree_ + "/.tutti-deep-1/x"));
+  FileDescriptor at(open(tree_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  for (int depth = 0; depth < 1030; ++depth) {
+    ASSERT_EQ(mkdirat(at.get(), "deeper", 0700), 0);
+    at = FileDescriptor(openat(at.get(), "deeper", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    ASSERT_TRUE(at.valid());
+  }
+  const auto removed = remove_folder(tree_);
+  EXPECT_TRUE(removed) << removed.error().text();
+  EXPECT_FALSE(std::filesystem::exists(tree_));
+}
+
+TEST_F(RemoveFolder, WhatCannotBeRemovedKeepsNothingElse) {
+  for (const std::string name : {"/a", "/b"}) {
+    ASSERT_TRUE(make_folders(tree_ + name + "/disk"));
+    if (mount("none", (tree_ + name + "/disk").c_str(), "tmpfs", 0, "size=64k") != 0)
+      GTEST_SKIP() << "this process may not mount a disk";
+    ASSERT_TRUE(make_folders(tree_ + name + "/beside/x"));
+  }
+  const auto removed = remove_folder(tree_);
+  ASSERT_FALSE(removed);
+  EXPECT_NE(removed.error().text().find("something else is mounted in it"), std::string::npos);
+  for (const std::string name : {"/a", "/b"}) {
+    EXPECT_FALSE(std::filesystem::exists(tree_ + name + "/beside")) << name;
+    EXPECT_EQ(umount2((tree_ + name + "/disk").c_str(), MNT_DETACH), 0);
+  }
+  EXPECT_TRUE(remove_folder(tree_));
+}
+
 }  // namespace
 }  // namespace tutti::files

@@ -143,7 +143,10 @@ Result<std::vector<RankKey>> ShimProcesses::left_keys() const {
 void ShimProcesses::sweep(const std::map<RankKey, RankStatus>& found) {
   removals_.remove_left();
   std::set<std::string> used;
-  for (const auto& [key, status] : found) used.insert(attempt_name(key.job, key.attempt));
+  for (const auto& [key, status] : found) {
+    used.insert(place_of(key.job, key.attempt));
+    used.insert(attempt_name(key.job, key.attempt));  // as earlier versions called it
+  }
   for (const std::string& name : names_in(options_.folder + "/work")) {
     if (!used.contains(name)) removals_.move_out(options_.folder + "/work/" + name);
   }

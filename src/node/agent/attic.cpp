@@ -12,6 +12,7 @@
 
 #include "base/clock/clock.hpp"
 #include "base/files/files.hpp"
+#include "base/files/names.hpp"
 #include "base/files/rights.hpp"
 #include "base/files/tree.hpp"
 #include "base/log/log.hpp"
@@ -25,8 +26,11 @@ namespace {
 constexpr std::int64_t stat_block_bytes = 512;  // as stat() counts them
 constexpr std::size_t own_files_max = 64;
 
+// What is in the folder of a rank may be its account's, and not its agent's.
+Result<> remove_users(const std::string& folder) { return files::remove_folder(folder, {.of_users = true}); }
+
 void remove_tree(const std::string& folder) {
-  if (auto removed = files::remove_folder(folder); !removed) log::warning("{}", removed.error().text());
+  if (auto removed = remove_users(folder); !removed) log::warning("{}", removed.error().text());
 }
 
 bool is_over(Duration age, Duration age_max) { return age_max > Duration::zero() && age > age_max; }
@@ -57,6 +61,16 @@ Bytes keep_own(const std::string& folder) {
     }
   }
   return Bytes(bytes);
+}
+
+// Where the account of a rank that has ended could go on filling its folder, out of its reach: where that is
+// now, "" if there is nothing.
+std::string put_out_of_reach(const std::string& said, const std::string& removed) {
+  const std::string target = files::unforeseen_name(removed + "/said.");
+  auto moved = files::make_folder(removed, 0700);
+  if (moved) moved = files::move_folder(said, target);
+  if (!moved) log::warning("{}", moved.error().text());
+  return rank::is_own_folder(target) ? target : "";
 }
 
 }  // namespace
@@ -91,7 +105,7 @@ void AtticShelves::remove_rank(const std::string& folder) {
   auto moved = files::make_folder(options_.removed, 0700);
   if (moved) moved = files::move_folder(folder, target);
   if (!moved) return log::warning("a folder that is to be removed stays: {}", moved.error().text());
-  if (!files::remove_folder(target)) staying_.push_back(target);
+  if (!remove_users(target)) staying_.push_back(target);
 }
 
 void AtticShelves::tidy(Instant now) {
@@ -140,12 +154,14 @@ void AtticShelves::job_ended(sched::JobId job, const std::string& cluster) const
     log::warning("{}", ended.error().text());
 }
 
-void AtticShelves::tidy_checkpoints(Instant now, const std::string& cluster) const {
-  if (options_.checkpoints_age_max <= Duration::zero()) return;
-  if (auto removed =
-          rank::remove_old_checkpoints(checkpoints_of(cluster), now - options_.checkpoints_age_max);
+std::string AtticShelves::tidy_checkpoints(Instant now, const std::string& cluster,
+                                           std::string tried_last) const {
+  if (options_.checkpoints_age_max <= Duration::zero()) return tried_last;
+  if (auto removed = rank::remove_old_checkpoints(checkpoints_of(cluster), now - options_.checkpoints_age_max,
+                                                  tried_last);
       !removed)
     log::warning("old checkpoints stay: {}", removed.error().text());
+  return tried_last;
 }
 
 Result<std::optional<std::uint64_t>> AtticShelves::last_saved(const std::string& cluster) const {
@@ -194,11 +210,16 @@ void Attic::looked_for_saved(const std::string& cluster, const Result<std::optio
 }
 
 void Attic::put(const std::string& folder, Instant ended_at) {
-  sizes_.run(folder, [this, shelves = shelves_, folder, ended_at]() -> Lane::Then {
-    return [this, shelves, folder, ended_at, weighed = weigh(folder)] {
-      put(shelves, folder, ended_at, weighed);
-    };
-  });
+  sizes_.run(folder,
+             [this, shelves = shelves_, folder, ended_at, removed = options_.removed]() -> Lane::Then {
+               const bool may_be_moved = !removed.empty() && rank::is_own_folder(folder);
+               const std::string said =
+                   may_be_moved ? put_out_of_reach(rank::said_folder(folder), removed) : std::string();
+               return [this, shelves, folder, ended_at, said, weighed = weigh(folder)] {
+                 if (!said.empty() && stays_) stays_(said);
+                 put(shelves, folder, ended_at, weighed);
+               };
+             });
 }
 
 void Attic::put(const Shelves& shelves, const std::string& folder, Instant ended_at, const Weighed& weighed) {
@@ -235,9 +256,12 @@ void Attic::tidy_logs() {
 void Attic::tidy_checkpoints() {
   if (std::exchange(tidying_checkpoints_, true)) return;
   checkpoints_.run(
-      [this, shelves = shelves_, cluster = cluster_, now = date_.now()]() -> Lane::Then {
-        shelves->tidy_checkpoints(now, cluster);
-        return [this] { tidying_checkpoints_ = false; };
+      [this, shelves = shelves_, cluster = cluster_, now = date_.now(),
+       behind = tried_last_]() -> Lane::Then {
+        return [this, tried_last = shelves->tidy_checkpoints(now, cluster, behind)] {
+          tried_last_ = tried_last;
+          tidying_checkpoints_ = false;
+        };
       },
       [this](const std::string&) { tidying_checkpoints_ = false; });
 }

@@ -63,7 +63,9 @@ class AtticShelves {
   // Removes what is not kept any longer.
   void tidy(Instant now);
   void tidy_logs(Instant now);
-  void tidy_checkpoints(Instant now, const std::string& cluster = "") const;
+  // One round, behind that job; returns the job that was tried last.
+  std::string tidy_checkpoints(Instant now, const std::string& cluster = "",
+                               std::string tried_last = "") const;
   // The highest id of a job of the cluster that has a folder for checkpoints; nothing if none ever had.
   Result<std::optional<std::uint64_t>> last_saved(const std::string& cluster) const;
   // What of them could not be removed, where it is now: each is told once.
@@ -116,7 +118,7 @@ class Attic {
   // The folders that were put there are somewhere else now, and not its own any more.
   void clear();
   void job_ended(sched::JobId job);
-  // What to do with what could not be removed.
+  // What to do with what is still to be removed.
   void on_staying(std::function<void(const std::string& path)> stays) { stays_ = std::move(stays); }
   Bytes kept() const { return kept_; }
 
@@ -136,6 +138,7 @@ class Attic {
   std::string cluster_;
   Bytes kept_;
   bool tidying_checkpoints_ = false;
+  std::string tried_last_;  // the job whose old checkpoints were to be removed
   Saved saved_;
   std::function<void(const std::string& path)> stays_;
   std::string saved_known_;   // the cluster of which that was told

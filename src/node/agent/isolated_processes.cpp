@@ -1,6 +1,5 @@
 // Ranks that run as the accounts of their users: the part of ShimProcesses that finds out who they
 // are, and what they keep from their end.
-#include <filesystem>
 #include <utility>
 
 #include "base/files/files.hpp"
@@ -10,8 +9,6 @@
 #include "node/rank/fuse.hpp"
 
 namespace tutti::agent {
-
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -44,7 +41,7 @@ Result<> ShimProcesses::begin_isolation() {
 void ShimProcesses::lay_out(const wire::StartRanks& start, const Prepared& done) {
   if (start.sync.empty()) return done(start.workdir, keeper::Hindrance::node);
   const auto isolated = isolated_.find({start.job, start.attempt});
-  shipped_.prepare(start.user, start.sync, attempt_name(start.job, start.attempt), done,
+  shipped_.prepare(start.user, start.sync, place_of(start.job, start.attempt), done,
                    isolated == isolated_.end() ? nullptr : isolated->second);
 }
 
@@ -61,11 +58,11 @@ void ShimProcesses::find_account(const wire::StartRanks& start, const Prepared& 
   });
   accounts_.run(
       owner_of(start.job),
-      [this, start, done, attempt, rules = isolation_, asked_at = Accounts::Clock::now()]() -> Lane::Then {
-        return [this, start, done, attempt,
-                found = rules->prepare(start.user, attempt_name(start.job, start.attempt), asked_at)] {
+      [this, start, done, attempt, rules = isolation_, place = place_of(start.job, start.attempt),
+       asked_at = Accounts::Clock::now()]() -> Lane::Then {
+        return [this, start, done, attempt, place, found = rules->prepare(start.user, place, asked_at)] {
           if (looked_up_.erase(attempt) != 0) return account_found(start, found, done);
-          if (!isolated_.contains(attempt)) remove_places(attempt_name(start.job, start.attempt), start.user);
+          if (!isolated_.contains(attempt)) remove_places(place);
         };
       },
       give_up);
@@ -80,10 +77,8 @@ void ShimProcesses::account_found(const wire::StartRanks& start, const Isolation
   lay_out(start, done);
 }
 
-// What lies in memory does not wait for what the same account has left on a disk.
-void ShimProcesses::remove_places(const std::string& attempt, const std::string& owner) {
-  for (const std::string& path : isolation_->places_of(attempt))
-    removals_.remove(path, owner.empty() ? "" : owner + " in " + fs::path(path).parent_path().string());
+void ShimProcesses::remove_places(const std::string& place, const std::string& owner) {
+  for (const std::string& path : isolation_->places_of(place)) removals_.remove(path, owner);
 }
 
 // People see it, and nobody else goes without the node for that. Disks that its user serves himself he can

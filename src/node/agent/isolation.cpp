@@ -68,15 +68,21 @@ Result<> check_way_to(const std::string& folder) {
   }
 }
 
+// Where users have folders of their own they may mount something over them, which may not answer.
+enum class Mounts { entered, passed_by };
+
 // Each entry of a folder gets the mode that is asked for it, and no link is followed.
-Result<> set_rights(const std::string& path, const auto& mode_of) {
+Result<> set_rights(const std::string& path, Mounts mounts, const auto& mode_of) {
   const files::FileDescriptor folder(::open(path.c_str(), files::folder_flags));
   const files::Listing listing = folder.valid() ? files::list_open_folder(folder) : nullptr;
   if (!listing) return failed_errno("cannot read " + files::printable(path), errno);
   while (const dirent* entry = ::readdir(listing.get())) {
     const std::string name = entry->d_name;
     if (name == "." || name == "..") continue;
-    const files::FileDescriptor found(::openat(folder.get(), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+    const int flags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
+    const files::FileDescriptor found =
+        mounts == Mounts::entered ? files::FileDescriptor(::openat(folder.get(), name.c_str(), flags))
+                                  : files::open_below(folder, name, flags);
     struct stat status {};
     if (!found.valid() || ::fstat(found.get(), &status) != 0 || S_ISLNK(status.st_mode)) continue;
     const mode_t mode = mode_of(name, status);
@@ -171,16 +177,15 @@ Result<> IsolationRules::close_folder() const {
     const bool is_passage = std::find(passages.begin(), passages.end(), name) != passages.end();
     return is_passage && S_ISDIR(status.st_mode) ? passage_mode : closed(status);
   };
-  if (auto done = set_rights(options_.folder, in_the_folder); !done) return done;
+  if (auto done = set_rights(options_.folder, Mounts::entered, in_the_folder); !done) return done;
   // Ranks that run as somebody have a folder of their own there, and pass through theirs to it.
   const auto in_ranks = [&](const std::string& name, const struct stat& status) {
     const std::string folder = options_.folder + "/ranks/" + name;
-    return S_ISDIR(status.st_mode) && rank::is_own_folder(rank::said_folder(folder)) ? passage_mode
-                                                                                     : closed(status);
+    return S_ISDIR(status.st_mode) && rank::has_said_folder(folder) ? passage_mode : closed(status);
   };
-  if (auto done = set_rights(options_.folder + "/ranks", in_ranks); !done) return done;
+  if (auto done = set_rights(options_.folder + "/ranks", Mounts::entered, in_ranks); !done) return done;
   const auto in_work = [](const std::string&, const struct stat& status) { return closed(status); };
-  if (auto done = set_rights(options_.folder + "/work", in_work); !done) return done;
+  if (auto done = set_rights(options_.folder + "/work", Mounts::passed_by, in_work); !done) return done;
   return files::make_folder(options_.folder + "/" + places_name, 0700);
 }
 

@@ -33,6 +33,11 @@ std::string attempt_name(cluster::JobId job, std::int32_t attempt) {
   return job.text() + "." + std::to_string(attempt);
 }
 
+std::string place_name(cluster::JobId job, std::int32_t attempt, const std::string& cluster) {
+  constexpr std::size_t told_apart_by = 8;  // letters of an id, which is random
+  return attempt_name(job, attempt) + (cluster.empty() ? "" : "." + cluster.substr(0, told_apart_by));
+}
+
 Result<std::vector<RankEntry>> rank_entries(const std::string& ranks_folder, const std::string& prefix) {
   std::vector<RankEntry> entries;
   const files::FileDescriptor folder(::open(ranks_folder.c_str(), files::folder_flags));

@@ -13,6 +13,9 @@ namespace tutti::agent {
 // The rank whose folder has this name.
 std::optional<keeper::RankKey> parse_key(const std::string& name);
 std::string attempt_name(cluster::JobId job, std::int32_t attempt);
+// As what the attempt has on the node is called, its shipped folder and its places: jobs of two clusters have
+// the same numbers, and what is of the one is not to be met, or removed, by the other.
+std::string place_name(cluster::JobId job, std::int32_t attempt, const std::string& cluster);
 
 // What in a folder is called as a rank is. Of what kind it is says the folder: the entry itself may be on a
 // disk that does not answer, and is asked only where the folder does not know.

@@ -1,6 +1,7 @@
 #include "node/agent/removals.hpp"
 
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -57,21 +58,18 @@ TEST_F(RemovalsTest, WhatIsMovedOutIsGone) {
   EXPECT_EQ(removals.bytes(), Bytes());
 }
 
-// Its owner may have a disk in it, as here, or change it without end.
+// Its owner may have something mounted in it, as here, or change it without end.
 TEST_F(RemovalsTest, WhatCannotBeRemovedCountsAndIsTriedAgain) {
-  // In whichever of the two it comes to a stop, the other stays as it is.
-  for (const std::string one : {"/work/7.0/a", "/work/7.0/b"}) {
-    fs::create_directories(root_ + one + "/disk");
-    std::ofstream(root_ + one + "/large") << std::string(1 << 18, 'x');
-    if (::mount("none", (root_ + one + "/disk").c_str(), "tmpfs", 0, "size=64k") == 0) continue;
+  fs::create_directories(root_ + "/work/7.0");
+  const std::string large = root_ + "/work/7.0/large";
+  std::ofstream(large) << std::string(1 << 18, 'x');
+  if (::mount(large.c_str(), large.c_str(), nullptr, MS_BIND, nullptr) != 0)
     GTEST_SKIP() << "needs the right to mount";
-  }
   Removals removals(loop_, removed(), 5ms);
   removals.move_out(root_ + "/work/7.0", "ann");
   const auto unmount = [&] {
     const std::string tree = fs::directory_iterator(removed())->path();
-    for (const char* disk : {"/a/disk", "/b/disk"})
-      EXPECT_EQ(::umount2((tree + disk).c_str(), MNT_DETACH), 0);
+    EXPECT_EQ(::umount2((tree + "/large").c_str(), MNT_DETACH), 0);
   };
   go({{.holds = [&] { return removals.bytes() >= kib(256); }, .then = unmount},
       {.holds = [&] { return removals.bytes() == Bytes() && fs::is_empty(removed()); }}});
@@ -97,6 +95,63 @@ TEST_F(RemovalsTest, WhatAnEarlierAgentLeftIsRemoved) {
   Removals removals(loop_, removed());
   removals.remove_left();
   go({{.holds = [&] { return fs::is_empty(removed()); }}});
+}
+
+constexpr uid_t ann = 54'321;
+constexpr uid_t ben = 54'323;
+
+class RemovalsOfUsers : public RemovalsTest {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  }
+  static void make(const std::string& path, uid_t owner) {
+    fs::create_directories(path);
+    EXPECT_EQ(::chown(path.c_str(), owner, owner), 0);
+  }
+  // With what its account may not have removed.
+  std::string spoilt(int number) const {
+    std::string tree = root_ + "/work/" + std::to_string(number);
+    make(tree, ann);
+    make(tree + "/team", ben);
+    fs::create_directories(tree + "/team/work");
+    return tree;
+  }
+};
+
+TEST_F(RemovalsOfUsers, ATreeTellsWhoseItIs) {
+  EXPECT_EQ(owner_of_tree(root_ + "/absent"), "");
+  make(root_ + "/places/7.0/tmp/roots", 0);
+  EXPECT_EQ(owner_of_tree(root_ + "/places/7.0"), "");
+  make(root_ + "/places/7.0/tmp/hers", ann);
+  EXPECT_EQ(owner_of_tree(root_ + "/places/7.0"), account_owner(ann));
+  EXPECT_EQ(owner_of_tree(root_ + "/places/7.0/tmp/hers"), account_owner(ann));
+}
+
+TEST_F(RemovalsOfUsers, HoweverManyTreesOfOneAccountStayThoseOfOthersAreTriedAgain) {
+  Removals removals(loop_, removed(), 5ms, {.of_users = true});
+  const auto many = static_cast<int>(staying_max);
+  for (int number = 0; number < many; ++number) removals.remove(spoilt(number), account_owner(ann));
+  const auto last = [&](uid_t owner) {
+    make(root_ + "/last", owner);
+    removals.remove(root_ + "/last", account_owner(owner));
+  };
+  last(ann);
+  // Of ben's one cannot be removed now either.
+  std::ofstream(root_ + "/odd") << "";
+  const auto next = [&] {
+    removals.remove(root_ + "/odd/tree", account_owner(ben));
+    last(ben);
+  };
+  const auto let_go = [&] {
+    fs::remove(root_ + "/odd");
+    fs::create_directories(root_ + "/odd/tree/deep");
+  };
+  const auto last_has_gone = [&] { return !fs::exists(root_ + "/last"); };
+  go({{.holds = last_has_gone, .then = next}, {.holds = last_has_gone, .then = let_go}, {.holds = [&] {
+        return !fs::exists(root_ + "/odd/tree");
+      }}});
+  EXPECT_TRUE(fs::exists(root_ + "/work/0/team/work"));
 }
 
 }  // namespace

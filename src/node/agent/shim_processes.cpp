@@ -91,7 +91,7 @@ ShimProcesses::ShimProcesses(net::Loop& loop, ProcessOptions options, Shipped& s
       ends_(loop, LaneLimits{.threads_max = end_threads_max}),
       clears_(loop, LaneLimits{.threads_max = end_threads_max}),
       notes_(loop, LaneLimits{.threads_max = 1}),
-      removals_(loop, options_.folder + "/removed"),
+      removals_(loop, options_.folder + "/removed", removals_every, {.of_users = options_.as_users}),
       accounts_(loop, LaneLimits{.threads_max = end_threads_max}),
       starts_(loop, StartLimits(), [this](const RankKey& key, const auto& shim) { started(key, shim); }) {
   attic_.on_staying([this](const std::string& path) { removals_.stays(path); });
@@ -99,6 +99,10 @@ ShimProcesses::ShimProcesses(net::Loop& loop, ProcessOptions options, Shipped& s
 }
 
 std::string ShimProcesses::folder_of(const RankKey& key) const { return folder_ + "/" + key.text(); }
+
+std::string ShimProcesses::place_of(cluster::JobId job, std::int32_t attempt) const {
+  return place_name(job, attempt, membership_.cluster);
+}
 
 std::string ShimProcesses::hold_name(const RankKey& key) const {
   const auto before = cgroups_before_.find(key.text());
@@ -143,7 +147,7 @@ void ShimProcesses::prepare(const wire::StartRanks& start) {
 
 void ShimProcesses::stop_preparing(cluster::JobId job, std::int32_t attempt) {
   const bool is_looked_up = looked_up_.erase({job, attempt}) != 0;
-  if (!is_looked_up && !room_.is_waiting({job, attempt})) return shipped_.drop(attempt_name(job, attempt));
+  if (!is_looked_up && !room_.is_waiting({job, attempt})) return shipped_.drop(place_of(job, attempt));
   if (!is_looked_up) room_.leave({job, attempt});
   loop_.post([this, job, attempt] {
     calls_.prepared(job, attempt, failed("nobody wants it any more"), keeper::Hindrance::passing);
@@ -152,9 +156,12 @@ void ShimProcesses::stop_preparing(cluster::JobId job, std::int32_t attempt) {
 
 void ShimProcesses::release(cluster::JobId job, std::int32_t attempt) {
   const auto isolated = isolated_.find({job, attempt});
-  const std::string account = isolated == isolated_.end() ? "" : isolated->second->account.name;
-  removals_.move_out(shipped_.path_of(attempt_name(job, attempt)), account);
-  if (isolation_) remove_places(attempt_name(job, attempt), account);
+  const std::string account = isolated == isolated_.end() ? "" : account_owner(isolated->second->account.uid);
+  // Earlier versions called them as the attempt alone.
+  for (const std::string& place : {place_of(job, attempt), attempt_name(job, attempt)}) {
+    removals_.move_out(shipped_.path_of(place), account);
+    if (isolation_) remove_places(place, account);
+  }
   isolated_.erase({job, attempt});
   ports_.give_back(job, attempt);
   room_.leave({job, attempt});

@@ -152,9 +152,10 @@ class ShimProcesses final : public keeper::Processes {
   void account_found(const wire::StartRanks& start, const IsolationRules::Prepared& found,
                      const Prepared& done);
   Result<> begin_isolation();
-  void remove_places(const std::string& attempt, const std::string& owner = "");
+  void remove_places(const std::string& place, const std::string& owner = "");
 
   std::string folder_of(const RankKey& key) const;
+  std::string place_of(cluster::JobId job, std::int32_t attempt) const;
   std::string checkpoints_of(cluster::JobId job) const;
   Result<std::vector<RankKey>> left_keys() const;
   cluster::RankStatus adopt_one(const RankKey& key, const LeftRank& left);

@@ -91,7 +91,9 @@ void Keeper::went_aside(const Result<>& outcome) {
   if (!std::exchange(going_aside_, false) || !outcome) return;
   const std::string cluster = std::exchange(next_cluster_, {});
   if (cluster != self_.cluster) {
-    ranks_.clear();
+    std::set<Attempt> left;
+    for (const auto& [key, status] : std::exchange(ranks_, {})) left.insert({key.job, key.attempt});
+    for (const auto& [job, attempt] : left) processes_.release(job, attempt);
     self_.cluster = cluster;
     self_.jobs_seen = self_.jobs_saved = 0;
     processes_.remember({self_.cluster, self_.jobs_seen});

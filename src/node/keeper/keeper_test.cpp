@@ -19,6 +19,7 @@ struct FakeProcesses final : Processes {
   std::vector<RankKey> ended;
   std::vector<RankKey> forgotten;
   std::vector<std::string> released;
+  std::vector<std::string> released_of_others;  // once the node is of the cluster that is called new
   int prepared = 0;
   bool is_full = false;
   bool port_in_use = false;
@@ -34,6 +35,7 @@ struct FakeProcesses final : Processes {
   bool has_room(const wire::StartRanks&) override { return !is_full; }
   void prepare(const wire::StartRanks&) override { ++prepared; }
   void release(cluster::JobId job, std::int32_t attempt) override {
+    if (remembered.cluster == "new") released_of_others.push_back(job.text());
     released.push_back(job.text() + "." + std::to_string(attempt));
   }
   void stop_preparing(cluster::JobId job, std::int32_t attempt) override {
@@ -348,7 +350,11 @@ TEST_F(KeeperTest, RanksOfAnotherClusterEndAndGoAsideBeforeItJoins) {
   EXPECT_EQ(processes.aside, std::vector<std::string>{"old"});
   run(start({0}));
   EXPECT_TRUE(processes.started.empty()) << "the old ones have not gone aside yet";
+  EXPECT_TRUE(processes.released.empty());
   keeper.went_aside({});
+  EXPECT_EQ(processes.released, std::vector<std::string>{"7.0"})
+      << "nothing of it waits for a job of the new";
+  EXPECT_TRUE(processes.released_of_others.empty());
   EXPECT_EQ(processes.remembered, (Membership{"new", 0}));
   const auto& joined = std::get<cluster::Hello>(sent.back());
   EXPECT_EQ(joined.cluster, "new");

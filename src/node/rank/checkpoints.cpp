@@ -114,11 +114,17 @@ Result<> hand_over(const CheckpointRoot& root, const std::string& job, const Acc
   const files::FileDescriptor found(
       ::openat(root.folder(), job.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!found.valid() && errno == ENOENT) return {};
-  struct stat status {};
-  if (!found.valid() || ::fstat(found.get(), &status) != 0) return foreign(root.named(job), account);
-  if (status.st_uid == account.uid) return {};
-  if (root.users_make_theirs() || status.st_uid != ::geteuid() || !is_empty(found.get()))
+  const auto owner = [&found] {
+    struct stat status {};
+    return ::fstat(found.get(), &status) == 0 ? std::optional(status.st_uid) : std::nullopt;
+  };
+  const auto before = owner();
+  if (before == account.uid) return {};
+  if (root.users_make_theirs() || before != ::geteuid() || !is_empty(found.get())) {
+    // A rank of the same job may have been handed it meanwhile, and saved something.
+    if (owner() == account.uid) return {};
     return foreign(root.named(job), account);
+  }
   const std::string held = "/proc/self/fd/" + std::to_string(found.get());
   if (::chmod(held.c_str(), own_mode) == 0 &&
       ::fchownat(found.get(), "", account.uid, account.gid, AT_EMPTY_PATH) == 0)
@@ -188,7 +194,8 @@ Result<> end_checkpoints(const std::string& folder) {
   if (!*opened) return {};
   CheckpointRoot& root = **opened;
   const std::string job = job_of(folder);
-  const bool full = ::unlinkat(root.folder(), job.c_str(), AT_REMOVEDIR) != 0 && errno == ENOTEMPTY;
+  // Also where somebody has mounted something, or a disk fails: without the mark it would stay for ever.
+  const bool full = ::unlinkat(root.folder(), job.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT;
   // Anew, because the age counts from this end.
   if (full) clear_mark(root, ended, job, false);
   auto marked = full ? set_mark(root, ended, job) : Result<>();
@@ -196,7 +203,7 @@ Result<> end_checkpoints(const std::string& folder) {
   return marked;
 }
 
-Result<> remove_old_checkpoints(const std::string& path, Instant ended_before) {
+Result<> remove_old_checkpoints(const std::string& path, Instant ended_before, std::string& tried_last) {
   auto opened = CheckpointRoot::open(path);
   if (!opened) return std::move(opened).error();
   if (!*opened) return {};
@@ -204,16 +211,20 @@ Result<> remove_old_checkpoints(const std::string& path, Instant ended_before) {
   const auto marks = root.open_marks(ended);
   if (!marks) return marks.error();
   if (!*marks) return {};
-  std::size_t looked_at = 0;
+  std::size_t tried = 0;
   Result<> first;
-  for (const std::string& job : names_in(**marks)) {
+  // Round and round: those that cannot be removed do not keep the others.
+  std::vector<std::string> jobs = names_in(**marks);
+  std::rotate(jobs.begin(), std::upper_bound(jobs.begin(), jobs.end(), tried_last), jobs.end());
+  for (const std::string& job : jobs) {
     struct stat status {};
     if (!parse_id_number(job) || ::fstatat((*marks)->get(), job.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0)
       continue;
     // An earlier version may have left that folder open to users.
     if (!root.is_own(status)) continue;
     if (Instant(std::chrono::seconds(status.st_mtim.tv_sec)) >= ended_before) continue;
-    if (looked_at++ == folders_per_round_max) break;
+    if (tried++ == folders_per_round_max) break;
+    tried_last = job;
     // It runs again, from an older copy of the controller's store.
     if (root.lacks_mark(begun, job)) {
       if (auto gone = remove_one(root, job); !gone && first) first = std::move(gone);

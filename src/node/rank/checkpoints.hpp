@@ -37,10 +37,10 @@ Result<> make_own_checkpoints(const BegunCheckpoints& begun, const std::string& 
 // The job is over for good: an empty folder goes, of another one the age counts from now on.
 Result<> end_checkpoints(const std::string& folder);
 
-// Removes what is in the folders below ROOT of jobs that ended before that time, a bounded number of them.
-// A job that has begun again since keeps its folder. The first error of those that stay for one: the others
-// go all the same.
-Result<> remove_old_checkpoints(const std::string& root, Instant ended_before);
+// Removes what is in the folders below ROOT of jobs that ended before that time, a bounded number of them: it
+// goes on behind `tried_last`, and leaves there which was tried last. A job that has begun again since keeps
+// its folder. The first error of those that stay for one: the others go all the same.
+Result<> remove_old_checkpoints(const std::string& root, Instant ended_before, std::string& tried_last);
 
 // The highest id, up to `most`, of a job that has a folder below ROOT, of a bounded number of names; 0 if
 // none has, nothing if there is no ROOT.

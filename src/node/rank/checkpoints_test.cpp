@@ -1,7 +1,9 @@
 #include "node/rank/checkpoints.hpp"
 
 #include <fcntl.h>
+#include <sys/fanotify.h>
 #include <sys/fsuid.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -9,6 +11,7 @@
 #include <cerrno>
 #include <fstream>
 #include <functional>
+#include <thread>
 
 #include "base/files/descriptor.hpp"
 #include "node/rank/checkpoint_root.hpp"
@@ -33,6 +36,10 @@ struct CheckpointsTest : FolderTest {
     struct stat status {};
     EXPECT_EQ(::lstat(path(name).c_str(), &status), 0) << name;
     return status;
+  }
+  static Result<> remove_old(const std::string& root, Instant ended_before) {
+    std::string tried_last;
+    return remove_old_checkpoints(root, ended_before, tried_last);
   }
   void save() const { std::ofstream(job_ + "/model") << "weights"; }
   bool saved() const { return fs::exists(job_ + "/model"); }
@@ -117,7 +124,7 @@ TEST_F(CheckpointsTest, OfAJobThatHasEndedNothingIsLeftButWhatItSaved) {
   ASSERT_TRUE(end_checkpoints(job_));
   EXPECT_TRUE(saved());
   EXPECT_TRUE(fs::is_empty(path("root/.begun")));
-  EXPECT_TRUE(remove_old_checkpoints(path("root"), later_));
+  EXPECT_TRUE(remove_old(path("root"), later_));
   EXPECT_FALSE(fs::exists(job_));
   EXPECT_TRUE(fs::is_empty(path("root/.ended")));
   EXPECT_TRUE(fs::is_empty(path("root/.removed")));
@@ -129,11 +136,11 @@ TEST_F(CheckpointsTest, AJobThatHasBegunAgainKeepsItsFolder) {
   ASSERT_TRUE(end_checkpoints(job_));
   ASSERT_TRUE(begin_checkpoints(job_, true));
   EXPECT_TRUE(fs::is_empty(path("root/.ended"))) << "its end is taken back";
-  EXPECT_TRUE(remove_old_checkpoints(path("root"), later_));
+  EXPECT_TRUE(remove_old(path("root"), later_));
   EXPECT_TRUE(saved());
   // The mark of an end that an agent of an earlier version, or a late one, has set meanwhile.
   std::ofstream(path("root/.ended/7")) << "";
-  EXPECT_TRUE(remove_old_checkpoints(path("root"), later_));
+  EXPECT_TRUE(remove_old(path("root"), later_));
   EXPECT_TRUE(saved());
   EXPECT_TRUE(fs::is_empty(path("root/.ended")));
 }
@@ -143,12 +150,44 @@ TEST_F(CheckpointsTest, WhatCannotBeRemovedIsTold) {
   save();
   ASSERT_TRUE(end_checkpoints(job_));
   std::ofstream(path("root/.removed")) << "a file";
-  const auto removed = remove_old_checkpoints(path("root"), later_);
+  const auto removed = remove_old(path("root"), later_);
   ASSERT_FALSE(removed);
   EXPECT_NE(removed.error().text().find(".removed"), std::string::npos) << removed.error().text();
   EXPECT_TRUE(saved());
   fs::remove(path("root/.removed"));
-  EXPECT_TRUE(remove_old_checkpoints(path("root"), later_)) << "and it goes the next time";
+  EXPECT_TRUE(remove_old(path("root"), later_)) << "and it goes the next time";
+  EXPECT_FALSE(fs::exists(job_));
+}
+
+// One that has a folder of somebody else's in it, as a user may have moved it there.
+TEST_F(CheckpointsTest, ThoseThatCannotBeRemovedDoNotKeepTheOthersForEver) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  const auto job = [this](int number) { return path("root/") + std::to_string(number); };
+  for (int number = 100; number <= 200; ++number) {
+    ASSERT_TRUE(begin_checkpoints(job(number), false, {}, &ann_));
+    std::ofstream(job(number) + "/model") << "weights";
+    if (number != 200) {
+      fs::create_directories(job(number) + "/team/work");
+      ASSERT_EQ(chown((job(number) + "/team").c_str(), ben_.uid, ben_.gid), 0);
+    }
+    ASSERT_TRUE(end_checkpoints(job(number)));
+  }
+  std::string tried_last;
+  EXPECT_FALSE(remove_old_checkpoints(path("root"), later_, tried_last));
+  EXPECT_EQ(tried_last, "199");
+  EXPECT_FALSE(remove_old_checkpoints(path("root"), later_, tried_last));
+  EXPECT_FALSE(fs::exists(job(200)));
+  EXPECT_TRUE(fs::exists(path("root/.removed/100/team/work")));
+  EXPECT_FALSE(fs::exists(path("root/.removed/100/model")));
+}
+
+TEST_F(CheckpointsTest, AFolderThatCannotBeRemovedAtTheEndHasItsMark) {
+  ASSERT_TRUE(begin_checkpoints(job_, false));
+  if (mount("none", job_.c_str(), "tmpfs", 0, "size=64k") != 0) GTEST_SKIP() << "needs the right to mount";
+  EXPECT_TRUE(end_checkpoints(job_));
+  EXPECT_EQ(umount2(job_.c_str(), MNT_DETACH), 0);
+  EXPECT_TRUE(fs::exists(path("root/.ended/7")));
+  EXPECT_TRUE(remove_old(path("root"), later_));
   EXPECT_FALSE(fs::exists(job_));
 }
 
@@ -163,7 +202,7 @@ TEST_F(CheckpointsTest, LinksInPlaceOfItsMarksAndFoldersLeadNowhere) {
   for (const std::string job : {"7", "8", "9"}) {
     static_cast<void>(begin_checkpoints(path("root/" + job), false, {}, &ann_));
     static_cast<void>(end_checkpoints(path("root/" + job)));
-    static_cast<void>(remove_old_checkpoints(path("root"), later_));
+    static_cast<void>(remove_old(path("root"), later_));
   }
   EXPECT_FALSE(fs::exists(path("elsewhere/7")));
   EXPECT_TRUE(fs::exists(path("elsewhere/8/kept")));
@@ -184,6 +223,28 @@ TEST_F(CheckpointsTest, AFolderIsHandedOverOnceAndSomebodyElsesNever) {
   fs::create_directories(path("root/8/kept"));
   EXPECT_FALSE(begin_checkpoints(path("root/8"), false, {}, &ben_).ok()) << "of whom is what lies in it?";
   EXPECT_EQ(owner_of("root/8"), 0U);
+}
+
+// Between two looks at it a rank of its job on another node is given it, and saves something.
+TEST_F(CheckpointsTest, AFolderThatAPeerIsGivenMeanwhileIsNotSomebodyElses) {
+  ASSERT_TRUE(begin_checkpoints(job_, false));
+  // Whoever opens it waits for an answer.
+  const files::FileDescriptor asked(fanotify_init(FAN_CLASS_CONTENT | FAN_CLOEXEC, O_RDONLY | O_CLOEXEC));
+  const auto opened = FAN_OPEN_PERM | FAN_ONDIR;
+  if (fanotify_mark(asked.get(), FAN_MARK_ADD, opened, AT_FDCWD, job_.c_str()) != 0)
+    GTEST_SKIP() << "needs the right to hold up others";
+  bool is_given = false;
+  std::thread rank([&] { is_given = begin_checkpoints(job_, false, {}, &ann_).ok(); });
+  fanotify_event_metadata event{};
+  EXPECT_EQ(read(asked.get(), &event, sizeof event), static_cast<ssize_t>(sizeof event));
+  EXPECT_EQ(chown(job_.c_str(), ann_.uid, ann_.gid), 0);
+  save();
+  EXPECT_EQ(fanotify_mark(asked.get(), FAN_MARK_REMOVE, opened, AT_FDCWD, job_.c_str()), 0);
+  const fanotify_response answer{.fd = event.fd, .response = FAN_ALLOW};
+  EXPECT_EQ(write(asked.get(), &answer, sizeof answer), static_cast<ssize_t>(sizeof answer));
+  close(event.fd);
+  rank.join();
+  EXPECT_TRUE(is_given);
 }
 
 // ---- where users may write to the folder that the operator has named
@@ -212,7 +273,7 @@ struct CheckpointsAmongUsers : CheckpointsTest {
     EXPECT_EQ(utimensat(AT_FDCWD, path(mark).c_str(), then, 0), 0);
   }
   Result<> remove_old() const {
-    return remove_old_checkpoints(path("base/cluster"), now_ - std::chrono::hours(1));
+    return CheckpointsTest::remove_old(path("base/cluster"), now_ - std::chrono::hours(1));
   }
 
   const Instant now_{std::chrono::seconds(::time(nullptr))};

@@ -9,14 +9,17 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "base/files/descriptor.hpp"
 #include "base/files/files.hpp"
 #include "base/text.hpp"
 #include "base/time.hpp"
 #include "node/rank/cgroups.hpp"
+#include "node/rank/process.hpp"
 
 namespace tutti::rank {
 namespace {
@@ -49,14 +52,28 @@ std::optional<std::string> members_of(const std::string& folder) {
   return *content ? **std::move(content) : std::string();  // one that is gone has none
 }
 
+std::set<pid_t> pids_in(const std::string& cgroup) {
+  std::set<pid_t> pids;
+  const std::string members = members_of(cgroup).value_or("");
+  for (const auto line : split(members, '\n')) {
+    pid_t pid = 0;
+    const auto [end, failure] = std::from_chars(line.data(), line.data() + line.size(), pid);
+    if (failure == std::errc() && pid > 1) pids.insert(pid);
+  }
+  return pids;
+}
+
+// Who is in it before he is looked at and behind it is the one that was looked at, and nobody who has got the
+// pid of one that has gone.
 void kill_all(const CgroupTree& tree) {
   for (const auto& cgroup : tree.folders) {
-    const std::string members = members_of(cgroup).value_or("");
-    for (const auto line : split(members, '\n')) {
-      pid_t pid = 0;
-      const auto [end, failure] = std::from_chars(line.data(), line.data() + line.size(), pid);
-      if (failure == std::errc() && pid > 1) ::kill(pid, SIGKILL);
-    }
+    std::vector<SeenProcess> seen;
+    for (const pid_t pid : pids_in(cgroup))
+      if (const auto status = read_process(pid))
+        seen.push_back({.pid = pid, .start_time = status->start_time});
+    const std::set<pid_t> still = pids_in(cgroup);
+    for (const SeenProcess& one : seen)
+      if (still.contains(one.pid)) signal_process(one, SIGKILL);
   }
 }
 

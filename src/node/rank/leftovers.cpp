@@ -182,9 +182,9 @@ bool kill_leftovers(const Hold& hold, const ShimProcess& shim) {
     const auto session = session_of(shim.pid);
     family.running.insert(family.running.end(), session.begin(), session.end());
   }
-  for (const pid_t pid : family.running) kill(pid, SIGKILL);
+  for (const SeenProcess& one : family.running) signal_process(one, SIGKILL);
   // Who writes a copy holds nothing of the rank's, and may hang where nobody can end it.
-  const auto counts = [&shim](pid_t pid) { return !is_copy_writer(pid, shim); };
+  const auto counts = [&shim](const SeenProcess& one) { return !is_copy_writer(one.pid, shim); };
   return (!held || hold.empty()) && family.settled &&
          std::none_of(family.running.begin(), family.running.end(), counts);
 }
@@ -280,13 +280,13 @@ bool descends_from_shim_below(pid_t pid, const std::string& folder) {
 }
 
 void kill_shim(const ShimProcess& shim) {
-  if (is_alive(shim)) kill(shim.pid, SIGKILL);
+  signal_process({.pid = shim.pid, .start_time = shim.start_time}, SIGKILL);
 }
 
 void wake_shim(const ShimProcess& shim) {
   const auto process = read_process(shim.pid);
   if (process && process->start_time == shim.start_time && (process->state == 'T' || process->state == 't'))
-    kill(shim.pid, SIGCONT);
+    signal_process({.pid = shim.pid, .start_time = shim.start_time}, SIGCONT);
 }
 
 }  // namespace tutti::rank

@@ -1,10 +1,13 @@
 #include "node/rank/process.hpp"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstddef>
 #include <ctime>
@@ -101,11 +104,17 @@ std::vector<Met> met_below(pid_t ancestor) {
   return kernel_lists_children(ancestor) ? met_below(ancestor, append_children) : met_by_scan(ancestor);
 }
 
-std::vector<pid_t> running_of(const std::vector<Met>& met) {
-  std::vector<pid_t> running;
+std::vector<SeenProcess> running_of(const std::vector<Met>& met) {
+  std::vector<SeenProcess> running;
   for (const Met& member : met)
-    if (!member.ended) running.push_back(member.pid);
+    if (!member.ended) running.push_back({.pid = member.pid, .start_time = member.start_time});
   return running;
+}
+
+std::vector<pid_t> pids_of(const std::vector<SeenProcess>& processes) {
+  std::vector<pid_t> pids;
+  for (const SeenProcess& process : processes) pids.push_back(process.pid);
+  return pids;
 }
 
 // A list of children out of which one is reaped while it is read may lack others: who was listed is looked at
@@ -169,6 +178,17 @@ std::optional<uid_t> user_of(pid_t pid) {
   return std::nullopt;
 }
 
+// The descriptor holds on to one process: what is read after it was opened is true of that one. Where there
+// is none to be had, somebody is to end all the same.
+bool signal_process(const SeenProcess& process, int signal) {
+  const files::FileDescriptor held(static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0)));
+  if (!held.valid() && errno == ESRCH) return false;
+  const auto status = read_process(process.pid);
+  if (!status || status->start_time != process.start_time) return false;
+  return held.valid() ? syscall(SYS_pidfd_send_signal, held.get(), signal, nullptr, 0) == 0
+                      : kill(process.pid, signal) == 0;
+}
+
 Duration since_start(std::uint64_t start_time) {
   struct timespec now {};
   const long ticks = sysconf(_SC_CLK_TCK);
@@ -190,9 +210,9 @@ void append_children(pid_t parent, std::vector<pid_t>& children) {
   }
 }
 
-std::vector<pid_t> descendants_of(pid_t ancestor) { return running_of(met_below(ancestor)); }
+std::vector<pid_t> descendants_of(pid_t ancestor) { return pids_of(running_of(met_below(ancestor))); }
 
-std::vector<pid_t> descendants_by_scan(pid_t ancestor) { return running_of(met_by_scan(ancestor)); }
+std::vector<pid_t> descendants_by_scan(pid_t ancestor) { return pids_of(running_of(met_by_scan(ancestor))); }
 
 Family family_of(pid_t ancestor) {
   const auto first = met_below(ancestor);
@@ -212,11 +232,12 @@ void lower_oom_score(int score) {
   if (oom_score() > score) write_oom_score(score);
 }
 
-std::vector<pid_t> session_of(pid_t leader) {
-  std::vector<pid_t> members;
+std::vector<SeenProcess> session_of(pid_t leader) {
+  std::vector<SeenProcess> members;
   for (const pid_t pid : all_processes()) {
     const auto status = read_process(pid);
-    if (status && status->session == leader && pid != leader && !status->ended()) members.push_back(pid);
+    if (status && status->session == leader && pid != leader && !status->ended())
+      members.push_back({.pid = pid, .start_time = status->start_time});
   }
   return members;
 }

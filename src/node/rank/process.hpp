@@ -45,6 +45,17 @@ struct ProcessStatus {
 std::optional<ProcessStatus> read_process(pid_t pid);
 // As whom it acts, also of one that hides; nothing if there is no such process.
 std::optional<uid_t> user_of(pid_t pid);
+
+// One that was seen, and no later one of its pid.
+struct SeenProcess {
+  pid_t pid = 0;
+  std::uint64_t start_time = 0;
+
+  friend bool operator==(const SeenProcess&, const SeenProcess&) = default;
+};
+// Signals that one. False if it could not: it has gone, and somebody else has its pid perhaps.
+bool signal_process(const SeenProcess& process, int signal);
+
 // How long ago it was, on a clock that nobody sets. Where the machine slept before that it is off by as long:
 // by the same for each time it is asked for, and less than nothing perhaps.
 Duration since_start(std::uint64_t start_time);
@@ -60,7 +71,7 @@ std::vector<pid_t> descendants_by_scan(pid_t ancestor);
 
 // The descendants of a process that inherits orphans (PR_SET_CHILD_SUBREAPER), by two looks.
 struct Family {
-  std::vector<pid_t> running;  // as descendants_of()
+  std::vector<SeenProcess> running;  // as descendants_of()
   // Both looks have met the same, those that have ended too. If none is running then, none was: whoever runs
   // has a parent that runs, and so on up to a child of the ancestor, and all its children had ended before
   // they were listed. Else somebody may have passed from a parent that ended to one whose children were
@@ -83,6 +94,6 @@ void raise_oom_score(int score);
 void lower_oom_score(int score);
 
 // The running processes of a session, without the one that leads it.
-std::vector<pid_t> session_of(pid_t leader);
+std::vector<SeenProcess> session_of(pid_t leader);
 
 }  // namespace tutti::rank

@@ -14,6 +14,11 @@
 namespace tutti::rank {
 namespace {
 
+SeenProcess seen(pid_t pid) {
+  const auto status = read_process(pid);
+  return {.pid = pid, .start_time = status ? status->start_time : 0};
+}
+
 TEST(Process, ReadsItsOwnStatus) {
   const auto status = read_process(getpid());
   ASSERT_TRUE(status);
@@ -85,7 +90,7 @@ TEST(Process, WhoPassesToAnotherParentMeanwhileIsNotMissed) {
   if (listed.empty()) GTEST_SKIP() << "this kernel does not list children";
   EXPECT_FALSE(family_of(getpid(), children_then_end).settled);
   const Family later = family_of(getpid());
-  EXPECT_EQ(later.running, std::vector<pid_t>{orphan});
+  EXPECT_EQ(later.running, std::vector{seen(orphan)});
   EXPECT_TRUE(later.settled) << "the ended child is as it was";
   for (const pid_t pid : {child, orphan}) {
     kill(pid, SIGKILL);
@@ -95,6 +100,20 @@ TEST(Process, WhoPassesToAnotherParentMeanwhileIsNotMissed) {
   const Family none = family_of(getpid());
   EXPECT_TRUE(none.running.empty() && none.settled);
   prctl(PR_SET_CHILD_SUBREAPER, 0);
+}
+
+TEST(Process, WhoHasThePidOfOneThatWasSeenBeforeIsNotSignalled) {
+  const pid_t child = fork();
+  if (child == 0)
+    for (;;) pause();
+  const SeenProcess before{.pid = child, .start_time = seen(child).start_time - 1};
+  EXPECT_FALSE(signal_process(before, SIGKILL));
+  EXPECT_FALSE(read_process(child)->ended());
+  EXPECT_TRUE(signal_process(seen(child), SIGKILL));
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_FALSE(signal_process(before, SIGKILL)) << "it has gone";
 }
 
 // It looks as one that has ended and waits to be reaped.
@@ -114,8 +133,8 @@ TEST(Process, OneThatItsFirstThreadHasLeftRunsOn) {
   EXPECT_FALSE(read_process(headless)->ended());
   EXPECT_EQ(descendants_of(leader), family);
   EXPECT_EQ(descendants_by_scan(leader), family);
-  EXPECT_EQ(session_of(leader), family);
-  EXPECT_EQ(kill(headless, SIGKILL), 0);
+  EXPECT_EQ(session_of(leader), std::vector{seen(headless)});
+  EXPECT_TRUE(signal_process(seen(headless), SIGKILL));
   while (!read_process(headless)->ended()) std::this_thread::yield();
   EXPECT_TRUE(descendants_of(leader).empty());
   EXPECT_TRUE(session_of(leader).empty());

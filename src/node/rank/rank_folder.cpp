@@ -16,6 +16,7 @@
 #include "base/bytes.hpp"
 #include "base/files/descriptor.hpp"
 #include "base/files/files.hpp"
+#include "base/files/tree.hpp"
 #include "base/text.hpp"
 #include "node/rank/process.hpp"
 #include "node/rank/secrets.hpp"
@@ -34,6 +35,7 @@ static_assert(spec_mark.size() == earlier_spec_marks[2].size());
 static_assert(spec_mark.size() == earlier_spec_marks[3].size());
 constexpr const char* verdict_name = "verdict";
 constexpr const char* progress_name = "progress";
+constexpr const char* said_name = "said";
 constexpr std::size_t words_max = 65'536;
 constexpr std::size_t cgroup_name_bytes_max = 200;
 constexpr std::size_t line_bytes_max = 128;
@@ -355,7 +357,7 @@ Instant exit_written_at(const std::string& folder) {
                  std::chrono::nanoseconds(status.st_ctim.tv_nsec));
 }
 
-std::string said_folder(const std::string& folder) { return folder + "/said"; }
+std::string said_folder(const std::string& folder) { return path_of(folder, said_name); }
 
 // The folder that it is made in is closed to its account, which cannot put anything else in its place.
 Result<> make_said_folder(const std::string& folder, const Account& account) {
@@ -378,13 +380,18 @@ std::string read_sentence(const std::string& path) {
   return content && *content ? valid_utf8(**content) : "";
 }
 
+// Its account may have mounted something over it, which is not looked at: that may not answer.
+files::FileDescriptor open_said(const std::string& folder, int flags) {
+  const files::FileDescriptor above(open(folder.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  return files::open_below(above, said_name, flags);
+}
+
 // In the folder that is the rank's own: what is read there for it is what its account could read. A name that
 // it has given to the file of somebody else is not, and whose a file is does not change while it is open.
 std::string read_own_sentence(const std::string& folder, const std::string& name) {
-  const files::FileDescriptor said(
-      open(said_folder(folder).c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  const files::FileDescriptor file(
-      openat(said.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  const files::FileDescriptor said = open_said(folder, files::folder_flags);
+  const files::FileDescriptor file =
+      files::open_below(said, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   struct stat account {};
   struct stat status {};
   if (!file.valid() || fstat(said.get(), &account) != 0 || fstat(file.get(), &status) != 0) return "";
@@ -395,9 +402,11 @@ std::string read_own_sentence(const std::string& folder, const std::string& name
   return valid_utf8({reinterpret_cast<const char*>(buffer.data()), *count});
 }
 
-bool has_said_folder(const std::string& folder) { return is_own_folder(said_folder(folder)); }
-
 }  // namespace
+
+bool has_said_folder(const std::string& folder) {
+  return open_said(folder, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC).valid() || errno == EXDEV;
+}
 
 std::string folder_place(const std::string& folder) {
   struct stat found {};

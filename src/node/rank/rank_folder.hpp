@@ -79,6 +79,7 @@ Instant exit_written_at(const std::string& folder);
 // A folder of the rank's own in its folder, for what it says, where it runs as somebody else than its agent
 // and may not write there. It belongs to that account.
 std::string said_folder(const std::string& folder);
+bool has_said_folder(const std::string& folder);
 // Makes it.
 Result<> make_said_folder(const std::string& folder, const Account& account);
 
