@@ -148,7 +148,7 @@ void Hub::tell(const Agent& agent, const wire::ControllerMessage& message) {
 // An agent of which nothing was read for a while although something waits to be is not silent. If this loop
 // is late itself, or that is so of many agents, the loop is behind, and whoever else seems silent may be so
 // for the same reason. One by itself may see to it that it is not read: it is excused for so long, and nobody
-// else is. One that is read, and whose message is not whole, is neither.
+// else is. One that is read, and whose message is not whole, needs no excuse.
 bool Hub::is_awake() {
   const Instant now = clock_();
   const bool is_late = now - std::exchange(awake_asked_at_, now) > agent_pause_max;
