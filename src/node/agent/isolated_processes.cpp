@@ -87,7 +87,7 @@ void ShimProcesses::tell_hung(const RankKey& key) {
   const auto saved = saved_.find(key.job);
   calls_.seen(key, {does_not_end, saved == saved_.end() ? Instant() : saved->second});
   if (!isolation_) return;
-  clears_.run(hung_disks, [this, key, folder = folder_of(key)]() -> Lane::Then {
+  clears_.run(hung_disks, [key, folder = folder_of(key)]() -> Lane::Then {
     const auto spec =
         rank::is_own_folder(folder) ? rank::read_spec(folder) : Result<rank::RankSpec>(failed(""));
     const std::size_t aborted =
