@@ -98,7 +98,7 @@ class RemoveFolderOfUsers : public RemoveFolder {
   }
   // As its owner could have moved it there: she may write to the folder that holds it, or has it.
   std::string folder(const std::string& name, uid_t owner) const {
-    const std::string path = tree_ + "/" + name;
+    std::string path = tree_ + "/" + name;
     EXPECT_TRUE(make_folder(path, 0777));
     file(name + "/file", owner);
     give(path, owner);

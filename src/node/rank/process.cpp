@@ -113,6 +113,7 @@ std::vector<SeenProcess> running_of(const std::vector<Met>& met) {
 
 std::vector<pid_t> pids_of(const std::vector<SeenProcess>& processes) {
   std::vector<pid_t> pids;
+  pids.reserve(processes.size());
   for (const SeenProcess& process : processes) pids.push_back(process.pid);
   return pids;
 }
