@@ -49,6 +49,7 @@ constexpr Counts quick_counts{.launches = 3,
 
 struct Bench {
   Counts counts;
+  std::string before;  // an earlier program, "" if none is given
   Report report{"Slurm"};
   std::unique_ptr<SlurmCluster> slurm;  // null where it cannot be measured
 };
@@ -98,32 +99,41 @@ struct Kind {
   std::string what;
   const Environment* env = nullptr;  // null: it cannot be measured here
   std::string why = {};              // then
+  bool has_bar = true;
+};
+// Beside which they are: without any of it, of this build or of an earlier one.
+struct Plain {
+  const Environment& env;
+  std::string program;  // "": that of this build
+  const char* name() const { return program.empty() ? "plain" : "before"; }
 };
 
-std::vector<std::string> gang_command(int gang_nodes) {
+std::vector<std::string> gang_command(int gang_nodes, const std::string& program = "") {
   const std::string size = std::to_string(gang_nodes);
   return LocalCluster::command({"run", "--workdir", "/", "--nodes", size, "--ranks", size, "--gpus-per-rank",
-                                std::to_string(gpus), "--", "true"});
+                                std::to_string(gpus), "--", "true"},
+                               program);
 }
 
 void add_secure_rows(Report& report, const Kind& kind, int gang_nodes, const std::vector<double>* ours,
-                     const std::vector<double>& plain) {
+                     const std::vector<double>& plain, const char* peer) {
   const std::string size = std::to_string(gang_nodes);
   const std::string what = "true on " + size + (gang_nodes == 1 ? " node, " : " nodes, ") + kind.what;
-  Row middle{.name = kind.name + "_" + size + "_nodes",
-             .what = what,
-             .unit = "ms",
-             .tutti = {},
-             .peer = median(plain),
-             .peer_name = "plain",
-             .bar = Bar{Bar::Kind::ratio_at_most, secure_ratio_max},
-             .note = kind.why};
+  Row middle{
+      .name = kind.name + "_" + size + "_nodes",
+      .what = what,
+      .unit = "ms",
+      .tutti = {},
+      .peer = median(plain),
+      .peer_name = peer,
+      .bar = kind.has_bar ? std::optional(Bar{Bar::Kind::ratio_at_most, secure_ratio_max}) : std::nullopt,
+      .note = kind.why};
   Row slowest{.name = middle.name + "_p99",
               .what = "  of a hundred the slowest but one",
               .unit = "ms",
               .tutti = {},
               .peer = percentile_99(plain),
-              .peer_name = "plain",
+              .peer_name = peer,
               .bar = {},
               .note = ""};
   if (ours != nullptr) {
@@ -135,10 +145,11 @@ void add_secure_rows(Report& report, const Kind& kind, int gang_nodes, const std
 }
 
 // All kinds in turns, the plain one first.
-Result<> measure_secure_gang(Bench& bench, const Environment& plain, const std::vector<Kind>& kinds,
+Result<> measure_secure_gang(Bench& bench, const Plain& plain, const std::vector<Kind>& kinds,
                              int gang_nodes) {
   const auto command = gang_command(gang_nodes);
-  std::vector<Measurement> turns{[&] { return command_ms(command, plain); }};
+  const auto peer = gang_command(gang_nodes, plain.program);
+  std::vector<Measurement> turns{[&] { return command_ms(peer, plain.env); }};
   for (const Kind& kind : kinds)
     if (kind.env != nullptr) turns.push_back([&] { return command_ms(command, *kind.env); });
   if (auto warm = measure_in_turns(turns, 2); !warm) return std::move(warm).error();
@@ -147,7 +158,7 @@ Result<> measure_secure_gang(Bench& bench, const Environment& plain, const std::
   std::size_t at = 0;
   for (const Kind& kind : kinds)
     add_secure_rows(bench.report, kind, gang_nodes, kind.env == nullptr ? nullptr : &times->at(++at),
-                    times->front());
+                    times->front(), plain.name());
   return {};
 }
 
@@ -180,9 +191,17 @@ Result<> measure_secure(Bench& bench) {
   } else {
     kinds.back().why = "not measured: " + account.error().text();
   }
+  std::unique_ptr<LocalCluster> before;
+  if (!bench.before.empty()) {
+    auto started = LocalCluster::start(nodes, gpus, (*folder)->path() + "/before", bench.before);
+    if (!started) return std::move(started).error();
+    before = std::move(*started);
+    kinds.push_back({.name = "plain", .what = "none of it", .env = &(*plain)->env(), .has_bar = false});
+  }
+  const Plain peer{before ? before->env() : (*plain)->env(), bench.before};
   std::printf("of each kind of cluster %d launches, in turns\n", bench.counts.secure_launches);
-  if (auto done = measure_secure_gang(bench, (*plain)->env(), kinds, 1); !done) return done;
-  return measure_secure_gang(bench, (*plain)->env(), kinds, nodes);
+  if (auto done = measure_secure_gang(bench, peer, kinds, 1); !done) return done;
+  return measure_secure_gang(bench, peer, kinds, nodes);
 }
 
 // ---- jobs: first submit to last end
@@ -588,7 +607,8 @@ Result<> run(const std::vector<std::string>& words) {
   auto options = parse_options(words, names_of(parts));
   if (!options) return std::move(options).error();
   catch_interrupts();
-  Bench bench{.counts = options->quick ? quick_counts : Counts{}, .slurm = nullptr};
+  Bench bench{
+      .counts = options->quick ? quick_counts : Counts{}, .before = options->before, .slurm = nullptr};
   if (auto done = measure(bench, *options); !done) return done;
   return bench.report.end(*options);
 }

@@ -381,8 +381,7 @@ Result<> measure(const Options& options) {
   if (options.wants("killed")) {
     if (auto done = measure_kill(report); !done) return done;
   }
-  if (options.json_file.empty()) return {};
-  return report.write_json(options.json_file);
+  return report.end(options);
 }
 
 }  // namespace

@@ -25,8 +25,10 @@ Result<std::string> Api::submit(const nlohmann::json& jobs) {
   return (*answer)["ids"][0].get<std::string>();
 }
 
-Result<std::unique_ptr<LocalCluster>> LocalCluster::start(int nodes, int gpus, const std::string& home) {
+Result<std::unique_ptr<LocalCluster>> LocalCluster::start(int nodes, int gpus, const std::string& home,
+                                                          const std::string& program) {
   std::unique_ptr<LocalCluster> cluster(new LocalCluster);
+  cluster->program_ = program;
   cluster->home_ = home.empty() ? cluster->folder_.path() : home;
   cluster->env_ = {
       {"TUTTI_HOME", cluster->home_}, {"TUTTI_ADDR", ""}, {"TUTTI_TOKEN_FILE", ""}, {"TUTTI_CA_FILE", ""}};
@@ -45,7 +47,7 @@ Result<> LocalCluster::connect() {
 }
 
 LocalCluster::~LocalCluster() {
-  const auto down = support::run(command({"down"}), {.env = env_, .stdout_to = "", .timeout = 60s});
+  const auto down = support::run(command({"down"}, program_), {.env = env_, .stdout_to = "", .timeout = 60s});
   if (down.exit_code != 0) std::fprintf(stderr, "bench: tutti down: %s\n", down.err.c_str());
 }
 
@@ -54,11 +56,11 @@ pid_t LocalCluster::controller_pid() const {
 }
 
 Result<std::string> LocalCluster::run(const std::vector<std::string>& words) const {
-  return run_command(command(words), env_);
+  return run_command(command(words, program_), env_);
 }
 
-std::vector<std::string> LocalCluster::command(std::vector<std::string> words) {
-  words.insert(words.begin(), TUTTI_BUILD_DIR "/bin/tutti");
+std::vector<std::string> LocalCluster::command(std::vector<std::string> words, const std::string& program) {
+  words.insert(words.begin(), program.empty() ? TUTTI_BUILD_DIR "/bin/tutti" : program);
   return words;
 }
 

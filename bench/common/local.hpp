@@ -35,8 +35,10 @@ class Api {
 
 class LocalCluster {
  public:
-  // `home`: a folder that is not there yet, and stays; "" for one of its own.
-  static Result<std::unique_ptr<LocalCluster>> start(int nodes, int gpus, const std::string& home = "");
+  // `home`: a folder that is not there yet, and stays; "" for one of its own. `program`: "" for that of this
+  // build.
+  static Result<std::unique_ptr<LocalCluster>> start(int nodes, int gpus, const std::string& home = "",
+                                                     const std::string& program = "");
   LocalCluster(const LocalCluster&) = delete;
   LocalCluster& operator=(const LocalCluster&) = delete;
   // `tutti down`, whatever happened before.
@@ -47,7 +49,7 @@ class LocalCluster {
   pid_t controller_pid() const;
   Result<std::string> run(const std::vector<std::string>& words) const;
   // The words with the program in front of them.
-  static std::vector<std::string> command(std::vector<std::string> words);
+  static std::vector<std::string> command(std::vector<std::string> words, const std::string& program = "");
 
  private:
   LocalCluster() = default;
@@ -55,6 +57,7 @@ class LocalCluster {
 
   support::TempFolder folder_;
   std::string home_;
+  std::string program_;
   Environment env_;
   net::Target target_;
   std::string token_;

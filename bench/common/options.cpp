@@ -27,6 +27,8 @@ Result<Options> parse_options(const std::vector<std::string>& words, const std::
       options.traces = words[++at];
     } else if (words[at] == "--llama" && has_value) {
       options.llama = words[++at];
+    } else if (words[at] == "--before" && has_value) {
+      options.before = words[++at];
     } else if (words[at] == "--json" && has_value) {
       options.json_file = words[++at];
     } else {
@@ -34,8 +36,8 @@ Result<Options> parse_options(const std::vector<std::string>& words, const std::
           .within(words[at])
           .remedy(
               "flags: [--quick] [--only PART] [--json FILE], and [--traces DIR] where traces are replayed, "
-              "[--llama DIR] where llama.cpp's tools are the peer; --quick: few "
-              "repeats, to see that it works");
+              "[--llama DIR] where llama.cpp's tools are the peer, [--before TUTTI] where an earlier one is; "
+              "--quick: few repeats, to see that it works");
     }
   }
   if (auto known = check_name(options.only, parts); !known) return std::move(known).error();

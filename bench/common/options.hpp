@@ -13,6 +13,7 @@ struct Options {
   std::string only;
   std::string traces;  // a folder
   std::string llama;   // a folder
+  std::string before;  // an earlier `tutti`
   bool quick = false;
 
   bool wants(const std::string& part) const { return only.empty() || only == part; }
