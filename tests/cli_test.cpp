@@ -67,7 +67,7 @@ TEST(Cli, TheApiIsThatOfTheControllerOrOfAnEngine) {
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_EQ(wrong.err,
             "tutti: command line : 'jobs' answers nothing\n"
-            "  the requests are those of controller, engine or script\n");
+            "  the requests are those of controller, engine, script or gateway\n");
 }
 
 TEST(Cli, AFullDiskIsAFailureAndSaysSo) {

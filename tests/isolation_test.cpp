@@ -298,6 +298,58 @@ TEST_F(Isolation, CheckpointsOfSomebodyElseAreNotHandedOver) {
   EXPECT_EQ(owner_of(next), ada_uid);
 }
 
+TEST_F(Isolation, WhatARankHadForItsWordsIsOutOfReachWhenItIsOver) {
+  const std::string id = submit("tutti-ada", {}, "echo x >$(dirname $TUTTI_PROGRESS_FILE)/x");
+  EXPECT_EQ(cluster_->wait(id), 0);
+  const std::string said = rank_folder(id) + "/said";
+  EXPECT_TRUE(eventually([&] { return !fs::exists(said) && fs::is_empty(agent() + "/removed"); }));
+  EXPECT_FALSE(as_login(ada_uid, "echo more >" + said + "/x"));
+  EXPECT_EQ(cluster_->tutti({"logs", id}).exit_code, 0) << "what tutti wrote is kept";
+}
+
+// As its user may with a login there: over what the rank says, and over its shipped folder.
+TEST_F(Isolation, WhatSomebodyMountsOverHisFoldersKeepsNoAgentFromStarting) {
+  fs::create_directories(accounts_.file("shipped"));
+  write_text(accounts_.file("shipped/input"), "input\n");
+  const std::string gate = accounts_.file("gate");
+  const std::string id =
+      submit("tutti-ada", {"--sync", accounts_.file("shipped")}, "cd /; echo begun; " + until(gate, "true"));
+  ASSERT_TRUE(eventually([&] { return has(cluster_->tutti({"logs", id}).out, "begun"); }));
+  const support::StalledDisk over_said(rank_folder(id) + "/said");
+  const support::StalledDisk over_work(agent() + "/work/" + place_of(id + ".0"));
+  if (!over_said.mounted() || !over_work.mounted()) GTEST_SKIP() << "needs /dev/fuse";
+  cluster_->agent("n1").signal(SIGKILL);
+  cluster_->agent("n1").wait();
+  ASSERT_TRUE(cluster_->start_agent("n1")) << read_text(cluster_->file("agent-n1.err"));
+  EXPECT_EQ(run("tutti-ben", {}, "echo runs").out, "runs\n");
+  write_text(gate, "");
+  EXPECT_EQ(cluster_->wait(id), 0);
+}
+
+// Jobs of both have the same numbers.
+TEST_F(Isolation, WhatAJobHadForItselfIsNotThatOfTheSameNumberInAnotherCluster) {
+  const std::string hers =
+      submit("tutti-ada", {},
+             "trap 'exit 0' TERM; for f in /tmp /var/tmp /dev/shm; do echo hers >$f/hers; done; echo begun; "
+             "while :; do sleep 0.05; done");
+  ASSERT_EQ(hers, "1");
+  ASSERT_TRUE(eventually([&] { return has(cluster_->tutti({"logs", hers}).out, "begun"); }));
+  cluster_->kill_controller();
+  fs::create_directory(cluster_->file("away"));
+  for (const char* part : {"store.db", "store.db-wal", "store.db-shm", "store.db.last"}) {
+    std::error_code ignored;
+    fs::rename(cluster_->data() + "/" + part, cluster_->file("away") + "/" + part, ignored);
+  }
+  ASSERT_TRUE(cluster_->start_controller()) << read_text(cluster_->file("controller.err"));
+  EXPECT_TRUE(eventually([&] { return ranks().empty(); }));
+  ASSERT_TRUE(cluster_->node_becomes("n1", "ready"));
+  const std::string his = submit("tutti-ben", {}, "ls /tmp /var/tmp /dev/shm; touch /tmp/his /dev/shm/his");
+  ASSERT_EQ(his, "1");
+  EXPECT_EQ(cluster_->wait(his), 0) << cluster_->tutti({"show", his}).out;
+  EXPECT_FALSE(has(cluster_->tutti({"logs", "--no-prefix", his}).out, "hers"));
+  EXPECT_TRUE(eventually([&] { return nothing_is_left(); }));
+}
+
 std::size_t times(const std::string& text, const std::string& word) {
   std::size_t count = 0;
   for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;

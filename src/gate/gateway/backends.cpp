@@ -210,7 +210,7 @@ void Backends::seen(BackendId id, Protocol protocol, int status, const std::stri
   look_later(id);
 }
 
-void Backends::set_ready(BackendId id, bool is_ready, std::string problem) {
+void Backends::set_ready(BackendId id, bool is_ready, const std::string& problem) {
   Backend& backend = backends_.at(id);
   const bool is_new = !std::exchange(backend.is_seen, true) || is_ready != backend.is_ready;
   backend.is_ready = is_ready;

@@ -108,7 +108,7 @@ class Backends {
   void look(BackendId id);
   void look_at(BackendId id, Protocol protocol);
   void seen(BackendId id, Protocol protocol, int status, const std::string& body);
-  void set_ready(BackendId id, bool is_ready, std::string problem);
+  void set_ready(BackendId id, bool is_ready, const std::string& problem);
   BackendView view_of(BackendId id) const;
   void look_later(BackendId id);
 

@@ -111,9 +111,8 @@ void Passage::call() {
                                         passage->take_head(std::move(head));
                                     },
                                 .on_piece =
-                                    [self](std::string piece) {
-                                      if (const auto passage = self.lock())
-                                        passage->take_piece(std::move(piece));
+                                    [self](const std::string& piece) {
+                                      if (const auto passage = self.lock()) passage->take_piece(piece);
                                     },
                                 .over =
                                     [self](const Result<>& end) {
@@ -128,7 +127,7 @@ void Passage::take_head(net::AnswerHead head) {
     house_.backends.worked(turn_->backend);
 }
 
-void Passage::take_piece(std::string piece) {
+void Passage::take_piece(const std::string& piece) {
   if (is_answered_) return;
   if (is_stream_) return take_story(piece);
   if (house_.collected_bytes + piece.size() > answers_bytes_max)

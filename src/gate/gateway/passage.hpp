@@ -78,7 +78,7 @@ class Passage : public std::enable_shared_from_this<Passage> {
   void wait();
   void call();
   void take_head(net::AnswerHead head);
-  void take_piece(std::string piece);
+  void take_piece(const std::string& piece);
   void take_end(const Result<>& end);
   void take_story(const std::string& piece);
   void tell_whole();

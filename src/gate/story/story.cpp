@@ -72,7 +72,6 @@ Result<std::string> Story::take(std::string_view bytes) {
   }
   pending_.erase(0, begin);
   if (pending_.size() > event_bytes_max) return failed("an event of its stream does not end");
-  has_begun_ = has_begun_ || !out.empty();
   return out;
 }
 
@@ -104,7 +103,7 @@ bool Story::take_event(std::string_view event, std::string& out) {
   }
   if (has_data && !is_told && !is_last && !is_finished_) {
     // Who speaks is said once, and of no use to anybody before something is said.
-    const bool is_first = may_go_on_ && !has_begun_ && held_.empty() && out.empty();
+    const bool is_first = may_go_on_ && !has_begun_ && held_.empty();
     if (is_first && event.find(role_member) != std::string_view::npos) {
       held_ = kept;
       return true;
@@ -116,6 +115,7 @@ bool Story::take_event(std::string_view event, std::string& out) {
   // Whoever goes on behind the last token says once more why it ends there.
   if (event.find(finish_member) != std::string_view::npos && std::exchange(is_finished_, true)) return true;
   out += kept;
+  has_begun_ = has_begun_ || !out.empty();
   return true;
 }
 
@@ -154,6 +154,11 @@ void Story::begin_again() {
   pending_.clear();
   held_.clear();
   reason_.clear();
+  if (has_begun_) return;
+  // Nobody has heard of it: it is told anew, under another name.
+  id_.clear();
+  tokens_.clear();
+  is_known_ = true;
 }
 
 }  // namespace tutti::gate

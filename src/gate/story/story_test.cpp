@@ -75,6 +75,15 @@ TEST(Story, WhoSpeaksIsSaidWithTheFirstToken) {
   EXPECT_TRUE(story.can_go_on());
 }
 
+TEST(Story, ToldFromTheBeginningItHasTheNameOfWhoeverTellsIt) {
+  Story story(true, false);
+  taken(story, plain(role));
+  story.begin_again();
+  const auto named = [](std::string text) { return text.replace(text.find("cmpl-1"), 6, "cmpl-2"); };
+  taken(story, plain(named(role)) + event(named(chunk("a")), " 1"));
+  EXPECT_EQ(story.rest(), R"({"created":5,"id":"cmpl-2","tokens":[1]})");
+}
+
 TEST(Story, WhoTellsNoTokensIsNotFollowedByAnother) {
   Story other(true, false);
   EXPECT_EQ(taken(other, plain(role) + plain(chunk("a"))), plain(role) + plain(chunk("a")));
