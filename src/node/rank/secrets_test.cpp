@@ -244,9 +244,10 @@ TEST_F(Secrets, AMountIsTheRanksOwnAndNobodyElseSeesIt) {
   }));
   // Of all that lies below the places nothing has a value: the mount was over it.
   for (const std::string& root : {places.folder, places.memory})
-    for (const auto& entry : fs::recursive_directory_iterator(root))
-      if (entry.is_regular_file())
-        EXPECT_EQ(text_in(entry.path()).find("value"), std::string::npos) << entry.path();
+    for (const auto& entry : fs::recursive_directory_iterator(root)) {
+      if (!entry.is_regular_file()) continue;
+      EXPECT_EQ(text_in(entry.path()).find("value"), std::string::npos) << entry.path();
+    }
   fs::remove_all(places.folder);
   fs::remove_all(places.memory);
 }
