@@ -75,7 +75,7 @@ class Status final : public View {
   }
 
   static std::string on_nodes(const json& kept) {
-    const std::string logs = kept_bytes(kept, "logs_bytes") + " of logs of ended ranks on the nodes";
+    std::string logs = kept_bytes(kept, "logs_bytes") + " of logs of ended ranks on the nodes";
     if (!kept.contains("logs_bytes_max")) return logs;  // no agent has said more
     return logs + " " + kept_ages(kept, "logs_age_min_s", "logs_age_s") + ", at most " +
            kept_bytes(kept, "logs_bytes_max") + "\n       what ended jobs left in TUTTI_CHECKPOINT_DIR " +
