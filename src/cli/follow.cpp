@@ -86,6 +86,15 @@ class Follower {
       if (printer_.failure() != 0 && options_.only_logs)
         return failed_errno("cannot be written", printer_.failure()).within("standard output");
       if (over && (!to_the_end || options_.only_logs)) return is_complete() ? exit_success : exit_failed;
+      // Whoever may not see it now may not in a while, either.
+      if (const int status = cluster_.client().refusal_status(); !done && (status == 401 || status == 403)) {
+        printer_.finish();
+        return failed(
+                   "it does not let this token in any more: it was revoked, has expired, or its user is "
+                   "blocked")
+            .within("controller " + cluster_.address())
+            .remedy("`tutti login`, or TUTTI_TOKEN_FILE with one that is good; the job goes on without that");
+      }
       // A stream that broke may have had more to tell; so may a node that was away for a moment.
       if (over) return end();
       if (std::chrono::steady_clock::now() > heard_at_ + options_.reconnect_for ||

@@ -59,6 +59,10 @@ class FollowTest : public testing::Test {
     }
     if (!silent_ && !exchange.request().path.ends_with("/logs"))
       return exchange.answer({.status = 200, .body = R"({"ids":["4"],"asked":true})"});
+    if (streams_ > 0 && is_shut_out_) {
+      ++shut_out_;
+      return exchange.answer({.status = 401, .body = R"({"error":{"message":"the token is wrong"}})"});
+    }
     stream_ = exchange.stream([] {});
     if (silent_) return;
     if (!told_.empty()) {
@@ -88,6 +92,8 @@ class FollowTest : public testing::Test {
   std::string cluster_ = "first";
   bool replaced_ = false;  // by another one, with the same address, after the first stream
   int streams_ = 0;
+  bool is_shut_out_ = false;  // after the first stream
+  std::atomic<int> shut_out_ = 0;
   bool silent_ = false;
   std::vector<std::string> told_;  // of each stream all, the last again and again
   std::atomic<int> refusals_ = 0;
@@ -102,6 +108,17 @@ TEST_F(FollowTest, PatienceCountsFromTheLastContactHoweverLongItWasAttached) {
       follow(*cluster, {.job = "1", .logs = false, .says_end = false, .reconnect_for = patience});
   ASSERT_TRUE(code.ok()) << code.error().text();
   EXPECT_EQ(*code, 7);
+}
+
+TEST_F(FollowTest, WhoseTokenIsNotTakenAnyMoreHearsSoAndAsksOnce) {
+  is_shut_out_ = true;
+  auto cluster = Cluster::find();
+  ASSERT_TRUE(cluster.ok()) << cluster.error().text();
+  const auto code = follow(*cluster, {.job = "1", .logs = false, .says_end = false});
+  ASSERT_FALSE(code.ok());
+  EXPECT_NE(code.error().text().find("does not let this token in any more"), std::string::npos)
+      << code.error().text();
+  EXPECT_EQ(shut_out_, 1);
 }
 
 // `tutti wait` goes from one job to the next, and the controller may be restarted in between.

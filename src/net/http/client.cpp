@@ -8,6 +8,7 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -76,6 +77,34 @@ bool wait_for(int descriptor, short events, Clock::time_point deadline, const st
     if (idle != nullptr && !idle()) return false;
   }
 }
+
+// OpenSSL writes to its socket as to any file: where nobody reads there any more, that is a signal that would
+// end the process. What else would get one here, such as standard output in a pipe, still does.
+class WithoutPipeSignal {
+ public:
+  WithoutPipeSignal() {
+    ::sigemptyset(&pipe_);
+    ::sigaddset(&pipe_, SIGPIPE);
+    sigset_t pending{};
+    ::sigpending(&pending);
+    was_pending_ = ::sigismember(&pending, SIGPIPE) == 1;
+    ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  WithoutPipeSignal(const WithoutPipeSignal&) = delete;
+  WithoutPipeSignal& operator=(const WithoutPipeSignal&) = delete;
+  ~WithoutPipeSignal() {
+    const int error = errno;  // of what was done
+    const timespec at_once{};
+    if (!was_pending_) ::sigtimedwait(&pipe_, nullptr, &at_once);
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    errno = error;
+  }
+
+ private:
+  sigset_t pipe_{};
+  sigset_t before_{};
+  bool was_pending_ = false;
+};
 
 // Whether all of these are addresses of this machine itself.
 bool all_here(const addrinfo* addresses) {
@@ -243,7 +272,10 @@ Result<> Client::Connection::shake_hands(const Target& target) {
   SSL_set_fd(tls, descriptor);
   expect_host(tls, target.host);
   for (;;) {
-    const int done = SSL_connect(tls);
+    const int done = [&] {
+      const WithoutPipeSignal quiet;
+      return SSL_connect(tls);
+    }();
     if (done == 1) return {};
     if (wait_tls(done)) continue;
     if (Clock::now() >= deadline) return failed("no answer in time");
@@ -257,6 +289,7 @@ Result<> Client::Connection::send(std::string_view bytes) {
   while (!bytes.empty()) {
     ssize_t sent = 0;
     if (tls != nullptr) {
+      const WithoutPipeSignal quiet;
       sent = SSL_write(tls, bytes.data(), static_cast<int>(std::min<std::size_t>(bytes.size(), 1 << 20)));
       if (sent <= 0 && wait_tls(static_cast<int>(sent))) continue;
     } else {
@@ -274,6 +307,7 @@ Result<std::string> Client::Connection::receive() {
   for (;;) {
     ssize_t got = 0;
     if (tls != nullptr) {
+      const WithoutPipeSignal quiet;
       ERR_clear_error();
       got = SSL_read(tls, buffer.data(), static_cast<int>(buffer.size()));
       if (got <= 0 && SSL_get_error(tls, static_cast<int>(got)) == SSL_ERROR_ZERO_RETURN)
@@ -454,6 +488,7 @@ Result<> Client::events(const std::string& method, const std::string& path, cons
                         const OnEvent& on_event, const std::function<bool()>& idle) {
   met_another_ = false;
   retry_after_seconds_ = 0;
+  refusal_status_ = 0;
   if (auto connected = connect(); !connected) return std::move(connected).error();
   Connection& connection = *connection_;
   bool given_up = false;
@@ -490,6 +525,7 @@ Result<> Client::events(const std::string& method, const std::string& path, cons
   if (!done) return broken(target_, understood, done.error());
   if (parser.get().result_int() != 200) {
     retry_after_seconds_ = retry_after_seconds_of(parser.get()[http::field::retry_after]);
+    refusal_status_ = static_cast<int>(parser.get().result_int());
     return failed(parser.get().body()).within("HTTP " + std::to_string(parser.get().result_int()));
   }
   return {};

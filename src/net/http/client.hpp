@@ -73,6 +73,8 @@ class Client {
   bool is_untrusted() const { return is_untrusted_; }
   // Of one that was refused, or of events that were: when to ask again; 0 if it was not said.
   int retry_after_seconds() const { return retry_after_seconds_; }
+  // Of events that were refused: the status of the answer; 0: they were not.
+  int refusal_status() const { return refusal_status_; }
 
   // The cluster that is meant: the first that has answered, or that was told. It stands in each request, so
   // that another one does nothing of it. "" until one is known.
@@ -104,6 +106,7 @@ class Client {
   bool sent_ = false;
   bool is_untrusted_ = false;
   int retry_after_seconds_ = 0;
+  int refusal_status_ = 0;
   std::string cluster_;
   bool met_another_ = false;
   bool secret_ = false;

@@ -1,4 +1,6 @@
 // A certificate that is not taken: by commands, and by agents that dial.
+#include <signal.h>
+
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
@@ -110,6 +112,36 @@ TEST_F(Trust, ACertificateThatIsNotValidYetNamesTheClock) {
 }
 
 // It runs, and is not asked: nobody is to start another one.
+// What ends a process that writes where nobody reads any more is a signal, of which OpenSSL knows nothing.
+TEST_F(Trust, AServerThatGoesAtOnceIsAnErrorAndEndsNobody) {
+  ASSERT_EQ(::signal(SIGPIPE, SIG_DFL), SIG_DFL);
+  const int listening = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::bind(listening, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(::listen(listening, 8), 0);
+  socklen_t size = sizeof address;
+  ASSERT_EQ(::getsockname(listening, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  constexpr int times = 20;
+  std::thread server([&] {
+    for (int time = 0; time < times; ++time) {
+      const linger at_once{.l_onoff = 1, .l_linger = 0};
+      const int connection = ::accept(listening, nullptr, nullptr);
+      ::setsockopt(connection, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+      ::close(connection);
+    }
+  });
+  const Certificate authority;
+  for (int time = 0; time < times; ++time) {
+    Client client(
+        {.host = "127.0.0.1", .port = ntohs(address.sin_port), .ca_file = authority.certificate_file()}, "t");
+    EXPECT_FALSE(client.request("GET", "/").ok());
+  }
+  server.join();
+  ::close(listening);
+}
+
 TEST_F(Trust, AnAuthorityThatCannotBeReadIsNamedWithTheReason) {
   serve_with(own);
   const std::string missing = own.certificate_file() + ".missing";
