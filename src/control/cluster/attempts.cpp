@@ -213,9 +213,12 @@ void Machine::pass_over_attempts(Job& job, std::int32_t told) {
 // A rank may say something new at every moment, and an agent that there is something new: it is stored with
 // the next tick that is due, and told again after a crash.
 void Machine::note(Job& job, std::int32_t rank, const RankStatus& status) {
-  say(job, rank, status.detail);
+  // An agent that has come back tells of its ranks before it has looked at what they say: a replica that was
+  // ready is so until it says something else.
+  if (!job.spec.service || !status.detail.empty()) say(job, rank, status.detail);
   const Instant before = std::exchange(job.ranks[static_cast<std::size_t>(rank)].saved_at, status.saved_at);
   state_.noted.insert(job.id);
+  derive_replica(state_, job, now_);
   if (status.saved_at != Instant()) job.has_saved = true;
   // The folder may be older than the attempt, and the clock of whose disk it is may be wrong; but one that
   // has changed again since has changed now.
@@ -449,6 +452,7 @@ void Machine::settle(Job& job) {
 }
 
 void Machine::finish(Job& job, JobState state, std::string reason) {
+  note_replica_end(job, state, reason);
   job.finished_at = job.placed() ? job.ended_at : now_;
   release(job, true);
   job.state = state;

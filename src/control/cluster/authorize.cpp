@@ -53,7 +53,27 @@ class Gate {
   Result<> operator()(const SetQueue& event) const { return shape(event.name); }
   Result<> operator()(const RemoveQueue& event) const { return shape(event.name); }
 
+  // Its ranks run as the account of whose it is: nobody else says what they run.
+  Result<> operator()(const Serve& event) const {
+    const auto known = state_.services.find(event.name);
+    const bool as_before = event.only_command && known != state_.services.end();
+    const QueueName& queue = as_before ? known->second.queue() : event.replica.queue;
+    if (known != state_.services.end() && !caller_.root && known->second.user() != caller_.name)
+      return may_not(caller_, "make or change a service of that name",
+                     "it is somebody else's; whoever made it updates it");
+    if (people::may_submit(caller_, queue)) return {};
+    return needs(caller_, "serve in the queue " + queue, Role::user, queue);
+  }
+  Result<> operator()(const Promote& event) const { return steer(event.service, "promote the canary of "); }
+  Result<> operator()(const RollBack& event) const { return steer(event.service, "roll back "); }
+  Result<> operator()(const ScaleService& event) const { return steer(event.service, "scale "); }
+  Result<> operator()(const StopService& event) const { return steer(event.service, "stop "); }
+  Result<> operator()(const GatewayTold&) const {
+    return cluster_wide("say what is asked of services", Role::operate);
+  }
+
   Result<> operator()(const SetSecret& event) const {
+    if (event.id.of == SecretId::Of::service) return given_by_the_cluster();
     if (event.id.of == SecretId::Of::queue) {
       if (auto may = keep_secrets_of(event.id.owner); !may) return may;
     } else if (!caller_.root && !is_his_own(event.id)) {
@@ -64,6 +84,7 @@ class Gate {
     return {};
   }
   Result<> operator()(const RemoveSecret& event) const {
+    if (event.id.of == SecretId::Of::service) return given_by_the_cluster();
     if (event.id.of == SecretId::Of::queue) return keep_secrets_of(event.id.owner);
     if (is_admin() || is_his_own(event.id)) return {};
     return may_not(
@@ -150,6 +171,16 @@ class Gate {
   }
 
  private:
+  static Error given_by_the_cluster() {
+    return forbidden("the keys of services are made and given by the cluster itself");
+  }
+  Result<> steer(const ServiceName& name, const std::string& what) const {
+    const Service* service = visible_service(state_, caller_, name);
+    if (service == nullptr) return no_visible_service(name);
+    if (people::may_end_job(caller_, service->queue(), service->user())) return {};
+    return needs(caller_, what + "the service " + name + ", which is of '" + service->user() + "'",
+                 Role::queue_admin, service->queue());
+  }
   // His jobs in all queues get it.
   bool is_his_own(const SecretId& id) const {
     return id.owner == caller_.name && caller_.queue.empty() && people::has_somewhere(caller_, Role::user);
@@ -226,7 +257,12 @@ void sign(Event& event, const people::Caller& caller) {
   if (auto* submit = std::get_if<Submit>(&event)) {
     for (JobSpec& spec : submit->specs) spec.user = caller.name;
   }
+  if (auto* serve = std::get_if<Serve>(&event)) serve->replica.user = caller.name;
   if (auto* cancel = std::get_if<Cancel>(&event)) cancel->by = caller.name;
+  if (auto* promote = std::get_if<Promote>(&event)) promote->by = caller.name;
+  if (auto* back = std::get_if<RollBack>(&event)) back->by = caller.name;
+  if (auto* scale = std::get_if<ScaleService>(&event)) scale->by = caller.name;
+  if (auto* stop = std::get_if<StopService>(&event)) stop->by = caller.name;
 }
 
 Result<> authorize(const State& state, const people::Caller& caller, const Event& event) {
@@ -238,6 +274,7 @@ bool may_see(const people::Caller& caller, const QueueName& queue, const std::st
 }
 
 bool may_see(const people::Caller& caller, const SecretId& id) {
+  if (id.of == SecretId::Of::service) return false;
   if (people::has(caller, people::Role::admin, people::everything)) return true;
   if (id.of == SecretId::Of::person) return id.owner == caller.name;
   // His jobs may be in a part of the queue alone, and get it there.
@@ -261,6 +298,17 @@ bool may_see(const State& state, const people::Caller& caller, const Job& job) {
 const Job* visible_job(const State& state, const people::Caller& caller, JobId job) {
   const auto found = state.jobs.find(job);
   return found != state.jobs.end() && may_see(state, caller, found->second) ? &found->second : nullptr;
+}
+
+const Service* visible_service(const State& state, const people::Caller& caller, const ServiceName& name) {
+  const auto found = state.services.find(name);
+  if (found == state.services.end()) return nullptr;
+  return may_see(caller, found->second.queue(), found->second.user()) ? &found->second : nullptr;
+}
+
+Error no_visible_service(const ServiceName& name) {
+  return invalid("there is no service '" + name.substr(0, service_name_bytes_max) + "' that you may see")
+      .remedy("`tutti services` lists those");
 }
 
 Error not_visible(const State& state, JobId job) {

@@ -27,6 +27,9 @@ bool may_see(const State& state, const people::Caller& caller, const Job& job);
 bool may_see(const people::Caller& caller, const QueueName& queue, const std::string& user);
 // That there is such a secret: whose jobs may get it.
 bool may_see(const people::Caller& caller, const SecretId& id);
+// Null for a service that is not there, or that he may not see.
+const Service* visible_service(const State& state, const people::Caller& caller, const ServiceName& name);
+Error no_visible_service(const ServiceName& name);
 // What is said of one that visible_job() does not find.
 Error not_visible(const State& state, JobId job);
 

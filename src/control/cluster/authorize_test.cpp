@@ -117,7 +117,8 @@ TEST_F(AuthorizeTest, EachRequestTakesItsRole) {
 TEST_F(AuthorizeTest, WhatAgentsAndTimeBringNobodyAsksFor) {
   const std::vector<Event> events{Hello{}, Heard{},     Reported{},   Planned{},          Expire{},
                                   Tick{},  PortsHeld{}, EndDoomed{},  ClockSet{},         Join{},
-                                  Renew{}, LogIn{},     TokensUsed{}, SecretsRewrapped{}, SecretsWithheld{}};
+                                  Renew{}, LogIn{},     TokensUsed{}, SecretsRewrapped{}, SecretsWithheld{},
+                                  Tend{}};
   for (const Event& event : events) EXPECT_FALSE(may(people::root_caller(), event)) << event.index();
 }
 
@@ -143,6 +144,49 @@ TEST_F(AuthorizeTest, EverybodySetsHisOwnSecretsAndNobodyElses) {
   EXPECT_TRUE(may_see(with(Role::user, "research/vision"), of_queue)) << "his jobs there get it";
   EXPECT_FALSE(may_see(with(Role::viewer, "research"), of_queue));
   EXPECT_TRUE(may_see(with(Role::admin, ""), of_bob));
+}
+
+// Replicas run as the account of whose the service is: what they run nobody else says.
+TEST_F(AuthorizeTest, WhoMadeAServiceSaysWhatItServesAndItsQueueWhatBecomesOfIt) {
+  Serve serve;
+  serve.name = "chat";
+  serve.replica = spec(1);
+  serve.replica.user = "bob";
+  serve.replica.queue = "research";
+  serve.key = {.id = {SecretId::Of::service, "chat", std::string(engine_key_name)},
+               .key = "k1",
+               .sealed = std::string(64, 's'),
+               .bytes = 32};
+  EXPECT_TRUE(may(with(Role::user, "research"), serve));
+  EXPECT_FALSE(may(with(Role::viewer, "research"), serve));
+  EXPECT_FALSE(may(with(Role::queue_admin, "production"), serve));
+  EXPECT_TRUE(may(people::root_caller(), serve));
+  ASSERT_TRUE(happen(serve).reply.ok());
+
+  const Caller bob = with(Role::user, "research", "bob");
+  EXPECT_TRUE(may(bob, serve));
+  EXPECT_EQ(refusal(with(Role::admin, ""), serve), ErrorCode::forbidden) << "it would run as bob";
+  EXPECT_TRUE(may(people::root_caller(), serve));
+  for (const Event& event : std::vector<Event>{Promote{"chat"}, RollBack{"chat"}, ScaleService{"chat", 1, 2},
+                                               StopService{"chat"}}) {
+    EXPECT_TRUE(may(bob, event)) << event.index();
+    EXPECT_FALSE(may(with(Role::user, "research"), event)) << event.index();
+    EXPECT_TRUE(may(with(Role::queue_admin, "research"), event)) << event.index();
+    EXPECT_EQ(refusal(with(Role::queue_admin, "production"), event), ErrorCode::invalid)
+        << "it is not there for him";
+  }
+  EXPECT_FALSE(may(with(Role::queue_admin, "research"), GatewayTold{}));
+  EXPECT_TRUE(may(with(Role::operate, ""), GatewayTold{}));
+  Event signed_serve = serve;
+  sign(signed_serve, with(Role::user, "research"));
+  EXPECT_EQ(std::get<Serve>(signed_serve).replica.user, "ada");
+  // Nobody sets, removes or sees the key of a service.
+  const SecretId key = serve.key.id;
+  EXPECT_FALSE(may(people::root_caller(), SetSecret{.id = key}));
+  EXPECT_FALSE(may(people::root_caller(), RemoveSecret{key}));
+  EXPECT_FALSE(may_see(with(Role::admin, ""), key));
+  EXPECT_EQ(visible_service(state, with(Role::viewer, "production"), "chat"), nullptr);
+  EXPECT_NE(visible_service(state, with(Role::viewer, "research"), "chat"), nullptr);
 }
 
 TEST_F(AuthorizeTest, WhatSomebodyMayNotSeeIsNotThereForHim) {

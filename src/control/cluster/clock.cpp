@@ -90,6 +90,7 @@ void Machine::on(const ClockSet& event) {
   state_.index.moved(by);
   state_.loaded_at += by;
   state_.notes_due += by;
+  move_services(by);
   state_.standing = nullptr;
   effects_.schedule = true;
 }

@@ -38,6 +38,7 @@ struct ClusterTest : testing::Test {
     EXPECT_TRUE(checked.ok()) << (checked ? "" : checked.error().text());
     sends.insert(sends.end(), effects.sends.begin(), effects.sends.end());
     if (!state.index.doomed().empty()) happen(EndDoomed{});
+    if (!state.fleets.due.empty()) happen(Tend{});
     if (effects.schedule) happen(planned());
     return effects;
   }

@@ -135,6 +135,25 @@ struct Words {
   Said operator()(const UseSecretKey& event) const {
     return Deed{.verb = "rotate", .object = "key of the secrets", .what = event.key};
   }
+  Said operator()(const Serve& event) const {
+    const JobSpec& spec = event.replica;
+    return Deed{.verb = "serve",
+                .object = "service " + event.name,
+                .what = (event.only_command ? "another command" : "of " + spec.user + " in " + spec.queue) +
+                        (event.canary_share > 0 ? ", as a canary" : "")};
+  }
+  Said operator()(const Promote& event) const {
+    return Deed{.verb = "promote", .object = "service " + event.service};
+  }
+  Said operator()(const RollBack& event) const {
+    return Deed{.verb = "roll back", .object = "service " + event.service};
+  }
+  Said operator()(const ScaleService& event) const {
+    return Deed{.verb = "scale", .object = "service " + event.service};
+  }
+  Said operator()(const StopService& event) const {
+    return Deed{.verb = "stop", .object = "service " + event.service};
+  }
   Said operator()(const Noted& event) const {
     return Deed{.verb = event.verb, .object = event.object, .what = event.what, .who = event.who};
   }
@@ -176,6 +195,11 @@ class Standings {
   std::string operator()(const SetSecret& event) const { return secret(event.id); }
   std::string operator()(const RemoveSecret& event) const { return secret(event.id); }
   std::string operator()(const UseSecretKey&) const { return state_.secret_key; }
+  std::string operator()(const Serve& event) const { return service(event.name); }
+  std::string operator()(const Promote& event) const { return service(event.service); }
+  std::string operator()(const RollBack& event) const { return service(event.service); }
+  std::string operator()(const ScaleService& event) const { return service(event.service); }
+  std::string operator()(const StopService& event) const { return service(event.service); }
   template <class Other>
   std::string operator()(const Other&) const {
     return "";
@@ -220,6 +244,16 @@ class Standings {
     const auto found = state_.secrets.find(id);
     if (found == state_.secrets.end()) return "";
     return std::to_string(found->second.bytes) + " bytes, of " + format_instant(found->second.changed_at);
+  }
+  std::string service(const ServiceName& name) const {
+    const auto found = state_.services.find(name);
+    if (found == state_.services.end()) return "";
+    const Service& of = found->second;
+    std::string text = "version " + std::to_string(of.serving.number) + ", " +
+                       std::to_string(of.replicas_min) + " to " + std::to_string(of.replicas_max) +
+                       " replicas";
+    if (of.next) text += (of.canary_share > 0 ? ", canary " : ", next ") + std::to_string(of.next->number);
+    return text;
   }
   std::string member(const NodeName& name) const {
     const auto found = state_.members.find(name);

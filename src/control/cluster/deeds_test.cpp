@@ -54,6 +54,25 @@ TEST_F(DeedsTest, SayWhatWasAskedForAndHowItStandsBeforeAndAfter) {
   EXPECT_EQ(told(RemoveSecret{secret}),
             "remove secret T of ada: 5 bytes, of " + format_instant(now) + " -> ");
   EXPECT_EQ(told(UseSecretKey{"k2"}), "rotate key of the secrets (k2): k1 -> k2");
+  const SecretId engine_key{SecretId::Of::service, "chat", std::string(engine_key_name)};
+  Serve serve;
+  serve.name = "chat";
+  serve.replica = one;
+  serve.key = {.id = engine_key, .key = "k2", .sealed = "0123456789", .bytes = 5};
+  EXPECT_EQ(told(serve), "serve service chat (of ada in default):  -> version 1, 1 to 1 replicas");
+  serve.replica.command = {"another"};
+  serve.canary_share = 100;
+  EXPECT_EQ(told(serve),
+            "serve service chat (of ada in default, as a canary): version 1, 1 to 1 replicas -> "
+            "version 1, 1 to 1 replicas, canary 2");
+  EXPECT_EQ(
+      told(Promote{"chat"}),
+      "promote service chat: version 1, 1 to 1 replicas, canary 2 -> version 1, 1 to 1 replicas, next 2");
+  EXPECT_EQ(told(RollBack{"chat"}),
+            "roll back service chat: version 1, 1 to 1 replicas, next 2 -> version 1, 1 to 1 replicas");
+  EXPECT_EQ(told(ScaleService{"chat", 0, 3}),
+            "scale service chat: version 1, 1 to 1 replicas -> version 1, 0 to 3 replicas");
+  EXPECT_EQ(told(StopService{"chat"}), "stop service chat: version 1, 0 to 3 replicas -> ");
   EXPECT_EQ(told(Noted{.verb = "rotate", .object = "authority", .what = "x signs"}),
             "rotate authority (x signs):  -> ");
 }
@@ -76,7 +95,7 @@ TEST_F(DeedsTest, NothingThatOpensSomethingIsSaid) {
 TEST_F(DeedsTest, WhatNobodyHasAskedForIsNoDeed) {
   for (const Event& event :
        std::vector<Event>{Hello{}, Heard{}, Reported{}, Planned{}, Expire{}, Tick{}, PortsHeld{}, EndDoomed{},
-                          ClockSet{}, TokensUsed{}, AuditShelved{}, AuditFound{}})
+                          ClockSet{}, TokensUsed{}, AuditShelved{}, AuditFound{}, GatewayTold{}, Tend{}})
     EXPECT_FALSE(deed_of(event)) << event.index();
 }
 

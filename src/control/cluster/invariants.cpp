@@ -75,9 +75,58 @@ Result<> check_secrets(const State& state) {
       return failed(name + " is not sealed");
     if (id.of == SecretId::Of::queue && !state.queues.contains(id.owner))
       return failed(name + " is of a queue that does not exist");
+    if (id.of == SecretId::Of::service && !state.services.contains(id.owner))
+      return failed(name + " is of a service that does not exist");
   }
   if (!state.secrets.empty() && state.secret_key.empty())
     return failed("there are secrets, and no key that new ones are sealed under");
+  return {};
+}
+
+Result<> check_service(const State& state, const Service& service) {
+  const std::string name = "the service " + service.name;
+  if (!state.queues.contains(service.queue())) return failed(name + " is in a queue that does not exist");
+  if (service.wanted < service.replicas_min || service.wanted > service.replicas_max)
+    return failed(name + " wants more or fewer replicas than it may have");
+  if (service.next &&
+      (service.next->number == service.serving.number || service.next->replica.user != service.user() ||
+       service.next->replica.queue != service.queue()))
+    return failed(name + " has a next version that is none");
+  if (service.canary_share > 0 && !service.next) return failed(name + " has a canary that is not there");
+  if (service.serving.number > service.versions || (service.next && service.next->number > service.versions))
+    return failed(name + " has a version whose number was not given out");
+  if (!state.secrets.contains({SecretId::Of::service, service.name, std::string(engine_key_name)}))
+    return failed(name + " has no key");
+  return {};
+}
+
+// What is derived of them is as it would be made anew; and no replica runs on whose service is gone.
+Result<> check_services(const State& state) {
+  std::map<ServiceName, std::map<JobId, std::pair<std::int32_t, std::int32_t>>> replicas;
+  for (const auto& [name, service] : state.services) {
+    if (name != service.name) return failed("the service " + name + " is stored as another one");
+    if (auto checked = check_service(state, service); !checked) return checked;
+    replicas[name];
+  }
+  for (const JobId id : state.active) {
+    const Job& job = state.jobs.at(id);
+    if (!job.spec.service) continue;
+    const bool ends = job.ending == EndCause::cancelled || job.ending == EndCause::killed;
+    if (const Service* service = service_of(state, job)) {
+      replicas[service->name][id] = {job.spec.service->version, ready_port(job).value_or(0)};
+    } else if (!job.placed() || !ends) {
+      return broken(job, "it is a replica of a service that is gone, and goes on");
+    }
+  }
+  if (replicas.size() != state.fleets.all.size())
+    return failed("there are replicas of services that are gone");
+  for (const auto& [name, jobs] : replicas) {
+    const auto fleet = state.fleets.all.find(name);
+    if (fleet == state.fleets.all.end()) return failed("the replicas of " + name + " are not known");
+    std::map<JobId, std::pair<std::int32_t, std::int32_t>> known;
+    for (const auto& [id, replica] : fleet->second.replicas) known[id] = {replica.version, replica.port};
+    if (known != jobs) return failed("the replicas of " + name + " are known wrong");
+  }
   return {};
 }
 
@@ -109,6 +158,7 @@ Result<> invariants(const State& state) {
   if (auto checked = check_held(state); !checked) return checked;
   if (auto checked = check_members(state); !checked) return checked;
   if (auto checked = check_secrets(state); !checked) return checked;
+  if (auto checked = check_services(state); !checked) return checked;
   return check_fabric(state);
 }
 

@@ -54,6 +54,15 @@ class Machine {
   void on(const UseSecretKey& event);
   void on(const SecretsRewrapped& event);
   void on(const SecretsWithheld& event);
+  // services.cpp
+  void on(const Serve& event);
+  void on(const Promote& event);
+  void on(const RollBack& event);
+  void on(const ScaleService& event);
+  void on(const StopService& event);
+  void on(const GatewayTold& event);
+  // tend.cpp
+  void on(const Tend& event);
   // audit_log.cpp
   void on(const Noted&) {}
   void on(const AuditShelved& event);
@@ -111,6 +120,36 @@ class Machine {
   // secrets.cpp
   void withhold(Job& job, const std::string& why);
   void forget_secrets(SecretId::Of of, const std::string& owner);
+  Result<> check_sealed(const SetSecret& event) const;
+  void keep_secret(const SetSecret& event);
+
+  // services.cpp
+  Result<> admit_service(const Serve& event);
+  void update(Service& service, const Serve& event);
+  void begin_next(Service& service, const Serve& event);
+  void give_up_next(Service& service, const std::string& why);
+  void promote(Service& service, const std::string& why);
+  void change(Service& service, std::string what);
+  void forget_gateways();
+  void move_services(Duration by);
+
+  // tend.cpp: the replicas of one service
+  struct Crew;
+  struct Crews;
+  std::size_t tend(Service& service);
+  void note_replica_end(const Job& job, JobState state, const std::string& reason);
+  void forgive(Version& version, const Service& service, const Crew& crew);
+  bool settle_next(Service& service, Fleet& fleet, const Crews& crews);
+  void scale(Service& service, Fleet& fleet);
+  void roll(Service& service, Fleet& fleet, Crews& crews);
+  void make_room(Service& service, Fleet& fleet, Crews& crews, std::int32_t target);
+  void bring_to(Service& service, const Version& version, Fleet& fleet, const Crew& crew,
+                std::int32_t replicas);
+  void cut_to(Crew& crew, std::int32_t replicas, const std::string& why);
+  Result<> start_replica(const JobSpec& spec);
+  void dismiss(Job& job, const std::string& why);
+  void set_alarm(const Service& service, Fleet& fleet);
+  void sound_alarms();
 
   // time_limits.cpp
   void judge_time_limits();
@@ -166,9 +205,11 @@ class Machine {
   // It changed and is whole again: to be stored, and what is derived from it follows.
   void touch(const Job& job);
   void touch(const Node& node);
+  void touch(const Service& service);
   void fail(Error error) { effects_.reply = std::move(error); }
   Job* find(JobId id);
   Node* find(const NodeName& name);
+  Service* find_service(const ServiceName& name);
 
   State& state_;
   Instant now_;

@@ -53,6 +53,7 @@ void derive_lists(State& state, const Job& job, Instant heard_at) {
 
 void derive(State& state, const Job& job, Instant now) {
   derive_lists(state, job, now);
+  derive_replica(state, job, now);
   state.index.changed(state, job, now);
 }
 
@@ -92,6 +93,7 @@ void derive(State& state, Instant now) {
   state.with_strays.clear();
   state.queues.try_emplace(default_queue, Queue{default_queue});
   state.index.rebuild(state, now);
+  derive_fleets(state, now);
   state.fabric = std::make_shared<const Fabric>(only_between(*state.fabric, node_names(state)));
 }
 

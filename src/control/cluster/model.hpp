@@ -18,10 +18,12 @@
 #include "control/cluster/fabric.hpp"
 #include "control/cluster/index.hpp"
 #include "control/cluster/job_bytes.hpp"
+#include "control/cluster/job_spec.hpp"
 #include "control/cluster/limits.hpp"
 #include "control/cluster/membership.hpp"
 #include "control/cluster/retention.hpp"
 #include "control/cluster/secrets.hpp"
+#include "control/cluster/services.hpp"
 #include "control/cluster/shared.hpp"
 #include "control/cluster/shares.hpp"
 #include "control/cluster/submit_keys.hpp"
@@ -30,11 +32,7 @@
 
 namespace tutti::cluster {
 
-using sched::JobId;
 using sched::RankPlace;
-using QueueName = std::string;
-
-inline const QueueName default_queue = "default";
 
 constexpr std::size_t unfinished_jobs_max = 200'000;  // of all users, who share it
 constexpr std::int32_t ranks_max = 100'000;
@@ -129,47 +127,6 @@ struct Node {
 };
 
 // ---- jobs
-
-struct Dependency {
-  JobId job;
-  bool success = false;  // it must have succeeded, not only ended
-
-  friend bool operator==(const Dependency&, const Dependency&) = default;
-};
-
-// One element of an array job: element `index` of the array whose first job is `first`.
-struct ArrayPart {
-  JobId first;
-  std::int32_t index = 0;
-  std::int32_t count = 0;
-  std::int32_t limit = 0;  // how many run at once; 0: all
-
-  friend bool operator==(const ArrayPart&, const ArrayPart&) = default;
-};
-
-struct JobSpec {
-  std::string name;
-  Shared<std::string> command;
-  Shared<std::string> env;  // K=V
-  std::string workdir;      // where ranks start
-  std::string sync;         // hash of the manifest of a shipped folder, "" for none
-  std::string output;       // a file for the logs of all ranks as well, "" for none
-  std::string user;
-  sched::Shape shape;
-  QueueName queue = default_queue;
-  std::int32_t priority = 0;
-  Duration time_limit{};                // 0: none
-  Duration grace = 10s;                 // between SIGTERM and SIGKILL
-  std::int32_t restarts = 3;            // after the loss of a node
-  std::int32_t restart_on_failure = 0;  // after a failure of the program's own
-  bool slurm_variables = false;         // ranks see SLURM_* too
-  bool yields = false;                  // saves its work when asked to end: may be put aside and resumed
-  std::optional<ArrayPart> array;
-  Shared<Dependency> after;
-  Shared<std::string> secrets = {};  // their names
-
-  friend bool operator==(const JobSpec&, const JobSpec&) = default;
-};
 
 enum class JobState { queued, starting, running, restarting, succeeded, failed, cancelled };
 
@@ -328,6 +285,7 @@ struct State {
   std::map<std::string, JoinToken> join_tokens;  // by id
   std::map<NodeName, Member> members;
   std::map<SecretId, Secret> secrets;
+  std::map<ServiceName, Service> services;
   std::string secret_key;      // the id of the key that new ones are sealed under; "": there was none yet
   NodeName members_looked_at;  // last, for those that are over for long; derived
   AuditLog audit;
@@ -371,6 +329,7 @@ struct State {
   // When jobs are tried again where there was no room for them; some of these may not wait for that any more.
   std::set<std::pair<Instant, JobId>> room_asked_again;
   Blame blame;
+  Fleets fleets;
   // What questions about waiting jobs are answered from (explain.hpp); null before the first.
   std::shared_ptr<const Standing> standing;
   std::uint64_t revision = 0;  // counts the steps that changed something

@@ -220,6 +220,8 @@ void Machine::on(const Tick& event) {
   wake_paused();
   ask_for_room_again();
   store_notes();
+  forget_gateways();
+  sound_alarms();
   if (now_ >= state_.index.wake()) effects_.schedule = true;
 }
 

@@ -79,6 +79,12 @@ void Machine::on(const RemovePerson& event) {
   if (const std::size_t jobs = state_.unfinished.of_user(event.name); jobs > 0)
     return fail(invalid("'" + event.name + "' has " + std::to_string(jobs) + " unfinished jobs")
                     .remedy("cancel them, or block '" + event.name + "': his tokens then open nothing"));
+  for (const auto& [name, service] : state_.services) {
+    if (service.user() == event.name)
+      return fail(invalid("the service " + name + " is of '" + event.name + "'")
+                      .remedy("`tutti serve stop " + name + "`, or block '" + event.name +
+                              "': its replicas then start no more"));
+  }
   for (people::TokenId& id : people::remove_person(state_.people, event.name))
     effects_.tokens.insert(std::move(id));
   forget_secrets(SecretId::Of::person, event.name);

@@ -109,6 +109,11 @@ void Machine::on(const RemoveQueue& event) {
     return fail(invalid((jobs == 1 ? "a job is" : std::to_string(jobs) + " jobs are") + " in the queue '" +
                         event.name + "'")
                     .remedy("wait for its jobs, or cancel them"));
+  for (const auto& [name, service] : state_.services) {
+    if (service.queue() == event.name)
+      return fail(invalid("the service " + name + " is in the queue '" + event.name + "'")
+                      .remedy("`tutti serve stop " + name + "` first"));
+  }
   state_.queues.erase(event.name);
   forget_queue(event.name);
   effects_.queues.insert(event.name);

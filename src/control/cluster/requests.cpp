@@ -163,6 +163,8 @@ void Machine::repeat(const Submit& event, const Job& first) {
 }
 
 void Machine::on(const Submit& event) {
+  if (!event.specs.empty() && event.specs.front().service)
+    return fail(invalid("of which service a job is a replica, the cluster says"));
   if (is_repeated(state_, now_, event))
     return repeat(event, state_.jobs.at(*submitted_before(state_, now_, event)));
   if (event.only_repeats) return fail(failed("it was done before, and its job is no longer kept"));

@@ -210,7 +210,7 @@ bool frees_room(const State& state, const Event& event) {
          std::holds_alternative<RemoveNode>(event) || std::holds_alternative<RemoveJobs>(event) ||
          std::holds_alternative<RevokeNode>(event) || std::holds_alternative<RevokeJoinToken>(event) ||
          std::holds_alternative<AuditShelved>(event) || std::holds_alternative<AuditFound>(event) ||
-         std::holds_alternative<RemoveSecret>(event);
+         std::holds_alternative<RemoveSecret>(event) || std::holds_alternative<StopService>(event);
 }
 
 void Machine::drop(const Job& job) {

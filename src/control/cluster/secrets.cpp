@@ -41,7 +41,7 @@ Holdings holdings_with(const State& state, const SetSecret& event) {
   Holdings holdings{.of_one = {1, event.sealed.size()}, .of_all = {1, event.sealed.size()}};
   const std::string holder = holder_of(event.id);
   for (const auto& [id, secret] : state.secrets) {
-    if (id == event.id) continue;
+    if (id == event.id || id.of == Of::service) continue;
     ++holdings.of_all.secrets;
     holdings.of_all.bytes += secret.sealed.size();
     if (id.of != event.id.of || holder_of(id) != holder) continue;
@@ -83,7 +83,15 @@ const Secret* find_secret(const State& state, const JobSpec& spec, const std::st
 }  // namespace
 
 std::string text_of(const SecretId& id) {
-  return id.name + (id.of == Of::queue ? " of the queue " : " of ") + id.owner;
+  switch (id.of) {
+    case Of::person:
+      return id.name + " of " + id.owner;
+    case Of::queue:
+      return id.name + " of the queue " + id.owner;
+    case Of::service:
+      return id.name + " of the service " + id.owner;
+  }
+  return id.name;
 }
 
 Result<> check_secret_name(std::string_view name) {
@@ -120,6 +128,11 @@ Result<std::vector<const Secret*>> secrets_of(const State& state, const JobSpec&
   if (is_blocked(state, spec.user))
     return invalid("'" + spec.user + "' is blocked").remedy("`tutti users unblock` lets him in again");
   std::vector<const Secret*> found;
+  if (spec.service) {
+    const auto key = state.secrets.find({Of::service, spec.service->name, std::string(engine_key_name)});
+    if (key == state.secrets.end()) return invalid("the service " + spec.service->name + " has no key");
+    found.push_back(&key->second);
+  }
   if (spec.secrets.empty()) return found;
   const bool of_queues = may_still_submit(state, spec);
   std::size_t bytes = 0;
@@ -138,18 +151,33 @@ Result<std::vector<const Secret*>> secrets_of(const State& state, const JobSpec&
   return found;
 }
 
-void Machine::on(const SetSecret& event) {
-  const SecretId& id = event.id;
-  if (auto named = check_secret_name(id.name); !named) return fail(std::move(named).error());
+Result<> Machine::check_sealed(const SetSecret& event) const {
   if (event.bytes < 1 || static_cast<std::size_t>(event.bytes) > secret_bytes_max || event.sealed.empty() ||
       event.sealed.size() > sealed_bytes_max)
-    return fail(invalid("a secret has 1 to " + std::to_string(secret_bytes_max) + " bytes"));
-  if (id.of == Of::queue && !state_.queues.contains(id.owner))
-    return fail(invalid("there is no queue '" + id.owner + "'").remedy("`tutti queues` lists them"));
+    return invalid("a secret has 1 to " + std::to_string(secret_bytes_max) + " bytes");
   // Between its sealing and now another key may have come: what is sealed under the old one could be left
   // behind when that goes.
   if (event.key.empty() || (!state_.secret_key.empty() && event.key != state_.secret_key))
-    return fail(failed("the key of the secrets has just been changed").remedy("try again"));
+    return failed("the key of the secrets has just been changed").remedy("try again");
+  return {};
+}
+
+void Machine::keep_secret(const SetSecret& event) {
+  if (state_.secret_key.empty()) {
+    state_.secret_key = event.key;
+    effects_.cluster = true;
+  }
+  state_.secrets.insert_or_assign(event.id,
+                                  Secret{event.id, event.key, event.sealed, event.bytes, now_, event.by});
+  effects_.secrets.insert(event.id);
+}
+
+void Machine::on(const SetSecret& event) {
+  const SecretId& id = event.id;
+  if (auto named = check_secret_name(id.name); !named) return fail(std::move(named).error());
+  if (id.of == Of::queue && !state_.queues.contains(id.owner))
+    return fail(invalid("there is no queue '" + id.owner + "'").remedy("`tutti queues` lists them"));
+  if (auto sealed = check_sealed(event); !sealed) return fail(std::move(sealed).error());
   const auto [of_one, of_all] = holdings_with(state_, event);
   const std::string whose =
       id.of == Of::queue ? "the queue " + holder_of(id) + " with its parts has" : "'" + id.owner + "' has";
@@ -159,12 +187,7 @@ void Machine::on(const SetSecret& event) {
   if (of_all.secrets > secrets_max)
     return fail(full("the cluster has", std::to_string(secrets_max) + " secrets"));
   if (of_all.bytes > secrets_bytes_max) return fail(full("the cluster has", "64 MiB of secrets"));
-  if (state_.secret_key.empty()) {
-    state_.secret_key = event.key;
-    effects_.cluster = true;
-  }
-  state_.secrets.insert_or_assign(id, Secret{id, event.key, event.sealed, event.bytes, now_, event.by});
-  effects_.secrets.insert(id);
+  keep_secret(event);
 }
 
 void Machine::on(const RemoveSecret& event) {

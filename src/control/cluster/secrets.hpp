@@ -40,9 +40,10 @@ constexpr std::size_t rewrapped_max = 100;
 constexpr std::size_t rewrapped_bytes_max = 1 << 20;
 
 struct SecretId {
-  enum class Of { person, queue };
+  // Those of services are made and given by the cluster alone: nobody lists, sets or removes them.
+  enum class Of { person, queue, service };
   Of of = Of::person;
-  std::string owner;  // the name of that person, or of that queue
+  std::string owner;  // the name of that person, queue or service
   std::string name;
 
   friend auto operator<=>(const SecretId&, const SecretId&) = default;
@@ -69,8 +70,9 @@ Result<> check_secret_names(const std::vector<std::string>& names);
 // Whether there is room for it beside what is kept for admins. One that replaces a larger one takes none.
 bool leaves_room(const State& state, const SetSecret& event);
 
-// What the job asks for, in its order: of its user, else of its queue, else of the queues above that. Or why
-// it cannot start: they are not there, or not for him, or he is blocked.
+// What the job asks for, in its order: of its user, else of its queue, else of the queues above that; and of
+// a replica the key of its service. Or why it cannot start: they are not there, or not for him, or he is
+// blocked.
 Result<std::vector<const Secret*>> secrets_of(const State& state, const JobSpec& spec);
 
 }  // namespace tutti::cluster

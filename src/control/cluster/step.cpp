@@ -7,6 +7,11 @@ Job* Machine::find(JobId id) {
   return found == state_.jobs.end() ? nullptr : &found->second;
 }
 
+Service* Machine::find_service(const ServiceName& name) {
+  const auto found = state_.services.find(name);
+  return found == state_.services.end() ? nullptr : &found->second;
+}
+
 Node* Machine::find(const NodeName& name) {
   const auto found = state_.nodes.find(name);
   return found == state_.nodes.end() ? nullptr : &found->second;
@@ -16,6 +21,12 @@ void Machine::touch(const Job& job) {
   effects_.jobs.insert(job.id);
   effects_.shown.insert(job.id);
   derive(state_, job, now_);
+}
+
+void Machine::touch(const Service& service) {
+  effects_.services.insert(service.name);
+  state_.fleets.due.insert(service.name);
+  ++state_.fleets.changes;
 }
 
 void Machine::touch(const Node& node) {
@@ -30,7 +41,7 @@ Effects step(State& state, Instant now, const Event& event) {
   if (!effects.jobs.empty() || !effects.nodes.empty() || !effects.queues.empty() ||
       !effects.join_tokens.empty() || !effects.members.empty() || effects.fabric || effects.cluster ||
       !effects.persons.empty() || !effects.tokens.empty() || !effects.tokens_used.empty() ||
-      !effects.secrets.empty())
+      !effects.secrets.empty() || !effects.services.empty())
     ++state.revision;
   return effects;
 }
@@ -39,7 +50,7 @@ bool is_stored(const Effects& effects) {
   return !effects.jobs.empty() || !effects.nodes.empty() || !effects.queues.empty() ||
          !effects.past_use.empty() || !effects.persons.empty() || !effects.tokens.empty() ||
          !effects.tokens_used.empty() || !effects.join_tokens.empty() || !effects.members.empty() ||
-         !effects.secrets.empty() || !effects.audit.empty() || effects.fabric || effects.cluster;
+         !effects.secrets.empty() || !effects.services.empty() || !effects.audit.empty() || effects.fabric || effects.cluster;
 }
 
 }  // namespace tutti::cluster

@@ -226,6 +226,49 @@ struct SecretsWithheld {
   std::int32_t attempt = 0;
   std::string why;
 };
+// Makes a service, or gives the one of that name something else to serve, or other bounds.
+struct Serve {
+  ServiceName name;
+  JobSpec replica;
+  bool only_command = false;  // is another than of what it serves, and all else of a replica stays
+  std::optional<std::int32_t> replicas_min = {};
+  std::optional<std::int32_t> replicas_max = {};
+  std::optional<Duration> idle_time = {};
+  std::optional<Duration> target_ttft = {};
+  std::int32_t canary_share = 0;  // of requests, in thousandths; 0: the new version takes the place of the old
+  // The key of its engines, for a new one.
+  SetSecret key = {};
+};
+// The canary takes the place of what serves.
+struct Promote {
+  ServiceName service;
+  std::string by = {};
+};
+// What is to take its place goes.
+struct RollBack {
+  ServiceName service;
+  std::string by = {};
+};
+struct ScaleService {
+  ServiceName service;
+  std::int32_t replicas_min = 0;
+  std::int32_t replicas_max = 0;
+  std::string by = {};
+};
+// It is gone, and its replicas end within their grace period.
+struct StopService {
+  ServiceName service;
+  std::string by = {};
+};
+// What a gateway says of the services that it stands before. Of those that it does not name nothing waits or
+// runs there.
+struct GatewayTold {
+  std::string gateway;
+  std::string url;  // as people reach it; "": nobody knows
+  std::vector<ServiceTold> services;
+};
+// Services about which something has changed, or whose time has come, get the replicas that they want.
+struct Tend {};
 // Something that is done or refused elsewhere, for the audit log alone.
 struct Noted {
   std::string verb;
@@ -252,7 +295,8 @@ using Event =
                  SetQueue, RemoveQueue, RemoveNode, RemoveJobs, Expire, Tick, PortsHeld, EndDoomed, ClockSet,
                  SetPerson, RemovePerson, IssueToken, LogIn, RevokeToken, TokensUsed, MakeJoinToken,
                  RevokeJoinToken, Join, Renew, RevokeNode, Noted, AuditShelved, AuditFound, SetSecret,
-                 RemoveSecret, UseSecretKey, SecretsRewrapped, SecretsWithheld>;
+                 RemoveSecret, UseSecretKey, SecretsRewrapped, SecretsWithheld, Serve, Promote, RollBack,
+                 ScaleService, StopService, GatewayTold, Tend>;
 
 // ---- effects
 
@@ -300,6 +344,7 @@ struct Effects {
   std::set<std::string> join_tokens;                        // changed, or gone: to be stored, or removed
   std::set<NodeName> members;                               // changed, or gone: to be stored, or removed
   std::set<SecretId> secrets;                               // changed, or gone: to be stored, or removed
+  std::set<ServiceName> services;                           // changed, or gone: to be stored, or removed
   std::set<std::uint64_t> audit;                            // lines that are new, or gone: the same
   bool fabric = false;                                      // replaced: to be stored
   bool cluster = false;                                     // ids or the clock: to be stored

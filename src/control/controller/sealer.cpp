@@ -34,12 +34,22 @@ const unsigned char* bytes_of(std::string_view text) {
   return reinterpret_cast<const unsigned char*>(text.data());
 }
 
+std::string word_of(cluster::SecretId::Of of) {
+  switch (of) {
+    case cluster::SecretId::Of::person:
+      return "person";
+    case cluster::SecretId::Of::queue:
+      return "queue";
+    case cluster::SecretId::Of::service:
+      return "service";
+  }
+  return "";
+}
+
 // Each word with its length: no two lists of words are the same bytes.
 std::string bound_to(const std::string& cluster, const cluster::SecretId& id, const std::string& key) {
-  const bool of_queue = id.of == cluster::SecretId::Of::queue;
   std::string words = "tutti secret 1";
-  for (const std::string& word :
-       {cluster, std::string(of_queue ? "queue" : "person"), id.owner, id.name, key})
+  for (const std::string& word : {cluster, word_of(id.of), id.owner, id.name, key})
     words += " " + std::to_string(word.size()) + ":" + word;
   return words;
 }

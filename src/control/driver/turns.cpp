@@ -49,6 +49,7 @@ void merge(cluster::Effects& into, cluster::Effects&& from) {
   into.join_tokens.merge(from.join_tokens);
   into.members.merge(from.members);
   into.secrets.merge(from.secrets);
+  into.services.merge(from.services);
   into.audit.merge(from.audit);
   into.fabric = into.fabric || from.fabric;
   into.cluster = into.cluster || from.cluster;
@@ -159,6 +160,7 @@ Turns::Outcome Turns::turn(std::vector<Item> items, bool watched) {
     happen(cluster::Tick{deaf()});
     happen(cluster::Expire{kept_now()});
   }
+  if (!state_.fleets.due.empty()) happen(cluster::Tend{});
   if (health_.ok) schedule(effects);
   write_audit(effects);
   const Commit committed = commit(effects, frees_room);
@@ -397,6 +399,7 @@ std::vector<store::Write> Turns::writes_of(const cluster::Effects& effects) cons
   for (const auto& id : effects.join_tokens) add(wire::join_token_key(id), state_.join_tokens, id);
   for (const auto& name : effects.members) add(wire::member_key(name), state_.members, name);
   for (const auto& id : effects.secrets) add(wire::secret_key(id), state_.secrets, id);
+  for (const auto& name : effects.services) add(wire::service_key(name), state_.services, name);
   for (const auto& who : effects.past_use) {
     writes.push_back({wire::past_use_key(who), std::nullopt});
     if (const auto past = state_.past_use.find(who); past != state_.past_use.end())

@@ -83,6 +83,10 @@ void to_proto(const cluster::JobSpec& from, proto::JobSpec& to) {
   to.set_slurm_variables(from.slurm_variables);
   to.set_yields(from.yields);
   add_strings(from.secrets, *to.mutable_secrets());
+  if (from.service) {
+    to.mutable_service()->set_name(from.service->name);
+    to.mutable_service()->set_version(from.service->version);
+  }
   if (from.array) to_proto(*from.array, *to.mutable_array());
   for (const auto& dependency : from.after) {
     auto* added = to.add_after();
@@ -114,6 +118,7 @@ Result<cluster::JobSpec> from_proto(const proto::JobSpec& from) {
   to.slurm_variables = from.slurm_variables();
   to.yields = from.yields();
   to.secrets = strings(from.secrets());
+  if (from.has_service()) to.service = cluster::ServicePart{from.service().name(), from.service().version()};
   if (from.has_array()) {
     auto array = from_proto(from.array());
     if (!array) return std::move(array).error();

@@ -22,6 +22,7 @@ constexpr std::string_view past_use_prefix = "used/";
 constexpr std::string_view person_prefix = "person/";
 constexpr std::string_view token_prefix = "token/";
 constexpr std::string_view secret_prefix = "secret/";
+constexpr std::string_view service_prefix = "service/";
 constexpr std::string_view the_fabric = "fabric";
 constexpr std::string_view the_cluster = "cluster";
 
@@ -144,29 +145,92 @@ Result<people::Token> token_from(const proto::StoredToken& from) {
                        .used_at = Instant(Duration(from.used_at_ns()))};
 }
 
-Result<cluster::Secret> secret_from(const proto::StoredSecret& from) {
+cluster::SecretId secret_id_from(const proto::StoredSecret& from) {
   using Of = cluster::SecretId::Of;
-  const bool of_queue = !from.queue().empty();
-  cluster::Secret to{
-      .id = {of_queue ? Of::queue : Of::person, of_queue ? from.queue() : from.person(), from.name()},
-      .key = from.key(),
-      .sealed = from.sealed(),
-      .bytes = from.bytes(),
-      .changed_at = Instant(Duration(from.changed_at_ns())),
-      .changed_by = from.changed_by()};
+  if (!from.service().empty()) return {Of::service, from.service(), from.name()};
+  if (!from.queue().empty()) return {Of::queue, from.queue(), from.name()};
+  return {Of::person, from.person(), from.name()};
+}
+
+Result<cluster::Secret> secret_from(const proto::StoredSecret& from) {
+  cluster::Secret to{.id = secret_id_from(from),
+                     .key = from.key(),
+                     .sealed = from.sealed(),
+                     .bytes = from.bytes(),
+                     .changed_at = Instant(Duration(from.changed_at_ns())),
+                     .changed_by = from.changed_by()};
   if (auto named = cluster::check_secret_name(to.id.name); !named) return std::move(named).error();
   if (to.id.owner.empty() || to.key.empty() || to.sealed.empty() || to.bytes < 1)
     return invalid("no such secret");
   return to;
 }
 
+Result<cluster::Version> version_from(const proto::StoredVersion& from) {
+  auto replica = from_proto(from.replica());
+  if (!replica) return std::move(replica).error();
+  if (from.number() < 1 || from.bad_ends() < 0) return invalid("no such version");
+  return cluster::Version{.number = from.number(),
+                          .replica = *std::move(replica),
+                          .bad_ends = from.bad_ends(),
+                          .not_before = Instant(Duration(from.not_before_ns())),
+                          .last_end = from.last_end()};
+}
+
+Result<cluster::Service> service_from(const proto::StoredService& from) {
+  if (auto named = cluster::check_service_name(from.name()); !named) return std::move(named).error();
+  auto serving = version_from(from.serving());
+  if (!serving) return std::move(serving).error();
+  cluster::Service to;
+  to.name = from.name();
+  to.serving = *std::move(serving);
+  if (from.has_next()) {
+    auto next = version_from(from.next());
+    if (!next) return std::move(next).error();
+    to.next = *std::move(next);
+  }
+  to.canary_share = from.canary_share();
+  to.next_since = Instant(Duration(from.next_since_ns()));
+  to.versions = from.versions();
+  to.replicas_min = from.replicas_min();
+  to.replicas_max = from.replicas_max();
+  to.idle_time = Duration(from.idle_ns());
+  to.target_ttft = Duration(from.target_ttft_ns());
+  to.wanted = from.wanted();
+  to.jobs_from = from.jobs_from();
+  to.made_at = Instant(Duration(from.made_at_ns()));
+  to.changed_at = Instant(Duration(from.changed_at_ns()));
+  to.last_change = from.last_change();
+  return to;
+}
+
+void fill_version(const cluster::Version& from, proto::StoredVersion& to) {
+  to.set_number(from.number);
+  to_proto(from.replica, *to.mutable_replica());
+  to.set_bad_ends(from.bad_ends);
+  to.set_not_before_ns(from.not_before.time_since_epoch().count());
+  to.set_last_end(from.last_end);
+}
+
+std::string_view word_of(cluster::SecretId::Of of) {
+  switch (of) {
+    case cluster::SecretId::Of::person:
+      return "person ";
+    case cluster::SecretId::Of::queue:
+      return "queue ";
+    case cluster::SecretId::Of::service:
+      return "service ";
+  }
+  return "";
+}
+
 }  // namespace
 
 // Neither the name of a secret nor the words before it have a space, whatever somebody is called.
 std::string secret_key(const cluster::SecretId& id) {
-  const bool of_queue = id.of == cluster::SecretId::Of::queue;
-  return std::string(secret_prefix) + (of_queue ? "queue " : "person ") + id.owner + " " + id.name;
+  return std::string(secret_prefix) + std::string(word_of(id.of)) + id.owner + " " + id.name;
 }
+
+std::string service_key(const cluster::ServiceName& name) { return std::string(service_prefix) + name; }
 
 std::string job_key(cluster::JobId id) { return numbered(job_prefix, id.number()); }
 
@@ -307,14 +371,35 @@ std::string encode(const people::Token& token) {
 std::string encode(const cluster::Secret& secret) {
   proto::StoredSecret to;
   to.set_name(secret.id.name);
-  const bool of_queue = secret.id.of == cluster::SecretId::Of::queue;
-  if (of_queue) to.set_queue(secret.id.owner);
-  if (!of_queue) to.set_person(secret.id.owner);
+  using Of = cluster::SecretId::Of;
+  if (secret.id.of == Of::queue) to.set_queue(secret.id.owner);
+  if (secret.id.of == Of::person) to.set_person(secret.id.owner);
+  if (secret.id.of == Of::service) to.set_service(secret.id.owner);
   to.set_key(secret.key);
   to.set_sealed(secret.sealed);
   to.set_bytes(secret.bytes);
   to.set_changed_at_ns(secret.changed_at.time_since_epoch().count());
   to.set_changed_by(secret.changed_by);
+  return to.SerializeAsString();
+}
+
+std::string encode(const cluster::Service& service) {
+  proto::StoredService to;
+  to.set_name(service.name);
+  fill_version(service.serving, *to.mutable_serving());
+  if (service.next) fill_version(*service.next, *to.mutable_next());
+  to.set_canary_share(service.canary_share);
+  to.set_next_since_ns(service.next_since.time_since_epoch().count());
+  to.set_versions(service.versions);
+  to.set_replicas_min(service.replicas_min);
+  to.set_replicas_max(service.replicas_max);
+  to.set_idle_ns(service.idle_time.count());
+  to.set_target_ttft_ns(service.target_ttft.count());
+  to.set_wanted(service.wanted);
+  to.set_jobs_from(service.jobs_from);
+  to.set_made_at_ns(service.made_at.time_since_epoch().count());
+  to.set_changed_at_ns(service.changed_at.time_since_epoch().count());
+  to.set_last_change(service.last_change);
   return to.SerializeAsString();
 }
 
@@ -418,6 +503,14 @@ Result<> decode_into(cluster::State& state, std::string_view key, std::string_vi
     if (!secret) return damaged(key);
     cluster::SecretId id = secret->id;
     state.secrets.insert_or_assign(std::move(id), *std::move(secret));
+    return {};
+  }
+  if (key.starts_with(service_prefix)) {
+    proto::StoredService from;
+    if (!from.ParseFromArray(bytes.data(), size)) return damaged(key);
+    auto service = service_from(from);
+    if (!service) return damaged(key);
+    state.services.insert_or_assign(from.name(), *std::move(service));
     return {};
   }
   if (key.starts_with(queue_prefix)) {

@@ -23,6 +23,7 @@ std::string past_use_key(const cluster::QueueUser& who);  // "used/research/visi
 std::string person_key(const people::Name& name);         // "person/ada"
 std::string token_key(const people::TokenId& id);         // "token/1f09…"
 std::string secret_key(const cluster::SecretId& id);      // "secret/person ada TOKEN", or of a queue
+std::string service_key(const cluster::ServiceName& name);  // "service/chat"
 std::string audit_key(std::uint64_t first);  // "audit/00000000000000000042": lines, from that one on
 // Without what was asked for.
 std::string encode(const cluster::Job& job);
@@ -37,6 +38,7 @@ std::string encode(const cluster::QueueUser& who, const cluster::PastUse& past);
 std::string encode(const people::Person& person);
 std::string encode(const people::Token& token);
 std::string encode(const cluster::Secret& secret);
+std::string encode(const cluster::Service& service);
 // Adds one stored object to the state; they come in the order of their keys, and unknown keys are an error.
 Result<> decode_into(cluster::State& state, std::string_view key, std::string_view bytes);
 

@@ -89,6 +89,52 @@ TEST(Store, SecretsComeBackAsTheyWere) {
   EXPECT_EQ(read.secret_key, state.secret_key);
 }
 
+TEST(Store, ServicesComeBackAsTheyWere) {
+  cluster::JobSpec replica = full_spec();
+  replica.array.reset();
+  cluster::Service service;
+  service.name = "chat";
+  service.serving = {.number = 3,
+                     .replica = replica,
+                     .bad_ends = 2,
+                     .not_before = Instant(1'700'000'001s),
+                     .last_end = "it failed"};
+  cluster::State state;
+  ASSERT_TRUE(decode_into(state, service_key("chat"), encode(service)).ok());
+  EXPECT_EQ(state.services.at("chat"), service);
+  service.next = service.serving;
+  service.next->number = 4;
+  service.canary_share = 125;
+  service.next_since = Instant(1'700'000'002s);
+  service.versions = 4;
+  service.replicas_min = 2;
+  service.replicas_max = 9;
+  service.idle_time = 10min;
+  service.target_ttft = 300ms;
+  service.wanted = 5;
+  service.jobs_from = 17;
+  service.made_at = Instant(1'700'000'000s);
+  service.changed_at = Instant(1'700'000'003s);
+  service.last_change = "because";
+  ASSERT_TRUE(decode_into(state, service_key("chat"), encode(service)).ok());
+  EXPECT_EQ(state.services.at("chat"), service);
+  EXPECT_FALSE(decode_into(state, service_key("chat"), "\xff\xff").ok());
+  service.serving.number = 0;
+  EXPECT_FALSE(decode_into(state, service_key("chat"), encode(service)).ok());
+  // A replica knows of which it is one.
+  replica.service = cluster::ServicePart{"chat", 3};
+  ASSERT_TRUE(decode_into(state, asked_key(cluster::JobId(17)), encode_asked(replica)).ok());
+  EXPECT_EQ(state.asked.at(cluster::JobId(17)), replica);
+  const cluster::Secret key{.id = {cluster::SecretId::Of::service, "chat", "engine.key"},
+                            .key = "0123456789abcdef",
+                            .sealed = "sealed",
+                            .bytes = 3,
+                            .changed_at = Instant(1'700'000'001s),
+                            .changed_by = ""};
+  ASSERT_TRUE(decode_into(state, secret_key(key.id), encode(key)).ok());
+  EXPECT_EQ(state.secrets.at(key.id), key);
+}
+
 // Or its time limit would be that of a job that does not start.
 TEST(Store, AJobThatRanUnderAnOlderTuttiRuns) {
   cluster::State state;

@@ -50,6 +50,8 @@ json job_of(const proto::JobSpec& spec) {
            {"secrets", list(spec.secrets())}};
   if (spec.has_shape()) job["shape"] = shape_of(spec.shape());
   if (spec.has_array()) job["array"] = array_of(spec.array());
+  if (spec.has_service())
+    job["service"] = {{"name", spec.service().name()}, {"version", spec.service().version()}};
   for (const auto& dependency : spec.after())
     job["after"].push_back({{"job", std::to_string(dependency.job())}, {"success", dependency.success()}});
   return job;

@@ -41,6 +41,7 @@ std::string secrets_json(const cluster::State& state, const SecretQuery& query) 
   if (!query.error.empty()) list.set_error(query.error);
   const cluster::Secret* last = nullptr;
   for (auto at = state.secrets.upper_bound(secret_behind(query.after)); at != state.secrets.end(); ++at) {
+    if (at->first.of == Of::service) break;  // they come last, and nobody is told of them
     if (query.shows && !query.shows(at->first)) continue;
     if (static_cast<std::size_t>(list.secrets_size()) == query.limit) {
       list.set_next(cursor_of(last->id));
