@@ -196,4 +196,9 @@ Result<> parse(std::string_view text, Message& message) {
                  std::string(parsed.message()).substr(0, 200));
 }
 
+std::string beside(std::string first, const std::string& second) {
+  first.back() = ',';
+  return first + second.substr(1);
+}
+
 }  // namespace tutti::wire

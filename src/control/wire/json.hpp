@@ -15,6 +15,8 @@ namespace tutti::wire {
 constexpr std::size_t body_values_max = 500'000;
 
 std::string print(const google::protobuf::Message& message);
+// Two objects as one. Neither is empty.
+std::string beside(std::string first, const std::string& second);
 // What is not the JSON of such a message is the request's fault.
 Result<> parse(std::string_view text, google::protobuf::Message& message);
 

@@ -78,6 +78,47 @@ void fill_in(proto::JobSpec& job) {
   if (!shape.has_ranks()) shape.set_ranks(shape.rank_counts().empty() ? 1 : shape.rank_counts(0));
 }
 
+Result<> is_no_replica(const proto::JobSpec& job) {
+  if (!job.has_service()) return {};
+  return invalid("of which service a job is a replica, the cluster says").within("service");
+}
+
+constexpr double ms_per_s = 1'000;
+
+// What is no such time becomes one that no service may have.
+Duration time_from_ms(double ms) {
+  constexpr double most = 1e12;
+  if (!(ms >= 0 && ms <= most)) return Duration::max();
+  return std::chrono::round<Duration>(std::chrono::duration<double, std::milli>(ms));
+}
+
+std::int32_t share_from(double part) {
+  if (!(part >= 0 && part < 1)) return cluster::share_of_all;
+  // What there is is never rounded to nothing.
+  const auto share = static_cast<std::int32_t>(std::lround(part * cluster::share_of_all));
+  return part > 0 ? std::max(share, 1) : 0;
+}
+
+Result<cluster::ServiceTold> service_told_from(const proto::ServiceTold& from) {
+  const bool in_range = from.version() > 0 && from.waiting() >= 0 && from.running() >= 0 &&
+                        from.waiting() <= cluster::told_requests_max &&
+                        from.running() <= cluster::told_requests_max && from.cache_used() >= 0 &&
+                        from.cache_used() <= 1 &&
+                        static_cast<std::size_t>(from.ttft_ms_size()) <= cluster::Latencies::steps;
+  if (!in_range) return invalid("a number is out of range").within("services");
+  if (auto named = cluster::check_service_name(from.name()); !named)
+    return std::move(named).error().within("services");
+  cluster::ServiceTold told{.service = from.name(),
+                            .version = from.version(),
+                            .requests = from.requests(),
+                            .failures = from.failures(),
+                            .waiting = from.waiting(),
+                            .running = from.running(),
+                            .cache_used = from.cache_used()};
+  std::copy(from.ttft_ms().begin(), from.ttft_ms().end(), told.first_tokens.counts.begin());
+  return told;
+}
+
 // One job stands for all elements of its array.
 Result<> spread_out(const proto::SubmitRequest& request, cluster::Submit& submit) {
   if (submit.specs.size() != 1 || !submit.specs.front().array)
@@ -142,6 +183,7 @@ Result<cluster::Submit> decode_submit(std::string_view text) {
         .within("jobs");
   cluster::Submit submit{{}, request.key()};
   for (auto& job : *request.mutable_jobs()) {
+    if (auto free = is_no_replica(job); !free) return std::move(free).error();
     fill_in(job);
     auto spec = from_proto(job);
     if (!spec) return std::move(spec).error();
@@ -171,6 +213,55 @@ Result<std::string> encode_submit(const cluster::Submit& submit) {
         .remedy("names, paths, commands and variables must be text");
   }
   return submit_json(request);
+}
+
+Result<cluster::Serve> decode_serve(const cluster::ServiceName& name, std::string_view text) {
+  proto::ServiceSpec request;
+  if (auto parsed = parse(text, request); !parsed) return std::move(parsed).error();
+  if (auto named = cluster::check_service_name(name); !named) return std::move(named).error();
+  const bool only_command = !request.command().empty();
+  if (request.has_job() == only_command)
+    return invalid("it names neither the job that a replica is nor another command for it, or both")
+        .remedy("{\"job\":{\"command\":[…]}}, or {\"command\":[…]} for a service that there is");
+  auto& job = *request.mutable_job();
+  if (only_command) *job.mutable_command() = std::move(*request.mutable_command());
+  if (auto free = is_no_replica(job); !free) return std::move(free).error();
+  if (job.name().empty()) job.set_name(name);
+  fill_in(job);
+  auto spec = from_proto(job);
+  if (!spec) return std::move(spec).error().within("job");
+  if (auto checked = cluster::check_limits(*spec); !checked) return std::move(checked).error().within("job");
+  cluster::Serve serve;
+  serve.name = name;
+  serve.replica = *std::move(spec);
+  serve.only_command = only_command;
+  if (only_command) serve.replica.user.clear();
+  if (request.has_replicas_min()) serve.replicas_min = request.replicas_min();
+  if (request.has_replicas_max()) serve.replicas_max = request.replicas_max();
+  if (request.has_idle_s()) serve.idle_time = time_from_ms(request.idle_s() * ms_per_s);
+  if (request.has_target_ttft_ms()) serve.target_ttft = time_from_ms(request.target_ttft_ms());
+  serve.canary_share = share_from(request.canary_share());
+  return serve;
+}
+
+Result<cluster::ScaleService> decode_scale(const cluster::ServiceName& name, std::string_view text) {
+  proto::ScaleRequest request;
+  if (auto parsed = parse(text, request); !parsed) return std::move(parsed).error();
+  return cluster::ScaleService{name, request.replicas_min(), request.replicas_max(), ""};
+}
+
+Result<cluster::GatewayTold> decode_told(std::string_view text) {
+  proto::GatewayTold request;
+  if (auto parsed = parse(text, request); !parsed) return std::move(parsed).error();
+  if (static_cast<std::size_t>(request.services_size()) > cluster::told_services_max)
+    return invalid("a gateway tells of at most " + std::to_string(cluster::told_services_max) + " services");
+  cluster::GatewayTold event{request.gateway(), request.url(), {}};
+  for (const auto& told : request.services()) {
+    auto read = service_told_from(told);
+    if (!read) return std::move(read).error();
+    event.services.push_back(*std::move(read));
+  }
+  return event;
 }
 
 Result<bool> decode_drain(std::string_view text) {

@@ -28,6 +28,10 @@ struct TokenWish {
 Result<TokenWish> decode_token(std::string_view json);
 // Numbers in range; whether they fit those of other queues is for the cluster to say.
 Result<cluster::SetQueue> decode_queue(const std::string& name, std::string_view json);
+// A replica without its user, and without a key.
+Result<cluster::Serve> decode_serve(const cluster::ServiceName& name, std::string_view json);
+Result<cluster::ScaleService> decode_scale(const cluster::ServiceName& name, std::string_view json);
+Result<cluster::GatewayTold> decode_told(std::string_view json);
 // Links with names and numbers in range; whether there are such nodes is for the cluster to say.
 Result<std::vector<cluster::Link>> decode_fabric(std::string_view json);
 

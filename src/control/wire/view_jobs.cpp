@@ -130,12 +130,6 @@ bool matches(const cluster::Job& job, const JobQuery& query) {
          (query.name.empty() || job.spec.name.find(query.name) != std::string::npos);
 }
 
-// Two objects as one. Neither is empty.
-std::string beside(std::string first, const std::string& second) {
-  first.back() = ',';
-  return first + second.substr(1);
-}
-
 }  // namespace
 
 Result<StateSet> parse_states(std::string_view states) {

@@ -49,6 +49,22 @@ struct SecretQuery {
 std::string secrets_json(const cluster::State& state, const SecretQuery& query);
 std::string secret_key_json(const std::string& key);
 
+// A page of services, by their names.
+struct ServiceQuery {
+  std::string after = {};  // only names behind this one; "": from the first
+  std::size_t limit = 1000;
+  std::function<bool(const cluster::Service&)> shows =
+      nullptr;  // only those of which this is true; null: all
+};
+std::string services_json(const cluster::State& state, const ServiceQuery& query);
+// With its replicas, and what is asked of it.
+std::string service_json(const cluster::State& state, const cluster::Service& service);
+// What gateways are to know; `known` is the revision that they know already. The key of a service comes from
+// `open`, "" where it cannot be had.
+std::string routes_json(const cluster::State& state, const std::string& known,
+                        const std::function<std::string(const cluster::Secret&)>& open);
+std::string gateways_json(const cluster::State& state);
+
 // All of them with their totals; who uses what of those that he sees.
 std::string queues_json(const cluster::State& state, Instant now, const people::Caller& caller);
 // Of a job that waits, or of one that is not submitted, whose id and state are "".
