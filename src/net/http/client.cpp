@@ -138,7 +138,7 @@ Result<Target> parse_target(std::string_view text) {
 }
 
 std::string tls_hint(const Target& target) {
-  return target.ca_file.empty()
+  return !target.is_secure()
              ? "if it speaks TLS, TUTTI_CA_FILE (or --ca-file) must name its certificate authority"
              : "if it does not speak TLS, TUTTI_CA_FILE (or --ca-file) must not be set";
 }
@@ -151,7 +151,7 @@ Error in_the_clear() {
 }
 
 Result<> check_secrecy(const Target& target) {
-  if (!target.ca_file.empty()) return {};
+  if (target.is_secure()) return {};
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
@@ -229,7 +229,7 @@ Result<> Client::Connection::connect_to(const Target& target, bool secret) {
       ::getaddrinfo(target.host.c_str(), std::to_string(target.port).c_str(), &hints, &found);
   if (unresolved != 0) return failed(::gai_strerror(unresolved));
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses(found, ::freeaddrinfo);
-  if (secret && target.ca_file.empty() && !all_here(found)) return in_the_clear();
+  if (secret && !target.is_secure() && !all_here(found)) return in_the_clear();
   Result<> connected = failed("it has no address");
   for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
     connected = connect_to(*at);
@@ -240,7 +240,7 @@ Result<> Client::Connection::connect_to(const Target& target, bool secret) {
 
 Result<> Client::Connection::open(const Target& target, bool secret) {
   auto connected = connect_to(target, secret);
-  if (!connected || target.ca_file.empty()) return connected;
+  if (!connected || !target.is_secure()) return connected;
   return open_tls(target);
 }
 
@@ -257,9 +257,7 @@ Result<> Client::Connection::open_tls(const Target& target) {
   OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
   tls_context = SSL_CTX_new(TLS_client_method());
   SSL_CTX_set_verify(tls_context, SSL_VERIFY_PEER, nullptr);
-  if (SSL_CTX_load_verify_locations(tls_context, target.ca_file.c_str(), nullptr) != 1) {
-    return no_authority(target.ca_file, target.who);
-  }
+  if (auto trusted = trust_authority(tls_context, target); !trusted) return trusted;
   if (auto shown = show_certificate(tls_context, target); !shown) return shown;
   return shake_hands(target);
 }

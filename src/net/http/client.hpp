@@ -25,7 +25,9 @@ struct Target {
   // The controller is to show the certificate of its cluster's authority, also where it shows people one that
   // somebody else has signed.
   bool wants_cluster = false;
+  std::string authority = {};  // the certificate itself (PEM), in place of `ca_file`
 
+  bool is_secure() const { return !ca_file.empty() || !authority.empty(); }
   std::string text() const { return host + ":" + std::to_string(port); }
 };
 

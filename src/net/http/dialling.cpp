@@ -49,7 +49,7 @@ asio::awaitable<error_code> open_wire(Wire& wire, const Target& target, bool sec
   wire.lowest().expires_after(time_max);
   std::vector<tcp::endpoint> endpoints;
   if (const auto unresolved = co_await find(wire, target, endpoints)) co_return unresolved;
-  if (secret && target.ca_file.empty() && !all_here(endpoints)) co_return not_secret;
+  if (secret && !target.is_secure() && !all_here(endpoints)) co_return not_secret;
   const auto [failure, endpoint] = co_await wire.lowest().async_connect(endpoints, as_values);
   if (failure) co_return failure;
   error_code ignored;

@@ -118,6 +118,22 @@ void expect_host(ssl_st* tls, const std::string& host) {
   if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(tls), host.c_str()) != 1) SSL_set1_host(tls, host.c_str());
 }
 
+Result<> trust_authority(ssl_ctx_st* tls, const Target& target) {
+  if (target.authority.empty()) {
+    if (SSL_CTX_load_verify_locations(tls, target.ca_file.c_str(), nullptr) == 1) return {};
+    return no_authority(target.ca_file, target.who);
+  }
+  BIO* const text = BIO_new_mem_buf(target.authority.data(), static_cast<int>(target.authority.size()));
+  X509* const certificate = text == nullptr ? nullptr : PEM_read_bio_X509(text, nullptr, nullptr, nullptr);
+  const bool is_added =
+      certificate != nullptr && X509_STORE_add_cert(SSL_CTX_get_cert_store(tls), certificate) == 1;
+  X509_free(certificate);
+  BIO_free(text);
+  if (!is_added)
+    return failed("the authority's certificate cannot be used").within(target.who + " " + target.text());
+  return {};
+}
+
 Error no_authority(const std::string& ca_file, const std::string& who) {
   const int file = ::open(ca_file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   Error why =

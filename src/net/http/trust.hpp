@@ -11,6 +11,8 @@ struct ssl_ctx_st;
 
 namespace tutti::net {
 
+// On the side of who calls: whom he trusts.
+Result<> trust_authority(ssl_ctx_st* tls, const Target& target);
 // Before the handshake, on the side of who calls: what the certificate has to name, among those names that
 // are for it (subjectAltName).
 void expect_host(ssl_st* tls, const std::string& host);

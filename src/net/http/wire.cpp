@@ -208,11 +208,10 @@ Result<std::shared_ptr<ssl::context>> server_tls(const ServerIdentity& identity)
 }
 
 Result<std::shared_ptr<ssl::context>> client_tls(const Target& target) {
-  if (target.ca_file.empty()) return std::shared_ptr<ssl::context>();
+  if (!target.is_secure()) return std::shared_ptr<ssl::context>();
   auto tls = std::make_shared<ssl::context>(ssl::context::tls_client);
-  error_code failure;
-  tls->load_verify_file(target.ca_file, failure);
-  if (failure) return no_authority(target.ca_file);
+  if (auto trusted = trust_authority(tls->native_handle(), target); !trusted)
+    return std::move(trusted).error();
   tls->set_verify_mode(ssl::verify_peer);
   if (auto shows = show_certificate(tls->native_handle(), target); !shows) return std::move(shows).error();
   if (target.wants_cluster) {

@@ -15,6 +15,7 @@ namespace {
 constexpr int serial_bits = 128;
 constexpr std::size_t authority_bytes_max = 64 << 10;
 constexpr std::size_t common_name_bytes_max = 64;  // of X.509
+constexpr const char* secret_cluster = "secret";
 
 std::time_t seconds_of(Instant at) {
   return std::chrono::duration_cast<std::chrono::seconds>(at.time_since_epoch()).count();
@@ -104,12 +105,28 @@ Result<std::string> written(X509* certificate, EVP_PKEY* by) {
   return text_of(bio.get());
 }
 
-}  // namespace
+Result<std::string> text_of_key(EVP_PKEY* key) {
+  const Bio bio(BIO_new(BIO_s_mem()));
+  if (key == nullptr || !bio ||
+      PEM_write_bio_PrivateKey(bio.get(), key, nullptr, nullptr, 0, nullptr, nullptr) != 1)
+    return broken("key");
+  return text_of(bio.get());
+}
 
-Result<Authority> make_authority(const std::string& cluster, Instant now) {
+// The same key of the same secret, and of no other use of it.
+Result<std::string> key_of_secret(std::string_view secret) {
+  const std::string seed = "tutti: the authority of a shared secret\n" + std::string(secret);
+  std::array<unsigned char, 32> bytes{};
+  if (EVP_Digest(seed.data(), seed.size(), bytes.data(), nullptr, EVP_sha256(), nullptr) != 1)
+    return broken("SHA-256");
+  const Key key(EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nullptr, bytes.data(), bytes.size()));
+  OPENSSL_cleanse(bytes.data(), bytes.size());
+  return text_of_key(key.get());
+}
+
+Result<Authority> authority_with(Result<std::string> text, const std::string& cluster, Instant now) {
   const Name name{.cluster = cluster, .role = Role::authority};
   if (auto sound = parse_uri(to_uri(name)); !sound) return std::move(sound).error();
-  auto text = make_key();
   if (!text) return std::move(text).error();
   const Key key = private_key_in(*text);
   const Certificate certificate(X509_new());
@@ -129,6 +146,33 @@ Result<Authority> make_authority(const std::string& cluster, Instant now) {
   auto signed_text = written(made, key.get());
   if (!signed_text) return std::move(signed_text).error();
   return Authority{std::move(*text), std::move(*signed_text)};
+}
+
+}  // namespace
+
+Result<Authority> make_authority(const std::string& cluster, Instant now) {
+  return authority_with(make_key(), cluster, now);
+}
+
+Result<Authority> authority_of_secret(std::string_view secret, Instant now) {
+  return authority_with(key_of_secret(secret), secret_cluster, now);
+}
+
+Result<Authority> server_of_secret(std::string_view secret, const std::string& address, Instant now) {
+  auto authority = authority_of_secret(secret, now);
+  if (!authority) return authority;
+  auto key = make_key();
+  if (!key) return std::move(key).error();
+  auto request = make_request(*key);
+  if (!request) return std::move(request).error();
+  auto holder = read_request(*request);
+  if (!holder) return std::move(holder).error();
+  auto certificate =
+      sign(*authority, *holder,
+           {.name = {.cluster = secret_cluster, .role = Role::controller}, .addresses = {address}},
+           {.now = now, .life = authority_life, .from_authority = true});
+  if (!certificate) return std::move(certificate).error();
+  return Authority{std::move(*key), std::move(*certificate)};
 }
 
 Result<Authority> read_authority(std::string_view text) {

@@ -72,6 +72,11 @@ struct Authority {
 };
 
 Result<Authority> make_authority(const std::string& cluster, Instant now);
+// Of those who share a secret, and nothing else: each makes it for himself, and what one signs with it the
+// others trust. The secret is one that nobody can guess.
+Result<Authority> authority_of_secret(std::string_view secret, Instant now);
+// A key and a certificate for a server at this address, which all who know the secret trust.
+Result<Authority> server_of_secret(std::string_view secret, const std::string& address, Instant now);
 // One that was read from a file: a key and the certificate of that key, as the authority of a cluster.
 Result<Authority> read_authority(std::string_view text);
 

@@ -254,5 +254,19 @@ TEST(Pki, AnAuthorityIsReadAsItWasWritten) {
   EXPECT_FALSE(read_authority(node_key + *node).ok());
 }
 
+TEST(Pki, WhoSharesASecretTrustsWhatItsOwnersSign) {
+  const auto one = authority_of_secret("a secret of both", now);
+  const auto other = authority_of_secret("a secret of both", now + 1h);
+  const auto stranger = authority_of_secret("a secret of others", now);
+  ASSERT_TRUE(one && other && stranger);
+  const auto server = server_of_secret("a secret of both", "10.0.0.1", now + 1h);
+  ASSERT_TRUE(server) << server.error().text();
+  EXPECT_TRUE(check_signer(server->certificate, one->certificate));
+  EXPECT_TRUE(check_signer(server->certificate, other->certificate));
+  EXPECT_FALSE(check_signer(server->certificate, stranger->certificate));
+  EXPECT_EQ(one->key, other->key);
+  EXPECT_NE(server->key, one->key);
+}
+
 }  // namespace
 }  // namespace tutti::pki
