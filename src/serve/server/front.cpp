@@ -30,13 +30,15 @@ Error not_ready(bool draining) {
 }
 
 Front::Front(const FrontSettings& settings, Pages& pages, std::vector<std::string> headers)
-    : settings_(settings), pages_(pages), headers_(std::move(headers)) {}
+    : settings_(settings), pages_(pages), headers_(std::move(headers)) {
+  if (settings_.names_askers) headers_.emplace_back(asker_header);
+}
 
 Result<> Front::listen() {
   if (settings_.tls_certificate.empty() != settings_.tls_key.empty())
     return invalid("a certificate and its key go together")
         .remedy("give both --tls-certificate and --tls-key");
-  if (settings_.key.empty() && !is_loopback(settings_.address))
+  if (settings_.key.empty() && !settings_.takes_key && !is_loopback(settings_.address))
     return invalid("everybody who reaches " + settings_.address + " could use this model")
         .remedy("--key-file names a file with a key, or listen at 127.0.0.1");
   const std::size_t connections =
@@ -47,6 +49,7 @@ Result<> Front::listen() {
        .port = settings_.port,
        .certificate_file = settings_.tls_certificate,
        .key_file = settings_.tls_key,
+       .identity = settings_.identity,
        .connections = connections,
        // Many may ask through one gateway, and others find room beside it.
        .connections_per_address = std::max<std::size_t>(connections / 2, 1),
@@ -61,9 +64,22 @@ Result<> Front::listen() {
   return {};
 }
 
+std::string Front::asker(const net::Request& request) const {
+  const auto named = request.headers.find(asker_header);
+  if (!settings_.names_askers || named == request.headers.end() || named->second.empty())
+    return request.remote;
+  return named->second.substr(0, asker_bytes_max);
+}
+
+bool Front::may_ask(const std::string& key) const {
+  if (settings_.key.empty() && !settings_.takes_key) return true;
+  if (!settings_.key.empty() && is_same_key(settings_.key, key)) return true;
+  return settings_.takes_key && settings_.takes_key(key);
+}
+
 net::Admission Front::admit(const net::Request& head) {
   const FoundPages found = find_page(pages_.rows(), head.parts);
-  const bool known = settings_.key.empty() || is_same_key(settings_.key, head.bearer);
+  const bool known = may_ask(head.bearer);
   if (!known && found.needs_key()) {
     return {
         .refusal = pages_.refusal(

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,15 +22,25 @@ inline constexpr std::size_t bodies_bytes_max = std::size_t{256}
                                                 << 20;  // of all requests that are not answered yet
 inline constexpr int retry_after_seconds = 1;
 
+// Who stands before an engine says with this for whom he asks, where he is believed
+// (FrontSettings::names_askers).
+inline constexpr const char* asker_header = "tutti-asker";
+inline constexpr std::size_t asker_bytes_max = 128;
+
 struct FrontSettings {
   std::string address = "127.0.0.1";
   std::uint16_t port = 0;  // 0: the system picks one
   std::string key;         // empty: everybody on this machine may ask
+  // Whether one that is not `key` may ask, too; null: none may. On the loop.
+  std::function<bool(const std::string& key)> takes_key = nullptr;
   std::string tls_certificate;
   std::string tls_key;
+  std::optional<net::ServerIdentity> identity = std::nullopt;  // in place of these files
   Duration drain_time_max = 30s;
   std::size_t connections_max = 2'048;  // half of them for one address
   Duration stalled_time = 60s;          // then a stream is cut whose reader takes nothing
+  // All who ask are gateways of the cluster: the order is fair between those for whom they ask.
+  bool names_askers = false;
 };
 
 // Whether only programs of this machine reach the address.
@@ -60,16 +71,19 @@ class Front {
   // The signal that has ended it before it was drained; 0: none has.
   int cut_short_by() const { return cut_short_by_; }
   bool is_draining() const { return is_draining_; }  // atomic
+  // Between whom the order is fair: the address it comes from, or who is named. Any thread.
+  std::string asker(const net::Request& request) const;
   // To be told after each answer.
   void stop_if_drained();
 
  private:
+  bool may_ask(const std::string& key) const;
   net::Admission admit(const net::Request& head);
   void handle(std::shared_ptr<net::Exchange> exchange);
 
   const FrontSettings settings_;
   Pages& pages_;
-  const std::vector<std::string> headers_;
+  std::vector<std::string> headers_;
   net::Loop loop_;
   std::unique_ptr<net::Server> http_;
   std::shared_ptr<net::Loop::Handle> signals_;

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/clock/clock.hpp"
+#include "base/json/write.hpp"
 #include "base/version/version.hpp"
 #include "serve/infer/answer.hpp"
 #include "serve/infer/ask.hpp"
@@ -131,7 +132,7 @@ class InferServer::Core final : public Pages {
          .handle = compute},
         {.path = "/health",
          .needs_key = false,
-         .summary = "200, or 503 with the reason",
+         .summary = "200 with how many requests are `running` and `waiting`, or 503 with the reason",
          .handle = show<Core, &Core::health>},
         {.path = "/metrics",
          .summary =
@@ -196,12 +197,18 @@ class InferServer::Core final : public Pages {
   }
   net::Response about(const Asked&) { return {.body = infer::server_text(version())}; }
   net::Response live(const Asked&) { return {.body = "{\"live\":true}\n"}; }
-  net::Response health(const Asked&) { return if_ready("{\"status\":\"ok\"}\n"); }
+  net::Response health(const Asked&) {
+    const RunnerCounts now = counts();
+    return if_ready(
+        json::write(json::Object{
+            {"status", "ok"}, {"running", now.running}, {"waiting", now.waiting}, {"cache_used", 0.0}}) +
+        "\n");
+  }
   net::Response ready(const Asked&) { return if_ready(ready_text); }
 
-  net::Response if_ready(const char* text) {
+  net::Response if_ready(std::string text) {
     const auto why_not = problem();
-    return why_not ? refusal(503, *why_not) : net::Response{.body = text};
+    return why_not ? refusal(503, *why_not) : net::Response{.body = std::move(text)};
   }
 
   // Nothing if it is here.
@@ -229,7 +236,7 @@ class InferServer::Core final : public Pages {
     if (!is_answering_ || front_.is_draining())
       return call->answer(refusal_of(503, not_ready(front_.is_draining())));
     if (const auto wrong = not_here(target)) return call->answer(refusal_of(404, *wrong));
-    if (!reading_->give({.owner = exchange->request().remote,
+    if (!reading_->give({.owner = front_.asker(exchange->request()),
                          .abandoned = {},
                          .task = [this, call] { read(call); },
                          .lost = [call] { call->answer(refusal_of(429, no_memory())); }}))
@@ -258,7 +265,7 @@ class InferServer::Core final : public Pages {
     return answering_->runner.submit(
         std::move(ask->inputs),
         [this, call, ask](Result<std::vector<Tensor>>&& made) { hand_over(call, ask, std::move(made)); },
-        request.remote);
+        front_.asker(request));
   }
 
   // On a lane, to a writing thread.
@@ -266,7 +273,7 @@ class InferServer::Core final : public Pages {
                  Result<std::vector<Tensor>> made) {
     const auto handed = within_memory([&]() -> Result<> {
       auto outputs = std::make_shared<Result<std::vector<Tensor>>>(std::move(made));
-      const bool taken = writing_->give({.owner = call->exchange->request().remote,
+      const bool taken = writing_->give({.owner = front_.asker(call->exchange->request()),
                                          .abandoned = {},
                                          .task = [this, call, ask, outputs] { write(*call, *ask, *outputs); },
                                          .lost = [call] { call->answer(refusal_of(429, no_memory())); }});

@@ -9,6 +9,7 @@
 
 #include "base/check.hpp"
 #include "base/clock/clock.hpp"
+#include "base/json/write.hpp"
 #include "base/portions.hpp"
 #include "base/prng.hpp"
 #include "serve/program/within_memory.hpp"
@@ -136,9 +137,11 @@ class Server::Core final : public Pages {
          .handle = compute<api::Kind::embedding>},
         {.path = "/health",
          .needs_key = false,
-         .summary =
-             "200 when it answers, 503 while it loads, drains or has lost its worker, and for 10 s after a "
-             "step that could not be computed, unless another one is",
+         .summary = "200 when it answers, with how many answers are `running` and `waiting` and how much of "
+                    "its cache "
+                    "is used (`cache_used`, 0 to 1); 503 while it loads, drains or has lost its worker, and "
+                    "for 10 s "
+                    "after a step that could not be computed, unless another one is",
          .handle = show<Core, &Core::health>},
         {.path = "/metrics",
          .summary =
@@ -212,7 +215,14 @@ class Server::Core final : public Pages {
   net::Response health(const Asked&) {
     if (const Absence why = absence(); why != Absence::none) return refusal(503, error_of(why));
     if (counts().failing) return refusal(503, failed("the model could not compute its last step"));
-    return {.body = "{\"status\":\"ok\"}\n"};
+    const BatchCounts batch = counts().batch;
+    const double used =
+        batch.blocks == 0 ? 0 : static_cast<double>(batch.blocks_used) / static_cast<double>(batch.blocks);
+    return {.body = json::write(json::Object{{"status", "ok"},
+                                             {"running", batch.running},
+                                             {"waiting", batch.waiting},
+                                             {"cache_used", used}}) +
+                    "\n"};
   }
 
   net::Response metrics(const Asked&) {
@@ -264,7 +274,7 @@ class Server::Core final : public Pages {
   void read(std::uint64_t id, api::Kind kind, Exchange exchange, Reply& reply) {
     if (const Absence why = absence(); why != Absence::none)
       return reply.refuse(503, error_of(why), {}, retry_after_seconds);
-    const Preparation::Facts facts{reply.request().remote, random_.next(), now_on_the_wall(),
+    const Preparation::Facts facts{front_.asker(reply.request()), random_.next(), now_on_the_wall(),
                                    reply.left.get_token()};
     reply.holds_body = bodies_.take(facts.key, reply.body_bytes());
     const bool taken =
@@ -291,7 +301,7 @@ class Server::Core final : public Pages {
       if (reply.is_over()) return;  // it was refused
       const std::stop_token left = reply.left.get_token();
       const bool taken =
-          formers_->give({.owner = reply.request().remote,
+          formers_->give({.owner = front_.asker(reply.request()),
                           .abandoned = left,
                           .task =
                               [this, id, prepared, left] {
@@ -403,7 +413,7 @@ class Server::Core final : public Pages {
 
   bool write_beside(std::uint64_t id, const Reply::Write& write) {
     const Reply& reply = *replies_.at(id);
-    return writers_->give({.owner = reply.request().remote,
+    return writers_->give({.owner = front_.asker(reply.request()),
                            .abandoned = reply.left.get_token(),
                            .task =
                                [this, id, write] {
@@ -444,7 +454,7 @@ class Server::Core final : public Pages {
       ++metrics_.cut_off;
       drop_abandoned();
     }
-    if (reply.holds_body) bodies_.give_back(reply.request().remote, reply.body_bytes());
+    if (reply.holds_body) bodies_.give_back(front_.asker(reply.request()), reply.body_bytes());
     replies_.erase(found);
     front_.stop_if_drained();
   }
